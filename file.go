@@ -1,0 +1,117 @@
+package fileproc
+
+import (
+	"io/fs"
+	"os"
+)
+
+// A File is what fn gets. It is valid until fn returns, and for fn's goroutine
+// alone; the strings that it gives may be kept.
+type File struct {
+	l    *local
+	node *node
+	name string
+
+	data      []byte
+	truncated bool
+	stat      Stat
+	hasStat   bool
+}
+
+// Name returns the file's name, without a directory.
+func (f *File) Name() string { return f.name }
+
+// Rel returns the path relative to root, with slashes on every platform.
+func (f *File) Rel() string { return f.node.relPath() + f.name }
+
+// Path returns the path of the file: root, cleaned, and Rel, joined with the
+// platform's separator. With Options.FS it is a path within that file system.
+func (f *File) Path() string { return f.l.run.path(f.node, f.name) }
+
+// Data returns the content that was read. It is borrowed: it must not be used
+// after fn has returned. Its capacity is its length, so append copies it. fn
+// may overwrite it.
+func (f *File) Data() []byte { return f.data }
+
+// Truncated reports whether the file is longer than Options.ReadSize, so that
+// Data is only its beginning.
+func (f *File) Truncated() bool { return f.truncated }
+
+// Stat returns the file's metadata: with Options.Stat that of the handle that
+// was read; otherwise it is looked up at the first call, in the directory that
+// was listed, without following a link.
+func (f *File) Stat() (Stat, error) {
+	if !f.hasStat {
+		err := f.l.attempt(f.node, func(d directory) (err error) {
+			f.stat, err = d.stat(f.name)
+			return err
+		})
+		if err != nil {
+			return Stat{}, pathError("stat", f.Path(), err)
+		}
+		f.hasStat = true
+	}
+	return f.stat, nil
+}
+
+// Open opens the file for the caller, who is to close it: what a large file
+// takes to be read as a stream. It is opened in the directory that was listed,
+// without following a link; if it is no longer a regular file the error is
+// ErrChanged. With Options.FS, which has no *os.File to give, the error is
+// errors.ErrUnsupported.
+func (f *File) Open() (*os.File, error) {
+	var file *os.File
+	err := f.l.attempt(f.node, func(d directory) (err error) {
+		file, err = d.openFile(f.name, f.Path())
+		return err
+	})
+	if err != nil {
+		return nil, pathError("open", f.Path(), err)
+	}
+	return file, nil
+}
+
+// Worker returns the number of the goroutine that runs fn, 0 ≤ w < Workers. No
+// two calls of fn with the same number overlap, so it can be an index into
+// state that needs no lock.
+func (f *File) Worker() int { return f.l.worker }
+
+// An Entry is a file or directory that Walk found. It may be kept.
+type Entry struct {
+	name, rel, path string
+	typ             fs.FileMode
+	stat            Stat
+	hasStat         bool
+}
+
+// Name returns the entry's name, without a directory.
+func (e Entry) Name() string { return e.name }
+
+// Rel returns the path relative to root, with slashes on every platform.
+func (e Entry) Rel() string { return e.rel }
+
+// Path returns the path as File.Path does.
+func (e Entry) Path() string { return e.path }
+
+// Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.
+func (e Entry) Type() fs.FileMode { return e.typ }
+
+// IsDir reports whether the entry is a directory.
+func (e Entry) IsDir() bool { return e.typ.IsDir() }
+
+// Stat returns the metadata; ok is false unless Options.Stat was set.
+func (e Entry) Stat() (s Stat, ok bool) { return e.stat, e.hasStat }
+
+// relPath returns n's path relative to root with a slash behind it, or nothing
+// for root.
+func (n *node) relPath() string {
+	if n.parent == nil {
+		return ""
+	}
+	if p := n.rel.Load(); p != nil {
+		return *p
+	}
+	p := n.parent.relPath() + n.name + "/"
+	n.rel.Store(&p)
+	return p
+}

@@ -1,0 +1,158 @@
+// Package fileproc processes every regular file under a directory as fast as
+// the kernel allows: it lists, filters, opens and reads the files on a pool of
+// workers and hands each to a function.
+//
+//	titles, err := fileproc.Process(ctx, "notes", fileproc.Options{Suffixes: []string{".md"}},
+//		func(f *fileproc.File) (string, error) {
+//			line, _, _ := bytes.Cut(f.Data(), []byte("\n"))
+//			return string(line), nil
+//		})
+//
+// [Process] returns all results, [Stream] yields them as they come, and [Walk]
+// lists without opening a file. [Options] say which files are processed and
+// what is read of each; the zero value reads every regular file whole.
+//
+// # What holds
+//
+// Every regular file that exists unchanged during the whole run is delivered
+// exactly once, with exactly its bytes. No symbolic link is followed below
+// root, also not one that takes a directory's place during the run: every open
+// names one component relative to a directory that is open. Entries that
+// cannot be read are errors, entries that are left out are counted in
+// [Report], and nothing else is missing. When a call returns, or a loop over
+// Stream or Walk ends in whatever way, no goroutine and no descriptor of it is
+// left.
+//
+// # Errors
+//
+// A failure is an [*fs.PathError]; for one of the operating system, Op is the
+// system call. An error that fn returns has the Op "process", and unwraps to
+// itself. Failures do not end a run: all other files are processed, and what
+// Process returns then joins the first 100 failures and states the count of the
+// rest. [Options.OnError] sees each as it occurs and may stop the run.
+//
+// A panic in fn stops the run and goes on, with the stack of the goroutine it
+// came from in its text, on the goroutine that called Process or that loops
+// over Stream. [runtime.Goexit] in fn likewise ends that goroutine.
+//
+// # Platforms
+//
+// On Linux directories are read with getdents64 and files opened with openat;
+// other Unix systems use openat and package os. The rest, among them Windows,
+// Plan 9, js and wasip1, use package os alone through [os.Root], and what it
+// says of platforms that emulate it holds here. [Backend] tells which is in
+// use, and the build tags fileproc_unix and fileproc_generic choose one of the
+// portable ones on Linux.
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+)
+
+// Process calls fn for every file under root that opts select, on several
+// goroutines at once, and returns the results in no particular order.
+//
+// Root is a directory, or a symbolic link to one. The results of all files that
+// could be processed are returned also when there is an error. If ctx is
+// cancelled the error is context.Cause(ctx), joined with the failures so far if
+// there were any. Fn may return [ErrSkip] to give no result, and [fs.SkipAll]
+// to stop the run; neither is an error of Process.
+func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
+	if err := validate(root, &opts, fn != nil); err != nil {
+		return nil, err
+	}
+	c := newCollector[T](opts.workers())
+	r := run{fn: func(f *File) error {
+		v, err := fn(f)
+		if err == nil {
+			c.add(f.l.worker, v)
+		}
+		return err
+	}}
+	err := r.execute(ctx, root, &opts)
+	return c.all(), err
+}
+
+// Stream is Process for results that are not kept: the loop gets each as soon
+// as it is there, and workers wait when they are far ahead of it. A failure is
+// yielded with the zero value of T, unless there is an OnError; so is, last,
+// the error that stopped the run. Leaving the loop stops the run.
+//
+// A file counts as processed in the Report when fn has returned its result,
+// also if the loop was left before it came to it.
+func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		opts := opts // a Seq2 may be looped over more than once
+		if err := validate(root, &opts, fn != nil); err != nil {
+			var zero T
+			yield(zero, err)
+			return
+		}
+		m := newMailbox[T](opts.workers())
+		r := &run{fn: func(f *File) error {
+			v, err := fn(f)
+			if err == nil {
+				m.send(v, nil)
+			}
+			return err
+		}}
+		stream(ctx, r, root, &opts, m, yield)
+	}
+}
+
+// Walk yields the files that Process would hand to fn, without opening them,
+// and the directories below root, in no particular order. A directory comes
+// before what is in it. Options that concern content have no effect. Failures
+// are yielded as by Stream, with the zero Entry.
+func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		opts := opts
+		opts.ReadSize = NoRead
+		if err := validate(root, &opts, true); err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		m := newMailbox[Entry](opts.workers())
+		r := &run{}
+		r.fn = func(f *File) error {
+			e := Entry{name: f.name, rel: f.Rel(), path: f.Path(), stat: f.stat, hasStat: opts.Stat}
+			m.send(e, nil)
+			return nil
+		}
+		r.visitDir = func(s *sink, name string) {
+			e := Entry{name: name, rel: s.node.relPath() + name, path: r.path(s.node, name), typ: fs.ModeDir}
+			if opts.Stat {
+				var err error
+				if e.stat, err = s.dir.stat(name); err != nil {
+					s.l.counts.found++
+					s.l.fail("stat", s.node, name, err)
+					return
+				}
+				e.hasStat = true
+			}
+			m.send(e, nil)
+		}
+		stream(ctx, r, root, &opts, m, yield)
+	}
+}
+
+func validate(root string, opts *Options, hasFn bool) error {
+	err := opts.validate(root)
+	if !hasFn {
+		err = errors.Join(err, errors.New("fileproc: fn is nil"))
+	}
+	return err
+}
+
+// Backend returns the name of what this build lists and opens directories
+// with: "linux", "unix" or "generic".
+func Backend() string { return backendName }
+
+// ReadDir returns the entries of the directory name, of all types, in the order
+// in which the file system gives them. Like those of os.ReadDir, an entry's
+// Info is looked up when it is called. If the listing fails part-way the
+// entries so far are returned with the error.
+func ReadDir(name string) ([]fs.DirEntry, error) { return readDir(name) }

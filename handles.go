@@ -1,0 +1,223 @@
+package fileproc
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A node is a directory of the tree: root, or a name in its parent. Its handle
+// may be closed while it is not in use, and is then opened again by going down
+// from the nearest ancestor that is open, one component at a time.
+type node struct {
+	parent *node  // nil: root
+	name   string // as entry.name
+	depth  int    // 0: root
+	rel    atomic.Pointer[string]
+
+	listing bool // its list has begun; used by the worker that scans it
+
+	// guarded by the handles' mutex
+	dir  directory // nil: closed
+	id   identity  // set when dir was closed before its time
+	pins int       // users of dir at this moment
+	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
+}
+
+// handles are the open directories of a run. Those in use are pinned. Of the
+// others, some stay open because there is more to do in them, and when these
+// are too many, or descriptors are scarce, they are closed for the time being.
+type handles struct {
+	limit int // the most directories that stay open without being pinned
+
+	mu    sync.Mutex
+	open  []*node // open but for root, the one opened first in front
+	grips []*grip // of all workers
+}
+
+// pin opens n if need be and keeps it open until unpin.
+func (h *handles) pin(n *node) (directory, error) {
+	h.mu.Lock()
+	if n.dir != nil {
+		n.pins++
+		h.mu.Unlock()
+		return n.dir, nil
+	}
+	h.mu.Unlock()
+
+	up, err := h.pin(n.parent)
+	if err != nil {
+		return nil, err
+	}
+	defer h.unpin(n.parent)
+	d, err := up.openDir(n.name)
+	if err != nil {
+		return nil, err
+	}
+	if n.id != nil { // written before dir was set to nil, which was seen under the mutex
+		id, err := d.identity()
+		if err == nil && !id.same(n.id) {
+			err = &sysError{"openat", ErrChanged}
+		}
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n.pins++
+	if n.dir != nil { // somebody else was faster
+		d.close()
+		return n.dir, nil
+	}
+	n.dir = d
+	h.open = append(h.open, n)
+	return d, nil
+}
+
+func (h *handles) unpin(n *node) {
+	h.mu.Lock()
+	n.pins--
+	h.settle(n)
+	h.mu.Unlock()
+}
+
+// ref keeps n from being closed for good until unref.
+func (h *handles) ref(n *node, k int) {
+	h.mu.Lock()
+	n.refs += k
+	h.mu.Unlock()
+}
+
+func (h *handles) unref(n *node) {
+	h.mu.Lock()
+	n.refs--
+	h.settle(n)
+	h.mu.Unlock()
+}
+
+// ended tells that n's listing, for which n was pinned, is over.
+func (h *handles) ended(n *node) {
+	h.mu.Lock()
+	n.pins--
+	n.refs--
+	h.settle(n)
+	h.mu.Unlock()
+}
+
+// settle closes n if nothing needs it, and otherwise another directory if too
+// many are open. It is called with h.mu held, as are close and park.
+func (h *handles) settle(n *node) {
+	if n.parent == nil || n.pins > 0 || n.dir == nil {
+		return
+	}
+	if n.refs == 0 {
+		h.close(n)
+		return
+	}
+	if len(h.open) <= h.limit {
+		return
+	}
+	// The one opened first is nearest to root, where a depth-first walk
+	// returns last.
+	for _, n := range h.open {
+		if n.pins == 0 && h.park(n) {
+			return
+		}
+	}
+}
+
+func (h *handles) close(n *node) {
+	n.dir.close()
+	n.dir = nil
+	i := slices.Index(h.open, n)
+	h.open = slices.Delete(h.open, i, i+1)
+}
+
+// park closes n so that it can be opened again.
+func (h *handles) park(n *node) bool {
+	if n.id == nil {
+		id, err := n.dir.identity()
+		if err != nil {
+			return false
+		}
+		n.id = id
+	}
+	h.close(n)
+	return true
+}
+
+// parkAll closes every directory that is not in use at this moment, those
+// included that a worker only keeps for what fn may ask of it.
+func (h *handles) parkAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.grips {
+		// Only now node is sure to be the one that was pinned: the worker
+		// cannot pin another while h.mu is held.
+		if g.state.CompareAndSwap(gripLoose, gripNone) {
+			g.node.Load().pins--
+		}
+	}
+	for _, n := range slices.Clone(h.open) {
+		switch {
+		case n.pins > 0:
+		case n.refs == 0:
+			h.close(n)
+		default:
+			h.park(n)
+		}
+	}
+}
+
+// closeAll ends the run's use of its directories, root too.
+func (h *handles) closeAll(root *node) {
+	for _, n := range h.open {
+		n.dir.close()
+		n.dir = nil
+	}
+	h.open = nil
+	if root.dir != nil {
+		root.dir.close()
+	}
+}
+
+// A grip is a worker's pin on the directory that it visits files of. While fn
+// runs the grip is loose: parkAll may take the pin away, so that a slow fn does
+// not keep a descriptor from others. The worker itself only loses it so.
+type grip struct {
+	state atomic.Int32
+	node  atomic.Pointer[node] // written by the worker alone, while it has no pin
+}
+
+const (
+	gripNone  = iota // no pin
+	gripFirm         // pinned, in use
+	gripLoose        // pinned, until parkAll takes the pin
+)
+
+// hold pins n for use.
+func (g *grip) hold(h *handles, n *node) (directory, error) {
+	if g.node.Load() == n && g.state.CompareAndSwap(gripLoose, gripFirm) {
+		return n.dir, nil
+	}
+	g.drop(h)
+	d, err := h.pin(n)
+	if err != nil {
+		return nil, err
+	}
+	g.node.Store(n)
+	g.state.Store(gripFirm)
+	return d, nil
+}
+
+func (g *grip) loosen() { g.state.Store(gripLoose) }
+
+// drop gives the pin back, if there is one.
+func (g *grip) drop(h *handles) {
+	if g.state.Swap(gripNone) != gripNone {
+		h.unpin(g.node.Load())
+	}
+}

@@ -1,0 +1,98 @@
+// Package dirent parses the records that Linux's getdents64 writes.
+//
+// It makes no system call and builds on every platform, so that the parser can be tested and fuzzed anywhere.
+package dirent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The values of Record.Type. A file system may give Unknown for any entry: the caller then has to stat it.
+const (
+	Unknown   = 0
+	FIFO      = 1
+	CharDev   = 2
+	Directory = 4
+	BlockDev  = 6
+	Regular   = 8
+	Symlink   = 10
+	Socket    = 12
+	Whiteout  = 14
+)
+
+// The layout of struct linux_dirent64, which is the same on every architecture:
+//
+//	u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[];
+const (
+	offOffset    = 8
+	reclenOffset = 16
+	typeOffset   = 18
+	nameOffset   = 19
+)
+
+// ErrMalformed is wrapped by every error of Next.
+var ErrMalformed = errors.New("dirent: malformed directory record")
+
+// A Record is one directory entry.
+type Record struct {
+	Ino  uint64
+	Off  int64  // a cookie: where the entry after this one begins, meaningful to lseek only
+	Name []byte // borrowed from the buffer; never empty, holds no NUL and no slash
+	Type uint8
+}
+
+// Next parses the record at the head of buf and returns what follows it.
+//
+// It leaves out nothing: "." and ".." are the caller's. On success rest is shorter than buf, and on failure it is nil, so a
+// loop while rest is not empty always ends. Nothing is known of what follows a malformed record: its length is not trusted.
+func Next(buf []byte) (rec Record, rest []byte, err error) {
+	// A record holds at least one byte of name beside the header; the NUL is asked for below.
+	if len(buf) <= nameOffset {
+		return Record{}, nil, malformed(buf)
+	}
+	reclen := int(binary.NativeEndian.Uint16(buf[reclenOffset:]))
+	if reclen <= nameOffset || reclen > len(buf) {
+		return Record{}, nil, malformed(buf)
+	}
+	name := buf[nameOffset:reclen]
+	end := bytes.IndexByte(name, 0)
+	// A name with a slash would be resolved as a path by whoever opens it.
+	if end <= 0 || bytes.IndexByte(name[:end], '/') >= 0 {
+		return Record{}, nil, malformed(buf)
+	}
+	return Record{
+		Ino:  binary.NativeEndian.Uint64(buf),
+		Off:  int64(binary.NativeEndian.Uint64(buf[offOffset:])),
+		Name: name[:end:end],
+		Type: buf[typeOffset],
+	}, buf[reclen:], nil
+}
+
+// malformed says what is wrong with the record at the head of buf. It is apart from Next to keep formatting, and the
+// allocation that it costs, out of the loop over good records.
+//
+//go:noinline
+func malformed(buf []byte) error {
+	if len(buf) <= nameOffset {
+		return fmt.Errorf("%w: %d bytes left, too few for a record", ErrMalformed, len(buf))
+	}
+	reclen := int(binary.NativeEndian.Uint16(buf[reclenOffset:]))
+	if reclen <= nameOffset {
+		return fmt.Errorf("%w: length %d is too short for a name", ErrMalformed, reclen)
+	}
+	if reclen > len(buf) {
+		return fmt.Errorf("%w: length %d with %d bytes left", ErrMalformed, reclen, len(buf))
+	}
+	name := buf[nameOffset:reclen]
+	switch end := bytes.IndexByte(name, 0); {
+	case end < 0:
+		return fmt.Errorf("%w: name %q does not end", ErrMalformed, name)
+	case end == 0:
+		return fmt.Errorf("%w: empty name", ErrMalformed)
+	default:
+		return fmt.Errorf("%w: name %q holds a slash", ErrMalformed, name[:end])
+	}
+}

@@ -1,0 +1,515 @@
+//go:build linux
+
+// Package fusetest reads file systems that misbehave, served over FUSE by the process that reads them.
+package fusetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// faults says how a file system misbehaves.
+type faults struct {
+	direct       bool          // FOPEN_DIRECT_IO: each read of the reader's is one request
+	dribble      bool          // a read returns 1 to 7 bytes
+	sizeZero     bool          // stat says 0 whatever the content, as /proc does
+	unknownTypes bool          // a listing tells no types
+	interrupted  bool          // the first open, listing and read of each node fail with EINTR
+	openDelay    time.Duration // each open takes that long
+	onRead       func()        // called for each read request
+}
+
+// node is a file, a directory, a link or a FIFO. A name that says how it fails, fails.
+type node struct {
+	fs.Inode
+	faults    *faults
+	name      string
+	mode      uint32
+	content   []byte
+	names     []string // of a directory, in its order
+	children  map[string]*node
+	opened    atomic.Bool
+	wasRead   atomic.Bool
+	wasListed atomic.Bool
+}
+
+var (
+	_ = (fs.NodeOnAdder)((*node)(nil))
+	_ = (fs.NodeLookuper)((*node)(nil))
+	_ = (fs.NodeGetattrer)((*node)(nil))
+	_ = (fs.NodeOpener)((*node)(nil))
+	_ = (fs.NodeReader)((*node)(nil))
+	_ = (fs.NodeReaddirer)((*node)(nil))
+	_ = (fs.NodeOpendirer)((*node)(nil))
+	_ = (fs.NodeReadlinker)((*node)(nil))
+)
+
+const (
+	readFails    = "read-fails"    // from offset 5000 on
+	listingFails = "listing-fails" // half-way
+	openFails    = "open-fails"
+	statFails    = "stat-fails"
+)
+
+func (n *node) OnAdd(ctx context.Context) {
+	for _, name := range n.names {
+		child := n.children[name]
+		n.AddChild(name, n.NewPersistentInode(ctx, child, fs.StableAttr{Mode: child.mode}), true)
+	}
+}
+
+func (n *node) fill(attr *fuse.Attr) {
+	attr.Mode = n.mode | 0o755
+	attr.Size = uint64(len(n.content))
+	attr.Nlink = 1
+	if n.faults.sizeZero && n.mode == fuse.S_IFREG {
+		attr.Size = 0
+	}
+}
+
+func (n *node) Lookup(_ context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	child := n.GetChild(name)
+	if child == nil {
+		return nil, syscall.ENOENT
+	}
+	if strings.HasPrefix(name, statFails) {
+		return nil, syscall.EIO
+	}
+	child.Operations().(*node).fill(&out.Attr)
+	return child, 0
+}
+
+func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.fill(&out.Attr)
+	return 0
+}
+
+func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) { return n.content, 0 }
+
+func (n *node) Opendir(context.Context) syscall.Errno {
+	if n.faults.interrupted && !n.opened.Swap(true) {
+		return syscall.EINTR
+	}
+	if strings.HasPrefix(n.name, openFails) {
+		return syscall.EIO
+	}
+	return 0
+}
+
+func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if n.faults.interrupted && !n.opened.Swap(true) {
+		return nil, 0, syscall.EINTR
+	}
+	time.Sleep(n.faults.openDelay)
+	if strings.HasPrefix(n.name, openFails) {
+		return nil, 0, syscall.EIO
+	}
+	if n.faults.direct {
+		return nil, fuse.FOPEN_DIRECT_IO, 0
+	}
+	return nil, 0, 0
+}
+
+func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if n.faults.onRead != nil {
+		n.faults.onRead()
+	}
+	if n.faults.interrupted && !n.wasRead.Swap(true) {
+		return nil, syscall.EINTR
+	}
+	end := min(off+int64(len(dest)), int64(len(n.content)))
+	if n.faults.dribble {
+		end = min(end, off+1+off%7)
+	}
+	if strings.HasPrefix(n.name, readFails) {
+		if off >= 5000 {
+			return nil, syscall.EIO
+		}
+		end = min(end, off+1000)
+	}
+	if off >= end {
+		return fuse.ReadResultData(nil), 0
+	}
+	return fuse.ReadResultData(n.content[off:end]), 0
+}
+
+func (n *node) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
+	l := &listing{node: n}
+	if strings.HasPrefix(n.name, listingFails) {
+		l.failAt = len(n.names)/2 + 1
+	}
+	return l, 0
+}
+
+type listing struct {
+	node   *node
+	next   int
+	failAt int // 1 more than the index of the entry in whose place an error comes
+}
+
+func (l *listing) HasNext() bool { return l.next < len(l.node.names) }
+func (l *listing) Close()        {}
+
+func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
+	if l.node.faults.interrupted && !l.node.wasListed.Swap(true) {
+		return fuse.DirEntry{}, syscall.EINTR
+	}
+	if l.failAt > 0 && l.next >= l.failAt-1 {
+		return fuse.DirEntry{}, syscall.EIO
+	}
+	name := l.node.names[l.next]
+	l.next++
+	entry := fuse.DirEntry{Name: name, Ino: uint64(l.next) + 1, Mode: l.node.children[name].mode, Off: uint64(l.next)}
+	if l.node.faults.unknownTypes {
+		entry.Mode = 0
+	}
+	return entry, 0
+}
+
+func newNode(f *faults, name string, mode uint32, content string) *node {
+	return &node{faults: f, name: name, mode: mode, content: []byte(content), children: map[string]*node{}}
+}
+
+// add puts a node at a relative path, with the directories that lead there.
+func (n *node) add(rel string, mode uint32, content string) {
+	first, rest, deeper := strings.Cut(rel, "/")
+	child := n.children[first]
+	if child == nil {
+		child = newNode(n.faults, first, fuse.S_IFDIR, "")
+		if !deeper {
+			child.mode, child.content = mode, []byte(content)
+		}
+		n.children[first] = child
+		n.names = append(n.names, first)
+	}
+	if deeper {
+		child.add(rest, mode, content)
+	}
+}
+
+func mount(dir string, root *node) (*fuse.Server, error) {
+	return fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
+		DirectMountStrict: true, DisableReadDirPlus: true, FsName: "fileproc", Name: "fusetest",
+	}})
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fusetest")
+	if err == nil {
+		var server *fuse.Server
+		if server, err = mount(dir, newNode(&faults{}, "", fuse.S_IFDIR, "")); err == nil {
+			err = server.Unmount()
+		}
+		os.Remove(dir)
+	}
+	if err != nil {
+		fmt.Println("FUSE tests left out:", err)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func serve(t *testing.T, root *node) string {
+	t.Helper()
+	dir := t.TempDir()
+	name := t.Name()
+	// A hang must not leave a dead mount behind.
+	watchdog := time.AfterFunc(time.Minute, func() {
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		unix.Unmount(dir, unix.MNT_DETACH)
+		panic(name + " hangs")
+	})
+	server, err := mount(dir, root)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		watchdog.Stop()
+		if err := server.Unmount(); err != nil {
+			t.Errorf("something is still open: %v", err)
+			unix.Unmount(dir, unix.MNT_DETACH)
+		}
+	})
+	return dir
+}
+
+func content(i, size int) string {
+	line := fmt.Sprintf("file %d ", i)
+	return strings.Repeat(line, size/len(line)+1)[:size]
+}
+
+// tree adds files of many sizes in nested directories, and what is not a file; it returns the files' content.
+func tree(root *node, sizes []int) map[string]string {
+	files := map[string]string{}
+	for i, size := range sizes {
+		rel := path.Join(strings.Repeat("sub/", i%3), fmt.Sprintf("file%03d", i))
+		files[rel] = content(i, size)
+		root.add(rel, fuse.S_IFREG, files[rel])
+	}
+	root.add("sub/link", fuse.S_IFLNK, "../file000")
+	root.add("dirlink", fuse.S_IFLNK, "sub")
+	root.add("fifo", fuse.S_IFIFO, "")
+	root.add("empty/fifo", fuse.S_IFIFO, "")
+	return files
+}
+
+func each(t *testing.T, build func() *node, test func(t *testing.T, dir string, opts fileproc.Options)) {
+	for _, procs := range []int{1, 2} {
+		for _, workers := range []int{1, 8} {
+			t.Run(fmt.Sprintf("GOMAXPROCS=%d/workers=%d", procs, workers), func(t *testing.T) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+				test(t, serve(t, build()), fileproc.Options{Workers: workers})
+			})
+		}
+	}
+}
+
+func read(t *testing.T, dir string, opts fileproc.Options) (map[string]string, fileproc.Report, error) {
+	t.Helper()
+	type file struct{ rel, data string }
+	var r fileproc.Report
+	opts.Report = &r
+	files, err := fileproc.Process(t.Context(), dir, opts, func(f *fileproc.File) (file, error) {
+		if opts.Stat {
+			if s, err := f.Stat(); err != nil || !s.Mode.IsRegular() {
+				return file{}, fmt.Errorf("stat says %v, %v", s, err)
+			}
+		}
+		return file{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
+	})
+	got := map[string]string{}
+	for _, f := range files {
+		require.NotContains(t, got, f.rel, "delivered twice")
+		got[f.rel] = f.data
+	}
+	sum := r.Processed + r.Failed + r.Abandoned
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	require.Equal(t, r.Found, sum, "found against the rest of %+v", r)
+	require.EqualValues(t, len(got), r.Processed)
+	return got, r, err
+}
+
+// requireSame compares without printing megabytes.
+func requireSame(t *testing.T, want, got map[string]string, limit int) {
+	t.Helper()
+	for rel, w := range want {
+		if limit > 0 {
+			w = w[:min(limit, len(w))]
+		}
+		g, ok := got[rel]
+		require.True(t, ok, "%s was not delivered", rel)
+		require.True(t, g == w, "%s: %d bytes that are not the %d of the file", rel, len(g), len(w))
+	}
+	require.Len(t, got, len(want))
+}
+
+func TestInvariant2ContentThroughAwkwardFileSystems(t *testing.T) {
+	small := []int{0, 1, 7, 8, 100, 400, 401, 999}
+	large := []int{0, 1, 400, 4095, 4096, 4097, 65535, 65536, 65537, 200_000, 3_000_001}
+	many := make([]int, 50)
+	for i := range many {
+		many[i] = 400
+	}
+	for name, c := range map[string]struct {
+		faults faults
+		sizes  []int
+	}{
+		"plain":                {faults{}, large},
+		"direct":               {faults{direct: true}, large},
+		"short reads":          {faults{direct: true, dribble: true}, small},
+		"size 0":               {faults{direct: true, sizeZero: true}, large},
+		"unknown types":        {faults{unknownTypes: true}, large},
+		"interrupted":          {faults{interrupted: true, direct: true}, large},
+		"1 ms per open":        {faults{openDelay: time.Millisecond}, many},
+		"1 ms per direct open": {faults{openDelay: time.Millisecond, direct: true}, many},
+		"all at once": {faults{direct: true, dribble: true, sizeZero: true, unknownTypes: true, interrupted: true,
+			openDelay: time.Millisecond}, small},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want map[string]string
+			build := func() *node {
+				f := c.faults
+				root := newNode(&f, "", fuse.S_IFDIR, "")
+				want = tree(root, c.sizes)
+				return root
+			}
+			each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+				for _, size := range []int{0, 100, 4096} {
+					opts.ReadSize = size
+					for _, opts.Stat = range []bool{false, true} {
+						got, report, err := read(t, dir, opts)
+						require.NoError(t, err)
+						requireSame(t, want, got, size)
+						require.EqualValues(t, 4, report.Skipped[fileproc.SkippedNotRegular])
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestInvariant1EveryListedFileThroughUnknownTypes(t *testing.T) {
+	var want map[string]string
+	build := func() *node {
+		root := newNode(&faults{unknownTypes: true}, "", fuse.S_IFDIR, "")
+		want = map[string]string{}
+		for i := range 1000 {
+			rel := fmt.Sprintf("file%04d", i)
+			want[rel] = content(i, 50)
+			root.add(rel, fuse.S_IFREG, want[rel])
+			root.add(fmt.Sprintf("dir%d/%s", i%50, rel), fuse.S_IFREG, want[rel])
+			want[fmt.Sprintf("dir%d/%s", i%50, rel)] = want[rel]
+		}
+		return root
+	}
+	each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+		got, _, err := read(t, dir, opts)
+		require.NoError(t, err)
+		requireSame(t, want, got, 0)
+		entries, err := fileproc.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1050)
+		for _, e := range entries {
+			require.Equal(t, strings.HasPrefix(e.Name(), "dir"), e.IsDir(), "%s", e.Name())
+		}
+	})
+}
+
+// failures gives the path, relative to dir, of each error that err joins.
+func failures(t *testing.T, dir string, err error) map[string]error {
+	t.Helper()
+	require.Error(t, err)
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	failed := map[string]error{}
+	for _, err := range list {
+		var pathError *iofs.PathError
+		require.ErrorAs(t, err, &pathError)
+		require.NotEmpty(t, pathError.Op)
+		rel, relErr := filepath.Rel(dir, pathError.Path)
+		require.NoError(t, relErr)
+		failed[filepath.ToSlash(rel)] = err
+	}
+	return failed
+}
+
+func TestInvariant1FailuresAreToldAndTheRestIsDelivered(t *testing.T) {
+	for _, f := range []faults{{direct: true}, {direct: true, unknownTypes: true}} {
+		t.Run(fmt.Sprintf("unknown types=%v", f.unknownTypes), func(t *testing.T) {
+			var good map[string]string
+			build := func() *node {
+				f := f
+				root := newNode(&f, "", fuse.S_IFDIR, "")
+				good = tree(root, []int{1, 400, 9_000, 70_000, 5})
+				root.add(readFails, fuse.S_IFREG, content(1, 10_000))
+				root.add("sub/"+readFails, fuse.S_IFREG, content(1, 100_000))
+				root.add(openFails, fuse.S_IFREG, "x")
+				root.add("sub/"+openFails+"/file", fuse.S_IFREG, "x")
+				root.add(statFails, fuse.S_IFREG, "x")
+				for i := range 1000 {
+					root.add(fmt.Sprintf("sub/%s/file%04d", listingFails, i), fuse.S_IFREG, "x")
+				}
+				return root
+			}
+			each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+				got, report, err := read(t, dir, opts)
+				before := 0
+				for rel, data := range got {
+					if strings.HasPrefix(rel, "sub/"+listingFails) {
+						before++
+						require.Equal(t, "x", data)
+						delete(got, rel)
+					}
+				}
+				require.Positive(t, before, "the entries listed before the failure are lost")
+				require.LessOrEqual(t, before, 500)
+				requireSame(t, good, got, 0)
+				failed := failures(t, dir, err)
+				for _, rel := range []string{readFails, "sub/" + readFails, openFails, "sub/" + openFails, statFails, "sub/" + listingFails} {
+					require.ErrorIs(t, failed[rel], syscall.EIO, "%s", rel)
+				}
+				require.Len(t, failed, 6, "%v", err)
+				require.EqualValues(t, 6, report.Failed)
+
+				// The first 4096 bytes end before the read fails.
+				opts.ReadSize = 4096
+				got, _, err = read(t, dir, opts)
+				require.True(t, got[readFails] == content(1, 4096), "%d bytes", len(got[readFails]))
+				require.True(t, got["sub/"+readFails] == content(1, 4096))
+				require.Len(t, failures(t, dir, err), 4)
+			})
+		})
+	}
+}
+
+func TestInvariant1ListingOfTheRootFails(t *testing.T) {
+	for _, name := range []string{listingFails, openFails} {
+		build := func() *node {
+			root := newNode(&faults{}, name, fuse.S_IFDIR, "")
+			for i := range 1000 {
+				root.add(fmt.Sprintf("file%04d", i), fuse.S_IFREG, "x")
+			}
+			return root
+		}
+		t.Run(name, func(t *testing.T) {
+			each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+				got, _, err := read(t, dir, opts)
+				require.ErrorIs(t, err, syscall.EIO)
+				require.Contains(t, failures(t, dir, err), ".")
+				entries, err := fileproc.ReadDir(dir)
+				require.ErrorIs(t, err, syscall.EIO)
+				require.Len(t, entries, len(got), "ReadDir returns what it has, as os.ReadDir does")
+			})
+		})
+	}
+}
+
+func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
+	const size = 64 << 20
+	stop := errors.New("enough")
+	var reads atomic.Int64
+	var cancel context.CancelCauseFunc
+	build := func() *node {
+		reads.Store(0)
+		root := newNode(&faults{direct: true, onRead: func() {
+			if reads.Add(1) == 4 {
+				cancel(stop)
+			}
+		}}, "", fuse.S_IFDIR, "")
+		root.add("large", fuse.S_IFREG, "")
+		root.children["large"].content = make([]byte, size)
+		return root
+	}
+	each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+		var ctx context.Context
+		ctx, cancel = context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		_, err := fileproc.Process(ctx, dir, opts, func(*fileproc.File) (int, error) {
+			return 0, errors.New("fn got half a file")
+		})
+		require.ErrorIs(t, err, stop)
+		require.NotContains(t, err.Error(), "half a file")
+		// A request carries 128 KiB or so.
+		require.Less(t, reads.Load(), int64(size/(128<<10)/2), "the read went on after the cancel")
+	})
+}

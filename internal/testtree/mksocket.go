@@ -1,0 +1,34 @@
+//go:build !plan9
+
+package testtree
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// mksocket makes the socket at a short path first: an address holds about 100 bytes, less than a test's directory needs.
+func mksocket(name string) error {
+	tmp, err := os.MkdirTemp("", "s")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	short := filepath.Join(tmp, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		return err
+	}
+	// js and wasip1 have a simulated network, which makes no file.
+	if info, err := os.Lstat(short); err != nil || info.Mode().Type() != fs.ModeSocket {
+		return errors.Join(errors.New("no socket file was made"), err)
+	}
+	return os.Rename(short, name)
+}

@@ -1,0 +1,202 @@
+//go:build !fileproc_generic && (aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
+
+package fileproc
+
+import (
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the Linux and the Unix backend share: directories that are descriptors.
+
+const (
+	dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	// O_NONBLOCK keeps the open of a FIFO from waiting for a writer. It means
+	// nothing for the regular files that stay open.
+	fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+)
+
+// fdDir is the part of a directory that needs only its descriptor.
+type fdDir struct {
+	fd int
+	// uncached is set when the file system has no read that does not wait.
+	uncached atomic.Bool
+}
+
+func (d *fdDir) openSub(name string) (int, error) {
+	fd, err := openat(d.fd, name, dirFlags|unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, d.openError(name, err, fs.ModeDir)
+	}
+	return fd, nil
+}
+
+func (d *fdDir) open(name string, spare content) (content, error) {
+	fd, err := openat(d.fd, name, fileFlags)
+	if err != nil {
+		return nil, d.openError(name, err, 0)
+	}
+	f, ok := spare.(*fdFile)
+	if !ok {
+		f = new(fdFile)
+	}
+	f.fd, f.dir = fd, d
+	return f, nil
+}
+
+// openError marks the error of an open as ErrChanged if the name is not what
+// was listed. What an open says of a link, a socket or a file in a directory's
+// place differs from system to system, so the name itself is asked.
+func (d *fdDir) openError(name string, err error, listed fs.FileMode) error {
+	if err == unix.ENOENT {
+		err = changed{err}
+	} else if !isScarce(err) && !isLeased(err) {
+		if s, e := d.stat(name); e == nil && s.Mode.Type() != listed {
+			err = changed{err}
+		}
+	}
+	return &sysError{"openat", err}
+}
+
+func (d *fdDir) stat(name string) (Stat, error) {
+	var st unix.Stat_t
+	err := ignoringEINTR(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	if err != nil {
+		if err == unix.ENOENT {
+			err = changed{err}
+		}
+		return Stat{}, &sysError{"fstatat", err}
+	}
+	return statOf(&st), nil
+}
+
+func (d *fdDir) openFile(name, path string) (*os.File, error) {
+	fd, err := openat(d.fd, name, fileFlags)
+	if err != nil {
+		return nil, d.openError(name, err, 0)
+	}
+	s, err := fstat(fd)
+	if err == nil && !s.Mode.IsRegular() {
+		err = &sysError{"fstat", changed{&notRegular{s.Mode}}}
+	}
+	if err == nil {
+		// The caller reads it like any file, and package os would otherwise
+		// try to poll it.
+		err = unix.SetNonblock(fd, false)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func (d *fdDir) identity() (identity, error) {
+	s, err := fstat(d.fd)
+	if err != nil {
+		return nil, err
+	}
+	return inode{s.Device, s.Inode}, nil
+}
+
+type inode struct{ device, number uint64 }
+
+func (i inode) same(other identity) bool { return i == other }
+
+// fdFile is an open file.
+type fdFile struct {
+	fd  int
+	dir *fdDir
+}
+
+func (f *fdFile) cached(p []byte) (int, bool) {
+	if f.dir.uncached.Load() {
+		return 0, false
+	}
+	n, err := readCached(f.fd, p)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		f.dir.uncached.Store(true)
+	}
+	if n <= 0 {
+		return 0, false
+	}
+	// Only files with pages in the cache are read in this way. Of a regular one
+	// a read falls short at its end, or between pages where the rest is not in
+	// the cache; of a block device, between sectors. So an odd length is the
+	// end of a regular file.
+	return n, n < len(p) && n%512 != 0
+}
+
+func (f *fdFile) read(p []byte) (int, error) {
+	for waiting := false; ; {
+		n, err := unix.Read(f.fd, p)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && !waiting:
+			// A file system that takes O_NONBLOCK to its word.
+			if err := unix.SetNonblock(f.fd, false); err != nil {
+				return 0, &sysError{"fcntl", err}
+			}
+			waiting = true
+		case err != nil:
+			return 0, &sysError{"read", err}
+		default:
+			return n, nil
+		}
+	}
+}
+
+func (f *fdFile) stat() (Stat, error) { return fstat(f.fd) }
+
+func (f *fdFile) close() { unix.Close(f.fd) }
+
+func fstat(fd int) (Stat, error) {
+	var st unix.Stat_t
+	if err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return Stat{}, &sysError{"fstat", err}
+	}
+	return statOf(&st), nil
+}
+
+func statOf(st *unix.Stat_t) Stat {
+	mode := fs.FileMode(st.Mode & 0o777)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		mode |= fs.ModeDir
+	case unix.S_IFLNK:
+		mode |= fs.ModeSymlink
+	case unix.S_IFIFO:
+		mode |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		mode |= fs.ModeSocket
+	case unix.S_IFCHR:
+		mode |= fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		mode |= fs.ModeDevice
+	default:
+		mode |= fs.ModeIrregular
+	}
+	if st.Mode&unix.S_ISUID != 0 {
+		mode |= fs.ModeSetuid
+	}
+	if st.Mode&unix.S_ISGID != 0 {
+		mode |= fs.ModeSetgid
+	}
+	if st.Mode&unix.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
+	}
+	return Stat{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: mode, Inode: uint64(st.Ino), Device: uint64(st.Dev)}
+}
+
+func ignoringEINTR(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package fileproc
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"unsafe"
+)
+
+// listSize is how many entries are asked of package os, or of an fs.FS, at a
+// time.
+const listSize = 256
+
+// A dirReader is an *os.File or an fs.ReadDirFile.
+type dirReader interface {
+	ReadDir(n int) ([]fs.DirEntry, error)
+}
+
+// listFile is directory.list for what lists with ReadDir.
+func listFile(f dirReader, s *sink) (bool, error) {
+	entries, err := f.ReadDir(listSize)
+	for _, e := range entries {
+		name := e.Name()
+		s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type())
+	}
+	if err == nil && len(entries) == 0 { // an fs.FS that breaks its promise
+		err = io.EOF
+	}
+	if err == io.EOF {
+		return false, nil
+	}
+	if err != nil {
+		return false, asSysError("readdir", err)
+	}
+	return true, nil
+}
+
+// fsDir is a directory of an fs.FS, which has no handles: it is a path, and
+// while it is listed an open file.
+type fsDir struct {
+	fsys fs.FS
+	name string
+	file fs.File // nil once the listing is over
+}
+
+var _ directory = (*fsDir)(nil)
+
+func openFS(fsys fs.FS, name string) (directory, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, asFSError(err)
+	}
+	if _, ok := f.(fs.ReadDirFile); !ok {
+		f.Close()
+		return nil, &sysError{"readdir", errors.New("not a directory that can be listed")}
+	}
+	if info, err := f.Stat(); err == nil && !info.IsDir() {
+		f.Close()
+		return nil, &sysError{"readdir", errors.New("not a directory")}
+	}
+	return &fsDir{fsys, name, f}, nil
+}
+
+// asFSError is asSysError for what opens or looks up an entry.
+func asFSError(err error) error {
+	err = asSysError("open", err)
+	if e := err.(*sysError); errors.Is(err, fs.ErrNotExist) {
+		e.err = changed{e.err}
+	}
+	return err
+}
+
+func (d *fsDir) list(s *sink) (bool, error) {
+	more, err := listFile(d.file.(fs.ReadDirFile), s)
+	if !more {
+		d.close()
+	}
+	return more, err
+}
+
+func (d *fsDir) openDir(name string) (directory, error) {
+	return openFS(d.fsys, path.Join(d.name, name))
+}
+
+func (d *fsDir) open(name string, _ content) (content, error) {
+	f, err := d.fsys.Open(path.Join(d.name, name))
+	if err != nil {
+		return nil, asFSError(err)
+	}
+	return fsFile{f}, nil
+}
+
+func (d *fsDir) stat(name string) (Stat, error) {
+	info, err := fs.Lstat(d.fsys, path.Join(d.name, name))
+	if err != nil {
+		return Stat{}, asFSError(err)
+	}
+	return statOfInfo(info), nil
+}
+
+func (d *fsDir) openFile(string, string) (*os.File, error) {
+	return nil, &sysError{"open", errors.ErrUnsupported}
+}
+
+func (d *fsDir) identity() (identity, error) { return fsPath(d.name), nil }
+
+type fsPath string
+
+func (p fsPath) same(other identity) bool { return p == other }
+
+func (d *fsDir) close() {
+	if d.file != nil {
+		d.file.Close()
+		d.file = nil
+	}
+}
+
+// fsFile is an open file of an fs.FS or of package os.
+type fsFile struct{ fs.File }
+
+func (f fsFile) cached([]byte) (int, bool) { return 0, false }
+
+func (f fsFile) read(p []byte) (int, error) {
+	// An io.Reader may return nothing without being at its end.
+	for range 100 {
+		n, err := f.Read(p)
+		switch {
+		case n > 0:
+			return n, nil // an error comes again with the next read
+		case err == io.EOF:
+			return 0, nil
+		case err != nil:
+			return 0, asSysError("read", err)
+		}
+	}
+	return 0, &sysError{"read", io.ErrNoProgress}
+}
+
+func (f fsFile) stat() (Stat, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Stat{}, asSysError("stat", err)
+	}
+	return statOfInfo(info), nil
+}
+
+func (f fsFile) close() { f.Close() }
+
+func statOfInfo(info fs.FileInfo) Stat {
+	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
+	s.Inode, s.Device = inodeOf(info)
+	return s
+}

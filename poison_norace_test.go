@@ -1,0 +1,5 @@
+//go:build !race
+
+package fileproc_test
+
+const raceDetector = false

@@ -1,0 +1,277 @@
+package fileproc
+
+import (
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// work is what the workers of a pool do.
+type work interface {
+	// scan lists one buffer of n. It returns its files (nil if there were
+	// none), its subdirectories, and whether the listing of n goes on.
+	scan(worker int, n *node) (b *batch, subs []*node, more bool)
+	// visit does what there is to do for one entry.
+	visit(worker int, b *batch, i int)
+	// leave says that worker visits no more entries of b; last, that nobody
+	// does and that b may be used again.
+	leave(worker int, b *batch, last bool)
+}
+
+// A pool runs one kind of worker. Each takes a directory, lists one buffer of
+// it and then visits the files it got, while others go on with the listing,
+// list other directories, or join in visiting the batch. So there is never more
+// than one batch a worker, and nothing that can fill up and block.
+//
+// Directories part-way listed come first, since they hold handles, and then the
+// one found last, which makes the order depth-first.
+//
+// Workers are started one by one: whoever finds more work than it takes wakes
+// or starts one other, which does the same.
+type pool struct {
+	work     work
+	workers  int // the most that run
+	listings int // the most directories that may be part-way listed
+
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	cond      sync.Cond
+	fresh     []*node  // directories to be listed
+	listing   []*node  // directories part-way listed, in nobody's hands
+	begun     int      // how many are part-way listed, in hands or not
+	ready     []*batch // batches that nobody visits
+	active    []*batch // batches that are being visited
+	started   int      // workers that were started
+	busy      int      // workers that may still find work
+	idle      int      // workers that wait
+	abandoned int64    // entries that were not visited
+	panicked  *panicError
+	exited    bool // a worker ended by runtime.Goexit
+}
+
+func newPool(w work, workers, listings int, root *node) *pool {
+	p := &pool{work: w, workers: workers, listings: listings, fresh: []*node{root}, started: 1, busy: 1}
+	p.cond.L = &p.mu
+	return p
+}
+
+// stop makes every worker return after the entry it is at.
+func (p *pool) stop() {
+	p.stopped.Store(true)
+	p.mu.Lock()
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// worker works until the pool has run out of work or is stopped. The caller
+// runs worker 0, as a goroutine or not; the pool starts the others.
+func (p *pool) worker(w int) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover() // nil if the goroutine ends by runtime.Goexit
+		p.mu.Lock()
+		if v == nil {
+			p.exited = true
+		} else if p.panicked == nil {
+			p.panicked = &panicError{v, debug.Stack()}
+		}
+		p.mu.Unlock()
+		p.stop()
+	}()
+	for {
+		b, n := p.next()
+		switch {
+		case n != nil:
+			b, subs, more := p.work.scan(w, n)
+			p.publish(n, b, subs, more)
+			if b != nil {
+				p.visit(w, b)
+			}
+		case b != nil:
+			p.visit(w, b)
+		default:
+			returned = true
+			return
+		}
+	}
+}
+
+// next waits for a batch to visit or a directory to scan. It returns neither
+// when there is no more work: when all other workers wait, nobody is left who
+// could make any.
+func (p *pool) next() (*batch, *node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	for !p.stopped.Load() {
+		if b, n := p.pick(); b != nil || n != nil {
+			p.busy++
+			p.rouse()
+			return b, n
+		}
+		if p.busy == 0 {
+			p.cond.Broadcast()
+			break
+		}
+		p.idle++
+		p.cond.Wait()
+		p.idle--
+	}
+	return nil, nil
+}
+
+// pick is called with p.mu held.
+func (p *pool) pick() (*batch, *node) {
+	if k := len(p.ready); k > 0 {
+		b := p.ready[k-1]
+		p.ready = p.ready[:k-1]
+		p.activate(b)
+		return b, nil
+	}
+	if n := p.popListing(); n != nil {
+		return nil, n
+	}
+	if k := len(p.fresh); k > 0 && p.begun < p.listings {
+		n := p.fresh[k-1]
+		p.fresh[k-1] = nil
+		p.fresh = p.fresh[:k-1]
+		p.begun++
+		return nil, n
+	}
+	var most *batch
+	left := 0
+	for _, b := range p.active {
+		if k := b.left(); k > left {
+			most, left = b, k
+		}
+	}
+	if most != nil {
+		most.users++
+	}
+	return most, nil
+}
+
+func (p *pool) popListing() *node {
+	k := len(p.listing)
+	if k == 0 {
+		return nil
+	}
+	n := p.listing[k-1]
+	p.listing[k-1] = nil
+	p.listing = p.listing[:k-1]
+	return n
+}
+
+func (p *pool) activate(b *batch) {
+	b.users = 1
+	p.active = append(p.active, b)
+}
+
+// rouse wakes or starts one worker if there is something for it to do besides
+// what the calling worker has just picked or published. It is called with p.mu
+// held. A worker that is about to wait holds it too from its last look until it
+// waits, so no wake-up is lost.
+func (p *pool) rouse() {
+	if p.idle == 0 && p.started == p.workers || !p.plenty() {
+		return
+	}
+	if p.idle > 0 {
+		p.cond.Signal()
+		return
+	}
+	w := p.started
+	p.started++
+	p.busy++
+	p.wg.Go(func() { p.worker(w) })
+}
+
+func (p *pool) plenty() bool {
+	return len(p.ready) > 0 || len(p.listing) > 0 || len(p.fresh) > 0 && p.begun < p.listings ||
+		slices.ContainsFunc(p.active, func(b *batch) bool { return b.left() > 1 })
+}
+
+// publish tells the others of what a scan of n has found.
+func (p *pool) publish(n *node, b *batch, subs []*node, more bool) {
+	p.mu.Lock()
+	p.relist(n, subs, more)
+	if b != nil {
+		p.activate(b)
+	}
+	p.rouse()
+	p.mu.Unlock()
+}
+
+func (p *pool) relist(n *node, subs []*node, more bool) {
+	p.fresh = append(p.fresh, subs...)
+	if more {
+		p.listing = append(p.listing, n)
+	} else {
+		p.begun--
+	}
+}
+
+// drain lists to their end all directories that are part-way listed and in
+// nobody's hands, and keeps what they give, so that their handles are free.
+func (p *pool) drain(w int) {
+	for !p.stopped.Load() {
+		p.mu.Lock()
+		n := p.popListing()
+		p.mu.Unlock()
+		if n == nil {
+			return
+		}
+		b, subs, more := p.work.scan(w, n)
+		p.mu.Lock()
+		p.relist(n, subs, more)
+		if b != nil {
+			p.ready = append(p.ready, b)
+		}
+		p.rouse()
+		p.mu.Unlock()
+	}
+}
+
+// visit visits entries of b until all are taken.
+func (p *pool) visit(w int, b *batch) {
+	returned := false
+	defer func() {
+		if !returned { // a panic: nobody is to go on with b
+			p.stop()
+		}
+		p.mu.Lock()
+		if p.stopped.Load() {
+			p.abandoned += b.abandon()
+		}
+		b.users--
+		last := b.users == 0
+		if last {
+			i := slices.Index(p.active, b)
+			p.active = slices.Delete(p.active, i, i+1)
+		}
+		p.mu.Unlock()
+		p.work.leave(w, b, last)
+	}()
+	for !p.stopped.Load() {
+		i, ok := b.take()
+		if !ok {
+			break
+		}
+		p.work.visit(w, b, i)
+	}
+	returned = true
+}
+
+// wait returns when the workers that the pool started have returned. It is
+// called when worker 0 has.
+func (p *pool) wait() {
+	p.wg.Wait()
+	for _, b := range p.ready {
+		p.abandoned += b.abandon()
+	}
+}

@@ -1,0 +1,140 @@
+package fileproc
+
+import "io/fs"
+
+const (
+	// firstBuffer is the size in bytes of the buffer that every worker has.
+	// Files that are smaller need no metadata and no memory of their own.
+	firstBuffer = 32 << 10
+	// maxRead caps one read, in bytes: a run that is stopped does not wait for
+	// more than this, and it is far below the 2 GiB that a kernel may refuse.
+	maxRead = 1 << 20
+	// maxBelieved is the size in bytes up to which memory is taken because the
+	// metadata says so. Some files of /proc and sysfs claim far more than they
+	// hold. What goes beyond is read into buffers that double.
+	maxBelieved = 32 << 30
+)
+
+// A reader reads files into a buffer that it reuses.
+type reader struct {
+	limit   int64 // the most bytes to deliver, or -1
+	whole   bool  // more than limit is ErrTooLarge, not truncated
+	stat    bool  // metadata is wanted of every file
+	stopped func() bool
+
+	buf   []byte // firstBuffer bytes
+	large []byte // of the file at hand, if it did not fit buf
+	spare content
+}
+
+// read reads the file name of d into f.
+func (r *reader) read(d directory, name string, f *File) error {
+	c, err := d.open(name, r.spare)
+	if err != nil {
+		return err
+	}
+	r.spare = c
+	err = r.fill(c, f)
+	c.close()
+	return err
+}
+
+func (r *reader) fill(c content, f *File) error {
+	// One byte more than the limit tells whether there is more.
+	p := r.buf
+	if r.limit >= 0 && r.limit < int64(len(p)) {
+		p = p[:r.limit+1]
+	}
+	n, ok := c.cached(p)
+	if ok && !r.stat {
+		return r.deliver(f, p[:n])
+	}
+	s, err := c.stat()
+	if err != nil {
+		return err
+	}
+	if !s.Mode.IsRegular() {
+		return &sysError{"fstat", changed{&notRegular{s.Mode}}}
+	}
+	if r.stat {
+		f.stat, f.hasStat = s, true
+	}
+	if ok {
+		return r.deliver(f, p[:n])
+	}
+	if r.whole && r.limit >= 0 && s.Size > r.limit {
+		return &sysError{"read", ErrTooLarge}
+	}
+	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
+		if p, err = r.grow(p[:n], want); err != nil {
+			return err
+		}
+	}
+	for {
+		if n == len(p) {
+			if r.limit >= 0 && int64(n) > r.limit {
+				return r.deliver(f, p)
+			}
+			if p, err = r.grow(p, r.capped(2*int64(n))); err != nil {
+				return err
+			}
+		}
+		if r.stopped() {
+			return errStopped
+		}
+		k, err := c.read(p[n:min(len(p), n+maxRead)])
+		if err != nil {
+			return err
+		}
+		if k == 0 {
+			return r.deliver(f, p[:n])
+		}
+		n += k
+	}
+}
+
+// capped returns the buffer size for a file of size bytes: one more, so that
+// the read that finds its end needs no larger one.
+func (r *reader) capped(size int64) int64 {
+	if r.limit >= 0 {
+		size = min(size, r.limit)
+	}
+	return size + 1
+}
+
+// grow returns a buffer of size bytes that begins with what p holds.
+func (r *reader) grow(p []byte, size int64) ([]byte, error) {
+	q, err := allocLarge(size)
+	if err != nil {
+		return nil, &sysError{"read", err}
+	}
+	copy(q, p)
+	r.release()
+	r.large = q
+	return q, nil
+}
+
+// release lets go of a large file's memory.
+func (r *reader) release() {
+	if r.large != nil {
+		freeLarge(r.large)
+		r.large = nil
+	}
+}
+
+func (r *reader) deliver(f *File, p []byte) error {
+	if r.limit >= 0 && int64(len(p)) > r.limit {
+		if r.whole {
+			return &sysError{"read", ErrTooLarge}
+		}
+		p = p[:r.limit]
+		f.truncated = true
+	}
+	f.data = p[:len(p):len(p)]
+	return nil
+}
+
+// notRegular tells what took a regular file's place.
+type notRegular struct{ mode fs.FileMode }
+
+func (e *notRegular) Error() string { return "not a regular file any more: " + e.mode.String() }

@@ -1,0 +1,17 @@
+//go:build !linux || fileproc_unix || fileproc_generic
+
+package fileproc
+
+import (
+	"io/fs"
+	"os"
+)
+
+func readDir(name string) ([]fs.DirEntry, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}

@@ -1,0 +1,67 @@
+//go:build unix
+
+package fileproc
+
+import (
+	"errors"
+	"io/fs"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNonblock keeps an open from waiting for a FIFO's writer.
+const openNonblock = unix.O_NONBLOCK
+
+// isScarce reports whether err says that there are no descriptors left.
+func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// isLeased reports whether err, from an open that does not wait, says that
+// another process holds a lease on the file. It has been asked to release it.
+func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
+
+func isNotDirectory(err error) bool { return errors.Is(err, unix.ENOTDIR) }
+
+// descriptorBudget returns how many directories stay open while they are not
+// in use, and how many may be part-way listed, which keeps them in use. Below
+// 64 descriptors Linux needs not grow the process's table, for which all its
+// threads wait; and a walk seldom has more than a few dozen levels to come back
+// to. Under a low limit a third of it is for directories.
+var descriptorBudget = sync.OnceValues(func() (open, listings int) {
+	const most = 32
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Cur >= 3*most {
+		return most, most
+	}
+	n := int(l.Cur) / 3
+	return n / 2, max(1, n/2)
+})
+
+// minMapped is the size in bytes from which a file's content is kept in memory
+// of its own. The garbage collector would let go of such a buffer only some
+// time after the next one has been made.
+const minMapped = 1 << 20
+
+func allocLarge(size int64) ([]byte, error) {
+	if size > int64(^uint(0)>>1) {
+		return nil, unix.ENOMEM
+	}
+	if size < minMapped {
+		return make([]byte, size), nil
+	}
+	return unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+}
+
+func freeLarge(p []byte) {
+	if len(p) >= minMapped {
+		unix.Munmap(p) // fails only for what Mmap has not returned
+	}
+}
+
+func inodeOf(info fs.FileInfo) (number, device uint64) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino), uint64(st.Dev)
+	}
+	return 0, 0
+}

@@ -1,0 +1,518 @@
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+const (
+	// descriptorPatience is how long one operation waits for a descriptor,
+	// from when no other one of this package waits before it.
+	descriptorPatience = 30 * time.Second
+	// leasePatience is how long one waits for a lease to be released. Linux
+	// takes it away by itself after fs.lease-break-time, 45 s by default.
+	leasePatience = time.Minute
+)
+
+// A run is one call of Process, Stream or Walk.
+type run struct {
+	opts   *Options
+	name   string // root, as the caller gave it
+	prefix string // what File.Path puts before File.Rel
+	fn     func(*File) error
+	// visitDir, unless nil, is told of each directory found (Walk).
+	visitDir func(s *sink, name string)
+
+	handles  handles
+	pool     *pool
+	root     *node
+	failures failures
+
+	stopOnce sync.Once
+	done     chan struct{} // closed when the run is stopped
+	cause    error         // why it was stopped; read when all workers have returned
+
+	locals []*local // by worker; each looks only at its own
+}
+
+// A local is what one worker has to itself.
+type local struct {
+	run    *run
+	worker int
+	grip   grip
+	reader reader
+	arena  arena
+	file   File
+	counts counts
+	sink   sink
+	spare  *batch // to be used again
+	*buffers
+}
+
+// buffers are kept from run to run.
+type buffers struct {
+	content [firstBuffer]byte
+	dirents [direntsBuffer]byte
+}
+
+var spareBuffers = sync.Pool{New: func() any { return new(buffers) }}
+
+// execute runs the workers until all is done. Worker 0 is the calling
+// goroutine. It returns why the run was stopped, if it was, and its failures.
+func (r *run) execute(ctx context.Context, root string, opts *Options) (err error) {
+	start := time.Now()
+	r.opts = opts
+	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
+	r.failures.onError = opts.OnError
+	r.failures.stop = r.stop
+	r.done = make(chan struct{})
+	if opts.Report != nil {
+		*opts.Report = Report{Skipped: map[SkipReason]int64{}}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	workers := opts.workers()
+	r.locals = make([]*local, workers)
+	open, listings := descriptorBudget()
+	r.handles.limit = open
+	r.root = &node{refs: 1}
+	r.pool = newPool(r, workers, listings, r.root)
+
+	// What follows also runs when fn ends this goroutine by runtime.Goexit.
+	defer func() {
+		r.pool.wait()
+		r.handles.closeAll(r.root)
+		total := Report{Skipped: map[SkipReason]int64{}}
+		for _, l := range r.locals {
+			if l != nil {
+				total.add(&l.counts)
+				l.retire()
+			}
+		}
+		if opts.Report != nil {
+			total.Abandoned += r.pool.abandoned
+			total.Elapsed = time.Since(start)
+			*opts.Report = total
+		}
+	}()
+	unwatch := r.watch(ctx)
+	defer unwatch()
+	d, err := r.openRoot(r.local(0), root)
+	if err != nil {
+		return err
+	}
+	r.root.dir = d
+	r.pool.worker(0)
+	r.pool.wait()
+	unwatch()
+	switch {
+	case r.pool.panicked != nil:
+		panic(r.pool.panicked)
+	case r.pool.exited:
+		runtime.Goexit()
+	}
+	if errors.Is(r.cause, fs.SkipAll) {
+		r.cause = nil
+	}
+	return r.failures.join(r.cause)
+}
+
+// watch stops the run when ctx is cancelled, until the function it returns has
+// returned.
+func (r *run) watch(ctx context.Context) (unwatch func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		r.stop(context.Cause(ctx))
+		close(ended)
+	})
+	return sync.OnceFunc(func() {
+		if !release() {
+			<-ended
+		}
+	})
+}
+
+// openRoot opens root, of which a symbolic link is followed.
+func (r *run) openRoot(l *local, root string) (d directory, err error) {
+	open := openRoot
+	switch {
+	case r.opts.openRoot != nil:
+		open = r.opts.openRoot
+	case r.opts.FS != nil:
+		open = func(root string) (directory, error) { return openFS(r.opts.FS, root) }
+	}
+	try := func() error {
+		d, err = open(root)
+		return err
+	}
+	err = try()
+	if err != nil {
+		err = r.whenFree(l, err, try)
+	}
+	switch {
+	case err == errStopped:
+		return nil, r.cause // written before done was closed
+	case err != nil:
+		return nil, pathError("open", root, err)
+	}
+	return d, nil
+}
+
+// stop ends the run early. The first cause is the one that counts.
+func (r *run) stop(cause error) {
+	r.stopOnce.Do(func() {
+		r.cause = cause
+		close(r.done)
+		r.pool.stop()
+	})
+}
+
+// local returns the worker's own state, made at its first use.
+func (r *run) local(w int) *local {
+	if l := r.locals[w]; l != nil {
+		return l
+	}
+	l := &local{run: r, worker: w, buffers: spareBuffers.Get().(*buffers)}
+	l.file.l = l
+	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.pool.stopped.Load, buf: l.buffers.content[:]}
+	if r.opts.ReadSize > 0 {
+		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
+	}
+	r.locals[w] = l
+	r.handles.mu.Lock()
+	r.handles.grips = append(r.handles.grips, &l.grip)
+	r.handles.mu.Unlock()
+	return l
+}
+
+// retire gives back what the next run can use.
+func (l *local) retire() {
+	l.reader.release()
+	spareBuffers.Put(l.buffers)
+	l.buffers = nil
+}
+
+// path returns the path of the entry name of n, or of n itself if name is "".
+func (r *run) path(n *node, name string) string {
+	rel := n.relPath() + name
+	if name == "" {
+		rel = strings.TrimSuffix(rel, "/")
+	}
+	if r.opts.FS == nil {
+		rel = filepath.FromSlash(rel)
+	}
+	if rel == "" {
+		return r.name
+	}
+	return r.prefix + rel
+}
+
+// pathPrefix returns what to put before a path relative to root.
+func pathPrefix(root string, isFS bool) string {
+	const name = "x"
+	switch {
+	case isFS:
+		return strings.TrimSuffix(path.Join(root, name), name)
+	case strings.Contains(root, ".."):
+		// Behind a symbolic link a/.. need not be what Join makes of it.
+		return root + string(filepath.Separator)
+	}
+	return strings.TrimSuffix(filepath.Join(root, name), name)
+}
+
+// A sink takes what a directory lists: it filters, counts and keeps.
+type sink struct {
+	l    *local
+	node *node
+	dir  directory
+	b    *batch
+	subs []*node
+}
+
+// add takes one entry. The bytes of name are copied if they are kept.
+func (s *sink) add(name []byte, typ fs.FileMode) {
+	l, o := s.l, s.l.run.opts
+	if typ == typeUnknown {
+		kept := l.arena.add(name)
+		st, err := s.dir.stat(kept)
+		if err != nil {
+			l.counts.found++
+			l.fail("stat", s.node, kept, err)
+			return
+		}
+		typ = st.Mode.Type()
+	}
+	hidden := o.SkipHidden && name[0] == '.'
+	if typ == fs.ModeDir {
+		if !hidden {
+			s.addDir(l.arena.add(name))
+		}
+		return
+	}
+	l.counts.found++
+	switch {
+	case !o.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
+		l.counts.skipped[skipSuffix]++
+	case hidden:
+		l.counts.skipped[skipHidden]++
+	case typ != 0:
+		l.counts.skipped[skipNotRegular]++
+	default:
+		if s.b == nil {
+			s.b = l.newBatch(s.node)
+		}
+		s.b.entries = append(s.b.entries, entry{l.arena.add(name), typ})
+	}
+}
+
+func (s *sink) addDir(name string) {
+	r := s.l.run
+	if max := r.opts.MaxDepth; max == 0 || s.node.depth+2 <= max {
+		s.subs = append(s.subs, &node{parent: s.node, name: name, depth: s.node.depth + 1, refs: 1})
+	}
+	if r.visitDir != nil {
+		r.visitDir(s, name)
+	}
+}
+
+func (l *local) newBatch(n *node) *batch {
+	b := l.spare
+	if b == nil {
+		b = &batch{}
+	}
+	l.spare = nil
+	b.node = n
+	return b
+}
+
+// scan lists one buffer of n. While the listing goes on, n is pinned.
+func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
+	l := r.local(w)
+	if !n.listing {
+		err := r.open(l, n)
+		if n.parent != nil {
+			r.handles.unref(n.parent)
+		}
+		if err != nil {
+			r.failDir(l, n, err)
+			return nil, nil, false
+		}
+		n.listing = true
+	}
+	s := &l.sink
+	*s = sink{l: l, node: n, dir: n.dir, subs: s.subs[:0]}
+	more, err := n.dir.list(s)
+	if err != nil {
+		r.failDir(l, n, err)
+	}
+	refs := len(s.subs)
+	if s.b != nil {
+		refs++
+	}
+	if refs > 0 {
+		r.handles.ref(n, refs)
+	}
+	if more && err == nil {
+		return s.b, s.subs, true
+	}
+	if err == nil {
+		l.counts.directories++
+	}
+	r.handles.ended(n)
+	return s.b, s.subs, false
+}
+
+// open opens and pins n, waiting for a descriptor if there is none.
+func (r *run) open(l *local, n *node) error {
+	_, err := r.handles.pin(n)
+	if err == nil {
+		return nil
+	}
+	return r.whenFree(l, err, func() error {
+		_, err := r.handles.pin(n)
+		return err
+	})
+}
+
+func (r *run) failDir(l *local, n *node, err error) {
+	if err == errStopped {
+		return
+	}
+	l.counts.found++
+	l.fail("open", n, "", err)
+}
+
+// visit handles one file.
+func (r *run) visit(w int, b *batch, i int) {
+	l := r.local(w)
+	f := &l.file
+	*f = File{l: l, node: b.node, name: b.entries[i].name}
+	if s := r.opts.Select; s != nil && !s(f) {
+		l.counts.skipped[skipSelect]++
+		return
+	}
+	if err := l.load(f); err != nil {
+		if err == errStopped {
+			l.counts.abandoned++
+		} else {
+			l.fail("open", f.node, f.name, err)
+		}
+	} else {
+		l.call(f)
+	}
+	if l.reader.large != nil {
+		l.reader.release()
+	}
+}
+
+// load fetches of f what the options ask for.
+func (l *local) load(f *File) error {
+	o := l.run.opts
+	switch {
+	case o.ReadSize != NoRead:
+		d, err := l.grip.hold(&l.run.handles, f.node)
+		if err == nil {
+			err = l.reader.read(d, f.name, f)
+			l.grip.loosen()
+		}
+		if err == nil || !isScarce(err) && !isLeased(err) {
+			return err
+		}
+		return l.attempt(f.node, func(d directory) error { return l.reader.read(d, f.name, f) })
+	case o.Stat && !f.hasStat:
+		return l.attempt(f.node, func(d directory) (err error) {
+			f.stat, err = d.stat(f.name)
+			if err == nil && !f.stat.Mode.IsRegular() {
+				err = &sysError{"stat", changed{&notRegular{f.stat.Mode}}}
+			}
+			f.hasStat = err == nil
+			return err
+		})
+	}
+	return nil
+}
+
+// call hands f to fn.
+func (l *local) call(f *File) {
+	err := l.run.fn(f)
+	l.counts.bytes += int64(len(f.data))
+	if poisoned {
+		for i := range f.data {
+			f.data[i] = 0xDB
+		}
+	}
+	switch {
+	case err == nil:
+		l.counts.processed++
+	case errors.Is(err, ErrSkip):
+		l.counts.skipped[skipByFunc]++
+	case errors.Is(err, fs.SkipAll):
+		l.counts.skipped[skipByFunc]++
+		l.run.stop(fs.SkipAll)
+	default:
+		l.fail("process", f.node, f.name, err)
+	}
+}
+
+func (l *local) fail(op string, n *node, name string, err error) {
+	l.counts.failed++
+	l.run.failures.add(pathError(op, l.run.path(n, name), err))
+}
+
+// leave is called when the worker visits no more entries of b.
+func (r *run) leave(w int, b *batch, last bool) {
+	l := r.local(w)
+	l.grip.drop(&r.handles)
+	if last {
+		r.handles.unref(b.node)
+		b.reset()
+		l.spare = b
+	}
+}
+
+// attempt does something with n's handle, waiting if there is no descriptor for
+// it, or if it is with a file that is leased.
+func (l *local) attempt(n *node, do func(directory) error) error {
+	try := func() error {
+		d, err := l.grip.hold(&l.run.handles, n)
+		if err != nil {
+			return err
+		}
+		err = do(d)
+		l.grip.loosen()
+		return err
+	}
+	err := try()
+	if err == nil {
+		return nil
+	}
+	return l.run.whenFree(l, err, try)
+}
+
+// scarce is held by the one worker of all runs that goes on while there are no
+// descriptors left. A worker that would hold one and wait for another might
+// wait for others that do the same.
+var scarce = make(chan struct{}, 1) // buffered: a mutex that can be waited for in a select
+
+// whenFree handles err, the failure of try. If a lease is held on the file it
+// waits until that is released. If there are no descriptors left it gives up
+// all that the run can do without, and tries until there are.
+func (r *run) whenFree(l *local, err error, try func() error) error {
+	switch {
+	case isLeased(err):
+		return r.poll(leasePatience, func() (bool, error) {
+			err := try()
+			return isLeased(err), err
+		})
+	case !isScarce(err):
+		return err
+	}
+	r.yield(l)
+	select {
+	case scarce <- struct{}{}:
+		defer func() { <-scarce }()
+	case <-r.done:
+		return errStopped
+	}
+	return r.poll(descriptorPatience, func() (bool, error) {
+		r.yield(l)
+		err := try()
+		return isScarce(err), err
+	})
+}
+
+// poll calls try until it says that there is nothing to wait for any more, the
+// run is stopped, or patience is over.
+func (r *run) poll(patience time.Duration, try func() (wait bool, err error)) error {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		wait, err := try()
+		if !wait || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-r.done:
+			return errStopped
+		}
+	}
+}
+
+// yield closes every descriptor that the run has and does not use now.
+func (r *run) yield(l *local) {
+	l.grip.drop(&r.handles)
+	r.pool.drain(l.worker)
+	r.handles.parkAll()
+}
