@@ -31,6 +31,7 @@ type handles struct {
 	limit int // the most directories that stay open without being pinned
 
 	mu    sync.Mutex
+	tight int     // workers that wait for a descriptor: no directory stays open for later
 	open  []*node // open but for root, the one opened first in front
 	grips []*grip // of all workers
 }
@@ -117,7 +118,7 @@ func (h *handles) settle(n *node) {
 		h.close(n)
 		return
 	}
-	if len(h.open) <= h.limit {
+	if len(h.open) <= h.limit && h.tight == 0 {
 		return
 	}
 	// The one opened first is nearest to root, where a depth-first walk
@@ -147,6 +148,12 @@ func (h *handles) park(n *node) bool {
 	}
 	h.close(n)
 	return true
+}
+
+func (h *handles) tighten(k int) {
+	h.mu.Lock()
+	h.tight += k
+	h.mu.Unlock()
 }
 
 // parkAll closes every directory that is not in use at this moment, those

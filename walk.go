@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type run struct {
 	pool     *pool
 	root     *node
 	failures failures
+
+	cancelled func() bool // asked between reads: at once, where stop takes a moment
 
 	stopOnce sync.Once
 	done     chan struct{} // closed when the run is stopped
@@ -106,6 +109,7 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) (err erro
 	}()
 	unwatch := r.watch(ctx)
 	defer unwatch()
+	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
 	d, err := r.openRoot(r.local(0), root)
 	if err != nil {
 		return err
@@ -140,6 +144,8 @@ func (r *run) watch(ctx context.Context) (unwatch func()) {
 	return sync.OnceFunc(func() {
 		if !release() {
 			<-ended
+		} else if ctx.Err() != nil { // a reader may have seen it first
+			r.stop(context.Cause(ctx))
 		}
 	})
 }
@@ -186,7 +192,7 @@ func (r *run) local(w int) *local {
 	}
 	l := &local{run: r, worker: w, buffers: spareBuffers.Get().(*buffers)}
 	l.file.l = l
-	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.pool.stopped.Load, buf: l.buffers.content[:]}
+	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.cancelled, buf: l.buffers.content[:]}
 	if r.opts.ReadSize > 0 {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
@@ -225,9 +231,9 @@ func pathPrefix(root string, isFS bool) string {
 	switch {
 	case isFS:
 		return strings.TrimSuffix(path.Join(root, name), name)
-	case strings.Contains(root, ".."):
+	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
-		return root + string(filepath.Separator)
+		return strings.TrimRight(root, string(filepath.Separator)) + string(filepath.Separator)
 	}
 	return strings.TrimSuffix(filepath.Join(root, name), name)
 }
@@ -479,6 +485,8 @@ func (r *run) whenFree(l *local, err error, try func() error) error {
 	case !isScarce(err):
 		return err
 	}
+	r.handles.tighten(1)
+	defer r.handles.tighten(-1)
 	r.yield(l)
 	select {
 	case scarce <- struct{}{}:
