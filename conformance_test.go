@@ -29,6 +29,9 @@ import (
 // bufferSizes are the sizes in bytes at which some layer, ours or the kernel's, ends one buffer and begins another.
 var bufferSizes = []int{512, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20}
 
+// slow says that every call of package os goes through an emulation, at a hundred times the cost.
+const slow = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
+
 // A tree is one case of the conformance suite.
 type tree struct {
 	name string
@@ -44,13 +47,16 @@ func specs(s ...string) func(*testing.T, string) bool {
 }
 
 func numbered(n int) tree {
-	return tree{name: fmt.Sprintf("%d entries", n), make: specs(testtree.Numbered("f", n)...), big: n > 1000}
+	return tree{name: fmt.Sprintf("%d entries", n), make: specs(testtree.Numbered("f", n)...), big: n > 200 || slow && n > 2}
 }
 
 func trees() []tree {
 	many, dirs := 5000, 3000
 	if testing.Short() {
 		many, dirs = 500, 300
+	}
+	if slow {
+		many, dirs = 200, 50
 	}
 	wide := make([]string, dirs)
 	for i := range wide {

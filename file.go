@@ -24,8 +24,9 @@ func (f *File) Name() string { return f.name }
 // Rel returns the path relative to root, with slashes on every platform.
 func (f *File) Rel() string { return f.node.relPath() + f.name }
 
-// Path returns the path of the file: root, cleaned, and Rel, joined with the
-// platform's separator. With Options.FS it is a path within that file system.
+// Path returns the path of the file: root and Rel, joined as filepath.Join does,
+// but for a ".." in root, which is kept, since behind a symbolic link it need
+// not lead back. With Options.FS it is a path within that file system.
 func (f *File) Path() string { return f.l.run.path(f.node, f.name) }
 
 // Data returns the content that was read. It is borrowed: it must not be used

@@ -421,6 +421,10 @@ func TestInvariant3DirectorySwappedAllTheTime(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
 	runs := 500
 	if testing.Short() {
 		runs = 50
@@ -434,8 +438,6 @@ func TestInvariant3DirectorySwappedAllTheTime(t *testing.T) {
 			require.ErrorIs(t, err, fileproc.ErrChanged)
 		}
 	}
-	close(stop)
-	<-stopped
 }
 
 // The tasks below run in a process of their own, which may be limited, measured or given another user.

@@ -342,7 +342,10 @@ func TestOracle(t *testing.T) {
 		_, err := fmt.Sscan(s, &seed)
 		require.NoError(t, err, "FILEPROC_SEED")
 	}
-	if testing.Short() {
+	switch {
+	case slow:
+		trees = 10
+	case testing.Short():
 		trees = 30
 	}
 	links := testtree.Make(t, t.TempDir(), "l -> nowhere")
