@@ -472,7 +472,6 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 			opts := fileproc.Options{FS: drip{fsys, func() {
 				if ctx.Err() != nil {
 					after.Add(1)
-					time.Sleep(time.Millisecond)
 				}
 				if reads.Add(1) == 5 {
 					cancel(errFromFn)
@@ -485,7 +484,7 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 			})
 			require.ErrorIs(t, err, errFromFn)
 			require.False(t, called.Load(), "fn got half a file")
-			require.Less(t, after.Load(), int64(200), "reads after the cancel, of 507 left, each of 1 ms")
+			require.LessOrEqual(t, after.Load(), int64(2), "reads after the cancel")
 		})
 	}
 }

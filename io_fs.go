@@ -20,19 +20,19 @@ type dirReader interface {
 
 // listFile is directory.list for what lists with ReadDir.
 func listFile(f dirReader, s *sink) (bool, error) {
-	entries, err := f.ReadDir(listSize)
-	for _, e := range entries {
-		name := e.Name()
-		s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type())
-	}
-	if err == nil && len(entries) == 0 { // an fs.FS that breaks its promise
-		err = io.EOF
-	}
-	if err == io.EOF {
-		return false, nil
-	}
-	if err != nil {
-		return false, asSysError("readdir", err)
+	for listed := 0; listed < listSize; {
+		entries, err := f.ReadDir(listSize)
+		for _, e := range entries {
+			name := e.Name()
+			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type())
+		}
+		listed += len(entries)
+		switch {
+		case err == io.EOF, err == nil && len(entries) == 0: // no error: an fs.FS that breaks its promise
+			return false, nil
+		case err != nil:
+			return false, asSysError("readdir", err)
+		}
 	}
 	return true, nil
 }

@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"io/fs"
+	"sync"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
@@ -12,8 +13,10 @@ import (
 
 const backendName = "linux"
 
-// direntsBuffer is the size in bytes of the buffer for one getdents64 call.
-const direntsBuffer = 32 << 10
+type direntBuffer [32 << 10]byte
+
+// direntBuffers have room for one getdents64 call.
+var direntBuffers = sync.Pool{New: func() any { return new(direntBuffer) }}
 
 // linuxDir lists with getdents64, whose records are parsed in place.
 type linuxDir struct{ fdDir }
@@ -41,17 +44,24 @@ func (d *linuxDir) openDir(name string) (directory, error) {
 }
 
 func (d *linuxDir) list(s *sink) (bool, error) {
-	records, err := getdents(d.fd, s.l.dirents[:])
-	if err != nil || len(records) == 0 {
-		return false, err
-	}
-	for len(records) > 0 {
-		var r dirent.Record
-		if r, records, err = dirent.Next(records); err != nil {
-			return false, &sysError{"getdents64", err}
+	buf := direntBuffers.Get().(*direntBuffer)
+	defer direntBuffers.Put(buf)
+	// A call that gives little may be the last but one: asking again at once
+	// spares others from being called for a listing that is over.
+	for listed := 0; listed < len(buf)/2; {
+		records, err := getdents(d.fd, buf[:])
+		if err != nil || len(records) == 0 {
+			return false, err
 		}
-		if !isDot(r.Name) {
-			s.add(r.Name, direntType(r.Type))
+		listed += len(records)
+		for len(records) > 0 {
+			var r dirent.Record
+			if r, records, err = dirent.Next(records); err != nil {
+				return false, &sysError{"getdents64", err}
+			}
+			if !isDot(r.Name) {
+				s.add(r.Name, direntType(r.Type))
+			}
 		}
 	}
 	return true, nil

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 const backendName = "generic"
-
-// direntsBuffer is zero, since package os has a buffer of its own.
-const direntsBuffer = 0
 
 // rootDir is a directory as an os.Root, which never leads outside. It follows
 // links that stay inside, so what was opened is compared with what the name
@@ -43,7 +41,7 @@ func newRootDir(root *os.Root) (directory, error) {
 // asRootError is asSysError for what opens or looks up an entry.
 func asRootError(err error) error {
 	e := asSysError("openat", err).(*sysError)
-	if errors.Is(err, fs.ErrNotExist) || isNotDirectory(err) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		e.err = changed{e.err}
 	}
 	return e

@@ -10,9 +10,6 @@ import (
 
 const backendName = "unix"
 
-// direntsBuffer is zero, since package os has a buffer of its own.
-const direntsBuffer = 0
-
 // unixDir lists with package os.
 type unixDir struct {
 	fdDir

@@ -55,6 +55,17 @@ func read(ctx context.Context, root string, opts fileproc.Options) (map[string]s
 	return got, err
 }
 
+// memoryDir is a directory for thousands of files: in memory where there is a place for that.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "fileproc")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 var clockSpeed = regexp.MustCompile(`(?m)^(cpu MHz|clock)\s*:.*$`)
 
 func TestInvariant2KernelFilesAreWhole(t *testing.T) {
@@ -118,13 +129,7 @@ func TestInvariant2KernelFilesAreWhole(t *testing.T) {
 
 func TestInvariant2SizesAroundEveryBlock(t *testing.T) {
 	watchdog(t)
-	parents := map[string]string{"temporary directory": t.TempDir()}
-	if shm, err := os.MkdirTemp("/dev/shm", "fileproc"); err == nil {
-		t.Cleanup(func() { os.RemoveAll(shm) })
-		parents["tmpfs"] = shm
-	} else {
-		t.Logf("tmpfs left out: %v", err)
-	}
+	parents := map[string]string{"temporary directory": t.TempDir(), "tmpfs": memoryDir(t)}
 	sizes := []int{0, 1, 400, 3 << 20, 1<<20 + 12_345}
 	for _, block := range []int{512, 4096, 8192, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20} {
 		sizes = append(sizes, block-1, block, block+1)
@@ -616,7 +621,7 @@ func plant(t *testing.T, root string, rels ...string) {
 // descriptorTrees writes wide (3,000 directories), comb (100 levels, a side directory at each) and bush (every
 // directory of six levels has three children).
 func descriptorTrees(t *testing.T) string {
-	root := t.TempDir()
+	root := memoryDir(t)
 	dirs, levels, bush := 3000, 100, 6
 	if testing.Short() {
 		dirs, levels, bush = 300, 60, 4
@@ -751,7 +756,7 @@ func TestInvariant5MemoryDoesNotGrowWithTheFiles(t *testing.T) {
 	var dirs [2]string
 	content := bytes.Repeat([]byte{'c'}, 400)
 	for i, n := range []int{large / 10, large} {
-		dirs[i] = t.TempDir()
+		dirs[i] = memoryDir(t)
 		for j := range n {
 			require.NoError(t, os.WriteFile(filepath.Join(dirs[i], fmt.Sprintf("%05d.md", j)), content, 0o644))
 		}

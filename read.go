@@ -22,7 +22,7 @@ type reader struct {
 	stat    bool  // metadata is wanted of every file
 	stopped func() bool
 
-	buf   []byte // firstBuffer bytes
+	buf   *[firstBuffer]byte
 	large []byte // of the file at hand, if it did not fit buf
 	spare content
 }
@@ -41,7 +41,7 @@ func (r *reader) read(d directory, name string, f *File) error {
 
 func (r *reader) fill(c content, f *File) error {
 	// One byte more than the limit tells whether there is more.
-	p := r.buf
+	p := r.buf[:]
 	if r.limit >= 0 && r.limit < int64(len(p)) {
 		p = p[:r.limit+1]
 	}

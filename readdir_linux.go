@@ -30,8 +30,8 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		return nil, pathError("open", name, err)
 	}
 	defer d.close()
-	buffers := spareBuffers.Get().(*buffers)
-	defer spareBuffers.Put(buffers)
+	buf := direntBuffers.Get().(*direntBuffer)
+	defer direntBuffers.Put(buf)
 
 	var (
 		names   arena
@@ -40,7 +40,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		fd      = d.(*linuxDir).fd
 	)
 	for {
-		records, err := getdents(fd, buffers.dirents[:])
+		records, err := getdents(fd, buf[:])
 		if err == nil && len(records) == 0 {
 			return entries, nil
 		}

@@ -15,8 +15,6 @@ func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func isLeased(error) bool { return false }
 
-func isNotDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
-
 func descriptorBudget() (open, listings int) { return 32, 32 }
 
 func allocLarge(size int64) ([]byte, error) {

@@ -21,8 +21,6 @@ func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(
 // another process holds a lease on the file. It has been asked to release it.
 func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-func isNotDirectory(err error) bool { return errors.Is(err, unix.ENOTDIR) }
-
 // descriptorBudget returns how many directories stay open while they are not
 // in use, and how many may be part-way listed, which keeps them in use. Below
 // 64 descriptors Linux needs not grow the process's table, for which all its

@@ -57,16 +57,10 @@ type local struct {
 	counts counts
 	sink   sink
 	spare  *batch // to be used again
-	*buffers
 }
 
-// buffers are kept from run to run.
-type buffers struct {
-	content [firstBuffer]byte
-	dirents [direntsBuffer]byte
-}
-
-var spareBuffers = sync.Pool{New: func() any { return new(buffers) }}
+// contentBuffers are kept from run to run.
+var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }}
 
 // execute runs the workers until all is done. Worker 0 is the calling
 // goroutine. It returns why the run was stopped, if it was, and its failures.
@@ -190,9 +184,9 @@ func (r *run) local(w int) *local {
 	if l := r.locals[w]; l != nil {
 		return l
 	}
-	l := &local{run: r, worker: w, buffers: spareBuffers.Get().(*buffers)}
+	l := &local{run: r, worker: w}
 	l.file.l = l
-	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.cancelled, buf: l.buffers.content[:]}
+	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.cancelled, buf: contentBuffers.Get().(*[firstBuffer]byte)}
 	if r.opts.ReadSize > 0 {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
@@ -206,8 +200,8 @@ func (r *run) local(w int) *local {
 // retire gives back what the next run can use.
 func (l *local) retire() {
 	l.reader.release()
-	spareBuffers.Put(l.buffers)
-	l.buffers = nil
+	contentBuffers.Put(l.reader.buf)
+	l.reader.buf = nil
 }
 
 // path returns the path of the entry name of n, or of n itself if name is "".
@@ -231,7 +225,7 @@ func pathPrefix(root string, isFS bool) string {
 	switch {
 	case isFS:
 		return strings.TrimSuffix(path.Join(root, name), name)
-	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
+	case strings.Contains(root, "..") && slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
 		return strings.TrimRight(root, string(filepath.Separator)) + string(filepath.Separator)
 	}

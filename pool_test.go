@@ -1,0 +1,577 @@
+package fileproc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fakeWork is work made of functions.
+type fakeWork struct {
+	onScan  func(w int, n *node) (*batch, []*node, bool)
+	onVisit func(w int, b *batch, i int)
+	onLeave func(w int, b *batch, last bool)
+}
+
+func (f fakeWork) scan(w int, n *node) (*batch, []*node, bool) { return f.onScan(w, n) }
+func (f fakeWork) visit(w int, b *batch, i int)                { f.onVisit(w, b, i) }
+func (f fakeWork) leave(w int, b *batch, last bool)            { f.onLeave(w, b, last) }
+
+// A plan is a tree of fake directories, 0 being root: of each, what one scan after the other gives.
+type plan [][]bufferful
+
+type bufferful struct {
+	files int
+	subs  []int
+}
+
+func (p plan) files() (n int) {
+	for _, dir := range p {
+		for _, b := range dir {
+			n += b.files
+		}
+	}
+	return n
+}
+
+func (p plan) scans() (n int) {
+	for _, dir := range p {
+		n += len(dir)
+	}
+	return n
+}
+
+// A crew does the fake work of a plan and keeps book of it.
+type crew struct {
+	plan    plan
+	pool    *pool
+	onStep  func(k int)       // begin of the k-th scan or visit, from 0
+	onScan  func(dir, at int) // within a scan
+	onVisit func(w int)       // within a visit
+
+	mu          sync.Mutex
+	steps       int
+	at          map[*node]int  // scans of a directory so far
+	inHands     map[*node]bool // directories being scanned now
+	visited     map[string]int
+	left        map[*batch]bool
+	found       int
+	now, most   int // visits going on
+	scanning    int
+	partway     int // directories whose listing has begun and not ended
+	mostPartway int
+	overlapped  bool // a scan and a visit went on at the same time
+	order       []string
+	wrong       []string
+}
+
+func newCrew(p plan, workers, listings int) *crew {
+	c := &crew{plan: p, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
+	c.pool = newPool(fakeWork{c.scan, c.visit, c.leave}, workers, listings, &node{name: "0"})
+	return c
+}
+
+// run is what execute does with a pool. Worker 0 has a goroutine of its own, which it may end.
+func (c *crew) run() {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		c.pool.worker(0)
+	}()
+	<-returned
+	c.pool.wait()
+}
+
+func (c *crew) object(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+func (c *crew) step() {
+	c.mu.Lock()
+	k := c.steps
+	c.steps++
+	if c.scanning > 0 && c.now > 0 {
+		c.overlapped = true
+	}
+	c.mu.Unlock()
+	if c.onStep != nil {
+		c.onStep(k)
+	}
+}
+
+func (c *crew) scan(_ int, n *node) (*batch, []*node, bool) {
+	dir, _ := strconv.Atoi(n.name)
+	c.mu.Lock()
+	at := c.at[n]
+	c.at[n]++
+	if c.inHands[n] {
+		c.object("directory %d is scanned twice at a time", dir)
+	}
+	if at >= len(c.plan[dir]) {
+		c.object("directory %d is scanned behind its end", dir)
+	}
+	c.inHands[n] = true
+	c.scanning++
+	if at == 0 {
+		c.partway++
+		c.mostPartway = max(c.mostPartway, c.partway)
+	}
+	c.order = append(c.order, fmt.Sprintf("%d/%d", dir, at))
+	c.mu.Unlock()
+
+	defer func() { // also for a scan that panics
+		c.mu.Lock()
+		c.scanning--
+		delete(c.inHands, n)
+		c.mu.Unlock()
+	}()
+	c.step()
+	if c.onScan != nil {
+		c.onScan(dir, at)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.plan[dir][at]
+	var b *batch
+	if got.files > 0 {
+		b = &batch{node: n}
+		for i := range got.files {
+			b.entries = append(b.entries, entry{name: fmt.Sprintf("%d/%d/%d", dir, at, i)})
+		}
+		c.found += got.files
+	}
+	var subs []*node
+	for _, s := range got.subs {
+		subs = append(subs, &node{parent: n, name: strconv.Itoa(s)})
+	}
+	more := at+1 < len(c.plan[dir])
+	if !more {
+		c.partway--
+	}
+	return b, subs, more
+}
+
+func (c *crew) visit(w int, b *batch, i int) {
+	c.mu.Lock()
+	if w < 0 || w >= c.pool.workers {
+		c.object("worker %d of %d", w, c.pool.workers)
+	}
+	if c.left[b] {
+		c.object("visit of a batch that was left for good")
+	}
+	c.visited[b.entries[i].name]++
+	c.now++
+	c.most = max(c.most, c.now)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.now--
+		c.mu.Unlock()
+	}()
+	c.step()
+	if c.onVisit != nil {
+		c.onVisit(w)
+	}
+}
+
+func (c *crew) leave(_ int, b *batch, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left[b] {
+		c.object("a batch was left after the last had left it")
+	}
+	c.left[b] = last
+}
+
+// requireSound requires what holds after every end of a pool.
+func (c *crew) requireSound(t *testing.T, listings int) {
+	t.Helper()
+	require.Empty(t, c.wrong)
+	for name, n := range c.visited {
+		require.Equal(t, 1, n, "visits of %s", name)
+	}
+	require.LessOrEqual(t, c.most, c.pool.workers, "visits at once")
+	require.LessOrEqual(t, c.pool.started, c.pool.workers, "workers")
+	require.LessOrEqual(t, c.mostPartway, listings, "directories part-way listed")
+	require.EqualValues(t, c.found, len(c.visited)+int(c.pool.abandoned), "found against visited + abandoned")
+	require.Empty(t, c.pool.active, "batches still visited")
+	require.Zero(t, c.pool.idle)
+}
+
+func (c *crew) requireComplete(t *testing.T, listings int) {
+	t.Helper()
+	c.requireSound(t, listings)
+	require.Equal(t, c.plan.files(), len(c.visited), "entries visited")
+	require.Equal(t, c.plan.scans(), len(c.order), "scans")
+	require.Empty(t, c.pool.fresh)
+	require.Empty(t, c.pool.listing)
+	require.Empty(t, c.pool.ready)
+	require.Zero(t, c.pool.begun)
+	require.Zero(t, c.pool.busy)
+}
+
+// oneDirectory is a directory whose scans give so many entries.
+func oneDirectory(files ...int) plan {
+	var dir []bufferful
+	for _, n := range files {
+		dir = append(dir, bufferful{files: n})
+	}
+	return plan{dir}
+}
+
+func wide(dirs, files int) plan {
+	p := plan{{{}}}
+	for i := range dirs {
+		p[0][0].subs = append(p[0][0].subs, i+1)
+		p = append(p, []bufferful{{files: files}})
+	}
+	return p
+}
+
+func deep(levels, files int) plan {
+	var p plan
+	for i := range levels {
+		p = append(p, []bufferful{{files: files, subs: []int{i + 1}}})
+	}
+	return append(p, []bufferful{{files: files}})
+}
+
+func randomPlan(r *rand.Rand) plan {
+	p := make(plan, 1+r.IntN(30))
+	for i := range p {
+		for range 1 + r.IntN(4) {
+			p[i] = append(p[i], bufferful{files: r.IntN(12)})
+		}
+		if i > 0 {
+			above := p[r.IntN(i)]
+			b := &above[r.IntN(len(above))]
+			b.subs = append(b.subs, i)
+		}
+	}
+	return p
+}
+
+func TestPoolVisitsEveryEntryOnce(t *testing.T) {
+	plans := map[string]plan{
+		"nothing":       {{{}}},
+		"one entry":     oneDirectory(1),
+		"one directory": oneDirectory(129),
+		"many buffers":  oneDirectory(slices.Repeat([]int{7}, 40)...),
+		"empty buffers": oneDirectory(0, 3, 0, 0, 5, 0),
+		"wide":          wide(100, 3),
+		"deep":          deep(100, 1),
+		"only empty":    wide(20, 0),
+	}
+	for seed := range uint64(25) {
+		plans[fmt.Sprintf("seed=%d", seed)] = randomPlan(rand.New(rand.NewPCG(seed, 1)))
+	}
+	for name, p := range plans {
+		t.Run(name, func(t *testing.T) {
+			for _, workers := range []int{1, 2, 7, 64} {
+				for _, listings := range []int{1, 3, 32} {
+					for _, slow := range []bool{false, true} {
+						synctest.Test(t, func(t *testing.T) {
+							c := newCrew(p, workers, listings)
+							if slow { // in fake time, so that goroutines meet in ever new orders
+								c.onStep = func(k int) { time.Sleep(time.Duration(k*k%5) * time.Millisecond) }
+							}
+							c.run()
+							c.requireComplete(t, listings)
+							require.Zero(t, c.pool.abandoned)
+						})
+					}
+				}
+			}
+		})
+	}
+}
+
+// A goroutine for one entry would cost a small directory more than the entry.
+func TestPoolStartsAWorkerOnlyForMoreWork(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		plan plan
+		most int
+	}{
+		{"nothing", oneDirectory(0), 1},
+		{"one entry", oneDirectory(1), 1},
+		{"two entries", oneDirectory(2), 2},
+		{"a chain of directories without entries", deep(50, 0), 1},
+		{"a listing that gave nothing, and goes on", oneDirectory(0, 1), 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(test.plan, 8, 8)
+				c.run()
+				c.requireComplete(t, 8)
+				require.LessOrEqual(t, c.pool.started, test.most)
+			})
+		})
+	}
+}
+
+func TestPoolSpreadsSlowVisits(t *testing.T) {
+	const visit = 10 * time.Millisecond
+	for _, test := range []struct {
+		name    string
+		plan    plan
+		workers int
+		rounds  int // of visits that go on at the same time
+	}{
+		{"100 entries on 32 workers", oneDirectory(100), 32, 4},
+		{"3 entries on 3 workers", oneDirectory(3), 3, 1},
+		{"2 entries on 8 workers", oneDirectory(2), 8, 1},
+		{"as many entries as workers", oneDirectory(64), 64, 1},
+		{"one entry more than workers", oneDirectory(65), 64, 2},
+		{"40 directories of one entry", wide(40, 1), 40, 1},
+		{"40 directories of two entries", wide(40, 2), 80, 1},
+		{"many buffers", oneDirectory(1, 1, 1, 1, 1, 1, 1, 1), 8, 1},
+		{"one worker", oneDirectory(5), 1, 5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(test.plan, test.workers, 64)
+				c.onVisit = func(int) { time.Sleep(visit) }
+				start := time.Now()
+				c.run()
+				require.Equal(t, time.Duration(test.rounds)*visit, time.Since(start))
+				c.requireComplete(t, 64)
+			})
+		})
+	}
+}
+
+// One entry of a batch is work for one more worker also when the others that come by take something else first.
+func TestPoolSpreadsTheLastEntriesOfBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const visit = 10 * time.Millisecond
+		c := newCrew(plan{{{files: 2, subs: []int{1}}}, {{files: 1}}}, 8, 8)
+		// Worker 0 has taken one of root's two entries before worker 1 has found the directory.
+		c.onScan = func(int, int) { time.Sleep(time.Millisecond) }
+		c.onVisit = func(int) { time.Sleep(visit) }
+		start := time.Now()
+		c.run()
+		c.requireComplete(t, 8)
+		require.LessOrEqual(t, time.Since(start), visit+2*time.Millisecond)
+	})
+}
+
+func TestPoolListsWhileOthersVisit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const buffers = 50
+		c := newCrew(oneDirectory(slices.Repeat([]int{1}, buffers)...), 2, 1)
+		c.onScan = func(int, int) { time.Sleep(time.Millisecond) }
+		c.onVisit = func(int) { time.Sleep(time.Millisecond) }
+		start := time.Now()
+		c.run()
+		c.requireComplete(t, 1)
+		require.True(t, c.overlapped)
+		// Two workers share 50 scans and 50 visits; only at the ends has one of them nothing to do.
+		require.LessOrEqual(t, time.Since(start), (buffers+2)*time.Millisecond)
+	})
+}
+
+// The order bounds handles and memory: listings that have begun are ended first, then it is depth-first.
+func TestPoolOrder(t *testing.T) {
+	c := newCrew(plan{
+		{{subs: []int{1}}, {}, {subs: []int{2, 3}}},
+		{{}},
+		{{}},
+		{{subs: []int{4}}, {subs: []int{5}}},
+		{{}},
+		{{}},
+	}, 1, 8)
+	c.run()
+	require.Equal(t, []string{"0/0", "0/1", "0/2", "3/0", "3/1", "5/0", "4/0", "2/0", "1/0"}, c.order)
+}
+
+func TestPoolStopBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(oneDirectory(5, 5), 4, 4)
+		c.pool.stop()
+		c.run()
+		c.requireSound(t, 4)
+		require.Zero(t, c.steps)
+	})
+}
+
+// stepPlans are small enough to interfere with each of their steps.
+var stepPlans = map[string]plan{
+	"flat":   oneDirectory(6, 6, 6),
+	"nested": {{{files: 3, subs: []int{1, 2}}, {files: 2}}, {{files: 4}, {files: 1, subs: []int{3}}}, {{files: 1}}, {{files: 5}}},
+}
+
+func everyStep(t *testing.T, test func(t *testing.T, c *crew, k, workers int)) {
+	for name, p := range stepPlans {
+		for _, workers := range []int{1, 4} {
+			t.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(t *testing.T) {
+				for k := range p.files() + p.scans() {
+					synctest.Test(t, func(t *testing.T) { test(t, newCrew(p, workers, 2), k, workers) })
+				}
+			})
+		}
+	}
+}
+
+func TestPoolStopAtEachStep(t *testing.T) {
+	everyStep(t, func(t *testing.T, c *crew, k, workers int) {
+		var stopped time.Time
+		var late int
+		c.onStep = func(i int) {
+			c.mu.Lock()
+			if !stopped.IsZero() && time.Now().After(stopped) {
+				late++
+			}
+			c.mu.Unlock()
+			if i == k {
+				c.pool.stop()
+				c.mu.Lock()
+				stopped = time.Now()
+				c.mu.Unlock()
+			}
+			time.Sleep(time.Millisecond)
+		}
+		c.run()
+		c.requireSound(t, 2)
+		require.Zero(t, late, "steps that began after the stop")
+		require.Equal(t, time.Millisecond, time.Since(stopped), "the steps that were going on, and nothing more")
+		if workers == 1 {
+			require.Equal(t, k+1, c.steps)
+		}
+	})
+}
+
+func TestPoolStopWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(oneDirectory(4), 4, 4)
+		c.onStep = func(k int) {
+			if k == 1 { // the first visit
+				time.Sleep(time.Hour)
+			}
+		}
+		ended := make(chan struct{})
+		go func() { c.run(); close(ended) }()
+		synctest.Wait()
+		require.Positive(t, c.pool.idle, "this tests nothing unless workers wait")
+		require.Equal(t, c.pool.started-1, c.pool.idle)
+		c.pool.stop()
+		synctest.Wait()
+		require.Zero(t, c.pool.idle, "workers that still wait")
+		<-ended
+		c.requireSound(t, 4)
+	})
+}
+
+func TestPoolPanicAtEachStep(t *testing.T) {
+	everyStep(t, func(t *testing.T, c *crew, k, _ int) {
+		c.onStep = func(i int) {
+			time.Sleep(time.Millisecond)
+			if i == k {
+				panic("at this step")
+			}
+		}
+		c.run()
+		require.NotNil(t, c.pool.panicked)
+		require.Equal(t, "at this step", c.pool.panicked.value)
+		require.Contains(t, string(c.pool.panicked.stack), "TestPoolPanicAtEachStep", "the stack of the panic itself")
+		require.False(t, c.pool.exited)
+		c.requireSound(t, 2)
+	})
+}
+
+func TestPoolPanicOfEveryWorkerKeepsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(oneDirectory(8), 8, 1)
+		c.onVisit = func(int) {
+			time.Sleep(time.Millisecond)
+			panic("all at once")
+		}
+		c.run()
+		require.NotNil(t, c.pool.panicked)
+		c.requireSound(t, 1)
+	})
+}
+
+func TestPoolGoexitAtEachStep(t *testing.T) {
+	everyStep(t, func(t *testing.T, c *crew, k, _ int) {
+		c.onStep = func(i int) {
+			time.Sleep(time.Millisecond)
+			if i == k {
+				runtime.Goexit()
+			}
+		}
+		c.run()
+		require.True(t, c.pool.exited)
+		require.Nil(t, c.pool.panicked)
+		c.requireSound(t, 2)
+	})
+}
+
+func TestPoolDrain(t *testing.T) {
+	var many plan
+	for range 6 {
+		many = append(many, []bufferful{{files: 2}, {files: 1}, {files: 3}})
+	}
+	many[0][0].subs = []int{1, 2, 3}
+	many[2][1].subs = []int{4}
+	many[4][2].subs = []int{5}
+	for _, workers := range []int{1, 3, 16} {
+		for k := range many.files() {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(many, workers, 8)
+				visits := 0
+				c.onVisit = func(w int) {
+					c.mu.Lock()
+					visits++
+					mine := visits == k+1
+					c.mu.Unlock()
+					if !mine {
+						time.Sleep(time.Millisecond)
+						return
+					}
+					c.pool.drain(w)
+					if workers == 1 { // nobody else can have begun a listing meanwhile
+						require.Empty(t, c.pool.listing, "still part-way listed after drain")
+						require.Zero(t, c.pool.begun)
+					}
+				}
+				c.run()
+				c.requireComplete(t, 8)
+			})
+		}
+	}
+}
+
+func TestPoolDrainOfAStoppedPoolListsNothing(t *testing.T) {
+	c := newCrew(oneDirectory(1, 1, 1), 1, 1)
+	c.onVisit = func(w int) {
+		c.pool.stop()
+		c.pool.drain(w)
+	}
+	c.run()
+	c.requireSound(t, 1)
+	require.Len(t, c.order, 1)
+}
+
+// What drain has found and nobody has begun to visit is abandoned too.
+func TestPoolStopAfterDrain(t *testing.T) {
+	c := newCrew(oneDirectory(1, 5, 5), 1, 1)
+	c.onVisit = func(w int) {
+		c.pool.drain(w)
+		c.pool.stop()
+	}
+	c.run()
+	c.requireSound(t, 1)
+	require.EqualValues(t, 10, c.pool.abandoned)
+	c.pool.wait() // a second one finds nothing more
+	require.EqualValues(t, 10, c.pool.abandoned)
+}

@@ -1,0 +1,16 @@
+package measure
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestSummarize(t *testing.T) {
+	values := []float64{5, 1, 4, 2}
+	assert.Equal(t, Spread{Median: 3, Min: 1, Max: 5}, Summarize(values))
+	assert.Equal(t, []float64{5, 1, 4, 2}, values, "the argument was sorted in place")
+	assert.Equal(t, Spread{Median: 2, Min: 1, Max: 9}, Summarize([]float64{9, 1, 2}))
+	assert.Equal(t, Spread{Median: 7, Min: 7, Max: 7}, Summarize([]float64{7}))
+	assert.Equal(t, "2.000 (1.000 to 9.000)", Summarize([]float64{9, 1, 2}).String())
+}

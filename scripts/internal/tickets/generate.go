@@ -1,0 +1,166 @@
+package tickets
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A Manifest tells what a complete set holds. SHA256 is taken over all files in path order, each as
+// path, NUL, length in decimal, NUL, content.
+type Manifest struct {
+	Set
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+	Version int    `json:"version"`
+}
+
+// ManifestPath is where the manifest of a set under out lies: beside its directory, so that it is never counted as data.
+func (s Set) ManifestPath(out string) string { return filepath.Join(out, s.Name()+".json") }
+
+// ReadManifest reads the manifest of a set that was made completely; the error is fs.ErrNotExist if it was not.
+func (s Set) ReadManifest(out string) (Manifest, error) {
+	var m Manifest
+	name := s.ManifestPath(out)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%s is not a manifest: %w", name, err)
+	}
+	return m, nil
+}
+
+// chunk is how many files a writer takes at a time: enough to make the shared counter cheap, few enough that all
+// writers end together.
+const chunk = 64
+
+// Generate makes the set under out and returns its manifest. If the manifest is there already, nothing is done. Files
+// left by an interrupted run are kept if their bytes are right. The function progress, which may be nil, is told how many
+// files were finished since its last call; it is called from several goroutines.
+func (s Set) Generate(ctx context.Context, out string, progress func(files int)) (Manifest, error) {
+	m, err := s.ReadManifest(out)
+	if err == nil {
+		if m.Set != s || m.Version != Version {
+			return m, fmt.Errorf("%s holds seed %d, version %d; wanted are seed %d, version %d: remove it with its directory, or choose another output",
+				s.ManifestPath(out), m.Seed, m.Version, s.Seed, Version)
+		}
+		// The manifest alone was copied, or the data was removed.
+		if _, err := os.Stat(filepath.Join(out, s.Name())); err == nil {
+			return m, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return m, err
+	}
+	root := filepath.Join(out, s.Name())
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return m, err
+	}
+
+	g, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range 2 * runtime.GOMAXPROCS(0) { // half of them wait for the file system
+		g.Go(func() error {
+			for {
+				end := int(next.Add(chunk))
+				start, end := end-chunk, min(end, s.Count)
+				if start >= s.Count {
+					return nil
+				}
+				if err := s.write(ctx, root, start, end); err != nil {
+					return err
+				}
+				if progress != nil {
+					progress(end - start)
+				}
+			}
+		})
+	}
+	g.Go(func() (err error) {
+		m, err = s.manifest(ctx)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return m, err
+	}
+	return m, m.save(s.ManifestPath(out))
+}
+
+// manifest computes what the set must hold. Paths sort in ticket order, so no sorting and no reading is needed.
+func (s Set) manifest(ctx context.Context) (Manifest, error) {
+	m := Manifest{Set: s, Version: Version}
+	h := sha256.New()
+	var file, record []byte
+	for i := range s.Count {
+		if err := ctx.Err(); err != nil {
+			return m, err
+		}
+		file = s.appendFile(file[:0], i)
+		record = fmt.Appendf(record[:0], "%s\x00%d\x00", s.Path(i), len(file))
+		h.Write(record)
+		h.Write(file)
+		m.Bytes += int64(len(file))
+	}
+	m.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return m, nil
+}
+
+// save renames a finished file into place: a manifest that is there is whole.
+func (m Manifest) save(name string) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".tmp", name)
+}
+
+func (s Set) write(ctx context.Context, root string, start, end int) error {
+	var file []byte
+	for i := start; i < end; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		file = s.appendFile(file[:0], i)
+		if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		// An interrupted run can leave a file that is empty or cut short.
+		if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+			return nil
+		}
+		return os.WriteFile(name, data, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}

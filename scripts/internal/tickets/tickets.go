@@ -1,0 +1,173 @@
+// Package tickets makes reproducible sets of ticket files, Markdown with YAML frontmatter, and reads them back.
+//
+// A set is a pure function of its layout, count and seed: every path, every byte and the hash in its manifest can be
+// computed without looking at the disk. That makes sets identical across machines and interrupted runs resumable.
+package tickets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Version changes whenever the same Set would come out with other bytes or paths.
+const Version = 1
+
+// Layout says how a set's files are spread over directories.
+type Layout string
+
+const (
+	Flat    Layout = "flat"    // one directory
+	Nested1 Layout = "nested1" // 2023-01/
+	Nested3 Layout = "nested3" // 2023/01/15/
+)
+
+// MaxCount is the largest set whose paths, with seven digits in a name, sort in the order of their tickets.
+const MaxCount = 9_999_999
+
+// Tickets are dated evenly over this span of days, so that the number of directories does not grow with the count.
+var firstDay = time.Date(2023, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+const days = 3*365 + 1
+
+// A Set names one reproducible set of files.
+type Set struct {
+	Layout Layout `json:"layout"`
+	Count  int    `json:"files"`
+	Seed   uint64 `json:"seed"`
+}
+
+// ParseSet checks what a user typed. The count is a number, or a number with the suffix k or m.
+func ParseSet(layout, count string, seed uint64) (Set, error) {
+	s := Set{Layout: Layout(layout), Seed: seed}
+	if !slices.Contains([]Layout{Flat, Nested1, Nested3}, s.Layout) {
+		return Set{}, fmt.Errorf("unknown layout %q: want flat, nested1 or nested3", layout)
+	}
+	digits, unit := count, 1
+	if d, ok := strings.CutSuffix(count, "k"); ok {
+		digits, unit = d, 1_000
+	} else if d, ok := strings.CutSuffix(count, "m"); ok {
+		digits, unit = d, 1_000_000
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > MaxCount/unit {
+		return Set{}, fmt.Errorf("bad count %q: want 1 to %d, or a number with k or m such as 5k", count, MaxCount)
+	}
+	s.Count = n * unit
+	return s, nil
+}
+
+// Name is the set's directory, such as tickets_flat_5k.
+func (s Set) Name() string {
+	count := strconv.Itoa(s.Count)
+	switch {
+	case s.Count%1_000_000 == 0:
+		count = strconv.Itoa(s.Count/1_000_000) + "m"
+	case s.Count%1_000 == 0:
+		count = strconv.Itoa(s.Count/1_000) + "k"
+	}
+	return "tickets_" + string(s.Layout) + "_" + count
+}
+
+// Path is the slash-separated path of ticket i within the set. Paths sort in the order of i, by component and byte-wise.
+func (s Set) Path(i int) string {
+	name := fmt.Sprintf("ticket-%07d.md", i+1)
+	switch s.Layout {
+	case Nested1:
+		return path.Join(s.day(i).Format("2006-01"), name)
+	case Nested3:
+		return path.Join(s.day(i).Format("2006/01/02"), name)
+	default:
+		return name
+	}
+}
+
+func (s Set) day(i int) time.Time {
+	return firstDay.AddDate(0, 0, int(int64(i)*days/int64(s.Count)))
+}
+
+// A Ticket is what a frontmatter says.
+type Ticket struct {
+	ID       string    `yaml:"id"`
+	Title    string    `yaml:"title"`
+	Status   string    `yaml:"status"`
+	Type     string    `yaml:"type"`
+	Priority int       `yaml:"priority"`
+	Created  time.Time `yaml:"created"`
+	Assignee string    `yaml:"assignee"`
+	Tags     []string  `yaml:"tags"`
+}
+
+// Values that stand more than once are that much more likely.
+var (
+	statuses  = []string{"open", "open", "in progress", "blocked", "in review", "done", "done", "done", "done"}
+	types     = []string{"bug", "bug", "bug", "feature", "feature", "task", "task", "docs", "chore"}
+	verbs     = []string{"Fix", "Speed up", "Document", "Remove", "Test", "Rework", "Retry", "Cache", "Validate", "Log"}
+	objects   = []string{"the login form", "the nightly backup", "invoice export", "search results", "the upload queue", "time zones in reports", "password reset", "the audit trail", "webhook delivery", "image previews"}
+	causes    = []string{"on slow networks", "after an upgrade", "for large accounts", "when the disk is full", "in the mobile app", "behind a proxy", "with empty input", "under load"}
+	assignees = []string{"ada", "barbara", "dennis", "edsger", "frances", "grace", "ken", "leslie", "margaret", "niklaus"}
+	tagNames  = []string{"api", "auth", "billing", "docs", "infra", "mobile", "performance", "search", "security", "ui"}
+	sentences = []string{
+		"It was reported by two customers this week.",
+		"The log shows a timeout and then a second attempt.",
+		"A restart helps for about an hour.",
+		"It does not happen on the staging system.",
+		"The old behaviour should stay behind a setting.",
+		"See the thread in the support channel for screenshots.",
+		"A test with a small data set is enough to see it.",
+	}
+)
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// appendFile appends the bytes of ticket i. It writes YAML by hand because it runs once a file, a million times.
+func (s Set) appendFile(b []byte, i int) []byte {
+	r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
+	created := s.day(i).Add(time.Duration(r.IntN(24*60*60)) * time.Second)
+	title := pick(r, verbs) + " " + pick(r, objects) + " " + pick(r, causes)
+	firstTag := r.IntN(len(tagNames))
+	secondTag := (firstTag + 1 + r.IntN(len(tagNames)-1)) % len(tagNames)
+	b = fmt.Appendf(b, "---\nid: T-%07d\ntitle: %q\nstatus: %s\ntype: %s\npriority: %d\ncreated: %s\nassignee: %s\ntags: [%s, %s]\n---\n\n# %s\n\n",
+		i+1, title, pick(r, statuses), pick(r, types), 1+r.IntN(5), created.Format(time.RFC3339),
+		pick(r, assignees), tagNames[firstTag], tagNames[secondTag], title)
+	first := r.IntN(len(sentences))
+	for k := range 4 {
+		b = append(b, sentences[(first+k)%len(sentences)]...)
+		b = append(b, '\n')
+	}
+	return b
+}
+
+var (
+	delimiter      = []byte("---\n")
+	closing        = []byte("\n---\n")
+	errFrontmatter = errors.New("no frontmatter: want it between two lines of ---")
+)
+
+// Frontmatter returns the YAML between the two lines of dashes. It aliases data.
+func Frontmatter(data []byte) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(data, delimiter)
+	if !ok {
+		return nil, errFrontmatter
+	}
+	end := bytes.Index(rest, closing)
+	if end < 0 {
+		return nil, errFrontmatter
+	}
+	return rest[:end+1], nil
+}
+
+// Parse reads what Frontmatter returned.
+func Parse(frontmatter []byte) (Ticket, error) {
+	var t Ticket
+	err := yaml.UnmarshalWithOptions(frontmatter, &t, yaml.Strict())
+	return t, err
+}

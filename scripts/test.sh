@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Runs every check of this repository. Needs Go; a check that needs more says why it is skipped when that is missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+staticcheck_version=v0.8.2
+timeout=-timeout=20m
+variants=("" fileproc_unix fileproc_generic fileproc_nouring) # build tags; the first is the default build
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+step() {
+	local name=$1 start=$SECONDS
+	shift
+	echo "== $name"
+	"$@"
+	echo "   $((SECONDS - start)) s"
+}
+
+skip() { echo "   skipped: $1"; }
+
+# in_nested_modules runs a command in every module but the root one.
+in_nested_modules() {
+	local mod
+	while read -r mod; do
+		echo "   ${mod%/go.mod}"
+		(cd "${mod%/go.mod}" && "$@" </dev/null)
+	done < <(find . -mindepth 2 -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' | sort)
+}
+
+formatted() {
+	local out
+	out=$(gofmt -l .)
+	[ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }
+}
+
+vet() {
+	local tags
+	for tags in "${variants[@]}"; do go vet -tags "$tags" ./...; done
+	in_nested_modules go vet ./...
+}
+
+run_staticcheck() {
+	local tags
+	if ! GOBIN=$tmp go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version" 2>"$tmp/err"; then
+		skip "staticcheck cannot be installed: $(tail -n 1 "$tmp/err")"
+		return
+	fi
+	for tags in "${variants[@]}"; do
+		echo "   ${tags:-no tag}"
+		"$tmp/staticcheck" -tags "$tags" ./...
+	done
+	in_nested_modules "$tmp/staticcheck" ./...
+}
+
+race() {
+	if [ "$(go env CGO_ENABLED)" != 1 ]; then
+		skip "the race detector needs cgo and a C compiler"
+		return
+	fi
+	go test "$timeout" -race ./...
+}
+
+# Root passes permission checks that others fail, so root's run alone proves little about unreadable files. The
+# package's directory is copied because the clone may lie where the other user cannot look.
+as_another_user() {
+	local dir=$tmp/user
+	local -a nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	if [ "$(id -u)" != 0 ]; then
+		skip "only root can become another user"
+		return
+	elif ! command -v setpriv >/dev/null; then
+		skip "no setpriv"
+		return
+	fi
+	mkdir "$dir"
+	go test -c -o "$dir/fileproc.test" .
+	cp go.mod go.sum ./*.go "$dir"
+	[ ! -d testdata ] || cp -R testdata "$dir"
+	chmod -R a+rX "$tmp"
+	mkdir -m 1777 "$dir/tmp"
+	if ! "${nobody[@]}" test -r "$dir/go.mod"; then
+		skip "another user cannot reach the temporary directory"
+		return
+	fi
+	(cd "$dir" && HOME=$dir/tmp TMPDIR=$dir/tmp "${nobody[@]}" ./fileproc.test -test.timeout 20m)
+}
+
+step "gofmt" formatted
+step "go vet, every backend and nested module" vet
+step "staticcheck $staticcheck_version, every backend and nested module" run_staticcheck
+step "go test" go test "$timeout" ./...
+step "go test -race" race
+for tags in "${variants[@]:1}"; do
+	step "go test -tags $tags" go test "$timeout" -tags "$tags" ./...
+done
+step "go test, nested modules" in_nested_modules go test "$timeout" ./...
+step "go test as another user" as_another_user
+step "benchmarks, 10 iterations each" go test "$timeout" -run '^$' -bench . -benchtime 10x .
+echo "all passed in $SECONDS s"

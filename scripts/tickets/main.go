@@ -1,0 +1,67 @@
+// Command tickets makes a set of ticket files for demos and benchmarks.
+//
+//	go run ./tickets -layout flat -count 5k -out ../.data
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "tickets:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	layout := flag.String("layout", "flat", "`layout`: flat, nested1 (2023-01/) or nested3 (2023/01/15/)")
+	count := flag.String("count", "5k", "`number` of files; k and m stand for thousands and millions")
+	out := flag.String("out", ".data", "`directory` in which the set and its manifest are made")
+	seed := flag.Uint64("seed", 1, "seed of the random contents")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	set, err := tickets.ParseSet(*layout, *count, *seed)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	start := time.Now()
+	progress := func(int) {}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		bar := progressbar.NewOptions(set.Count,
+			progressbar.OptionSetWriter(os.Stderr),
+			progressbar.OptionSetDescription(set.Name()),
+			progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish())
+		defer bar.Clear()
+		progress = func(files int) { bar.Add(files) }
+	}
+	m, err := set.Generate(ctx, *out, progress)
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted; the same command continues")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d files, %d bytes, sha256 %.12s, %.1fs\n",
+		filepath.Join(*out, set.Name()), m.Count, m.Bytes, m.SHA256, time.Since(start).Seconds())
+	return nil
+}
