@@ -15,7 +15,8 @@ type work interface {
 	// visit does what there is to do for one entry.
 	visit(worker int, b *batch, i int)
 	// leave says that worker visits no more entries of b; last, that nobody
-	// does and that b may be used again.
+	// does and that b may be used again. The calls of several workers may
+	// overlap, so that one that is not the last need not come before it.
 	leave(worker int, b *batch, last bool)
 }
 
@@ -112,7 +113,7 @@ func (p *pool) next() (*batch, *node) {
 	for !p.stopped.Load() {
 		if b, n := p.pick(); b != nil || n != nil {
 			p.busy++
-			p.rouse()
+			p.rouse(b, 0)
 			return b, n
 		}
 		if p.busy == 0 {
@@ -173,12 +174,12 @@ func (p *pool) activate(b *batch) {
 	p.active = append(p.active, b)
 }
 
-// rouse wakes or starts one worker if there is something for it to do besides
-// what the calling worker has just picked or published. It is called with p.mu
-// held. A worker that is about to wait holds it too from its last look until it
-// waits, so no wake-up is lost.
-func (p *pool) rouse() {
-	if p.idle == 0 && p.started == p.workers || !p.plenty() {
+// rouse wakes or starts one worker if there is something for it to do. The
+// caller's worker is going to visit own or, if it has none but looks for work
+// next, takes spare tasks itself. A worker that is about to wait holds p.mu, as
+// the caller does, from its last look until it waits, so no wake-up is lost.
+func (p *pool) rouse(own *batch, spare int) {
+	if p.idle == 0 && p.started == p.workers || !p.plenty(own, spare) {
 		return
 	}
 	if p.idle > 0 {
@@ -191,19 +192,28 @@ func (p *pool) rouse() {
 	p.wg.Go(func() { p.worker(w) })
 }
 
-func (p *pool) plenty() bool {
-	return len(p.ready) > 0 || len(p.listing) > 0 || len(p.fresh) > 0 && p.begun < p.listings ||
-		slices.ContainsFunc(p.active, func(b *batch) bool { return b.left() > 1 })
+func (p *pool) plenty(own *batch, spare int) bool {
+	if len(p.ready)+len(p.listing)+min(len(p.fresh), p.listings-p.begun) > spare {
+		return true
+	}
+	for _, b := range p.active {
+		if b != own && b.left() > 0 || b.left() > 1 { // the first of own is the caller's
+			return true
+		}
+	}
+	return false
 }
 
 // publish tells the others of what a scan of n has found.
 func (p *pool) publish(n *node, b *batch, subs []*node, more bool) {
 	p.mu.Lock()
 	p.relist(n, subs, more)
+	spare := 1
 	if b != nil {
 		p.activate(b)
+		spare = 0
 	}
-	p.rouse()
+	p.rouse(b, spare)
 	p.mu.Unlock()
 }
 
@@ -232,7 +242,7 @@ func (p *pool) drain(w int) {
 		if b != nil {
 			p.ready = append(p.ready, b)
 		}
-		p.rouse()
+		p.rouse(nil, 0)
 		p.mu.Unlock()
 	}
 }
