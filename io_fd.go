@@ -50,11 +50,14 @@ func (d *fdDir) open(name string, spare content) (content, error) {
 
 // openError marks the error of an open as ErrChanged if the name is not what
 // was listed. What an open says of a link, a socket or a file in a directory's
-// place differs from system to system, so the name itself is asked.
+// place differs from system to system, so beyond the errors that can mean
+// nothing else the name itself is asked.
 func (d *fdDir) openError(name string, err error, listed fs.FileMode) error {
-	if err == unix.ENOENT {
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
 		err = changed{err}
-	} else if !isScarce(err) && !isLeased(err) {
+	case isScarce(err) || isLeased(err):
+	default:
 		if s, e := d.stat(name); e == nil && s.Mode.Type() != listed {
 			err = changed{err}
 		}

@@ -27,6 +27,10 @@ func listFile(f dirReader, s *sink) (bool, error) {
 			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type())
 		}
 		listed += len(entries)
+		if isEntryError(err) {
+			s.fail(asSysError("readdir", err))
+			continue
+		}
 		switch {
 		case err == io.EOF, err == nil && len(entries) == 0: // no error: an fs.FS that breaks its promise
 			return false, nil
@@ -35,6 +39,14 @@ func listFile(f dirReader, s *sink) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// isEntryError reports whether err, from package os, is about one entry, whose
+// type was to be looked up. The name is not in the error, and the listing goes
+// on behind it.
+func isEntryError(err error) bool {
+	e, ok := err.(*fs.PathError)
+	return ok && (e.Op == "fstatat" || e.Op == "lstat")
 }
 
 // fsDir is a directory of an fs.FS, which has no handles: it is a path, and

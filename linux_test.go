@@ -567,7 +567,7 @@ func openedInFn(ctx context.Context, root string, want int64) error {
 	return err
 }
 
-// withFewLeft runs while others in this process hold all descriptors but six.
+// withFewLeft runs while others in this process hold all descriptors but six: three runs with a root and one more each.
 func withFewLeft(t *testing.T, root string) {
 	// The runtime opens its poller at the first use and cannot go on without.
 	r, w, err := os.Pipe()
@@ -589,7 +589,11 @@ func withFewLeft(t *testing.T, root string) {
 		}
 		held = append(held, fd)
 	}
-	for range 6 {
+	free := 6
+	if fileproc.Backend() == "generic" {
+		free = 9 // an os.Root takes more than one to open, and a second one to list
+	}
+	for range free {
 		unix.Close(held[len(held)-1])
 		held = held[:len(held)-1]
 	}
@@ -915,7 +919,12 @@ func asAnotherUser(t *testing.T, root string) {
 			failed[pathError.Path] = true
 		}
 		want := map[string]bool{}
-		for _, rel := range []string{"closed", "no-read", "no-search/file", "no-search/dir", "nothing"} {
+		shut := []string{"closed", "no-read", "no-search/file", "no-search/dir", "nothing"}
+		if fileproc.Backend() == "generic" {
+			// An os.Root lists its directory by looking up ".", for which it must be searchable.
+			shut = []string{"closed", "no-read", "no-search", "nothing"}
+		}
+		for _, rel := range shut {
 			want[filepath.Join(root, rel)] = true
 		}
 		require.Equal(t, want, failed)

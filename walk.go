@@ -277,6 +277,12 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 	}
 }
 
+// fail tells of an entry whose name is not known.
+func (s *sink) fail(err error) {
+	s.l.counts.found++
+	s.l.fail("readdir", s.node, "", err)
+}
+
 func (s *sink) addDir(name string) {
 	r := s.l.run
 	if max := r.opts.MaxDepth; max == 0 || s.node.depth+2 <= max {

@@ -426,6 +426,10 @@ func TestInvariant1FailuresAreToldAndTheRestIsDelivered(t *testing.T) {
 				root.add(openFails, fuse.S_IFREG, "x")
 				root.add("sub/"+openFails+"/file", fuse.S_IFREG, "x")
 				root.add(statFails, fuse.S_IFREG, "x")
+				for _, after := range []string{"after", "last"} {
+					root.add(after, fuse.S_IFREG, after)
+					good[after] = after
+				}
 				for i := range 1000 {
 					root.add(fmt.Sprintf("sub/%s/file%04d", listingFails, i), fuse.S_IFREG, "x")
 				}
@@ -445,8 +449,12 @@ func TestInvariant1FailuresAreToldAndTheRestIsDelivered(t *testing.T) {
 				require.LessOrEqual(t, before, 500)
 				requireSame(t, good, got, 0)
 				failed := failures(t, dir, err)
-				for _, rel := range []string{readFails, "sub/" + readFails, openFails, "sub/" + openFails, statFails, "sub/" + listingFails} {
-					require.ErrorIs(t, failed[rel], syscall.EIO, "%s", rel)
+				withoutStat := statFails
+				if _, ok := failed["."]; ok && fileproc.Backend() != "linux" {
+					withoutStat = "." // package os does not tell which entry's type it could not look up
+				}
+				for _, rel := range []string{readFails, "sub/" + readFails, openFails, "sub/" + openFails, withoutStat, "sub/" + listingFails} {
+					require.ErrorIs(t, failed[rel], syscall.EIO, "%s of %v", rel, err)
 				}
 				require.Len(t, failed, 6, "%v", err)
 				require.EqualValues(t, 6, report.Failed)
