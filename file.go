@@ -42,17 +42,21 @@ func (f *File) Truncated() bool { return f.truncated }
 // was read; otherwise it is looked up at the first call, in the directory that
 // was listed, without following a link.
 func (f *File) Stat() (Stat, error) {
-	if !f.hasStat {
-		err := f.l.attempt(f.node, func(d directory) (err error) {
-			f.stat, err = d.stat(f.name)
-			return err
-		})
-		if err != nil {
-			return Stat{}, pathError("stat", f.Path(), err)
-		}
-		f.hasStat = true
+	if err := f.lookUp(); err != nil {
+		return Stat{}, pathError("stat", f.Path(), err)
 	}
 	return f.stat, nil
+}
+
+func (f *File) lookUp() error {
+	if f.hasStat {
+		return nil
+	}
+	return f.l.attempt(f.node, func(d directory) (err error) {
+		f.stat, err = d.stat(f.name)
+		f.hasStat = err == nil
+		return err
+	})
 }
 
 // Open opens the file for the caller, who is to close it: what a large file

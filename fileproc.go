@@ -64,7 +64,7 @@ func Process[T any](ctx context.Context, root string, opts Options, fn func(*Fil
 	if err := validate(root, &opts, fn != nil); err != nil {
 		return nil, err
 	}
-	c := newCollector[T](opts.workers())
+	c := newCollector[T](opts.Workers)
 	r := run{fn: func(f *File) error {
 		v, err := fn(f)
 		if err == nil {
@@ -91,7 +91,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 			yield(zero, err)
 			return
 		}
-		m := newMailbox[T](opts.workers())
+		m := newMailbox[T](opts.Workers)
 		r := &run{fn: func(f *File) error {
 			v, err := fn(f)
 			if err == nil {
@@ -115,7 +115,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			yield(Entry{}, err)
 			return
 		}
-		m := newMailbox[Entry](opts.workers())
+		m := newMailbox[Entry](opts.Workers)
 		r := &run{}
 		r.fn = func(f *File) error {
 			e := Entry{name: f.name, rel: f.Rel(), path: f.Path(), stat: f.stat, hasStat: opts.Stat}
@@ -139,11 +139,14 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 	}
 }
 
+// validate checks what the caller gave and resolves what has a default that may
+// change.
 func validate(root string, opts *Options, hasFn bool) error {
 	err := opts.validate(root)
 	if !hasFn {
 		err = errors.Join(err, errors.New("fileproc: fn is nil"))
 	}
+	opts.Workers = opts.workers() // asked once, since GOMAXPROCS may change
 	return err
 }
 

@@ -80,9 +80,9 @@ func (h *handles) pin(n *node) (directory, error) {
 
 func (h *handles) unpin(n *node) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	n.pins--
 	h.settle(n)
-	h.mu.Unlock()
 }
 
 // ref keeps n from being closed for good until unref.
@@ -94,18 +94,18 @@ func (h *handles) ref(n *node, k int) {
 
 func (h *handles) unref(n *node) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	n.refs--
 	h.settle(n)
-	h.mu.Unlock()
 }
 
 // ended tells that n's listing, for which n was pinned, is over.
 func (h *handles) ended(n *node) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	n.pins--
 	n.refs--
 	h.settle(n)
-	h.mu.Unlock()
 }
 
 // settle closes n if nothing needs it, and otherwise another directory if too

@@ -255,6 +255,9 @@ func (p *pool) visit(w int, b *batch) {
 			p.stop()
 		}
 		p.mu.Lock()
+		if !returned {
+			p.abandoned++
+		}
 		if p.stopped.Load() {
 			p.abandoned += b.abandon()
 		}

@@ -12,7 +12,7 @@ const (
 	// maxBelieved is the size in bytes up to which memory is taken because the
 	// metadata says so. Some files of /proc and sysfs claim far more than they
 	// hold. What goes beyond is read into buffers that double.
-	maxBelieved = 32 << 30
+	maxBelieved = 4 << 30
 )
 
 // A reader reads files into a buffer that it reuses.
@@ -34,9 +34,8 @@ func (r *reader) read(d directory, name string, f *File) error {
 		return err
 	}
 	r.spare = c
-	err = r.fill(c, f)
-	c.close()
-	return err
+	defer c.close() // also when an fs.FS panics
+	return r.fill(c, f)
 }
 
 func (r *reader) fill(c content, f *File) error {
@@ -66,8 +65,10 @@ func (r *reader) fill(c content, f *File) error {
 		return &sysError{"read", ErrTooLarge}
 	}
 	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
-		if p, err = r.grow(p[:n], want); err != nil {
-			return err
+		// Where there is no memory for what the metadata claims, the content
+		// may still be small.
+		if q, err := r.grow(p[:n], want); err == nil {
+			p = q
 		}
 	}
 	for {

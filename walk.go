@@ -77,7 +77,7 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) (err erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	workers := opts.workers()
+	workers := opts.Workers
 	r.locals = make([]*local, workers)
 	open, listings := descriptorBudget()
 	r.handles.limit = open
@@ -397,15 +397,13 @@ func (l *local) load(f *File) error {
 			return err
 		}
 		return l.attempt(f.node, func(d directory) error { return l.reader.read(d, f.name, f) })
-	case o.Stat && !f.hasStat:
-		return l.attempt(f.node, func(d directory) (err error) {
-			f.stat, err = d.stat(f.name)
-			if err == nil && !f.stat.Mode.IsRegular() {
-				err = &sysError{"stat", changed{&notRegular{f.stat.Mode}}}
-			}
-			f.hasStat = err == nil
+	case o.Stat:
+		if err := f.lookUp(); err != nil {
 			return err
-		})
+		}
+		if !f.stat.Mode.IsRegular() {
+			return &sysError{"stat", changed{&notRegular{f.stat.Mode}}}
+		}
 	}
 	return nil
 }
@@ -476,15 +474,28 @@ var scarce = make(chan struct{}, 1) // buffered: a mutex that can be waited for 
 // waits until that is released. If there are no descriptors left it gives up
 // all that the run can do without, and tries until there are.
 func (r *run) whenFree(l *local, err error, try func() error) error {
-	switch {
-	case isLeased(err):
-		return r.poll(leasePatience, func() (bool, error) {
-			err := try()
-			return isLeased(err), err
-		})
-	case !isScarce(err):
-		return err
+	for {
+		switch {
+		case isLeased(err):
+			err = r.poll(leasePatience, func() (bool, error) {
+				err := try()
+				return isLeased(err), err
+			})
+			if isLeased(err) {
+				return err
+			}
+		case isScarce(err):
+			err = r.whenScarce(l, try)
+			if isScarce(err) {
+				return err
+			}
+		default:
+			return err
+		}
 	}
+}
+
+func (r *run) whenScarce(l *local, try func() error) error {
 	r.handles.tighten(1)
 	defer r.handles.tighten(-1)
 	r.yield(l)
@@ -520,7 +531,6 @@ func (r *run) poll(patience time.Duration, try func() (wait bool, err error)) er
 
 // yield closes every descriptor that the run has and does not use now.
 func (r *run) yield(l *local) {
-	l.grip.drop(&r.handles)
 	r.pool.drain(l.worker)
 	r.handles.parkAll()
 }

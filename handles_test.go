@@ -1,0 +1,423 @@
+package fileproc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A stand is a world with handles on it and a node for each of its directories, all of which something needs.
+type stand struct {
+	*world
+	*handles
+	top  *node
+	node map[string]*node
+}
+
+func newStand(t *testing.T, limit int, root *object) *stand {
+	w := &world{root: root}
+	d, err := w.openRoot("")
+	require.NoError(t, err)
+	s := &stand{world: w, handles: &handles{limit: limit}, top: &node{dir: d, refs: 1}, node: map[string]*node{}}
+	var names arena
+	var add func(o *object, up *node)
+	add = func(o *object, up *node) {
+		for _, k := range o.kids {
+			n := &node{parent: up, name: names.add([]byte(k.name)), depth: up.depth + 1, refs: 1}
+			s.node[k.name] = n
+			add(k, n)
+		}
+	}
+	add(root, s.top)
+	return s
+}
+
+// end ends the use of all handles, after which none is open.
+func (s *stand) end(t *testing.T) {
+	t.Helper()
+	s.closeAll(s.top)
+	require.Zero(t, s.world.open, "handles left open")
+	require.Empty(t, s.wrong)
+}
+
+func (s *stand) mustPin(t *testing.T, name string) directory {
+	t.Helper()
+	d, err := s.pin(s.node[name])
+	require.NoError(t, err)
+	require.Same(t, s.objectOf(name), d.(*worldDir).o, "the directory that was pinned")
+	return d
+}
+
+// objectOf returns the object that a node stands for.
+func (s *stand) objectOf(name string) *object {
+	var find func(o *object) *object
+	find = func(o *object) *object {
+		if o.name == name {
+			return o
+		}
+		for _, k := range o.kids {
+			if f := find(k); f != nil {
+				return f
+			}
+		}
+		return nil
+	}
+	return find(s.world.root)
+}
+
+func chain() *object { return folder("", folder("a", folder("b", folder("c", folder("d"))))) }
+
+func row(n int) *object {
+	root := folder("")
+	for i := range n {
+		root.kids = append(root.kids, folder(fmt.Sprint("n", i)))
+	}
+	return root
+}
+
+func TestHandlesLimit(t *testing.T) {
+	for _, limit := range []int{0, 1, 3} {
+		s := newStand(t, limit, row(10))
+		for round := range 2 { // in the second one most have been closed before
+			for i := range 10 {
+				name := fmt.Sprint("n", i)
+				s.mustPin(t, name)
+				s.unpin(s.node[name])
+				require.LessOrEqual(t, len(s.handles.open), limit)
+				require.Equal(t, 1+len(s.handles.open), s.world.open, "round %d", round)
+			}
+		}
+		require.Len(t, s.handles.open, limit, "what may stay open does")
+		s.end(t)
+	}
+}
+
+func TestHandlesPinnedStayOpen(t *testing.T) {
+	s := newStand(t, 0, row(5))
+	var dirs []directory
+	for i := range 5 {
+		dirs = append(dirs, s.mustPin(t, fmt.Sprint("n", i)))
+	}
+	require.Equal(t, 6, s.world.open)
+	require.Same(t, dirs[2], s.mustPin(t, "n2"), "a second pin is of the same handle")
+	s.unpin(s.node["n2"])
+	require.Same(t, dirs[2], s.node["n2"].dir)
+	for i := range 5 {
+		s.unpin(s.node[fmt.Sprint("n", i)])
+	}
+	require.Equal(t, 1, s.world.open)
+	s.end(t)
+}
+
+func TestHandlesCloseWhenNothingNeedsThem(t *testing.T) {
+	s := newStand(t, 8, row(2))
+	n := s.node["n0"]
+	s.mustPin(t, "n0")
+	s.ref(n, 2) // a batch and a subdirectory
+	s.ended(n)  // its listing
+	require.NotNil(t, n.dir)
+	s.unref(n)
+	require.NotNil(t, n.dir)
+	s.unref(n)
+	require.Nil(t, n.dir)
+	require.Equal(t, 1, s.world.open)
+
+	n = s.node["n1"]
+	s.mustPin(t, "n1")
+	s.unref(n)
+	require.NotNil(t, n.dir, "pinned")
+	s.unpin(n)
+	require.Nil(t, n.dir)
+	require.Equal(t, 1, s.world.open)
+	s.end(t)
+}
+
+func TestHandlesUnrefOfAClosedOne(t *testing.T) {
+	s := newStand(t, 0, row(1))
+	s.mustPin(t, "n0")
+	s.unpin(s.node["n0"])
+	require.Nil(t, s.node["n0"].dir)
+	s.unref(s.node["n0"])
+	s.end(t)
+}
+
+// A directory that was closed is reached again from the nearest ancestor that is open, and takes two handles more at most.
+func TestHandlesDescent(t *testing.T) {
+	s := newStand(t, 0, chain())
+	for range 3 {
+		s.opens, s.most = 0, 0
+		s.mustPin(t, "d")
+		require.Equal(t, 4, s.opens)
+		require.Equal(t, 3, s.most, "root, a directory, and the one above it")
+		require.Equal(t, 2, s.world.open)
+		s.unpin(s.node["d"])
+		require.Equal(t, 1, s.world.open)
+	}
+	s.mustPin(t, "b")
+	s.opens = 0
+	s.mustPin(t, "d")
+	require.Equal(t, 2, s.opens, "only what lies below b")
+	s.unpin(s.node["d"])
+	s.unpin(s.node["b"])
+	require.Zero(t, s.node["a"].pins+s.node["b"].pins+s.node["c"].pins+s.node["d"].pins+s.top.pins)
+	s.end(t)
+}
+
+func TestHandlesDescentFails(t *testing.T) {
+	s := newStand(t, 0, chain())
+	s.objectOf("c").openErr = []error{errBroken, errBroken}
+	for range 2 {
+		_, err := s.pin(s.node["d"])
+		require.ErrorIs(t, err, errBroken)
+		require.Equal(t, 1, s.world.open)
+	}
+	for _, n := range s.node {
+		require.Zero(t, n.pins)
+	}
+	require.Zero(t, s.top.pins)
+	s.mustPin(t, "d")
+	s.end(t)
+}
+
+func TestHandlesIdentity(t *testing.T) {
+	s := newStand(t, 0, chain())
+	s.mustPin(t, "b")
+	s.unpin(s.node["b"])
+	was := s.objectOf("a").kids
+	s.objectOf("a").kids = []*object{folder("b", folder("c"))}
+	for range 2 {
+		_, err := s.pin(s.node["b"])
+		require.ErrorIs(t, err, ErrChanged)
+		_, err = s.pin(s.node["c"])
+		require.ErrorIs(t, err, ErrChanged, "what is below is not reached either")
+		require.Equal(t, 1, s.world.open)
+	}
+	s.objectOf("a").kids = was
+	s.mustPin(t, "b")
+	s.end(t)
+}
+
+func TestHandlesWithoutIdentityStayOpen(t *testing.T) {
+	s := newStand(t, 0, row(2))
+	s.objectOf("n0").idErr = errBroken
+	s.mustPin(t, "n0")
+	s.unpin(s.node["n0"])
+	require.NotNil(t, s.node["n0"].dir, "it could not be told from another one later")
+	s.parkAll()
+	require.NotNil(t, s.node["n0"].dir)
+	s.mustPin(t, "n1")
+	s.unpin(s.node["n1"])
+	require.Nil(t, s.node["n1"].dir, "the next one is closed in its place")
+
+	s.objectOf("n1").idErr = errBroken
+	_, err := s.pin(s.node["n1"])
+	require.ErrorIs(t, err, errBroken)
+	require.Equal(t, 2, s.world.open)
+	s.end(t)
+}
+
+// Two that open one directory at the same time get one handle, and the other is closed.
+func TestHandlesOpenedTwiceAtATime(t *testing.T) {
+	s := newStand(t, 8, row(1))
+	n := s.node["n0"]
+	inside := false
+	var faster directory
+	s.onCall = func(int) {
+		if inside {
+			return
+		}
+		inside = true
+		var err error
+		faster, err = s.pin(n)
+		require.NoError(t, err)
+	}
+	d := s.mustPin(t, "n0")
+	require.Same(t, faster, d)
+	require.Equal(t, 2, n.pins)
+	require.Equal(t, 3, s.opens)
+	require.Equal(t, 2, s.world.open)
+	s.unpin(n)
+	s.unpin(n)
+	s.end(t)
+}
+
+func TestHandlesTight(t *testing.T) {
+	s := newStand(t, 8, row(2))
+	s.mustPin(t, "n0")
+	s.tighten(1)
+	s.unpin(s.node["n0"])
+	require.Nil(t, s.node["n0"].dir, "kept while descriptors are scarce")
+	s.tighten(-1)
+	s.mustPin(t, "n0")
+	s.unpin(s.node["n0"])
+	require.NotNil(t, s.node["n0"].dir)
+	s.end(t)
+}
+
+func TestHandlesParkAll(t *testing.T) {
+	s := newStand(t, 8, row(4))
+	for i := range 4 {
+		s.mustPin(t, fmt.Sprint("n", i))
+	}
+	s.unpin(s.node["n0"])
+	s.unpin(s.node["n3"])
+	s.parkAll()
+	require.Nil(t, s.node["n0"].dir)
+	require.NotNil(t, s.node["n1"].dir, "in use")
+	require.NotNil(t, s.node["n2"].dir, "in use")
+	require.Nil(t, s.node["n3"].dir)
+	require.Equal(t, 3, s.world.open)
+	s.end(t)
+}
+
+func TestGrip(t *testing.T) {
+	s := newStand(t, 8, row(2))
+	var g grip
+	s.grips = append(s.grips, &g, new(grip))
+	n := s.node["n0"]
+	g.drop(s.handles) // of nothing
+
+	d, err := g.hold(s.handles, n)
+	require.NoError(t, err)
+	require.Equal(t, 1, n.pins)
+	s.parkAll()
+	require.NotNil(t, n.dir, "firm")
+	require.Equal(t, 1, n.pins)
+
+	g.loosen()
+	again, err := g.hold(s.handles, n)
+	require.NoError(t, err)
+	require.Same(t, d, again)
+	require.Equal(t, 1, n.pins, "one pin, however often it is held")
+	require.Equal(t, 2, s.opens)
+
+	g.loosen()
+	s.parkAll()
+	require.Nil(t, n.dir, "loose")
+	require.Zero(t, n.pins)
+	s.parkAll() // finds nothing to take
+	require.Zero(t, n.pins)
+
+	_, err = g.hold(s.handles, n)
+	require.NoError(t, err)
+	require.Equal(t, 1, n.pins)
+	g.loosen()
+	_, err = g.hold(s.handles, s.node["n1"])
+	require.NoError(t, err)
+	require.Zero(t, n.pins, "given back for the other")
+	require.Equal(t, 1, s.node["n1"].pins)
+	g.drop(s.handles)
+	g.drop(s.handles)
+	require.Zero(t, s.node["n1"].pins)
+
+	s.objectOf("n0").openErr = []error{errBroken}
+	s.parkAll()
+	_, err = g.hold(s.handles, n)
+	require.ErrorIs(t, err, errBroken)
+	g.drop(s.handles)
+	require.Zero(t, n.pins)
+	s.end(t)
+}
+
+// A directory that nothing but a loose grip keeps is closed for good.
+func TestGripIsTheLastToNeedADirectory(t *testing.T) {
+	s := newStand(t, 8, row(1))
+	var g grip
+	s.grips = append(s.grips, &g)
+	n := s.node["n0"]
+	_, err := g.hold(s.handles, n)
+	require.NoError(t, err)
+	s.unref(n)
+	require.NotNil(t, n.dir)
+	g.loosen()
+	s.parkAll()
+	require.Nil(t, n.dir)
+	require.Nil(t, n.id, "no need to know it again")
+	s.end(t)
+}
+
+func TestHandlesAfterAnyEnd(t *testing.T) {
+	s := newStand(t, 8, chain())
+	var g grip
+	s.grips = append(s.grips, &g)
+	_, err := g.hold(s.handles, s.node["d"])
+	require.NoError(t, err)
+	s.mustPin(t, "b") // as a panic leaves it
+	s.end(t)
+}
+
+// The world objects to every use of a handle that is closed.
+func TestHandlesUsedByMany(t *testing.T) {
+	root := folder("")
+	var names []string
+	for i := range 3 {
+		a := folder(fmt.Sprint("a", i), file("f", "f"))
+		names = append(names, a.name)
+		for j := range 3 {
+			b := folder(fmt.Sprint("b", i, j), file("f", "f"))
+			c := folder(fmt.Sprint("c", i, j), file("f", "f"))
+			b.kids = append(b.kids, c)
+			a.kids = append(a.kids, b)
+			names = append(names, b.name, c.name)
+		}
+		root.kids = append(root.kids, a)
+	}
+	s := newStand(t, 2, root)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		g := new(grip)
+		s.handles.mu.Lock() // as a run's other workers are at work when one starts
+		s.grips = append(s.grips, g)
+		s.handles.mu.Unlock()
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 2))
+			f := "f\x00"[:1]
+			use := func(d directory, err error) bool {
+				if err == nil {
+					_, err = d.stat(f)
+				}
+				if err != nil {
+					s.objectTo("%v", err)
+				}
+				return err == nil
+			}
+			for range 400 {
+				n := s.node[names[r.IntN(len(names))]]
+				switch r.IntN(8) {
+				case 0:
+					s.parkAll()
+				case 1:
+					s.tighten(1)
+					s.parkAll()
+					s.tighten(-1)
+				case 2:
+					s.ref(n, 1)
+					s.unref(n)
+				case 3:
+					if use(s.pin(n)) {
+						s.unpin(n)
+					}
+				case 4:
+					g.drop(s.handles)
+				default:
+					for range 3 { // as one worker visits the files of a batch
+						if use(g.hold(s.handles, n)) {
+							g.loosen()
+						}
+					}
+				}
+			}
+			g.drop(s.handles)
+		})
+	}
+	wg.Wait()
+	for name, n := range s.node {
+		require.Zero(t, n.pins, name)
+	}
+	require.Zero(t, s.top.pins)
+	require.LessOrEqual(t, len(s.handles.open), 2+8, "the limit, and what every worker opened when it was reached")
+	s.end(t)
+}

@@ -1,0 +1,155 @@
+package fileproc
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newReader(limit int64, whole bool) *reader {
+	return &reader{limit: limit, whole: whole, stopped: func() bool { return false }, buf: new([firstBuffer]byte)}
+}
+
+// TestReader compares every file around every boundary with what is to come of it.
+func TestReader(t *testing.T) {
+	const b = firstBuffer
+	text := strings.Repeat("abcdefghijklmnopqrstuvwxyz!", 3*b/27)
+	lies := map[string]func(n int64) int64{
+		"true": nil,
+		"zero": func(int64) int64 { return 0 },
+		"less": func(n int64) int64 { return n - 1 },
+		"more": func(n int64) int64 { return n + 5 },
+	}
+	for _, whole := range []bool{true, false} {
+		for _, limit := range []int64{-1, 1, 7, b - 2, b - 1, b, b + 1, 2*b + 1, 3 * b} {
+			if limit < 0 && !whole {
+				continue
+			}
+			for name, lie := range lies {
+				t.Run(fmt.Sprintf("whole=%v/limit=%d/size=%s", whole, limit, name), func(t *testing.T) {
+					r := newReader(limit, whole)
+					for _, size := range []int{0, 1, 2, 6, 7, 8, b - 2, b - 1, b, b + 1, b + 2, 2*b + 1, 2*b + 2} {
+						for _, chunk := range []int{4071, b - 1, 0} {
+							for _, hand := range []int{0, 5, size, -size} { // below zero: known to be all
+								o := file("f", text[:size], chunks(chunk), atHand(max(hand, -hand)))
+								o.handAll = hand < 0
+								if lie != nil {
+									o.with(sized(max(0, lie(int64(size)))))
+								}
+								checkRead(t, r, o)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func checkRead(t *testing.T, r *reader, o *object) {
+	w := &world{}
+	c := &worldFile{w: w, o: o}
+	limit, whole := r.limit, r.whole
+	defer r.release()
+	var f File
+	err := r.fill(c, &f)
+	size := int64(len(o.content))
+	fail := func(what string) {
+		t.Fatalf("%s: size %d, told %d, chunk %d, at hand %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(f.data))
+	}
+	// A file that claims to be too large is not read to see whether it lies.
+	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < firstBuffer && size <= limit)
+	switch {
+	case whole && limit >= 0 && (size > limit || told):
+		if err == nil || err.(*sysError).err != ErrTooLarge {
+			fail("want ErrTooLarge")
+		}
+		return
+	case err != nil:
+		fail("error")
+	}
+	want := string(o.content)
+	if limit >= 0 && size > limit {
+		want = want[:limit]
+	}
+	switch {
+	case string(f.data) != want:
+		fail("content")
+	case f.truncated != (limit >= 0 && size > limit):
+		fail("truncated")
+	case cap(f.data) != len(f.data):
+		fail("capacity")
+	case len(w.wrong) > 0:
+		fail(w.wrong[0])
+	}
+}
+
+// Small files cost no metadata, and no read that the end is not found with.
+func TestReaderCalls(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		o     *object
+		stat  bool
+		calls int
+	}{
+		{"known at hand", file("f", "abc", atHand(3), func(o *object) { o.handAll = true }), false, 1},
+		{"known at hand, stat wanted", file("f", "abc", atHand(3), func(o *object) { o.handAll = true }), true, 2},
+		{"cached, fstat, read, end", file("f", "abc"), false, 4},
+		{"a file of many buffers is sized by its metadata", file("f", strings.Repeat("x", 10*firstBuffer)), false, 4},
+	} {
+		w := &world{}
+		r := newReader(-1, true)
+		r.stat = test.stat
+		var f File
+		require.NoError(t, r.fill(&worldFile{w: w, o: test.o}, &f), test.name)
+		require.Equal(t, test.calls, w.calls, test.name)
+		require.Equal(t, test.stat, f.hasStat, test.name)
+		r.release()
+	}
+}
+
+func TestReaderWantsRegularFiles(t *testing.T) {
+	for _, mode := range []fs.FileMode{fs.ModeDir, fs.ModeNamedPipe, fs.ModeSocket, fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, fs.ModeIrregular} {
+		for _, hand := range []int{0, 3, firstBuffer} {
+			w := &world{}
+			var f File
+			err := newReader(-1, true).fill(&worldFile{w: w, o: file("f", "content of twenty", becomes(mode), atHand(hand))}, &f)
+			require.ErrorIs(t, err, ErrChanged)
+			require.Empty(t, w.wrong)
+			require.Empty(t, f.data)
+		}
+	}
+}
+
+// The memory of a large file is let go, also of one that grows while it is read.
+func TestReaderLargeBuffers(t *testing.T) {
+	r := newReader(-1, true)
+	text := strings.Repeat("large ", 1<<18)
+	for _, told := range []int64{0, 1 << 20, int64(len(text)), 4 << 20} {
+		w := &world{}
+		var f File
+		require.NoError(t, r.fill(&worldFile{w: w, o: file("f", text, sized(told))}, &f))
+		require.True(t, text == string(f.data))
+		require.LessOrEqual(t, w.maxAsk, maxRead)
+		require.NotNil(t, r.large)
+		r.release()
+		require.Nil(t, r.large)
+	}
+}
+
+func TestReaderStops(t *testing.T) {
+	for k := range 6 {
+		w := &world{}
+		r := newReader(-1, true)
+		asked := 0
+		r.stopped = func() bool { asked++; return asked > k }
+		var f File
+		err := r.fill(&worldFile{w: w, o: file("f", "content", chunks(1))}, &f)
+		require.Equal(t, errStopped, err)
+		require.Equal(t, 2+k, w.calls, "cached, fstat, and as many reads as were allowed")
+		require.Empty(t, f.data)
+	}
+}
