@@ -64,46 +64,15 @@ var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }
 
 // execute runs the workers until all is done. Worker 0 is the calling
 // goroutine. It returns why the run was stopped, if it was, and its failures.
-func (r *run) execute(ctx context.Context, root string, opts *Options) (err error) {
+func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	start := time.Now()
-	r.opts = opts
-	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
-	r.failures.onError = opts.OnError
-	r.failures.stop = r.stop
-	r.done = make(chan struct{})
-	if opts.Report != nil {
-		*opts.Report = Report{Skipped: map[SkipReason]int64{}}
-	}
+	r.prepare(ctx, root, opts)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	workers := opts.Workers
-	r.locals = make([]*local, workers)
-	open, listings := descriptorBudget()
-	r.handles.limit = open
-	r.root = &node{refs: 1}
-	r.pool = newPool(r, workers, listings, r.root)
-
-	// What follows also runs when fn ends this goroutine by runtime.Goexit.
-	defer func() {
-		r.pool.wait()
-		r.handles.closeAll(r.root)
-		total := Report{Skipped: map[SkipReason]int64{}}
-		for _, l := range r.locals {
-			if l != nil {
-				total.add(&l.counts)
-				l.retire()
-			}
-		}
-		if opts.Report != nil {
-			total.Abandoned += r.pool.abandoned
-			total.Elapsed = time.Since(start)
-			*opts.Report = total
-		}
-	}()
+	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
 	unwatch := r.watch(ctx)
 	defer unwatch()
-	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
 	d, err := r.openRoot(r.local(0), root)
 	if err != nil {
 		return err
@@ -122,6 +91,39 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) (err erro
 		r.cause = nil
 	}
 	return r.failures.join(r.cause)
+}
+
+func (r *run) prepare(ctx context.Context, root string, opts *Options) {
+	if opts.Report != nil {
+		*opts.Report = Report{Skipped: map[SkipReason]int64{}}
+	}
+	r.opts = opts
+	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
+	r.failures.onError, r.failures.stop = opts.OnError, r.stop
+	r.done = make(chan struct{})
+	r.locals = make([]*local, opts.Workers)
+	open, listings := descriptorBudget()
+	r.handles.limit = open
+	r.root = &node{refs: 1}
+	r.pool = newPool(r, opts.Workers, listings, r.root)
+	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
+}
+
+// finish waits for all workers, closes what is open and writes the Report.
+func (r *run) finish(start time.Time) {
+	r.pool.wait()
+	r.handles.closeAll(r.root)
+	total := Report{Abandoned: r.pool.abandoned, Skipped: map[SkipReason]int64{}}
+	for _, l := range r.locals {
+		if l != nil {
+			total.add(&l.counts)
+			l.retire()
+		}
+	}
+	if r.opts.Report != nil {
+		total.Elapsed = time.Since(start)
+		*r.opts.Report = total
+	}
 }
 
 // watch stops the run when ctx is cancelled, until the function it returns has
