@@ -44,7 +44,7 @@ func (d *fdDir) open(name string, spare content) (content, error) {
 	if !ok {
 		f = new(fdFile)
 	}
-	f.fd, f.dir = fd, d
+	*f = fdFile{fd: fd, dir: d}
 	return f, nil
 }
 
@@ -114,6 +114,7 @@ func (i inode) same(other identity) bool { return i == other }
 type fdFile struct {
 	fd  int
 	dir *fdDir
+	off int64 // what cached has read: read goes on there, and not at the position
 }
 
 func (f *fdFile) cached(p []byte) (int, bool) {
@@ -127,6 +128,7 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 	if n <= 0 {
 		return 0, false
 	}
+	f.off = int64(n)
 	// Only files with pages in the cache are read in this way. Of a regular one
 	// a read falls short at its end, or between pages where the rest is not in
 	// the cache; of a block device, between sectors. So an odd length is the
@@ -136,7 +138,7 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 
 func (f *fdFile) read(p []byte) (int, error) {
 	for waiting := false; ; {
-		n, err := unix.Read(f.fd, p)
+		n, err := f.readOnce(p)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN && !waiting:
@@ -151,6 +153,15 @@ func (f *fdFile) read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
+}
+
+func (f *fdFile) readOnce(p []byte) (int, error) {
+	if f.off == 0 { // not every file takes an offset
+		return unix.Read(f.fd, p)
+	}
+	n, err := unix.Pread(f.fd, p, f.off)
+	f.off += int64(max(n, 0))
+	return n, err
 }
 
 func (f *fdFile) stat() (Stat, error) { return fstat(f.fd) }

@@ -123,10 +123,11 @@ func openat(dirfd int, name string, flags int) (int, error) {
 	}
 }
 
-// readCached reads from the file's position what the page cache has. The flag
-// is known since Linux 4.14; EOPNOTSUPP is from it being unknown, and from file
-// systems without such a read: FUSE, proc, sysfs, overlayfs, and tmpfs.
+// readCached reads from the beginning what the page cache has. A position is
+// given so that a FIFO refuses (ESPIPE), which could hold just as little as a
+// small file. The flag is known since Linux 4.14; EOPNOTSUPP is from it being
+// unknown, and from file systems without such a read: FUSE, proc, sysfs,
+// overlayfs, and tmpfs.
 func readCached(fd int, p []byte) (int, error) {
-	const atPosition = -1
-	return unix.Preadv2(fd, [][]byte{p}, atPosition, unix.RWF_NOWAIT)
+	return unix.Preadv2(fd, [][]byte{p}, 0, unix.RWF_NOWAIT)
 }
