@@ -23,6 +23,7 @@ type batch struct {
 	node    *node
 	entries []entry
 	next    atomic.Int64 // the first entry that nobody has taken
+	joined  atomic.Bool  // more than one worker has visited it
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
@@ -50,6 +51,7 @@ func (b *batch) reset() {
 	b.entries = b.entries[:0]
 	b.node = nil
 	b.next.Store(0)
+	b.joined.Store(false)
 }
 
 const (

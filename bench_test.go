@@ -3,10 +3,14 @@ package fileproc_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -14,8 +18,14 @@ import (
 )
 
 // The benchmarks read .data/tickets_{layout}_{files}, which scripts/tickets
-// makes. Sets of up to 5,000 files are made here if they are missing, simpler
-// ones of the same size; larger ones are left out with a hint.
+// makes, and check what they read against the manifest beside it. Sets of up to
+// 5,000 files are made here if they are missing, simpler ones of the same size;
+// larger ones are left out with a hint.
+
+var (
+	layouts = []string{"flat", "nested1", "nested3"}
+	sizes   = []string{"1k", "5k", "100k", "1m"}
+)
 
 var modes = []struct {
 	name string
@@ -28,34 +38,99 @@ var modes = []struct {
 }
 
 func BenchmarkProcess(b *testing.B) {
-	for _, layout := range []string{"flat", "nested1", "nested3"} {
-		for _, files := range []string{"1k", "5k", "100k", "1m"} {
-			dir, ok := dataset(b, layout, files)
+	for _, layout := range layouts {
+		for _, size := range sizes {
+			set, ok := openDataset(b, layout, size)
 			if !ok {
 				continue
 			}
 			for _, m := range modes {
-				b.Run(fmt.Sprintf("layout=%s/files=%s/mode=%s", layout, files, m.name), func(b *testing.B) {
-					var report fileproc.Report
+				b.Run(fmt.Sprintf("layout=%s/files=%s/mode=%s", layout, size, m.name), func(b *testing.B) {
 					opts := m.opts
-					opts.Report = &report
-					b.ReportAllocs()
+					opts.Workers = runtime.GOMAXPROCS(0)
+					got := make([]tally, opts.Workers)
+					m := startMeter(b)
 					for b.Loop() {
-						_, err := fileproc.Process(b.Context(), dir, opts, func(f *fileproc.File) (struct{}, error) {
-							if m.name == "frontmatter" {
-								frontmatter(f.Data())
-							}
-							return struct{}{}, nil
+						clear(got)
+						_, err := fileproc.Process(b.Context(), set.dir, opts, func(f *fileproc.File) (struct{}, error) {
+							return struct{}{}, got[f.Worker()].add(f, &opts)
 						})
 						if err != nil {
 							b.Fatal(err)
 						}
+						set.check(b, opts.ReadSize != fileproc.NoRead || opts.Stat, got)
 					}
-					perFile(b, report.Processed, report.Bytes)
+					m.perFile(set.files, set.bytes)
 				})
 			}
 		}
 	}
+}
+
+// A tally is what one worker saw, a cache line apart from its neighbours.
+type tally struct {
+	files, bytes int64
+	_            [112]byte
+}
+
+func (t *tally) add(f *fileproc.File, opts *fileproc.Options) error {
+	t.files++
+	if opts.Stat {
+		st, err := f.Stat()
+		t.bytes += st.Size
+		return err
+	}
+	if opts.ReadSize > 0 {
+		frontmatter(f.Data())
+	}
+	t.bytes += int64(len(f.Data()))
+	return nil
+}
+
+// BenchmarkCold drops the caches for pages, dentries and inodes before each
+// pass. That slows down whatever else runs on the machine, so it must be asked
+// for by name.
+func BenchmarkCold(b *testing.B) {
+	if !strings.Contains(flag.Lookup("test.bench").Value.String(), "Cold") {
+		fmt.Println("# cold cache is left out: it needs root, and -bench Cold")
+		return
+	}
+	if err := dropCaches(); err != nil {
+		fmt.Printf("# cold cache is left out: it needs root on Linux: %v\n", err)
+		return
+	}
+	for _, layout := range layouts[:2] {
+		for _, size := range []string{"5k", "100k"} {
+			set, ok := openDataset(b, layout, size)
+			if !ok {
+				continue
+			}
+			b.Run(fmt.Sprintf("layout=%s/files=%s/mode=whole", layout, size), func(b *testing.B) {
+				m := startMeter(b)
+				for b.Loop() {
+					b.StopTimer()
+					if err := dropCaches(); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+					var report fileproc.Report
+					_, err := fileproc.Process(b.Context(), set.dir, fileproc.Options{Report: &report}, func(f *fileproc.File) (struct{}, error) {
+						return struct{}{}, nil
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+					set.check(b, true, []tally{{files: report.Processed, bytes: report.Bytes}})
+				}
+				m.perFile(set.files, set.bytes)
+			})
+		}
+	}
+}
+
+func dropCaches() error {
+	const pagesDentriesInodes = "3"
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte(pagesDentriesInodes), 0)
 }
 
 // BenchmarkSmall compares with the loop that people write for one directory.
@@ -63,94 +138,141 @@ func BenchmarkSmall(b *testing.B) {
 	for _, files := range []int{1, 2, 10, 100, 1000} {
 		dir := b.TempDir()
 		fill(b, dir, files)
-		b.Run(fmt.Sprintf("files=%d/by=fileproc", files), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				got, err := fileproc.Process(context.Background(), dir, fileproc.Options{}, func(f *fileproc.File) (int, error) {
-					return len(f.Data()), nil
-				})
-				if err != nil || len(got) != files {
-					b.Fatal(len(got), err)
-				}
-			}
-			perFile(b, int64(files), 0)
-		})
-		b.Run(fmt.Sprintf("files=%d/by=loop", files), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				entries, err := os.ReadDir(dir)
-				if err != nil {
-					b.Fatal(err)
-				}
-				got := make([]int, 0, len(entries))
-				for _, e := range entries {
-					data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		set := dataset{dir, int64(files), int64(files * len(ticket))}
+		for _, by := range []struct {
+			name string
+			read func(dir string) ([]int, error)
+		}{{"fileproc", lengths}, {"loop", lengthsByHand}} {
+			b.Run(fmt.Sprintf("files=%d/by=%s", files, by.name), func(b *testing.B) {
+				m := startMeter(b)
+				for b.Loop() {
+					got, err := by.read(dir)
 					if err != nil {
 						b.Fatal(err)
 					}
-					got = append(got, len(data))
+					t := tally{files: int64(len(got))}
+					for _, n := range got {
+						t.bytes += int64(n)
+					}
+					set.check(b, true, []tally{t})
 				}
-				if len(got) != files {
-					b.Fatal(len(got))
-				}
-			}
-			perFile(b, int64(files), 0)
-		})
+				m.perFile(set.files, set.bytes)
+			})
+		}
 	}
 }
 
+func lengths(dir string) ([]int, error) {
+	return fileproc.Process(context.Background(), dir, fileproc.Options{}, func(f *fileproc.File) (int, error) {
+		return len(f.Data()), nil
+	})
+}
+
+func lengthsByHand(dir string) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	got := make([]int, 0, len(entries))
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		got = append(got, len(data))
+	}
+	return got, nil
+}
+
+// BenchmarkReadDir lists one directory, and lists it and stats every file, as
+// Readdir cannot but do. In /proc what ends meanwhile is no error.
 func BenchmarkReadDir(b *testing.B) {
-	for _, files := range []string{"1k", "5k", "100k", "1m"} {
-		dir, ok := dataset(b, "flat", files)
-		if !ok {
+	sets := map[string]dataset{"proc": {dir: "/proc"}}
+	names := []string{"proc"}
+	for _, size := range sizes {
+		if set, ok := openDataset(b, "flat", size); ok {
+			sets["flat_"+size] = set
+			names = append(names, "flat_"+size)
+		}
+	}
+	for _, name := range names {
+		set := sets[name]
+		if _, err := os.Stat(set.dir); err != nil {
+			fmt.Printf("# dir=%s is left out: %v\n", name, err)
 			continue
 		}
 		for _, by := range []struct {
 			name string
 			list func() (int, error)
 		}{
-			{"fileproc", func() (int, error) {
-				entries, err := fileproc.ReadDir(dir)
-				return len(entries), err
-			}},
-			{"os.ReadDir", func() (int, error) {
-				entries, err := os.ReadDir(dir)
-				return len(entries), err
-			}},
-			{"Readdir", func() (int, error) { // stats every file
-				f, err := os.Open(dir)
+			{"stat=no/by=fileproc", func() (int, error) { return count(fileproc.ReadDir(set.dir)) }},
+			{"stat=no/by=os.ReadDir", func() (int, error) { return count(os.ReadDir(set.dir)) }},
+			{"stat=yes/by=fileproc", func() (int, error) { return countInfos(fileproc.ReadDir(set.dir)) }},
+			{"stat=yes/by=os.ReadDir", func() (int, error) { return countInfos(os.ReadDir(set.dir)) }},
+			{"stat=yes/by=Readdir", func() (int, error) {
+				f, err := os.Open(set.dir)
 				if err != nil {
 					return 0, err
 				}
 				defer f.Close()
-				entries, err := f.Readdir(-1)
-				return len(entries), err
+				infos, err := f.Readdir(-1)
+				return len(infos), err
 			}},
 		} {
-			b.Run(fmt.Sprintf("files=%s/by=%s", files, by.name), func(b *testing.B) {
-				b.ReportAllocs()
-				n := 0
+			b.Run("dir="+name+"/"+by.name, func(b *testing.B) {
+				var n int
+				m := startMeter(b)
 				for b.Loop() {
 					var err error
 					if n, err = by.list(); err != nil {
 						b.Fatal(err)
 					}
+					if n == 0 || set.files > 0 && int64(n) != set.files {
+						b.Fatalf("%d entries, want %d", n, set.files)
+					}
 				}
-				perFile(b, int64(n), 0)
+				m.perFile(int64(n), 0)
 			})
 		}
 	}
 }
 
-// perFile reports what one file costs. The time of b.Loop is that of the loop
-// so far, so it comes last.
-func perFile(b *testing.B, files, bytes int64) {
-	total := float64(files) * float64(b.N)
-	seconds := b.Elapsed().Seconds()
-	b.ReportMetric(seconds*1e9/total, "ns/file")
-	b.ReportMetric(total/seconds, "files/s")
+func count(entries []fs.DirEntry, err error) (int, error) { return len(entries), err }
+
+func countInfos(entries []fs.DirEntry, err error) (int, error) {
+	for _, e := range entries {
+		if _, err := e.Info(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return len(entries), err
+}
+
+// A meter reports what one file costs.
+type meter struct {
+	b      *testing.B
+	before runtime.MemStats
+}
+
+func startMeter(b *testing.B) *meter {
+	m := &meter{b: b}
+	b.ReportAllocs()
+	runtime.ReadMemStats(&m.before)
+	return m
+}
+
+// perFile comes after the loop, each pass of which handled so many files.
+func (m *meter) perFile(files, bytes int64) {
+	var after runtime.MemStats
+	runtime.ReadMemStats(&after)
+	total := float64(files) * float64(m.b.N)
+	seconds := m.b.Elapsed().Seconds()
+	m.b.ReportMetric(seconds*1e9/total, "ns/file")
+	m.b.ReportMetric(total/seconds, "files/s")
+	m.b.ReportMetric(float64(after.TotalAlloc-m.before.TotalAlloc)/total, "B/file")
+	m.b.ReportMetric(float64(after.Mallocs-m.before.Mallocs)/total, "allocs/file")
 	if bytes > 0 {
-		b.ReportMetric(float64(bytes)*float64(b.N)/1e6/seconds, "MB/s")
+		m.b.ReportMetric(float64(bytes)*float64(m.b.N)/1e6/seconds, "MB/s")
 	}
 }
 
@@ -164,21 +286,42 @@ func frontmatter(data []byte) []byte {
 	return body
 }
 
-func dataset(b *testing.B, layout, files string) (dir string, ok bool) {
-	name := "tickets_" + layout + "_" + files
-	dir = filepath.Join(".data", name)
-	if _, err := os.Stat(dir + ".json"); err == nil { // the manifest: the set is complete
-		return dir, true
+// A dataset is a directory and what it must hold.
+type dataset struct {
+	dir          string
+	files, bytes int64
+}
+
+func (s dataset) check(b *testing.B, content bool, got []tally) {
+	var sum tally
+	for _, t := range got {
+		sum.files += t.files
+		sum.bytes += t.bytes
 	}
-	sizes := map[string]int{"1k": 1000, "5k": 5000}
-	n, small := sizes[files]
+	if sum.files != s.files || content && sum.bytes != s.bytes {
+		b.Fatalf("%s: %d files, %d bytes; want %d, %d", s.dir, sum.files, sum.bytes, s.files, s.bytes)
+	}
+}
+
+func openDataset(b *testing.B, layout, size string) (set dataset, ok bool) {
+	name := "tickets_" + layout + "_" + size
+	set.dir = filepath.Join(".data", name)
+	if data, err := os.ReadFile(set.dir + ".json"); err == nil { // the manifest: the set is complete
+		var manifest struct{ Files, Bytes int64 }
+		if err := json.Unmarshal(data, &manifest); err != nil {
+			b.Fatalf("%s.json: %v", set.dir, err)
+		}
+		set.files, set.bytes = manifest.Files, manifest.Bytes
+		return set, true
+	}
+	n, small := map[string]int{"1k": 1000, "5k": 5000}[size]
 	if !small {
-		fmt.Printf("# %s is missing: cd scripts && go run ./tickets -out ../.data -layout %s -count %s\n", name, layout, files)
-		return "", false
+		fmt.Printf("# %s is missing: cd scripts && go run ./tickets -out ../.data -layout %s -count %s\n", name, layout, size)
+		return set, false
 	}
-	dir = filepath.Join(".data", "bench_"+layout+"_"+files)
-	if info, err := fs.ReadDir(os.DirFS(".data"), filepath.Base(dir)); err == nil && len(info) > 0 {
-		return dir, true
+	set = dataset{filepath.Join(".data", "bench_"+layout+"_"+size), int64(n), int64(n * len(ticket))}
+	if info, err := fs.ReadDir(os.DirFS(".data"), filepath.Base(set.dir)); err == nil && len(info) > 0 {
+		return set, true
 	}
 	tmp, err := os.MkdirTemp(".", ".bench")
 	if err == nil {
@@ -199,19 +342,20 @@ func dataset(b *testing.B, layout, files string) (dir string, ok bool) {
 			fill(b, filepath.Join(tmp, fmt.Sprint(i/50), fmt.Sprint(i/5), fmt.Sprint(i)), n/100)
 		}
 	}
-	if err := os.Rename(tmp, dir); err != nil {
+	if err := os.Rename(tmp, set.dir); err != nil {
 		b.Fatal(err)
 	}
-	return dir, true
+	return set, true
 }
+
+var ticket = "---\nid: 1\nstatus: open\ntype: bug\n---\n" + strings.Repeat("Lorem ipsum dolor sit amet. ", 13)
 
 func fill(b *testing.B, dir string, files int) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.Fatal(err)
 	}
-	text := "---\nid: 1\nstatus: open\ntype: bug\n---\n" + strings.Repeat("Lorem ipsum dolor sit amet. ", 13)
 	for i := range files {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%06d.md", i)), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%06d.md", i)), []byte(ticket), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

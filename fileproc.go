@@ -37,7 +37,8 @@
 //
 // # Platforms
 //
-// On Linux directories are read with getdents64 and files opened with openat;
+// On Linux directories are read with getdents64 and files opened with openat,
+// or many at a time through io_uring where it is there and certain to be right;
 // other Unix systems use openat and package os. The rest, among them Windows,
 // Plan 9, js and wasip1, use package os alone through [os.Root], and what it
 // says of platforms that emulate it holds here. [Backend] tells which is in

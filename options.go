@@ -74,6 +74,10 @@ type Options struct {
 	// is then a path within it, in the sense of fs.ValidPath.
 	FS fs.FS
 
+	// DisableURing keeps the run from using io_uring on Linux even where it
+	// works. The build tag fileproc_nouring leaves it out altogether.
+	DisableURing bool
+
 	// openRoot replaces the backend in tests.
 	openRoot func(root string) (directory, error)
 }

@@ -154,6 +154,7 @@ func (p *pool) pick() (*batch, *node) {
 	}
 	if most != nil {
 		most.users++
+		most.joined.Store(true)
 	}
 	return most, nil
 }

@@ -57,6 +57,7 @@ type local struct {
 	counts counts
 	sink   sink
 	spare  *batch // to be used again
+	window window
 }
 
 // contentBuffers are kept from run to run.
@@ -192,6 +193,8 @@ func (r *run) local(w int) *local {
 	if r.opts.ReadSize > 0 {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
+	l.window.wait = aheadFrom
+	l.window.off = r.opts.DisableURing || r.opts.ReadSize == NoRead || r.opts.Stat || r.opts.Select != nil
 	r.locals[w] = l
 	r.handles.mu.Lock()
 	r.handles.grips = append(r.handles.grips, &l.grip)
@@ -201,6 +204,7 @@ func (r *run) local(w int) *local {
 
 // retire gives back what the next run can use.
 func (l *local) retire() {
+	l.window.close()
 	l.reader.release()
 	contentBuffers.Put(l.reader.buf)
 	l.reader.buf = nil
@@ -371,6 +375,11 @@ func (r *run) visit(w int, b *batch, i int) {
 		l.counts.skipped[skipSelect]++
 		return
 	}
+	if p := l.window.find(l, b, i); p != nil {
+		f.data = p[:len(p):len(p)]
+		l.call(f)
+		return
+	}
 	if err := l.load(f); err != nil {
 		if err == errStopped {
 			l.counts.abandoned++
@@ -440,6 +449,7 @@ func (l *local) fail(op string, n *node, name string, err error) {
 // leave is called when the worker visits no more entries of b.
 func (r *run) leave(w int, b *batch, last bool) {
 	l := r.local(w)
+	l.window.forget()
 	l.grip.drop(&r.handles)
 	if last {
 		r.handles.unref(b.node)

@@ -1,0 +1,155 @@
+package fileproc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// What is read ahead must be what is read the plain way, whatever the window
+// meets: this tree has more entries than a worker visits before it reads ahead.
+func TestReadAheadEqualsPlain(t *testing.T) {
+	dir := t.TempDir()
+	want := map[string][]byte{}
+	for i := range 3000 {
+		name := fmt.Sprintf("%04d", i)
+		size := (i * 37) % 1500
+		switch {
+		case i%50 == 0:
+			size = 0
+		case i%61 == 0:
+			size = aheadSize - 1 + i%3
+		case i%71 == 0:
+			size = 512 * (i % 9)
+		case i > 2500 && i%2 == 0:
+			size = 20_000 // the window is of no use here
+		}
+		want[name] = bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, size/3+1)[:size]
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), want[name], 0o644))
+	}
+	for _, opts := range []Options{{}, {Workers: 1}, {Workers: 8}, {DisableURing: true}, {ReadSize: 100}, {ReadSize: 1000, Workers: 1}, {MaxFileSize: 600}} {
+		got := map[string][]byte{}
+		var report Report
+		opts.Report = &report
+		type file struct {
+			name string
+			data []byte
+		}
+		files, err := Process(context.Background(), dir, opts, func(f *File) (file, error) {
+			if cap(f.Data()) != len(f.Data()) {
+				return file{}, fmt.Errorf("cap %d, len %d", cap(f.Data()), len(f.Data()))
+			}
+			if f.Truncated() != (opts.ReadSize > 0 && len(want[f.Name()]) > opts.ReadSize) {
+				return file{}, fmt.Errorf("Truncated is %v", f.Truncated())
+			}
+			return file{f.Name(), bytes.Clone(f.Data())}, nil
+		})
+		tooLarge := 0
+		for name, data := range want {
+			if opts.MaxFileSize > 0 && int64(len(data)) > opts.MaxFileSize {
+				tooLarge++
+				got[name] = nil
+			}
+		}
+		if tooLarge > 0 {
+			require.ErrorIs(t, err, ErrTooLarge)
+		} else {
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, tooLarge, report.Failed)
+		require.Len(t, files, len(want)-tooLarge)
+		for _, f := range files {
+			data := want[f.name]
+			if opts.ReadSize > 0 {
+				data = data[:min(len(data), opts.ReadSize)]
+			}
+			require.True(t, bytes.Equal(data, f.data), "%s with %+v: %d bytes", f.name, opts, len(f.data))
+			_, twice := got[f.name]
+			require.False(t, twice, f.name)
+			got[f.name] = data
+		}
+	}
+}
+
+// Entries that change behind the worker's back: fn, at the first file of a
+// window, replaces and removes files further on. Whatever has been read by then,
+// nothing of what took their places is.
+func TestReadAheadMeetsChangedEntries(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o644))
+	const files = 2000
+	for i := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("content"), 0o644))
+	}
+	n := 0
+	var names []string
+	entries, err := ReadDir(dir) // in the order in which they are listed
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	change := []func(path string) error{
+		func(path string) error { return nil },
+		func(path string) error { return unix.Mkfifo(path, 0o644) },
+		func(path string) error { return os.Symlink(secret, path) },
+		func(path string) error { return os.Mkdir(path, 0o755) },
+	}
+	changed := 0
+	var report Report
+	_, err = Process(context.Background(), dir, Options{Workers: 1, Report: &report}, func(f *File) (struct{}, error) {
+		if string(f.Data()) != "content" {
+			return struct{}{}, fmt.Errorf("read %q", f.Data())
+		}
+		n++
+		if n%3 == 0 && n+100 < files {
+			path := filepath.Join(dir, names[n+99])
+			if err := os.Remove(path); err != nil {
+				return struct{}{}, nil
+			}
+			changed++
+			return struct{}{}, change[n/3%len(change)](path)
+		}
+		return struct{}{}, nil
+	})
+	require.Positive(t, changed)
+	require.ErrorIs(t, err, ErrChanged)
+	require.EqualValues(t, files, report.Found)
+	require.EqualValues(t, files, report.Processed+report.Failed)
+	require.NotContains(t, err.Error(), "read \"")
+	require.NotContains(t, err.Error(), "process")
+}
+
+// A window that another worker shares takes nothing away from it.
+func TestReadAheadTakesNoEntries(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 800 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("content"), 0o644))
+	}
+	// After 500 quick files, 64 calls must run at once for any to return.
+	const together = 64
+	arrived := make(chan struct{}, 800)
+	all := make(chan struct{})
+	calls := make(chan int, 1)
+	calls <- 0
+	_, err := Process(context.Background(), dir, Options{Workers: together}, func(f *File) (struct{}, error) {
+		n := <-calls
+		calls <- n + 1
+		if n < 500 || n >= 500+together {
+			return struct{}{}, nil
+		}
+		arrived <- struct{}{}
+		if len(arrived) == together {
+			close(all)
+		}
+		<-all
+		return struct{}{}, nil
+	})
+	require.NoError(t, err)
+}

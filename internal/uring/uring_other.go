@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package uring is for Linux alone.
+package uring

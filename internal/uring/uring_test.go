@@ -1,0 +1,169 @@
+//go:build linux
+
+package uring
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func newRing(t *testing.T, depth, size int) *Ring {
+	r, err := New(depth, size)
+	if err != nil {
+		t.Logf("left out: no io_uring here: %v", err)
+		return nil
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func openDir(t *testing.T, dir string) int {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func TestReadGivesEachFileItsBytes(t *testing.T) {
+	r := newRing(t, 32, 4096)
+	if r == nil {
+		return
+	}
+	dir := t.TempDir()
+	var names []string
+	content := map[string][]byte{}
+	for i := range 1000 {
+		name := fmt.Sprintf("file-%d", i)
+		if i%7 != 0 { // every seventh is missing
+			content[name] = bytes.Repeat([]byte{byte(i), byte(i >> 8)}, (i*37)%2048)
+			if err := os.WriteFile(filepath.Join(dir, name), content[name], 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		names = append(names, (name + "\x00")[:len(name)])
+	}
+	fd := openDir(t, dir)
+	for round := range 20 {
+		for i := 0; i < len(names); {
+			k := min(1+(i*13+round)%32, len(names)-i)
+			if err := r.Read(fd, names[i:i+k], unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, 0); err != nil {
+				t.Fatal(err)
+			}
+			for j := range k {
+				if got := r.Bytes(j); !bytes.Equal(got, content[names[i+j]]) {
+					t.Fatalf("round %d, %s: %d bytes, want %d", round, names[i+j], len(got), len(content[names[i+j]]))
+				}
+			}
+			i += k
+		}
+	}
+}
+
+// What is no regular file gives nothing, also if it has bytes to be read.
+func TestReadOfOtherTypesGivesNothing(t *testing.T) {
+	r := newRing(t, 8, 4096)
+	if r == nil {
+		return
+	}
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(path("regular"), []byte("content"), 0o644))
+	must(os.Symlink("regular", path("link")))
+	must(os.Mkdir(path("directory"), 0o755))
+	must(unix.Mkfifo(path("fifo"), 0o644))
+	must(unix.Mkfifo(path("empty"), 0o644))
+	w, err := unix.Open(path("fifo"), unix.O_RDWR|unix.O_NONBLOCK, 0)
+	must(err)
+	defer unix.Close(w)
+	_, err = unix.Write(w, []byte("secret"))
+	must(err)
+	names := []string{"link", "directory", "fifo", "empty"}
+	if unix.Mknod(path("log"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 11))) == nil {
+		names = append(names, "log") // the kernel's log, of records of any length
+	}
+	names = append(names, "regular")
+	for i, name := range names {
+		names[i] = (name + "\x00")[:len(name)]
+	}
+	must(r.Read(openDir(t, dir), names, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, unix.RWF_NOWAIT))
+	for i, name := range names[:len(names)-1] {
+		if p := r.Bytes(i); p != nil {
+			t.Errorf("%s: read %q", name, p)
+		}
+	}
+	if got := r.Bytes(len(names) - 1); string(got) != "content" {
+		t.Errorf("regular: read %q", got)
+	}
+}
+
+func TestCloseLeavesNoFileOpen(t *testing.T) {
+	r := newRing(t, 8, 64)
+	if r == nil {
+		return
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A write lease is granted only while nobody has the file open.
+	lease := func() error {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+		return err
+	}
+	if err := lease(); err != nil {
+		t.Logf("left out: no leases here: %v", err)
+		return
+	}
+	other, err := New(8, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "f\x00"
+	if err := other.Read(openDir(t, dir), []string{name[:1]}, unix.O_RDONLY, 64, 0); err != nil || string(other.Bytes(0)) != "x" {
+		t.Fatal(err, other.Bytes(0))
+	}
+	if lease() == nil {
+		t.Fatal("the file should be open until the ring is closed")
+	}
+	other.Close()
+	if err := lease(); err != nil {
+		t.Fatalf("the file is still open: %v", err)
+	}
+}
+
+func TestBrokenRingIsOfNoUse(t *testing.T) {
+	r := newRing(t, 8, 64)
+	if r == nil {
+		return
+	}
+	dir := openDir(t, t.TempDir())
+	fd := r.fd
+	r.fd = -1
+	name := "f\x00"
+	if err := r.Read(dir, []string{name[:1]}, 0, 64, 0); err != unix.EBADF {
+		t.Fatal(err)
+	}
+	r.fd = fd
+	if r.Read(dir, []string{name[:1]}, 0, 64, 0) == nil {
+		t.Fatal("a ring with requests in it that were never submitted must not be used")
+	}
+}

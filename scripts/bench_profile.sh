@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Profiles one case: where the time, the memory and the system calls go.
+# --help lists the flags; docs/benchmarking.md explains.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+go build -buildvcs=false -o "$tmp/regress" ./regress # go run would hide the exit status
+"$tmp/regress" profile "$@"

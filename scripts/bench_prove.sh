@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Shows that bench_compare.sh finds a planted slowdown, and none where there is none.
+# --help lists the flags; docs/benchmarking.md explains.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+go build -buildvcs=false -o "$tmp/regress" ./regress # go run would hide the exit status
+"$tmp/regress" prove "$@"

@@ -1,0 +1,194 @@
+// Command peers measures fileproc beside the ways in which people do the same, on the same data, in interleaved rounds,
+// and prints a line of JSON for each pass. scripts/bench_report.sh makes tables and plots of them:
+//
+//	peers -table peers -rounds 9 DIR...
+//
+// DIR is a set that the command tickets made. A side that does not see its files and bytes is excluded, and a line says
+// so. Built with one of fileproc's tags it measures that backend.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fileproc/fileproc/scripts/internal/record"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	names := slices.Sorted(maps.Keys(tables))
+	name := flag.String("table", "peers", "what to measure: "+strings.Join(names, ", "))
+	rounds := flag.Int("rounds", 9, "interleaved `rounds`")
+	atLeast := flag.Int("files", 20_000, "`files` that a pass reads at least: small sets are processed several times")
+	flag.StringVar(&countProgram, "count", "", "the built command count, for the table programs")
+	flag.Parse()
+	t, known := tables[*name]
+	switch {
+	case !known:
+		return fmt.Errorf("unknown table %q: want one of %v", *name, names)
+	case flag.NArg() == 0:
+		return fmt.Errorf("name at least one directory that the command tickets made")
+	case *rounds < 1 || *atLeast < 1:
+		return fmt.Errorf("-rounds and -files must be at least 1")
+	}
+	for _, dir := range flag.Args() {
+		s, err := openSet(dir)
+		if err != nil {
+			return err
+		}
+		repeat := max(1, *atLeast/s.Files)
+		if t.before != nil {
+			repeat = 1 // what is done before a pass must be done before every call
+		}
+		m := measurement{table: *name, set: s, repeat: repeat, before: t.before, out: json.NewEncoder(os.Stdout)}
+		sides, err := t.sides(s)
+		if err == nil {
+			err = m.run(sides, *rounds)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", *name, s.name, err)
+		}
+	}
+	return nil
+}
+
+// A set is a directory and what its manifest says is in it.
+type set struct {
+	dir, name string
+	Files     int   `json:"files"`
+	Bytes     int64 `json:"bytes"`
+}
+
+func openSet(dir string) (s set, err error) {
+	manifest := filepath.Clean(dir) + ".json"
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return s, fmt.Errorf("%w: scripts/tickets makes sets with their manifests", err)
+	}
+	s = set{name: strings.TrimPrefix(filepath.Base(dir), "tickets_")}
+	if s.dir, err = filepath.EvalSymlinks(dir); err != nil { // half of the peers do not walk a link
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil || s.Files < 1 {
+		return s, fmt.Errorf("%s: not a manifest of a set (%v)", manifest, err)
+	}
+	return s, nil
+}
+
+// A tally is what one call saw. Most sides count files and bytes; whole programs count matching files and lines.
+type tally struct{ files, bytes int64 }
+
+// A side is one way to process a set. One that cannot run here says why in missing.
+type side struct {
+	who, version string
+	missing      string
+	call         func() (tally, error)
+	want         *tally // if nil, what the first side of the table saw
+}
+
+type measurement struct {
+	table  string
+	set    set
+	repeat int          // calls in a pass
+	before func() error // runs before each pass
+	out    *json.Encoder
+}
+
+func (m measurement) run(sides []side, rounds int) error {
+	sides, err := m.qualify(sides)
+	if err != nil {
+		return err
+	}
+	for round := range rounds {
+		for i := range sides {
+			// Another side goes first in each round, so that a drift of the machine favours none.
+			s := sides[(i+round)%len(sides)]
+			r := record.Record{Table: m.table, Data: m.set.name, Who: s.who, Version: s.version, Files: m.set.Files * m.repeat}
+			if r.Wall, r.CPU, err = m.pass(s); err != nil {
+				return fmt.Errorf("%s: %w", s.who, err)
+			}
+			if err := m.out.Encode(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// qualify calls each side once, which also warms the caches, and keeps those that see what they must see.
+func (m measurement) qualify(sides []side) (fit []side, err error) {
+	var first *tally
+	for i, s := range sides {
+		reason := s.missing
+		if reason == "" {
+			got, err := s.call()
+			if first == nil {
+				first = &got
+			}
+			if s.want == nil {
+				s.want = first
+			}
+			if err == nil {
+				err = s.check(got)
+			}
+			if err != nil {
+				reason = strings.ReplaceAll(err.Error(), m.set.dir, m.set.name) // the report names no path of the machine
+			}
+		}
+		if reason == "" {
+			fit = append(fit, s)
+			continue
+		}
+		if i == 0 { // the one that the others are compared with
+			return nil, fmt.Errorf("%s: %s", s.who, reason)
+		}
+		fmt.Fprintf(os.Stderr, "peers: %s: %s: %s is left out: %s\n", m.table, m.set.name, s.who, reason)
+		r := record.Record{Table: m.table, Data: m.set.name, Who: s.who, Version: s.version, Text: "left out: " + reason}
+		if err := m.out.Encode(r); err != nil {
+			return nil, err
+		}
+	}
+	return fit, nil
+}
+
+func (s side) check(got tally) error {
+	if got != *s.want {
+		return fmt.Errorf("it saw %d files, %d bytes; right is %d files, %d bytes", got.files, got.bytes, s.want.files, s.want.bytes)
+	}
+	return nil
+}
+
+// pass returns nanoseconds. It collects garbage before it starts the clock: no side must pay for what another left.
+func (m measurement) pass(s side) (wall, cpu float64, err error) {
+	runtime.GC()
+	if m.before != nil {
+		if err := m.before(); err != nil {
+			return 0, 0, err
+		}
+	}
+	start, used := time.Now(), cpuTime()
+	for range m.repeat {
+		got, err := s.call()
+		if err == nil {
+			err = s.check(got)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return float64(time.Since(start)), float64(cpuTime() - used), nil
+}

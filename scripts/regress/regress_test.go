@@ -1,0 +1,113 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestChangeOf(t *testing.T) {
+	old := []float64{100, 101, 99, 102, 98, 100.5, 99.5, 101.5}
+	slower := make([]float64, len(old))
+	for i, v := range old {
+		slower[i] = 1.1 * v
+	}
+	c := changeOf(old, slower)
+	assert.InDelta(t, 0.10, c.Estimate, 0.005)
+	assert.Less(t, c.Lo, 0.10)
+	assert.Greater(t, c.Hi, 0.10)
+	assert.Greater(t, c.Lo, 0.0)
+	assert.Less(t, c.P, 0.01)
+	assert.True(t, c.above(0.05))
+	assert.False(t, c.above(0.15), "significant, but not above the limit")
+
+	same := changeOf(old, old)
+	assert.InDelta(t, 0, same.Estimate, 0.001)
+	assert.Greater(t, same.P, 0.9)
+	assert.False(t, same.above(-1), "above the limit, but not significant")
+	assert.Equal(t, []float64{100, 101, 99, 102, 98, 100.5, 99.5, 101.5}, old, "an argument was sorted in place")
+}
+
+func TestEntries(t *testing.T) {
+	repo := repository(t.TempDir())
+	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	entries, err := repo.readEntries(baselineFile)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+
+	for i := range baselineKeeps + 2 {
+		e := entry{meta: meta{Schema: schema, Cores: i}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{1}}}}
+		require.NoError(t, repo.appendEntry(baselineFile, e, baselineKeeps))
+	}
+	entries, err = repo.readEntries(baselineFile)
+	require.NoError(t, err)
+	require.Len(t, entries, baselineKeeps)
+	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
+	assert.Equal(t, []float64{1}, entries[0].Cases["flat_5k/whole"].Ratio)
+
+	chosen, err := choose(entries, meta{Cores: 3}, baselineFile)
+	require.NoError(t, err)
+	assert.Equal(t, 3, chosen.Cores, "the one from a machine like this")
+	chosen, err = choose(entries, meta{Cores: 99}, baselineFile)
+	require.NoError(t, err)
+	assert.Equal(t, baselineKeeps+1, chosen.Cores, "the newest")
+
+	entries[len(entries)-1].Dirty = true
+	_, err = choose(entries, meta{}, baselineFile)
+	assert.ErrorContains(t, err, "dirty tree")
+	_, err = choose(entries, meta{}, historyFile)
+	assert.NoError(t, err)
+
+	for text, want := range map[string]string{
+		`{"schema":99}`: "line 1, has schema version 99, and this command compares version 1",
+		"{":             "line 1: unexpected end of JSON input",
+	} {
+		require.NoError(t, os.WriteFile(repo.records(historyFile), []byte(text), 0o644))
+		_, err = repo.readEntries(historyFile)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestCases(t *testing.T) {
+	c, err := newCase("flat", "5k", "whole")
+	require.NoError(t, err)
+	assert.Equal(t, "flat_5k/whole", c.String())
+	assert.Contains(t, c.pattern(), "|^BenchmarkFloor$/^layout=flat$/^files=5k$/^mode=whole$/^goroutines=max$")
+	_, err = newCase("flat", "7k", "whole")
+	assert.ErrorContains(t, err, `unknown case "flat_7k"`)
+	_, err = newCase("flat", "5k", "half")
+	assert.ErrorContains(t, err, `unknown mode "half"`)
+
+	sel := selection{sizes: "1m", layouts: "flat", modes: "whole", runs: minRuns}
+	_, err = sel.cases(t.Context(), repository(t.TempDir()))
+	assert.ErrorContains(t, err, "tickets_flat_1m is missing; make it: ")
+	sel.runs--
+	_, err = sel.cases(t.Context(), "")
+	assert.ErrorContains(t, err, "too few")
+}
+
+// The slowdown must find its place in the source as it is.
+func TestPlant(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	p := proof{repo: repository(root), tmp: t.TempDir()}
+	src, err := p.plant(source{dir: root}, 7)
+	require.NoError(t, err)
+	require.NoError(t, p.repo.build(t.Context(), src, filepath.Join(p.tmp, "bench.test")))
+
+	_, err = p.plant(source{dir: p.tmp}, 7)
+	assert.Error(t, err)
+}
+
+func TestReadCounts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "strace")
+	require.NoError(t, os.WriteFile(file, []byte("    calls syscall\n--------- ------\n    10000 openat\n        3 close\n--------- ------\n    10003 total\n"), 0o644))
+	counts, err := readCounts(file)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]float64{"openat": 10000, "close": 3}, counts)
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package main
+
+import (
+	"math"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
+)
+
+const confidence = 0.95
+
+// newSample copies, since benchmath sorts in place and our samples belong together by index.
+func newSample(values []float64) *benchmath.Sample {
+	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
+}
+
+// A change is how much larger one sample is than another: 0.1 is 10 %. Hi and Lo bound it with 95 % confidence.
+type change struct{ Estimate, Lo, Hi, P float64 }
+
+// changeOf tests with Mann and Whitney's U, and estimates with what belongs to it: Hodges and Lehmann's median of all
+// pairwise ratios, whose interval excludes 0 where the test calls the difference significant (at small p, by its normal
+// approximation).
+func changeOf(old, new []float64) change {
+	var ratios []float64
+	for _, o := range old {
+		for _, n := range new {
+			ratios = append(ratios, n/o-1)
+		}
+	}
+	slices.Sort(ratios)
+	n, m := float64(len(old)), float64(len(new))
+	const quantile = 1.96 // of the normal distribution, for 95 %
+	cut := int(math.Floor(n*m/2 - quantile*math.Sqrt(n*m*(n+m+1)/12)))
+	cut = max(cut, 0)
+	return change{
+		Estimate: measure.Median(ratios),
+		Lo:       ratios[cut],
+		Hi:       ratios[len(ratios)-1-cut],
+		P:        benchmath.AssumeNothing.Compare(newSample(old), newSample(new)).P,
+	}
+}
+
+// above reports whether the change is significant and larger than the limit. That half of the limit lies below the interval
+// keeps a measurement that is mostly noise from counting: it is significant now and then, but wide.
+func (c change) above(limit float64) bool {
+	return c.P < benchmath.DefaultThresholds.CompareAlpha && c.Estimate > limit && c.Lo > limit/2
+}

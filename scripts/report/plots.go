@@ -1,0 +1,250 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
+)
+
+const (
+	width, height = 8 * vg.Inch, 5 * vg.Inch
+	margin        = vg.Length(10)
+)
+
+// Colours that people with a colour vision deficiency can tell apart too.
+var colors = []color.Color{
+	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
+	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
+	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
+}
+
+func newPlot(title, x, y string) *plot.Plot {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.TextStyle.Font.Size = 16
+	p.Title.Padding = 8
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font.Size = 13
+		a.Tick.Label.Font.Size = 12
+	}
+	p.Legend.TextStyle.Font.Size = 12
+	p.Legend.Padding = 3
+	p.Legend.XOffs = -8 // its lines are longer than their room
+	return p
+}
+
+func savePlot(p *plot.Plot, name string) error {
+	for _, format := range []string{"svg", "png"} {
+		canvas, err := draw.NewFormattedCanvas(width, height, format)
+		if err != nil {
+			return err
+		}
+		c := draw.New(canvas)
+		c.SetColor(color.White) // the margin too: a page may be dark
+		c.Fill(c.Rectangle.Path())
+		p.Draw(draw.Crop(c, margin, -margin, margin, -margin))
+		f, err := os.Create(name + "." + format)
+		if err != nil {
+			return err
+		}
+		_, err = canvas.WriteTo(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// short writes 100k for 100,000.
+func short(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%gm", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%gk", v/1e3)
+	default:
+		return fmt.Sprintf("%g", v)
+	}
+}
+
+// plotPeers draws a pair of bars for each side, the fastest on top.
+func plotPeers(name string, r results) error {
+	p := newPlot("Files read per second (longer is better)", "files/s", "")
+	sets := r.sets()
+	var sides []*series
+	for _, s := range r.on(sets[0]) {
+		if !slices.ContainsFunc(sets, func(set string) bool { return r.find(set, s.who) == nil }) {
+			sides = append(sides, s)
+		}
+	}
+	slices.SortStableFunc(sides, func(a, b *series) int { return cmp.Compare(measure.Median(b.wall), measure.Median(a.wall)) })
+	var names []string
+	for _, s := range sides {
+		names = append(names, s.who)
+	}
+	p.NominalY(names...)
+	p.Y.Tick.Width = 0
+
+	longest := 0.0
+	for i, set := range sets {
+		var values plotter.Values
+		var labels plotter.XYLabels
+		at := 0.2 - 0.4*float64(i) // beside the middle of the side's place, the first set above
+		for k, s := range sides {
+			v := filesPerSecond(measure.Median(r.find(set, s.who).wall))
+			values = append(values, v)
+			labels.XYs = append(labels.XYs, plotter.XY{X: v, Y: float64(k) + at})
+			labels.Labels = append(labels.Labels, english.Sprintf("%.0fk", v/1e3))
+			longest = max(longest, v)
+		}
+		bars, err := plotter.NewBarChart(values, 13)
+		if err != nil {
+			return err
+		}
+		bars.Horizontal, bars.XMin, bars.Color, bars.LineStyle.Width = true, at, colors[i], 0
+		tags, err := plotter.NewLabels(labels)
+		if err != nil {
+			return err
+		}
+		for k := range tags.TextStyle {
+			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, 11)
+			tags.TextStyle[k].YAlign = text.YCenter
+		}
+		tags.Offset.X = 4
+		p.Add(bars, tags)
+		p.Legend.Add(set, bars)
+	}
+	p.X.Min, p.X.Max = 0, longest*1.1 // the longest bar's label needs room
+	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+		ticks := plot.DefaultTicks{}.Ticks(lo, hi)
+		for i, t := range ticks {
+			if t.Label != "" {
+				ticks[i].Label = short(t.Value)
+			}
+		}
+		return ticks
+	})
+	p.Legend.YOffs = 20
+	return savePlot(p, name)
+}
+
+// logTicks marks 1 to 9 of every decade and labels those in labelled.
+func logTicks(labelled ...float64) plot.Ticker {
+	return plot.TickerFunc(func(lo, hi float64) (ticks []plot.Tick) {
+		for decade := math.Pow(10, math.Floor(math.Log10(lo))); decade <= hi; decade *= 10 {
+			for m := 1.0; m < 10; m++ {
+				if v := m * decade; v >= lo*0.999 && v <= hi*1.001 {
+					t := plot.Tick{Value: v}
+					if slices.Contains(labelled, m) {
+						t.Label = short(math.Round(v*1e6) / 1e6)
+					}
+					ticks = append(ticks, t)
+				}
+			}
+		}
+		return ticks
+	})
+}
+
+// A curve is a line of medians with bars from minimum to maximum.
+type curve struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func (c *curve) add(x float64, s measure.Spread) {
+	c.XYs = append(c.XYs, plotter.XY{X: x, Y: s.Median})
+	c.YErrors = append(c.YErrors, struct{ Low, High float64 }{s.Median - s.Min, s.Max - s.Median})
+}
+
+func (c *curve) draw(p *plot.Plot, name string, i int) error {
+	line, points, err := plotter.NewLinePoints(c.XYs)
+	if err != nil {
+		return err
+	}
+	errorBars, err := plotter.NewYErrorBars(c)
+	if err != nil {
+		return err
+	}
+	line.Width, line.Color, points.Color, errorBars.Color = 2, colors[i], colors[i], colors[i]
+	points.Shape, points.Radius = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}}[i], 4
+	p.Add(line, points, errorBars)
+	p.Legend.Add(name, line, points)
+	return nil
+}
+
+func plotSizes(name string, r results) error {
+	p := newPlot("Time per file in one directory (lower is better)", "files in the directory", "µs per file")
+	p.Add(plotter.NewGrid())
+	for i, who := range []string{"fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk"} {
+		var c curve
+		for _, set := range r.sets() {
+			s := r.find(set, who)
+			n, err := count(set)
+			if err != nil {
+				return err
+			}
+			c.add(n, each(s.wall, func(ns float64) float64 { return ns / 1e3 }))
+		}
+		if err := c.draw(p, who, i); err != nil {
+			return err
+		}
+	}
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = logTicks(1), logTicks(1, 2, 5)
+	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
+	p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
+	p.Legend.Top = true
+	return savePlot(p, name)
+}
+
+func plotWorkers(name string, r results) error {
+	set := r.series[0].data
+	p := newPlot("Files read per second by number of workers, "+set, "workers (goroutines)", "files/s")
+	p.Add(plotter.NewGrid())
+	var ticks []plot.Tick
+	for i, who := range []string{"fileproc", "ReadDir + goroutine pool"} {
+		var c curve
+		for n := 1; ; n++ {
+			s := r.find(set, fmt.Sprintf("%s/%d", who, n))
+			if s == nil {
+				break
+			}
+			c.add(float64(n), each(s.wall, filesPerSecond))
+			if i == 0 {
+				ticks = append(ticks, plot.Tick{Value: float64(n), Label: fmt.Sprint(n)})
+			}
+		}
+		if err := c.draw(p, who, i); err != nil {
+			return err
+		}
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	p.X.Min, p.X.Max = 0.7, float64(len(ticks))+0.3
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
+	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+		ticks := plot.DefaultTicks{}.Ticks(lo, hi)
+		for i, t := range ticks {
+			if t.Label != "" {
+				ticks[i].Label = short(t.Value)
+			}
+		}
+		return ticks
+	})
+	p.Legend.YOffs = 8
+	return savePlot(p, name)
+}

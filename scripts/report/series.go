@@ -1,0 +1,102 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
+)
+
+// A series is what was measured of one side on one set, round by round.
+type series struct {
+	data, who, version string
+	wall, cpu          []float64 // ns per file
+}
+
+type results struct {
+	series  []*series
+	leftOut []record.Record
+}
+
+// of returns a table's series in the order in which they were measured.
+func of(records []record.Record, table string) (r results) {
+	for _, rec := range records {
+		if rec.Table != table {
+			continue
+		}
+		if rec.Text != "" {
+			r.leftOut = append(r.leftOut, rec)
+			continue
+		}
+		s := r.find(rec.Data, rec.Who)
+		if s == nil {
+			s = &series{data: rec.Data, who: rec.Who, version: rec.Version}
+			r.series = append(r.series, s)
+		}
+		s.wall = append(s.wall, rec.Wall/float64(rec.Files))
+		s.cpu = append(s.cpu, rec.CPU/float64(rec.Files))
+	}
+	return r
+}
+
+func (r results) find(data, who string) *series {
+	for _, s := range r.series {
+		if s.data == data && s.who == who {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r results) sets() (names []string) {
+	for _, s := range r.series {
+		if !slices.Contains(names, s.data) {
+			names = append(names, s.data)
+		}
+	}
+	return names
+}
+
+func (r results) on(data string) (list []*series) {
+	for _, s := range r.series {
+		if s.data == data {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// each summarizes f of the values.
+func each(values []float64, f func(float64) float64) measure.Spread {
+	var out []float64
+	for _, v := range values {
+		out = append(out, f(v))
+	}
+	return measure.Summarize(out)
+}
+
+// paired summarizes f of the values of the same round.
+func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
+	var out []float64
+	for i := range min(len(a), len(b)) {
+		out = append(out, f(a[i], b[i]))
+	}
+	return measure.Summarize(out)
+}
+
+func filesPerSecond(ns float64) float64 { return 1e9 / ns }
+func identity(ns float64) float64       { return ns }
+func ratio(a, b float64) float64        { return a / b }
+func difference(a, b float64) float64   { return a - b }
+func percentMore(a, b float64) float64  { return (a/b - 1) * 100 }
+
+var english = message.NewPrinter(language.English) // thousands get commas
+
+// spread formats the median and, in brackets, the extremes.
+func spread(s measure.Spread, format string) string {
+	return strings.ReplaceAll(english.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Min, s.Max), "-", "−")
+}
