@@ -1131,7 +1131,7 @@ func TestFaultsReadsAreCappedAndStopped(t *testing.T) {
 				cancel()
 			}
 		}
-		out = w.process(ctx, Options{}, nil)
+		out = w.process(ctx, Options{Workers: 1}, nil) // one, since reads has no lock
 		require.ErrorIs(t, out.err, context.Canceled)
 		w.requireSound(t, out)
 		require.EqualValues(t, 1, out.report.Abandoned)

@@ -44,6 +44,7 @@ func (h *handles) pin(n *node) (directory, error) {
 		h.mu.Unlock()
 		return n.dir, nil
 	}
+	was := n.id
 	h.mu.Unlock()
 
 	up, err := h.pin(n.parent)
@@ -55,9 +56,9 @@ func (h *handles) pin(n *node) (directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.id != nil { // written before dir was set to nil, which was seen under the mutex
+	if was != nil {
 		id, err := d.identity()
-		if err == nil && !id.same(n.id) {
+		if err == nil && !id.same(was) {
 			err = &sysError{"openat", ErrChanged}
 		}
 		if err != nil {
