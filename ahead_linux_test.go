@@ -120,8 +120,10 @@ func TestReadAheadMeetsChangedEntries(t *testing.T) {
 	})
 	require.Positive(t, changed)
 	require.ErrorIs(t, err, ErrChanged)
-	require.EqualValues(t, files, report.Found)
-	require.EqualValues(t, files, report.Processed+report.Failed)
+	// What is removed or replaced before it is listed is not found, or no file.
+	require.Equal(t, report.Found, report.Processed+report.Failed+report.Skipped[SkippedNotRegular])
+	require.LessOrEqual(t, report.Found, int64(files))
+	require.GreaterOrEqual(t, report.Processed, int64(files-changed))
 	require.NotContains(t, err.Error(), "read \"")
 	require.NotContains(t, err.Error(), "process")
 }
