@@ -33,15 +33,19 @@ func newRootDir(root *os.Root) (directory, error) {
 	f, err := root.Open(".")
 	if err != nil {
 		root.Close()
-		return nil, asRootError(err)
+		return nil, asSysError("openat", err)
 	}
 	return &rootDir{root, f}, nil
 }
 
-// asRootError is asSysError for what opens or looks up an entry.
-func asRootError(err error) error {
+// asRootError is asSysError for what opens or looks up an entry of root. A name
+// that leads outside is a link that has taken the place of what was listed; the
+// error for it has no name, so it is had from a path that does lead outside.
+func asRootError(root *os.Root, err error) error {
 	e := asSysError("openat", err).(*sysError)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	_, outside := root.Lstat("..")
+	escapes, _ := asSysError("lstat", outside).(*sysError)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || outside != nil && errors.Is(err, escapes.err) {
 		e.err = changed{e.err}
 	}
 	return e
@@ -59,7 +63,7 @@ func (d *rootDir) list(s *sink) (bool, error) {
 func (d *rootDir) openDir(name string) (directory, error) {
 	listed, err := d.root.Lstat(name)
 	if err != nil {
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	if !listed.IsDir() {
 		return nil, &sysError{"openat", ErrChanged}
@@ -68,7 +72,7 @@ func (d *rootDir) openDir(name string) (directory, error) {
 	// which would wait for a writer.
 	root, err := d.root.OpenRoot(name + "/.")
 	if err != nil {
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	opened, err := root.Stat(".")
 	if err == nil && !os.SameFile(listed, opened) {
@@ -76,7 +80,7 @@ func (d *rootDir) openDir(name string) (directory, error) {
 	}
 	if err != nil {
 		root.Close()
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	return newRootDir(root)
 }
@@ -92,14 +96,14 @@ func (d *rootDir) open(name string, _ content) (content, error) {
 func (d *rootDir) openRegular(name string) (*os.File, error) {
 	listed, err := d.root.Lstat(name)
 	if err != nil {
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	if !listed.Mode().IsRegular() {
 		return nil, &sysError{"lstat", changed{&notRegular{listed.Mode()}}}
 	}
 	f, err := d.root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	opened, err := f.Stat()
 	if err == nil && !os.SameFile(listed, opened) {
@@ -107,7 +111,7 @@ func (d *rootDir) openRegular(name string) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	return f, nil
 }
@@ -115,7 +119,7 @@ func (d *rootDir) openRegular(name string) (*os.File, error) {
 func (d *rootDir) stat(name string) (Stat, error) {
 	info, err := d.root.Lstat(name)
 	if err != nil {
-		return Stat{}, asRootError(err)
+		return Stat{}, asRootError(d.root, err)
 	}
 	return statOfInfo(info), nil
 }
@@ -125,7 +129,7 @@ func (d *rootDir) openFile(name, _ string) (*os.File, error) { return d.openRegu
 func (d *rootDir) identity() (identity, error) {
 	info, err := d.root.Stat(".")
 	if err != nil {
-		return nil, asRootError(err)
+		return nil, asRootError(d.root, err)
 	}
 	return osFile{info}, nil
 }
