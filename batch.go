@@ -10,11 +10,10 @@ import (
 // bits are those of a file type, so it is no type that a listing can give.
 const typeUnknown = fs.ModeType
 
-// An entry is a name that a directory listed, with its type. The byte behind
-// the name is a zero, so that system calls can take it in place.
+// An entry is the name of a regular file that a directory listed. The byte
+// behind the name is a zero, so that system calls can take it in place.
 type entry struct {
 	name string
-	typ  fs.FileMode
 }
 
 // A batch is the files that one buffer of a directory's listing gave. Several

@@ -279,7 +279,7 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		if s.b == nil {
 			s.b = l.newBatch(s.node)
 		}
-		s.b.entries = append(s.b.entries, entry{l.arena.add(name), typ})
+		s.b.entries = append(s.b.entries, entry{l.arena.add(name)})
 	}
 }
 
