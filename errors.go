@@ -27,6 +27,9 @@ var (
 // but those of File.Stat and File.Open within an fn that outlasts the run's end.
 var errStopped = errors.New("fileproc: the run has been stopped")
 
+// errBinary is of a file that Options.SkipBinary leaves out. It reaches no caller.
+var errBinary = errors.New("fileproc: binary file")
+
 // maxFailures is how many failures one error keeps; the rest are counted.
 const maxFailures = 100
 

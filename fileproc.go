@@ -111,7 +111,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts
-		opts.ReadSize = NoRead
+		opts.ReadSize, opts.SkipBinary = NoRead, false
 		if err := validate(root, &opts, true); err != nil {
 			yield(Entry{}, err)
 			return

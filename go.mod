@@ -3,6 +3,7 @@ module github.com/fileproc/fileproc
 go 1.26.1
 
 require (
+	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.49.0
 )

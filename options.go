@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"runtime"
 	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
 )
 
 // NoRead as Options.ReadSize says that files are not opened: fn gets their
@@ -34,6 +36,17 @@ type Options struct {
 	// of them. The comparison is byte-wise and comes before everything else.
 	Suffixes []string
 
+	// Include, unless empty, keeps only the files whose path fits one of these
+	// patterns, and Exclude leaves out those that fit one, with all that is
+	// below if it is a directory, which is then not opened. Nor is a directory
+	// in which no path could fit Include. A pattern is matched with the whole
+	// slash-separated path relative to root: * stands for any part of a name, **
+	// as a name for any number of directories, and there are ?, [a-z] and
+	// {a,b}; see github.com/bmatcuk/doublestar. So "*.md" is in root alone,
+	// "**/*.md" everywhere, and "**/testdata" excludes each directory of that
+	// name.
+	Include, Exclude []string
+
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
@@ -45,6 +58,15 @@ type Options struct {
 	// ReadSize limits what is read of each file: n > 0 is at most the first n
 	// bytes, 0 the whole file, and NoRead nothing at all.
 	ReadSize int
+
+	// SkipBinary skips the files that have a NUL byte in their first 8 KiB,
+	// which are read for that also if ReadSize is less.
+	SkipBinary bool
+
+	// OneFilesystem keeps the run from going down into directories that are on
+	// another device than root. Where the operating system does not tell
+	// devices, as on Windows, all are taken for one.
+	OneFilesystem bool
 
 	// MaxFileSize is the size in bytes above which reading a whole file fails
 	// with ErrTooLarge, before memory is taken for it. Zero is 256 MiB, -1 no
@@ -69,6 +91,19 @@ type Options struct {
 
 	// Report, unless nil, is filled in before the run returns.
 	Report *Report
+
+	// OnProgress, unless nil, is called about ten times a second with the
+	// Report as it is then, and once more, with the final one, before the run
+	// returns. The calls come one at a time, but not from the caller's
+	// goroutine. Except for Abandoned, which only the last call knows, no
+	// number is ever less than in the call before.
+	OnProgress func(Report)
+
+	// Shard and Shards divide a job among processes or machines: of Shards
+	// parts, numbered from 0, only the files of part Shard are processed.
+	// Which part a file belongs to depends on nothing but its path relative to
+	// root. Every part lists all directories. Zero Shards is no division.
+	Shard, Shards int
 
 	// FS, unless nil, is read instead of the operating system's files. Root
 	// is then a path within it, in the sense of fs.ValidPath.
@@ -105,6 +140,28 @@ func (o *Options) validate(root string) error {
 	if o.MaxFileSize < -1 {
 		bad("Options.MaxFileSize is %d: want a size in bytes, 0 for the default, or -1 for no limit", o.MaxFileSize)
 	}
+	if o.SkipBinary && o.ReadSize == NoRead {
+		bad("Options.SkipBinary has nothing to look at with ReadSize NoRead")
+	}
+	if o.OneFilesystem && o.FS != nil {
+		bad("Options.OneFilesystem cannot be had with Options.FS, which tells no devices")
+	}
+	switch {
+	case o.Shards < 0:
+		bad("Options.Shards is negative: %d", o.Shards)
+	case o.Shard < 0 || o.Shard >= max(o.Shards, 1):
+		bad("Options.Shard is %d: want 0 to %d, one less than Shards", o.Shard, max(o.Shards, 1)-1)
+	}
+	for _, p := range o.Include {
+		if why := wrongPattern(p); why != "" {
+			bad("Options.Include has the pattern %q, which %s", p, why)
+		}
+	}
+	for _, p := range o.Exclude {
+		if why := wrongPattern(p); why != "" {
+			bad("Options.Exclude has the pattern %q, which %s", p, why)
+		}
+	}
 	if o.Workers < 0 {
 		bad("Options.Workers is negative: %d", o.Workers)
 	}
@@ -112,6 +169,26 @@ func (o *Options) validate(root string) error {
 		bad("Options.Workers is %d: the most is %d", o.Workers, maxWorkers)
 	}
 	return errors.Join(wrong...)
+}
+
+// wrongPattern says why the pattern can never match, or "".
+func wrongPattern(p string) string {
+	switch {
+	case p == "":
+		return "is empty"
+	case !doublestar.ValidatePattern(p):
+		return "is malformed"
+	case p[0] == '/':
+		return "begins with a slash: paths are relative to root"
+	case p[len(p)-1] == '/':
+		return "ends with a slash: a directory is matched by its name, without one"
+	}
+	for level := range strings.SplitSeq(p, "/") {
+		if level == "." || level == ".." || level == "" {
+			return fmt.Sprintf("has the part %q, which no path relative to root has", level)
+		}
+	}
+	return ""
 }
 
 func (o *Options) workers() int {

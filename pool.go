@@ -75,15 +75,7 @@ func (p *pool) worker(w int) {
 		if returned {
 			return
 		}
-		v := recover() // nil if the goroutine ends by runtime.Goexit
-		p.mu.Lock()
-		if v == nil {
-			p.exited = true
-		} else if p.panicked == nil {
-			p.panicked = &panicError{v, debug.Stack()}
-		}
-		p.mu.Unlock()
-		p.stop()
+		p.mishap(recover())
 	}()
 	for {
 		b, n := p.next()
@@ -101,6 +93,19 @@ func (p *pool) worker(w int) {
 			return
 		}
 	}
+}
+
+// mishap stops the pool because a callback has panicked with v or, if that is
+// nil, ended its goroutine by runtime.Goexit.
+func (p *pool) mishap(v any) {
+	p.mu.Lock()
+	if v == nil {
+		p.exited = true
+	} else if p.panicked == nil {
+		p.panicked = &panicError{v, debug.Stack()}
+	}
+	p.mu.Unlock()
+	p.stop()
 }
 
 // next waits for a batch to visit or a directory to scan. It returns neither

@@ -20,6 +20,7 @@ type reader struct {
 	limit   int64 // the most bytes to deliver, or -1
 	whole   bool  // more than limit is ErrTooLarge, not truncated
 	stat    bool  // metadata is wanted of every file
+	sniff   bool  // files that begin as binary ones are errBinary
 	stopped func() bool
 
 	buf   *[firstBuffer]byte
@@ -39,10 +40,13 @@ func (r *reader) read(d directory, name string, f *File) error {
 }
 
 func (r *reader) fill(c content, f *File) error {
-	// One byte more than the limit tells whether there is more.
 	p := r.buf[:]
 	if r.limit >= 0 && r.limit < int64(len(p)) {
-		p = p[:r.limit+1]
+		least := r.limit + 1 // one byte more tells whether there is more
+		if r.sniff {
+			least = max(least, binaryPrefix)
+		}
+		p = p[:least]
 	}
 	n, ok := c.cached(p)
 	if ok && !r.stat {
@@ -60,6 +64,14 @@ func (r *reader) fill(c content, f *File) error {
 	}
 	if ok {
 		return r.deliver(f, p[:n])
+	}
+	if r.sniff { // before a binary file's size can be an error
+		if n, err = r.readUpTo(c, p, n, binaryPrefix); err != nil {
+			return err
+		}
+		if n < binaryPrefix || isBinary(p[:n]) {
+			return r.deliver(f, p[:n])
+		}
 	}
 	if r.whole && r.limit >= 0 && s.Size > r.limit {
 		return &sysError{"read", ErrTooLarge}
@@ -94,6 +106,18 @@ func (r *reader) fill(c content, f *File) error {
 	}
 }
 
+// readUpTo reads on behind p[:n] until there are end bytes or no more.
+func (r *reader) readUpTo(c content, p []byte, n, end int) (int, error) {
+	for n < end {
+		k, err := c.read(p[n:end])
+		if err != nil || k == 0 {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
 // capped returns the buffer size for a file of size bytes: one more, so that
 // the read that finds its end needs no larger one.
 func (r *reader) capped(size int64) int64 {
@@ -124,6 +148,9 @@ func (r *reader) release() {
 }
 
 func (r *reader) deliver(f *File, p []byte) error {
+	if r.sniff && isBinary(p) {
+		return errBinary
+	}
 	if r.limit >= 0 && int64(len(p)) > r.limit {
 		if r.whole {
 			return &sysError{"read", ErrTooLarge}

@@ -1,6 +1,12 @@
 package fileproc
 
-import "time"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
 
 // A SkipReason says why a file that was found was not handed to fn, or was
 // handed to it and declined.
@@ -8,22 +14,41 @@ type SkipReason string
 
 // The reasons for which a file is skipped.
 const (
-	SkippedSuffix     SkipReason = "suffix"      // no Options.Suffixes fits
-	SkippedHidden     SkipReason = "hidden"      // Options.SkipHidden and a leading dot
-	SkippedNotRegular SkipReason = "not regular" // a symbolic link, FIFO, socket or device
-	SkippedSelect     SkipReason = "select"      // Options.Select said no
-	SkippedByFunc     SkipReason = "func"        // fn returned ErrSkip or fs.SkipAll
+	SkippedSuffix          SkipReason = "suffix"           // no Options.Suffixes fits
+	SkippedHidden          SkipReason = "hidden"           // Options.SkipHidden and a leading dot
+	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
+	SkippedShard           SkipReason = "other shard"      // it belongs to another one than Options.Shard
+	SkippedNotRegular      SkipReason = "not regular"      // a symbolic link, FIFO, socket or device
+	SkippedOtherFilesystem SkipReason = "other filesystem" // a directory, by Options.OneFilesystem
+	SkippedSelect          SkipReason = "select"           // Options.Select said no
+	SkippedBinary          SkipReason = "binary"           // Options.SkipBinary and a NUL byte
+	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
 
 // skipReasons numbers the reasons, so that a worker counts in an array.
-var skipReasons = [...]SkipReason{SkippedSuffix, SkippedHidden, SkippedNotRegular, SkippedSelect, SkippedByFunc}
+var skipReasons = [...]SkipReason{
+	skipSuffix:          SkippedSuffix,
+	skipHidden:          SkippedHidden,
+	skipPattern:         SkippedPattern,
+	skipShard:           SkippedShard,
+	skipNotRegular:      SkippedNotRegular,
+	skipOtherFilesystem: SkippedOtherFilesystem,
+	skipSelect:          SkippedSelect,
+	skipBinary:          SkippedBinary,
+	skipByFunc:          SkippedByFunc,
+}
 
 const (
 	skipSuffix = iota
 	skipHidden
+	skipPattern
+	skipShard
 	skipNotRegular
+	skipOtherFilesystem
 	skipSelect
+	skipBinary
 	skipByFunc
+	noReason = -1
 )
 
 // A Report is the ledger of a run. When the run has returned,
@@ -31,8 +56,10 @@ const (
 //	Found = Processed + the sum of Skipped + Failed + Abandoned
 //
 // Found counts the entries that are not directories, and a directory that
-// could not be opened or read to its end adds one to Found and to Failed.
-// Directories that are left out by MaxDepth or SkipHidden are not counted.
+// could not be opened or read to its end adds one to Found and to Failed. One
+// that is not gone into because of what it turned out to be, when it was opened,
+// adds one to Found and to Skipped. Directories that are left out by their path
+// or name (MaxDepth, SkipHidden, Include, Exclude) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
@@ -62,4 +89,43 @@ func (r *Report) add(c *counts) {
 			r.Skipped[skipReasons[i]] += n
 		}
 	}
+}
+
+// String tells the Report in one line, for people.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d files processed, %s read, %d directories", r.Processed, inUnits(r.Bytes), r.Directories)
+	if len(r.Skipped) > 0 {
+		total := int64(0)
+		var each []string
+		for _, why := range slices.Sorted(maps.Keys(r.Skipped)) {
+			total += r.Skipped[why]
+			each = append(each, fmt.Sprintf("%s %d", why, r.Skipped[why]))
+		}
+		fmt.Fprintf(&b, ", %d skipped (%s)", total, strings.Join(each, ", "))
+	}
+	if r.Failed > 0 {
+		fmt.Fprintf(&b, ", %d failed", r.Failed)
+	}
+	if r.Abandoned > 0 {
+		fmt.Fprintf(&b, ", %d abandoned", r.Abandoned)
+	}
+	digits := time.Millisecond
+	if r.Elapsed < 10*time.Millisecond {
+		digits = time.Microsecond
+	}
+	fmt.Fprintf(&b, ", in %v", r.Elapsed.Round(digits))
+	return b.String()
+}
+
+// inUnits tells a number of bytes with a decimal prefix (IEC 80000-13).
+func inUnits(n int64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1000, 0
+	for v >= 999.95 && unit < len("kMGTPE")-1 {
+		v, unit = v/1000, unit+1
+	}
+	return fmt.Sprintf("%.1f %cB", v, "kMGTPE"[unit])
 }

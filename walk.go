@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-	"unsafe"
 )
 
 const (
@@ -32,6 +33,9 @@ type run struct {
 	// visitDir, unless nil, is told of each directory found (Walk).
 	visitDir func(s *sink, name string)
 
+	filter   filter
+	device   uint64 // root's, if it matters
+	progress progress
 	handles  handles
 	pool     *pool
 	root     *node
@@ -55,6 +59,9 @@ type local struct {
 	arena  arena
 	file   File
 	counts counts
+	shown  atomic.Pointer[counts] // what OnProgress is told
+	tick   uint32                 // when shown was written
+	path   []byte                 // see rel
 	sink   sink
 	spare  *batch // to be used again
 	window window
@@ -68,20 +75,30 @@ var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }
 func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	start := time.Now()
 	r.prepare(ctx, root, opts)
+	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
 	unwatch := r.watch(ctx)
 	defer unwatch()
+	endProgress := r.startProgress(start)
+	defer endProgress()
 	d, err := r.openRoot(r.local(0), root)
 	if err != nil {
 		return err
 	}
 	r.root.dir = d
+	if opts.OneFilesystem {
+		s, err := d.stat(dot)
+		if err != nil {
+			return pathError("stat", root, err)
+		}
+		r.device = s.Device
+	}
 	r.pool.worker(0)
 	r.pool.wait()
 	unwatch()
+	endProgress()
 	switch {
 	case r.pool.panicked != nil:
 		panic(r.pool.panicked)
@@ -100,6 +117,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	}
 	r.opts = opts
 	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
+	r.filter = newFilter(opts)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
 	r.done = make(chan struct{})
 	r.locals = make([]*local, opts.Workers)
@@ -121,9 +139,13 @@ func (r *run) finish(start time.Time) {
 			l.retire()
 		}
 	}
+	total.Elapsed = time.Since(start)
 	if r.opts.Report != nil {
-		total.Elapsed = time.Since(start)
 		*r.opts.Report = total
+	}
+	if r.opts.OnProgress != nil {
+		total.Skipped = maps.Clone(total.Skipped)
+		r.opts.OnProgress(total)
 	}
 }
 
@@ -189,13 +211,17 @@ func (r *run) local(w int) *local {
 	}
 	l := &local{run: r, worker: w}
 	l.file.l = l
-	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, stopped: r.cancelled, buf: contentBuffers.Get().(*[firstBuffer]byte)}
+	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, sniff: r.opts.SkipBinary, stopped: r.cancelled, buf: contentBuffers.Get().(*[firstBuffer]byte)}
 	if r.opts.ReadSize > 0 {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
 	l.window.wait = aheadFrom
-	l.window.off = r.opts.DisableURing || r.opts.ReadSize == NoRead || r.opts.Stat || r.opts.Select != nil
+	l.window.off = r.opts.DisableURing || r.opts.ReadSize == NoRead || r.opts.Stat || r.opts.Select != nil ||
+		r.opts.SkipBinary && !l.reader.whole && l.reader.limit < binaryPrefix
 	r.locals[w] = l
+	if r.opts.OnProgress != nil {
+		r.progress.watch(l)
+	}
 	r.handles.mu.Lock()
 	r.handles.grips = append(r.handles.grips, &l.grip)
 	r.handles.mu.Unlock()
@@ -238,67 +264,6 @@ func pathPrefix(root string, isFS bool) string {
 	return strings.TrimSuffix(filepath.Join(root, name), name)
 }
 
-// A sink takes what a directory lists: it filters, counts and keeps.
-type sink struct {
-	l    *local
-	node *node
-	dir  directory
-	b    *batch
-	subs []*node
-}
-
-// add takes one entry. The bytes of name are copied if they are kept.
-func (s *sink) add(name []byte, typ fs.FileMode) {
-	l, o := s.l, s.l.run.opts
-	if typ == typeUnknown {
-		kept := l.arena.add(name)
-		st, err := s.dir.stat(kept)
-		if err != nil {
-			l.counts.found++
-			l.fail("stat", s.node, kept, err)
-			return
-		}
-		typ = st.Mode.Type()
-	}
-	hidden := o.SkipHidden && name[0] == '.'
-	if typ == fs.ModeDir {
-		if !hidden {
-			s.addDir(l.arena.add(name))
-		}
-		return
-	}
-	l.counts.found++
-	switch {
-	case !o.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
-		l.counts.skipped[skipSuffix]++
-	case hidden:
-		l.counts.skipped[skipHidden]++
-	case typ != 0:
-		l.counts.skipped[skipNotRegular]++
-	default:
-		if s.b == nil {
-			s.b = l.newBatch(s.node)
-		}
-		s.b.entries = append(s.b.entries, entry{l.arena.add(name)})
-	}
-}
-
-// fail tells of an entry whose name is not known.
-func (s *sink) fail(err error) {
-	s.l.counts.found++
-	s.l.fail("readdir", s.node, "", err)
-}
-
-func (s *sink) addDir(name string) {
-	r := s.l.run
-	if max := r.opts.MaxDepth; max == 0 || s.node.depth+2 <= max {
-		s.subs = append(s.subs, &node{parent: s.node, name: name, depth: s.node.depth + 1, refs: 1})
-	}
-	if r.visitDir != nil {
-		r.visitDir(s, name)
-	}
-}
-
 func (l *local) newBatch(n *node) *batch {
 	b := l.spare
 	if b == nil {
@@ -321,6 +286,10 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 			r.failDir(l, n, err)
 			return nil, nil, false
 		}
+		if r.elsewhere(l, n) {
+			r.handles.ended(n)
+			return nil, nil, false
+		}
 		n.listing = true
 	}
 	s := &l.sink
@@ -329,6 +298,7 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if err != nil {
 		r.failDir(l, n, err)
 	}
+	l.show()
 	refs := len(s.subs)
 	if s.b != nil {
 		refs++
@@ -358,6 +328,28 @@ func (r *run) open(l *local, n *node) error {
 	})
 }
 
+// dot is the name of a directory in itself.
+var dot = ".\x00"[:1]
+
+// elsewhere reports whether n, which is open, is not to be listed, since it is
+// on another device than root or cannot be asked.
+func (r *run) elsewhere(l *local, n *node) bool {
+	if !r.opts.OneFilesystem || n.parent == nil {
+		return false
+	}
+	s, err := n.dir.stat(dot)
+	switch {
+	case err != nil:
+		r.failDir(l, n, err)
+	case s.Device != r.device:
+		l.counts.found++
+		l.counts.skipped[skipOtherFilesystem]++
+	default:
+		return false
+	}
+	return true
+}
+
 func (r *run) failDir(l *local, n *node, err error) {
 	if err == errStopped {
 		return
@@ -369,6 +361,7 @@ func (r *run) failDir(l *local, n *node, err error) {
 // visit handles one file.
 func (r *run) visit(w int, b *batch, i int) {
 	l := r.local(w)
+	l.show()
 	f := &l.file
 	*f = File{l: l, node: b.node, name: b.entries[i].name}
 	if s := r.opts.Select; s != nil && !s(f) {
@@ -376,18 +369,23 @@ func (r *run) visit(w int, b *batch, i int) {
 		return
 	}
 	if p := l.window.find(l, b, i); p != nil {
+		if r.opts.SkipBinary && isBinary(p) {
+			l.counts.skipped[skipBinary]++
+			return
+		}
 		f.data = p[:len(p):len(p)]
 		l.call(f)
 		return
 	}
-	if err := l.load(f); err != nil {
-		if err == errStopped {
-			l.counts.abandoned++
-		} else {
-			l.fail("open", f.node, f.name, err)
-		}
-	} else {
+	switch err := l.load(f); err {
+	case nil:
 		l.call(f)
+	case errBinary:
+		l.counts.skipped[skipBinary]++
+	case errStopped:
+		l.counts.abandoned++
+	default:
+		l.fail("open", f.node, f.name, err)
 	}
 	if l.reader.large != nil {
 		l.reader.release()

@@ -1,0 +1,227 @@
+package fileproc
+
+import (
+	"bytes"
+	"io/fs"
+	"strings"
+	"unsafe"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// A sink takes what a directory lists: it filters, counts and keeps.
+type sink struct {
+	l    *local
+	node *node
+	dir  directory
+	b    *batch
+	subs []*node
+}
+
+// add takes one entry. The bytes of name are copied if they are kept.
+func (s *sink) add(name []byte, typ fs.FileMode) {
+	l := s.l
+	if typ == typeUnknown {
+		kept := l.arena.add(name)
+		st, err := s.dir.stat(kept)
+		if err != nil {
+			l.counts.found++
+			l.fail("stat", s.node, kept, err)
+			return
+		}
+		typ = st.Mode.Type()
+	}
+	if typ == fs.ModeDir {
+		s.addDir(name)
+		return
+	}
+	l.counts.found++
+	if why := l.declines(s.node, name, typ); why != noReason {
+		l.counts.skipped[why]++
+		return
+	}
+	if s.b == nil {
+		s.b = l.newBatch(s.node)
+	}
+	s.b.entries = append(s.b.entries, entry{l.arena.add(name)})
+}
+
+// fail tells of an entry whose name is not known.
+func (s *sink) fail(err error) {
+	s.l.counts.found++
+	s.l.fail("readdir", s.node, "", err)
+}
+
+func (s *sink) addDir(name []byte) {
+	l := s.l
+	if l.prunes(s.node, name) {
+		return
+	}
+	kept := l.arena.add(name)
+	if max := l.run.opts.MaxDepth; max == 0 || s.node.depth+2 <= max {
+		s.subs = append(s.subs, &node{parent: s.node, name: kept, depth: s.node.depth + 1, refs: 1})
+	}
+	if l.run.visitDir != nil {
+		l.run.visitDir(s, kept)
+	}
+}
+
+// declines returns why the entry name of n, of the type typ and no directory,
+// is skipped by what is known before it is opened, or noReason.
+func (l *local) declines(n *node, name []byte, typ fs.FileMode) int {
+	o := l.run.opts
+	switch {
+	case !o.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
+		return skipSuffix
+	case o.SkipHidden && name[0] == '.':
+		return skipHidden
+	}
+	if l.run.filter.needsPath {
+		rel := l.rel(n, name)
+		switch {
+		case !l.run.filter.keeps(rel):
+			return skipPattern
+		case !o.inShard(rel):
+			return skipShard
+		}
+	}
+	if typ != 0 {
+		return skipNotRegular
+	}
+	return noReason
+}
+
+// prunes reports whether the directory name of n is left out, with all that is
+// in it, so that it is not opened.
+func (l *local) prunes(n *node, name []byte) bool {
+	o, f := l.run.opts, &l.run.filter
+	if o.SkipHidden && name[0] == '.' {
+		return true
+	}
+	return f.needsPath && f.prunes(l.rel(n, name))
+}
+
+// rel returns the slash-separated path of the entry name of n, valid until the
+// next call.
+func (l *local) rel(n *node, name []byte) string {
+	l.path = append(append(l.path[:0], n.relPath()...), name...)
+	return unsafe.String(unsafe.SliceData(l.path), len(l.path))
+}
+
+// A filter is Options.Include and Exclude, prepared.
+type filter struct {
+	include   []include
+	exclude   []string
+	needsPath bool // something is judged by an entry's path
+}
+
+// An include is a pattern of Options.Include.
+type include struct {
+	pattern string
+	// dirs are the patterns, one a level, that the directories above a match
+	// fit; deeper ones too if anyDepth.
+	dirs     []string
+	anyDepth bool
+}
+
+func newFilter(o *Options) filter {
+	f := filter{exclude: o.Exclude, needsPath: len(o.Include) > 0 || len(o.Exclude) > 0 || o.Shards > 1}
+	for _, p := range o.Include {
+		f.include = append(f.include, newInclude(p))
+	}
+	return f
+}
+
+func newInclude(pattern string) include {
+	in := include{pattern: pattern}
+	levels := strings.Split(pattern, "/")
+	in.dirs = levels[:len(levels)-1]
+	for i, level := range levels {
+		// Alternatives may hold slashes, so that what is split here may be one.
+		if level == "**" || strings.ContainsRune(level, '{') || !doublestar.ValidatePattern(level) {
+			in.dirs, in.anyDepth = levels[:i], true
+			break
+		}
+	}
+	return in
+}
+
+// keeps reports whether the patterns let the file rel be processed.
+func (f *filter) keeps(rel string) bool {
+	if f.excludes(rel) {
+		return false
+	}
+	for i := range f.include {
+		if doublestar.MatchUnvalidated(f.include[i].pattern, rel) {
+			return true
+		}
+	}
+	return len(f.include) == 0
+}
+
+// prunes reports whether the patterns leave out all that is in the directory rel.
+func (f *filter) prunes(rel string) bool {
+	if f.excludes(rel) {
+		return true
+	}
+	for i := range f.include {
+		if f.include[i].reaches(rel) {
+			return false
+		}
+	}
+	return len(f.include) > 0
+}
+
+func (f *filter) excludes(rel string) bool {
+	for _, p := range f.exclude {
+		if doublestar.MatchUnvalidated(p, rel) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches reports whether a path below the directory rel could match.
+func (in *include) reaches(rel string) bool {
+	for _, pattern := range in.dirs {
+		name, rest, deeper := strings.Cut(rel, "/")
+		if !doublestar.MatchUnvalidated(pattern, name) {
+			return false
+		}
+		if !deeper {
+			return true
+		}
+		rel = rest
+	}
+	return in.anyDepth
+}
+
+// inShard reports whether the file rel belongs to the shard that was asked for.
+func (o *Options) inShard(rel string) bool {
+	return o.Shards <= 1 || shardOf(rel, o.Shards) == o.Shard
+}
+
+// shardOf returns which of n shards the path rel belongs to. It is the same for
+// ever, since the shards of a job may run different versions.
+func shardOf(rel string, n int) int {
+	// FNV-1a, 64 bits, as hash/fnv computes it, then the 64-bit finalizer of
+	// MurmurHash3, since with FNV alone the last bytes reach only some bits.
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(rel) {
+		h = (h ^ uint64(rel[i])) * 0x100000001b3
+	}
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return int(h % uint64(n))
+}
+
+// binaryPrefix is how many bytes of a file are searched for a NUL: 8 KiB, about
+// what git looks at.
+const binaryPrefix = 8 << 10
+
+func isBinary(p []byte) bool {
+	return bytes.IndexByte(p[:min(len(p), binaryPrefix)], 0) >= 0
+}
