@@ -116,7 +116,10 @@ func (n *node) relPath() string {
 	if p := n.rel.Load(); p != nil {
 		return *p
 	}
-	p := n.parent.relPath() + n.name + "/"
+	p := n.parent.relPath()
+	if !n.isLinks() {
+		p += n.name + "/"
+	}
 	n.rel.Store(&p)
 	return p
 }

@@ -16,6 +16,8 @@ type sink struct {
 	dir  directory
 	b    *batch
 	subs []*node
+	// links are the symbolic links that are to be resolved.
+	links []string
 }
 
 // add takes one entry. The bytes of name are copied if they are kept.
@@ -31,10 +33,19 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		}
 		typ = st.Mode.Type()
 	}
-	if typ == fs.ModeDir {
+	switch {
+	case typ == fs.ModeDir:
 		s.addDir(name)
-		return
+	case typ == fs.ModeSymlink && l.run.opts.Symlinks != SymlinksSkip:
+		s.links = append(s.links, l.arena.add(name))
+	default:
+		s.addFile(name, typ)
 	}
+}
+
+// addFile takes an entry that is no directory.
+func (s *sink) addFile(name []byte, typ fs.FileMode) {
+	l := s.l
 	l.counts.found++
 	if why := l.declines(s.node, name, typ); why != noReason {
 		l.counts.skipped[why]++
@@ -58,12 +69,19 @@ func (s *sink) addDir(name []byte) {
 		return
 	}
 	kept := l.arena.add(name)
-	if max := l.run.opts.MaxDepth; max == 0 || s.node.depth+2 <= max {
+	if s.descends() {
 		s.subs = append(s.subs, &node{parent: s.node, name: kept, depth: s.node.depth + 1, refs: 1})
 	}
 	if l.run.visitDir != nil {
 		l.run.visitDir(s, kept)
 	}
+}
+
+// descends reports whether Options.MaxDepth lets the run go into directories
+// that are found here.
+func (s *sink) descends() bool {
+	max := s.l.run.opts.MaxDepth
+	return max == 0 || s.node.depth+2 <= max
 }
 
 // declines returns why the entry name of n, of the type typ and no directory,

@@ -14,6 +14,7 @@ type node struct {
 	name   string // as entry.name
 	depth  int    // 0: root
 	rel    atomic.Pointer[string]
+	link   *linkNode // nil unless symbolic links led here
 
 	listing bool // its list has begun; used by the worker that scans it
 
@@ -28,7 +29,8 @@ type node struct {
 // others, some stay open because there is more to do in them, and when these
 // are too many, or descriptors are scarce, they are closed for the time being.
 type handles struct {
-	limit int // the most directories that stay open without being pinned
+	limit      int // the most directories that stay open without being pinned
+	openLinked func(*node) (directory, error)
 
 	mu    sync.Mutex
 	tight int     // workers that wait for a descriptor: no directory stays open for later
@@ -47,12 +49,7 @@ func (h *handles) pin(n *node) (directory, error) {
 	was := n.id
 	h.mu.Unlock()
 
-	up, err := h.pin(n.parent)
-	if err != nil {
-		return nil, err
-	}
-	defer h.unpin(n.parent)
-	d, err := up.openDir(n.name)
+	d, err := h.openNode(n)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +74,18 @@ func (h *handles) pin(n *node) (directory, error) {
 	n.dir = d
 	h.open = append(h.open, n)
 	return d, nil
+}
+
+func (h *handles) openNode(n *node) (directory, error) {
+	if n.link != nil {
+		return h.openLinked(n)
+	}
+	up, err := h.pin(n.parent)
+	if err != nil {
+		return nil, err
+	}
+	defer h.unpin(n.parent)
+	return up.openDir(n.name)
 }
 
 func (h *handles) unpin(n *node) {

@@ -48,7 +48,11 @@ type content interface {
 }
 
 // An identity is equal to another if both are of the same directory.
-type identity interface{ same(identity) bool }
+type identity interface {
+	same(identity) bool
+	// inode is the same of all identities that are equal, and of few others.
+	inode() (device, number uint64)
+}
 
 // Stat is a file's metadata.
 type Stat struct {

@@ -110,6 +110,8 @@ type inode struct{ device, number uint64 }
 
 func (i inode) same(other identity) bool { return i == other }
 
+func (i inode) inode() (device, number uint64) { return i.device, i.number }
+
 // fdFile is an open file.
 type fdFile struct {
 	fd  int

@@ -122,6 +122,8 @@ type fsPath string
 
 func (p fsPath) same(other identity) bool { return p == other }
 
+func (p fsPath) inode() (device, number uint64) { return 0, 0 }
+
 func (d *fsDir) close() {
 	if d.file != nil {
 		d.file.Close()

@@ -141,6 +141,11 @@ func (f osFile) same(other identity) bool {
 	return ok && os.SameFile(f.FileInfo, o.FileInfo)
 }
 
+func (f osFile) inode() (device, number uint64) {
+	number, device = inodeOf(f.FileInfo)
+	return device, number
+}
+
 func (d *rootDir) close() {
 	if d.file != nil {
 		d.file.Close()

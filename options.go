@@ -22,6 +22,21 @@ const (
 	maxWorkers = 1 << 16
 )
 
+// Symlinks is what a run does with symbolic links below root.
+type Symlinks int
+
+const (
+	// SymlinksSkip skips all links.
+	SymlinksSkip Symlinks = iota
+	// SymlinksFiles reads the files that links lead to.
+	SymlinksFiles
+	// SymlinksFollow also goes into the directories that links lead to, each
+	// directory once: first all that are come to without a link, and then, in
+	// the order of the links' paths, those that are left. So loops end, and
+	// which path a file is found by does not change from run to run.
+	SymlinksFollow
+)
+
 // Options say which files are processed and how. The zero value processes
 // every regular file below root, whole, on GOMAXPROCS workers.
 //
@@ -58,6 +73,15 @@ type Options struct {
 	// ReadSize limits what is read of each file: n > 0 is at most the first n
 	// bytes, 0 the whole file, and NoRead nothing at all.
 	ReadSize int
+
+	// Symlinks says what becomes of symbolic links below root. A link that is
+	// followed is handled under its own path: Suffixes, Include and the like are
+	// about that, and what Exclude or SkipHidden leaves out is not come to by a
+	// link either.
+	Symlinks Symlinks
+
+	// SymlinksOutside lets links lead out of root.
+	SymlinksOutside bool
 
 	// SkipBinary skips the files that have a NUL byte in their first 8 KiB,
 	// which are read for that also if ReadSize is less.
@@ -142,6 +166,14 @@ func (o *Options) validate(root string) error {
 	}
 	if o.SkipBinary && o.ReadSize == NoRead {
 		bad("Options.SkipBinary has nothing to look at with ReadSize NoRead")
+	}
+	switch {
+	case o.Symlinks < SymlinksSkip || o.Symlinks > SymlinksFollow:
+		bad("Options.Symlinks is %d: want SymlinksSkip, SymlinksFiles or SymlinksFollow", o.Symlinks)
+	case o.Symlinks != SymlinksSkip && o.FS != nil:
+		bad("Options.Symlinks cannot be had with Options.FS, which does not tell where a link leads")
+	case o.SymlinksOutside && o.Symlinks == SymlinksSkip:
+		bad("Options.SymlinksOutside means nothing while Options.Symlinks skips links")
 	}
 	if o.OneFilesystem && o.FS != nil {
 		bad("Options.OneFilesystem cannot be had with Options.FS, which tells no devices")

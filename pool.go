@@ -32,8 +32,9 @@ type work interface {
 // or starts one other, which does the same.
 type pool struct {
 	work     work
-	workers  int // the most that run
-	listings int // the most directories that may be part-way listed
+	late     func() []*node // unless nil, gives directories to go on with when all is done
+	workers  int            // the most that run
+	listings int            // the most directories that may be part-way listed
 
 	stopped atomic.Bool
 	wg      sync.WaitGroup
@@ -122,6 +123,11 @@ func (p *pool) next() (*batch, *node) {
 			return b, n
 		}
 		if p.busy == 0 {
+			if p.late != nil {
+				if p.fresh = append(p.fresh, p.late()...); len(p.fresh) > 0 {
+					continue
+				}
+			}
 			p.cond.Broadcast()
 			break
 		}

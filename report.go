@@ -20,6 +20,8 @@ const (
 	SkippedShard           SkipReason = "other shard"      // it belongs to another one than Options.Shard
 	SkippedNotRegular      SkipReason = "not regular"      // a symbolic link, FIFO, socket or device
 	SkippedOtherFilesystem SkipReason = "other filesystem" // a directory, by Options.OneFilesystem
+	SkippedOutside         SkipReason = "outside root"     // a symbolic link, unless Options.SymlinksOutside
+	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory that is come to by another path
 	SkippedSelect          SkipReason = "select"           // Options.Select said no
 	SkippedBinary          SkipReason = "binary"           // Options.SkipBinary and a NUL byte
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
@@ -33,6 +35,8 @@ var skipReasons = [...]SkipReason{
 	skipShard:           SkippedShard,
 	skipNotRegular:      SkippedNotRegular,
 	skipOtherFilesystem: SkippedOtherFilesystem,
+	skipOutside:         SkippedOutside,
+	skipDuplicate:       SkippedDuplicate,
 	skipSelect:          SkippedSelect,
 	skipBinary:          SkippedBinary,
 	skipByFunc:          SkippedByFunc,
@@ -45,6 +49,8 @@ const (
 	skipShard
 	skipNotRegular
 	skipOtherFilesystem
+	skipOutside
+	skipDuplicate
 	skipSelect
 	skipBinary
 	skipByFunc

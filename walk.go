@@ -36,6 +36,7 @@ type run struct {
 	filter   filter
 	device   uint64 // root's, if it matters
 	progress progress
+	links    links
 	handles  handles
 	pool     *pool
 	root     *node
@@ -95,6 +96,9 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 		}
 		r.device = s.Device
 	}
+	if err := r.prepareLinks(); err != nil {
+		return pathError("open", root, asSysError("readlink", err))
+	}
 	r.pool.worker(0)
 	r.pool.wait()
 	unwatch()
@@ -122,7 +126,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	r.done = make(chan struct{})
 	r.locals = make([]*local, opts.Workers)
 	open, listings := descriptorBudget()
-	r.handles.limit = open
+	r.handles.limit, r.handles.openLinked = open, r.openLinked
 	r.root = &node{refs: 1}
 	r.pool = newPool(r, opts.Workers, listings, r.root)
 	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
@@ -133,6 +137,7 @@ func (r *run) finish(start time.Time) {
 	r.pool.wait()
 	r.handles.closeAll(r.root)
 	total := Report{Abandoned: r.pool.abandoned, Skipped: map[SkipReason]int64{}}
+	total.add(&r.links.counts)
 	for _, l := range r.locals {
 		if l != nil {
 			total.add(&l.counts)
@@ -279,22 +284,29 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	l := r.local(w)
 	if !n.listing {
 		err := r.open(l, n)
-		if n.parent != nil {
+		if n.parent != nil && !n.isLinkedDir() { // which does not need it
 			r.handles.unref(n.parent)
 		}
 		if err != nil {
 			r.failDir(l, n, err)
 			return nil, nil, false
 		}
-		if r.elsewhere(l, n) {
+		if r.passes(l, n) {
 			r.handles.ended(n)
 			return nil, nil, false
 		}
 		n.listing = true
+		if r.visitDir != nil && n.isLinkedDir() {
+			l.sink = sink{l: l, node: n.parent, dir: &linkDir{r, n.parent}}
+			r.visitDir(&l.sink, n.name)
+		}
 	}
 	s := &l.sink
 	*s = sink{l: l, node: n, dir: n.dir, subs: s.subs[:0]}
 	more, err := n.dir.list(s)
+	if len(s.links) > 0 {
+		s.subs = append(s.subs, &node{parent: n, depth: n.depth, refs: 1, link: &linkNode{names: s.links}})
+	}
 	if err != nil {
 		r.failDir(l, n, err)
 	}
@@ -309,7 +321,7 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if more && err == nil {
 		return s.b, s.subs, true
 	}
-	if err == nil {
+	if err == nil && !n.isLinks() {
 		l.counts.directories++
 	}
 	r.handles.ended(n)
@@ -331,19 +343,25 @@ func (r *run) open(l *local, n *node) error {
 // dot is the name of a directory in itself.
 var dot = ".\x00"[:1]
 
-// elsewhere reports whether n, which is open, is not to be listed, since it is
-// on another device than root or cannot be asked.
-func (r *run) elsewhere(l *local, n *node) bool {
-	if !r.opts.OneFilesystem || n.parent == nil {
+// passes reports whether n, which is open, is not to be listed because of what
+// it is, or because that cannot be told.
+func (r *run) passes(l *local, n *node) bool {
+	if n.isLinks() {
 		return false
 	}
-	s, err := n.dir.stat(dot)
+	why, err := r.visitedBefore(n)
+	if why == noReason && err == nil && r.opts.OneFilesystem && n.parent != nil {
+		var s Stat
+		if s, err = n.dir.stat(dot); s.Device != r.device {
+			why = skipOtherFilesystem
+		}
+	}
 	switch {
 	case err != nil:
 		r.failDir(l, n, err)
-	case s.Device != r.device:
+	case why != noReason:
 		l.counts.found++
-		l.counts.skipped[skipOtherFilesystem]++
+		l.counts.skipped[why]++
 	default:
 		return false
 	}

@@ -1,0 +1,180 @@
+package fileproc_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// linked makes root and outside, a sibling of it.
+func linked(t *testing.T, root, outside []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if !testtree.Make(t, t.TempDir(), "l -> nowhere") {
+		t.Skip("symbolic links cannot be made here")
+	}
+	for name, specs := range map[string][]string{"root": root, "outside": outside} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		require.True(t, testtree.Make(t, filepath.Join(dir, name), specs...))
+	}
+	return filepath.Join(dir, "root")
+}
+
+func TestSymlinks(t *testing.T) {
+	type reasons = map[fileproc.SkipReason]int64
+	const content = "=content"
+	for _, tc := range []struct {
+		name          string
+		root, outside []string
+		opts          fileproc.Options
+		want          []string
+		skipped       reasons
+	}{
+		{
+			name: "skipped",
+			root: []string{"a" + content, "l -> a"},
+			want: []string{"a"}, skipped: reasons{fileproc.SkippedNotRegular: 1},
+		},
+		{
+			name: "files", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles},
+			root: []string{"a" + content, "l -> a", "d/b" + content, "d/up -> ../a", "chain -> l", "dir -> d", "dangling -> nowhere", "through -> dir/b", "below -> a/b"},
+			want: []string{"a", "l", "d/b", "d/up", "chain", "through"}, skipped: reasons{fileproc.SkippedNotRegular: 3},
+		},
+		{
+			name: "loops", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow},
+			root: []string{"a" + content, "self -> self", "x -> y", "y -> x", "root -> .", "d/up -> ..", "d/here -> ."},
+			want: []string{"a"}, skipped: reasons{fileproc.SkippedNotRegular: 3, fileproc.SkippedDuplicate: 3},
+		},
+		{
+			name: "a directory is come to without a link if it can", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow},
+			root: []string{"a -> z/z/z", "z/z/z/f" + content, "b -> z"},
+			want: []string{"z/z/z/f"}, skipped: reasons{fileproc.SkippedDuplicate: 2},
+		},
+		{
+			name: "links out of root are not followed", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow},
+			root: []string{"f -> ../outside/f", "d -> ../outside", "parent -> ..", "deep/d -> ../../outside/sub"}, outside: []string{"f" + content, "sub/g" + content},
+			skipped: reasons{fileproc.SkippedOutside: 4},
+		},
+		{
+			name: "links out of root, allowed", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true},
+			root: []string{"f -> ../outside/f", "d -> ../outside", "e -> ../outside", "s -> ../outside/sub"}, outside: []string{"f" + content, "sub/g" + content, "sub/back -> ../../root"},
+			// The link s is claimed before d is listed, and e after d.
+			want: []string{"f", "d/f", "s/g"}, skipped: reasons{fileproc.SkippedDuplicate: 3},
+		},
+		{
+			name: "files out of root, allowed", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true},
+			root: []string{"f -> ../outside/f", "d -> ../outside"}, outside: []string{"f" + content},
+			want: []string{"f"}, skipped: reasons{fileproc.SkippedNotRegular: 1},
+		},
+		{
+			name: "no way round Exclude", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, Exclude: []string{"secret", "**/*.key"}},
+			root: []string{"secret/f" + content, "d -> secret", "f -> secret/f", "e -> secret/sub", "secret/sub/g" + content, "x.key" + content, "x -> x.key", "ok" + content},
+			want: []string{"ok"}, skipped: reasons{fileproc.SkippedPattern: 3},
+		},
+		{
+			name: "no way round SkipHidden", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, SkipHidden: true},
+			root: []string{".h/f" + content, "d -> .h", "f -> .h/f", "ok" + content, ".l -> ok"},
+			want: []string{"ok"}, skipped: reasons{fileproc.SkippedHidden: 2},
+		},
+		{
+			name: "filters apply to the link's own path", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles, Suffixes: []string{".md"}},
+			root: []string{"a" + content, "a.md -> a", "b.md" + content, "b -> b.md"},
+			want: []string{"a.md", "b.md"}, skipped: reasons{fileproc.SkippedSuffix: 2},
+		},
+		{
+			name: "depth", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true, MaxDepth: 2},
+			root: []string{"d -> ../outside", "x/d -> ../../outside/sub"}, outside: []string{"f" + content, "sub/g" + content},
+			want: []string{"d/f"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := linked(t, tc.root, tc.outside)
+			for _, workers := range []int{1, 4} {
+				var report fileproc.Report
+				opts := tc.opts
+				opts.Workers, opts.Report = workers, &report
+				got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+					s, err := f.Stat()
+					if err == nil && (s.Size != int64(len(content)-1) || string(f.Data()) != content[1:]) {
+						return "", os.ErrInvalid
+					}
+					return filepath.ToSlash(f.Rel()), err
+				})
+				require.NoError(t, err)
+				require.ElementsMatch(t, tc.want, got)
+				requireBalanced(t, report)
+				if tc.skipped == nil {
+					tc.skipped = reasons{}
+				}
+				require.Equal(t, tc.skipped, report.Skipped)
+			}
+		})
+	}
+}
+
+func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
+	root := linked(t, []string{"a=x", "hidden/.d/f=y"}, nil)
+	require.NoError(t, os.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")))
+	require.NoError(t, os.Symlink(filepath.Join(root, "hidden", ".d"), filepath.Join(root, "d")))
+	got, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFollow, Exclude: []string{"hidden/*"}}, nameOf)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a", "l"}, got)
+}
+
+func TestSymlinksWalk(t *testing.T) {
+	root := linked(t, []string{"a=x", "l -> a", "d -> ../outside"}, []string{"sub/f=y"})
+	opts := fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true, Stat: true}
+	var got []string
+	for e, err := range fileproc.Walk(t.Context(), root, opts) {
+		require.NoError(t, err)
+		s, ok := e.Stat()
+		require.True(t, ok)
+		require.Equal(t, e.IsDir(), s.Mode.IsDir(), "%s", e.Rel())
+		got = append(got, filepath.ToSlash(e.Rel()))
+	}
+	require.Less(t, slices.Index(got, "d"), slices.Index(got, "d/sub"))
+	require.ElementsMatch(t, []string{"a", "l", "d", "d/sub", "d/sub/f"}, got)
+}
+
+func TestSymlinksOpen(t *testing.T) {
+	root := linked(t, []string{"d/a=content", "l -> d/a"}, nil)
+	opts := fileproc.Options{Symlinks: fileproc.SymlinksFiles, ReadSize: fileproc.NoRead, Exclude: []string{"d"}}
+	_, err := fileproc.Process(t.Context(), root, opts, nameOf)
+	require.NoError(t, err)
+	opts.Exclude = nil
+	got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+		file, err := f.Open()
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		p := make([]byte, 100)
+		n, err := file.Read(p)
+		return f.Rel() + "=" + string(p[:n]), err
+	})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{filepath.FromSlash("d/a") + "=content", "l=content"}, got)
+}
+
+// TestSymlinksUnreadable: a link whose target cannot be looked up is a failure, not nothing.
+func TestSymlinksUnreadable(t *testing.T) {
+	if runtime.GOOS == "windows" || os.Getuid() == 0 {
+		t.Skip("permissions do not bite here")
+	}
+	root := linked(t, []string{"d/a=x", "l -> d/a"}, nil)
+	d := filepath.Join(root, "d")
+	require.NoError(t, os.Chmod(d, 0))
+	t.Cleanup(func() { os.Chmod(d, 0o755) })
+	var report fileproc.Report
+	_, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFiles, Report: &report}, nameOf)
+	require.ErrorIs(t, err, os.ErrPermission)
+	require.ErrorContains(t, err, filepath.Join(root, "l"))
+	require.EqualValues(t, 2, report.Failed)
+	requireBalanced(t, report)
+}
