@@ -1,0 +1,385 @@
+package gitignore
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A repository is what git is asked about. It is not where the files are, so
+// that one serves many trees.
+type repository struct {
+	git, dir string
+}
+
+func newRepository(t testing.TB) *repository {
+	t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("nothing to compare with: ", err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"\xff", "\\", "a", "A"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Skip("this file system does not take every name: ", err)
+		}
+	}
+	if content, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(content) != "a" {
+		t.Skip("this file system does not tell A from a")
+	}
+	r := &repository{git, filepath.Join(dir, ".git")}
+	r.run(t, dir, "init", "-q")
+	return r
+}
+
+// command returns a git command with nobody's configuration.
+func (r *repository) command(worktree string, args ...string) *exec.Cmd {
+	cmd := exec.Command(r.git, args...)
+	cmd.Dir = worktree
+	cmd.Env = append(os.Environ(), "GIT_DIR="+r.dir, "GIT_WORK_TREE="+worktree,
+		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull, "XDG_CONFIG_HOME="+r.dir, "HOME="+r.dir)
+	return cmd
+}
+
+func (r *repository) run(t testing.TB, worktree string, args ...string) []byte {
+	t.Helper()
+	cmd := r.command(worktree, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "git %v: %s", args, &stderr)
+	return out
+}
+
+// files returns what git does not ignore of the files below worktree, sorted.
+func (r *repository) files(t testing.TB, worktree string) []string {
+	t.Helper()
+	out := string(r.run(t, worktree, "ls-files", "-co", "--exclude-standard", "-z"))
+	files := slices.DeleteFunc(strings.Split(out, "\x00"), func(f string) bool { return f == "" })
+	slices.Sort(files)
+	return files
+}
+
+// kept returns those of files, which need not exist, that git does not ignore.
+func (r *repository) kept(t testing.TB, worktree string, files []string) []string {
+	t.Helper()
+	var in strings.Builder
+	for _, f := range files {
+		in.WriteString("./" + f + "\x00") // a path that begins with a colon is something else
+	}
+	ignored := map[string]bool{}
+	cmd := r.command(worktree, "check-ignore", "--no-index", "-z", "--stdin")
+	cmd.Stdin = strings.NewReader(in.String())
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1: none is ignored
+		require.NoError(t, err)
+	}
+	for f := range strings.SplitSeq(string(out), "\x00") {
+		ignored[strings.TrimPrefix(f, "./")] = true
+	}
+	kept := []string{}
+	for _, f := range files {
+		if !ignored[f] {
+			kept = append(kept, f)
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+// walk returns the files below root that are not ignored, sorted: what a walk
+// with a Chain has to do, at its plainest.
+func walk(t testing.TB, root string, above *Chain) []string {
+	t.Helper()
+	files := []string{}
+	chains := map[string]*Chain{}
+	require.NoError(t, filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		chain, dir := above, ""
+		if name != root {
+			dir = filepath.ToSlash(strings.TrimPrefix(name[:len(name)-len(e.Name())], root)[1:])
+			chain = chains[dir]
+			if chain.Match(dir, e.Name(), e.IsDir()) == Ignored {
+				if e.IsDir() {
+					return fs.SkipDir
+				}
+				return nil
+			}
+			if !e.IsDir() {
+				files = append(files, dir+e.Name())
+				return nil
+			}
+			dir += e.Name() + "/"
+		}
+		ignore := filepath.Join(name, ".gitignore")
+		if st, err := os.Lstat(ignore); err == nil && st.Mode().IsRegular() {
+			content, err := os.ReadFile(ignore)
+			if err != nil {
+				return err
+			}
+			chain = chain.Push(dir, Parse(content))
+		}
+		chains[dir] = chain
+		return nil
+	}))
+	slices.Sort(files)
+	return files
+}
+
+// write makes the files of a tree, which maps their paths to their contents.
+func write(t testing.TB, root string, tree map[string]string) {
+	t.Helper()
+	made := map[string]bool{}
+	for name, content := range tree {
+		name = filepath.Join(root, name)
+		if dir := filepath.Dir(name); !made[dir] {
+			require.NoError(t, os.MkdirAll(dir, 0o777))
+			made[dir] = true
+		}
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o666))
+	}
+}
+
+func TestCasesAgainstGit(t *testing.T) {
+	r := newRepository(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			write(t, root, c.tree())
+			require.Equal(t, c.kept(), r.files(t, root))
+			require.Equal(t, c.kept(), walk(t, root, nil))
+		})
+	}
+}
+
+// TestEveryByteAgainstGit judges names with each byte that a name can have by
+// patterns with each byte that a line can have, in several places.
+func TestEveryByteAgainstGit(t *testing.T) {
+	r := newRepository(t)
+	ignores := map[string]string{}
+	var files []string
+	add := func(pattern string, names ...string) {
+		dir := strconv.Itoa(len(ignores)) + "/"
+		ignores[dir+".gitignore"] = pattern
+		for _, name := range names {
+			if !strings.ContainsAny(name, "\x00/") && name != "." && name != ".." {
+				files = append(files, dir+name)
+			}
+		}
+	}
+	var bytes []string
+	for b := range 256 {
+		bytes = append(bytes, string([]byte{byte(b)}))
+	}
+	for _, pattern := range []string{"[!x]", "[^x]", "[!\xfe]", "[+--]", "[--0]", "[a-]", "[]-a]", "[\\--0]", "[a-[:digit:]]",
+		"[a-\\c]", "[[:digit:]-a]", "[a-c-e]", "[!]a]", "[^]a]", "[c-a]", "[[:]", "[[:a]", "[[a:]]", "[!!]", "[a^]"} {
+		add(pattern, bytes...)
+	}
+	for _, class := range []string{"alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+		"space", "upper", "xdigit", "word", "", "Alpha", "alpha:"} {
+		add("[[:"+class+":]]", bytes...)
+		add("[![:"+class+":]]", bytes...)
+	}
+	for _, s := range bytes {
+		for _, pattern := range []string{s, "\\" + s, "[" + s + "]", "[" + s + "-~]", "[!" + s + "]", "[[:" + s + ":]]",
+			"?" + s, s + "*", "[a" + s, "a" + s + "\r", s + "a"} {
+			add(pattern, s, s+s, "~", "a", "a"+s, s+"a", "\\"+s, "\\", "[", ":", "[a"+s)
+		}
+	}
+	root := t.TempDir()
+	write(t, root, ignores)
+	requireSame(t, root, r.kept(t, root, files), kept(files, ignores))
+}
+
+// requireSame tells the trees (directories of root) in which git and we differ.
+func requireSame(t *testing.T, root string, git, ours []string) {
+	t.Helper()
+	require.NotEmpty(t, git)
+	if slices.Equal(git, ours) {
+		return
+	}
+	differ := map[string][]string{}
+	for i, lists := range [][2][]string{{git, ours}, {ours, git}} {
+		has := map[string]bool{}
+		for _, f := range lists[1] {
+			has[f] = true
+		}
+		for _, f := range lists[0] {
+			if !has[f] {
+				tree, name, _ := strings.Cut(f, "/")
+				differ[tree] = append(differ[tree], []string{"kept by git: ", "not kept by git: "}[i]+strconv.Quote(name))
+			}
+		}
+	}
+	told := 0
+	for tree, names := range differ {
+		if told++; told > 10 {
+			break
+		}
+		t.Log("tree", tree, names)
+		filepath.WalkDir(filepath.Join(root, tree), func(name string, e fs.DirEntry, err error) error {
+			if err == nil && e.Name() == ".gitignore" {
+				content, _ := os.ReadFile(name)
+				t.Logf("    %s: %q", strings.TrimPrefix(name, root), content)
+			}
+			return nil
+		})
+	}
+	t.Fatal(len(differ), "trees differ")
+}
+
+// TestGeneratedTreesAgainstGit compares what is kept of generated trees: as many
+// as GITIGNORE_TREES says, from seed GITIGNORE_SEED.
+func TestGeneratedTreesAgainstGit(t *testing.T) {
+	r := newRepository(t)
+	env := func(name string, unset int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return unset
+	}
+	trees, seed := env("GITIGNORE_TREES", 600), env("GITIGNORE_SEED", 1)
+	const atOnce = 500 // trees side by side: each has its own ignore file at the top
+	for n := 0; n < trees; n += atOnce {
+		root := t.TempDir()
+		all, kept := 0, 0
+		for i := n; i < min(n+atOnce, trees); i++ {
+			g := generator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
+			tree := g.tree()
+			all += len(tree)
+			write(t, filepath.Join(root, strconv.Itoa(i)), tree)
+		}
+		git := r.files(t, root)
+		requireSame(t, root, git, walk(t, root, nil))
+		kept = len(git)
+		require.Greater(t, kept, all/4, "the generated patterns ignore too much to tell anything")
+		require.Less(t, kept, all*3/4, "the generated patterns ignore too little to tell anything")
+		require.NoError(t, os.RemoveAll(root))
+	}
+}
+
+// A generator makes trees of few names and patterns of few bytes, so that they meet.
+type generator struct{ *rand.Rand }
+
+func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
+
+func (g generator) times(max int, f func() string) string {
+	var b strings.Builder
+	for range g.IntN(max + 1) {
+		b.WriteString(f())
+	}
+	return b.String()
+}
+
+func (g generator) name() string {
+	if g.IntN(3) == 0 {
+		return pick(g, "#a", "!a", " ", "a ", "a b", "\\", "a\\", "*", "**", "?", "[a]", "[", "]", "-", "^", "é", "\xff",
+			"\xc3", "\r", "a\r", "\n", "\t", "\x01", "\xef\xbb\xbfa", "~", ".a", "a.b", "b.a", "..a", "A", "aA", "1", "{a}", ":")
+	}
+	return pick(g, "a", "b", "c") + g.times(2, func() string { return pick(g, "a", "b", "a.b", "ab") })
+}
+
+// component returns a part of a pattern between slashes.
+func (g generator) component() string {
+	switch g.IntN(4) {
+	case 0:
+		return pick(g, "*", "**", "***", "*.b", "*a", "a*", "?", "a", "b", "c", "", "aa", "a.b", ".*", "[a-c]", "[!a]", "\\a")
+	case 1:
+		return g.name()
+	}
+	return pick(g, "", "a", "b") + g.times(3, func() string {
+		return pick(g, "a", "b", "c", "*", "**", "?", ".b", "[ab]", "[!a]", "[^b-z]", "[]a]", "[!]a]", "[a-]", "[[:alpha:]]",
+			"[[:punct:]b]", "[[:", "[a", "]", "\\", "\\a", "\\*", "\\?", "\\[", "\\]", "\\/", "[/]", "[a/b]", "[\\]a]", "[\\a-c]", " ", "\\ ",
+			"[a-\\c]", "[c-a]", "é", "\xff", "?\xa9", "\r", "\x00", "[\x80-\xff]", "{a,b}", "[:a]", "[[a]", "[[:]", "a*a*a*", "#", "!")
+	})
+}
+
+// like returns a pattern that resembles a part of a name.
+func (g generator) like(name string) string {
+	if name == "" {
+		return ""
+	}
+	i := g.IntN(len(name))
+	head, c, tail := name[:i], name[i:i+1], name[i+1:]
+	return pick(g, name, name, name, "*", "**", "*"+tail, head+"*", head+"**", "**"+tail, head+"?"+tail, head+"["+c+"]"+tail,
+		head+"[!"+c+"]"+tail, head+"[a-z]"+tail, head+"\\"+c+tail, head+"*"+c+tail, head+c+"*"+tail, "*"+c+"*", g.component())
+}
+
+// pattern returns one that often matches one of paths.
+func (g generator) pattern(paths []string) string {
+	before := pick(g, "", "", "", "!", "!", "!!", "\\!", "#", "\\#", "!\\#", " ")
+	after := pick(g, "", "", "", "", "", "/", "/", "//", "/**", " ", "  ", "\\ ", "\\  ", "\\\\ ", "\\", "\t", "/ ")
+	if len(paths) == 0 || g.IntN(4) == 0 {
+		p := g.component()
+		for g.IntN(2) == 0 {
+			p += pick(g, "/", "/", "/", "/", "/**/", "//", "/*/", "**/", "\\/") + g.component()
+		}
+		return before + pick(g, "", "", "", "/", "//", "**/", "/**/") + p + after
+	}
+	if g.IntN(2) == 0 { // else it would seldom match
+		after = pick(g, "", "", "/")
+	}
+	path := strings.Split(pick(g, paths...), "/")
+	path = path[:1+g.IntN(len(path))]
+	if g.IntN(3) == 0 {
+		return pick(g, "", "", "!", "**/") + g.like(path[len(path)-1]) + after
+	}
+	p := pick(g, "", "", "", "!", "!", "!!") + pick(g, "", "/", "/", "**/", "*")
+	for i, name := range path {
+		if i > 0 {
+			p += pick(g, "/", "/", "/", "/", "/", "/**/", "**/", "\\/")
+		}
+		p += g.like(name)
+	}
+	return p + after
+}
+
+// ignore returns an ignore file for a directory with paths below it.
+func (g generator) ignore(paths []string) string {
+	s := pick(g, "", "", "", "", "\xef\xbb\xbf", "\n", "\r\n", "\xfe\xff")
+	for range 1 + g.IntN(5) {
+		s += g.pattern(paths) + pick(g, "\n", "\n", "\n", "\r\n", "\n\n", "\r\r\n")
+	}
+	return strings.TrimSuffix(s, pick(g, "\n", "x", "x", "x"))
+}
+
+// fill adds to tree what is in dir, and returns the paths relative to dir.
+func (g generator) fill(tree map[string]string, dir string, depth int) (paths []string) {
+	for range 2 + g.IntN(4) {
+		name := g.name()
+		if slices.Contains(paths, name) {
+			continue
+		}
+		paths = append(paths, name)
+		if depth == 4 || g.IntN(2) == 0 {
+			tree[dir+name] = ""
+			continue
+		}
+		for _, below := range g.fill(tree, dir+name+"/", depth+1) {
+			paths = append(paths, name+"/"+below)
+		}
+	}
+	if depth == 1 || g.IntN(4) == 0 {
+		tree[dir+".gitignore"] = g.ignore(paths)
+	}
+	return paths
+}
+
+func (g generator) tree() map[string]string {
+	tree := map[string]string{}
+	g.fill(tree, "", 1)
+	return tree
+}

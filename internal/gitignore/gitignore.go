@@ -1,0 +1,195 @@
+// Package gitignore tells which paths an ignore file ignores, exactly as git
+// does. It reads no files.
+//
+// What git's manual does not say, and git does, was found by comparison: see
+// docs/ignore-files.md. Case matters, as with git's core.ignoreCase false.
+package gitignore
+
+import (
+	"bytes"
+	"strings"
+)
+
+// A Verdict is what an ignore file says of an entry.
+type Verdict int8
+
+const (
+	Undecided Verdict = iota // no pattern matches
+	Ignored
+	Included // a pattern that begins with "!" matches
+)
+
+// A Chain is the lists that apply in a directory, the one that counts most
+// first. The nil Chain is empty. A Chain does not change, so that directories
+// may share it, and may be used by several goroutines.
+type Chain struct {
+	list   *List
+	base   int // length of the list's dir
+	parent *Chain
+}
+
+// Push returns a chain in which l, an ignore file of directory dir, counts
+// more than all of c. For dir see Match.
+func (c *Chain) Push(dir string, l *List) *Chain {
+	if l == nil {
+		return c
+	}
+	return &Chain{list: l, base: len(dir), parent: c}
+}
+
+// Match judges the entry name of directory dir: a path below the directories
+// of all lists, with slashes between components and one at the end, or "" for
+// the directory where the walk began. What is in an ignored directory is
+// ignored: it is for the caller not to go there. A symbolic link is not a
+// directory.
+func (c *Chain) Match(dir, name string, isDir bool) Verdict {
+	for ; c != nil; c = c.parent {
+		if v := c.list.Match(dir[c.base:], name, isDir); v != Undecided {
+			return v
+		}
+	}
+	return Undecided
+}
+
+// A List is the patterns of one ignore file. It does not change.
+type List struct {
+	patterns []pattern
+}
+
+// Parse returns the patterns of an ignore file, or nil if there are none.
+func Parse(content []byte) *List {
+	var patterns []pattern
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	for line := range bytes.Lines(content) {
+		if line[0] == '#' {
+			continue
+		}
+		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+		line, _, _ = bytes.Cut(line, []byte{0}) // where a C string ends
+		if p, ok := parse(trimSpaces(string(line))); ok {
+			patterns = append(patterns, p)
+		}
+	}
+	if patterns == nil {
+		return nil
+	}
+	return &List{patterns}
+}
+
+// Match judges the entry name of directory dir, which is relative to the
+// ignore file's directory: "" or a path with a slash at its end.
+func (l *List) Match(dir, name string, isDir bool) Verdict {
+	for i := len(l.patterns) - 1; i >= 0; i-- { // the last one that matches counts
+		p := &l.patterns[i]
+		if p.dirOnly && !isDir || !p.match(dir, name) {
+			continue
+		}
+		if p.negated {
+			return Included
+		}
+		return Ignored
+	}
+	return Undecided
+}
+
+// trimSpaces removes trailing spaces but for one behind a backslash.
+func trimSpaces(line string) string {
+	trimmed := strings.TrimRight(line, " ")
+	backslashes := len(trimmed) - len(strings.TrimRight(trimmed, `\`))
+	if backslashes%2 == 1 && len(trimmed) < len(line) {
+		return line[:len(trimmed)+1]
+	}
+	return trimmed
+}
+
+type kind uint8
+
+const (
+	kindName     kind = iota // foo
+	kindSuffix               // *foo
+	kindNameGlob             // f?o
+	kindPath                 // foo/bar
+	kindPathGlob             // foo/b?r
+)
+
+// A pattern is one line of an ignore file.
+type pattern struct {
+	kind    kind
+	negated bool
+	dirOnly bool
+	dir     string // what a path begins with, as far as a slash
+	name    string // what follows there literally, or all of it
+	glob    glob
+}
+
+// parse returns the pattern of a line, unless it can match nothing.
+func parse(line string) (p pattern, ok bool) {
+	line, p.negated = strings.CutPrefix(line, "!")
+	line, p.dirOnly = strings.CutSuffix(line, "/")
+	isPath := strings.Contains(line, "/")
+	line = strings.TrimPrefix(line, "/")
+	if rest, found := strings.CutPrefix(line, "**/"); found && !strings.Contains(rest, "/") {
+		line, isPath = rest, false // the same, and faster
+	}
+	literal := line[:literalPrefix(line)]
+	switch {
+	case line == "":
+		return p, false
+	case !isPath && literal == line:
+		p.kind, p.name = kindName, line
+		return p, true
+	case !isPath && line[0] == '*' && literalPrefix(line[1:]) == len(line)-1:
+		p.kind, p.name = kindSuffix, line[1:]
+		return p, true
+	case !isPath:
+		p.kind = kindNameGlob
+		p.glob, ok = compile(line)
+		return p, ok
+	}
+	p.kind = kindPathGlob
+	slash := strings.LastIndexByte(literal, '/') + 1
+	p.dir, p.name = literal[:slash], literal[slash:]
+	if literal == line {
+		p.kind = kindPath
+		return p, true
+	}
+	// A ** where the literal part ends is the first of what is matched as a
+	// glob, so that to git foo/bar**/x is foo/bar followed by **/x.
+	p.glob, ok = compile(line[len(literal):])
+	return p, ok
+}
+
+// literalPrefix returns how many bytes of s come before anything special.
+func literalPrefix(s string) int {
+	if i := strings.IndexAny(s, `*?[\`); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+func (p *pattern) match(dir, name string) bool {
+	switch p.kind {
+	case kindName:
+		return name == p.name
+	case kindSuffix:
+		return strings.HasSuffix(name, p.name)
+	case kindNameGlob:
+		return p.glob.match(path{"", name})
+	case kindPath:
+		return name == p.name && dir == p.dir
+	}
+	dir, below := strings.CutPrefix(dir, p.dir)
+	if !below {
+		return false
+	}
+	t := path{dir, name}
+	if len(p.name) > t.len() {
+		return false
+	}
+	for i := range len(p.name) {
+		if t.at(i) != p.name[i] {
+			return false
+		}
+	}
+	return p.glob.match(t.from(len(p.name)))
+}

@@ -1,0 +1,147 @@
+package gitignore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A testCase is the files that one ignore file ignores and those that it keeps.
+type testCase struct {
+	name, ignore string
+	ignored      []string
+	keeps        []string
+}
+
+func files(f ...string) []string { return f }
+
+var cases = []testCase{
+	{"no pattern", "\n\n# a\n \n\r\n!\n/\n//\n!/\n", nil, files("a", "#", " ", "\r", "b/a")},
+	{"name", "a", files("a", "b/a", "c/a/x"), files("aa", "b/ab", "A")},
+	{"suffix", "*.o", files("x.o", ".o", "d/y.o", "e.o/x"), files("x.oo", "o")},
+	{"prefix", "a*", files("a", "ab", "d/a.b"), files("ba")},
+	{"last pattern counts", "*\n!b\n!c\nc", files("a", "c", ".x", ".gitignore"), files("b")},
+	{"negated", "*.a\n!x.a\n", files("y.a", "d/y.a"), files("x.a", "d/x.a")},
+	{"nothing returns from an ignored directory", "d\n!d/x\n!x\n", files("d/x", "e/d/x"), files("x")},
+	{"what is in a directory returns", "d/*\n!d/x\n", files("d/y", "d/e/x"), files("d/x", "e/d/y")},
+	{"all but a directory", "/*\n!/.gitignore\n!/d\n/d/*\n!/d/e\n", files("x", "d/x", "f/e/x"), files("d/e/x", "d/e/f/y")},
+	{"two exclamation marks", "*\n!.gitignore\n!!a", files("a"), files("!a")},
+	{"directory", "d/", files("d/x", "e/d/x"), files("f/d")},
+	{"negated directory", "d*\n!d/\n", files("e/d"), files("d/x")},
+	{"anchored", "/a", files("a"), files("b/a")},
+	{"anchored directory", "/a/", files("a/x"), files("b/a/x")},
+	{"anchored by a slash inside", "a/b", files("a/b"), files("c/a/b", "b")},
+	{"anchored suffix", "/*.c", files("x.c"), files("d/x.c")},
+	{"path and directory", "a/b/", files("a/b/x"), files("c/a/b/x", "b/x")},
+	{"star and slash", "a/*/b", files("a/x/b"), files("a/b", "a/x/y/b", "c/a/x/b")},
+	{"star does not match slashes", "/a*c", files("abc", "ac/b"), files("ab/c")},
+	{"question mark does not match slashes", "a?b/x", files("a-b/x"), files("a/b/x", "ab/x")},
+	{"set does not match slashes", "a[/]b\nc[!x]d\ne[.-1]f", files("cyd"), files("a/b", "c/d", "e/f", "a[/]b")},
+	{"two slashes", "a//b\n//c\nd//", nil, files("a/b", "c", "d/x")},
+	{"two stars first", "**/a", files("a", "b/a", "b/c/a"), files("ab", "xa")},
+	{"two stars first, path", "**/a/b", files("a/b", "x/a/b", "x/y/a/b/c"), files("a/c/b", "xa/b")},
+	{"two stars last", "a/**", files("a/b", "a/c/d"), files("b", "c/a/b")},
+	{"two stars last, directory", "a/**/", files("a/c/d"), files("a/b", "c/a/b/d")},
+	{"two stars between", "a/**/b", files("a/b", "a/x/b", "a/x/y/b"), files("ab", "a/xb", "c/a/b")},
+	{"two stars twice", "a/**/b/**/c", files("a/b/c", "a/x/b/y/z/c", "a/b/b/c"), files("a/c", "a/x/c")},
+	{"two stars with a star later", "**/a*b/c", files("ab/c", "x/axb/c", "a/ab/c"), files("a/b/c", "ab/x/c")},
+	{"two stars alone", "**", files("a", "b/c", ".gitignore"), nil},
+	{"two stars and a directory", "**/", files("b/c"), files("a")},
+	{"three stars", "***/a\nb/***/c", files("a", "x/a", "b/c", "b/x/y/c"), files("ba", "bc")},
+	{"two stars within a name", "**a\nb**c\n/d**", files("a", "xa", "bc", "bxc", "y/bc", "d", "dx/y"), files("ax", "b/c", "y/dx")},
+	// Literally foo, then a ** with nothing before it.
+	{"two stars behind a literal beginning", "d/a**\ne/a**/b", files("d/a", "d/ab/c", "e/ab", "e/a/b", "e/ax/y/b"),
+		files("d/ba", "e/a/c", "e/axc")},
+	{"two stars behind a wildcard", "d/?a**/b", files("d/xa/b", "d/xay/b"), files("d/xa/y/b", "d/xab")},
+	{"two stars before an escaped slash", "**\\/b\na/**\\/c", files("x/b", "x/y/b", "a/x/c"), files("b", "a/c")},
+	{"escaped slash", "a\\/b\nc\\/", files("a/b"), files("x/a/b", "c/x")},
+	{"hash", "\\#a\n#b\n #c\nd#e", files("#a", " #c", "d#e"), files("#b", "b", "c")},
+	{"exclamation mark", "\\!a\nb!", files("!a", "b!"), files("a", "b")},
+	{"trailing spaces", "a  \nb\\ \nc\\  \nd\\\\ \n\\e \nf/ \n", files("a", "b ", "c ", "d\\", "e", "f/x"), files("a ", "b", "c", "c  ", "d", "d ")},
+	{"escaped and other trailing spaces", "a\\ \\ \nb \\ \nc\\ d  \n", files("a  ", "b  ", "c d"), files("a ", "b ", "c d ")},
+	{"leading spaces and tabs", " a\nb\t\n", files(" a", "b\t"), files("a", "b")},
+	{"backslash", "\\a\n\\*\nb\\\\c\nd\\\ne\\?\n\\[f]", files("a", "*", "b\\c", "e?", "[f]"), files("x", "bc", "d", "d\\", "ex", "f")},
+	{"CRLF", "a\r\nb\r\r\nc\rd\r\ne\r", files("a", "b\r", "c\rd", "e"), files("a\r", "b", "e\r")},
+	{"CRLF and spaces", "a \r\nb\\ \r\n", files("a", "b "), files("a ", "b")},
+	{"byte order mark", "\ufeffa\n\ufeffb", files("a", "\ufeffb"), files("\ufeffa", "b")},
+	{"byte order mark and comment", "\ufeff#a\n\ufeff#b", files("\ufeff#b"), files("#a", "#b")},
+	{"NUL", "a\x00b\n\x00c\nd \x00", files("a", "d"), files("ab", "b", "c", "d ")},
+	{"set", "[ab]\n[d-f]x\n[^a-y]z\n[!a]q", files("a", "b", "dx", "ex", "fx", "zz", "^z", "bq", "!q"), files("c", "gx", "az", "aq")},
+	{"set with brackets", "[]a]\n[!]b]x\n[[c]y", files("]", "a", "cx", "[y", "cy"), files("b", "]x", "bx", "dy")},
+	{"set with minus", "[-a]\n[b-]x\n[+--]y\n[a-c-e]z", files("-", "a", "bx", "-x", ",y", "bz", "-z", "ez"), files("b", "cx", ".y", "dz")},
+	{"set with backslash", "[\\]a]\n[a\\-c]x\n[\\a-\\c]y\n[\\\\]z", files("]", "a", "-x", "ax", "by", "\\z"), files("\\", "bx", "\\y", "z")},
+	{"set reversed", "[c-a]", files("c"), files("a", "b", "-")},
+	{"set not closed", "[a\na[\n[\n[]\n[!]\n[a\\]\nb[c\n*[", nil, files("[a", "a[", "[", "[]", "a", "b[c", "[!]", "x")},
+	{"closing bracket alone", "a]", files("a]"), files("a")},
+	{"class", "[[:digit:]]\n[^[:alpha:]]x\n[[:upper:]b]y", files("0", "1x", "by", "By"), files("a", "ax", "cy", ":")},
+	{"class that there is not", "[[:x:]]\n[[:Alpha:]]\n[[:alpha:]\n[[::]]", nil, files("x", "a", ":", "[")},
+	{"no class", "[[:ab]\n[[:]x\n[a:]y", files("[", ":", "a", "[x", ":x", ":y"), files("c", "x", "y")},
+	{"class at the end of a range", "[a-[:digit:]]", nil, files("b", "1", "a")},
+	{"bytes", "?\n[é]x\n\xff\n[\x80-\xff]y", files("a", "\xff", "\xc3x", "\xa9x", "\x80y"), files("é", "éx", "ay", "éy")},
+	{"case", "ABC\n*.X", files("ABC", "a.X"), files("abc", "a.x")},
+	{"hidden", "*a\n?b", files(".a", ".b"), files("a.", "b")},
+	{"braces are no syntax", "{a,b}", files("{a,b}"), files("a", "b")},
+}
+
+func (c testCase) kept() []string {
+	kept := append([]string{}, c.keeps...)
+	if !slices.Contains(c.ignored, ".gitignore") {
+		kept = append(kept, ".gitignore")
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+func (c testCase) tree() map[string]string {
+	tree := map[string]string{}
+	for _, f := range slices.Concat(c.ignored, c.keeps) {
+		tree[f] = ""
+	}
+	tree[".gitignore"] = c.ignore
+	return tree
+}
+
+func TestCases(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.kept(), kept(slices.Collect(maps.Keys(c.tree())), c.tree()))
+		})
+	}
+}
+
+// kept returns those of files that the ignore files of tree do not ignore, each
+// judged by itself, from the top. The result is sorted.
+func kept(files []string, tree map[string]string) []string {
+	lists := map[string]*List{}
+	for name, content := range tree {
+		if dir, found := strings.CutSuffix(name, ".gitignore"); found {
+			lists[dir] = Parse([]byte(content))
+		}
+	}
+	ignored := func(file string) bool {
+		var chain *Chain
+		dir := ""
+		for {
+			chain = chain.Push(dir, lists[dir])
+			name, _, isDir := strings.Cut(file[len(dir):], "/")
+			if chain.Match(dir, name, isDir) == Ignored {
+				return true
+			}
+			if !isDir {
+				return false
+			}
+			dir += name + "/"
+		}
+	}
+	kept := []string{}
+	for _, f := range files {
+		if !ignored(f) {
+			kept = append(kept, f)
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
