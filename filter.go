@@ -3,10 +3,12 @@ package fileproc
 import (
 	"bytes"
 	"io/fs"
+	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/fileproc/fileproc/internal/gitignore"
 )
 
 // A sink takes what a directory lists: it filters, counts and keeps.
@@ -18,6 +20,24 @@ type sink struct {
 	subs []*node
 	// links are the symbolic links that are to be resolved.
 	links []string
+	// holds says that entries are kept in node.held until all are listed.
+	holds bool
+}
+
+// holds reports whether the entries of a directory can be judged, or are to be
+// processed, only when all of them are known.
+func (o *Options) holds() bool { return len(o.ignoreNames) > 0 }
+
+// held is what the listing of one directory has given.
+type held struct {
+	entries []heldEntry
+	ignore  []string // names of ignore files
+	over    bool     // all has been listed
+}
+
+type heldEntry struct {
+	name string
+	typ  fs.FileMode
 }
 
 // add takes one entry. The bytes of name are copied if they are kept.
@@ -33,13 +53,35 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		}
 		typ = st.Mode.Type()
 	}
+	if s.holds {
+		h := s.node.held
+		h.entries = append(h.entries, heldEntry{l.arena.add(name), typ})
+		if typ == 0 && slices.Contains(l.run.opts.ignoreNames, string(name)) {
+			h.ignore = append(h.ignore, string(name))
+		}
+		return
+	}
+	s.place(name, typ)
+}
+
+// place takes an entry of which the type is known.
+func (s *sink) place(name []byte, typ fs.FileMode) {
 	switch {
 	case typ == fs.ModeDir:
 		s.addDir(name)
-	case typ == fs.ModeSymlink && l.run.opts.Symlinks != SymlinksSkip:
-		s.links = append(s.links, l.arena.add(name))
+	case typ == fs.ModeSymlink && s.l.run.opts.Symlinks != SymlinksSkip:
+		s.links = append(s.links, s.l.arena.add(name))
 	default:
 		s.addFile(name, typ)
+	}
+}
+
+// release takes the entries that were held.
+func (s *sink) release() {
+	entries := s.node.held.entries
+	s.node.held = nil
+	for _, e := range entries {
+		s.place(unsafe.Slice(unsafe.StringData(e.name), len(e.name)), e.typ)
 	}
 }
 
@@ -70,7 +112,7 @@ func (s *sink) addDir(name []byte) {
 	}
 	kept := l.arena.add(name)
 	if s.descends() {
-		s.subs = append(s.subs, &node{parent: s.node, name: kept, depth: s.node.depth + 1, refs: 1})
+		s.subs = append(s.subs, s.node.child(kept))
 	}
 	if l.run.visitDir != nil {
 		l.run.visitDir(s, kept)
@@ -103,6 +145,9 @@ func (l *local) declines(n *node, name []byte, typ fs.FileMode) int {
 			return skipShard
 		}
 	}
+	if n.ignores(name, false) {
+		return skipIgnored
+	}
 	if typ != 0 {
 		return skipNotRegular
 	}
@@ -116,7 +161,13 @@ func (l *local) prunes(n *node, name []byte) bool {
 	if o.SkipHidden && name[0] == '.' {
 		return true
 	}
-	return f.needsPath && f.prunes(l.rel(n, name))
+	return f.needsPath && f.prunes(l.rel(n, name)) || n.ignores(name, true)
+}
+
+// ignores reports whether the ignore files of n and above leave out an entry.
+func (n *node) ignores(name []byte, isDir bool) bool {
+	return n.ignore != nil &&
+		n.ignore.Match(n.relPath(), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
 }
 
 // rel returns the slash-separated path of the entry name of n, valid until the

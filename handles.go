@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/gitignore"
 )
 
 // A node is a directory of the tree: root, or a name in its parent. Its handle
@@ -14,7 +16,9 @@ type node struct {
 	name   string // as entry.name
 	depth  int    // 0: root
 	rel    atomic.Pointer[string]
-	link   *linkNode // nil unless symbolic links led here
+	link   *linkNode        // nil unless symbolic links led here
+	ignore *gitignore.Chain // of the ignore files that apply to the entries
+	held   *held            // nil unless entries are held until all are listed
 
 	listing bool // its list has begun; used by the worker that scans it
 
@@ -23,6 +27,11 @@ type node struct {
 	id   identity  // set when dir was closed before its time
 	pins int       // users of dir at this moment
 	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
+}
+
+// child returns a node for a subdirectory of n.
+func (n *node) child(name string) *node {
+	return &node{parent: n, name: name, depth: n.depth + 1, ignore: n.ignore, refs: 1}
 }
 
 // handles are the open directories of a run. Those in use are pinned. Of the

@@ -178,7 +178,8 @@ func (s *sink) addLink(name string, t target) {
 		c.skipped[skipOutside]++
 	case t.mode == fs.ModeDir && r.opts.Symlinks == SymlinksFollow:
 		if why == noReason && !s.l.prunes(s.node, []byte(name)) && s.descends() {
-			n := &node{parent: s.node, name: name, depth: s.node.depth + 1, refs: 1, id: t.id, link: &linkNode{to: t}}
+			n := s.node.child(name)
+			n.id, n.link = t.id, &linkNode{to: t}
 			r.links.mu.Lock()
 			r.links.pending = append(r.links.pending, n)
 			r.links.mu.Unlock()

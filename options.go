@@ -62,6 +62,21 @@ type Options struct {
 	// name.
 	Include, Exclude []string
 
+	// IgnoreFiles are the names of ignore files, such as ".gitignore" and
+	// ".ignore": what the patterns in them leave out, exactly as git reads
+	// them, is skipped, and a directory is then not opened. A name is looked for
+	// in every directory, and holds there and below. What has a slash is the
+	// path of one file, absolute or relative to root, that holds in all of
+	// root, such as ".git/info/exclude"; it need not exist. The files of a
+	// directory count more than those of its parents and than the paths, and
+	// within each of these, later ones more than earlier ones. An ignore file
+	// that is a symbolic link is not used. That one cannot be read is a failure
+	// of its own.
+	//
+	// The entries of a directory are then kept in memory until all of them are
+	// listed.
+	IgnoreFiles []string
+
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
@@ -137,6 +152,8 @@ type Options struct {
 	// works. The build tag fileproc_nouring leaves it out altogether.
 	DisableURing bool
 
+	ignoreNames, ignorePaths []string // IgnoreFiles, divided
+
 	// openRoot replaces the backend in tests.
 	openRoot func(root string) (directory, error)
 }
@@ -183,6 +200,11 @@ func (o *Options) validate(root string) error {
 		bad("Options.Shards is negative: %d", o.Shards)
 	case o.Shard < 0 || o.Shard >= max(o.Shards, 1):
 		bad("Options.Shard is %d: want 0 to %d, one less than Shards", o.Shard, max(o.Shards, 1)-1)
+	}
+	for _, f := range o.IgnoreFiles {
+		if f == "" || f == "." || f == ".." || strings.IndexByte(f, 0) >= 0 {
+			bad("Options.IgnoreFiles has %q, which cannot be the name of a file", f)
+		}
 	}
 	for _, p := range o.Include {
 		if why := wrongPattern(p); why != "" {

@@ -17,6 +17,7 @@ const (
 	SkippedSuffix          SkipReason = "suffix"           // no Options.Suffixes fits
 	SkippedHidden          SkipReason = "hidden"           // Options.SkipHidden and a leading dot
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
+	SkippedIgnored         SkipReason = "ignore file"      // by Options.IgnoreFiles
 	SkippedShard           SkipReason = "other shard"      // it belongs to another one than Options.Shard
 	SkippedNotRegular      SkipReason = "not regular"      // a symbolic link, FIFO, socket or device
 	SkippedOtherFilesystem SkipReason = "other filesystem" // a directory, by Options.OneFilesystem
@@ -32,6 +33,7 @@ var skipReasons = [...]SkipReason{
 	skipSuffix:          SkippedSuffix,
 	skipHidden:          SkippedHidden,
 	skipPattern:         SkippedPattern,
+	skipIgnored:         SkippedIgnored,
 	skipShard:           SkippedShard,
 	skipNotRegular:      SkippedNotRegular,
 	skipOtherFilesystem: SkippedOtherFilesystem,
@@ -46,6 +48,7 @@ const (
 	skipSuffix = iota
 	skipHidden
 	skipPattern
+	skipIgnored
 	skipShard
 	skipNotRegular
 	skipOtherFilesystem
@@ -65,7 +68,7 @@ const (
 // could not be opened or read to its end adds one to Found and to Failed. One
 // that is not gone into because of what it turned out to be, when it was opened,
 // adds one to Found and to Skipped. Directories that are left out by their path
-// or name (MaxDepth, SkipHidden, Include, Exclude) are not counted.
+// or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories

@@ -99,6 +99,9 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	if err := r.prepareLinks(); err != nil {
 		return pathError("open", root, asSysError("readlink", err))
 	}
+	if err := r.readIgnorePaths(); err != nil {
+		return err
+	}
 	r.pool.worker(0)
 	r.pool.wait()
 	unwatch()
@@ -122,6 +125,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	r.opts = opts
 	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
 	r.filter = newFilter(opts)
+	opts.ignoreNames, opts.ignorePaths = splitIgnoreFiles(opts.IgnoreFiles)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
 	r.done = make(chan struct{})
 	r.locals = make([]*local, opts.Workers)
@@ -282,35 +286,34 @@ func (l *local) newBatch(n *node) *batch {
 // scan lists one buffer of n. While the listing goes on, n is pinned.
 func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	l := r.local(w)
-	if !n.listing {
-		err := r.open(l, n)
-		if n.parent != nil && !n.isLinkedDir() { // which does not need it
-			r.handles.unref(n.parent)
-		}
-		if err != nil {
-			r.failDir(l, n, err)
-			return nil, nil, false
-		}
-		if r.passes(l, n) {
-			r.handles.ended(n)
-			return nil, nil, false
-		}
-		n.listing = true
-		if r.visitDir != nil && n.isLinkedDir() {
-			l.sink = sink{l: l, node: n.parent, dir: &linkDir{r, n.parent}}
-			r.visitDir(&l.sink, n.name)
-		}
+	if !n.listing && !r.begin(l, n) {
+		return nil, nil, false
 	}
 	s := &l.sink
-	*s = sink{l: l, node: n, dir: n.dir, subs: s.subs[:0]}
-	more, err := n.dir.list(s)
-	if len(s.links) > 0 {
-		s.subs = append(s.subs, &node{parent: n, depth: n.depth, refs: 1, link: &linkNode{names: s.links}})
-	}
-	if err != nil {
-		r.failDir(l, n, err)
+	*s = sink{l: l, node: n, dir: n.dir, subs: s.subs[:0], holds: n.held != nil}
+	more := false
+	if n.held == nil || !n.held.over {
+		var err error
+		if more, err = n.dir.list(s); err != nil {
+			more = false
+			r.failDir(l, n, err)
+		} else if !more && !n.isLinks() {
+			l.counts.directories++
+		}
 	}
 	l.show()
+	if n.held != nil && !more {
+		if !n.held.over && n.held.ignore != nil {
+			// To read these may take waiting, so n is begun anew.
+			n.held.over, n.listing = true, false
+			r.handles.unpin(n)
+			return nil, append(s.subs, n), false
+		}
+		s.release()
+	}
+	if len(s.links) > 0 {
+		s.subs = append(s.subs, &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: s.links}})
+	}
 	refs := len(s.subs)
 	if s.b != nil {
 		refs++
@@ -318,14 +321,44 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if refs > 0 {
 		r.handles.ref(n, refs)
 	}
-	if more && err == nil {
-		return s.b, s.subs, true
+	if !more {
+		r.handles.ended(n)
 	}
-	if err == nil && !n.isLinks() {
-		l.counts.directories++
+	return s.b, s.subs, more
+}
+
+// begin opens n and reports whether there is something to list.
+func (r *run) begin(l *local, n *node) bool {
+	err := r.open(l, n)
+	if n.held != nil { // it has been listed
+		if err == nil {
+			r.readIgnoreFiles(l, n)
+		} else {
+			r.failDir(l, n, err)
+		}
+		n.listing = err == nil
+		return n.listing
 	}
-	r.handles.ended(n)
-	return s.b, s.subs, false
+	if n.parent != nil && !n.isLinkedDir() { // which does not need it
+		r.handles.unref(n.parent)
+	}
+	if err != nil {
+		r.failDir(l, n, err)
+		return false
+	}
+	if r.passes(l, n) {
+		r.handles.ended(n)
+		return false
+	}
+	n.listing = true
+	if r.opts.holds() && !n.isLinks() {
+		n.held = new(held)
+	}
+	if r.visitDir != nil && n.isLinkedDir() {
+		l.sink = sink{l: l, node: n.parent, dir: &linkDir{r, n.parent}}
+		r.visitDir(&l.sink, n.name)
+	}
+	return true
 }
 
 // open opens and pins n, waiting for a descriptor if there is none.
