@@ -56,11 +56,33 @@ func (repo repository) build(ctx context.Context, src source, binary string) err
 	return err
 }
 
-// checkout puts a revision into a directory of its own until the function it returns is called.
-func (repo repository) checkout(ctx context.Context, rev, dir string) (remove func(), err error) {
+// buildRevision makes the benchmark binary of a revision.
+func (repo repository) buildRevision(ctx context.Context, rev, binary string) error {
+	dir := binary + ".tree"
+	remove, err := repo.checkout(ctx, rev, dir)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := repo.build(ctx, source{dir: dir}, binary); err != nil {
+		return fmt.Errorf("%s cannot be measured with the benchmarks of today: %w", rev, err)
+	}
+	return nil
+}
+
+func (repo repository) commit(ctx context.Context, rev string) (string, error) {
 	commit, err := output(ctx, string(repo), "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
 	if err != nil {
-		return nil, fmt.Errorf("unknown revision %q: want baseline, prev or what git knows", rev)
+		return "", fmt.Errorf("unknown revision %q: want baseline, prev or what git knows", rev)
+	}
+	return commit, nil
+}
+
+// checkout puts a revision into a directory of its own until the function it returns is called.
+func (repo repository) checkout(ctx context.Context, rev, dir string) (remove func(), err error) {
+	commit, err := repo.commit(ctx, rev)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := output(ctx, string(repo), "git", "worktree", "add", "--detach", dir, commit); err != nil {
 		return nil, err
@@ -71,13 +93,15 @@ func (repo repository) checkout(ctx context.Context, rev, dir string) (remove fu
 	}, nil
 }
 
-// revision returns the commit, and whether the working tree differs from it.
-func (repo repository) revision(ctx context.Context) (commit string, dirty bool, err error) {
-	if commit, err = output(ctx, string(repo), "git", "rev-parse", "HEAD"); err != nil {
-		return "", false, err
+// revision returns the commit, and whether the working tree differs from it. The records themselves do not count: the
+// entries of a baseline are of one commit. Without git no commit is known, which is as good as a dirty tree.
+func (repo repository) revision(ctx context.Context) (commit string, dirty bool) {
+	commit, err := output(ctx, string(repo), "git", "rev-parse", "HEAD")
+	if err != nil {
+		return "unknown", true
 	}
-	status, err := output(ctx, string(repo), "git", "status", "--porcelain")
-	return commit, status != "", err
+	status, err := output(ctx, string(repo), "git", "status", "--porcelain", "--", ".", ":!.benchmarks")
+	return commit, err != nil || status != ""
 }
 
 // output runs a program and returns what it printed. The error is one line: the first that the program complained with.

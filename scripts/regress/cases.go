@@ -26,6 +26,8 @@ var (
 	layouts = []string{"flat", "nested1", "nested3"}
 	sizes   = []string{"1k", "5k", "100k", "1m"}
 	modes   = []string{"frontmatter", "whole", "stat", "names"}
+
+	allModes = strings.Join(modes, ",")
 )
 
 // madeHere is the size up to which a missing set is made without asking: it takes a second.
@@ -82,7 +84,7 @@ type selection struct {
 func (s *selection) flags(f *flag.FlagSet, runs int) {
 	f.StringVar(&s.sizes, "sizes", "", "`sizes` of the sets, such as 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that were made)")
 	f.StringVar(&s.layouts, "layouts", "flat,nested1", "`layouts` of the sets")
-	f.StringVar(&s.modes, "modes", strings.Join(modes, ","), "`modes`: what is read of each file")
+	f.StringVar(&s.modes, "modes", allModes, "`modes`: what is read of each file")
 	f.IntVar(&s.runs, "runs", runs, "`samples` of each case")
 }
 
@@ -109,11 +111,13 @@ func (s *selection) cases(ctx context.Context, repo repository) ([]benchCase, er
 				if _, err := c.set.ReadManifest(filepath.Join(string(repo), ".data")); s.sizes == "" && c.set.Count > madeHere && errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
-				if err := c.ensure(ctx, repo); err != nil {
-					return nil, err
-				}
 				cases = append(cases, c)
 			}
+		}
+	}
+	for _, c := range cases {
+		if err := c.ensure(ctx, repo); err != nil {
+			return nil, err
 		}
 	}
 	return cases, nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
@@ -18,8 +19,8 @@ const (
 	// in turn; a baseline is from another hour, in which time over floor was found to differ by several percent.
 	revisionLimit = 5
 	baselineLimit = 20
-	// otherMachine is by what the limit is multiplied if the baseline is from another machine: there the system calls
-	// have another share of the time.
+	// otherMachine is by what the limit is multiplied if the baseline is from another machine and its commit is not here
+	// to be measured: there the system calls have another share of the time.
 	otherMachine = 2
 
 	shortSizes = "5k"
@@ -41,10 +42,13 @@ func compare(ctx context.Context, repo repository, args []string) error {
 		return fmt.Errorf("--fail-above %v: want a percentage above 0", *limit)
 	}
 	if *short {
-		if sel.sizes != "" {
-			return errors.New("--short chooses the sizes: leave out --sizes")
+		if sel.sizes != "" || sel.modes != allModes {
+			return errors.New("--short chooses the cases: leave out --sizes and --modes")
 		}
 		sel.sizes, sel.modes = shortSizes, shortModes
+	}
+	if err := repo.comparable(ctx, *against); err != nil { // before data is made and time is spent
+		return err
 	}
 	cases, err := sel.cases(ctx, repo)
 	if err != nil {
@@ -58,6 +62,20 @@ func compare(ctx context.Context, repo repository, args []string) error {
 		return c.withRecord(ctx, source{dir: string(repo)}, historyFile)
 	}
 	return c.withRevision(ctx, *against)
+}
+
+// comparable says what is wrong with the other side of a comparison, if that can be seen at once.
+func (repo repository) comparable(ctx context.Context, against string) error {
+	file, ok := map[string]string{"baseline": baselineFile, "prev": historyFile}[against]
+	if !ok {
+		_, err := repo.commit(ctx, against)
+		return err
+	}
+	entries, err := repo.readEntries(file)
+	if err == nil && len(entries) == 0 {
+		return noEntries(file)
+	}
+	return err
 }
 
 // A comparison measures the cases, and those that look slower a second time: only what is slower both times fails.
@@ -74,15 +92,9 @@ func (c comparison) withRevision(ctx context.Context, rev string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	dir := filepath.Join(tmp, "old")
-	remove, err := c.repo.checkout(ctx, rev, dir)
-	if err != nil {
-		return err
-	}
-	defer remove()
 	old, new := filepath.Join(tmp, "old.test"), filepath.Join(tmp, "new.test")
-	if err := c.repo.build(ctx, source{dir: dir}, old); err != nil {
-		return fmt.Errorf("%s cannot be measured with the benchmarks of today: %w", rev, err)
+	if err := c.repo.buildRevision(ctx, rev, old); err != nil {
+		return err
 	}
 	if err := c.repo.build(ctx, source{dir: string(c.repo)}, new); err != nil {
 		return err
@@ -96,35 +108,36 @@ func (c comparison) withBinary(ctx context.Context, old, new string) error {
 	if c.limit == 0 {
 		c.limit = revisionLimit / 100.0
 	}
-	return c.twice(func(cases []benchCase) ([]verdict, error) {
-		o, n := newMeasurement(old), newMeasurement(new)
-		if err := c.repo.measureAll(ctx, cases, c.runs, o, n); err != nil {
-			return nil, err
-		}
-		var verdicts []verdict
-		for _, bc := range cases {
-			a, b := o.cases[bc.String()], n.cases[bc.String()]
-			verdicts = append(verdicts, verdict{bc, a, b, changeOf(a.Time, b.Time)})
-		}
-		return verdicts, nil
-	})
+	inTurn := func(cases []benchCase) ([]verdict, error) { return c.inTurn(ctx, cases, old, new) }
+	return c.confirmed(inTurn, inTurn)
 }
 
-// withRecord compares a source with the entry of a file that suits it best.
+func (c comparison) inTurn(ctx context.Context, cases []benchCase, old, new string) (verdicts []verdict, err error) {
+	o, n := newMeasurement(old), newMeasurement(new)
+	if err := c.repo.measureAll(ctx, cases, c.runs, o, n); err != nil {
+		return nil, err
+	}
+	for _, bc := range cases {
+		a, b := o.cases[bc.String()], n.cases[bc.String()]
+		verdicts = append(verdicts, verdict{bc, a, b, changeOf(a.Time, b.Time)})
+	}
+	return verdicts, nil
+}
+
+// withRecord compares a source with the entries of a file that suit it best. Time over floor is compared, and what then
+// looks slower is measured in turn with the commit of the entries, if git has it: that no mood of the machine can spoil. On
+// a machine unlike theirs this is done at once.
 func (c comparison) withRecord(ctx context.Context, src source, file string) error {
 	entries, err := c.repo.readEntries(file)
 	if err != nil {
 		return err
-	}
-	if len(entries) == 0 {
-		return fmt.Errorf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
 	}
 	tmp, err := os.MkdirTemp("", "regress-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	binary := filepath.Join(tmp, "new.test")
+	binary, oldBinary := filepath.Join(tmp, "new.test"), filepath.Join(tmp, "old.test")
 	if err := c.repo.build(ctx, src, binary); err != nil {
 		return err
 	}
@@ -146,31 +159,57 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 			return fmt.Errorf(".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
 		}
 	}
-	if c.limit == 0 {
-		c.limit = baselineLimit / 100.0
-		if !old.sameMachine(here) {
-			c.limit *= otherMachine
-		}
-	}
 	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
-	if !old.sameMachine(here) {
-		fmt.Println("These are different machines: only time over floor can be compared.")
-	}
-	return c.twice(func(cases []benchCase) ([]verdict, error) {
+
+	overFloor := func(cases []benchCase) (verdicts []verdict, err error) {
 		n := newMeasurement(binary)
 		if err := c.repo.measureAll(ctx, cases, c.runs, n); err != nil {
 			return nil, err
 		}
-		var verdicts []verdict
 		for _, bc := range cases {
 			a, b := old.Cases[bc.String()], n.cases[bc.String()]
 			verdicts = append(verdicts, verdict{bc, a, b, changeOf(a.Ratio, b.Ratio)})
 		}
 		return verdicts, nil
+	}
+	built := sync.OnceValue(func() error {
+		if old.Dirty {
+			return errors.New("the record is of a dirty tree")
+		}
+		return c.repo.buildRevision(ctx, old.Commit, oldBinary)
 	})
+	inTurn := func(cases []benchCase) ([]verdict, error) {
+		if err := built(); err != nil {
+			fmt.Printf("Its commit cannot be measured beside: %v.\n", err)
+			return overFloor(cases)
+		}
+		fmt.Println("In turn with the commit of the record:")
+		return c.inTurn(ctx, cases, oldBinary, binary)
+	}
+
+	if c.limit == 0 {
+		c.limit = baselineLimit / 100.0
+	}
+	switch {
+	case old.sameMachine(here):
+		return c.confirmed(overFloor, inTurn)
+	case built() == nil:
+		fmt.Println("These are different machines.")
+		return c.confirmed(inTurn, inTurn)
+	case old.IOUring != here.IOUring:
+		return fmt.Errorf("%w: io_uring is to be had on one of the machines only, and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
+	}
+	c.limit *= otherMachine
+	fmt.Println("These are different machines: only time over floor can be compared.")
+	return c.confirmed(overFloor, overFloor)
 }
 
-// choose returns the newest entry from a machine like this one, or the newest of all.
+func noEntries(file string) error {
+	return fmt.Errorf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
+}
+
+// choose returns the newest entry from a machine like this one, or the newest of all, with the samples of all entries of
+// the same commit from the same machine: they are from several hours.
 func choose(entries []entry, here meta, file string) (entry, error) {
 	chosen := entries[len(entries)-1]
 	for _, e := range entries {
@@ -178,9 +217,25 @@ func choose(entries []entry, here meta, file string) (entry, error) {
 			chosen = e
 		}
 	}
-	if chosen.Dirty && file == baselineFile {
-		return chosen, fmt.Errorf(".benchmarks/%s has an entry of a dirty tree, which is no baseline: measure a commit with scripts/bench_regress.sh --update-baseline", file)
+	if chosen.Dirty {
+		if file == baselineFile {
+			return chosen, fmt.Errorf(".benchmarks/%s has an entry of a dirty tree, which is no baseline: measure a commit with scripts/bench_regress.sh --update-baseline", file)
+		}
+		return chosen, nil
 	}
+	pooled := map[string]*series{}
+	for _, e := range entries {
+		if e.Dirty || e.Commit != chosen.Commit || !e.sameMachine(chosen.meta) {
+			continue
+		}
+		for name, s := range e.Cases {
+			if pooled[name] == nil {
+				pooled[name] = &series{}
+			}
+			pooled[name].add(s)
+		}
+	}
+	chosen.Cases = pooled
 	return chosen, nil
 }
 
@@ -191,9 +246,10 @@ type verdict struct {
 	change   change
 }
 
-func (c comparison) twice(measure func([]benchCase) ([]verdict, error)) error {
+// confirmed measures the cases, and what looks slower a second time.
+func (c comparison) confirmed(first, second func([]benchCase) ([]verdict, error)) error {
 	cases := c.cases
-	for again := range 2 {
+	for i, measure := range []func([]benchCase) ([]verdict, error){first, second} {
 		verdicts, err := measure(cases)
 		if err != nil {
 			return err
@@ -208,8 +264,8 @@ func (c comparison) twice(measure func([]benchCase) ([]verdict, error)) error {
 		if len(cases) == 0 {
 			return nil
 		}
-		if again == 0 {
-			fmt.Println("What looks slower is measured again:")
+		if i == 0 {
+			fmt.Println("What looks slower is measured again.")
 		}
 	}
 	var names []string

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,7 @@ type meta struct {
 	CPU        string `json:"cpu"`
 	Cores      int    `json:"cores"`
 	Filesystem string `json:"filesystem"`
+	IOUring    bool   `json:"io_uring"` // whether it is allowed
 	Commit     string `json:"commit"`
 	Dirty      bool   `json:"dirty"`
 }
@@ -54,9 +56,19 @@ func (repo repository) meta(ctx context.Context, cpu, tag string) (meta, error) 
 		return m, err
 	}
 	m.Filesystem = filesystemName(int64(st.Type))
-	var err error
-	m.Commit, m.Dirty, err = repo.revision(ctx)
-	return m, err
+	m.IOUring = hasIOUring()
+	m.Commit, m.Dirty = repo.revision(ctx)
+	return m, nil
+}
+
+// hasIOUring reports whether the kernel lets this process have a ring: containers often forbid it.
+func hasIOUring() bool {
+	var params [120]byte // struct io_uring_params
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
+	if errno == 0 {
+		unix.Close(int(fd))
+	}
+	return errno == 0
 }
 
 func filesystemName(magic int64) string {
@@ -70,7 +82,7 @@ func filesystemName(magic int64) string {
 
 // sameMachine reports whether times of both can be expected to be alike.
 func (m meta) sameMachine(o meta) bool {
-	return m.CPU == o.CPU && m.Cores == o.Cores && m.Filesystem == o.Filesystem && m.Platform == o.Platform
+	return m.CPU == o.CPU && m.Cores == o.Cores && m.Filesystem == o.Filesystem && m.Platform == o.Platform && m.IOUring == o.IOUring
 }
 
 func (m meta) String() string {
@@ -78,7 +90,11 @@ func (m meta) String() string {
 	if m.Dirty {
 		dirty = " with changes"
 	}
-	return fmt.Sprintf("%.12s%s of %s (%s, %s, %d cores, Linux %s, %s)", m.Commit, dirty, m.Time, m.Go, m.CPU, m.Cores, m.Kernel, m.Filesystem)
+	ring := "io_uring"
+	if !m.IOUring {
+		ring = "no io_uring"
+	}
+	return fmt.Sprintf("%.12s%s of %s (%s, %s, %d cores, Linux %s, %s, %s)", m.Commit, dirty, m.Time, m.Go, m.CPU, m.Cores, m.Kernel, m.Filesystem, ring)
 }
 
 const (

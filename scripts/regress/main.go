@@ -7,7 +7,7 @@
 //	go run ./regress profile  # bench_profile.sh: where the time of one case goes
 //	go run ./regress prove    # bench_prove.sh: finds a planted slowdown, and none where there is none
 //
-// It exits with 1 if something is slower, and with 2 if it cannot tell.
+// It exits with 1 if something is slower, with 2 if something is wrong with the input, and with 3 if this machine cannot tell.
 package main
 
 import (
@@ -21,8 +21,11 @@ import (
 	"path/filepath"
 )
 
-// errSlower says that a comparison found a regression; what it found is printed already.
-var errSlower = errors.New("slower than allowed")
+var (
+	// errSlower says that a comparison found a regression; what it found is printed already.
+	errSlower     = errors.New("slower than allowed")
+	errCannotTell = errors.New("cannot be judged here")
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -32,6 +35,9 @@ func main() {
 	case errors.Is(err, errSlower):
 		fmt.Fprintln(os.Stderr, "regress:", err)
 		os.Exit(1)
+	case errors.Is(err, errCannotTell):
+		fmt.Fprintln(os.Stderr, "regress:", err)
+		os.Exit(3)
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "regress: interrupted")
 		os.Exit(2)

@@ -36,6 +36,11 @@ func prove(ctx context.Context, repo repository, args []string) error {
 	if *repeats < 1 || *runs < minRuns || *percent <= 0 {
 		return fmt.Errorf("want --repeats of at least 1, --runs of at least %d and --percent above 0", minRuns)
 	}
+	if *baseline {
+		if err := repo.comparable(ctx, "baseline"); err != nil {
+			return err
+		}
+	}
 	if err := bc.ensure(ctx, repo); err != nil {
 		return err
 	}

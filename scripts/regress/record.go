@@ -29,9 +29,7 @@ func record(ctx context.Context, repo repository, args []string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag) {
 		return fmt.Errorf("--tag %q: want letters, digits, dots, dashes and underscores", *tag)
 	}
-	if _, dirty, err := repo.revision(ctx); err != nil {
-		return err
-	} else if dirty && *update {
+	if _, dirty := repo.revision(ctx); dirty && *update {
 		return errors.New("a dirty tree cannot be the baseline: commit first (git status says what)")
 	}
 	for _, name := range []string{baselineFile, historyFile} { // before minutes are spent

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,6 +58,15 @@ func TestEntries(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, baselineKeeps+1, chosen.Cores, "the newest")
 
+	more := entry{meta: meta{Schema: schema, Cores: 3}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{2}}}}
+	chosen, err = choose(append(entries, more), meta{Cores: 3}, baselineFile)
+	require.NoError(t, err)
+	assert.Equal(t, []float64{1, 2}, chosen.Cases["flat_5k/whole"].Ratio, "the entries of one commit and machine are taken together")
+	more.Commit = "other"
+	chosen, err = choose(append(entries, more), meta{Cores: 3}, baselineFile)
+	require.NoError(t, err)
+	assert.Equal(t, []float64{2}, chosen.Cases["flat_5k/whole"].Ratio)
+
 	entries[len(entries)-1].Dirty = true
 	_, err = choose(entries, meta{}, baselineFile)
 	assert.ErrorContains(t, err, "dirty tree")
@@ -71,6 +81,53 @@ func TestEntries(t *testing.T) {
 		_, err = repo.readEntries(historyFile)
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+// What is wrong with the input is said in one line, before anything is measured.
+func TestBadInput(t *testing.T) {
+	root := t.TempDir()
+	repo := repository(root)
+	git := func(args ...string) {
+		t.Helper()
+		_, err := output(t.Context(), root, "git", append([]string{"-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+		require.NoError(t, err)
+	}
+	type command = func(context.Context, repository, []string) error
+	check := func(do command, want string, args ...string) {
+		t.Helper()
+		err := do(t.Context(), repo, args)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "\n")
+		assert.NotErrorIs(t, err, errSlower)
+		assert.NoDirExists(t, filepath.Join(root, ".data"))
+	}
+	check(record, "dirty tree", "--update-baseline") // no commit is known
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "x")
+	_, dirty := repo.revision(t.Context())
+	assert.False(t, dirty)
+	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	require.NoError(t, os.WriteFile(repo.records(baselineFile), []byte(`{"schema":99}`), 0o644))
+	_, dirty = repo.revision(t.Context())
+	assert.False(t, dirty, "the second entry of a baseline is of the same commit")
+	check(compare, "schema version 99", "--against", "baseline", "--short")
+	check(prove, "schema version 99", "--baseline")
+	check(record, "schema version 99", "--update-baseline")
+	require.NoError(t, os.Remove(repo.records(baselineFile)))
+	check(compare, "no .benchmarks/baseline.jsonl", "--against", "baseline")
+	check(compare, "no .benchmarks/history.jsonl", "--against", "prev")
+	check(compare, `unknown revision "nosuch"`, "--against", "nosuch")
+	check(compare, "--short chooses", "--short", "--modes", "whole")
+	check(compare, "--short chooses", "--short", "--sizes", "5k")
+	check(compare, "not defined: -bogus", "--bogus")
+	check(compare, `unknown case "round_5k"`, "--against", "HEAD", "--sizes", "5k", "--layouts", "flat,round")
+	check(profile, `unknown case "flat_7k"`, "--case", "flat_7k")
+	check(profile, "tickets_flat_1m is missing; make it: ", "--case", "flat_1m")
+	check(prove, `unknown mode "half"`, "--mode", "half")
+	check(record, "letters, digits", "--tag", "a/b")
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
+	check(record, "dirty tree", "--update-baseline")
 }
 
 func TestCases(t *testing.T) {

@@ -22,6 +22,10 @@ type series struct {
 	Ratio []float64 `json:"ratio"`    // time over floor
 }
 
+func (s *series) add(o *series) {
+	s.Time, s.Floor, s.Ratio = append(s.Time, o.Time...), append(s.Floor, o.Floor...), append(s.Ratio, o.Ratio...)
+}
+
 // passes is how many times one process measures the case, and then its floor. The least of them is the sample: what else
 // happens on a machine only adds time, and at first the process itself is cold.
 func (c benchCase) passes() int {
@@ -95,7 +99,7 @@ func (repo repository) sample(ctx context.Context, m *measurement, c benchCase) 
 		m.cases[c.String()] = s
 	}
 	time, floor := slices.Min(times), slices.Min(floors)
-	s.Time, s.Floor, s.Ratio = append(s.Time, rounded(time)), append(s.Floor, rounded(floor)), append(s.Ratio, rounded(time/floor))
+	s.add(&series{[]float64{rounded(time)}, []float64{rounded(floor)}, []float64{rounded(time / floor)}})
 	return nil
 }
 
