@@ -54,7 +54,7 @@ func compare(ctx context.Context, repo repository, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := comparison{repo: repo, cases: cases, runs: sel.runs, limit: *limit / 100}
+	c := comparison{repo: repo, cases: cases, runs: sel.runs, limit: *limit / 100, asked: sel.sizes != ""}
 	switch *against {
 	case "baseline":
 		return c.withRecord(ctx, source{dir: string(repo)}, baselineFile)
@@ -84,6 +84,7 @@ type comparison struct {
 	cases []benchCase
 	runs  int
 	limit float64 // 0: the usual one
+	asked bool    // for these cases, and no fewer
 }
 
 func (c comparison) withRevision(ctx context.Context, rev string) error {
@@ -154,10 +155,8 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	if err != nil {
 		return err
 	}
-	for _, bc := range c.cases {
-		if old.Cases[bc.String()] == nil {
-			return fmt.Errorf(".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
-		}
+	if c.cases, err = old.having(c.cases, file, c.asked); err != nil {
+		return err
 	}
 	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
 
@@ -206,6 +205,24 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 
 func noEntries(file string) error {
 	return fmt.Errorf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
+}
+
+// having returns the cases that the entry has too: all of them if they were asked for.
+func (e entry) having(cases []benchCase, file string, asked bool) (both []benchCase, err error) {
+	for _, bc := range cases {
+		switch {
+		case e.Cases[bc.String()] != nil:
+			both = append(both, bc)
+		case asked:
+			return nil, fmt.Errorf(".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
+		default:
+			fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
+		}
+	}
+	if both == nil {
+		return nil, fmt.Errorf(".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
+	}
+	return both, nil
 }
 
 // choose returns the newest entry from a machine like this one, or the newest of all, with the samples of all entries of

@@ -65,7 +65,7 @@ func prove(ctx context.Context, repo repository, args []string) error {
 		return err
 	}
 	fmt.Printf("%v: %d turns of a loop for each file are %.3g %% of the time\n", bc, turns, *percent)
-	c := comparison{repo: repo, cases: []benchCase{bc}, runs: *runs}
+	c := comparison{repo: repo, cases: []benchCase{bc}, runs: *runs, asked: true}
 	clean := source{dir: filepath.Join(tmp, "other")}
 	slow, err := p.plant(clean, turns)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
 func TestChangeOf(t *testing.T) {
@@ -66,6 +68,15 @@ func TestEntries(t *testing.T) {
 	chosen, err = choose(append(entries, more), meta{Cores: 3}, baselineFile)
 	require.NoError(t, err)
 	assert.Equal(t, []float64{2}, chosen.Cases["flat_5k/whole"].Ratio)
+
+	have, lacks := benchCase{tickets.Set{Layout: tickets.Flat, Count: 5000}, "whole"}, benchCase{tickets.Set{Layout: tickets.Flat, Count: 5000}, "stat"}
+	both, err := chosen.having([]benchCase{lacks, have}, baselineFile, false)
+	require.NoError(t, err)
+	assert.Equal(t, []benchCase{have}, both)
+	_, err = chosen.having([]benchCase{have, lacks}, baselineFile, true)
+	assert.ErrorContains(t, err, "has no case flat_5k/stat")
+	_, err = chosen.having([]benchCase{lacks}, baselineFile, false)
+	assert.ErrorContains(t, err, "none of these cases")
 
 	entries[len(entries)-1].Dirty = true
 	_, err = choose(entries, meta{}, baselineFile)
