@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Measures fileproc beside its peers and its floor, and writes docs/benchmarks.md with its plots.
 #
-#   scripts/bench_report.sh [--quick] [--only TABLE,...|none]
+#   scripts/bench_report.sh [--quick] [--only TABLE,...|none] [--sets SET,...]
 #
-# --quick takes sets of 5,000 files and few rounds, and writes to .data/report-quick/. --only measures these tables and
-# draws the others, or with none all of them, from what .data holds of earlier runs. Needs Go; a C compiler, ripgrep and
-# grep if they are there; root for the cold caches. The whole takes about ten minutes on an idle machine, and some more
-# if scripts/tickets has made sets of 1m files.
+# --quick takes sets of 5,000 files and few rounds, and writes to .data/report-quick/. --only measures these tables (peers,
+# programs, backends, readdir, floor, bare, fio, sizes, workers, cold, warm, ablation) and draws the others, or with none
+# all of them, from what .data holds of earlier runs; --sets measures only these of their sets, such as flat_1m. Needs Go;
+# a C compiler, fio, ripgrep and grep if they are there; root for the cold caches. The whole takes about ten minutes on an
+# idle machine, and ten more if scripts/tickets has made sets of 1m files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
@@ -18,19 +19,23 @@ sets="flat:1 flat:10 flat:100 flat:1k flat:5k flat:10k flat:100k nested1:1k nest
 args=()
 while [ $# -gt 0 ]; do
 	case $1 in
+	--help | -h)
+		sed -n 's/^# \{0,1\}//; 2,11p' "$(basename "$0")"
+		exit
+		;;
 	--quick)
 		out=$data/report-quick
 		raw=$out/report.jsonl
 		sets="flat:1 flat:10 flat:100 flat:1k flat:5k nested1:5k"
 		args+=(-quick)
 		;;
-	--only)
-		[ $# -gt 1 ] || { echo "bench_report.sh: --only needs tables" >&2; exit 2; }
-		args+=(-only "$2")
+	--only | --sets)
+		[ $# -gt 1 ] || { echo "bench_report.sh: $1 needs names" >&2; exit 2; }
+		args+=("${1#-}" "$2")
 		shift
 		;;
 	*)
-		echo "bench_report.sh: unknown argument $1; usage: bench_report.sh [--quick] [--only TABLE,...|none]" >&2
+		echo "bench_report.sh: unknown argument $1; --help lists them" >&2
 		exit 2
 		;;
 	esac
@@ -39,12 +44,15 @@ done
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
+report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" ${args[@]+"${args[@]}"} "$@"; }
+go build -o "$bin/report" ./report
+report -check # before time is spent
 mkdir -p "$out"
 go build -o "$bin/peers" ./peers
-go build -tags fileproc_unix -o "$bin/peers-unix" ./peers
-go build -tags fileproc_generic -o "$bin/peers-generic" ./peers
+for tag in nouring unix generic; do
+	go build -tags "fileproc_$tag" -o "$bin/peers-$tag" ./peers
+done
 go build -o "$bin/count" ./peers/count
-go build -o "$bin/report" ./report
 if [ "$(go env GOOS)" = linux ]; then
 	go build -o "$bin/floor" ./floor
 fi
@@ -54,5 +62,5 @@ for set in $sets; do
 		go run ./tickets -layout "$layout" -count "$count" -out "$data"
 	fi
 done
-"$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" ${args[@]+"${args[@]}"}
+report
 echo "wrote $out/benchmarks.md"

@@ -9,14 +9,19 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 func main() {
@@ -28,13 +33,15 @@ func main() {
 
 func run() error {
 	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
-	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile)")
+	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
+		"bare, depth and batch (the C loop's work in Go, with io_uring of some depths, and taking so many names at a time), fio (as a cross-check of the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
 	passes := flag.Int("passes", 5, "`passes` of each side in a pair; their median counts")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
+	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "bare", "depth", "batch", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -45,8 +52,12 @@ func run() error {
 	case *dir == "" && *name != "small":
 		return fmt.Errorf("-case %s needs -dir", *name)
 	}
+	p := printer{set: strings.TrimPrefix(filepath.Base(*dir), "tickets_")}
+	if *asJSON {
+		p.json = json.NewEncoder(os.Stdout)
+	}
 	if *name == "small" {
-		return runSmall(*pairs, *passes)
+		return runSmall(*pairs, *passes, p)
 	}
 	if info, err := os.Stat(*dir); err != nil {
 		return err
@@ -54,24 +65,57 @@ func run() error {
 		return fmt.Errorf("%s is not a directory", *dir)
 	}
 
+	if *name == "fio" {
+		p.header(*pairs, *passes)
+		return runFio(*dir, *threads, *pairs, *passes, p)
+	}
 	c, err := startCLoop(*dir, *threads)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	header(*pairs, *passes)
-	for _, cmp := range comparisons(*name, *dir, c) {
-		if err := cmp.run(*pairs, *passes); err != nil {
+	p.header(*pairs, *passes)
+	list := bareComparisons(*name, *dir, *threads, c)
+	if list == nil {
+		list = comparisons(*name, *dir, c)
+	}
+	for _, cmp := range list {
+		if err := cmp.run(*pairs, *passes, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func header(pairs, passes int) {
+// A printer writes a table for people, or lines for the command report.
+type printer struct {
+	set  string
+	json *json.Encoder // nil: a table
+}
+
+func (p printer) header(pairs, passes int) {
+	if p.json != nil {
+		return
+	}
 	fmt.Printf("backend %s, GOMAXPROCS %d, %d pairs of %d passes; ratio ours/theirs: median (minimum to maximum)\n",
 		fileproc.Backend(), runtime.GOMAXPROCS(0), pairs, passes)
-	fmt.Printf("%-34s %8s  %-24s %-24s %10s %10s\n", "", "files", "wall", "CPU", "ours", "theirs")
+	fmt.Printf("%-40s %8s  %-24s %-24s %10s %10s\n", "", "files", "wall", "CPU", "ours", "theirs")
+}
+
+// pass tells report of one side of a pair.
+func (p printer) pass(comparison, side string, got pass) error {
+	if p.json == nil {
+		return nil
+	}
+	return p.json.Encode(record.Record{Table: "floor", Data: p.set, Who: comparison + record.Side + side, Files: got.files, Wall: got.wall, CPU: got.cpu})
+}
+
+func (p printer) leftOut(reason string) error {
+	if p.json == nil {
+		fmt.Println("left out:", reason)
+		return nil
+	}
+	return p.json.Encode(record.Record{Table: "floor", Data: p.set, Text: "left out: " + reason})
 }
 
 // A comparison measures two ways to do the same work. Without a C compiler theirs is nil, and ours stands alone.
@@ -80,11 +124,13 @@ type comparison struct {
 	ours, theirs side
 }
 
-func (c comparison) run(pairs, passes int) error {
+func (c comparison) run(pairs, passes int, p printer) error {
 	if c.theirs == nil {
 		m, err := medianPass(c.ours, passes)
-		if err == nil {
-			fmt.Printf("%-34s %8d  no C compiler to compare with %30.0f ns/file\n", c.name, m.files, m.wall/float64(m.files))
+		if err == nil && p.json == nil {
+			fmt.Printf("%-40s %8d  no C compiler to compare with %30.0f ns/file\n", c.name, m.files, m.wall/float64(m.files))
+		} else if err == nil {
+			err = p.pass(c.name, "ours", m)
 		}
 		return err
 	}
@@ -115,12 +161,17 @@ func (c comparison) run(pairs, passes int) error {
 		if o.files != t.files || o.bytes != t.bytes {
 			return fmt.Errorf("%s: ours saw %d files, %d bytes; theirs %d files, %d bytes", c.name, o.files, o.bytes, t.files, t.bytes)
 		}
+		if err := errors.Join(p.pass(c.name, "ours", o), p.pass(c.name, "theirs", t)); err != nil {
+			return err
+		}
 		files = o.files
 		wall, cpu = append(wall, o.wall/t.wall), append(cpu, o.cpu/t.cpu)
 		ours, theirs = append(ours, o.wall/float64(files)), append(theirs, t.wall/float64(files))
 	}
-	fmt.Printf("%-34s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", c.name, files,
-		measure.Summarize(wall), measure.Summarize(cpu), measure.Median(ours), measure.Median(theirs))
+	if p.json == nil {
+		fmt.Printf("%-40s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", c.name, files,
+			measure.Summarize(wall), measure.Summarize(cpu), measure.Median(ours), measure.Median(theirs))
+	}
 	return nil
 }
 

@@ -130,13 +130,13 @@ func readDir(dir string) (files int, bytes int64, err error) {
 
 // runSmall compares what a call costs in small directories, where set-up counts. A pass makes so many calls that it
 // reads about 2,000 files.
-func runSmall(pairs, passes int) error {
+func runSmall(pairs, passes int, p printer) error {
 	tmp, err := os.MkdirTemp("", "floor-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	header(pairs, passes)
+	p.header(pairs, passes)
 	for _, n := range []int{1, 2, 3, 5, 10, 100} {
 		dir := filepath.Join(tmp, fmt.Sprint(n))
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -151,7 +151,7 @@ func runSmall(pairs, passes int) error {
 		ours := repeated(calls, func() (int, int64, error) { return process(dir, fileproc.Options{}) })
 		theirs := repeated(calls, func() (int, int64, error) { return readDir(dir) })
 		c := comparison{fmt.Sprintf("%d files / ReadDir + ReadFile", n), ours, theirs}
-		if err := c.run(pairs, passes); err != nil {
+		if err := c.run(pairs, passes, p); err != nil {
 			return err
 		}
 	}

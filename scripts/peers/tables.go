@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,10 +28,59 @@ var tables = map[string]table{
 	"cold":     {sides: cacheSides, before: dropCaches},
 	"warm":     {sides: cacheSides},
 	"ablation": {sides: ablationSides},
+	"readdir":  {sides: readDirSides},
 }
 
+var build string
+
 func backendSides(s set) ([]side, error) {
-	return []side{s.files(fileproc.Backend(), "", fileprocWith(fileproc.Options{}))}, nil
+	return []side{s.files(build, "", fileprocWith(fileproc.Options{}))}, nil
+}
+
+// readDirSides list one directory, and list it and ask for size and time of every file, as Readdir always does.
+func readDirSides(s set) (sides []side, err error) {
+	add := func(who string, bytes int64, list func(dir string) (tally, error)) {
+		sides = append(sides, side{who: who, want: &tally{int64(s.Files), bytes}, changing: s.dir == proc,
+			call: func() (tally, error) { return list(s.dir) }})
+	}
+	add("fileproc.ReadDir", 0, func(dir string) (tally, error) { return entries(fileproc.ReadDir(dir)) })
+	add("os.ReadDir", 0, func(dir string) (tally, error) { return entries(os.ReadDir(dir)) })
+	add("fileproc.ReadDir + Info", s.Bytes, func(dir string) (tally, error) { return infos(fileproc.ReadDir(dir)) })
+	add("os.ReadDir + Info", s.Bytes, func(dir string) (tally, error) { return infos(os.ReadDir(dir)) })
+	add("Readdir", s.Bytes, readdir)
+	return sides, nil
+}
+
+func entries(list []fs.DirEntry, err error) (tally, error) {
+	return tally{files: int64(len(list))}, err
+}
+
+func infos(list []fs.DirEntry, err error) (t tally, _ error) {
+	for _, e := range list {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return t, err
+		}
+		t.files++
+		t.bytes += info.Size()
+	}
+	return t, err
+}
+
+func readdir(dir string) (t tally, err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	list, err := f.Readdir(-1)
+	for _, info := range list {
+		t.files++
+		t.bytes += info.Size()
+	}
+	return t, err
 }
 
 func sizeSides(s set) ([]side, error) {
@@ -121,6 +171,7 @@ func ablationSides(s set) (sides []side, err error) {
 	add("Suffixes, none fits", fileproc.Options{Suffixes: []string{".txt"}}, null)
 	add("SkipHidden", fileproc.Options{SkipHidden: true}, null)
 	add("Select, always true", fileproc.Options{Select: func(*fileproc.File) bool { return true }}, null)
+	add("DisableURing", fileproc.Options{DisableURing: true}, null)
 	add("Stat", fileproc.Options{Stat: true}, null)
 	add("ReadSize 2,048", fileproc.Options{ReadSize: 2048}, null)
 	add("NoRead", fileproc.Options{ReadSize: fileproc.NoRead}, null)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -22,6 +23,9 @@ const (
 	// otherMachine is by what the limit is multiplied if the baseline is from another machine and its commit is not here
 	// to be measured: there the system calls have another share of the time.
 	otherMachine = 2
+
+	// moreSamples is how many times as many samples are taken again, at most, of what is undecided.
+	moreSamples = 3
 
 	shortSizes = "5k"
 	shortModes = "frontmatter,whole,stat" // names take too little time to be steady
@@ -54,7 +58,10 @@ func compare(ctx context.Context, repo repository, args []string) error {
 	if err != nil {
 		return err
 	}
-	c := comparison{repo: repo, cases: cases, runs: sel.runs, limit: *limit / 100, asked: sel.sizes != ""}
+	c := comparison{repo: repo, cases: cases, runs: sel.runs, limit: *limit / 100, asked: sel.sizes != "", more: moreSamples}
+	if *short {
+		c.more = 1 // to end in three minutes, come what may
+	}
 	switch *against {
 	case "baseline":
 		return c.withRecord(ctx, source{dir: string(repo)}, baselineFile)
@@ -85,6 +92,7 @@ type comparison struct {
 	runs  int
 	limit float64 // 0: the usual one
 	asked bool    // for these cases, and no fewer
+	more  int     // times as many samples again, at most, of what is undecided
 }
 
 func (c comparison) withRevision(ctx context.Context, rev string) error {
@@ -115,12 +123,23 @@ func (c comparison) withBinary(ctx context.Context, old, new string) error {
 
 func (c comparison) inTurn(ctx context.Context, cases []benchCase, old, new string) (verdicts []verdict, err error) {
 	o, n := newMeasurement(old), newMeasurement(new)
-	if err := c.repo.measureAll(ctx, cases, c.runs, o, n); err != nil {
-		return nil, err
+	return c.decide(ctx, cases, func(bc benchCase) verdict {
+		a, b := o.cases[bc.String()], n.cases[bc.String()]
+		return verdict{bc, a, b, changeOf(a.Time, b.Time)}
+	}, o, n)
+}
+
+// decide takes samples, and more of the cases on which they do not decide: a noisy machine has wide intervals.
+func (c comparison) decide(ctx context.Context, cases []benchCase, judge func(benchCase) verdict, of ...*measurement) (verdicts []verdict, err error) {
+	undecided := cases
+	for range 1 + c.more {
+		if err := c.repo.measureAll(ctx, undecided, c.runs, of...); err != nil {
+			return nil, err
+		}
+		undecided = slices.DeleteFunc(slices.Clone(undecided), func(bc benchCase) bool { return judge(bc).change.decides(c.limit) })
 	}
 	for _, bc := range cases {
-		a, b := o.cases[bc.String()], n.cases[bc.String()]
-		verdicts = append(verdicts, verdict{bc, a, b, changeOf(a.Time, b.Time)})
+		verdicts = append(verdicts, judge(bc))
 	}
 	return verdicts, nil
 }
@@ -160,16 +179,12 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	}
 	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
 
-	overFloor := func(cases []benchCase) (verdicts []verdict, err error) {
+	overFloor := func(cases []benchCase) ([]verdict, error) {
 		n := newMeasurement(binary)
-		if err := c.repo.measureAll(ctx, cases, c.runs, n); err != nil {
-			return nil, err
-		}
-		for _, bc := range cases {
+		return c.decide(ctx, cases, func(bc benchCase) verdict {
 			a, b := old.Cases[bc.String()], n.cases[bc.String()]
-			verdicts = append(verdicts, verdict{bc, a, b, changeOf(a.Ratio, b.Ratio)})
-		}
-		return verdicts, nil
+			return verdict{bc, a, b, changeOf(a.Ratio, b.Ratio)}
+		}, n)
 	}
 	built := sync.OnceValue(func() error {
 		if old.Dirty {
@@ -294,7 +309,7 @@ func (c comparison) confirmed(first, second func([]benchCase) ([]verdict, error)
 
 func printVerdicts(verdicts []verdict, limit float64) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "case\told ns/file\tover floor\tnew ns/file\tover floor\tchange\t95 % interval\tp\t\t")
+	fmt.Fprintln(w, "case\told ns/file\tover floor\tnew ns/file\tover floor\tchange\t95 % interval\tp\tsamples\t\t")
 	for _, v := range verdicts {
 		mark := ""
 		switch {
@@ -303,9 +318,9 @@ func printVerdicts(verdicts []verdict, limit float64) {
 		case v.change.P >= 1-confidence:
 			mark = "~"
 		}
-		fmt.Fprintf(w, "%v\t%.0f\t%.3f\t%.0f\t%.3f\t%+.1f %%\t%+.1f to %+.1f\t%.3f\t%s\t\n", v.bc,
+		fmt.Fprintf(w, "%v\t%.0f\t%.3f\t%.0f\t%.3f\t%+.1f %%\t%+.1f to %+.1f\t%.3f\t%d\t%s\t\n", v.bc,
 			summary(v.old.Time).Center, summary(v.old.Ratio).Center, summary(v.new.Time).Center, summary(v.new.Ratio).Center,
-			v.change.Estimate*100, v.change.Lo*100, v.change.Hi*100, v.change.P, mark)
+			v.change.Estimate*100, v.change.Lo*100, v.change.Hi*100, v.change.P, len(v.new.Time), mark)
 	}
 	w.Flush()
 }

@@ -65,7 +65,7 @@ func prove(ctx context.Context, repo repository, args []string) error {
 		return err
 	}
 	fmt.Printf("%v: %d turns of a loop for each file are %.3g %% of the time\n", bc, turns, *percent)
-	c := comparison{repo: repo, cases: []benchCase{bc}, runs: *runs, asked: true}
+	c := comparison{repo: repo, cases: []benchCase{bc}, runs: *runs, asked: true, more: moreSamples}
 	clean := source{dir: filepath.Join(tmp, "other")}
 	slow, err := p.plant(clean, turns)
 	if err != nil {
@@ -77,6 +77,7 @@ func prove(ctx context.Context, repo repository, args []string) error {
 		if c.cases, err = short.cases(ctx, repo); err != nil {
 			return err
 		}
+		c.more = 1
 	} else {
 		old, new := filepath.Join(tmp, "old.test"), filepath.Join(tmp, "new.test")
 		if err := repo.build(ctx, source{dir: filepath.Join(tmp, "one")}, old); err != nil {

@@ -29,6 +29,10 @@ func TestChangeOf(t *testing.T) {
 	assert.True(t, c.above(0.05))
 	assert.False(t, c.above(0.15), "significant, but not above the limit")
 
+	assert.True(t, c.decides(0.05))
+	assert.False(t, change{Estimate: 0.1, Lo: 0.02, Hi: 0.2}.decides(0.05), "a noisy slowdown")
+	assert.False(t, change{Estimate: 0.01, Lo: -0.05, Hi: 0.07}.decides(0.05), "a noisy nothing")
+
 	same := changeOf(old, old)
 	assert.InDelta(t, 0, same.Estimate, 0.001)
 	assert.Greater(t, same.P, 0.9)

@@ -49,3 +49,7 @@ func changeOf(old, new []float64) change {
 func (c change) above(limit float64) bool {
 	return c.P < benchmath.DefaultThresholds.CompareAlpha && c.Estimate > limit && c.Lo > limit/2
 }
+
+// decides reports whether the samples are enough to say whether the change is above the limit. They are not while it may be,
+// and a change of half of that may be too.
+func (c change) decides(limit float64) bool { return c.Hi <= limit || c.Lo > limit/2 }

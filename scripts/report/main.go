@@ -25,40 +25,56 @@ func main() {
 	}
 }
 
-var tableNames = []string{"peers", "programs", "backends", "floor", "sizes", "workers", "cold", "warm", "ablation"}
+var tableNames = []string{"peers", "programs", "backends", "readdir", "floor", "bare", "fio", "sizes", "workers", "cold", "warm", "ablation"}
 
 func run() error {
 	var m measurer
-	flag.StringVar(&m.bins, "bins", "", "`directory` with the built commands: peers, peers-unix, peers-generic, count and, on Linux, floor")
+	flag.StringVar(&m.bins, "bins", "", "`directory` with the built commands: peers, peers-nouring, peers-unix, peers-generic, count and, on Linux, floor")
 	flag.StringVar(&m.data, "data", "", "`directory` of the sets")
 	flag.BoolVar(&m.quick, "quick", false, "sets of 5,000 files and few rounds")
 	out := flag.String("out", "", "`directory` for benchmarks.md and img/")
 	raw := flag.String("raw", "", "`file` with the measurements")
 	only := flag.String("only", strings.Join(tableNames, ","), "`tables` to measure; the others, or all with none, are drawn as they are in the file")
+	sets := flag.String("sets", "", "`sets` to measure of the tables' own, such as flat_1m (default: all)")
+	check := flag.Bool("check", false, "check the arguments and stop")
 	flag.Parse()
 	if m.bins == "" || m.data == "" || *out == "" || *raw == "" || flag.NArg() > 0 {
 		return errors.New("usage: report -bins DIR -data DIR -out DIR -raw FILE [-only TABLE,...] [-quick]")
 	}
 
+	var tables []string
+	if *only != "none" {
+		tables = strings.Split(*only, ",")
+	}
+	for _, table := range tables {
+		if !slices.Contains(tableNames, table) {
+			return fmt.Errorf("unknown table %q: want some of %v", table, tableNames)
+		}
+	}
+	if *sets != "" {
+		m.only = strings.Split(*sets, ",")
+	}
+	for _, set := range m.only {
+		if !slices.ContainsFunc(tables, func(table string) bool { return slices.Contains(m.plan(table).sets, set) }) {
+			return fmt.Errorf("none of these tables measures a set %q", set)
+		}
+	}
 	records, err := load(*raw)
-	if err != nil {
+	if err != nil || *check {
 		return err
 	}
-	if *only != "none" {
-		for _, table := range strings.Split(*only, ",") {
-			if !slices.Contains(tableNames, table) {
-				return fmt.Errorf("unknown table %q: want some of %v", table, tableNames)
-			}
-			fmt.Fprintln(os.Stderr, "measuring", table)
-			fresh, err := m.measure(table)
-			if err != nil {
-				return fmt.Errorf("%s: %w", table, err)
-			}
-			records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Table == table || r.Table == "machine" })
-			records = append(append(records, fresh...), machine(m.data)...)
-			if err := save(*raw, records); err != nil { // now, so that a later failure loses nothing
-				return err
-			}
+	for _, table := range tables {
+		fmt.Fprintln(os.Stderr, "measuring", table)
+		fresh, err := m.measure(table)
+		if err != nil {
+			return fmt.Errorf("%s: %w", table, err)
+		}
+		records = slices.DeleteFunc(records, func(r record.Record) bool {
+			return r.Table == table && (m.only == nil || slices.Contains(m.only, r.Data)) || r.Table == "machine"
+		})
+		records = append(append(records, fresh...), machine(m.data)...)
+		if err := save(*raw, records); err != nil { // now, so that a later failure loses nothing
+			return err
 		}
 	}
 	return write(*out, records)
@@ -77,10 +93,17 @@ func load(name string) (records []record.Record, err error) {
 	return records, nil
 }
 
+// decode takes nothing but records: what else a command prints is an error.
 func decode(text string) (records []record.Record, err error) {
 	for line := range strings.Lines(text) {
 		var r record.Record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
+		dec := json.NewDecoder(strings.NewReader(line))
+		dec.DisallowUnknownFields()
+		err := dec.Decode(&r)
+		if err == nil && r.Table == "" {
+			err = errors.New("no record")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w in %q", err, line)
 		}
 		records = append(records, r)
@@ -106,97 +129,132 @@ func save(name string, records []record.Record) error {
 type measurer struct {
 	bins, data string
 	quick      bool
+	only       []string // sets; nil: all
 }
 
-func (m measurer) measure(table string) ([]record.Record, error) {
-	large := []string{"flat_100k", "nested1_100k"}
+// A plan is what is measured for a table.
+type plan struct {
+	sets   []string
+	rounds int
+	cases  []string // of the command floor; nil: the command peers
+}
+
+func (m measurer) plan(table string) plan {
+	large, huge := []string{"flat_100k", "nested1_100k"}, []string{"flat_1m", "nested1_1m"}
+	small := []string{"flat_1k", "nested1_1k", "flat_5k", "nested1_5k"}
 	sizes := []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k", "flat_1m"}
-	backends := []string{"flat_1k", "nested1_1k", "flat_5k", "nested1_5k", "flat_100k", "nested1_100k", "flat_1m", "nested1_1m"}
+	readdir := []string{"proc", "flat_1k", "flat_5k", "flat_100k", "flat_1m"}
 	rounds := 9
 	if m.quick {
-		large = []string{"flat_5k", "nested1_5k"}
+		large, huge, small = []string{"flat_5k", "nested1_5k"}, nil, []string{"flat_1k"}
 		sizes = []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_5k"}
-		backends = large
+		readdir = []string{"proc", "flat_1k", "flat_5k"}
 		rounds = 3
 	}
 	switch table {
-	case "floor":
-		return m.floor(large, rounds)
 	case "backends":
-		return m.peers(table, rounds, backends, "peers", "peers-unix", "peers-generic")
+		return plan{sets: slices.Concat(small, large, huge), rounds: rounds}
+	case "readdir":
+		return plan{sets: readdir, rounds: rounds}
+	case "floor":
+		return plan{slices.Concat(large, huge), rounds, []string{"whole", "prefix", "stat", "names"}}
+	case "bare":
+		return plan{large[:1], (rounds + 1) / 2, []string{"bare", "batch", "depth"}}
+	case "fio":
+		return plan{large[:1], (rounds + 1) / 2, []string{"fio"}}
 	case "sizes":
-		return m.peers(table, rounds, sizes, "peers")
+		return plan{sets: sizes, rounds: rounds}
 	case "cold":
-		if !canDropCaches() {
-			return left(table, "measuring with cold caches takes Linux and root"), nil
-		}
-		return m.peers(table, 3, large[:1], "peers") // each pass takes seconds
+		return plan{sets: large[:1], rounds: 3} // each pass takes seconds
 	case "workers", "warm", "ablation":
-		return m.peers(table, rounds, large[:1], "peers")
-	default:
-		return m.peers(table, rounds, large, "peers")
+		return plan{sets: large[:1], rounds: rounds}
 	}
+	return plan{sets: large, rounds: rounds}
+}
+
+func (m measurer) measure(table string) (records []record.Record, err error) {
+	p := m.plan(table)
+	if table == "cold" && !canDropCaches() {
+		return left(table, "measuring with cold caches takes Linux and root"), nil
+	}
+	for _, set := range p.sets {
+		if m.only != nil && !slices.Contains(m.only, set) {
+			continue
+		}
+		rounds, dir := p.rounds, filepath.Join(m.data, "tickets_"+set)
+		if set == "proc" {
+			dir = "/proc"
+			if _, err := os.Stat(dir); err != nil {
+				continue
+			}
+		} else if _, err := os.Stat(dir + ".json"); errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(set, "_1m") {
+			fmt.Fprintf(os.Stderr, "report: %s: no %s here, going on without\n", table, set)
+			continue
+		}
+		if strings.HasSuffix(set, "_1m") {
+			rounds = 3 // each pass takes seconds
+		}
+		fresh, err := m.measureSet(table, dir, rounds, p.cases)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, fresh...)
+	}
+	return records, nil
 }
 
 func left(table, reason string) []record.Record {
 	fmt.Fprintf(os.Stderr, "report: %s is left out: %s\n", table, reason)
-	return []record.Record{{Table: table, Text: reason}}
+	return []record.Record{{Table: table, Text: "left out: " + reason}}
 }
 
-// peers runs the programs. Several, which are one program built with different tags, take turns in each round.
-func (m measurer) peers(table string, rounds int, sets []string, programs ...string) (records []record.Record, err error) {
-	for _, set := range sets {
-		dir := filepath.Join(m.data, "tickets_"+set)
-		if _, err := os.Stat(dir + ".json"); errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(set, "_1m") {
-			fmt.Fprintf(os.Stderr, "report: %s: no %s here, going on without\n", table, set)
-			continue
+// measureSet runs a program on a set. Several, which are one program built with different tags, take turns in each round.
+func (m measurer) measureSet(table, dir string, rounds int, cases []string) (records []record.Record, err error) {
+	run := func(program string, args ...string) error {
+		text, err := output(filepath.Join(m.bins, program), args...)
+		if err != nil {
+			return err
 		}
-		rounds := rounds
-		if strings.HasSuffix(set, "_1m") {
-			rounds = 3 // each pass takes seconds
+		fresh, err := decode(text)
+		for i := range fresh {
+			fresh[i].Table = table
 		}
-		turns, perTurn := 1, rounds
-		if len(programs) > 1 {
-			turns, perTurn = rounds, 1
-		}
-		for range turns {
-			for _, p := range programs {
-				got, err := output(filepath.Join(m.bins, p), "-table", table, "-rounds", fmt.Sprint(perTurn), "-count", filepath.Join(m.bins, "count"), dir)
-				if err != nil {
-					return nil, err
-				}
-				fresh, err := decode(got)
-				if err != nil {
-					return nil, err
-				}
-				records = append(records, fresh...)
-			}
-		}
+		records = append(records, fresh...)
+		return err
 	}
-	return records, nil
-}
-
-func (m measurer) floor(sets []string, pairs int) (records []record.Record, err error) {
-	program := filepath.Join(m.bins, "floor")
-	if _, err := os.Stat(program); err != nil {
-		return left("floor", "the command floor takes Linux"), nil
-	}
-	for _, set := range sets {
-		for _, c := range []string{"whole", "prefix", "stat", "names"} {
-			if c == "names" && !strings.HasPrefix(set, "flat") {
+	switch {
+	case cases != nil:
+		if _, err := os.Stat(filepath.Join(m.bins, "floor")); err != nil {
+			return left(table, "the command floor takes Linux"), nil
+		}
+		for _, c := range cases {
+			if c == "names" && !strings.Contains(dir, "_flat_") {
 				continue // it lists one directory
 			}
-			got, err := output(program, "-dir", filepath.Join(m.data, "tickets_"+set), "-case", c, "-pairs", fmt.Sprint(pairs), "-passes", "3")
-			if err != nil {
+			if err := run("floor", "-json", "-dir", dir, "-case", c, "-pairs", fmt.Sprint(rounds), "-passes", "3"); err != nil {
 				return nil, err
 			}
-			for line := range strings.Lines(got) {
-				records = append(records, record.Record{Table: "floor", Data: set, Text: strings.TrimRight(line, "\n")})
+		}
+	case table == "backends":
+		for range rounds {
+			for _, build := range builds {
+				program := "peers"
+				if build != builds[0] {
+					program += "-" + build
+				}
+				if err := run(program, "-table", table, "-rounds", "1", "-build", build, dir); err != nil {
+					return nil, err
+				}
 			}
 		}
+	default:
+		err = run("peers", "-table", table, "-rounds", fmt.Sprint(rounds), "-count", filepath.Join(m.bins, "count"), dir)
 	}
-	return records, nil
+	return records, err
 }
+
+// builds are the programs of the table backends by their build tags, without which the first is built.
+var builds = []string{"linux", "nouring", "unix", "generic"}
 
 func output(program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)

@@ -29,6 +29,7 @@ var colors = []color.Color{
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
 	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
+	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 }
 
 func newPlot(title, x, y string) *plot.Plot {
@@ -47,8 +48,10 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
+var formats = []string{"svg", "png"}
+
 func savePlot(p *plot.Plot, name string) error {
-	for _, format := range []string{"svg", "png"} {
+	for _, format := range formats {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {
 			return err
@@ -81,37 +84,35 @@ func short(v float64) string {
 	}
 }
 
-// plotPeers draws a pair of bars for each side, the fastest on top.
-func plotPeers(name string, r results) error {
-	p := newPlot("Files read per second (longer is better)", "files/s", "")
-	sets := r.sets()
-	var sides []*series
-	for _, s := range r.on(sets[0]) {
-		if !slices.ContainsFunc(sets, func(set string) bool { return r.find(set, s.who) == nil }) {
-			sides = append(sides, s)
-		}
-	}
-	slices.SortStableFunc(sides, func(a, b *series) int { return cmp.Compare(measure.Median(b.wall), measure.Median(a.wall)) })
-	var names []string
-	for _, s := range sides {
-		names = append(names, s.who)
-	}
-	p.NominalY(names...)
-	p.Y.Tick.Width = 0
+// A barChart has a group of horizontal bars for each name, from top to bottom, with one bar of each kind.
+type barChart struct {
+	title, unit  string
+	names, kinds []string
+	value        func(name, kind string) (v float64, ok bool)
+	label        string // the format of a value
+}
 
+func (b barChart) save(file string) error {
+	p := newPlot(b.title, b.unit, "")
+	const room = 330 // points for all bars of the plot, about
+	slot := 0.84 / float64(len(b.kinds))
+	thick := min(26, room/float64(len(b.names))*slot)
 	longest := 0.0
-	for i, set := range sets {
+	for i, kind := range b.kinds {
+		at := 0.42 - slot*(float64(i)+0.5) // beside the middle of the group, the first kind on top
 		var values plotter.Values
-		var labels plotter.XYLabels
-		at := 0.2 - 0.4*float64(i) // beside the middle of the side's place, the first set above
-		for k, s := range sides {
-			v := filesPerSecond(measure.Median(r.find(set, s.who).wall))
+		labels := plotter.XYLabels{}
+		for k, name := range slices.Backward(b.names) {
+			v, ok := b.value(name, kind)
 			values = append(values, v)
-			labels.XYs = append(labels.XYs, plotter.XY{X: v, Y: float64(k) + at})
-			labels.Labels = append(labels.Labels, english.Sprintf("%.0fk", v/1e3))
+			if !ok {
+				continue
+			}
+			labels.XYs = append(labels.XYs, plotter.XY{X: v, Y: float64(len(b.names)-1-k) + at})
+			labels.Labels = append(labels.Labels, english.Sprintf(b.label, v))
 			longest = max(longest, v)
 		}
-		bars, err := plotter.NewBarChart(values, 13)
+		bars, err := plotter.NewBarChart(values, vg.Length(thick))
 		if err != nil {
 			return err
 		}
@@ -121,24 +122,133 @@ func plotPeers(name string, r results) error {
 			return err
 		}
 		for k := range tags.TextStyle {
-			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, 11)
+			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, vg.Length(min(11, thick+1)))
 			tags.TextStyle[k].YAlign = text.YCenter
 		}
 		tags.Offset.X = 4
 		p.Add(bars, tags)
-		p.Legend.Add(set, bars)
-	}
-	p.X.Min, p.X.Max = 0, longest*1.1 // the longest bar's label needs room
-	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
-		ticks := plot.DefaultTicks{}.Ticks(lo, hi)
-		for i, t := range ticks {
-			if t.Label != "" {
-				ticks[i].Label = short(t.Value)
-			}
+		if len(b.kinds) > 1 {
+			p.Legend.Add(kind, bars)
 		}
-		return ticks
-	})
-	p.Legend.YOffs = 20
+	}
+	backward := slices.Clone(b.names)
+	slices.Reverse(backward)
+	p.NominalY(backward...)
+	p.Y.Tick.Width = 0
+	p.X.Min, p.X.Max = 0, longest*1.12 // the longest bar's label needs room
+	p.X.Tick.Marker = shortTicks
+	// Below the plot, where no bar is.
+	p.Y.Min, p.Y.Max = -0.6-0.055*float64(len(b.names)*len(b.kinds)), float64(len(b.names))-0.4
+	p.Legend.YOffs = 4
+	return savePlot(p, file)
+}
+
+var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(lo, hi)
+	for i, t := range ticks {
+		if t.Label != "" {
+			ticks[i].Label = short(t.Value)
+		}
+	}
+	return ticks
+})
+
+// plotPeers draws the fastest on top.
+func plotPeers(name string, r results) error {
+	sets := r.sets()
+	var sides []*series
+	for _, s := range r.on(sets[0]) {
+		if !slices.ContainsFunc(sets, func(set string) bool { return r.find(set, s.who) == nil }) {
+			sides = append(sides, s)
+		}
+	}
+	slices.SortStableFunc(sides, func(a, b *series) int { return cmp.Compare(measure.Median(a.wall), measure.Median(b.wall)) })
+	var names []string
+	for _, s := range sides {
+		names = append(names, s.who)
+	}
+	return barChart{"Files read per second (longer is better)", "thousand files/s", names, sets, func(who, set string) (float64, bool) {
+		return filesPerSecond(measure.Median(r.find(set, who).wall)) / 1e3, true
+	}, "%.0f"}.save(name)
+}
+
+func plotBackends(name string, r results) error {
+	return barChart{"Time per file by backend (shorter is better)", "µs per file", r.sets(), builds, func(set, build string) (float64, bool) {
+		return measure.Median(r.find(set, build).wall) / 1e3, true
+	}, "%.1f"}.save(name)
+}
+
+func plotFloor(name string, r results) error {
+	var names []string
+	for _, c := range r.comparisons() {
+		if slices.ContainsFunc(r.sets(), func(set string) bool { _, theirs := r.sides(set, c); return theirs != nil }) {
+			names = append(names, c)
+		}
+	}
+	if names == nil {
+		return nil // no C compiler
+	}
+	return barChart{"Wall time of the first over that of the second (shorter is better)", "ratio", names, r.sets(), func(c, set string) (float64, bool) {
+		ours, theirs := r.sides(set, c)
+		if ours == nil || theirs == nil {
+			return 0, false
+		}
+		return paired(ours.wall, theirs.wall, ratio).Median, true
+	}, "%.2f"}.save(name)
+}
+
+func plotCaches(name string, cold, warm results) error {
+	if len(cold.series) == 0 {
+		return nil
+	}
+	var names []string
+	for _, s := range warm.series {
+		if cold.find(s.data, s.who) != nil {
+			names = append(names, s.who)
+		}
+	}
+	set := warm.series[0].data
+	caches := map[string]results{"cold caches": cold, "warm caches": warm}
+	return barChart{"Time over fileproc's, " + set + " (shorter is better)", "ratio", names, []string{"cold caches", "warm caches"}, func(who, cache string) (float64, bool) {
+		r := caches[cache]
+		return paired(r.find(set, who).wall, r.series[0].wall, ratio).Median, true
+	}, "%.2f"}.save(name)
+}
+
+// plotDepth draws the Go loop's time by the depth of its ring, and those of the loops without one for comparison.
+func plotDepth(name string, r results) error {
+	set := r.series[0].data
+	p := newPlot("Time per file of bare loops by depth of the ring, "+set+" (lower is better)", "files that io_uring opens and reads with one call", "µs per file")
+	p.Add(plotter.NewGrid())
+	var ring, goLoop, cLoop curve
+	micros := func(s *series) measure.Spread { return each(s.wall, func(ns float64) float64 { return ns / 1e3 }) }
+	plain, _ := r.sides(set, "Go loop / C loop")
+	var ticks []plot.Tick
+	for depth := 1; ; depth *= 2 {
+		ours, theirs := r.sides(set, fmt.Sprintf("Go loop with io_uring, %d deep / C loop", depth))
+		if ours == nil || theirs == nil || plain == nil {
+			break
+		}
+		ring.add(float64(depth), micros(ours))
+		cLoop.add(float64(depth), micros(theirs))
+		goLoop.add(float64(depth), micros(plain))
+		ticks = append(ticks, plot.Tick{Value: float64(depth), Label: fmt.Sprint(depth)})
+	}
+	if ticks == nil {
+		return nil // no C compiler, or no io_uring
+	}
+	for i, c := range []struct {
+		name string
+		*curve
+	}{{"Go loop with io_uring", &ring}, {"Go loop, plain calls", &goLoop}, {"C loop, plain calls", &cLoop}} {
+		if err := c.draw(p, c.name, i); err != nil {
+			return err
+		}
+	}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks)
+	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
+	p.Legend.YOffs = 8
 	return savePlot(p, name)
 }
 
@@ -236,15 +346,7 @@ func plotWorkers(name string, r results) error {
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 	p.X.Min, p.X.Max = 0.7, float64(len(ticks))+0.3
 	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
-	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
-		ticks := plot.DefaultTicks{}.Ticks(lo, hi)
-		for i, t := range ticks {
-			if t.Label != "" {
-				ticks[i].Label = short(t.Value)
-			}
-		}
-		return ticks
-	})
+	p.Y.Tick.Marker = shortTicks
 	p.Legend.YOffs = 8
 	return savePlot(p, name)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,24 +29,39 @@ func write(out string, records []record.Record) error {
 	}{
 		{"peers", (*document).peers, plotPeers, "Files per second of fileproc and its peers"},
 		{"programs", (*document).programs, nil, ""},
-		{"backends", (*document).backends, nil, ""},
-		{"floor", (*document).floor, nil, ""},
+		{"backends", (*document).backends, plotBackends, "Time per file of each backend, by set"},
+		{"readdir", (*document).readDir, nil, ""},
+		{"floor", (*document).floor, plotFloor, "Time of fileproc against that of the bare system calls"},
+		{"bare", (*document).bare, plotDepth, "Time per file of bare loops against the depth of the ring"},
+		{"fio", (*document).fio, nil, ""},
 		{"sizes", (*document).sizes, plotSizes, "Time per file against the number of files"},
 		{"workers", (*document).workers, plotWorkers, "Files per second against the number of workers"},
-		{"warm", func(d *document, warm results) error { return d.caches(of(records, "cold"), warm) }, nil, ""},
+		{"warm", func(d *document, warm results) error { return d.caches(of(records, "cold"), warm) },
+			func(name string, warm results) error { return plotCaches(name, of(records, "cold"), warm) },
+			"Time against fileproc's with cold and warm caches"},
 		{"ablation", (*document).ablation, nil, ""},
 	} {
 		r := of(records, section.table)
 		if len(r.series)+len(r.leftOut) == 0 {
 			continue // not measured yet
 		}
-		if err := section.text(&d, r); err != nil {
+		if len(r.series) == 0 {
+			d.line("\n## %s", section.table)
+		} else if err := section.text(&d, r); err != nil {
 			return fmt.Errorf("%s: %w", section.table, err)
 		}
-		if section.plot != nil {
-			if err := section.plot(filepath.Join(out, "img", section.table), r); err != nil {
+		if section.plot != nil && len(r.series) > 0 {
+			name := filepath.Join(out, "img", section.table)
+			for _, format := range formats { // it may find nothing to draw
+				if err := os.Remove(name + "." + format); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			if err := section.plot(name, r); err != nil {
 				return fmt.Errorf("%s: %w", section.table, err)
 			}
+		}
+		if _, err := os.Stat(filepath.Join(out, "img", section.table+".svg")); err == nil && section.plot != nil {
 			d.line("\n![%s](img/%s.svg)", section.alt, section.table)
 		}
 		d.leftOut(r)
@@ -67,9 +84,9 @@ func (d *document) table(heads ...string) {
 func (d *document) leftOut(r results) {
 	seen := map[string]bool{}
 	for _, rec := range r.leftOut {
-		if rec.Table != "floor" && !seen[rec.Data+rec.Who] {
+		if !seen[rec.Data+rec.Who] {
 			seen[rec.Data+rec.Who] = true
-			d.line("\n%s", strings.TrimSpace(fmt.Sprintf("%s %s: %s.", rec.Data, rec.Who, rec.Text)))
+			d.line("\n%s", strings.TrimPrefix(strings.TrimSpace(rec.Data+" "+rec.Who)+": "+rec.Text+".", ": "))
 		}
 	}
 }
@@ -141,67 +158,108 @@ func (d *document) programs(r results) error {
 }
 
 // What the reference report says of its backends, in per cent of more time than linux.
-var reference = map[string][2]string{
-	"flat_5k":      {"+77.6", "+164"},
-	"nested1_5k":   {"+78.5", "+176"},
-	"flat_100k":    {"+23.7", "+84.6"},
-	"nested1_100k": {"+17.2", "+85.4"},
-	"flat_1m":      {"+9.3", "+78.7"},
-	"nested1_1m":   {"+8.6", "+80.9"},
+var reference = map[string]map[string]string{
+	"flat_5k":      {"unix": "+77.6", "generic": "+164"},
+	"nested1_5k":   {"unix": "+78.5", "generic": "+176"},
+	"flat_100k":    {"unix": "+23.7", "generic": "+84.6"},
+	"nested1_100k": {"unix": "+17.2", "generic": "+85.4"},
+	"flat_1m":      {"unix": "+9.3", "generic": "+78.7"},
+	"nested1_1m":   {"unix": "+8.6", "generic": "+80.9"},
 }
 
 func (d *document) backends(r results) error {
-	d.line("\n## Backends\n\nOne program built with no tag, with `fileproc_unix` and with `fileproc_generic`, run in turn. Columns marked * are " +
-		"the reference report's figures, from another machine and another implementation.")
-	d.table("set", "linux, ns/file", "unix, ns/file", "against linux, %", "*, %", "generic, ns/file", "against linux, %", "*, %")
+	d.line("\n## Backends\n\nOne program built with no tag (io_uring where it is allowed), and with `fileproc_nouring`, `fileproc_unix` and " +
+		"`fileproc_generic`, run in turn. Columns marked * are the reference report's figures, from another machine and another implementation.")
+	d.table("set", "build", "ns/file", "against linux, %", "*, %")
 	for _, set := range r.sets() {
-		base := r.find(set, "linux")
-		if base == nil {
-			return fmt.Errorf("%s: not measured with the linux backend", set)
-		}
-		cells := []string{set, spread(each(base.wall, identity), "%.0f")}
-		for i, name := range []string{"unix", "generic"} {
-			s, ref := r.find(set, name), reference[set][i]
+		base := r.find(set, builds[0])
+		for _, build := range builds {
+			s := r.find(set, build)
 			if s == nil {
-				return fmt.Errorf("%s: not measured with the %s backend", set, name)
+				return fmt.Errorf("%s: the build %s was not measured", set, build)
 			}
-			cells = append(cells, spread(each(s.wall, identity), "%.0f"), spread(paired(s.wall, base.wall, percentMore), "%+.0f"), ref)
+			more := ""
+			if s != base {
+				more = spread(paired(s.wall, base.wall, percentMore), "%+.0f")
+			}
+			d.row(set, build, spread(each(s.wall, identity), "%.0f"), more, reference[set][build])
 		}
-		d.row(cells...)
 	}
 	return nil
 }
 
-// floorLine is a line of the command floor: the comparison, files, ratios of wall and CPU time, and ns per file.
-var floorLine = regexp.MustCompile(`^(\S.*?) +\d+ +([\d.]+) \(([\d.]+) to ([\d.]+)\) +([\d.]+) \(([\d.]+) to ([\d.]+)\) +(\d+) ns +(\d+) ns$`)
-
-func (d *document) floor(r results) error {
-	if r.leftOut[0].Data == "" {
-		d.line("\n## The floor\n\nLeft out: %s.", r.leftOut[0].Text)
-		return nil
-	}
-	d.line("\n## The floor\n\nHow far from the bare system calls: fileproc against a C program with one thread per core that does nothing but " +
-		"getdents64, openat, read and close, or fstatat, in pairs. Below 1 fileproc is faster.")
-	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file", "theirs, ns/file", "difference, ns/file")
-	understood := 0
-	for _, rec := range r.leftOut {
-		m := floorLine.FindStringSubmatch(rec.Text)
-		if m == nil {
-			continue // a heading
+func (d *document) readDir(r results) error {
+	d.line("\n## ReadDir\n\nNames and types of one directory, and the same with size and time of each file, which `(*os.File).Readdir` always asks " +
+		"for. `× ours` is against `fileproc.ReadDir` in the same round, with `Info` if they ask for it. An entry of /proc is a process or a file.")
+	d.table("directory", "what", "ns/entry", "× ours")
+	for _, set := range r.sets() {
+		var ours *series
+		for _, s := range r.on(set) {
+			times := ""
+			if strings.HasPrefix(s.who, "fileproc") {
+				ours = s
+			} else {
+				times = spread(paired(s.wall, ours.wall, ratio), "%.2f")
+			}
+			d.row(set, s.who, spread(each(s.wall, identity), "%.0f"), times)
 		}
-		understood++
-		ours, err1 := strconv.Atoi(m[8])
-		theirs, err2 := strconv.Atoi(m[9])
-		if err1 != nil || err2 != nil {
-			return fmt.Errorf("unexpected line of floor: %q", rec.Text)
-		}
-		d.row(rec.Data, m[1], fmt.Sprintf("%s (%s to %s)", m[2], m[3], m[4]), fmt.Sprintf("%s (%s to %s)", m[5], m[6], m[7]),
-			m[8], m[9], strings.ReplaceAll(fmt.Sprintf("%+d", ours-theirs), "-", "−"))
-	}
-	if understood == 0 {
-		return fmt.Errorf("no line of the command floor is understood; the first is %q", r.leftOut[0].Text)
 	}
 	return nil
+}
+
+// sides returns both parts of a comparison of the command floor; theirs is nil without a C compiler.
+func (r results) sides(set, comparison string) (ours, theirs *series) {
+	return r.find(set, comparison+record.Side+"ours"), r.find(set, comparison+record.Side+"theirs")
+}
+
+// comparisons are the names of the command floor's, as they were made.
+func (r results) comparisons() (names []string) {
+	for _, s := range r.series {
+		if name, ours := strings.CutSuffix(s.who, record.Side+"ours"); ours && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (d *document) pairs(r results) error {
+	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file", "theirs, ns/file", "wall, ns/file more", "CPU, ns/file more")
+	for _, set := range r.sets() {
+		for _, name := range r.comparisons() {
+			ours, theirs := r.sides(set, name)
+			switch {
+			case ours == nil:
+				continue // it lists one directory
+			case theirs == nil:
+				d.row(set, name, "", "", spread(each(ours.wall, identity), "%.0f"), "no C compiler", "", "")
+				continue
+			case len(ours.wall) != len(theirs.wall):
+				return fmt.Errorf("%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
+			}
+			d.row(set, name, spread(paired(ours.wall, theirs.wall, ratio), "%.2f"), spread(paired(ours.cpu, theirs.cpu, ratio), "%.2f"),
+				english.Sprintf("%.0f", measure.Median(ours.wall)), english.Sprintf("%.0f", measure.Median(theirs.wall)),
+				spread(paired(ours.wall, theirs.wall, difference), "%+.0f"), spread(paired(ours.cpu, theirs.cpu, difference), "%+.0f"))
+		}
+	}
+	return nil
+}
+
+func (d *document) floor(r results) error {
+	d.line("\n## The floor\n\nHow far from the bare system calls: fileproc against a C program with one thread per core that does nothing but " +
+		"getdents64, openat, read and close, or fstatat, in pairs. Below 1 fileproc is faster.")
+	return d.pairs(r)
+}
+
+func (d *document) bare(r results) error {
+	d.line("\n## What the calls allow\n\nThe C program again, against the same in Go: with the plain calls, taking one file or many at a time; and " +
+		"with io_uring, which opens and reads so many files with one call as the ring is deep. Nothing of fileproc is in either but the ring.")
+	return d.pairs(r)
+}
+
+func (d *document) fio(r results) error {
+	d.line("\n## fio\n\nA cross-check of the C program with [fio](https://fio.readthedocs.io): as many files of 400 bytes, made by fio, each opened, " +
+		"read with one pread, and closed by as many threads. What fio does around that takes time too, so it is no floor.")
+	return d.pairs(r)
 }
 
 // count is the number of files of a set such as flat_100k.

@@ -1,4 +1,4 @@
-// Package record is how the command peers hands its measurements to the command report: as lines of JSON.
+// Package record is how the commands peers and floor hand their measurements to the command report: as lines of JSON.
 package record
 
 // A Record is one measured pass of one side, or, if Text is set, something said in words, such as why there is none. The
@@ -13,3 +13,6 @@ type Record struct {
 	CPU     float64 // nanoseconds, user and system; 0 where it is not known
 	Text    string  `json:",omitempty"`
 }
+
+// Side is between the two parts of Who where a comparison is of two sides, ours and theirs.
+const Side = ": "

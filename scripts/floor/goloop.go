@@ -1,0 +1,204 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc/internal/uring"
+)
+
+// A goLoop does in Go what the C loop does: nothing but the system calls. With a ring, io_uring opens and reads.
+type goLoop struct {
+	dir     string
+	threads int
+	chunk   int // names that a thread takes at a time
+	depth   int // files that a ring reads at a time; 0 without one
+}
+
+// bareComparisons are those of the Go loop with the C loop: by itself, with rings of some depth, and taking few names at a
+// time or many.
+func bareComparisons(name, dir string, threads int, c *cLoop) []comparison {
+	const usual = 128
+	theirs := c.side("read", cReadSize)
+	add := func(to []comparison, name string, chunk, depth int) []comparison {
+		return append(to, comparison{name + " / C loop", goLoop{dir, threads, chunk, depth}.side(), theirs})
+	}
+	var list []comparison
+	switch name {
+	case "bare":
+		list = add(list, "Go loop", usual, 0)
+		list = add(list, "Go loop with io_uring, 64 deep", usual, 64)
+	case "depth":
+		for depth := 1; depth <= 256; depth *= 2 {
+			list = add(list, fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), depth)
+		}
+	case "batch":
+		for chunk := 1; chunk <= 1024; chunk *= 4 {
+			list = add(list, fmt.Sprintf("Go loop, %d at a time", chunk), chunk, 0)
+		}
+	}
+	return list
+}
+
+func (g goLoop) side() side {
+	return timed(func() (files int, bytes int64, err error) {
+		l := listing{}
+		defer l.close()
+		if err := l.add(unix.AT_FDCWD, g.dir); err != nil {
+			return 0, 0, err
+		}
+		var next, total atomic.Int64
+		errs := make([]error, g.threads)
+		var wg sync.WaitGroup
+		for t := range errs {
+			wg.Go(func() {
+				r := bareReader{buf: make([]byte, cReadSize)}
+				if g.depth > 0 {
+					if r.ring, errs[t] = uring.New(g.depth, cReadSize); errs[t] != nil {
+						errs[t] = fmt.Errorf("io_uring: %w", errs[t])
+						return
+					}
+					defer r.ring.Close()
+				}
+				for errs[t] == nil {
+					end := int(next.Add(int64(g.chunk)))
+					if end-g.chunk >= len(l.files) {
+						break
+					}
+					errs[t] = r.read(l.files[end-g.chunk:min(end, len(l.files))], g.depth)
+				}
+				total.Add(r.bytes)
+			})
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return 0, 0, err
+			}
+		}
+		return len(l.files), total.Load(), nil
+	})
+}
+
+// A listing is the files of a directory and its subdirectories, which stay open.
+type listing struct {
+	files []bareFile
+	dirs  []int
+}
+
+type bareFile struct {
+	dir  int
+	name string // a zero byte follows
+}
+
+func (l *listing) close() {
+	for _, fd := range l.dirs {
+		unix.Close(fd)
+	}
+}
+
+func (l *listing) add(at int, name string) error {
+	const block, room = 1 << 20, 32 << 10 // bytes of a block of names, and those left at which a new one begins
+	const reclen, typ, text = 16, 18, 19  // offsets in struct linux_dirent64
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "openat", Path: name, Err: err}
+	}
+	l.dirs = append(l.dirs, fd)
+	var subs []string
+	var buf []byte
+	for {
+		if len(buf) < room {
+			buf = make([]byte, block)
+		}
+		n, err := unix.Getdents(fd, buf)
+		if err != nil {
+			return &os.PathError{Op: "getdents64", Path: name, Err: err}
+		}
+		if n == 0 {
+			break
+		}
+		for at := 0; at < n; at += int(*(*uint16)(unsafe.Pointer(&buf[at+reclen]))) {
+			name := unsafe.String(&buf[at+text], bytes.IndexByte(buf[at+text:], 0))
+			switch buf[at+typ] {
+			case unix.DT_REG:
+				l.files = append(l.files, bareFile{fd, name})
+			case unix.DT_DIR:
+				if name != "." && name != ".." {
+					subs = append(subs, name)
+				}
+			}
+		}
+		buf = buf[(n+7)&^7:]
+	}
+	for _, sub := range subs {
+		if err := l.add(fd, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type bareReader struct {
+	ring  *uring.Ring
+	names []string
+	buf   []byte
+	bytes int64
+}
+
+func (r *bareReader) read(files []bareFile, depth int) error {
+	for r.ring != nil && len(files) > 0 {
+		n := min(depth, len(files))
+		if i := slices.IndexFunc(files[:n], func(f bareFile) bool { return f.dir != files[0].dir }); i > 0 {
+			n = i // a ring reads of one directory at a time
+		}
+		r.names = r.names[:0]
+		for _, f := range files[:n] {
+			r.names = append(r.names, f.name)
+		}
+		if err := r.ring.Read(files[0].dir, r.names, unix.O_RDONLY|unix.O_NOFOLLOW, cReadSize, unix.RWF_NOWAIT); err != nil {
+			return err
+		}
+		for i := range n {
+			p := r.ring.Bytes(i)
+			if p == nil { // it is not in the cache, or empty
+				if err := r.plain(files[i]); err != nil {
+					return err
+				}
+			}
+			r.bytes += int64(len(p))
+		}
+		files = files[n:]
+	}
+	for _, f := range files {
+		if err := r.plain(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain makes the calls as cheap as Go can: the scheduler does not hear of them.
+func (r *bareReader) plain(f bareFile) error {
+	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dir), uintptr(unsafe.Pointer(unsafe.StringData(f.name))),
+		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return &os.PathError{Op: "openat", Path: f.name, Err: errno}
+	}
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)))
+	unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	if errno != 0 {
+		return &os.PathError{Op: "read", Path: f.name, Err: errno}
+	}
+	r.bytes += int64(n)
+	return nil
+}
