@@ -20,7 +20,7 @@ args=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h)
-		sed -n 's/^# \{0,1\}//; 2,11p' "$(basename "$0")"
+		sed -n 's/^# \{0,1\}//; 2,10p' "$(basename "$0")"
 		exit
 		;;
 	--quick)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	width, height = 8 * vg.Inch, 5 * vg.Inch
-	margin        = vg.Length(10)
+	width  = 8 * vg.Inch
+	margin = vg.Length(10)
 )
 
 // Colours that people with a colour vision deficiency can tell apart too.
@@ -50,7 +50,9 @@ func newPlot(title, x, y string) *plot.Plot {
 
 var formats = []string{"svg", "png"}
 
-func savePlot(p *plot.Plot, name string) error {
+func savePlot(p *plot.Plot, name string) error { return savePlotOf(p, name, 5*vg.Inch) }
+
+func savePlotOf(p *plot.Plot, name string, height vg.Length) error {
 	for _, format := range formats {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {
@@ -76,11 +78,11 @@ func savePlot(p *plot.Plot, name string) error {
 func short(v float64) string {
 	switch {
 	case v >= 1e6:
-		return fmt.Sprintf("%gm", v/1e6)
+		return fmt.Sprintf("%.6gm", v/1e6)
 	case v >= 1e3:
-		return fmt.Sprintf("%gk", v/1e3)
+		return fmt.Sprintf("%.6gk", v/1e3)
 	default:
-		return fmt.Sprintf("%g", v)
+		return fmt.Sprintf("%.6g", v)
 	}
 }
 
@@ -94,9 +96,12 @@ type barChart struct {
 
 func (b barChart) save(file string) error {
 	p := newPlot(b.title, b.unit, "")
-	const room = 330 // points for all bars of the plot, about
-	slot := 0.84 / float64(len(b.kinds))
-	thick := min(26, room/float64(len(b.names))*slot)
+	thick := 13.0 // points, as everything here that is not a part of a group's height
+	if len(b.kinds) > 2 {
+		thick = 10
+	}
+	slot := 0.84 / float64(len(b.kinds)) // a part of a group's height
+	group := thick * 1.08 / slot
 	longest := 0.0
 	for i, kind := range b.kinds {
 		at := 0.42 - slot*(float64(i)+0.5) // beside the middle of the group, the first kind on top
@@ -122,7 +127,7 @@ func (b barChart) save(file string) error {
 			return err
 		}
 		for k := range tags.TextStyle {
-			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, vg.Length(min(11, thick+1)))
+			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, 11)
 			tags.TextStyle[k].YAlign = text.YCenter
 		}
 		tags.Offset.X = 4
@@ -137,10 +142,12 @@ func (b barChart) save(file string) error {
 	p.Y.Tick.Width = 0
 	p.X.Min, p.X.Max = 0, longest*1.12 // the longest bar's label needs room
 	p.X.Tick.Marker = shortTicks
-	// Below the plot, where no bar is.
-	p.Y.Min, p.Y.Max = -0.6-0.055*float64(len(b.names)*len(b.kinds)), float64(len(b.names))-0.4
-	p.Legend.YOffs = 4
-	return savePlot(p, file)
+	p.Y.Min, p.Y.Max = -0.5, float64(len(b.names))-0.5
+	if len(b.kinds) > 1 { // below the bars
+		p.Y.Min -= (18*float64(len(b.kinds)) + 6) / group
+	}
+	const around = 110 // the title and the axis
+	return savePlotOf(p, file, vg.Length((p.Y.Max-p.Y.Min)*group+around))
 }
 
 var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
