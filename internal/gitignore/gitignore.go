@@ -79,9 +79,10 @@ func Parse(content []byte) *List {
 // Match judges the entry name of directory dir, which is relative to the
 // ignore file's directory: "" or a path with a slash at its end.
 func (l *List) Match(dir, name string, isDir bool) Verdict {
+	last := name[len(name)-1]
 	for i := len(l.patterns) - 1; i >= 0; i-- { // the last one that matches counts
 		p := &l.patterns[i]
-		if p.dirOnly && !isDir || !p.match(dir, name) {
+		if p.hasLast && p.last != last || p.dirOnly && !isDir || !p.match(dir, name) {
 			continue
 		}
 		if p.negated {
@@ -109,7 +110,7 @@ const (
 	kindSuffix               // *foo
 	kindNameGlob             // f?o
 	kindPath                 // foo/bar
-	kindPathGlob             // foo/b?r
+	kindGlob                 // foo/b?r
 )
 
 // A pattern is one line of an ignore file.
@@ -117,9 +118,11 @@ type pattern struct {
 	kind    kind
 	negated bool
 	dirOnly bool
+	hasLast bool
+	last    byte   // of all names that can match, if hasLast: most others need no more than a look at it
 	dir     string // what a path begins with, as far as a slash
-	name    string // what follows there literally, or all of it
-	glob    glob
+	name    string // what follows there literally; of kindSuffix, what a name ends with
+	glob    glob   // what follows then
 }
 
 // parse returns the pattern of a line, unless it can match nothing.
@@ -131,32 +134,39 @@ func parse(line string) (p pattern, ok bool) {
 	if rest, found := strings.CutPrefix(line, "**/"); found && !strings.Contains(rest, "/") {
 		line, isPath = rest, false // the same, and faster
 	}
-	literal := line[:literalPrefix(line)]
-	switch {
-	case line == "":
+	if line == "" {
 		return p, false
-	case !isPath && literal == line:
-		p.kind, p.name = kindName, line
-		return p, true
-	case !isPath && line[0] == '*' && literalPrefix(line[1:]) == len(line)-1:
-		p.kind, p.name = kindSuffix, line[1:]
-		return p, true
-	case !isPath:
-		p.kind = kindNameGlob
-		p.glob, ok = compile(line)
-		return p, ok
 	}
-	p.kind = kindPathGlob
+	literal := line[:literalPrefix(line)]
+	wild := line[len(literal):]
 	slash := strings.LastIndexByte(literal, '/') + 1
 	p.dir, p.name = literal[:slash], literal[slash:]
-	if literal == line {
+	switch {
+	case wild == "" && !isPath:
+		p.kind = kindName
+	case wild == "":
 		p.kind = kindPath
+	case !isPath && line[0] == '*' && literalPrefix(line[1:]) == len(line)-1:
+		p.kind, p.name = kindSuffix, line[1:]
+	default:
+		// A ** where the literal part ends is the first of what is matched as
+		// a glob, so that to git foo/bar**/x is foo/bar followed by **/x.
+		p.kind = kindGlob
+		if p.glob, ok = compile(wild); !ok {
+			return p, false
+		}
+		if !isPath {
+			p.kind = kindNameGlob
+		}
+		if end := p.glob[len(p.glob)-1]; end.op == opByte {
+			p.hasLast, p.last = true, end.lit
+		}
 		return p, true
 	}
-	// A ** where the literal part ends is the first of what is matched as a
-	// glob, so that to git foo/bar**/x is foo/bar followed by **/x.
-	p.glob, ok = compile(line[len(literal):])
-	return p, ok
+	if p.name != "" {
+		p.hasLast, p.last = true, p.name[len(p.name)-1]
+	}
+	return p, true
 }
 
 // literalPrefix returns how many bytes of s come before anything special.
@@ -173,14 +183,15 @@ func (p *pattern) match(dir, name string) bool {
 		return name == p.name
 	case kindSuffix:
 		return strings.HasSuffix(name, p.name)
-	case kindNameGlob:
-		return p.glob.match(path{"", name})
 	case kindPath:
 		return name == p.name && dir == p.dir
-	}
-	dir, below := strings.CutPrefix(dir, p.dir)
-	if !below {
-		return false
+	case kindNameGlob:
+		dir = "" // wherever it is
+	default:
+		if !strings.HasPrefix(dir, p.dir) {
+			return false
+		}
+		dir = dir[len(p.dir):]
 	}
 	t := path{dir, name}
 	if len(p.name) > t.len() {

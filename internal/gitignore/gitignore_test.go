@@ -57,6 +57,7 @@ var cases = []testCase{
 		files("d/ba", "e/a/c", "e/axc")},
 	{"two stars behind a wildcard", "d/?a**/b", files("d/xa/b", "d/xay/b"), files("d/xa/y/b", "d/xab")},
 	{"two stars before an escaped slash", "**\\/b\na/**\\/c", files("x/b", "x/y/b", "a/x/c"), files("b", "a/c")},
+	{"two stars and two slashes", "d/a**//\n**//", files("d/a/x"), files("d/ab/x", "b/x")},
 	{"escaped slash", "a\\/b\nc\\/", files("a/b"), files("x/a/b", "c/x")},
 	{"hash", "\\#a\n#b\n #c\nd#e", files("#a", " #c", "d#e"), files("#b", "b", "c")},
 	{"exclamation mark", "\\!a\nb!", files("!a", "b!"), files("a", "b")},
@@ -110,6 +111,133 @@ func TestCases(t *testing.T) {
 			require.Equal(t, c.kept(), kept(slices.Collect(maps.Keys(c.tree())), c.tree()))
 		})
 	}
+}
+
+func TestParseNothing(t *testing.T) {
+	for _, content := range []string{"", "\n\n", "# a", "!", "/", "//", "!/\n \n", "\ufeff", "\x00a", "[a", "a[b/", "a\\"} {
+		require.Nil(t, Parse([]byte(content)), "%q", content)
+	}
+}
+
+func TestChain(t *testing.T) {
+	list := func(content string) *List { return Parse([]byte(content)) }
+	above := (*Chain)(nil).Push("", list("*.x\n/a/*.y\n!*.z"))
+	root := above.Push("", list("!k.x\n*.z")) // a later ignore file of the same directory
+	a := root.Push("a/", list("/b/*.v\n!c.y"))
+	require.Same(t, a, a.Push("a/", nil), "no patterns, no link")
+	for _, c := range []struct {
+		chain     *Chain
+		dir, name string
+		want      Verdict
+	}{
+		{nil, "", "a.x", Undecided},
+		{above, "", "k.x", Ignored},
+		{above, "", "k.z", Included},
+		{root, "", "a.x", Ignored},
+		{root, "", "k.x", Included},
+		{root, "", "k.z", Ignored},
+		{a, "a/", "a.x", Ignored},
+		{a, "a/", "k.x", Included},
+		{a, "a/", "b.y", Ignored},
+		{a, "a/", "c.y", Included},
+		{a, "a/", "a.v", Undecided},
+		{a, "a/b/", "a.v", Ignored},
+		{a, "a/b/", "b.y", Undecided},
+	} {
+		require.Equal(t, c.want, c.chain.Match(c.dir, c.name, false), "%s%s", c.dir, c.name)
+	}
+}
+
+// TestBoundedTime takes for ever where each * doubles the time.
+func TestBoundedTime(t *testing.T) {
+	long, deep := strings.Repeat("a", 255), strings.Repeat("a/", 2000)
+	for _, pattern := range []string{
+		strings.Repeat("*a", 100) + "*b",
+		strings.Repeat("*", 100_000) + "b?",
+		strings.Repeat("*?", 100) + "b",
+		strings.Repeat("[a-z]*", 100) + "[b]",
+		"/" + strings.Repeat("**/", 500) + "b?",
+		"/" + strings.Repeat("**/*a/", 500) + "b?",
+		"/" + strings.Repeat("**/a*a*[a]*/", 300) + "b",
+		strings.Repeat("x", 1_000_000),
+		strings.Repeat("[", 1_000_000),
+		strings.Repeat("[[:", 300_000),
+		strings.Repeat("[a]", 100_000),
+	} {
+		l := Parse([]byte(pattern))
+		if l == nil {
+			continue
+		}
+		require.Equal(t, Undecided, l.Match("", long, true), "%.50q", pattern)
+		require.Equal(t, Undecided, l.Match(deep, long, true), "%.50q", pattern)
+	}
+}
+
+// usual is the kinds of patterns that ignore files are made of.
+const usual = `*.o
+*.a
+*.so
+*.exe
+*.test
+*.prof
+*.py[cod]
+*.swp
+*~
+.DS_Store
+node_modules/
+vendor/
+build-*/
+/dist
+/bin/
+docs/_build/
+**/testdata/*.tmp
+/generated/**
+*.log
+!keep.log
+`
+
+func TestMatchAllocatesNothing(t *testing.T) {
+	chain := (*Chain)(nil).Push("", Parse([]byte(usual))).Push("a/", Parse([]byte(usual)))
+	for _, name := range []string{"x.go", "x.o", "x.pyc", "build-1", "keep.log", "dist"} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { chain.Match("a/testdata/b/", name, true) }), name)
+	}
+}
+
+func BenchmarkMatch(b *testing.B) {
+	l := Parse([]byte(usual))
+	for _, name := range []string{"entry_linux.go", "README.md", "x.pyc"} {
+		b.Run("name="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Match("internal/walk/", name, false)
+			}
+		})
+	}
+}
+
+// FuzzMatch looks for panics, and for ways to judge that should agree.
+func FuzzMatch(f *testing.F) {
+	for _, c := range cases {
+		for _, name := range slices.Concat(c.ignored, c.keeps) {
+			f.Add([]byte(c.ignore), name, true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte, file string, isDir bool) {
+		l := Parse(content)
+		slash := strings.LastIndexByte(file, '/') + 1
+		dir, name := file[:slash], file[slash:]
+		if l == nil || name == "" {
+			return
+		}
+		v := l.Match(dir, name, isDir)
+		for i := range l.patterns {
+			require.LessOrEqual(t, len(l.patterns[i].glob), len(content))
+		}
+		below := (*Chain)(nil).Push("d/e/", l)
+		require.Equal(t, v, below.Match("d/e/"+dir, name, isDir), "in a directory below")
+		negated := Parse(slices.Concat([]byte("*\n"), content))
+		require.NotEqual(t, Undecided, negated.Match(dir, name, isDir), "behind a *")
+	})
 }
 
 // kept returns those of files that the ignore files of tree do not ignore, each
