@@ -54,7 +54,8 @@ import (
 )
 
 // Process calls fn for every file under root that opts select, on several
-// goroutines at once, and returns the results in no particular order.
+// goroutines at once, and returns the results, in no particular order unless
+// Options.Ordered is set.
 //
 // Root is a directory, or a symbolic link to one. The results of all files that
 // could be processed are returned also when there is an error. If ctx is
@@ -65,6 +66,13 @@ func Process[T any](ctx context.Context, root string, opts Options, fn func(*Fil
 	if err := validate(root, &opts, fn != nil); err != nil {
 		return nil, err
 	}
+	if opts.Ordered {
+		return processInOrder(ctx, root, &opts, fn)
+	}
+	return process(ctx, root, &opts, fn)
+}
+
+func process[T any](ctx context.Context, root string, opts *Options, fn func(*File) (T, error)) ([]T, error) {
 	c := newCollector[T](opts.Workers)
 	r := run{fn: func(f *File) error {
 		v, err := fn(f)
@@ -73,7 +81,7 @@ func Process[T any](ctx context.Context, root string, opts Options, fn func(*Fil
 		}
 		return err
 	}}
-	err := r.execute(ctx, root, &opts)
+	err := r.execute(ctx, root, opts)
 	return c.all(), err
 }
 

@@ -121,6 +121,12 @@ type Options struct {
 	// started as there is work for, and no more.
 	Workers int
 
+	// Ordered gives results in the order of their paths, compared name by name
+	// and byte by byte, which is the same everywhere: Process sorts them at the
+	// end, Stream and Walk yield them in order, for which they keep a bounded
+	// number waiting. Failures of files are yielded in their place too.
+	Ordered bool
+
 	// OnError, unless nil, is called for each failure, one at a time. Nil
 	// lets the run go on, and the failure is then told nowhere else; an error
 	// stops the run and is what it returns. Without OnError failures are
