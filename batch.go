@@ -20,6 +20,7 @@ type entry struct {
 // workers may share one: each takes the next entry.
 type batch struct {
 	node    *node
+	segment *segment // nil unless the results are in order
 	entries []entry
 	next    atomic.Int64 // the first entry that nobody has taken
 	joined  atomic.Bool  // more than one worker has visited it
@@ -48,7 +49,7 @@ func (b *batch) abandon() int64 {
 func (b *batch) reset() {
 	clear(b.entries) // lets the names go
 	b.entries = b.entries[:0]
-	b.node = nil
+	b.node, b.segment = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)
 }

@@ -71,7 +71,7 @@ func asSysError(op string, err error) error {
 type failures struct {
 	onError func(error) error
 	stop    func(error)
-	yield   func(error) // Stream and Walk: where failures go without onError
+	yield   func(*local, error) // Stream and Walk: where failures go without onError
 
 	mu    sync.Mutex // guards what follows, and calls of onError
 	first []error
@@ -79,9 +79,9 @@ type failures struct {
 	over  bool // onError has said to stop
 }
 
-func (f *failures) add(err error) {
+func (f *failures) add(l *local, err error) {
 	if f.onError == nil && f.yield != nil {
-		f.yield(err)
+		f.yield(l, err)
 		return
 	}
 	f.mu.Lock()

@@ -16,9 +16,9 @@ func TestFailuresJoin(t *testing.T) {
 	var f failures
 	require.NoError(t, f.join(nil))
 	require.Equal(t, context.Canceled, f.join(context.Canceled), "a cause alone is itself")
-	f.add(one)
+	f.add(nil, one)
 	require.Equal(t, one, f.join(nil), "a failure alone is itself")
-	f.add(two)
+	f.add(nil, two)
 	err := f.join(nil)
 	require.ErrorIs(t, err, one)
 	require.ErrorIs(t, err, two)
@@ -35,7 +35,7 @@ func TestFailuresKeepSome(t *testing.T) {
 	for _, n := range []int{maxFailures - 1, maxFailures, maxFailures + 1, 1000} {
 		var f failures
 		for i := range n {
-			f.add(fmt.Errorf("number %d", i))
+			f.add(nil, fmt.Errorf("number %d", i))
 		}
 		err := f.join(nil)
 		var j interface{ Unwrap() []error }
@@ -62,10 +62,10 @@ func TestFailuresOnError(t *testing.T) {
 			return nil
 		},
 		stop:  func(err error) { stops = append(stops, err) },
-		yield: func(error) { t.Error("a failure that OnError has seen is yielded") },
+		yield: func(*local, error) { t.Error("a failure that OnError has seen is yielded") },
 	}
 	for range 5 {
-		f.add(errBroken)
+		f.add(nil, errBroken)
 	}
 	require.Equal(t, 2, calls, "none after the one that stopped the run")
 	require.Equal(t, []error{enough}, stops)
@@ -74,8 +74,8 @@ func TestFailuresOnError(t *testing.T) {
 
 func TestFailuresYield(t *testing.T) {
 	var got []error
-	f := failures{yield: func(err error) { got = append(got, err) }}
-	f.add(errBroken)
+	f := failures{yield: func(_ *local, err error) { got = append(got, err) }}
+	f.add(nil, errBroken)
 	require.Equal(t, []error{errBroken}, got)
 	require.NoError(t, f.join(nil))
 }

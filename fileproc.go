@@ -95,19 +95,20 @@ func process[T any](ctx context.Context, root string, opts *Options, fn func(*Fi
 func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		opts := opts // a Seq2 may be looped over more than once
-		if err := validate(root, &opts, fn != nil); err != nil {
+		if err := errors.Join(validate(root, &opts, fn != nil), opts.validateStream()); err != nil {
 			var zero T
 			yield(zero, err)
 			return
 		}
-		m := newMailbox[T](opts.Workers)
-		r := &run{fn: func(f *File) error {
+		r := &run{}
+		m := newOutlet[T](r, &opts)
+		r.fn = func(f *File) error {
 			v, err := fn(f)
 			if err == nil {
-				m.send(v, nil)
+				m.send(f.l, v, nil)
 			}
 			return err
-		}}
+		}
 		stream(ctx, r, root, &opts, m, yield)
 	}
 }
@@ -120,15 +121,15 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 	return func(yield func(Entry, error) bool) {
 		opts := opts
 		opts.ReadSize, opts.SkipBinary = NoRead, false
-		if err := validate(root, &opts, true); err != nil {
+		if err := errors.Join(validate(root, &opts, true), opts.validateStream()); err != nil {
 			yield(Entry{}, err)
 			return
 		}
-		m := newMailbox[Entry](opts.Workers)
 		r := &run{}
+		m := newOutlet[Entry](r, &opts)
 		r.fn = func(f *File) error {
 			e := Entry{name: f.name, rel: f.Rel(), path: f.Path(), stat: f.stat, hasStat: opts.Stat}
-			m.send(e, nil)
+			m.send(f.l, e, nil)
 			return nil
 		}
 		r.visitDir = func(s *sink, name string) {
@@ -142,7 +143,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 				}
 				e.hasStat = true
 			}
-			m.send(e, nil)
+			m.send(s.l, e, nil)
 		}
 		stream(ctx, r, root, &opts, m, yield)
 	}

@@ -20,13 +20,20 @@ type sink struct {
 	subs []*node
 	// links are the symbolic links that are to be resolved.
 	links []string
+	dirs  []listedDir // of a sequence
 	// holds says that entries are kept in node.held until all are listed.
 	holds bool
 }
 
+// A listedDir is a directory that comes behind the first files of a sink.
+type listedDir struct {
+	segment *segment
+	files   int
+}
+
 // holds reports whether the entries of a directory can be judged, or are to be
 // processed, only when all of them are known.
-func (o *Options) holds() bool { return len(o.ignoreNames) > 0 }
+func (r *run) holds() bool { return len(r.opts.ignoreNames) > 0 || r.order != nil }
 
 // held is what the listing of one directory has given.
 type held struct {
@@ -70,7 +77,12 @@ func (s *sink) place(name []byte, typ fs.FileMode) {
 	case typ == fs.ModeDir:
 		s.addDir(name)
 	case typ == fs.ModeSymlink && s.l.run.opts.Symlinks != SymlinksSkip:
-		s.links = append(s.links, s.l.arena.add(name))
+		kept := s.l.arena.add(name)
+		if s.l.run.order == nil {
+			s.links = append(s.links, kept)
+		} else {
+			s.addSub(s.node.linksOf([]string{kept}))
+		}
 	default:
 		s.addFile(name, typ)
 	}
@@ -79,7 +91,10 @@ func (s *sink) place(name []byte, typ fs.FileMode) {
 // release takes the entries that were held.
 func (s *sink) release() {
 	entries := s.node.held.entries
-	s.node.held = nil
+	s.node.held, s.holds = nil, false
+	if s.l.run.order != nil {
+		slices.SortFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) })
+	}
 	for _, e := range entries {
 		s.place(unsafe.Slice(unsafe.StringData(e.name), len(e.name)), e.typ)
 	}
@@ -111,12 +126,40 @@ func (s *sink) addDir(name []byte) {
 		return
 	}
 	kept := l.arena.add(name)
+	var sub *node
 	if s.descends() {
-		s.subs = append(s.subs, s.node.child(kept))
+		sub = s.node.child(kept)
 	}
-	if l.run.visitDir != nil {
+	s.addSub(sub)
+	if l.run.visitDir == nil {
+		return
+	}
+	if l.run.order == nil {
 		l.run.visitDir(s, kept)
+		return
 	}
+	was := l.place
+	l.place = place{segment: s.dirs[len(s.dirs)-1].segment, file: -1}
+	l.run.visitDir(s, kept)
+	l.place = was
+}
+
+// addSub takes a directory to be listed, or nil for one that is not.
+func (s *sink) addSub(n *node) {
+	if n != nil {
+		s.subs = append(s.subs, n)
+	}
+	if s.l.run.order == nil {
+		return
+	}
+	d := listedDir{segment: &segment{node: n, spread: n == nil}}
+	if n != nil {
+		n.segment = d.segment
+	}
+	if s.b != nil {
+		d.files = len(s.b.entries)
+	}
+	s.dirs = append(s.dirs, d)
 }
 
 // descends reports whether Options.MaxDepth lets the run go into directories

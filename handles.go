@@ -12,13 +12,15 @@ import (
 // may be closed while it is not in use, and is then opened again by going down
 // from the nearest ancestor that is open, one component at a time.
 type node struct {
-	parent *node  // nil: root
-	name   string // as entry.name
-	depth  int    // 0: root
-	rel    atomic.Pointer[string]
-	link   *linkNode        // nil unless symbolic links led here
-	ignore *gitignore.Chain // of the ignore files that apply to the entries
-	held   *held            // nil unless entries are held until all are listed
+	parent   *node  // nil: root
+	name     string // as entry.name
+	depth    int    // 0: root
+	rel      atomic.Pointer[string]
+	link     *linkNode        // nil unless symbolic links led here
+	ignore   *gitignore.Chain // of the ignore files that apply to the entries
+	segment  *segment         // of a sequence
+	segments []*segment       // what it is spread to
+	held     *held            // nil unless entries are held until all are listed
 
 	listing bool // its list has begun; used by the worker that scans it
 

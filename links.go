@@ -145,7 +145,7 @@ func (r *run) reach(t target, use func(d directory, name string) error) error {
 
 // excluded returns why what t leads to is left out by its own path, or noReason.
 func (r *run) excluded(t target) int {
-	if t.outside || t.path == "." {
+	if t.err != nil || t.outside || t.path == "." {
 		return noReason
 	}
 	for end, c := range t.path + "/" {
@@ -268,6 +268,11 @@ func (n *node) isLinks() bool { return n.link != nil && n.link.names != nil }
 
 // isLinkedDir reports whether n is a directory that a link leads to.
 func (n *node) isLinkedDir() bool { return n.link != nil && n.link.names == nil }
+
+// linksOf returns a node for the links names of n.
+func (n *node) linksOf(names []string) *node {
+	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: names}}
+}
 
 // openLinked opens a node that was come to by links.
 func (r *run) openLinked(n *node) (d directory, err error) {

@@ -231,6 +231,14 @@ func (o *Options) validate(root string) error {
 	return errors.Join(wrong...)
 }
 
+// validateStream says what Stream and Walk cannot do.
+func (o *Options) validateStream() error {
+	if o.Ordered && o.Symlinks == SymlinksFollow {
+		return errors.New("fileproc: Options.Ordered with SymlinksFollow, which visits what links lead to last, is for Process only")
+	}
+	return nil
+}
+
 // wrongPattern says why the pattern can never match, or "".
 func wrongPattern(p string) string {
 	switch {

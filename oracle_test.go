@@ -129,7 +129,7 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 		if err != nil {
 			return err
 		}
-		return errors.Join(want.compare(got), want.compareReport(*opts.Report, false))
+		return errors.Join(inOrder(opts, got), want.compare(got), want.compareReport(*opts.Report, false))
 	},
 	"Stream": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
 		opts.Report, opts.FS = new(fileproc.Report), p.fsys
@@ -140,11 +140,12 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 			}
 			got = append(got, d)
 		}
-		return errors.Join(want.compare(got), want.compareReport(*opts.Report, false))
+		return errors.Join(inOrder(opts, got), want.compare(got), want.compareReport(*opts.Report, false))
 	},
 	"Walk": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
 		opts.Report, opts.FS = new(fileproc.Report), p.fsys
 		files, dirs := map[string]bool{}, map[string]bool{}
+		var got []delivery
 		for e, err := range fileproc.Walk(ctx, p.root, opts) {
 			if err != nil {
 				return err
@@ -166,17 +167,29 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 				return fmt.Errorf("no Stat of %.300q", rel)
 			}
 			set[rel] = true
+			got = append(got, delivery{rel: rel})
 		}
 		wantFiles := map[string]bool{}
 		for rel := range want.files {
 			wantFiles[rel] = true
 		}
 		return errors.Join(
+			inOrder(opts, got),
 			differ("files", files, wantFiles),
 			differ("directories", dirs, want.dirs),
 			want.compareReport(*opts.Report, true),
 		)
 	},
+}
+
+// inOrder says where got is not in the order of Options.Ordered, if that is set.
+func inOrder(opts fileproc.Options, got []delivery) error {
+	for i := 1; opts.Ordered && i < len(got); i++ {
+		if slices.Compare(strings.Split(got[i-1].rel, "/"), strings.Split(got[i].rel, "/")) > 0 {
+			return fmt.Errorf("%.200q comes before %.200q", got[i-1].rel, got[i].rel)
+		}
+	}
+	return nil
 }
 
 func (e expectation) compare(got []delivery) error {

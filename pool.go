@@ -32,6 +32,7 @@ type work interface {
 // or starts one other, which does the same.
 type pool struct {
 	work     work
+	order    *sequence      // unless nil, says what comes next
 	late     func() []*node // unless nil, gives directories to go on with when all is done
 	workers  int            // the most that run
 	listings int            // the most directories that may be part-way listed
@@ -122,7 +123,7 @@ func (p *pool) next() (*batch, *node) {
 			p.rouse(b, 0)
 			return b, n
 		}
-		if p.busy == 0 {
+		if p.busy == 0 && (p.order == nil || p.order.over()) {
 			if p.late != nil {
 				if p.fresh = append(p.fresh, p.late()...); len(p.fresh) > 0 {
 					continue
@@ -148,6 +149,17 @@ func (p *pool) pick() (*batch, *node) {
 	}
 	if n := p.popListing(); n != nil {
 		return nil, n
+	}
+	if p.order != nil && p.begun < p.listings {
+		b, n := p.order.pick()
+		if b != nil {
+			p.activate(b)
+			return b, nil
+		}
+		if n != nil {
+			p.begun++
+			return nil, n
+		}
 	}
 	if k := len(p.fresh); k > 0 && p.begun < p.listings {
 		n := p.fresh[k-1]
@@ -205,6 +217,9 @@ func (p *pool) rouse(own *batch, spare int) {
 }
 
 func (p *pool) plenty(own *batch, spare int) bool {
+	if p.order != nil {
+		spare -= p.order.available()
+	}
 	if len(p.ready)+len(p.listing)+min(len(p.fresh), p.listings-p.begun) > spare {
 		return true
 	}
@@ -230,11 +245,20 @@ func (p *pool) publish(n *node, b *batch, subs []*node, more bool) {
 }
 
 func (p *pool) relist(n *node, subs []*node, more bool) {
-	p.fresh = append(p.fresh, subs...)
-	if more {
+	switch {
+	case more:
 		p.listing = append(p.listing, n)
-	} else {
+	case p.order == nil:
+	case len(subs) == 1 && subs[0] == n:
+		p.order.postpone(n)
+	default:
+		p.order.spread(n)
+	}
+	if !more {
 		p.begun--
+	}
+	if p.order == nil {
+		p.fresh = append(p.fresh, subs...)
 	}
 }
 
@@ -298,5 +322,8 @@ func (p *pool) wait() {
 	p.wg.Wait()
 	for _, b := range p.ready {
 		p.abandoned += b.abandon()
+	}
+	if p.order != nil {
+		p.abandoned += p.order.abandon()
 	}
 }

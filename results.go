@@ -88,8 +88,30 @@ func newMailbox[T any](workers int) *mailbox[T] {
 	return m
 }
 
+// An outlet hands results from the workers to the loop over Stream or Walk.
+type outlet[T any] interface {
+	// send takes a result or a failure of what l is at.
+	send(l *local, v T, err error)
+	// receive waits for mail and returns all there is, or nothing at the end.
+	// What it returned before is used again.
+	receive(old []letter[T]) []letter[T]
+	// close says that no more is sent.
+	close()
+	// leave says that the loop was left: what is sent is dropped.
+	leave()
+}
+
+// newOutlet returns what r's results go through.
+func newOutlet[T any](r *run, opts *Options) outlet[T] {
+	if !opts.Ordered {
+		return newMailbox[T](opts.Workers)
+	}
+	r.order = newSequence(opts.Workers)
+	return &sequencer[T]{sequence: r.order}
+}
+
 // send waits while the mailbox is full.
-func (m *mailbox[T]) send(v T, err error) {
+func (m *mailbox[T]) send(_ *local, v T, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.mail) >= m.limit && !m.left {
@@ -107,8 +129,6 @@ func (m *mailbox[T]) send(v T, err error) {
 	}
 }
 
-// receive waits for mail and returns all of it, or nothing at the end. What it
-// returned before is used again.
 func (m *mailbox[T]) receive(old []letter[T]) []letter[T] {
 	clear(old)
 	m.mu.Lock()
@@ -141,9 +161,9 @@ func (m *mailbox[T]) leave() {
 
 // stream executes r on goroutines of its own, and yields on the caller's what
 // fn and the failures send. It returns when all of r has ended.
-func stream[T any](ctx context.Context, r *run, root string, opts *Options, m *mailbox[T], yield func(T, error) bool) {
+func stream[T any](ctx context.Context, r *run, root string, opts *Options, m outlet[T], yield func(T, error) bool) {
 	var zero T
-	r.failures.yield = func(err error) { m.send(zero, err) }
+	r.failures.yield = func(l *local, err error) { m.send(l, zero, err) }
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 

@@ -37,6 +37,7 @@ type run struct {
 	device   uint64 // root's, if it matters
 	progress progress
 	links    links
+	order    *sequence // nil: results come as they are ready
 	handles  handles
 	pool     *pool
 	root     *node
@@ -64,6 +65,7 @@ type local struct {
 	tick   uint32                 // when shown was written
 	path   []byte                 // see rel
 	sink   sink
+	place  place  // see sequence
 	spare  *batch // to be used again
 	window window
 }
@@ -101,6 +103,10 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	}
 	if err := r.readIgnorePaths(); err != nil {
 		return err
+	}
+	if r.order != nil {
+		r.order.begin(r.pool, r.root)
+		r.pool.order, r.pool.fresh = r.order, nil
 	}
 	r.pool.worker(0)
 	r.pool.wait()
@@ -286,6 +292,10 @@ func (l *local) newBatch(n *node) *batch {
 // scan lists one buffer of n. While the listing goes on, n is pinned.
 func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	l := r.local(w)
+	if r.order != nil {
+		defer func(was place) { l.place = was }(l.place) // a visit's, which may wait
+		l.place = place{segment: n.segment, file: -1}
+	}
 	if !n.listing && !r.begin(l, n) {
 		return nil, nil, false
 	}
@@ -312,9 +322,16 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 		s.release()
 	}
 	if len(s.links) > 0 {
-		s.subs = append(s.subs, &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: s.links}})
+		s.subs = append(s.subs, n.linksOf(s.links))
 	}
 	refs := len(s.subs)
+	if r.order != nil && !more {
+		n.segments = s.segments()
+		for _, d := range n.segments {
+			refs += min(d.files, 1)
+		}
+		s.b = nil
+	}
 	if s.b != nil {
 		refs++
 	}
@@ -351,7 +368,7 @@ func (r *run) begin(l *local, n *node) bool {
 		return false
 	}
 	n.listing = true
-	if r.opts.holds() && !n.isLinks() {
+	if r.holds() && !n.isLinks() {
 		n.held = new(held)
 	}
 	if r.visitDir != nil && n.isLinkedDir() {
@@ -413,6 +430,16 @@ func (r *run) failDir(l *local, n *node, err error) {
 func (r *run) visit(w int, b *batch, i int) {
 	l := r.local(w)
 	l.show()
+	if r.order == nil {
+		r.visitFile(l, b, i)
+		return
+	}
+	l.place = place{segment: b.segment, file: i}
+	r.visitFile(l, b, i)
+	r.order.visited(l)
+}
+
+func (r *run) visitFile(l *local, b *batch, i int) {
 	f := &l.file
 	*f = File{l: l, node: b.node, name: b.entries[i].name}
 	if s := r.opts.Select; s != nil && !s(f) {
@@ -492,7 +519,7 @@ func (l *local) call(f *File) {
 
 func (l *local) fail(op string, n *node, name string, err error) {
 	l.counts.failed++
-	l.run.failures.add(pathError(op, l.run.path(n, name), err))
+	l.run.failures.add(l, pathError(op, l.run.path(n, name), err))
 }
 
 // leave is called when the worker visits no more entries of b.
