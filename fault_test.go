@@ -1115,6 +1115,41 @@ func TestFaultsPanicAtEachCall(t *testing.T) {
 	})
 }
 
+func TestFaultsPanicOfOnErrorAtEachFailure(t *testing.T) {
+	tree := func() *object {
+		return folder("",
+			file("a", "a"), file("b", "b", vanished), file("c", "c"),
+			folder("d", file("e", "e"), file("f", "f", unknown).with(func(o *object) { o.statErr = errBroken }), file("g", "g"), file("h", "h")),
+			folder("i", file("j", "j"), file("k", "k"), file("l", "l")).with(listFails(0, errBroken)),
+			folder("m").with(vanished), file("n", "n"), file("fn", "fn"))
+	}
+	for k := range 6 {
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			n := 0
+			opts := Options{Workers: workers, OnError: func(error) error {
+				if n++; n > k {
+					panic("in OnError")
+				}
+				return nil
+			}}
+			var report Report
+			opts.Report, opts.openRoot = &report, w.openRoot
+			func() {
+				defer func() { require.Equal(t, k < 5, recover() != nil) }()
+				Process(t.Context(), "root", opts, func(f *File) (int, error) {
+					if f.Name() == "fn" {
+						return 0, errBroken
+					}
+					return 0, nil
+				})
+			}()
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open, "handles left open")
+			requireLedger(t, report)
+		})
+	}
+}
+
 func TestFaultsReadsAreCappedAndStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		huge := strings.Repeat("0123456789abcdef", 5<<16+1)

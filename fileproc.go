@@ -137,8 +137,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			if opts.Stat {
 				var err error
 				if e.stat, err = s.dir.stat(name); err != nil {
-					s.l.counts.found++
-					s.l.fail("stat", s.node, name, err)
+					s.l.failFound("stat", s.node, name, err)
 					return
 				}
 				e.hasStat = true

@@ -54,8 +54,7 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		kept := l.arena.add(name)
 		st, err := s.dir.stat(kept)
 		if err != nil {
-			l.counts.found++
-			l.fail("stat", s.node, kept, err)
+			l.failFound("stat", s.node, kept, err)
 			return
 		}
 		typ = st.Mode.Type()
@@ -116,8 +115,7 @@ func (s *sink) addFile(name []byte, typ fs.FileMode) {
 
 // fail tells of an entry whose name is not known.
 func (s *sink) fail(err error) {
-	s.l.counts.found++
-	s.l.fail("readdir", s.node, "", err)
+	s.l.failFound("readdir", s.node, "", err)
 }
 
 func (s *sink) addDir(name []byte) {

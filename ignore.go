@@ -74,8 +74,7 @@ func (r *run) readIgnoreFile(l *local, n *node, name string) {
 		n.ignore = n.ignore.Push(n.relPath(), gitignore.Parse(f.data))
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
-		l.counts.found++
-		l.fail("open", n, name, err)
+		l.failFound("open", n, name, err)
 	}
 	rd.release()
 }

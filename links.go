@@ -171,8 +171,7 @@ func (s *sink) addLink(name string, t target) {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
 		s.addFile([]byte(name), fs.ModeSymlink)
 	case t.err != nil:
-		c.found++
-		s.l.fail("readlink", s.node, name, t.err)
+		s.l.failFound("readlink", s.node, name, t.err)
 	case t.outside && !r.opts.SymlinksOutside:
 		c.found++
 		c.skipped[skipOutside]++

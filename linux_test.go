@@ -484,6 +484,27 @@ func runTask(t *testing.T, name, root string, change ...func(*exec.Cmd)) (output
 	return string(out), true
 }
 
+// asNobody returns what makes a task run as another user, who is given the binary where it can be reached. Without the
+// right to change users the task runs as the user at hand.
+func asNobody(t *testing.T) func(*exec.Cmd) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return func(*exec.Cmd) {}
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	binary, err := os.ReadFile(self)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	copied := filepath.Join(dir, "fileproc.test")
+	require.NoError(t, os.WriteFile(copied, binary, 0o755))
+	return func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args[0], cmd.Dir = copied, copied, dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+}
+
 func limitDescriptors(t *testing.T, n uint64) {
 	t.Helper()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}))
@@ -939,21 +960,5 @@ func asAnotherUser(t *testing.T, root string) {
 
 func TestInvariant1UnreadableAsAnotherUser(t *testing.T) {
 	root := unreadable(t)
-	if os.Geteuid() != 0 {
-		runTask(t, "other", root)
-		return
-	}
-	// The other user must be able to reach the binary.
-	self, err := os.Executable()
-	require.NoError(t, err)
-	binary, err := os.ReadFile(self)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	copied := filepath.Join(dir, "fileproc.test")
-	require.NoError(t, os.WriteFile(copied, binary, 0o755))
-	runTask(t, "other", root, func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Args[0], cmd.Dir = copied, copied, dir
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	})
+	runTask(t, "other", root, asNobody(t))
 }

@@ -317,8 +317,8 @@ func option[T any](name string, field func(*fileproc.Options) *T, values ...T) (
 	return all
 }
 
-// refused says which option's name is in the error for a, or "" if a is meaningful.
-func refused(a asked) string {
+// whyRefused says which option's name is in the error for a, or "" if a is meaningful.
+func whyRefused(a asked) string {
 	o := a.opts
 	switch {
 	case o.SkipBinary && o.ReadSize == fileproc.NoRead && a.entry != "Walk":
@@ -386,7 +386,7 @@ func everyPair(r *rand.Rand) (all []choice) {
 		most := 0
 		for try := 0; try < 500 && (try < 30 || best == nil); try++ {
 			c, n := random(next), 0
-			if a, _ := c.asked(); refused(a) != "" {
+			if a, _ := c.asked(); whyRefused(a) != "" {
 				continue
 			}
 			for _, p := range c.pairs() {
@@ -504,7 +504,7 @@ func TestOptionsRefused(t *testing.T) {
 					a := asked{entry: "Stream"}
 					dimensions[d1][i1].set(&a)
 					dimensions[d2][i2].set(&a)
-					why := refused(a)
+					why := whyRefused(a)
 					if why == "" {
 						continue
 					}

@@ -151,6 +151,9 @@ func (r *run) finish(start time.Time) {
 	for _, l := range r.locals {
 		if l != nil {
 			total.add(&l.counts)
+			if b := l.sink.b; b != nil { // its scan panicked
+				total.Abandoned += int64(len(b.entries))
+			}
 			l.retire()
 		}
 	}
@@ -330,9 +333,11 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 		for _, d := range n.segments {
 			refs += min(d.files, 1)
 		}
-		s.b = nil
+		s.b = nil // the segments have its entries
 	}
-	if s.b != nil {
+	b := s.b
+	s.b = nil // the caller's
+	if b != nil {
 		refs++
 	}
 	if refs > 0 {
@@ -341,7 +346,7 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if !more {
 		r.handles.ended(n)
 	}
-	return s.b, s.subs, more
+	return b, s.subs, more
 }
 
 // begin opens n and reports whether there is something to list.
@@ -422,8 +427,7 @@ func (r *run) failDir(l *local, n *node, err error) {
 	if err == errStopped {
 		return
 	}
-	l.counts.found++
-	l.fail("open", n, "", err)
+	l.failFound("open", n, "", err)
 }
 
 // visit handles one file.
@@ -517,9 +521,17 @@ func (l *local) call(f *File) {
 	}
 }
 
+// fail tells of a failure and then counts it: if OnError panics, the entry at
+// hand is abandoned.
 func (l *local) fail(op string, n *node, name string, err error) {
-	l.counts.failed++
 	l.run.failures.add(l, pathError(op, l.run.path(n, name), err))
+	l.counts.failed++
+}
+
+// failFound is fail for what has not been counted as found.
+func (l *local) failFound(op string, n *node, name string, err error) {
+	l.fail(op, n, name, err)
+	l.counts.found++
 }
 
 // leave is called when the worker visits no more entries of b.

@@ -34,6 +34,9 @@ const (
 	featSingleMmap = 1 << 0
 	featCQESkip    = 1 << 11
 
+	// patience is how often a call is repeated for which there is no memory.
+	patience = 100
+
 	registerFiles   = 2
 	unregisterFiles = 3
 )
@@ -176,12 +179,16 @@ func (r *Ring) sqe(i uint32) *sqe {
 // chain: that of its read, or of its open if that failed, which cancels the
 // read and keeps it from completing.
 func (r *Ring) enter(submit, complete int) error {
-	for complete > 0 {
+	for stuck := 0; complete > 0; {
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
 		switch errno {
 		case 0:
 			submit -= int(n)
-		case unix.EINTR, unix.EAGAIN, unix.EBUSY:
+		case unix.EINTR:
+		case unix.EAGAIN, unix.EBUSY: // for want of memory, which may come back
+			if stuck++; stuck == patience {
+				return r.giveUp(errno, submit, complete)
+			}
 		default:
 			return r.giveUp(errno, submit, complete)
 		}
