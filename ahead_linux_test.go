@@ -122,7 +122,7 @@ func TestReadAheadMeetsChangedEntries(t *testing.T) {
 	require.ErrorIs(t, err, ErrChanged)
 	// What is removed or replaced before it is listed is not found, or no file.
 	require.Equal(t, report.Found, report.Processed+report.Failed+report.Skipped[SkippedNotRegular])
-	require.LessOrEqual(t, report.Found, int64(files))
+	require.LessOrEqual(t, report.Found, int64(files+changed)) // xfs lists some of the new ones as well
 	require.GreaterOrEqual(t, report.Processed, int64(files-changed))
 	require.NotContains(t, err.Error(), "read \"")
 	require.NotContains(t, err.Error(), "process")

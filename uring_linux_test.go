@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"iter"
 	"math/rand"
@@ -24,6 +23,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -90,42 +90,9 @@ func wantsRings(dir string) (why string) {
 	return ""
 }
 
-var edgeSizes = func() (sizes []int) {
-	for _, n := range []int{1, 512, 1024, 4096, 4608, 8192, 16 << 10, 32 << 10} {
-		sizes = append(sizes, n-1, n, n+1)
-	}
-	return sizes
-}()
-
-// contentOf is what the file rel of a planted tree holds: each byte follows from the path.
-func contentOf(rel string) []byte {
-	h := fnv.New64a()
-	h.Write([]byte(rel))
-	state := h.Sum64() | 1
-	var size int
-	switch pick := int(state >> 40); state >> 8 % 16 {
-	case 0:
-		size = 0
-	case 1, 2:
-		size = edgeSizes[pick%len(edgeSizes)]
-	case 3:
-		size = pick % 20_000
-	default:
-		size = pick % 1500
-	}
-	p := make([]byte, size+8)
-	for i := 0; i < size; i += 8 {
-		state ^= state << 13
-		state ^= state >> 7
-		state ^= state << 17
-		binary.LittleEndian.PutUint64(p[i:], state)
-	}
-	return p[:size:size]
-}
-
 // exact says what is wrong with what fn got of a planted file.
 func exact(f *fileproc.File, readSize int) error {
-	want := contentOf(filepath.ToSlash(f.Rel()))
+	want := testtree.BytesOf(filepath.ToSlash(f.Rel()))
 	part := want
 	if readSize > 0 {
 		part = want[:min(readSize, len(want))]
@@ -150,7 +117,7 @@ func plantMany(t *testing.T, dirs, files int) (root string, rels []string) {
 		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 		for f := range files {
 			rel := fmt.Sprintf("%s/f%04d", dir, f)
-			require.NoError(t, os.WriteFile(filepath.Join(root, rel), contentOf(rel), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(root, rel), testtree.BytesOf(rel), 0o644))
 			rels = append(rels, rel)
 		}
 	}
@@ -258,7 +225,7 @@ func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
 	for _, opts := range []fileproc.Options{{Workers: 1}, {Workers: 3}, {Workers: 1, ReadSize: 9000}, {DisableURing: true}} {
 		require.NoError(t, unix.Syncfs(int(dir.Fd())))
 		for _, rel := range rels {
-			if size := len(contentOf(rel)); size > 4096 && cacheFirstPage(t, filepath.Join(root, rel))%size != 0 {
+			if size := len(testtree.BytesOf(rel)); size > 4096 && cacheFirstPage(t, filepath.Join(root, rel))%size != 0 {
 				half++
 			}
 		}
@@ -523,7 +490,7 @@ func TestInvariant3ReplacedAmongMany(t *testing.T) {
 		for _, workers := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/workers=%d", what, workers), func(t *testing.T) {
 				watchdog(t)
-				root, rels := plantMany(t, 1, 1500)
+				root, rels := plantMany(t, 1, 800)
 				dir := filepath.Join(root, "d00")
 				entries, err := fileproc.ReadDir(dir)
 				require.NoError(t, err)

@@ -104,8 +104,16 @@ func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 			t.Errorf("%s: read %q", name, p)
 		}
 	}
-	if got := r.Bytes(len(names) - 1); string(got) != "content" {
-		t.Errorf("regular: read %q", got)
+	// Some file systems, tmpfs and overlayfs among them, do not grant a read that does not wait.
+	f, err := os.Open(path("regular"))
+	must(err)
+	defer f.Close()
+	want := "content"
+	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 10)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
+		want = ""
+	}
+	if got := r.Bytes(len(names) - 1); string(got) != want {
+		t.Errorf("regular: read %q, want %q", got, want)
 	}
 }
 

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Runs the tests with their temporary directories on ext4 (with and without file types in its directories), xfs, btrfs,
+# tmpfs and overlayfs, and checks trees on squashfs and erofs, which are read-only. Needs root, loop devices and each file
+# system's tools; what is missing is skipped with a reason. Installs nothing.
+# Usage: filesystems.sh [-soak DURATION] [ext4|ext4-untyped|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+soak=10s
+if [ "${1:-}" = -soak ]; then
+	soak=$2
+	shift 2
+fi
+[ $# -gt 0 ] || set -- ext4 ext4-untyped xfs btrfs tmpfs overlay squashfs erofs
+
+skip() { echo "   skipped: $1"; }
+
+if [ "$(uname)" != Linux ] || [ "$(id -u)" != 0 ]; then
+	skip "only root can mount, on Linux"
+	exit 0
+fi
+
+tmp=$(mktemp -d)
+mounted=()
+tidy() {
+	local i
+	for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do
+		umount "${mounted[i]}" || umount -l "${mounted[i]}" || true
+	done
+	rm -rf "$tmp"
+}
+trap tidy EXIT
+chmod 755 "$tmp" # another user runs some of the tests
+
+go test -c -o "$tmp/fileproc.test" .
+go test -c -o "$tmp/uring.test" ./internal/uring
+(cd scripts && go build -o "$tmp/soak" ./soak)
+
+# attach mounts an image or a file system of memory at $tmp/NAME.
+attach() {
+	mkdir -p "$tmp/$1"
+	if ! mount "${@:2}" "$tmp/$1" 2>"$tmp/err"; then
+		skip "cannot be mounted: $(head -n 1 "$tmp/err")"
+		return 1
+	fi
+	mounted+=("$tmp/$1")
+}
+
+detach() {
+	umount "$tmp/$1" # fails while anything of the tests is still open
+	mounted=("${mounted[@]:0:${#mounted[@]}-1}")
+}
+
+format() { # NAME, command of the formatter
+	if ! command -v "$2" >/dev/null; then
+		skip "no $2"
+		return 1
+	fi
+	truncate -s 1G "$tmp/$1.img"
+	"${@:2}" "$tmp/$1.img" >/dev/null 2>"$tmp/err" || { skip "$2 fails: $(head -n 1 "$tmp/err")"; return 1; }
+}
+
+run_tests() { # directory
+	chmod 1777 "$1"
+	(cd internal/uring && TMPDIR=$1 "$tmp/uring.test" -test.timeout 20m) || return 1
+	if ! TMPDIR=$1 "$tmp/fileproc.test" -test.timeout 20m -test.short -test.v >"$tmp/log" 2>&1; then
+		grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
+		return 1
+	fi
+	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
+	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
+}
+
+check_image() { # NAME, file system, command before TREE and IMAGE, order of the two
+	if ! command -v "$3" >/dev/null; then
+		skip "no $3"
+		return
+	fi
+	[ -d "$tmp/tree" ] || "$tmp/soak" -make "$tmp/tree" -seed 7
+	if [ "$3" = mksquashfs ]; then
+		mksquashfs "$tmp/tree" "$tmp/$1.img" -quiet -no-progress >/dev/null
+	else
+		"$3" "$tmp/$1.img" "$tmp/tree" >/dev/null 2>&1
+	fi
+	attach "$1" -t "$2" -o loop,ro "$tmp/$1.img" || return 0
+	"$tmp/soak" -check "$tmp/$1" -seed 7
+	detach "$1"
+}
+
+one() {
+	case $1 in
+	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	xfs) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	btrfs) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	tmpfs) attach "$1" -t tmpfs -o size=1g tmpfs || return 0 ;;
+	overlay)
+		# Not on an overlay itself: the upper directory's file system must have extended attributes.
+		attach overlay-base -t tmpfs -o size=1g tmpfs || return 0
+		mkdir "$tmp"/overlay-base/{lower,upper,work}
+		attach "$1" -t overlay -o "lowerdir=$tmp/overlay-base/lower,upperdir=$tmp/overlay-base/upper,workdir=$tmp/overlay-base/work" overlay || return 0
+		;;
+	squashfs) check_image "$1" squashfs mksquashfs && return ;;
+	erofs) check_image "$1" erofs mkfs.erofs && return ;;
+	*)
+		echo "filesystems: unknown file system $1" >&2
+		return 1
+		;;
+	esac
+	local status=0
+	run_tests "$tmp/$1" || status=1
+	detach "$1"
+	[ "$1" != overlay ] || detach overlay-base
+	rm -f "$tmp/$1.img"
+	return "$status"
+}
+
+failed=()
+for name; do
+	start=$SECONDS
+	echo "== $name"
+	if one "$name"; then
+		echo "   $((SECONDS - start)) s"
+	else
+		echo "   FAILED"
+		failed+=("$name")
+	fi
+done
+[ ${#failed[@]} = 0 ] || { echo "failed on: ${failed[*]}"; exit 1; }
