@@ -198,20 +198,15 @@ func TestInvariant1ManyFilesAreExactWithAColdCache(t *testing.T) {
 }
 
 // cacheFirstPage leaves of a file only the first page in the cache, if the file system is willing.
-func cacheFirstPage(t *testing.T, path string) (cached int) {
+func cacheFirstPage(t *testing.T, path string) *os.File {
 	f, err := os.Open(path)
 	require.NoError(t, err)
-	defer f.Close()
 	fd := int(f.Fd())
 	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
 	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM)) // reads nothing ahead
 	_, err = unix.Pread(fd, make([]byte, 1), 0)
 	require.NoError(t, err)
-	n, err := unix.Preadv2(fd, [][]byte{make([]byte, 1<<20)}, 0, unix.RWF_NOWAIT)
-	if err != nil {
-		return 0
-	}
-	return n
+	return f
 }
 
 // A read of what the cache has falls short where the cache ends.
@@ -221,18 +216,25 @@ func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
 	dir, err := os.Open(root)
 	require.NoError(t, err)
 	defer dir.Close()
-	half := 0
 	for _, opts := range []fileproc.Options{{Workers: 1}, {Workers: 3}, {Workers: 1, ReadSize: 9000}, {DisableURing: true}} {
 		require.NoError(t, unix.Syncfs(int(dir.Fd())))
 		for _, rel := range rels {
-			if size := len(testtree.BytesOf(rel)); size > 4096 && cacheFirstPage(t, filepath.Join(root, rel))%size != 0 {
-				half++
+			if len(testtree.BytesOf(rel)) > 4096 {
+				cacheFirstPage(t, filepath.Join(root, rel)).Close()
 			}
 		}
 		requireExact(t, root, opts, rels)
 	}
-	if half == 0 {
-		t.Log("left out: this file system does not keep a part of a file in the cache")
+	for _, rel := range rels {
+		if size := len(testtree.BytesOf(rel)); size > 4096 {
+			f := cacheFirstPage(t, filepath.Join(root, rel))
+			defer f.Close()
+			// This very read makes the kernel fetch the rest, so the files of the test are not asked.
+			if n, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, size)}, 0, unix.RWF_NOWAIT); err != nil || n == size {
+				t.Logf("left out: this file system does not keep a part of a file in the cache: %d bytes of %d, %v", n, size, err)
+			}
+			return
+		}
 	}
 }
 
