@@ -20,9 +20,7 @@ const (
 	opOpenat = 18
 	opRead   = 22
 
-	sqeFixedFile   = 1 << 0
-	sqeLink        = 1 << 2
-	sqeSkipSuccess = 1 << 6 // no completion if it succeeds; Linux 5.17
+	sqeFixedFile = 1 << 0
 
 	setupCoopTaskrun = 1 << 8 // completions do not interrupt the thread
 
@@ -32,7 +30,7 @@ const (
 	enterGetEvents = 1 << 0
 
 	featSingleMmap = 1 << 0
-	featCQESkip    = 1 << 11
+	featCQESkip    = 1 << 11 // not used: it tells Linux 5.17
 
 	// patience is how often a call is repeated for which there is no memory.
 	patience = 100
@@ -158,27 +156,36 @@ func (r *Ring) Read(dirfd int, names []string, flags int, want int, rwFlags uint
 	}
 	tail := *r.sqTail
 	for i, name := range names {
-		*r.sqe(tail) = sqe{opcode: opOpenat, flags: sqeLink | sqeSkipSuccess, fd: int32(dirfd), addr: uint64(uintptr(unsafe.Pointer(unsafe.StringData(name)))),
+		*r.sqe(tail) = sqe{opcode: opOpenat, fd: int32(dirfd), addr: uint64(uintptr(unsafe.Pointer(unsafe.StringData(name)))),
 			opFlags: uint32(flags), userData: uint64(i), fileIndex: uint32(i) + 1}
-		*r.sqe(tail + 1) = sqe{opcode: opRead, flags: sqeFixedFile, fd: int32(i), addr: uint64(uintptr(unsafe.Pointer(&r.bufs[i*r.size]))),
-			len: uint32(min(want, r.size)), opFlags: rwFlags, userData: uint64(i)}
-		r.n[i] = -1
-		tail += 2
+		tail++
 	}
-	atomic.StoreUint32(r.sqTail, tail)
-	err := r.enter(2*len(names), len(names))
+	err := r.run(tail, len(names))
 	runtime.KeepAlive(names) // the kernel has copied them
-	return err
+	if err != nil {
+		return err
+	}
+	opened := 0
+	for i := range names {
+		if r.n[i] < 0 {
+			continue // what is in its place in the ring is another file
+		}
+		*r.sqe(tail) = sqe{opcode: opRead, flags: sqeFixedFile, fd: int32(i), addr: uint64(uintptr(unsafe.Pointer(&r.bufs[i*r.size]))),
+			len: uint32(min(want, r.size)), opFlags: rwFlags, userData: uint64(i)}
+		tail++
+		opened++
+	}
+	return r.run(tail, opened)
 }
 
 func (r *Ring) sqe(i uint32) *sqe {
 	return (*sqe)(unsafe.Pointer(&r.sqes[uintptr(i&r.sqMask)*unsafe.Sizeof(sqe{})]))
 }
 
-// enter submits the requests in the queue and takes one completion for each
-// chain: that of its read, or of its open if that failed, which cancels the
-// read and keeps it from completing.
-func (r *Ring) enter(submit, complete int) error {
+// run submits the n requests up to tail and takes the completion of each.
+func (r *Ring) run(tail uint32, n int) error {
+	atomic.StoreUint32(r.sqTail, tail)
+	submit, complete := n, n
 	for stuck := 0; complete > 0; {
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
 		switch errno {
@@ -187,10 +194,10 @@ func (r *Ring) enter(submit, complete int) error {
 		case unix.EINTR:
 		case unix.EAGAIN, unix.EBUSY: // for want of memory, which may come back
 			if stuck++; stuck == patience {
-				return r.giveUp(errno, submit, complete)
+				return r.giveUp(errno, complete-submit)
 			}
 		default:
-			return r.giveUp(errno, submit, complete)
+			return r.giveUp(errno, complete-submit)
 		}
 		complete -= r.reap()
 	}
@@ -210,17 +217,15 @@ func (r *Ring) reap() int {
 
 // giveUp waits for the requests that are under way although the kernel takes
 // no more: until they have ended it may write to the buffers.
-func (r *Ring) giveUp(err error, unsubmitted, incomplete int) error {
+func (r *Ring) giveUp(err error, under int) error {
 	r.broken = true
-	if under := incomplete - (unsubmitted+1)/2; under > 0 {
-		for range 1000 {
-			if under -= r.reap(); under <= 0 {
-				return err
-			}
-			time.Sleep(time.Millisecond) // any system call lets the kernel finish what is done
+	for range 1000 {
+		if under -= r.reap(); under <= 0 {
+			return err
 		}
-		r.bufs = nil // leaked, as better than written to by the kernel when it is others'
+		time.Sleep(time.Millisecond) // any system call lets the kernel finish what is done
 	}
+	r.bufs = nil // leaked, as better than written to by the kernel when it is others'
 	return err
 }
 
