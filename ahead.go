@@ -1,23 +1,25 @@
 package fileproc
 
-// A readAhead is an accelerator inside a backend: it opens and reads several
-// files at once. What it does not read for sure goes the plain way.
+// A readAhead is an accelerator inside a backend: it opens and reads, or looks
+// up, several files at once. What it is not sure of goes the plain way.
 type readAhead interface {
-	// read opens the files names of d and reads their beginnings. It reports
-	// whether it can do that for d; if not, it has done nothing.
+	// read does so with the files names of d. It reports whether that was of
+	// use; if not, there is nothing to get.
 	read(d directory, names []string) bool
-	// bytes returns the whole content of the file i of the last read, which is
-	// a regular one, or nil if that is not certain. It is valid until the next
-	// read.
-	bytes(i int) []byte
+	// get gives f what was found of the file i of the last read, the whole
+	// content of a regular file or its metadata, if that is certain. Content is
+	// valid until the next read.
+	get(i int, f *File) bool
 	close()
 }
 
 const (
-	// aheadFrom is how many files a worker visits before it sets up a
-	// readAhead, which costs as much as reading some dozens.
-	aheadFrom = 256
-	// aheadDepth is how many files are read at once.
+	// aheadFrom is how many files a worker visits before it reads ahead.
+	aheadFrom = 16
+	// ringFrom is how many it reads ahead before it sets up an io_uring, which
+	// costs as much as reading some dozens.
+	ringFrom = 240
+	// aheadDepth is how many files are read at once, at most.
 	aheadDepth = 64
 	// aheadSize is the size in bytes below which a file is read ahead.
 	aheadSize = 16 << 10
@@ -31,51 +33,56 @@ const (
 // any others, and reads them itself.
 type window struct {
 	ahead  readAhead
+	depth  int  // of ahead
 	off    bool // ahead cannot be had
+	noRing bool // io_uring is not to be tried, or no more
+	ring   bool // ahead is one
 	wait   int  // files to be visited before the next window
+	done   int  // files read ahead without io_uring
 	missed int  // files of the window that had to be read the plain way
 
 	first, end int // the entries of the batch that the worker visits
 	names      [aheadDepth]string
 }
 
-// find returns the content of entry i of b if it has been read ahead, and reads
+// find gives f, the entry i of b, what has been read ahead of it, and reads
 // ahead if that is worth it.
-func (w *window) find(l *local, b *batch, i int) []byte {
+func (w *window) find(l *local, b *batch, i int, f *File) bool {
 	if i < w.first || i >= w.end {
-		if w.off || b.joined.Load() || len(b.entries)-i < aheadDepth/4 {
-			return nil
+		if w.off || b.joined.Load() || len(b.entries)-i < aheadFrom/2 {
+			return false
 		}
 		if w.wait--; w.wait >= 0 || !w.move(l, b, i) {
-			return nil
+			return false
 		}
 	}
-	p := w.ahead.bytes(i - w.first)
-	if p == nil {
+	if !w.ahead.get(i-w.first, f) {
 		w.missed++
+		return false
 	}
-	return p
+	if w.ring {
+		l.counts.uring++
+	}
+	return true
 }
 
 // move reads ahead from entry i of b.
 func (w *window) move(l *local, b *batch, i int) bool {
-	if w.missed > aheadDepth/4 {
+	if w.missed > w.depth/4 {
 		w.missed, w.wait = 0, aheadPause
 		return false
 	}
 	w.missed, w.wait = 0, 0
-	if w.ahead == nil {
-		if w.ahead = newReadAhead(l.reader.limit); w.ahead == nil {
-			w.off = true
-			return false
-		}
+	w.choose(l)
+	if w.off {
+		return false
 	}
 	d, err := l.grip.hold(&l.run.handles, b.node)
 	if err != nil {
 		return false
 	}
 	defer l.grip.loosen()
-	n := min(aheadDepth, len(b.entries)-i)
+	n := min(w.depth, len(b.entries)-i)
 	for j := range n {
 		w.names[j] = b.entries[i+j].name
 	}
@@ -84,7 +91,27 @@ func (w *window) move(l *local, b *batch, i int) bool {
 		return false
 	}
 	w.first, w.end = i, i+n
+	w.done += n
 	return true
+}
+
+// choose makes ahead what it should be.
+func (w *window) choose(l *local) {
+	if w.ahead == nil {
+		limit := l.reader.limit
+		if l.run.opts.ReadSize == NoRead {
+			limit = NoRead
+		}
+		w.ahead, w.depth = newCallAhead(limit)
+		w.off = w.ahead == nil
+	}
+	if !w.noRing && w.done >= ringFrom {
+		w.noRing = true // tried once
+		if ring := newRingAhead(l.reader.limit); ring != nil {
+			w.close()
+			w.ahead, w.depth, w.ring = ring, aheadDepth, true
+		}
+	}
 }
 
 // forget ends the window's use for the batch at hand.

@@ -1,12 +1,16 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
 package fileproc
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -75,6 +79,107 @@ func TestReadAheadEqualsPlain(t *testing.T) {
 			got[f.name] = data
 		}
 	}
+}
+
+// Metadata that is looked up ahead is each file's own.
+func TestStatAheadEqualsPlain(t *testing.T) {
+	dir := t.TempDir()
+	const files = 500
+	for i := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), make([]byte, i), 0o600))
+	}
+	for _, workers := range []int{1, 4} {
+		seen := map[string]bool{}
+		got, err := Process(context.Background(), dir, Options{ReadSize: NoRead, Stat: true, Workers: workers}, func(f *File) (string, error) {
+			s, err := f.Stat()
+			if err != nil {
+				return "", err
+			}
+			info, err := os.Lstat(f.Path())
+			if err != nil {
+				return "", err
+			}
+			ino, dev := inodeOf(info)
+			if want := (Stat{info.Size(), info.ModTime(), info.Mode(), ino, dev}); !s.ModTime.Equal(want.ModTime) || s.Size != want.Size || s.Mode != want.Mode || s.Inode != ino || s.Device != dev {
+				return "", fmt.Errorf("%+v, want %+v", s, want)
+			}
+			return f.Name(), nil
+		})
+		require.NoError(t, err)
+		for _, name := range got {
+			seen[name] = true
+		}
+		require.Len(t, got, files)
+		require.Len(t, seen, files)
+	}
+}
+
+// What took a file's place before it was looked up ahead is ErrChanged.
+func TestStatAheadMeetsChangedEntries(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), nil, 0o600))
+	}
+	entries, err := ReadDir(dir)
+	require.NoError(t, err)
+	n := 0
+	_, err = Process(context.Background(), dir, Options{ReadSize: NoRead, Stat: true, Workers: 1}, func(f *File) (struct{}, error) {
+		if n++; n == 1 { // before the first window
+			for i, change := range []func(path string) error{
+				func(path string) error { return nil },
+				func(path string) error { return os.Mkdir(path, 0o755) },
+				func(path string) error { return os.Symlink("x", path) },
+			} {
+				path := filepath.Join(dir, entries[100+i].Name())
+				if err := errors.Join(os.Remove(path), change(path)); err != nil {
+					return struct{}{}, err
+				}
+			}
+		}
+		s, err := f.Stat()
+		if err == nil && !s.Mode.IsRegular() {
+			err = fmt.Errorf("%s is %v", f.Name(), s.Mode)
+		}
+		return struct{}{}, err
+	})
+	require.ErrorIs(t, err, ErrChanged)
+	require.NotContains(t, err.Error(), " is ")
+	require.Equal(t, 297, n)
+}
+
+// The Report tells of io_uring where it is used, and only there.
+func TestReportTellsOfIOUring(t *testing.T) {
+	patience := callPatience
+	callPatience = time.Hour
+	t.Cleanup(func() { callPatience = patience })
+	dir := t.TempDir()
+	for i := range 1000 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("content"), 0o600))
+	}
+	run := func(opts Options) int64 {
+		var report Report
+		opts.Report, opts.Workers = &report, 1
+		_, err := Process(context.Background(), dir, opts, func(f *File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, report.Processed)
+		return report.URing
+	}
+	require.Zero(t, run(Options{DisableURing: true}))
+	require.Zero(t, run(Options{ReadSize: NoRead}))
+	ring, good := newRingAhead(-1), false
+	if d, err := openRoot(dir); err == nil {
+		if l, ok := d.(*linuxDir); ok {
+			good = new(cacheCheck).good(l)
+		}
+		d.close()
+	}
+	if ring == nil || !good {
+		t.Log("left out: no io_uring here, or not for this file system")
+		require.Zero(t, run(Options{}))
+		return
+	}
+	ring.close()
+	require.Greater(t, run(Options{}), int64(500))
 }
 
 // Entries that change behind the worker's back: fn, at the first file of a

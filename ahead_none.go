@@ -1,5 +1,5 @@
-//go:build !linux || android || fileproc_unix || fileproc_generic || fileproc_nouring
+//go:build !linux || fileproc_unix || fileproc_generic
 
 package fileproc
 
-func newReadAhead(int64) readAhead { return nil }
+func newCallAhead(int64) (readAhead, int) { return nil, 0 }

@@ -76,14 +76,15 @@ type Report struct {
 	Failed      int64 // files and directories that gave an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content handed to fn
+	URing       int64 // files, of all processed or skipped, that io_uring has read (Linux)
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration
 }
 
 // counts is one worker's part of a Report.
 type counts struct {
-	directories, found, processed, failed, abandoned, bytes int64
-	skipped                                                 [len(skipReasons)]int64
+	directories, found, processed, failed, abandoned, bytes, uring int64
+	skipped                                                        [len(skipReasons)]int64
 }
 
 func (r *Report) add(c *counts) {
@@ -93,6 +94,7 @@ func (r *Report) add(c *counts) {
 	r.Failed += c.failed
 	r.Abandoned += c.abandoned
 	r.Bytes += c.bytes
+	r.URing += c.uring
 	for i, n := range c.skipped {
 		if n > 0 {
 			r.Skipped[skipReasons[i]] += n

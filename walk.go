@@ -234,7 +234,8 @@ func (r *run) local(w int) *local {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
 	l.window.wait = aheadFrom
-	l.window.off = r.opts.DisableURing || r.opts.ReadSize == NoRead || r.opts.Stat || r.opts.Select != nil ||
+	l.window.noRing = r.opts.DisableURing || r.opts.ReadSize == NoRead
+	l.window.off = r.opts.Stat != (r.opts.ReadSize == NoRead) || r.opts.Select != nil ||
 		r.opts.SkipBinary && !l.reader.whole && l.reader.limit < binaryPrefix
 	r.locals[w] = l
 	if r.opts.OnProgress != nil {
@@ -450,12 +451,11 @@ func (r *run) visitFile(l *local, b *batch, i int) {
 		l.counts.skipped[skipSelect]++
 		return
 	}
-	if p := l.window.find(l, b, i); p != nil {
-		if r.opts.SkipBinary && isBinary(p) {
+	if l.window.find(l, b, i, f) {
+		if r.opts.SkipBinary && isBinary(f.data) {
 			l.counts.skipped[skipBinary]++
 			return
 		}
-		f.data = p[:len(p):len(p)]
 		l.call(f)
 		return
 	}

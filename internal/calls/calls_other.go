@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package calls is for Linux alone.
+package calls

@@ -1,0 +1,59 @@
+//go:build linux
+
+package calls
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestRunChains(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("content"), 0o644))
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	names, buf := []byte("f\x00missing\x00"), make([]byte, 16)
+	at := func(p *byte) uintptr { return uintptr(unsafe.Pointer(p)) }
+	var all []Call
+	for _, name := range []*byte{&names[0], &names[2]} {
+		all = append(all,
+			Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(fd), at(name), unix.O_RDONLY}},
+			Call{Trap: unix.SYS_READ, Args: [6]uintptr{99, at(&buf[0]), uintptr(len(buf))}, Chained: true},
+			Call{Trap: unix.SYS_CLOSE, Args: [6]uintptr{99}, Chained: true})
+	}
+	Run(all)
+	runtime.KeepAlive(names)
+	require.NoError(t, all[0].Err())
+	require.Equal(t, "content", string(buf[:all[1].Result]))
+	require.Zero(t, all[2].Result)
+	for _, c := range all[3:] {
+		require.Equal(t, unix.ENOENT, c.Err())
+	}
+	require.Equal(t, unix.EBADF, unix.Close(all[0].Result), "it should be closed")
+}
+
+// Others run while the calls do not return, also if there is but one processor.
+func TestRunLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var p [2]int
+	require.NoError(t, unix.Pipe(p[:]))
+	defer unix.Close(p[0])
+	defer unix.Close(p[1])
+	go unix.Write(p[1], []byte("x"))
+	buf := make([]byte, 1)
+	all := []Call{
+		{Trap: unix.SYS_GETPPID},
+		{Trap: unix.SYS_READ, Args: [6]uintptr{uintptr(p[0]), uintptr(unsafe.Pointer(&buf[0])), 1}},
+	}
+	Run(all)
+	runtime.GC() // finds the goroutine as it was before
+	require.NoError(t, all[1].Err())
+	require.Equal(t, "x", string(buf))
+}

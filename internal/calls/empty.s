@@ -1,0 +1,3 @@
+//go:build linux
+
+// Lets functions in this package have no body.

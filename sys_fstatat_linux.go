@@ -1,0 +1,8 @@
+//go:build linux && (amd64 || arm64 || ppc64le || riscv64 || s390x) && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import "golang.org/x/sys/unix"
+
+// sysFstatat is the call that fills a unix.Stat_t, 0 where there is none.
+const sysFstatat = unix.SYS_NEWFSTATAT
