@@ -34,15 +34,15 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	defer direntBuffers.Put(buf)
 
 	var (
-		names   arena
-		block   []listedName // never grown, since entries are pointers into it
-		entries = []fs.DirEntry{}
-		fd      = d.(*linuxDir).fd
+		names  arena
+		blocks [][]listedName // never grown, since entries are pointers into them
+		block  []listedName   // the last of them
+		fd     = d.(*linuxDir).fd
 	)
 	for {
 		records, err := getdents(fd, buf[:])
 		if err == nil && len(records) == 0 {
-			return entries, nil
+			return listedEntries(append(blocks, block)), nil
 		}
 		for len(records) > 0 && err == nil {
 			var r dirent.Record
@@ -62,13 +62,29 @@ func readDir(name string) ([]fs.DirEntry, error) {
 				err, e.typ = err2, s.Mode.Type()
 			}
 			if len(block) == cap(block) {
+				blocks = append(blocks, block)
 				block = make([]listedName, 0, min(max(16, 2*cap(block)), 1024))
 			}
 			block = append(block, e)
-			entries = append(entries, &block[len(block)-1])
 		}
 		if err != nil {
-			return entries, pathError("getdents64", name, err)
+			return listedEntries(append(blocks, block)), pathError("getdents64", name, err)
 		}
 	}
+}
+
+// listedEntries makes one slice of all, when it is known how many they are: one
+// that grows with them takes twice the time.
+func listedEntries(blocks [][]listedName) []fs.DirEntry {
+	n := 0
+	for _, b := range blocks {
+		n += len(b)
+	}
+	entries := make([]fs.DirEntry, 0, n)
+	for _, b := range blocks {
+		for i := range b {
+			entries = append(entries, &b[i])
+		}
+	}
+	return entries
 }
