@@ -227,7 +227,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func serve(t *testing.T, root *node) string {
+func serve(t testing.TB, root *node) string {
 	t.Helper()
 	dir := t.TempDir()
 	name := t.Name()
@@ -520,4 +520,19 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 		// A request carries 128 KiB or so.
 		require.Less(t, reads.Load(), int64(size/(128<<10)/2), "the read went on after the cancel")
 	})
+}
+
+// BenchmarkSlowOpens is the case of the targets: 1,000 files whose opens take 1 ms each.
+func BenchmarkSlowOpens(b *testing.B) {
+	root := newNode(&faults{openDelay: time.Millisecond}, "", fuse.S_IFDIR, "")
+	for i := range 1000 {
+		root.add(fmt.Sprintf("file%04d", i), fuse.S_IFREG, content(i, 400))
+	}
+	dir := serve(b, root)
+	for b.Loop() {
+		var r fileproc.Report
+		_, err := fileproc.Process(b.Context(), dir, fileproc.Options{Report: &r}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(b, err)
+		require.EqualValues(b, 1000, r.Processed)
+	}
 }

@@ -34,6 +34,7 @@ func main() {
 func run() error {
 	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
+		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: without caches, against the C loop with 2 to 64 threads), allocs (allocations a file), peak (memory of Stream); "+
 		"bare, depth and batch (the C loop's work in Go, with io_uring of some depths, and taking so many names at a time), fio (as a cross-check of the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
 	passes := flag.Int("passes", 5, "`passes` of each side in a pair; their median counts")
@@ -41,7 +42,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "bare", "depth", "batch", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "cold", "allocs", "peak", "bare", "depth", "batch", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -49,20 +50,31 @@ func run() error {
 		return fmt.Errorf("unknown case %q: want one of %v", *name, known)
 	case *pairs < 1 || *passes < 1 || *threads < 1:
 		return fmt.Errorf("-pairs, -passes and -threads must be at least 1")
-	case *dir == "" && *name != "small":
+	case *dir == "" && *name != "small" && *name != "shapes":
 		return fmt.Errorf("-case %s needs -dir", *name)
 	}
 	p := printer{set: strings.TrimPrefix(filepath.Base(*dir), "tickets_")}
 	if *asJSON {
 		p.json = json.NewEncoder(os.Stdout)
 	}
-	if *name == "small" {
+	switch *name {
+	case "small":
 		return runSmall(*pairs, *passes, p)
+	case "shapes":
+		return runShapes(*pairs, *passes, *threads, p)
 	}
 	if info, err := os.Stat(*dir); err != nil {
 		return err
 	} else if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", *dir)
+	}
+	switch *name {
+	case "cold":
+		return runCold(*dir, *pairs, p)
+	case "allocs":
+		return printAllocs(*dir)
+	case "peak":
+		return printPeak(*dir)
 	}
 
 	if *name == "fio" {

@@ -139,13 +139,8 @@ func runSmall(pairs, passes int, p printer) error {
 	p.header(pairs, passes)
 	for _, n := range []int{1, 2, 3, 5, 10, 100} {
 		dir := filepath.Join(tmp, fmt.Sprint(n))
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := writeFiles(dir, n); err != nil {
 			return err
-		}
-		for i := range n {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%07d.md", i)), make([]byte, 400), 0o644); err != nil {
-				return err
-			}
 		}
 		calls := 2000 / n
 		ours := repeated(calls, func() (int, int64, error) { return process(dir, fileproc.Options{}) })

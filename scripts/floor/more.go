@@ -1,0 +1,124 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/fileproc/fileproc"
+)
+
+// runShapes compares trees of many small directories.
+func runShapes(pairs, passes, threads int, p printer) error {
+	tmp, err := os.MkdirTemp("", "floor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	many, chain := filepath.Join(tmp, "many"), filepath.Join(tmp, "chain")
+	for i := range 1000 {
+		if err := writeFiles(filepath.Join(many, fmt.Sprint(i)), 3); err != nil {
+			return err
+		}
+	}
+	if err := writeFiles(filepath.Join(chain, strings.Repeat("d/", 1000)), 3); err != nil {
+		return err
+	}
+	p.header(pairs, passes)
+	for _, shape := range []struct{ name, dir string }{{"1,000 directories of 3 / C loop", many}, {"chain of 1,000 / C loop", chain}} {
+		c, err := startCLoop(shape.dir, threads)
+		if err != nil {
+			return err
+		}
+		whole := timed(func() (int, int64, error) { return process(shape.dir, fileproc.Options{}) })
+		err = comparison{shape.name, whole, c.side("read", cReadSize)}.run(pairs, passes, p)
+		c.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFiles(dir string, n int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%07d.md", i)), make([]byte, 400), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCold drops the caches of pages, entries and inodes before each pass.
+func runCold(dir string, pairs int, p printer) error {
+	if os.Getuid() != 0 {
+		return errors.New("only root can drop the caches")
+	}
+	cold := func(s side) side {
+		if s == nil {
+			return nil
+		}
+		return func() (pass, error) {
+			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
+				return pass{}, err
+			}
+			return s()
+		}
+	}
+	whole := timed(func() (int, int64, error) { return process(dir, fileproc.Options{}) })
+	p.header(pairs, 1)
+	for _, threads := range []int{2, 8, 32, 64} {
+		c, err := startCLoop(dir, threads)
+		if err != nil {
+			return err
+		}
+		err = comparison{fmt.Sprintf("cold / C loop of %d threads", threads), cold(whole), cold(c.side("read", cReadSize))}.run(pairs, 1, p)
+		c.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printAllocs(dir string) error {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	files, _, err := process(dir, fileproc.Options{ReadSize: prefixSize})
+	if err != nil {
+		return err
+	}
+	runtime.ReadMemStats(&after)
+	fmt.Printf("%.4f allocations a file, %d files, prefix\n", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)), files)
+	return nil
+}
+
+// printPeak streams the files and prints the most memory that the process had.
+func printPeak(dir string) error {
+	files := 0
+	for _, err := range fileproc.Stream(context.Background(), dir, fileproc.Options{}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
+		if err != nil {
+			return err
+		}
+		files++
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			fmt.Printf("%s at most, %d files, Stream\n", strings.TrimSpace(kib), files)
+		}
+	}
+	return nil
+}
