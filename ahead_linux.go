@@ -88,8 +88,10 @@ func (a *callAhead) get(i int, f *File) bool {
 		if a.calls[i].Result != 0 {
 			return false
 		}
-		f.stat, f.hasStat = statOf(&a.stats[i]), true
-		return f.stat.Mode.IsRegular()
+		if s := statOf(&a.stats[i]); s.Mode.IsRegular() {
+			f.stat, f.hasStat = s, true
+		}
+		return f.hasStat
 	}
 	n := a.calls[perFile*i+1].Result
 	if n <= 0 || !isWhole(n, a.want) {
