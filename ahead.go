@@ -21,8 +21,6 @@ const (
 	ringFrom = 240
 	// aheadDepth is how many files are read at once, at most.
 	aheadDepth = 64
-	// aheadSize is the size in bytes below which a file is read ahead.
-	aheadSize = 16 << 10
 	// aheadPause is how many files a worker reads the plain way after a window
 	// of which more than a quarter had to be.
 	aheadPause = 1024

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// aheadSize is the size in bytes below which a file is read ahead.
+	aheadSize = 16 << 10
 	callDepth = 16
 	// perFile is how many calls a file takes: openat, preadv2 and close.
 	perFile = 3
