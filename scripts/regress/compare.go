@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
 const (
@@ -194,8 +196,12 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	})
 	inTurn := func(cases []benchCase) ([]verdict, error) {
 		if err := built(); err != nil {
-			fmt.Printf("Its commit cannot be measured beside: %v.\n", err)
-			return overFloor(cases)
+			fmt.Printf("The commit of the record cannot be measured beside: %v.\n", err)
+			verdicts, err := overFloor(cases)
+			if err == nil {
+				err = busy(verdicts)
+			}
+			return verdicts, err
 		}
 		fmt.Println("In turn with the commit of the record:")
 		return c.inTurn(ctx, cases, oldBinary, binary)
@@ -216,6 +222,18 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	c.limit *= otherMachine
 	fmt.Println("These are different machines: only time over floor can be compared.")
 	return c.confirmed(overFloor, overFloor)
+}
+
+// busy is the error that the machine, which is like that of the record, has too much else to do: that has slowed down the
+// floor, and need not have slowed down all else as much.
+func busy(verdicts []verdict) error {
+	const most = 1.25 // times as long as in the record
+	for _, v := range verdicts {
+		if times := measure.Median(v.new.Floor) / measure.Median(v.old.Floor); times > most {
+			return fmt.Errorf("%w: the machine is busy, since the floor of %v takes %.1f times as long as in the record", errCannotTell, v.bc, times)
+		}
+	}
+	return nil
 }
 
 func noEntries(file string) error {

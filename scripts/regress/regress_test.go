@@ -163,6 +163,12 @@ func TestCases(t *testing.T) {
 	assert.ErrorContains(t, err, "too few")
 }
 
+func TestBusy(t *testing.T) {
+	record, same, slower := &series{Floor: []float64{100, 101}}, &series{Floor: []float64{110}}, &series{Floor: []float64{180}}
+	assert.NoError(t, busy([]verdict{{old: record, new: same}}))
+	assert.ErrorIs(t, busy([]verdict{{old: record, new: same}, {old: record, new: slower}}), errCannotTell)
+}
+
 // The slowdown must find its place in the source as it is.
 func TestPlant(t *testing.T) {
 	root, err := filepath.Abs("../..")
