@@ -1,0 +1,76 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/internal/uring"
+	"github.com/fileproc/fileproc/scripts/internal/record"
+)
+
+// Whatever the depth and the batch, the Go loop sees all files and bytes.
+func TestGoLoop(t *testing.T) {
+	dir := t.TempDir()
+	want := 0
+	for i := range 300 {
+		sub := filepath.Join(dir, fmt.Sprint(i%7))
+		require.NoError(t, os.MkdirAll(sub, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(sub, fmt.Sprint("file", i)), make([]byte, i), 0o644))
+		want += i
+	}
+	depths := []int{0, 1, 16, 256}
+	if ring, err := uring.New(1, cReadSize); err != nil {
+		t.Logf("without io_uring, which is not to be had here: %v", err)
+		depths = depths[:1]
+	} else {
+		ring.Close()
+	}
+	for _, depth := range depths {
+		for _, chunk := range []int{1, 16, 1024} {
+			p, err := goLoop{dir, 2, chunk, depth}.side()()
+			require.NoError(t, err)
+			assert.Equal(t, 300, p.files, "depth %d, %d at a time", depth, chunk)
+			assert.EqualValues(t, want, p.bytes, "depth %d, %d at a time", depth, chunk)
+		}
+	}
+	_, err := goLoop{filepath.Join(dir, "nosuch"), 1, 1, 0}.side()()
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestFioPass(t *testing.T) {
+	p, err := fioPass([]byte(`{"jobs":[{"job_runtime":300,"usr_cpu":10,"sys_cpu":40,"read":{"runtime":290,"io_bytes":800,"total_ios":2}},
+		{"job_runtime":200,"usr_cpu":0,"sys_cpu":100,"read":{"runtime":200,"io_bytes":400,"total_ios":1}}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, pass{wall: 290e6, cpu: 350e6, files: 3, bytes: 1200}, p)
+	_, err = fioPass([]byte("fio: a warning"))
+	assert.ErrorContains(t, err, "fio said")
+	_, err = fioPass([]byte("{}"))
+	assert.ErrorContains(t, err, "fio said")
+}
+
+// With -json every pass of a pair is handed over, also where there is no other side.
+func TestPrinter(t *testing.T) {
+	var out bytes.Buffer
+	p := printer{set: "flat_1k", json: json.NewEncoder(&out)}
+	one := func() (pass, error) { return pass{wall: 2, cpu: 3, files: 1, bytes: 4}, nil }
+	p.header(2, 1)
+	require.NoError(t, comparison{"a / b", one, one}.run(2, 1, p))
+	require.NoError(t, comparison{"alone / b", one, nil}.run(2, 1, p))
+	require.NoError(t, p.leftOut("reasons"))
+	var who []string
+	for dec := json.NewDecoder(&out); dec.More(); {
+		var r record.Record
+		require.NoError(t, dec.Decode(&r))
+		who = append(who, r.Who+r.Text)
+	}
+	assert.Equal(t, []string{"a / b: ours", "a / b: theirs", "a / b: ours", "a / b: theirs", "alone / b: ours", "left out: reasons"}, who)
+}
