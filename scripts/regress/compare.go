@@ -127,7 +127,7 @@ func (c comparison) inTurn(ctx context.Context, cases []benchCase, old, new stri
 	o, n := newMeasurement(old), newMeasurement(new)
 	return c.decide(ctx, cases, func(bc benchCase) verdict {
 		a, b := o.cases[bc.String()], n.cases[bc.String()]
-		return verdict{bc, a, b, changeOf(a.Time, b.Time)}
+		return verdict{bc, a, b, pairedChange(a.Time, b.Time)}
 	}, o, n)
 }
 

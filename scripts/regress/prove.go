@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
 // prove shows that the comparison finds a slowdown that was planted in the hot path, and that it finds none between two
@@ -143,15 +141,15 @@ func (p proof) calibrate(ctx context.Context, part float64) (int, error) {
 	if err := p.repo.build(ctx, planted, slow.binary); err != nil {
 		return 0, err
 	}
-	const samples = 20
+	const samples = 40
 	if err := p.repo.measureAll(ctx, []benchCase{p.bc}, samples, clean, slow); err != nil {
 		return 0, err
 	}
-	c, s := measure.Median(clean.cases[p.bc.String()].Time), measure.Median(slow.cases[p.bc.String()].Time)
-	if s <= c {
+	c := pairedChange(clean.cases[p.bc.String()].Time, slow.cases[p.bc.String()].Time)
+	if c.Lo <= 0 {
 		return 0, errors.New("the planted loop cannot be seen at all: the machine is too noisy")
 	}
-	return int(part * c / (s - c) * many), nil
+	return int(part / c.Estimate * many), nil
 }
 
 // plant adds a loop of so many turns to what is done for each file.

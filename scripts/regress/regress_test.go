@@ -30,6 +30,7 @@ func TestChangeOf(t *testing.T) {
 	assert.False(t, c.above(0.15), "significant, but not above the limit")
 
 	assert.True(t, c.decides(0.05))
+	assert.False(t, change{Estimate: 0.1, Lo: 0.08, Hi: 0.12, P: 0.06}.decides(0.05), "not significant yet")
 	assert.False(t, change{Estimate: 0.1, Lo: 0.02, Hi: 0.2}.decides(0.05), "a noisy slowdown")
 	assert.False(t, change{Estimate: 0.01, Lo: -0.05, Hi: 0.07}.decides(0.05), "a noisy nothing")
 
@@ -38,6 +39,21 @@ func TestChangeOf(t *testing.T) {
 	assert.Greater(t, same.P, 0.9)
 	assert.False(t, same.above(-1), "above the limit, but not significant")
 	assert.Equal(t, []float64{100, 101, 99, 102, 98, 100.5, 99.5, 101.5}, old, "an argument was sorted in place")
+}
+
+// A slowdown that is smaller than the drift of the machine is found if the samples were taken in turn.
+func TestPairedChange(t *testing.T) {
+	var old, new []float64
+	for i := range 30 {
+		mood := 1 + 0.5*float64(i%10)/10
+		noise := 1 + 0.01*float64(i%3-1)
+		old, new = append(old, 1000*mood), append(new, 1100*mood*noise)
+	}
+	c := pairedChange(old, new)
+	assert.InDelta(t, 0.10, c.Estimate, 0.005)
+	assert.Greater(t, c.Lo, 0.09)
+	assert.Less(t, c.Hi, 0.11)
+	assert.Less(t, changeOf(old, new).Lo, 0.05, "without the pairs")
 }
 
 func TestEntries(t *testing.T) {

@@ -44,6 +44,25 @@ func changeOf(old, new []float64) change {
 	}
 }
 
+// pairedChange is changeOf for samples that were taken in turn: sample i of both is from the same moment, and what the machine
+// was like then is in both. So the estimate is the median of the means of two pairs' ratios, with the interval that belongs
+// to Wilcoxon's signed ranks. The test is still Mann and Whitney's, which does not gain by the pairs and so claims less.
+func pairedChange(old, new []float64) change {
+	c := changeOf(old, new)
+	var means []float64
+	for i := range old {
+		for j := range i + 1 {
+			means = append(means, math.Sqrt(new[i]/old[i]*new[j]/old[j])-1)
+		}
+	}
+	slices.Sort(means)
+	n := float64(len(old))
+	const quantile = 1.96 // of the normal distribution, for 95 %
+	cut := max(int(math.Floor(n*(n+1)/4-quantile*math.Sqrt(n*(n+1)*(2*n+1)/24))), 0)
+	c.Estimate, c.Lo, c.Hi = measure.Median(means), means[cut], means[len(means)-1-cut]
+	return c
+}
+
 // above reports whether the change is significant and larger than the limit. That half of the limit lies below the interval
 // keeps a measurement that is mostly noise from counting: it is significant now and then, but wide.
 func (c change) above(limit float64) bool {
@@ -52,4 +71,6 @@ func (c change) above(limit float64) bool {
 
 // decides reports whether the samples are enough to say whether the change is above the limit. They are not while it may be,
 // and a change of half of that may be too.
-func (c change) decides(limit float64) bool { return c.Hi <= limit || c.Lo > limit/2 }
+func (c change) decides(limit float64) bool {
+	return c.Hi <= limit || c.Lo > limit/2 && c.P < benchmath.DefaultThresholds.CompareAlpha
+}
