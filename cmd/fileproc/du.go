@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc"
+)
+
+func (a *app) duCommand() *cobra.Command {
+	d := diskUsage{app: a, links: map[link]struct{}{}}
+	cmd := &cobra.Command{
+		Use:   "du [flags] [DIR|FILE]...",
+		Short: "Sum up file sizes by directory",
+		Long: `Print the size in bytes of the regular files below each directory, as du --bytes of coreutils 9.2 and later does: a
+file's length, not the blocks that it takes on the disk; a file with several hard links once; hidden and ignored files
+too. Directories and symbolic links themselves count nothing.`,
+		Example: "  fileproc du -h -d 1\n  fileproc du --suffix .log --older 30d /var",
+		RunE:    func(_ *cobra.Command, args []string) error { return d.run(args) },
+	}
+	f := cmd.Flags()
+	f.IntVarP(&d.depth, "depth", "d", -1, "print directories down to `N` levels below the arguments; all are counted (default all)")
+	f.BoolVarP(&d.summarize, "summarize", "s", false, "print the sums of the arguments alone")
+	f.BoolVar(&d.human, "human-readable", false, "sizes as 1.5K, 20M")
+	f.BoolVarP(&d.total, "total", "c", false, "print a grand total")
+	f.BoolVarP(&d.countLinks, "count-links", "l", false, "count a file with several hard links as often as it is found")
+	f.BoolVar(&d.json, "json", false, "a JSON object a line: path, bytes, files")
+	cmd.MarkFlagsMutuallyExclusive("depth", "summarize")
+	cmd.MarkFlagsMutuallyExclusive("json", "human-readable")
+	a.sel.flags(cmd, scopeAll)
+	return cmd
+}
+
+type diskUsage struct {
+	app                                       *app
+	depth                                     int
+	summarize, human, total, countLinks, json bool
+
+	links map[link]struct{} // the files that are counted, of all arguments
+	grand usage
+}
+
+// A link is a file behind any of its hard links.
+type link struct{ device, inode uint64 }
+
+// A usage is what a directory holds.
+type usage struct{ bytes, files int64 }
+
+func (u *usage) add(v usage) { u.bytes, u.files = u.bytes+v.bytes, u.files+v.files }
+
+func (d *diskUsage) run(args []string) error {
+	if d.summarize {
+		d.depth = 0
+	}
+	if len(args) == 0 {
+		args = []string{"."}
+	}
+	for _, arg := range args {
+		if err := d.argument(arg); err != nil {
+			return err
+		}
+	}
+	if d.total {
+		d.print("total", d.grand)
+	}
+	return nil
+}
+
+func (d *diskUsage) argument(arg string) error {
+	a := d.app
+	dir, prefix, ok := a.directory(arg)
+	switch {
+	case !ok:
+		return nil
+	case dir == "":
+		it := item{name: arg}
+		st, err := it.stat()
+		if err != nil {
+			a.failures.add(err)
+			return nil
+		}
+		a.found.Store(true)
+		u := usage{bytes: st.Size, files: 1}
+		d.print(arg, u)
+		d.grand.add(u)
+		return nil
+	}
+	opts := a.sel.opts
+	opts.Stat = true
+	var report fileproc.Report
+	a.observe(&opts, &report)
+	dirs, err := d.walk(a.ctx, dir, opts)
+	a.addReport(&report)
+	names := slices.SortedFunc(maps.Keys(dirs), compareDepthFirst)
+	for _, name := range names {
+		u := dirs[name]
+		if u.files > 0 {
+			a.found.Store(true)
+		}
+		if name == "" {
+			d.print(arg, *u)
+			d.grand.add(*u)
+			continue
+		}
+		dirs[parent(name)].add(*u)
+		if d.depth < 0 || strings.Count(name, "/") < d.depth {
+			d.print(prefix+filepath.FromSlash(name), *u)
+		}
+	}
+	return err
+}
+
+// walk returns what each directory holds without what is in its subdirectories, by path relative to dir.
+func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options) (map[string]*usage, error) {
+	dirs := map[string]*usage{"": {}}
+	at := func(name string) *usage {
+		u := dirs[name]
+		if u == nil {
+			u = &usage{}
+			dirs[name] = u
+		}
+		return u
+	}
+	last, lastUsage := "", dirs[""] // entries come by directory, mostly
+	for e, err := range fileproc.Walk(ctx, dir, opts) {
+		switch {
+		case err != nil:
+			return dirs, err
+		case e.IsDir():
+			for name := e.Rel(); dirs[name] == nil; name = parent(name) {
+				at(name)
+			}
+			continue
+		}
+		st, _ := e.Stat()
+		if d.counted(st) {
+			continue
+		}
+		if p := parent(e.Rel()); p != last {
+			last, lastUsage = p, at(p)
+		}
+		lastUsage.add(usage{st.Size, 1})
+	}
+	return dirs, nil
+}
+
+// counted reports whether a file was counted behind another of its links. Which of the directories that it is in gets its
+// size is left to chance.
+func (d *diskUsage) counted(st fileproc.Stat) bool {
+	if d.countLinks || st.Inode == 0 {
+		return false
+	}
+	l := link{st.Device, st.Inode}
+	_, known := d.links[l]
+	d.links[l] = struct{}{}
+	return known
+}
+
+func (d *diskUsage) print(path string, u usage) {
+	var b []byte
+	switch {
+	case d.json:
+		b = appendPath(append(b, `{"path":`...), []byte(path))
+		b = appendField(b, "bytes", u.bytes)
+		b = append(appendField(b, "files", u.files), '}')
+	case d.human:
+		b = append(append(append(b, humanSize(u.bytes)...), '\t'), path...)
+	default:
+		b = append(append(strconv.AppendInt(b, u.bytes, 10), '\t'), path...)
+	}
+	d.app.out.write(append(b, '\n'))
+}
+
+// parent returns the directory of a slash-separated relative path, "" for the root.
+func parent(rel string) string { return rel[:max(strings.LastIndexByte(rel, '/'), 0)] }
+
+// compareDepthFirst orders slash-separated paths by component, each directory behind what is in it.
+func compareDepthFirst(a, b string) int {
+	for a != "" && b != "" {
+		x, restA, _ := strings.Cut(a, "/")
+		y, restB, _ := strings.Cut(b, "/")
+		if c := strings.Compare(x, y); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return len(b) - len(a)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fileproc/fileproc"
+)
+
+// An item is one file that a subcommand sees: of a directory, named by itself, or standard input.
+type item struct {
+	f        *fileproc.File // nil if it was named by itself
+	prefix   string         // of the path, with a separator behind it
+	name     string         // the whole path if f is nil
+	explicit bool           // named by itself
+	data     []byte         // the content, or its beginning if more
+	more     bool           // the content is to be had from open alone
+	worker   int
+	ctx      context.Context
+}
+
+func (it *item) appendPath(b []byte) []byte {
+	if it.f == nil {
+		return append(b, it.name...)
+	}
+	b = append(b, it.prefix...)
+	return append(b, filepath.FromSlash(it.f.Rel())...)
+}
+
+func (it *item) path() string { return string(it.appendPath(nil)) }
+
+func (it *item) open() (io.ReadCloser, error) {
+	switch {
+	case it.f != nil:
+		return it.f.Open()
+	case it.name == stdinName:
+		return io.NopCloser(os.Stdin), nil
+	}
+	return os.Open(it.name)
+}
+
+func (it *item) stat() (fileproc.Stat, error) {
+	if it.f != nil {
+		return it.f.Stat()
+	}
+	info, err := os.Stat(it.name)
+	if err != nil {
+		return fileproc.Stat{}, err
+	}
+	return fileproc.Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}, nil
+}
+
+const stdinName = "-"
+
+// A job says what each does with the files.
+type job struct {
+	args  []string // directories and files; none is the working directory
+	opts  fileproc.Options
+	stdin bool // the argument "-" is standard input
+	// visit appends what is to be printed of the file to c, in whole lines. What it returns is a failure of the file.
+	// It is called on several goroutines at once.
+	visit func(it *item, c *chunk) error
+}
+
+// errEnough is what visit returns to end all.
+var errEnough = errors.New("enough")
+
+// each runs j. What goes wrong with a file is told as it happens; what each returns has ended the run.
+func (a *app) each(j job) error {
+	roots := j.args
+	if len(roots) == 0 {
+		roots = []string{""}
+	}
+	for _, root := range roots {
+		if err := a.eachOf(&j, root); err != nil || a.enough.Load() {
+			return err
+		}
+		if a.ctx.Err() != nil {
+			return context.Cause(a.ctx)
+		}
+	}
+	return nil
+}
+
+func (a *app) eachOf(j *job, root string) error {
+	if root == stdinName && j.stdin {
+		return a.eachNamed(j, root)
+	}
+	dir, prefix, ok := a.directory(root)
+	switch {
+	case !ok:
+		return nil
+	case dir == "":
+		return a.eachNamed(j, root)
+	}
+	opts := j.opts
+	var report fileproc.Report
+	a.observe(&opts, &report)
+	chunks := make([]chunk, opts.Workers)
+	_, err := fileproc.Process(a.ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
+		w := f.Worker()
+		c := &chunks[w]
+		c.out = a.out
+		it := item{f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: w, ctx: a.ctx}
+		err := j.visit(&it, c)
+		c.fileDone()
+		if err == errEnough {
+			a.enough.Store(true)
+			err = fs.SkipAll
+		}
+		return struct{}{}, err
+	})
+	a.addReport(&report)
+	return err
+}
+
+// directory returns the directory that an argument names, or "" if it is another file, and what to put before paths
+// relative to it. Where it is neither it tells so.
+func (a *app) directory(arg string) (dir, prefix string, ok bool) {
+	dir, prefix = arg, arg
+	switch {
+	case arg == "":
+		dir = "."
+	case !os.IsPathSeparator(arg[len(arg)-1]):
+		prefix += string(filepath.Separator)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		a.failures.add(err)
+		return "", "", false
+	}
+	if !info.IsDir() {
+		dir = ""
+	}
+	return dir, prefix, true
+}
+
+// observe lets opts tell of failures and progress.
+func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
+	opts.Report = report
+	opts.OnProgress = a.bar.onProgress()
+	opts.OnError = func(err error) error {
+		if a.ctx.Err() == nil {
+			a.failures.add(withoutEcho(err))
+		}
+		return nil
+	}
+}
+
+// eachNamed visits one file that an argument names.
+func (a *app) eachNamed(j *job, name string) error {
+	c := chunk{out: a.out}
+	err := j.visit(&item{name: name, explicit: true, more: true, ctx: a.ctx}, &c)
+	c.fileDone()
+	switch {
+	case err == errEnough:
+		a.enough.Store(true)
+	case err != nil && a.ctx.Err() == nil:
+		a.failures.add(err)
+	}
+	return nil
+}
+
+// withoutEcho takes away the path that fileproc puts before an error of visit that names it already.
+func withoutEcho(err error) error {
+	var inner *fs.PathError
+	if outer, ok := err.(*fs.PathError); ok && outer.Op == "process" && errors.As(outer.Err, &inner) {
+		return inner
+	}
+	return err
+}
+
+func (a *app) addReport(r *fileproc.Report) {
+	t := &a.totals
+	t.Directories += r.Directories
+	t.Found += r.Found
+	t.Processed += r.Processed
+	t.Failed += r.Failed
+	t.Abandoned += r.Abandoned
+	t.Bytes += r.Bytes
+	t.Elapsed += r.Elapsed
+	if t.Skipped == nil {
+		t.Skipped = map[fileproc.SkipReason]int64{}
+	}
+	for why, n := range r.Skipped {
+		t.Skipped[why] += n
+	}
+}
+
+func (a *app) printReport() { a.out.warn(a.totals.String()) }

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/vm"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// frontPrefix is how many bytes of a file are read at first. Few frontmatters are longer.
+	frontPrefix = 4 << 10
+	// maxFront is the size in bytes of the longest frontmatter that is believed to be one.
+	maxFront = 1 << 20
+)
+
+func (a *app) frontmatterCommand() *cobra.Command {
+	fm := frontmatter{app: a}
+	cmd := &cobra.Command{
+		Use:     "frontmatter [flags] [DIR|FILE]...",
+		Aliases: []string{"fm"},
+		Short:   "Show the frontmatter of Markdown files",
+		Long: `Print the frontmatter of the Markdown files (.md and .markdown, unless --suffix says otherwise) below the directories:
+YAML between lines of --- or TOML between lines of +++ at a file's beginning. Files that have none are left out.
+
+--where takes an expression (see https://expr-lang.org) of the fields, for example
+
+    status == "open" && priority >= 2 && "bug" in labels
+    created > "2026-01-01" or file.path startsWith "archive/"
+
+A date is the text that the file has, so that dates of one form can be compared; date(created) makes it a time. The map
+fields holds all fields, for names that are no identifiers: fields["due-date"]. The file's own are file.path and
+file.name. A file that lacks a field of an expression that cannot do without it is left out.`,
+		Example: `  fileproc frontmatter tickets --where 'status == "open"' --fields title,priority
+  fileproc frontmatter --json notes | jq -r .frontmatter.title`,
+		RunE: func(_ *cobra.Command, args []string) error { return fm.run(args) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&fm.json, "json", false, "a JSON object a line, path and frontmatter, instead of a table")
+	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
+	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "only these `FIELDS`, in this order (default all, the most frequent first)")
+	a.sel.flags(cmd, scopeSearch)
+	return cmd
+}
+
+type frontmatter struct {
+	app    *app
+	json   bool
+	where  string
+	fields []string
+
+	program *vm.Program
+	uses    []string // the fields that where mentions
+	rows    []rows   // by worker
+}
+
+// rows are what one worker has found, for a table.
+type rows struct {
+	of []row
+	_  [64]byte
+}
+
+type row struct {
+	path   string
+	fields map[string]any
+}
+
+func (fm *frontmatter) run(args []string) error {
+	if err := fm.compile(); err != nil {
+		return err
+	}
+	opts := fm.app.sel.opts
+	opts.ReadSize = frontPrefix
+	if len(opts.Suffixes) == 0 {
+		opts.Suffixes = []string{".md", ".markdown"}
+	}
+	fm.rows = make([]rows, opts.Workers)
+	err := fm.app.each(job{args: args, opts: opts, visit: fm.visit})
+	if !fm.json {
+		fm.app.bar.clear()
+		fm.printTable()
+	}
+	return err
+}
+
+func (fm *frontmatter) visit(it *item, c *chunk) error {
+	kind, front, err := frontOf(it)
+	if err != nil || kind == 0 {
+		return err
+	}
+	fields, err := parseFront(kind, front)
+	if err != nil {
+		return fmt.Errorf("%s: %w", it.path(), err)
+	}
+	if ok, err := fm.selects(it, fields); !ok || err != nil {
+		return err
+	}
+	fm.app.found.Store(true)
+	if len(fm.fields) > 0 {
+		maps.DeleteFunc(fields, func(name string, _ any) bool { return !slices.Contains(fm.fields, name) })
+	}
+	if !fm.json {
+		w := &fm.rows[it.worker]
+		w.of = append(w.of, row{it.path(), fields})
+		return nil
+	}
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("%s: %w", it.path(), err)
+	}
+	c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
+	c.b = append(append(c.b, `,"frontmatter":`...), b...)
+	c.b = append(c.b, "}\n"...)
+	return nil
+}
+
+// frontOf returns a file's frontmatter and '-' for YAML or '+' for TOML; 0 if there is none.
+func frontOf(it *item) (kind byte, front []byte, err error) {
+	data, more := it.data, it.more
+	for size := int64(0); ; size = max(frontPrefix, 4*size) {
+		if size > 0 {
+			if data, more, err = beginning(it, size); err != nil {
+				return 0, nil, err
+			}
+		}
+		kind, front, open := cutFront(data)
+		if (!open && len(data) > 3) || !more || size >= maxFront {
+			return kind, front, nil
+		}
+	}
+}
+
+// beginning reads the first size bytes of a file.
+func beginning(it *item, size int64) (data []byte, more bool, err error) {
+	r, err := it.open()
+	if err != nil {
+		return nil, false, err
+	}
+	defer r.Close()
+	data, err = io.ReadAll(io.LimitReader(r, size))
+	return data, int64(len(data)) == size, err
+}
+
+// cutFront returns the frontmatter that data begins with. open says that its end is not in data.
+func cutFront(data []byte) (kind byte, front []byte, open bool) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	first, rest, found := bytes.Cut(data, []byte("\n"))
+	switch string(bytes.TrimRight(first, " \t\r")) {
+	case "---":
+		kind = '-'
+	case "+++":
+		kind = '+'
+	default:
+		return 0, nil, false
+	}
+	if !found {
+		return 0, nil, true
+	}
+	for pos := 0; pos < len(rest); {
+		line, next := rest[pos:], len(rest)
+		if i := bytes.IndexByte(line, '\n'); i >= 0 {
+			line, next = line[:i], pos+i+1
+		}
+		line = bytes.TrimRight(line, " \t\r")
+		if len(line) == 3 && (string(line) == "..." && kind == '-' || line[0] == kind && line[1] == kind && line[2] == kind) {
+			return kind, rest[:pos], false
+		}
+		pos = next
+	}
+	return 0, nil, true
+}
+
+func parseFront(kind byte, front []byte) (fields map[string]any, err error) {
+	if kind == '+' {
+		err = toml.Unmarshal(front, &fields)
+	} else {
+		err = yaml.Unmarshal(front, (*yamlFields)(&fields))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	plain(fields)
+	return fields, nil
+}
+
+// yamlFields is a YAML mapping whose times are the text in the file.
+type yamlFields map[string]any
+
+func (f *yamlFields) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		return errors.New("the frontmatter is no mapping")
+	}
+	timesAsText(n)
+	return n.Decode((*map[string]any)(f))
+}
+
+func timesAsText(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, c := range n.Content {
+		timesAsText(c)
+	}
+}
+
+// plain makes of a value of YAML or TOML one that JSON has.
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = plain(e)
+		}
+		return v
+	case map[any]any: // a YAML mapping with a key that is no string
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[fmt.Sprint(k)] = plain(e)
+		}
+		return m
+	case []any:
+		for i, e := range v {
+			v[i] = plain(e)
+		}
+		return v
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	case encoding.TextMarshaler: // a TOML date or time without a zone
+		b, _ := v.MarshalText()
+		return string(b)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v)
+		}
+	}
+	return v
+}
+
+// fieldsName and fileName are what --where can use besides the fields.
+const (
+	fieldsName = "fields"
+	fileName   = "file"
+)
+
+func (fm *frontmatter) compile() error {
+	if fm.where == "" {
+		return nil
+	}
+	var err error
+	fm.program, err = expr.Compile(fm.where, expr.AllowUndefinedVariables(), expr.AsBool())
+	if err != nil {
+		return fmt.Errorf("--where: %w", err)
+	}
+	node := fm.program.Node()
+	ast.Walk(&node, fm)
+	return nil
+}
+
+// Visit notes the fields that the expression uses.
+func (fm *frontmatter) Visit(n *ast.Node) {
+	if id, ok := (*n).(*ast.IdentifierNode); ok {
+		fm.uses = append(fm.uses, id.Value)
+	}
+}
+
+func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
+	if fm.program == nil {
+		return true, nil
+	}
+	path := it.path()
+	env := maps.Clone(fields)
+	env[fieldsName] = fields
+	env[fileName] = map[string]any{"path": path, "name": filepath.Base(path)}
+	v, err := expr.Run(fm.program, env)
+	if err != nil {
+		for _, name := range fm.uses {
+			if env[name] == nil || name == fieldsName {
+				return false, nil // what is compared is not there
+			}
+		}
+		return false, fmt.Errorf("%s: --where: %w", path, err)
+	}
+	ok, _ := v.(bool)
+	return ok, nil
+}
+
+func (fm *frontmatter) printTable() {
+	var all []row
+	for i := range fm.rows {
+		all = append(all, fm.rows[i].of...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(a, b row) int { return strings.Compare(a.path, b.path) })
+	columns := fm.fields
+	if len(columns) == 0 {
+		columns = frequentFirst(all)
+	}
+	header := []string{"path"}
+	for _, name := range columns {
+		header = append(header, printable(name))
+	}
+	t := newTable(header...)
+	for _, r := range all {
+		line := table.Row{printable(r.path)}
+		for _, name := range columns {
+			line = append(line, cell(r.fields[name]))
+		}
+		t.AppendRow(line)
+	}
+	fm.app.out.write([]byte(render(t)))
+}
+
+// frequentFirst returns the names of the fields that rows have.
+func frequentFirst(all []row) []string {
+	count := map[string]int{}
+	for _, r := range all {
+		for name := range r.fields {
+			count[name]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
+	})
+}
+
+// cell returns what a table shows of a value.
+func cell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return printable(v)
+	case []any:
+		var parts []string
+		for _, e := range v {
+			parts = append(parts, cell(e))
+		}
+		return strings.Join(parts, ", ")
+	case map[string]any:
+		b, err := json.Marshal(v)
+		if err != nil {
+			return printable(fmt.Sprint(v))
+		}
+		return printable(string(b))
+	}
+	return printable(fmt.Sprint(v))
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/fatih/color"
+	"github.com/spf13/cobra"
+)
+
+// What the parts of a line look like, as rg's.
+var (
+	pathColor   = []color.Attribute{color.FgMagenta}
+	numberColor = []color.Attribute{color.FgGreen}
+	matchColor  = []color.Attribute{color.FgRed, color.Bold}
+)
+
+// A grep is one call of the subcommand: its flags, and what follows from them.
+type grep struct {
+	app      *app
+	patterns []string
+	matchOptions
+	invert, count, list, listWithout, only, quiet, json, text bool
+	number, noNumber, withName, noName, heading, noHeading    bool
+	maxCount                                                  int64
+	before, after, context                                    int
+
+	m                         *matcher
+	path, lineNumber, match   style
+	selectedSign, contextSign byte // what stands between the parts of a line
+}
+
+func (a *app) grepCommand() *cobra.Command {
+	g := &grep{app: a}
+	cmd := &cobra.Command{
+		Use:   "grep [flags] PATTERN [DIR|FILE]...",
+		Short: "Search the lines of files with regular expressions",
+		Long: `Print the lines that match PATTERN, of the files below the directories, the working directory if there is none, as rg
+does: without hidden files, what ignore files name, and binary files, which are those with a NUL byte.
+
+PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax) and is matched with each line
+by itself; \d, \s, \w and \b are about ASCII. Content that is not UTF-8 is searched as it is. "-" is standard input. Files
+are printed one at a time, in no particular order.`,
+		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(g.patterns) == 0 {
+				if len(args) == 0 {
+					return errors.New("grep: no pattern")
+				}
+				g.patterns, args = args[:1], args[1:]
+			}
+			return g.run(args)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN` too; may be repeated, and begin with a dash")
+	f.BoolVarP(&g.fixed, "fixed-strings", "F", false, "patterns are plain texts")
+	f.BoolVarP(&g.ignoreCase, "ignore-case", "i", false, "letters match in either case")
+	f.BoolVarP(&g.smartCase, "smart-case", "S", false, "as -i if no pattern has a capital letter")
+	f.BoolVarP(&g.word, "word-regexp", "w", false, "only matches that no letter, digit or underscore stands beside")
+	f.BoolVarP(&g.line, "line-regexp", "x", false, "only matches that are whole lines")
+	f.BoolVarP(&g.invert, "invert-match", "v", false, "the lines that do not match")
+	f.Int64VarP(&g.maxCount, "max-count", "m", 0, "at most `N` lines of each file (default all)")
+	f.BoolVarP(&g.count, "count", "c", false, "the number of lines of each file that has some")
+	f.BoolVarP(&g.list, "files-with-matches", "l", false, "the paths of the files that match")
+	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "the paths of the files that do not match")
+	f.BoolVarP(&g.only, "only-matching", "o", false, "each match on a line of its own")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing, and stop at the first match")
+	f.BoolVar(&g.json, "json", false, "JSON objects in the format of rg: begin, match, context and end")
+	f.BoolVarP(&g.text, "text", "a", false, "search binary files as if they were text")
+	f.BoolVarP(&g.number, "line-number", "n", false, "line numbers (default on a terminal)")
+	f.BoolVarP(&g.noNumber, "no-line-number", "N", false, "no line numbers")
+	f.BoolVarP(&g.withName, "with-filename", "H", false, "the path with each line (default unless one file is searched)")
+	f.BoolVarP(&g.noName, "no-filename", "I", false, "no paths")
+	f.BoolVar(&g.heading, "heading", false, "the path above the lines of each file (default on a terminal)")
+	f.BoolVar(&g.noHeading, "no-heading", false, "the path on each line")
+	f.IntVarP(&g.before, "before-context", "B", 0, "`N` lines before each that matches")
+	f.IntVarP(&g.after, "after-context", "A", 0, "`N` lines after each that matches")
+	f.IntVarP(&g.context, "context", "C", 0, "`N` lines before and after")
+	cmd.MarkFlagsMutuallyExclusive("count", "files-with-matches", "files-without-match", "only-matching", "quiet", "json")
+	cmd.MarkFlagsMutuallyExclusive("only-matching", "invert-match")
+	cmd.MarkFlagsMutuallyExclusive("word-regexp", "line-regexp")
+	cmd.MarkFlagsMutuallyExclusive("line-number", "no-line-number")
+	cmd.MarkFlagsMutuallyExclusive("with-filename", "no-filename")
+	cmd.MarkFlagsMutuallyExclusive("heading", "no-heading")
+	cmd.MarkFlagsMutuallyExclusive("context", "before-context")
+	cmd.MarkFlagsMutuallyExclusive("context", "after-context")
+	a.sel.flags(cmd, scopeSearch)
+	return cmd
+}
+
+func (g *grep) run(args []string) error {
+	var err error
+	if g.m, err = newMatcher(g.patterns, g.matchOptions); err != nil {
+		return err
+	}
+	if g.maxCount < 0 || g.before < 0 || g.after < 0 || g.context < 0 {
+		return errors.New("--max-count and the numbers of lines are not to be negative")
+	}
+	if g.context > 0 {
+		g.before, g.after = g.context, g.context
+	}
+	out := g.app.out
+	g.number = (g.number || out.tty) && !g.noNumber
+	g.withName = (g.withName || !isOneFile(args)) && !g.noName
+	g.heading = (g.heading || out.tty) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
+	g.path, g.lineNumber, g.match = out.style(pathColor...), out.style(numberColor...), out.style(matchColor...)
+	g.selectedSign, g.contextSign = ':', '-'
+	switch {
+	case g.json:
+	case g.heading:
+		out.between = []byte("\n")
+	case g.showsContext():
+		out.between = []byte("--\n")
+	}
+	opts := g.app.sel.opts
+	opts.ReadSize = grepPrefix
+	searchers := make([]*searcher, opts.Workers)
+	for i := range searchers {
+		searchers[i] = &searcher{grep: g}
+	}
+	return g.app.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
+		return searchers[it.worker].search(it, c)
+	}})
+}
+
+func isOneFile(args []string) bool {
+	if len(args) != 1 {
+		return false
+	}
+	info, err := os.Stat(args[0])
+	return args[0] == stdinName || err == nil && !info.IsDir()
+}
+
+// showsContext reports whether lines are shown around the selected ones.
+func (g *grep) showsContext() bool {
+	return (g.before > 0 || g.after > 0) && !g.count && !g.list && !g.listWithout && !g.quiet && !g.only
+}
+
+// printLine prints a line of the file.
+func (s *searcher) printLine(line []byte, selected bool) {
+	g, c := s.grep, s.out
+	if g.json {
+		s.printJSON(line, selected)
+		return
+	}
+	text := bytes.TrimSuffix(line, []byte("\n"))
+	if selected && g.only {
+		s.found = g.m.matches(text, s.found[:0])
+		for _, at := range s.found {
+			if at[0] == at[1] {
+				continue
+			}
+			s.printPrefix(g.selectedSign)
+			c.b = g.match.append(c.b, string(text[at[0]:at[1]]))
+			c.b = append(c.b, '\n')
+			c.lineDone()
+		}
+		return
+	}
+	if selected {
+		s.printPrefix(g.selectedSign)
+	} else {
+		s.printPrefix(g.contextSign)
+	}
+	if selected && g.match.on != "" && !g.invert {
+		s.found = g.m.matches(text, s.found[:0])
+		done := 0
+		for _, at := range s.found {
+			if at[0] == at[1] {
+				continue
+			}
+			c.b = append(c.b, text[done:at[0]]...)
+			c.b = g.match.append(c.b, string(text[at[0]:at[1]]))
+			done = at[1]
+		}
+		text = text[done:]
+	}
+	c.b = append(append(c.b, text...), '\n')
+	c.lineDone()
+}
+
+// printPrefix prints what stands before a line.
+func (s *searcher) printPrefix(sign byte) {
+	g, c := s.grep, s.out
+	if g.withName && !g.heading {
+		c.b = append(append(c.b, g.path.on...), s.path...)
+		c.b = append(append(c.b, g.path.off...), sign)
+	}
+	if g.number {
+		c.b = append(c.b, g.lineNumber.on...)
+		c.b = strconv.AppendInt(c.b, s.number(), 10)
+		c.b = append(append(c.b, g.lineNumber.off...), sign)
+	}
+}
+
+func (s *searcher) printPath() {
+	c := s.out
+	c.b = append(append(c.b, s.grep.path.on...), s.path...)
+	c.b = append(append(c.b, s.grep.path.off...), '\n')
+}
+
+func (s *searcher) printCount() {
+	c := s.out
+	if s.grep.withName {
+		c.b = append(append(c.b, s.grep.path.on...), s.path...)
+		c.b = append(append(c.b, s.grep.path.off...), ':')
+	}
+	c.b = append(strconv.AppendInt(c.b, s.selected, 10), '\n')
+}
+
+// printBinary says that the rest of a file's matches are not shown, in rg's words.
+func (s *searcher) printBinary(nul int64) {
+	c := s.out
+	if s.grep.withName {
+		c.b = append(append(c.b, s.path...), ": "...)
+	}
+	if s.explicit {
+		c.b = fmt.Appendf(c.b, "binary file matches (found \"\\0\" byte around offset %d)\n", nul)
+	} else {
+		c.b = fmt.Appendf(c.b, "WARNING: stopped searching binary file after match (found \"\\0\" byte around offset %d)\n", nul)
+	}
+}
+
+func (s *searcher) printJSON(line []byte, selected bool) {
+	c := s.out
+	kind := "context"
+	s.found = s.found[:0]
+	if selected {
+		kind = "match"
+		if !s.grep.invert {
+			s.found = s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n")), s.found)
+		}
+	}
+	c.b = append(append(append(c.b, `{"type":"`...), kind...), `","data":{"path":`...)
+	c.b = rawText(s.path).appendJSON(c.b)
+	c.b = append(c.b, `,"lines":`...)
+	c.b = rawText(line).appendJSON(c.b)
+	c.b = appendField(c.b, "line_number", s.number())
+	c.b = appendField(c.b, "absolute_offset", s.base+int64(s.begin))
+	c.b = append(c.b, `,"submatches":[`...)
+	for i, at := range s.found {
+		if i > 0 {
+			c.b = append(c.b, ',')
+		}
+		c.b = append(c.b, `{"match":`...)
+		c.b = rawText(line[at[0]:at[1]]).appendJSON(c.b)
+		c.b = appendField(c.b, "start", int64(at[0]))
+		c.b = appendField(c.b, "end", int64(at[1]))
+		c.b = append(c.b, '}')
+	}
+	c.b = append(c.b, "]}}\n"...)
+	c.lineDone()
+}
+
+// printJSONEdge prints the message at the beginning or the end of a file with matches.
+func (s *searcher) printJSONEdge(kind string) {
+	c := s.out
+	c.b = append(append(append(c.b, `{"type":"`...), kind...), `","data":{"path":`...)
+	c.b = rawText(s.path).appendJSON(c.b)
+	switch {
+	case kind == "begin":
+	case s.nul >= 0:
+		c.b = appendField(c.b, "binary_offset", s.nul)
+	default:
+		c.b = append(c.b, `,"binary_offset":null`...)
+	}
+	c.b = append(c.b, "}}\n"...)
+}

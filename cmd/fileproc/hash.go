@@ -1,0 +1,223 @@
+package main
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+var algorithms = map[string]func() hash.Hash{
+	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384,
+	"sha512": sha512.New,
+}
+
+// hashPrefix is how many bytes of a file are read at once, and the size of the reads of a longer one.
+const hashPrefix = 256 << 10
+
+func (a *app) hashCommand() *cobra.Command {
+	var algorithm string
+	var null, asJSON, check bool
+	var c checker
+	cmd := &cobra.Command{
+		Use:   "hash [flags] [DIR|FILE]...",
+		Short: "Print or check SHA-256 checksums, as sha256sum does",
+		Long: `Print the checksum of every regular file below the directories, hidden and ignored ones too, in the format of
+sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines, of
+sha256sum too, from the files given, and tell which of the files that they name have changed.`,
+		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
+		RunE: func(_ *cobra.Command, args []string) error {
+			newHash := algorithms[algorithm]
+			if newHash == nil {
+				return fmt.Errorf("--algorithm is %q: want one of %s", algorithm, algorithmNames())
+			}
+			if check {
+				c.app, c.newHash, c.tag = a, newHash, strings.ToUpper(algorithm)
+				return c.check(args)
+			}
+			return a.hash(args, newHash, null, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&algorithm, "algorithm", "a", "sha256", "`NAME`: "+algorithmNames())
+	f.BoolVarP(&null, "zero", "z", false, "end each line with a NUL byte, and do not escape names")
+	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, the algorithm's name")
+	f.BoolVarP(&check, "check", "c", false, "read checksums from the files, and check them")
+	f.BoolVar(&c.quiet, "quiet", false, "with --check: do not print OK for each file")
+	f.BoolVar(&c.status, "status", false, "with --check: print nothing; the exit code tells")
+	f.BoolVarP(&c.warn, "warn", "w", false, "with --check: tell which lines are malformed")
+	f.BoolVar(&c.strict, "strict", false, "with --check: malformed lines are a failure")
+	f.BoolVar(&c.ignoreMissing, "ignore-missing", false, "with --check: files that are not there are no failure")
+	cmd.MarkFlagsMutuallyExclusive("json", "check")
+	cmd.MarkFlagsMutuallyExclusive("json", "zero")
+	cmd.MarkFlagsMutuallyExclusive("zero", "check")
+	cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(
+		slices.Sorted(maps.Keys(algorithms)), cobra.ShellCompDirectiveNoFileComp))
+	a.sel.flags(cmd, scopeAll)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
+			if cmd.Flags().Changed(name) && !check {
+				return fmt.Errorf("--%s needs --check", name)
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func algorithmNames() string { return strings.Join(slices.Sorted(maps.Keys(algorithms)), ", ") }
+
+// A hasher is what one worker computes with.
+type hasher struct {
+	h    hash.Hash
+	buf  []byte // for files that are read in parts
+	path []byte
+	sum  []byte
+	_    [64]byte // keeps two workers' hashers on different cache lines
+}
+
+// of returns the checksum of a file in hexadecimal. It is valid until the next call.
+func (h *hasher) of(it *item) ([]byte, error) {
+	h.h.Reset()
+	if it.more {
+		if err := h.stream(it); err != nil {
+			return nil, err
+		}
+	} else {
+		h.h.Write(it.data)
+	}
+	size := h.h.Size()
+	h.sum = h.h.Sum(h.sum[:0])
+	h.sum = hex.AppendEncode(h.sum, h.sum)
+	return h.sum[size:], nil
+}
+
+// stream reads the file from its beginning again, so that all of what is hashed comes from one handle.
+func (h *hasher) stream(it *item) error {
+	r, err := it.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if h.buf == nil {
+		h.buf = make([]byte, hashPrefix)
+	}
+	for {
+		if it.ctx.Err() != nil {
+			return it.ctx.Err()
+		}
+		n, err := r.Read(h.buf)
+		h.h.Write(h.buf[:n])
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) hash(args []string, newHash func() hash.Hash, null, asJSON bool) error {
+	opts := a.sel.opts
+	opts.ReadSize = hashPrefix
+	hashers := make([]hasher, opts.Workers)
+	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
+		h := &hashers[it.worker]
+		if h.h == nil {
+			h.h = newHash()
+		}
+		sum, err := h.of(it)
+		if err != nil {
+			return err
+		}
+		a.found.Store(true)
+		h.path = it.appendPath(h.path[:0])
+		switch {
+		case asJSON:
+			c.b = appendPath(append(c.b, `{"path":`...), h.path)
+			c.b = append(c.b, `,"hash":"`...)
+			c.b = append(c.b, sum...)
+			c.b = append(c.b, "\"}\n"...)
+		case null:
+			c.b = append(append(append(c.b, sum...), "  "...), h.path...)
+			c.b = append(c.b, 0)
+		default:
+			c.b = appendSum(c.b, sum, h.path)
+		}
+		return nil
+	}})
+}
+
+// appendSum appends a line of sha256sum.
+func appendSum(b, sum, path []byte) []byte {
+	escaped := needsEscape(path)
+	if escaped {
+		b = append(b, '\\')
+	}
+	b = append(append(b, sum...), "  "...)
+	if escaped {
+		b = appendEscaped(b, path)
+	} else {
+		b = append(b, path...)
+	}
+	return append(b, '\n')
+}
+
+func needsEscape(path []byte) bool {
+	for _, c := range path {
+		if c == '\n' || c == '\r' || c == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+func appendEscaped(b, path []byte) []byte {
+	for _, c := range path {
+		switch c {
+		case '\n':
+			b = append(b, `\n`...)
+		case '\r':
+			b = append(b, `\r`...)
+		case '\\':
+			b = append(b, `\\`...)
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+var errEscape = errors.New("not an escaped name")
+
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '\\' {
+			if i++; i == len(s) {
+				return "", errEscape
+			}
+			switch s[i] {
+			case 'n':
+				c = '\n'
+			case 'r':
+				c = '\r'
+			case '\\':
+			default:
+				return "", errEscape
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), nil
+}

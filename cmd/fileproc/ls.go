@@ -1,0 +1,77 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var long, null, asJSON, human bool
+	cmd := &cobra.Command{
+		Use:   "ls [flags] [DIR]...",
+		Short: "List files",
+		Long: `List the regular files below the directories, the working directory if there is none, as fd -t f does: without hidden
+files and what ignore files name. In no particular order.`,
+		Example: "  fileproc ls --suffix .go --newer 7d\n  fileproc ls -u -0 | xargs -0 wc -l",
+		RunE: func(_ *cobra.Command, args []string) error {
+			opts := a.sel.opts
+			opts.ReadSize = fileproc.NoRead
+			path := a.out.style(pathColor...)
+			end := byte('\n')
+			if null {
+				end = 0
+			}
+			return a.each(job{args: args, opts: opts, visit: func(it *item, c *chunk) error {
+				var st fileproc.Stat
+				if long || asJSON {
+					var err error
+					if st, err = it.stat(); err != nil {
+						return err
+					}
+				}
+				a.found.Store(true)
+				if asJSON {
+					c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
+					c.b = appendField(c.b, "size", st.Size)
+					c.b = append(c.b, `,"modified":"`...)
+					c.b = st.ModTime.UTC().AppendFormat(c.b, time.RFC3339Nano)
+					c.b = append(c.b, `","mode":"`...)
+					c.b = append(c.b, st.Mode.String()...)
+					c.b = append(c.b, "\"}\n"...)
+					return nil
+				}
+				if long {
+					n := strconv.FormatInt(st.Size, 10)
+					if human {
+						n = humanSize(st.Size)
+					}
+					c.b = append(c.b, st.Mode.String()...)
+					for range 13 - len(n) {
+						c.b = append(c.b, ' ')
+					}
+					c.b = append(c.b, n...)
+					c.b = append(c.b, ' ')
+					c.b = st.ModTime.AppendFormat(c.b, "2006-01-02 15:04 ")
+				}
+				c.b = append(c.b, path.on...)
+				c.b = it.appendPath(c.b)
+				c.b = append(c.b, path.off...)
+				c.b = append(c.b, end)
+				return nil
+			}})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&long, "long", "l", false, "mode, size and time of the last change before each path")
+	f.BoolVar(&human, "human-readable", false, "with --long: sizes as 1.5K, 20M")
+	f.BoolVarP(&null, "print0", "0", false, "end each path with a NUL byte instead of a newline")
+	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, size, modified, mode")
+	cmd.MarkFlagsMutuallyExclusive("json", "long")
+	cmd.MarkFlagsMutuallyExclusive("json", "print0")
+	a.sel.flags(cmd, scopeSearch)
+	return cmd
+}

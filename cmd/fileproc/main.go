@@ -1,0 +1,167 @@
+// Command fileproc lists, searches, hashes and sums up the files of directory trees.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc"
+)
+
+// Exit codes, as grep's.
+const (
+	exitFound   = 0
+	exitNothing = 1
+	exitError   = 2
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// An app is one call of the command.
+type app struct {
+	ctx  context.Context
+	stop context.CancelCauseFunc // ends the run early, for the reason given
+
+	out      *output
+	bar      *bar
+	sel      selection
+	color    string // of the flag --color
+	report   bool
+	totals   fileproc.Report // of all roots, for --report
+	found    atomic.Bool
+	enough   atomic.Bool // a visit has ended all
+	failures failures
+}
+
+// A failures prints what goes wrong as it does.
+type failures struct {
+	mu    sync.Mutex // guards the rest
+	out   *output
+	quiet bool
+	count int
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	if !f.quiet {
+		f.out.warn(err.Error())
+	}
+}
+
+var errOutput = errors.New("the output cannot be written")
+
+func run(args []string) int {
+	// A run is short and keeps little, so collecting garbage less often costs no memory to speak of.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	a := &app{}
+	interrupted, unregister := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer unregister()
+	a.ctx, a.stop = context.WithCancelCause(interrupted)
+	defer a.stop(nil)
+	a.out = newOutput(os.Stdout, os.Stderr, func(err error) { a.stop(fmt.Errorf("%w: %w", errOutput, err)) })
+	a.bar = newBar(a.out)
+	a.failures.out = a.out
+
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-done:
+		case <-interrupted.Done():
+			unregister() // a second signal ends the process at once
+			// A read that hangs, of a pipe or a lost network mount, does not keep what is there from being shown.
+			select {
+			case <-done:
+			case <-time.After(time.Second):
+				a.bar.clear()
+				a.out.tryFlush()
+				die()
+			}
+		}
+	}()
+
+	cmd := a.command()
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(a.ctx)
+	a.bar.clear()
+	flushErr := a.out.flush()
+	switch {
+	case flushErr != nil:
+		a.out.warn(flushErr.Error())
+		return exitError
+	case interrupted.Err() != nil:
+		die()
+	case err != nil:
+		a.out.warn(err.Error())
+		return exitError
+	}
+	if a.report {
+		a.printReport()
+	}
+	switch {
+	case a.failures.count > 0:
+		return exitError
+	case !a.found.Load():
+		return exitNothing
+	}
+	return exitFound
+}
+
+// die ends the process as the signal that interrupted it would have, so that a shell's loop ends too.
+func die() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" {
+		if p.Signal(os.Interrupt) == nil {
+			time.Sleep(time.Second) // the signal may take a moment to arrive
+		}
+	}
+	os.Exit(130)
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fileproc",
+		Short: "List, search, hash and sum up the files of directory trees",
+		Long: `fileproc processes the files of directory trees on all cores.
+
+grep, ls, frontmatter and stats read ignore files (.gitignore, .ignore) as rg and fd do; hash and du take every file, as
+sha256sum and du do. --no-ignore and --hidden change that, and -u turns off one filter each time it is given.
+
+The exit code is 0 if something was found, 1 if nothing was, and 2 if there was an error.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.setUp()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	p := root.PersistentFlags()
+	p.StringVar(&a.color, "color", "auto", "colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	p.BoolVar(&a.report, "report", false, "at the end, tell on standard error how many files were found, read and skipped")
+	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"},
+		cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(a.grepCommand(), a.lsCommand(), a.hashCommand(), a.duCommand(), a.statsCommand(),
+		a.frontmatterCommand(), manCommand(a))
+	return root
+}
+
+func (a *app) setUp() error {
+	if err := a.out.setColor(a.color); err != nil {
+		return err
+	}
+	return a.sel.check()
+}

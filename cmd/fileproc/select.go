@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fileproc/fileproc"
+)
+
+// A selection is the flags that say which files are processed. They become fileproc.Options here and nowhere else.
+type selection struct {
+	opts fileproc.Options // what flags set directly
+
+	noIgnore, hidden bool
+	ignoreFiles      []string
+	unrestricted     int
+	shard            string
+	minSize, maxSize size
+	newer, older     instant
+	sort             bool
+}
+
+// A scope is what a subcommand leaves out when no flag says otherwise.
+type scope int
+
+const (
+	scopeSearch scope = iota // as rg and fd: hidden files, and what ignore files name
+	scopeAll                 // nothing, as sha256sum and du
+)
+
+// flags adds the flags to cmd.
+func (s *selection) flags(cmd *cobra.Command, def scope) {
+	f := cmd.Flags()
+	depthLetter := "d"
+	if f.ShorthandLookup(depthLetter) != nil {
+		depthLetter = "" // du's own
+	}
+	f.IntVarP(&s.opts.MaxDepth, "max-depth", depthLetter, 0, "go down `N` levels; 1 is the directory's own files (default no limit)")
+	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
+	f.StringArrayVarP(&s.opts.Include, "include", "g", nil, "only files whose path fits `PATTERN`, e.g. '**/*.md'; may be repeated")
+	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
+	f.BoolVar(&s.hidden, "hidden", def == scopeAll, "also files and directories whose name begins with a dot")
+	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --hidden too")
+	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not go into other file systems")
+	f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
+	f.Var(&s.minSize, "min-size", "only files of `SIZE` bytes and more; with K, M, G or T times 1024, its square, …")
+	f.Var(&s.maxSize, "max-size", "only files of `SIZE` bytes and less")
+	f.Var(&s.newer, "newer", "only files changed since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w")
+	f.Var(&s.older, "older", "only files not changed since `TIME`")
+	f.StringVar(&s.shard, "shard", "", "only the files of part `I/N`, e.g. 1/8: a job divided among machines")
+	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "`N` goroutines (default the number of processors)")
+	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
+}
+
+// check completes the options, and says what is wrong with the flags.
+func (s *selection) check() error {
+	if s.opts.Workers == 0 {
+		s.opts.Workers = runtime.GOMAXPROCS(0)
+	}
+	s.opts.SkipHidden = !s.hidden && s.unrestricted < 2
+	if s.shard != "" {
+		part, parts, ok := strings.Cut(s.shard, "/")
+		i, err1 := strconv.Atoi(part)
+		n, err2 := strconv.Atoi(parts)
+		if !ok || err1 != nil || err2 != nil || i < 1 || i > n {
+			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
+		}
+		s.opts.Shard, s.opts.Shards = i-1, n
+	}
+	if s.minSize.set || s.maxSize.set || s.newer.set || s.older.set {
+		s.opts.Select = s.selects
+	}
+	return nil
+}
+
+// selects judges by metadata. Where there is none, reading the file tells why.
+func (s *selection) selects(f *fileproc.File) bool {
+	st, err := f.Stat()
+	if err != nil {
+		return true
+	}
+	switch {
+	case s.minSize.set && st.Size < s.minSize.n, s.maxSize.set && st.Size > s.maxSize.n:
+		return false
+	case s.newer.set && st.ModTime.Before(s.newer.t), s.older.set && !st.ModTime.Before(s.older.t):
+		return false
+	}
+	return true
+}
+
+var (
+	_ pflag.Value = (*size)(nil)
+	_ pflag.Value = (*instant)(nil)
+)
+
+// A size is a flag's number of bytes.
+type size struct {
+	n   int64
+	set bool
+}
+
+func (s *size) Type() string { return "size" }
+
+func (s *size) String() string {
+	if !s.set {
+		return ""
+	}
+	return strconv.FormatInt(s.n, 10)
+}
+
+func (s *size) Set(v string) error {
+	digits := strings.TrimRight(strings.ToUpper(v), "IB")
+	shift := 0
+	if digits != "" {
+		if i := strings.IndexByte("KMGT", digits[len(digits)-1]); i >= 0 {
+			shift = 10 * (i + 1)
+			digits = digits[:len(digits)-1]
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n<<shift>>shift != n {
+		return errors.New("want a number of bytes, or one with K, M, G or T behind it")
+	}
+	s.n, s.set = n<<shift, true
+	return nil
+}
+
+// An instant is a flag's point in time.
+type instant struct {
+	t   time.Time
+	set bool
+}
+
+func (i *instant) Type() string { return "time" }
+
+func (i *instant) String() string {
+	if !i.set {
+		return ""
+	}
+	return i.t.Format(time.RFC3339)
+}
+
+func (i *instant) Set(v string) error {
+	for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
+		if t, err := time.ParseInLocation(layout, v, time.Local); err == nil {
+			i.t, i.set = t, true
+			return nil
+		}
+	}
+	age, err := time.ParseDuration(v)
+	for unit, days := range map[string]int{"d": 1, "w": 7} {
+		if n, found := strings.CutSuffix(v, unit); found {
+			var k int
+			k, err = strconv.Atoi(n)
+			age = time.Duration(k*days) * 24 * time.Hour
+		}
+	}
+	if err != nil || age < 0 {
+		return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w")
+	}
+	i.t, i.set = time.Now().Add(-age), true
+	return nil
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc"
+)
+
+func (a *app) statsCommand() *cobra.Command {
+	var asJSON bool
+	var top int
+	cmd := &cobra.Command{
+		Use:   "stats [flags] [DIR|FILE]...",
+		Short: "Count files and bytes, by size and by suffix",
+		Long: `Print how many regular files and bytes are below the directories, in classes of size and by the suffix of the name,
+without hidden files and what ignore files name. Sizes are lengths, as those of ls.`,
+		Example: "  fileproc stats --exclude '**/testdata' src",
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.stats(args, top, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "one JSON object: files, bytes, directories, sizes, suffixes")
+	f.IntVar(&top, "top", 10, "the `N` suffixes with the most bytes; 0 is all")
+	a.sel.flags(cmd, scopeSearch)
+	return cmd
+}
+
+// A census is what one worker has counted.
+type census struct {
+	total    usage
+	sizes    [65]usage // of size 0, and then of at most 1, 2, 4, … bytes
+	suffixes map[string]*usage
+	_        [64]byte // keeps two workers' counts on different cache lines
+}
+
+func (c *census) count(name string, size int64) {
+	u := usage{size, 1}
+	c.total.add(u)
+	class := 0
+	if size > 0 {
+		class = 1 + bits.Len64(uint64(size-1))
+	}
+	c.sizes[class].add(u)
+	suffix := suffixOf(name)
+	s := c.suffixes[suffix]
+	if s == nil {
+		s = &usage{}
+		c.suffixes[strings.Clone(suffix)] = s
+	}
+	s.add(u)
+}
+
+// suffixOf returns what follows the last dot of a name, with the dot. A leading dot begins no suffix.
+func suffixOf(name string) string {
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		return name[i:]
+	}
+	return ""
+}
+
+func (c *census) merge(d *census) {
+	c.total.add(d.total)
+	for i, u := range d.sizes {
+		c.sizes[i].add(u)
+	}
+	for suffix, u := range d.suffixes {
+		if c.suffixes[suffix] == nil {
+			c.suffixes[suffix] = &usage{}
+		}
+		c.suffixes[suffix].add(*u)
+	}
+}
+
+func (a *app) stats(args []string, top int, asJSON bool) error {
+	opts := a.sel.opts
+	opts.ReadSize = fileproc.NoRead
+	counts := make([]census, opts.Workers)
+	for i := range counts {
+		counts[i].suffixes = map[string]*usage{}
+	}
+	err := a.each(job{args: args, opts: opts, visit: func(it *item, _ *chunk) error {
+		st, err := it.stat()
+		if err != nil {
+			return err
+		}
+		name := it.name
+		if it.f != nil {
+			name = it.f.Name()
+		}
+		counts[it.worker].count(name, st.Size)
+		return nil
+	}})
+	all := &counts[0]
+	for i := range counts[1:] {
+		all.merge(&counts[i+1])
+	}
+	if all.total.files > 0 {
+		a.found.Store(true)
+	}
+	a.bar.clear()
+	if asJSON {
+		a.out.write(all.json(a.totals.Directories, top))
+	} else {
+		a.out.write(all.tables(a.totals.Directories, top))
+	}
+	return err
+}
+
+// classes sums up the sizes in fewer classes: 0, at most 64 bytes, and from there in steps of 4.
+func (c *census) classes() (limits []int64, counts []usage) {
+	const first, step = 7, 2
+	last := 0
+	for i, u := range c.sizes {
+		if u.files > 0 {
+			last = i
+		}
+	}
+	limits, counts = []int64{0}, []usage{c.sizes[0]}
+	for i, end := 1, first; i <= last; i, end = end+1, end+step {
+		end = min(end, len(c.sizes)-1)
+		var sum usage
+		for _, u := range c.sizes[i : end+1] {
+			sum.add(u)
+		}
+		limits, counts = append(limits, 1<<min(end-1, 62)), append(counts, sum)
+	}
+	return limits, counts
+}
+
+// bySize returns the suffixes with the most bytes first, and the sum of those that are left out.
+func (c *census) bySize(top int) (names []string, rest usage) {
+	names = slices.SortedFunc(maps.Keys(c.suffixes), func(x, y string) int {
+		a, b := c.suffixes[x], c.suffixes[y]
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.files, a.files), cmp.Compare(x, y))
+	})
+	if top > 0 && top < len(names) {
+		for _, n := range names[top:] {
+			rest.add(*c.suffixes[n])
+		}
+		names = names[:top]
+	}
+	return names, rest
+}
+
+func (c *census) tables(directories int64, top int) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.files, c.total.bytes, humanSize(c.total.bytes),
+		directories)
+	if c.total.files == 0 {
+		return []byte(b.String())
+	}
+	t := newTable("up to", "files", "", "bytes")
+	limits, counts := c.classes()
+	for i, u := range counts {
+		t.AppendRow(table.Row{humanSize(limits[i]), u.files, c.share(u), humanSize(u.bytes)})
+	}
+	b.WriteString("\n" + render(t) + "\n")
+	t = newTable("suffix", "files", "", "bytes")
+	names, rest := c.bySize(top)
+	for _, name := range names {
+		u := c.suffixes[name]
+		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.files, c.share(*u), humanSize(u.bytes)})
+	}
+	if rest.files > 0 {
+		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.files, c.share(rest), humanSize(rest.bytes)})
+	}
+	b.WriteString("\n" + render(t))
+	return []byte(b.String())
+}
+
+// share draws the part of all files that u is.
+func (c *census) share(u usage) string {
+	const width = 20
+	return strings.Repeat("#", int((u.files*width+c.total.files-1)/c.total.files))
+}
+
+func newTable(header ...string) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	row := table.Row{}
+	for _, h := range header {
+		row = append(row, h)
+	}
+	t.AppendHeader(row)
+	return t
+}
+
+// render returns the table's lines without the padding at their ends.
+func render(t table.Writer) string {
+	var b strings.Builder
+	for line := range strings.Lines(t.Render()) {
+		b.WriteString(strings.TrimRight(line, " \n"))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// printable keeps a text of a file or a name from breaking a table or a terminal.
+func printable(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) {
+			q := strconv.Quote(s)
+			return q[1 : len(q)-1]
+		}
+	}
+	return s
+}
+
+// A jsonPath is a name in JSON as appendPath writes it.
+type jsonPath string
+
+func (p jsonPath) MarshalJSON() ([]byte, error) { return appendPath(nil, []byte(p)), nil }
+
+func (c *census) json(directories int64, top int) []byte {
+	type class struct {
+		UpTo  int64 `json:"up_to"`
+		Files int64 `json:"files"`
+		Bytes int64 `json:"bytes"`
+	}
+	type suffix struct {
+		Suffix jsonPath `json:"suffix"`
+		Files  int64    `json:"files"`
+		Bytes  int64    `json:"bytes"`
+	}
+	var v struct {
+		Files       int64    `json:"files"`
+		Bytes       int64    `json:"bytes"`
+		Directories int64    `json:"directories"`
+		Sizes       []class  `json:"sizes"`
+		Suffixes    []suffix `json:"suffixes"`
+	}
+	v.Files, v.Bytes, v.Directories = c.total.files, c.total.bytes, directories
+	limits, counts := c.classes()
+	for i, u := range counts {
+		v.Sizes = append(v.Sizes, class{limits[i], u.files, u.bytes})
+	}
+	names, _ := c.bySize(top)
+	for _, name := range names {
+		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), c.suffixes[name].files, c.suffixes[name].bytes})
+	}
+	b, _ := json.Marshal(v) // of numbers and strings: no error
+	return append(b, '\n')
+}
