@@ -34,7 +34,7 @@ too. Directories and symbolic links themselves count nothing.`,
 	f.BoolVar(&d.json, "json", false, "a JSON object a line: path, bytes, files")
 	cmd.MarkFlagsMutuallyExclusive("depth", "summarize")
 	cmd.MarkFlagsMutuallyExclusive("json", "human-readable")
-	a.sel.flags(cmd, scopeAll)
+	a.sel.flags(cmd, scopeAll, false)
 	return cmd
 }
 

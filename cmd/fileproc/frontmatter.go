@@ -56,7 +56,7 @@ file.name. A file that lacks a field of an expression that cannot do without it 
 	f.BoolVar(&fm.json, "json", false, "a JSON object a line, path and frontmatter, instead of a table")
 	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
 	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "only these `FIELDS`, in this order (default all, the most frequent first)")
-	a.sel.flags(cmd, scopeSearch)
+	a.sel.flags(cmd, scopeSearch, true)
 	return cmd
 }
 

@@ -88,7 +88,7 @@ are printed one at a time, in no particular order.`,
 	cmd.MarkFlagsMutuallyExclusive("heading", "no-heading")
 	cmd.MarkFlagsMutuallyExclusive("context", "before-context")
 	cmd.MarkFlagsMutuallyExclusive("context", "after-context")
-	a.sel.flags(cmd, scopeSearch)
+	a.sel.flags(cmd, scopeSearch, true)
 	return cmd
 }
 

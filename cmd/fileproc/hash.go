@@ -45,13 +45,13 @@ sha256sum too, from the files given, and tell which of the files that they name 
 				c.app, c.newHash, c.tag = a, newHash, strings.ToUpper(algorithm)
 				return c.check(args)
 			}
-			return a.hash(args, newHash, null, asJSON)
+			return a.hash(args, algorithm, null, asJSON)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&algorithm, "algorithm", "a", "sha256", "`NAME`: "+algorithmNames())
 	f.BoolVarP(&null, "zero", "z", false, "end each line with a NUL byte, and do not escape names")
-	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, the algorithm's name")
+	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, algorithm, hash")
 	f.BoolVarP(&check, "check", "c", false, "read checksums from the files, and check them")
 	f.BoolVar(&c.quiet, "quiet", false, "with --check: do not print OK for each file")
 	f.BoolVar(&c.status, "status", false, "with --check: print nothing; the exit code tells")
@@ -63,7 +63,7 @@ sha256sum too, from the files given, and tell which of the files that they name 
 	cmd.MarkFlagsMutuallyExclusive("zero", "check")
 	cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(
 		slices.Sorted(maps.Keys(algorithms)), cobra.ShellCompDirectiveNoFileComp))
-	a.sel.flags(cmd, scopeAll)
+	a.sel.flags(cmd, scopeAll, true)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
 			if cmd.Flags().Changed(name) && !check {
@@ -126,14 +126,14 @@ func (h *hasher) stream(it *item) error {
 	}
 }
 
-func (a *app) hash(args []string, newHash func() hash.Hash, null, asJSON bool) error {
+func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	opts := a.sel.opts
 	opts.ReadSize = hashPrefix
 	hashers := make([]hasher, opts.Workers)
 	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
 		h := &hashers[it.worker]
 		if h.h == nil {
-			h.h = newHash()
+			h.h = algorithms[algorithm]()
 		}
 		sum, err := h.of(it)
 		if err != nil {
@@ -144,7 +144,7 @@ func (a *app) hash(args []string, newHash func() hash.Hash, null, asJSON bool) e
 		switch {
 		case asJSON:
 			c.b = appendPath(append(c.b, `{"path":`...), h.path)
-			c.b = append(c.b, `,"hash":"`...)
+			c.b = append(c.b, `,"algorithm":"`+algorithm+`","hash":"`...)
 			c.b = append(c.b, sum...)
 			c.b = append(c.b, "\"}\n"...)
 		case null:

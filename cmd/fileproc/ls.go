@@ -72,6 +72,6 @@ files and what ignore files name. In no particular order.`,
 	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, size, modified, mode")
 	cmd.MarkFlagsMutuallyExclusive("json", "long")
 	cmd.MarkFlagsMutuallyExclusive("json", "print0")
-	a.sel.flags(cmd, scopeSearch)
+	a.sel.flags(cmd, scopeSearch, false)
 	return cmd
 }

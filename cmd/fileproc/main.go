@@ -142,10 +142,11 @@ grep, ls, frontmatter and stats read ignore files (.gitignore, .ignore) as rg an
 sha256sum and du do. --no-ignore and --hidden change that, and -u turns off one filter each time it is given.
 
 The exit code is 0 if something was found, 1 if nothing was, and 2 if there was an error.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setUp()
+			return a.setUp(cmd)
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -159,9 +160,17 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	return root
 }
 
-func (a *app) setUp() error {
+// version is the module's, as go install or the version control system knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
+func (a *app) setUp(cmd *cobra.Command) error {
 	if err := a.out.setColor(a.color); err != nil {
 		return err
 	}
-	return a.sel.check()
+	return a.sel.check(cmd)
 }

@@ -139,20 +139,17 @@ func (m *matcher) matches(line []byte, found [][2]int) [][2]int {
 // maxLiterals is how many literals are looked for one by one.
 const maxLiterals = 8
 
-// A literal is a text that is looked for in content.
+// A literal is a text that is looked for in content, by its rarest byte.
 type literal struct {
 	text []byte // in lower case if fold
 	fold bool   // ASCII letters of either case
 
-	rare         int  // with fold: the offset in text of the byte that is looked for first
-	lower, upper byte // that byte in either case
+	rare         int  // the offset in text of its rarest byte
+	lower, upper byte // that byte, and with fold its other case
 }
 
 func newLiteral(text string, fold bool) literal {
 	l := literal{text: []byte(text), fold: fold}
-	if !fold {
-		return l
-	}
 	for i, c := range l.text {
 		if rank(c) > rank(l.text[l.rare]) {
 			l.rare = i
@@ -160,7 +157,7 @@ func newLiteral(text string, fold bool) literal {
 	}
 	l.lower = l.text[l.rare]
 	l.upper = l.lower
-	if 'a' <= l.lower && l.lower <= 'z' {
+	if fold && 'a' <= l.lower && l.lower <= 'z' {
 		l.upper -= 'a' - 'A'
 	}
 	return l
@@ -177,18 +174,20 @@ func rank(c byte) int {
 
 // index returns where l begins in b, or -1.
 func (l *literal) index(b []byte) int {
-	if !l.fold {
-		return bytes.Index(b, l.text)
-	}
 	lower, upper := -1, -1 // the next places of the rare byte
 	for i := l.rare; ; {
-		lower, upper = nextByte(b, lower, i, l.lower), nextByte(b, upper, i, l.upper)
-		at := min(lower, upper)
-		begin := at - l.rare
-		if begin+len(l.text) > len(b) {
-			return -1
+		lower = nextByte(b, lower, i, l.lower)
+		at := lower
+		if l.upper != l.lower {
+			upper = nextByte(b, upper, i, l.upper)
+			at = min(lower, upper)
 		}
-		if equalFold(b[begin:begin+len(l.text)], l.text) {
+		begin := at - l.rare
+		end := begin + len(l.text)
+		switch {
+		case end > len(b):
+			return -1
+		case l.fold && equalFold(b[begin:end], l.text), !l.fold && bytes.Equal(b[begin:end], l.text):
 			return begin
 		}
 		i = at + 1

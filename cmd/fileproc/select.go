@@ -18,13 +18,11 @@ import (
 type selection struct {
 	opts fileproc.Options // what flags set directly
 
-	noIgnore, hidden bool
-	ignoreFiles      []string
 	unrestricted     int
 	shard            string
 	minSize, maxSize size
 	newer, older     instant
-	sort             bool
+	symlinks         string
 }
 
 // A scope is what a subcommand leaves out when no flag says otherwise.
@@ -35,8 +33,11 @@ const (
 	scopeAll                 // nothing, as sha256sum and du
 )
 
-// flags adds the flags to cmd.
-func (s *selection) flags(cmd *cobra.Command, def scope) {
+// hiddenFlag has no variable, since its default depends on the subcommand.
+const hiddenFlag = "hidden"
+
+// flags adds the flags to cmd, which reads files or only lists them.
+func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f := cmd.Flags()
 	depthLetter := "d"
 	if f.ShorthandLookup(depthLetter) != nil {
@@ -46,10 +47,15 @@ func (s *selection) flags(cmd *cobra.Command, def scope) {
 	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
 	f.StringArrayVarP(&s.opts.Include, "include", "g", nil, "only files whose path fits `PATTERN`, e.g. '**/*.md'; may be repeated")
 	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
-	f.BoolVar(&s.hidden, "hidden", def == scopeAll, "also files and directories whose name begins with a dot")
+	f.Bool(hiddenFlag, def == scopeAll, "also files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --hidden too")
 	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not go into other file systems")
-	f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
+	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read those that lead to a file), or follow (to directories too)")
+	cmd.RegisterFlagCompletionFunc("symlinks", cobra.FixedCompletions([]string{"skip", "files", "follow"},
+		cobra.ShellCompDirectiveNoFileComp))
+	if reads {
+		f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
+	}
 	f.Var(&s.minSize, "min-size", "only files of `SIZE` bytes and more; with K, M, G or T times 1024, its square, …")
 	f.Var(&s.maxSize, "max-size", "only files of `SIZE` bytes and less")
 	f.Var(&s.newer, "newer", "only files changed since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w")
@@ -59,12 +65,29 @@ func (s *selection) flags(cmd *cobra.Command, def scope) {
 	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
 }
 
-// check completes the options, and says what is wrong with the flags.
-func (s *selection) check() error {
+// check completes the options, and says what is wrong with the flags of cmd.
+func (s *selection) check(cmd *cobra.Command) error {
+	if cmd.Flags().Lookup(hiddenFlag) == nil {
+		return nil // cmd selects no files
+	}
+	hidden, err := cmd.Flags().GetBool(hiddenFlag)
+	if err != nil {
+		return err
+	}
 	if s.opts.Workers == 0 {
 		s.opts.Workers = runtime.GOMAXPROCS(0)
 	}
-	s.opts.SkipHidden = !s.hidden && s.unrestricted < 2
+	s.opts.SkipHidden = !hidden && s.unrestricted < 2
+	switch s.symlinks {
+	case "skip":
+		s.opts.Symlinks = fileproc.SymlinksSkip
+	case "files":
+		s.opts.Symlinks = fileproc.SymlinksFiles
+	case "follow":
+		s.opts.Symlinks = fileproc.SymlinksFollow
+	default:
+		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
+	}
 	if s.shard != "" {
 		part, parts, ok := strings.Cut(s.shard, "/")
 		i, err1 := strconv.Atoi(part)

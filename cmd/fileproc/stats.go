@@ -33,7 +33,7 @@ without hidden files and what ignore files name. Sizes are lengths, as those of 
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "one JSON object: files, bytes, directories, sizes, suffixes")
 	f.IntVar(&top, "top", 10, "the `N` suffixes with the most bytes; 0 is all")
-	a.sel.flags(cmd, scopeSearch)
+	a.sel.flags(cmd, scopeSearch, false)
 	return cmd
 }
 
@@ -204,7 +204,7 @@ func newTable(header ...string) table.Writer {
 // render returns the table's lines without the padding at their ends.
 func render(t table.Writer) string {
 	var b strings.Builder
-	for line := range strings.Lines(t.Render()) {
+	for line := range strings.Lines(strings.TrimRight(t.Render(), "\n")) {
 		b.WriteString(strings.TrimRight(line, " \n"))
 		b.WriteByte('\n')
 	}
