@@ -116,7 +116,7 @@ func run(args []string) int {
 	switch {
 	case a.failures.count > 0:
 		return exitError
-	case !a.found.Load():
+	case a.sel.used && !a.found.Load():
 		return exitNothing
 	}
 	return exitFound
@@ -156,7 +156,7 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"},
 		cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.grepCommand(), a.lsCommand(), a.hashCommand(), a.duCommand(), a.statsCommand(),
-		a.frontmatterCommand(), manCommand(a))
+		a.frontmatterCommand(), manCommand())
 	return root
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-func manCommand(a *app) *cobra.Command {
+func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
@@ -17,7 +17,6 @@ func manCommand(a *app) *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}
-			a.found.Store(true)
 			cmd.Root().DisableAutoGenTag = true
 			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "fileproc", Manual: "fileproc"}, args[0])
 		},

@@ -17,8 +17,10 @@ import (
 // A selection is the flags that say which files are processed. They become fileproc.Options here and nowhere else.
 type selection struct {
 	opts fileproc.Options // what flags set directly
+	used bool             // the subcommand selects files
 
 	unrestricted     int
+	ignoreFiles      []string
 	shard            string
 	minSize, maxSize size
 	newer, older     instant
@@ -33,8 +35,14 @@ const (
 	scopeAll                 // nothing, as sha256sum and du
 )
 
-// hiddenFlag has no variable, since its default depends on the subcommand.
-const hiddenFlag = "hidden"
+// These flags have no variables, since their defaults depend on the subcommand.
+const (
+	hiddenFlag   = "hidden"
+	noIgnoreFlag = "no-ignore"
+)
+
+// defaultIgnoreFiles are what rg and fd read, those that count more last.
+var defaultIgnoreFiles = []string{".git/info/exclude", ".gitignore", ".ignore"}
 
 // flags adds the flags to cmd, which reads files or only lists them.
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
@@ -47,6 +55,9 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
 	f.StringArrayVarP(&s.opts.Include, "include", "g", nil, "only files whose path fits `PATTERN`, e.g. '**/*.md'; may be repeated")
 	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
+	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore and .git/info/exclude")
+	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
+		"read `FILE`, with patterns as .gitignore has them: a name is looked for in every directory, a path is one file")
 	f.Bool(hiddenFlag, def == scopeAll, "also files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --hidden too")
 	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not go into other file systems")
@@ -70,10 +81,13 @@ func (s *selection) check(cmd *cobra.Command) error {
 	if cmd.Flags().Lookup(hiddenFlag) == nil {
 		return nil // cmd selects no files
 	}
-	hidden, err := cmd.Flags().GetBool(hiddenFlag)
-	if err != nil {
-		return err
+	s.used = true
+	hidden, _ := cmd.Flags().GetBool(hiddenFlag) // no error: flags has added them
+	noIgnore, _ := cmd.Flags().GetBool(noIgnoreFlag)
+	if !noIgnore && s.unrestricted == 0 {
+		s.opts.IgnoreFiles = append(s.opts.IgnoreFiles, defaultIgnoreFiles...)
 	}
+	s.opts.IgnoreFiles = append(s.opts.IgnoreFiles, s.ignoreFiles...)
 	if s.opts.Workers == 0 {
 		s.opts.Workers = runtime.GOMAXPROCS(0)
 	}

@@ -166,7 +166,7 @@ func (c *census) tables(directories int64, top int) []byte {
 	for i, u := range counts {
 		t.AppendRow(table.Row{humanSize(limits[i]), u.files, c.share(u), humanSize(u.bytes)})
 	}
-	b.WriteString("\n" + render(t) + "\n")
+	b.WriteString("\n" + render(t))
 	t = newTable("suffix", "files", "", "bytes")
 	names, rest := c.bySize(top)
 	for _, name := range names {
