@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -100,22 +101,57 @@ func (a *app) eachOf(j *job, root string) error {
 	opts := j.opts
 	var report fileproc.Report
 	a.observe(&opts, &report)
-	chunks := make([]chunk, opts.Workers)
-	_, err := fileproc.Process(a.ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
-		w := f.Worker()
-		c := &chunks[w]
-		c.out = a.out
-		it := item{f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: w, ctx: a.ctx}
+	visit := func(f *fileproc.File, c *chunk) error {
+		it := item{f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker(), ctx: a.ctx}
 		err := j.visit(&it, c)
-		c.fileDone()
 		if err == errEnough {
 			a.enough.Store(true)
-			err = fs.SkipAll
+			return fs.SkipAll
 		}
-		return struct{}{}, err
-	})
+		return err
+	}
+	var err error
+	if a.sel.sort {
+		err = a.inOrder(dir, opts, visit)
+	} else {
+		err = a.asFinished(dir, opts, visit)
+	}
 	a.addReport(&report)
 	return err
+}
+
+// asFinished prints what visit makes of each file when it is done with it.
+func (a *app) asFinished(dir string, opts fileproc.Options, visit func(*fileproc.File, *chunk) error) error {
+	chunks := make([]chunk, opts.Workers)
+	_, err := fileproc.Process(a.ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
+		c := &chunks[f.Worker()]
+		c.out = a.out
+		err := visit(f, c)
+		c.fileDone()
+		return struct{}{}, err
+	})
+	return err
+}
+
+// inOrder prints what visit makes of each file in the order of the paths.
+func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.File, *chunk) error) error {
+	opts.Ordered = true
+	chunks := make([]chunk, opts.Workers) // without an output: they keep all
+	printed := chunk{out: a.out}
+	results := fileproc.Stream(a.ctx, dir, opts, func(f *fileproc.File) ([]byte, error) {
+		c := &chunks[f.Worker()]
+		c.b = c.b[:0]
+		err := visit(f, c)
+		return bytes.Clone(c.b), err
+	})
+	for b, err := range results {
+		if err != nil {
+			return err
+		}
+		printed.b = append(printed.b, b...)
+		printed.fileDone()
+	}
+	return nil
 }
 
 // directory returns the directory that an argument names, or "" if it is another file, and what to put before paths

@@ -57,6 +57,7 @@ file.name. A file that lacks a field of an expression that cannot do without it 
 	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
 	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "only these `FIELDS`, in this order (default all, the most frequent first)")
 	a.sel.flags(cmd, scopeSearch, true)
+	a.sel.sortFlag(cmd)
 	return cmd
 }
 

@@ -89,6 +89,7 @@ are printed one at a time, in no particular order.`,
 	cmd.MarkFlagsMutuallyExclusive("context", "before-context")
 	cmd.MarkFlagsMutuallyExclusive("context", "after-context")
 	a.sel.flags(cmd, scopeSearch, true)
+	a.sel.sortFlag(cmd)
 	return cmd
 }
 

@@ -64,6 +64,7 @@ sha256sum too, from the files given, and tell which of the files that they name 
 	cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(
 		slices.Sorted(maps.Keys(algorithms)), cobra.ShellCompDirectiveNoFileComp))
 	a.sel.flags(cmd, scopeAll, true)
+	a.sel.sortFlag(cmd)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
 			if cmd.Flags().Changed(name) && !check {

@@ -73,5 +73,6 @@ files and what ignore files name. In no particular order.`,
 	cmd.MarkFlagsMutuallyExclusive("json", "long")
 	cmd.MarkFlagsMutuallyExclusive("json", "print0")
 	a.sel.flags(cmd, scopeSearch, false)
+	a.sel.sortFlag(cmd)
 	return cmd
 }

@@ -61,7 +61,8 @@ func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
 	}
 	tree = tree.Simplify()
 	m.literals, m.exact = required(tree)
-	if len(m.literals) > maxLiterals {
+	// A single byte is found so often that looking for it first does not pay.
+	if len(m.literals) > maxLiterals || !m.exact && len(m.literals) > 0 && shortest(m.literals) < 2 {
 		m.literals = nil
 	}
 	switch {
@@ -309,11 +310,15 @@ func foldsInASCII(r rune) bool {
 // A lineFinder finds the matching lines of one buffer, from its beginning to its end.
 type lineFinder struct {
 	m    *matcher
+	dfa  *dfa // of m.re
 	buf  []byte
 	next [maxLiterals]int // for each literal its next place, at most len(buf); valid if not less than where it is looked for
 }
 
 func (f *lineFinder) reset(m *matcher, buf []byte) {
+	if f.dfa == nil {
+		f.dfa, _ = newDFA(m.re.String()) // which newMatcher has compiled
+	}
 	f.m, f.buf = m, buf
 	for i := range f.next {
 		f.next[i] = -1
@@ -323,21 +328,21 @@ func (f *lineFinder) reset(m *matcher, buf []byte) {
 // find returns the bounds of the next matching line at or behind pos, which is a line's beginning, without its newline.
 func (f *lineFinder) find(pos int) (begin, end int, ok bool) {
 	for pos < len(f.buf) {
-		begin = pos
+		var at int
 		if len(f.m.literals) > 0 {
-			at := f.candidate(pos)
-			if at == len(f.buf) {
+			if at = f.candidate(pos); at == len(f.buf) {
 				return 0, 0, false
 			}
-			begin = pos + bytes.LastIndexByte(f.buf[pos:at], '\n') + 1
-			end = lineEnd(f.buf, at)
-			if f.m.exact {
-				return begin, end, true
-			}
 		} else {
-			end = lineEnd(f.buf, pos)
+			at = f.dfa.find(f.buf[pos:])
+			if at < 0 {
+				return 0, 0, false
+			}
+			at += pos
 		}
-		if f.m.re.Match(f.buf[begin:end]) {
+		begin = pos + bytes.LastIndexByte(f.buf[pos:at], '\n') + 1
+		end = lineEnd(f.buf, at)
+		if len(f.m.literals) == 0 || f.m.exact || f.dfa.find(f.buf[begin:end]) >= 0 {
 			return begin, end, true
 		}
 		pos = end + 1

@@ -157,14 +157,14 @@ func (o *output) warn(msg string) {
 // A chunk collects the output of one file at a time.
 type chunk struct {
 	b    []byte
-	out  *output
+	out  *output  // nil if the output must wait for its turn
 	held bool     // the output is this chunk's until the file's end
 	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
 
 // lineDone is called after each line. A file with much output is written as it comes, so that memory is bounded.
 func (c *chunk) lineDone() {
-	if len(c.b) >= spillSize {
+	if len(c.b) >= spillSize && c.out != nil {
 		c.spill()
 	}
 }

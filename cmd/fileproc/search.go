@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// grepPrefix is how many bytes of a file are read at once. What is longer is read in parts of at least this.
-	grepPrefix = 256 << 10
+	// grepPrefix is how many bytes of a file are read at first: what fits the buffer that every worker of the package has.
+	// A longer file is opened again and read in parts of at least partSize, into memory that is used again.
+	grepPrefix = 32<<10 - 1
+	partSize   = 256 << 10
 	// binaryPrefix is where a file that has a NUL byte is binary as a whole, in bytes.
 	binaryPrefix = 64 << 10
 	// maxLine is the length in bytes of the longest line that is kept in memory.
@@ -47,7 +49,7 @@ type searcher struct {
 
 // search searches a file and prints what is asked for.
 func (s *searcher) search(it *item, c *chunk) error {
-	*s = searcher{grep: s.grep, buf: s.buf, path: s.path[:0], found: s.found, out: c, explicit: it.explicit, nul: -1}
+	*s = searcher{grep: s.grep, find: lineFinder{dfa: s.find.dfa}, buf: s.buf, path: s.path[:0], found: s.found, out: c, explicit: it.explicit, nul: -1}
 	var err error
 	if it.more {
 		err = s.stream(it)
@@ -104,7 +106,7 @@ func (s *searcher) stream(it *item) error {
 	}
 	defer r.Close()
 	if s.buf == nil {
-		s.buf = make([]byte, grepPrefix)
+		s.buf = make([]byte, partSize)
 	}
 	n, from := 0, 0 // bytes in buf, and where what is not searched yet begins
 	for it.ctx.Err() == nil {

@@ -25,6 +25,7 @@ type selection struct {
 	minSize, maxSize size
 	newer, older     instant
 	symlinks         string
+	sort             bool
 }
 
 // A scope is what a subcommand leaves out when no flag says otherwise.
@@ -74,6 +75,11 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringVar(&s.shard, "shard", "", "only the files of part `I/N`, e.g. 1/8: a job divided among machines")
 	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "`N` goroutines (default the number of processors)")
 	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
+}
+
+// sortFlag adds the flag for subcommands that print files as they come.
+func (s *selection) sortFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.sort, "sort", false, "in the order of the paths, name by name (default as they are finished)")
 }
 
 // check completes the options, and says what is wrong with the flags of cmd.

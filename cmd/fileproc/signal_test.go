@@ -1,0 +1,69 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// command returns a call of this test binary as the command.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	link := filepath.Join(t.TempDir(), "fileproc") // testscript.Main runs the command of this name
+	require.NoError(t, os.Symlink(exe, link))
+	return exec.Command(link, args...)
+}
+
+// An interrupt ends a run that would take hours, and what is done by then is printed.
+func TestInterruptPrintsWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "small"), []byte("hello\n"), 0o666))
+	huge, err := os.Create(filepath.Join(dir, "huge"))
+	require.NoError(t, err)
+	require.NoError(t, huge.Truncate(1<<42)) // 4 TiB, sparse
+	require.NoError(t, huge.Close())
+
+	cmd := command(t, "hash", dir)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	r := bufio.NewReader(stdout)
+	line, err := r.ReadString('\n') // also shows that a line does not wait for the buffer to be full
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(line, "small\n"), line)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	requireInterrupted(t, cmd.Wait())
+}
+
+// A read that never returns does not keep the command from ending.
+func TestInterruptEndsABlockedRead(t *testing.T) {
+	cmd := command(t, "grep", "-c", "x", "-")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer stdin.Close()
+	require.NoError(t, cmd.Start())
+	_, err = stdin.Write(make([]byte, 1<<20)) // more than a pipe holds: the command has begun to read
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	requireInterrupted(t, cmd.Wait())
+}
+
+func requireInterrupted(t *testing.T, err error) {
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	status := exit.Sys().(syscall.WaitStatus)
+	require.True(t, status.Signaled() && status.Signal() == syscall.SIGINT, status)
+}

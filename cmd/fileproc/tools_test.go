@@ -1,0 +1,268 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tool skips the test if a program to compare with is not there.
+func tool(t *testing.T, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skipf("no %s to compare with", strings.Join(names, " or "))
+	return ""
+}
+
+// runTool runs a program in dir and returns what it prints, and its exit code.
+func runTool(t *testing.T, cmd *exec.Cmd, dir string) (string, int) {
+	t.Helper()
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "XDG_CONFIG_HOME="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
+		t.Fatalf("%v: exit code %d: %s", cmd, code, &stderr)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// sorted splits at the byte end, and sorts.
+func sorted(s string, end string) []string {
+	parts := strings.Split(strings.TrimSuffix(s, end), end)
+	slices.Sort(parts)
+	return parts
+}
+
+// requireSameLines compares regardless of order. It shows one difference, since outputs are long.
+func requireSameLines(t *testing.T, want, got, end string) {
+	t.Helper()
+	w, g := sorted(want, end), sorted(got, end)
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			t.Fatalf("want %.200q, got %.200q", w[i], g[i])
+		}
+	}
+	require.Len(t, g, len(w))
+}
+
+// oddTree makes a tree with what is difficult: names, ignore files, links, and content.
+func oddTree(t *testing.T) string {
+	dir := t.TempDir()
+	long := strings.Repeat("needle in a long line ", 20000)
+	var numbers strings.Builder
+	for i := range 60000 {
+		fmt.Fprintf(&numbers, "line %d needle\n", i)
+	}
+	files := map[string]string{
+		"plain.txt":                      "a needle\nno\nNeedle\nneedles needle\n",
+		"empty":                          "",
+		"unfinished":                     "x\nneedle",
+		"crlf.txt":                       "needle\r\nx\r\n",
+		"blank":                          "\n\n\nneedle\n\n",
+		"bom.txt":                        "\xef\xbb\xbfneedle\n",
+		"latin1":                         "caf\xe9 needle \xff\n",
+		"utf8.txt":                       "größe needle straße\nＮＥＥＤＬＥ\n",
+		"binary":                         "needle\n\x00needle\n",
+		"long":                           long + "\n" + long,
+		"many":                           numbers.String(),
+		"sub/deep/er/file.go":            "package needle\n",
+		"sub/.hidden/file":               "needle\n",
+		".hidden":                        "needle\n",
+		".gitignore":                     "*.log\n/build\n!keep.log\ndocs/*.tmp\n# needle\n",
+		"sub/.gitignore":                 "!special.log\nskip/\n",
+		".ignore":                        "ignored-by-ignore\n",
+		"a.log":                          "needle\n",
+		"keep.log":                       "needle\n",
+		"sub/special.log":                "needle\n",
+		"sub/skip/file":                  "needle\n",
+		"build/out":                      "needle\n",
+		"sub/build/out":                  "needle\n",
+		"docs/x.tmp":                     "needle\n",
+		"docs/y/x.tmp":                   "needle\n",
+		"ignored-by-ignore":              "needle\n",
+		"space name/a b":                 "needle\n",
+		"new\nline":                      "needle\n",
+		`back\slash`:                     "needle\n",
+		"carriage\rreturn":               "needle\n",
+		"-dash":                          "needle\n",
+		"*star":                          "needle\n",
+		"\u00fc\u4e16\u754c.txt":         "needle\n",
+		"\tcontrol\x01\x1b[31m":          "needle\n",
+		"aa/" + strings.Repeat("n", 200): "needle\n",
+	}
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "not\xff\xfeutf8"), []byte("needle\n"), 0o666); err != nil {
+		t.Logf("left out: a name that is not UTF-8: %v", err)
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "void/void"), 0o777))
+	require.NoError(t, os.Symlink("plain.txt", filepath.Join(dir, "link")))
+	require.NoError(t, os.Symlink("sub", filepath.Join(dir, "linked")))
+	require.NoError(t, os.Link(filepath.Join(dir, "many"), filepath.Join(dir, "sub/many-too")))
+	return dir
+}
+
+// trees returns the trees that results are compared on: an odd one and a real one.
+func trees(t *testing.T) map[string]string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	require.NoError(t, err)
+	return map[string]string{
+		"odd":  oddTree(t),
+		"real": filepath.Join(strings.TrimSpace(string(out)), "src", "go"),
+	}
+}
+
+func TestLsListsWhatFindLists(t *testing.T) {
+	find := tool(t, "find")
+	for name, dir := range trees(t) {
+		t.Run(name, func(t *testing.T) {
+			want, _ := runTool(t, exec.Command(find, ".", "-type", "f", "-print0"), dir)
+			got, _ := runTool(t, command(t, "ls", "-uu", "-0", "."), dir)
+			requireSameLines(t, want, got, "\x00")
+		})
+	}
+}
+
+func TestLsListsWhatFdLists(t *testing.T) {
+	fd := tool(t, "fd", "fdfind")
+	for name, dir := range trees(t) {
+		for _, flags := range [][2]string{
+			{"", ""}, {"--no-ignore", "-u"}, {"--hidden", "--hidden"}, {"--max-depth=2", "-d2"}, {"--size=+1k", "--min-size=1000"},
+		} {
+			t.Run(name+flags[1], func(t *testing.T) {
+				base := []string{"--type=f", "--print0", "--no-global-ignore-file", "--no-ignore-parent", "--strip-cwd-prefix"}
+				// fd reads .gitignore only in a repository.
+				if name == "odd" {
+					require.NoError(t, os.MkdirAll(filepath.Join(dir, ".git"), 0o777))
+				}
+				want, _ := runTool(t, exec.Command(fd, append(base, strings.Fields(flags[0])...)...), dir)
+				got, _ := runTool(t, command(t, append([]string{"ls", "-0"}, strings.Fields(flags[1])...)...), dir)
+				requireSameLines(t, want, got, "\x00")
+			})
+		}
+	}
+}
+
+func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
+	find := tool(t, "find")
+	sum := tool(t, "sha256sum")
+	for name, dir := range trees(t) {
+		t.Run(name, func(t *testing.T) {
+			want, _ := runTool(t, exec.Command(find, ".", "-type", "f", "-exec", sum, "{}", "+"), dir)
+			got, _ := runTool(t, command(t, "hash", "."), dir)
+			requireSameLines(t, want, got, "\n")
+
+			// Each checks what the other has written, and finds the same changes.
+			list := filepath.Join(t.TempDir(), "list")
+			for _, format := range []string{"--text", "--binary", "--tag"} {
+				lines, _ := runTool(t, exec.Command(find, ".", "-type", "f", "-exec", sum, format, "{}", "+"), dir)
+				changed := strings.Replace(lines, "a", "0", 1) + "no checksum\n"
+				require.NoError(t, os.WriteFile(list, []byte(changed), 0o666))
+				want, wantCode := runTool(t, exec.Command(sum, "--check", list), dir)
+				got, gotCode := runTool(t, command(t, "hash", "--check", list), dir)
+				require.Equal(t, want, got)
+				require.Equal(t, wantCode, gotCode)
+			}
+			require.NoError(t, os.WriteFile(list, []byte(got), 0o666))
+			_, code := runTool(t, exec.Command(sum, "--check", "--strict", list), dir)
+			require.Zero(t, code)
+		})
+	}
+}
+
+// The sum that du prints counts directories and links too, or not, by its version. What it counts of files is found out
+// with find.
+func TestDuSumsUpWhatFindLists(t *testing.T) {
+	find := tool(t, "find")
+	if out, err := exec.Command(find, "-version").Output(); err != nil || !bytes.Contains(out, []byte("GNU")) {
+		t.Skip("no GNU find to compare with")
+	}
+	for name, dir := range trees(t) {
+		t.Run(name, func(t *testing.T) {
+			list, _ := runTool(t, exec.Command(find, ".", "-type", "f", "-printf", "%D:%i %s\n"), dir)
+			lines := slices.Compact(sorted(list, "\n"))
+			var want int64
+			for _, line := range lines {
+				var id string
+				var size int64
+				_, err := fmt.Sscan(line, &id, &size)
+				require.NoError(t, err)
+				want += size
+			}
+			got, _ := runTool(t, command(t, "du", "-s", "."), dir)
+			require.Equal(t, fmt.Sprintf("%d\t.\n", want), got)
+		})
+	}
+}
+
+func TestDuPrintsTheDirectoriesThatDuPrints(t *testing.T) {
+	du := tool(t, "du")
+	for name, dir := range trees(t) {
+		t.Run(name, func(t *testing.T) {
+			names := func(s string) (names []string) {
+				for _, line := range sorted(s, "\n") {
+					_, name, _ := strings.Cut(line, "\t")
+					names = append(names, name)
+				}
+				slices.Sort(names)
+				return names
+			}
+			want, _ := runTool(t, exec.Command(du, "."), dir)
+			got, _ := runTool(t, command(t, "du", "."), dir)
+			require.Equal(t, names(want), names(got))
+		})
+	}
+}
+
+func TestGrepPrintsWhatRgPrints(t *testing.T) {
+	rg := tool(t, "rg")
+	patterns := map[string][]string{
+		"odd": {
+			"needle", "^needle", "needle$", "need.e", "n[aeiou]+dle", "absent", "(needle|line) [0-9]*7", "x|y|z", "needles?", "",
+			`\.|\*`, "line 1?2?3", "e{2}", "[^a-z ]needle", "in .* long line needle",
+		},
+		"real": {"func", "import|return", `[A-Z]+_[a-z]`, `\berr\b.*return`, "TODO.*:", `\tif .*err`, "[0-9]{4}-[0-9]{2}"},
+	}
+	flags := []string{
+		"-n", "-c", "-l", "-v -n", "-c -v", "-o -n", "-i -n", "-w -n", "-x -n", "-m2", "-F -n", "-w -o", "-i -w -c", "-a -c", "-S -c",
+		"-n -C2", "-n -B1", "-n -A3", "-n -v -C1", "-u -c", "--hidden -l", "-j1 -n", "-e other -n",
+	}
+	for name, dir := range trees(t) {
+		for _, pattern := range patterns[name] {
+			for _, flag := range flags {
+				t.Run(fmt.Sprintf("%s %q %s", name, pattern, flag), func(t *testing.T) {
+					if pattern == "" && strings.ContainsAny(flag, "ow") {
+						return // rg prints empty matches, grep and this command do not
+					}
+					args := strings.Fields(flag)
+					want, wantCode := runTool(t, exec.Command(rg, append(args, "--no-heading", "--no-config", "--no-require-git",
+						"--no-ignore-global", "--no-ignore-parent", "--no-messages", "--color=never", "-e", pattern, ".")...), dir)
+					got, gotCode := runTool(t, command(t, append(append([]string{"grep"}, args...), "-e", pattern, ".")...), dir)
+					requireSameLines(t, want, got, "\n")
+					require.Equal(t, wantCode, gotCode)
+				})
+			}
+		}
+	}
+}
