@@ -58,6 +58,7 @@ type object struct {
 	openErr []error     // of the first opens
 	statErr error       // of a stat by name
 	idErr   error
+	device  uint64
 
 	kids    []*object
 	listErr error // of the list numbered failAt, after half of its entries
@@ -312,6 +313,9 @@ func (d *worldDir) open(name string, spare content) (content, error) {
 
 func (d *worldDir) stat(name string) (Stat, error) {
 	d.w.called(&d.closed, "stat", name)
+	if name == dot {
+		return d.o.stat(), nil
+	}
 	o, err := d.lookup(name)
 	if err != nil {
 		return Stat{}, err
@@ -323,7 +327,7 @@ func (d *worldDir) stat(name string) (Stat, error) {
 }
 
 func (o *object) stat() Stat {
-	s := Stat{Size: int64(len(o.content)), Mode: o.mode | 0o644}
+	s := Stat{Size: int64(len(o.content)), Mode: o.mode | 0o644, Device: o.device}
 	if o.lies {
 		s.Size = o.size
 	}

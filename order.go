@@ -155,12 +155,14 @@ func (s *segment) weight() int {
 	return s.files
 }
 
-// abandon returns how many files are not begun.
+// abandon takes all the files that are not begun and returns how many they were.
 func (q *sequence) abandon() (n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for s := q.todo; s != nil; s = s.behind {
-		n += int64(s.files)
+		if s.batch != nil {
+			n += s.batch.abandon()
+		}
 	}
 	return n
 }
@@ -330,7 +332,7 @@ func (q *sequencer[T]) collect(mail []letter[T]) (_ []letter[T], moved bool) {
 			break
 		}
 		q.begun -= s.weight()
-		q.head, moved = s.next, true
+		q.head, s.next, moved = s.next, nil, true // or else root's would keep all that come behind it
 	}
 	return mail, moved
 }

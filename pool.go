@@ -202,8 +202,9 @@ func (p *pool) activate(b *batch) {
 // caller's worker is going to visit own or, if it has none but looks for work
 // next, takes spare tasks itself. A worker that is about to wait holds p.mu, as
 // the caller does, from its last look until it waits, so no wake-up is lost.
+// The loop over an ordered Stream may call it when all workers have returned.
 func (p *pool) rouse(own *batch, spare int) {
-	if p.idle == 0 && p.started == p.workers || !p.plenty(own, spare) {
+	if p.stopped.Load() || p.idle == 0 && p.started == p.workers || !p.plenty(own, spare) {
 		return
 	}
 	if p.idle > 0 {

@@ -352,16 +352,16 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 
 // begin opens n and reports whether there is something to list.
 func (r *run) begin(l *local, n *node) bool {
-	err := r.open(l, n)
 	if n.held != nil { // it has been listed
-		if err == nil {
-			r.readIgnoreFiles(l, n)
-		} else {
+		r.readIgnoreFiles(l, n) // first, since that may wait for descriptors, and n would keep one
+		err := r.open(l, n)
+		if err != nil {
 			r.failDir(l, n, err)
 		}
 		n.listing = err == nil
 		return n.listing
 	}
+	err := r.open(l, n)
 	if n.parent != nil && !n.isLinkedDir() { // which does not need it
 		r.handles.unref(n.parent)
 	}

@@ -1,0 +1,422 @@
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestComparePaths(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	random := func() string {
+		b := []byte{'a'}
+		for range r.IntN(6) {
+			b = append(b, "ab-./\x00\xff"[r.IntN(7)])
+		}
+		return strings.Trim(strings.ReplaceAll(string(b), "//", "/"), "/")
+	}
+	for range 20_000 {
+		a, b := random(), random()
+		want := slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+		require.Equal(t, want, comparePaths(a, b), "%q %q", a, b)
+	}
+}
+
+// A told is what a loop over Stream or Walk got.
+type told struct {
+	rel string
+	err error
+}
+
+// ordered loops over Stream, or over Walk if fn is nil, until each returns false.
+func (w *world) ordered(ctx context.Context, opts Options, fn func(*File) error, each func(told) bool) (report Report) {
+	opts.openRoot, opts.Ordered, opts.Report = w.openRoot, true, &report
+	of := func(rel string, err error) told {
+		var p *fs.PathError
+		if err != nil && errors.As(err, &p) {
+			rel = strings.TrimPrefix(strings.ReplaceAll(strings.TrimPrefix(p.Path, "root"), `\`, "/"), "/")
+		}
+		return told{rel, err}
+	}
+	if fn == nil {
+		for e, err := range Walk(ctx, "root", opts) {
+			if !each(of(e.Rel(), err)) {
+				break
+			}
+		}
+		return report
+	}
+	for rel, err := range Stream(ctx, "root", opts, func(f *File) (string, error) { return f.Rel(), fn(f) }) {
+		if !each(of(rel, err)) {
+			break
+		}
+	}
+	return report
+}
+
+// collect is a loop that keeps all that it gets.
+func collect(all *[]told) func(told) bool {
+	return func(r told) bool { *all = append(*all, r); return true }
+}
+
+func requireOrder(t *testing.T, all []told) {
+	t.Helper()
+	for i := 1; i < len(all); i++ {
+		if all[i].rel != "" { // but for the run's own end
+			require.LessOrEqual(t, comparePaths(all[i-1].rel, all[i].rel), 0, "%q before %q", all[i-1].rel, all[i].rel)
+		}
+	}
+}
+
+// paths returns the paths of all files, or of all entries, in order.
+func (w *world) paths(dirs bool) []string {
+	all := []string{}
+	var add func(o *object, at string)
+	add = func(o *object, at string) {
+		for _, k := range o.kids {
+			if k.mode != fs.ModeDir || dirs {
+				all = append(all, at+k.name)
+			}
+			add(k, at+k.name+"/")
+		}
+	}
+	add(w.root, "")
+	slices.SortFunc(all, comparePaths)
+	return all
+}
+
+func goOn(*File) error { return nil }
+
+// mixed has a directory longer than a chunk, empty ones, and names that sort otherwise than their paths.
+func mixed() *object {
+	root := folder("", folder("b", file("x", "x")), file("b-", "1"), file("b.d", "2"), folder("b-d", file("y", "y")), folder("empty", folder("too")))
+	big := folder("big")
+	for i := range 3*chunkSize + 7 {
+		big.kids = append(big.kids, file(fmt.Sprintf("f%d", i), fmt.Sprint(i)))
+		if i%50 == 0 {
+			big.kids = append(big.kids, folder(fmt.Sprintf("f%dd", i), file("in", "in")))
+		}
+	}
+	last := folder("z", folder("only", folder("only", folder("deep", file("f", "f")))))
+	root.kids = append(root.kids, big, last, file("a", "a"))
+	return root
+}
+
+func TestOrderedIsInOrder(t *testing.T) {
+	for name, tree := range map[string]func() *object{"mixed": mixed, "forest": forest} {
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			for _, slow := range []string{"", "fn", "loop"} {
+				for _, names := range [][]string{nil, {".ignore"}} {
+					for _, walk := range []bool{false, true} {
+						opts := Options{Workers: workers, IgnoreFiles: names, OneFilesystem: names != nil}
+						var got []string
+						fn := func(*File) error {
+							if slow == "fn" {
+								time.Sleep(time.Millisecond)
+							}
+							return nil
+						}
+						if walk {
+							fn = nil
+						}
+						report := w.ordered(t.Context(), opts, fn, func(r told) bool {
+							require.NoError(t, r.err)
+							got = append(got, r.rel)
+							if slow == "loop" {
+								time.Sleep(time.Millisecond)
+							}
+							return true
+						})
+						require.Equal(t, w.paths(walk), got, name)
+						require.Empty(t, w.wrong)
+						require.Zero(t, w.open, "handles left open")
+						requireLedger(t, report)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Files that fail are told in their place.
+func TestOrderedFailures(t *testing.T) {
+	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
+		var all []told
+		report := w.ordered(t.Context(), Options{Workers: workers}, func(f *File) error {
+			if f.Name() == "b" {
+				return errBroken
+			}
+			return nil
+		}, collect(&all))
+		var rels []string
+		for _, r := range all {
+			rels = append(rels, r.rel)
+		}
+		require.Equal(t, []string{"a", "d/b", "d/e/c", "d/e/u", "few", "gone", "long", "x"}, rels)
+		require.ErrorIs(t, all[1].err, errBroken)
+		require.ErrorIs(t, all[5].err, fs.ErrNotExist)
+		require.ErrorIs(t, all[7].err, fs.ErrNotExist)
+		require.Empty(t, w.wrong)
+		require.Zero(t, w.open)
+		requireLedger(t, report)
+	})
+}
+
+func TestOrderedFewDescriptors(t *testing.T) {
+	for limit := 3; limit <= 6; limit++ {
+		for _, workers := range []int{1, 2, 3, 16} {
+			for _, names := range [][]string{nil, {"f", "g"}} {
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: forest(), limit: limit, scarce: scarceErrors[0]}
+					var all []told
+					report := w.ordered(t.Context(), Options{Workers: workers, IgnoreFiles: names}, func(*File) error { time.Sleep(time.Millisecond); return nil }, collect(&all))
+					requireOrder(t, all)
+					var got []string
+					for _, r := range all {
+						require.NoError(t, r.err)
+						got = append(got, r.rel)
+					}
+					require.Equal(t, w.paths(false), got)
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open)
+					requireLedger(t, report)
+					require.Equal(t, limit, w.most, "this tests nothing if the limit is never reached")
+				})
+			}
+		}
+	}
+}
+
+// TestOrderedEndsAtEachCall: whatever ends a run, at whichever call of the backend, what came is in order, nothing is
+// left, and the ledger is balanced.
+func TestOrderedEndsAtEachCall(t *testing.T) {
+	for _, end := range []string{"cancel", "panic", "Goexit"} {
+		for _, workers := range []int{1, 3} {
+			for _, walk := range []bool{false, true} {
+				for k := 0; ; k++ {
+					reached := false
+					inBubble(t, func(t *testing.T) {
+						root := small()
+						root.kids[1].kids = append(root.kids[1].kids, file(".ignore", "nothing"))
+						w := &world{root: root}
+						ctx, cancel := context.WithCancelCause(t.Context())
+						defer cancel(nil)
+						w.onCall = func(i int) {
+							if i != k {
+								return
+							}
+							reached = true
+							switch end {
+							case "cancel":
+								cancel(errBroken)
+							case "panic":
+								panic("in the backend")
+							case "Goexit":
+								runtime.Goexit()
+							}
+						}
+						fn := goOn
+						if walk {
+							fn = nil
+						}
+						var all []told
+						var report Report
+						done := make(chan struct{})
+						go func() {
+							defer close(done)
+							defer func() { _ = recover() }()
+							report = w.ordered(ctx, Options{Workers: workers, IgnoreFiles: []string{".ignore"}}, fn, collect(&all))
+						}()
+						<-done
+						requireOrder(t, all)
+						if end == "cancel" {
+							require.Empty(t, w.wrong)
+							require.Zero(t, w.open)
+							requireLedger(t, report)
+						}
+					})
+					if !reached {
+						require.Greater(t, k, 15)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestOrderedEndsAtEachResult: so do the loop's and fn's own ends.
+func TestOrderedEndsAtEachResult(t *testing.T) {
+	stops := map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit}
+	for _, end := range []string{"break", "loop panic", "loop Goexit", "fn panic", "fn Goexit", "SkipAll", "OnError"} {
+		for _, workers := range []int{1, 3, 16} {
+			for k := range 200 {
+				if k > 12 && k%41 != 0 {
+					continue
+				}
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: mixed(), perList: 100}
+					var n atomic.Int64
+					opts := Options{Workers: workers}
+					misbehave := func(who string) {
+						if stop := stops[strings.TrimPrefix(end, who+" ")]; stop != nil && strings.HasPrefix(end, who) && n.Add(1) == int64(k+1) {
+							stop()
+						}
+					}
+					fn := func(*File) error {
+						misbehave("fn")
+						switch {
+						case end == "SkipAll" && n.Add(1) == int64(k+1):
+							return fs.SkipAll
+						case end == "OnError" && n.Add(1) == int64(k+1):
+							return errBroken
+						}
+						return nil
+					}
+					if end == "OnError" {
+						opts.OnError = func(err error) error { return err }
+					}
+					var all []told
+					var report Report
+					done := make(chan struct{})
+					returned := false
+					go func() {
+						defer close(done)
+						defer func() { _ = recover() }()
+						opts.openRoot, opts.Ordered, opts.Report = w.openRoot, true, &report
+						for rel, err := range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), fn(f) }) {
+							all = append(all, told{rel, err})
+							if end == "break" && len(all) == k+1 {
+								break
+							}
+							misbehave("loop")
+						}
+						returned = true
+					}()
+					<-done
+					require.Equal(t, !strings.Contains(end, "panic") && !strings.Contains(end, "Goexit"), returned, end)
+					requireOrder(t, all)
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open, "handles left open")
+					requireLedger(t, report)
+				})
+			}
+		}
+	}
+}
+
+// TestOrderedWindow: when the loop, or the file that it waits for, stands still, the workers go on, but only so far.
+func TestOrderedWindow(t *testing.T) {
+	for _, workers := range []int{1, 2, 16} {
+		for _, stalls := range []string{"loop", "fn"} {
+			for _, perDir := range []int{1, 10, 5000} {
+				inBubble(t, func(t *testing.T) {
+					if workers == 1 && stalls == "fn" {
+						return // there is nobody to go on
+					}
+					root := folder("")
+					for d := range 5000 / perDir {
+						dir := folder(fmt.Sprintf("d%04d", d))
+						for f := range perDir {
+							dir.kids = append(dir.kids, file(fmt.Sprintf("f%04d", f), ""))
+						}
+						root.kids = append(root.kids, dir)
+					}
+					w := &world{root: root, perList: 1000}
+					var calls atomic.Int64
+					release := make(chan struct{})
+					first := true
+					go func() {
+						synctest.Wait()
+						limit := newSequence(workers).limit
+						// The loop has taken what was at hand when it took the first; up to a chunk may be begun in its place.
+						most := limit + chunkSize
+						if stalls == "loop" {
+							most += limit
+						}
+						if n := int(calls.Load()); n > most || n < limit/3 {
+							t.Errorf("%d workers, %d a directory, %s: %d calls, not up to %d", workers, perDir, stalls, n, most)
+						}
+						close(release)
+					}()
+					var got []string
+					w.ordered(t.Context(), Options{Workers: workers}, func(f *File) error {
+						calls.Add(1)
+						if stalls == "fn" && f.Rel() == "d0000/f0000" {
+							<-release
+						}
+						return nil
+					}, func(r told) bool {
+						if first && stalls == "loop" {
+							first = false
+							<-release
+						}
+						got = append(got, r.rel)
+						return true
+					})
+					require.Equal(t, w.paths(false), got)
+				})
+			}
+		}
+	}
+}
+
+// TestOrderedMemory: what has been delivered is let go.
+func TestOrderedMemory(t *testing.T) {
+	const results = 20_000
+	for _, perDir := range []int{10, 500, results} {
+		root := folder("")
+		for d := range results / perDir {
+			dir := folder(fmt.Sprintf("d%04d", d))
+			for f := range perDir {
+				dir.kids = append(dir.kids, file(fmt.Sprintf("f%05d", f), ""))
+			}
+			root.kids = append(root.kids, dir)
+		}
+		w := &world{root: root, perList: 1000}
+		live := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		n, early, late := 0, int64(0), int64(0)
+		opts := Options{Workers: 2, Ordered: true, openRoot: w.openRoot}
+		for _, err := range Stream(t.Context(), "root", opts, func(*File) (*[1 << 10]byte, error) { return new([1 << 10]byte), nil }) {
+			require.NoError(t, err)
+			switch n++; n {
+			case results / 4:
+				early = live()
+			case results - 100:
+				late = live()
+			}
+		}
+		require.Equal(t, results, n)
+		require.Less(t, late-early, int64(4<<20), "bytes more after 15,000 results of 1 KiB, %d in a directory", perDir)
+	}
+}
+
+// TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
+func TestPoolStartsNobodyAfterAStop(t *testing.T) {
+	q := newSequence(2)
+	root := &node{}
+	p := newPool(nil, 2, 9, root)
+	p.order = q
+	q.begin(p, root)
+	p.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rouse(nil, 0)
+	require.Equal(t, 1, p.started)
+}
