@@ -9,15 +9,17 @@
 //		})
 //
 // [Process] returns all results, [Stream] yields them as they come, and [Walk]
-// lists without opening a file. [Options] say which files are processed and
-// what is read of each; the zero value reads every regular file whole.
+// lists without opening a file. [Options] say which files are processed (by
+// name, pattern, ignore files, size, and more), what is read of each, and in
+// which order results come; the zero value reads every regular file whole.
 //
 // # What holds
 //
 // Every regular file that exists unchanged during the whole run is delivered
 // exactly once, with exactly its bytes. No symbolic link is followed below
-// root, also not one that takes a directory's place during the run: every open
-// names one component relative to a directory that is open. Entries that
+// root unless [Options.Symlinks] says so, and never one that takes a
+// directory's place during the run: every open names one component relative to
+// a directory that is open. Entries that
 // cannot be read are errors, entries that are left out are counted in
 // [Report], and nothing else is missing. When a call returns, or a loop over
 // Stream or Walk ends in whatever way, no goroutine and no descriptor of it is
@@ -55,7 +57,7 @@ import (
 
 // Process calls fn for every file under root that opts select, on several
 // goroutines at once, and returns the results, in no particular order unless
-// Options.Ordered is set.
+// [Options.Ordered] is set.
 //
 // Root is a directory, or a symbolic link to one. The results of all files that
 // could be processed are returned also when there is an error. If ctx is
