@@ -96,11 +96,7 @@ func (w *window) move(l *local, b *batch, i int) bool {
 // choose makes ahead what it should be.
 func (w *window) choose(l *local) {
 	if w.ahead == nil {
-		limit := l.reader.limit
-		if l.run.opts.ReadSize == NoRead {
-			limit = NoRead
-		}
-		w.ahead, w.depth = newCallAhead(limit)
+		w.ahead, w.depth = newCallAhead(l.reader.limit, l.run.opts.ReadSize == NoRead)
 		w.off = w.ahead == nil
 	}
 	if !w.noRing && w.done >= ringFrom {

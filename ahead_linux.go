@@ -37,11 +37,11 @@ type callAhead struct {
 // callAheads are kept from run to run.
 var callAheads = sync.Pool{New: func() any { return new(callAhead) }}
 
-// newCallAhead returns what reads files with limit as in reader, or looks them
-// up if that is NoRead, and how many at once.
-func newCallAhead(limit int64) (readAhead, int) {
+// newCallAhead returns what reads files with limit as in reader, or only looks
+// them up, and how many at once.
+func newCallAhead(limit int64, lookUp bool) (readAhead, int) {
 	want := aheadWant(limit)
-	if limit == NoRead {
+	if lookUp {
 		if want = 0; sysFstatat == 0 {
 			return nil, 0
 		}

@@ -2,4 +2,4 @@
 
 package fileproc
 
-func newCallAhead(int64) (readAhead, int) { return nil, 0 }
+func newCallAhead(int64, bool) (readAhead, int) { return nil, 0 }
