@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 )
@@ -36,17 +37,26 @@ func isPath(file string) bool {
 func (r *run) readIgnorePaths() error {
 	for _, p := range r.opts.ignorePaths {
 		var content []byte
-		var err error
-		switch {
-		case filepath.IsAbs(p):
-			content, err = os.ReadFile(p)
-		case r.opts.FS != nil:
-			content, err = fs.ReadFile(r.opts.FS, path.Join(r.name, p))
-		default:
-			content, err = os.ReadFile(filepath.Join(r.name, p))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		read := func() (err error) {
+			switch {
+			case filepath.IsAbs(p):
+				content, err = os.ReadFile(p)
+			case r.opts.FS != nil:
+				content, err = fs.ReadFile(r.opts.FS, path.Join(r.name, filepath.ToSlash(p)))
+			default:
+				content, err = os.ReadFile(filepath.Join(r.name, p))
+			}
 			return err
+		}
+		err := read()
+		if err != nil {
+			err = r.whenFree(r.local(0), err, read)
+		}
+		switch {
+		case err == errStopped:
+			return r.cause
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			return err // of .git/info/exclude it is ENOTDIR where .git is a file, as in a worktree
 		}
 		r.root.ignore = r.root.ignore.Push("", gitignore.Parse(content))
 	}

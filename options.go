@@ -124,7 +124,9 @@ type Options struct {
 	// Ordered gives results in the order of their paths, compared name by name
 	// and byte by byte, which is the same everywhere: Process sorts them at the
 	// end, Stream and Walk yield them in order, for which they keep a bounded
-	// number waiting. Failures of files are yielded in their place too.
+	// number of results waiting, and the names of each directory that they are at.
+	// Failures of files are yielded in their place too, and those of listing a
+	// directory before what is in it.
 	Ordered bool
 
 	// OnError, unless nil, is called for each failure, one at a time. Nil
@@ -139,7 +141,7 @@ type Options struct {
 
 	// OnProgress, unless nil, is called about ten times a second with the
 	// Report as it is then, and once more, with the final one, before the run
-	// returns. The calls come one at a time, but not from the caller's
+	// returns. The calls come one at a time, but not all from the caller's
 	// goroutine. Except for Abandoned, which only the last call knows, no
 	// number is ever less than in the call before.
 	OnProgress func(Report)

@@ -109,6 +109,9 @@ func (r *reader) fill(c content, f *File) error {
 // readUpTo reads on behind p[:n] until there are end bytes or no more.
 func (r *reader) readUpTo(c content, p []byte, n, end int) (int, error) {
 	for n < end {
+		if r.stopped() {
+			return n, errStopped
+		}
 		k, err := c.read(p[n:end])
 		if err != nil || k == 0 {
 			return n, err

@@ -84,8 +84,6 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	}
 	unwatch := r.watch(ctx)
 	defer unwatch()
-	endProgress := r.startProgress(start)
-	defer endProgress()
 	d, err := r.openRoot(r.local(0), root)
 	if err != nil {
 		return err
@@ -108,6 +106,8 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 		r.order.begin(r.pool, r.root)
 		r.pool.order, r.pool.fresh = r.order, nil
 	}
+	endProgress := r.startProgress(start)
+	defer endProgress()
 	r.pool.worker(0)
 	r.pool.wait()
 	unwatch()

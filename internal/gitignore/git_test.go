@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -271,8 +272,8 @@ func TestGeneratedTreesAgainstGit(t *testing.T) {
 		root := t.TempDir()
 		all := 0
 		for i := n; i < min(n+atOnce, trees); i++ {
-			g := generator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
-			tree := g.tree()
+			g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
+			tree := g.Tree()
 			all += len(tree)
 			write(t, filepath.Join(root, strconv.Itoa(i)), tree)
 		}
@@ -287,10 +288,10 @@ func TestGeneratedTreesAgainstGit(t *testing.T) {
 func TestExcludesAgainstGit(t *testing.T) {
 	r := newRepository(t)
 	for i := range 40 {
-		g := generator{rand.New(rand.NewPCG(1, uint64(i)))}
-		tree := g.tree()
+		g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(1, uint64(i)))}
+		tree := g.Tree()
 		paths := slices.Sorted(maps.Keys(tree))
-		above := r.exclude(t, g.ignore(paths), g.ignore(paths))
+		above := r.exclude(t, g.Ignore(paths), g.Ignore(paths))
 		root := t.TempDir()
 		write(t, root, tree)
 		require.Equal(t, r.files(t, root), walk(t, root, above))
@@ -346,9 +347,9 @@ func FuzzAgainstGit(f *testing.F) {
 		f.Add(c.ignore, "", strings.Join(slices.Concat(c.ignored, c.keeps), "\x00"))
 	}
 	for i := range 20 {
-		g := generator{rand.New(rand.NewPCG(2, uint64(i)))}
-		tree := g.tree()
-		f.Add(tree[".gitignore"], g.ignore(nil), strings.Join(slices.Sorted(maps.Keys(tree)), "\x00"))
+		g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(2, uint64(i)))}
+		tree := g.Tree()
+		f.Add(tree[".gitignore"], g.Ignore(nil), strings.Join(slices.Sorted(maps.Keys(tree)), "\x00"))
 	}
 	unfit := regexp.MustCompile(`(?s)^below$|^/|//|/$|(^|/)\.\.?(/|$)|^$|(?i)\.git|[^/]{250}`)
 	f.Fuzz(func(t *testing.T, top, below, paths string) {
@@ -365,117 +366,4 @@ func FuzzAgainstGit(f *testing.F) {
 		write(t, root, tree)
 		require.Equal(t, r.kept(t, root, files), kept(files, tree), "%q %q", top, below)
 	})
-}
-
-// A generator makes trees of few names and patterns of few bytes, so that they meet.
-type generator struct{ *rand.Rand }
-
-func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
-
-func (g generator) times(max int, f func() string) string {
-	var b strings.Builder
-	for range g.IntN(max + 1) {
-		b.WriteString(f())
-	}
-	return b.String()
-}
-
-func (g generator) name() string {
-	if g.IntN(3) == 0 {
-		return pick(g, "#a", "!a", " ", "a ", "a b", "\\", "a\\", "*", "**", "?", "[a]", "[", "]", "-", "^", "é", "\xff",
-			"\xc3", "\r", "a\r", "\n", "\t", "\x01", "\xef\xbb\xbfa", "~", ".a", "a.b", "b.a", "..a", "A", "aA", "1", "{a}", ":")
-	}
-	return pick(g, "a", "b", "c") + g.times(2, func() string { return pick(g, "a", "b", "a.b", "ab") })
-}
-
-// component returns a part of a pattern between slashes.
-func (g generator) component() string {
-	switch g.IntN(4) {
-	case 0:
-		return pick(g, "*", "**", "***", "*.b", "*a", "a*", "?", "a", "b", "c", "", "aa", "a.b", ".*", "[a-c]", "[!a]", "\\a")
-	case 1:
-		return g.name()
-	}
-	return pick(g, "", "a", "b") + g.times(3, func() string {
-		return pick(g, "a", "b", "c", "*", "**", "?", ".b", "[ab]", "[!a]", "[^b-z]", "[]a]", "[!]a]", "[a-]", "[[:alpha:]]",
-			"[[:punct:]b]", "[[:", "[a", "]", "\\", "\\a", "\\*", "\\?", "\\[", "\\]", "\\/", "[/]", "[a/b]", "[\\]a]", "[\\a-c]", " ", "\\ ",
-			"[a-\\c]", "[c-a]", "é", "\xff", "?\xa9", "\r", "\x00", "[\x80-\xff]", "{a,b}", "[:a]", "[[a]", "[[:]", "a*a*a*", "#", "!")
-	})
-}
-
-// like returns a pattern that resembles a part of a name.
-func (g generator) like(name string) string {
-	if name == "" {
-		return ""
-	}
-	i := g.IntN(len(name))
-	head, c, tail := name[:i], name[i:i+1], name[i+1:]
-	return pick(g, name, name, name, "*", "**", "*"+tail, head+"*", head+"**", "**"+tail, head+"?"+tail, head+"["+c+"]"+tail,
-		head+"[!"+c+"]"+tail, head+"[a-z]"+tail, head+"\\"+c+tail, head+"*"+c+tail, head+c+"*"+tail, "*"+c+"*", g.component())
-}
-
-// pattern returns one that often matches one of paths.
-func (g generator) pattern(paths []string) string {
-	before := pick(g, "", "", "", "!", "!", "!!", "\\!", "#", "\\#", "!\\#", " ")
-	after := pick(g, "", "", "", "", "", "/", "/", "//", "/**", " ", "  ", "\\ ", "\\  ", "\\\\ ", "\\", "\t", "/ ")
-	if len(paths) == 0 || g.IntN(4) == 0 {
-		p := g.component()
-		for g.IntN(2) == 0 {
-			p += pick(g, "/", "/", "/", "/", "/**/", "//", "/*/", "**/", "\\/") + g.component()
-		}
-		return before + pick(g, "", "", "", "/", "//", "**/", "/**/") + p + after
-	}
-	if g.IntN(2) == 0 { // else it would seldom match
-		after = pick(g, "", "", "/")
-	}
-	path := strings.Split(pick(g, paths...), "/")
-	path = path[:1+g.IntN(len(path))]
-	if g.IntN(3) == 0 {
-		return pick(g, "", "", "!", "**/") + g.like(path[len(path)-1]) + after
-	}
-	p := pick(g, "", "", "", "!", "!", "!!") + pick(g, "", "/", "/", "**/", "*")
-	for i, name := range path {
-		if i > 0 {
-			p += pick(g, "/", "/", "/", "/", "/", "/**/", "**/", "\\/")
-		}
-		p += g.like(name)
-	}
-	return p + after
-}
-
-// ignore returns an ignore file for a directory with paths below it.
-func (g generator) ignore(paths []string) string {
-	s := pick(g, "", "", "", "", "\xef\xbb\xbf", "\n", "\r\n", "\xfe\xff")
-	for range 1 + g.IntN(5) {
-		s += g.pattern(paths) + pick(g, "\n", "\n", "\n", "\r\n", "\n\n", "\r\r\n")
-	}
-	return strings.TrimSuffix(s, pick(g, "\n", "x", "x", "x"))
-}
-
-// fill adds to tree what is in dir, and returns the paths relative to dir.
-func (g generator) fill(tree map[string]string, dir string, depth int) (paths []string) {
-	for range 2 + g.IntN(4) {
-		name := g.name()
-		if slices.Contains(paths, name) {
-			continue
-		}
-		paths = append(paths, name)
-		if depth == 4 || g.IntN(2) == 0 {
-			tree[dir+name] = ""
-			continue
-		}
-		for _, below := range g.fill(tree, dir+name+"/", depth+1) {
-			paths = append(paths, name+"/"+below)
-		}
-	}
-	if depth == 1 || g.IntN(4) == 0 {
-		tree[dir+".gitignore"] = g.ignore(paths)
-	}
-	return paths
-}
-
-func (g generator) tree() map[string]string {
-	tree := map[string]string{}
-	g.fill(tree, "", 1)
-	return tree
 }

@@ -1,0 +1,582 @@
+package fileproc_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// opened is an fs.FS that remembers what was opened.
+type opened struct {
+	fs.FS
+	mu    sync.Mutex
+	names []string
+}
+
+func (o *opened) Open(name string) (fs.File, error) {
+	o.mu.Lock()
+	o.names = append(o.names, name)
+	o.mu.Unlock()
+	return o.FS.Open(name)
+}
+
+// few is an fs.FS that has no descriptor left for the first opens of a name.
+type few struct {
+	fs.FS
+	name string
+	left atomic.Int64
+}
+
+func (f *few) Open(name string) (fs.File, error) {
+	if name == f.name && f.left.Add(-1) >= 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	return f.FS.Open(name)
+}
+
+// TestIgnoreFilesFewDescriptors: an ignore file waits for a descriptor as everything does.
+func TestIgnoreFilesFewDescriptors(t *testing.T) {
+	for _, file := range []string{"d/rules", "rules"} {
+		fsys := &few{FS: fstest.MapFS{"d/rules": {Data: []byte("x\n")}, "d/x": {}, "rules": {Data: []byte("x\n")}, "y": {}}, name: file}
+		fsys.left.Store(4)
+		got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, IgnoreFiles: []string{file}, Ordered: true}, relOf)
+		require.NoError(t, err)
+		require.Equal(t, []string{"d/rules", "rules", "y"}, got)
+		require.Negative(t, fsys.left.Load())
+	}
+}
+
+// TestPruned: what is left out by its path is not opened, nor are directories in which nothing could be kept.
+func TestPruned(t *testing.T) {
+	files := fstest.MapFS{}
+	for _, name := range []string{"a/f.md", "a/b/f.md", "a/b/c/f.md", "skip/f.md", "skip/b/f.md", "x/skip/f.md", ".h/f.md", "top.md"} {
+		files[name] = &fstest.MapFile{Data: []byte(name)}
+	}
+	files[".ignore"] = &fstest.MapFile{Data: []byte("skip/\n")}
+	for name, tc := range map[string]struct {
+		opts  fileproc.Options
+		opens []string
+	}{
+		"Exclude":     {fileproc.Options{Exclude: []string{"**/skip", ".*"}}, []string{".", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md", "a/f.md", "top.md", "x"}},
+		"below":       {fileproc.Options{Exclude: []string{"skip/**", "x", ".*", "a/*"}}, []string{".", "a", "top.md"}},
+		"Include":     {fileproc.Options{Include: []string{"a/*/f.md"}}, []string{".", "a", "a/b", "a/b/f.md"}},
+		"top":         {fileproc.Options{Include: []string{"*.md"}}, []string{".", "top.md"}},
+		"any depth":   {fileproc.Options{Include: []string{"a/b/**"}}, []string{".", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md"}},
+		"both":        {fileproc.Options{Include: []string{"a/**"}, Exclude: []string{"a/b"}}, []string{".", "a", "a/f.md"}},
+		"IgnoreFiles": {fileproc.Options{IgnoreFiles: []string{".ignore"}, Exclude: []string{".h"}}, []string{".", ".ignore", ".ignore", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md", "a/f.md", "top.md", "x"}},
+		"SkipHidden":  {fileproc.Options{SkipHidden: true, Exclude: []string{"[asx]*"}}, []string{".", "top.md"}},
+		"MaxDepth":    {fileproc.Options{MaxDepth: 1, Exclude: []string{".*"}}, []string{".", "top.md"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, ordered := range []bool{false, true} {
+				fsys := &opened{FS: files}
+				tc.opts.FS, tc.opts.Ordered = fsys, ordered
+				require.NoError(t, drain(fileproc.Stream(t.Context(), ".", tc.opts, relOf)))
+				slices.Sort(fsys.names)
+				require.Equal(t, tc.opens, fsys.names)
+			}
+		})
+	}
+}
+
+// TestPrunedBySystem: a directory that cannot be opened is no failure where nothing is to be opened.
+func TestPrunedBySystem(t *testing.T) {
+	if runtime.GOOS == "windows" || os.Getuid() <= 0 {
+		t.Skip("needs a user whom permissions stop")
+	}
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "skip/f=x", "ok/f=x", ".ignore=skip\n"))
+	skip := filepath.Join(dir, "skip")
+	require.NoError(t, os.Chmod(skip, 0))
+	t.Cleanup(func() { os.Chmod(skip, 0o755) })
+	for _, opts := range []fileproc.Options{{Exclude: []string{"skip"}}, {Include: []string{"ok/*"}}, {IgnoreFiles: []string{".ignore"}}} {
+		_, err := fileproc.Process(t.Context(), dir, opts, relOf)
+		require.NoError(t, err)
+	}
+	_, err := fileproc.Process(t.Context(), dir, fileproc.Options{}, relOf)
+	require.ErrorIs(t, err, fs.ErrPermission)
+}
+
+// TestIgnoreFilesAgainstGit compares whole runs over generated trees with what git lists: the ignore files of the
+// directories, and two that hold for all.
+func TestIgnoreFilesAgainstGit(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("nothing to compare with: ", err)
+	}
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Skip("the generated names are not all possible here")
+	}
+	trees := 120
+	if testing.Short() {
+		trees = 20
+	}
+	run := func(dir string, args ...string) string {
+		cmd := exec.Command(git, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
+		out, err := cmd.Output()
+		require.NoError(t, err, "git %v", args)
+		return string(out)
+	}
+	kept, all := 0, 0
+	for i := range trees {
+		root := t.TempDir()
+		run(root, "init", "-q")
+		global := filepath.Join(t.TempDir(), "global")
+		g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(7, uint64(i)))}
+		tree := g.Tree()
+		var paths []string
+		for name, content := range tree {
+			paths = append(paths, name)
+			full := filepath.Join(root, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+			require.NoError(t, os.WriteFile(full, []byte(content), 0o644))
+		}
+		slices.Sort(paths)
+		require.NoError(t, os.WriteFile(global, []byte(g.Ignore(paths)), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, ".git", "info", "exclude"), []byte(g.Ignore(paths)), 0o644))
+		want := strings.Split(strings.TrimSuffix(run(root, "-c", "core.excludesFile="+global, "ls-files", "-co", "--exclude-standard", "-z"), "\x00"), "\x00")
+		want = slices.DeleteFunc(want, func(s string) bool { return s == "" })
+		slices.Sort(want)
+		kept, all = kept+len(want), all+len(tree)
+		for _, workers := range []int{1, 4} {
+			for _, ordered := range []bool{false, true} {
+				for _, p := range places(root) {
+					if p.fsys != nil && slices.ContainsFunc(paths, func(s string) bool { return !fs.ValidPath(s) }) {
+						continue // bytes that are no UTF-8
+					}
+					opts := fileproc.Options{FS: p.fsys, Workers: workers, Ordered: ordered, IgnoreFiles: []string{global, ".git/info/exclude", ".gitignore"}, Exclude: []string{".git"}}
+					got := []string{}
+					for rel, err := range fileproc.Stream(t.Context(), p.root, opts, relOf) {
+						require.NoError(t, err)
+						got = append(got, rel)
+					}
+					slices.Sort(got)
+					require.Equal(t, append([]string{}, want...), got, "tree %d in %s", i, p.name)
+				}
+			}
+		}
+	}
+	require.Greater(t, kept, all/4, "the generated patterns ignore too much to tell anything")
+	require.Less(t, kept, all*3/4, "the generated patterns ignore too little to tell anything")
+}
+
+func TestIgnoreFiles(t *testing.T) {
+	dir, _ := rooted(t,
+		".one=*.a\n!k.b\n", ".two=*.b\n!k.a\n", "x.a", "x.b", "x.c", "k.a", "k.b",
+		"d/.one=!*.a\n", "d/x.a", "d/x.b", "d/k.b", "sub/global=*.c\n", "sub/x.c", ".git=gitdir: elsewhere\n")
+	for name, tc := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"the later name counts more":         {[]string{".one", ".two"}, "d/k.a d/x.a k.a sub/x.c x.c"},
+		"and in the other order":             {[]string{".two", ".one"}, "d/k.b d/x.a k.b sub/x.c x.c"},
+		"a path within root":                 {[]string{"sub/global"}, "d/k.b d/x.a d/x.b k.a k.b x.a x.b"},
+		"an absolute path":                   {[]string{filepath.Join(dir, "sub", "global"), ".one"}, "d/k.b d/x.a d/x.b k.b x.b"},
+		"names count more than paths":        {[]string{".one", "sub/../.two"}, "d/k.b d/x.a k.b sub/x.c x.c"},
+		"a path that is not there":           {[]string{"sub/none", "none/none", ".git/info/exclude"}, "d/k.b d/x.a d/x.b k.a k.b sub/x.c x.a x.b x.c"},
+		"a name that is not there":           {[]string{".three"}, "d/k.b d/x.a d/x.b k.a k.b sub/x.c x.a x.b x.c"},
+		"the later path counts more":         {[]string{filepath.Join(dir, ".one"), filepath.Join(dir, ".two")}, "d/k.a k.a sub/x.c x.c"},
+		"a file that is ignored is yet read": {[]string{".one", ".two", "d/.one"}, "d/k.a d/x.a k.a sub/x.c x.c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range places(dir) {
+				if p.fsys != nil && slices.ContainsFunc(tc.files, func(f string) bool { return strings.Contains(f, "..") }) {
+					continue
+				}
+				opts := fileproc.Options{IgnoreFiles: tc.files, FS: p.fsys, Ordered: true, Exclude: []string{"**/.*", "sub/global"}}
+				got, err := fileproc.Process(t.Context(), p.root, opts, relOf)
+				require.NoError(t, err)
+				want := strings.Fields(tc.want)
+				want = slices.DeleteFunc(want, func(s string) bool { _, err := os.Stat(filepath.Join(dir, s)); return err != nil })
+				require.Equal(t, want, got, p.name)
+			}
+		})
+	}
+	t.Run("a path that cannot be read ends the run", func(t *testing.T) {
+		for _, p := range places(dir) {
+			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{IgnoreFiles: []string{"sub/"}, FS: p.fsys}, relOf)
+			var e *fs.PathError
+			require.ErrorAs(t, err, &e)
+		}
+	})
+	t.Run("a link is not used", func(t *testing.T) {
+		dir := t.TempDir()
+		if !testtree.Make(t, dir, "rules=*.a\n", ".one -> rules", "x.a", "x.b") {
+			t.Skip("symbolic links cannot be made here")
+		}
+		got, err := fileproc.Process(t.Context(), dir, fileproc.Options{IgnoreFiles: []string{".one"}, Ordered: true}, relOf)
+		require.NoError(t, err)
+		require.Equal(t, []string{"rules", "x.a", "x.b"}, got)
+	})
+	t.Run("the last of a long listing", func(t *testing.T) {
+		many := 3000
+		if slow {
+			many = 300
+		}
+		files := fstest.MapFS{"~ignore": {Data: []byte("f*7\nd/\n")}, "d/f": {}}
+		var want []string
+		for i := range many {
+			name := fmt.Sprintf("f%04d", i)
+			files[name] = &fstest.MapFile{}
+			if i%10 != 7 {
+				want = append(want, name)
+			}
+		}
+		want = append(want, "~ignore")
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, files))
+		for _, p := range []place{{"os", dir, nil}, {"memory", ".", files}} {
+			got, err := fileproc.Process(t.Context(), p.root, fileproc.Options{IgnoreFiles: []string{"~ignore"}, FS: p.fsys, Ordered: true}, relOf)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+func TestOneFilesystem(t *testing.T) {
+	dir, _ := rooted(t, "a=x", "d/f=x", "mount/")
+	if out, err := exec.Command("mount", "-t", "tmpfs", "none", filepath.Join(dir, "mount")).CombinedOutput(); err != nil {
+		t.Skipf("nothing can be mounted here: %v %s", err, out)
+	}
+	t.Cleanup(func() { require.NoError(t, exec.Command("umount", filepath.Join(dir, "mount")).Run()) })
+	require.True(t, testtree.Make(t, dir, "mount/f=x", "mount/d/f=x"))
+	for _, one := range []bool{false, true} {
+		var report fileproc.Report
+		got, err := fileproc.Process(t.Context(), dir, fileproc.Options{OneFilesystem: one, Ordered: true, Report: &report}, relOf)
+		require.NoError(t, err)
+		requireBalanced(t, report)
+		if !one {
+			require.Equal(t, []string{"a", "d/f", "mount/d/f", "mount/f"}, got)
+			continue
+		}
+		require.Equal(t, []string{"a", "d/f"}, got)
+		require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedOtherFilesystem: 1}, report.Skipped)
+	}
+}
+
+func TestSkipBinary(t *testing.T) {
+	zeroAt := func(n, size int) string {
+		b := bytes.Repeat([]byte{'x'}, size)
+		b[n] = 0
+		return string(b)
+	}
+	text := map[string]string{"empty": "", "small": "text", "8192": strings.Repeat("x", 8192), "8193": strings.Repeat("x", 8193),
+		"zero at 8192": zeroAt(8192, 8193), "zero at 8192 of many": zeroAt(8192, 50_000), "long": strings.Repeat("x", 50_000)}
+	binary := map[string]string{"zero": "\x00", "first": "\x00text", "last": "text\x00", "zeros": strings.Repeat("\x00", 500), "many zeros": strings.Repeat("\x00", 50_000),
+		"zero at 8191": zeroAt(8191, 8192), "zero at 8191 of many": zeroAt(8191, 50_000)}
+	dir := t.TempDir()
+	for _, files := range []map[string]string{text, binary} {
+		for name, content := range files {
+			for i := range 30 { // so many that they are read ahead, if they can be
+				require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(name, " ", i)), []byte(content), 0o644))
+			}
+		}
+	}
+	for _, size := range []int{0, 1, 100, 8191, 8192, 8193, 20_000} {
+		for _, max := range []int64{0, 100, 8192, 9000} {
+			for _, opts := range []fileproc.Options{{}, {DisableURing: true}, {Stat: true}, {FS: os.DirFS(dir)}, {Workers: 1}} {
+				opts.SkipBinary, opts.ReadSize, opts.MaxFileSize = true, size, max
+				var report fileproc.Report
+				opts.Report = &report
+				var tooLarge atomic.Int64
+				opts.OnError = func(err error) error {
+					if !errors.Is(err, fileproc.ErrTooLarge) {
+						return err
+					}
+					tooLarge.Add(1)
+					return nil
+				}
+				root := dir
+				if opts.FS != nil {
+					root = "."
+				}
+				got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+					name := f.Name()[:strings.LastIndexByte(f.Name(), ' ')]
+					want, ok := text[name]
+					if !ok {
+						return "", fmt.Errorf("%s is binary", name)
+					}
+					cut := size > 0 && size < len(want)
+					if cut {
+						want = want[:size]
+					}
+					if string(f.Data()) != want || f.Truncated() != cut {
+						return "", fmt.Errorf("%s: %d bytes, not %d", name, len(f.Data()), len(want))
+					}
+					return name, nil
+				})
+				require.NoError(t, err, "%+v", opts)
+				large := 0
+				for _, content := range text {
+					if size == 0 && max > 0 && int64(len(content)) > max {
+						large += 30
+					}
+				}
+				require.EqualValues(t, large, tooLarge.Load())
+				require.Len(t, got, 30*len(text)-large)
+				require.EqualValues(t, 30*len(binary), report.Skipped[fileproc.SkippedBinary])
+				requireBalanced(t, report)
+			}
+		}
+	}
+}
+
+// TestShards: the parts are what they were when this was written, disjoint and complete, and of one size.
+func TestShards(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 500 {
+		files[fmt.Sprintf("d%02d/s%d/f%03d.md", i%13, i%3, i)] = &fstest.MapFile{}
+	}
+	for rel := range goldenShards {
+		if fs.ValidPath(rel) && rel != "a" {
+			files[rel] = &fstest.MapFile{}
+		}
+	}
+	for _, n := range []int{1, 2, 3, 8, 1000} {
+		seen := map[string]bool{}
+		for i := range n {
+			got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Shards: n, Shard: i}, relOf)
+			require.NoError(t, err)
+			for _, rel := range got {
+				require.False(t, seen[rel], rel)
+				seen[rel] = true
+				if want, ok := goldenShards[rel]; ok && n == 8 {
+					require.Equal(t, want, i, rel)
+				}
+			}
+		}
+		require.Len(t, seen, len(files))
+	}
+}
+
+// goldenShards are the parts of 8 that some paths belong to, as hash/fnv and MurmurHash3's finalizer give them.
+var goldenShards = map[string]int{"a": 3, "a/b.txt": 5, "notes/2024/plan.md": 5, "README.md": 5, "d/é.md": 2}
+
+func TestProgress(t *testing.T) {
+	dir := spread(t, 20, 50)
+	for _, entry := range []string{"Process", "Stream"} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/ordered=%v", entry, ordered), func(t *testing.T) {
+				watchdog(t)
+				var final fileproc.Report
+				var reports []fileproc.Report
+				var inside atomic.Int64
+				enough := make(chan struct{})
+				opts := fileproc.Options{Workers: 4, Ordered: ordered, Report: &final, Suffixes: []string{"1", "2", "3"}, OnProgress: func(r fileproc.Report) {
+					if inside.Add(1) != 1 {
+						t.Error("two calls at a time")
+					}
+					defer inside.Add(-1)
+					if reports = append(reports, r); len(reports) == 3 {
+						close(enough)
+					}
+				}}
+				require.NoError(t, entryPoints[entry](t.Context(), dir, opts, func(*fileproc.File) (int, error) {
+					select {
+					case <-enough:
+					case <-time.After(5 * time.Millisecond):
+					}
+					return 0, nil
+				}))
+				n := len(reports)
+				require.GreaterOrEqual(t, n, 2, "300 files of 5 ms on 4 workers")
+				require.Equal(t, final, reports[n-1])
+				require.EqualValues(t, 300, final.Processed)
+				requireBalanced(t, final)
+				for i := range n - 1 {
+					requireNoLess(t, reports[i], reports[i+1])
+				}
+				time.Sleep(150 * time.Millisecond)
+				require.Len(t, reports, n, "called after the return")
+			})
+		}
+	}
+}
+
+func requireNoLess(t *testing.T, a, b fileproc.Report) {
+	t.Helper()
+	require.LessOrEqual(t, a.Found, b.Found)
+	require.LessOrEqual(t, a.Processed, b.Processed)
+	require.LessOrEqual(t, a.Directories, b.Directories)
+	require.LessOrEqual(t, a.Failed, b.Failed)
+	require.LessOrEqual(t, a.Bytes, b.Bytes)
+	require.LessOrEqual(t, a.Elapsed, b.Elapsed)
+	for why, n := range a.Skipped {
+		require.LessOrEqual(t, n, b.Skipped[why])
+	}
+}
+
+// TestProgressIsFinal: however a run ends, the last call has its Report; bad input is no run.
+func TestProgressIsFinal(t *testing.T) {
+	dir := spread(t, 3, 5)
+	for name, tc := range map[string]struct {
+		root  string
+		opts  fileproc.Options
+		fn    func(*fileproc.File) (int, error)
+		calls bool
+	}{
+		"nothing to do":  {t.TempDir(), fileproc.Options{}, succeed, true},
+		"all":            {dir, fileproc.Options{}, succeed, true},
+		"SkipAll":        {dir, fileproc.Options{}, func(*fileproc.File) (int, error) { return 0, fs.SkipAll }, true},
+		"stopped":        {dir, fileproc.Options{OnError: func(err error) error { return err }}, fail, true},
+		"no root":        {filepath.Join(dir, "none"), fileproc.Options{}, succeed, true},
+		"no ignore file": {dir, fileproc.Options{IgnoreFiles: []string{"dir0000/"}}, succeed, true},
+		"bad input":      {dir, fileproc.Options{MaxDepth: -1}, succeed, false},
+		"bad pattern":    {dir, fileproc.Options{Include: []string{"["}}, succeed, false},
+	} {
+		for entry, call := range entryPoints {
+			for _, ordered := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/%v", name, entry, ordered), func(t *testing.T) {
+					var final, last fileproc.Report
+					calls := 0
+					tc.opts.Report, tc.opts.Ordered = &final, ordered
+					tc.opts.OnProgress = func(r fileproc.Report) { calls++; last = r }
+					leavesNothing(t, func() { _ = call(t.Context(), tc.root, tc.opts, tc.fn) })
+					require.Equal(t, tc.calls, calls > 0)
+					require.Equal(t, final, last)
+					requireBalanced(t, final)
+				})
+			}
+		}
+	}
+}
+
+// TestProgressMishaps: a panic in OnProgress, and a Goexit, reach the caller.
+func TestProgressMishaps(t *testing.T) {
+	dir := spread(t, 20, 15)
+	for name, stop := range map[string]func(){"panic": func() { panic("told too much") }, "Goexit": runtime.Goexit} {
+		for entry, call := range entryPoints {
+			for _, final := range []bool{false, true} {
+				for _, ordered := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%s/final=%v/%v", name, entry, final, ordered), func(t *testing.T) {
+						watchdog(t)
+						var caught any
+						returned := false
+						var once sync.Once
+						told := make(chan struct{})
+						opts := fileproc.Options{Workers: 4, Ordered: ordered, OnProgress: func(fileproc.Report) {
+							once.Do(func() { defer close(told); stop() })
+						}}
+						leavesNothing(t, func() {
+							done := make(chan struct{})
+							go func() {
+								defer close(done)
+								defer func() { caught = recover() }()
+								_ = call(t.Context(), dir, opts, func(*fileproc.File) (int, error) {
+									if !final {
+										<-told
+									}
+									return 0, nil
+								})
+								returned = true
+							}()
+							<-done
+						})
+						require.False(t, returned)
+						if name == "panic" {
+							require.ErrorContains(t, asError(caught), "told too much")
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func asError(v any) error {
+	if err, ok := v.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", v)
+}
+
+func TestReportString(t *testing.T) {
+	for want, r := range map[string]fileproc.Report{
+		"0 files processed, 0 B read, 0 directories, in 0s":              {},
+		"3 files processed, 999 B read, 2 directories, in 1.5ms":         {Processed: 3, Bytes: 999, Directories: 2, Elapsed: 1500 * time.Microsecond},
+		"1 files processed, 1.0 kB read, 1 directories, in 12ms":         {Processed: 1, Bytes: 1000, Directories: 1, Elapsed: 12_345 * time.Microsecond},
+		"1 files processed, 1.0 MB read, 1 directories, in 1m0.001s":     {Processed: 1, Bytes: 999_950, Directories: 1, Elapsed: time.Minute + time.Millisecond},
+		"0 files processed, 9.2 EB read, 0 directories, 1 failed, in 0s": {Bytes: 1<<63 - 1, Failed: 1},
+		"0 files processed, 0 B read, 0 directories, 5 skipped (binary 2, suffix 3), 1 failed, 4 abandoned, in 0s": {
+			Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedSuffix: 3, fileproc.SkippedBinary: 2}, Failed: 1, Abandoned: 4},
+	} {
+		require.Equal(t, want, r.String())
+	}
+}
+
+//go:embed docs/*.md
+var docs embed.FS
+
+// TestFSKinds reads what others give as an fs.FS.
+func TestFSKinds(t *testing.T) {
+	want := map[string]string{"a.md": "alpha", "d/b.md": "beta", "d/e/c.md": testtree.Content(70_000), "d/empty": ""}
+	dir := t.TempDir()
+	memory := fstest.MapFS{}
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for name, content := range want {
+		require.True(t, testtree.Make(t, dir, name+"="+content))
+		memory[name] = &fstest.MapFile{Data: []byte(content)}
+		w, err := z.Create(name)
+		require.NoError(t, err)
+		_, err = w.Write([]byte(content))
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	zipped, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	require.NoError(t, err)
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	sub, err := fs.Sub(os.DirFS(filepath.Dir(dir)), filepath.Base(dir))
+	require.NoError(t, err)
+	for name, fsys := range map[string]fs.FS{"zip": zipped, "os.DirFS": os.DirFS(dir), "os.Root": root.FS(), "memory": memory, "fs.Sub": sub} {
+		for _, ordered := range []bool{false, true} {
+			opts := fileproc.Options{FS: fsys, Ordered: ordered, Workers: 3}
+			got := map[string]string{}
+			for f, err := range fileproc.Stream(t.Context(), ".", opts, func(f *fileproc.File) ([2]string, error) {
+				s, err := f.Stat()
+				if err == nil && s.Size != int64(len(f.Data())) {
+					err = errors.New("another size")
+				}
+				return [2]string{f.Rel(), string(f.Data())}, err
+			}) {
+				require.NoError(t, err, name)
+				got[f[0]] = f[1]
+			}
+			require.Equal(t, want, got, name)
+		}
+	}
+	_, err = fileproc.Process(t.Context(), "docs", fileproc.Options{FS: docs, SkipBinary: true}, func(f *fileproc.File) (string, error) {
+		content, err := docs.ReadFile(f.Path())
+		if err == nil && (len(content) == 0 || !bytes.Equal(content, f.Data())) {
+			err = errors.New("another content")
+		}
+		return f.Rel(), err
+	})
+	require.NoError(t, err)
+}
+
+func relOf(f *fileproc.File) (string, error) { return f.Rel(), nil }
