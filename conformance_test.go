@@ -850,6 +850,22 @@ func TestBadInput(t *testing.T) {
 		{name: "root climbs out of FS", root: "../x", opts: opts{FS: system}, says: []string{"root", "../x", "FS"}},
 		{name: "root climbs inside FS", root: "d/../d", opts: opts{FS: system}, says: []string{"root", "d/../d", "FS"}},
 		{name: "absolute root in FS", root: "/d", opts: opts{FS: system}, says: []string{"root", "/d", "FS"}},
+		{name: "Symlinks unknown", root: dir, opts: opts{Symlinks: 3}, says: []string{"Symlinks", "3"}},
+		{name: "Symlinks negative", root: dir, opts: opts{Symlinks: -1}, says: []string{"Symlinks", "-1"}},
+		{name: "Symlinks in FS", root: ".", opts: opts{FS: system, Symlinks: fileproc.SymlinksFiles}, says: []string{"Symlinks", "FS"}},
+		{name: "SymlinksOutside alone", root: dir, opts: opts{SymlinksOutside: true}, says: []string{"SymlinksOutside", "Symlinks skips"}},
+		{name: "OneFilesystem in FS", root: ".", opts: opts{FS: system, OneFilesystem: true}, says: []string{"OneFilesystem", "FS"}},
+		{name: "negative Shards", root: dir, opts: opts{Shards: -3}, says: []string{"Shards", "-3"}},
+		{name: "Shard beyond", root: dir, opts: opts{Shards: 3, Shard: 3}, says: []string{"Shard is 3", "0 to 2"}},
+		{name: "negative Shard", root: dir, opts: opts{Shards: 3, Shard: -1}, says: []string{"Shard is -1"}},
+		{name: "Shard without Shards", root: dir, opts: opts{Shard: 1}, says: []string{"Shard is 1", "0 to 0"}},
+		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},
+		{name: "ignore files without a name", root: dir, opts: opts{IgnoreFiles: []string{"", ".", "..", "a\x00"}}, says: []string{`IgnoreFiles has ""`, `"."`, `".."`, `a\x00`}},
+		{name: "malformed patterns", root: dir, opts: opts{Include: []string{"ok", "[a"}, Exclude: []string{"{a"}}, says: []string{`Include has the pattern "[a"`, `Exclude has the pattern "{a"`, "malformed"}},
+		{name: "empty patterns", root: dir, opts: opts{Include: []string{""}, Exclude: []string{""}}, says: []string{`Include has the pattern "", which is empty`, `Exclude has the pattern "", which is empty`}},
+		{name: "absolute pattern", root: dir, opts: opts{Exclude: []string{"/d"}}, says: []string{`"/d"`, "begins with a slash"}},
+		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash"}},
+		{name: "patterns with parts that are no names", root: dir, opts: opts{Include: []string{"./d", "d/../e", "d//e"}}, says: []string{`"./d"`, `the part "."`, `the part ".."`, `the part ""`}},
 		{name: "all at once", opts: opts{MaxDepth: -1, Workers: -1, MaxFileSize: -9}, says: []string{"root", "MaxDepth", "Workers", "MaxFileSize"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -871,6 +887,12 @@ func TestBadInput(t *testing.T) {
 		sameError(t, dir, opts{ReadSize: -2}, false, func(err error) {
 			require.ErrorContains(t, err, "ReadSize")
 			require.ErrorContains(t, err, "-2")
+		})
+	})
+	t.Run("SkipBinary without content", func(t *testing.T) {
+		sameError(t, dir, opts{ReadSize: fileproc.NoRead, SkipBinary: true}, false, func(err error) {
+			require.ErrorContains(t, err, "SkipBinary")
+			require.ErrorContains(t, err, "NoRead")
 		})
 	})
 	t.Run("nil fn", func(t *testing.T) {

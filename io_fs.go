@@ -18,13 +18,14 @@ type dirReader interface {
 	ReadDir(n int) ([]fs.DirEntry, error)
 }
 
-// listFile is directory.list for what lists with ReadDir.
-func listFile(f dirReader, s *sink) (bool, error) {
+// listFile is directory.list for what lists with ReadDir. The bits of regular
+// make no difference to an entry's type.
+func listFile(f dirReader, s *sink, regular fs.FileMode) (bool, error) {
 	for listed := 0; listed < listSize; {
 		entries, err := f.ReadDir(listSize)
 		for _, e := range entries {
 			name := e.Name()
-			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type())
+			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
 		}
 		listed += len(entries)
 		if isEntryError(err) {
@@ -85,7 +86,7 @@ func asFSError(err error) error {
 }
 
 func (d *fsDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file.(fs.ReadDirFile), s)
+	more, err := listFile(d.file.(fs.ReadDirFile), s, fs.ModeIrregular)
 	if !more {
 		d.close()
 	}
@@ -101,7 +102,7 @@ func (d *fsDir) open(name string, _ content) (content, error) {
 	if err != nil {
 		return nil, asFSError(err)
 	}
-	return fsFile{f}, nil
+	return storedFile{fsFile{f}}, nil
 }
 
 func (d *fsDir) stat(name string) (Stat, error) {
@@ -109,7 +110,15 @@ func (d *fsDir) stat(name string) (Stat, error) {
 	if err != nil {
 		return Stat{}, asFSError(err)
 	}
-	return statOfInfo(info), nil
+	return statOfStored(info), nil
+}
+
+// statOfStored is statOfInfo for an fs.FS. To some, among them stores of
+// objects, a file is fs.ModeIrregular: they know nothing else about it.
+func statOfStored(info fs.FileInfo) Stat {
+	s := statOfInfo(info)
+	s.Mode &^= fs.ModeIrregular
+	return s
 }
 
 func (d *fsDir) openFile(string, string) (*os.File, error) {
@@ -129,6 +138,15 @@ func (d *fsDir) close() {
 		d.file.Close()
 		d.file = nil
 	}
+}
+
+// storedFile is an open file of an fs.FS.
+type storedFile struct{ fsFile }
+
+func (f storedFile) stat() (Stat, error) {
+	s, err := f.fsFile.stat()
+	s.Mode &^= fs.ModeIrregular
+	return s, err
 }
 
 // fsFile is an open file of an fs.FS or of package os.

@@ -52,7 +52,7 @@ func asRootError(root *os.Root, err error) error {
 }
 
 func (d *rootDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file, s)
+	more, err := listFile(d.file, s, 0)
 	if !more {
 		d.file.Close()
 		d.file = nil

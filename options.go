@@ -153,7 +153,8 @@ type Options struct {
 	Shard, Shards int
 
 	// FS, unless nil, is read instead of the operating system's files. Root
-	// is then a path within it, in the sense of fs.ValidPath.
+	// is then a path within it, in the sense of fs.ValidPath. What it calls
+	// fs.ModeIrregular, as stores of objects do, is taken for a regular file.
 	FS fs.FS
 
 	// DisableURing keeps the run from using io_uring on Linux even where it
