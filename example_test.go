@@ -1,12 +1,17 @@
 package fileproc_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
+	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing/fstest"
@@ -115,7 +120,155 @@ func ExampleReadDir() {
 }
 
 func ExampleBackend() {
-	fmt.Println("directories are read by the", fileproc.Backend(), "backend")
+	fmt.Println(slices.Contains([]string{"linux", "unix", "generic"}, fileproc.Backend()))
+	// Output: true
+}
+
+// rel is an fn that gives the paths of the files that were selected.
+func rel(f *fileproc.File) (string, error) { return f.Rel(), nil }
+
+// Suffixes are compared with names: a cheap first choice.
+func ExampleOptions_suffixes() {
+	fsys := fstest.MapFS{"go.mod": {}, "main.go": {}, "main.go.orig": {}, "web/app.ts": {}, "web/app.css": {}}
+	opts := fileproc.Options{FS: fsys, Suffixes: []string{".go", ".ts"}, Ordered: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [main.go web/app.ts] <nil>
+}
+
+// Patterns are matched with the whole path; excluded directories are not opened.
+func ExampleOptions_include() {
+	fsys := fstest.MapFS{
+		"README.md":              {},
+		"docs/guide.md":          {},
+		"docs/old/guide.md":      {},
+		"docs/img/floor.svg":     {},
+		"vendor/lib/docs/api.md": {},
+	}
+	opts := fileproc.Options{
+		FS:      fsys,
+		Include: []string{"*.md", "docs/**/*.{md,svg}"}, // "*.md" is in root alone
+		Exclude: []string{"**/old"},
+		Ordered: true,
+	}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [README.md docs/guide.md docs/img/floor.svg] <nil>
+}
+
+// Ignore files are read as git reads them, each for the directory that it is in.
+func ExampleOptions_ignoreFiles() {
+	fsys := fstest.MapFS{
+		".gitignore":         {Data: []byte("*.log\n/build/\n")},
+		"build/app":          {},
+		"main.go":            {},
+		"server.log":         {},
+		"testdata/a.log":     {},
+		"testdata/b.log":     {},
+		"testdata/.ignore":   {Data: []byte("!a.log\n")},
+		"testdata/build/gen": {},
+	}
+	opts := fileproc.Options{
+		FS:          fsys,
+		IgnoreFiles: []string{".gitignore", ".ignore"}, // the later counts more
+		SkipHidden:  true,                              // the ignore files themselves; they are read all the same
+		Ordered:     true,
+	}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [main.go testdata/a.log testdata/build/gen] <nil>
+}
+
+// SkipHidden leaves out what begins with a dot, directories with all that is in them.
+func ExampleOptions_skipHidden() {
+	fsys := fstest.MapFS{".git/config": {}, ".env": {}, "src/.cache/x": {}, "src/main.go": {}}
+	opts := fileproc.Options{FS: fsys, SkipHidden: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [src/main.go] <nil>
+}
+
+// SkipBinary leaves out files with a NUL byte near their beginning, as git and grep do.
+func ExampleOptions_skipBinary() {
+	fsys := fstest.MapFS{
+		"logo.png": {Data: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")},
+		"todo.txt": {Data: []byte("write examples\n")},
+	}
+	var report fileproc.Report
+	opts := fileproc.Options{FS: fsys, SkipBinary: true, Report: &report}
+	names, err := fileproc.Process(context.Background(), ".", opts, rel)
+	fmt.Println(names, err, report.Skipped[fileproc.SkippedBinary])
+	// Output: [todo.txt] <nil> 1
+}
+
+// Ordered sorts the results by path. The directory a comes before a-b, which is
+// not so if paths are compared as strings.
+func ExampleProcess_ordered() {
+	fsys := fstest.MapFS{"a/2": {}, "a-b/1": {}, "a/1": {}, "b": {}}
+	opts := fileproc.Options{FS: fsys, Ordered: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [a/1 a/2 a-b/1 b] <nil>
+}
+
+// Stream in order: each result comes as soon as all before it have, while files
+// behind it are being read.
+func ExampleStream_ordered() {
+	opts := fileproc.Options{Suffixes: []string{".md"}, Ordered: true}
+	for line, err := range fileproc.Stream(context.Background(), "testdata/example", opts, func(f *fileproc.File) (string, error) {
+		return fmt.Sprintf("%s %d bytes", f.Rel(), len(f.Data())), nil
+	}) {
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(line)
+	}
+	// Output:
+	// 2026-01/T-0001.md 96 bytes
+	// 2026-01/T-0002.md 70 bytes
+	// 2026-02/T-0003.md 114 bytes
+	// README.md 34 bytes
+}
+
+// Shard divides a job. The parts are usually done by different processes or
+// machines; examples/shards in the repository is such a program.
+func ExampleOptions_shard() {
+	fsys := fstest.MapFS{}
+	for i := range 1000 {
+		fsys[fmt.Sprintf("T-%04d.md", i)] = &fstest.MapFile{}
+	}
+	const shards = 4
+	seen := map[string]int{}
+	for shard := range shards {
+		names, err := fileproc.Process(context.Background(), ".", fileproc.Options{FS: fsys, Shard: shard, Shards: shards}, rel)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, name := range names {
+			seen[name]++
+		}
+	}
+	once := 0
+	for _, n := range seen {
+		if n == 1 {
+			once++
+		}
+	}
+	fmt.Println(once, "files, each in one shard")
+	// Output: 1000 files, each in one shard
+}
+
+// OnProgress gets the Report about ten times a second, and last when it is final.
+func ExampleOptions_onProgress() {
+	var last fileproc.Report
+	opts := fileproc.Options{
+		Suffixes:   []string{".md"},
+		OnProgress: func(r fileproc.Report) { last = r }, // or fmt.Fprintf(os.Stderr, "\r%v", r)
+	}
+	if _, err := fileproc.Process(context.Background(), "testdata/example", opts, rel); err != nil {
+		fmt.Println(err)
+		return
+	}
+	last.Elapsed = 0 // to print the same each time
+	fmt.Println(last)
+	// Output: 4 files processed, 314 B read, 3 directories, 1 skipped (suffix 1), in 0s
 }
 
 // Select picks by size or age before a file is opened, as an incremental cache does.
@@ -175,7 +328,87 @@ func ExampleOptions_onError() {
 	// [Dark mode] <nil>
 }
 
-// An fs.FS, such as an embed.FS or a zip file, is read in place of the operating system's files.
+// OnError may log each failure and go on. A failure is an *fs.PathError, and
+// errors.Is tells what it is.
+func ExampleOptions_onError_slog() {
+	config := fstest.MapFS{
+		"core.json": {Data: []byte(`{"debug": true}`)},
+		"dump.json": {Data: make([]byte, 2<<20)},
+		"web.json":  {Data: []byte(`{"debug": false}`)},
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{} // to print the same each time
+			}
+			return a
+		},
+	}))
+	opts := fileproc.Options{
+		FS:          config,
+		MaxFileSize: 1 << 20,
+		Ordered:     true,
+		OnError: func(err error) error {
+			var failure *fs.PathError
+			errors.As(err, &failure)
+			log.Warn("file left out", "path", failure.Path, "op", failure.Op, "too large", errors.Is(err, fileproc.ErrTooLarge))
+			return nil // go on
+		},
+	}
+	debug, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (bool, error) {
+		var c struct{ Debug bool }
+		err := json.Unmarshal(f.Data(), &c)
+		return c.Debug, err
+	})
+	fmt.Println(debug, err)
+	// Output:
+	// level=WARN msg="file left out" path=dump.json op=read "too large"=true
+	// [true false] <nil>
+}
+
+//go:embed testdata/example
+var embedded embed.FS
+
+// Files that are embedded in the program.
+func ExampleOptions_fS_embed() {
+	opts := fileproc.Options{FS: embedded, Suffixes: []string{".md"}, Ordered: true}
+	fmt.Println(fileproc.Process(context.Background(), "testdata/example", opts, rel))
+	// Output: [2026-01/T-0001.md 2026-01/T-0002.md 2026-02/T-0003.md README.md] <nil>
+}
+
+// A zip file, unpacked on all cores.
+func ExampleOptions_fS_zip() {
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for _, name := range []string{"2025/a.txt", "2026/b.txt"} {
+		f, err := w.Create(name)
+		if err == nil {
+			_, err = f.Write([]byte("content of " + name))
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	if err := w.Close(); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	opts := fileproc.Options{FS: r, Ordered: true}
+	texts, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
+		return string(f.Data()), nil
+	})
+	fmt.Printf("%q %v\n", texts, err)
+	// Output: ["content of 2025/a.txt" "content of 2026/b.txt"] <nil>
+}
+
+// An fs.FS is read in place of the operating system's files.
 func ExampleOptions_fS() {
 	fsys := fstest.MapFS{
 		"notes/a.md":     {Data: []byte("# Apples\n")},
