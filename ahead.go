@@ -21,8 +21,8 @@ const (
 	ringFrom = 240
 	// aheadDepth is how many files are read at once, at most.
 	aheadDepth = 64
-	// aheadPause is how many files a worker reads the plain way after a window
-	// of which more than a quarter had to be.
+	// aheadPause is how many files a worker reads the plain way when more than a
+	// quarter of the last aheadDepth, or of the last window, had to be.
 	aheadPause = 1024
 )
 
@@ -37,7 +37,8 @@ type window struct {
 	ring   bool // ahead is one
 	wait   int  // files to be visited before the next window
 	done   int  // files read ahead without io_uring
-	missed int  // files of the window that had to be read the plain way
+	tried  int  // files read ahead since it was last judged
+	missed int  // those of them that had to be read the plain way
 
 	first, end int // the entries of the batch that the worker visits
 	names      [aheadDepth]string
@@ -66,11 +67,14 @@ func (w *window) find(l *local, b *batch, i int, f *File) bool {
 
 // move reads ahead from entry i of b.
 func (w *window) move(l *local, b *batch, i int) bool {
-	if w.missed > w.depth/4 {
-		w.missed, w.wait = 0, aheadPause
-		return false
+	w.wait = 0
+	if w.tried >= aheadDepth {
+		missed := w.missed > w.tried/4
+		if w.tried, w.missed = 0, 0; missed {
+			w.wait = aheadPause
+			return false
+		}
 	}
-	w.missed, w.wait = 0, 0
 	w.choose(l)
 	if w.off {
 		return false
@@ -90,6 +94,7 @@ func (w *window) move(l *local, b *batch, i int) bool {
 	}
 	w.first, w.end = i, i+n
 	w.done += n
+	w.tried += n
 	return true
 }
 
