@@ -571,3 +571,23 @@ func TestShardsAreOfOneSize(t *testing.T) {
 		require.InEpsilon(t, paths/shards, n, 0.05, "part %d", i)
 	}
 }
+
+// TestOrderedGoesOnBehindSkippedFiles: a file without a result takes no room in the window.
+func TestOrderedGoesOnBehindSkippedFiles(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		root := folder("")
+		for i := range 4000 {
+			root.kids = append(root.kids, file(fmt.Sprintf("f%04d", i), ""))
+		}
+		w := &world{root: root, perList: 1000}
+		var all []told
+		report := w.ordered(t.Context(), Options{Workers: 2}, func(f *File) error {
+			if f.Name() != "f3999" {
+				return ErrSkip
+			}
+			return nil
+		}, collect(&all))
+		require.Equal(t, []told{{rel: "f3999"}}, all)
+		require.EqualValues(t, 3999, report.Skipped[SkippedByFunc])
+	})
+}
