@@ -180,7 +180,7 @@ func (l *local) declines(n *node, name []byte, typ fs.FileMode) int {
 	if l.run.filter.needsPath {
 		rel := l.rel(n, name)
 		switch {
-		case !l.run.filter.keeps(rel):
+		case !l.run.filter.keeps(rel), l.run.excludesBehind(n, name):
 			return skipPattern
 		case !o.inShard(rel):
 			return skipShard
@@ -202,7 +202,7 @@ func (l *local) prunes(n *node, name []byte) bool {
 	if o.SkipHidden && name[0] == '.' {
 		return true
 	}
-	return f.needsPath && f.prunes(l.rel(n, name)) || n.ignores(name, true)
+	return f.needsPath && (f.prunes(l.rel(n, name)) || l.run.excludesBehind(n, name)) || n.ignores(name, true)
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.

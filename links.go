@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -152,15 +153,33 @@ func (r *run) excluded(t target) int {
 		if c != '/' {
 			continue
 		}
-		path := t.path[:end]
+		part := t.path[:end]
 		switch {
-		case r.opts.SkipHidden && path[strings.LastIndexByte(path, '/')+1] == '.':
+		case r.opts.SkipHidden && part[strings.LastIndexByte(part, '/')+1] == '.':
 			return skipHidden
-		case r.filter.excludes(path):
+		case r.filter.excludes(part):
 			return skipPattern
 		}
 	}
 	return noReason
+}
+
+// excludesBehind reports whether Options.Exclude leaves out the entry name of n
+// by its path without links, if there is a link in n's path.
+func (r *run) excludesBehind(n *node, name []byte) bool {
+	if r.opts.Symlinks != SymlinksFollow || len(r.filter.exclude) == 0 {
+		return false
+	}
+	below := string(name)
+	for ; n != nil; n = n.parent {
+		switch {
+		case n.isLinkedDir():
+			return !n.link.to.outside && r.filter.excludes(path.Join(n.link.to.path, below))
+		case !n.isLinks():
+			below = n.name + "/" + below
+		}
+	}
+	return false
 }
 
 // addLink adds the entry that a link of s.node stands for.

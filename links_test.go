@@ -78,6 +78,12 @@ func TestSymlinks(t *testing.T) {
 			want: []string{"ok"}, skipped: reasons{fileproc.SkippedPattern: 3},
 		},
 		{
+			name: "no way round Exclude below a link",
+			opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, Include: []string{"l/**"}, Exclude: []string{"a/secret", "a/d/*.key"}},
+			root: []string{"a/secret/f" + content, "a/d/x.key" + content, "a/d/ok" + content, "l -> a"},
+			want: []string{"l/d/ok"}, skipped: reasons{fileproc.SkippedPattern: 1},
+		},
+		{
 			name: "no way round SkipHidden", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, SkipHidden: true},
 			root: []string{".h/f" + content, "d -> .h", "f -> .h/f", "ok" + content, ".l -> ok"},
 			want: []string{"ok"}, skipped: reasons{fileproc.SkippedHidden: 2},
