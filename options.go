@@ -126,7 +126,8 @@ type Options struct {
 	// end, Stream and Walk yield them in order, for which they keep a bounded
 	// number of results waiting, and the names of each directory that they are at.
 	// Failures of files are yielded in their place too, and those of listing a
-	// directory before what is in it.
+	// directory before what is in it. With SymlinksFollow it is for Process
+	// only.
 	Ordered bool
 
 	// OnError, unless nil, is called for each failure, one at a time. Nil
