@@ -901,6 +901,22 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 	}
 }
 
+// TestFaultsPanicWhileOthersWait: a worker that waits for a descriptor does not delay the panic of another.
+func TestFaultsPanicWhileOthersWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		never := opening(slices.Repeat([]error{scarceErrors[0]}, 10000)...)
+		w := &world{root: folder("", file("a", "alpha"), file("x", "x", never), file("y", "y", never))}
+		start := time.Now()
+		require.Panics(t, func() {
+			w.process(t.Context(), Options{Workers: 3}, func(f *File) error {
+				time.Sleep(time.Second)
+				panic("the caller's own mistake")
+			})
+		})
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
 // small is a tree for tests that interfere with each step of a run.
 func small() *object {
 	return folder("",

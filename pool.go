@@ -32,6 +32,7 @@ type work interface {
 // or starts one other, which does the same.
 type pool struct {
 	work     work
+	halt     func()         // unless nil, ends what workers wait for outside the pool
 	order    *sequence      // unless nil, says what comes next
 	late     func() []*node // unless nil, gives directories to go on with when all is done
 	workers  int            // the most that run
@@ -107,6 +108,9 @@ func (p *pool) mishap(v any) {
 		p.panicked = &panicError{v, debug.Stack()}
 	}
 	p.mu.Unlock()
+	if p.halt != nil {
+		p.halt()
+	}
 	p.stop()
 }
 

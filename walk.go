@@ -139,6 +139,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	r.handles.limit, r.handles.openLinked = open, r.openLinked
 	r.root = &node{refs: 1}
 	r.pool = newPool(r, opts.Workers, listings, r.root)
+	r.pool.halt = func() { r.stop(errStopped) }
 	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
 }
 
