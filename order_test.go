@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -589,5 +590,52 @@ func TestOrderedGoesOnBehindSkippedFiles(t *testing.T) {
 		}, collect(&all))
 		require.Equal(t, []told{{rel: "f3999"}}, all)
 		require.EqualValues(t, 3999, report.Skipped[SkippedByFunc])
+	})
+}
+
+// A latecomer is an fs.FS in which the directory a gives its entries only when ready is closed.
+type latecomer struct {
+	fstest.MapFS
+	ready chan struct{}
+}
+
+func (l latecomer) Open(name string) (fs.File, error) {
+	f, err := l.MapFS.Open(name)
+	if name == "a" {
+		return lateDir{f.(fs.ReadDirFile), l.ready}, err
+	}
+	return f, err
+}
+
+type lateDir struct {
+	fs.ReadDirFile
+	ready chan struct{}
+}
+
+func (d lateDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	<-d.ready
+	return d.ReadDirFile.ReadDir(n)
+}
+
+// TestOrderedWindowIsOpenForTheNext: what comes next is begun also when what comes behind it has filled the window.
+func TestOrderedWindowIsOpenForTheNext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tree := latecomer{fstest.MapFS{}, make(chan struct{})}
+		for i := range 2000 {
+			tree.MapFS[fmt.Sprintf("b/%04d", i)] = &fstest.MapFile{}
+		}
+		for i := range 300 {
+			tree.MapFS[fmt.Sprintf("a/%04d", i)] = &fstest.MapFile{}
+		}
+		time.AfterFunc(time.Second, func() { close(tree.ready) }) // in the bubble: when all others wait
+		got := 0
+		for rel, err := range Stream(t.Context(), ".", Options{FS: tree, Workers: 2, Ordered: true}, func(f *File) (string, error) { return f.Rel(), nil }) {
+			require.NoError(t, err)
+			if got < 300 {
+				require.Equal(t, fmt.Sprintf("a/%04d", got), rel)
+			}
+			got++
+		}
+		require.Equal(t, 2300, got)
 	})
 }
