@@ -2,32 +2,48 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/fileproc/fileproc"
 )
 
-// barAfter is how long work takes before its progress is shown.
-const barAfter = time.Second
+// barAfter is how long work takes before its progress is shown. Tests change it.
+var barAfter = time.Second
 
-// A bar shows progress on standard error, if that is a terminal. Its fields are guarded by the output's mutex.
+// A bar shows progress on standard error: one line, which is taken away whenever anything else is written to the terminal.
 type bar struct {
 	out   *output
 	start time.Time
+	width func() int // of the terminal, in columns
+
+	// guarded by the output's mutex
 	p     *progressbar.ProgressBar
+	shown bool // the line is on the terminal
 	done  bool
 
 	files, bytes int64 // of the roots that are done
 }
 
-func newBar(out *output) *bar { return &bar{out: out, start: time.Now()} }
+func newBar(out *output, stderr *os.File) *bar {
+	return &bar{out: out, start: time.Now(), width: func() int { return columns(stderr) }}
+}
+
+// columns returns the width of a terminal, or what is usual if the terminal does not say, as a serial line's does not.
+func columns(f *os.File) int {
+	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+		return n
+	}
+	return 80
+}
 
 // onProgress returns a function for Options.OnProgress, or nil if no progress is to be shown. It is to be called once for
 // each root.
 func (b *bar) onProgress() func(fileproc.Report) {
-	if !b.out.stderrTTY {
+	if !b.out.progress {
 		return nil
 	}
 	files, bytes := b.files, b.bytes
@@ -42,17 +58,32 @@ func (b *bar) onProgress() func(fileproc.Report) {
 func (b *bar) show(files, bytes int64) {
 	b.out.mu.Lock()
 	defer b.out.mu.Unlock()
-	if b.done {
+	// The spinner and the spaces take four columns. One more stays free: a line that fills the terminal may go on below,
+	// where it could not be taken away.
+	room := b.width() - 5
+	if b.done || room <= 0 {
 		return
 	}
 	if b.p == nil {
 		b.p = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(b.out.stderr), progressbar.OptionSpinnerType(14),
-			progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish())
-		b.out.clear = func() { b.p.Clear() }
+			progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionUseANSICodes(true))
+		b.out.clear = b.hide
 	}
-	seconds := time.Since(b.start).Seconds()
-	b.p.Describe(fmt.Sprintf("%d files, %s, %.0f files/s", files, humanSize(bytes), float64(files)/seconds))
-	b.p.Set64(files)
+	text := fmt.Sprintf("%d files, %.0f files/s", files, float64(files)/time.Since(b.start).Seconds())
+	if bytes > 0 { // ls, du and stats read none
+		text += fmt.Sprintf(", %s bytes", humanSize(bytes))
+	}
+	b.shown = true
+	b.p.Describe(text[:min(len(text), room)])
+}
+
+// hide takes the line away until show is called again. The caller holds the output's mutex.
+func (b *bar) hide() {
+	if b.shown {
+		b.shown = false
+		b.p.Clear()
+	}
 }
 
 // clear takes the bar away for good.
@@ -60,8 +91,5 @@ func (b *bar) clear() {
 	b.out.mu.Lock()
 	defer b.out.mu.Unlock()
 	b.done = true
-	if b.p != nil {
-		b.p.Clear()
-		b.out.clear = nil
-	}
+	b.hide()
 }

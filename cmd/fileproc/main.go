@@ -74,7 +74,7 @@ func run(args []string) int {
 	a.ctx, a.stop = context.WithCancelCause(interrupted)
 	defer a.stop(nil)
 	a.out = newOutput(os.Stdout, os.Stderr, func(err error) { a.stop(fmt.Errorf("%w: %w", errOutput, err)) })
-	a.bar = newBar(a.out)
+	a.bar = newBar(a.out, os.Stderr)
 	a.failures.out = a.out
 
 	done := make(chan struct{})
@@ -88,8 +88,7 @@ func run(args []string) int {
 			select {
 			case <-done:
 			case <-time.After(time.Second):
-				a.bar.clear()
-				a.out.tryFlush()
+				a.out.lastFlush()
 				die()
 			}
 		}

@@ -3,12 +3,17 @@ package main
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fileproc": main})
+	testscript.Main(m, map[string]func(){
+		"fileproc":       main,
+		"fileproc-begun": func() { barAfter = 0; main() },         // progress is shown at once
+		"fileproc-quick": func() { barAfter = time.Hour; main() }, // never
+	})
 }
 
 func TestScripts(t *testing.T) {

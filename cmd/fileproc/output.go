@@ -28,7 +28,7 @@ const (
 type output struct {
 	stdout, stderr io.Writer
 	tty            bool // standard output is a terminal
-	stderrTTY      bool
+	progress       bool // a progress bar may be shown on standard error
 	colors         bool
 	onError        func(error)
 
@@ -43,10 +43,18 @@ type output struct {
 }
 
 func newOutput(stdout, stderr *os.File, onError func(error)) *output {
-	return &output{
-		stdout: stdout, stderr: stderr, onError: onError,
-		tty: isTerminal(stdout), stderrTTY: isTerminal(stderr),
+	o := &output{stdout: stdout, stderr: stderr, onError: onError, tty: isTerminal(stdout)}
+	o.progress = isTerminal(stderr) && (o.tty || !isPipe(stdout)) && os.Getenv("TERM") != "dumb"
+	if o.progress {
+		o.stderr = color.Error // which a Windows console understands
 	}
+	return o
+}
+
+// isPipe reports whether another program reads f. That one may write to the terminal too, as less does.
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
 }
 
 func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
@@ -116,11 +124,13 @@ func (o *output) flush() error {
 	return o.flushLocked()
 }
 
-// tryFlush is flush for when a worker may be stuck while it holds the output.
-func (o *output) tryFlush() {
+// lastFlush is flush for when a worker may be stuck while it holds the output. Nothing is written after it.
+func (o *output) lastFlush() {
 	if o.mu.TryLock() {
+		if o.clear != nil {
+			o.clear()
+		}
 		o.flushLocked()
-		o.mu.Unlock()
 	}
 }
 

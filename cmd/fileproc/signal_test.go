@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
@@ -16,10 +17,13 @@ import (
 )
 
 // command returns a call of this test binary as the command.
-func command(t *testing.T, args ...string) *exec.Cmd {
+func command(t *testing.T, args ...string) *exec.Cmd { return commandAs(t, "fileproc", args...) }
+
+// commandAs returns a call of one of the commands that TestMain lists.
+func commandAs(t *testing.T, name string, args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	link := filepath.Join(t.TempDir(), "fileproc") // testscript.Main runs the command of this name
+	link := filepath.Join(t.TempDir(), name) // testscript.Main runs the command of this name
 	require.NoError(t, os.Symlink(exe, link))
 	return exec.Command(link, args...)
 }
@@ -57,6 +61,27 @@ func TestInterruptEndsABlockedRead(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	_, err = stdin.Write(make([]byte, 1<<20)) // more than a pipe holds: the command has begun to read
 	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	requireInterrupted(t, cmd.Wait())
+}
+
+// Nor does one of a file whose output is too much to be kept, so that the file has standard output for itself.
+func TestInterruptEndsABlockedReadThatHasTheOutput(t *testing.T) {
+	cmd := command(t, "grep", "x", "-")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	fed := make(chan error, 1)
+	go func() {
+		_, err := stdin.Write(bytes.Repeat([]byte("x\n"), spillSize/2))
+		fed <- err
+	}()
+	_, err = io.ReadFull(stdout, make([]byte, spillSize)) // the command has printed all of it, and waits for more
+	require.NoError(t, err)
+	require.NoError(t, <-fed)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	requireInterrupted(t, cmd.Wait())
 }

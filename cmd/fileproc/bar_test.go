@@ -1,0 +1,161 @@
+//go:build darwin || linux || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+)
+
+// onTerminal runs cmd with standard error, and what else is nil, on a terminal, and returns the bytes that arrive there.
+func onTerminal(t *testing.T, cmd *exec.Cmd, columns uint16, env ...string) string {
+	t.Helper()
+	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: columns})
+	require.NoError(t, err)
+	defer terminal.Close()
+	got, err := io.ReadAll(terminal)
+	if !errors.Is(err, syscall.EIO) { // how Linux says that all programs have closed the terminal
+		require.NoError(t, err)
+	}
+	require.NoError(t, cmd.Wait())
+	return string(got)
+}
+
+const erase = "\x1b[2K\r"
+
+// progressOf tells the lines of progress, each of which stays within the columns, from the rest. Text of the rest begins
+// where no progress stands.
+func progressOf(t *testing.T, screen string, columns int) (progress []string, rest string) {
+	t.Helper()
+	shown := false
+	for screen != "" {
+		if after, ok := strings.CutPrefix(screen, erase); ok {
+			require.True(t, shown, "nothing to erase before %q", after)
+			screen, shown = after, false
+			continue
+		}
+		if after, ok := strings.CutPrefix(screen, "\r"); ok {
+			var line string
+			line, screen, ok = strings.Cut(after, "\x1b[0K")
+			require.True(t, ok, after)
+			require.Less(t, len([]rune(line)), columns, line)
+			require.NotContains(t, line, "\n")
+			progress, shown = append(progress, line), true
+			continue
+		}
+		require.False(t, shown, "progress is not erased before %q", screen)
+		line, after, _ := strings.Cut(screen, "\n")
+		rest, screen = rest+line+"\n", after
+	}
+	require.False(t, shown, "progress is left at the end")
+	return progress, rest
+}
+
+func twoFiles(t *testing.T) string {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("x\n"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b"), []byte("x\n"), 0o666))
+	return dir
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	const found = "x\r\n" // a terminal adds the carriage return
+	for _, tc := range []struct {
+		name    string
+		columns int
+		env     []string
+		shows   string
+	}{
+		{"usual", 80, nil, "⠋ 2 files, "},
+		{"without colours", 80, []string{"NO_COLOR=1"}, "⠋ 2 files, "},
+		{"of unknown width", 0, nil, "⠋ 2 files, "},
+		{"narrow", 10, nil, "⠋ 2 fil  "},
+		{"too narrow", 5, nil, ""},
+		{"dumb", 80, []string{"TERM=dumb"}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cmd := commandAs(t, "fileproc-begun", "grep", "-IN", "--color=never", "x", twoFiles(t))
+			columns := tc.columns
+			if columns == 0 {
+				columns = 80
+			}
+			progress, rest := progressOf(t, onTerminal(t, cmd, uint16(tc.columns), tc.env...), columns)
+			require.Equal(t, found+found, rest)
+			if tc.shows == "" {
+				require.Empty(t, progress)
+				return
+			}
+			require.NotEmpty(t, progress)
+			// Which spinner is last, and the rate, depend on the time.
+			last := progress[len(progress)-1]
+			_, text, _ := strings.Cut(tc.shows, " ")
+			_, got, _ := strings.Cut(last, " ")
+			require.True(t, strings.HasPrefix(got, text), "%q", last)
+		})
+	}
+}
+
+// A run that is over before the bar's moment shows none of it.
+func TestNoProgressOfQuickWork(t *testing.T) {
+	cmd := commandAs(t, "fileproc-quick", "ls", twoFiles(t))
+	progress, rest := progressOf(t, onTerminal(t, cmd, 80), 80)
+	require.Empty(t, progress)
+	require.Equal(t, 2, strings.Count(rest, "\n"))
+}
+
+// What standard output leads to a file is whole there, and on the terminal is progress alone.
+func TestProgressBesideAFile(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	defer file.Close()
+	cmd := commandAs(t, "fileproc-begun", "grep", "x", twoFiles(t))
+	cmd.Stdout = file
+	progress, rest := progressOf(t, onTerminal(t, cmd, 80), 80)
+	require.NotEmpty(t, progress)
+	require.Empty(t, rest)
+	out, err := os.ReadFile(file.Name())
+	require.NoError(t, err)
+	require.Equal(t, 2, bytes.Count(out, []byte("x\n")))
+	require.NotContains(t, string(out), "\x1b")
+}
+
+// A reader of a pipe may be a pager on the same terminal.
+func TestNoProgressBesideAPipe(t *testing.T) {
+	var out bytes.Buffer
+	cmd := commandAs(t, "fileproc-begun", "grep", "x", twoFiles(t))
+	cmd.Stdout = &out
+	require.Empty(t, onTerminal(t, cmd, 80))
+	require.Equal(t, 2, strings.Count(out.String(), "x\n"))
+	require.NotContains(t, out.String(), "\x1b")
+}
+
+// A message comes where the progress stood, which comes back below it, until the end.
+func TestProgressGivesWay(t *testing.T) {
+	var screen bytes.Buffer
+	out := &output{stdout: &screen, stderr: &screen, tty: true, progress: true}
+	b := &bar{out: out, width: func() int { return 40 }}
+	b.show(1, 0)
+	b.show(2, 4096)
+	out.write([]byte("a line\n"))
+	out.warn("a message")
+	b.show(3, 8192)
+	out.warn("another")
+	b.show(4, 8192)
+	b.clear()
+	out.write([]byte("the end\n"))
+	b.show(5, 8192)
+	require.Equal(t, "\r⠋ 1 files, 0 files/s  \x1b[0K"+"\r⠙ 2 files, 0 files/s, 4.0K bytes  \x1b[0K"+erase+"a line\n"+
+		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes  \x1b[0K"+erase+"fileproc: another\n"+
+		"\r⠸ 4 files, 0 files/s, 8.0K bytes  \x1b[0K"+erase+"the end\n", screen.String())
+}
