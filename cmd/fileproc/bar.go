@@ -49,9 +49,9 @@ func (b *bar) onProgress() func(fileproc.Report) {
 	files, bytes := b.files, b.bytes
 	return func(r fileproc.Report) {
 		if time.Since(b.start) >= barAfter {
-			b.show(files+r.Found, bytes+r.Bytes)
+			b.show(files+r.Processed, bytes+r.Bytes)
 		}
-		b.files, b.bytes = files+r.Found, bytes+r.Bytes
+		b.files, b.bytes = files+r.Processed, bytes+r.Bytes
 	}
 }
 
