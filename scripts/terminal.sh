@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes docs/img/terminal.svg: what the command prints on a terminal of 100 columns, drawn by rich (a Python package). Needs
+# Go, Python and util-linux' script.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+svg=$(cd .. && pwd)/docs/img/terminal.svg
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+python3 -m venv "$tmp/venv"
+"$tmp/venv/bin/pip" install --quiet rich==15.0.0
+(cd ../cmd/fileproc && go build -o "$tmp/fileproc" .)
+go run ./tickets -layout nested1 -count 200 -out "$tmp" >/dev/null
+mv "$tmp/tickets_nested1_200" "$tmp/tickets"
+
+cat >"$tmp/session" <<'END'
+stty cols 100
+PATH=$PWD:$PATH
+while IFS= read -r command; do
+	printf '\e[1;32m$ \e[0m%s\n' "$command"
+	eval "$command"
+done <<'COMMANDS'
+fileproc grep --sort -i 'login form.*proxy' tickets
+fileproc frontmatter tickets --fields priority,title --where 'status == "open" && "docs" in tags'
+COMMANDS
+END
+cd "$tmp"
+env -u NO_COLOR TERM=xterm-256color script --quiet --return --command 'bash session' /dev/null </dev/null >typescript
+
+venv/bin/python - typescript "$svg" <<'END'
+import re, sys
+from rich.console import Console
+from rich.text import Text
+
+with open(sys.argv[1], newline="") as f:
+    text = Text.from_ansi(f.read().replace("\r\n", "\n").rstrip())
+with open("/dev/null", "w") as nowhere:
+    console = Console(record=True, width=100, file=nowhere)
+    console.print(text)
+svg = console.export_svg(title="fileproc", unique_id="terminal")
+# A picture in a page loads no fonts.
+svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S).replace("Fira Code", "ui-monospace, Menlo, Consolas")
+with open(sys.argv[2], "w") as f:
+    f.write(re.sub(r"[ \t]+\n", "\n", svg))
+END
