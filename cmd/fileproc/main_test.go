@@ -1,3 +1,7 @@
+//go:build !plan9 && !wasip1
+
+// The library testscript does not build for the platforms left out.
+
 package main
 
 import (
