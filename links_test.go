@@ -3,7 +3,6 @@ package fileproc_test
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -126,7 +125,9 @@ func TestSymlinks(t *testing.T) {
 
 func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
 	root := linked(t, []string{"a=x", "hidden/.d/f=y"}, nil)
-	require.NoError(t, os.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")))
+	if err := os.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")); err != nil {
+		t.Skipf("absolute links cannot be made here: %v", err) // wasip1
+	}
 	require.NoError(t, os.Symlink(filepath.Join(root, "hidden", ".d"), filepath.Join(root, "d")))
 	got, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFollow, Exclude: []string{"hidden/*"}}, nameOf)
 	require.NoError(t, err)
@@ -170,13 +171,13 @@ func TestSymlinksOpen(t *testing.T) {
 
 // TestSymlinksUnreadable: a link whose target cannot be looked up is a failure, not nothing.
 func TestSymlinksUnreadable(t *testing.T) {
-	if runtime.GOOS == "windows" || os.Getuid() == 0 {
-		t.Skip("permissions do not bite here")
-	}
 	root := linked(t, []string{"d/a=x", "l -> d/a"}, nil)
 	d := filepath.Join(root, "d")
 	require.NoError(t, os.Chmod(d, 0))
 	t.Cleanup(func() { os.Chmod(d, 0o755) })
+	if _, err := os.ReadDir(d); err == nil {
+		t.Skip("permissions do not bite here")
+	}
 	var report fileproc.Report
 	_, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFiles, Report: &report}, nameOf)
 	require.ErrorIs(t, err, os.ErrPermission)

@@ -101,14 +101,14 @@ func TestPruned(t *testing.T) {
 
 // TestPrunedBySystem: a directory that cannot be opened is no failure where nothing is to be opened.
 func TestPrunedBySystem(t *testing.T) {
-	if runtime.GOOS == "windows" || os.Getuid() <= 0 {
-		t.Skip("needs a user whom permissions stop")
-	}
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "skip/f=x", "ok/f=x", ".ignore=skip\n"))
 	skip := filepath.Join(dir, "skip")
 	require.NoError(t, os.Chmod(skip, 0))
 	t.Cleanup(func() { os.Chmod(skip, 0o755) })
+	if _, err := os.ReadDir(skip); err == nil {
+		t.Skip("needs a user whom permissions stop")
+	}
 	for _, opts := range []fileproc.Options{{Exclude: []string{"skip"}}, {Include: []string{"ok/*"}}, {IgnoreFiles: []string{".ignore"}}} {
 		_, err := fileproc.Process(t.Context(), dir, opts, relOf)
 		require.NoError(t, err)
