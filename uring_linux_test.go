@@ -537,43 +537,6 @@ func TestInvariant3ReplacedAmongMany(t *testing.T) {
 	}
 }
 
-// disturb does one thing to a file that a reader may meet at any moment. What the file holds stays its own: the byte 'm'.
-func disturb(random *rand.Rand, path, aside string) {
-	content := bytes.Repeat([]byte{'m'}, random.Intn(random.Intn(20_000)+1))
-	write := func(flags int) { // neither through a link nor waiting for a FIFO's reader
-		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o644); err == nil {
-			f.Write(content)
-			f.Close()
-		}
-	}
-	switch random.Intn(9) {
-	case 0:
-		write(os.O_CREATE | os.O_TRUNC)
-	case 1:
-		if s, err := os.Lstat(path); err == nil && s.Mode().IsRegular() {
-			os.Truncate(path, int64(random.Intn(600)))
-		}
-	case 2:
-		write(os.O_APPEND)
-	case 3:
-		os.WriteFile(aside, content, 0o644)
-		os.Rename(aside, path)
-	case 4:
-		os.Remove(path)
-	case 5:
-		os.Remove(path)
-		os.Mkdir(path, 0o755)
-	case 6:
-		os.Remove(path)
-		os.Symlink("../secret", path)
-	case 7:
-		os.Remove(path)
-		unix.Mkfifo(path, 0o644)
-	case 8:
-		os.Chmod(path, os.FileMode(random.Intn(2))*0o644)
-	}
-}
-
 func TestInvariant1FilesBesideOnesThatChange(t *testing.T) {
 	watchdog(t)
 	root, rels := plantMany(t, 2, 800)
@@ -595,7 +558,7 @@ func TestInvariant1FilesBesideOnesThatChange(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					disturb(random, moving[random.Intn(len(moving))], aside)
+					testtree.Disturb(random, moving[random.Intn(len(moving))], aside)
 				}
 			}
 		})

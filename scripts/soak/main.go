@@ -96,44 +96,6 @@ func plant(random *rand.Rand, root string, moving bool) (*tree, error) {
 	return t, fill("", 0, random.Intn(8))
 }
 
-// disturb does one thing to a file that a reader may meet at any moment.
-func disturb(random *rand.Rand, path, aside string) {
-	content := bytes.Repeat([]byte{'m'}, random.Intn(random.Intn(40_000)+1))
-	write := func(flags int) { // neither through a link nor waiting for a FIFO's reader
-		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o644); err == nil {
-			f.Write(content)
-			f.Close()
-		}
-	}
-	switch random.Intn(10) {
-	case 0, 1:
-		write(os.O_CREATE | os.O_TRUNC)
-	case 2:
-		if s, err := os.Lstat(path); err == nil && s.Mode().IsRegular() {
-			os.Truncate(path, int64(random.Intn(600)))
-		}
-	case 3:
-		write(os.O_APPEND)
-	case 4:
-		if os.WriteFile(aside, content, 0o644) == nil {
-			os.Rename(aside, path)
-		}
-	case 5:
-		os.Remove(path)
-	case 6:
-		os.Remove(path)
-		os.Mkdir(path, 0o755)
-	case 7:
-		os.Remove(path)
-		os.Symlink([]string{"../secret", path, "nowhere"}[random.Intn(3)], path)
-	case 8:
-		os.Remove(path)
-		unix.Mkfifo(path, 0o644)
-	case 9:
-		os.Chmod(path, os.FileMode(random.Intn(2))*0o644)
-	}
-}
-
 // A trial is one run and how it is to end.
 type trial struct {
 	opts  fileproc.Options
@@ -511,7 +473,7 @@ func epoch(base string, seed int64, deadline time.Time, cold bool, sum *tally) e
 						return
 					default:
 						quiet.RLock()
-						disturb(random, t.moving[random.Intn(len(t.moving))], aside)
+						testtree.Disturb(random, t.moving[random.Intn(len(t.moving))], aside)
 						quiet.RUnlock()
 					}
 				}
