@@ -21,6 +21,7 @@ type sink struct {
 	// links are the symbolic links that are to be resolved.
 	links []string
 	dirs  []listedDir // of a sequence
+	kept  bool        // names are in the arena already
 	// holds says that entries are kept in node.held until all are listed.
 	holds bool
 }
@@ -76,7 +77,7 @@ func (s *sink) place(name []byte, typ fs.FileMode) {
 	case typ == fs.ModeDir:
 		s.addDir(name)
 	case typ == fs.ModeSymlink && s.l.run.opts.Symlinks != SymlinksSkip:
-		kept := s.l.arena.add(name)
+		kept := s.keep(name)
 		if s.l.run.order == nil {
 			s.links = append(s.links, kept)
 		} else {
@@ -90,7 +91,7 @@ func (s *sink) place(name []byte, typ fs.FileMode) {
 // release takes the entries that were held.
 func (s *sink) release() {
 	entries := s.node.held.entries
-	s.node.held, s.holds = nil, false
+	s.node.held, s.holds, s.kept = nil, false, true
 	if s.l.run.order != nil {
 		slices.SortFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) })
 	}
@@ -110,7 +111,15 @@ func (s *sink) addFile(name []byte, typ fs.FileMode) {
 	if s.b == nil {
 		s.b = l.newBatch(s.node)
 	}
-	s.b.entries = append(s.b.entries, entry{l.arena.add(name)})
+	s.b.entries = append(s.b.entries, entry{s.keep(name)})
+}
+
+// keep returns name in the arena.
+func (s *sink) keep(name []byte) string {
+	if s.kept {
+		return unsafe.String(unsafe.SliceData(name), len(name))
+	}
+	return s.l.arena.add(name)
 }
 
 // fail tells of an entry whose name is not known.
@@ -123,7 +132,7 @@ func (s *sink) addDir(name []byte) {
 	if l.prunes(s.node, name) {
 		return
 	}
-	kept := l.arena.add(name)
+	kept := s.keep(name)
 	var sub *node
 	if s.descends() {
 		sub = s.node.child(kept)
