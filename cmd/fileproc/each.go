@@ -218,6 +218,7 @@ func (a *app) addReport(r *fileproc.Report) {
 	t.Failed += r.Failed
 	t.Abandoned += r.Abandoned
 	t.Bytes += r.Bytes
+	t.URing += r.URing
 	t.Elapsed += r.Elapsed
 	if t.Skipped == nil {
 		t.Skipped = map[fileproc.SkipReason]int64{}
