@@ -36,6 +36,24 @@ formatted() {
 	[ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }
 }
 
+# brief runs a test with -v given and tells what failed, or what was left out and why.
+brief() {
+	local status=0
+	"$@" >"$tmp/log" 2>&1 || status=$?
+	if [ "$status" != 0 ]; then
+		grep -Ev '^ *(=== |--- PASS)' "$tmp/log" || true
+		return "$status"
+	fi
+	awk '
+		/^=== (RUN|NAME|CONT)/ { name = $3 }
+		/_test\.go:[0-9]+: / { said[name] = $0 }
+		/left out: / { print }
+		/--- SKIP: / { sub(/^ */, "", said[$3]); print "    " $3 " skipped: " said[$3] }
+		/^ok|^PASS/ { print }' "$tmp/log"
+}
+
+go_test() { brief go test "$timeout" -v "$@"; }
+
 vet() {
 	local tags
 	for tags in "${variants[@]}"; do go vet -tags "$tags" ./...; done
@@ -60,7 +78,7 @@ race() {
 		skip "the race detector needs cgo and a C compiler"
 		return
 	fi
-	go test "$timeout" -race ./...
+	go_test -race ./...
 }
 
 # Root passes permission checks that others fail, so root's run alone proves little about unreadable files. The
@@ -85,18 +103,18 @@ as_another_user() {
 		skip "another user cannot reach the temporary directory"
 		return
 	fi
-	(cd "$dir" && HOME=$dir/tmp TMPDIR=$dir/tmp "${nobody[@]}" ./fileproc.test -test.timeout 20m)
+	(cd "$dir" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./fileproc.test -test.v -test.timeout 20m)
 }
 
 step "gofmt" formatted
 step "go vet, every backend and nested module" vet
 step "staticcheck $staticcheck_version, every backend and nested module" run_staticcheck
-step "go test" go test "$timeout" ./...
+step "go test" go_test ./...
 step "go test -race" race
 for tags in "${variants[@]:1}"; do
-	step "go test -tags $tags" go test "$timeout" -tags "$tags" . # no other package has code that depends on them
+	step "go test -tags $tags" go_test -tags "$tags" . # no other package has code that depends on them
 done
-step "go test, nested modules" in_nested_modules go test "$timeout" ./...
+step "go test, nested modules" in_nested_modules go_test ./...
 step "go test as another user" as_another_user
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
 echo "all passed in $SECONDS s"
