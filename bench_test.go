@@ -88,6 +88,35 @@ func (t *tally) add(f *fileproc.File, opts *fileproc.Options) error {
 	return nil
 }
 
+// BenchmarkStream compares a loop over results as they come with one in order.
+func BenchmarkStream(b *testing.B) {
+	for _, layout := range layouts[:2] {
+		set, ok := openDataset(b, layout, "100k")
+		if !ok {
+			continue
+		}
+		for _, ordered := range []bool{false, true} {
+			b.Run(fmt.Sprintf("layout=%s/files=100k/ordered=%t", layout, ordered), func(b *testing.B) {
+				m := startMeter(b)
+				for b.Loop() {
+					var got tally
+					for n, err := range fileproc.Stream(b.Context(), set.dir, fileproc.Options{Ordered: ordered}, func(f *fileproc.File) (int, error) {
+						return len(f.Data()), nil
+					}) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						got.files++
+						got.bytes += int64(n)
+					}
+					set.check(b, true, []tally{got})
+				}
+				m.perFile(set.files, set.bytes)
+			})
+		}
+	}
+}
+
 // BenchmarkCold drops the caches for pages, dentries and inodes before each
 // pass. That slows down whatever else runs on the machine, so it must be asked
 // for by name.

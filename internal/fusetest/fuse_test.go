@@ -529,10 +529,15 @@ func BenchmarkSlowOpens(b *testing.B) {
 		root.add(fmt.Sprintf("file%04d", i), fuse.S_IFREG, content(i, 400))
 	}
 	dir := serve(b, root)
-	for b.Loop() {
-		var r fileproc.Report
-		_, err := fileproc.Process(b.Context(), dir, fileproc.Options{Report: &r}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
-		require.NoError(b, err)
-		require.EqualValues(b, 1000, r.Processed)
+	for _, workers := range []int{0, 64} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			for b.Loop() {
+				var r fileproc.Report
+				opts := fileproc.Options{Report: &r, Workers: workers}
+				_, err := fileproc.Process(b.Context(), dir, opts, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+				require.NoError(b, err)
+				require.EqualValues(b, 1000, r.Processed)
+			}
+		})
 	}
 }
