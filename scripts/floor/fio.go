@@ -24,9 +24,6 @@ func runFio(dir string, threads, pairs, passes int, p printer) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
 	own, err := os.MkdirTemp(filepath.Dir(dir), "fio-") // on the same file system
 	if err != nil {
 		return err

@@ -46,6 +46,24 @@ func TestGoLoop(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// A set that is a symbolic link is the same to all that read it, WalkDir too.
+func TestDirectoryOfLink(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	require.NoError(t, writeFiles(dir, 3))
+	require.NoError(t, os.Symlink(dir, link))
+	set, err := directory(link)
+	require.NoError(t, err)
+	files, bytes, err := walkDir(set)
+	require.NoError(t, err)
+	assert.Equal(t, 3, files)
+	assert.EqualValues(t, 1200, bytes)
+
+	_, err = directory(filepath.Join(dir, "ticket-0000000.md"))
+	assert.ErrorContains(t, err, "not a directory")
+	_, err = directory(filepath.Join(dir, "nosuch"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
 func TestFioPass(t *testing.T) {
 	p, err := fioPass([]byte(`{"jobs":[{"job_runtime":300,"usr_cpu":10,"sys_cpu":40,"read":{"runtime":290,"io_bytes":800,"total_ios":2}},
 		{"job_runtime":200,"usr_cpu":0,"sys_cpu":100,"read":{"runtime":200,"io_bytes":400,"total_ios":1}}]}`))

@@ -63,33 +63,32 @@ func run() error {
 	case "shapes":
 		return runShapes(*pairs, *passes, *threads, p)
 	}
-	if info, err := os.Stat(*dir); err != nil {
+	set, err := directory(*dir)
+	if err != nil {
 		return err
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", *dir)
 	}
 	switch *name {
 	case "cold":
-		return runCold(*dir, *pairs, p)
+		return runCold(set, *pairs, p)
 	case "allocs":
-		return printAllocs(*dir)
+		return printAllocs(set)
 	case "peak":
-		return printPeak(*dir)
+		return printPeak(set)
 	}
 
 	if *name == "fio" {
 		p.header(*pairs, *passes)
-		return runFio(*dir, *threads, *pairs, *passes, p)
+		return runFio(set, *threads, *pairs, *passes, p)
 	}
-	c, err := startCLoop(*dir, *threads)
+	c, err := startCLoop(set, *threads)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	p.header(*pairs, *passes)
-	list := bareComparisons(*name, *dir, *threads, c)
+	list := bareComparisons(*name, set, *threads, c)
 	if list == nil {
-		list = comparisons(*name, *dir, c)
+		list = comparisons(*name, set, c)
 	}
 	for _, cmp := range list {
 		if err := cmp.run(*pairs, *passes, p); err != nil {
@@ -97,6 +96,19 @@ func run() error {
 		}
 	}
 	return nil
+}
+
+// directory returns the path of the directory name without symbolic links: WalkDir does not follow one.
+func directory(name string) (string, error) {
+	dir, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", name)
+	}
+	return dir, err
 }
 
 // A printer writes a table for people, or lines for the command report.
