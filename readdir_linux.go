@@ -5,10 +5,14 @@ package fileproc
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 
 	"github.com/fileproc/fileproc/internal/dirent"
+	"golang.org/x/sys/unix"
 )
 
 // listedName is an fs.DirEntry of ReadDir.
@@ -24,53 +28,134 @@ func (e *listedName) Type() fs.FileMode          { return e.typ }
 func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(filepath.Join(*e.dir, e.name)) }
 func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 
+// halveFrom is how many buffers of entries ReadDir lists, about a millisecond's
+// work, before it takes a second descriptor for the latter half of the rest.
+const halveFrom = 4
+
 func readDir(name string) ([]fs.DirEntry, error) {
 	d, err := openRoot(name)
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
 	defer d.close()
+	p := &part{dir: d.(*linuxDir), name: &name}
+	p.list(halveFrom)
+	var (
+		latter part
+		wg     sync.WaitGroup
+	)
+	if !p.over && p.halve(&latter) {
+		defer latter.dir.close()
+		wg.Go(func() { latter.list(math.MaxInt) })
+	}
+	p.list(math.MaxInt)
+	wg.Wait()
+	blocks, err := append(p.blocks, p.block), p.err
+	if err == nil {
+		blocks, err = append(append(blocks, latter.blocks...), latter.block), latter.err
+	}
+	if err != nil {
+		err = pathError("getdents64", name, err)
+	}
+	return listedEntries(blocks), err
+}
+
+// A part is the entries of a directory from where dir is to end.
+type part struct {
+	dir  *linuxDir
+	name *string
+	at   int64 // the position of the next entry
+	end  int64 // 0: that of the directory
+	over bool
+	err  error
+
+	names  arena
+	blocks [][]listedName // never grown, since entries are pointers into them
+	block  []listedName   // the last of them
+}
+
+// list lists some buffers of the part.
+func (p *part) list(buffers int) {
 	buf := direntBuffers.Get().(*direntBuffer)
 	defer direntBuffers.Put(buf)
-
-	var (
-		names  arena
-		blocks [][]listedName // never grown, since entries are pointers into them
-		block  []listedName   // the last of them
-		fd     = d.(*linuxDir).fd
-	)
-	for {
-		records, err := getdents(fd, buf[:])
-		if err == nil && len(records) == 0 {
-			return listedEntries(append(blocks, block)), nil
+	for range buffers {
+		if p.over {
+			return
 		}
-		for len(records) > 0 && err == nil {
+		records, err := getdents(p.dir.fd, buf[:])
+		p.err, p.over = err, len(records) == 0
+		for len(records) > 0 && !p.over {
 			var r dirent.Record
 			if r, records, err = dirent.Next(records); err != nil {
-				err = &sysError{"getdents64", err}
-				break
+				p.err = &sysError{"getdents64", err}
+			} else {
+				p.err = p.add(r)
 			}
-			if isDot(r.Name) {
-				continue
-			}
-			e := listedName{&name, names.add(r.Name), direntType(r.Type)}
-			if e.typ == typeUnknown {
-				s, err2 := d.stat(e.name)
-				if errors.Is(err2, fs.ErrNotExist) {
-					continue // as os.ReadDir: it was removed meanwhile
-				}
-				err, e.typ = err2, s.Mode.Type()
-			}
-			if len(block) == cap(block) {
-				blocks = append(blocks, block)
-				block = make([]listedName, 0, min(max(16, 2*cap(block)), 1024))
-			}
-			block = append(block, e)
-		}
-		if err != nil {
-			return listedEntries(append(blocks, block)), pathError("getdents64", name, err)
+			p.at = r.Off
+			p.over = p.err != nil || p.end > 0 && p.at >= p.end
 		}
 	}
+}
+
+func (p *part) add(r dirent.Record) error {
+	if isDot(r.Name) {
+		return nil
+	}
+	e := listedName{p.name, p.names.add(r.Name), direntType(r.Type)}
+	if e.typ == typeUnknown {
+		s, err := p.dir.stat(e.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // as os.ReadDir: it was removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		e.typ = s.Mode.Type()
+	}
+	if len(p.block) == cap(p.block) {
+		p.blocks = append(p.blocks, p.block)
+		p.block = make([]listedName, 0, min(max(16, 2*cap(p.block)), 1024))
+	}
+	p.block = append(p.block, e)
+	return nil
+}
+
+// halve makes latter, with a descriptor of its own, of the part's latter half.
+// That takes a file system of which any position may be sought, not only one
+// that it has given, on which entries that stay keep theirs, and which gives
+// them in the order of positions.
+func (p *part) halve(latter *part) bool {
+	var st unix.Statfs_t
+	if runtime.GOMAXPROCS(0) == 1 || unix.Fstatfs(p.dir.fd, &st) != nil {
+		return false
+	}
+	var last int64
+	switch int64(st.Type) {
+	case unix.EXT4_SUPER_MAGIC:
+		last = math.MaxInt64 // the positions are hashes of names, of 63 bits
+	case unix.XFS_SUPER_MAGIC:
+		var st unix.Stat_t
+		if unix.Fstat(p.dir.fd, &st) != nil {
+			return false
+		}
+		last = st.Size / 8 // the positions are those of entries, in units of 8 bytes
+	}
+	middle := p.at/2 + last/2
+	if middle <= p.at {
+		return false
+	}
+	fd, err := openat(p.dir.fd, dot, dirFlags)
+	if err != nil {
+		return false
+	}
+	// Where ext4 has no hashes, or only of 31 bits, it refuses such a position.
+	if off, err := unix.Seek(fd, middle, unix.SEEK_SET); err != nil || off != middle {
+		unix.Close(fd)
+		return false
+	}
+	*latter = part{dir: &linuxDir{fdDir{fd: fd}}, name: p.name, at: middle, end: p.end}
+	p.end = middle
+	return true
 }
 
 // listedEntries makes one slice of all, when it is known how many they are: one
