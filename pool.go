@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // work is what the workers of a pool do.
@@ -54,6 +55,8 @@ type pool struct {
 	abandoned int64    // entries that were not visited
 	panicked  *panicError
 	exited    bool // a worker ended by runtime.Goexit
+
+	delayed *time.Timer // unless nil, is to start worker 1
 }
 
 func newPool(w work, workers, listings int, root *node) *pool {
@@ -202,14 +205,32 @@ func (p *pool) activate(b *batch) {
 	p.active = append(p.active, b)
 }
 
+const (
+	// fewEntries are visited in less time than it takes to start a worker and
+	// to wait until it has seen that nothing is left for it.
+	fewEntries = 16
+	// headStart is how long they are left to worker 0 if there is nothing else
+	// to do. A function that takes longer is slow.
+	headStart = 200 * time.Microsecond
+)
+
 // rouse wakes or starts one worker if there is something for it to do. The
 // caller's worker is going to visit own or, if it has none but looks for work
 // next, takes spare tasks itself. A worker that is about to wait holds p.mu, as
 // the caller does, from its last look until it waits, so no wake-up is lost.
 // The loop over an ordered Stream may call it when all workers have returned.
 func (p *pool) rouse(own *batch, spare int) {
-	if p.stopped.Load() || p.idle == 0 && p.started == p.workers || !p.plenty(own, spare) {
+	if p.stopped.Load() || p.idle == 0 && p.started == p.workers {
 		return
+	}
+	if !p.plenty(own, spare) {
+		if own == nil || own.left() < 2 { // the first is the caller's
+			return
+		}
+		if p.started == 1 && len(own.entries) <= fewEntries {
+			p.delay()
+			return
+		}
 	}
 	if p.idle > 0 {
 		p.cond.Signal()
@@ -221,6 +242,22 @@ func (p *pool) rouse(own *batch, spare int) {
 	p.wg.Go(func() { p.worker(w) })
 }
 
+// delay starts worker 1 later, if there is still something for it to do.
+func (p *pool) delay() {
+	if p.delayed != nil {
+		return
+	}
+	p.wg.Add(1)
+	p.delayed = time.AfterFunc(headStart, func() {
+		defer p.wg.Done()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.delayed = nil
+		p.rouse(nil, 0)
+	})
+}
+
+// plenty reports whether there is something to do beside own.
 func (p *pool) plenty(own *batch, spare int) bool {
 	if p.order != nil {
 		spare -= p.order.available()
@@ -229,7 +266,7 @@ func (p *pool) plenty(own *batch, spare int) bool {
 		return true
 	}
 	for _, b := range p.active {
-		if b != own && b.left() > 0 || b.left() > 1 { // the first of own is the caller's
+		if b != own && b.left() > 0 {
 			return true
 		}
 	}
@@ -324,6 +361,12 @@ func (p *pool) visit(w int, b *batch) {
 // wait returns when the workers that the pool started have returned. It is
 // called when worker 0 has.
 func (p *pool) wait() {
+	p.mu.Lock()
+	if p.delayed != nil && p.delayed.Stop() {
+		p.delayed = nil
+		p.wg.Done()
+	}
+	p.mu.Unlock()
 	p.wg.Wait()
 	for _, b := range p.ready {
 		p.abandoned += b.abandon()

@@ -310,7 +310,8 @@ func TestPoolStartsAWorkerOnlyForMoreWork(t *testing.T) {
 	}{
 		{"nothing", oneDirectory(0), 1},
 		{"one entry", oneDirectory(1), 1},
-		{"two entries", oneDirectory(2), 2},
+		{"a few entries", oneDirectory(fewEntries), 1},
+		{"more entries", oneDirectory(fewEntries + 1), 2},
 		{"a chain of directories without entries", deep(50, 0), 1},
 		{"a listing that gave nothing, and goes on", oneDirectory(0, 1), 2},
 	} {
@@ -349,7 +350,7 @@ func TestPoolSpreadsSlowVisits(t *testing.T) {
 				c.onVisit = func(int) { time.Sleep(visit) }
 				start := time.Now()
 				c.run()
-				require.Equal(t, time.Duration(test.rounds)*visit, time.Since(start))
+				require.Equal(t, time.Duration(test.rounds)*visit, time.Since(start).Truncate(time.Millisecond))
 				c.requireComplete(t, 64)
 			})
 		})
@@ -466,6 +467,7 @@ func TestPoolStopWhileOthersWait(t *testing.T) {
 		}
 		ended := make(chan struct{})
 		go func() { c.run(); close(ended) }()
+		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Positive(t, c.pool.idle, "this tests nothing unless workers wait")
 		require.Equal(t, c.pool.started-1, c.pool.idle)
