@@ -755,18 +755,13 @@ func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
 	}
 }
 
-// Each try goes down from root, so n is more than there are levels.
+// What a try has opened on its way down is there for the next one: n is less than there are levels.
 func TestFaultsEveryNthOpen(t *testing.T) {
-	shallow := func() *object {
-		root := forest()
-		root.kids = slices.DeleteFunc(root.kids, func(o *object) bool { return o.name == "deep0" })
-		return root
-	}
-	want := (&world{root: shallow()}).contents()
-	for _, nth := range []int{4, 5, 7} {
+	want := (&world{root: forest()}).contents()
+	for _, nth := range []int{2, 3, 4, 5, 7} {
 		for _, workers := range []int{1, 4} {
 			inBubble(t, func(t *testing.T) {
-				w := &world{root: shallow(), nth: nth, scarce: scarceErrors[0]}
+				w := &world{root: forest(), nth: nth, scarce: scarceErrors[0]}
 				out := w.process(t.Context(), Options{Workers: workers}, nil)
 				require.NoError(t, out.err)
 				require.Empty(t, out.failed)

@@ -47,6 +47,8 @@ type handles struct {
 	tight int     // workers that wait for a descriptor: no directory stays open for later
 	open  []*node // open but for root, the one opened first in front
 	grips []*grip // of all workers
+	keeps bool    // a worker is the one that waits for a descriptor: see keep
+	kept  *node   // pinned
 }
 
 // pin opens n if need be and keeps it open until unpin.
@@ -96,7 +98,42 @@ func (h *handles) openNode(n *node) (directory, error) {
 		return nil, err
 	}
 	defer h.unpin(n.parent)
-	return up.openDir(n.name)
+	d, err := up.openDir(n.name)
+	if err != nil && isScarce(err) {
+		h.keep(n.parent)
+	}
+	return d, err
+}
+
+// keep pins n, in which there was no descriptor to open something, until the
+// wait for one is over or gets further than n. Otherwise each try would begin
+// at root, and in a deep tree perhaps none would ever come to the end. Only the
+// holder of scarce may, so that what it waits for is not kept by others.
+func (h *handles) keep(n *node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.keeps {
+		h.swapKept(n)
+	}
+}
+
+// keeping begins or ends what keep does.
+func (h *handles) keeping(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keeps = on
+	h.swapKept(nil)
+}
+
+func (h *handles) swapKept(n *node) {
+	was := h.kept
+	if h.kept = n; n != nil {
+		n.pins++
+	}
+	if was != nil {
+		was.pins--
+		h.settle(was)
+	}
 }
 
 func (h *handles) unpin(n *node) {

@@ -555,7 +555,9 @@ func (l *local) attempt(n *node, do func(directory) error) error {
 		if err != nil {
 			return err
 		}
-		err = do(d)
+		if err = do(d); err != nil && isScarce(err) {
+			l.run.handles.keep(n)
+		}
 		l.grip.loosen()
 		return err
 	}
@@ -602,7 +604,11 @@ func (r *run) whenScarce(l *local, try func() error) error {
 	r.yield(l)
 	select {
 	case scarce <- struct{}{}:
-		defer func() { <-scarce }()
+		r.handles.keeping(true)
+		defer func() {
+			r.handles.keeping(false)
+			<-scarce
+		}()
 	case <-r.done:
 		return errStopped
 	}
