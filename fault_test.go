@@ -1130,6 +1130,44 @@ func TestFaultsPanicAtEachCall(t *testing.T) {
 	})
 }
 
+// What was found when the backend panicked is accounted for, also where a directory's entries are held until all are listed.
+func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
+	for name, opts := range map[string]Options{
+		"":             {},
+		"ignore files": {IgnoreFiles: []string{".ignore"}},
+		"ordered":      {Ordered: true},
+		"both":         {Ordered: true, IgnoreFiles: []string{".ignore"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyCall(t, func(t *testing.T, w *world, of Options, k int) bool {
+				w.root.kids[1].kids = append(w.root.kids[1].kids, file(".ignore", "nothing"), file("untyped", "u", unknown))
+				reached := false
+				w.onCall = func(i int) {
+					if i == k {
+						reached = true
+						panic("in the backend")
+					}
+				}
+				var report Report
+				opts.Workers, opts.Stat, opts.ReadSize = of.Workers, of.Stat, of.ReadSize
+				opts.openRoot, opts.Report = w.openRoot, &report
+				func() {
+					defer func() { _ = recover() }()
+					if of.Stat {
+						for range Walk(t.Context(), "root", opts) {
+						}
+						return
+					}
+					for range Stream(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) {
+					}
+				}()
+				requireLedger(t, report)
+				return reached
+			})
+		})
+	}
+}
+
 func TestFaultsPanicOfOnErrorAtEachFailure(t *testing.T) {
 	tree := func() *object {
 		return folder("",
