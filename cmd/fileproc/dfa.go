@@ -6,19 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	// lineEndClass stands for the end of a line among the bytes of ASCII.
-	lineEndClass = utf8.RuneSelf
-	// maxStates bounds the memory of a dfa: a state takes somewhat more than 1 KiB.
-	maxStates = 4096
-)
+// maxStates bounds the memory of a dfa: a state takes somewhat more than 1 KiB.
+const maxStates = 4096
 
 // A dfa tells which lines match an expression. It is several times as fast as regexp.Regexp, which also tells where in
 // the line. Its states are made as they are come to; one goroutine uses it.
 type dfa struct {
 	prog   *syntax.Prog
 	states map[string]*state
-	start  *state // at the beginning of a line
+	start  *state         // at the beginning of a line
+	asks   syntax.EmptyOp // what prog demands of places
+	wide   [512]wideStep  // the steps last taken with characters beyond ASCII, by both
 
 	// Room for step.
 	seen  []uint64 // by instruction: the step that came to it last
@@ -31,9 +29,16 @@ type dfa struct {
 // A state is the instructions that are to be tried at one place in a line. What they demand of the place itself, such as
 // a word boundary, is judged with the next character.
 type state struct {
+	id   int
 	pcs  []uint32
-	prev rune // like the character before: -1 if there is none, a letter, or a space
-	next [lineEndClass + 1]*state
+	prev rune                  // like the character before: -1 if there is none, a letter, or a space
+	next [utf8.RuneSelf]*state // by character; that of a newline is what follows the end of the line
+}
+
+// A wideStep is a step that was taken.
+type wideStep struct {
+	from, to *state
+	r        rune
 }
 
 // matched is the state from which on a line matches.
@@ -49,13 +54,27 @@ func newDFA(expression string) (*dfa, error) {
 		return nil, err
 	}
 	d := &dfa{prog: prog, seen: make([]uint64, len(prog.Inst))}
+	for _, inst := range prog.Inst {
+		if inst.Op == syntax.InstEmptyWidth {
+			d.asks |= syntax.EmptyOp(inst.Arg)
+		}
+	}
 	d.forget()
 	return d, nil
 }
 
+// beforeMatters is what of an expression's demands is about the character before a place.
+const beforeMatters = syntax.EmptyBeginLine | syntax.EmptyBeginText | syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
+
 // forget drops all states.
 func (d *dfa) forget() {
 	d.states = map[string]*state{}
+	clear(d.wide[:])
+	if d.asks&beforeMatters == 0 {
+		d.pcs = d.pcs[:0]
+		d.start = d.state(' ')
+		return
+	}
 	d.start = &state{pcs: []uint32{uint32(d.prog.Start)}, prev: -1}
 }
 
@@ -63,29 +82,24 @@ func (d *dfa) forget() {
 func (d *dfa) find(b []byte) int {
 	s := d.start
 	for i := 0; i < len(b); {
-		c := b[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRune(b[i:])
-			if s = d.step(s, r); s == matched {
-				return i
+		size := 1
+		var next *state
+		if c := b[i]; c < utf8.RuneSelf {
+			if next = s.next[c]; next == s {
+				i++ // by far the most frequent, and the next byte does not wait for this one
+				continue
 			}
-			i += size
-			continue
-		}
-		class, r := int(c), rune(c)
-		if c == '\n' {
-			class, r = lineEndClass, -1
-		}
-		next := s.next[class]
-		if next == nil {
-			next = d.step(s, r)
-			s.next[class] = next
+			if next == nil {
+				next = d.ascii(s, c)
+			}
+		} else {
+			next, size = d.beyondASCII(s, b[i:])
 		}
 		if next == matched {
 			return i
 		}
 		s = next
-		i++
+		i += size
 	}
 	if len(b) == 0 || b[len(b)-1] != '\n' {
 		if d.step(s, -1) == matched {
@@ -93,6 +107,26 @@ func (d *dfa) find(b []byte) int {
 		}
 	}
 	return -1
+}
+
+func (d *dfa) ascii(s *state, c byte) *state {
+	r := rune(c)
+	if c == '\n' {
+		r = -1
+	}
+	next := d.step(s, r)
+	s.next[c] = next
+	return next
+}
+
+// beyondASCII returns what follows s with the character that b begins with, and how long that is.
+func (d *dfa) beyondASCII(s *state, b []byte) (next *state, size int) {
+	r, size := utf8.DecodeRune(b)
+	known := &d.wide[(s.id+31*int(r))%len(d.wide)]
+	if known.from != s || known.r != r {
+		*known = wideStep{s, d.step(s, r), r}
+	}
+	return known.to, size
 }
 
 // step returns what follows s with the character r, or with a line's end if r is -1.
@@ -134,7 +168,7 @@ func (d *dfa) step(s *state, r rune) *state {
 // state returns the state of the instructions in d.pcs, and of those that a match may begin with, behind r.
 func (d *dfa) state(r rune) *state {
 	prev := ' '
-	if syntax.IsWordChar(r) {
+	if d.asks&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary) != 0 && syntax.IsWordChar(r) {
 		prev = 'a'
 	}
 	d.pcs = append(d.pcs, uint32(d.prog.Start))
@@ -149,7 +183,7 @@ func (d *dfa) state(r rune) *state {
 		if len(d.states) >= maxStates {
 			d.forget()
 		}
-		s = &state{pcs: slices.Clone(d.pcs), prev: prev}
+		s = &state{id: len(d.states), pcs: slices.Clone(d.pcs), prev: prev}
 		d.states[string(d.key)] = s
 	}
 	return s

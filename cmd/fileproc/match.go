@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -17,6 +18,10 @@ type matcher struct {
 	// literals are texts of which a matching line holds at least one. There are none if none are known.
 	literals []literal
 	exact    bool // a line with one of the literals matches
+	// window, where there are no literals, tells where a line may match. It is nil if that would not be of use.
+	window *window
+	// folds says that literals and window hold for content without asciiFolds alone.
+	folds bool
 
 	// With word, the match is the first group of re, and of later, which is re for what follows an earlier match of the
 	// line: there, the beginning of the text is no boundary.
@@ -60,9 +65,13 @@ func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
 		return nil, err
 	}
 	tree = tree.Simplify()
+	m.folds = foldsBeyondASCII(tree)
 	m.literals, m.exact = required(tree)
-	// A single byte is found so often that looking for it first does not pay.
-	if len(m.literals) > maxLiterals || !m.exact && len(m.literals) > 0 && shortest(m.literals) < 2 {
+	cost := m.literalCost()
+	if window, windowCost := newWindow(tree); window != nil && windowCost < min(cost, dfaCost) {
+		m.window = window
+	}
+	if m.window != nil || cost > dfaCost {
 		m.literals = nil
 	}
 	switch {
@@ -78,6 +87,32 @@ func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
 	m.exact = m.exact && len(m.literals) > 0
 	m.re, err = regexp.Compile(all)
 	return m, err
+}
+
+// literalCost is what looking for the literals takes, with lines that hold one in vain.
+func (m *matcher) literalCost() float64 {
+	if len(m.literals) == 0 || len(m.literals) > maxLiterals {
+		return math.Inf(1)
+	}
+	cost := 0.0
+	for _, l := range m.literals {
+		of := func(lower byte) float64 {
+			if upper := l.otherCase(lower); upper != lower {
+				return frequency(lower) + frequency(upper)
+			}
+			return frequency(lower)
+		}
+		cost += 0.05 + 6*of(l.lower)
+		if m.exact {
+			continue
+		}
+		lines := 1.0
+		for _, c := range l.text {
+			lines *= of(c)
+		}
+		cost += lineCost * lines
+	}
+	return cost
 }
 
 // hasUpper reports whether a pattern has a capital letter that stands for itself.
@@ -157,16 +192,34 @@ func newLiteral(text string, fold bool) literal {
 		}
 	}
 	l.lower = l.text[l.rare]
-	l.upper = l.lower
-	if fold && 'a' <= l.lower && l.lower <= 'z' {
-		l.upper -= 'a' - 'A'
-	}
+	l.upper = l.otherCase(l.lower)
 	return l
 }
 
+// otherCase returns the other case of a byte of l, or the byte if it has none or it does not matter.
+func (l *literal) otherCase(lower byte) byte {
+	if l.fold && 'a' <= lower && lower <= 'z' {
+		return lower - ('a' - 'A')
+	}
+	return lower
+}
+
+// frequency is about how much of text and code a byte makes up.
+func frequency(b byte) float64 {
+	switch r := rank(b); {
+	case r < len(frequent):
+		return 0.4 / (4 + float64(r))
+	case ' ' < b && b < utf8.RuneSelf:
+		return 0.0015
+	}
+	return 0.0002
+}
+
+// frequent is the bytes that text and code are made of, the most frequent first.
+const frequent = " etaoinsrlcdupmhfgb_.ywv,\"()/-0=1kx2:*;jq3z"
+
 // rank is the higher the rarer a byte is in text and code.
 func rank(c byte) int {
-	const frequent = " etaoinsrlcdupmhfgb_.ywv,\"()/-0=1kx2:*;jq3z" // the most frequent first
 	if i := strings.IndexByte(frequent, c); i >= 0 {
 		return i
 	}
@@ -285,7 +338,7 @@ func literalOf(tree *syntax.Regexp) ([]literal, bool) {
 	longest, part := "", []byte(nil)
 	exact := true
 	for i := 0; i <= len(tree.Rune); i++ {
-		if i < len(tree.Rune) && foldsInASCII(tree.Rune[i]) {
+		if i < len(tree.Rune) && tree.Rune[i] < utf8.RuneSelf {
 			part = append(part, strings.ToLower(string(tree.Rune[i]))...)
 			continue
 		}
@@ -301,10 +354,28 @@ func literalOf(tree *syntax.Regexp) ([]literal, bool) {
 	return []literal{newLiteral(longest, true)}, exact
 }
 
-// foldsInASCII reports whether r is ASCII in either case. k and s are not: the Kelvin sign and the long s are equal to
-// them in Unicode.
-func foldsInASCII(r rune) bool {
-	return r < utf8.RuneSelf && !strings.ContainsRune("kKsS", r)
+// The characters beyond ASCII that are equal to one of ASCII, to s and k, where case does not matter.
+const (
+	longS  = 'ſ'
+	kelvin = '\u212a'
+)
+
+// asciiFolds are these in UTF-8. Content has them so seldom that literals and windows leave them out of account.
+var asciiFolds = [][]byte{[]byte(string(longS)), []byte(string(kelvin))}
+
+// foldsBeyondASCII reports whether tree has one of asciiFolds only since it has the letter.
+func foldsBeyondASCII(tree *syntax.Regexp) bool {
+	switch {
+	case tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase != 0:
+		return slices.ContainsFunc(tree.Rune, func(r rune) bool { return strings.ContainsRune("kKsS", r) })
+	case tree.Op == syntax.OpCharClass:
+		for i := 0; i < len(tree.Rune); i += 2 {
+			if lo, hi := tree.Rune[i], tree.Rune[i+1]; lo == hi && (lo == longS || lo == kelvin) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(tree.Sub, foldsBeyondASCII)
 }
 
 // A lineFinder finds the matching lines of one buffer, from its beginning to its end.
@@ -312,6 +383,7 @@ type lineFinder struct {
 	m    *matcher
 	dfa  *dfa // of m.re
 	buf  []byte
+	slow bool             // neither literals nor window hold
 	next [maxLiterals]int // for each literal its next place, at most len(buf); valid if not less than where it is looked for
 }
 
@@ -320,6 +392,7 @@ func (f *lineFinder) reset(m *matcher, buf []byte) {
 		f.dfa, _ = newDFA(m.re.String()) // which newMatcher has compiled
 	}
 	f.m, f.buf = m, buf
+	f.slow = m.folds && slices.ContainsFunc(asciiFolds, func(c []byte) bool { return bytes.Contains(buf, c) })
 	for i := range f.next {
 		f.next[i] = -1
 	}
@@ -328,21 +401,13 @@ func (f *lineFinder) reset(m *matcher, buf []byte) {
 // find returns the bounds of the next matching line at or behind pos, which is a line's beginning, without its newline.
 func (f *lineFinder) find(pos int) (begin, end int, ok bool) {
 	for pos < len(f.buf) {
-		var at int
-		if len(f.m.literals) > 0 {
-			if at = f.candidate(pos); at == len(f.buf) {
-				return 0, 0, false
-			}
-		} else {
-			at = f.dfa.find(f.buf[pos:])
-			if at < 0 {
-				return 0, 0, false
-			}
-			at += pos
+		at, sure := f.candidate(pos)
+		if at < 0 {
+			return 0, 0, false
 		}
 		begin = pos + bytes.LastIndexByte(f.buf[pos:at], '\n') + 1
 		end = lineEnd(f.buf, at)
-		if len(f.m.literals) == 0 || f.m.exact || f.dfa.find(f.buf[begin:end]) >= 0 {
+		if sure || f.dfa.find(f.buf[begin:end]) >= 0 {
 			return begin, end, true
 		}
 		pos = end + 1
@@ -350,8 +415,29 @@ func (f *lineFinder) find(pos int) (begin, end int, ok bool) {
 	return 0, 0, false
 }
 
-// candidate returns where the first literal at or behind pos is, or len(buf).
-func (f *lineFinder) candidate(pos int) int {
+// candidate returns a place in the first line at or behind pos that may match, or -1. sure says that it does match.
+func (f *lineFinder) candidate(pos int) (at int, sure bool) {
+	switch {
+	case f.slow:
+		at, sure = f.dfa.find(f.buf[pos:]), true
+	case len(f.m.literals) > 0:
+		if at = f.literal(pos); at == len(f.buf) {
+			return -1, false
+		}
+		return at, f.m.exact
+	case f.m.window != nil:
+		at = f.m.window.index(f.buf[pos:])
+	default:
+		at, sure = f.dfa.find(f.buf[pos:]), true
+	}
+	if at >= 0 {
+		at += pos
+	}
+	return at, sure
+}
+
+// literal returns where the first literal at or behind pos is, or len(buf).
+func (f *lineFinder) literal(pos int) int {
 	first := len(f.buf)
 	for i := range f.m.literals {
 		if f.next[i] < pos {

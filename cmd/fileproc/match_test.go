@@ -13,7 +13,7 @@ import (
 func TestMatcherAgreesWithRegexp(t *testing.T) {
 	atoms := []string{
 		"a", "b", "K", "s", "ab", "ba", "é", "ſ", ".", "[ab]", "[^a]", `\w`, `\W`, `\b`, `\B`, "^", "$", "(?i:ab)", "(?i:ks)", "-", "aab",
-		`\pL`, "�", "(?i:É)", "x",
+		`\pL`, "�", "(?i:É)", "x", "[0-9]{2}", `\d+=`, "(?i:[k-s])", "[ab]-", "=",
 	}
 	var expression func(r *rand.Rand, depth int) string
 	expression = func(r *rand.Rand, depth int) string {
@@ -32,8 +32,10 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 			return x + y
 		}
 	}
-	letters := []string{"a", "b", "A", "B", "k", "K", "s", "S", "é", "É", "ſ", "\u212a", "-", " ", "\xff", "\n", "\n", "_", "ab", "aab", "\r", "�"}
-	for seed := range uint64(3000) {
+	letters := []string{"a", "b", "A", "B", "k", "K", "s", "S", "é", "É", "ſ", "\u212a", "-", " ", "\xff", "\n", "\n", "_", "ab", "aab", "\r", "�",
+		"1", "23", "=", "x"}
+	used := map[string]int{}
+	for seed := range uint64(6000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pattern := expression(r, r.IntN(4))
 		var b strings.Builder
@@ -61,6 +63,18 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 		}
 		var f lineFinder
 		f.reset(m, []byte(text))
+		switch {
+		case f.slow:
+			used["slow"]++
+		case m.window != nil:
+			used["window"]++
+		case m.exact:
+			used["exact literals"]++
+		case m.literals != nil:
+			used["literals"]++
+		default:
+			used["dfa"]++
+		}
 		for pos := 0; ; {
 			begin, end, ok := f.find(pos)
 			if !ok {
@@ -70,6 +84,9 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 			pos = end + 1
 		}
 		require.Equal(t, want, got, "seed %d, %q, text %q", seed, reference, text)
+	}
+	for _, by := range []string{"slow", "window", "exact literals", "literals", "dfa"} {
+		require.Greater(t, used[by], 100, "%s is hardly tested: %v", by, used)
 	}
 }
 
