@@ -5,7 +5,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"github.com/fileproc/fileproc"
@@ -14,6 +13,15 @@ import (
 // barAfter is how long work takes before its progress is shown. Tests change it.
 var barAfter = time.Second
 
+// What a terminal is told. The libraries for this come with a web server or with goroutines of their own, and the former
+// takes a seventh of the time of a start.
+const (
+	eraseRest = "\x1b[0K"   // of the line
+	eraseLine = "\x1b[2K\r" // and go to its beginning
+)
+
+var spinners = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
 // A bar shows progress on standard error: one line, which is taken away whenever anything else is written to the terminal.
 type bar struct {
 	out   *output
@@ -21,7 +29,7 @@ type bar struct {
 	width func() int // of the terminal, in columns
 
 	// guarded by the output's mutex
-	p     *progressbar.ProgressBar
+	turns int  // how often the line was shown
 	shown bool // the line is on the terminal
 	done  bool
 
@@ -58,31 +66,28 @@ func (b *bar) onProgress() func(fileproc.Report) {
 func (b *bar) show(files, bytes int64) {
 	b.out.mu.Lock()
 	defer b.out.mu.Unlock()
-	// The spinner and the spaces take four columns. One more stays free: a line that fills the terminal may go on below,
+	// The spinner and the space take two columns. One more stays free: a line that fills the terminal may go on below,
 	// where it could not be taken away.
-	room := b.width() - 5
+	room := b.width() - 3
 	if b.done || room <= 0 {
 		return
 	}
-	if b.p == nil {
-		b.p = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(b.out.stderr), progressbar.OptionSpinnerType(14),
-			progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionUseANSICodes(true))
-		b.out.clear = b.hide
-	}
+	b.out.clear = b.hide
 	text := fmt.Sprintf("%d files, %.0f files/s", files, float64(files)/time.Since(b.start).Seconds())
 	if bytes > 0 { // ls, du and stats read none
 		text += fmt.Sprintf(", %s bytes", humanSize(bytes))
 	}
 	b.shown = true
-	b.p.Describe(text[:min(len(text), room)])
+	spinner := spinners[b.turns%len(spinners)]
+	b.turns++
+	fmt.Fprintf(b.out.stderr, "\r%c %s%s", spinner, text[:min(len(text), room)], eraseRest)
 }
 
 // hide takes the line away until show is called again. The caller holds the output's mutex.
 func (b *bar) hide() {
 	if b.shown {
 		b.shown = false
-		b.p.Clear()
+		fmt.Fprint(b.out.stderr, eraseLine)
 	}
 }
 
