@@ -33,23 +33,56 @@ func isPath(file string) bool {
 	return strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator)
 }
 
+// levelsUp returns how many directories above root the path of an ignore file
+// leads, and what follows.
+func levelsUp(p string) (n int, rest string) {
+	rest = filepath.ToSlash(p)
+	for {
+		below, up := strings.CutPrefix(rest, "../")
+		if !up {
+			return n, rest
+		}
+		n, rest = n+1, below
+	}
+}
+
+// depthOf returns how many directories of Options.FS are above root.
+func depthOf(root string) int {
+	if root == "." {
+		return 0
+	}
+	return strings.Count(root, "/") + 1
+}
+
 // readIgnorePaths reads the ignore files that have paths of their own.
 func (r *run) readIgnorePaths() error {
+	highest := 0
 	for _, p := range r.opts.ignorePaths {
+		n, _ := levelsUp(p)
+		highest = max(highest, n)
+	}
+	for _, p := range r.opts.ignorePaths {
+		n, rest := levelsUp(p)
+		if filepath.IsAbs(p) {
+			n = highest
+		}
+		dir, above, err := r.above(n)
+		if err != nil {
+			return err
+		}
 		var content []byte
 		read := func() (err error) {
 			switch {
 			case filepath.IsAbs(p):
 				content, err = os.ReadFile(p)
 			case r.opts.FS != nil:
-				content, err = fs.ReadFile(r.opts.FS, path.Join(r.name, filepath.ToSlash(p)))
+				content, err = fs.ReadFile(r.opts.FS, path.Join(dir, rest))
 			default:
-				content, err = os.ReadFile(filepath.Join(r.name, p))
+				content, err = os.ReadFile(filepath.Join(dir, rest))
 			}
 			return err
 		}
-		err := read()
-		if err != nil {
+		if err = read(); err != nil {
 			err = r.whenFree(r.local(0), err, read)
 		}
 		switch {
@@ -58,9 +91,39 @@ func (r *run) readIgnorePaths() error {
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return err // of .git/info/exclude it is ENOTDIR where .git is a file, as in a worktree
 		}
-		r.root.ignore = r.root.ignore.Push("", gitignore.Parse(content))
+		if list := gitignore.Parse(content); above == "" {
+			r.root.ignore = r.root.ignore.Push("", list)
+		} else {
+			r.root.ignore = r.root.ignore.PushAbove(above, list)
+		}
 	}
 	return nil
+}
+
+// above returns the directory n levels above root, and root's path in it, with
+// a slash at its end. There is none above the highest.
+func (r *run) above(n int) (dir, below string, err error) {
+	if n == 0 {
+		return r.name, "", nil
+	}
+	split, clean := path.Split, path.Clean
+	if dir = r.name; r.opts.FS == nil {
+		split, clean = filepath.Split, filepath.Clean
+		if dir, err = filepath.Abs(dir); err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	for range n {
+		up, name := split(dir)
+		if name == "" || name == "." {
+			break
+		}
+		dir, below = clean(up), name+"/"+below
+	}
+	return dir, below, nil
 }
 
 // readIgnoreFiles reads those that the listing of n has given.

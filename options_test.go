@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -139,7 +140,7 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 		require.NoError(t, err, "git %v", args)
 		return string(out)
 	}
-	kept, all := 0, 0
+	kept, all, within := 0, 0, 0
 	for i := range trees {
 		root := t.TempDir()
 		run(root, "init", "-q")
@@ -177,7 +178,36 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 				}
 			}
 		}
+
+		// A run that begins in a directory that is not ignored, with the ignore files above it.
+		below := map[string][]string{}
+		for _, file := range want {
+			for end := range file {
+				if file[end] == '/' {
+					below[file[:end]] = append(below[file[:end]], file[end+1:])
+				}
+			}
+		}
+		for dir, want := range below {
+			up := strings.Repeat("../", strings.Count(dir, "/")+1)
+			files := []string{global, up + ".git/info/exclude"}
+			for ; up != ""; up = up[len("../"):] {
+				files = append(files, up+".gitignore")
+			}
+			for _, p := range places(root) {
+				if p.fsys != nil && slices.ContainsFunc(paths, func(s string) bool { return !fs.ValidPath(s) }) {
+					continue
+				}
+				opts := fileproc.Options{FS: p.fsys, Ordered: true, IgnoreFiles: append(slices.Clone(files), ".gitignore")}
+				got, err := fileproc.Process(t.Context(), path.Join(p.root, dir), opts, relOf)
+				require.NoError(t, err)
+				slices.Sort(got)
+				require.Equal(t, want, got, "tree %d, %q in %s", i, dir, p.name)
+				within++
+			}
+		}
 	}
+	require.Greater(t, within, trees, "runs in subdirectories")
 	require.Greater(t, kept, all/4, "the generated patterns ignore too much to tell anything")
 	require.Less(t, kept, all*3/4, "the generated patterns ignore too little to tell anything")
 }
@@ -214,6 +244,13 @@ func TestIgnoreFiles(t *testing.T) {
 			}
 		})
 	}
+	t.Run("above the top", func(t *testing.T) {
+		sub := os.DirFS(filepath.Join(dir, "sub"))
+		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{IgnoreFiles: []string{"../.one"}, FS: sub}, relOf)
+		require.ErrorContains(t, err, "above Options.FS")
+		_, err = fileproc.Process(t.Context(), dir, fileproc.Options{IgnoreFiles: []string{strings.Repeat("../", 100) + "none"}}, relOf)
+		require.NoError(t, err)
+	})
 	t.Run("a path that cannot be read ends the run", func(t *testing.T) {
 		for _, p := range places(dir) {
 			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{IgnoreFiles: []string{"sub/"}, FS: p.fsys}, relOf)

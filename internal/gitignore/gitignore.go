@@ -24,7 +24,8 @@ const (
 // may share it, and may be used by several goroutines.
 type Chain struct {
 	list   *List
-	base   int // length of the list's dir
+	base   int    // length of the list's dir
+	above  string // see PushAbove
 	parent *Chain
 }
 
@@ -37,6 +38,15 @@ func (c *Chain) Push(dir string, l *List) *Chain {
 	return &Chain{list: l, base: len(dir), parent: c}
 }
 
+// PushAbove is Push for an ignore file of a directory above the one where the
+// walk began, whose path relative to it is above, with a slash at its end.
+func (c *Chain) PushAbove(above string, l *List) *Chain {
+	if l == nil {
+		return c
+	}
+	return &Chain{list: l, above: above, parent: c}
+}
+
 // Match judges the entry name of directory dir: a path below the directories
 // of all lists, with slashes between components and one at the end, or "" for
 // the directory where the walk began. What is in an ignored directory is
@@ -44,7 +54,7 @@ func (c *Chain) Push(dir string, l *List) *Chain {
 // directory.
 func (c *Chain) Match(dir, name string, isDir bool) Verdict {
 	for ; c != nil; c = c.parent {
-		if v := c.list.Match(dir[c.base:], name, isDir); v != Undecided {
+		if v := c.list.match(c.above, dir[c.base:], name, isDir); v != Undecided {
 			return v
 		}
 	}
@@ -79,10 +89,21 @@ func Parse(content []byte) *List {
 // Match judges the entry name of directory dir, which is relative to the
 // ignore file's directory: "" or a path with a slash at its end.
 func (l *List) Match(dir, name string, isDir bool) Verdict {
+	return l.match("", dir, name, isDir)
+}
+
+// match is Match of what is in directory above+dir.
+func (l *List) match(above, dir, name string, isDir bool) Verdict {
 	last := name[len(name)-1]
 	for i := len(l.patterns) - 1; i >= 0; i-- { // the last one that matches counts
 		p := &l.patterns[i]
-		if p.hasLast && p.last != last || p.dirOnly && !isDir || !p.match(dir, name) {
+		if p.hasLast && p.last != last || p.dirOnly && !isDir {
+			continue
+		}
+		if above != "" && p.asksDir() { // few patterns do, and of these few come here
+			above, dir = "", above+dir
+		}
+		if !p.match(dir, name) {
 			continue
 		}
 		if p.negated {
@@ -176,6 +197,9 @@ func literalPrefix(s string) int {
 	}
 	return len(s)
 }
+
+// asksDir reports whether it matters in which directory an entry is.
+func (p *pattern) asksDir() bool { return p.kind == kindPath || p.kind == kindGlob }
 
 func (p *pattern) match(dir, name string) bool {
 	switch p.kind {
