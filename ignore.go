@@ -56,16 +56,8 @@ func depthOf(root string) int {
 
 // readIgnorePaths reads the ignore files that have paths of their own.
 func (r *run) readIgnorePaths() error {
-	highest := 0
-	for _, p := range r.opts.ignorePaths {
-		n, _ := levelsUp(p)
-		highest = max(highest, n)
-	}
 	for _, p := range r.opts.ignorePaths {
 		n, rest := levelsUp(p)
-		if filepath.IsAbs(p) {
-			n = highest
-		}
 		dir, above, err := r.above(n)
 		if err != nil {
 			return err

@@ -67,10 +67,10 @@ type Options struct {
 	// them, is skipped, and a directory is then not opened. A name is looked for
 	// in every directory, and holds there and below. What has a slash is the
 	// path of one file, absolute or relative to root, that holds in all of
-	// root, such as ".git/info/exclude"; it need not exist. Where that path leads
-	// up, as "../../.gitignore" does, the patterns are about paths relative to the
-	// directory that the ..s lead to, and so are those of absolute paths to the
-	// highest of these: a repository's, if root is below. The files of a
+	// root, such as ".git/info/exclude"; it need not exist. Where that path begins
+	// with ..s, as "../../.gitignore" does, its patterns are about paths relative to
+	// the directory that these lead to, which a . ends: "../.././../rules" is of
+	// the directory two above root, but in the one three above. The files of a
 	// directory count more than those of its parents and than the paths, and
 	// within each of these, later ones more than earlier ones. An ignore file
 	// that is a symbolic link is not used. That one cannot be read is a failure

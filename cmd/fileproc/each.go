@@ -98,7 +98,7 @@ func (a *app) eachOf(j *job, root string) error {
 	case dir == "":
 		return a.eachNamed(j, root)
 	}
-	opts := j.opts
+	opts := a.sel.within(dir, j.opts)
 	var report fileproc.Report
 	a.observe(&opts, &report)
 	visit := func(f *fileproc.File, c *chunk) error {

@@ -20,7 +20,8 @@ type selection struct {
 	used bool             // the subcommand selects files
 
 	unrestricted     int
-	ignoreFiles      []string
+	ignores          bool     // ignore files are read
+	ignoreFiles      []string // that are named besides
 	shard            string
 	minSize, maxSize size
 	newer, older     instant
@@ -42,8 +43,8 @@ const (
 	noIgnoreFlag = "no-ignore"
 )
 
-// defaultIgnoreFiles are what rg and fd read, those that count more last.
-var defaultIgnoreFiles = []string{".git/info/exclude", ".gitignore", ".ignore"}
+// defaultIgnoreFiles are what rg and fd read in every directory, those that count more last.
+var defaultIgnoreFiles = []string{".gitignore", ".ignore"}
 
 // flags adds the flags to cmd, which reads files or only lists them.
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
@@ -56,7 +57,7 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
 	f.StringArrayVarP(&s.opts.Include, "include", "g", nil, "only files whose path fits `PATTERN`, e.g. '**/*.md'; may be repeated")
 	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
-	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore and .git/info/exclude")
+	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
 		"read `FILE`, with patterns as .gitignore has them: a name is looked for in every directory, a path is one file")
 	f.Bool(hiddenFlag, def == scopeAll, "also files and directories whose name begins with a dot")
@@ -90,10 +91,7 @@ func (s *selection) check(cmd *cobra.Command) error {
 	s.used = true
 	hidden, _ := cmd.Flags().GetBool(hiddenFlag) // no error: flags has added them
 	noIgnore, _ := cmd.Flags().GetBool(noIgnoreFlag)
-	if !noIgnore && s.unrestricted == 0 {
-		s.opts.IgnoreFiles = append(s.opts.IgnoreFiles, defaultIgnoreFiles...)
-	}
-	s.opts.IgnoreFiles = append(s.opts.IgnoreFiles, s.ignoreFiles...)
+	s.ignores = !noIgnore && s.unrestricted == 0
 	if s.opts.Workers == 0 {
 		s.opts.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -121,6 +119,16 @@ func (s *selection) check(cmd *cobra.Command) error {
 		s.opts.Select = s.selects
 	}
 	return nil
+}
+
+// within returns the options for a run over dir. Those of a subcommand may differ from the selection's.
+func (s *selection) within(dir string, opts fileproc.Options) fileproc.Options {
+	opts.IgnoreFiles = nil
+	if s.ignores {
+		opts.IgnoreFiles = append(repositoryFiles(dir), defaultIgnoreFiles...)
+	}
+	opts.IgnoreFiles = append(opts.IgnoreFiles, s.ignoreFiles...)
+	return opts
 }
 
 // selects judges by metadata. Where there is none, reading the file tells why.

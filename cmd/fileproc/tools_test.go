@@ -31,7 +31,10 @@ func tool(t *testing.T, names ...string) string {
 func runTool(t *testing.T, cmd *exec.Cmd, dir string) (string, int) {
 	t.Helper()
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "XDG_CONFIG_HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if os.Getenv("XDG_CONFIG_HOME") == "" {
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+t.TempDir())
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -161,6 +164,69 @@ func TestLsListsWhatFdLists(t *testing.T) {
 				requireSameLines(t, want, got, "\x00")
 			})
 		}
+	}
+}
+
+// Ignore files above the directory, and those of git's own, count as for git and rg.
+func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
+	git, rg := tool(t, "git"), tool(t, "rg")
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME"} {
+		t.Setenv(name, home)
+	}
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	top := oddTree(t)
+	write := func(path, content string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+	}
+	_, code := runTool(t, exec.Command(git, "init", "-q"), top)
+	require.Zero(t, code)
+	require.NoError(t, os.Remove(filepath.Join(top, ".ignore"))) // git does not read it
+	write(filepath.Join(top, ".git/info/exclude"), "/sub/many-too\n*.info\n/file.go\n")
+	write(filepath.Join(top, ".gitignore"), "*.log\n/build\n!keep.log\ndocs/*.tmp\n/sub/deep/x*\n!n.info\n")
+	write(filepath.Join(top, "sub/deep/.gitignore"), "er/y?\n!/er/xa\n/z\n")
+	for _, name := range []string{"a.info", "n.info", "xb", "er/xa", "er/xb", "er/yy", "er/z", "z", "g.one", "g.two", "er/g.one", "er/file.go"} {
+		write(filepath.Join(top, "sub/deep", name), "needle\n")
+	}
+	anchored := false
+	check := func(t *testing.T) {
+		for _, dir := range []string{"", "sub", "sub/deep", "sub/deep/er", "docs", "docs/y"} {
+			want, _ := runTool(t, exec.Command(git, "ls-files", "-co", "--exclude-standard", "-z"), filepath.Join(top, dir))
+			want = strings.Join(slices.DeleteFunc(strings.SplitAfter(want, "\x00"), func(name string) bool {
+				info, err := os.Lstat(filepath.Join(top, dir, strings.TrimSuffix(name, "\x00")))
+				return err != nil || !info.Mode().IsRegular()
+			}), "")
+			got, _ := runTool(t, command(t, "ls", "-0", "--hidden", "-E", ".git"), filepath.Join(top, dir))
+			requireSameLines(t, want, got, "\x00")
+			if anchored {
+				continue // to rg the patterns of the global file are about the working directory
+			}
+			want, _ = runTool(t, exec.Command(rg, "--files", "-0", "--no-config"), filepath.Join(top, dir))
+			got, _ = runTool(t, command(t, "ls", "-0"), filepath.Join(top, dir))
+			requireSameLines(t, want, got, "\x00")
+		}
+	}
+	t.Run("no global file", check)
+	write(filepath.Join(home, "git/ignore"), "*.one\n")
+	t.Run("the usual global file", check)
+	write(filepath.Join(home, ".gitconfig"), "[user]\n\tname = x\n[Core]\n\teditor = vi\n\texcludesfile = ~/mine\n")
+	write(filepath.Join(home, "mine"), "*.two\n/sub/deep/er/file.go\n")
+	anchored = true
+	t.Run("another global file", check)
+}
+
+func TestExcludesFile(t *testing.T) {
+	git := tool(t, "git")
+	for _, config := range []string{
+		"[core]\nexcludesFile=/a\n", "[core] excludesfile = /a # x\n", "[CORE]\n EXCLUDESFILE = \"/a # b\" ; c\n[x]\nexcludesFile = /no\n", "[core]\n", "",
+		"[core]\nexcludesFile = /a\nexcludesFile = /b c\n", "# [core]\n[user]\nexcludesFile = /a\n", "[core \"x\"]\nexcludesFile = /a\n",
+	} {
+		file := filepath.Join(t.TempDir(), "config")
+		require.NoError(t, os.WriteFile(file, []byte(config), 0o666))
+		want, _ := runTool(t, exec.Command(git, "config", "--file", file, "core.excludesFile"), ".")
+		got, _ := excludesFile(file)
+		require.Equal(t, strings.TrimSuffix(want, "\n"), got, "%q", config)
 	}
 }
 

@@ -125,6 +125,8 @@ func TestChain(t *testing.T) {
 	root := above.Push("", list("!k.x\n*.z")) // a later ignore file of the same directory
 	a := root.Push("a/", list("/b/*.v\n!c.y"))
 	require.Same(t, a, a.Push("a/", nil), "no patterns, no link")
+	require.Same(t, a, a.PushAbove("a/", nil), "no patterns, no link")
+	higher := (*Chain)(nil).PushAbove("o/p/", list("/o/p/q\n/r\no/*/b/c.x\n*.y\n!p/k.y\n/o/p/b/d/"))
 	for _, c := range []struct {
 		chain     *Chain
 		dir, name string
@@ -136,6 +138,13 @@ func TestChain(t *testing.T) {
 		{root, "", "a.x", Ignored},
 		{root, "", "k.x", Included},
 		{root, "", "k.z", Ignored},
+		{higher, "", "q", Ignored},
+		{higher, "", "r", Undecided},
+		{higher, "o/p/", "q", Undecided},
+		{higher, "b/", "c.x", Ignored},
+		{higher, "b/", "d", Undecided},
+		{higher, "b/", "k.y", Ignored},
+		{higher.Push("", list("!c.x")), "b/", "c.x", Included},
 		{a, "a/", "a.x", Ignored},
 		{a, "a/", "k.x", Included},
 		{a, "a/", "b.y", Ignored},
