@@ -62,7 +62,8 @@ func (f *File) lookUp() error {
 // Open opens the file for the caller, who is to close it: what a large file
 // takes to be read as a stream. It is opened in the directory that was listed,
 // without following a link; if it is no longer a regular file the error is
-// ErrChanged. With Options.FS, which has no *os.File to give, the error is
+// ErrChanged. Its Name is Path, in which the generic backend may have "/./" for
+// "/". With Options.FS, which has no *os.File to give, the error is
 // errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
