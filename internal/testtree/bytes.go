@@ -15,6 +15,9 @@ var edgeSizes = func() (sizes []int) {
 
 var known sync.Map // of what BytesOf has returned
 
+// ForgetBytes lets go of what BytesOf keeps.
+func ForgetBytes() { known.Clear() }
+
 // BytesOf returns what the file rel of a test's tree holds. The length, from 0 to 32 KiB and often at the edge of some
 // buffer, and each byte follow from the path, so whoever reads the file can check it. The caller does not write to it.
 func BytesOf(rel string) []byte {
