@@ -12,8 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 )
@@ -112,6 +114,70 @@ func BenchmarkStream(b *testing.B) {
 					set.check(b, true, []tally{got})
 				}
 				m.perFile(set.files, set.bytes)
+			})
+		}
+	}
+}
+
+// BenchmarkCost tells what an option costs: runs with it and without in turn, and
+// the median of the ratios of their times, with over without.
+func BenchmarkCost(b *testing.B) {
+	type read func(context.Context, string, fileproc.Options) (tally, error)
+	process := func(ctx context.Context, dir string, opts fileproc.Options) (tally, error) {
+		var report fileproc.Report
+		opts.Report = &report
+		_, err := fileproc.Process(ctx, dir, opts, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+		return tally{files: report.Processed, bytes: report.Bytes}, err
+	}
+	stream := func(ctx context.Context, dir string, opts fileproc.Options) (t tally, err error) {
+		for n, err := range fileproc.Stream(ctx, dir, opts, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
+			if err != nil {
+				return t, err
+			}
+			t.files++
+			t.bytes += int64(n)
+		}
+		return t, nil
+	}
+	for _, layout := range layouts[:2] {
+		set, ok := openDataset(b, layout, "100k")
+		if !ok {
+			continue
+		}
+		for _, of := range []struct {
+			name string
+			read read
+			opts fileproc.Options
+		}{
+			{"nothing", process, fileproc.Options{}},
+			{"OnProgress", process, fileproc.Options{OnProgress: func(fileproc.Report) {}}},
+			{"SkipBinary", process, fileproc.Options{SkipBinary: true}},
+			{"Ordered", stream, fileproc.Options{Ordered: true}},
+		} {
+			b.Run(fmt.Sprintf("layout=%s/files=100k/of=%s", layout, of.name), func(b *testing.B) {
+				var ratios []float64
+				for b.Loop() {
+					var took [2]time.Duration // without, with
+					for i := range took {
+						i ^= len(ratios) & 1 // which is first changes
+						opts := fileproc.Options{}
+						if i == 1 {
+							opts = of.opts
+						}
+						start := time.Now()
+						got, err := of.read(b.Context(), set.dir, opts)
+						took[i] = time.Since(start)
+						if err != nil {
+							b.Fatal(err)
+						}
+						set.check(b, true, []tally{got})
+					}
+					ratios = append(ratios, took[1].Seconds()/took[0].Seconds())
+				}
+				slices.Sort(ratios)
+				b.ReportMetric(ratios[len(ratios)/2], "with/without")
+				b.ReportMetric(ratios[len(ratios)/4], "quartile1")
+				b.ReportMetric(ratios[len(ratios)*3/4], "quartile3")
 			})
 		}
 	}
