@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -421,6 +422,38 @@ func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	defer p.mu.Unlock()
 	p.rouse(nil, 0)
 	require.Equal(t, 1, p.started)
+}
+
+// TestSequencePostponed: a directory that is begun anew, as where descriptors are short, takes no more room than one.
+func TestSequencePostponed(t *testing.T) {
+	q := newSequence(1)
+	root := &node{}
+	q.begin(nil, root)
+	for range 3 {
+		_, n := q.pick()
+		require.Same(t, root, n)
+		require.Equal(t, 1, q.begun)
+		q.postpone(n)
+		require.Zero(t, q.begun)
+	}
+}
+
+// TestProgressIsOneCallAtATime: the last one too, which comes when a run is over.
+func TestProgressIsOneCallAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", file("a", ""))}
+		calls, inside := 0, atomic.Int32{}
+		opts := Options{openRoot: w.openRoot, OnProgress: func(Report) {
+			assert.EqualValues(t, 1, inside.Add(1), "calls at once")
+			calls++
+			time.Sleep(time.Second)
+			inside.Add(-1)
+		}}
+		_, err := Process(t.Context(), "root", opts, func(*File) (int, error) { time.Sleep(progressPeriod * 3 / 2); return 0, nil })
+		require.NoError(t, err)
+		require.Equal(t, 2, calls)
+		require.Zero(t, inside.Load())
+	})
 }
 
 // TestProgressPanicIsNotLost: not where the run fails before it begins either.
