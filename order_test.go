@@ -451,7 +451,7 @@ func TestProgressIsOneCallAtATime(t *testing.T) {
 		}}
 		_, err := Process(t.Context(), "root", opts, func(*File) (int, error) { time.Sleep(progressPeriod * 3 / 2); return 0, nil })
 		require.NoError(t, err)
-		require.Equal(t, 2, calls)
+		require.GreaterOrEqual(t, calls, 2)
 		require.Zero(t, inside.Load())
 	})
 }
