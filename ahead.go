@@ -10,6 +10,9 @@ type readAhead interface {
 	// content of a regular file or its metadata, if that is certain. Content is
 	// valid until the next read.
 	get(i int, f *File) bool
+	// uncached reports whether get gave nothing because that is not in the page
+	// cache.
+	uncached(i int) bool
 	close()
 }
 
@@ -22,7 +25,8 @@ const (
 	// aheadDepth is how many files are read at once, at most.
 	aheadDepth = 64
 	// aheadPause is how many files a worker reads the plain way when more than a
-	// quarter of the last aheadDepth, or of the last window, had to be.
+	// quarter of the last aheadDepth, or of the last window, had to be. If what
+	// was wanted was not in the page cache, as many are fetched.
 	aheadPause = 1024
 )
 
@@ -39,6 +43,9 @@ type window struct {
 	done   int  // files read ahead without io_uring
 	tried  int  // files read ahead since it was last judged
 	missed int  // those of them that had to be read the plain way
+	cold   int  // those of these that were not in the page cache
+
+	fetching int // files to be fetched before files are read ahead again
 
 	first, end int // the entries of the batch that the worker visits
 	names      [aheadDepth]string
@@ -48,7 +55,7 @@ type window struct {
 // ahead if that is worth it.
 func (w *window) find(l *local, b *batch, i int, f *File) bool {
 	if i < w.first || i >= w.end {
-		if w.off || b.joined.Load() || len(b.entries)-i < aheadFrom/2 {
+		if w.off || w.fetching > 0 || b.joined.Load() || len(b.entries)-i < aheadFrom/2 {
 			return false
 		}
 		if w.wait--; w.wait >= 0 || !w.move(l, b, i) {
@@ -57,6 +64,9 @@ func (w *window) find(l *local, b *batch, i int, f *File) bool {
 	}
 	if !w.ahead.get(i-w.first, f) {
 		w.missed++
+		if w.ahead.uncached(i - w.first) {
+			w.cold++
+		}
 		return false
 	}
 	if w.ring {
@@ -69,9 +79,11 @@ func (w *window) find(l *local, b *batch, i int, f *File) bool {
 func (w *window) move(l *local, b *batch, i int) bool {
 	w.wait = 0
 	if w.tried >= aheadDepth {
-		missed := w.missed > w.tried/4
-		if w.tried, w.missed = 0, 0; missed {
-			w.wait = aheadPause
+		missed, cold := w.missed > w.tried/4, w.cold > w.missed/2
+		if w.tried, w.missed, w.cold = 0, 0, 0; missed {
+			if !cold || !w.startFetching(l, b.node) {
+				w.wait = aheadPause
+			}
 			return false
 		}
 	}
@@ -83,18 +95,65 @@ func (w *window) move(l *local, b *batch, i int) bool {
 	if err != nil {
 		return false
 	}
-	defer l.grip.loosen()
+	l.rest()
 	n := min(w.depth, len(b.entries)-i)
 	for j := range n {
 		w.names[j] = b.entries[i+j].name
 	}
-	if !w.ahead.read(d, w.names[:n]) {
-		w.wait = aheadPause
+	useful := w.ahead.read(d, w.names[:n])
+	l.grip.loosen()
+	if !useful {
+		if !w.startFetching(l, b.node) {
+			w.wait = aheadPause
+		}
 		return false
 	}
 	w.first, w.end = i, i+n
 	w.done += n
 	w.tried += n
+	return true
+}
+
+// startFetching has the next files fetched, if that can be done in n.
+func (w *window) startFetching(l *local, n *node) bool {
+	if w.off || w.fetching > 0 || l.run.opts.ReadSize == NoRead {
+		return false
+	}
+	d, err := l.grip.hold(&l.run.handles, n)
+	if err != nil {
+		return false
+	}
+	defer l.grip.loosen()
+	if !canFetch(d) {
+		return false
+	}
+	w.fetching = aheadPause
+	return true
+}
+
+// fetch has what comes next in b read into the page cache, if files are not in
+// there, so that the plain way finds it. It reports whether that has been done
+// for the entry i. Who joins in visiting b goes on where others have come to.
+func (w *window) fetch(l *local, b *batch, i int) bool {
+	at := int(b.fetched.Load())
+	if w.fetching <= 0 || i < at-aheadDepth/2 || at >= len(b.entries) {
+		return i < at
+	}
+	from := max(i, at)
+	n := min(aheadDepth, len(b.entries)-from)
+	if !b.fetched.CompareAndSwap(int64(at), int64(from+n)) {
+		return i < at
+	}
+	w.fetching -= n
+	d, err := l.grip.hold(&l.run.handles, b.node)
+	if err != nil {
+		return false
+	}
+	defer l.grip.loosen()
+	for j := range n {
+		w.names[j] = b.entries[from+j].name
+	}
+	fetch(d, w.names[:n], l.reader.limit)
 	return true
 }
 

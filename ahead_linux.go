@@ -28,7 +28,7 @@ var callPatience = callDepth * 50 * time.Microsecond // tests set it
 type callAhead struct {
 	want  int // bytes to be asked for, so that a file that gives fewer is whole; 0: metadata
 	check cacheCheck
-	calls [perFile * callDepth]calls.Call
+	calls [perFile * aheadDepth]calls.Call // fetch makes more than callDepth files'
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	bufs  [callDepth][aheadSize]byte
@@ -103,9 +103,41 @@ func (a *callAhead) get(i int, f *File) bool {
 	return true
 }
 
+func (a *callAhead) uncached(i int) bool {
+	return a.want > 0 && a.calls[perFile*i+1].Err() == unix.EAGAIN
+}
+
 func (a *callAhead) close() {
 	a.check = cacheCheck{}
 	callAheads.Put(a)
+}
+
+// canFetch reports whether fetch is of use in d. Where arguments have 32 bits,
+// each architecture has its own way to pass readahead's offset.
+func canFetch(d directory) bool {
+	dir, ok := d.(*linuxDir)
+	return ok && unsafe.Sizeof(uintptr(0)) == 8 && new(cacheCheck).good(dir)
+}
+
+// fetch tells the kernel to read the files names of d into the page cache, as far
+// as limit asks for, and does not wait for that. A disk that bears many reads at
+// a time has as many from one worker, without a thread for each.
+func fetch(d directory, names []string, limit int64) {
+	if !canFetch(d) { // not every directory of a run is like the one where it began
+		return
+	}
+	a := callAheads.Get().(*callAhead)
+	defer callAheads.Put(a)
+	n := 0
+	for _, name := range names {
+		p := uintptr(unsafe.Pointer(unsafe.StringData(name)))
+		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.(*linuxDir).fd), p, fileFlags | unix.O_LARGEFILE}}
+		a.calls[n+1] = calls.Call{Trap: unix.SYS_READAHEAD, Args: [6]uintptr{2: uintptr(aheadWant(limit))}, Chained: true}
+		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
+		n += perFile
+	}
+	calls.Run(a.calls[:n])
+	runtime.KeepAlive(names)
 }
 
 // isWhole reports whether n bytes, of want that were asked for, are all that a

@@ -3,3 +3,7 @@
 package fileproc
 
 func newCallAhead(int64, bool) (readAhead, int) { return nil, 0 }
+
+func canFetch(directory) bool { return false }
+
+func fetch(directory, []string, int64) {}

@@ -41,4 +41,6 @@ func (a *ringAhead) get(i int, f *File) bool {
 	return true
 }
 
+func (a *ringAhead) uncached(i int) bool { return a.ring.Err(i) == unix.EAGAIN }
+
 func (a *ringAhead) close() { a.ring.Close() }

@@ -24,6 +24,7 @@ type batch struct {
 	entries []entry
 	next    atomic.Int64 // the first entry that nobody has taken
 	joined  atomic.Bool  // more than one worker has visited it
+	fetched atomic.Int64 // the first entry that has not been asked for, see window.fetch
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
@@ -52,6 +53,7 @@ func (b *batch) reset() {
 	b.node, b.segment = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)
+	b.fetched.Store(0)
 }
 
 const (

@@ -1089,3 +1089,20 @@ func TestDataMayBeAppendedTo(t *testing.T) {
 		require.Len(t, got, 100)
 	}
 }
+
+// Whatever holds also holds while all calls are taken for slow, so that there are as many workers as can be, and files are
+// fetched.
+func TestConformanceWithManyInFlight(t *testing.T) {
+	fileproc.SlowFrom(t, -time.Hour)
+	for name, test := range map[string]func(*testing.T){
+		"conformance": TestConformance,
+		"ends":        TestInvariant6NothingIsLeftAfterAnyEnd,
+		"bytes":       TestInvariant7NoFileSeesAnothersBytes,
+		"links":       TestSymlinks,
+		"worker":      TestWorker,
+		"Select":      TestSelect,
+		"Stat":        TestStat,
+	} {
+		t.Run(name, test)
+	}
+}

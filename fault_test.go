@@ -33,12 +33,13 @@ var (
 // keeps the seam's contract.
 type world struct {
 	root    *object
-	perList int       // entries that one list gives; 3 if zero
-	eager   bool      // the list that gives the last entry says that it was the last
-	onCall  func(int) // told of the k-th call, from 0
-	limit   int       // handles that can be open at once; 0: no limit
-	nth     int       // every nth open is one too many; 0: none
-	scarce  error     // what these opens give
+	perList int                     // entries that one list gives; 3 if zero
+	eager   bool                    // the list that gives the last entry says that it was the last
+	onCall  func(int)               // told of the k-th call, from 0
+	during  func(what, name string) // called in the course of each call
+	limit   int                     // handles that can be open at once; 0: no limit
+	nth     int                     // every nth open is one too many; 0: none
+	scarce  error                   // what these opens give
 
 	mu     sync.Mutex
 	calls  int
@@ -156,6 +157,9 @@ func (w *world) called(closed *bool, what, name string) {
 	w.mu.Unlock()
 	if w.onCall != nil {
 		w.onCall(k)
+	}
+	if w.during != nil {
+		w.during(what, name)
 	}
 }
 

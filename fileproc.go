@@ -157,6 +157,7 @@ func validate(root string, opts *Options, hasFn bool) error {
 	if !hasFn {
 		err = errors.Join(err, errors.New("fileproc: fn is nil"))
 	}
+	opts.limited = opts.Workers > 0
 	opts.Workers = opts.workers() // asked once, since GOMAXPROCS may change
 	return err
 }

@@ -169,6 +169,7 @@ type Options struct {
 
 	// openRoot replaces the backend in tests.
 	openRoot func(root string) (directory, error)
+	limited  bool // Workers was set
 }
 
 // validate says in one error all that is wrong with o and root.

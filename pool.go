@@ -19,6 +19,8 @@ type work interface {
 	// does and that b may be used again. The calls of several workers may
 	// overlap, so that one that is not the last need not come before it.
 	leave(worker int, b *batch, last bool)
+	// rest says that worker may be about to wait.
+	rest(worker int)
 }
 
 // A pool runs one kind of worker. Each takes a directory, lists one buffer of
@@ -30,16 +32,19 @@ type work interface {
 // one found last, which makes the order depth-first.
 //
 // Workers are started one by one: whoever finds more work than it takes wakes
-// or starts one other, which does the same.
+// or starts one other, which does the same. While calls block there may be more
+// than otherwise (rise), until no calls do (fall).
 type pool struct {
 	work     work
 	halt     func()         // unless nil, ends what workers wait for outside the pool
 	order    *sequence      // unless nil, says what comes next
 	late     func() []*node // unless nil, gives directories to go on with when all is done
-	workers  int            // the most that run
+	workers  int            // the most that run while no calls block
+	most     int            // the most that run while calls block
 	listings int            // the most directories that may be part-way listed
 
 	stopped atomic.Bool
+	extra   atomic.Int32 // workers above p.workers; changed with mu held
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
@@ -49,7 +54,9 @@ type pool struct {
 	begun     int      // how many are part-way listed, in hands or not
 	ready     []*batch // batches that nobody visits
 	active    []*batch // batches that are being visited
-	started   int      // workers that were started
+	limit     int      // workers that may run now
+	started   int      // workers that were started and have not been dismissed
+	dismissed []int    // the numbers of those that have
 	busy      int      // workers that may still find work
 	idle      int      // workers that wait
 	abandoned int64    // entries that were not visited
@@ -60,7 +67,7 @@ type pool struct {
 }
 
 func newPool(w work, workers, listings int, root *node) *pool {
-	p := &pool{work: w, workers: workers, listings: listings, fresh: []*node{root}, started: 1, busy: 1}
+	p := &pool{work: w, workers: workers, most: workers, limit: workers, listings: listings, fresh: []*node{root}, started: 1, busy: 1}
 	p.cond.L = &p.mu
 	return p
 }
@@ -84,9 +91,10 @@ func (p *pool) worker(w int) {
 		p.mishap(recover())
 	}()
 	for {
-		b, n := p.next()
+		b, n := p.next(w)
 		switch {
 		case n != nil:
+			p.work.rest(w)
 			b, subs, more := p.work.scan(w, n)
 			p.publish(n, b, subs, more)
 			if b != nil {
@@ -119,12 +127,16 @@ func (p *pool) mishap(v any) {
 
 // next waits for a batch to visit or a directory to scan. It returns neither
 // when there is no more work: when all other workers wait, nobody is left who
-// could make any.
-func (p *pool) next() (*batch, *node) {
+// could make any. Nor does it when it dismisses w.
+func (p *pool) next(w int) (*batch, *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
 	for !p.stopped.Load() {
+		if w >= p.workers && p.started > p.limit && p.busy > 0 {
+			p.dismiss(w)
+			break
+		}
 		if b, n := p.pick(); b != nil || n != nil {
 			p.busy++
 			p.rouse(b, 0)
@@ -139,11 +151,50 @@ func (p *pool) next() (*batch, *node) {
 			p.cond.Broadcast()
 			break
 		}
+		p.work.rest(w)
 		p.idle++
 		p.cond.Wait()
 		p.idle--
 	}
 	return nil, nil
+}
+
+// rise lets four times as many workers in, if all have work: calls block.
+func (p *pool) rise() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle > 0 {
+		return
+	}
+	if p.started >= p.limit {
+		p.limit = min(4*p.limit, p.most)
+	}
+	p.rouse(nil, 0)
+}
+
+// fall dismisses half of the workers, of those that are there for calls that
+// block.
+func (p *pool) fall() {
+	p.mu.Lock()
+	p.limit = max(p.limit/2, p.workers)
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// level lets in no more workers than there are when no calls block.
+func (p *pool) level() {
+	p.mu.Lock()
+	p.most, p.limit = p.workers, p.workers
+	p.mu.Unlock()
+}
+
+// dismiss is called with p.mu held, by the worker w, while others are busy.
+func (p *pool) dismiss(w int) {
+	p.work.rest(w)
+	p.dismissed = append(p.dismissed, w)
+	p.started--
+	p.extra.Add(-1)
+	p.rouse(nil, 0) // it may have been w that was woken
 }
 
 // pick is called with p.mu held.
@@ -220,7 +271,7 @@ const (
 // the caller does, from its last look until it waits, so no wake-up is lost.
 // The loop over an ordered Stream may call it when all workers have returned.
 func (p *pool) rouse(own *batch, spare int) {
-	if p.stopped.Load() || p.idle == 0 && p.started == p.workers {
+	if p.stopped.Load() || p.idle == 0 && p.started >= p.limit {
 		return
 	}
 	if !p.plenty(own, spare) {
@@ -237,7 +288,13 @@ func (p *pool) rouse(own *batch, spare int) {
 		return
 	}
 	w := p.started
-	p.started++
+	if k := len(p.dismissed); k > 0 {
+		w = p.dismissed[k-1]
+		p.dismissed = p.dismissed[:k-1]
+	}
+	if p.started++; p.started > p.workers {
+		p.extra.Add(1)
+	}
 	p.busy++
 	p.wg.Go(func() { p.worker(w) })
 }

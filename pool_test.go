@@ -24,6 +24,7 @@ type fakeWork struct {
 func (f fakeWork) scan(w int, n *node) (*batch, []*node, bool) { return f.onScan(w, n) }
 func (f fakeWork) visit(w int, b *batch, i int)                { f.onVisit(w, b, i) }
 func (f fakeWork) leave(w int, b *batch, last bool)            { f.onLeave(w, b, last) }
+func (f fakeWork) rest(int)                                    {}
 
 // A plan is a tree of fake directories, 0 being root: of each, what one scan after the other gives.
 type plan [][]bufferful

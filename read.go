@@ -9,6 +9,10 @@ const (
 	// maxRead caps one read, in bytes: a run that is stopped does not wait for
 	// more than this, and it is far below the 2 GiB that a kernel may refuse.
 	maxRead = 1 << 20
+	// maxFree is the size in bytes above which a file's content is read only
+	// with a permit to hand it to fn, so that not all that is in flight can be
+	// as large as MaxFileSize.
+	maxFree = 1 << 20
 	// maxBelieved is the size in bytes up to which memory is taken because the
 	// metadata says so. Some files of /proc and sysfs claim far more than they
 	// hold. What goes beyond is read into buffers that double.
@@ -22,6 +26,7 @@ type reader struct {
 	stat    bool  // metadata is wanted of every file
 	sniff   bool  // files that begin as binary ones are errBinary
 	stopped func() bool
+	permit  func() bool // waits for one; false: the run is stopped
 
 	buf   *[firstBuffer]byte
 	large []byte // of the file at hand, if it did not fit buf
@@ -132,6 +137,9 @@ func (r *reader) capped(size int64) int64 {
 
 // grow returns a buffer of size bytes that begins with what p holds.
 func (r *reader) grow(p []byte, size int64) ([]byte, error) {
+	if size > maxFree && r.permit != nil && !r.permit() {
+		return nil, errStopped
+	}
 	q, err := allocLarge(size)
 	if err != nil {
 		return nil, &sysError{"read", err}

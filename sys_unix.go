@@ -25,15 +25,27 @@ func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 // in use, and how many may be part-way listed, which keeps them in use. Below
 // 64 descriptors Linux needs not grow the process's table, for which all its
 // threads wait; and a walk seldom has more than a few dozen levels to come back
-// to. Under a low limit a third of it is for directories.
-var descriptorBudget = sync.OnceValues(func() (open, listings int) {
+// to. Under a low limit a third of it is for directories. Of what is in flight,
+// for which there are workers while calls block, each takes a descriptor or two:
+// an eighth of the limit at most.
+func descriptorBudget() (open, listings, inFlight int) {
+	b := descriptorBudgets()
+	return b[0], b[1], b[2]
+}
+
+var descriptorBudgets = sync.OnceValue(func() [3]int {
 	const most = 32
+	b := [3]int{most, most, mostInFlight}
 	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Cur >= 3*most {
-		return most, most
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return b
 	}
-	n := int(l.Cur) / 3
-	return n / 2, max(1, n/2)
+	if l.Cur < 3*most {
+		n := int(l.Cur) / 3
+		b[0], b[1] = n/2, max(1, n/2)
+	}
+	b[2] = int(min(uint64(l.Cur)/16, mostInFlight))
+	return b
 })
 
 // minMapped is the size in bytes from which a file's content is kept in memory

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -49,13 +50,19 @@ type run struct {
 	done     chan struct{} // closed when the run is stopped
 	cause    error         // why it was stopped; read when all workers have returned
 
-	locals []*local // by worker; each looks only at its own
+	locals  []*local // by worker; each looks only at its own
+	permits chan int // to run the caller's functions; nil: each worker keeps its own
 }
 
 // A local is what one worker has to itself.
 type local struct {
 	run    *run
-	worker int
+	number int // the worker's
+	worker int // under which it runs the caller's functions, or noPermit
+	loads  pace
+	opens  pace
+	quick  int           // calls in a row that did not block
+	waited time.Duration // for a permit, since a call was timed
 	grip   grip
 	reader reader
 	arena  arena
@@ -134,11 +141,17 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	opts.ignoreNames, opts.ignorePaths = splitIgnoreFiles(opts.IgnoreFiles)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
 	r.done = make(chan struct{})
-	r.locals = make([]*local, opts.Workers)
-	open, listings := descriptorBudget()
+	open, listings, inFlight := descriptorBudget()
+	if opts.FS != nil && opts.limited {
+		inFlight = 0
+	}
 	r.handles.limit, r.handles.openLinked = open, r.openLinked
 	r.root = &node{refs: 1}
 	r.pool = newPool(r, opts.Workers, listings, r.root)
+	if r.pool.most = max(opts.Workers, inFlight); r.pool.most > opts.Workers {
+		r.permits = make(chan int, opts.Workers) // all fit
+	}
+	r.locals = make([]*local, r.pool.most)
 	r.pool.halt = func() { r.stop(errStopped) }
 	r.cancelled = func() bool { return ctx.Err() != nil || r.pool.stopped.Load() }
 }
@@ -228,16 +241,20 @@ func (r *run) local(w int) *local {
 	if l := r.locals[w]; l != nil {
 		return l
 	}
-	l := &local{run: r, worker: w}
+	l := &local{run: r, number: w, worker: w}
 	l.file.l = l
 	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, sniff: r.opts.SkipBinary, stopped: r.cancelled, buf: contentBuffers.Get().(*[firstBuffer]byte)}
 	if r.opts.ReadSize > 0 {
 		l.reader.limit, l.reader.whole = int64(r.opts.ReadSize), false
 	}
 	l.window.wait = aheadFrom
+	if w >= r.opts.Workers { // calls block: what is read ahead would be waited for
+		l.worker, l.window.wait = noPermit, math.MaxInt
+	}
 	l.window.noRing = r.opts.DisableURing || r.opts.ReadSize == NoRead
 	l.window.off = r.opts.Stat != (r.opts.ReadSize == NoRead) || r.opts.Select != nil ||
 		r.opts.SkipBinary && !l.reader.whole && l.reader.limit < binaryPrefix
+	l.reader.permit = l.acquire
 	r.locals[w] = l
 	if r.opts.OnProgress != nil {
 		r.progress.watch(l)
@@ -362,7 +379,7 @@ func (r *run) begin(l *local, n *node) bool {
 		n.listing = err == nil
 		return n.listing
 	}
-	err := r.open(l, n)
+	err := r.openTimed(l, n)
 	if n.parent != nil && !n.isLinkedDir() { // which does not need it
 		r.handles.unref(n.parent)
 	}
@@ -383,6 +400,18 @@ func (r *run) begin(l *local, n *node) bool {
 		r.visitDir(&l.sink, n.name)
 	}
 	return true
+}
+
+func (r *run) openTimed(l *local, n *node) error {
+	if n.parent == nil || !l.opens.due(l) {
+		return r.open(l, n)
+	}
+	start := time.Now()
+	err := r.open(l, n)
+	if l.opens.took(l, time.Since(start)) {
+		r.pool.rise()
+	}
+	return err
 }
 
 // open opens and pins n, waiting for a descriptor if there is none.
@@ -448,9 +477,15 @@ func (r *run) visit(w int, b *batch, i int) {
 func (r *run) visitFile(l *local, b *batch, i int) {
 	f := &l.file
 	*f = File{l: l, node: b.node, name: b.entries[i].name}
-	if s := r.opts.Select; s != nil && !s(f) {
-		l.counts.skipped[skipSelect]++
-		return
+	if s := r.opts.Select; s != nil {
+		if !l.acquire() {
+			l.counts.abandoned++
+			return
+		}
+		if !s(f) {
+			l.counts.skipped[skipSelect]++
+			return
+		}
 	}
 	if l.window.find(l, b, i, f) {
 		if r.opts.SkipBinary && isBinary(f.data) {
@@ -460,7 +495,7 @@ func (r *run) visitFile(l *local, b *batch, i int) {
 		l.call(f)
 		return
 	}
-	switch err := l.load(f); err {
+	switch err := l.load(f, l.window.fetch(l, b, i)); err {
 	case nil:
 		l.call(f)
 	case errBinary:
@@ -475,33 +510,51 @@ func (r *run) visitFile(l *local, b *batch, i int) {
 	}
 }
 
-// load fetches of f what the options ask for.
-func (l *local) load(f *File) error {
-	o := l.run.opts
-	switch {
-	case o.ReadSize != NoRead:
-		d, err := l.grip.hold(&l.run.handles, f.node)
-		if err == nil {
-			err = l.reader.read(d, f.name, f)
-			l.grip.loosen()
-		}
-		if err == nil || !isScarce(err) && !isLeased(err) {
-			return err
-		}
-		return l.attempt(f.node, func(d directory) error { return l.reader.read(d, f.name, f) })
-	case o.Stat:
+// load fetches of f what the options ask for. Fetched says that it has been
+// asked for before.
+func (l *local) load(f *File, fetched bool) error {
+	if l.run.opts.ReadSize == NoRead && !l.run.opts.Stat {
+		return nil
+	}
+	l.rest()
+	if fetched || !l.loads.due(l) {
+		return l.get(f)
+	}
+	start := time.Now()
+	err := l.get(f)
+	if l.loads.took(l, time.Since(start)) && !l.window.startFetching(l, f.node) {
+		l.run.pool.rise()
+	}
+	return err
+}
+
+func (l *local) get(f *File) error {
+	if l.run.opts.ReadSize == NoRead {
 		if err := f.lookUp(); err != nil {
 			return err
 		}
 		if !f.stat.Mode.IsRegular() {
 			return &sysError{"stat", changed{&notRegular{f.stat.Mode}}}
 		}
+		return nil
 	}
-	return nil
+	d, err := l.grip.hold(&l.run.handles, f.node)
+	if err == nil {
+		err = l.reader.read(d, f.name, f)
+		l.grip.loosen()
+	}
+	if err == nil || !isScarce(err) && !isLeased(err) {
+		return err
+	}
+	return l.attempt(f.node, func(d directory) error { return l.reader.read(d, f.name, f) })
 }
 
 // call hands f to fn.
 func (l *local) call(f *File) {
+	if !l.acquire() {
+		l.counts.abandoned++
+		return
+	}
 	err := l.run.fn(f)
 	l.counts.bytes += int64(len(f.data))
 	if poisoned {
@@ -599,6 +652,7 @@ func (r *run) whenFree(l *local, err error, try func() error) error {
 }
 
 func (r *run) whenScarce(l *local, try func() error) error {
+	r.pool.level()
 	r.handles.tighten(1)
 	defer r.handles.tighten(-1)
 	r.yield(l)
@@ -638,6 +692,6 @@ func (r *run) poll(patience time.Duration, try func() (wait bool, err error)) er
 
 // yield closes every descriptor that the run has and does not use now.
 func (r *run) yield(l *local) {
-	r.pool.drain(l.worker)
+	r.pool.drain(l.number)
 	r.handles.parkAll()
 }

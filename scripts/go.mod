@@ -9,6 +9,7 @@ require (
 	github.com/charlievieth/fastwalk v1.0.14
 	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
 	github.com/goccy/go-yaml v1.19.2
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/iafan/cwalk v0.0.0-20191125092548-dd7f505d2f66
 	github.com/karrick/godirwalk v1.17.0
 	github.com/saracen/walker v0.1.3

@@ -239,6 +239,15 @@ func (r *Ring) Bytes(i int) []byte {
 	return r.bufs[i*r.size : i*r.size+n : i*r.size+n]
 }
 
+// Err returns why there is nothing of the file i of the last Read, if that is an
+// error.
+func (r *Ring) Err(i int) error {
+	if r.n[i] < 0 {
+		return unix.Errno(-r.n[i])
+	}
+	return nil
+}
+
 // Close closes the files and the ring.
 func (r *Ring) Close() {
 	if r.rings != nil {

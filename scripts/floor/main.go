@@ -32,17 +32,24 @@ func main() {
 }
 
 func run() error {
+	if len(os.Args) == 4 && os.Args[1] == "serve" {
+		return serveSlow(os.Args[2], os.Args[3])
+	}
 	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
+		"sweep (the default against other numbers of workers), "+
 		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: without caches, against the C loop with 2 to 64 threads), allocs (allocations a file), peak (memory of Stream); "+
 		"bare, depth and batch (the C loop's work in Go, with io_uring of some depths, and taking so many names at a time), fio (as a cross-check of the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
 	passes := flag.Int("passes", 5, "`passes` of each side in a pair; their median counts")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
+	workers := flag.String("workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
+	drop := flag.Bool("cold", false, "with -case sweep, as root: drop the caches before each pass")
+	delay := flag.Duration("fuse", 0, "with -case sweep: in place of -dir a FUSE file system of 1,000 files, each open of which takes so `long`")
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "cold", "allocs", "peak", "bare", "depth", "batch", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "depth", "batch", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -50,7 +57,7 @@ func run() error {
 		return fmt.Errorf("unknown case %q: want one of %v", *name, known)
 	case *pairs < 1 || *passes < 1 || *threads < 1:
 		return fmt.Errorf("-pairs, -passes and -threads must be at least 1")
-	case *dir == "" && *name != "small" && *name != "shapes":
+	case *dir == "" && *name != "small" && *name != "shapes" && *delay == 0:
 		return fmt.Errorf("-case %s needs -dir", *name)
 	}
 	p := printer{set: strings.TrimPrefix(filepath.Base(*dir), "tickets_")}
@@ -62,6 +69,14 @@ func run() error {
 		return runSmall(*pairs, *passes, p)
 	case "shapes":
 		return runShapes(*pairs, *passes, *threads, p)
+	}
+	if *delay > 0 {
+		mounted, unmount, err := mountSlow(*delay)
+		if err != nil {
+			return err
+		}
+		defer unmount()
+		*dir, p.set = mounted, fmt.Sprintf("%d files with %v an open", slowFiles, *delay)
 	}
 	set, err := directory(*dir)
 	if err != nil {
@@ -80,18 +95,33 @@ func run() error {
 		p.header(*pairs, *passes)
 		return runFio(set, *threads, *pairs, *passes, p)
 	}
+	if *name == "sweep" {
+		prepared := func(s side) side { return s }
+		if *drop {
+			prepared = cold
+		}
+		list, err := sweep(set, *workers, prepared)
+		if err != nil {
+			return err
+		}
+		return p.all(list, *pairs, *passes)
+	}
 	c, err := startCLoop(set, *threads)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	p.header(*pairs, *passes)
 	list := bareComparisons(*name, set, *threads, c)
 	if list == nil {
 		list = comparisons(*name, set, c)
 	}
+	return p.all(list, *pairs, *passes)
+}
+
+func (p printer) all(list []comparison, pairs, passes int) error {
+	p.header(pairs, passes)
 	for _, cmp := range list {
-		if err := cmp.run(*pairs, *passes, p); err != nil {
+		if err := cmp.run(pairs, passes, p); err != nil {
 			return err
 		}
 	}

@@ -76,12 +76,14 @@ func cpuTime() time.Duration {
 
 // process counts per worker, a cache line apart, so that the counters cost nothing.
 func process(dir string, opts fileproc.Options) (files int, bytes int64, err error) {
+	if opts.Workers == 0 {
+		opts.Workers = runtime.GOMAXPROCS(0)
+	}
 	perWorker := make([]struct {
 		files int
 		bytes int64
 		_     [112]byte
-	}, runtime.GOMAXPROCS(0))
-	opts.Workers = len(perWorker)
+	}, opts.Workers)
 	_, err = fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (struct{}, error) {
 		w := &perWorker[f.Worker()]
 		w.files++

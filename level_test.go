@@ -1,0 +1,392 @@
+package fileproc
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// On a busy machine any call is slow, and no test may depend on that.
+func init() { slowCall = time.Hour }
+
+// SlowFrom sets from when on a call is slow, until the test has ended.
+func SlowFrom(t *testing.T, d time.Duration) {
+	was := slowCall
+	slowCall = d
+	t.Cleanup(func() { slowCall = was })
+}
+
+// Whatever holds also holds while all calls are taken for slow, so that there are as many workers as can be.
+func TestFaultsWithManyInFlight(t *testing.T) {
+	SlowFrom(t, -time.Hour)
+	for name, test := range map[string]func(*testing.T){
+		"cancel":        TestFaultsCancelAtEachCall,
+		"mishap":        TestFaultsMishapAtEachFile,
+		"panic":         TestFaultsPanicAtEachCall,
+		"SkipAll":       TestFaultsSkipAllAtEachFile,
+		"descriptors":   TestFaultsFewDescriptors,
+		"three runs":    TestFaultsFewDescriptorsForThreeRuns,
+		"left":          TestFaultsStreamLeftAtEachResult,
+		"ordered":       TestOrderedIsInOrder,
+		"ordered, ends": TestOrderedEndsAtEachCall,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// A permitBook keeps book of which permits are in use.
+type permitBook struct {
+	mu    sync.Mutex
+	using map[int]bool
+	most  int
+	wrong []string
+}
+
+func (p *permitBook) use(w, workers int, during func()) {
+	p.mu.Lock()
+	if p.using == nil {
+		p.using = map[int]bool{}
+	}
+	if p.using[w] {
+		p.wrong = append(p.wrong, fmt.Sprintf("two calls with number %d at a time", w))
+	}
+	if w < 0 || w >= workers {
+		p.wrong = append(p.wrong, fmt.Sprintf("number %d of %d", w, workers))
+	}
+	p.using[w] = true
+	p.most = max(p.most, len(p.using))
+	p.mu.Unlock()
+	defer func() { // also when fn panics
+		p.mu.Lock()
+		delete(p.using, w)
+		p.mu.Unlock()
+	}()
+	during()
+}
+
+// crowd is a directory with more files than can be in flight, and one with directories.
+func crowd(files, dirs int) *object {
+	root := folder("")
+	for i := range files {
+		root.kids = append(root.kids, file(fmt.Sprint("f", i), fmt.Sprint("content ", i)))
+	}
+	for i := range dirs {
+		root.kids = append(root.kids, folder(fmt.Sprint("d", i), file("a", fmt.Sprint("alpha ", i)), file("b", fmt.Sprint("beta ", i))))
+	}
+	return root
+}
+
+func TestInFlightRisesAboveWorkers(t *testing.T) {
+	for _, what := range []string{"open", "read", "fstat", "openDir", "stat"} {
+		for _, workers := range []int{1, 2, 7} {
+			t.Run(fmt.Sprintf("%s/workers=%d", what, workers), func(t *testing.T) {
+				SlowFrom(t, 100*time.Microsecond)
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: crowd(100, 100), perList: 1000}
+					_, need, _ := descriptorBudget() // listings are bounded more tightly
+					if what != "openDir" {
+						need = mostInFlight
+					}
+					var mu sync.Mutex
+					now, most := 0, 0
+					w.during = func(call, name string) {
+						if call != what || name == "" || name == "root" {
+							return
+						}
+						mu.Lock()
+						now++
+						most = max(most, now)
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						mu.Lock()
+						now--
+						mu.Unlock()
+					}
+					opts := Options{Workers: workers}
+					if what == "stat" {
+						opts.ReadSize, opts.Stat = NoRead, true
+					}
+					used := &permitBook{}
+					out := w.process(t.Context(), opts, func(f *File) error {
+						used.use(f.Worker(), workers, func() { time.Sleep(time.Microsecond) })
+						return nil
+					})
+					require.NoError(t, out.err)
+					if what != "stat" {
+						w.requireSound(t, out)
+					}
+					require.Len(t, out.got, 300)
+					require.Empty(t, used.wrong)
+					require.LessOrEqual(t, used.most, workers)
+					require.Equal(t, need, most)
+				})
+			})
+		}
+	}
+}
+
+// slowOpens makes each open of w take a while.
+func slowOpens(w *world) {
+	w.during = func(call, _ string) {
+		if call == "open" || call == "openDir" { // root's too
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// Select is one of the functions that only Workers goroutines run.
+func TestInFlightSelectIsFnToo(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: crowd(300, 30), perList: 1000}
+		slowOpens(w)
+		used := &permitBook{}
+		opts := Options{Workers: 3, Select: func(f *File) bool {
+			used.use(f.Worker(), 3, func() { time.Sleep(time.Microsecond) })
+			return true
+		}}
+		out := w.process(t.Context(), opts, func(f *File) error {
+			used.use(f.Worker(), 3, func() { time.Sleep(time.Microsecond) })
+			return nil
+		})
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 360)
+		require.Empty(t, used.wrong)
+	})
+}
+
+// An fs.FS need not bear more calls at a time than its user says.
+func TestInFlightOfAnFS(t *testing.T) {
+	_, _, inFlight := descriptorBudget()
+	for _, test := range []struct {
+		opts Options
+		most int
+	}{
+		{Options{}, inFlight},
+		{Options{FS: fsOnly{}}, inFlight},
+		{Options{Workers: 3}, inFlight},
+		{Options{Workers: 3, FS: fsOnly{}}, 3},
+		{Options{Workers: 300}, 300},
+	} {
+		require.NoError(t, validate(".", &test.opts, true))
+		r := run{}
+		r.prepare(t.Context(), ".", &test.opts)
+		require.Equal(t, max(test.most, test.opts.Workers), r.pool.most)
+	}
+}
+
+type fsOnly struct{}
+
+func (fsOnly) Open(string) (fs.File, error) { return nil, fs.ErrNotExist }
+
+func TestInFlightFewDescriptors(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	for limit := 3; limit <= 40; limit += 4 {
+		for _, workers := range []int{1, 2, 8} {
+			for _, fnSlow := range []bool{false, true} {
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: crowd(200, 60), perList: 50, limit: limit, scarce: scarceErrors[0]}
+					slowOpens(w)
+					want := w.contents()
+					used := &permitBook{}
+					out := w.process(t.Context(), Options{Workers: workers}, func(f *File) error {
+						used.use(f.Worker(), workers, func() {
+							if fnSlow {
+								time.Sleep(3 * time.Millisecond)
+								_, err := f.Open()
+								require.NotErrorIs(t, err, scarceErrors[0])
+							}
+						})
+						return nil
+					})
+					require.NoError(t, out.err)
+					require.Empty(t, out.failed)
+					w.requireSound(t, out)
+					require.Equal(t, want, out.got)
+					require.Empty(t, used.wrong)
+				})
+			}
+		}
+	}
+}
+
+// All that is in flight may be large, but is not in memory at the same time.
+func TestInFlightLargeFilesNeedAPermit(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	large := strings.Repeat("large ", maxFree/5)
+	for size, reads := range map[int64]int{int64(len(large)): 1, 3: 7} { // known, or seen by the seventh doubling
+		held := reads
+		inBubble(t, func(t *testing.T) {
+			root := folder("")
+			for i := range 60 {
+				root.kids = append(root.kids, file(fmt.Sprint("f", i), large, sized(size), chunks(maxFree/2)))
+			}
+			w := &world{root: root, perList: 100}
+			var mu sync.Mutex
+			opens, mostOpens := 0, 0
+			reads := map[string]int{}
+			large, mostLarge := 0, 0
+			w.during = func(call, name string) {
+				mu.Lock()
+				switch call {
+				case "open":
+					opens++
+					mostOpens = max(mostOpens, opens)
+					reads[name] = 0
+				case "read":
+					if reads[name]++; reads[name] == held {
+						large++
+						mostLarge = max(mostLarge, large)
+					}
+				case "close":
+					if reads[name] >= held {
+						large--
+					}
+					reads[name] = 0
+				}
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+				if call == "open" {
+					mu.Lock()
+					opens--
+					mu.Unlock()
+				}
+			}
+			out := w.process(t.Context(), Options{Workers: 2}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.got, 60)
+			require.Greater(t, mostOpens, 8, "this tests nothing unless many are in flight")
+			require.Positive(t, mostLarge)
+			require.LessOrEqual(t, mostLarge, 2)
+		})
+	}
+}
+
+// However a run ends while many calls block, nothing is left: synctest fails if a goroutine is.
+func TestInFlightEnds(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	for _, how := range []string{"cancel", "panic", "Goexit", "SkipAll", "error", "backend panics"} {
+		for _, workers := range []int{1, 2, 5} {
+			for at := time.Millisecond; at < 60*time.Millisecond; at += 6 * time.Millisecond {
+				t.Run(fmt.Sprintf("%s/workers=%d/%v", how, workers, at), func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						w := &world{root: crowd(600, 60), perList: 100}
+						start := time.Now()
+						var once sync.Once
+						ctx, cancel := context.WithCancelCause(t.Context())
+						defer cancel(nil)
+						opts := Options{Workers: workers, openRoot: w.openRoot}
+						var out outcome
+						opts.Report = &out.report
+						opts.OnError = func(err error) error { return err }
+						fn := func(*File) (err error) {
+							if time.Since(start) >= at {
+								once.Do(func() {
+									switch how {
+									case "panic":
+										panic(errBroken)
+									case "Goexit":
+										runtime.Goexit()
+									case "SkipAll":
+										err = fs.SkipAll
+									case "error":
+										err = errBroken
+									}
+								})
+							}
+							return err
+						}
+						w.during = func(call, name string) {
+							if call != "open" || name == "root" {
+								return
+							}
+							time.Sleep(5 * time.Millisecond)
+							if how == "backend panics" && time.Since(start) >= at {
+								once.Do(func() { panic(errBroken) })
+							}
+						}
+						if how == "cancel" {
+							time.AfterFunc(at, func() { cancel(errBroken) })
+						}
+						done := make(chan struct{})
+						returned := false
+						var err error
+						var caught any
+						go func() {
+							defer close(done)
+							defer func() { caught = recover() }()
+							_, err = Process(ctx, "root", opts, func(f *File) (int, error) { return 0, fn(f) })
+							returned = true
+						}()
+						<-done
+						switch how {
+						case "cancel", "error":
+							require.ErrorIs(t, err, errBroken)
+						case "SkipAll":
+							require.NoError(t, err)
+						case "panic", "backend panics":
+							require.NotNil(t, caught)
+						case "Goexit":
+							require.False(t, returned)
+						}
+						if how != "backend panics" { // where what it had open is its own affair
+							w.requireSound(t, out)
+						}
+						require.Positive(t, out.report.Abandoned)
+					})
+				})
+			}
+		}
+	}
+}
+
+// What blocks for a while is no reason for ever.
+func TestInFlightFalls(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: crowd(20_000, 0), perList: 100}
+		slow := true
+		now, most, after, opens := 0, 0, 0, 0
+		var mu sync.Mutex
+		w.during = func(call, name string) {
+			if call != "open" || name == "root" {
+				return
+			}
+			mu.Lock()
+			opens++
+			if slow = opens < 2000; !slow {
+				mu.Unlock()
+				return
+			}
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}
+		opts := Options{Workers: 2, openRoot: w.openRoot}
+		_, err := Process(t.Context(), "root", opts, func(f *File) (struct{}, error) {
+			time.Sleep(10 * time.Microsecond) // so that those who sleep come to their end
+			mu.Lock()
+			if opens > 19_900 {
+				after = max(after, int(f.l.run.pool.extra.Load()))
+			}
+			mu.Unlock()
+			return struct{}{}, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, mostInFlight, most, "this tests nothing unless it has risen")
+		require.LessOrEqual(t, after, 2)
+	})
+}
