@@ -61,17 +61,25 @@ func (l *local) rest() {
 	}
 }
 
+// tryAcquire reports whether l has a permit to run the caller's functions now.
+func (l *local) tryAcquire() bool {
+	if l.worker == noPermit {
+		select {
+		case l.worker = <-l.run.permits:
+		default:
+		}
+	}
+	return l.worker != noPermit
+}
+
 // acquire waits until l has a permit to run the caller's functions. It reports
-// false when the run has been stopped.
+// false when the run has been stopped. Who has a permit may be waiting for a
+// descriptor, so who waits for one has none.
 func (l *local) acquire() bool {
-	if l.worker != noPermit {
+	if l.tryAcquire() {
 		return true
 	}
-	select {
-	case l.worker = <-l.run.permits:
-		return true
-	default:
-	}
+	l.grip.drop(&l.run.handles)
 	start := time.Now()
 	defer func() { l.waited += time.Since(start) }()
 	select {

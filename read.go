@@ -1,6 +1,9 @@
 package fileproc
 
-import "io/fs"
+import (
+	"errors"
+	"io/fs"
+)
 
 const (
 	// firstBuffer is the size in bytes of the buffer that every worker has.
@@ -19,6 +22,10 @@ const (
 	maxBelieved = 4 << 30
 )
 
+// errNoPermit tells that a file is to be read again with a permit. The reader
+// does not wait for one, since the file takes a descriptor.
+var errNoPermit = errors.New("fileproc: no permit for a large file")
+
 // A reader reads files into a buffer that it reuses.
 type reader struct {
 	limit   int64 // the most bytes to deliver, or -1
@@ -26,7 +33,7 @@ type reader struct {
 	stat    bool  // metadata is wanted of every file
 	sniff   bool  // files that begin as binary ones are errBinary
 	stopped func() bool
-	permit  func() bool // waits for one; false: the run is stopped
+	permit  func() bool // more than maxFree may be taken now; nil: always
 
 	buf   *[firstBuffer]byte
 	large []byte // of the file at hand, if it did not fit buf
@@ -84,8 +91,12 @@ func (r *reader) fill(c content, f *File) error {
 	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
 		// Where there is no memory for what the metadata claims, the content
 		// may still be small.
-		if q, err := r.grow(p[:n], want); err == nil {
+		q, err := r.grow(p[:n], want)
+		switch err {
+		case nil:
 			p = q
+		case errNoPermit:
+			return err
 		}
 	}
 	for {
@@ -138,7 +149,7 @@ func (r *reader) capped(size int64) int64 {
 // grow returns a buffer of size bytes that begins with what p holds.
 func (r *reader) grow(p []byte, size int64) ([]byte, error) {
 	if size > maxFree && r.permit != nil && !r.permit() {
-		return nil, errStopped
+		return nil, errNoPermit
 	}
 	q, err := allocLarge(size)
 	if err != nil {

@@ -254,7 +254,7 @@ func (r *run) local(w int) *local {
 	l.window.noRing = r.opts.DisableURing || r.opts.ReadSize == NoRead
 	l.window.off = r.opts.Stat != (r.opts.ReadSize == NoRead) || r.opts.Select != nil ||
 		r.opts.SkipBinary && !l.reader.whole && l.reader.limit < binaryPrefix
-	l.reader.permit = l.acquire
+	l.reader.permit = l.tryAcquire
 	r.locals[w] = l
 	if r.opts.OnProgress != nil {
 		r.progress.watch(l)
@@ -543,9 +543,22 @@ func (l *local) get(f *File) error {
 		err = l.reader.read(d, f.name, f)
 		l.grip.loosen()
 	}
-	if err == nil || !isScarce(err) && !isLeased(err) {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case isScarce(err) || isLeased(err):
+		err = l.readPatiently(f)
 	}
+	if err == errNoPermit {
+		if !l.acquire() {
+			return errStopped
+		}
+		err = l.readPatiently(f)
+	}
+	return err
+}
+
+func (l *local) readPatiently(f *File) error {
 	return l.attempt(f.node, func(d directory) error { return l.reader.read(d, f.name, f) })
 }
 
