@@ -73,13 +73,12 @@ func (l *local) tryAcquire() bool {
 }
 
 // acquire waits until l has a permit to run the caller's functions. It reports
-// false when the run has been stopped. Who has a permit may be waiting for a
-// descriptor, so who waits for one has none.
+// false when the run has been stopped. Who has the permit may be waiting for a
+// descriptor, so what waits here must not need one: see whenScarce.
 func (l *local) acquire() bool {
 	if l.tryAcquire() {
 		return true
 	}
-	l.grip.drop(&l.run.handles)
 	start := time.Now()
 	defer func() { l.waited += time.Since(start) }()
 	select {

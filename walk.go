@@ -20,6 +20,8 @@ const (
 	// descriptorPatience is how long one operation waits for a descriptor,
 	// from when no other one of this package waits before it.
 	descriptorPatience = 30 * time.Second
+	// scarcePause is how often those who wait before it give up what they can.
+	scarcePause = 50 * time.Millisecond
 	// leasePatience is how long one waits for a lease to be released. Linux
 	// takes it away by itself after fs.lease-break-time, 45 s by default.
 	leasePatience = time.Minute
@@ -669,16 +671,21 @@ func (r *run) whenScarce(l *local, try func() error) error {
 	r.handles.tighten(1)
 	defer r.handles.tighten(-1)
 	r.yield(l)
-	select {
-	case scarce <- struct{}{}:
-		r.handles.keeping(true)
-		defer func() {
-			r.handles.keeping(false)
-			<-scarce
-		}()
-	case <-r.done:
-		return errStopped
+	for waits := true; waits; {
+		select {
+		case scarce <- struct{}{}:
+			waits = false
+		case <-r.done:
+			return errStopped
+		case <-time.After(scarcePause):
+			r.yield(l) // what others of this run, who wait for l's permit, have come to keep
+		}
 	}
+	r.handles.keeping(true)
+	defer func() {
+		r.handles.keeping(false)
+		<-scarce
+	}()
 	return r.poll(descriptorPatience, func() (bool, error) {
 		r.yield(l)
 		err := try()
