@@ -77,9 +77,9 @@ func (f *File) Open() (*os.File, error) {
 	return file, nil
 }
 
-// Worker returns the number of the goroutine that runs fn, 0 ≤ w < Workers. No
-// two calls of fn with the same number overlap, so it can be an index into
-// state that needs no lock.
+// Worker returns the number under which fn runs, 0 ≤ w < Workers. No two calls of
+// fn with the same number overlap, so it can be an index into state that needs
+// no lock. It is not bound to one goroutine.
 func (f *File) Worker() int { return f.l.worker }
 
 // An Entry is a file or directory that Walk found. It may be kept.

@@ -120,8 +120,12 @@ type Options struct {
 	// NoRead, it costs one system call per file.
 	Stat bool
 
-	// Workers is how many goroutines run fn: GOMAXPROCS if zero. As many are
-	// started as there is work for, and no more.
+	// Workers is how many calls of fn and Select run at the same time:
+	// GOMAXPROCS if zero. As many goroutines are started as there is work for.
+	// Where opens and reads wait for a disk, a network or a FUSE server, more
+	// files than Workers are opened and read at a time, up to 64, and then wait
+	// for fn. With FS this is so if Workers is zero; else its methods are called
+	// by that many goroutines at most.
 	Workers int
 
 	// Ordered gives results in the order of their paths, compared name by name

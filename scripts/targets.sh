@@ -58,7 +58,8 @@ fuse() {
 		return
 	fi
 	local out
-	out=$(cd ../internal/fusetest && go test -count=1 -run '^$' -bench SlowOpens -benchtime 5x . 2>&1 | grep ns/op) ||
+	# The last columns are ns a file of each side; of 1,000 files, µs in all.
+	out=$("$bin/floor" -case sweep -fuse 1ms -workers 2 "${flags[@]}" | awk '/Workers/ { printf "%.0f ms", $(NF-3) / 1000 }') ||
 		out="not run: FUSE does not work here"
 	row "FUSE, 1 ms an open, 1,000 files" "$out" "" "≤ 60 ms"
 }
