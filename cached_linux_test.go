@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -44,4 +46,38 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is fetched comes into the page cache without being read.
+func TestFetch(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	defer d.close()
+	if !canFetch(d) {
+		t.Log("left out: not on this file system, or with 32 bits")
+		return
+	}
+	name := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(name, make([]byte, 400), 0o644))
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	page, err := unix.Mmap(int(f.Fd()), 0, 400, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer unix.Munmap(page)
+	cached := func() bool {
+		var in byte
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&page[0])), 400, uintptr(unsafe.Pointer(&in)))
+		require.Zero(t, errno)
+		return in&1 != 0
+	}
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	if cached() {
+		t.Log("left out: the kernel keeps the page")
+		return
+	}
+	fetch(d, []string{"f\x00"[:1]}, -1)
+	require.Eventually(t, cached, time.Minute, time.Millisecond)
 }
