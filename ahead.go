@@ -139,21 +139,26 @@ func (w *window) fetch(l *local, b *batch, i int) bool {
 	if w.fetching <= 0 || i < at-aheadDepth/2 || at >= len(b.entries) {
 		return i < at
 	}
+	l.rest()
+	d, err := l.grip.hold(&l.run.handles, b.node)
+	if err != nil {
+		return false
+	}
+	defer l.grip.loosen()
+	if !canFetch(d) { // not every directory of a run is like the one where it began
+		w.fetching = 0
+		return false
+	}
 	from := max(i, at)
 	n := min(aheadDepth, len(b.entries)-from)
 	if !b.fetched.CompareAndSwap(int64(at), int64(from+n)) {
 		return i < at
 	}
 	w.fetching -= n
-	d, err := l.grip.hold(&l.run.handles, b.node)
-	if err != nil {
-		return false
-	}
-	defer l.grip.loosen()
 	for j := range n {
 		w.names[j] = b.entries[from+j].name
 	}
-	fetch(d, w.names[:n], l.reader.limit)
+	fetch(d, w.names[:n], l.reader.limit, l.run.cancelled)
 	return true
 }
 

@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -28,7 +29,7 @@ var callPatience = callDepth * 50 * time.Microsecond // tests set it
 type callAhead struct {
 	want  int // bytes to be asked for, so that a file that gives fewer is whole; 0: metadata
 	check cacheCheck
-	calls [perFile * aheadDepth]calls.Call // fetch makes more than callDepth files'
+	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	bufs  [callDepth][aheadSize]byte
@@ -121,22 +122,25 @@ func canFetch(d directory) bool {
 
 // fetch tells the kernel to read the files names of d into the page cache, as far
 // as limit asks for, and does not wait for that. A disk that bears many reads at
-// a time has as many from one worker, without a thread for each.
-func fetch(d directory, names []string, limit int64) {
-	if !canFetch(d) { // not every directory of a run is like the one where it began
-		return
-	}
+// a time has as many from one worker, without a thread for each. It is of use
+// where canFetch says so.
+func fetch(d directory, names []string, limit int64, stopped func() bool) {
 	a := callAheads.Get().(*callAhead)
 	defer callAheads.Put(a)
-	n := 0
-	for _, name := range names {
-		p := uintptr(unsafe.Pointer(unsafe.StringData(name)))
-		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.(*linuxDir).fd), p, fileFlags | unix.O_LARGEFILE}}
-		a.calls[n+1] = calls.Call{Trap: unix.SYS_READAHEAD, Args: [6]uintptr{2: uintptr(aheadWant(limit))}, Chained: true}
-		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
-		n += perFile
+	for some := range slices.Chunk(names, callDepth) { // opening a file may wait for a disk
+		if stopped() {
+			return
+		}
+		n := 0
+		for _, name := range some {
+			p := uintptr(unsafe.Pointer(unsafe.StringData(name)))
+			a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.(*linuxDir).fd), p, fileFlags | unix.O_LARGEFILE}}
+			a.calls[n+1] = calls.Call{Trap: unix.SYS_READAHEAD, Args: [6]uintptr{2: uintptr(aheadWant(limit))}, Chained: true}
+			a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
+			n += perFile
+		}
+		calls.Run(a.calls[:n])
 	}
-	calls.Run(a.calls[:n])
 	runtime.KeepAlive(names)
 }
 

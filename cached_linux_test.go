@@ -78,6 +78,9 @@ func TestFetch(t *testing.T) {
 		t.Log("left out: the kernel keeps the page")
 		return
 	}
-	fetch(d, []string{"f\x00"[:1]}, -1)
+	some := []string{"f\x00"[:1]}
+	fetch(d, some, -1, func() bool { return true })
+	require.False(t, cached(), "a run that is stopped fetches nothing")
+	fetch(d, some, -1, func() bool { return false })
 	require.Eventually(t, cached, time.Minute, time.Millisecond)
 }

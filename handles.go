@@ -167,7 +167,7 @@ func (h *handles) ended(n *node) {
 }
 
 // settle closes n if nothing needs it, and otherwise another directory if too
-// many are open. It is called with h.mu held, as are close and park.
+// many are open. It is called with h.mu held, as are loose, close and park.
 func (h *handles) settle(n *node) {
 	if n.parent == nil || n.pins > 0 || n.dir == nil {
 		return
@@ -176,7 +176,7 @@ func (h *handles) settle(n *node) {
 		h.close(n)
 		return
 	}
-	if len(h.open) <= h.limit && h.tight == 0 {
+	if h.tight == 0 && (len(h.open) <= h.limit || h.loose() <= h.limit) {
 		return
 	}
 	// The one opened first is nearest to root, where a depth-first walk
@@ -186,6 +186,16 @@ func (h *handles) settle(n *node) {
 			return
 		}
 	}
+}
+
+// loose returns how many directories are open without being pinned.
+func (h *handles) loose() (k int) {
+	for _, n := range h.open {
+		if n.pins == 0 {
+			k++
+		}
+	}
+	return k
 }
 
 func (h *handles) close(n *node) {

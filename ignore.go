@@ -42,7 +42,7 @@ func levelsUp(p string) (n int, rest string) {
 		if !up {
 			return n, rest
 		}
-		n, rest = n+1, below
+		n, rest = n+1, strings.TrimLeft(below, "/")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -393,4 +394,55 @@ func TestInFlightFalls(t *testing.T) {
 		require.Equal(t, inFlight, most, "this tests nothing unless it has risen")
 		require.LessOrEqual(t, after, 2)
 	})
+}
+
+// Directories that more workers than usual are at need not be closed for a while: a slow open is what they are there for.
+func TestInFlightOpensDirectoriesOnce(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder(""), perList: 1000}
+		up := w.root
+		for range 7 {
+			d := folder("d")
+			up.kids = append(up.kids, d)
+			up = d
+		}
+		for i := range 400 {
+			up.kids = append(up.kids, folder(fmt.Sprint("d", i), file("a", "alpha"), file("b", "beta")))
+		}
+		var opens atomic.Int64
+		w.during = func(call, _ string) {
+			if call == "openDir" {
+				opens.Add(1)
+			}
+			if call == "openDir" || call == "open" || call == "read" {
+				time.Sleep(2 * time.Millisecond)
+			}
+		}
+		out := w.process(t.Context(), Options{Workers: 4}, nil)
+		require.NoError(t, out.err)
+		require.Len(t, out.got, 800)
+		require.Less(t, opens.Load(), int64(450))
+	})
+}
+
+// Where nothing can be fetched nothing counts as fetched; and to fetch takes no permit.
+func TestFetchWhereThatCannotBe(t *testing.T) {
+	w := &world{root: crowd(3, 0), perList: 1000}
+	out := w.process(t.Context(), Options{Workers: 1}, func(f *File) error {
+		l, p := f.l, f.l.run.pool
+		b := &batch{node: f.node, entries: []entry{{name: f.name}}}
+		l.window.fetching = aheadPause
+		p.extra.Store(1)
+		fetched := l.window.fetch(l, b, 0)
+		worker := l.worker
+		acquired := l.acquire()
+		p.extra.Store(0)
+		if fetched || b.fetched.Load() > 0 || l.window.fetching > 0 || worker != noPermit || !acquired {
+			return fmt.Errorf("%v, %d, %d, %d, %v", fetched, b.fetched.Load(), l.window.fetching, worker, acquired)
+		}
+		return nil
+	})
+	require.NoError(t, out.err)
+	require.Len(t, out.got, 3)
 }

@@ -195,7 +195,7 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 			up := strings.Repeat("../", strings.Count(dir, "/")+1)
 			fromTop, err := filepath.Rel(resolved, global)
 			require.NoError(t, err)
-			files := []string{up + "./" + filepath.ToSlash(fromTop), up + ".git/info/exclude"}
+			files := []string{up + "./" + filepath.ToSlash(fromTop), strings.ReplaceAll(up, "/", "//") + ".git/info/exclude"}
 			for ; up != ""; up = up[len("../"):] {
 				files = append(files, up+".gitignore")
 			}
