@@ -244,6 +244,7 @@ func (r *run) local(w int) *local {
 		return l
 	}
 	l := &local{run: r, number: w, worker: w}
+	l.loads.untimed = 1 // for one file a clock would not pay
 	l.file.l = l
 	l.reader = reader{limit: r.opts.maxFileSize(), whole: true, stat: r.opts.Stat, sniff: r.opts.SkipBinary, stopped: r.cancelled, buf: contentBuffers.Get().(*[firstBuffer]byte)}
 	if r.opts.ReadSize > 0 {
