@@ -325,7 +325,7 @@ func plotSizes(name string, r results) error {
 	p.X.Tick.Marker, p.Y.Tick.Marker = logTicks(1), logTicks(1, 2, 5)
 	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
 	p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
-	p.Legend.Top = true
+	p.Legend.Left, p.Legend.XOffs = true, 8 // below the small directories, where no line is
 	return savePlot(p, name)
 }
 
