@@ -72,6 +72,23 @@ func (p *permitBook) use(w, workers int, during func()) {
 	during()
 }
 
+// A gauge tells how many calls slept at a time.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) sleep(d time.Duration) {
+	g.mu.Lock()
+	g.now++
+	g.most = max(g.most, g.now)
+	g.mu.Unlock()
+	time.Sleep(d)
+	g.mu.Lock()
+	g.now--
+	g.mu.Unlock()
+}
+
 // crowd is a directory with more files than can be in flight, and one with directories.
 func crowd(files, dirs int) *object {
 	root := folder("")
@@ -95,20 +112,11 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 					if what != "openDir" {
 						need = inFlight
 					}
-					var mu sync.Mutex
-					now, most := 0, 0
+					var calls gauge
 					w.during = func(call, name string) {
-						if call != what || name == "" || name == "root" {
-							return
+						if call == what && name != "" && name != "root" {
+							calls.sleep(time.Millisecond)
 						}
-						mu.Lock()
-						now++
-						most = max(most, now)
-						mu.Unlock()
-						time.Sleep(time.Millisecond)
-						mu.Lock()
-						now--
-						mu.Unlock()
 					}
 					opts := Options{Workers: workers}
 					if what == "stat" {
@@ -126,7 +134,7 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 					require.Len(t, out.got, 300)
 					require.Empty(t, used.wrong)
 					require.LessOrEqual(t, used.most, workers)
-					require.Equal(t, need, most)
+					require.Equal(t, need, calls.most)
 				})
 			})
 		}
@@ -358,26 +366,22 @@ func TestInFlightFalls(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(20_000, 0), perList: 100}
-		slow := true
-		now, most, after, opens := 0, 0, 0, 0
-		var mu sync.Mutex
+		after, opens := 0, 0
+		var (
+			mu    sync.Mutex
+			calls gauge
+		)
 		w.during = func(call, name string) {
 			if call != "open" || name == "root" {
 				return
 			}
 			mu.Lock()
 			opens++
-			if slow = opens < 2000; !slow {
-				mu.Unlock()
-				return
+			slow := opens < 2000
+			mu.Unlock()
+			if slow {
+				calls.sleep(time.Millisecond)
 			}
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			now--
-			mu.Unlock()
 		}
 		opts := Options{Workers: 2, openRoot: w.openRoot}
 		_, err := Process(t.Context(), "root", opts, func(f *File) (struct{}, error) {
@@ -391,7 +395,7 @@ func TestInFlightFalls(t *testing.T) {
 		})
 		require.NoError(t, err)
 		_, _, inFlight := descriptorBudget()
-		require.Equal(t, inFlight, most, "this tests nothing unless it has risen")
+		require.Equal(t, inFlight, calls.most, "this tests nothing unless it has risen")
 		require.LessOrEqual(t, after, 2)
 	})
 }
