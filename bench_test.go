@@ -90,6 +90,18 @@ func (t *tally) add(f *fileproc.File, opts *fileproc.Options) error {
 	return nil
 }
 
+// streamed counts in a loop over Stream.
+func streamed(ctx context.Context, dir string, opts fileproc.Options) (t tally, err error) {
+	for n, err := range fileproc.Stream(ctx, dir, opts, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
+		if err != nil {
+			return t, err
+		}
+		t.files++
+		t.bytes += int64(n)
+	}
+	return t, nil
+}
+
 // BenchmarkStream compares a loop over results as they come with one in order.
 func BenchmarkStream(b *testing.B) {
 	for _, layout := range layouts[:2] {
@@ -101,15 +113,9 @@ func BenchmarkStream(b *testing.B) {
 			b.Run(fmt.Sprintf("layout=%s/files=100k/ordered=%t", layout, ordered), func(b *testing.B) {
 				m := startMeter(b)
 				for b.Loop() {
-					var got tally
-					for n, err := range fileproc.Stream(b.Context(), set.dir, fileproc.Options{Ordered: ordered}, func(f *fileproc.File) (int, error) {
-						return len(f.Data()), nil
-					}) {
-						if err != nil {
-							b.Fatal(err)
-						}
-						got.files++
-						got.bytes += int64(n)
+					got, err := streamed(b.Context(), set.dir, fileproc.Options{Ordered: ordered})
+					if err != nil {
+						b.Fatal(err)
 					}
 					set.check(b, true, []tally{got})
 				}
@@ -129,16 +135,6 @@ func BenchmarkCost(b *testing.B) {
 		_, err := fileproc.Process(ctx, dir, opts, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
 		return tally{files: report.Processed, bytes: report.Bytes}, err
 	}
-	stream := func(ctx context.Context, dir string, opts fileproc.Options) (t tally, err error) {
-		for n, err := range fileproc.Stream(ctx, dir, opts, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
-			if err != nil {
-				return t, err
-			}
-			t.files++
-			t.bytes += int64(n)
-		}
-		return t, nil
-	}
 	for _, layout := range layouts[:2] {
 		set, ok := openDataset(b, layout, "100k")
 		if !ok {
@@ -152,7 +148,7 @@ func BenchmarkCost(b *testing.B) {
 			{"nothing", process, fileproc.Options{}},
 			{"OnProgress", process, fileproc.Options{OnProgress: func(fileproc.Report) {}}},
 			{"SkipBinary", process, fileproc.Options{SkipBinary: true}},
-			{"Ordered", stream, fileproc.Options{Ordered: true}},
+			{"Ordered", streamed, fileproc.Options{Ordered: true}},
 		} {
 			b.Run(fmt.Sprintf("layout=%s/files=100k/of=%s", layout, of.name), func(b *testing.B) {
 				var ratios []float64

@@ -51,6 +51,15 @@ type handles struct {
 	kept  *node   // pinned
 }
 
+// A budget says how many descriptors a run may take for what.
+type budget struct {
+	open     int // directories that stay open while they are not in use
+	listings int // directories that are part-way listed, which keeps them in use
+	inFlight int // workers while calls block
+}
+
+var fullBudget = budget{32, 32, mostInFlight}
+
 // pin opens n if need be and keeps it open until unpin.
 func (h *handles) pin(n *node) (directory, error) {
 	h.mu.Lock()

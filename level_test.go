@@ -108,9 +108,9 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 				SlowFrom(t, 100*time.Microsecond)
 				inBubble(t, func(t *testing.T) {
 					w := &world{root: crowd(100, 100), perList: 1000}
-					_, need, inFlight := descriptorBudget() // listings are bounded more tightly
+					need := descriptorBudget().listings // bounded more tightly
 					if what != "openDir" {
-						need = inFlight
+						need = descriptorBudget().inFlight
 					}
 					var calls gauge
 					w.during = func(call, name string) {
@@ -174,7 +174,7 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 
 // An fs.FS need not bear more calls at a time than its user says.
 func TestInFlightOfAnFS(t *testing.T) {
-	_, _, inFlight := descriptorBudget()
+	inFlight := descriptorBudget().inFlight
 	for _, test := range []struct {
 		opts Options
 		most int
@@ -394,7 +394,7 @@ func TestInFlightFalls(t *testing.T) {
 			return struct{}{}, nil
 		})
 		require.NoError(t, err)
-		_, _, inFlight := descriptorBudget()
+		inFlight := descriptorBudget().inFlight
 		require.Equal(t, inFlight, calls.most, "this tests nothing unless it has risen")
 		require.LessOrEqual(t, after, 2)
 	})

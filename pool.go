@@ -181,8 +181,9 @@ func (p *pool) fall() {
 	p.mu.Unlock()
 }
 
-// level lets in no more workers than there are when no calls block.
-func (p *pool) level() {
+// dismissExtra has no more workers, from now on, than there are when no calls
+// block.
+func (p *pool) dismissExtra() {
 	p.mu.Lock()
 	p.most, p.limit = p.workers, p.workers
 	p.mu.Unlock()

@@ -15,7 +15,7 @@ func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func isLeased(error) bool { return false }
 
-func descriptorBudget() (open, listings, inFlight int) { return 32, 32, mostInFlight }
+func descriptorBudget() budget { return fullBudget }
 
 func allocLarge(size int64) ([]byte, error) {
 	if size > math.MaxInt {

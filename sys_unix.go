@@ -21,30 +21,23 @@ func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(
 // another process holds a lease on the file. It has been asked to release it.
 func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-// descriptorBudget returns how many directories stay open while they are not
-// in use, and how many may be part-way listed, which keeps them in use. Below
-// 64 descriptors Linux needs not grow the process's table, for which all its
+// descriptorBudget is how the run's descriptors are shared out. Below 64
+// descriptors Linux needs not grow the process's table, for which all its
 // threads wait; and a walk seldom has more than a few dozen levels to come back
 // to. Under a low limit a third of it is for directories. Of what is in flight,
 // for which there are workers while calls block, each takes a descriptor or two:
 // an eighth of the limit at most.
-func descriptorBudget() (open, listings, inFlight int) {
-	b := descriptorBudgets()
-	return b[0], b[1], b[2]
-}
-
-var descriptorBudgets = sync.OnceValue(func() [3]int {
-	const most = 32
-	b := [3]int{most, most, mostInFlight}
+var descriptorBudget = sync.OnceValue(func() budget {
+	b := fullBudget
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return b
 	}
-	if l.Cur < 3*most {
+	if l.Cur < 3*uint64(fullBudget.open) {
 		n := int(l.Cur) / 3
-		b[0], b[1] = n/2, max(1, n/2)
+		b.open, b.listings = n/2, max(1, n/2)
 	}
-	b[2] = int(min(uint64(l.Cur)/16, mostInFlight))
+	b.inFlight = int(min(uint64(l.Cur)/16, mostInFlight))
 	return b
 })
 

@@ -143,14 +143,14 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 	opts.ignoreNames, opts.ignorePaths = splitIgnoreFiles(opts.IgnoreFiles)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
 	r.done = make(chan struct{})
-	open, listings, inFlight := descriptorBudget()
+	budget := descriptorBudget()
 	if opts.FS != nil && opts.limited {
-		inFlight = 0
+		budget.inFlight = 0
 	}
-	r.handles.limit, r.handles.openLinked = open, r.openLinked
+	r.handles.limit, r.handles.openLinked = budget.open, r.openLinked
 	r.root = &node{refs: 1}
-	r.pool = newPool(r, opts.Workers, listings, r.root)
-	if r.pool.most = max(opts.Workers, inFlight); r.pool.most > opts.Workers {
+	r.pool = newPool(r, opts.Workers, budget.listings, r.root)
+	if r.pool.most = max(opts.Workers, budget.inFlight); r.pool.most > opts.Workers {
 		r.permits = make(chan int, opts.Workers) // all fit
 	}
 	r.locals = make([]*local, r.pool.most)
@@ -668,7 +668,7 @@ func (r *run) whenFree(l *local, err error, try func() error) error {
 }
 
 func (r *run) whenScarce(l *local, try func() error) error {
-	r.pool.level()
+	r.pool.dismissExtra()
 	r.handles.tighten(1)
 	defer r.handles.tighten(-1)
 	r.yield(l)
