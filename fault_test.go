@@ -1172,6 +1172,38 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 	}
 }
 
+// Where many directories have more to be done in them, one is closed for the time being as soon as another has been listed.
+func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
+	for _, opts := range []Options{{}, {Ordered: true}} {
+		for k, reached := 0, true; reached; k++ {
+			inBubble(t, func(t *testing.T) {
+				tree := folder("a")
+				for range 2 * fullBudget.open {
+					tree = folder("a", folder("b", file("f", "f")), tree, file("f", "f"), file("g", "g"))
+				}
+				tree.name = ""
+				w, i := &world{root: tree}, 0
+				w.during = func(call, _ string) {
+					if call == "identity" {
+						if i++; i > k {
+							panic("in the backend")
+						}
+					}
+				}
+				var report Report
+				opts.Workers, opts.openRoot, opts.Report = 1, w.openRoot, &report
+				func() {
+					defer func() { reached = recover() != nil }()
+					for range Stream(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) {
+					}
+				}()
+				require.True(t, reached || k > fullBudget.open, "this tests nothing if few directories are put aside")
+				requireLedger(t, report)
+			})
+		}
+	}
+}
+
 func TestFaultsPanicOfOnErrorAtEachFailure(t *testing.T) {
 	tree := func() *object {
 		return folder("",

@@ -349,16 +349,14 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if len(s.links) > 0 {
 		s.subs = append(s.subs, n.linksOf(s.links))
 	}
-	refs := len(s.subs)
+	b, refs := s.b, len(s.subs)
 	if r.order != nil && !more {
 		n.segments = s.segments()
 		for _, d := range n.segments {
 			refs += min(d.files, 1)
 		}
-		s.b = nil // the segments have its entries
+		b = nil // the segments have its entries
 	}
-	b := s.b
-	s.b = nil // the caller's
 	if b != nil {
 		refs++
 	}
@@ -368,6 +366,7 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	if !more {
 		r.handles.ended(n)
 	}
+	s.b = nil // the caller's now; if ended has panicked, finish counts its entries
 	return b, s.subs, more
 }
 
