@@ -5,6 +5,7 @@ package fileproc
 import (
 	"io/fs"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
@@ -18,8 +19,16 @@ type direntBuffer [32 << 10]byte
 // direntBuffers have room for one getdents64 call.
 var direntBuffers = sync.Pool{New: func() any { return new(direntBuffer) }}
 
+// shortCall is how many bytes of a listing one call is asked for, unless it waits
+// for what is not a processor: some 50 µs of work. Go's monitor takes the
+// processor of a call that it sees twice, at least 20 µs apart; see visitsInARow.
+const shortCall = 4 << 10
+
 // linuxDir lists with getdents64, whose records are parsed in place.
-type linuxDir struct{ fdDir }
+type linuxDir struct {
+	fdDir
+	waits bool // a call for a part of the listing took long
+}
 
 var _ directory = (*linuxDir)(nil)
 
@@ -32,7 +41,7 @@ func openRoot(root string) (directory, error) {
 	if err != nil {
 		return nil, &sysError{"open", err}
 	}
-	return &linuxDir{fdDir{fd: fd}}, nil
+	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
 }
 
 func (d *linuxDir) openDir(name string) (directory, error) {
@@ -40,7 +49,7 @@ func (d *linuxDir) openDir(name string) (directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &linuxDir{fdDir{fd: fd}}, nil
+	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
 }
 
 func (d *linuxDir) list(s *sink) (bool, error) {
@@ -49,7 +58,13 @@ func (d *linuxDir) list(s *sink) (bool, error) {
 	// A call that gives little may be the last but one: asking again at once
 	// spares others from being called for a listing that is over.
 	for listed := 0; listed < len(buf)/2; {
-		records, err := getdents(d.fd, buf[:])
+		ask := shortCall
+		if d.waits {
+			ask = len(buf)
+		}
+		start := time.Now()
+		records, err := getdents(d.fd, buf[:ask])
+		d.waits = d.waits || time.Since(start) > 10*slowCall
 		if err != nil || len(records) == 0 {
 			return false, err
 		}

@@ -153,7 +153,7 @@ func (p *part) halve(latter *part) bool {
 		unix.Close(fd)
 		return false
 	}
-	*latter = part{dir: &linuxDir{fdDir{fd: fd}}, name: p.name, at: middle, end: p.end}
+	*latter = part{dir: &linuxDir{fdDir: fdDir{fd: fd}}, name: p.name, at: middle, end: p.end}
 	p.end = middle
 	return true
 }
