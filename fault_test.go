@@ -900,6 +900,35 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 	}
 }
 
+// What an ignore file leaves out is not told of because reading that file has come to the end of the run.
+func TestFaultsCancelInAnIgnoreFile(t *testing.T) {
+	for _, what := range []string{"open", "cached", "fstat", "read", "close"} {
+		inBubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w := &world{root: folder("", file(".ignore", "secret*", chunks(1)), file("secret", ""), folder("secrets", file("x", "")))}
+			reached := false
+			w.during = func(call, name string) {
+				if call == what && strings.HasPrefix(name, ".ignore") {
+					reached = true
+					cancel(errBroken)
+				}
+			}
+			var report Report
+			opts := Options{IgnoreFiles: []string{".ignore"}, openRoot: w.openRoot, Report: &report}
+			for e, err := range Walk(ctx, "root", opts) {
+				if err != nil {
+					require.ErrorIs(t, err, errBroken)
+					continue
+				}
+				require.Equal(t, ".ignore", e.Rel(), what)
+			}
+			require.True(t, reached, what)
+			requireLedger(t, report)
+			require.Zero(t, w.open)
+		})
+	}
+}
+
 // TestFaultsPanicWhileOthersWait: a worker that waits for a descriptor does not delay the panic of another.
 func TestFaultsPanicWhileOthersWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

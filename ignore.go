@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -118,19 +119,19 @@ func (r *run) above(n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
-// readIgnoreFiles reads those that the listing of n has given.
-func (r *run) readIgnoreFiles(l *local, n *node) {
+// readIgnoreFiles reads those that the listing of n has given. It reports false
+// when the run has been stopped: what they leave out is then not known.
+func (r *run) readIgnoreFiles(l *local, n *node) bool {
+	defer l.grip.drop(&r.handles)
 	for _, name := range r.opts.ignoreNames {
-		for _, found := range n.held.ignore {
-			if found == name {
-				r.readIgnoreFile(l, n, l.arena.add([]byte(name)))
-			}
+		if slices.Contains(n.held.ignore, name) && !r.readIgnoreFile(l, n, l.arena.add([]byte(name))) {
+			return false
 		}
 	}
-	l.grip.drop(&r.handles)
+	return true
 }
 
-func (r *run) readIgnoreFile(l *local, n *node, name string) {
+func (r *run) readIgnoreFile(l *local, n *node, name string) bool {
 	var f File
 	rd := reader{limit: maxIgnoreFile, whole: true, stopped: r.cancelled, buf: l.reader.buf}
 	err := l.attempt(n, func(d directory) error { return rd.read(d, name, &f) })
@@ -142,4 +143,5 @@ func (r *run) readIgnoreFile(l *local, n *node, name string) {
 		l.failFound("open", n, name, err)
 	}
 	rd.release()
+	return err != errStopped
 }

@@ -374,7 +374,10 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 // begin opens n and reports whether there is something to list.
 func (r *run) begin(l *local, n *node) bool {
 	if n.held != nil { // it has been listed
-		r.readIgnoreFiles(l, n) // first, since that may wait for descriptors, and n would keep one
+		// First, since that may wait for descriptors, and n would keep one.
+		if !r.readIgnoreFiles(l, n) {
+			return false
+		}
 		err := r.open(l, n)
 		if err != nil {
 			r.failDir(l, n, err)
