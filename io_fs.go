@@ -159,12 +159,10 @@ func (f fsFile) read(p []byte) (int, error) {
 	for range 100 {
 		n, err := f.Read(p)
 		switch {
-		case n > 0:
-			return n, nil // an error comes again with the next read
-		case err == io.EOF:
-			return 0, nil
-		case err != nil:
+		case err != nil && err != io.EOF: // that came with content need not come again
 			return 0, asSysError("read", err)
+		case n > 0 || err == io.EOF:
+			return n, nil
 		}
 	}
 	return 0, &sysError{"read", io.ErrNoProgress}

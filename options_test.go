@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -627,6 +628,40 @@ func TestFSKinds(t *testing.T) {
 		return f.Rel(), err
 	})
 	require.NoError(t, err)
+}
+
+// broken is a file of an fs.FS that breaks off with an error, of which it tells together with the last content.
+type broken struct {
+	fs.File
+	told bool
+}
+
+var errBrokenOff = errors.New("broken off")
+
+func (b *broken) Read(p []byte) (int, error) {
+	if b.told {
+		return 0, io.EOF
+	}
+	b.told = true
+	return copy(p, "half"), errBrokenOff
+}
+
+type brokenFS struct{ fs.FS }
+
+func (b brokenFS) Open(name string) (fs.File, error) {
+	f, err := b.FS.Open(name)
+	if _, lists := f.(fs.ReadDirFile); err != nil || lists {
+		return f, err
+	}
+	return &broken{File: f}, nil
+}
+
+// What comes together with an error is not all of a file.
+func TestFSReadsBreakOff(t *testing.T) {
+	fsys := brokenFS{fstest.MapFS{"f": {Data: []byte("half of it")}}}
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys}, relOf)
+	require.Empty(t, got)
+	require.ErrorIs(t, err, errBrokenOff)
 }
 
 func relOf(f *fileproc.File) (string, error) { return f.Rel(), nil }
