@@ -54,10 +54,10 @@ func newCallAhead(limit int64, lookUp bool) (readAhead, int) {
 
 // aheadWant returns how many bytes to ask for of each file.
 func aheadWant(limit int64) int {
-	if limit >= 0 {
-		return int(min(aheadSize, limit+1))
+	if limit < 0 || limit >= aheadSize { // limit+1 may be too large a number
+		return aheadSize
 	}
-	return aheadSize
+	return int(limit) + 1
 }
 
 func (a *callAhead) read(d directory, names []string) bool {

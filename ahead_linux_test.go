@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -167,8 +168,12 @@ func TestReadAheadThatIsSlow(t *testing.T) {
 	require.Len(t, got, 200)
 }
 
-// A file size without a limit is not taken for a file that is not to be read.
+// A file size without a limit, or with one larger than any file, is not taken for a file that is not to be read.
 func TestReadAheadWithoutLimit(t *testing.T) {
+	for _, limit := range []int64{-1, aheadSize - 1, aheadSize, math.MaxInt64} {
+		require.Equal(t, aheadSize, aheadWant(limit), limit)
+	}
+	require.Equal(t, 8, aheadWant(7))
 	dir := t.TempDir()
 	for i := range 100 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("content"), 0o600))
