@@ -313,6 +313,44 @@ func TestInvariant6PanicReachesTheCallerWithItsStack(t *testing.T) {
 	}
 }
 
+// What fn does while the loop over Stream is being left is not lost either.
+func TestInvariant6MishapAfterABreak(t *testing.T) {
+	dir := spread(t, 1, 2)
+	for _, ordered := range []bool{false, true} {
+		for name, mishap := range map[string]func(){"panic": explode, "Goexit": runtime.Goexit} {
+			var caught any
+			returned := false
+			leavesNothing(t, func() {
+				begun, left, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				fn := func(f *fileproc.File) (int, error) {
+					if f.Name() == "file0000" {
+						<-begun
+						return 0, nil
+					}
+					close(begun)
+					<-left
+					mishap()
+					return 0, nil
+				}
+				go func() {
+					defer close(done)
+					defer func() { caught = recover() }()
+					for range fileproc.Stream(t.Context(), dir, fileproc.Options{Workers: 2, Ordered: ordered}, fn) {
+						close(left)
+						break
+					}
+					returned = true
+				}()
+				<-done
+			})
+			require.False(t, returned, name)
+			if name == "panic" {
+				require.Contains(t, fmt.Sprint(caught), "fileproc_test.explode", "the original stack")
+			}
+		}
+	}
+}
+
 func TestInvariant6PanicOfOneFileWorksInTheSmallestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "one"), []byte("1"), 0o644))

@@ -176,30 +176,29 @@ func stream[T any](ctx context.Context, r *run, root string, opts *Options, m ou
 		err = r.execute(ctx, root, opts)
 		exited = false
 	}()
-	// Also when the loop's body panics or ends its goroutine.
-	ended := false
-	defer func() {
-		if !ended {
-			cancel(fs.SkipAll)
-			m.leave()
-			for mail := m.receive(nil); len(mail) > 0; mail = m.receive(mail) {
-			}
+	leave := func() {
+		cancel(fs.SkipAll)
+		m.leave()
+		for mail := m.receive(nil); len(mail) > 0; mail = m.receive(mail) {
 		}
-	}()
+	}
+	defer leave() // also when the loop's body panics or ends its goroutine
+	left := false
+loop:
 	for mail := m.receive(nil); len(mail) > 0; mail = m.receive(mail) {
 		for _, l := range mail {
-			if !yield(l.v, l.err) {
-				return
+			if left = !yield(l.v, l.err); left {
+				leave() // until when fn may still panic
+				break loop
 			}
 		}
 	}
-	ended = true
 	switch {
 	case panicked != nil:
 		panic(panicked)
 	case exited:
 		runtime.Goexit()
-	case err != nil:
+	case err != nil && !left:
 		yield(zero, err)
 	}
 }
