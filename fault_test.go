@@ -760,6 +760,39 @@ func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
 }
 
 // What a try has opened on its way down is there for the next one: n is less than there are levels.
+// Who has all others wait for a descriptor does not itself wait for the loop that takes results, which may be among them.
+func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const files = 3 * mailboxSize // more than the loop's mailbox holds, and then a directory, of which listing alone tells
+		big := folder("big")
+		for i := range files {
+			big.kids = append(big.kids, file(fmt.Sprint(i), ""))
+		}
+		big.kids = append(big.kids, folder("end"))
+		waits := folder("waits").with(opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
+		w := &world{root: folder("", big, waits), eager: true}
+		w.during = func(what, name string) {
+			if what == "openDir" && strings.HasPrefix(name, "big") {
+				time.Sleep(100 * time.Millisecond) // until a worker has come to wait
+			}
+		}
+		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
+		n := 0
+		for _, err := range Walk(t.Context(), "root", Options{Workers: 2, openRoot: w.openRoot}) {
+			require.NoError(t, err)
+			if n++; n == 1 {
+				time.Sleep(time.Second) // until the mailbox is full
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				out := inner.process(ctx, Options{Workers: 1}, nil)
+				cancel()
+				require.NoError(t, out.err)
+			}
+		}
+		require.Equal(t, files+3, n)
+		require.Empty(t, scarce)
+	})
+}
+
 func TestFaultsEveryNthOpen(t *testing.T) {
 	want := (&world{root: forest()}).contents()
 	for _, nth := range []int{2, 3, 4, 5, 7} {

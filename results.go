@@ -110,11 +110,11 @@ func newOutlet[T any](r *run, opts *Options) outlet[T] {
 	return &sequencer[T]{sequence: r.order}
 }
 
-// send waits while the mailbox is full.
-func (m *mailbox[T]) send(_ *local, v T, err error) {
+// send waits while the mailbox is full, unless l has others wait for it.
+func (m *mailbox[T]) send(l *local, v T, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.mail) >= m.limit && !m.left {
+	for len(m.mail) >= m.limit && !m.left && !l.yields {
 		m.blocked++
 		m.room.Wait()
 		m.blocked--

@@ -42,7 +42,7 @@ func TestMailboxIsBounded(t *testing.T) {
 			for w := range workers {
 				go func() {
 					for i := range 1000 {
-						m.send(nil, i, nil)
+						m.send(new(local), i, nil)
 						sent[w]++
 					}
 				}()
@@ -76,7 +76,7 @@ func TestMailboxOrderOfOneSender(t *testing.T) {
 		m := newMailbox[int](1)
 		go func() {
 			for i := range 500 {
-				m.send(nil, i, nil)
+				m.send(new(local), i, nil)
 			}
 			m.close()
 		}()
@@ -102,7 +102,7 @@ func TestMailboxReceiverWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.True(t, m.waiting)
-		m.send(nil, "", errBroken)
+		m.send(new(local), "", errBroken)
 		<-received
 		require.Equal(t, []letter[string]{{"", errBroken}}, got)
 	})
@@ -115,7 +115,7 @@ func TestMailboxLeft(t *testing.T) {
 		for range 3 {
 			go func() {
 				for range mailboxSize {
-					m.send(nil, 1, nil)
+					m.send(new(local), 1, nil)
 				}
 				returned.Add(1)
 			}()
@@ -150,10 +150,10 @@ func TestMailboxCompleteWakesTheReceiver(t *testing.T) {
 // What was received before is used again, so it must not keep values alive.
 func TestMailboxClearsWhatItUsesAgain(t *testing.T) {
 	m := newMailbox[*int](1)
-	m.send(nil, new(int), nil)
-	m.send(nil, new(int), nil)
+	m.send(new(local), new(int), nil)
+	m.send(new(local), new(int), nil)
 	first := m.receive(nil)
-	m.send(nil, new(int), nil)
+	m.send(new(local), new(int), nil)
 	m.receive(first)
 	require.Nil(t, first[0].v)
 	require.Nil(t, first[1].v)

@@ -77,6 +77,7 @@ type local struct {
 	sink   sink
 	place  place  // see sequence
 	spare  *batch // to be used again
+	yields bool   // see run.yield
 	window window
 }
 
@@ -724,8 +725,12 @@ func (r *run) poll(patience time.Duration, try func() (wait bool, err error)) er
 	}
 }
 
-// yield closes every descriptor that the run has and does not use now.
+// yield closes every descriptor that the run has and does not use now. It waits
+// for nobody who takes results: l may hold scarce, and the loop over a Stream or
+// Walk have begun a run that waits for that.
 func (r *run) yield(l *local) {
+	l.yields = true
 	r.pool.drain(l.number)
+	l.yields = false
 	r.handles.parkAll()
 }
