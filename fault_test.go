@@ -1196,6 +1196,28 @@ func TestFaultsPanicAtEachCall(t *testing.T) {
 	})
 }
 
+// Where no directory can be closed without a panic each is still told to, and the Report is filled in.
+func TestFaultsPanicOfEveryClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("root", folder("d", folder("later"), folder("e", file("f", "f")))), eager: true}
+		closed := map[string]bool{}
+		w.during = func(call, name string) {
+			if call == "close" && name != "f" {
+				closed[name] = true
+				panic("in the backend")
+			}
+		}
+		var report Report
+		require.Panics(t, func() {
+			opts := Options{Workers: 1, openRoot: w.openRoot, Report: &report}
+			_, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, fs.SkipAll })
+		})
+		require.Equal(t, map[string]bool{"root": true, "d": true, "e": true}, closed)
+		require.EqualValues(t, 1, report.Found)
+		requireLedger(t, report)
+	})
+}
+
 // What was found when the backend panicked is accounted for, also where a directory's entries are held until all are listed.
 func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 	for name, opts := range map[string]Options{

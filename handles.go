@@ -256,16 +256,17 @@ func (h *handles) parkAll() {
 	}
 }
 
-// closeAll ends the run's use of its directories, root too.
+// closeAll ends the run's use of its directories, root too. That one panics, of
+// an fs.FS, does not keep the others open.
 func (h *handles) closeAll(root *node) {
+	if root.dir != nil {
+		defer root.dir.close()
+	}
 	for _, n := range h.open {
-		n.dir.close()
+		defer n.dir.close()
 		n.dir = nil
 	}
 	h.open = nil
-	if root.dir != nil {
-		root.dir.close()
-	}
 }
 
 // A grip is a worker's pin on the directory that it visits files of. While fn

@@ -163,7 +163,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 // finish waits for all workers, closes what is open and writes the Report.
 func (r *run) finish(start time.Time) {
 	r.pool.wait()
-	r.handles.closeAll(r.root)
+	defer r.handles.closeAll(r.root)
 	total := Report{Abandoned: r.pool.abandoned, Skipped: map[SkipReason]int64{}}
 	total.add(&r.links.counts)
 	for _, l := range r.locals {
