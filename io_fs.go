@@ -21,6 +21,7 @@ type dirReader interface {
 // listFile is directory.list for what lists with ReadDir. The bits of regular
 // make no difference to an entry's type.
 func listFile(f dirReader, s *sink, regular fs.FileMode) (bool, error) {
+	_, goesOn := f.(*os.File)
 	for listed := 0; listed < listSize; {
 		entries, err := f.ReadDir(listSize)
 		for _, e := range entries {
@@ -28,7 +29,7 @@ func listFile(f dirReader, s *sink, regular fs.FileMode) (bool, error) {
 			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
 		}
 		listed += len(entries)
-		if isEntryError(err) {
+		if goesOn && isEntryError(err) {
 			s.fail(asSysError("readdir", err))
 			continue
 		}
@@ -44,7 +45,7 @@ func listFile(f dirReader, s *sink, regular fs.FileMode) (bool, error) {
 
 // isEntryError reports whether err, from package os, is about one entry, whose
 // type was to be looked up. The name is not in the error, and the listing goes
-// on behind it.
+// on behind it. Another fs.FS may mean the directory, and give it for ever.
 func isEntryError(err error) bool {
 	e, ok := err.(*fs.PathError)
 	return ok && (e.Op == "fstatat" || e.Op == "lstat")

@@ -664,6 +664,39 @@ func TestFSReadsBreakOff(t *testing.T) {
 	require.ErrorIs(t, err, errBrokenOff)
 }
 
+// stuck is an fs.FS of which no directory can be listed, however often it is asked.
+type stuck struct{ fs.FS }
+
+type stuckFile struct{ fs.ReadDirFile }
+
+func (s stuck) Open(name string) (fs.File, error) {
+	f, err := s.FS.Open(name)
+	if d, lists := f.(fs.ReadDirFile); lists {
+		return stuckFile{d}, err
+	}
+	return f, err
+}
+
+func (stuckFile) ReadDir(int) ([]fs.DirEntry, error) {
+	return nil, &fs.PathError{Op: "lstat", Path: "there", Err: fs.ErrPermission}
+}
+
+// An error that comes again and again is that of the listing, also if it is one that package os has for an entry.
+func TestFSListingIsStuck(t *testing.T) {
+	told := 0
+	var report fileproc.Report
+	_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: stuck{fstest.MapFS{"f": {}}}, Report: &report, OnError: func(err error) error {
+		require.ErrorIs(t, err, fs.ErrPermission)
+		if told++; told > 9 {
+			panic("the listing does not end")
+		}
+		return nil
+	}}, relOf)
+	require.NoError(t, err)
+	require.Equal(t, 1, told)
+	require.EqualValues(t, 1, report.Failed)
+}
+
 func relOf(f *fileproc.File) (string, error) { return f.Rel(), nil }
 
 // TestDependencies: who imports fileproc gets these modules and no others.
