@@ -8,10 +8,12 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -791,6 +793,46 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 		require.Equal(t, files+3, n)
 		require.Empty(t, scarce)
 	})
+}
+
+// busy is a directory in which every other opening of a subdirectory finds no descriptor.
+type busy struct {
+	directory
+	opens *atomic.Int32
+}
+
+func (b busy) openDir(name string) (directory, error) {
+	if b.opens.Add(1)%2 == 1 {
+		return nil, &sysError{"openat", scarceErrors[0]}
+	}
+	return b.directory.openDir(name)
+}
+
+// A directory that a link leads to is looked up without a descriptor that there may not be.
+func TestFaultsFewDescriptorsForLinks(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "t", ".hidden", "d"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "t", ".hidden", "d", "f"), nil, 0o644))
+	if err := os.Symlink(filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l")); err != nil {
+		t.Skip("symbolic links cannot be made here: ", err)
+	}
+	var opens atomic.Int32
+	opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (directory, error) {
+		d, err := openRoot(root)
+		return busy{d, &opens}, err
+	}}
+	var got []string
+	for e, err := range Walk(t.Context(), dir, opts) {
+		require.NoError(t, err)
+		if e.Rel() == "l" {
+			s, _ := e.Stat()
+			require.True(t, s.Mode.IsDir())
+		}
+		got = append(got, e.Rel())
+	}
+	slices.Sort(got)
+	require.Equal(t, []string{"l", "l/f", "t", "t/.hidden"}, got)
+	require.Greater(t, opens.Load(), int32(5))
 }
 
 func TestFaultsEveryNthOpen(t *testing.T) {

@@ -134,11 +134,11 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			m.send(f.l, e, nil)
 			return nil
 		}
-		r.visitDir = func(s *sink, name string) {
+		r.visitDir = func(s *sink, name, as string) {
 			e := Entry{name: name, rel: s.node.relPath() + name, path: r.path(s.node, name), typ: fs.ModeDir}
 			if opts.Stat {
 				var err error
-				if e.stat, err = s.dir.stat(name); err != nil {
+				if e.stat, err = s.dir.stat(as); err != nil {
 					s.l.failFound("stat", s.node, name, err)
 					return
 				}

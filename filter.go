@@ -142,12 +142,12 @@ func (s *sink) addDir(name []byte) {
 		return
 	}
 	if l.run.order == nil {
-		l.run.visitDir(s, kept)
+		l.run.visitDir(s, kept, kept)
 		return
 	}
 	was := l.place
 	l.place = place{segment: s.dirs[len(s.dirs)-1].segment, file: -1}
-	l.run.visitDir(s, kept)
+	l.run.visitDir(s, kept, kept)
 	l.place = was
 }
 

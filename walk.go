@@ -33,8 +33,9 @@ type run struct {
 	name   string // root, as the caller gave it
 	prefix string // what File.Path puts before File.Rel
 	fn     func(*File) error
-	// visitDir, unless nil, is told of each directory found (Walk).
-	visitDir func(s *sink, name string)
+	// visitDir, unless nil, is told of each directory found (Walk), and as what
+	// s.dir can look it up without another descriptor.
+	visitDir func(s *sink, name, as string)
 
 	filter   filter
 	device   uint64 // root's, if it matters
@@ -403,8 +404,8 @@ func (r *run) begin(l *local, n *node) bool {
 		n.held = new(held)
 	}
 	if r.visitDir != nil && n.isLinkedDir() {
-		l.sink = sink{l: l, node: n.parent, dir: &linkDir{r, n.parent}}
-		r.visitDir(&l.sink, n.name)
+		l.sink = sink{l: l, node: n.parent, dir: n.dir}
+		r.visitDir(&l.sink, n.name, dot)
 	}
 	return true
 }
