@@ -505,6 +505,61 @@ func asNobody(t *testing.T) func(*exec.Cmd) {
 	}
 }
 
+const firstWaitVariable = "FILEPROC_TEST_FIRST_WAIT"
+
+// Package testing has timers and opens files. A process in which nobody has is one that has not begun with it.
+func init() {
+	if root := os.Getenv(firstWaitVariable); root != "" {
+		if err := waitFirst(root); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// waitFirst opens a file while there is no descriptor, for a moment.
+func waitFirst(root string) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return err
+	}
+	_, err := fileproc.Process(context.Background(), root, fileproc.Options{Workers: 1}, func(f *fileproc.File) (struct{}, error) {
+		var last int
+		for {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				break
+			}
+			last = fd
+		}
+		go func() {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil) // no timer of Go's
+			unix.Close(last)
+		}()
+		handle, err := f.Open()
+		if err == nil {
+			err = handle.Close()
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Go's runtime ends a process that has no descriptors for its poller when it sets the first timer. To wait takes one.
+func TestInvariant4WaitOfAProcessWithoutTimers(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "f")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), firstWaitVariable+"="+root)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Skipf("this binary cannot be started, as under an emulator: %v", err)
+	}
+	require.NoError(t, err, "%.300s", out)
+}
+
 func limitDescriptors(t *testing.T, n uint64) {
 	t.Helper()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}))

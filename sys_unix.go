@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,11 @@ func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 // to. Under a low limit a third of it is for directories. Of what is in flight,
 // for which there are workers while calls block, each takes a descriptor or two:
 // an eighth of the limit at most.
+//
+// The first timer of a process takes two more, for the runtime's poller, and
+// ends it if there are none. So it is set now: to wait for a descriptor is too late.
 var descriptorBudget = sync.OnceValue(func() budget {
+	time.AfterFunc(time.Hour, func() {}).Stop()
 	b := fullBudget
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
