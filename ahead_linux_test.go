@@ -187,6 +187,26 @@ func TestReadAheadWithoutLimit(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Rings leave most descriptors to others: who waits for one does not get those of rings.
+func TestRingsAreFew(t *testing.T) {
+	full := descriptorBudget
+	defer func() { descriptorBudget = full }()
+	descriptorBudget = func() budget { return budget{rings: 2} }
+	var rings [2]readAhead
+	for i := range rings {
+		if rings[i] = newRingAhead(-1); rings[i] == nil {
+			t.Log("left out: no io_uring here")
+			return
+		}
+		defer func() { rings[i].close() }()
+	}
+	require.Nil(t, newRingAhead(-1))
+	require.Nil(t, newRingAhead(-1))
+	rings[0].close()
+	rings[0] = newRingAhead(-1)
+	require.NotNil(t, rings[0])
+}
+
 // The Report tells of io_uring where it is used, and only there.
 func TestReportTellsOfIOUring(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,9 @@
 package fileproc
 
 import (
+	"errors"
+	"sync/atomic"
+
 	"github.com/fileproc/fileproc/internal/uring"
 	"golang.org/x/sys/unix"
 )
@@ -14,12 +17,20 @@ type ringAhead struct {
 	check cacheCheck
 }
 
+// rings is how many there are in all runs.
+var rings atomic.Int64
+
 // newRingAhead returns nil where there is no io_uring: before Linux 5.17, or
 // where it is forbidden (in containers by default, by sysctl, by seccomp), or
-// its resources have run out.
+// its resources have run out, or too many descriptors would be those of rings.
 func newRingAhead(limit int64) readAhead {
-	ring, err := uring.New(aheadDepth, aheadSize)
+	var ring *uring.Ring
+	err := errors.ErrUnsupported
+	if rings.Add(1) <= int64(descriptorBudget().rings) {
+		ring, err = uring.New(aheadDepth, aheadSize)
+	}
 	if err != nil {
+		rings.Add(-1)
 		return nil
 	}
 	return &ringAhead{ring: ring, want: aheadWant(limit)}
@@ -43,4 +54,7 @@ func (a *ringAhead) get(i int, f *File) bool {
 
 func (a *ringAhead) uncached(i int) bool { return a.ring.Err(i) == unix.EAGAIN }
 
-func (a *ringAhead) close() { a.ring.Close() }
+func (a *ringAhead) close() {
+	a.ring.Close()
+	rings.Add(-1)
+}

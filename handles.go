@@ -56,9 +56,10 @@ type budget struct {
 	open     int // directories that stay open while they are not in use
 	listings int // directories that are part-way listed, which keeps them in use
 	inFlight int // workers while calls block
+	rings    int // io_urings, of all runs together: each is kept to the end of its run
 }
 
-var fullBudget = budget{32, 32, mostInFlight}
+var fullBudget = budget{32, 32, mostInFlight, maxWorkers}
 
 // pin opens n if need be and keeps it open until unpin.
 func (h *handles) pin(n *node) (directory, error) {

@@ -43,6 +43,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 		b.open, b.listings = n/2, max(1, n/2)
 	}
 	b.inFlight = int(min(uint64(l.Cur)/16, mostInFlight))
+	b.rings = int(min(uint64(l.Cur)/4, maxWorkers))
 	return b
 })
 
