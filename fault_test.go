@@ -975,6 +975,46 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 	}
 }
 
+// A run that is cancelled while it takes the entries of a directory looks up no more of them.
+func TestFaultsCancelWhileListing(t *testing.T) {
+	for name, opts := range map[string]Options{"": {}, "ordered": {Ordered: true}, "ignore files": {IgnoreFiles: []string{"none"}}} {
+		for _, kind := range []string{"directories", "untyped"} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: folder(""), perList: 100}
+				for i := range 100 {
+					if kind == "untyped" {
+						w.root.kids = append(w.root.kids, file(fmt.Sprint(i), "", unknown))
+					} else {
+						w.root.kids = append(w.root.kids, folder(fmt.Sprint(i)))
+					}
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				stats := 0
+				w.during = func(call, _ string) {
+					if call == "stat" {
+						if stats++; stats == 3 {
+							cancel(errBroken)
+						}
+					}
+				}
+				var report Report
+				opts.Stat, opts.Workers, opts.openRoot, opts.Report = true, 1, w.openRoot, &report
+				for _, err := range Walk(ctx, "root", opts) {
+					if err != nil {
+						require.ErrorIs(t, err, errBroken)
+					}
+				}
+				require.LessOrEqual(t, stats, 2*3, "%s %s: those that were taken may be visited", name, kind)
+				if name != "" {
+					require.Zero(t, report.Found, "%s %s: held entries are not taken any more", name, kind)
+				}
+				requireLedger(t, report)
+				require.Zero(t, w.open)
+			})
+		}
+	}
+}
+
 // What an ignore file leaves out is not told of because reading that file has come to the end of the run.
 func TestFaultsCancelInAnIgnoreFile(t *testing.T) {
 	for _, what := range []string{"open", "cached", "fstat", "read", "close"} {

@@ -135,6 +135,9 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			return nil
 		}
 		r.visitDir = func(s *sink, name, as string) {
+			if r.cancelled() {
+				return
+			}
 			e := Entry{name: name, rel: s.node.relPath() + name, path: r.path(s.node, name), typ: fs.ModeDir}
 			if opts.Stat {
 				var err error

@@ -52,6 +52,9 @@ type heldEntry struct {
 func (s *sink) add(name []byte, typ fs.FileMode) {
 	l := s.l
 	if typ == typeUnknown {
+		if l.run.cancelled() {
+			return
+		}
 		kept := l.arena.add(name)
 		st, err := s.dir.stat(kept)
 		if err != nil {
@@ -96,6 +99,9 @@ func (s *sink) release() {
 		slices.SortFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) })
 	}
 	for _, e := range entries {
+		if s.l.run.cancelled() { // of a directory there may be very many
+			return
+		}
 		s.place(unsafe.Slice(unsafe.StringData(e.name), len(e.name)), e.typ)
 	}
 }
