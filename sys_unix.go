@@ -38,12 +38,13 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return b
 	}
-	if l.Cur < 3*uint64(fullBudget.open) {
-		n := int(l.Cur) / 3
+	most := uint64(l.Cur) // on some systems a signed number
+	if most < 3*uint64(fullBudget.open) {
+		n := int(most) / 3
 		b.open, b.listings = n/2, max(1, n/2)
 	}
-	b.inFlight = int(min(uint64(l.Cur)/16, mostInFlight))
-	b.rings = int(min(uint64(l.Cur)/4, maxWorkers))
+	b.inFlight = int(min(most/16, mostInFlight))
+	b.rings = int(min(most/4, maxWorkers))
 	return b
 })
 
