@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -119,4 +120,42 @@ func TestReadDirOfManyEntriesThatChange(t *testing.T) {
 			require.Equal(t, 1, seen[name], name)
 		}
 	}
+}
+
+// countedDir counts the entries of each part of its listing.
+type countedDir struct {
+	directory
+	parts *[]int
+}
+
+func (d *countedDir) list(s *sink) (bool, error) {
+	more, err := d.directory.list(s)
+	n := 0
+	if s.b != nil {
+		n = len(s.b.entries)
+	}
+	*d.parts = append(*d.parts, n)
+	return more, err
+}
+
+// A listing that waits, for a server perhaps, is asked for as much as there is room for.
+func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
+	const size = 200 // of a record, about
+	dir := t.TempDir()
+	for i := range 4 * len(direntBuffer{}) / size {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0*d", size-20, i)), nil, 0o644))
+	}
+	parts := func(slow time.Duration) (parts []int) {
+		SlowFrom(t, slow)
+		opts := Options{Workers: 1, ReadSize: NoRead, openRoot: func(root string) (directory, error) {
+			d, err := openRoot(root)
+			return &countedDir{d, &parts}, err
+		}}
+		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(t, err)
+		return parts
+	}
+	full := len(direntBuffer{}) / size
+	require.Less(t, parts(time.Hour)[1], full*2/3)
+	require.Greater(t, parts(-time.Hour)[1], full*2/3)
 }
