@@ -1300,6 +1300,33 @@ func TestFaultsPanicOfEveryClose(t *testing.T) {
 	})
 }
 
+// A directory that has just been opened is closed also where the close of another one, put aside meanwhile, panics.
+func TestFaultsPanicOfACloseWhileAnotherIsOpened(t *testing.T) {
+	for k, reached := 0, true; reached; k++ {
+		inBubble(t, func(t *testing.T) {
+			tree := folder("d")
+			for range 8 {
+				tree = folder("d", folder("e", file("f", "f")), tree, file("g", "g"))
+			}
+			tree.name = ""
+			w, i := &world{root: tree, limit: 5, scarce: scarceErrors[0]}, 0
+			w.during = func(call, name string) {
+				if call == "close" && (name == "d" || name == "e") {
+					if i++; i == k+1 { // closeAll tries again
+						panic("in the backend")
+					}
+				}
+			}
+			func() {
+				defer func() { reached = recover() != nil }()
+				opts := Options{Workers: 1, openRoot: w.openRoot}
+				_, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil })
+			}()
+			require.Zero(t, w.open, "handles left open")
+		})
+	}
+}
+
 // What was found when the backend panicked is accounted for, also where a directory's entries are held until all are listed.
 func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 	for name, opts := range map[string]Options{

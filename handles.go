@@ -72,7 +72,15 @@ func (h *handles) pin(n *node) (directory, error) {
 	was := n.id
 	h.mu.Unlock()
 
-	d, err := h.openNode(n)
+	var up directory
+	if n.link == nil {
+		var err error
+		if up, err = h.pin(n.parent); err != nil {
+			return nil, err
+		}
+		defer h.unpin(n.parent) // the last: it panics if an fs.FS does, and closeAll is to know of d
+	}
+	d, err := h.openNode(n, up)
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +107,11 @@ func (h *handles) pin(n *node) (directory, error) {
 	return d, nil
 }
 
-func (h *handles) openNode(n *node) (directory, error) {
+// openNode opens n, in its parent up unless links led to it.
+func (h *handles) openNode(n *node, up directory) (directory, error) {
 	if n.link != nil {
 		return h.openLinked(n)
 	}
-	up, err := h.pin(n.parent)
-	if err != nil {
-		return nil, err
-	}
-	defer h.unpin(n.parent)
 	d, err := up.openDir(n.name)
 	if err != nil && isScarce(err) {
 		h.keep(n.parent)
