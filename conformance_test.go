@@ -373,6 +373,21 @@ func TestSkipAllStopsEarly(t *testing.T) {
 	})
 }
 
+// Only fn's own fs.SkipAll is no error.
+func TestCauseThatWrapsSkipAllIsReturned(t *testing.T) {
+	_, all := rooted(t, testtree.Numbered("f", 60)...)
+	cause := fmt.Errorf("not fn's: %w", fs.SkipAll)
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		_, errs, _ := entry(t, ctx, p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
+			cancel(cause)
+			return f.Name(), nil
+		})
+		require.Len(t, errs, 1)
+		require.Equal(t, cause, errs[0])
+	})
+}
+
 func TestErrorFromFn(t *testing.T) {
 	_, all := rooted(t, append(testtree.Numbered("d/f", 20), "bad.md=x")...)
 	mine := errors.New("no title")

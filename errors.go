@@ -27,6 +27,10 @@ var (
 // but those of File.Stat and File.Open within an fn that outlasts the run's end.
 var errStopped = errors.New("fileproc: the run has been stopped")
 
+// errEnough is why a run stops that fn has said enough of, or whose loop was
+// left. It reaches no caller.
+var errEnough = errors.New("fileproc: enough")
+
 // errBinary is of a file that Options.SkipBinary leaves out. It reaches no caller.
 var errBinary = errors.New("fileproc: binary file")
 
@@ -76,7 +80,7 @@ type failures struct {
 	mu    sync.Mutex // guards what follows, and calls of onError
 	first []error
 	more  int64
-	over  bool // onError has said to stop
+	over  bool // onError is not to be called any more
 }
 
 func (f *failures) add(l *local, err error) {
@@ -91,10 +95,12 @@ func (f *failures) add(l *local, err error) {
 		if f.over {
 			return
 		}
+		f.over = true // unless it returns nil: it may also panic
 		if err := f.onError(err); err != nil {
-			f.over = true
 			f.stop(err)
+			return
 		}
+		f.over = false
 	case len(f.first) < maxFailures:
 		f.first = append(f.first, err)
 	default:

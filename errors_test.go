@@ -31,6 +31,15 @@ func TestFailuresJoin(t *testing.T) {
 	require.Equal(t, "one\ntwo", f.join(nil).Error(), "join changes nothing")
 }
 
+// Who waits to tell of a failure while OnError panics does not call it again.
+func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
+	calls := 0
+	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
+	require.Panics(t, func() { f.add(nil, errors.New("one")) })
+	f.add(nil, errors.New("two"))
+	require.Equal(t, 1, calls)
+}
+
 func TestFailuresKeepSome(t *testing.T) {
 	for _, n := range []int{maxFailures - 1, maxFailures, maxFailures + 1, 1000} {
 		var f failures

@@ -76,7 +76,7 @@ type Report struct {
 	Failed      int64 // files and directories that gave an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content handed to fn
-	URing       int64 // files, of all processed or skipped, that io_uring has read (Linux)
+	URing       int64 // files that io_uring has read, whatever became of them then (Linux)
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration
 }

@@ -2,7 +2,6 @@ package fileproc
 
 import (
 	"context"
-	"io/fs"
 	"runtime"
 	"sync"
 )
@@ -177,7 +176,7 @@ func stream[T any](ctx context.Context, r *run, root string, opts *Options, m ou
 		exited = false
 	}()
 	leave := func() {
-		cancel(fs.SkipAll)
+		cancel(errEnough)
 		m.leave()
 		for mail := m.receive(nil); len(mail) > 0; mail = m.receive(mail) {
 		}

@@ -130,7 +130,7 @@ func (r *run) execute(ctx context.Context, root string, opts *Options) error {
 	case r.pool.exited:
 		runtime.Goexit()
 	}
-	if errors.Is(r.cause, fs.SkipAll) {
+	if r.cause == errEnough {
 		r.cause = nil
 	}
 	return r.failures.join(r.cause)
@@ -600,7 +600,7 @@ func (l *local) call(f *File) {
 		l.counts.skipped[skipByFunc]++
 	case errors.Is(err, fs.SkipAll):
 		l.counts.skipped[skipByFunc]++
-		l.run.stop(fs.SkipAll)
+		l.run.stop(errEnough)
 	default:
 		l.fail("process", f.node, f.name, err)
 	}
