@@ -33,6 +33,9 @@ type linkNode struct {
 	targets map[string]target // of names, once they are resolved
 	// to is where the link leads of which the node is the directory.
 	to target
+	// last says that MaxDepth keeps the run from going into it: only Walk tells
+	// of it.
+	last bool
 }
 
 // A target is what a link leads to.
@@ -195,9 +198,9 @@ func (s *sink) addLink(name string, t target) {
 		c.found++
 		c.skipped[skipOutside]++
 	case t.mode == fs.ModeDir && r.opts.Symlinks == SymlinksFollow:
-		if why == noReason && !s.l.prunes(s.node, []byte(name)) && s.descends() {
+		if why == noReason && !s.l.prunes(s.node, []byte(name)) && (s.descends() || r.visitDir != nil) {
 			n := s.node.child(name)
-			n.id, n.link = t.id, &linkNode{to: t}
+			n.id, n.link = t.id, &linkNode{to: t, last: !s.descends()}
 			r.links.mu.Lock()
 			r.links.pending = append(r.links.pending, n)
 			r.links.mu.Unlock()
@@ -227,7 +230,7 @@ func (k *links) due() []*node {
 	slices.SortFunc(k.pending, func(a, b *node) int { return comparePaths(a.relPath(), b.relPath()) })
 	var due []*node
 	for _, n := range k.pending {
-		if k.claim(n.id) {
+		if n.link.last || k.claim(n.id) {
 			due = append(due, n)
 		} else {
 			k.counts.found++

@@ -399,13 +399,17 @@ func (r *run) begin(l *local, n *node) bool {
 		r.handles.ended(n)
 		return false
 	}
-	n.listing = true
-	if r.holds() && !n.isLinks() {
-		n.held = new(held)
-	}
 	if r.visitDir != nil && n.isLinkedDir() {
 		l.sink = sink{l: l, node: n.parent, dir: n.dir}
 		r.visitDir(&l.sink, n.name, dot)
+		if n.link.last {
+			r.handles.ended(n)
+			return false
+		}
+	}
+	n.listing = true
+	if r.holds() && !n.isLinks() {
+		n.held = new(held)
 	}
 	return true
 }
