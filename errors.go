@@ -88,6 +88,10 @@ func (f *failures) add(l *local, err error) {
 		f.yield(l, err)
 		return
 	}
+	if f.onError != nil && l.yields {
+		l.untold = append(l.untold, err)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -105,6 +109,15 @@ func (f *failures) add(l *local, err error) {
 		f.first = append(f.first, err)
 	default:
 		f.more++
+	}
+}
+
+// tell makes up for what add has put off while l had others wait.
+func (f *failures) tell(l *local) {
+	untold := l.untold
+	l.untold = nil
+	for _, err := range untold {
+		f.add(l, err)
 	}
 }
 

@@ -35,8 +35,8 @@ func TestFailuresJoin(t *testing.T) {
 func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
 	calls := 0
 	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
-	require.Panics(t, func() { f.add(nil, errors.New("one")) })
-	f.add(nil, errors.New("two"))
+	require.Panics(t, func() { f.add(&local{}, errors.New("one")) })
+	f.add(&local{}, errors.New("two"))
 	require.Equal(t, 1, calls)
 }
 
@@ -74,7 +74,7 @@ func TestFailuresOnError(t *testing.T) {
 		yield: func(*local, error) { t.Error("a failure that OnError has seen is yielded") },
 	}
 	for range 5 {
-		f.add(nil, errBroken)
+		f.add(&local{}, errBroken)
 	}
 	require.Equal(t, 2, calls, "none after the one that stopped the run")
 	require.Equal(t, []error{enough}, stops)
@@ -84,7 +84,7 @@ func TestFailuresOnError(t *testing.T) {
 func TestFailuresYield(t *testing.T) {
 	var got []error
 	f := failures{yield: func(_ *local, err error) { got = append(got, err) }}
-	f.add(nil, errBroken)
+	f.add(&local{}, errBroken)
 	require.Equal(t, []error{errBroken}, got)
 	require.NoError(t, f.join(nil))
 }

@@ -795,6 +795,34 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 	})
 }
 
+// Nor does it wait for OnError, which may run something that waits for a descriptor too.
+func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
+		w := &world{root: folder("", waits, folder("part-way", file("slow", ""), file("more", "")).with(listFails(1, errBroken))), perList: 1}
+		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
+		told := 0
+		opts := Options{Workers: 2, OnError: func(err error) error {
+			require.ErrorIs(t, err, errBroken)
+			told++
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			return inner.process(ctx, Options{Workers: 1}, nil).err
+		}}
+		out := w.process(t.Context(), opts, func(f *File) error {
+			if f.Name() == "slow" {
+				time.Sleep(time.Second) // who waits for a descriptor lists what is left of the directory
+			}
+			return nil
+		})
+		require.NoError(t, out.err)
+		require.Equal(t, 1, told)
+		require.EqualValues(t, 1, out.report.Failed)
+		w.requireSound(t, out)
+		require.Empty(t, scarce)
+	})
+}
+
 // busy is a directory in which every other opening of a subdirectory finds no descriptor.
 type busy struct {
 	directory

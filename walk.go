@@ -79,6 +79,7 @@ type local struct {
 	place  place  // see sequence
 	spare  *batch // to be used again
 	yields bool   // see run.yield
+	untold []error
 	window window
 }
 
@@ -677,6 +678,7 @@ func (r *run) whenFree(l *local, err error, try func() error) error {
 			}
 		case isScarce(err):
 			err = r.whenScarce(l, try)
+			r.failures.tell(l)
 			if isScarce(err) {
 				return err
 			}
@@ -731,8 +733,8 @@ func (r *run) poll(patience time.Duration, try func() (wait bool, err error)) er
 }
 
 // yield closes every descriptor that the run has and does not use now. It waits
-// for nobody who takes results: l may hold scarce, and the loop over a Stream or
-// Walk have begun a run that waits for that.
+// for nobody who takes results or is told of failures: l may hold scarce, and the
+// loop over a Stream or Walk, or OnError, have begun a run that waits for that.
 func (r *run) yield(l *local) {
 	l.yields = true
 	r.pool.drain(l.number)
