@@ -57,6 +57,9 @@ func (it *item) stat() (fileproc.Stat, error) {
 
 const stdinName = "-"
 
+// workingDir stands for no argument, and for paths that have nothing before them. No argument can be it.
+const workingDir = "\x00"
+
 // A job says what each does with the files.
 type job struct {
 	args  []string // directories and files; none is the working directory
@@ -74,7 +77,7 @@ var errEnough = errors.New("enough")
 func (a *app) each(j job) error {
 	roots := j.args
 	if len(roots) == 0 {
-		roots = []string{""}
+		roots = []string{workingDir}
 	}
 	for _, root := range roots {
 		if err := a.eachOf(&j, root); err != nil || a.enough.Load() {
@@ -159,8 +162,9 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 func (a *app) directory(arg string) (dir, prefix string, ok bool) {
 	dir, prefix = arg, arg
 	switch {
-	case arg == "":
-		dir = "."
+	case arg == workingDir:
+		dir, prefix = ".", ""
+	case arg == "": // is not there, and not the working directory
 	case !os.IsPathSeparator(arg[len(arg)-1]):
 		prefix += string(filepath.Separator)
 	}
@@ -192,11 +196,18 @@ func (a *app) eachNamed(j *job, name string) error {
 	c := chunk{out: a.out}
 	err := j.visit(&item{name: name, explicit: true, more: true, ctx: a.ctx}, &c)
 	c.fileDone()
+	a.totals.Found++
 	switch {
+	case err == nil:
+		a.totals.Processed++
 	case err == errEnough:
 		a.enough.Store(true)
-	case err != nil && a.ctx.Err() == nil:
+		a.totals.Processed++
+	case a.ctx.Err() == nil:
 		a.failures.add(err)
+		a.totals.Failed++
+	default:
+		a.totals.Abandoned++
 	}
 	return nil
 }

@@ -69,8 +69,12 @@ func run(args []string) int {
 		debug.SetGCPercent(400)
 	}
 	a := &app{}
-	interrupted, unregister := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer unregister()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	interrupted, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	var by os.Signal // set before interrupted is done
 	a.ctx, a.stop = context.WithCancelCause(interrupted)
 	defer a.stop(nil)
 	a.out = newOutput(os.Stdout, os.Stderr, func(err error) { a.stop(fmt.Errorf("%w: %w", errOutput, err)) })
@@ -82,14 +86,15 @@ func run(args []string) int {
 	go func() {
 		select {
 		case <-done:
-		case <-interrupted.Done():
-			unregister() // a second signal ends the process at once
+		case by = <-signals:
+			interrupt()
+			signal.Stop(signals) // a second signal ends the process at once
 			// A read that hangs, of a pipe or a lost network mount, does not keep what is there from being shown.
 			select {
 			case <-done:
 			case <-time.After(time.Second):
 				a.out.lastFlush()
-				die()
+				die(by)
 			}
 		}
 	}()
@@ -104,7 +109,7 @@ func run(args []string) int {
 		a.out.warn(flushErr.Error())
 		return exitError
 	case interrupted.Err() != nil:
-		die()
+		die(by)
 	case err != nil:
 		a.out.warn(err.Error())
 		return exitError
@@ -122,11 +127,15 @@ func run(args []string) int {
 }
 
 // die ends the process as the signal that interrupted it would have, so that a shell's loop ends too.
-func die() {
+func die(by os.Signal) {
+	signal.Reset(by)
 	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" {
-		if p.Signal(os.Interrupt) == nil {
+		if p.Signal(by) == nil {
 			time.Sleep(time.Second) // the signal may take a moment to arrive
 		}
+	}
+	if by == syscall.SIGTERM {
+		os.Exit(143)
 	}
 	os.Exit(130)
 }

@@ -43,6 +43,9 @@ const (
 	noIgnoreFlag = "no-ignore"
 )
 
+// mostThreads is what fileproc.Options.Workers can be.
+const mostThreads = 1 << 16
+
 // defaultIgnoreFiles are what rg and fd read in every directory, those that count more last.
 var defaultIgnoreFiles = []string{".gitignore", ".ignore"}
 
@@ -92,8 +95,11 @@ func (s *selection) check(cmd *cobra.Command) error {
 	hidden, _ := cmd.Flags().GetBool(hiddenFlag) // no error: flags has added them
 	noIgnore, _ := cmd.Flags().GetBool(noIgnoreFlag)
 	s.ignores = !noIgnore && s.unrestricted == 0
-	if s.opts.Workers == 0 {
+	switch n := s.opts.Workers; {
+	case n == 0:
 		s.opts.Workers = runtime.GOMAXPROCS(0)
+	case n < 0 || n > mostThreads: // before tables of that length are made
+		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, mostThreads)
 	}
 	s.opts.SkipHidden = !hidden && s.unrestricted < 2
 	switch s.symlinks {

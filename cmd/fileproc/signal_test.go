@@ -65,6 +65,22 @@ func TestInterruptEndsABlockedRead(t *testing.T) {
 	requireInterrupted(t, cmd.Wait())
 }
 
+// Who ends the command by another signal is told of that one.
+func TestTerminationIsToldAsSuch(t *testing.T) {
+	cmd := command(t, "grep", "-c", "x", "-")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer stdin.Close()
+	require.NoError(t, cmd.Start())
+	_, err = stdin.Write(make([]byte, 1<<20))
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &exit)
+	status := exit.Sys().(syscall.WaitStatus)
+	require.True(t, status.Signaled() && status.Signal() == syscall.SIGTERM || status.ExitStatus() == 143, status)
+}
+
 // Nor does one of a file whose output is too much to be kept, so that the file has standard output for itself.
 func TestInterruptEndsABlockedReadThatHasTheOutput(t *testing.T) {
 	cmd := command(t, "grep", "x", "-")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -214,7 +215,7 @@ func render(t table.Writer) string {
 // printable keeps a text of a file or a name from breaking a table or a terminal.
 func printable(s string) string {
 	for _, r := range s {
-		if !strconv.IsPrint(r) {
+		if !strconv.IsPrint(r) || r == utf8.RuneError {
 			q := strconv.Quote(s)
 			return q[1 : len(q)-1]
 		}
@@ -251,6 +252,7 @@ func (c *census) json(directories int64, top int) []byte {
 		v.Sizes = append(v.Sizes, class{limits[i], u.files, u.bytes})
 	}
 	names, _ := c.bySize(top)
+	v.Suffixes = []suffix{} // an array in JSON also if there are none
 	for _, name := range names {
 		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), c.suffixes[name].files, c.suffixes[name].bytes})
 	}

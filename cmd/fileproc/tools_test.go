@@ -216,6 +216,15 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	t.Run("another global file", check)
 }
 
+// A table is UTF-8, whatever the names are.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"é\ufffd": "é\ufffd", "a\xffb": `a\xffb`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`,
+	} {
+		require.Equal(t, want, printable(in))
+	}
+}
+
 func TestExcludesFile(t *testing.T) {
 	git := tool(t, "git")
 	for _, config := range []string{
