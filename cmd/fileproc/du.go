@@ -21,7 +21,7 @@ func (a *app) duCommand() *cobra.Command {
 		Short: "Sum up file sizes by directory",
 		Long: `Print the size in bytes of the regular files below each directory, as du --bytes of coreutils 9.2 and later does: a
 file's length, not the blocks that it takes on the disk; a file with several hard links once; hidden and ignored files
-too. Directories and symbolic links themselves count nothing.`,
+too. Directories and symbolic links themselves count nothing. A file that is named as an argument counts each time.`,
 		Example: "  fileproc du -h -d 1\n  fileproc du --suffix .log --older 30d /var",
 		RunE:    func(_ *cobra.Command, args []string) error { return d.run(args) },
 	}
