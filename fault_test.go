@@ -761,7 +761,6 @@ func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
 	}
 }
 
-// What a try has opened on its way down is there for the next one: n is less than there are levels.
 // Who has all others wait for a descriptor does not itself wait for the loop that takes results, which may be among them.
 func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -863,6 +862,7 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	require.Greater(t, opens.Load(), int32(5))
 }
 
+// What a try has opened on its way down is there for the next one: n is less than there are levels.
 func TestFaultsEveryNthOpen(t *testing.T) {
 	want := (&world{root: forest()}).contents()
 	for _, nth := range []int{2, 3, 4, 5, 7} {

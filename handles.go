@@ -121,8 +121,10 @@ func (h *handles) openNode(n *node, up directory) (directory, error) {
 
 // keep pins n, in which there was no descriptor to open something, until the
 // wait for one is over or gets further than n. Otherwise each try would begin
-// at root, and in a deep tree perhaps none would ever come to the end. Only the
-// holder of scarce may, so that what it waits for is not kept by others.
+// at root, and in a deep tree perhaps none would ever come to the end. It does
+// so only while a worker of this run holds scarce, so that what another run
+// waits for is not kept. Another worker of this run may displace what the holder
+// has kept, but then waits itself, so that it does so once.
 func (h *handles) keep(n *node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -257,6 +257,30 @@ func TestHandlesTight(t *testing.T) {
 	s.end(t)
 }
 
+// Nothing is kept by a run that does not wait for a descriptor before all others: one that does may wait for that.
+func TestHandlesKeep(t *testing.T) {
+	s := newStand(t, 0, chain())
+	attempt := func(name string) {
+		s.mustPin(t, name)
+		s.keep(s.node[name])
+		s.unpin(s.node[name])
+	}
+	attempt("b")
+	require.Equal(t, 1, s.world.open)
+
+	s.keeping(true)
+	attempt("b")
+	require.NotNil(t, s.node["b"].dir)
+	attempt("c")
+	require.Nil(t, s.node["b"].dir, "c is further")
+	require.NotNil(t, s.node["c"].dir)
+	s.parkAll()
+	require.Equal(t, 2, s.world.open)
+	s.keeping(false)
+	require.Equal(t, 1, s.world.open)
+	s.end(t)
+}
+
 func TestHandlesParkAll(t *testing.T) {
 	s := newStand(t, 8, row(4))
 	for i := range 4 {

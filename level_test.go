@@ -172,6 +172,30 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 	})
 }
 
+// A worker that opens a directory does not keep others from running fn meanwhile.
+func TestInFlightListingTakesNoPermit(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	inBubble(t, func(t *testing.T) {
+		const dirs = 200 // of two files each
+		w := &world{root: crowd(0, dirs), perList: 1000}
+		w.during = func(call, _ string) {
+			if call == "openDir" {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		start := time.Now()
+		out := w.process(t.Context(), Options{Workers: 1}, func(*File) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		took := time.Since(start)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 2*dirs)
+		require.Less(t, took, 2*dirs*time.Millisecond*5/4, "the calls of fn, one after the other, and the first and last opens")
+	})
+}
+
 // An fs.FS need not bear more calls at a time than its user says.
 func TestInFlightOfAnFS(t *testing.T) {
 	inFlight := descriptorBudget().inFlight

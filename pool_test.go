@@ -373,6 +373,40 @@ func TestPoolSpreadsTheLastEntriesOfBatches(t *testing.T) {
 	})
 }
 
+// A worker too many that is woken for some work lets another one have it.
+func TestPoolDismissedWorkerWakesAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const visit = 10 * time.Millisecond
+		c := newCrew(plan{{{files: 3, subs: []int{1}}}, {{files: 2}}}, 2, 8)
+		c.pool.most, c.pool.limit = 4, 4 // as where calls block
+		// Worker 1 lists the directory until all others wait, those above p.workers since before worker 0.
+		c.onScan = func(dir, _ int) {
+			if dir == 1 {
+				time.Sleep(time.Second)
+				c.pool.mu.Lock()
+				idle := c.pool.idle
+				c.pool.mu.Unlock()
+				require.Equal(t, 3, idle)
+				c.pool.dismissExtra()
+			}
+		}
+		numbers := map[int]int{}
+		c.onVisit = func(w int) {
+			c.mu.Lock()
+			numbers[w]++
+			c.mu.Unlock()
+			if time.Sleep(visit); w == 0 {
+				time.Sleep(visit)
+			}
+		}
+		start := time.Now()
+		c.run()
+		require.Equal(t, map[int]int{0: 2, 1: 1, 2: 1, 3: 1}, numbers)
+		require.Equal(t, time.Second+2*visit, time.Since(start).Truncate(time.Millisecond))
+		require.Equal(t, 5, len(c.visited))
+	})
+}
+
 func TestPoolListsWhileOthersVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const buffers = 50
