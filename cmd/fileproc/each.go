@@ -145,6 +145,11 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 		c := &chunks[f.Worker()]
 		c.b = c.b[:0]
 		err := visit(f, c)
+		if err != nil && err != fs.SkipAll && len(c.b) > 0 && a.ctx.Err() == nil {
+			// A failure has no result, so what was found before it would be lost.
+			a.failures.add(withoutEcho(&fs.PathError{Op: "process", Path: f.Path(), Err: err}))
+			err = nil
+		}
 		return bytes.Clone(c.b), err
 	})
 	for b, err := range results {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc"
 )
 
 // tool skips the test if a program to compare with is not there.
@@ -214,6 +217,28 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	write(filepath.Join(home, "mine"), "*.two\n/sub/deep/er/file.go\n")
 	anchored = true
 	t.Run("another global file", check)
+}
+
+// What a file gave before it failed is printed in order too.
+func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+	}
+	var stdout, stderr bytes.Buffer
+	a := &app{ctx: t.Context(), out: &output{stdout: &stdout, stderr: &stderr}}
+	a.failures.out = a.out
+	require.NoError(t, a.inOrder(dir, fileproc.Options{Workers: 1}, func(f *fileproc.File, c *chunk) error {
+		c.b = append(c.b, f.Name()+"\n"...)
+		if f.Name() == "a" {
+			return errors.New("broken")
+		}
+		return nil
+	}))
+	require.NoError(t, a.out.flush())
+	require.Equal(t, "a\nb\n", stdout.String())
+	require.Equal(t, 1, a.failures.count)
+	require.Regexp(t, `^fileproc: process .*a: broken\n$`, stderr.String())
 }
 
 // A table is UTF-8, whatever the names are.
