@@ -92,3 +92,14 @@ func TestPrinter(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a / b: ours", "a / b: theirs", "a / b: ours", "a / b: theirs", "alone / b: ours", "left out: reasons"}, who)
 }
+
+func TestSlowness(t *testing.T) {
+	for kind, want := range map[string][2]bool{"": {}, "busy": {true, false}, "serial": {false, true}, "busy,serial": {true, true}} {
+		s, err := newSlowness("1ms", kind)
+		require.NoError(t, err)
+		assert.Equal(t, want, [2]bool{s.busy, s.serial}, kind)
+		s.wait()
+	}
+	_, err := newSlowness("1ms", "busy,idle")
+	assert.ErrorContains(t, err, `unknown kind "idle"`)
+}

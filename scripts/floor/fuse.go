@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,36 +26,73 @@ const slowFiles = 1000
 type slowDir struct {
 	fs.Inode
 	files int
-	delay time.Duration
+	slow  *slowness
+}
+
+// slowness is what an open takes.
+type slowness struct {
+	delay  time.Duration
+	busy   bool // of a processor
+	serial bool // one after the other
+	mu     sync.Mutex
+}
+
+func newSlowness(delay, kind string) (*slowness, error) {
+	d, err := time.ParseDuration(delay)
+	s := &slowness{delay: d}
+	for word := range strings.FieldsFuncSeq(kind, func(c rune) bool { return c == ',' }) {
+		switch word {
+		case "busy":
+			s.busy = true
+		case "serial":
+			s.serial = true
+		default:
+			return nil, fmt.Errorf("-server: unknown kind %q: want busy, serial or busy,serial", word)
+		}
+	}
+	return s, err
+}
+
+func (s *slowness) wait() {
+	if s.serial {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}
+	if !s.busy {
+		time.Sleep(s.delay)
+		return
+	}
+	for start := time.Now(); time.Since(start) < s.delay; {
+	}
 }
 
 func (d *slowDir) OnAdd(ctx context.Context) {
 	for i := range d.files {
-		f := &slowFile{fs.MemRegularFile{Data: make([]byte, 400)}, d.delay}
+		f := &slowFile{fs.MemRegularFile{Data: make([]byte, 400)}, d.slow}
 		d.AddChild(fmt.Sprintf("ticket-%07d.md", i), d.NewPersistentInode(ctx, f, fs.StableAttr{}), true)
 	}
 }
 
 type slowFile struct {
 	fs.MemRegularFile
-	delay time.Duration
+	slow *slowness
 }
 
 var _ fs.NodeOpener = (*slowFile)(nil)
 
 func (f *slowFile) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	time.Sleep(f.delay)
+	f.slow.wait()
 	return f.MemRegularFile.Open(ctx, flags)
 }
 
 // serveSlow is what this program does when mountSlow has started it: it serves until its input ends.
-func serveSlow(dir, delay string) error {
-	wait, err := time.ParseDuration(delay)
+func serveSlow(dir, delay, kind string) error {
+	slow, err := newSlowness(delay, kind)
 	if err != nil {
 		return err
 	}
 	valid := time.Second // as libfuse's default
-	server, err := fs.Mount(dir, &slowDir{files: slowFiles, delay: wait}, &fs.Options{
+	server, err := fs.Mount(dir, &slowDir{files: slowFiles, slow: slow}, &fs.Options{
 		EntryTimeout: &valid, AttrTimeout: &valid,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "fileproc", Name: "floor"},
 	})
@@ -67,11 +106,14 @@ func serveSlow(dir, delay string) error {
 
 // mountSlow mounts such a directory, served by a process of its own, as file systems are: it takes none of the processors
 // that this one's goroutines have.
-func mountSlow(delay time.Duration) (dir string, unmount func() error, err error) {
+func mountSlow(delay time.Duration, kind string) (dir string, unmount func() error, err error) {
+	if _, err := newSlowness(delay.String(), kind); err != nil {
+		return "", nil, err
+	}
 	if dir, err = os.MkdirTemp("", "floor-"); err != nil {
 		return "", nil, err
 	}
-	server := exec.Command("/proc/self/exe", "serve", dir, delay.String())
+	server := exec.Command("/proc/self/exe", "serve", dir, delay.String(), kind)
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	if err != nil {

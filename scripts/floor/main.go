@@ -32,8 +32,8 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) == 4 && os.Args[1] == "serve" {
-		return serveSlow(os.Args[2], os.Args[3])
+	if len(os.Args) == 5 && os.Args[1] == "serve" {
+		return serveSlow(os.Args[2], os.Args[3], os.Args[4])
 	}
 	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
@@ -45,7 +45,8 @@ func run() error {
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	workers := flag.String("workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
 	drop := flag.Bool("cold", false, "with -case sweep, as root: drop the caches before each pass")
-	delay := flag.Duration("fuse", 0, "with -case sweep: in place of -dir a FUSE file system of 1,000 files, each open of which takes so `long`")
+	delay := flag.Duration("fuse", 0, "in place of -dir a FUSE file system of 1,000 files, each open of which takes so `long`")
+	server := flag.String("server", "", "with -fuse: the `kind` of server, busy (an open takes a processor's time), serial (it does one at a time) or both, with a comma between")
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
@@ -57,6 +58,8 @@ func run() error {
 		return fmt.Errorf("unknown case %q: want one of %v", *name, known)
 	case *pairs < 1 || *passes < 1 || *threads < 1:
 		return fmt.Errorf("-pairs, -passes and -threads must be at least 1")
+	case *server != "" && *delay == 0:
+		return fmt.Errorf("-server needs -fuse")
 	case *dir == "" && *name != "small" && *name != "shapes" && *delay == 0:
 		return fmt.Errorf("-case %s needs -dir", *name)
 	}
@@ -71,7 +74,7 @@ func run() error {
 		return runShapes(*pairs, *passes, *threads, p)
 	}
 	if *delay > 0 {
-		mounted, unmount, err := mountSlow(*delay)
+		mounted, unmount, err := mountSlow(*delay, *server)
 		if err != nil {
 			return err
 		}
