@@ -33,9 +33,6 @@ type linkNode struct {
 	targets map[string]target // of names, once they are resolved
 	// to is where the link leads of which the node is the directory.
 	to target
-	// last says that MaxDepth keeps the run from going into it: only Walk tells
-	// of it.
-	last bool
 }
 
 // A target is what a link leads to.
@@ -198,9 +195,9 @@ func (s *sink) addLink(name string, t target) {
 		c.found++
 		c.skipped[skipOutside]++
 	case t.mode == fs.ModeDir && r.opts.Symlinks == SymlinksFollow:
-		if why == noReason && !s.l.prunes(s.node, []byte(name)) && (s.descends() || r.visitDir != nil) {
+		if why == noReason && !s.l.prunes(s.node, []byte(name)) && s.descends() {
 			n := s.node.child(name)
-			n.id, n.link = t.id, &linkNode{to: t, last: !s.descends()}
+			n.id, n.link = t.id, &linkNode{to: t}
 			r.links.mu.Lock()
 			r.links.pending = append(r.links.pending, n)
 			r.links.mu.Unlock()
@@ -230,7 +227,7 @@ func (k *links) due() []*node {
 	slices.SortFunc(k.pending, func(a, b *node) int { return comparePaths(a.relPath(), b.relPath()) })
 	var due []*node
 	for _, n := range k.pending {
-		if n.link.last || k.claim(n.id) {
+		if k.claim(n.id) {
 			due = append(due, n)
 		} else {
 			k.counts.found++

@@ -149,27 +149,6 @@ func TestSymlinksWalk(t *testing.T) {
 	require.ElementsMatch(t, []string{"a", "l", "d", "d/sub", "d/sub/f"}, got)
 }
 
-// At the last level Walk yields the directories that links lead to as it does others, and goes into none.
-func TestSymlinksWalkToTheLastLevel(t *testing.T) {
-	root := linked(t, []string{"a/f=x", "b/l -> ../../outside", "c -> ../outside", "d -> a"}, []string{"sub/f=y"})
-	for depth, want := range map[int][]string{
-		1: {"a", "b", "c", "d"},
-		2: {"a", "a/f", "b", "b/l", "c", "c/sub"}, // d is a by another path
-	} {
-		var report fileproc.Report
-		opts := fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true, MaxDepth: depth, Stat: true, Report: &report}
-		var got []string
-		for e, err := range fileproc.Walk(t.Context(), root, opts) {
-			require.NoError(t, err)
-			s, _ := e.Stat()
-			require.Equal(t, e.IsDir(), s.Mode.IsDir(), "%s", e.Rel())
-			got = append(got, filepath.ToSlash(e.Rel()))
-		}
-		require.ElementsMatch(t, want, got)
-		requireBalanced(t, report)
-	}
-}
-
 func TestSymlinksOpen(t *testing.T) {
 	root := linked(t, []string{"d/a=content", "l -> d/a"}, nil)
 	opts := fileproc.Options{Symlinks: fileproc.SymlinksFiles, ReadSize: fileproc.NoRead, Exclude: []string{"d"}}

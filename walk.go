@@ -400,17 +400,13 @@ func (r *run) begin(l *local, n *node) bool {
 		r.handles.ended(n)
 		return false
 	}
-	if r.visitDir != nil && n.isLinkedDir() {
-		l.sink = sink{l: l, node: n.parent, dir: n.dir}
-		r.visitDir(&l.sink, n.name, dot)
-		if n.link.last {
-			r.handles.ended(n)
-			return false
-		}
-	}
 	n.listing = true
 	if r.holds() && !n.isLinks() {
 		n.held = new(held)
+	}
+	if r.visitDir != nil && n.isLinkedDir() {
+		l.sink = sink{l: l, node: n.parent, dir: n.dir}
+		r.visitDir(&l.sink, n.name, dot)
 	}
 	return true
 }
