@@ -797,6 +797,10 @@ func TestInvariant6NothingIsLeftAfterThousandsOfEarlyEnds(t *testing.T) {
 			}
 			// A ring's buffers are a mapping without a name, of which nothing else would tell. They are 1 MiB, and most of
 			// the 250 rounds fill a part of one or more.
+			if raceDetector {
+				t.Log("left out: the race detector's own memory is in use too")
+				return
+			}
 			require.Less(t, memoryInUse(t)-memory, 32<<10, "KiB more")
 		})
 	}
