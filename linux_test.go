@@ -555,7 +555,7 @@ func TestInvariant4WaitOfAProcessWithoutTimers(t *testing.T) {
 	cmd.Env = append(os.Environ(), firstWaitVariable+"="+root)
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Skipf("this binary cannot be started, as under an emulator: %v", err)
+		t.Skipf("a test that is built for another machine, and emulated, cannot start itself again: %v", err)
 	}
 	require.NoError(t, err, "%.300s", out)
 }
