@@ -76,10 +76,10 @@ type local struct {
 	tick   uint32                 // when shown was written
 	path   []byte                 // see rel
 	sink   sink
-	place  place  // see sequence
-	spare  *batch // to be used again
-	yields bool   // see run.yield
-	untold []error
+	place  place   // see sequence
+	spare  *batch  // to be used again
+	yields bool    // see run.yield
+	untold []error // failures that OnError is told of when l does not yield
 	window window
 }
 
