@@ -22,12 +22,12 @@ type File struct {
 func (f *File) Name() string { return f.name }
 
 // Rel returns the path relative to root, with slashes on every platform.
-func (f *File) Rel() string { return f.node.relPath() + f.name }
+func (f *File) Rel() string { return f.node.relPath(f.name) }
 
 // Path returns the path of the file: root and Rel, joined as filepath.Join does,
 // but for a ".." in root, which is kept, since behind a symbolic link it need
 // not lead back. With Options.FS it is a path within that file system.
-func (f *File) Path() string { return f.l.run.path(f.node, f.name) }
+func (f *File) Path() string { return f.l.run.base.path(f.node, f.name) }
 
 // Data returns the content that was read. It is borrowed: it must not be used
 // after fn has returned. Its capacity is its length, so append copies it. fn
@@ -84,20 +84,32 @@ func (f *File) Worker() int { return f.l.worker }
 
 // An Entry is a file or directory that Walk found. It may be kept.
 type Entry struct {
-	name, rel, path string
-	typ             fs.FileMode
-	stat            Stat
-	hasStat         bool
+	base    *base
+	node    *node // the directory that it is in
+	name    string
+	typ     fs.FileMode
+	stat    Stat
+	hasStat bool
 }
 
 // Name returns the entry's name, without a directory.
 func (e Entry) Name() string { return e.name }
 
 // Rel returns the path relative to root, with slashes on every platform.
-func (e Entry) Rel() string { return e.rel }
+func (e Entry) Rel() string {
+	if e.node == nil {
+		return ""
+	}
+	return e.node.relPath(e.name)
+}
 
 // Path returns the path as File.Path does.
-func (e Entry) Path() string { return e.path }
+func (e Entry) Path() string {
+	if e.node == nil {
+		return ""
+	}
+	return e.base.path(e.node, e.name)
+}
 
 // Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.
 func (e Entry) Type() fs.FileMode { return e.typ }
@@ -107,20 +119,3 @@ func (e Entry) IsDir() bool { return e.typ.IsDir() }
 
 // Stat returns the metadata; ok is false unless Options.Stat was set.
 func (e Entry) Stat() (s Stat, ok bool) { return e.stat, e.hasStat }
-
-// relPath returns n's path relative to root with a slash behind it, or nothing
-// for root.
-func (n *node) relPath() string {
-	if n.parent == nil {
-		return ""
-	}
-	if p := n.rel.Load(); p != nil {
-		return *p
-	}
-	p := n.parent.relPath()
-	if !n.isLinks() {
-		p += n.name + "/"
-	}
-	n.rel.Store(&p)
-	return p
-}

@@ -130,7 +130,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		r := &run{}
 		m := newOutlet[Entry](r, &opts)
 		r.fn = func(f *File) error {
-			e := Entry{name: f.name, rel: f.Rel(), path: f.Path(), stat: f.stat, hasStat: opts.Stat}
+			e := Entry{base: r.base, node: f.node, name: f.name, stat: f.stat, hasStat: opts.Stat}
 			m.send(f.l, e, nil)
 			return nil
 		}
@@ -138,7 +138,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			if r.cancelled() {
 				return
 			}
-			e := Entry{name: name, rel: s.node.relPath() + name, path: r.path(s.node, name), typ: fs.ModeDir}
+			e := Entry{base: r.base, node: s.node, name: name, typ: fs.ModeDir}
 			if opts.Stat {
 				var err error
 				if e.stat, err = s.dir.stat(as); err != nil {

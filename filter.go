@@ -195,13 +195,13 @@ func (l *local) declines(n *node, name []byte, typ fs.FileMode) int {
 	if l.run.filter.needsPath {
 		rel := l.rel(n, name)
 		switch {
-		case !l.run.filter.keeps(rel), l.run.excludesBehind(n, name):
+		case !l.run.filter.keeps(rel), l.excludesBehind(n, name):
 			return skipPattern
 		case !o.inShard(rel):
 			return skipShard
 		}
 	}
-	if n.ignores(name, false) {
+	if l.ignores(n, name, false) {
 		return skipIgnored
 	}
 	if typ != 0 {
@@ -217,20 +217,37 @@ func (l *local) prunes(n *node, name []byte) bool {
 	if o.SkipHidden && name[0] == '.' {
 		return true
 	}
-	return f.needsPath && (f.prunes(l.rel(n, name)) || l.run.excludesBehind(n, name)) || n.ignores(name, true)
+	return f.needsPath && (f.prunes(l.rel(n, name)) || l.excludesBehind(n, name)) || l.ignores(n, name, true)
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.
-func (n *node) ignores(name []byte, isDir bool) bool {
+func (l *local) ignores(n *node, name []byte, isDir bool) bool {
 	return n.ignore != nil &&
-		n.ignore.Match(n.relPath(), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
+		n.ignore.Match(l.dirPath(n), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
 }
 
 // rel returns the slash-separated path of the entry name of n, valid until the
 // next call.
 func (l *local) rel(n *node, name []byte) string {
-	l.path = append(append(l.path[:0], n.relPath()...), name...)
+	l.dirPath(n)
+	l.path = append(l.path[:l.dirLen], name...)
 	return unsafe.String(unsafe.SliceData(l.path), len(l.path))
+}
+
+// dirPath returns n's path with a slash behind each name, valid until the next
+// call. Most calls are about the directory of the call before, or one in it.
+func (l *local) dirPath(n *node) string {
+	switch {
+	case n == l.pathOf:
+	case n.parent != nil && n.parent == l.pathOf && !n.isLinks():
+		l.path = append(append(l.path[:l.dirLen], n.name...), '/')
+		l.dirLen = len(l.path)
+	default:
+		l.path = n.appendPath(l.path[:0])
+		l.dirLen = len(l.path)
+	}
+	l.pathOf = n
+	return unsafe.String(unsafe.SliceData(l.path), l.dirLen)
 }
 
 // A filter is Options.Include and Exclude, prepared.

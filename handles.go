@@ -4,37 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/fileproc/fileproc/internal/gitignore"
 )
-
-// A node is a directory of the tree: root, or a name in its parent. Its handle
-// may be closed while it is not in use, and is then opened again by going down
-// from the nearest ancestor that is open, one component at a time.
-type node struct {
-	parent   *node  // nil: root
-	name     string // as entry.name
-	depth    int    // 0: root
-	rel      atomic.Pointer[string]
-	link     *linkNode        // nil unless symbolic links led here
-	ignore   *gitignore.Chain // of the ignore files that apply to the entries
-	segment  *segment         // of a sequence
-	segments []*segment       // what it is spread to
-	held     *held            // nil unless entries are held until all are listed
-
-	listing bool // its list has begun; used by the worker that scans it
-
-	// guarded by the handles' mutex
-	dir  directory // nil: closed
-	id   identity  // set when dir was closed before its time
-	pins int       // users of dir at this moment
-	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
-}
-
-// child returns a node for a subdirectory of n.
-func (n *node) child(name string) *node {
-	return &node{parent: n, name: name, depth: n.depth + 1, ignore: n.ignore, refs: 1}
-}
 
 // handles are the open directories of a run. Those in use are pinned. Of the
 // others, some stay open because there is more to do in them, and when these
@@ -195,13 +165,37 @@ func (h *handles) settle(n *node) {
 	if h.tight == 0 && (len(h.open) <= h.limit || h.loose() <= h.limit) {
 		return
 	}
-	// The one opened first is nearest to root, where a depth-first walk
-	// returns last.
-	for _, n := range h.open {
+	if v := h.victim(); v == nil || h.park(v) {
+		return
+	}
+	for _, n := range h.open { // what is wrong with that one need not be with others
 		if n.pins == 0 && h.park(n) {
 			return
 		}
 	}
+}
+
+// victim returns the directory that is closed first when too many are open, or
+// nil if all are pinned. A depth-first walk returns to the deepest first, and
+// opening one again takes an open for each level below the nearest that is open.
+// So those are kept whose distances from the deepest grow like powers of a
+// number: then the way back from depth d takes O(d log d) opens. With the last
+// ones opened, all next to each other, it would take O(d²).
+func (h *handles) victim() (v *node) {
+	least, above := 0.0, 0
+	deepest := h.open[len(h.open)-1].depth // of where the walk is
+	for i, n := range h.open {
+		below := n.depth + 1
+		if i+1 < len(h.open) {
+			below = h.open[i+1].depth
+		}
+		cost := float64(below-above) / float64(1+max(0, deepest-n.depth))
+		if n.pins == 0 && (v == nil || cost < least) {
+			v, least = n, cost
+		}
+		above = n.depth
+	}
+	return v
 }
 
 // loose returns how many directories are open without being pinned.

@@ -445,3 +445,43 @@ func TestHandlesUsedByMany(t *testing.T) {
 	require.LessOrEqual(t, len(s.handles.open), 2+8, "the limit, and what every worker opened when it was reached")
 	s.end(t)
 }
+
+// comb is a chain of directories each of which lists, before the next one, one that is gone into on the way back.
+func comb(levels int) *object {
+	next := folder("n", file("f", "f"))
+	for range levels {
+		next = folder("n", folder("side", file("f", "f")), next)
+	}
+	return next
+}
+
+// The way back from a depth does not take an open for each level above, at each of the levels.
+func TestHandlesOnTheWayBack(t *testing.T) {
+	const levels = 2000
+	for limit, most := range map[int]int{4: 10 * levels, 32: 3 * levels} {
+		w := &world{root: comb(levels)}
+		root := &node{refs: 1}
+		var err error
+		root.dir, err = w.openRoot("")
+		require.NoError(t, err)
+		h := &handles{limit: limit}
+		var names arena
+		n := root
+		for range levels {
+			n = n.child(names.add([]byte("n")))
+			_, err := h.pin(n)
+			require.NoError(t, err)
+			h.unpin(n)
+		}
+		w.opens = 0
+		for ; n.parent != nil; n = n.parent {
+			_, err := h.pin(n)
+			require.NoError(t, err)
+			h.ended(n) // nothing needs it any more
+			require.LessOrEqual(t, len(h.open), limit)
+		}
+		h.closeAll(root)
+		require.Zero(t, w.open)
+		require.LessOrEqual(t, w.opens, most, "opens with a limit of %d", limit)
+	}
+}

@@ -97,10 +97,10 @@ func (r *run) readIgnorePaths() error {
 // a slash at its end. There is none above the highest.
 func (r *run) above(n int) (dir, below string, err error) {
 	if n == 0 {
-		return r.name, "", nil
+		return r.base.root, "", nil
 	}
 	split, clean := path.Split, path.Clean
-	if dir = r.name; r.opts.FS == nil {
+	if dir = r.base.root; r.opts.FS == nil {
 		split, clean = filepath.Split, filepath.Clean
 		if dir, err = filepath.Abs(dir); err == nil {
 			dir, err = filepath.EvalSymlinks(dir)
@@ -137,7 +137,7 @@ func (r *run) readIgnoreFile(l *local, n *node, name string) bool {
 	err := l.attempt(n, func(d directory) error { return rd.read(d, name, &f) })
 	switch {
 	case err == nil:
-		n.ignore = n.ignore.Push(n.relPath(), gitignore.Parse(f.data))
+		n.ignore = n.ignore.Push(l.dirPath(n), gitignore.Parse(f.data))
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		l.failFound("open", n, name, err)

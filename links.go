@@ -48,7 +48,7 @@ func (r *run) prepareLinks() error {
 	if r.opts.Symlinks == SymlinksSkip {
 		return nil
 	}
-	root, err := filepath.Abs(r.name)
+	root, err := filepath.Abs(r.base.root)
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
@@ -76,7 +76,7 @@ func (r *run) resolve(n *node) error {
 }
 
 func (r *run) follow(n *node, name string) (t target) {
-	full, err := filepath.EvalSymlinks(filepath.Join(r.links.root, filepath.FromSlash(n.relPath()+name)))
+	full, err := filepath.EvalSymlinks(filepath.Join(r.links.root, filepath.FromSlash(n.relPath(name))))
 	if err != nil {
 		return target{err: asSysError("readlink", err)}
 	}
@@ -166,17 +166,15 @@ func (r *run) excluded(t target) int {
 
 // excludesBehind reports whether Options.Exclude leaves out the entry name of n
 // by its path without links, if there is a link in n's path.
-func (r *run) excludesBehind(n *node, name []byte) bool {
-	if r.opts.Symlinks != SymlinksFollow || len(r.filter.exclude) == 0 {
+func (l *local) excludesBehind(n *node, name []byte) bool {
+	f := &l.run.filter
+	if l.run.opts.Symlinks != SymlinksFollow || len(f.exclude) == 0 {
 		return false
 	}
-	below := string(name)
-	for ; n != nil; n = n.parent {
-		switch {
-		case n.isLinkedDir():
-			return !n.link.to.outside && r.filter.excludes(path.Join(n.link.to.path, below))
-		case !n.isLinks():
-			below = n.name + "/" + below
+	for up := n; up != nil; up = up.parent {
+		if up.isLinkedDir() {
+			to := up.link.to
+			return !to.outside && f.excludes(path.Join(to.path, l.rel(n, name)[up.pathLen():]))
 		}
 	}
 	return false
@@ -224,7 +222,7 @@ func isLoop(err error) bool {
 func (k *links) due() []*node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	slices.SortFunc(k.pending, func(a, b *node) int { return comparePaths(a.relPath(), b.relPath()) })
+	slices.SortFunc(k.pending, func(a, b *node) int { return comparePaths(a.parent, a.name, b.parent, b.name) })
 	var due []*node
 	for _, n := range k.pending {
 		if k.claim(n.id) {

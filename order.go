@@ -1,48 +1,30 @@
 package fileproc
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
 )
 
-// located is a result and the path, relative to root, of its file.
+// located is a result and where its file is.
 type located[T any] struct {
-	rel string
-	v   T
+	node *node
+	name string
+	v    T
 }
 
 // processInOrder is process for Options.Ordered.
 func processInOrder[T any](ctx context.Context, root string, opts *Options, fn func(*File) (T, error)) ([]T, error) {
 	all, err := process(ctx, root, opts, func(f *File) (located[T], error) {
 		v, err := fn(f)
-		return located[T]{f.Rel(), v}, err
+		return located[T]{f.node, f.name, v}, err
 	})
-	slices.SortFunc(all, func(a, b located[T]) int { return comparePaths(a.rel, b.rel) })
+	slices.SortFunc(all, func(a, b located[T]) int { return comparePaths(a.node, a.name, b.node, b.name) })
 	values := slices.Grow([]T(nil), len(all))
 	for i := range all {
 		values = append(values, all[i].v)
 	}
 	return values, err
-}
-
-// comparePaths compares two slash-separated paths name by name, so that what is
-// in a directory comes before a sibling whose name begins with the directory's.
-func comparePaths(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
-			continue
-		}
-		switch {
-		case a[i] == '/':
-			return -1
-		case b[i] == '/':
-			return 1
-		}
-		return cmp.Compare(a[i], b[i])
-	}
-	return cmp.Compare(len(a), len(b))
 }
 
 // A sequence keeps the work of a run in the order of paths, for Stream and Walk

@@ -6,11 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"path"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +25,9 @@ const (
 
 // A run is one call of Process, Stream or Walk.
 type run struct {
-	opts   *Options
-	name   string // root, as the caller gave it
-	prefix string // what File.Path puts before File.Rel
-	fn     func(*File) error
+	opts *Options
+	base *base
+	fn   func(*File) error
 	// visitDir, unless nil, is told of each directory found (Walk), and as what
 	// s.dir can look it up without another descriptor.
 	visitDir func(s *sink, name, as string)
@@ -75,6 +70,8 @@ type local struct {
 	shown  atomic.Pointer[counts] // what OnProgress is told
 	tick   uint32                 // when shown was written
 	path   []byte                 // see rel
+	pathOf *node                  // the directory that path begins with
+	dirLen int                    // the length of pathOf's path
 	sink   sink
 	place  place   // see sequence
 	spare  *batch  // to be used again
@@ -142,7 +139,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 		*opts.Report = Report{Skipped: map[SkipReason]int64{}}
 	}
 	r.opts = opts
-	r.name, r.prefix = root, pathPrefix(root, opts.FS != nil)
+	r.base = newBase(root, opts.FS != nil)
 	r.filter = newFilter(opts)
 	opts.ignoreNames, opts.ignorePaths = splitIgnoreFiles(opts.IgnoreFiles)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
@@ -278,34 +275,6 @@ func (l *local) retire() {
 	l.reader.release()
 	contentBuffers.Put(l.reader.buf)
 	l.reader.buf = nil
-}
-
-// path returns the path of the entry name of n, or of n itself if name is "".
-func (r *run) path(n *node, name string) string {
-	rel := n.relPath() + name
-	if name == "" {
-		rel = strings.TrimSuffix(rel, "/")
-	}
-	if r.opts.FS == nil {
-		rel = filepath.FromSlash(rel)
-	}
-	if rel == "" {
-		return r.name
-	}
-	return r.prefix + rel
-}
-
-// pathPrefix returns what to put before a path relative to root.
-func pathPrefix(root string, isFS bool) string {
-	const name = "x"
-	switch {
-	case isFS:
-		return strings.TrimSuffix(path.Join(root, name), name)
-	case strings.Contains(root, "..") && slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
-		// Behind a symbolic link a/.. need not be what Join makes of it.
-		return strings.TrimRight(root, string(filepath.Separator)) + string(filepath.Separator)
-	}
-	return strings.TrimSuffix(filepath.Join(root, name), name)
 }
 
 func (l *local) newBatch(n *node) *batch {
@@ -610,7 +579,7 @@ func (l *local) call(f *File) {
 // fail tells of a failure and then counts it: if OnError panics, the entry at
 // hand is abandoned.
 func (l *local) fail(op string, n *node, name string, err error) {
-	l.run.failures.add(l, pathError(op, l.run.path(n, name), err))
+	l.run.failures.add(l, pathError(op, l.run.base.path(n, name), err))
 	l.counts.failed++
 }
 

@@ -1,0 +1,102 @@
+package fileproc
+
+import (
+	"math/rand/v2"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// randomNodes returns the directories of a random tree, root first, and the path of each with a slash behind each name.
+// Some list what links lead to.
+func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
+	nodes, paths = []*node{{}}, []string{""}
+	seen := map[string]bool{"": true}
+	for range 30 {
+		i := r.IntN(len(nodes))
+		if r.IntN(5) == 0 && !nodes[i].isLinks() {
+			nodes, paths = append(nodes, nodes[i].linksOf([]string{"l"})), append(paths, paths[i])
+			continue
+		}
+		name := []string{"a", "a-", "a.b", "b", "\xff", "\x01"}[r.IntN(6)]
+		if p := paths[i] + name + "/"; !seen[p] {
+			seen[p] = true
+			nodes, paths = append(nodes, nodes[i].child(name)), append(paths, p)
+		}
+	}
+	return nodes, paths
+}
+
+func TestNodePaths(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	b, above := newBase("top", true), newBase("../x/..", false)
+	for range 200 {
+		nodes, paths := randomNodes(r)
+		l := &local{}
+		for range 100 {
+			i := r.IntN(len(nodes))
+			n, p := nodes[i], paths[i]
+			require.Equal(t, len(p), n.pathLen())
+			require.Equal(t, "x/"+p, string(n.appendPath([]byte("x/"))))
+			require.Equal(t, p+"f", n.relPath("f"))
+			require.Equal(t, path.Join("top", p, "f"), b.path(n, "f"))
+			require.Equal(t, path.Join("top", p), b.path(n, ""))
+			require.Equal(t, "../x/../"+p+"f", strings.ReplaceAll(above.path(n, "f"), `\`, "/"))
+			require.Equal(t, p, l.dirPath(n))
+			if r.IntN(2) == 0 {
+				require.Equal(t, p+"long name", l.rel(n, []byte("long name")))
+			}
+		}
+	}
+}
+
+func TestComparePaths(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		nodes, paths := randomNodes(r)
+		for range 100 {
+			i, j := r.IntN(len(nodes)), r.IntN(len(nodes))
+			name, other := []string{"a", "a-", "f"}[r.IntN(3)], []string{"a", "b", "f"}[r.IntN(3)]
+			a, b := paths[i]+name, paths[j]+other
+			want := slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+			require.Equal(t, want, comparePaths(nodes[i], name, nodes[j], other), "%q %q", a, b)
+		}
+	}
+}
+
+// Memory grows with the depth and not with its square, whatever asks for paths.
+func TestMemoryIsLinearInDepth(t *testing.T) {
+	const levels, name = 1000, 250
+	for what, opts := range map[string]Options{
+		"Rel":     {},
+		"Exclude": {Exclude: []string{"**/nothing"}},
+		"Include": {Include: []string{"**/f", "**/g"}},
+		"ignored": {IgnoreFiles: []string{".ignore"}},
+		"Ordered": {Ordered: true},
+	} {
+		kids := []*object{file("f", "content"), file("g", "", opening(errBroken)), file(".ignore", "h\n")}
+		for range levels {
+			kids = []*object{folder(strings.Repeat("n", name), kids...)}
+		}
+		w := &world{root: folder("", append(kids, file(".ignore", "/x/y\n"))...)}
+		opts.openRoot = w.openRoot
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rels, err := Process(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil })
+		entries := 0
+		for _, err := range Walk(t.Context(), "root", opts) {
+			require.NoError(t, err)
+			entries++
+		}
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, errBroken, what)
+		require.Greater(t, len(slices.MaxFunc(rels, func(a, b string) int { return len(a) - len(b) })), levels*name, what)
+		require.Greater(t, entries, levels, what)
+		// With a path in each node it would be some 125 MB.
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(40*levels*name), what)
+	}
+}
