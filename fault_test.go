@@ -75,6 +75,7 @@ type object struct {
 	handAll bool
 	readErr error // of the read at errAt
 	errAt   int
+	stalls  int // reads that find nothing yet
 }
 
 func file(name, content string, faults ...func(*object)) *object {
@@ -387,6 +388,11 @@ func (f *worldFile) read(p []byte) (int, error) {
 	f.w.mu.Unlock()
 	if len(p) == 0 {
 		f.w.objectTo("read of %q into nothing", f.o.name)
+	}
+	if f.o.stalls > 0 {
+		f.o.stalls--
+		time.Sleep(waitSlice)
+		return 0, errWouldBlock
 	}
 	if f.o.chunk > 0 && len(p) > f.o.chunk {
 		p = p[:f.o.chunk]
@@ -1000,6 +1006,32 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A read that has nothing yet is waited for, but not for ever, and no longer than the run goes on.
+func TestFaultsReadThatWaits(t *testing.T) {
+	stalling := func(n int) func(*object) { return func(o *object) { o.stalls = n } }
+	for _, opts := range []Options{{}, {SkipBinary: true}, {ReadSize: 10}, {Stat: true}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), file("late", "late", stalling(50)), file("never", "x", stalling(1<<30)))}
+			start := time.Now()
+			out := w.process(t.Context(), opts, nil)
+			require.Equal(t, readPatience, time.Since(start))
+			require.Equal(t, map[string]string{"a": "alpha", "late": "late"}, out.got)
+			require.Len(t, out.failed, 1)
+			require.ErrorIs(t, out.failed["/never"], os.ErrDeadlineExceeded)
+			w.requireSound(t, out)
+
+			w.find("never").stalls = 1 << 30
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(readPatience/2, func() { cancel(errBroken) })
+			start = time.Now()
+			out = w.process(ctx, opts, nil)
+			require.ErrorIs(t, out.err, errBroken)
+			require.LessOrEqual(t, time.Since(start), readPatience/2+waitSlice)
+			w.requireSound(t, out)
+		})
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *sink) release() {
 	entries := s.node.held.entries
 	s.node.held, s.holds, s.kept = nil, false, true
 	if s.l.run.order != nil {
-		slices.SortFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) })
+		sortUntil(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) }, s.l.run.cancelled)
 	}
 	for _, e := range entries {
 		if s.l.run.cancelled() { // of a directory there may be very many
@@ -104,6 +104,22 @@ func (s *sink) release() {
 		}
 		s.place(unsafe.Slice(unsafe.StringData(e.name), len(e.name)), e.typ)
 	}
+}
+
+// sortUntil sorts s, of which there may be very many, unless the run is cancelled:
+// then s is in any order, soon. All that is left compares as equal, which
+// slices.SortFunc takes for sorted.
+func sortUntil[E any](s []E, compare func(a, b E) int, cancelled func() bool) {
+	calls, over := 0, false
+	slices.SortFunc(s, func(a, b E) int {
+		if calls++; calls%1024 == 0 {
+			over = over || cancelled()
+		}
+		if over {
+			return 0
+		}
+		return compare(a, b)
+	})
 }
 
 // addFile takes an entry that is no directory.

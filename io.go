@@ -41,7 +41,8 @@ type content interface {
 	// file is a regular one and that p[:n] is all of it; if not, the n bytes
 	// are its first, and read goes on behind them.
 	cached(p []byte) (n int, ok bool)
-	// read reads as read(2) does, with 0 and nil at the end.
+	// read reads as read(2) does, with 0 and nil at the end. errWouldBlock says
+	// that there is nothing to read yet, for which it has waited waitSlice at most.
 	read(p []byte) (n int, err error)
 	stat() (Stat, error)
 	close()

@@ -138,22 +138,27 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 	return n, n < len(p) && n%512 != 0
 }
 
-func (f *fdFile) read(p []byte) (int, error) {
-	for waiting := false; ; {
-		n, err := f.readOnce(p)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN && !waiting:
-			// A file system that takes O_NONBLOCK to its word.
-			if err := unix.SetNonblock(f.fd, false); err != nil {
-				return 0, &sysError{"fcntl", err}
-			}
-			waiting = true
-		case err != nil:
-			return 0, &sysError{"read", err}
-		default:
-			return n, nil
-		}
+func (f *fdFile) read(p []byte) (n int, err error) {
+	err = ignoringEINTR(func() error {
+		n, err = f.readOnce(p)
+		return err
+	})
+	switch {
+	case err == unix.EAGAIN: // a regular file that takes O_NONBLOCK to its word, such as /proc/kmsg
+		waitReadable(f.fd)
+		return 0, errWouldBlock
+	case err != nil:
+		return 0, &sysError{"read", err}
+	}
+	return n, nil
+}
+
+// waitReadable waits until fd can be read, for waitSlice at most.
+func waitReadable(fd int) {
+	start := time.Now()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(waitSlice.Milliseconds()))
+	if (n > 0 || err != nil) && time.Since(start) < time.Millisecond {
+		time.Sleep(time.Millisecond) // a file system without poll says that all can be read
 	}
 }
 

@@ -127,6 +127,24 @@ func TestInvariant2KernelFilesAreWhole(t *testing.T) {
 	}
 }
 
+// A read of /proc/kmsg waits for the kernel's next message. It takes from what the kernel has kept for it, so one is enough.
+func TestInvariant8ReadThatDoesNotComeBack(t *testing.T) {
+	if _, err := os.Stat("/proc/kmsg"); err != nil {
+		t.Skip("there is no /proc/kmsg: ", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // some seconds are enough
+	defer cancel()
+	_, err := fileproc.Process(ctx, "/proc", fileproc.Options{MaxDepth: 1, Suffixes: []string{"kmsg"}}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })
+	require.NoError(t, ctx.Err())
+	if errors.Is(err, fs.ErrPermission) { // what every user but root gets, and root in most containers
+		return
+	}
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	var p *fs.PathError
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, "/proc/kmsg", p.Path)
+}
+
 func TestInvariant2SizesAroundEveryBlock(t *testing.T) {
 	watchdog(t)
 	parents := map[string]string{"temporary directory": t.TempDir(), "tmpfs": memoryDir(t)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -659,4 +660,34 @@ func TestOrderedWindowIsOpenForTheNext(t *testing.T) {
 		}
 		require.Equal(t, 2300, got)
 	})
+}
+
+func TestSortUntil(t *testing.T) {
+	random := func() []int { return rand.New(rand.NewPCG(1, 1)).Perm(200_000) }
+	s := random()
+	total := 0
+	sortUntil(s, func(a, b int) int { total++; return a - b }, func() bool { return false })
+	require.True(t, slices.IsSorted(s))
+	for _, end := range []int{0, 1000, 100_000, 1_000_000} {
+		s, calls := random(), 0
+		sortUntil(s, func(a, b int) int { calls++; return a - b }, func() bool { return calls >= end })
+		require.LessOrEqual(t, calls, end+1024)
+		require.False(t, slices.IsSorted(s))
+		slices.Sort(s)
+		for i := range s {
+			require.Equal(t, i, s[i], "nothing is lost")
+		}
+	}
+	require.Greater(t, total, 2_000_000)
+}
+
+func TestSortOfADirectoryIsNotWaitedFor(t *testing.T) {
+	r := &run{order: newSequence(1), cancelled: func() bool { return true }}
+	entries := make([]heldEntry, 100_000)
+	for i := range entries {
+		entries[i].name = fmt.Sprint(len(entries) - i)
+	}
+	s := sink{l: &local{run: r}, node: &node{held: &held{entries: entries}}}
+	s.release()
+	require.False(t, slices.IsSortedFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) }))
 }

@@ -3,6 +3,8 @@ package fileproc
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"time"
 )
 
 const (
@@ -20,7 +22,16 @@ const (
 	// metadata says so. Some files of /proc and sysfs claim far more than they
 	// hold. What goes beyond is read into buffers that double.
 	maxBelieved = 4 << 30
+	// readPatience is how long a read of one file waits in all for content that is
+	// not there yet. Some regular files have an end only now and then: a read of
+	// /proc/kmsg waits for the kernel's next message.
+	readPatience = time.Second
+	// waitSlice is how long it waits before it sees whether the run goes on.
+	waitSlice = 5 * time.Millisecond
 )
+
+// errWouldBlock is of a read that has found nothing yet. It reaches no caller.
+var errWouldBlock = errors.New("fileproc: nothing to read yet")
 
 // errNoPermit tells that a file is to be read again with a permit. The reader
 // does not wait for one, since the file takes a descriptor.
@@ -35,9 +46,10 @@ type reader struct {
 	stopped func() bool
 	permit  func() bool // more than maxFree may be taken now; nil: always
 
-	buf   *[firstBuffer]byte
-	large []byte // of the file at hand, if it did not fit buf
-	spare content
+	buf    *[firstBuffer]byte
+	large  []byte // of the file at hand, if it did not fit buf
+	spare  content
+	waited time.Duration // of readPatience
 }
 
 // read reads the file name of d into f.
@@ -52,6 +64,7 @@ func (r *reader) read(d directory, name string, f *File) error {
 }
 
 func (r *reader) fill(c content, f *File) error {
+	r.waited = 0
 	p := r.buf[:]
 	if r.limit >= 0 && r.limit < int64(len(p)) {
 		least := r.limit + 1 // one byte more tells whether there is more
@@ -108,10 +121,7 @@ func (r *reader) fill(c content, f *File) error {
 				return err
 			}
 		}
-		if r.stopped() {
-			return errStopped
-		}
-		k, err := c.read(p[n:min(len(p), n+maxRead)])
+		k, err := r.next(c, p[n:min(len(p), n+maxRead)])
 		if err != nil {
 			return err
 		}
@@ -122,13 +132,27 @@ func (r *reader) fill(c content, f *File) error {
 	}
 }
 
+// next is c.read, but waits while there is nothing to read yet: for readPatience
+// in all for one file, and no longer than the run goes on.
+func (r *reader) next(c content, p []byte) (n int, err error) {
+	for {
+		if r.stopped() {
+			return 0, errStopped
+		}
+		start := time.Now()
+		if n, err = c.read(p); err != errWouldBlock {
+			return n, err
+		}
+		if r.waited += time.Since(start); r.waited >= readPatience {
+			return 0, &sysError{"read", os.ErrDeadlineExceeded}
+		}
+	}
+}
+
 // readUpTo reads on behind p[:n] until there are end bytes or no more.
 func (r *reader) readUpTo(c content, p []byte, n, end int) (int, error) {
 	for n < end {
-		if r.stopped() {
-			return n, errStopped
-		}
-		k, err := c.read(p[n:end])
+		k, err := r.next(c, p[n:end])
 		if err != nil || k == 0 {
 			return n, err
 		}
