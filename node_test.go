@@ -69,7 +69,7 @@ func TestComparePaths(t *testing.T) {
 }
 
 // Memory grows with the depth and not with its square, whatever asks for paths.
-func TestMemoryIsLinearInDepth(t *testing.T) {
+func TestInvariant5MemoryIsLinearInDepth(t *testing.T) {
 	const levels, name = 1000, 250
 	for what, opts := range map[string]Options{
 		"Rel":     {},
