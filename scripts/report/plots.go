@@ -116,6 +116,7 @@ func (b barChart) save(file string) error {
 	}
 	slot := 0.84 / float64(len(b.kinds)) // a part of a group's height
 	group := thick * 1.08 / slot
+	p.X.Tick.Marker = shortTicks
 	longest := 0.0
 	for i := range b.kinds {
 		end, err := b.add(p, i, 0.42-slot*(float64(i)+0.5), thick)
@@ -129,6 +130,7 @@ func (b barChart) save(file string) error {
 		line := guide{measure.Spread{Median: 1, Min: 1, Max: 1}, dark, float64(len(b.names)) - 0.5}
 		p.Add(line)
 		p.Legend.Add(b.one, line)
+		p.X.Tick.Marker = ratioTicks
 		entries++
 	}
 	backward := slices.Clone(b.names)
@@ -136,7 +138,6 @@ func (b barChart) save(file string) error {
 	p.NominalY(backward...)
 	p.Y.Tick.Width = 0
 	p.X.Min, p.X.Max = 0, longest*1.12 // the longest bar's label needs room
-	p.X.Tick.Marker = shortTicks
 	p.Y.Min, p.Y.Max = -0.5, float64(len(b.names))-0.5
 	if entries > 1 { // above the bars
 		p.Legend.Top = true
@@ -229,6 +230,11 @@ var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
 	return ticks
 })
 
+// ratioTicks label 1 too.
+var ratioTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+	return append(shortTicks(lo, hi), plot.Tick{Value: 1, Label: "1"})
+})
+
 // plotPeers draws the fastest on top.
 func plotPeers(name string, r results) error {
 	sets := r.sets()
@@ -248,7 +254,7 @@ func plotPeers(name string, r results) error {
 		value: func(who, set string) (measure.Spread, bool) {
 			return each(r.find(set, who).wall, func(ns float64) float64 { return filesPerSecond(ns) / 1e3 }), true
 		},
-		label: "%.0f", caption: r.caption("All but fileproc read with os.ReadFile.\nBars: medians"),
+		label: "%.0f", caption: r.caption("warm", "All but fileproc read with os.ReadFile.\nBars and numbers: medians"),
 	}.save(name)
 }
 
@@ -264,7 +270,7 @@ func plotBackends(name string, r results) error {
 	return barChart{
 		title: "Time per file of each backend (shorter is better)", unit: "µs per file", names: r.sets(), kinds: builds,
 		value: func(set, build string) (measure.Spread, bool) { return each(r.find(set, build).wall, micros), true },
-		label: "%.1f", caption: r.caption("Builds of one program, all of them run on Linux.\nBars: medians"),
+		label: "%.1f", caption: r.caption("warm", "Builds of one program, all of them run on Linux.\nBars and numbers: medians"),
 	}.save(name)
 }
 
@@ -283,8 +289,8 @@ func plotFloor(name string, r results) error {
 		title: "Time of fileproc relative to the bare system calls in C (shorter is better)", unit: "wall time / wall time of the C program", names: names, kinds: r.sets(),
 		value: func(c, set string) (measure.Spread, bool) { return r.over(set, c) },
 		label: "%.2f", one: "1: as fast as the C program",
-		caption: r.caption("whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n" +
-			"The C program makes plain system calls and does nothing else, with one thread per core.\nBars: medians of the ratios"),
+		caption: r.caption("warm", "whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
+			"The C program makes plain system calls and does nothing else, with one thread per core.\nBars and numbers: medians of the ratios"),
 	}.save(name)
 }
 
@@ -308,7 +314,7 @@ func plotCaches(name string, cold, warm results) error {
 			return paired(r.find(set, who).wall, r.series[0].wall, ratio), true
 		},
 		label: "%.2f", one: "1: as fast as fileproc with its defaults",
-		caption: both.caption("Cold: the page, dentry and inode caches are emptied before each pass.\nBars: medians of the ratios"),
+		caption: both.caption("warm, or emptied before each pass", "Bars and numbers: medians of the ratios"),
 	}.save(name)
 }
 
@@ -341,11 +347,11 @@ func plotDepth(name string, r results) error {
 	}
 	p.Legend.Add("Go loop, plain calls (band: minimum to maximum)", goLoop)
 	p.Legend.Add("1: C loop, plain calls", one)
-	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks(ticks), ratioTicks
 	p.X.Min, p.X.Max = -0.3, float64(len(ticks))-0.7
 	p.Y.Min, p.Y.Max = 0, max(p.Y.Max, plain.Max)*1.05
 	p.Legend.YOffs = 8
-	return savePlot(p, r.caption("The loops list, open, read and close, and do nothing else, with one thread per core.\nPoints: medians of the ratios"), name)
+	return savePlot(p, r.caption("warm", "The loops list, open, read and close, and do nothing else, with one thread per core.\nPoints: medians of the ratios"), name)
 }
 
 // logTicks marks 1 to 9 of every decade and labels those in labelled.
@@ -421,7 +427,7 @@ func plotSizes(name string, r results) error {
 	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
 	p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
 	p.Legend.Left, p.Legend.XOffs = true, 8 // below the small directories, where no line is
-	return savePlot(p, r.caption("Points: medians"), name)
+	return savePlot(p, r.caption("warm", "Points: medians"), name)
 }
 
 func plotWorkers(name string, r results) error {
@@ -451,5 +457,5 @@ func plotWorkers(name string, r results) error {
 	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
 	p.Y.Tick.Marker = shortTicks
 	p.Legend.YOffs = 8
-	return savePlot(p, r.caption("Points: medians"), name)
+	return savePlot(p, r.caption("warm", "Points: medians"), name)
 }

@@ -146,6 +146,7 @@ func TestPlots(t *testing.T) {
 		words := strings.Join(regexp.MustCompile(`>[^<]+</text>`).FindAllString(svg, -1), "\n")
 		assert.Contains(t, words, "er is better)", name)
 		assert.Contains(t, words, "; whiskers: minimum to maximum of 3 interleaved rounds.", name)
+		assert.Contains(t, words, "Files of about 400 bytes, caches warm", name)
 		assert.Contains(t, words, "go9, 7 cores", name)
 		assert.Equal(t, name == "peers", strings.Contains(words, "nested1: one for each month"), name)
 		assert.Len(t, whisker.FindAllString(svg, -1), 3*want.bars, "%s: each with two caps", name)

@@ -91,8 +91,9 @@ func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
-// caption says below a plot what was measured, for those who see nothing else. It begins with what the plot's medians are.
-func (r results) caption(medians string) string {
+// caption says below a plot what was measured, for those who see nothing else: in which state the caches were, and what is drawn as
+// medians.
+func (r results) caption(caches, medians string) string {
 	fewest, most, layouts := math.MaxInt, 0, "flat: one directory"
 	for _, s := range r.series {
 		fewest, most = min(fewest, len(s.wall)), max(most, len(s.wall))
@@ -105,8 +106,7 @@ func (r results) caption(medians string) string {
 		rounds = fmt.Sprintf("%d to %d", fewest, most)
 	}
 	return medians + "; whiskers: minimum to maximum of " + rounds + " interleaved rounds.\n" +
-		"Files of about 400 bytes. " + layouts + "; 1k: 1,000 files.\n" +
-		"Caches are warm unless it says cold. " + r.machine
+		"Files of about 400 bytes, caches " + caches + ". " + layouts + "; 1k: 1,000 files.\n" + r.machine
 }
 
 func micros(ns float64) float64         { return ns / 1e3 }

@@ -131,7 +131,7 @@ func machineLine(records []record.Record) string {
 }
 
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach reads every file whole: the peers with os.ReadFile, where they call back, as their users do.")
+	d.line("\n## Peers\n\nEach reads every file whole. The peers call os.ReadFile wherever they hand over a file, as their users do.")
 	for _, set := range r.sets() {
 		list := r.on(set)
 		ours := list[0]
