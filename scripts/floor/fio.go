@@ -57,15 +57,8 @@ func runFio(dir string, threads, pairs, passes int, p printer) error {
 		return err
 	}
 	defer c.close()
-	for _, cmp := range []comparison{
-		{"fio / C loop", theirs, c.side("read", cReadSize)},
-		{"whole, fio's files / C loop", comparisons("whole", own, c)[0].ours, c.side("read", cReadSize)},
-	} {
-		if err := cmp.run(pairs, passes, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.compare(pairs, passes, comparison{"fio / C loop", theirs, c.side("read", cReadSize)},
+		comparison{"whole, fio's files / C loop", comparisons("whole", own, c)[0].ours, c.side("read", cReadSize)})
 }
 
 // fioPass reads fio's report: its threads ran at the same time.

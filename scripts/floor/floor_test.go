@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,22 +76,31 @@ func TestFioPass(t *testing.T) {
 	assert.ErrorContains(t, err, "fio said")
 }
 
-// With -json every pass of a pair is handed over, also where there is no other side.
+// With -json every pass of a pair is handed over, also where there is no other side. A round measures every comparison, so that
+// all of them are from the same moments, and the sides of a pair take turns in going first.
 func TestPrinter(t *testing.T) {
 	var out bytes.Buffer
+	var calls string
 	p := printer{set: "flat_1k", json: json.NewEncoder(&out)}
-	one := func() (pass, error) { return pass{wall: 2, cpu: 3, files: 1, bytes: 4}, nil }
+	called := func(name string) side {
+		return func() (pass, error) { calls += name; return pass{wall: 2, cpu: 3, files: 1, bytes: 4}, nil }
+	}
 	p.header(2, 1)
-	require.NoError(t, comparison{"a / b", one, one}.run(2, 1, p))
-	require.NoError(t, comparison{"alone / b", one, nil}.run(2, 1, p))
+	require.NoError(t, p.compare(2, 1, comparison{"a / b", called("a"), called("b")}, comparison{"c / b", called("c"), called("b")},
+		comparison{"alone / b", called("x"), nil}))
 	require.NoError(t, p.leftOut("reasons"))
+	assert.Equal(t, "aabb"+"ccbb"+"xx"+"ba"+"bc"+"x", calls, "each is called once more in the first round, to warm up")
 	var who []string
 	for dec := json.NewDecoder(&out); dec.More(); {
 		var r record.Record
 		require.NoError(t, dec.Decode(&r))
 		who = append(who, r.Who+r.Text)
 	}
-	assert.Equal(t, []string{"a / b: ours", "a / b: theirs", "a / b: ours", "a / b: theirs", "alone / b: ours", "left out: reasons"}, who)
+	round := []string{"a / b: ours", "a / b: theirs", "c / b: ours", "c / b: theirs", "alone / b: ours"}
+	assert.Equal(t, append(slices.Concat(round, round), "left out: reasons"), who)
+
+	fewer := func() (pass, error) { return pass{wall: 2, files: 1, bytes: 3}, nil }
+	assert.EqualError(t, p.compare(1, 1, comparison{"a / fewer", called("a"), fewer}), "a / fewer: ours saw 1 files, 4 bytes; theirs 1 files, 3 bytes")
 }
 
 func TestSlowness(t *testing.T) {

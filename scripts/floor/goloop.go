@@ -24,29 +24,27 @@ type goLoop struct {
 	depth   int // files that a ring reads at a time; 0 without one
 }
 
-// bareComparisons are those of the Go loop with the C loop: by itself, with rings of some depth, and taking few names at a
-// time or many.
-func bareComparisons(name, dir string, threads int, c *cLoop) []comparison {
+// bareComparisons are those of the Go loop with the C loop: by itself, taking few names at a time or many, and with rings of
+// some depth, if this machine allows io_uring.
+func bareComparisons(dir string, threads int, c *cLoop, p printer) (list []comparison, err error) {
 	const usual = 128
 	theirs := c.side("read", cReadSize)
-	add := func(to []comparison, name string, chunk, depth int) []comparison {
-		return append(to, comparison{name + " / C loop", goLoop{dir, threads, chunk, depth}.side(), theirs})
+	add := func(name string, chunk, depth int) {
+		list = append(list, comparison{name + " / C loop", goLoop{dir, threads, chunk, depth}.side(), theirs})
 	}
-	var list []comparison
-	switch name {
-	case "bare":
-		list = add(list, "Go loop", usual, 0)
-		list = add(list, "Go loop with io_uring, 64 deep", usual, 64)
-	case "depth":
-		for depth := 1; depth <= 256; depth *= 2 {
-			list = add(list, fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), depth)
-		}
-	case "batch":
-		for chunk := 1; chunk <= 1024; chunk *= 4 {
-			list = add(list, fmt.Sprintf("Go loop, %d at a time", chunk), chunk, 0)
-		}
+	add("Go loop", usual, 0)
+	for chunk := 1; chunk <= 1024; chunk *= 4 {
+		add(fmt.Sprintf("Go loop, %d at a time", chunk), chunk, 0)
 	}
-	return list
+	ring, err := uring.New(1, cReadSize)
+	if err != nil {
+		return list, p.leftOut("io_uring: " + err.Error())
+	}
+	ring.Close()
+	for depth := 1; depth <= 256; depth *= 2 {
+		add(fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), depth)
+	}
+	return list, nil
 }
 
 func (g goLoop) side() side {

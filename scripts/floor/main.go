@@ -10,7 +10,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -39,7 +38,7 @@ func run() error {
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
 		"sweep (the default against other numbers of workers), "+
 		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: without caches, against the C loop with 2 to 64 threads), allocs (allocations a file), peak (memory of Stream); "+
-		"bare, depth and batch (the C loop's work in Go, with io_uring of some depths, and taking so many names at a time), fio (as a cross-check of the C loop)")
+		"bare (the C loop's work in Go, taking so many names at a time, and with io_uring of some depths), fio (as a cross-check of the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
 	passes := flag.Int("passes", 5, "`passes` of each side in a pair; their median counts")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
@@ -50,7 +49,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "depth", "batch", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -114,21 +113,18 @@ func run() error {
 		return err
 	}
 	defer c.close()
-	list := bareComparisons(*name, set, *threads, c)
-	if list == nil {
-		list = comparisons(*name, set, c)
+	list := comparisons(*name, set, c)
+	if *name == "bare" {
+		if list, err = bareComparisons(set, *threads, c, p); err != nil {
+			return err
+		}
 	}
 	return p.all(list, *pairs, *passes)
 }
 
 func (p printer) all(list []comparison, pairs, passes int) error {
 	p.header(pairs, passes)
-	for _, cmp := range list {
-		if err := cmp.run(pairs, passes, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.compare(pairs, passes, list...)
 }
 
 // directory returns the path of the directory name without symbolic links: WalkDir does not follow one.
@@ -181,53 +177,65 @@ type comparison struct {
 	ours, theirs side
 }
 
-func (c comparison) run(pairs, passes int, p printer) error {
-	if c.theirs == nil {
-		m, err := medianPass(c.ours, passes)
-		if err == nil && p.json == nil {
-			fmt.Printf("%-40s %8d  no C compiler to compare with %30.0f ns/file\n", c.name, m.files, m.wall/float64(m.files))
-		} else if err == nil {
-			err = p.pass(c.name, "ours", m)
-		}
-		return err
-	}
-	for _, s := range []side{c.ours, c.theirs} { // warm up
-		if _, err := s(); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
-	var wall, cpu, ours, theirs []float64
-	var files int
-	for i := range pairs {
-		// Each side goes first in half of the pairs, so that a drift of the machine favours neither.
-		order := []side{c.ours, c.theirs}
-		if i%2 == 1 {
-			slices.Reverse(order)
-		}
-		var got [2]pass
-		for k, s := range order {
-			var err error
-			if got[k], err = medianPass(s, passes); err != nil {
+// A tally is what the pairs of a comparison gave: ratios, and ns per file.
+type tally struct {
+	wall, cpu, ours, theirs []float64
+	files                   int
+}
+
+// compare measures a pair of each comparison in each round, so that all of them are from the same moments.
+func (p printer) compare(pairs, passes int, list ...comparison) error {
+	tallies := make([]tally, len(list))
+	for round := range pairs {
+		for k, c := range list {
+			if err := c.pair(round, passes, &tallies[k], p); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
-		if i%2 == 1 {
-			slices.Reverse(got[:])
+	}
+	for k, t := range tallies {
+		if p.json != nil {
+			continue
+		} else if list[k].theirs == nil {
+			fmt.Printf("%-40s %8d  no C compiler to compare with %30.0f ns/file\n", list[k].name, t.files, measure.Median(t.ours))
+			continue
 		}
-		o, t := got[0], got[1]
-		if o.files != t.files || o.bytes != t.bytes {
-			return fmt.Errorf("%s: ours saw %d files, %d bytes; theirs %d files, %d bytes", c.name, o.files, o.bytes, t.files, t.bytes)
+		fmt.Printf("%-40s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", list[k].name, t.files,
+			measure.Summarize(t.wall), measure.Summarize(t.cpu), measure.Median(t.ours), measure.Median(t.theirs))
+	}
+	return nil
+}
+
+func (c comparison) pair(round, passes int, t *tally, p printer) error {
+	sides, got := []side{c.ours, c.theirs}, []pass{{}, {}}
+	if c.theirs == nil {
+		sides, got = sides[:1], got[:1]
+	}
+	for i := range sides {
+		k := (i + round) % len(sides) // each goes first in half of the pairs, so that a drift of the machine favours neither
+		if round == 0 {               // warm up
+			if _, err := sides[k](); err != nil {
+				return err
+			}
 		}
-		if err := errors.Join(p.pass(c.name, "ours", o), p.pass(c.name, "theirs", t)); err != nil {
+		var err error
+		if got[k], err = medianPass(sides[k], passes); err != nil {
 			return err
 		}
-		files = o.files
-		wall, cpu = append(wall, o.wall/t.wall), append(cpu, o.cpu/t.cpu)
-		ours, theirs = append(ours, o.wall/float64(files)), append(theirs, t.wall/float64(files))
 	}
-	if p.json == nil {
-		fmt.Printf("%-40s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", c.name, files,
-			measure.Summarize(wall), measure.Summarize(cpu), measure.Median(ours), measure.Median(theirs))
+	for k, g := range got {
+		if g.files != got[0].files || g.bytes != got[0].bytes {
+			return fmt.Errorf("ours saw %d files, %d bytes; theirs %d files, %d bytes", got[0].files, got[0].bytes, g.files, g.bytes)
+		}
+		if err := p.pass(c.name, []string{"ours", "theirs"}[k], g); err != nil {
+			return err
+		}
+	}
+	o, files := got[0], float64(got[0].files)
+	t.files, t.ours = o.files, append(t.ours, o.wall/files)
+	if c.theirs != nil {
+		other := got[1]
+		t.wall, t.cpu, t.theirs = append(t.wall, o.wall/other.wall), append(t.cpu, o.cpu/other.cpu), append(t.theirs, other.wall/files)
 	}
 	return nil
 }

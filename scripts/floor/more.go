@@ -36,7 +36,7 @@ func runShapes(pairs, passes, threads int, p printer) error {
 			return err
 		}
 		whole := timed(func() (int, int64, error) { return process(shape.dir, fileproc.Options{}) })
-		err = comparison{shape.name, whole, c.side("read", cReadSize)}.run(pairs, passes, p)
+		err = p.compare(pairs, passes, comparison{shape.name, whole, c.side("read", cReadSize)})
 		c.close()
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func runCold(dir string, pairs int, p printer) error {
 		if err != nil {
 			return err
 		}
-		err = comparison{fmt.Sprintf("cold / C loop of %d threads", threads), cold(whole), cold(c.side("read", cReadSize))}.run(pairs, 1, p)
+		err = p.compare(pairs, 1, comparison{fmt.Sprintf("cold / C loop of %d threads", threads), cold(whole), cold(c.side("read", cReadSize))})
 		c.close()
 		if err != nil {
 			return err

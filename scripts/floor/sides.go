@@ -148,7 +148,7 @@ func runSmall(pairs, passes int, p printer) error {
 		ours := repeated(calls, func() (int, int64, error) { return process(dir, fileproc.Options{}) })
 		theirs := repeated(calls, func() (int, int64, error) { return readDir(dir) })
 		c := comparison{fmt.Sprintf("%d files / ReadDir + ReadFile", n), ours, theirs}
-		if err := c.run(pairs, passes, p); err != nil {
+		if err := p.compare(pairs, passes, c); err != nil {
 			return err
 		}
 	}

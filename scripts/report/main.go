@@ -159,7 +159,7 @@ func (m measurer) plan(table string) plan {
 	case "floor":
 		return plan{slices.Concat(large, huge), rounds, []string{"whole", "prefix", "stat", "names"}}
 	case "bare":
-		return plan{large[:1], (rounds + 1) / 2, []string{"bare", "batch", "depth"}}
+		return plan{large[:1], (rounds + 1) / 2, []string{"bare"}}
 	case "fio":
 		return plan{large[:1], (rounds + 1) / 2, []string{"fio"}}
 	case "sizes":
@@ -236,8 +236,9 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 			}
 		}
 	case table == "backends":
-		for range rounds {
-			for _, build := range builds {
+		for round := range rounds {
+			for i := range builds {
+				build := builds[(i+round)%len(builds)] // another goes first in each round
 				program := "peers"
 				if build != builds[0] {
 					program += "-" + build

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -32,6 +33,9 @@ var colors = []color.Color{
 	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 }
 
+// dark is the colour of captions, of whiskers on bars, and of the line at 1.
+var dark = color.Gray{Y: 0x33}
+
 func newPlot(title, x, y string) *plot.Plot {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	p := plot.New()
@@ -50,9 +54,16 @@ func newPlot(title, x, y string) *plot.Plot {
 
 var formats = []string{"svg", "png"}
 
-func savePlot(p *plot.Plot, name string) error { return savePlotOf(p, name, 5*vg.Inch) }
+func savePlot(p *plot.Plot, caption, name string) error {
+	return savePlotOf(p, caption, name, 5*vg.Inch)
+}
 
-func savePlotOf(p *plot.Plot, name string, height vg.Length) error {
+// savePlotOf writes the caption below the plot.
+func savePlotOf(p *plot.Plot, caption, name string, height vg.Length) error {
+	small := p.X.Tick.Label
+	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, dark, text.XLeft, text.YBottom
+	below := small.Height(caption) + 2*margin
+	height += below
 	for _, format := range formats {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {
@@ -61,7 +72,8 @@ func savePlotOf(p *plot.Plot, name string, height vg.Length) error {
 		c := draw.New(canvas)
 		c.SetColor(color.White) // the margin too: a page may be dark
 		c.Fill(c.Rectangle.Path())
-		p.Draw(draw.Crop(c, margin, -margin, margin, -margin))
+		c.FillText(small, vg.Point{X: margin, Y: margin}, caption)
+		p.Draw(draw.Crop(c, margin, -margin, below, -margin))
 		f, err := os.Create(name + "." + format)
 		if err != nil {
 			return err
@@ -90,8 +102,10 @@ func short(v float64) string {
 type barChart struct {
 	title, unit  string
 	names, kinds []string
-	value        func(name, kind string) (v float64, ok bool)
-	label        string // the format of a value
+	value        func(name, kind string) (s measure.Spread, ok bool)
+	label        string // the format of a median
+	one          string // if set, what stands for the line at 1
+	caption      string
 }
 
 func (b barChart) save(file string) error {
@@ -102,52 +116,108 @@ func (b barChart) save(file string) error {
 	}
 	slot := 0.84 / float64(len(b.kinds)) // a part of a group's height
 	group := thick * 1.08 / slot
+	p.X.Tick.Marker = shortTicks
 	longest := 0.0
-	for i, kind := range b.kinds {
-		at := 0.42 - slot*(float64(i)+0.5) // beside the middle of the group, the first kind on top
-		var values plotter.Values
-		labels := plotter.XYLabels{}
-		for k, name := range slices.Backward(b.names) {
-			v, ok := b.value(name, kind)
-			values = append(values, v)
-			if !ok {
-				continue
-			}
-			labels.XYs = append(labels.XYs, plotter.XY{X: v, Y: float64(len(b.names)-1-k) + at})
-			labels.Labels = append(labels.Labels, english.Sprintf(b.label, v))
-			longest = max(longest, v)
-		}
-		bars, err := plotter.NewBarChart(values, vg.Length(thick))
+	for i := range b.kinds {
+		end, err := b.add(p, i, 0.42-slot*(float64(i)+0.5), thick)
 		if err != nil {
 			return err
 		}
-		bars.Horizontal, bars.XMin, bars.Color, bars.LineStyle.Width = true, at, colors[i], 0
-		tags, err := plotter.NewLabels(labels)
-		if err != nil {
-			return err
-		}
-		for k := range tags.TextStyle {
-			tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, 11)
-			tags.TextStyle[k].YAlign = text.YCenter
-		}
-		tags.Offset.X = 4
-		p.Add(bars, tags)
-		if len(b.kinds) > 1 {
-			p.Legend.Add(kind, bars)
-		}
+		longest = max(longest, end)
+	}
+	entries := len(b.kinds)
+	if b.one != "" {
+		line := guide{measure.Spread{Median: 1, Min: 1, Max: 1}, dark, float64(len(b.names)) - 0.5}
+		p.Add(line)
+		p.Legend.Add(b.one, line)
+		p.X.Tick.Marker = ratioTicks
+		entries++
 	}
 	backward := slices.Clone(b.names)
 	slices.Reverse(backward)
 	p.NominalY(backward...)
 	p.Y.Tick.Width = 0
 	p.X.Min, p.X.Max = 0, longest*1.12 // the longest bar's label needs room
-	p.X.Tick.Marker = shortTicks
 	p.Y.Min, p.Y.Max = -0.5, float64(len(b.names))-0.5
-	if len(b.kinds) > 1 { // below the bars
-		p.Y.Min -= (18*float64(len(b.kinds)) + 6) / group
+	if entries > 1 { // above the bars
+		p.Legend.Top = true
+		p.Y.Max += (18*float64(entries) - 6) / group
 	}
 	const around = 110 // the title and the axis
-	return savePlotOf(p, file, vg.Length((p.Y.Max-p.Y.Min)*group+around))
+	return savePlotOf(p, b.caption, file, vg.Length((p.Y.Max-p.Y.Min)*group+around))
+}
+
+// add draws the bars of the kind i beside the middle of their groups, the first kind on top, and returns where the longest
+// whisker ends.
+func (b barChart) add(p *plot.Plot, i int, beside, thick float64) (longest float64, err error) {
+	var values plotter.Values
+	var whiskers curve
+	labels := plotter.XYLabels{}
+	for k, name := range slices.Backward(b.names) {
+		s, ok := b.value(name, b.kinds[i])
+		values = append(values, s.Median)
+		if !ok {
+			continue
+		}
+		y := float64(len(b.names)-1-k) + beside
+		whiskers.add(plotter.XY{X: s.Median, Y: y}, s)
+		labels.XYs = append(labels.XYs, plotter.XY{X: s.Max, Y: y})
+		labels.Labels = append(labels.Labels, english.Sprintf(b.label, s.Median))
+		longest = max(longest, s.Max)
+	}
+	bars, err := plotter.NewBarChart(values, vg.Length(thick))
+	if err != nil {
+		return 0, err
+	}
+	bars.Horizontal, bars.XMin, bars.Color, bars.LineStyle.Width = true, beside, colors[i], 0
+	errorBars, err := plotter.NewXErrorBars(whiskers)
+	if err != nil {
+		return 0, err
+	}
+	errorBars.Color, errorBars.CapWidth = dark, vg.Length(thick/2)
+	tags, err := plotter.NewLabels(labels)
+	if err != nil {
+		return 0, err
+	}
+	for k := range tags.TextStyle {
+		tags.TextStyle[k].Font = font.From(p.X.Tick.Label.Font, 11)
+		tags.TextStyle[k].YAlign = text.YCenter
+	}
+	tags.Offset.X = 4
+	p.Add(bars, errorBars, tags)
+	if len(b.kinds) > 1 {
+		p.Legend.Add(cmp.Or(explained[b.kinds[i]], b.kinds[i]), bars)
+	}
+	return longest, nil
+}
+
+// A guide is a line across the plot at a median, in a band from minimum to maximum.
+type guide struct {
+	measure.Spread
+	color color.Color
+	top   float64 // if set, the line is at a value of X, and ends at this one of Y
+}
+
+func (g guide) Plot(c draw.Canvas, p *plot.Plot) {
+	trX, trY := p.Transforms(&c)
+	if g.top != 0 {
+		g.draw(&c, vg.Point{X: trX(g.Median), Y: c.Min.Y}, vg.Point{X: trX(g.Median), Y: trY(g.top)})
+		return
+	}
+	band := c.Rectangle
+	band.Min.Y, band.Max.Y = trY(g.Min), trY(g.Max)
+	red, green, blue, _ := g.color.RGBA()
+	c.SetColor(color.NRGBA64{R: uint16(red), G: uint16(green), B: uint16(blue), A: 0x4000})
+	c.Fill(band.Path())
+	g.draw(&c, vg.Point{X: c.Min.X, Y: trY(g.Median)}, vg.Point{X: c.Max.X, Y: trY(g.Median)})
+}
+
+func (g guide) draw(c *draw.Canvas, from, to vg.Point) {
+	c.StrokeLines(draw.LineStyle{Color: g.color, Width: 1.5, Dashes: []vg.Length{5, 3}}, []vg.Point{from, to})
+}
+
+func (g guide) Thumbnail(c *draw.Canvas) {
+	g.draw(c, vg.Point{X: c.Min.X, Y: c.Center().Y}, vg.Point{X: c.Max.X, Y: c.Center().Y})
 }
 
 var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
@@ -158,6 +228,11 @@ var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
 		}
 	}
 	return ticks
+})
+
+// ratioTicks label 1 too.
+var ratioTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+	return append(shortTicks(lo, hi), plot.Tick{Value: 1, Label: "1"})
 })
 
 // plotPeers draws the fastest on top.
@@ -174,34 +249,49 @@ func plotPeers(name string, r results) error {
 	for _, s := range sides {
 		names = append(names, s.who)
 	}
-	return barChart{"Files read per second (longer is better)", "thousand files/s", names, sets, func(who, set string) (float64, bool) {
-		return filesPerSecond(measure.Median(r.find(set, who).wall)) / 1e3, true
-	}, "%.0f"}.save(name)
+	return barChart{
+		title: "Whole files read per second (longer is better)", unit: "thousand files per second", names: names, kinds: sets,
+		value: func(who, set string) (measure.Spread, bool) {
+			return each(r.find(set, who).wall, func(ns float64) float64 { return filesPerSecond(ns) / 1e3 }), true
+		},
+		label: "%.0f", caption: r.caption("warm", "All but fileproc read with os.ReadFile.\nBars and numbers: medians"),
+	}.save(name)
+}
+
+// explained are the builds in a legend.
+var explained = map[string]string{
+	"linux":   "linux: with io_uring",
+	"nouring": "nouring: linux without io_uring",
+	"unix":    "unix: as on macOS and BSD",
+	"generic": "generic: as on Windows",
 }
 
 func plotBackends(name string, r results) error {
-	return barChart{"Time per file by backend (shorter is better)", "µs per file", r.sets(), builds, func(set, build string) (float64, bool) {
-		return measure.Median(r.find(set, build).wall) / 1e3, true
-	}, "%.1f"}.save(name)
+	return barChart{
+		title: "Time per file of each backend (shorter is better)", unit: "µs per file", names: r.sets(), kinds: builds,
+		value: func(set, build string) (measure.Spread, bool) { return each(r.find(set, build).wall, micros), true },
+		label: "%.1f", caption: r.caption("warm", "Builds of one program, all of them run on Linux.\nBars and numbers: medians"),
+	}.save(name)
 }
 
 func plotFloor(name string, r results) error {
 	var names []string
 	for _, c := range r.comparisons() {
-		if slices.ContainsFunc(r.sets(), func(set string) bool { _, theirs := r.sides(set, c); return theirs != nil }) {
+		measured := slices.ContainsFunc(r.sets(), func(set string) bool { _, ok := r.over(set, c); return ok })
+		if measured && !strings.HasSuffix(c, "os.ReadDir") { // no floor
 			names = append(names, c)
 		}
 	}
 	if names == nil {
 		return nil // no C compiler
 	}
-	return barChart{"Wall time of the first over that of the second (shorter is better)", "ratio", names, r.sets(), func(c, set string) (float64, bool) {
-		ours, theirs := r.sides(set, c)
-		if ours == nil || theirs == nil {
-			return 0, false
-		}
-		return paired(ours.wall, theirs.wall, ratio).Median, true
-	}, "%.2f"}.save(name)
+	return barChart{
+		title: "Time of fileproc relative to the bare system calls in C (shorter is better)", unit: "wall time / wall time of the C program", names: names, kinds: r.sets(),
+		value: func(c, set string) (measure.Spread, bool) { return r.over(set, c) },
+		label: "%.2f", one: "1: as fast as the C program",
+		caption: r.caption("warm", "whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
+			"The C program makes plain system calls and does nothing else, with one thread per core.\nBars and numbers: medians of the ratios"),
+	}.save(name)
 }
 
 func plotCaches(name string, cold, warm results) error {
@@ -209,54 +299,59 @@ func plotCaches(name string, cold, warm results) error {
 		return nil
 	}
 	var names []string
-	for _, s := range warm.series {
+	for _, s := range warm.series[1:] {
 		if cold.find(s.data, s.who) != nil {
 			names = append(names, s.who)
 		}
 	}
 	set := warm.series[0].data
 	caches := map[string]results{"cold caches": cold, "warm caches": warm}
-	return barChart{"Time over fileproc's, " + set + " (shorter is better)", "ratio", names, []string{"cold caches", "warm caches"}, func(who, cache string) (float64, bool) {
-		r := caches[cache]
-		return paired(r.find(set, who).wall, r.series[0].wall, ratio).Median, true
-	}, "%.2f"}.save(name)
+	both := results{series: slices.Concat(cold.series, warm.series), machine: warm.machine}
+	return barChart{
+		title: "Time relative to fileproc, " + set + " (shorter is better)", unit: "wall time / wall time of fileproc", names: names, kinds: []string{"cold caches", "warm caches"},
+		value: func(who, cache string) (measure.Spread, bool) {
+			r := caches[cache]
+			return paired(r.find(set, who).wall, r.series[0].wall, ratio), true
+		},
+		label: "%.2f", one: "1: as fast as fileproc with its defaults",
+		caption: both.caption("warm, or emptied before each pass", "Bars and numbers: medians of the ratios"),
+	}.save(name)
 }
 
-// plotDepth draws the Go loop's time by the depth of its ring, and those of the loops without one for comparison.
+// plotDepth draws the Go loop with a ring by the ring's depth. Each time is over that of the C loop at the same moment; the loops
+// without a ring have no depth, so they are lines across.
 func plotDepth(name string, r results) error {
 	set := r.series[0].data
-	p := newPlot("Time per file of bare loops by depth of the ring, "+set+" (lower is better)", "files that io_uring opens and reads with one call", "µs per file")
+	p := newPlot("Bare loops: time relative to the C loop, "+set+" (lower is better)", "depth of the ring: files that one io_uring call opens and reads", "wall time / wall time of the C loop")
 	p.Add(plotter.NewGrid())
-	var ring, goLoop, cLoop curve
-	micros := func(s *series) measure.Spread { return each(s.wall, func(ns float64) float64 { return ns / 1e3 }) }
-	plain, _ := r.sides(set, "Go loop / C loop")
+	var ring curve
 	var ticks []plot.Tick
 	for depth := 1; ; depth *= 2 {
-		ours, theirs := r.sides(set, fmt.Sprintf("Go loop with io_uring, %d deep / C loop", depth))
-		if ours == nil || theirs == nil || plain == nil {
+		s, ok := r.over(set, fmt.Sprintf("Go loop with io_uring, %d deep / C loop", depth))
+		if !ok {
 			break
 		}
-		ring.add(float64(depth), micros(ours))
-		cLoop.add(float64(depth), micros(theirs))
-		goLoop.add(float64(depth), micros(plain))
-		ticks = append(ticks, plot.Tick{Value: float64(depth), Label: fmt.Sprint(depth)})
+		at := float64(len(ticks))
+		ring.add(plotter.XY{X: at, Y: s.Median}, s)
+		ticks = append(ticks, plot.Tick{Value: at, Label: fmt.Sprint(depth)})
 	}
-	if ticks == nil {
+	plain, ok := r.over(set, "Go loop / C loop")
+	if ticks == nil || !ok {
 		return nil // no C compiler, or no io_uring
 	}
-	for i, c := range []struct {
-		name string
-		*curve
-	}{{"Go loop with io_uring", &ring}, {"Go loop, plain calls", &goLoop}, {"C loop, plain calls", &cLoop}} {
-		if err := c.draw(p, c.name, i); err != nil {
-			return err
-		}
+	one := guide{measure.Spread{Median: 1, Min: 1, Max: 1}, dark, 0}
+	goLoop := guide{plain, colors[1], 0}
+	p.Add(goLoop, one)
+	if err := ring.draw(p, "Go loop with io_uring", 0); err != nil {
+		return err
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks)
-	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
-	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
+	p.Legend.Add("Go loop, plain calls (band: minimum to maximum)", goLoop)
+	p.Legend.Add("1: C loop, plain calls", one)
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks(ticks), ratioTicks
+	p.X.Min, p.X.Max = -0.3, float64(len(ticks))-0.7
+	p.Y.Min, p.Y.Max = 0, max(p.Y.Max, plain.Max)*1.05
 	p.Legend.YOffs = 8
-	return savePlot(p, name)
+	return savePlot(p, r.caption("warm", "The loops list, open, read and close, and do nothing else, with one thread per core.\nPoints: medians of the ratios"), name)
 }
 
 // logTicks marks 1 to 9 of every decade and labels those in labelled.
@@ -277,18 +372,22 @@ func logTicks(labelled ...float64) plot.Ticker {
 	})
 }
 
-// A curve is a line of medians with bars from minimum to maximum.
+// A curve holds medians, of points or of bars, and whiskers from minimum to maximum.
 type curve struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-func (c *curve) add(x float64, s measure.Spread) {
-	c.XYs = append(c.XYs, plotter.XY{X: x, Y: s.Median})
+// add takes where the median is drawn.
+func (c *curve) add(at plotter.XY, s measure.Spread) {
+	c.XYs = append(c.XYs, at)
 	c.YErrors = append(c.YErrors, struct{ Low, High float64 }{s.Median - s.Min, s.Max - s.Median})
 }
 
-func (c *curve) draw(p *plot.Plot, name string, i int) error {
+// XError is for bars, whose medians are values of X.
+func (c curve) XError(i int) (low, high float64) { return c.YError(i) }
+
+func (c curve) draw(p *plot.Plot, name string, i int) error {
 	line, points, err := plotter.NewLinePoints(c.XYs)
 	if err != nil {
 		return err
@@ -305,7 +404,7 @@ func (c *curve) draw(p *plot.Plot, name string, i int) error {
 }
 
 func plotSizes(name string, r results) error {
-	p := newPlot("Time per file in one directory (lower is better)", "files in the directory", "µs per file")
+	p := newPlot("Time per file in one directory, by number of files (lower is better)", "files in the directory", "µs per file")
 	p.Add(plotter.NewGrid())
 	for i, who := range []string{"fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk"} {
 		var c curve
@@ -315,7 +414,9 @@ func plotSizes(name string, r results) error {
 			if err != nil {
 				return err
 			}
-			c.add(n, each(s.wall, func(ns float64) float64 { return ns / 1e3 }))
+			spread := each(s.wall, micros)
+			beside := math.Pow(1.08, float64(i-1)) // so that no whisker hides another
+			c.add(plotter.XY{X: n * beside, Y: spread.Median}, spread)
 		}
 		if err := c.draw(p, who, i); err != nil {
 			return err
@@ -326,12 +427,12 @@ func plotSizes(name string, r results) error {
 	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
 	p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
 	p.Legend.Left, p.Legend.XOffs = true, 8 // below the small directories, where no line is
-	return savePlot(p, name)
+	return savePlot(p, r.caption("warm", "Points: medians"), name)
 }
 
 func plotWorkers(name string, r results) error {
 	set := r.series[0].data
-	p := newPlot("Files read per second by number of workers, "+set, "workers (goroutines)", "files/s")
+	p := newPlot("Files read per second by number of workers, "+set+" (higher is better)", "workers (goroutines)", "files/s")
 	p.Add(plotter.NewGrid())
 	var ticks []plot.Tick
 	for i, who := range []string{"fileproc", "ReadDir + goroutine pool"} {
@@ -341,7 +442,8 @@ func plotWorkers(name string, r results) error {
 			if s == nil {
 				break
 			}
-			c.add(float64(n), each(s.wall, filesPerSecond))
+			spread := each(s.wall, filesPerSecond)
+			c.add(plotter.XY{X: float64(n), Y: spread.Median}, spread)
 			if i == 0 {
 				ticks = append(ticks, plot.Tick{Value: float64(n), Label: fmt.Sprint(n)})
 			}
@@ -355,5 +457,5 @@ func plotWorkers(name string, r results) error {
 	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.05
 	p.Y.Tick.Marker = shortTicks
 	p.Legend.YOffs = 8
-	return savePlot(p, name)
+	return savePlot(p, r.caption("warm", "Points: medians"), name)
 }

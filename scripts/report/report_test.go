@@ -4,6 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,6 +54,25 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// The builds are processes of their own, and another one goes first in each round.
+func TestBackendsTakeTurns(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs are shell scripts here")
+	}
+	m := measurer{bins: t.TempDir()}
+	for _, program := range []string{"peers", "peers-nouring", "peers-unix", "peers-generic"} {
+		script := "#!/bin/sh\necho '{\"Table\":\"backends\",\"Who\":\"'$6'\"}'\n"
+		require.NoError(t, os.WriteFile(filepath.Join(m.bins, program), []byte(script), 0o755))
+	}
+	records, err := m.measureSet("backends", "flat_1k", 3, nil)
+	require.NoError(t, err)
+	var who []string
+	for _, r := range records {
+		who = append(who, r.Who)
+	}
+	assert.Equal(t, []string{"linux", "nouring", "unix", "generic", "nouring", "unix", "generic", "linux", "unix", "generic", "linux", "nouring"}, who)
+}
+
 // A report can be written from some of the tables, and its plots from few values.
 func TestWrite(t *testing.T) {
 	var records []record.Record
@@ -77,6 +99,87 @@ func TestWrite(t *testing.T) {
 		assert.FileExists(t, filepath.Join(out, link[1]))
 	}
 }
+
+// Whoever sees a plot alone learns what was measured, what is better, and the range.
+func TestPlots(t *testing.T) {
+	records := []record.Record{{Table: "machine", Who: "Date", Text: "2026-01-01"}, {Table: "machine", Who: "Go", Text: "go9"}, {Table: "machine", Who: "Cores", Text: "7"}}
+	add := func(table, set string, who ...string) { // medians of 20 µs a file, between 10 and 30
+		for round := range 3 {
+			for _, w := range who {
+				records = append(records, record.Record{Table: table, Data: set, Who: w, Files: 10, Wall: float64(1+round) * 1e5})
+			}
+		}
+	}
+	steady := func(table, set string, who ...string) { // 20 µs
+		for range 3 {
+			for _, w := range who {
+				records = append(records, record.Record{Table: table, Data: set, Who: w, Files: 10, Wall: 2e5})
+			}
+		}
+	}
+	add("peers", "flat_1k", "fileproc", "other")
+	add("peers", "nested1_1k", "fileproc", "other")
+	add("backends", "flat_1k", builds...)
+	for _, c := range []string{"whole / C loop", "ReadDir / os.ReadDir"} {
+		add("floor", "flat_1k", c+": ours")
+		steady("floor", "flat_1k", c+": theirs")
+	}
+	for _, c := range []string{"Go loop", "Go loop with io_uring, 1 deep", "Go loop with io_uring, 2 deep"} {
+		add("bare", "flat_1k", c+" / C loop: ours")
+		steady("bare", "flat_1k", c+" / C loop: theirs")
+	}
+	for _, cache := range []string{"cold", "warm"} {
+		steady(cache, "flat_1k", "fileproc")
+		add(cache, "flat_1k", "other")
+	}
+	add("sizes", "flat_1k", "fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk")
+	add("workers", "flat_1k", "fileproc/1", "ReadDir + goroutine pool/1")
+	out := t.TempDir()
+	require.NoError(t, write(out, records))
+
+	for name, want := range map[string]struct{ bars, lines int }{
+		"peers": {4, 0}, "backends": {4, 0}, "floor": {1, 1}, "warm": {2, 1}, "bare": {0, 2}, "sizes": {}, "workers": {},
+	} {
+		text, err := os.ReadFile(filepath.Join(out, "img", name+".svg"))
+		require.NoError(t, err)
+		svg := string(text)
+		words := strings.Join(regexp.MustCompile(`>[^<]+</text>`).FindAllString(svg, -1), "\n")
+		assert.Contains(t, words, "er is better)", name)
+		assert.Contains(t, words, "; whiskers: minimum to maximum of 3 interleaved rounds.", name)
+		assert.Contains(t, words, "Files of about 400 bytes, caches warm", name)
+		assert.Contains(t, words, "go9, 7 cores", name)
+		assert.Equal(t, name == "peers", strings.Contains(words, "nested1: one for each month"), name)
+		assert.Len(t, whisker.FindAllString(svg, -1), 3*want.bars, "%s: each with two caps", name)
+		assert.Equal(t, 2*want.lines, strings.Count(svg, "stroke-dasharray"), "%s: lines across, here and in the legend", name)
+	}
+
+	svg, err := os.ReadFile(filepath.Join(out, "img", "floor.svg"))
+	require.NoError(t, err)
+	at := func(re *regexp.Regexp) (x []float64) {
+		match := re.FindStringSubmatch(string(svg))
+		require.NotNil(t, match, re)
+		for _, text := range match[1:] {
+			v, err := strconv.ParseFloat(text, 64)
+			require.NoError(t, err)
+			x = append(x, v)
+		}
+		return x
+	}
+	bar := at(regexp.MustCompile(`<path d="M([\d.]+),[\d.]+L[\d.]+,[\d.]+L([\d.]+),[^"]*" style="fill:#0072B2"`))
+	zero, one := bar[0], bar[1] // the median
+	half := (one - zero) / 2
+	assert.InDeltaSlice(t, []float64{one - half, one + half}, at(whisker), 0.1)
+	line := at(regexp.MustCompile(`M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="[^"]*stroke-dasharray`))
+	assert.InDeltaSlice(t, []float64{one, one}, line, 0.1, "the line at 1 is upright")
+	assert.False(t, strings.Contains(string(svg), "os.ReadDir"), "which is not the floor")
+
+	svg, err = os.ReadFile(filepath.Join(out, "img", "bare.svg"))
+	require.NoError(t, err)
+	assert.Len(t, regexp.MustCompile("fill:#E[56]9[EF]00;fill-opacity").FindAll(svg, -1), 1, "the range of the loop without a ring")
+}
+
+// whisker finds the lines of whiskers on bars: from minimum to maximum, and the caps.
+var whisker = regexp.MustCompile(`<path d="M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="fill:none;stroke:#333333" />`)
 
 func TestSeries(t *testing.T) {
 	r := of([]record.Record{

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,6 +22,7 @@ type series struct {
 type results struct {
 	series  []*series
 	leftOut []record.Record
+	machine string // on which it was measured
 }
 
 // of returns a table's series in the order in which they were measured.
@@ -88,6 +91,25 @@ func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
+// caption says below a plot what was measured, for those who see nothing else: in which state the caches were, and what is drawn as
+// medians.
+func (r results) caption(caches, medians string) string {
+	fewest, most, layouts := math.MaxInt, 0, "flat: one directory"
+	for _, s := range r.series {
+		fewest, most = min(fewest, len(s.wall)), max(most, len(s.wall))
+		if strings.HasPrefix(s.data, "nested1") {
+			layouts = "flat: one directory; nested1: one for each month"
+		}
+	}
+	rounds := fmt.Sprint(most)
+	if fewest < most {
+		rounds = fmt.Sprintf("%d to %d", fewest, most)
+	}
+	return medians + "; whiskers: minimum to maximum of " + rounds + " interleaved rounds.\n" +
+		"Files of about 400 bytes, caches " + caches + ". " + layouts + "; 1k: 1,000 files.\n" + r.machine
+}
+
+func micros(ns float64) float64         { return ns / 1e3 }
 func filesPerSecond(ns float64) float64 { return 1e9 / ns }
 func identity(ns float64) float64       { return ns }
 func ratio(a, b float64) float64        { return a / b }

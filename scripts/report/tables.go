@@ -21,27 +21,29 @@ func write(out string, records []record.Record) error {
 	}
 	var d document
 	d.head(records)
+	on := machineLine(records)
 	for _, section := range []struct {
 		table string
 		text  func(*document, results) error
 		plot  func(name string, r results) error
 		alt   string
 	}{
-		{"peers", (*document).peers, plotPeers, "Files per second of fileproc and its peers"},
+		{"peers", (*document).peers, plotPeers, "Files per second of fileproc and its peers, with ranges"},
 		{"programs", (*document).programs, nil, ""},
-		{"backends", (*document).backends, plotBackends, "Time per file of each backend, by set"},
+		{"backends", (*document).backends, plotBackends, "Time per file of each backend on each set, with ranges"},
 		{"readdir", (*document).readDir, nil, ""},
-		{"floor", (*document).floor, plotFloor, "Time of fileproc against that of the bare system calls"},
-		{"bare", (*document).bare, plotDepth, "Time per file of bare loops against the depth of the ring"},
+		{"floor", (*document).floor, plotFloor, "Time of fileproc over that of the bare system calls in C, with ranges and a line at 1"},
+		{"bare", (*document).bare, plotDepth, "Time of bare loops over that of the C loop, with io_uring by the depth of the ring, with ranges"},
 		{"fio", (*document).fio, nil, ""},
 		{"sizes", (*document).sizes, plotSizes, "Time per file against the number of files"},
 		{"workers", (*document).workers, plotWorkers, "Files per second against the number of workers"},
 		{"warm", func(d *document, warm results) error { return d.caches(of(records, "cold"), warm) },
 			func(name string, warm results) error { return plotCaches(name, of(records, "cold"), warm) },
-			"Time against fileproc's with cold and warm caches"},
+			"Time over that of fileproc with cold and with warm caches, with ranges"},
 		{"ablation", (*document).ablation, nil, ""},
 	} {
 		r := of(records, section.table)
+		r.machine = on
 		if len(r.series)+len(r.leftOut) == 0 {
 			continue // not measured yet
 		}
@@ -107,14 +109,29 @@ func (d *document) head(records []record.Record) {
 	if len(widths) > 0 {
 		w := measure.Summarize(widths)
 		d.line("\nHow noisy: the slowest round of a series took %.0f %% longer than its fastest one in the median of all %d series, and %.0f %% longer in the worst. "+
-			"So figures are medians over the rounds with the minimum and maximum in brackets, sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
+			"So figures are medians over the rounds with the minimum and maximum in brackets, in plots as whiskers; sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
 	}
 	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one for each month (`nested1`). " +
 		"Caches are warm unless it says otherwise. Every side is checked to see all files and all bytes.")
 }
 
+// machineLine is what head says of the machine, on one line.
+func machineLine(records []record.Record) string {
+	var parts []string
+	for _, r := range of(records, "machine").leftOut {
+		switch r.Who {
+		case "Cores":
+			parts = append(parts, r.Text+" cores")
+		case "Date":
+		default:
+			parts = append(parts, r.Text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach reads every file whole: the peers with os.ReadFile, where they call back, as their users do.")
+	d.line("\n## Peers\n\nEach reads every file whole. The peers call os.ReadFile wherever they hand over a file, as their users do.")
 	for _, set := range r.sets() {
 		list := r.on(set)
 		ours := list[0]
@@ -212,6 +229,15 @@ func (r results) sides(set, comparison string) (ours, theirs *series) {
 	return r.find(set, comparison+record.Side+"ours"), r.find(set, comparison+record.Side+"theirs")
 }
 
+// over is the time of ours over that of theirs in the same round.
+func (r results) over(set, comparison string) (s measure.Spread, ok bool) {
+	ours, theirs := r.sides(set, comparison)
+	if ours == nil || theirs == nil {
+		return s, false
+	}
+	return paired(ours.wall, theirs.wall, ratio), true
+}
+
 // comparisons are the names of the command floor's, as they were made.
 func (r results) comparisons() (names []string) {
 	for _, s := range r.series {
@@ -246,13 +272,14 @@ func (d *document) pairs(r results) error {
 
 func (d *document) floor(r results) error {
 	d.line("\n## The floor\n\nHow far from the bare system calls: fileproc against a C program with one thread per core that does nothing but " +
-		"getdents64, openat, read and close, or fstatat, in pairs. Below 1 fileproc is faster.")
+		"getdents64, openat, read and close, or fstatat, in pairs; ReadDir also against os.ReadDir. Below 1 fileproc is faster.")
 	return d.pairs(r)
 }
 
 func (d *document) bare(r results) error {
 	d.line("\n## What the calls allow\n\nThe C program again, against the same in Go: with the plain calls, taking one file or many at a time; and " +
-		"with io_uring, which opens and reads so many files with one call as the ring is deep. Nothing of fileproc is in either but the ring.")
+		"with io_uring, which opens and reads as many files with one call as the ring is deep. Each is paired with the C program in every round. Nothing of " +
+		"fileproc is in either but the ring.")
 	return d.pairs(r)
 }
 
