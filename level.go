@@ -52,7 +52,11 @@ func (c *pace) took(l *local, d time.Duration) bool {
 
 // rest lets others have l's permit to run the caller's functions. While there
 // are no more workers than permits each keeps one: then no others need it.
-func (r *run) rest(w int) { r.local(w).rest() }
+func (r *run) rest(w int) {
+	l := r.local(w)
+	l.show()
+	l.rest()
+}
 
 func (l *local) rest() {
 	if l.run.pool.extra.Load() > 0 && l.worker != noPermit {

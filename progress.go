@@ -2,18 +2,14 @@ package fileproc
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // progressPeriod is how often Options.OnProgress is called.
 const progressPeriod = 100 * time.Millisecond
 
-// progress adds up what the workers show of their counts. They show them when
-// they see that tick has changed, so that it costs them one look.
+// progress adds up what the workers show of their counts.
 type progress struct {
-	tick atomic.Uint32
-
 	mu     sync.Mutex
 	locals []*local
 }
@@ -24,16 +20,21 @@ func (p *progress) watch(l *local) {
 	p.mu.Unlock()
 }
 
-// show lets OnProgress know of l's counts, if it is time to.
+// shownCounts are a worker's counts as they were before what it does now, which
+// may take long: a wait for work, a call of fn, or a call of the system.
+type shownCounts struct {
+	mu sync.Mutex
+	counts
+}
+
+// show lets OnProgress see l's counts.
 func (l *local) show() {
 	if l.run.opts.OnProgress == nil {
 		return
 	}
-	if t := l.run.progress.tick.Load(); t != l.tick {
-		l.tick = t
-		c := l.counts
-		l.shown.Store(&c)
-	}
+	l.shown.mu.Lock()
+	l.shown.counts = l.counts
+	l.shown.mu.Unlock()
 }
 
 func (p *progress) report(start time.Time) Report {
@@ -41,9 +42,9 @@ func (p *progress) report(start time.Time) Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.locals {
-		if c := l.shown.Load(); c != nil {
-			total.add(c)
-		}
+		l.shown.mu.Lock()
+		total.add(&l.shown.counts)
+		l.shown.mu.Unlock()
 	}
 	total.Abandoned = 0
 	return total
@@ -66,7 +67,6 @@ func (r *run) startProgress(start time.Time) (end func()) {
 		ticker := time.NewTicker(progressPeriod)
 		defer ticker.Stop()
 		for {
-			r.progress.tick.Add(1)
 			select {
 			case <-ticker.C:
 				r.opts.OnProgress(r.progress.report(start))

@@ -8,7 +8,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -67,11 +66,10 @@ type local struct {
 	arena  arena
 	file   File
 	counts counts
-	shown  atomic.Pointer[counts] // what OnProgress is told
-	tick   uint32                 // when shown was written
-	path   []byte                 // see rel
-	pathOf *node                  // the directory that path begins with
-	dirLen int                    // the length of pathOf's path
+	shown  shownCounts
+	path   []byte // see rel
+	pathOf *node  // the directory that path begins with
+	dirLen int    // the length of pathOf's path
 	sink   sink
 	place  place   // see sequence
 	spare  *batch  // to be used again

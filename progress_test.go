@@ -1,0 +1,57 @@
+package fileproc
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// OnProgress sees what has been done by then, also while one fn takes long and the other workers wait.
+func TestProgressIsWhatHasHappened(t *testing.T) {
+	const quick = 1000
+	tree := folder("", folder("empty"))
+	for i := range quick {
+		tree.kids = append(tree.kids, file(fmt.Sprintf("f%04d", i), "text"))
+	}
+	for _, slow := range []string{"f0000", "f0500", "f0999"} {
+		for how, run := range map[string]func(context.Context, Options, func(*File) (int, error)) error{
+			"Process": func(ctx context.Context, o Options, fn func(*File) (int, error)) error {
+				_, err := Process(ctx, "root", o, fn)
+				return err
+			},
+			"Stream": func(ctx context.Context, o Options, fn func(*File) (int, error)) (err error) {
+				for _, err = range Stream(ctx, "root", o, fn) {
+				}
+				return err
+			},
+			"Stream in order": func(ctx context.Context, o Options, fn func(*File) (int, error)) (err error) {
+				o.Ordered = true
+				for _, err = range Stream(ctx, "root", o, fn) {
+				}
+				return err
+			},
+		} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: tree, perList: 100}
+				var seen []Report
+				opts := Options{Workers: 2, openRoot: w.openRoot, OnProgress: func(r Report) { seen = append(seen, r) }}
+				require.NoError(t, run(t.Context(), opts, func(f *File) (int, error) {
+					if f.Name() == slow {
+						time.Sleep(time.Second - progressPeriod/2)
+					}
+					return 0, nil
+				}), how)
+				require.Len(t, seen, 10, how)
+				for _, r := range seen[:9] {
+					require.EqualValues(t, quick-1, r.Processed, "%s, slow is %s", how, slow)
+					require.EqualValues(t, quick, r.Found)
+					require.EqualValues(t, 2, r.Directories)
+				}
+				require.EqualValues(t, quick, seen[9].Processed, how)
+			})
+		}
+	}
+}
