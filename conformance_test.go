@@ -714,12 +714,13 @@ func TestStreamTwice(t *testing.T) {
 	files := fileproc.Stream(t.Context(), dir, fileproc.Options{Report: &report}, nameOf)
 	entries := fileproc.Walk(t.Context(), dir, fileproc.Options{})
 	for range 2 {
+		report = fileproc.Report{}
 		n := 0
 		for _, err := range files {
 			require.NoError(t, err)
 			n++
 		}
-		require.EqualValues(t, 20, report.Processed, "the Report is of one loop")
+		require.EqualValues(t, 20, report.Processed, "each loop fills in the Report")
 		for _, err := range entries {
 			require.NoError(t, err)
 			n++
