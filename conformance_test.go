@@ -3,6 +3,7 @@ package fileproc_test
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -155,7 +156,7 @@ func everyPlace(t *testing.T, tr tree, dir string, want snapshot) []place {
 	return append(all, place{"memory", ".", memory})
 }
 
-func TestConformance(t *testing.T) {
+func TestInvariant9BackendsAgree(t *testing.T) {
 	for _, tr := range trees() {
 		t.Run(tr.name, func(t *testing.T) {
 			watchdog(t)
@@ -707,6 +708,22 @@ func TestBreak(t *testing.T) {
 	}
 }
 
+//go:embed testdata/example
+var embedded embed.FS
+
+// TestEmbedFS: files that are embedded in the program are those that were on disk.
+func TestEmbedFS(t *testing.T) {
+	content := func(f *fileproc.File) (string, error) { return f.Rel() + ": " + string(f.Data()), nil }
+	opts := fileproc.Options{SkipHidden: true, Ordered: true} // go:embed leaves out hidden files
+	want, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	opts.FS = embedded
+	got, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	require.Len(t, got, 4)
+	require.Equal(t, want, got)
+}
+
 // TestStreamTwice: an iter.Seq2 may be ranged over again.
 func TestStreamTwice(t *testing.T) {
 	dir, _ := rooted(t, testtree.Numbered("f", 20)...)
@@ -1193,7 +1210,7 @@ func TestDataMayBeAppendedTo(t *testing.T) {
 func TestConformanceWithManyInFlight(t *testing.T) {
 	fileproc.SlowFrom(t, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
-		"conformance": TestConformance,
+		"conformance": TestInvariant9BackendsAgree,
 		"ends":        TestInvariant6NothingIsLeftAfterAnyEnd,
 		"bytes":       TestInvariant7NoFileSeesAnothersBytes,
 		"links":       TestSymlinks,
