@@ -39,20 +39,26 @@ func exampleFiles(t *testing.T) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
+// goCommand runs the go command in dir, which downloads nothing: the modules that these tests were built with are enough.
+func goCommand(dir string, args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	// The tests may be emulated; the go command is not.
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=", "GOARCH=", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // outside returns an empty directory outside of this module, and a function that runs the go command in it.
 func outside(t *testing.T) (dir string, run func(args ...string) string) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("no go command: ", err)
+	if out, err := goCommand(".", "list", "-deps", "-test", "."); err != nil {
+		t.Skip("no go command, or none of the modules that it needs: ", err, out)
 	}
 	dir = t.TempDir()
 	return dir, func(args ...string) string {
-		cmd := exec.Command("go", args...)
-		cmd.Dir = dir
-		// These tests were built, so all that is needed is in the module cache. They may be emulated, the go command is not.
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=", "GOARCH=", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
-		out, err := cmd.CombinedOutput()
+		out, err := goCommand(dir, args...)
 		require.NoError(t, err, "go %q: %s", args, out)
-		return string(out)
+		return out
 	}
 }
 
