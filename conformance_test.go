@@ -3,6 +3,7 @@ package fileproc_test
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -155,7 +156,7 @@ func everyPlace(t *testing.T, tr tree, dir string, want snapshot) []place {
 	return append(all, place{"memory", ".", memory})
 }
 
-func TestConformance(t *testing.T) {
+func TestInvariant9BackendsAgree(t *testing.T) {
 	for _, tr := range trees() {
 		t.Run(tr.name, func(t *testing.T) {
 			watchdog(t)
@@ -492,6 +493,53 @@ func TestOnError(t *testing.T) {
 	})
 }
 
+// TestOnErrorAndTheRoot: what keeps a run from beginning is returned without a call of OnError; a root that cannot be listed
+// is a failure like that of any directory.
+func TestOnErrorAndTheRoot(t *testing.T) {
+	_, all := rooted(t, "d/e/f=x")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		calls := 0
+		opts := fileproc.Options{Workers: workers, OnError: func(error) error { calls++; return nil }}
+		missing := p
+		missing.root = path.Join(p.root, "missing")
+		got, errs, report := entry(t, t.Context(), missing, opts, nameOf)
+		require.Empty(t, got)
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], fs.ErrNotExist)
+		require.Zero(t, calls)
+		require.Zero(t, report.Found)
+
+		opts.IgnoreFiles = []string{"d/e"} // a path, of a directory
+		_, errs, _ = entry(t, t.Context(), p, opts, nameOf)
+		require.Len(t, errs, 1)
+		require.Zero(t, calls)
+	})
+	for _, err := range fileproc.Walk(t.Context(), filepath.Join(t.TempDir(), "missing"), fileproc.Options{OnError: func(error) error { return nil }}) {
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	for _, call := range entryPoints {
+		calls := 0
+		opts := fileproc.Options{FS: noListing{fstest.MapFS{"file": {}}}, OnError: func(error) error { calls++; return nil }}
+		require.NoError(t, call(t.Context(), ".", opts, succeed))
+		require.Equal(t, 1, calls)
+	}
+}
+
+// noListing is a file system whose root can be opened and not be listed.
+type noListing struct{ fstest.MapFS }
+
+func (n noListing) Open(name string) (fs.File, error) {
+	f, err := n.MapFS.Open(name)
+	if name == "." {
+		f = noEntries{f}
+	}
+	return f, err
+}
+
+type noEntries struct{ fs.File }
+
+func (noEntries) ReadDir(int) ([]fs.DirEntry, error) { return nil, errors.New("cannot be listed") }
+
 func TestMaxFileSize(t *testing.T) {
 	_, all := rooted(t, "a9=123456789", "b10=1234567890", "c11=12345678901", "d100000="+testtree.Content(100_000), "e0=")
 	for _, tc := range []struct {
@@ -579,6 +627,26 @@ func TestCancelled(t *testing.T) {
 		})
 	})
 
+	t.Run("in order", func(t *testing.T) {
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var calls atomic.Int64
+			opts := fileproc.Options{Workers: workers, Ordered: true}
+			got, errs, report := entry(t, ctx, p, opts, func(f *fileproc.File) (string, error) {
+				if calls.Add(1) == 30 {
+					cancel(cause)
+				}
+				return f.Rel(), nil
+			})
+			require.Len(t, errs, 1)
+			require.ErrorIs(t, errs[0], cause)
+			require.GreaterOrEqual(t, len(got), 30)
+			require.EqualValues(t, len(got), report.Processed)
+			require.True(t, slices.IsSorted(got), "%q", got)
+		})
+	})
+
 	t.Run("between results", func(t *testing.T) {
 		for _, p := range all {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -640,17 +708,36 @@ func TestBreak(t *testing.T) {
 	}
 }
 
+//go:embed testdata/example
+var embedded embed.FS
+
+// TestEmbedFS: files that are embedded in the program are those that were on disk.
+func TestEmbedFS(t *testing.T) {
+	content := func(f *fileproc.File) (string, error) { return f.Rel() + ": " + string(f.Data()), nil }
+	opts := fileproc.Options{SkipHidden: true, Ordered: true} // go:embed leaves out hidden files
+	want, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	opts.FS = embedded
+	got, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	require.Len(t, got, 4)
+	require.Equal(t, want, got)
+}
+
 // TestStreamTwice: an iter.Seq2 may be ranged over again.
 func TestStreamTwice(t *testing.T) {
 	dir, _ := rooted(t, testtree.Numbered("f", 20)...)
-	files := fileproc.Stream(t.Context(), dir, fileproc.Options{}, nameOf)
+	var report fileproc.Report
+	files := fileproc.Stream(t.Context(), dir, fileproc.Options{Report: &report}, nameOf)
 	entries := fileproc.Walk(t.Context(), dir, fileproc.Options{})
 	for range 2 {
+		report = fileproc.Report{}
 		n := 0
 		for _, err := range files {
 			require.NoError(t, err)
 			n++
 		}
+		require.EqualValues(t, 20, report.Processed, "each loop fills in the Report")
 		for _, err := range entries {
 			require.NoError(t, err)
 			n++
@@ -774,8 +861,21 @@ func TestOpen(t *testing.T) {
 	dir, _ := rooted(t, "a.txt=hello", "d/e/big.txt="+big)
 	for _, readSize := range []int{0, 10, fileproc.NoRead} {
 		for _, workers := range []int{1, 4} {
-			files, err := fileproc.Process(t.Context(), dir, fileproc.Options{ReadSize: readSize, Workers: workers}, (*fileproc.File).Open)
+			var report fileproc.Report
+			var inData atomic.Int64
+			opts := fileproc.Options{ReadSize: readSize, Workers: workers, Report: &report}
+			files, err := fileproc.Process(t.Context(), dir, opts, func(f *fileproc.File) (*os.File, error) {
+				inData.Add(int64(len(f.Data())))
+				require.Equal(t, readSize == fileproc.NoRead, f.Data() == nil)
+				file, err := f.Open()
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, file)
+				require.NoError(t, err)
+				_, err = file.Seek(0, io.SeekStart)
+				return file, err
+			})
 			require.NoError(t, err)
+			require.Equal(t, inData.Load(), report.Bytes, "what is read through the handle does not count")
 			require.Len(t, files, 2)
 			for _, f := range files {
 				// The handle is the caller's: it outlives the run.
@@ -1110,7 +1210,7 @@ func TestDataMayBeAppendedTo(t *testing.T) {
 func TestConformanceWithManyInFlight(t *testing.T) {
 	fileproc.SlowFrom(t, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
-		"conformance": TestConformance,
+		"conformance": TestInvariant9BackendsAgree,
 		"ends":        TestInvariant6NothingIsLeftAfterAnyEnd,
 		"bytes":       TestInvariant7NoFileSeesAnothersBytes,
 		"links":       TestSymlinks,

@@ -2,9 +2,9 @@ package fileproc_test
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,13 +13,37 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing/fstest"
+	"time"
 
 	"github.com/fileproc/fileproc"
 )
 
-// title returns the title in a ticket's frontmatter.
+// Most examples read tickets where they are, in memory (Options.FS), and some
+// copy them to a directory first.
+var tickets = fstest.MapFS{
+	"2026-01/T-0001.md":      {Data: []byte("title: Export loses the last row\nstatus: open\n")},
+	"2026-01/T-0002.md":      {Data: []byte("title: Dark mode\nstatus: closed\n")},
+	"2026-02/T-0003.md":      {Data: []byte("title: Search is slow on large folders\nstatus: open\n")},
+	"2026-02/.T-0003.md.swp": {Data: []byte("\x00\x01")},
+	"README.md":              {Data: []byte("Tickets, one file each, by month.\n")},
+}
+
+// onDisk copies files to a new directory.
+func onDisk(files fs.FS) (dir string) {
+	dir, err := os.MkdirTemp("", "fileproc-")
+	if err == nil {
+		err = os.CopyFS(dir, files)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}
+
+// title returns what is behind "title: " in a ticket.
 func title(content []byte) (string, bool) {
 	for line := range bytes.Lines(content) {
 		if t, ok := bytes.CutPrefix(line, []byte("title: ")); ok {
@@ -31,9 +55,12 @@ func title(content []byte) (string, bool) {
 
 // The titles of all tickets below a directory.
 func ExampleProcess() {
+	dir := onDisk(tickets)
+	defer os.RemoveAll(dir)
+
 	ctx := context.Background()
-	opts := fileproc.Options{Suffixes: []string{".md"}, MaxDepth: 2, SkipHidden: true}
-	titles, err := fileproc.Process(ctx, "testdata/example", opts, func(f *fileproc.File) (string, error) {
+	opts := fileproc.Options{Suffixes: []string{".md"}}
+	titles, err := fileproc.Process(ctx, dir, opts, func(f *fileproc.File) (string, error) {
 		t, ok := title(f.Data()) // Data is borrowed: title returns a copy
 		if !ok {
 			return "", fileproc.ErrSkip
@@ -57,9 +84,9 @@ func ExampleProcess() {
 // Results as they come, for a directory whose results would not fit in memory.
 func ExampleStream() {
 	ctx := context.Background()
-	opts := fileproc.Options{Suffixes: []string{".md"}}
+	opts := fileproc.Options{FS: tickets, Suffixes: []string{".md"}}
 	open := 0
-	for isOpen, err := range fileproc.Stream(ctx, "testdata/example", opts, func(f *fileproc.File) (bool, error) {
+	for isOpen, err := range fileproc.Stream(ctx, ".", opts, func(f *fileproc.File) (bool, error) {
 		return bytes.Contains(f.Data(), []byte("\nstatus: open\n")), nil
 	}) {
 		if err != nil {
@@ -77,7 +104,8 @@ func ExampleStream() {
 // Names and types alone; no file is opened.
 func ExampleWalk() {
 	var paths []string
-	for e, err := range fileproc.Walk(context.Background(), "testdata/example", fileproc.Options{SkipHidden: true}) {
+	opts := fileproc.Options{FS: tickets, SkipHidden: true}
+	for e, err := range fileproc.Walk(context.Background(), ".", opts) {
 		if err != nil {
 			fmt.Println(err)
 			continue
@@ -103,14 +131,16 @@ func ExampleWalk() {
 
 // One directory, as os.ReadDir gives it but not sorted.
 func ExampleReadDir() {
-	entries, err := fileproc.ReadDir("testdata/example")
+	dir := onDisk(tickets)
+	defer os.RemoveAll(dir)
+
+	entries, err := fileproc.ReadDir(dir)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b fs.DirEntry) int {
-		return bytes.Compare([]byte(a.Name()), []byte(b.Name()))
-	}) {
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
 		fmt.Println(e)
 	}
 	// Output:
@@ -209,8 +239,8 @@ func ExampleProcess_ordered() {
 // Stream in order: each result comes as soon as all before it have, while files
 // behind it are being read.
 func ExampleStream_ordered() {
-	opts := fileproc.Options{Suffixes: []string{".md"}, Ordered: true}
-	for line, err := range fileproc.Stream(context.Background(), "testdata/example", opts, func(f *fileproc.File) (string, error) {
+	opts := fileproc.Options{FS: tickets, Suffixes: []string{".md"}, Ordered: true}
+	for line, err := range fileproc.Stream(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
 		return fmt.Sprintf("%s %d bytes", f.Rel(), len(f.Data())), nil
 	}) {
 		if err != nil {
@@ -220,9 +250,9 @@ func ExampleStream_ordered() {
 		fmt.Println(line)
 	}
 	// Output:
-	// 2026-01/T-0001.md 96 bytes
-	// 2026-01/T-0002.md 70 bytes
-	// 2026-02/T-0003.md 114 bytes
+	// 2026-01/T-0001.md 46 bytes
+	// 2026-01/T-0002.md 32 bytes
+	// 2026-02/T-0003.md 52 bytes
 	// README.md 34 bytes
 }
 
@@ -259,42 +289,111 @@ func ExampleOptions_shard() {
 func ExampleOptions_onProgress() {
 	var last fileproc.Report
 	opts := fileproc.Options{
+		FS:         tickets,
 		Suffixes:   []string{".md"},
 		OnProgress: func(r fileproc.Report) { last = r }, // or fmt.Fprintf(os.Stderr, "\r%v", r)
 	}
-	if _, err := fileproc.Process(context.Background(), "testdata/example", opts, rel); err != nil {
+	if _, err := fileproc.Process(context.Background(), ".", opts, rel); err != nil {
 		fmt.Println(err)
 		return
 	}
 	last.Elapsed = 0 // to print the same each time
 	fmt.Println(last)
-	// Output: 4 files processed, 314 B read, 3 directories, 1 skipped (suffix 1), in 0s
+	// Output: 4 files processed, 164 B read, 3 directories, 1 skipped (suffix 1), in 0s
 }
 
 // Select picks by size or age before a file is opened, as an incremental cache does.
 func ExampleOptions_select() {
 	opts := fileproc.Options{
-		Suffixes: []string{".md"},
+		FS: tickets,
 		Select: func(f *fileproc.File) bool {
 			s, err := f.Stat()
-			return err != nil || s.Size > 100 // what cannot be looked at is opened, and its error told
+			return err != nil || s.Size > 50 // a file whose size is unknown is opened, and its error returned
 		},
 	}
-	large, err := fileproc.Process(context.Background(), "testdata/example", opts, func(f *fileproc.File) (string, error) {
-		return f.Rel(), nil
-	})
-	fmt.Println(large, err)
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
 	// Output: [2026-02/T-0003.md] <nil>
 }
 
 // The beginning of each file is enough where only a header matters.
 func ExampleOptions_readSize() {
-	opts := fileproc.Options{Suffixes: []string{".md"}, ReadSize: 4}
-	marks, err := fileproc.Process(context.Background(), "testdata/example/2026-01", opts, func(f *fileproc.File) (string, error) {
-		return fmt.Sprintf("%q %t", f.Data(), f.Truncated()), nil
+	fsys := fstest.MapFS{"a.sh": {Data: []byte("#!/bin/sh\necho a\n")}, "b": {Data: []byte("#")}}
+	opts := fileproc.Options{FS: fsys, ReadSize: 2, Ordered: true}
+	marks, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
+		return fmt.Sprintf("%s %q, more: %t", f.Name(), f.Data(), f.Truncated()), nil
 	})
-	fmt.Println(marks, err)
-	// Output: ["---\n" true "---\n" true] <nil>
+	for _, m := range marks {
+		fmt.Println(m)
+	}
+	fmt.Println(err)
+	// Output:
+	// a.sh "#!", more: true
+	// b "#", more: false
+	// <nil>
+}
+
+// MaxDepth 1 is root's own files, 2 also those of its subdirectories.
+func ExampleOptions_maxDepth() {
+	fsys := fstest.MapFS{"a": {}, "d/b": {}, "d/e/c": {}}
+	opts := fileproc.Options{FS: fsys, MaxDepth: 2, Ordered: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [a d/b] <nil>
+}
+
+// With NoRead no file is opened, and Data is nil: fn works with names, and here
+// with the metadata that Stat fetches.
+func ExampleOptions_readSize_noRead() {
+	opts := fileproc.Options{FS: tickets, Suffixes: []string{".md"}, ReadSize: fileproc.NoRead, Stat: true}
+	sizes, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (int64, error) {
+		s, err := f.Stat()
+		return s.Size, err
+	})
+	sum := int64(0)
+	for _, size := range sizes {
+		sum += size
+	}
+	fmt.Println(len(sizes), "files,", sum, "bytes", err)
+	// Output: 4 files, 164 bytes <nil>
+}
+
+// Stat fetches size, time and mode with the handle that reads the content, so
+// that they belong together.
+func ExampleOptions_stat() {
+	day := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
+	fsys := fstest.MapFS{"a.md": {Data: []byte("# Apples\n"), ModTime: day, Mode: 0o644}}
+	opts := fileproc.Options{FS: fsys, Stat: true}
+	notes, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
+		s, err := f.Stat()
+		return fmt.Sprintf("%s %v %s %d: %s", f.Rel(), s.Mode, s.ModTime.Format(time.DateOnly), s.Size, f.Data()), err
+	})
+	fmt.Printf("%q %v\n", notes, err)
+	// Output: ["a.md -rw-r--r-- 2026-03-01 9: # Apples\n"] <nil>
+}
+
+// OneFilesystem keeps out of what is mounted below root, such as /proc below /.
+// The Report counts each directory that was left out.
+func ExampleOptions_oneFilesystem() {
+	dir := onDisk(tickets)
+	defer os.RemoveAll(dir)
+
+	var report fileproc.Report
+	opts := fileproc.Options{OneFilesystem: true, Report: &report, MaxDepth: 1}
+	names, err := fileproc.Process(context.Background(), dir, opts, rel)
+	fmt.Println(names, err, report.Skipped[fileproc.SkippedOtherFilesystem])
+	// Output: [README.md] <nil> 0
+}
+
+// DisableURing is for Linux where even to try io_uring raises an alarm. The
+// Report counts the files that it has read.
+func ExampleOptions_disableURing() {
+	dir := onDisk(tickets)
+	defer os.RemoveAll(dir)
+
+	var report fileproc.Report
+	opts := fileproc.Options{DisableURing: true, Report: &report}
+	names, err := fileproc.Process(context.Background(), dir, opts, rel)
+	fmt.Println(len(names), "files,", report.URing, "with io_uring", err)
+	// Output: 5 files, 0 with io_uring <nil>
 }
 
 // OnError sees each failure as it occurs, and decides whether the run goes on.
@@ -366,16 +465,6 @@ func ExampleOptions_onError_slog() {
 	// [true false] <nil>
 }
 
-//go:embed testdata/example
-var embedded embed.FS
-
-// Files that are embedded in the program.
-func ExampleOptions_fS_embed() {
-	opts := fileproc.Options{FS: embedded, Suffixes: []string{".md"}, Ordered: true}
-	fmt.Println(fileproc.Process(context.Background(), "testdata/example", opts, rel))
-	// Output: [2026-01/T-0001.md 2026-01/T-0002.md 2026-02/T-0003.md README.md] <nil>
-}
-
 // A zip file, unpacked on all cores.
 func ExampleOptions_fS_zip() {
 	var archive bytes.Buffer
@@ -408,7 +497,8 @@ func ExampleOptions_fS_zip() {
 	// Output: ["content of 2025/a.txt" "content of 2026/b.txt"] <nil>
 }
 
-// An fs.FS is read in place of the operating system's files.
+// An fs.FS is read in place of the operating system's files: an embed.FS, a
+// zip.Reader, os.Root's FS, or as here a map in memory.
 func ExampleOptions_fS() {
 	fsys := fstest.MapFS{
 		"notes/a.md":     {Data: []byte("# Apples\n")},
@@ -425,11 +515,8 @@ func ExampleOptions_fS() {
 // The ledger says what became of every file that was found.
 func ExampleReport() {
 	var report fileproc.Report
-	opts := fileproc.Options{Suffixes: []string{".md"}, Report: &report}
-	_, err := fileproc.Process(context.Background(), "testdata/example", opts, func(f *fileproc.File) (struct{}, error) {
-		return struct{}{}, nil
-	})
-	if err != nil {
+	opts := fileproc.Options{FS: tickets, Suffixes: []string{".md"}, Report: &report}
+	if _, err := fileproc.Process(context.Background(), ".", opts, rel); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -449,7 +536,7 @@ func ExampleReport() {
 // A function that has found what it looked for stops the run; that is no error.
 func ExampleProcess_skipAll() {
 	var found atomic.Pointer[string] // fn runs on several goroutines
-	_, err := fileproc.Process(context.Background(), "testdata/example", fileproc.Options{}, func(f *fileproc.File) (struct{}, error) {
+	_, err := fileproc.Process(context.Background(), ".", fileproc.Options{FS: tickets}, func(f *fileproc.File) (struct{}, error) {
 		if !bytes.Contains(f.Data(), []byte("status: closed")) {
 			return struct{}{}, fileproc.ErrSkip
 		}
@@ -485,7 +572,8 @@ func ExampleProcess_errSkip() {
 func ExampleFile_Worker() {
 	const workers = 4
 	var words [workers]map[string]int
-	_, err := fileproc.Process(context.Background(), "testdata/example", fileproc.Options{Workers: workers, Suffixes: []string{".md"}}, func(f *fileproc.File) (struct{}, error) {
+	opts := fileproc.Options{FS: tickets, Workers: workers}
+	_, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (struct{}, error) {
 		mine := words[f.Worker()]
 		if mine == nil {
 			mine = map[string]int{}
@@ -502,4 +590,32 @@ func ExampleFile_Worker() {
 	}
 	fmt.Println(n, err)
 	// Output: 3 <nil>
+}
+
+// Open streams a file that is too large to be held in memory.
+func ExampleFile_Open() {
+	dir := onDisk(fstest.MapFS{
+		"large.log": {Data: bytes.Repeat([]byte("one of many lines\n"), 10_000)},
+		"small.log": {Data: []byte("a line\n")},
+	})
+	defer os.RemoveAll(dir)
+
+	opts := fileproc.Options{ReadSize: 4096, Ordered: true}
+	lines, err := fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (n int, err error) {
+		if !f.Truncated() { // Data is the whole file
+			return bytes.Count(f.Data(), []byte("\n")), nil
+		}
+		file, err := f.Open()
+		if err != nil {
+			return 0, err
+		}
+		defer file.Close()
+		s := bufio.NewScanner(file)
+		for s.Scan() {
+			n++
+		}
+		return n, s.Err()
+	})
+	fmt.Println(lines, err)
+	// Output: [10000 1] <nil>
 }

@@ -4,10 +4,11 @@ package fileproc_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 
 	"github.com/fileproc/fileproc"
 )
@@ -15,22 +16,20 @@ import (
 // What links lead to is found under the links' own paths, a directory once. Out
 // of root they lead only with SymlinksOutside.
 func ExampleSymlinks() {
-	tmp, err := os.MkdirTemp("", "")
+	tmp, err := os.MkdirTemp("", "fileproc-")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer os.RemoveAll(tmp)
-	root := filepath.Join(tmp, "site")
-	if err := errors.Join(
-		os.MkdirAll(filepath.Join(root, "posts"), 0o777),
-		os.WriteFile(filepath.Join(root, "posts", "first.md"), []byte("# First\n"), 0o666),
-		os.Mkdir(filepath.Join(tmp, "theme"), 0o777),
-		os.WriteFile(filepath.Join(tmp, "theme", "style.css"), nil, 0o666),
-		os.Symlink("posts/first.md", filepath.Join(root, "index.md")), // a file
-		os.Symlink("..", filepath.Join(root, "posts", "up")),          // a loop
-		os.Symlink("../theme", filepath.Join(root, "theme")),          // out of root
-	); err != nil {
+	link := func(to string) *fstest.MapFile { return &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte(to)} }
+	if err := os.CopyFS(tmp, fstest.MapFS{
+		"site/posts/first.md": {Data: []byte("# First\n")},
+		"site/index.md":       link("posts/first.md"), // a file
+		"site/posts/up":       link(".."),             // a loop
+		"site/theme":          link("../theme"),       // out of root
+		"theme/style.css":     {},
+	}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -42,7 +41,9 @@ func ExampleSymlinks() {
 		{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true},
 	} {
 		opts.Ordered = true
-		fmt.Println(fileproc.Process(context.Background(), root, opts, rel))
+		fmt.Println(fileproc.Process(context.Background(), filepath.Join(tmp, "site"), opts, func(f *fileproc.File) (string, error) {
+			return f.Rel(), nil
+		}))
 	}
 	// Output:
 	// [posts/first.md] <nil>

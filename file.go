@@ -31,7 +31,7 @@ func (f *File) Path() string { return f.l.run.base.path(f.node, f.name) }
 
 // Data returns the content that was read. It is borrowed: it must not be used
 // after fn has returned. Its capacity is its length, so append copies it. fn
-// may overwrite it.
+// may overwrite it. It is nil in Options.Select and with NoRead.
 func (f *File) Data() []byte { return f.data }
 
 // Truncated reports whether the file is longer than Options.ReadSize, so that
@@ -63,8 +63,8 @@ func (f *File) lookUp() error {
 // takes to be read as a stream. It is opened in the directory that was listed,
 // without following a link; if it is no longer a regular file the error is
 // ErrChanged. Its Name is Path, in which the generic backend may have "/./" for
-// "/". With Options.FS, which has no *os.File to give, the error is
-// errors.ErrUnsupported.
+// "/". What is read through it does not count in Report.Bytes. With Options.FS,
+// which has no *os.File to give, the error is errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
 	err := f.l.attempt(f.node, func(d directory) (err error) {

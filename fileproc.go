@@ -31,7 +31,10 @@
 // system call. An error that fn returns has the Op "process", and unwraps to
 // itself. Failures do not end a run: all other files are processed, and what
 // Process returns then joins the first 100 failures and states the count of the
-// rest. [Options.OnError] sees each as it occurs and may stop the run.
+// rest. [Options.OnError] sees each as it occurs and may stop the run. Invalid
+// options, and a root that cannot be opened, are no failures of a run, which
+// does not begin: that error is returned as it is, or is all that a loop over
+// Stream or Walk yields, and OnError is not called.
 //
 // A panic in fn stops the run and goes on, with the stack of the goroutine it
 // came from in its text, on the goroutine that called Process or that loops
@@ -62,7 +65,9 @@ import (
 // Root is a directory, or a symbolic link to one. The results of all files that
 // could be processed are returned also when there is an error. If ctx is
 // cancelled the error is context.Cause(ctx), joined with the failures so far if
-// there were any. Fn may return [ErrSkip] to give no result, and [fs.SkipAll]
+// there were any; with Options.Ordered the results are in order then too, but
+// not the first ones of all: those of files that were not reached are missing
+// anywhere among them. Fn may return [ErrSkip] to give no result, and [fs.SkipAll]
 // to stop the run; neither is an error of Process.
 func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
 	if err := validate(root, &opts, fn != nil); err != nil {
@@ -90,7 +95,13 @@ func process[T any](ctx context.Context, root string, opts *Options, fn func(*Fi
 // Stream is Process for results that are not kept: the loop gets each as soon
 // as it is there, and workers wait when they are far ahead of it. A failure is
 // yielded with the zero value of T, unless there is an OnError; so is, last,
-// the error that stopped the run. Leaving the loop stops the run.
+// the error that stopped the run. Leaving the loop stops the run. After a cancel
+// the loop gets the results that are there, in order with Options.Ordered, but
+// with gaps where files were not reached, and then context.Cause(ctx).
+//
+// Each loop over what Stream returns is a run of its own, which lists and reads
+// the files again and fills in Options.Report anew. Fn, and the functions in
+// opts, run on other goroutines than the loop.
 //
 // A file counts as processed in the Report when fn has returned its result,
 // also if the loop was left before it came to it.
@@ -118,7 +129,8 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 // Walk yields the files that Process would hand to fn, without opening them,
 // and the directories below root, in no particular order. A directory comes
 // before what is in it. Options that concern content have no effect. Failures
-// are yielded as by Stream, with the zero Entry.
+// are yielded as by Stream, with the zero Entry. It may be looped over again, as
+// Stream may.
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts

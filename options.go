@@ -89,7 +89,8 @@ type Options struct {
 	Select func(*File) bool
 
 	// ReadSize limits what is read of each file: n > 0 is at most the first n
-	// bytes, 0 the whole file, and NoRead nothing at all.
+	// bytes, 0 the whole file, and NoRead nothing at all: files are then not
+	// opened, and File.Data is nil.
 	ReadSize int
 
 	// Symlinks says what becomes of symbolic links below root. A link that is
@@ -137,21 +138,31 @@ type Options struct {
 	// only.
 	Ordered bool
 
-	// OnError, unless nil, is called for each failure, one at a time. Nil
-	// lets the run go on, and the failure is then told nowhere else; an error
-	// stops the run and is what it returns. Without OnError failures are
-	// collected and returned at the end (Process), or yielded as they occur
-	// (Stream, Walk).
+	// OnError, unless nil, is called for each failure. Nil lets the run go on,
+	// and the failure is then reported nowhere else; an error stops the run and
+	// is what it returns. Without OnError failures are collected and returned at
+	// the end (Process), or yielded as they occur (Stream, Walk).
+	//
+	// The calls come one at a time, each on the worker that met the failure,
+	// while other workers run fn. The goroutine that called Process is one of
+	// the workers; the one that loops over Stream or Walk is not. What keeps a
+	// run from beginning is returned without a call: invalid options, a root that
+	// cannot be opened, an unreadable file that IgnoreFiles names by its path.
 	OnError func(error) error
 
-	// Report, unless nil, is filled in before the run returns.
+	// Report, unless nil, is filled in before the run returns, whatever the error,
+	// but for invalid options, which leave it as it is.
 	Report *Report
 
 	// OnProgress, unless nil, is called about ten times a second with the
 	// Report as it is then, and once more, with the final one, before the run
-	// returns. The calls come one at a time, but not all from the caller's
-	// goroutine. Except for Abandoned, which only the last call knows, no
+	// returns. Except for Abandoned, which only the last call knows, no
 	// number is ever less than in the call before.
+	//
+	// The calls come one at a time, on a goroutine that does nothing else,
+	// while workers run fn and OnError. The last call is on the goroutine that
+	// called Process, when no fn runs any more. None is on the goroutine that
+	// loops over Stream or Walk.
 	OnProgress func(Report)
 
 	// Shard and Shards divide a job among processes or machines: of Shards

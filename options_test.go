@@ -514,6 +514,51 @@ func TestProgressIsFinal(t *testing.T) {
 	}
 }
 
+// TestGoroutinesOfCallbacks: on which goroutine OnError and OnProgress run.
+func TestGoroutinesOfCallbacks(t *testing.T) {
+	dir := spread(t, 20, 15)
+	goroutine := func() string {
+		var stack [64]byte
+		return strings.Fields(string(stack[:runtime.Stack(stack[:], false)]))[1]
+	}
+	for entry, call := range entryPoints {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/ordered=%v", entry, ordered), func(t *testing.T) {
+				watchdog(t)
+				var onFn, onError sync.Map
+				var onProgress []string
+				err := call(t.Context(), dir, fileproc.Options{
+					Workers: 4,
+					Ordered: ordered,
+					OnError: func(err error) error {
+						_, metByFn := onFn.Load(goroutine() + err.(*fs.PathError).Path)
+						require.True(t, metByFn, "OnError is on another goroutine than the failure")
+						onError.Store(goroutine(), true)
+						return nil
+					},
+					OnProgress: func(fileproc.Report) { onProgress = append(onProgress, goroutine()) },
+				}, func(f *fileproc.File) (int, error) {
+					onFn.Store(goroutine()+f.Path(), true)
+					time.Sleep(3 * time.Millisecond)
+					return 0, errors.New("fails")
+				})
+				require.NoError(t, err)
+				caller := goroutine()
+				_, failedHere := onError.Load(caller)
+				last := len(onProgress) - 1
+				require.NotContains(t, onProgress[:last], caller)
+				if entry == "Process" {
+					require.True(t, failedHere, "the caller is a worker")
+					require.Equal(t, caller, onProgress[last])
+				} else {
+					require.False(t, failedHere, "the loop's goroutine is no worker")
+					require.NotEqual(t, caller, onProgress[last])
+				}
+			})
+		}
+	}
+}
+
 // TestProgressMishaps: a panic in OnProgress, and a Goexit, reach the caller.
 func TestProgressMishaps(t *testing.T) {
 	dir := spread(t, 20, 15)

@@ -75,7 +75,7 @@ type Report struct {
 	Processed   int64 // files for which fn returned a result
 	Failed      int64 // files and directories that gave an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
-	Bytes       int64 // bytes of content handed to fn
+	Bytes       int64 // bytes of content handed to fn as File.Data; not what fn reads through File.Open
 	URing       int64 // files that io_uring has read, whatever became of them then (Linux)
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration

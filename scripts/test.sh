@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check of this repository. Needs Go; a check that needs more says why it is skipped when that is missing.
+# Runs every check of this repository. Needs Go, which downloads modules; a check that needs more says why it is skipped when
+# that is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped

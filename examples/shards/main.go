@@ -4,12 +4,19 @@
 //	shards DIR                     # 4 processes on this machine
 //	shards -shards 8 DIR           # 8 processes
 //	shards -shards 8 -shard 2 DIR  # one part of eight: prints JSON, to be added up elsewhere
+//
+// On one machine leave it: one process keeps all cores busy. Shards are for a
+// few machines that share a file system, with files that take some work each.
+// Every shard lists the whole tree, so 64 machines list it 64 times, and the
+// file server answers for each. For many machines let one process list the
+// tree once, with fileproc.Walk, and hand out batches of paths.
 package main
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -31,12 +38,6 @@ var (
 // lines has the number of lines for each suffix.
 type lines map[string]int
 
-func (l lines) add(other lines) {
-	for suffix, n := range other {
-		l[suffix] += n
-	}
-}
-
 func main() {
 	flag.Parse()
 	if flag.NArg() != 1 || *shards < 1 {
@@ -49,13 +50,11 @@ func main() {
 	}
 }
 
+// run prints what was counted also if there is an error, which is about the rest.
 func run(dir string) error {
 	if *shard >= 0 {
 		total, err := count(dir)
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(os.Stdout).Encode(total)
+		return errors.Join(json.NewEncoder(os.Stdout).Encode(total), err)
 	}
 	total, err := inProcesses(dir)
 	for _, suffix := range slices.Sorted(maps.Keys(total)) {
@@ -64,22 +63,33 @@ func run(dir string) error {
 	return err
 }
 
-// count does one part. Of processes that share a machine, one worker each is
-// enough; on a machine of its own, leave Workers out.
+// count does one part. Processes that share a machine need one worker each; on
+// a machine of its own, leave Workers out.
 func count(dir string) (lines, error) {
-	opts := fileproc.Options{SkipHidden: true, SkipBinary: true, Workers: 1, Shard: *shard, Shards: *shards}
-	each, err := fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (lines, error) {
-		return lines{path.Ext(f.Name()): bytes.Count(f.Data(), []byte("\n"))}, nil
-	})
-	total := lines{}
-	for _, l := range each {
-		total.add(l)
+	type file struct {
+		suffix string
+		lines  int
 	}
-	return total, err
+	opts := fileproc.Options{SkipHidden: true, SkipBinary: true, Workers: 1, Shard: *shard, Shards: *shards}
+	total, failed := lines{}, 0
+	for f, err := range fileproc.Stream(context.Background(), dir, opts, func(f *fileproc.File) (file, error) {
+		return file{path.Ext(f.Name()), bytes.Count(f.Data(), []byte("\n"))}, nil
+	}) {
+		if err != nil { // this file's; the others still count
+			fmt.Fprintln(os.Stderr, err)
+			failed++
+			continue
+		}
+		total[f.suffix] += f.lines
+	}
+	if failed > 0 {
+		return total, fmt.Errorf("files or directories that could not be read: %d", failed)
+	}
+	return total, nil
 }
 
-// inProcesses runs this program once for each part, and adds up. A part that
-// fails leaves no gap in silence: its error is returned.
+// inProcesses runs this program once for each part, and adds up what they
+// print. A part may fail and still have counted all but a few files.
 func inProcesses(dir string) (lines, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -87,26 +97,25 @@ func inProcesses(dir string) (lines, error) {
 	}
 	var (
 		wg    sync.WaitGroup
-		mu    sync.Mutex // guards what follows
-		total = lines{}
+		parts = make([]lines, *shards)
+		errs  = make([]error, *shards)
 	)
 	for i := range *shards {
 		wg.Go(func() {
 			cmd := exec.Command(self, "-shard", strconv.Itoa(i), "-shards", strconv.Itoa(*shards), "--", dir)
 			cmd.Stderr = os.Stderr
-			out, failed := cmd.Output()
-			var part lines
-			if failed == nil {
-				failed = json.Unmarshal(out, &part)
+			out, err := cmd.Output()
+			if err = errors.Join(err, json.Unmarshal(out, &parts[i])); err != nil {
+				errs[i] = fmt.Errorf("shard %d of %d: %w", i, *shards, err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if failed != nil {
-				err = fmt.Errorf("shard %d of %d: %w", i, *shards, failed)
-			}
-			total.add(part)
 		})
 	}
 	wg.Wait()
-	return total, err
+	total := lines{}
+	for _, part := range parts {
+		for suffix, n := range part {
+			total[suffix] += n
+		}
+	}
+	return total, errors.Join(errs...)
 }

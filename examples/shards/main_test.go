@@ -3,8 +3,12 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,21 +23,52 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func shardsOf(t *testing.T, args ...string) (string, error) {
+func shardsOf(t *testing.T, args ...string) (out, stderr string, err error) {
 	t.Setenv("SHARDS_MAIN", "1")
-	out, err := exec.Command(os.Args[0], args...).Output()
-	return string(out), err
+	var o, e strings.Builder
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Stdout, cmd.Stderr = &o, &e
+	err = cmd.Run()
+	return o.String(), e.String(), err
 }
 
 func TestProcessesGiveWhatOneGives(t *testing.T) {
 	for _, shards := range []string{"1", "3", "8"} {
-		out, err := shardsOf(t, "-shards", shards, "../../testdata/example")
+		out, _, err := shardsOf(t, "-shards", shards, "../../testdata/example")
 		require.NoError(t, err)
 		require.Equal(t, "19\t.md\n", out)
 	}
 }
 
-func TestAPartThatFailsIsTold(t *testing.T) {
-	_, err := shardsOf(t, "no such directory")
+// TestAFileThatFailsCostsNoOther: each of three files fails; the shards that they are in still give all others.
+func TestAFileThatFailsCostsNoOther(t *testing.T) {
+	dir := t.TempDir()
+	large := []string{"huge.a", "huge.b", "huge.c"}
+	for i := range 40 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.txt", i)), []byte("line\n"), 0o666))
+	}
+	for _, name := range large {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("line\n"), 2000), 0o666)) // not binary
+		require.NoError(t, os.Truncate(path, 257<<20))                                      // above the default of MaxFileSize; sparse
+	}
+	for shards, failing := range map[string][]string{"1": {"0"}, "5": {"1", "2", "4"}} {
+		out, stderr, err := shardsOf(t, "-shards", shards, dir)
+		require.Error(t, err)
+		require.Equal(t, "40\t.txt\n", out)
+		for _, name := range large {
+			require.Contains(t, stderr, name+": fileproc: file is larger than Options.MaxFileSize")
+		}
+		for _, shard := range failing {
+			require.Contains(t, stderr, "shard "+shard+" of "+shards+": exit status 1")
+		}
+	}
+}
+
+func TestAPartThatFailsIsReported(t *testing.T) {
+	_, stderr, err := shardsOf(t, "-shards", "2", "no such directory")
 	require.Error(t, err)
+	for _, part := range []string{"shard 0 of 2: ", "shard 1 of 2: "} {
+		require.Contains(t, stderr, part)
+	}
 }

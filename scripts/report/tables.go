@@ -111,7 +111,7 @@ func (d *document) head(records []record.Record) {
 		d.line("\nHow noisy: the slowest round of a series took %.0f %% longer than its fastest one in the median of all %d series, and %.0f %% longer in the worst. "+
 			"So figures are medians over the rounds with the minimum and maximum in brackets, in plots as whiskers; sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
 	}
-	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one for each month (`nested1`). " +
+	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one for each of 36 months (`nested1`). " +
 		"Caches are warm unless it says otherwise. Every side is checked to see all files and all bytes.")
 }
 
@@ -174,7 +174,7 @@ func (d *document) programs(r results) error {
 	return nil
 }
 
-// What the reference report says of its backends, in per cent of more time than linux.
+// What another package of the same kind takes with its portable backends, in per cent of more time than with its Linux one.
 var reference = map[string]map[string]string{
 	"flat_5k":      {"unix": "+77.6", "generic": "+164"},
 	"nested1_5k":   {"unix": "+78.5", "generic": "+176"},
@@ -186,7 +186,8 @@ var reference = map[string]map[string]string{
 
 func (d *document) backends(r results) error {
 	d.line("\n## Backends\n\nOne program built with no tag (io_uring where it is allowed), and with `fileproc_nouring`, `fileproc_unix` and " +
-		"`fileproc_generic`, run in turn. Columns marked * are the reference report's figures, from another machine and another implementation.")
+		"`fileproc_generic`, run in turn. The column marked * has what the portable backends were to be no worse than: the " +
+		"figures of another package of the same kind, from another machine.")
 	d.table("set", "build", "ns/file", "against linux, %", "*, %")
 	for _, set := range r.sets() {
 		base := r.find(set, builds[0])

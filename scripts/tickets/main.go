@@ -7,13 +7,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
@@ -42,19 +41,17 @@ func run() error {
 	defer stop()
 
 	start := time.Now()
-	progress := func(int) {}
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		bar := progressbar.NewOptions(set.Count,
-			progressbar.OptionSetWriter(os.Stderr),
-			progressbar.OptionSetDescription(set.Name()),
-			progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish())
-		defer bar.Clear()
-		progress = func(files int) { bar.Add(files) }
+	var progress func(files int)
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
+		var done atomic.Int64
+		progress = func(files int) {
+			fmt.Fprintf(os.Stderr, "\r%s: %d of %d files", set.Name(), done.Add(int64(files)), set.Count)
+		}
 	}
 	m, err := set.Generate(ctx, *out, progress)
+	if progress != nil {
+		fmt.Fprintln(os.Stderr)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted; the same command continues")
 	}

@@ -12,9 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // A Manifest tells what a complete set holds. SHA256 is taken over all files in path order, each as
@@ -69,18 +68,21 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 		return m, err
 	}
 
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var writers sync.WaitGroup
 	var next atomic.Int64
 	for range 2 * runtime.GOMAXPROCS(0) { // half of them wait for the file system
-		g.Go(func() error {
+		writers.Go(func() {
 			for {
 				end := int(next.Add(chunk))
 				start, end := end-chunk, min(end, s.Count)
 				if start >= s.Count {
-					return nil
+					return
 				}
 				if err := s.write(ctx, root, start, end); err != nil {
-					return err
+					stop(err)
+					return
 				}
 				if progress != nil {
 					progress(end - start)
@@ -88,11 +90,12 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 			}
 		})
 	}
-	g.Go(func() (err error) {
-		m, err = s.manifest(ctx)
-		return err
-	})
-	if err := g.Wait(); err != nil {
+	m, err = s.manifest(ctx)
+	writers.Wait()
+	if ctx.Err() != nil {
+		return m, context.Cause(ctx)
+	}
+	if err != nil {
 		return m, err
 	}
 	return m, m.save(s.ManifestPath(out))

@@ -14,8 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 )
 
 // Version changes whenever the same Set would come out with other bytes or paths.
@@ -94,18 +92,6 @@ func (s Set) day(i int) time.Time {
 	return firstDay.AddDate(0, 0, int(int64(i)*days/int64(s.Count)))
 }
 
-// A Ticket is what a frontmatter says.
-type Ticket struct {
-	ID       string    `yaml:"id"`
-	Title    string    `yaml:"title"`
-	Status   string    `yaml:"status"`
-	Type     string    `yaml:"type"`
-	Priority int       `yaml:"priority"`
-	Created  time.Time `yaml:"created"`
-	Assignee string    `yaml:"assignee"`
-	Tags     []string  `yaml:"tags"`
-}
-
 // Values that stand more than once are that much more likely.
 var (
 	statuses  = []string{"open", "open", "in progress", "blocked", "in review", "done", "done", "done", "done"}
@@ -165,9 +151,19 @@ func Frontmatter(data []byte) ([]byte, error) {
 	return rest[:end+1], nil
 }
 
-// Parse reads what Frontmatter returned.
-func Parse(frontmatter []byte) (Ticket, error) {
-	var t Ticket
-	err := yaml.UnmarshalWithOptions(frontmatter, &t, yaml.Strict())
-	return t, err
+// Field returns the value of a key in what Frontmatter returned, or "". It reads the one form that appendFile writes: a YAML
+// library would be one more module that the demo downloads.
+func Field(frontmatter []byte, key string) string {
+	for line := range bytes.Lines(frontmatter) {
+		k, v, _ := strings.Cut(string(line), ": ")
+		if k != key {
+			continue
+		}
+		v = strings.TrimSuffix(v, "\n")
+		if unquoted, err := strconv.Unquote(v); err == nil {
+			return unquoted
+		}
+		return v
+	}
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -143,14 +144,33 @@ func TestFinishedSetIsLeftAlone(t *testing.T) {
 	assert.ErrorContains(t, err, "is not a manifest")
 }
 
+// A ticket is what a frontmatter says to a YAML library.
+type ticket struct {
+	ID       string    `yaml:"id"`
+	Title    string    `yaml:"title"`
+	Status   string    `yaml:"status"`
+	Type     string    `yaml:"type"`
+	Priority int       `yaml:"priority"`
+	Created  time.Time `yaml:"created"`
+	Assignee string    `yaml:"assignee"`
+	Tags     []string  `yaml:"tags"`
+}
+
+// TestTicketsParse: each frontmatter is YAML, and Field reads it as a YAML library does.
 func TestTicketsParse(t *testing.T) {
 	s := Set{Flat, 500, 1}
 	for i := range s.Count {
 		front, err := Frontmatter(s.appendFile(nil, i))
 		require.NoError(t, err)
-		ticket, err := Parse(front)
-		require.NoError(t, err)
+		var ticket ticket
+		require.NoError(t, yaml.UnmarshalWithOptions(front, &ticket, yaml.Strict()))
 		assert.Equal(t, fmt.Sprintf("T-%07d", i+1), ticket.ID)
+		assert.Equal(t, ticket.ID, Field(front, "id"))
+		assert.Equal(t, ticket.Title, Field(front, "title"))
+		assert.Equal(t, ticket.Status, Field(front, "status"))
+		assert.Equal(t, ticket.Type, Field(front, "type"))
+		assert.Equal(t, ticket.Created.Format(time.RFC3339), Field(front, "created"))
+		assert.Empty(t, Field(front, "none"))
 		assert.NotEmpty(t, ticket.Title)
 		assert.Contains(t, statuses, ticket.Status)
 		assert.Contains(t, types, ticket.Type)

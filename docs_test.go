@@ -1,0 +1,192 @@
+package fileproc_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/stretchr/testify/require"
+)
+
+// exampleFiles parses the files that have examples.
+func exampleFiles(t *testing.T) (*token.FileSet, []*ast.File) {
+	names, err := filepath.Glob("example*_test.go")
+	require.NoError(t, err)
+	if len(names) == 0 {
+		t.Skip("the tests run without their source")
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		files = append(files, f)
+	}
+	return fset, files
+}
+
+// goCommand runs the go command in dir, which downloads nothing: the modules that these tests were built with are enough.
+func goCommand(dir string, args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	// The tests may be emulated; the go command is not.
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=", "GOARCH=", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// outside returns an empty directory outside of this module, and a function that runs the go command in it.
+func outside(t *testing.T) (dir string, run func(args ...string) string) {
+	if out, err := goCommand(".", "list", "-deps", "-test", "."); err != nil {
+		t.Skip("no go command, or none of the modules that it needs: ", err, out)
+	}
+	dir = t.TempDir()
+	return dir, func(args ...string) string {
+		out, err := goCommand(dir, args...)
+		require.NoError(t, err, "go %q: %s", args, out)
+		return out
+	}
+}
+
+// TestExamplesRunAnywhere: each example is a program that shows its output, and needs no file that it does not make.
+func TestExamplesRunAnywhere(t *testing.T) {
+	fset, files := exampleFiles(t)
+	for _, e := range doc.Examples(files...) {
+		require.NotNil(t, e.Play, "%s uses what is not in its file", e.Name)
+		require.NotEmpty(t, e.Output, e.Name)
+	}
+
+	clone, err := os.Getwd()
+	require.NoError(t, err)
+	dir, run := outside(t)
+	for _, f := range files {
+		name := fset.File(f.Pos()).Name()
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o666))
+	}
+	run("mod", "init", "examples")
+	run("mod", "edit", "-replace", "github.com/fileproc/fileproc="+clone)
+	run("mod", "tidy")
+	run("test", "-vet=off")
+}
+
+// TestEachOptionHasAnExample, and each method of File.
+func TestEachOptionHasAnExample(t *testing.T) {
+	_, files := exampleFiles(t)
+	options, methods := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CompositeLit:
+				if typ, ok := n.Type.(*ast.SelectorExpr); n.Type != nil && (!ok || typ.Sel.Name != "Options") {
+					break
+				}
+				for _, element := range n.Elts {
+					if pair, ok := element.(*ast.KeyValueExpr); ok {
+						options[fmt.Sprint(pair.Key)] = true
+					}
+				}
+			case *ast.SelectorExpr:
+				methods[n.Sel.Name] = true
+			}
+			return true
+		})
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[fileproc.Options]()) {
+		if field.IsExported() {
+			require.True(t, options[field.Name], "no example uses Options.%s", field.Name)
+		}
+	}
+	for file := range reflect.TypeFor[*fileproc.File]().Methods() {
+		require.True(t, methods[file.Name], "no example uses File.%s", file.Name)
+	}
+}
+
+// TestDocsNameTestsThatAreThere: of each promise in docs/guarantees.md too.
+func TestDocsNameTestsThatAreThere(t *testing.T) {
+	guarantees, err := os.ReadFile("docs/guarantees.md")
+	if err != nil {
+		t.Skip("the tests run without the documentation: ", err)
+	}
+	promises := regexp.MustCompile(`(?m)^\d+\. \*\*`).FindAll(guarantees, -1)
+	require.Len(t, promises, 10)
+
+	tests := map[string]bool{}
+	named := map[string]string{} // and where
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
+	name := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range function.FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
+		if strings.HasSuffix(path, ".md") {
+			for _, m := range name.FindAll(text, -1) {
+				named[string(m)] = path
+			}
+		}
+		return err
+	}))
+	delete(named, "TestInvariant") // what the names of the promises' tests begin with
+	for test, path := range named {
+		require.True(t, tests[test], "%s names %s, which is not there", path, test)
+	}
+	for i := range promises {
+		begins := regexp.MustCompile(fmt.Sprintf(`^TestInvariant%d\D`, i+1))
+		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(tests)), begins.MatchString), "no TestInvariant%d", i+1)
+	}
+}
+
+// TestReadmeStart follows the first steps in README.md.
+func TestReadmeStart(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Skip("the tests run without the documentation: ", err)
+	}
+	_, start, _ := bytes.Cut(readme, []byte("\n## Start\n"))
+	start, _, found := bytes.Cut(start, []byte("\n    go run . "))
+	require.True(t, found)
+	_, program, _ := bytes.Cut(start, []byte("\n```go\n"))
+	program, _, found = bytes.Cut(program, []byte("```\n"))
+	require.True(t, found)
+
+	clone, err := os.Getwd()
+	require.NoError(t, err)
+	dir, run := outside(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), program, 0o666))
+	commands := 0
+	for line := range strings.Lines(string(start)) {
+		if args, ok := strings.CutPrefix(line, "    go "); ok {
+			fields := strings.Fields(args)
+			for i := range fields {
+				fields[i] = strings.ReplaceAll(fields[i], "../fileproc", clone)
+			}
+			run(fields...)
+			commands++
+		}
+	}
+	require.Equal(t, 3, commands)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "note.md"), []byte("# First\nsecond\n"), 0o666))
+	require.Equal(t, "note.md: # First\n", run("run", "."))
+}
