@@ -17,7 +17,7 @@ const (
 	dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	// O_NONBLOCK keeps the open of a FIFO from waiting for a writer. It means
 	// nothing for the regular files that stay open.
-	fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | openNonblock | unix.O_NOCTTY | unix.O_CLOEXEC
+	fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 )
 
 // fdDir is the part of a directory that needs only its descriptor.

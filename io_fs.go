@@ -19,12 +19,15 @@ type dirReader interface {
 }
 
 // listFile is directory.list for what lists with ReadDir. The bits of regular
-// make no difference to an entry's type.
-func listFile(f dirReader, s *sink, regular fs.FileMode) (bool, error) {
+// make no difference to an entry's type. Note, unless nil, gets each entry first.
+func listFile(f dirReader, s *sink, regular fs.FileMode, note func(fs.DirEntry)) (bool, error) {
 	_, goesOn := f.(*os.File)
 	for listed := 0; listed < listSize; {
 		entries, err := f.ReadDir(listSize)
 		for _, e := range entries {
+			if note != nil {
+				note(e)
+			}
 			name := e.Name()
 			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
 		}
@@ -87,7 +90,7 @@ func asFSError(err error) error {
 }
 
 func (d *fsDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file.(fs.ReadDirFile), s, fs.ModeIrregular)
+	more, err := listFile(d.file.(fs.ReadDirFile), s, fs.ModeIrregular, nil)
 	if !more {
 		d.close()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 )
 
@@ -16,8 +17,17 @@ const backendName = "generic"
 // itself is.
 type rootDir struct {
 	root *os.Root
-	file *os.File // nil once the listing is over
+	file *os.File    // nil once the listing is over
+	self fs.FileInfo // nil if nobody has asked
+
+	mu sync.Mutex
+	// listed is what the listing said of entries that have not been opened,
+	// by name: package os looks each one up, so they need not be once more.
+	listed map[string]fs.FileInfo
 }
+
+// mostListed bounds rootDir.listed, at some 250 bytes each.
+const mostListed = 16 * listSize
 
 var _ directory = (*rootDir)(nil)
 
@@ -26,16 +36,21 @@ func openRoot(name string) (directory, error) {
 	if err != nil {
 		return nil, asSysError("open", err)
 	}
-	return newRootDir(root)
+	d, err := newRootDir(root)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
-func newRootDir(root *os.Root) (directory, error) {
-	f, err := root.Open(".")
+func newRootDir(root *os.Root) (*rootDir, error) {
+	// Without O_NONBLOCK package os would set it itself, and take it back.
+	f, err := root.OpenFile(".", os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		root.Close()
 		return nil, asSysError("openat", err)
 	}
-	return &rootDir{root, f}, nil
+	return &rootDir{root: root, file: f}, nil
 }
 
 // asRootError is asSysError for what opens or looks up an entry of root. A name
@@ -52,7 +67,7 @@ func asRootError(root *os.Root, err error) error {
 }
 
 func (d *rootDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file, s, 0)
+	more, err := listFile(d.file, s, 0, d.note)
 	if !more {
 		d.file.Close()
 		d.file = nil
@@ -60,61 +75,148 @@ func (d *rootDir) list(s *sink) (bool, error) {
 	return more, err
 }
 
-func (d *rootDir) openDir(name string) (directory, error) {
-	listed, err := d.root.Lstat(name)
-	if err != nil {
-		return nil, asRootError(d.root, err)
+// note keeps what the listing said of e. Of many entries it drops some.
+func (d *rootDir) note(e fs.DirEntry) {
+	if openWaits || !e.Type().IsRegular() && !e.IsDir() {
+		return
 	}
-	if !listed.IsDir() {
+	info, err := e.Info()
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listed == nil {
+		d.listed = map[string]fs.FileInfo{}
+	}
+	if len(d.listed) == mostListed {
+		for name := range d.listed {
+			delete(d.listed, name)
+			break
+		}
+	}
+	d.listed[e.Name()] = info
+}
+
+// known returns what name was when it was listed, or else is now.
+func (d *rootDir) known(name string, typ fs.FileMode) (fs.FileInfo, error) {
+	d.mu.Lock()
+	info := d.listed[name]
+	delete(d.listed, name)
+	d.mu.Unlock()
+	if info != nil && info.Mode().Type() == typ {
+		return info, nil
+	}
+	return d.lookUp(name, typ)
+}
+
+func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
+	info, err := d.root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, asRootError(d.root, err)
+	case info.Mode().Type() != typ && typ == 0:
+		return nil, &sysError{"lstat", changed{&notRegular{info.Mode()}}}
+	case info.Mode().Type() != typ:
 		return nil, &sysError{"openat", ErrChanged}
+	}
+	return info, nil
+}
+
+// compare returns an error unless opened is what name itself was when it was
+// known and nothing has happened to it since, or else is now: another file may
+// have taken its place.
+func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
+	if unchanged(known, opened) {
+		return nil
+	}
+	now, err := d.lookUp(name, known.Mode().Type())
+	if err == nil && !os.SameFile(now, opened) {
+		err = asRootError(d.root, ErrChanged)
+	}
+	return err
+}
+
+// openError is the error of an open. What it says of a link, a socket or a file
+// in a directory's place differs, so the name itself is asked.
+func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
+	if !isScarce(err) && !isLeased(err) {
+		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return asRootError(d.root, err)
+}
+
+func (d *rootDir) openDir(name string) (directory, error) {
+	known, err := d.known(name, fs.ModeDir)
+	if err != nil {
+		return nil, err
 	}
 	// The dot keeps a FIFO that took the directory's place from being opened,
 	// which would wait for a writer.
 	root, err := d.root.OpenRoot(name + "/.")
 	if err != nil {
-		return nil, asRootError(d.root, err)
+		return nil, d.openError(name, fs.ModeDir, err)
 	}
-	opened, err := root.Stat(".")
-	if err == nil && !os.SameFile(listed, opened) {
-		err = ErrChanged
-	}
-	if err != nil {
-		root.Close()
-		return nil, asRootError(d.root, err)
-	}
-	return newRootDir(root)
-}
-
-func (d *rootDir) open(name string, _ content) (content, error) {
-	f, err := d.openRegular(name)
+	sub, err := newRootDir(root)
 	if err != nil {
 		return nil, err
 	}
-	return fsFile{f}, nil
+	if sub.self, err = sub.file.Stat(); err != nil {
+		err = asSysError("fstat", err)
+	} else {
+		err = d.compare(name, known, sub.self)
+	}
+	if err != nil {
+		sub.close()
+		return nil, err
+	}
+	return sub, nil
 }
 
-func (d *rootDir) openRegular(name string) (*os.File, error) {
-	listed, err := d.root.Lstat(name)
+func (d *rootDir) open(name string, spare content) (content, error) {
+	file, info, err := d.openRegular(name)
 	if err != nil {
-		return nil, asRootError(d.root, err)
+		return nil, err
 	}
-	if !listed.Mode().IsRegular() {
-		return nil, &sysError{"lstat", changed{&notRegular{listed.Mode()}}}
+	f, ok := spare.(*rootFile)
+	if !ok {
+		f = new(rootFile)
 	}
-	f, err := d.root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+	*f = rootFile{fsFile{file}, info}
+	return f, nil
+}
+
+func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
+	known, err := d.known(name, 0)
 	if err != nil {
-		return nil, asRootError(d.root, err)
+		return nil, nil, err
+	}
+	f, err := d.root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, nil, d.openError(name, 0, err)
 	}
 	opened, err := f.Stat()
-	if err == nil && !os.SameFile(listed, opened) {
-		err = ErrChanged
+	if err != nil {
+		err = asSysError("fstat", err)
+	} else {
+		err = d.compare(name, known, opened)
 	}
 	if err != nil {
 		f.Close()
-		return nil, asRootError(d.root, err)
+		return nil, nil, err
 	}
-	return f, nil
+	return f, opened, nil
 }
+
+// rootFile is an open file with what was asked of it when it was opened.
+type rootFile struct {
+	fsFile
+	info fs.FileInfo
+}
+
+func (f *rootFile) stat() (Stat, error) { return statOfInfo(f.info), nil }
 
 func (d *rootDir) stat(name string) (Stat, error) {
 	info, err := d.root.Lstat(name)
@@ -124,9 +226,15 @@ func (d *rootDir) stat(name string) (Stat, error) {
 	return statOfInfo(info), nil
 }
 
-func (d *rootDir) openFile(name, _ string) (*os.File, error) { return d.openRegular(name) }
+func (d *rootDir) openFile(name, _ string) (*os.File, error) {
+	f, _, err := d.openRegular(name)
+	return f, err
+}
 
 func (d *rootDir) identity() (identity, error) {
+	if d.self != nil {
+		return osFile{d.self}, nil
+	}
 	info, err := d.root.Stat(".")
 	if err != nil {
 		return nil, asRootError(d.root, err)

@@ -42,7 +42,7 @@ func (d *unixDir) openDir(name string) (directory, error) {
 	return newUnixDir(fd, name), nil
 }
 
-func (d *unixDir) list(s *sink) (bool, error) { return listFile(d.file, s, 0) }
+func (d *unixDir) list(s *sink) (bool, error) { return listFile(d.file, s, 0, nil) }
 
 func (d *unixDir) close() { d.file.Close() }
 

@@ -231,6 +231,7 @@ func replacements(t *testing.T) map[string]func(path string) error {
 	all := map[string]func(path string) error{
 		"nothing":       func(string) error { return nil },
 		"symlink":       func(path string) error { return os.Symlink(outside, path) },
+		"neighbour":     func(path string) error { return os.Symlink("a", path) },
 		"dangling link": func(path string) error { return os.Symlink("nowhere", path) },
 		"link to self":  func(path string) error { return os.Symlink(path, path) },
 		"directory": func(path string) error {
@@ -330,6 +331,44 @@ func TestInvariant3OpenOfAReplacedFile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A link in a file's place is not followed, also when it leads to the very file that was listed. Another file, or another
+// directory, in the place of what was listed is delivered.
+func TestInvariant3RenamedBetweenListingAndOpening(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "a", "victim", "d/victim")
+	aside := t.TempDir()
+	plant(t, aside, "new", "d/new")
+	time.Sleep(20 * time.Millisecond) // some kernels keep a time by ticks
+	run := func(change func() error) (map[string]string, error) {
+		t.Helper()
+		var once sync.Once
+		return read(t.Context(), root, fileproc.Options{Workers: 1, Select: func(*fileproc.File) bool {
+			once.Do(func() { require.NoError(t, change()) }) // before anything is opened
+			return true
+		}})
+	}
+	in := func(name string) string { return filepath.Join(root, name) }
+
+	got, err := run(func() error {
+		return errors.Join(os.Rename(in("victim"), filepath.Join(aside, "victim")),
+			os.Rename(filepath.Join(aside, "new"), in("victim")),
+			os.Rename(in("d"), filepath.Join(aside, "was")),
+			os.Rename(filepath.Join(aside, "d"), in("d")))
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a": "a", "victim": "new", filepath.FromSlash("d/new"): "d/new"}, got)
+
+	time.Sleep(20 * time.Millisecond)
+	got, err = run(func() error {
+		return errors.Join(os.Rename(in("victim"), in("moved")), os.Symlink("moved", in("victim")),
+			os.Rename(in("d"), in("moved d")), os.Symlink("moved d", in("d")))
+	})
+	require.ErrorIs(t, err, fileproc.ErrChanged)
+	require.ErrorContains(t, err, in("victim"))
+	require.ErrorContains(t, err, in("d")+":")
+	require.Equal(t, map[string]string{"a": "a"}, got)
 }
 
 // swapTree is root/{a,d/own,d/sub/own} beside outside/{own,sub/own}, which holds the secret.

@@ -6,10 +6,15 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"os"
+	"runtime"
 	"syscall"
 )
 
-const openNonblock = 0
+const openFlags = 0
+
+// openWaits says that the open of a FIFO waits for a writer.
+const openWaits = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
 
 func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
@@ -27,3 +32,9 @@ func allocLarge(size int64) ([]byte, error) {
 func freeLarge([]byte) {}
 
 func inodeOf(fs.FileInfo) (number, device uint64) { return 0, 0 }
+
+// unchanged reports whether a and b are of one file that has not been written
+// in between. A new file may have an old one's number, but not its time too.
+func unchanged(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
+}

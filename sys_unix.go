@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonblock keeps an open from waiting for a FIFO's writer.
-const openNonblock = unix.O_NONBLOCK
-
 // isScarce reports whether err says that there are no descriptors left.
 func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 

@@ -35,7 +35,7 @@ func run() error {
 		return serveSlow(os.Args[2], os.Args[3], os.Args[4])
 	}
 	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
-	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), small (against ReadDir + ReadFile); "+
+	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
 		"sweep (the default against other numbers of workers), "+
 		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: without caches, against the C loop with 2 to 64 threads), allocs (allocations a file), peak (memory of Stream); "+
 		"bare (the C loop's work in Go, taking so many names at a time, and with io_uring of some depths), fio (as a cross-check of the C loop)")
@@ -49,7 +49,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -59,7 +59,7 @@ func run() error {
 		return fmt.Errorf("-pairs, -passes and -threads must be at least 1")
 	case *server != "" && *delay == 0:
 		return fmt.Errorf("-server needs -fuse")
-	case *dir == "" && *name != "small" && *name != "shapes" && *delay == 0:
+	case *dir == "" && *name != "plain" && *name != "small" && *name != "shapes" && *delay == 0:
 		return fmt.Errorf("-case %s needs -dir", *name)
 	}
 	p := printer{set: strings.TrimPrefix(filepath.Base(*dir), "tickets_")}
@@ -80,11 +80,16 @@ func run() error {
 		defer unmount()
 		*dir, p.set = mounted, fmt.Sprintf("%d files with %v an open", slowFiles, *delay)
 	}
+	if *name == "plain" && *dir == "" {
+		return runPlain("", *pairs, *passes, p)
+	}
 	set, err := directory(*dir)
 	if err != nil {
 		return err
 	}
 	switch *name {
+	case "plain":
+		return runPlain(set, *pairs, *passes, p)
 	case "cold":
 		return runCold(set, *pairs, p)
 	case "allocs":

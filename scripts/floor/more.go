@@ -45,6 +45,61 @@ func runShapes(pairs, passes, threads int, p printer) error {
 	return nil
 }
 
+// runPlain compares with the loop that people write, with one worker too: the set, or without one small trees.
+func runPlain(set string, pairs, passes int, p printer) error {
+	trees := []tree{{p.set, set, 1}}
+	if set == "" {
+		tmp, err := os.MkdirTemp("", "floor-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		if trees, err = smallTrees(tmp); err != nil {
+			return err
+		}
+	}
+	p.header(pairs, passes)
+	for _, t := range trees {
+		loop := repeated(t.calls, func() (int, int64, error) { return walkDir(t.dir) })
+		for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
+			ours := repeated(t.calls, func() (int, int64, error) { return process(t.dir, fileproc.Options{Workers: workers}) })
+			c := comparison{fmt.Sprintf("%s, Workers %d / WalkDir + ReadFile", t.name, workers), ours, loop}
+			if err := p.compare(pairs, passes, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A tree is read so many times in a pass.
+type tree struct {
+	name, dir string
+	calls     int
+}
+
+func smallTrees(tmp string) (trees []tree, err error) {
+	for _, n := range []int{1, 2, 3, 5, 10, 100} {
+		t := tree{fmt.Sprintf("%d files", n), filepath.Join(tmp, fmt.Sprint(n)), 2000 / n}
+		if err := writeFiles(t.dir, n); err != nil {
+			return nil, err
+		}
+		trees = append(trees, t)
+	}
+	for _, n := range []int{1, 3} {
+		t := tree{fmt.Sprintf("1,000 directories of %d", n), filepath.Join(tmp, fmt.Sprint("many", n)), 1}
+		for i := range 1000 {
+			if err := writeFiles(filepath.Join(t.dir, fmt.Sprint(i)), n); err != nil {
+				return nil, err
+			}
+		}
+		trees = append(trees, t)
+	}
+	t := tree{"a chain of 1,000", filepath.Join(tmp, "chain"), 1}
+	trees = append(trees, t)
+	return trees, writeFiles(filepath.Join(t.dir, strings.Repeat("d/", 1000)), 3)
+}
+
 func writeFiles(dir string, n int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
