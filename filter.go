@@ -2,7 +2,9 @@ package fileproc
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unsafe"
@@ -51,6 +53,10 @@ type heldEntry struct {
 // add takes one entry. The bytes of name are copied if they are kept.
 func (s *sink) add(name []byte, typ fs.FileMode) {
 	l := s.l
+	if !isName(name) || !l.run.takes(name) {
+		s.fail(&sysError{"readdir", badName(name)})
+		return
+	}
 	if typ == typeUnknown {
 		if l.run.cancelled() {
 			return
@@ -72,6 +78,32 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		return
 	}
 	s.place(name, typ)
+}
+
+// isName reports whether name is one component of a path. What a listing has
+// given need not be: an fs.FS may be wrong or hostile, an image damaged.
+func isName(name []byte) bool {
+	return len(name) > 0 && !isDot(name) && bytes.IndexByte(name, '/') < 0
+}
+
+// takes reports whether name names nothing else to what is read. An fs.FS can
+// list a NUL byte, at which a system call would end the name. An operating
+// system may have separators, drives and devices besides the slash.
+func (r *run) takes(name []byte) bool {
+	if r.opts.FS != nil {
+		return bytes.IndexByte(name, 0) < 0
+	}
+	return filepath.Separator == '/' || bytes.IndexByte(name, filepath.Separator) < 0 && filepath.IsLocal(string(name))
+}
+
+// isDot reports whether name is "." or "..".
+func isDot(name []byte) bool {
+	return name[0] == '.' && (len(name) == 1 || len(name) == 2 && name[1] == '.')
+}
+
+// badName is the failure of an entry whose name is none.
+func badName(name []byte) error {
+	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
 }
 
 // place takes an entry of which the type is known.
@@ -128,7 +160,7 @@ func (s *sink) keep(name []byte) string {
 	return s.l.arena.add(name)
 }
 
-// fail tells of an entry whose name is not known.
+// fail tells of an entry that has no name to tell.
 func (s *sink) fail(err error) {
 	s.l.failFound("readdir", s.node, "", err)
 }

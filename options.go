@@ -162,7 +162,9 @@ type Options struct {
 
 	// FS, unless nil, is read instead of the operating system's files. Root
 	// is then a path within it, in the sense of fs.ValidPath. What it calls
-	// fs.ModeIrregular, as stores of objects do, is taken for a regular file.
+	// fs.ModeIrregular, as stores of objects do, is taken for a regular file. An
+	// entry that it lists by a name that is none (empty, "." or "..", or with a
+	// slash or a NUL byte) is a failure with fs.ErrInvalid.
 	FS fs.FS
 
 	// DisableURing keeps the run from using io_uring on Linux even where it
