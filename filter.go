@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/fileproc/fileproc/internal/gitignore"
 )
 
@@ -267,40 +266,19 @@ func (l *local) rel(n *node, name []byte) string {
 
 // A filter is Options.Include and Exclude, prepared.
 type filter struct {
-	include   []include
-	exclude   []string
-	needsPath bool // something is judged by an entry's path
-}
-
-// An include is a pattern of Options.Include.
-type include struct {
-	pattern string
-	// dirs are the patterns, one a level, that the directories above a match
-	// fit; deeper ones too if anyDepth.
-	dirs     []string
-	anyDepth bool
+	include, exclude []glob
+	needsPath        bool // something is judged by an entry's path
 }
 
 func newFilter(o *Options) filter {
-	f := filter{exclude: o.Exclude, needsPath: len(o.Include) > 0 || len(o.Exclude) > 0 || o.Shards > 1}
+	f := filter{needsPath: len(o.Include) > 0 || len(o.Exclude) > 0 || o.Shards > 1}
 	for _, p := range o.Include {
-		f.include = append(f.include, newInclude(p))
+		f.include = append(f.include, globsOf(p)...)
+	}
+	for _, p := range o.Exclude {
+		f.exclude = append(f.exclude, globsOf(p)...)
 	}
 	return f
-}
-
-func newInclude(pattern string) include {
-	in := include{pattern: pattern}
-	levels := strings.Split(pattern, "/")
-	in.dirs = levels[:len(levels)-1]
-	for i, level := range levels {
-		// Alternatives may hold slashes, so that what is split here may be one.
-		if level == "**" || strings.ContainsRune(level, '{') || !doublestar.ValidatePattern(level) {
-			in.dirs, in.anyDepth = levels[:i], true
-			break
-		}
-	}
-	return in
 }
 
 // keeps reports whether the patterns let the file rel be processed.
@@ -308,8 +286,8 @@ func (f *filter) keeps(rel string) bool {
 	if f.excludes(rel) {
 		return false
 	}
-	for i := range f.include {
-		if doublestar.MatchUnvalidated(f.include[i].pattern, rel) {
+	for _, g := range f.include {
+		if g.match(rel) {
 			return true
 		}
 	}
@@ -321,8 +299,8 @@ func (f *filter) prunes(rel string) bool {
 	if f.excludes(rel) {
 		return true
 	}
-	for i := range f.include {
-		if f.include[i].reaches(rel) {
+	for _, g := range f.include {
+		if g.reaches(rel) {
 			return false
 		}
 	}
@@ -330,27 +308,12 @@ func (f *filter) prunes(rel string) bool {
 }
 
 func (f *filter) excludes(rel string) bool {
-	for _, p := range f.exclude {
-		if doublestar.MatchUnvalidated(p, rel) {
+	for _, g := range f.exclude {
+		if g.match(rel) {
 			return true
 		}
 	}
 	return false
-}
-
-// reaches reports whether a path below the directory rel could match.
-func (in *include) reaches(rel string) bool {
-	for _, pattern := range in.dirs {
-		name, rest, deeper := strings.Cut(rel, "/")
-		if !doublestar.MatchUnvalidated(pattern, name) {
-			return false
-		}
-		if !deeper {
-			return true
-		}
-		rel = rest
-	}
-	return in.anyDepth
 }
 
 // inShard reports whether the file rel belongs to the shard that was asked for.

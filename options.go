@@ -56,10 +56,10 @@ type Options struct {
 	// below if it is a directory, which is then not opened. Nor is a directory
 	// in which no path could fit Include. A pattern is matched with the whole
 	// slash-separated path relative to root: * stands for any part of a name, **
-	// as a name for any number of directories, and there are ?, [a-z] and
-	// {a,b}; see github.com/bmatcuk/doublestar. So "*.md" is in root alone,
-	// "**/*.md" everywhere, and "**/testdata" excludes each directory of that
-	// name.
+	// as a name for any number of directories, and there are ?, [a-z], [!a-z] and
+	// {a,b/c}; see github.com/bmatcuk/doublestar. None of *, ? and [ ] matches a
+	// slash. So "*.md" is in root alone, "**/*.md" everywhere, and "**/testdata"
+	// excludes each directory of that name.
 	Include, Exclude []string
 
 	// IgnoreFiles are the names of ignore files, such as ".gitignore" and
@@ -263,6 +263,8 @@ func wrongPattern(p string) string {
 		return "is empty"
 	case !doublestar.ValidatePattern(p):
 		return "is malformed"
+	case len(alternatives(nil, p)) > maxAlternatives:
+		return fmt.Sprintf("has braces that stand for more than %d patterns", maxAlternatives)
 	case p[0] == '/':
 		return "begins with a slash: paths are relative to root"
 	case p[len(p)-1] == '/':

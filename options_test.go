@@ -86,6 +86,8 @@ func TestPruned(t *testing.T) {
 		"Include":     {fileproc.Options{Include: []string{"a/*/f.md"}}, []string{".", "a", "a/b", "a/b/f.md"}},
 		"top":         {fileproc.Options{Include: []string{"*.md"}}, []string{".", "top.md"}},
 		"any depth":   {fileproc.Options{Include: []string{"a/b/**"}}, []string{".", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md"}},
+		"braces":      {fileproc.Options{Include: []string{"{a,skip}/{b,c}/*.md", "{x,skip/b}/*"}}, []string{".", "a", "a/b", "a/b/f.md", "skip", "skip/b", "skip/b/f.md", "x"}},
+		"classes":     {fileproc.Options{Include: []string{"a[!x]f.md", "a[.-0]b/**", "[s-x]/*/*"}}, []string{".", "x", "x/skip", "x/skip/f.md"}},
 		"both":        {fileproc.Options{Include: []string{"a/**"}, Exclude: []string{"a/b"}}, []string{".", "a", "a/f.md"}},
 		"IgnoreFiles": {fileproc.Options{IgnoreFiles: []string{".ignore"}, Exclude: []string{".h"}}, []string{".", ".ignore", ".ignore", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md", "a/f.md", "top.md", "x"}},
 		"SkipHidden":  {fileproc.Options{SkipHidden: true, Exclude: []string{"[asx]*"}}, []string{".", "top.md"}},
@@ -100,6 +102,33 @@ func TestPruned(t *testing.T) {
 				require.Equal(t, tc.opens, fsys.names)
 			}
 		})
+	}
+}
+
+// TestPatternsHaveOneMeaning: whether a pattern matches a file does not depend on the other patterns.
+func TestPatternsHaveOneMeaning(t *testing.T) {
+	files := fstest.MapFS{}
+	for _, name := range []string{"a/b", "a.b", "a0b", "axb", "ayb", "d/c/d", "a-c", "b/c/d"} {
+		files[name] = &fstest.MapFile{}
+	}
+	for pattern, want := range map[string][]string{
+		"a[!x]b":       {"a.b", "a0b", "ayb"},
+		"a[.-0]b":      {"a.b", "a0b"},
+		"a[/-0]b":      {"a0b"},
+		"[!b][^x]c/d":  nil,
+		"{a,b/c}/[!x]": {"a/b", "b/c/d"},
+	} {
+		for _, other := range []string{"none", "**/none", "a/none", "b/*/none", "{a,b}/none"} {
+			got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Include: []string{other, pattern}, Ordered: true}, relOf)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s beside %s", pattern, other)
+			left, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Exclude: []string{other, pattern}}, relOf)
+			require.NoError(t, err)
+			require.Len(t, left, len(files)-len(want))
+			for _, rel := range want {
+				require.NotContains(t, left, rel)
+			}
+		}
 	}
 }
 
