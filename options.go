@@ -74,7 +74,7 @@ type Options struct {
 	// directory count more than those of its parents and than the paths, and
 	// within each of these, later ones more than earlier ones. An ignore file
 	// that is a symbolic link is not used. That one cannot be read is a failure
-	// of its own.
+	// of its own. GitIgnoreFiles returns the ignore files that git would use.
 	//
 	// The entries of a directory are then kept in memory until all of them are
 	// listed.
