@@ -977,6 +977,7 @@ func TestBadInput(t *testing.T) {
 		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},
 		{name: "ignore files without a name", root: dir, opts: opts{IgnoreFiles: []string{"", ".", "..", "a\x00"}}, says: []string{`IgnoreFiles has ""`, `"."`, `".."`, `a\x00`}},
 		{name: "malformed patterns", root: dir, opts: opts{Include: []string{"ok", "[a"}, Exclude: []string{"{a"}}, says: []string{`Include has the pattern "[a"`, `Exclude has the pattern "{a"`, "malformed"}},
+		{name: "braces that stand for too much", root: dir, opts: opts{Include: []string{strings.Repeat("{a,b}", 40)}}, says: []string{"braces", "more than 65536 patterns"}},
 		{name: "empty patterns", root: dir, opts: opts{Include: []string{""}, Exclude: []string{""}}, says: []string{`Include has the pattern "", which is empty`, `Exclude has the pattern "", which is empty`}},
 		{name: "absolute pattern", root: dir, opts: opts{Exclude: []string{"/d"}}, says: []string{`"/d"`, "begins with a slash"}},
 		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash"}},

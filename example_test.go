@@ -206,6 +206,36 @@ func ExampleOptions_ignoreFiles() {
 	// Output: [main.go testdata/a.log testdata/build/gen] <nil>
 }
 
+// What git does not ignore, of a root anywhere in a repository.
+func ExampleGitIgnoreFiles() {
+	root, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(root)
+	if err := os.CopyFS(root, fstest.MapFS{
+		".git/config":   {},
+		".gitignore":    {Data: []byte("*.log\n")},
+		"main.go":       {},
+		"lib/.git":      {}, // a submodule's
+		"lib/build.log": {},
+		"lib/lib.go":    {},
+	}); err != nil {
+		panic(err)
+	}
+	files, err := fileproc.GitIgnoreFiles(root)
+	if err != nil {
+		panic(err)
+	}
+	opts := fileproc.Options{
+		IgnoreFiles: files,
+		Exclude:     []string{"**/.git"}, // no ignore file names it
+		Ordered:     true,
+	}
+	fmt.Println(fileproc.Process(context.Background(), root, opts, rel))
+	// Output: [.gitignore lib/lib.go main.go] <nil>
+}
+
 // SkipHidden leaves out what begins with a dot, directories with all that is in them.
 func ExampleOptions_skipHidden() {
 	fsys := fstest.MapFS{".git/config": {}, ".env": {}, "src/.cache/x": {}, "src/main.go": {}}

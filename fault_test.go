@@ -505,6 +505,45 @@ func everyWorld(t *testing.T, tree func() *object, test func(t *testing.T, w *wo
 	}
 }
 
+// A name that is none goes no further than the listing that has it, whatever its type.
+func TestInvariant3NamesThatAreNone(t *testing.T) {
+	names := []string{"", ".", "..", "/", "a/b", "../a", "b/"}
+	if filepath.Separator == '\\' {
+		names = append(names, `..\a`, `d\b`, "C:", "b:stream", "NUL")
+	}
+	tree := func() *object {
+		bad := folder("d", file("b", "beta"))
+		for _, name := range names {
+			bad.kids = append(bad.kids, file(name, "secret"), folder(name, file("in", "secret")), file(name, "secret", unknown))
+		}
+		bad.kids = append(bad.kids, file("z", "last"))
+		return folder("", file("a", "alpha"), bad)
+	}
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		for _, opts := range []Options{{}, {SkipHidden: true}, {IgnoreFiles: []string{".rules"}}, {Exclude: []string{"none"}}} {
+			opts.Workers = workers
+			told := 0
+			opts.OnError = func(err error) error {
+				var e *fs.PathError
+				require.ErrorAs(t, err, &e)
+				require.ErrorIs(t, err, fs.ErrInvalid)
+				require.Equal(t, filepath.Join("root", "d"), e.Path)
+				require.ErrorContains(t, err, fmt.Sprintf("%q cannot be", names[told/3%len(names)]))
+				told++
+				return nil
+			}
+			out := w.process(t.Context(), opts, nil)
+			require.NoError(t, out.err)
+			require.Equal(t, map[string]string{"a": "alpha", "d/b": "beta", "d/z": "last"}, out.got)
+			require.EqualValues(t, 3*len(names), told)
+			require.EqualValues(t, told, out.report.Failed)
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open, "handles left open")
+			requireLedger(t, out.report)
+		}
+	})
+}
+
 func TestFaultsOfOneEntry(t *testing.T) {
 	long := strings.Repeat("0123456789", firstBuffer/5) // two first buffers
 	mine := map[string]string{"/a": "alpha", "/d/b": "beta", "/d/c": ""}

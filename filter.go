@@ -2,12 +2,13 @@ package fileproc
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unsafe"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/fileproc/fileproc/internal/gitignore"
 )
 
@@ -51,6 +52,10 @@ type heldEntry struct {
 // add takes one entry. The bytes of name are copied if they are kept.
 func (s *sink) add(name []byte, typ fs.FileMode) {
 	l := s.l
+	if !isName(name) || !l.run.takes(name) {
+		s.fail(&sysError{"readdir", badName(name)})
+		return
+	}
 	if typ == typeUnknown {
 		if l.run.cancelled() {
 			return
@@ -72,6 +77,32 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		return
 	}
 	s.place(name, typ)
+}
+
+// isName reports whether name is one component of a path. What a listing has
+// given need not be: an fs.FS may be wrong or hostile, an image damaged.
+func isName(name []byte) bool {
+	return len(name) > 0 && !isDot(name) && bytes.IndexByte(name, '/') < 0
+}
+
+// takes reports whether name names nothing else to what is read. An fs.FS can
+// list a NUL byte, at which a system call would end the name. An operating
+// system may have separators, drives and devices besides the slash.
+func (r *run) takes(name []byte) bool {
+	if r.opts.FS != nil {
+		return bytes.IndexByte(name, 0) < 0
+	}
+	return filepath.Separator == '/' || bytes.IndexByte(name, filepath.Separator) < 0 && filepath.IsLocal(string(name))
+}
+
+// isDot reports whether name is "." or "..".
+func isDot(name []byte) bool {
+	return name[0] == '.' && (len(name) == 1 || len(name) == 2 && name[1] == '.')
+}
+
+// badName is the failure of an entry whose name is none.
+func badName(name []byte) error {
+	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
 }
 
 // place takes an entry of which the type is known.
@@ -144,7 +175,7 @@ func (s *sink) keep(name []byte) string {
 	return s.l.arena.add(name)
 }
 
-// fail tells of an entry whose name is not known.
+// fail tells of an entry that has no name to tell.
 func (s *sink) fail(err error) {
 	s.l.failFound("readdir", s.node, "", err)
 }
@@ -268,40 +299,19 @@ func (l *local) dirPath(n *node) string {
 
 // A filter is Options.Include and Exclude, prepared.
 type filter struct {
-	include   []include
-	exclude   []string
-	needsPath bool // something is judged by an entry's path
-}
-
-// An include is a pattern of Options.Include.
-type include struct {
-	pattern string
-	// dirs are the patterns, one a level, that the directories above a match
-	// fit; deeper ones too if anyDepth.
-	dirs     []string
-	anyDepth bool
+	include, exclude []glob
+	needsPath        bool // something is judged by an entry's path
 }
 
 func newFilter(o *Options) filter {
-	f := filter{exclude: o.Exclude, needsPath: len(o.Include) > 0 || len(o.Exclude) > 0 || o.Shards > 1}
+	f := filter{needsPath: len(o.Include) > 0 || len(o.Exclude) > 0 || o.Shards > 1}
 	for _, p := range o.Include {
-		f.include = append(f.include, newInclude(p))
+		f.include = append(f.include, globsOf(p)...)
+	}
+	for _, p := range o.Exclude {
+		f.exclude = append(f.exclude, globsOf(p)...)
 	}
 	return f
-}
-
-func newInclude(pattern string) include {
-	in := include{pattern: pattern}
-	levels := strings.Split(pattern, "/")
-	in.dirs = levels[:len(levels)-1]
-	for i, level := range levels {
-		// Alternatives may hold slashes, so that what is split here may be one.
-		if level == "**" || strings.ContainsRune(level, '{') || !doublestar.ValidatePattern(level) {
-			in.dirs, in.anyDepth = levels[:i], true
-			break
-		}
-	}
-	return in
 }
 
 // keeps reports whether the patterns let the file rel be processed.
@@ -309,8 +319,8 @@ func (f *filter) keeps(rel string) bool {
 	if f.excludes(rel) {
 		return false
 	}
-	for i := range f.include {
-		if doublestar.MatchUnvalidated(f.include[i].pattern, rel) {
+	for _, g := range f.include {
+		if g.match(rel) {
 			return true
 		}
 	}
@@ -322,8 +332,8 @@ func (f *filter) prunes(rel string) bool {
 	if f.excludes(rel) {
 		return true
 	}
-	for i := range f.include {
-		if f.include[i].reaches(rel) {
+	for _, g := range f.include {
+		if g.reaches(rel) {
 			return false
 		}
 	}
@@ -331,27 +341,12 @@ func (f *filter) prunes(rel string) bool {
 }
 
 func (f *filter) excludes(rel string) bool {
-	for _, p := range f.exclude {
-		if doublestar.MatchUnvalidated(p, rel) {
+	for _, g := range f.exclude {
+		if g.match(rel) {
 			return true
 		}
 	}
 	return false
-}
-
-// reaches reports whether a path below the directory rel could match.
-func (in *include) reaches(rel string) bool {
-	for _, pattern := range in.dirs {
-		name, rest, deeper := strings.Cut(rel, "/")
-		if !doublestar.MatchUnvalidated(pattern, name) {
-			return false
-		}
-		if !deeper {
-			return true
-		}
-		rel = rest
-	}
-	return in.anyDepth
 }
 
 // inShard reports whether the file rel belongs to the shard that was asked for.

@@ -82,11 +82,6 @@ func (d *linuxDir) list(s *sink) (bool, error) {
 	return true, nil
 }
 
-// isDot reports whether name is "." or "..".
-func isDot(name []byte) bool {
-	return name[0] == '.' && (len(name) == 1 || len(name) == 2 && name[1] == '.')
-}
-
 // getdents returns the records of the next call, none at the end.
 func getdents(fd int, buf []byte) ([]byte, error) {
 	for {

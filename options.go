@@ -56,10 +56,10 @@ type Options struct {
 	// below if it is a directory, which is then not opened. Nor is a directory
 	// in which no path could fit Include. A pattern is matched with the whole
 	// slash-separated path relative to root: * stands for any part of a name, **
-	// as a name for any number of directories, and there are ?, [a-z] and
-	// {a,b}; see github.com/bmatcuk/doublestar. So "*.md" is in root alone,
-	// "**/*.md" everywhere, and "**/testdata" excludes each directory of that
-	// name.
+	// as a name for any number of directories, and there are ?, [a-z], [!a-z] and
+	// {a,b/c}; see github.com/bmatcuk/doublestar. None of *, ? and [ ] matches a
+	// slash. So "*.md" is in root alone, "**/*.md" everywhere, and "**/testdata"
+	// excludes each directory of that name.
 	Include, Exclude []string
 
 	// IgnoreFiles are the names of ignore files, such as ".gitignore" and
@@ -74,7 +74,7 @@ type Options struct {
 	// directory count more than those of its parents and than the paths, and
 	// within each of these, later ones more than earlier ones. An ignore file
 	// that is a symbolic link is not used. That one cannot be read is a failure
-	// of its own.
+	// of its own. GitIgnoreFiles returns the ignore files that git would use.
 	//
 	// The entries of a directory are then kept in memory until all of them are
 	// listed.
@@ -173,7 +173,9 @@ type Options struct {
 
 	// FS, unless nil, is read instead of the operating system's files. Root
 	// is then a path within it, in the sense of fs.ValidPath. What it calls
-	// fs.ModeIrregular, as stores of objects do, is taken for a regular file.
+	// fs.ModeIrregular, as stores of objects do, is taken for a regular file. An
+	// entry that it lists by a name that is none (empty, "." or "..", or with a
+	// slash or a NUL byte) is a failure with fs.ErrInvalid.
 	FS fs.FS
 
 	// DisableURing keeps the run from using io_uring on Linux even where it
@@ -272,6 +274,8 @@ func wrongPattern(p string) string {
 		return "is empty"
 	case !doublestar.ValidatePattern(p):
 		return "is malformed"
+	case len(alternatives(nil, p)) > maxAlternatives:
+		return fmt.Sprintf("has braces that stand for more than %d patterns", maxAlternatives)
 	case p[0] == '/':
 		return "begins with a slash: paths are relative to root"
 	case p[len(p)-1] == '/':

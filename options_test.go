@@ -3,17 +3,20 @@ package fileproc_test
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +86,8 @@ func TestPruned(t *testing.T) {
 		"Include":     {fileproc.Options{Include: []string{"a/*/f.md"}}, []string{".", "a", "a/b", "a/b/f.md"}},
 		"top":         {fileproc.Options{Include: []string{"*.md"}}, []string{".", "top.md"}},
 		"any depth":   {fileproc.Options{Include: []string{"a/b/**"}}, []string{".", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md"}},
+		"braces":      {fileproc.Options{Include: []string{"{a,skip}/{b,c}/*.md", "{x,skip/b}/*"}}, []string{".", "a", "a/b", "a/b/f.md", "skip", "skip/b", "skip/b/f.md", "x"}},
+		"classes":     {fileproc.Options{Include: []string{"a[!x]f.md", "a[.-0]b/**", "[s-x]/*/*"}}, []string{".", "x", "x/skip", "x/skip/f.md"}},
 		"both":        {fileproc.Options{Include: []string{"a/**"}, Exclude: []string{"a/b"}}, []string{".", "a", "a/f.md"}},
 		"IgnoreFiles": {fileproc.Options{IgnoreFiles: []string{".ignore"}, Exclude: []string{".h"}}, []string{".", ".ignore", ".ignore", "a", "a/b", "a/b/c", "a/b/c/f.md", "a/b/f.md", "a/f.md", "top.md", "x"}},
 		"SkipHidden":  {fileproc.Options{SkipHidden: true, Exclude: []string{"[asx]*"}}, []string{".", "top.md"}},
@@ -97,6 +102,33 @@ func TestPruned(t *testing.T) {
 				require.Equal(t, tc.opens, fsys.names)
 			}
 		})
+	}
+}
+
+// TestPatternsHaveOneMeaning: whether a pattern matches a file does not depend on the other patterns.
+func TestPatternsHaveOneMeaning(t *testing.T) {
+	files := fstest.MapFS{}
+	for _, name := range []string{"a/b", "a.b", "a0b", "axb", "ayb", "d/c/d", "a-c", "b/c/d"} {
+		files[name] = &fstest.MapFile{}
+	}
+	for pattern, want := range map[string][]string{
+		"a[!x]b":       {"a.b", "a0b", "ayb"},
+		"a[.-0]b":      {"a.b", "a0b"},
+		"a[/-0]b":      {"a0b"},
+		"[!b][^x]c/d":  nil,
+		"{a,b/c}/[!x]": {"a/b", "b/c/d"},
+	} {
+		for _, other := range []string{"none", "**/none", "a/none", "b/*/none", "{a,b}/none"} {
+			got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Include: []string{other, pattern}, Ordered: true}, relOf)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s beside %s", pattern, other)
+			left, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Exclude: []string{other, pattern}}, relOf)
+			require.NoError(t, err)
+			require.Len(t, left, len(files)-len(want))
+			for _, rel := range want {
+				require.NotContains(t, left, rel)
+			}
+		}
 	}
 }
 
@@ -740,6 +772,127 @@ func TestFSListingIsStuck(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, told)
 	require.EqualValues(t, 1, report.Failed)
+}
+
+// believing is an fs.FS whose directory d lists besides what it has. What is listed can be opened, by whatever path.
+type believing struct {
+	fstest.MapFS
+	lists  []fs.DirEntry
+	opened atomic.Int64
+}
+
+type believingDir struct {
+	fs.ReadDirFile
+	more []fs.DirEntry
+}
+
+func (b *believing) Open(name string) (fs.File, error) {
+	if b.opened.Add(1) > 10_000 {
+		panic("the run does not end")
+	}
+	f, err := b.MapFS.Open(name)
+	if err != nil {
+		return b.MapFS.Open("secret")
+	}
+	if d, ok := f.(fs.ReadDirFile); ok && name == "d" {
+		return &believingDir{d, b.lists}, nil
+	}
+	return f, nil
+}
+
+func (d *believingDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	entries, err := d.ReadDirFile.ReadDir(n)
+	entries = append(entries, d.more...)
+	if d.more = nil; len(entries) > 0 {
+		err = nil
+	}
+	return entries, err
+}
+
+type listedEntry struct {
+	fs.DirEntry
+	name string
+	typ  fs.FileMode
+}
+
+func (e listedEntry) Name() string      { return e.name }
+func (e listedEntry) Type() fs.FileMode { return e.typ }
+func (e listedEntry) IsDir() bool       { return e.typ.IsDir() }
+
+// A name that is none is a failure of its own, that names it, and nothing is opened by it.
+func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
+	names := []string{"", ".", "..", "/", "a/b", "../secret", "../../secret", "/secret", "sub/", "./", "x\x00", "\x00"}
+	types := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink, fs.ModeIrregular, fs.ModeType}
+	fsys := &believing{MapFS: fstest.MapFS{"secret": {}, "top": {}, "d/f": {}, "d/.h": {}, "d/sub/g": {}, "d/.ignore": {Data: []byte("none\n")}}}
+	for _, name := range names {
+		for _, typ := range types {
+			fsys.lists = append(fsys.lists, listedEntry{name: name, typ: typ})
+		}
+	}
+	walked := func(ctx context.Context, root string, opts fileproc.Options) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for e, err := range fileproc.Walk(ctx, root, opts) {
+				if (err != nil || !e.IsDir()) && !yield(e.Rel(), err) {
+					return
+				}
+			}
+		}
+	}
+	visible := []string{"d/f", "d/sub/g", "secret", "top"}
+	all := append([]string{"d/.h", "d/.ignore"}, visible...)
+	for what, tc := range map[string]struct {
+		opts fileproc.Options
+		want []string
+	}{
+		"the zero Options": {fileproc.Options{}, all},
+		"SkipHidden":       {fileproc.Options{SkipHidden: true}, visible},
+		"IgnoreFiles":      {fileproc.Options{IgnoreFiles: []string{".ignore"}}, all},
+		"both":             {fileproc.Options{SkipHidden: true, IgnoreFiles: []string{".ignore"}}, visible},
+		"Include":          {fileproc.Options{Include: []string{"d/**", "*"}}, all},
+		"Exclude":          {fileproc.Options{Exclude: []string{"d/sub"}}, slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "d/sub/g" })},
+		"Suffixes":         {fileproc.Options{Suffixes: []string{"f", "g", "et"}}, []string{"d/f", "d/sub/g", "secret"}},
+		"Shards":           {fileproc.Options{Shards: 1}, all},
+		"Stat":             {fileproc.Options{Stat: true}, all},
+		"NoRead and Stat":  {fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, all},
+		"Select":           {fileproc.Options{Select: func(f *fileproc.File) bool { _, err := f.Stat(); return err == nil }}, all},
+	} {
+		for _, ordered := range []bool{false, true} {
+			for _, workers := range []int{1, 4} {
+				opts := tc.opts
+				var report fileproc.Report
+				opts.FS, opts.Ordered, opts.Workers, opts.Report = fsys, ordered, workers, &report
+				for call, results := range map[string]iter.Seq2[string, error]{
+					"Stream": fileproc.Stream(t.Context(), ".", opts, relOf), "Walk": walked(t.Context(), ".", opts),
+				} {
+					fsys.opened.Store(0)
+					var got []string
+					told := map[string]int{}
+					for rel, err := range results {
+						if err == nil {
+							got = append(got, rel)
+							continue
+						}
+						var e *fs.PathError
+						require.ErrorAs(t, err, &e)
+						require.ErrorIs(t, err, fs.ErrInvalid)
+						require.Equal(t, "d", e.Path, "the directory that lists it")
+						name, _, _ := strings.Cut(e.Err.Error(), " cannot be the name of an entry")
+						told[name]++
+					}
+					slices.Sort(got)
+					require.Equal(t, tc.want, got, "%s, %s", what, call)
+					for _, name := range names {
+						require.Equal(t, len(types), told[strconv.Quote(name)], "%q: %s, %s", name, what, call)
+					}
+					require.EqualValues(t, len(names)*len(types), report.Failed)
+					requireBalanced(t, report)
+				}
+			}
+		}
+	}
+	got, err := fileproc.Process(t.Context(), "d", fileproc.Options{FS: fsys, SkipHidden: true, Ordered: true}, relOf)
+	require.Equal(t, []string{"f", "sub/g"}, got)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
 func relOf(f *fileproc.File) (string, error) { return f.Rel(), nil }

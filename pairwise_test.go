@@ -270,7 +270,7 @@ var reaches = map[string]func(dir string) bool{
 	"*.txt":           func(string) bool { return false },
 	"d*/*/f*":         func(dir string) bool { return dir[0] == 'd' && strings.Count(dir, "/") < 2 },
 	"e/**":            func(dir string) bool { return dir == "e" || strings.HasPrefix(dir, "e/") },
-	"{d1,e/deep}/*.b": func(string) bool { return true },
+	"{d1,e/deep}/*.b": func(dir string) bool { return dir == "d1" || dir == "e" || dir == "e/deep" },
 }
 
 // A setting is one value of one option.

@@ -101,6 +101,9 @@ func (p *part) add(r dirent.Record) error {
 	if isDot(r.Name) {
 		return nil
 	}
+	if !isName(r.Name) {
+		return badName(r.Name)
+	}
 	e := listedName{p.name, p.names.add(r.Name), direntType(r.Type)}
 	if e.typ == typeUnknown {
 		s, err := p.dir.stat(e.name)

@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -158,4 +160,17 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	full := len(direntBuffer{}) / size
 	require.Less(t, parts(time.Hour)[1], full*2/3)
 	require.Greater(t, parts(-time.Hour)[1], full*2/3)
+}
+
+// The kernel lists no such names since 5.4; before, a damaged image could.
+func TestInvariant3ReadDirNamesThatAreNone(t *testing.T) {
+	d, err := openRoot(t.TempDir())
+	require.NoError(t, err)
+	defer d.close()
+	p := part{dir: d.(*linuxDir)}
+	require.NoError(t, p.add(dirent.Record{Name: []byte("a"), Type: dirent.Regular}))
+	for _, name := range []string{"a/b", "../a", "/"} {
+		require.ErrorIs(t, p.add(dirent.Record{Name: []byte(name), Type: dirent.Regular}), fs.ErrInvalid)
+	}
+	require.Len(t, p.block, 1)
 }

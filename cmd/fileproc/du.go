@@ -92,7 +92,7 @@ func (d *diskUsage) argument(arg string) error {
 		d.grand.add(u)
 		return nil
 	}
-	opts := a.sel.within(dir, a.sel.opts)
+	opts := a.within(dir, a.sel.opts)
 	opts.Stat = true
 	var report fileproc.Report
 	a.observe(&opts, &report)

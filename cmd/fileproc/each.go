@@ -101,7 +101,7 @@ func (a *app) eachOf(j *job, root string) error {
 	case dir == "":
 		return a.eachNamed(j, root)
 	}
-	opts := a.sel.within(dir, j.opts)
+	opts := a.within(dir, j.opts)
 	var report fileproc.Report
 	a.observe(&opts, &report)
 	visit := func(f *fileproc.File, c *chunk) error {

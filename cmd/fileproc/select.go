@@ -46,9 +46,6 @@ const (
 // mostThreads is what fileproc.Options.Workers can be.
 const mostThreads = 1 << 16
 
-// defaultIgnoreFiles are what rg and fd read in every directory, those that count more last.
-var defaultIgnoreFiles = []string{".gitignore", ".ignore"}
-
 // flags adds the flags to cmd, which reads files or only lists them.
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f := cmd.Flags()
@@ -128,12 +125,15 @@ func (s *selection) check(cmd *cobra.Command) error {
 }
 
 // within returns the options for a run over dir. Those of a subcommand may differ from the selection's.
-func (s *selection) within(dir string, opts fileproc.Options) fileproc.Options {
+func (a *app) within(dir string, opts fileproc.Options) fileproc.Options {
 	opts.IgnoreFiles = nil
-	if s.ignores {
-		opts.IgnoreFiles = append(repositoryFiles(dir), defaultIgnoreFiles...)
+	if a.sel.ignores {
+		var err error
+		if opts.IgnoreFiles, err = fileproc.GitIgnoreFiles(dir, ".ignore"); err != nil {
+			a.failures.add(err)
+		}
 	}
-	opts.IgnoreFiles = append(opts.IgnoreFiles, s.ignoreFiles...)
+	opts.IgnoreFiles = append(opts.IgnoreFiles, a.sel.ignoreFiles...)
 	return opts
 }
 

@@ -250,20 +250,6 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-func TestExcludesFile(t *testing.T) {
-	git := tool(t, "git")
-	for _, config := range []string{
-		"[core]\nexcludesFile=/a\n", "[core] excludesfile = /a # x\n", "[CORE]\n EXCLUDESFILE = \"/a # b\" ; c\n[x]\nexcludesFile = /no\n", "[core]\n", "",
-		"[core]\nexcludesFile = /a\nexcludesFile = /b c\n", "# [core]\n[user]\nexcludesFile = /a\n", "[core \"x\"]\nexcludesFile = /a\n",
-	} {
-		file := filepath.Join(t.TempDir(), "config")
-		require.NoError(t, os.WriteFile(file, []byte(config), 0o666))
-		want, _ := runTool(t, exec.Command(git, "config", "--file", file, "core.excludesFile"), ".")
-		got, _ := excludesFile(file)
-		require.Equal(t, strings.TrimSuffix(want, "\n"), got, "%q", config)
-	}
-}
-
 func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
 	find := tool(t, "find")
 	sum := tool(t, "sha256sum")

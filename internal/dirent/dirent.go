@@ -40,13 +40,13 @@ var ErrMalformed = errors.New("dirent: malformed directory record")
 type Record struct {
 	Ino  uint64
 	Off  int64  // a cookie: where the entry after this one begins, meaningful to lseek only
-	Name []byte // borrowed from the buffer; never empty, holds no NUL and no slash
+	Name []byte // borrowed from the buffer; never empty, holds no NUL
 	Type uint8
 }
 
 // Next parses the record at the head of buf and returns what follows it.
 //
-// It leaves out nothing: "." and ".." are the caller's. On success rest is shorter than buf, and on failure it is nil, so a
+// It leaves out nothing: "." and "..", and a name with a slash, are the caller's. On success rest is shorter than buf, and on failure it is nil, so a
 // loop while rest is not empty always ends. Nothing is known of what follows a malformed record: its length is not trusted.
 func Next(buf []byte) (rec Record, rest []byte, err error) {
 	// A record holds at least one byte of name beside the header; the NUL is asked for below.
@@ -59,8 +59,7 @@ func Next(buf []byte) (rec Record, rest []byte, err error) {
 	}
 	name := buf[nameOffset:reclen]
 	end := bytes.IndexByte(name, 0)
-	// A name with a slash would be resolved as a path by whoever opens it.
-	if end <= 0 || bytes.IndexByte(name[:end], '/') >= 0 {
+	if end <= 0 {
 		return Record{}, nil, malformed(buf)
 	}
 	return Record{
@@ -87,12 +86,8 @@ func malformed(buf []byte) error {
 		return fmt.Errorf("%w: length %d with %d bytes left", ErrMalformed, reclen, len(buf))
 	}
 	name := buf[nameOffset:reclen]
-	switch end := bytes.IndexByte(name, 0); {
-	case end < 0:
-		return fmt.Errorf("%w: name %q does not end", ErrMalformed, name)
-	case end == 0:
+	if name[0] == 0 {
 		return fmt.Errorf("%w: empty name", ErrMalformed)
-	default:
-		return fmt.Errorf("%w: name %q holds a slash", ErrMalformed, name[:end])
 	}
+	return fmt.Errorf("%w: name %q does not end", ErrMalformed, name)
 }

@@ -40,6 +40,7 @@ var wellFormed = []Record{
 	{Ino: 6, Off: math.MinInt64, Type: math.MaxUint8, Name: []byte("negative cookie, unheard-of type")},
 	{Ino: 7, Off: 7, Type: Regular, Name: []byte("\xff\xfe\n\t\\ not UTF-8")},
 	{Ino: 8, Off: 8, Type: Regular, Name: bytes.Repeat([]byte("n"), 255)},
+	{Ino: 8, Off: 8, Type: Regular, Name: []byte("../up")},                  // as any name
 	{Ino: 9, Off: 9, Type: Whiteout, Name: bytes.Repeat([]byte("n"), 4096)}, // longer than NAME_MAX: not for us to judge
 	{Ino: 10, Off: 10, Name: bytes.Repeat([]byte("n"), math.MaxUint16-nameOffset-1)},
 }
@@ -91,9 +92,6 @@ func TestNextMalformed(t *testing.T) {
 		{"NUL beyond the record", raw(21, "ab\x00"), `name "ab" does not end`},
 		{"empty name", raw(20, "\x00"), "empty name"},
 		{"empty name, padded", raw(24, "\x00\x00\x00\x00\x00"), "empty name"},
-		{"slash", raw(23, "a/b\x00"), `name "a/b" holds a slash`},
-		{"slash alone", raw(21, "/\x00"), `name "/" holds a slash`},
-		{"climbing out", raw(25, "../up\x00"), `name "../up" holds a slash`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rec, rest, err := Next(tc.buf)
@@ -148,7 +146,6 @@ func FuzzNext(f *testing.F) {
 			require.LessOrEqual(t, len(rest), len(buf)-nameOffset-2, "no progress by a whole record")
 			require.NotEmpty(t, rec.Name)
 			require.NotContains(t, string(rec.Name), "\x00")
-			require.NotContains(t, string(rec.Name), "/")
 
 			again, rest2, err := Next(encode(nil, rec))
 			require.NoError(t, err)

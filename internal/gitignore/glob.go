@@ -43,6 +43,13 @@ const (
 	opDirs    // **/: nothing, or any bytes up to a slash
 )
 
+// MatchPath reports whether all of a path with slashes matches what git takes a
+// pattern for in conditions of its configuration.
+func MatchPath(pattern, p string) bool {
+	g, ok := compile(pattern)
+	return ok && g.match(path{"", p})
+}
+
 // match reports whether g matches all of t.
 //
 // Only the last * and the last ** are tried again with more. That is enough,

@@ -1,0 +1,316 @@
+package gitrepo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/fileproc/fileproc/internal/gitignore"
+)
+
+// maxIncludes is how many files of configuration may include one another, as in
+// git.
+const maxIncludes = 10
+
+// A config is what is asked of git's configuration.
+type config struct {
+	repo         *Repository
+	home         string
+	excludesFile string
+	ofWorktree   bool // the work tree has configuration of its own
+}
+
+// ExcludesFile returns the path of core.excludesFile, by default git/ignore in
+// the user's configuration, or "" if it is set to nothing. Read are the system's,
+// the user's and the repository's configuration, and what they include, always
+// or on condition of gitdir. The file need not exist.
+func (r *Repository) ExcludesFile() (string, error) {
+	c := config{repo: r, home: os.Getenv("HOME")}
+	if c.home == "" {
+		c.home, _ = os.UserHomeDir()
+	}
+	user := os.Getenv("XDG_CONFIG_HOME")
+	if user == "" && c.home != "" {
+		user = filepath.Join(c.home, ".config")
+	}
+	var files []string
+	if !isTrue(os.Getenv("GIT_CONFIG_NOSYSTEM")) {
+		files = append(files, getenv("GIT_CONFIG_SYSTEM", "/etc/gitconfig"))
+	}
+	if user != "" {
+		c.excludesFile = filepath.Join(user, "git", "ignore")
+		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(user, "git", "config")))
+	}
+	if c.home != "" {
+		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(c.home, ".gitconfig")))
+	}
+	for _, file := range files {
+		// Somebody else's home is often what HOME says.
+		if err := c.read(file, 0); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return "", err
+		}
+	}
+	if err := c.read(filepath.Join(r.Common, "config"), 0); err != nil {
+		return "", err
+	}
+	if c.ofWorktree {
+		if err := c.read(filepath.Join(r.Dir, "config.worktree"), 0); err != nil {
+			return "", err
+		}
+	}
+	return c.excludesFile, nil
+}
+
+func getenv(name, otherwise string) string {
+	if value, set := os.LookupEnv(name); set {
+		return value
+	}
+	return otherwise
+}
+
+// read reads a file of configuration, which need not exist, and those that it
+// includes.
+func (c *config) read(file string, included int) error {
+	content, err := os.ReadFile(file)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = parse(string(content), func(name, value string) error {
+		switch condition, conditional := strings.CutPrefix(name, "includeif."); {
+		case name == "core.excludesfile":
+			c.excludesFile, err = c.expand(value, c.repo.Top)
+			return err
+		case name == "extensions.worktreeconfig":
+			c.ofWorktree = isTrue(value)
+		case name == "include.path", conditional && strings.HasSuffix(condition, ".path") && c.holds(strings.TrimSuffix(condition, ".path"), file):
+			if included == maxIncludes {
+				return errors.New("too many files include one another")
+			}
+			value, err := c.expand(value, filepath.Dir(file))
+			if err != nil {
+				return err
+			}
+			return c.read(value, included+1)
+		}
+		return nil
+	})
+	var e *fs.PathError
+	if err != nil && !errors.As(err, &e) {
+		err = &fs.PathError{Op: "read", Path: file, Err: err}
+	}
+	return err
+}
+
+// expand returns the path that value is, if it is relative, in dir.
+func (c *config) expand(value, dir string) (string, error) {
+	switch rest, home := strings.CutPrefix(value, "~/"); {
+	case value == "":
+		return "", nil
+	case home:
+		return within(c.home, rest), nil
+	case value[0] == '~':
+		return "", fmt.Errorf("%s: another user's home is not looked up", value)
+	}
+	return within(dir, value), nil
+}
+
+// holds reports whether the condition of an include in file is one of gitdir
+// that the repository meets.
+func (c *config) holds(condition, file string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	if kind != "gitdir" && kind != "gitdir/i" {
+		return false
+	}
+	in, rest, _ := strings.Cut(pattern, "/")
+	switch in {
+	case "~":
+		pattern = literal(c.home) + "/" + rest
+	case ".":
+		pattern = literal(filepath.Dir(file)) + "/" + rest
+	default:
+		if !filepath.IsAbs(filepath.FromSlash(pattern)) {
+			pattern = "**/" + pattern
+		}
+	}
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	dir := filepath.ToSlash(resolved(c.repo.Dir))
+	if kind == "gitdir/i" {
+		pattern, dir = strings.ToLower(pattern), strings.ToLower(dir)
+	}
+	return gitignore.MatchPath(pattern, dir)
+}
+
+// literal returns a pattern that only the directory matches, without its links.
+func literal(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(filepath.ToSlash(resolved(dir)))
+}
+
+func resolved(name string) string {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		return to
+	}
+	return name
+}
+
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on":
+		return true
+	}
+	n, err := strconv.Atoi(value)
+	return err == nil && n != 0
+}
+
+// parse calls set for each variable of a file of git's configuration. Name is
+// section.variable, or section.subsection.variable; section and variable are in
+// lower case. A variable without a value is "true".
+func parse(content string, set func(name, value string) error) error {
+	s := scanner{rest: strings.ReplaceAll(strings.TrimPrefix(content, "\ufeff"), "\r\n", "\n")}
+	section := ""
+	for line := 1; ; line += strings.Count(s.taken, "\n") {
+		s.taken = ""
+		s.take(" \t\n\r")
+		if s.rest == "" {
+			return nil
+		}
+		var name, value string
+		var ok bool
+		switch c := s.rest[0]; {
+		case c == '#' || c == ';':
+			s.until("\n")
+			continue
+		case c == '[':
+			if section, ok = s.section(); ok {
+				continue
+			}
+		case isAlpha(c):
+			if name, value, ok = s.variable(); ok {
+				if err := set(section+name, value); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		return fmt.Errorf("line %d is no configuration of git", line+strings.Count(s.taken, "\n"))
+	}
+}
+
+// A scanner takes what it returns from the beginning of rest.
+type scanner struct {
+	rest, taken string
+}
+
+func (s *scanner) skip(n int) string {
+	taken := s.rest[:n]
+	s.rest, s.taken = s.rest[n:], s.taken+taken
+	return taken
+}
+
+func (s *scanner) take(set string) string {
+	return s.skip(len(s.rest) - len(strings.TrimLeft(s.rest, set)))
+}
+
+func (s *scanner) until(set string) string {
+	if i := strings.IndexAny(s.rest, set); i >= 0 {
+		return s.skip(i)
+	}
+	return s.skip(len(s.rest))
+}
+
+const (
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	names   = letters + "0123456789-"
+)
+
+func isAlpha(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
+
+// section returns the name of a section with a dot behind it.
+func (s *scanner) section() (string, bool) {
+	s.skip(1)
+	name := strings.ToLower(s.take(names+".")) + "."
+	if s.take(" \t") != "" {
+		if !strings.HasPrefix(s.rest, `"`) {
+			return "", false
+		}
+		for s.skip(1); ; {
+			name += s.until("\"\\\n")
+			if len(s.rest) < 2 || s.rest[0] == '\n' || s.rest[:2] == "\\\n" {
+				return "", false
+			}
+			if s.skip(1) == `"` {
+				break
+			}
+			name += s.skip(1)
+		}
+		name += "."
+	}
+	if name == "." || !strings.HasPrefix(s.rest, "]") {
+		return "", false
+	}
+	s.skip(1)
+	return name, true
+}
+
+func (s *scanner) variable() (name, value string, ok bool) {
+	name = strings.ToLower(s.take(names))
+	s.take(" \t")
+	switch {
+	case s.rest == "" || s.rest[0] == '\n':
+		return name, "true", true
+	case s.rest[0] != '=':
+		return "", "", false
+	}
+	s.skip(1)
+	value, ok = s.value()
+	return name, value, ok
+}
+
+// value takes a value: what is in quotes stays as it is, and otherwise blanks at
+// both ends and what begins with # or ; goes.
+func (s *scanner) value() (string, bool) {
+	var value, blanks strings.Builder
+	for quoted := false; ; {
+		if s.rest == "" || s.rest[0] == '\n' {
+			return value.String(), !quoted
+		}
+		c := s.skip(1)[0]
+		switch {
+		case !quoted && strings.IndexByte(" \t\r", c) >= 0:
+			if value.Len() > 0 {
+				blanks.WriteByte(c)
+			}
+			continue
+		case !quoted && (c == '#' || c == ';'):
+			s.until("\n")
+			continue
+		}
+		value.WriteString(blanks.String())
+		blanks.Reset()
+		switch c {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			if s.rest == "" { // as at the end of a line
+				continue
+			}
+			at := strings.IndexByte("\ntbn\\\"", s.skip(1)[0])
+			if at < 0 {
+				return "", false
+			}
+			if at > 0 { // a line goes on behind a backslash
+				value.WriteByte("\n\t\b\n\\\""[at])
+			}
+		default:
+			value.WriteByte(c)
+		}
+	}
+}

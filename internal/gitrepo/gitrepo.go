@@ -1,0 +1,92 @@
+// Package gitrepo finds git's repository around a directory, and in its
+// configuration the file of patterns that hold for all repositories. It runs no
+// git.
+package gitrepo
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A Repository is where git keeps what it knows of a work tree.
+type Repository struct {
+	Top    string // of the work tree
+	Dir    string // Top/.git, or what that file names for a submodule or another work tree
+	Common string // what all work trees of the repository share, mostly Dir
+}
+
+// Find returns the repository in whose work tree dir is, or nil if there is none.
+// Dir is absolute and has no symbolic links.
+func Find(dir string) (*Repository, error) {
+	for {
+		r, err := open(dir)
+		up := filepath.Dir(dir)
+		if r != nil || err != nil || up == dir {
+			return r, err
+		}
+		dir = up
+	}
+}
+
+// open returns the repository of which top is the work tree's top, or nil.
+func open(top string) (*Repository, error) {
+	dir := filepath.Join(top, ".git")
+	info, err := os.Stat(dir)
+	switch {
+	case isAbsent(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		content, err := os.ReadFile(dir)
+		if err != nil {
+			return nil, err
+		}
+		to, ok := strings.CutPrefix(string(content), "gitdir: ")
+		if !ok {
+			return nil, &fs.PathError{Op: "read", Path: dir, Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
+		}
+		dir = within(top, strings.TrimRight(to, "\r\n")) // which need not be there, as in a container
+	case !isRepository(dir, common(dir)): // git looks further up
+		return nil, nil
+	}
+	return &Repository{top, dir, common(dir)}, nil
+}
+
+// common returns the directory that dir shares with other work trees.
+func common(dir string) string {
+	content, err := os.ReadFile(filepath.Join(dir, "commondir"))
+	if err != nil {
+		return dir
+	}
+	return within(dir, strings.TrimRight(string(content), "\r\n"))
+}
+
+// isRepository reports whether dir has what git expects of a repository.
+func isRepository(dir, common string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
+	return err == nil && isDir(filepath.Join(common, "objects")) && isDir(filepath.Join(common, "refs"))
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// isAbsent reports whether err says that there is no such file.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// within returns the path name, which may be relative to dir.
+func within(dir, name string) string {
+	name = filepath.FromSlash(name)
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(dir, name)
+}

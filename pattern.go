@@ -1,0 +1,176 @@
+package fileproc
+
+import (
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// maxAlternatives is how many patterns the braces of one may stand for.
+const maxAlternatives = 1 << 16
+
+// A glob is a pattern of Options.Include or Exclude without braces, divided at
+// its slashes: a part matches one name, and ** any number of them. So nothing in
+// a part can match a slash, and what prunes directories judges as what matches.
+type glob []globPart
+
+// A globPart is what one name, or with ** any number of them, has to be.
+type globPart struct {
+	kind partKind
+	text string
+}
+
+type partKind uint8
+
+const (
+	partGlob   partKind = iota // f*o
+	partName                   // foo
+	partSuffix                 // *foo, of which text is foo
+	partAny                    // **
+)
+
+// globsOf returns what pattern stands for.
+func globsOf(pattern string) []glob {
+	var globs []glob
+	for _, p := range alternatives(nil, pattern) {
+		var g glob
+		start := 0
+		for i, next := 0, 0; i < len(p); i = next {
+			next = behind(p, i)
+			if strings.TrimPrefix(p[i:next], `\`) == "/" {
+				g = append(g, newPart(p[start:i]))
+				start = next
+			}
+		}
+		globs = append(globs, append(g, newPart(p[start:])))
+	}
+	return globs
+}
+
+func newPart(p string) globPart {
+	if p == "**" {
+		return globPart{kind: partAny}
+	}
+	var b strings.Builder
+	last := ""
+	for i := 0; i < len(p); i = behind(p, i) {
+		this := p[i:behind(p, i)]
+		if this != "*" || last != "*" { // of several doublestar may take two for **
+			b.WriteString(this)
+		}
+		last = this
+	}
+	p = b.String()
+	const special = `*?[\`
+	suffix, star := strings.CutPrefix(p, "*")
+	switch {
+	case strings.ContainsAny(suffix, special):
+		return globPart{partGlob, p}
+	case star:
+		return globPart{partSuffix, suffix}
+	}
+	return globPart{partName, p}
+}
+
+func (p globPart) matches(name string) bool {
+	switch p.kind {
+	case partName:
+		return name == p.text
+	case partSuffix:
+		return strings.HasSuffix(name, p.text)
+	}
+	return doublestar.MatchUnvalidated(p.text, name)
+}
+
+// alternatives adds to all what pattern stands for when each {a,b} is one of
+// its alternatives, no more than one above maxAlternatives.
+func alternatives(all []string, pattern string) []string {
+	open := -1
+	depth := 0
+	var ends []int // of the alternatives
+	for i := 0; i < len(pattern); i = behind(pattern, i) {
+		switch c := pattern[i]; {
+		case c == '{':
+			if depth++; depth == 1 {
+				open = i
+			}
+		case c == ',' && depth == 1:
+			ends = append(ends, i)
+		case c == '}':
+			if depth--; depth > 0 {
+				continue
+			}
+			start := open + 1
+			for _, end := range append(ends, i) {
+				if len(all) <= maxAlternatives {
+					all = alternatives(all, pattern[:open]+pattern[start:end]+pattern[i+1:])
+				}
+				start = end + 1
+			}
+			return all
+		}
+	}
+	return append(all, pattern)
+}
+
+// behind returns the index behind the byte, the escaped one or the [class] that
+// is at i of a pattern that is well-formed.
+func behind(pattern string, i int) int {
+	switch pattern[i] {
+	case '\\':
+		return i + 2
+	case '[':
+		if i++; pattern[i] == '!' || pattern[i] == '^' {
+			i++
+		}
+		for ; pattern[i] != ']'; i++ {
+			if pattern[i] == '\\' {
+				i++
+			}
+		}
+	}
+	return i + 1
+}
+
+// match reports whether g matches the whole of the path rel.
+//
+// Only the last ** is tried again with more names: what came before it has
+// matched as early as it could.
+func (g glob) match(rel string) bool {
+	var again glob // what is behind the last **
+	var from string
+	for {
+		if len(g) > 0 && g[0].kind == partAny {
+			if g = g[1:]; len(g) == 0 {
+				return true
+			}
+			again, from = g, rel
+			continue
+		}
+		if rel == "" {
+			return len(g) == 0
+		}
+		name, rest, _ := strings.Cut(rel, "/")
+		switch {
+		case len(g) > 0 && g[0].matches(name):
+			g, rel = g[1:], rest
+		case again == nil:
+			return false
+		default:
+			_, from, _ = strings.Cut(from, "/")
+			g, rel = again, from
+		}
+	}
+}
+
+// reaches reports whether a path below the directory rel could match.
+func (g glob) reaches(rel string) bool {
+	for rel != "" && len(g) > 0 && g[0].kind != partAny {
+		var name string
+		if name, rel, _ = strings.Cut(rel, "/"); !g[0].matches(name) {
+			return false
+		}
+		g = g[1:]
+	}
+	return len(g) > 0
+}
