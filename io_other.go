@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 const backendName = "generic"
@@ -184,7 +185,9 @@ func (d *rootDir) open(name string, spare content) (content, error) {
 	if !ok {
 		f = new(rootFile)
 	}
-	*f = rootFile{fsFile{file}, info}
+	// Few regular files have a deadline: those of which the runtime's poller
+	// says when there is something to read, such as /proc/kmsg.
+	*f = rootFile{fsFile{file}, info, file.SetReadDeadline(time.Time{}) == nil}
 	return f, nil
 }
 
@@ -213,7 +216,23 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 // rootFile is an open file with what was asked of it when it was opened.
 type rootFile struct {
 	fsFile
-	info fs.FileInfo
+	info        fs.FileInfo
+	hasDeadline bool
+}
+
+func (f *rootFile) read(p []byte) (int, error) {
+	if f.hasDeadline {
+		f.File.(*os.File).SetReadDeadline(time.Now().Add(waitSlice)) // no error: it has one
+	}
+	n, err := f.fsFile.read(p)
+	switch {
+	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errWouldBlock
+	case err != nil && isLeased(err): // EAGAIN, of a file without
+		time.Sleep(waitSlice)
+		return 0, errWouldBlock
+	}
+	return n, err
 }
 
 func (f *rootFile) stat() (Stat, error) { return statOfInfo(f.info), nil }

@@ -144,6 +144,9 @@ func (g glob) match(rel string) bool {
 			if g = g[1:]; len(g) == 0 {
 				return true
 			}
+			if len(g) == 1 {
+				rel = rel[strings.LastIndexByte(rel, '/')+1:] // what is left is about the last name
+			}
 			again, from = g, rel
 			continue
 		}
