@@ -122,7 +122,10 @@ func walk(t testing.TB, root string, above *Chain) []string {
 		}
 		chain, dir := above, ""
 		if e.Name() == ".git" { // of which git lists nothing
-			return fs.SkipDir
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil // in a further work tree
 		}
 		if name != root {
 			dir = filepath.ToSlash(strings.TrimPrefix(name[:len(name)-len(e.Name())], root)[1:])
