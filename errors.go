@@ -159,17 +159,19 @@ func (e *joinedError) Error() string {
 
 func (e *joinedError) Unwrap() []error { return e.errs }
 
-// A panicError carries a panic from a worker to the caller's goroutine.
-type panicError struct {
-	value any
-	stack []byte
+// A PanicError is what a panic in fn, or in another callback, becomes: the call of
+// this package panics with a *PanicError on the caller's goroutine.
+type PanicError struct {
+	Value any    // what the callback panicked with
+	Stack []byte // of the goroutine that panicked, as debug.Stack gives it
 }
 
-func (p *panicError) Error() string {
-	return fmt.Sprintf("fileproc: panic in a callback: %v\n\nthe goroutine that panicked:\n%s", p.value, p.stack)
+func (p *PanicError) Error() string {
+	return fmt.Sprintf("fileproc: panic in a callback: %v\n\nthe goroutine that panicked:\n%s", p.Value, p.Stack)
 }
 
-func (p *panicError) Unwrap() error {
-	err, _ := p.value.(error)
+// Unwrap returns Value if it is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
 	return err
 }

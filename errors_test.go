@@ -111,9 +111,9 @@ func TestPathError(t *testing.T) {
 }
 
 func TestPanicError(t *testing.T) {
-	p := &panicError{errBroken, []byte("goroutine 7 [running]:")}
+	p := &PanicError{errBroken, []byte("goroutine 7 [running]:")}
 	require.ErrorIs(t, p, errBroken)
 	require.Contains(t, p.Error(), errBroken.Error())
 	require.Contains(t, p.Error(), "goroutine 7 [running]:")
-	require.NoError(t, errors.Unwrap(&panicError{value: "no error"}))
+	require.NoError(t, errors.Unwrap(&PanicError{Value: "no error"}))
 }

@@ -54,6 +54,19 @@ func title(content []byte) (string, bool) {
 }
 
 // The titles of all tickets below a directory.
+func ExampleForEach() {
+	dir := onDisk(tickets)
+	defer os.RemoveAll(dir)
+
+	var lines atomic.Int64 // fn runs on several goroutines at once
+	err := fileproc.ForEach(context.Background(), dir, fileproc.Options{}, func(f *fileproc.File) error {
+		lines.Add(int64(bytes.Count(f.Data(), []byte("\n"))))
+		return nil
+	})
+	fmt.Println(lines.Load() > 0, err)
+	// Output: true <nil>
+}
+
 func ExampleProcess() {
 	dir := onDisk(tickets)
 	defer os.RemoveAll(dir)
@@ -234,6 +247,28 @@ func ExampleGitIgnoreFiles() {
 	}
 	fmt.Println(fileproc.Process(context.Background(), root, opts, rel))
 	// Output: [.gitignore lib/lib.go main.go] <nil>
+}
+
+// SelectDir leaves out directories by what is known before they are opened: here those deeper than two levels.
+func ExampleOptions_selectDir() {
+	fsys := fstest.MapFS{"a.md": {}, "docs/b.md": {}, "docs/old/c.md": {}, "docs/old/older/d.md": {}}
+	opts := fileproc.Options{
+		FS:        fsys,
+		SelectDir: func(e fileproc.Entry) bool { return strings.Count(e.Rel(), "/") < 2 },
+		Ordered:   true,
+	}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [a.md docs/b.md docs/old/c.md] <nil>
+}
+
+// SkipMarked leaves out directories that hold a file that says so, as backup programs do.
+func ExampleOptions_skipMarked() {
+	fsys := fstest.MapFS{"notes.md": {}, "cache/CACHEDIR.TAG": {}, "cache/0a/1f": {}, "tmp/.nobackup": {}, "tmp/x": {}}
+	var report fileproc.Report
+	opts := fileproc.Options{FS: fsys, SkipMarked: []string{"CACHEDIR.TAG", ".nobackup"}, Report: &report}
+	names, err := fileproc.Process(context.Background(), ".", opts, rel)
+	fmt.Println(names, err, report.Skipped[fileproc.SkippedMarked])
+	// Output: [notes.md] <nil> 2
 }
 
 // SkipHidden leaves out what begins with a dot, directories with all that is in them.

@@ -3,6 +3,7 @@ package fileproc
 import (
 	"io/fs"
 	"os"
+	"time"
 )
 
 // A File is what fn gets. It is valid until fn returns, and for fn's goroutine
@@ -82,7 +83,8 @@ func (f *File) Open() (*os.File, error) {
 // no lock. It is not bound to one goroutine.
 func (f *File) Worker() int { return f.l.worker }
 
-// An Entry is a file or directory that Walk found. It may be kept.
+// An Entry is a file or directory that Walk found. It may be kept, and is an
+// fs.DirEntry.
 type Entry struct {
 	base    *base
 	node    *node // the directory that it is in
@@ -92,12 +94,14 @@ type Entry struct {
 	hasStat bool
 }
 
+var _ fs.DirEntry = Entry{}
+
 // Name returns the entry's name, without a directory.
 func (e Entry) Name() string { return e.name }
 
 // Rel returns the path relative to root, with slashes on every platform.
 func (e Entry) Rel() string {
-	if e.node == nil {
+	if e.node == nil { // the zero Entry, which comes with a failure
 		return ""
 	}
 	return e.node.relPath(e.name)
@@ -117,5 +121,48 @@ func (e Entry) Type() fs.FileMode { return e.typ }
 // IsDir reports whether the entry is a directory.
 func (e Entry) IsDir() bool { return e.typ.IsDir() }
 
-// Stat returns the metadata; ok is false unless Options.Stat was set.
-func (e Entry) Stat() (s Stat, ok bool) { return e.stat, e.hasStat }
+// String returns what fs.FormatDirEntry makes of e.
+func (e Entry) String() string { return fs.FormatDirEntry(e) }
+
+// Stat returns the metadata. With Options.Stat it is what Walk found. Without, e
+// is looked up now, by its path, as an entry of os.ReadDir is: a symbolic link
+// that has taken a directory's place by then may lead elsewhere.
+func (e Entry) Stat() (Stat, error) {
+	if e.hasStat {
+		return e.stat, nil
+	}
+	info, err := e.lookUp()
+	if err != nil {
+		return Stat{}, err
+	}
+	if e.base.fsys != nil {
+		return statOfStored(info), nil
+	}
+	return statOfInfo(info), nil
+}
+
+// Info returns Stat as an fs.FileInfo, whose Sys is nil with Options.Stat.
+func (e Entry) Info() (fs.FileInfo, error) {
+	if e.hasStat {
+		return entryInfo(e), nil
+	}
+	return e.lookUp()
+}
+
+func (e Entry) lookUp() (fs.FileInfo, error) {
+	if e.node == nil {
+		return nil, &fs.PathError{Op: "stat", Err: fs.ErrInvalid}
+	}
+	return e.base.info(e.Path())
+}
+
+// entryInfo is an Entry that has metadata.
+type entryInfo Entry
+
+func (i entryInfo) Name() string       { return i.name }
+func (i entryInfo) Size() int64        { return i.stat.Size }
+func (i entryInfo) Mode() fs.FileMode  { return i.stat.Mode }
+func (i entryInfo) ModTime() time.Time { return i.stat.ModTime }
+func (i entryInfo) IsDir() bool        { return i.stat.Mode.IsDir() }
+func (i entryInfo) Sys() any           { return nil }
+func (i entryInfo) String() string     { return fs.FormatFileInfo(i) }

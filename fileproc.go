@@ -8,8 +8,8 @@
 //			return string(line), nil
 //		})
 //
-// [Process] returns all results, [Stream] yields them as they come, and [Walk]
-// lists without opening a file. [Options] say which files are processed (by
+// [Process] returns all results, [ForEach] is for functions without any, [Stream]
+// yields them as they come, and [Walk] lists without opening a file. [Options] say which files are processed (by
 // name, pattern, ignore files, size, and more), what is read of each, and in
 // which order results come; the zero value reads every regular file whole.
 //
@@ -36,8 +36,8 @@
 // does not begin: that error is returned as it is, or is all that a loop over
 // Stream or Walk yields, and OnError is not called.
 //
-// A panic in fn stops the run and goes on, with the stack of the goroutine it
-// came from in its text, on the goroutine that called Process or that loops
+// A panic in fn stops the run and goes on as a [*PanicError], with the stack of the
+// goroutine it came from, on the goroutine that called Process or that loops
 // over Stream. [runtime.Goexit] in fn likewise ends that goroutine.
 //
 // # Platforms
@@ -90,6 +90,16 @@ func process[T any](ctx context.Context, root string, opts *Options, fn func(*Fi
 	}}
 	err := r.execute(ctx, root, opts)
 	return c.all(), err
+}
+
+// ForEach is Process for a function without a result. [Options.Ordered], which is
+// about results, has no effect.
+func ForEach(ctx context.Context, root string, opts Options, fn func(*File) error) error {
+	if err := validate(root, &opts, fn != nil); err != nil {
+		return err
+	}
+	r := run{fn: fn}
+	return r.execute(ctx, root, &opts)
 }
 
 // Stream is Process for results that are not kept: the loop gets each as soon
@@ -146,20 +156,20 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			m.send(f.l, e, nil)
 			return nil
 		}
-		r.visitDir = func(s *sink, name, as string) {
+		r.visitDir = func(l *local, n *node, name string, stat func() (Stat, error)) {
 			if r.cancelled() {
 				return
 			}
-			e := Entry{base: r.base, node: s.node, name: name, typ: fs.ModeDir}
+			e := Entry{base: r.base, node: n, name: name, typ: fs.ModeDir}
 			if opts.Stat {
 				var err error
-				if e.stat, err = s.dir.stat(as); err != nil {
-					s.l.failFound("stat", s.node, name, err)
+				if e.stat, err = stat(); err != nil {
+					l.failFound("stat", n, name, err)
 					return
 				}
 				e.hasStat = true
 			}
-			m.send(s.l, e, nil)
+			m.send(l, e, nil)
 		}
 		stream(ctx, r, root, &opts, m, yield)
 	}

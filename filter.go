@@ -35,12 +35,15 @@ type listedDir struct {
 
 // holds reports whether the entries of a directory can be judged, or are to be
 // processed, only when all of them are known.
-func (r *run) holds() bool { return len(r.opts.ignoreNames) > 0 || r.order != nil }
+func (r *run) holds() bool {
+	return len(r.opts.ignoreNames) > 0 || len(r.opts.SkipMarked) > 0 || r.order != nil
+}
 
 // held is what the listing of one directory has given.
 type held struct {
 	entries []heldEntry
 	ignore  []string // names of ignore files
+	marked  bool     // there is a file of Options.SkipMarked
 	over    bool     // all has been listed
 }
 
@@ -74,6 +77,7 @@ func (s *sink) add(name []byte, typ fs.FileMode) {
 		if typ == 0 && slices.Contains(l.run.opts.ignoreNames, string(name)) {
 			h.ignore = append(h.ignore, string(name))
 		}
+		h.marked = h.marked || typ == 0 && slices.Contains(l.run.opts.SkipMarked, string(name))
 		return
 	}
 	s.place(name, typ)
@@ -186,22 +190,20 @@ func (s *sink) addDir(name []byte) {
 		return
 	}
 	kept := s.keep(name)
+	asked := l.run.opts.SelectDir != nil // by begin, which then does what visitDir does here
 	var sub *node
-	if s.descends() {
+	if s.descends() || asked && l.run.visitDir != nil {
 		sub = s.node.child(kept)
 	}
 	s.addSub(sub)
-	if l.run.visitDir == nil {
+	if l.run.visitDir == nil || asked {
 		return
 	}
-	if l.run.order == nil {
-		l.run.visitDir(s, kept, kept)
-		return
+	if l.run.order != nil {
+		defer func(was place) { l.place = was }(l.place)
+		l.place = place{segment: s.dirs[len(s.dirs)-1].segment, file: -1}
 	}
-	was := l.place
-	l.place = place{segment: s.dirs[len(s.dirs)-1].segment, file: -1}
-	l.run.visitDir(s, kept, kept)
-	l.place = was
+	l.run.visitDir(l, s.node, kept, func() (Stat, error) { return s.dir.stat(kept) })
 }
 
 // addSub takes a directory to be listed, or nil for one that is not.
@@ -224,10 +226,10 @@ func (s *sink) addSub(n *node) {
 
 // descends reports whether Options.MaxDepth lets the run go into directories
 // that are found here.
-func (s *sink) descends() bool {
-	max := s.l.run.opts.MaxDepth
-	return max == 0 || s.node.depth+2 <= max
-}
+func (s *sink) descends() bool { return s.l.run.opts.opensDepth(s.node.depth + 1) }
+
+// opensDepth reports whether Options.MaxDepth lets directories at a depth be opened.
+func (o *Options) opensDepth(depth int) bool { return o.MaxDepth == 0 || depth < o.MaxDepth }
 
 // declines returns why the entry name of n, of the type typ and no directory,
 // is skipped by what is known before it is opened, or noReason.

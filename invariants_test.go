@@ -101,6 +101,7 @@ func drain[T any](seq iter.Seq2[T, error]) error {
 type hooks struct {
 	fn      func(*fileproc.File) (int, error)
 	sel     func(*fileproc.File) bool
+	selDir  func(fileproc.Entry) bool
 	onError func(error) error
 }
 
@@ -112,9 +113,10 @@ func fail(*fileproc.File) (int, error)    { return 0, errFromFn }
 // culprits names each function of the caller's that can end its goroutine, with misbehave in its place.
 func culprits(misbehave func()) map[string]hooks {
 	return map[string]hooks{
-		"fn":      {fn: func(*fileproc.File) (int, error) { misbehave(); return 0, nil }},
-		"Select":  {fn: succeed, sel: func(*fileproc.File) bool { misbehave(); return true }},
-		"OnError": {fn: fail, onError: func(error) error { misbehave(); return nil }},
+		"fn":        {fn: func(*fileproc.File) (int, error) { misbehave(); return 0, nil }},
+		"Select":    {fn: succeed, sel: func(*fileproc.File) bool { misbehave(); return true }},
+		"SelectDir": {fn: succeed, selDir: func(fileproc.Entry) bool { misbehave(); return true }},
+		"OnError":   {fn: fail, onError: func(error) error { misbehave(); return nil }},
 		// Late: other workers are busy by then.
 		"fn of one file in the middle": {fn: onNth(100, misbehave)},
 	}
@@ -135,6 +137,12 @@ var entryPoints = map[string]func(context.Context, string, fileproc.Options, fun
 		_, err := fileproc.Process(ctx, root, opts, fn)
 		return err
 	},
+	"ForEach": func(ctx context.Context, root string, opts fileproc.Options, fn func(*fileproc.File) (int, error)) error {
+		return fileproc.ForEach(ctx, root, opts, func(f *fileproc.File) error {
+			_, err := fn(f)
+			return err
+		})
+	},
 	"Stream": func(ctx context.Context, root string, opts fileproc.Options, fn func(*fileproc.File) (int, error)) error {
 		return drain(fileproc.Stream(ctx, root, opts, fn))
 	},
@@ -147,7 +155,7 @@ func everyCall(t *testing.T, root string, test func(t *testing.T, call func(hook
 				t.Run(fmt.Sprintf("%s/%s/workers=%d", p.name, name, workers), func(t *testing.T) {
 					watchdog(t)
 					test(t, func(h hooks) error {
-						opts := fileproc.Options{Workers: workers, FS: p.fsys, Select: h.sel, OnError: h.onError}
+						opts := fileproc.Options{Workers: workers, FS: p.fsys, Select: h.sel, SelectDir: h.selDir, OnError: h.onError}
 						return entry(t.Context(), p.root, opts, h.fn)
 					})
 				})
@@ -301,6 +309,9 @@ func TestInvariant6PanicReachesTheCallerWithItsStack(t *testing.T) {
 				leavesNothing(t, func() {
 					defer func() {
 						if r := recover(); r != nil {
+							if p, ok := r.(*fileproc.PanicError); !ok || p.Value != "the caller's own mistake" || !bytes.Contains(p.Stack, []byte("explode")) {
+								t.Errorf("the panic is %T, of %v", r, r)
+							}
 							// Where fn ran on this very goroutine, the stack at hand is the original.
 							text = fmt.Sprintf("%v\n%s", r, debug.Stack())
 						}

@@ -182,7 +182,7 @@ func (l *local) excludesBehind(n *node, name []byte) bool {
 
 // addLink adds the entry that a link of s.node stands for.
 func (s *sink) addLink(name string, t target) {
-	r, c := s.l.run, &s.l.counts
+	r := s.l.run
 	why := r.excluded(t)
 	switch {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
@@ -190,8 +190,7 @@ func (s *sink) addLink(name string, t target) {
 	case t.err != nil:
 		s.l.failFound("readlink", s.node, name, t.err)
 	case t.outside && !r.opts.SymlinksOutside:
-		c.found++
-		c.skipped[skipOutside]++
+		s.l.skipFound(skipOutside)
 	case t.mode == fs.ModeDir && r.opts.Symlinks == SymlinksFollow:
 		if why == noReason && !s.l.prunes(s.node, []byte(name)) && s.descends() {
 			n := s.node.child(name)
@@ -203,8 +202,7 @@ func (s *sink) addLink(name string, t target) {
 	case t.mode == fs.ModeDir:
 		s.addFile([]byte(name), fs.ModeSymlink)
 	case why != noReason:
-		c.found++
-		c.skipped[why]++
+		s.l.skipFound(why)
 	default:
 		s.addFile([]byte(name), t.mode)
 	}

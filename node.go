@@ -1,6 +1,8 @@
 package fileproc
 
 import (
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -106,18 +108,19 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 	return shorter
 }
 
-// A base is what the paths of a run begin with.
+// A base is where a run's paths begin and lead.
 type base struct {
-	root   string // as the caller gave it
-	prefix string // what stands before a path relative to root
-	isFS   bool   // paths have slashes on every platform
+	root    string // as the caller gave it
+	prefix  string // what stands before a path relative to root
+	fsys    fs.FS  // nil: the operating system's
+	follows bool   // symbolic links are what they lead to
 }
 
-func newBase(root string, isFS bool) *base {
+func newBase(root string, opts *Options) *base {
 	const name = "x"
-	b := &base{root: root, isFS: isFS}
+	b := &base{root: root, fsys: opts.FS, follows: opts.Symlinks != SymlinksSkip}
 	switch {
-	case isFS:
+	case b.fsys != nil:
 		b.prefix = strings.TrimSuffix(path.Join(root, name), name)
 	case strings.Contains(root, "..") && slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
@@ -128,6 +131,17 @@ func newBase(root string, isFS bool) *base {
 	return b
 }
 
+// info looks a path of the run up.
+func (b *base) info(path string) (fs.FileInfo, error) {
+	switch {
+	case b.fsys != nil:
+		return fs.Lstat(b.fsys, path)
+	case b.follows:
+		return os.Stat(path)
+	}
+	return os.Lstat(path)
+}
+
 // path returns the path of the entry name of n, or of n itself if name is "".
 func (b *base) path(n *node, name string) string {
 	if name == "" {
@@ -136,7 +150,7 @@ func (b *base) path(n *node, name string) string {
 		}
 		n, name = n.parent, n.name
 	}
-	if p := n.join(b.prefix, name); b.isFS || filepath.Separator == '/' {
+	if p := n.join(b.prefix, name); b.fsys != nil || filepath.Separator == '/' {
 		return p
 	}
 	return b.prefix + filepath.FromSlash(n.relPath(name))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +34,7 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 
 func TestNodePaths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	b, above := newBase("top", true), newBase("../x/..", false)
+	b, above := newBase("top", &Options{FS: fstest.MapFS{}}), newBase("../x/..", &Options{})
 	for range 200 {
 		nodes, paths := randomNodes(r)
 		l := &local{}

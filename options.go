@@ -14,6 +14,9 @@ import (
 // names, and their metadata if it asks for it.
 const NoRead = -1
 
+// NoLimit as Options.MaxFileSize says that files of every size are read whole.
+const NoLimit = -1
+
 const (
 	// defaultMaxFileSize is what a zero Options.MaxFileSize stands for, in bytes.
 	defaultMaxFileSize = 256 << 20
@@ -36,6 +39,13 @@ const (
 	// which path a file is found by does not change from run to run.
 	SymlinksFollow
 )
+
+func (s Symlinks) String() string {
+	if names := [...]string{"skip", "files", "follow"}; s >= 0 && int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("Symlinks(%d)", int(s))
+}
 
 // Options say which files are processed and how. The zero value processes
 // every regular file below root, whole, on GOMAXPROCS workers.
@@ -88,6 +98,20 @@ type Options struct {
 	// age. It is called on the workers, several calls at a time.
 	Select func(*File) bool
 
+	// SelectDir, unless nil, is called before a directory below root is opened,
+	// and false leaves it out with all that is in it: one more in Found, and in
+	// Skipped for a reason of its own. It is called as Select is. Walk yields a
+	// directory when SelectDir has said yes.
+	SelectDir func(Entry) bool
+
+	// SkipMarked are names of files that mark a directory, such as CACHEDIR.TAG
+	// or .nobackup. A directory that lists a regular file of one of these names,
+	// also if it is root, is left out with all that is in it: one more in Found,
+	// and in Skipped for a reason of its own. Nothing is looked for: it is the
+	// listing that tells, so Walk has yielded the directory itself by then. The
+	// entries of a directory are kept in memory until all of them are listed.
+	SkipMarked []string
+
 	// ReadSize limits what is read of each file: n > 0 is at most the first n
 	// bytes, 0 the whole file, and NoRead nothing at all: files are then not
 	// opened, and File.Data is nil.
@@ -112,8 +136,8 @@ type Options struct {
 	OneFilesystem bool
 
 	// MaxFileSize is the size in bytes above which reading a whole file fails
-	// with ErrTooLarge, before memory is taken for it. Zero is 256 MiB, -1 no
-	// limit. It does not apply to reads limited by ReadSize.
+	// with ErrTooLarge, before memory is taken for it. Zero is 256 MiB; with
+	// NoLimit there is none. It does not apply to reads limited by ReadSize.
 	MaxFileSize int64
 
 	// Stat fetches each file's metadata with the handle that reads it, so
@@ -209,15 +233,15 @@ func (o *Options) validate(root string) error {
 	if o.ReadSize < NoRead {
 		bad("Options.ReadSize is %d: want a size in bytes, 0 for whole files, or NoRead", o.ReadSize)
 	}
-	if o.MaxFileSize < -1 {
-		bad("Options.MaxFileSize is %d: want a size in bytes, 0 for the default, or -1 for no limit", o.MaxFileSize)
+	if o.MaxFileSize < NoLimit {
+		bad("Options.MaxFileSize is %d: want a size in bytes, 0 for the default, or NoLimit", o.MaxFileSize)
 	}
 	if o.SkipBinary && o.ReadSize == NoRead {
 		bad("Options.SkipBinary has nothing to look at with ReadSize NoRead")
 	}
 	switch {
 	case o.Symlinks < SymlinksSkip || o.Symlinks > SymlinksFollow:
-		bad("Options.Symlinks is %d: want SymlinksSkip, SymlinksFiles or SymlinksFollow", o.Symlinks)
+		bad("Options.Symlinks is %v: want SymlinksSkip, SymlinksFiles or SymlinksFollow", o.Symlinks)
 	case o.Symlinks != SymlinksSkip && o.FS != nil:
 		bad("Options.Symlinks cannot be had with Options.FS, which does not tell where a link leads")
 	case o.SymlinksOutside && o.Symlinks == SymlinksSkip:
@@ -238,6 +262,11 @@ func (o *Options) validate(root string) error {
 		}
 		if n, _ := levelsUp(f); o.FS != nil && n > depthOf(root) {
 			bad("Options.IgnoreFiles has %q, which is above Options.FS", f)
+		}
+	}
+	for _, m := range o.SkipMarked {
+		if !isName([]byte(m)) || strings.IndexByte(m, 0) >= 0 {
+			bad("Options.SkipMarked has %q, which cannot be the name of a file", m)
 		}
 	}
 	for _, p := range o.Include {

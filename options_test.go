@@ -579,7 +579,7 @@ func TestGoroutinesOfCallbacks(t *testing.T) {
 				_, failedHere := onError.Load(caller)
 				last := len(onProgress) - 1
 				require.NotContains(t, onProgress[:last], caller)
-				if entry == "Process" {
+				if entry != "Stream" {
 					require.True(t, failedHere, "the caller is a worker")
 					require.Equal(t, caller, onProgress[last])
 				} else {
@@ -642,11 +642,12 @@ func asError(v any) error {
 
 func TestReportString(t *testing.T) {
 	for want, r := range map[string]fileproc.Report{
-		"0 files processed, 0 B read, 0 directories, in 0s":              {},
-		"3 files processed, 999 B read, 2 directories, in 1.5ms":         {Processed: 3, Bytes: 999, Directories: 2, Elapsed: 1500 * time.Microsecond},
-		"1 files processed, 1.0 kB read, 1 directories, in 12ms":         {Processed: 1, Bytes: 1000, Directories: 1, Elapsed: 12_345 * time.Microsecond},
-		"1 files processed, 1.0 MB read, 1 directories, in 1m0.001s":     {Processed: 1, Bytes: 999_950, Directories: 1, Elapsed: time.Minute + time.Millisecond},
-		"0 files processed, 9.2 EB read, 0 directories, 1 failed, in 0s": {Bytes: 1<<63 - 1, Failed: 1},
+		"0 files processed, 0 B read, 0 directories, in 0s":                                        {},
+		"3 files processed, 999 B read, 2 directories, in 1.5ms":                                   {Processed: 3, Bytes: 999, Directories: 2, Elapsed: 1500 * time.Microsecond},
+		"1 file processed, 1.0 kB read, 1 directory, in 12ms":                                      {Processed: 1, Bytes: 1000, Directories: 1, Elapsed: 12_345 * time.Microsecond},
+		"1 file processed, 1.0 MB read, 1 directory, in 1m0.001s":                                  {Processed: 1, Bytes: 999_950, Directories: 1, Elapsed: time.Minute + time.Millisecond},
+		"3 files delivered, 1 of them processed, 9 B read, 1 directory, 2 skipped (func 2), in 0s": {Processed: 1, Bytes: 9, Directories: 1, Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedByFunc: 2}},
+		"0 files processed, 9.2 EB read, 0 directories, 1 failed, in 0s":                           {Bytes: 1<<63 - 1, Failed: 1},
 		"0 files processed, 0 B read, 0 directories, 5 skipped (binary 2, suffix 3), 1 failed, 4 abandoned, in 0s": {
 			Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedSuffix: 3, fileproc.SkippedBinary: 2}, Failed: 1, Abandoned: 4},
 	} {
@@ -917,5 +918,77 @@ func TestDependencies(t *testing.T) {
 			continue
 		}
 		require.Contains(t, append(allowed, "github.com/stretchr/testify", "go.yaml.in/yaml/v3"), fields[0])
+	}
+}
+
+// TestEntryIsADirEntry: an Entry tells what a file is, with Options.Stat as Walk found it and else as it is now.
+func TestEntryIsADirEntry(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "a=x", "d/b=xy"))
+	for _, stat := range []bool{false, true} {
+		var all []fileproc.Entry
+		for e, err := range fileproc.Walk(t.Context(), dir, fileproc.Options{Stat: stat, Ordered: true}) {
+			require.NoError(t, err)
+			all = append(all, e)
+		}
+		require.Len(t, all, 3)
+		for _, e := range all {
+			want, err := os.Lstat(e.Path())
+			require.NoError(t, err)
+			require.Equal(t, fs.FormatDirEntry(fs.FileInfoToDirEntry(want)), e.String())
+			info, err := e.Info()
+			require.NoError(t, err)
+			require.Equal(t, e.Name(), info.Name())
+			require.Equal(t, want.Mode(), info.Mode())
+			require.Equal(t, want.IsDir(), info.IsDir())
+			require.True(t, want.ModTime().Equal(info.ModTime()))
+			s, err := e.Stat()
+			require.NoError(t, err)
+			require.Equal(t, want.Size(), s.Size)
+			require.Equal(t, s.Size, info.Size())
+		}
+		require.NoError(t, os.WriteFile(all[0].Path(), []byte("longer"), 0o666))
+		info, err := all[0].Info()
+		require.NoError(t, err)
+		require.Equal(t, map[bool]int64{true: 1, false: 6}[stat], info.Size())
+		require.NoError(t, os.Remove(all[0].Path()))
+		_, err = all[0].Stat()
+		if stat {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
+		require.NoError(t, os.WriteFile(all[0].Path(), []byte("x"), 0o666))
+	}
+	_, err := fileproc.Entry{}.Info()
+	require.ErrorIs(t, err, fs.ErrInvalid)
+}
+
+// TestSkipMarked: what marks a directory is a regular file that its listing gives, whatever the other options leave out.
+func TestSkipMarked(t *testing.T) {
+	fsys := fstest.MapFS{
+		"a": {}, "d/.mark": {}, "d/b": {}, "d/e/c": {}, "link/.mark": {Mode: fs.ModeSymlink}, "link/f": {}, "dir/.mark/g": {},
+		"both/.mark": {}, "both/.ignore": {Data: []byte("*\n")}, "both/h": {},
+	}
+	for _, opts := range []fileproc.Options{{}, {Ordered: true}, {SkipHidden: true}, {Suffixes: []string{"a", "b", "c", "f", "g", "h"}}, {IgnoreFiles: []string{".ignore"}}} {
+		var report fileproc.Report
+		opts.FS, opts.SkipMarked, opts.Report = fsys, []string{".mark"}, &report
+		got, err := fileproc.Process(t.Context(), ".", opts, relOf)
+		require.NoError(t, err)
+		slices.Sort(got)
+		want := []string{"a", "dir/.mark/g", "link/f"}
+		if opts.SkipHidden {
+			want = []string{"a", "link/f"}
+		}
+		require.Equal(t, want, got)
+		require.EqualValues(t, 2, report.Skipped[fileproc.SkippedMarked])
+		got, err = fileproc.Process(t.Context(), "d", opts, relOf)
+		require.NoError(t, err)
+		require.Empty(t, got, "root too")
+		require.Equal(t, fileproc.Report{Found: 1, Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedMarked: 1}, Elapsed: report.Elapsed}, report)
+	}
+	for _, bad := range []string{"", ".", "..", "a/b", "a\x00"} {
+		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, SkipMarked: []string{bad}}, relOf)
+		require.ErrorContains(t, err, "Options.SkipMarked")
 	}
 }

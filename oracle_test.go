@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -131,6 +132,22 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 		}
 		return errors.Join(inOrder(opts, got), want.compare(got), want.compareReport(*opts.Report, false))
 	},
+	"ForEach": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
+		opts.Report, opts.FS = new(fileproc.Report), p.fsys
+		var mu sync.Mutex
+		var got []delivery
+		err := fileproc.ForEach(ctx, p.root, opts, func(f *fileproc.File) error {
+			d, err := look(p, opts, f)
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, d)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(want.compare(got), want.compareReport(*opts.Report, false))
+	},
 	"Stream": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
 		opts.Report, opts.FS = new(fileproc.Report), p.fsys
 		var got []delivery
@@ -155,7 +172,7 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 			if e.IsDir() {
 				set = dirs
 			}
-			_, hasStat := e.Stat()
+			_, err := e.Stat()
 			switch want := p.path(rel); {
 			case set[rel]:
 				return fmt.Errorf("%.300q twice", rel)
@@ -163,8 +180,8 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 				return fmt.Errorf("Name is %.80q, Path is %.300q, want %.300q", e.Name(), e.Path(), want)
 			case e.Type() != e.Type().Type() || e.IsDir() != e.Type().IsDir() || !e.IsDir() && !e.Type().IsRegular():
 				return fmt.Errorf("Type of %.300q is %v, IsDir %t", rel, e.Type(), e.IsDir())
-			case opts.Stat && !e.IsDir() && !hasStat:
-				return fmt.Errorf("no Stat of %.300q", rel)
+			case opts.Stat && !e.IsDir() && err != nil:
+				return fmt.Errorf("no Stat of %.300q: %w", rel, err)
 			}
 			set[rel] = true
 			got = append(got, delivery{rel: rel})
@@ -256,7 +273,7 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 func randomQuestion(r *rand.Rand) question {
 	return question{
-		entry: pick(r, "Process", "Process", "Stream", "Walk"),
+		entry: pick(r, "Process", "ForEach", "Stream", "Walk"),
 		fsys:  pick(r, false, false, true),
 		opts: fileproc.Options{
 			MaxDepth:   pick(r, 0, 0, 1, 2, 3, 9),

@@ -24,6 +24,8 @@ type reference struct {
 	dir      string
 	opts     fileproc.Options
 	selected func(rel string, size int) bool
+	asksDirs bool // selectsDir is Options.SelectDir
+	walks    bool // directories that are not opened, too, are yielded
 
 	want    expectation
 	visited []fs.FileInfo
@@ -48,6 +50,9 @@ func (r *reference) run() expectation {
 			return err != nil || !r.claim(info)
 		})
 		for _, rel := range links {
+			if r.declines(rel) {
+				continue
+			}
 			r.want.dirs[rel] = true
 			r.directory(rel, true, r.rulesAbove(rel))
 		}
@@ -64,6 +69,16 @@ func (r *reference) claim(info fs.FileInfo) bool {
 	}
 	r.visited = append(r.visited, info)
 	return true
+}
+
+func selectsDir(rel string) bool { return path.Base(rel) != "sub" }
+
+func (r *reference) declines(dir string) bool {
+	if r.asksDirs && !selectsDir(dir) {
+		r.skip(fileproc.SkippedSelectDir)
+		return true
+	}
+	return false
 }
 
 func (r *reference) skip(why fileproc.SkipReason) {
@@ -118,12 +133,16 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 			return
 		}
 	}
-	r.want.report.Directories++
-	rules = append(slices.Clone(rules), r.rulesOf(rel)...)
 	entries, err := os.ReadDir(r.path(rel))
 	if err != nil {
 		panic(err)
 	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type() == 0 && slices.Contains(r.opts.SkipMarked, e.Name()) }) {
+		r.skip(fileproc.SkippedMarked)
+		return
+	}
+	r.want.report.Directories++
+	rules = append(slices.Clone(rules), r.rulesOf(rel)...)
 	for _, e := range entries {
 		p := path.Join(rel, e.Name())
 		typ := e.Type()
@@ -132,7 +151,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 			continue
 		}
 		if typ.IsDir() {
-			if r.prunes(p, rules) {
+			if r.prunes(p, rules) || (r.descends(p) || r.walks) && r.declines(p) {
 				continue
 			}
 			r.want.dirs[p] = true
@@ -282,12 +301,13 @@ type setting struct {
 type asked struct {
 	entry, selectBy string
 	fsys, progress  bool
+	asksDirs        bool
 	opts            fileproc.Options
 }
 
 // dimensions are all options, each with the values that are tried.
 var dimensions = [][]setting{
-	{{"Process", func(a *asked) { a.entry = "Process" }}, {"Stream", func(a *asked) { a.entry = "Stream" }}, {"Walk", func(a *asked) { a.entry = "Walk" }}},
+	{{"Process", func(a *asked) { a.entry = "Process" }}, {"ForEach", func(a *asked) { a.entry = "ForEach" }}, {"Stream", func(a *asked) { a.entry = "Stream" }}, {"Walk", func(a *asked) { a.entry = "Walk" }}},
 	option("MaxDepth", func(o *fileproc.Options) *int { return &o.MaxDepth }, 0, 1, 3),
 	option("Suffixes", func(o *fileproc.Options) *[]string { return &o.Suffixes }, nil, []string{".md", "t"}),
 	option("Include", func(o *fileproc.Options) *[]string { return &o.Include }, nil, []string{"**/*.md", "*.txt"}, []string{"d*/*/f*", "e/**"}, []string{"{d1,e/deep}/*.b"}),
@@ -306,6 +326,8 @@ var dimensions = [][]setting{
 	option("DisableURing", func(o *fileproc.Options) *bool { return &o.DisableURing }, false, true),
 	{{"Shards 0", func(*asked) {}}, {"Shards 3", func(a *asked) { a.opts.Shards, a.opts.Shard = 3, 1 }}},
 	{{"Select none", func(*asked) {}}, {"Select name", func(a *asked) { a.selectBy = "name" }}, {"Select size", func(a *asked) { a.selectBy = "size" }}},
+	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) { a.asksDirs = true }}},
+	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
 }
@@ -425,6 +447,7 @@ func manifold(t *testing.T) string {
 		"d1/f1.md=1", "d1/f2.txt=2", "d1/x.b=x", "d1/sub/f3.md=3", "d1/sub/f4.md=4", "d1/sub/deep/f5.md="+testtree.Content(601),
 		"d2/.gitignore=!*.b\nf1*\n", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
 		"e/f8.md=8", "e/deep/er/f9.md=9", "e/deep/z.b=zz", "ignored/f.md=i", ".git/config=c", ".h/f.md=h", "empty/",
+		"bak/.nobackup=", "bak/f.md=b", "bak/sub/g.md=b", "d1/tag/CACHEDIR.TAG=t", "d1/tag/f.md=t", "unmarked/.nobackup/f.md=u",
 	))
 	require.True(t, testtree.Make(t, outside, "out.md=o", "sub/s.md=s"))
 	testtree.Make(t, root,
@@ -456,7 +479,15 @@ func TestOptionsPairwise(t *testing.T) {
 }
 
 func (a asked) verify(t *testing.T, dir string) error {
-	r := reference{dir: dir, opts: a.opts}
+	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, walks: a.entry == "Walk"}
+	if a.asksDirs {
+		a.opts.SelectDir = func(e fileproc.Entry) bool {
+			if !e.IsDir() || e.Name() != path.Base(filepath.ToSlash(e.Rel())) {
+				return false
+			}
+			return selectsDir(filepath.ToSlash(e.Rel()))
+		}
+	}
 	if a.entry == "Walk" {
 		r.opts.ReadSize, r.opts.SkipBinary = fileproc.NoRead, false
 	}

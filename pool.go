@@ -60,7 +60,7 @@ type pool struct {
 	busy      int      // workers that may still find work
 	idle      int      // workers that wait
 	abandoned int64    // entries that were not visited
-	panicked  *panicError
+	panicked  *PanicError
 	exited    bool // a worker ended by runtime.Goexit
 
 	delayed *time.Timer // unless nil, is to start worker 1
@@ -116,7 +116,7 @@ func (p *pool) mishap(v any) {
 	if v == nil {
 		p.exited = true
 	} else if p.panicked == nil {
-		p.panicked = &panicError{v, debug.Stack()}
+		p.panicked = &PanicError{v, debug.Stack()}
 	}
 	p.mu.Unlock()
 	if p.halt != nil {

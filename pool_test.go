@@ -524,8 +524,8 @@ func TestPoolPanicAtEachStep(t *testing.T) {
 		}
 		c.run()
 		require.NotNil(t, c.pool.panicked)
-		require.Equal(t, "at this step", c.pool.panicked.value)
-		require.Contains(t, string(c.pool.panicked.stack), "TestPoolPanicAtEachStep", "the stack of the panic itself")
+		require.Equal(t, "at this step", c.pool.panicked.Value)
+		require.Contains(t, string(c.pool.panicked.Stack), "TestPoolPanicAtEachStep", "the stack of the panic itself")
 		require.False(t, c.pool.exited)
 		c.requireSound(t, 2)
 	})

@@ -17,13 +17,15 @@ const (
 	SkippedSuffix          SkipReason = "suffix"           // no Options.Suffixes fits
 	SkippedHidden          SkipReason = "hidden"           // Options.SkipHidden and a leading dot
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
-	SkippedIgnored         SkipReason = "ignore file"      // by Options.IgnoreFiles
-	SkippedShard           SkipReason = "other shard"      // it belongs to another one than Options.Shard
-	SkippedNotRegular      SkipReason = "not regular"      // a symbolic link, FIFO, socket or device
-	SkippedOtherFilesystem SkipReason = "other filesystem" // a directory, by Options.OneFilesystem
-	SkippedOutside         SkipReason = "outside root"     // a symbolic link, unless Options.SymlinksOutside
+	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles
+	SkippedShard           SkipReason = "other-shard"      // it belongs to another one than Options.Shard
+	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device
+	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
+	SkippedOutside         SkipReason = "outside-root"     // a symbolic link, unless Options.SymlinksOutside
 	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory that is come to by another path
 	SkippedSelect          SkipReason = "select"           // Options.Select said no
+	SkippedSelectDir       SkipReason = "select-dir"       // a directory: Options.SelectDir said no
+	SkippedMarked          SkipReason = "marked"           // a directory that lists a file of Options.SkipMarked
 	SkippedBinary          SkipReason = "binary"           // Options.SkipBinary and a NUL byte
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
@@ -40,6 +42,8 @@ var skipReasons = [...]SkipReason{
 	skipOutside:         SkippedOutside,
 	skipDuplicate:       SkippedDuplicate,
 	skipSelect:          SkippedSelect,
+	skipSelectDir:       SkippedSelectDir,
+	skipMarked:          SkippedMarked,
 	skipBinary:          SkippedBinary,
 	skipByFunc:          SkippedByFunc,
 }
@@ -55,6 +59,8 @@ const (
 	skipOutside
 	skipDuplicate
 	skipSelect
+	skipSelectDir
+	skipMarked
 	skipBinary
 	skipByFunc
 	noReason = -1
@@ -102,10 +108,16 @@ func (r *Report) add(c *counts) {
 	}
 }
 
-// String tells the Report in one line, for people.
+// String returns the Report in one line, for people. Where fn has returned
+// ErrSkip, the files that it got and those that it processed are told apart.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files processed, %s read, %d directories", r.Processed, inUnits(r.Bytes), r.Directories)
+	if declined := r.Skipped[SkippedByFunc]; declined > 0 {
+		fmt.Fprintf(&b, "%s delivered, %d of them processed", counted(r.Processed+declined, "file"), r.Processed)
+	} else {
+		fmt.Fprintf(&b, "%s processed", counted(r.Processed, "file"))
+	}
+	fmt.Fprintf(&b, ", %s read, %s", inUnits(r.Bytes), counted(r.Directories, "directory"))
 	if len(r.Skipped) > 0 {
 		total := int64(0)
 		var each []string
@@ -127,6 +139,17 @@ func (r Report) String() string {
 	}
 	fmt.Fprintf(&b, ", in %v", r.Elapsed.Round(digits))
 	return b.String()
+}
+
+// counted tells how many things there are, of which what is the name of one.
+func counted(n int64, what string) string {
+	switch stem, isY := strings.CutSuffix(what, "y"); {
+	case n == 1:
+		return "1 " + what
+	case isY:
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // inUnits tells a number of bytes with a decimal prefix (IEC 80000-13).

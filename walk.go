@@ -27,9 +27,9 @@ type run struct {
 	opts *Options
 	base *base
 	fn   func(*File) error
-	// visitDir, unless nil, is told of each directory found (Walk), and as what
-	// s.dir can look it up without another descriptor.
-	visitDir func(s *sink, name, as string)
+	// visitDir, unless nil, gets each directory that Walk finds, the entry name of
+	// n, and what fetches its metadata.
+	visitDir func(l *local, n *node, name string, stat func() (Stat, error))
 
 	filter   filter
 	device   uint64 // root's, if it matters
@@ -137,7 +137,7 @@ func (r *run) prepare(ctx context.Context, root string, opts *Options) {
 		*opts.Report = Report{Skipped: map[SkipReason]int64{}}
 	}
 	r.opts = opts
-	r.base = newBase(root, opts.FS != nil)
+	r.base = newBase(root, opts)
 	r.filter = newFilter(opts)
 	opts.ignoreNames, opts.ignorePaths = splitIgnoreFiles(opts.IgnoreFiles)
 	r.failures.onError, r.failures.stop = opts.OnError, r.stop
@@ -300,10 +300,16 @@ func (r *run) scan(w int, n *node) (*batch, []*node, bool) {
 	more := false
 	if n.held == nil || !n.held.over {
 		var err error
-		if more, err = n.dir.list(s); err != nil {
+		more, err = n.dir.list(s)
+		switch {
+		case n.held != nil && n.held.marked:
+			more = false
+			n.held.entries, n.held.ignore = nil, nil
+			l.skipFound(skipMarked)
+		case err != nil:
 			more = false
 			r.failDir(l, n, err)
-		} else if !more && !n.isLinks() {
+		case !more && !n.isLinks():
 			l.counts.directories++
 		}
 	}
@@ -355,12 +361,18 @@ func (r *run) begin(l *local, n *node) bool {
 		n.listing = err == nil
 		return n.listing
 	}
-	err := r.openTimed(l, n)
+	selected := r.selectDir(l, n)
+	var err error
+	if selected {
+		err = r.openTimed(l, n)
+	}
 	if n.parent != nil && !n.isLinkedDir() { // which does not need it
 		r.handles.unref(n.parent)
 	}
 	if err != nil {
 		r.failDir(l, n, err)
+	}
+	if err != nil || !selected {
 		return false
 	}
 	if r.passes(l, n) {
@@ -372,10 +384,43 @@ func (r *run) begin(l *local, n *node) bool {
 		n.held = new(held)
 	}
 	if r.visitDir != nil && n.isLinkedDir() {
-		l.sink = sink{l: l, node: n.parent, dir: n.dir}
-		r.visitDir(&l.sink, n.name, dot)
+		r.visitDir(l, n.parent, n.name, func() (Stat, error) { return n.dir.stat(dot) })
 	}
 	return true
+}
+
+// selectDir reports whether n is to be opened as far as Options.SelectDir is
+// concerned. It is asked here, and not where n is listed, since the worker has no
+// directory in use now that another one might wait for.
+func (r *run) selectDir(l *local, n *node) bool {
+	if r.opts.SelectDir == nil || n.parent == nil || n.isLinks() {
+		return true
+	}
+	if !l.acquire() {
+		return false
+	}
+	if !r.opts.SelectDir(Entry{base: r.base, node: n.parent, name: n.name, typ: fs.ModeDir}) {
+		l.skipFound(skipSelectDir)
+		return false
+	}
+	l.rest()
+	if r.visitDir != nil && !n.isLinkedDir() {
+		r.visitDir(l, n.parent, n.name, func() (s Stat, err error) {
+			err = l.attempt(n.parent, func(d directory) error {
+				s, err = d.stat(n.name)
+				return err
+			})
+			return s, err
+		})
+		l.grip.drop(&r.handles)
+	}
+	return r.opts.opensDepth(n.depth)
+}
+
+// skipFound counts a directory that is left out because of what it is.
+func (l *local) skipFound(why int) {
+	l.counts.found++
+	l.counts.skipped[why]++
 }
 
 func (r *run) openTimed(l *local, n *node) error {
@@ -422,8 +467,7 @@ func (r *run) passes(l *local, n *node) bool {
 	case err != nil:
 		r.failDir(l, n, err)
 	case why != noReason:
-		l.counts.found++
-		l.counts.skipped[why]++
+		l.skipFound(why)
 	default:
 		return false
 	}
