@@ -176,7 +176,7 @@ func TestSymlinksUnreadable(t *testing.T) {
 	require.NoError(t, os.Chmod(d, 0))
 	t.Cleanup(func() { os.Chmod(d, 0o755) })
 	if _, err := os.ReadDir(d); err == nil {
-		t.Skip("permissions do not stop this user, or not here; scripts/test.sh runs this as a user whom they stop")
+		t.Skip("permissions do not stop this user, or not here; scripts/test.sh --all runs this as a user whom they stop")
 	}
 	var report fileproc.Report
 	_, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFiles, Report: &report}, nameOf)

@@ -140,7 +140,7 @@ func TestPrunedBySystem(t *testing.T) {
 	require.NoError(t, os.Chmod(skip, 0))
 	t.Cleanup(func() { os.Chmod(skip, 0o755) })
 	if _, err := os.ReadDir(skip); err == nil {
-		t.Skip("permissions do not stop this user, or not here; scripts/test.sh runs this as a user whom they stop")
+		t.Skip("permissions do not stop this user, or not here; scripts/test.sh --all runs this as a user whom they stop")
 	}
 	for _, opts := range []fileproc.Options{{Exclude: []string{"skip"}}, {Include: []string{"ok/*"}}, {IgnoreFiles: []string{".ignore"}}} {
 		_, err := fileproc.Process(t.Context(), dir, opts, relOf)

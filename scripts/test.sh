@@ -1,8 +1,17 @@
 #!/usr/bin/env bash
-# Runs every check of this repository. Needs Go, which downloads modules; a check that needs more says why it is skipped when
-# that is missing.
+# Runs the checks of this repository: those that find most, in three minutes on two processors, or all of them.
+# Usage: test.sh [--all]. It needs Go; a check that needs more says why it is skipped when that is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+all=
+case "$#$*" in
+0) ;;
+1--all) all=1 ;;
+*)
+	echo "usage: test.sh [--all]" >&2
+	exit 2
+	;;
+esac
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 staticcheck_version=v0.8.2
@@ -38,20 +47,27 @@ formatted() {
 	[ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }
 }
 
-# brief runs a test with -v given and tells what failed, or what was left out and why.
+# brief runs a test with -v given and tells what failed, or what was left out and why; on a terminal, what it is at as well.
 brief() {
-	local status=0
-	"$@" >"$tmp/log" 2>&1 || status=$?
-	if [ "$status" != 0 ]; then
+	local status=0 terminal=
+	[ ! -t 1 ] || terminal=1
+	{ "$@" 2>&1 || echo $? >"$tmp/status"; } | tee "$tmp/log" | awk -v terminal="$terminal" '
+		function clear() { if (terminal) printf "\r\033[K" }
+		/^=== (RUN|NAME|CONT)/ {
+			name = $3
+			if (terminal && name !~ "/") { clear(); printf "   %s", name; fflush() }
+		}
+		/_test\.go:[0-9]+: / { said[name] = $0 }
+		/left out: / { clear(); print }
+		/--- SKIP: / { clear(); sub(/^ */, "", said[$3]); print "    " $3 " skipped: " said[$3] }
+		/^ok|^PASS/ { clear(); print; fflush() }
+		END { clear() }'
+	if [ -s "$tmp/status" ]; then
+		status=$(cat "$tmp/status")
+		rm "$tmp/status"
 		grep -Ev '^ *(=== |--- PASS)' "$tmp/log" || true
 		return "$status"
 	fi
-	awk '
-		/^=== (RUN|NAME|CONT)/ { name = $3 }
-		/_test\.go:[0-9]+: / { said[name] = $0 }
-		/left out: / { print }
-		/--- SKIP: / { sub(/^ */, "", said[$3]); print "    " $3 " skipped: " said[$3] }
-		/^ok|^PASS/ { print }' "$tmp/log"
 }
 
 go_test() { brief go test "$timeout" -v "$@"; }
@@ -124,6 +140,12 @@ as_another_user() {
 }
 
 step "gofmt" formatted
+if [ -z "$all" ]; then
+	step "go vet" go vet ./...
+	step "go test" go_test ./...
+	echo "passed in $SECONDS s; scripts/test.sh --all runs every check"
+	exit
+fi
 step "go vet, every backend and nested module" vet
 step "staticcheck $staticcheck_version, every backend and nested module" run_staticcheck
 step "go test" go_test ./...
@@ -134,4 +156,7 @@ done
 step "go test, nested modules" in_nested_modules go_test ./...
 step "go test as another user" as_another_user
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
+step "builds for every platform" scripts/cross.sh
+# arm64 and s390x are run by hand: qemu's user mode now and then spins for ever in Go programs.
+step "tests on other platforms" scripts/portable.sh 386 js wasip1
 echo "all passed in $SECONDS s"
