@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 
@@ -25,7 +24,7 @@ type listedName struct {
 func (e *listedName) Name() string               { return e.name }
 func (e *listedName) IsDir() bool                { return e.typ.IsDir() }
 func (e *listedName) Type() fs.FileMode          { return e.typ }
-func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(filepath.Join(*e.dir, e.name)) }
+func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(*e.dir + "/" + e.name) }
 func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 
 // halveFrom is how many buffers of entries ReadDir lists, about a millisecond's

@@ -1,0 +1,148 @@
+//go:build fileproc_generic || fileproc_unix
+
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/fileproc/fileproc"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// callNames are the calls that are counted. What the runtime does for itself is not among them.
+var callNames = map[uint64]string{
+	unix.SYS_OPENAT: "openat", unix.SYS_CLOSE: "close", unix.SYS_FSTAT: "fstat", unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_STATX: "statx",
+	unix.SYS_READ: "read", unix.SYS_PREAD64: "pread64", unix.SYS_PREADV2: "preadv2", unix.SYS_LSEEK: "lseek", unix.SYS_GETDENTS64: "getdents64",
+	unix.SYS_FCNTL: "fcntl", unix.SYS_EPOLL_CTL: "epoll_ctl", unix.SYS_READLINKAT: "readlinkat", unix.SYS_FADVISE64: "fadvise64", unix.SYS_IOCTL: "ioctl",
+}
+
+const callsVariable = "FILEPROC_TEST_CALLS"
+
+// The calls of a process that does nothing else are counted.
+func init() {
+	if root := os.Getenv(callsVariable); root != "" {
+		_, err := fileproc.Process(context.Background(), root, fileproc.Options{}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// The table of docs/performance.md: what a file and a directory cost.
+func TestCalls(t *testing.T) {
+	perFile := map[string]int{"openat": 1, "fstat": 1, "read": 2, "close": 1}
+	perDir := map[string]int{"openat": 1, "fcntl": 1, "getdents64": 3, "close": 1}
+	if fileproc.Backend() == "generic" {
+		perFile = map[string]int{"newfstatat": 1, "openat": 1, "epoll_ctl": 1, "fstat": 1, "read": 2, "close": 1}
+		perDir = map[string]int{"newfstatat": 1, "openat": 3, "fstat": 2, "epoll_ctl": 1, "getdents64": 3, "close": 3}
+	}
+	few, many := t.TempDir(), t.TempDir()
+	for i := range 100 {
+		plant(t, few, fmt.Sprint("file", i))
+		plant(t, many, fmt.Sprint("file", i), fmt.Sprint("more", i))
+	}
+	require.Equal(t, perFile, callsOfEach(t, few, many, 100))
+
+	few, many = t.TempDir(), t.TempDir()
+	for i := range 20 {
+		plant(t, few, fmt.Sprint(i, "/file"))
+		plant(t, many, fmt.Sprint(i, "/file"), fmt.Sprint("more", i, "/file"))
+	}
+	for name, n := range perFile {
+		perDir[name] += n
+	}
+	require.Equal(t, perDir, callsOfEach(t, few, many, 20), "of a directory with a file")
+}
+
+// callsOfEach is what one of the n things costs that many has more than few.
+func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
+	t.Helper()
+	less, more := countCalls(t, few), countCalls(t, many)
+	each := map[string]int{}
+	for name, k := range more {
+		// A call or two more are the process's own, or were interrupted and made anew.
+		if k := int(math.Round(float64(k-less[name]) / float64(n))); k != 0 {
+			each[name] = k
+		}
+	}
+	return each
+}
+
+// countCalls traces a process that processes root.
+func countCalls(t *testing.T, root string) map[string]int {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), callsVariable+"="+root, "GODEBUG=asyncpreemptoff=1")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
+	runtime.LockOSThread() // which alone may trace
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no process can be traced here: %v", err)
+	}
+	pid := cmd.Process.Pid
+	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
+	counts := map[string]int{}
+	for first := true; ; first = false {
+		var status unix.WaitStatus
+		thread, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		require.NoError(t, err)
+		switch {
+		case thread == pid && (status.Exited() || status.Signaled()):
+			require.True(t, status.Exited() && status.ExitStatus() == 0, "it ended with %#x", status)
+			return counts
+		case !status.Stopped():
+			continue // another thread's end
+		}
+		signal := 0
+		switch s := status.StopSignal(); {
+		case first:
+			require.NoError(t, unix.PtraceSetOptions(pid, options))
+		case s == unix.SIGTRAP|0x80:
+			if name := callNames[enteredCall(t, thread)]; name != "" {
+				counts[name]++
+			}
+		case s != unix.SIGTRAP && s != unix.SIGSTOP:
+			signal = int(s)
+		}
+		if err := unix.PtraceSyscall(thread, signal); err != nil {
+			require.ErrorIs(t, err, unix.ESRCH) // it has just been ended
+		}
+	}
+}
+
+// enteredCall is the number of the call that a thread is about to make.
+func enteredCall(t *testing.T, thread int) uint64 {
+	const none = 1<<64 - 1
+	var info struct { // struct ptrace_syscall_info
+		op      uint8
+		_       [3]uint8
+		arch    uint32
+		ip, sp  uint64
+		number  uint64
+		details [6]uint64
+	}
+	const getInfo, entry = 0x420e, 1 // PTRACE_GET_SYSCALL_INFO, PTRACE_SYSCALL_INFO_ENTRY
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, getInfo, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 || info.op != entry {
+		require.Contains(t, []unix.Errno{0, unix.ESRCH}, errno)
+		return none
+	}
+	return info.number
+}
