@@ -8,9 +8,9 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
-	"sync"
 )
 
 // A checker is hash --check.
@@ -48,78 +48,62 @@ func (c *checker) check(lists []string) error {
 type tally struct{ lines, verified, malformed, unreadable, different int }
 
 func (c *checker) checkList(list string) (ok bool, err error) {
-	in, label := io.Reader(os.Stdin), "'standard input'"
+	in, label := os.Stdin, "'standard input'"
 	if list != stdinName {
-		f, err := os.Open(list)
-		if err != nil {
+		if in, err = os.Open(list); err != nil {
 			return false, err
 		}
-		defer f.Close()
-		in, label = f, list
+		defer in.Close()
+		label = list
 	}
 	var t tally
-	// The files are checked out of order, and told in the order of the list.
-	pending := make(chan chan verdict, 4*c.app.sel.opts.Workers)
-	told := make(chan struct{})
-	go func() {
-		for v := range pending {
-			c.tell(<-v, &t)
+	hashers := make([]hasher, c.app.sel.opts.Workers)
+	inTurn(c.app, c.lines(in, label, &t, &err), func(l listed, worker int, _ <-chan struct{}) (tell func()) {
+		h := &hashers[worker]
+		if h.h == nil {
+			h.h = c.newHash()
 		}
-		close(told)
-	}()
-	err = c.start(in, label, &t, pending)
-	close(pending)
-	<-told
+		sum, err := h.of(&item{app: c.app, name: l.name, explicit: true, more: true, ctx: c.app.ctx})
+		v := verdict{l.name, err, string(sum) != l.sum}
+		return func() { c.tell(v, &t) }
+	})
+	r := &c.app.totals
+	r.Found, r.Processed, r.Failed = r.Found+int64(t.verified+t.unreadable), r.Processed+int64(t.verified), r.Failed+int64(t.unreadable)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", label, err)
+		return false, &fs.PathError{Op: opProcess, Path: label, Err: err}
 	}
 	return c.summarize(label, &t), nil
 }
 
-// start reads the list and starts the check of each of its files.
-func (c *checker) start(in io.Reader, label string, t *tally, pending chan<- chan verdict) error {
-	hashers := make(chan *hasher, c.app.sel.opts.Workers)
-	for range cap(hashers) {
-		hashers <- &hasher{h: c.newHash()}
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	r := bufio.NewReader(in)
-	malformed := 0
-	defer func() { t.malformed = malformed }()
-	for number := 1; c.app.ctx.Err() == nil; number++ {
-		line, err := r.ReadString('\n')
-		if line == "" && err == io.EOF {
-			return nil
-		} else if err != nil && err != io.EOF {
-			return err
-		}
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-		if strings.HasPrefix(line, "#") || line == "" {
-			continue
-		}
-		sum, name, ok := parseSum(line, c.tag, c.newHash().Size())
-		if !ok {
-			malformed++
+// lines yields what the lines of a list say. An error of the list is stored in failed.
+func (c *checker) lines(list io.Reader, label string, t *tally, failed *error) iter.Seq[listed] {
+	return func(yield func(listed) bool) {
+		p := sumParser{tag: c.tag, digits: 2 * c.newHash().Size()}
+		r := bufio.NewReader(list)
+		for number := 1; ; number++ {
+			line, err := r.ReadString('\n')
+			if err != nil && err != io.EOF {
+				*failed = err
+				return
+			} else if line == "" {
+				return
+			}
+			line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+			if strings.HasPrefix(line, "#") || line == "" {
+				continue
+			}
+			l, ok := p.parse(line)
+			if ok && !yield(l) {
+				return
+			} else if ok {
+				continue
+			}
+			t.malformed++
 			if c.warn {
 				c.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", label, number, c.tag))
 			}
-			continue
 		}
-		h := <-hashers
-		v := make(chan verdict, 1) // so that the hasher does not wait for its turn to be told
-		pending <- v
-		wg.Go(func() {
-			v <- c.verify(h, name, sum)
-			hashers <- h
-		})
 	}
-	return nil
-}
-
-func (c *checker) verify(h *hasher, name, want string) verdict {
-	got, err := h.of(&item{name: name, explicit: true, more: true, ctx: c.app.ctx})
-	return verdict{name: name, err: err, differs: err == nil && string(got) != want}
 }
 
 // tell prints one line, as sha256sum does.
@@ -128,13 +112,14 @@ func (c *checker) tell(v verdict, t *tally) {
 		return
 	}
 	t.lines++
+	c.app.bar.add(1, 0)
 	var what string
 	switch {
 	case v.err != nil && c.ignoreMissing && errors.Is(v.err, fs.ErrNotExist):
 		return
 	case v.err != nil:
 		t.unreadable++
-		c.app.out.warn(v.err.Error())
+		c.app.out.warn(plainly(v.err))
 		what = "FAILED open or read"
 	case v.differs:
 		t.verified++
@@ -150,15 +135,11 @@ func (c *checker) tell(v verdict, t *tally) {
 	if c.status {
 		return
 	}
-	var b []byte
-	if strings.Contains(v.name, "\n") {
-		b = appendEscaped(append(b, '\\'), []byte(v.name))
-	} else {
-		b = append(b, v.name...)
+	name := v.name
+	if strings.Contains(name, "\n") {
+		name = `\` + escaper.Replace(name)
 	}
-	b = append(b, ": "...)
-	b = append(b, what...)
-	c.app.out.write(append(b, '\n'))
+	c.app.out.write([]byte(name + ": " + what + "\n"))
 }
 
 // summarize warns of what was wrong with a list, and reports whether all is well.
@@ -189,31 +170,50 @@ func (c *checker) summarize(label string, t *tally) bool {
 	return t.unreadable == 0 && t.different == 0 && !(c.strict && t.malformed > 0)
 }
 
-// parseSum reads a line as sha256sum writes it, of either of its formats; size is that of the checksum in bytes.
-func parseSum(line, tag string, size int) (sum, name string, ok bool) {
-	line, escaped := strings.CutPrefix(line, `\`)
-	if rest, found := strings.CutPrefix(line, tag+" ("); found {
-		i := strings.LastIndex(rest, ") = ")
-		if i < 0 {
-			return "", "", false
+// A listed file is one line of a list.
+type listed struct{ sum, name string }
+
+// A sumParser reads the lines of one list as sha256sum does.
+type sumParser struct {
+	tag      string // of the format "SHA256 (name) = sum"
+	digits   int    // of a checksum
+	reversed int    // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+}
+
+func (p *sumParser) parse(line string) (l listed, ok bool) {
+	const blanks = " \t"
+	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
+	reversed := 0
+	if rest, found := strings.CutPrefix(line, p.tag); found {
+		rest, found = strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
+		i := strings.LastIndexByte(rest, ')')
+		if !found || i < 0 {
+			return l, false
 		}
-		name, sum = rest[:i], rest[i+len(") = "):]
+		l.name = rest[:i]
+		if l.sum, found = strings.CutPrefix(strings.TrimLeft(rest[i+1:], blanks), "="); !found {
+			return l, false
+		}
+		l.sum = strings.TrimLeft(l.sum, blanks)
 	} else {
-		// Two characters stand between the checksum and the name: a space, and a space or, for binary mode, an asterisk.
-		if len(line) < 2*size+3 || line[2*size] != ' ' || (line[2*size+1] != ' ' && line[2*size+1] != '*') {
-			return "", "", false
+		if len(line) < p.digits+2 || !strings.ContainsRune(blanks, rune(line[p.digits])) {
+			return l, false
 		}
-		sum, name = line[:2*size], line[2*size+2:]
+		l.sum, l.name = line[:p.digits], line[p.digits+1:]
+		reversed = 1
+		if len(l.name) > 1 && (l.name[0] == ' ' || l.name[0] == '*') && p.reversed != 1 {
+			reversed, l.name = -1, l.name[1:]
+		}
 	}
-	sum = strings.ToLower(sum)
-	if _, err := hex.DecodeString(sum); err != nil || len(sum) != 2*size {
-		return "", "", false
+	l.sum = strings.ToLower(l.sum)
+	if _, err := hex.DecodeString(l.sum); err != nil || len(l.sum) != p.digits || p.reversed*reversed < 0 {
+		return l, false
+	}
+	if reversed != 0 {
+		p.reversed = reversed
 	}
 	if escaped {
-		var err error
-		if name, err = unescape(name); err != nil {
-			return "", "", false
-		}
+		l.name = unescaper.Replace(l.name)
 	}
-	return sum, name, name != ""
+	return l, !strings.Contains(l.name, "\x00")
 }
