@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fileproc/fileproc"
@@ -334,6 +335,31 @@ func TestHashChecksTheLinesThatSha256sumChecks(t *testing.T) {
 			require.Equal(t, want, got)
 			require.Equal(t, wantCode, gotCode)
 		})
+	}
+}
+
+// The README shows what the commands in it print, standard output first.
+func TestReadmeShowsWhatTheCommandsPrint(t *testing.T) {
+	dir := t.TempDir()
+	files, err := txtar.ParseFile("testdata/readme.txtar")
+	require.NoError(t, err)
+	require.NoError(t, txtar.Write(files, dir))
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(readme), "```console\n")[1:]
+	require.NotEmpty(t, blocks)
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```\n")
+		for _, call := range strings.Split("\n"+block, "\n$ ")[1:] {
+			line, want, _ := strings.Cut(strings.TrimSuffix(call, "\n")+"\n", "\n")
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(command(t).Path)+":"+os.Getenv("PATH"))
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			cmd.Run() // that something was not found is no error here
+			require.Equal(t, want, stdout.String()+stderr.String(), line)
+		}
 	}
 }
 
