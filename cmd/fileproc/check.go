@@ -8,7 +8,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"strings"
 )
@@ -57,8 +56,9 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 		label = list
 	}
 	var t tally
+	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
-	inTurn(c.app, c.lines(in, label, &t, &err), func(l listed, worker int, _ <-chan struct{}) (tell func()) {
+	inTurn(c.app, r.next, func(l listed, worker int, _ func()) (tell func()) {
 		h := &hashers[worker]
 		if h.h == nil {
 			h.h = c.newHash()
@@ -67,43 +67,15 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 		v := verdict{l.name, err, string(sum) != l.sum}
 		return func() { c.tell(v, &t) }
 	})
-	r := &c.app.totals
-	r.Found, r.Processed, r.Failed = r.Found+int64(t.verified+t.unreadable), r.Processed+int64(t.verified), r.Failed+int64(t.unreadable)
-	if err != nil {
-		return false, &fs.PathError{Op: opProcess, Path: label, Err: err}
+	t.malformed = r.malformed
+	total := &c.app.totals
+	total.Found += int64(t.verified + t.unreadable)
+	total.Processed += int64(t.verified)
+	total.Failed += int64(t.unreadable)
+	if r.err != nil {
+		return false, &fs.PathError{Op: opProcess, Path: label, Err: r.err}
 	}
 	return c.summarize(label, &t), nil
-}
-
-// lines yields what the lines of a list say. An error of the list is stored in failed.
-func (c *checker) lines(list io.Reader, label string, t *tally, failed *error) iter.Seq[listed] {
-	return func(yield func(listed) bool) {
-		p := sumParser{tag: c.tag, digits: 2 * c.newHash().Size()}
-		r := bufio.NewReader(list)
-		for number := 1; ; number++ {
-			line, err := r.ReadString('\n')
-			if err != nil && err != io.EOF {
-				*failed = err
-				return
-			} else if line == "" {
-				return
-			}
-			line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-			if strings.HasPrefix(line, "#") || line == "" {
-				continue
-			}
-			l, ok := p.parse(line)
-			if ok && !yield(l) {
-				return
-			} else if ok {
-				continue
-			}
-			t.malformed++
-			if c.warn {
-				c.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", label, number, c.tag))
-			}
-		}
-	}
 }
 
 // tell prints one line, as sha256sum does.
@@ -173,18 +145,46 @@ func (c *checker) summarize(label string, t *tally) bool {
 // A listed file is one line of a list.
 type listed struct{ sum, name string }
 
-// A sumParser reads the lines of one list as sha256sum does.
-type sumParser struct {
-	tag      string // of the format "SHA256 (name) = sum"
-	digits   int    // of a checksum
-	reversed int    // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+// A sumReader reads a list as sha256sum does.
+type sumReader struct {
+	*checker
+	r                 *bufio.Reader
+	label             string
+	digits            int // of a checksum
+	number, malformed int // of lines
+	reversed          int // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+	err               error
 }
 
-func (p *sumParser) parse(line string) (l listed, ok bool) {
+func (r *sumReader) next() (l listed, ok bool) {
+	for {
+		line, err := r.r.ReadString('\n')
+		if line == "" || err != nil && err != io.EOF {
+			if err != io.EOF {
+				r.err = err
+			}
+			return l, false
+		}
+		r.number++
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if strings.HasPrefix(line, "#") || line == "" {
+			continue
+		}
+		if l, ok = r.parse(line); ok {
+			return l, true
+		}
+		r.malformed++
+		if r.warn {
+			r.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", r.label, r.number, r.tag))
+		}
+	}
+}
+
+func (r *sumReader) parse(line string) (l listed, ok bool) {
 	const blanks = " \t"
 	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
 	reversed := 0
-	if rest, found := strings.CutPrefix(line, p.tag); found {
+	if rest, found := strings.CutPrefix(line, r.tag); found {
 		rest, found = strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
 		i := strings.LastIndexByte(rest, ')')
 		if !found || i < 0 {
@@ -196,21 +196,21 @@ func (p *sumParser) parse(line string) (l listed, ok bool) {
 		}
 		l.sum = strings.TrimLeft(l.sum, blanks)
 	} else {
-		if len(line) < p.digits+2 || !strings.ContainsRune(blanks, rune(line[p.digits])) {
+		if len(line) < r.digits+2 || !strings.ContainsRune(blanks, rune(line[r.digits])) {
 			return l, false
 		}
-		l.sum, l.name = line[:p.digits], line[p.digits+1:]
+		l.sum, l.name = line[:r.digits], line[r.digits+1:]
 		reversed = 1
-		if len(l.name) > 1 && (l.name[0] == ' ' || l.name[0] == '*') && p.reversed != 1 {
+		if len(l.name) > 1 && (l.name[0] == ' ' || l.name[0] == '*') && r.reversed != 1 {
 			reversed, l.name = -1, l.name[1:]
 		}
 	}
 	l.sum = strings.ToLower(l.sum)
-	if _, err := hex.DecodeString(l.sum); err != nil || len(l.sum) != p.digits || p.reversed*reversed < 0 {
+	if _, err := hex.DecodeString(l.sum); err != nil || len(l.sum) != r.digits || r.reversed*reversed < 0 {
 		return l, false
 	}
 	if reversed != 0 {
-		p.reversed = reversed
+		r.reversed = reversed
 	}
 	if escaped {
 		l.name = unescaper.Replace(l.name)

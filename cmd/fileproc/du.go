@@ -100,14 +100,17 @@ func (d *diskUsage) argument(arg string) error {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		real, err = filepath.Abs(real)
+	if err != nil {
+		real = dir // which then may be listed twice
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return err
 	}
 	listed := func(rel string) bool {
 		return len(d.listed) > 0 && d.listed[filepath.Join(real, filepath.FromSlash(rel))]
 	}
-	if err != nil || listed("") {
-		return err
+	if listed("") {
+		return nil
 	}
 	opts := a.sel.within(dir, a.sel.opts)
 	opts.Stat = true

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -227,23 +226,27 @@ func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
 
 // eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
 func (a *app) eachNamed(j *job, items []item) {
-	inTurn(a, slices.Values(items), func(it item, worker int, turn <-chan struct{}) (tell func()) {
+	next := func() (it item, ok bool) {
+		if ok = len(items) > 0; ok {
+			it, items = items[0], items[1:]
+		}
+		return it, ok
+	}
+	inTurn(a, next, func(it item, worker int, wait func()) (tell func()) {
 		it.worker = worker
-		c := &chunk{out: a.out, turn: turn}
+		c := &chunk{out: a.out, wait: wait}
 		if it.name == stdinName {
-			<-turn // two that are named read it one behind the other
+			wait() // two that are named read it one behind the other
 		}
 		if it.err == nil {
 			it.err = j.visit(&it, c)
 		}
 		return func() {
+			c.wait = nil // it has come
 			c.fileDone()
 			a.totals.Found++
 			switch {
-			case it.err == errEnough:
-				a.stop(errEnough)
-				fallthrough
-			case it.err == nil:
+			case it.err == nil || it.err == errEnough:
 				a.totals.Processed++
 				a.bar.add(1, 0)
 			case a.ctx.Err() == nil:
@@ -252,53 +255,70 @@ func (a *app) eachNamed(j *job, items []item) {
 			default:
 				a.totals.Abandoned++
 			}
+			if it.err == errEnough {
+				a.stop(errEnough)
+			}
 		}
 	})
 }
 
-// inTurn calls work for the items on all workers, and the functions that it returns one at a time, in the order of the
-// items. Turn is closed when it is the item's turn. After errEnough inTurn does not wait for work, which may hang.
-func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, turn <-chan struct{}) (tell func())) {
-	idle := make(chan int, a.sel.opts.Workers)
-	for w := range cap(idle) {
-		idle <- w
-	}
-	ahead := make(chan struct{}, mostAhead)
-	turn := make(chan struct{})
-	close(turn)
-	defer func() {
-		select {
-		case <-turn:
-		case <-a.ctx.Done():
-			if context.Cause(a.ctx) != errEnough {
-				<-turn
+// inTurn calls work on all workers, each time with the next item, and what work returns in the order of the items, one
+// call at a time. Work may wait for the item's turn. After errEnough inTurn does not wait for work, which may hang.
+func inTurn[T any](a *app, next func() (T, bool), work func(x T, worker int, wait func()) (tell func())) {
+	var mu sync.Mutex // guards the rest, and calls of next and tell
+	told := sync.NewCond(&mu)
+	tells := map[int]func(){} // of the items that wait for their turn
+	taken, turn, over := 0, 0, false
+	worker := func(w int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for {
+			for taken-turn >= mostAhead {
+				told.Wait()
+			}
+			if over = over || a.ctx.Err() != nil; over {
+				return
+			}
+			x, ok := next()
+			if over = !ok; over {
+				return
+			}
+			i := taken
+			taken++
+			mu.Unlock()
+			tell := work(x, w, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for turn < i {
+					told.Wait()
+				}
+			})
+			mu.Lock()
+			tells[i] = tell
+			for ; tells[turn] != nil && context.Cause(a.ctx) != errEnough; turn++ {
+				tells[turn]()
+				delete(tells, turn)
+				told.Broadcast()
 			}
 		}
-		a.bar.show()
+	}
+	var workers sync.WaitGroup
+	for w := range a.sel.opts.Workers {
+		workers.Go(func() { worker(w) })
+	}
+	done := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(done)
 	}()
-	for x := range items {
-		ahead <- struct{}{}
-		var w int
-		select {
-		case w = <-idle:
-		case <-a.ctx.Done():
+	select {
+	case <-done:
+	case <-a.ctx.Done():
+		if context.Cause(a.ctx) != errEnough {
+			<-done
 		}
-		if a.ctx.Err() != nil {
-			return
-		}
-		mine, next := turn, make(chan struct{})
-		turn = next
-		go func() {
-			tell := work(x, w, mine)
-			idle <- w
-			<-mine
-			tell()
-			<-ahead
-			if context.Cause(a.ctx) != errEnough { // the run may be over
-				close(next)
-			}
-		}()
 	}
+	a.bar.show()
 }
 
 // opProcess is what the package says of an error that visit returns.

@@ -116,7 +116,7 @@ func run(args []string) int {
 		return exitError
 	}
 	if n := a.totals.Skipped[fileproc.SkippedOutside]; n > 0 {
-		a.out.warn(fmt.Sprintf("%d symbolic links lead out of their directory and are left out without --symlinks-outside", n))
+		a.out.warn(fmt.Sprintf("symbolic links that lead outside, left out without --symlinks-outside: %d", n))
 	}
 	if a.report {
 		a.printReport()

@@ -167,10 +167,10 @@ func (o *output) warn(msg string) {
 // A chunk collects the output of one file at a time.
 type chunk struct {
 	b    []byte
-	out  *output         // nil if the output must wait for its turn
-	turn <-chan struct{} // closed when the output may be written; nil is at any time
-	held bool            // the output is this chunk's until the file's end
-	_    [64]byte        // keeps the chunks of two workers on different cache lines
+	out  *output  // nil if the output must wait for its turn
+	wait func()   // for the file's turn, if it has one
+	held bool     // the output is this chunk's until the file's end
+	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
 
 // lineDone is called after each line. A file with much output is written as it comes, so that memory is bounded.
@@ -183,8 +183,8 @@ func (c *chunk) lineDone() {
 // spill writes what is there and keeps the output to itself.
 func (c *chunk) spill() {
 	if !c.held {
-		if c.turn != nil {
-			<-c.turn
+		if c.wait != nil {
+			c.wait()
 		}
 		c.out.mu.Lock()
 		c.held = true
