@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
@@ -29,11 +30,12 @@ type bar struct {
 	width func() int // of the terminal, in columns
 
 	// guarded by the output's mutex
-	turns int  // how often the line was shown
-	shown bool // the line is on the terminal
+	turns int       // how often the line was shown
+	shown bool      // the line is on the terminal
+	next  time.Time // when the line is out of date
 	done  bool
 
-	files, bytes int64 // of the roots that are done
+	files, bytes atomic.Int64 // that are done
 }
 
 func newBar(out *output, stderr *os.File) *bar {
@@ -54,25 +56,45 @@ func (b *bar) onProgress() func(fileproc.Report) {
 	if !b.out.progress {
 		return nil
 	}
-	files, bytes := b.files, b.bytes
+	var last fileproc.Report
 	return func(r fileproc.Report) {
-		if time.Since(b.start) >= barAfter {
-			b.show(files+r.Processed, bytes+r.Bytes)
-		}
-		b.files, b.bytes = files+r.Processed, bytes+r.Bytes
+		b.files.Add(r.Processed - last.Processed)
+		b.bytes.Add(r.Bytes - last.Bytes)
+		last = r
+		b.show()
 	}
 }
 
-func (b *bar) show(files, bytes int64) {
+// add counts what no Report does, and shows it about ten times a second. A worker may call it that has the output for
+// itself; the line then stays as it is.
+func (b *bar) add(files, bytes int64) {
+	b.files.Add(files)
+	b.bytes.Add(bytes)
+	if b.out.progress && b.out.mu.TryLock() {
+		defer b.out.mu.Unlock()
+		if time.Now().After(b.next) {
+			b.draw()
+		}
+	}
+}
+
+func (b *bar) show() {
 	b.out.mu.Lock()
 	defer b.out.mu.Unlock()
+	b.draw()
+}
+
+// draw shows the line. The caller holds the output's mutex.
+func (b *bar) draw() {
 	// The spinner and the space take two columns. One more stays free: a line that fills the terminal may go on below,
 	// where it could not be taken away.
 	room := b.width() - 3
-	if b.done || room <= 0 {
+	if b.done || room <= 0 || !b.out.progress || time.Since(b.start) < barAfter {
 		return
 	}
+	b.next = time.Now().Add(100 * time.Millisecond)
 	b.out.clear = b.hide
+	files, bytes := b.files.Load(), b.bytes.Load()
 	text := fmt.Sprintf("%d files, %.0f files/s", files, float64(files)/time.Since(b.start).Seconds())
 	if bytes > 0 { // ls, du and stats read none
 		text += fmt.Sprintf(", %s bytes", humanSize(bytes))

@@ -114,6 +114,23 @@ func TestNoProgressOfQuickWork(t *testing.T) {
 	require.Equal(t, 2, strings.Count(rest, "\n"))
 }
 
+// Progress counts what is read of large files and of named ones, while they are read.
+func TestProgressCountsWhatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o666))
+	sums, err := command(t, "hash", filepath.Join(dir, "large")).Output()
+	require.NoError(t, err)
+	list := filepath.Join(t.TempDir(), "list")
+	require.NoError(t, os.WriteFile(list, sums, 0o666))
+	for _, args := range [][]string{{"hash", dir}, {"hash", filepath.Join(dir, "large")}, {"hash", "--check", list}} {
+		progress, _ := progressOf(t, onTerminal(t, commandAs(t, "fileproc-begun", args...), 80), 80)
+		require.Regexp(t, `^. 1 files, \d+ files/s, 3\.[03]M bytes$`, progress[len(progress)-1])
+		if args[1] != dir { // whose progress also begins with what is found
+			require.Equal(t, "⠋ 0 files, 0 files/s, 256K bytes", progress[0])
+		}
+	}
+}
+
 // What standard output leads to a file is whole there, and on the terminal is progress alone.
 func TestProgressBesideAFile(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -145,16 +162,21 @@ func TestProgressGivesWay(t *testing.T) {
 	var screen bytes.Buffer
 	out := &output{stdout: &screen, stderr: &screen, tty: true, progress: true}
 	b := &bar{out: out, width: func() int { return 40 }}
-	b.show(1, 0)
-	b.show(2, 4096)
+	show := func(files, bytes int64) {
+		b.files.Store(files)
+		b.bytes.Store(bytes)
+		b.show()
+	}
+	show(1, 0)
+	show(2, 4096)
 	out.write([]byte("a line\n"))
 	out.warn("a message")
-	b.show(3, 8192)
+	show(3, 8192)
 	out.warn("another")
-	b.show(4, 8192)
+	show(4, 8192)
 	b.clear()
 	out.write([]byte("the end\n"))
-	b.show(5, 8192)
+	show(5, 8192)
 	require.Equal(t, "\r⠋ 1 files, 0 files/s\x1b[0K"+"\r⠙ 2 files, 0 files/s, 4.0K bytes\x1b[0K"+erase+"a line\n"+
 		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"fileproc: another\n"+
 		"\r⠸ 4 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"the end\n", screen.String())

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
 )
 
 // A checker is hash --check.
@@ -48,78 +47,35 @@ func (c *checker) check(lists []string) error {
 type tally struct{ lines, verified, malformed, unreadable, different int }
 
 func (c *checker) checkList(list string) (ok bool, err error) {
-	in, label := io.Reader(os.Stdin), "'standard input'"
+	in, label := os.Stdin, "'standard input'"
 	if list != stdinName {
-		f, err := os.Open(list)
-		if err != nil {
+		if in, err = os.Open(list); err != nil {
 			return false, err
 		}
-		defer f.Close()
-		in, label = f, list
+		defer in.Close()
+		label = list
 	}
 	var t tally
-	// The files are checked out of order, and told in the order of the list.
-	pending := make(chan chan verdict, 4*c.app.sel.opts.Workers)
-	told := make(chan struct{})
-	go func() {
-		for v := range pending {
-			c.tell(<-v, &t)
+	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
+	hashers := make([]hasher, c.app.sel.opts.Workers)
+	inTurn(c.app, r.next, func(l listed, worker int, _ func()) (tell func()) {
+		h := &hashers[worker]
+		if h.h == nil {
+			h.h = c.newHash()
 		}
-		close(told)
-	}()
-	err = c.start(in, label, &t, pending)
-	close(pending)
-	<-told
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", label, err)
+		sum, err := h.of(&item{app: c.app, name: l.name, explicit: true, more: true, ctx: c.app.ctx})
+		v := verdict{l.name, err, string(sum) != l.sum}
+		return func() { c.tell(v, &t) }
+	})
+	t.malformed = r.malformed
+	total := &c.app.totals
+	total.Found += int64(t.verified + t.unreadable)
+	total.Processed += int64(t.verified)
+	total.Failed += int64(t.unreadable)
+	if r.err != nil {
+		return false, &fs.PathError{Op: opProcess, Path: label, Err: r.err}
 	}
 	return c.summarize(label, &t), nil
-}
-
-// start reads the list and starts the check of each of its files.
-func (c *checker) start(in io.Reader, label string, t *tally, pending chan<- chan verdict) error {
-	hashers := make(chan *hasher, c.app.sel.opts.Workers)
-	for range cap(hashers) {
-		hashers <- &hasher{h: c.newHash()}
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	r := bufio.NewReader(in)
-	malformed := 0
-	defer func() { t.malformed = malformed }()
-	for number := 1; c.app.ctx.Err() == nil; number++ {
-		line, err := r.ReadString('\n')
-		if line == "" && err == io.EOF {
-			return nil
-		} else if err != nil && err != io.EOF {
-			return err
-		}
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-		if strings.HasPrefix(line, "#") || line == "" {
-			continue
-		}
-		sum, name, ok := parseSum(line, c.tag, c.newHash().Size())
-		if !ok {
-			malformed++
-			if c.warn {
-				c.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", label, number, c.tag))
-			}
-			continue
-		}
-		h := <-hashers
-		v := make(chan verdict, 1) // so that the hasher does not wait for its turn to be told
-		pending <- v
-		wg.Go(func() {
-			v <- c.verify(h, name, sum)
-			hashers <- h
-		})
-	}
-	return nil
-}
-
-func (c *checker) verify(h *hasher, name, want string) verdict {
-	got, err := h.of(&item{name: name, explicit: true, more: true, ctx: c.app.ctx})
-	return verdict{name: name, err: err, differs: err == nil && string(got) != want}
 }
 
 // tell prints one line, as sha256sum does.
@@ -128,13 +84,14 @@ func (c *checker) tell(v verdict, t *tally) {
 		return
 	}
 	t.lines++
+	c.app.bar.add(1, 0)
 	var what string
 	switch {
 	case v.err != nil && c.ignoreMissing && errors.Is(v.err, fs.ErrNotExist):
 		return
 	case v.err != nil:
 		t.unreadable++
-		c.app.out.warn(v.err.Error())
+		c.app.out.warn(plainly(v.err))
 		what = "FAILED open or read"
 	case v.differs:
 		t.verified++
@@ -150,15 +107,11 @@ func (c *checker) tell(v verdict, t *tally) {
 	if c.status {
 		return
 	}
-	var b []byte
-	if strings.Contains(v.name, "\n") {
-		b = appendEscaped(append(b, '\\'), []byte(v.name))
-	} else {
-		b = append(b, v.name...)
+	name := v.name
+	if strings.Contains(name, "\n") {
+		name = `\` + escaper.Replace(name)
 	}
-	b = append(b, ": "...)
-	b = append(b, what...)
-	c.app.out.write(append(b, '\n'))
+	c.app.out.write([]byte(name + ": " + what + "\n"))
 }
 
 // summarize warns of what was wrong with a list, and reports whether all is well.
@@ -189,31 +142,78 @@ func (c *checker) summarize(label string, t *tally) bool {
 	return t.unreadable == 0 && t.different == 0 && !(c.strict && t.malformed > 0)
 }
 
-// parseSum reads a line as sha256sum writes it, of either of its formats; size is that of the checksum in bytes.
-func parseSum(line, tag string, size int) (sum, name string, ok bool) {
-	line, escaped := strings.CutPrefix(line, `\`)
-	if rest, found := strings.CutPrefix(line, tag+" ("); found {
-		i := strings.LastIndex(rest, ") = ")
-		if i < 0 {
-			return "", "", false
+// A listed file is one line of a list.
+type listed struct{ sum, name string }
+
+// A sumReader reads a list as sha256sum does.
+type sumReader struct {
+	*checker
+	r                 *bufio.Reader
+	label             string
+	digits            int // of a checksum
+	number, malformed int // of lines
+	reversed          int // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+	err               error
+}
+
+func (r *sumReader) next() (l listed, ok bool) {
+	for {
+		line, err := r.r.ReadString('\n')
+		if line == "" || err != nil && err != io.EOF {
+			if err != io.EOF {
+				r.err = err
+			}
+			return l, false
 		}
-		name, sum = rest[:i], rest[i+len(") = "):]
-	} else {
-		// Two characters stand between the checksum and the name: a space, and a space or, for binary mode, an asterisk.
-		if len(line) < 2*size+3 || line[2*size] != ' ' || (line[2*size+1] != ' ' && line[2*size+1] != '*') {
-			return "", "", false
+		r.number++
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if strings.HasPrefix(line, "#") || line == "" {
+			continue
 		}
-		sum, name = line[:2*size], line[2*size+2:]
+		if l, ok = r.parse(line); ok {
+			return l, true
+		}
+		r.malformed++
+		if r.warn {
+			r.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", r.label, r.number, r.tag))
+		}
 	}
-	sum = strings.ToLower(sum)
-	if _, err := hex.DecodeString(sum); err != nil || len(sum) != 2*size {
-		return "", "", false
+}
+
+func (r *sumReader) parse(line string) (l listed, ok bool) {
+	const blanks = " \t"
+	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
+	reversed := 0
+	if rest, found := strings.CutPrefix(line, r.tag); found {
+		rest, found = strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
+		i := strings.LastIndexByte(rest, ')')
+		if !found || i < 0 {
+			return l, false
+		}
+		l.name = rest[:i]
+		if l.sum, found = strings.CutPrefix(strings.TrimLeft(rest[i+1:], blanks), "="); !found {
+			return l, false
+		}
+		l.sum = strings.TrimLeft(l.sum, blanks)
+	} else {
+		if len(line) < r.digits+2 || !strings.ContainsRune(blanks, rune(line[r.digits])) {
+			return l, false
+		}
+		l.sum, l.name = line[:r.digits], line[r.digits+1:]
+		reversed = 1
+		if len(l.name) > 1 && (l.name[0] == ' ' || l.name[0] == '*') && r.reversed != 1 {
+			reversed, l.name = -1, l.name[1:]
+		}
+	}
+	l.sum = strings.ToLower(l.sum)
+	if _, err := hex.DecodeString(l.sum); err != nil || len(l.sum) != r.digits || r.reversed*reversed < 0 {
+		return l, false
+	}
+	if reversed != 0 {
+		r.reversed = reversed
 	}
 	if escaped {
-		var err error
-		if name, err = unescape(name); err != nil {
-			return "", "", false
-		}
+		l.name = unescaper.Replace(l.name)
 	}
-	return sum, name, name != ""
+	return l, !strings.Contains(l.name, "\x00")
 }

@@ -21,18 +21,20 @@ func (a *app) duCommand() *cobra.Command {
 		Short: "Sum up file sizes by directory",
 		Long: `Print the size in bytes of the regular files below each directory, as du --bytes of coreutils 9.2 and later does: a
 file's length, not the blocks that it takes on the disk; a file with several hard links once; hidden and ignored files
-too. Directories and symbolic links themselves count nothing. A file that is named as an argument counts each time.`,
+too. Directories and symbolic links themselves count nothing. A directory that is named within another one is neither
+listed nor counted again. A file that is named as an argument counts each time.`,
 		Example: "  fileproc du -h -d 1\n  fileproc du --suffix .log --older 30d /var",
 		RunE:    func(_ *cobra.Command, args []string) error { return d.run(args) },
 	}
 	f := cmd.Flags()
-	f.IntVarP(&d.depth, "depth", "d", -1, "print directories down to `N` levels below the arguments; all are counted (default all)")
+	f.IntVarP(&d.depth, "max-depth", "d", -1, "print directories down to `N` levels below the arguments; all are counted (default all)")
 	f.BoolVarP(&d.summarize, "summarize", "s", false, "print the sums of the arguments alone")
-	f.BoolVar(&d.human, "human-readable", false, "sizes as 1.5K, 20M")
+	f.BoolVarP(&d.human, "human-readable", "h", false, "sizes as 1.5K, 20M")
+	f.Bool("help", false, "help for du") // without cobra's -h
 	f.BoolVarP(&d.total, "total", "c", false, "print a grand total")
-	f.BoolVarP(&d.countLinks, "count-links", "l", false, "count a file with several hard links as often as it is found")
+	f.BoolVarP(&d.countLinks, "count-links", "l", false, "count a file with several hard links, and a directory within another argument, each time")
 	f.BoolVar(&d.json, "json", false, "a JSON object a line: path, bytes, files")
-	cmd.MarkFlagsMutuallyExclusive("depth", "summarize")
+	cmd.MarkFlagsMutuallyExclusive("max-depth", "summarize")
 	cmd.MarkFlagsMutuallyExclusive("json", "human-readable")
 	a.sel.flags(cmd, scopeAll, false)
 	return cmd
@@ -43,8 +45,9 @@ type diskUsage struct {
 	depth                                     int
 	summarize, human, total, countLinks, json bool
 
-	links map[link]struct{} // the files that are counted, of all arguments
-	grand usage
+	links  map[link]struct{} // the files that are counted, of all arguments
+	listed map[string]bool   // the absolute paths of the directories of the arguments so far, if there are several
+	grand  usage
 }
 
 // A link is a file behind any of its hard links.
@@ -62,6 +65,9 @@ func (d *diskUsage) run(args []string) error {
 	if len(args) == 0 {
 		args = []string{"."}
 	}
+	if len(args) > 1 && !d.countLinks {
+		d.listed = map[string]bool{}
+	}
 	for _, arg := range args {
 		if err := d.argument(arg); err != nil {
 			return err
@@ -75,31 +81,48 @@ func (d *diskUsage) run(args []string) error {
 
 func (d *diskUsage) argument(arg string) error {
 	a := d.app
-	dir, prefix, ok := a.directory(arg)
-	switch {
-	case !ok:
-		return nil
-	case dir == "":
-		it := item{name: arg}
-		st, err := it.stat()
+	dir, prefix, err := directory(arg)
+	if dir == "" {
+		var st fileproc.Stat
+		if err == nil {
+			st, err = (&item{name: arg}).stat()
+		}
 		if err != nil {
 			a.failures.add(err)
 			return nil
 		}
 		a.found.Store(true)
+		a.totals.Found++
+		a.totals.Processed++
 		u := usage{bytes: st.Size, files: 1}
 		d.print(arg, u)
 		d.grand.add(u)
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir // which then may be listed twice
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return err
+	}
+	listed := func(rel string) bool {
+		return len(d.listed) > 0 && d.listed[filepath.Join(real, filepath.FromSlash(rel))]
+	}
+	if listed("") {
 		return nil
 	}
 	opts := a.within(dir, a.sel.opts)
 	opts.Stat = true
 	var report fileproc.Report
 	a.observe(&opts, &report)
-	dirs, err := d.walk(a.ctx, dir, opts)
+	dirs, err := d.walk(a.ctx, dir, opts, listed)
 	a.addReport(&report)
 	names := slices.SortedFunc(maps.Keys(dirs), compareDepthFirst)
 	for _, name := range names {
+		if d.listed != nil {
+			d.listed[filepath.Join(real, filepath.FromSlash(name))] = true
+		}
 		u := dirs[name]
 		if u.files > 0 {
 			a.found.Store(true)
@@ -117,8 +140,9 @@ func (d *diskUsage) argument(arg string) error {
 	return err
 }
 
-// walk returns what each directory holds without what is in its subdirectories, by path relative to dir.
-func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options) (map[string]*usage, error) {
+// walk returns what each directory holds without what is in its subdirectories, by path relative to dir. It leaves out
+// the directories that are listed.
+func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool) (map[string]*usage, error) {
 	dirs := map[string]*usage{"": {}}
 	at := func(name string) *usage {
 		u := dirs[name]
@@ -134,19 +158,19 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options)
 		case err != nil:
 			return dirs, err
 		case e.IsDir():
-			for name := e.Rel(); dirs[name] == nil; name = parent(name) {
+			for name := e.Rel(); dirs[name] == nil && !listed(name); name = parent(name) {
 				at(name)
 			}
 			continue
 		}
-		st, _ := e.Stat()
-		if d.counted(st) {
-			continue
-		}
 		if p := parent(e.Rel()); p != last {
-			last, lastUsage = p, at(p)
+			if last, lastUsage = p, new(usage); !listed(p) {
+				lastUsage = at(p)
+			}
 		}
-		lastUsage.add(usage{st.Size, 1})
+		if st, _ := e.Stat(); !d.counted(st) {
+			lastUsage.add(usage{st.Size, 1})
+		}
 	}
 	return dirs, nil
 }

@@ -8,15 +8,20 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/fileproc/fileproc"
 )
 
 // An item is one file that a subcommand sees: of a directory, named by itself, or standard input.
 type item struct {
+	app      *app
 	f        *fileproc.File // nil if it was named by itself
 	prefix   string         // of the path, with a separator behind it
 	name     string         // the whole path if f is nil
+	err      error          // there is no such file
 	explicit bool           // named by itself
 	data     []byte         // the content, or its beginning if more
 	more     bool           // the content is to be had from open alone
@@ -35,13 +40,27 @@ func (it *item) appendPath(b []byte) []byte {
 func (it *item) path() string { return string(it.appendPath(nil)) }
 
 func (it *item) open() (io.ReadCloser, error) {
+	r, err := io.NopCloser(os.Stdin), error(nil)
 	switch {
 	case it.f != nil:
-		return it.f.Open()
-	case it.name == stdinName:
-		return io.NopCloser(os.Stdin), nil
+		r, err = it.f.Open()
+	case it.name != stdinName:
+		r, err = os.Open(it.name)
 	}
-	return os.Open(it.name)
+	return counted{r, it.app}, err
+}
+
+// A counted file adds what is read of it to the report and the progress.
+type counted struct {
+	io.ReadCloser
+	app *app
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.app.read.Add(int64(n))
+	c.app.bar.add(0, int64(n))
+	return n, err
 }
 
 func (it *item) stat() (fileproc.Stat, error) {
@@ -56,6 +75,15 @@ func (it *item) stat() (fileproc.Stat, error) {
 }
 
 const stdinName = "-"
+
+// orStdin returns the arguments, or standard input if there are none and it is a pipe, a socket or a file, as rg has it.
+// A terminal or /dev/null is not read, so that a job without input searches the working directory.
+func orStdin(args []string) []string {
+	if info, err := os.Stdin.Stat(); len(args) == 0 && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return []string{stdinName}
+	}
+	return args
+}
 
 // workingDir stands for no argument, and for paths that have nothing before them. No argument can be it.
 const workingDir = "\x00"
@@ -73,42 +101,46 @@ type job struct {
 // errEnough is what visit returns to end all.
 var errEnough = errors.New("enough")
 
+// mostAhead is how many files that are named may be visited before it is their turn to be printed: enough that one large
+// file does not keep the other workers waiting. Each keeps at most spillSize of output.
+const mostAhead = 256
+
 // each runs j. What goes wrong with a file is told as it happens; what each returns has ended the run.
 func (a *app) each(j job) error {
 	roots := j.args
 	if len(roots) == 0 {
 		roots = []string{workingDir}
 	}
+	var named []item // since the last directory
 	for _, root := range roots {
-		if err := a.eachOf(&j, root); err != nil || a.enough.Load() {
+		it := item{app: a, name: root, explicit: true, more: true, ctx: a.ctx}
+		dir, prefix := "", ""
+		if root != stdinName || !j.stdin {
+			dir, prefix, it.err = directory(root)
+		}
+		if dir == "" {
+			named = append(named, it)
+			continue
+		}
+		a.eachNamed(&j, named)
+		named = nil
+		if err := a.eachOf(&j, dir, prefix); err != nil {
 			return err
 		}
-		if a.ctx.Err() != nil {
-			return context.Cause(a.ctx)
-		}
 	}
-	return nil
+	a.eachNamed(&j, named)
+	return context.Cause(a.ctx)
 }
 
-func (a *app) eachOf(j *job, root string) error {
-	if root == stdinName && j.stdin {
-		return a.eachNamed(j, root)
-	}
-	dir, prefix, ok := a.directory(root)
-	switch {
-	case !ok:
-		return nil
-	case dir == "":
-		return a.eachNamed(j, root)
-	}
+func (a *app) eachOf(j *job, dir, prefix string) error {
 	opts := a.within(dir, j.opts)
 	var report fileproc.Report
 	a.observe(&opts, &report)
 	visit := func(f *fileproc.File, c *chunk) error {
-		it := item{f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker(), ctx: a.ctx}
+		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker(), ctx: a.ctx}
 		err := j.visit(&it, c)
 		if err == errEnough {
-			a.enough.Store(true)
+			a.stop(err)
 			return fs.SkipAll
 		}
 		return err
@@ -147,7 +179,7 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 		err := visit(f, c)
 		if err != nil && err != fs.SkipAll && len(c.b) > 0 && a.ctx.Err() == nil {
 			// A failure has no result, so what was found before it would be lost.
-			a.failures.add(withoutEcho(&fs.PathError{Op: "process", Path: f.Path(), Err: err}))
+			a.failures.add(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
 			err = nil
 		}
 		return bytes.Clone(c.b), err
@@ -162,9 +194,9 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 	return nil
 }
 
-// directory returns the directory that an argument names, or "" if it is another file, and what to put before paths
-// relative to it. Where it is neither it tells so.
-func (a *app) directory(arg string) (dir, prefix string, ok bool) {
+// directory returns the directory that an argument names, or "" if it is another file or there is none, and what to put
+// before paths relative to it.
+func directory(arg string) (dir, prefix string, err error) {
 	dir, prefix = arg, arg
 	switch {
 	case arg == workingDir:
@@ -174,14 +206,10 @@ func (a *app) directory(arg string) (dir, prefix string, ok bool) {
 		prefix += string(filepath.Separator)
 	}
 	info, err := os.Stat(dir)
-	if err != nil {
-		a.failures.add(err)
-		return "", "", false
-	}
-	if !info.IsDir() {
+	if err != nil || !info.IsDir() {
 		dir = ""
 	}
-	return dir, prefix, true
+	return dir, prefix, err
 }
 
 // observe lets opts tell of failures and progress.
@@ -190,40 +218,123 @@ func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
 	opts.OnProgress = a.bar.onProgress()
 	opts.OnError = func(err error) error {
 		if a.ctx.Err() == nil {
-			a.failures.add(withoutEcho(err))
+			a.failures.add(err)
 		}
 		return nil
 	}
 }
 
-// eachNamed visits one file that an argument names.
-func (a *app) eachNamed(j *job, name string) error {
-	c := chunk{out: a.out}
-	err := j.visit(&item{name: name, explicit: true, more: true, ctx: a.ctx}, &c)
-	c.fileDone()
-	a.totals.Found++
-	switch {
-	case err == nil:
-		a.totals.Processed++
-	case err == errEnough:
-		a.enough.Store(true)
-		a.totals.Processed++
-	case a.ctx.Err() == nil:
-		a.failures.add(err)
-		a.totals.Failed++
-	default:
-		a.totals.Abandoned++
+// eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
+func (a *app) eachNamed(j *job, items []item) {
+	next := func() (it item, ok bool) {
+		if ok = len(items) > 0; ok {
+			it, items = items[0], items[1:]
+		}
+		return it, ok
 	}
-	return nil
+	inTurn(a, next, func(it item, worker int, wait func()) (tell func()) {
+		it.worker = worker
+		c := &chunk{out: a.out, wait: wait}
+		if it.name == stdinName {
+			wait() // two that are named read it one behind the other
+		}
+		if it.err == nil {
+			it.err = j.visit(&it, c)
+		}
+		return func() {
+			c.wait = nil // it has come
+			c.fileDone()
+			a.totals.Found++
+			switch {
+			case it.err == nil || it.err == errEnough:
+				a.totals.Processed++
+				a.bar.add(1, 0)
+			case a.ctx.Err() == nil:
+				a.totals.Failed++
+				a.failures.add(&fs.PathError{Op: opProcess, Path: it.name, Err: it.err})
+			default:
+				a.totals.Abandoned++
+			}
+			if it.err == errEnough {
+				a.stop(errEnough)
+			}
+		}
+	})
 }
 
-// withoutEcho takes away the path that fileproc puts before an error of visit that names it already.
-func withoutEcho(err error) error {
-	var inner *fs.PathError
-	if outer, ok := err.(*fs.PathError); ok && outer.Op == "process" && errors.As(outer.Err, &inner) {
-		return inner
+// inTurn calls work on all workers, each time with the next item, and what work returns in the order of the items, one
+// call at a time. Work may wait for the item's turn. After errEnough inTurn does not wait for work, which may hang.
+func inTurn[T any](a *app, next func() (T, bool), work func(x T, worker int, wait func()) (tell func())) {
+	var mu sync.Mutex // guards the rest, and calls of next and tell
+	told := sync.NewCond(&mu)
+	tells := map[int]func(){} // of the items that wait for their turn
+	taken, turn, over := 0, 0, false
+	worker := func(w int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for {
+			for taken-turn >= mostAhead {
+				told.Wait()
+			}
+			if over = over || a.ctx.Err() != nil; over {
+				return
+			}
+			x, ok := next()
+			if over = !ok; over {
+				return
+			}
+			i := taken
+			taken++
+			mu.Unlock()
+			tell := work(x, w, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for turn < i {
+					told.Wait()
+				}
+			})
+			mu.Lock()
+			tells[i] = tell
+			for ; tells[turn] != nil && context.Cause(a.ctx) != errEnough; turn++ {
+				tells[turn]()
+				delete(tells, turn)
+				told.Broadcast()
+			}
+		}
 	}
-	return err
+	var workers sync.WaitGroup
+	for w := range a.sel.opts.Workers {
+		workers.Go(func() { worker(w) })
+	}
+	done := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-a.ctx.Done():
+		if context.Cause(a.ctx) != errEnough {
+			<-done
+		}
+	}
+	a.bar.show()
+}
+
+// opProcess is what the package says of an error that visit returns.
+const opProcess = "process"
+
+// plainly says what went wrong with a file: its path once, and no word of the package.
+func plainly(err error) string {
+	p, ok := err.(*fs.PathError)
+	var inner *fs.PathError
+	switch {
+	case !ok:
+		return err.Error()
+	case p.Op == opProcess && errors.As(p.Err, &inner):
+		return plainly(inner)
+	}
+	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
 }
 
 func (a *app) addReport(r *fileproc.Report) {
@@ -235,7 +346,6 @@ func (a *app) addReport(r *fileproc.Report) {
 	t.Abandoned += r.Abandoned
 	t.Bytes += r.Bytes
 	t.URing += r.URing
-	t.Elapsed += r.Elapsed
 	if t.Skipped == nil {
 		t.Skipped = map[fileproc.SkipReason]int64{}
 	}
@@ -244,4 +354,8 @@ func (a *app) addReport(r *fileproc.Report) {
 	}
 }
 
-func (a *app) printReport() { a.out.warn(a.totals.String()) }
+func (a *app) printReport() {
+	a.totals.Bytes += a.read.Load()
+	a.totals.Elapsed = time.Since(a.bar.start)
+	a.out.warn(a.totals.String())
+}

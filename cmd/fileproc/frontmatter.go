@@ -108,7 +108,7 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 	}
 	fields, err := parseFront(kind, front)
 	if err != nil {
-		return fmt.Errorf("%s: %w", it.path(), err)
+		return err
 	}
 	if ok, err := fm.selects(it, fields); !ok || err != nil {
 		return err
@@ -124,7 +124,7 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 	}
 	b, err := json.Marshal(fields)
 	if err != nil {
-		return fmt.Errorf("%s: %w", it.path(), err)
+		return err
 	}
 	c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
 	c.b = append(append(c.b, `,"frontmatter":`...), b...)
@@ -298,7 +298,7 @@ func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
 				return false, nil // what is compared is not there
 			}
 		}
-		return false, fmt.Errorf("%s: --where: %w", path, err)
+		return false, fmt.Errorf("--where: %w", err)
 	}
 	ok, _ := v.(bool)
 	return ok, nil

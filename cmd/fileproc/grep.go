@@ -42,8 +42,8 @@ func (a *app) grepCommand() *cobra.Command {
 does: without hidden files, what ignore files name, and binary files, which are those with a NUL byte.
 
 PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax) and is matched with each line
-by itself; \d, \s, \w and \b are about ASCII. Content that is not UTF-8 is searched as it is. "-" is standard input. Files
-are printed one at a time, in no particular order.`,
+by itself; \d, \s, \w and \b are about ASCII. Content that is not UTF-8 is searched as it is. "-" is standard input, as is
+no path if there is a pipe or a file to be read. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(g.patterns) == 0 {
@@ -104,6 +104,7 @@ func (g *grep) run(args []string) error {
 	if g.context > 0 {
 		g.before, g.after = g.context, g.context
 	}
+	args = orStdin(args)
 	out := g.app.out
 	g.number = (g.number || out.tty) && !g.noNumber
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -33,8 +32,9 @@ func (a *app) hashCommand() *cobra.Command {
 		Use:   "hash [flags] [DIR|FILE]...",
 		Short: "Print or check SHA-256 checksums, as sha256sum does",
 		Long: `Print the checksum of every regular file below the directories, hidden and ignored ones too, in the format of
-sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines, of
-sha256sum too, from the files given, and tell which of the files that they name have changed.`,
+sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines, in every
+form that sha256sum reads, from the files given, and tell which of the files that they name have changed. "-" is standard
+input, as is no argument at all if there is a pipe or a file to be read, or with --check.`,
 		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
 		RunE: func(_ *cobra.Command, args []string) error {
 			newHash := algorithms[algorithm]
@@ -45,7 +45,7 @@ sha256sum too, from the files given, and tell which of the files that they name 
 				c.app, c.newHash, c.tag = a, newHash, strings.ToUpper(algorithm)
 				return c.check(args)
 			}
-			return a.hash(args, algorithm, null, asJSON)
+			return a.hash(orStdin(args), algorithm, null, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -158,67 +158,18 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	}})
 }
 
+// escaper and unescaper do with names what sha256sum does. A NUL byte is what no name has.
+var (
+	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")
+)
+
 // appendSum appends a line of sha256sum.
 func appendSum(b, sum, path []byte) []byte {
-	escaped := needsEscape(path)
-	if escaped {
+	name := escaper.Replace(string(path))
+	if len(name) > len(path) {
 		b = append(b, '\\')
 	}
 	b = append(append(b, sum...), "  "...)
-	if escaped {
-		b = appendEscaped(b, path)
-	} else {
-		b = append(b, path...)
-	}
-	return append(b, '\n')
-}
-
-func needsEscape(path []byte) bool {
-	for _, c := range path {
-		if c == '\n' || c == '\r' || c == '\\' {
-			return true
-		}
-	}
-	return false
-}
-
-func appendEscaped(b, path []byte) []byte {
-	for _, c := range path {
-		switch c {
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		case '\\':
-			b = append(b, `\\`...)
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
-}
-
-var errEscape = errors.New("not an escaped name")
-
-func unescape(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '\\' {
-			if i++; i == len(s) {
-				return "", errEscape
-			}
-			switch s[i] {
-			case 'n':
-				c = '\n'
-			case 'r':
-				c = '\r'
-			case '\\':
-			default:
-				return "", errEscape
-			}
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), nil
+	return append(append(b, name...), '\n')
 }

@@ -7,14 +7,18 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fileproc/fileproc"
 )
@@ -39,8 +43,8 @@ type app struct {
 	color    string // of the flag --color
 	report   bool
 	totals   fileproc.Report // of all roots, for --report
+	read     atomic.Int64    // bytes of content, besides those of totals
 	found    atomic.Bool
-	enough   atomic.Bool // a visit has ended all
 	failures failures
 }
 
@@ -48,7 +52,6 @@ type app struct {
 type failures struct {
 	mu    sync.Mutex // guards the rest
 	out   *output
-	quiet bool
 	count int
 }
 
@@ -56,9 +59,7 @@ func (f *failures) add(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count++
-	if !f.quiet {
-		f.out.warn(err.Error())
-	}
+	f.out.warn(plainly(err))
 }
 
 var errOutput = errors.New("the output cannot be written")
@@ -110,9 +111,12 @@ func run(args []string) int {
 		return exitError
 	case interrupted.Err() != nil:
 		die(by)
-	case err != nil:
-		a.out.warn(err.Error())
+	case err != nil && !errors.Is(err, errEnough):
+		a.out.warn(asFlags(err))
 		return exitError
+	}
+	if n := a.totals.Skipped[fileproc.SkippedOutside]; n > 0 {
+		a.out.warn(fmt.Sprintf("symbolic links that lead outside, left out without --symlinks-outside: %d", n))
 	}
 	if a.report {
 		a.printReport()
@@ -165,7 +169,42 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.grepCommand(), a.lsCommand(), a.hashCommand(), a.duCommand(), a.statsCommand(),
 		a.frontmatterCommand(), manCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() { // cobra's own show help for a name that they do not know, and no error
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				_, _, err := root.Find(args)
+				return err
+			}
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
+}
+
+// asFlags says what the libraries have against the flags in the words of the command line.
+func asFlags(err error) string {
+	var wrong *pflag.InvalidValueError
+	if errors.As(err, &wrong) {
+		why := wrong.Unwrap()
+		if n, ok := errors.AsType[*strconv.NumError](why); ok {
+			why = n.Err
+		}
+		return fmt.Sprintf("--%s is %q: %v", wrong.GetFlag().Name, wrong.GetValue(), why)
+	}
+	msg := plainly(err)
+	if m := regexp.MustCompile(`^if any flags in the group .* \[(.*)\] were all set$`).FindStringSubmatch(msg); m != nil {
+		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " cannot be used together"
+	}
+	if !strings.HasPrefix(msg, "fileproc: ") {
+		return msg
+	}
+	return strings.NewReplacer("fileproc: ", "", "Options.MaxDepth", "--max-depth", "Options.Include", "--include", "Options.Exclude",
+		"--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks",
+		"--symlinks", anywhere, "").Replace(msg)
 }
 
 // version is the module's, as go install or the version control system knows it.

@@ -168,6 +168,7 @@ func (o *output) warn(msg string) {
 type chunk struct {
 	b    []byte
 	out  *output  // nil if the output must wait for its turn
+	wait func()   // for the file's turn, if it has one
 	held bool     // the output is this chunk's until the file's end
 	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
@@ -182,6 +183,9 @@ func (c *chunk) lineDone() {
 // spill writes what is there and keeps the output to itself.
 func (c *chunk) spill() {
 	if !c.held {
+		if c.wait != nil {
+			c.wait()
+		}
 		c.out.mu.Lock()
 		c.held = true
 		if c.out.any {

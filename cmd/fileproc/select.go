@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fileproc/fileproc"
 )
@@ -23,8 +22,8 @@ type selection struct {
 	ignores          bool     // ignore files are read
 	ignoreFiles      []string // that are named besides
 	shard            string
-	minSize, maxSize size
-	newer, older     instant
+	minSize, maxSize int64     // maxSize is -1 if there is no limit
+	newer, older     time.Time // zero if there is none
 	symlinks         string
 	sort             bool
 }
@@ -49,13 +48,13 @@ const mostThreads = 1 << 16
 // flags adds the flags to cmd, which reads files or only lists them.
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f := cmd.Flags()
-	depthLetter := "d"
-	if f.ShorthandLookup(depthLetter) != nil {
-		depthLetter = "" // du's own
+	s.maxSize = -1
+	if f.Lookup("max-depth") == nil { // du has its own
+		f.IntVarP(&s.opts.MaxDepth, "max-depth", "d", 0, "go down `N` levels; 1 is the directory's own files (default no limit)")
 	}
-	f.IntVarP(&s.opts.MaxDepth, "max-depth", depthLetter, 0, "go down `N` levels; 1 is the directory's own files (default no limit)")
 	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
-	f.StringArrayVarP(&s.opts.Include, "include", "g", nil, "only files whose path fits `PATTERN`, e.g. '**/*.md'; may be repeated")
+	f.StringArrayVarP(&s.opts.Include, "include", "g", nil,
+		"only files whose path fits `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
 	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
@@ -66,13 +65,14 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read those that lead to a file), or follow (to directories too)")
 	cmd.RegisterFlagCompletionFunc("symlinks", cobra.FixedCompletions([]string{"skip", "files", "follow"},
 		cobra.ShellCompDirectiveNoFileComp))
+	f.BoolVar(&s.opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: links that lead out of the directory too")
 	if reads {
 		f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
 	}
-	f.Var(&s.minSize, "min-size", "only files of `SIZE` bytes and more; with K, M, G or T times 1024, its square, …")
-	f.Var(&s.maxSize, "max-size", "only files of `SIZE` bytes and less")
-	f.Var(&s.newer, "newer", "only files changed since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w")
-	f.Var(&s.older, "older", "only files not changed since `TIME`")
+	f.Func("min-size", "only files of `SIZE` bytes and more; with K, M, G or T times 1024, its square, …", s.size(&s.minSize))
+	f.Func("max-size", "only files of `SIZE` bytes and less", s.size(&s.maxSize))
+	f.Func("newer", "only files changed since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", s.instant(&s.newer))
+	f.Func("older", "only files not changed since `TIME`", s.instant(&s.older))
 	f.StringVar(&s.shard, "shard", "", "only the files of part `I/N`, e.g. 1/8: a job divided among machines")
 	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "`N` goroutines (default the number of processors)")
 	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
@@ -109,6 +109,10 @@ func (s *selection) check(cmd *cobra.Command) error {
 	default:
 		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
 	}
+	if s.sort && s.symlinks == "follow" {
+		return errors.New("--symlinks follow visits linked directories last, so that --sort cannot be used with it")
+	}
+	s.patterns()
 	if s.shard != "" {
 		part, parts, ok := strings.Cut(s.shard, "/")
 		i, err1 := strconv.Atoi(part)
@@ -118,10 +122,33 @@ func (s *selection) check(cmd *cobra.Command) error {
 		}
 		s.opts.Shard, s.opts.Shards = i-1, n
 	}
-	if s.minSize.set || s.maxSize.set || s.newer.set || s.older.set {
-		s.opts.Select = s.selects
-	}
 	return nil
+}
+
+// anywhere is what a pattern begins with that fits at every depth.
+const anywhere = "**/"
+
+// patterns puts -g and -E, which are rg's and fd's, in the words of fileproc.Options: what has no slash fits at every
+// depth, one at the beginning is the directory, and ! excludes.
+func (s *selection) patterns() {
+	var include []string
+	for _, p := range s.opts.Include {
+		if excluded, ok := strings.CutPrefix(p, "!"); ok {
+			s.opts.Exclude = append(s.opts.Exclude, excluded)
+		} else {
+			include = append(include, p)
+		}
+	}
+	s.opts.Include = include
+	for _, patterns := range [][]string{s.opts.Include, s.opts.Exclude} {
+		for i, p := range patterns {
+			if strings.Contains(p, "/") {
+				patterns[i] = strings.TrimPrefix(p, "/")
+			} else if p != "" {
+				patterns[i] = anywhere + p
+			}
+		}
+	}
 }
 
 // within returns the options for a run over dir. Those of a subcommand may differ from the selection's.
@@ -143,85 +170,54 @@ func (s *selection) selects(f *fileproc.File) bool {
 	if err != nil {
 		return true
 	}
-	switch {
-	case s.minSize.set && st.Size < s.minSize.n, s.maxSize.set && st.Size > s.maxSize.n:
-		return false
-	case s.newer.set && st.ModTime.Before(s.newer.t), s.older.set && !st.ModTime.Before(s.older.t):
-		return false
-	}
-	return true
+	return st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) &&
+		!st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
 }
 
-var (
-	_ pflag.Value = (*size)(nil)
-	_ pflag.Value = (*instant)(nil)
-)
-
-// A size is a flag's number of bytes.
-type size struct {
-	n   int64
-	set bool
-}
-
-func (s *size) Type() string { return "size" }
-
-func (s *size) String() string {
-	if !s.set {
-		return ""
-	}
-	return strconv.FormatInt(s.n, 10)
-}
-
-func (s *size) Set(v string) error {
-	digits := strings.TrimRight(strings.ToUpper(v), "IB")
-	shift := 0
-	if digits != "" {
-		if i := strings.IndexByte("KMGT", digits[len(digits)-1]); i >= 0 {
-			shift = 10 * (i + 1)
-			digits = digits[:len(digits)-1]
+// size returns the function of a flag that is a number of bytes.
+func (s *selection) size(n *int64) func(string) error {
+	return func(v string) error {
+		s.opts.Select = s.selects
+		digits := strings.TrimRight(strings.ToUpper(v), "IB")
+		shift := 0
+		if digits != "" {
+			if i := strings.IndexByte("KMGT", digits[len(digits)-1]); i >= 0 {
+				shift = 10 * (i + 1)
+				digits = digits[:len(digits)-1]
+			}
 		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n<<shift>>shift != n {
-		return errors.New("want a number of bytes, or one with K, M, G or T behind it")
-	}
-	s.n, s.set = n<<shift, true
-	return nil
-}
-
-// An instant is a flag's point in time.
-type instant struct {
-	t   time.Time
-	set bool
-}
-
-func (i *instant) Type() string { return "time" }
-
-func (i *instant) String() string {
-	if !i.set {
-		return ""
-	}
-	return i.t.Format(time.RFC3339)
-}
-
-func (i *instant) Set(v string) error {
-	for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
-		if t, err := time.ParseInLocation(layout, v, time.Local); err == nil {
-			i.t, i.set = t, true
-			return nil
+		k, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || k < 0 || k<<shift>>shift != k {
+			return errors.New("want a number of bytes, or one with K, M, G or T behind it")
 		}
+		*n = k << shift
+		return nil
 	}
-	age, err := time.ParseDuration(v)
-	for unit, days := range map[string]int{"d": 1, "w": 7} {
-		if n, found := strings.CutSuffix(v, unit); found {
-			var k int
-			k, err = strconv.Atoi(n)
-			age = time.Duration(k*days) * 24 * time.Hour
+}
+
+// instant returns the function of a flag that is a point in time.
+func (s *selection) instant(t *time.Time) func(string) error {
+	return func(v string) (err error) {
+		s.opts.Select = s.selects
+		for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
+			if *t, err = time.ParseInLocation(layout, v, time.Local); err == nil {
+				return nil
+			}
 		}
+		age, err := time.ParseDuration(v)
+		for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+			if n, found := strings.CutSuffix(v, suffix); found {
+				var k int64
+				k, err = strconv.ParseInt(n, 10, 64)
+				if age = time.Duration(k) * unit; age/unit != time.Duration(k) {
+					age = -1 // it has overflowed
+				}
+			}
+		}
+		if err != nil || age < 0 {
+			return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w, of up to 292 years")
+		}
+		*t = time.Now().Add(-age)
+		return nil
 	}
-	if err != nil || age < 0 {
-		return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w")
-	}
-	i.t, i.set = time.Now().Add(-age), true
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fileproc/fileproc"
@@ -170,6 +171,22 @@ func TestLsListsWhatFdLists(t *testing.T) {
 	}
 }
 
+// Patterns mean what they mean to rg.
+func TestLsListsWhatRgLists(t *testing.T) {
+	rg := tool(t, "rg")
+	dir := oddTree(t)
+	for _, flags := range []string{
+		"-g file.go", "-g *.txt", "-g !*.txt", "-g *.txt -g !u*", "-g sub/*/er/*", "-g /*.txt", "-g /sub/**", "-g !sub", "-g !/deep", "-g !deep -g *.go",
+		"-g !sub/deep", "-g {plain,bom}.txt", "-g er/*", "-g **/er/*",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			want, _ := runTool(t, exec.Command(rg, append(strings.Fields(flags), "--files", "-0", "-uu", "--no-config")...), dir)
+			got, _ := runTool(t, command(t, append([]string{"ls", "-0", "-uu"}, strings.Fields(flags)...)...), dir)
+			requireSameLines(t, want, got, "\x00")
+		})
+	}
+}
+
 // Ignore files above the directory, and those of git's own, count as for git and rg.
 func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	git, rg := tool(t, "git"), tool(t, "rg")
@@ -238,7 +255,7 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	require.NoError(t, a.out.flush())
 	require.Equal(t, "a\nb\n", stdout.String())
 	require.Equal(t, 1, a.failures.count)
-	require.Regexp(t, `^fileproc: process .*a: broken\n$`, stderr.String())
+	require.Regexp(t, `^fileproc: /.*/a: broken\n$`, stderr.String())
 }
 
 // A table is UTF-8, whatever the names are.
@@ -277,6 +294,61 @@ func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
 	}
 }
 
+// Every form of a line is read that sha256sum reads, and no other.
+func TestHashChecksTheLinesThatSha256sumChecks(t *testing.T) {
+	sha256sum := tool(t, "sha256sum")
+	dir := t.TempDir()
+	for _, name := range []string{"a", " a", "*a", `b\c`, "d\ne", "f) = g", "(h"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+	}
+	const sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	for _, list := range []string{
+		sum + "  a", sum + " *a", " \t " + sum + "  a", sum + " a", sum + "\ta", sum + "\t a", sum + "\t*a", sum + "a", sum + "   a", sum + "  *a",
+		sum, sum + " ", sum + "  ", sum + "  a\r", strings.ToUpper(sum) + "  a", sum[1:] + "  a", "0" + sum + "  a", sum[1:] + "g  a", sum + "  a ",
+		"SHA256 (a) = " + sum, "SHA256(a)= " + sum, "SHA256(a)=" + sum, "SHA256 (a)\t=\t " + sum, "  SHA256 (a) = " + sum, "SHA256  (a) = " + sum,
+		"SHA256 (a) = " + sum + " ", "SHA256 (f) = g) = " + sum, "SHA256 ((h) = " + sum, "SHA256 (a = " + sum, "SHA256 a = " + sum, "sha256 (a) = " + sum,
+		"SHA512 (a) = " + sum, "SHA256 (a) = " + sum[2:], `\SHA256 (b\\c) = ` + sum, ` \` + sum + `  d\ne`, `\` + sum + ` *b\\c`, `\` + sum + `  b\c`,
+		`\` + sum + `  b\`, sum + `  b\c`, `\` + sum + `  a`, `\\` + sum + `  a`, `\ ` + sum + `  a`, "# " + sum + "  a", " # " + sum + "  a",
+		sum + " a\n" + sum + "  a", sum + "  a\n" + sum + " a", sum + "x a\n" + sum + " a\n" + sum + "  a\nSHA256 (a) = " + sum,
+	} {
+		t.Run(list, func(t *testing.T) {
+			check := func(cmd *exec.Cmd) (string, int) {
+				cmd.Stdin = strings.NewReader(list + "\n")
+				return runTool(t, cmd, dir)
+			}
+			want, wantCode := check(exec.Command(sha256sum, "--check"))
+			got, gotCode := check(command(t, "hash", "--check"))
+			require.Equal(t, want, got)
+			require.Equal(t, wantCode, gotCode)
+		})
+	}
+}
+
+// The README shows what the commands in it print, standard output first.
+func TestReadmeShowsWhatTheCommandsPrint(t *testing.T) {
+	dir := t.TempDir()
+	files, err := txtar.ParseFile("testdata/readme.txtar")
+	require.NoError(t, err)
+	require.NoError(t, txtar.Write(files, dir))
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(readme), "```console\n")[1:]
+	require.NotEmpty(t, blocks)
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```\n")
+		for _, call := range strings.Split("\n"+block, "\n$ ")[1:] {
+			line, want, _ := strings.Cut(strings.TrimSuffix(call, "\n")+"\n", "\n")
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(command(t).Path)+":"+os.Getenv("PATH"))
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			cmd.Run() // that something was not found is no error here
+			require.Equal(t, want, stdout.String()+stderr.String(), line)
+		}
+	}
+}
+
 // The sum that du prints counts directories and links too, or not, by its version. What it counts of files is found out
 // with find.
 func TestDuSumsUpWhatFindLists(t *testing.T) {
@@ -302,22 +374,30 @@ func TestDuSumsUpWhatFindLists(t *testing.T) {
 	}
 }
 
+// A directory that is named within another one is printed once.
 func TestDuPrintsTheDirectoriesThatDuPrints(t *testing.T) {
 	du := tool(t, "du")
+	names := func(s string) (names []string) {
+		for _, line := range sorted(s, "\n") {
+			_, name, _ := strings.Cut(line, "\t")
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
 	for name, dir := range trees(t) {
-		t.Run(name, func(t *testing.T) {
-			names := func(s string) (names []string) {
-				for _, line := range sorted(s, "\n") {
-					_, name, _ := strings.Cut(line, "\t")
-					names = append(names, name)
-				}
-				slices.Sort(names)
-				return names
-			}
-			want, _ := runTool(t, exec.Command(du, "."), dir)
-			got, _ := runTool(t, command(t, "du", "."), dir)
-			require.Equal(t, names(want), names(got))
-		})
+		calls := []string{"."}
+		if name == "odd" {
+			calls = append(calls, "-d 1 .", ". sub", "sub .", "sub/deep/er sub linked/../sub/deep .", "-l sub .", ". .")
+		}
+		for _, call := range calls {
+			t.Run(name+" "+call, func(t *testing.T) {
+				args := strings.Fields(call)
+				want, _ := runTool(t, exec.Command(du, args...), dir)
+				got, _ := runTool(t, command(t, append([]string{"du"}, args...)...), dir)
+				require.Equal(t, names(want), names(got))
+			})
+		}
 	}
 }
 
