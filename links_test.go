@@ -185,3 +185,17 @@ func TestSymlinksUnreadable(t *testing.T) {
 	require.EqualValues(t, 2, report.Failed)
 	requireBalanced(t, report)
 }
+
+// An Entry that a link stands for is what the link leads to, also when it is looked up later.
+func TestEntryOfALink(t *testing.T) {
+	root := linked(t, []string{"a=text", "l -> a", "d/b=", "ld -> d"}, nil)
+	for e, err := range fileproc.Walk(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFollow}) {
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, e.Type(), info.Mode().Type(), "%s", e.Rel())
+		if e.Name() == "l" {
+			require.EqualValues(t, 4, info.Size())
+		}
+	}
+}
