@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/fatih/color"
@@ -28,9 +30,8 @@ type grep struct {
 	maxCount                                                  int64
 	before, after, context                                    int
 
-	m                         *matcher
-	path, lineNumber, match   style
-	selectedSign, contextSign byte // what stands between the parts of a line
+	m                       *matcher
+	path, lineNumber, match style
 }
 
 func (a *app) grepCommand() *cobra.Command {
@@ -45,12 +46,15 @@ PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/w
 by itself; \d, \s, \w and \b are about ASCII. Content that is not UTF-8 is searched as it is. "-" is standard input, as is
 no path if there is a pipe or a file to be read. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(g.patterns) == 0 {
 				if len(args) == 0 {
 					return errors.New("grep: no pattern")
 				}
 				g.patterns, args = args[:1], args[1:]
+			}
+			if !cmd.Flags().Changed("max-count") {
+				g.maxCount = math.MaxInt64
 			}
 			return g.run(args)
 		},
@@ -66,9 +70,9 @@ no path if there is a pipe or a file to be read. Files are printed one at a time
 	f.Int64VarP(&g.maxCount, "max-count", "m", 0, "at most `N` lines of each file (default all)")
 	f.BoolVarP(&g.count, "count", "c", false, "the number of lines of each file that has some")
 	f.BoolVarP(&g.list, "files-with-matches", "l", false, "the paths of the files that match")
-	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "the paths of the files that do not match")
+	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "the paths of the files that do not match, without binary ones")
 	f.BoolVarP(&g.only, "only-matching", "o", false, "each match on a line of its own")
-	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing, and stop at the first match")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing, and stop at the first match, with exit code 0 even after an error")
 	f.BoolVar(&g.json, "json", false, "JSON objects in the format of rg: begin, match, context and end")
 	f.BoolVarP(&g.text, "text", "a", false, "search binary files as if they were text")
 	f.BoolVarP(&g.number, "line-number", "n", false, "line numbers (default on a terminal)")
@@ -101,6 +105,9 @@ func (g *grep) run(args []string) error {
 	if g.maxCount < 0 || g.before < 0 || g.after < 0 || g.context < 0 {
 		return errors.New("--max-count and the numbers of lines are not to be negative")
 	}
+	if g.maxCount == 0 {
+		return nil
+	}
 	if g.context > 0 {
 		g.before, g.after = g.context, g.context
 	}
@@ -110,7 +117,6 @@ func (g *grep) run(args []string) error {
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName
 	g.heading = (g.heading || out.tty) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
 	g.path, g.lineNumber, g.match = out.style(pathColor...), out.style(numberColor...), out.style(matchColor...)
-	g.selectedSign, g.contextSign = ':', '-'
 	switch {
 	case g.json:
 	case g.heading:
@@ -150,66 +156,64 @@ func (s *searcher) printLine(line []byte, selected bool) {
 		return
 	}
 	text := bytes.TrimSuffix(line, []byte("\n"))
-	if selected && g.only {
-		s.found = g.m.matches(text, s.found[:0])
-		for _, at := range s.found {
-			if at[0] == at[1] {
-				continue
-			}
-			s.printPrefix(g.selectedSign)
-			c.b = g.match.append(c.b, string(text[at[0]:at[1]]))
-			c.b = append(c.b, '\n')
-			c.lineDone()
-		}
-		return
-	}
+	sign, only, done := byte('-'), selected && g.only, 0
 	if selected {
-		s.printPrefix(g.selectedSign)
-	} else {
-		s.printPrefix(g.contextSign)
+		sign = ':'
 	}
-	if selected && g.match.on != "" && !g.invert {
-		s.found = g.m.matches(text, s.found[:0])
-		done := 0
-		for _, at := range s.found {
-			if at[0] == at[1] {
+	if !only {
+		s.printPrefix(sign)
+	}
+	if only || selected && g.match.on != "" && !g.invert {
+		for _, at := range g.m.matches(text) {
+			switch {
+			case at[0] == at[1]:
 				continue
+			case only:
+				s.printPrefix(sign)
+			default:
+				s.print(text[done:at[0]])
 			}
-			c.b = append(c.b, text[done:at[0]]...)
-			c.b = g.match.append(c.b, string(text[at[0]:at[1]]))
-			done = at[1]
+			c.b = append(c.b, g.match.on...)
+			s.print(text[at[0]:at[1]])
+			c.b = append(c.b, g.match.off...)
+			if done = at[1]; only {
+				s.print([]byte("\n"))
+			}
 		}
-		text = text[done:]
 	}
-	c.b = append(append(c.b, text...), '\n')
-	c.lineDone()
+	if !only {
+		s.print(text[done:])
+		s.print([]byte("\n"))
+	}
+}
+
+// print prints a part of a line in pieces, since there may be much of it.
+func (s *searcher) print(text []byte) {
+	for piece := range slices.Chunk(text, spillSize) {
+		s.out.b = append(s.out.b, piece...)
+		s.out.lineDone()
+	}
 }
 
 // printPrefix prints what stands before a line.
 func (s *searcher) printPrefix(sign byte) {
 	g, c := s.grep, s.out
 	if g.withName && !g.heading {
-		c.b = append(append(c.b, g.path.on...), s.path...)
-		c.b = append(append(c.b, g.path.off...), sign)
+		c.b = append(g.path.append(c.b, string(s.path)), sign)
 	}
 	if g.number {
-		c.b = append(c.b, g.lineNumber.on...)
-		c.b = strconv.AppendInt(c.b, s.number(), 10)
-		c.b = append(append(c.b, g.lineNumber.off...), sign)
+		c.b = append(g.lineNumber.append(c.b, strconv.FormatInt(s.number(), 10)), sign)
 	}
 }
 
 func (s *searcher) printPath() {
-	c := s.out
-	c.b = append(append(c.b, s.grep.path.on...), s.path...)
-	c.b = append(append(c.b, s.grep.path.off...), '\n')
+	s.out.b = append(s.grep.path.append(s.out.b, string(s.path)), '\n')
 }
 
 func (s *searcher) printCount() {
 	c := s.out
 	if s.grep.withName {
-		c.b = append(append(c.b, s.grep.path.on...), s.path...)
-		c.b = append(append(c.b, s.grep.path.off...), ':')
+		c.b = append(s.grep.path.append(c.b, string(s.path)), ':')
 	}
 	c.b = append(strconv.AppendInt(c.b, s.selected, 10), '\n')
 }
@@ -230,11 +234,11 @@ func (s *searcher) printBinary(nul int64) {
 func (s *searcher) printJSON(line []byte, selected bool) {
 	c := s.out
 	kind := "context"
-	s.found = s.found[:0]
+	var found [][]int
 	if selected {
 		kind = "match"
 		if !s.grep.invert {
-			s.found = s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n")), s.found)
+			found = s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n")))
 		}
 	}
 	c.b = append(append(append(c.b, `{"type":"`...), kind...), `","data":{"path":`...)
@@ -244,7 +248,7 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 	c.b = appendField(c.b, "line_number", s.number())
 	c.b = appendField(c.b, "absolute_offset", s.base+int64(s.begin))
 	c.b = append(c.b, `,"submatches":[`...)
-	for i, at := range s.found {
+	for i, at := range found {
 		if i > 0 {
 			c.b = append(c.b, ',')
 		}

@@ -122,7 +122,7 @@ func run(args []string) int {
 		a.printReport()
 	}
 	switch {
-	case a.failures.count > 0:
+	case a.failures.count > 0 && !errors.Is(err, errEnough): // what was asked for has been found, whatever failed besides
 		return exitError
 	case a.sel.used && !a.found.Load():
 		return exitNothing

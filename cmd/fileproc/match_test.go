@@ -1,15 +1,109 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The lines that a matcher finds are those that regexp finds, for random expressions and random lines.
+// checkMatcher compares the lines that a matcher finds, and the matches in each, with those of regexp alone.
+func checkMatcher(t *testing.T, pattern, text string, o matchOptions) (*matcher, *lineFinder) {
+	_, patternErr := regexp.Compile(pattern)
+	m, err := newMatcher([]string{pattern}, o)
+	if errors.Is(err, errNewline) {
+		return nil, nil
+	}
+	require.Equal(t, patternErr != nil, err != nil, "%q: %v, %v", pattern, err, patternErr)
+	reference := pattern
+	if o.ignoreCase {
+		reference = "(?i:" + reference + ")"
+	}
+	switch {
+	case o.line:
+		reference = "^(?:" + reference + ")$"
+	case o.word:
+		reference = "(?:^|" + nonWord + ")(" + reference + ")(?:$|" + nonWord + ")"
+	}
+	re, referenceErr := regexp.Compile(reference)
+	if err != nil || referenceErr != nil {
+		return nil, nil // \Q swallows what reference adds
+	}
+	var f lineFinder
+	f.reset(m, []byte(text))
+	begin, end := f.find(0)
+	for pos, line := range lines(text) {
+		want := re.MatchString(line)
+		require.Equal(t, want, begin == pos, "%q, %+v: line %q of %q", pattern, o, line, text)
+		if !want {
+			continue
+		}
+		require.Equal(t, line, text[begin:end])
+		got := m.matches([]byte(line))
+		if o.word {
+			requireWords(t, re, line, got)
+		} else {
+			require.Equal(t, re.FindAllStringIndex(line, -1), got, "%q, %+v: matches in %q", pattern, o, line)
+		}
+		begin, end = f.find(end + 1)
+	}
+	require.Equal(t, len(text), begin)
+	return m, &f
+}
+
+// lines yields the lines of text, without their newlines, and where they begin.
+func lines(text string) func(yield func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		pos := 0
+		for line := range strings.Lines(text) {
+			if !yield(pos, strings.TrimSuffix(line, "\n")) {
+				return
+			}
+			pos += len(line)
+		}
+	}
+}
+
+var endsNoWord, beginsNoWord = regexp.MustCompile("(?:^|" + nonWord + ")$"), regexp.MustCompile("^(?:$|" + nonWord + ")")
+
+// requireWords checks matches of -w: the first is that of re, none overlap, and none has part of a word beside it.
+func requireWords(t *testing.T, re *regexp.Regexp, line string, got [][]int) {
+	require.NotEmpty(t, got)
+	require.Equal(t, re.FindStringSubmatchIndex(line)[2:4], got[0])
+	end := 0
+	for _, at := range got {
+		require.LessOrEqual(t, end, at[0])
+		require.LessOrEqual(t, at[0], at[1])
+		require.Regexp(t, endsNoWord, line[:at[0]])
+		require.Regexp(t, beginsNoWord, line[at[1]:])
+		end = at[1]
+	}
+}
+
+// matchOptionsOf has any combination that the command allows.
+func matchOptionsOf(bits uint8) matchOptions {
+	return matchOptions{ignoreCase: bits&1 != 0, word: bits&6 == 2, line: bits&6 == 4}
+}
+
+func FuzzMatcherAgreesWithRegexp(f *testing.F) {
+	for _, pattern := range []string{"x+", "sock", "(?i:k)elvin", `\w+=\w+`, "foo|fo+", "(a|ab)(c|bcd)", `\Qa.b`, "^$", "a[^b]c", "�", "é+"} {
+		f.Add(pattern, "xxx foo\nſoc\u212a a=b\nabcd\n\nÉ\xff", uint8(len(pattern)))
+	}
+	f.Fuzz(func(t *testing.T, pattern, text string, bits uint8) {
+		checkMatcher(t, pattern[:min(len(pattern), 50)], text[:min(len(text), 500)], matchOptionsOf(bits))
+	})
+}
+
+// Random expressions and random lines of what has been a source of errors.
 func TestMatcherAgreesWithRegexp(t *testing.T) {
 	atoms := []string{
 		"a", "b", "K", "s", "ab", "ba", "é", "ſ", ".", "[ab]", "[^a]", `\w`, `\W`, `\b`, `\B`, "^", "$", "(?i:ab)", "(?i:ks)", "-", "aab",
@@ -42,68 +136,46 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 		for range r.IntN(120) {
 			b.WriteString(letters[r.IntN(len(letters))])
 		}
-		text := b.String()
-		options := matchOptions{ignoreCase: r.IntN(3) == 0, line: r.IntN(8) == 0}
-		m, err := newMatcher([]string{pattern}, options)
-		require.NoError(t, err)
-
-		reference := "(?:" + pattern + ")"
-		if options.line {
-			reference = "^" + reference + "$"
-		}
-		if options.ignoreCase {
-			reference = "(?i)" + reference
-		}
-		re := regexp.MustCompile(reference)
-		var want, got []string
-		for line := range strings.Lines(text) {
-			if line = strings.TrimSuffix(line, "\n"); re.MatchString(line) {
-				want = append(want, line)
-			}
-		}
-		var f lineFinder
-		f.reset(m, []byte(text))
+		m, f := checkMatcher(t, pattern, b.String(), matchOptionsOf(uint8(r.UintN(8))))
 		switch {
+		case len(m.literals) == 0:
+			used["no literals"]++
 		case f.slow:
-			used["slow"]++
-		case m.window != nil:
-			used["window"]++
+			used["literals that do not hold"]++
 		case m.exact:
 			used["exact literals"]++
-		case m.literals != nil:
-			used["literals"]++
+		case m.literals[0].fold:
+			used["literals in either case"]++
 		default:
-			used["dfa"]++
+			used["literals"]++
 		}
-		for pos := 0; ; {
-			begin, end, ok := f.find(pos)
-			if !ok {
-				break
-			}
-			got = append(got, text[begin:end])
-			pos = end + 1
-		}
-		require.Equal(t, want, got, "seed %d, %q, text %q", seed, reference, text)
 	}
-	for _, by := range []string{"slow", "window", "exact literals", "literals", "dfa"} {
-		require.Greater(t, used[by], 100, "%s is hardly tested: %v", by, used)
+	require.Len(t, used, 5)
+	for by, n := range used {
+		require.Greater(t, n, 100, "%s: hardly tested", by)
 	}
 }
 
-// An expression with more states than are kept finds the same.
-func TestDFAForgetsStates(t *testing.T) {
-	m, err := newMatcher([]string{"a[ab]{14}c"}, matchOptions{})
+// A worker takes at most twice the memory of the longest line, rounded up to a power of two, also where it prints the line.
+func TestMemoryOfALongLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long")
+	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte("a"), 60<<20), "needle\n"...), 0o666))
+	m, err := newMatcher([]string{"needle"}, matchOptions{})
 	require.NoError(t, err)
-	r := rand.New(rand.NewPCG(1, 2))
-	text := make([]byte, 200_000)
-	for i := range text {
-		text[i] = "aabb"[r.IntN(4)]
+	a := &app{out: &output{stdout: io.Discard}}
+	a.bar = newBar(a.out, os.Stderr)
+	for name, g := range map[string]*grep{
+		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {match: style{"<", ">"}},
+	} {
+		g.app, g.m, g.maxCount = a, m, math.MaxInt64
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s := &searcher{grep: g}
+		c := &chunk{out: a.out}
+		require.NoError(t, s.search(&item{app: a, name: path, explicit: true, more: true, ctx: t.Context()}, c))
+		c.fileDone()
+		runtime.ReadMemStats(&after)
+		require.EqualValues(t, 1, s.selected)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*64<<20+8<<20), name)
 	}
-	text = append(text, "aaaaaaaaaaaaaaaac\n"...)
-	var f lineFinder
-	f.reset(m, text)
-	_, end, ok := f.find(0)
-	require.True(t, ok)
-	require.Equal(t, len(text)-1, end)
-	require.LessOrEqual(t, len(f.dfa.states), maxStates)
 }

@@ -173,7 +173,7 @@ type chunk struct {
 	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
 
-// lineDone is called after each line. A file with much output is written as it comes, so that memory is bounded.
+// lineDone is called after each line, and within a long one. A file with much output is written as it comes, so that memory is bounded.
 func (c *chunk) lineDone() {
 	if len(c.b) >= spillSize && c.out != nil {
 		c.spill()

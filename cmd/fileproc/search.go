@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	maxLine = 256 << 20
 )
 
-// byteOrderMark is what some editors put before UTF-8. It belongs to no line.
+// byteOrderMark is what some editors put before UTF-8. It belongs to no line, and offsets do not count it.
 var byteOrderMark = []byte("\ufeff")
 
 var errLongLine = errors.New("a line is longer than 256 MiB")
@@ -28,9 +29,8 @@ type searcher struct {
 	out  *chunk
 	find lineFinder
 
-	buf   []byte   // for files that are read in parts
-	path  []byte   // of the file; set from the first selected line on
-	found [][2]int // matches of a line
+	buf  []byte // for files that are read in parts
+	path []byte // of the file; set from the first selected line on
 
 	// Of the file at hand. Offsets in the buffer become offsets in the file with base.
 	explicit bool
@@ -42,35 +42,26 @@ type searcher struct {
 	selected int64 // lines so far
 	shown    int64 // offset in the file behind the last line that was printed
 	after    int   // how many lines are still to be printed as context
-	checked  int   // how far there is no NUL byte
-	nul      int64 // offset in the file of the first NUL byte, or -1
-	skipped  bool  // binary as a whole
+	nul      int64 // offset in the file of the first NUL byte, negative if there is none
 }
 
 // search searches a file and prints what is asked for.
 func (s *searcher) search(it *item, c *chunk) error {
-	*s = searcher{grep: s.grep, find: lineFinder{dfa: s.find.dfa}, buf: s.buf, path: s.path[:0], found: s.found, out: c, explicit: it.explicit, nul: -1}
+	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, path: s.path[:0], out: c, explicit: it.explicit, nul: -1}
 	var err error
 	if it.more {
 		err = s.stream(it)
 	} else {
-		s.part(it, it.data, 0)
-	}
-	if s.selected > 0 || s.nul >= 0 {
-		s.rest()
+		data, _ := s.untilNUL(it.data, 0)
+		s.part(it, data, 0)
 	}
 	g := s.grep
-	switch {
-	case s.skipped || err != nil && s.selected == 0:
-		return err
-	case g.listWithout:
-		if s.selected == 0 {
+	if s.selected == 0 || g.listWithout {
+		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
 			g.app.found.Store(true)
 			s.path = it.appendPath(s.path[:0])
 			s.printPath()
 		}
-		return err
-	case s.selected == 0:
 		return err
 	}
 	g.app.found.Store(true)
@@ -91,11 +82,21 @@ func (s *searcher) search(it *item, c *chunk) error {
 	return err
 }
 
-// rest looks for a NUL byte behind the last selected line.
-func (s *searcher) rest() {
-	if s.nul < 0 && !s.grep.text && !s.grep.list && !s.grep.quiet {
-		s.check(len(s.data))
+// untilNUL looks for a NUL byte in data, from the offset from on, and returns the lines to search. cut says that the NUL
+// byte ends them.
+func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
+	if s.nul < 0 && !s.grep.text {
+		if i := bytes.IndexByte(data[from:], 0); i >= 0 {
+			s.nul = s.base + int64(from+i)
+		}
 	}
+	switch {
+	case s.nul < 0 || s.explicit:
+		return data, false
+	case s.nul < binaryPrefix:
+		return nil, true
+	}
+	return data[:bytes.LastIndexByte(data[:s.nul-s.base], '\n')+1], true
 }
 
 // stream searches a file in parts. Each is whole lines, with as many before them as may be printed as context.
@@ -112,31 +113,32 @@ func (s *searcher) stream(it *item) error {
 	for it.ctx.Err() == nil {
 		if n == len(s.buf) {
 			if n >= maxLine {
-				return errLongLine
+				return &fs.PathError{Op: "search", Path: it.path(), Err: errLongLine}
 			}
-			s.buf = append(s.buf, make([]byte, n)...)
+			s.buf = append(make([]byte, 0, 2*n), s.buf...)[:2*n]
 		}
 		k, err := r.Read(s.buf[n:])
 		last := err == io.EOF
 		if err != nil && !last {
 			return err
 		}
-		end := n + k
+		lines, cut := s.untilNUL(s.buf[:n+k], n)
+		last = last || cut
+		end := len(lines)
 		if !last {
-			if i := bytes.LastIndexByte(s.buf[n:end], '\n'); i >= 0 {
-				n, end = end, n+i+1
-			} else {
-				n = end
-				continue
-			}
-		} else {
-			n = end
+			end = n + bytes.LastIndexByte(lines[n:], '\n') + 1
+		}
+		n += k
+		if end == n-k && !last {
+			continue
 		}
 		if s.part(it, s.buf[:end], from) || last {
 			return nil
 		}
 		keep := s.contextBefore(end)
-		s.leave(keep)
+		s.count(keep)
+		s.base += int64(keep)
+		s.counted -= keep
 		n = copy(s.buf, s.buf[keep:n])
 		from = end - keep
 	}
@@ -154,18 +156,7 @@ func (s *searcher) contextBefore(end int) int {
 		}
 		end = bytes.LastIndexByte(s.data[:end-1], '\n') + 1
 	}
-	if s.base == 0 && end == 0 && bytes.HasPrefix(s.data, byteOrderMark) {
-		end = len(byteOrderMark)
-	}
 	return end
-}
-
-// leave prepares for the buffer's first n bytes to be dropped.
-func (s *searcher) leave(n int) {
-	s.count(n)
-	s.base += int64(n)
-	s.counted -= n
-	s.checked = max(s.checked-n, 0)
 }
 
 // part searches the lines of data that begin at from or behind it. It reports whether the rest of the file is of no
@@ -173,32 +164,21 @@ func (s *searcher) leave(n int) {
 func (s *searcher) part(it *item, data []byte, from int) (done bool) {
 	if s.base == 0 && from == 0 && bytes.HasPrefix(data, byteOrderMark) {
 		from = len(byteOrderMark)
+		s.base -= int64(from)
+		s.nul -= int64(from) // stays negative if there is none
 	}
 	s.data = data
 	s.find.reset(s.grep.m, data)
-	match := -1 // with invert: where the next matching line begins
-	matchEnd := from - 1
 	for pos := from; pos < len(data); {
-		var begin, end int
-		if s.grep.invert {
-			if match < pos {
-				var ok bool
-				if match, matchEnd, ok = s.find.find(pos); !ok {
-					match = len(data)
-				}
+		begin, end := s.find.find(pos)
+		for s.grep.invert && pos < begin {
+			end := lineEnd(data, pos)
+			if s.line(it, pos, end) {
+				return true
 			}
-			if match == pos {
-				pos = matchEnd + 1
-				continue
-			}
-			begin, end = pos, lineEnd(data, pos)
-		} else {
-			var ok bool
-			if begin, end, ok = s.find.find(pos); !ok {
-				break
-			}
+			pos = end + 1
 		}
-		if s.line(it, begin, end) {
+		if !s.grep.invert && begin < len(data) && s.line(it, begin, end) {
 			return true
 		}
 		pos = end + 1
@@ -207,41 +187,26 @@ func (s *searcher) part(it *item, data []byte, from int) (done bool) {
 	return false
 }
 
-// check looks for a NUL byte before end and reports whether there is none.
-func (s *searcher) check(end int) bool {
-	if s.checked < end {
-		if i := bytes.IndexByte(s.data[s.checked:end], 0); i >= 0 {
-			s.nul = s.base + int64(s.checked+i)
-			return false
-		}
-		s.checked = end
-	}
-	return true
-}
-
 // line takes a selected line. It reports whether the rest of the file is of no interest.
 func (s *searcher) line(it *item, begin, end int) (done bool) {
 	g := s.grep
-	if s.nul < 0 && !g.text && !s.check(max(end, min(len(s.data), binaryPrefix))) {
-		switch {
-		case !s.explicit && s.selected == 0:
-			s.skipped = true
-			return true
-		case !s.explicit:
-			return true
-		case !g.count && !g.list && !g.listWithout && !g.quiet && !g.json:
-			s.begun(it)
-			s.selected++
-			return true
-		}
-	}
 	if s.selected++; s.selected == 1 {
-		s.begun(it)
+		s.path = it.appendPath(s.path[:0])
+		switch {
+		case g.json:
+			s.printJSONEdge("begin")
+		case g.heading:
+			s.printPath()
+		}
 	}
 	switch {
 	case g.list, g.listWithout, g.quiet:
 		return true
-	case !g.count:
+	case g.count:
+	case s.nul >= 0 && !g.json && (s.nul < binaryPrefix || s.base+int64(end) > s.nul):
+		s.contextAfter(begin)
+		return true
+	default:
 		s.show(begin, end)
 	}
 	if s.selected == g.maxCount {
@@ -249,18 +214,6 @@ func (s *searcher) line(it *item, begin, end int) (done bool) {
 		return true
 	}
 	return false
-}
-
-// begun notes that a file has a selected line.
-func (s *searcher) begun(it *item) {
-	g := s.grep
-	s.path = it.appendPath(s.path[:0])
-	switch {
-	case g.json:
-		s.printJSONEdge("begin")
-	case g.heading:
-		s.printPath()
-	}
 }
 
 // show prints a selected line and the context before it.
@@ -280,10 +233,13 @@ func (s *searcher) show(begin, end int) {
 	s.shown = s.base + int64(min(end+1, len(s.data)))
 }
 
-// contextAfter prints what is due of the lines between the last one printed and limit.
+// contextAfter prints what is due of the lines between the last one printed and limit, and before a NUL byte.
 func (s *searcher) contextAfter(limit int) {
 	if s.after == 0 {
 		return
+	}
+	if nul := s.nul - s.base; s.nul >= 0 && nul < int64(limit) && !s.grep.json {
+		limit = bytes.LastIndexByte(s.data[:max(nul, 0)], '\n') + 1
 	}
 	begin := int(s.shown - s.base)
 	end := begin
