@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fileproc/fileproc"
@@ -236,6 +238,39 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	t.Run("another global file", check)
 }
 
+// However long the first of many takes, the others go on, as far as is kept; and all are told in order.
+func TestInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{ctx: t.Context(), bar: newBar(&output{}, os.Stderr)}
+		a.sel.opts.Workers = 3
+		const items = 2*mostAhead + 10
+		taken, order := 0, []int{}
+		next := func() (int, bool) {
+			require.LessOrEqual(t, taken, items, "called after the end")
+			taken++
+			return taken - 1, taken <= items
+		}
+		free := make(chan struct{})
+		go inTurn(a, next, func(x, _ int, wait func()) func() {
+			switch x {
+			case 0:
+				<-free
+			case 1:
+				wait()
+				assert.Len(t, order, 1)
+			}
+			return func() { order = append(order, x) }
+		})
+		synctest.Wait()
+		require.Equal(t, mostAhead, taken)
+		require.Empty(t, order)
+		close(free)
+		synctest.Wait()
+		require.Len(t, order, items)
+		require.True(t, slices.IsSorted(order))
+	})
+}
+
 // What a file gave before it failed is printed in order too.
 func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	dir := t.TempDir()
@@ -388,7 +423,7 @@ func TestDuPrintsTheDirectoriesThatDuPrints(t *testing.T) {
 	for name, dir := range trees(t) {
 		calls := []string{"."}
 		if name == "odd" {
-			calls = append(calls, "-d 1 .", ". sub", "sub .", "sub/deep/er sub linked/../sub/deep .", "-l sub .", ". .")
+			calls = append(calls, "-d 1 .", ". sub", "sub .", "sub/deep/er linked/deep .", "-l sub .", ". .")
 		}
 		for _, call := range calls {
 			t.Run(name+" "+call, func(t *testing.T) {
