@@ -685,8 +685,11 @@ func forest() *object {
 	}
 	at := root
 	for i := range 40 {
-		// What waits beside the way down keeps each level needed.
-		next := folder(fmt.Sprint("deep", i), file("f", fmt.Sprint("depth ", i)), folder("beside", file("g", fmt.Sprint("beside ", i))))
+		// What waits beside the way down keeps each level needed, also if another worker goes into some of it.
+		next := folder(fmt.Sprint("deep", i), file("f", fmt.Sprint("depth ", i)))
+		for j := range 3 {
+			next.kids = append(next.kids, folder(fmt.Sprint("beside", j), file("g", fmt.Sprint("beside ", i, j))))
+		}
 		at.kids = append(at.kids, next)
 		at = next
 	}
