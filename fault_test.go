@@ -1624,3 +1624,61 @@ func TestFaultsDepth(t *testing.T) {
 		})
 	}
 }
+
+// A directory that vanishes after it has been listed is one failure of a Walk that wants its metadata.
+func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
+	all := func(Entry) bool { return true }
+	for _, opts := range []Options{{}, {Ordered: true}, {SelectDir: all}, {Ordered: true, SelectDir: all}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", folder("d", file("f", "")).with(vanished), folder("e", file("g", "")))}
+			var report Report
+			opts.Stat, opts.Report, opts.openRoot = true, &report, w.openRoot
+			var failed []error
+			seen := 0
+			for _, err := range Walk(t.Context(), "root", opts) {
+				if err != nil {
+					failed = append(failed, err)
+				} else {
+					seen++
+				}
+			}
+			require.Len(t, failed, 1)
+			require.ErrorIs(t, failed[0], ErrChanged)
+			require.Equal(t, 2, seen)
+			require.EqualValues(t, 1, report.Failed)
+			require.EqualValues(t, 2, report.Found)
+			requireLedger(t, report)
+			require.Zero(t, w.open)
+		})
+	}
+}
+
+// A wait for the descriptor that a directory's metadata takes, which the end of the run overtakes, is no failure.
+func TestFaultsCancelWhileWalkWaits(t *testing.T) {
+	was := descriptorBudget
+	defer func() { descriptorBudget = was }()
+	descriptorBudget = func() budget { return budget{0, 1, 0, 0} }
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := &world{root: folder("", folder("d", folder("sub", file("f", "x"))), folder("e")), scarce: syscall.EMFILE}
+		var report Report
+		opts := Options{Stat: true, Workers: 1, Report: &report, openRoot: w.openRoot, SelectDir: func(e Entry) bool {
+			if e.Name() == "sub" {
+				w.mu.Lock()
+				w.limit = w.open
+				w.mu.Unlock()
+				time.AfterFunc(time.Second, func() { cancel(errBroken) })
+			}
+			return true
+		}}
+		var failed []error
+		for _, err := range Walk(ctx, "root", opts) {
+			if err != nil {
+				failed = append(failed, err)
+			}
+		}
+		require.Equal(t, []error{errBroken}, failed)
+		require.Zero(t, report.Failed)
+		requireLedger(t, report)
+	})
+}

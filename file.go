@@ -141,9 +141,14 @@ func (e Entry) Stat() (Stat, error) {
 	return statOfInfo(info), nil
 }
 
-// Info returns Stat as an fs.FileInfo, whose Sys is nil with Options.Stat.
+// Info returns Stat as an fs.FileInfo, whose Sys is nil with Options.Stat or FS.
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.hasStat {
+	if e.hasStat || e.node != nil && e.base.fsys != nil { // whose types are not as they come, see statOfStored
+		s, err := e.Stat()
+		if err != nil {
+			return nil, err
+		}
+		e.stat = s
 		return entryInfo(e), nil
 	}
 	return e.lookUp()

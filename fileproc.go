@@ -156,20 +156,23 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			m.send(f.l, e, nil)
 			return nil
 		}
-		r.visitDir = func(l *local, n *node, name string, stat func() (Stat, error)) {
+		r.visitDir = func(l *local, n *node, name string, stat func() (Stat, error)) bool {
 			if r.cancelled() {
-				return
+				return false
 			}
 			e := Entry{base: r.base, node: n, name: name, typ: fs.ModeDir}
 			if opts.Stat {
 				var err error
 				if e.stat, err = stat(); err != nil {
-					l.failFound("stat", n, name, err)
-					return
+					if err != errStopped {
+						l.failFound("stat", n, name, err)
+					}
+					return false
 				}
 				e.hasStat = true
 			}
 			m.send(l, e, nil)
+			return true
 		}
 		stream(ctx, r, root, &opts, m, yield)
 	}

@@ -203,7 +203,12 @@ func (s *sink) addDir(name []byte) {
 		defer func(was place) { l.place = was }(l.place)
 		l.place = place{segment: s.dirs[len(s.dirs)-1].segment, file: -1}
 	}
-	l.run.visitDir(l, s.node, kept, func() (Stat, error) { return s.dir.stat(kept) })
+	if !l.run.visitDir(l, s.node, kept, func() (Stat, error) { return s.dir.stat(kept) }) && sub != nil {
+		s.subs = s.subs[:len(s.subs)-1] // one failure of a directory is enough
+		if sub.segment != nil {
+			sub.segment.node, sub.segment.spread = nil, true
+		}
+	}
 }
 
 // addSub takes a directory to be listed, or nil for one that is not.

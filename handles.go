@@ -153,7 +153,7 @@ func (h *handles) ended(n *node) {
 }
 
 // settle closes n if nothing needs it, and otherwise another directory if too
-// many are open. It is called with h.mu held, as are loose, close and park.
+// many are open. It is called with h.mu held, as are victim, loose, close and park.
 func (h *handles) settle(n *node) {
 	if n.parent == nil || n.pins > 0 || n.dir == nil {
 		return

@@ -40,7 +40,8 @@ const maxIgnoreFile = 100 << 20
 // that say where it is (HOME, XDG_CONFIG_HOME, GIT_CONFIG_GLOBAL and the like) are
 // heeded, those that say where the repository is (GIT_DIR and the like) are not. It
 // is an error if one of these files is damaged or cannot be read, and then only
-// the names are returned.
+// the names are returned. Unlike git it looks for the repository beyond the top of
+// a file system too.
 func GitIgnoreFiles(root string, names ...string) ([]string, error) {
 	names = append([]string{".gitignore"}, names...)
 	dir, err := filepath.Abs(root)
@@ -145,11 +146,11 @@ func (r *run) readIgnorePaths() error {
 		read := func() (err error) {
 			switch {
 			case filepath.IsAbs(p):
-				content, err = os.ReadFile(p)
+				content, err = gitrepo.ReadFile(p, maxIgnoreFile)
 			case r.opts.FS != nil:
 				content, err = fs.ReadFile(r.opts.FS, path.Join(dir, rest))
 			default:
-				content, err = os.ReadFile(filepath.Join(dir, rest))
+				content, err = gitrepo.ReadFile(filepath.Join(dir, rest), maxIgnoreFile)
 			}
 			return err
 		}

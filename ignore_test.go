@@ -170,3 +170,26 @@ func TestGitIgnoreFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"./mine", ".git/info/exclude", ".gitignore"}, got)
 }
+
+// What is in the place of one of git's files, or of an ignore file, cannot keep anybody waiting.
+func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
+	watchdog(t)
+	dir := t.TempDir()
+	if !testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/info/exclude|", ".gitignore=x", "sub/.git|", "sub/a=") {
+		t.Skip("no FIFOs here")
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	sub := filepath.Join(dir, "sub")
+	files, err := fileproc.GitIgnoreFiles(sub)
+	require.NoError(t, err)
+	require.Equal(t, []string{"../.gitignore", ".gitignore"}, files, "git looks above the FIFO")
+	_, err = fileproc.Process(t.Context(), sub, fileproc.Options{IgnoreFiles: []string{"../.git/info/exclude"}}, relOf)
+	require.ErrorContains(t, err, "exclude: not a regular file")
+
+	require.True(t, testtree.Make(t, dir, ".git/config|"))
+	_, err = fileproc.GitIgnoreFiles(sub)
+	require.ErrorContains(t, err, "config: not a regular file")
+}

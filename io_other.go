@@ -185,8 +185,8 @@ func (d *rootDir) open(name string, spare content) (content, error) {
 	if !ok {
 		f = new(rootFile)
 	}
-	// Few regular files have a deadline: those of which the runtime's poller
-	// says when there is something to read, such as /proc/kmsg.
+	// Few regular files have a deadline: those that the runtime's poller takes,
+	// such as /proc/kmsg and what FUSE serves.
 	*f = rootFile{fsFile{file}, info, file.SetReadDeadline(time.Time{}) == nil}
 	return f, nil
 }

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path"
@@ -98,14 +99,11 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 	for ; b.depth > a.depth; b = b.parent.lister() {
 		bName, shorter = b.name, -1
 	}
-	for a != b {
-		aName, bName = a.name, b.name
-		a, b, shorter = a.parent.lister(), b.parent.lister(), 0
+	order := cmp.Or(strings.Compare(aName, bName), shorter)
+	for ; a != b; a, b = a.parent.lister(), b.parent.lister() {
+		order = cmp.Or(strings.Compare(a.name, b.name), order)
 	}
-	if c := strings.Compare(aName, bName); c != 0 {
-		return c
-	}
-	return shorter
+	return order
 }
 
 // A base is where a run's paths begin and lead.

@@ -100,8 +100,11 @@ type Options struct {
 
 	// SelectDir, unless nil, is called before a directory below root is opened,
 	// and false leaves it out with all that is in it: one more in Found, and in
-	// Skipped for a reason of its own. It is called as Select is. Walk yields a
-	// directory when SelectDir has said yes.
+	// Skipped for a reason of its own. It is called as Select is, with an Entry
+	// without metadata. Walk yields a directory when SelectDir has said yes, and
+	// asks about those too that MaxDepth keeps from being opened. It judges
+	// paths: what it refuses may be reached by a link, and of several links to
+	// one directory (SymlinksFollow) it is asked about the first alone.
 	SelectDir func(Entry) bool
 
 	// SkipMarked are names of files that mark a directory, such as CACHEDIR.TAG
@@ -145,7 +148,7 @@ type Options struct {
 	// NoRead, it costs one system call per file.
 	Stat bool
 
-	// Workers is how many calls of fn and Select run at the same time:
+	// Workers is how many calls of fn, Select and SelectDir run at the same time:
 	// GOMAXPROCS if zero. As many goroutines are started as there is work for.
 	// Where opens and reads wait for a disk, a network or a FUSE server, more
 	// files than Workers are opened and read at a time, up to 64, and then wait

@@ -960,6 +960,14 @@ func TestEntryIsADirEntry(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(all[0].Path(), []byte("x"), 0o666))
 	}
+	stored := fstest.MapFS{"a": {Mode: fs.ModeIrregular, Data: []byte("x")}}
+	for e, err := range fileproc.Walk(t.Context(), ".", fileproc.Options{FS: stored}) {
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, e.Type(), info.Mode().Type())
+		require.EqualValues(t, 1, info.Size())
+	}
 	_, err := fileproc.Entry{}.Info()
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }

@@ -55,3 +55,24 @@ func TestProgressIsWhatHasHappened(t *testing.T) {
 		}
 	}
 }
+
+// A panic of the last call is a *PanicError too, and that of fn is not lost to it.
+func TestProgressPanicAtTheEnd(t *testing.T) {
+	for _, fnPanics := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", ""))}
+			opts := Options{openRoot: w.openRoot, OnProgress: func(Report) { panic("of OnProgress") }}
+			defer func() {
+				p, ok := recover().(*PanicError)
+				require.True(t, ok)
+				require.Equal(t, map[bool]string{false: "of OnProgress", true: "of fn"}[fnPanics], p.Value)
+			}()
+			_ = ForEach(t.Context(), "root", opts, func(*File) error {
+				if fnPanics {
+					panic("of fn")
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -72,8 +72,8 @@ const (
 //
 // Found counts the entries that are not directories, and a directory that
 // could not be opened or read to its end adds one to Found and to Failed. One
-// that is not gone into because of what it turned out to be, when it was opened,
-// adds one to Found and to Skipped. Directories that are left out by their path
+// that is left out because of what it turned out to be when it was opened, or
+// by SelectDir, adds one to Found and to Skipped. Directories left out by their path
 // or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them

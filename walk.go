@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -22,14 +23,14 @@ const (
 	leasePatience = time.Minute
 )
 
-// A run is one call of Process, Stream or Walk.
+// A run is one call of Process, ForEach, Stream or Walk.
 type run struct {
 	opts *Options
 	base *base
 	fn   func(*File) error
 	// visitDir, unless nil, gets each directory that Walk finds, the entry name of
-	// n, and what fetches its metadata.
-	visitDir func(l *local, n *node, name string, stat func() (Stat, error))
+	// n, and what fetches its metadata. It reports whether to open the directory.
+	visitDir func(l *local, n *node, name string, stat func() (Stat, error)) bool
 
 	filter   filter
 	device   uint64 // root's, if it matters
@@ -176,10 +177,16 @@ func (r *run) finish(start time.Time) {
 	if r.opts.Report != nil {
 		*r.opts.Report = total
 	}
-	if r.opts.OnProgress != nil {
-		total.Skipped = maps.Clone(total.Skipped)
-		r.opts.OnProgress(total)
+	if r.opts.OnProgress == nil || r.pool.panicked != nil || r.pool.exited { // that is under way to the caller
+		return
 	}
+	total.Skipped = maps.Clone(total.Skipped)
+	defer func() {
+		if v := recover(); v != nil {
+			panic(&PanicError{v, debug.Stack()})
+		}
+	}()
+	r.opts.OnProgress(total)
 }
 
 // watch stops the run when ctx is cancelled, until the function it returns has
@@ -405,14 +412,16 @@ func (r *run) selectDir(l *local, n *node) bool {
 	}
 	l.rest()
 	if r.visitDir != nil && !n.isLinkedDir() {
-		r.visitDir(l, n.parent, n.name, func() (s Stat, err error) {
+		defer l.grip.drop(&r.handles)
+		if !r.visitDir(l, n.parent, n.name, func() (s Stat, err error) {
 			err = l.attempt(n.parent, func(d directory) error {
 				s, err = d.stat(n.name)
 				return err
 			})
 			return s, err
-		})
-		l.grip.drop(&r.handles)
+		}) {
+			return false
+		}
 	}
 	return r.opts.opensDepth(n.depth)
 }

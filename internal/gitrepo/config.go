@@ -22,6 +22,7 @@ type config struct {
 	home         string
 	excludesFile string
 	ofWorktree   bool // the work tree has configuration of its own
+	forgiving    bool // the file at hand may be one that the user must not read
 }
 
 // ExcludesFile returns the path of core.excludesFile, by default git/ignore in
@@ -49,11 +50,12 @@ func (r *Repository) ExcludesFile() (string, error) {
 		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(c.home, ".gitconfig")))
 	}
 	for _, file := range files {
-		// Somebody else's home is often what HOME says.
-		if err := c.read(file, 0); err != nil && !errors.Is(err, fs.ErrPermission) {
+		c.forgiving = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
+		if err := c.read(file, 0); err != nil {
 			return "", err
 		}
 	}
+	c.forgiving = false
 	if err := c.read(filepath.Join(r.Common, "config"), 0); err != nil {
 		return "", err
 	}
@@ -75,8 +77,9 @@ func getenv(name, otherwise string) string {
 // read reads a file of configuration, which need not exist, and those that it
 // includes.
 func (c *config) read(file string, included int) error {
-	content, err := os.ReadFile(file)
-	if isAbsent(err) {
+	content, err := ReadFile(file, maxConfig)
+	// Somebody else's home is often what HOME says.
+	if isAbsent(err) || c.forgiving && included == 0 && errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ package gitrepo
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,10 +40,12 @@ func open(top string) (*Repository, error) {
 	switch {
 	case isAbsent(err):
 		return nil, nil
-	case err != nil:
+	case errors.Is(err, fs.ErrPermission):
 		return nil, err
+	case err != nil || !info.IsDir() && !info.Mode().IsRegular(): // git looks further up
+		return nil, nil
 	case !info.IsDir():
-		content, err := os.ReadFile(dir)
+		content, err := ReadFile(dir, maxLink)
 		if err != nil {
 			return nil, err
 		}
@@ -59,11 +62,35 @@ func open(top string) (*Repository, error) {
 
 // common returns the directory that dir shares with other work trees.
 func common(dir string) string {
-	content, err := os.ReadFile(filepath.Join(dir, "commondir"))
+	content, err := ReadFile(filepath.Join(dir, "commondir"), maxLink)
 	if err != nil {
 		return dir
 	}
 	return within(dir, strings.TrimRight(string(content), "\r\n"))
+}
+
+const (
+	maxLink   = 1 << 20 // bytes of a file that names a directory
+	maxConfig = 64 << 20
+)
+
+// ReadFile returns the content of a regular file of at most so many bytes, and
+// nothing of the null device, by which git's files are switched off. Of other
+// files it is an error: the open of a FIFO waits, and a device may have no end.
+func ReadFile(name string, most int64) ([]byte, error) {
+	if name == os.DevNull {
+		return nil, nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	case info.Size() > most:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", most)}
+	}
+	return os.ReadFile(name)
 }
 
 // isRepository reports whether dir has what git expects of a repository.
