@@ -6,10 +6,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -26,7 +27,6 @@ type item struct {
 	data     []byte         // the content, or its beginning if more
 	more     bool           // the content is to be had from open alone
 	worker   int
-	ctx      context.Context
 }
 
 func (it *item) appendPath(b []byte) []byte {
@@ -50,13 +50,16 @@ func (it *item) open() (io.ReadCloser, error) {
 	return counted{r, it.app}, err
 }
 
-// A counted file adds what is read of it to the report and the progress.
+// A counted file adds what is read of it to the report and the progress. It ends when the run is cancelled.
 type counted struct {
 	io.ReadCloser
 	app *app
 }
 
 func (c counted) Read(p []byte) (int, error) {
+	if err := c.app.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := c.ReadCloser.Read(p)
 	c.app.read.Add(int64(n))
 	c.app.bar.add(0, int64(n))
@@ -113,7 +116,7 @@ func (a *app) each(j job) error {
 	}
 	var named []item // since the last directory
 	for _, root := range roots {
-		it := item{app: a, name: root, explicit: true, more: true, ctx: a.ctx}
+		it := item{app: a, name: root, explicit: true, more: true}
 		dir, prefix := "", ""
 		if root != stdinName || !j.stdin {
 			dir, prefix, it.err = directory(root)
@@ -137,7 +140,7 @@ func (a *app) eachOf(j *job, dir, prefix string) error {
 	var report fileproc.Report
 	a.observe(&opts, &report)
 	visit := func(f *fileproc.File, c *chunk) error {
-		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker(), ctx: a.ctx}
+		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker()}
 		err := j.visit(&it, c)
 		if err == errEnough {
 			a.stop(err)
@@ -226,13 +229,7 @@ func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
 
 // eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
 func (a *app) eachNamed(j *job, items []item) {
-	next := func() (it item, ok bool) {
-		if ok = len(items) > 0; ok {
-			it, items = items[0], items[1:]
-		}
-		return it, ok
-	}
-	inTurn(a, next, func(it item, worker int, wait func()) (tell func()) {
+	inTurn(a, slices.Values(items), func(it item, worker int, wait func()) (tell func()) {
 		it.worker = worker
 		c := &chunk{out: a.out, wait: wait}
 		if it.name == stdinName {
@@ -262,60 +259,44 @@ func (a *app) eachNamed(j *job, items []item) {
 	})
 }
 
-// inTurn calls work on all workers, each time with the next item, and what work returns in the order of the items, one
-// call at a time. Work may wait for the item's turn. After errEnough inTurn does not wait for work, which may hang.
-func inTurn[T any](a *app, next func() (T, bool), work func(x T, worker int, wait func()) (tell func())) {
-	var mu sync.Mutex // guards the rest, and calls of next and tell
-	told := sync.NewCond(&mu)
-	tells := map[int]func(){} // of the items that wait for their turn
-	taken, turn, over := 0, 0, false
-	worker := func(w int) {
-		mu.Lock()
-		defer mu.Unlock()
-		for {
-			for taken-turn >= mostAhead {
-				told.Wait()
-			}
-			if over = over || a.ctx.Err() != nil; over {
-				return
-			}
-			x, ok := next()
-			if over = !ok; over {
-				return
-			}
-			i := taken
-			taken++
-			mu.Unlock()
-			tell := work(x, w, func() {
-				mu.Lock()
-				defer mu.Unlock()
-				for turn < i {
-					told.Wait()
-				}
-			})
-			mu.Lock()
-			tells[i] = tell
-			for ; tells[turn] != nil && context.Cause(a.ctx) != errEnough; turn++ {
-				tells[turn]()
-				delete(tells, turn)
-				told.Broadcast()
-			}
-		}
+// inTurn calls work on all workers, and what work returns in the order of the items, one call at a time. Work may wait for
+// the item's turn. After errEnough inTurn does not wait for work, which may hang.
+func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (tell func())) {
+	type task struct {
+		item T
+		turn chan struct{} // closed when it has come
+		tell chan func()
 	}
-	var workers sync.WaitGroup
-	for w := range a.sel.opts.Workers {
-		workers.Go(func() { worker(w) })
-	}
-	done := make(chan struct{})
+	// Of the items that are taken, one waits for a place, and one has its turn.
+	ahead, tasks := make(chan task, mostAhead-2), make(chan task, mostAhead)
 	go func() {
-		workers.Wait()
-		close(done)
+		defer close(ahead)
+		defer close(tasks)
+		for x := range items {
+			if a.ctx.Err() != nil {
+				return
+			}
+			t := task{x, make(chan struct{}), make(chan func(), 1)}
+			ahead <- t
+			tasks <- t
+		}
 	}()
-	select {
-	case <-done:
-	case <-a.ctx.Done():
-		if context.Cause(a.ctx) != errEnough {
-			<-done
+	for w := range a.sel.opts.Workers {
+		go func() {
+			for t := range tasks {
+				tell := func() {} // a run that is cancelled begins no more
+				if a.ctx.Err() == nil {
+					tell = work(t.item, w, func() { <-t.turn })
+				}
+				t.tell <- tell
+			}
+		}()
+	}
+	for t := range ahead {
+		close(t.turn)
+		tell := <-t.tell
+		if tell(); context.Cause(a.ctx) == errEnough {
+			break
 		}
 	}
 	a.bar.show()

@@ -113,18 +113,8 @@ func (h *hasher) stream(it *item) error {
 	if h.buf == nil {
 		h.buf = make([]byte, hashPrefix)
 	}
-	for {
-		if it.ctx.Err() != nil {
-			return it.ctx.Err()
-		}
-		n, err := r.Read(h.buf)
-		h.h.Write(h.buf[:n])
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	_, err = io.CopyBuffer(h.h, r, h.buf)
+	return err
 }
 
 func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {

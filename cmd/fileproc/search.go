@@ -110,7 +110,7 @@ func (s *searcher) stream(it *item) error {
 		s.buf = make([]byte, partSize)
 	}
 	n, from := 0, 0 // bytes in buf, and where what is not searched yet begins
-	for it.ctx.Err() == nil {
+	for {
 		if n == len(s.buf) {
 			if n >= maxLine {
 				return &fs.PathError{Op: "search", Path: it.path(), Err: errLongLine}
@@ -142,7 +142,6 @@ func (s *searcher) stream(it *item) error {
 		n = copy(s.buf, s.buf[keep:n])
 		from = end - keep
 	}
-	return it.ctx.Err()
 }
 
 // contextBefore returns where the lines begin that may be printed as context before a line at end.

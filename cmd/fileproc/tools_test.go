@@ -245,13 +245,16 @@ func TestInTurn(t *testing.T) {
 		a.sel.opts.Workers = 3
 		const items = 2*mostAhead + 10
 		taken, order := 0, []int{}
-		next := func() (int, bool) {
-			require.LessOrEqual(t, taken, items, "called after the end")
-			taken++
-			return taken - 1, taken <= items
+		each := func(yield func(int) bool) {
+			for taken < items {
+				taken++
+				if !yield(taken - 1) {
+					return
+				}
+			}
 		}
 		free := make(chan struct{})
-		go inTurn(a, next, func(x, _ int, wait func()) func() {
+		go inTurn(a, each, func(x, _ int, wait func()) func() {
 			switch x {
 			case 0:
 				<-free
