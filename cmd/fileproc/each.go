@@ -29,15 +29,12 @@ type item struct {
 	worker   int
 }
 
-func (it *item) appendPath(b []byte) []byte {
+func (it *item) path() string {
 	if it.f == nil {
-		return append(b, it.name...)
+		return it.name
 	}
-	b = append(b, it.prefix...)
-	return append(b, filepath.FromSlash(it.f.Rel())...)
+	return it.prefix + filepath.FromSlash(it.f.Rel())
 }
-
-func (it *item) path() string { return string(it.appendPath(nil)) }
 
 func (it *item) open() (io.ReadCloser, error) {
 	r, err := io.NopCloser(os.Stdin), error(nil)

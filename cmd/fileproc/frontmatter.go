@@ -122,14 +122,10 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 		w.of = append(w.of, row{it.path(), fields})
 		return nil
 	}
-	b, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
-	c.b = append(append(c.b, `,"frontmatter":`...), b...)
-	c.b = append(c.b, "}\n"...)
-	return nil
+	return c.json(struct {
+		Path        any            `json:"path"`
+		Frontmatter map[string]any `json:"frontmatter"`
+	}{jsonPath(it.path()), fields})
 }
 
 // frontOf returns a file's frontmatter and '-' for YAML or '+' for TOML; 0 if there is none.

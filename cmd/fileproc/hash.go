@@ -80,11 +80,10 @@ func algorithmNames() string { return strings.Join(slices.Sorted(maps.Keys(algor
 
 // A hasher is what one worker computes with.
 type hasher struct {
-	h    hash.Hash
-	buf  []byte // for files that are read in parts
-	path []byte
-	sum  []byte
-	_    [64]byte // keeps two workers' hashers on different cache lines
+	h   hash.Hash
+	buf []byte // for files that are read in parts
+	sum []byte
+	_   [64]byte // keeps two workers' hashers on different cache lines
 }
 
 // of returns the checksum of a file in hexadecimal. It is valid until the next call.
@@ -131,18 +130,19 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 			return err
 		}
 		a.found.Store(true)
-		h.path = it.appendPath(h.path[:0])
+		path := it.path()
 		switch {
 		case asJSON:
-			c.b = appendPath(append(c.b, `{"path":`...), h.path)
-			c.b = append(c.b, `,"algorithm":"`+algorithm+`","hash":"`...)
-			c.b = append(c.b, sum...)
-			c.b = append(c.b, "\"}\n"...)
+			return c.json(struct {
+				Path      any    `json:"path"`
+				Algorithm string `json:"algorithm"`
+				Hash      string `json:"hash"`
+			}{jsonPath(path), algorithm, string(sum)})
 		case null:
-			c.b = append(append(append(c.b, sum...), "  "...), h.path...)
+			c.b = append(append(append(c.b, sum...), "  "...), path...)
 			c.b = append(c.b, 0)
 		default:
-			c.b = appendSum(c.b, sum, h.path)
+			c.b = appendSum(c.b, sum, path)
 		}
 		return nil
 	}})
@@ -155,8 +155,8 @@ var (
 )
 
 // appendSum appends a line of sha256sum.
-func appendSum(b, sum, path []byte) []byte {
-	name := escaper.Replace(string(path))
+func appendSum(b, sum []byte, path string) []byte {
+	name := escaper.Replace(path)
 	if len(name) > len(path) {
 		b = append(b, '\\')
 	}

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -22,6 +21,8 @@ const (
 	flushAfter = 50 * time.Millisecond
 	// spillSize is how many bytes of one file's output a worker keeps before it takes the output for itself.
 	spillSize = 1 << 20
+
+	units = "BKMGTPE" // of sizes, each 1024 times the one before
 )
 
 // An output is standard output and standard error. What one call writes stays together.
@@ -208,71 +209,50 @@ func (c *chunk) fileDone() {
 	}
 }
 
-// A rawText is a string that JSON may not be able to hold: {"text": s}, or {"bytes": base64} if it is not UTF-8, as rg does.
-type rawText []byte
-
-func (t rawText) appendJSON(b []byte) []byte {
-	if utf8.Valid(t) {
-		b = append(b, `{"text":`...)
-		b = appendQuoted(b, t)
-	} else {
-		b = append(b, `{"bytes":"`...)
-		b = base64.StdEncoding.AppendEncode(b, t)
-		b = append(b, '"')
-	}
-	return append(b, '}')
-}
-
-// appendQuoted appends s, which is UTF-8, as a JSON string.
-func appendQuoted(b, s []byte) []byte {
-	var w bytes.Buffer
-	enc := json.NewEncoder(&w)
+// json appends v as a line.
+func (c *chunk) json(v any) error {
+	enc := json.NewEncoder(c)
 	enc.SetEscapeHTML(false)
-	enc.Encode(string(s)) // a string and a bytes.Buffer give no error
-	return append(b, bytes.TrimSuffix(w.Bytes(), []byte("\n"))...)
+	return enc.Encode(v)
 }
 
-// appendPath appends a path as JSON: a string, or {"bytes": base64} if it is not UTF-8.
-func appendPath(b, path []byte) []byte {
-	if utf8.Valid(path) {
-		return appendQuoted(b, path)
-	}
-	return rawText(path).appendJSON(b)
+// Write appends p.
+func (c *chunk) Write(p []byte) (int, error) {
+	c.b = append(c.b, p...)
+	return len(p), nil
 }
 
-// appendField appends `,"name":n` or, after an opening brace, `"name":n`.
-func appendField(b []byte, name string, n int64) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
+// rawText returns what JSON holds of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as rg does.
+func rawText(s []byte) any {
+	if utf8.Valid(s) {
+		return struct {
+			Text string `json:"text"`
+		}{string(s)}
 	}
-	b = append(b, '"')
-	b = append(b, name...)
-	b = append(b, `":`...)
-	return strconv.AppendInt(b, n, 10)
+	return struct {
+		Bytes []byte `json:"bytes"`
+	}{s}
+}
+
+// jsonPath returns what JSON holds of a path: a string, or {"bytes": base64} if it is not UTF-8.
+func jsonPath(path string) any {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return rawText([]byte(path))
 }
 
 // humanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
 func humanSize(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
+	unit, size := 0, int64(1)
+	for unit < len(units)-1 && n > 1023*size { // what is rounded up to 1024 is 1.0 of the next unit
+		unit, size = unit+1, size*1024
+	}
+	switch tenths := math.Ceil(10 * float64(n) / float64(size)); {
+	case unit == 0:
 		return strconv.FormatInt(n, 10)
+	case tenths < 100:
+		return fmt.Sprintf("%.1f%c", tenths/10, units[unit])
 	}
-	unit := 0
-	div := int64(1024)
-	for n/div >= 1024 && unit < len(units)-1 {
-		div *= 1024
-		unit++
-	}
-	tenths := n/div*10 + (n%div*10+div-1)/div
-	if tenths < 100 {
-		return fmt.Sprintf("%d.%d%c", tenths/10, tenths%10, units[unit])
-	}
-	whole := n / div
-	if n%div > 0 {
-		whole++
-	}
-	if whole == 1024 && unit < len(units)-1 {
-		return fmt.Sprintf("1.0%c", units[unit+1])
-	}
-	return fmt.Sprintf("%d%c", whole, units[unit])
+	return fmt.Sprintf("%.0f%c", math.Ceil(float64(n)/float64(size)), units[unit])
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -47,7 +46,7 @@ type census struct {
 }
 
 func (c *census) count(name string, size int64) {
-	u := usage{size, 1}
+	u := usage{1, size}
 	c.total.add(u)
 	class := 0
 	if size > 0 {
@@ -107,7 +106,7 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	for i := range counts[1:] {
 		all.merge(&counts[i+1])
 	}
-	if all.total.files > 0 {
+	if all.total.Files > 0 {
 		a.found.Store(true)
 	}
 	a.bar.clear()
@@ -124,7 +123,7 @@ func (c *census) classes() (limits []int64, counts []usage) {
 	const first, step = 7, 2
 	last := 0
 	for i, u := range c.sizes {
-		if u.files > 0 {
+		if u.Files > 0 {
 			last = i
 		}
 	}
@@ -144,7 +143,7 @@ func (c *census) classes() (limits []int64, counts []usage) {
 func (c *census) bySize(top int) (names []string, rest usage) {
 	names = slices.SortedFunc(maps.Keys(c.suffixes), func(x, y string) int {
 		a, b := c.suffixes[x], c.suffixes[y]
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.files, a.files), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(x, y))
 	})
 	if top > 0 && top < len(names) {
 		for _, n := range names[top:] {
@@ -157,25 +156,25 @@ func (c *census) bySize(top int) (names []string, rest usage) {
 
 func (c *census) tables(directories int64, top int) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.files, c.total.bytes, humanSize(c.total.bytes),
+	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.Files, c.total.Bytes, humanSize(c.total.Bytes),
 		directories)
-	if c.total.files == 0 {
+	if c.total.Files == 0 {
 		return []byte(b.String())
 	}
 	t := newTable("up to", "files", "", "bytes")
 	limits, counts := c.classes()
 	for i, u := range counts {
-		t.AppendRow(table.Row{humanSize(limits[i]), u.files, c.share(u), humanSize(u.bytes)})
+		t.AppendRow(table.Row{humanSize(limits[i]), u.Files, c.share(u), humanSize(u.Bytes)})
 	}
 	b.WriteString("\n" + render(t))
 	t = newTable("suffix", "files", "", "bytes")
 	names, rest := c.bySize(top)
 	for _, name := range names {
 		u := c.suffixes[name]
-		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.files, c.share(*u), humanSize(u.bytes)})
+		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), humanSize(u.Bytes)})
 	}
-	if rest.files > 0 {
-		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.files, c.share(rest), humanSize(rest.bytes)})
+	if rest.Files > 0 {
+		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.Files, c.share(rest), humanSize(rest.Bytes)})
 	}
 	b.WriteString("\n" + render(t))
 	return []byte(b.String())
@@ -184,7 +183,7 @@ func (c *census) tables(directories int64, top int) []byte {
 // share draws the part of all files that u is.
 func (c *census) share(u usage) string {
 	const width = 20
-	return strings.Repeat("#", int((u.files*width+c.total.files-1)/c.total.files))
+	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
 }
 
 func newTable(header ...string) table.Writer {
@@ -223,39 +222,31 @@ func printable(s string) string {
 	return s
 }
 
-// A jsonPath is a name in JSON as appendPath writes it.
-type jsonPath string
-
-func (p jsonPath) MarshalJSON() ([]byte, error) { return appendPath(nil, []byte(p)), nil }
-
+// json returns the counts as an object.
 func (c *census) json(directories int64, top int) []byte {
 	type class struct {
-		UpTo  int64 `json:"up_to"`
-		Files int64 `json:"files"`
-		Bytes int64 `json:"bytes"`
+		UpTo int64 `json:"up_to"`
+		usage
 	}
 	type suffix struct {
-		Suffix jsonPath `json:"suffix"`
-		Files  int64    `json:"files"`
-		Bytes  int64    `json:"bytes"`
+		Suffix any `json:"suffix"`
+		usage
 	}
-	var v struct {
-		Files       int64    `json:"files"`
-		Bytes       int64    `json:"bytes"`
+	v := struct {
+		usage
 		Directories int64    `json:"directories"`
 		Sizes       []class  `json:"sizes"`
 		Suffixes    []suffix `json:"suffixes"`
-	}
-	v.Files, v.Bytes, v.Directories = c.total.files, c.total.bytes, directories
+	}{usage: c.total, Directories: directories, Suffixes: []suffix{}} // an array in JSON also if there are none
 	limits, counts := c.classes()
 	for i, u := range counts {
-		v.Sizes = append(v.Sizes, class{limits[i], u.files, u.bytes})
+		v.Sizes = append(v.Sizes, class{limits[i], u})
 	}
 	names, _ := c.bySize(top)
-	v.Suffixes = []suffix{} // an array in JSON also if there are none
 	for _, name := range names {
-		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), c.suffixes[name].files, c.suffixes[name].bytes})
+		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), *c.suffixes[name]})
 	}
-	b, _ := json.Marshal(v) // of numbers and strings: no error
-	return append(b, '\n')
+	var line chunk
+	line.json(v) // of numbers and strings: no error
+	return line.b
 }
