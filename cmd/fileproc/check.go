@@ -28,7 +28,7 @@ func (c *checker) check(lists []string) error {
 	for _, list := range lists {
 		good, err := c.checkList(list)
 		if err != nil {
-			c.app.failures.add(err)
+			c.app.fail(err)
 		}
 		ok = ok && good
 	}
@@ -52,11 +52,7 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
 	inTurn(c.app, r.each, func(l listed, worker int, _ func()) (tell func()) {
-		h := &hashers[worker]
-		if h.h == nil {
-			h.h = c.newHash()
-		}
-		sum, err := h.of(&item{app: c.app, name: l.name, explicit: true, more: true})
+		sum, err := hashers[worker].of(&item{app: c.app, name: l.name, explicit: true, more: true}, c.newHash)
 		differs := string(sum) != l.sum // sum is valid for now alone
 		return func() { c.tell(l.name, err, differs, &t) }
 	})

@@ -90,7 +90,7 @@ func (d *diskUsage) argument(arg string) error {
 			st, err = (&item{name: arg}).stat()
 		}
 		if err != nil {
-			a.failures.add(err)
+			a.fail(err)
 			return nil
 		}
 		a.found.Store(true)
@@ -114,12 +114,10 @@ func (d *diskUsage) argument(arg string) error {
 	if listed("") {
 		return nil
 	}
-	opts := a.within(dir, a.sel.opts)
+	opts, done := a.within(dir, a.sel.opts)
 	opts.Stat = true
-	var report fileproc.Report
-	a.observe(&opts, &report)
 	dirs, err := d.walk(a.ctx, dir, opts, listed)
-	a.addReport(&report)
+	done()
 	names := slices.SortedFunc(maps.Keys(dirs), compareDepthFirst)
 	for _, name := range names {
 		if d.listed != nil {

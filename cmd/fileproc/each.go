@@ -133,9 +133,8 @@ func (a *app) each(j job) error {
 }
 
 func (a *app) eachOf(j *job, dir, prefix string) error {
-	opts := a.within(dir, j.opts)
-	var report fileproc.Report
-	a.observe(&opts, &report)
+	opts, done := a.within(dir, j.opts)
+	defer done()
 	visit := func(f *fileproc.File, c *chunk) error {
 		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker()}
 		err := j.visit(&it, c)
@@ -145,14 +144,10 @@ func (a *app) eachOf(j *job, dir, prefix string) error {
 		}
 		return err
 	}
-	var err error
 	if a.sel.sort {
-		err = a.inOrder(dir, opts, visit)
-	} else {
-		err = a.asFinished(dir, opts, visit)
+		return a.inOrder(dir, opts, visit)
 	}
-	a.addReport(&report)
-	return err
+	return a.asFinished(dir, opts, visit)
 }
 
 // asFinished prints what visit makes of each file when it is done with it.
@@ -179,7 +174,7 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 		err := visit(f, c)
 		if err != nil && err != fs.SkipAll && len(c.b) > 0 && a.ctx.Err() == nil {
 			// A failure has no result, so what was found before it would be lost.
-			a.failures.add(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
+			a.fail(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
 			err = nil
 		}
 		return bytes.Clone(c.b), err
@@ -212,18 +207,6 @@ func directory(arg string) (dir, prefix string, err error) {
 	return dir, prefix, err
 }
 
-// observe lets opts tell of failures and progress.
-func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
-	opts.Report = report
-	opts.OnProgress = a.bar.onProgress()
-	opts.OnError = func(err error) error {
-		if a.ctx.Err() == nil {
-			a.failures.add(err)
-		}
-		return nil
-	}
-}
-
 // eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
 func (a *app) eachNamed(j *job, items []item) {
 	inTurn(a, slices.Values(items), func(it item, worker int, wait func()) (tell func()) {
@@ -245,7 +228,7 @@ func (a *app) eachNamed(j *job, items []item) {
 				a.bar.add(1, 0)
 			case a.ctx.Err() == nil:
 				a.totals.Failed++
-				a.failures.add(&fs.PathError{Op: opProcess, Path: it.name, Err: it.err})
+				a.fail(&fs.PathError{Op: opProcess, Path: it.name, Err: it.err})
 			default:
 				a.totals.Abandoned++
 			}
@@ -313,23 +296,6 @@ func plainly(err error) string {
 		return plainly(inner)
 	}
 	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
-}
-
-func (a *app) addReport(r *fileproc.Report) {
-	t := &a.totals
-	t.Directories += r.Directories
-	t.Found += r.Found
-	t.Processed += r.Processed
-	t.Failed += r.Failed
-	t.Abandoned += r.Abandoned
-	t.Bytes += r.Bytes
-	t.URing += r.URing
-	if t.Skipped == nil {
-		t.Skipped = map[fileproc.SkipReason]int64{}
-	}
-	for why, n := range r.Skipped {
-		t.Skipped[why] += n
-	}
 }
 
 func (a *app) printReport() {

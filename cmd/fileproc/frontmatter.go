@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
@@ -157,29 +156,19 @@ func beginning(it *item, size int64) (data []byte, more bool, err error) {
 
 // cutFront returns the frontmatter that data begins with. open says that its end is not in data.
 func cutFront(data []byte) (kind byte, front []byte, open bool) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	first, rest, found := bytes.Cut(data, []byte("\n"))
-	switch string(bytes.TrimRight(first, " \t\r")) {
-	case "---":
-		kind = '-'
-	case "+++":
-		kind = '+'
-	default:
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	fence := bytes.TrimRight(first, " \t\r")
+	if string(fence) != "---" && string(fence) != "+++" {
 		return 0, nil, false
 	}
-	if !found {
-		return 0, nil, true
-	}
-	for pos := 0; pos < len(rest); {
-		line, next := rest[pos:], len(rest)
-		if i := bytes.IndexByte(line, '\n'); i >= 0 {
-			line, next = line[:i], pos+i+1
+	size := 0
+	for line := range bytes.Lines(rest) {
+		end := bytes.TrimRight(line, " \t\r\n")
+		if bytes.Equal(end, fence) || string(end) == "..." && fence[0] == '-' {
+			return fence[0], rest[:size], false
 		}
-		line = bytes.TrimRight(line, " \t\r")
-		if len(line) == 3 && (string(line) == "..." && kind == '-' || line[0] == kind && line[1] == kind && line[2] == kind) {
-			return kind, rest[:pos], false
-		}
-		pos = next
+		size += len(line)
 	}
 	return 0, nil, true
 }
@@ -239,9 +228,7 @@ func plain(v any) any {
 			v[i] = plain(e)
 		}
 		return v
-	case time.Time:
-		return v.Format(time.RFC3339Nano)
-	case encoding.TextMarshaler: // a TOML date or time without a zone
+	case encoding.TextMarshaler: // a date or time of TOML
 		b, _ := v.MarshalText()
 		return string(b)
 	case float64:
@@ -313,11 +300,11 @@ func (fm *frontmatter) printTable() {
 	if len(columns) == 0 {
 		columns = frequentFirst(all)
 	}
-	header := []string{"path"}
+	header := table.Row{"path"}
 	for _, name := range columns {
 		header = append(header, printable(name))
 	}
-	t := newTable(header...)
+	t := newTable(header)
 	for _, r := range all {
 		line := table.Row{printable(r.path)}
 		for _, name := range columns {
@@ -325,7 +312,7 @@ func (fm *frontmatter) printTable() {
 		}
 		t.AppendRow(line)
 	}
-	fm.app.out.write([]byte(render(t)))
+	fm.app.out.write([]byte(t.Render() + "\n"))
 }
 
 // frequentFirst returns the names of the fields that rows have.

@@ -224,11 +224,11 @@ func (s *searcher) printBinary(nul int64) {
 	if s.grep.withName {
 		c.b = append(append(c.b, s.path...), ": "...)
 	}
+	what := "WARNING: stopped searching binary file after match"
 	if s.explicit {
-		c.b = fmt.Appendf(c.b, "binary file matches (found \"\\0\" byte around offset %d)\n", nul)
-	} else {
-		c.b = fmt.Appendf(c.b, "WARNING: stopped searching binary file after match (found \"\\0\" byte around offset %d)\n", nul)
+		what = "binary file matches"
 	}
+	c.b = fmt.Appendf(c.b, "%s (found \"\\0\" byte around offset %d)\n", what, nul)
 }
 
 // A jsonMessage is a line in the format of rg --json.

@@ -87,10 +87,22 @@ type hasher struct {
 }
 
 // of returns the checksum of a file in hexadecimal. It is valid until the next call.
-func (h *hasher) of(it *item) ([]byte, error) {
+func (h *hasher) of(it *item, newHash func() hash.Hash) ([]byte, error) {
+	if h.h == nil {
+		h.h = newHash()
+	}
 	h.h.Reset()
 	if it.more {
-		if err := h.stream(it); err != nil {
+		// The file is read from its beginning again, so that all of what is hashed comes from one handle.
+		r, err := it.open()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		if h.buf == nil {
+			h.buf = make([]byte, hashPrefix)
+		}
+		if _, err := io.CopyBuffer(h.h, r, h.buf); err != nil {
 			return nil, err
 		}
 	} else {
@@ -102,30 +114,12 @@ func (h *hasher) of(it *item) ([]byte, error) {
 	return h.sum[size:], nil
 }
 
-// stream reads the file from its beginning again, so that all of what is hashed comes from one handle.
-func (h *hasher) stream(it *item) error {
-	r, err := it.open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if h.buf == nil {
-		h.buf = make([]byte, hashPrefix)
-	}
-	_, err = io.CopyBuffer(h.h, r, h.buf)
-	return err
-}
-
 func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	opts := a.sel.opts
 	opts.ReadSize = hashPrefix
 	hashers := make([]hasher, opts.Workers)
 	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
-		h := &hashers[it.worker]
-		if h.h == nil {
-			h.h = algorithms[algorithm]()
-		}
-		sum, err := h.of(it)
+		sum, err := hashers[it.worker].of(it, algorithms[algorithm])
 		if err != nil {
 			return err
 		}
@@ -139,11 +133,14 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 				Hash      string `json:"hash"`
 			}{jsonPath(path), algorithm, string(sum)})
 		case null:
-			c.b = append(append(append(c.b, sum...), "  "...), path...)
-			c.b = append(c.b, 0)
-		default:
-			c.b = appendSum(c.b, sum, path)
+			c.b = append(append(append(append(c.b, sum...), "  "...), path...), 0)
+			return nil
 		}
+		name := escaper.Replace(path)
+		if len(name) > len(path) {
+			c.b = append(c.b, '\\')
+		}
+		c.b = append(append(append(append(c.b, sum...), "  "...), name...), '\n')
 		return nil
 	}})
 }
@@ -153,13 +150,3 @@ var (
 	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")
 )
-
-// appendSum appends a line of sha256sum.
-func appendSum(b, sum []byte, path string) []byte {
-	name := escaper.Replace(path)
-	if len(name) > len(path) {
-		b = append(b, '\\')
-	}
-	b = append(append(b, sum...), "  "...)
-	return append(append(b, name...), '\n')
-}

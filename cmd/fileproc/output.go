@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,17 +61,13 @@ func isPipe(f *os.File) bool {
 
 func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
+var colorNames = []string{"auto", "always", "never"}
+
 func (o *output) setColor(when string) error {
-	switch when {
-	case "always":
-		o.colors = true
-	case "never":
-		o.colors = false
-	case "auto":
-		o.colors = o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	default:
+	if !slices.Contains(colorNames, when) {
 		return fmt.Errorf("--color is %q: want auto, always or never", when)
 	}
+	o.colors = when == "always" || when == "auto" && o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if o.colors && o.tty {
 		o.stdout = color.Output // which a Windows console understands
 	}

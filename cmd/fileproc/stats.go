@@ -161,13 +161,13 @@ func (c *census) tables(directories int64, top int) []byte {
 	if c.total.Files == 0 {
 		return []byte(b.String())
 	}
-	t := newTable("up to", "files", "", "bytes")
+	t := newTable(table.Row{"up to", "files", "", "bytes"})
 	limits, counts := c.classes()
 	for i, u := range counts {
 		t.AppendRow(table.Row{humanSize(limits[i]), u.Files, c.share(u), humanSize(u.Bytes)})
 	}
-	b.WriteString("\n" + render(t))
-	t = newTable("suffix", "files", "", "bytes")
+	b.WriteString("\n" + t.Render() + "\n")
+	t = newTable(table.Row{"suffix", "files", "", "bytes"})
 	names, rest := c.bySize(top)
 	for _, name := range names {
 		u := c.suffixes[name]
@@ -176,7 +176,7 @@ func (c *census) tables(directories int64, top int) []byte {
 	if rest.Files > 0 {
 		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.Files, c.share(rest), humanSize(rest.Bytes)})
 	}
-	b.WriteString("\n" + render(t))
+	b.WriteString("\n" + t.Render() + "\n")
 	return []byte(b.String())
 }
 
@@ -186,29 +186,16 @@ func (c *census) share(u usage) string {
 	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
 }
 
-func newTable(header ...string) table.Writer {
+func newTable(header table.Row) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
-	row := table.Row{}
-	for _, h := range header {
-		row = append(row, h)
-	}
-	t.AppendHeader(row)
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(header)
 	return t
-}
-
-// render returns the table's lines without the padding at their ends.
-func render(t table.Writer) string {
-	var b strings.Builder
-	for line := range strings.Lines(strings.TrimRight(t.Render(), "\n")) {
-		b.WriteString(strings.TrimRight(line, " \n"))
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 // printable keeps a text of a file or a name from breaking a table or a terminal.

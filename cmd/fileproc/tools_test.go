@@ -282,7 +282,6 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	a := &app{ctx: t.Context(), out: &output{stdout: &stdout, stderr: &stderr}}
-	a.failures.out = a.out
 	require.NoError(t, a.inOrder(dir, fileproc.Options{Workers: 1}, func(f *fileproc.File, c *chunk) error {
 		c.b = append(c.b, f.Name()+"\n"...)
 		if f.Name() == "a" {
@@ -292,7 +291,7 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	}))
 	require.NoError(t, a.out.flush())
 	require.Equal(t, "a\nb\n", stdout.String())
-	require.Equal(t, 1, a.failures.count)
+	require.EqualValues(t, 1, a.failures.Load())
 	require.Regexp(t, `^fileproc: /.*/a: broken\n$`, stderr.String())
 }
 
