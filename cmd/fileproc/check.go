@@ -52,7 +52,7 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
 	inTurn(c.app, r.each, func(l listed, worker int, _ func()) (tell func()) {
-		sum, err := hashers[worker].of(&item{app: c.app, name: l.name, explicit: true, more: true}, c.newHash)
+		sum, err := hashers[worker].of(&item{app: c.app, name: l.name, more: true}, c.newHash)
 		differs := string(sum) != l.sum // sum is valid for now alone
 		return func() { c.tell(l.name, err, differs, &t) }
 	})

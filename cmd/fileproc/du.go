@@ -145,12 +145,10 @@ func (d *diskUsage) argument(arg string) error {
 func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool) (map[string]*usage, error) {
 	dirs := map[string]*usage{"": {}}
 	at := func(name string) *usage {
-		u := dirs[name]
-		if u == nil {
-			u = &usage{}
-			dirs[name] = u
+		if dirs[name] == nil {
+			dirs[name] = &usage{}
 		}
-		return u
+		return dirs[name]
 	}
 	last, lastUsage := "", dirs[""] // entries come by directory, mostly
 	for e, err := range fileproc.Walk(ctx, dir, opts) {

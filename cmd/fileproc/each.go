@@ -18,15 +18,14 @@ import (
 
 // An item is one file that a subcommand sees: of a directory, named by itself, or standard input.
 type item struct {
-	app      *app
-	f        *fileproc.File // nil if it was named by itself
-	prefix   string         // of the path, with a separator behind it
-	name     string         // the whole path if f is nil
-	err      error          // there is no such file
-	explicit bool           // named by itself
-	data     []byte         // the content, or its beginning if more
-	more     bool           // the content is to be had from open alone
-	worker   int
+	app    *app
+	f      *fileproc.File // nil if it was named by itself
+	prefix string         // of the path, with a separator behind it
+	name   string         // the whole path if f is nil
+	err    error          // there is no such file
+	data   []byte         // the content, or its beginning if more
+	more   bool           // the content is to be had from open alone
+	worker int
 }
 
 func (it *item) path() string {
@@ -113,7 +112,7 @@ func (a *app) each(j job) error {
 	}
 	var named []item // since the last directory
 	for _, root := range roots {
-		it := item{app: a, name: root, explicit: true, more: true}
+		it := item{app: a, name: root, more: true}
 		dir, prefix := "", ""
 		if root != stdinName || !j.stdin {
 			dir, prefix, it.err = directory(root)

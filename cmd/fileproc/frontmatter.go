@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
@@ -68,13 +69,9 @@ type frontmatter struct {
 
 	program *vm.Program
 	uses    []string // the fields that where mentions
-	rows    []rows   // by worker
-}
 
-// rows are what one worker has found, for a table.
-type rows struct {
-	of []row
-	_  [64]byte
+	mu   sync.Mutex // guards rows
+	rows []row      // of the table
 }
 
 type row struct {
@@ -91,7 +88,6 @@ func (fm *frontmatter) run(args []string) error {
 	if len(opts.Suffixes) == 0 {
 		opts.Suffixes = []string{".md", ".markdown"}
 	}
-	fm.rows = make([]rows, opts.Workers)
 	err := fm.app.each(job{args: args, opts: opts, visit: fm.visit})
 	if !fm.json {
 		fm.app.bar.clear()
@@ -117,8 +113,9 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 		maps.DeleteFunc(fields, func(name string, _ any) bool { return !slices.Contains(fm.fields, name) })
 	}
 	if !fm.json {
-		w := &fm.rows[it.worker]
-		w.of = append(w.of, row{it.path(), fields})
+		fm.mu.Lock()
+		defer fm.mu.Unlock()
+		fm.rows = append(fm.rows, row{it.path(), fields})
 		return nil
 	}
 	return c.json(struct {
@@ -288,24 +285,20 @@ func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
 }
 
 func (fm *frontmatter) printTable() {
-	var all []row
-	for i := range fm.rows {
-		all = append(all, fm.rows[i].of...)
-	}
-	if len(all) == 0 {
+	if len(fm.rows) == 0 {
 		return
 	}
-	slices.SortFunc(all, func(a, b row) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(fm.rows, func(a, b row) int { return strings.Compare(a.path, b.path) })
 	columns := fm.fields
 	if len(columns) == 0 {
-		columns = frequentFirst(all)
+		columns = frequentFirst(fm.rows)
 	}
 	header := table.Row{"path"}
 	for _, name := range columns {
 		header = append(header, printable(name))
 	}
 	t := newTable(header)
-	for _, r := range all {
+	for _, r := range fm.rows {
 		line := table.Row{printable(r.path)}
 		for _, name := range columns {
 			line = append(line, cell(r.fields[name]))
@@ -342,10 +335,7 @@ func cell(v any) string {
 		}
 		return strings.Join(parts, ", ")
 	case map[string]any:
-		b, err := json.Marshal(v)
-		if err != nil {
-			return printable(fmt.Sprint(v))
-		}
+		b, _ := json.Marshal(v) // which plain has made fit
 		return printable(string(b))
 	}
 	return printable(fmt.Sprint(v))

@@ -172,7 +172,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		s := &searcher{grep: g}
 		c := &chunk{out: a.out}
-		require.NoError(t, s.search(&item{app: a, name: path, explicit: true, more: true}, c))
+		require.NoError(t, s.search(&item{app: a, name: path, more: true}, c))
 		c.fileDone()
 		runtime.ReadMemStats(&after)
 		require.EqualValues(t, 1, s.selected)

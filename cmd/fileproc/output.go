@@ -97,9 +97,6 @@ func (s style) append(b []byte, text string) []byte {
 
 // write takes p, which is whole lines.
 func (o *output) write(p []byte) {
-	if len(p) == 0 {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writeLocked(p)

@@ -33,7 +33,7 @@ type searcher struct {
 	path string // of the file; set from the first selected line on
 
 	// Of the file at hand. Offsets in the buffer become offsets in the file with base.
-	explicit bool
+	explicit bool // named by itself
 	base     int64
 	data     []byte
 	begin    int   // of the line that is printed
@@ -47,7 +47,7 @@ type searcher struct {
 
 // search searches a file and prints what is asked for.
 func (s *searcher) search(it *item, c *chunk) error {
-	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.explicit, nul: -1}
+	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.f == nil, nul: -1}
 	var err error
 	if it.more {
 		err = s.stream(it)

@@ -114,10 +114,8 @@ func (s *selection) check(cmd *cobra.Command) error {
 	}
 	s.patterns()
 	if s.shard != "" {
-		part, parts, ok := strings.Cut(s.shard, "/")
-		i, err1 := strconv.Atoi(part)
-		n, err2 := strconv.Atoi(parts)
-		if !ok || err1 != nil || err2 != nil || i < 1 || i > n {
+		var i, n int
+		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
 			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
 		}
 		s.opts.Shard, s.opts.Shards = i-1, n

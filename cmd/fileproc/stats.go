@@ -40,7 +40,7 @@ without hidden files and what ignore files name. Sizes are lengths, as those of 
 // A census is what one worker has counted.
 type census struct {
 	total    usage
-	sizes    [65]usage // of size 0, and then of at most 1, 2, 4, … bytes
+	sizes    [31]usage // by class
 	suffixes map[string]*usage
 	_        [64]byte // keeps two workers' counts on different cache lines
 }
@@ -48,11 +48,7 @@ type census struct {
 func (c *census) count(name string, size int64) {
 	u := usage{1, size}
 	c.total.add(u)
-	class := 0
-	if size > 0 {
-		class = 1 + bits.Len64(uint64(size-1))
-	}
-	c.sizes[class].add(u)
+	c.sizes[classOf(size)].add(u)
 	suffix := suffixOf(name)
 	s := c.suffixes[suffix]
 	if s == nil {
@@ -118,25 +114,29 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	return err
 }
 
-// classes sums up the sizes in fewer classes: 0, at most 64 bytes, and from there in steps of 4.
-func (c *census) classes() (limits []int64, counts []usage) {
-	const first, step = 7, 2
-	last := 0
-	for i, u := range c.sizes {
-		if u.Files > 0 {
-			last = i
-		}
+// classOf returns the class of a size: 0, at most 64 bytes, and from there in steps of 4.
+func classOf(size int64) int {
+	if size == 0 {
+		return 0
 	}
-	limits, counts = []int64{0}, []usage{c.sizes[0]}
-	for i, end := 1, first; i <= last; i, end = end+1, end+step {
-		end = min(end, len(c.sizes)-1)
-		var sum usage
-		for _, u := range c.sizes[i : end+1] {
-			sum.add(u)
-		}
-		limits, counts = append(limits, 1<<min(end-1, 62)), append(counts, sum)
+	return 1 + (max(bits.Len64(uint64(size-1)), 6)-5)/2
+}
+
+// limit returns the largest size of a class.
+func limit(class int) int64 {
+	if class == 0 {
+		return 0
 	}
-	return limits, counts
+	return 1 << min(4+2*class, 62)
+}
+
+// classes returns the sums of the classes up to the largest that is in use.
+func (c *census) classes() []usage {
+	last := len(c.sizes) - 1
+	for last > 0 && c.sizes[last].Files == 0 {
+		last--
+	}
+	return c.sizes[:last+1]
 }
 
 // bySize returns the suffixes with the most bytes first, and the sum of those that are left out.
@@ -162,9 +162,8 @@ func (c *census) tables(directories int64, top int) []byte {
 		return []byte(b.String())
 	}
 	t := newTable(table.Row{"up to", "files", "", "bytes"})
-	limits, counts := c.classes()
-	for i, u := range counts {
-		t.AppendRow(table.Row{humanSize(limits[i]), u.Files, c.share(u), humanSize(u.Bytes)})
+	for i, u := range c.classes() {
+		t.AppendRow(table.Row{humanSize(limit(i)), u.Files, c.share(u), humanSize(u.Bytes)})
 	}
 	b.WriteString("\n" + t.Render() + "\n")
 	t = newTable(table.Row{"suffix", "files", "", "bytes"})
@@ -225,9 +224,8 @@ func (c *census) json(directories int64, top int) []byte {
 		Sizes       []class  `json:"sizes"`
 		Suffixes    []suffix `json:"suffixes"`
 	}{usage: c.total, Directories: directories, Suffixes: []suffix{}} // an array in JSON also if there are none
-	limits, counts := c.classes()
-	for i, u := range counts {
-		v.Sizes = append(v.Sizes, class{limits[i], u})
+	for i, u := range c.classes() {
+		v.Sizes = append(v.Sizes, class{limit(i), u})
 	}
 	names, _ := c.bySize(top)
 	for _, name := range names {
