@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fileproc/fileproc"
 )
@@ -238,8 +237,8 @@ func (a *app) eachNamed(j *job, items []item) {
 	})
 }
 
-// inTurn calls work on all workers, and what work returns in the order of the items, one call at a time. Work may wait for
-// the item's turn. After errEnough inTurn does not wait for work, which may hang.
+// inTurn calls work on all workers, and what work returns in the order of the items, one call at a time. Work may wait
+// for the item's turn. After errEnough inTurn does not wait for work, which may hang.
 func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (tell func())) {
 	type task struct {
 		item T
@@ -295,10 +294,4 @@ func plainly(err error) string {
 		return plainly(inner)
 	}
 	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
-}
-
-func (a *app) printReport() {
-	a.totals.Bytes += a.read.Load()
-	a.totals.Elapsed = time.Since(a.bar.start)
-	a.out.warn(a.totals.String())
 }

@@ -261,7 +261,8 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 			found = append(found, jsonMatch{rawText(line[at[0]:at[1]]), at[0], at[1]})
 		}
 	}
-	s.out.json(jsonMessage{kind, jsonLine{rawText([]byte(s.path)), rawText(line), s.number(), s.base + int64(s.begin), found}})
+	offset := s.base + int64(s.begin)
+	s.out.json(jsonMessage{kind, jsonLine{rawText([]byte(s.path)), rawText(line), s.number(), offset, found}})
 	s.out.lineDone()
 }
 

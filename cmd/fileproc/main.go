@@ -110,7 +110,9 @@ func run(args []string) int {
 		a.out.warn(fmt.Sprintf("symbolic links that lead outside, left out without --symlinks-outside: %d", n))
 	}
 	if a.report {
-		a.printReport()
+		a.totals.Bytes += a.read.Load()
+		a.totals.Elapsed = time.Since(a.bar.start)
+		a.out.warn(a.totals.String())
 	}
 	switch {
 	case a.failures.Load() > 0 && !errors.Is(err, errEnough): // what was asked for has been found, whatever failed besides

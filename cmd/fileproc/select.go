@@ -129,15 +129,13 @@ const anywhere = "**/"
 // patterns puts -g and -E, which are rg's and fd's, in the words of fileproc.Options: what has no slash fits at every
 // depth, one at the beginning is the directory, and ! excludes.
 func (s *selection) patterns() {
-	var include []string
-	for _, p := range s.opts.Include {
-		if excluded, ok := strings.CutPrefix(p, "!"); ok {
+	s.opts.Include = slices.DeleteFunc(s.opts.Include, func(p string) bool {
+		excluded, ok := strings.CutPrefix(p, "!")
+		if ok {
 			s.opts.Exclude = append(s.opts.Exclude, excluded)
-		} else {
-			include = append(include, p)
 		}
-	}
-	s.opts.Include = include
+		return ok
+	})
 	for _, patterns := range [][]string{s.opts.Include, s.opts.Exclude} {
 		for i, p := range patterns {
 			if strings.Contains(p, "/") {
@@ -149,8 +147,8 @@ func (s *selection) patterns() {
 	}
 }
 
-// within returns the options for a run over dir, which tell of failures and progress. Those of a subcommand may differ from
-// the selection's. done adds the run to the totals.
+// within returns the options for a run over dir, with which it reports failures and progress. Those of a subcommand may
+// differ from the selection's. done adds the run to the totals.
 func (a *app) within(dir string, opts fileproc.Options) (_ fileproc.Options, done func()) {
 	opts.IgnoreFiles = nil
 	if a.sel.ignores {

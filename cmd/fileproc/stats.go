@@ -173,7 +173,8 @@ func (c *census) tables(directories int64, top int) []byte {
 		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), humanSize(u.Bytes)})
 	}
 	if rest.Files > 0 {
-		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.Files, c.share(rest), humanSize(rest.Bytes)})
+		more := fmt.Sprintf("(%d more)", len(c.suffixes)-len(names))
+		t.AppendRow(table.Row{more, rest.Files, c.share(rest), humanSize(rest.Bytes)})
 	}
 	b.WriteString("\n" + t.Render() + "\n")
 	return []byte(b.String())
