@@ -162,9 +162,10 @@ func (o *output) warn(msg string) {
 // A chunk collects the output of one file at a time.
 type chunk struct {
 	b    []byte
-	out  *output  // nil if the output must wait for its turn
-	wait func()   // for the file's turn, if it has one
-	held bool     // the output is this chunk's until the file's end
+	out  *output // nil if the output must wait for its turn
+	wait func()  // for the file's turn, if it has one
+	held bool    // the output is this chunk's until the file's end
+	enc  *json.Encoder
 	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
 
@@ -205,9 +206,11 @@ func (c *chunk) fileDone() {
 
 // json appends v as a line.
 func (c *chunk) json(v any) error {
-	enc := json.NewEncoder(c)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if c.enc == nil {
+		c.enc = json.NewEncoder(c)
+		c.enc.SetEscapeHTML(false)
+	}
+	return c.enc.Encode(v)
 }
 
 // Write appends p.
