@@ -20,13 +20,6 @@ type checker struct {
 	quiet, status, warn, strict, ignoreMissing bool
 }
 
-// A verdict is what became of one line.
-type verdict struct {
-	name    string
-	err     error // the file could not be read
-	differs bool
-}
-
 func (c *checker) check(lists []string) error {
 	if len(lists) == 0 {
 		lists = []string{stdinName}
@@ -35,7 +28,7 @@ func (c *checker) check(lists []string) error {
 	for _, list := range lists {
 		good, err := c.checkList(list)
 		if err != nil {
-			c.app.failures.add(err)
+			c.app.fail(err)
 		}
 		ok = ok && good
 	}
@@ -58,14 +51,10 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	var t tally
 	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
-	inTurn(c.app, r.next, func(l listed, worker int, _ func()) (tell func()) {
-		h := &hashers[worker]
-		if h.h == nil {
-			h.h = c.newHash()
-		}
-		sum, err := h.of(&item{app: c.app, name: l.name, explicit: true, more: true, ctx: c.app.ctx})
-		v := verdict{l.name, err, string(sum) != l.sum}
-		return func() { c.tell(v, &t) }
+	inTurn(c.app, r.each, func(l listed, worker int, _ func()) (tell func()) {
+		sum, err := hashers[worker].of(&item{app: c.app, name: l.name, more: true}, c.newHash)
+		differs := string(sum) != l.sum // sum is valid for now alone
+		return func() { c.tell(l.name, err, differs, &t) }
 	})
 	t.malformed = r.malformed
 	total := &c.app.totals
@@ -78,8 +67,8 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	return c.summarize(label, &t), nil
 }
 
-// tell prints one line, as sha256sum does.
-func (c *checker) tell(v verdict, t *tally) {
+// tell prints what became of one file, as sha256sum does. With err it could not be read.
+func (c *checker) tell(name string, err error, differs bool, t *tally) {
 	if c.app.ctx.Err() != nil {
 		return
 	}
@@ -87,13 +76,13 @@ func (c *checker) tell(v verdict, t *tally) {
 	c.app.bar.add(1, 0)
 	var what string
 	switch {
-	case v.err != nil && c.ignoreMissing && errors.Is(v.err, fs.ErrNotExist):
+	case err != nil && c.ignoreMissing && errors.Is(err, fs.ErrNotExist):
 		return
-	case v.err != nil:
+	case err != nil:
 		t.unreadable++
-		c.app.out.warn(plainly(v.err))
+		c.app.out.warn(plainly(err))
 		what = "FAILED open or read"
-	case v.differs:
+	case differs:
 		t.verified++
 		t.different++
 		what = "FAILED"
@@ -107,7 +96,6 @@ func (c *checker) tell(v verdict, t *tally) {
 	if c.status {
 		return
 	}
-	name := v.name
 	if strings.Contains(name, "\n") {
 		name = `\` + escaper.Replace(name)
 	}
@@ -148,34 +136,35 @@ type listed struct{ sum, name string }
 // A sumReader reads a list as sha256sum does.
 type sumReader struct {
 	*checker
-	r                 *bufio.Reader
-	label             string
-	digits            int // of a checksum
-	number, malformed int // of lines
-	reversed          int // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
-	err               error
+	r         *bufio.Reader
+	label     string
+	digits    int // of a checksum
+	malformed int // lines
+	reversed  int // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+	err       error
 }
 
-func (r *sumReader) next() (l listed, ok bool) {
-	for {
+func (r *sumReader) each(yield func(listed) bool) {
+	for number := 1; ; number++ {
 		line, err := r.r.ReadString('\n')
-		if line == "" || err != nil && err != io.EOF {
-			if err != io.EOF {
-				r.err = err
-			}
-			return l, false
+		if err != nil && err != io.EOF {
+			r.err = err
+			return
 		}
-		r.number++
+		if line == "" {
+			return
+		}
 		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 		if strings.HasPrefix(line, "#") || line == "" {
 			continue
 		}
-		if l, ok = r.parse(line); ok {
-			return l, true
-		}
-		r.malformed++
-		if r.warn {
-			r.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", r.label, r.number, r.tag))
+		if l, ok := r.parse(line); !ok {
+			r.malformed++
+			if r.warn {
+				r.app.out.warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", r.label, number, r.tag))
+			}
+		} else if !yield(l) {
+			return
 		}
 	}
 }

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
-
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,9 +53,12 @@ type diskUsage struct {
 type link struct{ device, inode uint64 }
 
 // A usage is what a directory holds.
-type usage struct{ bytes, files int64 }
+type usage struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
 
-func (u *usage) add(v usage) { u.bytes, u.files = u.bytes+v.bytes, u.files+v.files }
+func (u *usage) add(v usage) { u.Files, u.Bytes = u.Files+v.Files, u.Bytes+v.Bytes }
 
 func (d *diskUsage) run(args []string) error {
 	if d.summarize {
@@ -88,13 +90,13 @@ func (d *diskUsage) argument(arg string) error {
 			st, err = (&item{name: arg}).stat()
 		}
 		if err != nil {
-			a.failures.add(err)
+			a.fail(err)
 			return nil
 		}
 		a.found.Store(true)
 		a.totals.Found++
 		a.totals.Processed++
-		u := usage{bytes: st.Size, files: 1}
+		u := usage{1, st.Size}
 		d.print(arg, u)
 		d.grand.add(u)
 		return nil
@@ -112,19 +114,17 @@ func (d *diskUsage) argument(arg string) error {
 	if listed("") {
 		return nil
 	}
-	opts := a.within(dir, a.sel.opts)
+	opts, done := a.within(dir, a.sel.opts)
 	opts.Stat = true
-	var report fileproc.Report
-	a.observe(&opts, &report)
 	dirs, err := d.walk(a.ctx, dir, opts, listed)
-	a.addReport(&report)
+	done()
 	names := slices.SortedFunc(maps.Keys(dirs), compareDepthFirst)
 	for _, name := range names {
 		if d.listed != nil {
 			d.listed[filepath.Join(real, filepath.FromSlash(name))] = true
 		}
 		u := dirs[name]
-		if u.files > 0 {
+		if u.Files > 0 {
 			a.found.Store(true)
 		}
 		if name == "" {
@@ -145,12 +145,10 @@ func (d *diskUsage) argument(arg string) error {
 func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool) (map[string]*usage, error) {
 	dirs := map[string]*usage{"": {}}
 	at := func(name string) *usage {
-		u := dirs[name]
-		if u == nil {
-			u = &usage{}
-			dirs[name] = u
+		if dirs[name] == nil {
+			dirs[name] = &usage{}
 		}
-		return u
+		return dirs[name]
 	}
 	last, lastUsage := "", dirs[""] // entries come by directory, mostly
 	for e, err := range fileproc.Walk(ctx, dir, opts) {
@@ -169,7 +167,7 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 			}
 		}
 		if st, _ := e.Stat(); !d.counted(st) {
-			lastUsage.add(usage{st.Size, 1})
+			lastUsage.add(usage{1, st.Size})
 		}
 	}
 	return dirs, nil
@@ -188,18 +186,20 @@ func (d *diskUsage) counted(st fileproc.Stat) bool {
 }
 
 func (d *diskUsage) print(path string, u usage) {
-	var b []byte
+	var c chunk
 	switch {
 	case d.json:
-		b = appendPath(append(b, `{"path":`...), []byte(path))
-		b = appendField(b, "bytes", u.bytes)
-		b = append(appendField(b, "files", u.files), '}')
+		c.json(struct { // of strings and numbers: no error
+			Path  any   `json:"path"`
+			Bytes int64 `json:"bytes"`
+			Files int64 `json:"files"`
+		}{jsonPath(path), u.Bytes, u.Files})
 	case d.human:
-		b = append(append(append(b, humanSize(u.bytes)...), '\t'), path...)
+		c.b = fmt.Appendln(nil, humanSize(u.Bytes)+"\t"+path)
 	default:
-		b = append(append(strconv.AppendInt(b, u.bytes, 10), '\t'), path...)
+		c.b = fmt.Appendf(nil, "%d\t%s\n", u.Bytes, path)
 	}
-	d.app.out.write(append(b, '\n'))
+	d.app.out.write(c.b)
 }
 
 // parent returns the directory of a slash-separated relative path, "" for the root.

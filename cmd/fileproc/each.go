@@ -6,38 +6,33 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/fileproc/fileproc"
 )
 
 // An item is one file that a subcommand sees: of a directory, named by itself, or standard input.
 type item struct {
-	app      *app
-	f        *fileproc.File // nil if it was named by itself
-	prefix   string         // of the path, with a separator behind it
-	name     string         // the whole path if f is nil
-	err      error          // there is no such file
-	explicit bool           // named by itself
-	data     []byte         // the content, or its beginning if more
-	more     bool           // the content is to be had from open alone
-	worker   int
-	ctx      context.Context
+	app    *app
+	f      *fileproc.File // nil if it was named by itself
+	prefix string         // of the path, with a separator behind it
+	name   string         // the whole path if f is nil
+	err    error          // there is no such file
+	data   []byte         // the content, or its beginning if more
+	more   bool           // the content is to be had from open alone
+	worker int
 }
 
-func (it *item) appendPath(b []byte) []byte {
+func (it *item) path() string {
 	if it.f == nil {
-		return append(b, it.name...)
+		return it.name
 	}
-	b = append(b, it.prefix...)
-	return append(b, filepath.FromSlash(it.f.Rel())...)
+	return it.prefix + filepath.FromSlash(it.f.Rel())
 }
-
-func (it *item) path() string { return string(it.appendPath(nil)) }
 
 func (it *item) open() (io.ReadCloser, error) {
 	r, err := io.NopCloser(os.Stdin), error(nil)
@@ -50,13 +45,16 @@ func (it *item) open() (io.ReadCloser, error) {
 	return counted{r, it.app}, err
 }
 
-// A counted file adds what is read of it to the report and the progress.
+// A counted file adds what is read of it to the report and the progress. It ends when the run is cancelled.
 type counted struct {
 	io.ReadCloser
 	app *app
 }
 
 func (c counted) Read(p []byte) (int, error) {
+	if err := c.app.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := c.ReadCloser.Read(p)
 	c.app.read.Add(int64(n))
 	c.app.bar.add(0, int64(n))
@@ -113,7 +111,7 @@ func (a *app) each(j job) error {
 	}
 	var named []item // since the last directory
 	for _, root := range roots {
-		it := item{app: a, name: root, explicit: true, more: true, ctx: a.ctx}
+		it := item{app: a, name: root, more: true}
 		dir, prefix := "", ""
 		if root != stdinName || !j.stdin {
 			dir, prefix, it.err = directory(root)
@@ -133,11 +131,10 @@ func (a *app) each(j job) error {
 }
 
 func (a *app) eachOf(j *job, dir, prefix string) error {
-	opts := a.within(dir, j.opts)
-	var report fileproc.Report
-	a.observe(&opts, &report)
+	opts, done := a.within(dir, j.opts)
+	defer done()
 	visit := func(f *fileproc.File, c *chunk) error {
-		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker(), ctx: a.ctx}
+		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker()}
 		err := j.visit(&it, c)
 		if err == errEnough {
 			a.stop(err)
@@ -145,14 +142,10 @@ func (a *app) eachOf(j *job, dir, prefix string) error {
 		}
 		return err
 	}
-	var err error
 	if a.sel.sort {
-		err = a.inOrder(dir, opts, visit)
-	} else {
-		err = a.asFinished(dir, opts, visit)
+		return a.inOrder(dir, opts, visit)
 	}
-	a.addReport(&report)
-	return err
+	return a.asFinished(dir, opts, visit)
 }
 
 // asFinished prints what visit makes of each file when it is done with it.
@@ -179,7 +172,7 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 		err := visit(f, c)
 		if err != nil && err != fs.SkipAll && len(c.b) > 0 && a.ctx.Err() == nil {
 			// A failure has no result, so what was found before it would be lost.
-			a.failures.add(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
+			a.fail(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
 			err = nil
 		}
 		return bytes.Clone(c.b), err
@@ -212,27 +205,9 @@ func directory(arg string) (dir, prefix string, err error) {
 	return dir, prefix, err
 }
 
-// observe lets opts tell of failures and progress.
-func (a *app) observe(opts *fileproc.Options, report *fileproc.Report) {
-	opts.Report = report
-	opts.OnProgress = a.bar.onProgress()
-	opts.OnError = func(err error) error {
-		if a.ctx.Err() == nil {
-			a.failures.add(err)
-		}
-		return nil
-	}
-}
-
 // eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
 func (a *app) eachNamed(j *job, items []item) {
-	next := func() (it item, ok bool) {
-		if ok = len(items) > 0; ok {
-			it, items = items[0], items[1:]
-		}
-		return it, ok
-	}
-	inTurn(a, next, func(it item, worker int, wait func()) (tell func()) {
+	inTurn(a, slices.Values(items), func(it item, worker int, wait func()) (tell func()) {
 		it.worker = worker
 		c := &chunk{out: a.out, wait: wait}
 		if it.name == stdinName {
@@ -251,7 +226,7 @@ func (a *app) eachNamed(j *job, items []item) {
 				a.bar.add(1, 0)
 			case a.ctx.Err() == nil:
 				a.totals.Failed++
-				a.failures.add(&fs.PathError{Op: opProcess, Path: it.name, Err: it.err})
+				a.fail(&fs.PathError{Op: opProcess, Path: it.name, Err: it.err})
 			default:
 				a.totals.Abandoned++
 			}
@@ -262,60 +237,44 @@ func (a *app) eachNamed(j *job, items []item) {
 	})
 }
 
-// inTurn calls work on all workers, each time with the next item, and what work returns in the order of the items, one
-// call at a time. Work may wait for the item's turn. After errEnough inTurn does not wait for work, which may hang.
-func inTurn[T any](a *app, next func() (T, bool), work func(x T, worker int, wait func()) (tell func())) {
-	var mu sync.Mutex // guards the rest, and calls of next and tell
-	told := sync.NewCond(&mu)
-	tells := map[int]func(){} // of the items that wait for their turn
-	taken, turn, over := 0, 0, false
-	worker := func(w int) {
-		mu.Lock()
-		defer mu.Unlock()
-		for {
-			for taken-turn >= mostAhead {
-				told.Wait()
-			}
-			if over = over || a.ctx.Err() != nil; over {
-				return
-			}
-			x, ok := next()
-			if over = !ok; over {
-				return
-			}
-			i := taken
-			taken++
-			mu.Unlock()
-			tell := work(x, w, func() {
-				mu.Lock()
-				defer mu.Unlock()
-				for turn < i {
-					told.Wait()
-				}
-			})
-			mu.Lock()
-			tells[i] = tell
-			for ; tells[turn] != nil && context.Cause(a.ctx) != errEnough; turn++ {
-				tells[turn]()
-				delete(tells, turn)
-				told.Broadcast()
-			}
-		}
+// inTurn calls work on all workers, and what work returns in the order of the items, one call at a time. Work may wait
+// for the item's turn. After errEnough inTurn does not wait for work, which may hang.
+func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (tell func())) {
+	type task struct {
+		item T
+		turn chan struct{} // closed when it has come
+		tell chan func()
 	}
-	var workers sync.WaitGroup
-	for w := range a.sel.opts.Workers {
-		workers.Go(func() { worker(w) })
-	}
-	done := make(chan struct{})
+	// Of the items that are taken, one waits for a place, and one has its turn.
+	ahead, tasks := make(chan task, mostAhead-2), make(chan task, mostAhead)
 	go func() {
-		workers.Wait()
-		close(done)
+		defer close(ahead)
+		defer close(tasks)
+		for x := range items {
+			if a.ctx.Err() != nil {
+				return
+			}
+			t := task{x, make(chan struct{}), make(chan func(), 1)}
+			ahead <- t
+			tasks <- t
+		}
 	}()
-	select {
-	case <-done:
-	case <-a.ctx.Done():
-		if context.Cause(a.ctx) != errEnough {
-			<-done
+	for w := range a.sel.opts.Workers {
+		go func() {
+			for t := range tasks {
+				tell := func() {} // a run that is cancelled begins no more
+				if a.ctx.Err() == nil {
+					tell = work(t.item, w, func() { <-t.turn })
+				}
+				t.tell <- tell
+			}
+		}()
+	}
+	for t := range ahead {
+		close(t.turn)
+		tell := <-t.tell
+		if tell(); context.Cause(a.ctx) == errEnough {
+			break
 		}
 	}
 	a.bar.show()
@@ -335,27 +294,4 @@ func plainly(err error) string {
 		return plainly(inner)
 	}
 	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
-}
-
-func (a *app) addReport(r *fileproc.Report) {
-	t := &a.totals
-	t.Directories += r.Directories
-	t.Found += r.Found
-	t.Processed += r.Processed
-	t.Failed += r.Failed
-	t.Abandoned += r.Abandoned
-	t.Bytes += r.Bytes
-	t.URing += r.URing
-	if t.Skipped == nil {
-		t.Skipped = map[fileproc.SkipReason]int64{}
-	}
-	for why, n := range r.Skipped {
-		t.Skipped[why] += n
-	}
-}
-
-func (a *app) printReport() {
-	a.totals.Bytes += a.read.Load()
-	a.totals.Elapsed = time.Since(a.bar.start)
-	a.out.warn(a.totals.String())
 }

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
@@ -69,13 +69,9 @@ type frontmatter struct {
 
 	program *vm.Program
 	uses    []string // the fields that where mentions
-	rows    []rows   // by worker
-}
 
-// rows are what one worker has found, for a table.
-type rows struct {
-	of []row
-	_  [64]byte
+	mu   sync.Mutex // guards rows
+	rows []row      // of the table
 }
 
 type row struct {
@@ -92,7 +88,6 @@ func (fm *frontmatter) run(args []string) error {
 	if len(opts.Suffixes) == 0 {
 		opts.Suffixes = []string{".md", ".markdown"}
 	}
-	fm.rows = make([]rows, opts.Workers)
 	err := fm.app.each(job{args: args, opts: opts, visit: fm.visit})
 	if !fm.json {
 		fm.app.bar.clear()
@@ -118,18 +113,15 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 		maps.DeleteFunc(fields, func(name string, _ any) bool { return !slices.Contains(fm.fields, name) })
 	}
 	if !fm.json {
-		w := &fm.rows[it.worker]
-		w.of = append(w.of, row{it.path(), fields})
+		fm.mu.Lock()
+		defer fm.mu.Unlock()
+		fm.rows = append(fm.rows, row{it.path(), fields})
 		return nil
 	}
-	b, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
-	c.b = append(append(c.b, `,"frontmatter":`...), b...)
-	c.b = append(c.b, "}\n"...)
-	return nil
+	return c.json(struct {
+		Path        any            `json:"path"`
+		Frontmatter map[string]any `json:"frontmatter"`
+	}{jsonPath(it.path()), fields})
 }
 
 // frontOf returns a file's frontmatter and '-' for YAML or '+' for TOML; 0 if there is none.
@@ -161,29 +153,19 @@ func beginning(it *item, size int64) (data []byte, more bool, err error) {
 
 // cutFront returns the frontmatter that data begins with. open says that its end is not in data.
 func cutFront(data []byte) (kind byte, front []byte, open bool) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	first, rest, found := bytes.Cut(data, []byte("\n"))
-	switch string(bytes.TrimRight(first, " \t\r")) {
-	case "---":
-		kind = '-'
-	case "+++":
-		kind = '+'
-	default:
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	fence := bytes.TrimRight(first, " \t\r")
+	if string(fence) != "---" && string(fence) != "+++" {
 		return 0, nil, false
 	}
-	if !found {
-		return 0, nil, true
-	}
-	for pos := 0; pos < len(rest); {
-		line, next := rest[pos:], len(rest)
-		if i := bytes.IndexByte(line, '\n'); i >= 0 {
-			line, next = line[:i], pos+i+1
+	size := 0
+	for line := range bytes.Lines(rest) {
+		end := bytes.TrimRight(line, " \t\r\n")
+		if bytes.Equal(end, fence) || string(end) == "..." && fence[0] == '-' {
+			return fence[0], rest[:size], false
 		}
-		line = bytes.TrimRight(line, " \t\r")
-		if len(line) == 3 && (string(line) == "..." && kind == '-' || line[0] == kind && line[1] == kind && line[2] == kind) {
-			return kind, rest[:pos], false
-		}
-		pos = next
+		size += len(line)
 	}
 	return 0, nil, true
 }
@@ -243,9 +225,7 @@ func plain(v any) any {
 			v[i] = plain(e)
 		}
 		return v
-	case time.Time:
-		return v.Format(time.RFC3339Nano)
-	case encoding.TextMarshaler: // a TOML date or time without a zone
+	case encoding.TextMarshaler: // a date or time of TOML
 		b, _ := v.MarshalText()
 		return string(b)
 	case float64:
@@ -305,31 +285,27 @@ func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
 }
 
 func (fm *frontmatter) printTable() {
-	var all []row
-	for i := range fm.rows {
-		all = append(all, fm.rows[i].of...)
-	}
-	if len(all) == 0 {
+	if len(fm.rows) == 0 {
 		return
 	}
-	slices.SortFunc(all, func(a, b row) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(fm.rows, func(a, b row) int { return strings.Compare(a.path, b.path) })
 	columns := fm.fields
 	if len(columns) == 0 {
-		columns = frequentFirst(all)
+		columns = frequentFirst(fm.rows)
 	}
-	header := []string{"path"}
+	header := table.Row{"path"}
 	for _, name := range columns {
 		header = append(header, printable(name))
 	}
-	t := newTable(header...)
-	for _, r := range all {
+	t := newTable(header)
+	for _, r := range fm.rows {
 		line := table.Row{printable(r.path)}
 		for _, name := range columns {
 			line = append(line, cell(r.fields[name]))
 		}
 		t.AppendRow(line)
 	}
-	fm.app.out.write([]byte(render(t)))
+	fm.app.out.write([]byte(t.Render() + "\n"))
 }
 
 // frequentFirst returns the names of the fields that rows have.
@@ -359,10 +335,7 @@ func cell(v any) string {
 		}
 		return strings.Join(parts, ", ")
 	case map[string]any:
-		b, err := json.Marshal(v)
-		if err != nil {
-			return printable(fmt.Sprint(v))
-		}
+		b, _ := json.Marshal(v) // which plain has made fit
 		return printable(string(b))
 	}
 	return printable(fmt.Sprint(v))

@@ -199,7 +199,7 @@ func (s *searcher) print(text []byte) {
 func (s *searcher) printPrefix(sign byte) {
 	g, c := s.grep, s.out
 	if g.withName && !g.heading {
-		c.b = append(g.path.append(c.b, string(s.path)), sign)
+		c.b = append(g.path.append(c.b, s.path), sign)
 	}
 	if g.number {
 		c.b = append(g.lineNumber.append(c.b, strconv.FormatInt(s.number(), 10)), sign)
@@ -207,13 +207,13 @@ func (s *searcher) printPrefix(sign byte) {
 }
 
 func (s *searcher) printPath() {
-	s.out.b = append(s.grep.path.append(s.out.b, string(s.path)), '\n')
+	s.out.b = append(s.grep.path.append(s.out.b, s.path), '\n')
 }
 
 func (s *searcher) printCount() {
 	c := s.out
 	if s.grep.withName {
-		c.b = append(s.grep.path.append(c.b, string(s.path)), ':')
+		c.b = append(s.grep.path.append(c.b, s.path), ':')
 	}
 	c.b = append(strconv.AppendInt(c.b, s.selected, 10), '\n')
 }
@@ -224,55 +224,60 @@ func (s *searcher) printBinary(nul int64) {
 	if s.grep.withName {
 		c.b = append(append(c.b, s.path...), ": "...)
 	}
+	what := "WARNING: stopped searching binary file after match"
 	if s.explicit {
-		c.b = fmt.Appendf(c.b, "binary file matches (found \"\\0\" byte around offset %d)\n", nul)
-	} else {
-		c.b = fmt.Appendf(c.b, "WARNING: stopped searching binary file after match (found \"\\0\" byte around offset %d)\n", nul)
+		what = "binary file matches"
 	}
+	c.b = fmt.Appendf(c.b, "%s (found \"\\0\" byte around offset %d)\n", what, nul)
+}
+
+// A jsonMessage is a line in the format of rg --json.
+type jsonMessage struct {
+	Type string `json:"type"`
+	Data any    `json:"data"`
+}
+
+type jsonLine struct {
+	Path       any         `json:"path"`
+	Lines      any         `json:"lines"`
+	LineNumber int64       `json:"line_number"`
+	Offset     int64       `json:"absolute_offset"`
+	Submatches []jsonMatch `json:"submatches"`
+}
+
+type jsonMatch struct {
+	Match any `json:"match"`
+	Start int `json:"start"`
+	End   int `json:"end"`
 }
 
 func (s *searcher) printJSON(line []byte, selected bool) {
-	c := s.out
-	kind := "context"
-	var found [][]int
+	kind, found := "context", []jsonMatch{}
 	if selected {
 		kind = "match"
-		if !s.grep.invert {
-			found = s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n")))
+	}
+	if selected && !s.grep.invert {
+		for _, at := range s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n"))) {
+			found = append(found, jsonMatch{rawText(line[at[0]:at[1]]), at[0], at[1]})
 		}
 	}
-	c.b = append(append(append(c.b, `{"type":"`...), kind...), `","data":{"path":`...)
-	c.b = rawText(s.path).appendJSON(c.b)
-	c.b = append(c.b, `,"lines":`...)
-	c.b = rawText(line).appendJSON(c.b)
-	c.b = appendField(c.b, "line_number", s.number())
-	c.b = appendField(c.b, "absolute_offset", s.base+int64(s.begin))
-	c.b = append(c.b, `,"submatches":[`...)
-	for i, at := range found {
-		if i > 0 {
-			c.b = append(c.b, ',')
-		}
-		c.b = append(c.b, `{"match":`...)
-		c.b = rawText(line[at[0]:at[1]]).appendJSON(c.b)
-		c.b = appendField(c.b, "start", int64(at[0]))
-		c.b = appendField(c.b, "end", int64(at[1]))
-		c.b = append(c.b, '}')
-	}
-	c.b = append(c.b, "]}}\n"...)
-	c.lineDone()
+	offset := s.base + int64(s.begin)
+	s.out.json(jsonMessage{kind, jsonLine{rawText([]byte(s.path)), rawText(line), s.number(), offset, found}})
+	s.out.lineDone()
 }
 
 // printJSONEdge prints the message at the beginning or the end of a file with matches.
 func (s *searcher) printJSONEdge(kind string) {
-	c := s.out
-	c.b = append(append(append(c.b, `{"type":"`...), kind...), `","data":{"path":`...)
-	c.b = rawText(s.path).appendJSON(c.b)
-	switch {
-	case kind == "begin":
-	case s.nul >= 0:
-		c.b = appendField(c.b, "binary_offset", s.nul)
-	default:
-		c.b = append(c.b, `,"binary_offset":null`...)
+	data := struct {
+		Path         any `json:"path"`
+		BinaryOffset any `json:"binary_offset,omitempty"`
+	}{Path: rawText([]byte(s.path))}
+	if kind == "end" {
+		var offset *int64 // null if there is no NUL byte
+		if s.nul >= 0 {
+			offset = &s.nul
+		}
+		data.BinaryOffset = offset
 	}
-	c.b = append(c.b, "}}\n"...)
+	s.out.json(jsonMessage{kind, data})
 }

@@ -80,18 +80,29 @@ func algorithmNames() string { return strings.Join(slices.Sorted(maps.Keys(algor
 
 // A hasher is what one worker computes with.
 type hasher struct {
-	h    hash.Hash
-	buf  []byte // for files that are read in parts
-	path []byte
-	sum  []byte
-	_    [64]byte // keeps two workers' hashers on different cache lines
+	h   hash.Hash
+	buf []byte // for files that are read in parts
+	sum []byte
+	_   [64]byte // keeps two workers' hashers on different cache lines
 }
 
 // of returns the checksum of a file in hexadecimal. It is valid until the next call.
-func (h *hasher) of(it *item) ([]byte, error) {
+func (h *hasher) of(it *item, newHash func() hash.Hash) ([]byte, error) {
+	if h.h == nil {
+		h.h = newHash()
+	}
 	h.h.Reset()
 	if it.more {
-		if err := h.stream(it); err != nil {
+		// The file is read from its beginning again, so that all of what is hashed comes from one handle.
+		r, err := it.open()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		if h.buf == nil {
+			h.buf = make([]byte, hashPrefix)
+		}
+		if _, err := io.CopyBuffer(h.h, r, h.buf); err != nil {
 			return nil, err
 		}
 	} else {
@@ -103,57 +114,33 @@ func (h *hasher) of(it *item) ([]byte, error) {
 	return h.sum[size:], nil
 }
 
-// stream reads the file from its beginning again, so that all of what is hashed comes from one handle.
-func (h *hasher) stream(it *item) error {
-	r, err := it.open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if h.buf == nil {
-		h.buf = make([]byte, hashPrefix)
-	}
-	for {
-		if it.ctx.Err() != nil {
-			return it.ctx.Err()
-		}
-		n, err := r.Read(h.buf)
-		h.h.Write(h.buf[:n])
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
 func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	opts := a.sel.opts
 	opts.ReadSize = hashPrefix
 	hashers := make([]hasher, opts.Workers)
 	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
-		h := &hashers[it.worker]
-		if h.h == nil {
-			h.h = algorithms[algorithm]()
-		}
-		sum, err := h.of(it)
+		sum, err := hashers[it.worker].of(it, algorithms[algorithm])
 		if err != nil {
 			return err
 		}
 		a.found.Store(true)
-		h.path = it.appendPath(h.path[:0])
+		path := it.path()
 		switch {
 		case asJSON:
-			c.b = appendPath(append(c.b, `{"path":`...), h.path)
-			c.b = append(c.b, `,"algorithm":"`+algorithm+`","hash":"`...)
-			c.b = append(c.b, sum...)
-			c.b = append(c.b, "\"}\n"...)
+			return c.json(struct {
+				Path      any    `json:"path"`
+				Algorithm string `json:"algorithm"`
+				Hash      string `json:"hash"`
+			}{jsonPath(path), algorithm, string(sum)})
 		case null:
-			c.b = append(append(append(c.b, sum...), "  "...), h.path...)
-			c.b = append(c.b, 0)
-		default:
-			c.b = appendSum(c.b, sum, h.path)
+			c.b = append(append(append(append(c.b, sum...), "  "...), path...), 0)
+			return nil
 		}
+		name := escaper.Replace(path)
+		if len(name) > len(path) {
+			c.b = append(c.b, '\\')
+		}
+		c.b = append(append(append(append(c.b, sum...), "  "...), name...), '\n')
 		return nil
 	}})
 }
@@ -163,13 +150,3 @@ var (
 	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")
 )
-
-// appendSum appends a line of sha256sum.
-func appendSum(b, sum, path []byte) []byte {
-	name := escaper.Replace(string(path))
-	if len(name) > len(path) {
-		b = append(b, '\\')
-	}
-	b = append(append(b, sum...), "  "...)
-	return append(append(b, name...), '\n')
-}

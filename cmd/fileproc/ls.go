@@ -21,6 +21,7 @@ files and what ignore files name. In no particular order.`,
 			opts := a.sel.opts
 			opts.ReadSize = fileproc.NoRead
 			path := a.out.style(pathColor...)
+			const blanks = "             " // as wide as a size
 			end := byte('\n')
 			if null {
 				end = 0
@@ -35,32 +36,24 @@ files and what ignore files name. In no particular order.`,
 				}
 				a.found.Store(true)
 				if asJSON {
-					c.b = appendPath(append(c.b, `{"path":`...), it.appendPath(nil))
-					c.b = appendField(c.b, "size", st.Size)
-					c.b = append(c.b, `,"modified":"`...)
-					c.b = st.ModTime.UTC().AppendFormat(c.b, time.RFC3339Nano)
-					c.b = append(c.b, `","mode":"`...)
-					c.b = append(c.b, st.Mode.String()...)
-					c.b = append(c.b, "\"}\n"...)
-					return nil
+					return c.json(struct {
+						Path     any    `json:"path"`
+						Size     int64  `json:"size"`
+						Modified string `json:"modified"`
+						Mode     string `json:"mode"`
+					}{jsonPath(it.path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode.String()})
 				}
 				if long {
-					n := strconv.FormatInt(st.Size, 10)
+					size := strconv.FormatInt(st.Size, 10)
 					if human {
-						n = humanSize(st.Size)
+						size = humanSize(st.Size)
 					}
 					c.b = append(c.b, st.Mode.String()...)
-					for range 13 - len(n) {
-						c.b = append(c.b, ' ')
-					}
-					c.b = append(c.b, n...)
-					c.b = append(c.b, ' ')
+					c.b = append(c.b, blanks[min(len(size), len(blanks)):]...)
+					c.b = append(append(c.b, size...), ' ')
 					c.b = st.ModTime.AppendFormat(c.b, "2006-01-02 15:04 ")
 				}
-				c.b = append(c.b, path.on...)
-				c.b = it.appendPath(c.b)
-				c.b = append(c.b, path.off...)
-				c.b = append(c.b, end)
+				c.b = append(path.append(c.b, it.path()), end)
 				return nil
 			}})
 		},

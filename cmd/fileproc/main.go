@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -45,21 +45,13 @@ type app struct {
 	totals   fileproc.Report // of all roots, for --report
 	read     atomic.Int64    // bytes of content, besides those of totals
 	found    atomic.Bool
-	failures failures
+	failures atomic.Int64
 }
 
-// A failures prints what goes wrong as it does.
-type failures struct {
-	mu    sync.Mutex // guards the rest
-	out   *output
-	count int
-}
-
-func (f *failures) add(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count++
-	f.out.warn(plainly(err))
+// fail prints what goes wrong as it does.
+func (a *app) fail(err error) {
+	a.failures.Add(1)
+	a.out.warn(plainly(err))
 }
 
 var errOutput = errors.New("the output cannot be written")
@@ -80,7 +72,6 @@ func run(args []string) int {
 	defer a.stop(nil)
 	a.out = newOutput(os.Stdout, os.Stderr, func(err error) { a.stop(fmt.Errorf("%w: %w", errOutput, err)) })
 	a.bar = newBar(a.out, os.Stderr)
-	a.failures.out = a.out
 
 	done := make(chan struct{})
 	defer close(done)
@@ -119,10 +110,12 @@ func run(args []string) int {
 		a.out.warn(fmt.Sprintf("symbolic links that lead outside, left out without --symlinks-outside: %d", n))
 	}
 	if a.report {
-		a.printReport()
+		a.totals.Bytes += a.read.Load()
+		a.totals.Elapsed = time.Since(a.bar.start)
+		a.out.warn(a.totals.String())
 	}
 	switch {
-	case a.failures.count > 0 && !errors.Is(err, errEnough): // what was asked for has been found, whatever failed besides
+	case a.failures.Load() > 0 && !errors.Is(err, errEnough): // what was asked for has been found, whatever failed besides
 		return exitError
 	case a.sel.used && !a.found.Load():
 		return exitNothing
@@ -158,15 +151,14 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setUp(cmd)
+			return cmp.Or(a.out.setColor(a.color), a.sel.check(cmd))
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
 	p := root.PersistentFlags()
 	p.StringVar(&a.color, "color", "auto", "colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	p.BoolVar(&a.report, "report", false, "at the end, tell on standard error how many files were found, read and skipped")
-	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"},
-		cobra.ShellCompDirectiveNoFileComp))
+	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colorNames, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.grepCommand(), a.lsCommand(), a.hashCommand(), a.duCommand(), a.statsCommand(),
 		a.frontmatterCommand(), manCommand())
 	root.InitDefaultHelpCmd()
@@ -213,11 +205,4 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(unknown)"
-}
-
-func (a *app) setUp(cmd *cobra.Command) error {
-	if err := a.out.setColor(a.color); err != nil {
-		return err
-	}
-	return a.sel.check(cmd)
 }

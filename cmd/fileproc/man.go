@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +31,7 @@ func manCommand() *cobra.Command {
 // libraries take a tenth of the time of a start.
 func writeManuals(cmd *cobra.Command, dir string) error {
 	cmd.InitDefaultHelpFlag()
-	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(manual(cmd, name)), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, page(cmd)+".1"), []byte(manual(cmd)), 0o666); err != nil {
 		return err
 	}
 	for _, sub := range cmd.Commands() {
@@ -43,93 +44,56 @@ func writeManuals(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// manual returns the page of a command, in roff.
-func manual(cmd *cobra.Command, name string) string {
+// page returns the name of a command's page.
+func page(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manual returns the page of a command, in roff, which leaves empty and indented lines as they are.
+func manual(cmd *cobra.Command) string {
 	var b strings.Builder
 	section := func(title, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, ".SH %s\n%s\n", title, strings.TrimSuffix(text, "\n"))
 		}
 	}
-	about := cmd.Long
-	if about == "" {
-		about = cmd.Short
+	var others []string
+	for _, c := range append([]*cobra.Command{cmd.Parent()}, cmd.Commands()...) {
+		if c != nil && c.IsAvailableCommand() {
+			others = append(others, `\fB`+roff(page(c))+`\fP(1)`)
+		}
 	}
-	fmt.Fprintf(&b, ".TH %s 1 \"\" fileproc fileproc\n.nh\n.ad l\n", strings.ToUpper(name))
-	section("NAME", roff(name)+` \- `+roff(cmd.Short))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" fileproc fileproc\n.nh\n.ad l\n", strings.ToUpper(page(cmd)))
+	section("NAME", roff(page(cmd))+` \- `+roff(cmd.Short))
 	section("SYNOPSIS", `\fB`+roff(cmd.UseLine())+`\fP`)
-	section("DESCRIPTION", paragraphs(about))
+	section("DESCRIPTION", roff(cmp.Or(cmd.Long, cmd.Short)))
 	section("OPTIONS", manualFlags(cmd.NonInheritedFlags()))
 	section("OPTIONS OF ALL COMMANDS", manualFlags(cmd.InheritedFlags()))
 	if cmd.Example != "" {
 		section("EXAMPLES", ".nf\n"+roff(cmd.Example)+"\n.fi")
 	}
-	var others []string
-	if cmd.HasParent() {
-		others = append(others, strings.ReplaceAll(cmd.Parent().CommandPath(), " ", "-"))
-	}
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			others = append(others, name+"-"+sub.Name())
-		}
-	}
-	for i, other := range others {
-		others[i] = `\fB` + roff(other) + `\fP(1)`
-	}
 	section("SEE ALSO", strings.Join(others, ", "))
-	return b.String()
-}
-
-// paragraphs returns text in which empty lines divide paragraphs. One that is indented is left as it is.
-func paragraphs(text string) string {
-	var b strings.Builder
-	for i, p := range strings.Split(text, "\n\n") {
-		if i > 0 {
-			b.WriteString(".PP\n")
-		}
-		if strings.HasPrefix(p, " ") {
-			b.WriteString(".nf\n" + roff(p) + "\n.fi\n")
-			continue
-		}
-		b.WriteString(roff(p) + "\n")
-	}
 	return b.String()
 }
 
 func manualFlags(flags *pflag.FlagSet) string {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
 		value, usage := pflag.UnquoteUsage(f)
-		b.WriteString(".TP\n")
+		names := `\fB` + roff("--"+f.Name) + `\fP`
 		if f.Shorthand != "" {
-			b.WriteString(`\fB\-` + roff(f.Shorthand) + `\fP, `)
+			names = `\fB` + roff("-"+f.Shorthand) + `\fP, ` + names
 		}
-		b.WriteString(`\fB\-\-` + roff(f.Name) + `\fP`)
 		if value != "" && f.NoOptDefVal == "" {
-			b.WriteString(` \fI` + roff(value) + `\fP`)
+			names += ` \fI` + roff(value) + `\fP`
 		}
-		b.WriteString("\n" + roff(usage))
-		switch f.DefValue {
-		case "", "0", "-1", "[]", "false":
-		default:
-			b.WriteString(" (default " + roff(f.DefValue) + ")")
+		if !slices.Contains([]string{"", "0", "-1", "[]", "false"}, f.DefValue) {
+			usage += " (default " + f.DefValue + ")"
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, ".TP\n%s\n%s\n", names, roff(usage))
 	})
 	return b.String()
 }
 
+var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n"+`\&.`, "\n'", "\n"+`\&'`)
+
 // roff returns text that stands for itself.
-func roff(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
-			lines[i] = `\&` + line
-		}
-	}
-	return strings.Join(lines, "\n")
-}
+func roff(text string) string { return roffEscapes.Replace("\n" + text)[1:] }

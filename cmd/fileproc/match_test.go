@@ -162,7 +162,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte("a"), 60<<20), "needle\n"...), 0o666))
 	m, err := newMatcher([]string{"needle"}, matchOptions{})
 	require.NoError(t, err)
-	a := &app{out: &output{stdout: io.Discard}}
+	a := &app{ctx: t.Context(), out: &output{stdout: io.Discard}}
 	a.bar = newBar(a.out, os.Stderr)
 	for name, g := range map[string]*grep{
 		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {match: style{"<", ">"}},
@@ -172,7 +172,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		s := &searcher{grep: g}
 		c := &chunk{out: a.out}
-		require.NoError(t, s.search(&item{app: a, name: path, explicit: true, more: true, ctx: t.Context()}, c))
+		require.NoError(t, s.search(&item{app: a, name: path, more: true}, c))
 		c.fileDone()
 		runtime.ReadMemStats(&after)
 		require.EqualValues(t, 1, s.selected)

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +22,8 @@ const (
 	flushAfter = 50 * time.Millisecond
 	// spillSize is how many bytes of one file's output a worker keeps before it takes the output for itself.
 	spillSize = 1 << 20
+
+	units = "BKMGTPE" // of sizes, each 1024 times the one before
 )
 
 // An output is standard output and standard error. What one call writes stays together.
@@ -59,17 +61,13 @@ func isPipe(f *os.File) bool {
 
 func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
+var colorNames = []string{"auto", "always", "never"}
+
 func (o *output) setColor(when string) error {
-	switch when {
-	case "always":
-		o.colors = true
-	case "never":
-		o.colors = false
-	case "auto":
-		o.colors = o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	default:
+	if !slices.Contains(colorNames, when) {
 		return fmt.Errorf("--color is %q: want auto, always or never", when)
 	}
+	o.colors = when == "always" || when == "auto" && o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if o.colors && o.tty {
 		o.stdout = color.Output // which a Windows console understands
 	}
@@ -99,9 +97,6 @@ func (s style) append(b []byte, text string) []byte {
 
 // write takes p, which is whole lines.
 func (o *output) write(p []byte) {
-	if len(p) == 0 {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writeLocked(p)
@@ -167,9 +162,10 @@ func (o *output) warn(msg string) {
 // A chunk collects the output of one file at a time.
 type chunk struct {
 	b    []byte
-	out  *output  // nil if the output must wait for its turn
-	wait func()   // for the file's turn, if it has one
-	held bool     // the output is this chunk's until the file's end
+	out  *output // nil if the output must wait for its turn
+	wait func()  // for the file's turn, if it has one
+	held bool    // the output is this chunk's until the file's end
+	enc  *json.Encoder
 	_    [64]byte // keeps the chunks of two workers on different cache lines
 }
 
@@ -208,71 +204,52 @@ func (c *chunk) fileDone() {
 	}
 }
 
-// A rawText is a string that JSON may not be able to hold: {"text": s}, or {"bytes": base64} if it is not UTF-8, as rg does.
-type rawText []byte
-
-func (t rawText) appendJSON(b []byte) []byte {
-	if utf8.Valid(t) {
-		b = append(b, `{"text":`...)
-		b = appendQuoted(b, t)
-	} else {
-		b = append(b, `{"bytes":"`...)
-		b = base64.StdEncoding.AppendEncode(b, t)
-		b = append(b, '"')
+// json appends v as a line.
+func (c *chunk) json(v any) error {
+	if c.enc == nil {
+		c.enc = json.NewEncoder(c)
+		c.enc.SetEscapeHTML(false)
 	}
-	return append(b, '}')
+	return c.enc.Encode(v)
 }
 
-// appendQuoted appends s, which is UTF-8, as a JSON string.
-func appendQuoted(b, s []byte) []byte {
-	var w bytes.Buffer
-	enc := json.NewEncoder(&w)
-	enc.SetEscapeHTML(false)
-	enc.Encode(string(s)) // a string and a bytes.Buffer give no error
-	return append(b, bytes.TrimSuffix(w.Bytes(), []byte("\n"))...)
+// Write appends p.
+func (c *chunk) Write(p []byte) (int, error) {
+	c.b = append(c.b, p...)
+	return len(p), nil
 }
 
-// appendPath appends a path as JSON: a string, or {"bytes": base64} if it is not UTF-8.
-func appendPath(b, path []byte) []byte {
-	if utf8.Valid(path) {
-		return appendQuoted(b, path)
+// rawText returns what JSON holds of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as rg does.
+func rawText(s []byte) any {
+	if utf8.Valid(s) {
+		return struct {
+			Text string `json:"text"`
+		}{string(s)}
 	}
-	return rawText(path).appendJSON(b)
+	return struct {
+		Bytes []byte `json:"bytes"`
+	}{s}
 }
 
-// appendField appends `,"name":n` or, after an opening brace, `"name":n`.
-func appendField(b []byte, name string, n int64) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
+// jsonPath returns what JSON holds of a path: a string, or {"bytes": base64} if it is not UTF-8.
+func jsonPath(path string) any {
+	if utf8.ValidString(path) {
+		return path
 	}
-	b = append(b, '"')
-	b = append(b, name...)
-	b = append(b, `":`...)
-	return strconv.AppendInt(b, n, 10)
+	return rawText([]byte(path))
 }
 
 // humanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
 func humanSize(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
+	unit, size := 0, int64(1)
+	for unit < len(units)-1 && n > 1023*size { // what is rounded up to 1024 is 1.0 of the next unit
+		unit, size = unit+1, size*1024
+	}
+	switch tenths := math.Ceil(10 * float64(n) / float64(size)); {
+	case unit == 0:
 		return strconv.FormatInt(n, 10)
+	case tenths < 100:
+		return fmt.Sprintf("%.1f%c", tenths/10, units[unit])
 	}
-	unit := 0
-	div := int64(1024)
-	for n/div >= 1024 && unit < len(units)-1 {
-		div *= 1024
-		unit++
-	}
-	tenths := n/div*10 + (n%div*10+div-1)/div
-	if tenths < 100 {
-		return fmt.Sprintf("%d.%d%c", tenths/10, tenths%10, units[unit])
-	}
-	whole := n / div
-	if n%div > 0 {
-		whole++
-	}
-	if whole == 1024 && unit < len(units)-1 {
-		return fmt.Sprintf("1.0%c", units[unit+1])
-	}
-	return fmt.Sprintf("%d%c", whole, units[unit])
+	return fmt.Sprintf("%.0f%c", math.Ceil(float64(n)/float64(size)), units[unit])
 }

@@ -30,10 +30,10 @@ type searcher struct {
 	find lineFinder
 
 	buf  []byte // for files that are read in parts
-	path []byte // of the file; set from the first selected line on
+	path string // of the file; set from the first selected line on
 
 	// Of the file at hand. Offsets in the buffer become offsets in the file with base.
-	explicit bool
+	explicit bool // named by itself
 	base     int64
 	data     []byte
 	begin    int   // of the line that is printed
@@ -47,7 +47,7 @@ type searcher struct {
 
 // search searches a file and prints what is asked for.
 func (s *searcher) search(it *item, c *chunk) error {
-	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, path: s.path[:0], out: c, explicit: it.explicit, nul: -1}
+	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.f == nil, nul: -1}
 	var err error
 	if it.more {
 		err = s.stream(it)
@@ -59,7 +59,7 @@ func (s *searcher) search(it *item, c *chunk) error {
 	if s.selected == 0 || g.listWithout {
 		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
 			g.app.found.Store(true)
-			s.path = it.appendPath(s.path[:0])
+			s.path = it.path()
 			s.printPath()
 		}
 		return err
@@ -110,7 +110,7 @@ func (s *searcher) stream(it *item) error {
 		s.buf = make([]byte, partSize)
 	}
 	n, from := 0, 0 // bytes in buf, and where what is not searched yet begins
-	for it.ctx.Err() == nil {
+	for {
 		if n == len(s.buf) {
 			if n >= maxLine {
 				return &fs.PathError{Op: "search", Path: it.path(), Err: errLongLine}
@@ -142,7 +142,6 @@ func (s *searcher) stream(it *item) error {
 		n = copy(s.buf, s.buf[keep:n])
 		from = end - keep
 	}
-	return it.ctx.Err()
 }
 
 // contextBefore returns where the lines begin that may be printed as context before a line at end.
@@ -191,7 +190,7 @@ func (s *searcher) part(it *item, data []byte, from int) (done bool) {
 func (s *searcher) line(it *item, begin, end int) (done bool) {
 	g := s.grep
 	if s.selected++; s.selected == 1 {
-		s.path = it.appendPath(s.path[:0])
+		s.path = it.path()
 		switch {
 		case g.json:
 			s.printJSONEdge("begin")

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,8 +65,8 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --hidden too")
 	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not go into other file systems")
 	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read those that lead to a file), or follow (to directories too)")
-	cmd.RegisterFlagCompletionFunc("symlinks", cobra.FixedCompletions([]string{"skip", "files", "follow"},
-		cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("symlinks", cobra.FixedCompletions(
+		slices.Sorted(maps.Keys(symlinks)), cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&s.opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: links that lead out of the directory too")
 	if reads {
 		f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
@@ -76,6 +78,10 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringVar(&s.shard, "shard", "", "only the files of part `I/N`, e.g. 1/8: a job divided among machines")
 	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "`N` goroutines (default the number of processors)")
 	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
+}
+
+var symlinks = map[string]fileproc.Symlinks{
+	"skip": fileproc.SymlinksSkip, "files": fileproc.SymlinksFiles, "follow": fileproc.SymlinksFollow,
 }
 
 // sortFlag adds the flag for subcommands that print files as they come.
@@ -99,14 +105,8 @@ func (s *selection) check(cmd *cobra.Command) error {
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, mostThreads)
 	}
 	s.opts.SkipHidden = !hidden && s.unrestricted < 2
-	switch s.symlinks {
-	case "skip":
-		s.opts.Symlinks = fileproc.SymlinksSkip
-	case "files":
-		s.opts.Symlinks = fileproc.SymlinksFiles
-	case "follow":
-		s.opts.Symlinks = fileproc.SymlinksFollow
-	default:
+	var ok bool
+	if s.opts.Symlinks, ok = symlinks[s.symlinks]; !ok {
 		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
 	}
 	if s.sort && s.symlinks == "follow" {
@@ -114,10 +114,8 @@ func (s *selection) check(cmd *cobra.Command) error {
 	}
 	s.patterns()
 	if s.shard != "" {
-		part, parts, ok := strings.Cut(s.shard, "/")
-		i, err1 := strconv.Atoi(part)
-		n, err2 := strconv.Atoi(parts)
-		if !ok || err1 != nil || err2 != nil || i < 1 || i > n {
+		var i, n int
+		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
 			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
 		}
 		s.opts.Shard, s.opts.Shards = i-1, n
@@ -131,15 +129,13 @@ const anywhere = "**/"
 // patterns puts -g and -E, which are rg's and fd's, in the words of fileproc.Options: what has no slash fits at every
 // depth, one at the beginning is the directory, and ! excludes.
 func (s *selection) patterns() {
-	var include []string
-	for _, p := range s.opts.Include {
-		if excluded, ok := strings.CutPrefix(p, "!"); ok {
+	s.opts.Include = slices.DeleteFunc(s.opts.Include, func(p string) bool {
+		excluded, ok := strings.CutPrefix(p, "!")
+		if ok {
 			s.opts.Exclude = append(s.opts.Exclude, excluded)
-		} else {
-			include = append(include, p)
 		}
-	}
-	s.opts.Include = include
+		return ok
+	})
 	for _, patterns := range [][]string{s.opts.Include, s.opts.Exclude} {
 		for i, p := range patterns {
 			if strings.Contains(p, "/") {
@@ -151,17 +147,41 @@ func (s *selection) patterns() {
 	}
 }
 
-// within returns the options for a run over dir. Those of a subcommand may differ from the selection's.
-func (a *app) within(dir string, opts fileproc.Options) fileproc.Options {
+// within returns the options for a run over dir, with which it reports failures and progress. Those of a subcommand may
+// differ from the selection's. done adds the run to the totals.
+func (a *app) within(dir string, opts fileproc.Options) (_ fileproc.Options, done func()) {
 	opts.IgnoreFiles = nil
 	if a.sel.ignores {
 		var err error
 		if opts.IgnoreFiles, err = fileproc.GitIgnoreFiles(dir, ".ignore"); err != nil {
-			a.failures.add(err)
+			a.fail(err)
 		}
 	}
 	opts.IgnoreFiles = append(opts.IgnoreFiles, a.sel.ignoreFiles...)
-	return opts
+	opts.OnProgress = a.bar.onProgress()
+	opts.OnError = func(err error) error {
+		if a.ctx.Err() == nil {
+			a.fail(err)
+		}
+		return nil
+	}
+	opts.Report = new(fileproc.Report)
+	return opts, func() {
+		r, t := opts.Report, &a.totals
+		t.Directories += r.Directories
+		t.Found += r.Found
+		t.Processed += r.Processed
+		t.Failed += r.Failed
+		t.Abandoned += r.Abandoned
+		t.Bytes += r.Bytes
+		t.URing += r.URing
+		if t.Skipped == nil {
+			t.Skipped = map[fileproc.SkipReason]int64{}
+		}
+		for why, n := range r.Skipped {
+			t.Skipped[why] += n
+		}
+	}
 }
 
 // selects judges by metadata. Where there is none, reading the file tells why.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -41,19 +40,15 @@ without hidden files and what ignore files name. Sizes are lengths, as those of 
 // A census is what one worker has counted.
 type census struct {
 	total    usage
-	sizes    [65]usage // of size 0, and then of at most 1, 2, 4, … bytes
+	sizes    [31]usage // by class
 	suffixes map[string]*usage
 	_        [64]byte // keeps two workers' counts on different cache lines
 }
 
 func (c *census) count(name string, size int64) {
-	u := usage{size, 1}
+	u := usage{1, size}
 	c.total.add(u)
-	class := 0
-	if size > 0 {
-		class = 1 + bits.Len64(uint64(size-1))
-	}
-	c.sizes[class].add(u)
+	c.sizes[classOf(size)].add(u)
 	suffix := suffixOf(name)
 	s := c.suffixes[suffix]
 	if s == nil {
@@ -107,7 +102,7 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	for i := range counts[1:] {
 		all.merge(&counts[i+1])
 	}
-	if all.total.files > 0 {
+	if all.total.Files > 0 {
 		a.found.Store(true)
 	}
 	a.bar.clear()
@@ -119,32 +114,36 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	return err
 }
 
-// classes sums up the sizes in fewer classes: 0, at most 64 bytes, and from there in steps of 4.
-func (c *census) classes() (limits []int64, counts []usage) {
-	const first, step = 7, 2
-	last := 0
-	for i, u := range c.sizes {
-		if u.files > 0 {
-			last = i
-		}
+// classOf returns the class of a size: 0, at most 64 bytes, and from there in steps of 4.
+func classOf(size int64) int {
+	if size == 0 {
+		return 0
 	}
-	limits, counts = []int64{0}, []usage{c.sizes[0]}
-	for i, end := 1, first; i <= last; i, end = end+1, end+step {
-		end = min(end, len(c.sizes)-1)
-		var sum usage
-		for _, u := range c.sizes[i : end+1] {
-			sum.add(u)
-		}
-		limits, counts = append(limits, 1<<min(end-1, 62)), append(counts, sum)
+	return 1 + (max(bits.Len64(uint64(size-1)), 6)-5)/2
+}
+
+// limit returns the largest size of a class.
+func limit(class int) int64 {
+	if class == 0 {
+		return 0
 	}
-	return limits, counts
+	return 1 << min(4+2*class, 62)
+}
+
+// classes returns the sums of the classes up to the largest that is in use.
+func (c *census) classes() []usage {
+	last := len(c.sizes) - 1
+	for last > 0 && c.sizes[last].Files == 0 {
+		last--
+	}
+	return c.sizes[:last+1]
 }
 
 // bySize returns the suffixes with the most bytes first, and the sum of those that are left out.
 func (c *census) bySize(top int) (names []string, rest usage) {
 	names = slices.SortedFunc(maps.Keys(c.suffixes), func(x, y string) int {
 		a, b := c.suffixes[x], c.suffixes[y]
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(b.files, a.files), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(x, y))
 	})
 	if top > 0 && top < len(names) {
 		for _, n := range names[top:] {
@@ -157,59 +156,46 @@ func (c *census) bySize(top int) (names []string, rest usage) {
 
 func (c *census) tables(directories int64, top int) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.files, c.total.bytes, humanSize(c.total.bytes),
+	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.Files, c.total.Bytes, humanSize(c.total.Bytes),
 		directories)
-	if c.total.files == 0 {
+	if c.total.Files == 0 {
 		return []byte(b.String())
 	}
-	t := newTable("up to", "files", "", "bytes")
-	limits, counts := c.classes()
-	for i, u := range counts {
-		t.AppendRow(table.Row{humanSize(limits[i]), u.files, c.share(u), humanSize(u.bytes)})
+	t := newTable(table.Row{"up to", "files", "", "bytes"})
+	for i, u := range c.classes() {
+		t.AppendRow(table.Row{humanSize(limit(i)), u.Files, c.share(u), humanSize(u.Bytes)})
 	}
-	b.WriteString("\n" + render(t))
-	t = newTable("suffix", "files", "", "bytes")
+	b.WriteString("\n" + t.Render() + "\n")
+	t = newTable(table.Row{"suffix", "files", "", "bytes"})
 	names, rest := c.bySize(top)
 	for _, name := range names {
 		u := c.suffixes[name]
-		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.files, c.share(*u), humanSize(u.bytes)})
+		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), humanSize(u.Bytes)})
 	}
-	if rest.files > 0 {
-		t.AppendRow(table.Row{fmt.Sprintf("(%d more)", len(c.suffixes)-len(names)), rest.files, c.share(rest), humanSize(rest.bytes)})
+	if rest.Files > 0 {
+		more := fmt.Sprintf("(%d more)", len(c.suffixes)-len(names))
+		t.AppendRow(table.Row{more, rest.Files, c.share(rest), humanSize(rest.Bytes)})
 	}
-	b.WriteString("\n" + render(t))
+	b.WriteString("\n" + t.Render() + "\n")
 	return []byte(b.String())
 }
 
 // share draws the part of all files that u is.
 func (c *census) share(u usage) string {
 	const width = 20
-	return strings.Repeat("#", int((u.files*width+c.total.files-1)/c.total.files))
+	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
 }
 
-func newTable(header ...string) table.Writer {
+func newTable(header table.Row) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
-	row := table.Row{}
-	for _, h := range header {
-		row = append(row, h)
-	}
-	t.AppendHeader(row)
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(header)
 	return t
-}
-
-// render returns the table's lines without the padding at their ends.
-func render(t table.Writer) string {
-	var b strings.Builder
-	for line := range strings.Lines(strings.TrimRight(t.Render(), "\n")) {
-		b.WriteString(strings.TrimRight(line, " \n"))
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 // printable keeps a text of a file or a name from breaking a table or a terminal.
@@ -223,39 +209,30 @@ func printable(s string) string {
 	return s
 }
 
-// A jsonPath is a name in JSON as appendPath writes it.
-type jsonPath string
-
-func (p jsonPath) MarshalJSON() ([]byte, error) { return appendPath(nil, []byte(p)), nil }
-
+// json returns the counts as an object.
 func (c *census) json(directories int64, top int) []byte {
 	type class struct {
-		UpTo  int64 `json:"up_to"`
-		Files int64 `json:"files"`
-		Bytes int64 `json:"bytes"`
+		UpTo int64 `json:"up_to"`
+		usage
 	}
 	type suffix struct {
-		Suffix jsonPath `json:"suffix"`
-		Files  int64    `json:"files"`
-		Bytes  int64    `json:"bytes"`
+		Suffix any `json:"suffix"`
+		usage
 	}
-	var v struct {
-		Files       int64    `json:"files"`
-		Bytes       int64    `json:"bytes"`
+	v := struct {
+		usage
 		Directories int64    `json:"directories"`
 		Sizes       []class  `json:"sizes"`
 		Suffixes    []suffix `json:"suffixes"`
-	}
-	v.Files, v.Bytes, v.Directories = c.total.files, c.total.bytes, directories
-	limits, counts := c.classes()
-	for i, u := range counts {
-		v.Sizes = append(v.Sizes, class{limits[i], u.files, u.bytes})
+	}{usage: c.total, Directories: directories, Suffixes: []suffix{}} // an array in JSON also if there are none
+	for i, u := range c.classes() {
+		v.Sizes = append(v.Sizes, class{limit(i), u})
 	}
 	names, _ := c.bySize(top)
-	v.Suffixes = []suffix{} // an array in JSON also if there are none
 	for _, name := range names {
-		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), c.suffixes[name].files, c.suffixes[name].bytes})
+		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), *c.suffixes[name]})
 	}
-	b, _ := json.Marshal(v) // of numbers and strings: no error
-	return append(b, '\n')
+	var line chunk
+	line.json(v) // of numbers and strings: no error
+	return line.b
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,13 +246,16 @@ func TestInTurn(t *testing.T) {
 		a.sel.opts.Workers = 3
 		const items = 2*mostAhead + 10
 		taken, order := 0, []int{}
-		next := func() (int, bool) {
-			require.LessOrEqual(t, taken, items, "called after the end")
-			taken++
-			return taken - 1, taken <= items
+		each := func(yield func(int) bool) {
+			for taken < items {
+				taken++
+				if !yield(taken - 1) {
+					return
+				}
+			}
 		}
 		free := make(chan struct{})
-		go inTurn(a, next, func(x, _ int, wait func()) func() {
+		go inTurn(a, each, func(x, _ int, wait func()) func() {
 			switch x {
 			case 0:
 				<-free
@@ -279,7 +283,6 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	a := &app{ctx: t.Context(), out: &output{stdout: &stdout, stderr: &stderr}}
-	a.failures.out = a.out
 	require.NoError(t, a.inOrder(dir, fileproc.Options{Workers: 1}, func(f *fileproc.File, c *chunk) error {
 		c.b = append(c.b, f.Name()+"\n"...)
 		if f.Name() == "a" {
@@ -289,7 +292,7 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	}))
 	require.NoError(t, a.out.flush())
 	require.Equal(t, "a\nb\n", stdout.String())
-	require.Equal(t, 1, a.failures.count)
+	require.EqualValues(t, 1, a.failures.Load())
 	require.Regexp(t, `^fileproc: /.*/a: broken\n$`, stderr.String())
 }
 
@@ -299,6 +302,16 @@ func TestPrintable(t *testing.T) {
 		"é\ufffd": "é\ufffd", "a\xffb": `a\xffb`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`,
 	} {
 		require.Equal(t, want, printable(in))
+	}
+}
+
+// What is rounded up to 1024 is one of the next unit.
+func TestHumanSize(t *testing.T) {
+	for size, want := range map[int64]string{
+		0: "0", 1023: "1023", 1024: "1.0K", 1025: "1.1K", 9 << 10: "9.0K", 10189: "10K", 10241: "11K", 1023 << 10: "1023K",
+		1023<<10 + 1: "1.0M", 3 << 29: "1.5G", 1<<40 + 1: "1.1T", 1<<61 - 1: "2.0E", math.MaxInt64: "8.0E",
+	} {
+		require.Equal(t, want, humanSize(size), size)
 	}
 }
 
