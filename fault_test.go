@@ -1057,6 +1057,7 @@ func TestFaultsReadThatWaits(t *testing.T) {
 	for _, opts := range []Options{{}, {SkipBinary: true}, {ReadSize: 10}, {Stat: true}} {
 		inBubble(t, func(t *testing.T) {
 			w := &world{root: folder("", file("a", "alpha"), file("late", "late", stalling(50)), file("never", "x", stalling(1<<30)))}
+			opts.Workers = 3
 			start := time.Now()
 			out := w.process(t.Context(), opts, nil)
 			require.Equal(t, readPatience, time.Since(start))
