@@ -20,7 +20,7 @@ func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func isLeased(error) bool { return false }
 
-func descriptorBudget() budget { return fullBudget }
+var descriptorBudget = func() budget { return fullBudget }
 
 func allocLarge(size int64) ([]byte, error) {
 	if size > math.MaxInt {
