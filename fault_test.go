@@ -687,7 +687,7 @@ func forest() *object {
 	for i := range 40 {
 		// What waits beside the way down keeps each level needed, also if another worker goes into some of it.
 		next := folder(fmt.Sprint("deep", i), file("f", fmt.Sprint("depth ", i)))
-		for j := range 3 {
+		for j := range max(1, 3-i/10) {
 			next.kids = append(next.kids, folder(fmt.Sprint("beside", j), file("g", fmt.Sprint("beside ", i, j))))
 		}
 		at.kids = append(at.kids, next)
