@@ -144,7 +144,7 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		"not there":        {".gitconfig": "[include]\npath = b\n" + set + "/u\n"},
 		"set to nothing":   {".gitconfig": set + "/u\n", "W[o]rk/repo/.git/config": "[core]\nexcludesFile=\n"},
 		"below home":       when("gitdir:~/W\\\\[o]rk/"),
-		"below home, not":  when("gitdir:~/work/"),
+		"below home, not":  when("gitdir:~/w\\\\[o]rk/"),
 		"whatever case":    when("gitdir/i:~/w\\\\[o]RK/"),
 		"exactly":          when("gitdir:" + filepath.ToSlash(home) + "/W?o?rk/repo/.git"),
 		"without the end":  when("gitdir:" + filepath.ToSlash(home) + "/W?o?rk/repo"),
