@@ -1,21 +1,22 @@
 //go:build linux
 
-// Package calls makes several system calls in a row and tells Go's scheduler of
-// them once. Of a call that takes a microsecond, telling takes a tenth.
+// Package calls makes several system calls in a row and reports them to Go's
+// scheduler once. Reporting each of them adds a tenth to a call that takes a
+// microsecond.
 package calls
 
 import "golang.org/x/sys/unix"
 
-// A Call is one system call. Pointers in Args are to memory that is no part of a
+// A Call is one system call. Pointers in Args point to memory that is not on a
 // stack and that the caller keeps alive.
 type Call struct {
 	Trap uintptr
 	Args [6]uintptr
-	// Chained takes for the first argument the result of the last call before
-	// it that is not chained. If that failed, this one is not made and has its
-	// error.
+	// Chained makes the call use the result of the last unchained call before
+	// it as the first argument. If that call failed, this one is not made and
+	// has the same error.
 	Chained bool
-	// Result is what the call has given, or a unix.Errno, negated.
+	// Result is what the call returned or, negated, its unix.Errno.
 	Result int
 }
 
@@ -29,8 +30,9 @@ func (c *Call) Err() error {
 
 // Run makes the calls one after the other.
 //
-// Between enter and exit the stack must not grow, nothing may be allocated, and
-// no pointer may be written.
+// After enter the garbage collector takes the stack for what it was then, and
+// the goroutine may lose its processor. So up to exit nothing may grow the
+// stack, allocate memory or write a pointer.
 //
 //go:nosplit
 func Run(calls []Call) {

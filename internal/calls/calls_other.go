@@ -1,4 +1,4 @@
 //go:build !linux
 
-// Package calls is for Linux alone.
+// Package calls is empty on systems other than Linux.
 package calls

@@ -20,7 +20,12 @@ func TestRunChains(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	names, buf := []byte("f\x00missing\x00"), make([]byte, 16)
-	at := func(p *byte) uintptr { return uintptr(unsafe.Pointer(p)) }
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	at := func(p *byte) uintptr {
+		pinner.Pin(p) // puts it on the heap and keeps it alive
+		return uintptr(unsafe.Pointer(p))
+	}
 	var all []Call
 	for _, name := range []*byte{&names[0], &names[2]} {
 		all = append(all,
@@ -29,7 +34,6 @@ func TestRunChains(t *testing.T) {
 			Call{Trap: unix.SYS_CLOSE, Args: [6]uintptr{99}, Chained: true})
 	}
 	Run(all)
-	runtime.KeepAlive(names)
 	require.NoError(t, all[0].Err())
 	require.Equal(t, "content", string(buf[:all[1].Result]))
 	require.Zero(t, all[2].Result)
@@ -39,7 +43,7 @@ func TestRunChains(t *testing.T) {
 	require.Equal(t, unix.EBADF, unix.Close(all[0].Result), "it should be closed")
 }
 
-// Others run while the calls do not return, also if there is but one processor.
+// Other goroutines run while a call blocks, even with one processor.
 func TestRunLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var p [2]int
@@ -48,12 +52,15 @@ func TestRunLetsOthersRun(t *testing.T) {
 	defer unix.Close(p[1])
 	go unix.Write(p[1], []byte("x"))
 	buf := make([]byte, 1)
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	pinner.Pin(&buf[0])
 	all := []Call{
 		{Trap: unix.SYS_GETPPID},
 		{Trap: unix.SYS_READ, Args: [6]uintptr{uintptr(p[0]), uintptr(unsafe.Pointer(&buf[0])), 1}},
 	}
 	Run(all)
-	runtime.GC() // finds the goroutine as it was before
+	runtime.GC() // scans the stack, which must be as it was before Run
 	require.NoError(t, all[1].Err())
 	require.Equal(t, "x", string(buf))
 }

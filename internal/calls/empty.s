@@ -1,3 +1,0 @@
-//go:build linux
-
-// Lets functions in this package have no body.
