@@ -2,8 +2,7 @@
 // Linux's io_uring. It knows one request: open a name in a directory and read
 // the beginning of the file.
 //
-// See io_uring_setup(2), io_uring_enter(2) and the kernel's
-// include/uapi/linux/io_uring.h for the structures and numbers.
+// See io_uring_setup(2) and io_uring_enter(2).
 package uring
 
 import (
@@ -16,65 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	opOpenat = 18
-	opRead   = 22
+// patience is how many times a call is repeated that fails for want of memory.
+const patience = 100
 
-	sqeFixedFile = 1 << 0
-
-	setupCoopTaskrun = 1 << 8 // completions do not interrupt the thread
-
-	offsetRings = 0
-	offsetSQEs  = 0x10000000
-
-	enterGetEvents = 1 << 0
-
-	featSingleMmap = 1 << 0
-	featCQESkip    = 1 << 11 // not used: it tells Linux 5.17
-
-	// patience is how often a call is repeated for which there is no memory.
-	patience = 100
-
-	registerFiles   = 2
-	unregisterFiles = 3
-)
-
-type params struct {
-	sqEntries, cqEntries, flags, sqThreadCPU, sqThreadIdle, features, wqFD uint32
-	_                                                                      [3]uint32
-	sq                                                                     struct {
-		head, tail, ringMask, ringEntries, flags, dropped, array, _ uint32
-		_                                                           uint64
-	}
-	cq struct {
-		head, tail, ringMask, ringEntries, overflow, cqes, flags, _ uint32
-		_                                                           uint64
-	}
-}
-
-type sqe struct {
-	opcode, flags uint8
-	_             uint16
-	fd            int32
-	off, addr     uint64
-	len, opFlags  uint32
-	userData      uint64
-	_, _          uint16
-	fileIndex     uint32
-	_, _          uint64
-}
-
-type cqe struct {
-	userData uint64
-	res      int32
-	_        uint32
-}
-
-// A Ring reads up to Depth files at once. One goroutine at a time uses it, on
-// whichever thread.
+// A Ring reads up to depth files at once. One goroutine at a time may use it, on
+// any thread.
 //
-// The last files opened stay open, in the ring and outside of the process's
-// descriptor table, until others take their places or the ring is closed.
+// The ring keeps the last files open, outside the process's descriptor table,
+// until it opens others in their slots or is closed.
 type Ring struct {
 	fd    int
 	rings []byte // the queues
@@ -86,13 +34,13 @@ type Ring struct {
 	sqMask, cqMask         uint32
 	cqesOffset             uintptr
 
-	broken bool // a request may be under way that no one waits for any more
+	broken bool // a request may be in flight that nobody waits for
 	n      []int32
 }
 
-// New makes a ring for depth files at a time, a power of two, of each of which
-// it reads up to size bytes. It fails where io_uring or what this package needs
-// of it (Linux 5.17) is missing, forbidden, or out of resources.
+// New makes a ring that reads up to size bytes of each of depth files at a time;
+// depth is a power of two. It fails where io_uring is missing, older than Linux
+// 5.17, forbidden, or out of resources.
 func New(depth, size int) (_ *Ring, err error) {
 	p := params{flags: setupCoopTaskrun}
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(2*depth), uintptr(unsafe.Pointer(&p)), 0)
@@ -133,23 +81,23 @@ func New(depth, size int) (_ *Ring, err error) {
 	r.sqTail, r.sqMask = r.at(p.sq.tail), *r.at(p.sq.ringMask)
 	r.cqHead, r.cqTail, r.cqMask = r.at(p.cq.head), r.at(p.cq.tail), *r.at(p.cq.ringMask)
 	r.cqesOffset = uintptr(p.cq.cqes)
-	for i := range p.sqEntries { // entry i of the queue is always the request i
+	for i := range p.sqEntries { // entry i of the queue always refers to sqe i
 		*r.at(p.sq.array + 4*i) = i
 	}
 	return r, nil
 }
 
-// at returns the number at an offset of the queues.
+// at returns the number at an offset in the queues.
 func (r *Ring) at(offset uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.rings[offset]))
 }
 
 // Read opens the names in the directory dirfd with flags and reads up to want
-// bytes of each, with the flags rwFlags of preadv2(2). It returns when all have
-// ended. The result for the name i is then Bytes(i). A name ends with a zero
-// byte that is not part of the string, and there are at most Depth.
+// bytes of each, with the flags rwFlags of preadv2(2). It returns when all
+// requests are complete; Bytes(i) is then the content of file i. In memory a zero
+// byte follows each name, and there are at most depth names.
 //
-// An error means that the ring is of no more use and that there is no result.
+// After an error there are no results and the ring cannot be used again.
 func (r *Ring) Read(dirfd int, names []string, flags int, want int, rwFlags uint32) error {
 	if r.broken {
 		return errors.ErrUnsupported
@@ -161,14 +109,14 @@ func (r *Ring) Read(dirfd int, names []string, flags int, want int, rwFlags uint
 		tail++
 	}
 	err := r.run(tail, len(names))
-	runtime.KeepAlive(names) // the kernel has copied them
+	runtime.KeepAlive(names) // until here: the kernel has copied them
 	if err != nil {
 		return err
 	}
 	opened := 0
 	for i := range names {
 		if r.n[i] < 0 {
-			continue // what is in its place in the ring is another file
+			continue // its slot in the ring may hold another file
 		}
 		*r.sqe(tail) = sqe{opcode: opRead, flags: sqeFixedFile, fd: int32(i), addr: uint64(uintptr(unsafe.Pointer(&r.bufs[i*r.size]))),
 			len: uint32(min(want, r.size)), opFlags: rwFlags, userData: uint64(i)}
@@ -182,7 +130,7 @@ func (r *Ring) sqe(i uint32) *sqe {
 	return (*sqe)(unsafe.Pointer(&r.sqes[uintptr(i&r.sqMask)*unsafe.Sizeof(sqe{})]))
 }
 
-// run submits the n requests up to tail and takes the completion of each.
+// run submits the n requests before tail and reaps their completions.
 func (r *Ring) run(tail uint32, n int) error {
 	atomic.StoreUint32(r.sqTail, tail)
 	submit, complete := n, n
@@ -192,7 +140,7 @@ func (r *Ring) run(tail uint32, n int) error {
 		case 0:
 			submit -= int(n)
 		case unix.EINTR:
-		case unix.EAGAIN, unix.EBUSY: // for want of memory, which may come back
+		case unix.EAGAIN, unix.EBUSY: // no memory now; there may be some later
 			if stuck++; stuck == patience {
 				return r.giveUp(errno, complete-submit)
 			}
@@ -215,22 +163,22 @@ func (r *Ring) reap() int {
 	return count
 }
 
-// giveUp waits for the requests that are under way although the kernel takes
-// no more: until they have ended it may write to the buffers.
-func (r *Ring) giveUp(err error, under int) error {
+// giveUp waits for the requests in flight when the kernel accepts no more: until
+// they complete, it may write to the buffers.
+func (r *Ring) giveUp(err error, inFlight int) error {
 	r.broken = true
 	for range 1000 {
-		if under -= r.reap(); under <= 0 {
+		if inFlight -= r.reap(); inFlight <= 0 {
 			return err
 		}
-		time.Sleep(time.Millisecond) // any system call lets the kernel finish what is done
+		time.Sleep(time.Millisecond) // any system call lets the kernel post completions
 	}
-	r.bufs = nil // leaked, as better than written to by the kernel when it is others'
+	r.bufs = nil // leaked: the kernel must not write to memory that is in use again
 	return err
 }
 
-// Bytes returns what was read of the file i of the last Read: nothing if it
-// could not be opened or read, or was empty. It is valid until the next Read.
+// Bytes returns what the last Read read of file i: nothing if the file could not
+// be opened or read, or was empty. The bytes are valid until the next Read.
 func (r *Ring) Bytes(i int) []byte {
 	n := int(r.n[i])
 	if n <= 0 {
@@ -239,8 +187,8 @@ func (r *Ring) Bytes(i int) []byte {
 	return r.bufs[i*r.size : i*r.size+n : i*r.size+n]
 }
 
-// Err returns why there is nothing of the file i of the last Read, if that is an
-// error.
+// Err returns the error with which the last Read failed to open or read file i,
+// if any.
 func (r *Ring) Err(i int) error {
 	if r.n[i] < 0 {
 		return unix.Errno(-r.n[i])
@@ -248,10 +196,10 @@ func (r *Ring) Err(i int) error {
 	return nil
 }
 
-// Close closes the files and the ring.
+// Close closes the ring and the files that it keeps open.
 func (r *Ring) Close() {
 	if r.rings != nil {
-		// The files are closed here, and not some time after.
+		// Without this the kernel closes the files some time later.
 		unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), unregisterFiles, 0, 0, 0, 0)
 	}
 	unix.Close(r.fd)

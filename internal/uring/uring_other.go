@@ -1,4 +1,4 @@
 //go:build !linux
 
-// Package uring is for Linux alone.
+// Package uring is empty on systems other than Linux.
 package uring

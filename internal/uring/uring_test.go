@@ -66,7 +66,7 @@ func TestReadGivesEachFileItsBytes(t *testing.T) {
 	}
 }
 
-// What is no regular file gives nothing, also if it has bytes to be read.
+// Only regular files have a result, even if others have bytes to read.
 func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 	r := newRing(t, 8, 4096)
 	if r == nil {
@@ -92,7 +92,7 @@ func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 	must(err)
 	names := []string{"link", "directory", "fifo", "empty"}
 	if unix.Mknod(path("log"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 11))) == nil {
-		names = append(names, "log") // the kernel's log, of records of any length
+		names = append(names, "log") // the kernel's log, with records of any length
 	}
 	names = append(names, "regular")
 	for i, name := range names {
@@ -104,7 +104,7 @@ func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 			t.Errorf("%s: read %q", name, p)
 		}
 	}
-	// Some file systems, tmpfs and overlayfs among them, do not grant a read that does not wait.
+	// Some file systems, such as tmpfs and overlayfs, refuse a read that must not wait.
 	f, err := os.Open(path("regular"))
 	must(err)
 	defer f.Close()
