@@ -24,6 +24,7 @@ var benchFiles = []string{"bench_test.go", "bench_linux_test.go"}
 // A source is the package at some revision.
 type source struct {
 	dir     string
+	tags    tags
 	planted string // unless empty, a file that takes the place of walk.go
 }
 
@@ -52,19 +53,26 @@ func (repo repository) build(ctx context.Context, src source, binary string) err
 	if err := os.WriteFile(binary+".overlay", text, 0o644); err != nil {
 		return err
 	}
-	_, err = output(ctx, src.dir, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-overlay", binary+".overlay", "-o", binary, ".")
+	args := []string{"test", "-c", "-trimpath", "-buildvcs=false", "-overlay", binary + ".overlay", "-o", binary}
+	if src.tags != "" {
+		args = append(args, "-tags", string(src.tags))
+	}
+	_, err = output(ctx, src.dir, "go", append(args, ".")...)
 	return err
 }
 
 // buildRevision makes the benchmark binary of a revision.
-func (repo repository) buildRevision(ctx context.Context, rev, binary string) error {
+func (repo repository) buildRevision(ctx context.Context, rev string, with tags, binary string) error {
 	dir := binary + ".tree"
 	remove, err := repo.checkout(ctx, rev, dir)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	if err := repo.build(ctx, source{dir: dir}, binary); err != nil {
+	if err := with.matter(ctx, dir); err != nil {
+		return fmt.Errorf("%s: %w", rev, err)
+	}
+	if err := repo.build(ctx, source{dir: dir, tags: with}, binary); err != nil {
 		return fmt.Errorf("%s cannot be measured with the benchmarks of today: %w", rev, err)
 	}
 	return nil

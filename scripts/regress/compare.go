@@ -40,6 +40,7 @@ func compare(ctx context.Context, repo repository, args []string) error {
 	sel.flags(flags, 30)
 	against := flags.String("against", "baseline", "what to compare with: baseline, prev (the newest record) or a `revision`")
 	limit := flags.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, 20 otherwise)")
+	tagsFlag := buildTagsFlag(flags)
 	short := flags.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -53,7 +54,11 @@ func compare(ctx context.Context, repo repository, args []string) error {
 		}
 		sel.sizes, sel.modes = shortSizes, shortModes
 	}
-	if err := repo.comparable(ctx, *against); err != nil { // before data is made and time is spent
+	src, err := repo.workingTree(ctx, *tagsFlag)
+	if err != nil {
+		return err
+	}
+	if err := repo.comparable(ctx, *against, src.tags); err != nil { // before data is made and time is spent
 		return err
 	}
 	cases, err := sel.cases(ctx, repo)
@@ -66,24 +71,21 @@ func compare(ctx context.Context, repo repository, args []string) error {
 	}
 	switch *against {
 	case "baseline":
-		return c.withRecord(ctx, source{dir: string(repo)}, baselineFile)
+		return c.withRecord(ctx, src, baselineFile)
 	case "prev":
-		return c.withRecord(ctx, source{dir: string(repo)}, historyFile)
+		return c.withRecord(ctx, src, historyFile)
 	}
-	return c.withRevision(ctx, *against)
+	return c.withRevision(ctx, src, *against)
 }
 
 // comparable says what is wrong with the other side of a comparison, if that can be seen at once.
-func (repo repository) comparable(ctx context.Context, against string) error {
+func (repo repository) comparable(ctx context.Context, against string, with tags) error {
 	file, ok := map[string]string{"baseline": baselineFile, "prev": historyFile}[against]
 	if !ok {
 		_, err := repo.commit(ctx, against)
 		return err
 	}
-	entries, err := repo.readEntries(file)
-	if err == nil && len(entries) == 0 {
-		return noEntries(file)
-	}
+	_, err := repo.entriesWith(with, file)
 	return err
 }
 
@@ -97,20 +99,24 @@ type comparison struct {
 	more  int     // times as many samples again, at most, of what is undecided
 }
 
-func (c comparison) withRevision(ctx context.Context, rev string) error {
+func (c comparison) withRevision(ctx context.Context, src source, rev string) error {
 	tmp, err := os.MkdirTemp("", "regress-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
 	old, new := filepath.Join(tmp, "old.test"), filepath.Join(tmp, "new.test")
-	if err := c.repo.buildRevision(ctx, rev, old); err != nil {
+	if err := c.repo.buildRevision(ctx, rev, src.tags, old); err != nil {
 		return err
 	}
-	if err := c.repo.build(ctx, source{dir: string(c.repo)}, new); err != nil {
+	if err := c.repo.build(ctx, src, new); err != nil {
 		return err
 	}
-	fmt.Printf("working tree against %s, interleaved\n", rev)
+	fmt.Printf("working tree against %s, interleaved", rev)
+	if src.tags != "" {
+		fmt.Printf(", both with %v", src.tags)
+	}
+	fmt.Println()
 	return c.withBinary(ctx, old, new)
 }
 
@@ -150,7 +156,7 @@ func (c comparison) decide(ctx context.Context, cases []benchCase, judge func(be
 // looks slower is measured in turn with the commit of the entries, if git has it: that no mood of the machine can spoil. On
 // a machine unlike theirs this is done at once.
 func (c comparison) withRecord(ctx context.Context, src source, file string) error {
-	entries, err := c.repo.readEntries(file)
+	entries, err := c.repo.entriesWith(src.tags, file)
 	if err != nil {
 		return err
 	}
@@ -168,7 +174,7 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	if err := c.repo.sample(ctx, probe, c.cases[0]); err != nil {
 		return err
 	}
-	here, err := c.repo.meta(ctx, probe.cpu, "")
+	here, err := c.repo.meta(ctx, probe.cpu, "", src.tags)
 	if err != nil {
 		return err
 	}
@@ -192,7 +198,7 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 		if old.Dirty {
 			return errors.New("the record is of a dirty tree")
 		}
-		return c.repo.buildRevision(ctx, old.Commit, oldBinary)
+		return c.repo.buildRevision(ctx, old.Commit, old.BuildTags, oldBinary)
 	})
 	inTurn := func(cases []benchCase) ([]verdict, error) {
 		if err := built(); err != nil {
@@ -236,8 +242,25 @@ func busy(verdicts []verdict) error {
 	return nil
 }
 
-func noEntries(file string) error {
-	return fmt.Errorf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
+// entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
+func (repo repository) entriesWith(want tags, file string) (same []entry, err error) {
+	entries, err := repo.readEntries(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
+	}
+	for _, e := range entries {
+		if e.BuildTags == want {
+			same = append(same, e)
+		}
+	}
+	if same == nil {
+		newest := entries[len(entries)-1]
+		return nil, fmt.Errorf("the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v", want, file, newest.BuildTags)
+	}
+	return same, nil
 }
 
 // having returns the cases that the entry has too: all of them if they were asked for.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -26,6 +27,7 @@ type meta struct {
 	Schema     int    `json:"schema"`
 	Time       string `json:"time"` // UTC
 	Tag        string `json:"tag,omitempty"`
+	BuildTags  tags   `json:"build_tags,omitempty"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
 	Kernel     string `json:"kernel"`
@@ -43,8 +45,8 @@ type entry struct {
 	Cases map[string]*series `json:"cases"`
 }
 
-func (repo repository) meta(ctx context.Context, cpu, tag string) (meta, error) {
-	m := meta{Schema: schema, Time: time.Now().UTC().Format(time.RFC3339), Tag: tag, Go: runtime.Version(),
+func (repo repository) meta(ctx context.Context, cpu, tag string, with tags) (meta, error) {
+	m := meta{Schema: schema, Time: time.Now().UTC().Format(time.RFC3339), Tag: tag, BuildTags: with, Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: cpu, Cores: runtime.GOMAXPROCS(0)}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -94,7 +96,11 @@ func (m meta) String() string {
 	if !m.IOUring {
 		ring = "no io_uring"
 	}
-	return fmt.Sprintf("%.12s%s of %s (%s, %s, %d cores, Linux %s, %s, %s)", m.Commit, dirty, m.Time, m.Go, m.CPU, m.Cores, m.Kernel, m.Filesystem, ring)
+	with := ""
+	if m.BuildTags != "" {
+		with = fmt.Sprintf(" with %v", m.BuildTags)
+	}
+	return fmt.Sprintf("%.12s%s of %s (%s%s, %s, %d cores, Linux %s, %s, %s)", m.Commit, dirty, m.Time, m.Go, with, m.CPU, m.Cores, m.Kernel, m.Filesystem, ring)
 }
 
 const (
@@ -129,15 +135,23 @@ func (repo repository) readEntries(name string) ([]entry, error) {
 	return entries, nil
 }
 
-// appendEntry adds an entry, of which the file keeps at most the newest few if keep is not 0.
+// appendEntry adds an entry. If keep is not 0, the file keeps at most that many of those with the same build tags, the newest.
 func (repo repository) appendEntry(name string, e entry, keep int) error {
 	entries, err := repo.readEntries(name)
 	if err != nil {
 		return err
 	}
 	entries = append(entries, e)
-	if keep > 0 && len(entries) > keep {
-		entries = entries[len(entries)-keep:]
+	if keep > 0 {
+		same := 0
+		for i := len(entries) - 1; i >= 0; i-- {
+			if entries[i].BuildTags != e.BuildTags {
+				continue
+			}
+			if same++; same > keep {
+				entries = slices.Delete(entries, i, i+1)
+			}
+		}
 	}
 	var text bytes.Buffer
 	for _, e := range entries {

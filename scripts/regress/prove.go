@@ -34,8 +34,12 @@ func prove(ctx context.Context, repo repository, args []string) error {
 	if *repeats < 1 || *runs < minRuns || *percent <= 0 {
 		return fmt.Errorf("want --repeats of at least 1, --runs of at least %d and --percent above 0", minRuns)
 	}
+	with, err := repo.buildTags(ctx, "") // those of GOFLAGS
+	if err != nil {
+		return err
+	}
 	if *baseline {
-		if err := repo.comparable(ctx, "baseline"); err != nil {
+		if err := repo.comparable(ctx, "baseline", with); err != nil {
 			return err
 		}
 	}
@@ -48,6 +52,8 @@ func prove(ctx context.Context, repo repository, args []string) error {
 	}
 	defer os.RemoveAll(tmp)
 	p := proof{repo: repo, bc: bc, tmp: tmp}
+	one := source{dir: filepath.Join(tmp, "one"), tags: with}
+	clean := source{dir: filepath.Join(tmp, "other"), tags: with}
 	for _, side := range []string{"one", "other"} {
 		remove, err := repo.checkout(ctx, "HEAD", filepath.Join(tmp, side))
 		if err != nil {
@@ -58,13 +64,12 @@ func prove(ctx context.Context, repo repository, args []string) error {
 	if *baseline {
 		*percent *= 3
 	}
-	turns, err := p.calibrate(ctx, *percent/100)
+	turns, err := p.calibrate(ctx, one, *percent/100)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%v: %d turns of a loop for each file are %.3g %% of the time\n", bc, turns, *percent)
 	c := comparison{repo: repo, cases: []benchCase{bc}, runs: *runs, asked: true, more: moreSamples}
-	clean := source{dir: filepath.Join(tmp, "other")}
 	slow, err := p.plant(clean, turns)
 	if err != nil {
 		return err
@@ -78,7 +83,7 @@ func prove(ctx context.Context, repo repository, args []string) error {
 		c.more = 1
 	} else {
 		old, new := filepath.Join(tmp, "old.test"), filepath.Join(tmp, "new.test")
-		if err := repo.build(ctx, source{dir: filepath.Join(tmp, "one")}, old); err != nil {
+		if err := repo.build(ctx, one, old); err != nil {
 			return err
 		}
 		attempt = func(src source) error {
@@ -127,9 +132,8 @@ func (p proof) count(repeats int, attempt func(source) error, clean, slow source
 
 // calibrate returns how many turns of the planted loop cost the given part of a file's time. A large plant is measured,
 // since its effect is large compared with the noise.
-func (p proof) calibrate(ctx context.Context, part float64) (int, error) {
+func (p proof) calibrate(ctx context.Context, src source, part float64) (int, error) {
 	const many = 2000
-	src := source{dir: filepath.Join(p.tmp, "one")}
 	planted, err := p.plant(src, many)
 	if err != nil {
 		return 0, err

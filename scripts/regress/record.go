@@ -22,6 +22,7 @@ func record(ctx context.Context, repo repository, args []string) error {
 	flags := newFlags("regress")
 	sel.flags(flags, 20)
 	tag := flags.String("tag", "", "a `word` for the name of the record")
+	tagsFlag := buildTagsFlag(flags)
 	update := flags.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -32,6 +33,10 @@ func record(ctx context.Context, repo repository, args []string) error {
 	if _, dirty := repo.revision(ctx); dirty && *update {
 		return errors.New("a dirty tree cannot be the baseline: commit first (git status says what)")
 	}
+	src, err := repo.workingTree(ctx, *tagsFlag)
+	if err != nil {
+		return err
+	}
 	for _, name := range []string{baselineFile, historyFile} { // before minutes are spent
 		if _, err := repo.readEntries(name); err != nil {
 			return err
@@ -41,7 +46,7 @@ func record(ctx context.Context, repo repository, args []string) error {
 	if err != nil {
 		return err
 	}
-	e, text, err := repo.measureTree(ctx, cases, sel.runs, *tag)
+	e, text, err := repo.measure(ctx, src, cases, sel.runs, *tag)
 	if err != nil {
 		return err
 	}
@@ -52,22 +57,22 @@ func record(ctx context.Context, repo repository, args []string) error {
 	return nil
 }
 
-// measureTree measures the working tree.
-func (repo repository) measureTree(ctx context.Context, cases []benchCase, runs int, tag string) (e entry, text string, err error) {
+// measure makes an entry of a source, and returns what the benchmarks printed too.
+func (repo repository) measure(ctx context.Context, src source, cases []benchCase, runs int, tag string) (e entry, text string, err error) {
 	tmp, err := os.MkdirTemp("", "regress-")
 	if err != nil {
 		return e, "", err
 	}
 	defer os.RemoveAll(tmp)
 	m := newMeasurement(filepath.Join(tmp, "bench.test"))
-	if err := repo.build(ctx, source{dir: string(repo)}, m.binary); err != nil {
+	if err := repo.build(ctx, src, m.binary); err != nil {
 		return e, "", err
 	}
 	if err := repo.measureAll(ctx, cases, runs, m); err != nil {
 		return e, "", err
 	}
 	e.Cases = m.cases
-	e.meta, err = repo.meta(ctx, m.cpu, tag)
+	e.meta, err = repo.meta(ctx, m.cpu, tag, src.tags)
 	return e, m.text.String(), err
 }
 

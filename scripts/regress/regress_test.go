@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -132,9 +134,19 @@ func TestBadInput(t *testing.T) {
 		assert.NotErrorIs(t, err, errSlower)
 		assert.NoDirExists(t, filepath.Join(root, ".data"))
 	}
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
+	}
+	write("go.mod", "module x\n\ngo 1.26\n")
+	write("any.go", "package x\n")
 	check(record, "dirty tree", "--update-baseline") // no commit is known
 	git("init", "-q")
-	git("commit", "-q", "--allow-empty", "-m", "x")
+	git("add", ".")
+	git("commit", "-q", "-m", "before the tag")
+	write("tagged.go", "//go:build fileproc_unix\n\npackage x\n")
+	git("add", ".")
+	git("commit", "-q", "-m", "x")
 	_, dirty := repo.revision(t.Context())
 	assert.False(t, dirty)
 	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
@@ -148,6 +160,22 @@ func TestBadInput(t *testing.T) {
 	check(compare, "no .benchmarks/baseline.jsonl", "--against", "baseline")
 	check(compare, "no .benchmarks/history.jsonl", "--against", "prev")
 	check(compare, `unknown revision "nosuch"`, "--against", "nosuch")
+	check(compare, `--tags "a b"`, "--against", "HEAD", "--tags", "a b")
+	check(compare, `no file of the package depends on the build tag "fileproc_unx"`, "--against", "HEAD", "--tags", "fileproc_unix,fileproc_unx")
+	check(record, `no file of the package depends on the build tag "fileproc_unx"`, "--tags", "fileproc_unx")
+	write(".benchmarks/history.jsonl", `{"schema":1}`)
+	check(compare, "the working tree is built with -tags fileproc_unix, but no entry of .benchmarks/history.jsonl is; the newest was built with no build tags",
+		"--against", "prev", "--tags", "fileproc_unix")
+	write(".benchmarks/baseline.jsonl", `{"schema":1,"build_tags":"fileproc_unix"}`)
+	check(compare, "the working tree is built with no build tags, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
+	check(prove, "newest was built with -tags fileproc_unix", "--baseline")
+	t.Setenv("GOFLAGS", "-buildvcs=false -tags=fileproc_generic,fileproc_unix")
+	check(prove, "is built with -tags fileproc_generic,fileproc_unix, but", "--baseline")
+	t.Setenv("GOFLAGS", "")
+	require.NoError(t, os.RemoveAll(repo.records("")))
+	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	err := repo.buildRevision(t.Context(), "HEAD~", "fileproc_unix", filepath.Join(t.TempDir(), "old.test"))
+	require.EqualError(t, err, `HEAD~: no file of the package depends on the build tag "fileproc_unix"`)
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
 	check(compare, "not defined: -bogus", "--bogus")
@@ -159,6 +187,66 @@ func TestBadInput(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
 	check(record, "dirty tree", "--update-baseline")
+}
+
+func TestBuildTags(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	repo := repository(root)
+	t.Setenv("GOFLAGS", "-buildvcs=false")
+	for flag, want := range map[string]tags{"": "", "b": "b", "b,a,b": "a,b", "go1.27": "go1.27"} {
+		got, err := repo.buildTags(t.Context(), flag)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, flag := range []string{",", "a,", "-race", "!a"} {
+		_, err := repo.buildTags(t.Context(), flag)
+		assert.ErrorContains(t, err, "want build tags")
+	}
+
+	t.Setenv("GOFLAGS", "-tags=a -buildvcs=false --tags=c,b")
+	got, err := repo.buildTags(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, tags("b,c"), got)
+	got, err = repo.buildTags(t.Context(), "d")
+	require.NoError(t, err)
+	assert.Equal(t, tags("d"), got, "--tags goes first, as it does for the go command")
+
+	for _, flag := range []string{"fileproc_unix", "fileproc_generic", "fileproc_nouring"} {
+		src, err := repo.workingTree(t.Context(), flag)
+		require.NoError(t, err)
+		assert.Equal(t, source{dir: root, tags: tags(flag)}, src)
+	}
+	binary := filepath.Join(t.TempDir(), "bench.test")
+	require.NoError(t, repo.build(t.Context(), source{dir: root, tags: "fileproc_unix"}, binary))
+	info, err := buildinfo.ReadFile(binary)
+	require.NoError(t, err)
+	assert.Contains(t, info.Settings, debug.BuildSetting{Key: "-tags", Value: "fileproc_unix"})
+}
+
+// Entries with other build tags are neither compared nor do they push each other out of the baseline.
+func TestEntriesWithBuildTags(t *testing.T) {
+	repo := repository(t.TempDir())
+	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	add := func(cores int, with tags) {
+		t.Helper()
+		require.NoError(t, repo.appendEntry(baselineFile, entry{meta: meta{Schema: schema, Cores: cores, BuildTags: with}}, baselineKeeps))
+	}
+	add(0, "")
+	for i := range baselineKeeps + 2 {
+		add(i, "fileproc_unix")
+	}
+	entries, err := repo.entriesWith("fileproc_unix", baselineFile)
+	require.NoError(t, err)
+	require.Len(t, entries, baselineKeeps)
+	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
+	assert.Contains(t, entries[0].String(), "with -tags fileproc_unix")
+	entries, err = repo.entriesWith("", baselineFile)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.NotContains(t, entries[0].String(), "tags")
+	_, err = repo.entriesWith("fileproc_generic", baselineFile)
+	assert.ErrorContains(t, err, "built with -tags fileproc_generic, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
 }
 
 func TestCases(t *testing.T) {
