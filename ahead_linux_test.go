@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -147,9 +146,6 @@ func TestStatAheadMeetsChangedEntries(t *testing.T) {
 	require.NotContains(t, err.Error(), " is ")
 	require.Equal(t, 297, n)
 }
-
-// On a busy machine windows are slow for other reasons than a disk, and no test may depend on that.
-func init() { callPatience = time.Hour }
 
 // What a slow window has read is not used, and everything comes the plain way.
 func TestReadAheadThatIsSlow(t *testing.T) {

@@ -1,93 +1,12 @@
 package fileproc
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestFailuresJoin(t *testing.T) {
-	one, two := errors.New("one"), errors.New("two")
-	var f failures
-	require.NoError(t, f.join(nil))
-	require.Equal(t, context.Canceled, f.join(context.Canceled), "a cause alone is itself")
-	f.add(nil, one)
-	require.Equal(t, one, f.join(nil), "a failure alone is itself")
-	f.add(nil, two)
-	err := f.join(nil)
-	require.ErrorIs(t, err, one)
-	require.ErrorIs(t, err, two)
-	require.Equal(t, "one\ntwo", err.Error())
-
-	err = f.join(context.Canceled)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, two)
-	require.Equal(t, "context canceled\none\ntwo", err.Error(), "the cause comes first")
-	require.Equal(t, "one\ntwo", f.join(nil).Error(), "join changes nothing")
-}
-
-// Who waits to tell of a failure while OnError panics does not call it again.
-func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
-	calls := 0
-	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
-	require.Panics(t, func() { f.add(&local{}, errors.New("one")) })
-	f.add(&local{}, errors.New("two"))
-	require.Equal(t, 1, calls)
-}
-
-func TestFailuresKeepSome(t *testing.T) {
-	for _, n := range []int{maxFailures - 1, maxFailures, maxFailures + 1, 1000} {
-		var f failures
-		for i := range n {
-			f.add(nil, fmt.Errorf("number %d", i))
-		}
-		err := f.join(nil)
-		var j interface{ Unwrap() []error }
-		require.ErrorAs(t, err, &j)
-		require.Len(t, j.Unwrap(), min(n, maxFailures))
-		lines := strings.Split(err.Error(), "\n")
-		require.Equal(t, "number 0", lines[0])
-		if more := n - maxFailures; more > 0 {
-			require.Equal(t, fmt.Sprintf("fileproc: and %d more failures", more), lines[maxFailures])
-		} else {
-			require.Len(t, lines, n)
-		}
-	}
-}
-
-func TestFailuresOnError(t *testing.T) {
-	enough := errors.New("enough")
-	calls, stops := 0, []error(nil)
-	f := failures{
-		onError: func(err error) error {
-			if calls++; calls == 2 {
-				return enough
-			}
-			return nil
-		},
-		stop:  func(err error) { stops = append(stops, err) },
-		yield: func(*local, error) { t.Error("a failure that OnError has seen is yielded") },
-	}
-	for range 5 {
-		f.add(&local{}, errBroken)
-	}
-	require.Equal(t, 2, calls, "none after the one that stopped the run")
-	require.Equal(t, []error{enough}, stops)
-	require.NoError(t, f.join(nil), "told nowhere else")
-}
-
-func TestFailuresYield(t *testing.T) {
-	var got []error
-	f := failures{yield: func(_ *local, err error) { got = append(got, err) }}
-	f.add(&local{}, errBroken)
-	require.Equal(t, []error{errBroken}, got)
-	require.NoError(t, f.join(nil))
-}
 
 func TestPathError(t *testing.T) {
 	var p *fs.PathError

@@ -14,16 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a busy machine any call is slow, and no test may depend on that.
-func init() { slowCall = time.Hour }
-
-// SlowFrom sets from when on a call is slow, until the test has ended.
-func SlowFrom(t *testing.T, d time.Duration) {
-	was := slowCall
-	slowCall = d
-	t.Cleanup(func() { slowCall = was })
-}
-
 // Whatever holds also holds while all calls are taken for slow, so that there are as many workers as can be.
 func TestFaultsWithManyInFlight(t *testing.T) {
 	SlowFrom(t, -time.Hour)

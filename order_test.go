@@ -9,14 +9,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -399,20 +397,6 @@ func TestOrderedMemory(t *testing.T) {
 	}
 }
 
-// TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
-func TestPoolStartsNobodyAfterAStop(t *testing.T) {
-	q := newSequence(2)
-	root := &node{}
-	p := newPool(nil, 2, 9, root)
-	p.order = q
-	q.begin(p, root)
-	p.stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rouse(nil, 0)
-	require.Equal(t, 1, p.started)
-}
-
 // TestSequencePostponed: a directory that is begun anew, as where descriptors are short, takes no more room than one.
 func TestSequencePostponed(t *testing.T) {
 	q := newSequence(1)
@@ -424,174 +408,6 @@ func TestSequencePostponed(t *testing.T) {
 		require.Equal(t, 1, q.begun)
 		q.postpone(n)
 		require.Zero(t, q.begun)
-	}
-}
-
-// TestProgressIsOneCallAtATime: the last one too, which comes when a run is over.
-func TestProgressIsOneCallAtATime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := &world{root: folder("", file("a", ""))}
-		calls, inside := 0, atomic.Int32{}
-		opts := Options{openRoot: w.openRoot, OnProgress: func(Report) {
-			assert.EqualValues(t, 1, inside.Add(1), "calls at once")
-			calls++
-			time.Sleep(time.Second)
-			inside.Add(-1)
-		}}
-		_, err := Process(t.Context(), "root", opts, func(*File) (int, error) { time.Sleep(progressPeriod * 3 / 2); return 0, nil })
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, calls, 2)
-		require.Zero(t, inside.Load())
-	})
-}
-
-// TestProgressPanicIsNotLost: not where the run fails before it begins either.
-func TestProgressPanicIsNotLost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var once sync.Once
-		opts := Options{
-			openRoot:   func(string) (directory, error) { time.Sleep(time.Second); return nil, errBroken },
-			OnProgress: func(Report) { once.Do(func() { panic("told") }) },
-		}
-		require.Panics(t, func() { _, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) })
-	})
-}
-
-// TestIgnoreFilesWithFaults: what happens to an ignore file is told, and loses nothing else.
-func TestIgnoreFilesWithFaults(t *testing.T) {
-	rules := "b\n!/b\nskip/\n"
-	for name, tc := range map[string]struct {
-		faults []func(*object)
-		fails  error
-		used   bool
-	}{
-		"none":                      {used: true},
-		"short reads":               {faults: []func(*object){chunks(1)}, used: true},
-		"type unknown":              {faults: []func(*object){unknown}, used: true},
-		"few descriptors":           {faults: []func(*object){opening(scarceErrors[0], scarceErrors[0], scarceErrors[0])}, used: true},
-		"unreadable":                {faults: []func(*object){opening(fs.ErrPermission)}, fails: fs.ErrPermission},
-		"read fails in the middle":  {faults: []func(*object){readFails(3, errBroken)}, fails: errBroken},
-		"becomes a FIFO":            {faults: []func(*object){becomes(fs.ModeNamedPipe)}, fails: ErrChanged},
-		"becomes a link":            {faults: []func(*object){becomes(fs.ModeSymlink)}, fails: ErrChanged},
-		"a directory of that name":  {faults: []func(*object){func(o *object) { o.listed, o.mode = fs.ModeDir, fs.ModeDir }}},
-		"a link of that name":       {faults: []func(*object){func(o *object) { o.listed = fs.ModeSymlink }}},
-		"larger than git takes one": {faults: []func(*object){sized(maxIgnoreFile + 1)}, fails: ErrTooLarge},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tree := func() *object {
-				return folder("", file("a", "a"), folder("d", file("b", "beta"), folder("skip", file("s", "s")), folder("e", file("b", "b")), file(".rules", rules, tc.faults...)))
-			}
-			everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
-				out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{".rules"}, Exclude: []string{"d/.rules"}}, nil)
-				require.NoError(t, out.err)
-				w.requireSound(t, out)
-				want := map[string]string{"a": "a", "d/b": "beta"}
-				if !tc.used {
-					want["d/e/b"], want["d/skip/s"] = "b", "s"
-				}
-				require.Equal(t, want, out.got)
-				require.ErrorIs(t, out.failed["/d/.rules"], tc.fails)
-				if tc.fails == nil {
-					require.Empty(t, out.failed)
-				}
-			})
-		})
-	}
-}
-
-// TestIgnoreFileVanishes: that is as if it had not been there.
-func TestIgnoreFileVanishes(t *testing.T) {
-	tree := func() *object { return folder("", file("a", "a"), file(".rules", "a\n", vanished)) }
-	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
-		out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{".rules"}, Exclude: []string{".rules"}}, nil)
-		require.NoError(t, out.err)
-		require.Empty(t, out.failed)
-		w.requireSound(t, out)
-		require.Equal(t, map[string]string{"a": "a"}, out.got)
-	})
-}
-
-// A long listing is kept until its end; what comes last may rule what came first.
-func TestIgnoreFilesFewDescriptorsForMany(t *testing.T) {
-	tree := func() *object {
-		root := forest()
-		var add func(o *object)
-		add = func(o *object) {
-			for _, k := range o.kids {
-				if k.mode == fs.ModeDir {
-					add(k)
-				}
-			}
-			o.kids = append(o.kids, file("~rules", "f1\nbeside/\n"))
-		}
-		add(root)
-		return root
-	}
-	want := map[string]string{}
-	for rel, data := range (&world{root: tree()}).contents() {
-		if !strings.HasSuffix(rel, "/f1") && !strings.Contains(rel, "beside/") {
-			want[rel] = data
-		}
-	}
-	for limit := 3; limit <= 6; limit++ {
-		for _, workers := range []int{1, 2, 8, 16} {
-			inBubble(t, func(t *testing.T) {
-				w := &world{root: tree(), limit: limit, scarce: scarceErrors[0]}
-				start := time.Now()
-				out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{"~rules"}}, nil)
-				require.NoError(t, out.err)
-				require.Empty(t, out.failed)
-				w.requireSound(t, out)
-				require.Equal(t, want, out.got)
-				require.Less(t, time.Since(start), descriptorPatience)
-			})
-		}
-	}
-}
-
-func TestOneFilesystemOfADevice(t *testing.T) {
-	tree := func() *object {
-		mounted := folder("m", file("f", "f"), folder("n", file("g", "g")))
-		mounted.device = 2
-		return folder("", file("a", "a"), folder("d", file("b", "b"), mounted))
-	}
-	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
-		out := w.process(t.Context(), Options{Workers: workers, OneFilesystem: true}, nil)
-		require.NoError(t, out.err)
-		w.requireSound(t, out)
-		require.Equal(t, map[string]string{"a": "a", "d/b": "b"}, out.got)
-		require.Equal(t, map[SkipReason]int64{SkippedOtherFilesystem: 1}, out.report.Skipped)
-		require.EqualValues(t, 2, out.report.Directories)
-	})
-}
-
-// TestSkipBinaryIsStopped: the look for a NUL ends with the run too.
-func TestSkipBinaryIsStopped(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w := &world{root: folder("", file("f", strings.Repeat("x", 9000), chunks(1)))}
-		w.onCall = func(k int) {
-			if k == 20 {
-				cancel()
-			}
-		}
-		out := w.process(ctx, Options{SkipBinary: true, Workers: 1}, nil)
-		require.ErrorIs(t, out.err, context.Canceled)
-		w.requireSound(t, out)
-		require.EqualValues(t, 1, out.report.Abandoned)
-		require.Less(t, w.calls, 40)
-	})
-}
-
-func TestShardsAreOfOneSize(t *testing.T) {
-	const shards, paths = 8, 100_000
-	var parts [shards]int
-	for i := range paths {
-		parts[shardOf(fmt.Sprintf("d%03d/file%06d.md", i/100, i), shards)]++
-	}
-	for i, n := range parts {
-		require.InEpsilon(t, paths/shards, n, 0.05, "part %d", i)
 	}
 }
 

@@ -618,3 +618,17 @@ func TestPoolStopAfterDrain(t *testing.T) {
 	c.pool.wait() // a second one finds nothing more
 	require.EqualValues(t, 10, c.pool.abandoned)
 }
+
+// TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
+func TestPoolStartsNobodyAfterAStop(t *testing.T) {
+	q := newSequence(2)
+	root := &node{}
+	p := newPool(nil, 2, 9, root)
+	p.order = q
+	q.begin(p, root)
+	p.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rouse(nil, 0)
+	require.Equal(t, 1, p.started)
+}

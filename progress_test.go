@@ -3,9 +3,12 @@ package fileproc
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +78,34 @@ func TestProgressPanicAtTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProgressIsOneCallAtATime: the last one too, which comes when a run is over.
+func TestProgressIsOneCallAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", file("a", ""))}
+		calls, inside := 0, atomic.Int32{}
+		opts := Options{openRoot: w.openRoot, OnProgress: func(Report) {
+			assert.EqualValues(t, 1, inside.Add(1), "calls at once")
+			calls++
+			time.Sleep(time.Second)
+			inside.Add(-1)
+		}}
+		_, err := Process(t.Context(), "root", opts, func(*File) (int, error) { time.Sleep(progressPeriod * 3 / 2); return 0, nil })
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, calls, 2)
+		require.Zero(t, inside.Load())
+	})
+}
+
+// TestProgressPanicIsNotLost: not where the run fails before it begins either.
+func TestProgressPanicIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var once sync.Once
+		opts := Options{
+			openRoot:   func(string) (directory, error) { time.Sleep(time.Second); return nil, errBroken },
+			OnProgress: func(Report) { once.Do(func() { panic("told") }) },
+		}
+		require.Panics(t, func() { _, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) })
+	})
 }

@@ -1,10 +1,13 @@
 package fileproc
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -152,4 +155,76 @@ func TestReaderStops(t *testing.T) {
 		require.Equal(t, 2+k, w.calls, "cached, fstat, and as many reads as were allowed")
 		require.Empty(t, f.data)
 	}
+}
+
+// A read that has nothing yet is waited for, but not for ever, and no longer than the run goes on.
+func TestFaultsReadThatWaits(t *testing.T) {
+	stalling := func(n int) func(*object) { return func(o *object) { o.stalls = n } }
+	for _, opts := range []Options{{}, {SkipBinary: true}, {ReadSize: 10}, {Stat: true}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), file("late", "late", stalling(50)), file("never", "x", stalling(1<<30)))}
+			opts.Workers = 3
+			start := time.Now()
+			out := w.process(t.Context(), opts, nil)
+			require.Equal(t, readPatience, time.Since(start))
+			require.Equal(t, map[string]string{"a": "alpha", "late": "late"}, out.got)
+			require.Len(t, out.failed, 1)
+			require.ErrorIs(t, out.failed["/never"], os.ErrDeadlineExceeded)
+			w.requireSound(t, out)
+
+			w.find("never").stalls = 1 << 30
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(readPatience/2, func() { cancel(errBroken) })
+			start = time.Now()
+			out = w.process(ctx, opts, nil)
+			require.ErrorIs(t, out.err, errBroken)
+			require.LessOrEqual(t, time.Since(start), readPatience/2+waitSlice)
+			w.requireSound(t, out)
+		})
+	}
+}
+
+func TestFaultsReadsAreCappedAndStopped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		huge := strings.Repeat("0123456789abcdef", 5<<16+1)
+		w := &world{root: folder("", file("huge", huge))}
+		out := w.process(t.Context(), Options{}, nil)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 1)
+		require.LessOrEqual(t, w.maxAsk, 1<<20, "bytes that one read asks for")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		reads := 0
+		w.find("huge").chunk = 1000
+		w.calls = 0
+		w.onCall = func(int) {
+			if reads++; reads == 20 {
+				cancel()
+			}
+		}
+		out = w.process(ctx, Options{Workers: 1}, nil) // one, since reads has no lock
+		require.ErrorIs(t, out.err, context.Canceled)
+		w.requireSound(t, out)
+		require.EqualValues(t, 1, out.report.Abandoned)
+		require.LessOrEqual(t, reads, 24, "no read after the one that was going on: closes, and what came between")
+	})
+}
+
+// TestSkipBinaryIsStopped: the look for a NUL ends with the run too.
+func TestSkipBinaryIsStopped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := &world{root: folder("", file("f", strings.Repeat("x", 9000), chunks(1)))}
+		w.onCall = func(k int) {
+			if k == 20 {
+				cancel()
+			}
+		}
+		out := w.process(ctx, Options{SkipBinary: true, Workers: 1}, nil)
+		require.ErrorIs(t, out.err, context.Canceled)
+		w.requireSound(t, out)
+		require.EqualValues(t, 1, out.report.Abandoned)
+		require.Less(t, w.calls, 40)
+	})
 }

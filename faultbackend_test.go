@@ -1,0 +1,409 @@
+package fileproc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+var errBroken = errors.New("input/output error")
+
+// scarceErrors and leasedErrors are what this platform says without descriptors, and of a leased file.
+var (
+	scarceErrors = []error{syscall.EMFILE}
+	leasedErrors []error
+)
+
+// A world is a tree in memory behind the seam, in which everything can go wrong, and which sees to it that the core
+// keeps the seam's contract.
+type world struct {
+	root    *object
+	perList int                     // entries that one list gives; 3 if zero
+	eager   bool                    // the list that gives the last entry says that it was the last
+	onCall  func(int)               // told of the k-th call, from 0
+	during  func(what, name string) // called in the course of each call
+	limit   int                     // handles that can be open at once; 0: no limit
+	nth     int                     // every nth open is one too many; 0: none
+	scarce  error                   // what these opens give
+
+	mu     sync.Mutex
+	calls  int
+	opens  int
+	open   int
+	most   int // that were open at once
+	wrong  []string
+	maxAsk int // the longest buffer of a read
+}
+
+// find returns the object at a path below root.
+func (w *world) find(p string) *object {
+	o := w.root
+	for _, name := range strings.Split(p, "/") {
+		i := slices.IndexFunc(o.kids, func(k *object) bool { return k.name == name })
+		if i < 0 {
+			return nil
+		}
+		o = o.kids[i]
+	}
+	return o
+}
+
+// contents returns all regular files by path.
+func (w *world) contents() map[string]string {
+	all := map[string]string{}
+	var add func(o *object, at string)
+	add = func(o *object, at string) {
+		for _, k := range o.kids {
+			if k.listed == fs.ModeDir {
+				add(k, path.Join(at, k.name))
+			} else {
+				all[path.Join(at, k.name)] = string(k.content)
+			}
+		}
+	}
+	add(w.root, "")
+	return all
+}
+
+func (w *world) objectTo(format string, args ...any) {
+	w.mu.Lock()
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+	w.mu.Unlock()
+}
+
+// called begins every call of the seam.
+func (w *world) called(closed *bool, what, name string) {
+	w.mu.Lock()
+	k := w.calls
+	w.calls++
+	if *closed {
+		w.wrong = append(w.wrong, fmt.Sprintf("%s of %q after its close", what, name))
+	}
+	w.mu.Unlock()
+	if w.onCall != nil {
+		w.onCall(k)
+	}
+	if w.during != nil {
+		w.during(what, name)
+	}
+}
+
+// take takes a handle, or gives the error that there is none.
+func (w *world) take() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.opens++
+	if w.limit > 0 && w.open >= w.limit || w.nth > 0 && w.opens%w.nth == 0 {
+		return &sysError{"openat", w.scarce}
+	}
+	w.open++
+	w.most = max(w.most, w.open)
+	return nil
+}
+
+func (w *world) give(closed *bool, name string) {
+	w.called(closed, "close", name)
+	w.mu.Lock()
+	*closed = true
+	w.open--
+	w.mu.Unlock()
+}
+
+func (w *world) openRoot(string) (directory, error) {
+	never := false
+	w.called(&never, "open", "root")
+	if err := w.fault(w.root); err != nil {
+		return nil, err
+	}
+	if err := w.take(); err != nil {
+		return nil, err
+	}
+	return &worldDir{w: w, o: w.root}, nil
+}
+
+// fault is the next error of those that o's first opens give.
+func (w *world) fault(o *object) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(o.openErr) == 0 {
+		return nil
+	}
+	err := o.openErr[0]
+	o.openErr = o.openErr[1:]
+	return &sysError{"openat", err}
+}
+
+// An object is a file or directory with the faults that it has.
+type object struct {
+	name    string
+	listed  fs.FileMode // type that the listing tells
+	mode    fs.FileMode // type that it has when it is looked at
+	gone    bool        // vanished since it was listed
+	openErr []error     // of the first opens
+	statErr error       // of a stat by name
+	idErr   error
+	device  uint64
+
+	kids    []*object
+	listErr error // of the list numbered failAt, after half of its entries
+	failAt  int
+
+	content []byte
+	lies    bool // size is what the metadata says
+	size    int64
+	chunk   int // bytes that a read gives at most; 0: no limit
+	hand    int // bytes that cached gives
+	handAll bool
+	readErr error // of the read at errAt
+	errAt   int
+	stalls  int // reads that find nothing yet
+}
+
+func (o *object) with(faults ...func(*object)) *object {
+	for _, f := range faults {
+		f(o)
+	}
+	return o
+}
+
+func (o *object) stat() Stat {
+	s := Stat{Size: int64(len(o.content)), Mode: o.mode | 0o644, Device: o.device}
+	if o.lies {
+		s.Size = o.size
+	}
+	return s
+}
+
+func (o *object) same(other identity) bool { return other == identity(o) }
+
+func (o *object) inode() (device, number uint64) { return 0, 0 }
+
+func file(name, content string, faults ...func(*object)) *object {
+	o := &object{name: name, content: []byte(content)}
+	for _, f := range faults {
+		f(o)
+	}
+	return o
+}
+
+func folder(name string, kids ...*object) *object {
+	return &object{name: name, listed: fs.ModeDir, mode: fs.ModeDir, kids: kids}
+}
+
+func vanished(o *object)                  { o.gone = true }
+func unknown(o *object)                   { o.listed = typeUnknown }
+func becomes(m fs.FileMode) func(*object) { return func(o *object) { o.mode = m } }
+func chunks(n int) func(*object)          { return func(o *object) { o.chunk = n } }
+func sized(n int64) func(*object)         { return func(o *object) { o.lies, o.size = true, n } }
+func opening(errs ...error) func(*object) {
+	return func(o *object) { o.openErr = slices.Clone(errs) }
+}
+func atHand(n int) func(*object) { return func(o *object) { o.hand = n } }
+func readFails(at int, err error) func(*object) {
+	return func(o *object) { o.errAt, o.readErr = at, err }
+}
+func listFails(at int, err error) func(*object) {
+	return func(o *object) { o.failAt, o.listErr = at, err }
+}
+
+type worldDir struct {
+	w       *world
+	o       *object
+	at      int // entries listed
+	lists   int
+	listing bool // a list goes on
+	closed  bool
+}
+
+// lookup finds an entry that has not vanished.
+func (d *worldDir) lookup(name string) (*object, error) {
+	if unsafe.Slice(unsafe.StringData(name), len(name)+1)[len(name)] != 0 {
+		d.w.objectTo("no zero behind the name %q", name)
+	}
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	for _, k := range d.o.kids {
+		if k.name == name && !k.gone {
+			return k, nil
+		}
+	}
+	return nil, &sysError{"openat", changed{fs.ErrNotExist}}
+}
+
+func (d *worldDir) list(s *sink) (bool, error) {
+	d.w.called(&d.closed, "list", d.o.name)
+	d.w.mu.Lock()
+	if d.listing {
+		d.w.wrong = append(d.w.wrong, "two lists of "+d.o.name+" at a time")
+	}
+	d.listing = true
+	n := d.w.perList
+	if n == 0 {
+		n = 3
+	}
+	end := min(d.at+n, len(d.o.kids))
+	fails := d.o.listErr != nil && d.lists == d.o.failAt
+	if fails {
+		end = d.at + (end-d.at)/2
+	}
+	got := d.o.kids[d.at:end]
+	d.at = end
+	d.lists++
+	more := len(got) > 0
+	if d.w.eager {
+		more = end < len(d.o.kids)
+	}
+	d.w.mu.Unlock()
+	for _, k := range got {
+		name := []byte(k.name)
+		s.add(name, k.listed)
+		clear(name) // the core was to copy it
+	}
+	d.w.mu.Lock()
+	d.listing = false
+	d.w.mu.Unlock()
+	if fails {
+		return false, &sysError{"getdents64", d.o.listErr}
+	}
+	return more, nil
+}
+
+func (d *worldDir) openDir(name string) (directory, error) {
+	d.w.called(&d.closed, "openDir", name)
+	o, err := d.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.w.fault(o); err != nil {
+		return nil, err
+	}
+	if o.mode != fs.ModeDir {
+		return nil, &sysError{"openat", changed{errors.New("not a directory")}}
+	}
+	if err := d.w.take(); err != nil {
+		return nil, err
+	}
+	return &worldDir{w: d.w, o: o}, nil
+}
+
+func (d *worldDir) open(name string, spare content) (content, error) {
+	d.w.called(&d.closed, "open", name)
+	o, err := d.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.w.fault(o); err != nil {
+		return nil, err
+	}
+	if o.mode == fs.ModeSymlink {
+		return nil, &sysError{"openat", changed{errors.New("a link")}}
+	}
+	if err := d.w.take(); err != nil {
+		return nil, err
+	}
+	c, ok := spare.(*worldFile)
+	if !ok {
+		c = new(worldFile)
+	} else if !c.closed {
+		d.w.objectTo("the spare for %q is still open", name)
+	}
+	*c = worldFile{w: d.w, o: o}
+	return c, nil
+}
+
+func (d *worldDir) stat(name string) (Stat, error) {
+	d.w.called(&d.closed, "stat", name)
+	if name == dot {
+		return d.o.stat(), nil
+	}
+	o, err := d.lookup(name)
+	if err != nil {
+		return Stat{}, err
+	}
+	if o.statErr != nil {
+		return Stat{}, &sysError{"fstatat", o.statErr}
+	}
+	return o.stat(), nil
+}
+
+func (d *worldDir) openFile(name, _ string) (*os.File, error) {
+	c, err := d.open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.close()
+	return nil, errors.ErrUnsupported // there is no *os.File in memory
+}
+
+func (d *worldDir) identity() (identity, error) {
+	d.w.called(&d.closed, "identity", d.o.name)
+	if d.o.idErr != nil {
+		return nil, &sysError{"fstat", d.o.idErr}
+	}
+	return d.o, nil
+}
+
+func (d *worldDir) close() { d.w.give(&d.closed, d.o.name) }
+
+var _ directory = (*worldDir)(nil)
+
+type worldFile struct {
+	w      *world
+	o      *object
+	at     int
+	closed bool
+}
+
+func (f *worldFile) cached(p []byte) (int, bool) {
+	f.w.called(&f.closed, "cached", f.o.name)
+	n := copy(p, f.o.content[:min(f.o.hand, len(f.o.content))])
+	f.at = n
+	return n, f.o.handAll && f.o.mode == 0 && n == len(f.o.content) && n < len(p)
+}
+
+func (f *worldFile) read(p []byte) (int, error) {
+	f.w.called(&f.closed, "read", f.o.name)
+	if f.o.mode != 0 {
+		f.w.objectTo("read of %q, which is no regular file", f.o.name)
+	}
+	f.w.mu.Lock()
+	f.w.maxAsk = max(f.w.maxAsk, len(p))
+	f.w.mu.Unlock()
+	if len(p) == 0 {
+		f.w.objectTo("read of %q into nothing", f.o.name)
+	}
+	if f.o.stalls > 0 {
+		f.o.stalls--
+		time.Sleep(waitSlice)
+		return 0, errWouldBlock
+	}
+	if f.o.chunk > 0 && len(p) > f.o.chunk {
+		p = p[:f.o.chunk]
+	}
+	if f.o.readErr != nil {
+		if f.at == f.o.errAt {
+			return 0, &sysError{"read", f.o.readErr}
+		}
+		if f.at < f.o.errAt {
+			p = p[:min(len(p), f.o.errAt-f.at)]
+		}
+	}
+	n := copy(p, f.o.content[f.at:])
+	f.at += n
+	return n, nil
+}
+
+func (f *worldFile) stat() (Stat, error) {
+	f.w.called(&f.closed, "fstat", f.o.name)
+	return f.o.stat(), nil
+}
+
+func (f *worldFile) close() { f.w.give(&f.closed, f.o.name) }

@@ -1,0 +1,175 @@
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An outcome is what a run over a world gave.
+type outcome struct {
+	got    map[string]string
+	failed map[string]error
+	report Report
+	err    error
+}
+
+// process runs Process. fn may be nil.
+func (w *world) process(ctx context.Context, opts Options, fn func(*File) error) outcome {
+	out := outcome{got: map[string]string{}, failed: map[string]error{}}
+	var mu sync.Mutex
+	opts.openRoot = w.openRoot
+	opts.Report = &out.report
+	if opts.OnError == nil {
+		opts.OnError = func(err error) error {
+			var p *fs.PathError
+			if errors.As(err, &p) {
+				out.failed[strings.ReplaceAll(strings.TrimPrefix(p.Path, "root"), `\`, "/")] = err
+			}
+			return nil
+		}
+	}
+	_, out.err = Process(ctx, "root", opts, func(f *File) (struct{}, error) {
+		rel, data := f.Rel(), string(f.Data())
+		if fn != nil {
+			if err := fn(f); err != nil {
+				return struct{}{}, err
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if _, ok := out.got[rel]; ok {
+			w.objectTo("%s is delivered twice", rel)
+		}
+		out.got[rel] = data
+		return struct{}{}, nil
+	})
+	return out
+}
+
+// requireSound requires what holds after every end of a run.
+func (w *world) requireSound(t *testing.T, out outcome) {
+	t.Helper()
+	require.Empty(t, w.wrong)
+	require.Zero(t, w.open, "handles left open")
+	requireLedger(t, out.report)
+	whole := w.contents()
+	for rel, data := range out.got {
+		require.Equal(t, whole[rel], data, rel)
+	}
+}
+
+func requireLedger(t *testing.T, r Report) {
+	t.Helper()
+	sum := r.Processed + r.Failed + r.Abandoned
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	require.Equal(t, r.Found, sum, "the ledger: %+v", r)
+}
+
+// requireHonest is requireSound for runs that may have read prefixes.
+func (w *world) requireHonest(t *testing.T, out outcome, opts Options) {
+	t.Helper()
+	if opts.ReadSize > 0 {
+		whole := w.contents()
+		for rel, data := range out.got {
+			require.Equal(t, whole[rel][:min(opts.ReadSize, len(whole[rel]))], data, rel)
+		}
+		out.got = nil
+	}
+	w.requireSound(t, out)
+}
+
+// inBubble runs test in fake time. No goroutine may be left when it returns: synctest fails then.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		// Only a wait for a channel of the bubble lets its time go on.
+		outside := scarce
+		scarce = make(chan struct{}, 1)
+		defer func() { scarce = outside }()
+		test(t)
+	})
+}
+
+// everyWorld runs test with each way to list and some numbers of workers.
+func everyWorld(t *testing.T, tree func() *object, test func(t *testing.T, w *world, workers int)) {
+	t.Helper()
+	for _, workers := range []int{1, 2, 7} {
+		for _, perList := range []int{1, 3, 100} {
+			for _, eager := range []bool{false, true} {
+				inBubble(t, func(t *testing.T) {
+					test(t, &world{root: tree(), perList: perList, eager: eager}, workers)
+				})
+			}
+		}
+	}
+}
+
+// everyCall interferes with each call of the backend in turn, and with those that fn makes through f.Stat. Test gets
+// the number of the call and what stops at it; it returns false when the run came to its end before.
+func everyCall(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
+	for _, workers := range []int{1, 3} {
+		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}} {
+			t.Run(fmt.Sprintf("workers=%d/ReadSize=%d", workers, opts.ReadSize), func(t *testing.T) {
+				opts.Workers = workers
+				for k := 0; ; k++ {
+					reached := false
+					inBubble(t, func(t *testing.T) { reached = test(t, &world{root: small()}, opts, k) })
+					if !reached {
+						require.Greater(t, k, 20, "this tests nothing if the run makes few calls")
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// forest is a tree with more directories than may stay open.
+func forest() *object {
+	root := folder("", file("top", "top"))
+	for i := range 9 {
+		d := folder(fmt.Sprint("d", i))
+		for j := range 4 {
+			sub := folder(fmt.Sprint("s", j))
+			for k := range 3 {
+				sub.kids = append(sub.kids, file(fmt.Sprint("f", k), fmt.Sprint("content of ", i, j, k)))
+			}
+			d.kids = append(d.kids, file(fmt.Sprint("f", j), fmt.Sprint("content of ", i, j)), sub)
+		}
+		root.kids = append(root.kids, d)
+	}
+	at := root
+	for i := range 40 {
+		// What waits beside the way down keeps each level needed, also if another worker goes into some of it.
+		next := folder(fmt.Sprint("deep", i), file("f", fmt.Sprint("depth ", i)))
+		for j := range max(1, 3-i/10) {
+			next.kids = append(next.kids, folder(fmt.Sprint("beside", j), file("g", fmt.Sprint("beside ", i, j))))
+		}
+		at.kids = append(at.kids, next)
+		at = next
+	}
+	return root
+}
+
+// small is a tree for tests that interfere with each step of a run.
+func small() *object {
+	return folder("",
+		file("a", "alpha"),
+		folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown))),
+		file("long", strings.Repeat("long ", firstBuffer/4)),
+		file("x", "x", vanished),
+		folder("gone").with(vanished),
+		file("few", "few", opening(scarceErrors[0], scarceErrors[0])),
+		folder("empty"),
+	)
+}

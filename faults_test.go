@@ -1,0 +1,317 @@
+package fileproc
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A name that is none goes no further than the listing that has it, whatever its type.
+func TestInvariant3NamesThatAreNone(t *testing.T) {
+	names := []string{"", ".", "..", "/", "a/b", "../a", "b/"}
+	if filepath.Separator == '\\' {
+		names = append(names, `..\a`, `d\b`, "C:", "b:stream", "NUL")
+	}
+	tree := func() *object {
+		bad := folder("d", file("b", "beta"))
+		for _, name := range names {
+			bad.kids = append(bad.kids, file(name, "secret"), folder(name, file("in", "secret")), file(name, "secret", unknown))
+		}
+		bad.kids = append(bad.kids, file("z", "last"))
+		return folder("", file("a", "alpha"), bad)
+	}
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		for _, opts := range []Options{{}, {SkipHidden: true}, {IgnoreFiles: []string{".rules"}}, {Exclude: []string{"none"}}} {
+			opts.Workers = workers
+			told := 0
+			opts.OnError = func(err error) error {
+				var e *fs.PathError
+				require.ErrorAs(t, err, &e)
+				require.ErrorIs(t, err, fs.ErrInvalid)
+				require.Equal(t, filepath.Join("root", "d"), e.Path)
+				require.ErrorContains(t, err, fmt.Sprintf("%q cannot be", names[told/3%len(names)]))
+				told++
+				return nil
+			}
+			out := w.process(t.Context(), opts, nil)
+			require.NoError(t, out.err)
+			require.Equal(t, map[string]string{"a": "alpha", "d/b": "beta", "d/z": "last"}, out.got)
+			require.EqualValues(t, 3*len(names), told)
+			require.EqualValues(t, told, out.report.Failed)
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open, "handles left open")
+			requireLedger(t, out.report)
+		}
+	})
+}
+
+func TestFaultsOfOneEntry(t *testing.T) {
+	long := strings.Repeat("0123456789", firstBuffer/5) // two first buffers
+	mine := map[string]string{"/a": "alpha", "/d/b": "beta", "/d/c": ""}
+	type test struct {
+		name   string
+		faulty *object
+		opts   Options
+		got    string // "" and no fails: nothing delivered
+		fails  error
+		skip   SkipReason
+		extra  map[string]string // delivered besides
+	}
+	dir := func(faults ...func(*object)) *object {
+		return folder("x", file("in", "inside")).with(faults...)
+	}
+	tests := []test{
+		{name: "nothing wrong", faulty: file("x", "gamma"), got: "gamma"},
+		{name: "vanishes", faulty: file("x", "gamma", vanished), fails: fs.ErrNotExist},
+		{name: "vanishes, which is a change", faulty: file("x", "gamma", vanished), fails: ErrChanged},
+		{name: "file becomes directory", faulty: file("x", "g", becomes(fs.ModeDir)), fails: ErrChanged},
+		{name: "file becomes FIFO", faulty: file("x", "g", becomes(fs.ModeNamedPipe)), fails: ErrChanged},
+		{name: "file becomes FIFO with content at hand", faulty: file("x", "g", becomes(fs.ModeNamedPipe), atHand(1)), fails: ErrChanged},
+		{name: "file becomes device", faulty: file("x", "g", becomes(fs.ModeDevice)), fails: ErrChanged},
+		{name: "file becomes link", faulty: file("x", "g", becomes(fs.ModeSymlink)), fails: ErrChanged},
+		{name: "file becomes device, prefix", faulty: file("x", "g", becomes(fs.ModeDevice)), opts: Options{ReadSize: 7}, fails: ErrChanged},
+		{name: "file becomes device, stat alone", faulty: file("x", "g", becomes(fs.ModeDevice)), opts: Options{ReadSize: NoRead, Stat: true}, fails: ErrChanged},
+		{name: "vanishes, stat alone", faulty: file("x", "g", vanished), opts: Options{ReadSize: NoRead, Stat: true}, fails: ErrChanged},
+		{name: "directory becomes file", faulty: dir(becomes(0)), fails: ErrChanged},
+		{name: "directory becomes link", faulty: dir(becomes(fs.ModeSymlink)), fails: ErrChanged},
+		{name: "directory vanishes", faulty: dir(vanished), fails: fs.ErrNotExist},
+		{name: "directory cannot be opened", faulty: dir(opening(fs.ErrPermission)), fails: fs.ErrPermission},
+		{name: "file cannot be opened", faulty: file("x", "g", opening(fs.ErrPermission)), fails: fs.ErrPermission},
+
+		{name: "type unknown", faulty: file("x", "gamma", unknown), got: "gamma"},
+		{name: "type unknown, directory", faulty: dir(unknown), extra: map[string]string{"/x/in": "inside"}},
+		{name: "type unknown, FIFO", faulty: file("x", "g", unknown, becomes(fs.ModeNamedPipe)), skip: SkippedNotRegular},
+		{name: "type unknown and stat fails", faulty: file("x", "g", unknown, func(o *object) { o.statErr = errBroken }), fails: errBroken},
+		{name: "type unknown, vanished", faulty: file("x", "g", unknown, vanished), fails: ErrChanged},
+
+		{name: "listing fails at once", faulty: dir(listFails(0, errBroken)), fails: errBroken},
+		{name: "short reads of one byte", faulty: file("x", "gamma", chunks(1)), got: "gamma"},
+		{name: "short reads, long", faulty: file("x", long, chunks(4071)), got: long},
+		{name: "read fails at once", faulty: file("x", "gamma", readFails(0, errBroken)), fails: errBroken},
+		{name: "read fails in the middle", faulty: file("x", "gamma", readFails(3, errBroken)), fails: errBroken},
+		{name: "read fails at the end", faulty: file("x", "gamma", readFails(5, errBroken)), fails: errBroken},
+		{name: "read fails behind the prefix", faulty: file("x", "gamma", readFails(3, errBroken)), opts: Options{ReadSize: 2}, got: "ga"},
+		{name: "part at hand", faulty: file("x", "gamma", atHand(2)), got: "gamma"},
+		{name: "all at hand, not known to be all", faulty: file("x", "gamma", atHand(5)), got: "gamma"},
+		{name: "part of a long one at hand", faulty: file("x", long, atHand(777)), got: long},
+		{name: "a long one at hand", faulty: file("x", long, atHand(len(long))), got: long},
+		{name: "all at hand", faulty: file("x", "gamma", atHand(5), func(o *object) { o.handAll = true }), got: "gamma"},
+
+		{name: "size 0 but content", faulty: file("x", long, sized(0)), got: long},
+		{name: "size smaller than content", faulty: file("x", long, sized(firstBuffer+5)), got: long},
+		{name: "size larger than content", faulty: file("x", "gamma", sized(8<<20)), got: "gamma"},
+		{name: "size larger than content, long", faulty: file("x", long, sized(8<<20)), got: long},
+		{name: "size beyond the limit, told before the memory is taken", faulty: file("x", "gamma", sized(1<<50)), fails: ErrTooLarge},
+		{name: "at the limit", faulty: file("x", "gamma"), opts: Options{MaxFileSize: 6}, got: "gamma"},
+		{name: "above the limit", faulty: file("x", "gamma+c"), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
+		{name: "above the limit by growth", faulty: file("x", "gamma+c", sized(3)), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
+		{name: "above the limit by growth, all at hand", faulty: file("x", "gamma+c", sized(3), atHand(7)), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
+		{name: "above a large limit by growth", faulty: file("x", long, sized(3)), opts: Options{MaxFileSize: firstBuffer + 10}, fails: ErrTooLarge},
+	}
+	for i, err := range scarceErrors {
+		tests = append(tests,
+			test{name: fmt.Sprint("few descriptors for a file ", i), faulty: file("x", "gamma", opening(err, err, err, err)), got: "gamma"},
+			test{name: fmt.Sprint("few descriptors for a directory ", i), faulty: dir(opening(err, err, err, err)), extra: map[string]string{"/x/in": "inside"}},
+			test{name: fmt.Sprint("few descriptors, then another error ", i), faulty: file("x", "g", opening(err, err, fs.ErrPermission)), fails: fs.ErrPermission},
+			test{name: fmt.Sprint("never a descriptor for a file ", i), faulty: file("x", "g", opening(slices.Repeat([]error{err}, 5000)...)), fails: err},
+			test{name: fmt.Sprint("never a descriptor for a directory ", i), faulty: dir(opening(slices.Repeat([]error{err}, 5000)...)), fails: err})
+	}
+	for _, err := range leasedErrors {
+		few := scarceErrors[0]
+		tests = append(tests,
+			test{name: "leased for a while", faulty: file("x", "gamma", opening(err, err, err, err, err)), got: "gamma"},
+			test{name: "leased for ever", faulty: file("x", "g", opening(slices.Repeat([]error{err}, 5000)...)), fails: err},
+			test{name: "leased, then few descriptors", faulty: file("x", "gamma", opening(err, err, few, few)), got: "gamma"},
+			test{name: "few descriptors, then leased", faulty: file("x", "gamma", opening(few, few, few, err, err)), got: "gamma"})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := func() *object {
+				x := *tt.faulty
+				return folder("", file("a", mine["/a"]), &x, folder("d", file("b", mine["/d/b"]), file("c", mine["/d/c"])))
+			}
+			everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+				opts := tt.opts
+				opts.Workers = workers
+				out := w.process(t.Context(), opts, nil)
+				require.NoError(t, out.err)
+				require.Empty(t, w.wrong)
+				require.Zero(t, w.open, "handles left open")
+				requireLedger(t, out.report)
+
+				got := map[string]string{}
+				for rel, data := range out.got {
+					got["/"+rel] = data
+				}
+				want := maps.Clone(mine)
+				if tt.opts.ReadSize != 0 {
+					for rel, data := range want {
+						want[rel] = data[:min(len(data), max(0, tt.opts.ReadSize))]
+					}
+				}
+				maps.Copy(want, tt.extra)
+				if tt.got != "" {
+					want["/x"] = tt.got
+				}
+				require.Equal(t, want, got)
+				if tt.fails != nil {
+					require.ErrorIs(t, out.failed["/x"], tt.fails)
+				}
+				failed := int64(0)
+				if tt.fails != nil {
+					failed = 1
+				}
+				require.Equal(t, failed, out.report.Failed, "%v", out.failed)
+				if tt.skip != "" {
+					require.EqualValues(t, 1, out.report.Skipped[tt.skip])
+				}
+			})
+		})
+	}
+}
+
+func TestFaultsOfEveryType(t *testing.T) {
+	tree := func() *object {
+		root := forest()
+		var hide func(o *object)
+		hide = func(o *object) {
+			for _, k := range o.kids {
+				k.listed = typeUnknown
+				hide(k)
+			}
+		}
+		hide(root)
+		return root
+	}
+	want := (&world{root: forest()}).contents()
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		out := w.process(t.Context(), Options{Workers: workers}, nil)
+		require.NoError(t, out.err)
+		require.Equal(t, want, out.got)
+		require.Empty(t, w.wrong)
+		require.Zero(t, w.open)
+		requireLedger(t, out.report)
+	})
+}
+
+// What a listing gave before it failed is processed.
+func TestFaultsListingFailsHalfWay(t *testing.T) {
+	var kids []*object
+	for i := range 10 {
+		kids = append(kids, file(fmt.Sprint("f", i), fmt.Sprint(i)), folder(fmt.Sprint("d", i), file("in", "in")))
+	}
+	for at := range 4 {
+		tree := func() *object {
+			return folder("", file("a", "alpha"), folder("x", kids...).with(listFails(at, errBroken)))
+		}
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: tree(), perList: 4}
+			out := w.process(t.Context(), Options{Workers: 3}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.got, 1+4*at+2, "the files of the lists before, and of half of the one that failed")
+			require.ErrorIs(t, out.failed["/x"], errBroken)
+			require.EqualValues(t, 1, out.report.Failed)
+			require.EqualValues(t, 1+2*at+1, out.report.Directories, "x itself was not listed to its end")
+		})
+	}
+}
+
+// A file that Select has looked at may change like any other.
+func TestFaultsChangeAfterSelect(t *testing.T) {
+	for _, opts := range []Options{{}, {ReadSize: 3}, {Stat: true}, {Stat: true, ReadSize: NoRead}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), file("x", "xi"))}
+			w.find("x").chunk = 1
+			opts.Workers = 1
+			opts.Select = func(f *File) bool {
+				s, err := f.Stat()
+				require.NoError(t, err)
+				if f.Name() == "x" {
+					require.EqualValues(t, 2, s.Size)
+					w.find("x").mode = fs.ModeNamedPipe
+				}
+				return true
+			}
+			out := w.process(t.Context(), opts, nil)
+			require.Contains(t, out.got, "a")
+			if opts.ReadSize != NoRead { // what is not opened is what Select has seen
+				require.NotContains(t, out.got, "x")
+				require.ErrorIs(t, out.failed["/x"], ErrChanged)
+			}
+			require.Zero(t, w.open)
+			requireLedger(t, out.report)
+		})
+	}
+}
+
+// A directory that was closed for the time being and is another one when it is opened again is not read.
+func TestFaultsDirectoryReplacedWhileClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		few := opening(scarceErrors[0], scarceErrors[0])
+		w := &world{root: folder("", folder("d", file("a", "alpha"), file("x", "x", few), file("b", "beta")))}
+		w.onCall = func(int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if d := w.root.kids[0]; w.open == 1 && len(d.kids) == 3 && len(d.kids[1].openErr) == 0 {
+				w.root.kids[0] = folder("d", file("a", "other"), file("x", "other"), file("b", "other"), file("c", "other"))
+			}
+		}
+		out := w.process(t.Context(), Options{Workers: 1}, nil)
+		require.NotContains(t, slices.Collect(maps.Values(out.got)), "other")
+		require.Contains(t, out.got, "d/a")
+		require.ErrorIs(t, out.failed["/d/b"], ErrChanged)
+		require.Empty(t, w.wrong)
+		require.Zero(t, w.open)
+		requireLedger(t, out.report)
+	})
+}
+
+func TestFaultsDepth(t *testing.T) {
+	all := (&world{root: forest()}).contents()
+	for _, depth := range []int{1, 2, 3, 30} {
+		want := maps.Clone(all)
+		maps.DeleteFunc(want, func(rel, _ string) bool { return strings.Count(rel, "/") >= depth })
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: forest()}
+			out := w.process(t.Context(), Options{MaxDepth: depth, Workers: 3}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Equal(t, want, out.got)
+		})
+	}
+}
+
+// A directory that vanishes after it has been listed is one failure of a Walk that wants its metadata.
+func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
+	all := func(Entry) bool { return true }
+	for _, opts := range []Options{{}, {Ordered: true}, {SelectDir: all}, {Ordered: true, SelectDir: all}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", folder("d", file("f", "")).with(vanished), folder("e", file("g", "")))}
+			var report Report
+			opts.Stat, opts.Report, opts.openRoot = true, &report, w.openRoot
+			var failed []error
+			seen := 0
+			for _, err := range Walk(t.Context(), "root", opts) {
+				if err != nil {
+					failed = append(failed, err)
+				} else {
+					seen++
+				}
+			}
+			require.Len(t, failed, 1)
+			require.ErrorIs(t, failed[0], ErrChanged)
+			require.Equal(t, 2, seen)
+			require.EqualValues(t, 1, report.Failed)
+			require.EqualValues(t, 2, report.Found)
+			requireLedger(t, report)
+			require.Zero(t, w.open)
+		})
+	}
+}

@@ -1,0 +1,373 @@
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFaultsFewDescriptors(t *testing.T) {
+	want := (&world{root: forest()}).contents()
+	fn := map[string]func(*File) error{
+		"":     nil,
+		"stat": func(f *File) error { _, err := f.Stat(); return err },
+		"open": func(f *File) error {
+			if _, err := f.Open(); !errors.Is(err, errors.ErrUnsupported) {
+				return err
+			}
+			return nil
+		},
+		"slow": func(*File) error { time.Sleep(3 * time.Millisecond); return nil },
+	}
+	// The least is three: root, a directory, and what is opened in it.
+	for limit := 3; limit <= 8; limit++ {
+		for _, workers := range []int{1, 2, 3, 8, 16} {
+			for name, fn := range fn {
+				t.Run(fmt.Sprintf("limit=%d/workers=%d/%s", limit, workers, name), func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
+						w := &world{root: forest(), limit: limit, scarce: scarceErrors[limit%len(scarceErrors)]}
+						start := time.Now()
+						out := w.process(t.Context(), Options{Workers: workers}, fn)
+						require.NoError(t, out.err)
+						require.Empty(t, out.failed)
+						w.requireSound(t, out)
+						require.Equal(t, want, out.got)
+						require.Equal(t, limit, w.most, "this tests nothing if the limit is never reached")
+						require.Less(t, time.Since(start), descriptorPatience)
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
+	want := (&world{root: forest()}).contents()
+	// The least is five: three roots, a directory, and what is opened in it.
+	for limit := 5; limit <= 8; limit++ {
+		for _, workers := range []int{1, 2, 5, 16} {
+			t.Run(fmt.Sprintf("limit=%d/workers=%d", limit, workers), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: forest(), limit: limit, scarce: scarceErrors[0]}
+					var outs [3]outcome
+					var wg sync.WaitGroup
+					for i := range outs {
+						wg.Go(func() {
+							outs[i] = w.process(t.Context(), Options{Workers: workers}, func(*File) error {
+								time.Sleep(time.Millisecond) // so that the runs get in each other's way
+								return nil
+							})
+						})
+					}
+					wg.Wait()
+					for _, out := range outs {
+						require.NoError(t, out.err)
+						require.Empty(t, out.failed)
+						w.requireSound(t, out)
+						require.Equal(t, want, out.got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Who has all others wait for a descriptor does not itself wait for the loop that takes results, which may be among them.
+func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const files = 3 * mailboxSize // more than the loop's mailbox holds, and then a directory, of which listing alone tells
+		big := folder("big")
+		for i := range files {
+			big.kids = append(big.kids, file(fmt.Sprint(i), ""))
+		}
+		big.kids = append(big.kids, folder("end"))
+		waits := folder("waits").with(opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
+		w := &world{root: folder("", big, waits), eager: true}
+		w.during = func(what, name string) {
+			if what == "openDir" && strings.HasPrefix(name, "big") {
+				time.Sleep(100 * time.Millisecond) // until a worker has come to wait
+			}
+		}
+		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
+		n := 0
+		for _, err := range Walk(t.Context(), "root", Options{Workers: 2, openRoot: w.openRoot}) {
+			require.NoError(t, err)
+			if n++; n == 1 {
+				time.Sleep(time.Second) // until the mailbox is full
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				out := inner.process(ctx, Options{Workers: 1}, nil)
+				cancel()
+				require.NoError(t, out.err)
+			}
+		}
+		require.Equal(t, files+3, n)
+		require.Empty(t, scarce)
+	})
+}
+
+// Nor does it wait for OnError, which may run something that waits for a descriptor too.
+func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
+		w := &world{root: folder("", waits, folder("part-way", file("slow", ""), file("more", "")).with(listFails(1, errBroken))), perList: 1}
+		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
+		told := 0
+		opts := Options{Workers: 2, OnError: func(err error) error {
+			require.ErrorIs(t, err, errBroken)
+			told++
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			return inner.process(ctx, Options{Workers: 1}, nil).err
+		}}
+		out := w.process(t.Context(), opts, func(f *File) error {
+			if f.Name() == "slow" {
+				time.Sleep(time.Second) // who waits for a descriptor lists what is left of the directory
+			}
+			return nil
+		})
+		require.NoError(t, out.err)
+		require.Equal(t, 1, told)
+		require.EqualValues(t, 1, out.report.Failed)
+		w.requireSound(t, out)
+		require.Empty(t, scarce)
+	})
+}
+
+// busy is a directory in which every other opening of a subdirectory finds no descriptor.
+type busy struct {
+	directory
+	opens *atomic.Int32
+}
+
+func (b busy) openDir(name string) (directory, error) {
+	if b.opens.Add(1)%2 == 1 {
+		return nil, &sysError{"openat", scarceErrors[0]}
+	}
+	return b.directory.openDir(name)
+}
+
+// A directory that a link leads to is looked up without a descriptor that there may not be.
+func TestFaultsFewDescriptorsForLinks(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "t", ".hidden", "d"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "t", ".hidden", "d", "f"), nil, 0o644))
+	if err := os.Symlink(filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l")); err != nil {
+		t.Skipf("nothing to test: this system, or Windows without the privilege for it, makes no symbolic links: %v", err)
+	}
+	var opens atomic.Int32
+	opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (directory, error) {
+		d, err := openRoot(root)
+		return busy{d, &opens}, err
+	}}
+	var got []string
+	for e, err := range Walk(t.Context(), dir, opts) {
+		require.NoError(t, err)
+		if e.Rel() == "l" {
+			s, _ := e.Stat()
+			require.True(t, s.Mode.IsDir())
+		}
+		got = append(got, e.Rel())
+	}
+	slices.Sort(got)
+	require.Equal(t, []string{"l", "l/f", "t", "t/.hidden"}, got)
+	require.Greater(t, opens.Load(), int32(5))
+}
+
+// What a try has opened on its way down is there for the next one: n is less than there are levels.
+func TestFaultsEveryNthOpen(t *testing.T) {
+	want := (&world{root: forest()}).contents()
+	for _, nth := range []int{2, 3, 4, 5, 7} {
+		for _, workers := range []int{1, 4} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: forest(), nth: nth, scarce: scarceErrors[0]}
+				out := w.process(t.Context(), Options{Workers: workers}, nil)
+				require.NoError(t, out.err)
+				require.Empty(t, out.failed)
+				w.requireSound(t, out)
+				require.Equal(t, want, out.got)
+			})
+		}
+	}
+}
+
+// A directory is closed when all that is in it has been listed and visited, and not only when too many are open.
+func TestFaultsDirectoriesAreClosedWhenDone(t *testing.T) {
+	root := folder("")
+	for i := range 20 {
+		root.kids = append(root.kids, folder(fmt.Sprint("d", i), file("f", "f"), folder("sub", file("g", "g"), folder("empty"))))
+	}
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: root}
+		out := w.process(t.Context(), Options{Workers: 1}, nil)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 40)
+		require.LessOrEqual(t, w.most, 5, "root, one directory a level, and a file")
+	})
+}
+
+// While descriptors are scarce no directory stays open for later: what is closed for one worker would be taken by the
+// next one that goes through many directories.
+func TestFaultsScarceRunKeepsNothingOpen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		root := forest()
+		root.kids = append([]*object{file("x", "x", opening(slices.Repeat([]error{scarceErrors[0]}, 20)...))}, root.kids...)
+		w := &world{root: root, perList: 100}
+		most := 0
+		waiting := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(root.kids[0].openErr) < 18 && len(root.kids[0].openErr) > 0
+		}
+		out := w.process(t.Context(), Options{Workers: 2}, func(*File) error {
+			time.Sleep(time.Millisecond)
+			if waiting() {
+				w.mu.Lock()
+				most = max(most, w.open)
+				w.mu.Unlock()
+			}
+			return nil
+		})
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Positive(t, most)
+		require.LessOrEqual(t, most, 4, "root, the directory of the other worker, and what is on the way to it")
+	})
+}
+
+// Descriptors that never come are told after patience, and the next operation has its own.
+func TestFaultsPatience(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for i := range 3 {
+			never := opening(slices.Repeat([]error{scarceErrors[0]}, 10000)...)
+			w := &world{root: folder("", file("a", "alpha"), file("x", "x", never), folder("y").with(never), file("z", "z", never))}
+			start := time.Now()
+			out := w.process(t.Context(), Options{Workers: i + 1}, nil)
+			took := time.Since(start)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Equal(t, map[string]string{"a": "alpha"}, out.got)
+			require.Len(t, out.failed, 3)
+			for p, err := range out.failed {
+				require.ErrorIs(t, err, scarceErrors[0], p)
+			}
+			require.GreaterOrEqual(t, took, 3*descriptorPatience)
+			require.Less(t, took, 3*descriptorPatience+time.Second)
+		}
+	})
+}
+
+func TestFaultsRootWithoutDescriptors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", file("a", "alpha")).with(opening(slices.Repeat([]error{scarceErrors[0]}, 9)...))}
+		out := w.process(t.Context(), Options{}, nil)
+		require.NoError(t, out.err)
+		require.Equal(t, map[string]string{"a": "alpha"}, out.got)
+
+		w.root.openErr = slices.Repeat([]error{scarceErrors[0]}, 10000)
+		out = w.process(t.Context(), Options{}, nil)
+		require.ErrorIs(t, out.err, scarceErrors[0])
+		w.requireSound(t, out)
+
+		w.root.openErr = []error{fs.ErrPermission}
+		out = w.process(t.Context(), Options{}, nil)
+		require.ErrorIs(t, out.err, fs.ErrPermission)
+		w.requireSound(t, out)
+	})
+}
+
+// A run that waits for a descriptor or a lease ends when it is cancelled, root's open too.
+func TestFaultsCancelWhileWaiting(t *testing.T) {
+	for _, err := range append(slices.Clone(scarceErrors), leasedErrors...) {
+		for _, what := range []string{"root", "file", "directory", "in fn"} {
+			t.Run(what, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					never := opening(slices.Repeat([]error{err}, 10000)...)
+					w := &world{root: folder("", file("a", "alpha"))}
+					var fn func(f *File) error
+					switch what {
+					case "root":
+						w.root.with(never)
+					case "file":
+						w.root.kids = append(w.root.kids, file("x", "x", never), file("y", "y", never))
+					case "directory":
+						w.root.kids = append(w.root.kids, folder("x").with(never), folder("y").with(never))
+					case "in fn":
+						fn = func(f *File) error {
+							w.find("a").openErr = slices.Repeat([]error{err}, 10000)
+							_, err := f.Open()
+							return err
+						}
+					}
+					ctx, cancel := context.WithCancelCause(t.Context())
+					time.AfterFunc(time.Second, func() { cancel(errBroken) })
+					start := time.Now()
+					out := w.process(ctx, Options{Workers: 2}, fn)
+					require.ErrorIs(t, out.err, errBroken)
+					require.Equal(t, time.Second, time.Since(start))
+					if what != "in fn" { // where the failure is fn's
+						require.Empty(t, out.failed, "what the end of the run has overtaken is no failure")
+					}
+					w.requireSound(t, out)
+				})
+			})
+		}
+	}
+}
+
+// A wait for the descriptor that a directory's metadata takes, which the end of the run overtakes, is no failure.
+func TestFaultsCancelWhileWalkWaits(t *testing.T) {
+	was := descriptorBudget
+	defer func() { descriptorBudget = was }()
+	descriptorBudget = func() budget { return budget{0, 1, 0, 0} }
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := &world{root: folder("", folder("d", folder("sub", file("f", "x"))), folder("e")), scarce: syscall.EMFILE}
+		var report Report
+		opts := Options{Stat: true, Workers: 1, Report: &report, openRoot: w.openRoot, SelectDir: func(e Entry) bool {
+			if e.Name() == "sub" {
+				w.mu.Lock()
+				w.limit = w.open
+				w.mu.Unlock()
+				time.AfterFunc(time.Second, func() { cancel(errBroken) })
+			}
+			return true
+		}}
+		var failed []error
+		for _, err := range Walk(ctx, "root", opts) {
+			if err != nil {
+				failed = append(failed, err)
+			}
+		}
+		require.Equal(t, []error{errBroken}, failed)
+		require.Zero(t, report.Failed)
+		requireLedger(t, report)
+	})
+}
+
+// TestFaultsPanicWhileOthersWait: a worker that waits for a descriptor does not delay the panic of another.
+func TestFaultsPanicWhileOthersWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		never := opening(slices.Repeat([]error{scarceErrors[0]}, 10000)...)
+		w := &world{root: folder("", file("a", "alpha"), file("x", "x", never), file("y", "y", never))}
+		start := time.Now()
+		require.Panics(t, func() {
+			w.process(t.Context(), Options{Workers: 3}, func(f *File) error {
+				time.Sleep(time.Second)
+				panic("the caller's own mistake")
+			})
+		})
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}

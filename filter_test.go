@@ -1,0 +1,35 @@
+package fileproc
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOneFilesystemOfADevice(t *testing.T) {
+	tree := func() *object {
+		mounted := folder("m", file("f", "f"), folder("n", file("g", "g")))
+		mounted.device = 2
+		return folder("", file("a", "a"), folder("d", file("b", "b"), mounted))
+	}
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		out := w.process(t.Context(), Options{Workers: workers, OneFilesystem: true}, nil)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Equal(t, map[string]string{"a": "a", "d/b": "b"}, out.got)
+		require.Equal(t, map[SkipReason]int64{SkippedOtherFilesystem: 1}, out.report.Skipped)
+		require.EqualValues(t, 2, out.report.Directories)
+	})
+}
+
+func TestShardsAreOfOneSize(t *testing.T) {
+	const shards, paths = 8, 100_000
+	var parts [shards]int
+	for i := range paths {
+		parts[shardOf(fmt.Sprintf("d%03d/file%06d.md", i/100, i), shards)]++
+	}
+	for i, n := range parts {
+		require.InEpsilon(t, paths/shards, n, 0.05, "part %d", i)
+	}
+}

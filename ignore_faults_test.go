@@ -1,0 +1,132 @@
+package fileproc
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What an ignore file leaves out is not told of because reading that file has come to the end of the run.
+func TestFaultsCancelInAnIgnoreFile(t *testing.T) {
+	for _, what := range []string{"open", "cached", "fstat", "read", "close"} {
+		inBubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w := &world{root: folder("", file(".ignore", "secret*", chunks(1)), file("secret", ""), folder("secrets", file("x", "")))}
+			reached := false
+			w.during = func(call, name string) {
+				if call == what && strings.HasPrefix(name, ".ignore") {
+					reached = true
+					cancel(errBroken)
+				}
+			}
+			var report Report
+			opts := Options{IgnoreFiles: []string{".ignore"}, openRoot: w.openRoot, Report: &report}
+			for e, err := range Walk(ctx, "root", opts) {
+				if err != nil {
+					require.ErrorIs(t, err, errBroken)
+					continue
+				}
+				require.Equal(t, ".ignore", e.Rel(), what)
+			}
+			require.True(t, reached, what)
+			requireLedger(t, report)
+			require.Zero(t, w.open)
+		})
+	}
+}
+
+// TestIgnoreFilesWithFaults: what happens to an ignore file is told, and loses nothing else.
+func TestIgnoreFilesWithFaults(t *testing.T) {
+	rules := "b\n!/b\nskip/\n"
+	for name, tc := range map[string]struct {
+		faults []func(*object)
+		fails  error
+		used   bool
+	}{
+		"none":                      {used: true},
+		"short reads":               {faults: []func(*object){chunks(1)}, used: true},
+		"type unknown":              {faults: []func(*object){unknown}, used: true},
+		"few descriptors":           {faults: []func(*object){opening(scarceErrors[0], scarceErrors[0], scarceErrors[0])}, used: true},
+		"unreadable":                {faults: []func(*object){opening(fs.ErrPermission)}, fails: fs.ErrPermission},
+		"read fails in the middle":  {faults: []func(*object){readFails(3, errBroken)}, fails: errBroken},
+		"becomes a FIFO":            {faults: []func(*object){becomes(fs.ModeNamedPipe)}, fails: ErrChanged},
+		"becomes a link":            {faults: []func(*object){becomes(fs.ModeSymlink)}, fails: ErrChanged},
+		"a directory of that name":  {faults: []func(*object){func(o *object) { o.listed, o.mode = fs.ModeDir, fs.ModeDir }}},
+		"a link of that name":       {faults: []func(*object){func(o *object) { o.listed = fs.ModeSymlink }}},
+		"larger than git takes one": {faults: []func(*object){sized(maxIgnoreFile + 1)}, fails: ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := func() *object {
+				return folder("", file("a", "a"), folder("d", file("b", "beta"), folder("skip", file("s", "s")), folder("e", file("b", "b")), file(".rules", rules, tc.faults...)))
+			}
+			everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+				out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{".rules"}, Exclude: []string{"d/.rules"}}, nil)
+				require.NoError(t, out.err)
+				w.requireSound(t, out)
+				want := map[string]string{"a": "a", "d/b": "beta"}
+				if !tc.used {
+					want["d/e/b"], want["d/skip/s"] = "b", "s"
+				}
+				require.Equal(t, want, out.got)
+				require.ErrorIs(t, out.failed["/d/.rules"], tc.fails)
+				if tc.fails == nil {
+					require.Empty(t, out.failed)
+				}
+			})
+		})
+	}
+}
+
+// TestIgnoreFileVanishes: that is as if it had not been there.
+func TestIgnoreFileVanishes(t *testing.T) {
+	tree := func() *object { return folder("", file("a", "a"), file(".rules", "a\n", vanished)) }
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{".rules"}, Exclude: []string{".rules"}}, nil)
+		require.NoError(t, out.err)
+		require.Empty(t, out.failed)
+		w.requireSound(t, out)
+		require.Equal(t, map[string]string{"a": "a"}, out.got)
+	})
+}
+
+// A long listing is kept until its end; what comes last may rule what came first.
+func TestIgnoreFilesFewDescriptorsForMany(t *testing.T) {
+	tree := func() *object {
+		root := forest()
+		var add func(o *object)
+		add = func(o *object) {
+			for _, k := range o.kids {
+				if k.mode == fs.ModeDir {
+					add(k)
+				}
+			}
+			o.kids = append(o.kids, file("~rules", "f1\nbeside/\n"))
+		}
+		add(root)
+		return root
+	}
+	want := map[string]string{}
+	for rel, data := range (&world{root: tree()}).contents() {
+		if !strings.HasSuffix(rel, "/f1") && !strings.Contains(rel, "beside/") {
+			want[rel] = data
+		}
+	}
+	for limit := 3; limit <= 6; limit++ {
+		for _, workers := range []int{1, 2, 8, 16} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: tree(), limit: limit, scarce: scarceErrors[0]}
+				start := time.Now()
+				out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{"~rules"}}, nil)
+				require.NoError(t, out.err)
+				require.Empty(t, out.failed)
+				w.requireSound(t, out)
+				require.Equal(t, want, out.got)
+				require.Less(t, time.Since(start), descriptorPatience)
+			})
+		}
+	}
+}

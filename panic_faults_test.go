@@ -1,0 +1,241 @@
+package fileproc
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The file whose fn did not return, one way or the other, is not missing from the ledger.
+func TestFaultsMishapAtEachFile(t *testing.T) {
+	for name, mishap := range map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit} {
+		for _, sel := range []bool{false, true} {
+			for _, workers := range []int{1, 3} {
+				for k := range 6 {
+					t.Run(fmt.Sprintf("%s/select=%v/workers=%d/%d", name, sel, workers, k), func(t *testing.T) {
+						inBubble(t, func(t *testing.T) {
+							w := &world{root: small()}
+							var mu sync.Mutex
+							n := 0
+							act := func(*File) error {
+								mu.Lock()
+								n++
+								mine := n == k+1
+								mu.Unlock()
+								if mine {
+									mishap()
+								}
+								return nil
+							}
+							var out outcome
+							opts := Options{Workers: workers, openRoot: w.openRoot, Report: &out.report}
+							if sel {
+								selected := act
+								opts.Select = func(f *File) bool { return selected(f) == nil }
+								act = func(*File) error { return nil }
+							}
+							var caught any
+							returned := false
+							done := make(chan struct{})
+							go func() {
+								defer close(done)
+								defer func() { caught = recover() }()
+								_, _ = Process(t.Context(), "root", opts, func(f *File) (int, error) { return 0, act(f) })
+								returned = true
+							}()
+							<-done
+							require.False(t, returned)
+							if name == "panic" {
+								err, _ := caught.(error)
+								require.ErrorIs(t, err, errBroken)
+							} else {
+								require.Nil(t, caught)
+							}
+							w.requireSound(t, out)
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// A backend is code of others with Options.FS, and may panic too.
+func TestFaultsPanicAtEachCall(t *testing.T) {
+	everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
+		reached := false
+		w.onCall = func(i int) {
+			if i == k {
+				reached = true
+				panic("in the backend")
+			}
+		}
+		func() {
+			defer func() {
+				if v := recover(); v != nil {
+					require.Contains(t, fmt.Sprint(v), "in the backend")
+				}
+			}()
+			w.process(t.Context(), opts, nil)
+		}()
+		return reached // neither a hang nor a goroutine left
+	})
+}
+
+// Where no directory can be closed without a panic each is still told to, and the Report is filled in.
+func TestFaultsPanicOfEveryClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("root", folder("d", folder("later"), folder("e", file("f", "f")))), eager: true}
+		closed := map[string]bool{}
+		w.during = func(call, name string) {
+			if call == "close" && name != "f" {
+				closed[name] = true
+				panic("in the backend")
+			}
+		}
+		var report Report
+		require.Panics(t, func() {
+			opts := Options{Workers: 1, openRoot: w.openRoot, Report: &report}
+			_, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, fs.SkipAll })
+		})
+		require.Equal(t, map[string]bool{"root": true, "d": true, "e": true}, closed)
+		require.EqualValues(t, 1, report.Found)
+		requireLedger(t, report)
+	})
+}
+
+// A directory that has just been opened is closed also where the close of another one, put aside meanwhile, panics.
+func TestFaultsPanicOfACloseWhileAnotherIsOpened(t *testing.T) {
+	for k, reached := 0, true; reached; k++ {
+		inBubble(t, func(t *testing.T) {
+			tree := folder("d")
+			for range 8 {
+				tree = folder("d", folder("e", file("f", "f")), tree, file("g", "g"))
+			}
+			tree.name = ""
+			w, i := &world{root: tree, limit: 5, scarce: scarceErrors[0]}, 0
+			w.during = func(call, name string) {
+				if call == "close" && (name == "d" || name == "e") {
+					if i++; i == k+1 { // closeAll tries again
+						panic("in the backend")
+					}
+				}
+			}
+			func() {
+				defer func() { reached = recover() != nil }()
+				opts := Options{Workers: 1, openRoot: w.openRoot}
+				_, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil })
+			}()
+			require.Zero(t, w.open, "handles left open")
+		})
+	}
+}
+
+// What was found when the backend panicked is accounted for, also where a directory's entries are held until all are listed.
+func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
+	for name, opts := range map[string]Options{
+		"":             {},
+		"ignore files": {IgnoreFiles: []string{".ignore"}},
+		"ordered":      {Ordered: true},
+		"both":         {Ordered: true, IgnoreFiles: []string{".ignore"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyCall(t, func(t *testing.T, w *world, of Options, k int) bool {
+				w.root.kids[1].kids = append(w.root.kids[1].kids, file(".ignore", "nothing"), file("untyped", "u", unknown))
+				reached := false
+				w.onCall = func(i int) {
+					if i == k {
+						reached = true
+						panic("in the backend")
+					}
+				}
+				var report Report
+				opts.Workers, opts.Stat, opts.ReadSize = of.Workers, of.Stat, of.ReadSize
+				opts.openRoot, opts.Report = w.openRoot, &report
+				func() {
+					defer func() { _ = recover() }()
+					if of.Stat {
+						for range Walk(t.Context(), "root", opts) {
+						}
+						return
+					}
+					for range Stream(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) {
+					}
+				}()
+				requireLedger(t, report)
+				return reached
+			})
+		})
+	}
+}
+
+// Where many directories have more to be done in them, one is closed for the time being as soon as another has been listed.
+func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
+	for _, opts := range []Options{{}, {Ordered: true}} {
+		for k, reached := 0, true; reached; k++ {
+			inBubble(t, func(t *testing.T) {
+				tree := folder("a")
+				for range 2 * fullBudget.open {
+					tree = folder("a", folder("b", file("f", "f")), tree, file("f", "f"), file("g", "g"))
+				}
+				tree.name = ""
+				w, i := &world{root: tree}, 0
+				w.during = func(call, _ string) {
+					if call == "identity" {
+						if i++; i > k {
+							panic("in the backend")
+						}
+					}
+				}
+				var report Report
+				opts.Workers, opts.openRoot, opts.Report = 1, w.openRoot, &report
+				func() {
+					defer func() { reached = recover() != nil }()
+					for range Stream(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) {
+					}
+				}()
+				require.True(t, reached || k > fullBudget.open, "this tests nothing if few directories are put aside")
+				requireLedger(t, report)
+			})
+		}
+	}
+}
+
+func TestFaultsPanicOfOnErrorAtEachFailure(t *testing.T) {
+	tree := func() *object {
+		return folder("",
+			file("a", "a"), file("b", "b", vanished), file("c", "c"),
+			folder("d", file("e", "e"), file("f", "f", unknown).with(func(o *object) { o.statErr = errBroken }), file("g", "g"), file("h", "h")),
+			folder("i", file("j", "j"), file("k", "k"), file("l", "l")).with(listFails(0, errBroken)),
+			folder("m").with(vanished), file("n", "n"), file("fn", "fn"))
+	}
+	for k := range 6 {
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			n := 0
+			opts := Options{Workers: workers, OnError: func(error) error {
+				if n++; n > k {
+					panic("in OnError")
+				}
+				return nil
+			}}
+			var report Report
+			opts.Report, opts.openRoot = &report, w.openRoot
+			func() {
+				defer func() { require.Equal(t, k < 5, recover() != nil) }()
+				Process(t.Context(), "root", opts, func(f *File) (int, error) {
+					if f.Name() == "fn" {
+						return 0, errBroken
+					}
+					return 0, nil
+				})
+			}()
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open, "handles left open")
+			requireLedger(t, report)
+		})
+	}
+}
