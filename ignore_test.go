@@ -1,12 +1,19 @@
 package fileproc_test
 
 import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -192,4 +199,218 @@ func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
 	require.True(t, testtree.Make(t, dir, ".git/config|"))
 	_, err = fileproc.GitIgnoreFiles(sub)
 	require.ErrorContains(t, err, "config: not a regular file")
+}
+
+// few is an fs.FS that has no descriptor left for the first opens of a name.
+type few struct {
+	fs.FS
+	name string
+	left atomic.Int64
+}
+
+func (f *few) Open(name string) (fs.File, error) {
+	if name == f.name && f.left.Add(-1) >= 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	return f.FS.Open(name)
+}
+
+// TestIgnoreFilesFewDescriptors: an ignore file waits for a descriptor as everything does.
+func TestIgnoreFilesFewDescriptors(t *testing.T) {
+	for _, file := range []string{"d/rules", "rules"} {
+		fsys := &few{FS: fstest.MapFS{"d/rules": {Data: []byte("x\n")}, "d/x": {}, "rules": {Data: []byte("x\n")}, "y": {}}, name: file}
+		fsys.left.Store(4)
+		got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, IgnoreFiles: []string{file}, Ordered: true}, relOf)
+		require.NoError(t, err)
+		require.Equal(t, []string{"d/rules", "rules", "y"}, got)
+		require.Negative(t, fsys.left.Load())
+	}
+}
+
+// TestIgnoreFilesAgainstGit compares whole runs over generated trees with what git lists: the ignore files of the
+// directories, and two that hold for all.
+func TestIgnoreFilesAgainstGit(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("nothing to compare with: ", err)
+	}
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Skip("the generated names are not all possible here")
+	}
+	trees := 120
+	if testing.Short() {
+		trees = 20
+	}
+	run := func(dir string, args ...string) string {
+		cmd := exec.Command(git, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
+		out, err := cmd.Output()
+		require.NoError(t, err, "git %v", args)
+		return string(out)
+	}
+	kept, all, within := 0, 0, 0
+	for i := range trees {
+		root := t.TempDir()
+		run(root, "init", "-q")
+		global := filepath.Join(t.TempDir(), "global")
+		g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(7, uint64(i)))}
+		tree := g.Tree()
+		var paths []string
+		for name, content := range tree {
+			paths = append(paths, name)
+			full := filepath.Join(root, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+			require.NoError(t, os.WriteFile(full, []byte(content), 0o644))
+		}
+		slices.Sort(paths)
+		require.NoError(t, os.WriteFile(global, []byte(g.Ignore(paths)), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, ".git", "info", "exclude"), []byte(g.Ignore(paths)), 0o644))
+		want := strings.Split(strings.TrimSuffix(run(root, "-c", "core.excludesFile="+global, "ls-files", "-co", "--exclude-standard", "-z"), "\x00"), "\x00")
+		want = slices.DeleteFunc(want, func(s string) bool { return s == "" })
+		slices.Sort(want)
+		kept, all = kept+len(want), all+len(tree)
+		for _, workers := range []int{1, 4} {
+			for _, ordered := range []bool{false, true} {
+				for _, p := range places(root) {
+					if p.fsys != nil && slices.ContainsFunc(paths, func(s string) bool { return !fs.ValidPath(s) }) {
+						continue // bytes that are no UTF-8
+					}
+					opts := fileproc.Options{FS: p.fsys, Workers: workers, Ordered: ordered, IgnoreFiles: []string{global, ".git/info/exclude", ".gitignore"}, Exclude: []string{".git"}}
+					got := []string{}
+					for rel, err := range fileproc.Stream(t.Context(), p.root, opts, relOf) {
+						require.NoError(t, err)
+						got = append(got, rel)
+					}
+					slices.Sort(got)
+					require.Equal(t, append([]string{}, want...), got, "tree %d in %s", i, p.name)
+				}
+			}
+		}
+
+		// A run that begins in a directory that is not ignored, with the ignore files above it.
+		resolved, err := filepath.EvalSymlinks(root)
+		require.NoError(t, err)
+		global, err = filepath.EvalSymlinks(global)
+		require.NoError(t, err)
+		below := map[string][]string{}
+		for _, file := range want {
+			for end := range file {
+				if file[end] == '/' {
+					below[file[:end]] = append(below[file[:end]], file[end+1:])
+				}
+			}
+		}
+		for dir, want := range below {
+			up := strings.Repeat("../", strings.Count(dir, "/")+1)
+			fromTop, err := filepath.Rel(resolved, global)
+			require.NoError(t, err)
+			files := []string{up + "./" + filepath.ToSlash(fromTop), strings.ReplaceAll(up, "/", "//") + ".git/info/exclude"}
+			for ; up != ""; up = up[len("../"):] {
+				files = append(files, up+".gitignore")
+			}
+			opts := fileproc.Options{Ordered: true, IgnoreFiles: append(files, ".gitignore")}
+			got, err := fileproc.Process(t.Context(), filepath.Join(root, dir), opts, relOf)
+			require.NoError(t, err)
+			slices.Sort(got)
+			require.Equal(t, want, got, "tree %d, %q", i, dir)
+			within++
+		}
+	}
+	require.Greater(t, within, trees, "runs in subdirectories")
+	require.Greater(t, kept, all/4, "the generated patterns ignore too much to tell anything")
+	require.Less(t, kept, all*3/4, "the generated patterns ignore too little to tell anything")
+}
+
+func TestIgnoreFiles(t *testing.T) {
+	dir, _ := rooted(t,
+		".one=*.a\n!k.b\n", ".two=*.b\n!k.a\n", "x.a", "x.b", "x.c", "k.a", "k.b",
+		"d/.one=!*.a\n", "d/x.a", "d/x.b", "d/k.b", "sub/global=*.c\n", "sub/x.c", ".git=gitdir: elsewhere\n")
+	for name, tc := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"the later name counts more":         {[]string{".one", ".two"}, "d/k.a d/x.a k.a sub/x.c x.c"},
+		"and in the other order":             {[]string{".two", ".one"}, "d/k.b d/x.a k.b sub/x.c x.c"},
+		"a path within root":                 {[]string{"sub/global"}, "d/k.b d/x.a d/x.b k.a k.b x.a x.b"},
+		"an absolute path":                   {[]string{filepath.Join(dir, "sub", "global"), ".one"}, "d/k.b d/x.a d/x.b k.b x.b"},
+		"names count more than paths":        {[]string{".one", "sub/../.two"}, "d/k.b d/x.a k.b sub/x.c x.c"},
+		"a path that is not there":           {[]string{"sub/none", "none/none", ".git/info/exclude"}, "d/k.b d/x.a d/x.b k.a k.b sub/x.c x.a x.b x.c"},
+		"a name that is not there":           {[]string{".three"}, "d/k.b d/x.a d/x.b k.a k.b sub/x.c x.a x.b x.c"},
+		"the later path counts more":         {[]string{filepath.Join(dir, ".one"), filepath.Join(dir, ".two")}, "d/k.a k.a sub/x.c x.c"},
+		"a file that is ignored is yet read": {[]string{".one", ".two", "d/.one"}, "d/k.a d/x.a k.a sub/x.c x.c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range places(dir) {
+				if p.fsys != nil && slices.ContainsFunc(tc.files, func(f string) bool { return strings.Contains(f, "..") }) {
+					continue
+				}
+				opts := fileproc.Options{IgnoreFiles: tc.files, FS: p.fsys, Ordered: true, Exclude: []string{"**/.*", "sub/global"}}
+				got, err := fileproc.Process(t.Context(), p.root, opts, relOf)
+				require.NoError(t, err)
+				want := strings.Fields(tc.want)
+				want = slices.DeleteFunc(want, func(s string) bool { _, err := os.Stat(filepath.Join(dir, s)); return err != nil })
+				require.Equal(t, want, got, p.name)
+			}
+		})
+	}
+	t.Run("above root", func(t *testing.T) {
+		for _, p := range places(filepath.Dir(dir)) {
+			root := filepath.Base(dir)
+			if p.fsys == nil {
+				root = dir
+			}
+			opts := fileproc.Options{FS: p.fsys, Ordered: true, IgnoreFiles: []string{"../.above"}, Exclude: []string{"**/.*"}}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "..", ".above"), []byte("/"+filepath.Base(dir)+"/d\n/sub\nx.a\n*/k.*\n"), 0o666))
+			got, err := fileproc.Process(t.Context(), root, opts, relOf)
+			require.NoError(t, err)
+			require.Equal(t, []string{"sub/global", "sub/x.c", "x.b", "x.c"}, got, p.name)
+		}
+	})
+	t.Run("above the top", func(t *testing.T) {
+		sub := os.DirFS(filepath.Join(dir, "sub"))
+		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{IgnoreFiles: []string{"../.one"}, FS: sub}, relOf)
+		require.ErrorContains(t, err, "above Options.FS")
+		_, err = fileproc.Process(t.Context(), dir, fileproc.Options{IgnoreFiles: []string{strings.Repeat("../", 100) + "none"}}, relOf)
+		require.NoError(t, err)
+	})
+	t.Run("a path that cannot be read ends the run", func(t *testing.T) {
+		for _, p := range places(dir) {
+			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{IgnoreFiles: []string{"sub/"}, FS: p.fsys}, relOf)
+			var e *fs.PathError
+			require.ErrorAs(t, err, &e)
+		}
+	})
+	t.Run("a link is not used", func(t *testing.T) {
+		dir := t.TempDir()
+		if !testtree.Make(t, dir, "rules=*.a\n", ".one -> rules", "x.a", "x.b") {
+			t.Skip("symbolic links cannot be made here")
+		}
+		got, err := fileproc.Process(t.Context(), dir, fileproc.Options{IgnoreFiles: []string{".one"}, Ordered: true}, relOf)
+		require.NoError(t, err)
+		require.Equal(t, []string{"rules", "x.a", "x.b"}, got)
+	})
+	t.Run("the last of a long listing", func(t *testing.T) {
+		many := 3000
+		if slow {
+			many = 300
+		}
+		files := fstest.MapFS{"~ignore": {Data: []byte("f*7\nd/\n")}, "d/f": {}}
+		var want []string
+		for i := range many {
+			name := fmt.Sprintf("f%04d", i)
+			files[name] = &fstest.MapFile{}
+			if i%10 != 7 {
+				want = append(want, name)
+			}
+		}
+		want = append(want, "~ignore")
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, files))
+		for _, p := range []place{{"os", dir, nil}, {"memory", ".", files}} {
+			got, err := fileproc.Process(t.Context(), p.root, fileproc.Options{IgnoreFiles: []string{"~ignore"}, FS: p.fsys, Ordered: true}, relOf)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
 }

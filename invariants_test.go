@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,80 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openDescriptors counts this process's descriptors on the systems that tell (linux_test.go).
-var openDescriptors = func() int { return 0 }
-
-// watchdog turns a hang into a failure that shows every stack.
-func watchdog(t *testing.T) {
-	t.Helper()
-	name := t.Name()
-	timer := time.AfterFunc(2*time.Minute, func() {
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		panic(name + " hangs")
-	})
-	t.Cleanup(func() { timer.Stop() })
-}
-
-// leavesNothing requires that no goroutine and no descriptor outlives run.
-func leavesNothing(t *testing.T, run func()) {
-	t.Helper()
-	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
-	run()
-	require.Equal(t, descriptors, openDescriptors(), "descriptors")
-	// A goroutine that everyone has stopped waiting for may still be on its last instructions.
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; {
-		if time.Now().After(deadline) {
-			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func requireBalanced(t *testing.T, r fileproc.Report) {
-	t.Helper()
-	sum := r.Processed + r.Failed + r.Abandoned
-	for _, n := range r.Skipped {
-		sum += n
-	}
-	require.Equal(t, r.Found, sum, "found against processed + skipped + failed + abandoned: %+v", r)
-}
-
-// spread writes dirs × files small files below a new directory, each holding its own relative path.
-func spread(t testing.TB, dirs, files int) string {
-	t.Helper()
-	root := t.TempDir()
-	for d := range dirs {
-		dir := fmt.Sprintf("dir%04d", d)
-		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o755))
-		for f := range files {
-			rel := filepath.Join(dir, fmt.Sprintf("file%04d", f))
-			require.NoError(t, os.WriteFile(filepath.Join(root, rel), []byte(filepath.ToSlash(rel)), 0o644))
-		}
-	}
-	return root
-}
-
-type place struct {
-	name, root string
-	fsys       fs.FS
-}
-
-// places are the ways to reach the same directory: through the system and through an fs.FS.
-func places(dir string) []place {
-	return []place{{"os", dir, nil}, {"fs", ".", os.DirFS(dir)}}
-}
-
-func drain[T any](seq iter.Seq2[T, error]) error {
-	var errs []error
-	for _, err := range seq {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // hooks are the caller's functions that a run calls.
 type hooks struct {
 	fn      func(*fileproc.File) (int, error)
@@ -104,11 +29,6 @@ type hooks struct {
 	selDir  func(fileproc.Entry) bool
 	onError func(error) error
 }
-
-var errFromFn = errors.New("fn's own error")
-
-func succeed(*fileproc.File) (int, error) { return 1, nil }
-func fail(*fileproc.File) (int, error)    { return 0, errFromFn }
 
 // culprits names each function of the caller's that can end its goroutine, with misbehave in its place.
 func culprits(misbehave func()) map[string]hooks {
@@ -130,22 +50,6 @@ func onNth(n int64, do func()) func(*fileproc.File) (int, error) {
 		}
 		return 1, nil
 	}
-}
-
-var entryPoints = map[string]func(context.Context, string, fileproc.Options, func(*fileproc.File) (int, error)) error{
-	"Process": func(ctx context.Context, root string, opts fileproc.Options, fn func(*fileproc.File) (int, error)) error {
-		_, err := fileproc.Process(ctx, root, opts, fn)
-		return err
-	},
-	"ForEach": func(ctx context.Context, root string, opts fileproc.Options, fn func(*fileproc.File) (int, error)) error {
-		return fileproc.ForEach(ctx, root, opts, func(f *fileproc.File) error {
-			_, err := fn(f)
-			return err
-		})
-	},
-	"Stream": func(ctx context.Context, root string, opts fileproc.Options, fn func(*fileproc.File) (int, error)) error {
-		return drain(fileproc.Stream(ctx, root, opts, fn))
-	},
 }
 
 func everyCall(t *testing.T, root string, test func(t *testing.T, call func(hooks) error)) {

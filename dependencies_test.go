@@ -1,0 +1,34 @@
+package fileproc_test
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDependencies: who imports fileproc gets these modules and no others.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").Output()
+	if err != nil {
+		t.Skip("no go command, or not in the module's directory: ", err)
+	}
+	got := strings.Fields(string(out))
+	slices.Sort(got)
+	allowed := []string{"github.com/bmatcuk/doublestar/v4", "github.com/fileproc/fileproc", "golang.org/x/sync", "golang.org/x/sys"}
+	require.Subset(t, allowed, slices.Compact(got))
+	require.Contains(t, got, "github.com/fileproc/fileproc")
+
+	mod, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	for _, line := range strings.Split(string(mod), "\n") {
+		fields := strings.Fields(strings.TrimPrefix(line, "require "))
+		if len(fields) < 2 || !strings.HasPrefix(fields[1], "v") {
+			continue
+		}
+		require.Contains(t, append(allowed, "github.com/stretchr/testify", "go.yaml.in/yaml/v3"), fields[0])
+	}
+}

@@ -1,0 +1,310 @@
+package fileproc_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMaxFileSize(t *testing.T) {
+	_, all := rooted(t, "a9=123456789", "b10=1234567890", "c11=12345678901", "d100000="+testtree.Content(100_000), "e0=")
+	for _, tc := range []struct {
+		opts    fileproc.Options
+		refused []string
+	}{
+		{fileproc.Options{MaxFileSize: 10}, []string{"c11", "d100000"}},
+		{fileproc.Options{MaxFileSize: 11}, []string{"d100000"}},
+		{fileproc.Options{MaxFileSize: 1}, []string{"a9", "b10", "c11", "d100000"}},
+		{fileproc.Options{MaxFileSize: 99_999}, []string{"d100000"}},
+		{fileproc.Options{MaxFileSize: 100_000}, nil},
+		{fileproc.Options{MaxFileSize: -1}, nil},
+		{fileproc.Options{}, nil},
+		{fileproc.Options{MaxFileSize: 10, Stat: true}, []string{"c11", "d100000"}},
+		// These do not read whole files.
+		{fileproc.Options{MaxFileSize: 10, ReadSize: 50}, nil},
+		{fileproc.Options{MaxFileSize: 10, ReadSize: fileproc.NoRead}, nil},
+	} {
+		for _, p := range all {
+			var refused []string
+			var report fileproc.Report
+			opts := tc.opts
+			opts.FS, opts.Report = p.fsys, &report
+			opts.OnError = func(err error) error {
+				require.ErrorIs(t, err, fileproc.ErrTooLarge)
+				var pathErr *fs.PathError
+				require.ErrorAs(t, err, &pathErr)
+				refused = append(refused, filepath.Base(pathErr.Path))
+				return nil
+			}
+			got, err := fileproc.Process(t.Context(), p.root, opts, nameOf)
+			require.NoError(t, err)
+			slices.Sort(refused)
+			require.Equal(t, tc.refused, refused, "%s, %+v", p.name, tc.opts)
+			require.Len(t, got, 5-len(refused))
+			requireBalanced(t, report)
+		}
+	}
+}
+
+// TestStringsMayBeKept overwrites, by further runs, whatever memory names were read into.
+func TestStringsMayBeKept(t *testing.T) {
+	dir, all := rooted(t, append(testtree.Numbered("keep", 150), testtree.Numbered("d/e/keep", 150)...)...)
+	_, noise := rooted(t, append(testtree.Numbered("noise", 150), testtree.Numbered("x/y/noise", 150)...)...)
+	tree := take(t, dir)
+	type names struct{ name, rel, path string }
+	check := func(t *testing.T, p place, kept []names) {
+		require.Len(t, kept, 300)
+		seen := map[string]bool{}
+		for _, n := range kept {
+			rel := filepath.ToSlash(n.rel)
+			require.Contains(t, tree.files, rel)
+			require.Equal(t, path.Base(rel), n.name)
+			require.Equal(t, p.path(rel), n.path)
+			seen[rel] = true
+		}
+		require.Len(t, seen, 300)
+	}
+	for i, p := range all {
+		kept, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys}, func(f *fileproc.File) (names, error) {
+			return names{f.Name(), f.Rel(), f.Path()}, nil
+		})
+		require.NoError(t, err)
+		var walked []fileproc.Entry
+		for e, err := range fileproc.Walk(t.Context(), p.root, fileproc.Options{FS: p.fsys}) {
+			require.NoError(t, err)
+			if !e.IsDir() {
+				walked = append(walked, e)
+			}
+		}
+		runtime.GC()
+		for range 2 {
+			_, err := fileproc.Process(t.Context(), noise[i].root, fileproc.Options{FS: noise[i].fsys}, nameOf)
+			require.NoError(t, err)
+		}
+		check(t, p, kept)
+		kept = nil
+		for _, e := range walked {
+			kept = append(kept, names{e.Name(), e.Rel(), e.Path()})
+		}
+		check(t, p, kept)
+	}
+}
+
+// TestStat compares File.Stat and Entry.Stat, both lazy and asked for beforehand, with os.Lstat.
+func TestStat(t *testing.T) {
+	dir, all := rooted(t, "a=1", "empty", "d/big="+testtree.Content(100_000))
+	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), old, old))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d", "big"), 0o400))
+	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "d", "big"), 0o600) }) // Windows removes nothing that is read-only
+	compare := func(rel string, s fileproc.Stat) error {
+		info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(rel)))
+		if err != nil {
+			return err
+		}
+		modTime := s.ModTime
+		if info.ModTime().Nanosecond() == 0 {
+			modTime = modTime.Truncate(time.Second) // under qemu's s390x lstat has no more, and fstatat has
+		}
+		if s.Size != info.Size() || s.Mode != info.Mode() || !modTime.Equal(info.ModTime()) {
+			return fmt.Errorf("Stat is %+v, os.Lstat says %d, %v, %v", s, info.Size(), info.ModTime(), info.Mode())
+		}
+		return nil
+	}
+	for _, p := range all {
+		for _, opts := range []fileproc.Options{{}, {Stat: true}, {ReadSize: 1}, {ReadSize: 1, Stat: true}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}} {
+			opts.FS = p.fsys
+			inodes := map[uint64]bool{}
+			var mu sync.Mutex // guards inodes
+			opts.Select = func(f *fileproc.File) bool {
+				s, err := f.Stat()
+				if err != nil || compare(f.Rel(), s) != nil {
+					return false
+				}
+				mu.Lock()
+				inodes[s.Inode] = true
+				mu.Unlock()
+				return true
+			}
+			got, err := fileproc.Process(t.Context(), p.root, opts, func(f *fileproc.File) (string, error) {
+				s, err := f.Stat()
+				if err != nil {
+					return "", err
+				}
+				return f.Name(), compare(f.Rel(), s)
+			})
+			require.NoError(t, err, "%s, %+v", p.name, opts)
+			require.Len(t, got, 3)
+			if !inodes[0] {
+				require.Len(t, inodes, 3, "three files have three inodes")
+			}
+		}
+		stats := 0
+		for e, err := range fileproc.Walk(t.Context(), p.root, fileproc.Options{FS: p.fsys, Stat: true}) {
+			require.NoError(t, err)
+			s, err := e.Stat()
+			require.NoError(t, err)
+			require.NoError(t, compare(e.Rel(), s))
+			stats++
+		}
+		require.Equal(t, 4, stats, "three files and a directory")
+		for e, err := range fileproc.Walk(t.Context(), p.root, fileproc.Options{FS: p.fsys}) {
+			require.NoError(t, err)
+			s, err := e.Stat() // looked up now
+			require.NoError(t, err)
+			require.NoError(t, compare(e.Rel(), s))
+			info, err := e.Info()
+			require.NoError(t, err)
+			require.Equal(t, s.Size, info.Size())
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	big := testtree.Content(200_000)
+	dir, _ := rooted(t, "a.txt=hello", "d/e/big.txt="+big)
+	for _, readSize := range []int{0, 10, fileproc.NoRead} {
+		for _, workers := range []int{1, 4} {
+			var report fileproc.Report
+			var inData atomic.Int64
+			opts := fileproc.Options{ReadSize: readSize, Workers: workers, Report: &report}
+			files, err := fileproc.Process(t.Context(), dir, opts, func(f *fileproc.File) (*os.File, error) {
+				inData.Add(int64(len(f.Data())))
+				require.Equal(t, readSize == fileproc.NoRead, f.Data() == nil)
+				file, err := f.Open()
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, file)
+				require.NoError(t, err)
+				_, err = file.Seek(0, io.SeekStart)
+				return file, err
+			})
+			require.NoError(t, err)
+			require.Equal(t, inData.Load(), report.Bytes, "what is read through the handle does not count")
+			require.Len(t, files, 2)
+			for _, f := range files {
+				// The handle is the caller's: it outlives the run.
+				data, err := io.ReadAll(f)
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+				// Where os.Root opens files, a handle's name may go by way of "/./".
+				switch filepath.Clean(f.Name()) {
+				case filepath.Join(dir, "a.txt"):
+					require.Equal(t, "hello", string(data))
+				case filepath.Join(dir, "d", "e", "big.txt"):
+					require.True(t, string(data) == big)
+				default:
+					t.Errorf("a handle named %q", f.Name())
+				}
+			}
+		}
+	}
+	_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: os.DirFS(dir)}, (*fileproc.File).Open)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// TestWorker keeps state per worker without a lock, which the race detector watches.
+func TestWorker(t *testing.T) {
+	_, all := rooted(t, append(testtree.Numbered("f", 60), testtree.Numbered("d/f", 60)...)...)
+	for _, p := range all {
+		for _, workers := range []int{1, 3, 0} {
+			calls := make([]int, max(workers, runtime.GOMAXPROCS(0)))
+			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys, Workers: workers}, func(f *fileproc.File) (int, error) {
+				calls[f.Worker()]++
+				if w := f.Worker(); workers > 0 && w >= workers {
+					return 0, fmt.Errorf("worker %d of %d", w, workers)
+				}
+				return 0, nil
+			})
+			require.NoError(t, err)
+			sum := 0
+			for _, n := range calls {
+				sum += n
+			}
+			require.Equal(t, 120, sum)
+		}
+	}
+}
+
+// TestDataMayBeAppendedTo: an append cannot reach the bytes of another file.
+func TestDataMayBeAppendedTo(t *testing.T) {
+	dir, all := rooted(t, testtree.Numbered("f", 100)...)
+	tree := take(t, dir)
+	for _, p := range all {
+		got, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys}, func(f *fileproc.File) (string, error) {
+			more := append(f.Data(), bytes.Repeat([]byte("x"), 100)...)
+			if !bytes.Equal(more[:len(more)-100], tree.files[f.Rel()]) {
+				return "", fmt.Errorf("content is %q", f.Data())
+			}
+			return f.Name(), nil
+		})
+		require.NoError(t, err)
+		require.Len(t, got, 100)
+	}
+}
+
+// TestEntryIsADirEntry: an Entry tells what a file is, with Options.Stat as Walk found it and else as it is now.
+func TestEntryIsADirEntry(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "a=x", "d/b=xy"))
+	for _, stat := range []bool{false, true} {
+		var all []fileproc.Entry
+		for e, err := range fileproc.Walk(t.Context(), dir, fileproc.Options{Stat: stat, Ordered: true}) {
+			require.NoError(t, err)
+			all = append(all, e)
+		}
+		require.Len(t, all, 3)
+		for _, e := range all {
+			want, err := os.Lstat(e.Path())
+			require.NoError(t, err)
+			require.Equal(t, fs.FormatDirEntry(fs.FileInfoToDirEntry(want)), e.String())
+			info, err := e.Info()
+			require.NoError(t, err)
+			require.Equal(t, e.Name(), info.Name())
+			require.Equal(t, want.Mode(), info.Mode())
+			require.Equal(t, want.IsDir(), info.IsDir())
+			require.True(t, want.ModTime().Equal(info.ModTime()))
+			s, err := e.Stat()
+			require.NoError(t, err)
+			require.Equal(t, want.Size(), s.Size)
+			require.Equal(t, s.Size, info.Size())
+		}
+		require.NoError(t, os.WriteFile(all[0].Path(), []byte("longer"), 0o666))
+		info, err := all[0].Info()
+		require.NoError(t, err)
+		require.Equal(t, map[bool]int64{true: 1, false: 6}[stat], info.Size())
+		require.NoError(t, os.Remove(all[0].Path()))
+		_, err = all[0].Stat()
+		if stat {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
+		require.NoError(t, os.WriteFile(all[0].Path(), []byte("x"), 0o666))
+	}
+	stored := fstest.MapFS{"a": {Mode: fs.ModeIrregular, Data: []byte("x")}}
+	for e, err := range fileproc.Walk(t.Context(), ".", fileproc.Options{FS: stored}) {
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, e.Type(), info.Mode().Type())
+		require.EqualValues(t, 1, info.Size())
+	}
+	_, err := fileproc.Entry{}.Info()
+	require.ErrorIs(t, err, fs.ErrInvalid)
+}

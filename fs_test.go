@@ -1,0 +1,296 @@
+package fileproc_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFSWithNamesThatAreNotUTF8: no fs.FS opens such a name (fs.ValidPath), so it is a failure and not left out in silence.
+func TestFSWithNamesThatAreNotUTF8(t *testing.T) {
+	dir := t.TempDir()
+	if !testtree.Make(t, dir, "a.md=1", "\xff.md=2", "d\xfe/b.md=3") {
+		return // testtree has logged why
+	}
+	var report fileproc.Report
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: os.DirFS(dir), Report: &report}, nameOf)
+	require.Equal(t, []string{"a.md"}, got)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.EqualValues(t, 2, report.Failed)
+	require.EqualValues(t, 3, report.Found)
+	requireBalanced(t, report)
+}
+
+//go:embed testdata/example
+var embedded embed.FS
+
+// TestEmbedFS: files that are embedded in the program are those that were on disk.
+func TestEmbedFS(t *testing.T) {
+	content := func(f *fileproc.File) (string, error) { return f.Rel() + ": " + string(f.Data()), nil }
+	opts := fileproc.Options{SkipHidden: true, Ordered: true} // go:embed leaves out hidden files
+	want, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	opts.FS = embedded
+	got, err := fileproc.Process(t.Context(), "testdata/example", opts, content)
+	require.NoError(t, err)
+	require.Len(t, got, 4)
+	require.Equal(t, want, got)
+}
+
+//go:embed docs/*.md
+var docs embed.FS
+
+// TestFSKinds reads what others give as an fs.FS.
+func TestFSKinds(t *testing.T) {
+	want := map[string]string{"a.md": "alpha", "d/b.md": "beta", "d/e/c.md": testtree.Content(70_000), "d/empty": ""}
+	dir := t.TempDir()
+	memory := fstest.MapFS{}
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for name, content := range want {
+		require.True(t, testtree.Make(t, dir, name+"="+content))
+		memory[name] = &fstest.MapFile{Data: []byte(content)}
+		w, err := z.Create(name)
+		require.NoError(t, err)
+		_, err = w.Write([]byte(content))
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	zipped, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	require.NoError(t, err)
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	sub, err := fs.Sub(os.DirFS(filepath.Dir(dir)), filepath.Base(dir))
+	require.NoError(t, err)
+	for name, fsys := range map[string]fs.FS{"zip": zipped, "os.DirFS": os.DirFS(dir), "os.Root": root.FS(), "memory": memory, "fs.Sub": sub} {
+		for _, ordered := range []bool{false, true} {
+			opts := fileproc.Options{FS: fsys, Ordered: ordered, Workers: 3}
+			got := map[string]string{}
+			for f, err := range fileproc.Stream(t.Context(), ".", opts, func(f *fileproc.File) ([2]string, error) {
+				s, err := f.Stat()
+				if err == nil && s.Size != int64(len(f.Data())) {
+					err = errors.New("another size")
+				}
+				return [2]string{f.Rel(), string(f.Data())}, err
+			}) {
+				require.NoError(t, err, name)
+				got[f[0]] = f[1]
+			}
+			require.Equal(t, want, got, name)
+		}
+	}
+	_, err = fileproc.Process(t.Context(), "docs", fileproc.Options{FS: docs, SkipBinary: true}, func(f *fileproc.File) (string, error) {
+		content, err := docs.ReadFile(f.Path())
+		if err == nil && (len(content) == 0 || !bytes.Equal(content, f.Data())) {
+			err = errors.New("another content")
+		}
+		return f.Rel(), err
+	})
+	require.NoError(t, err)
+}
+
+// broken is a file of an fs.FS that breaks off with an error, of which it tells together with the last content.
+type broken struct {
+	fs.File
+	told bool
+}
+
+var errBrokenOff = errors.New("broken off")
+
+func (b *broken) Read(p []byte) (int, error) {
+	if b.told {
+		return 0, io.EOF
+	}
+	b.told = true
+	return copy(p, "half"), errBrokenOff
+}
+
+type brokenFS struct{ fs.FS }
+
+func (b brokenFS) Open(name string) (fs.File, error) {
+	f, err := b.FS.Open(name)
+	if _, lists := f.(fs.ReadDirFile); err != nil || lists {
+		return f, err
+	}
+	return &broken{File: f}, nil
+}
+
+// What comes together with an error is not all of a file.
+func TestFSReadsBreakOff(t *testing.T) {
+	fsys := brokenFS{fstest.MapFS{"f": {Data: []byte("half of it")}}}
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys}, relOf)
+	require.Empty(t, got)
+	require.ErrorIs(t, err, errBrokenOff)
+}
+
+// stuck is an fs.FS of which no directory can be listed, however often it is asked.
+type stuck struct{ fs.FS }
+
+type stuckFile struct{ fs.ReadDirFile }
+
+func (s stuck) Open(name string) (fs.File, error) {
+	f, err := s.FS.Open(name)
+	if d, lists := f.(fs.ReadDirFile); lists {
+		return stuckFile{d}, err
+	}
+	return f, err
+}
+
+func (stuckFile) ReadDir(int) ([]fs.DirEntry, error) {
+	return nil, &fs.PathError{Op: "lstat", Path: "there", Err: fs.ErrPermission}
+}
+
+// An error that comes again and again is that of the listing, also if it is one that package os has for an entry.
+func TestFSListingIsStuck(t *testing.T) {
+	told := 0
+	var report fileproc.Report
+	_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: stuck{fstest.MapFS{"f": {}}}, Report: &report, OnError: func(err error) error {
+		require.ErrorIs(t, err, fs.ErrPermission)
+		if told++; told > 9 {
+			panic("the listing does not end")
+		}
+		return nil
+	}}, relOf)
+	require.NoError(t, err)
+	require.Equal(t, 1, told)
+	require.EqualValues(t, 1, report.Failed)
+}
+
+// believing is an fs.FS whose directory d lists besides what it has. What is listed can be opened, by whatever path.
+type believing struct {
+	fstest.MapFS
+	lists  []fs.DirEntry
+	opened atomic.Int64
+}
+
+type believingDir struct {
+	fs.ReadDirFile
+	more []fs.DirEntry
+}
+
+func (b *believing) Open(name string) (fs.File, error) {
+	if b.opened.Add(1) > 10_000 {
+		panic("the run does not end")
+	}
+	f, err := b.MapFS.Open(name)
+	if err != nil {
+		return b.MapFS.Open("secret")
+	}
+	if d, ok := f.(fs.ReadDirFile); ok && name == "d" {
+		return &believingDir{d, b.lists}, nil
+	}
+	return f, nil
+}
+
+func (d *believingDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	entries, err := d.ReadDirFile.ReadDir(n)
+	entries = append(entries, d.more...)
+	if d.more = nil; len(entries) > 0 {
+		err = nil
+	}
+	return entries, err
+}
+
+type listedEntry struct {
+	fs.DirEntry
+	name string
+	typ  fs.FileMode
+}
+
+func (e listedEntry) Name() string      { return e.name }
+func (e listedEntry) Type() fs.FileMode { return e.typ }
+func (e listedEntry) IsDir() bool       { return e.typ.IsDir() }
+
+// A name that is none is a failure of its own, that names it, and nothing is opened by it.
+func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
+	names := []string{"", ".", "..", "/", "a/b", "../secret", "../../secret", "/secret", "sub/", "./", "x\x00", "\x00"}
+	types := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink, fs.ModeIrregular, fs.ModeType}
+	fsys := &believing{MapFS: fstest.MapFS{"secret": {}, "top": {}, "d/f": {}, "d/.h": {}, "d/sub/g": {}, "d/.ignore": {Data: []byte("none\n")}}}
+	for _, name := range names {
+		for _, typ := range types {
+			fsys.lists = append(fsys.lists, listedEntry{name: name, typ: typ})
+		}
+	}
+	walked := func(ctx context.Context, root string, opts fileproc.Options) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for e, err := range fileproc.Walk(ctx, root, opts) {
+				if (err != nil || !e.IsDir()) && !yield(e.Rel(), err) {
+					return
+				}
+			}
+		}
+	}
+	visible := []string{"d/f", "d/sub/g", "secret", "top"}
+	all := append([]string{"d/.h", "d/.ignore"}, visible...)
+	for what, tc := range map[string]struct {
+		opts fileproc.Options
+		want []string
+	}{
+		"the zero Options": {fileproc.Options{}, all},
+		"SkipHidden":       {fileproc.Options{SkipHidden: true}, visible},
+		"IgnoreFiles":      {fileproc.Options{IgnoreFiles: []string{".ignore"}}, all},
+		"both":             {fileproc.Options{SkipHidden: true, IgnoreFiles: []string{".ignore"}}, visible},
+		"Include":          {fileproc.Options{Include: []string{"d/**", "*"}}, all},
+		"Exclude":          {fileproc.Options{Exclude: []string{"d/sub"}}, slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "d/sub/g" })},
+		"Suffixes":         {fileproc.Options{Suffixes: []string{"f", "g", "et"}}, []string{"d/f", "d/sub/g", "secret"}},
+		"Shards":           {fileproc.Options{Shards: 1}, all},
+		"Stat":             {fileproc.Options{Stat: true}, all},
+		"NoRead and Stat":  {fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, all},
+		"Select":           {fileproc.Options{Select: func(f *fileproc.File) bool { _, err := f.Stat(); return err == nil }}, all},
+	} {
+		for _, ordered := range []bool{false, true} {
+			for _, workers := range []int{1, 4} {
+				opts := tc.opts
+				var report fileproc.Report
+				opts.FS, opts.Ordered, opts.Workers, opts.Report = fsys, ordered, workers, &report
+				for call, results := range map[string]iter.Seq2[string, error]{
+					"Stream": fileproc.Stream(t.Context(), ".", opts, relOf), "Walk": walked(t.Context(), ".", opts),
+				} {
+					fsys.opened.Store(0)
+					var got []string
+					told := map[string]int{}
+					for rel, err := range results {
+						if err == nil {
+							got = append(got, rel)
+							continue
+						}
+						var e *fs.PathError
+						require.ErrorAs(t, err, &e)
+						require.ErrorIs(t, err, fs.ErrInvalid)
+						require.Equal(t, "d", e.Path, "the directory that lists it")
+						name, _, _ := strings.Cut(e.Err.Error(), " cannot be the name of an entry")
+						told[name]++
+					}
+					slices.Sort(got)
+					require.Equal(t, tc.want, got, "%s, %s", what, call)
+					for _, name := range names {
+						require.Equal(t, len(types), told[strconv.Quote(name)], "%q: %s, %s", name, what, call)
+					}
+					require.EqualValues(t, len(names)*len(types), report.Failed)
+					requireBalanced(t, report)
+				}
+			}
+		}
+	}
+	got, err := fileproc.Process(t.Context(), "d", fileproc.Options{FS: fsys, SkipHidden: true, Ordered: true}, relOf)
+	require.Equal(t, []string{"f", "sub/g"}, got)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+}

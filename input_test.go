@@ -1,0 +1,194 @@
+package fileproc_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// TestBadInput: each error names the field or the path, and comes before anything is read.
+func TestBadInput(t *testing.T) {
+	dir, _ := rooted(t, "file=x", "d/f=y")
+	missing, file := filepath.Join(dir, "missing"), filepath.Join(dir, "file")
+	system := os.DirFS(dir)
+	type opts = fileproc.Options
+	for _, tc := range []struct {
+		name, root string
+		opts       opts
+		says       []string
+		is         error
+	}{
+		{name: "empty root", says: []string{"root is empty"}},
+		{name: "empty root in FS", opts: opts{FS: system}, says: []string{"root is empty"}},
+		{name: "NUL in root", root: "a\x00b", says: []string{"root", `a\x00b`, "NUL"}},
+		{name: "NUL in root in FS", root: "a\x00b", opts: opts{FS: system}, says: []string{"root", `a\x00b`, "NUL"}},
+		{name: "root missing", root: missing, says: []string{missing}, is: fs.ErrNotExist},
+		{name: "root missing in FS", root: "missing", opts: opts{FS: system}, says: []string{"missing"}, is: fs.ErrNotExist},
+		{name: "root a file", root: file, says: []string{file}},
+		{name: "root a file in FS", root: "file", opts: opts{FS: system}, says: []string{"file"}},
+		{name: "root below a file", root: filepath.Join(file, "f"), says: []string{filepath.Join(file, "f")}},
+		{name: "negative MaxDepth", root: dir, opts: opts{MaxDepth: -1}, says: []string{"MaxDepth", "-1"}},
+		{name: "negative Workers", root: dir, opts: opts{Workers: -7}, says: []string{"Workers", "-7"}},
+		{name: "MaxFileSize below -1", root: dir, opts: opts{MaxFileSize: -2}, says: []string{"MaxFileSize", "-2"}},
+		{name: "root climbs out of FS", root: "../x", opts: opts{FS: system}, says: []string{"root", "../x", "FS"}},
+		{name: "root climbs inside FS", root: "d/../d", opts: opts{FS: system}, says: []string{"root", "d/../d", "FS"}},
+		{name: "absolute root in FS", root: "/d", opts: opts{FS: system}, says: []string{"root", "/d", "FS"}},
+		{name: "Symlinks unknown", root: dir, opts: opts{Symlinks: 3}, says: []string{"Symlinks", "3"}},
+		{name: "Symlinks negative", root: dir, opts: opts{Symlinks: -1}, says: []string{"Symlinks", "-1"}},
+		{name: "Symlinks in FS", root: ".", opts: opts{FS: system, Symlinks: fileproc.SymlinksFiles}, says: []string{"Symlinks", "FS"}},
+		{name: "SymlinksOutside alone", root: dir, opts: opts{SymlinksOutside: true}, says: []string{"SymlinksOutside", "Symlinks skips"}},
+		{name: "OneFilesystem in FS", root: ".", opts: opts{FS: system, OneFilesystem: true}, says: []string{"OneFilesystem", "FS"}},
+		{name: "negative Shards", root: dir, opts: opts{Shards: -3}, says: []string{"Shards", "-3"}},
+		{name: "Shard beyond", root: dir, opts: opts{Shards: 3, Shard: 3}, says: []string{"Shard is 3", "0 to 2"}},
+		{name: "negative Shard", root: dir, opts: opts{Shards: 3, Shard: -1}, says: []string{"Shard is -1"}},
+		{name: "Shard without Shards", root: dir, opts: opts{Shard: 1}, says: []string{"Shard is 1", "0 to 0"}},
+		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},
+		{name: "ignore files without a name", root: dir, opts: opts{IgnoreFiles: []string{"", ".", "..", "a\x00"}}, says: []string{`IgnoreFiles has ""`, `"."`, `".."`, `a\x00`}},
+		{name: "malformed patterns", root: dir, opts: opts{Include: []string{"ok", "[a"}, Exclude: []string{"{a"}}, says: []string{`Include has the pattern "[a"`, `Exclude has the pattern "{a"`, "malformed"}},
+		{name: "braces that stand for too much", root: dir, opts: opts{Include: []string{strings.Repeat("{a,b}", 40)}}, says: []string{"braces", "more than 65536 patterns"}},
+		{name: "empty patterns", root: dir, opts: opts{Include: []string{""}, Exclude: []string{""}}, says: []string{`Include has the pattern "", which is empty`, `Exclude has the pattern "", which is empty`}},
+		{name: "absolute pattern", root: dir, opts: opts{Exclude: []string{"/d"}}, says: []string{`"/d"`, "begins with a slash"}},
+		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash"}},
+		{name: "patterns with parts that are no names", root: dir, opts: opts{Include: []string{"./d", "d/../e", "d//e"}}, says: []string{`"./d"`, `the part "."`, `the part ".."`, `the part ""`}},
+		{name: "all at once", opts: opts{MaxDepth: -1, Workers: -1, MaxFileSize: -9}, says: []string{"root", "MaxDepth", "Workers", "MaxFileSize"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sameError(t, tc.root, tc.opts, true, func(err error) {
+				for _, s := range tc.says {
+					require.ErrorContains(t, err, s)
+				}
+				if tc.is != nil {
+					require.ErrorIs(t, err, tc.is)
+					var pathErr *fs.PathError
+					require.ErrorAs(t, err, &pathErr)
+					require.Equal(t, tc.root, pathErr.Path)
+				}
+			})
+		})
+	}
+	t.Run("ReadSize below NoRead", func(t *testing.T) {
+		// Walk reads nothing and does not look at it.
+		sameError(t, dir, opts{ReadSize: -2}, false, func(err error) {
+			require.ErrorContains(t, err, "ReadSize")
+			require.ErrorContains(t, err, "-2")
+		})
+	})
+	t.Run("SkipBinary without content", func(t *testing.T) {
+		sameError(t, dir, opts{ReadSize: fileproc.NoRead, SkipBinary: true}, false, func(err error) {
+			require.ErrorContains(t, err, "SkipBinary")
+			require.ErrorContains(t, err, "NoRead")
+		})
+	})
+	t.Run("nil fn", func(t *testing.T) {
+		_, err := fileproc.Process[int](t.Context(), dir, opts{}, nil)
+		require.ErrorContains(t, err, "fn is nil")
+		n := 0
+		for v, streamErr := range fileproc.Stream[int](t.Context(), dir, opts{}, nil) {
+			require.Zero(t, v)
+			require.EqualError(t, streamErr, err.Error())
+			n++
+		}
+		require.Equal(t, 1, n)
+	})
+	t.Run("unreadable root", func(t *testing.T) {
+		root := filepath.Join(dir, "d")
+		require.NoError(t, os.Chmod(root, 0))
+		t.Cleanup(func() { os.Chmod(root, 0o755) })
+		if _, err := os.ReadDir(root); err == nil {
+			// Permissions do not bite: root, or a system without them.
+			got, err := fileproc.Process(t.Context(), root, opts{}, nameOf)
+			require.NoError(t, err)
+			require.Equal(t, []string{"f"}, got)
+			return
+		}
+		for _, p := range []place{{"os", root, nil}, {"fs", "d", system}} {
+			sameError(t, p.root, opts{FS: p.fsys}, true, func(err error) {
+				require.ErrorIs(t, err, fs.ErrPermission)
+				require.ErrorContains(t, err, p.root)
+			})
+		}
+	})
+}
+
+// sameError requires that Process gives an error, and Stream and Walk the same one as all that they yield.
+func sameError(t *testing.T, root string, opts fileproc.Options, walk bool, check func(error)) {
+	t.Helper()
+	unwanted := func(*fileproc.File) (int, error) { return 0, errors.New("fn was called") }
+	got, err := fileproc.Process(t.Context(), root, opts, unwanted)
+	require.Error(t, err)
+	require.Empty(t, got)
+	check(err)
+	n := 0
+	for v, streamErr := range fileproc.Stream(t.Context(), root, opts, unwanted) {
+		require.Zero(t, v)
+		require.EqualError(t, streamErr, err.Error())
+		check(streamErr)
+		n++
+	}
+	require.Equal(t, 1, n, "yields of Stream")
+	if !walk {
+		return
+	}
+	n = 0
+	for e, walkErr := range fileproc.Walk(t.Context(), root, opts) {
+		require.Zero(t, e)
+		require.EqualError(t, walkErr, err.Error())
+		check(walkErr)
+		n++
+	}
+	require.Equal(t, 1, n, "yields of Walk")
+}
+
+// TestRootIsLink: root itself is followed, as os.ReadDir does; a path ends where the caller said it begins.
+func TestRootIsLink(t *testing.T) {
+	dir := t.TempDir()
+	if !testtree.Make(t, dir, "real/a.md=1", "real/d/b.md=2", "link -> real", "dangling -> nowhere") {
+		return // testtree has logged why
+	}
+	tree := take(t, filepath.Join(dir, "real"))
+	for _, p := range []place{
+		{"os", filepath.Join(dir, "link"), nil},
+		{"os", filepath.Join(dir, "link") + string(filepath.Separator), nil},
+		{"os", dir + "/./link", nil},
+		{"fs", "link", os.DirFS(dir)},
+	} {
+		for entry, verify := range verifiers {
+			require.NoError(t, verify(t.Context(), p, fileproc.Options{}, expect(tree, fileproc.Options{}, nil)), "%s of %s", entry, p.root)
+		}
+	}
+	_, err := fileproc.Process(t.Context(), filepath.Join(dir, "dangling"), fileproc.Options{}, nameOf)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestRelativeRoot: a root that is not absolute gives paths that are not.
+func TestRelativeRoot(t *testing.T) {
+	dir, _ := rooted(t, "a.md=1", "d/e/b.md=2", "d..d/c.md=3")
+	t.Chdir(dir)
+	for _, tc := range []struct {
+		root string
+		want []string
+	}{
+		{".", []string{"a.md", "d/e/b.md", "d..d/c.md"}},
+		{"./", []string{"a.md", "d/e/b.md", "d..d/c.md"}},
+		{"d", []string{"d/e/b.md"}},
+		{"d/", []string{"d/e/b.md"}},
+		{"./d//e", []string{"d/e/b.md"}},
+		{"./d..d//", []string{"d..d/c.md"}},
+		// Not cleaned: if d were a link, d/.. would be elsewhere.
+		{"d/../d", []string{"d/../d/e/b.md"}},
+		{"d/../d/", []string{"d/../d/e/b.md"}},
+	} {
+		got, err := fileproc.Process(t.Context(), tc.root, fileproc.Options{}, func(f *fileproc.File) (string, error) {
+			return filepath.ToSlash(f.Path()), nil
+		})
+		require.NoError(t, err)
+		require.ElementsMatch(t, tc.want, got, tc.root)
+	}
+}

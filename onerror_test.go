@@ -1,0 +1,189 @@
+package fileproc_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSkipFromFn(t *testing.T) {
+	_, all := rooted(t, testtree.Numbered("d/f", 40)...)
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		got, errs, report := entry(t, t.Context(), p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
+			switch {
+			case strings.HasSuffix(f.Name(), "0.md"):
+				return "no result", fileproc.ErrSkip
+			case strings.HasSuffix(f.Name(), "5.md"):
+				return "no result", fmt.Errorf("a draft: %w", fileproc.ErrSkip)
+			}
+			return f.Name(), nil
+		})
+		require.Empty(t, errs)
+		require.Len(t, got, 32)
+		require.NotContains(t, got, "no result")
+		require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedByFunc: 8}, report.Skipped)
+		require.Zero(t, report.Abandoned)
+	})
+}
+
+func TestErrorFromFn(t *testing.T) {
+	_, all := rooted(t, append(testtree.Numbered("d/f", 20), "bad.md=x")...)
+	mine := errors.New("no title")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		got, errs, report := entry(t, t.Context(), p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
+			if f.Name() == "bad.md" {
+				return "no result", mine
+			}
+			return f.Name(), nil
+		})
+		require.Len(t, got, 20, "the others are processed")
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], mine)
+		var pathErr *fs.PathError
+		require.ErrorAs(t, errs[0], &pathErr)
+		require.Equal(t, p.path("bad.md"), pathErr.Path)
+		require.ErrorContains(t, errs[0], p.path("bad.md"))
+		require.EqualValues(t, 1, report.Failed)
+		require.Zero(t, report.Abandoned)
+	})
+}
+
+func TestManyErrorsAreCountedBeyond100(t *testing.T) {
+	_, all := rooted(t, append(testtree.Numbered("d/f", 150), "good.md=x")...)
+	mine := errors.New("always")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		got, errs, report := entry(t, t.Context(), p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
+			if f.Name() != "good.md" {
+				return "", mine
+			}
+			return f.Name(), nil
+		})
+		require.Equal(t, []string{"good.md"}, got)
+		require.EqualValues(t, 150, report.Failed)
+		if len(errs) > 1 { // Stream yields each
+			require.Len(t, errs, 150)
+			for _, err := range errs {
+				require.ErrorIs(t, err, mine)
+			}
+			return
+		}
+		var joined interface{ Unwrap() []error }
+		require.ErrorAs(t, errs[0], &joined)
+		require.Len(t, joined.Unwrap(), 100)
+		require.ErrorIs(t, errs[0], mine)
+		require.ErrorContains(t, errs[0], "50 more")
+		require.Equal(t, 100, strings.Count(errs[0].Error(), mine.Error()))
+	})
+}
+
+func TestOnError(t *testing.T) {
+	_, all := rooted(t, append(testtree.Numbered("d/f", 150), testtree.Numbered("good", 50)...)...)
+	mine := errors.New("always")
+	failing := func(f *fileproc.File) (string, error) {
+		if strings.HasPrefix(f.Name(), "f") {
+			return "", mine
+		}
+		return f.Name(), nil
+	}
+
+	t.Run("carry on", func(t *testing.T) {
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			var inside, overlaps atomic.Int64
+			paths := map[string]bool{} // without a lock: calls come one at a time, and the race detector would tell
+			opts := fileproc.Options{Workers: workers, OnError: func(err error) error {
+				if inside.Add(1) > 1 {
+					overlaps.Add(1)
+				}
+				runtime.Gosched()
+				var pathErr *fs.PathError
+				if errors.As(err, &pathErr) && errors.Is(err, mine) {
+					paths[pathErr.Path] = true
+				}
+				inside.Add(-1)
+				return nil
+			}}
+			got, errs, report := entry(t, t.Context(), p, opts, failing)
+			require.Empty(t, errs, "OnError has had them")
+			require.Len(t, got, 50)
+			require.Len(t, paths, 150)
+			require.Zero(t, overlaps.Load(), "calls of OnError overlap")
+			require.EqualValues(t, 150, report.Failed)
+		})
+	})
+
+	t.Run("stop", func(t *testing.T) {
+		enough := errors.New("enough")
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			calls := 0
+			opts := fileproc.Options{Workers: workers, OnError: func(error) error {
+				if calls++; calls == 3 {
+					return enough
+				}
+				return nil
+			}}
+			_, errs, report := entry(t, t.Context(), p, opts, failing)
+			require.Len(t, errs, 1)
+			require.ErrorIs(t, errs[0], enough)
+			require.Equal(t, 3, calls, "no call after the one that stopped the run")
+			require.LessOrEqual(t, report.Failed, int64(3+workers))
+		})
+	})
+}
+
+// TestOnErrorAndTheRoot: what keeps a run from beginning is returned without a call of OnError; a root that cannot be listed
+// is a failure like that of any directory.
+func TestOnErrorAndTheRoot(t *testing.T) {
+	_, all := rooted(t, "d/e/f=x")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		calls := 0
+		opts := fileproc.Options{Workers: workers, OnError: func(error) error { calls++; return nil }}
+		missing := p
+		missing.root = path.Join(p.root, "missing")
+		got, errs, report := entry(t, t.Context(), missing, opts, nameOf)
+		require.Empty(t, got)
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], fs.ErrNotExist)
+		require.Zero(t, calls)
+		require.Zero(t, report.Found)
+
+		opts.IgnoreFiles = []string{"d/e"} // a path, of a directory
+		_, errs, _ = entry(t, t.Context(), p, opts, nameOf)
+		require.Len(t, errs, 1)
+		require.Zero(t, calls)
+	})
+	for _, err := range fileproc.Walk(t.Context(), filepath.Join(t.TempDir(), "missing"), fileproc.Options{OnError: func(error) error { return nil }}) {
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	for _, call := range entryPoints {
+		calls := 0
+		opts := fileproc.Options{FS: noListing{fstest.MapFS{"file": {}}}, OnError: func(error) error { calls++; return nil }}
+		require.NoError(t, call(t.Context(), ".", opts, succeed))
+		require.Equal(t, 1, calls)
+	}
+}
+
+// noListing is a file system whose root can be opened and not be listed.
+type noListing struct{ fstest.MapFS }
+
+func (n noListing) Open(name string) (fs.File, error) {
+	f, err := n.MapFS.Open(name)
+	if name == "." {
+		f = noEntries{f}
+	}
+	return f, err
+}
+
+type noEntries struct{ fs.File }
+
+func (noEntries) ReadDir(int) ([]fs.DirEntry, error) { return nil, errors.New("cannot be listed") }

@@ -1,0 +1,519 @@
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+)
+
+// A snapshot is a tree as filepath.WalkDir and os.ReadFile see it.
+type snapshot struct {
+	types map[string]fs.FileMode // every entry by slash-separated path, root left out
+	files map[string][]byte      // the regular ones
+}
+
+func take(t testing.TB, dir string) snapshot {
+	return snapshot{testtree.List(t, dir), testtree.Snapshot(t, dir)}
+}
+
+// An expectation is what a run has to give.
+type expectation struct {
+	files  map[string]content
+	dirs   map[string]bool // what Walk yields beside the files
+	report fileproc.Report
+}
+
+type content struct {
+	data      string
+	truncated bool
+}
+
+// expect works out, entry by entry and from the path alone, what opts mean for the tree. selected stands for
+// Options.Select and may be nil.
+func expect(tree snapshot, opts fileproc.Options, selected func(rel string) bool) expectation {
+	e := expectation{
+		files:  map[string]content{},
+		dirs:   map[string]bool{},
+		report: fileproc.Report{Directories: 1, Skipped: map[fileproc.SkipReason]int64{}},
+	}
+	for rel, typ := range tree.types {
+		parts := strings.Split(rel, "/")
+		name, parents := parts[len(parts)-1], parts[:len(parts)-1]
+		hidden := func(name string) bool { return opts.SkipHidden && strings.HasPrefix(name, ".") }
+		if slices.ContainsFunc(parents, hidden) || (opts.MaxDepth > 0 && len(parts) > opts.MaxDepth) {
+			continue
+		}
+		if typ.IsDir() {
+			if !hidden(name) {
+				e.dirs[rel] = true
+				if opts.MaxDepth == 0 || len(parts) < opts.MaxDepth {
+					e.report.Directories++
+				}
+			}
+			continue
+		}
+		e.report.Found++
+		switch {
+		case opts.Suffixes != nil && !slices.ContainsFunc(opts.Suffixes, func(s string) bool { return strings.HasSuffix(name, s) }):
+			e.report.Skipped[fileproc.SkippedSuffix]++
+		case hidden(name):
+			e.report.Skipped[fileproc.SkippedHidden]++
+		case !typ.IsRegular():
+			e.report.Skipped[fileproc.SkippedNotRegular]++
+		case selected != nil && !selected(rel):
+			e.report.Skipped[fileproc.SkippedSelect]++
+		default:
+			e.report.Processed++
+			c := content{data: string(tree.files[rel])}
+			switch n := opts.ReadSize; {
+			case n == fileproc.NoRead:
+				c = content{}
+			case n > 0 && len(c.data) > n:
+				c = content{c.data[:n], true}
+			}
+			e.files[rel] = c
+			e.report.Bytes += int64(len(c.data))
+		}
+	}
+	return e
+}
+
+// A delivery is what fn saw of one file.
+type delivery struct {
+	rel string
+	content
+}
+
+// look takes in all that a File says and checks what holds for every file.
+func look(p place, opts fileproc.Options, f *fileproc.File) (delivery, error) {
+	rel := filepath.ToSlash(f.Rel())
+	switch want := p.path(rel); {
+	case f.Name() != path.Base(rel):
+		return delivery{}, fmt.Errorf("Name is %.80q where Rel is %.300q", f.Name(), rel)
+	case f.Path() != want:
+		return delivery{}, fmt.Errorf("Path is %.300q, want %.300q", f.Path(), want)
+	case len(f.Data()) != cap(f.Data()):
+		return delivery{}, fmt.Errorf("len(Data) is %d, cap is %d", len(f.Data()), cap(f.Data()))
+	case f.Worker() < 0 || opts.Workers > 0 && f.Worker() >= opts.Workers:
+		return delivery{}, fmt.Errorf("Worker is %d of %d", f.Worker(), opts.Workers)
+	}
+	return delivery{rel, content{string(f.Data()), f.Truncated()}}, nil
+}
+
+// path returns what File.Path is for rel.
+func (p place) path(rel string) string {
+	if p.fsys != nil {
+		return path.Join(p.root, rel)
+	}
+	return filepath.Join(p.root, filepath.FromSlash(rel))
+}
+
+// verifiers run opts over a place and say how the outcome differs from want, for each entry point.
+var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Options, want expectation) error{
+	"Process": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
+		opts.Report, opts.FS = new(fileproc.Report), p.fsys
+		got, err := fileproc.Process(ctx, p.root, opts, func(f *fileproc.File) (delivery, error) { return look(p, opts, f) })
+		if err != nil {
+			return err
+		}
+		return errors.Join(inOrder(opts, got), want.compare(got), want.compareReport(*opts.Report, false))
+	},
+	"ForEach": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
+		opts.Report, opts.FS = new(fileproc.Report), p.fsys
+		var mu sync.Mutex
+		var got []delivery
+		err := fileproc.ForEach(ctx, p.root, opts, func(f *fileproc.File) error {
+			d, err := look(p, opts, f)
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, d)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(want.compare(got), want.compareReport(*opts.Report, false))
+	},
+	"Stream": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
+		opts.Report, opts.FS = new(fileproc.Report), p.fsys
+		var got []delivery
+		for d, err := range fileproc.Stream(ctx, p.root, opts, func(f *fileproc.File) (delivery, error) { return look(p, opts, f) }) {
+			if err != nil {
+				return err
+			}
+			got = append(got, d)
+		}
+		return errors.Join(inOrder(opts, got), want.compare(got), want.compareReport(*opts.Report, false))
+	},
+	"Walk": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
+		opts.Report, opts.FS = new(fileproc.Report), p.fsys
+		files, dirs := map[string]bool{}, map[string]bool{}
+		var got []delivery
+		for e, err := range fileproc.Walk(ctx, p.root, opts) {
+			if err != nil {
+				return err
+			}
+			rel := filepath.ToSlash(e.Rel())
+			set := files
+			if e.IsDir() {
+				set = dirs
+			}
+			_, err := e.Stat()
+			switch want := p.path(rel); {
+			case set[rel]:
+				return fmt.Errorf("%.300q twice", rel)
+			case e.Name() != path.Base(rel) || e.Path() != want:
+				return fmt.Errorf("Name is %.80q, Path is %.300q, want %.300q", e.Name(), e.Path(), want)
+			case e.Type() != e.Type().Type() || e.IsDir() != e.Type().IsDir() || !e.IsDir() && !e.Type().IsRegular():
+				return fmt.Errorf("Type of %.300q is %v, IsDir %t", rel, e.Type(), e.IsDir())
+			case opts.Stat && !e.IsDir() && err != nil:
+				return fmt.Errorf("no Stat of %.300q: %w", rel, err)
+			}
+			set[rel] = true
+			got = append(got, delivery{rel: rel})
+		}
+		wantFiles := map[string]bool{}
+		for rel := range want.files {
+			wantFiles[rel] = true
+		}
+		return errors.Join(
+			inOrder(opts, got),
+			differ("files", files, wantFiles),
+			differ("directories", dirs, want.dirs),
+			want.compareReport(*opts.Report, true),
+		)
+	},
+}
+
+// inOrder says where got is not in the order of Options.Ordered, if that is set.
+func inOrder(opts fileproc.Options, got []delivery) error {
+	for i := 1; opts.Ordered && i < len(got); i++ {
+		if slices.Compare(strings.Split(got[i-1].rel, "/"), strings.Split(got[i].rel, "/")) > 0 {
+			return fmt.Errorf("%.200q comes before %.200q", got[i-1].rel, got[i].rel)
+		}
+	}
+	return nil
+}
+
+func (e expectation) compare(got []delivery) error {
+	files := map[string]content{}
+	for _, d := range got {
+		if _, ok := files[d.rel]; ok {
+			return fmt.Errorf("%.300q was delivered twice", d.rel)
+		}
+		files[d.rel] = d.content
+	}
+	return differ("files", files, e.files)
+}
+
+// differ names a few differences: a diff of thousands of files helps nobody.
+func differ[V comparable](what string, got, want map[string]V) error {
+	if maps.Equal(got, want) {
+		return nil
+	}
+	var some []string
+	for rel, w := range want {
+		if g, ok := got[rel]; !ok {
+			some = append(some, fmt.Sprintf("%.200q is missing", rel))
+		} else if g != w {
+			some = append(some, fmt.Sprintf("%.200q is %.100q, want %.100q", rel, fmt.Sprint(g), fmt.Sprint(w)))
+		}
+	}
+	for rel := range got {
+		if _, ok := want[rel]; !ok {
+			some = append(some, fmt.Sprintf("%.200q should not be there", rel))
+		}
+	}
+	slices.Sort(some)
+	return fmt.Errorf("%d %s, want %d; %d differ, such as:\n%s", len(got), what, len(want), len(some), strings.Join(some[:min(5, len(some))], "\n"))
+}
+
+func (e expectation) compareReport(got fileproc.Report, walk bool) error {
+	want := e.report
+	want.Elapsed = got.Elapsed
+	if walk {
+		want.Bytes = 0
+	}
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		return fmt.Errorf("report\n%s, want\n%s", g, w)
+	}
+	return nil
+}
+
+// reference is the slow, obvious way to do what Options say: one directory after another, by paths.
+type reference struct {
+	dir      string
+	opts     fileproc.Options
+	selected func(rel string, size int) bool
+	asksDirs bool // selectsDir is Options.SelectDir
+	walks    bool // directories that are not opened, too, are yielded
+
+	want    expectation
+	visited []fs.FileInfo
+	pending []string // links to directories, to be gone into at the end
+}
+
+// An ignoreLine is a line of an ignore file that says "*.x", "name", "name/" or one of these with a "!" in front.
+type ignoreLine struct{ dir, line string }
+
+func (r *reference) run() expectation {
+	r.want = expectation{
+		files: map[string]content{}, dirs: map[string]bool{},
+		report: fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}},
+	}
+	r.directory("", false, nil)
+	for len(r.pending) > 0 {
+		links := r.pending
+		r.pending = nil
+		slices.SortFunc(links, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
+		links = slices.DeleteFunc(links, func(rel string) bool {
+			info, err := os.Stat(r.path(rel))
+			return err != nil || !r.claim(info)
+		})
+		for _, rel := range links {
+			if r.declines(rel) {
+				continue
+			}
+			r.want.dirs[rel] = true
+			r.directory(rel, true, r.rulesAbove(rel))
+		}
+	}
+	return r.want
+}
+
+func (r *reference) path(rel string) string { return filepath.Join(r.dir, filepath.FromSlash(rel)) }
+
+func (r *reference) claim(info fs.FileInfo) bool {
+	if slices.ContainsFunc(r.visited, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
+		r.skip(fileproc.SkippedDuplicate)
+		return false
+	}
+	r.visited = append(r.visited, info)
+	return true
+}
+
+func selectsDir(rel string) bool { return path.Base(rel) != "sub" }
+
+func (r *reference) declines(dir string) bool {
+	if r.asksDirs && !selectsDir(dir) {
+		r.skip(fileproc.SkippedSelectDir)
+		return true
+	}
+	return false
+}
+
+func (r *reference) skip(why fileproc.SkipReason) {
+	r.want.report.Found++
+	r.want.report.Skipped[why]++
+}
+
+func (r *reference) rulesAbove(rel string) (rules []ignoreLine) {
+	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
+		rules = append(r.rulesOf(strings.TrimPrefix(dir, ".")), rules...)
+		if dir == "." {
+			return rules
+		}
+	}
+}
+
+func (r *reference) rulesOf(dir string) (rules []ignoreLine) {
+	for _, name := range r.opts.IgnoreFiles {
+		p := filepath.Join(r.path(dir), name)
+		if info, err := os.Lstat(p); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			panic(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			rules = append(rules, ignoreLine{dir, strings.TrimSpace(line)})
+		}
+	}
+	return rules
+}
+
+func ignored(rules []ignoreLine, name string, isDir bool) (yes bool) {
+	for _, rule := range rules {
+		pattern, included := strings.CutPrefix(rule.line, "!")
+		pattern, dirOnly := strings.CutSuffix(pattern, "/")
+		if ok, _ := path.Match(pattern, name); ok && (isDir || !dirOnly) {
+			yes = !included
+		}
+	}
+	return yes
+}
+
+func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
+	if r.opts.Symlinks == fileproc.SymlinksFollow && !claimed {
+		info, err := os.Stat(r.path(rel))
+		if err != nil {
+			panic(err)
+		}
+		if !r.claim(info) {
+			return
+		}
+	}
+	entries, err := os.ReadDir(r.path(rel))
+	if err != nil {
+		panic(err)
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type() == 0 && slices.Contains(r.opts.SkipMarked, e.Name()) }) {
+		r.skip(fileproc.SkippedMarked)
+		return
+	}
+	r.want.report.Directories++
+	rules = append(slices.Clone(rules), r.rulesOf(rel)...)
+	for _, e := range entries {
+		p := path.Join(rel, e.Name())
+		typ := e.Type()
+		if typ == fs.ModeSymlink && r.opts.Symlinks != fileproc.SymlinksSkip {
+			r.link(p, rules)
+			continue
+		}
+		if typ.IsDir() {
+			if r.prunes(p, rules) || (r.descends(p) || r.walks) && r.declines(p) {
+				continue
+			}
+			r.want.dirs[p] = true
+			if r.descends(p) {
+				r.directory(p, false, rules)
+			}
+			continue
+		}
+		r.file(p, typ, rules)
+	}
+}
+
+func (r *reference) descends(rel string) bool {
+	return r.opts.MaxDepth == 0 || strings.Count(rel, "/")+2 <= r.opts.MaxDepth
+}
+
+func (r *reference) excluded(rel string) bool {
+	return slices.ContainsFunc(r.opts.Exclude, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
+}
+
+func (r *reference) prunes(rel string, rules []ignoreLine) bool {
+	name := path.Base(rel)
+	reached := r.opts.Include == nil
+	for _, p := range r.opts.Include {
+		reached = reached || reaches[p](rel)
+	}
+	return r.opts.SkipHidden && name[0] == '.' || r.excluded(rel) || !reached || ignored(rules, name, true)
+}
+
+func (r *reference) link(rel string, rules []ignoreLine) {
+	root, err := filepath.EvalSymlinks(r.dir)
+	if err != nil {
+		panic(err)
+	}
+	target, err := filepath.EvalSymlinks(r.path(rel))
+	if err != nil { // nowhere, or a loop
+		r.file(rel, fs.ModeSymlink, rules)
+		return
+	}
+	inside, err := filepath.Rel(root, target)
+	if err != nil || inside == ".." || strings.HasPrefix(filepath.ToSlash(inside), "../") {
+		if inside = "."; !r.opts.SymlinksOutside {
+			r.skip(fileproc.SkippedOutside)
+			return
+		}
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		panic(err)
+	}
+	if info.IsDir() && r.opts.Symlinks == fileproc.SymlinksFiles {
+		r.file(rel, fs.ModeSymlink, rules)
+		return
+	}
+	var why fileproc.SkipReason
+	for parts := strings.Split(filepath.ToSlash(inside), "/"); len(parts) > 0 && inside != "."; parts = parts[:len(parts)-1] {
+		if r.excluded(strings.Join(parts, "/")) {
+			why = fileproc.SkippedPattern
+		}
+		if r.opts.SkipHidden && parts[len(parts)-1][0] == '.' {
+			why = fileproc.SkippedHidden
+		}
+	}
+	switch {
+	case info.IsDir():
+		if why == "" && !r.prunes(rel, rules) && r.descends(rel) {
+			r.pending = append(r.pending, rel)
+		}
+	case why != "":
+		r.skip(why)
+	default:
+		r.file(rel, info.Mode().Type(), rules)
+	}
+}
+
+func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
+	o, name := r.opts, path.Base(rel)
+	var data []byte
+	if typ == 0 {
+		var err error
+		if data, err = os.ReadFile(r.path(rel)); err != nil {
+			panic(err)
+		}
+	}
+	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
+	switch {
+	case o.Suffixes != nil && !slices.ContainsFunc(o.Suffixes, func(s string) bool { return strings.HasSuffix(name, s) }):
+		r.skip(fileproc.SkippedSuffix)
+	case o.SkipHidden && name[0] == '.':
+		r.skip(fileproc.SkippedHidden)
+	case r.excluded(rel) || !included:
+		r.skip(fileproc.SkippedPattern)
+	case o.Shards > 1 && shardOf(rel, o.Shards) != o.Shard:
+		r.skip(fileproc.SkippedShard)
+	case ignored(rules, name, false):
+		r.skip(fileproc.SkippedIgnored)
+	case typ != 0:
+		r.skip(fileproc.SkippedNotRegular)
+	case r.selected != nil && !r.selected(rel, len(data)):
+		r.skip(fileproc.SkippedSelect)
+	case o.SkipBinary && slices.Contains(data[:min(len(data), 8192)], 0):
+		r.skip(fileproc.SkippedBinary)
+	case o.ReadSize == 0 && o.MaxFileSize > 0 && int64(len(data)) > o.MaxFileSize:
+		r.want.report.Found++
+		r.want.report.Failed++
+	default:
+		r.want.report.Found++
+		r.want.report.Processed++
+		c := content{data: string(data)}
+		switch {
+		case o.ReadSize == fileproc.NoRead:
+			c = content{}
+		case o.ReadSize > 0 && len(data) > o.ReadSize:
+			c = content{string(data[:o.ReadSize]), true}
+		}
+		r.want.files[rel] = c
+		r.want.report.Bytes += int64(len(c.data))
+	}
+}
+
+// shardOf is what makes the parts of a job stable: 64-bit FNV-1a with MurmurHash3's finalizer.
+func shardOf(rel string, n int) int {
+	sum := fnv.New64a()
+	sum.Write([]byte(rel))
+	h := sum.Sum64()
+	for _, factor := range []uint64{0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 1} {
+		h = (h ^ h>>33) * factor
+	}
+	return int(h % uint64(n))
+}
