@@ -183,60 +183,6 @@ func TestReadAheadWithoutLimit(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Rings leave most descriptors to others: who waits for one does not get those of rings.
-func TestRingsAreFew(t *testing.T) {
-	full := descriptorBudget
-	defer func() { descriptorBudget = full }()
-	descriptorBudget = func() budget { return budget{rings: 2} }
-	var rings [2]readAhead
-	for i := range rings {
-		if rings[i] = newRingAhead(-1); rings[i] == nil {
-			t.Log("left out: no io_uring here")
-			return
-		}
-		defer func() { rings[i].close() }()
-	}
-	require.Nil(t, newRingAhead(-1))
-	require.Nil(t, newRingAhead(-1))
-	rings[0].close()
-	rings[0] = newRingAhead(-1)
-	require.NotNil(t, rings[0])
-}
-
-// The Report tells of io_uring where it is used, and only there.
-func TestReportTellsOfIOUring(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 1000 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("content"), 0o600))
-	}
-	run := func(opts Options) int64 {
-		var report Report
-		opts.Report, opts.Workers = &report, 1
-		_, err := Process(context.Background(), dir, opts, func(f *File) (struct{}, error) { return struct{}{}, nil })
-		require.NoError(t, err)
-		require.EqualValues(t, 1000, report.Processed)
-		return report.URing
-	}
-	require.Zero(t, run(Options{DisableURing: true}))
-	require.Zero(t, run(Options{ReadSize: NoRead}))
-	ring, good := newRingAhead(-1), false
-	if ring != nil {
-		ring.close()
-	}
-	if d, err := openRoot(dir); err == nil {
-		if l, ok := d.(*linuxDir); ok {
-			good = new(cacheCheck).good(l)
-		}
-		d.close()
-	}
-	if ring == nil || !good {
-		t.Log("left out: no io_uring here, or not for this file system")
-		require.Zero(t, run(Options{}))
-		return
-	}
-	require.Greater(t, run(Options{}), int64(500))
-}
-
 // Entries that change behind the worker's back: fn, at the first file of a
 // window, replaces and removes files further on. Whatever has been read by then,
 // nothing of what took their places is.

@@ -1,0 +1,199 @@
+//go:build linux
+
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const firstWaitVariable = "FILEPROC_TEST_FIRST_WAIT"
+
+// Package testing has timers and opens files. A process in which nobody has is one that has not begun with it.
+func init() {
+	if root := os.Getenv(firstWaitVariable); root != "" {
+		if err := waitFirst(root); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// waitFirst opens a file while there is no descriptor, for a moment.
+func waitFirst(root string) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return err
+	}
+	_, err := fileproc.Process(context.Background(), root, fileproc.Options{Workers: 1}, func(f *fileproc.File) (struct{}, error) {
+		var last int
+		for {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				break
+			}
+			last = fd
+		}
+		go func() {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil) // no timer of Go's
+			unix.Close(last)
+		}()
+		handle, err := f.Open()
+		if err == nil {
+			err = handle.Close()
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Go's runtime ends a process that has no descriptors for its poller when it sets the first timer. To wait takes one.
+func TestInvariant4WaitOfAProcessWithoutTimers(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "f")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), firstWaitVariable+"="+root)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Skipf("a test that is built for another machine, and emulated, cannot start itself again: %v", err)
+	}
+	require.NoError(t, err, "%.300s", out)
+}
+
+func underALimit(t *testing.T, root string) {
+	limitDescriptors(t, 32)
+	for _, tree := range []string{"wide", "comb", "bush"} {
+		tree := filepath.Join(root, tree)
+		want := countFiles(t, tree)
+		for _, workers := range []int{1, 4, 64} {
+			leavesNothing(t, func() {
+				require.NoError(t, complete(t.Context(), tree, fileproc.Options{Workers: workers}, want), "%s, %d workers", tree, workers)
+			})
+		}
+		listed := int64(0)
+		for e, err := range fileproc.Walk(t.Context(), tree, fileproc.Options{Workers: 16}) {
+			require.NoError(t, err)
+			if !e.IsDir() {
+				listed++
+			}
+		}
+		require.Equal(t, want, listed, "Walk")
+		require.NoError(t, openedInFn(t.Context(), tree, want))
+	}
+}
+
+// openedInFn holds one descriptor more in each running call of fn.
+func openedInFn(ctx context.Context, root string, want int64) error {
+	opts := fileproc.Options{Workers: 64, ReadSize: fileproc.NoRead}
+	files, err := fileproc.Process(ctx, root, opts, func(f *fileproc.File) (struct{}, error) {
+		handle, err := f.Open()
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer handle.Close()
+		for range 3 {
+			runtime.Gosched() // others run, and want descriptors too
+		}
+		data, err := io.ReadAll(handle)
+		if err == nil && string(data) != filepath.ToSlash(f.Rel()) {
+			err = fmt.Errorf("it holds %q", data)
+		}
+		return struct{}{}, err
+	})
+	if err == nil && int64(len(files)) != want {
+		err = fmt.Errorf("%d files of %d through Open", len(files), want)
+	}
+	return err
+}
+
+// withFewLeft runs while others in this process hold all descriptors but six: three runs with a root and one more each.
+func withFewLeft(t *testing.T, root string) {
+	// The runtime opens its poller at the first use and cannot go on without.
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	r.Close()
+	w.Close()
+	trees := map[string]int64{}
+	for _, tree := range []string{"wide", "comb", "bush"} {
+		tree := filepath.Join(root, tree)
+		trees[tree] = countFiles(t, tree)
+	}
+	limitDescriptors(t, 256)
+	var held []int
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			require.ErrorIs(t, err, unix.EMFILE)
+			break
+		}
+		held = append(held, fd)
+	}
+	free := 6
+	if fileproc.Backend() == "generic" {
+		free = 9 // an os.Root takes more than one to open, and a second one to list
+	}
+	for range free {
+		unix.Close(held[len(held)-1])
+		held = held[:len(held)-1]
+	}
+	for tree, want := range trees {
+		require.NoError(t, complete(t.Context(), tree, fileproc.Options{Workers: 16}, want), "one run over %s", tree)
+		errs := make([]error, 3)
+		var runs sync.WaitGroup
+		for i := range errs {
+			runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 16}, want) })
+		}
+		runs.Wait()
+		require.NoError(t, errors.Join(errs...), "three runs over %s", tree)
+	}
+}
+
+// descriptorTrees writes wide (3,000 directories), comb (100 levels, a side directory at each) and bush (every
+// directory of six levels has three children).
+func descriptorTrees(t *testing.T) string {
+	root := memoryDir(t)
+	dirs, levels, bush := 3000, 100, 6
+	if testing.Short() {
+		dirs, levels, bush = 300, 60, 4
+	}
+	for i := range dirs {
+		plant(t, filepath.Join(root, "wide"), fmt.Sprintf("d%04d/f", i))
+	}
+	path := ""
+	for i := range levels {
+		plant(t, filepath.Join(root, "comb"), path+"f", path+"g", path+"a/f", path+"b/f")
+		path += string("ab"[i%2]) + "/"
+	}
+	var grow func(path string, levels int)
+	grow = func(path string, levels int) {
+		plant(t, filepath.Join(root, "bush"), path+"f")
+		if levels > 0 {
+			for _, child := range "abc" {
+				grow(path+string(child)+"/", levels-1)
+			}
+		}
+	}
+	grow("", bush)
+	return root
+}
+
+func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
+	root := descriptorTrees(t)
+	for _, task := range []string{"limit", "hogged"} {
+		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
+	}
+}

@@ -1,0 +1,76 @@
+//go:build linux
+
+package fileproc_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each of the tasks runs in a process of its own, which may be limited, measured or given another user.
+var tasks = map[string]func(t *testing.T, root string){
+	"limit":      underALimit,
+	"hogged":     withFewLeft,
+	"peak":       measuredPeak,
+	"other":      asAnotherUser,
+	"streaming":  streaming,
+	"unreadable": unreadableAmongMany,
+}
+
+const taskVariable = "FILEPROC_TEST_TASK"
+
+// TestInvariantInAProcessOfItsOwn does nothing unless runTask has started this process.
+func TestInvariantInAProcessOfItsOwn(t *testing.T) {
+	if name, root, ok := strings.Cut(os.Getenv(taskVariable), "="); ok {
+		watchdog(t)
+		tasks[name](t, root)
+	}
+}
+
+// runTask runs one of the tasks and returns what it printed; ok is false where this binary cannot be started, as under an emulator.
+func runTask(t *testing.T, name, root string, change ...func(*exec.Cmd)) (output string, ok bool) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestInvariantInAProcessOfItsOwn$", "-test.count=1", "-test.v")
+	cmd.Env = append(os.Environ(), taskVariable+"="+name+"="+root)
+	for _, f := range change {
+		f(cmd)
+	}
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Logf("left out: %v", err)
+		return "", false
+	}
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "--- PASS: TestInvariantInAProcessOfItsOwn")
+	return string(out), true
+}
+
+// asNobody returns what makes a task run as another user, who is given the binary where it can be reached. Without the
+// right to change users the task runs as the user at hand.
+func asNobody(t *testing.T) func(*exec.Cmd) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return func(*exec.Cmd) {}
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	binary, err := os.ReadFile(self)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	copied := filepath.Join(dir, "fileproc.test")
+	require.NoError(t, os.WriteFile(copied, binary, 0o755))
+	return func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args[0], cmd.Dir = copied, copied, dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+var clockSpeed = regexp.MustCompile(`(?m)^(cpu MHz|clock)\s*:.*$`)
+
+func TestInvariant2KernelFilesAreWhole(t *testing.T) {
+	watchdog(t)
+	for root, suffixes := range map[string][]string{
+		"/proc":                   {"kallsyms", "cpuinfo", "filesystems", "version", "devices"},
+		"/proc/self":              {"limits", "comm", "mountinfo"},
+		"/sys/kernel":             nil,
+		"/sys/class/net/lo":       nil,
+		"/sys/devices/system/cpu": nil,
+	} {
+		t.Run(strings.ReplaceAll(root[1:], "/", "_"), func(t *testing.T) {
+			entries, err := os.ReadDir(root)
+			if err != nil {
+				t.Logf("left out: %v", err)
+				return
+			}
+			ours := func(name string) bool {
+				for _, s := range suffixes {
+					if strings.HasSuffix(name, s) {
+						return true
+					}
+				}
+				return suffixes == nil
+			}
+			plain := func() map[string]string {
+				content := map[string]string{}
+				for _, e := range entries {
+					if e.Type().IsRegular() && ours(e.Name()) {
+						if data, err := os.ReadFile(filepath.Join(root, e.Name())); err == nil {
+							content[e.Name()] = string(data)
+						}
+					}
+				}
+				return content
+			}
+			opts := fileproc.Options{MaxDepth: 1, Suffixes: suffixes}
+			// The kernel may change what a file says at any moment; it must agree with one of the looks before and after.
+			var wrong []string
+			for range 5 {
+				wrong = nil
+				before := plain()
+				got, _ := read(t.Context(), root, opts)
+				after := plain()
+				for name := range before {
+					g, delivered := got[name]
+					g = clockSpeed.ReplaceAllString(g, "")
+					if !delivered || g != clockSpeed.ReplaceAllString(before[name], "") && g != clockSpeed.ReplaceAllString(after[name], "") {
+						wrong = append(wrong, fmt.Sprintf("%s: %d bytes, os.ReadFile %d", name, len(g), len(before[name])))
+					}
+				}
+				require.NotEmpty(t, before)
+				if wrong == nil {
+					return
+				}
+			}
+			require.Empty(t, wrong)
+		})
+	}
+}
+
+// A read of /proc/kmsg waits for the kernel's next message. It takes from what the kernel has kept for it, so one is enough.
+func TestInvariant8ReadThatDoesNotComeBack(t *testing.T) {
+	if _, err := os.Stat("/proc/kmsg"); err != nil {
+		t.Skip("there is no /proc/kmsg: ", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // some seconds are enough
+	defer cancel()
+	_, err := fileproc.Process(ctx, "/proc", fileproc.Options{MaxDepth: 1, Suffixes: []string{"kmsg"}}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })
+	require.NoError(t, ctx.Err())
+	if errors.Is(err, fs.ErrPermission) { // what every user but root gets, and root in most containers
+		return
+	}
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	var p *fs.PathError
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, "/proc/kmsg", p.Path)
+}
+
+func TestInvariant2SizesAroundEveryBlock(t *testing.T) {
+	watchdog(t)
+	parents := map[string]string{"temporary directory": t.TempDir(), "tmpfs": memoryDir(t)}
+	sizes := []int{0, 1, 400, 3 << 20, 1<<20 + 12_345}
+	for _, block := range []int{512, 4096, 8192, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20} {
+		sizes = append(sizes, block-1, block, block+1)
+	}
+	random := rand.New(rand.NewSource(2))
+	want := map[string]string{}
+	for _, size := range sizes {
+		data := make([]byte, size)
+		random.Read(data)
+		want[fmt.Sprintf("dense%d", size)] = string(data)
+	}
+	want["sparse"] = strings.Repeat("\x00", 2<<20) + "middle" + strings.Repeat("\x00", 1<<20)
+	for name, dir := range parents {
+		for file, content := range want {
+			path := filepath.Join(dir, file)
+			if file == "sparse" {
+				f, err := os.Create(path)
+				require.NoError(t, err)
+				_, err = f.WriteAt([]byte("middle"), 2<<20)
+				require.NoError(t, err)
+				require.NoError(t, f.Truncate(int64(len(content))))
+				require.NoError(t, f.Close())
+			} else {
+				require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+			}
+		}
+		for _, limit := range []int{0, 1, 400, 512, 4095, 4096, 4097, 65536, 1 << 20} {
+			t.Run(fmt.Sprintf("%s/ReadSize=%d", name, limit), func(t *testing.T) {
+				opts := fileproc.Options{ReadSize: limit, Workers: 2}
+				files, err := fileproc.Process(t.Context(), dir, opts, func(f *fileproc.File) (string, error) {
+					full := want[f.Name()]
+					part := full
+					if limit > 0 {
+						part = full[:min(limit, len(full))]
+					}
+					if string(f.Data()) != part {
+						return "", fmt.Errorf("got %d bytes that are not the first %d", len(f.Data()), len(part))
+					}
+					if f.Truncated() != (len(part) < len(full)) {
+						return "", fmt.Errorf("Truncated is %v with %d of %d bytes", f.Truncated(), len(part), len(full))
+					}
+					return f.Name(), nil
+				})
+				require.NoError(t, err)
+				require.Len(t, files, len(want))
+			})
+		}
+	}
+}
+
+// cacheFirstPage leaves of a file only the first page in the cache, if the file system is willing.
+func cacheFirstPage(t *testing.T, path string) *os.File {
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	fd := int(f.Fd())
+	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM)) // reads nothing ahead
+	_, err = unix.Pread(fd, make([]byte, 1), 0)
+	require.NoError(t, err)
+	return f
+}
+
+// A read of what the cache has falls short where the cache ends.
+func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
+	watchdog(t)
+	root, rels := plantMany(t, 1, 1600)
+	dir, err := os.Open(root)
+	require.NoError(t, err)
+	defer dir.Close()
+	for _, opts := range []fileproc.Options{{Workers: 1}, {Workers: 3}, {Workers: 1, ReadSize: 9000}, {DisableURing: true}} {
+		require.NoError(t, unix.Syncfs(int(dir.Fd())))
+		for _, rel := range rels {
+			if len(testtree.BytesOf(rel)) > 4096 {
+				cacheFirstPage(t, filepath.Join(root, rel)).Close()
+			}
+		}
+		requireExact(t, root, opts, rels)
+	}
+	for _, rel := range rels {
+		if size := len(testtree.BytesOf(rel)); size > 4096 {
+			f := cacheFirstPage(t, filepath.Join(root, rel))
+			defer f.Close()
+			// This very read makes the kernel fetch the rest, so the files of the test are not asked.
+			if n, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, size)}, 0, unix.RWF_NOWAIT); err != nil || n == size {
+				t.Logf("left out: this file system does not keep a part of a file in the cache: %d bytes of %d, %v", n, size, err)
+			}
+			return
+		}
+	}
+}
