@@ -93,6 +93,7 @@ func countCalls(t *testing.T, root string) map[string]int {
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no process can be traced here: %v", err)
 	}
+	defer cmd.Process.Release() // Nobody waits for it, so its descriptor would be open until some garbage collection.
 	pid := cmd.Process.Pid
 	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
 	counts := map[string]int{}
