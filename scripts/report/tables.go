@@ -108,11 +108,11 @@ func (d *document) head(records []record.Record) {
 	}
 	if len(widths) > 0 {
 		w := measure.Summarize(widths)
-		d.line("\nHow noisy: the slowest round of a series took %.0f %% longer than its fastest one in the median of all %d series, and %.0f %% longer in the worst. "+
-			"So figures are medians over the rounds with the minimum and maximum in brackets, in plots as whiskers; sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
+		d.line("\nNoise: the slowest round of a series took %.0f %% longer than the fastest in the median of all %d series, and %.0f %% longer in the worst. "+
+			"So each figure is the median over the rounds, with the minimum and maximum in brackets (in plots: whiskers). Sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
 	}
-	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one for each of 36 months (`nested1`). " +
-		"Caches are warm unless it says otherwise. Every side is checked to see all files and all bytes.")
+	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one directory for each of 36 months (`nested1`). " +
+		"Caches are warm unless a section says otherwise. Every side is checked to see all files and all bytes.")
 }
 
 // machineLine is what head says of the machine, on one line.
@@ -131,7 +131,7 @@ func machineLine(records []record.Record) string {
 }
 
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach reads every file whole. The peers call os.ReadFile wherever they hand over a file, as their users do.")
+	d.line("\n## Peers\n\nEach side reads every file whole. Where a peer hands over a file, os.ReadFile reads it, as its users do.")
 	for _, set := range r.sets() {
 		list := r.on(set)
 		ours := list[0]
@@ -150,7 +150,7 @@ func (d *document) peers(r results) error {
 }
 
 func (d *document) programs(r results) error {
-	d.line("\n## Whole programs\n\nCounting the lines with a fixed string in every file, from start to exit. `scripts/peers/count` is 50 lines " +
+	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file; the time is from start to exit. `scripts/peers/count` is 50 lines " +
 		"around fileproc. All find the same lines in the same files; grep also prints the files without a match.")
 	for _, set := range r.sets() {
 		files, err := count(set)
@@ -185,8 +185,8 @@ var reference = map[string]map[string]string{
 }
 
 func (d *document) backends(r results) error {
-	d.line("\n## Backends\n\nOne program built with no tag (io_uring where it is allowed), and with `fileproc_nouring`, `fileproc_unix` and " +
-		"`fileproc_generic`, run in turn. The column marked * has what the portable backends were to be no worse than: the " +
+	d.line("\n## Backends\n\nOne program is built without a tag (io_uring where it is allowed), and with `fileproc_nouring`, `fileproc_unix` and " +
+		"`fileproc_generic`; the builds run in turn. The column marked * is the target of the portable backends: the " +
 		"figures of another package of the same kind, from another machine.")
 	d.table("set", "build", "ns/file", "against linux, %", "*, %")
 	for _, set := range r.sets() {
@@ -207,8 +207,8 @@ func (d *document) backends(r results) error {
 }
 
 func (d *document) readDir(r results) error {
-	d.line("\n## ReadDir\n\nNames and types of one directory, and the same with size and time of each file, which `(*os.File).Readdir` always asks " +
-		"for. `× ours` is against `fileproc.ReadDir` in the same round, with `Info` if they ask for it. An entry of /proc is a process or a file.")
+	d.line("\n## ReadDir\n\nThe cases list names and types of one directory; with `Info`, and in `(*os.File).Readdir` always, also size and time of each " +
+		"file. `× ours` is relative to `fileproc.ReadDir` in the same round, with `Info` for the cases that have it. An entry of /proc is a process or a file.")
 	d.table("directory", "what", "ns/entry", "× ours")
 	for _, set := range r.sets() {
 		var ours *series
@@ -272,21 +272,20 @@ func (d *document) pairs(r results) error {
 }
 
 func (d *document) floor(r results) error {
-	d.line("\n## The floor\n\nHow far from the bare system calls: fileproc against a C program with one thread per core that does nothing but " +
-		"getdents64, openat, read and close, or fstatat, in pairs; ReadDir also against os.ReadDir. Below 1 fileproc is faster.")
+	d.line("\n## The floor\n\nThis is the distance from the bare system calls: fileproc is paired with a C program with one thread per core that does nothing but " +
+		"getdents64, openat, read and close, or fstatat. ReadDir is also paired with os.ReadDir. Below 1 fileproc is faster.")
 	return d.pairs(r)
 }
 
 func (d *document) bare(r results) error {
-	d.line("\n## What the calls allow\n\nThe C program again, against the same in Go: with the plain calls, taking one file or many at a time; and " +
-		"with io_uring, which opens and reads as many files with one call as the ring is deep. Each is paired with the C program in every round. Nothing of " +
-		"fileproc is in either but the ring.")
+	d.line("\n## What the calls allow\n\nHere the C program is paired, in every round, with the same loops in Go: with the plain calls, one file or many at a time; and " +
+		"with io_uring, which opens and reads as many files with one call as the ring is deep. The loops use nothing of fileproc but the ring.")
 	return d.pairs(r)
 }
 
 func (d *document) fio(r results) error {
-	d.line("\n## fio\n\nA cross-check of the C program with [fio](https://fio.readthedocs.io): as many files of 400 bytes, made by fio, each opened, " +
-		"read with one pread, and closed by as many threads. What fio does around that takes time too, so it is no floor.")
+	d.line("\n## fio\n\n[fio](https://fio.readthedocs.io) cross-checks the C program: it makes as many files of 400 bytes, and as many threads open each, " +
+		"read it with one pread and close it. fio does more around that, which takes time too, so it is not a floor.")
 	return d.pairs(r)
 }
 
@@ -298,7 +297,7 @@ func count(set string) (float64, error) {
 }
 
 func (d *document) sizes(r results) error {
-	d.line("\n## Size\n\nOne directory with 1 file and more. Small ones are read many times in a pass, so what is measured includes what each call costs.")
+	d.line("\n## Size\n\nOne directory, with 1 file and more. A pass reads a small directory many times, so its time includes the cost of each call.")
 	d.table("files", "fileproc, ns/file", "ReadDir + ReadFile, ns/file", "× fileproc's", "fastwalk, ns/file", "× fileproc's")
 	for _, set := range r.sets() {
 		n, err := count(set)
@@ -320,7 +319,7 @@ func (d *document) sizes(r results) error {
 }
 
 func (d *document) workers(r results) error {
-	d.line("\n## Workers\n\n`Options.Workers`, and as many goroutines of the hand-written pool, on %s.", r.series[0].data)
+	d.line("\n## Workers\n\n`Options.Workers` against as many goroutines of the hand-written pool, on %s.", r.series[0].data)
 	d.table("workers", "fileproc, files/s", "against 1 worker", "ReadDir + goroutine pool, files/s", "against 1 goroutine")
 	set := r.series[0].data
 	for n := 1; ; n++ {
@@ -344,8 +343,8 @@ func (d *document) caches(cold, warm results) error {
 	if len(cold.series)+len(cold.leftOut) == 0 {
 		return nil // not measured yet
 	}
-	d.line("\n## Cold and warm\n\nCold: page, dentry and inode caches dropped before each pass, so that it waits for the disk. What reads a disk wants " +
-		"more workers than there are cores.")
+	d.line("\n## Cold and warm\n\nCold means that page, dentry and inode caches are dropped before each pass, so that it waits for the disk. A program that waits " +
+		"for a disk needs more workers than there are cores.")
 	d.table(warm.series[0].data, "cold, ns/file", "× fileproc's", "warm, ns/file", "× fileproc's")
 	for _, w := range warm.series {
 		cells := []string{w.who}
@@ -365,7 +364,7 @@ func (d *document) caches(cold, warm results) error {
 
 func (d *document) ablation(r results) error {
 	base := r.series[0]
-	d.line("\n## Where the time goes\n\nOne thing changed at a time against the first line, on %s. What is below zero is saved.", base.data)
+	d.line("\n## Where the time goes\n\nEach line changes one thing against the first line, on %s. Below zero, time is saved.", base.data)
 	d.table("", "wall, ns/file", "against the first, ns/file", "CPU, ns/file", "against the first, ns/file")
 	for _, s := range r.series {
 		wall, cpu := "", ""
