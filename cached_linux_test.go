@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,6 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 	d, err := openRoot(dir)
 	require.NoError(t, err)
 	defer d.close()
-	var names arena
 	p := make([]byte, firstBuffer)
 	for _, size := range []int{0, 1, 400, 511, 512, 513, 1024, 4095, 4096, 4097, 4*4096 + 5, firstBuffer - 1, firstBuffer, firstBuffer + 1} {
 		content := bytes.Repeat([]byte("x"), size)
@@ -35,7 +35,7 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 				require.NoError(t, unix.Fadvise(int(f.Fd()), 4096, 0, unix.FADV_DONTNEED))
 				f.Close()
 			}
-			c, err := d.open(names.add([]byte("f")), nil)
+			c, err := d.open(names.New("f"), nil)
 			require.NoError(t, err)
 			n, ok := c.cached(p)
 			c.close()
@@ -49,12 +49,12 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 }
 
 // What is fetched comes into the page cache without being read.
-func TestFetch(t *testing.T) {
+func TestPrefetch(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openRoot(dir)
 	require.NoError(t, err)
 	defer d.close()
-	if !canFetch(d) {
+	if !canPrefetch(d) {
 		t.Log("left out: not on this file system, or with 32 bits")
 		return
 	}
@@ -78,9 +78,9 @@ func TestFetch(t *testing.T) {
 		t.Log("left out: the kernel keeps the page")
 		return
 	}
-	some := []string{"f\x00"[:1]}
-	fetch(d, some, -1, func() bool { return true })
+	some := []names.Name{names.New("f")}
+	prefetch(d, some, -1, func() bool { return true })
 	require.False(t, cached(), "a run that is stopped fetches nothing")
-	fetch(d, some, -1, func() bool { return false })
+	prefetch(d, some, -1, func() bool { return false })
 	require.Eventually(t, cached, time.Minute, time.Millisecond)
 }

@@ -34,8 +34,8 @@ func TestFailuresJoin(t *testing.T) {
 func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
 	calls := 0
 	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
-	require.Panics(t, func() { f.add(&local{}, errors.New("one")) })
-	f.add(&local{}, errors.New("two"))
+	require.Panics(t, func() { f.add(&worker{}, errors.New("one")) })
+	f.add(&worker{}, errors.New("two"))
 	require.Equal(t, 1, calls)
 }
 
@@ -70,10 +70,10 @@ func TestFailuresOnError(t *testing.T) {
 			return nil
 		},
 		stop:  func(err error) { stops = append(stops, err) },
-		yield: func(*local, error) { t.Error("a failure that OnError has seen is yielded") },
+		yield: func(*worker, error) { t.Error("a failure that OnError has seen is yielded") },
 	}
 	for range 5 {
-		f.add(&local{}, errBroken)
+		f.add(&worker{}, errBroken)
 	}
 	require.Equal(t, 2, calls, "none after the one that stopped the run")
 	require.Equal(t, []error{enough}, stops)
@@ -82,8 +82,8 @@ func TestFailuresOnError(t *testing.T) {
 
 func TestFailuresYield(t *testing.T) {
 	var got []error
-	f := failures{yield: func(_ *local, err error) { got = append(got, err) }}
-	f.add(&local{}, errBroken)
+	f := failures{yield: func(_ *worker, err error) { got = append(got, err) }}
+	f.add(&worker{}, errBroken)
 	require.Equal(t, []error{errBroken}, got)
 	require.NoError(t, f.join(nil))
 }

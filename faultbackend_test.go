@@ -11,7 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 var errBroken = errors.New("input/output error")
@@ -41,6 +42,7 @@ type world struct {
 	most   int // that were open at once
 	wrong  []string
 	maxAsk int // the longest buffer of a read
+	listed map[*listing][][]byte
 }
 
 // find returns the object at a path below root.
@@ -224,21 +226,18 @@ type worldDir struct {
 }
 
 // lookup finds an entry that has not vanished.
-func (d *worldDir) lookup(name string) (*object, error) {
-	if unsafe.Slice(unsafe.StringData(name), len(name)+1)[len(name)] != 0 {
-		d.w.objectTo("no zero behind the name %q", name)
-	}
+func (d *worldDir) lookup(name names.Name) (*object, error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	for _, k := range d.o.kids {
-		if k.name == name && !k.gone {
+		if k.name == name.String() && !k.gone {
 			return k, nil
 		}
 	}
 	return nil, &sysError{"openat", changed{fs.ErrNotExist}}
 }
 
-func (d *worldDir) list(s *sink) (bool, error) {
+func (d *worldDir) list(l *listing) (bool, error) {
 	d.w.called(&d.closed, "list", d.o.name)
 	d.w.mu.Lock()
 	if d.listing {
@@ -262,12 +261,19 @@ func (d *worldDir) list(s *sink) (bool, error) {
 		more = end < len(d.o.kids)
 	}
 	d.w.mu.Unlock()
+	d.w.mu.Lock()
+	for _, name := range d.w.listed[l] {
+		clear(name) // the core was to copy it before it reused l
+	}
+	if d.w.listed == nil {
+		d.w.listed = map[*listing][][]byte{}
+	}
+	d.w.listed[l] = nil
 	for _, k := range got {
 		name := []byte(k.name)
-		s.add(name, k.listed)
-		clear(name) // the core was to copy it
+		l.add(name, k.listed)
+		d.w.listed[l] = append(d.w.listed[l], name)
 	}
-	d.w.mu.Lock()
 	d.listing = false
 	d.w.mu.Unlock()
 	if fails {
@@ -276,8 +282,8 @@ func (d *worldDir) list(s *sink) (bool, error) {
 	return more, nil
 }
 
-func (d *worldDir) openDir(name string) (directory, error) {
-	d.w.called(&d.closed, "openDir", name)
+func (d *worldDir) openDir(name names.Name) (directory, error) {
+	d.w.called(&d.closed, "openDir", name.String())
 	o, err := d.lookup(name)
 	if err != nil {
 		return nil, err
@@ -294,8 +300,8 @@ func (d *worldDir) openDir(name string) (directory, error) {
 	return &worldDir{w: d.w, o: o}, nil
 }
 
-func (d *worldDir) open(name string, spare content) (content, error) {
-	d.w.called(&d.closed, "open", name)
+func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
+	d.w.called(&d.closed, "open", name.String())
 	o, err := d.lookup(name)
 	if err != nil {
 		return nil, err
@@ -319,9 +325,9 @@ func (d *worldDir) open(name string, spare content) (content, error) {
 	return c, nil
 }
 
-func (d *worldDir) stat(name string) (Stat, error) {
-	d.w.called(&d.closed, "stat", name)
-	if name == dot {
+func (d *worldDir) stat(name names.Name) (Stat, error) {
+	d.w.called(&d.closed, "stat", name.String())
+	if name == names.Dot {
 		return d.o.stat(), nil
 	}
 	o, err := d.lookup(name)
@@ -334,7 +340,7 @@ func (d *worldDir) stat(name string) (Stat, error) {
 	return o.stat(), nil
 }
 
-func (d *worldDir) openFile(name, _ string) (*os.File, error) {
+func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {
 	c, err := d.open(name, nil)
 	if err != nil {
 		return nil, err

@@ -93,9 +93,9 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		// Only a wait for a channel of the bubble lets its time go on.
-		outside := scarce
-		scarce = make(chan struct{}, 1)
-		defer func() { scarce = outside }()
+		outside := fdTurn
+		fdTurn = make(chan struct{}, 1)
+		defer func() { fdTurn = outside }()
 		test(t)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,7 +88,7 @@ func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
 // Who has all others wait for a descriptor does not itself wait for the loop that takes results, which may be among them.
 func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const files = 3 * mailboxSize // more than the loop's mailbox holds, and then a directory, of which listing alone tells
+		const files = 3 * bufferPerWorker // more than the loop's mailbox holds, and then a directory, of which listing alone tells
 		big := folder("big")
 		for i := range files {
 			big.kids = append(big.kids, file(fmt.Sprint(i), ""))
@@ -113,7 +114,7 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 			}
 		}
 		require.Equal(t, files+3, n)
-		require.Empty(t, scarce)
+		require.Empty(t, fdTurn)
 	})
 }
 
@@ -141,7 +142,7 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 		require.Equal(t, 1, told)
 		require.EqualValues(t, 1, out.report.Failed)
 		w.requireSound(t, out)
-		require.Empty(t, scarce)
+		require.Empty(t, fdTurn)
 	})
 }
 
@@ -151,7 +152,7 @@ type busy struct {
 	opens *atomic.Int32
 }
 
-func (b busy) openDir(name string) (directory, error) {
+func (b busy) openDir(name names.Name) (directory, error) {
 	if b.opens.Add(1)%2 == 1 {
 		return nil, &sysError{"openat", scarceErrors[0]}
 	}

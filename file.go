@@ -4,60 +4,47 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // A File is what fn gets. It is valid until fn returns, and for fn's goroutine
 // alone; the strings that it gives may be kept.
-type File struct {
-	l    *local
-	node *node
-	name string
-
-	data      []byte
-	truncated bool
-	stat      Stat
-	hasStat   bool
+type File struct { // the fields are those of currentFile
+	w       *worker
+	node    *node
+	name    names.Name
+	content content
 }
 
 // Name returns the file's name, without a directory.
-func (f *File) Name() string { return f.name }
+func (f *File) Name() string { return f.name.String() }
 
 // Rel returns the path relative to root, with slashes on every platform.
-func (f *File) Rel() string { return f.node.relPath(f.name) }
+func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 
 // Path returns the path of the file: root and Rel, joined as filepath.Join does,
 // but for a ".." in root, which is kept, since behind a symbolic link it need
 // not lead back. With Options.FS it is a path within that file system.
-func (f *File) Path() string { return f.l.run.base.path(f.node, f.name) }
+func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 
 // Data returns the content that was read. It is borrowed: it must not be used
 // after fn has returned. Its capacity is its length, so append copies it. fn
 // may overwrite it. It is nil in Options.Select and with NoRead.
-func (f *File) Data() []byte { return f.data }
+func (f *File) Data() []byte { return f.content.data }
 
 // Truncated reports whether the file is longer than Options.ReadSize, so that
 // Data is only its beginning.
-func (f *File) Truncated() bool { return f.truncated }
+func (f *File) Truncated() bool { return f.content.truncated }
 
 // Stat returns the file's metadata: with Options.Stat that of the handle that
 // was read; otherwise it is looked up at the first call, in the directory that
 // was listed, without following a link.
 func (f *File) Stat() (Stat, error) {
-	if err := f.lookUp(); err != nil {
+	if err := (*currentFile)(f).lookUp(); err != nil {
 		return Stat{}, pathError("stat", f.Path(), err)
 	}
-	return f.stat, nil
-}
-
-func (f *File) lookUp() error {
-	if f.hasStat {
-		return nil
-	}
-	return f.l.attempt(f.node, func(d directory) (err error) {
-		f.stat, err = d.stat(f.name)
-		f.hasStat = err == nil
-		return err
-	})
+	return f.content.stat, nil
 }
 
 // Open opens the file for the caller, who is to close it: what a large file
@@ -68,7 +55,7 @@ func (f *File) lookUp() error {
 // which has no *os.File to give, the error is errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
-	err := f.l.attempt(f.node, func(d directory) (err error) {
+	err := f.w.withDir(f.node, func(d directory) (err error) {
 		file, err = d.openFile(f.name, f.Path())
 		return err
 	})
@@ -81,12 +68,12 @@ func (f *File) Open() (*os.File, error) {
 // Worker returns the number under which fn runs, 0 ≤ w < Workers. No two calls of
 // fn with the same number overlap, so it can be an index into state that needs
 // no lock. It is not bound to one goroutine.
-func (f *File) Worker() int { return f.l.worker }
+func (f *File) Worker() int { return f.w.slot }
 
 // An Entry is a file or directory that Walk found. It may be kept, and is an
 // fs.DirEntry.
 type Entry struct {
-	base    *base
+	paths   *pathBase
 	node    *node // the directory that it is in
 	name    string
 	typ     fs.FileMode
@@ -112,7 +99,7 @@ func (e Entry) Path() string {
 	if e.node == nil {
 		return ""
 	}
-	return e.base.path(e.node, e.name)
+	return e.paths.path(e.node, e.name)
 }
 
 // Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.
@@ -135,7 +122,7 @@ func (e Entry) Stat() (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
-	if e.base.fsys != nil {
+	if e.paths.fsys != nil {
 		return statOfStored(info), nil
 	}
 	return statOfInfo(info), nil
@@ -143,7 +130,7 @@ func (e Entry) Stat() (Stat, error) {
 
 // Info returns Stat as an fs.FileInfo, whose Sys is nil with Options.Stat or FS.
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.hasStat || e.node != nil && e.base.fsys != nil { // whose types are not as they come, see statOfStored
+	if e.hasStat || e.node != nil && e.paths.fsys != nil { // whose types are not as they come, see statOfStored
 		s, err := e.Stat()
 		if err != nil {
 			return nil, err
@@ -158,7 +145,7 @@ func (e Entry) lookUp() (fs.FileInfo, error) {
 	if e.node == nil {
 		return nil, &fs.PathError{Op: "stat", Err: fs.ErrInvalid}
 	}
-	return e.base.info(e.Path())
+	return e.paths.info(e.Path())
 }
 
 // entryInfo is an Entry that has metadata.

@@ -70,36 +70,44 @@ import (
 // anywhere among them. Fn may return [ErrSkip] to give no result, and [fs.SkipAll]
 // to stop the run; neither is an error of Process.
 func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
-	if err := validate(root, &opts, fn != nil); err != nil {
-		return nil, err
-	}
 	if opts.Ordered {
-		return processInOrder(ctx, root, &opts, fn)
+		all, err := process(ctx, root, &opts, fn == nil, func(f *File) (located[T], error) {
+			v, err := fn(f)
+			return located[T]{f.node, f.name.String(), v}, err
+		})
+		return sortByPath(all), err
 	}
-	return process(ctx, root, &opts, fn)
+	return process(ctx, root, &opts, fn == nil, fn)
 }
 
-func process[T any](ctx context.Context, root string, opts *Options, fn func(*File) (T, error)) ([]T, error) {
-	c := newCollector[T](opts.Workers)
-	r := run{fn: func(f *File) error {
-		v, err := fn(f)
+func process[T any](ctx context.Context, root string, opts *Options, noFn bool, fn func(*File) (T, error)) ([]T, error) {
+	cfg, err := opts.config(root, noFn)
+	if err != nil {
+		return nil, err
+	}
+	results := newCollector[T](cfg.workers)
+	calls := opts.callbacks()
+	calls.fn = func(f *currentFile) error {
+		v, err := fn((*File)(f))
 		if err == nil {
-			c.add(f.l.worker, v)
+			results.add(f.w.slot, v)
 		}
 		return err
-	}}
-	err := r.execute(ctx, root, opts)
-	return c.all(), err
+	}
+	err = newRun(ctx, cfg, calls, nil).execute()
+	return results.all(), err
 }
 
 // ForEach is Process for a function without a result. [Options.Ordered], which is
 // about results, has no effect.
 func ForEach(ctx context.Context, root string, opts Options, fn func(*File) error) error {
-	if err := validate(root, &opts, fn != nil); err != nil {
+	cfg, err := opts.config(root, fn == nil)
+	if err != nil {
 		return err
 	}
-	r := run{fn: fn}
-	return r.execute(ctx, root, &opts)
+	calls := opts.callbacks()
+	calls.fn = func(f *currentFile) error { return fn((*File)(f)) }
+	return newRun(ctx, cfg, calls, nil).execute()
 }
 
 // Stream is Process for results that are not kept: the loop gets each as soon
@@ -118,21 +126,15 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		opts := opts // a Seq2 may be looped over more than once
-		if err := errors.Join(validate(root, &opts, fn != nil), opts.validateStream()); err != nil {
-			var zero T
-			yield(zero, err)
-			return
-		}
-		r := &run{}
-		m := newOutlet[T](r, &opts)
-		r.fn = func(f *File) error {
-			v, err := fn(f)
-			if err == nil {
-				m.send(f.l, v, nil)
+		streamRun(ctx, root, &opts, fn == nil, func(calls *callbacks, out outlet[T]) {
+			calls.fn = func(f *currentFile) error {
+				v, err := fn((*File)(f))
+				if err == nil {
+					out.send(&f.w.pos, !f.w.draining, v, nil)
+				}
+				return err
 			}
-			return err
-		}
-		stream(ctx, r, root, &opts, m, yield)
+		}, yield)
 	}
 }
 
@@ -145,49 +147,54 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 	return func(yield func(Entry, error) bool) {
 		opts := opts
 		opts.ReadSize, opts.SkipBinary = NoRead, false
-		if err := errors.Join(validate(root, &opts, true), opts.validateStream()); err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		r := &run{}
-		m := newOutlet[Entry](r, &opts)
-		r.fn = func(f *File) error {
-			e := Entry{base: r.base, node: f.node, name: f.name, stat: f.stat, hasStat: opts.Stat}
-			m.send(f.l, e, nil)
-			return nil
-		}
-		r.visitDir = func(l *local, n *node, name string, stat func() (Stat, error)) bool {
-			if r.cancelled() {
-				return false
+		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
+			calls.fn = func(f *currentFile) error {
+				c := &f.content
+				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String(), stat: c.stat, hasStat: opts.Stat}
+				out.send(&f.w.pos, !f.w.draining, e, nil)
+				return nil
 			}
-			e := Entry{base: r.base, node: n, name: name, typ: fs.ModeDir}
-			if opts.Stat {
-				var err error
-				if e.stat, err = stat(); err != nil {
-					if err != errStopped {
-						l.failFound("stat", n, name, err)
-					}
+			calls.visitDir = func(w *worker, parent *node, name string, stat func() (Stat, error)) bool {
+				if w.stopped() {
 					return false
 				}
-				e.hasStat = true
+				e := Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir}
+				if opts.Stat {
+					var err error
+					if e.stat, err = stat(); err != nil {
+						if err != errStopped {
+							w.failFound("stat", parent, name, err)
+						}
+						return false
+					}
+					e.hasStat = true
+				}
+				out.send(&w.pos, !w.draining, e, nil)
+				return true
 			}
-			m.send(l, e, nil)
-			return true
-		}
-		stream(ctx, r, root, &opts, m, yield)
+		}, yield)
 	}
 }
 
-// validate checks what the caller gave and resolves what has a default that may
-// change.
-func validate(root string, opts *Options, hasFn bool) error {
-	err := opts.validate(root)
-	if !hasFn {
-		err = errors.Join(err, errors.New("fileproc: fn is nil"))
+// streamRun executes a run and yields what the callbacks that set adds send.
+func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool, set func(*callbacks, outlet[T]), yield func(T, error) bool) {
+	var zero T
+	cfg, err := opts.config(root, noFn)
+	if err = errors.Join(err, opts.validateStream()); err != nil {
+		yield(zero, err)
+		return
 	}
-	opts.limited = opts.Workers > 0
-	opts.Workers = opts.workers() // asked once, since GOMAXPROCS may change
-	return err
+	var out outlet[T] = newResultBuffer[T](cfg.workers)
+	var order *ordered
+	if opts.Ordered {
+		order = newOrdered(cfg.workers)
+		out = &orderedOutlet[T]{ordered: order}
+	}
+	calls := opts.callbacks()
+	calls.yieldError = func(w *worker, err error) { out.send(&w.pos, !w.draining, zero, err) }
+	set(&calls, out)
+	r := newRun(ctx, cfg, calls, order)
+	stream(out, r.execute, r.stop, yield)
 }
 
 // Backend returns the name of what this build lists and opens directories

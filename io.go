@@ -3,46 +3,47 @@ package fileproc
 import (
 	"io/fs"
 	"os"
-	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // A directory is the seam between the core and a backend: an open directory of
-// an operating system, of an fs.FS, or of a test.
+// an operating system, of an fs.FS, or of a test. A backend lists and reads; it
+// knows nothing of a run.
 //
-// A name is one component that list has given, and a zero byte stands behind
-// it. No method follows a symbolic link in the last component. Errors are
-// *sysError where the system call is known. An entry that is not what the
-// listing said gives an error that is ErrChanged.
+// No method follows a symbolic link in the last component. Errors are *sysError
+// where the system call is known. The error for an entry that is not what the
+// listing said is ErrChanged.
 //
-// One goroutine at a time calls list; the other methods may be called by
-// several, also during list. Nothing is called after close.
+// One goroutine at a time calls list; several may call the other methods, also
+// during list. Nothing is called after close.
 type directory interface {
-	// list hands the entries of one buffer to s, "." and ".." left out, and
-	// reports whether the listing goes on.
-	list(s *sink) (more bool, err error)
+	// list adds some entries to l, without "." and "..", and reports whether the
+	// listing goes on.
+	list(l *listing) (more bool, err error)
 	// openDir opens a subdirectory.
-	openDir(name string) (directory, error)
-	// open opens a file for reading, without waiting for a FIFO's writer. The
-	// result need not be a regular file: the reader checks that. It may be
-	// made in spare, a closed content that the same backend returned before.
-	open(name string, spare content) (content, error)
+	openDir(name names.Name) (directory, error)
+	// open opens a file for reading, without waiting for the writer of a FIFO. The
+	// result need not be a regular file: the reader checks that. It may reuse
+	// spare, a closed handle that the same backend returned before.
+	open(name names.Name, spare handle) (handle, error)
 	// stat returns the metadata of an entry of any type.
-	stat(name string) (Stat, error)
-	// openFile opens a regular file for a caller, who gets path as its name.
-	openFile(name, path string) (*os.File, error)
-	// identity tells the directory from all others that exist now.
+	stat(name names.Name) (Stat, error)
+	// openFile opens a regular file for the user, whose Name will be path.
+	openFile(name names.Name, path string) (*os.File, error)
+	// identity distinguishes the directory from all others that exist now.
 	identity() (identity, error)
 	close()
 }
 
-// A content is an open file. One goroutine uses it.
-type content interface {
-	// cached reads into p what is at hand without waiting. ok says that the
+// A handle is an open file. One goroutine uses it.
+type handle interface {
+	// cached reads into p what is available without waiting. ok says that the
 	// file is a regular one and that p[:n] is all of it; if not, the n bytes
 	// are its first, and read goes on behind them.
 	cached(p []byte) (n int, ok bool)
-	// read reads as read(2) does, with 0 and nil at the end. errWouldBlock says
-	// that there is nothing to read yet, for which it has waited waitSlice at most.
+	// read reads as read(2) does, with 0 and nil at the end. It returns
+	// errWouldBlock if nothing has come within waitSlice.
 	read(p []byte) (n int, err error)
 	stat() (Stat, error)
 	close()
@@ -51,15 +52,29 @@ type content interface {
 // An identity is equal to another if both are of the same directory.
 type identity interface {
 	same(identity) bool
-	// inode is the same of all identities that are equal, and of few others.
-	inode() (device, number uint64)
+	// inode is the same for all identities that are equal, and for few others.
+	inode() (device, inode uint64)
 }
 
-// Stat is a file's metadata.
-type Stat struct {
-	Size    int64 // in bytes
-	ModTime time.Time
-	Mode    fs.FileMode // type and permission bits
-	Inode   uint64      // 0 where there is none, as on Windows or in most fs.FS
-	Device  uint64      // as Inode
+// A listing is what one call of directory.list gives.
+type listing struct {
+	entries []listedEntry
+	errs    []error // about entries whose names are unknown
+	direntBuffer
+}
+
+// A listedEntry is an entry as the backend found it. Its name is valid until the
+// listing is reused.
+type listedEntry struct {
+	name []byte
+	typ  fs.FileMode // typeUnknown where the file system does not say
+}
+
+func (l *listing) add(name []byte, typ fs.FileMode) {
+	l.entries = append(l.entries, listedEntry{name, typ})
+}
+
+func (l *listing) reset() {
+	clear(l.entries) // lets the names go
+	l.entries, l.errs = l.entries[:0], nil
 }

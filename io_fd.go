@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
-// What the Linux and the Unix backend share: directories that are descriptors.
+// Directories that are descriptors, which the Linux and the Unix backend share.
 
 const (
 	dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
@@ -27,7 +28,7 @@ type fdDir struct {
 	uncached atomic.Bool
 }
 
-func (d *fdDir) openSub(name string) (int, error) {
+func (d *fdDir) openSub(name names.Name) (int, error) {
 	fd, err := openat(d.fd, name, dirFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, d.openError(name, err, fs.ModeDir)
@@ -35,7 +36,7 @@ func (d *fdDir) openSub(name string) (int, error) {
 	return fd, nil
 }
 
-func (d *fdDir) open(name string, spare content) (content, error) {
+func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
 	fd, err := openat(d.fd, name, fileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
@@ -48,11 +49,10 @@ func (d *fdDir) open(name string, spare content) (content, error) {
 	return f, nil
 }
 
-// openError marks the error of an open as ErrChanged if the name is not what
-// was listed. What an open says of a link, a socket or a file in a directory's
-// place differs from system to system, so beyond the errors that can mean
-// nothing else the name itself is asked.
-func (d *fdDir) openError(name string, err error, listed fs.FileMode) error {
+// openError marks the error of an open as ErrChanged if the name is not what was
+// listed. Systems differ in what an open says about a link, a socket or a file in a
+// directory's place, so unless the error is plain the name is looked up.
+func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
 		err = changed{err}
@@ -65,9 +65,9 @@ func (d *fdDir) openError(name string, err error, listed fs.FileMode) error {
 	return &sysError{"openat", err}
 }
 
-func (d *fdDir) stat(name string) (Stat, error) {
+func (d *fdDir) stat(name names.Name) (Stat, error) {
 	var st unix.Stat_t
-	err := ignoringEINTR(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name.String(), &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
 		if err == unix.ENOENT {
 			err = changed{err}
@@ -77,14 +77,14 @@ func (d *fdDir) stat(name string) (Stat, error) {
 	return statOf(&st), nil
 }
 
-func (d *fdDir) openFile(name, path string) (*os.File, error) {
+func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 	fd, err := openat(d.fd, name, fileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
 	}
 	s, err := fstat(fd)
 	if err == nil && !s.Mode.IsRegular() {
-		err = &sysError{"fstat", changed{&notRegular{s.Mode}}}
+		err = notRegular("fstat", s.Mode)
 	}
 	if err == nil {
 		// The caller reads it like any file, and package os would otherwise
@@ -103,14 +103,14 @@ func (d *fdDir) identity() (identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inode{s.Device, s.Inode}, nil
+	return inodeID{s.Device, s.Inode}, nil
 }
 
-type inode struct{ device, number uint64 }
+type inodeID struct{ device, number uint64 }
 
-func (i inode) same(other identity) bool { return i == other }
+func (i inodeID) same(other identity) bool { return i == other }
 
-func (i inode) inode() (device, number uint64) { return i.device, i.number }
+func (i inodeID) inode() (device, inode uint64) { return i.device, i.number }
 
 // fdFile is an open file.
 type fdFile struct {
@@ -131,18 +131,11 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 		return 0, false
 	}
 	f.off = int64(n)
-	// Only files with pages in the cache are read in this way. Of a regular one
-	// a read falls short at its end, or between pages where the rest is not in
-	// the cache; of a block device, between sectors. So an odd length is the
-	// end of a regular file.
-	return n, n < len(p) && n%512 != 0
+	return n, isWhole(n, len(p)) // only regular files and block devices give something here
 }
 
-func (f *fdFile) read(p []byte) (n int, err error) {
-	err = ignoringEINTR(func() error {
-		n, err = f.readOnce(p)
-		return err
-	})
+func (f *fdFile) read(p []byte) (int, error) {
+	n, err := ignoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {
 	case err == unix.EAGAIN: // a regular file that takes O_NONBLOCK to its word, such as /proc/kmsg
 		waitReadable(f.fd)
@@ -177,7 +170,7 @@ func (f *fdFile) close() { unix.Close(f.fd) }
 
 func fstat(fd int) (Stat, error) {
 	var st unix.Stat_t
-	if err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if _, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstat(fd, &st) }); err != nil {
 		return Stat{}, &sysError{"fstat", err}
 	}
 	return statOf(&st), nil
@@ -214,10 +207,12 @@ func statOf(st *unix.Stat_t) Stat {
 	return Stat{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: mode, Inode: uint64(st.Ino), Device: uint64(st.Dev)}
 }
 
-func ignoringEINTR(call func() error) error {
+// ignoringEINTR repeats call while a signal interrupts it. What call returns is a
+// descriptor or a number of bytes.
+func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
-		if err := call(); err != unix.EINTR {
-			return err
+		if n, err := call(); err != unix.EINTR {
+			return n, err
 		}
 	}
 }

@@ -7,20 +7,17 @@ import (
 	"os"
 	"path"
 	"unsafe"
+
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // listSize is how many entries are asked of package os, or of an fs.FS, at a
 // time.
 const listSize = 256
 
-// A dirReader is an *os.File or an fs.ReadDirFile.
-type dirReader interface {
-	ReadDir(n int) ([]fs.DirEntry, error)
-}
-
-// listFile is directory.list for what lists with ReadDir. The bits of regular
-// make no difference to an entry's type. Note, unless nil, gets each entry first.
-func listFile(f dirReader, s *sink, regular fs.FileMode, note func(fs.DirEntry)) (bool, error) {
+// listFile is directory.list for directories with ReadDir. It ignores the bits of
+// regular in an entry's type. Note, unless nil, gets each entry.
+func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.DirEntry)) (bool, error) {
 	_, goesOn := f.(*os.File)
 	for listed := 0; listed < listSize; {
 		entries, err := f.ReadDir(listSize)
@@ -29,11 +26,11 @@ func listFile(f dirReader, s *sink, regular fs.FileMode, note func(fs.DirEntry))
 				note(e)
 			}
 			name := e.Name()
-			s.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
+			l.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
 		}
 		listed += len(entries)
 		if goesOn && isEntryError(err) {
-			s.fail(asSysError("readdir", err))
+			l.errs = append(l.errs, asSysError("readdir", err))
 			continue
 		}
 		switch {
@@ -89,43 +86,35 @@ func asFSError(err error) error {
 	return err
 }
 
-func (d *fsDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file.(fs.ReadDirFile), s, fs.ModeIrregular, nil)
+func (d *fsDir) list(l *listing) (bool, error) {
+	more, err := listFile(d.file.(fs.ReadDirFile), l, fs.ModeIrregular, nil)
 	if !more {
 		d.close()
 	}
 	return more, err
 }
 
-func (d *fsDir) openDir(name string) (directory, error) {
-	return openFS(d.fsys, path.Join(d.name, name))
+func (d *fsDir) openDir(name names.Name) (directory, error) {
+	return openFS(d.fsys, path.Join(d.name, name.String()))
 }
 
-func (d *fsDir) open(name string, _ content) (content, error) {
-	f, err := d.fsys.Open(path.Join(d.name, name))
+func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
+	f, err := d.fsys.Open(path.Join(d.name, name.String()))
 	if err != nil {
 		return nil, asFSError(err)
 	}
 	return storedFile{fsFile{f}}, nil
 }
 
-func (d *fsDir) stat(name string) (Stat, error) {
-	info, err := fs.Lstat(d.fsys, path.Join(d.name, name))
+func (d *fsDir) stat(name names.Name) (Stat, error) {
+	info, err := fs.Lstat(d.fsys, path.Join(d.name, name.String()))
 	if err != nil {
 		return Stat{}, asFSError(err)
 	}
 	return statOfStored(info), nil
 }
 
-// statOfStored is statOfInfo for an fs.FS. To some, among them stores of
-// objects, a file is fs.ModeIrregular: they know nothing else about it.
-func statOfStored(info fs.FileInfo) Stat {
-	s := statOfInfo(info)
-	s.Mode &^= fs.ModeIrregular
-	return s
-}
-
-func (d *fsDir) openFile(string, string) (*os.File, error) {
+func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
 	return nil, &sysError{"open", errors.ErrUnsupported}
 }
 
@@ -135,7 +124,7 @@ type fsPath string
 
 func (p fsPath) same(other identity) bool { return p == other }
 
-func (p fsPath) inode() (device, number uint64) { return 0, 0 }
+func (p fsPath) inode() (device, inode uint64) { return 0, 0 }
 
 func (d *fsDir) close() {
 	if d.file != nil {
@@ -181,9 +170,3 @@ func (f fsFile) stat() (Stat, error) {
 }
 
 func (f fsFile) close() { f.Close() }
-
-func statOfInfo(info fs.FileInfo) Stat {
-	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
-	s.Inode, s.Device = inodeOf(info)
-	return s
-}

@@ -4,20 +4,17 @@ package fileproc
 
 import (
 	"io/fs"
-	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
 const backendName = "linux"
 
-type direntBuffer [32 << 10]byte
-
-// direntBuffers have room for one getdents64 call.
-var direntBuffers = sync.Pool{New: func() any { return new(direntBuffer) }}
+// A direntBuffer is what the records of one directory.list lie in.
+type direntBuffer struct{ records [32 << 10]byte }
 
 // shortCall is how many bytes of a listing one call is asked for, unless it waits
 // for what is not a processor: some 50 µs of work. Go's monitor takes the
@@ -33,18 +30,14 @@ type linuxDir struct {
 var _ directory = (*linuxDir)(nil)
 
 func openRoot(root string) (directory, error) {
-	var fd int
-	err := ignoringEINTR(func() (err error) {
-		fd, err = unix.Open(root, dirFlags, 0)
-		return err
-	})
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
 	if err != nil {
 		return nil, &sysError{"open", err}
 	}
 	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
 }
 
-func (d *linuxDir) openDir(name string) (directory, error) {
+func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	fd, err := d.openSub(name)
 	if err != nil {
 		return nil, err
@@ -52,48 +45,46 @@ func (d *linuxDir) openDir(name string) (directory, error) {
 	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
 }
 
-func (d *linuxDir) list(s *sink) (bool, error) {
-	buf := direntBuffers.Get().(*direntBuffer)
-	defer direntBuffers.Put(buf)
+func (d *linuxDir) list(l *listing) (bool, error) {
 	// A call that gives little may be the last but one: asking again at once
-	// spares others from being called for a listing that is over.
-	for listed := 0; listed < len(buf)/2; {
+	// saves others from being woken for a listing that is over.
+	for buf := l.records[:]; len(buf) > len(l.records)/2; {
 		ask := shortCall
 		if d.waits {
 			ask = len(buf)
 		}
 		start := time.Now()
-		records, err := getdents(d.fd, buf[:ask])
+		n, err := getdents(d.fd, buf[:ask], func(r dirent.Record) error {
+			if !names.IsDot(r.Name) {
+				l.add(r.Name, direntType(r.Type))
+			}
+			return nil
+		})
 		d.waits = d.waits || time.Since(start) > 10*slowCall
-		if err != nil || len(records) == 0 {
+		if err != nil || n == 0 {
 			return false, err
 		}
-		listed += len(records)
-		for len(records) > 0 {
-			var r dirent.Record
-			if r, records, err = dirent.Next(records); err != nil {
-				return false, &sysError{"getdents64", err}
-			}
-			if !isDot(r.Name) {
-				s.add(r.Name, direntType(r.Type))
-			}
-		}
+		buf = buf[n:]
 	}
 	return true, nil
 }
 
-// getdents returns the records of the next call, none at the end.
-func getdents(fd int, buf []byte) ([]byte, error) {
-	for {
-		n, err := unix.Getdents(fd, buf)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, &sysError{"getdents64", err}
-		default:
-			return buf[:n], nil
+// getdents calls add for each record of the next getdents64 until add fails. It
+// returns how many bytes of buf the records take, 0 at the end.
+func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
+	n, err := ignoringEINTR(func() (int, error) { return unix.Getdents(fd, buf) })
+	for records := buf[:max(n, 0)]; len(records) > 0 && err == nil; {
+		var r dirent.Record
+		if r, records, err = dirent.Next(records); err == nil {
+			if err := add(r); err != nil {
+				return n, err
+			}
 		}
 	}
+	if err != nil {
+		err = &sysError{"getdents64", err}
+	}
+	return n, err
 }
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
@@ -118,19 +109,15 @@ func direntType(t uint8) fs.FileMode {
 	return typeUnknown
 }
 
-// openat is unix.Openat without its copy of name, behind which is a zero.
-func openat(dirfd int, name string, flags int) (int, error) {
-	for {
-		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dirfd), uintptr(unsafe.Pointer(unsafe.StringData(name))),
-			uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
-		switch errno {
-		case 0:
-			return int(fd), nil
-		case unix.EINTR:
-		default:
+// openat is unix.Openat without its copy of the name.
+func openat(dirfd int, name names.Name, flags int) (int, error) {
+	return ignoringEINTR(func() (int, error) {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dirfd), uintptr(name.Pointer()), uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
+		if errno != 0 {
 			return -1, errno
 		}
-	}
+		return int(fd), nil
+	})
 }
 
 // readCached reads from the beginning what the page cache has. A position is

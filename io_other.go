@@ -9,9 +9,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 const backendName = "generic"
+
+// A direntBuffer is not needed: package os has its own.
+type direntBuffer struct{}
 
 // rootDir is a directory as an os.Root, which never leads outside. It follows
 // links that stay inside, so what was opened is compared with what the name
@@ -67,8 +72,8 @@ func asRootError(root *os.Root, err error) error {
 	return e
 }
 
-func (d *rootDir) list(s *sink) (bool, error) {
-	more, err := listFile(d.file, s, 0, d.note)
+func (d *rootDir) list(l *listing) (bool, error) {
+	more, err := listFile(d.file, l, 0, d.note)
 	if !more {
 		d.file.Close()
 		d.file = nil
@@ -117,7 +122,7 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	case err != nil:
 		return nil, asRootError(d.root, err)
 	case info.Mode().Type() != typ && typ == 0:
-		return nil, &sysError{"lstat", changed{&notRegular{info.Mode()}}}
+		return nil, notRegular("lstat", info.Mode())
 	case info.Mode().Type() != typ:
 		return nil, &sysError{"openat", ErrChanged}
 	}
@@ -149,7 +154,8 @@ func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
 	return asRootError(d.root, err)
 }
 
-func (d *rootDir) openDir(name string) (directory, error) {
+func (d *rootDir) openDir(entry names.Name) (directory, error) {
+	name := entry.String()
 	known, err := d.known(name, fs.ModeDir)
 	if err != nil {
 		return nil, err
@@ -176,8 +182,8 @@ func (d *rootDir) openDir(name string) (directory, error) {
 	return sub, nil
 }
 
-func (d *rootDir) open(name string, spare content) (content, error) {
-	file, info, err := d.openRegular(name)
+func (d *rootDir) open(name names.Name, spare handle) (handle, error) {
+	file, info, err := d.openRegular(name.String())
 	if err != nil {
 		return nil, err
 	}
@@ -237,16 +243,16 @@ func (f *rootFile) read(p []byte) (int, error) {
 
 func (f *rootFile) stat() (Stat, error) { return statOfInfo(f.info), nil }
 
-func (d *rootDir) stat(name string) (Stat, error) {
-	info, err := d.root.Lstat(name)
+func (d *rootDir) stat(name names.Name) (Stat, error) {
+	info, err := d.root.Lstat(name.String())
 	if err != nil {
 		return Stat{}, asRootError(d.root, err)
 	}
 	return statOfInfo(info), nil
 }
 
-func (d *rootDir) openFile(name, _ string) (*os.File, error) {
-	f, _, err := d.openRegular(name)
+func (d *rootDir) openFile(name names.Name, _ string) (*os.File, error) {
+	f, _, err := d.openRegular(name.String())
 	return f, err
 }
 
@@ -268,10 +274,7 @@ func (f osFile) same(other identity) bool {
 	return ok && os.SameFile(f.FileInfo, o.FileInfo)
 }
 
-func (f osFile) inode() (device, number uint64) {
-	number, device = inodeOf(f.FileInfo)
-	return device, number
-}
+func (f osFile) inode() (device, inode uint64) { return inodeOf(f.FileInfo) }
 
 func (d *rootDir) close() {
 	if d.file != nil {

@@ -5,10 +5,14 @@ package fileproc
 import (
 	"os"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
 const backendName = "unix"
+
+// A direntBuffer is not needed: package os has its own.
+type direntBuffer struct{}
 
 // unixDir lists with package os.
 type unixDir struct {
@@ -23,36 +27,27 @@ func newUnixDir(fd int, name string) directory {
 }
 
 func openRoot(root string) (directory, error) {
-	var fd int
-	err := ignoringEINTR(func() (err error) {
-		fd, err = unix.Open(root, dirFlags, 0)
-		return err
-	})
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
 	if err != nil {
 		return nil, &sysError{"open", err}
 	}
 	return newUnixDir(fd, root), nil
 }
 
-func (d *unixDir) openDir(name string) (directory, error) {
+func (d *unixDir) openDir(name names.Name) (directory, error) {
 	fd, err := d.openSub(name)
 	if err != nil {
 		return nil, err
 	}
-	return newUnixDir(fd, name), nil
+	return newUnixDir(fd, name.String()), nil
 }
 
-func (d *unixDir) list(s *sink) (bool, error) { return listFile(d.file, s, 0, nil) }
+func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }
 
 func (d *unixDir) close() { d.file.Close() }
 
-func openat(dirfd int, name string, flags int) (int, error) {
-	var fd int
-	err := ignoringEINTR(func() (err error) {
-		fd, err = unix.Openat(dirfd, name, flags, 0)
-		return err
-	})
-	return fd, err
+func openat(dirfd int, name names.Name, flags int) (int, error) {
+	return ignoringEINTR(func() (int, error) { return unix.Openat(dirfd, name.String(), flags, 0) })
 }
 
 // readCached has no counterpart here.

@@ -11,43 +11,106 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
-// A node is a directory of the tree: root, or a name in its parent. Its handle
-// may be closed while it is not in use, and is then opened again by going down
-// from the nearest ancestor that is open, one component at a time.
+// A node is a directory of the tree: root, or a name in its parent. It may be
+// closed while it is not in use; it is then opened again from the nearest ancestor
+// that is open, one component at a time.
 //
 // A node keeps its own name only. If each kept its path, memory would grow with
 // the square of the depth.
 type node struct {
-	parent   *node            // nil: root
-	name     string           // as entry.name
-	depth    int              // 0: root
-	link     *linkNode        // nil unless symbolic links led here
-	ignore   *gitignore.Chain // of the ignore files that apply to the entries
-	segment  *segment         // of a sequence
-	segments []*segment       // what it is spread to
-	held     *held            // nil unless entries are held until all are listed
+	parent *node            // nil: root
+	name   names.Name       // the zero Name for root
+	depth  int              // 0: root
+	link   *linkNode        // nil unless reached through symbolic links
+	ignore *gitignore.Chain // the ignore files that apply to the entries
+	span   *span            // ordered: the directory's own
+	spans  []*span          // ordered: what span is expanded to
+	phase  nodePhase        // used by the worker that scans the node
+	buffer *entryBuffer     // nil unless entries are buffered until all are listed
 
-	listing bool // its list has begun; used by the worker that scans it
-
-	// guarded by the handles' mutex
+	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
-	id   identity  // set when dir was closed before its time
+	id   identity  // set when dir is evicted
+	noID bool      // identity failed: dir cannot be evicted
 	pins int       // users of dir at this moment
 	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
 }
 
+// A nodePhase is how far the listing of a node has come.
+type nodePhase uint8
+
+const (
+	nodeUnopened    nodePhase = iota
+	nodeListing               // open, pinned and partly listed
+	nodeBuffered              // all is in buffer; the ignore files in it are to be read
+	nodeClassifying           // open and pinned again, after nodeBuffered
+)
+
+// An entryBuffer is what the listing of one directory has given so far.
+type entryBuffer struct {
+	entries []bufferedEntry
+	ignore  []string // names of ignore files
+	marked  bool     // a file of Options.SkipMarked is among them
+}
+
+type bufferedEntry struct {
+	name names.Name
+	typ  fs.FileMode
+}
+
+// A linkNode is the part of a node that is reached through symbolic links.
+type linkNode struct {
+	// names are the links, of one scan of the parent, that the node stands for. It
+	// has the path and the depth of the parent.
+	names   []names.Name
+	targets map[names.Name]target // of names, once they are resolved
+	// to is the target of the one link that leads to the node.
+	to target
+}
+
+// A target is what a link leads to.
+type target struct {
+	path    string // relative to root with slashes, or an absolute one of the system
+	outside bool
+	mode    fs.FileMode
+	id      identity // of a directory
+	err     error    // why there is no target
+}
+
 // child returns a node for a subdirectory of n.
-func (n *node) child(name string) *node {
+func (n *node) child(name names.Name) *node {
 	return &node{parent: n, name: name, depth: n.depth + 1, ignore: n.ignore, refs: 1}
+}
+
+// childForLinks returns a node for the links links of n.
+func (n *node) childForLinks(links []names.Name) *node {
+	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: links}}
+}
+
+// isLinks reports whether n stands for links of its parent.
+func (n *node) isLinks() bool { return n.link != nil && n.link.names != nil }
+
+// isLinkedDir reports whether n is the directory that a link leads to.
+func (n *node) isLinkedDir() bool { return n.link != nil && n.link.names == nil }
+
+// belowLink reports whether n's path has a link in it.
+func (n *node) belowLink() bool {
+	for ; n != nil; n = n.parent {
+		if n.link != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // pathLen returns the length of what appendPath appends.
 func (n *node) pathLen() (k int) {
 	for ; n.parent != nil; n = n.parent {
 		if !n.isLinks() {
-			k += len(n.name) + 1
+			k += len(n.name.String()) + 1
 		}
 	}
 	return k
@@ -62,8 +125,8 @@ func (n *node) appendPath(p []byte) []byte {
 		if !n.isLinks() {
 			end--
 			p[end] = '/'
-			end -= len(n.name)
-			copy(p[end:], n.name)
+			end -= len(n.name.String())
+			copy(p[end:], n.name.String())
 		}
 	}
 	return p
@@ -94,43 +157,75 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 	a, b = a.lister(), b.lister()
 	shorter := 0 // a path comes before those that go on from it
 	for ; a.depth > b.depth; a = a.parent.lister() {
-		aName, shorter = a.name, 1
+		aName, shorter = a.name.String(), 1
 	}
 	for ; b.depth > a.depth; b = b.parent.lister() {
-		bName, shorter = b.name, -1
+		bName, shorter = b.name.String(), -1
 	}
 	order := cmp.Or(strings.Compare(aName, bName), shorter)
 	for ; a != b; a, b = a.parent.lister(), b.parent.lister() {
-		order = cmp.Or(strings.Compare(a.name, b.name), order)
+		order = cmp.Or(strings.Compare(a.name.String(), b.name.String()), order)
 	}
 	return order
 }
 
-// A base is where a run's paths begin and lead.
-type base struct {
+// A pathBuffer holds the path of the directory that a worker is at. Most calls
+// are about the directory of the call before, or one in it.
+type pathBuffer struct {
+	path   []byte
+	of     *node // the directory that path begins with
+	dirLen int   // the length of its path
+}
+
+// rel returns the slash-separated path of the entry name of n, valid until the
+// next call.
+func (p *pathBuffer) rel(n *node, name []byte) string {
+	p.dir(n)
+	p.path = append(p.path[:p.dirLen], name...)
+	return unsafe.String(unsafe.SliceData(p.path), len(p.path))
+}
+
+// dir returns n's path with a slash behind each name, valid until the next call.
+func (p *pathBuffer) dir(n *node) string {
+	switch {
+	case n == p.of:
+	case n.parent != nil && n.parent == p.of && !n.isLinks():
+		p.path = append(append(p.path[:p.dirLen], n.name.String()...), '/')
+		p.dirLen = len(p.path)
+	default:
+		p.path = n.appendPath(p.path[:0])
+		p.dirLen = len(p.path)
+	}
+	p.of = n
+	return unsafe.String(unsafe.SliceData(p.path), p.dirLen)
+}
+
+// A pathBase turns the paths of a run, which are relative to root, into those
+// that the caller can use.
+type pathBase struct {
 	root    string // as the caller gave it
-	prefix  string // what stands before a path relative to root
+	prefix  string // of each path: root and a separator
 	fsys    fs.FS  // nil: the operating system's
 	follows bool   // symbolic links are what they lead to
 }
 
-func newBase(root string, opts *Options) *base {
+func newPathBase(c *config) *pathBase {
 	const name = "x"
-	b := &base{root: root, fsys: opts.FS, follows: opts.Symlinks != SymlinksSkip}
+	b := &pathBase{root: c.root, fsys: c.fsys, follows: c.followFiles}
 	switch {
 	case b.fsys != nil:
-		b.prefix = strings.TrimSuffix(path.Join(root, name), name)
-	case strings.Contains(root, "..") && slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."):
+		b.prefix = strings.TrimSuffix(path.Join(b.root, name), name)
+	case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
-		b.prefix = strings.TrimRight(root, string(filepath.Separator)) + string(filepath.Separator)
+		b.prefix = strings.TrimRight(b.root, string(filepath.Separator)) + string(filepath.Separator)
 	default:
-		b.prefix = strings.TrimSuffix(filepath.Join(root, name), name)
+		b.prefix = strings.TrimSuffix(filepath.Join(b.root, name), name)
 	}
 	return b
 }
 
-// info looks a path of the run up.
-func (b *base) info(path string) (fs.FileInfo, error) {
+// info looks up a path of the run.
+func (b *pathBase) info(path string) (fs.FileInfo, error) {
 	switch {
 	case b.fsys != nil:
 		return fs.Lstat(b.fsys, path)
@@ -141,12 +236,12 @@ func (b *base) info(path string) (fs.FileInfo, error) {
 }
 
 // path returns the path of the entry name of n, or of n itself if name is "".
-func (b *base) path(n *node, name string) string {
+func (b *pathBase) path(n *node, name string) string {
 	if name == "" {
 		if n = n.lister(); n.parent == nil {
 			return b.root
 		}
-		n, name = n.parent, n.name
+		n, name = n.parent, n.name.String()
 	}
 	if p := n.join(b.prefix, name); b.fsys != nil || filepath.Separator == '/' {
 		return p

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,22 +20,22 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 	for range 30 {
 		i := r.IntN(len(nodes))
 		if r.IntN(5) == 0 && !nodes[i].isLinks() {
-			nodes, paths = append(nodes, nodes[i].linksOf([]string{"l"})), append(paths, paths[i])
+			nodes, paths = append(nodes, nodes[i].childForLinks([]names.Name{names.New("l")})), append(paths, paths[i])
 			continue
 		}
 		name := []string{"a", "a-", "a.b", "b", "\xff", "\x01"}[r.IntN(6)]
 		// A listing may give a name twice.
-		nodes, paths = append(nodes, nodes[i].child(name)), append(paths, paths[i]+name+"/")
+		nodes, paths = append(nodes, nodes[i].child(names.New(name))), append(paths, paths[i]+name+"/")
 	}
 	return nodes, paths
 }
 
 func TestNodePaths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	b, above := newBase("top", &Options{FS: fstest.MapFS{}}), newBase("../x/..", &Options{})
+	b, above := newPathBase(&config{root: "top", fsys: fstest.MapFS{}}), newPathBase(&config{root: "../x/.."})
 	for range 200 {
 		nodes, paths := randomNodes(r)
-		l := &local{}
+		var buffer pathBuffer
 		for range 100 {
 			i := r.IntN(len(nodes))
 			n, p := nodes[i], paths[i]
@@ -44,9 +45,9 @@ func TestNodePaths(t *testing.T) {
 			require.Equal(t, path.Join("top", p, "f"), b.path(n, "f"))
 			require.Equal(t, path.Join("top", p), b.path(n, ""))
 			require.Equal(t, "../x/../"+p+"f", strings.ReplaceAll(above.path(n, "f"), `\`, "/"))
-			require.Equal(t, p, l.dirPath(n))
+			require.Equal(t, p, buffer.dir(n))
 			if r.IntN(2) == 0 {
-				require.Equal(t, p+"long name", l.rel(n, []byte("long name")))
+				require.Equal(t, p+"long name", buffer.rel(n, []byte("long name")))
 			}
 		}
 	}

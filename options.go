@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // NoRead as Options.ReadSize says that files are not opened: fn gets their
@@ -209,11 +211,60 @@ type Options struct {
 	// works. The build tag fileproc_nouring leaves it out altogether.
 	DisableURing bool
 
-	ignoreNames, ignorePaths []string // IgnoreFiles, divided
-
 	// openRoot replaces the backend in tests.
 	openRoot func(root string) (directory, error)
-	limited  bool // Workers was set
+}
+
+// config returns what a run needs of o, or one error that says all that is wrong
+// with o, root, and fn if there is none.
+func (o *Options) config(root string, noFn bool) (*config, error) {
+	err := o.validate(root)
+	if noFn {
+		err = errors.Join(err, errors.New("fileproc: fn is nil"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &config{
+		root: root, fsys: o.FS, maxDepth: o.MaxDepth,
+		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked,
+		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
+		shard: o.Shard, shards: o.Shards,
+		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, noURing: o.DisableURing,
+		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
+	}
+	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
+	if c.workers == 0 {
+		c.workers = runtime.GOMAXPROCS(0)
+	}
+	if c.readLimit == 0 {
+		c.readLimit = defaultMaxFileSize
+	}
+	if o.ReadSize > 0 {
+		c.readLimit, c.truncate = int64(o.ReadSize), true
+	}
+	return c, nil
+}
+
+// callbacks returns what the caller of the API wants to be called, without fn.
+func (o *Options) callbacks() callbacks {
+	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
+	if o.Select != nil {
+		c.selectFile = func(f *currentFile) bool { return o.Select((*File)(f)) }
+	}
+	if o.SelectDir != nil {
+		c.selectDir = func(w *worker, parent *node, name string) bool {
+			return o.SelectDir(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})
+		}
+	}
+	if o.OnProgress != nil {
+		c.onProgress = func(c counts, elapsed time.Duration) { o.OnProgress(newReport(c, elapsed)) }
+	}
+	if o.Report != nil {
+		c.onReport = func(c counts, elapsed time.Duration) { *o.Report = newReport(c, elapsed) }
+	}
+	return c
 }
 
 // validate says in one error all that is wrong with o and root.
@@ -268,7 +319,7 @@ func (o *Options) validate(root string) error {
 		}
 	}
 	for _, m := range o.SkipMarked {
-		if !isName([]byte(m)) || strings.IndexByte(m, 0) >= 0 {
+		if !names.Valid([]byte(m)) || strings.IndexByte(m, 0) >= 0 {
 			bad("Options.SkipMarked has %q, which cannot be the name of a file", m)
 		}
 	}
@@ -319,31 +370,4 @@ func wrongPattern(p string) string {
 		}
 	}
 	return ""
-}
-
-func (o *Options) workers() int {
-	if o.Workers == 0 {
-		return runtime.GOMAXPROCS(0)
-	}
-	return o.Workers
-}
-
-// maxFileSize returns the largest size in bytes that is read whole, or -1.
-func (o *Options) maxFileSize() int64 {
-	if o.MaxFileSize == 0 {
-		return defaultMaxFileSize
-	}
-	return o.MaxFileSize
-}
-
-func (o *Options) hasSuffix(name string) bool {
-	if len(o.Suffixes) == 0 {
-		return true
-	}
-	for _, s := range o.Suffixes {
-		if strings.HasSuffix(name, s) {
-			return true
-		}
-	}
-	return false
 }

@@ -8,66 +8,83 @@ import (
 	"time"
 )
 
-// work is what the workers of a pool do.
+// work is what one worker of a pool does.
 type work interface {
-	// scan lists one buffer of n. It returns its files (nil if there were
-	// none), its subdirectories, and whether the listing of n goes on.
-	scan(worker int, n *node) (b *batch, subs []*node, more bool)
-	// visit does what there is to do for one entry.
-	visit(worker int, b *batch, i int)
-	// leave says that worker visits no more entries of b; last, that nobody
-	// does and that b may be used again. The calls of several workers may
-	// overlap, so that one that is not the last need not come before it.
-	leave(worker int, b *batch, last bool)
-	// rest says that worker may be about to wait.
-	rest(worker int)
+	// scan lists a part of n.
+	scan(n *node) scanResult
+	// visit processes one entry.
+	visit(b *batch, i int)
+	// leave says that the worker visits no more entries of b; last, that nobody
+	// does and that b may be reused. The calls of several workers may overlap, so
+	// one that is not the last need not come before it.
+	leave(b *batch, last bool)
+	// idle says that the worker may be about to wait. It does not block, and may be
+	// called with the pool's mutex held.
+	idle()
 }
 
-// A pool runs one kind of worker. Each takes a directory, lists one buffer of
-// it and then visits the files it got, while others go on with the listing,
-// list other directories, or join in visiting the batch. So there is never more
-// than one batch a worker, and nothing that can fill up and block.
+// A scanResult is what a scan of a directory has found.
+type scanResult struct {
+	batch *batch  // files; nil if there were none
+	subs  []*node // directories to be listed
+	state scanState
+}
+
+type scanState uint8
+
+const (
+	scanDone  scanState = iota // nothing is left to list
+	scanMore                   // the listing goes on
+	scanAgain                  // the directory is to be begun anew, and holds no descriptor until then
+)
+
+// A pool runs one kind of worker. Each takes a directory, lists a part of it and
+// then visits the files it got, while others go on with the listing, list other
+// directories, or join in visiting the batch. So there is never more than one
+// batch a worker, and nothing that can fill up and block.
 //
-// Directories part-way listed come first, since they hold handles, and then the
-// one found last, which makes the order depth-first.
+// Directories that are partly listed come first, since they hold descriptors, and
+// then what the queue gives.
 //
-// Workers are started one by one: whoever finds more work than it takes wakes
-// or starts one other, which does the same. While calls block there may be more
-// than otherwise (rise), until no calls do (fall).
+// Workers are started one by one: each that finds more work than it takes wakes or
+// starts one other, which does the same. While calls block there may be more than
+// otherwise, see grow.
 type pool struct {
-	work     work
-	halt     func()         // unless nil, ends what workers wait for outside the pool
-	order    *sequence      // unless nil, says what comes next
-	late     func() []*node // unless nil, gives directories to go on with when all is done
-	workers  int            // the most that run while no calls block
-	most     int            // the most that run while calls block
-	listings int            // the most directories that may be part-way listed
+	start       func(id int) work // called on the worker's goroutine
+	halt        func()            // ends what workers wait for outside the pool
+	late        func() []*node    // unless nil, gives more directories when all others are done
+	workers     int               // the most that run while no calls block
+	maxListings int               // the most directories that may be partly listed
 
 	stopped atomic.Bool
 	extra   atomic.Int32 // workers above p.workers; changed with mu held
 	wg      sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
-	cond      sync.Cond
-	fresh     []*node  // directories to be listed
-	listing   []*node  // directories part-way listed, in nobody's hands
-	begun     int      // how many are part-way listed, in hands or not
-	ready     []*batch // batches that nobody visits
-	active    []*batch // batches that are being visited
-	limit     int      // workers that may run now
-	started   int      // workers that were started and have not been dismissed
-	dismissed []int    // the numbers of those that have
-	busy      int      // workers that may still find work
-	idle      int      // workers that wait
-	abandoned int64    // entries that were not visited
-	panicked  *PanicError
-	exited    bool // a worker ended by runtime.Goexit
+	mu         sync.Mutex // guards what follows
+	cond       sync.Cond
+	queue      queue
+	maxWorkers int      // the most that run while calls block
+	listing    []*node  // directories partly listed that no worker has
+	partly     int      // how many are partly listed, by a worker or not
+	ready      []*batch // batches that no worker visits
+	active     []*batch // batches that are being visited
+	limit      int      // workers that may run now
+	started    int      // workers that were started and have not been dismissed
+	dismissed  []int    // the ids of those that have
+	busy       int      // workers that may still find work
+	idle       int      // workers that wait
+	abandoned  int64    // entries that were not visited
+	panicked   *PanicError
+	exited     bool // a worker ended by runtime.Goexit
 
 	delayed *time.Timer // unless nil, is to start worker 1
 }
 
-func newPool(w work, workers, listings int, root *node) *pool {
-	p := &pool{work: w, workers: workers, most: workers, limit: workers, listings: listings, fresh: []*node{root}, started: 1, busy: 1}
+func newPool(q queue, start func(id int) work, workers, maxWorkers, maxListings int) *pool {
+	p := &pool{
+		queue: q, start: start, halt: func() {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings,
+		limit: workers, started: 1, busy: 1,
+	}
 	p.cond.L = &p.mu
 	return p
 }
@@ -80,25 +97,25 @@ func (p *pool) stop() {
 	p.mu.Unlock()
 }
 
-// worker works until the pool has run out of work or is stopped. The caller
-// runs worker 0, as a goroutine or not; the pool starts the others.
-func (p *pool) worker(w int) {
+// run is the worker id, until there is no more work or the pool is stopped. The
+// caller runs worker 0, as a goroutine or not; the pool starts the others.
+func (p *pool) run(id int) {
 	returned := false
 	defer func() {
-		if returned {
-			return
+		if !returned {
+			p.recordPanic(recover())
 		}
-		p.mishap(recover())
 	}()
+	w := p.start(id)
 	for {
-		b, n := p.next(w)
+		b, n := p.next(id, w)
 		switch {
 		case n != nil:
-			p.work.rest(w)
-			b, subs, more := p.work.scan(w, n)
-			p.publish(n, b, subs, more)
-			if b != nil {
-				p.visit(w, b)
+			w.idle()
+			r := w.scan(n)
+			p.publish(n, r)
+			if r.batch != nil {
+				p.visit(w, r.batch)
 			}
 		case b != nil:
 			p.visit(w, b)
@@ -109,9 +126,9 @@ func (p *pool) worker(w int) {
 	}
 }
 
-// mishap stops the pool because a callback has panicked with v or, if that is
+// recordPanic stops the pool because a callback has panicked with v or, if that is
 // nil, ended its goroutine by runtime.Goexit.
-func (p *pool) mishap(v any) {
+func (p *pool) recordPanic(v any) {
 	p.mu.Lock()
 	if v == nil {
 		p.exited = true
@@ -119,39 +136,35 @@ func (p *pool) mishap(v any) {
 		p.panicked = &PanicError{v, debug.Stack()}
 	}
 	p.mu.Unlock()
-	if p.halt != nil {
-		p.halt()
-	}
+	p.halt()
 	p.stop()
 }
 
 // next waits for a batch to visit or a directory to scan. It returns neither
 // when there is no more work: when all other workers wait, nobody is left who
-// could make any. Nor does it when it dismisses w.
-func (p *pool) next(w int) (*batch, *node) {
+// could make any. It also returns neither to a worker that it dismisses.
+func (p *pool) next(id int, w work) (*batch, *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
 	for !p.stopped.Load() {
-		if w >= p.workers && p.started > p.limit && p.busy > 0 {
-			p.dismiss(w)
+		if id >= p.workers && p.started > p.limit && p.busy > 0 {
+			p.dismiss(id, w)
 			break
 		}
 		if b, n := p.pick(); b != nil || n != nil {
 			p.busy++
-			p.rouse(b, 0)
+			p.wakeOne(b, 0)
 			return b, n
 		}
-		if p.busy == 0 && (p.order == nil || p.order.over()) {
-			if p.late != nil {
-				if p.fresh = append(p.fresh, p.late()...); len(p.fresh) > 0 {
-					continue
-				}
+		if p.busy == 0 && p.queue.isEmpty() {
+			if p.late != nil && p.addLate() {
+				continue
 			}
 			p.cond.Broadcast()
 			break
 		}
-		p.work.rest(w)
+		w.idle()
 		p.idle++
 		p.cond.Wait()
 		p.idle--
@@ -159,43 +172,25 @@ func (p *pool) next(w int) (*batch, *node) {
 	return nil, nil
 }
 
-// rise lets four times as many workers in, if all have work: calls block.
-func (p *pool) rise() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.idle > 0 {
-		return
-	}
-	if p.started >= p.limit {
-		p.limit = min(4*p.limit, p.most)
-	}
-	p.rouse(nil, 0)
-}
-
-// fall dismisses half of the workers, of those that are there for calls that
-// block.
-func (p *pool) fall() {
-	p.mu.Lock()
-	p.limit = max(p.limit/2, p.workers)
-	p.cond.Broadcast()
+// addLate adds the late directories, if there are any. It is called with p.mu
+// held, by a worker that counts as busy while p.late runs without p.mu.
+func (p *pool) addLate() bool {
+	p.busy++
 	p.mu.Unlock()
-}
-
-// dismissExtra has no more workers, from now on, than there are when no calls
-// block.
-func (p *pool) dismissExtra() {
+	dirs := p.late()
 	p.mu.Lock()
-	p.most, p.limit = p.workers, p.workers
-	p.mu.Unlock()
+	p.busy--
+	p.queue.add(nil, scanResult{subs: dirs})
+	return len(dirs) > 0
 }
 
-// dismiss is called with p.mu held, by the worker w, while others are busy.
-func (p *pool) dismiss(w int) {
-	p.work.rest(w)
-	p.dismissed = append(p.dismissed, w)
+// dismiss is called with p.mu held, by the worker id, while others are busy.
+func (p *pool) dismiss(id int, w work) {
+	w.idle()
+	p.dismissed = append(p.dismissed, id)
 	p.started--
 	p.extra.Add(-1)
-	p.rouse(nil, 0) // it may have been w that was woken
+	p.wakeOne(nil, 0) // this worker may be the one that was woken
 }
 
 // pick is called with p.mu held.
@@ -209,23 +204,17 @@ func (p *pool) pick() (*batch, *node) {
 	if n := p.popListing(); n != nil {
 		return nil, n
 	}
-	if p.order != nil && p.begun < p.listings {
-		b, n := p.order.pick()
+	if p.partly < p.maxListings {
+		b, n := p.queue.take()
 		if b != nil {
 			p.activate(b)
-			return b, nil
 		}
 		if n != nil {
-			p.begun++
-			return nil, n
+			p.partly++
 		}
-	}
-	if k := len(p.fresh); k > 0 && p.begun < p.listings {
-		n := p.fresh[k-1]
-		p.fresh[k-1] = nil
-		p.fresh = p.fresh[:k-1]
-		p.begun++
-		return nil, n
+		if b != nil || n != nil {
+			return b, n
+		}
 	}
 	var most *batch
 	left := 0
@@ -258,24 +247,31 @@ func (p *pool) activate(b *batch) {
 }
 
 const (
-	// fewEntries are visited in less time than it takes to start a worker and
-	// to wait until it has seen that nothing is left for it.
+	// fewEntries are visited in less time than it takes to start a worker that
+	// then finds nothing left.
 	fewEntries = 16
-	// headStart is how long they are left to worker 0 if there is nothing else
+	// headStart is how long worker 0 has them for itself if there is nothing else
 	// to do. A function that takes longer is slow.
 	headStart = 200 * time.Microsecond
 )
 
-// rouse wakes or starts one worker if there is something for it to do. The
-// caller's worker is going to visit own or, if it has none but looks for work
-// next, takes spare tasks itself. A worker that is about to wait holds p.mu, as
-// the caller does, from its last look until it waits, so no wake-up is lost.
-// The loop over an ordered Stream may call it when all workers have returned.
-func (p *pool) rouse(own *batch, spare int) {
+// wake wakes or starts one worker if there is work for it. It may be called after
+// all workers have returned.
+func (p *pool) wake() {
+	p.mu.Lock()
+	p.wakeOne(nil, 0)
+	p.mu.Unlock()
+}
+
+// wakeOne wakes or starts one worker if there is work for it beside what the
+// caller's worker takes: the batch own or, if that is nil, spare tasks. It is called
+// with p.mu held. A worker that is about to wait holds p.mu from its last look for
+// work until it waits, so no wake-up is lost.
+func (p *pool) wakeOne(own *batch, spare int) {
 	if p.stopped.Load() || p.idle == 0 && p.started >= p.limit {
 		return
 	}
-	if !p.plenty(own, spare) {
+	if !p.hasMore(own, spare) {
 		if own == nil || own.left() < 2 { // the first is the caller's
 			return
 		}
@@ -288,16 +284,16 @@ func (p *pool) rouse(own *batch, spare int) {
 		p.cond.Signal()
 		return
 	}
-	w := p.started
+	id := p.started
 	if k := len(p.dismissed); k > 0 {
-		w = p.dismissed[k-1]
+		id = p.dismissed[k-1]
 		p.dismissed = p.dismissed[:k-1]
 	}
 	if p.started++; p.started > p.workers {
 		p.extra.Add(1)
 	}
 	p.busy++
-	p.wg.Go(func() { p.worker(w) })
+	p.wg.Go(func() { p.run(id) })
 }
 
 // delay starts worker 1 later, if there is still something for it to do.
@@ -311,16 +307,13 @@ func (p *pool) delay() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.delayed = nil
-		p.rouse(nil, 0)
+		p.wakeOne(nil, 0)
 	})
 }
 
-// plenty reports whether there is something to do beside own.
-func (p *pool) plenty(own *batch, spare int) bool {
-	if p.order != nil {
-		spare -= p.order.available()
-	}
-	if len(p.ready)+len(p.listing)+min(len(p.fresh), p.listings-p.begun) > spare {
+// hasMore reports whether there is more to do than own and spare tasks.
+func (p *pool) hasMore(own *batch, spare int) bool {
+	if len(p.ready)+len(p.listing)+min(p.queue.pending(), p.maxListings-p.partly) > spare {
 		return true
 	}
 	for _, b := range p.active {
@@ -331,40 +324,32 @@ func (p *pool) plenty(own *batch, spare int) bool {
 	return false
 }
 
-// publish tells the others of what a scan of n has found.
-func (p *pool) publish(n *node, b *batch, subs []*node, more bool) {
+// publish lets others have what a scan of n has found, but for the batch, which
+// the caller visits.
+func (p *pool) publish(n *node, r scanResult) {
 	p.mu.Lock()
-	p.relist(n, subs, more)
+	p.add(n, r)
 	spare := 1
-	if b != nil {
-		p.activate(b)
+	if r.batch != nil {
+		p.activate(r.batch)
 		spare = 0
 	}
-	p.rouse(b, spare)
+	p.wakeOne(r.batch, spare)
 	p.mu.Unlock()
 }
 
-func (p *pool) relist(n *node, subs []*node, more bool) {
-	switch {
-	case more:
+func (p *pool) add(n *node, r scanResult) {
+	if r.state == scanMore {
 		p.listing = append(p.listing, n)
-	case p.order == nil:
-	case len(subs) == 1 && subs[0] == n:
-		p.order.postpone(n)
-	default:
-		p.order.spread(n)
+	} else {
+		p.partly--
 	}
-	if !more {
-		p.begun--
-	}
-	if p.order == nil {
-		p.fresh = append(p.fresh, subs...)
-	}
+	p.queue.add(n, r)
 }
 
-// drain lists to their end all directories that are part-way listed and in
-// nobody's hands, and keeps what they give, so that their handles are free.
-func (p *pool) drain(w int) {
+// drain lists to their end all directories that are partly listed and that no
+// worker has, and keeps what they give, so that they hold no descriptors.
+func (p *pool) drain(w work) {
 	for !p.stopped.Load() {
 		p.mu.Lock()
 		n := p.popListing()
@@ -372,19 +357,19 @@ func (p *pool) drain(w int) {
 		if n == nil {
 			return
 		}
-		b, subs, more := p.work.scan(w, n)
+		r := w.scan(n)
 		p.mu.Lock()
-		p.relist(n, subs, more)
-		if b != nil {
-			p.ready = append(p.ready, b)
+		p.add(n, r)
+		if r.batch != nil {
+			p.ready = append(p.ready, r.batch)
 		}
-		p.rouse(nil, 0)
+		p.wakeOne(nil, 0)
 		p.mu.Unlock()
 	}
 }
 
 // visit visits entries of b until all are taken.
-func (p *pool) visit(w int, b *batch) {
+func (p *pool) visit(w work, b *batch) {
 	returned := false
 	defer func() {
 		if !returned { // a panic: nobody is to go on with b
@@ -404,14 +389,14 @@ func (p *pool) visit(w int, b *batch) {
 			p.active = slices.Delete(p.active, i, i+1)
 		}
 		p.mu.Unlock()
-		p.work.leave(w, b, last)
+		w.leave(b, last)
 	}()
 	for !p.stopped.Load() {
 		i, ok := b.take()
 		if !ok {
 			break
 		}
-		p.work.visit(w, b, i)
+		w.visit(b, i)
 	}
 	returned = true
 }
@@ -429,7 +414,5 @@ func (p *pool) wait() {
 	for _, b := range p.ready {
 		p.abandoned += b.abandon()
 	}
-	if p.order != nil {
-		p.abandoned += p.order.abandon()
-	}
+	p.abandoned += p.queue.abandon()
 }

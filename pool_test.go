@@ -11,20 +11,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
-// fakeWork is work made of functions.
-type fakeWork struct {
-	onScan  func(w int, n *node) (*batch, []*node, bool)
-	onVisit func(w int, b *batch, i int)
-	onLeave func(w int, b *batch, last bool)
+// A fakeWorker is a worker of a crew.
+type fakeWorker struct {
+	*crew
+	id int
 }
 
-func (f fakeWork) scan(w int, n *node) (*batch, []*node, bool) { return f.onScan(w, n) }
-func (f fakeWork) visit(w int, b *batch, i int)                { f.onVisit(w, b, i) }
-func (f fakeWork) leave(w int, b *batch, last bool)            { f.onLeave(w, b, last) }
-func (f fakeWork) rest(int)                                    {}
+func (f fakeWorker) scan(n *node) scanResult   { return f.crew.scan(n) }
+func (f fakeWorker) visit(b *batch, i int)     { f.crew.visit(f.id, b, i) }
+func (f fakeWorker) leave(b *batch, last bool) { f.crew.leave(b, last) }
+func (f fakeWorker) idle()                     {}
 
 // A plan is a tree of fake directories, 0 being root: of each, what one scan after the other gives.
 type plan [][]bufferful
@@ -54,6 +54,7 @@ func (p plan) scans() (n int) {
 type crew struct {
 	plan    plan
 	pool    *pool
+	dirs    *depthFirst
 	onStep  func(k int)       // begin of the k-th scan or visit, from 0
 	onScan  func(dir, at int) // within a scan
 	onVisit func(w int)       // within a visit
@@ -77,7 +78,8 @@ type crew struct {
 
 func newCrew(p plan, workers, listings int) *crew {
 	c := &crew{plan: p, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
-	c.pool = newPool(fakeWork{c.scan, c.visit, c.leave}, workers, listings, &node{name: "0"})
+	c.dirs = &depthFirst{dirs: []*node{{name: names.New("0")}}}
+	c.pool = newPool(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
 	return c
 }
 
@@ -86,7 +88,7 @@ func (c *crew) run() {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		c.pool.worker(0)
+		c.pool.run(0)
 	}()
 	<-returned
 	c.pool.wait()
@@ -109,8 +111,8 @@ func (c *crew) step() {
 	}
 }
 
-func (c *crew) scan(_ int, n *node) (*batch, []*node, bool) {
-	dir, _ := strconv.Atoi(n.name)
+func (c *crew) scan(n *node) scanResult {
+	dir, _ := strconv.Atoi(n.name.String())
 	c.mu.Lock()
 	at := c.at[n]
 	c.at[n]++
@@ -147,19 +149,19 @@ func (c *crew) scan(_ int, n *node) (*batch, []*node, bool) {
 	if got.files > 0 {
 		b = &batch{node: n}
 		for i := range got.files {
-			b.entries = append(b.entries, entry{name: fmt.Sprintf("%d/%d/%d", dir, at, i)})
+			b.entries = append(b.entries, names.New(fmt.Sprintf("%d/%d/%d", dir, at, i)))
 		}
 		c.found += got.files
 	}
 	var subs []*node
 	for _, s := range got.subs {
-		subs = append(subs, &node{parent: n, name: strconv.Itoa(s)})
+		subs = append(subs, &node{parent: n, name: names.New(strconv.Itoa(s))})
 	}
-	more := at+1 < len(c.plan[dir])
-	if !more {
-		c.partway--
+	if at+1 < len(c.plan[dir]) {
+		return scanResult{b, subs, scanMore}
 	}
-	return b, subs, more
+	c.partway--
+	return scanResult{b, subs, scanDone}
 }
 
 func (c *crew) visit(w int, b *batch, i int) {
@@ -170,7 +172,7 @@ func (c *crew) visit(w int, b *batch, i int) {
 	if c.left[b] {
 		c.object("visit of a batch that was left for good")
 	}
-	c.visited[b.entries[i].name]++
+	c.visited[b.entries[i].String()]++
 	c.now++
 	c.most = max(c.most, c.now)
 	c.mu.Unlock()
@@ -188,7 +190,7 @@ func (c *crew) visit(w int, b *batch, i int) {
 	c.mu.Unlock()
 }
 
-func (c *crew) leave(_ int, b *batch, last bool) {
+func (c *crew) leave(b *batch, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last && c.left[b] {
@@ -219,10 +221,10 @@ func (c *crew) requireComplete(t *testing.T, listings int) {
 	c.requireSound(t, listings)
 	require.Equal(t, c.plan.files(), len(c.visited), "entries visited")
 	require.Equal(t, c.plan.scans(), len(c.order), "scans")
-	require.Empty(t, c.pool.fresh)
+	require.Empty(t, c.dirs.dirs)
 	require.Empty(t, c.pool.listing)
 	require.Empty(t, c.pool.ready)
-	require.Zero(t, c.pool.begun)
+	require.Zero(t, c.pool.partly)
 	require.Zero(t, c.pool.busy)
 }
 
@@ -378,7 +380,7 @@ func TestPoolDismissedWorkerWakesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const visit = 10 * time.Millisecond
 		c := newCrew(plan{{{files: 3, subs: []int{1}}}, {{files: 2}}}, 2, 8)
-		c.pool.most, c.pool.limit = 4, 4 // as where calls block
+		c.pool.maxWorkers, c.pool.limit = 4, 4 // as where calls block
 		// Worker 1 lists the directory until all others wait, those above p.workers since before worker 0.
 		c.onScan = func(dir, _ int) {
 			if dir == 1 {
@@ -387,7 +389,7 @@ func TestPoolDismissedWorkerWakesAnother(t *testing.T) {
 				idle := c.pool.idle
 				c.pool.mu.Unlock()
 				require.Equal(t, 3, idle)
-				c.pool.dismissExtra()
+				c.pool.disableGrowth()
 			}
 		}
 		numbers := map[int]int{}
@@ -581,10 +583,10 @@ func TestPoolDrain(t *testing.T) {
 						time.Sleep(time.Millisecond)
 						return
 					}
-					c.pool.drain(w)
+					c.pool.drain(fakeWorker{c, w})
 					if workers == 1 { // nobody else can have begun a listing meanwhile
 						require.Empty(t, c.pool.listing, "still part-way listed after drain")
-						require.Zero(t, c.pool.begun)
+						require.Zero(t, c.pool.partly)
 					}
 				}
 				c.run()
@@ -598,7 +600,7 @@ func TestPoolDrainOfAStoppedPoolListsNothing(t *testing.T) {
 	c := newCrew(oneDirectory(1, 1, 1), 1, 1)
 	c.onVisit = func(w int) {
 		c.pool.stop()
-		c.pool.drain(w)
+		c.pool.drain(fakeWorker{c, w})
 	}
 	c.run()
 	c.requireSound(t, 1)
@@ -609,7 +611,7 @@ func TestPoolDrainOfAStoppedPoolListsNothing(t *testing.T) {
 func TestPoolStopAfterDrain(t *testing.T) {
 	c := newCrew(oneDirectory(1, 5, 5), 1, 1)
 	c.onVisit = func(w int) {
-		c.pool.drain(w)
+		c.pool.drain(fakeWorker{c, w})
 		c.pool.stop()
 	}
 	c.run()
@@ -621,14 +623,10 @@ func TestPoolStopAfterDrain(t *testing.T) {
 
 // TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
 func TestPoolStartsNobodyAfterAStop(t *testing.T) {
-	q := newSequence(2)
-	root := &node{}
-	p := newPool(nil, 2, 9, root)
-	p.order = q
-	q.begin(p, root)
+	q := newOrdered(2)
+	p := newPool(q, nil, 2, 2, 9)
+	q.begin(&node{}, p.wake)
 	p.stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rouse(nil, 0)
+	p.wake()
 	require.Equal(t, 1, p.started)
 }

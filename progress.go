@@ -8,51 +8,9 @@ import (
 // progressPeriod is how often Options.OnProgress is called.
 const progressPeriod = 100 * time.Millisecond
 
-// progress adds up what the workers show of their counts.
-type progress struct {
-	mu     sync.Mutex
-	locals []*local
-}
-
-func (p *progress) watch(l *local) {
-	p.mu.Lock()
-	p.locals = append(p.locals, l)
-	p.mu.Unlock()
-}
-
-// shownCounts are a worker's counts as they were before what it does now, which
-// may take long: a wait for work, a call of fn, or a call of the system.
-type shownCounts struct {
-	mu sync.Mutex
-	counts
-}
-
-// show lets OnProgress see l's counts.
-func (l *local) show() {
-	if l.run.opts.OnProgress == nil {
-		return
-	}
-	l.shown.mu.Lock()
-	l.shown.counts = l.counts
-	l.shown.mu.Unlock()
-}
-
-func (p *progress) report(start time.Time) Report {
-	total := Report{Skipped: map[SkipReason]int64{}, Elapsed: time.Since(start)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range p.locals {
-		l.shown.mu.Lock()
-		total.add(&l.shown.counts)
-		l.shown.mu.Unlock()
-	}
-	total.Abandoned = 0
-	return total
-}
-
-// startProgress calls Options.OnProgress until end has returned.
+// startProgress calls onProgress with what the workers show, until end has returned.
 func (r *run) startProgress(start time.Time) (end func()) {
-	if r.opts.OnProgress == nil {
+	if r.calls.onProgress == nil {
 		return func() {}
 	}
 	over := make(chan struct{})
@@ -61,7 +19,7 @@ func (r *run) startProgress(start time.Time) (end func()) {
 		returned := false
 		defer func() {
 			if !returned {
-				r.pool.mishap(recover())
+				r.pool.recordPanic(recover())
 			}
 		}()
 		ticker := time.NewTicker(progressPeriod)
@@ -69,7 +27,7 @@ func (r *run) startProgress(start time.Time) (end func()) {
 		for {
 			select {
 			case <-ticker.C:
-				r.opts.OnProgress(r.progress.report(start))
+				r.calls.onProgress(r.shownCounts(), time.Since(start))
 			case <-over:
 				returned = true
 				return
@@ -80,4 +38,19 @@ func (r *run) startProgress(start time.Time) (end func()) {
 		close(over)
 		ended.Wait()
 	})
+}
+
+// shownCounts adds up what the workers show. Abandoned is known only at the end.
+func (r *run) shownCounts() (total counts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.workers {
+		if w != nil {
+			w.shown.Lock()
+			total.add(&w.shown.counts)
+			w.shown.Unlock()
+		}
+	}
+	total.abandoned = 0
+	return total
 }

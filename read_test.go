@@ -13,7 +13,7 @@ import (
 )
 
 func newReader(limit int64, whole bool) *reader {
-	return &reader{limit: limit, whole: whole, stopped: func() bool { return false }, buf: new([firstBuffer]byte)}
+	return &reader{limit: limit, truncate: !whole, stopped: func() bool { return false }, buf: new([firstBuffer]byte)}
 }
 
 // TestReader compares every file around every boundary with what is to come of it.
@@ -54,14 +54,14 @@ func TestReader(t *testing.T) {
 
 func checkRead(t *testing.T, r *reader, o *object) {
 	w := &world{}
-	c := &worldFile{w: w, o: o}
-	limit, whole := r.limit, r.whole
+	h := &worldFile{w: w, o: o}
+	limit, whole := r.limit, !r.truncate
 	defer r.release()
-	var f File
-	err := r.fill(c, &f)
+	var c content
+	err := r.readHandle(h, &c)
 	size := int64(len(o.content))
 	fail := func(what string) {
-		t.Fatalf("%s: size %d, told %d, chunk %d, at hand %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(f.data))
+		t.Fatalf("%s: size %d, told %d, chunk %d, at hand %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(c.data))
 	}
 	// A file that claims to be too large is not read to see whether it lies.
 	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < firstBuffer && size <= limit)
@@ -79,11 +79,11 @@ func checkRead(t *testing.T, r *reader, o *object) {
 		want = want[:limit]
 	}
 	switch {
-	case string(f.data) != want:
+	case string(c.data) != want:
 		fail("content")
-	case f.truncated != (limit >= 0 && size > limit):
+	case c.truncated != (limit >= 0 && size > limit):
 		fail("truncated")
-	case cap(f.data) != len(f.data):
+	case cap(c.data) != len(c.data):
 		fail("capacity")
 	case len(w.wrong) > 0:
 		fail(w.wrong[0])
@@ -106,10 +106,10 @@ func TestReaderCalls(t *testing.T) {
 		w := &world{}
 		r := newReader(-1, true)
 		r.stat = test.stat
-		var f File
-		require.NoError(t, r.fill(&worldFile{w: w, o: test.o}, &f), test.name)
+		var c content
+		require.NoError(t, r.readHandle(&worldFile{w: w, o: test.o}, &c), test.name)
 		require.Equal(t, test.calls, w.calls, test.name)
-		require.Equal(t, test.stat, f.hasStat, test.name)
+		require.Equal(t, test.stat, c.hasStat, test.name)
 		r.release()
 	}
 }
@@ -118,11 +118,11 @@ func TestReaderWantsRegularFiles(t *testing.T) {
 	for _, mode := range []fs.FileMode{fs.ModeDir, fs.ModeNamedPipe, fs.ModeSocket, fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, fs.ModeIrregular} {
 		for _, hand := range []int{0, 3, firstBuffer} {
 			w := &world{}
-			var f File
-			err := newReader(-1, true).fill(&worldFile{w: w, o: file("f", "content of twenty", becomes(mode), atHand(hand))}, &f)
+			var c content
+			err := newReader(-1, true).readHandle(&worldFile{w: w, o: file("f", "content of twenty", becomes(mode), atHand(hand))}, &c)
 			require.ErrorIs(t, err, ErrChanged)
 			require.Empty(t, w.wrong)
-			require.Empty(t, f.data)
+			require.Empty(t, c.data)
 		}
 	}
 }
@@ -133,9 +133,9 @@ func TestReaderLargeBuffers(t *testing.T) {
 	text := strings.Repeat("large ", 1<<18)
 	for _, told := range []int64{0, 1 << 20, int64(len(text)), 4 << 20} {
 		w := &world{}
-		var f File
-		require.NoError(t, r.fill(&worldFile{w: w, o: file("f", text, sized(told))}, &f))
-		require.True(t, text == string(f.data))
+		var c content
+		require.NoError(t, r.readHandle(&worldFile{w: w, o: file("f", text, sized(told))}, &c))
+		require.True(t, text == string(c.data))
 		require.LessOrEqual(t, w.maxAsk, maxRead)
 		require.NotNil(t, r.large)
 		r.release()
@@ -149,11 +149,11 @@ func TestReaderStops(t *testing.T) {
 		r := newReader(-1, true)
 		asked := 0
 		r.stopped = func() bool { asked++; return asked > k }
-		var f File
-		err := r.fill(&worldFile{w: w, o: file("f", "content", chunks(1))}, &f)
+		var c content
+		err := r.readHandle(&worldFile{w: w, o: file("f", "content", chunks(1))}, &c)
 		require.Equal(t, errStopped, err)
 		require.Equal(t, 2+k, w.calls, "cached, fstat, and as many reads as were allowed")
-		require.Empty(t, f.data)
+		require.Empty(t, c.data)
 	}
 }
 

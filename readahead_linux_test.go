@@ -28,7 +28,7 @@ func TestReadAheadEqualsPlain(t *testing.T) {
 		case i%50 == 0:
 			size = 0
 		case i%61 == 0:
-			size = aheadSize - 1 + i%3
+			size = readaheadSize - 1 + i%3
 		case i%71 == 0:
 			size = 512 * (i % 9)
 		case i > 2500 && i%2 == 0:
@@ -99,7 +99,7 @@ func TestStatAheadEqualsPlain(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			ino, dev := inodeOf(info)
+			dev, ino := inodeOf(info)
 			if want := (Stat{info.Size(), info.ModTime(), info.Mode(), ino, dev}); !s.ModTime.Equal(want.ModTime) || s.Size != want.Size || s.Mode != want.Mode || s.Inode != ino || s.Device != dev {
 				return "", fmt.Errorf("%+v, want %+v", s, want)
 			}
@@ -166,10 +166,10 @@ func TestReadAheadThatIsSlow(t *testing.T) {
 
 // A file size without a limit, or with one larger than any file, is not taken for a file that is not to be read.
 func TestReadAheadWithoutLimit(t *testing.T) {
-	for _, limit := range []int64{-1, aheadSize - 1, aheadSize, math.MaxInt64} {
-		require.Equal(t, aheadSize, aheadWant(limit), limit)
+	for _, limit := range []int64{-1, readaheadSize - 1, readaheadSize, math.MaxInt64} {
+		require.Equal(t, readaheadSize, bytesWanted(limit), limit)
 	}
-	require.Equal(t, 8, aheadWant(7))
+	require.Equal(t, 8, bytesWanted(7))
 	dir := t.TempDir()
 	for i := range 100 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("content"), 0o600))

@@ -17,18 +17,18 @@ func TestRingsAreFew(t *testing.T) {
 	full := descriptorBudget
 	defer func() { descriptorBudget = full }()
 	descriptorBudget = func() budget { return budget{rings: 2} }
-	var rings [2]readAhead
+	var rings [2]groupReader
 	for i := range rings {
-		if rings[i] = newRingAhead(-1); rings[i] == nil {
+		if rings[i] = newRingGroup(-1); rings[i] == nil {
 			t.Log("left out: no io_uring here")
 			return
 		}
 		defer func() { rings[i].close() }()
 	}
-	require.Nil(t, newRingAhead(-1))
-	require.Nil(t, newRingAhead(-1))
+	require.Nil(t, newRingGroup(-1))
+	require.Nil(t, newRingGroup(-1))
 	rings[0].close()
-	rings[0] = newRingAhead(-1)
+	rings[0] = newRingGroup(-1)
 	require.NotNil(t, rings[0])
 }
 
@@ -48,13 +48,13 @@ func TestReportTellsOfIOUring(t *testing.T) {
 	}
 	require.Zero(t, run(Options{DisableURing: true}))
 	require.Zero(t, run(Options{ReadSize: NoRead}))
-	ring, good := newRingAhead(-1), false
+	ring, good := newRingGroup(-1), false
 	if ring != nil {
 		ring.close()
 	}
 	if d, err := openRoot(dir); err == nil {
 		if l, ok := d.(*linuxDir); ok {
-			good = new(cacheCheck).good(l)
+			good = new(cacheCheck).allows(l)
 		}
 		d.close()
 	}

@@ -11,20 +11,21 @@ import (
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/dirent"
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
 // listedName is an fs.DirEntry of ReadDir.
 type listedName struct {
 	dir  *string
-	name string
+	name names.Name
 	typ  fs.FileMode
 }
 
-func (e *listedName) Name() string               { return e.name }
+func (e *listedName) Name() string               { return e.name.String() }
 func (e *listedName) IsDir() bool                { return e.typ.IsDir() }
 func (e *listedName) Type() fs.FileMode          { return e.typ }
-func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(*e.dir + "/" + e.name) }
+func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(*e.dir + "/" + e.name.String()) }
 func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 
 // halveFrom is how many buffers of entries ReadDir lists, about a millisecond's
@@ -68,42 +69,48 @@ type part struct {
 	over bool
 	err  error
 
-	names  arena
+	arena  names.Arena
 	blocks [][]listedName // never grown, since entries are pointers into them
 	block  []listedName   // the last of them
 }
 
 // list lists some buffers of the part.
 func (p *part) list(buffers int) {
-	buf := direntBuffers.Get().(*direntBuffer)
-	defer direntBuffers.Put(buf)
+	l := listings.Get().(*listing)
+	defer listings.Put(l)
 	for range buffers {
 		if p.over {
 			return
 		}
-		records, err := getdents(p.dir.fd, buf[:])
-		p.err, p.over = err, len(records) == 0
-		for len(records) > 0 && !p.over {
-			var r dirent.Record
-			if r, records, err = dirent.Next(records); err != nil {
-				p.err = &sysError{"getdents64", err}
-			} else {
-				p.err = p.add(r)
-			}
-			p.at = r.Off
-			p.over = p.err != nil || p.end > 0 && p.at >= p.end
+		n, err := getdents(p.dir.fd, l.records[:], p.take)
+		p.over = n == 0 || err != nil
+		if err != errPartEnds {
+			p.err = err
 		}
 	}
 }
 
-func (p *part) add(r dirent.Record) error {
-	if isDot(r.Name) {
-		return nil
+// errPartEnds is the error of add for the last entry of a part.
+var errPartEnds = errors.New("fileproc: end of the part")
+
+func (p *part) take(r dirent.Record) error {
+	p.at = r.Off
+	if !names.IsDot(r.Name) {
+		if err := p.add(r); err != nil {
+			return err
+		}
 	}
-	if !isName(r.Name) {
+	if p.end > 0 && p.at >= p.end {
+		return errPartEnds
+	}
+	return nil
+}
+
+func (p *part) add(r dirent.Record) error {
+	if !names.Valid(r.Name) {
 		return badName(r.Name)
 	}
-	e := listedName{p.name, p.names.add(r.Name), direntType(r.Type)}
+	e := listedName{p.name, p.arena.Add(r.Name), direntType(r.Type)}
 	if e.typ == typeUnknown {
 		s, err := p.dir.stat(e.name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -123,9 +130,8 @@ func (p *part) add(r dirent.Record) error {
 }
 
 // halve makes latter, with a descriptor of its own, of the part's latter half.
-// That takes a file system of which any position may be sought, not only one
-// that it has given, on which entries that stay keep theirs, and which gives
-// them in the order of positions.
+// It needs a file system that allows a seek to any position, also to one that it
+// has not given, where entries keep their positions and are listed in their order.
 func (p *part) halve(latter *part) bool {
 	var st unix.Statfs_t
 	if runtime.GOMAXPROCS(0) == 1 || unix.Fstatfs(p.dir.fd, &st) != nil {
@@ -146,7 +152,7 @@ func (p *part) halve(latter *part) bool {
 	if middle <= p.at {
 		return false
 	}
-	fd, err := openat(p.dir.fd, dot, dirFlags)
+	fd, err := openat(p.dir.fd, names.Dot, dirFlags)
 	if err != nil {
 		return false
 	}

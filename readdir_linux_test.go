@@ -130,13 +130,9 @@ type countedDir struct {
 	parts *[]int
 }
 
-func (d *countedDir) list(s *sink) (bool, error) {
-	more, err := d.directory.list(s)
-	n := 0
-	if s.b != nil {
-		n = len(s.b.entries)
-	}
-	*d.parts = append(*d.parts, n)
+func (d *countedDir) list(l *listing) (bool, error) {
+	more, err := d.directory.list(l)
+	*d.parts = append(*d.parts, len(l.entries))
 	return more, err
 }
 
@@ -144,7 +140,7 @@ func (d *countedDir) list(s *sink) (bool, error) {
 func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	const size = 200 // of a record, about
 	dir := t.TempDir()
-	for i := range 4 * len(direntBuffer{}) / size {
+	for i := range 4 * len(listing{}.records) / size {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0*d", size-20, i)), nil, 0o644))
 	}
 	parts := func(slow time.Duration) (parts []int) {
@@ -157,7 +153,7 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 		require.NoError(t, err)
 		return parts
 	}
-	full := len(direntBuffer{}) / size
+	full := len(listing{}.records) / size
 	require.Less(t, parts(time.Hour)[1], full*2/3)
 	require.Greater(t, parts(-time.Hour)[1], full*2/3)
 }

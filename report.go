@@ -30,8 +30,8 @@ const (
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
 
-// skipReasons numbers the reasons, so that a worker counts in an array.
-var skipReasons = [...]SkipReason{
+// skipReasons are the reasons by the number under which a worker counts them.
+var skipReasons = [skipReasonCount]SkipReason{
 	skipSuffix:          SkippedSuffix,
 	skipHidden:          SkippedHidden,
 	skipPattern:         SkippedPattern,
@@ -47,24 +47,6 @@ var skipReasons = [...]SkipReason{
 	skipBinary:          SkippedBinary,
 	skipByFunc:          SkippedByFunc,
 }
-
-const (
-	skipSuffix = iota
-	skipHidden
-	skipPattern
-	skipIgnored
-	skipShard
-	skipNotRegular
-	skipOtherFilesystem
-	skipOutside
-	skipDuplicate
-	skipSelect
-	skipSelectDir
-	skipMarked
-	skipBinary
-	skipByFunc
-	noReason = -1
-)
 
 // A Report is the ledger of a run. When the run has returned,
 //
@@ -87,25 +69,17 @@ type Report struct {
 	Elapsed     time.Duration
 }
 
-// counts is one worker's part of a Report.
-type counts struct {
-	directories, found, processed, failed, abandoned, bytes, uring int64
-	skipped                                                        [len(skipReasons)]int64
-}
-
-func (r *Report) add(c *counts) {
-	r.Directories += c.directories
-	r.Found += c.found
-	r.Processed += c.processed
-	r.Failed += c.failed
-	r.Abandoned += c.abandoned
-	r.Bytes += c.bytes
-	r.URing += c.uring
+func newReport(c counts, elapsed time.Duration) Report {
+	r := Report{
+		Directories: c.directories, Found: c.found, Processed: c.processed, Failed: c.failed, Abandoned: c.abandoned,
+		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed,
+	}
 	for i, n := range c.skipped {
 		if n > 0 {
 			r.Skipped[skipReasons[i]] += n
 		}
 	}
+	return r
 }
 
 // String returns the Report in one line, for people. Where fn has returned

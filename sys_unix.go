@@ -40,7 +40,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 		n := int(most) / 3
 		b.open, b.listings = n/2, max(1, n/2)
 	}
-	b.inFlight = int(min(most/16, mostInFlight))
+	b.inFlight = int(min(most/16, maxInFlight))
 	b.rings = int(min(most/4, maxWorkers))
 	return b
 })
@@ -66,9 +66,9 @@ func freeLarge(p []byte) {
 	}
 }
 
-func inodeOf(info fs.FileInfo) (number, device uint64) {
+func inodeOf(info fs.FileInfo) (device, inode uint64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino), uint64(st.Dev)
+		return uint64(st.Dev), uint64(st.Ino)
 	}
 	return 0, 0
 }

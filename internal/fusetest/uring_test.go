@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/uring"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/require"
@@ -88,9 +89,9 @@ func TestHeldReader(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
-	var names []string
+	var files []names.Name
 	for i := range depth {
-		names = append(names, (fmt.Sprint(i) + "\x00")[:1])
+		files = append(files, names.New(fmt.Sprint(i)))
 	}
 	if err := refuseWaiting(); err != nil {
 		t.Logf("left out: seccomp: %v", err)
@@ -107,7 +108,7 @@ func TestHeldReader(t *testing.T) {
 	}()
 	runtime.LockOSThread()
 	thread <- unix.Gettid()
-	err = ring.Read(fd, names, unix.O_RDONLY, size, 0)
+	err = ring.Read(fd, files, unix.O_RDONLY, size, 0)
 	runtime.UnlockOSThread()
 	if err == nil {
 		t.Log("left out: no signal came between")
@@ -117,7 +118,7 @@ func TestHeldReader(t *testing.T) {
 		return
 	}
 	require.ErrorIs(t, err, unix.EPERM)
-	require.Error(t, ring.Read(fd, names, unix.O_RDONLY, size, 0), "a broken ring is of no use")
+	require.Error(t, ring.Read(fd, files, unix.O_RDONLY, size, 0), "a broken ring is of no use")
 	// What takes the place of the ring's buffers in memory belongs to others.
 	ring.Close()
 	var maps [][]byte

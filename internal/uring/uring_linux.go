@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,29 +93,29 @@ func (r *Ring) at(offset uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.rings[offset]))
 }
 
-// Read opens the names in the directory dirfd with flags and reads up to want
+// Read opens the files in the directory dirfd with flags and reads up to want
 // bytes of each, with the flags rwFlags of preadv2(2). It returns when all
-// requests are complete; Bytes(i) is then the content of file i. In memory a zero
-// byte follows each name, and there are at most depth names.
+// requests are complete; Bytes(i) is then the content of file i. There are at most
+// depth names.
 //
 // After an error there are no results and the ring cannot be used again.
-func (r *Ring) Read(dirfd int, names []string, flags int, want int, rwFlags uint32) error {
+func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags uint32) error {
 	if r.broken {
 		return errors.ErrUnsupported
 	}
 	tail := *r.sqTail
-	for i, name := range names {
-		*r.sqe(tail) = sqe{opcode: opOpenat, fd: int32(dirfd), addr: uint64(uintptr(unsafe.Pointer(unsafe.StringData(name)))),
+	for i, name := range files {
+		*r.sqe(tail) = sqe{opcode: opOpenat, fd: int32(dirfd), addr: uint64(uintptr(name.Pointer())),
 			opFlags: uint32(flags), userData: uint64(i), fileIndex: uint32(i) + 1}
 		tail++
 	}
-	err := r.run(tail, len(names))
-	runtime.KeepAlive(names) // until here: the kernel has copied them
+	err := r.run(tail, len(files))
+	runtime.KeepAlive(files) // until here: the kernel has copied them
 	if err != nil {
 		return err
 	}
 	opened := 0
-	for i := range names {
+	for i := range files {
 		if r.n[i] < 0 {
 			continue // its slot in the ring may hold another file
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +38,7 @@ func TestReadGivesEachFileItsBytes(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	var names []string
+	var files []names.Name
 	content := map[string][]byte{}
 	for i := range 1000 {
 		name := fmt.Sprintf("file-%d", i)
@@ -47,18 +48,18 @@ func TestReadGivesEachFileItsBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		names = append(names, (name + "\x00")[:len(name)])
+		files = append(files, names.New(name))
 	}
 	fd := openDir(t, dir)
 	for round := range 20 {
-		for i := 0; i < len(names); {
-			k := min(1+(i*13+round)%32, len(names)-i)
-			if err := r.Read(fd, names[i:i+k], unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, 0); err != nil {
+		for i := 0; i < len(files); {
+			k := min(1+(i*13+round)%32, len(files)-i)
+			if err := r.Read(fd, files[i:i+k], unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, 0); err != nil {
 				t.Fatal(err)
 			}
 			for j := range k {
-				if got := r.Bytes(j); !bytes.Equal(got, content[names[i+j]]) {
-					t.Fatalf("round %d, %s: %d bytes, want %d", round, names[i+j], len(got), len(content[names[i+j]]))
+				if got := r.Bytes(j); !bytes.Equal(got, content[files[i+j].String()]) {
+					t.Fatalf("round %d, %s: %d bytes, want %d", round, files[i+j], len(got), len(content[files[i+j].String()]))
 				}
 			}
 			i += k
@@ -90,16 +91,13 @@ func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 	defer unix.Close(w)
 	_, err = unix.Write(w, []byte("secret"))
 	must(err)
-	names := []string{"link", "directory", "fifo", "empty"}
+	files := []names.Name{names.New("link"), names.New("directory"), names.New("fifo"), names.New("empty")}
 	if unix.Mknod(path("log"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 11))) == nil {
-		names = append(names, "log") // the kernel's log, with records of any length
+		files = append(files, names.New("log")) // the kernel's log, with records of any length
 	}
-	names = append(names, "regular")
-	for i, name := range names {
-		names[i] = (name + "\x00")[:len(name)]
-	}
-	must(r.Read(openDir(t, dir), names, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, unix.RWF_NOWAIT))
-	for i, name := range names[:len(names)-1] {
+	files = append(files, names.New("regular"))
+	must(r.Read(openDir(t, dir), files, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 4096, unix.RWF_NOWAIT))
+	for i, name := range files[:len(files)-1] {
 		if p := r.Bytes(i); p != nil {
 			t.Errorf("%s: read %q", name, p)
 		}
@@ -112,7 +110,7 @@ func TestReadOfOtherTypesGivesNothing(t *testing.T) {
 	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 10)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
 		want = ""
 	}
-	if got := r.Bytes(len(names) - 1); string(got) != want {
+	if got := r.Bytes(len(files) - 1); string(got) != want {
 		t.Errorf("regular: read %q, want %q", got, want)
 	}
 }
@@ -145,8 +143,7 @@ func TestCloseLeavesNoFileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "f\x00"
-	if err := other.Read(openDir(t, dir), []string{name[:1]}, unix.O_RDONLY, 64, 0); err != nil || string(other.Bytes(0)) != "x" {
+	if err := other.Read(openDir(t, dir), []names.Name{names.New("f")}, unix.O_RDONLY, 64, 0); err != nil || string(other.Bytes(0)) != "x" {
 		t.Fatal(err, other.Bytes(0))
 	}
 	if lease() == nil {
@@ -166,12 +163,11 @@ func TestBrokenRingIsOfNoUse(t *testing.T) {
 	dir := openDir(t, t.TempDir())
 	fd := r.fd
 	r.fd = -1
-	name := "f\x00"
-	if err := r.Read(dir, []string{name[:1]}, 0, 64, 0); err != unix.EBADF {
+	if err := r.Read(dir, []names.Name{names.New("f")}, 0, 64, 0); err != unix.EBADF {
 		t.Fatal(err)
 	}
 	r.fd = fd
-	if r.Read(dir, []string{name[:1]}, 0, 64, 0) == nil {
+	if r.Read(dir, []names.Name{names.New("f")}, 0, 64, 0) == nil {
 		t.Fatal("a ring with requests in it that were never submitted must not be used")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -199,10 +200,10 @@ func TestInFlightOfAnFS(t *testing.T) {
 		{Options{Workers: 3, FS: fsOnly{}}, 3},
 		{Options{Workers: 300}, 300},
 	} {
-		require.NoError(t, validate(".", &test.opts, true))
-		r := run{}
-		r.prepare(t.Context(), ".", &test.opts)
-		require.Equal(t, max(test.most, test.opts.Workers), r.pool.most)
+		cfg, err := test.opts.config(".", false)
+		require.NoError(t, err)
+		r := newRun(t.Context(), cfg, callbacks{}, nil)
+		require.Equal(t, max(test.most, test.opts.Workers), r.pool.maxWorkers)
 	}
 }
 
@@ -402,7 +403,7 @@ func TestInFlightFalls(t *testing.T) {
 			time.Sleep(10 * time.Microsecond) // so that those who sleep come to their end
 			mu.Lock()
 			if opens > 19_900 {
-				after = max(after, int(f.l.run.pool.extra.Load()))
+				after = max(after, int(f.w.pool.extra.Load()))
 			}
 			mu.Unlock()
 			return struct{}{}, nil
@@ -444,20 +445,20 @@ func TestInFlightOpensDirectoriesOnce(t *testing.T) {
 	})
 }
 
-// Where nothing can be fetched nothing counts as fetched; and to fetch takes no permit.
-func TestFetchWhereThatCannotBe(t *testing.T) {
-	w := &world{root: crowd(3, 0), perList: 1000}
-	out := w.process(t.Context(), Options{Workers: 1}, func(f *File) error {
-		l, p := f.l, f.l.run.pool
-		b := &batch{node: f.node, entries: []entry{{name: f.name}}}
-		l.window.fetching = aheadPause
+// Where nothing can be prefetched nothing counts as prefetched, and the attempt takes no slot.
+func TestPrefetchWhereThatCannotBe(t *testing.T) {
+	tree := &world{root: crowd(3, 0), perList: 1000}
+	out := tree.process(t.Context(), Options{Workers: 1}, func(f *File) error {
+		w, p := f.w, f.w.pool
+		b := &batch{node: f.node, entries: []names.Name{f.name}}
+		w.ahead.prefetching = readaheadPause
 		p.extra.Store(1)
-		fetched := l.window.fetch(l, b, 0)
-		worker := l.worker
-		acquired := l.acquire()
+		prefetched := w.prefetch(b, 0)
+		slot := w.slot
+		acquired := w.acquireSlot()
 		p.extra.Store(0)
-		if fetched || b.fetched.Load() > 0 || l.window.fetching > 0 || worker != noPermit || !acquired {
-			return fmt.Errorf("%v, %d, %d, %d, %v", fetched, b.fetched.Load(), l.window.fetching, worker, acquired)
+		if prefetched || b.prefetched.Load() > 0 || w.ahead.prefetching > 0 || slot != noSlot || !acquired {
+			return fmt.Errorf("%v, %d, %d, %d, %v", prefetched, b.prefetched.Load(), w.ahead.prefetching, slot, acquired)
 		}
 		return nil
 	})

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,7 +93,7 @@ func goOn(*File) error { return nil }
 func mixed() *object {
 	root := folder("", folder("b", file("x", "x")), file("b-", "1"), file("b.d", "2"), folder("b-d", file("y", "y")), folder("empty", folder("too")))
 	big := folder("big")
-	for i := range 3*chunkSize + 7 {
+	for i := range 3*spanSize + 7 {
 		big.kids = append(big.kids, file(fmt.Sprintf("f%d", i), fmt.Sprint(i)))
 		if i%50 == 0 {
 			big.kids = append(big.kids, folder(fmt.Sprintf("f%dd", i), file("in", "in")))
@@ -329,9 +330,9 @@ func TestOrderedWindow(t *testing.T) {
 					first := true
 					go func() {
 						synctest.Wait()
-						limit := newSequence(workers).limit
+						limit := newOrdered(workers).limit
 						// The loop has taken what was at hand when it took the first; up to a chunk may be begun in its place.
-						most := limit + chunkSize
+						most := limit + spanSize
 						if stalls == "loop" {
 							most += limit
 						}
@@ -399,14 +400,14 @@ func TestOrderedMemory(t *testing.T) {
 
 // TestSequencePostponed: a directory that is begun anew, as where descriptors are short, takes no more room than one.
 func TestSequencePostponed(t *testing.T) {
-	q := newSequence(1)
+	q := newOrdered(1)
 	root := &node{}
-	q.begin(nil, root)
+	q.begin(root, nil)
 	for range 3 {
-		_, n := q.pick()
+		_, n := q.take()
 		require.Same(t, root, n)
 		require.Equal(t, 1, q.begun)
-		q.postpone(n)
+		q.add(n, scanResult{state: scanAgain})
 		require.Zero(t, q.begun)
 	}
 }
@@ -498,12 +499,14 @@ func TestSortUntil(t *testing.T) {
 }
 
 func TestSortOfADirectoryIsNotWaitedFor(t *testing.T) {
-	r := &run{order: newSequence(1), cancelled: func() bool { return true }}
-	entries := make([]heldEntry, 100_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	entries := make([]bufferedEntry, 100_000)
 	for i := range entries {
-		entries[i].name = fmt.Sprint(len(entries) - i)
+		entries[i].name = names.New(fmt.Sprint(len(entries) - i))
 	}
-	s := sink{l: &local{run: r}, node: &node{held: &held{entries: entries}}}
-	s.release()
-	require.False(t, slices.IsSortedFunc(entries, func(a, b heldEntry) int { return strings.Compare(a.name, b.name) }))
+	w := &worker{shared: &shared{order: newOrdered(1), ctx: ctx}}
+	s := scanner{w: w, node: &node{buffer: &entryBuffer{entries: entries}}}
+	s.classifyBuffer()
+	require.False(t, slices.IsSortedFunc(entries, func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }))
 }

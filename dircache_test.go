@@ -6,13 +6,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
-// A stand is a world with handles on it and a node for each of its directories, all of which something needs.
+// A stand is a world with a dirCache on it and a node for each of its directories, all of which something needs.
 type stand struct {
 	*world
-	*handles
+	*dirCache
 	top  *node
 	node map[string]*node
 }
@@ -21,12 +22,12 @@ func newStand(t *testing.T, limit int, root *object) *stand {
 	w := &world{root: root}
 	d, err := w.openRoot("")
 	require.NoError(t, err)
-	s := &stand{world: w, handles: &handles{limit: limit}, top: &node{dir: d, refs: 1}, node: map[string]*node{}}
-	var names arena
+	s := &stand{world: w, dirCache: &dirCache{limit: limit}, top: &node{dir: d, refs: 1}, node: map[string]*node{}}
+	var arena names.Arena
 	var add func(o *object, up *node)
 	add = func(o *object, up *node) {
 		for _, k := range o.kids {
-			n := &node{parent: up, name: names.add([]byte(k.name)), depth: up.depth + 1, refs: 1}
+			n := &node{parent: up, name: arena.Add([]byte(k.name)), depth: up.depth + 1, refs: 1}
 			s.node[k.name] = n
 			add(k, n)
 		}
@@ -45,7 +46,7 @@ func (s *stand) end(t *testing.T) {
 
 func (s *stand) mustPin(t *testing.T, name string) directory {
 	t.Helper()
-	d, err := s.pin(s.node[name])
+	d, err := s.acquire(s.node[name])
 	require.NoError(t, err)
 	require.Same(t, s.objectOf(name), d.(*worldDir).o, "the directory that was pinned")
 	return d
@@ -78,24 +79,24 @@ func row(n int) *object {
 	return root
 }
 
-func TestHandlesLimit(t *testing.T) {
+func TestDirCacheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		s := newStand(t, limit, row(10))
 		for round := range 2 { // in the second one most have been closed before
 			for i := range 10 {
 				name := fmt.Sprint("n", i)
 				s.mustPin(t, name)
-				s.unpin(s.node[name])
-				require.LessOrEqual(t, len(s.handles.open), limit)
-				require.Equal(t, 1+len(s.handles.open), s.world.open, "round %d", round)
+				s.release(s.node[name], 1, 0)
+				require.LessOrEqual(t, len(s.dirCache.open), limit)
+				require.Equal(t, 1+len(s.dirCache.open), s.world.open, "round %d", round)
 			}
 		}
-		require.Len(t, s.handles.open, limit, "what may stay open does")
+		require.Len(t, s.dirCache.open, limit, "what may stay open does")
 		s.end(t)
 	}
 }
 
-func TestHandlesPinnedStayOpen(t *testing.T) {
+func TestDirCachePinnedStayOpen(t *testing.T) {
 	s := newStand(t, 0, row(5))
 	var dirs []directory
 	for i := range 5 {
@@ -103,49 +104,49 @@ func TestHandlesPinnedStayOpen(t *testing.T) {
 	}
 	require.Equal(t, 6, s.world.open)
 	require.Same(t, dirs[2], s.mustPin(t, "n2"), "a second pin is of the same handle")
-	s.unpin(s.node["n2"])
+	s.release(s.node["n2"], 1, 0)
 	require.Same(t, dirs[2], s.node["n2"].dir)
 	for i := range 5 {
-		s.unpin(s.node[fmt.Sprint("n", i)])
+		s.release(s.node[fmt.Sprint("n", i)], 1, 0)
 	}
 	require.Equal(t, 1, s.world.open)
 	s.end(t)
 }
 
-func TestHandlesCloseWhenNothingNeedsThem(t *testing.T) {
+func TestDirCacheCloseWhenNothingNeedsThem(t *testing.T) {
 	s := newStand(t, 8, row(2))
 	n := s.node["n0"]
 	s.mustPin(t, "n0")
-	s.ref(n, 2) // a batch and a subdirectory
-	s.ended(n)  // its listing
+	s.ref(n, 2)        // a batch and a subdirectory
+	s.release(n, 1, 1) // its listing
 	require.NotNil(t, n.dir)
-	s.unref(n)
+	s.release(n, 0, 1)
 	require.NotNil(t, n.dir)
-	s.unref(n)
+	s.release(n, 0, 1)
 	require.Nil(t, n.dir)
 	require.Equal(t, 1, s.world.open)
 
 	n = s.node["n1"]
 	s.mustPin(t, "n1")
-	s.unref(n)
+	s.release(n, 0, 1)
 	require.NotNil(t, n.dir, "pinned")
-	s.unpin(n)
+	s.release(n, 1, 0)
 	require.Nil(t, n.dir)
 	require.Equal(t, 1, s.world.open)
 	s.end(t)
 }
 
-func TestHandlesUnrefOfAClosedOne(t *testing.T) {
+func TestDirCacheUnrefOfAClosedOne(t *testing.T) {
 	s := newStand(t, 0, row(1))
 	s.mustPin(t, "n0")
-	s.unpin(s.node["n0"])
+	s.release(s.node["n0"], 1, 0)
 	require.Nil(t, s.node["n0"].dir)
-	s.unref(s.node["n0"])
+	s.release(s.node["n0"], 0, 1)
 	s.end(t)
 }
 
 // A directory that was closed is reached again from the nearest ancestor that is open, and takes two handles more at most.
-func TestHandlesDescent(t *testing.T) {
+func TestDirCacheDescent(t *testing.T) {
 	s := newStand(t, 0, chain())
 	for range 3 {
 		s.opens, s.most = 0, 0
@@ -153,24 +154,24 @@ func TestHandlesDescent(t *testing.T) {
 		require.Equal(t, 4, s.opens)
 		require.Equal(t, 3, s.most, "root, a directory, and the one above it")
 		require.Equal(t, 2, s.world.open)
-		s.unpin(s.node["d"])
+		s.release(s.node["d"], 1, 0)
 		require.Equal(t, 1, s.world.open)
 	}
 	s.mustPin(t, "b")
 	s.opens = 0
 	s.mustPin(t, "d")
 	require.Equal(t, 2, s.opens, "only what lies below b")
-	s.unpin(s.node["d"])
-	s.unpin(s.node["b"])
+	s.release(s.node["d"], 1, 0)
+	s.release(s.node["b"], 1, 0)
 	require.Zero(t, s.node["a"].pins+s.node["b"].pins+s.node["c"].pins+s.node["d"].pins+s.top.pins)
 	s.end(t)
 }
 
-func TestHandlesDescentFails(t *testing.T) {
+func TestDirCacheDescentFails(t *testing.T) {
 	s := newStand(t, 0, chain())
 	s.objectOf("c").openErr = []error{errBroken, errBroken}
 	for range 2 {
-		_, err := s.pin(s.node["d"])
+		_, err := s.acquire(s.node["d"])
 		require.ErrorIs(t, err, errBroken)
 		require.Equal(t, 1, s.world.open)
 	}
@@ -182,16 +183,16 @@ func TestHandlesDescentFails(t *testing.T) {
 	s.end(t)
 }
 
-func TestHandlesIdentity(t *testing.T) {
+func TestDirCacheIdentity(t *testing.T) {
 	s := newStand(t, 0, chain())
 	s.mustPin(t, "b")
-	s.unpin(s.node["b"])
+	s.release(s.node["b"], 1, 0)
 	was := s.objectOf("a").kids
 	s.objectOf("a").kids = []*object{folder("b", folder("c"))}
 	for range 2 {
-		_, err := s.pin(s.node["b"])
+		_, err := s.acquire(s.node["b"])
 		require.ErrorIs(t, err, ErrChanged)
-		_, err = s.pin(s.node["c"])
+		_, err = s.acquire(s.node["c"])
 		require.ErrorIs(t, err, ErrChanged, "what is below is not reached either")
 		require.Equal(t, 1, s.world.open)
 	}
@@ -200,27 +201,27 @@ func TestHandlesIdentity(t *testing.T) {
 	s.end(t)
 }
 
-func TestHandlesWithoutIdentityStayOpen(t *testing.T) {
+func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	s := newStand(t, 0, row(2))
 	s.objectOf("n0").idErr = errBroken
 	s.mustPin(t, "n0")
-	s.unpin(s.node["n0"])
+	s.release(s.node["n0"], 1, 0)
 	require.NotNil(t, s.node["n0"].dir, "it could not be told from another one later")
-	s.parkAll()
+	s.evictAll()
 	require.NotNil(t, s.node["n0"].dir)
 	s.mustPin(t, "n1")
-	s.unpin(s.node["n1"])
+	s.release(s.node["n1"], 1, 0)
 	require.Nil(t, s.node["n1"].dir, "the next one is closed in its place")
 
 	s.objectOf("n1").idErr = errBroken
-	_, err := s.pin(s.node["n1"])
+	_, err := s.acquire(s.node["n1"])
 	require.ErrorIs(t, err, errBroken)
 	require.Equal(t, 2, s.world.open)
 	s.end(t)
 }
 
 // Two that open one directory at the same time get one handle, and the other is closed.
-func TestHandlesOpenedTwiceAtATime(t *testing.T) {
+func TestDirCacheOpenedTwiceAtATime(t *testing.T) {
 	s := newStand(t, 8, row(1))
 	n := s.node["n0"]
 	inside := false
@@ -231,7 +232,7 @@ func TestHandlesOpenedTwiceAtATime(t *testing.T) {
 		}
 		inside = true
 		var err error
-		faster, err = s.pin(n)
+		faster, err = s.acquire(n)
 		require.NoError(t, err)
 	}
 	d := s.mustPin(t, "n0")
@@ -239,56 +240,56 @@ func TestHandlesOpenedTwiceAtATime(t *testing.T) {
 	require.Equal(t, 2, n.pins)
 	require.Equal(t, 3, s.opens)
 	require.Equal(t, 2, s.world.open)
-	s.unpin(n)
-	s.unpin(n)
+	s.release(n, 1, 0)
+	s.release(n, 1, 0)
 	s.end(t)
 }
 
-func TestHandlesTight(t *testing.T) {
+func TestDirCacheWithWaiters(t *testing.T) {
 	s := newStand(t, 8, row(2))
 	s.mustPin(t, "n0")
-	s.tighten(1)
-	s.unpin(s.node["n0"])
+	s.addWaiters(1)
+	s.release(s.node["n0"], 1, 0)
 	require.Nil(t, s.node["n0"].dir, "kept while descriptors are scarce")
-	s.tighten(-1)
+	s.addWaiters(-1)
 	s.mustPin(t, "n0")
-	s.unpin(s.node["n0"])
+	s.release(s.node["n0"], 1, 0)
 	require.NotNil(t, s.node["n0"].dir)
 	s.end(t)
 }
 
 // Nothing is kept by a run that does not wait for a descriptor before all others: one that does may wait for that.
-func TestHandlesKeep(t *testing.T) {
+func TestDirCacheKeep(t *testing.T) {
 	s := newStand(t, 0, chain())
 	attempt := func(name string) {
 		s.mustPin(t, name)
 		s.keep(s.node[name])
-		s.unpin(s.node[name])
+		s.release(s.node[name], 1, 0)
 	}
 	attempt("b")
 	require.Equal(t, 1, s.world.open)
 
-	s.keeping(true)
+	s.setKeeps(true)
 	attempt("b")
 	require.NotNil(t, s.node["b"].dir)
 	attempt("c")
 	require.Nil(t, s.node["b"].dir, "c is further")
 	require.NotNil(t, s.node["c"].dir)
-	s.parkAll()
+	s.evictAll()
 	require.Equal(t, 2, s.world.open)
-	s.keeping(false)
+	s.setKeeps(false)
 	require.Equal(t, 1, s.world.open)
 	s.end(t)
 }
 
-func TestHandlesParkAll(t *testing.T) {
+func TestDirCacheEvictAll(t *testing.T) {
 	s := newStand(t, 8, row(4))
 	for i := range 4 {
 		s.mustPin(t, fmt.Sprint("n", i))
 	}
-	s.unpin(s.node["n0"])
-	s.unpin(s.node["n3"])
-	s.parkAll()
+	s.release(s.node["n0"], 1, 0)
+	s.release(s.node["n3"], 1, 0)
+	s.evictAll()
 	require.Nil(t, s.node["n0"].dir)
 	require.NotNil(t, s.node["n1"].dir, "in use")
 	require.NotNil(t, s.node["n2"].dir, "in use")
@@ -297,108 +298,108 @@ func TestHandlesParkAll(t *testing.T) {
 	s.end(t)
 }
 
-func TestGrip(t *testing.T) {
+func TestDirPin(t *testing.T) {
 	s := newStand(t, 8, row(2))
-	var g grip
-	s.grips = append(s.grips, &g, new(grip))
+	var g dirPin
+	s.pins = append(s.pins, &g, new(dirPin))
 	n := s.node["n0"]
-	g.drop(s.handles) // of nothing
+	g.drop(s.dirCache) // of nothing
 
-	d, err := g.hold(s.handles, n)
+	d, err := g.use(s.dirCache, n)
 	require.NoError(t, err)
 	require.Equal(t, 1, n.pins)
-	s.parkAll()
-	require.NotNil(t, n.dir, "firm")
+	s.evictAll()
+	require.NotNil(t, n.dir, "in use")
 	require.Equal(t, 1, n.pins)
 
-	g.loosen()
-	again, err := g.hold(s.handles, n)
+	g.idle()
+	again, err := g.use(s.dirCache, n)
 	require.NoError(t, err)
 	require.Same(t, d, again)
 	require.Equal(t, 1, n.pins, "one pin, however often it is held")
 	require.Equal(t, 2, s.opens)
 
-	g.loosen()
-	s.parkAll()
-	require.Nil(t, n.dir, "loose")
+	g.idle()
+	s.evictAll()
+	require.Nil(t, n.dir, "idle")
 	require.Zero(t, n.pins)
-	s.parkAll() // finds nothing to take
+	s.evictAll() // finds nothing to take
 	require.Zero(t, n.pins)
 
-	_, err = g.hold(s.handles, n)
+	_, err = g.use(s.dirCache, n)
 	require.NoError(t, err)
 	require.Equal(t, 1, n.pins)
-	g.loosen()
-	_, err = g.hold(s.handles, s.node["n1"])
+	g.idle()
+	_, err = g.use(s.dirCache, s.node["n1"])
 	require.NoError(t, err)
 	require.Zero(t, n.pins, "given back for the other")
 	require.Equal(t, 1, s.node["n1"].pins)
-	g.drop(s.handles)
-	g.drop(s.handles)
+	g.drop(s.dirCache)
+	g.drop(s.dirCache)
 	require.Zero(t, s.node["n1"].pins)
 
 	s.objectOf("n0").openErr = []error{errBroken}
-	s.parkAll()
-	_, err = g.hold(s.handles, n)
+	s.evictAll()
+	_, err = g.use(s.dirCache, n)
 	require.ErrorIs(t, err, errBroken)
-	g.drop(s.handles)
+	g.drop(s.dirCache)
 	require.Zero(t, n.pins)
 	s.end(t)
 }
 
-// A directory that nothing but a loose grip keeps is closed for good.
-func TestGripIsTheLastToNeedADirectory(t *testing.T) {
+// A directory that nothing but an idle dirPin keeps is closed for good.
+func TestDirPinIsTheLastToNeedADirectory(t *testing.T) {
 	s := newStand(t, 8, row(1))
-	var g grip
-	s.grips = append(s.grips, &g)
+	var g dirPin
+	s.pins = append(s.pins, &g)
 	n := s.node["n0"]
-	_, err := g.hold(s.handles, n)
+	_, err := g.use(s.dirCache, n)
 	require.NoError(t, err)
-	s.unref(n)
+	s.release(n, 0, 1)
 	require.NotNil(t, n.dir)
-	g.loosen()
-	s.parkAll()
+	g.idle()
+	s.evictAll()
 	require.Nil(t, n.dir)
 	require.Nil(t, n.id, "no need to know it again")
 	s.end(t)
 }
 
-func TestHandlesAfterAnyEnd(t *testing.T) {
+func TestDirCacheAfterAnyEnd(t *testing.T) {
 	s := newStand(t, 8, chain())
-	var g grip
-	s.grips = append(s.grips, &g)
-	_, err := g.hold(s.handles, s.node["d"])
+	var g dirPin
+	s.pins = append(s.pins, &g)
+	_, err := g.use(s.dirCache, s.node["d"])
 	require.NoError(t, err)
 	s.mustPin(t, "b") // as a panic leaves it
 	s.end(t)
 }
 
 // The world objects to every use of a handle that is closed.
-func TestHandlesUsedByMany(t *testing.T) {
+func TestDirCacheUsedByMany(t *testing.T) {
 	root := folder("")
-	var names []string
+	var all []string
 	for i := range 3 {
 		a := folder(fmt.Sprint("a", i), file("f", "f"))
-		names = append(names, a.name)
+		all = append(all, a.name)
 		for j := range 3 {
 			b := folder(fmt.Sprint("b", i, j), file("f", "f"))
 			c := folder(fmt.Sprint("c", i, j), file("f", "f"))
 			b.kids = append(b.kids, c)
 			a.kids = append(a.kids, b)
-			names = append(names, b.name, c.name)
+			all = append(all, b.name, c.name)
 		}
 		root.kids = append(root.kids, a)
 	}
 	s := newStand(t, 2, root)
 	var wg sync.WaitGroup
 	for i := range 8 {
-		g := new(grip)
-		s.handles.mu.Lock() // as a run's other workers are at work when one starts
-		s.grips = append(s.grips, g)
-		s.handles.mu.Unlock()
+		g := new(dirPin)
+		s.dirCache.mu.Lock() // as a run's other workers are at work when one starts
+		s.pins = append(s.pins, g)
+		s.dirCache.mu.Unlock()
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 2))
-			f := "f\x00"[:1]
+			f := names.New("f")
 			use := func(d directory, err error) bool {
 				if err == nil {
 					_, err = d.stat(f)
@@ -409,32 +410,32 @@ func TestHandlesUsedByMany(t *testing.T) {
 				return err == nil
 			}
 			for range 400 {
-				n := s.node[names[r.IntN(len(names))]]
+				n := s.node[all[r.IntN(len(all))]]
 				switch r.IntN(8) {
 				case 0:
-					s.parkAll()
+					s.evictAll()
 				case 1:
-					s.tighten(1)
-					s.parkAll()
-					s.tighten(-1)
+					s.addWaiters(1)
+					s.evictAll()
+					s.addWaiters(-1)
 				case 2:
 					s.ref(n, 1)
-					s.unref(n)
+					s.release(n, 0, 1)
 				case 3:
-					if use(s.pin(n)) {
-						s.unpin(n)
+					if use(s.acquire(n)) {
+						s.release(n, 1, 0)
 					}
 				case 4:
-					g.drop(s.handles)
+					g.drop(s.dirCache)
 				default:
 					for range 3 { // as one worker visits the files of a batch
-						if use(g.hold(s.handles, n)) {
-							g.loosen()
+						if use(g.use(s.dirCache, n)) {
+							g.idle()
 						}
 					}
 				}
 			}
-			g.drop(s.handles)
+			g.drop(s.dirCache)
 		})
 	}
 	wg.Wait()
@@ -442,7 +443,7 @@ func TestHandlesUsedByMany(t *testing.T) {
 		require.Zero(t, n.pins, name)
 	}
 	require.Zero(t, s.top.pins)
-	require.LessOrEqual(t, len(s.handles.open), 2+8, "the limit, and what every worker opened when it was reached")
+	require.LessOrEqual(t, len(s.dirCache.open), 2+8, "the limit, and what every worker opened when it was reached")
 	s.end(t)
 }
 
@@ -456,7 +457,7 @@ func comb(levels int) *object {
 }
 
 // The way back from a depth does not take an open for each level above, at each of the levels.
-func TestHandlesOnTheWayBack(t *testing.T) {
+func TestDirCacheOnTheWayBack(t *testing.T) {
 	const levels = 2000
 	for limit, most := range map[int]int{4: 10 * levels, 32: 3 * levels} {
 		w := &world{root: comb(levels)}
@@ -464,20 +465,20 @@ func TestHandlesOnTheWayBack(t *testing.T) {
 		var err error
 		root.dir, err = w.openRoot("")
 		require.NoError(t, err)
-		h := &handles{limit: limit}
-		var names arena
+		h := &dirCache{limit: limit}
+		var arena names.Arena
 		n := root
 		for range levels {
-			n = n.child(names.add([]byte("n")))
-			_, err := h.pin(n)
+			n = n.child(arena.Add([]byte("n")))
+			_, err := h.acquire(n)
 			require.NoError(t, err)
-			h.unpin(n)
+			h.release(n, 1, 0)
 		}
 		w.opens = 0
 		for ; n.parent != nil; n = n.parent {
-			_, err := h.pin(n)
+			_, err := h.acquire(n)
 			require.NoError(t, err)
-			h.ended(n) // nothing needs it any more
+			h.release(n, 1, 1) // nothing needs it any more
 			require.LessOrEqual(t, len(h.open), limit)
 		}
 		h.closeAll(root)

@@ -2,4 +2,4 @@
 
 package fileproc
 
-func newRingAhead(int64) readAhead { return nil }
+func newRingGroup(int64) groupReader { return nil }

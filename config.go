@@ -1,0 +1,33 @@
+package fileproc
+
+import "io/fs"
+
+// A config is what a run uses of Options: validated, with the defaults resolved.
+// It does not change.
+type config struct {
+	root string
+	fsys fs.FS // nil: the operating system's files
+
+	maxDepth                   int // 0: no limit
+	suffixes, include, exclude []string
+	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; the later counts more
+	skipMarked                 []string
+	skipHidden, skipBinary     bool
+	oneFilesystem              bool
+	shard, shards              int
+
+	followFiles, followDirs, followOutside bool // symbolic links
+
+	noRead    bool  // do not open files
+	readLimit int64 // the most bytes to deliver of a file, or -1
+	truncate  bool  // deliver the beginning of a longer file, in place of ErrTooLarge
+	stat      bool
+	noURing   bool
+
+	workers int
+	// mayGrow says that more files than workers may wait for an open or a read.
+	mayGrow bool
+}
+
+// opensDepth reports whether directories at this depth are opened.
+func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }

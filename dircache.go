@@ -1,0 +1,311 @@
+package fileproc
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A dirCache holds the open directories of a run. Those in use are pinned. Of the
+// others, which have more to do in them, some stay open. When these are too many,
+// or descriptors are short, they are evicted: closed, to be opened again later.
+//
+// Opening, closing and identifying a directory may take long, and one slow file
+// system must not stall the others. So a decision is made under mu, and carried
+// out after it is unlocked, on a directory that is pinned or out of the cache.
+type dirCache struct {
+	limit      int                            // the most directories that stay open without a pin
+	openLinked func(*node) (directory, error) // opens a node that is reached through links
+
+	mu      sync.Mutex
+	waiters int       // workers that wait for a descriptor: no directory stays open for later
+	open    []*node   // open but for root, the one opened first in front
+	pins    []*dirPin // of all workers
+	keeps   bool      // one worker retries until it gets a descriptor: see keep
+	kept    *node     // pinned
+}
+
+// A budget says how many descriptors a run may take for what.
+type budget struct {
+	open     int // directories that stay open while they are not in use
+	listings int // directories that are partly listed, which keeps them in use
+	inFlight int // workers while calls block
+	rings    int // io_urings, of all runs together: each is kept to the end of its run
+}
+
+var fullBudget = budget{32, 32, maxInFlight, maxWorkers}
+
+// acquire opens n if need be and keeps it open until release.
+func (c *dirCache) acquire(n *node) (directory, error) {
+	c.mu.Lock()
+	if n.dir != nil {
+		n.pins++
+		c.mu.Unlock()
+		return n.dir, nil
+	}
+	was := n.id
+	c.mu.Unlock()
+
+	var parent directory
+	if n.link == nil {
+		var err error
+		if parent, err = c.acquire(n.parent); err != nil {
+			return nil, err
+		}
+		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
+	}
+	d, err := c.openNode(n, parent)
+	if err != nil {
+		return nil, err
+	}
+	if was != nil {
+		id, err := d.identity()
+		if err == nil && !id.same(was) {
+			err = &sysError{"openat", ErrChanged}
+		}
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+	}
+	if first := c.insert(n, d); first != d {
+		d.close() // another worker was faster
+		return first, nil
+	}
+	return d, nil
+}
+
+// insert pins n and makes d its directory, unless it has one. It returns n's.
+func (c *dirCache) insert(n *node, d directory) directory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.pins++
+	if n.dir == nil {
+		n.dir = d
+		c.open = append(c.open, n)
+	}
+	return n.dir
+}
+
+// openNode opens n in its parent, unless links lead to it.
+func (c *dirCache) openNode(n *node, parent directory) (directory, error) {
+	if n.link != nil {
+		return c.openLinked(n)
+	}
+	d, err := parent.openDir(n.name)
+	if err != nil && isScarce(err) {
+		c.keep(n.parent)
+	}
+	return d, err
+}
+
+// ref adds refs to n, which keep it from being closed for good.
+func (c *dirCache) ref(n *node, refs int) {
+	c.mu.Lock()
+	n.refs += refs
+	c.mu.Unlock()
+}
+
+// release takes pins and refs from n. It closes n if nothing needs it any more,
+// and otherwise evicts a directory if too many are open.
+func (c *dirCache) release(n *node, pins, refs int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.pins -= pins
+	n.refs -= refs
+	if n.parent == nil || n.pins > 0 || n.dir == nil {
+		return
+	}
+	if n.refs == 0 {
+		c.close(n)
+		return
+	}
+	for c.waiters > 0 || len(c.open) > c.limit && c.unpinned() > c.limit {
+		if v := c.victim(); v == nil || c.evict(v) {
+			return
+		}
+	}
+}
+
+// evict closes v so that it can be opened again, and reports whether it did: v may
+// have no identity, or be in use by then. Meanwhile v is pinned, so that it stays
+// open. It is called with c.mu held, as is what follows.
+func (c *dirCache) evict(v *node) bool {
+	if v.id == nil && v.refs > 0 {
+		var id identity
+		var err error
+		v.pins++
+		c.unlocked(func() { id, err = v.dir.identity() })
+		v.pins--
+		v.id, v.noID = id, err != nil
+	}
+	if v.pins > 0 || v.refs > 0 && v.noID {
+		return false
+	}
+	c.close(v)
+	return true
+}
+
+// close takes n out of the cache and closes it.
+func (c *dirCache) close(n *node) {
+	d := n.dir
+	n.dir = nil
+	i := slices.Index(c.open, n)
+	c.open = slices.Delete(c.open, i, i+1)
+	c.unlocked(d.close)
+}
+
+// unlocked calls do without c.mu.
+func (c *dirCache) unlocked(do func()) {
+	c.mu.Unlock()
+	defer c.mu.Lock() // also when an fs.FS panics
+	do()
+}
+
+// victim returns the directory to evict first, or nil if none can be. A
+// depth-first walk returns to the deepest first, and opening one again takes an
+// open for each level below the nearest that is open. So those are kept whose
+// distances from the deepest grow like powers of a number: then the way back from
+// depth d takes O(d log d) opens. If the last ones opened were kept, all next to
+// each other, it would take O(d²).
+func (c *dirCache) victim() (v *node) {
+	least, above := 0.0, 0
+	deepest := c.open[len(c.open)-1].depth // of where the walk is
+	for i, n := range c.open {
+		below := n.depth + 1
+		if i+1 < len(c.open) {
+			below = c.open[i+1].depth
+		}
+		cost := float64(below-above) / float64(1+max(0, deepest-n.depth))
+		if n.pins == 0 && !n.noID && (v == nil || cost < least) {
+			v, least = n, cost
+		}
+		above = n.depth
+	}
+	return v
+}
+
+// unpinned returns how many directories are open without a pin.
+func (c *dirCache) unpinned() (k int) {
+	for _, n := range c.open {
+		if n.pins == 0 {
+			k++
+		}
+	}
+	return k
+}
+
+// evictAll closes every directory that is not in use at this moment, those
+// included that a worker only keeps for what fn may ask of it.
+func (c *dirCache) evictAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pins {
+		// Only now node is sure to be the one that was pinned: the worker
+		// cannot pin another while c.mu is held.
+		if p.state.CompareAndSwap(pinIdle, pinNone) {
+			p.node.Load().pins--
+		}
+	}
+	for _, n := range slices.Clone(c.open) {
+		if n.dir != nil && n.pins == 0 && !n.noID {
+			c.evict(n)
+		}
+	}
+}
+
+// addWaiters says that k more workers, or fewer, wait for a descriptor.
+func (c *dirCache) addWaiters(k int) {
+	c.mu.Lock()
+	c.waiters += k
+	c.mu.Unlock()
+}
+
+// keep pins n, in which there was no descriptor to open something, until the
+// wait for one is over or gets further than n. Otherwise each try would begin
+// at root, and in a deep tree perhaps none would ever succeed. It does so only
+// while a worker of this run has fdTurn, so that it keeps no descriptor that
+// another run waits for. Another worker of this run may displace what the first
+// has kept, but then waits itself, so that this happens once for each.
+func (c *dirCache) keep(n *node) {
+	c.mu.Lock()
+	if !c.keeps {
+		c.mu.Unlock()
+		return
+	}
+	n.pins++
+	was := c.kept
+	c.kept = n
+	c.mu.Unlock()
+	if was != nil {
+		c.release(was, 1, 0)
+	}
+}
+
+// setKeeps begins or ends what keep does.
+func (c *dirCache) setKeeps(on bool) {
+	c.mu.Lock()
+	was := c.kept
+	c.keeps, c.kept = on, nil
+	c.mu.Unlock()
+	if was != nil {
+		c.release(was, 1, 0)
+	}
+}
+
+// closeAll ends the run's use of its directories, root too. If one of an fs.FS
+// panics, the others are closed all the same.
+func (c *dirCache) closeAll(root *node) {
+	if root.dir != nil {
+		defer root.dir.close()
+	}
+	for _, n := range c.open {
+		defer n.dir.close()
+		n.dir = nil
+	}
+	c.open = nil
+}
+
+// A dirPin is a worker's pin on the directory that it visits files of. While fn
+// runs the pin is idle: evictAll may take it away, so that a slow fn does not keep
+// a descriptor from others.
+type dirPin struct {
+	state atomic.Int32
+	node  atomic.Pointer[node] // written by the worker alone, while it has no pin
+}
+
+const (
+	pinNone  = iota
+	pinInUse // the directory stays open
+	pinIdle  // the directory stays open until evictAll takes the pin
+)
+
+func (c *dirCache) addPin(p *dirPin) {
+	c.mu.Lock()
+	c.pins = append(c.pins, p)
+	c.mu.Unlock()
+}
+
+// use pins n until idle.
+func (p *dirPin) use(c *dirCache, n *node) (directory, error) {
+	if p.node.Load() == n && p.state.CompareAndSwap(pinIdle, pinInUse) {
+		return n.dir, nil
+	}
+	p.drop(c)
+	d, err := c.acquire(n)
+	if err != nil {
+		return nil, err
+	}
+	p.node.Store(n)
+	p.state.Store(pinInUse)
+	return d, nil
+}
+
+func (p *dirPin) idle() { p.state.Store(pinIdle) }
+
+// drop gives the pin back, if there is one.
+func (p *dirPin) drop(c *dirCache) {
+	if p.state.Swap(pinNone) != pinNone {
+		c.release(p.node.Load(), 1, 0)
+	}
+}

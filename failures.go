@@ -1,0 +1,98 @@
+package fileproc
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// maxFailures is how many failures one error keeps; the rest are counted.
+const maxFailures = 100
+
+// failures collects the failures of a run, or passes them on.
+type failures struct {
+	onError func(error) error
+	stop    func(error)
+	yield   func(*worker, error) // Stream and Walk: the loop gets what onError does not
+
+	mu    sync.Mutex // guards what follows, and serialises onError
+	first []error
+	more  int64
+	over  bool // onError is not called any more
+}
+
+func (f *failures) add(w *worker, err error) {
+	if f.onError == nil && f.yield != nil {
+		f.yield(w, err)
+		return
+	}
+	if f.onError != nil && w.draining {
+		w.deferred = append(w.deferred, err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.onError != nil:
+		if f.over {
+			return
+		}
+		f.over = true // unless it returns nil: it may also panic
+		if err := f.onError(err); err != nil {
+			f.stop(err)
+			return
+		}
+		f.over = false
+	case len(f.first) < maxFailures:
+		f.first = append(f.first, err)
+	default:
+		f.more++
+	}
+}
+
+// addDeferred passes on what add deferred while w was draining.
+func (f *failures) addDeferred(w *worker) {
+	deferred := w.deferred
+	w.deferred = nil
+	for _, err := range deferred {
+		f.add(w, err)
+	}
+}
+
+// join returns one error for all failures and for cause, which stopped the run
+// early unless it is nil.
+func (f *failures) join(cause error) error {
+	errs := f.first
+	if cause != nil {
+		errs = append([]error{cause}, errs...)
+	}
+	switch {
+	case len(errs) == 0:
+		return nil
+	case len(errs) == 1 && f.more == 0:
+		return errs[0]
+	}
+	return &joinedError{errs, f.more}
+}
+
+// A joinedError is several failures as one error.
+type joinedError struct {
+	errs []error
+	more int64
+}
+
+func (e *joinedError) Error() string {
+	var b strings.Builder
+	for i, err := range e.errs {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(err.Error())
+	}
+	if e.more > 0 {
+		fmt.Fprintf(&b, "\nfileproc: and %d more failures", e.more)
+	}
+	return b.String()
+}
+
+func (e *joinedError) Unwrap() []error { return e.errs }

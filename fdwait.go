@@ -1,0 +1,115 @@
+package fileproc
+
+import "time"
+
+const (
+	// descriptorPatience is how long one operation waits for a descriptor, once
+	// it is its turn.
+	descriptorPatience = 30 * time.Second
+	// turnPause is how often those that wait for their turn give up descriptors.
+	turnPause = 50 * time.Millisecond
+	// leasePatience is how long an operation waits for a lease to be released.
+	// Linux breaks it after fs.lease-break-time, 45 s by default.
+	leasePatience = time.Minute
+)
+
+// fdTurn is held by the one worker of all runs that goes on while there are no
+// descriptors left. A worker that held one and waited for another might wait for
+// others that do the same.
+var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
+
+// withDir calls do with n's directory, and again while there is no descriptor for
+// it, or a lease is held on its file.
+func (w *worker) withDir(n *node, do func(directory) error) error {
+	try := func() error {
+		d, err := w.pin.use(&w.dirs, n)
+		if err != nil {
+			return err
+		}
+		if err = do(d); err != nil && isScarce(err) {
+			w.dirs.keep(n)
+		}
+		w.pin.idle()
+		return err
+	}
+	if err := try(); err != nil {
+		return w.retryOnResource(err, try)
+	}
+	return nil
+}
+
+// retryOnResource handles err, the failure of try. If a lease is held on the file
+// it waits until that is released. If there are no descriptors left it gives up
+// all that the run can do without, and retries.
+func (w *worker) retryOnResource(err error, try func() error) error {
+	for {
+		switch {
+		case isLeased(err):
+			err = w.retry(leasePatience, isLeased, try)
+			if isLeased(err) {
+				return err
+			}
+		case isScarce(err):
+			err = w.waitForDescriptor(try)
+			w.failures.addDeferred(w)
+			if isScarce(err) {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func (w *worker) waitForDescriptor(try func() error) error {
+	w.pool.disableGrowth()
+	w.dirs.addWaiters(1)
+	defer w.dirs.addWaiters(-1)
+	w.giveUpDescriptors()
+	for waits := true; waits; {
+		select {
+		case fdTurn <- struct{}{}:
+			waits = false
+		case <-w.ctx.Done():
+			return errStopped
+		case <-time.After(turnPause):
+			w.giveUpDescriptors() // those of workers that wait for w's slot
+		}
+	}
+	w.dirs.setKeeps(true)
+	defer func() {
+		w.dirs.setKeeps(false)
+		<-fdTurn
+	}()
+	return w.retry(descriptorPatience, isScarce, func() error {
+		w.giveUpDescriptors()
+		return try()
+	})
+}
+
+// retry calls try until its error is no reason to wait, the run is stopped, or
+// patience is over.
+func (w *worker) retry(patience time.Duration, waits func(error) bool, try func() error) error {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := try()
+		if !waits(err) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-w.ctx.Done():
+			return errStopped
+		}
+	}
+}
+
+// giveUpDescriptors closes every directory that the run does not use now. It does
+// not wait for whoever takes results or failures: w may have fdTurn, and the loop
+// over a Stream or Walk, or OnError, may have begun a run that waits for it.
+func (w *worker) giveUpDescriptors() {
+	w.draining = true
+	w.pool.drain(w)
+	w.draining = false
+	w.dirs.evictAll()
+}

@@ -1,0 +1,60 @@
+// Package names holds the names that a directory lists.
+package names
+
+import (
+	"bytes"
+	"unsafe"
+)
+
+// A Name is the name of an entry. Only an Arena makes one, so a zero byte always
+// follows it in memory, and a system call can take Pointer without a copy.
+type Name struct{ s string }
+
+// Dot is the name of a directory in itself.
+var Dot = New(".")
+
+// New returns a Name with memory of its own.
+func New(name string) Name { return new(Arena).Add([]byte(name)) }
+
+func (n Name) String() string { return n.s }
+
+// Bytes returns the name's own bytes, which must not be changed.
+func (n Name) Bytes() []byte { return unsafe.Slice(unsafe.StringData(n.s), len(n.s)) }
+
+// Pointer returns the name as a C string. The caller keeps n alive.
+func (n Name) Pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(n.s)) }
+
+const (
+	minBlock = 512
+	maxBlock = 64 << 10
+)
+
+// An Arena holds names in blocks. No part of a block is written twice, so a name
+// may be kept for ever (and keeps its block, of at most maxBlock bytes or one
+// name). The blocks grow, so that a small run takes little memory.
+type Arena struct {
+	block []byte
+	size  int
+}
+
+// Add returns a copy of name.
+func (a *Arena) Add(name []byte) Name {
+	if cap(a.block)-len(a.block) < len(name)+1 {
+		a.size = min(max(2*a.size, minBlock), maxBlock)
+		a.block = make([]byte, 0, max(a.size, len(name)+1))
+	}
+	start := len(a.block)
+	a.block = append(append(a.block, name...), 0)
+	return Name{unsafe.String(unsafe.SliceData(a.block[start:]), len(name))}
+}
+
+// Valid reports whether name is one component of a path. What a listing gives
+// need not be: an fs.FS may be wrong or hostile, an image damaged.
+func Valid(name []byte) bool {
+	return len(name) > 0 && !IsDot(name) && bytes.IndexByte(name, '/') < 0
+}
+
+// IsDot reports whether name is "." or "..".
+func IsDot(name []byte) bool {
+	return name[0] == '.' && (len(name) == 1 || len(name) == 2 && name[1] == '.')
+}

@@ -1,0 +1,247 @@
+package fileproc
+
+import "sync"
+
+// ordered is the queue of Stream and Walk with Options.Ordered: it keeps the work
+// in the order of paths. Spans are listed, visited and delivered. They are begun
+// in order, and not too far ahead of what has been delivered; but the span that is
+// delivered next can always be begun, so that nothing waits for ever.
+type ordered struct {
+	limit int    // the most results that are begun and not delivered, but for the next
+	wake  func() // called when there is room for more
+
+	mu      sync.Mutex // guards what follows; it may be taken while the pool's is held
+	head    *span      // what is delivered next
+	todo    *span      // the spans that are not begun, and directories being listed
+	begun   int        // results that are begun and not delivered
+	changed sync.Cond
+	waiting bool // the loop waits for head
+}
+
+var _ queue = (*ordered)(nil)
+
+// A worker may be orderedAhead results ahead of the loop that takes them, and all
+// together orderedMin: some readaheads for each.
+const (
+	orderedAhead = 4 * spanSize
+	orderedMin   = 8 * spanSize
+)
+
+func newOrdered(workers int) *ordered {
+	q := &ordered{limit: orderedMin + orderedAhead*workers}
+	q.changed.L = &q.mu
+	return q
+}
+
+// begin gives the queue its first directory, and the function that lets a worker
+// look for work.
+func (q *ordered) begin(root *node, wake func()) {
+	q.wake = wake
+	root.span = &span{node: root}
+	q.head, q.todo = root.span, root.span
+}
+
+// take begins the first span that may be begun.
+func (q *ordered) take() (*batch, *node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.ready()
+	if s == nil {
+		return nil, nil
+	}
+	q.begun += s.weight()
+	if s.node != nil {
+		s.listing = true
+		return nil, s.node
+	}
+	q.remove(s)
+	return s.batch, nil
+}
+
+// ready returns the span that take would begin.
+func (q *ordered) ready() *span {
+	s := q.todo
+	for s != nil && s.listing {
+		s = s.nextTodo
+	}
+	if s == nil || s != q.head && q.begun+s.weight() > q.limit {
+		return nil
+	}
+	return s
+}
+
+func (q *ordered) pending() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ready() == nil {
+		return 0
+	}
+	return 1
+}
+
+func (q *ordered) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.todo == nil
+}
+
+func (q *ordered) abandon() (n int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for s := q.todo; s != nil; s = s.nextTodo {
+		if s.batch != nil {
+			n += s.batch.abandon()
+		}
+	}
+	return n
+}
+
+func (q *ordered) add(n *node, r scanResult) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch r.state {
+	case scanDone:
+		q.expand(n)
+	case scanAgain:
+		n.span.listing = false
+		q.begun -= n.span.weight()
+	}
+}
+
+// expand puts the spans of the directory n, which has been listed, behind it.
+func (q *ordered) expand(n *node) {
+	d := n.span
+	d.listing, d.expanded = false, true
+	last, lastTodo, next := d, d, d.next
+	for _, s := range n.spans {
+		last.next, last = s, s
+		if s.weight() > 0 {
+			s.prevTodo, s.nextTodo = lastTodo, lastTodo.nextTodo
+			if lastTodo.nextTodo != nil {
+				lastTodo.nextTodo.prevTodo = s
+			}
+			lastTodo.nextTodo, lastTodo = s, s
+		}
+	}
+	last.next, n.spans = next, nil
+	q.remove(d)
+	q.signal(d)
+}
+
+// remove takes s out of todo.
+func (q *ordered) remove(s *span) {
+	if s.prevTodo != nil {
+		s.prevTodo.nextTodo = s.nextTodo
+	} else {
+		q.todo = s.nextTodo
+	}
+	if s.nextTodo != nil {
+		s.nextTodo.prevTodo = s.prevTodo
+	}
+	s.prevTodo, s.nextTodo = nil, nil
+}
+
+// visited marks the file at pos as visited.
+func (q *ordered) visited(pos *position) {
+	if pos.sent { // and marked by send
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pos.span.done |= 1 << pos.file
+	q.signal(pos.span)
+}
+
+// signal wakes the loop if it waits for s.
+func (q *ordered) signal(s *span) {
+	if q.waiting && q.head == s {
+		q.waiting = false
+		q.changed.Signal()
+	}
+}
+
+// An orderedOutlet hands results from the workers to the loop over Stream or Walk
+// in order. Workers do not wait for the loop: they find nothing to begin.
+type orderedOutlet[T any] struct {
+	*ordered
+	closed bool // all workers have returned
+}
+
+func (q *orderedOutlet[T]) send(pos *position, _ bool, v T, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := pos.span
+	results, _ := s.results.(*[]result[T])
+	if results == nil {
+		results = new(make([]result[T], s.files))
+		s.results = results
+	}
+	if pos.file < 0 {
+		*results = append(*results, result[T]{v, err})
+	} else {
+		(*results)[pos.file] = result[T]{v, err}
+		pos.sent = true
+		s.sent |= 1 << pos.file
+		s.done |= 1 << pos.file
+	}
+	q.signal(s)
+}
+
+func (q *orderedOutlet[T]) receive(old []result[T]) []result[T] {
+	clear(old)
+	for {
+		q.mu.Lock()
+		results, advanced := q.collect(old[:0])
+		for len(results) == 0 && !advanced && !q.closed {
+			q.waiting = true
+			q.changed.Wait()
+			results, advanced = q.collect(old[:0])
+		}
+		closed := q.closed
+		q.mu.Unlock()
+		if advanced {
+			q.wake()
+		}
+		if len(results) > 0 || closed {
+			return results
+		}
+	}
+}
+
+// collect appends the results that can be delivered, and reports whether there is
+// room for more. It is called with q.mu held.
+func (q *orderedOutlet[T]) collect(to []result[T]) (_ []result[T], advanced bool) {
+	for q.head != nil {
+		s := q.head
+		results, _ := s.results.(*[]result[T])
+		if s.files == 0 {
+			if results != nil {
+				to = append(to, (*results)[s.delivered:]...)
+				s.delivered = len(*results)
+			}
+			if !s.expanded && !q.closed {
+				break
+			}
+		}
+		for ; s.delivered < s.files && (q.closed || s.done&(1<<s.delivered) != 0); s.delivered++ {
+			if s.sent&(1<<s.delivered) != 0 {
+				to = append(to, (*results)[s.delivered])
+			}
+		}
+		if s.delivered < s.files {
+			break
+		}
+		q.begun -= s.weight()
+		q.head, s.next, advanced = s.next, nil, true // root's span would keep all others through next
+	}
+	return to, advanced
+}
+
+func (q *orderedOutlet[T]) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.changed.Signal()
+	q.mu.Unlock()
+}
+
+func (q *orderedOutlet[T]) discard() {} // the run is stopped, and workers do not wait

@@ -1,0 +1,146 @@
+package fileproc
+
+import (
+	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// A groupReader is an accelerator inside a backend: it opens and reads, or looks
+// up, several files at once. Those whose result is not certain are read one by one.
+type groupReader interface {
+	// read does so with the files of d, and reports whether that was of use. If not,
+	// there is nothing to get.
+	read(d directory, files []names.Name) bool
+	// get puts what is known of file i of the last read into c, the whole content
+	// of a regular file or its metadata, if that is certain. Content is valid
+	// until the next read.
+	get(i int, c *content) bool
+	// isUncached reports whether get gave nothing because that is not in the page
+	// cache.
+	isUncached(i int) bool
+	close()
+}
+
+const (
+	// readaheadFrom is how many files a worker visits before it reads ahead.
+	readaheadFrom = 16
+	// ringFrom is how many it reads ahead before it sets up an io_uring, which
+	// costs as much as reading some dozens.
+	ringFrom = 240
+	// readaheadDepth is how many files are read at once, at most.
+	readaheadDepth = 64
+	// readaheadPause is how many files a worker reads one by one when more than a
+	// quarter of the last readaheadDepth, or of the last group, had to be. If they
+	// were not in the page cache, as many are prefetched.
+	readaheadPause = 1024
+)
+
+// A readahead is the entries of a batch that one worker has read ahead. They are
+// not taken: a worker that joins in visiting the batch takes them like any others,
+// and reads them itself.
+type readahead struct {
+	limit  int64 // as reader.limit
+	lookUp bool  // metadata alone
+	off    bool  // there is no groupReader
+	noRing bool  // io_uring is not to be tried, or no more
+
+	group  groupReader
+	depth  int  // of group
+	ring   bool // group is one
+	wait   int  // files to be visited before the next group
+	filled int  // files read ahead without io_uring
+	tried  int  // files read ahead since it was last judged
+	missed int  // those of them that had to be read one by one
+	cold   int  // those of these that were not in the page cache
+
+	prefetching int // files to be prefetched before files are read ahead again
+
+	first, end int // the entries of the batch that the worker visits
+}
+
+func (a *readahead) covers(i int) bool { return a.first <= i && i < a.end }
+
+// isDue reports whether to read ahead now.
+func (a *readahead) isDue() bool {
+	if a.off || a.prefetching > 0 {
+		return false
+	}
+	a.wait--
+	return a.wait < 0
+}
+
+// get puts what has been read ahead of entry i into c.
+func (a *readahead) get(i int, c *content) bool {
+	if a.group.get(i-a.first, c) {
+		return true
+	}
+	a.missed++
+	if a.group.isUncached(i - a.first) {
+		a.cold++
+	}
+	return false
+}
+
+// judge reports whether so much had to be read one by one that it is better to
+// stop for a while, and whether most of that was not in the page cache.
+func (a *readahead) judge() (stop, cold bool) {
+	if a.tried < readaheadDepth {
+		return false, false
+	}
+	stop, cold = a.missed > a.tried/4, a.cold > a.missed/2
+	a.tried, a.missed, a.cold = 0, 0, 0
+	return stop, cold
+}
+
+// fill reads ahead the first of files, which are the entries of a batch from i on,
+// and reports whether that was of use.
+func (a *readahead) fill(d directory, files []names.Name, i int) bool {
+	n := min(a.depth, len(files))
+	if !a.group.read(d, files[:n]) {
+		return false
+	}
+	a.first, a.end = i, i+n
+	a.filled += n
+	a.tried += n
+	return true
+}
+
+// choose sets the groupReader, or off.
+func (a *readahead) choose() {
+	if a.group == nil {
+		a.group, a.depth = newCallGroup(a.limit, a.lookUp)
+		a.off = a.group == nil
+	}
+	if !a.noRing && a.filled >= ringFrom {
+		a.noRing = true // tried once
+		if ring := newRingGroup(a.limit); ring != nil {
+			a.close()
+			a.group, a.depth, a.ring = ring, readaheadDepth, true
+		}
+	}
+}
+
+// prefetch has the kernel read entries from i on into the page cache, unless that
+// was done up to at: done says how far all workers are, and was at just now. It
+// reports whether entry i is prefetched.
+func (a *readahead) prefetch(d directory, entries []names.Name, done *atomic.Int64, at, i int, stopped func() bool) bool {
+	from := max(i, at)
+	n := min(readaheadDepth, len(entries)-from)
+	if !done.CompareAndSwap(int64(at), int64(from+n)) {
+		return i < at
+	}
+	a.prefetching -= n
+	prefetch(d, entries[from:from+n], a.limit, stopped)
+	return true
+}
+
+// forget ends the use of what has been read ahead in a batch.
+func (a *readahead) forget() { a.first, a.end = 0, 0 }
+
+func (a *readahead) close() {
+	if a.group != nil {
+		a.group.close()
+		a.group = nil
+	}
+}

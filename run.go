@@ -1,0 +1,193 @@
+package fileproc
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// The locks. A goroutine that holds one takes only those that stand below it, but
+// for callbacks, which may begin runs of their own.
+//
+//	fdTurn            the one worker of all runs that waits for a descriptor; it
+//	                  does there whatever a worker does
+//	failures.mu       the failures, and one call of OnError at a time
+//	slots (channel)   a callback in each slot; receiving waits, sending never does
+//	pool.mu           who works, and what is at hand; worker.idle runs under it
+//	ordered.mu        the spans of an ordered run
+//	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
+//	dirSet.mu         the directories entered, with SymlinksFollow
+//	dirCache.mu       the nodes' directories, pins and references
+//	shared.mu         the list of workers
+//	worker.shown      the counts that OnProgress sees
+//	rootDir.mu        the generic backend: what a listing said of entries
+//
+// No callback, no method of an fs.FS and no system call that may block runs under
+// those from pool.mu on: what to do is chosen under the lock, and done without it.
+
+// A run is one call of Process, ForEach, Stream or Walk.
+type run struct{ *shared }
+
+// newRun returns a run that is complete, with results in order if order is not nil.
+func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *run {
+	budget := descriptorBudget()
+	s := &shared{cfg: cfg, calls: calls, filter: newFilter(cfg), paths: newPathBase(cfg), order: order, root: &node{refs: 1}}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.failures = failures{onError: calls.onError, yield: calls.yieldError, stop: s.stop}
+	s.dirs.limit, s.dirs.openLinked = budget.open, s.openLinked
+	inFlight := cfg.workers
+	if cfg.mayGrow {
+		inFlight = max(inFlight, budget.inFlight)
+	}
+	if inFlight > cfg.workers {
+		s.slots = make(chan int, cfg.workers) // all fit
+	}
+	s.workers = make([]*worker, inFlight)
+	var q queue = &depthFirst{dirs: []*node{s.root}}
+	if order != nil {
+		q = order
+	}
+	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
+	s.pool.halt = func() { s.stop(errStopped) }
+	if cfg.followDirs {
+		s.pool.late = s.entered.takeLinked
+	}
+	if order != nil {
+		order.begin(s.root, s.pool.wake)
+	}
+	return &run{s}
+}
+
+// execute runs the workers until all is done. Worker 0 is the calling goroutine.
+// It returns why the run was stopped, if it was, and its failures.
+func (r *run) execute() error {
+	start := time.Now()
+	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
+	if r.calls.onReport != nil {
+		r.calls.onReport(counts{}, 0)
+	}
+	endWatch := r.watch()
+	defer endWatch()
+	if err := r.open(r.startWorker(0)); err != nil {
+		return err
+	}
+	endProgress := r.startProgress(start)
+	defer endProgress()
+	r.pool.run(0)
+	r.pool.wait()
+	endWatch()
+	endProgress()
+	switch {
+	case r.pool.panicked != nil:
+		panic(r.pool.panicked)
+	case r.pool.exited:
+		runtime.Goexit()
+	}
+	cause := context.Cause(r.ctx)
+	if cause == errEnough {
+		cause = nil
+	}
+	return r.failures.join(cause)
+}
+
+// watch stops the pool when the caller's context is cancelled, until the function
+// that it returns has returned.
+func (r *run) watch() (end func()) {
+	ended := make(chan struct{})
+	release := context.AfterFunc(r.ctx, func() {
+		r.pool.stop()
+		close(ended)
+	})
+	return sync.OnceFunc(func() {
+		if !release() {
+			<-ended
+		}
+	})
+}
+
+// open opens root and reads what the run needs to know about it.
+func (r *run) open(w *worker) error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	try := func() (err error) {
+		r.root.dir, err = r.openRoot()
+		return err
+	}
+	err := try()
+	if err != nil {
+		err = w.retryOnResource(err, try)
+	}
+	if err == nil {
+		err = r.inspectRoot()
+	}
+	switch {
+	case err == nil:
+		err = w.readIgnorePaths()
+	case err != errStopped:
+		err = pathError("open", r.cfg.root, err)
+	}
+	if err == errStopped {
+		return context.Cause(r.ctx)
+	}
+	return err
+}
+
+func (r *run) inspectRoot() error {
+	if r.cfg.oneFilesystem {
+		s, err := r.root.dir.stat(names.Dot)
+		if err != nil {
+			return asSysError("stat", err)
+		}
+		r.device = s.Device
+	}
+	return r.resolveRoot()
+}
+
+// openRoot opens root, which may be a symbolic link.
+func (r *run) openRoot() (directory, error) {
+	switch {
+	case r.calls.openRoot != nil:
+		return r.calls.openRoot(r.cfg.root)
+	case r.cfg.fsys != nil:
+		return openFS(r.cfg.fsys, r.cfg.root)
+	}
+	return openRoot(r.cfg.root)
+}
+
+// finish waits for all workers, closes what is open and reports the counts.
+func (r *run) finish(start time.Time) {
+	defer r.cancel(nil)
+	r.pool.wait()
+	defer r.dirs.closeAll(r.root)
+	total := counts{abandoned: r.pool.abandoned}
+	total.found += r.entered.duplicates
+	total.skipped[skipDuplicate] += r.entered.duplicates
+	for _, w := range r.workers {
+		if w == nil {
+			continue
+		}
+		total.add(&w.counts)
+		if b := w.scanner.batch; b != nil { // its scan panicked
+			total.abandoned += int64(len(b.entries))
+		}
+		w.retire()
+	}
+	elapsed := time.Since(start)
+	if r.calls.onReport != nil {
+		r.calls.onReport(total, elapsed)
+	}
+	if r.calls.onProgress == nil || r.pool.panicked != nil || r.pool.exited { // the caller gets that
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			panic(&PanicError{v, debug.Stack()})
+		}
+	}()
+	r.calls.onProgress(total, elapsed)
+}

@@ -1,0 +1,87 @@
+package fileproc
+
+import "time"
+
+const (
+	// maxInFlight bounds the workers while calls block. More would gain nothing
+	// on a disk, and little on a network.
+	maxInFlight = 64
+	// timedEvery: one of so many calls is timed while calls do not block.
+	timedEvery = 16
+	// quickCalls: after so many of a worker's calls in a row that did not block,
+	// the pool shrinks.
+	quickCalls = 16
+)
+
+// slowCall is how long a call takes that waits for something other than a
+// processor. Tests set it.
+var slowCall = 100 * time.Microsecond
+
+// A latencyMeter finds out whether a worker's calls block.
+type latencyMeter struct {
+	reads, opens latencyProbe
+	quick        int           // calls in a row that did not block
+	waited       time.Duration // for a slot, since a call was timed
+}
+
+// A latencyProbe is the part of a latencyMeter for one kind of call.
+type latencyProbe struct {
+	untimed int // calls before the next that is timed
+	slow    bool
+}
+
+// isDue reports whether the next call is to be timed.
+func (c *latencyProbe) isDue(p *pool) bool {
+	c.untimed--
+	return c.untimed < 0 || p.extra.Load() > 0
+}
+
+// blocks takes the duration of a call and reports whether calls block. A single
+// call that is a bit slow may just not have had a processor. The wait for a slot
+// does not count: calls that end before callbacks are ready for more delay nobody.
+func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
+	d -= m.waited
+	m.waited = 0
+	blocks := c.slow || d > 10*slowCall
+	c.slow = d > slowCall
+	if !c.slow {
+		c.untimed = timedEvery
+		if m.quick++; m.quick >= quickCalls && p.extra.Load() > 0 {
+			m.quick = 0
+			p.shrink()
+		}
+		return false
+	}
+	m.quick = 0
+	return blocks
+}
+
+// grow lets four times as many workers run, if all are busy: calls block.
+func (p *pool) grow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle > 0 {
+		return
+	}
+	if p.started >= p.limit {
+		p.limit = min(4*p.limit, p.maxWorkers)
+	}
+	p.wakeOne(nil, 0)
+}
+
+// shrink dismisses half of the workers, but none of those that run while no calls
+// block.
+func (p *pool) shrink() {
+	p.mu.Lock()
+	p.limit = max(p.limit/2, p.workers)
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// disableGrowth keeps the pool, from now on, to the workers that run while no
+// calls block.
+func (p *pool) disableGrowth() {
+	p.mu.Lock()
+	p.maxWorkers, p.limit = p.workers, p.workers
+	p.mu.Unlock()
+}

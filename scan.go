@@ -1,0 +1,448 @@
+package fileproc
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// listings are kept from run to run.
+var listings = sync.Pool{New: func() any { return new(listing) }}
+
+// scan lists a part of n. While the listing goes on, n is pinned.
+func (w *worker) scan(n *node) scanResult {
+	if w.order != nil {
+		defer func(was position) { w.pos = was }(w.pos) // a visit's, which may wait for a descriptor
+		w.pos = position{span: n.span, file: -1}
+	}
+	if n.phase == nodeUnopened && !w.begin(n) || n.phase == nodeBuffered && !w.reopen(n) {
+		return scanResult{}
+	}
+	s := &w.scanner
+	*s = scanner{w: w, node: n, dir: n.dir, subs: s.subs[:0]}
+	more := n.phase == nodeListing && s.list()
+	w.show()
+	if n.buffer != nil && !more {
+		if n.phase == nodeListing && n.buffer.ignore != nil {
+			n.phase = nodeBuffered
+			w.dirs.release(n, 1, 0) // to read the ignore files may take waiting
+			return scanResult{state: scanAgain}
+		}
+		s.classifyBuffer()
+	}
+	return s.result(more)
+}
+
+// begin opens n, whose parent may not need to stay open then, and reports whether
+// there is something to list.
+func (w *worker) begin(n *node) bool {
+	selected := w.selectDir(n)
+	var err error
+	if selected {
+		err = w.openTimed(n)
+	}
+	if n.parent != nil && !n.isLinkedDir() { // which holds no reference
+		w.dirs.release(n.parent, 0, 1)
+	}
+	if err != nil {
+		w.failDir(n, err)
+	}
+	if err != nil || !selected {
+		return false
+	}
+	if w.skipOpened(n) {
+		w.dirs.release(n, 1, 1)
+		return false
+	}
+	n.phase = nodeListing
+	if w.buffersEntries() && !n.isLinks() {
+		n.buffer = new(entryBuffer)
+	}
+	if w.calls.visitDir != nil && n.isLinkedDir() {
+		w.calls.visitDir(w, n.parent, n.name.String(), func() (Stat, error) { return n.dir.stat(names.Dot) })
+	}
+	return true
+}
+
+// reopen opens n, whose entries are buffered, after it has read the ignore files
+// among them. That comes first, since it may wait for descriptors, and n would
+// keep one.
+func (w *worker) reopen(n *node) bool {
+	if !w.readIgnoreFiles(n) {
+		return false
+	}
+	if err := w.open(n); err != nil {
+		w.failDir(n, err)
+		return false
+	}
+	n.phase = nodeClassifying
+	return true
+}
+
+// selectDir reports whether Options.SelectDir, or Walk's Stat of the directory,
+// lets n be opened. It is asked here, and not where n is listed, since no directory
+// is in use now that another worker could wait for.
+func (w *worker) selectDir(n *node) bool {
+	if w.calls.selectDir == nil || n.parent == nil || n.isLinks() {
+		return true
+	}
+	if !w.acquireSlot() {
+		return false
+	}
+	if !w.calls.selectDir(w, n.parent, n.name.String()) {
+		w.skipFound(skipSelectDir)
+		return false
+	}
+	w.releaseSlot()
+	if w.calls.visitDir != nil && !n.isLinkedDir() {
+		defer w.pin.drop(&w.dirs)
+		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s Stat, err error) {
+			err = w.withDir(n.parent, func(d directory) error {
+				s, err = d.stat(n.name)
+				return err
+			})
+			return s, err
+		}) {
+			return false
+		}
+	}
+	return w.cfg.opensDepth(n.depth)
+}
+
+func (w *worker) openTimed(n *node) error {
+	if n.parent == nil || !w.latency.opens.isDue(w.pool) {
+		return w.open(n)
+	}
+	start := time.Now()
+	err := w.open(n)
+	if w.latency.blocks(&w.latency.opens, w.pool, time.Since(start)) {
+		w.pool.grow()
+	}
+	return err
+}
+
+// open opens and pins n. It waits while there is no descriptor.
+func (w *worker) open(n *node) error {
+	try := func() error {
+		_, err := w.dirs.acquire(n)
+		return err
+	}
+	if err := try(); err != nil {
+		return w.retryOnResource(err, try)
+	}
+	return nil
+}
+
+// skipOpened reports whether n, which is open, is not to be listed because of what
+// it is, or because that is unknown.
+func (w *worker) skipOpened(n *node) bool {
+	if n.isLinks() {
+		return false
+	}
+	duplicate, err := w.enteredBefore(n)
+	var s Stat
+	if !duplicate && err == nil && w.cfg.oneFilesystem && n.parent != nil {
+		s, err = n.dir.stat(names.Dot)
+	} else {
+		s.Device = w.device
+	}
+	switch {
+	case err != nil:
+		w.failDir(n, err)
+	case duplicate:
+		w.skipFound(skipDuplicate)
+	case s.Device != w.device:
+		w.skipFound(skipOtherFilesystem)
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *worker) failDir(n *node, err error) {
+	if err != errStopped {
+		w.failFound("open", n, "", err)
+	}
+}
+
+// list takes a part of the listing, and reports whether the listing goes on.
+func (s *scanner) list() (more bool) {
+	w, n := s.w, s.node
+	if n.isLinks() {
+		for _, name := range n.link.names {
+			s.addLink(name, n.link.targets[name])
+		}
+		return false
+	}
+	l := listings.Get().(*listing)
+	more, err := s.dir.list(l)
+	for _, err := range l.errs {
+		w.failFound("readdir", n, "", err)
+	}
+	for _, e := range l.entries {
+		s.add(e.name, e.typ)
+	}
+	l.reset()
+	listings.Put(l)
+	switch {
+	case n.buffer != nil && n.buffer.marked:
+		n.buffer.entries, n.buffer.ignore = nil, nil
+		w.skipFound(skipMarked)
+		return false
+	case err != nil:
+		w.failDir(n, err)
+		return false
+	case !more:
+		w.counts.directories++
+	}
+	return more
+}
+
+// result returns what the scan has found, and gives up the pin on the node unless
+// the listing goes on.
+func (s *scanner) result(more bool) scanResult {
+	w, n := s.w, s.node
+	if len(s.links) > 0 {
+		s.subs = append(s.subs, n.childForLinks(s.links))
+	}
+	b, refs := s.batch, len(s.subs)
+	if w.order != nil && !more {
+		n.spans = splitIntoSpans(n, b, s.spans)
+		for _, d := range n.spans {
+			refs += min(d.files, 1)
+		}
+		b = nil // the spans have its entries
+	}
+	if b != nil {
+		refs++
+	}
+	if refs > 0 {
+		w.dirs.ref(n, refs)
+	}
+	r := scanResult{batch: b, subs: s.subs}
+	if more {
+		r.state = scanMore
+	} else {
+		w.dirs.release(n, 1, 1)
+	}
+	s.batch = nil // the caller's now; if release has panicked, finish counts its entries
+	return r
+}
+
+// add takes one entry. It copies the bytes of name if it keeps them.
+func (s *scanner) add(name []byte, typ fs.FileMode) {
+	w := s.w
+	if !names.Valid(name) || !w.cfg.canOpen(name) {
+		w.failFound("readdir", s.node, "", &sysError{"readdir", badName(name)})
+		return
+	}
+	if typ == typeUnknown {
+		if w.stopped() {
+			return
+		}
+		kept := w.arena.Add(name)
+		st, err := s.dir.stat(kept)
+		if err != nil {
+			w.failFound("stat", s.node, kept.String(), err)
+			return
+		}
+		typ = st.Mode.Type()
+	}
+	b := s.node.buffer
+	if b == nil {
+		s.classify(name, names.Name{}, typ)
+		return
+	}
+	b.entries = append(b.entries, bufferedEntry{w.arena.Add(name), typ})
+	if typ == 0 && slices.Contains(w.cfg.ignoreNames, string(name)) {
+		b.ignore = append(b.ignore, string(name))
+	}
+	b.marked = b.marked || typ == 0 && slices.Contains(w.cfg.skipMarked, string(name))
+}
+
+// canOpen reports whether a name opens nothing else than the entry. An fs.FS can
+// list a NUL byte, at which a system call would end the name. An operating system
+// may have separators, drives and devices besides the slash.
+func (c *config) canOpen(name []byte) bool {
+	if c.fsys != nil {
+		return bytes.IndexByte(name, 0) < 0
+	}
+	return filepath.Separator == '/' || bytes.IndexByte(name, filepath.Separator) < 0 && filepath.IsLocal(string(name))
+}
+
+// badName is the failure of an entry whose name is none.
+func badName(name []byte) error {
+	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
+}
+
+// classifyBuffer classifies the entries that were buffered.
+func (s *scanner) classifyBuffer() {
+	entries := s.node.buffer.entries
+	s.node.buffer = nil
+	if s.w.order != nil {
+		compare := func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }
+		sortUntil(entries, compare, s.w.stopped)
+	}
+	for _, e := range entries {
+		if s.w.stopped() { // a directory may have very many
+			return
+		}
+		s.classify(e.name.Bytes(), e.name, e.typ)
+	}
+}
+
+// sortUntil sorts s, which may be very long, unless the run is stopped: then s is
+// soon in any order. All that is left compares as equal, which slices.SortFunc
+// takes for sorted.
+func sortUntil[E any](s []E, compare func(a, b E) int, stopped func() bool) {
+	calls, over := 0, false
+	slices.SortFunc(s, func(a, b E) int {
+		if calls++; calls%1024 == 0 {
+			over = over || stopped()
+		}
+		if over {
+			return 0
+		}
+		return compare(a, b)
+	})
+}
+
+// classify takes an entry whose type is known. Kept is its name in the arena, or
+// the zero Name.
+func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode) {
+	switch {
+	case typ == fs.ModeDir:
+		s.addDir(name, kept)
+	case typ == fs.ModeSymlink && s.w.cfg.followFiles:
+		kept = s.keep(name, kept)
+		if s.w.order == nil {
+			s.links = append(s.links, kept)
+		} else {
+			s.addSub(s.node.childForLinks([]names.Name{kept}))
+		}
+	default:
+		s.addFile(name, kept, typ)
+	}
+}
+
+func (s *scanner) keep(name []byte, kept names.Name) names.Name {
+	if kept == (names.Name{}) {
+		return s.w.arena.Add(name)
+	}
+	return kept
+}
+
+// addFile takes an entry that is no directory.
+func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode) {
+	w := s.w
+	w.counts.found++
+	if why := w.skipReason(s.node, name, typ); why != notSkipped {
+		w.counts.skipped[why]++
+		return
+	}
+	if s.batch == nil {
+		if s.batch = w.spare; s.batch == nil {
+			s.batch = &batch{}
+		}
+		w.spare = nil
+		s.batch.node = s.node
+	}
+	s.batch.entries = append(s.batch.entries, s.keep(name, kept))
+}
+
+func (s *scanner) addDir(name []byte, kept names.Name) {
+	w := s.w
+	if w.skipDir(s.node, name) {
+		return
+	}
+	kept = s.keep(name, kept)
+	visitLater := w.calls.selectDir != nil // which must say yes first, see selectDir
+	var sub *node
+	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
+		sub = s.node.child(kept)
+	}
+	s.addSub(sub)
+	if w.calls.visitDir == nil || visitLater {
+		return
+	}
+	if w.order != nil {
+		defer func(was position) { w.pos = was }(w.pos)
+		w.pos = position{span: s.spans[len(s.spans)-1].span, file: -1}
+	}
+	if !w.calls.visitDir(w, s.node, kept.String(), func() (Stat, error) { return s.dir.stat(kept) }) && sub != nil {
+		s.subs = s.subs[:len(s.subs)-1] // one failure of a directory is enough
+		if sub.span != nil {
+			sub.span.node, sub.span.expanded = nil, true
+		}
+	}
+}
+
+// addSub takes a directory to be listed, or nil for one that is not.
+func (s *scanner) addSub(n *node) {
+	if n != nil {
+		s.subs = append(s.subs, n)
+	}
+	if s.w.order == nil {
+		return
+	}
+	d := spanAt{span: &span{node: n, expanded: n == nil}}
+	if n != nil {
+		n.span = d.span
+	}
+	if s.batch != nil {
+		d.files = len(s.batch.entries)
+	}
+	s.spans = append(s.spans, d)
+}
+
+// skipReason returns why the entry name of n, which is no directory, is skipped by
+// what is known before it is opened, or notSkipped.
+func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) skipReason {
+	switch {
+	case !w.filter.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
+		return skipSuffix
+	case w.cfg.skipHidden && name[0] == '.':
+		return skipHidden
+	}
+	if w.filter.needsPath {
+		rel := w.path.rel(n, name)
+		switch {
+		case !w.filter.keeps(rel), w.excludesBehind(n, name):
+			return skipPattern
+		case !w.filter.inShard(rel):
+			return skipShard
+		}
+	}
+	if w.ignores(n, name, false) {
+		return skipIgnored
+	}
+	if typ != 0 {
+		return skipNotRegular
+	}
+	return notSkipped
+}
+
+// skipDir reports whether the directory name of n is left out, with all that is in
+// it, so that it is not opened.
+func (w *worker) skipDir(n *node, name []byte) bool {
+	f := &w.filter
+	if w.cfg.skipHidden && name[0] == '.' {
+		return true
+	}
+	return f.needsPath && (f.skipsDir(w.path.rel(n, name)) || w.excludesBehind(n, name)) || w.ignores(n, name, true)
+}
+
+// ignores reports whether the ignore files of n and above leave out an entry.
+func (w *worker) ignores(n *node, name []byte, isDir bool) bool {
+	return n.ignore != nil &&
+		n.ignore.Match(w.path.dir(n), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
+}

@@ -1,0 +1,139 @@
+package fileproc
+
+import (
+	"runtime"
+	"sync"
+)
+
+// A result is what the loop over Stream or Walk gets.
+type result[T any] struct {
+	v   T
+	err error
+}
+
+// An outlet hands results from the workers to the loop over Stream or Walk.
+type outlet[T any] interface {
+	// send takes a result, or a failure, of the worker at pos. It waits while the
+	// workers are too far ahead of the loop, if they may wait.
+	send(pos *position, mayWait bool, v T, err error)
+	// receive waits for results and returns all there are, or none at the end.
+	// It reuses the slice that it returned before.
+	receive(old []result[T]) []result[T]
+	// close says that no more is sent.
+	close()
+	// discard drops what is sent from now on: the loop has ended.
+	discard()
+}
+
+// bufferPerWorker is how many results a worker can be ahead of the loop that takes
+// them: enough that neither waits for the other at every file, and few enough that
+// memory stays flat.
+const bufferPerWorker = 64
+
+// A resultBuffer is the outlet for results in no particular order.
+type resultBuffer[T any] struct {
+	limit int
+
+	mu        sync.Mutex // guards what follows
+	changed   sync.Cond
+	room      sync.Cond
+	results   []result[T]
+	waiting   bool // the loop waits for results
+	blocked   int  // senders that wait for room
+	closed    bool
+	discarded bool
+}
+
+func newResultBuffer[T any](workers int) *resultBuffer[T] {
+	b := &resultBuffer[T]{limit: bufferPerWorker * workers}
+	b.changed.L, b.room.L = &b.mu, &b.mu
+	return b
+}
+
+func (b *resultBuffer[T]) send(_ *position, mayWait bool, v T, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for mayWait && len(b.results) >= b.limit && !b.discarded {
+		b.blocked++
+		b.room.Wait()
+		b.blocked--
+	}
+	if b.discarded {
+		return
+	}
+	b.results = append(b.results, result[T]{v, err})
+	if b.waiting {
+		b.waiting = false
+		b.changed.Signal()
+	}
+}
+
+func (b *resultBuffer[T]) receive(old []result[T]) []result[T] {
+	clear(old)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.results) == 0 && !b.closed {
+		b.waiting = true
+		b.changed.Wait()
+	}
+	results := b.results
+	b.results = old[:0]
+	if b.blocked > 0 {
+		b.room.Broadcast()
+	}
+	return results
+}
+
+func (b *resultBuffer[T]) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.changed.Signal()
+	b.mu.Unlock()
+}
+
+func (b *resultBuffer[T]) discard() {
+	b.mu.Lock()
+	b.discarded = true
+	b.room.Broadcast()
+	b.mu.Unlock()
+}
+
+// stream calls execute on a goroutine of its own and yields, on the caller's, what
+// it sends to the outlet. It returns when execute has; stop makes that soon.
+func stream[T any](out outlet[T], execute func() error, stop func(error), yield func(T, error) bool) {
+	var zero T
+	var err error
+	var panicked any
+	exited := true
+	go func() {
+		defer out.close()
+		defer func() { panicked = recover() }()
+		err = execute()
+		exited = false
+	}()
+	end := func() {
+		stop(errEnough)
+		out.discard()
+		for results := out.receive(nil); len(results) > 0; results = out.receive(results) {
+		}
+	}
+	defer end() // also when the loop's body panics or ends its goroutine
+	broken := false
+loop:
+	for results := out.receive(nil); len(results) > 0; results = out.receive(results) {
+		for _, r := range results {
+			if broken = !yield(r.v, r.err); broken {
+				end() // until then fn may still panic
+				break loop
+			}
+		}
+	}
+	switch {
+	case panicked != nil:
+		panic(panicked)
+	case exited:
+		runtime.Goexit()
+	case err != nil && !broken:
+		yield(zero, err)
+	}
+}

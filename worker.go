@@ -1,0 +1,256 @@
+package fileproc
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// callbacks are what the API gives to a run beside its config. All but fn may be
+// nil.
+type callbacks struct {
+	fn         func(*currentFile) error
+	selectFile func(*currentFile) bool
+	selectDir  func(w *worker, parent *node, name string) bool
+	// visitDir gets each directory that Walk finds, the entry name of parent, and
+	// the function that fetches its metadata. It reports whether to open it.
+	visitDir   func(w *worker, parent *node, name string, stat func() (Stat, error)) bool
+	onError    func(error) error
+	yieldError func(*worker, error) // Stream and Walk: see failures
+	onProgress func(counts, time.Duration)
+	onReport   func(counts, time.Duration)
+	openRoot   func(root string) (directory, error) // in place of the backend's
+}
+
+// shared is what the workers of a run have in common.
+type shared struct {
+	cfg      *config
+	calls    callbacks
+	filter   filter
+	paths    *pathBase
+	failures failures
+	dirs     dirCache
+	entered  dirSet
+	pool     *pool
+	order    *ordered // nil: results come as they are ready
+
+	ctx    context.Context // cancelled when the run is stopped
+	cancel context.CancelCauseFunc
+	slots  chan int // free to run callbacks; nil: each worker keeps its own
+
+	// Known once root is open, before any worker starts.
+	root     *node
+	device   uint64 // with cfg.oneFilesystem
+	realRoot string // absolute and without links, if links are followed
+
+	mu      sync.Mutex // guards the elements of workers while the run goes on
+	workers []*worker  // by id; each is used by its goroutine alone
+}
+
+// stop ends the run early. Only the first cause counts.
+func (s *shared) stop(cause error) {
+	s.cancel(cause)
+	s.pool.stop()
+}
+
+func (s *shared) stopped() bool { return s.ctx.Err() != nil }
+
+// buffersEntries reports whether a directory's entries can be classified, or are
+// to be processed, only when all of them are known.
+func (s *shared) buffersEntries() bool {
+	return len(s.cfg.ignoreNames) > 0 || len(s.cfg.skipMarked) > 0 || s.order != nil
+}
+
+// A worker is the state of one goroutine of the pool.
+type worker struct {
+	*shared
+	id      int
+	slot    int // in which it runs callbacks, or noSlot
+	latency latencyMeter
+	visits  int // since it last yielded its processor
+	pin     dirPin
+	reader  reader
+	ahead   readahead
+	arena   names.Arena
+	path    pathBuffer
+	scanner scanner
+	spare   *batch // to be used again
+	file    currentFile
+	pos     position
+
+	counts counts
+	shown  struct {
+		sync.Mutex
+		counts // as they were before what the worker does now, which may take long
+	}
+
+	draining bool    // must not wait for whoever takes results or failures: see drain
+	deferred []error // failures that onError gets when draining is over
+}
+
+// A scanner is what a scan of a directory has found so far. Its methods are in
+// scan.go.
+type scanner struct {
+	w     *worker
+	node  *node
+	dir   directory
+	batch *batch       // files
+	subs  []*node      // directories to be listed
+	links []names.Name // symbolic links to be resolved
+	spans []spanAt     // ordered: the directories, among the files
+	// released says that the entries come from node.buffer, which holds names of
+	// the arena.
+	released bool
+}
+
+// A currentFile is the file that a worker is at. The API converts it to a File,
+// which has the same fields.
+type currentFile struct {
+	w       *worker
+	node    *node
+	name    names.Name
+	content content
+}
+
+// contentBuffers are kept from run to run.
+var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }}
+
+// startWorker returns the worker id. Its goroutine calls it first; a worker that
+// was dismissed goes on with what it had.
+func (s *shared) startWorker(id int) *worker {
+	if w := s.workers[id]; w != nil {
+		return w
+	}
+	c := s.cfg
+	w := &worker{shared: s, id: id, slot: id}
+	w.latency.reads.untimed = 1 // a clock would not pay for one file
+	w.reader = reader{
+		limit: c.readLimit, truncate: c.truncate, stat: c.stat, skipBinary: c.skipBinary,
+		stopped: s.stopped, mayAllocate: w.tryAcquireSlot, buf: contentBuffers.Get().(*[firstBuffer]byte),
+	}
+	w.ahead = readahead{limit: c.readLimit, lookUp: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
+	w.ahead.off = c.stat != c.noRead || s.calls.selectFile != nil || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
+	if id >= c.workers { // calls block: a readahead would wait
+		w.slot, w.ahead.wait = noSlot, math.MaxInt
+	}
+	s.mu.Lock()
+	s.workers[id] = w
+	s.mu.Unlock()
+	s.dirs.addPin(&w.pin)
+	return w
+}
+
+// retire gives back what the next run can use.
+func (w *worker) retire() {
+	w.ahead.close()
+	w.reader.release()
+	contentBuffers.Put(w.reader.buf)
+	w.reader.buf = nil
+}
+
+// noSlot is the slot of a worker that may not run callbacks.
+const noSlot = -1
+
+// idle is called before w may wait.
+func (w *worker) idle() {
+	w.show()
+	w.releaseSlot()
+}
+
+// releaseSlot lets another worker run callbacks. While there are no more workers
+// than slots each keeps its own.
+func (w *worker) releaseSlot() {
+	if w.pool.extra.Load() > 0 && w.slot != noSlot {
+		w.slots <- w.slot
+		w.slot = noSlot
+	}
+}
+
+// tryAcquireSlot reports whether w may run callbacks now.
+func (w *worker) tryAcquireSlot() bool {
+	if w.slot == noSlot {
+		select {
+		case w.slot = <-w.slots:
+		default:
+		}
+	}
+	return w.slot != noSlot
+}
+
+// acquireSlot waits until w may run callbacks, and reports false when the run is
+// stopped. The worker that has the slot may be waiting for a descriptor, so w
+// must not hold what that one needs: see waitForDescriptor.
+func (w *worker) acquireSlot() bool {
+	if w.tryAcquireSlot() {
+		return true
+	}
+	start := time.Now()
+	defer func() { w.latency.waited += time.Since(start) }()
+	select {
+	case w.slot = <-w.slots:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// call runs fn for f and counts the outcome.
+func (w *worker) call(f *currentFile) {
+	if !w.acquireSlot() {
+		w.counts.abandoned++
+		return
+	}
+	err := w.calls.fn(f)
+	data := f.content.data
+	w.counts.bytes += int64(len(data))
+	if poisoned {
+		for i := range data {
+			data[i] = 0xDB
+		}
+	}
+	switch {
+	case err == nil:
+		w.counts.processed++
+	case errors.Is(err, ErrSkip):
+		w.counts.skipped[skipByFunc]++
+	case errors.Is(err, fs.SkipAll):
+		w.counts.skipped[skipByFunc]++
+		w.stop(errEnough)
+	default:
+		w.fail("process", f.node, f.name.String(), err)
+	}
+}
+
+// fail reports a failure and then counts it: if OnError panics, the entry is
+// abandoned. An empty name stands for n itself.
+func (w *worker) fail(op string, n *node, name string, err error) {
+	w.failures.add(w, pathError(op, w.paths.path(n, name), err))
+	w.counts.failed++
+}
+
+// failFound is fail for what has not been counted as found.
+func (w *worker) failFound(op string, n *node, name string, err error) {
+	w.fail(op, n, name, err)
+	w.counts.found++
+}
+
+// skipFound counts a directory, or a link to one, that is skipped because of what it is.
+func (w *worker) skipFound(why skipReason) {
+	w.counts.found++
+	w.counts.skipped[why]++
+}
+
+// show lets OnProgress see w's counts.
+func (w *worker) show() {
+	if w.calls.onProgress == nil {
+		return
+	}
+	w.shown.Lock()
+	w.shown.counts = w.counts
+	w.shown.Unlock()
+}
