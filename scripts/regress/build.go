@@ -25,10 +25,10 @@ var benchFiles = []string{"bench_test.go", "bench_linux_test.go"}
 type source struct {
 	dir     string
 	tags    tags
-	planted string // unless empty, a file that takes the place of walk.go
+	planted string // unless empty, a file that takes the place of visit.go
 }
 
-const plantedFile = "walk.go"
+const plantedFile = "visit.go"
 
 // build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
 func (repo repository) build(ctx context.Context, src source, binary string) error {

@@ -162,7 +162,7 @@ func (p proof) plant(src source, turns int) (source, error) {
 	if err != nil {
 		return src, err
 	}
-	const visit = "func (r *run) visit("
+	const visit = "func (w *worker) visit("
 	before, after, ok := strings.Cut(string(text), visit)
 	head, body, ok2 := strings.Cut(after, "{\n")
 	if !ok || !ok2 {
