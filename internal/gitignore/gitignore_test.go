@@ -84,7 +84,7 @@ var cases = []testCase{
 	{"bytes", "?\n[é]x\n\xff\n[\x80-\xff]y", files("a", "\xff", "\xc3x", "\xa9x", "\x80y"), files("é", "éx", "ay", "éy")},
 	{"case", "ABC\n*.X", files("ABC", "a.X"), files("abc", "a.x")},
 	{"hidden", "*a\n?b", files(".a", ".b"), files("a.", "b")},
-	{"braces are no syntax", "{a,b}", files("{a,b}"), files("a", "b")},
+	{"braces are not special", "{a,b}", files("{a,b}"), files("a", "b")},
 }
 
 func (c testCase) kept() []string {
