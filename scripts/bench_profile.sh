@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Profiles one case: where the time, the memory and the system calls go.
+# Profiles the time, the memory and the system calls of one case.
 # --help lists the flags; docs/benchmarking.md explains.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows that bench_compare.sh finds a planted slowdown, and none where there is none.
+# Shows that bench_compare.sh detects a planted slowdown, and reports none for unchanged code.
 # --help lists the flags; docs/benchmarking.md explains.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measures fileproc beside its peers and its floor, and writes docs/benchmarks.md with its plots.
+# Measures fileproc against other packages and the bare system calls, and writes docs/benchmarks.md with its plots.
 #
 #   scripts/bench_report.sh [--quick] [--only TABLE,...|none] [--sets SET,...]
 #
-# --quick takes sets of 5,000 files and few rounds, and writes to .data/report-quick/. --only measures these tables (peers,
+# --quick uses sets of 5,000 files and few rounds, and writes to .data/report-quick/. --only measures these tables (peers,
 # programs, backends, readdir, floor, bare, fio, sizes, workers, cold, warm, ablation) and draws the others, or with none
-# all of them, from what .data holds of earlier runs; --sets measures only these of their sets, such as flat_1m. Needs Go;
-# a C compiler, fio, ripgrep and grep if they are there; root for the cold caches. The whole takes about ten minutes on an
-# idle machine, and ten more if scripts/tickets has made sets of 1m files.
+# all of them, from the measurements of earlier runs in .data. --sets measures only these sets, such as flat_1m. Needs Go,
+# and root for cold caches; uses a C compiler, fio, ripgrep and grep if they are installed. A full run takes about ten
+# minutes on an idle machine, and ten more if scripts/tickets has made sets of 1m files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
@@ -46,7 +46,7 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" ${args[@]+"${args[@]}"} "$@"; }
 go build -o "$bin/report" ./report
-report -check # before time is spent
+report -check # fail early on wrong arguments
 mkdir -p "$out"
 go build -o "$bin/peers" ./peers
 for tag in nouring unix generic; do

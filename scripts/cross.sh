@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
-# Not ios: it builds with cgo alone.
+# Not ios, which needs cgo.
 targets=(
 	linux/{amd64,arm64,386,arm,riscv64,s390x,loong64,mips,mips64le,ppc64le}
 	android/arm64

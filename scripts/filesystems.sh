@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests with their temporary directories on ext4 (with and without file types in its directories), xfs, btrfs,
-# tmpfs and overlayfs, and checks trees on squashfs and erofs, which are read-only. Needs root, loop devices and each file
-# system's tools; what is missing is skipped with a reason. Installs nothing.
+# tmpfs and overlayfs, and checks trees on the read-only squashfs and erofs. Needs root, loop devices and the tools of each
+# file system; a file system without its tools is skipped with the reason. Installs nothing.
 # Usage: filesystems.sh [-soak DURATION] [ext4|ext4-untyped|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,27 +17,27 @@ fi
 skip() { echo "   skipped: $1"; }
 
 if [ "$(uname)" != Linux ] || [ "$(id -u)" != 0 ]; then
-	skip "only root can mount, on Linux"
+	skip "mounting needs Linux and root"
 	exit 0
 fi
 
 tmp=$(mktemp -d)
 mounted=()
-tidy() {
+cleanup() {
 	local i
 	for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do
 		umount "${mounted[i]}" || umount -l "${mounted[i]}" || true
 	done
 	rm -rf "$tmp"
 }
-trap tidy EXIT
+trap cleanup EXIT
 chmod 755 "$tmp" # another user runs some of the tests
 
 go test -c -o "$tmp/fileproc.test" .
 go test -c -o "$tmp/uring.test" ./internal/uring
 (cd scripts && go build -o "$tmp/soak" ./soak)
 
-# attach mounts an image or a file system of memory at $tmp/NAME.
+# attach mounts an image or a tmpfs at $tmp/NAME.
 attach() {
 	mkdir -p "$tmp/$1"
 	if ! mount "${@:2}" "$tmp/$1" 2>"$tmp/err"; then
@@ -48,11 +48,11 @@ attach() {
 }
 
 detach() {
-	umount "$tmp/$1" # fails while anything of the tests is still open
+	umount "$tmp/$1" # fails if the tests have left a file open
 	mounted=("${mounted[@]:0:${#mounted[@]}-1}")
 }
 
-format() { # NAME, command of the formatter
+format() { # NAME, formatting command
 	if ! command -v "$2" >/dev/null; then
 		skip "no $2"
 		return 1
@@ -72,7 +72,7 @@ run_tests() { # directory
 	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
 }
 
-check_image() { # NAME, file system, command before TREE and IMAGE, order of the two
+check_image() { # NAME, file system, command that makes the image
 	if ! command -v "$3" >/dev/null; then
 		skip "no $3"
 		return
@@ -88,7 +88,7 @@ check_image() { # NAME, file system, command before TREE and IMAGE, order of the
 	detach "$1"
 }
 
-one() {
+test_on() {
 	case $1 in
 	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
@@ -96,7 +96,7 @@ one() {
 	btrfs) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	tmpfs) attach "$1" -t tmpfs -o size=1g tmpfs || return 0 ;;
 	overlay)
-		# Not on an overlay itself: the upper directory's file system must have extended attributes.
+		# On tmpfs: $tmp may be on an overlay, which does not have the extended attributes that an upper directory needs.
 		attach overlay-base -t tmpfs -o size=1g tmpfs || return 0
 		mkdir "$tmp"/overlay-base/{lower,upper,work}
 		attach "$1" -t overlay -o "lowerdir=$tmp/overlay-base/lower,upperdir=$tmp/overlay-base/upper,workdir=$tmp/overlay-base/work" overlay || return 0
@@ -120,7 +120,7 @@ failed=()
 for name; do
 	start=$SECONDS
 	echo "== $name"
-	if one "$name"; then
+	if test_on "$name"; then
 		echo "   $((SECONDS - start)) s"
 	else
 		echo "   FAILED"

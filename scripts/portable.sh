@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the root module's tests on other platforms, as far as this machine can: 32-bit natively; arm64 and big-endian s390x
-# under qemu; js under node; wasip1 under wazero. What is missing is skipped with a reason; as root, qemu is installed.
+# Runs the root module's tests on other platforms: 32-bit natively, arm64 and big-endian s390x under qemu, js under node,
+# and wasip1 under wazero. A platform whose tool is missing is skipped with the reason; as root, qemu is installed.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 skip() { echo "   skipped: $1"; }
 
-emulated() { # GOARCH, qemu's name for it
+emulated() { # GOARCH, qemu's name for the architecture
 	local qemu=qemu-$2-static
 	if [ "$(go env GOHOSTOS)" != linux ]; then
 		skip "qemu's user mode needs Linux"

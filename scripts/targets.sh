@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Measures what docs/performance.md promises and prints it as a Markdown table: median (minimum to maximum) of each ratio,
-# with its target beside it. What cannot run here is a row with the reason.
+# Measures the cases of docs/performance.md and prints them as a Markdown table: the median (minimum to maximum) of each
+# ratio, and its target. A case that cannot run here is a row with the reason.
 #
-#   scripts/targets.sh [-pairs N] [-passes N]      # 9 and 5, of a million files 1
+#   scripts/targets.sh [-pairs N] [-passes N]      # default 9 and 5; 1 pass for a million files
 #
-# Needs Linux, Go and a C compiler; root for the cold caches and for FUSE. Sets of tickets that are missing are made in
-# .data, those of a million files only if TARGETS_1M is set: they take 4 GB.
+# Needs Linux, Go and a C compiler, and root for cold caches and FUSE. Missing sets of tickets are made in .data. Sets of a
+# million files take 4 GB and are made only if TARGETS_1M is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
@@ -21,7 +21,7 @@ done
 
 row() { printf '| %s | %s | %s | %s |\n' "$@"; }
 
-# measure prints the rows of one case: program, set (or -), case, what to add to the row's name, targets (one a row).
+# measure prints the rows of one case: program, set (or -), case, prefix of the row's name, targets (one per row).
 measure() {
 	local program=$1 set=$2 name=$3 what=$4 out targets
 	shift 4
@@ -36,7 +36,7 @@ measure() {
 			go run ./tickets -layout "${set%_*}" -count "${set#*_}" -out "$data" >&2
 		fi
 		dir=(-dir "$data/tickets_$set")
-		[[ $set != *_1m ]] || dir+=(-passes 1) # one takes as long as ten of the others
+		[[ $set != *_1m ]] || dir+=(-passes 1) # a pass takes as long as ten of the other sets
 	fi
 	if ! out=$("$bin/$program" -case "$name" "${dir[@]}" "${flags[@]}" 2>&1); then
 		row "$what$name, $set" "not run: ${out##*$'\n'}" "" "${targets[0]}"
@@ -59,7 +59,7 @@ fuse() {
 		return
 	fi
 	local out
-	# The last columns are ns a file of each side; of 1,000 files, µs in all.
+	# The last columns are ns per file of each side, which for 1,000 files are µs in all.
 	out=$("$bin/floor" -case sweep -fuse 1ms -workers 2 "${flags[@]}" | awk '/Workers/ { printf "%.0f ms", $(NF-3) / 1000 }') ||
 		out="not run: FUSE does not work here"
 	row "FUSE, 1 ms an open, 1,000 files" "$out" "" "≤ 60 ms"

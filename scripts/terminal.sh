@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes docs/img/terminal.svg: what the command prints on a terminal of 100 columns, drawn by rich (a Python package). Needs
-# Go, Python and util-linux' script.
+# Makes docs/img/terminal.svg: the command's output on a terminal of 100 columns, drawn by the Python package rich. Needs Go,
+# Python and script from util-linux.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
@@ -40,7 +40,7 @@ with open("/dev/null", "w") as nowhere:
     console = Console(record=True, width=100, file=nowhere)
     console.print(text)
 svg = console.export_svg(title="fileproc", unique_id="terminal")
-# A picture in a page loads no fonts.
+# An image in a page cannot load fonts.
 svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S).replace("Fira Code", "ui-monospace, Menlo, Consolas")
 with open(sys.argv[2], "w") as f:
     f.write(re.sub(r"[ \t]+\n", "\n", svg))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the checks of this repository: those that find most, in three minutes on two processors, or all of them.
-# Usage: test.sh [--all]. It needs Go; a check that needs more says why it is skipped when that is missing.
+# Runs the checks of this repository: by default the most useful ones, which take three minutes on two processors.
+# Usage: test.sh [--all]. Needs Go; a check whose other requirements are missing is skipped with the reason.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 all=
@@ -47,7 +47,8 @@ formatted() {
 	[ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }
 }
 
-# brief runs a test with -v given and tells what failed, or what was left out and why; on a terminal, what it is at as well.
+# brief runs a test command that has -v. It prints failures and skipped parts with the reasons, and on a terminal the name of
+# the running test.
 brief() {
 	local status=0 terminal=
 	[ ! -t 1 ] || terminal=1
@@ -72,15 +73,16 @@ brief() {
 
 go_test() { brief go test "$timeout" -v "$@"; }
 
-# forced tests the root package, which alone has code that depends on build tags, with one. The tests' files are in memory if
-# there is room: on a disk, making and removing them takes most of the time. io_uring is not used there, nor by these builds.
-forced() {
+# test_with_tag tests the root package, the only one whose code depends on build tags, with one tag. If there is room, the
+# tests' files are on tmpfs, because creating and removing them on a disk takes most of the time. The package does not use
+# io_uring on tmpfs, but these builds never use it.
+test_with_tag() {
 	local dir=/dev/shm free
 	go test -c -tags "$1" -o "$tmp/$1.test" .
 	free=$(df --output=avail "$dir" 2>/dev/null | tail -n 1) || true
 	if [ "${free:-0}" -gt 1000000 ] && [ -w "$dir" ]; then # KiB
 		memory=$(mktemp -d "$dir/fileproc.XXXXXX")
-		chmod 755 "$memory" # some tests become another user
+		chmod 755 "$memory" # some tests run as another user
 	fi
 	TMPDIR=${memory:-${TMPDIR:-/tmp}} brief "$tmp/$1.test" -test.v -test.timeout 20m
 	rm -rf "$memory"
@@ -114,8 +116,8 @@ race() {
 	go_test -race ./...
 }
 
-# Root passes permission checks that others fail, so root's run alone proves little about unreadable files. The
-# package's directory is copied because the clone may lie where the other user cannot look.
+# Permission checks do not apply to root, so a run as root proves little about unreadable files. The package's directory is
+# copied because the other user may not be able to read the clone.
 as_another_user() {
 	local dir=$tmp/user
 	local -a nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
@@ -151,12 +153,12 @@ step "staticcheck $staticcheck_version, every backend and nested module" run_sta
 step "go test" go_test ./...
 step "go test -race" race
 for tags in "${variants[@]:1}"; do
-	step "go test -tags $tags" forced "$tags"
+	step "go test -tags $tags" test_with_tag "$tags"
 done
 step "go test, nested modules" in_nested_modules go_test ./...
 step "go test as another user" as_another_user
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
 step "builds for every platform" scripts/cross.sh
-# arm64 and s390x are run by hand: qemu's user mode now and then spins for ever in Go programs.
+# arm64 and s390x are run by hand, because qemu's user mode sometimes spins forever in Go programs.
 step "tests on other platforms" scripts/portable.sh 386 js wasip1
 echo "all passed in $SECONDS s"

@@ -11,11 +11,11 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// barAfter is how long work takes before its progress is shown. Tests change it.
-var barAfter = time.Second
+// barDelay is how long work takes before its progress is shown. Tests change it.
+var barDelay = time.Second
 
-// What a terminal is told. The libraries for this come with a web server or with goroutines of their own, and the former
-// takes a seventh of the time of a start.
+// Escape sequences. The libraries for progress bars bring goroutines of their own, or a web server, which takes a seventh of
+// the start-up time.
 const (
 	eraseRest = "\x1b[0K"   // of the line
 	eraseLine = "\x1b[2K\r" // and go to its beginning
@@ -23,26 +23,26 @@ const (
 
 var spinners = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// A bar shows progress on standard error: one line, which is taken away whenever anything else is written to the terminal.
+// A bar shows progress on standard error: one line, which is erased before anything else is written to the terminal.
 type bar struct {
 	out   *output
 	start time.Time
 	width func() int // of the terminal, in columns
 
 	// guarded by the output's mutex
-	turns int       // how often the line was shown
-	shown bool      // the line is on the terminal
-	next  time.Time // when the line is out of date
-	done  bool
+	frames int       // how often the line was drawn
+	shown  bool      // the line is on the terminal
+	next   time.Time // when the line is to be drawn again
+	done   bool
 
-	files, bytes atomic.Int64 // that are done
+	files, bytes atomic.Int64 // processed so far
 }
 
 func newBar(out *output, stderr *os.File) *bar {
 	return &bar{out: out, start: time.Now(), width: func() int { return columns(stderr) }}
 }
 
-// columns returns the width of a terminal, or what is usual if the terminal does not say, as a serial line's does not.
+// columns returns the width of a terminal, or 80 if it is unknown, as on a serial line.
 func columns(f *os.File) int {
 	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 		return n
@@ -50,8 +50,8 @@ func columns(f *os.File) int {
 	return 80
 }
 
-// onProgress returns a function for Options.OnProgress, or nil if no progress is to be shown. It is to be called once for
-// each root.
+// onProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its
+// own.
 func (b *bar) onProgress() func(fileproc.Report) {
 	if !b.out.progress {
 		return nil
@@ -65,8 +65,8 @@ func (b *bar) onProgress() func(fileproc.Report) {
 	}
 }
 
-// add counts what no Report does, and shows it about ten times a second. A worker may call it that has the output for
-// itself; the line then stays as it is.
+// add counts files and bytes that no Report counts, and draws the line about ten times a second. If the output is locked,
+// perhaps by the calling worker, the line stays as it is.
 func (b *bar) add(files, bytes int64) {
 	b.files.Add(files)
 	b.bytes.Add(bytes)
@@ -86,10 +86,10 @@ func (b *bar) show() {
 
 // draw shows the line. The caller holds the output's mutex.
 func (b *bar) draw() {
-	// The spinner and the space take two columns. One more stays free: a line that fills the terminal may go on below,
-	// where it could not be taken away.
+	// The spinner and the space take two columns. One more stays free: a line that fills the terminal may wrap, and could
+	// then not be erased.
 	room := b.width() - 3
-	if b.done || room <= 0 || !b.out.progress || time.Since(b.start) < barAfter {
+	if b.done || room <= 0 || !b.out.progress || time.Since(b.start) < barDelay {
 		return
 	}
 	b.next = time.Now().Add(100 * time.Millisecond)
@@ -100,12 +100,12 @@ func (b *bar) draw() {
 		text += fmt.Sprintf(", %s bytes", humanSize(bytes))
 	}
 	b.shown = true
-	spinner := spinners[b.turns%len(spinners)]
-	b.turns++
+	spinner := spinners[b.frames%len(spinners)]
+	b.frames++
 	fmt.Fprintf(b.out.stderr, "\r%c %s%s", spinner, text[:min(len(text), room)], eraseRest)
 }
 
-// hide takes the line away until show is called again. The caller holds the output's mutex.
+// hide erases the line until show is called again. The caller holds the output's mutex.
 func (b *bar) hide() {
 	if b.shown {
 		b.shown = false
@@ -113,7 +113,7 @@ func (b *bar) hide() {
 	}
 }
 
-// clear takes the bar away for good.
+// clear erases the bar for good.
 func (b *bar) clear() {
 	b.out.mu.Lock()
 	defer b.out.mu.Unlock()

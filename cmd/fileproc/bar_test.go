@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onTerminal runs cmd with standard error, and what else is nil, on a terminal, and returns the bytes that arrive there.
+// onTerminal runs cmd on a terminal, which takes the place of each standard stream that is nil, and returns the bytes that
+// arrive there.
 func onTerminal(t *testing.T, cmd *exec.Cmd, columns uint16, env ...string) string {
 	t.Helper()
 	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
@@ -25,7 +26,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, columns uint16, env ...string) stri
 	require.NoError(t, err)
 	defer terminal.Close()
 	got, err := io.ReadAll(terminal)
-	if !errors.Is(err, syscall.EIO) { // how Linux says that all programs have closed the terminal
+	if !errors.Is(err, syscall.EIO) { // Linux's error when all programs have closed the terminal
 		require.NoError(t, err)
 	}
 	require.NoError(t, cmd.Wait())
@@ -34,8 +35,8 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, columns uint16, env ...string) stri
 
 const erase = "\x1b[2K\r"
 
-// progressOf tells the lines of progress, each of which stays within the columns, from the rest. Text of the rest begins
-// where no progress stands.
+// progressOf separates the lines of progress from the rest of the screen. It requires that each line of progress fits the
+// columns, and is erased before other text.
 func progressOf(t *testing.T, screen string, columns int) (progress []string, rest string) {
 	t.Helper()
 	shown := false
@@ -97,7 +98,7 @@ func TestProgressOnATerminal(t *testing.T) {
 				return
 			}
 			require.NotEmpty(t, progress)
-			// Which spinner is last, and the rate, depend on the time.
+			// The last spinner and the rate depend on the time.
 			last := progress[len(progress)-1]
 			_, text, _ := strings.Cut(tc.shows, " ")
 			_, got, _ := strings.Cut(last, " ")
@@ -106,7 +107,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// A run that is over before the bar's moment shows none of it.
+// A run that ends before barDelay shows no progress.
 func TestNoProgressOfQuickWork(t *testing.T) {
 	cmd := commandAs(t, "fileproc-quick", "ls", twoFiles(t))
 	progress, rest := progressOf(t, onTerminal(t, cmd, 80), 80)
@@ -114,7 +115,7 @@ func TestNoProgressOfQuickWork(t *testing.T) {
 	require.Equal(t, 2, strings.Count(rest, "\n"))
 }
 
-// Progress counts what is read of large files and of named ones, while they are read.
+// Progress counts the bytes of large files, and of files named as arguments or in a list, while they are read.
 func TestProgressCountsWhatIsRead(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o666))
@@ -125,13 +126,13 @@ func TestProgressCountsWhatIsRead(t *testing.T) {
 	for _, args := range [][]string{{"hash", dir}, {"hash", filepath.Join(dir, "large")}, {"hash", "--check", list}} {
 		progress, _ := progressOf(t, onTerminal(t, commandAs(t, "fileproc-begun", args...), 80), 80)
 		require.Regexp(t, `^. 1 files, \d+ files/s, 3\.[03]M bytes$`, progress[len(progress)-1])
-		if args[1] != dir { // whose progress also begins with what is found
+		if args[1] != dir { // a directory's progress begins with the files found
 			require.Equal(t, "⠋ 0 files, 0 files/s, 256K bytes", progress[0])
 		}
 	}
 }
 
-// What standard output leads to a file is whole there, and on the terminal is progress alone.
+// If standard output is a file, the file has all of the output and the terminal shows progress alone.
 func TestProgressBesideAFile(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)
@@ -147,7 +148,7 @@ func TestProgressBesideAFile(t *testing.T) {
 	require.NotContains(t, string(out), "\x1b")
 }
 
-// A reader of a pipe may be a pager on the same terminal.
+// The reader of a pipe may be a pager on the same terminal, so no progress is shown.
 func TestNoProgressBesideAPipe(t *testing.T) {
 	var out bytes.Buffer
 	cmd := commandAs(t, "fileproc-begun", "grep", "x", twoFiles(t))
@@ -157,7 +158,7 @@ func TestNoProgressBesideAPipe(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
-// A message comes where the progress stood, which comes back below it, until the end.
+// A message takes the place of the progress, which reappears below it until the end.
 func TestProgressGivesWay(t *testing.T) {
 	var screen bytes.Buffer
 	out := &output{stdout: &screen, stderr: &screen, tty: true, progress: true}

@@ -32,7 +32,7 @@ func (c *checker) check(lists []string) error {
 		}
 		ok = ok && good
 	}
-	c.app.found.Store(ok) // exit code 1 says that a checksum differs, as sha256sum's
+	c.app.found.Store(ok) // if not ok, the exit code is 1, as sha256sum's
 	return nil
 }
 
@@ -51,10 +51,10 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	var t tally
 	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
-	inTurn(c.app, r.each, func(l listed, worker int, _ func()) (tell func()) {
-		sum, err := hashers[worker].of(&item{app: c.app, name: l.name, more: true}, c.newHash)
-		differs := string(sum) != l.sum // sum is valid for now alone
-		return func() { c.tell(l.name, err, differs, &t) }
+	inTurn(c.app, r.each, func(l listEntry, worker int, _ func()) (emit func()) {
+		sum, err := hashers[worker].checksum(&item{app: c.app, name: l.name, more: true}, c.newHash)
+		differs := string(sum) != l.sum // compared here, because the worker's next file overwrites sum
+		return func() { c.printResult(l.name, err, differs, &t) }
 	})
 	t.malformed = r.malformed
 	total := &c.app.totals
@@ -67,8 +67,8 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	return c.summarize(label, &t), nil
 }
 
-// tell prints what became of one file, as sha256sum does. With err it could not be read.
-func (c *checker) tell(name string, err error, differs bool, t *tally) {
+// printResult prints the result of one file, as sha256sum does. err says that the file could not be read.
+func (c *checker) printResult(name string, err error, differs bool, t *tally) {
 	if c.app.ctx.Err() != nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (c *checker) tell(name string, err error, differs bool, t *tally) {
 		return
 	case err != nil:
 		t.unreadable++
-		c.app.out.warn(plainly(err))
+		c.app.out.warn(describe(err))
 		what = "FAILED open or read"
 	case differs:
 		t.verified++
@@ -102,7 +102,7 @@ func (c *checker) tell(name string, err error, differs bool, t *tally) {
 	c.app.out.write([]byte(name + ": " + what + "\n"))
 }
 
-// summarize warns of what was wrong with a list, and reports whether all is well.
+// summarize warns of the problems of a list, and reports whether there were none that count.
 func (c *checker) summarize(label string, t *tally) bool {
 	if c.app.ctx.Err() != nil {
 		return false
@@ -130,8 +130,8 @@ func (c *checker) summarize(label string, t *tally) bool {
 	return t.unreadable == 0 && t.different == 0 && !(c.strict && t.malformed > 0)
 }
 
-// A listed file is one line of a list.
-type listed struct{ sum, name string }
+// A listEntry is one line of a list.
+type listEntry struct{ sum, name string }
 
 // A sumReader reads a list as sha256sum does.
 type sumReader struct {
@@ -140,11 +140,11 @@ type sumReader struct {
 	label     string
 	digits    int // of a checksum
 	malformed int // lines
-	reversed  int // 1 if one blank alone stands before names, as with md5 -r, -1 if not: a list cannot mix them
+	reversed  int // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
 	err       error
 }
 
-func (r *sumReader) each(yield func(listed) bool) {
+func (r *sumReader) each(yield func(listEntry) bool) {
 	for number := 1; ; number++ {
 		line, err := r.r.ReadString('\n')
 		if err != nil && err != io.EOF {
@@ -169,7 +169,7 @@ func (r *sumReader) each(yield func(listed) bool) {
 	}
 }
 
-func (r *sumReader) parse(line string) (l listed, ok bool) {
+func (r *sumReader) parse(line string) (l listEntry, ok bool) {
 	const blanks = " \t"
 	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
 	reversed := 0

@@ -14,25 +14,25 @@ import (
 )
 
 func (a *app) duCommand() *cobra.Command {
-	d := diskUsage{app: a, links: map[link]struct{}{}}
+	d := diskUsage{app: a, seen: map[fileID]struct{}{}}
 	cmd := &cobra.Command{
 		Use:   "du [flags] [DIR|FILE]...",
 		Short: "Sum up file sizes by directory",
-		Long: `Print the size in bytes of the regular files below each directory, as du --bytes of coreutils 9.2 and later does: a
-file's length, not the blocks that it takes on the disk; a file with several hard links once; hidden and ignored files
-too. Directories and symbolic links themselves count nothing. A directory that is named within another one is neither
-listed nor counted again. A file that is named as an argument counts each time.`,
+		Long: `Print the size in bytes of the regular files below each directory, as du --bytes of coreutils 9.2 and later does.
+The size is a file's length, not the blocks it takes on the disk. A file with several hard links counts once. Hidden and
+ignored files count; directories and symbolic links themselves do not. A directory that lies within another argument is
+printed and counted only once. A file that is an argument itself counts each time.`,
 		Example: "  fileproc du -h -d 1\n  fileproc du --suffix .log --older 30d /var",
 		RunE:    func(_ *cobra.Command, args []string) error { return d.run(args) },
 	}
 	f := cmd.Flags()
-	f.IntVarP(&d.depth, "max-depth", "d", -1, "print directories down to `N` levels below the arguments; all are counted (default all)")
-	f.BoolVarP(&d.summarize, "summarize", "s", false, "print the sums of the arguments alone")
-	f.BoolVarP(&d.human, "human-readable", "h", false, "sizes as 1.5K, 20M")
+	f.IntVarP(&d.depth, "max-depth", "d", -1, "print directories down to `N` levels below the arguments; deeper ones still count (default all)")
+	f.BoolVarP(&d.summarize, "summarize", "s", false, "print only the sum of each argument")
+	f.BoolVarP(&d.human, "human-readable", "h", false, "print sizes as 1.5K, 20M")
 	f.Bool("help", false, "help for du") // without cobra's -h
 	f.BoolVarP(&d.total, "total", "c", false, "print a grand total")
 	f.BoolVarP(&d.countLinks, "count-links", "l", false, "count a file with several hard links, and a directory within another argument, each time")
-	f.BoolVar(&d.json, "json", false, "a JSON object a line: path, bytes, files")
+	f.BoolVar(&d.json, "json", false, "print one JSON object per line: path, bytes, files")
 	cmd.MarkFlagsMutuallyExclusive("max-depth", "summarize")
 	cmd.MarkFlagsMutuallyExclusive("json", "human-readable")
 	a.sel.flags(cmd, scopeAll, false)
@@ -44,15 +44,15 @@ type diskUsage struct {
 	depth                                     int
 	summarize, human, total, countLinks, json bool
 
-	links  map[link]struct{} // the files that are counted, of all arguments
-	listed map[string]bool   // the absolute paths of the directories of the arguments so far, if there are several
+	seen   map[fileID]struct{} // files counted so far, of all arguments
+	listed map[string]bool     // absolute paths of the directories counted so far; nil with one argument or --count-links
 	grand  usage
 }
 
-// A link is a file behind any of its hard links.
-type link struct{ device, inode uint64 }
+// A fileID identifies a file, whichever of its hard links leads to it.
+type fileID struct{ device, inode uint64 }
 
-// A usage is what a directory holds.
+// A usage is a number of files and their bytes.
 type usage struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -103,7 +103,7 @@ func (d *diskUsage) argument(arg string) error {
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		real = dir // which then may be listed twice
+		real = dir // the directory may then be listed twice
 	}
 	if real, err = filepath.Abs(real); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (d *diskUsage) argument(arg string) error {
 	if listed("") {
 		return nil
 	}
-	opts, done := a.within(dir, a.sel.opts)
+	opts, done := a.runOptions(dir, a.sel.opts)
 	opts.Stat = true
 	dirs, err := d.walk(a.ctx, dir, opts, listed)
 	done()
@@ -140,8 +140,8 @@ func (d *diskUsage) argument(arg string) error {
 	return err
 }
 
-// walk returns what each directory holds without what is in its subdirectories, by path relative to dir. It leaves out
-// the directories that are listed.
+// walk returns the usage of each directory without its subdirectories, by path relative to dir. It leaves out the
+// directories that have been listed.
 func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool) (map[string]*usage, error) {
 	dirs := map[string]*usage{"": {}}
 	at := func(name string) *usage {
@@ -150,7 +150,7 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 		}
 		return dirs[name]
 	}
-	last, lastUsage := "", dirs[""] // entries come by directory, mostly
+	last, lastUsage := "", dirs[""] // successive entries are mostly in the same directory
 	for e, err := range fileproc.Walk(ctx, dir, opts) {
 		switch {
 		case err != nil:
@@ -166,22 +166,22 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 				lastUsage = at(p)
 			}
 		}
-		if st, _ := e.Stat(); !d.counted(st) {
+		if st, _ := e.Stat(); !d.alreadyCounted(st) {
 			lastUsage.add(usage{1, st.Size})
 		}
 	}
 	return dirs, nil
 }
 
-// counted reports whether a file was counted behind another of its links. Which of the directories that it is in gets its
-// size is left to chance.
-func (d *diskUsage) counted(st fileproc.Stat) bool {
+// alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links'
+// directories gets the size depends on the order of the walk.
+func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	if d.countLinks || st.Inode == 0 {
 		return false
 	}
-	l := link{st.Device, st.Inode}
-	_, known := d.links[l]
-	d.links[l] = struct{}{}
+	id := fileID{st.Device, st.Inode}
+	_, known := d.seen[id]
+	d.seen[id] = struct{}{}
 	return known
 }
 
@@ -189,7 +189,7 @@ func (d *diskUsage) print(path string, u usage) {
 	var c chunk
 	switch {
 	case d.json:
-		c.json(struct { // of strings and numbers: no error
+		c.json(struct { // strings and numbers: no error
 			Path  any   `json:"path"`
 			Bytes int64 `json:"bytes"`
 			Files int64 `json:"files"`
@@ -205,7 +205,7 @@ func (d *diskUsage) print(path string, u usage) {
 // parent returns the directory of a slash-separated relative path, "" for the root.
 func parent(rel string) string { return rel[:max(strings.LastIndexByte(rel, '/'), 0)] }
 
-// compareDepthFirst orders slash-separated paths by component, each directory behind what is in it.
+// compareDepthFirst orders slash-separated paths by component, each directory after its contents.
 func compareDepthFirst(a, b string) int {
 	for a != "" && b != "" {
 		x, restA, _ := strings.Cut(a, "/")

@@ -15,15 +15,15 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// An item is one file that a subcommand sees: of a directory, named by itself, or standard input.
+// An item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
 type item struct {
 	app    *app
-	f      *fileproc.File // nil if it was named by itself
-	prefix string         // of the path, with a separator behind it
+	f      *fileproc.File // nil if an argument names the file
+	prefix string         // what precedes f.Rel in the path, with the separator
 	name   string         // the whole path if f is nil
-	err    error          // there is no such file
-	data   []byte         // the content, or its beginning if more
-	more   bool           // the content is to be had from open alone
+	err    error          // set if there is no such file
+	data   []byte         // the content, or its beginning if more is set
+	more   bool           // only open gives the whole content
 	worker int
 }
 
@@ -42,16 +42,16 @@ func (it *item) open() (io.ReadCloser, error) {
 	case it.name != stdinName:
 		r, err = os.Open(it.name)
 	}
-	return counted{r, it.app}, err
+	return countingReader{r, it.app}, err
 }
 
-// A counted file adds what is read of it to the report and the progress. It ends when the run is cancelled.
-type counted struct {
+// A countingReader adds what is read to the report and the progress. Its reads fail once the run is cancelled.
+type countingReader struct {
 	io.ReadCloser
 	app *app
 }
 
-func (c counted) Read(p []byte) (int, error) {
+func (c countingReader) Read(p []byte) (int, error) {
 	if err := c.app.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -74,8 +74,8 @@ func (it *item) stat() (fileproc.Stat, error) {
 
 const stdinName = "-"
 
-// orStdin returns the arguments, or standard input if there are none and it is a pipe, a socket or a file, as rg has it.
-// A terminal or /dev/null is not read, so that a job without input searches the working directory.
+// orStdin returns the arguments. If there are none, and standard input is a pipe, a socket or a file, it returns standard
+// input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
 func orStdin(args []string) []string {
 	if info, err := os.Stdin.Stat(); len(args) == 0 && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return []string{stdinName}
@@ -83,27 +83,28 @@ func orStdin(args []string) []string {
 	return args
 }
 
-// workingDir stands for no argument, and for paths that have nothing before them. No argument can be it.
+// workingDir stands for the working directory where there is no argument. Paths in it are printed without a prefix. The NUL
+// byte keeps it distinct from every argument.
 const workingDir = "\x00"
 
-// A job says what each does with the files.
+// A job is what a subcommand does with each file.
 type job struct {
 	args  []string // directories and files; none is the working directory
 	opts  fileproc.Options
 	stdin bool // the argument "-" is standard input
-	// visit appends what is to be printed of the file to c, in whole lines. What it returns is a failure of the file.
+	// visit appends the file's output to c, in whole lines. An error that it returns is a failure of the file.
 	// It is called on several goroutines at once.
 	visit func(it *item, c *chunk) error
 }
 
-// errEnough is what visit returns to end all.
+// errEnough is returned by visit to end the whole run early.
 var errEnough = errors.New("enough")
 
-// mostAhead is how many files that are named may be visited before it is their turn to be printed: enough that one large
-// file does not keep the other workers waiting. Each keeps at most spillSize of output.
-const mostAhead = 256
+// maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough
+// that one large file does not block the other workers. Each file keeps at most spillSize of output.
+const maxAhead = 256
 
-// each runs j. What goes wrong with a file is told as it happens; what each returns has ended the run.
+// each runs j. A failure of a file is reported at once; an error that each returns has ended the run.
 func (a *app) each(j job) error {
 	roots := j.args
 	if len(roots) == 0 {
@@ -122,7 +123,7 @@ func (a *app) each(j job) error {
 		}
 		a.eachNamed(&j, named)
 		named = nil
-		if err := a.eachOf(&j, dir, prefix); err != nil {
+		if err := a.eachInDir(&j, dir, prefix); err != nil {
 			return err
 		}
 	}
@@ -130,8 +131,8 @@ func (a *app) each(j job) error {
 	return context.Cause(a.ctx)
 }
 
-func (a *app) eachOf(j *job, dir, prefix string) error {
-	opts, done := a.within(dir, j.opts)
+func (a *app) eachInDir(j *job, dir, prefix string) error {
+	opts, done := a.runOptions(dir, j.opts)
 	defer done()
 	visit := func(f *fileproc.File, c *chunk) error {
 		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker()}
@@ -148,7 +149,7 @@ func (a *app) eachOf(j *job, dir, prefix string) error {
 	return a.asFinished(dir, opts, visit)
 }
 
-// asFinished prints what visit makes of each file when it is done with it.
+// asFinished prints the output of each file when visit returns.
 func (a *app) asFinished(dir string, opts fileproc.Options, visit func(*fileproc.File, *chunk) error) error {
 	chunks := make([]chunk, opts.Workers)
 	_, err := fileproc.Process(a.ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
@@ -161,17 +162,17 @@ func (a *app) asFinished(dir string, opts fileproc.Options, visit func(*fileproc
 	return err
 }
 
-// inOrder prints what visit makes of each file in the order of the paths.
+// inOrder prints the output of visit in the order of the paths.
 func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.File, *chunk) error) error {
 	opts.Ordered = true
-	chunks := make([]chunk, opts.Workers) // without an output: they keep all
+	chunks := make([]chunk, opts.Workers) // without an output, a chunk keeps everything
 	printed := chunk{out: a.out}
 	results := fileproc.Stream(a.ctx, dir, opts, func(f *fileproc.File) ([]byte, error) {
 		c := &chunks[f.Worker()]
 		c.b = c.b[:0]
 		err := visit(f, c)
 		if err != nil && err != fs.SkipAll && len(c.b) > 0 && a.ctx.Err() == nil {
-			// A failure has no result, so what was found before it would be lost.
+			// A failure has no result. Reporting it here keeps the output from before it.
 			a.fail(&fs.PathError{Op: opProcess, Path: f.Path(), Err: err})
 			err = nil
 		}
@@ -187,14 +188,14 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 	return nil
 }
 
-// directory returns the directory that an argument names, or "" if it is another file or there is none, and what to put
-// before paths relative to it.
+// directory returns the directory that an argument names, or "" if the argument is not a directory, and the prefix for
+// paths relative to it.
 func directory(arg string) (dir, prefix string, err error) {
 	dir, prefix = arg, arg
 	switch {
 	case arg == workingDir:
 		dir, prefix = ".", ""
-	case arg == "": // is not there, and not the working directory
+	case arg == "": // an error, not the working directory
 	case !os.IsPathSeparator(arg[len(arg)-1]):
 		prefix += string(filepath.Separator)
 	}
@@ -205,19 +206,19 @@ func directory(arg string) (dir, prefix string, err error) {
 	return dir, prefix, err
 }
 
-// eachNamed visits what arguments name that is no directory, and prints what comes of it in their order.
+// eachNamed visits the arguments that are not directories, and prints their output in the order of the arguments.
 func (a *app) eachNamed(j *job, items []item) {
-	inTurn(a, slices.Values(items), func(it item, worker int, wait func()) (tell func()) {
+	inTurn(a, slices.Values(items), func(it item, worker int, wait func()) (emit func()) {
 		it.worker = worker
 		c := &chunk{out: a.out, wait: wait}
 		if it.name == stdinName {
-			wait() // two that are named read it one behind the other
+			wait() // if it is named twice, the first one reads it to the end
 		}
 		if it.err == nil {
 			it.err = j.visit(&it, c)
 		}
 		return func() {
-			c.wait = nil // it has come
+			c.wait = nil // it is this file's turn
 			c.fileDone()
 			a.totals.Found++
 			switch {
@@ -237,16 +238,16 @@ func (a *app) eachNamed(j *job, items []item) {
 	})
 }
 
-// inTurn calls work on all workers, and what work returns in the order of the items, one call at a time. Work may wait
-// for the item's turn. After errEnough inTurn does not wait for work, which may hang.
-func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (tell func())) {
+// inTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
+// order of the items. work may wait for its item's turn. After errEnough inTurn does not wait for work, which may hang.
+func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (emit func())) {
 	type task struct {
 		item T
-		turn chan struct{} // closed when it has come
-		tell chan func()
+		turn chan struct{} // closed when it is the item's turn
+		emit chan func()
 	}
-	// Of the items that are taken, one waits for a place, and one has its turn.
-	ahead, tasks := make(chan task, mostAhead-2), make(chan task, mostAhead)
+	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
+	ahead, tasks := make(chan task, maxAhead-2), make(chan task, maxAhead)
 	go func() {
 		defer close(ahead)
 		defer close(tasks)
@@ -262,36 +263,36 @@ func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait fu
 	for w := range a.sel.opts.Workers {
 		go func() {
 			for t := range tasks {
-				tell := func() {} // a run that is cancelled begins no more
+				emit := func() {} // a cancelled run starts no more work
 				if a.ctx.Err() == nil {
-					tell = work(t.item, w, func() { <-t.turn })
+					emit = work(t.item, w, func() { <-t.turn })
 				}
-				t.tell <- tell
+				t.emit <- emit
 			}
 		}()
 	}
 	for t := range ahead {
 		close(t.turn)
-		tell := <-t.tell
-		if tell(); context.Cause(a.ctx) == errEnough {
+		emit := <-t.emit
+		if emit(); context.Cause(a.ctx) == errEnough {
 			break
 		}
 	}
 	a.bar.show()
 }
 
-// opProcess is what the package says of an error that visit returns.
+// opProcess is the Op that the package gives to an error that visit returns.
 const opProcess = "process"
 
-// plainly says what went wrong with a file: its path once, and no word of the package.
-func plainly(err error) string {
+// describe returns the message of a failure, with the path once and without the package's own words.
+func describe(err error) string {
 	p, ok := err.(*fs.PathError)
 	var inner *fs.PathError
 	switch {
 	case !ok:
 		return err.Error()
 	case p.Op == opProcess && errors.As(p.Err, &inner):
-		return plainly(inner)
+		return describe(inner)
 	}
 	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
 }

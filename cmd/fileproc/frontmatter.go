@@ -27,7 +27,7 @@ import (
 const (
 	// frontPrefix is how many bytes of a file are read at first. Few frontmatters are longer.
 	frontPrefix = 4 << 10
-	// maxFront is the size in bytes of the longest frontmatter that is believed to be one.
+	// A frontmatter must end within the first maxFront bytes of a file.
 	maxFront = 1 << 20
 )
 
@@ -38,24 +38,24 @@ func (a *app) frontmatterCommand() *cobra.Command {
 		Aliases: []string{"fm"},
 		Short:   "Show the frontmatter of Markdown files",
 		Long: `Print the frontmatter of the Markdown files (.md and .markdown, unless --suffix says otherwise) below the directories:
-YAML between lines of --- or TOML between lines of +++ at a file's beginning. Files that have none are left out.
+YAML between lines of --- or TOML between lines of +++ at the beginning of a file. Files without one are left out.
 
---where takes an expression (see https://expr-lang.org) of the fields, for example
+--where takes an expression over the fields (see https://expr-lang.org), for example
 
     status == "open" && priority >= 2 && "bug" in labels
     created > "2026-01-01" or file.path startsWith "archive/"
 
-A date is the text that the file has, so that dates of one form can be compared; date(created) makes it a time. The map
-fields holds all fields, for names that are no identifiers: fields["due-date"]. The file's own are file.path and
-file.name. A file that lacks a field of an expression that cannot do without it is left out.`,
+A date is the text in the file, so dates of the same form can be compared; date(created) converts it to a time. A field
+whose name is not an identifier is reached through the map fields: fields["due-date"]. file.path and file.name are the
+path and the name of the file. A file is left out if the expression cannot be evaluated because a field is missing.`,
 		Example: `  fileproc frontmatter tickets --where 'status == "open"' --fields title,priority
   fileproc frontmatter --json notes | jq -r .frontmatter.title`,
 		RunE: func(_ *cobra.Command, args []string) error { return fm.run(args) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&fm.json, "json", false, "a JSON object a line, path and frontmatter, instead of a table")
+	f.BoolVar(&fm.json, "json", false, "print one JSON object per line, with path and frontmatter, instead of a table")
 	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
-	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "only these `FIELDS`, in this order (default all, the most frequent first)")
+	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "print only these `FIELDS`, in this order (default all, the most frequent first)")
 	a.sel.flags(cmd, scopeSearch, true)
 	a.sel.sortFlag(cmd)
 	return cmd
@@ -68,7 +68,7 @@ type frontmatter struct {
 	fields []string
 
 	program *vm.Program
-	uses    []string // the fields that where mentions
+	uses    []string // the fields that the expression uses
 
 	mu   sync.Mutex // guards rows
 	rows []row      // of the table
@@ -124,7 +124,7 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 	}{jsonPath(it.path()), fields})
 }
 
-// frontOf returns a file's frontmatter and '-' for YAML or '+' for TOML; 0 if there is none.
+// frontOf returns a file's frontmatter, and as kind '-' for YAML, '+' for TOML, or 0 if there is none.
 func frontOf(it *item) (kind byte, front []byte, err error) {
 	data, more := it.data, it.more
 	for size := int64(0); ; size = max(frontPrefix, 4*size) {
@@ -151,7 +151,8 @@ func beginning(it *item, size int64) (data []byte, more bool, err error) {
 	return data, int64(len(data)) == size, err
 }
 
-// cutFront returns the frontmatter that data begins with. open says that its end is not in data.
+// cutFront returns the frontmatter at the beginning of data. open reports that a frontmatter begins but does not end in
+// data.
 func cutFront(data []byte) (kind byte, front []byte, open bool) {
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	first, rest, _ := bytes.Cut(data, []byte("\n"))
@@ -182,16 +183,16 @@ func parseFront(kind byte, front []byte) (fields map[string]any, err error) {
 	if fields == nil {
 		fields = map[string]any{}
 	}
-	plain(fields)
+	jsonValue(fields)
 	return fields, nil
 }
 
-// yamlFields is a YAML mapping whose times are the text in the file.
+// yamlFields decodes a YAML mapping and keeps timestamps as the text in the file.
 type yamlFields map[string]any
 
 func (f *yamlFields) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return errors.New("the frontmatter is no mapping")
+		return errors.New("the frontmatter is not a mapping")
 	}
 	timesAsText(n)
 	return n.Decode((*map[string]any)(f))
@@ -206,23 +207,23 @@ func timesAsText(n *yaml.Node) {
 	}
 }
 
-// plain makes of a value of YAML or TOML one that JSON has.
-func plain(v any) any {
+// jsonValue converts a value of YAML or TOML to one that JSON can represent.
+func jsonValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			v[k] = plain(e)
+			v[k] = jsonValue(e)
 		}
 		return v
-	case map[any]any: // a YAML mapping with a key that is no string
+	case map[any]any: // a YAML mapping with a key that is not a string
 		m := make(map[string]any, len(v))
 		for k, e := range v {
-			m[fmt.Sprint(k)] = plain(e)
+			m[fmt.Sprint(k)] = jsonValue(e)
 		}
 		return m
 	case []any:
 		for i, e := range v {
-			v[i] = plain(e)
+			v[i] = jsonValue(e)
 		}
 		return v
 	case encoding.TextMarshaler: // a date or time of TOML
@@ -236,7 +237,7 @@ func plain(v any) any {
 	return v
 }
 
-// fieldsName and fileName are what --where can use besides the fields.
+// fieldsName and fileName are the variables that --where has besides the fields.
 const (
 	fieldsName = "fields"
 	fileName   = "file"
@@ -256,7 +257,7 @@ func (fm *frontmatter) compile() error {
 	return nil
 }
 
-// Visit notes the fields that the expression uses.
+// Visit records the fields that the expression uses.
 func (fm *frontmatter) Visit(n *ast.Node) {
 	if id, ok := (*n).(*ast.IdentifierNode); ok {
 		fm.uses = append(fm.uses, id.Value)
@@ -275,7 +276,7 @@ func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
 	if err != nil {
 		for _, name := range fm.uses {
 			if env[name] == nil || name == fieldsName {
-				return false, nil // what is compared is not there
+				return false, nil // the file may lack a field that the expression needs
 			}
 		}
 		return false, fmt.Errorf("--where: %w", err)
@@ -308,7 +309,7 @@ func (fm *frontmatter) printTable() {
 	fm.app.out.write([]byte(t.Render() + "\n"))
 }
 
-// frequentFirst returns the names of the fields that rows have.
+// frequentFirst returns the names of the rows' fields, the most frequent first.
 func frequentFirst(all []row) []string {
 	count := map[string]int{}
 	for _, r := range all {
@@ -321,7 +322,7 @@ func frequentFirst(all []row) []string {
 	})
 }
 
-// cell returns what a table shows of a value.
+// cell returns the text of a value in a table.
 func cell(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -335,7 +336,7 @@ func cell(v any) string {
 		}
 		return strings.Join(parts, ", ")
 	case map[string]any:
-		b, _ := json.Marshal(v) // which plain has made fit
+		b, _ := json.Marshal(v) // no error: jsonValue has converted v
 		return printable(string(b))
 	}
 	return printable(fmt.Sprint(v))

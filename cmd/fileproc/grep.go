@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What the parts of a line look like, as rg's.
+// The colours of the parts of a line, as in rg.
 var (
 	pathColor   = []color.Attribute{color.FgMagenta}
 	numberColor = []color.Attribute{color.FgGreen}
 	matchColor  = []color.Attribute{color.FgRed, color.Bold}
 )
 
-// A grep is one call of the subcommand: its flags, and what follows from them.
+// A grep is one run of the subcommand: its flags, and the values derived from them.
 type grep struct {
 	app      *app
 	patterns []string
@@ -39,12 +39,12 @@ func (a *app) grepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grep [flags] PATTERN [DIR|FILE]...",
 		Short: "Search the lines of files with regular expressions",
-		Long: `Print the lines that match PATTERN, of the files below the directories, the working directory if there is none, as rg
-does: without hidden files, what ignore files name, and binary files, which are those with a NUL byte.
+		Long: `Print the lines that match PATTERN in the files below the directories (default the working directory). As in rg, hidden
+files, ignored files, and binary files, which are those with a NUL byte, are left out.
 
-PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax) and is matched with each line
-by itself; \d, \s, \w and \b are about ASCII. Content that is not UTF-8 is searched as it is. "-" is standard input, as is
-no path if there is a pipe or a file to be read. Files are printed one at a time, in no particular order.`,
+PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax). Each line is matched by
+itself; \d, \s, \w and \b match ASCII only. Content that is not UTF-8 is searched as it is. "-" is standard input, which
+is also read without a path if it is a pipe or a file. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(g.patterns) == 0 {
@@ -60,30 +60,30 @@ no path if there is a pipe or a file to be read. Files are printed one at a time
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN` too; may be repeated, and begin with a dash")
-	f.BoolVarP(&g.fixed, "fixed-strings", "F", false, "patterns are plain texts")
-	f.BoolVarP(&g.ignoreCase, "ignore-case", "i", false, "letters match in either case")
+	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN`, which may begin with a dash; may be repeated")
+	f.BoolVarP(&g.fixed, "fixed-strings", "F", false, "patterns are literal strings")
+	f.BoolVarP(&g.ignoreCase, "ignore-case", "i", false, "match letters in either case")
 	f.BoolVarP(&g.smartCase, "smart-case", "S", false, "as -i if no pattern has a capital letter")
-	f.BoolVarP(&g.word, "word-regexp", "w", false, "only matches that no letter, digit or underscore stands beside")
+	f.BoolVarP(&g.word, "word-regexp", "w", false, "only matches that are not next to a letter, digit or underscore")
 	f.BoolVarP(&g.line, "line-regexp", "x", false, "only matches that are whole lines")
-	f.BoolVarP(&g.invert, "invert-match", "v", false, "the lines that do not match")
+	f.BoolVarP(&g.invert, "invert-match", "v", false, "print the lines that do not match")
 	f.Int64VarP(&g.maxCount, "max-count", "m", 0, "at most `N` lines of each file (default all)")
-	f.BoolVarP(&g.count, "count", "c", false, "the number of lines of each file that has some")
-	f.BoolVarP(&g.list, "files-with-matches", "l", false, "the paths of the files that match")
-	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "the paths of the files that do not match, without binary ones")
-	f.BoolVarP(&g.only, "only-matching", "o", false, "each match on a line of its own")
-	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing, and stop at the first match, with exit code 0 even after an error")
-	f.BoolVar(&g.json, "json", false, "JSON objects in the format of rg: begin, match, context and end")
+	f.BoolVarP(&g.count, "count", "c", false, "print the number of matching lines of each file that has any")
+	f.BoolVarP(&g.list, "files-with-matches", "l", false, "print the paths of the files that match")
+	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "print the paths of the files that do not match, except binary files")
+	f.BoolVarP(&g.only, "only-matching", "o", false, "print each match on a line of its own")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing and stop at the first match, with exit code 0 even after an error")
+	f.BoolVar(&g.json, "json", false, "print JSON objects in the format of rg: begin, match, context and end")
 	f.BoolVarP(&g.text, "text", "a", false, "search binary files as if they were text")
-	f.BoolVarP(&g.number, "line-number", "n", false, "line numbers (default on a terminal)")
-	f.BoolVarP(&g.noNumber, "no-line-number", "N", false, "no line numbers")
-	f.BoolVarP(&g.withName, "with-filename", "H", false, "the path with each line (default unless one file is searched)")
-	f.BoolVarP(&g.noName, "no-filename", "I", false, "no paths")
-	f.BoolVar(&g.heading, "heading", false, "the path above the lines of each file (default on a terminal)")
-	f.BoolVar(&g.noHeading, "no-heading", false, "the path on each line")
-	f.IntVarP(&g.before, "before-context", "B", 0, "`N` lines before each that matches")
-	f.IntVarP(&g.after, "after-context", "A", 0, "`N` lines after each that matches")
-	f.IntVarP(&g.context, "context", "C", 0, "`N` lines before and after")
+	f.BoolVarP(&g.number, "line-number", "n", false, "print line numbers (default on a terminal)")
+	f.BoolVarP(&g.noNumber, "no-line-number", "N", false, "do not print line numbers")
+	f.BoolVarP(&g.withName, "with-filename", "H", false, "print the path with each line (default unless one file is searched)")
+	f.BoolVarP(&g.noName, "no-filename", "I", false, "do not print paths")
+	f.BoolVar(&g.heading, "heading", false, "print the path above the lines of each file (default on a terminal)")
+	f.BoolVar(&g.noHeading, "no-heading", false, "print the path on each line")
+	f.IntVarP(&g.before, "before-context", "B", 0, "print `N` lines before each matching line")
+	f.IntVarP(&g.after, "after-context", "A", 0, "print `N` lines after each matching line")
+	f.IntVarP(&g.context, "context", "C", 0, "print `N` lines before and after each matching line")
 	cmd.MarkFlagsMutuallyExclusive("count", "files-with-matches", "files-without-match", "only-matching", "quiet", "json")
 	cmd.MarkFlagsMutuallyExclusive("only-matching", "invert-match")
 	cmd.MarkFlagsMutuallyExclusive("word-regexp", "line-regexp")
@@ -103,7 +103,7 @@ func (g *grep) run(args []string) error {
 		return err
 	}
 	if g.maxCount < 0 || g.before < 0 || g.after < 0 || g.context < 0 {
-		return errors.New("--max-count and the numbers of lines are not to be negative")
+		return errors.New("--max-count and the numbers of context lines must not be negative")
 	}
 	if g.maxCount == 0 {
 		return nil
@@ -187,7 +187,7 @@ func (s *searcher) printLine(line []byte, selected bool) {
 	}
 }
 
-// print prints a part of a line in pieces, since there may be much of it.
+// print prints a part of a line in pieces, so that memory does not hold a long line twice.
 func (s *searcher) print(text []byte) {
 	for piece := range slices.Chunk(text, spillSize) {
 		s.out.b = append(s.out.b, piece...)
@@ -195,7 +195,7 @@ func (s *searcher) print(text []byte) {
 	}
 }
 
-// printPrefix prints what stands before a line.
+// printPrefix prints the path and number before a line.
 func (s *searcher) printPrefix(sign byte) {
 	g, c := s.grep, s.out
 	if g.withName && !g.heading {
@@ -218,7 +218,7 @@ func (s *searcher) printCount() {
 	c.b = append(strconv.AppendInt(c.b, s.selected, 10), '\n')
 }
 
-// printBinary says that the rest of a file's matches are not shown, in rg's words.
+// printBinary reports, in rg's words, that a file's further matches are not shown.
 func (s *searcher) printBinary(nul int64) {
 	c := s.out
 	if s.grep.withName {
@@ -266,7 +266,7 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 	s.out.lineDone()
 }
 
-// printJSONEdge prints the message at the beginning or the end of a file with matches.
+// printJSONEdge prints the begin or the end message of a file with matches.
 func (s *searcher) printJSONEdge(kind string) {
 	data := struct {
 		Path         any `json:"path"`

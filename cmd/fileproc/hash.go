@@ -31,10 +31,10 @@ func (a *app) hashCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hash [flags] [DIR|FILE]...",
 		Short: "Print or check SHA-256 checksums, as sha256sum does",
-		Long: `Print the checksum of every regular file below the directories, hidden and ignored ones too, in the format of
-sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines, in every
-form that sha256sum reads, from the files given, and tell which of the files that they name have changed. "-" is standard
-input, as is no argument at all if there is a pipe or a file to be read, or with --check.`,
+		Long: `Print the checksum of every regular file below the directories, including hidden and ignored files, in the format of
+sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines from the
+arguments, in every form that sha256sum accepts, and report which of the listed files have changed. "-" is standard input,
+which is also read without an argument if it is a pipe or a file, and always with --check.`,
 		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
 		RunE: func(_ *cobra.Command, args []string) error {
 			newHash := algorithms[algorithm]
@@ -51,13 +51,13 @@ input, as is no argument at all if there is a pipe or a file to be read, or with
 	f := cmd.Flags()
 	f.StringVarP(&algorithm, "algorithm", "a", "sha256", "`NAME`: "+algorithmNames())
 	f.BoolVarP(&null, "zero", "z", false, "end each line with a NUL byte, and do not escape names")
-	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, algorithm, hash")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, algorithm, hash")
 	f.BoolVarP(&check, "check", "c", false, "read checksums from the files, and check them")
 	f.BoolVar(&c.quiet, "quiet", false, "with --check: do not print OK for each file")
-	f.BoolVar(&c.status, "status", false, "with --check: print nothing; the exit code tells")
-	f.BoolVarP(&c.warn, "warn", "w", false, "with --check: tell which lines are malformed")
-	f.BoolVar(&c.strict, "strict", false, "with --check: malformed lines are a failure")
-	f.BoolVar(&c.ignoreMissing, "ignore-missing", false, "with --check: files that are not there are no failure")
+	f.BoolVar(&c.status, "status", false, "with --check: print no results; only the exit code reports them")
+	f.BoolVarP(&c.warn, "warn", "w", false, "with --check: report each malformed line")
+	f.BoolVar(&c.strict, "strict", false, "with --check: fail if a line is malformed")
+	f.BoolVar(&c.ignoreMissing, "ignore-missing", false, "with --check: do not report or fail for missing files")
 	cmd.MarkFlagsMutuallyExclusive("json", "check")
 	cmd.MarkFlagsMutuallyExclusive("json", "zero")
 	cmd.MarkFlagsMutuallyExclusive("zero", "check")
@@ -78,7 +78,7 @@ input, as is no argument at all if there is a pipe or a file to be read, or with
 
 func algorithmNames() string { return strings.Join(slices.Sorted(maps.Keys(algorithms)), ", ") }
 
-// A hasher is what one worker computes with.
+// A hasher computes the checksums of one worker.
 type hasher struct {
 	h   hash.Hash
 	buf []byte // for files that are read in parts
@@ -86,14 +86,14 @@ type hasher struct {
 	_   [64]byte // keeps two workers' hashers on different cache lines
 }
 
-// of returns the checksum of a file in hexadecimal. It is valid until the next call.
-func (h *hasher) of(it *item, newHash func() hash.Hash) ([]byte, error) {
+// checksum returns the checksum of a file in hexadecimal. It is valid until the next call.
+func (h *hasher) checksum(it *item, newHash func() hash.Hash) ([]byte, error) {
 	if h.h == nil {
 		h.h = newHash()
 	}
 	h.h.Reset()
 	if it.more {
-		// The file is read from its beginning again, so that all of what is hashed comes from one handle.
+		// The file is read from the beginning again, so that all hashed bytes come from one handle.
 		r, err := it.open()
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	opts.ReadSize = hashPrefix
 	hashers := make([]hasher, opts.Workers)
 	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
-		sum, err := hashers[it.worker].of(it, algorithms[algorithm])
+		sum, err := hashers[it.worker].checksum(it, algorithms[algorithm])
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,8 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	}})
 }
 
-// escaper and unescaper do with names what sha256sum does. A NUL byte is what no name has.
+// escaper and unescaper convert names as sha256sum does. unescaper turns an invalid escape into a NUL byte, which no name
+// has.
 var (
 	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")

@@ -14,8 +14,8 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [flags] [DIR]...",
 		Short: "List files",
-		Long: `List the regular files below the directories, the working directory if there is none, as fd -t f does: without hidden
-files and what ignore files name. In no particular order.`,
+		Long: `List the regular files below the directories (default the working directory), in no particular order. As with
+fd -t f, hidden and ignored files are left out.`,
 		Example: "  fileproc ls --suffix .go --newer 7d\n  fileproc ls -u -0 | xargs -0 wc -l",
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts := a.sel.opts
@@ -59,10 +59,10 @@ files and what ignore files name. In no particular order.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&long, "long", "l", false, "mode, size and time of the last change before each path")
-	f.BoolVar(&human, "human-readable", false, "with --long: sizes as 1.5K, 20M")
+	f.BoolVarP(&long, "long", "l", false, "print mode, size and modification time before each path")
+	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
 	f.BoolVarP(&null, "print0", "0", false, "end each path with a NUL byte instead of a newline")
-	f.BoolVar(&asJSON, "json", false, "a JSON object a line: path, size, modified, mode")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
 	cmd.MarkFlagsMutuallyExclusive("json", "long")
 	cmd.MarkFlagsMutuallyExclusive("json", "print0")
 	a.sel.flags(cmd, scopeSearch, false)

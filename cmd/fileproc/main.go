@@ -32,32 +32,32 @@ const (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// An app is one call of the command.
+// An app is one run of the command.
 type app struct {
 	ctx  context.Context
-	stop context.CancelCauseFunc // ends the run early, for the reason given
+	stop context.CancelCauseFunc // ends the run early, for the given reason
 
 	out      *output
 	bar      *bar
 	sel      selection
-	color    string // of the flag --color
+	color    string // the value of --color
 	report   bool
 	totals   fileproc.Report // of all roots, for --report
-	read     atomic.Int64    // bytes of content, besides those of totals
+	read     atomic.Int64    // bytes of content that totals does not count
 	found    atomic.Bool
 	failures atomic.Int64
 }
 
-// fail prints what goes wrong as it does.
+// fail prints a failure at once and counts it.
 func (a *app) fail(err error) {
 	a.failures.Add(1)
-	a.out.warn(plainly(err))
+	a.out.warn(describe(err))
 }
 
 var errOutput = errors.New("the output cannot be written")
 
 func run(args []string) int {
-	// A run is short and keeps little, so collecting garbage less often costs no memory to speak of.
+	// A run is short and keeps little in memory, so collecting garbage less often costs hardly any.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
@@ -81,7 +81,7 @@ func run(args []string) int {
 		case by = <-signals:
 			interrupt()
 			signal.Stop(signals) // a second signal ends the process at once
-			// A read that hangs, of a pipe or a lost network mount, does not keep what is there from being shown.
+			// A read of a pipe or of a lost network mount may hang. The output so far is printed all the same.
 			select {
 			case <-done:
 			case <-time.After(time.Second):
@@ -107,7 +107,7 @@ func run(args []string) int {
 		return exitError
 	}
 	if n := a.totals.Skipped[fileproc.SkippedOutside]; n > 0 {
-		a.out.warn(fmt.Sprintf("symbolic links that lead outside, left out without --symlinks-outside: %d", n))
+		a.out.warn(fmt.Sprintf("skipped symbolic links that lead outside the directory (--symlinks-outside includes them): %d", n))
 	}
 	if a.report {
 		a.totals.Bytes += a.read.Load()
@@ -115,7 +115,7 @@ func run(args []string) int {
 		a.out.warn(a.totals.String())
 	}
 	switch {
-	case a.failures.Load() > 0 && !errors.Is(err, errEnough): // what was asked for has been found, whatever failed besides
+	case a.failures.Load() > 0 && !errors.Is(err, errEnough): // after errEnough the result is complete, so failures do not count
 		return exitError
 	case a.sel.used && !a.found.Load():
 		return exitNothing
@@ -123,7 +123,7 @@ func run(args []string) int {
 	return exitFound
 }
 
-// die ends the process as the signal that interrupted it would have, so that a shell's loop ends too.
+// die ends the process by the signal that interrupted it, so that a shell that runs it in a loop stops too.
 func die(by os.Signal) {
 	signal.Reset(by)
 	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" {
@@ -143,8 +143,8 @@ func (a *app) command() *cobra.Command {
 		Short: "List, search, hash and sum up the files of directory trees",
 		Long: `fileproc processes the files of directory trees on all cores.
 
-grep, ls, frontmatter and stats read ignore files (.gitignore, .ignore) as rg and fd do; hash and du take every file, as
-sha256sum and du do. --no-ignore and --hidden change that, and -u turns off one filter each time it is given.
+grep, ls, frontmatter and stats read ignore files (.gitignore, .ignore) and skip hidden files, as rg and fd do; hash and
+du process every file, as sha256sum and du do. --no-ignore and --hidden change that; -u is --no-ignore, -uu both.
 
 The exit code is 0 if something was found, 1 if nothing was, and 2 if there was an error.`,
 		Version:       version(),
@@ -157,14 +157,14 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	root.CompletionOptions.HiddenDefaultCmd = false
 	p := root.PersistentFlags()
 	p.StringVar(&a.color, "color", "auto", "colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	p.BoolVar(&a.report, "report", false, "at the end, tell on standard error how many files were found, read and skipped")
+	p.BoolVar(&a.report, "report", false, "at the end, print to standard error how many files were found, read and skipped")
 	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colorNames, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.grepCommand(), a.lsCommand(), a.hashCommand(), a.duCommand(), a.statsCommand(),
 		a.frontmatterCommand(), manCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		switch cmd.Name() { // cobra's own show help for a name that they do not know, and no error
+		switch cmd.Name() { // for an unknown name, cobra's own commands show help instead of an error
 		case "help":
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				_, _, err := root.Find(args)
@@ -177,7 +177,7 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	return root
 }
 
-// asFlags says what the libraries have against the flags in the words of the command line.
+// asFlags returns the message of err, in which flags replace the names of fileproc.Options and pflag's wording.
 func asFlags(err error) string {
 	var wrong *pflag.InvalidValueError
 	if errors.As(err, &wrong) {
@@ -187,7 +187,7 @@ func asFlags(err error) string {
 		}
 		return fmt.Sprintf("--%s is %q: %v", wrong.GetFlag().Name, wrong.GetValue(), why)
 	}
-	msg := plainly(err)
+	msg := describe(err)
 	if m := regexp.MustCompile(`^if any flags in the group .* \[(.*)\] were all set$`).FindStringSubmatch(msg); m != nil {
 		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " cannot be used together"
 	}
@@ -199,7 +199,7 @@ func asFlags(err error) string {
 		"--symlinks", anywhere, "").Replace(msg)
 }
 
-// version is the module's, as go install or the version control system knows it.
+// version returns the module's version, as recorded by go install or from the version control system.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version

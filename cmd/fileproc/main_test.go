@@ -1,6 +1,6 @@
 //go:build !plan9 && !wasip1
 
-// The library testscript does not build for the platforms left out.
+// The library testscript does not build for the excluded platforms.
 
 package main
 
@@ -15,8 +15,8 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"fileproc":       main,
-		"fileproc-begun": func() { barAfter = 0; main() },         // progress is shown at once
-		"fileproc-quick": func() { barAfter = time.Hour; main() }, // never
+		"fileproc-begun": func() { barDelay = 0; main() },         // progress is shown at once
+		"fileproc-quick": func() { barDelay = time.Hour; main() }, // never
 	})
 }
 

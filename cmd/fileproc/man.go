@@ -16,7 +16,7 @@ func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
-		Long:  "Write the manual pages, fileproc.1 and one for each subcommand, into DIR, which is made if it is not there.",
+		Long:  "Write the manual pages, fileproc.1 and one for each subcommand, into DIR, which is created if it does not exist.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
@@ -27,8 +27,8 @@ func manCommand() *cobra.Command {
 	}
 }
 
-// writeManuals does by hand what cobra/doc does by way of Markdown, which changes patterns such as **/*.md, and whose
-// libraries take a tenth of the time of a start.
+// writeManuals writes roff itself. cobra/doc goes through Markdown, which changes patterns such as **/*.md, and its libraries
+// take a tenth of the start-up time.
 func writeManuals(cmd *cobra.Command, dir string) error {
 	cmd.InitDefaultHelpFlag()
 	if err := os.WriteFile(filepath.Join(dir, page(cmd)+".1"), []byte(manual(cmd)), 0o666); err != nil {
@@ -47,7 +47,7 @@ func writeManuals(cmd *cobra.Command, dir string) error {
 // page returns the name of a command's page.
 func page(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manual returns the page of a command, in roff, which leaves empty and indented lines as they are.
+// manual returns the page of a command in roff, which keeps empty and indented lines as they are.
 func manual(cmd *cobra.Command) string {
 	var b strings.Builder
 	section := func(title, text string) {
@@ -95,5 +95,5 @@ func manualFlags(flags *pflag.FlagSet) string {
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n"+`\&.`, "\n'", "\n"+`\&'`)
 
-// roff returns text that stands for itself.
+// roff escapes text so that it is printed unchanged.
 func roff(text string) string { return roffEscapes.Replace("\n" + text)[1:] }

@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// A matcher finds the lines that match one of the patterns. It is shared by all workers.
+// A matcher finds the lines that match one of the patterns. All workers share it.
 type matcher struct {
 	re *regexp.Regexp // of one line, without its newline
-	// later is nil without -w. It is re for the rest of a line after a match, where the beginning is no boundary. The first
-	// group of both is the match.
+	// later, nil without -w, is re for the rest of a line after a match, whose beginning is not a word boundary. In both
+	// the first group is the match.
 	later *regexp.Regexp
-	// Every matching line holds at least one of literals. There are none if none are known.
+	// Every matching line contains at least one of literals. It is empty if no such literals are known.
 	literals []literal
 	exact    bool // every line with one of the literals matches
 	folds    bool // a line with one of asciiFolds may match without a literal
 }
 
-// asciiFolds equal s and k where case does not matter. Few files have them.
+// asciiFolds are the letters outside ASCII that equal s and k in either case. Few files have them.
 var asciiFolds = [][]byte{[]byte("ſ"), []byte("\u212a")}
 
-// nonWord matches what cannot stand beside a word.
+// nonWord matches a character that is not part of a word.
 const nonWord = `[^\pL\pM\p{Nd}\p{Pc}]`
 
 // capital matches a pattern with a capital letter that stands for itself.
@@ -112,7 +112,7 @@ func (m *matcher) matches(line []byte) (found [][]int) {
 // A literal is a text to find in content.
 type literal struct {
 	text []byte
-	// With fold, ASCII letters match in either case, and index finds the text by the byte c at offset rare.
+	// With fold, ASCII letters match in either case, and index looks for the byte c, which text has at offset rare.
 	fold bool
 	rare int
 	c    byte
@@ -136,7 +136,8 @@ func (l *literal) index(b []byte) int {
 	return -1
 }
 
-// required returns literals, of which every match of the simplified tree holds at least one, or nil if it knows none.
+// required returns literals such that every match of the simplified tree contains at least one of them, or nil if it knows
+// none.
 func required(tree *syntax.Regexp) (found []literal) {
 	switch tree.Op {
 	case syntax.OpLiteral:
@@ -161,7 +162,7 @@ func required(tree *syntax.Regexp) (found []literal) {
 	return found
 }
 
-// worth grows with the length of the shortest literal of a set, and then with how few they are.
+// worth ranks a set of literals: first by the length of its shortest literal, then by how few there are.
 func worth(set []literal) int {
 	if len(set) == 0 {
 		return 0
@@ -170,11 +171,11 @@ func worth(set []literal) int {
 	return len(shortest.text)<<16 - len(set)
 }
 
-// frequent is letters and the space, the most frequent last.
+// frequent lists the letters and the space, the most frequent last.
 const frequent = "zjqxkvwybgfpmhdulcrsnioate "
 
-// literalsOf returns the longest part of a literal that index can find as bytes. Where case does not matter, the part is
-// returned twice: for either case of its rarest letter.
+// literalsOf returns the longest part of a literal that index can find as bytes. If case does not matter, it returns the
+// part twice, once for each case of its rarest letter.
 func literalsOf(tree *syntax.Regexp) []literal {
 	l := literal{fold: tree.Flags&syntax.FoldCase != 0}
 	for _, part := range strings.FieldsFunc(string(tree.Rune), func(r rune) bool {
@@ -206,8 +207,8 @@ func literalsOf(tree *syntax.Regexp) []literal {
 type lineFinder struct {
 	m    *matcher
 	buf  []byte
-	slow bool  // every line is matched, since no literals are known or they do not hold for buf
-	next []int // by literal: where it is next, len(buf) for nowhere; known if not before the place that is searched from
+	slow bool  // every line is matched, because no literals are known or buf has one of asciiFolds
+	next []int // for each literal its next offset, len(buf) if there is none; out of date if before the current position
 }
 
 func (f *lineFinder) reset(m *matcher, buf []byte) {
@@ -219,8 +220,8 @@ func (f *lineFinder) reset(m *matcher, buf []byte) {
 	}
 }
 
-// find returns the bounds, without the newline, of the first matching line from pos on, where a line begins. Both are
-// len(f.buf) if there is none.
+// find returns the bounds, without the newline, of the first matching line at or after pos, which is the beginning of a
+// line. Both are len(f.buf) if there is none.
 func (f *lineFinder) find(pos int) (begin, end int) {
 	for ; pos < len(f.buf); pos = end + 1 {
 		at := pos
@@ -236,7 +237,7 @@ func (f *lineFinder) find(pos int) (begin, end int) {
 	return len(f.buf), len(f.buf)
 }
 
-// literal returns where the first literal from pos on begins, or len(f.buf).
+// literal returns the offset of the first literal at or after pos, or len(f.buf).
 func (f *lineFinder) literal(pos int) int {
 	first := len(f.buf)
 	for i := range f.next {
@@ -251,7 +252,7 @@ func (f *lineFinder) literal(pos int) int {
 	return first
 }
 
-// lineEnd returns where the line that pos is in ends: the place of its newline, or len(b).
+// lineEnd returns the end of the line that contains pos: the offset of its newline, or len(b).
 func lineEnd(b []byte, pos int) int {
 	if i := bytes.IndexByte(b[pos:], '\n'); i >= 0 {
 		return pos + i

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkMatcher compares the lines that a matcher finds, and the matches in each, with those of regexp alone.
+// checkMatcher compares the lines that a matcher finds, and the matches in each, with what regexp alone finds.
 func checkMatcher(t *testing.T, pattern, text string, o matchOptions) (*matcher, *lineFinder) {
 	_, patternErr := regexp.Compile(pattern)
 	m, err := newMatcher([]string{pattern}, o)
@@ -36,7 +36,7 @@ func checkMatcher(t *testing.T, pattern, text string, o matchOptions) (*matcher,
 	}
 	re, referenceErr := regexp.Compile(reference)
 	if err != nil || referenceErr != nil {
-		return nil, nil // \Q swallows what reference adds
+		return nil, nil // \Q quotes what reference adds
 	}
 	var f lineFinder
 	f.reset(m, []byte(text))
@@ -60,7 +60,7 @@ func checkMatcher(t *testing.T, pattern, text string, o matchOptions) (*matcher,
 	return m, &f
 }
 
-// lines yields the lines of text, without their newlines, and where they begin.
+// lines yields the offset and the text of each line, without its newline.
 func lines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		pos := 0
@@ -75,7 +75,7 @@ func lines(text string) func(yield func(int, string) bool) {
 
 var endsNoWord, beginsNoWord = regexp.MustCompile("(?:^|" + nonWord + ")$"), regexp.MustCompile("^(?:$|" + nonWord + ")")
 
-// requireWords checks matches of -w: the first is that of re, none overlap, and none has part of a word beside it.
+// requireWords checks matches of -w: the first is that of re, none overlap, and none is next to a part of a word.
 func requireWords(t *testing.T, re *regexp.Regexp, line string, got [][]int) {
 	require.NotEmpty(t, got)
 	require.Equal(t, re.FindStringSubmatchIndex(line)[2:4], got[0])
@@ -89,7 +89,7 @@ func requireWords(t *testing.T, re *regexp.Regexp, line string, got [][]int) {
 	}
 }
 
-// matchOptionsOf has any combination that the command allows.
+// matchOptionsOf maps bits to the combinations that the command allows.
 func matchOptionsOf(bits uint8) matchOptions {
 	return matchOptions{ignoreCase: bits&1 != 0, word: bits&6 == 2, line: bits&6 == 4}
 }
@@ -103,7 +103,7 @@ func FuzzMatcherAgreesWithRegexp(f *testing.F) {
 	})
 }
 
-// Random expressions and random lines of what has been a source of errors.
+// Random expressions and lines, made of parts that have led to errors.
 func TestMatcherAgreesWithRegexp(t *testing.T) {
 	atoms := []string{
 		"a", "b", "K", "s", "ab", "ba", "é", "ſ", ".", "[ab]", "[^a]", `\w`, `\W`, `\b`, `\B`, "^", "$", "(?i:ab)", "(?i:ks)", "-", "aab",

@@ -20,13 +20,13 @@ import (
 const (
 	flushSize  = 64 << 10 // bytes
 	flushAfter = 50 * time.Millisecond
-	// spillSize is how many bytes of one file's output a worker keeps before it takes the output for itself.
+	// spillSize is how many bytes of one file's output a worker buffers before it locks the output.
 	spillSize = 1 << 20
 
 	units = "BKMGTPE" // of sizes, each 1024 times the one before
 )
 
-// An output is standard output and standard error. What one call writes stays together.
+// An output is standard output and standard error. The bytes of one write stay together.
 type output struct {
 	stdout, stderr io.Writer
 	tty            bool // standard output is a terminal
@@ -34,13 +34,13 @@ type output struct {
 	colors         bool
 	onError        func(error)
 
-	mu    sync.Mutex // guards what follows, and what is shown on a terminal
+	mu    sync.Mutex // guards the fields below and the terminal
 	buf   []byte
 	timer *time.Timer // set while buf waits to be flushed
 	err   error
-	clear func() // takes the progress bar away; nil while there is none
+	clear func() // erases the progress bar; nil until one is shown
 
-	between []byte // stands between the outputs of two files
+	between []byte // separates the outputs of two files
 	any     bool   // a file's output has been written
 }
 
@@ -48,12 +48,12 @@ func newOutput(stdout, stderr *os.File, onError func(error)) *output {
 	o := &output{stdout: stdout, stderr: stderr, onError: onError, tty: isTerminal(stdout)}
 	o.progress = isTerminal(stderr) && (o.tty || !isPipe(stdout)) && os.Getenv("TERM") != "dumb"
 	if o.progress {
-		o.stderr = color.Error // which a Windows console understands
+		o.stderr = color.Error // translates escape sequences for a Windows console
 	}
 	return o
 }
 
-// isPipe reports whether another program reads f. That one may write to the terminal too, as less does.
+// isPipe reports whether another program reads f. That program may write to the terminal too, as less does.
 func isPipe(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
@@ -69,12 +69,12 @@ func (o *output) setColor(when string) error {
 	}
 	o.colors = when == "always" || when == "auto" && o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if o.colors && o.tty {
-		o.stdout = color.Output // which a Windows console understands
+		o.stdout = color.Output // translates escape sequences for a Windows console
 	}
 	return nil
 }
 
-// A style is the escape sequences around a coloured text; both are empty without colours.
+// A style holds the escape sequences before and after a coloured text. Both are empty without colours.
 type style struct{ on, off string }
 
 func (o *output) style(attrs ...color.Attribute) style {
@@ -95,7 +95,7 @@ func (s style) append(b []byte, text string) []byte {
 	return append(b, s.off...)
 }
 
-// write takes p, which is whole lines.
+// write writes p, which is whole lines.
 func (o *output) write(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,14 +112,15 @@ func (o *output) writeLocked(p []byte) {
 	}
 }
 
-// flush writes what is there and returns the first error of any write.
+// flush writes the buffered output and returns the first error of any write.
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.flushLocked()
 }
 
-// lastFlush is flush for when a worker may be stuck while it holds the output. Nothing is written after it.
+// lastFlush is flush for the end of the process, when a stuck worker may hold the lock. It leaves the output locked, so
+// nothing is written after it.
 func (o *output) lastFlush() {
 	if o.mu.TryLock() {
 		if o.clear != nil {
@@ -159,31 +160,31 @@ func (o *output) warn(msg string) {
 	fmt.Fprintln(o.stderr, "fileproc: "+msg)
 }
 
-// A chunk collects the output of one file at a time.
+// A chunk buffers the output of one file at a time.
 type chunk struct {
-	b    []byte
-	out  *output // nil if the output must wait for its turn
-	wait func()  // for the file's turn, if it has one
-	held bool    // the output is this chunk's until the file's end
-	enc  *json.Encoder
-	_    [64]byte // keeps the chunks of two workers on different cache lines
+	b      []byte
+	out    *output // nil if the chunk must keep all of its output
+	wait   func()  // waits for the file's turn; nil if files have none
+	locked bool    // the chunk holds out.mu until the end of the file
+	enc    *json.Encoder
+	_      [64]byte // keeps the chunks of two workers on different cache lines
 }
 
-// lineDone is called after each line, and within a long one. A file with much output is written as it comes, so that memory is bounded.
+// lineDone is called after each line, and within a long one. It bounds the memory of a file with much output.
 func (c *chunk) lineDone() {
 	if len(c.b) >= spillSize && c.out != nil {
 		c.spill()
 	}
 }
 
-// spill writes what is there and keeps the output to itself.
+// spill writes the buffer and keeps the output locked.
 func (c *chunk) spill() {
-	if !c.held {
+	if !c.locked {
 		if c.wait != nil {
 			c.wait()
 		}
 		c.out.mu.Lock()
-		c.held = true
+		c.locked = true
 		if c.out.any {
 			c.out.writeLocked(c.out.between)
 		}
@@ -193,14 +194,14 @@ func (c *chunk) spill() {
 	c.b = c.b[:0]
 }
 
-// fileDone writes what is there of a file.
+// fileDone writes the rest of a file's output and unlocks the output.
 func (c *chunk) fileDone() {
 	if len(c.b) > 0 {
 		c.spill()
 	}
-	if c.held {
+	if c.locked {
 		c.out.mu.Unlock()
-		c.held = false
+		c.locked = false
 	}
 }
 
@@ -219,7 +220,7 @@ func (c *chunk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rawText returns what JSON holds of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as rg does.
+// rawText returns the JSON value of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as in rg.
 func rawText(s []byte) any {
 	if utf8.Valid(s) {
 		return struct {
@@ -231,7 +232,7 @@ func rawText(s []byte) any {
 	}{s}
 }
 
-// jsonPath returns what JSON holds of a path: a string, or {"bytes": base64} if it is not UTF-8.
+// jsonPath returns the JSON value of a path: a string, or {"bytes": base64} if it is not UTF-8.
 func jsonPath(path string) any {
 	if utf8.ValidString(path) {
 		return path
@@ -242,7 +243,7 @@ func jsonPath(path string) any {
 // humanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
 func humanSize(n int64) string {
 	unit, size := 0, int64(1)
-	for unit < len(units)-1 && n > 1023*size { // what is rounded up to 1024 is 1.0 of the next unit
+	for unit < len(units)-1 && n > 1023*size { // a size that rounds up to 1024 is 1.0 of the next unit
 		unit, size = unit+1, size*1024
 	}
 	switch tenths := math.Ceil(10 * float64(n) / float64(size)); {

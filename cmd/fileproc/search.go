@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// grepPrefix is how many bytes of a file are read at first: what fits the buffer that every worker of the package has.
-	// A longer file is opened again and read in parts of at least partSize, into memory that is used again.
+	// grepPrefix is how many bytes of a file are read at first: the buffer of the package's workers holds that many.
+	// A longer file is opened again and read in parts of at least partSize, into a reused buffer.
 	grepPrefix = 32<<10 - 1
 	partSize   = 256 << 10
-	// binaryPrefix is where a file that has a NUL byte is binary as a whole, in bytes.
+	// A NUL byte in the first binaryPrefix bytes makes a file binary as a whole.
 	binaryPrefix = 64 << 10
 	// maxLine is the length in bytes of the longest line that is kept in memory.
 	maxLine = 256 << 20
 )
 
-// byteOrderMark is what some editors put before UTF-8. It belongs to no line, and offsets do not count it.
+// byteOrderMark precedes UTF-8 that some editors write. It is not part of a line, and offsets do not count it.
 var byteOrderMark = []byte("\ufeff")
 
 var errLongLine = errors.New("a line is longer than 256 MiB")
@@ -32,20 +32,20 @@ type searcher struct {
 	buf  []byte // for files that are read in parts
 	path string // of the file; set from the first selected line on
 
-	// Of the file at hand. Offsets in the buffer become offsets in the file with base.
-	explicit bool // named by itself
-	base     int64
-	data     []byte
-	begin    int   // of the line that is printed
-	lines    int64 // number of newlines before counted
+	// The current file.
+	explicit bool   // named as an argument
+	base     int64  // offset of data in the file
+	data     []byte // the part being searched
+	begin    int    // of the line being printed
+	lines    int64  // number of newlines before counted
 	counted  int
 	selected int64 // lines so far
-	shown    int64 // offset in the file behind the last line that was printed
-	after    int   // how many lines are still to be printed as context
+	shown    int64 // offset in the file of the end of the last printed line
+	after    int   // context lines still to be printed
 	nul      int64 // offset in the file of the first NUL byte, negative if there is none
 }
 
-// search searches a file and prints what is asked for.
+// search searches a file and prints the result.
 func (s *searcher) search(it *item, c *chunk) error {
 	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.f == nil, nul: -1}
 	var err error
@@ -53,7 +53,7 @@ func (s *searcher) search(it *item, c *chunk) error {
 		err = s.stream(it)
 	} else {
 		data, _ := s.untilNUL(it.data, 0)
-		s.part(it, data, 0)
+		s.searchPart(it, data, 0)
 	}
 	g := s.grep
 	if s.selected == 0 || g.listWithout {
@@ -82,8 +82,8 @@ func (s *searcher) search(it *item, c *chunk) error {
 	return err
 }
 
-// untilNUL looks for a NUL byte in data, from the offset from on, and returns the lines to search. cut says that the NUL
-// byte ends them.
+// untilNUL looks for a NUL byte in data[from:] and returns the lines of data to search. cut reports that the NUL byte ends
+// them.
 func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
 	if s.nul < 0 && !s.grep.text {
 		if i := bytes.IndexByte(data[from:], 0); i >= 0 {
@@ -99,7 +99,7 @@ func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
 	return data[:bytes.LastIndexByte(data[:s.nul-s.base], '\n')+1], true
 }
 
-// stream searches a file in parts. Each is whole lines, with as many before them as may be printed as context.
+// stream searches a file in parts. A part is whole lines, preceded by the lines that may be printed as context.
 func (s *searcher) stream(it *item) error {
 	r, err := it.open()
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *searcher) stream(it *item) error {
 	if s.buf == nil {
 		s.buf = make([]byte, partSize)
 	}
-	n, from := 0, 0 // bytes in buf, and where what is not searched yet begins
+	n, from := 0, 0 // bytes in buf, and the offset up to which they have been searched
 	for {
 		if n == len(s.buf) {
 			if n >= maxLine {
@@ -132,11 +132,11 @@ func (s *searcher) stream(it *item) error {
 		if end == n-k && !last {
 			continue
 		}
-		if s.part(it, s.buf[:end], from) || last {
+		if s.searchPart(it, s.buf[:end], from) || last {
 			return nil
 		}
 		keep := s.contextBefore(end)
-		s.count(keep)
+		s.countNewlines(keep)
 		s.base += int64(keep)
 		s.counted -= keep
 		n = copy(s.buf, s.buf[keep:n])
@@ -144,7 +144,7 @@ func (s *searcher) stream(it *item) error {
 	}
 }
 
-// contextBefore returns where the lines begin that may be printed as context before a line at end.
+// contextBefore returns where the context before a line at end begins.
 func (s *searcher) contextBefore(end int) int {
 	if !s.grep.showsContext() {
 		return end
@@ -158,9 +158,9 @@ func (s *searcher) contextBefore(end int) int {
 	return end
 }
 
-// part searches the lines of data that begin at from or behind it. It reports whether the rest of the file is of no
-// interest.
-func (s *searcher) part(it *item, data []byte, from int) (done bool) {
+// searchPart searches the lines of data that begin at or after from. It reports whether the file need not be searched
+// further.
+func (s *searcher) searchPart(it *item, data []byte, from int) (done bool) {
 	if s.base == 0 && from == 0 && bytes.HasPrefix(data, byteOrderMark) {
 		from = len(byteOrderMark)
 		s.base -= int64(from)
@@ -172,12 +172,12 @@ func (s *searcher) part(it *item, data []byte, from int) (done bool) {
 		begin, end := s.find.find(pos)
 		for s.grep.invert && pos < begin {
 			end := lineEnd(data, pos)
-			if s.line(it, pos, end) {
+			if s.handleLine(it, pos, end) {
 				return true
 			}
 			pos = end + 1
 		}
-		if !s.grep.invert && begin < len(data) && s.line(it, begin, end) {
+		if !s.grep.invert && begin < len(data) && s.handleLine(it, begin, end) {
 			return true
 		}
 		pos = end + 1
@@ -186,8 +186,8 @@ func (s *searcher) part(it *item, data []byte, from int) (done bool) {
 	return false
 }
 
-// line takes a selected line. It reports whether the rest of the file is of no interest.
-func (s *searcher) line(it *item, begin, end int) (done bool) {
+// handleLine counts or prints a selected line. It reports whether the file need not be searched further.
+func (s *searcher) handleLine(it *item, begin, end int) (done bool) {
 	g := s.grep
 	if s.selected++; s.selected == 1 {
 		s.path = it.path()
@@ -232,7 +232,7 @@ func (s *searcher) show(begin, end int) {
 	s.shown = s.base + int64(min(end+1, len(s.data)))
 }
 
-// contextAfter prints what is due of the lines between the last one printed and limit, and before a NUL byte.
+// contextAfter prints the pending lines of context after the last printed line, up to limit or a NUL byte.
 func (s *searcher) contextAfter(limit int) {
 	if s.after == 0 {
 		return
@@ -258,16 +258,16 @@ func (s *searcher) context(begin, end int) {
 	}
 }
 
-// count counts the newlines before pos.
-func (s *searcher) count(pos int) {
+// countNewlines counts the newlines before pos.
+func (s *searcher) countNewlines(pos int) {
 	if s.counted < pos && (s.grep.number || s.grep.json) {
 		s.lines += int64(bytes.Count(s.data[s.counted:pos], []byte("\n")))
 		s.counted = pos
 	}
 }
 
-// number returns the number of the line that is printed.
+// number returns the number of the line being printed.
 func (s *searcher) number() int64 {
-	s.count(s.begin)
+	s.countNewlines(s.begin)
 	return s.lines + 1
 }

@@ -15,68 +15,68 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// A selection is the flags that say which files are processed. They become fileproc.Options here and nowhere else.
+// A selection holds the flags that select files. Only this file turns them into fileproc.Options.
 type selection struct {
-	opts fileproc.Options // what flags set directly
+	opts fileproc.Options // the fields that flags set directly
 	used bool             // the subcommand selects files
 
 	unrestricted     int
 	ignores          bool     // ignore files are read
-	ignoreFiles      []string // that are named besides
+	ignoreFiles      []string // the values of --ignore-file
 	shard            string
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
-	newer, older     time.Time // zero if there is none
+	newer, older     time.Time // zero if there is no limit
 	symlinks         string
 	sort             bool
 }
 
-// A scope is what a subcommand leaves out when no flag says otherwise.
+// A scope is the set of files that a subcommand processes by default.
 type scope int
 
 const (
-	scopeSearch scope = iota // as rg and fd: hidden files, and what ignore files name
-	scopeAll                 // nothing, as sha256sum and du
+	scopeSearch scope = iota // all but hidden and ignored files, as rg and fd
+	scopeAll                 // every file, as sha256sum and du
 )
 
-// These flags have no variables, since their defaults depend on the subcommand.
+// These flags have no variables, because their defaults depend on the subcommand.
 const (
 	hiddenFlag   = "hidden"
 	noIgnoreFlag = "no-ignore"
 )
 
-// mostThreads is what fileproc.Options.Workers can be.
-const mostThreads = 1 << 16
+// maxThreads is the largest value of fileproc.Options.Workers.
+const maxThreads = 1 << 16
 
-// flags adds the flags to cmd, which reads files or only lists them.
+// flags adds the flags to cmd. reads says that cmd reads files, rather than only listing them.
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f := cmd.Flags()
 	s.maxSize = -1
 	if f.Lookup("max-depth") == nil { // du has its own
-		f.IntVarP(&s.opts.MaxDepth, "max-depth", "d", 0, "go down `N` levels; 1 is the directory's own files (default no limit)")
+		f.IntVarP(&s.opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
 	}
 	f.StringSliceVar(&s.opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
 	f.StringArrayVarP(&s.opts.Include, "include", "g", nil,
-		"only files whose path fits `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
-	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "not the files and directories whose path fits `PATTERN`; may be repeated")
+		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
+	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
-		"read `FILE`, with patterns as .gitignore has them: a name is looked for in every directory, a path is one file")
-	f.Bool(hiddenFlag, def == scopeAll, "also files and directories whose name begins with a dot")
-	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --hidden too")
-	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not go into other file systems")
-	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read those that lead to a file), or follow (to directories too)")
+		"also read `FILE`, in the syntax of .gitignore: a name is read in every directory that has it, a path is one file")
+	f.Bool(hiddenFlag, def == scopeAll, "include files and directories whose name begins with a dot")
+	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
+	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
+	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
 	cmd.RegisterFlagCompletionFunc("symlinks", cobra.FixedCompletions(
 		slices.Sorted(maps.Keys(symlinks)), cobra.ShellCompDirectiveNoFileComp))
-	f.BoolVar(&s.opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: links that lead out of the directory too")
+	f.BoolVar(&s.opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: include links that lead out of the directory")
 	if reads {
 		f.BoolVar(&s.opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
 	}
-	f.Func("min-size", "only files of `SIZE` bytes and more; with K, M, G or T times 1024, its square, …", s.size(&s.minSize))
-	f.Func("max-size", "only files of `SIZE` bytes and less", s.size(&s.maxSize))
-	f.Func("newer", "only files changed since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", s.instant(&s.newer))
-	f.Func("older", "only files not changed since `TIME`", s.instant(&s.older))
-	f.StringVar(&s.shard, "shard", "", "only the files of part `I/N`, e.g. 1/8: a job divided among machines")
-	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "`N` goroutines (default the number of processors)")
+	f.Func("min-size", "only files of at least `SIZE` bytes; K, M, G and T stand for powers of 1024", s.size(&s.minSize))
+	f.Func("max-size", "only files of at most `SIZE` bytes", s.size(&s.maxSize))
+	f.Func("newer", "only files modified since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", s.instant(&s.newer))
+	f.Func("older", "only files not modified since `TIME`", s.instant(&s.older))
+	f.StringVar(&s.shard, "shard", "", "only the files of shard `I/N`, e.g. 1/8, to divide a job among machines")
+	f.IntVarP(&s.opts.Workers, "threads", "j", 0, "use `N` worker goroutines (default the number of processors)")
 	f.BoolVar(&s.opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
 }
 
@@ -84,12 +84,12 @@ var symlinks = map[string]fileproc.Symlinks{
 	"skip": fileproc.SymlinksSkip, "files": fileproc.SymlinksFiles, "follow": fileproc.SymlinksFollow,
 }
 
-// sortFlag adds the flag for subcommands that print files as they come.
+// sortFlag adds --sort, for subcommands that print each file when it is finished.
 func (s *selection) sortFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.sort, "sort", false, "in the order of the paths, name by name (default as they are finished)")
+	cmd.Flags().BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name (default in the order in which files are finished)")
 }
 
-// check completes the options, and says what is wrong with the flags of cmd.
+// check validates the flags of cmd and completes the options.
 func (s *selection) check(cmd *cobra.Command) error {
 	if cmd.Flags().Lookup(hiddenFlag) == nil {
 		return nil // cmd selects no files
@@ -101,8 +101,8 @@ func (s *selection) check(cmd *cobra.Command) error {
 	switch n := s.opts.Workers; {
 	case n == 0:
 		s.opts.Workers = runtime.GOMAXPROCS(0)
-	case n < 0 || n > mostThreads: // before tables of that length are made
-		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, mostThreads)
+	case n < 0 || n > maxThreads: // checked before slices of that length are allocated
+		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
 	s.opts.SkipHidden = !hidden && s.unrestricted < 2
 	var ok bool
@@ -110,7 +110,7 @@ func (s *selection) check(cmd *cobra.Command) error {
 		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
 	}
 	if s.sort && s.symlinks == "follow" {
-		return errors.New("--symlinks follow visits linked directories last, so that --sort cannot be used with it")
+		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
 	}
 	s.patterns()
 	if s.shard != "" {
@@ -123,11 +123,11 @@ func (s *selection) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// anywhere is what a pattern begins with that fits at every depth.
+// anywhere is the prefix of a pattern that matches at every depth.
 const anywhere = "**/"
 
-// patterns puts -g and -E, which are rg's and fd's, in the words of fileproc.Options: what has no slash fits at every
-// depth, one at the beginning is the directory, and ! excludes.
+// patterns translates -g and -E, which follow rg and fd, for fileproc.Options: a pattern without a slash matches at every
+// depth, a leading slash stands for the directory, and a leading ! excludes.
 func (s *selection) patterns() {
 	s.opts.Include = slices.DeleteFunc(s.opts.Include, func(p string) bool {
 		excluded, ok := strings.CutPrefix(p, "!")
@@ -147,9 +147,9 @@ func (s *selection) patterns() {
 	}
 }
 
-// within returns the options for a run over dir, with which it reports failures and progress. Those of a subcommand may
-// differ from the selection's. done adds the run to the totals.
-func (a *app) within(dir string, opts fileproc.Options) (_ fileproc.Options, done func()) {
+// runOptions completes the subcommand's options for a run over dir: its ignore files, and the reporting of failures and
+// progress. done adds the run to the totals.
+func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options, done func()) {
 	opts.IgnoreFiles = nil
 	if a.sel.ignores {
 		var err error
@@ -184,7 +184,8 @@ func (a *app) within(dir string, opts fileproc.Options) (_ fileproc.Options, don
 	}
 }
 
-// selects judges by metadata. Where there is none, reading the file tells why.
+// selects reports whether f's size and time fit the flags. It accepts a file without metadata, whose read then reports the
+// error.
 func (s *selection) selects(f *fileproc.File) bool {
 	st, err := f.Stat()
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *selection) selects(f *fileproc.File) bool {
 		!st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
 }
 
-// size returns the function of a flag that is a number of bytes.
+// size returns a function that parses a flag's number of bytes into n.
 func (s *selection) size(n *int64) func(string) error {
 	return func(v string) error {
 		s.opts.Select = s.selects
@@ -208,14 +209,14 @@ func (s *selection) size(n *int64) func(string) error {
 		}
 		k, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || k < 0 || k<<shift>>shift != k {
-			return errors.New("want a number of bytes, or one with K, M, G or T behind it")
+			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
 		}
 		*n = k << shift
 		return nil
 	}
 }
 
-// instant returns the function of a flag that is a point in time.
+// instant returns a function that parses a flag's point in time, or age, into t.
 func (s *selection) instant(t *time.Time) func(string) error {
 	return func(v string) (err error) {
 		s.opts.Select = s.selects
@@ -230,7 +231,7 @@ func (s *selection) instant(t *time.Time) func(string) error {
 				var k int64
 				k, err = strconv.ParseInt(n, 10, 64)
 				if age = time.Duration(k) * unit; age/unit != time.Duration(k) {
-					age = -1 // it has overflowed
+					age = -1 // it overflowed
 				}
 			}
 		}

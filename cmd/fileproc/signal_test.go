@@ -28,7 +28,7 @@ func commandAs(t *testing.T, name string, args ...string) *exec.Cmd {
 	return exec.Command(link, args...)
 }
 
-// An interrupt ends a run that would take hours, and what is done by then is printed.
+// An interrupt ends a run that would take hours, and the output so far is printed.
 func TestInterruptPrintsWhatThereIs(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "small"), []byte("hello\n"), 0o666))
@@ -52,7 +52,7 @@ func TestInterruptPrintsWhatThereIs(t *testing.T) {
 	requireEndedBy(t, syscall.SIGINT, cmd.Wait())
 }
 
-// A read that never returns does not keep the command from ending, by the signal that it got.
+// A signal ends the command also while a read blocks.
 func TestSignalEndsABlockedRead(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestSignalEndsABlockedRead(t *testing.T) {
 	}
 }
 
-// Nor does one of a file whose output is too much to be kept, so that the file has standard output for itself.
-func TestInterruptEndsABlockedReadThatHasTheOutput(t *testing.T) {
+// The same while the file that is read has so much output that its worker has locked standard output.
+func TestInterruptEndsABlockedReadThatLockedTheOutput(t *testing.T) {
 	cmd := command(t, "grep", "x", "-")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -94,6 +94,6 @@ func requireEndedBy(t *testing.T, sig syscall.Signal, err error) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	status := exit.Sys().(syscall.WaitStatus)
-	// The signal itself does not end a process whose parent had it ignored, as a shell does for what runs in the background.
+	// The signal does not end a process that inherited it as ignored, as a shell's background job does. That exits with a code.
 	require.True(t, status.Signaled() && status.Signal() == sig || status.ExitStatus() == 128+int(sig), status)
 }

@@ -23,21 +23,21 @@ func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [flags] [DIR|FILE]...",
 		Short: "Count files and bytes, by size and by suffix",
-		Long: `Print how many regular files and bytes are below the directories, in classes of size and by the suffix of the name,
-without hidden files and what ignore files name. Sizes are lengths, as those of ls.`,
+		Long: `Print the number and the bytes of the regular files below the directories, by size class and by suffix of the name.
+Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 		Example: "  fileproc stats --exclude '**/testdata' src",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.stats(args, top, asJSON)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "one JSON object: files, bytes, directories, sizes, suffixes")
-	f.IntVar(&top, "top", 10, "the `N` suffixes with the most bytes; 0 is all")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object: files, bytes, directories, sizes, suffixes")
+	f.IntVar(&top, "top", 10, "print the `N` suffixes with the most bytes; 0 prints all")
 	a.sel.flags(cmd, scopeSearch, false)
 	return cmd
 }
 
-// A census is what one worker has counted.
+// A census holds the counts of one worker.
 type census struct {
 	total    usage
 	sizes    [31]usage // by class
@@ -58,7 +58,7 @@ func (c *census) count(name string, size int64) {
 	s.add(u)
 }
 
-// suffixOf returns what follows the last dot of a name, with the dot. A leading dot begins no suffix.
+// suffixOf returns a name from its last dot on. A leading dot does not begin a suffix.
 func suffixOf(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		return name[i:]
@@ -114,7 +114,7 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	return err
 }
 
-// classOf returns the class of a size: 0, at most 64 bytes, and from there in steps of 4.
+// classOf returns the class of a size: 0 for 0 bytes, 1 for up to 64, and one more for each factor of 4.
 func classOf(size int64) int {
 	if size == 0 {
 		return 0
@@ -122,15 +122,15 @@ func classOf(size int64) int {
 	return 1 + (max(bits.Len64(uint64(size-1)), 6)-5)/2
 }
 
-// limit returns the largest size of a class.
-func limit(class int) int64 {
+// classMax returns the largest size of a class.
+func classMax(class int) int64 {
 	if class == 0 {
 		return 0
 	}
 	return 1 << min(4+2*class, 62)
 }
 
-// classes returns the sums of the classes up to the largest that is in use.
+// classes returns the sums of the classes up to the largest one that has files.
 func (c *census) classes() []usage {
 	last := len(c.sizes) - 1
 	for last > 0 && c.sizes[last].Files == 0 {
@@ -139,7 +139,7 @@ func (c *census) classes() []usage {
 	return c.sizes[:last+1]
 }
 
-// bySize returns the suffixes with the most bytes first, and the sum of those that are left out.
+// bySize returns the top suffixes, the one with the most bytes first, and the sum of the others.
 func (c *census) bySize(top int) (names []string, rest usage) {
 	names = slices.SortedFunc(maps.Keys(c.suffixes), func(x, y string) int {
 		a, b := c.suffixes[x], c.suffixes[y]
@@ -163,7 +163,7 @@ func (c *census) tables(directories int64, top int) []byte {
 	}
 	t := newTable(table.Row{"up to", "files", "", "bytes"})
 	for i, u := range c.classes() {
-		t.AppendRow(table.Row{humanSize(limit(i)), u.Files, c.share(u), humanSize(u.Bytes)})
+		t.AppendRow(table.Row{humanSize(classMax(i)), u.Files, c.share(u), humanSize(u.Bytes)})
 	}
 	b.WriteString("\n" + t.Render() + "\n")
 	t = newTable(table.Row{"suffix", "files", "", "bytes"})
@@ -180,7 +180,7 @@ func (c *census) tables(directories int64, top int) []byte {
 	return []byte(b.String())
 }
 
-// share draws the part of all files that u is.
+// share draws the share of u in all files.
 func (c *census) share(u usage) string {
 	const width = 20
 	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
@@ -198,7 +198,7 @@ func newTable(header table.Row) table.Writer {
 	return t
 }
 
-// printable keeps a text of a file or a name from breaking a table or a terminal.
+// printable escapes a text that could break a table or a terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == utf8.RuneError {
@@ -226,13 +226,13 @@ func (c *census) json(directories int64, top int) []byte {
 		Suffixes    []suffix `json:"suffixes"`
 	}{usage: c.total, Directories: directories, Suffixes: []suffix{}} // an array in JSON also if there are none
 	for i, u := range c.classes() {
-		v.Sizes = append(v.Sizes, class{limit(i), u})
+		v.Sizes = append(v.Sizes, class{classMax(i), u})
 	}
 	names, _ := c.bySize(top)
 	for _, name := range names {
 		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), *c.suffixes[name]})
 	}
 	var line chunk
-	line.json(v) // of numbers and strings: no error
+	line.json(v) // numbers and strings: no error
 	return line.b
 }

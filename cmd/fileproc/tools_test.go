@@ -22,7 +22,7 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// tool skips the test if a program to compare with is not there.
+// tool returns the path of a program to compare with, and skips the test if there is none.
 func tool(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -54,14 +54,14 @@ func runTool(t *testing.T, cmd *exec.Cmd, dir string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// sorted splits at the byte end, and sorts.
+// sorted splits s, whose parts end with end, and sorts the parts.
 func sorted(s string, end string) []string {
 	parts := strings.Split(strings.TrimSuffix(s, end), end)
 	slices.Sort(parts)
 	return parts
 }
 
-// requireSameLines compares regardless of order. It shows one difference, since outputs are long.
+// requireSameLines compares lines regardless of order. It shows only the first difference, because outputs are long.
 func requireSameLines(t *testing.T, want, got, end string) {
 	t.Helper()
 	w, g := sorted(want, end), sorted(got, end)
@@ -73,7 +73,7 @@ func requireSameLines(t *testing.T, want, got, end string) {
 	require.Len(t, g, len(w))
 }
 
-// oddTree makes a tree with what is difficult: names, ignore files, links, and content.
+// oddTree makes a tree with difficult names, ignore files, links and contents.
 func oddTree(t *testing.T) string {
 	dir := t.TempDir()
 	long := strings.Repeat("needle in a long line ", 20000)
@@ -133,7 +133,7 @@ func oddTree(t *testing.T) string {
 	return dir
 }
 
-// trees returns the trees that results are compared on: an odd one and a real one.
+// trees returns the trees to compare results on: an odd one and a real one.
 func trees(t *testing.T) map[string]string {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestLsListsWhatRgLists(t *testing.T) {
 	}
 }
 
-// Ignore files above the directory, and those of git's own, count as for git and rg.
+// Ignore files above the directory, and git's global ones, apply as in git and rg.
 func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	git, rg := tool(t, "git"), tool(t, "rg")
 	home := t.TempDir()
@@ -223,7 +223,7 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 			got, _ := runTool(t, command(t, "ls", "-0", "--hidden", "-E", ".git"), filepath.Join(top, dir))
 			requireSameLines(t, want, got, "\x00")
 			if anchored {
-				continue // to rg the patterns of the global file are about the working directory
+				continue // rg applies the patterns of the global file to the working directory
 			}
 			want, _ = runTool(t, exec.Command(rg, "--files", "-0", "--no-config"), filepath.Join(top, dir))
 			got, _ = runTool(t, command(t, "ls", "-0"), filepath.Join(top, dir))
@@ -239,12 +239,12 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	t.Run("another global file", check)
 }
 
-// However long the first of many takes, the others go on, as far as is kept; and all are told in order.
+// While the first item blocks, up to maxAhead items are taken; all are emitted in order.
 func TestInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &app{ctx: t.Context(), bar: newBar(&output{}, os.Stderr)}
 		a.sel.opts.Workers = 3
-		const items = 2*mostAhead + 10
+		const items = 2*maxAhead + 10
 		taken, order := 0, []int{}
 		each := func(yield func(int) bool) {
 			for taken < items {
@@ -266,7 +266,7 @@ func TestInTurn(t *testing.T) {
 			return func() { order = append(order, x) }
 		})
 		synctest.Wait()
-		require.Equal(t, mostAhead, taken)
+		require.Equal(t, maxAhead, taken)
 		require.Empty(t, order)
 		close(free)
 		synctest.Wait()
@@ -275,7 +275,7 @@ func TestInTurn(t *testing.T) {
 	})
 }
 
-// What a file gave before it failed is printed in order too.
+// The output of a file from before its failure is printed in order too.
 func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
@@ -296,7 +296,7 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	require.Regexp(t, `^fileproc: /.*/a: broken\n$`, stderr.String())
 }
 
-// A table is UTF-8, whatever the names are.
+// Names in a table are escaped where they are not printable UTF-8.
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"é\ufffd": "é\ufffd", "a\xffb": `a\xffb`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`,
@@ -305,7 +305,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// What is rounded up to 1024 is one of the next unit.
+// A size that rounds up to 1024 is printed as 1.0 of the next unit.
 func TestHumanSize(t *testing.T) {
 	for size, want := range map[int64]string{
 		0: "0", 1023: "1023", 1024: "1.0K", 1025: "1.1K", 9 << 10: "9.0K", 10189: "10K", 10241: "11K", 1023 << 10: "1023K",
@@ -324,7 +324,7 @@ func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
 			got, _ := runTool(t, command(t, "hash", "."), dir)
 			requireSameLines(t, want, got, "\n")
 
-			// Each checks what the other has written, and finds the same changes.
+			// Each program checks the other's output and finds the same changes.
 			list := filepath.Join(t.TempDir(), "list")
 			for _, format := range []string{"--text", "--binary", "--tag"} {
 				lines, _ := runTool(t, exec.Command(find, ".", "-type", "f", "-exec", sum, format, "{}", "+"), dir)
@@ -342,7 +342,7 @@ func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
 	}
 }
 
-// Every form of a line is read that sha256sum reads, and no other.
+// --check accepts the forms of a line that sha256sum accepts, and no others.
 func TestHashChecksTheLinesThatSha256sumChecks(t *testing.T) {
 	sha256sum := tool(t, "sha256sum")
 	dir := t.TempDir()
@@ -372,7 +372,7 @@ func TestHashChecksTheLinesThatSha256sumChecks(t *testing.T) {
 	}
 }
 
-// The README shows what the commands in it print, standard output first.
+// The README shows the real output of its commands, standard output first.
 func TestReadmeShowsWhatTheCommandsPrint(t *testing.T) {
 	dir := t.TempDir()
 	files, err := txtar.ParseFile("testdata/readme.txtar")
@@ -391,14 +391,13 @@ func TestReadmeShowsWhatTheCommandsPrint(t *testing.T) {
 			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(command(t).Path)+":"+os.Getenv("PATH"))
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			cmd.Run() // that something was not found is no error here
+			cmd.Run() // a command that finds nothing exits with 1
 			require.Equal(t, want, stdout.String()+stderr.String(), line)
 		}
 	}
 }
 
-// The sum that du prints counts directories and links too, or not, by its version. What it counts of files is found out
-// with find.
+// Whether du's sum includes directories and links depends on its version, so the sum is compared with find's sizes.
 func TestDuSumsUpWhatFindLists(t *testing.T) {
 	find := tool(t, "find")
 	if out, err := exec.Command(find, "-version").Output(); err != nil || !bytes.Contains(out, []byte("GNU")) {
@@ -422,7 +421,7 @@ func TestDuSumsUpWhatFindLists(t *testing.T) {
 	}
 }
 
-// A directory that is named within another one is printed once.
+// A directory that lies within another argument is printed once.
 func TestDuPrintsTheDirectoriesThatDuPrints(t *testing.T) {
 	du := tool(t, "du")
 	names := func(s string) (names []string) {

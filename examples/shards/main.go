@@ -1,15 +1,15 @@
-// Command shards counts the lines of the files below a directory, by suffix,
-// with several processes that each take one shard, and adds up what they found.
+// Command shards counts the lines of the files below a directory by suffix. It
+// runs several processes, one for each shard, and adds up their counts.
 //
 //	shards DIR                     # 4 processes on this machine
 //	shards -shards 8 DIR           # 8 processes
-//	shards -shards 8 -shard 2 DIR  # one part of eight: prints JSON, to be added up elsewhere
+//	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON, to be added up elsewhere
 //
-// On one machine leave it: one process keeps all cores busy. Shards are for a
-// few machines that share a file system, with files that take some work each.
-// Every shard lists the whole tree, so 64 machines list it 64 times, and the
-// file server answers for each. For many machines let one process list the
-// tree once, with fileproc.Walk, and hand out batches of paths.
+// A single machine needs no shards: one process keeps all cores busy. Shards
+// are for a few machines that share a file system, with files that take some
+// work each. Every shard lists the whole tree: with 64 machines, the file server
+// answers 64 listings. For many machines, let one process list the tree once
+// with fileproc.Walk and hand out batches of paths.
 package main
 
 import (
@@ -31,11 +31,11 @@ import (
 )
 
 var (
-	shard  = flag.Int("shard", -1, "process this part alone, from 0, and print JSON")
-	shards = flag.Int("shards", 4, "number of parts")
+	shard  = flag.Int("shard", -1, "process only this `shard`, counted from 0, and print JSON")
+	shards = flag.Int("shards", 4, "`number` of shards")
 )
 
-// lines has the number of lines for each suffix.
+// lines maps each suffix to its number of lines.
 type lines map[string]int
 
 func main() {
@@ -50,7 +50,8 @@ func main() {
 	}
 }
 
-// run prints what was counted also if there is an error, which is about the rest.
+// run prints the counts also if there is an error, which concerns only the files
+// that were not counted.
 func run(dir string) error {
 	if *shard >= 0 {
 		total, err := count(dir)
@@ -63,8 +64,8 @@ func run(dir string) error {
 	return err
 }
 
-// count does one part. Processes that share a machine need one worker each; on
-// a machine of its own, leave Workers out.
+// count processes one shard. Processes that share a machine need one worker
+// each; for one process per machine, leave Workers unset.
 func count(dir string) (lines, error) {
 	type file struct {
 		suffix string
@@ -75,7 +76,7 @@ func count(dir string) (lines, error) {
 	for f, err := range fileproc.Stream(context.Background(), dir, opts, func(f *fileproc.File) (file, error) {
 		return file{path.Ext(f.Name()), bytes.Count(f.Data(), []byte("\n"))}, nil
 	}) {
-		if err != nil { // this file's; the others still count
+		if err != nil { // one file failed; the others still count
 			fmt.Fprintln(os.Stderr, err)
 			failed++
 			continue
@@ -88,8 +89,8 @@ func count(dir string) (lines, error) {
 	return total, nil
 }
 
-// inProcesses runs this program once for each part, and adds up what they
-// print. A part may fail and still have counted all but a few files.
+// inProcesses runs this program once for each shard and adds up the printed
+// counts. A shard that fails may still have counted all but a few files.
 func inProcesses(dir string) (lines, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary stands for the program.
+// TestMain lets the test binary run as the program.
 func TestMain(m *testing.M) {
 	if os.Getenv("SHARDS_MAIN") != "" {
 		main()
@@ -32,7 +32,7 @@ func shardsOf(t *testing.T, args ...string) (out, stderr string, err error) {
 	return o.String(), e.String(), err
 }
 
-func TestProcessesGiveWhatOneGives(t *testing.T) {
+func TestResultDoesNotDependOnShards(t *testing.T) {
 	for _, shards := range []string{"1", "3", "8"} {
 		out, _, err := shardsOf(t, "-shards", shards, "../../testdata/example")
 		require.NoError(t, err)
@@ -40,8 +40,8 @@ func TestProcessesGiveWhatOneGives(t *testing.T) {
 	}
 }
 
-// TestAFileThatFailsCostsNoOther: each of three files fails; the shards that they are in still give all others.
-func TestAFileThatFailsCostsNoOther(t *testing.T) {
+// TestFailedFilesDoNotAffectOthers: three files fail; their shards still count all other files.
+func TestFailedFilesDoNotAffectOthers(t *testing.T) {
 	dir := t.TempDir()
 	large := []string{"huge.a", "huge.b", "huge.c"}
 	for i := range 40 {
@@ -65,10 +65,10 @@ func TestAFileThatFailsCostsNoOther(t *testing.T) {
 	}
 }
 
-func TestAPartThatFailsIsReported(t *testing.T) {
+func TestFailedShardIsReported(t *testing.T) {
 	_, stderr, err := shardsOf(t, "-shards", "2", "no such directory")
 	require.Error(t, err)
-	for _, part := range []string{"shard 0 of 2: ", "shard 1 of 2: "} {
-		require.Contains(t, stderr, part)
+	for _, shard := range []string{"shard 0 of 2: ", "shard 1 of 2: "} {
+		require.Contains(t, stderr, shard)
 	}
 }

@@ -1,5 +1,5 @@
-// Package blobtest reads an object store through gocloud.dev/blob, whose Bucket is an fs.FS. It is a module of its own,
-// so that nobody who imports fileproc depends on it.
+// Package blobtest reads an object store through gocloud.dev/blob, whose Bucket is an fs.FS. It is a separate module, so
+// importers of fileproc do not depend on gocloud.dev.
 package blobtest
 
 import (

@@ -1,6 +1,6 @@
 // Package dirent parses the records that Linux's getdents64 writes.
 //
-// It makes no system call and builds on every platform, so that the parser can be tested and fuzzed anywhere.
+// It makes no system call and builds on every platform, so the parser can be tested and fuzzed anywhere.
 package dirent
 
 import (
@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// The values of Record.Type. A file system may give Unknown for any entry: the caller then has to stat it.
+// The values of Record.Type. A file system may report Unknown for any entry; the caller must then stat it.
 const (
 	Unknown   = 0
 	FIFO      = 1
@@ -39,17 +39,18 @@ var ErrMalformed = errors.New("dirent: malformed directory record")
 // A Record is one directory entry.
 type Record struct {
 	Ino  uint64
-	Off  int64  // a cookie: where the entry after this one begins, meaningful to lseek only
-	Name []byte // borrowed from the buffer; never empty, holds no NUL
+	Off  int64  // a cookie for lseek: the position of the next entry
+	Name []byte // borrowed from the buffer; never empty, contains no NUL
 	Type uint8
 }
 
 // Next parses the record at the head of buf and returns what follows it.
 //
-// It leaves out nothing: "." and "..", and a name with a slash, are the caller's. On success rest is shorter than buf, and on failure it is nil, so a
-// loop while rest is not empty always ends. Nothing is known of what follows a malformed record: its length is not trusted.
+// It skips no entry: the caller handles ".", "..", and a name with a slash. On success rest is shorter than buf, and on
+// failure it is nil, so a loop while rest is not empty always ends. After a malformed record, whose length cannot be
+// trusted, nothing can be parsed.
 func Next(buf []byte) (rec Record, rest []byte, err error) {
-	// A record holds at least one byte of name beside the header; the NUL is asked for below.
+	// A record has a header and at least one byte of name; the NUL is checked below.
 	if len(buf) <= nameOffset {
 		return Record{}, nil, malformed(buf)
 	}
@@ -70,8 +71,8 @@ func Next(buf []byte) (rec Record, rest []byte, err error) {
 	}, buf[reclen:], nil
 }
 
-// malformed says what is wrong with the record at the head of buf. It is apart from Next to keep formatting, and the
-// allocation that it costs, out of the loop over good records.
+// malformed returns an error that says what is wrong with the record at the head of buf. It is a function of its own to
+// keep formatting and its allocation out of the loop over good records.
 //
 //go:noinline
 func malformed(buf []byte) error {
@@ -89,5 +90,5 @@ func malformed(buf []byte) error {
 	if name[0] == 0 {
 		return fmt.Errorf("%w: empty name", ErrMalformed)
 	}
-	return fmt.Errorf("%w: name %q does not end", ErrMalformed, name)
+	return fmt.Errorf("%w: name %q has no terminating NUL", ErrMalformed, name)
 }

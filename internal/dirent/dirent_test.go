@@ -22,7 +22,7 @@ func encode(buf []byte, r Record) []byte {
 	return append(buf, make([]byte, reclen-nameOffset-len(r.Name))...)
 }
 
-// raw is a record whose length field need not agree with its bytes.
+// raw returns a record whose length field need not agree with its bytes.
 func raw(reclen int, name string) []byte {
 	buf := make([]byte, nameOffset, nameOffset+len(name))
 	binary.NativeEndian.PutUint16(buf[reclenOffset:], uint16(reclen))
@@ -37,11 +37,11 @@ var wellFormed = []Record{
 	{Ino: 5, Off: 5, Type: Symlink, Name: []byte("fives")},
 	{Ino: 0, Off: 0, Type: FIFO, Name: []byte("inode 0 is an entry like any other")},
 	{Ino: math.MaxUint64, Off: math.MaxInt64, Type: Socket, Name: []byte("largest")},
-	{Ino: 6, Off: math.MinInt64, Type: math.MaxUint8, Name: []byte("negative cookie, unheard-of type")},
+	{Ino: 6, Off: math.MinInt64, Type: math.MaxUint8, Name: []byte("negative cookie, undefined type")},
 	{Ino: 7, Off: 7, Type: Regular, Name: []byte("\xff\xfe\n\t\\ not UTF-8")},
 	{Ino: 8, Off: 8, Type: Regular, Name: bytes.Repeat([]byte("n"), 255)},
-	{Ino: 8, Off: 8, Type: Regular, Name: []byte("../up")},                  // as any name
-	{Ino: 9, Off: 9, Type: Whiteout, Name: bytes.Repeat([]byte("n"), 4096)}, // longer than NAME_MAX: not for us to judge
+	{Ino: 8, Off: 8, Type: Regular, Name: []byte("../up")},                  // the caller rejects a slash
+	{Ino: 9, Off: 9, Type: Whiteout, Name: bytes.Repeat([]byte("n"), 4096)}, // NAME_MAX is not checked
 	{Ino: 10, Off: 10, Name: bytes.Repeat([]byte("n"), math.MaxUint16-nameOffset-1)},
 }
 
@@ -61,7 +61,7 @@ func TestNext(t *testing.T) {
 	require.Empty(t, buf)
 }
 
-// TestNextEveryNameLength meets every amount of padding, and a buffer that ends with the record.
+// TestNextEveryNameLength covers every amount of padding, and a buffer that ends with the record.
 func TestNextEveryNameLength(t *testing.T) {
 	for n := 1; n <= 300; n++ {
 		want := Record{Ino: uint64(n), Off: int64(n), Type: Regular, Name: []byte(strings.Repeat("x", n))}
@@ -88,8 +88,8 @@ func TestNextMalformed(t *testing.T) {
 		{"length beyond the buffer by 1", raw(22, "a\x00"), "length 22 with 21 bytes left"},
 		{"largest length", raw(math.MaxUint16, "a\x00"), "length 65535 with 21 bytes left"},
 		{"cut short", good[:len(good)-1], "length 24 with 23 bytes left"},
-		{"no NUL", raw(23, "abcd"), `name "abcd" does not end`},
-		{"NUL beyond the record", raw(21, "ab\x00"), `name "ab" does not end`},
+		{"no NUL", raw(23, "abcd"), `name "abcd" has no terminating NUL`},
+		{"NUL beyond the record", raw(21, "ab\x00"), `name "ab" has no terminating NUL`},
 		{"empty name", raw(20, "\x00"), "empty name"},
 		{"empty name, padded", raw(24, "\x00\x00\x00\x00\x00"), "empty name"},
 	} {
@@ -143,13 +143,13 @@ func FuzzNext(f *testing.F) {
 				require.Nil(t, rest)
 				return
 			}
-			require.LessOrEqual(t, len(rest), len(buf)-nameOffset-2, "no progress by a whole record")
+			require.LessOrEqual(t, len(rest), len(buf)-nameOffset-2, "less than a whole record was consumed")
 			require.NotEmpty(t, rec.Name)
 			require.NotContains(t, string(rec.Name), "\x00")
 
 			again, rest2, err := Next(encode(nil, rec))
 			require.NoError(t, err)
-			require.Equal(t, rec, again, "a good record does not survive being written again")
+			require.Equal(t, rec, again, "a record differs after encoding and parsing it again")
 			require.Empty(t, rest2)
 			buf = rest
 		}

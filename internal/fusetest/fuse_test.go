@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package fusetest reads file systems that misbehave, served over FUSE by the process that reads them.
+// Package fusetest reads file systems that misbehave. The test process itself serves them over FUSE.
 package fusetest
 
 import (
@@ -26,29 +26,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faults says how a file system misbehaves.
+// faults are the ways in which a file system misbehaves.
 type faults struct {
-	direct       bool          // FOPEN_DIRECT_IO: each read of the reader's is one request
-	dribble      bool          // a read returns 1 to 7 bytes
-	sizeZero     bool          // stat says 0 whatever the content, as /proc does
-	unknownTypes bool          // a listing tells no types
+	direct       bool          // FOPEN_DIRECT_IO: each read system call is one request
+	shortReads   bool          // a read returns 1 to 7 bytes
+	sizeZero     bool          // stat reports size 0 whatever the content, as /proc does
+	unknownTypes bool          // a listing reports no types
 	interrupted  bool          // the first open, listing and read of each node fail with EINTR
-	openDelay    time.Duration // each open takes that long
+	openDelay    time.Duration // each open takes this long
 	onRead       func()        // called for each read request
 }
 
-// node is a file, a directory, a link or a FIFO. A name that says how it fails, fails.
+// node is a file, a directory, a link or a FIFO. A node whose name begins with one of the constants below fails that way.
 type node struct {
 	fs.Inode
-	faults    *faults
-	name      string
-	mode      uint32
-	content   []byte
-	names     []string // of a directory, in its order
-	children  map[string]*node
-	opened    atomic.Bool
-	wasRead   atomic.Bool
-	wasListed atomic.Bool
+	faults     *faults
+	name       string
+	mode       uint32
+	content    []byte
+	names      []string // of a directory, in its order
+	children   map[string]*node
+	openedOnce atomic.Bool
+	readOnce   atomic.Bool
+	listedOnce atomic.Bool
 }
 
 var (
@@ -105,7 +105,7 @@ func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) sy
 func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) { return n.content, 0 }
 
 func (n *node) Opendir(context.Context) syscall.Errno {
-	if n.faults.interrupted && !n.opened.Swap(true) {
+	if n.faults.interrupted && !n.openedOnce.Swap(true) {
 		return syscall.EINTR
 	}
 	if strings.HasPrefix(n.name, openFails) {
@@ -115,7 +115,7 @@ func (n *node) Opendir(context.Context) syscall.Errno {
 }
 
 func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	if n.faults.interrupted && !n.opened.Swap(true) {
+	if n.faults.interrupted && !n.openedOnce.Swap(true) {
 		return nil, 0, syscall.EINTR
 	}
 	time.Sleep(n.faults.openDelay)
@@ -132,11 +132,11 @@ func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	if n.faults.onRead != nil {
 		n.faults.onRead()
 	}
-	if n.faults.interrupted && !n.wasRead.Swap(true) {
+	if n.faults.interrupted && !n.readOnce.Swap(true) {
 		return nil, syscall.EINTR
 	}
 	end := min(off+int64(len(dest)), int64(len(n.content)))
-	if n.faults.dribble {
+	if n.faults.shortReads {
 		end = min(end, off+1+off%7)
 	}
 	if strings.HasPrefix(n.name, readFails) {
@@ -169,7 +169,7 @@ func (l *listing) HasNext() bool { return l.next < len(l.node.names) }
 func (l *listing) Close()        {}
 
 func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
-	if l.node.faults.interrupted && !l.node.wasListed.Swap(true) {
+	if l.node.faults.interrupted && !l.node.listedOnce.Swap(true) {
 		return fuse.DirEntry{}, syscall.EINTR
 	}
 	if l.failAt > 0 && l.next >= l.failAt-1 {
@@ -188,7 +188,7 @@ func newNode(f *faults, name string, mode uint32, content string) *node {
 	return &node{faults: f, name: name, mode: mode, content: []byte(content), children: map[string]*node{}}
 }
 
-// add puts a node at a relative path, with the directories that lead there.
+// add adds a node at a relative path, and its missing parent directories.
 func (n *node) add(rel string, mode uint32, content string) {
 	first, rest, deeper := strings.Cut(rel, "/")
 	child := n.children[first]
@@ -221,7 +221,7 @@ func TestMain(m *testing.M) {
 		os.Remove(dir)
 	}
 	if err != nil {
-		fmt.Println("FUSE tests left out:", err)
+		fmt.Println("left out: FUSE tests:", err)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -231,7 +231,7 @@ func serve(t testing.TB, root *node) string {
 	t.Helper()
 	dir := t.TempDir()
 	name := t.Name()
-	// A hang must not leave a dead mount behind.
+	// If the test hangs, its mount must not remain.
 	watchdog := time.AfterFunc(time.Minute, func() {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
 		unix.Unmount(dir, unix.MNT_DETACH)
@@ -242,7 +242,7 @@ func serve(t testing.TB, root *node) string {
 	t.Cleanup(func() {
 		watchdog.Stop()
 		if err := server.Unmount(); err != nil {
-			t.Errorf("something is still open: %v", err)
+			t.Errorf("a file or directory is still open: %v", err)
 			unix.Unmount(dir, unix.MNT_DETACH)
 		}
 	})
@@ -254,7 +254,7 @@ func content(i, size int) string {
 	return strings.Repeat(line, size/len(line)+1)[:size]
 }
 
-// tree adds files of many sizes in nested directories, and what is not a file; it returns the files' content.
+// tree adds files of the given sizes in nested directories, and links and FIFOs. It returns the content of the files.
 func tree(root *node, sizes []int) map[string]string {
 	files := map[string]string{}
 	for i, size := range sizes {
@@ -302,7 +302,7 @@ func read(t *testing.T, dir string, opts fileproc.Options) (map[string]string, f
 	for _, n := range r.Skipped {
 		sum += n
 	}
-	require.Equal(t, r.Found, sum, "found against the rest of %+v", r)
+	require.Equal(t, r.Found, sum, "Found is not the sum of the other counts: %+v", r)
 	require.EqualValues(t, len(got), r.Processed)
 	return got, r, err
 }
@@ -316,7 +316,7 @@ func requireSame(t *testing.T, want, got map[string]string, limit int) {
 		}
 		g, ok := got[rel]
 		require.True(t, ok, "%s was not delivered", rel)
-		require.True(t, g == w, "%s: %d bytes that are not the %d of the file", rel, len(g), len(w))
+		require.True(t, g == w, "%s: got %d bytes that differ from the file's %d", rel, len(g), len(w))
 	}
 	require.Len(t, got, len(want))
 }
@@ -334,13 +334,13 @@ func TestInvariant2ContentThroughAwkwardFileSystems(t *testing.T) {
 	}{
 		"plain":                {faults{}, large},
 		"direct":               {faults{direct: true}, large},
-		"short reads":          {faults{direct: true, dribble: true}, small},
+		"short reads":          {faults{direct: true, shortReads: true}, small},
 		"size 0":               {faults{direct: true, sizeZero: true}, large},
 		"unknown types":        {faults{unknownTypes: true}, large},
 		"interrupted":          {faults{interrupted: true, direct: true}, large},
 		"1 ms per open":        {faults{openDelay: time.Millisecond}, many},
 		"1 ms per direct open": {faults{openDelay: time.Millisecond, direct: true}, many},
-		"all at once": {faults{direct: true, dribble: true, sizeZero: true, unknownTypes: true, interrupted: true,
+		"all at once": {faults{direct: true, shortReads: true, sizeZero: true, unknownTypes: true, interrupted: true,
 			openDelay: time.Millisecond}, small},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestInvariant1EveryListedFileThroughUnknownTypes(t *testing.T) {
 	})
 }
 
-// failures gives the path, relative to dir, of each error that err joins.
+// failures returns the errors that err joins, by path relative to dir.
 func failures(t *testing.T, dir string, err error) map[string]error {
 	t.Helper()
 	require.Error(t, err)
@@ -413,7 +413,7 @@ func failures(t *testing.T, dir string, err error) map[string]error {
 	return failed
 }
 
-func TestInvariant1FailuresAreToldAndTheRestIsDelivered(t *testing.T) {
+func TestInvariant1FailuresAreReportedAndTheRestIsDelivered(t *testing.T) {
 	for _, f := range []faults{{direct: true}, {direct: true, unknownTypes: true}} {
 		t.Run(fmt.Sprintf("unknown types=%v", f.unknownTypes), func(t *testing.T) {
 			var good map[string]string
@@ -451,7 +451,7 @@ func TestInvariant1FailuresAreToldAndTheRestIsDelivered(t *testing.T) {
 				failed := failures(t, dir, err)
 				withoutStat := statFails
 				if _, ok := failed["."]; ok && fileproc.Backend() != "linux" {
-					withoutStat = "." // package os does not tell which entry's type it could not look up
+					withoutStat = "." // package os does not report which entry it could not stat
 				}
 				for _, rel := range []string{readFails, "sub/" + readFails, openFails, "sub/" + openFails, withoutStat, "sub/" + listingFails} {
 					require.ErrorIs(t, failed[rel], syscall.EIO, "%s of %v", rel, err)
@@ -513,16 +513,16 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 		ctx, cancel = context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		_, err := fileproc.Process(ctx, dir, opts, func(*fileproc.File) (int, error) {
-			return 0, errors.New("fn got half a file")
+			return 0, errors.New("fn got half of a file")
 		})
 		require.ErrorIs(t, err, stop)
-		require.NotContains(t, err.Error(), "half a file")
-		// A request carries 128 KiB or so.
+		require.NotContains(t, err.Error(), "half of a file")
+		// A request reads about 128 KiB.
 		require.Less(t, reads.Load(), int64(size/(128<<10)/2), "the read went on after the cancel")
 	})
 }
 
-// BenchmarkSlowOpens is the case of the targets: 1,000 files whose opens take 1 ms each.
+// BenchmarkSlowOpens measures 1,000 files whose opens take 1 ms each, a case of docs/performance.md.
 func BenchmarkSlowOpens(b *testing.B) {
 	root := newNode(&faults{openDelay: time.Millisecond}, "", fuse.S_IFDIR, "")
 	for i := range 1000 {

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reads through io_uring of files of direct I/O are wrong without an error (Linux 6.18), so a directory with many files
-// must not be read so.
+// On Linux 6.18, io_uring reads of files with direct I/O return wrong data without an error, so a directory with many such
+// files must not be read through io_uring.
 func TestInvariant1ManyFilesOfDirectIO(t *testing.T) {
 	var want map[string]string
 	build := func() *node {
@@ -43,12 +43,12 @@ func TestInvariant1ManyFilesOfDirectIO(t *testing.T) {
 	})
 }
 
-const heldVariable = "FUSETEST_HELD"
+const childVariable = "FUSETEST_CHILD_DIR"
 
-// Reads of FUSE files go on for as long as the server likes. While they do, the kernel refuses the ring's calls, and
-// the reader must neither wait for ever nor let the kernel write into memory that has become somebody else's. The
-// process that reads is another one, since the refusal is for good.
-func TestRefusedWhileReadsAreUnderWay(t *testing.T) {
+// A FUSE server may delay reads for any time. If the kernel refuses the ring's system calls meanwhile, the reader must
+// neither wait forever nor let the kernel write to memory that has been reused. A child process reads, because a seccomp
+// filter cannot be removed.
+func TestRefusedWhileReadsArePending(t *testing.T) {
 	if ring, err := uring.New(8, 4096); err != nil {
 		t.Logf("left out: io_uring: %v", err)
 		return
@@ -64,11 +64,11 @@ func TestRefusedWhileReadsAreUnderWay(t *testing.T) {
 			dir := serve(t, root)
 			self, err := os.Executable()
 			require.NoError(t, err)
-			cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestHeldReader$", "-test.v")
-			cmd.Env = append(os.Environ(), heldVariable+"="+dir)
+			cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestChildReader$", "-test.v")
+			cmd.Env = append(os.Environ(), childVariable+"="+dir)
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			require.Contains(t, string(out), "--- PASS: TestHeldReader")
+			require.Contains(t, string(out), "--- PASS: TestChildReader")
 			for line := range strings.Lines(string(out)) {
 				if strings.Contains(line, "left out") {
 					t.Log(strings.TrimSpace(line))
@@ -78,9 +78,9 @@ func TestRefusedWhileReadsAreUnderWay(t *testing.T) {
 	}
 }
 
-// TestHeldReader does nothing unless TestRefusedWhileReadsAreUnderWay has started this process.
-func TestHeldReader(t *testing.T) {
-	dir := os.Getenv(heldVariable)
+// TestChildReader does nothing unless TestRefusedWhileReadsArePending has started this process.
+func TestChildReader(t *testing.T) {
+	dir := os.Getenv(childVariable)
 	if dir == "" {
 		return
 	}
@@ -97,7 +97,7 @@ func TestHeldReader(t *testing.T) {
 		t.Logf("left out: seccomp: %v", err)
 		return
 	}
-	// A signal ends the first call, which has submitted, and the next one, which only waits, is refused.
+	// A signal interrupts the first call, which has submitted. The filter refuses the next call, which only waits.
 	thread := make(chan int, 1)
 	go func() {
 		tid := <-thread
@@ -111,15 +111,15 @@ func TestHeldReader(t *testing.T) {
 	err = ring.Read(fd, files, unix.O_RDONLY, size, 0)
 	runtime.UnlockOSThread()
 	if err == nil {
-		t.Log("left out: no signal came between")
+		t.Log("left out: no signal arrived during the call")
 		for i := range depth {
 			require.Equal(t, strings.Repeat("late", 1000), string(ring.Bytes(i)))
 		}
 		return
 	}
 	require.ErrorIs(t, err, unix.EPERM)
-	require.Error(t, ring.Read(fd, files, unix.O_RDONLY, size, 0), "a broken ring is of no use")
-	// What takes the place of the ring's buffers in memory belongs to others.
+	require.Error(t, ring.Read(fd, files, unix.O_RDONLY, size, 0), "a broken ring must refuse further reads")
+	// New mappings may reuse the addresses of the ring's buffers. The kernel must not write to them.
 	ring.Close()
 	var maps [][]byte
 	for range 20 {
@@ -130,12 +130,12 @@ func TestHeldReader(t *testing.T) {
 	for range 20 {
 		time.Sleep(100 * time.Millisecond)
 		for _, m := range maps {
-			require.Equal(t, -1, bytes.IndexByte(m, 'l'), "the kernel wrote to memory that is not the ring's any more")
+			require.Equal(t, -1, bytes.IndexByte(m, 'l'), "the kernel wrote to memory that no longer belongs to the ring")
 		}
 	}
 }
 
-// refuseWaiting makes io_uring_enter fail with EPERM where it submits nothing.
+// refuseWaiting makes io_uring_enter fail with EPERM if it submits nothing.
 func refuseWaiting() error {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

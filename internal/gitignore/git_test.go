@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A repository is what git is asked about. It is not where the files are, so
-// that one serves many trees.
+// A repository is the git directory for the commands of the tests. It is not in
+// the tree of files, so one repository serves many trees.
 type repository struct {
 	git, dir string
 }
@@ -29,23 +29,24 @@ func newRepository(t testing.TB) *repository {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("nothing to compare with: ", err)
+		t.Skip("no git to compare with: ", err)
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"\xff", "\\", "a", "A"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
-			t.Skip("this file system does not take every name: ", err)
+			t.Skip("this file system does not accept every name: ", err)
 		}
 	}
 	if content, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(content) != "a" {
-		t.Skip("this file system does not tell A from a")
+		t.Skip("this file system does not distinguish A from a")
 	}
 	r := &repository{git, filepath.Join(dir, ".git")}
 	r.run(t, dir, "init", "-q")
 	return r
 }
 
-// command returns a git command with nobody's configuration.
+// command returns a git command that reads no configuration of the user or the
+// system.
 func (r *repository) command(worktree string, args ...string) *exec.Cmd {
 	cmd := exec.Command(r.git, args...)
 	cmd.Dir = worktree
@@ -64,15 +65,15 @@ func (r *repository) run(t testing.TB, worktree string, args ...string) []byte {
 	return out
 }
 
-// exclude sets the files that hold for the whole work tree: git's global one,
-// and info/exclude. It returns the chain that they are.
+// exclude sets the ignore files of the whole work tree: git's global file and
+// info/exclude. It returns them as a chain.
 func (r *repository) exclude(t testing.TB, global, info string) *Chain {
 	t.Helper()
 	write(t, r.dir, map[string]string{"global": global, "info/exclude": info})
 	return (*Chain)(nil).Push("", Parse([]byte(global))).Push("", Parse([]byte(info)))
 }
 
-// files returns what git does not ignore of the files below worktree, sorted.
+// files returns the files below worktree that git does not ignore, sorted.
 func (r *repository) files(t testing.TB, worktree string) []string {
 	t.Helper()
 	global := filepath.Join(r.dir, "global")
@@ -87,14 +88,14 @@ func (r *repository) kept(t testing.TB, worktree string, files []string) []strin
 	t.Helper()
 	var in strings.Builder
 	for _, f := range files {
-		in.WriteString("./" + f + "\x00") // a path that begins with a colon is something else
+		in.WriteString("./" + f + "\x00") // a leading colon would be pathspec magic
 	}
 	ignored := map[string]bool{}
 	cmd := r.command(worktree, "check-ignore", "--no-index", "-z", "--stdin")
 	cmd.Stdin = strings.NewReader(in.String())
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1: none is ignored
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1: no path is ignored
 		require.NoError(t, err)
 	}
 	for f := range strings.SplitSeq(string(out), "\x00") {
@@ -110,8 +111,8 @@ func (r *repository) kept(t testing.TB, worktree string, files []string) []strin
 	return kept
 }
 
-// walk returns the files below root that are not ignored, sorted: what a walk
-// with a Chain has to do, at its plainest.
+// walk returns the files below root that are not ignored, sorted. It is the
+// simplest walk with a Chain.
 func walk(t testing.TB, root string, above *Chain) []string {
 	t.Helper()
 	files := []string{}
@@ -121,11 +122,11 @@ func walk(t testing.TB, root string, above *Chain) []string {
 			return err
 		}
 		chain, dir := above, ""
-		if e.Name() == ".git" { // of which git lists nothing
+		if e.Name() == ".git" { // git lists nothing in it
 			if e.IsDir() {
 				return fs.SkipDir
 			}
-			return nil // in a further work tree
+			return nil // a file in a linked work tree
 		}
 		if name != root {
 			dir = filepath.ToSlash(strings.TrimPrefix(name[:len(name)-len(e.Name())], root)[1:])
@@ -157,7 +158,7 @@ func walk(t testing.TB, root string, above *Chain) []string {
 	return files
 }
 
-// write makes the files of a tree, which maps their paths to their contents.
+// write makes the files of a tree, a map from paths to contents.
 func write(t testing.TB, root string, tree map[string]string) {
 	t.Helper()
 	made := map[string]bool{}
@@ -183,8 +184,8 @@ func TestCasesAgainstGit(t *testing.T) {
 	}
 }
 
-// TestEveryByteAgainstGit judges names with each byte that a name can have by
-// patterns with each byte that a line can have, in several places.
+// TestEveryByteAgainstGit matches names with every possible byte against patterns
+// with every possible byte, in several positions.
 func TestEveryByteAgainstGit(t *testing.T) {
 	r := newRepository(t)
 	ignores := map[string]string{}
@@ -222,7 +223,8 @@ func TestEveryByteAgainstGit(t *testing.T) {
 	requireSame(t, root, r.kept(t, root, files), kept(files, ignores))
 }
 
-// requireSame tells the trees (directories of root) in which git and we differ.
+// requireSame fails unless both lists are equal. It logs the trees (directories of
+// root) in which they differ.
 func requireSame(t *testing.T, root string, git, ours []string) {
 	t.Helper()
 	require.NotEmpty(t, git)
@@ -242,9 +244,9 @@ func requireSame(t *testing.T, root string, git, ours []string) {
 			}
 		}
 	}
-	told := 0
+	logged := 0
 	for tree, names := range differ {
-		if told++; told > 10 {
+		if logged++; logged > 10 {
 			break
 		}
 		t.Log("tree", tree, names)
@@ -259,8 +261,8 @@ func requireSame(t *testing.T, root string, git, ours []string) {
 	t.Fatal(len(differ), "trees differ")
 }
 
-// TestGeneratedTreesAgainstGit compares what is kept of generated trees: as many
-// as GITIGNORE_TREES says, from seed GITIGNORE_SEED.
+// TestGeneratedTreesAgainstGit compares which files of generated trees are kept.
+// GITIGNORE_TREES is the number of trees, GITIGNORE_SEED the seed.
 func TestGeneratedTreesAgainstGit(t *testing.T) {
 	r := newRepository(t)
 	env := func(name string, unset int) int {
@@ -282,8 +284,8 @@ func TestGeneratedTreesAgainstGit(t *testing.T) {
 		}
 		git := r.files(t, root)
 		requireSame(t, root, git, walk(t, root, nil))
-		require.Greater(t, len(git), all/4, "the generated patterns ignore too much to tell anything")
-		require.Less(t, len(git), all*3/4, "the generated patterns ignore too little to tell anything")
+		require.Greater(t, len(git), all/4, "the generated patterns ignore too much to prove anything")
+		require.Less(t, len(git), all*3/4, "the generated patterns ignore too little to prove anything")
 		require.NoError(t, os.RemoveAll(root))
 	}
 }
@@ -306,7 +308,7 @@ func TestExcludesAgainstGit(t *testing.T) {
 	require.Equal(t, []string{".gitignore", "a", "d"}, walk(t, root, above))
 }
 
-// TestLinksAgainstGit: a symbolic link is no directory, and no ignore file.
+// TestLinksAgainstGit: a symbolic link is neither a directory nor an ignore file.
 func TestLinksAgainstGit(t *testing.T) {
 	r := newRepository(t)
 	root := t.TempDir()
@@ -342,7 +344,8 @@ func TestRealTreesAgainstGit(t *testing.T) {
 	}
 }
 
-// FuzzAgainstGit has git judge two ignore files, and paths separated by NULs.
+// FuzzAgainstGit compares with git the verdicts of two ignore files on paths, which
+// the input separates by NULs.
 func FuzzAgainstGit(f *testing.F) {
 	r := newRepository(f)
 	root := f.TempDir()
@@ -357,7 +360,7 @@ func FuzzAgainstGit(f *testing.F) {
 	unfit := regexp.MustCompile(`(?s)^below$|^/|//|/$|(^|/)\.\.?(/|$)|^$|(?i)\.git|[^/]{250}`)
 	f.Fuzz(func(t *testing.T, top, below, paths string) {
 		if strings.Count(top+below, "*") > 30 {
-			t.Skip("git before 2.41 may take for ever")
+			t.Skip("git before 2.41 may take forever")
 		}
 		var files []string
 		for path := range strings.SplitSeq(paths, "\x00") {

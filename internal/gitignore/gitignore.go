@@ -1,7 +1,7 @@
-// Package gitignore tells which paths an ignore file ignores, exactly as git
+// Package gitignore decides which paths an ignore file ignores, exactly as git
 // does. It reads no files.
 //
-// What git's manual does not say, and git does, was found by comparison: see
+// Where git's manual is silent, git's behaviour was found by comparison: see
 // docs/ignore-files.md. Case matters, as with git's core.ignoreCase false.
 package gitignore
 
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Verdict is what an ignore file says of an entry.
+// A Verdict is the decision of an ignore file about an entry.
 type Verdict int8
 
 const (
@@ -19,9 +19,9 @@ const (
 	Included // a pattern that begins with "!" matches
 )
 
-// A Chain is the lists that apply in a directory, the one that counts most
-// first. The nil Chain is empty. A Chain does not change, so that directories
-// may share it, and may be used by several goroutines.
+// A Chain holds the lists that apply in a directory, in descending precedence.
+// The nil Chain is empty. A Chain is immutable: directories may share it, and
+// several goroutines may use it at once.
 type Chain struct {
 	list   *List
 	base   int    // length of the list's dir
@@ -29,8 +29,8 @@ type Chain struct {
 	parent *Chain
 }
 
-// Push returns a chain in which l, an ignore file of directory dir, counts
-// more than all of c. For dir see Match.
+// Push returns a chain in which l, an ignore file of directory dir, takes
+// precedence over all of c. For dir see Match.
 func (c *Chain) Push(dir string, l *List) *Chain {
 	if l == nil {
 		return c
@@ -39,7 +39,8 @@ func (c *Chain) Push(dir string, l *List) *Chain {
 }
 
 // PushAbove is Push for an ignore file of a directory above the one where the
-// walk began, whose path relative to it is above, with a slash at its end.
+// walk began. The path above leads from the former to the latter and ends with
+// a slash.
 func (c *Chain) PushAbove(above string, l *List) *Chain {
 	if l == nil {
 		return c
@@ -47,11 +48,11 @@ func (c *Chain) PushAbove(above string, l *List) *Chain {
 	return &Chain{list: l, above: above, parent: c}
 }
 
-// Match judges the entry name of directory dir: a path below the directories
-// of all lists, with slashes between components and one at the end, or "" for
-// the directory where the walk began. What is in an ignored directory is
-// ignored: it is for the caller not to go there. A symbolic link is not a
-// directory.
+// Match returns the verdict on the entry name of directory dir. dir is a path
+// below the directories of all lists, with slashes between components and one at
+// the end, or "" for the directory where the walk began. The contents of an
+// ignored directory are ignored too, so the caller must not enter one. A symbolic
+// link is not a directory.
 func (c *Chain) Match(dir, name string, isDir bool) Verdict {
 	for ; c != nil; c = c.parent {
 		if v := c.list.match(c.above, dir[c.base:], name, isDir); v != Undecided {
@@ -61,7 +62,7 @@ func (c *Chain) Match(dir, name string, isDir bool) Verdict {
 	return Undecided
 }
 
-// A List is the patterns of one ignore file. It does not change.
+// A List holds the patterns of one ignore file. It is immutable.
 type List struct {
 	patterns []pattern
 }
@@ -75,7 +76,7 @@ func Parse(content []byte) *List {
 			continue
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		line, _, _ = bytes.Cut(line, []byte{0}) // where a C string ends
+		line, _, _ = bytes.Cut(line, []byte{0}) // git's lines are C strings
 		if p, ok := parse(trimSpaces(string(line))); ok {
 			patterns = append(patterns, p)
 		}
@@ -86,21 +87,21 @@ func Parse(content []byte) *List {
 	return &List{patterns}
 }
 
-// Match judges the entry name of directory dir, which is relative to the
-// ignore file's directory: "" or a path with a slash at its end.
+// Match returns the verdict on the entry name of directory dir, which is relative
+// to the ignore file's directory: "" or a path with a slash at its end.
 func (l *List) Match(dir, name string, isDir bool) Verdict {
 	return l.match("", dir, name, isDir)
 }
 
-// match is Match of what is in directory above+dir.
+// match is Match for an entry of directory above+dir.
 func (l *List) match(above, dir, name string, isDir bool) Verdict {
 	last := name[len(name)-1]
-	for i := len(l.patterns) - 1; i >= 0; i-- { // the last one that matches counts
+	for i := len(l.patterns) - 1; i >= 0; i-- { // the last match counts
 		p := &l.patterns[i]
 		if p.hasLast && p.last != last || p.dirOnly && !isDir {
 			continue
 		}
-		if above != "" && p.asksDir() { // few patterns do, and of these few come here
+		if above != "" && p.needsDir() { // rare, so the path is joined only here
 			above, dir = "", above+dir
 		}
 		if !p.match(dir, name) {
@@ -114,7 +115,7 @@ func (l *List) match(above, dir, name string, isDir bool) Verdict {
 	return Undecided
 }
 
-// trimSpaces removes trailing spaces but for one behind a backslash.
+// trimSpaces removes trailing spaces, except one that a backslash escapes.
 func trimSpaces(line string) string {
 	trimmed := strings.TrimRight(line, " ")
 	backslashes := len(trimmed) - len(strings.TrimRight(trimmed, `\`))
@@ -140,13 +141,13 @@ type pattern struct {
 	negated bool
 	dirOnly bool
 	hasLast bool
-	last    byte   // of all names that can match, if hasLast: most others need no more than a look at it
-	dir     string // what a path begins with, as far as a slash
-	name    string // what follows there literally; of kindSuffix, what a name ends with
-	glob    glob   // what follows then
+	last    byte   // if hasLast, the last byte of every name that can match: most other names fail on it at once
+	dir     string // the literal beginning of a path, up to its last slash
+	name    string // the literal text after dir; with kindSuffix, the end of a name
+	glob    glob   // the rest
 }
 
-// parse returns the pattern of a line, unless it can match nothing.
+// parse returns the pattern of a line. ok is false if it can match nothing.
 func parse(line string) (p pattern, ok bool) {
 	line, p.negated = strings.CutPrefix(line, "!")
 	line, p.dirOnly = strings.CutSuffix(line, "/")
@@ -170,8 +171,8 @@ func parse(line string) (p pattern, ok bool) {
 	case !isPath && line[0] == '*' && literalPrefix(line[1:]) == len(line)-1:
 		p.kind, p.name = kindSuffix, line[1:]
 	default:
-		// A ** where the literal part ends is the first of what is matched as
-		// a glob, so that to git foo/bar**/x is foo/bar followed by **/x.
+		// A ** after the literal part is at the beginning of the glob, so git
+		// takes foo/bar**/x for foo/bar followed by **/x.
 		p.kind = kindGlob
 		if p.glob, ok = compile(wild); !ok {
 			return p, false
@@ -198,8 +199,8 @@ func literalPrefix(s string) int {
 	return len(s)
 }
 
-// asksDir reports whether it matters in which directory an entry is.
-func (p *pattern) asksDir() bool { return p.kind == kindPath || p.kind == kindGlob }
+// needsDir reports whether a match depends on the directory of an entry.
+func (p *pattern) needsDir() bool { return p.kind == kindPath || p.kind == kindGlob }
 
 func (p *pattern) match(dir, name string) bool {
 	switch p.kind {
@@ -210,7 +211,7 @@ func (p *pattern) match(dir, name string) bool {
 	case kindPath:
 		return name == p.name && dir == p.dir
 	case kindNameGlob:
-		dir = "" // wherever it is
+		dir = "" // in any directory
 	default:
 		if !strings.HasPrefix(dir, p.dir) {
 			return false

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A testCase is the files that one ignore file ignores and those that it keeps.
+// A testCase lists the files that an ignore file ignores and those that it keeps.
 type testCase struct {
 	name, ignore string
 	ignored      []string
@@ -25,8 +25,8 @@ var cases = []testCase{
 	{"prefix", "a*", files("a", "ab", "d/a.b"), files("ba")},
 	{"last pattern counts", "*\n!b\n!c\nc", files("a", "c", ".x", ".gitignore"), files("b")},
 	{"negated", "*.a\n!x.a\n", files("y.a", "d/y.a"), files("x.a", "d/x.a")},
-	{"nothing returns from an ignored directory", "d\n!d/x\n!x\n", files("d/x", "e/d/x"), files("x")},
-	{"what is in a directory returns", "d/*\n!d/x\n", files("d/y", "d/e/x"), files("d/x", "e/d/y")},
+	{"no pattern includes files of an ignored directory", "d\n!d/x\n!x\n", files("d/x", "e/d/x"), files("x")},
+	{"a file in a directory is included again", "d/*\n!d/x\n", files("d/y", "d/e/x"), files("d/x", "e/d/y")},
 	{"all but a directory", "/*\n!/.gitignore\n!/d\n/d/*\n!/d/e\n", files("x", "d/x", "f/e/x"), files("d/e/x", "d/e/f/y")},
 	{"two exclamation marks", "*\n!.gitignore\n!!a", files("a"), files("!a")},
 	{"directory", "d/", files("d/x", "e/d/x"), files("f/d")},
@@ -52,7 +52,7 @@ var cases = []testCase{
 	{"two stars and a directory", "**/", files("b/c"), files("a")},
 	{"three stars", "***/a\nb/***/c", files("a", "x/a", "b/c", "b/x/y/c"), files("ba", "bc")},
 	{"two stars within a name", "**a\nb**c\n/d**", files("a", "xa", "bc", "bxc", "y/bc", "d", "dx/y"), files("ax", "b/c", "y/dx")},
-	// Literally foo, then a ** with nothing before it.
+	// A literal beginning, then a ** at the beginning of the glob.
 	{"two stars behind a literal beginning", "d/a**\ne/a**/b", files("d/a", "d/ab/c", "e/ab", "e/a/b", "e/ax/y/b"),
 		files("d/ba", "e/a/c", "e/axc")},
 	{"two stars behind a wildcard", "d/?a**/b", files("d/xa/b", "d/xay/b"), files("d/xa/y/b", "d/xab")},
@@ -78,13 +78,13 @@ var cases = []testCase{
 	{"set not closed", "[a\na[\n[\n[]\n[!]\n[a\\]\nb[c\n*[", nil, files("[a", "a[", "[", "[]", "a", "b[c", "[!]", "x")},
 	{"closing bracket alone", "a]", files("a]"), files("a")},
 	{"class", "[[:digit:]]\n[^[:alpha:]]x\n[[:upper:]b]y", files("0", "1x", "by", "By"), files("a", "ax", "cy", ":")},
-	{"class that there is not", "[[:x:]]\n[[:Alpha:]]\n[[:alpha:]\n[[::]]", nil, files("x", "a", ":", "[")},
+	{"unknown class", "[[:x:]]\n[[:Alpha:]]\n[[:alpha:]\n[[::]]", nil, files("x", "a", ":", "[")},
 	{"no class", "[[:ab]\n[[:]x\n[a:]y", files("[", ":", "a", "[x", ":x", ":y"), files("c", "x", "y")},
 	{"class at the end of a range", "[a-[:digit:]]", nil, files("b", "1", "a")},
 	{"bytes", "?\n[é]x\n\xff\n[\x80-\xff]y", files("a", "\xff", "\xc3x", "\xa9x", "\x80y"), files("é", "éx", "ay", "éy")},
 	{"case", "ABC\n*.X", files("ABC", "a.X"), files("abc", "a.x")},
 	{"hidden", "*a\n?b", files(".a", ".b"), files("a.", "b")},
-	{"braces are no syntax", "{a,b}", files("{a,b}"), files("a", "b")},
+	{"braces are not special", "{a,b}", files("{a,b}"), files("a", "b")},
 }
 
 func (c testCase) kept() []string {
@@ -157,7 +157,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestBoundedTime takes for ever where each * doubles the time.
+// TestBoundedTime would take forever if each * doubled the time.
 func TestBoundedTime(t *testing.T) {
 	long, deep := strings.Repeat("a", 255), strings.Repeat("a/", 2000)
 	for _, pattern := range []string{
@@ -182,7 +182,7 @@ func TestBoundedTime(t *testing.T) {
 	}
 }
 
-// usual is the kinds of patterns that ignore files are made of.
+// usual is an ignore file with the usual kinds of patterns.
 const usual = `*.o
 *.a
 *.so
@@ -224,7 +224,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// FuzzMatch looks for panics, and for ways to judge that should agree.
+// FuzzMatch looks for panics, and compares verdicts that must agree.
 func FuzzMatch(f *testing.F) {
 	for _, c := range cases {
 		for _, name := range slices.Concat(c.ignored, c.keeps) {
@@ -245,12 +245,12 @@ func FuzzMatch(f *testing.F) {
 		below := (*Chain)(nil).Push("d/e/", l)
 		require.Equal(t, v, below.Match("d/e/"+dir, name, isDir), "in a directory below")
 		negated := Parse(slices.Concat([]byte("*\n"), content))
-		require.NotEqual(t, Undecided, negated.Match(dir, name, isDir), "behind a *")
+		require.NotEqual(t, Undecided, negated.Match(dir, name, isDir), "after a *")
 	})
 }
 
-// kept returns those of files that the ignore files of tree do not ignore, each
-// judged by itself, from the top. The result is sorted.
+// kept returns, sorted, the files that the ignore files of tree do not ignore. It
+// matches each file by itself, from the top.
 func kept(files []string, tree map[string]string) []string {
 	lists := map[string]*List{}
 	for name, content := range tree {

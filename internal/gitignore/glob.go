@@ -2,7 +2,7 @@ package gitignore
 
 import "strings"
 
-// A path is an entry's path in two parts, so that nothing has to join them.
+// A path is an entry's path in two parts, which saves joining them.
 type path struct {
 	dir, name string
 }
@@ -43,8 +43,8 @@ const (
 	opDirs    // **/: nothing, or any bytes up to a slash
 )
 
-// MatchPath reports whether all of a path with slashes matches what git takes a
-// pattern for in conditions of its configuration.
+// MatchPath reports whether a slash-separated path as a whole matches a pattern,
+// in the sense of the conditions in git's configuration.
 func MatchPath(pattern, p string) bool {
 	g, ok := compile(pattern)
 	return ok && g.match(path{"", p})
@@ -52,17 +52,17 @@ func MatchPath(pattern, p string) bool {
 
 // match reports whether g matches all of t.
 //
-// Only the last * and the last ** are tried again with more. That is enough,
-// since what came before them matched as early as it could, and it bounds the
-// time: within a component by the product of the lengths, times the number of
-// places where the last ** may end.
+// It backtracks only to the last * and to the last **. That is enough, because
+// the tokens before them matched as early as possible. It bounds the time: within
+// a component by the product of the lengths, times the number of positions where
+// the last ** may end.
 func (g glob) match(t path) bool {
 	const none = -1
 	var (
-		i, k       = 0, 0       // next in t, in g
-		star, deep = none, none // index in g behind the last * of this component, and the last **
-		starEnd    int          // where in t it ends
-		deepEnd    int
+		i, k       = 0, 0       // next index in t and in g
+		star, deep = none, none // index in g after the last * of this component, and after the last **
+		starEnd    int          // index in t where the match of that * ends
+		deepEnd    int          // index in t where the match of that ** ends
 		n          = t.len()
 	)
 	for {
@@ -78,7 +78,7 @@ func (g glob) match(t path) bool {
 				deep, deepEnd, star = k, i, none
 				continue
 			case i == n:
-				return false // with a longer * or ** there would be even less left
+				return false // a longer * or ** would leave even less
 			case tok.matches(t.at(i)):
 				if t.at(i) == '/' {
 					star = none
@@ -175,8 +175,8 @@ func (s *set) add(first, last byte) {
 	}
 }
 
-// parseSet parses the [...] at the beginning of p and returns its length: 0 if
-// it does not end, or names a class that there is not.
+// parseSet parses the [...] at the beginning of p and returns its length, which
+// is 0 if it has no end or names an unknown class.
 func parseSet(p string) (*set, int) {
 	s := &set{}
 	i := 1
@@ -184,7 +184,7 @@ func parseSet(p string) (*set, int) {
 	if negated {
 		i++
 	}
-	var prev byte // with which a range may begin, or 0
+	var prev byte // the possible first byte of a range, or 0
 	for first := true; ; first = false {
 		if i >= len(p) {
 			return nil, 0
@@ -197,7 +197,7 @@ func parseSet(p string) (*set, int) {
 					s[j] = ^s[j]
 				}
 			}
-			s['/'/64] &^= 1 << ('/' % 64) // a slash is matched by itself alone
+			s['/'/64] &^= 1 << ('/' % 64) // no set matches a slash
 			return s, i + 1
 		case c == '-' && prev != 0 && i+1 < len(p) && p[i+1] != ']':
 			i++
@@ -237,7 +237,7 @@ func parseSet(p string) (*set, int) {
 	}
 }
 
-// addClass adds the bytes of a POSIX class, which are ASCII for git.
+// addClass adds the bytes of a POSIX class, which is ASCII in git.
 func (s *set) addClass(name string) bool {
 	switch name {
 	case "alnum":
@@ -263,7 +263,7 @@ func (s *set) addClass(name string) bool {
 		s.add(':', '@')
 		s.add('[', '`')
 		s.add('{', '~')
-	case "space": // for git without \v and \f
+	case "space": // git leaves out \v and \f
 		s.add('\t', '\n')
 		s.add('\r', '\r')
 		s.add(' ', ' ')

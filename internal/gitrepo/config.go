@@ -12,23 +12,22 @@ import (
 	"github.com/fileproc/fileproc/internal/gitignore"
 )
 
-// maxIncludes is how many files of configuration may include one another, as in
-// git.
+// maxIncludes is the maximum depth of includes in configuration files, as in git.
 const maxIncludes = 10
 
-// A config is what is asked of git's configuration.
+// A config holds the variables of git's configuration that ExcludesFile needs.
 type config struct {
-	repo         *Repository
-	home         string
-	excludesFile string
-	ofWorktree   bool // the work tree has configuration of its own
-	forgiving    bool // the file at hand may be one that the user must not read
+	repo           *Repository
+	home           string
+	excludesFile   string
+	worktreeConfig bool // extensions.worktreeConfig: the work tree has a configuration of its own
+	skipUnreadable bool // the current file may be unreadable for the user
 }
 
 // ExcludesFile returns the path of core.excludesFile, by default git/ignore in
-// the user's configuration, or "" if it is set to nothing. Read are the system's,
-// the user's and the repository's configuration, and what they include, always
-// or on condition of gitdir. The file need not exist.
+// the user's configuration directory, or "" if it is set to nothing. It reads the
+// configuration of the system, the user and the repository, and the files that
+// these include, unconditionally or by gitdir. The returned file need not exist.
 func (r *Repository) ExcludesFile() (string, error) {
 	c := config{repo: r, home: os.Getenv("HOME")}
 	if c.home == "" {
@@ -50,16 +49,16 @@ func (r *Repository) ExcludesFile() (string, error) {
 		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(c.home, ".gitconfig")))
 	}
 	for _, file := range files {
-		c.forgiving = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
+		c.skipUnreadable = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
 		if err := c.read(file, 0); err != nil {
 			return "", err
 		}
 	}
-	c.forgiving = false
+	c.skipUnreadable = false
 	if err := c.read(filepath.Join(r.Common, "config"), 0); err != nil {
 		return "", err
 	}
-	if c.ofWorktree {
+	if c.worktreeConfig {
 		if err := c.read(filepath.Join(r.Dir, "config.worktree"), 0); err != nil {
 			return "", err
 		}
@@ -67,19 +66,19 @@ func (r *Repository) ExcludesFile() (string, error) {
 	return c.excludesFile, nil
 }
 
-func getenv(name, otherwise string) string {
+func getenv(name, unset string) string {
 	if value, set := os.LookupEnv(name); set {
 		return value
 	}
-	return otherwise
+	return unset
 }
 
-// read reads a file of configuration, which need not exist, and those that it
+// read reads a configuration file, which need not exist, and the files that it
 // includes.
 func (c *config) read(file string, included int) error {
 	content, err := ReadFile(file, maxConfig)
-	// Somebody else's home is often what HOME says.
-	if isAbsent(err) || c.forgiving && included == 0 && errors.Is(err, fs.ErrPermission) {
+	// HOME may be another user's home.
+	if isAbsent(err) || c.skipUnreadable && included == 0 && errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	if err != nil {
@@ -91,10 +90,10 @@ func (c *config) read(file string, included int) error {
 			c.excludesFile, err = c.expand(value, c.repo.Top)
 			return err
 		case name == "extensions.worktreeconfig":
-			c.ofWorktree = isTrue(value)
-		case name == "include.path", conditional && strings.HasSuffix(condition, ".path") && c.holds(strings.TrimSuffix(condition, ".path"), file):
+			c.worktreeConfig = isTrue(value)
+		case name == "include.path", conditional && strings.HasSuffix(condition, ".path") && c.matches(strings.TrimSuffix(condition, ".path"), file):
 			if included == maxIncludes {
-				return errors.New("too many files include one another")
+				return fmt.Errorf("includes are nested more than %d deep", maxIncludes)
 			}
 			value, err := c.expand(value, filepath.Dir(file))
 			if err != nil {
@@ -111,22 +110,23 @@ func (c *config) read(file string, included int) error {
 	return err
 }
 
-// expand returns the path that value is, if it is relative, in dir.
+// expand returns the path that value stands for. A relative path is relative to
+// dir.
 func (c *config) expand(value, dir string) (string, error) {
 	switch rest, home := strings.CutPrefix(value, "~/"); {
 	case value == "":
 		return "", nil
 	case home:
-		return within(c.home, rest), nil
+		return join(c.home, rest), nil
 	case value[0] == '~':
-		return "", fmt.Errorf("%s: another user's home is not looked up", value)
+		return "", fmt.Errorf("%s: another user's home directory is not looked up", value)
 	}
-	return within(dir, value), nil
+	return join(dir, value), nil
 }
 
-// holds reports whether the condition of an include in file is one of gitdir
-// that the repository meets.
-func (c *config) holds(condition, file string) bool {
+// matches reports whether the condition of an include in file is gitdir, with a
+// pattern that the repository matches. Other conditions are false.
+func (c *config) matches(condition, file string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
 	if kind != "gitdir" && kind != "gitdir/i" {
 		return false
@@ -134,9 +134,9 @@ func (c *config) holds(condition, file string) bool {
 	in, rest, _ := strings.Cut(pattern, "/")
 	switch in {
 	case "~":
-		pattern = literal(c.home) + "/" + rest
+		pattern = quoteGlob(c.home) + "/" + rest
 	case ".":
-		pattern = literal(filepath.Dir(file)) + "/" + rest
+		pattern = quoteGlob(filepath.Dir(file)) + "/" + rest
 	default:
 		if !filepath.IsAbs(filepath.FromSlash(pattern)) {
 			pattern = "**/" + pattern
@@ -152,8 +152,9 @@ func (c *config) holds(condition, file string) bool {
 	return gitignore.MatchPath(pattern, dir)
 }
 
-// literal returns a pattern that only the directory matches, without its links.
-func literal(dir string) string {
+// quoteGlob returns a pattern that matches only dir, with its symbolic links
+// resolved.
+func quoteGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(filepath.ToSlash(resolved(dir)))
 }
 
@@ -173,9 +174,9 @@ func isTrue(value string) bool {
 	return err == nil && n != 0
 }
 
-// parse calls set for each variable of a file of git's configuration. Name is
-// section.variable, or section.subsection.variable; section and variable are in
-// lower case. A variable without a value is "true".
+// parse calls set for each variable of a configuration file. Name is
+// section.variable or section.subsection.variable, with section and variable in
+// lower case. The value of a variable without one is "true".
 func parse(content string, set func(name, value string) error) error {
 	s := scanner{rest: strings.ReplaceAll(strings.TrimPrefix(content, "\ufeff"), "\r\n", "\n")}
 	section := ""
@@ -203,11 +204,11 @@ func parse(content string, set func(name, value string) error) error {
 				continue
 			}
 		}
-		return fmt.Errorf("line %d is no configuration of git", line+strings.Count(s.taken, "\n"))
+		return fmt.Errorf("line %d is not valid in a git configuration", line+strings.Count(s.taken, "\n"))
 	}
 }
 
-// A scanner takes what it returns from the beginning of rest.
+// A scanner moves what its methods return from the beginning of rest to taken.
 type scanner struct {
 	rest, taken string
 }
@@ -236,7 +237,7 @@ const (
 
 func isAlpha(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
 
-// section returns the name of a section with a dot behind it.
+// section takes the header of a section and returns its name with a dot appended.
 func (s *scanner) section() (string, bool) {
 	s.skip(1)
 	name := strings.ToLower(s.take(names+".")) + "."
@@ -277,8 +278,8 @@ func (s *scanner) variable() (name, value string, ok bool) {
 	return name, value, ok
 }
 
-// value takes a value: what is in quotes stays as it is, and otherwise blanks at
-// both ends and what begins with # or ; goes.
+// value takes and returns a value. Outside quotes, it drops leading and trailing
+// blanks and a comment that begins with # or ;.
 func (s *scanner) value() (string, bool) {
 	var value, blanks strings.Builder
 	for quoted := false; ; {
@@ -302,14 +303,14 @@ func (s *scanner) value() (string, bool) {
 		case '"':
 			quoted = !quoted
 		case '\\':
-			if s.rest == "" { // as at the end of a line
+			if s.rest == "" { // handled like the end of a line
 				continue
 			}
 			at := strings.IndexByte("\ntbn\\\"", s.skip(1)[0])
 			if at < 0 {
 				return "", false
 			}
-			if at > 0 { // a line goes on behind a backslash
+			if at > 0 { // at 0 a backslash before a newline continues the line
 				value.WriteByte("\n\t\b\n\\\""[at])
 			}
 		default:

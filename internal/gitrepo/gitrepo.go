@@ -1,6 +1,5 @@
-// Package gitrepo finds git's repository around a directory, and in its
-// configuration the file of patterns that hold for all repositories. It runs no
-// git.
+// Package gitrepo finds the git repository that contains a directory, and in its
+// configuration the path of the user's global ignore file. It does not run git.
 package gitrepo
 
 import (
@@ -13,15 +12,15 @@ import (
 	"syscall"
 )
 
-// A Repository is where git keeps what it knows of a work tree.
+// A Repository holds the paths of a work tree and of its git directories.
 type Repository struct {
 	Top    string // of the work tree
-	Dir    string // Top/.git, or what that file names for a submodule or another work tree
-	Common string // what all work trees of the repository share, mostly Dir
+	Dir    string // Top/.git, or the directory named by that file in a submodule or linked work tree
+	Common string // the directory that all work trees of the repository share, mostly Dir
 }
 
-// Find returns the repository in whose work tree dir is, or nil if there is none.
-// Dir is absolute and has no symbolic links.
+// Find returns the repository whose work tree contains dir, or nil if there is
+// none. Dir is absolute and has no symbolic links.
 func Find(dir string) (*Repository, error) {
 	for {
 		r, err := open(dir)
@@ -33,7 +32,7 @@ func Find(dir string) (*Repository, error) {
 	}
 }
 
-// open returns the repository of which top is the work tree's top, or nil.
+// open returns the repository whose work tree has its top at top, or nil.
 func open(top string) (*Repository, error) {
 	dir := filepath.Join(top, ".git")
 	info, err := os.Stat(dir)
@@ -53,7 +52,7 @@ func open(top string) (*Repository, error) {
 		if !ok {
 			return nil, &fs.PathError{Op: "read", Path: dir, Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
 		}
-		dir = within(top, strings.TrimRight(to, "\r\n")) // which need not be there, as in a container
+		dir = join(top, strings.TrimRight(to, "\r\n")) // it may not exist, as in a container
 	case !isRepository(dir, common(dir)): // git looks further up
 		return nil, nil
 	}
@@ -66,7 +65,7 @@ func common(dir string) string {
 	if err != nil {
 		return dir
 	}
-	return within(dir, strings.TrimRight(string(content), "\r\n"))
+	return join(dir, strings.TrimRight(string(content), "\r\n"))
 }
 
 const (
@@ -74,10 +73,10 @@ const (
 	maxConfig = 64 << 20
 )
 
-// ReadFile returns the content of a regular file of at most so many bytes, and
-// nothing of the null device, by which git's files are switched off. Of other
-// files it is an error: the open of a FIFO waits, and a device may have no end.
-func ReadFile(name string, most int64) ([]byte, error) {
+// ReadFile returns the content of a regular file of at most limit bytes. The null
+// device, which switches one of git's files off, counts as empty. Any other file
+// is an error: opening a FIFO may block, and a device may be endless.
+func ReadFile(name string, limit int64) ([]byte, error) {
 	if name == os.DevNull {
 		return nil, nil
 	}
@@ -87,13 +86,13 @@ func ReadFile(name string, most int64) ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
-	case info.Size() > most:
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", most)}
+	case info.Size() > limit:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
 	}
 	return os.ReadFile(name)
 }
 
-// isRepository reports whether dir has what git expects of a repository.
+// isRepository reports whether dir has the entries that git requires.
 func isRepository(dir, common string) bool {
 	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
 	return err == nil && isDir(filepath.Join(common, "objects")) && isDir(filepath.Join(common, "refs"))
@@ -109,8 +108,8 @@ func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// within returns the path name, which may be relative to dir.
-func within(dir, name string) string {
+// join returns the path name, or dir joined with it if it is relative.
+func join(dir, name string) string {
 	name = filepath.FromSlash(name)
 	if filepath.IsAbs(name) {
 		return filepath.Clean(name)

@@ -16,12 +16,13 @@ func lookGit(t testing.TB) string {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("nothing to compare with: ", err)
+		t.Skip("no git to compare with: ", err)
 	}
 	return git
 }
 
-// listed is what git says of a file of configuration: pairs as parse gives them.
+// listed returns the variables that git finds in a configuration file, as parse
+// gives them.
 func listed(t testing.TB, git, file string) (pairs [][2]string, ok bool) {
 	out, err := exec.Command(git, "config", "--file", file, "--list", "-z", "--no-includes").Output()
 	if err != nil {
@@ -57,7 +58,7 @@ func compare(t testing.TB, git, content string) (ok bool) {
 	require.Equal(t, ok, parses, "%q", content)
 	if ok {
 		for _, pairs := range [][][2]string{want, got} {
-			for i := range pairs { // until 2.45 git made any blank in a value a space
+			for i := range pairs { // before 2.45, git turned any blank in a value into a space
 				pairs[i][1] = strings.NewReplacer("\t", " ", "\r", " ", "\v", " ", "\f", " ").Replace(pairs[i][1])
 			}
 		}
@@ -106,11 +107,11 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestExcludesFileAgainstGit compares with git config, which follows includes and knows every file.
+// TestExcludesFileAgainstGit compares with git config, which reads every configuration file and its includes.
 func TestExcludesFileAgainstGit(t *testing.T) {
 	git := lookGit(t)
 	if runtime.GOOS == "windows" {
-		t.Skip("the paths in these files begin with a slash")
+		t.Skip("the paths in the test's files begin with a slash")
 	}
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

@@ -13,15 +13,15 @@ var edgeSizes = func() (sizes []int) {
 	return sizes
 }()
 
-var known sync.Map // of what BytesOf has returned
+var cache sync.Map // results of BytesOf by path
 
-// ForgetBytes lets go of what BytesOf keeps.
-func ForgetBytes() { known.Clear() }
+// ForgetBytes frees the memory of the results that BytesOf has cached.
+func ForgetBytes() { cache.Clear() }
 
-// BytesOf returns what the file rel of a test's tree holds. The length, from 0 to 32 KiB and often at the edge of some
-// buffer, and each byte follow from the path, so whoever reads the file can check it. The caller does not write to it.
+// BytesOf returns the content of the file rel in a test's tree. The length, from 0 to 32 KiB and often near the size of a
+// buffer, and every byte are a function of the path, so a reader can check them. The caller must not modify the result.
 func BytesOf(rel string) []byte {
-	if p, ok := known.Load(rel); ok {
+	if p, ok := cache.Load(rel); ok {
 		return p.([]byte)
 	}
 	h := fnv.New64a()
@@ -46,6 +46,6 @@ func BytesOf(rel string) []byte {
 		binary.LittleEndian.PutUint64(p[i:], state)
 	}
 	p = p[:size:size]
-	known.Store(rel, p)
+	cache.Store(rel, p)
 	return p
 }

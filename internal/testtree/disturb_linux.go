@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturb does one thing to the file path that a reader may meet at any moment: writes to it, cuts it short, or puts
-// something else in its place, by way of aside. Whatever is a file there afterwards holds nothing new but the byte 'm'.
+// Disturb makes one random change to the file path, which a reader may be reading: it writes, truncates or removes the
+// file, changes its mode, or replaces it. aside is the path of a temporary file. New content is the byte 'm' only.
 func Disturb(random *rand.Rand, path, aside string) {
 	content := bytes.Repeat([]byte{'m'}, random.Intn(random.Intn(40_000)+1))
-	write := func(flags int) { // neither through a link nor waiting for a FIFO's reader
+	write := func(flags int) { // must not follow a link, nor block on a FIFO
 		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o644); err == nil {
 			f.Write(content)
 			f.Close()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An IgnoreGenerator makes trees of few names and patterns of few bytes, so that they meet.
+// An IgnoreGenerator makes trees of few names and patterns of few bytes, so that patterns often match.
 type IgnoreGenerator struct{ *rand.Rand }
 
 func pick[T any](g IgnoreGenerator, from ...T) T { return from[g.IntN(len(from))] }
@@ -27,7 +27,7 @@ func (g IgnoreGenerator) name() string {
 	return pick(g, "a", "b", "c") + g.times(2, func() string { return pick(g, "a", "b", "a.b", "ab") })
 }
 
-// component returns a part of a pattern between slashes.
+// component returns a random part of a pattern between slashes.
 func (g IgnoreGenerator) component() string {
 	switch g.IntN(4) {
 	case 0:
@@ -42,7 +42,7 @@ func (g IgnoreGenerator) component() string {
 	})
 }
 
-// like returns a pattern that resembles a part of a name.
+// like returns a pattern that resembles a name.
 func (g IgnoreGenerator) like(name string) string {
 	if name == "" {
 		return ""
@@ -53,7 +53,7 @@ func (g IgnoreGenerator) like(name string) string {
 		head+"[!"+c+"]"+tail, head+"[a-z]"+tail, head+"\\"+c+tail, head+"*"+c+tail, head+c+"*"+tail, "*"+c+"*", g.component())
 }
 
-// pattern returns one that often matches one of paths.
+// pattern returns a pattern that often matches one of paths.
 func (g IgnoreGenerator) pattern(paths []string) string {
 	before := pick(g, "", "", "", "!", "!", "!!", "\\!", "#", "\\#", "!\\#", " ")
 	after := pick(g, "", "", "", "", "", "/", "/", "//", "/**", " ", "  ", "\\ ", "\\  ", "\\\\ ", "\\", "\t", "/ ")
@@ -64,7 +64,7 @@ func (g IgnoreGenerator) pattern(paths []string) string {
 		}
 		return before + pick(g, "", "", "", "/", "//", "**/", "/**/") + p + after
 	}
-	if g.IntN(2) == 0 { // else it would seldom match
+	if g.IntN(2) == 0 { // otherwise it would rarely match
 		after = pick(g, "", "", "/")
 	}
 	path := strings.Split(pick(g, paths...), "/")
@@ -82,7 +82,7 @@ func (g IgnoreGenerator) pattern(paths []string) string {
 	return p + after
 }
 
-// Ignore returns an ignore file for a directory with paths below it.
+// Ignore returns an ignore file for a directory that contains paths.
 func (g IgnoreGenerator) Ignore(paths []string) string {
 	s := pick(g, "", "", "", "", "\xef\xbb\xbf", "\n", "\r\n", "\xfe\xff")
 	for range 1 + g.IntN(5) {
@@ -91,7 +91,7 @@ func (g IgnoreGenerator) Ignore(paths []string) string {
 	return strings.TrimSuffix(s, pick(g, "\n", "x", "x", "x"))
 }
 
-// fill adds to tree what is in dir, and returns the paths relative to dir.
+// fill adds random files and directories in dir to tree, and returns their paths relative to dir.
 func (g IgnoreGenerator) fill(tree map[string]string, dir string, depth int) (paths []string) {
 	for range 2 + g.IntN(4) {
 		name := g.name()
@@ -113,7 +113,7 @@ func (g IgnoreGenerator) fill(tree map[string]string, dir string, depth int) (pa
 	return paths
 }
 
-// Tree returns the content of the files of a tree by their paths. Some are ignore files called .gitignore.
+// Tree returns a random tree as a map from paths to contents. Some of the files are ignore files named .gitignore.
 func (g IgnoreGenerator) Tree() map[string]string {
 	tree := map[string]string{}
 	g.fill(tree, "", 1)

@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// mksocket makes the socket at a short path first: an address holds about 100 bytes, less than a test's directory needs.
+// mksocket makes the socket at a short path and renames it: the path of a test's directory exceeds the 100 bytes or so that
+// an address holds.
 func mksocket(name string) error {
 	tmp, err := os.MkdirTemp("", "s")
 	if err != nil {
@@ -26,7 +27,7 @@ func mksocket(name string) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	// js and wasip1 have a simulated network, which makes no file.
+	// The simulated network of js and wasip1 makes no file.
 	if info, err := os.Lstat(short); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return errors.Join(errors.New("no socket file was made"), err)
 	}

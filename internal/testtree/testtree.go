@@ -1,7 +1,7 @@
 // Package testtree makes directory trees for tests from lists of strings, and reads them back the slow, obvious way.
 //
-// It works on every platform. What a platform or a file system cannot hold is reported, not failed on, so that a test
-// leaves the case out of its table.
+// It works on every platform. An entry that a platform or a file system cannot represent is reported and does not fail the
+// test, which then leaves the case out of its table.
 package testtree
 
 import (
@@ -18,23 +18,23 @@ import (
 	"unicode/utf8"
 )
 
-// errUnsupported says that the platform cannot hold an entry; it is no failure of a test.
+// errUnsupported says that the platform cannot represent an entry. It does not fail a test.
 var errUnsupported = errors.New("not supported here")
 
-// Make makes a tree in dir, which exists. Paths are slash-separated, and their missing parents are made. A spec is one of
+// Make makes a tree in the existing directory dir. Paths are slash-separated, and missing parents are made. A spec is one of
 //
 //	"a/b.txt=content"  a regular file; everything after the first "=" is content
 //	"a/b.txt"          an empty regular file
 //	"d/"               a directory
-//	"l -> target"      a symbolic link; the target is taken as it is and need not exist
+//	"l -> target"      a symbolic link; the target is used as it is and need not exist
 //	"p|"               a FIFO
 //	"s@"               a Unix-domain socket
 //
-// It returns false, having logged why, when the platform cannot hold one of the entries: a name that it forbids or
-// changes, or a kind that it does not know. The tree is then incomplete. Any other failure ends the test.
+// It logs the reason and returns false if the platform cannot represent an entry, because it forbids or changes the name or
+// does not support the kind. The tree is then incomplete. Any other failure ends the test.
 func Make(tb testing.TB, dir string, specs ...string) (ok bool) {
 	tb.Helper()
-	made := map[string]bool{} // spares big trees a MkdirAll for each file
+	made := map[string]bool{} // saves large trees a MkdirAll for each file
 	for _, spec := range specs {
 		err := makeOne(dir, spec, made)
 		if errors.Is(err, errUnsupported) {
@@ -62,7 +62,7 @@ func makeOne(dir, spec string, made map[string]bool) error {
 		name = name[:len(name)-1]
 	}
 	parent := dir + "/" + path.Dir(name)
-	full := dir + "/" + name // not filepath.Join, which on Windows would take a backslash in a name for a separator
+	full := dir + "/" + name // not filepath.Join, which takes a backslash in a name for a separator on Windows
 
 	err := mkdirAll(parent, made)
 	if err == nil {
@@ -70,7 +70,7 @@ func makeOne(dir, spec string, made map[string]bool) error {
 		case isDir:
 			err = mkdirAll(full, made)
 		case isLink:
-			// A platform without links, or one that wants a privilege for them, is no failure.
+			// Some platforms have no links, and some require a privilege for them.
 			if e := os.Symlink(target, full); e != nil {
 				return fmt.Errorf("%w: %w", errUnsupported, e)
 			}
@@ -86,7 +86,7 @@ func makeOne(dir, spec string, made map[string]bool) error {
 			err = os.WriteFile(full, []byte(content), 0o644)
 		}
 	}
-	if !isOdd(name) {
+	if !isUnportable(name) {
 		return err
 	}
 	if err != nil {
@@ -106,15 +106,15 @@ func mkdirAll(dir string, made map[string]bool) error {
 	return nil
 }
 
-// isOdd reports whether some platform forbids or changes the name.
-func isOdd(name string) bool {
+// isUnportable reports whether some platform forbids or changes the name.
+func isUnportable(name string) bool {
 	return !utf8.ValidString(name) || len(path.Base(name)) > 128 ||
 		strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r >= 0x7f || strings.ContainsRune(`\:*?"<>|`, r) }) ||
 		strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ")
 }
 
-// checkName looks for the name in its directory's listing: some file systems normalise names, and some platforms
-// replace what is not UTF-8, without an error.
+// checkName looks for the name in its directory's listing, because some file systems normalise names, and some platforms
+// replace bytes that are not UTF-8, without an error.
 func checkName(dir, base string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -137,7 +137,7 @@ func Numbered(prefix string, n int) []string {
 	return specs
 }
 
-// Content returns n bytes in which no two places look alike, so that bytes lost, repeated or moved show.
+// Content returns n bytes in which no two places look alike, so a comparison finds lost, repeated or moved bytes.
 func Content(n int) string {
 	b := make([]byte, 0, n+16)
 	for len(b) < n {
@@ -150,7 +150,7 @@ func Content(n int) string {
 // Deep makes a chain of depth directories in dir, all with the given name, and puts the files into each of them. It
 // descends by handle, so the chain may be far longer than the longest path that the system accepts.
 //
-// It returns false, having logged why, where the platform has no such descent.
+// It logs the reason and returns false if the platform cannot descend that far.
 func Deep(tb testing.TB, dir string, depth int, name string, files ...string) (ok bool) {
 	tb.Helper()
 	root, err := os.OpenRoot(dir)
@@ -189,7 +189,7 @@ func descend(root **os.Root, name string, files []string) error {
 }
 
 // Snapshot returns the content of every regular file under dir by its slash-separated path relative to dir. It is the
-// oracle of the tests: filepath.WalkDir and os.ReadFile, and a descent by handle where paths are too long for these.
+// reference of the tests: it uses filepath.WalkDir and os.Open, and descends by handle where paths are too long for them.
 func Snapshot(tb testing.TB, dir string) map[string][]byte {
 	tb.Helper()
 	var files map[string][]byte
@@ -208,7 +208,7 @@ func Snapshot(tb testing.TB, dir string) map[string][]byte {
 	return files
 }
 
-// List returns the type of every entry under dir, of whatever kind, by its slash-separated path relative to dir.
+// List returns the type of every entry under dir by its slash-separated path relative to dir.
 func List(tb testing.TB, dir string) map[string]fs.FileMode {
 	tb.Helper()
 	var entries map[string]fs.FileMode
@@ -221,7 +221,8 @@ func List(tb testing.TB, dir string) map[string]fs.FileMode {
 
 type visitFunc func(rel string, d fs.DirEntry, open func() (*os.File, error)) error
 
-// visit calls fn for every entry under dir. It begins again by handle, with another call of start, if paths fail.
+// visit calls start and then fn for every entry under dir. If that fails by path, it calls start again and descends by
+// handle.
 func visit(tb testing.TB, dir string, start func(), fn visitFunc) {
 	tb.Helper()
 	start()
@@ -248,7 +249,7 @@ func visit(tb testing.TB, dir string, start func(), fn visitFunc) {
 	}
 }
 
-// visitRoot closes root.
+// visitRoot calls fn for every entry under root, and closes root.
 func visitRoot(root *os.Root, prefix string, fn visitFunc) error {
 	defer root.Close()
 	d, err := root.Open(".")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDownloads: the demo needs the modules that the package needs, and no others.
+// TestDownloads: the demo needs no modules other than those of the package.
 func TestDownloads(t *testing.T) {
 	modules := func(packages ...string) []string {
 		args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{if not .Replace}}{{.Path}}{{end}}{{end}}"}, packages...)

@@ -1,5 +1,5 @@
-// Command demo extracts the frontmatter of every ticket through several builds of itself, one for each backend, and
-// through a plain loop; prints what the tickets say, whether all agree, and how fast each was. scripts/demo.sh runs it:
+// Command demo extracts the frontmatter of every ticket with several builds of itself, one for each backend, and with a
+// plain loop. It checks that all agree, and prints a summary of the tickets and the speed of each. scripts/demo.sh runs it:
 //
 //	demo -bin ./demo-default,./demo-unix,./demo-generic DIR...
 package main
@@ -25,7 +25,7 @@ func main() {
 func run() error {
 	worker := flag.String("worker", "", "internal: answer requests on standard input as `reader` "+readerFileproc+" or "+readerPlain)
 	bins := flag.String("bin", "", "comma-separated `programs`: this command built with different tags")
-	rounds := flag.Int("rounds", 15, "timed `rounds`; the median counts")
+	rounds := flag.Int("rounds", 15, "timed `rounds`, of which the median is printed")
 	flag.Parse()
 	if *worker != "" {
 		return serve(*worker, os.Stdin, os.Stdout)
@@ -93,8 +93,8 @@ func show(readers []*reader, dir string, rounds int) error {
 	return race(readers, names, dir, rounds)
 }
 
-// race times the readers in turn, round by round, so that a noisy moment of the machine hits all of them. Timed runs
-// find and extract the frontmatter; reading its fields would cost every reader the same and hide the difference.
+// race times the readers in turn, round by round, so that noise on the machine affects all of them. A timed run extracts
+// the frontmatter but does not read its fields, which would cost every reader the same and hide the difference.
 func race(readers []*reader, names []string, dir string, rounds int) error {
 	perSecond := make([][]float64, len(readers))
 	for range rounds {

@@ -22,7 +22,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
-// What a child process reads with.
+// The kinds of readers.
 const (
 	readerFileproc = "fileproc"
 	readerPlain    = "plain"
@@ -32,7 +32,7 @@ const prefixSize = 2048 // bytes; no frontmatter is longer
 
 type request struct {
 	Dir   string
-	Parse bool // read the fields and fill in the summary; otherwise only extract, for timing
+	Parse bool // also read the fields and fill in the summary, which timed requests do not
 }
 
 type answer struct {
@@ -47,23 +47,23 @@ type answer struct {
 	Newest newest
 }
 
-// newest is the ticket with the latest date; of one day's, that with the greatest ID.
+// newest is the ticket with the latest date and, among tickets of the same date, the greatest ID.
 type newest struct{ Created, ID, Title string }
 
-// disagrees says in which respect b differs from a.
+// disagrees returns an error that says how b differs from a, or nil.
 func (a answer) disagrees(b answer) error {
 	switch {
 	case a.Files != b.Files:
 		return fmt.Errorf("%d files against %d", a.Files, b.Files)
 	case a.Digest != b.Digest:
-		return errors.New("other paths or other frontmatter")
+		return errors.New("different paths or different frontmatter")
 	case !maps.Equal(a.Status, b.Status) || !maps.Equal(a.Type, b.Type) || a.Newest != b.Newest:
-		return errors.New("other counts from the same frontmatter")
+		return errors.New("different counts from the same frontmatter")
 	}
 	return nil
 }
 
-// counts formats the most frequent first.
+// counts formats m, the most frequent first.
 func counts(m map[string]int) string {
 	keys := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b))
@@ -75,8 +75,8 @@ func counts(m map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// A reader is a child process, because a backend is chosen when a program is built. It lives for many requests, so
-// that starting it is not measured.
+// A reader is a child process, because the backend is chosen at build time. It serves many requests, so its start is not
+// measured.
 type reader struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -120,7 +120,7 @@ func (r *reader) close() {
 	r.cmd.Wait()
 }
 
-// serve is the child's side.
+// serve answers requests in the child process.
 func serve(kind string, in io.Reader, out io.Writer) error {
 	var read func(dir string) ([]extract, error)
 	var name string

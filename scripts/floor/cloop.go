@@ -17,7 +17,7 @@ import (
 //go:embed c/cloop.c
 var cLoopSource []byte
 
-// A cLoop is the C program, running, so that its start is not measured. A nil one stands for a machine without a compiler.
+// A cLoop is the running C program, whose start is not measured. It is nil on a machine without a C compiler.
 type cLoop struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -25,11 +25,11 @@ type cLoop struct {
 	threads int
 }
 
-// startCLoop compiles and starts the C program. Without a C compiler it says so and returns nil.
+// startCLoop compiles and starts the C program. Without a C compiler it prints a message and returns nil.
 func startCLoop(dir string, threads int) (*cLoop, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "floor: no C compiler (cc) in PATH: going on without the C loop")
+		fmt.Fprintln(os.Stderr, "floor: no C compiler (cc) in PATH: continuing without the C loop")
 		return nil, nil
 	}
 	tmp, err := os.MkdirTemp("", "floor-")
@@ -58,7 +58,7 @@ func startCLoop(dir string, threads int) (*cLoop, error) {
 	return c, c.cmd.Start()
 }
 
-// side returns passes of the C program in one of its modes.
+// side returns a side that runs passes of the C program in one of its modes.
 func (c *cLoop) side(mode string, size int) side {
 	if c == nil {
 		return nil

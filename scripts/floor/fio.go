@@ -13,8 +13,8 @@ import (
 
 const fioFileSize = 400 // bytes
 
-// runFio checks the C loop with a program that others wrote: fio opens, reads and closes as many files of its own making,
-// and the C loop and fileproc read the same ones. What fio does around each file takes its time, so it is no floor.
+// runFio checks the C loop against fio, an independent program: fio creates as many files, then opens, reads and closes them,
+// and the C loop and fileproc read the same files. fio does additional work for each file, so it is not a floor.
 func runFio(dir string, threads, pairs, passes int, p printer) error {
 	fio, err := exec.LookPath("fio")
 	if err != nil {
@@ -61,7 +61,7 @@ func runFio(dir string, threads, pairs, passes int, p printer) error {
 		comparison{"whole, fio's files / C loop", comparisons("whole", own, c)[0].ours, c.side("read", cReadSize)})
 }
 
-// fioPass reads fio's report: its threads ran at the same time.
+// fioPass parses fio's report. fio's threads run at the same time, so the slowest one gives the wall time.
 func fioPass(text []byte) (p pass, err error) {
 	var report struct {
 		Jobs []struct {

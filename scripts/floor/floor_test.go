@@ -18,7 +18,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// Whatever the depth and the batch, the Go loop sees all files and bytes.
+// The Go loop sees all files and bytes at every ring depth and batch size.
 func TestGoLoop(t *testing.T) {
 	dir := t.TempDir()
 	want := 0
@@ -30,7 +30,7 @@ func TestGoLoop(t *testing.T) {
 	}
 	depths := []int{0, 1, 16, 256}
 	if ring, err := uring.New(1, cReadSize); err != nil {
-		t.Logf("without io_uring, which is not to be had here: %v", err)
+		t.Logf("left out: io_uring: %v", err)
 		depths = depths[:1]
 	} else {
 		ring.Close()
@@ -47,7 +47,7 @@ func TestGoLoop(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A set that is a symbolic link is the same to all that read it, WalkDir too.
+// All sides, WalkDir too, read a set through a symbolic link.
 func TestDirectoryOfLink(t *testing.T) {
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	require.NoError(t, writeFiles(dir, 3))
@@ -76,8 +76,8 @@ func TestFioPass(t *testing.T) {
 	assert.ErrorContains(t, err, "fio said")
 }
 
-// With -json every pass of a pair is handed over, also where there is no other side. A round measures every comparison, so that
-// all of them are from the same moments, and the sides of a pair take turns in going first.
+// With -json every pass of a pair is printed, also if there is only one side. Each round measures every comparison, so all of
+// them are from the same moments, and the sides of a pair take turns going first.
 func TestPrinter(t *testing.T) {
 	var out bytes.Buffer
 	var calls string
@@ -89,7 +89,7 @@ func TestPrinter(t *testing.T) {
 	require.NoError(t, p.compare(2, 1, comparison{"a / b", called("a"), called("b")}, comparison{"c / b", called("c"), called("b")},
 		comparison{"alone / b", called("x"), nil}))
 	require.NoError(t, p.leftOut("reasons"))
-	assert.Equal(t, "aabb"+"ccbb"+"xx"+"ba"+"bc"+"x", calls, "each is called once more in the first round, to warm up")
+	assert.Equal(t, "aabb"+"ccbb"+"xx"+"ba"+"bc"+"x", calls, "each side is called once more in the first round, to warm up")
 	var who []string
 	for dec := json.NewDecoder(&out); dec.More(); {
 		var r record.Record

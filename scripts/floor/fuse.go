@@ -19,22 +19,22 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// slowFiles is how many files a slowDir has.
+// slowFiles is the number of files in a slowDir.
 const slowFiles = 1000
 
-// A slowDir is a directory in memory, served over FUSE, of which each open takes a while.
+// A slowDir is an in-memory directory, served over FUSE, whose files take a while to open.
 type slowDir struct {
 	fs.Inode
 	files int
 	slow  *slowness
 }
 
-// slowness is what an open takes.
+// slowness is the delay of each open.
 type slowness struct {
 	delay  time.Duration
-	busy   bool // of a processor
-	serial bool // one after the other
-	mu     sync.Mutex
+	busy   bool       // the delay uses a processor
+	serial bool       // one open at a time
+	mu     sync.Mutex // held during the delay if serial
 }
 
 func newSlowness(delay, kind string) (*slowness, error) {
@@ -85,13 +85,13 @@ func (f *slowFile) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 	return f.MemRegularFile.Open(ctx, flags)
 }
 
-// serveSlow is what this program does when mountSlow has started it: it serves until its input ends.
+// serveSlow runs in the process that mountSlow starts. It serves until its standard input ends.
 func serveSlow(dir, delay, kind string) error {
 	slow, err := newSlowness(delay, kind)
 	if err != nil {
 		return err
 	}
-	valid := time.Second // as libfuse's default
+	valid := time.Second // libfuse's default
 	server, err := fs.Mount(dir, &slowDir{files: slowFiles, slow: slow}, &fs.Options{
 		EntryTimeout: &valid, AttrTimeout: &valid,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "fileproc", Name: "floor"},
@@ -104,8 +104,8 @@ func serveSlow(dir, delay, kind string) error {
 	return server.Unmount()
 }
 
-// mountSlow mounts such a directory, served by a process of its own, as file systems are: it takes none of the processors
-// that this one's goroutines have.
+// mountSlow mounts a slowDir that a separate process serves, as with real file systems. The server's goroutines do not count
+// towards this process's GOMAXPROCS.
 func mountSlow(delay time.Duration, kind string) (dir string, unmount func() error, err error) {
 	if _, err := newSlowness(delay.String(), kind); err != nil {
 		return "", nil, err

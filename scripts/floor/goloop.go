@@ -16,7 +16,7 @@ import (
 	"github.com/fileproc/fileproc/internal/uring"
 )
 
-// A goLoop does in Go what the C loop does: nothing but the system calls. With a ring, io_uring opens and reads.
+// A goLoop does the work of the C loop in Go: nothing but the system calls. With a ring, io_uring opens and reads.
 type goLoop struct {
 	dir     string
 	threads int
@@ -24,8 +24,8 @@ type goLoop struct {
 	depth   int // files that a ring reads at a time; 0 without one
 }
 
-// bareComparisons are those of the Go loop with the C loop: by itself, taking few names at a time or many, and with rings of
-// some depth, if this machine allows io_uring.
+// bareComparisons returns comparisons of the Go loop with the C loop: with plain calls, at several batch sizes, and, if this
+// machine allows io_uring, with rings of several depths.
 func bareComparisons(dir string, threads int, c *cLoop, p printer) (list []comparison, err error) {
 	const usual = 128
 	theirs := c.side("read", cReadSize)
@@ -87,7 +87,7 @@ func (g goLoop) side() side {
 	})
 }
 
-// A listing is the files of a directory and its subdirectories, which stay open.
+// A listing holds the files of a directory and its subdirectories. The directories stay open.
 type listing struct {
 	files []bareFile
 	dirs  []int
@@ -95,7 +95,7 @@ type listing struct {
 
 type bareFile struct {
 	dir  int
-	name string // a zero byte follows
+	name string // a zero byte follows in memory
 }
 
 func (l *listing) close() {
@@ -105,7 +105,7 @@ func (l *listing) close() {
 }
 
 func (l *listing) add(at int, name string) error {
-	const block, room = 1 << 20, 32 << 10 // bytes of a block of names, and those left at which a new one begins
+	const block, room = 1 << 20, 32 << 10 // bytes of a block of names, and the free bytes below which a new block is allocated
 	const reclen, typ, text = 16, 18, 19  // offsets in struct linux_dirent64
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *bareReader) read(files []bareFile, depth int) error {
 	for r.ring != nil && len(files) > 0 {
 		n := min(depth, len(files))
 		if i := slices.IndexFunc(files[:n], func(f bareFile) bool { return f.dir != files[0].dir }); i > 0 {
-			n = i // a ring reads of one directory at a time
+			n = i // a ring reads files of one directory at a time
 		}
 		r.names = r.names[:0]
 		for _, f := range files[:n] {
@@ -168,7 +168,7 @@ func (r *bareReader) read(files []bareFile, depth int) error {
 		}
 		for i := range n {
 			p := r.ring.Bytes(i)
-			if p == nil { // it is not in the cache, or empty
+			if p == nil { // the file is not in the page cache, or it is empty
 				if err := r.plain(files[i]); err != nil {
 					return err
 				}
@@ -185,7 +185,7 @@ func (r *bareReader) read(files []bareFile, depth int) error {
 	return nil
 }
 
-// plain makes the calls as cheap as Go can: the scheduler does not hear of them.
+// plain uses raw system calls, the cheapest that Go has, which do not notify the scheduler.
 func (r *bareReader) plain(f bareFile) error {
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dir), uintptr(unsafe.Pointer(unsafe.StringData(f.name))),
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command floor measures fileproc against the bare system calls and against the loops that people write by hand, side by
-// side in interleaved pairs, and prints the ratios:
+// Command floor measures fileproc against the bare system calls and against hand-written loops, in interleaved pairs, and
+// prints the ratios:
 //
 //	go run ./floor -dir ../.data/tickets_flat_100k -case whole
 //
-// Build it with a tag of fileproc's, such as -tags fileproc_nouring, to measure another backend.
+// Build it with one of fileproc's tags, such as -tags fileproc_nouring, to measure another backend.
 package main
 
 import (
@@ -34,18 +34,18 @@ func run() error {
 	if len(os.Args) == 5 && os.Args[1] == "serve" {
 		return serveSlow(os.Args[2], os.Args[3], os.Args[4])
 	}
-	dir := flag.String("dir", "", "`directory` to process; the case small makes its own")
+	dir := flag.String("dir", "", "`directory` to process; the cases small and shapes make their own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
 		"sweep (the default against other numbers of workers), "+
-		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: without caches, against the C loop with 2 to 64 threads), allocs (allocations a file), peak (memory of Stream); "+
-		"bare (the C loop's work in Go, taking so many names at a time, and with io_uring of some depths), fio (as a cross-check of the C loop)")
+		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: with cold caches, against the C loop with 2 to 64 threads), allocs (allocations per file), peak (memory of Stream); "+
+		"bare (the C loop's work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc against the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
-	passes := flag.Int("passes", 5, "`passes` of each side in a pair; their median counts")
+	passes := flag.Int("passes", 5, "`passes` of each side in a pair, of which the median is used")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	workers := flag.String("workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
 	drop := flag.Bool("cold", false, "with -case sweep, as root: drop the caches before each pass")
-	delay := flag.Duration("fuse", 0, "in place of -dir a FUSE file system of 1,000 files, each open of which takes so `long`")
-	server := flag.String("server", "", "with -fuse: the `kind` of server, busy (an open takes a processor's time), serial (it does one at a time) or both, with a comma between")
+	delay := flag.Duration("fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
+	server := flag.String("server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
@@ -132,7 +132,8 @@ func (p printer) all(list []comparison, pairs, passes int) error {
 	return p.compare(pairs, passes, list...)
 }
 
-// directory returns the path of the directory name without symbolic links: WalkDir does not follow one.
+// directory returns the path of the directory name with symbolic links resolved, because WalkDir does not follow a root that
+// is one.
 func directory(name string) (string, error) {
 	dir, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -160,7 +161,7 @@ func (p printer) header(pairs, passes int) {
 	fmt.Printf("%-40s %8s  %-24s %-24s %10s %10s\n", "", "files", "wall", "CPU", "ours", "theirs")
 }
 
-// pass tells report of one side of a pair.
+// pass writes the pass of one side of a pair for the command report.
 func (p printer) pass(comparison, side string, got pass) error {
 	if p.json == nil {
 		return nil
@@ -176,19 +177,19 @@ func (p printer) leftOut(reason string) error {
 	return p.json.Encode(record.Record{Table: "floor", Data: p.set, Text: "left out: " + reason})
 }
 
-// A comparison measures two ways to do the same work. Without a C compiler theirs is nil, and ours stands alone.
+// A comparison measures two ways to do the same work. Without a C compiler theirs is nil, and only ours is measured.
 type comparison struct {
 	name         string
 	ours, theirs side
 }
 
-// A tally is what the pairs of a comparison gave: ratios, and ns per file.
+// A tally holds the results of a comparison's pairs: ratios, and ns per file.
 type tally struct {
 	wall, cpu, ours, theirs []float64
 	files                   int
 }
 
-// compare measures a pair of each comparison in each round, so that all of them are from the same moments.
+// compare measures one pair of each comparison in each round, so that all comparisons are from the same moments.
 func (p printer) compare(pairs, passes int, list ...comparison) error {
 	tallies := make([]tally, len(list))
 	for round := range pairs {
@@ -217,7 +218,7 @@ func (c comparison) pair(round, passes int, t *tally, p printer) error {
 		sides, got = sides[:1], got[:1]
 	}
 	for i := range sides {
-		k := (i + round) % len(sides) // each goes first in half of the pairs, so that a drift of the machine favours neither
+		k := (i + round) % len(sides) // each goes first in half of the pairs, so that drift of the machine favours neither
 		if round == 0 {               // warm up
 			if _, err := sides[k](); err != nil {
 				return err
@@ -245,7 +246,7 @@ func (c comparison) pair(round, passes int, t *tally, p printer) error {
 	return nil
 }
 
-// medianPass runs a side several times; every pass must see the same files and bytes.
+// medianPass runs a side several times and returns the median. Every pass must see the same files and bytes.
 func medianPass(s side, passes int) (pass, error) {
 	var wall, cpu []float64
 	var first pass

@@ -45,7 +45,7 @@ func runShapes(pairs, passes, threads int, p printer) error {
 	return nil
 }
 
-// runPlain compares with the loop that people write, with one worker too: the set, or without one small trees.
+// runPlain compares with a plain WalkDir loop, also with one worker, on the set or, without one, on small trees.
 func runPlain(set string, pairs, passes int, p printer) error {
 	trees := []tree{{p.set, set, 1}}
 	if set == "" {
@@ -72,10 +72,10 @@ func runPlain(set string, pairs, passes int, p printer) error {
 	return nil
 }
 
-// A tree is read so many times in a pass.
+// A tree is a directory that runPlain measures.
 type tree struct {
 	name, dir string
-	calls     int
+	calls     int // how many times a pass reads it
 }
 
 func smallTrees(tmp string) (trees []tree, err error) {
@@ -112,7 +112,7 @@ func writeFiles(dir string, n int) error {
 	return nil
 }
 
-// runCold drops the caches of pages, entries and inodes before each pass.
+// runCold drops the page, dentry and inode caches before each pass.
 func runCold(dir string, pairs int, p printer) error {
 	whole := timed(func() (int, int64, error) { return process(dir, fileproc.Options{}) })
 	p.header(pairs, 1)
@@ -130,7 +130,7 @@ func runCold(dir string, pairs int, p printer) error {
 	return nil
 }
 
-// cold drops the caches before the clock of a side starts, which only root can do.
+// cold returns a side that drops the caches before the clock of s starts, which needs root.
 func cold(s side) side {
 	if s == nil {
 		return nil
@@ -155,7 +155,7 @@ func printAllocs(dir string) error {
 	return nil
 }
 
-// printPeak streams the files and prints the most memory that the process had.
+// printPeak streams the files and prints the peak memory of the process.
 func printPeak(dir string) error {
 	files := 0
 	for _, err := range fileproc.Stream(context.Background(), dir, fileproc.Options{}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {

@@ -26,7 +26,7 @@ type pass struct {
 type side func() (pass, error)
 
 const (
-	cReadSize  = 4096 // bytes; what the C loop reads of each file
+	cReadSize  = 4096 // bytes that the C loop reads of each file
 	prefixSize = 2048 // bytes
 )
 
@@ -54,7 +54,7 @@ func comparisons(name, dir string, c *cLoop) []comparison {
 	}
 }
 
-// timed collects garbage before it starts the clock: one side must not pay for what the other left.
+// timed collects garbage before it starts the clock, so that no side pays for the other's.
 func timed(work func() (files int, bytes int64, err error)) side {
 	return func() (p pass, err error) {
 		runtime.GC()
@@ -65,7 +65,7 @@ func timed(work func() (files int, bytes int64, err error)) side {
 	}
 }
 
-// cpuTime is the user and system time of the whole process.
+// cpuTime returns the user and system time of the whole process.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -74,7 +74,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// process counts per worker, a cache line apart, so that the counters cost nothing.
+// process counts per worker, on separate cache lines, so that the counters cost nothing.
 func process(dir string, opts fileproc.Options) (files int, bytes int64, err error) {
 	if opts.Workers == 0 {
 		opts.Workers = runtime.GOMAXPROCS(0)
@@ -130,8 +130,8 @@ func readDir(dir string) (files int, bytes int64, err error) {
 	return files, bytes, err
 }
 
-// runSmall compares what a call costs in small directories, where set-up counts. A pass makes so many calls that it
-// reads about 2,000 files.
+// runSmall compares the cost of a call in small directories, where the set-up matters. A pass repeats the call until it has
+// read about 2,000 files.
 func runSmall(pairs, passes int, p printer) error {
 	tmp, err := os.MkdirTemp("", "floor-")
 	if err != nil {

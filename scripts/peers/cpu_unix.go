@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the user and system time of this process and of the children it waited for.
+// cpuTime returns the user and system time of this process and of the children it has waited for.
 func cpuTime() time.Duration {
 	var total int64
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

@@ -1,10 +1,10 @@
-// Command peers measures fileproc beside the ways in which people do the same, on the same data, in interleaved rounds,
-// and prints a line of JSON for each pass. scripts/bench_report.sh makes tables and plots of them:
+// Command peers measures fileproc and other ways to read all files of a directory, on the same data and in interleaved
+// rounds. It prints a line of JSON for each pass, from which scripts/bench_report.sh makes tables and plots:
 //
 //	peers -table peers -rounds 9 DIR...
 //
-// DIR is a set that the command tickets made. A side that does not see its files and bytes is excluded, and a line says
-// so. Built with one of fileproc's tags it measures that backend.
+// DIR is a set made by the command tickets. A side that does not see all of its files and bytes is excluded, and a line gives
+// the reason. Built with one of fileproc's tags, the command measures that backend.
 package main
 
 import (
@@ -32,19 +32,19 @@ func main() {
 
 func run() error {
 	names := slices.Sorted(maps.Keys(tables))
-	name := flag.String("table", "peers", "what to measure: "+strings.Join(names, ", "))
+	name := flag.String("table", "peers", "`table` to measure: "+strings.Join(names, ", "))
 	rounds := flag.Int("rounds", 9, "interleaved `rounds`")
-	atLeast := flag.Int("files", 20_000, "`files` that a pass reads at least: small sets are processed several times")
+	minFiles := flag.Int("files", 20_000, "minimum number of `files` of a pass: a small set is processed several times")
 	flag.StringVar(&build, "build", fileproc.Backend(), "`name` of this build in the table backends")
-	flag.StringVar(&countProgram, "count", "", "the built command count, for the table programs")
+	flag.StringVar(&countProgram, "count", "", "`path` of the built command count, for the table programs")
 	flag.Parse()
 	t, known := tables[*name]
 	switch {
 	case !known:
 		return fmt.Errorf("unknown table %q: want one of %v", *name, names)
 	case flag.NArg() == 0:
-		return fmt.Errorf("name at least one directory that the command tickets made")
-	case *rounds < 1 || *atLeast < 1:
+		return fmt.Errorf("want at least one directory made by the command tickets")
+	case *rounds < 1 || *minFiles < 1:
 		return fmt.Errorf("-rounds and -files must be at least 1")
 	}
 	for _, dir := range flag.Args() {
@@ -52,9 +52,9 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		repeat := max(1, *atLeast/s.Files)
+		repeat := max(1, *minFiles/s.Files)
 		if t.before != nil {
-			repeat = 1 // what is done before a pass must be done before every call
+			repeat = 1 // before must run before every call
 		}
 		m := measurement{table: *name, set: s, repeat: repeat, before: t.before, out: json.NewEncoder(os.Stdout)}
 		sides, err := t.sides(s)
@@ -68,14 +68,14 @@ func run() error {
 	return nil
 }
 
-// A set is a directory and what its manifest says is in it.
+// A set is a directory and the counts of its manifest.
 type set struct {
 	dir, name string
 	Files     int   `json:"files"`
 	Bytes     int64 `json:"bytes"`
 }
 
-// proc is the directory that is no set, and changes by itself.
+// proc is the one directory that is not a set. Its entries change during a measurement.
 const proc = "/proc"
 
 func openSet(dir string) (s set, err error) {
@@ -86,10 +86,10 @@ func openSet(dir string) (s set, err error) {
 	manifest := filepath.Clean(dir) + ".json"
 	text, err := os.ReadFile(manifest)
 	if err != nil {
-		return s, fmt.Errorf("%w: scripts/tickets makes sets with their manifests", err)
+		return s, fmt.Errorf("%w: make the set and its manifest with scripts/tickets", err)
 	}
 	s = set{name: strings.TrimPrefix(filepath.Base(dir), "tickets_")}
-	if s.dir, err = filepath.EvalSymlinks(dir); err != nil { // half of the peers do not walk a link
+	if s.dir, err = filepath.EvalSymlinks(dir); err != nil { // half of the peers do not walk a symbolic link
 		return s, err
 	}
 	if err := json.Unmarshal(text, &s); err != nil || s.Files < 1 {
@@ -98,16 +98,16 @@ func openSet(dir string) (s set, err error) {
 	return s, nil
 }
 
-// A tally is what one call saw. Most sides count files and bytes; whole programs count matching files and lines.
+// A tally is the result of one call. Most sides count files and bytes; whole programs count matching files and lines.
 type tally struct{ files, bytes int64 }
 
-// A side is one way to process a set. One that cannot run here says why in missing.
+// A side is one way to process a set.
 type side struct {
 	who, version string
-	missing      string
+	missing      string // why the side cannot run here, if it cannot
 	call         func() (tally, error)
-	want         *tally // if nil, what the first side of the table saw
-	changing     bool   // the data is: any tally will do
+	want         *tally // if nil, the tally of the table's first side
+	changing     bool   // the data changes, so any tally is right
 }
 
 type measurement struct {
@@ -125,7 +125,7 @@ func (m measurement) run(sides []side, rounds int) error {
 	}
 	for round := range rounds {
 		for i := range sides {
-			// Another side goes first in each round, so that a drift of the machine favours none.
+			// A different side goes first in each round, so that drift of the machine favours none.
 			s := sides[(i+round)%len(sides)]
 			r := record.Record{Table: m.table, Data: m.set.name, Who: s.who, Version: s.version, Files: m.set.Files * m.repeat}
 			if r.Wall, r.CPU, err = m.pass(s); err != nil {
@@ -139,8 +139,8 @@ func (m measurement) run(sides []side, rounds int) error {
 	return nil
 }
 
-// qualify calls each side once, which also warms the caches, and keeps those that see what they must see.
-func (m measurement) qualify(sides []side) (fit []side, err error) {
+// qualify calls each side once, which also warms the caches, and returns the sides with the right tally.
+func (m measurement) qualify(sides []side) (qualified []side, err error) {
 	var first *tally
 	for i, s := range sides {
 		reason := s.missing
@@ -156,14 +156,14 @@ func (m measurement) qualify(sides []side) (fit []side, err error) {
 				err = s.check(got)
 			}
 			if err != nil {
-				reason = strings.ReplaceAll(err.Error(), m.set.dir, m.set.name) // the report names no path of the machine
+				reason = strings.ReplaceAll(err.Error(), m.set.dir, m.set.name) // the report must not contain paths of the machine
 			}
 		}
 		if reason == "" {
-			fit = append(fit, s)
+			qualified = append(qualified, s)
 			continue
 		}
-		if i == 0 { // the one that the others are compared with
+		if i == 0 { // the other sides are compared with it
 			return nil, fmt.Errorf("%s: %s", s.who, reason)
 		}
 		fmt.Fprintf(os.Stderr, "peers: %s: %s: %s is left out: %s\n", m.table, m.set.name, s.who, reason)
@@ -172,7 +172,7 @@ func (m measurement) qualify(sides []side) (fit []side, err error) {
 			return nil, err
 		}
 	}
-	return fit, nil
+	return qualified, nil
 }
 
 func (s side) check(got tally) error {
@@ -182,7 +182,7 @@ func (s side) check(got tally) error {
 	return nil
 }
 
-// pass returns nanoseconds. It collects garbage before it starts the clock: no side must pay for what another left.
+// pass returns nanoseconds. It collects garbage before it starts the clock, so that no side pays for another's.
 func (m measurement) pass(s side) (wall, cpu float64, err error) {
 	runtime.GC()
 	if m.before != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// Every peer walks with its defaults, save what it would leave out or sort, and each file is read with os.ReadFile, in
-// the callback where there is one: that is how its users do it.
+// peerSides returns the sides of the table peers. Every peer walks with its defaults, except that it skips and sorts nothing.
+// Each file is read with os.ReadFile, in the callback if there is one, as the peer's users do.
 func peerSides(s set) ([]side, error) {
 	return []side{
 		s.files("fileproc", "", fileprocWith(fileproc.Options{})),
@@ -35,10 +35,10 @@ func peerSides(s set) ([]side, error) {
 	}, nil
 }
 
-// A reader reads every file under dir and counts in c.
+// A reader reads every file under dir and counts files and bytes in c.
 type reader func(dir string, c *counter) error
 
-// files returns a side that has to see all files and bytes of the set.
+// files returns a side that must see all files and bytes of the set.
 func (s set) files(who, version string, read reader) side {
 	return side{who: who, version: version, want: &tally{int64(s.Files), s.Bytes}, call: func() (tally, error) {
 		var c counter
@@ -47,7 +47,7 @@ func (s set) files(who, version string, read reader) side {
 	}}
 }
 
-// version is that of the module in this build: what was measured, whatever go.mod says later.
+// version returns the version of the module in this build, which is the one that is measured.
 func version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	if info != nil {
@@ -85,7 +85,7 @@ func fileprocWith(opts fileproc.Options) reader {
 	}
 }
 
-// walkDirFunc suits filepath.WalkDir and fastwalk.
+// walkDirFunc is a callback for filepath.WalkDir and fastwalk.
 func (c *counter) walkDirFunc(path string, d fs.DirEntry, err error) error {
 	if err != nil || !d.Type().IsRegular() {
 		return err
@@ -108,7 +108,7 @@ func goDirWalk(dir string, c *counter) error {
 	}})
 }
 
-// cwalk gives paths relative to dir.
+// cWalk joins paths, because cwalk passes them relative to dir.
 func cWalk(dir string, c *counter) error {
 	return cwalk.Walk(dir, func(rel string, info os.FileInfo, err error) error {
 		if err != nil || !info.Mode().IsRegular() {
@@ -133,7 +133,7 @@ func goCodeWalk(dir string, c *counter) error {
 	w.IgnoreIgnoreFile, w.IgnoreGitIgnore, w.IgnoreGitModules, w.IncludeHidden = true, true, true, true
 	var failed error
 	walked := make(chan struct{})
-	go func() { // ends when it has listed all; it closes files
+	go func() { // Start closes files when it has listed everything
 		failed = w.Start()
 		close(walked)
 	}()
@@ -147,7 +147,7 @@ func goCodeWalk(dir string, c *counter) error {
 	return errors.Join(failed, err)
 }
 
-// poolOf lists directories in one goroutine with os.ReadDir, and reads files in several.
+// poolOf returns a reader that lists directories with os.ReadDir in one goroutine, and reads files in several.
 func poolOf(goroutines int) reader {
 	return func(dir string, c *counter) error {
 		var failed error
@@ -173,9 +173,9 @@ func list(dir string, yield func(string) bool) error {
 	return err
 }
 
-// readPool reads the files that paths yields and goes on after a failure, so that the yielding side never blocks for good.
+// readPool reads the files that paths yields. It continues after a failure, so that the yielding side never blocks forever.
 func readPool(goroutines int, paths func(func(string) bool), c *counter) error {
-	queue := make(chan string, 128) // deep enough that neither side waits for each path
+	queue := make(chan string, 128) // for performance: neither side waits for each path
 	errs := make([]error, goroutines)
 	var wg sync.WaitGroup
 	for i := range goroutines {

@@ -37,7 +37,8 @@ func backendSides(s set) ([]side, error) {
 	return []side{s.files(build, "", fileprocWith(fileproc.Options{}))}, nil
 }
 
-// readDirSides list one directory, and list it and ask for size and time of every file, as Readdir always does.
+// readDirSides returns sides that list one directory, with and without the size and time of every file. Readdir always asks
+// for them.
 func readDirSides(s set) (sides []side, err error) {
 	add := func(who string, bytes int64, list func(dir string) (tally, error)) {
 		sides = append(sides, side{who: who, want: &tally{int64(s.Files), bytes}, changing: s.dir == proc,
@@ -117,16 +118,17 @@ func cacheSides(s set) ([]side, error) {
 
 // dropCaches empties the page, dentry and inode caches.
 func dropCaches() error {
-	if err := exec.Command("sync").Run(); err != nil { // what is dirty cannot be dropped
+	if err := exec.Command("sync").Run(); err != nil { // dirty pages cannot be dropped
 		return err
 	}
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
-		return fmt.Errorf("dropping caches takes Linux and root: %w", err)
+		return fmt.Errorf("dropping the caches needs Linux and root: %w", err)
 	}
 	return nil
 }
 
-// ablationSides vary one thing at a time against the first side. All find the same files, and read different amounts.
+// ablationSides returns sides that each change one thing in the first side. All find the same files; they read different
+// amounts.
 func ablationSides(s set) (sides []side, err error) {
 	add := func(who string, opts fileproc.Options, run func(fileproc.Options) error) {
 		sides = append(sides, side{who: who, want: &tally{files: int64(s.Files)}, call: func() (tally, error) {
@@ -211,7 +213,7 @@ func programSides(s set) ([]side, error) {
 func program(who, path string, askVersion []string, args ...string) side {
 	s := side{who: who}
 	if _, err := exec.LookPath(path); err != nil {
-		s.missing = "it is not installed"
+		s.missing = "the program is not installed"
 		return s
 	}
 	if askVersion != nil {
@@ -232,7 +234,7 @@ func program(who, path string, askVersion []string, args ...string) side {
 			if err != nil {
 				return t, fmt.Errorf("its output is not path:count: %q", line)
 			}
-			if n > 0 { // grep also names the files without a match
+			if n > 0 { // grep also lists files without a match
 				t.files++
 				t.bytes += n
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// machine says on what was measured, without names of hosts and users.
+// machine returns records that describe the machine, without names of hosts and users.
 func machine(data string) []record.Record {
 	return []record.Record{
 		{Table: "machine", Who: "Date", Text: time.Now().UTC().Format(time.DateOnly)},
@@ -41,7 +41,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// fileSystem is the type of the mount that dir is on: the one with the longest path.
+// fileSystem returns the file system type of the mount that contains dir, which is the one with the longest matching path.
 func fileSystem(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err == nil {

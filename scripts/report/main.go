@@ -1,5 +1,5 @@
-// Command report runs the measurements of the commands peers and floor, keeps them in a file of JSON lines, and makes
-// tables and plots of what is in that file. scripts/bench_report.sh builds what it needs and runs it.
+// Command report runs the measurements of the commands peers and floor, saves them in a file of JSON lines, and makes tables
+// and plots from that file. scripts/bench_report.sh builds the commands and runs it.
 package main
 
 import (
@@ -31,11 +31,11 @@ func run() error {
 	var m measurer
 	flag.StringVar(&m.bins, "bins", "", "`directory` with the built commands: peers, peers-nouring, peers-unix, peers-generic, count and, on Linux, floor")
 	flag.StringVar(&m.data, "data", "", "`directory` of the sets")
-	flag.BoolVar(&m.quick, "quick", false, "sets of 5,000 files and few rounds")
+	flag.BoolVar(&m.quick, "quick", false, "use sets of 5,000 files and few rounds")
 	out := flag.String("out", "", "`directory` for benchmarks.md and img/")
 	raw := flag.String("raw", "", "`file` with the measurements")
-	only := flag.String("only", strings.Join(tableNames, ","), "`tables` to measure; the others, or all with none, are drawn as they are in the file")
-	sets := flag.String("sets", "", "`sets` to measure of the tables' own, such as flat_1m (default: all)")
+	only := flag.String("only", strings.Join(tableNames, ","), "`tables` to measure, or none; the others are drawn from the file")
+	sets := flag.String("sets", "", "the tables' `sets` to measure, such as flat_1m (default: all)")
 	check := flag.Bool("check", false, "check the arguments and stop")
 	flag.Parse()
 	if m.bins == "" || m.data == "" || *out == "" || *raw == "" || flag.NArg() > 0 {
@@ -73,7 +73,7 @@ func run() error {
 			return r.Table == table && (m.only == nil || slices.Contains(m.only, r.Data)) || r.Table == "machine"
 		})
 		records = append(append(records, fresh...), machine(m.data)...)
-		if err := save(*raw, records); err != nil { // now, so that a later failure loses nothing
+		if err := save(*raw, records); err != nil { // after each table, so that a later failure loses nothing
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func load(name string) (records []record.Record, err error) {
 	return records, nil
 }
 
-// decode takes nothing but records: what else a command prints is an error.
+// decode returns an error if a command has printed anything but records.
 func decode(text string) (records []record.Record, err error) {
 	for line := range strings.Lines(text) {
 		var r record.Record
@@ -101,7 +101,7 @@ func decode(text string) (records []record.Record, err error) {
 		dec.DisallowUnknownFields()
 		err := dec.Decode(&r)
 		if err == nil && r.Table == "" {
-			err = errors.New("no record")
+			err = errors.New("not a record")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w in %q", err, line)
@@ -132,7 +132,7 @@ type measurer struct {
 	only       []string // sets; nil: all
 }
 
-// A plan is what is measured for a table.
+// A plan lists the measurements of a table.
 type plan struct {
 	sets   []string
 	rounds int
@@ -175,7 +175,7 @@ func (m measurer) plan(table string) plan {
 func (m measurer) measure(table string) (records []record.Record, err error) {
 	p := m.plan(table)
 	if table == "cold" && !canDropCaches() {
-		return left(table, "measuring with cold caches takes Linux and root"), nil
+		return leftOutRecord(table, "measuring with cold caches needs Linux and root"), nil
 	}
 	for _, set := range p.sets {
 		if m.only != nil && !slices.Contains(m.only, set) {
@@ -188,7 +188,7 @@ func (m measurer) measure(table string) (records []record.Record, err error) {
 				continue
 			}
 		} else if _, err := os.Stat(dir + ".json"); errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(set, "_1m") {
-			fmt.Fprintf(os.Stderr, "report: %s: no %s here, going on without\n", table, set)
+			fmt.Fprintf(os.Stderr, "report: %s: skipping %s, which scripts/tickets has not made\n", table, set)
 			continue
 		}
 		if strings.HasSuffix(set, "_1m") {
@@ -203,12 +203,13 @@ func (m measurer) measure(table string) (records []record.Record, err error) {
 	return records, nil
 }
 
-func left(table, reason string) []record.Record {
+func leftOutRecord(table, reason string) []record.Record {
 	fmt.Fprintf(os.Stderr, "report: %s is left out: %s\n", table, reason)
 	return []record.Record{{Table: table, Text: "left out: " + reason}}
 }
 
-// measureSet runs a program on a set. Several, which are one program built with different tags, take turns in each round.
+// measureSet runs the table's program on a set. The backends are one program built with different tags; the builds take turns
+// in each round.
 func (m measurer) measureSet(table, dir string, rounds int, cases []string) (records []record.Record, err error) {
 	run := func(program string, args ...string) error {
 		text, err := output(filepath.Join(m.bins, program), args...)
@@ -225,11 +226,11 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 	switch {
 	case cases != nil:
 		if _, err := os.Stat(filepath.Join(m.bins, "floor")); err != nil {
-			return left(table, "the command floor takes Linux"), nil
+			return leftOutRecord(table, "the command floor needs Linux"), nil
 		}
 		for _, c := range cases {
 			if c == "names" && !strings.Contains(dir, "_flat_") {
-				continue // it lists one directory
+				continue // the case lists a single directory
 			}
 			if err := run("floor", "-json", "-dir", dir, "-case", c, "-pairs", fmt.Sprint(rounds), "-passes", "3"); err != nil {
 				return nil, err
@@ -238,7 +239,7 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 	case table == "backends":
 		for round := range rounds {
 			for i := range builds {
-				build := builds[(i+round)%len(builds)] // another goes first in each round
+				build := builds[(i+round)%len(builds)] // a different build goes first in each round
 				program := "peers"
 				if build != builds[0] {
 					program += "-" + build
@@ -254,7 +255,7 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 	return records, err
 }
 
-// builds are the programs of the table backends by their build tags, without which the first is built.
+// builds are the programs of the table backends, named by their build tags. The first one is built without a tag.
 var builds = []string{"linux", "nouring", "unix", "generic"}
 
 func output(program string, args ...string) (string, error) {

@@ -25,7 +25,7 @@ const (
 	margin = vg.Length(10)
 )
 
-// Colours that people with a colour vision deficiency can tell apart too.
+// Colours that people with a colour vision deficiency can distinguish too.
 var colors = []color.Color{
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
 	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
@@ -48,7 +48,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	}
 	p.Legend.TextStyle.Font.Size = 12
 	p.Legend.Padding = 3
-	p.Legend.XOffs = -8 // its lines are longer than their room
+	p.Legend.XOffs = -8 // the legend's lines are wider than the space that the library reserves
 	return p
 }
 
@@ -58,7 +58,7 @@ func savePlot(p *plot.Plot, caption, name string) error {
 	return savePlotOf(p, caption, name, 5*vg.Inch)
 }
 
-// savePlotOf writes the caption below the plot.
+// savePlotOf saves the plot with the caption below it.
 func savePlotOf(p *plot.Plot, caption, name string, height vg.Length) error {
 	small := p.X.Tick.Label
 	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, dark, text.XLeft, text.YBottom
@@ -70,7 +70,7 @@ func savePlotOf(p *plot.Plot, caption, name string, height vg.Length) error {
 			return err
 		}
 		c := draw.New(canvas)
-		c.SetColor(color.White) // the margin too: a page may be dark
+		c.SetColor(color.White) // the margin too, because a page may be dark
 		c.Fill(c.Rectangle.Path())
 		c.FillText(small, vg.Point{X: margin, Y: margin}, caption)
 		p.Draw(draw.Crop(c, margin, -margin, below, -margin))
@@ -86,7 +86,7 @@ func savePlotOf(p *plot.Plot, caption, name string, height vg.Length) error {
 	return nil
 }
 
-// short writes 100k for 100,000.
+// short formats 100,000 as 100k.
 func short(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -104,17 +104,17 @@ type barChart struct {
 	names, kinds []string
 	value        func(name, kind string) (s measure.Spread, ok bool)
 	label        string // the format of a median
-	one          string // if set, what stands for the line at 1
+	one          string // if set, the label of a line at 1
 	caption      string
 }
 
 func (b barChart) save(file string) error {
 	p := newPlot(b.title, b.unit, "")
-	thick := 13.0 // points, as everything here that is not a part of a group's height
+	thick := 13.0 // points, as is everything here that is not a fraction of a group's height
 	if len(b.kinds) > 2 {
 		thick = 10
 	}
-	slot := 0.84 / float64(len(b.kinds)) // a part of a group's height
+	slot := 0.84 / float64(len(b.kinds)) // fraction of a group's height
 	group := thick * 1.08 / slot
 	p.X.Tick.Marker = shortTicks
 	longest := 0.0
@@ -137,18 +137,18 @@ func (b barChart) save(file string) error {
 	slices.Reverse(backward)
 	p.NominalY(backward...)
 	p.Y.Tick.Width = 0
-	p.X.Min, p.X.Max = 0, longest*1.12 // the longest bar's label needs room
+	p.X.Min, p.X.Max = 0, longest*1.12 // leaves room for the label of the longest bar
 	p.Y.Min, p.Y.Max = -0.5, float64(len(b.names))-0.5
-	if entries > 1 { // above the bars
+	if entries > 1 { // the legend is above the bars
 		p.Legend.Top = true
 		p.Y.Max += (18*float64(entries) - 6) / group
 	}
-	const around = 110 // the title and the axis
+	const around = 110 // points for the title and the axis
 	return savePlotOf(p, b.caption, file, vg.Length((p.Y.Max-p.Y.Min)*group+around))
 }
 
-// add draws the bars of the kind i beside the middle of their groups, the first kind on top, and returns where the longest
-// whisker ends.
+// add draws the bars of kind i at the offset beside from the middle of their groups, and returns the end of the longest
+// whisker.
 func (b barChart) add(p *plot.Plot, i int, beside, thick float64) (longest float64, err error) {
 	var values plotter.Values
 	var whiskers curve
@@ -186,16 +186,16 @@ func (b barChart) add(p *plot.Plot, i int, beside, thick float64) (longest float
 	tags.Offset.X = 4
 	p.Add(bars, errorBars, tags)
 	if len(b.kinds) > 1 {
-		p.Legend.Add(cmp.Or(explained[b.kinds[i]], b.kinds[i]), bars)
+		p.Legend.Add(cmp.Or(buildLabels[b.kinds[i]], b.kinds[i]), bars)
 	}
 	return longest, nil
 }
 
-// A guide is a line across the plot at a median, in a band from minimum to maximum.
+// A guide is a line across the plot at a median, with a band from minimum to maximum.
 type guide struct {
 	measure.Spread
 	color color.Color
-	top   float64 // if set, the line is at a value of X, and ends at this one of Y
+	top   float64 // if set, the line is vertical, at a value of X, and ends at this value of Y
 }
 
 func (g guide) Plot(c draw.Canvas, p *plot.Plot) {
@@ -230,12 +230,12 @@ var shortTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
 	return ticks
 })
 
-// ratioTicks label 1 too.
+// ratioTicks are shortTicks with a label at 1.
 var ratioTicks = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
 	return append(shortTicks(lo, hi), plot.Tick{Value: 1, Label: "1"})
 })
 
-// plotPeers draws the fastest on top.
+// plotPeers draws the fastest side on top.
 func plotPeers(name string, r results) error {
 	sets := r.sets()
 	var sides []*series
@@ -258,8 +258,8 @@ func plotPeers(name string, r results) error {
 	}.save(name)
 }
 
-// explained are the builds in a legend.
-var explained = map[string]string{
+// buildLabels are the builds' labels in a legend.
+var buildLabels = map[string]string{
 	"linux":   "linux: with io_uring",
 	"nouring": "nouring: linux without io_uring",
 	"unix":    "unix: as on macOS and BSD",
@@ -277,8 +277,8 @@ func plotBackends(name string, r results) error {
 func plotFloor(name string, r results) error {
 	var names []string
 	for _, c := range r.comparisons() {
-		measured := slices.ContainsFunc(r.sets(), func(set string) bool { _, ok := r.over(set, c); return ok })
-		if measured && !strings.HasSuffix(c, "os.ReadDir") { // no floor
+		measured := slices.ContainsFunc(r.sets(), func(set string) bool { _, ok := r.timeRatio(set, c); return ok })
+		if measured && !strings.HasSuffix(c, "os.ReadDir") { // os.ReadDir is not a floor
 			names = append(names, c)
 		}
 	}
@@ -287,7 +287,7 @@ func plotFloor(name string, r results) error {
 	}
 	return barChart{
 		title: "Time of fileproc relative to the bare system calls in C (shorter is better)", unit: "wall time / wall time of the C program", names: names, kinds: r.sets(),
-		value: func(c, set string) (measure.Spread, bool) { return r.over(set, c) },
+		value: func(c, set string) (measure.Spread, bool) { return r.timeRatio(set, c) },
 		label: "%.2f", one: "1: as fast as the C program",
 		caption: r.caption("warm", "whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
 			"The C program makes plain system calls and does nothing else, with one thread per core.\nBars and numbers: medians of the ratios"),
@@ -318,8 +318,8 @@ func plotCaches(name string, cold, warm results) error {
 	}.save(name)
 }
 
-// plotDepth draws the Go loop with a ring by the ring's depth. Each time is over that of the C loop at the same moment; the loops
-// without a ring have no depth, so they are lines across.
+// plotDepth draws the Go loop with a ring by the ring's depth. Each time is relative to that of the C loop in the same round.
+// The loops without a ring have no depth, so they are horizontal lines.
 func plotDepth(name string, r results) error {
 	set := r.series[0].data
 	p := newPlot("Bare loops: time relative to the C loop, "+set+" (lower is better)", "depth of the ring: files that one io_uring call opens and reads", "wall time / wall time of the C loop")
@@ -327,7 +327,7 @@ func plotDepth(name string, r results) error {
 	var ring curve
 	var ticks []plot.Tick
 	for depth := 1; ; depth *= 2 {
-		s, ok := r.over(set, fmt.Sprintf("Go loop with io_uring, %d deep / C loop", depth))
+		s, ok := r.timeRatio(set, fmt.Sprintf("Go loop with io_uring, %d deep / C loop", depth))
 		if !ok {
 			break
 		}
@@ -335,7 +335,7 @@ func plotDepth(name string, r results) error {
 		ring.add(plotter.XY{X: at, Y: s.Median}, s)
 		ticks = append(ticks, plot.Tick{Value: at, Label: fmt.Sprint(depth)})
 	}
-	plain, ok := r.over(set, "Go loop / C loop")
+	plain, ok := r.timeRatio(set, "Go loop / C loop")
 	if ticks == nil || !ok {
 		return nil // no C compiler, or no io_uring
 	}
@@ -354,7 +354,7 @@ func plotDepth(name string, r results) error {
 	return savePlot(p, r.caption("warm", "The loops list, open, read and close, and do nothing else, with one thread per core.\nPoints: medians of the ratios"), name)
 }
 
-// logTicks marks 1 to 9 of every decade and labels those in labelled.
+// logTicks marks 1 to 9 in every decade and labels those in labelled.
 func logTicks(labelled ...float64) plot.Ticker {
 	return plot.TickerFunc(func(lo, hi float64) (ticks []plot.Tick) {
 		for decade := math.Pow(10, math.Floor(math.Log10(lo))); decade <= hi; decade *= 10 {
@@ -372,19 +372,19 @@ func logTicks(labelled ...float64) plot.Ticker {
 	})
 }
 
-// A curve holds medians, of points or of bars, and whiskers from minimum to maximum.
+// A curve holds the medians of points or bars, and whiskers from minimum to maximum.
 type curve struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// add takes where the median is drawn.
+// add adds a spread whose median is drawn at the point at.
 func (c *curve) add(at plotter.XY, s measure.Spread) {
 	c.XYs = append(c.XYs, at)
 	c.YErrors = append(c.YErrors, struct{ Low, High float64 }{s.Median - s.Min, s.Max - s.Median})
 }
 
-// XError is for bars, whose medians are values of X.
+// XError returns the whisker of a horizontal bar, whose median is a value of X.
 func (c curve) XError(i int) (low, high float64) { return c.YError(i) }
 
 func (c curve) draw(p *plot.Plot, name string, i int) error {
@@ -415,7 +415,7 @@ func plotSizes(name string, r results) error {
 				return err
 			}
 			spread := each(s.wall, micros)
-			beside := math.Pow(1.08, float64(i-1)) // so that no whisker hides another
+			beside := math.Pow(1.08, float64(i-1)) // an offset, so that no whisker hides another
 			c.add(plotter.XY{X: n * beside, Y: spread.Median}, spread)
 		}
 		if err := c.draw(p, who, i); err != nil {
@@ -426,7 +426,7 @@ func plotSizes(name string, r results) error {
 	p.X.Tick.Marker, p.Y.Tick.Marker = logTicks(1), logTicks(1, 2, 5)
 	p.X.Min, p.X.Max = 0.8, p.X.Max*1.25
 	p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
-	p.Legend.Left, p.Legend.XOffs = true, 8 // below the small directories, where no line is
+	p.Legend.Left, p.Legend.XOffs = true, 8 // below the points of small directories, where there is no curve
 	return savePlot(p, r.caption("warm", "Points: medians"), name)
 }
 

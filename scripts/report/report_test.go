@@ -26,13 +26,13 @@ func TestFloor(t *testing.T) {
 		pass("names / bare: ours", 1e6),
 	}
 	var d document
-	require.NoError(t, d.floor(of(records, "floor")))
+	require.NoError(t, d.floor(resultsOf(records, "floor")))
 	assert.Contains(t, d.String(), "| flat_1k | whole / C loop | 0.75 (0.70 to 0.80) | 0.75 (0.70 to 0.80) | 1,500 | 2,000 | −500 (−600 to −400) | −1,000 (−1,200 to −800) |\n")
 	assert.Contains(t, d.String(), "| flat_1k | names / bare |  |  | 1,000 (1,000 to 1,000) | no C compiler |  |  |\n")
-	assert.ErrorContains(t, d.floor(of(records[1:], "floor")), "1 passes of ours, 2 of theirs")
+	assert.ErrorContains(t, d.floor(resultsOf(records[1:], "floor")), "1 passes of ours, 2 of theirs")
 }
 
-// What a command prints and is not a measurement is never dropped.
+// Output that is not a measurement is an error.
 func TestDecode(t *testing.T) {
 	got, err := decode("{\"Table\":\"peers\"}\n")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Every plan names what the commands know, and every table has one.
+// Every table has a plan with sets and rounds.
 func TestPlan(t *testing.T) {
 	for _, m := range []measurer{{}, {quick: true}} {
 		for _, table := range tableNames {
@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The builds are processes of their own, and another one goes first in each round.
+// The builds are separate processes, and a different one goes first in each round.
 func TestBackendsTakeTurns(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs are shell scripts here")
@@ -73,7 +73,7 @@ func TestBackendsTakeTurns(t *testing.T) {
 	assert.Equal(t, []string{"linux", "nouring", "unix", "generic", "nouring", "unix", "generic", "linux", "unix", "generic", "linux", "nouring"}, who)
 }
 
-// A report can be written from some of the tables, and its plots from few values.
+// A report can be written from some of the tables, and its plots from a few values.
 func TestWrite(t *testing.T) {
 	var records []record.Record
 	add := func(table, set string, who ...string) {
@@ -100,7 +100,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Whoever sees a plot alone learns what was measured, what is better, and the range.
+// Each plot by itself says what was measured, which direction is better, and the range.
 func TestPlots(t *testing.T) {
 	records := []record.Record{{Table: "machine", Who: "Date", Text: "2026-01-01"}, {Table: "machine", Who: "Go", Text: "go9"}, {Table: "machine", Who: "Cores", Text: "7"}}
 	add := func(table, set string, who ...string) { // medians of 20 µs a file, between 10 and 30
@@ -150,7 +150,7 @@ func TestPlots(t *testing.T) {
 		assert.Contains(t, words, "go9, 7 cores", name)
 		assert.Equal(t, name == "peers", strings.Contains(words, "nested1: one for each month"), name)
 		assert.Len(t, whisker.FindAllString(svg, -1), 3*want.bars, "%s: each with two caps", name)
-		assert.Equal(t, 2*want.lines, strings.Count(svg, "stroke-dasharray"), "%s: lines across, here and in the legend", name)
+		assert.Equal(t, 2*want.lines, strings.Count(svg, "stroke-dasharray"), "%s: reference lines, in the plot and in the legend", name)
 	}
 
 	svg, err := os.ReadFile(filepath.Join(out, "img", "floor.svg"))
@@ -170,19 +170,19 @@ func TestPlots(t *testing.T) {
 	half := (one - zero) / 2
 	assert.InDeltaSlice(t, []float64{one - half, one + half}, at(whisker), 0.1)
 	line := at(regexp.MustCompile(`M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="[^"]*stroke-dasharray`))
-	assert.InDeltaSlice(t, []float64{one, one}, line, 0.1, "the line at 1 is upright")
-	assert.False(t, strings.Contains(string(svg), "os.ReadDir"), "which is not the floor")
+	assert.InDeltaSlice(t, []float64{one, one}, line, 0.1, "the line at 1 is vertical")
+	assert.False(t, strings.Contains(string(svg), "os.ReadDir"), "os.ReadDir is not the floor")
 
 	svg, err = os.ReadFile(filepath.Join(out, "img", "bare.svg"))
 	require.NoError(t, err)
 	assert.Len(t, regexp.MustCompile("fill:#E[56]9[EF]00;fill-opacity").FindAll(svg, -1), 1, "the range of the loop without a ring")
 }
 
-// whisker finds the lines of whiskers on bars: from minimum to maximum, and the caps.
+// whisker matches the lines of whiskers on bars: from minimum to maximum, and the caps.
 var whisker = regexp.MustCompile(`<path d="M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="fill:none;stroke:#333333" />`)
 
 func TestSeries(t *testing.T) {
-	r := of([]record.Record{
+	r := resultsOf([]record.Record{
 		{Table: "peers", Data: "flat_1k", Who: "a", Files: 1000, Wall: 2e6},
 		{Table: "peers", Data: "flat_1k", Who: "b", Files: 1000, Wall: 6e6},
 		{Table: "peers", Data: "flat_1k", Who: "c", Text: "left out: it saw 1 file"},

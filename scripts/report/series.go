@@ -13,7 +13,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// A series is what was measured of one side on one set, round by round.
+// A series holds the measurements of one side on one set, in the order of the rounds.
 type series struct {
 	data, who, version string
 	wall, cpu          []float64 // ns per file
@@ -22,11 +22,11 @@ type series struct {
 type results struct {
 	series  []*series
 	leftOut []record.Record
-	machine string // on which it was measured
+	machine string // description of the machine, for captions
 }
 
-// of returns a table's series in the order in which they were measured.
-func of(records []record.Record, table string) (r results) {
+// resultsOf returns a table's series in the order in which they were measured.
+func resultsOf(records []record.Record, table string) (r results) {
 	for _, rec := range records {
 		if rec.Table != table {
 			continue
@@ -73,7 +73,7 @@ func (r results) on(data string) (list []*series) {
 	return list
 }
 
-// each summarizes f of the values.
+// each summarizes f of each value.
 func each(values []float64, f func(float64) float64) measure.Spread {
 	var out []float64
 	for _, v := range values {
@@ -82,7 +82,7 @@ func each(values []float64, f func(float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
-// paired summarizes f of the values of the same round.
+// paired summarizes f of the values of a and b from the same round.
 func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
 	var out []float64
 	for i := range min(len(a), len(b)) {
@@ -91,8 +91,8 @@ func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
-// caption says below a plot what was measured, for those who see nothing else: in which state the caches were, and what is drawn as
-// medians.
+// caption returns the text below a plot, which describes the measurement to a reader who sees nothing else. caches is the
+// state of the caches, and medians says what is drawn as medians.
 func (r results) caption(caches, medians string) string {
 	fewest, most, layouts := math.MaxInt, 0, "flat: one directory"
 	for _, s := range r.series {
@@ -118,7 +118,7 @@ func percentMore(a, b float64) float64  { return (a/b - 1) * 100 }
 
 var english = message.NewPrinter(language.English) // thousands get commas
 
-// spread formats the median and, in brackets, the extremes.
+// spread formats the median and, in parentheses, the extremes.
 func spread(s measure.Spread, format string) string {
 	return strings.ReplaceAll(english.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Min, s.Max), "-", "−")
 }

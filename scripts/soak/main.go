@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command soak runs fileproc on random trees with random options while others change some of the files, ends many runs
-// early, and checks every byte, the ledger and what is left behind. It stops at the first thing that is wrong.
+// Command soak runs fileproc on random trees with random options while other goroutines change some of the files. It ends
+// many runs early, and checks every byte, the counts of the report and leaks. It stops at the first error.
 package main
 
 import (
@@ -28,18 +28,18 @@ import (
 
 func main() {
 	duration := flag.Duration("for", time.Minute, "how long to run")
-	seed := flag.Int64("seed", 1, "of the first tree; those that follow have the next numbers")
+	seed := flag.Int64("seed", 1, "seed of the first tree; each further tree adds 1")
 	dir := flag.String("dir", "", "parent of the trees (default: the temporary directory)")
-	cold := flag.Bool("cold", false, "drop the machine's caches now and then (root)")
+	cold := flag.Bool("cold", false, "drop the machine's caches before some runs (root)")
 	makeTree := flag.String("make", "", "only write the tree of -seed into this new directory")
-	checkTree := flag.String("check", "", "only check the tree of -seed in this directory, as on a read-only file system")
+	checkTree := flag.String("check", "", "only check the tree of -seed in this directory, which may be read-only")
 	flag.Parse()
 
 	var err error
 	switch {
 	case *makeTree != "":
 		if err = os.Mkdir(*makeTree, 0o755); err == nil {
-			_, err = plant(rand.New(rand.NewSource(*seed)), *makeTree, false)
+			_, err = writeTree(rand.New(rand.NewSource(*seed)), *makeTree, false)
 		}
 	case *checkTree != "":
 		err = check(*checkTree, *seed)
@@ -47,21 +47,21 @@ func main() {
 		err = soak(*dir, *seed, *duration, *cold)
 	}
 	if err != nil {
-		fmt.Println("WRONG:", err)
+		fmt.Println("FAILED:", err)
 		os.Exit(1)
 	}
 }
 
-// A tree is a directory of files that never change and of files whose name begins with "m", which do.
+// A tree is a directory with stable files, and with files whose name begins with "m", which change.
 type tree struct {
-	root   string
-	still  map[string]bool // by path relative to root
-	moving []string        // paths
+	root     string
+	stable   map[string]bool // by path relative to root
+	changing []string        // paths
 }
 
-// plant writes a random tree into the empty directory root.
-func plant(random *rand.Rand, root string, moving bool) (*tree, error) {
-	t := &tree{root: root, still: map[string]bool{}}
+// writeTree writes a random tree into the empty directory root.
+func writeTree(random *rand.Rand, root string, changing bool) (*tree, error) {
+	t := &tree{root: root, stable: map[string]bool{}}
 	var fill func(rel string, depth, dirs int) error
 	fill = func(rel string, depth, dirs int) error {
 		files := random.Intn(40)
@@ -73,13 +73,13 @@ func plant(random *rand.Rand, root string, moving bool) (*tree, error) {
 			if err := os.WriteFile(filepath.Join(root, name), testtree.BytesOf(name), 0o644); err != nil {
 				return err
 			}
-			t.still[name] = true
-			if moving && i%8 == 0 {
+			t.stable[name] = true
+			if changing && i%8 == 0 {
 				path := filepath.Join(root, rel, fmt.Sprintf("m%04d", i))
 				if err := os.WriteFile(path, []byte("mmm"), 0o644); err != nil {
 					return err
 				}
-				t.moving = append(t.moving, path)
+				t.changing = append(t.changing, path)
 			}
 		}
 		for i := range dirs {
@@ -96,11 +96,11 @@ func plant(random *rand.Rand, root string, moving bool) (*tree, error) {
 	return t, fill("", 0, random.Intn(8))
 }
 
-// A trial is one run and how it is to end.
+// A trial is one run and the way it ends.
 type trial struct {
 	opts  fileproc.Options
 	entry string // Process, Stream or Walk
-	end   string // "" for a run that comes to its own end
+	end   string // how the run is ended early; "" if it is not
 	at    int64  // the call at which it ends
 	cold  bool
 	files uint64 // the limit of descriptors
@@ -112,7 +112,7 @@ func newTrial(random *rand.Rand, t *tree, cold bool) trial {
 	c := trial{
 		entry: pick("Process", "Process", "Stream", "Walk"),
 		end:   pick("", "", "", "cancel", "timer", "panic", "Goexit", "SkipAll", "OnError", "break"),
-		at:    1 + random.Int63n(int64(len(t.still)+1)),
+		at:    1 + random.Int63n(int64(len(t.stable)+1)),
 		files: []uint64{40, 64, 1024, 1024, 1024}[random.Intn(5)],
 		procs: 1 + random.Intn(4),
 		cold:  cold && random.Intn(40) == 0,
@@ -152,7 +152,7 @@ func (c trial) String() string {
 		c.entry, c.end, c.at, c.files, c.procs, o.Workers, o.DisableURing, o.ReadSize, o.Stat, o.MaxFileSize, o.MaxDepth, o.Suffixes, o.Select != nil)
 }
 
-// wants says whether a run that comes to its end delivers the unchanging file rel, rather than leaving it out or failing.
+// wants reports whether a complete run delivers the stable file rel, rather than skipping it or failing.
 func (c trial) wants(rel string) bool {
 	o := c.opts
 	depth := 1 + strings.Count(rel, "/")
@@ -163,104 +163,104 @@ func (c trial) tooLarge(rel string) bool {
 	return c.entry != "Walk" && c.opts.ReadSize == 0 && c.opts.MaxFileSize > 0 && int64(len(testtree.BytesOf(rel))) > c.opts.MaxFileSize
 }
 
-// A witness sees what a run delivers and tells.
-type witness struct {
+// A checker checks what a run delivers.
+type checker struct {
 	trial
 	t     *tree
 	calls atomic.Int64
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  map[string]bool
 	wrong error
 	bytes int64
 }
 
-func (w *witness) object(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.wrong == nil {
-		w.wrong = fmt.Errorf(format, args...)
+func (c *checker) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrong == nil {
+		c.wrong = fmt.Errorf(format, args...)
 	}
 }
 
-func (w *witness) deliver(rel string, bytes int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.seen[rel] && w.wrong == nil {
-		w.wrong = fmt.Errorf("%s is delivered twice", rel)
+func (c *checker) deliver(rel string, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[rel] && c.wrong == nil {
+		c.wrong = fmt.Errorf("%s is delivered twice", rel)
 	}
-	w.seen[rel] = true
-	w.bytes += int64(bytes)
+	c.seen[rel] = true
+	c.bytes += int64(bytes)
 }
 
-func (w *witness) file(f *fileproc.File) {
+func (c *checker) file(f *fileproc.File) {
 	rel := f.Rel()
 	if strings.HasPrefix(f.Name(), "m") {
-		// A file that is being truncated and extended may read as zeros in between.
+		// A file that is truncated and extended meanwhile may read as zeros.
 		if i := bytes.IndexFunc(f.Data(), func(r rune) bool { return r != 'm' && r != 0 }); i >= 0 {
-			w.object("%s: byte %d is %q", rel, i, f.Data()[i])
+			c.fail("%s: byte %d is %q", rel, i, f.Data()[i])
 		}
 		return
 	}
 	want := testtree.BytesOf(rel)
 	part := want
-	switch size := w.opts.ReadSize; {
+	switch size := c.opts.ReadSize; {
 	case size == fileproc.NoRead:
 		part = nil
 	case size > 0:
 		part = want[:min(size, len(want))]
 	}
 	if !bytes.Equal(f.Data(), part) {
-		w.object("%s: %d bytes that are not the first %d of %d", rel, len(f.Data()), len(part), len(want))
+		c.fail("%s: got %d bytes that differ from the first %d of %d", rel, len(f.Data()), len(part), len(want))
 	}
 	if f.Truncated() != (part != nil && len(part) < len(want)) {
-		w.object("%s: Truncated is %v", rel, f.Truncated())
+		c.fail("%s: Truncated is %v", rel, f.Truncated())
 	}
-	if s, err := f.Stat(); w.opts.Stat && (err != nil || s.Size != int64(len(want))) {
-		w.object("%s: Stat says %+v, %v", rel, s, err)
+	if s, err := f.Stat(); c.opts.Stat && (err != nil || s.Size != int64(len(want))) {
+		c.fail("%s: Stat returns %+v, %v", rel, s, err)
 	}
-	w.deliver(rel, len(part))
+	c.deliver(rel, len(part))
 }
 
-// failure checks that what fails is what may.
-func (w *witness) failure(err error) {
+// failure checks that err is a failure that may occur.
+func (c *checker) failure(err error) {
 	var p *fs.PathError
 	if !errors.As(err, &p) {
-		w.object("an error without a path: %v", err)
+		c.fail("an error without a path: %v", err)
 		return
 	}
-	rel, _ := filepath.Rel(w.t.root, p.Path)
+	rel, _ := filepath.Rel(c.t.root, p.Path)
 	switch {
 	case errors.Is(err, errEnough):
-	case w.t.still[rel] && !(errors.Is(err, fileproc.ErrTooLarge) && w.tooLarge(rel)):
-		w.object("a failure of an unchanging file: %v", err)
-	case !w.t.still[rel] && !strings.HasPrefix(filepath.Base(rel), "m"):
-		w.object("a failure of a directory: %v", err)
+	case c.t.stable[rel] && !(errors.Is(err, fileproc.ErrTooLarge) && c.tooLarge(rel)):
+		c.fail("a stable file failed: %v", err)
+	case !c.t.stable[rel] && !strings.HasPrefix(filepath.Base(rel), "m"):
+		c.fail("a directory failed: %v", err)
 	}
 }
 
 var errEnough = errors.New("enough")
 
-// run runs the trial and returns whether it came to its own end.
-func (w *witness) run() (whole bool) {
+// run runs the trial and reports whether it was complete, rather than ended early.
+func (c *checker) run() (complete bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var ended atomic.Bool
-	reached := func() bool { return w.end != "" && w.calls.Add(1) == w.at && !ended.Swap(true) }
-	opts := w.opts
-	opts.OnError = func(err error) error { // so that none is lost among many
-		w.failure(err)
+	reached := func() bool { return c.end != "" && c.calls.Add(1) == c.at && !ended.Swap(true) }
+	opts := c.opts
+	opts.OnError = func(err error) error { // sees every failure, not only the first 100
+		c.failure(err)
 		if errors.Is(err, errEnough) {
 			return err
 		}
 		return nil
 	}
 	fn := func(f *fileproc.File) (struct{}, error) {
-		w.file(f)
-		if w.end == "break" || !reached() {
+		c.file(f)
+		if c.end == "break" || !reached() {
 			return struct{}{}, nil
 		}
-		switch w.end {
+		switch c.end {
 		case "cancel":
 			cancel()
 		case "panic":
@@ -274,37 +274,37 @@ func (w *witness) run() (whole bool) {
 		}
 		return struct{}{}, nil
 	}
-	if w.end == "timer" {
-		timer := time.AfterFunc(time.Duration(w.at)*time.Microsecond, func() {
+	if c.end == "timer" {
+		timer := time.AfterFunc(time.Duration(c.at)*time.Microsecond, func() {
 			ended.Store(true)
 			cancel()
 		})
 		defer timer.Stop()
 	}
 	done := make(chan struct{})
-	go func() { // Goexit ends it
+	go func() { // a goroutine of its own, because Goexit ends it
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), errEnough.Error()) {
-				w.object("a panic: %v", v)
+				c.fail("the run panicked: %v", v)
 			}
 		}()
 		var err error
-		switch w.entry {
+		switch c.entry {
 		case "Process":
-			_, err = fileproc.Process(ctx, w.t.root, opts, fn)
+			_, err = fileproc.Process(ctx, c.t.root, opts, fn)
 		case "Stream":
-			for _, e := range fileproc.Stream(ctx, w.t.root, opts, fn) {
+			for _, e := range fileproc.Stream(ctx, c.t.root, opts, fn) {
 				err = errors.Join(err, e)
-				if w.end == "break" && reached() {
+				if c.end == "break" && reached() {
 					break
 				}
 			}
 		case "Walk":
-			for e, failure := range fileproc.Walk(ctx, w.t.root, opts) {
+			for e, failure := range fileproc.Walk(ctx, c.t.root, opts) {
 				err = errors.Join(err, failure)
 				if failure == nil && !e.IsDir() && !strings.HasPrefix(e.Name(), "m") {
-					w.deliver(e.Rel(), 0)
+					c.deliver(e.Rel(), 0)
 				}
 				if reached() {
 					break
@@ -312,46 +312,46 @@ func (w *witness) run() (whole bool) {
 			}
 		}
 		if err != nil && !ended.Load() {
-			w.object("the run failed: %v", err)
+			c.fail("the run failed: %v", err)
 		}
 	}()
 	select {
 	case <-done:
 	case <-time.After(2 * time.Minute):
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		w.object("a hang")
+		c.fail("the run hangs")
 	}
 	return !ended.Load()
 }
 
-// verdict checks the run as a whole.
-func (w *witness) verdict(whole bool, r *fileproc.Report) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.wrong != nil {
-		return w.wrong
+// checkRun checks the results and the report of a run.
+func (c *checker) checkRun(complete bool, r *fileproc.Report) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrong != nil {
+		return c.wrong
 	}
 	sum := r.Processed + r.Failed + r.Abandoned
 	for _, n := range r.Skipped {
 		sum += n
 	}
 	if sum != r.Found {
-		return fmt.Errorf("the ledger does not balance: %+v", r)
+		return fmt.Errorf("Found is not the sum of the other counts: %+v", r)
 	}
-	if whole && r.Abandoned != 0 {
-		return fmt.Errorf("abandoned in a whole run: %+v", r)
+	if complete && r.Abandoned != 0 {
+		return fmt.Errorf("a complete run abandoned files: %+v", r)
 	}
-	for rel := range w.seen {
-		if !w.t.still[rel] {
-			return fmt.Errorf("%s is delivered and was never there", rel)
+	for rel := range c.seen {
+		if !c.t.stable[rel] {
+			return fmt.Errorf("%s was delivered, but never existed", rel)
 		}
-		if !w.wants(rel) {
-			return fmt.Errorf("%s is delivered and was not asked for", rel)
+		if !c.wants(rel) {
+			return fmt.Errorf("%s was delivered, but the options exclude it", rel)
 		}
 	}
-	if whole {
-		for rel := range w.t.still {
-			if w.wants(rel) && !w.seen[rel] {
+	if complete {
+		for rel := range c.t.stable {
+			if c.wants(rel) && !c.seen[rel] {
 				return fmt.Errorf("%s was not delivered", rel)
 			}
 		}
@@ -359,11 +359,11 @@ func (w *witness) verdict(whole bool, r *fileproc.Report) error {
 	return nil
 }
 
-// A trace is what a process holds.
-type trace struct{ goroutines, descriptors, rings, ringMappings int }
+// resources counts what the process has open or running.
+type resources struct{ goroutines, descriptors, rings, ringMappings int }
 
-func traces() trace {
-	t := trace{goroutines: runtime.NumGoroutine()}
+func currentResources() resources {
+	t := resources{goroutines: runtime.NumGoroutine()}
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
 		link, _ := os.Readlink("/proc/self/fd/" + e.Name())
@@ -377,15 +377,15 @@ func traces() trace {
 	return t
 }
 
-// left returns what there is more than before, once what is about to end has ended.
-func left(before trace) error {
+// leaked returns an error if the process has more resources than before. It waits for goroutines that are about to end.
+func leaked(before resources) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		now := traces()
+		now := currentResources()
 		if now.goroutines <= before.goroutines && now.descriptors <= before.descriptors && now.rings == 0 && now.ringMappings == 0 {
 			return nil
 		}
 		if now.descriptors > before.descriptors || now.rings > 0 || now.ringMappings > 0 || time.Now().After(deadline) {
-			return fmt.Errorf("left behind: %+v, before %+v", now, before)
+			return fmt.Errorf("leaked resources: %+v, before the run %+v", now, before)
 		}
 	}
 }
@@ -407,8 +407,8 @@ func limitFiles(n uint64) {
 }
 
 type tally struct {
-	trees, whole, early int
-	files, bytes        int64
+	trees, complete, early int
+	files, bytes           int64
 }
 
 func soak(parent string, seed int64, duration time.Duration, cold bool) error {
@@ -419,51 +419,51 @@ func soak(parent string, seed int64, duration time.Duration, cold bool) error {
 	defer os.RemoveAll(base)
 	var sum tally
 	start := time.Now()
-	told := start
+	printed := start
 	virtual, _ := memory()
 	for time.Since(start) < duration {
-		if err := epoch(base, seed, start.Add(duration), cold, &sum); err != nil {
-			return fmt.Errorf("%w\nto see it again: -seed %d", err, seed)
+		if err := soakTree(base, seed, start.Add(duration), cold, &sum); err != nil {
+			return fmt.Errorf("%w\nto reproduce: -seed %d", err, seed)
 		}
 		seed++
-		if time.Since(told) > time.Minute {
-			told = time.Now()
-			sum.tell(start)
+		if time.Since(printed) > time.Minute {
+			printed = time.Now()
+			sum.print(start)
 		}
 	}
-	sum.tell(start)
+	sum.print(start)
 	runtime.GC()
 	if now, _ := memory(); now > virtual+2048 {
-		return fmt.Errorf("%d MiB of address space, %d at the beginning", now, virtual)
+		return fmt.Errorf("the address space has grown to %d MiB from %d", now, virtual)
 	}
-	fmt.Println("nothing wrong")
+	fmt.Println("no errors")
 	return nil
 }
 
-func (s *tally) tell(start time.Time) {
+func (s *tally) print(start time.Time) {
 	virtual, resident := memory()
-	fmt.Printf("%s: %d trees, %d whole runs, %d ended early, %d files, %d MiB checked; %d goroutines, %d MiB resident, %d MiB of address space\n",
-		time.Since(start).Round(time.Second), s.trees, s.whole, s.early, s.files, s.bytes>>20, runtime.NumGoroutine(), resident, virtual)
+	fmt.Printf("%s: %d trees, %d complete runs, %d ended early, %d files, %d MiB checked; %d goroutines, %d MiB resident, %d MiB of address space\n",
+		time.Since(start).Round(time.Second), s.trees, s.complete, s.early, s.files, s.bytes>>20, runtime.NumGoroutine(), resident, virtual)
 }
 
-// epoch makes one tree and runs some trials on it while writers change what may change.
-func epoch(base string, seed int64, deadline time.Time, cold bool, sum *tally) error {
-	testtree.ForgetBytes() // or the memory that is told grows with the trees
+// soakTree makes one tree and runs some trials on it while writers disturb its changing files.
+func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally) error {
+	testtree.ForgetBytes() // otherwise the process's memory grows with each tree
 	random := rand.New(rand.NewSource(seed))
 	root := filepath.Join(base, fmt.Sprint(seed))
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
 	defer os.RemoveAll(root)
-	t, err := plant(random, root, true)
+	t, err := writeTree(random, root, true)
 	if err != nil {
 		return err
 	}
 	sum.trees++
 	var writers sync.WaitGroup
-	var quiet sync.RWMutex // held by a writer while it changes something
+	var writing sync.RWMutex // read-locked by a writer while it changes a file
 	stop := make(chan struct{})
-	if len(t.moving) > 0 {
+	if len(t.changing) > 0 {
 		for i := range 2 {
 			random := rand.New(rand.NewSource(seed + int64(i)))
 			aside := filepath.Join(base, fmt.Sprintf("aside%d", i))
@@ -473,9 +473,9 @@ func epoch(base string, seed int64, deadline time.Time, cold bool, sum *tally) e
 					case <-stop:
 						return
 					default:
-						quiet.RLock()
-						testtree.Disturb(random, t.moving[random.Intn(len(t.moving))], aside)
-						quiet.RUnlock()
+						writing.RLock()
+						testtree.Disturb(random, t.changing[random.Intn(len(t.changing))], aside)
+						writing.RUnlock()
 					}
 				}
 			})
@@ -487,49 +487,49 @@ func epoch(base string, seed int64, deadline time.Time, cold bool, sum *tally) e
 		if time.Now().After(deadline) {
 			return nil
 		}
-		quiet.Lock()
-		before := traces()
-		quiet.Unlock()
-		w := &witness{trial: newTrial(random, t, cold), t: t, seen: map[string]bool{}}
+		writing.Lock()
+		before := currentResources()
+		writing.Unlock()
+		c := &checker{trial: newTrial(random, t, cold), t: t, seen: map[string]bool{}}
 		var report fileproc.Report
-		w.opts.Report = &report
-		if w.cold {
+		c.opts.Report = &report
+		if c.cold {
 			unix.Sync()
 			os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 		}
-		procs := runtime.GOMAXPROCS(w.procs)
-		limitFiles(w.files)
-		whole := w.run()
+		procs := runtime.GOMAXPROCS(c.procs)
+		limitFiles(c.files)
+		complete := c.run()
 		limitFiles(1 << 20)
 		runtime.GOMAXPROCS(procs)
-		err := w.verdict(whole, &report)
+		err := c.checkRun(complete, &report)
 		if err == nil {
-			quiet.Lock()
-			err = left(before)
-			quiet.Unlock()
+			writing.Lock()
+			err = leaked(before)
+			writing.Unlock()
 		}
 		if err != nil {
-			return fmt.Errorf("%w\nin %v", err, w.trial)
+			return fmt.Errorf("%w\nin %v", err, c.trial)
 		}
-		if whole {
-			sum.whole++
+		if complete {
+			sum.complete++
 		} else {
 			sum.early++
 		}
-		sum.files += int64(len(w.seen))
-		sum.bytes += w.bytes
+		sum.files += int64(len(c.seen))
+		sum.bytes += c.bytes
 	}
 	return nil
 }
 
-// check runs over a tree that plant wrote, with many options and no writers.
+// check runs trials on a tree that writeTree has written to root, without writers.
 func check(root string, seed int64) error {
 	scratch, err := os.MkdirTemp("", "soak")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	t, err := plant(rand.New(rand.NewSource(seed)), scratch, false)
+	t, err := writeTree(rand.New(rand.NewSource(seed)), scratch, false)
 	if err != nil {
 		return err
 	}
@@ -538,17 +538,17 @@ func check(root string, seed int64) error {
 	var sum tally
 	start := time.Now()
 	for range 100 {
-		w := &witness{trial: newTrial(random, t, false), t: t, seen: map[string]bool{}}
+		c := &checker{trial: newTrial(random, t, false), t: t, seen: map[string]bool{}}
 		var report fileproc.Report
-		w.opts.Report = &report
-		whole := w.run()
-		if err := w.verdict(whole, &report); err != nil {
-			return fmt.Errorf("%w\nin %v", err, w.trial)
+		c.opts.Report = &report
+		complete := c.run()
+		if err := c.checkRun(complete, &report); err != nil {
+			return fmt.Errorf("%w\nin %v", err, c.trial)
 		}
-		sum.whole++
-		sum.files += int64(len(w.seen))
-		sum.bytes += w.bytes
+		sum.complete++
+		sum.files += int64(len(c.seen))
+		sum.bytes += c.bytes
 	}
-	sum.tell(start)
+	sum.print(start)
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Command soak is for Linux, whose /proc tells what a run leaves behind.
+// Command soak needs Linux, whose /proc shows leaked resources.
 package main
 
 import "fmt"

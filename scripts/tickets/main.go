@@ -26,9 +26,9 @@ func main() {
 
 func run() error {
 	layout := flag.String("layout", "flat", "`layout`: flat, nested1 (2023-01/) or nested3 (2023/01/15/)")
-	count := flag.String("count", "5k", "`number` of files; k and m stand for thousands and millions")
-	out := flag.String("out", ".data", "`directory` in which the set and its manifest are made")
-	seed := flag.Uint64("seed", 1, "seed of the random contents")
+	count := flag.String("count", "5k", "`number` of files, such as 5k or 1m")
+	out := flag.String("out", ".data", "`directory` for the set and its manifest")
+	seed := flag.Uint64("seed", 1, "`seed` of the random content")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -53,7 +53,7 @@ func run() error {
 		fmt.Fprintln(os.Stderr)
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted; the same command continues")
+		return fmt.Errorf("interrupted; run the same command again to continue")
 	}
 	if err != nil {
 		return err

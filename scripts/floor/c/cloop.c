@@ -1,10 +1,10 @@
-// The floor: nothing but the system calls that reading every file of a directory takes.
+// The floor: only the system calls that are needed to read every file of a directory.
 //
 //   cloop DIR
 //
 // Each line on standard input, "MODE SIZE THREADS", runs one pass and prints "WALL_NS CPU_NS FILES BYTES" or
-// "error: …". A pass lists DIR, with its subdirectories, into memory and then reads with as many threads.
-// Modes: read (open, one read of SIZE bytes, close), stat (fstatat) and names (list DIR alone, with one buffer).
+// "error: …". A pass lists DIR, with its subdirectories, into memory and then reads with THREADS threads.
+// Modes: read (open, one read of SIZE bytes, close), stat (fstatat) and names (list only DIR, with one buffer).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -73,11 +73,11 @@ static void add(int dir, struct entry *e) {
 		open_dir(dir, e->name);
 	} else if (e->type == DT_UNKNOWN) {
 		errno = ENOTSUP;
-		fail("the file system gives no type for", e->name);
+		fail("the file system reports no type for", e->name);
 	}
 }
 
-// list reads every directory in dirs, which grows meanwhile.
+// list reads every directory in dirs, to which it adds the subdirectories that it finds.
 static void list(void) {
 	struct block *b = NULL;
 	size_t used = LISTING;

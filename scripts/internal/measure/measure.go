@@ -1,4 +1,4 @@
-// Package measure holds what the measuring commands share: the summary of repeated measurements.
+// Package measure summarises repeated measurements.
 package measure
 
 import (
@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// A Spread summarises repeated measurements of one thing. On a shared machine the median is the figure and the extremes
-// say how far to trust it.
+// A Spread summarises repeated measurements. The median is the result; the extremes show how noisy the machine was.
 type Spread struct{ Median, Min, Max float64 }
 
-// Summarize returns the spread of values, of which there must be at least one.
+// Summarize returns the spread of at least one value.
 func Summarize(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	return Spread{Median: Median(sorted), Min: sorted[0], Max: sorted[len(sorted)-1]}
 }
 
-// Median returns the middle of values, of which there must be at least one, or the mean of the middle two.
+// Median returns the median of at least one value: the middle one, or the mean of the middle two.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	mid := len(sorted) / 2

@@ -1,8 +1,8 @@
-// Package record is how the commands peers and floor hand their measurements to the command report: as lines of JSON.
+// Package record defines the lines of JSON in which the commands peers and floor pass measurements to the command report.
 package record
 
-// A Record is one measured pass of one side, or, if Text is set, something said in words, such as why there is none. The
-// n-th record of each side is from the same round: these are compared.
+// A Record is one measured pass of one side, or, if Text is set, a message, such as why there is no measurement. The n-th
+// records of all sides are from the same round and are compared with each other.
 type Record struct {
 	Table   string
 	Data    string  // the set, such as flat_100k
@@ -14,5 +14,5 @@ type Record struct {
 	Text    string  `json:",omitempty"`
 }
 
-// Side is between the two parts of Who where a comparison is of two sides, ours and theirs.
+// Side separates the name of a comparison in Who from its side, "ours" or "theirs".
 const Side = ": "

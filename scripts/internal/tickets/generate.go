@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// A Manifest tells what a complete set holds. SHA256 is taken over all files in path order, each as
-// path, NUL, length in decimal, NUL, content.
+// A Manifest describes a complete set. SHA256 is the hash of all files in path order, each as path, NUL, length in decimal,
+// NUL, content.
 type Manifest struct {
 	Set
 	Bytes   int64  `json:"bytes"`
@@ -25,10 +25,11 @@ type Manifest struct {
 	Version int    `json:"version"`
 }
 
-// ManifestPath is where the manifest of a set under out lies: beside its directory, so that it is never counted as data.
+// ManifestPath returns the path of the manifest of a set under out. The manifest is beside the set's directory, so that it is
+// never counted as data.
 func (s Set) ManifestPath(out string) string { return filepath.Join(out, s.Name()+".json") }
 
-// ReadManifest reads the manifest of a set that was made completely; the error is fs.ErrNotExist if it was not.
+// ReadManifest reads the manifest of a complete set. For an incomplete set the error is fs.ErrNotExist.
 func (s Set) ReadManifest(out string) (Manifest, error) {
 	var m Manifest
 	name := s.ManifestPath(out)
@@ -42,21 +43,21 @@ func (s Set) ReadManifest(out string) (Manifest, error) {
 	return m, nil
 }
 
-// chunk is how many files a writer takes at a time: enough to make the shared counter cheap, few enough that all
-// writers end together.
+// chunk is how many files a writer takes at a time: enough that the shared counter costs little, and few enough that all
+// writers end at about the same time.
 const chunk = 64
 
-// Generate makes the set under out and returns its manifest. If the manifest is there already, nothing is done. Files
-// left by an interrupted run are kept if their bytes are right. The function progress, which may be nil, is told how many
-// files were finished since its last call; it is called from several goroutines.
+// Generate makes the set under out and returns its manifest. If the set is complete already, it does nothing. Files of an
+// interrupted run are kept if their content is right. The function progress, which may be nil, is called on several
+// goroutines with the number of files just finished.
 func (s Set) Generate(ctx context.Context, out string, progress func(files int)) (Manifest, error) {
 	m, err := s.ReadManifest(out)
 	if err == nil {
 		if m.Set != s || m.Version != Version {
-			return m, fmt.Errorf("%s holds seed %d, version %d; wanted are seed %d, version %d: remove it with its directory, or choose another output",
+			return m, fmt.Errorf("%s has seed %d, version %d; want seed %d, version %d: remove it and its directory, or choose another output",
 				s.ManifestPath(out), m.Seed, m.Version, s.Seed, Version)
 		}
-		// The manifest alone was copied, or the data was removed.
+		// Without its directory, the manifest was copied alone, or the data was removed.
 		if _, err := os.Stat(filepath.Join(out, s.Name())); err == nil {
 			return m, nil
 		}
@@ -72,7 +73,7 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 	defer stop(nil)
 	var writers sync.WaitGroup
 	var next atomic.Int64
-	for range 2 * runtime.GOMAXPROCS(0) { // half of them wait for the file system
+	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
 		writers.Go(func() {
 			for {
 				end := int(next.Add(chunk))
@@ -101,7 +102,7 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 	return m, m.save(s.ManifestPath(out))
 }
 
-// manifest computes what the set must hold. Paths sort in ticket order, so no sorting and no reading is needed.
+// manifest computes the manifest of the complete set without reading it. Paths sort in ticket order, so it need not sort.
 func (s Set) manifest(ctx context.Context) (Manifest, error) {
 	m := Manifest{Set: s, Version: Version}
 	h := sha256.New()
@@ -120,7 +121,7 @@ func (s Set) manifest(ctx context.Context) (Manifest, error) {
 	return m, nil
 }
 
-// save renames a finished file into place: a manifest that is there is whole.
+// save writes the manifest to a temporary file and renames it, so that an existing manifest is complete.
 func (m Manifest) save(name string) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -155,7 +156,7 @@ func writeFile(name string, data []byte) error {
 		f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		// An interrupted run can leave a file that is empty or cut short.
+		// An interrupted run can leave an empty or truncated file.
 		if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
 			return nil
 		}

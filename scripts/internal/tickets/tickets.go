@@ -1,7 +1,7 @@
 // Package tickets makes reproducible sets of ticket files, Markdown with YAML frontmatter, and reads them back.
 //
 // A set is a pure function of its layout, count and seed: every path, every byte and the hash in its manifest can be
-// computed without looking at the disk. That makes sets identical across machines and interrupted runs resumable.
+// computed without reading the disk. So sets are identical on all machines, and interrupted runs can be resumed.
 package tickets
 
 import (
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Version changes whenever the same Set would come out with other bytes or paths.
+// Version must change whenever the same Set would get different bytes or paths.
 const Version = 1
 
-// Layout says how a set's files are spread over directories.
+// Layout is the distribution of a set's files over directories.
 type Layout string
 
 const (
@@ -28,7 +28,7 @@ const (
 	Nested3 Layout = "nested3" // 2023/01/15/
 )
 
-// MaxCount is the largest set whose paths, with seven digits in a name, sort in the order of their tickets.
+// MaxCount is the largest count for which paths sort in ticket order: a name has seven digits.
 const MaxCount = 9_999_999
 
 // Tickets are dated evenly over this span of days, so that the number of directories does not grow with the count.
@@ -43,7 +43,7 @@ type Set struct {
 	Seed   uint64 `json:"seed"`
 }
 
-// ParseSet checks what a user typed. The count is a number, or a number with the suffix k or m.
+// ParseSet validates a user's input. The count is a number, which may have the suffix k or m.
 func ParseSet(layout, count string, seed uint64) (Set, error) {
 	s := Set{Layout: Layout(layout), Seed: seed}
 	if !slices.Contains([]Layout{Flat, Nested1, Nested3}, s.Layout) {
@@ -63,7 +63,7 @@ func ParseSet(layout, count string, seed uint64) (Set, error) {
 	return s, nil
 }
 
-// Name is the set's directory, such as tickets_flat_5k.
+// Name returns the name of the set's directory, such as tickets_flat_5k.
 func (s Set) Name() string {
 	count := strconv.Itoa(s.Count)
 	switch {
@@ -75,7 +75,7 @@ func (s Set) Name() string {
 	return "tickets_" + string(s.Layout) + "_" + count
 }
 
-// Path is the slash-separated path of ticket i within the set. Paths sort in the order of i, by component and byte-wise.
+// Path returns the slash-separated path of ticket i within the set. Paths sort in the order of i, by component and byte-wise.
 func (s Set) Path(i int) string {
 	name := fmt.Sprintf("ticket-%07d.md", i+1)
 	switch s.Layout {
@@ -92,7 +92,7 @@ func (s Set) day(i int) time.Time {
 	return firstDay.AddDate(0, 0, int(int64(i)*days/int64(s.Count)))
 }
 
-// Values that stand more than once are that much more likely.
+// A value that is listed n times is n times as likely.
 var (
 	statuses  = []string{"open", "open", "in progress", "blocked", "in review", "done", "done", "done", "done"}
 	types     = []string{"bug", "bug", "bug", "feature", "feature", "task", "task", "docs", "chore"}
@@ -114,7 +114,7 @@ var (
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// appendFile appends the bytes of ticket i. It writes YAML by hand because it runs once a file, a million times.
+// appendFile appends the content of ticket i. It formats YAML itself, because it runs up to a million times.
 func (s Set) appendFile(b []byte, i int) []byte {
 	r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
 	created := s.day(i).Add(time.Duration(r.IntN(24*60*60)) * time.Second)
@@ -135,10 +135,10 @@ func (s Set) appendFile(b []byte, i int) []byte {
 var (
 	delimiter      = []byte("---\n")
 	closing        = []byte("\n---\n")
-	errFrontmatter = errors.New("no frontmatter: want it between two lines of ---")
+	errFrontmatter = errors.New("no frontmatter between two lines of ---")
 )
 
-// Frontmatter returns the YAML between the two lines of dashes. It aliases data.
+// Frontmatter returns the YAML between the two lines of dashes. The result aliases data.
 func Frontmatter(data []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(data, delimiter)
 	if !ok {
@@ -151,8 +151,8 @@ func Frontmatter(data []byte) ([]byte, error) {
 	return rest[:end+1], nil
 }
 
-// Field returns the value of a key in what Frontmatter returned, or "". It reads the one form that appendFile writes: a YAML
-// library would be one more module that the demo downloads.
+// Field returns the value of a key in a result of Frontmatter, or "". It reads only the form that appendFile writes: a YAML
+// library would be one more module for the demo to download.
 func Field(frontmatter []byte, key string) string {
 	for line := range bytes.Lines(frontmatter) {
 		k, v, _ := strings.Cut(string(line), ": ")

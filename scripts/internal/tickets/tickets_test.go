@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hashDir computes a manifest's hash from the disk alone. WalkDir's lexical order is the path order of the manifest.
+// hashDir computes a manifest's hash from the files on disk. WalkDir's lexical order is the path order of the manifest.
 func hashDir(t *testing.T, root string) (files int, size int64, hash string) {
 	t.Helper()
 	h := sha256.New()
@@ -59,7 +59,7 @@ func TestParseSet(t *testing.T) {
 	assert.ErrorContains(t, err, `unknown layout "round"`)
 }
 
-// The bytes are pinned: two machines, and two releases of Go, must make the same set unless Version changes.
+// The hashes are fixed: every machine and every release of Go must make the same set unless Version changes.
 func TestGenerate(t *testing.T) {
 	for _, c := range []struct {
 		layout Layout
@@ -76,7 +76,7 @@ func TestGenerate(t *testing.T) {
 			require.NoError(t, err)
 			requireComplete(t, out, m)
 			assert.Equal(t, c.hash, m.SHA256)
-			assert.InDelta(t, 400, float64(m.Bytes)/float64(m.Count), 40, "bytes a file")
+			assert.InDelta(t, 400, float64(m.Bytes)/float64(m.Count), 40, "bytes per file")
 			dirs := -1
 			filepath.WalkDir(filepath.Join(out, m.Name()), func(_ string, d fs.DirEntry, _ error) error {
 				if d.IsDir() {
@@ -108,7 +108,7 @@ func TestResume(t *testing.T) {
 	files, _, _ := hashDir(t, filepath.Join(out, s.Name()))
 	require.Less(t, files, s.Count)
 
-	// What a kill between create and write leaves, and what a crash of the machine may.
+	// A kill between create and write leaves an empty file; a crash of the machine may too.
 	require.NoError(t, os.Truncate(filepath.Join(out, s.Name(), filepath.FromSlash(s.Path(0))), 0))
 	kept := filepath.Join(out, s.Name(), filepath.FromSlash(s.Path(1)))
 	old := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -132,7 +132,7 @@ func TestFinishedSetIsLeftAlone(t *testing.T) {
 	assert.Equal(t, first, again)
 
 	_, err = Set{Flat, 3, 2}.Generate(t.Context(), out, nil)
-	assert.ErrorContains(t, err, "holds seed 1, version 1; wanted are seed 2")
+	assert.ErrorContains(t, err, "has seed 1, version 1; want seed 2")
 
 	require.NoError(t, os.RemoveAll(filepath.Join(out, s.Name())))
 	m, err := s.Generate(t.Context(), out, nil)
@@ -144,7 +144,7 @@ func TestFinishedSetIsLeftAlone(t *testing.T) {
 	assert.ErrorContains(t, err, "is not a manifest")
 }
 
-// A ticket is what a frontmatter says to a YAML library.
+// A ticket has the fields that a YAML library reads from a frontmatter.
 type ticket struct {
 	ID       string    `yaml:"id"`
 	Title    string    `yaml:"title"`
@@ -156,7 +156,7 @@ type ticket struct {
 	Tags     []string  `yaml:"tags"`
 }
 
-// TestTicketsParse: each frontmatter is YAML, and Field reads it as a YAML library does.
+// TestTicketsParse: each frontmatter is valid YAML, and Field returns what a YAML library does.
 func TestTicketsParse(t *testing.T) {
 	s := Set{Flat, 500, 1}
 	for i := range s.Count {

@@ -1,5 +1,5 @@
-// Command count prints, for each file under a directory, how many of its lines contain a string, as grep -rFc does: the
-// whole program that the report compares with ripgrep and grep.
+// Command count prints, for each file under a directory, how many of its lines contain a string, as grep -rFc does. The
+// report compares it, as a whole program, with ripgrep and grep.
 //
 //	count STRING DIR
 package main
