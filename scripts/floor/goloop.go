@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/uring"
 )
 
@@ -90,12 +91,13 @@ func (g goLoop) side() side {
 // A listing holds the files of a directory and its subdirectories. The directories stay open.
 type listing struct {
 	files []bareFile
+	arena names.Arena
 	dirs  []int
 }
 
 type bareFile struct {
 	dir  int
-	name string // a zero byte follows in memory
+	name names.Name
 }
 
 func (l *listing) close() {
@@ -129,7 +131,7 @@ func (l *listing) add(at int, name string) error {
 			name := unsafe.String(&buf[at+text], bytes.IndexByte(buf[at+text:], 0))
 			switch buf[at+typ] {
 			case unix.DT_REG:
-				l.files = append(l.files, bareFile{fd, name})
+				l.files = append(l.files, bareFile{fd, l.arena.Add([]byte(name))})
 			case unix.DT_DIR:
 				if name != "." && name != ".." {
 					subs = append(subs, name)
@@ -148,7 +150,7 @@ func (l *listing) add(at int, name string) error {
 
 type bareReader struct {
 	ring  *uring.Ring
-	names []string
+	names []names.Name
 	buf   []byte
 	bytes int64
 }
@@ -187,15 +189,15 @@ func (r *bareReader) read(files []bareFile, depth int) error {
 
 // plain uses raw system calls, the cheapest that Go has, which do not notify the scheduler.
 func (r *bareReader) plain(f bareFile) error {
-	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dir), uintptr(unsafe.Pointer(unsafe.StringData(f.name))),
+	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dir), uintptr(f.name.Pointer()),
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
-		return &os.PathError{Op: "openat", Path: f.name, Err: errno}
+		return &os.PathError{Op: "openat", Path: f.name.String(), Err: errno}
 	}
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)))
 	unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	if errno != 0 {
-		return &os.PathError{Op: "read", Path: f.name, Err: errno}
+		return &os.PathError{Op: "read", Path: f.name.String(), Err: errno}
 	}
 	r.bytes += int64(n)
 	return nil

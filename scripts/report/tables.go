@@ -37,12 +37,12 @@ func write(out string, records []record.Record) error {
 		{"fio", (*document).fio, nil, ""},
 		{"sizes", (*document).sizes, plotSizes, "Time per file against the number of files"},
 		{"workers", (*document).workers, plotWorkers, "Files per second against the number of workers"},
-		{"warm", func(d *document, warm results) error { return d.caches(of(records, "cold"), warm) },
-			func(name string, warm results) error { return plotCaches(name, of(records, "cold"), warm) },
+		{"warm", func(d *document, warm results) error { return d.caches(resultsOf(records, "cold"), warm) },
+			func(name string, warm results) error { return plotCaches(name, resultsOf(records, "cold"), warm) },
 			"Time over that of fileproc with cold and with warm caches, with ranges"},
 		{"ablation", (*document).ablation, nil, ""},
 	} {
-		r := of(records, section.table)
+		r := resultsOf(records, section.table)
 		r.machine = on
 		if len(r.series)+len(r.leftOut) == 0 {
 			continue // not measured yet
@@ -54,7 +54,7 @@ func write(out string, records []record.Record) error {
 		}
 		if section.plot != nil && len(r.series) > 0 {
 			name := filepath.Join(out, "img", section.table)
-			for _, format := range formats { // it may find nothing to draw
+			for _, format := range formats { // the plot may have nothing to draw, and an old image must not remain
 				if err := os.Remove(name + "." + format); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
@@ -96,29 +96,29 @@ func (d *document) leftOut(r results) {
 func (d *document) head(records []record.Record) {
 	d.line("# Benchmarks\n\nMade by `scripts/bench_report.sh`; do not edit by hand.")
 	d.table("", "")
-	for _, r := range of(records, "machine").leftOut {
+	for _, r := range resultsOf(records, "machine").leftOut {
 		d.row(r.Who, r.Text)
 	}
 	var widths []float64
 	for _, table := range tableNames {
-		for _, s := range of(records, table).series {
+		for _, s := range resultsOf(records, table).series {
 			m := measure.Summarize(s.wall)
 			widths = append(widths, (m.Max/m.Min-1)*100)
 		}
 	}
 	if len(widths) > 0 {
 		w := measure.Summarize(widths)
-		d.line("\nNoise: the slowest round of a series took %.0f %% longer than the fastest in the median of all %d series, and %.0f %% longer in the worst. "+
-			"So each figure is the median over the rounds, with the minimum and maximum in brackets (in plots: whiskers). Sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
+		d.line("\nNoise: the slowest round of a series took %.0f %% longer than its fastest round in the median of all %d series, and %.0f %% longer in the worst. "+
+			"Figures are therefore medians over the rounds, with the minimum and maximum in parentheses, or as whiskers in plots. Sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
 	}
-	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in one directory for each of 36 months (`nested1`). " +
-		"Caches are warm unless a section says otherwise. Every side is checked to see all files and all bytes.")
+	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in 36 directories, one for each month (`nested1`). " +
+		"Caches are warm unless stated otherwise. A check makes sure that every side sees all files and all bytes.")
 }
 
-// machineLine is what head says of the machine, on one line.
+// machineLine returns the description of the machine on one line.
 func machineLine(records []record.Record) string {
 	var parts []string
-	for _, r := range of(records, "machine").leftOut {
+	for _, r := range resultsOf(records, "machine").leftOut {
 		switch r.Who {
 		case "Cores":
 			parts = append(parts, r.Text+" cores")
@@ -131,7 +131,7 @@ func machineLine(records []record.Record) string {
 }
 
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach side reads every file whole. Where a peer hands over a file, os.ReadFile reads it, as its users do.")
+	d.line("\n## Peers\n\nEach side reads every file whole. The peers hand over paths, and os.ReadFile reads each file, as in their users' code.")
 	for _, set := range r.sets() {
 		list := r.on(set)
 		ours := list[0]
@@ -150,8 +150,8 @@ func (d *document) peers(r results) error {
 }
 
 func (d *document) programs(r results) error {
-	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file; the time is from start to exit. `scripts/peers/count` is 50 lines " +
-		"around fileproc. All find the same lines in the same files; grep also prints the files without a match.")
+	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file; the time is from start to exit. `scripts/peers/count` is " +
+		"50 lines around fileproc. All find the same lines in the same files; grep also prints the files without a match.")
 	for _, set := range r.sets() {
 		files, err := count(set)
 		if err != nil {
@@ -174,7 +174,8 @@ func (d *document) programs(r results) error {
 	return nil
 }
 
-// What another package of the same kind takes with its portable backends, in per cent of more time than with its Linux one.
+// reference has how many per cent more time the portable backends of another package of the same kind take than its Linux
+// backend.
 var reference = map[string]map[string]string{
 	"flat_5k":      {"unix": "+77.6", "generic": "+164"},
 	"nested1_5k":   {"unix": "+78.5", "generic": "+176"},
@@ -185,7 +186,7 @@ var reference = map[string]map[string]string{
 }
 
 func (d *document) backends(r results) error {
-	d.line("\n## Backends\n\nOne program is built without a tag (io_uring where it is allowed), and with `fileproc_nouring`, `fileproc_unix` and " +
+	d.line("\n## Backends\n\nOne program is built without a tag (io_uring where it is allowed) and with `fileproc_nouring`, `fileproc_unix` and " +
 		"`fileproc_generic`; the builds run in turn. The column marked * is the target of the portable backends: the " +
 		"figures of another package of the same kind, from another machine.")
 	d.table("set", "build", "ns/file", "against linux, %", "*, %")
@@ -207,8 +208,8 @@ func (d *document) backends(r results) error {
 }
 
 func (d *document) readDir(r results) error {
-	d.line("\n## ReadDir\n\nThe cases list names and types of one directory; with `Info`, and in `(*os.File).Readdir` always, also size and time of each " +
-		"file. `× ours` is relative to `fileproc.ReadDir` in the same round, with `Info` for the cases that have it. An entry of /proc is a process or a file.")
+	d.line("\n## ReadDir\n\nNames and types of one directory, and with `Info` also the size and time of each file, which `(*os.File).Readdir` always " +
+		"asks for. `× ours` is the time relative to `fileproc.ReadDir` in the same round, with `Info` if that side asks for it. An entry of /proc is a process or a file.")
 	d.table("directory", "what", "ns/entry", "× ours")
 	for _, set := range r.sets() {
 		var ours *series
@@ -225,13 +226,13 @@ func (d *document) readDir(r results) error {
 	return nil
 }
 
-// sides returns both parts of a comparison of the command floor; theirs is nil without a C compiler.
+// sides returns both sides of a comparison of the command floor; theirs is nil without a C compiler.
 func (r results) sides(set, comparison string) (ours, theirs *series) {
 	return r.find(set, comparison+record.Side+"ours"), r.find(set, comparison+record.Side+"theirs")
 }
 
-// over is the time of ours over that of theirs in the same round.
-func (r results) over(set, comparison string) (s measure.Spread, ok bool) {
+// timeRatio returns the time of ours divided by that of theirs in the same round.
+func (r results) timeRatio(set, comparison string) (s measure.Spread, ok bool) {
 	ours, theirs := r.sides(set, comparison)
 	if ours == nil || theirs == nil {
 		return s, false
@@ -239,7 +240,7 @@ func (r results) over(set, comparison string) (s measure.Spread, ok bool) {
 	return paired(ours.wall, theirs.wall, ratio), true
 }
 
-// comparisons are the names of the command floor's, as they were made.
+// comparisons returns the names of the command floor's comparisons, in the order of measurement.
 func (r results) comparisons() (names []string) {
 	for _, s := range r.series {
 		if name, ours := strings.CutSuffix(s.who, record.Side+"ours"); ours && !slices.Contains(names, name) {
@@ -256,7 +257,7 @@ func (d *document) pairs(r results) error {
 			ours, theirs := r.sides(set, name)
 			switch {
 			case ours == nil:
-				continue // it lists one directory
+				continue // the comparison lists a single directory
 			case theirs == nil:
 				d.row(set, name, "", "", spread(each(ours.wall, identity), "%.0f"), "no C compiler", "", "")
 				continue
@@ -272,24 +273,25 @@ func (d *document) pairs(r results) error {
 }
 
 func (d *document) floor(r results) error {
-	d.line("\n## The floor\n\nThis is the distance from the bare system calls: fileproc is paired with a C program with one thread per core that does nothing but " +
-		"getdents64, openat, read and close, or fstatat. ReadDir is also paired with os.ReadDir. Below 1 fileproc is faster.")
+	d.line("\n## The floor\n\nfileproc in pairs with the bare system calls: a C program with one thread per core that does nothing but " +
+		"getdents64, openat, read and close, or fstatat. ReadDir is also compared with os.ReadDir. Below 1 fileproc is faster.")
 	return d.pairs(r)
 }
 
 func (d *document) bare(r results) error {
-	d.line("\n## What the calls allow\n\nHere the C program is paired, in every round, with the same loops in Go: with the plain calls, one file or many at a time; and " +
-		"with io_uring, which opens and reads as many files with one call as the ring is deep. The loops use nothing of fileproc but the ring.")
+	d.line("\n## What the calls allow\n\nThe same C program against the same loop in Go: with the plain calls, taking one file or many at a time; and " +
+		"with io_uring, which opens and reads as many files with one call as the ring is deep. Each is paired with the C program in every round. Of " +
+		"fileproc, the loops use only the ring.")
 	return d.pairs(r)
 }
 
 func (d *document) fio(r results) error {
-	d.line("\n## fio\n\n[fio](https://fio.readthedocs.io) cross-checks the C program: it makes as many files of 400 bytes, and as many threads open each, " +
-		"read it with one pread and close it. fio does more around that, which takes time too, so it is not a floor.")
+	d.line("\n## fio\n\nA cross-check of the C program with [fio](https://fio.readthedocs.io): as many files of 400 bytes, made by fio, are opened, " +
+		"read with one pread each, and closed by as many threads. fio does additional work that takes time, so it is not a floor.")
 	return d.pairs(r)
 }
 
-// count is the number of files of a set such as flat_100k.
+// count returns the number of files of a set such as flat_100k.
 func count(set string) (float64, error) {
 	digits := set[strings.LastIndexByte(set, '_')+1:]
 	digits = strings.NewReplacer("k", "000", "m", "000000").Replace(digits)
@@ -297,7 +299,7 @@ func count(set string) (float64, error) {
 }
 
 func (d *document) sizes(r results) error {
-	d.line("\n## Size\n\nOne directory, with 1 file and more. A pass reads a small directory many times, so its time includes the cost of each call.")
+	d.line("\n## Size\n\nOne directory with an increasing number of files. A pass reads a small directory many times, so the time includes the cost of each call.")
 	d.table("files", "fileproc, ns/file", "ReadDir + ReadFile, ns/file", "× fileproc's", "fastwalk, ns/file", "× fileproc's")
 	for _, set := range r.sets() {
 		n, err := count(set)
@@ -319,7 +321,7 @@ func (d *document) sizes(r results) error {
 }
 
 func (d *document) workers(r results) error {
-	d.line("\n## Workers\n\n`Options.Workers` against as many goroutines of the hand-written pool, on %s.", r.series[0].data)
+	d.line("\n## Workers\n\nfileproc with `Options.Workers`, and a hand-written pool with as many goroutines, on %s.", r.series[0].data)
 	d.table("workers", "fileproc, files/s", "against 1 worker", "ReadDir + goroutine pool, files/s", "against 1 goroutine")
 	set := r.series[0].data
 	for n := 1; ; n++ {
@@ -343,8 +345,8 @@ func (d *document) caches(cold, warm results) error {
 	if len(cold.series)+len(cold.leftOut) == 0 {
 		return nil // not measured yet
 	}
-	d.line("\n## Cold and warm\n\nCold means that page, dentry and inode caches are dropped before each pass, so that it waits for the disk. A program that waits " +
-		"for a disk needs more workers than there are cores.")
+	d.line("\n## Cold and warm\n\nCold: the page, dentry and inode caches are dropped before each pass, which then waits for the disk. Reading from a disk needs " +
+		"more workers than there are cores.")
 	d.table(warm.series[0].data, "cold, ns/file", "× fileproc's", "warm, ns/file", "× fileproc's")
 	for _, w := range warm.series {
 		cells := []string{w.who}
@@ -364,7 +366,7 @@ func (d *document) caches(cold, warm results) error {
 
 func (d *document) ablation(r results) error {
 	base := r.series[0]
-	d.line("\n## Where the time goes\n\nEach line changes one thing against the first line, on %s. Below zero, time is saved.", base.data)
+	d.line("\n## Where the time goes\n\nEach line changes one thing in the first line, on %s. A difference below zero is time saved.", base.data)
 	d.table("", "wall, ns/file", "against the first, ns/file", "CPU, ns/file", "against the first, ns/file")
 	for _, s := range r.series {
 		wall, cpu := "", ""
