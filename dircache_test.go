@@ -2,9 +2,13 @@ package fileproc
 
 import (
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
@@ -485,4 +489,57 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 		require.Zero(t, w.open)
 		require.LessOrEqual(t, w.opens, most, "opens with a limit of %d", limit)
 	}
+}
+
+// slowFS is an fs.FS in which the last close of the directory slow takes until done is closed.
+type slowFS struct {
+	fstest.MapFS
+	opens *atomic.Int32
+	done  chan struct{}
+	late  *atomic.Bool // done was not closed in time
+}
+
+func (s slowFS) Open(name string) (fs.File, error) {
+	f, err := s.MapFS.Open(name)
+	if name == "slow" && s.opens.Add(1) == 2 { // when its ignore file has been read
+		return slowDir{f.(fs.ReadDirFile), s}, err
+	}
+	return f, err
+}
+
+type slowDir struct {
+	fs.ReadDirFile
+	fs slowFS
+}
+
+func (d slowDir) Close() error {
+	select {
+	case <-d.fs.done:
+	case <-time.After(10 * time.Second):
+		d.fs.late.Store(true)
+	}
+	return d.ReadDirFile.Close()
+}
+
+// A directory that takes long to close keeps nobody else from opening and closing others.
+func TestDirCacheSlowCloseStallsNobody(t *testing.T) {
+	full := descriptorBudget
+	defer func() { descriptorBudget = full }()
+	descriptorBudget = func() budget { return budget{listings: 32} } // so that a directory is opened again for its ignore file
+	const dirs = 50
+	tree := slowFS{fstest.MapFS{"slow/.ignore": {}, "slow/f": {}}, new(atomic.Int32), make(chan struct{}), new(atomic.Bool)}
+	for i := range dirs {
+		tree.MapFS[fmt.Sprintf("d%d/.ignore", i)] = &fstest.MapFile{}
+		tree.MapFS[fmt.Sprintf("d%d/f", i)] = &fstest.MapFile{}
+	}
+	var others atomic.Int32
+	opts := Options{FS: tree, Workers: 2, IgnoreFiles: []string{".ignore"}, SkipHidden: true}
+	require.NoError(t, ForEach(t.Context(), ".", opts, func(f *File) error {
+		if f.Rel() != "slow/f" && others.Add(1) == dirs {
+			close(tree.done)
+		}
+		return nil
+	}))
+	require.False(t, tree.late.Load(), "the others waited for the slow close")
+	require.GreaterOrEqual(t, tree.opens.Load(), int32(2), "this tests nothing unless the directory was closed later than its listing")
 }
