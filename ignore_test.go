@@ -164,7 +164,7 @@ func TestGitIgnoreFiles(t *testing.T) {
 	}
 	fails("absent", "absent")
 	fails("odd", "gitdir: ")
-	for config, says := range map[string]string{"[core\n": "line 1", "\n\n[core]\nx y\n": "line 4", "[include]\npath = config\n": "include one another", "[core]\nexcludesFile = ~you/x\n": "another user's"} {
+	for config, says := range map[string]string{"[core\n": "line 1", "\n\n[core]\nx y\n": "line 4", "[include]\npath = config\n": "nested more than 10 deep", "[core]\nexcludesFile = ~you/x\n": "another user's"} {
 		require.NoError(t, os.WriteFile(in("r/.git/config"), []byte(config), 0o666))
 		fails("r/d", says)
 	}
