@@ -298,7 +298,7 @@ func (o *Options) validate(root string) error {
 	case o.Symlinks != SymlinksSkip && o.FS != nil:
 		bad("Options.Symlinks is %v: want SymlinksSkip with Options.FS, which does not report where a link leads", o.Symlinks)
 	case o.SymlinksOutside && o.Symlinks == SymlinksSkip:
-		bad("Options.SymlinksOutside has no effect while Options.Symlinks skips links: want SymlinksFiles or SymlinksFollow")
+		bad("Options.SymlinksOutside has no effect while Options.Symlinks skips links: want files or follow")
 	}
 	if o.OneFilesystem && o.FS != nil {
 		bad("Options.OneFilesystem cannot be combined with Options.FS, which reports no devices")
