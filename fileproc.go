@@ -20,7 +20,7 @@
 // exactly once, with exactly its bytes. Entries that cannot be read are
 // failures, entries that are left out are counted in [Report], and nothing else
 // is missing. When a call returns, or a loop over Stream or Walk ends in any
-// way, none of its goroutines and descriptors is left.
+// way, no goroutine and no descriptor of the run is left.
 //
 // Symbolic links below root are not followed unless [Options.Symlinks] says so.
 // A link that replaces a directory during the run is never followed: every open
@@ -30,7 +30,7 @@
 //
 // A failure is an [*fs.PathError]. For one from the operating system, Op is the
 // system call; for one that fn returned, Op is "process" and Err is fn's error.
-// It does not end the run: all other files are processed. Process then returns
+// Failures do not end the run: all other files are processed. Process returns
 // the first 100 failures as one error, which states the number of the rest.
 // [Options.OnError] sees each failure as it occurs and may stop the run.
 // Invalid options, or a root that cannot be opened, keep a run from starting:
@@ -47,7 +47,7 @@
 // openat, or many at a time with io_uring where that is available and certain
 // to be right. Other Unix systems use openat and package os. The rest, among
 // them Windows, Plan 9, js and wasip1, use package os through [os.Root], with
-// its limits where that is emulated. [Backend] names the one in use. The build
+// its limits where it is emulated. [Backend] names the one in use. The build
 // tags fileproc_unix and fileproc_generic select a portable one on Linux.
 package fileproc
 

@@ -63,9 +63,8 @@ type Options struct {
 	Suffixes []string
 
 	// Include, if not empty, keeps only files whose path matches one of its
-	// patterns. Exclude leaves out files and directories whose path matches one. A
-	// directory that is excluded, or in which no path can match Include, is not
-	// opened.
+	// patterns. Exclude leaves out files and directories whose path matches one.
+	// A directory is not opened if excluded, or if no path in it can match Include.
 	//
 	// A pattern matches the whole slash-separated path relative to root: "*.md"
 	// matches in root alone, "**/*.md" everywhere, "**/testdata" each directory of
@@ -78,10 +77,10 @@ type Options struct {
 	// their patterns ignore, exactly as in git, is skipped; an ignored directory
 	// is not opened. GitIgnoreFiles returns the ignore files that git would use.
 	//
-	// A name is looked for in each listing and applies in that directory and
-	// below, unless it is a symbolic link. If the file cannot be read, that is a
-	// failure of its own. Entries are kept in memory until their directory's
-	// listing ends.
+	// An element without a slash is the name of a file in any directory, found in
+	// its listing, that applies there and below. A symbolic link of that name is
+	// not used. A file that cannot be read is a failure of its own. Entries are
+	// kept in memory until their directory's listing ends.
 	//
 	// An element with a slash, such as ".git/info/exclude", is the path of one
 	// file that applies in all of root. It is absolute or relative to root, and
@@ -91,8 +90,7 @@ type Options struct {
 	// after two levels.
 	//
 	// Files in a directory take precedence over those in its parents, and all
-	// these over paths. Within each group, later elements take precedence over
-	// earlier ones.
+	// these over paths. Among equals, later elements take precedence.
 	IgnoreFiles []string
 
 	// SkipHidden skips files and directories whose name begins with a dot.
@@ -109,8 +107,7 @@ type Options struct {
 	// is, with an Entry without metadata. Walk yields a directory after SelectDir
 	// has returned true, and also calls it for directories that MaxDepth leaves
 	// closed. SelectDir judges paths: a link may still lead to a directory that it
-	// refuses. Of several links to one directory (SymlinksFollow) it gets only the
-	// first.
+	// refuses. It gets only the first of several links to one directory.
 	SelectDir func(Entry) bool
 
 	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG
@@ -121,15 +118,13 @@ type Options struct {
 	// listing ends.
 	SkipMarked []string
 
-	// ReadSize limits what is read of each file: n > 0 means its first n bytes at
-	// most, and 0 all of it. NoRead means that no file is opened, and File.Data is
-	// nil.
+	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
+	// file. Zero means whole files. NoRead opens no file and leaves File.Data nil.
 	ReadSize int
 
-	// Symlinks selects what happens to symbolic links below root. What a link
-	// leads to has the link's path, to which Suffixes, Include and the other
-	// filters apply. What Exclude or SkipHidden leaves out stays out behind a
-	// link.
+	// Symlinks selects what happens to symbolic links below root. The target of a
+	// link has the link's path, to which Suffixes, Include and the other filters
+	// apply. A link does not lead to what Exclude or SkipHidden leaves out.
 	Symlinks Symlinks
 
 	// SymlinksOutside allows links that lead out of root.
@@ -149,8 +144,7 @@ type Options struct {
 	MaxFileSize int64
 
 	// Stat fetches each file's metadata with the handle that reads it, for
-	// File.Stat and Entry.Stat. With Walk or NoRead, that is one system call per
-	// file.
+	// File.Stat and Entry.Stat. Walk and NoRead make one system call per file.
 	Stat bool
 
 	// Workers is how many calls of fn, Select and SelectDir may run at the same
@@ -166,7 +160,7 @@ type Options struct {
 	// Walk yield them in order, for which they keep a bounded number of results
 	// waiting, and the names of each directory being listed. A file's failure is
 	// yielded in its place, that of a listing before the directory's contents.
-	// Only Process supports it with SymlinksFollow.
+	// Only Process supports Ordered with SymlinksFollow.
 	Ordered bool
 
 	// OnError, if not nil, is called for each failure. If it returns nil, the run
