@@ -26,7 +26,7 @@ func TestBatchTake(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, i, got)
 	}
-	for range 3 { // as often as workers ask
+	for range 3 { // as workers may ask repeatedly
 		_, ok := b.take()
 		require.False(t, ok)
 		require.Zero(t, b.left())
@@ -37,7 +37,7 @@ func TestBatchTake(t *testing.T) {
 	require.Nil(t, b.node)
 	b.entries = append(b.entries, names.New("again"))
 	require.Equal(t, 1, b.left())
-	require.Zero(t, b.entries[:cap(b.entries)][1], "names of the batch before are let go")
+	require.Zero(t, b.entries[:cap(b.entries)][1], "the previous batch's names are released")
 }
 
 func TestBatchAbandon(t *testing.T) {
@@ -50,7 +50,7 @@ func TestBatchAbandon(t *testing.T) {
 	require.Zero(t, b.left())
 }
 
-// Whatever comes between, an entry is taken or abandoned, and not both.
+// In every interleaving, an entry is either taken or abandoned, never both.
 func TestBatchTakenAndAbandonedAtOnce(t *testing.T) {
 	for range 200 {
 		const n = 64

@@ -15,7 +15,7 @@ import (
 // BenchmarkFloor does the work of BenchmarkProcess with bare system calls: it
 // lists everything, then goroutines take 128 names at a time. It is what the
 // time of BenchmarkProcess is divided by to compare machines, so it must not
-// change with the package: nothing of it is used here.
+// change with the package, and it uses nothing of the package.
 func BenchmarkFloor(b *testing.B) {
 	for _, layout := range layouts {
 		for _, size := range sizes {
@@ -47,7 +47,7 @@ func BenchmarkFloor(b *testing.B) {
 }
 
 // A floorHandler does what a mode needs of one file, and returns its bytes.
-// The name ends with a zero.
+// The name ends with a zero byte.
 type floorHandler func(dirfd int, name *byte, buf []byte) (int64, unix.Errno)
 
 var floorHandlers = map[string]floorHandler{
@@ -125,7 +125,7 @@ func (f *floor) pass(root string, goroutines int) ([]tally, error) {
 	return got, nil
 }
 
-// list appends what name and its subdirectories hold.
+// list appends the contents of name and its subdirectories.
 func (f *floor) list(dirfd int, name string) error {
 	const (
 		atLeast           = 32 << 10 // bytes of room for a call

@@ -90,7 +90,7 @@ func (t *tally) add(f *fileproc.File, opts *fileproc.Options) error {
 	return nil
 }
 
-// streamed counts in a loop over Stream.
+// streamed counts the results of a loop over Stream.
 func streamed(ctx context.Context, dir string, opts fileproc.Options) (t tally, err error) {
 	for n, err := range fileproc.Stream(ctx, dir, opts, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
 		if err != nil {
@@ -125,7 +125,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkCost tells what an option costs: runs with it and without in turn, and
+// BenchmarkCost measures the cost of an option: runs with it and without in turn, and
 // the median of the ratios of their times, with over without.
 func BenchmarkCost(b *testing.B) {
 	type read func(context.Context, string, fileproc.Options) (tally, error)
@@ -155,7 +155,7 @@ func BenchmarkCost(b *testing.B) {
 				for b.Loop() {
 					var took [2]time.Duration // without, with
 					for i := range took {
-						i ^= len(ratios) & 1 // which is first changes
+						i ^= len(ratios) & 1 // the order alternates
 						opts := fileproc.Options{}
 						if i == 1 {
 							opts = of.opts
@@ -221,7 +221,7 @@ func BenchmarkCold(b *testing.B) {
 }
 
 func dropCaches() error {
-	if err := exec.Command("sync").Run(); err != nil { // what is dirty cannot be dropped
+	if err := exec.Command("sync").Run(); err != nil { // dirty pages cannot be dropped
 		return err
 	}
 	const pagesDentriesInodes = "3"
@@ -280,7 +280,7 @@ func lengthsByHand(dir string) ([]int, error) {
 }
 
 // BenchmarkReadDir lists one directory, and lists it and stats every file, as
-// Readdir cannot but do. In /proc what ends meanwhile is no error.
+// Readdir always does. In /proc a process that ends meanwhile is no error.
 func BenchmarkReadDir(b *testing.B) {
 	sets := map[string]dataset{"proc": {dir: "/proc"}}
 	names := []string{"proc"}
@@ -371,7 +371,7 @@ func startMeter(b *testing.B) *meter {
 	return m
 }
 
-// perFile comes after the loop, each pass of which handled so many files.
+// perFile is called after the loop, each pass of which handled that many files.
 func (m *meter) perFile(files, bytes int64) {
 	var after runtime.MemStats
 	runtime.ReadMemStats(&after)
@@ -384,7 +384,7 @@ func (m *meter) perFile(files, bytes int64) {
 	m.b.ReportMetric(float64(bytes)*float64(m.b.N)/1e6/seconds, "MB/s") // of the files, read or not
 }
 
-// frontmatter returns what is between the first two lines of dashes.
+// frontmatter returns the text between the first two lines of dashes.
 func frontmatter(data []byte) []byte {
 	const fence = "---\n"
 	if !bytes.HasPrefix(data, []byte(fence)) {
@@ -394,7 +394,7 @@ func frontmatter(data []byte) []byte {
 	return body
 }
 
-// A dataset is a directory and what it must hold.
+// A dataset is a directory and its expected contents.
 type dataset struct {
 	dir          string
 	files, bytes int64

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the page cache gives is taken for the whole file only where nothing else can make a read that short: a length
-// in whole sectors may also be where the cache, or a block device, ends.
+// A read from the page cache counts as the whole file only if nothing else can make a read that short: a length
+// in whole sectors may also be the end of the cached part, or of a block device.
 func TestCachedIsSureOfTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openRoot(dir)
@@ -48,7 +48,7 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 	}
 }
 
-// What is fetched comes into the page cache without being read.
+// Prefetched files enter the page cache without being read.
 func TestPrefetch(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openRoot(dir)
@@ -80,7 +80,7 @@ func TestPrefetch(t *testing.T) {
 	}
 	some := []names.Name{names.New("f")}
 	prefetch(d, some, -1, func() bool { return true })
-	require.False(t, cached(), "a run that is stopped fetches nothing")
+	require.False(t, cached(), "a stopped run prefetches nothing")
 	prefetch(d, some, -1, func() bool { return false })
 	require.Eventually(t, cached, time.Minute, time.Millisecond)
 }

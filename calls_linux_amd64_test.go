@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callNames are the calls that are counted. What the runtime does for itself is not among them.
+// callNames are the calls that are counted. The runtime's own calls are not among them.
 var callNames = map[uint64]string{
 	unix.SYS_OPENAT: "openat", unix.SYS_CLOSE: "close", unix.SYS_FSTAT: "fstat", unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_STATX: "statx",
 	unix.SYS_READ: "read", unix.SYS_PREAD64: "pread64", unix.SYS_PREADV2: "preadv2", unix.SYS_LSEEK: "lseek", unix.SYS_GETDENTS64: "getdents64",
@@ -39,7 +39,7 @@ func init() {
 	}
 }
 
-// The table of docs/performance.md: what a file and a directory cost.
+// The table of docs/performance.md: the calls for a file and for a directory.
 func TestCalls(t *testing.T) {
 	perFile := map[string]int{"openat": 1, "fstat": 1, "read": 2, "close": 1}
 	perDir := map[string]int{"openat": 1, "fcntl": 1, "getdents64": 3, "close": 1}
@@ -65,13 +65,13 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, perDir, callsOfEach(t, few, many, 20), "of a directory with a file")
 }
 
-// callsOfEach is what one of the n things costs that many has more than few.
+// callsOfEach returns the calls for each of the n things that many has in addition to those of few.
 func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
 	t.Helper()
 	less, more := countCalls(t, few), countCalls(t, many)
 	each := map[string]int{}
 	for name, k := range more {
-		// A call or two more are the process's own, or were interrupted and made anew.
+		// A call or two more are the process's own, or repeat an interrupted one.
 		if k := int(math.Round(float64(k-less[name]) / float64(n))); k != 0 {
 			each[name] = k
 		}
@@ -88,12 +88,12 @@ func countCalls(t *testing.T, root string) map[string]int {
 	cmd.Env = append(os.Environ(), callsVariable+"="+root, "GODEBUG=asyncpreemptoff=1")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
-	runtime.LockOSThread() // which alone may trace
+	runtime.LockOSThread() // only this thread may trace
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no process can be traced here: %v", err)
 	}
-	defer cmd.Process.Release() // Nobody waits for it, so its descriptor would be open until some garbage collection.
+	defer cmd.Process.Release() // Without it the descriptor stays open until a garbage collection, since there is no Wait.
 	pid := cmd.Process.Pid
 	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
 	counts := map[string]int{}
@@ -109,7 +109,7 @@ func countCalls(t *testing.T, root string) map[string]int {
 			require.True(t, status.Exited() && status.ExitStatus() == 0, "it ended with %#x", status)
 			return counts
 		case !status.Stopped():
-			continue // another thread's end
+			continue // another thread has ended
 		}
 		signal := 0
 		switch s := status.StopSignal(); {
@@ -123,7 +123,7 @@ func countCalls(t *testing.T, root string) map[string]int {
 			signal = int(s)
 		}
 		if err := unix.PtraceSyscall(thread, signal); err != nil {
-			require.ErrorIs(t, err, unix.ESRCH) // it has just been ended
+			require.ErrorIs(t, err, unix.ESRCH) // the thread has just ended
 		}
 	}
 }

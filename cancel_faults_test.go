@@ -59,9 +59,9 @@ func TestFaultsCancelWhileListing(t *testing.T) {
 						require.ErrorIs(t, err, errBroken)
 					}
 				}
-				require.LessOrEqual(t, stats, 2*3, "%s %s: those that were taken may be visited", name, kind)
+				require.LessOrEqual(t, stats, 2*3, "%s %s: only entries already taken may be visited", name, kind)
 				if name != "" {
-					require.Zero(t, report.Found, "%s %s: held entries are not taken any more", name, kind)
+					require.Zero(t, report.Found, "%s %s: buffered entries are no longer taken", name, kind)
 				}
 				requireLedger(t, report)
 				require.Zero(t, w.open)

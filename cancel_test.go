@@ -89,7 +89,7 @@ func TestCancelled(t *testing.T) {
 			})
 			require.Len(t, errs, 1)
 			require.ErrorIs(t, errs[0], cause)
-			require.GreaterOrEqual(t, len(got), 10, "what was done is returned")
+			require.GreaterOrEqual(t, len(got), 10, "finished results are returned")
 			require.EqualValues(t, calls.Load(), report.Processed)
 		})
 	})

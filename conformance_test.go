@@ -23,9 +23,9 @@ var bufferSizes = []int{512, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 <
 type tree struct {
 	name string
 	make func(t *testing.T, dir string) bool
-	// deep says that paths are longer than the system accepts.
+	// deep means that paths are longer than the system accepts.
 	deep bool
-	// big says that one run with each entry point and each number of workers is enough.
+	// big means that one run with each entry point and each number of workers is enough.
 	big bool
 }
 
@@ -90,7 +90,7 @@ func trees() []tree {
 	return all
 }
 
-// optionsOf are what every small tree is run with, each under every number of workers.
+// optionsOf returns the options that every small tree is run with, under every number of workers.
 func optionsOf(tr tree) []fileproc.Options {
 	switch {
 	case tr.big:
@@ -148,7 +148,7 @@ func TestInvariant9BackendsAgree(t *testing.T) {
 			watchdog(t)
 			dir := t.TempDir()
 			if !tr.make(t, dir) {
-				return // testtree has logged what this platform cannot hold
+				return // testtree has logged which names this platform does not allow
 			}
 			tree := take(t, dir)
 			for _, p := range everyPlace(t, tr, dir, tree) {
@@ -200,8 +200,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// Whatever holds also holds while all calls are taken for slow, so that there are as many workers as can be, and files are
-// fetched.
+// The suite also holds if all calls count as slow, so that there are as many workers as possible, and files are
+// prefetched.
 func TestConformanceWithManyInFlight(t *testing.T) {
 	fileproc.SlowFrom(t, -time.Hour)
 	for name, test := range map[string]func(*testing.T){

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stand is a world with a dirCache on it and a node for each of its directories, all of which something needs.
+// A stand is a world with a dirCache on it and a node for each of its directories, all with a reference.
 type stand struct {
 	*world
 	*dirCache
@@ -40,7 +40,7 @@ func newStand(t *testing.T, limit int, root *object) *stand {
 	return s
 }
 
-// end ends the use of all handles, after which none is open.
+// end releases all handles, after which none is open.
 func (s *stand) end(t *testing.T) {
 	t.Helper()
 	s.closeAll(s.top)
@@ -86,7 +86,7 @@ func row(n int) *object {
 func TestDirCacheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		s := newStand(t, limit, row(10))
-		for round := range 2 { // in the second one most have been closed before
+		for round := range 2 { // in the second one most have been closed
 			for i := range 10 {
 				name := fmt.Sprint("n", i)
 				s.mustPin(t, name)
@@ -95,7 +95,7 @@ func TestDirCacheLimit(t *testing.T) {
 				require.Equal(t, 1+len(s.dirCache.open), s.world.open, "round %d", round)
 			}
 		}
-		require.Len(t, s.dirCache.open, limit, "what may stay open does")
+		require.Len(t, s.dirCache.open, limit, "directories within the limit stay open")
 		s.end(t)
 	}
 }
@@ -107,7 +107,7 @@ func TestDirCachePinnedStayOpen(t *testing.T) {
 		dirs = append(dirs, s.mustPin(t, fmt.Sprint("n", i)))
 	}
 	require.Equal(t, 6, s.world.open)
-	require.Same(t, dirs[2], s.mustPin(t, "n2"), "a second pin is of the same handle")
+	require.Same(t, dirs[2], s.mustPin(t, "n2"), "a second pin gets the same handle")
 	s.release(s.node["n2"], 1, 0)
 	require.Same(t, dirs[2], s.node["n2"].dir)
 	for i := range 5 {
@@ -149,7 +149,7 @@ func TestDirCacheUnrefOfAClosedOne(t *testing.T) {
 	s.end(t)
 }
 
-// A directory that was closed is reached again from the nearest ancestor that is open, and takes two handles more at most.
+// A closed directory is reopened from the nearest open ancestor, and takes at most two handles more.
 func TestDirCacheDescent(t *testing.T) {
 	s := newStand(t, 0, chain())
 	for range 3 {
@@ -197,7 +197,7 @@ func TestDirCacheIdentity(t *testing.T) {
 		_, err := s.acquire(s.node["b"])
 		require.ErrorIs(t, err, ErrChanged)
 		_, err = s.acquire(s.node["c"])
-		require.ErrorIs(t, err, ErrChanged, "what is below is not reached either")
+		require.ErrorIs(t, err, ErrChanged, "nothing below is reached either")
 		require.Equal(t, 1, s.world.open)
 	}
 	s.objectOf("a").kids = was
@@ -210,7 +210,7 @@ func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	s.objectOf("n0").idErr = errBroken
 	s.mustPin(t, "n0")
 	s.release(s.node["n0"], 1, 0)
-	require.NotNil(t, s.node["n0"].dir, "it could not be told from another one later")
+	require.NotNil(t, s.node["n0"].dir, "it could not be distinguished from another one later")
 	s.evictAll()
 	require.NotNil(t, s.node["n0"].dir)
 	s.mustPin(t, "n1")
@@ -224,7 +224,7 @@ func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	s.end(t)
 }
 
-// Two that open one directory at the same time get one handle, and the other is closed.
+// Two workers that open one directory at the same time get one handle; the other handle is closed.
 func TestDirCacheOpenedTwiceAtATime(t *testing.T) {
 	s := newStand(t, 8, row(1))
 	n := s.node["n0"]
@@ -262,7 +262,7 @@ func TestDirCacheWithWaiters(t *testing.T) {
 	s.end(t)
 }
 
-// Nothing is kept by a run that does not wait for a descriptor before all others: one that does may wait for that.
+// Only the run whose turn it is to wait for a descriptor keeps handles: that run may wait for those of others.
 func TestDirCacheKeep(t *testing.T) {
 	s := newStand(t, 0, chain())
 	attempt := func(name string) {
@@ -351,7 +351,7 @@ func TestDirPin(t *testing.T) {
 	s.end(t)
 }
 
-// A directory that nothing but an idle dirPin keeps is closed for good.
+// A directory that only an idle dirPin keeps open is closed for good.
 func TestDirPinIsTheLastToNeedADirectory(t *testing.T) {
 	s := newStand(t, 8, row(1))
 	var g dirPin
@@ -364,7 +364,7 @@ func TestDirPinIsTheLastToNeedADirectory(t *testing.T) {
 	g.idle()
 	s.evictAll()
 	require.Nil(t, n.dir)
-	require.Nil(t, n.id, "no need to know it again")
+	require.Nil(t, n.id, "its identity is no longer needed")
 	s.end(t)
 }
 
@@ -378,7 +378,7 @@ func TestDirCacheAfterAnyEnd(t *testing.T) {
 	s.end(t)
 }
 
-// The world objects to every use of a handle that is closed.
+// The world fails the test at every use of a closed handle.
 func TestDirCacheUsedByMany(t *testing.T) {
 	root := folder("")
 	var all []string
@@ -398,7 +398,7 @@ func TestDirCacheUsedByMany(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		g := new(dirPin)
-		s.dirCache.mu.Lock() // as a run's other workers are at work when one starts
+		s.dirCache.mu.Lock() // as other workers of the run are active when one starts
 		s.pins = append(s.pins, g)
 		s.dirCache.mu.Unlock()
 		wg.Go(func() {
@@ -447,11 +447,11 @@ func TestDirCacheUsedByMany(t *testing.T) {
 		require.Zero(t, n.pins, name)
 	}
 	require.Zero(t, s.top.pins)
-	require.LessOrEqual(t, len(s.dirCache.open), 2+8, "the limit, and what every worker opened when it was reached")
+	require.LessOrEqual(t, len(s.dirCache.open), 2+8, "the limit, and the handles that every worker opened at that point")
 	s.end(t)
 }
 
-// comb is a chain of directories each of which lists, before the next one, one that is gone into on the way back.
+// comb is a chain of directories. Each lists, before the next one, a directory that is entered on the way back.
 func comb(levels int) *object {
 	next := folder("n", file("f", "f"))
 	for range levels {
@@ -460,7 +460,7 @@ func comb(levels int) *object {
 	return next
 }
 
-// The way back from a depth does not take an open for each level above, at each of the levels.
+// On the way back from a depth, each level does not take an open for every level above it.
 func TestDirCacheOnTheWayBack(t *testing.T) {
 	const levels = 2000
 	for limit, most := range map[int]int{4: 10 * levels, 32: 3 * levels} {

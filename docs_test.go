@@ -39,7 +39,7 @@ func exampleFiles(t *testing.T) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
-// goCommand runs the go command in dir, which downloads nothing: the modules that these tests were built with are enough.
+// goCommand runs the go command in dir. It downloads nothing: the modules that these tests were built with are enough.
 func goCommand(dir string, args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
@@ -62,11 +62,11 @@ func outside(t *testing.T) (dir string, run func(args ...string) string) {
 	}
 }
 
-// TestExamplesRunAnywhere: each example is a program that shows its output, and needs no file that it does not make.
+// TestExamplesRunAnywhere: each example is a program with an Output comment, and needs no file that it does not make.
 func TestExamplesRunAnywhere(t *testing.T) {
 	fset, files := exampleFiles(t)
 	for _, e := range doc.Examples(files...) {
-		require.NotNil(t, e.Play, "%s uses what is not in its file", e.Name)
+		require.NotNil(t, e.Play, "%s uses something that is not in its file", e.Name)
 		require.NotEmpty(t, e.Output, e.Name)
 	}
 
@@ -117,7 +117,7 @@ func TestEachOptionHasAnExample(t *testing.T) {
 	}
 }
 
-// TestDocsNameTestsThatAreThere: of each promise in docs/guarantees.md too.
+// TestDocsNameTestsThatAreThere: each promise in docs/guarantees.md has one too.
 func TestDocsNameTestsThatAreThere(t *testing.T) {
 	guarantees, err := os.ReadFile("docs/guarantees.md")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 	require.Len(t, promises, 10)
 
 	tests := map[string]bool{}
-	named := map[string]string{} // and where
+	named := map[string]string{} // by test: the file that names it
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	name := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z]\w*`)
 	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -148,7 +148,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 		}
 		return err
 	}))
-	delete(named, "TestInvariant") // what the names of the promises' tests begin with
+	delete(named, "TestInvariant") // the prefix of all tests of promises
 	for test, path := range named {
 		require.True(t, tests[test], "%s names %s, which is not there", path, test)
 	}

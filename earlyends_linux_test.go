@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An early end is one of the ways in which a run ends in the middle, at a call of fn.
+// An early end is a way in which a run ends in the middle, at a call of fn.
 type earlyEnd struct {
 	name string
 	// run ends at the call of fn for which at is true, and checks each file by fn.
@@ -153,13 +153,13 @@ func earlyEnds() []earlyEnd {
 	)
 }
 
-// requireClosed requires that nothing keeps the files open, not even a ring that has no descriptor any more.
+// requireClosed requires that nothing keeps the files open, not even a ring that no longer has a descriptor.
 func requireClosed(t *testing.T, root string, rels []string) {
 	t.Helper()
 	for _, rel := range rels {
 		f, err := os.OpenFile(filepath.Join(root, rel), os.O_WRONLY, 0)
 		require.NoError(t, err)
-		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK) // granted while nobody else has it open
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK) // granted if the file is not open elsewhere
 		f.Close()
 		if err == unix.EINVAL {
 			t.Log("left out: no leases on this file system")
@@ -169,7 +169,7 @@ func requireClosed(t *testing.T, root string, rels []string) {
 	}
 }
 
-// memoryInUse does not count what is only reserved: threads, of which there are now more and now less, do much of that.
+// memoryInUse does not count memory that is only reserved: threads, whose number varies, reserve much.
 func memoryInUse(t *testing.T) (kib int) {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestInvariant6NothingIsLeftAfterThousandsOfEarlyEnds(t *testing.T) {
 					requireClosed(t, root, rels)
 				}
 			}
-			// A ring's buffers are a mapping without a name, of which nothing else would tell. They are 1 MiB, and most of
+			// A ring's buffers are a mapping without a name, which no other check sees. They are 1 MiB, and most of
 			// the 250 rounds fill a part of one or more.
 			if raceDetector {
 				t.Log("left out: the race detector's own memory is in use too")

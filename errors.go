@@ -7,26 +7,26 @@ import (
 )
 
 var (
-	// ErrSkip is what fn returns, as it is or wrapped, to give neither a
-	// result nor an error for a file.
+	// ErrSkip is returned by fn, as it is or wrapped, to give neither a result nor
+	// an error for a file.
 	ErrSkip = errors.New("fileproc: skip this file")
 
 	// ErrTooLarge is the failure of a file larger than Options.MaxFileSize.
 	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
 
-	// ErrChanged is the failure of an entry that vanished, or was no longer
-	// the regular file or the directory that had been listed, when it was
-	// opened. It wraps the operating system's error where there is one: for a
-	// file that vanished, errors.Is(err, fs.ErrNotExist) holds.
+	// ErrChanged is the failure of an entry that, when it was opened, had vanished
+	// or was no longer the regular file or directory that was listed. It wraps the
+	// operating system's error, if any: for a file that vanished, errors.Is(err,
+	// fs.ErrNotExist) is true.
 	ErrChanged = errors.New("fileproc: entry changed between listing and opening")
 )
 
-// errStopped is the failure of work that a stopped run does not do any more. Only
-// File.Stat and File.Open return it, to an fn that still runs.
+// errStopped is the failure of work that a stopped run no longer does. Only
+// File.Stat and File.Open return it, to an fn that is still running.
 var errStopped = errors.New("fileproc: the run has been stopped")
 
-// errEnough stops a run without an error: fn returned fs.SkipAll, or the loop over
-// Stream or Walk ended early.
+// errEnough stops a run without an error: fn returned fs.SkipAll, or the loop
+// over Stream or Walk ended early.
 var errEnough = errors.New("fileproc: enough")
 
 // errBinary is the outcome of a file that Options.SkipBinary skips.
@@ -57,8 +57,8 @@ func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// asSysError removes the path from an error of package os or of an fs.FS, where
-// it is that of a handle or a single name.
+// asSysError removes the path, a single name or that of a handle, from an error
+// of package os or of an fs.FS.
 func asSysError(op string, err error) error {
 	switch e := err.(type) {
 	case *sysError:
@@ -69,13 +69,13 @@ func asSysError(op string, err error) error {
 	return &sysError{op, err}
 }
 
-// notRegular is the failure of a name that is no regular file any more.
+// notRegular is the failure of a name that is no longer a regular file.
 func notRegular(op string, mode fs.FileMode) error {
 	return &sysError{op, changed{fmt.Errorf("not a regular file any more: %v", mode)}}
 }
 
-// A PanicError is a panic in fn or in another callback. The function of this
-// package that called it panics with a *PanicError on the caller's goroutine.
+// A PanicError is a panic in fn or in another callback. The function that was
+// given the callback panics with a *PanicError on its caller's goroutine.
 type PanicError struct {
 	Value any    // what the callback panicked with
 	Stack []byte // of the goroutine that panicked, as debug.Stack gives it
@@ -85,7 +85,7 @@ func (p *PanicError) Error() string {
 	return fmt.Sprintf("fileproc: panic in a callback: %v\n\nthe goroutine that panicked:\n%s", p.Value, p.Stack)
 }
 
-// Unwrap returns Value if it is an error.
+// Unwrap returns Value if it is an error, and nil otherwise.
 func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err

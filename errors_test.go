@@ -24,7 +24,7 @@ func TestPathError(t *testing.T) {
 	require.Equal(t, "process", p.Op)
 	require.Equal(t, errBroken, p.Err)
 
-	// The path of a handle's own is replaced, and not kept in the text.
+	// A handle's own path is replaced and does not stay in the text.
 	err = pathError("open", "a/b", asSysError("open", &fs.PathError{Op: "readat", Path: "b", Err: errBroken}))
 	require.EqualError(t, err, "readat a/b: "+errBroken.Error())
 }

@@ -43,7 +43,7 @@ func onDisk(files fs.FS) (dir string) {
 	return dir
 }
 
-// title returns what is behind "title: " in a ticket.
+// title returns the text after "title: " in a ticket.
 func title(content []byte) (string, bool) {
 	for line := range bytes.Lines(content) {
 		if t, ok := bytes.CutPrefix(line, []byte("title: ")); ok {
@@ -219,7 +219,7 @@ func ExampleOptions_ignoreFiles() {
 	// Output: [main.go testdata/a.log testdata/build/gen] <nil>
 }
 
-// What git does not ignore, of a root anywhere in a repository.
+// The files that git does not ignore, for a root anywhere in a repository.
 func ExampleGitIgnoreFiles() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -249,7 +249,7 @@ func ExampleGitIgnoreFiles() {
 	// Output: [.gitignore lib/lib.go main.go] <nil>
 }
 
-// SelectDir leaves out directories by what is known before they are opened: here those deeper than two levels.
+// SelectDir leaves out directories before they are opened: here those deeper than two levels.
 func ExampleOptions_selectDir() {
 	fsys := fstest.MapFS{"a.md": {}, "docs/b.md": {}, "docs/old/c.md": {}, "docs/old/older/d.md": {}}
 	opts := fileproc.Options{
@@ -261,7 +261,7 @@ func ExampleOptions_selectDir() {
 	// Output: [a.md docs/b.md docs/old/c.md] <nil>
 }
 
-// SkipMarked leaves out directories that hold a file that says so, as backup programs do.
+// SkipMarked leaves out directories that hold a marker file, as backup programs do.
 func ExampleOptions_skipMarked() {
 	fsys := fstest.MapFS{"notes.md": {}, "cache/CACHEDIR.TAG": {}, "cache/0a/1f": {}, "tmp/.nobackup": {}, "tmp/x": {}}
 	var report fileproc.Report
@@ -271,7 +271,7 @@ func ExampleOptions_skipMarked() {
 	// Output: [notes.md] <nil> 2
 }
 
-// SkipHidden leaves out what begins with a dot, directories with all that is in them.
+// SkipHidden leaves out names that begin with a dot, directories with their contents.
 func ExampleOptions_skipHidden() {
 	fsys := fstest.MapFS{".git/config": {}, ".env": {}, "src/.cache/x": {}, "src/main.go": {}}
 	opts := fileproc.Options{FS: fsys, SkipHidden: true}
@@ -350,7 +350,7 @@ func ExampleOptions_shard() {
 	// Output: 1000 files, each in one shard
 }
 
-// OnProgress gets the Report about ten times a second, and last when it is final.
+// OnProgress gets the Report about ten times a second, and once more when it is final.
 func ExampleOptions_onProgress() {
 	var last fileproc.Report
 	opts := fileproc.Options{
@@ -435,7 +435,7 @@ func ExampleOptions_stat() {
 	// Output: ["a.md -rw-r--r-- 2026-03-01 9: # Apples\n"] <nil>
 }
 
-// OneFilesystem keeps out of what is mounted below root, such as /proc below /.
+// OneFilesystem keeps out of file systems mounted below root, such as /proc below /.
 // The Report counts each directory that was left out.
 func ExampleOptions_oneFilesystem() {
 	dir := onDisk(tickets)
@@ -448,8 +448,8 @@ func ExampleOptions_oneFilesystem() {
 	// Output: [README.md] <nil> 0
 }
 
-// DisableURing is for Linux where even to try io_uring raises an alarm. The
-// Report counts the files that it has read.
+// DisableURing is for systems where even an attempt to use io_uring raises an alarm. The
+// Report counts the files that io_uring has read.
 func ExampleOptions_disableURing() {
 	dir := onDisk(tickets)
 	defer os.RemoveAll(dir)
@@ -493,7 +493,7 @@ func ExampleOptions_onError() {
 }
 
 // OnError may log each failure and go on. A failure is an *fs.PathError, and
-// errors.Is tells what it is.
+// errors.Is finds its cause.
 func ExampleOptions_onError_slog() {
 	config := fstest.MapFS{
 		"core.json": {Data: []byte(`{"debug": true}`)},
@@ -598,7 +598,7 @@ func ExampleReport() {
 	// skipped (suffix): 1
 }
 
-// A function that has found what it looked for stops the run; that is no error.
+// A search stops the run when it has found its file; that is no error.
 func ExampleProcess_skipAll() {
 	var found atomic.Pointer[string] // fn runs on several goroutines
 	_, err := fileproc.Process(context.Background(), ".", fileproc.Options{FS: tickets}, func(f *fileproc.File) (struct{}, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// What links lead to is found under the links' own paths, a directory once. Out
-// of root they lead only with SymlinksOutside.
+// The targets of links have the links' paths. Each directory is entered once. Links
+// lead out of root only with SymlinksOutside.
 func ExampleSymlinks() {
 	tmp, err := os.MkdirTemp("", "fileproc-")
 	if err != nil {

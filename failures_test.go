@@ -30,7 +30,7 @@ func TestFailuresJoin(t *testing.T) {
 	require.Equal(t, "one\ntwo", f.join(nil).Error(), "join changes nothing")
 }
 
-// Who waits to tell of a failure while OnError panics does not call it again.
+// A worker that waits to report a failure while OnError panics does not call it again.
 func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
 	calls := 0
 	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
@@ -77,7 +77,7 @@ func TestFailuresOnError(t *testing.T) {
 	}
 	require.Equal(t, 2, calls, "none after the one that stopped the run")
 	require.Equal(t, []error{enough}, stops)
-	require.NoError(t, f.join(nil), "told nowhere else")
+	require.NoError(t, f.join(nil), "reported nowhere else")
 }
 
 func TestFailuresYield(t *testing.T) {

@@ -17,29 +17,29 @@ import (
 
 var errBroken = errors.New("input/output error")
 
-// scarceErrors and leasedErrors are what this platform says without descriptors, and of a leased file.
+// scarceErrors and leasedErrors are this platform's errors for no free descriptor and for a leased file.
 var (
 	scarceErrors = []error{syscall.EMFILE}
 	leasedErrors []error
 )
 
-// A world is a tree in memory behind the seam, in which everything can go wrong, and which sees to it that the core
-// keeps the seam's contract.
+// A world is a tree in memory behind the seam in which everything can go wrong. It checks that the core
+// obeys the seam's contract.
 type world struct {
 	root    *object
 	perList int                     // entries that one list gives; 3 if zero
-	eager   bool                    // the list that gives the last entry says that it was the last
-	onCall  func(int)               // told of the k-th call, from 0
-	during  func(what, name string) // called in the course of each call
-	limit   int                     // handles that can be open at once; 0: no limit
-	nth     int                     // every nth open is one too many; 0: none
-	scarce  error                   // what these opens give
+	eager   bool                    // the list that gives the last entry reports the end
+	onCall  func(int)               // called with the number of each call, from 0
+	during  func(what, name string) // called during each call
+	limit   int                     // most handles open at once; 0: no limit
+	nth     int                     // every nth open fails; 0: none
+	scarce  error                   // the error of these opens
 
 	mu     sync.Mutex
 	calls  int
 	opens  int
 	open   int
-	most   int // that were open at once
+	most   int // handles open at once
 	wrong  []string
 	maxAsk int // the longest buffer of a read
 	listed map[*listing][][]byte
@@ -98,7 +98,7 @@ func (w *world) called(closed *bool, what, name string) {
 	}
 }
 
-// take takes a handle, or gives the error that there is none.
+// take takes a handle, or returns the error that none is free.
 func (w *world) take() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *world) openRoot(string) (directory, error) {
 	return &worldDir{w: w, o: w.root}, nil
 }
 
-// fault is the next error of those that o's first opens give.
+// fault returns the next of the errors for o's first opens.
 func (w *world) fault(o *object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,11 +143,11 @@ func (w *world) fault(o *object) error {
 	return &sysError{"openat", err}
 }
 
-// An object is a file or directory with the faults that it has.
+// An object is a file or directory with its faults.
 type object struct {
 	name    string
-	listed  fs.FileMode // type that the listing tells
-	mode    fs.FileMode // type that it has when it is looked at
+	listed  fs.FileMode // type in the listing
+	mode    fs.FileMode // actual type
 	gone    bool        // vanished since it was listed
 	openErr []error     // of the first opens
 	statErr error       // of a stat by name
@@ -159,9 +159,9 @@ type object struct {
 	failAt  int
 
 	content []byte
-	lies    bool // size is what the metadata says
+	lies    bool // size is the metadata's, not the content's
 	size    int64
-	chunk   int // bytes that a read gives at most; 0: no limit
+	chunk   int // most bytes of one read; 0: no limit
 	hand    int // bytes that cached gives
 	handAll bool
 	readErr error // of the read at errAt
@@ -221,7 +221,7 @@ type worldDir struct {
 	o       *object
 	at      int // entries listed
 	lists   int
-	listing bool // a list goes on
+	listing bool // a list is running
 	closed  bool
 }
 
@@ -263,7 +263,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	d.w.mu.Unlock()
 	d.w.mu.Lock()
 	for _, name := range d.w.listed[l] {
-		clear(name) // the core was to copy it before it reused l
+		clear(name) // the core must have copied it before it reuses l
 	}
 	if d.w.listed == nil {
 		d.w.listed = map[*listing][][]byte{}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An outcome is what a run over a world gave.
+// An outcome is the outcome of a run over a world.
 type outcome struct {
 	got    map[string]string
 	failed map[string]error
@@ -54,7 +54,7 @@ func (w *world) process(ctx context.Context, opts Options, fn func(*File) error)
 	return out
 }
 
-// requireSound requires what holds after every end of a run.
+// requireSound checks what must hold after every end of a run.
 func (w *world) requireSound(t *testing.T, out outcome) {
 	t.Helper()
 	require.Empty(t, w.wrong)
@@ -92,7 +92,7 @@ func (w *world) requireHonest(t *testing.T, out outcome, opts Options) {
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		// Only a wait for a channel of the bubble lets its time go on.
+		// Time in the bubble advances only if goroutines wait for the bubble's own channels.
 		outside := fdTurn
 		fdTurn = make(chan struct{}, 1)
 		defer func() { fdTurn = outside }()
@@ -115,7 +115,7 @@ func everyWorld(t *testing.T, tree func() *object, test func(t *testing.T, w *wo
 }
 
 // everyCall interferes with each call of the backend in turn, and with those that fn makes through f.Stat. Test gets
-// the number of the call and what stops at it; it returns false when the run came to its end before.
+// the number of the call and a function that stops there; it returns false if the run ended before.
 func everyCall(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
 	for _, workers := range []int{1, 3} {
 		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}} {
@@ -150,7 +150,7 @@ func forest() *object {
 	}
 	at := root
 	for i := range 40 {
-		// What waits beside the way down keeps each level needed, also if another worker goes into some of it.
+		// Pending siblings on the way down keep a reference to each level, even if another worker enters some of them.
 		next := folder(fmt.Sprint("deep", i), file("f", fmt.Sprint("depth ", i)))
 		for j := range max(1, 3-i/10) {
 			next.kids = append(next.kids, folder(fmt.Sprint("beside", j), file("g", fmt.Sprint("beside ", i, j))))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A name that is none goes no further than the listing that has it, whatever its type.
+// An invalid name goes no further than its listing, whatever its type.
 func TestInvariant3NamesThatAreNone(t *testing.T) {
 	names := []string{"", ".", "..", "/", "a/b", "../a", "b/"}
 	if filepath.Separator == '\\' {
@@ -200,7 +200,7 @@ func TestFaultsOfEveryType(t *testing.T) {
 	})
 }
 
-// What a listing gave before it failed is processed.
+// Entries that a listing gave before it failed are processed.
 func TestFaultsListingFailsHalfWay(t *testing.T) {
 	var kids []*object
 	for i := range 10 {
@@ -241,7 +241,7 @@ func TestFaultsChangeAfterSelect(t *testing.T) {
 			}
 			out := w.process(t.Context(), opts, nil)
 			require.Contains(t, out.got, "a")
-			if opts.ReadSize != NoRead { // what is not opened is what Select has seen
+			if opts.ReadSize != NoRead { // without an open, the file is as Select saw it
 				require.NotContains(t, out.got, "x")
 				require.ErrorIs(t, out.failed["/x"], ErrChanged)
 			}
@@ -251,7 +251,7 @@ func TestFaultsChangeAfterSelect(t *testing.T) {
 	}
 }
 
-// A directory that was closed for the time being and is another one when it is opened again is not read.
+// A directory that was closed for a while and is another one when reopened is not read.
 func TestFaultsDirectoryReplacedWhileClosed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		few := opening(scarceErrors[0], scarceErrors[0])

@@ -21,7 +21,7 @@ import (
 
 const firstWaitVariable = "FILEPROC_TEST_FIRST_WAIT"
 
-// Package testing has timers and opens files. A process in which nobody has is one that has not begun with it.
+// Package testing sets timers and opens files, so the process must end before it begins.
 func init() {
 	if root := os.Getenv(firstWaitVariable); root != "" {
 		if err := waitFirst(root); err != nil {
@@ -59,7 +59,7 @@ func waitFirst(root string) error {
 	return err
 }
 
-// Go's runtime ends a process that has no descriptors for its poller when it sets the first timer. To wait takes one.
+// Go's runtime ends a process that has no descriptors for its poller at the first timer. Waiting takes a timer.
 func TestInvariant4WaitOfAProcessWithoutTimers(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "f")
@@ -96,7 +96,7 @@ func underALimit(t *testing.T, root string) {
 	}
 }
 
-// openedInFn holds one descriptor more in each running call of fn.
+// openedInFn holds one more descriptor in each running call of fn.
 func openedInFn(ctx context.Context, root string, want int64) error {
 	opts := fileproc.Options{Workers: 64, ReadSize: fileproc.NoRead}
 	files, err := fileproc.Process(ctx, root, opts, func(f *fileproc.File) (struct{}, error) {
@@ -106,7 +106,7 @@ func openedInFn(ctx context.Context, root string, want int64) error {
 		}
 		defer handle.Close()
 		for range 3 {
-			runtime.Gosched() // others run, and want descriptors too
+			runtime.Gosched() // others run, and need descriptors too
 		}
 		data, err := io.ReadAll(handle)
 		if err == nil && string(data) != filepath.ToSlash(f.Rel()) {
@@ -122,7 +122,7 @@ func openedInFn(ctx context.Context, root string, want int64) error {
 
 // withFewLeft runs while others in this process hold all descriptors but six: three runs with a root and one more each.
 func withFewLeft(t *testing.T, root string) {
-	// The runtime opens its poller at the first use and cannot go on without.
+	// The runtime opens its poller at the first use and ends the process if it cannot.
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	r.Close()

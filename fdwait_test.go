@@ -85,10 +85,10 @@ func TestFaultsFewDescriptorsForThreeRuns(t *testing.T) {
 	}
 }
 
-// Who has all others wait for a descriptor does not itself wait for the loop that takes results, which may be among them.
+// The worker that makes all others wait for a descriptor must not wait for the loop over the results, which may wait too.
 func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const files = 3 * bufferPerWorker // more than the loop's mailbox holds, and then a directory, of which listing alone tells
+		const files = 3 * bufferPerWorker // more than the result buffer holds, and then a directory, which only listing finds
 		big := folder("big")
 		for i := range files {
 			big.kids = append(big.kids, file(fmt.Sprint(i), ""))
@@ -98,7 +98,7 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 		w := &world{root: folder("", big, waits), eager: true}
 		w.during = func(what, name string) {
 			if what == "openDir" && strings.HasPrefix(name, "big") {
-				time.Sleep(100 * time.Millisecond) // until a worker has come to wait
+				time.Sleep(100 * time.Millisecond) // until a worker waits
 			}
 		}
 		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
@@ -106,7 +106,7 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 		for _, err := range Walk(t.Context(), "root", Options{Workers: 2, openRoot: w.openRoot}) {
 			require.NoError(t, err)
 			if n++; n == 1 {
-				time.Sleep(time.Second) // until the mailbox is full
+				time.Sleep(time.Second) // until the result buffer is full
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				out := inner.process(ctx, Options{Workers: 1}, nil)
 				cancel()
@@ -118,7 +118,7 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 	})
 }
 
-// Nor does it wait for OnError, which may run something that waits for a descriptor too.
+// That worker does not wait for OnError either, which may run something that waits for a descriptor too.
 func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
@@ -134,7 +134,7 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 		}}
 		out := w.process(t.Context(), opts, func(f *File) error {
 			if f.Name() == "slow" {
-				time.Sleep(time.Second) // who waits for a descriptor lists what is left of the directory
+				time.Sleep(time.Second) // the worker that waits for a descriptor lists the rest of the directory
 			}
 			return nil
 		})
@@ -146,7 +146,7 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	})
 }
 
-// busy is a directory in which every other opening of a subdirectory finds no descriptor.
+// busy is a directory in which every second open of a subdirectory finds no descriptor.
 type busy struct {
 	directory
 	opens *atomic.Int32
@@ -159,7 +159,7 @@ func (b busy) openDir(name names.Name) (directory, error) {
 	return b.directory.openDir(name)
 }
 
-// A directory that a link leads to is looked up without a descriptor that there may not be.
+// The metadata of a directory behind a link takes no further descriptor.
 func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "t", ".hidden", "d"), 0o755))
@@ -186,7 +186,7 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	require.Greater(t, opens.Load(), int32(5))
 }
 
-// What a try has opened on its way down is there for the next one: n is less than there are levels.
+// A retry uses the directories that the previous try opened on its way down: n is less than the number of levels.
 func TestFaultsEveryNthOpen(t *testing.T) {
 	want := (&world{root: forest()}).contents()
 	for _, nth := range []int{2, 3, 4, 5, 7} {
@@ -203,7 +203,7 @@ func TestFaultsEveryNthOpen(t *testing.T) {
 	}
 }
 
-// A directory is closed when all that is in it has been listed and visited, and not only when too many are open.
+// A directory is closed once its contents have been listed and visited, and not only when too many are open.
 func TestFaultsDirectoriesAreClosedWhenDone(t *testing.T) {
 	root := folder("")
 	for i := range 20 {
@@ -218,7 +218,7 @@ func TestFaultsDirectoriesAreClosedWhenDone(t *testing.T) {
 	})
 }
 
-// While descriptors are scarce no directory stays open for later: what is closed for one worker would be taken by the
+// While descriptors are scarce, no directory stays open for later: a descriptor freed for one worker would be taken by the
 // next one that goes through many directories.
 func TestFaultsScarceRunKeepsNothingOpen(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -243,11 +243,11 @@ func TestFaultsScarceRunKeepsNothingOpen(t *testing.T) {
 		require.NoError(t, out.err)
 		w.requireSound(t, out)
 		require.Positive(t, most)
-		require.LessOrEqual(t, most, 4, "root, the directory of the other worker, and what is on the way to it")
+		require.LessOrEqual(t, most, 4, "root, the directory of the other worker, and those on the way to it")
 	})
 }
 
-// Descriptors that never come are told after patience, and the next operation has its own.
+// If no descriptor becomes free, the error is reported after patience, and the next operation waits as long.
 func TestFaultsPatience(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for i := range 3 {
@@ -318,7 +318,7 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 					require.ErrorIs(t, out.err, errBroken)
 					require.Equal(t, time.Second, time.Since(start))
 					if what != "in fn" { // where the failure is fn's
-						require.Empty(t, out.failed, "what the end of the run has overtaken is no failure")
+						require.Empty(t, out.failed, "an operation cut short by the end of the run is no failure")
 					}
 					w.requireSound(t, out)
 				})
@@ -327,7 +327,7 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 	}
 }
 
-// A wait for the descriptor that a directory's metadata takes, which the end of the run overtakes, is no failure.
+// If the run ends during a wait for the descriptor for a directory's metadata, that is no failure.
 func TestFaultsCancelWhileWalkWaits(t *testing.T) {
 	was := descriptorBudget
 	defer func() { descriptorBudget = was }()

@@ -8,8 +8,8 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// A File is what fn gets. It is valid until fn returns, and for fn's goroutine
-// alone; the strings that it gives may be kept.
+// A File is passed to fn. It is valid until fn returns, on the goroutine of fn
+// only. The strings that its methods return may be kept.
 type File struct { // the fields are those of currentFile
 	w       *worker
 	node    *node
@@ -23,22 +23,22 @@ func (f *File) Name() string { return f.name.String() }
 // Rel returns the path relative to root, with slashes on every platform.
 func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 
-// Path returns the path of the file: root and Rel, joined as filepath.Join does,
-// but for a ".." in root, which is kept, since behind a symbolic link it need
-// not lead back. With Options.FS it is a path within that file system.
+// Path returns root and Rel, joined as filepath.Join does, except that a ".."
+// in root is kept, since behind a symbolic link it need not lead back. With
+// Options.FS it is a path within that file system.
 func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 
-// Data returns the content that was read. It is borrowed: it must not be used
-// after fn has returned. Its capacity is its length, so append copies it. fn
-// may overwrite it. It is nil in Options.Select and with NoRead.
+// Data returns the content that was read. The slice must not be used after fn
+// has returned; until then fn may overwrite it. Its capacity is its length, so
+// append copies it. Data is nil in Options.Select and with NoRead.
 func (f *File) Data() []byte { return f.content.data }
 
 // Truncated reports whether the file is longer than Options.ReadSize, so that
 // Data is only its beginning.
 func (f *File) Truncated() bool { return f.content.truncated }
 
-// Stat returns the file's metadata: with Options.Stat that of the handle that
-// was read; otherwise it is looked up at the first call, in the directory that
+// Stat returns the file's metadata. With Options.Stat it is that of the handle
+// that was read. Otherwise the first call looks it up, in the directory that
 // was listed, without following a link.
 func (f *File) Stat() (Stat, error) {
 	if err := (*currentFile)(f).lookUp(); err != nil {
@@ -47,12 +47,12 @@ func (f *File) Stat() (Stat, error) {
 	return f.content.stat, nil
 }
 
-// Open opens the file for the caller, who is to close it: what a large file
-// takes to be read as a stream. It is opened in the directory that was listed,
-// without following a link; if it is no longer a regular file the error is
-// ErrChanged. Its Name is Path, in which the generic backend may have "/./" for
-// "/". What is read through it does not count in Report.Bytes. With Options.FS,
-// which has no *os.File to give, the error is errors.ErrUnsupported.
+// Open opens the file, for example to read a large file as a stream. The caller
+// must close it. The file is opened in the directory that was listed, without
+// following a link; if it is no longer a regular file, the error is ErrChanged.
+// Its Name is Path, where the generic backend may have "/./" for "/".
+// Report.Bytes does not count what is read through it. With Options.FS, which
+// has no *os.File, the error is errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
 	err := f.w.withDir(f.node, func(d directory) (err error) {
@@ -65,16 +65,16 @@ func (f *File) Open() (*os.File, error) {
 	return file, nil
 }
 
-// Worker returns the number under which fn runs, 0 ≤ w < Workers. No two calls of
-// fn with the same number overlap, so it can be an index into state that needs
+// Worker returns the number under which fn runs, 0 ≤ w < Workers. Calls of fn
+// with the same number never overlap, so the number can index state that needs
 // no lock. It is not bound to one goroutine.
 func (f *File) Worker() int { return f.w.slot }
 
-// An Entry is a file or directory that Walk found. It may be kept, and is an
-// fs.DirEntry.
+// An Entry is a file or directory that Walk found. It is an fs.DirEntry and may
+// be kept.
 type Entry struct {
 	paths   *pathBase
-	node    *node // the directory that it is in
+	node    *node // the directory that lists it
 	name    string
 	typ     fs.FileMode
 	stat    Stat
@@ -88,7 +88,7 @@ func (e Entry) Name() string { return e.name }
 
 // Rel returns the path relative to root, with slashes on every platform.
 func (e Entry) Rel() string {
-	if e.node == nil { // the zero Entry, which comes with a failure
+	if e.node == nil { // the zero Entry, yielded with a failure
 		return ""
 	}
 	return e.node.relPath(e.name)
@@ -108,12 +108,12 @@ func (e Entry) Type() fs.FileMode { return e.typ }
 // IsDir reports whether the entry is a directory.
 func (e Entry) IsDir() bool { return e.typ.IsDir() }
 
-// String returns what fs.FormatDirEntry makes of e.
+// String returns fs.FormatDirEntry(e).
 func (e Entry) String() string { return fs.FormatDirEntry(e) }
 
-// Stat returns the metadata. With Options.Stat it is what Walk found. Without, e
-// is looked up now, by its path, as an entry of os.ReadDir is: a symbolic link
-// that has taken a directory's place by then may lead elsewhere.
+// Stat returns the metadata. With Options.Stat it is what Walk found. Otherwise
+// Stat looks it up by Path at each call, as Info of an os.ReadDir entry does: a
+// symbolic link that has replaced a directory by then may lead elsewhere.
 func (e Entry) Stat() (Stat, error) {
 	if e.hasStat {
 		return e.stat, nil
@@ -128,9 +128,9 @@ func (e Entry) Stat() (Stat, error) {
 	return statOfInfo(info), nil
 }
 
-// Info returns Stat as an fs.FileInfo, whose Sys is nil with Options.Stat or FS.
+// Info returns Stat as an fs.FileInfo. Its Sys is nil with Options.Stat or FS.
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.hasStat || e.node != nil && e.paths.fsys != nil { // whose types are not as they come, see statOfStored
+	if e.hasStat || e.node != nil && e.paths.fsys != nil { // an FS whose types change, see statOfStored
 		s, err := e.Stat()
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func (e Entry) lookUp() (fs.FileInfo, error) {
 	return e.paths.info(e.Path())
 }
 
-// entryInfo is an Entry that has metadata.
+// entryInfo is the fs.FileInfo of an Entry that has metadata.
 type entryInfo Entry
 
 func (i entryInfo) Name() string       { return i.name }

@@ -62,7 +62,7 @@ func TestMaxFileSize(t *testing.T) {
 	}
 }
 
-// TestStringsMayBeKept overwrites, by further runs, whatever memory names were read into.
+// TestStringsMayBeKept overwrites, with further runs, any memory that names were read into.
 func TestStringsMayBeKept(t *testing.T) {
 	dir, all := rooted(t, append(testtree.Numbered("keep", 150), testtree.Numbered("d/e/keep", 150)...)...)
 	_, noise := rooted(t, append(testtree.Numbered("noise", 150), testtree.Numbered("x/y/noise", 150)...)...)
@@ -106,13 +106,13 @@ func TestStringsMayBeKept(t *testing.T) {
 	}
 }
 
-// TestStat compares File.Stat and Entry.Stat, both lazy and asked for beforehand, with os.Lstat.
+// TestStat compares File.Stat and Entry.Stat, with and without Options.Stat, with os.Lstat.
 func TestStat(t *testing.T) {
 	dir, all := rooted(t, "a=1", "empty", "d/big="+testtree.Content(100_000))
 	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), old, old))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d", "big"), 0o400))
-	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "d", "big"), 0o600) }) // Windows removes nothing that is read-only
+	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "d", "big"), 0o600) }) // Windows does not remove read-only files
 	compare := func(rel string, s fileproc.Stat) error {
 		info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(rel)))
 		if err != nil {
@@ -120,7 +120,7 @@ func TestStat(t *testing.T) {
 		}
 		modTime := s.ModTime
 		if info.ModTime().Nanosecond() == 0 {
-			modTime = modTime.Truncate(time.Second) // under qemu's s390x lstat has no more, and fstatat has
+			modTime = modTime.Truncate(time.Second) // under qemu's s390x lstat reports no more, but fstatat does
 		}
 		if s.Size != info.Size() || s.Mode != info.Mode() || !modTime.Equal(info.ModTime()) {
 			return fmt.Errorf("Stat is %+v, os.Lstat says %d, %v, %v", s, info.Size(), info.ModTime(), info.Mode())
@@ -195,14 +195,14 @@ func TestOpen(t *testing.T) {
 				return file, err
 			})
 			require.NoError(t, err)
-			require.Equal(t, inData.Load(), report.Bytes, "what is read through the handle does not count")
+			require.Equal(t, inData.Load(), report.Bytes, "bytes read through the handle do not count")
 			require.Len(t, files, 2)
 			for _, f := range files {
 				// The handle is the caller's: it outlives the run.
 				data, err := io.ReadAll(f)
 				require.NoError(t, err)
 				require.NoError(t, f.Close())
-				// Where os.Root opens files, a handle's name may go by way of "/./".
+				// If os.Root opens files, a handle's name may contain "/./".
 				switch filepath.Clean(f.Name()) {
 				case filepath.Join(dir, "a.txt"):
 					require.Equal(t, "hello", string(data))
@@ -218,7 +218,7 @@ func TestOpen(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestWorker keeps state per worker without a lock, which the race detector watches.
+// TestWorker keeps state per worker without a lock; the race detector checks it.
 func TestWorker(t *testing.T) {
 	_, all := rooted(t, append(testtree.Numbered("f", 60), testtree.Numbered("d/f", 60)...)...)
 	for _, p := range all {
@@ -258,7 +258,7 @@ func TestDataMayBeAppendedTo(t *testing.T) {
 	}
 }
 
-// TestEntryIsADirEntry: an Entry tells what a file is, with Options.Stat as Walk found it and else as it is now.
+// TestEntryIsADirEntry: an Entry describes its file, with Options.Stat as Walk found it and otherwise as it is now.
 func TestEntryIsADirEntry(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "a=x", "d/b=xy"))

@@ -1,6 +1,6 @@
 // Package fileproc processes every regular file under a directory as fast as
-// the kernel allows: it lists, filters, opens and reads the files on a pool of
-// workers and hands each to a function.
+// the kernel allows. It lists, filters, opens and reads the files on a pool of
+// workers and passes each to a function.
 //
 //	titles, err := fileproc.Process(ctx, "notes", fileproc.Options{Suffixes: []string{".md"}},
 //		func(f *fileproc.File) (string, error) {
@@ -8,47 +8,47 @@
 //			return string(line), nil
 //		})
 //
-// [Process] returns all results, [ForEach] is for functions without any, [Stream]
-// yields them as they come, and [Walk] lists without opening a file. [Options] say which files are processed (by
-// name, pattern, ignore files, size, and more), what is read of each, and in
-// which order results come; the zero value reads every regular file whole.
+// [Process] returns all results, and [Stream] yields them as they become ready.
+// [ForEach] takes a function without a result. [Walk] lists and opens no file.
+// [Options] select the files (by name, pattern, ignore file, size and more),
+// what is read of each, and the order of results. The default is every regular
+// file, whole.
 //
-// # What holds
+// # Guarantees
 //
 // Every regular file that exists unchanged during the whole run is delivered
-// exactly once, with exactly its bytes. No symbolic link is followed below
-// root unless [Options.Symlinks] says so, and never one that takes a
-// directory's place during the run: every open names one component relative to
-// a directory that is open. Entries that
-// cannot be read are errors, entries that are left out are counted in
-// [Report], and nothing else is missing. When a call returns, or a loop over
-// Stream or Walk ends in whatever way, no goroutine and no descriptor of it is
-// left.
+// exactly once, with exactly its bytes. Entries that cannot be read are
+// failures, entries that are left out are counted in [Report], and nothing else
+// is missing. When a call returns, or a loop over Stream or Walk ends in any
+// way, no goroutine and no descriptor of the run is left.
+//
+// Symbolic links below root are not followed unless [Options.Symlinks] says so.
+// A link that replaces a directory during the run is never followed: every open
+// names one component relative to an open directory.
 //
 // # Errors
 //
-// A failure is an [*fs.PathError]; for one of the operating system, Op is the
-// system call. An error that fn returns has the Op "process", and unwraps to
-// itself. Failures do not end a run: all other files are processed, and what
-// Process returns then joins the first 100 failures and states the count of the
-// rest. [Options.OnError] sees each as it occurs and may stop the run. Invalid
-// options, and a root that cannot be opened, are no failures of a run, which
-// does not begin: that error is returned as it is, or is all that a loop over
-// Stream or Walk yields, and OnError is not called.
+// A failure is an [*fs.PathError]. For one from the operating system, Op is the
+// system call; for one that fn returned, Op is "process" and Err is fn's error.
+// Failures do not end the run: all other files are processed. Process returns
+// the first 100 failures as one error, which states the number of the rest.
+// [Options.OnError] sees each failure as it occurs and may stop the run.
+// Invalid options, or a root that cannot be opened, keep a run from starting:
+// Process returns that error alone, a loop over Stream or Walk yields nothing
+// else, and OnError is not called.
 //
-// A panic in fn stops the run and goes on as a [*PanicError], with the stack of the
-// goroutine it came from, on the goroutine that called Process or that loops
-// over Stream. [runtime.Goexit] in fn likewise ends that goroutine.
+// A panic in fn stops the run. It continues as a [*PanicError], with the
+// original stack, on the goroutine that called Process or that loops over
+// Stream. [runtime.Goexit] in fn ends that goroutine in the same way.
 //
 // # Platforms
 //
-// On Linux directories are read with getdents64 and files opened with openat,
-// or many at a time through io_uring where it is there and certain to be right;
-// other Unix systems use openat and package os. The rest, among them Windows,
-// Plan 9, js and wasip1, use package os alone through [os.Root], and what it
-// says of platforms that emulate it holds here. [Backend] tells which is in
-// use, and the build tags fileproc_unix and fileproc_generic choose one of the
-// portable ones on Linux.
+// On Linux, fileproc lists directories with getdents64 and opens files with
+// openat, or many at a time with io_uring where that is available and certain
+// to be right. Other Unix systems use openat and package os. The rest, among
+// them Windows, Plan 9, js and wasip1, use package os through [os.Root], with
+// its limits where it is emulated. [Backend] names the one in use. The build
+// tags fileproc_unix and fileproc_generic select a portable one on Linux.
 package fileproc
 
 import (
@@ -60,15 +60,15 @@ import (
 
 // Process calls fn for every file under root that opts select, on several
 // goroutines at once, and returns the results, in no particular order unless
-// [Options.Ordered] is set.
+// [Options.Ordered] is set. Root is a directory or a symbolic link to one.
 //
-// Root is a directory, or a symbolic link to one. The results of all files that
-// could be processed are returned also when there is an error. If ctx is
-// cancelled the error is context.Cause(ctx), joined with the failures so far if
-// there were any; with Options.Ordered the results are in order then too, but
-// not the first ones of all: those of files that were not reached are missing
-// anywhere among them. Fn may return [ErrSkip] to give no result, and [fs.SkipAll]
-// to stop the run; neither is an error of Process.
+// If there is an error, Process also returns the results of all files that
+// could be processed. If ctx is cancelled, the error is context.Cause(ctx),
+// joined with the failures so far, if any. Files that were not reached may then
+// be missing anywhere among the results, also with Options.Ordered.
+//
+// The function fn may return [ErrSkip] to give no result, and [fs.SkipAll] to
+// stop the run. Process reports neither as an error.
 func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
 	if opts.Ordered {
 		all, err := process(ctx, root, &opts, fn == nil, func(f *File) (located[T], error) {
@@ -98,8 +98,7 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 	return results.all(), err
 }
 
-// ForEach is Process for a function without a result. [Options.Ordered], which is
-// about results, has no effect.
+// ForEach is like Process, but fn has no result. Options.Ordered has no effect.
 func ForEach(ctx context.Context, root string, opts Options, fn func(*File) error) error {
 	cfg, err := opts.config(root, fn == nil)
 	if err != nil {
@@ -110,19 +109,19 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 	return newRun(ctx, cfg, calls, nil).execute()
 }
 
-// Stream is Process for results that are not kept: the loop gets each as soon
-// as it is there, and workers wait when they are far ahead of it. A failure is
-// yielded with the zero value of T, unless there is an OnError; so is, last,
-// the error that stopped the run. Leaving the loop stops the run. After a cancel
-// the loop gets the results that are there, in order with Options.Ordered, but
-// with gaps where files were not reached, and then context.Cause(ctx).
+// Stream is like Process, but yields each result when it is ready. Workers wait
+// when they are far ahead of the loop. Leaving the loop stops the run.
 //
-// Each loop over what Stream returns is a run of its own, which lists and reads
-// the files again and fills in Options.Report anew. Fn, and the functions in
-// opts, run on other goroutines than the loop.
+// A failure is yielded with the zero value of T, unless Options.OnError is set.
+// The error that stopped the run is yielded last, also with the zero value.
+// After a cancel, the loop gets the results that are ready and then
+// context.Cause(ctx). With Options.Ordered these are in order, with gaps for
+// files not reached.
 //
-// A file counts as processed in the Report when fn has returned its result,
-// also if the loop was left before it came to it.
+// Each loop over the sequence is a run of its own: it lists and reads the files
+// again and sets Options.Report anew. The function fn and those in opts run on
+// goroutines other than the loop's. The Report counts a file as processed when
+// fn has returned its result, even if the loop ends before it gets the result.
 func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		opts := opts // a Seq2 may be looped over more than once
@@ -138,11 +137,11 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 	}
 }
 
-// Walk yields the files that Process would hand to fn, without opening them,
-// and the directories below root, in no particular order. A directory comes
-// before what is in it. Options that concern content have no effect. Failures
-// are yielded as by Stream, with the zero Entry. It may be looped over again, as
-// Stream may.
+// Walk yields the files that Process would pass to fn, without opening them,
+// and the directories below root. A directory comes before its contents; the
+// order is otherwise unspecified unless [Options.Ordered] is set. Options about
+// content have no effect. Failures are yielded as by Stream, with the zero
+// Entry. Each loop is a run of its own, as with Stream.
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts
@@ -197,12 +196,12 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 	stream(out, r.execute, r.stop, yield)
 }
 
-// Backend returns the name of what this build lists and opens directories
-// with: "linux", "unix" or "generic".
+// Backend returns the name of this build's backend, which lists directories and
+// opens files: "linux", "unix" or "generic".
 func Backend() string { return backendName }
 
-// ReadDir returns the entries of the directory name, of all types, in the order
-// in which the file system gives them. Like those of os.ReadDir, an entry's
-// Info is looked up when it is called. If the listing fails part-way the
-// entries so far are returned with the error.
+// ReadDir returns the entries of the named directory, of all types, in
+// directory order. As with os.ReadDir, an entry's Info looks up the metadata
+// when called. If the listing fails part-way, the entries so far are returned
+// with the error.
 func ReadDir(name string) ([]fs.DirEntry, error) { return readDir(name) }

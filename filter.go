@@ -21,7 +21,7 @@ func newFilter(c *config) filter {
 	return f
 }
 
-// hasSuffix reports whether Options.Suffixes let the file name be processed.
+// hasSuffix reports whether name ends as Options.Suffixes asks.
 func (f *filter) hasSuffix(name string) bool {
 	for _, s := range f.suffixes {
 		if strings.HasSuffix(name, s) {
@@ -31,7 +31,7 @@ func (f *filter) hasSuffix(name string) bool {
 	return len(f.suffixes) == 0
 }
 
-// keeps reports whether the patterns let the file rel be processed.
+// keeps reports whether the patterns keep the file rel.
 func (f *filter) keeps(rel string) bool {
 	if f.excludes(rel) {
 		return false
@@ -44,7 +44,7 @@ func (f *filter) keeps(rel string) bool {
 	return len(f.include) == 0
 }
 
-// skipsDir reports whether the patterns leave out all that is in the directory rel.
+// skipsDir reports whether the patterns leave out all of the directory rel.
 func (f *filter) skipsDir(rel string) bool {
 	if f.excludes(rel) {
 		return true
@@ -71,8 +71,8 @@ func (f *filter) inShard(rel string) bool {
 	return f.shards <= 1 || shardOf(rel, f.shards) == f.shard
 }
 
-// shardOf returns which of n shards the path rel belongs to. It never
-// changes, since the shards of a job may run different versions.
+// shardOf returns which of n shards the path rel belongs to. It must never
+// change, since the shards of a job may run different versions.
 func shardOf(rel string, n int) int {
 	// FNV-1a, 64 bits, as hash/fnv computes it, then the 64-bit finalizer of
 	// MurmurHash3, since with FNV alone the last bytes reach only some bits.

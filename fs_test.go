@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFSWithNamesThatAreNotUTF8: no fs.FS opens such a name (fs.ValidPath), so it is a failure and not left out in silence.
+// TestFSWithNamesThatAreNotUTF8: no fs.FS opens such a name (fs.ValidPath), so it is a failure and not silently left out.
 func TestFSWithNamesThatAreNotUTF8(t *testing.T) {
 	dir := t.TempDir()
 	if !testtree.Make(t, dir, "a.md=1", "\xff.md=2", "d\xfe/b.md=3") {
@@ -57,7 +57,7 @@ func TestEmbedFS(t *testing.T) {
 //go:embed docs/*.md
 var docs embed.FS
 
-// TestFSKinds reads what others give as an fs.FS.
+// TestFSKinds reads implementations of fs.FS from other packages.
 func TestFSKinds(t *testing.T) {
 	want := map[string]string{"a.md": "alpha", "d/b.md": "beta", "d/e/c.md": testtree.Content(70_000), "d/empty": ""}
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func TestFSKinds(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// broken is a file of an fs.FS that breaks off with an error, of which it tells together with the last content.
+// broken is a file of an fs.FS that ends with an error, which it returns together with the last content.
 type broken struct {
 	fs.File
 	told bool
@@ -133,7 +133,7 @@ func (b brokenFS) Open(name string) (fs.File, error) {
 	return &broken{File: f}, nil
 }
 
-// What comes together with an error is not all of a file.
+// Content that comes together with an error is not the whole file.
 func TestFSReadsBreakOff(t *testing.T) {
 	fsys := brokenFS{fstest.MapFS{"f": {Data: []byte("half of it")}}}
 	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys}, relOf)
@@ -141,7 +141,7 @@ func TestFSReadsBreakOff(t *testing.T) {
 	require.ErrorIs(t, err, errBrokenOff)
 }
 
-// stuck is an fs.FS of which no directory can be listed, however often it is asked.
+// stuck is an fs.FS in which no directory can be listed, at any attempt.
 type stuck struct{ fs.FS }
 
 type stuckFile struct{ fs.ReadDirFile }
@@ -158,7 +158,7 @@ func (stuckFile) ReadDir(int) ([]fs.DirEntry, error) {
 	return nil, &fs.PathError{Op: "lstat", Path: "there", Err: fs.ErrPermission}
 }
 
-// An error that comes again and again is that of the listing, also if it is one that package os has for an entry.
+// An error that repeats is the listing's, even if package os has such an error for an entry.
 func TestFSListingIsStuck(t *testing.T) {
 	told := 0
 	var report fileproc.Report
@@ -174,7 +174,7 @@ func TestFSListingIsStuck(t *testing.T) {
 	require.EqualValues(t, 1, report.Failed)
 }
 
-// believing is an fs.FS whose directory d lists besides what it has. What is listed can be opened, by whatever path.
+// believing is an fs.FS whose directory d lists entries that it does not have. These can be opened, by any path.
 type believing struct {
 	fstest.MapFS
 	lists  []fs.DirEntry
@@ -219,7 +219,7 @@ func (e listedEntry) Name() string      { return e.name }
 func (e listedEntry) Type() fs.FileMode { return e.typ }
 func (e listedEntry) IsDir() bool       { return e.typ.IsDir() }
 
-// A name that is none is a failure of its own, that names it, and nothing is opened by it.
+// An invalid name is a failure of its own that states the name, and nothing is opened by it.
 func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
 	names := []string{"", ".", "..", "/", "a/b", "../secret", "../../secret", "/secret", "sub/", "./", "x\x00", "\x00"}
 	types := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink, fs.ModeIrregular, fs.ModeType}

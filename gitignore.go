@@ -8,30 +8,30 @@ import (
 	"github.com/fileproc/fileproc/internal/gitrepo"
 )
 
-// GitIgnoreFiles returns what [Options.IgnoreFiles] takes for a run over root to
-// leave out what git ignores. In a repository that is, the later counting more:
-// git's global file (core.excludesFile), info/exclude of the repository, the
-// .gitignore files of the directories above root, up to the repository's top, and
-// the name ".gitignore", for those in root. Outside a repository it is that name
-// alone. Root is a directory of the operating system; it need not be the top.
+// GitIgnoreFiles returns the [Options.IgnoreFiles] with which a run over root
+// leaves out what git ignores. Root is a directory of the operating system; it
+// need not be the repository's top. The result is, in increasing precedence:
+// git's global file (core.excludesFile), the repository's info/exclude, the
+// .gitignore files above root up to the repository's top, and the name
+// ".gitignore" for those in root. Outside a repository it is that name alone.
 //
-// Names are of further ignore files that every directory may have, such as
-// ".ignore", and count more than a .gitignore beside them.
+// The names are further ignore files, such as ".ignore", that each directory
+// may have. They take precedence over a .gitignore beside them.
 //
-// Git tracks files that it ignores if they were added, and these are left out
-// too. Nothing says what git does with its own directory and with repositories
-// in this one: Options.Exclude of "**/.git" leaves out the former. If root itself
-// is ignored that changes nothing.
+// The run also leaves out files that git tracks although a pattern ignores
+// them. It leaves out neither .git, for which Options.Exclude takes "**/.git",
+// nor other repositories below root. A pattern that ignores root itself has no
+// effect.
 //
-// The repository is that of the nearest directory above with a .git that git
-// would take, a directory or, as in submodules and further work trees, a file.
-// The configuration is that of the system (/etc/gitconfig), the user and the
-// repository, with the files that they include, always or by gitdir; variables
-// that say where it is (HOME, XDG_CONFIG_HOME, GIT_CONFIG_GLOBAL and the like) are
-// heeded, those that say where the repository is (GIT_DIR and the like) are not. It
-// is an error if one of these files is damaged or cannot be read, and then only
-// the names are returned. Unlike git it looks for the repository beyond the top of
-// a file system too.
+// The repository is the one of the nearest .git in root or above that git
+// accepts: a directory, or, in submodules and further work trees, a file.
+// GitIgnoreFiles reads the configuration of the system (/etc/gitconfig), the
+// user and the repository, and the files that they include, always or by
+// gitdir. Variables for the location of the configuration (HOME,
+// XDG_CONFIG_HOME, GIT_CONFIG_GLOBAL and the like) have effect, those for the
+// repository's (GIT_DIR and the like) do not. If one of these files is damaged
+// or cannot be read, GitIgnoreFiles returns an error and only the names. Unlike
+// git, it searches for the repository across file systems.
 func GitIgnoreFiles(root string, names ...string) ([]string, error) {
 	names = append([]string{".gitignore"}, names...)
 	dir, err := filepath.Abs(root)
@@ -71,9 +71,9 @@ func GitIgnoreFiles(root string, names ...string) ([]string, error) {
 	return append(files, names...), nil
 }
 
-// aboutTop returns file as Options.IgnoreFiles takes one whose patterns are about
-// paths in top, which is up directories above root. If that is impossible, since
-// file is on another volume, they are about paths in root.
+// aboutTop returns file as an element of Options.IgnoreFiles whose patterns
+// apply to paths in top, which is up directories above root. If file is on
+// another volume, that is impossible, and they apply to paths in root.
 func aboutTop(top, file string, up int) string {
 	rel, err := filepath.Rel(top, file)
 	rel = filepath.ToSlash(rel)

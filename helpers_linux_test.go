@@ -44,7 +44,7 @@ func read(ctx context.Context, root string, opts fileproc.Options) (map[string]s
 	return got, err
 }
 
-// memoryDir is a directory for thousands of files: in memory where there is a place for that.
+// memoryDir is a directory for thousands of files, in memory if possible.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "fileproc")
@@ -105,7 +105,7 @@ func plant(t *testing.T, root string, rels ...string) {
 	}
 }
 
-// exact says what is wrong with what fn got of a planted file.
+// exact returns what is wrong with the content that fn got of a planted file.
 func exact(f *fileproc.File, readSize int) error {
 	want := testtree.BytesOf(filepath.ToSlash(f.Rel()))
 	part := want

@@ -35,7 +35,7 @@ func leavesNothing(t *testing.T, run func()) {
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
 	run()
 	require.Equal(t, descriptors, openDescriptors(), "descriptors")
-	// A goroutine that everyone has stopped waiting for may still be on its last instructions.
+	// A goroutine that has signalled its end may still be in its last instructions.
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; {
 		if time.Now().After(deadline) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
@@ -110,12 +110,12 @@ var entryPoints = map[string]func(context.Context, string, fileproc.Options, fun
 	},
 }
 
-// slow says that every call of package os goes through an emulation, at a hundred times the cost.
+// slow means that every call of package os goes through an emulation, at a hundred times the cost.
 const slow = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
 
 func nameOf(f *fileproc.File) (string, error) { return f.Name(), nil }
 
-// rooted makes a small tree, and gives the places that see it.
+// rooted makes a small tree and returns the places that see it.
 func rooted(t *testing.T, list ...string) (dir string, all []place) {
 	t.Helper()
 	dir = t.TempDir()

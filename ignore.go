@@ -14,12 +14,11 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// maxIgnoreFile is the size in bytes of the largest ignore file that is used, which
-// is git's own limit.
+// maxIgnoreFile limits the size of an ignore file in bytes, as git does.
 const maxIgnoreFile = 100 << 20
 
-// splitIgnoreFiles divides Options.IgnoreFiles into names, for which each listing is
-// searched, and paths. Both keep their order.
+// splitIgnoreFiles divides Options.IgnoreFiles into names, which are looked for
+// in each listing, and paths. Both keep their order.
 func splitIgnoreFiles(files []string) (names, paths []string) {
 	for _, f := range files {
 		if isPath(f) {
@@ -36,7 +35,7 @@ func isPath(file string) bool {
 }
 
 // levelsUp returns how many directories above root the path of an ignore file
-// leads, and what follows.
+// leads, and the rest of the path.
 func levelsUp(p string) (n int, rest string) {
 	rest = filepath.ToSlash(p)
 	for {
@@ -56,7 +55,7 @@ func depthOf(root string) int {
 	return strings.Count(root, "/") + 1
 }
 
-// readIgnorePaths reads the ignore files that have paths of their own.
+// readIgnorePaths reads the files that Options.IgnoreFiles names by path.
 func (w *worker) readIgnorePaths() error {
 	for _, p := range w.cfg.ignorePaths {
 		n, rest := levelsUp(p)
@@ -79,7 +78,7 @@ func (w *worker) readIgnorePaths() error {
 		if err = read(); err != nil {
 			err = w.retryOnResource(err, read)
 		}
-		// Of .git/info/exclude it is ENOTDIR where .git is a file, as in a work tree.
+		// Where .git is a file, as in a work tree, .git/info/exclude gives ENOTDIR.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
@@ -92,8 +91,8 @@ func (w *worker) readIgnorePaths() error {
 	return nil
 }
 
-// above returns the directory n levels above root, and root's path in it with a
-// slash at its end. Nothing is above the file system's root.
+// above returns the directory n levels above root, and root's path relative to
+// it with a slash at its end. It stops at the file system's root.
 func (s *shared) above(n int) (dir, below string, err error) {
 	if n == 0 {
 		return s.cfg.root, "", nil
@@ -118,8 +117,8 @@ func (s *shared) above(n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
-// readIgnoreFiles reads those among the buffered entries of n. It reports false
-// when the run is stopped: what they leave out is then not known.
+// readIgnoreFiles reads the ignore files among n's buffered entries. It returns
+// false if the run is stopped: what the files ignore is then unknown.
 func (w *worker) readIgnoreFiles(n *node) bool {
 	defer w.pin.drop(&w.dirs)
 	for _, name := range w.cfg.ignoreNames {

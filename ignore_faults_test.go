@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an ignore file leaves out is not told of because reading that file has come to the end of the run.
+// Ignored entries are not reported if the end of the run cuts short the reading of their ignore file.
 func TestFaultsCancelInAnIgnoreFile(t *testing.T) {
 	for _, what := range []string{"open", "cached", "fstat", "read", "close"} {
 		inBubble(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestFaultsCancelInAnIgnoreFile(t *testing.T) {
 	}
 }
 
-// TestIgnoreFilesWithFaults: what happens to an ignore file is told, and loses nothing else.
+// TestIgnoreFilesWithFaults: a fault of an ignore file is reported, and nothing else is lost.
 func TestIgnoreFilesWithFaults(t *testing.T) {
 	rules := "b\n!/b\nskip/\n"
 	for name, tc := range map[string]struct {
@@ -81,7 +81,7 @@ func TestIgnoreFilesWithFaults(t *testing.T) {
 	}
 }
 
-// TestIgnoreFileVanishes: that is as if it had not been there.
+// TestIgnoreFileVanishes: the run goes on as if the file had not existed.
 func TestIgnoreFileVanishes(t *testing.T) {
 	tree := func() *object { return folder("", file("a", "a"), file(".rules", "a\n", vanished)) }
 	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
@@ -93,7 +93,7 @@ func TestIgnoreFileVanishes(t *testing.T) {
 	})
 }
 
-// A long listing is kept until its end; what comes last may rule what came first.
+// A long listing is kept until its end: an ignore file listed last may apply to entries listed first.
 func TestIgnoreFilesFewDescriptorsForMany(t *testing.T) {
 	tree := func() *object {
 		root := forest()

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newHome makes an empty home directory that git and this process have for theirs, beside which nothing is configured.
+// newHome makes an empty home directory for git and this process; there is no other configuration.
 func newHome(t *testing.T) string {
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func runGit(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// unignored returns what a run over dir delivers with the ignore files that git would use.
+// unignored returns the files that a run over dir delivers with the ignore files that git would use.
 func unignored(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := fileproc.GitIgnoreFiles(dir)
@@ -110,7 +110,7 @@ func TestGitIgnoreFilesAgainstGit(t *testing.T) {
 	}
 	all := check()
 
-	// The later configuration counts, of the work tree above all, and a relative path is about its top.
+	// Later configuration takes precedence, most of all the work tree's, and a relative path starts at its top.
 	runGit(t, main, "config", "core.excludesFile", "rules")
 	require.True(t, testtree.Make(t, main, "rules=/sub/deep/info\nkept.mine\n/anchored\n"))
 	require.True(t, testtree.Make(t, work, "rules=sub/a*\nbuild\n"))
@@ -119,7 +119,7 @@ func TestGitIgnoreFilesAgainstGit(t *testing.T) {
 	runGit(t, work, "config", "--worktree", "core.excludesFile", "")
 	check()
 
-	// Git goes on tracking what it ignores.
+	// Git still tracks files that it ignores.
 	runGit(t, main, "add", "-f", "forced.log")
 	require.Contains(t, runGit(t, main, "ls-files"), "forced.log\n")
 	require.NotContains(t, unignored(t, main), "forced.log")
@@ -170,7 +170,7 @@ func TestGitIgnoreFiles(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(in("r/.git/config")))
 
-	// A file of the repository's top has a path, not a name that is looked for everywhere.
+	// A file in the repository's top is passed as a path, not as a name to look for everywhere.
 	require.NoError(t, os.WriteFile(in(".gitconfig"), []byte("[core]\nexcludesFile = mine\n"), 0o666))
 	require.NoError(t, os.WriteFile(in("r/mine"), []byte("*.g\n"), 0o666))
 	got, err := fileproc.GitIgnoreFiles(in("r"))
@@ -178,7 +178,7 @@ func TestGitIgnoreFiles(t *testing.T) {
 	require.Equal(t, []string{"./mine", ".git/info/exclude", ".gitignore"}, got)
 }
 
-// What is in the place of one of git's files, or of an ignore file, cannot keep anybody waiting.
+// A FIFO in the place of one of git's files, or of an ignore file, does not make the run wait.
 func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
 	watchdog(t)
 	dir := t.TempDir()
@@ -201,7 +201,7 @@ func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
 	require.ErrorContains(t, err, "config: not a regular file")
 }
 
-// few is an fs.FS that has no descriptor left for the first opens of a name.
+// few is an fs.FS in which the first opens of a name find no descriptor.
 type few struct {
 	fs.FS
 	name string
@@ -215,7 +215,7 @@ func (f *few) Open(name string) (fs.File, error) {
 	return f.FS.Open(name)
 }
 
-// TestIgnoreFilesFewDescriptors: an ignore file waits for a descriptor as everything does.
+// TestIgnoreFilesFewDescriptors: the open of an ignore file waits for a descriptor like any other.
 func TestIgnoreFilesFewDescriptors(t *testing.T) {
 	for _, file := range []string{"d/rules", "rules"} {
 		fsys := &few{FS: fstest.MapFS{"d/rules": {Data: []byte("x\n")}, "d/x": {}, "rules": {Data: []byte("x\n")}, "y": {}}, name: file}
@@ -227,8 +227,8 @@ func TestIgnoreFilesFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestIgnoreFilesAgainstGit compares whole runs over generated trees with what git lists: the ignore files of the
-// directories, and two that hold for all.
+// TestIgnoreFilesAgainstGit compares whole runs over generated trees with git's listing: the ignore files of the
+// directories, and two that apply to all.
 func TestIgnoreFilesAgainstGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -274,7 +274,7 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 			for _, ordered := range []bool{false, true} {
 				for _, p := range places(root) {
 					if p.fsys != nil && slices.ContainsFunc(paths, func(s string) bool { return !fs.ValidPath(s) }) {
-						continue // bytes that are no UTF-8
+						continue // not UTF-8
 					}
 					opts := fileproc.Options{FS: p.fsys, Workers: workers, Ordered: ordered, IgnoreFiles: []string{global, ".git/info/exclude", ".gitignore"}, Exclude: []string{".git"}}
 					got := []string{}
@@ -288,7 +288,7 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 			}
 		}
 
-		// A run that begins in a directory that is not ignored, with the ignore files above it.
+		// A run over a directory that is not ignored, with the ignore files above it.
 		resolved, err := filepath.EvalSymlinks(root)
 		require.NoError(t, err)
 		global, err = filepath.EvalSymlinks(global)
@@ -318,8 +318,8 @@ func TestIgnoreFilesAgainstGit(t *testing.T) {
 		}
 	}
 	require.Greater(t, within, trees, "runs in subdirectories")
-	require.Greater(t, kept, all/4, "the generated patterns ignore too much to tell anything")
-	require.Less(t, kept, all*3/4, "the generated patterns ignore too little to tell anything")
+	require.Greater(t, kept, all/4, "the generated patterns ignore too much for a meaningful test")
+	require.Less(t, kept, all*3/4, "the generated patterns ignore too little for a meaningful test")
 }
 
 func TestIgnoreFiles(t *testing.T) {

@@ -102,7 +102,7 @@ func TestBadInput(t *testing.T) {
 		require.NoError(t, os.Chmod(root, 0))
 		t.Cleanup(func() { os.Chmod(root, 0o755) })
 		if _, err := os.ReadDir(root); err == nil {
-			// Permissions do not bite: root, or a system without them.
+			// Permissions have no effect: root, or a system without them.
 			got, err := fileproc.Process(t.Context(), root, opts{}, nameOf)
 			require.NoError(t, err)
 			require.Equal(t, []string{"f"}, got)
@@ -117,7 +117,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// sameError requires that Process gives an error, and Stream and Walk the same one as all that they yield.
+// sameError requires an error of Process, and that Stream and Walk yield the same error and nothing else.
 func sameError(t *testing.T, root string, opts fileproc.Options, walk bool, check func(error)) {
 	t.Helper()
 	unwanted := func(*fileproc.File) (int, error) { return 0, errors.New("fn was called") }
@@ -146,7 +146,7 @@ func sameError(t *testing.T, root string, opts fileproc.Options, walk bool, chec
 	require.Equal(t, 1, n, "yields of Walk")
 }
 
-// TestRootIsLink: root itself is followed, as os.ReadDir does; a path ends where the caller said it begins.
+// TestRootIsLink: a root that is a link is followed, as os.ReadDir does, and paths begin with the root as given.
 func TestRootIsLink(t *testing.T) {
 	dir := t.TempDir()
 	if !testtree.Make(t, dir, "real/a.md=1", "real/d/b.md=2", "link -> real", "dangling -> nowhere") {

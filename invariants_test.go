@@ -30,7 +30,7 @@ type hooks struct {
 	onError func(error) error
 }
 
-// culprits names each function of the caller's that can end its goroutine, with misbehave in its place.
+// culprits names each of the caller's functions that can end its goroutine, with misbehave in its place.
 func culprits(misbehave func()) map[string]hooks {
 	return map[string]hooks{
 		"fn":        {fn: func(*fileproc.File) (int, error) { misbehave(); return 0, nil }},
@@ -108,7 +108,7 @@ func TestInvariant6NothingIsLeftAfterAnyEnd(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			var last error
-			// A result is handed over when its file is done, so the first one cannot wait for the 250th call.
+			// A result is delivered when its file is done, so the first result cannot wait for the 250th call.
 			for _, err := range stream(ctx, p.root, opts, onNth(250, func() { <-ctx.Done() })) {
 				cancel()
 				if err != nil {
@@ -216,7 +216,7 @@ func TestInvariant6PanicReachesTheCallerWithItsStack(t *testing.T) {
 							if p, ok := r.(*fileproc.PanicError); !ok || p.Value != "the caller's own mistake" || !bytes.Contains(p.Stack, []byte("explode")) {
 								t.Errorf("the panic is %T, of %v", r, r)
 							}
-							// Where fn ran on this very goroutine, the stack at hand is the original.
+							// If fn ran on this very goroutine, the current stack is the original.
 							text = fmt.Sprintf("%v\n%s", r, debug.Stack())
 						}
 					}()
@@ -229,7 +229,7 @@ func TestInvariant6PanicReachesTheCallerWithItsStack(t *testing.T) {
 	}
 }
 
-// What fn does while the loop over Stream is being left is not lost either.
+// A panic or Goexit of fn while the loop over Stream ends is not lost either.
 func TestInvariant6MishapAfterABreak(t *testing.T) {
 	dir := spread(t, 1, 2)
 	for _, ordered := range []bool{false, true} {
@@ -375,7 +375,7 @@ func TestInvariant8CancelIsSeenBetweenFiles(t *testing.T) {
 					done, err := fileproc.Process(ctx, p.root, opts, func(*fileproc.File) (int, error) {
 						if ctx.Err() != nil {
 							after.Add(1)
-							time.Sleep(time.Millisecond) // in fake time, which goes on when all that the cancel does is done
+							time.Sleep(time.Millisecond) // in fake time, which advances when the cancel has had all its effects
 						}
 						if calls.Add(1) == 20 {
 							cancel(errFromFn)
@@ -383,9 +383,9 @@ func TestInvariant8CancelIsSeenBetweenFiles(t *testing.T) {
 						return 1, nil
 					})
 					require.ErrorIs(t, err, errFromFn, "the cause of the cancel")
-					require.Len(t, done, int(calls.Load()), "what was done is returned")
+					require.Len(t, done, int(calls.Load()), "finished results are returned")
 					require.EqualValues(t, calls.Load(), report.Processed)
-					require.LessOrEqual(t, after.Load(), int64(workers), "calls begun after the cancel, of 1,980 left")
+					require.LessOrEqual(t, after.Load(), int64(workers), "calls begun after the cancel, of 1,980 remaining")
 					requireBalanced(t, report)
 				})
 			})
@@ -445,7 +445,7 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 	}
 }
 
-// meeting blocks each caller until enough of them are there; it tells nothing about time.
+// meeting blocks each caller until enough callers have arrived. It does not measure time.
 type meeting struct {
 	mu     sync.Mutex
 	inside int

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directories that are descriptors, which the Linux and the Unix backend share.
+// The Linux and the Unix backend share directories that are descriptors.
 
 const (
 	dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	// O_NONBLOCK keeps the open of a FIFO from waiting for a writer. It means
-	// nothing for the regular files that stay open.
+	// O_NONBLOCK keeps the open of a FIFO from waiting for a writer. It has no
+	// effect on the regular files that stay open.
 	fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 )
 
 // fdDir is the part of a directory that needs only its descriptor.
 type fdDir struct {
 	fd int
-	// uncached is set when the file system has no read that does not wait.
+	// uncached says that the file system has no read that does not wait.
 	uncached atomic.Bool
 }
 
@@ -49,9 +49,9 @@ func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
 	return f, nil
 }
 
-// openError marks the error of an open as ErrChanged if the name is not what was
-// listed. Systems differ in what an open says about a link, a socket or a file in a
-// directory's place, so unless the error is plain the name is looked up.
+// openError marks the error of an open as ErrChanged if the name is not what
+// was listed. Systems differ in the error for a link, a socket or a file in a
+// directory's place, so the name is looked up unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
@@ -87,7 +87,7 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 		err = notRegular("fstat", s.Mode)
 	}
 	if err == nil {
-		// The caller reads it like any file, and package os would otherwise
+		// The caller reads it like any file. Without this, package os would
 		// try to poll it.
 		err = unix.SetNonblock(fd, false)
 	}
@@ -116,7 +116,7 @@ func (i inodeID) inode() (device, inode uint64) { return i.device, i.number }
 type fdFile struct {
 	fd  int
 	dir *fdDir
-	off int64 // what cached has read: read goes on there, and not at the position
+	off int64 // the end of what cached read, where read continues
 }
 
 func (f *fdFile) cached(p []byte) (int, bool) {
@@ -131,13 +131,13 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 		return 0, false
 	}
 	f.off = int64(n)
-	return n, isWhole(n, len(p)) // only regular files and block devices give something here
+	return n, isWhole(n, len(p)) // only regular files and block devices give bytes here
 }
 
 func (f *fdFile) read(p []byte) (int, error) {
 	n, err := ignoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {
-	case err == unix.EAGAIN: // a regular file that takes O_NONBLOCK to its word, such as /proc/kmsg
+	case err == unix.EAGAIN: // a regular file that obeys O_NONBLOCK, such as /proc/kmsg
 		waitReadable(f.fd)
 		return 0, errWouldBlock
 	case err != nil:
@@ -151,12 +151,12 @@ func waitReadable(fd int) {
 	start := time.Now()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(waitSlice.Milliseconds()))
 	if (n > 0 || err != nil) && time.Since(start) < time.Millisecond {
-		time.Sleep(time.Millisecond) // a file system without poll says that all can be read
+		time.Sleep(time.Millisecond) // a file system without poll reports every file as readable
 	}
 }
 
 func (f *fdFile) readOnce(p []byte) (int, error) {
-	if f.off == 0 { // not every file takes an offset
+	if f.off == 0 { // not every file supports an offset
 		return unix.Read(f.fd, p)
 	}
 	n, err := unix.Pread(f.fd, p, f.off)
@@ -207,8 +207,8 @@ func statOf(st *unix.Stat_t) Stat {
 	return Stat{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: mode, Inode: uint64(st.Ino), Device: uint64(st.Dev)}
 }
 
-// ignoringEINTR repeats call while a signal interrupts it. What call returns is a
-// descriptor or a number of bytes.
+// ignoringEINTR repeats call while a signal interrupts it. The int that call
+// returns is a descriptor or a number of bytes.
 func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != unix.EINTR {

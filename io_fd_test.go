@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A read that would wait is over before long, with content as soon as there is some.
+// A read that would wait ends soon, with content as soon as there is some.
 func TestReadWouldBlock(t *testing.T) {
 	var p [2]int
 	require.NoError(t, unix.Pipe(p[:]))

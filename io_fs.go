@@ -11,12 +11,11 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// listSize is how many entries are asked of package os, or of an fs.FS, at a
-// time.
+// listSize is how many entries package os, or an fs.FS, is asked for at a time.
 const listSize = 256
 
-// listFile is directory.list for directories with ReadDir. It ignores the bits of
-// regular in an entry's type. Note, unless nil, gets each entry.
+// listFile is directory.list for directories with ReadDir. It ignores the type
+// bits in regular, and calls note, unless nil, for each entry.
 func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.DirEntry)) (bool, error) {
 	_, goesOn := f.(*os.File)
 	for listed := 0; listed < listSize; {
@@ -34,7 +33,7 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 			continue
 		}
 		switch {
-		case err == io.EOF, err == nil && len(entries) == 0: // no error: an fs.FS that breaks its promise
+		case err == io.EOF, err == nil && len(entries) == 0: // nil: an fs.FS that breaks its promise
 			return false, nil
 		case err != nil:
 			return false, asSysError("readdir", err)
@@ -43,16 +42,17 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 	return true, nil
 }
 
-// isEntryError reports whether err, from package os, is about one entry, whose
-// type was to be looked up. The name is not in the error, and the listing goes
-// on behind it. Another fs.FS may mean the directory, and give it for ever.
+// isEntryError reports whether err, from package os, is about the type of one
+// entry. The error does not have the entry's name, and the listing goes on
+// after it. With another fs.FS such an error may be the directory's, and come
+// for ever.
 func isEntryError(err error) bool {
 	e, ok := err.(*fs.PathError)
 	return ok && (e.Op == "fstatat" || e.Op == "lstat")
 }
 
-// fsDir is a directory of an fs.FS, which has no handles: it is a path, and
-// while it is listed an open file.
+// fsDir is a directory of an fs.FS. That has no handles, so fsDir is a path,
+// and an open file during the listing.
 type fsDir struct {
 	fsys fs.FS
 	name string
@@ -77,7 +77,7 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 	return &fsDir{fsys, name, f}, nil
 }
 
-// asFSError is asSysError for what opens or looks up an entry.
+// asFSError is asSysError for opening or looking up an entry.
 func asFSError(err error) error {
 	err = asSysError("open", err)
 	if e := err.(*sysError); errors.Is(err, fs.ErrNotExist) {
@@ -148,11 +148,11 @@ type fsFile struct{ fs.File }
 func (f fsFile) cached([]byte) (int, bool) { return 0, false }
 
 func (f fsFile) read(p []byte) (int, error) {
-	// An io.Reader may return nothing without being at its end.
+	// An io.Reader may return no bytes before its end.
 	for range 100 {
 		n, err := f.Read(p)
 		switch {
-		case err != nil && err != io.EOF: // that came with content need not come again
+		case err != nil && err != io.EOF: // an error that came with content need not come again
 			return 0, asSysError("read", err)
 		case n > 0 || err == io.EOF:
 			return n, nil

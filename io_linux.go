@@ -13,18 +13,18 @@ import (
 
 const backendName = "linux"
 
-// A direntBuffer is what the records of one directory.list lie in.
+// A direntBuffer holds the records of one directory.list.
 type direntBuffer struct{ records [32 << 10]byte }
 
-// shortCall is how many bytes of a listing one call is asked for, unless it waits
-// for what is not a processor: some 50 µs of work. Go's monitor takes the
-// processor of a call that it sees twice, at least 20 µs apart; see visitsInARow.
+// shortCall is how many bytes of a listing one call asks for, some 50 µs of
+// work, unless calls wait. Go's monitor takes the processor from a call that it
+// sees twice, at least 20 µs apart; see visitsInARow.
 const shortCall = 4 << 10
 
-// linuxDir lists with getdents64, whose records are parsed in place.
+// linuxDir lists with getdents64 and parses the records in place.
 type linuxDir struct {
 	fdDir
-	waits bool // a call for a part of the listing took long
+	waits bool // a call of list took long
 }
 
 var _ directory = (*linuxDir)(nil)
@@ -46,8 +46,8 @@ func (d *linuxDir) openDir(name names.Name) (directory, error) {
 }
 
 func (d *linuxDir) list(l *listing) (bool, error) {
-	// A call that gives little may be the last but one: asking again at once
-	// saves others from being woken for a listing that is over.
+	// After a call that gives little, the next may be the last. Making it at once
+	// avoids waking other workers for a listing that is over.
 	for buf := l.records[:]; len(buf) > len(l.records)/2; {
 		ask := shortCall
 		if d.waits {
@@ -70,7 +70,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 }
 
 // getdents calls add for each record of the next getdents64 until add fails. It
-// returns how many bytes of buf the records take, 0 at the end.
+// returns how many bytes of buf the records take, and 0 at the end.
 func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 	n, err := ignoringEINTR(func() (int, error) { return unix.Getdents(fd, buf) })
 	for records := buf[:max(n, 0)]; len(records) > 0 && err == nil; {
@@ -120,11 +120,11 @@ func openat(dirfd int, name names.Name, flags int) (int, error) {
 	})
 }
 
-// readCached reads from the beginning what the page cache has. A position is
-// given so that a FIFO refuses (ESPIPE), which could hold just as little as a
-// small file. The flag is known since Linux 4.14; EOPNOTSUPP is from it being
-// unknown, and from file systems without such a read: FUSE, proc, sysfs,
-// overlayfs, and tmpfs.
+// readCached reads what the page cache has of the file's beginning. It passes
+// an offset so that a FIFO, whose content could be as short as a small file's,
+// refuses (ESPIPE). Linux has the flag since 4.14. EOPNOTSUPP means an older
+// kernel, or a file system without such a read: FUSE, proc, sysfs, overlayfs,
+// and tmpfs.
 func readCached(fd int, p []byte) (int, error) {
 	return unix.Preadv2(fd, [][]byte{p}, 0, unix.RWF_NOWAIT)
 }

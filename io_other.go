@@ -18,21 +18,20 @@ const backendName = "generic"
 // A direntBuffer is not needed: package os has its own.
 type direntBuffer struct{}
 
-// rootDir is a directory as an os.Root, which never leads outside. It follows
-// links that stay inside, so what was opened is compared with what the name
-// itself is.
+// rootDir is a directory as an os.Root, which never leads outside. That follows
+// links that stay inside, so what was opened is compared with the name itself.
 type rootDir struct {
 	root *os.Root
 	file *os.File    // nil once the listing is over
-	self fs.FileInfo // nil if nobody has asked
+	self fs.FileInfo // nil if unknown
 
 	mu sync.Mutex
-	// listed is what the listing said of entries that have not been opened,
-	// by name: package os looks each one up, so they need not be once more.
+	// listed is what the listing said of entries not opened yet, by name: package
+	// os has looked each one up already.
 	listed map[string]fs.FileInfo
 }
 
-// mostListed bounds rootDir.listed, at some 250 bytes each.
+// mostListed bounds rootDir.listed, at some 250 bytes an entry.
 const mostListed = 16 * listSize
 
 var _ directory = (*rootDir)(nil)
@@ -50,7 +49,7 @@ func openRoot(name string) (directory, error) {
 }
 
 func newRootDir(root *os.Root) (*rootDir, error) {
-	// Without O_NONBLOCK package os would set it itself, and take it back.
+	// Without O_NONBLOCK, package os would set it and clear it again.
 	f, err := root.OpenFile(".", os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		root.Close()
@@ -59,9 +58,9 @@ func newRootDir(root *os.Root) (*rootDir, error) {
 	return &rootDir{root: root, file: f}, nil
 }
 
-// asRootError is asSysError for what opens or looks up an entry of root. A name
-// that leads outside is a link that has taken the place of what was listed; the
-// error for it has no name, so it is had from a path that does lead outside.
+// asRootError is asSysError for opening or looking up an entry of root. A name
+// that leads outside is a link that replaced what was listed. The error for it
+// has no name, so it is taken from a path that does lead outside.
 func asRootError(root *os.Root, err error) error {
 	e := asSysError("openat", err).(*sysError)
 	_, outside := root.Lstat("..")
@@ -81,7 +80,7 @@ func (d *rootDir) list(l *listing) (bool, error) {
 	return more, err
 }
 
-// note keeps what the listing said of e. Of many entries it drops some.
+// note keeps what the listing said of e, for up to mostListed entries.
 func (d *rootDir) note(e fs.DirEntry) {
 	if openWaits || !e.Type().IsRegular() && !e.IsDir() {
 		return
@@ -104,7 +103,7 @@ func (d *rootDir) note(e fs.DirEntry) {
 	d.listed[e.Name()] = info
 }
 
-// known returns what name was when it was listed, or else is now.
+// known returns what the listing said of name, or else looks name up.
 func (d *rootDir) known(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	d.mu.Lock()
 	info := d.listed[name]
@@ -129,9 +128,9 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// compare returns an error unless opened is what name itself was when it was
-// known and nothing has happened to it since, or else is now: another file may
-// have taken its place.
+// compare returns an error unless opened is what name was when it was known,
+// with no change since, or is what name is now: another file may have taken its
+// place.
 func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	if unchanged(known, opened) {
 		return nil
@@ -143,8 +142,8 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	return err
 }
 
-// openError is the error of an open. What it says of a link, a socket or a file
-// in a directory's place differs, so the name itself is asked.
+// openError is the error of an open. For a link, a socket or a file in a
+// directory's place it differs by system, so the name is looked up.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
 	if !isScarce(err) && !isLeased(err) {
 		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
@@ -160,8 +159,8 @@ func (d *rootDir) openDir(entry names.Name) (directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The dot keeps a FIFO that took the directory's place from being opened,
-	// which would wait for a writer.
+	// The dot avoids the open of a FIFO that took the directory's place, which
+	// would wait for a writer.
 	root, err := d.root.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, d.openError(name, fs.ModeDir, err)
@@ -191,8 +190,8 @@ func (d *rootDir) open(name names.Name, spare handle) (handle, error) {
 	if !ok {
 		f = new(rootFile)
 	}
-	// Few regular files have a deadline: those that the runtime's poller takes,
-	// such as /proc/kmsg and what FUSE serves.
+	// Few regular files support a deadline: those that the runtime's poller takes,
+	// such as /proc/kmsg and files on FUSE.
 	*f = rootFile{fsFile{file}, info, file.SetReadDeadline(time.Time{}) == nil}
 	return f, nil
 }
@@ -219,7 +218,7 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	return f, opened, nil
 }
 
-// rootFile is an open file with what was asked of it when it was opened.
+// rootFile is an open file with the metadata from its open.
 type rootFile struct {
 	fsFile
 	info        fs.FileInfo
@@ -228,13 +227,13 @@ type rootFile struct {
 
 func (f *rootFile) read(p []byte) (int, error) {
 	if f.hasDeadline {
-		f.File.(*os.File).SetReadDeadline(time.Now().Add(waitSlice)) // no error: it has one
+		f.File.(*os.File).SetReadDeadline(time.Now().Add(waitSlice)) // cannot fail: it has a deadline
 	}
 	n, err := f.fsFile.read(p)
 	switch {
 	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, errWouldBlock
-	case err != nil && isLeased(err): // EAGAIN, of a file without
+	case err != nil && isLeased(err): // EAGAIN, from a file without deadlines
 		time.Sleep(waitSlice)
 		return 0, errWouldBlock
 	}

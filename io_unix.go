@@ -50,5 +50,5 @@ func openat(dirfd int, name names.Name, flags int) (int, error) {
 	return ignoringEINTR(func() (int, error) { return unix.Openat(dirfd, name.String(), flags, 0) })
 }
 
-// readCached has no counterpart here.
+// readCached is not supported.
 func readCached(int, []byte) (int, error) { return 0, unix.EOPNOTSUPP }

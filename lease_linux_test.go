@@ -22,7 +22,7 @@ func lease(t *testing.T, path string) (released <-chan struct{}, ok bool) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
-	asked, done := make(chan os.Signal, 1), make(chan struct{}) // buffered: a signal that nobody awaits is dropped
+	asked, done := make(chan os.Signal, 1), make(chan struct{}) // buffered: a signal without a waiting receiver is dropped
 	signal.Notify(asked, unix.SIGIO)
 	t.Cleanup(func() { signal.Stop(asked) })
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {

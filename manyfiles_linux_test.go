@@ -47,8 +47,8 @@ func TestInvariant1ManyFilesAreExactWithAColdCache(t *testing.T) {
 	}
 }
 
-// unreadableAmongMany runs as somebody who may not read each third file: its open fails, and with it what a ring has
-// linked to that open.
+// unreadableAmongMany runs as a user who may not read every third file: its open fails, and with it the requests that a ring
+// has linked to that open.
 func unreadableAmongMany(t *testing.T, root string) {
 	shut := map[string]bool{}
 	rels := relsOf(t, root)
@@ -86,7 +86,7 @@ func TestInvariant1UnreadableAmongMany(t *testing.T) {
 	runTask(t, "unreadable", root, asNobody(t))
 }
 
-// What takes a file's place just before it is read, while those around it are.
+// A file is replaced just before it is read, while those around it are being read.
 func TestInvariant3ReplacedAmongMany(t *testing.T) {
 	for what, replace := range replacements(t) {
 		for _, workers := range []int{1, 3} {

@@ -74,7 +74,7 @@ func TestInvariant5LargeFilesTakeTheirSizeOnce(t *testing.T) {
 		return
 	}
 	cases := map[string]struct {
-		sizes []int64 // in MiB, one below another
+		sizes []int64 // in MiB, each less than the one before
 		limit float64
 	}{
 		"whole":   {[]int64{257}, 257 + 64},

@@ -14,7 +14,7 @@ import (
 )
 
 // randomNodes returns the directories of a random tree, root first, and the path of each with a slash behind each name.
-// Some list what links lead to.
+// Some list the targets of links.
 func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 	nodes, paths = []*node{{}}, []string{""}
 	for range 30 {
@@ -67,7 +67,7 @@ func TestComparePaths(t *testing.T) {
 	}
 }
 
-// Memory grows with the depth and not with its square, whatever asks for paths.
+// Memory grows with the depth and not with its square, however paths are built.
 func TestInvariant5MemoryIsLinearInDepth(t *testing.T) {
 	const levels, name = 1000, 250
 	for what, opts := range map[string]Options{

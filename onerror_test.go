@@ -100,7 +100,7 @@ func TestOnError(t *testing.T) {
 	t.Run("carry on", func(t *testing.T) {
 		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
 			var inside, overlaps atomic.Int64
-			paths := map[string]bool{} // without a lock: calls come one at a time, and the race detector would tell
+			paths := map[string]bool{} // without a lock: calls come one at a time, and the race detector checks that
 			opts := fileproc.Options{Workers: workers, OnError: func(err error) error {
 				if inside.Add(1) > 1 {
 					overlaps.Add(1)
@@ -114,7 +114,7 @@ func TestOnError(t *testing.T) {
 				return nil
 			}}
 			got, errs, report := entry(t, t.Context(), p, opts, failing)
-			require.Empty(t, errs, "OnError has had them")
+			require.Empty(t, errs, "OnError got them")
 			require.Len(t, got, 50)
 			require.Len(t, paths, 150)
 			require.Zero(t, overlaps.Load(), "calls of OnError overlap")
@@ -141,8 +141,8 @@ func TestOnError(t *testing.T) {
 	})
 }
 
-// TestOnErrorAndTheRoot: what keeps a run from beginning is returned without a call of OnError; a root that cannot be listed
-// is a failure like that of any directory.
+// TestOnErrorAndTheRoot: an error that keeps a run from starting is returned, and OnError is not called. A root that can be
+// opened but not listed is a failure like that of any directory.
 func TestOnErrorAndTheRoot(t *testing.T) {
 	_, all := rooted(t, "d/e/f=x")
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
@@ -173,7 +173,7 @@ func TestOnErrorAndTheRoot(t *testing.T) {
 	}
 }
 
-// noListing is a file system whose root can be opened and not be listed.
+// noListing is a file system whose root can be opened but not listed.
 type noListing struct{ fstest.MapFS }
 
 func (n noListing) Open(name string) (fs.File, error) {

@@ -48,7 +48,7 @@ func randomQuestion(r *rand.Rand) question {
 	}
 }
 
-// randomSpecs gives a tree for testtree.Make. Files, directories and links have names that cannot meet.
+// randomSpecs gives a tree for testtree.Make. Names of files, directories and links never collide.
 func randomSpecs(r *rand.Rand, links bool) []string {
 	dirs := []string{""}
 	for range r.IntN(9) {
@@ -69,7 +69,7 @@ func randomSpecs(r *rand.Rand, links bool) []string {
 	return specs
 }
 
-// ask makes the tree and says how the answer to q is wrong.
+// ask makes the tree and returns how the answer to q is wrong.
 func ask(t *testing.T, specs []string, q question) error {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func answer(t *testing.T, dir string, tree snapshot, q question) error {
 	return verifiers[q.entry](t.Context(), p, q.opts, expect(tree, q.opts, selected))
 }
 
-// shrink removes from specs, in ever smaller pieces, what the failure does without.
+// shrink removes from specs, in ever smaller pieces, all that the failure does not need.
 func shrink(specs []string, fails func([]string) bool) []string {
 	for size := (len(specs) + 1) / 2; size > 0; size /= 2 {
 		for at := 0; at < len(specs); {

@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compareRels is what comparePaths does, for paths relative to root.
+// compareRels is comparePaths for paths relative to root.
 func compareRels(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }
 
-// A told is what a loop over Stream or Walk got.
+// A told is one value that a loop over Stream or Walk got.
 type told struct {
 	rel string
 	err error
@@ -56,7 +56,7 @@ func (w *world) ordered(ctx context.Context, opts Options, fn func(*File) error,
 	return report
 }
 
-// collect is a loop that keeps all that it gets.
+// collect loops and keeps all values.
 func collect(all *[]told) func(told) bool {
 	return func(r told) bool { *all = append(*all, r); return true }
 }
@@ -64,7 +64,7 @@ func collect(all *[]told) func(told) bool {
 func requireOrder(t *testing.T, all []told) {
 	t.Helper()
 	for i := 1; i < len(all); i++ {
-		if all[i].rel != "" { // but for the run's own end
+		if all[i].rel != "" { // except at the run's own end
 			require.LessOrEqual(t, compareRels(all[i-1].rel, all[i].rel), 0, "%q before %q", all[i-1].rel, all[i].rel)
 		}
 	}
@@ -89,7 +89,7 @@ func (w *world) paths(dirs bool) []string {
 
 func goOn(*File) error { return nil }
 
-// mixed has a directory longer than a chunk, empty ones, and names that sort otherwise than their paths.
+// mixed has a directory longer than a span, empty ones, and names that sort differently from their paths.
 func mixed() *object {
 	root := folder("", folder("b", file("x", "x")), file("b-", "1"), file("b.d", "2"), folder("b-d", file("y", "y")), folder("empty", folder("too")))
 	big := folder("big")
@@ -140,7 +140,7 @@ func TestOrderedIsInOrder(t *testing.T) {
 	}
 }
 
-// Files that fail are told in their place.
+// Files that fail are yielded in their place.
 func TestOrderedFailures(t *testing.T) {
 	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
 		var all []told
@@ -189,7 +189,7 @@ func TestOrderedFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestOrderedEndsAtEachCall: whatever ends a run, at whichever call of the backend, what came is in order, nothing is
+// TestOrderedEndsAtEachCall: whatever ends a run, at any call of the backend, the results are in order, nothing is
 // left, and the ledger is balanced.
 func TestOrderedEndsAtEachCall(t *testing.T) {
 	for _, end := range []string{"cancel", "panic", "Goexit"} {
@@ -247,7 +247,7 @@ func TestOrderedEndsAtEachCall(t *testing.T) {
 	}
 }
 
-// TestOrderedEndsAtEachResult: so do the loop's and fn's own ends.
+// TestOrderedEndsAtEachResult: the same holds if the loop or fn ends the run.
 func TestOrderedEndsAtEachResult(t *testing.T) {
 	stops := map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit}
 	for _, end := range []string{"break", "loop panic", "loop Goexit", "fn panic", "fn Goexit", "SkipAll", "OnError"} {
@@ -307,14 +307,14 @@ func TestOrderedEndsAtEachResult(t *testing.T) {
 	}
 }
 
-// TestOrderedWindow: when the loop, or the file that it waits for, stands still, the workers go on, but only so far.
+// TestOrderedWindow: if the loop, or the file that it waits for, blocks, the workers go on up to a limit.
 func TestOrderedWindow(t *testing.T) {
 	for _, workers := range []int{1, 2, 16} {
 		for _, stalls := range []string{"loop", "fn"} {
 			for _, perDir := range []int{1, 10, 5000} {
 				inBubble(t, func(t *testing.T) {
 					if workers == 1 && stalls == "fn" {
-						return // there is nobody to go on
+						return // no other worker can go on
 					}
 					root := folder("")
 					for d := range 5000 / perDir {
@@ -331,7 +331,7 @@ func TestOrderedWindow(t *testing.T) {
 					go func() {
 						synctest.Wait()
 						limit := newOrdered(workers).limit
-						// The loop has taken what was at hand when it took the first; up to a chunk may be begun in its place.
+						// The loop took all results that were ready with the first one; up to a span may be begun in their place.
 						most := limit + spanSize
 						if stalls == "loop" {
 							most += limit
@@ -363,7 +363,7 @@ func TestOrderedWindow(t *testing.T) {
 	}
 }
 
-// TestOrderedMemory: what has been delivered is let go.
+// TestOrderedMemory: delivered results are released.
 func TestOrderedMemory(t *testing.T) {
 	const results = 20_000
 	for _, perDir := range []int{10, 500, results} {
@@ -398,7 +398,7 @@ func TestOrderedMemory(t *testing.T) {
 	}
 }
 
-// TestSequencePostponed: a directory that is begun anew, as where descriptors are short, takes no more room than one.
+// TestSequencePostponed: a directory that is begun again, as when descriptors are short, counts once.
 func TestSequencePostponed(t *testing.T) {
 	q := newOrdered(1)
 	root := &node{}
@@ -456,7 +456,7 @@ func (d lateDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	return d.ReadDirFile.ReadDir(n)
 }
 
-// TestOrderedWindowIsOpenForTheNext: what comes next is begun also when what comes behind it has filled the window.
+// TestOrderedWindowIsOpenForTheNext: the next span is begun even if later ones have filled the window.
 func TestOrderedWindowIsOpenForTheNext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tree := latecomer{fstest.MapFS{}, make(chan struct{})}
@@ -466,7 +466,7 @@ func TestOrderedWindowIsOpenForTheNext(t *testing.T) {
 		for i := range 300 {
 			tree.MapFS[fmt.Sprintf("a/%04d", i)] = &fstest.MapFile{}
 		}
-		time.AfterFunc(time.Second, func() { close(tree.ready) }) // in the bubble: when all others wait
+		time.AfterFunc(time.Second, func() { close(tree.ready) }) // in the bubble: once all others wait
 		got := 0
 		for rel, err := range Stream(t.Context(), ".", Options{FS: tree, Workers: 2, Ordered: true}, func(f *File) (string, error) { return f.Rel(), nil }) {
 			require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reaches are the patterns of Options.Include that are tried, and the directories below which they can match.
+// reaches has the patterns of Options.Include to try, and the directories below which they can match.
 var reaches = map[string]func(dir string) bool{
 	"**/*.md":         func(string) bool { return true },
 	"*.txt":           func(string) bool { return false },
@@ -37,7 +37,7 @@ type asked struct {
 	opts            fileproc.Options
 }
 
-// dimensions are all options, each with the values that are tried.
+// dimensions are all options, each with the values to try.
 var dimensions = [][]setting{
 	{{"Process", func(a *asked) { a.entry = "Process" }}, {"ForEach", func(a *asked) { a.entry = "ForEach" }}, {"Stream", func(a *asked) { a.entry = "Stream" }}, {"Walk", func(a *asked) { a.entry = "Walk" }}},
 	option("MaxDepth", func(o *fileproc.Options) *int { return &o.MaxDepth }, 0, 1, 3),
@@ -71,7 +71,7 @@ func option[T any](name string, field func(*fileproc.Options) *T, values ...T) (
 	return all
 }
 
-// whyRefused says which option's name is in the error for a, or "" if a is meaningful.
+// whyRefused returns the option that the error for a names, or "" if a is valid.
 func whyRefused(a asked) string {
 	o := a.opts
 	switch {
@@ -111,7 +111,7 @@ func (c choice) pairs() (all []pair) {
 	return all
 }
 
-// everyPair gives meaningful choices in which each two settings that can go together do so in one at least.
+// everyPair returns valid choices such that each two settings that can be combined are, in at least one choice.
 func everyPair(r *rand.Rand) (all []choice) {
 	random := func(p pair) choice {
 		c := make(choice, len(dimensions))
@@ -152,7 +152,7 @@ func everyPair(r *rand.Rand) (all []choice) {
 				best, most = c, n
 			}
 		}
-		if best == nil { // the two cannot go together
+		if best == nil { // the two cannot be combined
 			delete(missing, next)
 			continue
 		}
@@ -256,7 +256,7 @@ func (a asked) verify(t *testing.T, dir string) error {
 	return err
 }
 
-// TestOptionsRefused: what cannot go together is told, by the option's name, before anything is read.
+// TestOptionsRefused: options that cannot be combined are an error that names one, before anything is read.
 func TestOptionsRefused(t *testing.T) {
 	dir := manifold(t)
 	seen := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The file whose fn did not return, one way or the other, is not missing from the ledger.
+// The ledger includes the file whose fn did not return.
 func TestFaultsMishapAtEachFile(t *testing.T) {
 	for name, mishap := range map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit} {
 		for _, sel := range []bool{false, true} {
@@ -64,7 +64,7 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 	}
 }
 
-// A backend is code of others with Options.FS, and may panic too.
+// With Options.FS the backend is the caller's code, and may panic too.
 func TestFaultsPanicAtEachCall(t *testing.T) {
 	everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
 		reached := false
@@ -86,7 +86,7 @@ func TestFaultsPanicAtEachCall(t *testing.T) {
 	})
 }
 
-// Where no directory can be closed without a panic each is still told to, and the Report is filled in.
+// Even if closing any directory panics, close is called for each, and the Report is filled in.
 func TestFaultsPanicOfEveryClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder("root", folder("d", folder("later"), folder("e", file("f", "f")))), eager: true}
@@ -108,7 +108,7 @@ func TestFaultsPanicOfEveryClose(t *testing.T) {
 	})
 }
 
-// A directory that has just been opened is closed also where the close of another one, put aside meanwhile, panics.
+// A directory that has just been opened is closed even if the close of another one, evicted meanwhile, panics.
 func TestFaultsPanicOfACloseWhileAnotherIsOpened(t *testing.T) {
 	for k, reached := 0, true; reached; k++ {
 		inBubble(t, func(t *testing.T) {
@@ -134,12 +134,12 @@ func TestFaultsPanicOfACloseWhileAnotherIsOpened(t *testing.T) {
 			if reached {
 				left = 1
 			}
-			require.Equal(t, left, w.open, "handles left open, that of the close that panicked among them")
+			require.Equal(t, left, w.open, "handles left open, including the one whose close panicked")
 		})
 	}
 }
 
-// What was found when the backend panicked is accounted for, also where a directory's entries are held until all are listed.
+// Entries found before the backend panicked are counted, even if a directory's entries are buffered until all are listed.
 func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 	for name, opts := range map[string]Options{
 		"":             {},
@@ -177,7 +177,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 	}
 }
 
-// Where many directories have more to be done in them, one is closed for the time being as soon as another has been listed.
+// If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
 	for _, opts := range []Options{{}, {Ordered: true}} {
 		for k, reached := 0, true; reached; k++ {
@@ -202,7 +202,7 @@ func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
 					for range Stream(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) {
 					}
 				}()
-				require.True(t, reached || k > fullBudget.open, "this tests nothing if few directories are put aside")
+				require.True(t, reached || k > fullBudget.open, "this tests nothing if few directories are evicted")
 				requireLedger(t, report)
 			})
 		}

@@ -6,15 +6,15 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// maxAlternatives is how many patterns the braces of one may stand for.
+// maxAlternatives is how many patterns the braces of one may expand to.
 const maxAlternatives = 1 << 16
 
-// A glob is a pattern of Options.Include or Exclude without braces, divided at
-// its slashes: a part matches one name, and ** any number of them. So nothing in
-// a part can match a slash, and what prunes directories judges as what matches.
+// A glob is a pattern of Options.Include or Exclude without braces, split at
+// its slashes. A part matches one name, and ** any number of names. So no part
+// can match a slash, and pruning directories and matching files agree.
 type glob []globPart
 
-// A globPart is what one name, or with ** any number of them, has to be.
+// A globPart is what one name, or with ** any number of names, must match.
 type globPart struct {
 	kind partKind
 	text string
@@ -25,11 +25,11 @@ type partKind uint8
 const (
 	partGlob   partKind = iota // f*o
 	partName                   // foo
-	partSuffix                 // *foo, of which text is foo
+	partSuffix                 // *foo, with foo as text
 	partAny                    // **
 )
 
-// globsOf returns what pattern stands for.
+// globsOf returns the globs that pattern expands to.
 func globsOf(pattern string) []glob {
 	var globs []glob
 	for _, p := range alternatives(nil, pattern) {
@@ -55,7 +55,7 @@ func newPart(p string) globPart {
 	last := ""
 	for i := 0; i < len(p); i = behind(p, i) {
 		this := p[i:behind(p, i)]
-		if this != "*" || last != "*" { // of several doublestar may take two for **
+		if this != "*" || last != "*" { // doublestar may take two of several for **
 			b.WriteString(this)
 		}
 		last = this
@@ -82,8 +82,8 @@ func (p globPart) matches(name string) bool {
 	return doublestar.MatchUnvalidated(p.text, name)
 }
 
-// alternatives adds to all what pattern stands for when each {a,b} is one of
-// its alternatives, no more than one above maxAlternatives.
+// alternatives appends what pattern expands to, one pattern for each
+// alternative of each {a,b}. It stops one above maxAlternatives.
 func alternatives(all []string, pattern string) []string {
 	open := -1
 	depth := 0
@@ -113,8 +113,8 @@ func alternatives(all []string, pattern string) []string {
 	return append(all, pattern)
 }
 
-// behind returns the index behind the byte, the escaped one or the [class] that
-// is at i of a pattern that is well-formed.
+// behind returns the index after the byte, the escaped byte or the [class] at
+// i. The pattern must be well-formed.
 func behind(pattern string, i int) int {
 	switch pattern[i] {
 	case '\\':
@@ -132,12 +132,12 @@ func behind(pattern string, i int) int {
 	return i + 1
 }
 
-// match reports whether g matches the whole of the path rel.
+// match reports whether g matches the whole path rel.
 //
-// Only the last ** is tried again with more names: what came before it has
-// matched as early as it could.
+// Only the last ** is tried again with more names, since what precedes it has
+// matched as early as possible.
 func (g glob) match(rel string) bool {
-	var again glob // what is behind the last **
+	var again glob // what follows the last **
 	var from string
 	for {
 		if len(g) > 0 && g[0].kind == partAny {
@@ -145,7 +145,7 @@ func (g glob) match(rel string) bool {
 				return true
 			}
 			if len(g) == 1 {
-				rel = rel[strings.LastIndexByte(rel, '/')+1:] // what is left is about the last name
+				rel = rel[strings.LastIndexByte(rel, '/')+1:] // g is now about the last name alone
 			}
 			again, from = g, rel
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reference says in the plainest way what a pattern means. It shares nothing with globsOf and takes exponential time.
+// A reference implements patterns in the plainest way. It shares nothing with globsOf and takes exponential time.
 type reference struct{}
 
 // units divides a pattern into its characters, escaped ones and classes.
@@ -35,7 +35,7 @@ func (reference) units(p string) (units []string) {
 	return units
 }
 
-// expand resolves the first braces, and then those of what that gives.
+// expand resolves the first braces, and then those of the results.
 func (r reference) expand(units []string) [][]string {
 	first := slices.Index(units, "{")
 	if first < 0 {
@@ -142,7 +142,7 @@ func (reference) class(members []rune, c rune) bool {
 	return in != negated
 }
 
-// matches is what a run asks.
+// matches reports what a run would.
 func matches(pattern, rel string) bool {
 	return slices.ContainsFunc(globsOf(pattern), func(g glob) bool { return g.match(rel) })
 }
@@ -151,7 +151,7 @@ func reaches(pattern, dir string) bool {
 	return slices.ContainsFunc(globsOf(pattern), func(g glob) bool { return g.reaches(dir) })
 }
 
-// checkPattern compares with the reference, and with what prunes directories.
+// checkPattern compares a pattern's matches with the reference, and with the pruning of directories.
 func checkPattern(t require.TestingT, pattern, rel string) (matched bool) {
 	want := reference{}.match(pattern, rel)
 	require.Equal(t, want, matches(pattern, rel), "%q, %q", pattern, rel)
@@ -176,7 +176,7 @@ func join(r *rand.Rand, pieces []string) (s string) {
 	return s
 }
 
-// patternPieces may follow one another in any order; what is then no pattern is left out.
+// patternPieces may follow one another in any order; invalid patterns are left out.
 var patternPieces = []string{"a", "b", "x", "*", "?", "**", "/", "/**/", "**/", "/**", "{", "}", ",", "{a,b}", "{a,b/c}", "{,a}", "{*,a}", "{**,b}",
 	`\a`, `\*`, `\/`, `\{`, "[ab]", "[!a]", "[^x]", "[,]", "[}]", "[/]", "[!/]", "[a/b]", "[a-b]", "[.-0]", "[/-a]", "[!x-]", "[-a]", `[\]a]`, `[!\]]`, "-", ".", "é", "[à-ü]"}
 
@@ -198,7 +198,7 @@ func TestPatternsAgainstReference(t *testing.T) {
 	require.Greater(t, matched, asked/20)
 }
 
-// Where doublestar does what its manual says, it says the same.
+// doublestar agrees wherever it follows its manual.
 func TestPatternsAgainstDoublestar(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	parts := []string{"a", "b", "*", "?", "a*", "*b", "?a*", "{a,b}", "{a,ab}*", `\a`, "[ab]", "[a-c]*", "{a,b/c}", "{a/b,*}"}
@@ -209,7 +209,7 @@ func TestPatternsAgainstDoublestar(t *testing.T) {
 			pattern += pick(r, "/", "/", "/**/") + pick(r, parts...)
 		}
 		if strings.HasSuffix(pattern, "a") && r.IntN(2) == 0 {
-			pattern += "/**" // behind a * doublestar does not match nothing with it
+			pattern += "/**" // after a *, doublestar's ** does not match the empty path
 		}
 		if r.IntN(4) == 0 {
 			pattern = "**/" + pattern
@@ -241,7 +241,7 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// What doublestar's own Match says otherwise, or what was pruned that could match.
+// Paths that doublestar's own Match judges differently, or that were once pruned by mistake.
 func TestPatterns(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, yes, no string // paths

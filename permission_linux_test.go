@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unreadable holds, below a directory that everyone may enter, what another user may not read.
+// unreadable makes files that another user may not read, below a directory that everyone may enter.
 func unreadable(t *testing.T) string {
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
@@ -62,7 +62,7 @@ func asAnotherUser(t *testing.T, root string) {
 		want := map[string]bool{}
 		shut := []string{"closed", "no-read", "no-search/file", "no-search/dir", "nothing"}
 		if fileproc.Backend() == "generic" {
-			// An os.Root lists its directory by looking up ".", for which it must be searchable.
+			// An os.Root lists its directory by looking up ".", so the directory must be searchable.
 			shut = []string{"closed", "no-read", "no-search", "nothing"}
 		}
 		for _, rel := range shut {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnreadable asks the system first whether permissions bite: they do not for root, nor on every platform.
+// TestUnreadable checks first whether permissions have effect: not for root, nor on every platform.
 func TestUnreadable(t *testing.T) {
 	dir, all := rooted(t, "ok.md=1", "locked.md=2", "lockedDir/in.md=3", "d/ok.md=4")
 	file, sub := filepath.Join(dir, "locked.md"), filepath.Join(dir, "lockedDir")
@@ -85,7 +85,7 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
-// TestPrunedBySystem: a directory that cannot be opened is no failure where nothing is to be opened.
+// TestPrunedBySystem: a directory that cannot be opened is no failure if it need not be opened.
 func TestPrunedBySystem(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "skip/f=x", "ok/f=x", ".ignore=skip\n"))

@@ -30,12 +30,12 @@ func TestInvariant7BorrowedBufferIsPoisoned(t *testing.T) {
 					var kept []byte
 					var was byte
 					stillThere := func() bool {
-						// A buffer that has been unmapped is as good as a poisoned one.
+						// An unmapped buffer counts as a poisoned one.
 						defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 						defer func() { _ = recover() }()
 						return kept != nil && bytes.IndexByte(kept, was) >= 0
 					}
-					// One worker: the look at the last file's buffer comes after its fn has returned, and races with nothing.
+					// With one worker, the last file's buffer is checked after its fn has returned, so nothing races.
 					opts := fileproc.Options{Workers: 1, ReadSize: read, FS: p.fsys}
 					_, err := fileproc.Process(t.Context(), p.root, opts, func(f *fileproc.File) (int, error) {
 						if was != f.Data()[0] && stillThere() {

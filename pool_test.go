@@ -26,7 +26,7 @@ func (f fakeWorker) visit(b *batch, i int)     { f.crew.visit(f.id, b, i) }
 func (f fakeWorker) leave(b *batch, last bool) { f.crew.leave(b, last) }
 func (f fakeWorker) idle()                     {}
 
-// A plan is a tree of fake directories, 0 being root: of each, what one scan after the other gives.
+// A plan is a tree of fake directories, 0 being root. It has the result of each scan of each directory.
 type plan [][]bufferful
 
 type bufferful struct {
@@ -50,7 +50,7 @@ func (p plan) scans() (n int) {
 	return n
 }
 
-// A crew does the fake work of a plan and keeps book of it.
+// A crew does the fake work of a plan and records it.
 type crew struct {
 	plan    plan
 	pool    *pool
@@ -64,10 +64,10 @@ type crew struct {
 	at          map[*node]int  // scans of a directory so far
 	inHands     map[*node]bool // directories being scanned now
 	visited     map[string]int
-	returned    int // visits that did
+	returned    int // visits that returned
 	left        map[*batch]bool
 	found       int
-	now, most   int // visits going on
+	now, most   int // visits at the same time
 	scanning    int
 	partway     int // directories whose listing has begun and not ended
 	mostPartway int
@@ -83,7 +83,7 @@ func newCrew(p plan, workers, listings int) *crew {
 	return c
 }
 
-// run is what execute does with a pool. Worker 0 has a goroutine of its own, which it may end.
+// run uses a pool as execute does. Worker 0 has a goroutine of its own, which it may end.
 func (c *crew) run() {
 	returned := make(chan struct{})
 	go func() {
@@ -199,7 +199,7 @@ func (c *crew) leave(b *batch, last bool) {
 	c.left[b] = c.left[b] || last
 }
 
-// requireSound requires what holds after every end of a pool.
+// requireSound checks what must hold after every end of a pool.
 func (c *crew) requireSound(t *testing.T, listings int) {
 	t.Helper()
 	require.Empty(t, c.wrong)
@@ -209,7 +209,7 @@ func (c *crew) requireSound(t *testing.T, listings int) {
 	require.LessOrEqual(t, c.most, c.pool.workers, "visits at once")
 	require.LessOrEqual(t, c.pool.started, c.pool.workers, "workers")
 	require.LessOrEqual(t, c.mostPartway, listings, "directories part-way listed")
-	// Whether a visit that ended in a panic is abandoned is for the ledger to say, and not for the pool.
+	// The ledger, not the pool, decides whether a visit that panicked counts as abandoned.
 	ended := c.returned + int(c.pool.abandoned)
 	require.Contains(t, []int{ended, ended + len(c.visited) - c.returned}, c.found, "found against visited + abandoned")
 	require.Empty(t, c.pool.active, "batches still visited")
@@ -228,7 +228,7 @@ func (c *crew) requireComplete(t *testing.T, listings int) {
 	require.Zero(t, c.pool.busy)
 }
 
-// oneDirectory is a directory whose scans give so many entries.
+// oneDirectory is a directory whose scans give these numbers of entries.
 func oneDirectory(files ...int) plan {
 	var dir []bufferful
 	for _, n := range files {
@@ -290,7 +290,7 @@ func TestPoolVisitsEveryEntryOnce(t *testing.T) {
 					for _, slow := range []bool{false, true} {
 						synctest.Test(t, func(t *testing.T) {
 							c := newCrew(p, workers, listings)
-							if slow { // in fake time, so that goroutines meet in ever new orders
+							if slow { // in fake time, so that goroutines run in ever new orders
 								c.onStep = func(k int) { time.Sleep(time.Duration(k*k%5) * time.Millisecond) }
 							}
 							c.run()
@@ -335,7 +335,7 @@ func TestPoolSpreadsSlowVisits(t *testing.T) {
 		name    string
 		plan    plan
 		workers int
-		rounds  int // of visits that go on at the same time
+		rounds  int // of simultaneous visits
 	}{
 		{"100 entries on 32 workers", oneDirectory(100), 32, 4},
 		{"3 entries on 3 workers", oneDirectory(3), 3, 1},
@@ -360,7 +360,7 @@ func TestPoolSpreadsSlowVisits(t *testing.T) {
 	}
 }
 
-// One entry of a batch is work for one more worker also when the others that come by take something else first.
+// One entry of a batch is work for one more worker even if the other workers take something else first.
 func TestPoolSpreadsTheLastEntriesOfBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const visit = 10 * time.Millisecond
@@ -375,13 +375,13 @@ func TestPoolSpreadsTheLastEntriesOfBatches(t *testing.T) {
 	})
 }
 
-// A worker too many that is woken for some work lets another one have it.
+// A worker beyond p.workers that is woken when it may no longer work wakes another one.
 func TestPoolDismissedWorkerWakesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const visit = 10 * time.Millisecond
 		c := newCrew(plan{{{files: 3, subs: []int{1}}}, {{files: 2}}}, 2, 8)
 		c.pool.maxWorkers, c.pool.limit = 4, 4 // as where calls block
-		// Worker 1 lists the directory until all others wait, those above p.workers since before worker 0.
+		// Worker 1 lists the directory until all others wait, those above p.workers longer than worker 0.
 		c.onScan = func(dir, _ int) {
 			if dir == 1 {
 				time.Sleep(time.Second)
@@ -424,7 +424,7 @@ func TestPoolListsWhileOthersVisit(t *testing.T) {
 	})
 }
 
-// The order bounds handles and memory: listings that have begun are ended first, then it is depth-first.
+// The order bounds handles and memory: listings under way are ended first, the rest is depth-first.
 func TestPoolOrder(t *testing.T) {
 	c := newCrew(plan{
 		{{subs: []int{1}}, {}, {subs: []int{2, 3}}},
@@ -487,7 +487,7 @@ func TestPoolStopAtEachStep(t *testing.T) {
 		c.run()
 		c.requireSound(t, 2)
 		require.Zero(t, late, "steps that began after the stop")
-		require.Equal(t, time.Millisecond, time.Since(stopped), "the steps that were going on, and nothing more")
+		require.Equal(t, time.Millisecond, time.Since(stopped), "the steps under way, and nothing more")
 		if workers == 1 {
 			require.Equal(t, k+1, c.steps)
 		}
@@ -584,7 +584,7 @@ func TestPoolDrain(t *testing.T) {
 						return
 					}
 					c.pool.drain(fakeWorker{c, w})
-					if workers == 1 { // nobody else can have begun a listing meanwhile
+					if workers == 1 { // no other worker can have begun a listing meanwhile
 						require.Empty(t, c.pool.listing, "still part-way listed after drain")
 						require.Zero(t, c.pool.partly)
 					}
@@ -607,7 +607,7 @@ func TestPoolDrainOfAStoppedPoolListsNothing(t *testing.T) {
 	require.Len(t, c.order, 1)
 }
 
-// What drain has found and nobody has begun to visit is abandoned too.
+// Entries that drain found and no worker has begun to visit are abandoned too.
 func TestPoolStopAfterDrain(t *testing.T) {
 	c := newCrew(oneDirectory(1, 5, 5), 1, 1)
 	c.onVisit = func(w int) {
@@ -617,7 +617,7 @@ func TestPoolStopAfterDrain(t *testing.T) {
 	c.run()
 	c.requireSound(t, 1)
 	require.EqualValues(t, 10, c.pool.abandoned)
-	c.pool.wait() // a second one finds nothing more
+	c.pool.wait() // a second wait finds nothing to do
 	require.EqualValues(t, 10, c.pool.abandoned)
 }
 

@@ -54,8 +54,8 @@ func runTask(t *testing.T, name, root string, change ...func(*exec.Cmd)) (output
 	return string(out), true
 }
 
-// asNobody returns what makes a task run as another user, who is given the binary where it can be reached. Without the
-// right to change users the task runs as the user at hand.
+// asNobody returns the settings to run a task as another user, with a copy of the binary that this user can reach. Without the
+// right to change users, the task runs as the current user.
 func asNobody(t *testing.T) func(*exec.Cmd) {
 	t.Helper()
 	if os.Geteuid() != 0 {

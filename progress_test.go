@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// OnProgress sees what has been done by then, also while one fn takes long and the other workers wait.
+// OnProgress sees all work done so far, also while one fn takes long and the other workers wait.
 func TestProgressIsWhatHasHappened(t *testing.T) {
 	const quick = 1000
 	tree := folder("", folder("empty"))
@@ -59,7 +59,7 @@ func TestProgressIsWhatHasHappened(t *testing.T) {
 	}
 }
 
-// A panic of the last call is a *PanicError too, and that of fn is not lost to it.
+// A panic of the last call is a *PanicError too, and does not hide that of fn.
 func TestProgressPanicAtTheEnd(t *testing.T) {
 	for _, fnPanics := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestProgressPanicAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestProgressIsOneCallAtATime: the last one too, which comes when a run is over.
+// TestProgressIsOneCallAtATime: including the last call, at the end of the run.
 func TestProgressIsOneCallAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder("", file("a", ""))}
@@ -98,7 +98,7 @@ func TestProgressIsOneCallAtATime(t *testing.T) {
 	})
 }
 
-// TestProgressPanicIsNotLost: not where the run fails before it begins either.
+// TestProgressPanicIsNotLost: not even if the run fails before it begins.
 func TestProgressPanicIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var once sync.Once

@@ -58,7 +58,7 @@ func TestInvariant2KernelFilesAreWhole(t *testing.T) {
 				return content
 			}
 			opts := fileproc.Options{MaxDepth: 1, Suffixes: suffixes}
-			// The kernel may change what a file says at any moment; it must agree with one of the looks before and after.
+			// The kernel may change a file's content at any moment; it must equal the content before or after.
 			var wrong []string
 			for range 5 {
 				wrong = nil
@@ -82,7 +82,7 @@ func TestInvariant2KernelFilesAreWhole(t *testing.T) {
 	}
 }
 
-// A read of /proc/kmsg waits for the kernel's next message. It takes from what the kernel has kept for it, so one is enough.
+// A read of /proc/kmsg waits for the kernel's next message. It consumes the kernel's messages, so one run is enough.
 func TestInvariant8ReadThatDoesNotComeBack(t *testing.T) {
 	if _, err := os.Stat("/proc/kmsg"); err != nil {
 		t.Skip("there is no /proc/kmsg: ", err)
@@ -91,7 +91,7 @@ func TestInvariant8ReadThatDoesNotComeBack(t *testing.T) {
 	defer cancel()
 	_, err := fileproc.Process(ctx, "/proc", fileproc.Options{MaxDepth: 1, Suffixes: []string{"kmsg"}}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })
 	require.NoError(t, ctx.Err())
-	if errors.Is(err, fs.ErrPermission) { // what every user but root gets, and root in most containers
+	if errors.Is(err, fs.ErrPermission) { // for every user but root, and for root in most containers
 		return
 	}
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -165,7 +165,7 @@ func cacheFirstPage(t *testing.T, path string) *os.File {
 	return f
 }
 
-// A read of what the cache has falls short where the cache ends.
+// A read from the cache is short where the cached part ends.
 func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
 	watchdog(t)
 	root, rels := plantMany(t, 1, 1600)
@@ -185,7 +185,7 @@ func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
 		if size := len(testtree.BytesOf(rel)); size > 4096 {
 			f := cacheFirstPage(t, filepath.Join(root, rel))
 			defer f.Close()
-			// This very read makes the kernel fetch the rest, so the files of the test are not asked.
+			// This read makes the kernel fetch the rest, so it does not use the files of the test.
 			if n, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, size)}, 0, unix.RWF_NOWAIT); err != nil || n == size {
 				t.Logf("left out: this file system does not keep a part of a file in the cache: %d bytes of %d, %v", n, size, err)
 			}

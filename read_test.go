@@ -16,7 +16,7 @@ func newReader(limit int64, whole bool) *reader {
 	return &reader{limit: limit, truncate: !whole, stopped: func() bool { return false }, buf: new([firstBuffer]byte)}
 }
 
-// TestReader compares every file around every boundary with what is to come of it.
+// TestReader compares the outcome for files of every size around every boundary with the expected one.
 func TestReader(t *testing.T) {
 	const b = firstBuffer
 	text := strings.Repeat("abcdefghijklmnopqrstuvwxyz!", 3*b/27)
@@ -36,7 +36,7 @@ func TestReader(t *testing.T) {
 					r := newReader(limit, whole)
 					for _, size := range []int{0, 1, 2, 6, 7, 8, b - 2, b - 1, b, b + 1, b + 2, 2*b + 1, 2*b + 2} {
 						for _, chunk := range []int{4071, b - 1, 0} {
-							for _, hand := range []int{0, 5, size, -size} { // below zero: known to be all
+							for _, hand := range []int{0, 5, size, -size} { // below zero: certain to be the whole file
 								o := file("f", text[:size], chunks(chunk), atHand(max(hand, -hand)))
 								o.handAll = hand < 0
 								if lie != nil {
@@ -61,9 +61,9 @@ func checkRead(t *testing.T, r *reader, o *object) {
 	err := r.readHandle(h, &c)
 	size := int64(len(o.content))
 	fail := func(what string) {
-		t.Fatalf("%s: size %d, told %d, chunk %d, at hand %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(c.data))
+		t.Fatalf("%s: size %d, reported %d, chunk %d, cached %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(c.data))
 	}
-	// A file that claims to be too large is not read to see whether it lies.
+	// A file that claims to be too large is not read to check that.
 	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < firstBuffer && size <= limit)
 	switch {
 	case whole && limit >= 0 && (size > limit || told):
@@ -90,7 +90,7 @@ func checkRead(t *testing.T, r *reader, o *object) {
 	}
 }
 
-// Small files cost no metadata, and no read that the end is not found with.
+// Small files need no metadata, and no read but the one that finds the end.
 func TestReaderCalls(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -127,7 +127,7 @@ func TestReaderWantsRegularFiles(t *testing.T) {
 	}
 }
 
-// The memory of a large file is let go, also of one that grows while it is read.
+// A large file's memory is released, even if the file grows while it is read.
 func TestReaderLargeBuffers(t *testing.T) {
 	r := newReader(-1, true)
 	text := strings.Repeat("large ", 1<<18)
@@ -157,7 +157,7 @@ func TestReaderStops(t *testing.T) {
 	}
 }
 
-// A read that has nothing yet is waited for, but not for ever, and no longer than the run goes on.
+// A read that finds nothing yet is repeated, but not for ever, and not after the end of the run.
 func TestFaultsReadThatWaits(t *testing.T) {
 	stalling := func(n int) func(*object) { return func(o *object) { o.stalls = n } }
 	for _, opts := range []Options{{}, {SkipBinary: true}, {ReadSize: 10}, {Stat: true}} {
@@ -206,11 +206,11 @@ func TestFaultsReadsAreCappedAndStopped(t *testing.T) {
 		require.ErrorIs(t, out.err, context.Canceled)
 		w.requireSound(t, out)
 		require.EqualValues(t, 1, out.report.Abandoned)
-		require.LessOrEqual(t, reads, 24, "no read after the one that was going on: closes, and what came between")
+		require.LessOrEqual(t, reads, 24, "no read after the one under way: closes, and calls in between")
 	})
 }
 
-// TestSkipBinaryIsStopped: the look for a NUL ends with the run too.
+// TestSkipBinaryIsStopped: the search for a NUL byte ends with the run too.
 func TestSkipBinaryIsStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -22,13 +22,13 @@ const (
 	perFile = 3
 )
 
-// callPatience is how long a group may take. One that takes longer waits for a
-// disk, and several workers would read its files sooner. Tests set it.
+// callPatience is how long a group may take. A slower one waits for a disk, and
+// several workers would read its files sooner. Tests set it.
 var callPatience = callDepth * 50 * time.Microsecond
 
-// A callGroup is a groupReader that makes the plain system calls, several in a row.
+// A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
-	want  int // bytes to ask for, so that a file that gives fewer is whole; 0: metadata
+	want  int // bytes to ask for, so that fewer are a whole file; 0: metadata
 	check cacheCheck
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
@@ -39,8 +39,8 @@ type callGroup struct {
 // callGroups are kept from run to run.
 var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 
-// newCallGroup returns a groupReader that reads files, with limit as in reader, or
-// only looks them up, and how many it takes at once. It returns nil if it cannot.
+// newCallGroup returns a groupReader, or nil, and how many files it takes at
+// once. It reads files, with limit as in reader, or only looks them up.
 func newCallGroup(limit int64, lookUp bool) (groupReader, int) {
 	want := bytesWanted(limit)
 	if lookUp {
@@ -55,7 +55,7 @@ func newCallGroup(limit int64, lookUp bool) (groupReader, int) {
 
 // bytesWanted returns how many bytes to ask for of each file.
 func bytesWanted(limit int64) int {
-	if limit < 0 || limit >= readaheadSize { // limit+1 may be too large a number
+	if limit < 0 || limit >= readaheadSize { // limit+1 may overflow
 		return readaheadSize
 	}
 	return int(limit) + 1
@@ -114,21 +114,20 @@ func (a *callGroup) close() {
 	callGroups.Put(a)
 }
 
-// canPrefetch reports whether prefetch is of use in d. Where arguments have 32 bits,
-// each architecture has its own way to pass readahead's offset.
+// canPrefetch reports whether prefetch is of use in d. On 32-bit systems the
+// way to pass readahead's offset differs between architectures.
 func canPrefetch(d directory) bool {
 	dir, ok := d.(*linuxDir)
 	return ok && unsafe.Sizeof(uintptr(0)) == 8 && new(cacheCheck).allows(dir)
 }
 
-// prefetch has the kernel read the files of d into the page cache, as far as limit
-// asks for, and does not wait. A disk that serves many reads at a time gets many
-// from one worker, without a thread for each. It is of use where canPrefetch says
-// so.
+// prefetch has the kernel read the files of d into the page cache, as far as
+// limit asks, and does not wait. So one worker gives a disk many reads at a
+// time, without a thread for each. It requires canPrefetch.
 func prefetch(d directory, files []names.Name, limit int64, stopped func() bool) {
 	a := callGroups.Get().(*callGroup)
 	defer callGroups.Put(a)
-	for group := range slices.Chunk(files, callDepth) { // opening a file may wait for a disk
+	for group := range slices.Chunk(files, callDepth) { // an open may wait for a disk
 		if stopped() {
 			return
 		}
@@ -145,16 +144,16 @@ func prefetch(d directory, files []names.Name, limit int64, stopped func() bool)
 	runtime.KeepAlive(files)
 }
 
-// A cacheCheck remembers whether the last directory's file system allows
+// A cacheCheck caches whether the last directory's file system allows
 // readahead.
 type cacheCheck struct {
 	dir *linuxDir
 	ok  bool
 }
 
-// allows reports whether d is on a file system that gives what is in the page
-// cache without waiting, and whose reads through io_uring are known to be right.
-// On FUSE they are wrong without an error (Linux 6.18, direct I/O).
+// allows reports whether d's file system can read from the page cache without
+// waiting, and is known to read correctly through io_uring. On FUSE such reads
+// are wrong without an error (Linux 6.18, direct I/O).
 func (c *cacheCheck) allows(d *linuxDir) bool {
 	if c.dir == d {
 		return c.ok

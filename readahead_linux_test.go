@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is read ahead must be what is read the plain way, whatever the window
-// meets: this tree has more entries than a worker visits before it reads ahead.
+// Reading ahead must give the same content as plain reads, whatever the group
+// has in it: this tree has more entries than a worker visits before it reads ahead.
 func TestReadAheadEqualsPlain(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string][]byte{}
@@ -32,7 +32,7 @@ func TestReadAheadEqualsPlain(t *testing.T) {
 		case i%71 == 0:
 			size = 512 * (i % 9)
 		case i > 2500 && i%2 == 0:
-			size = 20_000 // the window is of no use here
+			size = 20_000 // reading ahead is of no use here
 		}
 		want[name] = bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, size/3+1)[:size]
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), want[name], 0o644))
@@ -114,7 +114,7 @@ func TestStatAheadEqualsPlain(t *testing.T) {
 	}
 }
 
-// What took a file's place before it was looked up ahead is ErrChanged.
+// A file that was replaced before its metadata was looked up ahead is ErrChanged.
 func TestStatAheadMeetsChangedEntries(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 300 {
@@ -124,7 +124,7 @@ func TestStatAheadMeetsChangedEntries(t *testing.T) {
 	require.NoError(t, err)
 	n := 0
 	_, err = Process(context.Background(), dir, Options{ReadSize: NoRead, Stat: true, Workers: 1}, func(f *File) (struct{}, error) {
-		if n++; n == 1 { // before the first window
+		if n++; n == 1 { // before the first group
 			for i, change := range []func(path string) error{
 				func(path string) error { return nil },
 				func(path string) error { return os.Mkdir(path, 0o755) },
@@ -147,7 +147,7 @@ func TestStatAheadMeetsChangedEntries(t *testing.T) {
 	require.Equal(t, 297, n)
 }
 
-// What a slow window has read is not used, and everything comes the plain way.
+// The results of a slow group are not used, and every file is read by plain calls.
 func TestReadAheadThatIsSlow(t *testing.T) {
 	patience := callPatience
 	callPatience = -1
@@ -164,7 +164,7 @@ func TestReadAheadThatIsSlow(t *testing.T) {
 	require.Len(t, got, 200)
 }
 
-// A file size without a limit, or with one larger than any file, is not taken for a file that is not to be read.
+// With no limit, or one larger than any file, files are read all the same.
 func TestReadAheadWithoutLimit(t *testing.T) {
 	for _, limit := range []int64{-1, readaheadSize - 1, readaheadSize, math.MaxInt64} {
 		require.Equal(t, readaheadSize, bytesWanted(limit), limit)
@@ -184,8 +184,8 @@ func TestReadAheadWithoutLimit(t *testing.T) {
 }
 
 // Entries that change behind the worker's back: fn, at the first file of a
-// window, replaces and removes files further on. Whatever has been read by then,
-// nothing of what took their places is.
+// group, replaces and removes files further on. Whatever has been read by then,
+// no replacement is read.
 func TestReadAheadMeetsChangedEntries(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -226,7 +226,7 @@ func TestReadAheadMeetsChangedEntries(t *testing.T) {
 	})
 	require.Positive(t, changed)
 	require.ErrorIs(t, err, ErrChanged)
-	// What is removed or replaced before it is listed is not found, or no file.
+	// An entry removed or replaced before it is listed is not found, or is no file.
 	require.Equal(t, report.Found, report.Processed+report.Failed+report.Skipped[SkippedNotRegular])
 	require.LessOrEqual(t, report.Found, int64(files+changed)) // xfs lists some of the new ones as well
 	require.GreaterOrEqual(t, report.Processed, int64(files-changed))
@@ -234,7 +234,7 @@ func TestReadAheadMeetsChangedEntries(t *testing.T) {
 	require.NotContains(t, err.Error(), "process")
 }
 
-// A window that another worker shares takes nothing away from it.
+// Reading ahead takes no files from a worker that shares the batch.
 func TestReadAheadTakesNoEntries(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 800 {

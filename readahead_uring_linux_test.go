@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rings leave most descriptors to others: who waits for one does not get those of rings.
+// Rings leave most descriptors to others, since a worker that waits for one does not get those of rings.
 func TestRingsAreFew(t *testing.T) {
 	full := descriptorBudget
 	defer func() { descriptorBudget = full }()
@@ -32,7 +32,7 @@ func TestRingsAreFew(t *testing.T) {
 	require.NotNil(t, rings[0])
 }
 
-// The Report tells of io_uring where it is used, and only there.
+// The Report counts files read with io_uring if it is used, and only then.
 func TestReportTellsOfIOUring(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 1000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Info is looked up when it is called, in the directory that was listed: behind a link ".." does not lead back.
+// Info looks up the entry when called, in the directory that was listed: behind a link ".." does not lead back.
 func TestReadDirInfo(t *testing.T) {
 	base := t.TempDir()
 	plant(t, base, "a/sub/f", "a/grows", "a/goes")

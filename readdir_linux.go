@@ -29,7 +29,7 @@ func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(*e.dir + "/" 
 func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 
 // halveFrom is how many buffers of entries ReadDir lists, about a millisecond's
-// work, before it takes a second descriptor for the latter half of the rest.
+// work, before it opens a second descriptor for the latter half of the rest.
 const halveFrom = 4
 
 func readDir(name string) ([]fs.DirEntry, error) {
@@ -60,7 +60,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	return listedEntries(blocks), err
 }
 
-// A part is the entries of a directory from where dir is to end.
+// A part is the entries of a directory from the position of dir to end.
 type part struct {
 	dir  *linuxDir
 	name *string
@@ -70,11 +70,11 @@ type part struct {
 	err  error
 
 	arena  names.Arena
-	blocks [][]listedName // never grown, since entries are pointers into them
+	blocks [][]listedName // never grown, since entries point into them
 	block  []listedName   // the last of them
 }
 
-// list lists some buffers of the part.
+// list lists a number of buffers of the part.
 func (p *part) list(buffers int) {
 	l := listings.Get().(*listing)
 	defer listings.Put(l)
@@ -90,7 +90,7 @@ func (p *part) list(buffers int) {
 	}
 }
 
-// errPartEnds is the error of add for the last entry of a part.
+// errPartEnds is the error of take at the last entry of a part.
 var errPartEnds = errors.New("fileproc: end of the part")
 
 func (p *part) take(r dirent.Record) error {
@@ -114,7 +114,7 @@ func (p *part) add(r dirent.Record) error {
 	if e.typ == typeUnknown {
 		s, err := p.dir.stat(e.name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // as os.ReadDir: it was removed meanwhile
+			return nil // removed meanwhile; os.ReadDir leaves it out too
 		}
 		if err != nil {
 			return err
@@ -129,9 +129,9 @@ func (p *part) add(r dirent.Record) error {
 	return nil
 }
 
-// halve makes latter, with a descriptor of its own, of the part's latter half.
-// It needs a file system that allows a seek to any position, also to one that it
-// has not given, where entries keep their positions and are listed in their order.
+// halve makes latter, with a descriptor of its own, the latter half of p. The
+// file system must allow a seek to any position, also one that it has not
+// given, keep the positions of entries, and list entries in that order.
 func (p *part) halve(latter *part) bool {
 	var st unix.Statfs_t
 	if runtime.GOMAXPROCS(0) == 1 || unix.Fstatfs(p.dir.fd, &st) != nil {
@@ -140,13 +140,13 @@ func (p *part) halve(latter *part) bool {
 	var last int64
 	switch int64(st.Type) {
 	case unix.EXT4_SUPER_MAGIC:
-		last = math.MaxInt64 // the positions are hashes of names, of 63 bits
+		last = math.MaxInt64 // positions are hashes of names, of 63 bits
 	case unix.XFS_SUPER_MAGIC:
 		var st unix.Stat_t
 		if unix.Fstat(p.dir.fd, &st) != nil {
 			return false
 		}
-		last = st.Size / 8 // the positions are those of entries, in units of 8 bytes
+		last = st.Size / 8 // positions are offsets, in units of 8 bytes
 	}
 	middle := p.at/2 + last/2
 	if middle <= p.at {
@@ -156,7 +156,7 @@ func (p *part) halve(latter *part) bool {
 	if err != nil {
 		return false
 	}
-	// Where ext4 has no hashes, or only of 31 bits, it refuses such a position.
+	// Without hashes, or with hashes of 31 bits, ext4 refuses such a position.
 	if off, err := unix.Seek(fd, middle, unix.SEEK_SET); err != nil || off != middle {
 		unix.Close(fd)
 		return false
@@ -166,8 +166,8 @@ func (p *part) halve(latter *part) bool {
 	return true
 }
 
-// listedEntries makes one slice of all, when it is known how many they are: one
-// that grows with them takes twice the time.
+// listedEntries makes one slice of all entries once their number is known.
+// Growing the slice instead takes twice the time.
 func listedEntries(blocks [][]listedName) []fs.DirEntry {
 	n := 0
 	for _, b := range blocks {

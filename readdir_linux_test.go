@@ -35,7 +35,7 @@ func plantNames(t *testing.T) (dir string, names []string) {
 	return dir, names
 }
 
-// Two descriptors give what one does, in the same order.
+// Two descriptors give the same entries as one, in the same order.
 func TestReadDirOfManyEntries(t *testing.T) {
 	dir, names := plantNames(t)
 	f, err := os.Open(dir)
@@ -53,8 +53,8 @@ func TestReadDirOfManyEntries(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Where a directory can be listed from two descriptors it is, each of about one
-// half, or the other tests of this file prove nothing.
+// A directory is listed from two descriptors if possible, each for about one
+// half; otherwise the other tests of this file prove nothing.
 func TestReadDirInHalves(t *testing.T) {
 	dir, names := plantNames(t)
 	d, err := openRoot(dir)
@@ -136,7 +136,7 @@ func (d *countedDir) list(l *listing) (bool, error) {
 	return more, err
 }
 
-// A listing that waits, for a server perhaps, is asked for as much as there is room for.
+// A listing that waits, perhaps for a server, is asked for as much as fits the buffer.
 func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	const size = 200 // of a record, about
 	dir := t.TempDir()

@@ -30,10 +30,10 @@ func take(t testing.TB, dir string) snapshot {
 	return snapshot{testtree.List(t, dir), testtree.Snapshot(t, dir)}
 }
 
-// An expectation is what a run has to give.
+// An expectation is the required outcome of a run.
 type expectation struct {
 	files  map[string]content
-	dirs   map[string]bool // what Walk yields beside the files
+	dirs   map[string]bool // directories that Walk yields
 	report fileproc.Report
 }
 
@@ -42,7 +42,7 @@ type content struct {
 	truncated bool
 }
 
-// expect works out, entry by entry and from the path alone, what opts mean for the tree. selected stands for
+// expect computes, entry by entry and from the path alone, what opts mean for the tree. selected stands for
 // Options.Select and may be nil.
 func expect(tree snapshot, opts fileproc.Options, selected func(rel string) bool) expectation {
 	e := expectation{
@@ -98,7 +98,7 @@ type delivery struct {
 	content
 }
 
-// look takes in all that a File says and checks what holds for every file.
+// look records all that a File returns and checks what holds for every file.
 func look(p place, opts fileproc.Options, f *fileproc.File) (delivery, error) {
 	rel := filepath.ToSlash(f.Rel())
 	switch want := p.path(rel); {
@@ -122,7 +122,7 @@ func (p place) path(rel string) string {
 	return filepath.Join(p.root, filepath.FromSlash(rel))
 }
 
-// verifiers run opts over a place and say how the outcome differs from want, for each entry point.
+// verifiers, one for each entry point, run opts over a place and return how the outcome differs from want.
 var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Options, want expectation) error{
 	"Process": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
 		opts.Report, opts.FS = new(fileproc.Report), p.fsys
@@ -199,7 +199,7 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 	},
 }
 
-// inOrder says where got is not in the order of Options.Ordered, if that is set.
+// inOrder returns where got is not in the order of Options.Ordered, if that is set.
 func inOrder(opts fileproc.Options, got []delivery) error {
 	for i := 1; opts.Ordered && i < len(got); i++ {
 		if slices.Compare(strings.Split(got[i-1].rel, "/"), strings.Split(got[i].rel, "/")) > 0 {
@@ -220,7 +220,7 @@ func (e expectation) compare(got []delivery) error {
 	return differ("files", files, e.files)
 }
 
-// differ names a few differences: a diff of thousands of files helps nobody.
+// differ names a few differences, since a diff of thousands of files is of no use.
 func differ[V comparable](what string, got, want map[string]V) error {
 	if maps.Equal(got, want) {
 		return nil
@@ -260,14 +260,14 @@ type reference struct {
 	opts     fileproc.Options
 	selected func(rel string, size int) bool
 	asksDirs bool // selectsDir is Options.SelectDir
-	walks    bool // directories that are not opened, too, are yielded
+	walks    bool // directories that are not opened are yielded too
 
 	want    expectation
 	visited []fs.FileInfo
-	pending []string // links to directories, to be gone into at the end
+	pending []string // links to directories, entered at the end
 }
 
-// An ignoreLine is a line of an ignore file that says "*.x", "name", "name/" or one of these with a "!" in front.
+// An ignoreLine is a line of an ignore file: "*.x", "name", "name/" or one of these with a "!" in front.
 type ignoreLine struct{ dir, line string }
 
 func (r *reference) run() expectation {
@@ -507,7 +507,7 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	}
 }
 
-// shardOf is what makes the parts of a job stable: 64-bit FNV-1a with MurmurHash3's finalizer.
+// shardOf is the stable hash that divides a job: 64-bit FNV-1a with MurmurHash3's finalizer.
 func shardOf(rel string, n int) int {
 	sum := fnv.New64a()
 	sum.Write([]byte(rel))

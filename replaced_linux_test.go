@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replacements are what can stand in a file's place by the time it is opened. None of them may be read.
+// replacements are what may have replaced a file by the time it is opened. None of them may be read.
 func replacements(t *testing.T) map[string]func(path string) error {
 	outside := filepath.Join(t.TempDir(), "outside")
 	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o644))
@@ -154,7 +154,7 @@ func TestInvariant3OpenOfAReplacedFile(t *testing.T) {
 	}
 }
 
-// A link in a file's place is not followed, also when it leads to the very file that was listed. Another file, or another
+// A link in a file's place is not followed, even if it leads to the very file that was listed. Another file, or another
 // directory, in the place of what was listed is delivered.
 func TestInvariant3RenamedBetweenListingAndOpening(t *testing.T) {
 	root := t.TempDir()
@@ -192,7 +192,7 @@ func TestInvariant3RenamedBetweenListingAndOpening(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "a"}, got)
 }
 
-// swapTree is root/{a,d/own,d/sub/own} beside outside/{own,sub/own}, which holds the secret.
+// swapTree is root/{a,d/own,d/sub/own} beside outside/{own,sub/own}, which has the secret.
 func swapTree(t *testing.T) (root, outside, aside string) {
 	base := t.TempDir()
 	root, outside, aside = filepath.Join(base, "root"), filepath.Join(base, "outside"), filepath.Join(base, "aside")

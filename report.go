@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// A SkipReason says why a file that was found was not handed to fn, or was
-// handed to it and declined.
+// A SkipReason says why an entry was not passed to fn, or that fn declined it.
 type SkipReason string
 
-// The reasons for which a file is skipped.
+// The reasons for which an entry is skipped.
 const (
-	SkippedSuffix          SkipReason = "suffix"           // no Options.Suffixes fits
-	SkippedHidden          SkipReason = "hidden"           // Options.SkipHidden and a leading dot
+	SkippedSuffix          SkipReason = "suffix"           // matches none of Options.Suffixes
+	SkippedHidden          SkipReason = "hidden"           // name with a leading dot, by Options.SkipHidden
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
 	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles
-	SkippedShard           SkipReason = "other-shard"      // it belongs to another one than Options.Shard
+	SkippedShard           SkipReason = "other-shard"      // belongs to another shard than Options.Shard
 	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device
 	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
-	SkippedOutside         SkipReason = "outside-root"     // a symbolic link, unless Options.SymlinksOutside
-	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory that is come to by another path
-	SkippedSelect          SkipReason = "select"           // Options.Select said no
-	SkippedSelectDir       SkipReason = "select-dir"       // a directory: Options.SelectDir said no
-	SkippedMarked          SkipReason = "marked"           // a directory that lists a file of Options.SkipMarked
-	SkippedBinary          SkipReason = "binary"           // Options.SkipBinary and a NUL byte
+	SkippedOutside         SkipReason = "outside-root"     // a symbolic link out of root, without Options.SymlinksOutside
+	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory reached by another path
+	SkippedSelect          SkipReason = "select"           // by Options.Select
+	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
+	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked
+	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
 
@@ -52,19 +51,19 @@ var skipReasons = [skipReasonCount]SkipReason{
 //
 //	Found = Processed + the sum of Skipped + Failed + Abandoned
 //
-// Found counts the entries that are not directories, and a directory that
-// could not be opened or read to its end adds one to Found and to Failed. One
-// that is left out because of what it turned out to be when it was opened, or
-// by SelectDir, adds one to Found and to Skipped. Directories left out by their path
-// or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles) are not counted.
+// Found counts the entries that are not directories. A directory adds one to
+// Found and Failed if it could not be opened or read to its end, and one to
+// Found and Skipped if SelectDir left it out, or what it proved to be once
+// opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
+// Exclude, IgnoreFiles) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
 	Processed   int64 // files for which fn returned a result
-	Failed      int64 // files and directories that gave an error
+	Failed      int64 // files and directories with an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content handed to fn as File.Data; not what fn reads through File.Open
-	URing       int64 // files that io_uring has read, whatever became of them then (Linux)
+	URing       int64 // files that io_uring has read (Linux), whatever their outcome
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration
 }
@@ -82,8 +81,8 @@ func newReport(c counts, elapsed time.Duration) Report {
 	return r
 }
 
-// String returns the Report in one line, for people. Where fn has returned
-// ErrSkip, the files that it got and those that it processed are told apart.
+// String returns the Report as one line for people. If fn has returned ErrSkip,
+// it shows both the number of files that fn got and the number processed.
 func (r Report) String() string {
 	var b strings.Builder
 	if declined := r.Skipped[SkippedByFunc]; declined > 0 {
@@ -115,7 +114,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// counted tells how many things there are, of which what is the name of one.
+// counted returns n and the plural of what, or "1 " and what.
 func counted(n int64, what string) string {
 	switch stem, isY := strings.CutSuffix(what, "y"); {
 	case n == 1:
@@ -126,7 +125,7 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// inUnits tells a number of bytes with a decimal prefix (IEC 80000-13).
+// inUnits returns n bytes as text, with a decimal prefix (IEC 80000-13).
 func inUnits(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)

@@ -70,7 +70,7 @@ func requireNoLess(t *testing.T, a, b fileproc.Report) {
 	}
 }
 
-// TestProgressIsFinal: however a run ends, the last call has its Report; bad input is no run.
+// TestProgressIsFinal: however a run ends, the last call gets its Report. Invalid input starts no run.
 func TestProgressIsFinal(t *testing.T) {
 	dir := spread(t, 3, 5)
 	for name, tc := range map[string]struct {
@@ -123,7 +123,7 @@ func TestGoroutinesOfCallbacks(t *testing.T) {
 					Ordered: ordered,
 					OnError: func(err error) error {
 						_, metByFn := onFn.Load(goroutine() + err.(*fs.PathError).Path)
-						require.True(t, metByFn, "OnError is on another goroutine than the failure")
+						require.True(t, metByFn, "OnError runs on another goroutine than the failure's")
 						onError.Store(goroutine(), true)
 						return nil
 					},

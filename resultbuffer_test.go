@@ -98,8 +98,8 @@ func TestResultBufferDiscards(t *testing.T) {
 		require.LessOrEqual(t, returned.Load(), int64(1))
 		b.discard()
 		synctest.Wait()
-		require.EqualValues(t, 3, returned.Load(), "senders that nobody waits for any more")
-		require.Len(t, b.results, bufferPerWorker, "what comes later is dropped")
+		require.EqualValues(t, 3, returned.Load(), "senders return although there is no receiver")
+		require.Len(t, b.results, bufferPerWorker, "later results are dropped")
 		b.close()
 		require.Len(t, b.receive(nil), bufferPerWorker)
 		require.Empty(t, b.receive(nil))
@@ -121,7 +121,7 @@ func TestResultBufferCloseWakesTheReceiver(t *testing.T) {
 	})
 }
 
-// What was received before is used again, so it must not keep values alive.
+// A received slice is reused, so it must not keep values alive.
 func TestResultBufferClearsWhatItReuses(t *testing.T) {
 	b := newResultBuffer[*int](1)
 	b.send(nil, true, new(int), nil)

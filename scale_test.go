@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever holds also holds while all calls are taken for slow, so that there are as many workers as can be.
+// The same must hold if all calls count as slow, so that there are as many workers as possible.
 func TestFaultsWithManyInFlight(t *testing.T) {
 	SlowFrom(t, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
@@ -33,7 +33,7 @@ func TestFaultsWithManyInFlight(t *testing.T) {
 	}
 }
 
-// A permitBook keeps book of which permits are in use.
+// A permitBook records which slots are in use.
 type permitBook struct {
 	mu    sync.Mutex
 	using map[int]bool
@@ -63,7 +63,7 @@ func (p *permitBook) use(w, workers int, during func()) {
 	during()
 }
 
-// A gauge tells how many calls slept at a time.
+// A gauge measures how many calls slept at a time.
 type gauge struct {
 	mu        sync.Mutex
 	now, most int
@@ -141,7 +141,7 @@ func slowOpens(w *world) {
 	}
 }
 
-// Select is one of the functions that only Workers goroutines run.
+// At most Workers goroutines run Select, as fn.
 func TestInFlightSelectIsFnToo(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 	})
 }
 
-// A worker that opens a directory does not keep others from running fn meanwhile.
+// A worker that opens a directory does not keep others from running fn.
 func TestInFlightListingTakesNoPermit(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestInFlightListingTakesNoPermit(t *testing.T) {
 	})
 }
 
-// An fs.FS need not bear more calls at a time than its user says.
+// If Workers is set, an fs.FS gets no more calls at a time.
 func TestInFlightOfAnFS(t *testing.T) {
 	inFlight := descriptorBudget().inFlight
 	for _, test := range []struct {
@@ -242,7 +242,7 @@ func TestInFlightFewDescriptors(t *testing.T) {
 	}
 }
 
-// All that is in flight may be large, but is not in memory at the same time.
+// All files in flight may be large, but are not in memory at the same time.
 func TestInFlightLargeFilesNeedAPermit(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	large := strings.Repeat("large ", maxFree/5)
@@ -314,7 +314,7 @@ func TestInFlightEnds(t *testing.T) {
 						opts.OnError = func(err error) error { return err }
 						fn := func(*File) (err error) {
 							if how != "backend panics" { // which needs opens to the end
-								time.Sleep(time.Millisecond) // others wait for a permit
+								time.Sleep(time.Millisecond) // others wait for a slot
 							}
 							if time.Since(start) >= at {
 								once.Do(func() {
@@ -365,7 +365,7 @@ func TestInFlightEnds(t *testing.T) {
 						case "Goexit":
 							require.False(t, returned)
 						}
-						if how != "backend panics" { // where what it had open is its own affair
+						if how != "backend panics" { // a backend that panics may leave handles open
 							w.requireSound(t, out)
 						}
 						require.Positive(t, out.report.Abandoned)
@@ -376,7 +376,7 @@ func TestInFlightEnds(t *testing.T) {
 	}
 }
 
-// What blocks for a while is no reason for ever.
+// Calls that block for a while do not raise the number of workers for ever.
 func TestInFlightFalls(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
@@ -400,7 +400,7 @@ func TestInFlightFalls(t *testing.T) {
 		}
 		opts := Options{Workers: 2, openRoot: w.openRoot}
 		_, err := Process(t.Context(), "root", opts, func(f *File) (struct{}, error) {
-			time.Sleep(10 * time.Microsecond) // so that those who sleep come to their end
+			time.Sleep(10 * time.Microsecond) // so that sleeping goroutines can end
 			mu.Lock()
 			if opens > 19_900 {
 				after = max(after, int(f.w.pool.extra.Load()))
@@ -410,12 +410,12 @@ func TestInFlightFalls(t *testing.T) {
 		})
 		require.NoError(t, err)
 		inFlight := descriptorBudget().inFlight
-		require.Equal(t, inFlight, calls.most, "this tests nothing unless it has risen")
+		require.Equal(t, inFlight, calls.most, "this tests nothing unless the number has grown")
 		require.LessOrEqual(t, after, 2)
 	})
 }
 
-// Directories that more workers than usual are at need not be closed for a while: a slow open is what they are there for.
+// Directories in use by more workers than usual need not be evicted: the workers are there because opens are slow.
 func TestInFlightOpensDirectoriesOnce(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestInFlightOpensDirectoriesOnce(t *testing.T) {
 	})
 }
 
-// Where nothing can be prefetched nothing counts as prefetched, and the attempt takes no slot.
+// If nothing can be prefetched, nothing counts as prefetched, and the attempt takes no slot.
 func TestPrefetchWhereThatCannotBe(t *testing.T) {
 	tree := &world{root: crowd(3, 0), perList: 1000}
 	out := tree.process(t.Context(), Options{Workers: 1}, func(f *File) error {

@@ -51,7 +51,7 @@ func (o *opened) Open(name string) (fs.File, error) {
 	return o.FS.Open(name)
 }
 
-// TestPruned: what is left out by its path is not opened, nor are directories in which nothing could be kept.
+// TestPruned: an entry left out by its path is not opened, nor is a directory in which nothing could be kept.
 func TestPruned(t *testing.T) {
 	files := fstest.MapFS{}
 	for _, name := range []string{"a/f.md", "a/b/f.md", "a/b/c/f.md", "skip/f.md", "skip/b/f.md", "x/skip/f.md", ".h/f.md", "top.md"} {
@@ -147,7 +147,7 @@ func TestSkipBinary(t *testing.T) {
 	dir := t.TempDir()
 	for _, files := range []map[string]string{text, binary} {
 		for name, content := range files {
-			for i := range 30 { // so many that they are read ahead, if they can be
+			for i := range 30 { // enough files to be read ahead, where possible
 				require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(name, " ", i)), []byte(content), 0o644))
 			}
 		}
@@ -201,7 +201,7 @@ func TestSkipBinary(t *testing.T) {
 	}
 }
 
-// TestSkipMarked: what marks a directory is a regular file that its listing gives, whatever the other options leave out.
+// TestSkipMarked: a regular file in the listing marks the directory, even if other options leave that file out.
 func TestSkipMarked(t *testing.T) {
 	fsys := fstest.MapFS{
 		"a": {}, "d/.mark": {}, "d/b": {}, "d/e/c": {}, "link/.mark": {Mode: fs.ModeSymlink}, "link/f": {}, "dir/.mark/g": {},

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShards: the parts are what they were when this was written, disjoint and complete, and of one size.
+// TestShards: the parts are the same as when this was written, disjoint, complete, and of similar size.
 func TestShards(t *testing.T) {
 	files := fstest.MapFS{}
 	for i := range 500 {
@@ -38,5 +38,5 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// goldenShards are the parts of 8 that some paths belong to, as hash/fnv and MurmurHash3's finalizer give them.
+// goldenShards has the part, of 8, of some paths, as hash/fnv and MurmurHash3's finalizer give them.
 var goldenShards = map[string]int{"a": 3, "a/b.txt": 5, "notes/2024/plan.md": 5, "README.md": 5, "d/é.md": 2}

@@ -186,7 +186,7 @@ func TestSymlinksUnreadable(t *testing.T) {
 	requireBalanced(t, report)
 }
 
-// An Entry that a link stands for is what the link leads to, also when it is looked up later.
+// The Entry of a followed link describes the link's target, also when it is looked up later.
 func TestEntryOfALink(t *testing.T) {
 	root := linked(t, []string{"a=text", "l -> a", "d/b=", "ld -> d"}, nil)
 	for e, err := range fileproc.Walk(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFollow}) {

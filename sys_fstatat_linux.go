@@ -4,5 +4,5 @@ package fileproc
 
 import "golang.org/x/sys/unix"
 
-// sysFstatat is the call that fills a unix.Stat_t, 0 where there is none.
+// sysFstatat is the system call that fills a unix.Stat_t, 0 if there is none.
 const sysFstatat = unix.SYS_NEWFSTATAT

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags keep the open of what took a file's place from waiting for a FIFO's
-// writer, and from making a terminal the process's own.
+// openFlags are for what may have taken a file's place: the open must not wait
+// for a FIFO's writer, nor make a terminal the process's own.
 const openFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 
 const openWaits = false
 
-// unchanged reports whether a and b are of one file to which nothing has
-// happened in between: a file that is renamed gets a new ctime.
+// unchanged reports whether a and b are the same file without a change in
+// between. Renaming a file changes its ctime.
 func unchanged(a, b fs.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
 	y, alsoOK := b.Sys().(*syscall.Stat_t)

@@ -33,8 +33,8 @@ func freeLarge([]byte) {}
 
 func inodeOf(fs.FileInfo) (device, inode uint64) { return 0, 0 }
 
-// unchanged reports whether a and b are of one file that has not been written
-// in between. A new file may have an old one's number, but not its time too.
+// unchanged reports whether a and b are the same file without a write in
+// between. A new file may have an old one's number, but not its time too.
 func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
 }

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isScarce reports whether err says that there are no descriptors left.
+// isScarce reports whether err says that no descriptor is free.
 func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 // isLeased reports whether err, from an open that does not wait, says that
 // another process holds a lease on the file. It has been asked to release it.
 func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-// descriptorBudget is how the run's descriptors are shared out. Below 64
-// descriptors Linux needs not grow the process's table, for which all its
-// threads wait; and a walk seldom has more than a few dozen levels to come back
-// to. Under a low limit a third of it is for directories. Of what is in flight,
-// for which there are workers while calls block, each takes a descriptor or two:
-// an eighth of the limit at most.
+// descriptorBudget is how a run divides its descriptors. Below 64, Linux need
+// not grow the process's table, for which all threads wait; and a walk seldom
+// returns to more than a few dozen levels. Under a low limit, directories get a
+// third of it. Files in flight, a descriptor or two each, get an eighth of it
+// at most.
 //
-// The first timer of a process takes two more, for the runtime's poller, and
-// ends it if there are none. So it is set now: to wait for a descriptor is too late.
+// The first timer of a process takes two descriptors for the runtime's poller,
+// and ends the process if there are none. So it is set here, before any are
+// scarce.
 var descriptorBudget = sync.OnceValue(func() budget {
 	time.AfterFunc(time.Hour, func() {}).Stop()
 	b := fullBudget
@@ -35,7 +35,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return b
 	}
-	most := uint64(l.Cur) // on some systems a signed number
+	most := uint64(l.Cur) // signed on some systems
 	if most < 3*uint64(fullBudget.open) {
 		n := int(most) / 3
 		b.open, b.listings = n/2, max(1, n/2)
@@ -45,9 +45,9 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	return b
 })
 
-// minMapped is the size in bytes from which a file's content is kept in memory
-// of its own. The garbage collector would let go of such a buffer only some
-// time after the next one has been made.
+// minMapped is the size in bytes from which a file's content gets a mapping of
+// its own. The garbage collector would free such a buffer only after the next
+// is made.
 const minMapped = 1 << 20
 
 func allocLarge(size int64) ([]byte, error) {
@@ -62,7 +62,7 @@ func allocLarge(size int64) ([]byte, error) {
 
 func freeLarge(p []byte) {
 	if len(p) >= minMapped {
-		unix.Munmap(p) // fails only for what Mmap has not returned
+		unix.Munmap(p) // fails only for what Mmap did not return
 	}
 }
 

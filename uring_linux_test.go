@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests look at io_uring from outside, where a ring is a descriptor and mappings of it: they hold for every
-// backend, whatever it does with a ring.
+// These tests look at io_uring from outside, where a ring is a descriptor and its mappings. They hold for every
+// backend, however it uses a ring.
 
 // rings counts the rings of this process.
 func rings() int {
@@ -40,7 +40,7 @@ func ringMappings() int {
 	return bytes.Count(maps, []byte("io_uring"))
 }
 
-// leavesNoRing requires that nothing outlives run, of a ring neither.
+// leavesNoRing requires that nothing outlives run, including rings.
 func leavesNoRing(t *testing.T, run func()) {
 	t.Helper()
 	leavesNothing(t, run)
@@ -48,7 +48,7 @@ func leavesNoRing(t *testing.T, run func()) {
 	require.Zero(t, ringMappings(), "mappings of rings")
 }
 
-// wantsRings says whether a run of a few thousand small files of dir should use io_uring, and if not, why.
+// wantsRings returns whether a run over a few thousand small files of dir should use io_uring, and if not, why.
 func wantsRings(dir string) (why string) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -82,7 +82,7 @@ func wantsRings(dir string) (why string) {
 	return ""
 }
 
-// Where a ring can be used it is, or the other tests of this file prove nothing.
+// A ring is used where possible; otherwise the other tests of this file prove nothing.
 func TestRingsAreUsedWhereTheyCanBe(t *testing.T) {
 	root, rels := plantMany(t, 1, 2500)
 	for _, disabled := range []bool{false, true} {
@@ -262,7 +262,7 @@ func refused(t *testing.T, root string) {
 	exactWhereRingsFail(t, root)
 }
 
-// noteLeftOut repeats what a process of its own said it left out.
+// noteLeftOut repeats what a test process reported as left out.
 func noteLeftOut(t *testing.T, output string) {
 	for line := range strings.Lines(output) {
 		if _, what, ok := strings.Cut(line, "left out: "); ok {
@@ -276,7 +276,7 @@ func TestInvariant1RefusedRingsLoseNothing(t *testing.T) {
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
 			if r.call == 0 {
-				t.Log("left out: not known here how mmap takes its arguments")
+				t.Log("left out: unknown how mmap takes its arguments here")
 				return
 			}
 			output, _ := runTask(t, "refused", root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, refusalVariable+"="+name) })
