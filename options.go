@@ -19,13 +19,8 @@ const NoRead = -1
 // NoLimit as Options.MaxFileSize says that files of every size are read whole.
 const NoLimit = -1
 
-const (
-	// defaultMaxFileSize is what a zero Options.MaxFileSize stands for, in bytes.
-	defaultMaxFileSize = 256 << 20
-	// maxWorkers keeps a mistaken number (a size, a time) from becoming a
-	// million goroutines' worth of tables.
-	maxWorkers = 1 << 16
-)
+// defaultMaxFileSize is what a zero Options.MaxFileSize stands for, in bytes.
+const defaultMaxFileSize = 256 << 20
 
 // Symlinks is what a run does with symbolic links below root.
 type Symlinks int
