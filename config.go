@@ -2,6 +2,15 @@ package fileproc
 
 import "io/fs"
 
+const (
+	// maxWorkers keeps a mistaken number (a size, a time) from becoming a
+	// million goroutines' worth of tables.
+	maxWorkers = 1 << 16
+	// maxInFlight bounds the workers while calls block. More would gain nothing
+	// on a disk, and little on a network.
+	maxInFlight = 64
+)
+
 // A config is what a run uses of Options: validated, with the defaults resolved.
 // It does not change.
 type config struct {
@@ -31,3 +40,13 @@ type config struct {
 
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }
+
+// A budget says how many descriptors a run may take for what.
+type budget struct {
+	open     int // directories that stay open while they are not in use
+	listings int // directories that are partly listed, which keeps them in use
+	inFlight int // workers while calls block
+	rings    int // io_urings, of all runs together: each is kept to the end of its run
+}
+
+var fullBudget = budget{32, 32, maxInFlight, maxWorkers}

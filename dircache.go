@@ -25,16 +25,6 @@ type dirCache struct {
 	kept    *node     // pinned
 }
 
-// A budget says how many descriptors a run may take for what.
-type budget struct {
-	open     int // directories that stay open while they are not in use
-	listings int // directories that are partly listed, which keeps them in use
-	inFlight int // workers while calls block
-	rings    int // io_urings, of all runs together: each is kept to the end of its run
-}
-
-var fullBudget = budget{32, 32, maxInFlight, maxWorkers}
-
 // acquire opens n if need be and keeps it open until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
 	c.mu.Lock()

@@ -1,8 +1,12 @@
 package fileproc
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
 )
@@ -49,6 +53,17 @@ type handle interface {
 	close()
 }
 
+// errWouldBlock is the error of a read that has found nothing yet.
+var errWouldBlock = errors.New("fileproc: nothing to read yet")
+
+// waitSlice is how long one read waits before the reader looks whether the run
+// goes on.
+const waitSlice = 5 * time.Millisecond
+
+// slowCall is how long a call takes that waits for something other than a
+// processor. Tests set it.
+var slowCall = 100 * time.Microsecond
+
 // An identity is equal to another if both are of the same directory.
 type identity interface {
 	same(identity) bool
@@ -62,6 +77,9 @@ type listing struct {
 	errs    []error // about entries whose names are unknown
 	direntBuffer
 }
+
+// listings are kept from run to run.
+var listings = sync.Pool{New: func() any { return new(listing) }}
 
 // A listedEntry is an entry as the backend found it. Its name is valid until the
 // listing is reused.
@@ -77,4 +95,23 @@ func (l *listing) add(name []byte, typ fs.FileMode) {
 func (l *listing) reset() {
 	clear(l.entries) // lets the names go
 	l.entries, l.errs = l.entries[:0], nil
+}
+
+// badName is the failure of an entry whose name is none.
+func badName(name []byte) error {
+	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
+}
+
+func statOfInfo(info fs.FileInfo) Stat {
+	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
+	s.Device, s.Inode = inodeOf(info)
+	return s
+}
+
+// statOfStored is statOfInfo for an fs.FS. Some, object stores among them, call
+// a file fs.ModeIrregular, since they know nothing else about it.
+func statOfStored(info fs.FileInfo) Stat {
+	s := statOfInfo(info)
+	s.Mode &^= fs.ModeIrregular
+	return s
 }

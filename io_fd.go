@@ -134,6 +134,12 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 	return n, isWhole(n, len(p)) // only regular files and block devices give bytes here
 }
 
+// isWhole reports whether the n bytes that a read from the page cache gave, of
+// want that it asked for, are certain to be all of a regular file. Such a read
+// falls short at the file's end, or between pages where the rest is not cached; of
+// a block device, between sectors. So an odd length is the end of a regular file.
+func isWhole(n, want int) bool { return n < want && n%512 != 0 }
+
 func (f *fdFile) read(p []byte) (int, error) {
 	n, err := ignoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {

@@ -19,12 +19,8 @@ const NoRead = -1
 // NoLimit as Options.MaxFileSize means that files of every size are read whole.
 const NoLimit = -1
 
-const (
-	// defaultMaxFileSize is the limit for a zero Options.MaxFileSize, in bytes.
-	defaultMaxFileSize = 256 << 20
-	// maxWorkers keeps a mistaken number, such as a size, from taking all memory.
-	maxWorkers = 1 << 16
-)
+// defaultMaxFileSize is the limit for a zero Options.MaxFileSize, in bytes.
+const defaultMaxFileSize = 256 << 20
 
 // Symlinks selects what a run does with symbolic links below root.
 type Symlinks int

@@ -31,13 +31,7 @@ const (
 	// is not there yet. Some regular files never end: a read of /proc/kmsg waits
 	// for the kernel's next message.
 	readPatience = time.Second
-	// waitSlice is how long one read waits before the reader looks whether the run
-	// goes on.
-	waitSlice = 5 * time.Millisecond
 )
-
-// errWouldBlock is the error of a read that has found nothing yet.
-var errWouldBlock = errors.New("fileproc: nothing to read yet")
 
 // errNeedsSlot says that a file is to be read again in a slot. The reader does not
 // wait for one, since the file takes a descriptor.
@@ -54,12 +48,6 @@ type content struct {
 func isBinary(p []byte) bool {
 	return bytes.IndexByte(p[:min(len(p), binaryPrefix)], 0) >= 0
 }
-
-// isWhole reports whether the n bytes that a read from the page cache gave, of
-// want that it asked for, are certain to be all of a regular file. Such a read
-// falls short at the file's end, or between pages where the rest is not cached; of
-// a block device, between sectors. So an odd length is the end of a regular file.
-func isWhole(n, want int) bool { return n < want && n%512 != 0 }
 
 // A reader reads files into a buffer that it reuses.
 type reader struct {

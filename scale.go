@@ -3,19 +3,12 @@ package fileproc
 import "time"
 
 const (
-	// maxInFlight bounds the workers while calls block. More would gain nothing
-	// on a disk, and little on a network.
-	maxInFlight = 64
 	// timedEvery: one of so many calls is timed while calls do not block.
 	timedEvery = 16
 	// quickCalls: after so many of a worker's calls in a row that did not block,
 	// the pool shrinks.
 	quickCalls = 16
 )
-
-// slowCall is how long a call takes that waits for something other than a
-// processor. Tests set it.
-var slowCall = 100 * time.Microsecond
 
 // A latencyMeter finds out whether a worker's calls block.
 type latencyMeter struct {

@@ -2,21 +2,16 @@ package fileproc
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 )
-
-// listings are kept from run to run.
-var listings = sync.Pool{New: func() any { return new(listing) }}
 
 // scan lists a part of n. While the listing goes on, n is pinned.
 func (w *worker) scan(n *node) scanResult {
@@ -277,11 +272,6 @@ func (c *config) canOpen(name []byte) bool {
 		return bytes.IndexByte(name, 0) < 0
 	}
 	return filepath.Separator == '/' || bytes.IndexByte(name, filepath.Separator) < 0 && filepath.IsLocal(string(name))
-}
-
-// badName is the failure of an entry whose name is none.
-func badName(name []byte) error {
-	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
 }
 
 // classifyBuffer classifies the entries that were buffered.
