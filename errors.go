@@ -74,6 +74,11 @@ func notRegular(op string, mode fs.FileMode) error {
 	return &sysError{op, changed{fmt.Errorf("not a regular file any more: %v", mode)}}
 }
 
+// badName is the failure of an entry whose name is none.
+func badName(name []byte) error {
+	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
+}
+
 // A PanicError is a panic in fn or in another callback. The function that was
 // given the callback panics with a *PanicError on its caller's goroutine.
 type PanicError struct {

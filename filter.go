@@ -1,11 +1,15 @@
 package fileproc
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/fileproc/fileproc/internal/pattern"
+)
 
 // A filter is the options that select files by name and path, prepared.
 type filter struct {
 	suffixes         []string
-	include, exclude []glob
+	include, exclude []pattern.Glob
 	shard, shards    int
 	needsPath        bool // include, exclude or shards is set
 }
@@ -13,10 +17,10 @@ type filter struct {
 func newFilter(c *config) filter {
 	f := filter{needsPath: len(c.include) > 0 || len(c.exclude) > 0 || c.shards > 1, shard: c.shard, shards: c.shards, suffixes: c.suffixes}
 	for _, p := range c.include {
-		f.include = append(f.include, globsOf(p)...)
+		f.include = append(f.include, pattern.Expand(p)...)
 	}
 	for _, p := range c.exclude {
-		f.exclude = append(f.exclude, globsOf(p)...)
+		f.exclude = append(f.exclude, pattern.Expand(p)...)
 	}
 	return f
 }
@@ -37,7 +41,7 @@ func (f *filter) keeps(rel string) bool {
 		return false
 	}
 	for _, g := range f.include {
-		if g.match(rel) {
+		if g.Match(rel) {
 			return true
 		}
 	}
@@ -50,7 +54,7 @@ func (f *filter) skipsDir(rel string) bool {
 		return true
 	}
 	for _, g := range f.include {
-		if g.reaches(rel) {
+		if g.Reaches(rel) {
 			return false
 		}
 	}
@@ -59,7 +63,7 @@ func (f *filter) skipsDir(rel string) bool {
 
 func (f *filter) excludes(rel string) bool {
 	for _, g := range f.exclude {
-		if g.match(rel) {
+		if g.Match(rel) {
 			return true
 		}
 	}

@@ -2,7 +2,6 @@ package fileproc
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"sync"
@@ -95,11 +94,6 @@ func (l *listing) add(name []byte, typ fs.FileMode) {
 func (l *listing) reset() {
 	clear(l.entries) // lets the names go
 	l.entries, l.errs = l.entries[:0], nil
-}
-
-// badName is the failure of an entry whose name is none.
-func badName(name []byte) error {
-	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
 }
 
 func statOfInfo(info fs.FileInfo) Stat {

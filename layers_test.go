@@ -27,7 +27,7 @@ var layers = []string{
 	"worker failures",
 	"pool queue ordered scale",
 	"collect stream",
-	"dircache dirset node span batch filter pattern",
+	"dircache dirset node span batch filter",
 	"read readahead readahead_*",
 	"io io_* sys_* readdir readdir_*",
 	"config counts errors stat race norace",

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/pattern"
 )
 
 // NoRead as Options.ReadSize means that files are not opened: fn gets their
@@ -313,12 +313,12 @@ func (o *Options) validate(root string) error {
 		}
 	}
 	for _, p := range o.Include {
-		if why := wrongPattern(p); why != "" {
+		if why := pattern.Invalid(p); why != "" {
 			bad("Options.Include has the pattern %q, which %s", p, why)
 		}
 	}
 	for _, p := range o.Exclude {
-		if why := wrongPattern(p); why != "" {
+		if why := pattern.Invalid(p); why != "" {
 			bad("Options.Exclude has the pattern %q, which %s", p, why)
 		}
 	}
@@ -337,26 +337,4 @@ func (o *Options) validateStream() error {
 		return errors.New("fileproc: Options.Ordered cannot be combined with SymlinksFollow in Stream and Walk: the targets of links are visited last")
 	}
 	return nil
-}
-
-// wrongPattern returns why the pattern can never match, or "".
-func wrongPattern(p string) string {
-	switch {
-	case p == "":
-		return "is empty"
-	case !doublestar.ValidatePattern(p):
-		return "is malformed"
-	case len(alternatives(nil, p)) > maxAlternatives:
-		return fmt.Sprintf("has braces that expand to more than %d patterns", maxAlternatives)
-	case p[0] == '/':
-		return "begins with a slash: paths are relative to root"
-	case p[len(p)-1] == '/':
-		return "ends with a slash: a directory's path has none there"
-	}
-	for level := range strings.SplitSeq(p, "/") {
-		if level == "." || level == ".." || level == "" {
-			return fmt.Sprintf("has the part %q, which no path relative to root contains", level)
-		}
-	}
-	return ""
 }

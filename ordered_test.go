@@ -24,21 +24,21 @@ func compareRels(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }
 
-// A told is one value that a loop over Stream or Walk got.
-type told struct {
+// A yielded is one value that a loop over Stream or Walk got.
+type yielded struct {
 	rel string
 	err error
 }
 
 // ordered loops over Stream, or over Walk if fn is nil, until each returns false.
-func (w *world) ordered(ctx context.Context, opts Options, fn func(*File) error, each func(told) bool) (report Report) {
+func (w *world) ordered(ctx context.Context, opts Options, fn func(*File) error, each func(yielded) bool) (report Report) {
 	opts.openRoot, opts.Ordered, opts.Report = w.openRoot, true, &report
-	of := func(rel string, err error) told {
+	of := func(rel string, err error) yielded {
 		var p *fs.PathError
 		if err != nil && errors.As(err, &p) {
 			rel = strings.TrimPrefix(strings.ReplaceAll(strings.TrimPrefix(p.Path, "root"), `\`, "/"), "/")
 		}
-		return told{rel, err}
+		return yielded{rel, err}
 	}
 	if fn == nil {
 		for e, err := range Walk(ctx, "root", opts) {
@@ -57,11 +57,11 @@ func (w *world) ordered(ctx context.Context, opts Options, fn func(*File) error,
 }
 
 // collect loops and keeps all values.
-func collect(all *[]told) func(told) bool {
-	return func(r told) bool { *all = append(*all, r); return true }
+func collect(all *[]yielded) func(yielded) bool {
+	return func(r yielded) bool { *all = append(*all, r); return true }
 }
 
-func requireOrder(t *testing.T, all []told) {
+func requireOrder(t *testing.T, all []yielded) {
 	t.Helper()
 	for i := 1; i < len(all); i++ {
 		if all[i].rel != "" { // except at the run's own end
@@ -121,7 +121,7 @@ func TestOrderedIsInOrder(t *testing.T) {
 						if walk {
 							fn = nil
 						}
-						report := w.ordered(t.Context(), opts, fn, func(r told) bool {
+						report := w.ordered(t.Context(), opts, fn, func(r yielded) bool {
 							require.NoError(t, r.err)
 							got = append(got, r.rel)
 							if slow == "loop" {
@@ -143,7 +143,7 @@ func TestOrderedIsInOrder(t *testing.T) {
 // Files that fail are yielded in their place.
 func TestOrderedFailures(t *testing.T) {
 	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
-		var all []told
+		var all []yielded
 		report := w.ordered(t.Context(), Options{Workers: workers}, func(f *File) error {
 			if f.Name() == "b" {
 				return errBroken
@@ -170,7 +170,7 @@ func TestOrderedFewDescriptors(t *testing.T) {
 			for _, names := range [][]string{nil, {"f", "g"}} {
 				inBubble(t, func(t *testing.T) {
 					w := &world{root: forest(), limit: limit, scarce: scarceErrors[0]}
-					var all []told
+					var all []yielded
 					report := w.ordered(t.Context(), Options{Workers: workers, IgnoreFiles: names}, func(*File) error { time.Sleep(time.Millisecond); return nil }, collect(&all))
 					requireOrder(t, all)
 					var got []string
@@ -221,7 +221,7 @@ func TestOrderedEndsAtEachCall(t *testing.T) {
 						if walk {
 							fn = nil
 						}
-						var all []told
+						var all []yielded
 						var report Report
 						done := make(chan struct{})
 						go func() {
@@ -278,7 +278,7 @@ func TestOrderedEndsAtEachResult(t *testing.T) {
 					if end == "OnError" {
 						opts.OnError = func(err error) error { return err }
 					}
-					var all []told
+					var all []yielded
 					var report Report
 					done := make(chan struct{})
 					returned := false
@@ -287,7 +287,7 @@ func TestOrderedEndsAtEachResult(t *testing.T) {
 						defer func() { _ = recover() }()
 						opts.openRoot, opts.Ordered, opts.Report = w.openRoot, true, &report
 						for rel, err := range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), fn(f) }) {
-							all = append(all, told{rel, err})
+							all = append(all, yielded{rel, err})
 							if end == "break" && len(all) == k+1 {
 								break
 							}
@@ -348,7 +348,7 @@ func TestOrderedWindow(t *testing.T) {
 							<-release
 						}
 						return nil
-					}, func(r told) bool {
+					}, func(r yielded) bool {
 						if first && stalls == "loop" {
 							first = false
 							<-release
@@ -398,8 +398,8 @@ func TestOrderedMemory(t *testing.T) {
 	}
 }
 
-// TestSequencePostponed: a directory that is begun again, as when descriptors are short, counts once.
-func TestSequencePostponed(t *testing.T) {
+// TestOrderedBegunAnew: a directory that is begun again, as when descriptors are short, counts once.
+func TestOrderedBegunAnew(t *testing.T) {
 	q := newOrdered(1)
 	root := &node{}
 	q.begin(root, nil)
@@ -420,14 +420,14 @@ func TestOrderedGoesOnBehindSkippedFiles(t *testing.T) {
 			root.kids = append(root.kids, file(fmt.Sprintf("f%04d", i), ""))
 		}
 		w := &world{root: root, perList: 1000}
-		var all []told
+		var all []yielded
 		report := w.ordered(t.Context(), Options{Workers: 2}, func(f *File) error {
 			if f.Name() != "f3999" {
 				return ErrSkip
 			}
 			return nil
 		}, collect(&all))
-		require.Equal(t, []told{{rel: "f3999"}}, all)
+		require.Equal(t, []yielded{{rel: "f3999"}}, all)
 		require.EqualValues(t, 3999, report.Skipped[SkippedByFunc])
 	})
 }

@@ -33,15 +33,15 @@ func TestFaultsWithManyInFlight(t *testing.T) {
 	}
 }
 
-// A permitBook records which slots are in use.
-type permitBook struct {
+// A slotUse records which slots are in use.
+type slotUse struct {
 	mu    sync.Mutex
 	using map[int]bool
 	most  int
 	wrong []string
 }
 
-func (p *permitBook) use(w, workers int, during func()) {
+func (p *slotUse) use(w, workers int, during func()) {
 	p.mu.Lock()
 	if p.using == nil {
 		p.using = map[int]bool{}
@@ -113,7 +113,7 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 					if what == "stat" {
 						opts.ReadSize, opts.Stat = NoRead, true
 					}
-					used := &permitBook{}
+					used := &slotUse{}
 					out := w.process(t.Context(), opts, func(f *File) error {
 						used.use(f.Worker(), workers, func() { time.Sleep(time.Microsecond) })
 						return nil
@@ -147,7 +147,7 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(300, 30), perList: 1000}
 		slowOpens(w)
-		used := &permitBook{}
+		used := &slotUse{}
 		opts := Options{Workers: 3, Select: func(f *File) bool {
 			used.use(f.Worker(), 3, func() { time.Sleep(time.Microsecond) })
 			return true
@@ -164,7 +164,7 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 }
 
 // A worker that opens a directory does not keep others from running fn.
-func TestInFlightListingTakesNoPermit(t *testing.T) {
+func TestInFlightListingTakesNoSlot(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		const dirs = 200 // of two files each
@@ -220,7 +220,7 @@ func TestInFlightFewDescriptors(t *testing.T) {
 					w := &world{root: crowd(200, 60), perList: 50, limit: limit, scarce: scarceErrors[0]}
 					slowOpens(w)
 					want := w.contents()
-					used := &permitBook{}
+					used := &slotUse{}
 					out := w.process(t.Context(), Options{Workers: workers}, func(f *File) error {
 						used.use(f.Worker(), workers, func() {
 							if fnSlow {
@@ -243,7 +243,7 @@ func TestInFlightFewDescriptors(t *testing.T) {
 }
 
 // All files in flight may be large, but are not in memory at the same time.
-func TestInFlightLargeFilesNeedAPermit(t *testing.T) {
+func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 	SlowFrom(t, 100*time.Microsecond)
 	large := strings.Repeat("large ", maxFree/5)
 	for size, reads := range map[int64]int{int64(len(large)): 1, 3: 7} { // known, or seen by the seventh doubling

@@ -1,6 +1,8 @@
-package fileproc
+// Package pattern matches slash-separated paths with the patterns of doublestar.
+package pattern
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -9,13 +11,13 @@ import (
 // maxAlternatives is how many patterns the braces of one may expand to.
 const maxAlternatives = 1 << 16
 
-// A glob is a pattern of Options.Include or Exclude without braces, split at
+// A Glob is a pattern without braces, split at
 // its slashes. A part matches one name, and ** any number of names. So no part
 // can match a slash, and pruning directories and matching files agree.
-type glob []globPart
+type Glob []part
 
-// A globPart is what one name, or with ** any number of names, must match.
-type globPart struct {
+// A part is what one name, or with ** any number of names, must match.
+type part struct {
 	kind partKind
 	text string
 }
@@ -29,11 +31,11 @@ const (
 	partAny                    // **
 )
 
-// globsOf returns the globs that pattern expands to.
-func globsOf(pattern string) []glob {
-	var globs []glob
+// Expand returns the globs that pattern expands to.
+func Expand(pattern string) []Glob {
+	var globs []Glob
 	for _, p := range alternatives(nil, pattern) {
-		var g glob
+		var g Glob
 		start := 0
 		for i, next := 0, 0; i < len(p); i = next {
 			next = behind(p, i)
@@ -47,9 +49,9 @@ func globsOf(pattern string) []glob {
 	return globs
 }
 
-func newPart(p string) globPart {
+func newPart(p string) part {
 	if p == "**" {
-		return globPart{kind: partAny}
+		return part{kind: partAny}
 	}
 	var b strings.Builder
 	last := ""
@@ -65,14 +67,14 @@ func newPart(p string) globPart {
 	suffix, star := strings.CutPrefix(p, "*")
 	switch {
 	case strings.ContainsAny(suffix, special):
-		return globPart{partGlob, p}
+		return part{partGlob, p}
 	case star:
-		return globPart{partSuffix, suffix}
+		return part{partSuffix, suffix}
 	}
-	return globPart{partName, p}
+	return part{partName, p}
 }
 
-func (p globPart) matches(name string) bool {
+func (p part) matches(name string) bool {
 	switch p.kind {
 	case partName:
 		return name == p.text
@@ -132,12 +134,12 @@ func behind(pattern string, i int) int {
 	return i + 1
 }
 
-// match reports whether g matches the whole path rel.
+// Match reports whether g matches the whole path rel.
 //
 // Only the last ** is tried again with more names, since what precedes it has
 // matched as early as possible.
-func (g glob) match(rel string) bool {
-	var again glob // what follows the last **
+func (g Glob) Match(rel string) bool {
+	var again Glob // what follows the last **
 	var from string
 	for {
 		if len(g) > 0 && g[0].kind == partAny {
@@ -166,8 +168,8 @@ func (g glob) match(rel string) bool {
 	}
 }
 
-// reaches reports whether a path below the directory rel could match.
-func (g glob) reaches(rel string) bool {
+// Reaches reports whether a path below the directory rel could match.
+func (g Glob) Reaches(rel string) bool {
 	for rel != "" && len(g) > 0 && g[0].kind != partAny {
 		var name string
 		if name, rel, _ = strings.Cut(rel, "/"); !g[0].matches(name) {
@@ -176,4 +178,26 @@ func (g glob) reaches(rel string) bool {
 		g = g[1:]
 	}
 	return len(g) > 0
+}
+
+// Invalid returns why the pattern p can never match, or "".
+func Invalid(p string) string {
+	switch {
+	case p == "":
+		return "is empty"
+	case !doublestar.ValidatePattern(p):
+		return "is malformed"
+	case len(alternatives(nil, p)) > maxAlternatives:
+		return fmt.Sprintf("has braces that expand to more than %d patterns", maxAlternatives)
+	case p[0] == '/':
+		return "begins with a slash: paths are relative to root"
+	case p[len(p)-1] == '/':
+		return "ends with a slash: a directory's path has none there"
+	}
+	for level := range strings.SplitSeq(p, "/") {
+		if level == "." || level == ".." || level == "" {
+			return fmt.Sprintf("has the part %q, which no path relative to root contains", level)
+		}
+	}
+	return ""
 }

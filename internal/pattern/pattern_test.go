@@ -1,4 +1,4 @@
-package fileproc
+package pattern
 
 import (
 	"math/rand/v2"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reference implements patterns in the plainest way. It shares nothing with globsOf and takes exponential time.
+// A reference implements patterns in the plainest way. It shares nothing with Expand and takes exponential time.
 type reference struct{}
 
 // units divides a pattern into its characters, escaped ones and classes.
@@ -144,11 +144,11 @@ func (reference) class(members []rune, c rune) bool {
 
 // matches reports what a run would.
 func matches(pattern, rel string) bool {
-	return slices.ContainsFunc(globsOf(pattern), func(g glob) bool { return g.match(rel) })
+	return slices.ContainsFunc(Expand(pattern), func(g Glob) bool { return g.Match(rel) })
 }
 
 func reaches(pattern, dir string) bool {
-	return slices.ContainsFunc(globsOf(pattern), func(g glob) bool { return g.reaches(dir) })
+	return slices.ContainsFunc(Expand(pattern), func(g Glob) bool { return g.Reaches(dir) })
 }
 
 // checkPattern compares a pattern's matches with the reference, and with the pruning of directories.
@@ -186,7 +186,7 @@ func TestPatternsAgainstReference(t *testing.T) {
 	asked, matched := 0, 0
 	for range 150_000 {
 		pattern, rel := join(r, patternPieces), join(r, names)
-		if wrongPattern(pattern) != "" || !isRel(rel) {
+		if Invalid(pattern) != "" || !isRel(rel) {
 			continue
 		}
 		asked++
@@ -234,7 +234,7 @@ func FuzzPatterns(f *testing.F) {
 		f.Add(join(r, patternPieces), "a/b/c")
 	}
 	f.Fuzz(func(t *testing.T, pattern, rel string) {
-		if len(pattern) > 40 || len(rel) > 12 || !utf8.ValidString(pattern) || wrongPattern(pattern) != "" || len(globsOf(pattern)) > 100 || !isRel(rel) {
+		if len(pattern) > 40 || len(rel) > 12 || !utf8.ValidString(pattern) || Invalid(pattern) != "" || len(Expand(pattern)) > 100 || !isRel(rel) {
 			return
 		}
 		checkPattern(t, pattern, rel)
@@ -310,9 +310,9 @@ func TestPatternsReach(t *testing.T) {
 
 func TestPatternAlternatives(t *testing.T) {
 	most := strings.Repeat("{a,b}", 16)
-	require.Empty(t, wrongPattern(most))
-	require.Len(t, globsOf(most), maxAlternatives)
+	require.Empty(t, Invalid(most))
+	require.Len(t, Expand(most), maxAlternatives)
 	for _, pattern := range []string{most + "{a,b}", strings.Repeat("{a,b}", 500)} {
-		require.Contains(t, wrongPattern(pattern), "more than 65536 patterns")
+		require.Contains(t, Invalid(pattern), "more than 65536 patterns")
 	}
 }
