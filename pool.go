@@ -51,7 +51,7 @@ const (
 // otherwise, see grow.
 type pool struct {
 	start       func(id int) work // called on the worker's goroutine
-	halt        func()            // ends what workers wait for outside the pool
+	halt        func(error)       // ends what workers wait for outside the pool
 	late        func() []*node    // unless nil, gives more directories when all others are done
 	workers     int               // the most that run while no calls block
 	maxListings int               // the most directories that may be partly listed
@@ -82,7 +82,7 @@ type pool struct {
 
 func newPool(q queue, start func(id int) work, workers, maxWorkers, maxListings int) *pool {
 	p := &pool{
-		queue: q, start: start, halt: func() {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings,
+		queue: q, start: start, halt: func(error) {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings,
 		limit: workers, started: 1, busy: 1,
 	}
 	p.cond.L = &p.mu
@@ -136,7 +136,7 @@ func (p *pool) recordPanic(v any) {
 		p.panicked = &PanicError{v, debug.Stack()}
 	}
 	p.mu.Unlock()
-	p.halt()
+	p.halt(errStopped)
 	p.stop()
 }
 

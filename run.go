@@ -30,15 +30,24 @@ import (
 // those from pool.mu on: what to do is chosen under the lock, and done without it.
 
 // A run is one call of Process, ForEach, Stream or Walk.
-type run struct{ *shared }
+type run struct {
+	shared
+	uncancellable bool // the caller's context is never cancelled
+}
 
 // newRun returns a run that is complete, with results in order if order is not nil.
 func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *run {
 	budget := descriptorBudget()
-	s := &shared{cfg: cfg, calls: calls, filter: newFilter(cfg), paths: newPathBase(cfg), order: order, root: &node{refs: 1}}
+	r := &run{uncancellable: ctx.Done() == nil}
+	s := &r.shared
+	*s = shared{cfg: cfg, calls: calls, filter: newFilter(cfg), paths: newPathBase(cfg), order: order, root: &node{refs: 1}}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	s.failures = failures{onError: calls.onError, yield: calls.yieldError, stop: s.stop}
-	s.dirs.limit, s.dirs.openLinked = budget.open, s.openLinked
+	stop := s.stop
+	s.failures = failures{onError: calls.onError, yield: calls.yieldError, stop: stop}
+	s.dirs.limit = budget.open
+	if cfg.followFiles {
+		s.dirs.openLinked = s.openLinked
+	}
 	inFlight := cfg.workers
 	if cfg.mayGrow {
 		inFlight = max(inFlight, budget.inFlight)
@@ -52,14 +61,14 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 		q = order
 	}
 	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
-	s.pool.halt = func() { s.stop(errStopped) }
+	s.pool.halt = stop
 	if cfg.followDirs {
 		s.pool.late = s.entered.takeLinked
 	}
 	if order != nil {
 		order.begin(s.root, s.pool.wake)
 	}
-	return &run{s}
+	return r
 }
 
 // execute runs the workers until all is done. Worker 0 is the calling goroutine.
@@ -97,6 +106,9 @@ func (r *run) execute() error {
 // watch stops the pool when the caller's context is cancelled, until the function
 // that it returns has returned.
 func (r *run) watch() (end func()) {
+	if r.uncancellable {
+		return func() {}
+	}
 	ended := make(chan struct{})
 	release := context.AfterFunc(r.ctx, func() {
 		r.pool.stop()
