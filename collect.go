@@ -29,28 +29,16 @@ type padded[T any] struct {
 
 // all returns the results of all slots.
 func (c *collector[T]) all() []T {
-	var all []T
-	n := 0
-	for _, s := range c.slots {
-		if s == nil {
-			continue
-		}
-		if all = *s; n == 0 {
-			n = len(*s)
-			continue
-		}
-		n += len(*s)
-	}
-	if n == len(all) {
-		return all
-	}
-	all = make([]T, 0, n)
+	var all [][]T
 	for _, s := range c.slots {
 		if s != nil {
-			all = append(all, *s...)
+			all = append(all, *s)
 		}
 	}
-	return all
+	if len(all) == 1 {
+		return all[0]
+	}
+	return slices.Concat(all...)
 }
 
 // located is a result and where its file is.

@@ -36,15 +36,20 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 	was := n.id
 	c.mu.Unlock()
 
-	var parent directory
-	if n.link == nil {
-		var err error
+	var d directory
+	var err error
+	if n.link != nil {
+		d, err = c.openLinked(n)
+	} else {
+		var parent directory
 		if parent, err = c.acquire(n.parent); err != nil {
 			return nil, err
 		}
 		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
+		if d, err = parent.openDir(n.name); err != nil && isScarce(err) {
+			c.keep(n.parent)
+		}
 	}
-	d, err := c.openNode(n, parent)
 	if err != nil {
 		return nil, err
 	}
@@ -77,18 +82,6 @@ func (c *dirCache) insert(n *node, d directory) directory {
 	return n.dir
 }
 
-// openNode opens n in its parent, unless links lead to it.
-func (c *dirCache) openNode(n *node, parent directory) (directory, error) {
-	if n.link != nil {
-		return c.openLinked(n)
-	}
-	d, err := parent.openDir(n.name)
-	if err != nil && isScarce(err) {
-		c.keep(n.parent)
-	}
-	return d, err
-}
-
 // ref adds refs to n, which keep it from being closed for good.
 func (c *dirCache) ref(n *node, refs int) {
 	c.mu.Lock()
@@ -117,7 +110,7 @@ func (c *dirCache) release(n *node, pins, refs int) {
 	}
 }
 
-// evict closes v so that it can be opened again, and reports whether it did: v may
+// evict closes v, which can be opened again if it is needed, and reports whether it did: v may
 // have no identity, or be in use by then. Meanwhile v is pinned, so that it stays
 // open. It is called with c.mu held, as is what follows.
 func (c *dirCache) evict(v *node) bool {
@@ -175,10 +168,10 @@ func (c *dirCache) victim() (v *node) {
 	return v
 }
 
-// unpinned returns how many directories are open without a pin.
+// unpinned returns how many directories are open without a pin and can be evicted.
 func (c *dirCache) unpinned() (k int) {
 	for _, n := range c.open {
-		if n.pins == 0 {
+		if n.pins == 0 && !n.noID {
 			k++
 		}
 	}
@@ -198,7 +191,7 @@ func (c *dirCache) evictAll() {
 		}
 	}
 	for _, n := range slices.Clone(c.open) {
-		if n.dir != nil && n.pins == 0 && !n.noID {
+		if n.dir != nil && n.pins == 0 {
 			c.evict(n)
 		}
 	}
@@ -219,27 +212,25 @@ func (c *dirCache) addWaiters(k int) {
 // has kept, but then waits itself, so that this happens once for each.
 func (c *dirCache) keep(n *node) {
 	c.mu.Lock()
-	if !c.keeps {
-		c.mu.Unlock()
-		return
-	}
-	n.pins++
-	was := c.kept
-	c.kept = n
-	c.mu.Unlock()
-	if was != nil {
-		c.release(was, 1, 0)
+	defer c.mu.Unlock()
+	if c.keeps {
+		n.pins++
+		c.swapKept(n)
 	}
 }
 
 // setKeeps begins or ends what keep does.
 func (c *dirCache) setKeeps(on bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeps = on
+	c.swapKept(nil)
+}
+
+func (c *dirCache) swapKept(n *node) {
 	was := c.kept
-	c.keeps, c.kept = on, nil
-	c.mu.Unlock()
-	if was != nil {
-		c.release(was, 1, 0)
+	if c.kept = n; was != nil {
+		c.unlocked(func() { c.release(was, 1, 0) })
 	}
 }
 

@@ -221,6 +221,9 @@ func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	_, err := s.acquire(s.node["n1"])
 	require.ErrorIs(t, err, errBroken)
 	require.Equal(t, 2, s.world.open)
+	s.objectOf("n0").idErr = nil
+	s.evictAll()
+	require.Nil(t, s.node["n0"].dir, "what failed once is tried again while descriptors are short")
 	s.end(t)
 }
 

@@ -265,7 +265,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	for _, name := range d.w.listed[l] {
 		clear(name) // the core must have copied it before it reuses l
 	}
-	if d.w.listed == nil {
+	if len(d.w.listed) == 0 || len(d.w.listed) > 16 { // a listing that is not reused would stay in memory
 		d.w.listed = map[*listing][][]byte{}
 	}
 	d.w.listed[l] = nil

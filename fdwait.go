@@ -21,7 +21,7 @@ var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait 
 // withDir calls do with n's directory, and again while there is no descriptor for
 // it, or a lease is held on its file.
 func (w *worker) withDir(n *node, do func(directory) error) error {
-	try := func() error {
+	return w.retryOnResource(func() error {
 		d, err := w.pin.use(&w.dirs, n)
 		if err != nil {
 			return err
@@ -31,18 +31,14 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 		}
 		w.pin.idle()
 		return err
-	}
-	if err := try(); err != nil {
-		return w.retryOnResource(err, try)
-	}
-	return nil
+	})
 }
 
-// retryOnResource handles err, the failure of try. If a lease is held on the file
-// it waits until that is released. If there are no descriptors left it gives up
-// all that the run can do without, and retries.
-func (w *worker) retryOnResource(err error, try func() error) error {
-	for {
+// retryOnResource calls try. If a lease is held on the file it waits until that is
+// released. If there are no descriptors left it gives up all that the run can do
+// without, and retries.
+func (w *worker) retryOnResource(try func() error) error {
+	for err := try(); ; {
 		switch {
 		case isLeased(err):
 			err = w.retry(leasePatience, isLeased, try)

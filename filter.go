@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fileproc/fileproc/internal/pattern"
@@ -27,47 +28,21 @@ func newFilter(c *config) filter {
 
 // hasSuffix reports whether name ends as Options.Suffixes asks.
 func (f *filter) hasSuffix(name string) bool {
-	for _, s := range f.suffixes {
-		if strings.HasSuffix(name, s) {
-			return true
-		}
-	}
-	return len(f.suffixes) == 0
+	return len(f.suffixes) == 0 || slices.ContainsFunc(f.suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
 // keeps reports whether the patterns keep the file rel.
 func (f *filter) keeps(rel string) bool {
-	if f.excludes(rel) {
-		return false
-	}
-	for _, g := range f.include {
-		if g.Match(rel) {
-			return true
-		}
-	}
-	return len(f.include) == 0
+	return !f.excludes(rel) && (len(f.include) == 0 || slices.ContainsFunc(f.include, func(g pattern.Glob) bool { return g.Match(rel) }))
 }
 
 // skipsDir reports whether the patterns leave out all of the directory rel.
 func (f *filter) skipsDir(rel string) bool {
-	if f.excludes(rel) {
-		return true
-	}
-	for _, g := range f.include {
-		if g.Reaches(rel) {
-			return false
-		}
-	}
-	return len(f.include) > 0
+	return f.excludes(rel) || len(f.include) > 0 && !slices.ContainsFunc(f.include, func(g pattern.Glob) bool { return g.Reaches(rel) })
 }
 
 func (f *filter) excludes(rel string) bool {
-	for _, g := range f.exclude {
-		if g.Match(rel) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.exclude, func(g pattern.Glob) bool { return g.Match(rel) })
 }
 
 // inShard reports whether the file rel belongs to Options.Shard.

@@ -64,7 +64,7 @@ func (w *worker) readIgnorePaths() error {
 			return err
 		}
 		var content []byte
-		read := func() (err error) {
+		err = w.retryOnResource(func() (err error) {
 			switch {
 			case filepath.IsAbs(p):
 				content, err = gitrepo.ReadFile(p, maxIgnoreFile)
@@ -74,10 +74,7 @@ func (w *worker) readIgnorePaths() error {
 				content, err = gitrepo.ReadFile(filepath.Join(dir, rest), maxIgnoreFile)
 			}
 			return err
-		}
-		if err = read(); err != nil {
-			err = w.retryOnResource(err, read)
-		}
+		})
 		// Where .git is a file, as in a work tree, .git/info/exclude gives ENOTDIR.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err

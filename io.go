@@ -74,7 +74,7 @@ type identity interface {
 type listing struct {
 	entries []listedEntry
 	errs    []error // about entries whose names are unknown
-	direntBuffer
+	records []byte  // where the names are, in the Linux backend
 }
 
 // listings are kept from run to run.

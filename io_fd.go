@@ -28,12 +28,20 @@ type fdDir struct {
 	uncached atomic.Bool
 }
 
-func (d *fdDir) openSub(name names.Name) (int, error) {
+func openRoot(root string) (directory, error) {
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
+	if err != nil {
+		return nil, &sysError{"open", err}
+	}
+	return newDir(fd, root), nil
+}
+
+func (d *fdDir) openDir(name names.Name) (directory, error) {
 	fd, err := openat(d.fd, name, dirFlags|unix.O_NOFOLLOW)
 	if err != nil {
-		return -1, d.openError(name, err, fs.ModeDir)
+		return nil, d.openError(name, err, fs.ModeDir)
 	}
-	return fd, nil
+	return newDir(fd, name.String()), nil
 }
 
 func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
@@ -184,22 +192,10 @@ func fstat(fd int) (Stat, error) {
 
 func statOf(st *unix.Stat_t) Stat {
 	mode := fs.FileMode(st.Mode & 0o777)
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-	case unix.S_IFDIR:
-		mode |= fs.ModeDir
-	case unix.S_IFLNK:
-		mode |= fs.ModeSymlink
-	case unix.S_IFIFO:
-		mode |= fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		mode |= fs.ModeSocket
-	case unix.S_IFCHR:
-		mode |= fs.ModeDevice | fs.ModeCharDevice
-	case unix.S_IFBLK:
-		mode |= fs.ModeDevice
-	default:
+	if typ := fileType(uint32(st.Mode)); typ == typeUnknown {
 		mode |= fs.ModeIrregular
+	} else {
+		mode |= typ
 	}
 	if st.Mode&unix.S_ISUID != 0 {
 		mode |= fs.ModeSetuid
@@ -211,6 +207,27 @@ func statOf(st *unix.Stat_t) Stat {
 		mode |= fs.ModeSticky
 	}
 	return Stat{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: mode, Inode: uint64(st.Ino), Device: uint64(st.Dev)}
+}
+
+// fileType returns the type that is in an inode's mode.
+func fileType(mode uint32) fs.FileMode {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return 0
+	case unix.S_IFDIR:
+		return fs.ModeDir
+	case unix.S_IFLNK:
+		return fs.ModeSymlink
+	case unix.S_IFIFO:
+		return fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		return fs.ModeSocket
+	case unix.S_IFCHR:
+		return fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		return fs.ModeDevice
+	}
+	return typeUnknown
 }
 
 // ignoringEINTR repeats call while a signal interrupts it. The int that call

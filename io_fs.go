@@ -103,7 +103,7 @@ func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
 	if err != nil {
 		return nil, asFSError(err)
 	}
-	return storedFile{fsFile{f}}, nil
+	return fsFile{f}, nil
 }
 
 func (d *fsDir) stat(name names.Name) (Stat, error) {
@@ -128,21 +128,13 @@ func (p fsPath) inode() (device, inode uint64) { return 0, 0 }
 
 func (d *fsDir) close() {
 	if d.file != nil {
-		d.file.Close()
-		d.file = nil
+		f := d.file
+		d.file = nil // also when Close panics
+		f.Close()
 	}
 }
 
-// storedFile is an open file of an fs.FS.
-type storedFile struct{ fsFile }
-
-func (f storedFile) stat() (Stat, error) {
-	s, err := f.fsFile.stat()
-	s.Mode &^= fs.ModeIrregular
-	return s, err
-}
-
-// fsFile is an open file of an fs.FS or of package os.
+// fsFile is an open file of an fs.FS, and all but stat of one of package os.
 type fsFile struct{ fs.File }
 
 func (f fsFile) cached([]byte) (int, bool) { return 0, false }
@@ -166,7 +158,7 @@ func (f fsFile) stat() (Stat, error) {
 	if err != nil {
 		return Stat{}, asSysError("stat", err)
 	}
-	return statOfInfo(info), nil
+	return statOfStored(info), nil
 }
 
 func (f fsFile) close() { f.Close() }

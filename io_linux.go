@@ -13,8 +13,8 @@ import (
 
 const backendName = "linux"
 
-// A direntBuffer holds the records of one directory.list.
-type direntBuffer struct{ records [32 << 10]byte }
+// listingSize is the size in bytes of the records of one directory.list.
+const listingSize = 32 << 10
 
 // shortCall is how many bytes of a listing one call asks for, some 50 µs of
 // work, unless calls wait. Go's monitor takes the processor from a call that it
@@ -29,26 +29,12 @@ type linuxDir struct {
 
 var _ directory = (*linuxDir)(nil)
 
-func openRoot(root string) (directory, error) {
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
-	if err != nil {
-		return nil, &sysError{"open", err}
-	}
-	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
-}
-
-func (d *linuxDir) openDir(name names.Name) (directory, error) {
-	fd, err := d.openSub(name)
-	if err != nil {
-		return nil, err
-	}
-	return &linuxDir{fdDir: fdDir{fd: fd}}, nil
-}
+func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
 
 func (d *linuxDir) list(l *listing) (bool, error) {
 	// After a call that gives little, the next may be the last. Making it at once
 	// avoids waking other workers for a listing that is over.
-	for buf := l.records[:]; len(buf) > len(l.records)/2; {
+	for buf := l.recordBuffer(); len(buf) > listingSize/2; {
 		ask := shortCall
 		if d.waits {
 			ask = len(buf)
@@ -67,6 +53,14 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		buf = buf[n:]
 	}
 	return true, nil
+}
+
+// recordBuffer returns the memory for records, which stays with l.
+func (l *listing) recordBuffer() []byte {
+	if l.records == nil {
+		l.records = make([]byte, listingSize)
+	}
+	return l.records
 }
 
 // getdents calls add for each record of the next getdents64 until add fails. It
@@ -89,25 +83,9 @@ func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
 
-func direntType(t uint8) fs.FileMode {
-	switch t {
-	case dirent.Regular:
-		return 0
-	case dirent.Directory:
-		return fs.ModeDir
-	case dirent.Symlink:
-		return fs.ModeSymlink
-	case dirent.FIFO:
-		return fs.ModeNamedPipe
-	case dirent.Socket:
-		return fs.ModeSocket
-	case dirent.CharDev:
-		return fs.ModeDevice | fs.ModeCharDevice
-	case dirent.BlockDev:
-		return fs.ModeDevice
-	}
-	return typeUnknown
-}
+// direntType is fileType of a record, whose types are those of inodes without
+// the lower bits.
+func direntType(t uint8) fs.FileMode { return fileType(uint32(t) << 12) }
 
 // openat is unix.Openat without its copy of the name.
 func openat(dirfd int, name names.Name, flags int) (int, error) {

@@ -15,9 +15,6 @@ import (
 
 const backendName = "generic"
 
-// A direntBuffer is not needed: package os has its own.
-type direntBuffer struct{}
-
 // rootDir is a directory as an os.Root, which never leads outside. That follows
 // links that stay inside, so what was opened is compared with the name itself.
 type rootDir struct {

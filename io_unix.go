@@ -11,9 +11,6 @@ import (
 
 const backendName = "unix"
 
-// A direntBuffer is not needed: package os has its own.
-type direntBuffer struct{}
-
 // unixDir lists with package os.
 type unixDir struct {
 	fdDir
@@ -22,24 +19,8 @@ type unixDir struct {
 
 var _ directory = (*unixDir)(nil)
 
-func newUnixDir(fd int, name string) directory {
+func newDir(fd int, name string) directory {
 	return &unixDir{fdDir{fd: fd}, os.NewFile(uintptr(fd), name)}
-}
-
-func openRoot(root string) (directory, error) {
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
-	if err != nil {
-		return nil, &sysError{"open", err}
-	}
-	return newUnixDir(fd, root), nil
-}
-
-func (d *unixDir) openDir(name names.Name) (directory, error) {
-	fd, err := d.openSub(name)
-	if err != nil {
-		return nil, err
-	}
-	return newUnixDir(fd, name.String()), nil
 }
 
 func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -509,4 +510,20 @@ func TestSortOfADirectoryIsNotWaitedFor(t *testing.T) {
 	s := scanner{w: w, node: &node{buffer: &entryBuffer{entries: entries}}}
 	s.classifyBuffer()
 	require.False(t, slices.IsSortedFunc(entries, func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }))
+}
+
+// A run in order that has not begun, since root cannot be opened, starts no worker when its outlet is closed.
+func TestOrderedStartsNoWorkerAfterItsEnd(t *testing.T) {
+	opts := Options{Workers: 4, Ordered: true}
+	cfg, err := opts.config(filepath.Join(t.TempDir(), "missing"), false)
+	require.NoError(t, err)
+	order := newOrdered(cfg.workers)
+	out := &orderedOutlet[int]{ordered: order}
+	calls := opts.callbacks()
+	calls.fn = func(*currentFile) error { return nil }
+	r := newRun(t.Context(), cfg, calls, order)
+	stream[int](out, r.execute, r.stop, func(int, error) bool { return true })
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	require.Equal(t, 1, r.pool.started)
 }

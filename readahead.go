@@ -1,10 +1,6 @@
 package fileproc
 
-import (
-	"sync/atomic"
-
-	"github.com/fileproc/fileproc/internal/names"
-)
+import "github.com/fileproc/fileproc/internal/names"
 
 // A groupReader is an accelerator inside a backend: it opens and reads, or looks
 // up, several files at once. Those whose result is not certain are read one by one.
@@ -59,17 +55,6 @@ type readahead struct {
 	first, end int // the entries of the batch that the worker visits
 }
 
-func (a *readahead) covers(i int) bool { return a.first <= i && i < a.end }
-
-// isDue reports whether to read ahead now.
-func (a *readahead) isDue() bool {
-	if a.off || a.prefetching > 0 {
-		return false
-	}
-	a.wait--
-	return a.wait < 0
-}
-
 // get puts what has been read ahead of entry i into c.
 func (a *readahead) get(i int, c *content) bool {
 	if a.group.get(i-a.first, c) {
@@ -93,19 +78,6 @@ func (a *readahead) judge() (stop, cold bool) {
 	return stop, cold
 }
 
-// fill reads ahead the first of files, which are the entries of a batch from i on,
-// and reports whether that was of use.
-func (a *readahead) fill(d directory, files []names.Name, i int) bool {
-	n := min(a.depth, len(files))
-	if !a.group.read(d, files[:n]) {
-		return false
-	}
-	a.first, a.end = i, i+n
-	a.filled += n
-	a.tried += n
-	return true
-}
-
 // choose sets the groupReader, or off.
 func (a *readahead) choose() {
 	if a.group == nil {
@@ -119,20 +91,6 @@ func (a *readahead) choose() {
 			a.group, a.depth, a.ring = ring, readaheadDepth, true
 		}
 	}
-}
-
-// prefetch has the kernel read entries from i on into the page cache, unless that
-// was done up to at: done says how far all workers are, and was at just now. It
-// reports whether entry i is prefetched.
-func (a *readahead) prefetch(d directory, entries []names.Name, done *atomic.Int64, at, i int, stopped func() bool) bool {
-	from := max(i, at)
-	n := min(readaheadDepth, len(entries)-from)
-	if !done.CompareAndSwap(int64(at), int64(from+n)) {
-		return i < at
-	}
-	a.prefetching -= n
-	prefetch(d, entries[from:from+n], a.limit, stopped)
-	return true
 }
 
 // forget ends the use of what has been read ahead in a batch.

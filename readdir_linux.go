@@ -82,7 +82,7 @@ func (p *part) list(buffers int) {
 		if p.over {
 			return
 		}
-		n, err := getdents(p.dir.fd, l.records[:], p.take)
+		n, err := getdents(p.dir.fd, l.recordBuffer(), p.take)
 		p.over = n == 0 || err != nil
 		if err != errPartEnds {
 			p.err = err

@@ -31,20 +31,8 @@ const (
 
 // skipReasons are the reasons by the number under which a worker counts them.
 var skipReasons = [skipReasonCount]SkipReason{
-	skipSuffix:          SkippedSuffix,
-	skipHidden:          SkippedHidden,
-	skipPattern:         SkippedPattern,
-	skipIgnored:         SkippedIgnored,
-	skipShard:           SkippedShard,
-	skipNotRegular:      SkippedNotRegular,
-	skipOtherFilesystem: SkippedOtherFilesystem,
-	skipOutside:         SkippedOutside,
-	skipDuplicate:       SkippedDuplicate,
-	skipSelect:          SkippedSelect,
-	skipSelectDir:       SkippedSelectDir,
-	skipMarked:          SkippedMarked,
-	skipBinary:          SkippedBinary,
-	skipByFunc:          SkippedByFunc,
+	SkippedSuffix, SkippedHidden, SkippedPattern, SkippedIgnored, SkippedShard, SkippedNotRegular, SkippedOtherFilesystem,
+	SkippedOutside, SkippedDuplicate, SkippedSelect, SkippedSelectDir, SkippedMarked, SkippedBinary, SkippedByFunc,
 }
 
 // A Report is the ledger of a run. When the run has returned,
@@ -86,11 +74,11 @@ func newReport(c counts, elapsed time.Duration) Report {
 func (r Report) String() string {
 	var b strings.Builder
 	if declined := r.Skipped[SkippedByFunc]; declined > 0 {
-		fmt.Fprintf(&b, "%s delivered, %d of them processed", counted(r.Processed+declined, "file"), r.Processed)
+		fmt.Fprintf(&b, "%s delivered, %d of them processed", counted(r.Processed+declined, "file", "files"), r.Processed)
 	} else {
-		fmt.Fprintf(&b, "%s processed", counted(r.Processed, "file"))
+		fmt.Fprintf(&b, "%s processed", counted(r.Processed, "file", "files"))
 	}
-	fmt.Fprintf(&b, ", %s read, %s", inUnits(r.Bytes), counted(r.Directories, "directory"))
+	fmt.Fprintf(&b, ", %s read, %s", inUnits(r.Bytes), counted(r.Directories, "directory", "directories"))
 	if len(r.Skipped) > 0 {
 		total := int64(0)
 		var each []string
@@ -114,15 +102,12 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// counted returns n and the plural of what, or "1 " and what.
-func counted(n int64, what string) string {
-	switch stem, isY := strings.CutSuffix(what, "y"); {
-	case n == 1:
-		return "1 " + what
-	case isY:
-		return fmt.Sprintf("%d %sies", n, stem)
+// counted returns how many things there are, with the word for one or for several.
+func counted(n int64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // inUnits returns n bytes as text, with a decimal prefix (IEC 80000-13).

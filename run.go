@@ -13,10 +13,9 @@ import (
 // The locks. A goroutine that holds one takes only those that stand below it, but
 // for callbacks, which may begin runs of their own.
 //
-//	fdTurn            the one worker of all runs that waits for a descriptor; it
-//	                  does there whatever a worker does
-//	failures.mu       the failures, and one call of OnError at a time
 //	slots (channel)   a callback in each slot; receiving waits, sending never does
+//	fdTurn (channel)  the one worker of all runs that retries to get a descriptor
+//	failures.mu       the failures, and one call of OnError at a time
 //	pool.mu           who works, and what is at hand; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
@@ -126,14 +125,10 @@ func (r *run) open(w *worker) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	try := func() (err error) {
+	err := w.retryOnResource(func() (err error) {
 		r.root.dir, err = r.openRoot()
 		return err
-	}
-	err := try()
-	if err != nil {
-		err = w.retryOnResource(err, try)
-	}
+	})
 	if err == nil {
 		err = r.inspectRoot()
 	}
@@ -175,6 +170,7 @@ func (r *run) openRoot() (directory, error) {
 func (r *run) finish(start time.Time) {
 	defer r.cancel(nil)
 	r.pool.wait()
+	r.pool.stop() // nothing may begin when what it needs is closed
 	defer r.dirs.closeAll(r.root)
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates

@@ -127,14 +127,10 @@ func (w *worker) openTimed(n *node) error {
 
 // open opens and pins n. It waits while there is no descriptor.
 func (w *worker) open(n *node) error {
-	try := func() error {
+	return w.retryOnResource(func() error {
 		_, err := w.dirs.acquire(n)
 		return err
-	}
-	if err := try(); err != nil {
-		return w.retryOnResource(err, try)
-	}
-	return nil
+	})
 }
 
 // skipOpened reports whether n, which is open, is not to be listed because of what

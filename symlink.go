@@ -227,28 +227,23 @@ func (d *linkDir) openDir(names.Name) (directory, error) {
 	return nil, &sysError{"openat", errors.ErrUnsupported} // each has a node of its own
 }
 
-func (d *linkDir) open(name names.Name, spare handle) (h handle, err error) {
-	err = d.reach(d.node.link.targets[name], func(parent directory, name names.Name) error {
-		h, err = parent.open(name, spare)
-		return err
-	})
-	return h, err
+func (d *linkDir) open(name names.Name, spare handle) (handle, error) {
+	return targetOf(d, name, func(parent directory, name names.Name) (handle, error) { return parent.open(name, spare) })
 }
 
-func (d *linkDir) stat(name names.Name) (s Stat, err error) {
-	err = d.reach(d.node.link.targets[name], func(parent directory, name names.Name) error {
-		s, err = parent.stat(name)
-		return err
-	})
-	return s, err
+func (d *linkDir) stat(name names.Name) (Stat, error) { return targetOf(d, name, directory.stat) }
+
+func (d *linkDir) openFile(name names.Name, path string) (*os.File, error) {
+	return targetOf(d, name, func(parent directory, name names.Name) (*os.File, error) { return parent.openFile(name, path) })
 }
 
-func (d *linkDir) openFile(name names.Name, path string) (f *os.File, err error) {
+// targetOf returns what get returns for the target of the link name.
+func targetOf[T any](d *linkDir, name names.Name, get func(directory, names.Name) (T, error)) (v T, err error) {
 	err = d.reach(d.node.link.targets[name], func(parent directory, name names.Name) error {
-		f, err = parent.openFile(name, path)
+		v, err = get(parent, name)
 		return err
 	})
-	return f, err
+	return v, err
 }
 
 func (d *linkDir) identity() (identity, error) { return d, nil }

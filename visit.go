@@ -18,13 +18,11 @@ func (w *worker) visit(b *batch, i int) {
 		w.visits = 0
 		runtime.Gosched()
 	}
-	if w.order == nil {
-		w.visitFile(b, i)
-		return
-	}
 	w.pos = position{span: b.span, file: i}
 	w.visitFile(b, i)
-	w.order.visited(&w.pos)
+	if w.order != nil {
+		w.order.visited(&w.pos)
+	}
 }
 
 func (w *worker) visitFile(b *batch, i int) {
@@ -141,8 +139,13 @@ func (f *currentFile) lookUp() error {
 // that is worth it. It reports whether there was something.
 func (w *worker) lookup(f *currentFile, b *batch, i int) bool {
 	a := &w.ahead
-	if !a.covers(i) && (b.joined.Load() || len(b.entries)-i < readaheadFrom/2 || !a.isDue() || !w.fill(b, i)) {
-		return false
+	if i < a.first || i >= a.end {
+		if a.off || a.prefetching > 0 || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
+			return false
+		}
+		if a.wait--; a.wait >= 0 || !w.fill(b, i) {
+			return false
+		}
 	}
 	if !a.get(i, &f.content) {
 		return false
@@ -172,9 +175,14 @@ func (w *worker) fill(b *batch, i int) bool {
 		return false
 	}
 	w.releaseSlot()
-	useful := a.fill(d, b.entries[i:], i)
+	n := min(a.depth, len(b.entries)-i)
+	useful := a.group.read(d, b.entries[i:i+n])
 	w.pin.idle()
-	if !useful && !w.startPrefetch(b.node) {
+	if useful {
+		a.first, a.end = i, i+n
+		a.filled += n
+		a.tried += n
+	} else if !w.startPrefetch(b.node) {
 		a.wait = readaheadPause
 	}
 	return useful
@@ -216,5 +224,12 @@ func (w *worker) prefetch(b *batch, i int) bool {
 		a.prefetching = 0
 		return false
 	}
-	return a.prefetch(d, b.entries, &b.prefetched, at, i, w.stopped)
+	from := max(i, at)
+	n := min(readaheadDepth, len(b.entries)-from)
+	if !b.prefetched.CompareAndSwap(int64(at), int64(from+n)) {
+		return i < at // a worker that has joined was faster
+	}
+	a.prefetching -= n
+	prefetch(d, b.entries[from:from+n], a.limit, w.stopped)
+	return true
 }

@@ -89,7 +89,7 @@ type worker struct {
 		counts // as they were before what the worker does now, which may take long
 	}
 
-	draining bool    // must not wait for whoever takes results or failures: see drain
+	draining bool    // must not wait for whoever takes results or failures: see giveUpDescriptors
 	deferred []error // failures that onError gets when draining is over
 }
 
@@ -103,9 +103,6 @@ type scanner struct {
 	subs  []*node      // directories to be listed
 	links []names.Name // symbolic links to be resolved
 	spans []spanAt     // ordered: the directories, among the files
-	// released says that the entries come from node.buffer, which holds names of
-	// the arena.
-	released bool
 }
 
 // A currentFile is the file that a worker is at. The API converts it to a File,
