@@ -66,13 +66,13 @@ func (w *worker) leave(b *batch, last bool) {
 
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
+	if w.cfg.noRead && !w.cfg.stat {
+		return nil
+	}
 	if w.lookup(f, b, i) {
 		if w.cfg.skipBinary && isBinary(f.content.data) {
 			return errBinary
 		}
-		return nil
-	}
-	if w.cfg.noRead && !w.cfg.stat {
 		return nil
 	}
 	prefetched := w.prefetch(b, i)
