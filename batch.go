@@ -14,7 +14,7 @@ type batch struct {
 	entries    []names.Name
 	next       atomic.Int64 // the first entry that no worker has taken
 	joined     atomic.Bool  // more than one worker has visited the batch
-	prefetched atomic.Int64 // the first entry that is not prefetched, see readahead
+	prefetched atomic.Int64 // the first entry that is not prefetched
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
@@ -26,7 +26,7 @@ func (b *batch) take() (int, bool) {
 	return int(i), i < int64(len(b.entries))
 }
 
-// left reports how many entries no worker has taken.
+// left returns how many entries no worker has taken.
 func (b *batch) left() int {
 	return max(0, len(b.entries)-int(b.next.Load()))
 }

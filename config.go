@@ -3,9 +3,9 @@ package fileproc
 import "io/fs"
 
 const (
-	// maxWorkers keeps a mistaken number (a size, a time) from becoming a
+	// workersLimit keeps a mistaken number (a size, a time) from becoming a
 	// million goroutines' worth of tables.
-	maxWorkers = 1 << 16
+	workersLimit = 1 << 16
 	// maxInFlight bounds the workers while calls block. More would gain nothing
 	// on a disk, and little on a network.
 	maxInFlight = 64
@@ -49,4 +49,4 @@ type budget struct {
 	rings    int // io_urings, of all runs together: each is kept to the end of its run
 }
 
-var fullBudget = budget{32, 32, maxInFlight, maxWorkers}
+var fullBudget = budget{32, 32, maxInFlight, workersLimit}

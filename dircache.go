@@ -17,12 +17,12 @@ type dirCache struct {
 	limit      int                            // the most directories that stay open without a pin
 	openLinked func(*node) (directory, error) // opens a node that is reached through links
 
-	mu      sync.Mutex
-	waiters int       // workers that wait for a descriptor: no directory stays open for later
-	open    []*node   // open but for root, the one opened first in front
-	pins    []*dirPin // of all workers
-	keeps   bool      // one worker retries until it gets a descriptor: see keep
-	kept    *node     // pinned
+	mu        sync.Mutex
+	waiters   int       // workers that wait for a descriptor: no directory stays open for later
+	open      []*node   // open but for root, the one opened first in front
+	pins      []*dirPin // of all workers
+	retrying  bool      // a worker of this run has fdTurn: see pinForRetry
+	retryNode *node     // pinned
 }
 
 // acquire opens n if need be and keeps it open until release.
@@ -47,7 +47,7 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		}
 		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
 		if d, err = parent.openDir(n.name); err != nil && isScarce(err) {
-			c.keep(n.parent)
+			c.pinForRetry(n.parent)
 		}
 	}
 	if err != nil {
@@ -110,9 +110,9 @@ func (c *dirCache) release(n *node, pins, refs int) {
 	}
 }
 
-// evict closes v, which can be opened again if it is needed, and reports whether it did: v may
-// have no identity, or be in use by then. Meanwhile v is pinned, so that it stays
-// open. It is called with c.mu held, as is what follows.
+// evict closes v, which can be opened again, and reports whether it did: v may have
+// no identity, or be in use by then. While v is identified a pin keeps it open. Like
+// close, unlocked, victim and unpinned, it is called with c.mu held.
 func (c *dirCache) evict(v *node) bool {
 	if v.id == nil && v.refs > 0 {
 		var id identity
@@ -178,14 +178,14 @@ func (c *dirCache) unpinned() (k int) {
 	return k
 }
 
-// evictAll closes every directory that is not in use at this moment, those
-// included that a worker only keeps for what fn may ask of it.
+// evictAll closes every directory that is not in use at this moment, also those
+// with an idle pin.
 func (c *dirCache) evictAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pins {
-		// Only now node is sure to be the one that was pinned: the worker
-		// cannot pin another while c.mu is held.
+		// After the swap node is the one that was pinned: the worker cannot pin
+		// another while c.mu is held.
 		if p.state.CompareAndSwap(pinIdle, pinNone) {
 			p.node.Load().pins--
 		}
@@ -204,32 +204,32 @@ func (c *dirCache) addWaiters(k int) {
 	c.mu.Unlock()
 }
 
-// keep pins n, in which there was no descriptor to open something, until the
+// pinForRetry pins n, in which there was no descriptor to open something, until the
 // wait for one is over or gets further than n. Otherwise each try would begin
 // at root, and in a deep tree perhaps none would ever succeed. It does so only
 // while a worker of this run has fdTurn, so that it keeps no descriptor that
-// another run waits for. Another worker of this run may displace what the first
-// has kept, but then waits itself, so that this happens once for each.
-func (c *dirCache) keep(n *node) {
+// another run waits for. Another worker of this run may replace n by a node of its
+// own, but then waits itself, so that this happens once for each.
+func (c *dirCache) pinForRetry(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keeps {
+	if c.retrying {
 		n.pins++
-		c.swapKept(n)
+		c.swapRetryNode(n)
 	}
 }
 
-// setKeeps begins or ends what keep does.
-func (c *dirCache) setKeeps(on bool) {
+// setRetrying begins or ends what pinForRetry does.
+func (c *dirCache) setRetrying(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keeps = on
-	c.swapKept(nil)
+	c.retrying = on
+	c.swapRetryNode(nil)
 }
 
-func (c *dirCache) swapKept(n *node) {
-	was := c.kept
-	if c.kept = n; was != nil {
+func (c *dirCache) swapRetryNode(n *node) {
+	was := c.retryNode
+	if c.retryNode = n; was != nil {
 		c.unlocked(func() { c.release(was, 1, 0) })
 	}
 }

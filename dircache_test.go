@@ -265,18 +265,18 @@ func TestDirCacheWithWaiters(t *testing.T) {
 	s.end(t)
 }
 
-// Only the run whose turn it is to wait for a descriptor keeps handles: that run may wait for those of others.
-func TestDirCacheKeep(t *testing.T) {
+// Only the run whose turn it is to wait for a descriptor keeps a directory open: that run may wait for those of others.
+func TestDirCachePinForRetry(t *testing.T) {
 	s := newStand(t, 0, chain())
 	attempt := func(name string) {
 		s.mustPin(t, name)
-		s.keep(s.node[name])
+		s.pinForRetry(s.node[name])
 		s.release(s.node[name], 1, 0)
 	}
 	attempt("b")
 	require.Equal(t, 1, s.world.open)
 
-	s.setKeeps(true)
+	s.setRetrying(true)
 	attempt("b")
 	require.NotNil(t, s.node["b"].dir)
 	attempt("c")
@@ -284,7 +284,7 @@ func TestDirCacheKeep(t *testing.T) {
 	require.NotNil(t, s.node["c"].dir)
 	s.evictAll()
 	require.Equal(t, 2, s.world.open)
-	s.setKeeps(false)
+	s.setRetrying(false)
 	require.Equal(t, 1, s.world.open)
 	s.end(t)
 }

@@ -74,7 +74,7 @@ func notRegular(op string, mode fs.FileMode) error {
 	return &sysError{op, changed{fmt.Errorf("not a regular file any more: %v", mode)}}
 }
 
-// badName is the failure of an entry whose name is none.
+// badName is the failure of an entry whose listed name is not a single name.
 func badName(name []byte) error {
 	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
 }

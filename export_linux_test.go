@@ -4,5 +4,5 @@ package fileproc
 
 import "time"
 
-// On a busy machine windows are slow for other reasons than a disk, and no test may depend on that.
+// On a busy machine a group of calls is slow for other reasons than a disk, and no test may depend on that.
 func init() { callPatience = time.Hour }

@@ -14,8 +14,8 @@ const (
 )
 
 // fdTurn is held by the one worker of all runs that goes on while there are no
-// descriptors left. A worker that held one and waited for another might wait for
-// others that do the same.
+// descriptors left. If several went on, each could hold a descriptor and wait for
+// those of the others.
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
 
 // withDir calls do with n's directory, and again while there is no descriptor for
@@ -27,7 +27,7 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 			return err
 		}
 		if err = do(d); err != nil && isScarce(err) {
-			w.dirs.keep(n)
+			w.dirs.pinForRetry(n)
 		}
 		w.pin.idle()
 		return err
@@ -72,9 +72,9 @@ func (w *worker) waitForDescriptor(try func() error) error {
 			w.giveUpDescriptors() // those of workers that wait for w's slot
 		}
 	}
-	w.dirs.setKeeps(true)
+	w.dirs.setRetrying(true)
 	defer func() {
-		w.dirs.setKeeps(false)
+		w.dirs.setRetrying(false)
 		<-fdTurn
 	}()
 	return w.retry(descriptorPatience, isScarce, func() error {
@@ -100,9 +100,9 @@ func (w *worker) retry(patience time.Duration, waits func(error) bool, try func(
 	}
 }
 
-// giveUpDescriptors closes every directory that the run does not use now. It does
-// not wait for whoever takes results or failures: w may have fdTurn, and the loop
-// over a Stream or Walk, or OnError, may have begun a run that waits for it.
+// giveUpDescriptors closes every directory that the run does not use now. It waits
+// neither for the loop over a Stream or Walk nor for OnError: w may have fdTurn,
+// and either may have begun a run that waits for it.
 func (w *worker) giveUpDescriptors() {
 	w.draining = true
 	w.pool.drain(w)

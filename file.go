@@ -41,7 +41,7 @@ func (f *File) Truncated() bool { return f.content.truncated }
 // that was read. Otherwise the first call looks it up, in the directory that
 // was listed, without following a link.
 func (f *File) Stat() (Stat, error) {
-	if err := (*currentFile)(f).lookUp(); err != nil {
+	if err := (*currentFile)(f).fetchStat(); err != nil {
 		return Stat{}, pathError("stat", f.Path(), err)
 	}
 	return f.content.stat, nil

@@ -32,7 +32,7 @@ type directory interface {
 	open(name names.Name, spare handle) (handle, error)
 	// stat returns the metadata of an entry of any type.
 	stat(name names.Name) (Stat, error)
-	// openFile opens a regular file for the user, whose Name will be path.
+	// openFile opens a regular file for File.Open. The result's Name is path.
 	openFile(name names.Name, path string) (*os.File, error)
 	// identity distinguishes the directory from all others that exist now.
 	identity() (identity, error)

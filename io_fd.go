@@ -24,8 +24,8 @@ const (
 // fdDir is the part of a directory that needs only its descriptor.
 type fdDir struct {
 	fd int
-	// uncached says that the file system has no read that does not wait.
-	uncached atomic.Bool
+	// noCachedRead says that the file system has no read that does not wait.
+	noCachedRead atomic.Bool
 }
 
 func openRoot(root string) (directory, error) {
@@ -128,12 +128,12 @@ type fdFile struct {
 }
 
 func (f *fdFile) cached(p []byte) (int, bool) {
-	if f.dir.uncached.Load() {
+	if f.dir.noCachedRead.Load() {
 		return 0, false
 	}
 	n, err := readCached(f.fd, p)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		f.dir.uncached.Store(true)
+		f.dir.noCachedRead.Store(true)
 	}
 	if n <= 0 {
 		return 0, false

@@ -51,7 +51,7 @@ func isEntryError(err error) bool {
 	return ok && (e.Op == "fstatat" || e.Op == "lstat")
 }
 
-// fsDir is a directory of an fs.FS. That has no handles, so fsDir is a path,
+// fsDir is a directory of an fs.FS, which opens by path alone. So fsDir is a path,
 // and an open file during the listing.
 type fsDir struct {
 	fsys fs.FS

@@ -83,8 +83,8 @@ func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
 
-// direntType is fileType of a record, whose types are those of inodes without
-// the lower bits.
+// direntType is fileType of a record. Its type is an inode's mode without the
+// lower 12 bits.
 func direntType(t uint8) fs.FileMode { return fileType(uint32(t) << 12) }
 
 // openat is unix.Openat without its copy of the name.

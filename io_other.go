@@ -15,7 +15,7 @@ import (
 
 const backendName = "generic"
 
-// rootDir is a directory as an os.Root, which never leads outside. That follows
+// rootDir is a directory as an os.Root. An os.Root never leads outside, but follows
 // links that stay inside, so what was opened is compared with the name itself.
 type rootDir struct {
 	root *os.Root
@@ -56,8 +56,8 @@ func newRootDir(root *os.Root) (*rootDir, error) {
 }
 
 // asRootError is asSysError for opening or looking up an entry of root. A name
-// that leads outside is a link that replaced what was listed. The error for it
-// has no name, so it is taken from a path that does lead outside.
+// that leads outside is a link that replaced what was listed. Package os does not
+// export the error for it, so it is taken from a path that does lead outside.
 func asRootError(root *os.Root, err error) error {
 	e := asSysError("openat", err).(*sysError)
 	_, outside := root.Lstat("..")

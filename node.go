@@ -33,8 +33,8 @@ type node struct {
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
-	id   identity  // set when dir is evicted
-	noID bool      // identity failed: dir cannot be evicted
+	id   identity  // set when dir is evicted, or from the link that leads to it
+	noID bool      // dir's identity failed: only evictAll tries again
 	pins int       // users of dir at this moment
 	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
 }
@@ -61,10 +61,10 @@ type bufferedEntry struct {
 	typ  fs.FileMode
 }
 
-// A linkNode is the part of a node that is reached through symbolic links.
+// A linkNode is what only a node that is reached through symbolic links has.
 type linkNode struct {
-	// names are the links, of one scan of the parent, that the node stands for. It
-	// has the path and the depth of the parent.
+	// names are the links, of one scan of the parent, that the node stands for. The
+	// node then has the path and the depth of the parent.
 	names   []names.Name
 	targets map[names.Name]target // of names, once they are resolved
 	// to is the target of the one link that leads to the node.
@@ -85,7 +85,7 @@ func (n *node) child(name names.Name) *node {
 	return &node{parent: n, name: name, depth: n.depth + 1, ignore: n.ignore, refs: 1}
 }
 
-// childForLinks returns a node for the links links of n.
+// childForLinks returns a node for symbolic links that n lists.
 func (n *node) childForLinks(links []names.Name) *node {
 	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: links}}
 }

@@ -325,8 +325,8 @@ func (o *Options) validate(root string) error {
 	if o.Workers < 0 {
 		bad("Options.Workers is %d: want a number of workers, or 0 for GOMAXPROCS", o.Workers)
 	}
-	if o.Workers > maxWorkers {
-		bad("Options.Workers is %d: want at most %d", o.Workers, maxWorkers)
+	if o.Workers > workersLimit {
+		bad("Options.Workers is %d: want at most %d", o.Workers, workersLimit)
 	}
 	return errors.Join(wrong...)
 }

@@ -14,7 +14,7 @@ type work interface {
 	scan(n *node) scanResult
 	// visit processes one entry.
 	visit(b *batch, i int)
-	// leave says that the worker visits no more entries of b; last, that nobody
+	// leave says that the worker visits no more entries of b; last, that no worker
 	// does and that b may be reused. The calls of several workers may overlap, so
 	// one that is not the last need not come before it.
 	leave(b *batch, last bool)
@@ -97,8 +97,8 @@ func (p *pool) stop() {
 	p.mu.Unlock()
 }
 
-// run is the worker id, until there is no more work or the pool is stopped. The
-// caller runs worker 0, as a goroutine or not; the pool starts the others.
+// run runs the worker id until there is no more work or the pool is stopped. The
+// caller of newPool runs worker 0; the pool starts the others.
 func (p *pool) run(id int) {
 	returned := false
 	defer func() {
@@ -141,8 +141,8 @@ func (p *pool) recordPanic(v any) {
 }
 
 // next waits for a batch to visit or a directory to scan. It returns neither
-// when there is no more work: when all other workers wait, nobody is left who
-// could make any. It also returns neither to a worker that it dismisses.
+// when there is no more work: when all other workers wait, none is left that
+// could find any. It also returns neither to a worker that it dismisses.
 func (p *pool) next(id int, w work) (*batch, *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,8 +324,8 @@ func (p *pool) hasMore(own *batch, spare int) bool {
 	return false
 }
 
-// publish lets others have what a scan of n has found, but for the batch, which
-// the caller visits.
+// publish lets other workers take what a scan of n has found, but for the batch:
+// the caller visits that first.
 func (p *pool) publish(n *node, r scanResult) {
 	p.mu.Lock()
 	p.add(n, r)
@@ -348,7 +348,7 @@ func (p *pool) add(n *node, r scanResult) {
 }
 
 // drain lists to their end all directories that are partly listed and that no
-// worker has, and keeps what they give, so that they hold no descriptors.
+// worker has, so that they hold no descriptors. It keeps what they list.
 func (p *pool) drain(w work) {
 	for !p.stopped.Load() {
 		p.mu.Lock()
@@ -372,7 +372,7 @@ func (p *pool) drain(w work) {
 func (p *pool) visit(w work, b *batch) {
 	returned := false
 	defer func() {
-		if !returned { // a panic: nobody is to go on with b
+		if !returned { // a panic: no worker is to go on with b
 			p.stop()
 		}
 		p.mu.Lock()

@@ -5,15 +5,15 @@ import "github.com/fileproc/fileproc/internal/names"
 // A groupReader is an accelerator inside a backend: it opens and reads, or looks
 // up, several files at once. Those whose result is not certain are read one by one.
 type groupReader interface {
-	// read does so with the files of d, and reports whether that was of use. If not,
-	// there is nothing to get.
+	// read opens and reads, or looks up, files of d, and reports whether that was of
+	// use. If not, get must not be called.
 	read(d directory, files []names.Name) bool
 	// get puts what is known of file i of the last read into c, the whole content
 	// of a regular file or its metadata, if that is certain. Content is valid
 	// until the next read.
 	get(i int, c *content) bool
-	// isUncached reports whether get gave nothing because that is not in the page
-	// cache.
+	// isUncached reports whether get gave nothing because the file's content is not in
+	// the page cache.
 	isUncached(i int) bool
 	close()
 }
@@ -36,10 +36,10 @@ const (
 // not taken: a worker that joins in visiting the batch takes them like any others,
 // and reads them itself.
 type readahead struct {
-	limit  int64 // as reader.limit
-	lookUp bool  // metadata alone
-	off    bool  // there is no groupReader
-	noRing bool  // io_uring is not to be tried, or no more
+	limit    int64 // as reader.limit
+	statOnly bool  // metadata alone
+	off      bool  // there is no groupReader
+	noRing   bool  // io_uring is not to be tried, or no more
 
 	group  groupReader
 	depth  int  // of group
@@ -81,7 +81,7 @@ func (a *readahead) judge() (stop, cold bool) {
 // choose sets the groupReader, or off.
 func (a *readahead) choose() {
 	if a.group == nil {
-		a.group, a.depth = newCallGroup(a.limit, a.lookUp)
+		a.group, a.depth = newCallGroup(a.limit, a.statOnly)
 		a.off = a.group == nil
 	}
 	if !a.noRing && a.filled >= ringFrom {

@@ -40,10 +40,10 @@ type callGroup struct {
 var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 
 // newCallGroup returns a groupReader, or nil, and how many files it takes at
-// once. It reads files, with limit as in reader, or only looks them up.
-func newCallGroup(limit int64, lookUp bool) (groupReader, int) {
+// once. It reads files, with limit as in reader, or only fetches their metadata.
+func newCallGroup(limit int64, statOnly bool) (groupReader, int) {
 	want := bytesWanted(limit)
-	if lookUp {
+	if statOnly {
 		if want = 0; sysFstatat == 0 {
 			return nil, 0
 		}

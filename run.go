@@ -13,10 +13,10 @@ import (
 // The locks. A goroutine that holds one takes only those that stand below it, but
 // for callbacks, which may begin runs of their own.
 //
-//	slots (channel)   a callback in each slot; receiving waits, sending never does
-//	fdTurn (channel)  the one worker of all runs that retries to get a descriptor
+//	slots (channel)   the free slots for callbacks; receiving waits, sending never does
+//	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
 //	failures.mu       the failures, and one call of OnError at a time
-//	pool.mu           who works, and what is at hand; worker.idle runs under it
+//	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
@@ -26,7 +26,7 @@ import (
 //	rootDir.mu        the generic backend: what a listing said of entries
 //
 // No callback, no method of an fs.FS and no system call that may block runs under
-// those from pool.mu on: what to do is chosen under the lock, and done without it.
+// pool.mu or one below it: what to do is chosen under the lock, and done without it.
 
 // A run is one call of Process, ForEach, Stream or Walk.
 type run struct {
@@ -170,7 +170,7 @@ func (r *run) openRoot() (directory, error) {
 func (r *run) finish(start time.Time) {
 	defer r.cancel(nil)
 	r.pool.wait()
-	r.pool.stop() // nothing may begin when what it needs is closed
+	r.pool.stop() // nothing may begin once what it needs is closed
 	defer r.dirs.closeAll(r.root)
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates
@@ -189,7 +189,7 @@ func (r *run) finish(start time.Time) {
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)
 	}
-	if r.calls.onProgress == nil || r.pool.panicked != nil || r.pool.exited { // the caller gets that
+	if r.calls.onProgress == nil || r.pool.panicked != nil || r.pool.exited { // which the caller gets
 		return
 	}
 	defer func() {

@@ -453,7 +453,7 @@ func TestPrefetchWhereThatCannotBe(t *testing.T) {
 		b := &batch{node: f.node, entries: []names.Name{f.name}}
 		w.ahead.prefetching = readaheadPause
 		p.extra.Store(1)
-		prefetched := w.prefetch(b, 0)
+		prefetched := w.prefetchNext(b, 0)
 		slot := w.slot
 		acquired := w.acquireSlot()
 		p.extra.Store(0)

@@ -29,7 +29,7 @@ func (w *worker) scan(n *node) scanResult {
 	if n.buffer != nil && !more {
 		if n.phase == nodeListing && n.buffer.ignore != nil {
 			n.phase = nodeBuffered
-			w.dirs.release(n, 1, 0) // to read the ignore files may take waiting
+			w.dirs.release(n, 1, 0) // reading the ignore files may have to wait
 			return scanResult{state: scanAgain}
 		}
 		s.classifyBuffer()
@@ -37,15 +37,15 @@ func (w *worker) scan(n *node) scanResult {
 	return s.result(more)
 }
 
-// begin opens n, whose parent may not need to stay open then, and reports whether
-// there is something to list.
+// begin opens n, gives up its reference to the parent, and reports whether there
+// is something to list.
 func (w *worker) begin(n *node) bool {
 	selected := w.selectDir(n)
 	var err error
 	if selected {
 		err = w.openTimed(n)
 	}
-	if n.parent != nil && !n.isLinkedDir() { // which holds no reference
+	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference
 		w.dirs.release(n.parent, 0, 1)
 	}
 	if err != nil {
@@ -68,9 +68,9 @@ func (w *worker) begin(n *node) bool {
 	return true
 }
 
-// reopen opens n, whose entries are buffered, after it has read the ignore files
-// among them. That comes first, since it may wait for descriptors, and n would
-// keep one.
+// reopen reads the ignore files among n's buffered entries and then opens n. If n
+// were open while they are read, it would keep a descriptor during the wait for
+// another.
 func (w *worker) reopen(n *node) bool {
 	if !w.readIgnoreFiles(n) {
 		return false
@@ -84,8 +84,8 @@ func (w *worker) reopen(n *node) bool {
 }
 
 // selectDir reports whether Options.SelectDir, or Walk's Stat of the directory,
-// lets n be opened. It is asked here, and not where n is listed, since no directory
-// is in use now that another worker could wait for.
+// lets n be opened. It is called here, and not while n's parent is listed, since w
+// now uses no directory whose descriptor another worker could wait for.
 func (w *worker) selectDir(n *node) bool {
 	if w.calls.selectDir == nil || n.parent == nil || n.isLinks() {
 		return true
@@ -351,7 +351,7 @@ func (s *scanner) addDir(name []byte, kept names.Name) {
 		return
 	}
 	kept = s.keep(name, kept)
-	visitLater := w.calls.selectDir != nil // which must say yes first, see selectDir
+	visitLater := w.calls.selectDir != nil // which must return true first, see worker.selectDir
 	var sub *node
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
 		sub = s.node.child(kept)
@@ -418,7 +418,7 @@ func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) skipReason {
 }
 
 // skipDir reports whether the directory name of n is left out, with all that is in
-// it, so that it is not opened.
+// it, without being opened.
 func (w *worker) skipDir(n *node, name []byte) bool {
 	f := &w.filter
 	if w.cfg.skipHidden && name[0] == '.' {

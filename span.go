@@ -30,7 +30,7 @@ func (s *span) weight() int {
 	return s.files
 }
 
-// A spanAt is a span that follows so many files of a scan.
+// A spanAt is a directory's span, and how many files of the scan come before it.
 type spanAt struct {
 	span  *span
 	files int

@@ -41,7 +41,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 		b.open, b.listings = n/2, max(1, n/2)
 	}
 	b.inFlight = int(min(most/16, maxInFlight))
-	b.rings = int(min(most/4, maxWorkers))
+	b.rings = int(min(most/4, workersLimit))
 	return b
 })
 

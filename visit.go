@@ -69,13 +69,13 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cfg.noRead && !w.cfg.stat {
 		return nil
 	}
-	if w.lookup(f, b, i) {
+	if w.fromReadahead(f, b, i) {
 		if w.cfg.skipBinary && isBinary(f.content.data) {
 			return errBinary
 		}
 		return nil
 	}
-	prefetched := w.prefetch(b, i)
+	prefetched := w.prefetchNext(b, i)
 	w.releaseSlot()
 	if prefetched || !w.latency.reads.isDue(w.pool) {
 		return w.loadOne(f)
@@ -90,7 +90,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 
 func (w *worker) loadOne(f *currentFile) error {
 	if w.cfg.noRead {
-		if err := f.lookUp(); err != nil {
+		if err := f.fetchStat(); err != nil {
 			return err
 		}
 		if mode := f.content.stat.Mode; !mode.IsRegular() {
@@ -122,8 +122,8 @@ func (w *worker) readPatiently(f *currentFile) error {
 	return w.withDir(f.node, func(d directory) error { return w.reader.read(d, f.name, &f.content) })
 }
 
-// lookUp fetches the metadata of f, unless that is known.
-func (f *currentFile) lookUp() error {
+// fetchStat fetches the metadata of f, unless that is known.
+func (f *currentFile) fetchStat() error {
 	c := &f.content
 	if c.hasStat {
 		return nil
@@ -135,15 +135,15 @@ func (f *currentFile) lookUp() error {
 	})
 }
 
-// lookup puts what has been read ahead of entry i of b into f, and reads ahead if
-// that is worth it. It reports whether there was something.
-func (w *worker) lookup(f *currentFile, b *batch, i int) bool {
+// fromReadahead puts what has been read ahead of entry i of b into f. Before that
+// it reads ahead if that is worth it. It reports whether there was something.
+func (w *worker) fromReadahead(f *currentFile, b *batch, i int) bool {
 	a := &w.ahead
 	if i < a.first || i >= a.end {
 		if a.off || a.prefetching > 0 || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
 			return false
 		}
-		if a.wait--; a.wait >= 0 || !w.fill(b, i) {
+		if a.wait--; a.wait >= 0 || !w.readGroup(b, i) {
 			return false
 		}
 	}
@@ -156,8 +156,8 @@ func (w *worker) lookup(f *currentFile, b *batch, i int) bool {
 	return true
 }
 
-// fill reads ahead from entry i of b.
-func (w *worker) fill(b *batch, i int) bool {
+// readGroup reads ahead from entry i of b.
+func (w *worker) readGroup(b *batch, i int) bool {
 	a := &w.ahead
 	a.wait = 0
 	if stop, cold := a.judge(); stop {
@@ -188,7 +188,7 @@ func (w *worker) fill(b *batch, i int) bool {
 	return useful
 }
 
-// startPrefetch has the next files prefetched, if that is of use in n.
+// startPrefetch turns prefetchNext on for the next files, if that is of use in n.
 func (w *worker) startPrefetch(n *node) bool {
 	a := &w.ahead
 	if a.off || a.prefetching > 0 || w.cfg.noRead {
@@ -206,9 +206,9 @@ func (w *worker) startPrefetch(n *node) bool {
 	return true
 }
 
-// prefetch has what comes next in b read into the page cache, if files prove not
-// to be there. It reports whether that was done for entry i.
-func (w *worker) prefetch(b *batch, i int) bool {
+// prefetchNext prefetches what comes next in b, while files prove not to be in the
+// page cache. It reports whether entry i was prefetched, by any worker.
+func (w *worker) prefetchNext(b *batch, i int) bool {
 	a := &w.ahead
 	at := int(b.prefetched.Load())
 	if a.prefetching <= 0 || i < at-readaheadDepth/2 || at >= len(b.entries) {

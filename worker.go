@@ -60,8 +60,8 @@ func (s *shared) stop(cause error) {
 
 func (s *shared) stopped() bool { return s.ctx.Err() != nil }
 
-// buffersEntries reports whether a directory's entries can be classified, or are
-// to be processed, only when all of them are known.
+// buffersEntries reports whether a directory's entries are classified only when
+// all of them are known.
 func (s *shared) buffersEntries() bool {
 	return len(s.cfg.ignoreNames) > 0 || len(s.cfg.skipMarked) > 0 || s.order != nil
 }
@@ -89,7 +89,7 @@ type worker struct {
 		counts // as they were before what the worker does now, which may take long
 	}
 
-	draining bool    // must not wait for whoever takes results or failures: see giveUpDescriptors
+	draining bool    // must not wait for the loop or for OnError: see giveUpDescriptors
 	deferred []error // failures that onError gets when draining is over
 }
 
@@ -130,7 +130,7 @@ func (s *shared) startWorker(id int) *worker {
 		limit: c.readLimit, truncate: c.truncate, stat: c.stat, skipBinary: c.skipBinary,
 		stopped: s.stopped, mayAllocate: w.tryAcquireSlot, buf: contentBuffers.Get().(*[firstBuffer]byte),
 	}
-	w.ahead = readahead{limit: c.readLimit, lookUp: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
+	w.ahead = readahead{limit: c.readLimit, statOnly: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
 	w.ahead.off = c.stat != c.noRead || s.calls.selectFile != nil || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
 	if id >= c.workers { // calls block: a readahead would wait
 		w.slot, w.ahead.wait = noSlot, math.MaxInt
@@ -160,7 +160,7 @@ func (w *worker) idle() {
 }
 
 // releaseSlot lets another worker run callbacks. While there are no more workers
-// than slots each keeps its own.
+// than slots, each worker keeps its own.
 func (w *worker) releaseSlot() {
 	if w.pool.extra.Load() > 0 && w.slot != noSlot {
 		w.slots <- w.slot
@@ -180,8 +180,8 @@ func (w *worker) tryAcquireSlot() bool {
 }
 
 // acquireSlot waits until w may run callbacks, and reports false when the run is
-// stopped. The worker that has the slot may be waiting for a descriptor, so w
-// must not hold what that one needs: see waitForDescriptor.
+// stopped. A worker that has a slot may be waiting for a descriptor, so w must
+// hold none that evictAll cannot close: see waitForDescriptor.
 func (w *worker) acquireSlot() bool {
 	if w.tryAcquireSlot() {
 		return true

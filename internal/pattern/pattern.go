@@ -11,9 +11,9 @@ import (
 // maxAlternatives is how many patterns the braces of one may expand to.
 const maxAlternatives = 1 << 16
 
-// A Glob is a pattern without braces, split at
-// its slashes. A part matches one name, and ** any number of names. So no part
-// can match a slash, and pruning directories and matching files agree.
+// A Glob is a pattern without braces, split at its slashes. A part matches one
+// name, and ** any number of names. So no part can match a slash, and pruning
+// directories and matching files agree.
 type Glob []part
 
 // A part is what one name, or with ** any number of names, must match.
