@@ -74,7 +74,7 @@ type identity interface {
 type listing struct {
 	entries []listedEntry
 	errs    []error // about entries whose names are unknown
-	records []byte  // where the names are, in the Linux backend
+	records []byte  // memory that the Linux backend uses
 }
 
 // listings are kept from run to run.
@@ -93,7 +93,7 @@ func (l *listing) add(name []byte, typ fs.FileMode) {
 
 func (l *listing) reset() {
 	clear(l.entries) // lets the names go
-	l.entries, l.errs = l.entries[:0], nil
+	l.entries, l.errs, l.records = l.entries[:0], nil, l.records[:0]
 }
 
 func statOfInfo(info fs.FileInfo) Stat {

@@ -55,12 +55,12 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 	return true, nil
 }
 
-// recordBuffer returns the memory for records, which stays with l.
+// recordBuffer returns memory for the records, which stays with l.
 func (l *listing) recordBuffer() []byte {
 	if l.records == nil {
 		l.records = make([]byte, listingSize)
 	}
-	return l.records
+	return l.records[:listingSize]
 }
 
 // getdents calls add for each record of the next getdents64 until add fails. It

@@ -336,7 +336,7 @@ func (c *checker) checkRun(complete bool, r *fileproc.Report) error {
 		sum += n
 	}
 	if sum != r.Found {
-		return fmt.Errorf("Found is not the sum of the other counts: %+v", r)
+		return fmt.Errorf("the sum of the other counts is not Found: %+v", r)
 	}
 	if complete && r.Abandoned != 0 {
 		return fmt.Errorf("a complete run abandoned files: %+v", r)
