@@ -494,6 +494,34 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 	}
 }
 
+// Directories in use do not count as those that stay open for later.
+func TestDirCacheLimitIsOfUnpinned(t *testing.T) {
+	s := newStand(t, 2, row(5))
+	for i := range 5 {
+		s.mustPin(t, fmt.Sprint("n", i))
+	}
+	s.release(s.node["n4"], 1, 0)
+	require.NotNil(t, s.node["n4"].dir)
+	s.end(t)
+}
+
+// A directory that a worker pins while it is evicted stays open.
+func TestDirCachePinnedWhileEvicted(t *testing.T) {
+	s := newStand(t, 0, row(1))
+	n := s.node["n0"]
+	d := s.mustPin(t, "n0")
+	s.during = func(call, _ string) {
+		if call == "identity" {
+			require.Same(t, d, s.mustPin(t, "n0"))
+		}
+	}
+	s.release(n, 1, 0)
+	require.Same(t, d, n.dir)
+	s.release(n, 1, 0)
+	require.Nil(t, n.dir)
+	s.end(t)
+}
+
 // slowFS is an fs.FS in which the last close of the directory slow takes until done is closed.
 type slowFS struct {
 	fstest.MapFS
