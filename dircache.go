@@ -112,13 +112,11 @@ func (c *dirCache) release(n *node, pins, refs int) {
 
 // evict closes v, which can be opened again, and reports whether it did: v may have
 // no identity, or be in use by then. While v is identified a pin keeps it open. Like
-// close, unlocked, victim and unpinned, it is called with c.mu held.
+// close, identify, victim and unpinned, it is called with c.mu held.
 func (c *dirCache) evict(v *node) bool {
 	if v.id == nil && v.refs > 0 {
-		var id identity
-		var err error
 		v.pins++
-		c.unlocked(func() { id, err = v.dir.identity() })
+		id, err := c.identify(v.dir)
 		v.pins--
 		v.id, v.noID = id, err != nil
 	}
@@ -135,14 +133,16 @@ func (c *dirCache) close(n *node) {
 	n.dir = nil
 	i := slices.Index(c.open, n)
 	c.open = slices.Delete(c.open, i, i+1)
-	c.unlocked(d.close)
-}
-
-// unlocked calls do without c.mu.
-func (c *dirCache) unlocked(do func()) {
 	c.mu.Unlock()
 	defer c.mu.Lock() // also when an fs.FS panics
-	do()
+	d.close()
+}
+
+// identify is d.identity without c.mu.
+func (c *dirCache) identify(d directory) (identity, error) {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	return d.identity()
 }
 
 // victim returns the directory to evict first, or nil if none can be. A
@@ -212,25 +212,28 @@ func (c *dirCache) addWaiters(k int) {
 // own, but then waits itself, so that this happens once for each.
 func (c *dirCache) pinForRetry(n *node) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.retrying {
-		n.pins++
-		c.swapRetryNode(n)
+	if !c.retrying {
+		c.mu.Unlock()
+		return
 	}
+	n.pins++
+	c.swapRetryNode(n)
 }
 
 // setRetrying begins or ends what pinForRetry does.
 func (c *dirCache) setRetrying(on bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.retrying = on
 	c.swapRetryNode(nil)
 }
 
+// swapRetryNode is called with c.mu held and unlocks it.
 func (c *dirCache) swapRetryNode(n *node) {
 	was := c.retryNode
-	if c.retryNode = n; was != nil {
-		c.unlocked(func() { c.release(was, 1, 0) })
+	c.retryNode = n
+	c.mu.Unlock()
+	if was != nil {
+		c.release(was, 1, 0)
 	}
 }
 

@@ -7,7 +7,8 @@ type queue interface {
 	take() (*batch, *node)
 	// add takes what a scan of n has found.
 	add(n *node, r scanResult)
-	// pending returns how many times take would succeed, or less, but not 0.
+	// pending returns how many times take would succeed, or a lower number, which is
+	// 0 only if take would not.
 	pending() int
 	// isEmpty reports whether all has been begun.
 	isEmpty() bool
