@@ -39,7 +39,7 @@ func runGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("nothing to compare with: ", err)
+		t.Skip("no git to compare with: ", err)
 	}
 	cmd := exec.Command(git, args...)
 	cmd.Dir = dir
@@ -183,7 +183,7 @@ func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
 	watchdog(t)
 	dir := t.TempDir()
 	if !testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/info/exclude|", ".gitignore=x", "sub/.git|", "sub/a=") {
-		t.Skip("no FIFOs here")
+		t.Skip("this platform makes no FIFOs")
 	}
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "")
@@ -232,10 +232,10 @@ func TestIgnoreFilesFewDescriptors(t *testing.T) {
 func TestIgnoreFilesAgainstGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("nothing to compare with: ", err)
+		t.Skip("no git to compare with: ", err)
 	}
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		t.Skip("the generated names are not all possible here")
+		t.Skip("Windows and macOS do not accept every generated name")
 	}
 	trees := 120
 	if testing.Short() {
@@ -384,7 +384,7 @@ func TestIgnoreFiles(t *testing.T) {
 	t.Run("a link is not used", func(t *testing.T) {
 		dir := t.TempDir()
 		if !testtree.Make(t, dir, "rules=*.a\n", ".one -> rules", "x.a", "x.b") {
-			t.Skip("symbolic links cannot be made here")
+			t.Skip("this platform, or Windows without the privilege for it, makes no symbolic links")
 		}
 		got, err := fileproc.Process(t.Context(), dir, fileproc.Options{IgnoreFiles: []string{".one"}, Ordered: true}, relOf)
 		require.NoError(t, err)

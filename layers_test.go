@@ -85,7 +85,7 @@ func layerOf(t *testing.T, files []string) map[string]int {
 func importsOfHost(t *testing.T, fset *token.FileSet) types.Importer {
 	out, err := goCommand(".", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".")
 	if err != nil {
-		t.Skip("no go command, or not all of the source: ", err)
+		t.Skip("no go command, or not all of the source: ", err, out)
 	}
 	exports := map[string]string{}
 	for line := range strings.Lines(out) {

@@ -57,7 +57,7 @@ func TestVariantsAreComplementary(t *testing.T) {
 // other ways take a C compiler or another version of Go.
 func TestFallback(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds a test binary")
+		t.Skip("-short: building another test binary takes seconds")
 	}
 	goCommand := func(args ...string) (string, error) {
 		cmd := exec.Command("go", args...)
