@@ -227,6 +227,17 @@ func (c *dirCache) setRetrying(on bool) {
 	c.swapRetryNode(nil)
 }
 
+// retryDepth returns the depth of the node that pinForRetry has pinned, or -1. When
+// it grows, the next try gets further, without a wait.
+func (c *dirCache) retryDepth() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retryNode == nil {
+		return -1
+	}
+	return c.retryNode.depth
+}
+
 // swapRetryNode is called with c.mu held and unlocks it.
 func (c *dirCache) swapRetryNode(n *node) {
 	was := c.retryNode

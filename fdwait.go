@@ -78,8 +78,13 @@ func (w *worker) waitForDescriptor(try func() error) error {
 		<-fdTurn
 	}()
 	return w.retry(descriptorPatience, isScarce, func() error {
-		w.giveUpDescriptors()
-		return try()
+		for depth := w.dirs.retryDepth(); ; {
+			w.giveUpDescriptors()
+			err, was := try(), depth
+			if depth = w.dirs.retryDepth(); !isScarce(err) || depth <= was {
+				return err
+			}
+		}
 	})
 }
 
