@@ -6,17 +6,27 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// A batch is the files that one scan of a directory gave. Several workers may
-// visit one: each takes the next entry.
+// A batch is the files that one scan of a directory gave, or a window: files that
+// lie next to each other on a disk, of any directories. Several workers may visit
+// one: each takes the next entry.
 type batch struct {
-	node       *node
-	span       *span // nil unless the results are in order
-	entries    []names.Name
-	next       atomic.Int64 // the first entry that no worker has taken
-	joined     atomic.Bool  // more than one worker has visited the batch
-	prefetched atomic.Int64 // the first entry that is not prefetched
+	node    *node
+	nodes   []*node // of a window's entries; node is then nil
+	span    *span   // nil unless the results are in order
+	entries []names.Name
+	inodes  []uint64     // of entries, as listed; not in windows and spans
+	next    atomic.Int64 // the first entry that no worker has taken
+	joined  atomic.Bool  // more than one worker has visited the batch
 
 	users int // workers that visit it; guarded by the pool's mutex
+}
+
+// nodeOf returns the directory of entry i.
+func (b *batch) nodeOf(i int) *node {
+	if b.node == nil {
+		return b.nodes[i]
+	}
+	return b.node
 }
 
 // take returns the index of an entry for the caller to visit, or false when
@@ -40,8 +50,9 @@ func (b *batch) abandon() int64 {
 func (b *batch) reset() {
 	clear(b.entries) // lets the names go
 	b.entries = b.entries[:0]
+	clear(b.nodes)
+	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)
-	b.prefetched.Store(0)
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
-	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
@@ -46,41 +44,4 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Prefetched files enter the page cache without being read.
-func TestPrefetch(t *testing.T) {
-	dir := t.TempDir()
-	d, err := openRoot(dir)
-	require.NoError(t, err)
-	defer d.close()
-	if !canPrefetch(d) {
-		t.Log("left out: not on this file system, or with 32 bits")
-		return
-	}
-	name := filepath.Join(dir, "f")
-	require.NoError(t, os.WriteFile(name, make([]byte, 400), 0o644))
-	f, err := os.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	page, err := unix.Mmap(int(f.Fd()), 0, 400, unix.PROT_READ, unix.MAP_SHARED)
-	require.NoError(t, err)
-	defer unix.Munmap(page)
-	cached := func() bool {
-		var in byte
-		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&page[0])), 400, uintptr(unsafe.Pointer(&in)))
-		require.Zero(t, errno)
-		return in&1 != 0
-	}
-	require.NoError(t, f.Sync())
-	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-	if cached() {
-		t.Log("left out: the kernel keeps the page")
-		return
-	}
-	some := []names.Name{names.New("f")}
-	prefetch(d, some, -1, func() bool { return true })
-	require.False(t, cached(), "a stopped run prefetches nothing")
-	prefetch(d, some, -1, func() bool { return false })
-	require.Eventually(t, cached, time.Minute, time.Millisecond)
 }

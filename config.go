@@ -9,6 +9,10 @@ const (
 	// maxInFlight bounds the workers while calls block. More would gain nothing
 	// on a disk, and little on a network.
 	maxInFlight = 64
+	// maxColdWorkers bounds the workers in the cold mode, each of which reads up to
+	// windowMax files together.
+	maxColdWorkers = 8
+	windowMax      = 256
 )
 
 // A config is what a run uses of Options: validated, with the defaults resolved.
@@ -47,6 +51,7 @@ type budget struct {
 	listings int // directories that are partly listed, which keeps them in use
 	inFlight int // workers while calls block
 	rings    int // io_urings, of all runs together: each is kept to the end of its run
+	window   int // files that a worker opens to read them together
 }
 
-var fullBudget = budget{32, 32, maxInFlight, workersLimit}
+var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax}

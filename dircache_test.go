@@ -476,7 +476,7 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 		var arena names.Arena
 		n := root
 		for range levels {
-			n = n.child(arena.Add([]byte("n")))
+			n = n.child(arena.Add([]byte("n")), 0)
 			_, err := h.acquire(n)
 			require.NoError(t, err)
 			h.release(n, 1, 0)

@@ -3,6 +3,7 @@ package fileproc
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path"
@@ -271,7 +272,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	d.w.listed[l] = nil
 	for _, k := range got {
 		name := []byte(k.name)
-		l.add(name, k.listed)
+		l.add(name, k.listed, uint64(crc32.ChecksumIEEE(name)))
 		d.w.listed[l] = append(d.w.listed[l], name)
 	}
 	d.listing = false

@@ -63,6 +63,9 @@ const waitSlice = 5 * time.Millisecond
 // processor. Tests set it.
 var slowCall = 100 * time.Microsecond
 
+// alwaysCold keeps every run in the cold mode. Tests set it.
+var alwaysCold bool
+
 // An identity is equal to another if both are of the same directory.
 type identity interface {
 	same(identity) bool
@@ -83,12 +86,13 @@ var listings = sync.Pool{New: func() any { return new(listing) }}
 // A listedEntry is an entry as the backend found it. Its name is valid until the
 // listing is reused.
 type listedEntry struct {
-	name []byte
-	typ  fs.FileMode // typeUnknown where the file system does not say
+	name  []byte
+	typ   fs.FileMode // typeUnknown where the file system does not say
+	inode uint64      // a hint for the order on the disk; 0 where listings have none
 }
 
-func (l *listing) add(name []byte, typ fs.FileMode) {
-	l.entries = append(l.entries, listedEntry{name, typ})
+func (l *listing) add(name []byte, typ fs.FileMode, inode uint64) {
+	l.entries = append(l.entries, listedEntry{name, typ, inode})
 }
 
 func (l *listing) reset() {

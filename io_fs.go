@@ -25,7 +25,7 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 				note(e)
 			}
 			name := e.Name()
-			l.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular)
+			l.add(unsafe.Slice(unsafe.StringData(name), len(name)), e.Type()&^regular, 0)
 		}
 		listed += len(entries)
 		if goesOn && isEntryError(err) {

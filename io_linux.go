@@ -42,7 +42,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		start := time.Now()
 		n, err := getdents(d.fd, buf[:ask], func(r dirent.Record) error {
 			if !names.IsDot(r.Name) {
-				l.add(r.Name, direntType(r.Type))
+				l.add(r.Name, direntType(r.Type), r.Ino)
 			}
 			return nil
 		})

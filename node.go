@@ -24,6 +24,8 @@ type node struct {
 	parent *node            // nil: root
 	name   names.Name       // the zero Name for root
 	depth  int              // 0: root
+	inode  uint64           // as listed, 0 if unknown: a hint for the order on the disk
+	device uint64           // 0 unless the run is cold: a hint too
 	link   *linkNode        // nil unless reached through symbolic links
 	ignore *gitignore.Chain // the ignore files that apply to the entries
 	span   *span            // ordered: the directory's own
@@ -57,8 +59,9 @@ type entryBuffer struct {
 }
 
 type bufferedEntry struct {
-	name names.Name
-	typ  fs.FileMode
+	name  names.Name
+	typ   fs.FileMode
+	inode uint64
 }
 
 // A linkNode is what only a node that is reached through symbolic links has.
@@ -81,8 +84,8 @@ type target struct {
 }
 
 // child returns a node for a subdirectory of n.
-func (n *node) child(name names.Name) *node {
-	return &node{parent: n, name: name, depth: n.depth + 1, ignore: n.ignore, refs: 1}
+func (n *node) child(name names.Name, inode uint64) *node {
+	return &node{parent: n, name: name, depth: n.depth + 1, inode: inode, device: n.device, ignore: n.ignore, refs: 1}
 }
 
 // childForLinks returns a node for symbolic links that n lists.

@@ -25,7 +25,7 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 		}
 		name := []string{"a", "a-", "a.b", "b", "\xff", "\x01"}[r.IntN(6)]
 		// A listing may give a name twice.
-		nodes, paths = append(nodes, nodes[i].child(names.New(name))), append(paths, paths[i]+name+"/")
+		nodes, paths = append(nodes, nodes[i].child(names.New(name), 0)), append(paths, paths[i]+name+"/")
 	}
 	return nodes, paths
 }

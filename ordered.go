@@ -42,11 +42,11 @@ func (q *ordered) begin(root *node, wake func()) {
 }
 
 // take begins the first span that may be begun.
-func (q *ordered) take() (*batch, *node) {
+func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.ready()
-	if s == nil {
+	if s == nil || listed >= maxListings {
 		return nil, nil
 	}
 	q.begun += s.weight()
@@ -70,14 +70,16 @@ func (q *ordered) ready() *span {
 	return s
 }
 
-func (q *ordered) pending() int {
+func (q *ordered) pending(listed, maxListings int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ready() == nil {
+	if q.ready() == nil || listed >= maxListings {
 		return 0
 	}
 	return 1
 }
+
+func (q *ordered) isFull() bool { return false }
 
 func (q *ordered) isEmpty() bool {
 	q.mu.Lock()

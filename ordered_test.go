@@ -405,7 +405,7 @@ func TestOrderedBegunAnew(t *testing.T) {
 	root := &node{}
 	q.begin(root, nil)
 	for range 3 {
-		_, n := q.take()
+		_, n := q.take(0, 1)
 		require.Same(t, root, n)
 		require.Equal(t, 1, q.begun)
 		q.add(n, scanResult{state: scanAgain})

@@ -64,6 +64,7 @@ type pool struct {
 	cond       sync.Cond
 	queue      queue
 	maxWorkers int      // the most that run while calls block
+	maxGrown   int      // see limitGrowth
 	listing    []*node  // directories partly listed that no worker has
 	partly     int      // how many are partly listed, by a worker or not
 	ready      []*batch // batches that no worker visits
@@ -83,7 +84,7 @@ type pool struct {
 func newPool(q queue, start func(id int) work, workers, maxWorkers, maxListings int) *pool {
 	p := &pool{
 		queue: q, start: start, halt: func(error) {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings,
-		limit: workers, started: 1, busy: 1,
+		maxGrown: maxWorkers, limit: workers, started: 1, busy: 1,
 	}
 	p.cond.L = &p.mu
 	return p
@@ -201,20 +202,23 @@ func (p *pool) pick() (*batch, *node) {
 		p.activate(b)
 		return b, nil
 	}
+	if !p.queue.isFull() {
+		if n := p.popListing(); n != nil {
+			return nil, n
+		}
+	}
+	b, n := p.queue.take(p.partly, p.maxListings)
+	if b != nil {
+		p.activate(b)
+	}
+	if n != nil {
+		p.partly++
+	}
+	if b != nil || n != nil {
+		return b, n
+	}
 	if n := p.popListing(); n != nil {
 		return nil, n
-	}
-	if p.partly < p.maxListings {
-		b, n := p.queue.take()
-		if b != nil {
-			p.activate(b)
-		}
-		if n != nil {
-			p.partly++
-		}
-		if b != nil || n != nil {
-			return b, n
-		}
 	}
 	var most *batch
 	left := 0
@@ -313,7 +317,7 @@ func (p *pool) delay() {
 
 // hasMore reports whether there is more to do than own and spare tasks.
 func (p *pool) hasMore(own *batch, spare int) bool {
-	if len(p.ready)+len(p.listing)+min(p.queue.pending(), p.maxListings-p.partly) > spare {
+	if len(p.ready)+len(p.listing)+p.queue.pending(p.partly, p.maxListings) > spare {
 		return true
 	}
 	for _, b := range p.active {

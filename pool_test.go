@@ -54,7 +54,7 @@ func (p plan) scans() (n int) {
 type crew struct {
 	plan    plan
 	pool    *pool
-	dirs    *depthFirst
+	dirs    *diskOrder
 	onStep  func(k int)       // begin of the k-th scan or visit, from 0
 	onScan  func(dir, at int) // within a scan
 	onVisit func(w int)       // within a visit
@@ -78,7 +78,7 @@ type crew struct {
 
 func newCrew(p plan, workers, listings int) *crew {
 	c := &crew{plan: p, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
-	c.dirs = &depthFirst{dirs: []*node{{name: names.New("0")}}}
+	c.dirs = &diskOrder{cold: new(coldMode), stack: []*node{{name: names.New("0")}}}
 	c.pool = newPool(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
 	return c
 }
@@ -221,7 +221,7 @@ func (c *crew) requireComplete(t *testing.T, listings int) {
 	c.requireSound(t, listings)
 	require.Equal(t, c.plan.files(), len(c.visited), "entries visited")
 	require.Equal(t, c.plan.scans(), len(c.order), "scans")
-	require.Empty(t, c.dirs.dirs)
+	require.Empty(t, c.dirs.stack)
 	require.Empty(t, c.pool.listing)
 	require.Empty(t, c.pool.ready)
 	require.Zero(t, c.pool.partly)

@@ -58,10 +58,11 @@ type reader struct {
 	stopped     func() bool
 	mayAllocate func() bool // more than maxFree bytes now; nil: always
 
-	buf    *[firstBuffer]byte
-	large  []byte // of the current file, if it did not fit buf
-	spare  handle
-	waited time.Duration // of readPatience
+	buf      *[firstBuffer]byte
+	large    []byte // of the current file, if it did not fit buf
+	uncached bool   // the page cache had nothing of the last file, or does not say
+	spare    handle
+	waited   time.Duration // of readPatience
 }
 
 // read reads the file name of d into c.
@@ -86,6 +87,7 @@ func (r *reader) readHandle(h handle, c *content) error {
 		p = p[:least]
 	}
 	n, ok := h.cached(p)
+	r.uncached = n == 0
 	if ok && !r.stat {
 		return r.deliver(c, p[:n])
 	}

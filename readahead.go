@@ -18,6 +18,25 @@ type groupReader interface {
 	close()
 }
 
+// A windowReader is an accelerator inside a backend: it reads files of several
+// directories together, so that a disk gets many requests at once.
+type windowReader interface {
+	// begin begins a window of n files. What was read before is no longer valid.
+	begin(n int)
+	// open opens the file name of d as file i. An error says that no other file of d
+	// need be tried.
+	open(i int, d directory, name names.Name) error
+	// read reads the files that are open, as far as that is sensible, and closes
+	// them. If it probes, it reports how much of them was in the page cache: 0 to 1,
+	// or -1 if that is unknown.
+	read(stopped func() bool, probes bool) (cached float64)
+	// get puts the whole content of file i into c, if that was read.
+	get(i int, c *content) bool
+	// usedRing reports whether the last read was through an io_uring.
+	usedRing() bool
+	close()
+}
+
 const (
 	// readaheadFrom is how many files a worker visits before it reads ahead.
 	readaheadFrom = 16
@@ -27,8 +46,7 @@ const (
 	// readaheadDepth is how many files are read at once, at most.
 	readaheadDepth = 64
 	// readaheadPause is how many files a worker reads one by one when more than a
-	// quarter of the last readaheadDepth, or of the last group, had to be. If they
-	// were not in the page cache, as many are prefetched.
+	// quarter of the last readaheadDepth, or of the last group, had to be.
 	readaheadPause = 1024
 )
 
@@ -50,13 +68,20 @@ type readahead struct {
 	missed int  // those of them that had to be read one by one
 	cold   int  // those of these that were not in the page cache
 
-	prefetching int // files to be prefetched before files are read ahead again
+	window   windowReader
+	noWindow bool // there is no windowReader, or it is of no use
+	windows  int  // how many it has read
+	quick    int  // of these, in a row, those that did not wait for a disk
 
-	first, end int // the entries of the batch that the worker visits
+	first, end int  // the entries of the batch that the worker visits
+	together   bool // they are a window
 }
 
 // get puts what has been read ahead of entry i into c.
 func (a *readahead) get(i int, c *content) bool {
+	if a.together {
+		return a.window.get(i-a.first, c)
+	}
 	if a.group.get(i-a.first, c) {
 		return true
 	}
@@ -87,7 +112,7 @@ func (a *readahead) choose() {
 	if !a.noRing && a.filled >= ringFrom {
 		a.noRing = true // tried once
 		if ring := newRingGroup(a.limit); ring != nil {
-			a.close()
+			a.closeGroup()
 			a.group, a.depth, a.ring = ring, readaheadDepth, true
 		}
 	}
@@ -97,6 +122,14 @@ func (a *readahead) choose() {
 func (a *readahead) forget() { a.first, a.end = 0, 0 }
 
 func (a *readahead) close() {
+	if a.window != nil {
+		a.window.close()
+		a.window = nil
+	}
+	a.closeGroup()
+}
+
+func (a *readahead) closeGroup() {
 	if a.group != nil {
 		a.group.close()
 		a.group = nil

@@ -4,9 +4,7 @@ package fileproc
 
 import (
 	"runtime"
-	"slices"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/calls"
@@ -22,14 +20,10 @@ const (
 	perFile = 3
 )
 
-// callPatience is how long a group may take. A slower one waits for a disk, and
-// several workers would read its files sooner. Tests set it.
-var callPatience = callDepth * 50 * time.Microsecond
-
 // A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
 	want  int // bytes to ask for, so that fewer are a whole file; 0: metadata
-	check cacheCheck
+	check diskCheck
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
@@ -63,7 +57,7 @@ func bytesWanted(limit int64) int {
 
 func (a *callGroup) read(d directory, files []names.Name) bool {
 	dir, ok := d.(*linuxDir)
-	if !ok || !a.check.allows(dir) {
+	if !ok || a.check.kindOf(dir) != onDiskForRings {
 		return false
 	}
 	n := 0
@@ -81,10 +75,9 @@ func (a *callGroup) read(d directory, files []names.Name) bool {
 		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
 		n += perFile
 	}
-	start := time.Now()
 	calls.Run(a.calls[:n])
 	runtime.KeepAlive(files)
-	return time.Since(start) < callPatience
+	return true
 }
 
 func (a *callGroup) get(i int, c *content) bool {
@@ -110,61 +103,49 @@ func (a *callGroup) isUncached(i int) bool {
 }
 
 func (a *callGroup) close() {
-	a.check = cacheCheck{}
+	a.check = diskCheck{}
 	callGroups.Put(a)
 }
 
-// canPrefetch reports whether prefetch is of use in d. On 32-bit systems the
-// way to pass readahead's offset differs between architectures.
-func canPrefetch(d directory) bool {
+// A diskKind says how to read the files of a file system when they are not in the
+// page cache.
+type diskKind uint8
+
+const (
+	notOnDisk      diskKind = iota // on a network, or unknown
+	onDisk                         // in the order of inode numbers
+	onDiskForRings                 // and through an io_uring
+)
+
+// A diskCheck caches the kind of the last directory's file system.
+type diskCheck struct {
+	dir  *linuxDir
+	kind diskKind
+}
+
+// kindOf returns d's kind. On FUSE reads through an io_uring are wrong without an
+// error (Linux 6.18, direct I/O); overlayfs makes each of them in a thread of the
+// kernel, so that the disk gets them one by one.
+func (c *diskCheck) kindOf(d directory) diskKind {
 	dir, ok := d.(*linuxDir)
-	return ok && unsafe.Sizeof(uintptr(0)) == 8 && new(cacheCheck).allows(dir)
-}
-
-// prefetch has the kernel read the files of d into the page cache, as far as
-// limit asks, and does not wait. So one worker gives a disk many reads at a
-// time, without a thread for each. It requires canPrefetch.
-func prefetch(d directory, files []names.Name, limit int64, stopped func() bool) {
-	a := callGroups.Get().(*callGroup)
-	defer callGroups.Put(a)
-	for group := range slices.Chunk(files, callDepth) { // an open may wait for a disk
-		if stopped() {
-			return
-		}
-		n := 0
-		for _, name := range group {
-			p := uintptr(name.Pointer())
-			a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.(*linuxDir).fd), p, fileFlags | unix.O_LARGEFILE}}
-			a.calls[n+1] = calls.Call{Trap: unix.SYS_READAHEAD, Args: [6]uintptr{2: uintptr(bytesWanted(limit))}, Chained: true}
-			a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
-			n += perFile
-		}
-		calls.Run(a.calls[:n])
+	if !ok {
+		return notOnDisk
 	}
-	runtime.KeepAlive(files)
-}
-
-// A cacheCheck caches whether the last directory's file system allows
-// readahead.
-type cacheCheck struct {
-	dir *linuxDir
-	ok  bool
-}
-
-// allows reports whether d's file system can read from the page cache without
-// waiting, and is known to read correctly through io_uring. On FUSE such reads
-// are wrong without an error (Linux 6.18, direct I/O).
-func (c *cacheCheck) allows(d *linuxDir) bool {
-	if c.dir == d {
-		return c.ok
+	if c.dir == dir {
+		return c.kind
 	}
-	c.dir, c.ok = d, false
+	c.dir, c.kind = dir, notOnDisk
 	var st unix.Statfs_t
-	if unix.Fstatfs(d.fd, &st) == nil {
+	if unix.Fstatfs(dir.fd, &st) == nil {
 		switch int64(st.Type) {
 		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-			c.ok = true
+			c.kind = onDiskForRings
+		case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
+			c.kind = onDisk
 		}
 	}
-	return c.ok
+	return c.kind
 }
+
+// isOnDisk reports whether the cold mode is of use for d.
+func isOnDisk(d directory) bool { return new(diskCheck).kindOf(d) != notOnDisk }

@@ -147,23 +147,6 @@ func TestStatAheadMeetsChangedEntries(t *testing.T) {
 	require.Equal(t, 297, n)
 }
 
-// The results of a slow group are not used, and every file is read by plain calls.
-func TestReadAheadThatIsSlow(t *testing.T) {
-	patience := callPatience
-	callPatience = -1
-	t.Cleanup(func() { callPatience = patience })
-	dir := t.TempDir()
-	for i := range 200 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), fmt.Appendf(nil, "content of %d", i), 0o600))
-	}
-	got, err := Process(context.Background(), dir, Options{Ordered: true, DisableURing: true}, func(f *File) (string, error) { return string(f.Data()), nil })
-	require.NoError(t, err)
-	for i, content := range got {
-		require.Equal(t, fmt.Sprintf("content of %d", i), content)
-	}
-	require.Len(t, got, 200)
-}
-
 // With no limit, or one larger than any file, files are read all the same.
 func TestReadAheadWithoutLimit(t *testing.T) {
 	for _, limit := range []int64{-1, readaheadSize - 1, readaheadSize, math.MaxInt64} {

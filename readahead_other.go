@@ -2,10 +2,8 @@
 
 package fileproc
 
-import "github.com/fileproc/fileproc/internal/names"
-
 func newCallGroup(int64, bool) (groupReader, int) { return nil, 0 }
 
-func canPrefetch(directory) bool { return false }
+func newWindowReader(*config) windowReader { return nil }
 
-func prefetch(directory, []names.Name, int64, func() bool) {}
+func isOnDisk(directory) bool { return false }

@@ -3,7 +3,6 @@
 package fileproc
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/names"
@@ -15,7 +14,7 @@ import (
 type ringGroup struct {
 	ring  *uring.Ring
 	want  int // as callGroup.want
-	check cacheCheck
+	check diskCheck
 }
 
 // rings counts the io_urings of all runs.
@@ -25,22 +24,32 @@ var rings atomic.Int64
 // is forbidden (in containers by default, by sysctl, by seccomp), where its
 // resources have run out, or when rings already have their share of descriptors.
 func newRingGroup(limit int64) groupReader {
-	var ring *uring.Ring
-	err := errors.ErrUnsupported
-	if rings.Add(1) <= int64(descriptorBudget().rings) {
-		ring, err = uring.New(readaheadDepth, readaheadSize)
-	}
-	if err != nil {
-		rings.Add(-1)
+	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize) })
+	if ring == nil {
 		return nil
 	}
 	return &ringGroup{ring: ring, want: bytesWanted(limit)}
 }
 
+func newRing(try func() (*uring.Ring, error)) *uring.Ring {
+	if rings.Add(1) <= int64(descriptorBudget().rings) {
+		if ring, err := try(); err == nil {
+			return ring
+		}
+	}
+	rings.Add(-1)
+	return nil
+}
+
+func closeRing(r *uring.Ring) {
+	r.Close()
+	rings.Add(-1)
+}
+
 func (a *ringGroup) read(d directory, files []names.Name) bool {
 	dir, ok := d.(*linuxDir)
 	// A direct open, which makes no descriptor, refuses O_CLOEXEC.
-	return ok && a.check.allows(dir) &&
+	return ok && a.check.kindOf(dir) == onDiskForRings &&
 		a.ring.Read(dir.fd, files, fileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
 }
 
@@ -56,6 +65,43 @@ func (a *ringGroup) get(i int, c *content) bool {
 func (a *ringGroup) isUncached(i int) bool { return a.ring.Err(i) == unix.EAGAIN }
 
 func (a *ringGroup) close() {
-	a.ring.Close()
-	rings.Add(-1)
+	closeRing(a.ring)
 }
+
+// A windowRing reads open files together.
+type windowRing struct {
+	ring  *uring.Ring
+	reads []uring.FileRead
+}
+
+// newWindowRing returns nil where newRingGroup does, and otherwise the memory that
+// the ring reads into, windowBuffer bytes.
+func newWindowRing() (*windowRing, []byte) {
+	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(windowMax, windowBuffer+windowPrefetch) })
+	if ring == nil {
+		return nil, nil
+	}
+	return &windowRing{ring: ring}, ring.Memory()[:windowBuffer:windowBuffer]
+}
+
+// read makes reads of files, and reports whether that was possible.
+func (r *windowRing) read(files []windowEntry, reads []int, flags uint32) bool {
+	r.reads = r.reads[:0]
+	for _, i := range reads {
+		f := &files[i]
+		at := f.at
+		if at < 0 {
+			at = windowBuffer // nobody looks at what is there
+		}
+		r.reads = append(r.reads, uring.FileRead{FD: int32(f.fd), At: uint32(at), Len: uint32(f.want)})
+	}
+	if r.ring.ReadFiles(r.reads, flags) != nil {
+		return false
+	}
+	for k, i := range reads {
+		files[i].read(r.ring.Count(k))
+	}
+	return true
+}
+
+func (r *windowRing) close() { closeRing(r.ring) }

@@ -18,6 +18,7 @@ import (
 //	failures.mu       the failures, and one call of OnError at a time
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
+//	diskOrder.mu      the directories and the files that are not begun
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
@@ -55,9 +56,13 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
 	s.workers = make([]*worker, inFlight)
-	var q queue = &depthFirst{dirs: []*node{s.root}}
-	if order != nil {
-		q = order
+	s.cold.maxWindow = int32(budget.window)
+	s.cold.window.Store(min(windowFrom, s.cold.maxWindow))
+	s.cold.on.Store(alwaysCold)
+	var q queue = order
+	if order == nil {
+		s.disk = &diskOrder{cold: &s.cold, stack: []*node{s.root}}
+		q = s.disk
 	}
 	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt = stop

@@ -57,7 +57,7 @@ func (p *pool) grow() {
 		return
 	}
 	if p.started >= p.limit {
-		p.limit = min(4*p.limit, p.maxWorkers)
+		p.limit = max(p.workers, min(4*p.limit, p.maxWorkers, p.maxGrown))
 	}
 	p.wakeOne(nil, 0)
 }
@@ -67,6 +67,15 @@ func (p *pool) grow() {
 func (p *pool) shrink() {
 	p.mu.Lock()
 	p.limit = max(p.limit/2, p.workers)
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// limitGrowth lets the pool grow to no more than most workers.
+func (p *pool) limitGrowth(most int) {
+	p.mu.Lock()
+	p.maxGrown = most
+	p.limit = max(p.workers, min(p.limit, most))
 	p.cond.Broadcast()
 	p.mu.Unlock()
 }

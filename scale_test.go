@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -443,25 +442,4 @@ func TestInFlightOpensDirectoriesOnce(t *testing.T) {
 		require.Len(t, out.got, 800)
 		require.Less(t, opens.Load(), int64(450))
 	})
-}
-
-// If nothing can be prefetched, nothing counts as prefetched, and the attempt takes no slot.
-func TestPrefetchWhereThatCannotBe(t *testing.T) {
-	tree := &world{root: crowd(3, 0), perList: 1000}
-	out := tree.process(t.Context(), Options{Workers: 1}, func(f *File) error {
-		w, p := f.w, f.w.pool
-		b := &batch{node: f.node, entries: []names.Name{f.name}}
-		w.ahead.prefetching = readaheadPause
-		p.extra.Store(1)
-		prefetched := w.prefetchNext(b, 0)
-		slot := w.slot
-		acquired := w.acquireSlot()
-		p.extra.Store(0)
-		if prefetched || b.prefetched.Load() > 0 || w.ahead.prefetching > 0 || slot != noSlot || !acquired {
-			return fmt.Errorf("%v, %d, %d, %d, %v", prefetched, b.prefetched.Load(), w.ahead.prefetching, slot, acquired)
-		}
-		return nil
-	})
-	require.NoError(t, out.err)
-	require.Len(t, out.got, 3)
 }

@@ -59,6 +59,11 @@ func (w *worker) begin(n *node) bool {
 		return false
 	}
 	n.phase = nodeListing
+	if w.cold.on.Load() && !n.isLinks() {
+		if id, err := n.dir.identity(); err == nil {
+			n.device, _ = id.inode()
+		}
+	}
 	if w.buffersEntries() && !n.isLinks() {
 		n.buffer = new(entryBuffer)
 	}
@@ -179,8 +184,8 @@ func (s *scanner) list() (more bool) {
 	for _, err := range l.errs {
 		w.failFound("readdir", n, "", err)
 	}
-	for _, e := range l.entries {
-		s.add(e.name, e.typ)
+	for i := range l.entries {
+		s.add(&l.entries[i])
 	}
 	l.reset()
 	listings.Put(l)
@@ -206,6 +211,12 @@ func (s *scanner) result(more bool) scanResult {
 		s.subs = append(s.subs, n.childForLinks(s.links))
 	}
 	b, refs := s.batch, len(s.subs)
+	if b != nil && w.disk != nil && w.cold.on.Load() {
+		w.dirs.ref(n, len(b.entries))
+		w.disk.addFiles(n, b.entries, b.inodes)
+		b.reset()
+		w.spare, b = b, nil
+	}
 	if w.order != nil && !more {
 		n.spans = splitIntoSpans(n, b, s.spans)
 		for _, d := range n.spans {
@@ -230,8 +241,8 @@ func (s *scanner) result(more bool) scanResult {
 }
 
 // add takes one entry. It copies the bytes of name if it keeps them.
-func (s *scanner) add(name []byte, typ fs.FileMode) {
-	w := s.w
+func (s *scanner) add(e *listedEntry) {
+	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
 		w.failFound("readdir", s.node, "", &sysError{"readdir", badName(name)})
 		return
@@ -250,10 +261,10 @@ func (s *scanner) add(name []byte, typ fs.FileMode) {
 	}
 	b := s.node.buffer
 	if b == nil {
-		s.classify(name, names.Name{}, typ)
+		s.classify(name, names.Name{}, typ, e.inode)
 		return
 	}
-	b.entries = append(b.entries, bufferedEntry{w.arena.Add(name), typ})
+	b.entries = append(b.entries, bufferedEntry{w.arena.Add(name), typ, e.inode})
 	if typ == 0 && slices.Contains(w.cfg.ignoreNames, string(name)) {
 		b.ignore = append(b.ignore, string(name))
 	}
@@ -282,7 +293,7 @@ func (s *scanner) classifyBuffer() {
 		if s.w.stopped() { // a directory may have very many
 			return
 		}
-		s.classify(e.name.Bytes(), e.name, e.typ)
+		s.classify(e.name.Bytes(), e.name, e.typ, e.inode)
 	}
 }
 
@@ -304,10 +315,10 @@ func sortUntil[E any](s []E, compare func(a, b E) int, stopped func() bool) {
 
 // classify takes an entry whose type is known. Kept is its name in the arena, or
 // the zero Name.
-func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode) {
+func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	switch {
 	case typ == fs.ModeDir:
-		s.addDir(name, kept)
+		s.addDir(name, kept, inode)
 	case typ == fs.ModeSymlink && s.w.cfg.followFiles:
 		kept = s.keep(name, kept)
 		if s.w.order == nil {
@@ -316,7 +327,7 @@ func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode) {
 			s.addSub(s.node.childForLinks([]names.Name{kept}))
 		}
 	default:
-		s.addFile(name, kept, typ)
+		s.addFile(name, kept, typ, inode)
 	}
 }
 
@@ -328,7 +339,7 @@ func (s *scanner) keep(name []byte, kept names.Name) names.Name {
 }
 
 // addFile takes an entry that is no directory.
-func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode) {
+func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	w := s.w
 	w.counts.found++
 	if why := w.skipReason(s.node, name, typ); why != notSkipped {
@@ -343,9 +354,10 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode) {
 		s.batch.node = s.node
 	}
 	s.batch.entries = append(s.batch.entries, s.keep(name, kept))
+	s.batch.inodes = append(s.batch.inodes, inode)
 }
 
-func (s *scanner) addDir(name []byte, kept names.Name) {
+func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
 	if w.skipDir(s.node, name) {
 		return
@@ -354,7 +366,7 @@ func (s *scanner) addDir(name []byte, kept names.Name) {
 	visitLater := w.calls.selectDir != nil // which must return true first, see worker.selectDir
 	var sub *node
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
-		sub = s.node.child(kept)
+		sub = s.node.child(kept, inode)
 	}
 	s.addSub(sub)
 	if w.calls.visitDir == nil || visitLater {

@@ -158,23 +158,23 @@ func (s *scanner) addLink(name names.Name, t target) {
 	why := w.excludedTarget(t)
 	switch {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
-		s.addFile(name.Bytes(), name, fs.ModeSymlink)
+		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case t.err != nil:
 		w.failFound("readlink", s.node, name.String(), t.err)
 	case t.outside && !w.cfg.followOutside:
 		w.skipFound(skipOutside)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
 		if why == notSkipped && !w.skipDir(s.node, name.Bytes()) && w.cfg.opensDepth(s.node.depth+1) {
-			n := s.node.child(name)
+			n := s.node.child(name, 0)
 			n.id, n.link = t.id, &linkNode{to: t}
 			w.entered.addLinked(n)
 		}
 	case t.mode == fs.ModeDir:
-		s.addFile(name.Bytes(), name, fs.ModeSymlink)
+		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case why != notSkipped:
 		w.skipFound(why)
 	default:
-		s.addFile(name.Bytes(), name, t.mode)
+		s.addFile(name.Bytes(), name, t.mode, 0)
 	}
 }
 

@@ -42,6 +42,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	}
 	b.inFlight = int(min(most/16, maxInFlight))
 	b.rings = int(min(most/4, workersLimit))
+	b.window = int(min(most/2/maxColdWorkers, windowMax))
 	return b
 })
 

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"math"
 	"runtime"
 	"time"
 )
@@ -27,7 +28,7 @@ func (w *worker) visit(b *batch, i int) {
 
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
-	*f = currentFile{w: w, node: b.node, name: b.entries[i]}
+	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
@@ -57,10 +58,17 @@ func (w *worker) visitFile(b *batch, i int) {
 func (w *worker) leave(b *batch, last bool) {
 	w.ahead.forget()
 	w.pin.drop(&w.dirs)
-	if last {
+	if !last {
+		return
+	}
+	if b.node != nil {
 		w.dirs.release(b.node, 0, 1)
 		b.reset()
 		w.spare = b
+		return
+	}
+	for _, n := range b.nodes {
+		w.dirs.release(n, 0, 1)
 	}
 }
 
@@ -69,20 +77,22 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cfg.noRead && !w.cfg.stat {
 		return nil
 	}
+	if w.cold.on.Load() {
+		w.listAhead(b)
+	}
 	if w.fromReadahead(f, b, i) {
 		if w.cfg.skipBinary && isBinary(f.content.data) {
 			return errBinary
 		}
 		return nil
 	}
-	prefetched := w.prefetchNext(b, i)
 	w.releaseSlot()
-	if prefetched || !w.latency.reads.isDue(w.pool) {
+	if !w.latency.reads.isDue(w.pool) {
 		return w.loadOne(f)
 	}
 	start := time.Now()
 	err := w.loadOne(f)
-	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !w.startPrefetch(f.node) {
+	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.uncached && w.enterCold(b, i)) {
 		w.pool.grow()
 	}
 	return err
@@ -140,17 +150,18 @@ func (f *currentFile) fetchStat() error {
 func (w *worker) fromReadahead(f *currentFile, b *batch, i int) bool {
 	a := &w.ahead
 	if i < a.first || i >= a.end {
-		if a.off || a.prefetching > 0 || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
-			return false
-		}
-		if a.wait--; a.wait >= 0 || !w.readGroup(b, i) {
+		if w.cold.on.Load() || b.node == nil {
+			if !w.readWindow(b, i) {
+				return false
+			}
+		} else if !w.readGroup(b, i) {
 			return false
 		}
 	}
 	if !a.get(i, &f.content) {
 		return false
 	}
-	if a.ring {
+	if a.together && a.window.usedRing() || !a.together && a.ring {
 		w.counts.uring++
 	}
 	return true
@@ -159,9 +170,15 @@ func (w *worker) fromReadahead(f *currentFile, b *batch, i int) bool {
 // readGroup reads ahead from entry i of b.
 func (w *worker) readGroup(b *batch, i int) bool {
 	a := &w.ahead
+	if a.off || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
+		return false
+	}
+	if a.wait--; a.wait >= 0 {
+		return false
+	}
 	a.wait = 0
 	if stop, cold := a.judge(); stop {
-		if !cold || !w.startPrefetch(b.node) {
+		if !cold || !w.enterCold(b, i) {
 			a.wait = readaheadPause
 		}
 		return false
@@ -176,60 +193,151 @@ func (w *worker) readGroup(b *batch, i int) bool {
 	}
 	w.releaseSlot()
 	n := min(a.depth, len(b.entries)-i)
+	start := time.Now()
 	useful := a.group.read(d, b.entries[i:i+n])
 	w.pin.idle()
-	if useful {
-		a.first, a.end = i, i+n
-		a.filled += n
-		a.tried += n
-	} else if !w.startPrefetch(b.node) {
+	if !useful {
 		a.wait = readaheadPause
-	}
-	return useful
-}
-
-// startPrefetch turns prefetchNext on for the next files, if that is of use in n.
-func (w *worker) startPrefetch(n *node) bool {
-	a := &w.ahead
-	if a.off || a.prefetching > 0 || w.cfg.noRead {
 		return false
 	}
-	d, err := w.pin.use(&w.dirs, n)
-	if err != nil {
-		return false
+	a.first, a.end, a.together = i, i+n, false
+	a.filled += n
+	a.tried += n
+	if w.cfg.noRead && time.Since(start) > time.Duration(n)*slowCall {
+		w.pool.grow() // judge finds out about content
 	}
-	defer w.pin.idle()
-	if !canPrefetch(d) {
-		return false
-	}
-	a.prefetching = readaheadPause
 	return true
 }
 
-// prefetchNext prefetches what comes next in b, while files prove not to be in the
-// page cache. It reports whether entry i was prefetched, by any worker.
-func (w *worker) prefetchNext(b *batch, i int) bool {
+// enterCold turns the cold mode on, if that is of use for the directory of entry i
+// of b, and lets the queue have the entries that no worker has taken.
+func (w *worker) enterCold(b *batch, i int) bool {
+	if w.cold.on.Load() {
+		return true
+	}
+	if w.cfg.noRead {
+		return false
+	}
+	d, err := w.pin.use(&w.dirs, b.nodeOf(i))
+	if err != nil {
+		return false
+	}
+	onDisk := isOnDisk(d)
+	w.pin.idle()
+	if !onDisk {
+		return false
+	}
+	w.cold.on.Store(true)
+	w.pool.limitGrowth(maxColdWorkers)
+	w.listAhead(b)
+	return true
+}
+
+// leaveCold turns the cold mode off.
+func (w *worker) leaveCold() {
+	w.ahead.quick = 0
+	if alwaysCold {
+		return
+	}
+	w.cold.on.Store(false)
+	w.pool.limitGrowth(math.MaxInt)
+	w.pool.wake() // there may be files that wait for the end of the listing
+}
+
+// listAhead gives the entries of b that no worker has taken back to the queue.
+func (w *worker) listAhead(b *batch) {
+	if w.disk == nil || b.node == nil {
+		return
+	}
+	all := int64(len(b.entries))
+	if from := b.next.Swap(all); from < all {
+		w.dirs.ref(b.node, int(all-from))
+		w.disk.addFiles(b.node, b.entries[from:], b.inodes[from:])
+		w.pool.wake()
+	}
+}
+
+const (
+	// A window whose reads take longer than longWindow is too large, for a run that
+	// is stopped waits for it; if they take less than shortWindow, it may be larger.
+	longWindow  = 50 * time.Millisecond
+	shortWindow = 15 * time.Millisecond
+	// One window of probeEvery asks how much of it is in the page cache. If that is
+	// more than mostlyCached, the run leaves the cold mode.
+	probeEvery   = 8
+	mostlyCached = 0.75
+	// quickFile is how long a file of a window takes, at most, if it comes from the
+	// page cache. Where a file system does not say what is there, the run leaves the
+	// cold mode after quickWindows in a row.
+	quickFile    = 6 * time.Microsecond
+	quickWindows = 8
+)
+
+// readWindow reads the entries of b from i on together.
+func (w *worker) readWindow(b *batch, i int) bool {
 	a := &w.ahead
-	at := int(b.prefetched.Load())
-	if a.prefetching <= 0 || i < at-readaheadDepth/2 || at >= len(b.entries) {
-		return i < at
+	size := w.cold.window.Load()
+	if a.noWindow || size == 0 {
+		return false
+	}
+	if a.window == nil {
+		if a.window = newWindowReader(w.cfg); a.window == nil {
+			a.noWindow = true
+			return false
+		}
+		a.closeGroup()
 	}
 	w.releaseSlot()
-	d, err := w.pin.use(&w.dirs, b.node)
-	if err != nil {
-		return false
+	n := min(len(b.entries)-i, int(size))
+	start := time.Now()
+	a.window.begin(n)
+	w.openWindow(b, i, n)
+	a.first, a.end, a.together = i, i+n, true
+	opened := time.Now()
+	cached := a.window.read(w.stopped, a.windows%probeEvery == 0)
+	a.windows++
+	reading := time.Since(opened)
+	switch {
+	case reading > longWindow:
+		w.cold.window.CompareAndSwap(size, max(windowMin, size/2))
+	case reading < shortWindow && n >= int(size):
+		w.cold.window.CompareAndSwap(size, min(w.cold.maxWindow, 2*size))
 	}
-	defer w.pin.idle()
-	if !canPrefetch(d) { // not every directory of a run is like the one where it began
-		a.prefetching = 0
-		return false
+	quick := time.Since(start) < time.Duration(n)*quickFile
+	if a.quick++; !quick {
+		a.quick = 0
+		w.pool.grow()
 	}
-	from := max(i, at)
-	n := min(readaheadDepth, len(b.entries)-from)
-	if !b.prefetched.CompareAndSwap(int64(at), int64(from+n)) {
-		return i < at // a worker that has joined was faster
+	if cached > mostlyCached || cached < 0 && a.quick == quickWindows {
+		w.leaveCold()
 	}
-	a.prefetching -= n
-	prefetch(d, b.entries[from:from+n], a.limit, w.stopped)
 	return true
+}
+
+// openWindow opens n entries of b from i on, those of one directory after those of
+// another.
+func (w *worker) openWindow(b *batch, i, n int) {
+	a := &w.ahead
+	var tried [windowMax]bool
+	for k := range n {
+		if tried[k] {
+			continue
+		}
+		node := b.nodeOf(i + k)
+		d, err := w.pin.use(&w.dirs, node)
+		for j := k; j < n; j++ {
+			if b.nodeOf(i+j) != node {
+				continue
+			}
+			tried[j] = true
+			if err == nil && !w.stopped() {
+				err = a.window.open(j, d, b.entries[i+j])
+			}
+		}
+		w.pin.idle()
+		if isScarce(err) {
+			w.cold.window.Store(0)
+			return
+		}
+	}
 }

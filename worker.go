@@ -37,7 +37,9 @@ type shared struct {
 	dirs     dirCache
 	entered  dirSet
 	pool     *pool
-	order    *ordered // nil: results come as they are ready
+	order    *ordered   // nil: results come as they are ready
+	disk     *diskOrder // nil: results come in order
+	cold     coldMode
 
 	ctx    context.Context // cancelled when the run is stopped
 	cancel context.CancelCauseFunc
@@ -132,6 +134,7 @@ func (s *shared) startWorker(id int) *worker {
 	}
 	w.ahead = readahead{limit: c.readLimit, statOnly: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
 	w.ahead.off = c.stat != c.noRead || s.calls.selectFile != nil || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
+	w.ahead.noWindow = c.noRead || s.calls.selectFile != nil
 	if id >= c.workers { // calls block: a readahead would wait
 		w.slot, w.ahead.wait = noSlot, math.MaxInt
 	}

@@ -28,9 +28,10 @@ type Ring struct {
 	fd    int
 	rings []byte // the queues
 	sqes  []byte
-	bufs  []byte // depth buffers of size bytes
+	bufs  []byte // of New: buffers of size bytes
+	slots bool   // the ring keeps files open
 
-	depth, size            int
+	size                   int
 	sqTail, cqHead, cqTail *uint32
 	sqMask, cqMask         uint32
 	cqesOffset             uintptr
@@ -42,17 +43,46 @@ type Ring struct {
 // New makes a ring that reads up to size bytes of each of depth files at a time;
 // depth is a power of two. It fails where io_uring is missing, older than Linux
 // 5.17, forbidden, or out of resources.
-func New(depth, size int) (_ *Ring, err error) {
+func New(depth, size int) (*Ring, error) {
+	r, err := setUp(2*depth, depth*size)
+	if err != nil {
+		return nil, err
+	}
+	r.size, r.n = size, make([]int32, depth)
+	slots := make([]int32, depth)
+	for i := range slots {
+		slots[i] = -1
+	}
+	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerFiles, uintptr(unsafe.Pointer(&slots[0])), uintptr(depth), 0, 0); errno != 0 {
+		r.Close()
+		return nil, errno
+	}
+	r.slots = true
+	return r, nil
+}
+
+// NewForFiles makes a ring for ReadFiles, with memory for size bytes. It fails as
+// New does.
+func NewForFiles(depth, size int) (*Ring, error) {
+	r, err := setUp(depth, size)
+	if err == nil {
+		r.n = make([]int32, depth)
+	}
+	return r, err
+}
+
+// setUp makes a ring with size bytes of memory.
+func setUp(entries, size int) (_ *Ring, err error) {
 	p := params{flags: setupCoopTaskrun}
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(2*depth), uintptr(unsafe.Pointer(&p)), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(&p)), 0)
 	if errno == unix.EINVAL { // before Linux 5.19
 		p = params{}
-		fd, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(2*depth), uintptr(unsafe.Pointer(&p)), 0)
+		fd, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(&p)), 0)
 	}
 	if errno != 0 {
 		return nil, errno
 	}
-	r := &Ring{fd: int(fd), depth: depth, size: size, n: make([]int32, depth)}
+	r := &Ring{fd: int(fd)}
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -69,15 +99,8 @@ func New(depth, size int) (_ *Ring, err error) {
 	if r.sqes, err = unix.Mmap(r.fd, offsetSQEs, int(p.sqEntries)*int(unsafe.Sizeof(sqe{})), prot, shared); err != nil {
 		return nil, err
 	}
-	if r.bufs, err = unix.Mmap(-1, 0, depth*size, prot, unix.MAP_ANON|unix.MAP_PRIVATE); err != nil {
+	if r.bufs, err = unix.Mmap(-1, 0, size, prot, unix.MAP_ANON|unix.MAP_PRIVATE); err != nil {
 		return nil, err
-	}
-	slots := make([]int32, depth)
-	for i := range slots {
-		slots[i] = -1
-	}
-	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, fd, registerFiles, uintptr(unsafe.Pointer(&slots[0])), uintptr(depth), 0, 0); errno != 0 {
-		return nil, errno
 	}
 	r.sqTail, r.sqMask = r.at(p.sq.tail), *r.at(p.sq.ringMask)
 	r.cqHead, r.cqTail, r.cqMask = r.at(p.cq.head), r.at(p.cq.tail), *r.at(p.cq.ringMask)
@@ -126,6 +149,41 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 	}
 	return r.run(tail, opened)
 }
+
+// A FileRead is a read of the first Len bytes of the open file FD into the ring's
+// memory, at At.
+type FileRead struct {
+	FD      int32
+	At, Len uint32
+}
+
+// ReadFiles makes all reads at once, at most depth, with the flags rwFlags of
+// preadv2(2), and waits for all. They are submitted by one system call, so those
+// that are next to each other on a disk become one request of the disk. Read i has
+// then Count(i) bytes.
+//
+// After an error there are no results and the ring cannot be used again.
+func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32) error {
+	if r.broken {
+		return errors.ErrUnsupported
+	}
+	// A read that waits goes on in the thread that has submitted it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tail := *r.sqTail
+	for i, f := range reads {
+		*r.sqe(tail) = sqe{opcode: opRead, fd: f.FD, addr: uint64(uintptr(unsafe.Pointer(&r.bufs[f.At]))), len: f.Len, opFlags: rwFlags, userData: uint64(i)}
+		tail++
+	}
+	return r.run(tail, len(reads))
+}
+
+// Count returns how many bytes read i of the last ReadFiles has read, or a
+// negative number if it failed.
+func (r *Ring) Count(i int) int { return int(r.n[i]) }
+
+// Memory returns the ring's memory. Its content is valid until the next read.
+func (r *Ring) Memory() []byte { return r.bufs }
 
 func (r *Ring) sqe(i uint32) *sqe {
 	return (*sqe)(unsafe.Pointer(&r.sqes[uintptr(i&r.sqMask)*unsafe.Sizeof(sqe{})]))
@@ -199,7 +257,7 @@ func (r *Ring) Err(i int) error {
 
 // Close closes the ring and the files that it keeps open.
 func (r *Ring) Close() {
-	if r.rings != nil {
+	if r.slots {
 		// Without this the kernel closes the files some time later.
 		unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), unregisterFiles, 0, 0, 0, 0)
 	}

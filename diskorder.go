@@ -1,0 +1,231 @@
+package fileproc
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+const (
+	// maxListedAhead is about how many bytes of memory the files and directories may
+	// take that are listed ahead: a million files with names of 20 bytes.
+	maxListedAhead = 52 << 20
+	// fileCost and dirCost are the bytes of one, without its name.
+	fileCost = 32
+	dirCost  = 240
+	// runSize is how many files are sorted at a time.
+	runSize = 4096
+	// windowFrom and windowMin are how many files a window has: at first, and when
+	// its reads take long.
+	windowFrom = 128
+	windowMin  = 1
+)
+
+// A coldMode says whether a run reads from a disk, and then how.
+type coldMode struct {
+	on atomic.Bool
+	// window is how many files to read together. It is 0, and stays so, if none are,
+	// because descriptors are scarce.
+	window    atomic.Int32
+	maxWindow int32
+}
+
+// diskOrder is the queue of a run whose results need no order. While files come
+// from the page cache it gives the directory that was found last.
+//
+// In the cold mode it gives directories in the order of their inode numbers until
+// all are listed, or too much memory is in use, and then windows: the files with
+// the lowest inode numbers, of any directories. File systems tend to keep files in
+// the order of these numbers, and a disk reads neighbours in one request if it is
+// asked for them together.
+type diskOrder struct {
+	cold *coldMode
+
+	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
+	stack     []*node    // directories, the one found last at the end
+	dirs      dirHeap    // directories listed ahead
+	dirBytes  int        // taken by dirs
+	runs      fileHeap   // files listed ahead
+	unsorted  []listedFile
+	files     int  // in runs and unsorted
+	fileBytes int  // taken by them, and by those visited since there were none
+	full      bool // until no file is left
+}
+
+var _ queue = (*diskOrder)(nil)
+
+// take gives files only when nothing is being listed any more: a file that is next
+// to one of them on the disk may be in any directory.
+func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && len(q.stack)+len(q.dirs.nodes) == 0) {
+		return q.takeWindow(), nil
+	}
+	if listed >= maxListings {
+		return nil, nil
+	}
+	return nil, q.takeDir()
+}
+
+func (q *diskOrder) takeWindow() *batch {
+	q.sortRun()
+	k := min(q.files, max(windowMin, int(q.cold.window.Load())))
+	b := &batch{nodes: make([]*node, 0, k), entries: make([]names.Name, 0, k)}
+	for range k {
+		run := q.runs[0]
+		b.nodes = append(b.nodes, run[0].node)
+		b.entries = append(b.entries, run[0].name)
+		run[0] = listedFile{} // lets the name go
+		if q.runs[0] = run[1:]; len(q.runs[0]) == 0 {
+			heap.Pop(&q.runs)
+		} else {
+			heap.Fix(&q.runs, 0)
+		}
+	}
+	if q.files -= k; q.files == 0 {
+		q.fileBytes, q.full = 0, false
+	}
+	return b
+}
+
+func (q *diskOrder) takeDir() *node {
+	if k := len(q.stack); k > 0 {
+		n := q.stack[k-1]
+		q.stack[k-1] = nil
+		q.stack = q.stack[:k-1]
+		return n
+	}
+	if len(q.dirs.nodes) == 0 {
+		return nil
+	}
+	n := heap.Pop(&q.dirs).(*node)
+	q.dirs.last = n.inode
+	q.dirBytes -= dirCost + len(n.name.String())
+	return n
+}
+
+func (q *diskOrder) add(n *node, r scanResult) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range r.subs {
+		q.addDir(d)
+	}
+	if r.state == scanAgain {
+		q.addDir(n)
+	}
+}
+
+func (q *diskOrder) addDir(n *node) {
+	if !q.cold.on.Load() || q.dirBytes+q.fileBytes >= maxListedAhead {
+		q.stack = append(q.stack, n)
+		return
+	}
+	heap.Push(&q.dirs, n)
+	q.dirBytes += dirCost + len(n.name.String())
+}
+
+// addFiles takes files of n. It keeps neither slice.
+func (q *diskOrder) addFiles(n *node, files []names.Name, inodes []uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.files += len(files)
+	q.fileBytes += dirCost + fileCost*len(files)
+	for i, name := range files {
+		q.unsorted = append(q.unsorted, listedFile{inodes[i], name, n})
+		q.fileBytes += len(name.String()) + 1
+		if len(q.unsorted) == runSize {
+			q.sortRun()
+		}
+	}
+	q.full = q.full || q.dirBytes+q.fileBytes >= maxListedAhead
+}
+
+func (q *diskOrder) sortRun() {
+	if len(q.unsorted) == 0 {
+		return
+	}
+	slices.SortFunc(q.unsorted, listedFile.compare)
+	heap.Push(&q.runs, q.unsorted)
+	q.unsorted = nil
+}
+
+func (q *diskOrder) pending(listed, maxListings int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	dirs := len(q.stack) + len(q.dirs.nodes)
+	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && dirs == 0) {
+		return (q.files + windowMax - 1) / windowMax
+	}
+	return min(dirs, maxListings-listed)
+}
+
+func (q *diskOrder) isFull() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.full
+}
+
+func (q *diskOrder) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.files == 0 && len(q.stack)+len(q.dirs.nodes) == 0
+}
+
+func (q *diskOrder) abandon() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := q.files
+	q.files, q.runs, q.unsorted = 0, nil, nil
+	return int64(k)
+}
+
+// A listedFile is a file that is listed and not begun.
+type listedFile struct {
+	inode uint64
+	name  names.Name
+	node  *node
+}
+
+func (f listedFile) compare(g listedFile) int {
+	return cmp.Or(cmp.Compare(f.node.device, g.node.device), cmp.Compare(f.inode, g.inode))
+}
+
+// A fileHeap is sorted runs of files. The run with the first file is in front.
+type fileHeap [][]listedFile
+
+func (h fileHeap) Len() int           { return len(h) }
+func (h fileHeap) Less(i, j int) bool { return h[i][0].compare(h[j][0]) < 0 }
+func (h fileHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *fileHeap) Push(run any)      { *h = append(*h, run.([]listedFile)) }
+func (h *fileHeap) Pop() any {
+	k := len(*h) - 1
+	run := (*h)[k]
+	(*h)[k] = nil
+	*h = (*h)[:k]
+	return run
+}
+
+// A dirHeap is directories. In front is the one that follows the last that was
+// taken; the lowest inode number follows the highest, so that a disk's head goes
+// back once for all that was found behind it.
+type dirHeap struct {
+	nodes []*node
+	last  uint64
+}
+
+func (h *dirHeap) Len() int           { return len(h.nodes) }
+func (h *dirHeap) Less(i, j int) bool { return h.nodes[i].inode-h.last < h.nodes[j].inode-h.last }
+func (h *dirHeap) Swap(i, j int)      { h.nodes[i], h.nodes[j] = h.nodes[j], h.nodes[i] }
+func (h *dirHeap) Push(n any)         { h.nodes = append(h.nodes, n.(*node)) }
+func (h *dirHeap) Pop() any {
+	k := len(h.nodes) - 1
+	n := h.nodes[k]
+	h.nodes[k] = nil
+	h.nodes = h.nodes[:k]
+	return n
+}

@@ -1,0 +1,213 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/fileproc/fileproc/internal/names"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// windowBuffer is how many bytes the files of a window have together that are
+	// read into memory. What goes beyond is read into the page cache.
+	windowBuffer = 1 << 20
+	// windowFile is the size in bytes above which a file is only read into the page
+	// cache, and there its first windowPrefetch bytes.
+	windowFile     = 64 << 10
+	windowPrefetch = 256 << 10
+	// windowBytes is how many bytes a window reads in all.
+	windowBytes = 8 << 20
+)
+
+// A fileWindow is a windowReader. Each file is opened, since its size says how much
+// to read; then all are read in one submission to an io_uring or, without one, all
+// are prefetched before the first is read.
+type fileWindow struct {
+	limit      int64 // as in reader, like the next two
+	truncate   bool
+	skipBinary bool
+	stat       bool // keep the metadata
+
+	ring   *windowRing // nil: none
+	buffer []byte      // windowBuffer bytes
+	check  diskCheck
+
+	files  []windowEntry
+	reads  []int // indexes of the files to read, in the order of the disk
+	plain  bool  // not all may be read through the ring
+	inRing bool  // the last files were
+}
+
+// A windowEntry is a file of a fileWindow.
+type windowEntry struct {
+	fd    int   // -1: not open
+	at    int   // of its content in buffer; -1: in the page cache alone
+	want  int   // bytes to read
+	size  int64 // as the metadata says
+	inode uint64
+	known bool // what is to be delivered is in buffer
+	stat  Stat
+}
+
+// newWindowReader returns a windowReader, or nil.
+func newWindowReader(c *config) windowReader {
+	w := &fileWindow{limit: c.readLimit, truncate: c.truncate, skipBinary: c.skipBinary, stat: c.stat}
+	if !c.noURing {
+		w.ring, w.buffer = newWindowRing()
+	}
+	if w.ring == nil {
+		w.buffer = make([]byte, windowBuffer)
+	}
+	return w
+}
+
+func (w *fileWindow) begin(n int) {
+	w.files, w.plain, w.inRing = w.files[:0], w.ring == nil, false
+	for range n {
+		w.files = append(w.files, windowEntry{fd: -1})
+	}
+}
+
+func (w *fileWindow) open(i int, d directory, name names.Name) error {
+	kind := w.check.kindOf(d)
+	if kind == notOnDisk {
+		return errors.ErrUnsupported
+	}
+	w.plain = w.plain || kind != onDiskForRings
+	fd, err := openat(d.(*linuxDir).fd, name, fileFlags)
+	if err != nil {
+		return err
+	}
+	f := &w.files[i]
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 {
+		unix.Close(fd)
+		return nil
+	}
+	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
+	if w.stat {
+		f.stat = statOf(&st)
+	}
+	return nil
+}
+
+func (w *fileWindow) read(stopped func() bool, probes bool) (cached float64) {
+	cached = -1
+	w.plan()
+	if len(w.reads) > 0 && !stopped() {
+		if probes {
+			cached = w.probe()
+		}
+		w.inRing = !w.plain && w.ring.read(w.files, w.reads, 0)
+		if !w.inRing {
+			w.readPlain(stopped)
+		}
+	}
+	for _, f := range w.files {
+		if f.fd >= 0 {
+			unix.Close(f.fd)
+		}
+	}
+	return cached
+}
+
+// probe reads what is in the page cache and leaves the rest to be read. It returns
+// how much there was, or -1 if the file system cannot say.
+func (w *fileWindow) probe() float64 {
+	if w.plain || !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
+		for _, i := range w.reads {
+			f := &w.files[i]
+			if f.at >= 0 {
+				n, err := readCached(f.fd, w.buffer[f.at:f.at+f.want])
+				if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+					return -1
+				}
+				f.read(n)
+			}
+		}
+	}
+	all := len(w.reads)
+	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].known })
+	return float64(all-len(w.reads)) / float64(all)
+}
+
+// plan decides what to read of each open file, in the order of the disk.
+func (w *fileWindow) plan() {
+	w.reads = w.reads[:0]
+	used, total := 0, 0
+	for i := range w.files {
+		f := &w.files[i]
+		if f.fd < 0 || w.limit >= 0 && f.size > w.limit && !w.truncate {
+			continue
+		}
+		n := f.size + 1 // a read that gets less has found the end
+		if w.limit >= 0 {
+			n = min(n, w.limit+1)
+		}
+		f.at, f.want = used, int(min(n, windowPrefetch))
+		if n > windowFile || used+f.want > windowBuffer || w.skipBinary && n <= f.size && n <= binaryPrefix {
+			f.at = -1
+		} else {
+			used += f.want
+		}
+		if total += f.want; total > windowBytes {
+			break
+		}
+		w.reads = append(w.reads, i)
+	}
+	slices.SortFunc(w.reads, func(i, j int) int {
+		return cmp.Compare(w.files[i].inode, w.files[j].inode)
+	})
+}
+
+func (w *fileWindow) usedRing() bool { return w.inRing }
+
+// readPlain reads without a ring.
+func (w *fileWindow) readPlain(stopped func() bool) {
+	for _, i := range w.reads {
+		f := &w.files[i]
+		unix.Fadvise(f.fd, 0, int64(f.want), unix.FADV_WILLNEED)
+	}
+	for _, i := range w.reads {
+		f := &w.files[i]
+		if stopped() {
+			return
+		}
+		if f.at < 0 {
+			continue
+		}
+		n, _ := ignoringEINTR(func() (int, error) { return unix.Pread(f.fd, w.buffer[f.at:f.at+f.want], 0) })
+		f.read(n)
+	}
+}
+
+// read takes the result of a read: it has got all that is wanted, or found the end
+// where the metadata says.
+func (f *windowEntry) read(n int) {
+	f.known = f.at >= 0 && int64(n) == min(f.size, int64(f.want))
+}
+
+func (w *fileWindow) get(i int, c *content) bool {
+	f := &w.files[i]
+	if !f.known {
+		return false
+	}
+	end := f.at + int(f.size)
+	if w.limit >= 0 && f.size > w.limit {
+		end = f.at + int(w.limit)
+		c.truncated = true
+	}
+	c.data = w.buffer[f.at:end:end]
+	c.stat, c.hasStat = f.stat, w.stat
+	return true
+}
+
+func (w *fileWindow) close() {
+	if w.ring != nil {
+		w.ring.close()
+	}
+}

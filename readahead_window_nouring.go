@@ -1,0 +1,11 @@
+//go:build linux && (android || fileproc_nouring) && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+type windowRing struct{}
+
+func newWindowRing() (*windowRing, []byte) { return nil, nil }
+
+func (*windowRing) read([]windowEntry, []int, uint32) bool { return false }
+
+func (*windowRing) close() {}
