@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,6 +115,7 @@ func serve(args []string) error {
 	dir := flags.Arg(0)
 	server, err := fs.Mount(dir, &root{disk: &disk{image: image, drive: &d}}, &fs.Options{
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "disk", Name: "disk", MaxWrite: maxRead,
+			Logger: log.New(io.Discard, "", 0), // the kernel sometimes ends the connection before go-fuse expects it
 			// Without these, the kernel sends one read after the other, or twelve at most.
 			ExtraCapabilities: fuse.CAP_ASYNC_DIO, MaxBackground: 1024},
 	})
