@@ -7,7 +7,7 @@
 //
 // The second command mounts the image read-only through the emulated disk, runs COMMAND with {} replaced by the mount point,
 // and prints the requests and bytes that COMMAND read from the disk and the seconds that it took, as a line of JSON. Mounts
-// are in a mount namespace of their own, and the loop device clears itself, so nothing is left behind.
+// are in a mount namespace of their own, and the loop device clears itself, so that neither outlives the command.
 package main
 
 import (

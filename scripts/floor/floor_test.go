@@ -64,7 +64,7 @@ func TestCLoop(t *testing.T) {
 		t.Skip("left out: no C compiler")
 	}
 	defer c.close()
-	for mode, sizes := range map[string][]int{"read": {8192}, "whole": {100, 2000, 8192}, "order": {100, 2000, 8192}, "stat": {0}} {
+	for mode, sizes := range map[string][]int{"read": {8192}, "whole": {100, 2000, 8192}, "order": {100, 2000, 8192}, "stat": {0}, "stat-order": {0}} {
 		for _, size := range sizes {
 			p, err := c.side(mode, size)()
 			if mode == "order" && err != nil && strings.Contains(err.Error(), "io_uring") {

@@ -14,7 +14,7 @@ import (
 // onceReadSize is the size of the C loop's reads in -case once, in bytes. It reads whole files, as fileproc does.
 const onceReadSize = 64 << 10
 
-var onceSides = []string{"fileproc", "fileproc-stat", "c", "c-stat", "c-order"}
+var onceSides = []string{"fileproc", "fileproc-stat", "c", "c-order", "c-stat", "c-stat-order"}
 
 // runOnce prints one pass of one side as a line of JSON, without a pass before it to warm up.
 func runOnce(dir, name string, threads int, prepared func(side) side) error {
@@ -35,7 +35,7 @@ func runOnce(dir, name string, threads int, prepared func(side) side) error {
 			return err
 		}
 		defer c.close()
-		mode := map[string]string{"c": "whole", "c-stat": "stat", "c-order": "order"}[name]
+		mode := map[string]string{"c": "whole", "c-order": "order", "c-stat": "stat", "c-stat-order": "stat-order"}[name]
 		if s = c.side(mode, onceReadSize); s == nil {
 			return fmt.Errorf("-side %s needs a C compiler", name)
 		}

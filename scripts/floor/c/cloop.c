@@ -5,8 +5,8 @@
 // Each line on standard input, "MODE SIZE THREADS", runs one pass and prints "WALL_NS CPU_NS FILES BYTES" or
 // "error: …". A pass lists DIR, with its subdirectories, into memory and then reads with THREADS threads.
 // Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), order (the same in the order
-// of the inodes, the first reads of WINDOW files in one io_uring submission), stat (fstatat) and names (list only DIR, with
-// one buffer).
+// of the inodes, the first reads of WINDOW files in one io_uring submission), stat (fstatat), stat-order (the same in the order
+// of the inodes) and names (list only DIR, with one buffer).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -159,6 +159,15 @@ static void *work(void *unused) {
 	return NULL;
 }
 
+static unsigned long long inode(const struct file *f) {
+	return ((struct entry *)(f->name - offsetof(struct entry, name)))->ino;
+}
+
+static int by_inode(const void *a, const void *b) {
+	unsigned long long x = inode(a), y = inode(b);
+	return (x > y) - (x < y);
+}
+
 #ifdef IORING_OFF_SQES
 struct ring {
 	int fd;
@@ -211,17 +220,6 @@ static void ring_read(struct ring *r, const int *fds, char *buf, int n, int *siz
 	}
 }
 
-static unsigned long long inode(const struct file *f) {
-	return ((struct entry *)(f->name - offsetof(struct entry, name)))->ino;
-}
-
-static int by_inode(const void *a, const void *b) {
-	unsigned long long x = inode(a), y = inode(b);
-	return (x > y) - (x < y);
-}
-
-static void sort_files(void) { qsort(files, nfiles, sizeof *files, by_inode); }
-
 static void *work_in_order(void *unused) {
 	(void)unused;
 	struct ring r;
@@ -246,8 +244,11 @@ static void *work_in_order(void *unused) {
 	return NULL;
 }
 #else
-static void sort_files(void) { errno = ENOSYS; fail("compiled without", "linux/io_uring.h"); }
-static void *work_in_order(void *unused) { return unused; }
+static void *work_in_order(void *unused) {
+	errno = ENOSYS;
+	fail("io_uring: compiled without", "linux/io_uring.h");
+	return unused;
+}
 #endif
 
 static void run_threads(int n, void *(*work)(void *)) {
@@ -287,10 +288,10 @@ int main(int argc, char **argv) {
 	if (!getrlimit(RLIMIT_NOFILE, &lim)) { lim.rlim_cur = lim.rlim_max; setrlimit(RLIMIT_NOFILE, &lim); }
 
 	while (scanf("%15s %zu %d", mode, &size, &threads) == 3) {
-		int names = !strcmp(mode, "names"), order = !strcmp(mode, "order");
+		int names = !strcmp(mode, "names"), order = !strcmp(mode, "order"), stat_order = !strcmp(mode, "stat-order");
 		whole = order || !strcmp(mode, "whole");
 		int reads = whole || !strcmp(mode, "read");
-		if ((!names && !reads && strcmp(mode, "stat")) || threads < 1 || threads > MAX_THREADS ||
+		if ((!names && !reads && !stat_order && strcmp(mode, "stat")) || threads < 1 || threads > MAX_THREADS ||
 		    (reads && size < 1) || size > MAX_READ) {
 			fprintf(stderr, "bad command\n");
 			return 2;
@@ -305,7 +306,7 @@ int main(int argc, char **argv) {
 				count_names();
 			} else {
 				list();
-				if (order) sort_files();
+				if (order || stat_order) qsort(files, nfiles, sizeof *files, by_inode);
 				run_threads(threads, order ? work_in_order : work);
 			}
 		}
