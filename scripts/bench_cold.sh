@@ -57,9 +57,9 @@ fi
 
 row() { printf '| %s ' "$@" && echo '|'; }
 
-# reason makes a row for a case that cannot run, from the last line of a command's output.
+# reason makes a row for a case that cannot run, from the first line of a command's output: those after it are consequences.
 reason() {
-	local -a cells=("$1" "not run: ${2##*$'\n'}")
+	local -a cells=("$1" "not run: ${2%%$'\n'*}")
 	while [ ${#cells[@]} -lt $((2 * ${#sides[@]} + 5)) ]; do cells+=(""); done
 	row "${cells[@]}" "$3"
 }
@@ -88,6 +88,15 @@ once() { # side, directory or image, -side of floor, threads, flags of disk run
 	echo "$(field "$out" files) files, $(field "$out" bytes) bytes" >>"$tmp/saw"
 }
 
+# each_side runs each side once.
+each_side() { # directory or image, suffix of -side, numbers of threads in the usual loop, flags of disk run
+	local on=$1 suffix=$2 listing=$3 side threads
+	shift 3
+	for side in "${sides[@]}"; do once "$side" "$on" "fileproc$suffix" 1 "$@" || return; done
+	for threads in $listing; do once "c$threads" "$on" "c$suffix" "$threads" "$@" || return; done
+	once order "$on" "c$suffix-order" 2 "$@"
+}
+
 # measure prints the row of a case: its name, a directory or an image, what is read (whole or stat), the target, and the flags
 # of disk run.
 measure() {
@@ -97,11 +106,10 @@ measure() {
 	[ ! -d "$on" ] || listing=(8 32 64) # of which the best counts
 	rm -f "$tmp"/*.requests "$tmp"/*.seconds "$tmp/saw"
 	for ((i = 0; i < runs; i++)); do
-		{
-			for side in "${sides[@]}"; do once "$side" "$on" "fileproc$suffix" 1 "$@" || return 1; done
-			for threads in "${listing[@]}"; do once "c$threads" "$on" "c$suffix" "$threads" "$@" || return 1; done
-			once order "$on" "c$suffix-order" 2 "$@" || return 1
-		} >"$tmp/err" || { reason "$name" "$(cat "$tmp/err")" "$target"; return; }
+		if ! out=$(each_side "$on" "$suffix" "${listing[*]}" "$@"); then
+			reason "$name" "$out" "$target"
+			return
+		fi
 	done
 	if [ "$(sort -u "$tmp/saw" | wc -l)" != 1 ]; then
 		reason "$name" "the sides saw $(sort -u "$tmp/saw" | paste -sd ';')" "$target"
@@ -133,11 +141,11 @@ measure_set() {
 	else
 		from=$data/tickets_$set
 		image=$data/disk_${set}_$fs.img
+		if [[ $set = *_1m ]] && [ -z "${BENCH_COLD_1M:-}" ]; then
+			reason "$name" "BENCH_COLD_1M is not set" "$target"
+			return
+		fi
 		if [ ! -f "$from.json" ] || [ ! -d "$from" ]; then
-			if [[ $set = *_1m ]] && [ -z "${BENCH_COLD_1M:-}" ]; then
-				reason "$name" "BENCH_COLD_1M is not set" "$target"
-				return
-			fi
 			go run ./tickets -layout "${set%_*}" -count "${set#*_}" -out "$data" >&2
 		fi
 	fi

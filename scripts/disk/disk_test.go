@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -148,8 +150,14 @@ func testDisk(t *testing.T, fs string) {
 	const pieces = 40
 	require.NoError(t, os.WriteFile(filepath.Join(from, "file"), bytes.Repeat([]byte("0123456789abcdef"), pieces*256<<10/16), 0o644))
 	image := filepath.Join(t.TempDir(), "image")
-	require.NoError(t, ownMounts()) // of this test's thread, which ends with the test
-	require.NoError(t, makeImage(t.Context(), fs, from, image))
+	err := ownMounts() // of this test's thread, which ends with the test
+	if err == nil {
+		err = makeImage(t.Context(), fs, from, image)
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
+		t.Skip("left out:", err) // a container, or a kernel without the file system
+	}
+	require.NoError(t, err)
 
 	runs := func(d *drive, command ...string) count {
 		t.Helper()
@@ -170,7 +178,7 @@ func testDisk(t *testing.T, fs string) {
 
 	d := drive{inflight: 1}
 	require.NoError(t, d.check())
-	_, err := runOn(t.Context(), image, "none", &d, []string{"cmp", "-s", "-n", "16", "{}/file", "/dev/zero"})
+	_, err = runOn(t.Context(), image, "none", &d, []string{"cmp", "-s", "-n", "16", "{}/file", "/dev/zero"})
 	assert.ErrorContains(t, err, "cmp: exit status 1")
 	_, err = runOn(t.Context(), image, "nosuch", &d, []string{"true"})
 	assert.ErrorContains(t, err, "setting scheduler to nosuch")
