@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,6 +46,36 @@ func TestGoLoop(t *testing.T) {
 	}
 	_, err := goLoop{filepath.Join(dir, "nosuch"), 1, 1, 0}.side()()
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// All modes of the C loop that read see all bytes of files smaller and larger than a read, and in more than one window.
+func TestCLoop(t *testing.T) {
+	dir := t.TempDir()
+	want := 0
+	for i := range 600 {
+		sub := filepath.Join(dir, fmt.Sprint(i%7))
+		require.NoError(t, os.MkdirAll(sub, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(sub, fmt.Sprint("file", i)), make([]byte, 10*i), 0o644))
+		want += 10 * i
+	}
+	c, err := startCLoop(dir, 2)
+	require.NoError(t, err)
+	if c == nil {
+		t.Skip("left out: no C compiler")
+	}
+	defer c.close()
+	for mode, sizes := range map[string][]int{"read": {8192}, "whole": {100, 2000, 8192}, "order": {100, 2000, 8192}, "stat": {0}, "stat-order": {0}} {
+		for _, size := range sizes {
+			p, err := c.side(mode, size)()
+			if mode == "order" && err != nil && strings.Contains(err.Error(), "io_uring") {
+				t.Logf("left out: order: %v", err)
+				continue
+			}
+			require.NoError(t, err, mode)
+			assert.Equal(t, 600, p.files, "%s, %d bytes", mode, size)
+			assert.EqualValues(t, want, p.bytes, "%s, %d bytes", mode, size)
+		}
+	}
 }
 
 // All sides, WalkDir too, read a set through a symbolic link.

@@ -37,19 +37,21 @@ func run() error {
 	dir := flag.String("dir", "", "`directory` to process; the cases small and shapes make their own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
 		"sweep (the default against other numbers of workers), "+
-		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: with cold caches, against the C loop with 2 to 64 threads), allocs (allocations per file), peak (memory of Stream); "+
+		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: with cold caches, against the C loop with 2 to 64 threads, and in the order of the disk), "+
+		"once (one pass of -side, for scripts/bench_cold.sh), allocs (allocations per file), peak (memory of Stream); "+
 		"bare (the C loop's work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc against the C loop)")
 	pairs := flag.Int("pairs", 9, "interleaved `pairs`")
 	passes := flag.Int("passes", 5, "`passes` of each side in a pair, of which the median is used")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	workers := flag.String("workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
-	drop := flag.Bool("cold", false, "with -case sweep, as root: drop the caches before each pass")
+	who := flag.String("side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), c (the C loop in the order of the listing), c-order (in the order of the disk), c-stat or c-stat-order")
+	drop := flag.Bool("cold", false, "with -case sweep or once, as root: drop the caches before each pass")
 	delay := flag.Duration("fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
 	server := flag.String("server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "cold", "allocs", "peak", "bare", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "cold", "once", "allocs", "peak", "bare", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -87,7 +89,13 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	prepared := func(s side) side { return s }
+	if *drop {
+		prepared = cold
+	}
 	switch *name {
+	case "once":
+		return runOnce(set, *who, *threads, prepared)
 	case "plain":
 		return runPlain(set, *pairs, *passes, p)
 	case "cold":
@@ -103,10 +111,6 @@ func run() error {
 		return runFio(set, *threads, *pairs, *passes, p)
 	}
 	if *name == "sweep" {
-		prepared := func(s side) side { return s }
-		if *drop {
-			prepared = cold
-		}
 		list, err := sweep(set, *workers, prepared)
 		if err != nil {
 			return err

@@ -127,7 +127,16 @@ func runCold(dir string, pairs int, p printer) error {
 			return err
 		}
 	}
-	return nil
+	c, err := startCLoop(dir, 2)
+	if err != nil || c == nil {
+		return err
+	}
+	defer c.close()
+	ordered := c.side("order", cReadSize)
+	if _, err := ordered(); err != nil { // it needs io_uring
+		return p.leftOut(err.Error())
+	}
+	return p.compare(pairs, 1, comparison{"cold / C loop in the disk's order", cold(whole), cold(ordered)})
 }
 
 // cold returns a side that drops the caches before the clock of s starts, which needs root.

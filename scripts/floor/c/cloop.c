@@ -4,7 +4,9 @@
 //
 // Each line on standard input, "MODE SIZE THREADS", runs one pass and prints "WALL_NS CPU_NS FILES BYTES" or
 // "error: …". A pass lists DIR, with its subdirectories, into memory and then reads with THREADS threads.
-// Modes: read (open, one read of SIZE bytes, close), stat (fstatat) and names (list only DIR, with one buffer).
+// Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), order (the same in the order
+// of the inodes, the first reads of WINDOW files in one io_uring submission), stat (fstatat), stat-order (the same in the order
+// of the inodes) and names (list only DIR, with one buffer).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -13,15 +15,20 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#if __has_include(<linux/io_uring.h>)
+#include <linux/io_uring.h>
+#endif
 
-enum { LISTING = 1 << 20, BATCH = 128, MAX_THREADS = 1024, MAX_READ = 1 << 20 };
+enum { LISTING = 1 << 20, BATCH = 128, WINDOW = 256, MAX_THREADS = 1024, MAX_READ = 1 << 20 };
 
 struct entry { unsigned long long ino; long long off; unsigned short reclen; unsigned char type; char name[]; };
 struct block { struct block *next; char data[LISTING]; };
@@ -34,6 +41,7 @@ static int *dirs;            // open while the pass runs
 static size_t ndirs, dirs_cap;
 
 static size_t read_size;     // 0: fstatat
+static int whole;            // read on until a short read
 static atomic_size_t next_file;
 static atomic_llong total;
 
@@ -107,18 +115,36 @@ static void count_names(void) {
 	nfiles -= 2; // . and ..
 }
 
+static int open_file(struct file *f) {
+	int fd = openat(f->dir, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0) fail("openat", f->name);
+	return fd;
+}
+
+// read_on reads what follows the first n bytes, unless they are the end.
+static long long read_on(struct file *f, int fd, char *buf, ssize_t n) {
+	long long sum = n;
+	while (whole && n == (ssize_t)read_size) {
+		n = pread(fd, buf, read_size, sum);
+		if (n < 0) { fail("pread", f->name); return sum; }
+		sum += n;
+	}
+	return sum;
+}
+
 static long long one(struct file *f, char *buf) {
 	if (!read_size) {
 		struct stat st;
 		if (fstatat(f->dir, f->name, &st, AT_SYMLINK_NOFOLLOW)) { fail("fstatat", f->name); return 0; }
 		return st.st_size;
 	}
-	int fd = openat(f->dir, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0) { fail("openat", f->name); return 0; }
+	int fd = open_file(f);
+	if (fd < 0) return 0;
 	ssize_t n = read(fd, buf, read_size);
 	if (n < 0) { fail("read", f->name); n = 0; }
+	long long sum = read_on(f, fd, buf, n);
 	close(fd);
-	return n;
+	return sum;
 }
 
 static void *work(void *unused) {
@@ -133,7 +159,99 @@ static void *work(void *unused) {
 	return NULL;
 }
 
-static void run_threads(int n) {
+static unsigned long long inode(const struct file *f) {
+	return ((struct entry *)(f->name - offsetof(struct entry, name)))->ino;
+}
+
+static int by_inode(const void *a, const void *b) {
+	unsigned long long x = inode(a), y = inode(b);
+	return (x > y) - (x < y);
+}
+
+#ifdef IORING_OFF_SQES
+struct ring {
+	int fd;
+	char *sq, *cq; // with IORING_FEAT_SINGLE_MMAP the same
+	struct io_uring_params p;
+	struct io_uring_sqe *sqes;
+	size_t size, sqes_size;
+};
+
+static int ring_open(struct ring *r) {
+	memset(r, 0, sizeof *r);
+	r->fd = syscall(SYS_io_uring_setup, WINDOW, &r->p);
+	if (r->fd < 0) { fail("io_uring_setup", ""); return -1; }
+	if (!(r->p.features & IORING_FEAT_SINGLE_MMAP)) { errno = ENOSYS; fail("io_uring", "of Linux 5.4"); close(r->fd); return -1; }
+	size_t sq = r->p.sq_off.array + r->p.sq_entries * sizeof(unsigned);
+	size_t cq = r->p.cq_off.cqes + r->p.cq_entries * sizeof(struct io_uring_cqe);
+	r->size = sq > cq ? sq : cq, r->sqes_size = r->p.sq_entries * sizeof *r->sqes;
+	r->sq = r->cq = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQ_RING);
+	r->sqes = mmap(NULL, r->sqes_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, IORING_OFF_SQES);
+	if (r->sq == MAP_FAILED || r->sqes == MAP_FAILED) { perror("mmap"); exit(1); }
+	return 0;
+}
+
+static void ring_close(struct ring *r) {
+	munmap(r->sq, r->size), munmap(r->sqes, r->sqes_size);
+	close(r->fd);
+}
+
+// ring_read reads the beginning of n files in one submission, and sets each size or error. The kernel can merge requests for
+// neighbouring blocks until the submission ends.
+static void ring_read(struct ring *r, const int *fds, char *buf, int n, int *sizes) {
+	unsigned *tail = (unsigned *)(r->sq + r->p.sq_off.tail), *array = (unsigned *)(r->sq + r->p.sq_off.array);
+	unsigned *head = (unsigned *)(r->cq + r->p.cq_off.head), *end = (unsigned *)(r->cq + r->p.cq_off.tail);
+	struct io_uring_cqe *cqes = (struct io_uring_cqe *)(r->cq + r->p.cq_off.cqes);
+	for (int i = 0; i < n; i++) {
+		r->sqes[i] = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = fds[i], .addr = (unsigned long)(buf + i * read_size),
+			.len = read_size, .user_data = i};
+		array[(*tail + i) & (r->p.sq_entries - 1)] = i;
+	}
+	__atomic_store_n(tail, *tail + n, __ATOMIC_RELEASE);
+	for (int sent = 0, done = 0; done < n;) {
+		int k = syscall(SYS_io_uring_enter, r->fd, n - sent, n - done, IORING_ENTER_GETEVENTS, NULL, 0);
+		if (k < 0 && errno != EINTR) { perror("io_uring_enter"); exit(1); }
+		if (k > 0) sent += k;
+		for (; *head != __atomic_load_n(end, __ATOMIC_ACQUIRE); done++) {
+			struct io_uring_cqe *c = &cqes[*head & (r->p.cq_entries - 1)];
+			sizes[c->user_data] = c->res;
+			__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+		}
+	}
+}
+
+static void *work_in_order(void *unused) {
+	(void)unused;
+	struct ring r;
+	if (ring_open(&r)) return NULL;
+	char *buf = malloc(WINDOW * read_size);
+	if (!buf) { perror("malloc"); exit(1); }
+	long long sum = 0;
+	for (size_t i; (i = atomic_fetch_add(&next_file, WINDOW)) < nfiles && !failed;) {
+		int n = i + WINDOW < nfiles ? WINDOW : nfiles - i, fds[WINDOW], sizes[WINDOW];
+		for (int k = 0; k < n; k++)
+			if ((fds[k] = open_file(&files[i + k])) < 0) n = k;
+		ring_read(&r, fds, buf, n, sizes);
+		for (int k = 0; k < n; k++) {
+			if (sizes[k] < 0) { errno = -sizes[k]; fail("read", files[i + k].name); sizes[k] = 0; }
+			sum += read_on(&files[i + k], fds[k], buf + k * read_size, sizes[k]);
+			close(fds[k]);
+		}
+	}
+	free(buf);
+	ring_close(&r);
+	total += sum;
+	return NULL;
+}
+#else
+static void *work_in_order(void *unused) {
+	errno = ENOSYS;
+	fail("io_uring: compiled without", "linux/io_uring.h");
+	return unused;
+}
+#endif
+
+static void run_threads(int n, void *(*work)(void *)) {
 	pthread_t threads[MAX_THREADS];
 	for (int i = 0; i < n; i++)
 		if ((errno = pthread_create(&threads[i], NULL, work, NULL))) { perror("pthread_create"); exit(1); }
@@ -170,8 +288,10 @@ int main(int argc, char **argv) {
 	if (!getrlimit(RLIMIT_NOFILE, &lim)) { lim.rlim_cur = lim.rlim_max; setrlimit(RLIMIT_NOFILE, &lim); }
 
 	while (scanf("%15s %zu %d", mode, &size, &threads) == 3) {
-		int names = !strcmp(mode, "names"), reads = !strcmp(mode, "read");
-		if ((!names && !reads && strcmp(mode, "stat")) || threads < 1 || threads > MAX_THREADS ||
+		int names = !strcmp(mode, "names"), order = !strcmp(mode, "order"), stat_order = !strcmp(mode, "stat-order");
+		whole = order || !strcmp(mode, "whole");
+		int reads = whole || !strcmp(mode, "read");
+		if ((!names && !reads && !stat_order && strcmp(mode, "stat")) || threads < 1 || threads > MAX_THREADS ||
 		    (reads && size < 1) || size > MAX_READ) {
 			fprintf(stderr, "bad command\n");
 			return 2;
@@ -186,7 +306,8 @@ int main(int argc, char **argv) {
 				count_names();
 			} else {
 				list();
-				run_threads(threads);
+				if (order || stat_order) qsort(files, nfiles, sizeof *files, by_inode);
+				run_threads(threads, order ? work_in_order : work);
 			}
 		}
 		size_t count = nfiles;

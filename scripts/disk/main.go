@@ -1,0 +1,214 @@
+//go:build linux
+
+// Command disk emulates a disk, to measure what a cold run asks of one. It needs root.
+//
+//	go run ./disk image -fs ext4 -from ../.data/tickets_flat_100k -o flat.img
+//	go run ./disk run -image flat.img -rate 3000 -latency 500us -- COMMAND {}
+//
+// The second command mounts the image read-only through the emulated disk, runs COMMAND with {} replaced by the mount point,
+// and prints the requests and bytes that COMMAND read from the disk and the seconds that it took, as a line of JSON. Mounts
+// are in a mount namespace of their own, and the loop device clears itself, so that neither outlives the command.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `usage: disk image -fs ext4|xfs|btrfs -from DIR -o FILE
+       disk run -image FILE [-rate N] [-latency D] [-inflight N] [-seek D] [-scheduler NAME] -- COMMAND [ARG]...
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "disk:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("want image or run; -h explains")
+	}
+	flags := flag.NewFlagSet("disk "+args[0], flag.ContinueOnError)
+	flags.SetOutput(os.Stderr)
+	switch args[0] {
+	case "serve":
+		return serve(args[1:])
+	case "image":
+		fs := flags.String("fs", "ext4", "file `system`: ext4, xfs or btrfs")
+		from := flags.String("from", "", "`directory` to copy into the image")
+		out := flags.String("o", "", "image `file` to make")
+		if err := flags.Parse(args[1:]); err != nil {
+			return flagError(err)
+		}
+		if *from == "" || *out == "" || flags.NArg() > 0 {
+			return errors.New("image needs -from and -o, and no other arguments")
+		}
+		if err := ownMounts(); err != nil {
+			return err
+		}
+		return makeImage(ctx, *fs, *from, *out)
+	case "run":
+		image := flags.String("image", "", "image `file`")
+		scheduler := flags.String("scheduler", "none", "I/O `scheduler` of the block device; NVMe and the volumes of clouds have none")
+		var d drive
+		d.flags(flags)
+		if err := flags.Parse(args[1:]); err != nil {
+			return flagError(err)
+		}
+		if *image == "" || flags.NArg() == 0 {
+			return errors.New("run needs -image and a command")
+		}
+		if err := d.check(); err != nil {
+			return err
+		}
+		if err := ownMounts(); err != nil {
+			return err
+		}
+		c, err := runOn(ctx, *image, *scheduler, &d, flags.Args())
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(c)
+	case "-h", "-help", "--help":
+		fmt.Fprint(os.Stderr, usage)
+		return nil
+	}
+	return fmt.Errorf("unknown command %q: want image or run", args[0])
+}
+
+// flagError returns an error for one line: the flag package has printed its own.
+func flagError(err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return errors.New("bad arguments")
+}
+
+// ownMounts gives this thread a mount namespace. The caller's goroutine keeps the thread, so that every process which it
+// starts is in the namespace too. When the last one ends, the kernel removes the mounts, even after SIGKILL.
+func ownMounts() error {
+	if os.Geteuid() != 0 {
+		return errors.New("loop devices and mounts need root")
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making the mounts private: %w", err)
+	}
+	return nil
+}
+
+// A count is what a command did to the disk.
+type count struct {
+	Requests int64   `json:"requests"`
+	Bytes    int64   `json:"bytes"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// runOn runs a command on the image, which it mounts anew: so nothing of the image is cached. Dropping the caches instead
+// would also drop the command's program and what the rest of the machine uses.
+func runOn(ctx context.Context, image, scheduler string, d *drive, command []string) (c count, err error) {
+	kind, err := identify(image)
+	if err != nil {
+		return c, err
+	}
+	tmp, err := os.MkdirTemp("", "disk-")
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, removeEmpty(tmp)) }()
+	server, err := startServer(filepath.Join(tmp, "fuse"), image, d)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, server.stop()) }()
+	l, err := attach(server.file(), unix.LO_FLAGS_READ_ONLY|unix.LO_FLAGS_DIRECT_IO)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, l.detach()) }()
+	if err := l.set("max_sectors_kb", fmt.Sprint(maxRead>>10)); err != nil {
+		return c, err
+	}
+	if err := l.set("scheduler", scheduler); err != nil {
+		return c, err
+	}
+	dir := filepath.Join(tmp, "mnt")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return c, err
+	}
+	if err := unix.Mount(l.path, dir, kind.name, unix.MS_RDONLY, kind.readOnly); err != nil {
+		return c, fmt.Errorf("mounting %s as %s: %w", image, kind.name, err)
+	}
+	defer func() { err = errors.Join(err, unmount(dir)) }()
+
+	before, err := l.reads()
+	if err != nil {
+		return c, err
+	}
+	start := time.Now()
+	err = runCommand(ctx, dir, command)
+	c.Seconds = time.Since(start).Seconds()
+	if err != nil {
+		return c, err
+	}
+	after, err := l.reads()
+	c.Requests, c.Bytes = after.Requests-before.Requests, after.Bytes-before.Bytes
+	return c, err
+}
+
+// runCommand runs the command on dir, in a process group, of which nothing runs on: it would keep the image mounted.
+func runCommand(ctx context.Context, dir string, command []string) error {
+	args := make([]string, len(command))
+	for i, a := range command {
+		args[i] = strings.ReplaceAll(a, "{}", dir)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	defer kill()
+	defer context.AfterFunc(ctx, func() { kill() })()
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", args[0], err)
+	}
+	return nil
+}
+
+// removeEmpty removes dir and the empty directories in it. It never removes a file: if an unmount has failed, the files are
+// those of the image.
+func removeEmpty(dir string) error {
+	for _, sub := range []string{"fuse", "mnt"} {
+		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(dir)
+}
