@@ -54,6 +54,7 @@ type diskOrder struct {
 	files     int  // in runs and unsorted
 	fileBytes int  // taken by them, and by those visited since there were none
 	full      bool // until no file is left
+	spare     []*batch
 }
 
 var _ queue = (*diskOrder)(nil)
@@ -75,7 +76,10 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 func (q *diskOrder) takeWindow() *batch {
 	q.sortRun()
 	k := min(q.files, max(windowMin, int(q.cold.window.Load())))
-	b := &batch{nodes: make([]*node, 0, k), entries: make([]names.Name, 0, k)}
+	b := &batch{}
+	if k := len(q.spare); k > 0 {
+		b, q.spare = q.spare[k-1], q.spare[:k-1]
+	}
 	for range k {
 		run := q.runs[0]
 		b.nodes = append(b.nodes, run[0].node)
@@ -91,6 +95,14 @@ func (q *diskOrder) takeWindow() *batch {
 		q.fileBytes, q.full = 0, false
 	}
 	return b
+}
+
+// reuse takes back a window that nobody visits any more.
+func (q *diskOrder) reuse(b *batch) {
+	b.reset()
+	q.mu.Lock()
+	q.spare = append(q.spare, b)
+	q.mu.Unlock()
 }
 
 func (q *diskOrder) takeDir() *node {
@@ -136,6 +148,9 @@ func (q *diskOrder) addFiles(n *node, files []names.Name, inodes []uint64) {
 	q.files += len(files)
 	q.fileBytes += dirCost + fileCost*len(files)
 	for i, name := range files {
+		if q.unsorted == nil && len(q.runs) > 0 {
+			q.unsorted = make([]listedFile, 0, runSize) // what append outgrows would be much garbage
+		}
 		q.unsorted = append(q.unsorted, listedFile{inodes[i], name, n})
 		q.fileBytes += len(name.String()) + 1
 		if len(q.unsorted) == runSize {

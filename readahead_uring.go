@@ -75,13 +75,13 @@ type windowRing struct {
 }
 
 // newWindowRing returns nil where newRingGroup does, and otherwise the memory that
-// the ring reads into, windowBuffer bytes.
+// the ring reads into.
 func newWindowRing() (*windowRing, []byte) {
 	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(windowMax, windowBuffer+windowPrefetch) })
 	if ring == nil {
 		return nil, nil
 	}
-	return &windowRing{ring: ring}, ring.Memory()[:windowBuffer:windowBuffer]
+	return &windowRing{ring: ring}, ring.Memory()
 }
 
 // read makes reads of files, and reports whether that was possible.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/fileproc/fileproc/internal/aio"
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
@@ -23,23 +24,31 @@ const (
 	windowBytes = 8 << 20
 )
 
+// asyncFrom is how many files a worker reads in windows before it sets up
+// asynchronous I/O. Its end takes 30 ms.
+const asyncFrom = 512
+
 // A fileWindow is a windowReader. Each file is opened, since its size says how much
-// to read; then all are read in one submission to an io_uring or, without one, all
-// are prefetched before the first is read.
+// to read; then all are read in one submission to an io_uring. Without one, the
+// reads of all are begun, by one submission of asynchronous I/O or one by one, before
+// the first is waited for.
 type fileWindow struct {
 	limit      int64 // as in reader, like the next two
 	truncate   bool
 	skipBinary bool
 	stat       bool // keep the metadata
 
-	ring   *windowRing // nil: none
-	buffer []byte      // windowBuffer bytes
+	ring   *windowRing  // nil: none
+	async  *aio.Context // nil: none yet
+	filled int          // files read without either
+	asyncs []aio.Read
+	buffer []byte // windowBuffer bytes, and windowPrefetch that nobody looks at
 	check  diskCheck
 
-	files  []windowEntry
-	reads  []int // indexes of the files to read, in the order of the disk
-	plain  bool  // not all may be read through the ring
-	inRing bool  // the last files were
+	files    []windowEntry
+	reads    []int // indexes of the files to read, in the order of the disk
+	together bool  // one submission may read all
+	inRing   bool  // the last files were read through the ring
 }
 
 // A windowEntry is a file of a fileWindow.
@@ -60,13 +69,13 @@ func newWindowReader(c *config) windowReader {
 		w.ring, w.buffer = newWindowRing()
 	}
 	if w.ring == nil {
-		w.buffer = make([]byte, windowBuffer)
+		w.buffer = make([]byte, windowBuffer+windowPrefetch)
 	}
 	return w
 }
 
 func (w *fileWindow) begin(n int) {
-	w.files, w.plain, w.inRing = w.files[:0], w.ring == nil, false
+	w.files, w.together, w.inRing = w.files[:0], true, false
 	for range n {
 		w.files = append(w.files, windowEntry{fd: -1})
 	}
@@ -77,7 +86,7 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 	if kind == notOnDisk {
 		return errors.ErrUnsupported
 	}
-	w.plain = w.plain || kind != onDiskForRings
+	w.together = w.together && kind == onDiskForRings
 	fd, err := openat(d.(*linuxDir).fd, name, fileFlags)
 	if err != nil {
 		return err
@@ -96,16 +105,11 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 }
 
 func (w *fileWindow) read(stopped func() bool, probes bool) (cached float64) {
-	cached = -1
 	w.plan()
-	if len(w.reads) > 0 && !stopped() {
-		if probes {
-			cached = w.probe()
-		}
-		w.inRing = !w.plain && w.ring.read(w.files, w.reads, 0)
-		if !w.inRing {
-			w.readPlain(stopped)
-		}
+	if stopped() || len(w.reads) == 0 {
+		cached = -1
+	} else if cached, w.inRing = w.readRing(probes); !w.inRing {
+		cached = w.readPlain(stopped, probes)
 	}
 	for _, f := range w.files {
 		if f.fd >= 0 {
@@ -115,24 +119,93 @@ func (w *fileWindow) read(stopped func() bool, probes bool) (cached float64) {
 	return cached
 }
 
-// probe reads what is in the page cache and leaves the rest to be read. It returns
-// how much there was, or -1 if the file system cannot say.
-func (w *fileWindow) probe() float64 {
-	if w.plain || !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
-		for _, i := range w.reads {
-			f := &w.files[i]
-			if f.at >= 0 {
-				n, err := readCached(f.fd, w.buffer[f.at:f.at+f.want])
-				if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-					return -1
-				}
-				f.read(n)
-			}
-		}
+// readRing reads through the ring, and reports whether that was possible.
+func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
+	if w.ring == nil || !w.together {
+		return -1, false
 	}
+	cached = -1
+	if probes {
+		if !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
+			return -1, false
+		}
+		cached = w.dropKnown()
+	}
+	return cached, w.ring.read(w.files, w.reads, 0)
+}
+
+// dropKnown leaves in reads what is not known, and returns the share that it drops.
+func (w *fileWindow) dropKnown() float64 {
 	all := len(w.reads)
 	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].known })
 	return float64(all-len(w.reads)) / float64(all)
+}
+
+// readPlain reads without a ring.
+func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64) {
+	cached = -1
+	if w.filled += len(w.reads); w.filled >= asyncFrom && w.async == nil {
+		w.filled = 0
+		w.async, _ = aio.New(windowMax)
+	}
+	if w.async != nil && w.together && w.readAsync() == nil {
+		cached = w.dropKnown()
+	} else {
+		if probes {
+			cached = w.probe()
+		}
+		for _, i := range w.reads {
+			unix.Fadvise(w.files[i].fd, 0, int64(w.files[i].want), unix.FADV_WILLNEED)
+		}
+	}
+	for _, i := range w.reads {
+		f := &w.files[i]
+		if f.at >= 0 && !stopped() {
+			n, _ := ignoringEINTR(func() (int, error) { return unix.Pread(f.fd, w.memory(f), 0) })
+			f.read(n)
+		}
+	}
+	return cached
+}
+
+// memory returns where f is read to.
+func (w *fileWindow) memory(f *windowEntry) []byte {
+	at := f.at
+	if at < 0 {
+		at = windowBuffer
+	}
+	return w.buffer[at : at+f.want]
+}
+
+// readAsync reads what is in the page cache, and begins to read the rest.
+func (w *fileWindow) readAsync() error {
+	w.asyncs = w.asyncs[:0]
+	for _, i := range w.reads {
+		f := &w.files[i]
+		w.asyncs = append(w.asyncs, aio.Read{FD: f.fd, Buf: w.memory(f)})
+	}
+	err := w.async.Read(w.asyncs)
+	for k, i := range w.reads {
+		w.files[i].read(w.asyncs[k].Count)
+	}
+	return err
+}
+
+// probe reads what is in the page cache and leaves the rest to be read. It returns
+// how much there was, or -1 if the file system cannot say.
+func (w *fileWindow) probe() float64 {
+	for _, i := range w.reads {
+		f := &w.files[i]
+		if f.at < 0 {
+			continue
+		}
+		n, err := readCached(f.fd, w.memory(f))
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+			return -1
+		}
+		f.read(n)
+	}
+	return w.dropKnown()
 }
 
 // plan decides what to read of each open file, in the order of the disk.
@@ -166,25 +239,6 @@ func (w *fileWindow) plan() {
 
 func (w *fileWindow) usedRing() bool { return w.inRing }
 
-// readPlain reads without a ring.
-func (w *fileWindow) readPlain(stopped func() bool) {
-	for _, i := range w.reads {
-		f := &w.files[i]
-		unix.Fadvise(f.fd, 0, int64(f.want), unix.FADV_WILLNEED)
-	}
-	for _, i := range w.reads {
-		f := &w.files[i]
-		if stopped() {
-			return
-		}
-		if f.at < 0 {
-			continue
-		}
-		n, _ := ignoringEINTR(func() (int, error) { return unix.Pread(f.fd, w.buffer[f.at:f.at+f.want], 0) })
-		f.read(n)
-	}
-}
-
 // read takes the result of a read: it has got all that is wanted, or found the end
 // where the metadata says.
 func (f *windowEntry) read(n int) {
@@ -209,5 +263,8 @@ func (w *fileWindow) get(i int, c *content) bool {
 func (w *fileWindow) close() {
 	if w.ring != nil {
 		w.ring.close()
+	}
+	if w.async != nil {
+		w.async.Close()
 	}
 }

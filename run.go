@@ -180,6 +180,7 @@ func (r *run) finish(start time.Time) {
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates
 	total.skipped[skipDuplicate] += r.entered.duplicates
+	var retiring sync.WaitGroup
 	for _, w := range r.workers {
 		if w == nil {
 			continue
@@ -188,8 +189,13 @@ func (r *run) finish(start time.Time) {
 		if b := w.scanner.batch; b != nil { // its scan panicked
 			total.abandoned += int64(len(b.entries))
 		}
-		w.retire()
+		if w.ahead.window != nil { // whose end may take long
+			retiring.Go(w.retire)
+		} else {
+			w.retire()
+		}
 	}
+	retiring.Wait()
 	elapsed := time.Since(start)
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)

@@ -70,6 +70,7 @@ func (w *worker) leave(b *batch, last bool) {
 	for _, n := range b.nodes {
 		w.dirs.release(n, 0, 1)
 	}
+	w.disk.reuse(b)
 }
 
 // load fetches what the options ask for of f, the entry i of b.

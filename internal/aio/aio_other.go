@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package aio is empty on systems other than Linux.
+package aio
