@@ -297,12 +297,7 @@ func (w *worker) readWindow(b *batch, i int) bool {
 	cached := a.window.read(w.stopped, a.windows%probeEvery == 0)
 	a.windows++
 	reading := time.Since(opened)
-	switch {
-	case reading > longWindow:
-		w.cold.window.CompareAndSwap(size, max(windowMin, size/2))
-	case reading < shortWindow && n >= int(size):
-		w.cold.window.CompareAndSwap(size, min(w.cold.maxWindow, 2*size))
-	}
+	w.cold.window.CompareAndSwap(size, nextWindow(size, w.cold.maxWindow, n, reading))
 	quick := time.Since(start) < time.Duration(n)*quickFile
 	if a.quick++; !quick {
 		a.quick = 0
@@ -312,6 +307,18 @@ func (w *worker) readWindow(b *batch, i int) bool {
 		w.leaveCold()
 	}
 	return true
+}
+
+// nextWindow returns how many files the next window has, after one that might have
+// had size files, and has read n of them in the time reading.
+func nextWindow(size, most int32, n int, reading time.Duration) int32 {
+	switch {
+	case reading > longWindow:
+		return max(windowMin, size/2)
+	case reading < shortWindow && n >= int(size):
+		return min(most, 2*size)
+	}
+	return size
 }
 
 // openWindow opens n entries of b from i on, those of one directory after those of
