@@ -332,6 +332,7 @@ func (w *worker) openWindow(b *batch, i, n int) {
 		}
 		node := b.nodeOf(i + k)
 		d, err := w.pin.use(&w.dirs, node)
+		pinned := err == nil
 		for j := k; j < n; j++ {
 			if b.nodeOf(i+j) != node {
 				continue
@@ -341,7 +342,9 @@ func (w *worker) openWindow(b *batch, i, n int) {
 				err = a.window.open(j, d, b.entries[i+j])
 			}
 		}
-		w.pin.idle()
+		if pinned {
+			w.pin.idle()
+		}
 		if isScarce(err) {
 			w.cold.window.Store(0)
 			return
