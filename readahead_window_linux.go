@@ -145,8 +145,8 @@ func (w *fileWindow) plan() {
 			continue
 		}
 		n := f.size + 1 // a read that gets less has found the end
-		if w.limit >= 0 {
-			n = min(n, w.limit+1)
+		if w.limit >= 0 && w.limit < n { // limit+1 may overflow
+			n = w.limit + 1
 		}
 		f.at, f.want = used, int(min(n, windowPrefetch))
 		if n > windowFile || used+f.want > windowBuffer || w.skipBinary && n <= f.size && n <= binaryPrefix {
