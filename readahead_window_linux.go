@@ -79,8 +79,11 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 	}
 	w.plain = w.plain || kind != onDiskForRings
 	fd, err := openat(d.(*linuxDir).fd, name, fileFlags)
-	if err != nil {
+	if isScarce(err) {
 		return err
+	}
+	if err != nil {
+		return nil // this file's alone; it is opened again, and then the error counts
 	}
 	f := &w.files[i]
 	var st unix.Stat_t
