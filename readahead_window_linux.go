@@ -49,7 +49,7 @@ type windowEntry struct {
 	want  int   // bytes to read
 	size  int64 // as the metadata says
 	inode uint64
-	known bool // what is to be delivered is in buffer
+	whole bool // all that is wanted has been read
 	stat  Stat
 }
 
@@ -121,7 +121,10 @@ func (w *fileWindow) read(stopped func() bool, probes bool) (cached float64) {
 // probe reads what is in the page cache and leaves the rest to be read. It returns
 // how much there was, or -1 if the file system cannot say.
 func (w *fileWindow) probe() float64 {
+	all := len(w.reads)
+	asked := all
 	if w.plain || !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
+		asked = 0
 		for _, i := range w.reads {
 			f := &w.files[i]
 			if f.at >= 0 {
@@ -130,12 +133,15 @@ func (w *fileWindow) probe() float64 {
 					return -1
 				}
 				f.read(n)
+				asked++
 			}
 		}
 	}
-	all := len(w.reads)
-	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].known })
-	return float64(all-len(w.reads)) / float64(all)
+	if asked == 0 {
+		return -1
+	}
+	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].whole })
+	return float64(all-len(w.reads)) / float64(asked)
 }
 
 // plan decides what to read of each open file, in the order of the disk.
@@ -147,7 +153,7 @@ func (w *fileWindow) plan() {
 		if f.fd < 0 || w.limit >= 0 && f.size > w.limit && !w.truncate {
 			continue
 		}
-		n := f.size + 1 // a read that gets less has found the end
+		n := f.size + 1                  // a read that gets less has found the end
 		if w.limit >= 0 && w.limit < n { // limit+1 may overflow
 			n = w.limit + 1
 		}
@@ -190,13 +196,11 @@ func (w *fileWindow) readPlain(stopped func() bool) {
 
 // read takes the result of a read: it has got all that is wanted, or found the end
 // where the metadata says.
-func (f *windowEntry) read(n int) {
-	f.known = f.at >= 0 && int64(n) == min(f.size, int64(f.want))
-}
+func (f *windowEntry) read(n int) { f.whole = int64(n) == min(f.size, int64(f.want)) }
 
 func (w *fileWindow) get(i int, c *content) bool {
 	f := &w.files[i]
-	if !f.known {
+	if !f.whole || f.at < 0 {
 		return false
 	}
 	end := f.at + int(f.size)
