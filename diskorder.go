@@ -10,10 +10,11 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
+// maxListedAhead is about how many bytes of memory the files and directories may
+// take that are listed ahead: a million files with names of 20 bytes. Tests set it.
+var maxListedAhead = 52 << 20
+
 const (
-	// maxListedAhead is about how many bytes of memory the files and directories may
-	// take that are listed ahead: a million files with names of 20 bytes.
-	maxListedAhead = 52 << 20
 	// fileCost and dirCost are the bytes of one, without its name.
 	fileCost = 32
 	dirCost  = 240

@@ -1,16 +1,36 @@
 package fileproc
 
 import (
+	"os"
 	"testing"
 	"time"
 )
 
-// On a busy machine any call is slow, and no test may depend on that.
-func init() { slowCall = time.Hour }
+// FILEPROC_TEST_COLD=1 runs every test in the cold mode.
+var coldByEnvironment = os.Getenv("FILEPROC_TEST_COLD") == "1"
+
+func init() {
+	// On a busy machine any call is slow, and no test may depend on that.
+	slowCall = time.Hour
+	alwaysCold = coldByEnvironment
+}
 
 // SlowFrom sets the duration from which a call counts as slow, until the test has ended.
 func SlowFrom(t *testing.T, d time.Duration) {
 	was := slowCall
 	slowCall = d
 	t.Cleanup(func() { slowCall = was })
+}
+
+// NotInColdMode skips a test of what does not hold if FILEPROC_TEST_COLD keeps every run in the cold mode, because of why.
+func NotInColdMode(t *testing.T, why string) {
+	if coldByEnvironment {
+		t.Skip("not in the cold mode: " + why)
+	}
+}
+
+// AlwaysCold keeps every run in the cold mode, until the test has ended.
+func AlwaysCold(t *testing.T) {
+	alwaysCold = true
+	t.Cleanup(func() { alwaysCold = coldByEnvironment })
 }

@@ -2,10 +2,12 @@ package fileproc
 
 import (
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,6 +85,14 @@ func newCrew(p plan, workers, listings int) *crew {
 	return c
 }
 
+// newColdCrew is newCrew in the cold mode, with windows of at most window entries.
+func newColdCrew(p plan, workers, listings, window int) *crew {
+	c := newCrew(p, workers, listings)
+	c.dirs.cold.on.Store(true)
+	c.dirs.cold.window.Store(int32(window))
+	return c
+}
+
 // run uses a pool as execute does. Worker 0 has a goroutine of its own, which it may end.
 func (c *crew) run() {
 	returned := make(chan struct{})
@@ -152,10 +162,14 @@ func (c *crew) scan(n *node) scanResult {
 			b.entries = append(b.entries, names.New(fmt.Sprintf("%d/%d/%d", dir, at, i)))
 		}
 		c.found += got.files
+		if c.dirs.cold.on.Load() {
+			c.dirs.addFiles(n, b.entries, inodesOf(b.entries))
+			b = nil
+		}
 	}
 	var subs []*node
 	for _, s := range got.subs {
-		subs = append(subs, &node{parent: n, name: names.New(strconv.Itoa(s))})
+		subs = append(subs, &node{parent: n, name: names.New(strconv.Itoa(s)), inode: uint64(s * s % 11)})
 	}
 	if at+1 < len(c.plan[dir]) {
 		return scanResult{b, subs, scanMore}
@@ -164,7 +178,22 @@ func (c *crew) scan(n *node) scanResult {
 	return scanResult{b, subs, scanDone}
 }
 
+// inodesOf gives names numbers in no order.
+func inodesOf(entries []names.Name) (inodes []uint64) {
+	for _, name := range entries {
+		inodes = append(inodes, uint64(crc32.ChecksumIEEE(name.Bytes())))
+	}
+	return inodes
+}
+
 func (c *crew) visit(w int, b *batch, i int) {
+	if c.dirs.cold.on.Load() && b.node != nil { // as worker.listAhead
+		all := int64(len(b.entries))
+		if from := b.next.Swap(all); from < all {
+			c.dirs.addFiles(b.node, b.entries[from:], inodesOf(b.entries[from:]))
+			c.pool.wake()
+		}
+	}
 	c.mu.Lock()
 	if w < 0 || w >= c.pool.workers {
 		c.object("worker %d of %d", w, c.pool.workers)
@@ -221,7 +250,7 @@ func (c *crew) requireComplete(t *testing.T, listings int) {
 	c.requireSound(t, listings)
 	require.Equal(t, c.plan.files(), len(c.visited), "entries visited")
 	require.Equal(t, c.plan.scans(), len(c.order), "scans")
-	require.Empty(t, c.dirs.stack)
+	require.True(t, c.dirs.isEmpty())
 	require.Empty(t, c.pool.listing)
 	require.Empty(t, c.pool.ready)
 	require.Zero(t, c.pool.partly)
@@ -287,10 +316,13 @@ func TestPoolVisitsEveryEntryOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, workers := range []int{1, 2, 7, 64} {
 				for _, listings := range []int{1, 3, 32} {
-					for _, slow := range []bool{false, true} {
+					for _, mode := range []string{"", "slow", "cold", "slow and cold"} {
 						synctest.Test(t, func(t *testing.T) {
 							c := newCrew(p, workers, listings)
-							if slow { // in fake time, so that goroutines run in ever new orders
+							if strings.Contains(mode, "cold") {
+								c = newColdCrew(p, workers, listings, workers*listings%9)
+							}
+							if strings.Contains(mode, "slow") { // in fake time, so that goroutines run in ever new orders
 								c.onStep = func(k int) { time.Sleep(time.Duration(k*k%5) * time.Millisecond) }
 							}
 							c.run()
@@ -409,6 +441,50 @@ func TestPoolDismissedWorkerWakesAnother(t *testing.T) {
 	})
 }
 
+// In the cold mode all is listed before the first visit, and then visits spread as ever.
+func TestPoolListsAheadInTheColdMode(t *testing.T) {
+	for _, window := range []int{0, 1, 5, 128} {
+		synctest.Test(t, func(t *testing.T) {
+			const visit = 10 * time.Millisecond
+			c := newColdCrew(wide(12, 5), 4, 3, window)
+			c.onScan = func(int, int) { time.Sleep(time.Millisecond) }
+			c.onVisit = func(int) {
+				c.mu.Lock()
+				scans := len(c.order)
+				c.mu.Unlock()
+				require.Equal(t, c.plan.scans(), scans)
+				time.Sleep(visit)
+			}
+			start := time.Now()
+			c.run()
+			c.requireComplete(t, 3)
+			require.Equal(t, 4, c.most)
+			require.Equal(t, (5+15*10)*time.Millisecond, time.Since(start).Truncate(time.Millisecond))
+		})
+	}
+}
+
+// A full queue is emptied before the listings that go on give it more.
+func TestPoolEmptiesAFullQueue(t *testing.T) {
+	boundListedAhead(t, 2000)
+	for _, workers := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newColdCrew(oneDirectory(slices.Repeat([]int{9}, 60)...), workers, 4, 5)
+			most := 0
+			c.onStep = func(int) {
+				c.dirs.mu.Lock()
+				most = max(most, c.dirs.files)
+				c.dirs.mu.Unlock()
+				time.Sleep(time.Millisecond)
+			}
+			c.run()
+			c.requireComplete(t, 4)
+			require.Greater(t, most, 20)
+			require.Less(t, most, 60, "of 540")
+		})
+	}
+}
+
 func TestPoolListsWhileOthersVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const buffers = 50
@@ -460,6 +536,11 @@ func everyStep(t *testing.T, test func(t *testing.T, c *crew, k, workers int)) {
 			t.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(t *testing.T) {
 				for k := range p.files() + p.scans() {
 					synctest.Test(t, func(t *testing.T) { test(t, newCrew(p, workers, 2), k, workers) })
+				}
+			})
+			t.Run(fmt.Sprintf("%s/workers=%d/cold", name, workers), func(t *testing.T) {
+				for k := range p.files() + p.scans() {
+					synctest.Test(t, func(t *testing.T) { test(t, newColdCrew(p, workers, 2, 4), k, workers) })
 				}
 			})
 		}
@@ -570,9 +651,13 @@ func TestPoolDrain(t *testing.T) {
 	many[2][1].subs = []int{4}
 	many[4][2].subs = []int{5}
 	for _, workers := range []int{1, 3, 16} {
-		for k := range many.files() {
+		for k := range 2 * many.files() {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCrew(many, workers, 8)
+				if k >= many.files() {
+					k -= many.files()
+					c = newColdCrew(many, workers, 8, 3)
+				}
 				visits := 0
 				c.onVisit = func(w int) {
 					c.mu.Lock()

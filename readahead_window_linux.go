@@ -58,7 +58,7 @@ type windowEntry struct {
 	want  int   // bytes to read
 	size  int64 // as the metadata says
 	inode uint64
-	known bool // what is to be delivered is in buffer
+	whole bool // all that is wanted has been read
 	stat  Stat
 }
 
@@ -88,8 +88,11 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 	}
 	w.together = w.together && kind == onDiskForRings
 	fd, err := openat(d.(*linuxDir).fd, name, fileFlags)
-	if err != nil {
+	if isScarce(err) {
 		return err
+	}
+	if err != nil {
+		return nil // this file's alone; it is opened again, and then the error counts
 	}
 	f := &w.files[i]
 	var st unix.Stat_t
@@ -129,16 +132,20 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 		if !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
 			return -1, false
 		}
-		cached = w.dropKnown()
+		cached = w.dropWhole(len(w.reads))
 	}
 	return cached, w.ring.read(w.files, w.reads, 0)
 }
 
-// dropKnown leaves in reads what is not known, and returns the share that it drops.
-func (w *fileWindow) dropKnown() float64 {
+// dropWhole leaves in reads what has not been read, and returns the share of asked
+// files that it drops.
+func (w *fileWindow) dropWhole(asked int) float64 {
 	all := len(w.reads)
-	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].known })
-	return float64(all-len(w.reads)) / float64(all)
+	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].whole })
+	if asked == 0 {
+		return -1
+	}
+	return float64(all-len(w.reads)) / float64(asked)
 }
 
 // readPlain reads without a ring.
@@ -149,7 +156,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 		w.async, _ = aio.New(windowMax)
 	}
 	if w.async != nil && w.together && w.readAsync() == nil {
-		cached = w.dropKnown()
+		cached = w.dropWhole(len(w.reads))
 	} else {
 		if probes {
 			cached = w.probe()
@@ -194,6 +201,7 @@ func (w *fileWindow) readAsync() error {
 // probe reads what is in the page cache and leaves the rest to be read. It returns
 // how much there was, or -1 if the file system cannot say.
 func (w *fileWindow) probe() float64 {
+	asked := 0
 	for _, i := range w.reads {
 		f := &w.files[i]
 		if f.at < 0 {
@@ -204,8 +212,9 @@ func (w *fileWindow) probe() float64 {
 			return -1
 		}
 		f.read(n)
+		asked++
 	}
-	return w.dropKnown()
+	return w.dropWhole(asked)
 }
 
 // plan decides what to read of each open file, in the order of the disk.
@@ -217,9 +226,9 @@ func (w *fileWindow) plan() {
 		if f.fd < 0 || w.limit >= 0 && f.size > w.limit && !w.truncate {
 			continue
 		}
-		n := f.size + 1 // a read that gets less has found the end
-		if w.limit >= 0 {
-			n = min(n, w.limit+1)
+		n := f.size + 1                  // a read that gets less has found the end
+		if w.limit >= 0 && w.limit < n { // limit+1 may overflow
+			n = w.limit + 1
 		}
 		f.at, f.want = used, int(min(n, windowPrefetch))
 		if n > windowFile || used+f.want > windowBuffer || w.skipBinary && n <= f.size && n <= binaryPrefix {
@@ -241,13 +250,11 @@ func (w *fileWindow) usedRing() bool { return w.inRing }
 
 // read takes the result of a read: it has got all that is wanted, or found the end
 // where the metadata says.
-func (f *windowEntry) read(n int) {
-	f.known = f.at >= 0 && int64(n) == min(f.size, int64(f.want))
-}
+func (f *windowEntry) read(n int) { f.whole = int64(n) == min(f.size, int64(f.want)) }
 
 func (w *fileWindow) get(i int, c *content) bool {
 	f := &w.files[i]
-	if !f.known {
+	if !f.whole || f.at < 0 {
 		return false
 	}
 	end := f.at + int(f.size)

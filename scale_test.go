@@ -92,6 +92,7 @@ func crowd(files, dirs int) *object {
 }
 
 func TestInFlightRisesAboveWorkers(t *testing.T) {
+	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	for _, what := range []string{"open", "read", "fstat", "openDir", "stat"} {
 		for _, workers := range []int{1, 2, 7} {
 			t.Run(fmt.Sprintf("%s/workers=%d", what, workers), func(t *testing.T) {
@@ -164,6 +165,7 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 
 // A worker that opens a directory does not keep others from running fn.
 func TestInFlightListingTakesNoSlot(t *testing.T) {
+	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		const dirs = 200 // of two files each
@@ -243,6 +245,7 @@ func TestInFlightFewDescriptors(t *testing.T) {
 
 // All files in flight may be large, but are not in memory at the same time.
 func TestInFlightLargeFilesNeedASlot(t *testing.T) {
+	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	SlowFrom(t, 100*time.Microsecond)
 	large := strings.Repeat("large ", maxFree/5)
 	for size, reads := range map[int64]int{int64(len(large)): 1, 3: 7} { // known, or seen by the seventh doubling
@@ -377,6 +380,7 @@ func TestInFlightEnds(t *testing.T) {
 
 // Calls that block for a while do not raise the number of workers for ever.
 func TestInFlightFalls(t *testing.T) {
+	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(20_000, 0), perList: 100}
@@ -416,6 +420,7 @@ func TestInFlightFalls(t *testing.T) {
 
 // Directories in use by more workers than usual need not be evicted: the workers are there because opens are slow.
 func TestInFlightOpensDirectoriesOnce(t *testing.T) {
+	NotInColdMode(t, "windows span directories, more than may stay open")
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder(""), perList: 1000}

@@ -298,12 +298,7 @@ func (w *worker) readWindow(b *batch, i int) bool {
 	cached := a.window.read(w.stopped, a.windows%probeEvery == 0)
 	a.windows++
 	reading := time.Since(opened)
-	switch {
-	case reading > longWindow:
-		w.cold.window.CompareAndSwap(size, max(windowMin, size/2))
-	case reading < shortWindow && n >= int(size):
-		w.cold.window.CompareAndSwap(size, min(w.cold.maxWindow, 2*size))
-	}
+	w.cold.window.CompareAndSwap(size, nextWindow(size, w.cold.maxWindow, n, reading))
 	quick := time.Since(start) < time.Duration(n)*quickFile
 	if a.quick++; !quick {
 		a.quick = 0
@@ -313,6 +308,18 @@ func (w *worker) readWindow(b *batch, i int) bool {
 		w.leaveCold()
 	}
 	return true
+}
+
+// nextWindow returns how many files the next window has, after one that might have
+// had size files, and has read n of them in the time reading.
+func nextWindow(size, most int32, n int, reading time.Duration) int32 {
+	switch {
+	case reading > longWindow:
+		return max(windowMin, size/2)
+	case reading < shortWindow && n >= int(size):
+		return min(most, 2*size)
+	}
+	return size
 }
 
 // openWindow opens n entries of b from i on, those of one directory after those of
@@ -326,6 +333,7 @@ func (w *worker) openWindow(b *batch, i, n int) {
 		}
 		node := b.nodeOf(i + k)
 		d, err := w.pin.use(&w.dirs, node)
+		pinned := err == nil
 		for j := k; j < n; j++ {
 			if b.nodeOf(i+j) != node {
 				continue
@@ -335,7 +343,9 @@ func (w *worker) openWindow(b *batch, i, n int) {
 				err = a.window.open(j, d, b.entries[i+j])
 			}
 		}
-		w.pin.idle()
+		if pinned {
+			w.pin.idle()
+		}
 		if isScarce(err) {
 			w.cold.window.Store(0)
 			return

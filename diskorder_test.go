@@ -1,0 +1,361 @@
+package fileproc
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/stretchr/testify/require"
+)
+
+// boundListedAhead sets maxListedAhead until the test has ended.
+func boundListedAhead(t *testing.T, bytes int) {
+	was := maxListedAhead
+	maxListedAhead = bytes
+	t.Cleanup(func() { maxListedAhead = was })
+}
+
+// An orderModel says what a diskOrder must do, from sorted slices and plain sums.
+type orderModel struct {
+	q     *diskOrder
+	max   int // listings
+	stack []*node
+	ahead []*node // directories listed ahead
+	last  uint64  // inode of the directory of ahead that was taken last
+	files []listedFile
+	bytes int // of files, since there were none
+	full  bool
+
+	partly []*node // taken and not listed to the end
+	given  map[string]int
+	made   int
+}
+
+func newOrderModel(window int32) *orderModel {
+	root := &node{name: names.New("root")}
+	m := &orderModel{max: 3, stack: []*node{root}, given: map[string]int{}}
+	m.q = &diskOrder{cold: &coldMode{maxWindow: windowMax}, stack: []*node{root}}
+	m.q.cold.window.Store(window)
+	return m
+}
+
+func (m *orderModel) cold() bool { return m.q.cold.on.Load() }
+
+func (m *orderModel) dirBytes() (n int) {
+	for _, d := range m.ahead {
+		n += dirCost + len(d.name.String())
+	}
+	return n
+}
+
+// mayGiveFiles reports whether take must give a window.
+func (m *orderModel) mayGiveFiles() bool {
+	return len(m.files) > 0 && (m.full || !m.cold() || len(m.partly) == 0 && len(m.stack)+len(m.ahead) == 0)
+}
+
+// nextDir takes the directory that take must give out of the model, or returns nil.
+func (m *orderModel) nextDir() *node {
+	if k := len(m.stack); k > 0 {
+		n := m.stack[k-1]
+		m.stack = m.stack[:k-1]
+		return n
+	}
+	if len(m.ahead) == 0 {
+		return nil
+	}
+	// The lowest number from last on, or else the lowest of all.
+	slices.SortStableFunc(m.ahead, func(a, b *node) int { return cmp.Compare(a.inode, b.inode) })
+	i := slices.IndexFunc(m.ahead, func(n *node) bool { return n.inode >= m.last })
+	n := m.ahead[max(i, 0)]
+	m.last = n.inode
+	m.ahead = slices.Delete(m.ahead, max(i, 0), max(i, 0)+1)
+	return n
+}
+
+func (m *orderModel) take(t *testing.T) {
+	pending := m.q.pending(len(m.partly), m.max)
+	b, n := m.q.take(len(m.partly), m.max)
+	require.Equal(t, pending > 0, b != nil || n != nil, "pending says %d", pending)
+	switch {
+	case m.mayGiveFiles():
+		require.Nil(t, n)
+		m.requireWindow(t, b, pending)
+	case len(m.partly) < m.max:
+		require.Nil(t, b, "files of directories that may have neighbours elsewhere")
+		require.LessOrEqual(t, pending, min(len(m.stack)+len(m.ahead), m.max-len(m.partly)))
+		want := m.nextDir()
+		if n != want { // of equal numbers either may come first
+			require.NotNil(t, n)
+			require.NotNil(t, want)
+			require.Equal(t, want.inode, n.inode)
+			m.ahead[slices.Index(m.ahead, n)] = want
+		}
+		if n != nil {
+			m.give(t, n.name.String())
+			m.partly = append(m.partly, n)
+		}
+	default:
+		require.Nil(t, b)
+		require.Nil(t, n)
+	}
+}
+
+func (m *orderModel) requireWindow(t *testing.T, b *batch, pending int) {
+	require.NotNil(t, b)
+	size := min(len(m.files), max(1, int(m.q.cold.window.Load())))
+	require.LessOrEqual(t, pending, (len(m.files)+size-1)/size)
+	require.Nil(t, b.node)
+	require.Len(t, b.entries, size)
+	require.Len(t, b.nodes, size)
+	slices.SortStableFunc(m.files, listedFile.compare)
+	for i, name := range b.entries {
+		at := slices.IndexFunc(m.files[i:], func(f listedFile) bool { return f.name == name && f.node == b.nodes[i] })
+		require.GreaterOrEqual(t, at, 0, "%s does not lie ahead", name)
+		require.Zero(t, m.files[i].compare(m.files[i+at]), "%s is not the next", name)
+		m.files[i], m.files[i+at] = m.files[i+at], m.files[i]
+		m.give(t, b.nodes[i].name.String()+"/"+name.String())
+	}
+	if m.files = m.files[size:]; len(m.files) == 0 {
+		m.bytes, m.full = 0, false
+	}
+}
+
+// list lists a part of a directory that is partly listed.
+func (m *orderModel) list(t *testing.T, r *rand.Rand) {
+	if len(m.partly) == 0 {
+		return
+	}
+	i := r.IntN(len(m.partly))
+	n := m.partly[i]
+	var res scanResult
+	for range r.IntN(4) {
+		m.made++
+		d := &node{parent: n, name: names.New(fmt.Sprint("d", m.made)), inode: r.Uint64() >> (r.IntN(2) * 58)}
+		res.subs = append(res.subs, d)
+	}
+	var files []names.Name
+	var inodes []uint64
+	for range r.IntN(12) {
+		m.made++
+		inode := uint64(r.IntN(1000))
+		files = append(files, names.New(fmt.Sprintf("f%d-%d", inode, m.made)))
+		inodes = append(inodes, inode)
+	}
+	if len(files) > 0 {
+		m.addFiles(t, n, files, inodes)
+	}
+	res.state = scanState(r.IntN(3))
+	if res.state != scanMore {
+		m.partly = slices.Delete(m.partly, i, i+1)
+	}
+	for _, d := range res.subs {
+		m.addDir(d)
+	}
+	if res.state == scanAgain {
+		m.given[n.name.String()]--
+		m.addDir(n)
+	}
+	m.q.add(n, res)
+}
+
+func (m *orderModel) addDir(n *node) {
+	if !m.cold() || m.dirBytes()+m.bytes >= maxListedAhead {
+		m.stack = append(m.stack, n)
+	} else {
+		m.ahead = append(m.ahead, n)
+	}
+}
+
+func (m *orderModel) addFiles(t *testing.T, n *node, files []names.Name, inodes []uint64) {
+	m.bytes += dirCost
+	for i, name := range files {
+		m.files = append(m.files, listedFile{inodes[i], name, n})
+		m.bytes += fileCost + len(name.String()) + 1
+	}
+	m.full = m.full || m.dirBytes()+m.bytes >= maxListedAhead
+	m.q.addFiles(n, files, inodes)
+	clear(files) // the caller reuses both
+	clear(inodes)
+}
+
+func (m *orderModel) requireSame(t *testing.T) {
+	require.Equal(t, len(m.files)+len(m.stack)+len(m.ahead) == 0, m.q.isEmpty())
+	require.Equal(t, m.full, m.q.isFull())
+	require.Equal(t, len(m.files), m.q.files)
+	require.Equal(t, m.dirBytes(), m.q.dirBytes)
+}
+
+func (m *orderModel) give(t *testing.T, name string) {
+	m.given[name]++
+	require.Equal(t, 1, m.given[name], name)
+}
+
+// TestDiskOrderIsItsModel: random histories, in and out of the cold mode, give every file and directory once, in order.
+func TestDiskOrderIsItsModel(t *testing.T) {
+	boundListedAhead(t, 4000)
+	seed := rand.Uint64()
+	filled, abandoned := 0, 0
+	for history := range 300 {
+		r := rand.New(rand.NewPCG(seed, uint64(history)))
+		m := newOrderModel(int32([]int{0, 1, 2, 7, windowMax}[r.IntN(5)]))
+		m.q.cold.on.Store(r.IntN(4) > 0)
+		steps := r.IntN(400)
+		for range steps {
+			switch k := r.IntN(20); {
+			case k == 0:
+				m.q.cold.on.Store(!m.cold())
+			case k == 1:
+				m.q.cold.window.Store(int32(r.IntN(windowMax + 1)))
+			case k < 12:
+				m.list(t, r)
+			default:
+				m.take(t)
+			}
+			m.requireSame(t)
+			if m.full {
+				filled++
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d, history %d", seed, history)
+			}
+		}
+		if history%3 == 0 {
+			abandoned += len(m.files)
+			require.EqualValues(t, len(m.files), m.q.abandon())
+			require.Zero(t, m.q.abandon())
+			continue
+		}
+		for m.partly, m.max = nil, 1<<30; !m.q.isEmpty(); m.partly = nil { // nothing is lost
+			m.take(t)
+			m.requireSame(t)
+		}
+		require.Empty(t, m.files)
+		require.Zero(t, m.q.pending(0, 1))
+	}
+	require.Positive(t, filled, "this tests nothing unless the bound is reached")
+	require.Positive(t, abandoned)
+}
+
+// TestDiskOrderSortsByDeviceAndInode: over several runs of files, each sorted when it is full.
+func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
+	m := newOrderModel(windowMax)
+	m.q.cold.on.Store(true)
+	m.take(t)
+	m.partly = nil // root is listed
+	r := rand.New(rand.NewPCG(3, 4))
+	dirs := []*node{{name: names.New("a"), device: 2}, {name: names.New("b"), device: 1}, {name: names.New("c"), device: 2}}
+	for i := range 3 * runSize / 50 {
+		var files []names.Name
+		var inodes []uint64
+		for j := range 50 {
+			inodes = append(inodes, r.Uint64N(1<<40))
+			files = append(files, names.New(fmt.Sprintf("f%d-%d.%d", inodes[j], i, j)))
+		}
+		m.addFiles(t, dirs[i%3], files, inodes)
+	}
+	require.Greater(t, len(m.q.runs), 1)
+	total := len(m.files)
+	for len(m.files) > 0 {
+		m.take(t)
+	}
+	require.Len(t, m.given, total+1)
+	require.Empty(t, m.q.runs)
+	require.True(t, m.q.isEmpty())
+}
+
+// TestDiskOrderIsBounded: what is listed ahead stays below the bound, but for what one more scan finds; and
+// directories found beyond it are begun last in, first out.
+func TestDiskOrderIsBounded(t *testing.T) {
+	boundListedAhead(t, 100_000)
+	q := &diskOrder{cold: new(coldMode)}
+	q.cold.on.Store(true)
+	q.cold.window.Store(64)
+	n := &node{name: names.New("n")}
+	added := 0
+	for !q.isFull() {
+		var files []names.Name
+		for i := range 100 {
+			files = append(files, names.New(fmt.Sprintf("%020d", added+i)))
+		}
+		added += len(files)
+		q.addFiles(n, files, make([]uint64, len(files)))
+		require.Less(t, added*(fileCost+20), maxListedAhead+100*(fileCost+40), "too much is listed ahead")
+	}
+	require.Greater(t, added*(fileCost+20+8), maxListedAhead*9/10, "full too early")
+	for i := range 3 {
+		q.add(n, scanResult{subs: []*node{{name: names.New(fmt.Sprint(i)), inode: uint64(i)}}})
+	}
+	require.Empty(t, q.dirs.nodes)
+	got := 0
+	for q.isFull() {
+		b, d := q.take(2, 9) // although directories are partly listed
+		require.Nil(t, d)
+		got += len(b.entries)
+	}
+	require.Equal(t, added, got, "it is full until no file is left")
+	for _, want := range []string{"2", "1", "0"} {
+		b, d := q.take(0, 9)
+		require.Nil(t, b)
+		require.Equal(t, want, d.name.String())
+	}
+	require.True(t, q.isEmpty())
+}
+
+// TestNextWindow: a stopped run waits for the window that is being read, so one that took long has a smaller successor.
+func TestNextWindow(t *testing.T) {
+	for _, test := range []struct {
+		size, most int32
+		n          int
+		reading    time.Duration
+		want       int32
+	}{
+		{128, 256, 128, 0, 256},
+		{128, 256, 127, 0, 128}, // the batch had no more
+		{200, 256, 200, 0, 256},
+		{256, 256, 256, 0, 256},
+		{128, 256, 128, shortWindow, 128},
+		{128, 256, 128, longWindow, 128},
+		{128, 256, 128, longWindow + 1, 64},
+		{128, 256, 5, longWindow + 1, 64},
+		{2, 256, 2, time.Second, 1},
+		{1, 256, 1, time.Hour, 1},
+	} {
+		require.Equal(t, test.want, nextWindow(test.size, test.most, test.n, test.reading), "%+v", test)
+	}
+	require.LessOrEqual(t, longWindow, 50*time.Millisecond, "half of what a cancel may take")
+	size := int32(windowMax) // each read takes a while
+	for range 10 {
+		size = nextWindow(size, windowMax, int(size), time.Duration(size)*2*time.Millisecond)
+	}
+	require.LessOrEqual(t, time.Duration(size)*2*time.Millisecond, longWindow)
+}
+
+// TestColdModeIsRevocable: in a pool, a run that enters and leaves the cold mode again and again visits every entry once.
+func TestColdModeIsRevocable(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 9))
+			c := newCrew(randomPlan(r), 1+r.IntN(6), 1+r.IntN(4))
+			c.dirs.cold.window.Store(int32(r.IntN(9)))
+			period := 1 + r.IntN(7)
+			c.onStep = func(k int) {
+				time.Sleep(time.Duration(k*k%5) * time.Millisecond)
+				if k%period == 0 {
+					was := c.dirs.cold.on.Load()
+					c.dirs.cold.on.Store(!was)
+					if was {
+						c.pool.wake()
+					}
+				}
+			}
+			c.run()
+			c.requireComplete(t, c.pool.maxListings)
+			require.Zero(t, c.pool.abandoned)
+		})
+	}
+}

@@ -1,0 +1,556 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// windowSizes are the sizes at which something ends: sectors, pages, what a window reads and what the options limit.
+var windowSizes = []int{
+	0, 1, 2, 400, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, binaryPrefix - 1, binaryPrefix, binaryPrefix + 1,
+	windowFile - 2, windowFile - 1, windowFile, windowFile + 1, windowPrefetch - 1, windowPrefetch, windowPrefetch + 1,
+}
+
+// A shelf is a directory of files for windows.
+type shelf struct {
+	path  string
+	dir   *linuxDir
+	names []names.Name
+	want  [][]byte
+}
+
+// newShelf writes one file of each size. Where binary is set every third has a NUL byte somewhere.
+func newShelf(t *testing.T, binary bool, sizes ...int) *shelf {
+	t.Helper()
+	s := &shelf{path: t.TempDir()}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i, size := range sizes {
+		p := make([]byte, size)
+		for j := range p {
+			p[j] = byte(1 + r.IntN(255))
+		}
+		if binary && i%3 == 0 && size > 0 {
+			p[r.IntN(size)] = 0
+		}
+		name := fmt.Sprintf("%03d-%d", i, size)
+		require.NoError(t, os.WriteFile(filepath.Join(s.path, name), p, 0o644))
+		s.names, s.want = append(s.names, names.New(name)), append(s.want, p)
+	}
+	d, err := openRoot(s.path)
+	require.NoError(t, err)
+	s.dir = d.(*linuxDir)
+	t.Cleanup(d.close)
+	return s
+}
+
+func (s *shelf) file(i int) string { return filepath.Join(s.path, s.names[i].String()) }
+
+// drop takes the files out of the page cache, and reports whether none is in it any more.
+func (s *shelf) drop(t *testing.T, which ...int) bool {
+	t.Helper()
+	out := true
+	for _, i := range which {
+		f, err := os.Open(s.file(i))
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+		out = out && !isResident(t, f)
+		f.Close()
+	}
+	return out
+}
+
+// isResident asks without a read, which would make the kernel fetch the file.
+func isResident(t *testing.T, f *os.File) bool {
+	t.Helper()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	if info.Size() == 0 {
+		return false
+	}
+	p, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer unix.Munmap(p)
+	pages := make([]byte, (len(p)+os.Getpagesize()-1)/os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(unsafe.Pointer(&pages[0])))
+	require.Zero(t, errno)
+	return slices.ContainsFunc(pages, func(in byte) bool { return in&1 != 0 })
+}
+
+func (s *shelf) all() (all []int) {
+	for i := range s.names {
+		all = append(all, i)
+	}
+	return all
+}
+
+// A windowKind is one way in which a fileWindow reads.
+type windowKind struct {
+	name  string
+	kind  diskKind
+	plain bool // without a ring
+}
+
+var windowKinds = []windowKind{{"ring", onDiskForRings, false}, {"no ring", onDiskForRings, true}, {"overlay", onDisk, false}}
+
+// newWindow returns a fileWindow that takes the directory's file system for one of this kind.
+func (k windowKind) newWindow(t *testing.T, s *shelf, c config) *fileWindow {
+	t.Helper()
+	c.noURing = k.plain
+	w := newWindowReader(&c).(*fileWindow)
+	t.Cleanup(w.close)
+	w.check = diskCheck{s.dir, k.kind}
+	return w
+}
+
+func always() bool { return true }
+func never() bool  { return false }
+
+// openAll begins a window of all files, and opens them.
+func (s *shelf) openAll(t *testing.T, w *fileWindow) {
+	t.Helper()
+	w.begin(len(s.names))
+	for i, name := range s.names {
+		require.NoError(t, w.open(i, s.dir, name))
+	}
+}
+
+// everyWindow runs test for each way to read, with and without a probe, of files in the page cache and not in it.
+func everyWindow(t *testing.T, test func(t *testing.T, kind windowKind, probes, cached bool)) {
+	for _, kind := range windowKinds {
+		for _, probes := range []bool{false, true} {
+			for _, cached := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/probes=%t/cached=%t", kind.name, probes, cached), func(t *testing.T) {
+					test(t, kind, probes, cached)
+				})
+			}
+		}
+	}
+}
+
+func descriptorsOpen(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// knows says whether a window that has room for it knows what is to be delivered of a file of this size.
+func (c *config) knows(size int) bool {
+	n := size + 1
+	if c.readLimit >= 0 && int64(n) > c.readLimit {
+		if !c.truncate && int64(size) > c.readLimit {
+			return false
+		}
+		n = min(n, int(c.readLimit)+1)
+	}
+	return size > 0 && n <= windowFile && !(c.skipBinary && n <= size && n <= binaryPrefix)
+}
+
+// TestWindowContents: what a window knows is exact, and it knows all that it may.
+func TestWindowContents(t *testing.T) {
+	s := newShelf(t, false, windowSizes...)
+	configs := []config{{readLimit: -1}, {readLimit: math.MaxInt64}, {readLimit: -1, stat: true}, {readLimit: -1, skipBinary: true}}
+	for _, limit := range []int64{1, 2, 511, 512, 4095, 4096, 4097, binaryPrefix - 1, binaryPrefix, windowFile - 2, windowFile - 1, windowFile, windowPrefetch} {
+		configs = append(configs, config{readLimit: limit}, config{readLimit: limit, truncate: true},
+			config{readLimit: limit, truncate: true, skipBinary: true, stat: true})
+	}
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
+		for _, c := range configs {
+			w := kind.newWindow(t, s, c)
+			if !cached {
+				s.drop(t, s.all()...)
+			}
+			open := descriptorsOpen(t)
+			s.openAll(t, w)
+			w.read(never, probes)
+			require.Equal(t, open, descriptorsOpen(t), "descriptors")
+			for i, want := range s.want {
+				if c.readLimit >= 0 {
+					want = want[:min(int64(len(want)), c.readLimit)]
+				}
+				var got content
+				knows := w.get(i, &got)
+				require.Equal(t, c.knows(len(s.want[i])), knows, "%+v: %s", c, s.names[i])
+				if !knows {
+					require.Equal(t, content{}, got)
+					continue
+				}
+				require.True(t, bytes.Equal(want, got.data), "%+v: %s", c, s.names[i])
+				require.Equal(t, len(got.data), cap(got.data))
+				require.Equal(t, len(want) < len(s.want[i]), got.truncated)
+				require.Equal(t, c.stat, got.hasStat)
+				if c.stat {
+					st, err := s.dir.stat(s.names[i])
+					require.NoError(t, err)
+					require.Equal(t, st, got.stat)
+				}
+			}
+			w.close()
+			w.ring = nil
+		}
+	})
+}
+
+// TestWindowEntryOfAShortRead: only a read that ends where the metadata says, or got all that was asked for, is certain.
+func TestWindowEntryOfAShortRead(t *testing.T) {
+	for _, f := range []windowEntry{{size: 10, want: 11}, {size: 10, want: 5}, {size: 512, want: 513}, {size: 4096, want: 4097}, {size: 9000, want: 4097}} {
+		for n := -1; n <= f.want; n++ {
+			g := f
+			g.read(n)
+			require.Equal(t, n == f.want && f.size >= int64(f.want) || int64(n) == f.size, g.whole, "%+v: %d", f, n)
+		}
+	}
+}
+
+// TestWindowMeetsChangedSizes: a file that has become shorter or longer since its metadata was fetched is not known.
+func TestWindowMeetsChangedSizes(t *testing.T) {
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
+		s := newShelf(t, false, 1000, 1000, 5000, 5000, 512, 1)
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		if !cached {
+			s.drop(t, s.all()...)
+		}
+		s.openAll(t, w)
+		require.NoError(t, os.Truncate(s.file(0), 999))
+		require.NoError(t, os.Truncate(s.file(1), 0))
+		require.NoError(t, os.Truncate(s.file(2), 512))
+		for _, i := range []int{3, 4} {
+			f, err := os.OpenFile(s.file(i), os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.Write([]byte("more"))
+			require.NoError(t, errors.Join(err, f.Close()))
+		}
+		w.read(never, probes)
+		for i := range s.names {
+			var c content
+			require.Equal(t, i == 5, w.get(i, &c), "file %d", i)
+		}
+	})
+}
+
+// TestWindowMeetsReplacedFiles: what has taken a file's place is not read, and hinders no other file.
+func TestWindowMeetsReplacedFiles(t *testing.T) {
+	replacements := []func(path string) error{
+		func(string) error { return nil },
+		func(path string) error { return unix.Mkfifo(path, 0o644) },
+		func(path string) error { return os.Symlink("000-300", path) },
+		func(path string) error { return os.Mkdir(path, 0o755) },
+		func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o644, 0) },
+		func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) }, // needs root
+		func(path string) error { return os.WriteFile(path, nil, 0o644) },
+	}
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
+		sizes := make([]int, 2*len(replacements)+1)
+		for i := range sizes {
+			sizes[i] = 300
+		}
+		s := newShelf(t, false, sizes...)
+		for k, replace := range replacements {
+			require.NoError(t, os.Remove(s.file(2*k+1)))
+			if err := replace(s.file(2*k + 1)); err != nil {
+				t.Logf("replacement %d left out: %v", k, err)
+			}
+		}
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		open := descriptorsOpen(t)
+		w.begin(len(s.names))
+		for i, name := range s.names {
+			require.NoError(t, w.open(i, s.dir, name), "an error would say that no other file of the directory need be tried")
+		}
+		w.read(never, probes)
+		require.Equal(t, open, descriptorsOpen(t))
+		for i, want := range s.want {
+			var c content
+			require.Equal(t, i%2 == 0, w.get(i, &c), "file %d", i)
+			if i%2 == 0 {
+				require.Equal(t, want, c.data)
+			}
+		}
+	})
+}
+
+// TestWindowReadsWhatItOpened: a file that is replaced between its open and the read is the one that was opened.
+func TestWindowReadsWhatItOpened(t *testing.T) {
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
+		s := newShelf(t, false, 100, 100)
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		s.openAll(t, w)
+		require.NoError(t, os.Remove(s.file(0)))
+		require.NoError(t, os.WriteFile(s.file(0), bytes.Repeat([]byte("o"), 100), 0o644))
+		w.read(never, probes)
+		for i, want := range s.want {
+			var c content
+			require.True(t, w.get(i, &c))
+			require.Equal(t, want, c.data)
+		}
+	})
+}
+
+// TestWindowBuffers: what does not fit the buffer is left to be read later, and nothing overlaps.
+func TestWindowBuffers(t *testing.T) {
+	var sizes []int
+	for i := range 60 {
+		sizes = append(sizes, 60_000+i, 100)
+	}
+	s := newShelf(t, false, sizes...)
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		for range 2 { // the second window begins anew
+			if !cached {
+				s.drop(t, s.all()...)
+			}
+			s.openAll(t, w)
+			w.read(never, probes)
+			bytesKnown, known := 0, 0
+			for i, want := range s.want {
+				var c content
+				if w.get(i, &c) {
+					require.True(t, bytes.Equal(want, c.data), "file %d", i)
+					bytesKnown += len(want) + 1
+					known++
+				}
+			}
+			require.LessOrEqual(t, bytesKnown, windowBuffer)
+			require.Greater(t, bytesKnown, windowBuffer*9/10)
+			require.Equal(t, 60+17, known, "small files find room where a large one has none")
+		}
+	})
+}
+
+// TestWindowReadsNoMoreThanItsBytes: of large files only the beginnings are fetched, and not of too many.
+func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
+	sizes := make([]int, 50)
+	for i := range sizes {
+		sizes[i] = 2 * windowPrefetch
+	}
+	s := newShelf(t, false, sizes...)
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		s.drop(t, s.all()...)
+		s.openAll(t, w)
+		w.plan()
+		total := 0
+		for _, i := range w.reads {
+			require.Negative(t, w.files[i].at)
+			total += w.files[i].want
+		}
+		require.Equal(t, windowBytes, total)
+		open := descriptorsOpen(t)
+		w.read(never, probes)
+		require.Equal(t, open-len(sizes), descriptorsOpen(t))
+		for i := range s.names {
+			require.False(t, w.get(i, new(content)))
+		}
+	})
+}
+
+// TestWindowOrder: reads are in the order of inode numbers, whatever the order of opening.
+func TestWindowOrder(t *testing.T) {
+	s := newShelf(t, false, 10, 20, 30, 40, 50, 60, 70, 80)
+	w := windowKinds[1].newWindow(t, s, config{readLimit: -1})
+	w.begin(len(s.names))
+	for _, i := range rand.Perm(len(s.names)) {
+		require.NoError(t, w.open(i, s.dir, s.names[len(s.names)-1-i]))
+	}
+	w.plan()
+	require.Len(t, w.reads, len(s.names))
+	for k := range w.reads[1:] {
+		require.Less(t, w.files[w.reads[k]].inode, w.files[w.reads[k+1]].inode)
+	}
+	w.read(always, false)
+}
+
+// TestWindowProbe: the share is that of the files in the page cache, and the bytes are the same.
+func TestWindowProbe(t *testing.T) {
+	var sizes []int
+	for i := range 32 {
+		sizes = append(sizes, 300+i)
+	}
+	for name, sizes := range map[string][]int{"small": sizes, "small and large": append([]int{windowFile + 5, windowFile + 5, windowPrefetch, 3 * windowPrefetch}, sizes...)} {
+		for _, kind := range windowKinds {
+			t.Run(name+"/"+kind.name, func(t *testing.T) {
+				s := newShelf(t, false, sizes...)
+				all := s.all()
+				for _, out := range [][]int{nil, all[:8], all[:len(all)/2], all} {
+					w := kind.newWindow(t, s, config{readLimit: -1})
+					for i := range all {
+						_, err := os.ReadFile(s.file(i))
+						require.NoError(t, err)
+					}
+					if !s.drop(t, out...) {
+						t.Skip("left out: files stay in the page cache, or its reads are not supported here")
+					}
+					s.openAll(t, w)
+					share := w.read(never, true)
+					large := len(sizes) - 32
+					if kind.name == "ring" || large == 0 {
+						require.InDelta(t, float64(len(all)-len(out))/float64(len(all)), share, 1e-9, "%d of %d dropped", len(out), len(all))
+					} else { // the calls without a ring do not ask about large files
+						require.InDelta(t, float64(len(all)-max(large, len(out)))/float64(len(all)-large), share, 1e-9)
+					}
+					for i, want := range s.want[large:] {
+						var c content
+						require.True(t, w.get(i+large, &c))
+						require.Equal(t, want, c.data)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestWindowIsStopped: a run that is stopped makes no further read, and leaves nothing open.
+func TestWindowIsStopped(t *testing.T) {
+	s := newShelf(t, false, 100, 200, 300, 400, 500, 600)
+	open := descriptorsOpen(t)
+	for _, kind := range windowKinds {
+		rings := 0
+		for k := range 2 + len(s.names) {
+			w := kind.newWindow(t, s, config{readLimit: -1})
+			rings = descriptorsOpen(t) - open
+			s.openAll(t, w)
+			asked := 0
+			w.read(func() bool { asked++; return asked > k }, false)
+			known := 0
+			for i := range s.names {
+				if w.get(i, new(content)) {
+					known++
+				}
+			}
+			switch {
+			case k == 0:
+				require.Zero(t, known)
+			case w.usedRing():
+				require.Equal(t, len(s.names), known)
+			default:
+				require.Equal(t, min(k-1, len(s.names)), known)
+			}
+			require.Equal(t, open+rings, descriptorsOpen(t))
+			w.close()
+			w.ring = nil
+			require.Equal(t, open, descriptorsOpen(t))
+		}
+	}
+}
+
+// TestWindowOfAnotherFileSystem: where the cold mode is of no use, nothing is opened, and one error is enough.
+func TestWindowOfAnotherFileSystem(t *testing.T) {
+	s := newShelf(t, false, 100)
+	w := windowKind{kind: notOnDisk}.newWindow(t, s, config{readLimit: -1})
+	w.begin(1)
+	require.Error(t, w.open(0, s.dir, s.names[0]))
+	require.Equal(t, -1.0, w.read(never, true))
+	require.False(t, w.get(0, new(content)))
+	require.Error(t, w.open(0, &worldDir{}, s.names[0]))
+}
+
+// TestWindowWithoutDescriptors: the error says so, what is open already is read, and all is closed.
+func TestWindowWithoutDescriptors(t *testing.T) {
+	s := newShelf(t, false, 100, 200, 300, 400)
+	for _, kind := range windowKinds {
+		w := kind.newWindow(t, s, config{readLimit: -1})
+		open := descriptorsOpen(t)
+		w.begin(4)
+		require.NoError(t, w.open(0, s.dir, s.names[0]))
+		err := withoutDescriptors(t, func() error { return w.open(1, s.dir, s.names[1]) })
+		require.True(t, isScarce(err), "%v", err)
+		w.read(never, false)
+		require.True(t, w.get(0, new(content)))
+		require.False(t, w.get(1, new(content)))
+		require.Equal(t, open, descriptorsOpen(t))
+	}
+}
+
+// withoutDescriptors runs do while this process can open none.
+func withoutDescriptors(t *testing.T, do func() error) error {
+	t.Helper()
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	none := was
+	none.Cur = 0
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+	err := do()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	return err
+}
+
+// A run that has met EMFILE while it opened a window opens no further one, and delivers all the same.
+func TestWindowsEndWithTheDescriptors(t *testing.T) {
+	s := newShelf(t, false, 100, 200, 300, 400, 500, 600, 700)
+	AlwaysCold(t)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(s.path, false)
+	require.NoError(t, err)
+	var r *run
+	delivered := 0
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		if delivered++; delivered == 1 {
+			w, b := f.w, &batch{node: r.root, entries: s.names}
+			require.NotZero(t, r.cold.window.Load())
+			require.NoError(t, withoutDescriptors(t, func() error { w.openWindowForTest(b); return nil }))
+			require.Zero(t, r.cold.window.Load())
+		}
+		return nil
+	}}, nil)
+	open := descriptorsOpen(t)
+	require.NoError(t, r.execute())
+	require.Equal(t, len(s.names), delivered)
+	require.Zero(t, r.cold.window.Load(), "and it stays so")
+	require.Equal(t, open, descriptorsOpen(t))
+}
+
+// openWindowForTest opens and reads a window with a windowReader of its own, as readWindow does.
+func (w *worker) openWindowForTest(b *batch) {
+	was := w.ahead.window
+	defer func() { w.ahead.window.close(); w.ahead.window = was }()
+	w.ahead.window = newWindowReader(w.cfg)
+	w.ahead.window.(*fileWindow).check = diskCheck{b.node.dir.(*linuxDir), onDisk}
+	w.ahead.window.begin(len(b.entries))
+	w.openWindow(b, 0, len(b.entries))
+	w.ahead.window.read(w.stopped, false)
+}
+
+// A run that is stopped opens no more files of a window.
+func TestWindowOpensNothingAfterAStop(t *testing.T) {
+	s := newShelf(t, false, 100, 200, 300, 400)
+	AlwaysCold(t)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(s.path, false)
+	require.NoError(t, err)
+	var r *run
+	var calls atomic.Int32
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		calls.Add(1)
+		r.stop(errBroken)
+		w := f.w
+		was := w.ahead.window
+		defer func() { w.ahead.window = was }()
+		window := windowKinds[1].newWindow(t, s, *cfg)
+		window.check.dir = r.root.dir.(*linuxDir)
+		w.ahead.window = window
+		window.begin(len(s.names))
+		w.openWindow(&batch{node: r.root, entries: s.names}, 0, len(s.names))
+		for _, f := range window.files {
+			require.Negative(t, f.fd)
+		}
+		return nil
+	}}, nil)
+	require.ErrorIs(t, r.execute(), errBroken)
+	require.EqualValues(t, 1, calls.Load())
+}
