@@ -291,18 +291,19 @@ func compareCounts(w io.Writer, old, new map[string]counts) error {
 			if !ok || !known {
 				continue
 			}
-			if compared++; compared == 1 {
-				fmt.Fprintln(t, "case\tcount\told\tnew\t\t")
-			}
+			compared++
 			now, mark := new[name][kind], ""
 			if !limit.allows(before, now) {
 				mark = "more"
 				risen = append(risen, fmt.Sprintf("%s: %s %s from %.6g to %.6g", name, kind, limit.unit, before, now))
 			}
-			fmt.Fprintf(t, "%s\t%s %s\t%.6g\t%.6g\t%s\t\n", name, kind, limit.unit, before, now, mark)
+			if now != before {
+				fmt.Fprintf(t, "%s\t%s %s\t%.6g\tnow %.6g\t%s\t\n", name, kind, limit.unit, before, now, mark)
+			}
 		}
 	}
 	t.Flush()
+	fmt.Fprintf(w, "%d counts compared, %d above their limits\n", compared, len(risen))
 	if risen != nil {
 		return fmt.Errorf("%w: %s", errMore, strings.Join(risen, "; "))
 	}
