@@ -173,6 +173,17 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 	return nil, nil
 }
 
+// muchLeft is how many directories and batches that no worker has are much work.
+const muchLeft = 16
+
+// hasMuch reports whether much work is left that no worker has. A directory that
+// took more than one scan so far counts as much.
+func (p *pool) hasMuch() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.listing) > 0 || len(p.ready)+p.queue.pending(p.partly, p.maxListings) >= muchLeft
+}
+
 // addLate adds the late directories, if there are any. It is called with p.mu
 // held, by a worker that counts as busy while p.late runs without p.mu.
 func (p *pool) addLate() bool {

@@ -40,11 +40,17 @@ type windowReader interface {
 const (
 	// readaheadFrom is how many files a worker visits before it reads ahead.
 	readaheadFrom = 16
-	// ringFrom is how many it reads ahead before it sets up an io_uring, which
-	// costs as much as reading some dozens.
+	// ringFrom is how many it reads ahead before it sets up an io_uring if much is
+	// left to do. To set one up costs what it gains with a hundred files.
 	ringFrom = 240
+	// ringAnyway is after how many it does so in any case.
+	ringAnyway = 1024
 	// readaheadDepth is how many files are read at once, at most.
 	readaheadDepth = 64
+	// ringShare: at once, a ring reads at most one file for so many that the worker
+	// has read ahead. Otherwise, at the end of a small set, one worker would read many
+	// files while the others have nothing left to do.
+	ringShare = 8
 	// readaheadPause is how many files a worker reads one by one when more than a
 	// quarter of the last readaheadDepth, or of the last group, had to be.
 	readaheadPause = 1024
@@ -103,18 +109,22 @@ func (a *readahead) judge() (stop, cold bool) {
 	return stop, cold
 }
 
-// choose sets the groupReader, or off.
-func (a *readahead) choose() {
+// choose sets the groupReader and its depth, or off. hasMuch reports whether much is
+// left to do.
+func (a *readahead) choose(hasMuch func() bool) {
 	if a.group == nil {
 		a.group, a.depth = newCallGroup(a.limit, a.statOnly)
 		a.off = a.group == nil
 	}
-	if !a.noRing && a.filled >= ringFrom {
+	if !a.noRing && (a.filled >= ringAnyway || a.filled >= ringFrom && hasMuch()) {
 		a.noRing = true // tried once
 		if ring := newRingGroup(a.limit); ring != nil {
 			a.closeGroup()
-			a.group, a.depth, a.ring = ring, readaheadDepth, true
+			a.group, a.ring = ring, true
 		}
+	}
+	if a.ring {
+		a.depth = min(a.filled/ringShare, readaheadDepth)
 	}
 }
 

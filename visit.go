@@ -184,7 +184,7 @@ func (w *worker) readGroup(b *batch, i int) bool {
 		}
 		return false
 	}
-	a.choose()
+	a.choose(w.pool.hasMuch)
 	if a.off {
 		return false
 	}

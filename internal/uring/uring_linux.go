@@ -8,6 +8,7 @@ package uring
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -38,13 +39,33 @@ type Ring struct {
 
 	broken bool // a request may be in flight that nobody waits for
 	n      []int32
+
+	memory *[]byte // of bufs; nil if the kernel may write to it even after Close
+}
+
+// memories are kept from ring to ring. To map the memory, touch each buffer for the
+// first time and unmap it took two thirds of the time of making and closing a ring.
+var memories sync.Pool
+
+func takeMemory(size int) *[]byte {
+	if m, ok := memories.Get().(*[]byte); ok && len(*m) >= size {
+		return m
+	}
+	m := make([]byte, size)
+	return &m
+}
+
+// stuck is memory that the kernel may write to: it is never used again.
+var stuck struct {
+	sync.Mutex
+	memories []*[]byte
 }
 
 // New makes a ring that reads up to size bytes of each of depth files at a time;
 // depth is a power of two. It fails where io_uring is missing, older than Linux
 // 5.17, forbidden, or out of resources.
 func New(depth, size int) (*Ring, error) {
-	r, err := setUp(2*depth, depth*size)
+	r, err := setUp(depth, depth*size)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +120,8 @@ func setUp(entries, size int) (_ *Ring, err error) {
 	if r.sqes, err = unix.Mmap(r.fd, offsetSQEs, int(p.sqEntries)*int(unsafe.Sizeof(sqe{})), prot, shared); err != nil {
 		return nil, err
 	}
-	if r.bufs, err = unix.Mmap(-1, 0, size, prot, unix.MAP_ANON|unix.MAP_PRIVATE); err != nil {
-		return nil, err
-	}
+	r.memory = takeMemory(size)
+	r.bufs = *r.memory
 	r.sqTail, r.sqMask = r.at(p.sq.tail), *r.at(p.sq.ringMask)
 	r.cqHead, r.cqTail, r.cqMask = r.at(p.cq.head), r.at(p.cq.tail), *r.at(p.cq.ringMask)
 	r.cqesOffset = uintptr(p.cq.cqes)
@@ -232,7 +252,10 @@ func (r *Ring) giveUp(err error, inFlight int) error {
 		}
 		time.Sleep(time.Millisecond) // any system call lets the kernel post completions
 	}
-	r.bufs = nil // leaked: the kernel must not write to memory that is in use again
+	stuck.Lock()
+	stuck.memories = append(stuck.memories, r.memory)
+	stuck.Unlock()
+	r.memory = nil
 	return err
 }
 
@@ -262,9 +285,12 @@ func (r *Ring) Close() {
 		unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), unregisterFiles, 0, 0, 0, 0)
 	}
 	unix.Close(r.fd)
-	for _, m := range [][]byte{r.rings, r.sqes, r.bufs} {
+	for _, m := range [][]byte{r.rings, r.sqes} {
 		if m != nil {
 			unix.Munmap(m)
 		}
+	}
+	if r.memory != nil {
+		memories.Put(r.memory)
 	}
 }

@@ -171,3 +171,39 @@ func TestBrokenRingIsOfNoUse(t *testing.T) {
 		t.Fatal("a ring with requests in it that were never submitted must not be used")
 	}
 }
+
+// Memory that is kept from a ring is another one's, if it is large enough, but never that of two at once.
+func TestRingsShareNoMemory(t *testing.T) {
+	if newRing(t, 8, 64) == nil {
+		return
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), 4096), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd := openDir(t, dir)
+	for range 3 {
+		small, err := New(8, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		small.Close()
+		var rings [2]*Ring
+		for i, name := range []string{"a", "b"} {
+			if rings[i], err = New(8, 4096); err != nil {
+				t.Fatal(err)
+			}
+			if err := rings[i].Read(fd, []names.Name{names.New(name)}, unix.O_RDONLY, 4096, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, name := range []string{"a", "b"} {
+			if want := bytes.Repeat([]byte(name), 4096); !bytes.Equal(rings[i].Bytes(0), want) {
+				t.Fatalf("ring %d: %d bytes, not those of %s", i, len(rings[i].Bytes(0)), name)
+			}
+			rings[i].Close()
+		}
+	}
+}

@@ -72,6 +72,19 @@ func runPlain(set string, pairs, passes int, p printer) error {
 	return nil
 }
 
+// runURing compares runs with io_uring and without, in a build that has it. A pass repeats the run until it has read some 20,000
+// files, so that passes over small sets, where it matters what a ring costs to make, are no shorter than others.
+func runURing(set string, pairs, passes int, p printer) error {
+	files, _, err := process(set, fileproc.Options{})
+	if err != nil {
+		return err
+	}
+	calls := max(1, 20_000/max(1, files))
+	with := repeated(calls, func() (int, int64, error) { return process(set, fileproc.Options{}) })
+	without := repeated(calls, func() (int, int64, error) { return process(set, fileproc.Options{DisableURing: true}) })
+	return p.all([]comparison{{p.set + ", whole / the same without io_uring", with, without}}, pairs, passes)
+}
+
 // A tree is a directory that runPlain measures.
 type tree struct {
 	name, dir string

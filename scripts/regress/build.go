@@ -26,6 +26,7 @@ type source struct {
 	dir     string
 	tags    tags
 	planted string // unless empty, a file that takes the place of visit.go
+	hooks   bool   // build with the source's own testHooks
 }
 
 const plantedFile = "visit.go"
@@ -38,6 +39,9 @@ func (repo repository) build(ctx context.Context, src source, binary string) err
 		return err
 	}
 	for _, name := range tests {
+		if hook, err := filepath.Match(testHooks, filepath.Base(name)); err != nil || src.hooks && hook {
+			continue
+		}
 		overlay.Replace[name] = "" // as if it were not there
 	}
 	for _, name := range benchFiles {
@@ -61,8 +65,9 @@ func (repo repository) build(ctx context.Context, src source, binary string) err
 	return err
 }
 
-// buildRevision makes the benchmark binary of a revision.
-func (repo repository) buildRevision(ctx context.Context, rev string, with tags, binary string) error {
+// buildRevision makes the benchmark binary of a revision and, unless counted is empty, the one whose calls are counted. That
+// one is not made of a revision that cannot be counted.
+func (repo repository) buildRevision(ctx context.Context, rev string, with tags, binary, counted string) error {
 	dir := binary + ".tree"
 	remove, err := repo.checkout(ctx, rev, dir)
 	if err != nil {
@@ -72,7 +77,15 @@ func (repo repository) buildRevision(ctx context.Context, rev string, with tags,
 	if err := with.matter(ctx, dir); err != nil {
 		return fmt.Errorf("%s: %w", rev, err)
 	}
-	if err := repo.build(ctx, source{dir: dir, tags: with}, binary); err != nil {
+	src := source{dir: dir, tags: with}
+	err = repo.build(ctx, src, binary)
+	if err == nil && counted != "" {
+		if err = repo.buildCounted(ctx, src, counted); errors.Is(err, errNoHooks) {
+			fmt.Printf("no counts are compared: in %s %v\n", rev, err)
+			err = nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%s cannot be measured with the benchmarks of today: %w", rev, err)
 	}
 	return nil

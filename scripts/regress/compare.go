@@ -106,7 +106,11 @@ func (c comparison) withRevision(ctx context.Context, src source, rev string) er
 	}
 	defer os.RemoveAll(tmp)
 	old, new := filepath.Join(tmp, "old.test"), filepath.Join(tmp, "new.test")
-	if err := c.repo.buildRevision(ctx, rev, src.tags, old); err != nil {
+	counted := ""
+	if slices.ContainsFunc(c.cases, benchCase.isCounted) {
+		counted = filepath.Join(tmp, "count.test")
+	}
+	if err := c.repo.buildRevision(ctx, rev, src.tags, old, counted); err != nil {
 		return err
 	}
 	if err := c.repo.build(ctx, src, new); err != nil {
@@ -117,7 +121,15 @@ func (c comparison) withRevision(ctx context.Context, src source, rev string) er
 		fmt.Printf(", both with %v", src.tags)
 	}
 	fmt.Println()
-	return c.withBinary(ctx, old, new)
+	times := c.withBinary(ctx, old, new)
+	if _, err := os.Stat(counted); err != nil || ctx.Err() != nil { // it was not built
+		return times
+	}
+	before, err := c.repo.newCounter(ctx, counted).countAll(ctx, c.cases)
+	if err != nil {
+		return errors.Join(times, err)
+	}
+	return errors.Join(times, c.counts(ctx, src, before))
 }
 
 // withBinary compares two binaries, measured in turn.
@@ -155,7 +167,7 @@ func (c comparison) decide(ctx context.Context, cases []benchCase, judge func(be
 // withRecord compares a source with the entries of a file that suit it best. Time over floor is compared, and what then
 // looks slower is measured in turn with the commit of the entries, if git has it: that no mood of the machine can spoil. On
 // a machine unlike theirs this is done at once.
-func (c comparison) withRecord(ctx context.Context, src source, file string) error {
+func (c comparison) withRecord(ctx context.Context, src source, file string) (err error) {
 	entries, err := c.repo.entriesWith(src.tags, file)
 	if err != nil {
 		return err
@@ -187,6 +199,17 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	}
 	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
 
+	before, why := countsLike(entries, here)
+	if why != nil {
+		fmt.Printf("no counts are compared: %v\n", why)
+	} else {
+		defer func() {
+			if ctx.Err() == nil {
+				err = errors.Join(err, c.counts(ctx, src, before))
+			}
+		}()
+	}
+
 	overFloor := func(cases []benchCase) ([]verdict, error) {
 		n := newMeasurement(binary)
 		return c.decide(ctx, cases, func(bc benchCase) verdict {
@@ -198,7 +221,7 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 		if old.Dirty {
 			return errors.New("the record is of a dirty tree")
 		}
-		return c.repo.buildRevision(ctx, old.Commit, old.BuildTags, oldBinary)
+		return c.repo.buildRevision(ctx, old.Commit, old.BuildTags, oldBinary, "")
 	})
 	inTurn := func(cases []benchCase) ([]verdict, error) {
 		if err := built(); err != nil {
@@ -228,6 +251,15 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) err
 	c.limit *= otherMachine
 	fmt.Println("These are different machines: only time over floor can be compared.")
 	return c.confirmed(overFloor, overFloor)
+}
+
+// counts compares the counts of a source with those of before.
+func (c comparison) counts(ctx context.Context, src source, before map[string]counts) error {
+	now, err := c.repo.countSource(ctx, src, c.cases)
+	if err != nil {
+		return err
+	}
+	return compareCounts(os.Stdout, before, now)
 }
 
 // busy is the error that the machine, which is like that of the record, has too much else to do: that has slowed down the

@@ -43,6 +43,8 @@ type meta struct {
 type entry struct {
 	meta
 	Cases map[string]*series `json:"cases"`
+	// Counts are those of some cases. Entries older than this field do not have it.
+	Counts map[string]counts `json:"counts,omitempty"`
 }
 
 func (repo repository) meta(ctx context.Context, cpu, tag string, with tags) (meta, error) {
@@ -85,6 +87,11 @@ func filesystemName(magic int64) string {
 // sameMachine reports whether times of both can be expected to be alike.
 func (m meta) sameMachine(o meta) bool {
 	return m.CPU == o.CPU && m.Cores == o.Cores && m.Filesystem == o.Filesystem && m.Platform == o.Platform && m.IOUring == o.IOUring
+}
+
+// sameCalls reports whether the same code makes the same system calls on both: processor and cores do not matter.
+func (m meta) sameCalls(o meta) bool {
+	return m.Filesystem == o.Filesystem && m.Platform == o.Platform && m.IOUring == o.IOUring
 }
 
 func (m meta) String() string {

@@ -7,7 +7,7 @@
 //	go run ./regress profile  # bench_profile.sh: where the time of one case goes
 //	go run ./regress prove    # bench_prove.sh: finds a planted slowdown, and none where there is none
 //
-// It exits with 1 if something is slower, with 2 if something is wrong with the input, and with 3 if this machine cannot tell.
+// It exits with 1 if something is slower or takes more calls or allocations, with 2 if something is wrong with the input, and with 3 if this machine cannot tell.
 package main
 
 import (
@@ -24,6 +24,7 @@ import (
 var (
 	// errSlower says that a comparison found a regression; what it found is printed already.
 	errSlower     = errors.New("slower than allowed")
+	errMore       = errors.New("more than allowed")
 	errCannotTell = errors.New("cannot be judged here")
 )
 
@@ -32,7 +33,7 @@ func main() {
 	defer stop()
 	switch err := run(ctx, os.Args[1:]); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errSlower):
+	case errors.Is(err, errSlower), errors.Is(err, errMore):
 		fmt.Fprintln(os.Stderr, "regress:", err)
 		os.Exit(1)
 	case errors.Is(err, errCannotTell):

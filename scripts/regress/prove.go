@@ -158,6 +158,12 @@ func (p proof) calibrate(ctx context.Context, src source, part float64) (int, er
 
 // plant adds a loop of so many turns to what is done for each file.
 func (p proof) plant(src source, turns int) (source, error) {
+	// The variable keeps the compiler from leaving the loop out; it is no global one, which the workers would share.
+	return p.plantCode(src, fmt.Sprintf("x := uint64(i)\nfor range %d { x = x*6364136223846793005 + 1 }\nif x == 42 { return }\n", turns), "")
+}
+
+// plantCode adds code to what is done for each file, and declarations after the imports.
+func (p proof) plantCode(src source, code, declarations string) (source, error) {
 	text, err := os.ReadFile(filepath.Join(src.dir, plantedFile))
 	if err != nil {
 		return src, err
@@ -172,8 +178,7 @@ func (p proof) plant(src source, turns int) (source, error) {
 	if err != nil {
 		return src, err
 	}
-	// The variable keeps the compiler from leaving the loop out; it is no global one, which the workers would share.
-	_, err = io.WriteString(f, before+visit+head+"{\n"+fmt.Sprintf("x := uint64(i)\nfor range %d { x = x*6364136223846793005 + 1 }\nif x == 42 { return }\n", turns)+body)
+	_, err = io.WriteString(f, before+declarations+visit+head+"{\n"+code+body)
 	src.planted = f.Name()
 	return src, errors.Join(err, f.Close())
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -72,6 +74,9 @@ func (repo repository) measure(ctx context.Context, src source, cases []benchCas
 		return e, "", err
 	}
 	e.Cases = m.cases
+	if e.Counts, err = repo.countSource(ctx, src, cases); err != nil {
+		return e, "", err
+	}
 	e.meta, err = repo.meta(ctx, m.cpu, tag, src.tags)
 	return e, m.text.String(), err
 }
@@ -117,6 +122,11 @@ func printEntry(e entry, cases []benchCase) {
 		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.3f\t%s\t\n", c, summary(s.Time).Center, summary(s.Floor).Center, ratio.Center, ratio.PctRangeString())
 	}
 	w.Flush()
+	for _, name := range slices.Sorted(maps.Keys(e.Counts)) {
+		for _, kind := range slices.Sorted(maps.Keys(e.Counts[name])) {
+			fmt.Printf("%s: %s %s: %.6g\n", name, kind, kinds[kind].unit, e.Counts[name][kind])
+		}
+	}
 }
 
 // summary is the median with its 95 % confidence interval.

@@ -174,7 +174,7 @@ func TestBadInput(t *testing.T) {
 	t.Setenv("GOFLAGS", "")
 	require.NoError(t, os.RemoveAll(repo.records("")))
 	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
-	err := repo.buildRevision(t.Context(), "HEAD~", "fileproc_unix", filepath.Join(t.TempDir(), "old.test"))
+	err := repo.buildRevision(t.Context(), "HEAD~", "fileproc_unix", filepath.Join(t.TempDir(), "old.test"), "")
 	require.EqualError(t, err, `HEAD~: no file of the package depends on the build tag "fileproc_unix"`)
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")

@@ -1,0 +1,142 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCompareCounts(t *testing.T) {
+	old := map[string]counts{"flat_5k/whole": {"openat": 1, "read": 1, "getdents64": 0.0102, allocations: 60, "gone": 1}}
+	with := func(kind string, n float64) map[string]counts {
+		now := counts{"openat": 1, "read": 1, "getdents64": 0.0102, allocations: 60}
+		now[kind] = n
+		return map[string]counts{"flat_5k/whole": now, "flat_5k/new": {"openat": 9}}
+	}
+	for _, c := range []struct {
+		kind string
+		n    float64
+		want string
+	}{
+		{"openat", 1, ""},
+		{"openat", 1.005, ""},
+		{"openat", 0.5, ""},
+		{"openat", 1.01, "flat_5k/whole: openat a file from 1 to 1.01"}, // one more for a hundred files
+		{"getdents64", 0.0104, "getdents64 a file from 0.0102 to 0.0104"},
+		{allocations, 90, ""},
+		{allocations, 91, "flat_5k/whole: allocations a run from 60 to 91"},
+		{"close", 7, ""},   // not in the record
+		{"unknown", 7, ""}, // not a count of this version
+	} {
+		var table bytes.Buffer
+		err := compareCounts(&table, old, with(c.kind, c.n))
+		if c.want == "" {
+			assert.NoError(t, err, "%s %v", c.kind, c.n)
+		} else {
+			require.ErrorIs(t, err, errMore)
+			assert.ErrorContains(t, err, c.want)
+			assert.Contains(t, table.String(), "more")
+		}
+	}
+	err := compareCounts(&bytes.Buffer{}, old, map[string]counts{"flat_5k/whole": {"openat": 2, "read": 2}})
+	assert.ErrorContains(t, err, "openat a file from 1 to 2; flat_5k/whole: read a file from 1 to 2")
+}
+
+// Counts are of the calls, so they are compared between machines of other speed, but not where other calls are made.
+func TestCountsLike(t *testing.T) {
+	ext4 := meta{Filesystem: "ext4", IOUring: true, CPU: "one", Cores: 2}
+	here := ext4
+	here.CPU, here.Cores = "other", 64
+	first, second := map[string]counts{"flat_5k/whole": {"openat": 1}}, map[string]counts{"flat_5k/whole": {"openat": 2}}
+
+	got, err := countsLike([]entry{{meta: ext4, Counts: first}, {meta: ext4, Counts: second}, {meta: ext4}}, here)
+	require.NoError(t, err)
+	assert.Equal(t, second, got, "the newest that has some")
+	_, err = countsLike([]entry{{meta: ext4}}, here)
+	assert.ErrorContains(t, err, "the record has none;")
+	here.IOUring = false
+	_, err = countsLike([]entry{{meta: ext4, Counts: first}}, here)
+	assert.ErrorContains(t, err, "io_uring allowed or not")
+}
+
+// Without its hooks a traced process reads many files twice.
+func TestOldRevisionIsNotCounted(t *testing.T) {
+	repo := repository(t.TempDir())
+	require.ErrorIs(t, repo.buildCounted(t.Context(), source{dir: string(repo)}, filepath.Join(t.TempDir(), "count.test")), errNoHooks)
+}
+
+// An entry from before there were counts is read and written back as it was.
+func TestCountsInEntries(t *testing.T) {
+	repo := repository(t.TempDir())
+	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	require.NoError(t, repo.appendEntry(baselineFile, entry{meta: meta{Schema: schema}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{1}}}}, baselineKeeps))
+	before, err := os.ReadFile(repo.records(baselineFile))
+	require.NoError(t, err)
+	assert.NotContains(t, string(before), "counts")
+	want := map[string]counts{"flat_5k/whole": {"openat": 0.0516, allocations: 63}}
+	require.NoError(t, repo.appendEntry(baselineFile, entry{meta: meta{Schema: schema}, Counts: want}, baselineKeeps))
+	after, err := os.ReadFile(repo.records(baselineFile))
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(string(after), string(before)))
+	entries, err := repo.readEntries(baselineFile)
+	require.NoError(t, err)
+	assert.Equal(t, want, entries[1].Counts)
+	assert.True(t, json.Valid(bytes.Split(after, []byte("\n"))[1]))
+}
+
+func TestReadTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	require.NoError(t, os.WriteFile(file, []byte(`100 openat(AT_FDCWD, "a io_uring_enter = 7", O_RDONLY) = 3
+100 preadv2(3, [{iov_base="read(", iov_len=16384}], 1, 0, RWF_NOWAIT) = 5
+101 read(4,  <unfinished ...>
+100 close(3)                          = 0
+101 <... read resumed>"x", 1)          = 1
+100 io_uring_enter(5, 64, 64, IORING_ENTER_GETEVENTS, NULL, 0) = 64
+100 io_uring_enter(5, 64, 60, IORING_ENTER_GETEVENTS, NULL, 0 <unfinished ...>
+101 futex(0x1, FUTEX_WAKE, 1)          = 1
+100 <... io_uring_enter resumed>)      = 60
+100 io_uring_enter(5, 64, 60, IORING_ENTER_GETEVENTS, NULL, 0) = -1 EINTR (Interrupted system call)
+100 newfstatat(3, "x", {st_mode=S_IFREG|0644, st_size=400, ...}, AT_SYMLINK_NOFOLLOW) = 0
+101 +++ exited with 0 +++
+`), 0o644))
+	n, err := readTrace(file)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"openat": 1, "read": 2, "close": 1, "io_uring_enter": 3, ringRequests: 124, "stat": 1, "getdents64": 0}, n)
+}
+
+// What is counted does not vary from process to process, and one more open for a hundred files is found.
+func TestPlantedCallIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it traces some processes")
+	}
+	if err := canTrace(t.Context()); err != nil {
+		t.Skipf("system calls cannot be counted here: %v", err)
+	}
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	p := proof{repo: repository(root), tmp: t.TempDir()}
+	bc, err := newCase("flat", "5k", "whole")
+	require.NoError(t, err)
+	require.NoError(t, bc.ensure(t.Context(), p.repo))
+	clean := source{dir: root}
+	count := func(src source) map[string]counts {
+		t.Helper()
+		n, err := p.repo.countSource(t.Context(), src, []benchCase{bc})
+		require.NoError(t, err)
+		return n
+	}
+	before := count(clean)
+	assert.NoError(t, compareCounts(&bytes.Buffer{}, before, count(clean)))
+
+	planted, err := p.plantCode(clean, "if plantedCalls++; plantedCalls%100 == 0 {\nif d, err := openRoot(`.`); err == nil { d.close() }\n}\n", "var plantedCalls int\n\n")
+	require.NoError(t, err)
+	assert.ErrorContains(t, compareCounts(&bytes.Buffer{}, before, count(planted)), "flat_5k/whole: openat a file")
+}
