@@ -26,8 +26,7 @@ type Read struct {
 type iocb struct {
 	index    uint64
 	keyFlags [2]uint32 // aio_key and aio_rw_flags, in this order on little-endian machines
-	opcode   uint16
-	_        uint16
+	_        [2]uint16 // aio_lio_opcode, which is 0 for a read, and aio_reqprio
 	fd       uint32
 	buf, n   uint64
 	_        [3]uint64
