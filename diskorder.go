@@ -22,7 +22,7 @@ const (
 	runSize = 4096
 	// windowFrom and windowMin are how many files a window has: at first, and when
 	// its reads take long.
-	windowFrom = 128
+	windowFrom = 32
 	windowMin  = 1
 )
 

@@ -262,7 +262,7 @@ const (
 	// A window whose reads take longer than longWindow is too large, for a run that
 	// is stopped waits for it; if they take less than shortWindow, it may be larger.
 	longWindow  = 50 * time.Millisecond
-	shortWindow = 15 * time.Millisecond
+	shortWindow = 25 * time.Millisecond
 	// One window of probeEvery asks how much of it is in the page cache. If that is
 	// more than mostlyCached, the run leaves the cold mode.
 	probeEvery   = 8

@@ -44,6 +44,7 @@ var kinds = map[string]allowance{
 	"getdents64":     aFile,
 	"io_uring_enter": aFile,
 	ringRequests:     aFile,
+	diskRequests:     aDiskFile,
 }
 
 // aFile allows for one stray call in three runs over 5,000 files, but not for one more a run.
@@ -70,11 +71,11 @@ func (c benchCase) isCounted() bool {
 const testHooks = "export*_test.go"
 
 // errNoHooks says that a revision is too old to be counted.
-var errNoHooks = errors.New("there is no export_linux_test.go, which keeps the package from reacting to slow calls")
+var errNoHooks = errors.New("there is no export_test.go, which keeps the package from reacting to slow calls")
 
 // buildCounted makes the benchmark binary that is counted.
 func (repo repository) buildCounted(ctx context.Context, src source, binary string) error {
-	if _, err := os.Stat(filepath.Join(src.dir, "export_linux_test.go")); err != nil {
+	if _, err := os.Stat(filepath.Join(src.dir, "export_test.go")); err != nil {
 		return errNoHooks
 	}
 	src.hooks = true
@@ -261,7 +262,11 @@ func (repo repository) countSource(ctx context.Context, src source, cases []benc
 	if c.strace != nil {
 		fmt.Printf("system calls are not counted: %v\n", c.strace)
 	}
-	return c.countAll(ctx, cases)
+	all, err := c.countAll(ctx, cases)
+	if err == nil && src.dir == string(repo) {
+		repo.countRequests(ctx, tmp, cases, all)
+	}
+	return all, err
 }
 
 // countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.

@@ -345,8 +345,8 @@ func (d *document) caches(cold, warm results) error {
 	if len(cold.series)+len(cold.leftOut) == 0 {
 		return nil // not measured yet
 	}
-	d.line("\n## Cold and warm\n\nCold: the page, dentry and inode caches are dropped before each pass, which then waits for the disk. Reading from a disk needs " +
-		"more workers than there are cores.")
+	d.line("\n## Cold and warm\n\nCold: the page, dentry and inode caches are dropped before each pass, which then waits for the disk. fileproc lists first " +
+		"and reads in the order of the disk; a loop needs more workers than there are cores.")
 	d.table(warm.series[0].data, "cold, ns/file", "× fileproc's", "warm, ns/file", "× fileproc's")
 	for _, w := range warm.series {
 		cells := []string{w.who}
