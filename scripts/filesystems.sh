@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests with their temporary directories on ext4 (with and without file types in its directories), xfs, btrfs,
-# tmpfs and overlayfs, and checks trees on the read-only squashfs and erofs. Needs root, loop devices and the tools of each
-# file system; a file system without its tools is skipped with the reason. Installs nothing.
+# tmpfs and overlayfs, and checks trees on the read-only squashfs and erofs. On ext4, xfs, btrfs and overlayfs they run once
+# more in the cold mode, while the machine's caches are dropped again and again. Needs root, loop devices and the tools of
+# each file system; a file system without its tools is skipped with the reason. Installs nothing.
 # Usage: filesystems.sh [-soak DURATION] [ext4|ext4-untyped|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -69,7 +70,26 @@ run_tests() { # directory
 		return 1
 	fi
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
+	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
 	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
+}
+
+# run_cold runs the tests in the cold mode. Files that were written since the last sync stay in the cache, so only some
+# reads wait for the disk; the tests meet windows that are cached, uncached and in between.
+run_cold() { # directory
+	while sleep 0.3; do
+		sync -f "$1"
+		echo 3 >/proc/sys/vm/drop_caches || exit
+	done &
+	local dropper=$! status=0
+	FILEPROC_TEST_COLD=1 TMPDIR=$1 "$tmp/fileproc.test" -test.timeout 20m -test.short -test.v >"$tmp/log" 2>&1 || status=1
+	kill "$dropper"
+	wait "$dropper" 2>/dev/null || true
+	if [ "$status" != 0 ]; then
+		echo "   in the cold mode:"
+		grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
+	fi
+	return "$status"
 }
 
 check_image() { # NAME, file system, command that makes the image
