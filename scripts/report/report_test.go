@@ -207,3 +207,9 @@ func TestCount(t *testing.T) {
 		assert.Equal(t, want, got, set)
 	}
 }
+
+func TestReadCold(t *testing.T) {
+	got := readCold("| case | fileproc: requests | time |\n| --- | --- | --- |\n" +
+		"| flat, ext4 | 23 | 2.23 s (0.06) | 1000 | 34.36 s (1.00) | 23 | 2.20 s (0.06) | ≤ 6 s |\n| xfs | not run: no mkfs.xfs | | |\n")
+	assert.Equal(t, []coldCase{{"flat, ext4", 2.3, 6}}, got)
+}
