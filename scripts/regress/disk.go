@@ -15,8 +15,9 @@ import (
 // diskRequests are those of a cold run to the disk that the command disk emulates.
 const diskRequests = "disk requests"
 
-// aDiskFile allows for what differs between two images of the same files, and between two runs over one.
-var aDiskFile = allowance{part: 0.25, extra: 0.002, unit: "a file"}
+// aDiskFile allows for what differs between two images of the same files, and between two runs over one: 0.026 to 0.039 on a
+// busy machine. In the order of the listing it is more than 1.
+var aDiskFile = allowance{part: 1, extra: 0.01, unit: "a file"}
 
 // A diskCounter counts the requests of the working tree.
 type diskCounter struct {
