@@ -15,6 +15,8 @@ type batch struct {
 	span    *span   // nil unless the results are in order
 	entries []names.Name
 	inodes  []uint64     // of entries, as listed; not in windows and spans
+	asked   bool         // Options.Unchanged has returned false for the entries
+	stats   []Stat       // if asked: the zero Stat where it is unknown
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
 
@@ -52,6 +54,7 @@ func (b *batch) reset() {
 	b.entries = b.entries[:0]
 	clear(b.nodes)
 	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
+	b.asked, b.stats = false, b.stats[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)

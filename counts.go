@@ -2,14 +2,15 @@ package fileproc
 
 // counts is one worker's part of a Report.
 type counts struct {
-	directories, found, processed, failed, abandoned, bytes, uring int64
-	skipped                                                        [skipReasonCount]int64
+	directories, found, processed, unchanged, failed, abandoned, bytes, uring int64
+	skipped                                                                   [skipReasonCount]int64
 }
 
 func (c *counts) add(d *counts) {
 	c.directories += d.directories
 	c.found += d.found
 	c.processed += d.processed
+	c.unchanged += d.unchanged
 	c.failed += d.failed
 	c.abandoned += d.abandoned
 	c.bytes += d.bytes

@@ -380,6 +380,44 @@ func ExampleOptions_select() {
 	// Output: [2026-02/T-0003.md] <nil>
 }
 
+// A program that remembers its results need not open what is as it was. Package
+// incremental does so with a file, and judges by more than the size.
+func ExampleOptions_unchanged() {
+	sizes := map[string]int64{"2026-01/T-0001.md": 46, "2026-01/T-0002.md": 1} // of the last run
+	opts := fileproc.Options{
+		FS: tickets, Include: []string{"2026-01/*"}, Ordered: true,
+		Unchanged: func(f *fileproc.File) bool {
+			s, err := f.Stat()
+			return err == nil && sizes[f.Rel()] == s.Size
+		},
+	}
+	lines, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
+		if f.Unchanged() {
+			return f.Rel() + ": as it was", nil
+		}
+		return fmt.Sprintf("%s: %d bytes", f.Rel(), len(f.Data())), nil
+	})
+	for _, line := range lines {
+		fmt.Println(line)
+	}
+	fmt.Println(err)
+	// Output:
+	// 2026-01/T-0001.md: as it was
+	// 2026-01/T-0002.md: 32 bytes
+	// <nil>
+}
+
+func ExampleOptions_onBinary() {
+	fsys := fstest.MapFS{"a.txt": {Data: []byte("text")}, "b.png": {Data: []byte("\x89PNG\r\n\x1a\n\x00")}}
+	opts := fileproc.Options{FS: fsys, SkipBinary: true, OnBinary: func(f *fileproc.File) {
+		fmt.Println(f.Rel(), "is binary")
+	}}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output:
+	// b.png is binary
+	// [a.txt] <nil>
+}
+
 // The beginning of each file is enough where only a header matters.
 func ExampleOptions_readSize() {
 	fsys := fstest.MapFS{"a.sh": {Data: []byte("#!/bin/sh\necho a\n")}, "b": {Data: []byte("#")}}

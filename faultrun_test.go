@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -68,14 +69,17 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 
 func requireLedger(t *testing.T, r Report) {
 	t.Helper()
-	sum := r.Processed + r.Failed + r.Abandoned
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
 	for _, n := range r.Skipped {
 		sum += n
 	}
 	require.Equal(t, r.Found, sum, "the ledger: %+v", r)
 }
 
-// requireHonest is requireSound for runs that may have read prefixes.
+// halfOld is Options.Unchanged for half of the files.
+func halfOld(f *File) bool { return len(f.Rel())%2 == 0 }
+
+// requireHonest is requireSound for runs that may have read prefixes, or nothing of halfOld.
 func (w *world) requireHonest(t *testing.T, out outcome, opts Options) {
 	t.Helper()
 	if opts.ReadSize > 0 {
@@ -84,6 +88,15 @@ func (w *world) requireHonest(t *testing.T, out outcome, opts Options) {
 			require.Equal(t, whole[rel][:min(opts.ReadSize, len(whole[rel]))], data, rel)
 		}
 		out.got = nil
+	}
+	if opts.Unchanged != nil {
+		out.got = maps.Clone(out.got)
+		for rel, data := range out.got {
+			if len(rel)%2 == 0 {
+				require.Empty(t, data, rel)
+				delete(out.got, rel)
+			}
+		}
 	}
 	w.requireSound(t, out)
 }
@@ -118,8 +131,8 @@ func everyWorld(t *testing.T, tree func() *object, test func(t *testing.T, w *wo
 // the number of the call and a function that stops there; it returns false if the run ended before.
 func everyCall(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
 	for _, workers := range []int{1, 3} {
-		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}} {
-			t.Run(fmt.Sprintf("workers=%d/ReadSize=%d", workers, opts.ReadSize), func(t *testing.T) {
+		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}, {Unchanged: halfOld}} {
+			t.Run(fmt.Sprintf("workers=%d/ReadSize=%d/Unchanged=%v", workers, opts.ReadSize, opts.Unchanged != nil), func(t *testing.T) {
 				opts.Workers = workers
 				for k := 0; ; k++ {
 					reached := false

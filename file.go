@@ -11,10 +11,11 @@ import (
 // A File is passed to fn. It is valid until fn returns, on the goroutine of fn
 // only. The strings that its methods return may be kept.
 type File struct { // the fields are those of currentFile
-	w       *worker
-	node    *node
-	name    names.Name
-	content content
+	w         *worker
+	node      *node
+	name      names.Name
+	content   content
+	unchanged bool
 }
 
 // Name returns the file's name, without a directory.
@@ -39,13 +40,37 @@ func (f *File) Truncated() bool { return f.content.truncated }
 
 // Stat returns the file's metadata. With Options.Stat it is that of the handle
 // that was read. Otherwise the first call looks it up, in the directory that
-// was listed, without following a link.
+// was listed, without following a link. With Options.Unchanged it is metadata
+// from before the content was read.
 func (f *File) Stat() (Stat, error) {
 	if err := (*currentFile)(f).fetchStat(); err != nil {
 		return Stat{}, pathError("stat", f.Path(), err)
 	}
 	return f.content.stat, nil
 }
+
+// Restat looks the metadata up anew, in the directory that was listed, without
+// following a link. If that differs from Stat, the file may have changed while its
+// content was read.
+func (f *File) Restat() (Stat, error) {
+	var s Stat
+	err := f.w.withDir(f.node, func(d directory) (err error) {
+		s, err = d.stat(f.name)
+		return err
+	})
+	if err != nil {
+		return Stat{}, pathError("stat", f.Path(), err)
+	}
+	return s, nil
+}
+
+// Unchanged reports whether Options.Unchanged has returned true for the file, or
+// SetUnchanged has been called.
+func (f *File) Unchanged() bool { return f.unchanged }
+
+// SetUnchanged makes Unchanged true. So fn counts a file whose content, once read,
+// proves to be unchanged in Report.Unchanged.
+func (f *File) SetUnchanged() { f.unchanged = true }
 
 // Open opens the file, for example to read a large file as a stream. The caller
 // must close it. The file is opened in the directory that was listed, without

@@ -145,7 +145,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts
-		opts.ReadSize, opts.SkipBinary = NoRead, false
+		opts.ReadSize, opts.SkipBinary, opts.OnBinary, opts.Unchanged = NoRead, false, nil, nil
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *currentFile) error {
 				c := &f.content

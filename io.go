@@ -102,7 +102,7 @@ func (l *listing) reset() {
 
 func statOfInfo(info fs.FileInfo) Stat {
 	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
-	s.Device, s.Inode = inodeOf(info)
+	addSystemStat(&s, info)
 	return s
 }
 

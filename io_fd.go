@@ -74,15 +74,21 @@ func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error 
 }
 
 func (d *fdDir) stat(name names.Name) (Stat, error) {
-	var st unix.Stat_t
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name.String(), &st, unix.AT_SYMLINK_NOFOLLOW) })
+	s, err := lookUp(d.fd, name.String())
 	if err != nil {
 		if err == unix.ENOENT {
 			err = changed{err}
 		}
 		return Stat{}, &sysError{"fstatat", err}
 	}
-	return statOf(&st), nil
+	return s, nil
+}
+
+// fstatat is lookUp where the birth time is in a unix.Stat_t, or nowhere.
+func fstatat(dirfd int, name string) (Stat, error) {
+	var st unix.Stat_t
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return statOf(&st), err
 }
 
 func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
@@ -191,22 +197,30 @@ func fstat(fd int) (Stat, error) {
 }
 
 func statOf(st *unix.Stat_t) Stat {
-	mode := fs.FileMode(st.Mode & 0o777)
-	if typ := fileType(uint32(st.Mode)); typ == typeUnknown {
+	return Stat{
+		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), ChangeTime: time.Unix(st.Ctim.Unix()), BirthTime: birthOf(st),
+		Mode: modeOf(uint32(st.Mode)), Inode: uint64(st.Ino), Device: uint64(st.Dev),
+	}
+}
+
+// modeOf returns an inode's mode.
+func modeOf(inode uint32) fs.FileMode {
+	mode := fs.FileMode(inode & 0o777)
+	if typ := fileType(inode); typ == typeUnknown {
 		mode |= fs.ModeIrregular
 	} else {
 		mode |= typ
 	}
-	if st.Mode&unix.S_ISUID != 0 {
+	if inode&unix.S_ISUID != 0 {
 		mode |= fs.ModeSetuid
 	}
-	if st.Mode&unix.S_ISGID != 0 {
+	if inode&unix.S_ISGID != 0 {
 		mode |= fs.ModeSetgid
 	}
-	if st.Mode&unix.S_ISVTX != 0 {
+	if inode&unix.S_ISVTX != 0 {
 		mode |= fs.ModeSticky
 	}
-	return Stat{Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), Mode: mode, Inode: uint64(st.Ino), Device: uint64(st.Dev)}
+	return mode
 }
 
 // fileType returns the type that is in an inode's mode.

@@ -270,7 +270,10 @@ func (f osFile) same(other identity) bool {
 	return ok && os.SameFile(f.FileInfo, o.FileInfo)
 }
 
-func (f osFile) inode() (device, inode uint64) { return inodeOf(f.FileInfo) }
+func (f osFile) inode() (device, inode uint64) {
+	s := statOfInfo(f.FileInfo)
+	return s.Device, s.Inode
+}
 
 func (d *rootDir) close() {
 	if d.file != nil {

@@ -97,6 +97,15 @@ type Options struct {
 	// called on the workers, several calls at a time.
 	Select func(*File) bool
 
+	// Unchanged, if not nil, is called for each selected file before it is opened,
+	// with the metadata that File.Stat returns. If it returns true, the file is not
+	// opened, and fn is called at once, with the same File.Worker: File.Unchanged is
+	// then true, and Data nil. Otherwise the file is read as usual, perhaps later,
+	// and File.Stat returns metadata from before the content was read. Unchanged is
+	// not called for a file whose metadata cannot be fetched. It is called as Select
+	// is. See package incremental.
+	Unchanged func(*File) bool
+
 	// SelectDir, if not nil, is called before a directory below root is opened. If
 	// it returns false, the directory is left out with all its contents, and adds
 	// one to Report.Found and to Skipped[SkippedSelectDir]. It is called as Select
@@ -129,6 +138,10 @@ type Options struct {
 	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
 	// read even if ReadSize is less.
 	SkipBinary bool
+
+	// OnBinary, if not nil, is called for each file that SkipBinary skips, as Select
+	// is called, and without content.
+	OnBinary func(*File)
 
 	// OneFilesystem keeps the run from entering directories on another device than
 	// root's. Where there are no device numbers (Windows), all count as one.
@@ -220,7 +233,7 @@ func (o *Options) config(root string, noFn bool) (*config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, noURing: o.DisableURing,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.Unchanged != nil, noURing: o.DisableURing,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
@@ -241,6 +254,12 @@ func (o *Options) callbacks() callbacks {
 	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
 	if o.Select != nil {
 		c.selectFile = func(f *currentFile) bool { return o.Select((*File)(f)) }
+	}
+	if o.Unchanged != nil {
+		c.unchanged = func(f *currentFile) bool { return o.Unchanged((*File)(f)) }
+	}
+	if o.OnBinary != nil {
+		c.onBinary = func(f *currentFile) { o.OnBinary((*File)(f)) }
 	}
 	if o.SelectDir != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
@@ -281,6 +300,9 @@ func (o *Options) validate(root string) error {
 	}
 	if o.SkipBinary && o.ReadSize == NoRead {
 		bad("Options.SkipBinary cannot be combined with ReadSize NoRead, which reads no content")
+	}
+	if o.OnBinary != nil && !o.SkipBinary {
+		bad("Options.OnBinary has no effect without SkipBinary")
 	}
 	switch {
 	case o.Symlinks < SymlinksSkip || o.Symlinks > SymlinksFollow:

@@ -34,6 +34,7 @@ type asked struct {
 	entry, selectBy string
 	fsys, progress  bool
 	asksDirs        bool
+	asksOld         bool
 	opts            fileproc.Options
 }
 
@@ -59,6 +60,7 @@ var dimensions = [][]setting{
 	{{"Shards 0", func(*asked) {}}, {"Shards 3", func(a *asked) { a.opts.Shards, a.opts.Shard = 3, 1 }}},
 	{{"Select none", func(*asked) {}}, {"Select name", func(a *asked) { a.selectBy = "name" }}, {"Select size", func(a *asked) { a.selectBy = "size" }}},
 	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) { a.asksDirs = true }}},
+	{{"Unchanged none", func(*asked) {}}, {"Unchanged name", func(a *asked) { a.asksOld = true }}},
 	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
@@ -211,7 +213,7 @@ func TestOptionsPairwise(t *testing.T) {
 }
 
 func (a asked) verify(t *testing.T, dir string) error {
-	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, walks: a.entry == "Walk"}
+	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, asksOld: a.asksOld, walks: a.entry == "Walk"}
 	if a.asksDirs {
 		a.opts.SelectDir = func(e fileproc.Entry) bool {
 			if !e.IsDir() || e.Name() != path.Base(filepath.ToSlash(e.Rel())) {
@@ -233,6 +235,9 @@ func (a asked) verify(t *testing.T, dir string) error {
 			s, err := f.Stat()
 			return err == nil && r.selected("", int(s.Size))
 		}
+	}
+	if a.asksOld {
+		a.opts.Unchanged = func(f *fileproc.File) bool { return isOld(filepath.ToSlash(f.Rel())) }
 	}
 	a.opts.OnError = func(err error) error {
 		if !errors.Is(err, fileproc.ErrTooLarge) {

@@ -13,10 +13,10 @@ import (
 // The ledger includes the file whose fn did not return.
 func TestFaultsMishapAtEachFile(t *testing.T) {
 	for name, mishap := range map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit} {
-		for _, sel := range []bool{false, true} {
+		for _, where := range []string{"fn", "Select", "Unchanged", "fn after Unchanged"} {
 			for _, workers := range []int{1, 3} {
 				for k := range 6 {
-					t.Run(fmt.Sprintf("%s/select=%v/workers=%d/%d", name, sel, workers, k), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/workers=%d/%d", name, where, workers, k), func(t *testing.T) {
 						inBubble(t, func(t *testing.T) {
 							w := &world{root: small()}
 							var mu sync.Mutex
@@ -33,9 +33,16 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 							}
 							var out outcome
 							opts := Options{Workers: workers, openRoot: w.openRoot, Report: &out.report}
-							if sel {
-								selected := act
-								opts.Select = func(f *File) bool { return selected(f) == nil }
+							callback := act
+							switch where {
+							case "Select":
+								opts.Select = func(f *File) bool { return callback(f) == nil }
+							case "Unchanged":
+								opts.Unchanged = func(f *File) bool { return callback(f) != nil }
+							case "fn after Unchanged":
+								opts.Unchanged = func(f *File) bool { return f.Name()[0]%2 == 0 }
+							}
+							if where == "Select" || where == "Unchanged" {
 								act = func(*File) error { return nil }
 							}
 							var caught any

@@ -362,6 +362,14 @@ func (p *pool) add(n *node, r scanResult) {
 	p.queue.add(n, r)
 }
 
+// addBatch lets workers visit b.
+func (p *pool) addBatch(b *batch) {
+	p.mu.Lock()
+	p.ready = append(p.ready, b)
+	p.wakeOne(nil, 1) // the caller's worker takes one
+	p.mu.Unlock()
+}
+
 // drain lists to their end all directories that are partly listed and that no
 // worker has, so that they hold no descriptors. It keeps what they list.
 func (p *pool) drain(w work) {

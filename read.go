@@ -65,6 +65,14 @@ type reader struct {
 	waited   time.Duration // of readPatience
 }
 
+func statRegular(h handle) (Stat, error) {
+	s, err := h.stat()
+	if err == nil && !s.Mode.IsRegular() {
+		err = notRegular("fstat", s.Mode)
+	}
+	return s, err
+}
+
 // read reads the file name of d into c.
 func (r *reader) read(d directory, name names.Name, c *content) error {
 	h, err := d.open(name, r.spare)
@@ -86,23 +94,24 @@ func (r *reader) readHandle(h handle, c *content) error {
 		}
 		p = p[:least]
 	}
-	n, ok := h.cached(p)
-	r.uncached = n == 0
-	if ok && !r.stat {
-		return r.deliver(c, p[:n])
-	}
-	s, err := h.stat()
-	if err != nil {
-		return err
-	}
-	if !s.Mode.IsRegular() {
-		return notRegular("fstat", s.Mode)
-	}
-	if r.stat {
+	if r.stat { // before the content, which may change
+		s, err := statRegular(h)
+		if err != nil {
+			return err
+		}
 		c.stat, c.hasStat = s, true
 	}
+	n, ok := h.cached(p)
+	r.uncached = n == 0
 	if ok {
 		return r.deliver(c, p[:n])
+	}
+	s := c.stat
+	var err error
+	if !r.stat {
+		if s, err = statRegular(h); err != nil {
+			return err
+		}
 	}
 	if r.skipBinary { // before a binary file's size can be an error
 		if n, err = r.readUpTo(h, p, n, binaryPrefix); err != nil {

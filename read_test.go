@@ -228,3 +228,21 @@ func TestSkipBinaryIsStopped(t *testing.T) {
 		require.Less(t, w.calls, 40)
 	})
 }
+
+// Metadata that is asked for is from before the content is read, so that a change during the read shows.
+func TestReaderFetchesMetadataFirst(t *testing.T) {
+	for _, hand := range []int{0, 3, 7} {
+		var calls []string
+		w := &world{during: func(what, _ string) { calls = append(calls, what) }}
+		o := file("f", "content", atHand(hand))
+		o.handAll = true
+		r := newReader(100, true)
+		r.stat = true
+		var c content
+		require.NoError(t, r.readHandle(&worldFile{w: w, o: o}, &c))
+		require.Equal(t, "content", string(c.data))
+		require.True(t, c.hasStat)
+		require.Equal(t, []string{"fstat", "cached"}, calls[:2])
+		require.NotContains(t, calls[2:], "fstat")
+	}
+}

@@ -62,6 +62,7 @@ const (
 type readahead struct {
 	limit    int64 // as reader.limit
 	statOnly bool  // metadata alone
+	birth    bool  // with the time of birth
 	off      bool  // there is no groupReader
 	noRing   bool  // io_uring is not to be tried, or no more
 
@@ -113,7 +114,7 @@ func (a *readahead) judge() (stop, cold bool) {
 // left to do.
 func (a *readahead) choose(hasMuch func() bool) {
 	if a.group == nil {
-		a.group, a.depth = newCallGroup(a.limit, a.statOnly)
+		a.group, a.depth = newCallGroup(a.limit, a.statOnly, a.birth)
 		a.off = a.group == nil
 	}
 	if !a.noRing && (a.filled >= ringAnyway || a.filled >= ringFrom && hasMuch()) {

@@ -22,11 +22,13 @@ const (
 
 // A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
-	want  int // bytes to ask for, so that fewer are a whole file; 0: metadata
+	want  int  // bytes to ask for, so that fewer are a whole file; 0: metadata
+	birth bool // metadata with the time of birth
 	check diskCheck
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
+	statx [callDepth]unix.Statx_t
 	bufs  [callDepth][readaheadSize]byte
 }
 
@@ -35,15 +37,15 @@ var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 
 // newCallGroup returns a groupReader, or nil, and how many files it takes at
 // once. It reads files, with limit as in reader, or only fetches their metadata.
-func newCallGroup(limit int64, statOnly bool) (groupReader, int) {
+func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
 	want := bytesWanted(limit)
 	if statOnly {
-		if want = 0; sysFstatat == 0 {
+		if want = 0; sysFstatat == 0 && !birth {
 			return nil, 0
 		}
 	}
 	a := callGroups.Get().(*callGroup)
-	a.want = want
+	a.want, a.birth = want, birth
 	return a, callDepth
 }
 
@@ -63,7 +65,12 @@ func (a *callGroup) read(d directory, files []names.Name) bool {
 	n := 0
 	for i, name := range files {
 		p := uintptr(name.Pointer())
-		if a.want == 0 {
+		switch {
+		case a.want == 0 && a.birth:
+			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(dir.fd), p, unix.AT_SYMLINK_NOFOLLOW, statxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
+			n++
+			continue
+		case a.want == 0:
 			a.calls[i] = calls.Call{Trap: sysFstatat, Args: [6]uintptr{uintptr(dir.fd), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
 			n++
 			continue
@@ -85,7 +92,13 @@ func (a *callGroup) get(i int, c *content) bool {
 		if a.calls[i].Result != 0 {
 			return false
 		}
-		if s := statOf(&a.stats[i]); s.Mode.IsRegular() {
+		var s Stat
+		if a.birth {
+			s = statOfStatx(&a.statx[i])
+		} else {
+			s = statOf(&a.stats[i])
+		}
+		if s.Mode.IsRegular() {
 			c.stat, c.hasStat = s, true
 		}
 		return c.hasStat

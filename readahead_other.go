@@ -2,7 +2,7 @@
 
 package fileproc
 
-func newCallGroup(int64, bool) (groupReader, int) { return nil, 0 }
+func newCallGroup(int64, bool, bool) (groupReader, int) { return nil, 0 }
 
 func newWindowReader(*config) windowReader { return nil }
 

@@ -64,7 +64,7 @@ type windowEntry struct {
 
 // newWindowReader returns a windowReader, or nil.
 func newWindowReader(c *config) windowReader {
-	w := &fileWindow{limit: c.readLimit, truncate: c.truncate, skipBinary: c.skipBinary, stat: c.stat}
+	w := &fileWindow{limit: c.readLimit, truncate: c.truncate, skipBinary: c.skipBinary, stat: c.stat || c.statFirst}
 	if !c.noURing {
 		w.ring, w.buffer = newWindowRing()
 	}

@@ -260,6 +260,7 @@ type reference struct {
 	opts     fileproc.Options
 	selected func(rel string, size int) bool
 	asksDirs bool // selectsDir is Options.SelectDir
+	asksOld  bool // isOld is Options.Unchanged
 	walks    bool // directories that are not opened are yielded too
 
 	want    expectation
@@ -307,6 +308,9 @@ func (r *reference) claim(info fs.FileInfo) bool {
 }
 
 func selectsDir(rel string) bool { return path.Base(rel) != "sub" }
+
+// isOld is Options.Unchanged in tests.
+func isOld(rel string) bool { return len(rel)%2 != 0 }
 
 func (r *reference) declines(dir string) bool {
 	if r.asksDirs && !selectsDir(dir) {
@@ -487,6 +491,10 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		r.skip(fileproc.SkippedNotRegular)
 	case r.selected != nil && !r.selected(rel, len(data)):
 		r.skip(fileproc.SkippedSelect)
+	case r.asksOld && !r.walks && isOld(rel):
+		r.want.report.Found++
+		r.want.report.Unchanged++
+		r.want.files[rel] = content{}
 	case o.SkipBinary && slices.Contains(data[:min(len(data), 8192)], 0):
 		r.skip(fileproc.SkippedBinary)
 	case o.ReadSize == 0 && o.MaxFileSize > 0 && int64(len(data)) > o.MaxFileSize:

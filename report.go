@@ -37,7 +37,7 @@ var skipReasons = [skipReasonCount]SkipReason{
 
 // A Report is the ledger of a run. When the run has returned,
 //
-//	Found = Processed + the sum of Skipped + Failed + Abandoned
+//	Found = Processed + Unchanged + the sum of Skipped + Failed + Abandoned
 //
 // Found counts the entries that are not directories. A directory adds one to
 // Found and Failed if it could not be opened or read to its end, and one to
@@ -48,6 +48,7 @@ type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
 	Processed   int64 // files for which fn returned a result
+	Unchanged   int64 // files that File.Unchanged reports as such, and for which fn returned a result or ErrSkip
 	Failed      int64 // files and directories with an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content handed to fn as File.Data; not what fn reads through File.Open
@@ -58,7 +59,7 @@ type Report struct {
 
 func newReport(c counts, elapsed time.Duration) Report {
 	r := Report{
-		Directories: c.directories, Found: c.found, Processed: c.processed, Failed: c.failed, Abandoned: c.abandoned,
+		Directories: c.directories, Found: c.found, Processed: c.processed, Unchanged: c.unchanged, Failed: c.failed, Abandoned: c.abandoned,
 		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed,
 	}
 	for i, n := range c.skipped {
@@ -77,6 +78,9 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "%s delivered, %d of them processed", counted(r.Processed+declined, "file", "files"), r.Processed)
 	} else {
 		fmt.Fprintf(&b, "%s processed", counted(r.Processed, "file", "files"))
+	}
+	if r.Unchanged > 0 {
+		fmt.Fprintf(&b, ", %d unchanged", r.Unchanged)
 	}
 	fmt.Fprintf(&b, ", %s read, %s", inUnits(r.Bytes), counted(r.Directories, "directory", "directories"))
 	if len(r.Skipped) > 0 {

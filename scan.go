@@ -211,7 +211,7 @@ func (s *scanner) result(more bool) scanResult {
 		s.subs = append(s.subs, n.childForLinks(s.links))
 	}
 	b, refs := s.batch, len(s.subs)
-	if b != nil && w.disk != nil && w.cold.on.Load() {
+	if b != nil && w.disk != nil && w.cold.on.Load() && !w.cfg.statFirst {
 		w.dirs.ref(n, len(b.entries))
 		w.disk.addFiles(n, b.entries, b.inodes)
 		b.reset()

@@ -67,9 +67,10 @@ func freeLarge(p []byte) {
 	}
 }
 
-func inodeOf(info fs.FileInfo) (device, inode uint64) {
+// addSystemStat adds to s what only the system's own form of info has.
+func addSystemStat(s *Stat, info fs.FileInfo) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev), uint64(st.Ino)
+		s.Device, s.Inode = uint64(st.Dev), uint64(st.Ino)
+		s.ChangeTime, s.BirthTime = timesOf(st)
 	}
-	return 0, 0
 }

@@ -29,7 +29,11 @@ func (w *worker) visit(b *batch, i int) {
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
 	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
-	if selects := w.calls.selectFile; selects != nil {
+	asked := b.asked || w.cfg.statFirst && b.node == nil // windows come after
+	if i < len(b.stats) {
+		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != Stat{}
+	}
+	if selects := w.calls.selectFile; selects != nil && !asked {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
 			return
@@ -39,11 +43,14 @@ func (w *worker) visitFile(b *batch, i int) {
 			return
 		}
 	}
+	if w.cfg.statFirst && !asked && w.isUnchanged(f, b, i) {
+		return
+	}
 	switch err := w.load(f, b, i); err {
 	case nil:
 		w.call(f)
 	case errBinary:
-		w.counts.skipped[skipBinary]++
+		w.callOnBinary(f)
 	case errStopped:
 		w.counts.abandoned++
 	default:
@@ -54,10 +61,70 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 }
 
+// isUnchanged asks Options.Unchanged about f, the entry i of b. It reports whether
+// nothing is left to do for f now: fn has been called, or f is to be read later.
+func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
+	if !f.content.hasStat && !w.fromReadahead(&w.look, f, b, i) {
+		w.releaseSlot()
+		_ = f.fetchStat() // without metadata, it is read
+	}
+	if s := &f.content; s.hasStat && s.stat.Mode.IsRegular() {
+		if !w.acquireSlot() {
+			w.counts.abandoned++
+			return true
+		}
+		if f.unchanged = w.calls.unchanged(f); f.unchanged {
+			w.call(f)
+			return true
+		}
+	}
+	if w.order != nil || w.cfg.noRead {
+		return false
+	}
+	w.readLater(f, b.inodes[i])
+	return true
+}
+
+// readLater adds f to the files that are read, with other files of the directory,
+// once the worker has visited the batch.
+func (w *worker) readLater(f *currentFile, inode uint64) {
+	b := w.toRead
+	if b == nil {
+		if b = w.spare; b == nil {
+			b = &batch{}
+		}
+		w.spare = nil
+		b.node, b.asked = f.node, true
+		w.dirs.ref(f.node, 1)
+		w.toRead = b
+	}
+	b.entries = append(b.entries, f.name)
+	b.inodes = append(b.inodes, inode)
+	b.stats = append(b.stats, f.content.stat)
+}
+
+// callOnBinary tells Options.OnBinary of f, and counts it.
+func (w *worker) callOnBinary(f *currentFile) {
+	if w.calls.onBinary != nil {
+		if !w.acquireSlot() {
+			w.counts.abandoned++
+			return
+		}
+		f.content.data = nil
+		w.calls.onBinary(f)
+	}
+	w.counts.skipped[skipBinary]++
+}
+
 // leave is called when the worker visits no more entries of b.
 func (w *worker) leave(b *batch, last bool) {
 	w.ahead.forget()
+	w.look.forget()
 	w.pin.drop(&w.dirs)
+	if more := w.toRead; more != nil {
+		w.toRead = nil
+		w.publishToRead(more)
+	}
 	if !last {
 		return
 	}
@@ -73,6 +140,19 @@ func (w *worker) leave(b *batch, last bool) {
 	w.disk.reuse(b)
 }
 
+// publishToRead lets workers read the files of b.
+func (w *worker) publishToRead(b *batch) {
+	if w.disk == nil || !w.cold.on.Load() {
+		w.pool.addBatch(b)
+		return
+	}
+	w.dirs.ref(b.node, len(b.entries))
+	w.disk.addFiles(b.node, b.entries, b.inodes)
+	w.dirs.release(b.node, 0, 1)
+	b.reset()
+	w.pool.wake()
+}
+
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cfg.noRead && !w.cfg.stat {
@@ -81,7 +161,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cold.on.Load() {
 		w.listAhead(b)
 	}
-	if w.fromReadahead(f, b, i) {
+	if w.fromReadahead(&w.ahead, f, b, i) {
 		if w.cfg.skipBinary && isBinary(f.content.data) {
 			return errBinary
 		}
@@ -148,14 +228,13 @@ func (f *currentFile) fetchStat() error {
 
 // fromReadahead puts what has been read ahead of entry i of b into f. Before that
 // it reads ahead if that is worth it. It reports whether there was something.
-func (w *worker) fromReadahead(f *currentFile, b *batch, i int) bool {
-	a := &w.ahead
+func (w *worker) fromReadahead(a *readahead, f *currentFile, b *batch, i int) bool {
 	if i < a.first || i >= a.end {
-		if w.cold.on.Load() || b.node == nil {
+		if !a.statOnly && (w.cold.on.Load() || b.node == nil) {
 			if !w.readWindow(b, i) {
 				return false
 			}
-		} else if !w.readGroup(b, i) {
+		} else if !w.readGroup(a, b, i) {
 			return false
 		}
 	}
@@ -169,8 +248,7 @@ func (w *worker) fromReadahead(f *currentFile, b *batch, i int) bool {
 }
 
 // readGroup reads ahead from entry i of b.
-func (w *worker) readGroup(b *batch, i int) bool {
-	a := &w.ahead
+func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
 	if a.off || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
 		return false
 	}
@@ -204,7 +282,7 @@ func (w *worker) readGroup(b *batch, i int) bool {
 	a.first, a.end, a.together = i, i+n, false
 	a.filled += n
 	a.tried += n
-	if w.cfg.noRead && time.Since(start) > time.Duration(n)*slowCall {
+	if a.statOnly && time.Since(start) > time.Duration(n)*slowCall {
 		w.pool.grow() // judge finds out about content
 	}
 	return true
@@ -247,7 +325,7 @@ func (w *worker) leaveCold() {
 
 // listAhead gives the entries of b that no worker has taken back to the queue.
 func (w *worker) listAhead(b *batch) {
-	if w.disk == nil || b.node == nil {
+	if w.disk == nil || b.node == nil || w.cfg.statFirst && !b.asked {
 		return
 	}
 	all := int64(len(b.entries))

@@ -16,6 +16,8 @@ import (
 type callbacks struct {
 	fn         func(*currentFile) error
 	selectFile func(*currentFile) bool
+	unchanged  func(*currentFile) bool
+	onBinary   func(*currentFile)
 	selectDir  func(w *worker, parent *node, name string) bool
 	// visitDir gets each directory that Walk finds, the entry name of parent, and
 	// the function that fetches its metadata. It reports whether to open it.
@@ -78,6 +80,8 @@ type worker struct {
 	pin     dirPin
 	reader  reader
 	ahead   readahead
+	look    readahead // metadata, for Options.Unchanged
+	toRead  *batch    // of the batch that the worker visits, the files for which that returned false
 	arena   names.Arena
 	path    pathBuffer
 	scanner scanner
@@ -114,6 +118,9 @@ type currentFile struct {
 	node    *node
 	name    names.Name
 	content content
+	// unchanged says that Options.Unchanged has returned true, or fn has called
+	// SetUnchanged.
+	unchanged bool
 }
 
 // contentBuffers are kept from run to run.
@@ -129,14 +136,17 @@ func (s *shared) startWorker(id int) *worker {
 	w := &worker{shared: s, id: id, slot: id}
 	w.latency.reads.untimed = 1 // a clock would not pay for one file
 	w.reader = reader{
-		limit: c.readLimit, truncate: c.truncate, stat: c.stat, skipBinary: c.skipBinary,
+		limit: c.readLimit, truncate: c.truncate, stat: c.stat || c.statFirst, skipBinary: c.skipBinary,
 		stopped: s.stopped, mayAllocate: w.tryAcquireSlot, buf: contentBuffers.Get().(*[firstBuffer]byte),
 	}
 	w.ahead = readahead{limit: c.readLimit, statOnly: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
-	w.ahead.off = c.stat != c.noRead || s.calls.selectFile != nil || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
-	w.ahead.noWindow = c.noRead || s.calls.selectFile != nil
+	w.look = readahead{statOnly: true, birth: true, wait: readaheadFrom, noRing: true, off: !c.statFirst}
+	// A callback must be asked about a file before it is opened.
+	asks := s.calls.selectFile != nil && !c.statFirst || c.statFirst && s.order != nil
+	w.ahead.off = c.stat != c.noRead || asks || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
+	w.ahead.noWindow = c.noRead || asks
 	if id >= c.workers { // calls block: a readahead would wait
-		w.slot, w.ahead.wait = noSlot, math.MaxInt
+		w.slot, w.ahead.wait, w.look.wait = noSlot, math.MaxInt, math.MaxInt
 	}
 	s.mu.Lock()
 	s.workers[id] = w
@@ -148,6 +158,7 @@ func (s *shared) startWorker(id int) *worker {
 // retire gives back what the next run can use.
 func (w *worker) retire() {
 	w.ahead.close()
+	w.look.close()
 	w.reader.release()
 	contentBuffers.Put(w.reader.buf)
 	w.reader.buf = nil
@@ -214,6 +225,8 @@ func (w *worker) call(f *currentFile) {
 		}
 	}
 	switch {
+	case f.unchanged && (err == nil || errors.Is(err, ErrSkip)):
+		w.counts.unchanged++
 	case err == nil:
 		w.counts.processed++
 	case errors.Is(err, ErrSkip):

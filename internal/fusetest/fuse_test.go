@@ -298,7 +298,7 @@ func read(t *testing.T, dir string, opts fileproc.Options) (map[string]string, f
 		require.NotContains(t, got, f.rel, "delivered twice")
 		got[f.rel] = f.data
 	}
-	sum := r.Processed + r.Failed + r.Abandoned
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
 	for _, n := range r.Skipped {
 		sum += n
 	}

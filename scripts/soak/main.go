@@ -331,7 +331,7 @@ func (c *checker) checkRun(complete bool, r *fileproc.Report) error {
 	if c.wrong != nil {
 		return c.wrong
 	}
-	sum := r.Processed + r.Failed + r.Abandoned
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
 	for _, n := range r.Skipped {
 		sum += n
 	}

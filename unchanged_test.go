@@ -1,0 +1,205 @@
+package fileproc_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnchanged: a file for which Options.Unchanged returns true is not opened, and fn gets it on the same worker number;
+// every other file comes once, with its content and the metadata from before it was read. The trees are large enough
+// for metadata and content to be read ahead, and for files to be read after the others of their batch.
+func TestUnchanged(t *testing.T) {
+	for name, list := range map[string][]string{
+		"few":    {"a=1", "b=22", "d/c=333", "d/d="},
+		"flat":   testtree.Numbered("", 700),
+		"nested": append(testtree.Numbered("d/e/", 150), append(testtree.Numbered("f/", 300), "x=y")...),
+	} {
+		_, all := rooted(t, list...)
+		t.Run(name, func(t *testing.T) {
+			everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+				for _, share := range []int{0, 2, 7, 1} { // of so many files, one is unchanged; 0: none
+					var asked, told atomic.Int64
+					var last [64]string // by worker
+					opts := fileproc.Options{Workers: workers, Unchanged: func(f *fileproc.File) bool {
+						asked.Add(1)
+						s, err := f.Stat()
+						assert.NoError(t, err)
+						assert.Nil(t, f.Data())
+						old := share > 0 && (int(s.Size)+len(f.Name()))%share == 0
+						if old {
+							last[f.Worker()] = f.Rel()
+						}
+						return old
+					}}
+					got, errs, report := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
+						s, err := f.Stat()
+						if err != nil {
+							return "", err
+						}
+						again, err := f.Restat()
+						if err != nil {
+							return "", err
+						}
+						if s.BirthTime.IsZero() { // with the handle
+							again.BirthTime = s.BirthTime
+						}
+						if s != again {
+							return "", fmt.Errorf("%s is %+v, and then %+v", f.Rel(), s, again)
+						}
+						if f.Unchanged() {
+							told.Add(1)
+							if last[f.Worker()] != f.Rel() || f.Data() != nil {
+								return "", fmt.Errorf("worker %d had %q", f.Worker(), last[f.Worker()])
+							}
+							return filepath.ToSlash(f.Rel()), nil
+						}
+						if int(s.Size) != len(f.Data()) {
+							return "", fmt.Errorf("%d bytes of %d", len(f.Data()), s.Size)
+						}
+						return filepath.ToSlash(f.Rel()), nil
+					})
+					require.Empty(t, errs)
+					var want []string
+					for _, spec := range list {
+						rel, _, _ := strings.Cut(spec, "=")
+						want = append(want, rel)
+					}
+					require.ElementsMatch(t, want, got)
+					requireBalanced(t, report)
+					require.EqualValues(t, len(want), asked.Load())
+					require.Equal(t, told.Load(), report.Unchanged)
+					require.Equal(t, int64(len(want)), report.Unchanged+report.Processed)
+				}
+			})
+		})
+	}
+}
+
+// TestRestat: Restat sees what has changed since Stat.
+func TestRestat(t *testing.T) {
+	_, all := rooted(t, append(testtree.Numbered("", 100), "d/a=1")...)
+	everyEntry(t, all[:1], func(t *testing.T, p place, entry entryPoint, workers int) {
+		long := time.Now().Add(-time.Hour)
+		opts := fileproc.Options{Workers: workers, Unchanged: func(*fileproc.File) bool { return false }}
+		got, errs, _ := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
+			before, err := f.Stat()
+			if err != nil {
+				return "", err
+			}
+			long := long.Add(time.Duration(f.Worker()+1) * time.Minute)
+			if entryChanged := os.Chtimes(f.Path(), long, before.ModTime.Add(-time.Hour)); entryChanged != nil {
+				return "", entryChanged
+			}
+			after, err := f.Restat()
+			if err == nil && (!after.ModTime.Equal(before.ModTime.Add(-time.Hour)) || after.Size != before.Size) {
+				err = fmt.Errorf("%+v, and then %+v", before, after)
+			}
+			if again, _ := f.Stat(); again != before {
+				err = fmt.Errorf("Stat is %+v, and then %+v", before, again)
+			}
+			return f.Name(), err
+		})
+		require.Empty(t, errs)
+		require.Len(t, got, 101)
+	})
+}
+
+// TestUnchangedOutcomes: ErrSkip counts as unchanged too, an error as a failure.
+func TestUnchangedOutcomes(t *testing.T) {
+	_, all := rooted(t, "skip=1", "fail=2", "ok=3", "content=4")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		opts := fileproc.Options{Workers: workers, Unchanged: func(f *fileproc.File) bool { return f.Name() != "content" }}
+		got, errs, report := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
+			switch f.Name() {
+			case "skip":
+				return "", fileproc.ErrSkip
+			case "fail":
+				return "", errFromFn
+			case "content":
+				if string(f.Data()) != "4" {
+					return "", errFromFn
+				}
+				f.SetUnchanged()
+			}
+			return f.Name(), nil
+		})
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], errFromFn)
+		require.ElementsMatch(t, []string{"ok", "content"}, got)
+		require.EqualValues(t, 3, report.Unchanged)
+		require.EqualValues(t, 1, report.Failed)
+		require.Zero(t, report.Processed)
+		require.Empty(t, report.Skipped)
+		require.Contains(t, report.String(), "0 files processed, 3 unchanged,")
+	})
+}
+
+// TestUnchangedVanishes: a file that is gone, or no longer a regular file, when Unchanged is to be asked is a failure,
+// and Unchanged does not get it.
+func TestUnchangedVanishes(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "a=1", "b=2"))
+	opts := fileproc.Options{
+		Workers: 1, Report: new(fileproc.Report),
+		Select: func(f *fileproc.File) bool {
+			if f.Name() == "b" {
+				assert.NoError(t, os.Remove(f.Path()))
+			}
+			return true
+		},
+		Unchanged: func(f *fileproc.File) bool {
+			assert.Equal(t, "a", f.Name())
+			return true
+		},
+	}
+	got, err := fileproc.Process(t.Context(), dir, opts, nameOf)
+	require.ErrorIs(t, err, fileproc.ErrChanged)
+	require.Equal(t, []string{"a"}, got)
+	require.EqualValues(t, 1, opts.Report.Unchanged)
+}
+
+func TestOnBinary(t *testing.T) {
+	_, all := rooted(t, "a=text", "b=\x00", "d/c=text\x00")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		binary := make(chan string, 10)
+		opts := fileproc.Options{Workers: workers, SkipBinary: true, OnBinary: func(f *fileproc.File) {
+			assert.Nil(t, f.Data())
+			binary <- filepath.ToSlash(f.Rel())
+		}}
+		got, errs, report := entry(t, t.Context(), p, opts, relOf)
+		require.Empty(t, errs)
+		require.Equal(t, []string{"a"}, got)
+		require.EqualValues(t, 2, report.Skipped[fileproc.SkippedBinary])
+		close(binary)
+		var seen []string
+		for rel := range binary {
+			seen = append(seen, rel)
+		}
+		require.ElementsMatch(t, []string{"b", "d/c"}, seen)
+	})
+	_, err := fileproc.Process(t.Context(), t.TempDir(), fileproc.Options{OnBinary: func(*fileproc.File) {}}, nameOf)
+	require.EqualError(t, err, "fileproc: Options.OnBinary has no effect without SkipBinary")
+}
+
+// TestUnchangedFS: an fs.FS that has no metadata worth asking for is read.
+func TestUnchangedFS(t *testing.T) {
+	files := fstest.MapFS{"a": {Data: []byte("x")}}
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Unchanged: func(f *fileproc.File) bool {
+		s, err := f.Stat()
+		assert.NoError(t, err)
+		return s.ModTime.IsZero() && s.Size == 1
+	}}, nameOf)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, got)
+}
