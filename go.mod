@@ -4,6 +4,8 @@ go 1.26.1
 
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
+	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/gofrs/flock v0.13.1
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.49.0
 )

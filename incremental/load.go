@@ -1,0 +1,332 @@
+package incremental
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	magic       = "fileproc cache\n\x00"
+	format      = 1
+	headerSize  = 128
+	frameHeader = 24
+	frameMagic  = 0x676f6c66 // "flog"
+
+	maxFile = min(1<<35, math.MaxInt/2) // places / 8 have 32 bits; a 32-bit system has no memory for more than 1 GiB
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A header is the first part of the file.
+//
+//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 slots  124 CRC of all before
+type header struct {
+	generation              uint64
+	key                     [32]byte
+	dataLen, records, slots uint64
+}
+
+func (h header) encode() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, headerSize)
+	copy(b, magic)
+	le.PutUint32(b[16:], format)
+	le.PutUint64(b[24:], h.generation)
+	copy(b[32:], h.key[:])
+	le.PutUint64(b[64:], h.dataLen)
+	le.PutUint64(b[72:], h.records)
+	le.PutUint64(b[80:], h.slots)
+	le.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
+	return b
+}
+
+// decodeHeader returns false unless b is a header of this format whose sizes are possible.
+func decodeHeader(b []byte) (h header, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < headerSize || string(b[:len(magic)]) != magic || le.Uint32(b[16:]) != format ||
+		le.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
+		return h, false
+	}
+	h = header{generation: le.Uint64(b[24:]), key: [32]byte(b[32:64]),
+		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), slots: le.Uint64(b[80:])}
+	ok = h.dataLen <= maxFile && h.dataLen%align == 0 && h.slots <= maxFile/8 &&
+		h.records <= h.dataLen/minRecord && h.sumsAt()+h.sumsLen() <= maxFile
+	return h, ok
+}
+
+func (h header) indexAt() int64 { return headerSize + int64(h.dataLen) }
+func (h header) sumsAt() int64  { return h.indexAt() + int64(h.slots)*8 }
+func (h header) chunks() int64  { return (h.sumsAt() - headerSize + chunkSize - 1) / chunkSize }
+func (h header) sumsLen() int64 { return ((h.chunks()+1)*4 + align - 1) &^ (align - 1) }
+
+// maxLog is the longest log that is read. Writers stay far below it.
+func maxLog(snapshot int64) int64 { return snapshot + 64<<20 }
+
+// readImage reads file. The image is empty, never nil, for whatever does not check out.
+func readImage(file string, key [32]byte) (*image, error) {
+	info, err := os.Stat(file) // before the open, which would wait for the writer of a FIFO
+	if errors.Is(err, fs.ErrNotExist) {
+		return &image{}, nil
+	}
+	if err != nil {
+		return &image{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return &image{}, &fs.PathError{Op: "open", Path: file, Err: errNotRegular}
+	}
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &image{}, nil
+	}
+	if err != nil {
+		return &image{}, err
+	}
+	defer f.Close()
+	im, err := readOpen(f, key)
+	if err != nil {
+		return &image{}, err
+	}
+	if im == nil {
+		im = &image{}
+	}
+	return im, nil
+}
+
+// readOpen returns nil for a file that does not check out.
+func readOpen(f *os.File, key [32]byte) (*image, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, headerSize)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if !ours(head[:n]) {
+		return nil, &fs.PathError{Op: "open", Path: f.Name(), Err: errForeign}
+	}
+	h, ok := decodeHeader(head[:n])
+	snapshotEnd := h.sumsAt() + h.sumsLen()
+	size := min(info.Size(), snapshotEnd+maxLog(snapshotEnd), maxFile)
+	if !ok || h.key != key || size < snapshotEnd {
+		return nil, nil
+	}
+	buf, err := readAll(f, h, size)
+	if err != nil || buf == nil {
+		return nil, err
+	}
+	im := &image{
+		place:    place{generation: h.generation, snapshotEnd: snapshotEnd, end: snapshotEnd},
+		buf:      buf,
+		data:     buf[headerSize:h.indexAt()],
+		snapshot: table{slots: buf[h.indexAt():h.sumsAt()], n: h.slots},
+		records:  int(h.records),
+	}
+	im.replay()
+	return im, nil
+}
+
+// ours reports whether a file that begins with b may be replaced. A file that
+// the caller names by mistake is not; a cache of which a crash has left nothing
+// or zeros, or whose magic has flipped bits, is.
+func ours(b []byte) bool {
+	if len(bytes.Trim(b, "\x00")) == 0 {
+		return true
+	}
+	same := 0
+	for i := range min(len(b), len(magic)) {
+		if b[i] == magic[i] {
+			same++
+		}
+	}
+	return same >= min(len(b), len(magic)/2)
+}
+
+// readAll reads size bytes and verifies the snapshot, in parallel: page faults
+// and the copy out of the page cache take most of a load. It returns nil if a
+// checksum is wrong.
+func readAll(f *os.File, h header, size int64) ([]byte, error) {
+	sums := make([]byte, h.sumsLen())
+	if _, err := f.ReadAt(sums, h.sumsAt()); err != nil {
+		return nil, notEOF(err)
+	}
+	chunks := h.chunks()
+	if binary.LittleEndian.Uint32(sums[chunks*4:]) != crc32.Checksum(sums[:chunks*4], castagnoli) {
+		return nil, nil
+	}
+	buf := make([]byte, size)
+	if n, err := f.ReadAt(buf[:headerSize], 0); n < headerSize {
+		return nil, notEOF(err)
+	}
+	var (
+		next   atomic.Int64
+		failed atomic.Bool
+		first  error
+		once   sync.Once
+		wg     sync.WaitGroup
+	)
+	stop := func(err error) {
+		once.Do(func() { first = notEOF(err) })
+		failed.Store(true)
+	}
+	for range min(max(runtime.GOMAXPROCS(0), 1), 4, int((size-headerSize)/chunkSize)+1) {
+		wg.Go(func() {
+			for !failed.Load() {
+				i := next.Add(1) - 1
+				from := headerSize + i*chunkSize
+				if from >= size {
+					return
+				}
+				part := buf[from:min(from+chunkSize, size)]
+				n, err := f.ReadAt(part, from)
+				if i >= chunks { // of the log: a short read, after a truncation, leaves zeros
+					if n < len(part) && notEOF(err) != nil {
+						stop(err)
+					}
+					continue
+				}
+				covered := part[:min(int64(len(part)), h.sumsAt()-from)]
+				if n < len(covered) || crc32.Checksum(covered, castagnoli) != binary.LittleEndian.Uint32(sums[i*4:]) {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() {
+		return nil, first
+	}
+	return buf, nil
+}
+
+func notEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// frames returns the end of the last frame that checks out and the number of
+// records up to there. buf holds the file from the place base on.
+func frames(buf []byte, base, from int64, generation uint64) (end int64, records int) {
+	for {
+		payload, n, ok := frameAt(buf, from-base, generation)
+		if !ok {
+			return from, records
+		}
+		from += frameHeader + int64(len(payload))
+		records += n
+	}
+}
+
+// frameAt returns the records of the frame at offset at in buf.
+func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records int, ok bool) {
+	le := binary.LittleEndian
+	if int64(len(buf))-at < frameHeader {
+		return nil, 0, false
+	}
+	b := buf[at:]
+	size := le.Uint32(b[4:])
+	if le.Uint32(b) != frameMagic || le.Uint64(b[8:]) != generation || uint64(size) > uint64(len(b)-frameHeader) {
+		return nil, 0, false
+	}
+	payload = b[frameHeader : frameHeader+int(size)]
+	if le.Uint32(b[20:]) != frameSum(b[:20], payload) {
+		return nil, 0, false
+	}
+	for rest := payload; len(rest) > 0; records++ {
+		rec, ok := parse(rest, 0)
+		if !ok {
+			return nil, 0, false
+		}
+		rest = rest[len(rec.b):]
+	}
+	return payload, records, records == int(le.Uint32(b[16:]))
+}
+
+func frameSum(head, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
+}
+
+// seal fills in the header of the frame c.
+func (c chunk) seal(generation uint64) {
+	le := binary.LittleEndian
+	le.PutUint32(c.b, frameMagic)
+	le.PutUint32(c.b[4:], uint32(len(c.b)-frameHeader))
+	le.PutUint64(c.b[8:], generation)
+	le.PutUint32(c.b[16:], uint32(c.records))
+	le.PutUint32(c.b[20:], frameSum(c.b[:20], c.b[frameHeader:]))
+}
+
+// replay builds the table of the log's records. A later record replaces an earlier one.
+func (im *image) replay() {
+	end, records := frames(im.buf, 0, im.snapshotEnd, im.generation)
+	im.end = end
+	im.buf = im.buf[:end:end]
+	im.live = im.records
+	im.log = newTable(records)
+	for at := im.snapshotEnd; at < end; {
+		payload, _, _ := frameAt(im.buf, at, im.generation)
+		at += frameHeader
+		for len(payload) > 0 {
+			rec, _ := parse(payload, 0)
+			im.apply(rec, uint64(at))
+			at += int64(len(rec.b))
+			payload = payload[len(rec.b):]
+		}
+	}
+}
+
+// apply adds one record of the log, which lies at place.
+func (im *image) apply(rec span, place uint64) {
+	path := rec.path()
+	h := xxhash.Sum64(path)
+	var old span // what rec replaces
+	i, known, ok := im.log.vacant(h, func(place uint64) bool {
+		old, _ = parse(im.buf, place)
+		return bytes.Equal(old.path(), path)
+	})
+	if !ok {
+		return
+	}
+	inSnapshot := -1
+	if !known {
+		var found bool
+		inSnapshot, old, found = im.snapshot.find(im.buf, h, string(path))
+		known = found && old.outcome() != tombstone
+		if !found {
+			inSnapshot = -1
+		}
+	} else {
+		known = old.outcome() != tombstone
+	}
+	gone := rec.outcome() == tombstone
+	if gone && (!known || old.identity() != rec.identity()) {
+		return
+	}
+	if inSnapshot >= 0 {
+		im.overridden = append(im.overridden, inSnapshot)
+	}
+	switch {
+	case known && gone:
+		im.live--
+	case !known && !gone:
+		im.live++
+	}
+	if v := im.log.slot(i); v == 0 {
+		im.logRecords++
+	}
+	im.log.set(i, h, place)
+}

@@ -1,0 +1,5 @@
+package incremental
+
+import "errors"
+
+var errNoLocks = errors.ErrUnsupported

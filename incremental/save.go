@@ -1,0 +1,476 @@
+package incremental
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// save writes what was added since the last save, and deletes the records with
+// the numbers in deleted. It appends to the log, or writes a new snapshot if
+// there is none or if the log has become long. What other processes have saved
+// since the load is kept. After an error the file is as it was or holds a part
+// of what was added, and the next save tries again.
+//
+// It may be called several times, also while workers go on adding.
+func (s *store) save(deleted []int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	added := append(s.pending, s.take()...)
+	s.pending = nil
+	if len(added) == 0 && len(deleted) == 0 {
+		return nil
+	}
+	if err := s.write(added, s.tombstones(deleted)); err != nil {
+		s.pending = added
+		return err
+	}
+	return nil
+}
+
+// tombstones returns records that delete the loaded records with these numbers.
+func (s *store) tombstones(deleted []int) []chunk {
+	var full []chunk
+	var cur chunk
+	for _, n := range deleted {
+		if rec, ok := s.loaded.at(n); ok {
+			full = cur.add(full, record{path: string(rec.path), id: rec.id, outcome: tombstone})
+		}
+	}
+	if cur.records > 0 {
+		full = append(full, cur)
+	}
+	return full
+}
+
+func (s *store) write(added, tombstones []chunk) error {
+	unlock, locked, err := lock(s.file)
+	if err != nil {
+		return s.failed("take the lock", err)
+	}
+	defer unlock()
+	temp := s.file + tempSuffix
+	if !locked {
+		temp += strconv.FormatUint(rand.Uint64(), 16)
+	}
+	os.Remove(temp) // of a writer that was killed: nobody else writes one under the lock
+
+	base, err := s.refresh()
+	if err != nil {
+		return s.failed("read what is there", err)
+	}
+	log := s.disk.end - s.disk.snapshotEnd
+	for _, c := range added {
+		log += int64(len(c.b))
+	}
+	for _, c := range tombstones {
+		log += int64(len(c.b))
+	}
+	if s.disk.end > 0 && log <= logLimit(s.disk.snapshotEnd) {
+		return s.append(added, tombstones)
+	}
+	if base == nil {
+		if base, err = readImage(s.file, s.key); err != nil {
+			return s.failed("read what is there", err)
+		}
+	}
+	return s.replace(temp, base, added, tombstones)
+}
+
+func (s *store) failed(step string, err error) error {
+	return fmt.Errorf("incremental: save %s: %s: %w", s.file, step, err)
+}
+
+// logLimit is the longest log beside a snapshot of this size. A new snapshot
+// costs some 15 times what its bytes cost in the log at each load.
+func logLimit(snapshot int64) int64 { return max(snapshot/4, 64<<10) }
+
+// refresh brings s.disk up to date with the file, under the lock. It returns
+// the image of the whole file if that is in memory already, else nil.
+func (s *store) refresh() (*image, error) {
+	if end, ok := s.extended(); ok {
+		s.disk.end = end
+		if end == s.loaded.end && s.disk.generation == s.loaded.generation {
+			return s.loaded, nil
+		}
+		return nil, nil
+	}
+	im, err := readImage(s.file, s.key)
+	if err != nil {
+		return nil, err
+	}
+	s.disk = im.place
+	if im.end == 0 {
+		return s.loaded, nil // the file is gone or useless: it is made anew from what is in memory
+	}
+	return im, nil
+}
+
+// extended returns the end of the log if the file has the generation that s knows.
+func (s *store) extended() (end int64, ok bool) {
+	if s.disk.end == 0 {
+		return 0, false
+	}
+	f, err := os.Open(s.file)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() < s.disk.end {
+		return 0, false
+	}
+	head := make([]byte, headerSize)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return 0, false
+	}
+	if h, ok := decodeHeader(head); !ok || h.generation != s.disk.generation || h.key != s.key {
+		return 0, false
+	}
+	more := info.Size() - s.disk.end
+	if more == 0 {
+		return s.disk.end, true
+	}
+	if info.Size()-s.disk.snapshotEnd > maxLog(s.disk.snapshotEnd) {
+		return 0, false
+	}
+	tail := make([]byte, more)
+	if _, err := f.ReadAt(tail, s.disk.end); err != nil {
+		return 0, false
+	}
+	end, _ = frames(tail, s.disk.end, s.disk.end, s.disk.generation)
+	return end, true
+}
+
+// append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
+func (s *store) append(groups ...[]chunk) error {
+	f, err := os.OpenFile(s.file, os.O_RDWR, 0)
+	if err != nil {
+		return s.failed("open to append", err)
+	}
+	end, err := s.appendTo(f, groups)
+	if err != nil {
+		f.Truncate(s.disk.end) // of no consequence if it fails too: the tail does not check out
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return s.failed("close after appending", err)
+	}
+	s.disk.end = end
+	return nil
+}
+
+func (s *store) appendTo(f *os.File, groups [][]chunk) (int64, error) {
+	info, err := f.Stat()
+	if err == nil && info.Size() > s.disk.end {
+		if _, err = s.step("truncate", 0); err == nil {
+			err = f.Truncate(s.disk.end)
+		}
+	}
+	if err != nil {
+		return 0, s.failed("truncate a torn tail", err)
+	}
+	end := s.disk.end
+	var small []byte // frames that go out in one write
+	flush := func() error {
+		err := s.writeAt(f, small, end)
+		end += int64(len(small))
+		small = small[:0]
+		return err
+	}
+	for _, group := range groups {
+		for _, c := range group {
+			c.seal(s.disk.generation)
+			if small = append(small, c.b...); len(small) >= 4*chunkSize {
+				if err := flush(); err != nil {
+					return 0, s.failed("append", err)
+				}
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return 0, s.failed("append", err)
+	}
+	return end, nil
+}
+
+// step gives the tests' hook its say: it may allow a part of a write only.
+func (s *store) step(op string, size int) (int, error) {
+	if s.hook == nil {
+		return size, nil
+	}
+	return s.hook(op, size)
+}
+
+func (s *store) writeAt(f *os.File, b []byte, at int64) error {
+	if len(b) == 0 {
+		return nil
+	}
+	allowed, err := s.step("write", len(b))
+	if _, werr := f.WriteAt(b[:allowed], at); werr != nil {
+		return werr
+	}
+	return err
+}
+
+// replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
+func (s *store) replace(temp string, base *image, added, tombstones []chunk) error {
+	p := merge(base, added, tombstones)
+	h := header{generation: rand.Uint64(), key: s.key, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n}
+	if err := s.writeTemp(temp, h, p); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	_, err := s.step("rename", 0)
+	if err == nil {
+		err = rename(temp, s.file)
+	}
+	if err != nil {
+		os.Remove(temp)
+		return s.failed("replace the file", err)
+	}
+	end := h.sumsAt() + h.sumsLen()
+	s.disk = place{generation: h.generation, snapshotEnd: end, end: end}
+	return nil
+}
+
+func (s *store) writeTemp(temp string, h header, p *plan) error {
+	_, err := s.step("create", 0)
+	if err != nil {
+		return s.failed("create a temporary file", err)
+	}
+	// Results may come from files that only the caller may read: so the cache is private, too.
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return s.failed("create a temporary file", err)
+	}
+	if info, err := os.Stat(s.file); err == nil && info.Mode().Perm() != 0o600 {
+		f.Chmod(info.Mode().Perm()) // as the caller has set it; a failure leaves it private
+	}
+	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(b []byte, at int64) error { return s.writeAt(f, b, at) }}
+	w.snapshot(h, p)
+	if w.err != nil {
+		f.Close()
+		return s.failed("write a snapshot", w.err)
+	}
+	if err := f.Close(); err != nil { // before the rename: Windows renames no open file
+		return s.failed("close a snapshot", err)
+	}
+	return nil
+}
+
+// rename replaces to. Windows refuses while another process has it open, which a load does for a moment.
+func rename(from, to string) error {
+	err := os.Rename(from, to)
+	for wait := time.Millisecond; err != nil && runtime.GOOS == "windows" && errors.Is(err, fs.ErrPermission) && wait < time.Second; wait *= 2 {
+		time.Sleep(wait)
+		err = os.Rename(from, to)
+	}
+	return err
+}
+
+// A snapshotWriter writes a snapshot in pieces of chunkSize and sums them.
+type snapshotWriter struct {
+	write func(b []byte, at int64) error
+	buf   []byte
+	at    int64
+	sums  []byte
+	err   error
+}
+
+func (w *snapshotWriter) snapshot(h header, p *plan) {
+	w.err = w.write(h.encode(), 0)
+	w.at = headerSize
+	for _, r := range p.runs {
+		w.put(r.b)
+	}
+	w.put(p.table.slots)
+	w.flush()
+	w.sums = binary.LittleEndian.AppendUint32(w.sums, crc32.Checksum(w.sums, castagnoli))
+	for len(w.sums)%align != 0 {
+		w.sums = append(w.sums, 0)
+	}
+	if w.err == nil {
+		w.err = w.write(w.sums, w.at)
+	}
+}
+
+func (w *snapshotWriter) put(b []byte) {
+	for len(b) > 0 && w.err == nil {
+		n := copy(w.buf[len(w.buf):cap(w.buf)], b)
+		w.buf, b = w.buf[:len(w.buf)+n], b[n:]
+		if len(w.buf) == cap(w.buf) {
+			w.flush()
+		}
+	}
+}
+
+func (w *snapshotWriter) flush() {
+	if w.err != nil || len(w.buf) == 0 {
+		return
+	}
+	w.sums = binary.LittleEndian.AppendUint32(w.sums, crc32.Checksum(w.buf, castagnoli))
+	w.err = w.write(w.buf, w.at)
+	w.at += int64(len(w.buf))
+	w.buf = w.buf[:0]
+}
+
+// A plan is a snapshot to be written: its records, in runs of memory, and its index.
+type plan struct {
+	runs    []run
+	table   table
+	records int
+	size    uint64 // of the file so far: where the next record will be
+}
+
+type run struct {
+	place uint64 // in the new file
+	b     []byte
+}
+
+// merge plans a snapshot. It adds the newest records first: an older one with the same path is left out.
+func merge(base *image, added, tombstones []chunk) *plan {
+	upper := base.records + base.logRecords
+	for _, c := range added {
+		upper += c.records
+	}
+	p := &plan{table: newTable(upper), size: headerSize}
+	for _, c := range added {
+		p.add(c.b[frameHeader:], nil)
+	}
+	dead := base.dead(tombstones)
+	for i := range base.log.n {
+		at := base.log.place(i)
+		if rec, ok := parse(base.buf, at); ok && at != 0 {
+			if _, isDead := slices.BinarySearch(dead, at); !isDead {
+				p.add(rec.b, nil)
+			}
+		}
+	}
+	from, _ := slices.BinarySearch(dead, headerSize)
+	p.add(base.data, dead[from:])
+	if needed := newTableSize(p.records); p.table.n > needed+needed/4 {
+		p.reindex()
+	}
+	return p
+}
+
+// dead returns the places, sorted, of im's records that its log or tombstones delete.
+func (im *image) dead(tombstones []chunk) []uint64 {
+	var dead []uint64
+	kill := func(t table, path []byte, which func(old span) bool) (found, killed bool) {
+		slot, old, found := t.find(im.buf, xxhash.Sum64(path), string(path))
+		if found && which(old) {
+			dead = append(dead, t.place(uint64(slot)))
+			return true, true
+		}
+		return found, false
+	}
+	all := func(span) bool { return true }
+	for i := range im.log.n {
+		if rec, ok := parse(im.buf, im.log.place(i)); ok && im.log.slot(i) != 0 && rec.outcome() == tombstone {
+			kill(im.snapshot, rec.path(), all) // the load has compared the identities
+		}
+	}
+	for _, c := range tombstones {
+		for b := c.b[frameHeader:]; len(b) > 0; {
+			rec, _ := parse(b, 0)
+			same := func(old span) bool { return old.outcome() != tombstone && old.identity() == rec.identity() }
+			inLog, killed := kill(im.log, rec.path(), same)
+			if killed {
+				kill(im.snapshot, rec.path(), all)
+			} else if !inLog {
+				kill(im.snapshot, rec.path(), same)
+			}
+			b = b[len(rec.b):]
+		}
+	}
+	slices.Sort(dead)
+	return dead
+}
+
+// add plans the records in src. dead lists places of records to leave out, counted as if src followed a header.
+func (p *plan) add(src []byte, dead []uint64) {
+	start := -1 // of the run that goes on
+	for at := 0; at < len(src); {
+		rec, ok := parse(src, uint64(at))
+		if !ok {
+			return // a hostile file: its checksum was right
+		}
+		next := at + len(rec.b)
+		isDead := false
+		for len(dead) > 0 && dead[0] <= uint64(at+headerSize) {
+			isDead = dead[0] == uint64(at+headerSize)
+			dead = dead[1:]
+		}
+		switch {
+		case isDead || rec.outcome() == tombstone || !p.index(rec):
+			start = -1
+		case start < 0:
+			start = at
+			p.runs = append(p.runs, run{place: p.size, b: src[at:next]})
+			p.size += uint64(len(rec.b))
+		default:
+			p.runs[len(p.runs)-1].b = src[start:next]
+			p.size += uint64(len(rec.b))
+		}
+		at = next
+	}
+}
+
+// index enters rec, which will be at p.size. It returns false if rec is to be left out.
+func (p *plan) index(rec span) bool {
+	if p.size+uint64(len(rec.b)) > maxFile/2 {
+		return false
+	}
+	path := rec.path()
+	h := xxhash.Sum64(path)
+	i, taken, ok := p.table.vacant(h, func(place uint64) bool {
+		old, ok := p.at(place)
+		return ok && bytes.Equal(old.path(), path)
+	})
+	if taken || !ok {
+		return false
+	}
+	p.table.set(i, h, p.size)
+	p.records++
+	return true
+}
+
+// at returns the planned record that will be at place.
+func (p *plan) at(place uint64) (span, bool) {
+	i := sort.Search(len(p.runs), func(i int) bool { return p.runs[i].place > place }) - 1
+	if i < 0 {
+		return span{}, false
+	}
+	return parse(p.runs[i].b, place-p.runs[i].place)
+}
+
+// reindex makes the table anew, for the records that are there: merge has reckoned with more.
+func (p *plan) reindex() {
+	p.table, p.records = newTable(p.records), 0
+	for _, r := range p.runs {
+		for at := 0; at < len(r.b); {
+			rec, _ := parse(r.b, uint64(at))
+			h := xxhash.Sum64(rec.path())
+			if i, _, ok := p.table.vacant(h, nil); ok {
+				p.table.set(i, h, r.place+uint64(at))
+				p.records++
+			}
+			at += len(rec.b)
+		}
+	}
+}
