@@ -5,6 +5,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -405,6 +407,43 @@ func ExampleOptions_unchanged() {
 	// 2026-01/T-0001.md: as it was
 	// 2026-01/T-0002.md: 32 bytes
 	// <nil>
+}
+
+// What fn may do about a file that is written to while it is read.
+func ExampleFile_Restat() {
+	opts := fileproc.Options{FS: tickets, Include: []string{"README.md"}, Unchanged: func(*fileproc.File) bool { return false }}
+	err := fileproc.ForEach(context.Background(), ".", opts, func(f *fileproc.File) error {
+		before, err := f.Stat() // from before the content was read
+		if err != nil {
+			return err
+		}
+		after, err := f.Restat()
+		if err == nil && after != before {
+			err = fmt.Errorf("%s has changed while it was read", f.Path())
+		}
+		fmt.Printf("%d bytes read\n", len(f.Data()))
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// 34 bytes read
+	// <nil>
+}
+
+// A program that knows the content of an earlier run counts files that are as they
+// were, although it has read them.
+func ExampleFile_SetUnchanged() {
+	known := map[string]string{"README.md": "f271"} // hashes
+	var report fileproc.Report
+	opts := fileproc.Options{FS: tickets, Report: &report}
+	err := fileproc.ForEach(context.Background(), ".", opts, func(f *fileproc.File) error {
+		if sum := sha256.Sum256(f.Data()); known[f.Rel()] == hex.EncodeToString(sum[:2]) {
+			f.SetUnchanged()
+		}
+		return nil
+	})
+	fmt.Println(report.Processed, "changed,", report.Unchanged, "not:", err)
+	// Output: 4 changed, 1 not: <nil>
 }
 
 func ExampleOptions_onBinary() {

@@ -161,7 +161,8 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cold.on.Load() {
 		w.listAhead(b)
 	}
-	if w.fromReadahead(&w.ahead, f, b, i) {
+	// What is read ahead has no metadata from before, but in windows.
+	if (!w.cfg.statFirst || f.content.hasStat || w.cold.on.Load() || b.node == nil) && w.fromReadahead(&w.ahead, f, b, i) {
 		if w.cfg.skipBinary && isBinary(f.content.data) {
 			return errBinary
 		}

@@ -294,7 +294,7 @@ type snapshotWriter struct {
 func (w *snapshotWriter) snapshot(h header, p *plan) {
 	w.err = w.write(h.encode(), 0)
 	w.at = headerSize
-	for _, r := range p.runs {
+	for _, r := range p.stretches {
 		w.put(r.b)
 	}
 	w.put(p.table.slots)
@@ -328,15 +328,15 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// A plan is a snapshot to be written: its records, in runs of memory, and its index.
+// A plan is a snapshot to be written: its records, in stretches of memory, and its index.
 type plan struct {
-	runs    []run
-	table   table
-	records int
-	size    uint64 // of the file so far: where the next record will be
+	stretches []stretch
+	table     table
+	records   int
+	size      uint64 // of the file so far: where the next record will be
 }
 
-type run struct {
+type stretch struct {
 	place uint64 // in the new file
 	b     []byte
 }
@@ -404,7 +404,7 @@ func (im *image) dead(tombstones []chunk) []uint64 {
 
 // add plans the records in src. dead lists places of records to leave out, counted as if src followed a header.
 func (p *plan) add(src []byte, dead []uint64) {
-	start := -1 // of the run that goes on
+	start := -1 // of the stretch that goes on
 	for at := 0; at < len(src); {
 		rec, ok := parse(src, uint64(at))
 		if !ok {
@@ -421,10 +421,10 @@ func (p *plan) add(src []byte, dead []uint64) {
 			start = -1
 		case start < 0:
 			start = at
-			p.runs = append(p.runs, run{place: p.size, b: src[at:next]})
+			p.stretches = append(p.stretches, stretch{place: p.size, b: src[at:next]})
 			p.size += uint64(len(rec.b))
 		default:
-			p.runs[len(p.runs)-1].b = src[start:next]
+			p.stretches[len(p.stretches)-1].b = src[start:next]
 			p.size += uint64(len(rec.b))
 		}
 		at = next
@@ -452,17 +452,17 @@ func (p *plan) index(rec span) bool {
 
 // at returns the planned record that will be at place.
 func (p *plan) at(place uint64) (span, bool) {
-	i := sort.Search(len(p.runs), func(i int) bool { return p.runs[i].place > place }) - 1
+	i := sort.Search(len(p.stretches), func(i int) bool { return p.stretches[i].place > place }) - 1
 	if i < 0 {
 		return span{}, false
 	}
-	return parse(p.runs[i].b, place-p.runs[i].place)
+	return parse(p.stretches[i].b, place-p.stretches[i].place)
 }
 
 // reindex makes the table anew, for the records that are there: merge has reckoned with more.
 func (p *plan) reindex() {
 	p.table, p.records = newTable(p.records), 0
-	for _, r := range p.runs {
+	for _, r := range p.stretches {
 		for at := 0; at < len(r.b); {
 			rec, _ := parse(r.b, uint64(at))
 			h := xxhash.Sum64(rec.path())

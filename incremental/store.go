@@ -94,11 +94,10 @@ func resolve(file string) string {
 	return file
 }
 
-// owns reports whether path, absolute and with its links resolved, is the
-// cache, its lock or one of its temporary files.
-func (s *store) owns(path string) bool {
-	rest, ok := strings.CutPrefix(path, s.file)
-	return ok && (rest == "" || rest == lockSuffix || strings.HasPrefix(rest, tempSuffix) && !strings.ContainsAny(rest, `/\`))
+// isOwnSuffix reports whether a path that goes on with rest after that of the
+// cache file is the cache file, its lock or one of its temporary files.
+func isOwnSuffix(rest string) bool {
+	return rest == "" || rest == lockSuffix || strings.HasPrefix(rest, tempSuffix) && !strings.Contains(rest, "/")
 }
 
 // len returns the number of loaded records, without those that the log overrides.

@@ -1,0 +1,153 @@
+package incremental
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// A Codec turns results into bytes and back. Its methods are called by several
+// goroutines at a time.
+type Codec[T any] interface {
+	// Append appends v to b and returns the extended slice.
+	Append(b []byte, v T) ([]byte, error)
+	// Decode returns what Append appended. It must neither keep nor change b.
+	Decode(b []byte) (T, error)
+}
+
+// JSON is the Codec of package encoding/json. The type T must not have unexported
+// fields or fields with the tag "-", which that package leaves out, unless it has
+// methods of its own for JSON or text.
+func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
+
+type jsonCodec[T any] struct{}
+
+func (jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
+	p, err := json.Marshal(v)
+	return append(b, p...), err
+}
+
+func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
+	err = json.Unmarshal(b, &v)
+	return v, err
+}
+
+// Gob is the Codec of package encoding/gob.
+func Gob[T any]() Codec[T] { return gobCodec[T]{} }
+
+type gobCodec[T any] struct{}
+
+func (gobCodec[T]) Append(b []byte, v T) ([]byte, error) {
+	w := bytes.NewBuffer(b)
+	err := gob.NewEncoder(w).Encode(&v)
+	return w.Bytes(), err
+}
+
+func (gobCodec[T]) Decode(b []byte) (v T, err error) {
+	err = gob.NewDecoder(bytes.NewReader(b)).Decode(&v)
+	return v, err
+}
+
+// Raw is the Codec for results that are bytes or text: it keeps them as they are.
+func Raw[T ~[]byte | ~string]() Codec[T] { return rawCodec[T]{} }
+
+type rawCodec[T ~[]byte | ~string] struct{}
+
+func (rawCodec[T]) Append(b []byte, v T) ([]byte, error) { return append(b, v...), nil }
+
+func (rawCodec[T]) Decode(b []byte) (T, error) { return T(bytes.Clone(b)), nil }
+
+// nothing is the Codec of results that have no content.
+type nothing[T any] struct{}
+
+func (nothing[T]) Append(b []byte, _ T) ([]byte, error) { return b, nil }
+
+func (nothing[T]) Decode([]byte) (v T, err error) { return v, nil }
+
+// codecOf returns the Codec to use. It refuses a type of which JSON would lose a
+// part.
+func codecOf[T any](c Codec[T]) (Codec[T], error) {
+	t := reflect.TypeFor[T]()
+	if c == nil && t.Kind() == reflect.Struct && t.NumField() == 0 {
+		return nothing[T]{}, nil
+	}
+	if c == nil {
+		c = JSON[T]()
+	}
+	if _, ok := c.(jsonCodec[T]); ok {
+		if lost := lostByJSON(t, map[reflect.Type]bool{}); lost != "" {
+			return nil, fmt.Errorf("incremental: JSON leaves out %s: export it, or name a Codec that keeps it", lost)
+		}
+	}
+	return c, nil
+}
+
+var marshalers = []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()}
+
+// lostByJSON returns a field of t, or of what t has, that JSON leaves out, or "".
+func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
+	if seen[t] {
+		return ""
+	}
+	seen[t] = true
+	for _, m := range marshalers {
+		if t.Implements(m) || reflect.PointerTo(t).Implements(m) {
+			return ""
+		}
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return lostByJSON(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+				return fmt.Sprintf("the field %s of %v", f.Name, t)
+			}
+			if lost := lostByJSON(f.Type, seen); lost != "" {
+				return lost
+			}
+		}
+	}
+	return ""
+}
+
+// shapeOf describes a type down to the names and types of fields, so that results
+// of another shape are not decoded into it.
+func shapeOf(t reflect.Type) string {
+	var b strings.Builder
+	seen := map[reflect.Type]bool{}
+	var describe func(reflect.Type)
+	describe = func(t reflect.Type) {
+		fmt.Fprintf(&b, "%s.%v %v", t.PkgPath(), t, t.Kind())
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		switch t.Kind() {
+		case reflect.Map:
+			b.WriteString("[")
+			describe(t.Key())
+			b.WriteString("]")
+			describe(t.Elem())
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			b.WriteString(" of ")
+			describe(t.Elem())
+		case reflect.Struct:
+			b.WriteString("{")
+			for i := range t.NumField() {
+				f := t.Field(i)
+				fmt.Fprintf(&b, "%s %q ", f.Name, f.Tag)
+				describe(f.Type)
+				b.WriteString(";")
+			}
+			b.WriteString("}")
+		}
+	}
+	describe(t)
+	return b.String()
+}

@@ -1,0 +1,228 @@
+package incremental
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fileproc/fileproc"
+)
+
+// deleted returns the numbers of the records that are to be dropped, after it has
+// told the caller. These are the records of files that the run has not met, that
+// are not there, and that it would have selected. That a file is not there is
+// looked up: what a listing has left out may have been skipped, or may lie in a
+// directory that could not be read.
+func (r *run[T]) deleted() []int {
+	numbers := map[string]int{}
+	dirs := existence{r.opts.FS, r.root, r.opts.Symlinks != fileproc.SymlinksSkip, map[string]answer{".": yes}}
+	for n, rec := range r.store.unseen() {
+		if rel := string(rec.path); dirs.hasFile(rel) == no {
+			numbers[rel] = n
+		}
+	}
+	var gone []int
+	for _, rel := range r.selected(numbers) {
+		if r.inc.Deleted != nil {
+			r.inc.Deleted(rel)
+		}
+		gone = append(gone, numbers[rel])
+	}
+	return gone
+}
+
+type answer int
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
+
+// An existence looks up what is below root. A directory that a link has replaced
+// is not there, unless links are followed.
+type existence struct {
+	fsys    fs.FS
+	root    string
+	follows bool
+	dirs    map[string]answer // whether they are there
+}
+
+func (e *existence) hasFile(rel string) answer {
+	return e.has(rel, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
+}
+
+func (e *existence) hasDir(rel string) answer {
+	a, ok := e.dirs[rel]
+	if !ok {
+		a = e.has(rel, fs.FileMode.IsDir)
+		e.dirs[rel] = a
+	}
+	return a
+}
+
+// has reports whether rel is there as what it should be.
+func (e *existence) has(rel string, should func(fs.FileMode) bool) answer {
+	if a := e.hasDir(path.Dir(rel)); a != yes {
+		return a
+	}
+	info, err := e.stat(rel)
+	switch {
+	case err == nil && should(info.Mode()):
+		return yes
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return no
+	}
+	return unknown
+}
+
+func (e *existence) stat(rel string) (fs.FileInfo, error) {
+	switch {
+	case e.fsys != nil:
+		return fs.Stat(e.fsys, path.Join(e.root, rel))
+	case e.follows:
+		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
+	}
+	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
+}
+
+// selected returns, in order, those of the paths that the run would have passed to
+// fn. A run over a tree in memory that has nothing else decides that. It leaves out
+// Select, which may ask for metadata, and ignore files from outside root.
+func (r *run[T]) selected(paths map[string]int) []string {
+	if len(paths) == 0 {
+		return nil
+	}
+	tree := make(tree)
+	for rel := range paths {
+		tree.add(rel, "")
+	}
+	o := r.opts
+	opts := fileproc.Options{
+		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
+		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
+		FS: tree, ReadSize: fileproc.NoRead, Ordered: true,
+	}
+	for _, name := range o.IgnoreFiles {
+		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
+			opts.IgnoreFiles = append(opts.IgnoreFiles, name)
+		}
+	}
+	r.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked))
+	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
+	if err != nil { // an ignore file that cannot be read
+		return nil
+	}
+	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
+}
+
+// addReal adds the files of these names that are in directories of t.
+func (r *run[T]) addReal(t tree, names []string) {
+	root := r.opts.FS
+	if root == nil {
+		root = os.DirFS(r.root)
+	} else if sub, err := fs.Sub(root, r.root); err == nil {
+		root = sub
+	}
+	for _, dir := range slices.Collect(maps.Keys(t)) {
+		for _, name := range names {
+			if dir != "." && strings.Contains(name, "/") {
+				continue
+			}
+			rel := path.Join(dir, name)
+			if info, err := fs.Lstat(root, rel); err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if text, err := fs.ReadFile(root, rel); err == nil {
+				t.add(rel, string(text))
+			}
+		}
+	}
+}
+
+// A tree is an fs.FS in memory: the files of each directory, with their content.
+type tree map[string]map[string]treeEntry
+
+type treeEntry struct {
+	name    string
+	dir     bool
+	content string
+}
+
+func (t tree) add(rel, content string) {
+	for dir := false; ; dir = true {
+		parent, name := path.Dir(rel), path.Base(rel)
+		if t[parent] == nil {
+			t[parent] = map[string]treeEntry{}
+		}
+		if _, ok := t[parent][name]; ok && dir {
+			return
+		}
+		t[parent][name] = treeEntry{name, dir, content}
+		if rel, content = parent, ""; rel == "." {
+			return
+		}
+	}
+}
+
+func (t tree) Open(name string) (fs.File, error) {
+	if entries, ok := t[name]; ok {
+		return &treeDir{treeFile{treeEntry{path.Base(name), true, ""}, nil}, slices.Collect(maps.Values(entries))}, nil
+	}
+	if e, ok := t[path.Dir(name)][path.Base(name)]; ok {
+		return &treeFile{e, strings.NewReader(e.content)}, nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+type treeFile struct {
+	treeEntry
+	text *strings.Reader
+}
+
+func (f *treeFile) Stat() (fs.FileInfo, error) { return f.treeEntry, nil }
+func (f *treeFile) Read(p []byte) (int, error) { return f.text.Read(p) }
+func (f *treeFile) Close() error               { return nil }
+
+type treeDir struct {
+	treeFile
+	left []treeEntry
+}
+
+func (d *treeDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n <= 0 || n > len(d.left) {
+		n = len(d.left)
+	}
+	var all []fs.DirEntry
+	for _, e := range d.left[:n] {
+		all = append(all, e)
+	}
+	d.left = d.left[n:]
+	if n == 0 {
+		return nil, io.EOF
+	}
+	return all, nil
+}
+
+func (e treeEntry) Name() string               { return e.name }
+func (e treeEntry) Size() int64                { return int64(len(e.content)) }
+func (e treeEntry) IsDir() bool                { return e.dir }
+func (e treeEntry) Type() fs.FileMode          { return e.Mode().Type() }
+func (e treeEntry) Info() (fs.FileInfo, error) { return e, nil }
+func (e treeEntry) ModTime() time.Time         { return time.Time{} }
+func (e treeEntry) Sys() any                   { return nil }
+func (e treeEntry) Mode() fs.FileMode {
+	if e.dir {
+		return fs.ModeDir | 0o755
+	}
+	return 0o644
+}

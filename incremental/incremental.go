@@ -1,0 +1,158 @@
+// Package incremental is package fileproc for trees that are processed again and
+// again: a run opens what has changed since the last one, and takes the results of
+// all other files from a cache file.
+//
+//	titles, err := incremental.Process(ctx, "notes", incremental.Options[string]{File: "notes.cache", Version: "1"},
+//		fileproc.Options{Suffixes: []string{".md"}},
+//		func(f *fileproc.File) (string, error) {
+//			line, _, _ := bytes.Cut(f.Data(), []byte("\n"))
+//			return string(line), nil
+//		})
+//
+// The results are those that a run without a cache would give, whatever has
+// happened to the tree or to the cache file meanwhile, as long as
+//
+//   - what fn returns depends on the file's content, path, size and mode, on the
+//     options and on Options.Version alone;
+//   - who changes a file does not hide that from the file system: a store through a
+//     shared memory mapping may show in the times later, and someone who writes to
+//     the disk below a mounted file system does not show there at all.
+//
+// # What is unchanged
+//
+// On file systems that are known to keep their times well, a file is unchanged if
+// its path, size, inode number, mode, and the times of its last write, of its last
+// change and of its birth are what they were. A result is kept only if all that
+// was the same before and after fn had read the file, and the times were then at
+// least two seconds old: the clock of a file system may stand still for some
+// milliseconds while a file is written twice. Files with times in the future are
+// processed in every run.
+//
+// On others (network and FUSE mounts, FAT, an fs.FS, and all on Windows, Plan 9, js
+// and wasip1) every file is read, and is unchanged if a hash of File.Data is what it
+// was (SHA-256, of which 128 bits are kept). There fn must take the content from
+// Data, and nothing from File.Stat or File.Open. With fileproc.NoRead nothing is
+// kept there.
+//
+// What is kept of a file is its result, that fn returned fileproc.ErrSkip, or that
+// Options.SkipBinary skipped it. Failures are not kept.
+package incremental
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/fileproc/fileproc"
+)
+
+// ErrNotSaved is in the error of a run whose results are complete, but not all of
+// them are in the cache file. The next run processes those files again.
+var ErrNotSaved = errors.New("incremental: not all results are saved")
+
+// Options say where and how results are kept between runs.
+type Options[T any] struct {
+	// File is the path of the cache file. It is made if it is not there, and
+	// replaced if it is damaged, or was written for another Version, root, type T or
+	// Codec, or with other options that change what is read. A file that was never
+	// a cache file is left alone, which is ErrNotSaved. One file serves one root. Runs
+	// in several processes may use it at a time. File.lock, which is beside it, stays
+	// there. If these files are below root, fn does not get them.
+	File string
+
+	// Version stands for fn: change it whenever fn would return something else for
+	// the same file.
+	Version string
+
+	// Codec turns results into bytes and back. If it is nil, it is JSON. Each
+	// result is what Decode makes of it, also if the file was processed in this run,
+	// so that it does not depend on what was in the cache file.
+	Codec Codec[T]
+
+	// Compare says how to decide that a file is unchanged.
+	Compare Compare
+
+	// Deleted, if not nil, is called for each file that is in the cache file and
+	// that the options select, but that is no longer there, with its path relative
+	// to root. The calls come one after the other when the run has ended, before the
+	// cache file is written: a program that stops in between gets them again. There
+	// are none if the run was cancelled or stopped early.
+	Deleted func(rel string)
+}
+
+// Compare selects how to decide that a file is unchanged.
+type Compare int
+
+const (
+	// CompareAuto compares metadata where the file system is known to keep it well,
+	// and content elsewhere.
+	CompareAuto Compare = iota
+	// CompareMetadata compares metadata on every file system.
+	CompareMetadata
+	// CompareContent compares content on every file system.
+	CompareContent
+)
+
+// Process is like fileproc.Process, but files that are unchanged since the last run
+// with the same inc.File are not processed: their results are those of that run.
+// Report.Unchanged counts them. In opts, Unchanged must be nil.
+//
+// If the cache file cannot be written, Process returns all results and an error
+// that wraps ErrNotSaved.
+func Process[T any](ctx context.Context, root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) ([]T, error) {
+	r, err := begin(root, &inc, &opts, fn)
+	if err != nil {
+		return nil, err
+	}
+	defer r.giveReport()
+	results, err := fileproc.Process(ctx, root, opts, r.fn())
+	return results, r.end(ctx, err)
+}
+
+// Stream is like fileproc.Stream, as Process is like fileproc.Process. What the
+// loop did not wait for is saved too. Each loop is a run of its own.
+func Stream[T any](ctx context.Context, root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		inc, opts := inc, opts
+		r, err := begin(root, &inc, &opts, fn)
+		if err != nil {
+			yield(zero, err)
+			return
+		}
+		defer r.giveReport()
+		left := false
+		for v, err := range fileproc.Stream(ctx, root, opts, r.fn()) {
+			if left = !yield(v, err); left {
+				r.stopped.Store(true)
+				break
+			}
+		}
+		if err := r.end(ctx, nil); err != nil && !left {
+			yield(zero, err)
+		}
+	}
+}
+
+// ForEach is like fileproc.ForEach, as Process is like fileproc.Process: fn is not
+// called for a file for which it has returned nil or fileproc.ErrSkip in an earlier
+// run, if the file is unchanged.
+func ForEach(ctx context.Context, root string, inc Options[struct{}], opts fileproc.Options, fn func(*fileproc.File) error) error {
+	var call func(*fileproc.File) (struct{}, error)
+	if fn != nil {
+		call = func(f *fileproc.File) (struct{}, error) { return struct{}{}, fn(f) }
+	}
+	r, err := begin(root, &inc, &opts, call)
+	if err != nil {
+		return err
+	}
+	defer r.giveReport()
+	each := func(f *fileproc.File) error {
+		_, err := r.call(f)
+		return err
+	}
+	if fn == nil {
+		each = nil
+	}
+	return r.end(ctx, fileproc.ForEach(ctx, root, opts, each))
+}

@@ -1,0 +1,431 @@
+package incremental_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// A project is a directory to process, and a cache file beside it.
+type project struct {
+	t     *testing.T
+	root  string
+	inc   incremental.Options[string]
+	opts  fileproc.Options
+	calls []string // of fn in the last run
+	gone  []string // told in the last run
+}
+
+func newProject(t *testing.T, list ...string) *project {
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	require.NoError(t, os.Mkdir(root, 0o755))
+	require.True(t, testtree.Make(t, root, list...))
+	p := &project{t: t, root: root, inc: incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}}
+	p.settle()
+	return p
+}
+
+// settle waits until what was written last is so old that it can be kept.
+func (p *project) settle() { time.Sleep(incremental.Settled + 20*time.Millisecond) }
+
+func (p *project) path(rel string) string { return filepath.Join(p.root, rel) }
+
+func (p *project) write(rel, content string) {
+	require.NoError(p.t, os.MkdirAll(filepath.Dir(p.path(rel)), 0o755))
+	require.NoError(p.t, os.WriteFile(p.path(rel), []byte(content), 0o644))
+}
+
+// run returns the results, and requires that they are those of a full run.
+func (p *project) run() []string {
+	p.t.Helper()
+	got, err := p.try(p.t.Context())
+	require.NoError(p.t, err)
+	full, err := fileproc.Process(p.t.Context(), p.root, p.opts, result)
+	require.NoError(p.t, err)
+	require.ElementsMatch(p.t, full, got)
+	return got
+}
+
+func (p *project) try(ctx context.Context) ([]string, error) {
+	var mu sync.Mutex
+	p.calls, p.gone = nil, nil
+	inc := p.inc
+	inc.Deleted = func(rel string) { p.gone = append(p.gone, rel) }
+	got, err := incremental.Process(ctx, p.root, inc, p.opts, func(f *fileproc.File) (string, error) {
+		mu.Lock()
+		p.calls = append(p.calls, filepath.ToSlash(f.Rel()))
+		mu.Unlock()
+		return result(f)
+	})
+	slices.Sort(p.calls)
+	return got, err
+}
+
+func result(f *fileproc.File) (string, error) {
+	if strings.HasSuffix(f.Name(), ".skip") {
+		return "", fileproc.ErrSkip
+	}
+	return f.Rel() + "=" + string(f.Data()), nil
+}
+
+func (p *project) calledFor(rels ...string) {
+	p.t.Helper()
+	p.run()
+	require.Equal(p.t, rels, p.calls)
+}
+
+func TestOnlyWhatChanged(t *testing.T) {
+	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e.skip=4", "d/bin=\x00", "f/g=5")
+	p.opts.SkipBinary = true
+	var report fileproc.Report
+	p.opts.Report = &report
+	p.calledFor("a", "b", "d/c", "d/e.skip", "f/g")
+	p.calledFor()
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 6, report.Unchanged)
+	require.Zero(t, report.Processed)
+	require.Zero(t, report.Bytes)
+
+	p.write("b", "two")
+	p.write("new", "n")
+	require.NoError(t, os.Remove(p.path("d/c")))
+	p.calledFor("b", "new")
+	require.Equal(t, []string{"d/c"}, p.gone)
+	p.calledFor("b", "new") // too new to be kept
+	p.settle()
+	p.calledFor("b", "new")
+	require.Empty(t, p.gone)
+	p.calledFor()
+}
+
+// TestSameSizeWithinATick: a file written twice within the same step of the file system's clock shows its last content,
+// also if it was processed in between.
+func TestSameSizeWithinATick(t *testing.T) {
+	p := newProject(t)
+	for i := range 200 {
+		p.write("f", fmt.Sprintf("%03d-a", i))
+		p.run()
+		p.write("f", fmt.Sprintf("%03d-b", i))
+		p.run()
+	}
+}
+
+func TestMetadataThatLies(t *testing.T) {
+	p := newProject(t, "a=one", "b=two", "c=thr")
+	p.run()
+	before, err := os.Stat(p.path("a"))
+	require.NoError(t, err)
+	p.write("a", "ONE")
+	require.NoError(t, os.Chtimes(p.path("a"), before.ModTime(), before.ModTime()))
+	require.NoError(t, os.Rename(p.path("b"), p.path("x")))
+	require.NoError(t, os.Rename(p.path("c"), p.path("b")))
+	require.NoError(t, os.Rename(p.path("x"), p.path("c")))
+	p.run()
+	p.settle()
+	p.run()
+	p.calledFor()
+	far := time.Now().Add(24 * time.Hour)
+	require.NoError(t, os.Chtimes(p.path("a"), far, far))
+	p.settle()
+	p.calledFor("a")
+	p.calledFor("a") // from the future
+}
+
+func TestVersionAndOptions(t *testing.T) {
+	p := newProject(t, "a=abc")
+	for _, change := range []func(){
+		func() {}, func() { p.inc.Version = "2" }, func() { p.opts.ReadSize = 2 }, func() { p.opts.MaxFileSize = 1000 }, func() { p.opts.SkipBinary = true },
+		func() { p.inc.Codec = incremental.Raw[string]() }, func() { p.root += "/." },
+	} {
+		change()
+		p.calledFor("a")
+		p.calledFor()
+	}
+	type otherType struct{ A string }
+	got, err := incremental.Process(t.Context(), p.root, incremental.Options[otherType]{File: p.inc.File, Version: p.inc.Version}, p.opts, func(f *fileproc.File) (otherType, error) {
+		return otherType{string(f.Data())}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []otherType{{"ab"}}, got)
+}
+
+// TestOthersStay: the entries of files that a run does not select, or does not come to, stay.
+func TestOthersStay(t *testing.T) {
+	p := newProject(t, "a.md=1", "b.txt=2", "d/c.md=3", "ignored/x.md=4", "ignored/y.md=5")
+	p.run()
+	require.NoError(t, os.RemoveAll(p.path("ignored")))
+	require.NoError(t, os.Remove(p.path("b.txt")))
+	p.write(".ignore", "ignored/\n")
+	p.opts = fileproc.Options{Suffixes: []string{".md"}, IgnoreFiles: []string{".ignore"}}
+	p.calledFor()
+	require.Empty(t, p.gone)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.opts = fileproc.Options{}
+	_, err := p.try(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, p.gone)
+	_, err = incremental.Process(t.Context(), p.root+"-not-there", p.inc, p.opts, result)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	inc := p.inc
+	inc.Deleted = func(rel string) { t.Error(rel) }
+	for range incremental.Stream(t.Context(), p.root, inc, p.opts, result) {
+		break
+	}
+	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) { return "", fs.SkipAll })
+	require.NoError(t, err)
+
+	p.run()
+	require.Equal(t, []string{"b.txt", "ignored/x.md", "ignored/y.md"}, p.gone)
+	p.run()
+	require.Empty(t, p.gone)
+}
+
+func TestShardsShareAFile(t *testing.T) {
+	p := newProject(t, testtree.Numbered("d/", 40)...)
+	p.opts.Shards = 3
+	for p.opts.Shard = range 3 {
+		require.NotEmpty(t, p.run())
+		require.Empty(t, p.gone)
+	}
+	all, err := os.ReadDir(p.path("d"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(p.path("d/"+all[7].Name())))
+	told := 0
+	for p.opts.Shard = range 3 {
+		p.calledFor()
+		told += len(p.gone)
+	}
+	require.Equal(t, 1, told)
+}
+
+// TestReplacedByALink: a file or a directory whose place a link has taken is no longer there.
+func TestReplacedByALink(t *testing.T) {
+	p := newProject(t, "a=1", "d/b=2", "e/b=3")
+	p.run()
+	require.NoError(t, os.Rename(p.path("a"), p.path("real")))
+	if err := os.Symlink("real", p.path("a")); err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, os.Rename(p.path("d"), p.path("old")))
+	require.NoError(t, os.Symlink("e", p.path("d")))
+	p.calledFor("old/b", "real")
+	require.Equal(t, []string{"a", "d/b"}, p.gone)
+	p.opts.Symlinks = fileproc.SymlinksFiles
+	p.run()
+	require.Contains(t, p.calls, "a")
+}
+
+// TestOwnFiles: the cache file, its lock and temporary files are not delivered if they are below root.
+func TestOwnFiles(t *testing.T) {
+	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.tmp1=torn")
+	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
+		t.Chdir(p.root)
+		p.inc = incremental.Options[string]{File: "d/cache", Compare: compare}
+		for range 3 {
+			got, err := p.try(t.Context())
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2"}, got)
+		}
+		require.Empty(t, p.calls)
+		require.FileExists(t, "d/cache")
+	}
+}
+
+func TestCompareContent(t *testing.T) {
+	p := newProject(t, "a=1", "b=2", "c.skip=3")
+	p.inc.Compare = incremental.CompareContent
+	var report fileproc.Report
+	p.opts.Report = &report
+	p.calledFor("a", "b", "c.skip")
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, report.Unchanged)
+	require.Empty(t, p.calls)
+	p.write("a", "x")
+	require.NoError(t, os.Remove(p.path("b")))
+	p.calledFor("a")
+	require.Equal(t, []string{"b"}, p.gone)
+	p.calledFor() // content is kept however new it is
+	p.opts.ReadSize = fileproc.NoRead
+	p.calledFor("a", "c.skip")
+	p.calledFor("a", "c.skip")
+}
+
+func TestFS(t *testing.T) {
+	files := fstest.MapFS{"a": {Data: []byte("1")}, "d/b": {Data: []byte("2")}, "d/c.skip": {Data: []byte("3")}}
+	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
+	var gone []string
+	inc.Deleted = func(rel string) { gone = append(gone, rel) }
+	calls := 0
+	run := func(want ...string) {
+		calls = 0
+		got, err := incremental.Process(t.Context(), ".", inc, fileproc.Options{FS: files, Workers: 1}, func(f *fileproc.File) (string, error) {
+			calls++
+			return result(f)
+		})
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, got)
+	}
+	run("a=1", "d/b=2")
+	require.Equal(t, 3, calls)
+	run("a=1", "d/b=2")
+	require.Zero(t, calls)
+	files["a"].Data = []byte("2")
+	delete(files, "d/b")
+	run("a=2")
+	require.Equal(t, 1, calls)
+	require.Equal(t, []string{"d/b"}, gone)
+}
+
+// TestStream: as Process, in order too, and each loop is a run of its own.
+func TestStream(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		p := newProject(t, append(testtree.Numbered("d/", 300), "a=1", "z.skip=2")...)
+		p.opts.Ordered = ordered
+		full, err := fileproc.Process(t.Context(), p.root, p.opts, result)
+		require.NoError(t, err)
+		var mu sync.Mutex
+		calls := 0
+		seq := incremental.Stream(t.Context(), p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls++
+			return result(f)
+		})
+		for _, want := range []int{302, 0, 0} {
+			calls = 0
+			var got []string
+			for v, err := range seq {
+				require.NoError(t, err)
+				got = append(got, v)
+			}
+			require.Equal(t, want, calls)
+			if ordered {
+				require.Equal(t, full, got)
+			}
+			require.ElementsMatch(t, full, got)
+		}
+	}
+}
+
+func TestForEach(t *testing.T) {
+	p := newProject(t, "a=1", "b.skip=2", "fail=3")
+	inc := incremental.Options[struct{}]{File: p.inc.File}
+	var report fileproc.Report
+	failure := errors.New("broken")
+	run := func() (calls []string) {
+		err := incremental.ForEach(t.Context(), p.root, inc, fileproc.Options{Workers: 1, Report: &report}, func(f *fileproc.File) error {
+			calls = append(calls, f.Name())
+			if f.Name() == "fail" {
+				return failure
+			}
+			_, err := result(f)
+			return err
+		})
+		require.ErrorIs(t, err, failure)
+		slices.Sort(calls)
+		return calls
+	}
+	require.Equal(t, []string{"a", "b.skip", "fail"}, run())
+	require.Equal(t, []string{"fail"}, run())
+	require.EqualValues(t, 2, report.Unchanged)
+	require.EqualValues(t, 1, report.Failed)
+	p.write("fail", "4")
+	require.Equal(t, []string{"fail"}, run())
+}
+
+// TestChangedWhileRead: what changes while fn has it is not kept, whenever that is.
+func TestChangedWhileRead(t *testing.T) {
+	p := newProject(t, "a=1", "b=2")
+	got, err := incremental.Process(t.Context(), p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
+		if f.Name() == "a" {
+			p.write("a", "X")
+		}
+		return result(f)
+	})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a=1", "b=2"}, got)
+	p.calledFor("a")
+}
+
+// TestCodecs: results come as the codec gives them, from the cache file or not. What a codec cannot keep is an error, or is
+// processed in each run.
+func TestCodecs(t *testing.T) {
+	p := newProject(t, "a=1")
+	type note struct {
+		Name string
+		Tags map[string]any
+		Next *note
+	}
+	v := note{"n", map[string]any{"x": 1.5, "y": "z"}, &note{Name: "m"}}
+	for name, codec := range map[string]incremental.Codec[note]{"default": nil, "JSON": incremental.JSON[note](), "Gob": incremental.Gob[note]()} {
+		inc := incremental.Options[note]{File: p.inc.File, Version: name, Codec: codec}
+		for range 2 {
+			got, err := incremental.Process(t.Context(), p.root, inc, p.opts, func(*fileproc.File) (note, error) { return v, nil })
+			require.NoError(t, err)
+			require.Equal(t, []note{v}, got)
+		}
+	}
+	type hidden struct{ name string }
+	_, err := incremental.Process(t.Context(), p.root, incremental.Options[map[string][]hidden]{File: p.inc.File}, p.opts, func(*fileproc.File) (map[string][]hidden, error) { return nil, nil })
+	require.EqualError(t, err, "incremental: JSON leaves out the field name of incremental_test.hidden: export it, or name a Codec that keeps it")
+
+	for range 2 {
+		got, err := incremental.Process(t.Context(), p.root, incremental.Options[any]{File: p.inc.File}, p.opts, func(*fileproc.File) (any, error) { return func() {}, nil })
+		require.ErrorIs(t, err, incremental.ErrNotSaved)
+		require.ErrorContains(t, err, "1 cannot be encoded, such as the result for a: json: unsupported type: func()")
+		require.Len(t, got, 1)
+	}
+	got, err := incremental.Process(t.Context(), p.root, incremental.Options[any]{File: p.inc.File}, p.opts, func(*fileproc.File) (any, error) { return 7, nil })
+	require.NoError(t, err)
+	require.Equal(t, []any{7.0}, got, "as JSON decodes it")
+}
+
+func TestBadOptions(t *testing.T) {
+	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{Unchanged: func(*fileproc.File) bool { return true }}, result)
+	require.EqualError(t, err, `incremental: Options.File is empty
+incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent
+incremental: fileproc.Options.Unchanged is set: package incremental needs it`)
+	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
+	_, err = incremental.Process(t.Context(), t.TempDir(), inc, fileproc.Options{MaxDepth: -1, Workers: -3}, result)
+	require.ErrorContains(t, err, "fileproc: Options.MaxDepth is -1")
+	_, err = incremental.Process[string](t.Context(), t.TempDir(), inc, fileproc.Options{}, nil)
+	require.EqualError(t, err, "fileproc: fn is nil")
+	require.EqualError(t, incremental.ForEach(t.Context(), t.TempDir(), incremental.Options[struct{}]{File: inc.File}, fileproc.Options{}, nil), "fileproc: fn is nil")
+	require.NoFileExists(t, inc.File)
+}
+
+// TestNotSaved: results are complete if the cache file cannot be written, and a file that is no cache is left alone.
+func TestNotSaved(t *testing.T) {
+	p := newProject(t, "a=1")
+	foreign := filepath.Join(filepath.Dir(p.root), "notes.md")
+	require.NoError(t, os.WriteFile(foreign, []byte("# not a cache\n"), 0o644))
+	for _, file := range []string{filepath.Join(p.root, "a", "cache"), p.root, foreign} {
+		p.inc.File = file
+		got, err := p.try(t.Context())
+		require.ErrorIs(t, err, incremental.ErrNotSaved)
+		require.ErrorContains(t, err, file)
+		require.Equal(t, []string{"a=1"}, got)
+	}
+	text, err := os.ReadFile(foreign)
+	require.NoError(t, err)
+	require.Equal(t, "# not a cache\n", string(text))
+}

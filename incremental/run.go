@@ -1,0 +1,368 @@
+package incremental
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fileproc/fileproc"
+)
+
+// meaning is part of every key. It changes with what the library keeps of a file.
+const meaning = "1"
+
+// settled is how old the times of a file must be for its result to be kept. The
+// clock of a file system advances in steps of up to 10 ms (Linux), 1 s (HFS+) or 2 s
+// (FAT): what is written twice within a step may look the same. Tests set it.
+var settled = 2 * time.Second
+
+// A run is one call of Process, ForEach or Stream.
+type run[T any] struct {
+	root    string
+	inc     *Options[T]
+	opts    fileproc.Options // as the caller gave them
+	codec   Codec[T]
+	process func(*fileproc.File) (T, error)
+	store   *store
+	own     string    // the cache file's path relative to root, "" if it is elsewhere
+	begun   time.Time // before any file was looked at
+	trust   trust
+	asks    bool // unchanged is called
+	report  fileproc.Report
+	workers []workerState[T]
+
+	stopped atomic.Bool // before all files were seen
+
+	mu        sync.Mutex // guards what follows
+	encodeErr error      // the first
+	unencoded int        // results
+}
+
+// A workerState is used by one worker at a time.
+type workerState[T any] struct {
+	value   T // of the file that is unchanged
+	outcome outcome
+	own     bool
+	buf     []byte
+	_       [64]byte // workers do not share cache lines
+}
+
+// begin loads the cache file and sets in opts what the run needs. It returns one
+// error that lists what is wrong with inc.
+func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
+	codec, err := codecOf(inc.Codec)
+	if inc.File == "" {
+		err = errors.Join(err, errors.New("incremental: Options.File is empty"))
+	}
+	if strings.IndexByte(inc.File, 0) >= 0 {
+		err = errors.Join(err, fmt.Errorf("incremental: Options.File %q contains a NUL byte", inc.File))
+	}
+	if inc.Compare < CompareAuto || inc.Compare > CompareContent {
+		err = errors.Join(err, fmt.Errorf("incremental: Options.Compare is %d: want CompareAuto, CompareMetadata or CompareContent", inc.Compare))
+	}
+	if opts.Unchanged != nil {
+		err = errors.Join(err, errors.New("incremental: fileproc.Options.Unchanged is set: package incremental needs it"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	workers := opts.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	workers = min(workers, 1<<16) // more is an error of fileproc's
+	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
+	r.store, _ = load(inc.File, r.key(), workers) // save says so if the file cannot be replaced either
+	r.begun = time.Now()
+	r.trust.compare = inc.Compare
+	r.trust.root = inc.Compare == CompareMetadata
+	if opts.FS == nil {
+		r.own = pathBelow(root, r.store.file)
+		r.trust.root = inc.Compare != CompareContent && (r.trust.root || keepsTimes(root))
+	}
+	opts.Report = &r.report
+	if r.asks = r.trust.root || r.own != ""; r.asks {
+		opts.Unchanged = r.unchanged
+	}
+	if opts.SkipBinary {
+		opts.OnBinary = r.onBinary
+	}
+	if onError := opts.OnError; onError != nil {
+		opts.OnError = func(err error) error {
+			if err = onError(err); err != nil {
+				r.stopped.Store(true)
+			}
+			return err
+		}
+	}
+	return r, nil
+}
+
+// key returns what the results depend on besides the files.
+func (r *run[T]) key() [32]byte {
+	o := &r.opts
+	h := sha256.New()
+	for _, part := range []any{
+		meaning, r.inc.Version, r.root, fmt.Sprintf("%T", r.codec), shapeOf(reflect.TypeFor[T]()),
+		o.ReadSize, o.SkipBinary, o.MaxFileSize, o.FS != nil,
+	} {
+		fmt.Fprintf(h, "%q\n", fmt.Sprint(part)) // quoted, so that no two lists are alike
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// identityOf returns what is compared of s, and whether s can be kept at all.
+func identityOf(s fileproc.Stat) (identity, bool) {
+	id := identity{size: s.Size, inode: s.Inode, mode: uint32(s.Mode)}
+	nanoseconds(s.BirthTime, &id.btime)
+	nanoseconds(s.ChangeTime, &id.ctime)
+	return id, nanoseconds(s.ModTime, &id.mtime) && (id.ctime > 0 || s.ChangeTime.IsZero())
+}
+
+// nanoseconds reports whether t is within the years 1970 to 2262, and then sets ns.
+func nanoseconds(t time.Time, ns *int64) bool {
+	ok := t.Unix() > 0 && t.Unix() < math.MaxInt64/int64(time.Second)
+	if ok {
+		*ns = t.UnixNano()
+	}
+	return ok
+}
+
+// unchanged is fileproc.Options.Unchanged.
+func (r *run[T]) unchanged(f *fileproc.File) bool {
+	w := &r.workers[f.Worker()]
+	rel := f.Rel()
+	if w.own = r.isOwn(rel); w.own || !r.trust.root {
+		return w.own
+	}
+	rec, n, ok := r.store.lookup(rel)
+	if !ok {
+		return false
+	}
+	r.store.markSeen(n)
+	s, err := f.Stat()
+	if err != nil || !r.trust.of(s.Device, f) {
+		return false
+	}
+	id, ok := identityOf(s)
+	return ok && id == rec.id && r.take(w, rec)
+}
+
+// take makes rec the outcome of w's file. What cannot be decoded is of no use.
+func (r *run[T]) take(w *workerState[T], rec recordView) bool {
+	w.outcome = rec.outcome
+	if rec.outcome != outcomeResult {
+		return true
+	}
+	var err error
+	w.value, err = r.codec.Decode(rec.result)
+	return err == nil
+}
+
+// isOwn reports whether rel is the cache file, its lock, or one of its temporary
+// files.
+func (r *run[T]) isOwn(rel string) bool {
+	rest, ok := strings.CutPrefix(rel, r.own)
+	return ok && r.own != "" && isOwnSuffix(rest)
+}
+
+// fn returns the function that fileproc calls, nil if the caller's is.
+func (r *run[T]) fn() func(*fileproc.File) (T, error) {
+	if r.process == nil {
+		return nil
+	}
+	return r.call
+}
+
+func (r *run[T]) call(f *fileproc.File) (v T, err error) {
+	w := &r.workers[f.Worker()]
+	if f.Unchanged() {
+		if w.own {
+			return v, fileproc.ErrSkip
+		}
+		return r.taken(w, f)
+	}
+	rel := f.Rel()
+	id, keeps := r.look(f)
+	if rec, n, ok := r.find(rel); ok {
+		r.store.markSeen(n)
+		if keeps && rec.id == id && rec.id.content != noContent && r.take(w, rec) {
+			f.SetUnchanged()
+			return r.taken(w, f)
+		}
+	}
+	rec := record{path: rel, id: id}
+	switch v, err = r.process(f); {
+	case err == nil:
+		if rec.result, v, keeps = r.encode(w, rel, v, keeps); keeps {
+			r.keep(f, rec)
+		}
+	case errors.Is(err, fs.SkipAll):
+		r.stopped.Store(true)
+	case errors.Is(err, fileproc.ErrSkip) && keeps:
+		rec.outcome = outcomeSkipped
+		r.keep(f, rec)
+	}
+	return v, err
+}
+
+// find is store.lookup, unless the run asks about files before they are read, and
+// has done so then.
+func (r *run[T]) find(rel string) (recordView, int, bool) {
+	if r.asks && r.trust.root {
+		return recordView{}, 0, false
+	}
+	return r.store.lookup(rel)
+}
+
+// taken returns the outcome of f, which is unchanged.
+func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
+	switch w.outcome {
+	case outcomeResult:
+		v, w.value = w.value, v
+		return v, nil
+	case outcomeBinary:
+		if r.opts.OnBinary != nil {
+			r.opts.OnBinary(f)
+		}
+	}
+	return v, fileproc.ErrSkip
+}
+
+// onBinary is fileproc.Options.OnBinary. A binary file whose content is to be
+// compared has none by now, and is read in each run.
+func (r *run[T]) onBinary(f *fileproc.File) {
+	if id, keeps := r.look(f); keeps && id.content == noContent {
+		r.keep(f, record{path: f.Rel(), id: id, outcome: outcomeBinary})
+	} else if _, n, ok := r.store.lookup(f.Rel()); ok {
+		r.store.markSeen(n)
+	}
+	if r.opts.OnBinary != nil {
+		r.opts.OnBinary(f)
+	}
+}
+
+var noContent [16]byte
+
+// look returns what is to be compared of f, and whether it can be kept. It is called
+// before fn, which may overwrite the content.
+func (r *run[T]) look(f *fileproc.File) (identity, bool) {
+	if r.asks {
+		// It is from before the content was read.
+		if s, err := f.Stat(); err == nil && r.trust.of(s.Device, f) {
+			return identityOf(s)
+		}
+	}
+	if r.opts.ReadSize == fileproc.NoRead || r.inc.Compare == CompareMetadata {
+		return identity{}, false
+	}
+	id := identity{size: int64(len(f.Data()))}
+	if f.Truncated() {
+		id.mode = 1
+	}
+	sum := sha256.Sum256(f.Data())
+	copy(id.content[:], sum[:])
+	return id, true
+}
+
+// keep adds rec, the outcome for f, to what is saved, unless f may have changed
+// since it was looked at.
+func (r *run[T]) keep(f *fileproc.File, rec record) {
+	if rec.id.content == noContent {
+		s, err := f.Restat()
+		if err != nil {
+			return
+		}
+		after, ok := identityOf(s)
+		if rec.id.btime == 0 {
+			rec.id.btime = after.btime // what a handle gives has none on Linux
+		}
+		if !ok || after != rec.id || !r.isSettled(after) {
+			return
+		}
+	}
+	r.store.add(f.Worker(), rec)
+}
+
+// isSettled reports whether a further change would show in the times. The clock may
+// have been set back since the run began.
+func (r *run[T]) isSettled(id identity) bool {
+	now := min(r.begun.UnixNano(), time.Now().UnixNano())
+	return max(id.mtime, id.ctime, id.btime) <= now-int64(settled)
+}
+
+// maxBuffer is how many bytes of memory for encoded results a worker keeps.
+const maxBuffer = 1 << 20
+
+// encode returns v as it is kept, and what the caller gets for it. If it cannot be
+// kept, the caller gets v.
+func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte, T, bool) {
+	b, err := r.codec.Append(w.buf[:0], v)
+	if cap(b) <= maxBuffer {
+		w.buf = b
+	}
+	if err == nil {
+		var decoded T
+		if decoded, err = r.codec.Decode(b); err == nil {
+			return b, decoded, keeps
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unencoded++; r.encodeErr == nil {
+		r.encodeErr = fmt.Errorf("the result for %s: %w", rel, err)
+	}
+	return nil, v, false
+}
+
+// end saves what is new, and returns err, the error of the run, and its own.
+func (r *run[T]) end(ctx context.Context, err error) error {
+	var gone []int
+	if !r.stopped.Load() && ctx.Err() == nil && r.report.Directories > 0 && r.report.Abandoned == 0 {
+		gone = r.deleted()
+	}
+	if saveErr := r.store.save(gone); saveErr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrNotSaved, saveErr))
+	}
+	if r.encodeErr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %d cannot be encoded, such as %w", ErrNotSaved, r.unencoded, r.encodeErr))
+	}
+	return err
+}
+
+// giveReport fills in the caller's Report.
+func (r *run[T]) giveReport() {
+	if r.opts.Report != nil && r.report.Skipped != nil { // else the options are invalid
+		*r.opts.Report = r.report
+	}
+}
+
+// pathBelow returns the path of file, which is absolute and without links, relative
+// to root with slashes, or "" if it is not below root.
+func pathBelow(root, file string) string {
+	at, err := os.Stat(root)
+	if err != nil {
+		return ""
+	}
+	rel := filepath.Base(file)
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && os.SameFile(info, at) {
+			return filepath.ToSlash(rel)
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		rel = filepath.Join(filepath.Base(dir), rel)
+	}
+}

@@ -1,0 +1,34 @@
+package incremental
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// goodTypes are the file systems of Linux on which each change of a file also
+// changes its ctime, by a clock of this machine, and a rename does so too.
+var goodTypes = []uint32{
+	unix.EXT4_SUPER_MAGIC, // and ext2, ext3
+	unix.XFS_SUPER_MAGIC,
+	unix.BTRFS_SUPER_MAGIC,
+	unix.F2FS_SUPER_MAGIC,
+	unix.TMPFS_MAGIC,
+	unix.OVERLAYFS_SUPER_MAGIC,
+	0x2fc12fc1, // ZFS
+	0xca451a4e, // bcachefs
+	unix.SQUASHFS_MAGIC,
+	unix.EROFS_SUPER_MAGIC_V1,
+}
+
+// keepsTimes reports whether root's file system is one of goodTypes.
+func keepsTimes(root string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(root, &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+}
+
+func fileKeepsTimes(f *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+}
