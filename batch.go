@@ -17,6 +17,7 @@ type batch struct {
 	inodes  []uint64     // of entries, as listed; not in windows and spans
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
+	invalid bool         // the entries cannot be paths: Options.Files named them
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
