@@ -19,6 +19,7 @@ type batch struct {
 	stats   []Stat       // if asked: the zero Stat where it is unknown
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
+	invalid bool         // the entries cannot be paths: Options.Files named them
 
 	users int // workers that visit it; guarded by the pool's mutex
 }

@@ -1,6 +1,9 @@
 package fileproc
 
-import "io/fs"
+import (
+	"io/fs"
+	"iter"
+)
 
 const (
 	// workersLimit keeps a mistaken number (a size, a time) from becoming a
@@ -21,7 +24,8 @@ type config struct {
 	root string
 	fsys fs.FS // nil: the operating system's files
 
-	maxDepth                   int // 0: no limit
+	files                      iter.Seq[string] // nil: all that listings give
+	maxDepth                   int              // 0: no limit
 	suffixes, include, exclude []string
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; the later counts more
 	skipMarked                 []string

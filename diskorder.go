@@ -44,7 +44,8 @@ type coldMode struct {
 // the order of these numbers, and a disk reads neighbours in one request if it is
 // asked for them together.
 type diskOrder struct {
-	cold *coldMode
+	cold  *coldMode
+	names *nameSource // nil without Options.Files; gives windows when nothing else is to be listed
 
 	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
 	stack     []*node    // directories, the one found last at the end
@@ -65,13 +66,22 @@ var _ queue = (*diskOrder)(nil)
 func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && len(q.stack)+len(q.dirs.nodes) == 0) {
+	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && q.unlisted() == 0) {
 		return q.takeWindow(), nil
 	}
 	if listed >= maxListings {
 		return nil, nil
 	}
 	return nil, q.takeDir()
+}
+
+// unlisted returns how many directories are to be listed, and windows of names.
+func (q *diskOrder) unlisted() int {
+	k := len(q.stack) + len(q.dirs.nodes)
+	if k == 0 && q.names.isReady() {
+		k = 1
+	}
+	return k
 }
 
 func (q *diskOrder) takeWindow() *batch {
@@ -114,7 +124,7 @@ func (q *diskOrder) takeDir() *node {
 		return n
 	}
 	if len(q.dirs.nodes) == 0 {
-		return nil
+		return q.names.take()
 	}
 	n := heap.Pop(&q.dirs).(*node)
 	q.dirs.last = n.inode
@@ -128,8 +138,11 @@ func (q *diskOrder) add(n *node, r scanResult) {
 	for _, d := range r.subs {
 		q.addDir(d)
 	}
-	if r.state == scanAgain {
+	switch {
+	case r.state == scanAgain:
 		q.addDir(n)
+	case r.state == scanDone && q.names != nil && n.window:
+		q.names.scanned()
 	}
 }
 
@@ -173,7 +186,7 @@ func (q *diskOrder) sortRun() {
 func (q *diskOrder) pending(listed, maxListings int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	dirs := len(q.stack) + len(q.dirs.nodes)
+	dirs := q.unlisted()
 	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && dirs == 0) {
 		return (q.files + windowMax - 1) / windowMax
 	}
@@ -189,7 +202,7 @@ func (q *diskOrder) isFull() bool {
 func (q *diskOrder) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.files == 0 && len(q.stack)+len(q.dirs.nodes) == 0
+	return q.files == 0 && q.unlisted() == 0 && q.names.isOver()
 }
 
 func (q *diskOrder) abandon() int64 {

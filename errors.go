@@ -71,8 +71,33 @@ func asSysError(op string, err error) error {
 
 // notRegular is the failure of a name that is no longer a regular file.
 func notRegular(op string, mode fs.FileMode) error {
-	return &sysError{op, changed{fmt.Errorf("not a regular file any more: %v", mode)}}
+	return &sysError{op, changed{irregular(mode)}}
 }
+
+// An irregular is the mode of what should be a regular file.
+type irregular fs.FileMode
+
+func (i irregular) Error() string {
+	return fmt.Sprintf("not a regular file any more: %v", fs.FileMode(i))
+}
+
+// misnamed is the failure of a name in Options.Files that does not lead to a
+// regular file or, with a slash at its end, to a directory.
+type misnamed struct{ err error }
+
+func (m misnamed) Error() string {
+	mode, known := m.err.(irregular)
+	switch {
+	case known && fs.FileMode(mode).IsDir():
+		return "a directory: with a slash at its end, Options.Files names what is below it"
+	case known:
+		return fmt.Sprintf("not a regular file: %v", fs.FileMode(mode))
+	}
+	return "not a regular file, or behind a symbolic link: " + m.err.Error()
+}
+
+func (m misnamed) Is(target error) bool { return target == fs.ErrInvalid }
+func (m misnamed) Unwrap() error        { return m.err }
 
 // badName is the failure of an entry whose listed name is not a single name.
 func badName(name []byte) error {

@@ -263,6 +263,30 @@ func ExampleOptions_selectDir() {
 	// Output: [a.md docs/b.md docs/old/c.md] <nil>
 }
 
+// Files names the files to process, in place of a listing.
+func ExampleOptions_files() {
+	fsys := fstest.MapFS{
+		"go.mod": {}, "main.go": {}, "main_test.go": {},
+		"docs/a.md": {}, "docs/b.md": {},
+	}
+	changed := strings.Lines("main.go\ngo.mod\ndocs/\n") // as git diff --name-only prints them
+	opts := fileproc.Options{FS: fsys, Ordered: true, Files: func(yield func(string) bool) {
+		for line := range changed {
+			if !yield(strings.TrimSuffix(line, "\n")) {
+				return
+			}
+		}
+	}}
+	for path, err := range fileproc.Stream(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil }) {
+		fmt.Println(path, err)
+	}
+	// Output:
+	// main.go <nil>
+	// go.mod <nil>
+	// docs/a.md <nil>
+	// docs/b.md <nil>
+}
+
 // SkipMarked leaves out directories that hold a marker file, as backup programs do.
 func ExampleOptions_skipMarked() {
 	fsys := fstest.MapFS{"notes.md": {}, "cache/CACHEDIR.TAG": {}, "cache/0a/1f": {}, "tmp/.nobackup": {}, "tmp/x": {}}

@@ -34,3 +34,10 @@ func AlwaysCold(t *testing.T) {
 	alwaysCold = true
 	t.Cleanup(func() { alwaysCold = coldByEnvironment })
 }
+
+// NameWindow sets the bytes of a window of names for the rest of the test.
+func NameWindow(t *testing.T, bytes int) {
+	was := maxNameWindow
+	maxNameWindow = bytes
+	t.Cleanup(func() { maxNameWindow = was })
+}

@@ -61,6 +61,11 @@ type fsDir struct {
 
 var _ directory = (*fsDir)(nil)
 
+var (
+	errNotListable  = &sysError{"readdir", errors.New("not a directory that can be listed")}
+	errNotDirectory = &sysError{"readdir", errors.New("not a directory")}
+)
+
 func openFS(fsys fs.FS, name string) (directory, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -68,11 +73,11 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 	}
 	if _, ok := f.(fs.ReadDirFile); !ok {
 		f.Close()
-		return nil, &sysError{"readdir", errors.New("not a directory that can be listed")}
+		return nil, errNotListable
 	}
 	if info, err := f.Stat(); err == nil && !info.IsDir() {
 		f.Close()
-		return nil, &sysError{"readdir", errors.New("not a directory")}
+		return nil, errNotDirectory
 	}
 	return &fsDir{fsys, name, f}, nil
 }
@@ -95,7 +100,11 @@ func (d *fsDir) list(l *listing) (bool, error) {
 }
 
 func (d *fsDir) openDir(name names.Name) (directory, error) {
-	return openFS(d.fsys, path.Join(d.name, name.String()))
+	sub, err := openFS(d.fsys, path.Join(d.name, name.String()))
+	if err == errNotListable || err == errNotDirectory {
+		err = &sysError{"readdir", changed{errors.Unwrap(err)}}
+	}
+	return sub, err
 }
 
 func (d *fsDir) open(name names.Name, _ handle) (handle, error) {

@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"sync"
@@ -120,7 +121,7 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	case info.Mode().Type() != typ && typ == 0:
 		return nil, notRegular("lstat", info.Mode())
 	case info.Mode().Type() != typ:
-		return nil, &sysError{"openat", ErrChanged}
+		return nil, &sysError{"openat", changed{fmt.Errorf("not a directory: %v", info.Mode())}}
 	}
 	return info, nil
 }

@@ -23,9 +23,9 @@ import (
 var layers = []string{
 	"fileproc options file report gitignore",
 	"run progress",
-	"scan visit fdwait ignore symlink",
+	"scan scanfiles visit fdwait ignore symlink",
 	"worker failures",
-	"pool queue diskorder ordered scale",
+	"pool queue diskorder ordered files scale",
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",

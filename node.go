@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -32,6 +33,8 @@ type node struct {
 	spans  []*span          // ordered: what span is expanded to
 	phase  nodePhase        // used by the worker that scans the node
 	buffer *entryBuffer     // nil unless entries are buffered until all are listed
+	given  *givenNames      // nil unless Options.Files names entries of it
+	window bool             // it stands for names that Options.Files gives at a time, not for a directory
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
@@ -62,6 +65,27 @@ type bufferedEntry struct {
 	name  names.Name
 	typ   fs.FileMode
 	inode uint64
+}
+
+// givenNames are the entries of one directory that Options.Files names, or all of a
+// window in the order in which they were given.
+type givenNames struct {
+	files   [][]names.Name // in parts, each for one scan
+	subs    []*node        // directories that have some, and those to be listed
+	invalid []names.Name   // of a window: names that cannot be paths below root
+
+	runs   []nameRun  // of a window in order
+	judged bool       // in order: skip is known
+	skip   skipReason // why all are skipped, or notSkipped
+}
+
+// A nameRun is names of one directory that were given one after the other, or a
+// directory to be listed.
+type nameRun struct {
+	node    *node
+	files   []names.Name
+	isTree  bool
+	invalid bool // the names cannot be paths below root
 }
 
 // A linkNode is what only a node that is reached through symbolic links has.
@@ -137,6 +161,26 @@ func (n *node) appendPath(p []byte) []byte {
 
 // relPath returns the path of the entry name of n relative to root.
 func (n *node) relPath(name string) string { return n.join("", name) }
+
+// givenError returns the failure err of the entry name of n as one of Options.Files,
+// if that named it: it is not a change, since nothing has listed the name.
+func (n *node) givenError(name string, err error) error {
+	if name == "" && n.parent != nil {
+		n = n.parent
+	}
+	e, _ := err.(*sysError)
+	if n.given == nil || e == nil {
+		return err
+	}
+	c, ok := e.err.(changed)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(c.err, fs.ErrNotExist):
+		return &sysError{e.op, c.err}
+	}
+	return &sysError{e.op, misnamed{c.err}}
+}
 
 // join returns prefix and relPath(name) as one string, in one allocation.
 func (n *node) join(prefix, name string) string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"runtime"
 	"strings"
 	"time"
@@ -50,6 +51,36 @@ func (s Symlinks) String() string {
 // A run reads its Options once, when it begins. The slices must not be changed
 // during the run.
 type Options struct {
+	// Files, if not nil, gives the paths of the files to process, relative to root
+	// and with slashes; root is then not listed. A path with a slash at its end
+	// stands for all files below that directory. Each path given counts: one that is
+	// given twice, or that is also below a directory given, is delivered twice.
+	//
+	// A path that does not lead to a regular file is a failure of its own. If
+	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if the
+	// path is empty, absolute, or has a NUL byte or an element that is empty, "." or
+	// ".."; if it names a directory without a slash at its end, a symbolic link or
+	// another file that is not regular; and in general if it leads through a link.
+	//
+	// The filters judge a path as if it had been listed: Exclude and SkipHidden also
+	// leave out what is in directories that they leave out. Options about listings
+	// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem, Symlinks) cannot
+	// be combined with Files. Walk yields the paths that lead to files, and below
+	// directories what it always does.
+	//
+	// The paths are grouped by directory as they come: a worker that has nothing
+	// else to do takes all that came since, up to some 4 MiB of them. With Ordered,
+	// Stream and Walk yield results in the order of the paths given, files below a
+	// directory in path order; Process sorts all by path.
+	//
+	// The sequence is pulled once in each run, on one goroutine that is not a
+	// worker's, and may wait: what it has yielded until then is processed and
+	// delivered. When the run is stopped, its yield function returns false, and a
+	// panic in it is one in fn. A run returns only when the sequence has returned.
+	// So after a cancel no call of fn begins, but a sequence that may wait for long
+	// must itself end when ctx does.
+	Files iter.Seq[string]
+
 	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
 	// those of its subdirectories, and so on. Zero means no limit.
 	MaxDepth int
@@ -228,13 +259,16 @@ func (o *Options) config(root string, noFn bool) (*config, error) {
 		return nil, err
 	}
 	c := &config{
-		root: root, fsys: o.FS, maxDepth: o.MaxDepth,
+		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
 		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
 		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.Unchanged != nil, noURing: o.DisableURing,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
+	}
+	if c.files != nil && c.noRead {
+		c.stat = true // nothing else shows what a path leads to
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
 	if c.workers == 0 {
@@ -291,6 +325,11 @@ func (o *Options) validate(root string) error {
 	}
 	if o.MaxDepth < 0 {
 		bad("Options.MaxDepth is %d: want a depth from 1, or 0 for no limit", o.MaxDepth)
+	}
+	for name, isSet := range o.aboutListings() {
+		if isSet && o.Files != nil {
+			bad("Options.%s is about listings and cannot be combined with Options.Files", name)
+		}
 	}
 	if o.ReadSize < NoRead {
 		bad("Options.ReadSize is %d: want a size in bytes, 0 for whole files, or NoRead", o.ReadSize)
@@ -351,6 +390,16 @@ func (o *Options) validate(root string) error {
 		bad("Options.Workers is %d: want at most %d", o.Workers, workersLimit)
 	}
 	return errors.Join(wrong...)
+}
+
+// aboutListings yields the options that have no meaning for Files, and whether
+// each is set.
+func (o *Options) aboutListings() iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		_ = yield("MaxDepth", o.MaxDepth != 0) && yield("IgnoreFiles", len(o.IgnoreFiles) > 0) &&
+			yield("SkipMarked", len(o.SkipMarked) > 0) && yield("SelectDir", o.SelectDir != nil) &&
+			yield("OneFilesystem", o.OneFilesystem) && yield("Symlinks", o.Symlinks != SymlinksSkip)
+	}
 }
 
 // validateStream reports options that Stream and Walk do not support.

@@ -7,8 +7,9 @@ import "sync"
 // in order, and not too far ahead of what has been delivered; but the span that is
 // delivered next can always be begun, so that nothing waits for ever.
 type ordered struct {
-	limit int    // the most results that are begun and not delivered, but for the next
-	wake  func() // called when there is room for more
+	limit int         // the most results that are begun and not delivered, but for the next
+	wake  func()      // called when there is room for more
+	names *nameSource // nil without Options.Files
 
 	mu      sync.Mutex // guards what follows; it may be taken while the pool's is held
 	head    *span      // what is delivered next
@@ -33,12 +34,12 @@ func newOrdered(workers int) *ordered {
 	return q
 }
 
-// begin gives the queue its first directory, and the function that lets a worker
-// look for work.
-func (q *ordered) begin(root *node, wake func()) {
+// begin gives the queue its first directory, or window of names, and the function
+// that lets a worker look for work.
+func (q *ordered) begin(first *node, wake func()) {
 	q.wake = wake
-	root.span = &span{node: root}
-	q.head, q.todo = root.span, root.span
+	first.span = &span{node: first}
+	q.head, q.todo = first.span, first.span
 }
 
 // take begins the first span that may be begun.
@@ -51,11 +52,24 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 	}
 	q.begun += s.weight()
 	if s.node != nil {
+		if s.node.window {
+			q.takeNames(s.node)
+		}
 		s.listing = true
 		return nil, s.node
 	}
 	q.remove(s)
 	return s.batch, nil
+}
+
+// takeNames gives the window n what has been pulled. If that is all there will be,
+// it is the last.
+func (q *ordered) takeNames(n *node) {
+	if w := q.names.take(); w != nil {
+		n.given = w.given
+	} else {
+		n.given = nil
+	}
 }
 
 // ready returns the span that take would begin.
@@ -64,7 +78,10 @@ func (q *ordered) ready() *span {
 	for s != nil && s.listing {
 		s = s.nextTodo
 	}
-	if s == nil || s != q.head && q.begun+s.weight() > q.limit {
+	switch {
+	case s == nil, s != q.head && q.begun+s.weight() > q.limit:
+		return nil
+	case s.node != nil && s.node.window && !q.names.isReady() && !q.names.isOver():
 		return nil
 	}
 	return s
@@ -103,6 +120,9 @@ func (q *ordered) add(n *node, r scanResult) {
 	defer q.mu.Unlock()
 	switch r.state {
 	case scanDone:
+		if n.window {
+			q.names.scanned()
+		}
 		q.expand(n)
 	case scanAgain:
 		n.span.listing = false

@@ -3,10 +3,12 @@ package fileproc_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,8 +61,11 @@ var dimensions = [][]setting{
 	option("DisableURing", func(o *fileproc.Options) *bool { return &o.DisableURing }, false, true),
 	{{"Shards 0", func(*asked) {}}, {"Shards 3", func(a *asked) { a.opts.Shards, a.opts.Shard = 3, 1 }}},
 	{{"Select none", func(*asked) {}}, {"Select name", func(a *asked) { a.selectBy = "name" }}, {"Select size", func(a *asked) { a.selectBy = "size" }}},
-	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) { a.asksDirs = true }}},
 	{{"Unchanged none", func(*asked) {}}, {"Unchanged name", func(a *asked) { a.asksOld = true }}},
+	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) {
+		a.asksDirs, a.opts.SelectDir = true, func(fileproc.Entry) bool { return true } // verify sets the one that is asked
+	}}},
+	option("Files", func(o *fileproc.Options) *iter.Seq[string] { return &o.Files }, nil, slices.Values(manifoldNames)),
 	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
@@ -68,7 +73,7 @@ var dimensions = [][]setting{
 
 func option[T any](name string, field func(*fileproc.Options) *T, values ...T) (all []setting) {
 	for _, v := range values {
-		all = append(all, setting{fmt.Sprintf("%s %v", name, v), func(a *asked) { *field(&a.opts) = v }})
+		all = append(all, setting{fmt.Sprintf("%s %.20v", name, v), func(a *asked) { *field(&a.opts) = v }})
 	}
 	return all
 }
@@ -85,7 +90,21 @@ func whyRefused(a asked) string {
 		return "SymlinksOutside"
 	case o.OneFilesystem && a.fsys:
 		return "OneFilesystem"
-	case o.Ordered && o.Symlinks == fileproc.SymlinksFollow && a.entry != "Process":
+	case o.Files == nil:
+	case o.MaxDepth != 0:
+		return "MaxDepth"
+	case o.IgnoreFiles != nil:
+		return "IgnoreFiles"
+	case o.SkipMarked != nil:
+		return "SkipMarked"
+	case o.SelectDir != nil:
+		return "SelectDir"
+	case o.OneFilesystem:
+		return "OneFilesystem"
+	case o.Symlinks != fileproc.SymlinksSkip:
+		return "Symlinks"
+	}
+	if o.Ordered && o.Symlinks == fileproc.SymlinksFollow && a.entry != "Process" {
 		return "Ordered"
 	}
 	return ""
@@ -190,6 +209,13 @@ func manifold(t *testing.T) string {
 	return root
 }
 
+// manifoldNames are the files of manifold, in the order of paths. Some lie below a directory that is named.
+var manifoldNames = []string{
+	".git/config", ".gitignore", ".h/", ".hidden.md", ".ignore", "a/f.md", "a-b/", "a.d/f.md", "a.md", "b.txt", "bak/", "big.md", "c",
+	"d.b", "d1/f1.md", "d1/f2.txt", "d1/sub/", "d1/tag/CACHEDIR.TAG", "d1/x.b", "d2/d1/f7.md", "d2/f1.md", "d2/sub/f6.txt", "d2/y.b",
+	"e/", "early.b", "empty/", "ignored/f.md", "late.b", "n512.txt", "unmarked/.nobackup/f.md", "zeros",
+}
+
 // TestOptionsPairwise tries the options in combinations in which each value of each option meets each value of each
 // other one, and compares with the reference. To repeat a failure, put its seed into FILEPROC_SEED.
 func TestOptionsPairwise(t *testing.T) {
@@ -254,6 +280,9 @@ func (a asked) verify(t *testing.T, dir string) error {
 		p = place{name: "fs", root: ".", fsys: os.DirFS(dir)}
 	}
 	want := r.run()
+	if a.opts.Files != nil {
+		want = r.runNames(manifoldNames)
+	}
 	err := verifiers[a.entry](t.Context(), p, a.opts, want)
 	if a.progress && err == nil {
 		err = want.compareReport(last, a.entry == "Walk")
@@ -290,5 +319,5 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, 5)
+	require.Len(t, seen, 9)
 }

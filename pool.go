@@ -278,6 +278,13 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
+// wakeAll lets all workers that wait look for work, and whether there will be any.
+func (p *pool) wakeAll() {
+	p.mu.Lock()
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
 // wakeOne wakes or starts one worker if there is work for it beside what the
 // caller's worker takes: the batch own or, if that is nil, spare tasks. It is called
 // with p.mu held. A worker that is about to wait holds p.mu from its last look for

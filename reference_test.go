@@ -296,6 +296,44 @@ func (r *reference) run() expectation {
 	return r.want
 }
 
+// runNames is run for Options.Files: no name has a link in it.
+func (r *reference) runNames(names []string) expectation {
+	r.want = expectation{
+		files: map[string]content{}, dirs: map[string]bool{},
+		report: fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}},
+	}
+	for _, name := range names {
+		rel, isTree := strings.CutSuffix(name, "/")
+		why := r.prunedAbove(path.Dir(rel))
+		switch {
+		case isTree && why == "" && !r.prunes(rel, nil):
+			r.directory(rel, false, nil)
+		case isTree:
+		case why != "" && r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) }):
+			r.skip(fileproc.SkippedSuffix)
+		case why != "":
+			r.skip(why)
+		default:
+			r.file(rel, 0, nil)
+		}
+	}
+	return r.want
+}
+
+// prunedAbove returns why the highest directory of rel that is left out is.
+func (r *reference) prunedAbove(rel string) fileproc.SkipReason {
+	if rel == "." {
+		return ""
+	}
+	if why := r.prunedAbove(path.Dir(rel)); why != "" || !r.prunes(rel, nil) {
+		return why
+	}
+	if r.opts.SkipHidden && path.Base(rel)[0] == '.' {
+		return fileproc.SkippedHidden
+	}
+	return fileproc.SkippedPattern
+}
+
 func (r *reference) path(rel string) string { return filepath.Join(r.dir, filepath.FromSlash(rel)) }
 
 func (r *reference) claim(info fs.FileInfo) bool {

@@ -19,6 +19,7 @@ import (
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
+//	nameSource.mu     the names of Options.Files that no worker has taken
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
@@ -66,11 +67,20 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 	}
 	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt = stop
+	first := s.root
+	if cfg.files != nil {
+		s.names = newNameSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
+		first = &node{window: true}
+	}
 	if cfg.followDirs {
 		s.pool.late = s.entered.takeLinked
 	}
-	if order != nil {
-		order.begin(s.root, s.pool.wake)
+	switch {
+	case order != nil:
+		order.names = s.names
+		order.begin(first, s.pool.wake)
+	case s.names != nil:
+		s.disk.names, s.disk.stack = s.names, nil
 	}
 	return r
 }
@@ -90,6 +100,7 @@ func (r *run) execute() error {
 	}
 	endProgress := r.startProgress(start)
 	defer endProgress()
+	r.pullNames()
 	r.pool.run(0)
 	r.pool.wait()
 	endWatch()
@@ -105,6 +116,24 @@ func (r *run) execute() error {
 		cause = nil
 	}
 	return r.failures.join(cause)
+}
+
+// pullNames pulls the names of Options.Files on a goroutine that the pool waits for.
+func (r *run) pullNames() {
+	if r.names == nil {
+		return
+	}
+	r.pool.wg.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				r.pool.recordPanic(recover())
+			}
+		}()
+		r.names.pull(&r.pool.stopped, r.ctx.Done())
+		returned = true
+		r.pool.wakeAll()
+	})
 }
 
 // watch stops the pool when the caller's context is cancelled, until the function

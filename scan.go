@@ -19,12 +19,21 @@ func (w *worker) scan(n *node) scanResult {
 		defer func(was position) { w.pos = was }(w.pos) // a visit's, which may wait for a descriptor
 		w.pos = position{span: n.span, file: -1}
 	}
+	if n.window && w.order != nil {
+		if n.given == nil {
+			return scanResult{} // there are no more names
+		}
+		return w.scanRuns(n)
+	}
 	if n.phase == nodeUnopened && !w.begin(n) || n.phase == nodeBuffered && !w.reopen(n) {
 		return scanResult{}
 	}
 	s := &w.scanner
 	*s = scanner{w: w, node: n, dir: n.dir, subs: s.subs[:0]}
-	more := n.phase == nodeListing && s.list()
+	if n.window {
+		s.node, s.dir = w.root, w.root.dir
+	}
+	more := n.phase == nodeListing && s.list(n)
 	w.show()
 	if n.buffer != nil && !more {
 		if n.phase == nodeListing && n.buffer.ignore != nil {
@@ -40,6 +49,10 @@ func (w *worker) scan(n *node) scanResult {
 // begin opens n, gives up its reference to the parent, and reports whether there
 // is something to list.
 func (w *worker) begin(n *node) bool {
+	if n.window {
+		n.phase = nodeListing
+		return true
+	}
 	selected := w.selectDir(n)
 	var err error
 	if selected {
@@ -48,7 +61,10 @@ func (w *worker) begin(n *node) bool {
 	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference
 		w.dirs.release(n.parent, 0, 1)
 	}
-	if err != nil {
+	switch {
+	case err != nil && err != errStopped && n.given != nil:
+		w.failGiven(n, err)
+	case err != nil:
 		w.failDir(n, err)
 	}
 	if err != nil || !selected {
@@ -170,9 +186,13 @@ func (w *worker) failDir(n *node, err error) {
 	}
 }
 
-// list takes a part of the listing, and reports whether the listing goes on.
-func (s *scanner) list() (more bool) {
-	w, n := s.w, s.node
+// list takes a part of the listing of n, or of what stands for one, and reports
+// whether it goes on.
+func (s *scanner) list(n *node) (more bool) {
+	w := s.w
+	if n.given != nil {
+		return s.listGiven(n.given)
+	}
 	if n.isLinks() {
 		for _, name := range n.link.names {
 			s.addLink(name, n.link.targets[name])
@@ -231,9 +251,10 @@ func (s *scanner) result(more bool) scanResult {
 		w.dirs.ref(n, refs)
 	}
 	r := scanResult{batch: b, subs: s.subs}
-	if more {
+	switch {
+	case more:
 		r.state = scanMore
-	} else {
+	case n != w.root || n.given == nil: // with Options.Files root is not listed
 		w.dirs.release(n, 1, 1)
 	}
 	s.batch = nil // the caller's now; if release has panicked, finish counts its entries
@@ -431,12 +452,20 @@ func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) skipReason {
 
 // skipDir reports whether the directory name of n is left out, with all that is in
 // it, without being opened.
-func (w *worker) skipDir(n *node, name []byte) bool {
+func (w *worker) skipDir(n *node, name []byte) bool { return w.skipDirReason(n, name) != notSkipped }
+
+// skipDirReason is skipDir with the reason.
+func (w *worker) skipDirReason(n *node, name []byte) skipReason {
 	f := &w.filter
-	if w.cfg.skipHidden && name[0] == '.' {
-		return true
+	switch {
+	case w.cfg.skipHidden && name[0] == '.':
+		return skipHidden
+	case f.needsPath && (f.skipsDir(w.path.rel(n, name)) || w.excludesBehind(n, name)):
+		return skipPattern
+	case w.ignores(n, name, true):
+		return skipIgnored
 	}
-	return f.needsPath && (f.skipsDir(w.path.rel(n, name)) || w.excludesBehind(n, name)) || w.ignores(n, name, true)
+	return notSkipped
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.

@@ -29,6 +29,10 @@ func (w *worker) visit(b *batch, i int) {
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
 	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
+	if b.invalid {
+		w.fail("open", f.node, f.name.String(), badPath(f.name.String()))
+		return
+	}
 	asked := b.asked || w.cfg.statFirst && b.node == nil // windows come after
 	if i < len(b.stats) {
 		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != Stat{}

@@ -39,8 +39,9 @@ type shared struct {
 	dirs     dirCache
 	entered  dirSet
 	pool     *pool
-	order    *ordered   // nil: results come as they are ready
-	disk     *diskOrder // nil: results come in order
+	order    *ordered    // nil: results come as they are ready
+	disk     *diskOrder  // nil: results come in order
+	names    *nameSource // nil without Options.Files
 	cold     coldMode
 
 	ctx    context.Context // cancelled when the run is stopped
@@ -242,6 +243,9 @@ func (w *worker) call(f *currentFile) {
 // fail reports a failure and then counts it: if OnError panics, the entry is
 // abandoned. An empty name stands for n itself.
 func (w *worker) fail(op string, n *node, name string, err error) {
+	if w.names != nil {
+		err = n.givenError(name, err)
+	}
 	w.failures.add(w, pathError(op, w.paths.path(n, name), err))
 	w.counts.failed++
 }

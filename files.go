@@ -1,0 +1,277 @@
+package fileproc
+
+import (
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// maxNameWindow is about how many bytes of memory the names may take that were
+// pulled and that no worker has taken: 100,000 names of 20 bytes. Tests set it.
+var maxNameWindow = 4 << 20
+
+const (
+	// nameCost, nameDirCost and nameRunCost are the bytes of a name, a directory and
+	// a run of names in order, without what they are called.
+	nameCost    = 17
+	nameDirCost = 400
+	nameRunCost = 400
+	// namePart is how many names one scan of a directory takes.
+	namePart = 512
+)
+
+// A nameSource pulls the names of Options.Files from their iterator, on a goroutine
+// of its own, since the iterator may wait for long. What no worker has taken yet is
+// the window: it grows while all workers are busy, and a worker that has nothing
+// else to do takes all of it, also if that is one name. So names are processed as
+// they come, and many at a time where they come fast.
+//
+// A window is grouped by directory while it grows, or in the order of the names if
+// the results are in order.
+type nameSource struct {
+	names     iter.Seq[string]
+	canOpen   func(name []byte) bool
+	root      *node
+	inOrder   bool
+	maxWindow int
+	wake      func()        // lets a worker look for work
+	room      chan struct{} // buffered: take does not wait for the goroutine that pulls
+	arena     names.Arena   // of the goroutine that pulls
+
+	mu     sync.Mutex // guards what follows; it may be taken while the queue's is held
+	window *nameWindow
+	begun  bool // a window is taken and not scanned to its end
+	ended  bool // the iterator has returned
+}
+
+// A nameWindow is names that no worker has taken.
+type nameWindow struct {
+	top   *givenNames // root's own, grouped; or all, in order
+	dirs  map[string]*node
+	path  string // of the directory of the last name
+	dir   *node
+	names int
+	cost  int
+}
+
+func newNameSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *nameSource {
+	root.given = &givenNames{}
+	return &nameSource{
+		names: all, canOpen: canOpen, root: root, inOrder: inOrder, maxWindow: maxNameWindow, wake: wake,
+		room: make(chan struct{}, 1),
+	}
+}
+
+// pull takes names until there are no more or the run is stopped. The iterator is
+// user code: it may wait, panic or end the goroutine.
+func (s *nameSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
+	for name := range s.names {
+		if stopped.Load() {
+			return
+		}
+		s.mu.Lock()
+		s.add(name)
+		first, full := s.window.names == 1, s.window.cost >= s.maxWindow
+		s.mu.Unlock()
+		if first { // of all the others, a worker that looks for work learns
+			s.wake()
+		}
+		for ; full; full = s.isFull() {
+			select {
+			case <-s.room:
+			case <-done:
+				return
+			}
+		}
+	}
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+}
+
+func (s *nameSource) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window != nil && s.window.cost >= s.maxWindow
+}
+
+// isReady reports whether take would give names.
+func (s *nameSource) isReady() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window != nil && !s.begun
+}
+
+// isOver reports whether take has given all names. Without Options.Files there are
+// none.
+func (s *nameSource) isOver() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window == nil && s.ended
+}
+
+// take returns the node of a window, or nil. The window before must have been
+// scanned to its end, so that few are in memory.
+func (s *nameSource) take() *node {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.window == nil || s.begun {
+		return nil
+	}
+	g := s.window.top
+	s.window, s.begun = nil, true
+	select {
+	case s.room <- struct{}{}:
+	default: // the goroutine that pulls has not yet seen that there was room before
+	}
+	return &node{window: true, given: g}
+}
+
+// scanned says that the window has been scanned to its end.
+func (s *nameSource) scanned() {
+	s.mu.Lock()
+	s.begun = false
+	s.mu.Unlock()
+}
+
+// add puts a name into the window.
+func (s *nameSource) add(name string) {
+	if s.window == nil {
+		s.window = &nameWindow{top: &givenNames{}, dirs: map[string]*node{}, dir: s.root}
+	}
+	w := s.window
+	w.names++
+	w.cost += nameCost + len(name)
+	path, isTree := strings.CutSuffix(name, "/")
+	dir, base := "", path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		if dir, base = path[:i], path[i+1:]; i == 0 {
+			dir = "/" // an absolute path, which no directory has
+		}
+	}
+	if dir != w.path {
+		if n := s.dir(dir); n != nil {
+			w.path, w.dir = dir, n
+		} else {
+			base = ""
+		}
+	}
+	if !s.isName(base) {
+		s.addInvalid(name)
+		return
+	}
+	kept := s.arena.Add(bytesOf(base))
+	if isTree {
+		s.addTree(w.dir.child(kept, 0))
+	} else {
+		s.addFile(w.dir, kept)
+	}
+}
+
+// isName reports whether s can be one component of a path.
+func (s *nameSource) isName(name string) bool {
+	b := bytesOf(name)
+	return names.Valid(b) && strings.IndexByte(name, 0) < 0 && s.canOpen(b)
+}
+
+// bytesOf returns the bytes of s, which must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// dir returns the window's node for a path, or nil if no directory can have it.
+func (s *nameSource) dir(path string) *node {
+	if path == "" {
+		return s.root
+	}
+	w := s.window
+	if n, ok := w.dirs[path]; ok {
+		return n
+	}
+	up, base := "", path
+	if i := strings.LastIndexByte(path, '/'); i == 0 {
+		return nil
+	} else if i > 0 {
+		up, base = path[:i], path[i+1:]
+	}
+	parent := s.dir(up)
+	if parent == nil || !s.isName(base) {
+		return nil
+	}
+	n := parent.child(s.arena.Add(bytesOf(base)), 0)
+	n.given = &givenNames{}
+	w.dirs[path] = n
+	w.cost += nameDirCost + len(base)
+	if s.inOrder {
+		n.refs = 0 // it is opened when one of its files is
+	} else {
+		s.of(parent).subs = append(s.of(parent).subs, n)
+	}
+	return n
+}
+
+// of returns the window's names in the directory n.
+func (s *nameSource) of(n *node) *givenNames {
+	if n == s.root {
+		return s.window.top
+	}
+	return n.given
+}
+
+func (s *nameSource) addInvalid(name string) {
+	if kept := s.arena.Add(bytesOf(name)); s.inOrder {
+		s.addRun(nameRun{node: s.root, files: []names.Name{kept}, invalid: true})
+	} else {
+		s.window.top.invalid = append(s.window.top.invalid, kept)
+	}
+}
+
+func (s *nameSource) addTree(n *node) {
+	s.window.cost += nameDirCost
+	if s.inOrder {
+		s.addRun(nameRun{node: n, isTree: true})
+	} else {
+		s.of(n.parent).subs = append(s.of(n.parent).subs, n)
+	}
+}
+
+func (s *nameSource) addFile(dir *node, name names.Name) {
+	if s.inOrder {
+		runs := s.window.top.runs
+		if k := len(runs) - 1; k >= 0 && runs[k].node == dir && !runs[k].isTree && !runs[k].invalid && len(runs[k].files) < spanSize {
+			runs[k].files = append(runs[k].files, name)
+		} else {
+			s.addRun(nameRun{node: dir, files: []names.Name{name}})
+		}
+		return
+	}
+	g := s.of(dir)
+	if k := len(g.files) - 1; k >= 0 && len(g.files[k]) < namePart {
+		g.files[k] = append(g.files[k], name)
+	} else {
+		g.files = append(g.files, []names.Name{name})
+	}
+}
+
+func (s *nameSource) addRun(r nameRun) {
+	s.window.cost += nameRunCost
+	s.window.top.runs = append(s.window.top.runs, r)
+}
+
+// badPath is the failure of a name of Options.Files that leads nowhere below root.
+func badPath(name string) error {
+	return &sysError{"open", fmt.Errorf("%q is not the path of a file below root: %w", name, fs.ErrInvalid)}
+}

@@ -1,0 +1,249 @@
+package fileproc
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// names returns the paths of all files of w, shuffled: also of those that have vanished.
+func (w *world) names() []string {
+	all := slices.Sorted(maps.Keys(w.contents()))
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+func (w *world) failsWith(t *testing.T, out outcome, want map[string]error) {
+	t.Helper()
+	require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(out.failed)))
+	for p, err := range want {
+		require.ErrorIs(t, out.failed[p], err, p)
+	}
+}
+
+// A name that fails, changes or vanishes is a failure of its own. A directory that does is one of each name in it.
+func TestFilesFaultsOfOneEntry(t *testing.T) {
+	dir := func(faults ...func(*object)) *object {
+		return folder("x", file("in", "inside"), folder("sub", file("too", "deeper"))).with(faults...)
+	}
+	for _, tt := range []struct {
+		name   string
+		faulty *object
+		fails  error // nil: delivered
+	}{
+		{"nothing wrong", file("x", "gamma"), nil},
+		{"missing", file("x", "gamma", vanished), fs.ErrNotExist},
+		{"a directory", file("x", "g", becomes(fs.ModeDir)), fs.ErrInvalid},
+		{"a FIFO", file("x", "g", becomes(fs.ModeNamedPipe)), fs.ErrInvalid},
+		{"a FIFO with content at hand", file("x", "g", becomes(fs.ModeNamedPipe), atHand(1)), fs.ErrInvalid},
+		{"a device", file("x", "g", becomes(fs.ModeDevice)), fs.ErrInvalid},
+		{"a link", file("x", "g", becomes(fs.ModeSymlink)), fs.ErrInvalid},
+		{"cannot be opened", file("x", "g", opening(fs.ErrPermission)), fs.ErrPermission},
+		{"read fails", file("x", "gamma", readFails(3, errBroken)), errBroken},
+		{"short reads", file("x", "gamma", chunks(1)), nil},
+		{"few descriptors", file("x", "gamma", opening(scarceErrors[0], scarceErrors[0], scarceErrors[0])), nil},
+		{"directory", dir(), nil},
+		{"missing directory", dir(vanished), fs.ErrNotExist},
+		{"directory is a file", dir(becomes(0)), fs.ErrInvalid},
+		{"directory is a link", dir(becomes(fs.ModeSymlink)), fs.ErrInvalid},
+		{"directory cannot be opened", dir(opening(fs.ErrPermission, fs.ErrPermission, fs.ErrPermission, fs.ErrPermission)), fs.ErrPermission},
+		{"few descriptors for a directory", dir(opening(scarceErrors[0], scarceErrors[0], scarceErrors[0])), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := func() *object {
+				o := *tt.faulty
+				o.openErr = slices.Clone(o.openErr)
+				return folder("", file("a", "alpha"), folder("d", file("b", "beta"), &o, file("z", "")))
+			}
+			everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+				for _, opts := range []Options{{}, {Stat: true}, {ReadSize: 100}} {
+					if tt.faulty.openErr != nil && opts.Stat {
+						continue // the errors were those of the first opens
+					}
+					opts.Workers, opts.Files = workers, slices.Values(w.names())
+					out := w.process(t.Context(), opts, nil)
+					require.NoError(t, out.err)
+					w.requireSound(t, out)
+					fails := map[string]error{}
+					for rel := range w.contents() {
+						if tt.fails != nil && strings.HasPrefix(rel, "d/x") {
+							fails["/"+rel] = tt.fails
+						}
+					}
+					w.failsWith(t, out, fails)
+					require.Len(t, out.got, len(w.contents())-len(fails))
+					if tt.faulty.openErr != nil {
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where a name leads to something else than a file, only its metadata shows it if no file is opened.
+func TestFilesFaultsWithoutReading(t *testing.T) {
+	for _, fault := range []func(*object){vanished, becomes(fs.ModeDir), becomes(fs.ModeSymlink), becomes(fs.ModeNamedPipe)} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), file("x", "", fault))}
+			out := w.process(t.Context(), Options{ReadSize: NoRead, Files: slices.Values([]string{"x", "a"})}, nil)
+			require.NoError(t, out.err)
+			require.Equal(t, map[string]string{"a": ""}, out.got)
+			require.Len(t, out.failed, 1)
+			require.NotErrorIs(t, out.failed["/x"], ErrChanged)
+		})
+	}
+}
+
+// A failure, or what a directory is, concerns names given in windows of every size alike, in a Stream in order too.
+func TestFilesFaultsInOrder(t *testing.T) {
+	NameWindow(t, 1)
+	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
+		list := append(w.names(), "gone/", "empty/", "d/e/")
+		var got []string
+		opts := Options{Workers: workers, Ordered: true, Files: slices.Values(list), openRoot: w.openRoot}
+		for rel, err := range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil }) {
+			if err != nil {
+				rel = "!"
+			}
+			got = append(got, strings.ReplaceAll(rel, `\`, "/"))
+		}
+		want := slices.Clone(list)
+		want[slices.Index(want, "x")] = "!"
+		want = append(want[:len(list)-3], "!", "d/e/c", "d/e/u")
+		require.Equal(t, want, got)
+		require.Empty(t, w.wrong)
+		require.Zero(t, w.open)
+	})
+}
+
+// interfere runs test at each call of the backend in a run with names and a tree.
+func everyCallForNames(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
+	for _, window := range []int{1, 1 << 20} {
+		NameWindow(t, window)
+		everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
+			list := slices.DeleteFunc(w.names(), func(rel string) bool { return strings.HasPrefix(rel, "d/e/") })
+			opts.Files = slices.Values(append(list, "d/e/", "gone/", "none", "d/none/at/all"))
+			return test(t, w, opts, k)
+		})
+	}
+}
+
+func TestFilesFaultsCancelAtEachCall(t *testing.T) {
+	everyCallForNames(t, func(t *testing.T, w *world, opts Options, k int) bool {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		reached := false
+		w.onCall = func(i int) {
+			if i == k {
+				reached = true
+				cancel(errBroken)
+			}
+		}
+		out := w.process(ctx, opts, nil)
+		w.requireHonest(t, out, opts)
+		if len(out.got) < 6 {
+			require.ErrorIs(t, out.err, errBroken)
+		}
+		return reached
+	})
+}
+
+func TestFilesFaultsPanicAtEachFile(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		for k := range 6 {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: small()}
+				var out outcome
+				var report Report
+				n := 0
+				require.Panics(t, func() {
+					out = w.process(t.Context(), Options{Workers: workers, Files: slices.Values(w.names()), OnError: func(error) error { return nil }, Select: func(*File) bool { return true }}, func(*File) error {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if n++; n == k+1 {
+							panic(fmt.Sprint("at ", k))
+						}
+						return nil
+					})
+				})
+				require.Zero(t, w.open)
+				requireLedger(t, report)
+				require.Empty(t, w.wrong)
+				_ = out
+			})
+		}
+	}
+}
+
+// With few descriptors all names are delivered, in order too, and from windows of every size.
+func TestFilesFewDescriptors(t *testing.T) {
+	for _, window := range []int{1, 2000, 1 << 20} {
+		NameWindow(t, window)
+		for _, limit := range []int{5, 9} {
+			for _, workers := range []int{1, 3} {
+				for _, ordered := range []bool{false, true} {
+					inBubble(t, func(t *testing.T) {
+						w := &world{root: forest(), limit: limit, scarce: scarceErrors[0]}
+						list := w.names()
+						var report Report
+						opts := Options{Workers: workers, Ordered: ordered, Files: slices.Values(list), openRoot: w.openRoot, Report: &report}
+						var got []string
+						for rel, err := range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil }) {
+							require.NoError(t, err)
+							got = append(got, strings.ReplaceAll(rel, `\`, "/"))
+						}
+						if ordered {
+							require.Equal(t, list, got)
+						}
+						require.ElementsMatch(t, list, got)
+						require.Empty(t, w.wrong)
+						require.Zero(t, w.open)
+						requireLedger(t, report)
+					})
+				}
+			}
+		}
+	}
+}
+
+// A directory with many names is opened once for each window, and those above it as in a listing.
+func TestFilesOpenEachDirectoryOnce(t *testing.T) {
+	root := folder("")
+	for i := range 20 {
+		d := folder(fmt.Sprint("d", i), folder("s", file("f", "1"), file("g", "2")))
+		root.kids = append(root.kids, d)
+	}
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: root}
+		opens := 0
+		w.during = func(what, _ string) {
+			if what == "openDir" {
+				opens++
+			}
+		}
+		list := w.names()
+		given := false
+		out := w.process(t.Context(), Options{Workers: 1, Files: func(yield func(string) bool) {
+			for _, name := range list {
+				if !yield(name) {
+					return
+				}
+			}
+			given = true
+		}}, func(*File) error { return nil })
+		require.NoError(t, out.err)
+		require.True(t, given)
+		require.Len(t, out.got, 40)
+		w.requireSound(t, out)
+		require.LessOrEqual(t, opens, 80)
+		t.Log(opens)
+	})
+}

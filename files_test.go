@@ -1,0 +1,562 @@
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// named returns Options.Files for names.
+func named(names ...string) fileproc.Options { return fileproc.Options{Files: slices.Values(names)} }
+
+func contentOf(f *fileproc.File) (string, error) { return f.Rel() + "=" + string(f.Data()), nil }
+
+func TestFiles(t *testing.T) {
+	_, all := rooted(t, "a=1", "d/a=2", "d/b=3", "d/e/f/c=4", "d/e/f/x=5", "other=6", "z/y/x=7", "empty/")
+	for _, tt := range []struct {
+		name        string
+		files, want []string
+		directories int64
+	}{
+		{"none", nil, nil, 0},
+		{"one", []string{"a"}, []string{"a=1"}, 0},
+		{"of several directories", []string{"d/b", "a", "d/e/f/c"}, []string{"a=1", "d/b=3", "d/e/f/c=4"}, 0},
+		{"twice", []string{"d/a", "d/a", "a", "d/a"}, []string{"a=1", "d/a=2", "d/a=2", "d/a=2"}, 0},
+		{"a tree", []string{"d/"}, []string{"d/a=2", "d/b=3", "d/e/f/c=4", "d/e/f/x=5"}, 3},
+		{"a tree below", []string{"d/e/"}, []string{"d/e/f/c=4", "d/e/f/x=5"}, 2},
+		{"an empty tree", []string{"empty/"}, nil, 1},
+		{"a tree twice", []string{"z/", "z/"}, []string{"z/y/x=7", "z/y/x=7"}, 4},
+		{"a tree and what is in it", []string{"d/e/f/c", "d/e/", "d/a", "d/e/f/"}, []string{"d/a=2", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/x=5", "d/e/f/x=5"}, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+				opts := named(tt.files...)
+				opts.Workers = workers
+				got, errs, report := entry(t, t.Context(), p, opts, contentOf)
+				require.Empty(t, errs)
+				slices.Sort(got)
+				require.Equal(t, tt.want, got)
+				require.Equal(t, tt.directories, report.Directories)
+				require.EqualValues(t, len(tt.want), report.Found)
+			})
+		})
+	}
+}
+
+// A name that leads to no regular file is a failure of its own, with its path, and the others are processed.
+func TestFilesThatAreNone(t *testing.T) {
+	watchdog(t)
+	dir, all := rooted(t, "a=1", "d/b=2", "d/e/c=3")
+	links := testtree.Make(t, dir, "link -> a", "dlink -> d", "d/up -> ..", "nowhere -> missing")
+	fifos := testtree.Make(t, dir, "fifo|")
+	type test struct {
+		name       string
+		want       error
+		systemOnly bool // os.DirFS follows links, and waits for a FIFO
+	}
+	tests := []test{
+		{name: "missing", want: fs.ErrNotExist}, {name: "d/missing", want: fs.ErrNotExist}, {name: "missing/a", want: fs.ErrNotExist}, {name: "d/missing/e/c", want: fs.ErrNotExist},
+		{name: "missing/", want: fs.ErrNotExist}, {name: "d/missing/", want: fs.ErrNotExist},
+		{name: "", want: fs.ErrInvalid}, {name: "/", want: fs.ErrInvalid}, {name: "//", want: fs.ErrInvalid}, {name: ".", want: fs.ErrInvalid}, {name: "./", want: fs.ErrInvalid}, {name: "..", want: fs.ErrInvalid}, {name: "../", want: fs.ErrInvalid},
+		{name: "../a", want: fs.ErrInvalid}, {name: "d/../a", want: fs.ErrInvalid}, {name: "d/..", want: fs.ErrInvalid}, {name: "./a", want: fs.ErrInvalid}, {name: "d/./b", want: fs.ErrInvalid}, {name: "d/.", want: fs.ErrInvalid},
+		{name: "d//b", want: fs.ErrInvalid}, {name: "d/b//", want: fs.ErrInvalid}, {name: "d//", want: fs.ErrInvalid}, {name: "//a", want: fs.ErrInvalid}, {name: "/a", want: fs.ErrInvalid}, {name: "/d/b", want: fs.ErrInvalid},
+		{name: filepath.ToSlash(filepath.Join(dir, "a")), want: fs.ErrInvalid},
+		{name: "a\x00", want: fs.ErrInvalid}, {name: "a\x00b", want: fs.ErrInvalid}, {name: "d\x00/b", want: fs.ErrInvalid}, {name: "d/e\x00/", want: fs.ErrInvalid}, {name: "\x00", want: fs.ErrInvalid},
+		{name: "d", want: fs.ErrInvalid}, {name: "d/e", want: fs.ErrInvalid}, {name: "a/", want: fs.ErrInvalid}, {name: "a/b", want: fs.ErrInvalid}, {name: "d/b/x/y", want: fs.ErrInvalid},
+	}
+	if links {
+		for _, name := range []string{"link", "nowhere", "dlink", "d/up", "dlink/b", "d/up/a", "dlink/e/c", "dlink/", "d/up/", "dlink/missing"} {
+			tests = append(tests, test{name, fs.ErrInvalid, true})
+		}
+	}
+	if fifos {
+		tests = append(tests, test{"fifo", fs.ErrInvalid, true}, test{"fifo/", fs.ErrInvalid, true}, test{"fifo/x", fs.ErrInvalid, true})
+	}
+	for _, p := range all {
+		for _, opts := range []fileproc.Options{{}, {Stat: true}, {ReadSize: fileproc.NoRead}, {ReadSize: 1}, {SkipBinary: true}} {
+			for _, workers := range []int{1, 4} {
+				for entry, collect := range collecting {
+					for _, ordered := range []bool{false, true} {
+						for _, tt := range tests {
+							if p.fsys != nil && tt.systemOnly {
+								continue
+							}
+							what := fmt.Sprintf("%s, %s, %q, ordered %t, %d workers, ReadSize %d", p.name, entry, tt.name, ordered, workers, opts.ReadSize)
+							opts.Files, opts.Workers, opts.Ordered = slices.Values([]string{"a", tt.name, "d/b"}), workers, ordered
+							got, errs, report := collect(t, t.Context(), p, opts, relOf)
+							slices.Sort(got)
+							require.Equal(t, []string{"a", filepath.Join("d", "b")}, names(got), what)
+							require.Len(t, errs, 1, what)
+							var at *fs.PathError
+							require.ErrorAs(t, errs[0], &at, what)
+							require.ErrorIs(t, errs[0], tt.want, what)
+							require.NotErrorIs(t, errs[0], fileproc.ErrChanged, what)
+							require.EqualValues(t, 1, report.Failed, what)
+							require.EqualValues(t, 3, report.Found, what)
+							if plain := strings.TrimSuffix(tt.name, "/"); fs.ValidPath(plain) && plain != "." && !strings.Contains(plain, "\x00") {
+								require.Equal(t, filepath.ToSlash(p.path(plain)), filepath.ToSlash(at.Path), what)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func names(rels []string) []string {
+	for i, rel := range rels {
+		rels[i] = filepath.FromSlash(rel)
+	}
+	return rels
+}
+
+// Stream yields results, and failures in their places, in the order of the names; Process sorts by path.
+func TestFilesOrdered(t *testing.T) {
+	dir, all := rooted(t, "a=1", "b=2", "d/a=3", "d/b=4", "d/e/c=5", "d.x=6", "z/y=7")
+	many := testtree.Make(t, dir, testtree.Numbered("many/f", 300)...)
+	require.True(t, many)
+	var last []string
+	for i := 299; i >= 0; i-- {
+		last = append(last, strings.SplitN(testtree.Numbered("many/f", 300)[i], "=", 2)[0])
+	}
+	list := append([]string{"z/y", "b", "missing", "a", "d/", "d/e/c", "", "b", "d/b", "z/", "d.x", "a"}, last...)
+	want := append([]string{"z/y", "b", "!", "a", "d/a", "d/b", "d/e/c", "d/e/c", "!", "b", "d/b", "z/y", "d.x", "a"}, last...)
+	for _, p := range all {
+		for _, workers := range []int{1, 2, 8} {
+			opts := named(list...)
+			opts.Workers, opts.Ordered, opts.FS = workers, true, p.fsys
+			var got []string
+			for rel, err := range fileproc.Stream(t.Context(), p.root, opts, relOf) {
+				if err != nil {
+					rel = "!"
+				}
+				got = append(got, filepath.ToSlash(rel))
+			}
+			require.Equal(t, want, got)
+			got = nil
+			for e, err := range fileproc.Walk(t.Context(), p.root, opts) {
+				rel := filepath.ToSlash(e.Rel())
+				if err != nil {
+					rel = "!"
+				}
+				if err != nil || !e.IsDir() {
+					got = append(got, rel)
+				}
+			}
+			require.Equal(t, want, got)
+
+			opts.OnError = func(error) error { return nil }
+			sorted, err := fileproc.Process(t.Context(), p.root, opts, relOf)
+			require.NoError(t, err)
+			require.Len(t, sorted, len(want)-2)
+			require.True(t, slices.IsSortedFunc(sorted, func(a, b string) int {
+				return slices.Compare(strings.Split(filepath.ToSlash(a), "/"), strings.Split(filepath.ToSlash(b), "/"))
+			}))
+		}
+	}
+}
+
+// What has been given is processed and delivered while the sequence waits for more.
+func TestFilesAreDeliveredWhileTheSequenceWaits(t *testing.T) {
+	_, all := rooted(t, testtree.Numbered("d/f", 40)...)
+	var list []string
+	for _, spec := range testtree.Numbered("d/f", 40) {
+		list = append(list, strings.SplitN(spec, "=", 2)[0])
+	}
+	for _, ordered := range []bool{false, true} {
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			delivered := make(chan string, len(list))
+			files := func(yield func(string) bool) {
+				for i, name := range list {
+					if !yield(name) {
+						t.Error("the run is not stopped")
+						return
+					}
+					if i%3 == 2 {
+						for range 3 {
+							<-delivered
+						}
+					}
+				}
+			}
+			got, errs, _ := entry(t, t.Context(), p, fileproc.Options{Files: files, Workers: workers, Ordered: ordered}, func(f *fileproc.File) (string, error) {
+				delivered <- f.Rel()
+				return f.Rel(), nil
+			})
+			require.Empty(t, errs)
+			require.Len(t, got, len(list))
+		})
+	}
+}
+
+// Several names that come one by one while fn takes long are processed by several workers.
+func TestFilesSlowWorkSpreads(t *testing.T) {
+	dir, _ := rooted(t, "a=1", "d/b=2", "d/c=3", "e=4")
+	for _, ordered := range []bool{false, true} {
+		watchdog(t)
+		var running atomic.Int32
+		begun, all := make(chan struct{}), make(chan struct{})
+		files := func(yield func(string) bool) {
+			for _, name := range []string{"a", "d/b", "d/c", "e"} {
+				if !yield(name) {
+					return
+				}
+				<-begun
+			}
+		}
+		_, err := fileproc.Process(t.Context(), dir, fileproc.Options{Files: files, Workers: 4, Ordered: ordered}, func(f *fileproc.File) (int, error) {
+			if running.Add(1) == 4 {
+				close(all)
+			}
+			begun <- struct{}{}
+			<-all
+			return 0, nil
+		})
+		require.NoError(t, err)
+		for range fileproc.Stream(t.Context(), dir, fileproc.Options{Files: slices.Values([]string{"a"}), Workers: 4, Ordered: ordered}, succeed) {
+		}
+	}
+}
+
+// endless yields names for ever, until it is stopped.
+func endless(stopped *atomic.Bool, list ...string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := 0; ; i++ {
+			if !yield(list[i%len(list)]) {
+				stopped.Store(true)
+				return
+			}
+		}
+	}
+}
+
+// However a run ends, the sequence is stopped, and nothing is left.
+func TestInvariant6FilesAreStopped(t *testing.T) {
+	root := spread(t, 10, 20)
+	list := []string{"dir0001/file0001", "dir0002/file0002", "dir0003/", "missing", "dir0001/file0004"}
+	skipOthers := func(error) error { return nil }
+	for _, ordered := range []bool{false, true} {
+		for _, workers := range []int{1, 4} {
+			opts := fileproc.Options{Workers: workers, Ordered: ordered, OnError: skipOthers}
+			for name, run := range map[string]func(*testing.T, fileproc.Options){
+				"cancel": func(t *testing.T, opts fileproc.Options) {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					var calls atomic.Int64
+					_, err := fileproc.Process(ctx, root, opts, func(*fileproc.File) (int, error) {
+						if calls.Add(1) == 100 {
+							cancel(errFromFn)
+						}
+						return 0, nil
+					})
+					require.ErrorIs(t, err, errFromFn)
+				},
+				"SkipAll": func(t *testing.T, opts fileproc.Options) {
+					var calls atomic.Int64
+					err := fileproc.ForEach(t.Context(), root, opts, func(*fileproc.File) error {
+						if calls.Add(1) == 100 {
+							return fs.SkipAll
+						}
+						return nil
+					})
+					require.NoError(t, err)
+				},
+				"break": func(t *testing.T, opts fileproc.Options) {
+					n := 0
+					for range fileproc.Stream(t.Context(), root, opts, succeed) {
+						if n++; n == 100 {
+							break
+						}
+					}
+				},
+				"break of a Walk": func(t *testing.T, opts fileproc.Options) {
+					n := 0
+					for range fileproc.Walk(t.Context(), root, opts) {
+						if n++; n == 100 {
+							break
+						}
+					}
+				},
+				"OnError": func(t *testing.T, opts fileproc.Options) {
+					opts.OnError = func(err error) error { return errFromFn }
+					require.ErrorIs(t, fileproc.ForEach(t.Context(), root, opts, func(*fileproc.File) error { return nil }), errFromFn)
+				},
+				"panic in fn": func(t *testing.T, opts fileproc.Options) {
+					require.Panics(t, func() {
+						fileproc.ForEach(t.Context(), root, opts, func(*fileproc.File) error { panic("fn") })
+					})
+				},
+			} {
+				t.Run(fmt.Sprintf("%s/ordered=%t/workers=%d", name, ordered, workers), func(t *testing.T) {
+					watchdog(t)
+					var stopped atomic.Bool
+					var report fileproc.Report
+					opts.Files, opts.Report = endless(&stopped, list...), &report
+					leavesNothing(t, func() { run(t, opts) })
+					require.True(t, stopped.Load())
+					requireBalanced(t, report)
+				})
+			}
+		}
+	}
+}
+
+// A panic in the sequence, or Goexit, is one in fn.
+func TestInvariant6FilesMayPanic(t *testing.T) {
+	root := spread(t, 2, 3)
+	for _, at := range []int{0, 1, 5} {
+		for _, ordered := range []bool{false, true} {
+			mishap := func(end func()) fileproc.Options {
+				return fileproc.Options{Ordered: ordered, Files: func(yield func(string) bool) {
+					for range at {
+						if !yield("dir0001/file0001") {
+							return
+						}
+					}
+					end()
+				}}
+			}
+			for name, run := range map[string]func(fileproc.Options){
+				"Process": func(o fileproc.Options) { fileproc.Process(t.Context(), root, o, succeed) },
+				"Stream": func(o fileproc.Options) {
+					for range fileproc.Stream(t.Context(), root, o, succeed) {
+					}
+				},
+				"Walk": func(o fileproc.Options) {
+					for range fileproc.Walk(t.Context(), root, o) {
+					}
+				},
+			} {
+				watchdog(t)
+				leavesNothing(t, func() {
+					var caught any
+					func() {
+						defer func() { caught = recover() }()
+						run(mishap(func() { panic(errFromFn) }))
+					}()
+					var p *fileproc.PanicError
+					require.ErrorAs(t, caught.(error), &p, name)
+					require.ErrorIs(t, p, errFromFn)
+					require.Contains(t, string(p.Stack), "files_test.go")
+				})
+				leavesNothing(t, func() {
+					ended, returned := make(chan struct{}), false
+					go func() {
+						defer close(ended)
+						run(mishap(runtime.Goexit))
+						returned = true
+					}()
+					<-ended
+					require.False(t, returned, name)
+				})
+			}
+		}
+	}
+}
+
+// A cancel is seen while the sequence waits: fn is not called any more. The run returns when the sequence has.
+func TestInvariant8CancelWhileFilesWait(t *testing.T) {
+	root := spread(t, 2, 3)
+	for _, ordered := range []bool{false, true} {
+		watchdog(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var calls atomic.Int64
+		files := func(yield func(string) bool) {
+			if yield("dir0001/file0001") {
+				<-ctx.Done()
+				for yield("dir0001/file0002") {
+				}
+			}
+		}
+		leavesNothing(t, func() {
+			time.AfterFunc(20*time.Millisecond, func() { cancel(errFromFn) })
+			got, err := fileproc.Process(ctx, root, fileproc.Options{Files: files, Ordered: ordered}, func(*fileproc.File) (int, error) {
+				calls.Add(1)
+				return 0, nil
+			})
+			require.ErrorIs(t, err, errFromFn)
+			require.Len(t, got, 1)
+			require.EqualValues(t, 1, calls.Load())
+		})
+	}
+}
+
+// The sequence is not pulled far ahead of what is processed.
+func TestInvariant5FilesArePulledAsNeeded(t *testing.T) {
+	fileproc.NameWindow(t, 10_000)
+	root := spread(t, 3, 3)
+	for _, ordered := range []bool{false, true} {
+		watchdog(t)
+		var pulled, done atomic.Int64
+		most := int64(0)
+		files := func(yield func(string) bool) {
+			for i := range 20_000 {
+				most = max(most, pulled.Add(1)-done.Load())
+				if !yield(fmt.Sprintf("dir%04d/file%04d", i%3, i/3%3)) {
+					return
+				}
+			}
+		}
+		n := 0
+		for _, err := range fileproc.Stream(t.Context(), root, fileproc.Options{Files: files, Workers: 2, Ordered: ordered}, succeed) {
+			require.NoError(t, err)
+			n++
+			done.Add(1)
+		}
+		require.Equal(t, 20_000, n)
+		require.Less(t, most, int64(4000), "three windows, and the results that wait for the loop")
+	}
+}
+
+// Each loop over a Stream pulls the sequence anew.
+func TestFilesEachLoop(t *testing.T) {
+	dir, _ := rooted(t, "a=1", "b=2")
+	seq := fileproc.Stream(t.Context(), dir, named("a", "b"), relOf)
+	for range 2 {
+		n := 0
+		for _, err := range seq {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, 2, n)
+	}
+}
+
+// Walk yields what is below a directory that is named, and of the others the files alone.
+func TestFilesWalk(t *testing.T) {
+	_, all := rooted(t, "a=1", "d/b=2", "d/e/c=3", "z/y=4")
+	for _, p := range all {
+		for _, stat := range []bool{false, true} {
+			opts := named("d/", "z/y", "a")
+			opts.FS, opts.Stat = p.fsys, stat
+			var got []string
+			for e, err := range fileproc.Walk(t.Context(), p.root, opts) {
+				require.NoError(t, err)
+				s, err := e.Stat()
+				require.NoError(t, err)
+				if !e.IsDir() {
+					require.EqualValues(t, 1, s.Size)
+				}
+				got = append(got, filepath.ToSlash(e.Rel())+map[bool]string{true: "/"}[e.IsDir()])
+			}
+			slices.Sort(got)
+			require.Equal(t, []string{"a", "d/b", "d/e/", "d/e/c", "z/y"}, got)
+		}
+	}
+}
+
+// Filters leave out a name as they do one that is listed, and each name is counted.
+func TestFilesFiltered(t *testing.T) {
+	_, all := rooted(t, "a.md=1", ".h.md=2", ".d/e/f.md=3", "d/.e/f.md=4", "v/f.md=5", "v/w/g.md=6", "v/w/g.txt=7", "d/x.md=8")
+	list := []string{"a.md", ".h.md", ".d/e/f.md", "d/.e/f.md", "v/f.md", "v/w/g.md", "v/w/g.txt", "v/w/", "d/x.md", "d/.e/", "missing"}
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		for _, ordered := range []bool{false, true} {
+			opts := named(list...)
+			opts.Workers, opts.Ordered = workers, ordered
+			opts.SkipHidden, opts.Suffixes, opts.Exclude = true, []string{".md"}, []string{"v"}
+			got, errs, report := entry(t, t.Context(), p, opts, relOf)
+			slices.Sort(got)
+			require.Empty(t, errs, "what is skipped by name is not looked up")
+			require.Equal(t, names([]string{"a.md", "d/x.md"}), names(got))
+			require.EqualValues(t, 9, report.Found)
+			require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedHidden: 3, fileproc.SkippedPattern: 2, fileproc.SkippedSuffix: 2}, report.Skipped)
+		}
+	})
+}
+
+// TestFilesOracle names random files of random trees in random order, in windows of every size, some of them several times,
+// and compares what is delivered with os.ReadFile.
+func TestFilesOracle(t *testing.T) {
+	seed, trees := rand.Uint64(), 100
+	if s := os.Getenv("FILEPROC_SEED"); s != "" {
+		_, err := fmt.Sscan(s, &seed)
+		require.NoError(t, err, "FILEPROC_SEED")
+	}
+	if testing.Short() || slow {
+		trees = 15
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range trees {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		require.NoError(t, err)
+		if !testtree.Make(t, dir, randomSpecs(r, false)...) {
+			continue // a name that this platform changes; Make has logged it
+		}
+		for range 6 {
+			if err := askForNames(t, r, dir); err != nil {
+				t.Fatalf("FILEPROC_SEED=%d\n%v", seed, err)
+			}
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+func askForNames(t *testing.T, r *rand.Rand, dir string) error {
+	fileproc.NameWindow(t, pick(r, 1, 100, 1000, 1<<20))
+	tree := take(t, dir)
+	var files []string
+	for rel := range tree.files {
+		files = append(files, rel)
+	}
+	slices.Sort(files)
+	var list []string
+	want, failures := map[string]int{}, int64(0)
+	deliver := func(rel string) { want[rel+"="+string(tree.files[rel])]++ }
+	for range pick(r, 0, 1, 20, 300) {
+		switch k := r.IntN(20); {
+		case k == 0:
+			list = append(list, pick(r, "missing", "no/such/file", "/", "", "../x"))
+			failures++
+		case k == 1 && len(files) > 0:
+			if up := path.Dir(pick(r, files...)); up != "." {
+				list = append(list, up+"/")
+				for _, rel := range files {
+					if strings.HasPrefix(rel, up+"/") {
+						deliver(rel)
+					}
+				}
+			}
+		case len(files) > 0:
+			rel := pick(r, files...)
+			list = append(list, rel)
+			deliver(rel)
+		}
+	}
+	p := place{name: "os", root: dir}
+	if r.IntN(3) == 0 {
+		p = place{name: "fs", root: ".", fsys: os.DirFS(dir)}
+	}
+	var report fileproc.Report
+	opts := named(list...)
+	opts.FS, opts.Report, opts.Ordered, opts.Workers = p.fsys, &report, r.IntN(2) == 0, pick(r, 0, 1, 2, 4, 17)
+	opts.Stat, opts.OnError = r.IntN(2) == 0, func(error) error { return nil }
+	got := map[string]int{}
+	for s, err := range fileproc.Stream(t.Context(), p.root, opts, func(f *fileproc.File) (string, error) {
+		return filepath.ToSlash(f.Rel()) + "=" + string(f.Data()), nil
+	}) {
+		if err != nil {
+			return err
+		}
+		got[s]++
+	}
+	if report.Failed != failures {
+		return fmt.Errorf("%d failures, want %d: %q", report.Failed, failures, list)
+	}
+	return errors.Join(differ("deliveries", got, want))
+}

@@ -1,0 +1,157 @@
+package fileproc
+
+import (
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// The names of Options.Files are scanned as if a directory listed them: each
+// directory that has some is opened by its own name in its parent, so that one
+// behind a link is not reached. What a name is shows when it is opened.
+
+// listGiven takes a part of the names in a directory, or those of a window that are
+// root's own, and reports whether there are more.
+func (s *scanner) listGiven(g *givenNames) (more bool) {
+	w := s.w
+	for _, name := range g.invalid {
+		if w.stopped() {
+			return false
+		}
+		w.failFound("open", s.node, name.String(), badPath(name.String()))
+	}
+	for _, sub := range g.subs {
+		why := w.skipDirReason(s.node, sub.name.Bytes())
+		switch {
+		case why == notSkipped:
+			s.subs = append(s.subs, sub)
+		case sub.given != nil:
+			w.skipGiven(sub.given, why)
+		}
+	}
+	g.invalid, g.subs = nil, nil
+	if len(g.files) == 0 {
+		return false
+	}
+	for i, name := range g.files[0] {
+		s.addFile(name.Bytes(), name, 0, s.hint(name, i))
+	}
+	g.files[0] = nil
+	g.files = g.files[1:]
+	return len(g.files) > 0
+}
+
+// hint returns where a file may be on the disk, i being its place among the names
+// that were given.
+func (s *scanner) hint(name names.Name, i int) uint64 { return uint64(i) }
+
+// skipGiven counts names that are skipped since their directory is.
+func (w *worker) skipGiven(g *givenNames, why skipReason) {
+	for _, part := range g.files {
+		for _, name := range part {
+			w.skipFound(w.skipReasonBelow(name, why))
+		}
+	}
+	for _, sub := range g.subs {
+		if sub.given != nil {
+			w.skipGiven(sub.given, why)
+		}
+	}
+}
+
+// skipReasonBelow returns why a name is skipped that lies in a directory that is
+// left out: Options.Suffixes precede all other filters.
+func (w *worker) skipReasonBelow(name names.Name, why skipReason) skipReason {
+	if !w.filter.hasSuffix(name.String()) {
+		return skipSuffix
+	}
+	return why
+}
+
+// failGiven reports the names below n, which cannot be opened, each as a failure of
+// its own.
+func (w *worker) failGiven(n *node, err error) {
+	for _, part := range n.given.files {
+		for _, name := range part {
+			if w.stopped() {
+				return
+			}
+			w.failFound("open", n, name.String(), err)
+		}
+	}
+	for _, sub := range n.given.subs {
+		if sub.given != nil {
+			w.failGiven(sub, err)
+		} else if !w.stopped() {
+			w.failFound("open", sub, "", err)
+		}
+	}
+}
+
+// scanRuns makes spans of a window whose names are in order, and puts the span of
+// the next window behind them.
+func (w *worker) scanRuns(n *node) scanResult {
+	for i := range n.given.runs {
+		if w.stopped() {
+			break
+		}
+		if r := &n.given.runs[i]; r.isTree {
+			w.addTreeSpan(n, r.node)
+		} else {
+			w.addFileSpan(n, r)
+		}
+	}
+	n.given = &givenNames{}
+	next := &node{window: true, span: new(span)}
+	next.span.node = next
+	n.spans = append(n.spans, next.span)
+	return scanResult{}
+}
+
+func (w *worker) addTreeSpan(window, n *node) {
+	if w.skipReasonAbove(n.parent) == notSkipped && !w.skipDir(n.parent, n.name.Bytes()) {
+		n.span = &span{node: n}
+		window.spans = append(window.spans, n.span)
+		w.dirs.ref(n.parent, 1) // which n gives up when it is begun
+	}
+}
+
+func (w *worker) addFileSpan(window *node, r *nameRun) {
+	kept := r.files[:0]
+	above := w.skipReasonAbove(r.node)
+	for _, name := range r.files {
+		w.counts.found++
+		why := notSkipped
+		switch {
+		case r.invalid:
+		case above != notSkipped:
+			why = w.skipReasonBelow(name, above)
+		default:
+			why = w.skipReason(r.node, name.Bytes(), 0)
+		}
+		if why == notSkipped {
+			kept = append(kept, name)
+		} else {
+			w.counts.skipped[why]++
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	b := &batch{node: r.node, entries: kept, invalid: r.invalid}
+	b.span = &span{batch: b, files: len(kept)}
+	window.spans = append(window.spans, b.span)
+	w.dirs.ref(r.node, 1)
+}
+
+// skipReasonAbove returns why n, or a directory above it, is left out by its path.
+func (w *worker) skipReasonAbove(n *node) skipReason {
+	if n.parent == nil {
+		return notSkipped
+	}
+	if g := n.given; !g.judged {
+		g.judged = true
+		if g.skip = w.skipReasonAbove(n.parent); g.skip == notSkipped {
+			g.skip = w.skipDirReason(n.parent, n.name.Bytes())
+		}
+	}
+	return n.given.skip
+}
