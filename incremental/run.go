@@ -152,7 +152,7 @@ func (r *run[T]) unchanged(f *fileproc.File) bool {
 	}
 	r.store.markSeen(n)
 	s, err := f.Stat()
-	if err != nil || !r.trust.of(s.Device, f) {
+	if err != nil || !r.trust.of(s, f) {
 		return false
 	}
 	id, ok := identityOf(s)
@@ -195,11 +195,14 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	}
 	rel := f.Rel()
 	id, keeps := r.look(f)
-	if rec, n, ok := r.find(rel); ok {
-		r.store.markSeen(n)
-		if keeps && rec.id == id && rec.id.content != noContent && r.take(w, rec) {
-			f.SetUnchanged()
-			return r.taken(w, f)
+	byContent := id.content != noContent
+	if byContent || !r.asks || !r.trust.root { // else unchanged has looked it up
+		if rec, n, ok := r.store.lookup(rel); ok {
+			r.store.markSeen(n)
+			if byContent && rec.id == id && r.take(w, rec) {
+				f.SetUnchanged()
+				return r.taken(w, f)
+			}
 		}
 	}
 	rec := record{path: rel, id: id}
@@ -215,15 +218,6 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 		r.keep(f, rec)
 	}
 	return v, err
-}
-
-// find is store.lookup, unless the run asks about files before they are read, and
-// has done so then.
-func (r *run[T]) find(rel string) (recordView, int, bool) {
-	if r.asks && r.trust.root {
-		return recordView{}, 0, false
-	}
-	return r.store.lookup(rel)
 }
 
 // taken returns the outcome of f, which is unchanged.
@@ -260,7 +254,7 @@ var noContent [16]byte
 func (r *run[T]) look(f *fileproc.File) (identity, bool) {
 	if r.asks {
 		// It is from before the content was read.
-		if s, err := f.Stat(); err == nil && r.trust.of(s.Device, f) {
+		if s, err := f.Stat(); err == nil && r.trust.of(s, f) {
 			return identityOf(s)
 		}
 	}

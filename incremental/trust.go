@@ -6,19 +6,25 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// A trust says on which devices metadata shows each change.
+// A trust says where metadata shows each change.
 type trust struct {
 	compare Compare
-	root    bool // of the device that root is on
-	others  sync.Map
+	root    bool     // of the device that root is on
+	others  sync.Map // by device: whether it does so there
 }
 
-// of reports whether it does so on the device of f.
-func (t *trust) of(device uint64, f *fileproc.File) bool {
+// of reports whether it does so for f, which has the metadata s.
+func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if t.compare != CompareAuto || !t.root {
 		return t.root
 	}
-	if yes, ok := t.others.Load(device); ok {
+	// A change time without nanoseconds is from a coarse clock (ext4 with small inodes,
+	// HFS+), or from an image that was made with the same times as the one before
+	// (squashfs, EROFS, also below an overlay).
+	if s.ChangeTime.Nanosecond() == 0 {
+		return false
+	}
+	if yes, ok := t.others.Load(s.Device); ok {
 		return yes.(bool)
 	}
 	// Below root, another file system may be mounted.
@@ -28,6 +34,6 @@ func (t *trust) of(device uint64, f *fileproc.File) bool {
 	}
 	defer file.Close()
 	yes := fileKeepsTimes(file)
-	t.others.Store(device, yes)
+	t.others.Store(s.Device, yes)
 	return yes
 }

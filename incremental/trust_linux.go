@@ -18,8 +18,6 @@ var goodTypes = []uint32{
 	unix.OVERLAYFS_SUPER_MAGIC,
 	0x2fc12fc1, // ZFS
 	0xca451a4e, // bcachefs
-	unix.SQUASHFS_MAGIC,
-	unix.EROFS_SUPER_MAGIC_V1,
 }
 
 // keepsTimes reports whether root's file system is one of goodTypes.

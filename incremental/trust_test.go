@@ -1,0 +1,65 @@
+package incremental
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCoarseTimes: metadata does not show each change where the change time has no nanoseconds, unless the caller says so.
+func TestCoarseTimes(t *testing.T) {
+	s := fileproc.Stat{ChangeTime: time.Unix(1e9, 0), Device: 7}
+	auto := trust{compare: CompareAuto, root: true}
+	auto.others.Store(uint64(7), true)
+	require.False(t, auto.of(s, nil))
+	require.True(t, (&trust{compare: CompareMetadata, root: true}).of(s, nil))
+	s.ChangeTime = time.Unix(1e9, 1)
+	require.True(t, auto.of(s, nil))
+	auto.others.Store(uint64(7), false)
+	require.False(t, auto.of(s, nil))
+}
+
+// TestMountBelowRoot: of files on another file system below root, the content decides, although root's keeps times well.
+func TestMountBelowRoot(t *testing.T) {
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), []byte("x"), 0o644))
+	if !keepsTimes(root) {
+		t.Skip("the file system of the test's directory is not known to keep times")
+	}
+	calls, read := 0, 0
+	run := func(trusted bool) {
+		calls = 0
+		opts := fileproc.Options{Workers: 1}
+		r, err := begin(root, &Options[string]{File: file}, &opts, func(f *fileproc.File) (string, error) {
+			calls++
+			return string(f.Data()), nil
+		})
+		require.NoError(t, err)
+		for s := range fileproc.Walk(t.Context(), root, fileproc.Options{Stat: true}) {
+			stat, err := s.Stat()
+			require.NoError(t, err)
+			r.trust.others.Store(stat.Device, trusted)
+		}
+		got, err := fileproc.Process(t.Context(), root, opts, r.fn())
+		require.NoError(t, r.end(t.Context(), err))
+		require.Len(t, got, 1)
+		read = int(r.report.Bytes)
+		require.EqualValues(t, 1, r.report.Processed+r.report.Unchanged)
+		require.EqualValues(t, calls, r.report.Processed)
+	}
+	time.Sleep(Settled + 20*time.Millisecond)
+	run(false)
+	require.Equal(t, 1, calls)
+	run(false)
+	require.Equal(t, 0, calls)
+	require.Equal(t, 1, read)
+	run(true) // what was kept of the content says nothing about the metadata
+	require.Equal(t, 1, calls)
+	run(true)
+	require.Equal(t, 0, calls)
+	require.Equal(t, 0, read)
+}
