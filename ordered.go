@@ -51,7 +51,7 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 	}
 	q.begun += s.weight()
 	if s.node != nil {
-		s.listing = true
+		s.begun = true
 		return nil, s.node
 	}
 	q.remove(s)
@@ -61,7 +61,7 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 // ready returns the span that take would begin.
 func (q *ordered) ready() *span {
 	s := q.todo
-	for s != nil && s.listing {
+	for s != nil && s.begun {
 		s = s.nextTodo
 	}
 	if s == nil || s != q.head && q.begun+s.weight() > q.limit {
@@ -105,7 +105,7 @@ func (q *ordered) add(n *node, r scanResult) {
 	case scanDone:
 		q.expand(n)
 	case scanAgain:
-		n.span.listing = false
+		n.span.begun = false
 		q.begun -= n.span.weight()
 	}
 }
@@ -113,7 +113,7 @@ func (q *ordered) add(n *node, r scanResult) {
 // expand puts the spans of the directory n, which has been listed, behind it.
 func (q *ordered) expand(n *node) {
 	d := n.span
-	d.listing, d.expanded = false, true
+	d.expanded = true
 	last, lastTodo, next := d, d, d.next
 	for _, s := range n.spans {
 		last.next, last = s, s
