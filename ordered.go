@@ -55,7 +55,7 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 		if s.node.window {
 			q.takeNames(s.node)
 		}
-		s.listing = true
+		s.begun = true
 		return nil, s.node
 	}
 	q.remove(s)
@@ -75,7 +75,7 @@ func (q *ordered) takeNames(n *node) {
 // ready returns the span that take would begin.
 func (q *ordered) ready() *span {
 	s := q.todo
-	for s != nil && s.listing {
+	for s != nil && s.begun {
 		s = s.nextTodo
 	}
 	switch {
@@ -125,7 +125,7 @@ func (q *ordered) add(n *node, r scanResult) {
 		}
 		q.expand(n)
 	case scanAgain:
-		n.span.listing = false
+		n.span.begun = false
 		q.begun -= n.span.weight()
 	}
 }
@@ -133,7 +133,7 @@ func (q *ordered) add(n *node, r scanResult) {
 // expand puts the spans of the directory n, which has been listed, behind it.
 func (q *ordered) expand(n *node) {
 	d := n.span
-	d.listing, d.expanded = false, true
+	d.expanded = true
 	last, lastTodo, next := d, d, d.next
 	for _, s := range n.spans {
 		last.next, last = s, s

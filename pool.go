@@ -65,7 +65,7 @@ type pool struct {
 	queue      queue
 	maxWorkers int      // the most that run while calls block
 	maxGrown   int      // see limitGrowth
-	listing    []*node  // directories partly listed that no worker has
+	paused     []*node  // directories partly listed that no worker has
 	partly     int      // how many are partly listed, by a worker or not
 	ready      []*batch // batches that no worker visits
 	active     []*batch // batches that are being visited
@@ -181,7 +181,7 @@ const muchLeft = 16
 func (p *pool) hasMuch() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.listing) > 0 || len(p.ready)+p.queue.pending(p.partly, p.maxListings) >= muchLeft
+	return len(p.paused) > 0 || len(p.ready)+p.queue.pending(p.partly, p.maxListings) >= muchLeft
 }
 
 // addLate adds the late directories, if there are any. It is called with p.mu
@@ -214,7 +214,7 @@ func (p *pool) pick() (*batch, *node) {
 		return b, nil
 	}
 	if !p.queue.isFull() {
-		if n := p.popListing(); n != nil {
+		if n := p.popPaused(); n != nil {
 			return nil, n
 		}
 	}
@@ -228,7 +228,7 @@ func (p *pool) pick() (*batch, *node) {
 	if b != nil || n != nil {
 		return b, n
 	}
-	if n := p.popListing(); n != nil {
+	if n := p.popPaused(); n != nil {
 		return nil, n
 	}
 	var most *batch
@@ -245,14 +245,14 @@ func (p *pool) pick() (*batch, *node) {
 	return most, nil
 }
 
-func (p *pool) popListing() *node {
-	k := len(p.listing)
+func (p *pool) popPaused() *node {
+	k := len(p.paused)
 	if k == 0 {
 		return nil
 	}
-	n := p.listing[k-1]
-	p.listing[k-1] = nil
-	p.listing = p.listing[:k-1]
+	n := p.paused[k-1]
+	p.paused[k-1] = nil
+	p.paused = p.paused[:k-1]
 	return n
 }
 
@@ -335,7 +335,7 @@ func (p *pool) delay() {
 
 // hasMore reports whether there is more to do than own and spare tasks.
 func (p *pool) hasMore(own *batch, spare int) bool {
-	if len(p.ready)+len(p.listing)+p.queue.pending(p.partly, p.maxListings) > spare {
+	if len(p.ready)+len(p.paused)+p.queue.pending(p.partly, p.maxListings) > spare {
 		return true
 	}
 	for _, b := range p.active {
@@ -362,7 +362,7 @@ func (p *pool) publish(n *node, r scanResult) {
 
 func (p *pool) add(n *node, r scanResult) {
 	if r.state == scanMore {
-		p.listing = append(p.listing, n)
+		p.paused = append(p.paused, n)
 	} else {
 		p.partly--
 	}
@@ -382,7 +382,7 @@ func (p *pool) addBatch(b *batch) {
 func (p *pool) drain(w work) {
 	for !p.stopped.Load() {
 		p.mu.Lock()
-		n := p.popListing()
+		n := p.popPaused()
 		p.mu.Unlock()
 		if n == nil {
 			return

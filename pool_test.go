@@ -251,7 +251,7 @@ func (c *crew) requireComplete(t *testing.T, listings int) {
 	require.Equal(t, c.plan.files(), len(c.visited), "entries visited")
 	require.Equal(t, c.plan.scans(), len(c.order), "scans")
 	require.True(t, c.dirs.isEmpty())
-	require.Empty(t, c.pool.listing)
+	require.Empty(t, c.pool.paused)
 	require.Empty(t, c.pool.ready)
 	require.Zero(t, c.pool.partly)
 	require.Zero(t, c.pool.busy)
@@ -670,7 +670,7 @@ func TestPoolDrain(t *testing.T) {
 					}
 					c.pool.drain(fakeWorker{c, w})
 					if workers == 1 { // no other worker can have begun a listing meanwhile
-						require.Empty(t, c.pool.listing, "still part-way listed after drain")
+						require.Empty(t, c.pool.paused, "still part-way listed after drain")
 						require.Zero(t, c.pool.partly)
 					}
 				}

@@ -9,7 +9,7 @@ type span struct {
 	node               *node  // of a directory
 	batch              *batch // of files
 	files              int
-	listing            bool // a worker lists the directory
+	begun              bool // a worker has begun to list the directory
 	expanded           bool // the directory has been listed, or is not to be
 
 	results    any    // of type *[]result[T]

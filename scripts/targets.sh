@@ -4,8 +4,8 @@
 #
 #   scripts/targets.sh [-pairs N] [-passes N]      # default 9 and 5; 1 pass for a million files
 #
-# Needs Linux, Go and a C compiler, and root for cold caches and FUSE. Missing sets of tickets are made in .data. Sets of a
-# million files take 4 GB and are made only if TARGETS_1M is set.
+# Needs Linux, Go and a C compiler, and root for cold caches and FUSE. Missing sets of tickets, and the images for the
+# emulated disk, are made in .data. Sets of a million files take 4 GB and are made only if TARGETS_1M is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
@@ -65,6 +65,13 @@ fuse() {
 	row "FUSE, 1 ms an open, 1,000 files" "$out" "" "≤ 60 ms"
 }
 
+# requests prints the requests of cold runs to the emulated disk, which counts them exactly, so one run is enough.
+requests() {
+	BENCH_COLD_1M=${TARGETS_1M:-} ./bench_cold.sh -runs 1 ', ext4$' |
+		awk -F ' *[|] *' '/, ext4 / { printf "| %s, cold: requests | %s |  | %s |\n", $2, $3, $(NF - 1) }' ||
+		row "flat_100k, ext4, cold: requests" "not run: see above" "" "≤ 2,500 requests"
+}
+
 flags=("$@")
 row case wall "CPU time" target
 row --- --- --- ---
@@ -79,7 +86,9 @@ measure floor flat_100k names "" "≤ 1.15" "≤ 0.45"
 measure floor flat_100k walkdir "" "≤ 0.20"
 measure floor - small "" "≤ 1.0"
 measure floor - shapes "" "≤ 1.0"
-measure floor flat_100k cold "" "≤ 1.05 of the best"
+# 2 to 64 threads in the order of the listing, of which the best counts, and the order of the disk.
+measure floor flat_100k cold "" "≤ 0.65" "≤ 0.65" "≤ 0.65" "≤ 0.65" reported
+requests
 measure floor flat_100k allocs "" "≤ 0.02"
 measure floor flat_100k peak "" "≤ 32 MiB"
 measure floor flat_1m peak "" "≤ 32 MiB, as with 100k"
