@@ -114,7 +114,7 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if !ours(head[:n]) {
+	if !ours(head[:n]) && !allZero(f) {
 		return nil, &fs.PathError{Op: "open", Path: f.Name(), Err: errForeign}
 	}
 	h, ok := decodeHeader(head[:n])
@@ -138,13 +138,10 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 	return im, nil
 }
 
-// ours reports whether a file that begins with b may be replaced. A file that
-// the caller names by mistake is not; a cache of which a crash has left nothing
-// or zeros, or whose magic has flipped bits, is.
+// ours reports whether a file that begins with b was a cache, though some of
+// its bytes may have been damaged. A file that the caller names by mistake was
+// none, and is not replaced.
 func ours(b []byte) bool {
-	if len(bytes.Trim(b, "\x00")) == 0 {
-		return true
-	}
 	same := 0
 	for i := range min(len(b), len(magic)) {
 		if b[i] == magic[i] {
@@ -152,6 +149,14 @@ func ours(b []byte) bool {
 		}
 	}
 	return same >= min(len(b), len(magic)/2)
+}
+
+// allZero reports whether f begins with zeros: what a crash of the machine may
+// leave of a file. A disk image begins with zeros, too, but with fewer.
+func allZero(f *os.File) bool {
+	b := make([]byte, 64<<10)
+	n, err := f.ReadAt(b, 0)
+	return notEOF(err) == nil && len(bytes.TrimRight(b[:n], "\x00")) == 0
 }
 
 // readAll reads size bytes and verifies the snapshot, in parallel: page faults

@@ -176,9 +176,7 @@ func (s *store) append(groups ...[]chunk) error {
 func (s *store) appendTo(f *os.File, groups [][]chunk) (int64, error) {
 	info, err := f.Stat()
 	if err == nil && info.Size() > s.disk.end {
-		if _, err = s.step("truncate", 0); err == nil {
-			err = f.Truncate(s.disk.end)
-		}
+		err = s.step(0, func(int) error { return f.Truncate(s.disk.end) })
 	}
 	if err != nil {
 		return 0, s.failed("truncate a torn tail", err)
@@ -207,23 +205,23 @@ func (s *store) appendTo(f *os.File, groups [][]chunk) (int64, error) {
 	return end, nil
 }
 
-// step gives the tests' hook its say: it may allow a part of a write only.
-func (s *store) step(op string, size int) (int, error) {
-	if s.hook == nil {
-		return size, nil
+// step does one step of a save: a write of size bytes, or something else. A
+// test can fail it, or stop after a part of the bytes.
+func (s *store) step(size int, do func(size int) error) error {
+	if s.hook != nil {
+		return s.hook(size, do)
 	}
-	return s.hook(op, size)
+	return do(size)
 }
 
 func (s *store) writeAt(f *os.File, b []byte, at int64) error {
 	if len(b) == 0 {
 		return nil
 	}
-	allowed, err := s.step("write", len(b))
-	if _, werr := f.WriteAt(b[:allowed], at); werr != nil {
-		return werr
-	}
-	return err
+	return s.step(len(b), func(size int) error {
+		_, err := f.WriteAt(b[:size], at)
+		return err
+	})
 }
 
 // replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
@@ -234,11 +232,7 @@ func (s *store) replace(temp string, base *image, added, tombstones []chunk) err
 		os.Remove(temp)
 		return err
 	}
-	_, err := s.step("rename", 0)
-	if err == nil {
-		err = rename(temp, s.file)
-	}
-	if err != nil {
+	if err := s.step(0, func(int) error { return rename(temp, s.file) }); err != nil {
 		os.Remove(temp)
 		return s.failed("replace the file", err)
 	}
@@ -248,12 +242,12 @@ func (s *store) replace(temp string, base *image, added, tombstones []chunk) err
 }
 
 func (s *store) writeTemp(temp string, h header, p *plan) error {
-	_, err := s.step("create", 0)
-	if err != nil {
-		return s.failed("create a temporary file", err)
-	}
-	// Results may come from files that only the caller may read: so the cache is private, too.
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	var f *os.File
+	err := s.step(0, func(int) (err error) {
+		// Results may come from files that only the caller may read: so the cache is private, too.
+		f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
 	if err != nil {
 		return s.failed("create a temporary file", err)
 	}
@@ -348,7 +342,7 @@ func merge(base *image, added, tombstones []chunk) *plan {
 		upper += c.records
 	}
 	p := &plan{table: newTable(upper), size: headerSize}
-	for _, c := range added {
+	for _, c := range slices.Backward(added) {
 		p.add(c.b[frameHeader:], nil)
 	}
 	dead := base.dead(tombstones)

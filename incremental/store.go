@@ -55,10 +55,10 @@ type store struct {
 	seen    []atomic.Uint32 // a bit for each slot of the loaded snapshot, then of its log
 	workers []workerBuffer
 
-	mu      sync.Mutex // held by save; guards the fields below
-	disk    place      // the end of what is known to be in the file
-	pending []chunk    // taken from the workers by a save that failed
-	hook    func(op string, size int) (int, error)
+	mu      sync.Mutex                                    // held by save; guards the fields below
+	disk    place                                         // the end of what is known to be in the file
+	pending []chunk                                       // taken from the workers by a save that failed
+	hook    func(size int, do func(size int) error) error // of a test: see step
 }
 
 // A place says where in which generation of the file the log ends.

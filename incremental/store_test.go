@@ -2,11 +2,17 @@ package incremental
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/cespare/xxhash/v2"
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,46 +24,410 @@ func testRecord(i int) record {
 			btime: 1_690_000_000_000_000_000 + int64(i), inode: uint64(i + 12), mode: 0o644}}
 }
 
+// changed returns rec as the version-th state of its file.
+func changed(rec record, version int) record {
+	rec.id.mtime += int64(version)
+	rec.result = fmt.Appendf(nil, "version %d", version)
+	return rec
+}
+
 func mustLoad(t testing.TB, file string) *store {
+	t.Helper()
 	s, err := load(file, testKey, 4)
 	require.NoError(t, err)
 	return s
 }
 
+func mustSave(t testing.TB, s *store, recs ...record) {
+	t.Helper()
+	for i, rec := range recs {
+		s.add(i%len(s.workers), rec)
+	}
+	require.NoError(t, s.save(nil))
+}
+
+// contents returns what s has loaded, through unseen, and checks that lookup and len agree.
+func contents(t testing.TB, s *store) map[string]record {
+	t.Helper()
+	all := map[string]record{}
+	for n, v := range s.unseen() {
+		rec := record{path: string(v.path), id: v.id, outcome: v.outcome, result: v.result}
+		all[rec.path] = rec
+		found, k, ok := s.lookup(rec.path)
+		if !ok || k != n || found.id != v.id {
+			t.Fatal("lookup and unseen disagree on ", rec.path)
+		}
+	}
+	require.Len(t, all, s.len())
+	return all
+}
+
+func asMap(recs ...record) map[string]record {
+	all := map[string]record{}
+	for _, rec := range recs {
+		all[rec.path] = rec
+	}
+	return all
+}
+
+func records(from, to int) []record {
+	var recs []record
+	for i := from; i < to; i++ {
+		recs = append(recs, testRecord(i))
+	}
+	return recs
+}
+
+func TestRecordForms(t *testing.T) {
+	for i := range 1 << 12 {
+		pick := func(bit int, yes, no int64) int64 {
+			if i>>bit&1 != 0 {
+				return yes
+			}
+			return no
+		}
+		rec := record{path: strings.Repeat("p", i%9), result: []byte(strings.Repeat("r", i%7)), outcome: outcome(i % 4)}
+		rec.id = identity{size: pick(0, 1<<40, 3), mtime: pick(1, -5, 1<<60), ctime: pick(2, 1<<61, pick(1, -5, 1<<60)), inode: uint64(pick(3, -1, 9)),
+			mode: uint32(pick(4, 1<<31, 0o644)), btime: pick(5, 77, pick(6, 0, pick(1, -5, 1<<60)))}
+		rec.id.content[15] = byte(pick(7, 1, 0))
+		b := appendRecord([]byte("12345678"), rec)
+		require.Zero(t, len(b)%align)
+		require.LessOrEqual(t, len(b)-8, maxRecordHead+len(rec.path)+len(rec.result))
+		require.GreaterOrEqual(t, len(b)-8, minRecord)
+		s, ok := parse(b, 8)
+		require.True(t, ok)
+		require.Len(t, s.b, len(b)-8)
+		got := s.view()
+		require.Equal(t, rec, record{path: string(got.path), id: got.id, outcome: got.outcome, result: append([]byte{}, got.result...)})
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
-	const n = 20000
-	for i := range n {
-		s.add(i%4, testRecord(i))
-	}
-	require.NoError(t, s.save(nil))
-	for round := range 30 {
+	want := asMap()
+	require.Equal(t, want, contents(t, s))
+	kinds := map[string]bool{}
+	for round := range 40 { // first a snapshot, then frames, then a snapshot again
+		before := s.disk
+		for i := range 500 {
+			rec := changed(testRecord(i*(round+1)), round)
+			rec.outcome = outcome(i % 3)
+			s.add(i%4, rec)
+			want[rec.path] = rec
+		}
+		mustSave(t, s)
+		kinds[fmt.Sprint(before.generation == s.disk.generation)] = true
 		s = mustLoad(t, file)
-		require.Equal(t, n, s.len())
-		for i := range n {
-			want := testRecord(i)
-			if i < round*100 {
-				want.id.size = int64(i) << 33
+		require.Equal(t, want, contents(t, s))
+		if round%3 == 2 { // deletes every tenth
+			var deleted []int
+			for n, rec := range s.unseen() {
+				if n%10 == round%10 {
+					deleted = append(deleted, n)
+					delete(want, string(rec.path))
+				}
 			}
-			rec, k, ok := s.lookup(want.path)
+			require.NoError(t, s.save(deleted))
+			s = mustLoad(t, file)
+			require.Equal(t, want, contents(t, s))
+		}
+	}
+	require.Len(t, kinds, 2, "both a frame and a snapshot were written")
+}
+
+// A save that has nothing to save writes nothing.
+func TestSaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	mustSave(t, mustLoad(t, filepath.Join(dir, "cache")))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestUnseen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 1000)...)
+	mustSave(t, mustLoad(t, file), changed(testRecord(5), 1), changed(testRecord(6), 1), testRecord(2000))
+	s := mustLoad(t, file)
+	require.NotZero(t, s.loaded.logRecords)
+	for i := range 1000 {
+		if i%100 != 6 {
+			_, n, ok := s.lookup(testRecord(i).path)
 			require.True(t, ok)
-			if rec.id != want.id {
-				require.Equal(t, want.id, rec.id)
+			s.markSeen(n)
+		}
+	}
+	var got []string
+	for _, rec := range s.unseen() {
+		got = append(got, string(rec.path))
+	}
+	want := []string{testRecord(2000).path}
+	for i := 6; i < 1000; i += 100 {
+		want = append(want, testRecord(i).path)
+	}
+	require.ElementsMatch(t, want, got)
+	for range s.unseen() {
+		break
+	}
+}
+
+// Each store loads, then others save; none of their records is lost, whichever way the file has changed.
+func TestStaleStores(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		file := filepath.Join(t.TempDir(), "cache")
+		want := asMap()
+		stores := []*store{mustLoad(t, file), mustLoad(t, file), mustLoad(t, file)}
+		for step := range 40 {
+			k := r.IntN(len(stores))
+			if r.IntN(3) == 0 {
+				stores[k] = mustLoad(t, file)
+				require.Equal(t, want, contents(t, stores[k]), "seed %d step %d", seed, step)
 			}
-			require.Equal(t, string(want.result), string(rec.result))
-			s.markSeen(k)
+			for _, i := range r.Perm(2000)[:1<<r.IntN(10)] {
+				rec := changed(testRecord(i), step)
+				stores[k].add(r.IntN(4), rec)
+				want[rec.path] = rec
+			}
+			require.NoError(t, stores[k].save(nil))
 		}
-		for range s.unseen() {
-			t.Fatal("unseen")
+		require.Equal(t, want, contents(t, mustLoad(t, file)))
+	}
+}
+
+// A deletion spares a record that another process has saved since for the same path.
+func TestDeletionSparesNewer(t *testing.T) {
+	for _, n := range []int{2, 5000} { // beside a short log, and with a new snapshot
+		file := filepath.Join(t.TempDir(), "cache")
+		mustSave(t, mustLoad(t, file), records(0, 1000)...)
+		mustSave(t, mustLoad(t, file), changed(testRecord(3), 1), changed(testRecord(4), 1))
+		s := mustLoad(t, file)
+		var deleted []int
+		for i := 1; i <= 4; i++ {
+			_, k, ok := s.lookup(testRecord(i).path)
+			require.True(t, ok)
+			deleted = append(deleted, k)
 		}
-		for i := range (round + 1) * 100 {
-			rec := testRecord(i)
-			rec.id.size = int64(i) << 33
-			s.add(rand.IntN(4), rec)
+		want := contents(t, s)
+		mustSave(t, mustLoad(t, file), changed(testRecord(2), 7), changed(testRecord(4), 7))
+		for _, rec := range records(1000, 1000+n) {
+			s.add(0, rec)
+			want[rec.path] = rec
+		}
+		delete(want, testRecord(1).path)
+		delete(want, testRecord(3).path)
+		want[testRecord(2).path] = changed(testRecord(2), 7)
+		want[testRecord(4).path] = changed(testRecord(4), 7)
+		require.NoError(t, s.save(deleted))
+		s = mustLoad(t, file)
+		require.Equal(t, n == 2, s.loaded.logRecords > 0)
+		require.Equal(t, want, contents(t, s))
+		// What was deleted can come back, and go again: in the log, then in a snapshot.
+		mustSave(t, s, testRecord(1))
+		want[testRecord(1).path] = testRecord(1)
+		s = mustLoad(t, file)
+		require.Equal(t, want, contents(t, s))
+		_, k, _ := s.lookup(testRecord(1).path)
+		require.NoError(t, s.save([]int{k}))
+		delete(want, testRecord(1).path)
+		s = mustLoad(t, file)
+		require.Equal(t, want, contents(t, s))
+		mustSave(t, s, records(20000, 30000)...)
+		maps.Copy(want, asMap(records(20000, 30000)...))
+		require.Equal(t, want, contents(t, mustLoad(t, file)))
+	}
+}
+
+// The log and its tombstones stay shorter than a quarter of the snapshot.
+func TestLogStaysShort(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 10000)...)
+	for i := range 100 {
+		s := mustLoad(t, file)
+		mustSave(t, s, changed(testRecord(i), 1), changed(testRecord(i+1), 2))
+		var deleted []int
+		for n := range s.unseen() {
+			if n%50 == i%50 {
+				deleted = append(deleted, n)
+			}
+		}
+		require.NoError(t, s.save(deleted))
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.LessOrEqual(t, info.Size()-s.disk.snapshotEnd, logLimit(s.disk.snapshotEnd))
+		require.Equal(t, info.Size(), s.disk.end)
+	}
+	// A snapshot does not keep the space of what was deleted or replaced.
+	for i := range 20 {
+		s := mustLoad(t, file)
+		for j := range s.len() {
+			s.add(0, changed(testRecord(j), i))
 		}
 		require.NoError(t, s.save(nil))
 	}
-	info, _ := os.Stat(file)
-	t.Log(info.Size()/n, "bytes a record")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(len(contents(t, mustLoad(t, file)))*150))
+}
+
+func TestOtherKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 10)...)
+	other, err := load(file, [32]byte{9}, 1)
+	require.NoError(t, err)
+	require.Empty(t, contents(t, other))
+	other.add(0, testRecord(11))
+	require.NoError(t, other.save(nil))
+	require.Empty(t, contents(t, mustLoad(t, file)))
+	other, err = load(file, [32]byte{9}, 1)
+	require.NoError(t, err)
+	require.Equal(t, asMap(testRecord(11)), contents(t, other))
+}
+
+// Each of several savers at once keeps all its records.
+func TestWritersAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	const writers, rounds, each = 4, 25, 40
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			s := mustLoad(t, file)
+			for round := range rounds {
+				if round%5 == w {
+					s = mustLoad(t, file)
+				}
+				from := (w*rounds + round) * each
+				mustSave(t, s, records(from, from+each)...)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, asMap(records(0, writers*rounds*each)...), contents(t, mustLoad(t, file)))
+}
+
+// Workers look up, mark and add while a save runs.
+func TestConcurrentUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 5000)...)
+	s := mustLoad(t, file)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 5000 {
+				rec, n, ok := s.lookup(testRecord(i).path)
+				if !ok || rec.id != testRecord(i).id {
+					t.Error("lost ", i)
+				}
+				s.markSeen(n)
+				s.add(w, testRecord(10_000*(w+1)+i))
+			}
+		})
+	}
+	for range 20 {
+		require.NoError(t, s.save(nil))
+	}
+	wg.Wait()
+	require.NoError(t, s.save(nil))
+	for range s.unseen() {
+		t.Fatal("a record is not marked")
+	}
+	require.Equal(t, 25_000, len(contents(t, mustLoad(t, file))))
+}
+
+// Paths that were chosen to meet in the index cost their records, not time.
+func TestCollidingPaths(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	s := mustLoad(t, file)
+	var paths []string
+	for i := 0; len(paths) < 3*maxProbes; i++ {
+		path := fmt.Sprint(i)
+		if xxhash.Sum64String(path)>>52 == 0 {
+			paths = append(paths, path)
+			s.add(0, record{path: path})
+		}
+	}
+	require.NoError(t, s.save(nil))
+	size := func() int64 {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		return info.Size()
+	}
+	before := size()
+	for range 3 {
+		s = mustLoad(t, file)
+		found := len(contents(t, s))
+		require.GreaterOrEqual(t, found, maxProbes)
+		require.Less(t, found, len(paths), "the test wants paths that find no slot")
+		for _, path := range paths {
+			if _, _, ok := s.lookup(path); !ok {
+				s.add(0, record{path: path})
+			}
+		}
+		require.NoError(t, s.save(nil))
+		require.Less(t, size(), 2*before)
+	}
+}
+
+func TestTooLongToKeep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	s := mustLoad(t, file)
+	s.add(0, record{path: strings.Repeat("x", maxPath+1)})
+	s.add(0, record{path: "a", result: make([]byte, maxResult+1)})
+	s.add(0, record{path: strings.Repeat("x", maxPath), result: make([]byte, 3*chunkSize)})
+	s.add(0, testRecord(1))
+	require.NoError(t, s.save(nil))
+	require.Equal(t, 2, len(contents(t, mustLoad(t, file))))
+}
+
+func TestOwns(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	mustSave(t, mustLoad(t, target), testRecord(1))
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("target", link); err != nil {
+		t.Skip(err)
+	}
+	s := mustLoad(t, link)
+	require.Equal(t, 1, s.len())
+	for name, want := range map[string]bool{"": true, ".lock": true, ".tmp": true, ".tmp1f": true, "x": false, ".tmp/x": false, ".lock2": false} {
+		require.Equal(t, want, s.owns(resolve(target)+name), name)
+	}
+	// A save replaces the file, not the link.
+	mustSave(t, s, records(0, 5000)...)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink)
+	require.Equal(t, 5000, mustLoad(t, target).len())
+}
+
+// A cache is private; the caller may make it less so, and a new snapshot keeps that.
+func TestMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), testRecord(1))
+	require.NoError(t, os.Chmod(file, 0o640))
+	before, err := os.Stat(file)
+	require.NoError(t, err)
+	mustSave(t, mustLoad(t, file), records(0, 5000)...)
+	after, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, before.Mode(), after.Mode())
+	require.False(t, os.SameFile(before, after))
+}
+
+func TestLockHeld(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	s := mustLoad(t, file)
+	l := flock.New(resolve(file) + lockSuffix)
+	if locked, err := l.TryLock(); !locked {
+		t.Skip("no locks: ", err)
+	}
+	defer func(wait time.Duration) { lockWait = wait }(lockWait)
+	lockWait = 20 * time.Millisecond
+	s.add(0, testRecord(1))
+	err := s.save(nil)
+	require.ErrorContains(t, err, "another process holds "+s.file+lockSuffix)
+	require.NoError(t, l.Unlock())
+	require.NoError(t, s.save(nil)) // nothing was lost by the failure
+	require.Equal(t, 1, mustLoad(t, file).len())
 }

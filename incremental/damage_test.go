@@ -1,0 +1,451 @@
+package incremental
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// smallFile writes a snapshot and three frames, one with a tombstone, and
+// returns the bytes and, for each length of the file, what it holds.
+func smallFile(t testing.TB) (whole []byte, states map[int]map[string]record) {
+	file := filepath.Join(t.TempDir(), "cache")
+	states = map[int]map[string]record{}
+	s := mustLoad(t, file)
+	save := func(recs ...record) {
+		for _, rec := range recs {
+			s.add(0, rec) // one worker: one frame
+		}
+		require.NoError(t, s.save(nil))
+		states[int(s.disk.end)] = contents(t, mustLoad(t, file))
+	}
+	save(records(0, 6)...)
+	save(changed(testRecord(1), 1), testRecord(6))
+	s = mustLoad(t, file)
+	_, n, _ := s.lookup(testRecord(2).path)
+	require.NoError(t, s.save([]int{n}))
+	states[int(s.disk.end)] = contents(t, mustLoad(t, file))
+	save(changed(testRecord(1), 2))
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, states, 4)
+	return whole, states
+}
+
+// loadBytes loads a file with these bytes.
+func loadBytes(t testing.TB, b []byte) *store { return mustLoad(t, writeFile(t, b)) }
+
+func writeFile(t testing.TB, b []byte) string {
+	file := filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(file, b, 0o600))
+	return file
+}
+
+// A file that ends anywhere holds the snapshot and the whole frames up to there, and can be saved to.
+func TestTorn(t *testing.T) {
+	whole, states := smallFile(t)
+	file := writeFile(t, nil)
+	for length := range len(whole) + 1 {
+		want, last := map[string]record{}, 0
+		for end, state := range states {
+			if last < end && end <= length {
+				want, last = state, end
+			}
+		}
+		require.NoError(t, os.WriteFile(file, whole[:length], 0o600))
+		s := mustLoad(t, file)
+		require.Equal(t, want, contents(t, s), length)
+		mustSave(t, s, testRecord(9))
+		after := maps.Clone(want)
+		after[testRecord(9).path] = testRecord(9)
+		require.Equal(t, after, contents(t, mustLoad(t, s.file)), length)
+		info, err := os.Stat(s.file)
+		require.NoError(t, err)
+		require.Equal(t, s.disk.end, info.Size(), "the torn tail is gone")
+	}
+}
+
+// A file with one bit flipped holds one of the states that were saved, or nothing.
+func TestBitFlips(t *testing.T) {
+	whole, states := smallFile(t)
+	file := writeFile(t, whole)
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	for i := range whole {
+		for bit := range 9 {
+			_, err := f.WriteAt([]byte{whole[i] ^ byte(1<<bit)}, int64(i)) // the ninth puts it back
+			require.NoError(t, err)
+			got := contents(t, mustLoad(t, file))
+			known := len(got) == 0
+			for _, state := range states {
+				known = known || maps.EqualFunc(got, state, func(a, b record) bool { return a.id == b.id && bytes.Equal(a.result, b.result) })
+			}
+			require.True(t, known, "byte %d bit %d", i, bit)
+		}
+	}
+}
+
+// Blocks that are zero, repeated or exchanged are found, too.
+func TestMixedBlocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 20000)...)
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	const block = 4096
+	for i := 0; i+block < len(whole)-block; i += 31 * block {
+		zero, swapped := bytes.Clone(whole), bytes.Clone(whole)
+		clear(zero[i : i+block])
+		copy(swapped[i:], whole[i+block:i+2*block])
+		copy(swapped[i+block:], whole[i:i+block])
+		s, _ := load(writeFile(t, zero), testKey, 1)
+		require.Zero(t, s.len())
+		s, _ = load(writeFile(t, swapped), testKey, 1)
+		require.Zero(t, s.len())
+	}
+}
+
+func newerFormat(t *testing.T) []byte {
+	b, _ := smallFile(t)
+	b[16] = format + 1
+	binary.LittleEndian.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
+	return b
+}
+
+// What is no usable cache but may be one that was damaged is empty and gets replaced.
+func TestReplaced(t *testing.T) {
+	whole, _ := smallFile(t)
+	for name, b := range map[string][]byte{
+		"empty": {}, "zeros": make([]byte, 10000), "newer": newerFormat(t),
+		"half a magic": append([]byte(magic[:8]), make([]byte, 500)...), "short": whole[:5],
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := loadBytes(t, b)
+			require.Empty(t, contents(t, s))
+			mustSave(t, s, testRecord(1))
+			require.Equal(t, asMap(testRecord(1)), contents(t, mustLoad(t, s.file)))
+		})
+	}
+}
+
+// What somebody else has written, and what is not a file, is reported and left as it is.
+func TestForeign(t *testing.T) {
+	random := make([]byte, 5000)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	for name, b := range map[string][]byte{"text": []byte("my notes\n"), "one byte": {'x'}, "random": random, "gzip": {0x1f, 0x8b, 8, 0, 0, 0}, "disk image": append(make([]byte, 32<<10), "CD001"...)} {
+		t.Run(name, func(t *testing.T) {
+			s, err := load(writeFile(t, b), testKey, 1)
+			require.ErrorIs(t, err, errForeign)
+			require.Empty(t, contents(t, s))
+			s.add(0, testRecord(1))
+			require.ErrorIs(t, s.save(nil), errForeign)
+			left, err := os.ReadFile(s.file)
+			require.NoError(t, err)
+			require.Equal(t, b, left)
+		})
+	}
+	for _, name := range []string{t.TempDir(), os.DevNull} {
+		s, err := load(name, testKey, 1)
+		require.ErrorIs(t, err, errNotRegular)
+		require.Empty(t, contents(t, s))
+	}
+	dir := t.TempDir()
+	s, _ := load(dir, testKey, 1)
+	s.add(0, testRecord(1))
+	require.ErrorIs(t, s.save(nil), errNotRegular)
+}
+
+// A directory that cannot be written, or is none, gives an error that names the file.
+func TestUnwritable(t *testing.T) {
+	notDir := writeFile(t, []byte("x"))
+	for _, name := range []string{filepath.Join(notDir, "cache"), filepath.Join(t.TempDir(), "missing", "cache")} {
+		s, _ := load(name, testKey, 1)
+		s.add(0, testRecord(1))
+		require.ErrorContains(t, s.save(nil), "save "+s.file+": take the lock: ")
+	}
+	if os.Getuid() > 0 {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "cache")
+		mustSave(t, mustLoad(t, file), testRecord(1))
+		require.NoError(t, os.Chmod(dir, 0o500))
+		defer os.Chmod(dir, 0o700)
+		s := mustLoad(t, file)
+		s.add(0, testRecord(2)) // appends: no new file is needed
+		require.NoError(t, s.save(nil))
+		for _, rec := range records(0, 5000) {
+			s.add(0, rec)
+		}
+		require.ErrorIs(t, s.save(nil), os.ErrPermission)
+		require.Equal(t, 2, mustLoad(t, file).len())
+		require.NoError(t, os.Chmod(file, 0))
+		s, err := load(file, testKey, 1)
+		require.ErrorIs(t, err, os.ErrPermission)
+		require.Empty(t, contents(t, s))
+	}
+}
+
+var (
+	errInjected = errors.New("no space left on device (injected)")
+	errKilled   = errors.New("killed")
+)
+
+// scenarios are saves in each state of the file. Each leaves want in it.
+func scenarios(t *testing.T) map[string]func(file string) (s *store, before, want map[string]record) {
+	whole, states := smallFile(t)
+	old := states[len(whole)]
+	plus := func(recs ...record) map[string]record {
+		m := maps.Clone(old)
+		maps.Copy(m, asMap(recs...))
+		return m
+	}
+	start := func(file string, b []byte, recs ...record) *store {
+		if b != nil {
+			require.NoError(t, os.WriteFile(file, b, 0o600))
+		}
+		s := mustLoad(t, file)
+		for i, rec := range recs {
+			s.add(i%len(s.workers), rec)
+		}
+		return s
+	}
+	many := records(0, 5000)
+	return map[string]func(file string) (*store, map[string]record, map[string]record){
+		"first": func(file string) (*store, map[string]record, map[string]record) {
+			return start(file, nil, many...), asMap(), asMap(many...)
+		},
+		"append": func(file string) (*store, map[string]record, map[string]record) {
+			return start(file, whole, testRecord(9)), old, plus(testRecord(9))
+		},
+		"append after a torn tail": func(file string) (*store, map[string]record, map[string]record) {
+			return start(file, append(bytes.Clone(whole), whole[len(whole)-100:]...), testRecord(9)), old, plus(testRecord(9))
+		},
+		"new snapshot": func(file string) (*store, map[string]record, map[string]record) {
+			return start(file, whole, many...), old, plus(many...)
+		},
+		"another has replaced it": func(file string) (*store, map[string]record, map[string]record) {
+			s := start(file, whole, testRecord(9))
+			mustSave(t, mustLoad(t, file), many...)
+			return s, plus(many...), plus(append([]record{testRecord(9)}, many...)...)
+		},
+	}
+}
+
+// TestEachStepFails fails and kills a save at each of its steps, a write after half of its bytes.
+func TestEachStepFails(t *testing.T) {
+	for name, scenario := range scenarios(t) {
+		for _, kill := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: "/killed"}[kill], func(t *testing.T) {
+				steps := 0
+				for failed := true; failed; steps++ {
+					failed = failAt(t, scenario, steps, kill)
+				}
+				require.Greater(t, steps, 1)
+			})
+		}
+	}
+}
+
+func failAt(t *testing.T, scenario func(string) (*store, map[string]record, map[string]record), k int, kill bool) (failed bool) {
+	file := filepath.Join(t.TempDir(), "cache")
+	s, before, want := scenario(file)
+	step := 0
+	s.hook = func(size int, do func(int) error) error {
+		if step++; step-1 != k {
+			return do(size)
+		}
+		failed = true
+		if size > 0 {
+			require.NoError(t, do(size/2))
+		}
+		if kill {
+			panic(errKilled)
+		}
+		return errInjected
+	}
+	err := func() (err error) {
+		if kill {
+			defer func() {
+				if r := recover(); r != nil && r != errKilled {
+					panic(r)
+				}
+			}()
+		}
+		return s.save(nil)
+	}()
+	after := contents(t, mustLoad(t, file))
+	if !failed {
+		require.NoError(t, err)
+		require.Equal(t, want, after)
+		return false
+	}
+	// The old records are there; of the new ones some frames may be.
+	for path, rec := range before {
+		if !(after[path].id == rec.id || after[path].id == want[path].id) {
+			t.Fatal("step ", k, " has lost ", path)
+		}
+	}
+	for path, rec := range after {
+		require.True(t, rec.id == before[path].id || rec.id == want[path].id)
+	}
+	if !kill {
+		require.ErrorIs(t, err, errInjected)
+		require.ErrorContains(t, err, "save "+s.file+": ")
+		require.Equal(t, before, after)
+		require.NoFileExists(t, file+tempSuffix)
+	}
+	s.hook = nil
+	if kill { // what follows is another process
+		s = mustLoad(t, file)
+		for i := range 5000 {
+			s.add(0, testRecord(i))
+		}
+		maps.Copy(want, asMap(records(0, 5000)...))
+		want[testRecord(9).path] = testRecord(9)
+		s.add(0, testRecord(9))
+	}
+	require.NoError(t, s.save(nil))
+	require.Equal(t, want, contents(t, mustLoad(t, file)))
+	require.NoFileExists(t, file+tempSuffix)
+	return true
+}
+
+// Several processes save to one file at once; none of their records is lost.
+func TestProcessesAtOnce(t *testing.T) {
+	const processes, rounds, each = 3, 20, 50
+	if spec := os.Getenv("FILEPROC_STORE_WRITER"); spec != "" {
+		w, err := strconv.Atoi(spec)
+		require.NoError(t, err)
+		for round := range rounds {
+			s := mustLoad(t, os.Getenv("FILEPROC_STORE_FILE"))
+			from := (w*rounds + round) * each
+			mustSave(t, s, records(from, from+each)...)
+		}
+		return
+	}
+	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" || runtime.GOOS == "plan9" {
+		t.Skip("no processes, or no locks")
+	}
+	file := filepath.Join(t.TempDir(), "cache")
+	var running []*exec.Cmd
+	for w := range processes {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestProcessesAtOnce$")
+		cmd.Env = append(os.Environ(), "FILEPROC_STORE_WRITER="+strconv.Itoa(w), "FILEPROC_STORE_FILE="+file)
+		require.NoError(t, cmd.Start())
+		running = append(running, cmd)
+	}
+	for _, cmd := range running {
+		require.NoError(t, cmd.Wait())
+	}
+	require.Equal(t, asMap(records(0, processes*rounds*each)...), contents(t, mustLoad(t, file)))
+}
+
+// assemble makes a file with right checksums out of any bytes.
+func assemble(data, index, log []byte, records uint64) []byte {
+	data = data[:len(data)&^(align-1)]
+	index = index[:len(index)&^(align-1)]
+	h := header{generation: 7, key: testKey, dataLen: uint64(len(data)), records: records, slots: uint64(len(index) / 8)}
+	var b []byte
+	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(p []byte, at int64) error {
+		b = append(b[:at], p...)
+		return nil
+	}}
+	w.snapshot(h, &plan{runs: []run{{b: data}}, table: table{slots: index}})
+	if len(log) > 0 {
+		c := chunk{b: append(make([]byte, frameHeader), log...)}
+		for rest := log; len(rest) > 0; c.records++ {
+			rec, ok := parse(rest, 0)
+			if !ok {
+				break
+			}
+			rest = rest[len(rec.b):]
+		}
+		c.seal(7)
+		b = append(b, c.b...)
+	}
+	return b
+}
+
+// FuzzLoad loads hostile files: their checksums are right, and nothing else need be.
+func FuzzLoad(f *testing.F) {
+	var data []byte
+	for i := range 4 {
+		data = appendRecord(data, testRecord(i))
+	}
+	whole, _ := smallFile(f)
+	h, _ := decodeHeader(whole)
+	good := whole[h.indexAt():h.sumsAt()]
+	full := bytes.Repeat([]byte{16, 0, 0, 0, 1, 2, 3, 4}, 3000) // no empty slot ends a search
+	beyond := bytes.Repeat([]byte{0xff}, 800)
+	long := bytes.Clone(data)
+	binary.LittleEndian.PutUint32(long, 1<<31) // a result that ends nowhere
+	binary.LittleEndian.PutUint32(long[100:], 1<<20-1)
+	f.Add(data, good, data, uint64(4))
+	f.Add(data, full, data, uint64(4))
+	f.Add(data, beyond, []byte{}, uint64(1))
+	f.Add(long, good, long, uint64(1))
+	f.Add([]byte{}, full, data, uint64(0))
+	f.Add(data, []byte{}, data, uint64(1<<63))
+	f.Add(appendRecord(nil, record{outcome: tombstone}), good, appendRecord(nil, record{outcome: tombstone}), uint64(1))
+	f.Fuzz(func(t *testing.T, data, index, log []byte, records uint64) {
+		s := loadBytes(t, assemble(data, index, log, records))
+		require.LessOrEqual(t, len(s.loaded.buf), 2*(len(data)+len(index)+len(log))+4*headerSize)
+		var deleted []int
+		for n, rec := range s.unseen() {
+			_ = len(rec.path) + len(rec.result)
+			s.lookup(string(rec.path))
+			deleted = append(deleted, n)
+		}
+		for i := range 8 {
+			s.lookup(testRecord(i).path)
+			s.add(0, testRecord(i))
+		}
+		require.NoError(t, s.save(deleted[:len(deleted)/2]))
+		s = mustLoad(t, s.file)
+		for i := range 8 {
+			rec, _, ok := s.lookup(testRecord(i).path)
+			if ok && len(deleted) == 0 {
+				require.Equal(t, testRecord(i).id, rec.id)
+			}
+		}
+		for _, rec := range []record{testRecord(100), testRecord(101)} {
+			s.add(0, rec)
+		}
+		for i := range 3000 { // a new snapshot, out of what the hostile one holds
+			s.add(0, testRecord(1000+i))
+		}
+		require.NoError(t, s.save(nil))
+	})
+}
+
+// FuzzLoadRaw loads any bytes behind a valid header.
+func FuzzLoadRaw(f *testing.F) {
+	whole, _ := smallFile(f)
+	f.Add(whole, uint64(900), uint64(6), uint64(9))
+	f.Add(whole, uint64(1<<34), uint64(1<<30), uint64(1<<31))
+	f.Add(whole[:headerSize], uint64(0), uint64(0), uint64(0))
+	f.Add(whole, ^uint64(0)&^7, uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, b []byte, dataLen, records, slots uint64) {
+		h := header{key: testKey, generation: 1, dataLen: dataLen, records: records, slots: slots}
+		if len(b) > headerSize {
+			b = append(h.encode(), b[headerSize:]...)
+		} else {
+			b = h.encode()
+		}
+		s := loadBytes(t, b)
+		require.LessOrEqual(t, len(s.loaded.buf), len(b))
+		contents(t, s)
+	})
+}

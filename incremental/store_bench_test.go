@@ -1,0 +1,129 @@
+package incremental
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const benchEntries = 1_000_000
+
+func benchFile(b *testing.B, changed int) string {
+	file := filepath.Join(b.TempDir(), "cache")
+	s := mustLoad(b, file)
+	for i := range benchEntries {
+		s.add(0, testRecord(i))
+	}
+	require.NoError(b, s.save(nil))
+	if changed > 0 {
+		s := mustLoad(b, file)
+		addChanged(s, 0, changed)
+		require.NoError(b, s.save(nil))
+	}
+	return file
+}
+
+// addChanged adds n records whose files have changed.
+func addChanged(s *store, from, n int) {
+	for i := from; i < from+n; i++ {
+		rec := testRecord(i)
+		rec.id.mtime += 5e9
+		rec.id.ctime += 5e9
+		s.add(i%len(s.workers), rec)
+	}
+}
+
+func BenchmarkStore(b *testing.B) {
+	file := benchFile(b, 0)
+	b.Run("op=load", func(b *testing.B) { benchLoad(b, file) })
+	b.Run("op=load,log=100k", func(b *testing.B) { benchLoad(b, benchFile(b, 100_000)) })
+	b.Run("op=lookup", func(b *testing.B) { benchLookup(b, file) })
+	b.Run("op=unseen", func(b *testing.B) {
+		s := mustLoad(b, file)
+		for b.Loop() {
+			for range s.unseen() {
+			}
+		}
+	})
+	b.Run("op=add", func(b *testing.B) {
+		s := mustLoad(b, filepath.Join(b.TempDir(), "none"))
+		rec := testRecord(1)
+		b.ReportAllocs()
+		for b.Loop() {
+			s.add(0, rec)
+		}
+	})
+	b.Run("op=save,first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s := mustLoad(b, filepath.Join(b.TempDir(), "cache"))
+			addChanged(s, 0, benchEntries)
+			b.StartTimer()
+			require.NoError(b, s.save(nil))
+		}
+	})
+	b.Run("op=save,compact", func(b *testing.B) { // over the old file, with as much changed as the log cannot take
+		for b.Loop() {
+			b.StopTimer()
+			s := mustLoad(b, file)
+			addChanged(s, 0, 300_000)
+			b.StartTimer()
+			require.NoError(b, s.save(nil))
+		}
+	})
+	b.Run("op=append,changed=10k", func(b *testing.B) {
+		file := benchFile(b, 0)
+		for b.Loop() {
+			b.StopTimer()
+			s := mustLoad(b, file)
+			require.NoError(b, os.Truncate(file, s.disk.snapshotEnd))
+			s = mustLoad(b, file)
+			addChanged(s, 0, 10_000)
+			b.StartTimer()
+			require.NoError(b, s.save(nil))
+		}
+	})
+}
+
+func benchLoad(b *testing.B, file string) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var s *store
+	for b.Loop() {
+		s = mustLoad(b, file)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	results := 0
+	for i := range benchEntries {
+		rec, _, ok := s.lookup(testRecord(i).path)
+		if !ok {
+			b.Fatal("lost a record")
+		}
+		results += len(rec.result)
+	}
+	b.ReportMetric(float64(int64(after.HeapAlloc-before.HeapAlloc)-int64(results))/benchEntries, "B/entry")
+}
+
+func benchLookup(b *testing.B, file string) {
+	s := mustLoad(b, file)
+	paths := make([]string, benchEntries)
+	for i := range paths {
+		paths[i] = testRecord(i * 7919 % benchEntries).path
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			rec, n, ok := s.lookup(paths[i%benchEntries])
+			if !ok || rec.id.inode == 0 {
+				b.Fail()
+			}
+			s.markSeen(n)
+		}
+	})
+}
