@@ -362,7 +362,7 @@ func assemble(data, index, log []byte, records uint64) []byte {
 		b = append(b[:at], p...)
 		return nil
 	}}
-	w.snapshot(h, &plan{runs: []run{{b: data}}, table: table{slots: index}})
+	w.snapshot(h, &plan{stretches: []stretch{{b: data}}, table: table{slots: index}})
 	if len(log) > 0 {
 		c := chunk{b: append(make([]byte, frameHeader), log...)}
 		for rest := log; len(rest) > 0; c.records++ {
