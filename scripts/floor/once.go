@@ -3,21 +3,23 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
 )
 
 // onceReadSize is the size of the C loop's reads in -case once, in bytes. It reads whole files, as fileproc does.
 const onceReadSize = 64 << 10
 
-var onceSides = []string{"fileproc", "fileproc-stat", "c", "c-order", "c-stat", "c-stat-order"}
+var onceSides = []string{"fileproc", "fileproc-stat", "fileproc-again", "c", "c-order", "c-stat", "c-stat-order"}
 
 // runOnce prints one pass of one side as a line of JSON, without a pass before it to warm up.
-func runOnce(dir, name string, threads int, prepared func(side) side) error {
+func runOnce(dir, name, cache string, threads int, prepared func(side) side) error {
 	if !slices.Contains(onceSides, name) {
 		return fmt.Errorf("unknown side %q: want one of %v", name, onceSides)
 	}
@@ -28,6 +30,15 @@ func runOnce(dir, name string, threads int, prepared func(side) side) error {
 	case "fileproc-stat":
 		s = timed(func() (int, int64, error) {
 			return process(dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true})
+		})
+	case "fileproc-again":
+		if err := os.Chdir(dir); err != nil { // the cache file is for a root of this name
+			return err
+		}
+		s = timed(func() (int, int64, error) {
+			inc := incremental.Options[int]{File: cache}
+			sizes, err := incremental.Process(context.Background(), ".", inc, fileproc.Options{}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })
+			return len(sizes), 0, err
 		})
 	default:
 		c, err := startCLoop(dir, threads)
