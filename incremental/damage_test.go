@@ -248,6 +248,9 @@ func TestEachStepFails(t *testing.T) {
 	for name, scenario := range scenarios(t) {
 		for _, kill := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: "/killed"}[kill], func(t *testing.T) {
+				if kill && runtime.GOOS == "windows" {
+					t.Skip("the file that the killed save has open cannot be removed")
+				}
 				steps := 0
 				for failed := true; failed; steps++ {
 					failed = failAt(t, scenario, steps, kill)
@@ -335,9 +338,7 @@ func TestProcessesAtOnce(t *testing.T) {
 		}
 		return
 	}
-	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" || runtime.GOOS == "plan9" {
-		t.Skip("no processes, or no locks")
-	}
+	needLocks(t)
 	file := filepath.Join(t.TempDir(), "cache")
 	var running []*exec.Cmd
 	for w := range processes {

@@ -309,7 +309,7 @@ func (im *image) apply(rec span, place uint64) {
 	inSnapshot := -1
 	if !known {
 		var found bool
-		inSnapshot, old, found = im.snapshot.find(im.buf, h, string(path))
+		inSnapshot, old, found = find(im.snapshot, im.buf, h, path)
 		known = found && old.outcome() != tombstone
 		if !found {
 			inSnapshot = -1

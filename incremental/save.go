@@ -269,7 +269,7 @@ func (s *store) writeTemp(temp string, h header, p *plan) error {
 // rename replaces to. Windows refuses while another process has it open, which a load does for a moment.
 func rename(from, to string) error {
 	err := os.Rename(from, to)
-	for wait := time.Millisecond; err != nil && runtime.GOOS == "windows" && errors.Is(err, fs.ErrPermission) && wait < time.Second; wait *= 2 {
+	for wait := time.Millisecond; err != nil && runtime.GOOS == "windows" && !errors.Is(err, fs.ErrNotExist) && wait < time.Second; wait *= 2 {
 		time.Sleep(wait)
 		err = os.Rename(from, to)
 	}
@@ -366,7 +366,7 @@ func merge(base *image, added, tombstones []chunk) *plan {
 func (im *image) dead(tombstones []chunk) []uint64 {
 	var dead []uint64
 	kill := func(t table, path []byte, which func(old span) bool) (found, killed bool) {
-		slot, old, found := t.find(im.buf, xxhash.Sum64(path), string(path))
+		slot, old, found := find(t, im.buf, xxhash.Sum64(path), path)
 		if found && which(old) {
 			dead = append(dead, t.place(uint64(slot)))
 			return true, true

@@ -34,6 +34,7 @@ import (
 	"errors"
 	"iter"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,20 +122,41 @@ func (s *store) markSeen(n int) {
 // unseen returns the loaded records that markSeen has not marked, with their numbers.
 func (s *store) unseen() iter.Seq2[int, recordView] {
 	return func(yield func(int, recordView) bool) {
-		total := int(s.loaded.snapshot.n + s.loaded.log.n)
-		for n := 0; n < total; n++ {
+		// The records lie in another order than the slots. To touch some
+		// together lets the processor wait for several of them at once.
+		var some [32]int
+		k := 0
+		flush := func() bool {
+			var touched byte
+			for _, n := range some[:k] {
+				if place := s.loaded.placeOf(n); place < uint64(len(s.loaded.buf)) {
+					touched |= s.loaded.buf[place]
+				}
+			}
+			runtime.KeepAlive(touched)
+			for _, n := range some[:k] {
+				if rec, ok := s.loaded.at(n); ok && !yield(n, rec) {
+					return false
+				}
+			}
+			k = 0
+			return true
+		}
+		for n, total := 0, int(s.loaded.snapshot.n+s.loaded.log.n); n < total; n++ {
 			word := s.seen[n/32].Load()
 			if word == 1<<32-1 {
 				n |= 31
 				continue
 			}
-			if word&(1<<(n%32)) != 0 {
+			if word&(1<<(n%32)) != 0 || s.loaded.placeOf(n) == 0 {
 				continue
 			}
-			if rec, ok := s.loaded.at(n); ok && !yield(n, rec) {
+			some[k] = n
+			if k++; k == len(some) && !flush() {
 				return
 			}
 		}
+		flush()
 	}
 }
 
@@ -153,13 +175,13 @@ type image struct {
 
 func (im *image) lookup(path string) (rec recordView, n int, ok bool) {
 	h := xxhash.Sum64String(path)
-	if slot, span, ok := im.log.find(im.buf, h, path); ok {
+	if slot, span, ok := find(im.log, im.buf, h, path); ok {
 		if span.outcome() == tombstone {
 			return recordView{}, 0, false
 		}
 		return span.view(), int(im.snapshot.n) + slot, true
 	}
-	slot, span, ok := im.snapshot.find(im.buf, h, path)
+	slot, span, ok := find(im.snapshot, im.buf, h, path)
 	if !ok || span.outcome() == tombstone {
 		return recordView{}, 0, false
 	}
@@ -168,16 +190,20 @@ func (im *image) lookup(path string) (rec recordView, n int, ok bool) {
 
 // at returns the record that has the number n; false for an empty slot and a tombstone.
 func (im *image) at(n int) (recordView, bool) {
-	t := im.snapshot
-	if n >= int(t.n) {
-		t, n = im.log, n-int(t.n)
-	}
-	place := t.place(uint64(n))
+	place := im.placeOf(n)
 	span, ok := parse(im.buf, place)
 	if place == 0 || !ok || span.outcome() == tombstone {
 		return recordView{}, false
 	}
 	return span.view(), true
+}
+
+// placeOf returns where the record with the number n lies; 0 for an empty slot.
+func (im *image) placeOf(n int) uint64 {
+	if t := im.snapshot; n < int(t.n) {
+		return t.place(uint64(n))
+	}
+	return im.log.place(uint64(n) - im.snapshot.n)
 }
 
 // A table is a hash table with linear probing in n slots. A slot is the low
@@ -213,7 +239,7 @@ func putSlot(b []byte, h, place uint64) {
 }
 
 // find returns the slot and the record of path, whose hash is h.
-func (t table) find(buf []byte, h uint64, path string) (int, span, bool) {
+func find[P string | []byte](t table, buf []byte, h uint64, path P) (int, span, bool) {
 	if t.n == 0 {
 		return 0, span{}, false
 	}
@@ -224,7 +250,7 @@ func (t table) find(buf []byte, h uint64, path string) (int, span, bool) {
 			break
 		}
 		if uint32(v>>32) == uint32(h) {
-			if rec, ok := parse(buf, v&(1<<32-1)*align); ok && string(rec.path()) == path {
+			if rec, ok := parse(buf, v&(1<<32-1)*align); ok && string(rec.path()) == string(path) {
 				return int(i), rec, true
 			}
 		}
