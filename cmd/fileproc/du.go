@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,10 @@ func (d *diskUsage) run(args []string) error {
 	if d.summarize {
 		d.depth = 0
 	}
-	if len(args) == 0 {
+	switch {
+	case d.app.sel.list.file != "":
+		return d.runListed(args)
+	case len(args) == 0:
 		args = []string{"."}
 	}
 	if len(args) > 1 && !d.countLinks {
@@ -75,10 +79,42 @@ func (d *diskUsage) run(args []string) error {
 			return err
 		}
 	}
+	d.printTotal()
+	return nil
+}
+
+func (d *diskUsage) printTotal() {
 	if d.total {
 		d.print("total", d.grand)
 	}
-	return nil
+}
+
+// runListed sums up the files of --files-from by directory, for each directory that their paths are relative to.
+func (d *diskUsage) runListed(args []string) error {
+	if len(args) > 0 {
+		return errFilesAndArguments
+	}
+	type top struct {
+		dir, prefix string
+		dirs        map[string]*usage
+	}
+	var tops []top
+	err := d.app.eachListed(func(dir, prefix string, names iter.Seq[string]) error {
+		i := slices.IndexFunc(tops, func(t top) bool { return t.dir == dir })
+		if i < 0 {
+			i = len(tops)
+			tops = append(tops, top{dir, prefix, map[string]*usage{"": {}}})
+		}
+		opts, done := d.app.runOptions(dir, d.app.sel.opts)
+		defer done()
+		opts.Stat, opts.Files = true, names
+		return d.walk(d.app.ctx, dir, opts, func(string) bool { return false }, tops[i].dirs)
+	})
+	for _, t := range tops {
+		d.printDirs(t.dir, t.prefix, t.dirs)
+	}
+	d.printTotal()
+	return err
 }
 
 func (d *diskUsage) argument(arg string) error {
@@ -116,13 +152,22 @@ func (d *diskUsage) argument(arg string) error {
 	}
 	opts, done := a.runOptions(dir, a.sel.opts)
 	opts.Stat = true
-	dirs, err := d.walk(a.ctx, dir, opts, listed)
+	dirs := map[string]*usage{"": {}}
+	err = d.walk(a.ctx, dir, opts, listed, dirs)
 	done()
-	names := slices.SortedFunc(maps.Keys(dirs), compareDepthFirst)
-	for _, name := range names {
-		if d.listed != nil {
+	if d.listed != nil {
+		for name := range dirs {
 			d.listed[filepath.Join(real, filepath.FromSlash(name))] = true
 		}
+	}
+	d.printDirs(arg, prefix, dirs)
+	return err
+}
+
+// printDirs prints the usage of each directory with its subdirectories, that of the argument last.
+func (d *diskUsage) printDirs(arg, prefix string, dirs map[string]*usage) {
+	a := d.app
+	for _, name := range slices.SortedFunc(maps.Keys(dirs), compareDepthFirst) {
 		u := dirs[name]
 		if u.Files > 0 {
 			a.found.Store(true)
@@ -137,13 +182,11 @@ func (d *diskUsage) argument(arg string) error {
 			d.print(prefix+filepath.FromSlash(name), *u)
 		}
 	}
-	return err
 }
 
-// walk returns the usage of each directory without its subdirectories, by path relative to dir. It leaves out the
+// walk adds to dirs the usage of each directory without its subdirectories, by path relative to dir. It leaves out the
 // directories that have been listed.
-func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool) (map[string]*usage, error) {
-	dirs := map[string]*usage{"": {}}
+func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool, dirs map[string]*usage) error {
 	at := func(name string) *usage {
 		if dirs[name] == nil {
 			dirs[name] = &usage{}
@@ -154,7 +197,7 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 	for e, err := range fileproc.Walk(ctx, dir, opts) {
 		switch {
 		case err != nil:
-			return dirs, err
+			return err
 		case e.IsDir():
 			for name := e.Rel(); dirs[name] == nil && !listed(name); name = parent(name) {
 				at(name)
@@ -163,6 +206,9 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 		}
 		if p := parent(e.Rel()); p != last {
 			if last, lastUsage = p, new(usage); !listed(p) {
+				for up := p; dirs[up] == nil && !listed(up); up = parent(up) { // --files-from yields no directories
+					at(up)
+				}
 				lastUsage = at(p)
 			}
 		}
@@ -170,7 +216,7 @@ func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options,
 			lastUsage.add(usage{1, st.Size})
 		}
 	}
-	return dirs, nil
+	return nil
 }
 
 // alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links'

@@ -74,10 +74,10 @@ func (it *item) stat() (fileproc.Stat, error) {
 
 const stdinName = "-"
 
-// orStdin returns the arguments. If there are none, and standard input is a pipe, a socket or a file, it returns standard
+// orStdin returns the arguments. If there are none, nor a list of files, and standard input is a pipe, a socket or a file, it returns standard
 // input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
-func orStdin(args []string) []string {
-	if info, err := os.Stdin.Stat(); len(args) == 0 && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+func (a *app) orStdin(args []string) []string {
+	if info, err := os.Stdin.Stat(); len(args) == 0 && a.sel.list.file == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return []string{stdinName}
 	}
 	return args
@@ -106,6 +106,15 @@ const maxAhead = 256
 
 // each runs j. A failure of a file is reported at once; an error that each returns has ended the run.
 func (a *app) each(j job) error {
+	if a.sel.list.file != "" {
+		if len(j.args) > 0 {
+			return errFilesAndArguments
+		}
+		return a.eachListed(func(dir, prefix string, names iter.Seq[string]) error {
+			j.opts.Files = names
+			return a.eachInDir(&j, dir, prefix)
+		})
+	}
 	roots := j.args
 	if len(roots) == 0 {
 		roots = []string{workingDir}

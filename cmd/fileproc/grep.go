@@ -111,7 +111,7 @@ func (g *grep) run(args []string) error {
 	if g.context > 0 {
 		g.before, g.after = g.context, g.context
 	}
-	args = orStdin(args)
+	args = g.app.orStdin(args)
 	out := g.app.out
 	g.number = (g.number || out.tty) && !g.noNumber
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName

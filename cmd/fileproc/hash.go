@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -41,11 +42,14 @@ which is also read without an argument if it is a pipe or a file, and always wit
 			if newHash == nil {
 				return fmt.Errorf("--algorithm is %q: want one of %s", algorithm, algorithmNames())
 			}
+			if check && a.sel.list.file != "" {
+				return errors.New("--check reads its own lists, so --files-from cannot be used with it")
+			}
 			if check {
 				c.app, c.newHash, c.tag = a, newHash, strings.ToUpper(algorithm)
 				return c.check(args)
 			}
-			return a.hash(orStdin(args), algorithm, null, asJSON)
+			return a.hash(a.orStdin(args), algorithm, null, asJSON)
 		},
 	}
 	f := cmd.Flags()

@@ -195,7 +195,7 @@ func asFlags(err error) string {
 		return msg
 	}
 	return strings.NewReplacer("fileproc: ", "", "Options.MaxDepth", "--max-depth", "Options.Include", "--include", "Options.Exclude",
-		"--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks",
+		"--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from", "Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks",
 		"--symlinks", anywhere, "").Replace(msg)
 }
 

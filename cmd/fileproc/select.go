@@ -28,6 +28,7 @@ type selection struct {
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
 	sort             bool
+	list             nameList
 }
 
 // A scope is the set of files that a subcommand processes by default.
@@ -51,6 +52,7 @@ const maxThreads = 1 << 16
 func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f := cmd.Flags()
 	s.maxSize = -1
+	s.list.flags(f)
 	if f.Lookup("max-depth") == nil { // du has its own
 		f.IntVarP(&s.opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
 	}
@@ -86,7 +88,7 @@ var symlinks = map[string]fileproc.Symlinks{
 
 // sortFlag adds --sort, for subcommands that print each file when it is finished.
 func (s *selection) sortFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name (default in the order in which files are finished)")
+	cmd.Flags().BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
 }
 
 // check validates the flags of cmd and completes the options.
@@ -105,6 +107,9 @@ func (s *selection) check(cmd *cobra.Command) error {
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
 	s.opts.SkipHidden = !hidden && s.unrestricted < 2
+	if err := s.list.check(s, cmd.Flags()); err != nil {
+		return err
+	}
 	var ok bool
 	if s.opts.Symlinks, ok = symlinks[s.symlinks]; !ok {
 		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)

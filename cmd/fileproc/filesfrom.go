@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// A nameList is the value of --files-from and of -0.
+type nameList struct {
+	file string // "" if the flag is not set
+	null bool   // names end with NUL bytes
+}
+
+func (l *nameList) flags(f *pflag.FlagSet) {
+	f.StringVar(&l.file, "files-from", "",
+		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
+	if f.Lookup("print0") == nil { // ls has -0 for its output
+		f.BoolVarP(&l.null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline")
+	}
+}
+
+// check completes the selection for --files-from. What a list names is not left out for being hidden or ignored, as an
+// argument is not.
+func (l *nameList) check(s *selection, f *pflag.FlagSet) error {
+	if l.file == "" {
+		if l.null {
+			return errors.New("--null needs --files-from")
+		}
+		return nil
+	}
+	if f.Lookup("print0") != nil {
+		l.null, _ = f.GetBool("print0") // no error: ls has the flag
+	}
+	if f.Changed(noIgnoreFlag) && s.ignores || len(s.ignoreFiles) > 0 {
+		return errors.New("--files-from names files, so ignore files cannot be used with it")
+	}
+	s.ignores = false
+	if !f.Changed(hiddenFlag) {
+		s.opts.SkipHidden = false
+	}
+	return nil
+}
+
+var errFilesAndArguments = errors.New("--files-from takes the place of the arguments")
+
+// eachListed calls do for each group of successive names that are relative to the same directory, with the prefix for
+// their paths. Without names the whole directory is meant. A name is read when the one before has been taken.
+func (a *app) eachListed(do func(dir, prefix string, names iter.Seq[string]) error) error {
+	in := os.Stdin
+	if a.sel.list.file != stdinName {
+		var err error
+		if in, err = os.Open(a.sel.list.file); err != nil {
+			return fmt.Errorf("--files-from: %w", err)
+		}
+		defer in.Close()
+	}
+	end := byte('\n')
+	if a.sel.list.null {
+		end = 0
+	}
+	var failed error
+	next, stop := iter.Pull(readNames(a.ctx, in, end, &failed))
+	defer stop()
+	name, ok := next()
+	for ok && a.ctx.Err() == nil {
+		dir, rel := splitName(name)
+		prefix := dir
+		if dir == "." {
+			prefix = ""
+		} else if !os.IsPathSeparator(dir[len(dir)-1]) {
+			prefix += string(filepath.Separator)
+		}
+		var names iter.Seq[string]
+		if rel == "" {
+			name, ok = next()
+		} else {
+			names = func(yield func(string) bool) {
+				for ok && rel != "" && yield(rel) {
+					var at string
+					if name, ok = next(); !ok {
+						return
+					}
+					if at, rel = splitName(name); at != dir {
+						return
+					}
+				}
+			}
+		}
+		if err := do(dir, prefix, names); err != nil {
+			return err
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("--files-from: %w", failed)
+	}
+	return context.Cause(a.ctx)
+}
+
+// splitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
+// file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
+func splitName(name string) (dir, rel string) {
+	if name == "" {
+		return ".", "." // which names no file either
+	}
+	name = filepath.ToSlash(name)
+	volume := filepath.VolumeName(name)
+	if rest := name[len(volume):]; strings.HasPrefix(rest, "/") {
+		return filepath.FromSlash(volume + "/"), clean(rest)
+	}
+	rel = clean(name)
+	for strings.HasPrefix(rel, "../") {
+		dir, rel = dir+"../", rel[len("../"):]
+	}
+	if dir == "" {
+		dir = "./"
+	}
+	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
+}
+
+// clean removes the elements of a path that mean nothing, and keeps a slash at the end.
+func clean(name string) string {
+	if name == "." {
+		return name
+	}
+	if name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
+		return name
+	}
+	var kept []string
+	parts := strings.Split(name, "/")
+	for _, part := range parts {
+		if part != "" && part != "." {
+			kept = append(kept, part)
+		}
+	}
+	rel := strings.Join(kept, "/")
+	if last := parts[len(parts)-1]; rel != "" && (last == "" || last == ".") {
+		rel += "/"
+	}
+	return rel
+}
+
+// readNames yields the names that r holds, as they come, until ctx is cancelled: a read of a pipe may wait for ever.
+func readNames(ctx context.Context, r io.Reader, end byte, failed *error) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		type part struct {
+			names []string
+			err   error
+		}
+		parts := make(chan part) // unbuffered: nothing is read that nobody takes
+		go func() {
+			defer close(parts)
+			for names, err := range splitNames(r, end) {
+				select {
+				case parts <- part{names, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case p, ok := <-parts:
+				if !ok {
+					return
+				}
+				for _, name := range p.names {
+					if !yield(name) {
+						return
+					}
+				}
+				if p.err != nil {
+					*failed = p.err
+					return
+				}
+			}
+		}
+	}
+}
+
+// splitNames yields the names that end in each read of r, and those behind the last end.
+func splitNames(r io.Reader, end byte) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		buf := make([]byte, 64<<10)
+		var rest []byte
+		for {
+			n, err := r.Read(buf)
+			var names []string
+			data := buf[:n]
+			for {
+				i := bytes.IndexByte(data, end)
+				if i < 0 {
+					break
+				}
+				names = appendName(names, append(rest, data[:i]...), end)
+				data, rest = data[i+1:], rest[:0]
+			}
+			rest = append(rest, data...)
+			if err != nil && len(rest) > 0 {
+				names = appendName(names, rest, end)
+			}
+			if err == io.EOF {
+				yield(names, nil)
+				return
+			}
+			if !yield(names, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// appendName appends a name. Empty lines are none.
+func appendName(names []string, name []byte, end byte) []string {
+	if end == '\n' && runtime.GOOS == "windows" {
+		name = bytes.TrimSuffix(name, []byte("\r"))
+	}
+	if end == '\n' && len(name) == 0 {
+		return names
+	}
+	return append(names, string(name))
+}
