@@ -25,7 +25,7 @@ var layers = []string{
 	"run progress",
 	"scan visit fdwait ignore symlink",
 	"worker failures",
-	"pool queue diskorder ordered scale",
+	"pool queue diskorder cold ordered scale",
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",

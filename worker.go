@@ -147,7 +147,7 @@ func (s *shared) startWorker(id int) *worker {
 
 // retire gives back what the next run can use.
 func (w *worker) retire() {
-	w.ahead.close()
+	w.ahead.closeGroup()
 	w.reader.release()
 	contentBuffers.Put(w.reader.buf)
 	w.reader.buf = nil
