@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/names"
 )
@@ -20,20 +19,7 @@ const (
 	dirCost  = 240
 	// runSize is how many files are sorted at a time.
 	runSize = 4096
-	// windowFrom and windowMin are how many files a window has: at first, and when
-	// its reads take long.
-	windowFrom = 32
-	windowMin  = 1
 )
-
-// A coldMode says whether a run reads from a disk, and then how.
-type coldMode struct {
-	on atomic.Bool
-	// window is how many files to read together. It is 0, and stays so, if none are,
-	// because descriptors are scarce.
-	window    atomic.Int32
-	maxWindow int32
-}
 
 // diskOrder is the queue of a run whose results need no order. While files come
 // from the page cache it gives the directory that was found last.
@@ -86,7 +72,7 @@ func (q *diskOrder) unlisted() int {
 
 func (q *diskOrder) takeWindow() *batch {
 	q.sortRun()
-	k := min(q.files, max(windowMin, int(q.cold.window.Load())))
+	k := min(q.files, max(1, int(q.cold.window.Load())))
 	b := &batch{}
 	if k := len(q.spare); k > 0 {
 		b, q.spare = q.spare[k-1], q.spare[:k-1]

@@ -313,35 +313,6 @@ func TestDiskOrderIsBounded(t *testing.T) {
 	require.True(t, q.isEmpty())
 }
 
-// TestNextWindow: a stopped run waits for the window that is being read, so one that took long has a smaller successor.
-func TestNextWindow(t *testing.T) {
-	for _, test := range []struct {
-		size, most int32
-		n          int
-		reading    time.Duration
-		want       int32
-	}{
-		{128, 256, 128, 0, 256},
-		{128, 256, 127, 0, 128}, // the batch had no more
-		{200, 256, 200, 0, 256},
-		{256, 256, 256, 0, 256},
-		{128, 256, 128, shortWindow, 128},
-		{128, 256, 128, longWindow, 128},
-		{128, 256, 128, longWindow + 1, 64},
-		{128, 256, 5, longWindow + 1, 64},
-		{2, 256, 2, time.Second, 1},
-		{1, 256, 1, time.Hour, 1},
-	} {
-		require.Equal(t, test.want, nextWindow(test.size, test.most, test.n, test.reading), "%+v", test)
-	}
-	require.LessOrEqual(t, longWindow, 50*time.Millisecond, "half of what a cancel may take")
-	size := int32(windowMax) // each read takes a while
-	for range 10 {
-		size = nextWindow(size, windowMax, int(size), time.Duration(size)*2*time.Millisecond)
-	}
-	require.LessOrEqual(t, time.Duration(size)*2*time.Millisecond, longWindow)
-}
-
 // TestColdModeIsRevocable: in a pool, a run that enters and leaves the cold mode again and again visits every entry once.
 func TestColdModeIsRevocable(t *testing.T) {
 	for seed := range uint64(40) {

@@ -25,7 +25,7 @@ var layers = []string{
 	"run progress",
 	"scan scanfiles visit fdwait ignore symlink",
 	"worker failures",
-	"pool queue diskorder ordered files scale",
+	"pool queue diskorder cold ordered files scale",
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",

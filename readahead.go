@@ -75,10 +75,10 @@ type readahead struct {
 	missed int  // those of them that had to be read one by one
 	cold   int  // those of these that were not in the page cache
 
-	window   windowReader
-	noWindow bool // there is no windowReader, or it is of no use
-	windows  int  // how many it has read
-	quick    int  // of these, in a row, those that did not wait for a disk
+	window   windowReader // only while a batch is visited
+	noWindow bool         // there is no windowReader, or it is of no use
+	windows  int          // how many it has read
+	quick    int          // of these, in a row, those that did not wait for a disk
 
 	first, end int  // the entries of the batch that the worker visits
 	together   bool // they are a window
@@ -131,14 +131,6 @@ func (a *readahead) choose(hasMuch func() bool) {
 
 // forget ends the use of what has been read ahead in a batch.
 func (a *readahead) forget() { a.first, a.end = 0, 0 }
-
-func (a *readahead) close() {
-	if a.window != nil {
-		a.window.close()
-		a.window = nil
-	}
-	a.closeGroup()
-}
 
 func (a *readahead) closeGroup() {
 	if a.group != nil {

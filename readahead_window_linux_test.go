@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -520,6 +521,30 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 	require.Equal(t, len(s.names), delivered)
 	require.Zero(t, r.cold.window.Load(), "and it stays so")
 	require.Equal(t, open, descriptorsOpen(t))
+}
+
+// A worker that has waited for its turn when the run is stopped opens no file, neither in a window nor alone.
+func TestNoFileIsOpenedAfterAStop(t *testing.T) {
+	s := newShelf(t, false, 100, 200, 300)
+	AlwaysCold(t)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(s.path, false)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var r *run
+	r = newRun(ctx, cfg, callbacks{fn: func(f *currentFile) error {
+		cancel()
+		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: s.names}
+		w.ahead.forget()
+		got := currentFile{w: w, node: r.root, name: s.names[1]}
+		require.Equal(t, errStopped, w.load(&got, b, 1))
+		require.Empty(t, got.content.data)
+		return nil
+	}}, nil)
+	require.ErrorIs(t, r.execute(), context.Canceled)
+	require.Len(t, r.cold.readers, r.cold.readersMade, "each is given back")
+	require.NotEmpty(t, r.cold.readers)
 }
 
 // openWindowForTest opens and reads a window with a windowReader of its own, as readWindow does.

@@ -20,6 +20,7 @@ import (
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
 //	nameSource.mu     the names of Options.Files that no worker has taken
+//	coldMode.mu       how many files are read together, and who waits for that
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
@@ -57,9 +58,7 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
 	s.workers = make([]*worker, inFlight)
-	s.cold.maxWindow = int32(budget.window)
-	s.cold.window.Store(min(windowFrom, s.cold.maxWindow))
-	s.cold.on.Store(alwaysCold)
+	s.cold.begin(cfg.workers, budget.window)
 	var q queue = order
 	if order == nil {
 		s.disk = &diskOrder{cold: &s.cold, stack: []*node{s.root}}
@@ -218,11 +217,10 @@ func (r *run) finish(start time.Time) {
 		if b := w.scanner.batch; b != nil { // its scan panicked
 			total.abandoned += int64(len(b.entries))
 		}
-		if w.ahead.window != nil { // whose end may take long
-			retiring.Go(w.retire)
-		} else {
-			w.retire()
-		}
+		w.retire()
+	}
+	for _, reader := range r.cold.readers {
+		retiring.Go(reader.close) // may take long
 	}
 	retiring.Wait()
 	elapsed := time.Since(start)

@@ -124,6 +124,10 @@ func (w *worker) callOnBinary(f *currentFile) {
 func (w *worker) leave(b *batch, last bool) {
 	w.ahead.forget()
 	w.look.forget()
+	if r := w.ahead.window; r != nil {
+		w.ahead.window = nil
+		w.cold.putReader(r)
+	}
 	w.pin.drop(&w.dirs)
 	if more := w.toRead; more != nil {
 		w.toRead = nil
@@ -171,6 +175,9 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 			return errBinary
 		}
 		return nil
+	}
+	if w.cold.on.Load() && w.stopped() {
+		return errStopped
 	}
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
@@ -342,10 +349,6 @@ func (w *worker) listAhead(b *batch) {
 }
 
 const (
-	// A window whose reads take longer than longWindow is too large, for a run that
-	// is stopped waits for it; if they take less than shortWindow, it may be larger.
-	longWindow  = 50 * time.Millisecond
-	shortWindow = 25 * time.Millisecond
 	// One window of probeEvery asks how much of it is in the page cache. If that is
 	// more than mostlyCached, the run leaves the cold mode.
 	probeEvery   = 8
@@ -360,19 +363,18 @@ const (
 // readWindow reads the entries of b from i on together.
 func (w *worker) readWindow(b *batch, i int) bool {
 	a := &w.ahead
-	size := w.cold.window.Load()
-	if a.noWindow || size == 0 {
+	if a.noWindow || w.cold.window.Load() == 0 {
 		return false
 	}
-	if a.window == nil {
-		if a.window = newWindowReader(w.cfg); a.window == nil {
-			a.noWindow = true
-			return false
-		}
-		a.closeGroup()
+	if a.window == nil && !w.takeWindowReader() {
+		return false
 	}
 	w.releaseSlot()
-	n := min(len(b.entries)-i, int(size))
+	turn := w.cold.acquire(w.ctx, len(b.entries)-i)
+	n := turn.files
+	if n == 0 {
+		return false
+	}
 	start := time.Now()
 	a.window.begin(n)
 	w.openWindow(b, i, n)
@@ -381,7 +383,7 @@ func (w *worker) readWindow(b *batch, i int) bool {
 	cached := a.window.read(w.stopped, a.windows%probeEvery == 0)
 	a.windows++
 	reading := time.Since(opened)
-	w.cold.window.CompareAndSwap(size, nextWindow(size, w.cold.maxWindow, n, reading))
+	w.cold.release(turn, reading)
 	quick := time.Since(start) < time.Duration(n)*quickFile
 	if a.quick++; !quick {
 		a.quick = 0
@@ -393,16 +395,20 @@ func (w *worker) readWindow(b *batch, i int) bool {
 	return true
 }
 
-// nextWindow returns how many files the next window has, after one that might have
-// had size files, and has read n of them in the time reading.
-func nextWindow(size, most int32, n int, reading time.Duration) int32 {
-	switch {
-	case reading > longWindow:
-		return max(windowMin, size/2)
-	case reading < shortWindow && n >= int(size):
-		return min(most, 2*size)
+// takeWindowReader sets w.ahead.window, and reports whether there is one for w.
+func (w *worker) takeWindowReader() bool {
+	a := &w.ahead
+	r, mayMake := w.cold.takeReader()
+	if mayMake {
+		r = newWindowReader(w.cfg)
+		a.noWindow = r == nil
 	}
-	return size
+	if r == nil {
+		return false
+	}
+	a.closeGroup()
+	a.window = r
+	return true
 }
 
 // openWindow opens n entries of b from i on, those of one directory after those of

@@ -158,8 +158,8 @@ func (s *shared) startWorker(id int) *worker {
 
 // retire gives back what the next run can use.
 func (w *worker) retire() {
-	w.ahead.close()
-	w.look.close()
+	w.ahead.closeGroup()
+	w.look.closeGroup()
 	w.reader.release()
 	contentBuffers.Put(w.reader.buf)
 	w.reader.buf = nil

@@ -1,0 +1,211 @@
+package fileproc
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPace(t *testing.T) {
+	for _, test := range []struct {
+		was     pace
+		pending int
+		reading time.Duration
+		want    pace
+	}{
+		{pace{files: 16}, 8, 0, pace{files: 32}},
+		{pace{files: 16}, 16, longWindow, pace{files: 32}},
+		{pace{files: 16}, 8, longWindow / 2, pace{files: 32}},
+		{pace{files: 16}, 8, longWindow/2 + 1, pace{files: 16}}, // too long for half of the files
+		{pace{files: 16}, 7, 0, pace{files: 16}},                // less than a window
+		{pace{files: 64}, 32, longWindow + 1, pace{files: 32, slowed: true}},
+		{pace{files: 64}, 5, longWindow + 1, pace{files: 32, slowed: true}},
+		{pace{files: 64, slowed: true, quick: 9}, 64, time.Hour, pace{files: 32, slowed: true}},
+		{pace{files: 64, slowed: true, quick: 9}, 64, 0, pace{files: 64, slowed: true, quick: 10}},
+		{pace{files: 64, slowed: true, quick: quickInARow - 1}, 64, 0, pace{files: 128, slowed: true}},
+		{pace{files: pendingMin, slowed: true}, 1, time.Hour, pace{files: pendingMin, slowed: true}},
+		{pace{files: pendingMost}, pendingMost, 0, pace{files: pendingMost}},
+	} {
+		got := test.was.next(test.pending, test.reading)
+		if !got.slowed {
+			got.quick = 0 // nobody looks at it
+		}
+		require.Equal(t, test.want, got, "%+v", test)
+	}
+	require.Equal(t, pendingMin, pace{files: pendingMin}.window())
+	require.Equal(t, windowMax, pace{files: pendingMost}.window())
+}
+
+// A slowDisk serves one file after the other, in the order in which it is asked.
+type slowDisk struct {
+	mu   sync.Mutex
+	cost func() time.Duration // of a file
+	free time.Time            // when the next one may begin
+}
+
+func (d *slowDisk) read(files int) {
+	d.mu.Lock()
+	if now := time.Now(); d.free.Before(now) {
+		d.free = now
+	}
+	for range files {
+		d.free = d.free.Add(d.cost())
+	}
+	done := d.free
+	d.mu.Unlock()
+	time.Sleep(time.Until(done))
+}
+
+// readCold reads windows from d with workers, until it is cancelled after the time
+// until. It returns how many files were read and how long the workers took to end.
+func readCold(d *slowDisk, workers int, until time.Duration) (files int, last time.Duration, c *coldMode) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c = new(coldMode)
+	c.begin(workers, windowMax)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(100 * time.Microsecond) // opens
+				turn := c.acquire(ctx, windowMax)
+				if turn.files == 0 {
+					continue
+				}
+				start := time.Now()
+				d.read(turn.files)
+				c.release(turn, time.Since(start))
+				d.mu.Lock()
+				files += turn.files
+				d.mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(until)
+	cancelled := time.Now()
+	cancel()
+	wg.Wait()
+	return files, time.Since(cancelled), c
+}
+
+// TestInvariant8CancelOnADiskWithOneHead: what is asked of a disk that serves one request after the other, 4 ms each, is
+// done within 100 ms, however many workers there are, and the disk is never idle for long.
+func TestInvariant8CancelOnADiskWithOneHead(t *testing.T) {
+	const seek = 4 * time.Millisecond
+	for _, workers := range []int{1, 2, 8, 64} {
+		for seed := range uint64(100) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, 8))
+				until := time.Duration(r.IntN(3000)) * time.Millisecond
+				files, last, c := readCold(&slowDisk{cost: func() time.Duration { return seek }}, workers, until)
+				require.LessOrEqual(t, last, 100*time.Millisecond)
+				require.GreaterOrEqual(t, time.Duration(files)*seek, (until+last)*95/100-time.Millisecond, "what the disk did")
+				require.LessOrEqual(t, c.pace.files, 2*pendingMin)
+			})
+		}
+	}
+}
+
+// A disk that serves all at the same time gets much after a few windows, also where a window in a hundred is delayed.
+func TestPaceOfAFastDisk(t *testing.T) {
+	for _, workers := range []int{1, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			c := new(coldMode)
+			c.begin(workers, windowMax)
+			for k := range 1000 {
+				turn := c.acquire(t.Context(), windowMax)
+				require.Equal(t, min(c.pace.window(), windowMax), turn.files)
+				reading := 3 * time.Millisecond
+				if k%100 == 99 {
+					reading = 10 * longWindow
+				}
+				c.release(turn, reading)
+				if k == 10 {
+					require.Equal(t, pendingMost, c.pace.files)
+				}
+				require.GreaterOrEqual(t, c.pace.files, pendingFrom)
+			}
+			require.GreaterOrEqual(t, c.pace.files, pendingMost/2)
+		})
+	}
+}
+
+// Workers get their turns in the order in which they come, which is that of the disk, and no more files than the pace allows.
+func TestTurnsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(coldMode)
+		c.begin(4, windowMax)
+		c.pace.files = pendingMin
+		var order []int
+		var wg sync.WaitGroup
+		for k := range 20 {
+			wg.Go(func() {
+				turn := c.acquire(t.Context(), 5+k%3)
+				order = append(order, k) // the pace allows one at a time
+				require.Equal(t, 5+k%3, turn.files)
+				require.LessOrEqual(t, turn.pending, turn.paced.files)
+				time.Sleep(time.Second)
+				c.release(turn, 0)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		for k, got := range order {
+			require.Equal(t, k, got)
+		}
+		require.Zero(t, c.pending)
+		require.Empty(t, c.waiting)
+	})
+}
+
+// Slow windows that began at the same time, before the pace changed, make it slower once.
+func TestOneSlowMomentCountsOnce(t *testing.T) {
+	c := new(coldMode)
+	c.begin(8, windowMax)
+	c.pace = pace{files: pendingMost}
+	c.window.Store(windowMax)
+	var turns []turn
+	for range 4 {
+		turns = append(turns, c.acquire(t.Context(), windowMax))
+	}
+	for _, turn := range turns {
+		c.release(turn, time.Second)
+	}
+	require.Equal(t, pendingMost/2, c.pace.files)
+	require.Zero(t, c.pending)
+}
+
+func TestNoTurnsWithoutDescriptors(t *testing.T) {
+	c := new(coldMode)
+	c.begin(8, windowMax)
+	held := c.acquire(t.Context(), 8)
+	c.window.Store(0)
+	require.Zero(t, c.acquire(t.Context(), 8).files)
+	c.release(held, 0)
+	require.Zero(t, c.window.Load())
+}
+
+// However many workers come and go, windows take the memory of few.
+func TestWindowReadersAreFew(t *testing.T) {
+	for _, workers := range []int{2, maxColdWorkers + 3} {
+		c := new(coldMode)
+		c.begin(workers, windowMax)
+		for range max(workers, maxColdWorkers) {
+			r, mayMake := c.takeReader()
+			require.Nil(t, r)
+			require.True(t, mayMake)
+		}
+		r, mayMake := c.takeReader()
+		require.Nil(t, r)
+		require.False(t, mayMake)
+		again := new(struct{ windowReader })
+		c.putReader(again)
+		r, _ = c.takeReader()
+		require.Equal(t, windowReader(again), r)
+		require.Empty(t, c.readers)
+	}
+}
