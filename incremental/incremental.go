@@ -31,8 +31,8 @@
 // On others (network and FUSE mounts, FAT, an fs.FS, and all on Windows, Plan 9, js
 // and wasip1) every file is read, and is unchanged if a hash of File.Data is what it
 // was (SHA-256, of which 128 bits are kept). There fn must take the content from
-// Data, and nothing from File.Stat or File.Open. With fileproc.NoRead nothing is
-// kept there.
+// Data, and nothing from File.Stat or File.Open. Nothing is kept there with
+// fileproc.NoRead, nor of files longer than ReadSize.
 //
 // What is kept of a file is its result, that fn returned fileproc.ErrSkip, or that
 // Options.SkipBinary skipped it. Failures are not kept.
@@ -76,7 +76,7 @@ type Options[T any] struct {
 	// that the options select, but that is no longer there, with its path relative
 	// to root. The calls come one after the other when the run has ended, before the
 	// cache file is written: a program that stops in between gets them again. There
-	// are none if the run was cancelled or stopped early.
+	// are none if the run was cancelled or stopped early, or if opts names the files.
 	Deleted func(rel string)
 }
 

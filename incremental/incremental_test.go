@@ -198,6 +198,23 @@ func TestOthersStay(t *testing.T) {
 	require.Empty(t, p.gone)
 }
 
+// TestFilesByName: Options.Files works as without a cache file, and says nothing of other files.
+func TestFilesByName(t *testing.T) {
+	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e=4")
+	p.opts.Files = slices.Values([]string{"a", "d/c", "d/c"})
+	p.calledFor("a", "d/c", "d/c")
+	p.calledFor()
+	p.opts.Files = nil
+	p.calledFor("b", "d/e")
+	require.NoError(t, os.Remove(p.path("b")))
+	p.opts.Files = slices.Values([]string{"a"})
+	p.calledFor()
+	require.Empty(t, p.gone)
+	p.opts.Files = nil
+	p.calledFor()
+	require.Equal(t, []string{"b"}, p.gone)
+}
+
 func TestShardsShareAFile(t *testing.T) {
 	p := newProject(t, testtree.Numbered("d/", 40)...)
 	p.opts.Shards = 3

@@ -258,13 +258,11 @@ func (r *run[T]) look(f *fileproc.File) (identity, bool) {
 			return identityOf(s)
 		}
 	}
-	if r.opts.ReadSize == fileproc.NoRead || r.inc.Compare == CompareMetadata {
+	// Of a file that is longer than ReadSize, fn may have read the rest through Open.
+	if r.opts.ReadSize == fileproc.NoRead || r.inc.Compare == CompareMetadata || f.Truncated() {
 		return identity{}, false
 	}
 	id := identity{size: int64(len(f.Data()))}
-	if f.Truncated() {
-		id.mode = 1
-	}
 	sum := sha256.Sum256(f.Data())
 	copy(id.content[:], sum[:])
 	return id, true
@@ -323,7 +321,7 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte,
 // end saves what is new, and returns err, the error of the run, and its own.
 func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
-	if !r.stopped.Load() && ctx.Err() == nil && r.report.Directories > 0 && r.report.Abandoned == 0 {
+	if !r.stopped.Load() && ctx.Err() == nil && r.report.Directories > 0 && r.report.Abandoned == 0 && r.opts.Files == nil {
 		gone = r.deleted()
 	}
 	if saveErr := r.store.save(gone); saveErr != nil {

@@ -58,7 +58,7 @@ func (b *bar) onProgress() func(fileproc.Report) {
 	}
 	var last fileproc.Report
 	return func(r fileproc.Report) {
-		b.files.Add(r.Processed - last.Processed)
+		b.files.Add(r.Processed + r.Unchanged - last.Processed - last.Unchanged)
 		b.bytes.Add(r.Bytes - last.Bytes)
 		last = r
 		b.show()

@@ -74,10 +74,10 @@ func (it *item) stat() (fileproc.Stat, error) {
 
 const stdinName = "-"
 
-// orStdin returns the arguments. If there are none, nor a list of files, and standard input is a pipe, a socket or a file, it returns standard
+// orStdin returns the arguments. If there are none, nor a list of files or a cache, and standard input is a pipe, a socket or a file, it returns standard
 // input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
 func (a *app) orStdin(args []string) []string {
-	if info, err := os.Stdin.Stat(); len(args) == 0 && a.sel.list.file == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+	if info, err := os.Stdin.Stat(); len(args) == 0 && a.sel.list.file == "" && a.sel.cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return []string{stdinName}
 	}
 	return args
@@ -95,6 +95,12 @@ type job struct {
 	// visit appends the file's output to c, in whole lines. An error that it returns is a failure of the file.
 	// It is called on several goroutines at once.
 	visit func(it *item, c *chunk) error
+
+	// A subcommand that has --cache has these in place of visit. read returns what is to be kept of the file, or
+	// fileproc.ErrSkip, and print appends the output for that. Both are called on several goroutines at once.
+	read    func(it *item) ([]byte, error)
+	print   func(path string, value []byte, c *chunk) error
+	version string // of what read returns
 }
 
 // errEnough is returned by visit to end the whole run early.
@@ -106,6 +112,21 @@ const maxAhead = 256
 
 // each runs j. A failure of a file is reported at once; an error that each returns has ended the run.
 func (a *app) each(j job) error {
+	if j.visit == nil {
+		j.visit = func(it *item, c *chunk) error {
+			value, err := j.read(it)
+			if errors.Is(err, fileproc.ErrSkip) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return j.print(it.path(), value, c)
+		}
+	}
+	if a.sel.cache != "" {
+		return a.eachCached(&j)
+	}
 	if a.sel.list.file != "" {
 		if len(j.args) > 0 {
 			return errFilesAndArguments

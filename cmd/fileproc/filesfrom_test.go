@@ -48,6 +48,7 @@ func TestReadNamesIsCancelled(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	go w.Write([]byte("a\nb"))
 	var err error
 	for name := range readNames(ctx, r, '\n', &err) {

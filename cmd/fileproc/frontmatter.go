@@ -22,6 +22,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fileproc/fileproc"
 )
 
 const (
@@ -58,6 +60,7 @@ path and the name of the file. A file is left out if the expression cannot be ev
 	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "print only these `FIELDS`, in this order (default all, the most frequent first)")
 	a.sel.flags(cmd, scopeSearch, true)
 	a.sel.sortFlag(cmd)
+	a.sel.cacheFlag(cmd)
 	return cmd
 }
 
@@ -88,7 +91,7 @@ func (fm *frontmatter) run(args []string) error {
 	if len(opts.Suffixes) == 0 {
 		opts.Suffixes = []string{".md", ".markdown"}
 	}
-	err := fm.app.each(job{args: args, opts: opts, visit: fm.visit})
+	err := fm.app.each(job{args: args, opts: opts, read: fm.read, print: fm.print, version: "frontmatter"})
 	if !fm.json {
 		fm.app.bar.clear()
 		fm.printTable()
@@ -96,16 +99,21 @@ func (fm *frontmatter) run(args []string) error {
 	return err
 }
 
-func (fm *frontmatter) visit(it *item, c *chunk) error {
+// read returns a file's frontmatter with its kind in front.
+func (fm *frontmatter) read(it *item) ([]byte, error) {
 	kind, front, err := frontOf(it)
-	if err != nil || kind == 0 {
-		return err
+	if err == nil && kind == 0 {
+		err = fileproc.ErrSkip
 	}
-	fields, err := parseFront(kind, front)
+	return append([]byte{kind}, front...), err
+}
+
+func (fm *frontmatter) print(path string, front []byte, c *chunk) error {
+	fields, err := parseFront(front[0], front[1:])
 	if err != nil {
 		return err
 	}
-	if ok, err := fm.selects(it, fields); !ok || err != nil {
+	if ok, err := fm.selects(path, fields); !ok || err != nil {
 		return err
 	}
 	fm.app.found.Store(true)
@@ -115,13 +123,13 @@ func (fm *frontmatter) visit(it *item, c *chunk) error {
 	if !fm.json {
 		fm.mu.Lock()
 		defer fm.mu.Unlock()
-		fm.rows = append(fm.rows, row{it.path(), fields})
+		fm.rows = append(fm.rows, row{path, fields})
 		return nil
 	}
 	return c.json(struct {
 		Path        any            `json:"path"`
 		Frontmatter map[string]any `json:"frontmatter"`
-	}{jsonPath(it.path()), fields})
+	}{jsonPath(path), fields})
 }
 
 // frontOf returns a file's frontmatter, and as kind '-' for YAML, '+' for TOML, or 0 if there is none.
@@ -264,11 +272,10 @@ func (fm *frontmatter) Visit(n *ast.Node) {
 	}
 }
 
-func (fm *frontmatter) selects(it *item, fields map[string]any) (bool, error) {
+func (fm *frontmatter) selects(path string, fields map[string]any) (bool, error) {
 	if fm.program == nil {
 		return true, nil
 	}
-	path := it.path()
 	env := maps.Clone(fields)
 	env[fieldsName] = fields
 	env[fileName] = map[string]any{"path": path, "name": filepath.Base(path)}

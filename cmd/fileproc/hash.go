@@ -69,6 +69,8 @@ which is also read without an argument if it is a pipe or a file, and always wit
 		slices.Sorted(maps.Keys(algorithms)), cobra.ShellCompDirectiveNoFileComp))
 	a.sel.flags(cmd, scopeAll, true)
 	a.sel.sortFlag(cmd)
+	a.sel.cacheFlag(cmd)
+	cmd.MarkFlagsMutuallyExclusive("cache", "check")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
 			if cmd.Flags().Changed(name) && !check {
@@ -122,13 +124,9 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 	opts := a.sel.opts
 	opts.ReadSize = hashPrefix
 	hashers := make([]hasher, opts.Workers)
-	return a.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
-		sum, err := hashers[it.worker].checksum(it, algorithms[algorithm])
-		if err != nil {
-			return err
-		}
+	read := func(it *item) ([]byte, error) { return hashers[it.worker].checksum(it, algorithms[algorithm]) }
+	print := func(path string, sum []byte, c *chunk) error {
 		a.found.Store(true)
-		path := it.path()
 		switch {
 		case asJSON:
 			return c.json(struct {
@@ -146,7 +144,8 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 		}
 		c.b = append(append(append(append(c.b, sum...), "  "...), name...), '\n')
 		return nil
-	}})
+	}
+	return a.each(job{args: args, opts: opts, stdin: true, read: read, print: print, version: "hash " + algorithm})
 }
 
 // escaper and unescaper convert names as sha256sum does. unescaper turns an invalid escape into a NUL byte, which no name

@@ -28,6 +28,7 @@ type selection struct {
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
 	sort             bool
+	cache            string // the file of --cache
 	list             nameList
 }
 
@@ -89,6 +90,11 @@ var symlinks = map[string]fileproc.Symlinks{
 // sortFlag adds --sort, for subcommands that print each file when it is finished.
 func (s *selection) sortFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
+}
+
+// cacheFlag adds --cache, for subcommands whose results depend on the content of each file alone.
+func (s *selection) cacheFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
 }
 
 // check validates the flags of cmd and completes the options.
@@ -176,6 +182,7 @@ func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options,
 		t.Directories += r.Directories
 		t.Found += r.Found
 		t.Processed += r.Processed
+		t.Unchanged += r.Unchanged
 		t.Failed += r.Failed
 		t.Abandoned += r.Abandoned
 		t.Bytes += r.Bytes
