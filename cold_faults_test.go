@@ -11,6 +11,7 @@ import (
 // TestFaultsInTheColdMode: where all is listed ahead, every fault of an entry and every end at any step leaves as little
 // behind as elsewhere. Inode numbers of the fault backend are hashes of the names, so they shuffle the files.
 func TestFaultsInTheColdMode(t *testing.T) {
+	NotInColdMode(t, "every test runs in it")
 	AlwaysCold(t)
 	for name, test := range map[string]func(*testing.T){
 		"one entry":           TestFaultsOfOneEntry,

@@ -15,9 +15,13 @@ import (
 // TestConformanceCold: the suite also holds in the cold mode, with every backend and fs.FS, whether windows can be read
 // together there or not. FILEPROC_TEST_COLD=1 runs all tests so.
 func TestConformanceCold(t *testing.T) {
+	fileproc.NotInColdMode(t, "every test runs in it")
+	if slow {
+		t.Skip("takes minutes here; TestFaultsInTheColdMode does not")
+	}
 	fileproc.AlwaysCold(t)
 	for name, test := range map[string]func(*testing.T){
-		"conformance":  TestInvariant9BackendsAgree,
+		"conformance":  smallBackendsAgree,
 		"prefixes":     TestPrefixes,
 		"oracle":       TestOracle,
 		"pairwise":     TestOptionsPairwise,

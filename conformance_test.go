@@ -37,13 +37,18 @@ func numbered(n int) tree {
 	return tree{name: fmt.Sprintf("%d entries", n), make: specs(testtree.Numbered("f", n)...), big: n > 200 || slow && n > 2}
 }
 
-func trees() []tree {
-	many, dirs := 5000, 3000
-	if testing.Short() {
-		many, dirs = 500, 300
+// trees gives the suite. Small means that its largest trees are smaller, but take several lists, and more directories and
+// levels than may be open at once.
+func trees(small bool) []tree {
+	many, dirs, levels := 5000, 3000, 100
+	if small {
+		many, dirs, levels = 3000, 500, 40
 	}
-	if slow {
+	switch {
+	case slow:
 		many, dirs = 200, 50
+	case testing.Short():
+		many, dirs = 500, 300
 	}
 	wide := make([]string, dirs)
 	for i := range wide {
@@ -65,9 +70,9 @@ func trees() []tree {
 		numbered(many),
 		{name: fmt.Sprintf("%d directories", dirs), make: specs(wide...), big: true},
 		{
-			name: "100 levels of 250 bytes", deep: true,
+			name: fmt.Sprintf("%d levels of 250 bytes", levels), deep: true,
 			make: func(t *testing.T, dir string) bool {
-				return testtree.Deep(t, dir, 100, strings.Repeat("n", 250), "f.md=deep", ".hidden=too")
+				return testtree.Deep(t, dir, levels, strings.Repeat("n", 250), "f.md=deep", ".hidden=too")
 			},
 		},
 		{name: "buffer sizes", make: specs(sizes...)},
@@ -96,7 +101,7 @@ func optionsOf(tr tree) []fileproc.Options {
 	case tr.big:
 		return []fileproc.Options{{}}
 	case tr.deep: // slow through an fs.FS, which opens every level again for each entry
-		return []fileproc.Options{{}, {SkipHidden: true, Stat: true, MaxDepth: 60}}
+		return []fileproc.Options{{}, {SkipHidden: true, Stat: true, MaxDepth: 30}}
 	}
 	return []fileproc.Options{
 		{},
@@ -142,8 +147,13 @@ func everyPlace(t *testing.T, tr tree, dir string, want snapshot) []place {
 	return append(all, place{"memory", ".", memory})
 }
 
-func TestInvariant9BackendsAgree(t *testing.T) {
-	for _, tr := range trees() {
+func TestInvariant9BackendsAgree(t *testing.T) { backendsAgree(t, trees(raceDetector)) }
+
+// smallBackendsAgree is the suite for the modes: large trees in the usual one have no more to show.
+func smallBackendsAgree(t *testing.T) { backendsAgree(t, trees(true)) }
+
+func backendsAgree(t *testing.T, trees []tree) {
+	for _, tr := range trees {
 		t.Run(tr.name, func(t *testing.T) {
 			watchdog(t)
 			dir := t.TempDir()
@@ -203,9 +213,12 @@ func TestPrefixes(t *testing.T) {
 // The suite also holds if all calls count as slow, so that there are as many workers as possible, and files are
 // prefetched.
 func TestConformanceWithManyInFlight(t *testing.T) {
+	if slow {
+		t.Skip("takes minutes here; TestFaultsWithManyInFlight does not")
+	}
 	fileproc.SlowFrom(t, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
-		"conformance": TestInvariant9BackendsAgree,
+		"conformance": smallBackendsAgree,
 		"ends":        TestInvariant6NothingIsLeftAfterAnyEnd,
 		"bytes":       TestInvariant7NoFileSeesAnothersBytes,
 		"links":       TestSymlinks,

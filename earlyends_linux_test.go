@@ -184,8 +184,11 @@ func memoryInUse(t *testing.T) (kib int) {
 func TestInvariant6NothingIsLeftAfterThousandsOfEarlyEnds(t *testing.T) {
 	root, rels := plantMany(t, 2, 600)
 	rounds := 250
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		rounds = 20
+	case raceDetector || wantsRings(root) != "":
+		rounds = 60 // the others are for the memory of rings, which is measured below
 	}
 	for i, end := range earlyEnds() {
 		t.Run(end.name, func(t *testing.T) {

@@ -22,10 +22,10 @@ func SlowFrom(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { slowCall = was })
 }
 
-// NotInColdMode skips a test of what does not hold if FILEPROC_TEST_COLD keeps every run in the cold mode, because of why.
+// NotInColdMode skips a test that says nothing if FILEPROC_TEST_COLD keeps every run in the cold mode, because of why.
 func NotInColdMode(t *testing.T, why string) {
 	if coldByEnvironment {
-		t.Skip("not in the cold mode: " + why)
+		t.Skip("FILEPROC_TEST_COLD: " + why)
 	}
 }
 

@@ -41,6 +41,9 @@ func runTask(t *testing.T, name, root string, change ...func(*exec.Cmd)) (output
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestInvariantInAProcessOfItsOwn$", "-test.count=1", "-test.v")
 	cmd.Env = append(os.Environ(), taskVariable+"="+name+"="+root)
+	if raceDetector { // it sleeps for a second before its process exits, for the reports of goroutines that still run: none does
+		cmd.Env = append(cmd.Env, "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	}
 	for _, f := range change {
 		f(cmd)
 	}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the root module's tests on other platforms: 32-bit natively, arm64 and big-endian s390x under qemu, js under node,
-# and wasip1 under wazero. A platform whose tool is missing is skipped with the reason; as root, qemu is installed.
+# and wasip1 under wazero, two at a time. A platform whose tool is missing is skipped with the reason; as root, qemu is
+# installed.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,14 +16,17 @@ trap 'rm -rf "$tmp"' EXIT
 
 skip() { echo "   skipped: $1"; }
 
+install_qemu() {
+	if ! command -v qemu-aarch64-static >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-user-static; } >/dev/null 2>&1 </dev/null || true
+	fi
+}
+
 emulated() { # GOARCH, qemu's name for the architecture
 	local qemu=qemu-$2-static
 	if [ "$(go env GOHOSTOS)" != linux ]; then
 		skip "qemu's user mode needs Linux"
 		return
-	fi
-	if ! command -v "$qemu" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-user-static; } >/dev/null 2>&1 </dev/null || true
 	fi
 	if ! command -v "$qemu" >/dev/null; then
 		skip "no $qemu"
@@ -64,10 +68,16 @@ run() {
 	esac
 }
 
+# check prints what run prints only when it is over, since two platforms run at a time.
+check() {
+	local out status=0
+	out=$(run "$1" 2>&1) || status=$?
+	printf '== go test as %s\n%s\n   %d s\n' "$1" "$out" "$SECONDS"
+	return "$status"
+}
+export -f check run emulated skip
+export wazero_version timeout wasm tmp
+
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
-for platform; do
-	start=$SECONDS
-	echo "== go test as $platform"
-	run "$platform"
-	echo "   $((SECONDS - start)) s"
-done
+[[ " $* " != *\ arm64\ * && " $* " != *\ s390x\ * ]] || install_qemu
+printf '%s\n' "$@" | xargs -P 2 -n 1 bash -c 'check "$1"' check

@@ -78,8 +78,8 @@ func oddTree(t *testing.T) string {
 	dir := t.TempDir()
 	long := strings.Repeat("needle in a long line ", 20000)
 	var numbers strings.Builder
-	for i := range 60000 {
-		fmt.Fprintf(&numbers, "line %d needle\n", i)
+	for i := range 11_000 { // more than 1 MiB
+		fmt.Fprintf(&numbers, "line %d %084d needle\n", i, 0)
 	}
 	files := map[string]string{
 		"plain.txt":                      "a needle\nno\nNeedle\nneedles needle\n",
