@@ -40,7 +40,8 @@ func BenchmarkStore(b *testing.B) {
 	file := benchFile(b, 0)
 	b.Run("op=load", func(b *testing.B) { benchLoad(b, file) })
 	b.Run("op=load,log=100k", func(b *testing.B) { benchLoad(b, benchFile(b, 100_000)) })
-	b.Run("op=lookup", func(b *testing.B) { benchLookup(b, file) })
+	b.Run("op=lookup,order=random", func(b *testing.B) { benchLookup(b, file, 7919) })
+	b.Run("op=lookup,order=saved", func(b *testing.B) { benchLookup(b, file, 1) })
 	b.Run("op=unseen", func(b *testing.B) {
 		s := mustLoad(b, file)
 		for b.Loop() {
@@ -109,11 +110,11 @@ func benchLoad(b *testing.B, file string) {
 	b.ReportMetric(float64(int64(after.HeapAlloc-before.HeapAlloc)-int64(results))/benchEntries, "B/entry")
 }
 
-func benchLookup(b *testing.B, file string) {
+func benchLookup(b *testing.B, file string, stride int) {
 	s := mustLoad(b, file)
 	paths := make([]string, benchEntries)
 	for i := range paths {
-		paths[i] = testRecord(i * 7919 % benchEntries).path
+		paths[i] = testRecord(i * stride % benchEntries).path
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
