@@ -89,7 +89,7 @@ func (m misnamed) Error() string {
 	mode, known := m.err.(irregular)
 	switch {
 	case known && fs.FileMode(mode).IsDir():
-		return "a directory: with a slash at its end, Options.Files names what is below it"
+		return "a directory, named without a slash at the end"
 	case known:
 		return fmt.Sprintf("not a regular file: %v", fs.FileMode(mode))
 	}

@@ -43,11 +43,13 @@ type nameSource struct {
 	wake      func()        // lets a worker look for work
 	room      chan struct{} // buffered: take does not wait for the goroutine that pulls
 	arena     names.Arena   // of the goroutine that pulls
+	places    atomic.Uint64 // names scanned so far
 
 	mu     sync.Mutex // guards what follows; it may be taken while the queue's is held
 	window *nameWindow
-	begun  bool // a window is taken and not scanned to its end
-	ended  bool // the iterator has returned
+	dirs   uint64 // made so far
+	begun  bool   // a window is taken and not scanned to its end
+	ended  bool   // the iterator has returned
 }
 
 // A nameWindow is names that no worker has taken.
@@ -177,7 +179,8 @@ func (s *nameSource) add(name string) {
 	}
 	kept := s.arena.Add(bytesOf(base))
 	if isTree {
-		s.addTree(w.dir.child(kept, 0))
+		s.dirs++
+		s.addTree(w.dir.child(kept, s.dirs))
 	} else {
 		s.addFile(w.dir, kept)
 	}
@@ -211,7 +214,8 @@ func (s *nameSource) dir(path string) *node {
 	if parent == nil || !s.isName(base) {
 		return nil
 	}
-	n := parent.child(s.arena.Add(bytesOf(base)), 0)
+	s.dirs++
+	n := parent.child(s.arena.Add(bytesOf(base)), s.dirs) // in the cold mode they are opened in this order
 	n.given = &givenNames{}
 	w.dirs[path] = n
 	w.cost += nameDirCost + len(base)

@@ -31,17 +31,33 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	if len(g.files) == 0 {
 		return false
 	}
-	for i, name := range g.files[0] {
-		s.addFile(name.Bytes(), name, 0, s.hint(name, i))
+	place := w.names.places.Add(uint64(len(g.files[0])))
+	looksUp := w.cold.on.Load() && isOnDisk(s.dir)
+	for _, name := range g.files[0] {
+		hint := place
+		if looksUp {
+			hint = s.inodeOf(name, place)
+		}
+		s.addFile(name.Bytes(), name, 0, hint)
+		place++
 	}
 	g.files[0] = nil
 	g.files = g.files[1:]
 	return len(g.files) > 0
 }
 
-// hint returns where a file may be on the disk, i being its place among the names
-// that were given.
-func (s *scanner) hint(name names.Name, i int) uint64 { return uint64(i) }
+// inodeOf returns the inode number of an entry, or else its place among the names.
+// A look at each name takes time, but where names are not in the order of the disk
+// it takes a tenth of the requests, or fewer.
+func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
+	if s.w.stopped() { // a look may have to wait for the disk
+		return place
+	}
+	if st, err := s.dir.stat(name); err == nil {
+		return st.Inode
+	}
+	return place
+}
 
 // skipGiven counts names that are skipped since their directory is.
 func (w *worker) skipGiven(g *givenNames, why skipReason) {
