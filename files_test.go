@@ -380,7 +380,9 @@ func TestInvariant8CancelWhileFilesWait(t *testing.T) {
 		files := func(yield func(string) bool) {
 			if yield("dir0001/file0001") {
 				<-ctx.Done()
-				for yield("dir0001/file0002") {
+				time.Sleep(100 * time.Millisecond)
+				if yield("dir0001/file0002") {
+					t.Error("the sequence is not stopped")
 				}
 			}
 		}
