@@ -21,7 +21,8 @@ type Codec[T any] interface {
 
 // JSON is the Codec of package encoding/json. The type T must not have unexported
 // fields or fields with the tag "-", which that package leaves out, unless it has
-// methods of its own for JSON or text.
+// methods of its own for JSON or text. In strings, JSON replaces bytes that are not
+// UTF-8 by U+FFFD: name Gob or Raw to keep them.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
 type jsonCodec[T any] struct{}
@@ -59,7 +60,8 @@ type rawCodec[T ~[]byte | ~string] struct{}
 
 func (rawCodec[T]) Append(b []byte, v T) ([]byte, error) { return append(b, v...), nil }
 
-func (rawCodec[T]) Decode(b []byte) (T, error) { return T(bytes.Clone(b)), nil }
+// Decode returns nil for an empty result, whether it comes from the cache file or not.
+func (rawCodec[T]) Decode(b []byte) (T, error) { return T(append([]byte(nil), b...)), nil }
 
 // nothing is the Codec of results that have no content.
 type nothing[T any] struct{}
@@ -105,7 +107,7 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	case reflect.Struct:
 		for i := range t.NumField() {
 			f := t.Field(i)
-			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+			if !f.IsExported() && !isEmbeddedStruct(f) || f.Tag.Get("json") == "-" {
 				return fmt.Sprintf("the field %s of %v", f.Name, t)
 			}
 			if lost := lostByJSON(f.Type, seen); lost != "" {
@@ -114,6 +116,15 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 		}
 	}
 	return ""
+}
+
+// isEmbeddedStruct reports whether JSON looks for fields in f, exported or not.
+func isEmbeddedStruct(f reflect.StructField) bool {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return f.Anonymous && t.Kind() == reflect.Struct
 }
 
 // shapeOf describes a type down to the names and types of fields, so that results

@@ -145,7 +145,7 @@ func TestForeign(t *testing.T) {
 	for i := range random {
 		random[i] = byte(rand.Uint32())
 	}
-	for name, b := range map[string][]byte{"text": []byte("my notes\n"), "one byte": {'x'}, "random": random, "gzip": {0x1f, 0x8b, 8, 0, 0, 0}, "disk image": append(make([]byte, 32<<10), "CD001"...)} {
+	for name, b := range map[string][]byte{"text": []byte("my notes\n"), "text of the same name": []byte("fileproc, a description\n"), "one byte": {'x'}, "random": random, "gzip": {0x1f, 0x8b, 8, 0, 0, 0}, "disk image": append(make([]byte, 32<<10), "CD001"...)} {
 		t.Run(name, func(t *testing.T) {
 			s, err := load(writeFile(t, b), testKey, 1)
 			require.ErrorIs(t, err, errForeign)

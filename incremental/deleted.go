@@ -24,9 +24,12 @@ import (
 // directory that could not be read.
 func (r *run[T]) deleted() []int {
 	numbers := map[string]int{}
-	dirs := existence{r.opts.FS, r.root, r.opts.Symlinks != fileproc.SymlinksSkip, map[string]answer{".": yes}}
+	dirs := existence{
+		fsys: r.opts.FS, root: r.root, dirs: map[string]answer{".": yes},
+		followsFiles: r.opts.Symlinks != fileproc.SymlinksSkip, followsDirs: r.opts.Symlinks == fileproc.SymlinksFollow,
+	}
 	for n, rec := range r.store.unseen() {
-		if rel := string(rec.path); dirs.hasFile(rel) == no {
+		if rel := string(rec.path); isBelow(rel) && dirs.hasFile(rel) == no {
 			numbers[rel] = n
 		}
 	}
@@ -40,6 +43,12 @@ func (r *run[T]) deleted() []int {
 	return gone
 }
 
+// isBelow reports whether rel is a path below root: that of a hostile cache file may
+// be any text.
+func isBelow(rel string) bool {
+	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel)
+}
+
 type answer int
 
 const (
@@ -48,34 +57,35 @@ const (
 	no
 )
 
-// An existence looks up what is below root. A directory that a link has replaced
-// is not there, unless links are followed.
+// An existence looks up what is below root. What a link has replaced is not there,
+// unless links of that kind are followed.
 type existence struct {
-	fsys    fs.FS
-	root    string
-	follows bool
-	dirs    map[string]answer // whether they are there
+	fsys         fs.FS
+	root         string
+	followsFiles bool
+	followsDirs  bool
+	dirs         map[string]answer // whether they are there
 }
 
 func (e *existence) hasFile(rel string) answer {
-	return e.has(rel, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
+	return e.has(rel, e.followsFiles, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
 }
 
 func (e *existence) hasDir(rel string) answer {
 	a, ok := e.dirs[rel]
 	if !ok {
-		a = e.has(rel, fs.FileMode.IsDir)
+		a = e.has(rel, e.followsDirs, fs.FileMode.IsDir)
 		e.dirs[rel] = a
 	}
 	return a
 }
 
 // has reports whether rel is there as what it should be.
-func (e *existence) has(rel string, should func(fs.FileMode) bool) answer {
+func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool) answer {
 	if a := e.hasDir(path.Dir(rel)); a != yes {
 		return a
 	}
-	info, err := e.stat(rel)
+	info, err := e.stat(rel, follows)
 	switch {
 	case err == nil && should(info.Mode()):
 		return yes
@@ -85,11 +95,11 @@ func (e *existence) has(rel string, should func(fs.FileMode) bool) answer {
 	return unknown
 }
 
-func (e *existence) stat(rel string) (fs.FileInfo, error) {
+func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
 	case e.fsys != nil:
 		return fs.Stat(e.fsys, path.Join(e.root, rel))
-	case e.follows:
+	case follows:
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}
 	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
@@ -110,7 +120,7 @@ func (r *run[T]) selected(paths map[string]int) []string {
 	opts := fileproc.Options{
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
-		FS: tree, ReadSize: fileproc.NoRead, Ordered: true,
+		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
 	}
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -140,6 +141,12 @@ func TestMetadataThatLies(t *testing.T) {
 	p.settle()
 	p.run()
 	p.calledFor()
+	for _, long := range []time.Time{time.Unix(0, 0), time.Unix(-1e9, 0)} {
+		require.NoError(t, os.Chtimes(p.path("a"), long, long))
+		p.settle()
+		p.calledFor("a")
+		p.calledFor()
+	}
 	far := time.Now().Add(24 * time.Hour)
 	require.NoError(t, os.Chtimes(p.path("a"), far, far))
 	p.settle()
@@ -248,18 +255,22 @@ func TestReplacedByALink(t *testing.T) {
 	p.opts.Symlinks = fileproc.SymlinksFiles
 	p.run()
 	require.Contains(t, p.calls, "a")
+	require.NoError(t, os.Rename(p.path("old"), p.path("older")))
+	require.NoError(t, os.Symlink("older", p.path("old"))) // to a directory: that is not followed
+	p.run()
+	require.Equal(t, []string{"old/b"}, p.gone)
 }
 
 // TestOwnFiles: the cache file, its lock and temporary files are not delivered if they are below root.
 func TestOwnFiles(t *testing.T) {
-	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.tmp1=torn")
+	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.tmp1=torn", "d/cache.tmpl=3")
 	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
 		t.Chdir(p.root)
 		p.inc = incremental.Options[string]{File: "d/cache", Compare: compare}
 		for range 3 {
 			got, err := p.try(t.Context())
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2"}, got)
+			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2", "d/cache.tmpl=3"}, got)
 		}
 		require.Empty(t, p.calls)
 		require.FileExists(t, "d/cache")
@@ -414,6 +425,55 @@ func TestCodecs(t *testing.T) {
 	got, err := incremental.Process(t.Context(), p.root, incremental.Options[any]{File: p.inc.File}, p.opts, func(*fileproc.File) (any, error) { return 7, nil })
 	require.NoError(t, err)
 	require.Equal(t, []any{7.0}, got, "as JSON decodes it")
+}
+
+type word string
+
+// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct.
+func TestEmbeddedInJSON(t *testing.T) {
+	p := newProject(t, "a=1")
+	type title struct{ word }
+	_, err := incremental.Process(t.Context(), p.root, incremental.Options[title]{File: p.inc.File}, p.opts, func(*fileproc.File) (title, error) { return title{"w"}, nil })
+	require.EqualError(t, err, "incremental: JSON leaves out the field word of incremental_test.title: export it, or name a Codec that keeps it")
+	type inner struct{ Word string }
+	type outer struct{ inner }
+	got, err := incremental.Process(t.Context(), p.root, incremental.Options[outer]{File: p.inc.File}, p.opts, func(*fileproc.File) (outer, error) { return outer{inner{"w"}}, nil })
+	require.NoError(t, err)
+	require.Equal(t, []outer{{inner{"w"}}}, got)
+}
+
+// TestRawNil: an empty result is the same whether it comes from the cache file or not.
+func TestRawNil(t *testing.T) {
+	p := newProject(t, "a=1", "b=22")
+	inc := incremental.Options[[]byte]{File: p.inc.File, Codec: incremental.Raw[[]byte]()}
+	p.opts.Workers = 1
+	for range 2 {
+		got, err := incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) ([]byte, error) { return nil, nil })
+		require.NoError(t, err)
+		require.Equal(t, [][]byte{nil, nil}, got)
+	}
+}
+
+// TestSelectDirOfTheGone: where one worker calls SelectDir, the calls for directories that are gone do not overlap either.
+func TestSelectDirOfTheGone(t *testing.T) {
+	var list []string
+	for i := range 100 {
+		list = append(list, fmt.Sprintf("%d/%d/a=1", i%10, i))
+	}
+	p := newProject(t, list...)
+	var inside atomic.Int32
+	p.opts.Workers = 1
+	p.opts.SelectDir = func(fileproc.Entry) bool {
+		require.EqualValues(t, 1, inside.Add(1))
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+		return true
+	}
+	p.run()
+	require.NoError(t, os.RemoveAll(p.root))
+	require.NoError(t, os.Mkdir(p.root, 0o755))
+	p.run()
+	require.Len(t, p.gone, 100)
 }
 
 func TestBadOptions(t *testing.T) {

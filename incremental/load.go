@@ -142,13 +142,15 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 // its bytes may have been damaged. A file that the caller names by mistake was
 // none, and is not replaced.
 func ours(b []byte) bool {
+	b = b[:min(len(b), len(magic))]
 	same := 0
-	for i := range min(len(b), len(magic)) {
+	for i := range b {
 		if b[i] == magic[i] {
 			same++
 		}
 	}
-	return same >= min(len(b), len(magic)/2)
+	ends := len(b) == len(magic) && b[len(b)-1] == 0 // as no text does
+	return same >= min(len(b), len(magic)*3/4) || ends && same >= len(magic)/2
 }
 
 // allZero reports whether f begins with zeros: what a crash of the machine may

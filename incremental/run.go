@@ -92,6 +92,9 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 		r.trust.root = inc.Compare != CompareContent && (r.trust.root || keepsTimes(root))
 	}
 	opts.Report = &r.report
+	if opts.Workers == 0 && opts.FS == nil { // with an FS it means more than the number
+		opts.Workers = workers // GOMAXPROCS may change until the run asks for it
+	}
 	if r.asks = r.trust.root || r.own != ""; r.asks {
 		opts.Unchanged = r.unchanged
 	}
@@ -130,9 +133,10 @@ func identityOf(s fileproc.Stat) (identity, bool) {
 	return id, nanoseconds(s.ModTime, &id.mtime) && (id.ctime > 0 || s.ChangeTime.IsZero())
 }
 
-// nanoseconds reports whether t is within the years 1970 to 2262, and then sets ns.
+// nanoseconds reports whether t is within the years 1678 to 2262, and then sets ns.
 func nanoseconds(t time.Time, ns *int64) bool {
-	ok := t.Unix() > 0 && t.Unix() < math.MaxInt64/int64(time.Second)
+	const most = math.MaxInt64 / int64(time.Second)
+	ok := -most < t.Unix() && t.Unix() < most
 	if ok {
 		*ns = t.UnixNano()
 	}

@@ -98,7 +98,8 @@ func resolve(file string) string {
 // isOwnSuffix reports whether a path that goes on with rest after that of the
 // cache file is the cache file, its lock or one of its temporary files.
 func isOwnSuffix(rest string) bool {
-	return rest == "" || rest == lockSuffix || strings.HasPrefix(rest, tempSuffix) && !strings.Contains(rest, "/")
+	number, isTemp := strings.CutPrefix(rest, tempSuffix)
+	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "0123456789abcdef") == ""
 }
 
 // len returns the number of loaded records, without those that the log overrides.

@@ -1,0 +1,41 @@
+package incremental
+
+import (
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWorkersAreFixed: the run has the number of workers for which there is state, also if GOMAXPROCS changes while the
+// cache file is loaded.
+func TestWorkersAreFixed(t *testing.T) {
+	opts := fileproc.Options{}
+	r, err := begin(t.TempDir(), &Options[string]{File: filepath.Join(t.TempDir(), "cache")}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	require.Equal(t, runtime.GOMAXPROCS(0), opts.Workers)
+	require.Len(t, r.workers, opts.Workers)
+}
+
+// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or does more harm than that.
+func TestHostilePaths(t *testing.T) {
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	again := func(between func(*run[string])) (gone []string) {
+		opts := fileproc.Options{}
+		inc := Options[string]{File: file, Deleted: func(rel string) { gone = append(gone, rel) }}
+		r, err := begin(root, &inc, &opts, func(*fileproc.File) (string, error) { return "", nil })
+		require.NoError(t, err)
+		between(r)
+		_, err = fileproc.Process(t.Context(), root, opts, r.fn())
+		require.NoError(t, r.end(t.Context(), err))
+		return gone
+	}
+	again(func(r *run[string]) {
+		for _, path := range []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "honest"} {
+			r.store.add(0, record{path: path, id: identity{size: 1}, result: []byte(`"x"`)})
+		}
+	})
+	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
+}
