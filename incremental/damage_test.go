@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -95,6 +96,27 @@ func TestBitFlips(t *testing.T) {
 			require.True(t, known, "byte %d bit %d", i, bit)
 		}
 	}
+}
+
+// A frame that belongs to another snapshot does not check out.
+func TestOtherGeneration(t *testing.T) {
+	whole, states := smallFile(t)
+	other, _ := smallFile(t)
+	end := slices.Min(slices.Collect(maps.Keys(states))) // of the snapshot
+	s := loadBytes(t, append(whole[:end:end], other[end:]...))
+	require.Equal(t, states[end], contents(t, s))
+}
+
+// A file that has become shorter since the load takes what is saved.
+func TestShorterSinceLoad(t *testing.T) {
+	whole, states := smallFile(t)
+	s := loadBytes(t, whole)
+	ends := slices.Sorted(maps.Keys(states))
+	require.NoError(t, os.Truncate(s.file, int64(ends[2]-1)))
+	mustSave(t, s, testRecord(9))
+	want := maps.Clone(states[ends[1]])
+	want[testRecord(9).path] = testRecord(9)
+	require.Equal(t, want, contents(t, mustLoad(t, s.file)))
 }
 
 // Blocks that are zero, repeated or exchanged are found, too.
@@ -398,8 +420,11 @@ func FuzzLoad(f *testing.F) {
 	f.Add(data, beyond, []byte{}, uint64(1))
 	f.Add(long, good, long, uint64(1))
 	f.Add([]byte{}, full, data, uint64(0))
-	f.Add(data, []byte{}, data, uint64(1<<63))
-	f.Add(appendRecord(nil, record{outcome: tombstone}), good, appendRecord(nil, record{outcome: tombstone}), uint64(1))
+	f.Add(data, []byte{}, data, uint64(1<<50))
+	dead := testRecord(0)
+	dead.outcome = tombstone
+	f.Add(appendRecord(nil, dead), good, []byte{}, uint64(1))
+	f.Add(data, good, appendRecord(nil, dead), uint64(4))
 	f.Fuzz(func(t *testing.T, data, index, log []byte, records uint64) {
 		s := loadBytes(t, assemble(data, index, log, records))
 		require.LessOrEqual(t, len(s.loaded.buf), 2*(len(data)+len(index)+len(log))+4*headerSize)
@@ -410,7 +435,8 @@ func FuzzLoad(f *testing.F) {
 			deleted = append(deleted, n)
 		}
 		for i := range 8 {
-			s.lookup(testRecord(i).path)
+			rec, _, _ := s.lookup(testRecord(i).path)
+			require.NotEqual(t, tombstone, rec.outcome)
 			s.add(0, testRecord(i))
 		}
 		require.NoError(t, s.save(deleted[:len(deleted)/2]))

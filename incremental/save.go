@@ -295,7 +295,6 @@ func (w *snapshotWriter) snapshot(h header, p *plan) {
 	}
 	w.put(p.table.slots)
 	w.flush()
-	w.sums = binary.LittleEndian.AppendUint32(w.sums, crc32.Checksum(w.sums, castagnoli))
 	for len(w.sums)%align != 0 {
 		w.sums = append(w.sums, 0)
 	}

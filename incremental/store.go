@@ -6,7 +6,7 @@
 //	header     128 bytes: magic, format, generation, key, sizes, CRC
 //	data       records, one after the other
 //	index      slots of 8 bytes: 32 bits of the path's hash, 32 bits of the record's place / 8
-//	checksums  a CRC per 256 KiB of data and index, and a CRC of these CRCs
+//	checksums  a CRC per 256 KiB of data and index
 //	log        frames, appended by later saves: length, generation, CRC, records
 //
 // Every CRC is CRC-32C. The index is a hash table with linear probing that is

@@ -102,6 +102,35 @@ func TestRecordForms(t *testing.T) {
 	}
 }
 
+// parse reads nothing outside of the buffer, whatever is in it.
+func TestParseHostile(t *testing.T) {
+	b := make([]byte, 0, 200)
+	for _, fill := range []byte{0, 0x01, 0x10, 0x7f, 0xff} {
+		for length := range 100 {
+			b = b[:length]
+			for i := range b {
+				b[i] = fill
+			}
+			for place := range uint64(110) {
+				if s, ok := parse(b, place); ok {
+					require.LessOrEqual(t, int(place)+len(s.b), length)
+					s.view()
+				}
+			}
+			_, ok := parse(b, 1<<34)
+			require.False(t, ok)
+		}
+	}
+	for _, h := range []header{
+		{dataLen: 1<<64 - 16}, {dataLen: 1 << 63}, {dataLen: 1 << 36}, {dataLen: 4},
+		{slots: 1 << 61}, {slots: 1<<61 + 1}, {slots: 1<<64 - 1}, {dataLen: 1 << 30, slots: 1 << 32},
+		{records: 1}, {dataLen: 320, records: 11}, {dataLen: 320, records: 1 << 63},
+	} {
+		_, ok := decodeHeader(h.encode())
+		require.False(t, ok, h)
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
@@ -122,15 +151,21 @@ func TestRoundTrip(t *testing.T) {
 		require.Equal(t, want, contents(t, s))
 		if round%3 == 2 { // deletes every tenth
 			var deleted []int
+			gone := map[string]bool{}
 			for n, rec := range s.unseen() {
 				if n%10 == round%10 {
 					deleted = append(deleted, n)
 					delete(want, string(rec.path))
+					gone[string(rec.path)] = true
 				}
 			}
 			require.NoError(t, s.save(deleted))
 			s = mustLoad(t, file)
 			require.Equal(t, want, contents(t, s))
+			for path := range gone {
+				_, _, ok := s.lookup(path)
+				require.False(t, ok)
+			}
 		}
 	}
 	require.Len(t, kinds, 2, "both a frame and a snapshot were written")
@@ -268,7 +303,9 @@ func TestLogStaysShort(t *testing.T) {
 	}
 	info, err := os.Stat(file)
 	require.NoError(t, err)
-	require.Less(t, info.Size(), int64(len(contents(t, mustLoad(t, file)))*150))
+	s := mustLoad(t, file)
+	require.Less(t, info.Size(), int64(s.len()*150))
+	require.Less(t, s.loaded.snapshot.n, uint64(s.len()*2))
 }
 
 func TestOtherKey(t *testing.T) {
@@ -383,10 +420,12 @@ func TestTooLongToKeep(t *testing.T) {
 	s := mustLoad(t, file)
 	s.add(0, record{path: strings.Repeat("x", maxPath+1)})
 	s.add(0, record{path: "a", result: make([]byte, maxResult+1)})
+	require.Empty(t, s.take())
 	s.add(0, record{path: strings.Repeat("x", maxPath), result: make([]byte, 3*chunkSize)})
 	s.add(0, testRecord(1))
 	require.NoError(t, s.save(nil))
 	require.Equal(t, 2, len(contents(t, mustLoad(t, file))))
+	require.Less(t, s.disk.end, int64(8*chunkSize))
 }
 
 func TestOwns(t *testing.T) {
