@@ -55,7 +55,7 @@ func (b *batch) reset() {
 	b.entries = b.entries[:0]
 	clear(b.nodes)
 	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
-	b.asked, b.stats = false, b.stats[:0]
+	b.asked, b.invalid, b.stats = false, false, b.stats[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)

@@ -124,15 +124,15 @@ func (w *worker) callOnBinary(f *currentFile) {
 func (w *worker) leave(b *batch, last bool) {
 	w.ahead.forget()
 	w.look.forget()
+	if more := w.toRead; more != nil { // before what may panic, so that it is counted
+		w.toRead = nil
+		w.publishToRead(more)
+	}
 	if r := w.ahead.window; r != nil {
 		w.ahead.window = nil
 		w.cold.putReader(r)
 	}
 	w.pin.drop(&w.dirs)
-	if more := w.toRead; more != nil {
-		w.toRead = nil
-		w.publishToRead(more)
-	}
 	if !last {
 		return
 	}

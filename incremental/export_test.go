@@ -6,3 +6,9 @@ import "time"
 const Settled = 50 * time.Millisecond
 
 func init() { settled = Settled }
+
+// SaveAlways makes a run save after each file that it keeps, until the function that it returns is called.
+func SaveAlways() (end func()) {
+	saveEvery = -1
+	return func() { saveEvery = 30 * time.Second }
+}

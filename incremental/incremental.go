@@ -98,7 +98,8 @@ const (
 // Report.Unchanged counts them. In opts, Unchanged must be nil.
 //
 // If the cache file cannot be written, Process returns all results and an error
-// that wraps ErrNotSaved.
+// that wraps ErrNotSaved. A long run also saves every 30 seconds, so that most is
+// kept if it is killed.
 func Process[T any](ctx context.Context, root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) ([]T, error) {
 	r, err := begin(root, &inc, &opts, fn)
 	if err != nil {

@@ -205,6 +205,24 @@ func TestOthersStay(t *testing.T) {
 	require.Empty(t, p.gone)
 }
 
+// TestSavedOnTheWay: a run that does not end keeps what it has saved.
+func TestSavedOnTheWay(t *testing.T) {
+	defer incremental.SaveAlways()()
+	p := newProject(t, testtree.Numbered("", 20)...)
+	p.opts.Workers = 1
+	n := 0
+	require.Panics(t, func() {
+		_, _ = incremental.Process(t.Context(), p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
+			if n++; n == 11 {
+				panic("in the middle")
+			}
+			return result(f)
+		})
+	})
+	p.run()
+	require.Len(t, p.calls, 10)
+}
+
 // TestFilesByName: Options.Files works as without a cache file, and says nothing of other files.
 func TestFilesByName(t *testing.T) {
 	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e=4")

@@ -42,7 +42,8 @@ type run[T any] struct {
 	report  fileproc.Report
 	workers []workerState[T]
 
-	stopped atomic.Bool // before all files were seen
+	saved   atomic.Int64 // nanoseconds from begun to the last save
+	stopped atomic.Bool  // before all files were seen
 
 	mu        sync.Mutex // guards what follows
 	encodeErr error      // the first
@@ -289,6 +290,18 @@ func (r *run[T]) keep(f *fileproc.File, rec record) {
 		}
 	}
 	r.store.add(f.Worker(), rec)
+	r.saveNowAndThen()
+}
+
+// saveEvery is after how long a run saves what it has so far: a first run may take
+// hours, and may be killed. Tests set it.
+var saveEvery = 30 * time.Second
+
+func (r *run[T]) saveNowAndThen() {
+	now, last := time.Since(r.begun), r.saved.Load()
+	if now-time.Duration(last) > saveEvery && r.saved.CompareAndSwap(last, int64(now)) {
+		_ = r.store.save(nil) // the one at the end tries again, and reports its error
+	}
 }
 
 // isSettled reports whether a further change would show in the times. The clock may

@@ -65,8 +65,6 @@ func (s *store) write(added, tombstones []chunk) error {
 	if !locked {
 		temp += strconv.FormatUint(rand.Uint64(), 16)
 	}
-	os.Remove(temp) // of a writer that was killed: nobody else writes one under the lock
-
 	base, err := s.refresh()
 	if err != nil {
 		return s.failed("read what is there", err)
@@ -86,6 +84,7 @@ func (s *store) write(added, tombstones []chunk) error {
 			return s.failed("read what is there", err)
 		}
 	}
+	os.Remove(temp) // of a writer that was killed: nobody else writes one under the lock
 	return s.replace(temp, base, added, tombstones)
 }
 
