@@ -209,3 +209,21 @@ func TestWindowReadersAreFew(t *testing.T) {
 		require.Empty(t, c.readers)
 	}
 }
+
+// A window that happens to be cached ends the cold mode. The next may wait for the disk again, and then no more workers
+// read than before: those beyond maxColdWorkers would have no windowReader.
+func TestColdModeLeavesThePoolSmall(t *testing.T) {
+	r := newRun(t.Context(), &config{workers: 2, mayGrow: true}, callbacks{}, nil)
+	r.cold.on.Store(true)
+	r.pool.limitGrowth(maxColdWorkers)
+	w := &worker{shared: &r.shared}
+	alwaysCold = false
+	defer func() { alwaysCold = coldByEnvironment }()
+	w.leaveCold()
+	require.False(t, r.cold.on.Load())
+	for range 9 {
+		r.pool.started = r.pool.limit
+		r.pool.grow()
+	}
+	require.Equal(t, maxColdWorkers, r.pool.limit)
+}

@@ -1,7 +1,6 @@
 package fileproc
 
 import (
-	"math"
 	"runtime"
 	"time"
 )
@@ -324,14 +323,14 @@ func (w *worker) enterCold(b *batch, i int) bool {
 	return true
 }
 
-// leaveCold turns the cold mode off.
+// leaveCold turns the cold mode off. The pool stays as small as it is: the files that
+// are listed ahead are still read in windows, and the next may wait for a disk again.
 func (w *worker) leaveCold() {
 	w.ahead.quick = 0
 	if alwaysCold {
 		return
 	}
 	w.cold.on.Store(false)
-	w.pool.limitGrowth(math.MaxInt)
 	w.pool.wake() // there may be files that wait for the end of the listing
 }
 
