@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -21,14 +22,19 @@ type Codec[T any] interface {
 
 // JSON is the Codec of package encoding/json. The type T must not have unexported
 // fields or fields with the tag "-", which that package leaves out, unless it has
-// methods of its own for JSON or text. In strings, JSON replaces bytes that are not
-// UTF-8 by U+FFFD: name Gob or Raw to keep them.
+// methods of its own for JSON or text. A result with text that is not UTF-8, which
+// JSON cannot hold, is not kept.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
 type jsonCodec[T any] struct{}
 
+var errNotUTF8 = errors.New("text that is not UTF-8")
+
 func (jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
 	p, err := json.Marshal(v)
+	if bytes.Contains(p, []byte(`\ufffd`)) { // in place of a byte; a U+FFFD is not escaped
+		err = errNotUTF8
+	}
 	return append(b, p...), err
 }
 

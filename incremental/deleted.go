@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
 )
@@ -34,7 +35,7 @@ func (r *run[T]) deleted() []int {
 		}
 	}
 	var gone []int
-	for _, rel := range r.selected(numbers) {
+	for _, rel := range r.selected(numbers, &dirs) {
 		if r.inc.Deleted != nil {
 			r.inc.Deleted(rel)
 		}
@@ -89,10 +90,17 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 	switch {
 	case err == nil && should(info.Mode()):
 		return yes
-	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || follows && e.isLoop(rel):
 		return no
 	}
 	return unknown
+}
+
+// isLoop reports whether rel is a link that leads to itself. No platform's error of
+// its own says that: EvalSymlinks has the same text on all.
+func (e *existence) isLoop(rel string) bool {
+	_, err := filepath.EvalSymlinks(filepath.Join(e.root, filepath.FromSlash(rel)))
+	return err != nil && strings.Contains(err.Error(), "too many links")
 }
 
 func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
@@ -108,35 +116,49 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 // selected returns, in order, those of the paths that the run would have passed to
 // fn. A run over a tree in memory that has nothing else decides that. It leaves out
 // Select, which may ask for metadata, and ignore files from outside root.
-func (r *run[T]) selected(paths map[string]int) []string {
+func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	tree := make(tree)
-	for rel := range paths {
-		tree.add(rel, "")
-	}
 	o := r.opts
+	tree := make(tree)
+	given := map[string][]string{} // by the path in tree
+	for rel := range paths {
+		name := rel
+		if !utf8.ValidString(rel) { // which an fs.FS cannot have
+			if name = strings.ToValidUTF8(rel, "\uFFFD"); o.Shards > 1 {
+				continue // its shard is unknown
+			}
+		}
+		tree.add(name, "")
+		given[name] = append(given[name], rel)
+	}
 	opts := fileproc.Options{
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
+		OnError: func(error) error { return nil }, // there are none in memory
 	}
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
 			opts.IgnoreFiles = append(opts.IgnoreFiles, name)
 		}
 	}
-	r.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked))
-	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
-	if err != nil { // an ignore file that cannot be read
+	r.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked), dirs)
+	names, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
+	if err != nil { // the options are those of the run, which were valid
 		return nil
 	}
-	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
+	var all []string
+	for _, name := range names {
+		all = append(all, given[name]...)
+	}
+	return all
 }
 
-// addReal adds the files of these names that are in directories of t.
-func (r *run[T]) addReal(t tree, names []string) {
+// addReal adds the files of these names that are in directories of t. It does not
+// look into a directory whose place a link has taken.
+func (r *run[T]) addReal(t tree, names []string, dirs *existence) {
 	root := r.opts.FS
 	if root == nil {
 		root = os.DirFS(r.root)
@@ -144,6 +166,9 @@ func (r *run[T]) addReal(t tree, names []string) {
 		root = sub
 	}
 	for _, dir := range slices.Collect(maps.Keys(t)) {
+		if dirs.hasDir(dir) != yes {
+			continue
+		}
 		for _, name := range names {
 			if dir != "." && strings.Contains(name, "/") {
 				continue

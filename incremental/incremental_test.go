@@ -240,6 +240,24 @@ func TestFilesByName(t *testing.T) {
 	require.Equal(t, []string{"b"}, p.gone)
 }
 
+// TestOddNames: names that are not UTF-8, and those with characters that mean something in patterns, are as others.
+func TestOddNames(t *testing.T) {
+	p := newProject(t, "d/odd \n*[/b.md=1", "a=1", "d/x=1")
+	p.inc.Codec = incremental.Raw[string]()
+	odd := "d/\xff.md"
+	if os.WriteFile(p.path(odd), []byte("2"), 0o644) != nil {
+		odd = "d/x" // the file system refuses it
+	}
+	p.settle()
+	p.opts = fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipMarked: []string{".nobackup"}, Exclude: []string{"**/e"}}
+	p.run()
+	for _, rel := range []string{"d/odd \n*[/b.md", "a", odd} {
+		require.NoError(t, os.Remove(p.path(rel)))
+	}
+	p.calledFor()
+	require.ElementsMatch(t, []string{"d/odd \n*[/b.md", "a", odd}, p.gone)
+}
+
 func TestShardsShareAFile(t *testing.T) {
 	p := newProject(t, testtree.Numbered("d/", 40)...)
 	p.opts.Shards = 3
@@ -492,6 +510,13 @@ func TestSelectDirOfTheGone(t *testing.T) {
 	require.NoError(t, os.Mkdir(p.root, 0o755))
 	p.run()
 	require.Len(t, p.gone, 100)
+}
+
+// TestNotUTF8: JSON cannot hold such text, so the file is processed in each run.
+func TestNotUTF8(t *testing.T) {
+	p := newProject(t, "latin1=caf\xe9", "utf8=caf\u00e9 \ufffd")
+	p.calledFor("latin1", "utf8")
+	p.calledFor("latin1")
 }
 
 func TestBadOptions(t *testing.T) {

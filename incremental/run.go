@@ -327,6 +327,9 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte,
 			return b, decoded, keeps
 		}
 	}
+	if err == errNotUTF8 {
+		return nil, v, false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unencoded++; r.encodeErr == nil {
