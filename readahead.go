@@ -132,9 +132,13 @@ func (a *readahead) choose(hasMuch func() bool) {
 // forget ends the use of what has been read ahead in a batch.
 func (a *readahead) forget() { a.first, a.end = 0, 0 }
 
+// closeGroup ends the use of the groupReader. The next is chosen anew.
 func (a *readahead) closeGroup() {
 	if a.group != nil {
 		a.group.close()
 		a.group = nil
+	}
+	if a.ring { // there may be one again
+		a.ring, a.noRing = false, false
 	}
 }

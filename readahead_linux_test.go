@@ -243,3 +243,20 @@ func TestReadAheadTakesNoEntries(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// A worker that reads files together on its own gives up its groupReader, and chooses another when files come from the
+// page cache again. The depth of an io_uring must not stay.
+func TestReadaheadChoosesAnew(t *testing.T) {
+	nothing := func() bool { return false }
+	a := readahead{limit: 100, noRing: true}
+	a.choose(nothing)
+	require.Equal(t, callDepth, a.depth)
+	a.ring, a.depth, a.filled = true, readaheadDepth, 10*ringAnyway
+	a.closeGroup()
+	require.Nil(t, a.group)
+	require.False(t, a.noRing)
+	a.noRing = true // it cannot be had again
+	a.choose(nothing)
+	require.Equal(t, callDepth, a.depth)
+	a.closeGroup()
+}
