@@ -179,7 +179,7 @@ func (n *node) givenError(name string, err error) error {
 	case errors.Is(c.err, fs.ErrNotExist):
 		return &sysError{e.op, c.err}
 	}
-	return &sysError{e.op, misnamed{c.err}}
+	return &sysError{e.op, misnamed(c)}
 }
 
 // join returns prefix and relPath(name) as one string, in one allocation.

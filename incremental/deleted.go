@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
 )
@@ -120,19 +119,11 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	o := r.opts
 	tree := make(tree)
-	given := map[string][]string{} // by the path in tree
 	for rel := range paths {
-		name := rel
-		if !utf8.ValidString(rel) { // which an fs.FS cannot have
-			if name = strings.ToValidUTF8(rel, "\uFFFD"); o.Shards > 1 {
-				continue // its shard is unknown
-			}
-		}
-		tree.add(name, "")
-		given[name] = append(given[name], rel)
+		tree.add(rel, "")
 	}
+	o := r.opts
 	opts := fileproc.Options{
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
@@ -145,15 +136,11 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 		}
 	}
 	r.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked), dirs)
-	names, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
+	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
 	if err != nil { // the options are those of the run, which were valid
 		return nil
 	}
-	var all []string
-	for _, name := range names {
-		all = append(all, given[name]...)
-	}
-	return all
+	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }
 
 // addReal adds the files of these names that are in directories of t. It does not

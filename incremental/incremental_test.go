@@ -449,6 +449,7 @@ func TestCodecs(t *testing.T) {
 		}
 	}
 	type hidden struct{ name string }
+	_ = hidden{}.name
 	_, err := incremental.Process(t.Context(), p.root, incremental.Options[map[string][]hidden]{File: p.inc.File}, p.opts, func(*fileproc.File) (map[string][]hidden, error) { return nil, nil })
 	require.EqualError(t, err, "incremental: JSON leaves out the field name of incremental_test.hidden: export it, or name a Codec that keeps it")
 
