@@ -107,6 +107,7 @@ func TestFilesThatAreNone(t *testing.T) {
 							require.ErrorAs(t, errs[0], &at, what)
 							require.ErrorIs(t, errs[0], tt.want, what)
 							require.NotErrorIs(t, errs[0], fileproc.ErrChanged, what)
+							require.Equal(t, tt.want == fs.ErrInvalid, errors.Is(errs[0], fs.ErrInvalid), what)
 							require.EqualValues(t, 1, report.Failed, what)
 							require.EqualValues(t, 3, report.Found, what)
 							if plain := strings.TrimSuffix(tt.name, "/"); fs.ValidPath(plain) && plain != "." && !strings.Contains(plain, "\x00") {

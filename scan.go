@@ -251,10 +251,9 @@ func (s *scanner) result(more bool) scanResult {
 		w.dirs.ref(n, refs)
 	}
 	r := scanResult{batch: b, subs: s.subs}
-	switch {
-	case more:
+	if more {
 		r.state = scanMore
-	case n != w.root || n.given == nil: // with Options.Files root is not listed
+	} else {
 		w.dirs.release(n, 1, 1)
 	}
 	s.batch = nil // the caller's now; if release has panicked, finish counts its entries
