@@ -1,6 +1,9 @@
 package fileproc
 
-import "io/fs"
+import (
+	"io/fs"
+	"math"
+)
 
 const (
 	// workersLimit keeps a mistaken number (a size, a time) from becoming a
@@ -52,6 +55,7 @@ type budget struct {
 	inFlight int // workers while calls block
 	rings    int // io_urings, of all runs together: each is kept to the end of its run
 	window   int // files that a worker opens to read them together
+	lastRing int // the highest descriptor that an io_uring may be
 }
 
-var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax}
+var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax, math.MaxInt}
