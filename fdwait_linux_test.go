@@ -195,5 +195,8 @@ func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
 	for _, task := range []string{"limit", "hogged"} {
 		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
+		t.Run(task+", cold", func(t *testing.T) {
+			runTask(t, task, root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "FILEPROC_TEST_COLD=1") })
+		})
 	}
 }

@@ -332,7 +332,7 @@ func TestFaultsCancelWhileWaiting(t *testing.T) {
 func TestFaultsCancelWhileWalkWaits(t *testing.T) {
 	was := descriptorBudget
 	defer func() { descriptorBudget = was }()
-	descriptorBudget = func() budget { return budget{0, 1, 0, 0, 0} }
+	descriptorBudget = func() budget { return budget{listings: 1} }
 	inBubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w := &world{root: folder("", folder("d", folder("sub", file("f", "x"))), folder("e")), scarce: syscall.EMFILE}

@@ -22,7 +22,8 @@ var rings atomic.Int64
 
 // newRingGroup returns nil where there is no io_uring: before Linux 5.17, where it
 // is forbidden (in containers by default, by sysctl, by seccomp), where its
-// resources have run out, or when rings already have their share of descriptors.
+// resources have run out, or when rings already have their share of descriptors,
+// or half of all are in use.
 func newRingGroup(limit int64) groupReader {
 	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize) })
 	if ring == nil {
@@ -32,9 +33,12 @@ func newRingGroup(limit int64) groupReader {
 }
 
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
-	if rings.Add(1) <= int64(descriptorBudget().rings) {
+	if b := descriptorBudget(); rings.Add(1) <= int64(b.rings) {
 		if ring, err := try(); err == nil {
-			return ring
+			if ring.FD() <= b.lastRing { // the lowest that was free
+				return ring
+			}
+			ring.Close()
 		}
 	}
 	rings.Add(-1)

@@ -278,6 +278,9 @@ func (r *Ring) Err(i int) error {
 	return nil
 }
 
+// FD returns the ring's descriptor.
+func (r *Ring) FD() int { return r.fd }
+
 // Close closes the ring and the files that it keeps open.
 func (r *Ring) Close() {
 	if r.slots {
