@@ -13,6 +13,9 @@ const (
 	pendingFrom = 16
 	pendingMin  = 8
 	pendingMost = 4 * windowMax
+	// pendingFew is up to how many are so few that a slow disk is to be noticed before
+	// it is asked for more.
+	pendingFew = 64
 	// longWindow is how long the reads of a window may take before the disk is asked
 	// for less. A run that is stopped waits for them.
 	longWindow = 40 * time.Millisecond
@@ -79,7 +82,11 @@ func (c *coldMode) release(t turn, reading time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pace.files == t.paced.files { // it has not changed since
-		c.pace = c.pace.next(t.pending, reading)
+		asked := t.pending
+		if c.pace.files <= pendingFew {
+			asked = t.files // most of the others may have been read by the time it began
+		}
+		c.pace = c.pace.next(asked, reading)
 	}
 	if was := c.window.Load(); was > 0 {
 		c.window.CompareAndSwap(was, int32(min(c.pace.window(), c.maxWindow)))
