@@ -93,7 +93,7 @@ func crowd(files, dirs int) *object {
 
 func TestInFlightRisesAboveWorkers(t *testing.T) {
 	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
-	for _, what := range []string{"open", "read", "fstat", "openDir", "stat"} {
+	for _, what := range []string{"open", "read", "fstat", "openDir", "stat", "Unchanged"} {
 		for _, workers := range []int{1, 2, 7} {
 			t.Run(fmt.Sprintf("%s/workers=%d", what, workers), func(t *testing.T) {
 				SlowFrom(t, 100*time.Microsecond)
@@ -105,13 +105,16 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 					}
 					var calls gauge
 					w.during = func(call, name string) {
-						if call == what && name != "" && name != "root" {
+						if (call == what || call == "stat" && what == "Unchanged") && name != "" && name != "root" {
 							calls.sleep(time.Millisecond)
 						}
 					}
 					opts := Options{Workers: workers}
-					if what == "stat" {
+					switch what {
+					case "stat":
 						opts.ReadSize, opts.Stat = NoRead, true
+					case "Unchanged":
+						opts.Unchanged = func(*File) bool { return true }
 					}
 					used := &slotUse{}
 					out := w.process(t.Context(), opts, func(f *File) error {
@@ -119,7 +122,7 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 						return nil
 					})
 					require.NoError(t, out.err)
-					if what != "stat" {
+					if what != "stat" && what != "Unchanged" {
 						w.requireSound(t, out)
 					}
 					require.Len(t, out.got, 300)
@@ -381,31 +384,41 @@ func TestInFlightEnds(t *testing.T) {
 // Calls that block for a while do not raise the number of workers for ever.
 func TestInFlightFalls(t *testing.T) {
 	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
+	for _, what := range []string{"open", "stat"} {
+		t.Run(what, func(t *testing.T) { inFlightFalls(t, what) })
+	}
+}
+
+// inFlightFalls slows down the calls named what, "stat" with Options.Unchanged.
+func inFlightFalls(t *testing.T, what string) {
 	SlowFrom(t, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(20_000, 0), perList: 100}
-		after, opens := 0, 0
+		after, made := 0, 0
 		var (
 			mu    sync.Mutex
 			calls gauge
 		)
 		w.during = func(call, name string) {
-			if call != "open" || name == "root" {
+			if call != what || name == "root" {
 				return
 			}
 			mu.Lock()
-			opens++
-			slow := opens < 2000
+			made++
+			slow := made < 2000
 			mu.Unlock()
 			if slow {
 				calls.sleep(time.Millisecond)
 			}
 		}
 		opts := Options{Workers: 2, openRoot: w.openRoot}
+		if what == "stat" {
+			opts.Unchanged = func(*File) bool { return true }
+		}
 		_, err := Process(t.Context(), "root", opts, func(f *File) (struct{}, error) {
 			time.Sleep(10 * time.Microsecond) // so that sleeping goroutines can end
 			mu.Lock()
-			if opens > 19_900 {
+			if made > 19_900 {
 				after = max(after, int(f.w.pool.extra.Load()))
 			}
 			mu.Unlock()

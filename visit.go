@@ -68,8 +68,7 @@ func (w *worker) visitFile(b *batch, i int) {
 // nothing is left to do for f now: fn has been called, or f is to be read later.
 func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
 	if !f.content.hasStat && !w.fromReadahead(&w.look, f, b, i) {
-		w.releaseSlot()
-		_ = f.fetchStat() // without metadata, it is read
+		w.lookAt(f)
 	}
 	if s := &f.content; s.hasStat && s.stat.Mode.IsRegular() {
 		if !w.acquireSlot() {
@@ -86,6 +85,20 @@ func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
 	}
 	w.readLater(f, b.inodes[i])
 	return true
+}
+
+// lookAt fetches the metadata of f if that is possible. Without it, f is read.
+func (w *worker) lookAt(f *currentFile) {
+	w.releaseSlot()
+	if !w.latency.reads.isDue(w.pool) {
+		_ = f.fetchStat()
+		return
+	}
+	start := time.Now()
+	_ = f.fetchStat()
+	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) {
+		w.pool.grow()
+	}
 }
 
 // readLater adds f to the files that are read, with other files of the directory,
@@ -293,8 +306,9 @@ func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
 	a.first, a.end, a.together = i, i+n, false
 	a.filled += n
 	a.tried += n
-	if a.statOnly && time.Since(start) > time.Duration(n)*slowCall {
-		w.pool.grow() // judge finds out about content
+	// judge finds out about content.
+	if a.statOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
+		w.pool.grow()
 	}
 	return true
 }

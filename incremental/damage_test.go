@@ -34,7 +34,7 @@ func smallFile(t testing.TB) (whole []byte, states map[int]map[string]record) {
 	save(records(0, 6)...)
 	save(changed(testRecord(1), 1), testRecord(6))
 	s = mustLoad(t, file)
-	_, n, _ := s.lookup(testRecord(2).path)
+	_, n, _ := s.lookup(testRecord(2).path, new(following))
 	require.NoError(t, s.save([]int{n}))
 	states[int(s.disk.end)] = contents(t, mustLoad(t, file))
 	save(changed(testRecord(1), 2))
@@ -431,18 +431,18 @@ func FuzzLoad(f *testing.F) {
 		var deleted []int
 		for n, rec := range s.unseen() {
 			_ = len(rec.path) + len(rec.result)
-			s.lookup(string(rec.path))
+			s.lookup(string(rec.path), new(following))
 			deleted = append(deleted, n)
 		}
 		for i := range 8 {
-			rec, _, _ := s.lookup(testRecord(i).path)
+			rec, _, _ := s.lookup(testRecord(i).path, new(following))
 			require.NotEqual(t, tombstone, rec.outcome)
 			s.add(0, testRecord(i))
 		}
 		require.NoError(t, s.save(deleted[:len(deleted)/2]))
 		s = mustLoad(t, s.file)
 		for i := range 8 {
-			rec, _, ok := s.lookup(testRecord(i).path)
+			rec, _, ok := s.lookup(testRecord(i).path, new(following))
 			if ok && len(deleted) == 0 {
 				require.Equal(t, testRecord(i).id, rec.id)
 			}

@@ -55,6 +55,7 @@ type workerState[T any] struct {
 	value   T // of the file that is unchanged
 	outcome outcome
 	own     bool
+	next    following
 	buf     []byte
 	_       [64]byte // workers do not share cache lines
 }
@@ -151,7 +152,7 @@ func (r *run[T]) unchanged(f *fileproc.File) bool {
 	if w.own = r.isOwn(rel); w.own || !r.trust.root {
 		return w.own
 	}
-	rec, n, ok := r.store.lookup(rel)
+	rec, n, ok := r.store.lookup(rel, &w.next)
 	if !ok {
 		return false
 	}
@@ -202,7 +203,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	id, keeps := r.look(f)
 	byContent := id.content != noContent
 	if byContent || !r.asks || !r.trust.root { // else unchanged has looked it up
-		if rec, n, ok := r.store.lookup(rel); ok {
+		if rec, n, ok := r.store.lookup(rel, &w.next); ok {
 			r.store.markSeen(n)
 			if byContent && rec.id == id && r.take(w, rec) {
 				f.SetUnchanged()
@@ -244,7 +245,7 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 func (r *run[T]) onBinary(f *fileproc.File) {
 	if id, keeps := r.look(f); keeps && id.content == noContent {
 		r.keep(f, record{path: f.Rel(), id: id, outcome: outcomeBinary})
-	} else if _, n, ok := r.store.lookup(f.Rel()); ok {
+	} else if _, n, ok := r.store.lookup(f.Rel(), &r.workers[f.Worker()].next); ok {
 		r.store.markSeen(n)
 	}
 	if r.opts.OnBinary != nil {

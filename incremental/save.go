@@ -366,9 +366,9 @@ func merge(base *image, added, tombstones []chunk) *plan {
 func (im *image) dead(tombstones []chunk) []uint64 {
 	var dead []uint64
 	kill := func(t table, path []byte, which func(old span) bool) (found, killed bool) {
-		slot, old, found := find(t, im.buf, xxhash.Sum64(path), path)
+		n, old, found := find(t, im.buf, xxhash.Sum64(path), path)
 		if found && which(old) {
-			dead = append(dead, t.place(uint64(slot)))
+			dead = append(dead, uint64(n))
 			return true, true
 		}
 		return found, false
@@ -453,18 +453,21 @@ func (p *plan) at(place uint64) (span, bool) {
 	return parse(p.stretches[i].b, place-p.stretches[i].place)
 }
 
-// reindex makes the table anew, for the records that are there: merge has reckoned with more.
+// reindex makes the table anew, for the records that are there: merge has reckoned with
+// more. Where many hashes collide, a smaller table may have no slot for one of them.
 func (p *plan) reindex() {
-	p.table, p.records = newTable(p.records), 0
+	t := newTable(p.records)
 	for _, r := range p.stretches {
 		for at := 0; at < len(r.b); {
 			rec, _ := parse(r.b, uint64(at))
 			h := xxhash.Sum64(rec.path())
-			if i, _, ok := p.table.vacant(h, nil); ok {
-				p.table.set(i, h, r.place+uint64(at))
-				p.records++
+			i, _, ok := t.vacant(h, nil)
+			if !ok {
+				return
 			}
+			t.set(i, h, r.place+uint64(at))
 			at += len(rec.b)
 		}
 	}
+	p.table = t
 }

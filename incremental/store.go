@@ -33,8 +33,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"math/bits"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,7 +53,7 @@ type store struct {
 	file    string // absolute, links resolved
 	key     [32]byte
 	loaded  *image
-	seen    []atomic.Uint32 // a bit for each slot of the loaded snapshot, then of its log
+	seen    []atomic.Uint32 // a bit for each minRecord bytes of the loaded file
 	workers []workerBuffer
 
 	mu      sync.Mutex                                    // held by save; guards the fields below
@@ -76,7 +76,7 @@ func load(file string, key [32]byte, workers int) (*store, error) {
 	s := &store{file: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1))}
 	im, err := readImage(s.file, key)
 	s.loaded, s.disk = im, im.place
-	s.seen = make([]atomic.Uint32, (im.snapshot.n+im.log.n+31)/32)
+	s.seen = make([]atomic.Uint32, (len(im.buf)/minRecord+32)/32)
 	for _, n := range im.overridden {
 		s.markSeen(n)
 	}
@@ -108,60 +108,62 @@ func (s *store) len() int { return s.loaded.live }
 // lookup returns the loaded record for path and its number, which markSeen
 // and save take. It does not allocate. The record aliases the loaded file and
 // stays valid as long as it is referenced; records added in this run are not seen.
-func (s *store) lookup(path string) (rec recordView, n int, ok bool) {
-	return s.loaded.lookup(path)
+//
+// Runs mostly look up paths in the order in which the workers of an earlier run have
+// added them. So lookup first tries the records that follow those last found: they
+// are in the processor's cache, what a hash leads to is not.
+func (s *store) lookup(path string, next *following) (rec recordView, n int, ok bool) {
+	return s.loaded.lookup(path, next)
 }
+
+// A following is the numbers of records that may be looked up next, the last used first.
+// There may be none with such a number.
+type following [4]int
 
 // markSeen notes that the file of record n is still there.
 func (s *store) markSeen(n int) {
-	word, bit := &s.seen[n/32], uint32(1)<<(n%32)
+	word, bit := &s.seen[n/minRecord/32], uint32(1)<<(n/minRecord%32)
 	if word.Load()&bit == 0 { // workers share the words: write only what changes
 		word.Or(bit)
 	}
 }
 
+func (s *store) isSeen(n int) bool {
+	return s.seen[n/minRecord/32].Load()&(1<<(n/minRecord%32)) != 0
+}
+
 // unseen returns the loaded records that markSeen has not marked, with their numbers.
 func (s *store) unseen() iter.Seq2[int, recordView] {
 	return func(yield func(int, recordView) bool) {
-		// The records lie in another order than the slots. To touch some
-		// together lets the processor wait for several of them at once.
-		var some [32]int
-		k := 0
-		flush := func() bool {
-			var touched byte
-			for _, n := range some[:k] {
-				if place := s.loaded.placeOf(n); place < uint64(len(s.loaded.buf)) {
-					touched |= s.loaded.buf[place]
-				}
-			}
-			runtime.KeepAlive(touched)
-			for _, n := range some[:k] {
-				if rec, ok := s.loaded.at(n); ok && !yield(n, rec) {
-					return false
-				}
-			}
-			k = 0
-			return true
+		marked := 0
+		for i := range s.seen {
+			marked += bits.OnesCount32(s.seen[i].Load())
 		}
-		for n, total := 0, int(s.loaded.snapshot.n+s.loaded.log.n); n < total; n++ {
-			word := s.seen[n/32].Load()
-			if word == 1<<32-1 {
-				n |= 31
-				continue
+		if marked == s.loaded.live+len(s.loaded.overridden) {
+			return
+		}
+		im := s.loaded
+		for n := headerSize; n < headerSize+len(im.data); {
+			rec, ok := parse(im.buf, uint64(n))
+			if !ok {
+				break // a hostile file: its checksum was right
 			}
-			if word&(1<<(n%32)) != 0 || s.loaded.placeOf(n) == 0 {
-				continue
+			if !s.isSeen(n) && rec.outcome() != tombstone && !yield(n, rec.view()) {
+				return
 			}
-			some[k] = n
-			if k++; k == len(some) && !flush() {
+			n += len(rec.b)
+		}
+		for i := range im.log.n {
+			n := int(im.log.place(i))
+			if rec, ok := im.at(n); ok && !s.isSeen(n) && !yield(n, rec) {
 				return
 			}
 		}
-		flush()
 	}
 }
 
-// An image is a file in memory. It does not change once it is loaded.
+// An image is a file in memory. It does not change once it is loaded. The number of a
+// record is its place in the file.
 type image struct {
 	place
 	buf        []byte
@@ -171,40 +173,41 @@ type image struct {
 	records    int   // in the snapshot
 	logRecords int   // in log
 	live       int
-	overridden []int // slots of the snapshot that log overrides
+	overridden []int // numbers of the snapshot's records that log overrides, each once
 }
 
-func (im *image) lookup(path string) (rec recordView, n int, ok bool) {
+func (im *image) lookup(path string, next *following) (rec recordView, n int, ok bool) {
 	h := xxhash.Sum64String(path)
-	if slot, span, ok := find(im.log, im.buf, h, path); ok {
+	if n, span, ok := find(im.log, im.buf, h, path); ok {
 		if span.outcome() == tombstone {
 			return recordView{}, 0, false
 		}
-		return span.view(), int(im.snapshot.n) + slot, true
+		return span.view(), n, true
 	}
-	slot, span, ok := find(im.snapshot, im.buf, h, path)
+	for i := range next {
+		n := next[i]
+		// A number before the data becomes a place behind it.
+		if span, ok := parse(im.data, uint64(n-headerSize)); ok && string(span.path()) == path && span.outcome() != tombstone {
+			next[i], next[0] = next[0], n+len(span.b)
+			return span.view(), n, true
+		}
+	}
+	n, span, ok := find(im.snapshot, im.buf, h, path)
 	if !ok || span.outcome() == tombstone {
 		return recordView{}, 0, false
 	}
-	return span.view(), slot, true
+	copy(next[1:], next[:])
+	next[0] = n + len(span.b)
+	return span.view(), n, true
 }
 
-// at returns the record that has the number n; false for an empty slot and a tombstone.
+// at returns the record that has the number n; false if there is none, and for a tombstone.
 func (im *image) at(n int) (recordView, bool) {
-	place := im.placeOf(n)
-	span, ok := parse(im.buf, place)
-	if place == 0 || !ok || span.outcome() == tombstone {
+	span, ok := parse(im.buf, uint64(n))
+	if n == 0 || !ok || span.outcome() == tombstone {
 		return recordView{}, false
 	}
 	return span.view(), true
-}
-
-// placeOf returns where the record with the number n lies; 0 for an empty slot.
-func (im *image) placeOf(n int) uint64 {
-	if t := im.snapshot; n < int(t.n) {
-		return t.place(uint64(n))
-	}
-	return im.log.place(uint64(n) - im.snapshot.n)
 }
 
 // A table is a hash table with linear probing in n slots. A slot is the low
@@ -239,7 +242,7 @@ func putSlot(b []byte, h, place uint64) {
 	binary.LittleEndian.PutUint64(b, h<<32|place/align)
 }
 
-// find returns the slot and the record of path, whose hash is h.
+// find returns the number and the record of path, whose hash is h.
 func find[P string | []byte](t table, buf []byte, h uint64, path P) (int, span, bool) {
 	if t.n == 0 {
 		return 0, span{}, false
@@ -252,7 +255,7 @@ func find[P string | []byte](t table, buf []byte, h uint64, path P) (int, span, 
 		}
 		if uint32(v>>32) == uint32(h) {
 			if rec, ok := parse(buf, v&(1<<32-1)*align); ok && string(rec.path()) == string(path) {
-				return int(i), rec, true
+				return int(t.place(i)), rec, true
 			}
 		}
 		if i++; i == t.n {

@@ -101,7 +101,7 @@ func benchLoad(b *testing.B, file string) {
 	runtime.ReadMemStats(&after)
 	results := 0
 	for i := range benchEntries {
-		rec, _, ok := s.lookup(testRecord(i).path)
+		rec, _, ok := s.lookup(testRecord(i).path, new(following))
 		if !ok {
 			b.Fatal("lost a record")
 		}
@@ -119,8 +119,9 @@ func benchLookup(b *testing.B, file string, stride int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
+		var next following
 		for i := 0; pb.Next(); i++ {
-			rec, n, ok := s.lookup(paths[i%benchEntries])
+			rec, n, ok := s.lookup(paths[i%benchEntries], &next)
 			if !ok || rec.id.inode == 0 {
 				b.Fail()
 			}

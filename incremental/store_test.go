@@ -3,9 +3,11 @@ package incremental
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,10 +52,11 @@ func mustSave(t testing.TB, s *store, recs ...record) {
 func contents(t testing.TB, s *store) map[string]record {
 	t.Helper()
 	all := map[string]record{}
+	var next following
 	for n, v := range s.unseen() {
 		rec := record{path: string(v.path), id: v.id, outcome: v.outcome, result: v.result}
 		all[rec.path] = rec
-		found, k, ok := s.lookup(rec.path)
+		found, k, ok := s.lookup(rec.path, &next)
 		if !ok || k != n || found.id != v.id {
 			t.Fatal("lookup and unseen disagree on ", rec.path)
 		}
@@ -163,7 +166,7 @@ func TestRoundTrip(t *testing.T) {
 			s = mustLoad(t, file)
 			require.Equal(t, want, contents(t, s))
 			for path := range gone {
-				_, _, ok := s.lookup(path)
+				_, _, ok := s.lookup(path, new(following))
 				require.False(t, ok)
 			}
 		}
@@ -188,7 +191,7 @@ func TestUnseen(t *testing.T) {
 	require.NotZero(t, s.loaded.logRecords)
 	for i := range 1000 {
 		if i%100 != 6 {
-			_, n, ok := s.lookup(testRecord(i).path)
+			_, n, ok := s.lookup(testRecord(i).path, new(following))
 			require.True(t, ok)
 			s.markSeen(n)
 		}
@@ -205,6 +208,43 @@ func TestUnseen(t *testing.T) {
 	for range s.unseen() {
 		break
 	}
+}
+
+// TestLookupInOrder: the record that follows the last one found is no answer if the log has another, or deletes it.
+func TestLookupInOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	first := mustLoad(t, file)
+	for _, rec := range records(0, 1000) {
+		first.add(0, rec)
+	}
+	require.NoError(t, first.save(nil))
+	second := mustLoad(t, file)
+	_, gone, _ := second.lookup(testRecord(7).path, new(following))
+	second.add(0, changed(testRecord(5), 1))
+	require.NoError(t, second.save([]int{gone}))
+	s := mustLoad(t, file)
+	require.Equal(t, 2, s.loaded.logRecords)
+	var next following
+	quick := 0
+	for i := range 1000 {
+		before := next
+		rec, n, ok := s.lookup(testRecord(i).path, &next)
+		require.Equal(t, i != 7, ok)
+		if ok && slices.Contains(before[:], n) {
+			quick++
+		}
+		switch i {
+		case 5:
+			require.Equal(t, changed(testRecord(5), 1).id, rec.id)
+		case 7:
+		default:
+			require.Equal(t, testRecord(i).id, rec.id)
+		}
+	}
+	require.Equal(t, 995, quick, "not the first, those that the log has, and those after them")
+	next[0], next[1] = math.MaxInt, math.MinInt
+	_, _, ok := s.lookup(testRecord(3).path, &next)
+	require.True(t, ok)
 }
 
 // Each store loads, then others save; none of their records is lost, whichever way the file has changed.
@@ -240,7 +280,7 @@ func TestDeletionSparesNewer(t *testing.T) {
 		s := mustLoad(t, file)
 		var deleted []int
 		for i := 1; i <= 4; i++ {
-			_, k, ok := s.lookup(testRecord(i).path)
+			_, k, ok := s.lookup(testRecord(i).path, new(following))
 			require.True(t, ok)
 			deleted = append(deleted, k)
 		}
@@ -263,7 +303,7 @@ func TestDeletionSparesNewer(t *testing.T) {
 		want[testRecord(1).path] = testRecord(1)
 		s = mustLoad(t, file)
 		require.Equal(t, want, contents(t, s))
-		_, k, _ := s.lookup(testRecord(1).path)
+		_, k, _ := s.lookup(testRecord(1).path, new(following))
 		require.NoError(t, s.save([]int{k}))
 		delete(want, testRecord(1).path)
 		s = mustLoad(t, file)
@@ -361,7 +401,7 @@ func TestConcurrentUse(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 5000 {
-				rec, n, ok := s.lookup(testRecord(i).path)
+				rec, n, ok := s.lookup(testRecord(i).path, new(following))
 				if !ok || rec.id != testRecord(i).id {
 					t.Error("lost ", i)
 				}
@@ -406,7 +446,7 @@ func TestCollidingPaths(t *testing.T) {
 		require.GreaterOrEqual(t, found, maxProbes)
 		require.Less(t, found, len(paths), "the test wants paths that find no slot")
 		for _, path := range paths {
-			if _, _, ok := s.lookup(path); !ok {
+			if _, _, ok := s.lookup(path, new(following)); !ok {
 				s.add(0, record{path: path})
 			}
 		}
