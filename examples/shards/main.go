@@ -3,13 +3,16 @@
 //
 //	shards DIR                     # 4 processes on this machine
 //	shards -shards 8 DIR           # 8 processes
-//	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON, to be added up elsewhere
+//	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON
+//	cat *.json | shards -add       # adds up what the shards have printed
+//
+// With slurm.sh and job.yaml it runs on the machines of a Slurm cluster or of Kubernetes.
 //
 // A single machine needs no shards: one process keeps all cores busy. Shards
 // are for a few machines that share a file system, with files that take some
-// work each. Every shard lists the whole tree: with 64 machines, the file server
-// answers 64 listings. For many machines, let one process list the tree once
-// with fileproc.Walk and hand out batches of paths.
+// work each. Leave them when the listing takes a good part of the time, since every
+// shard lists the whole tree; when the shards take unequal times; or when a failure
+// must cost less than a whole shard. docs/many-machines.md says what to use then.
 package main
 
 import (
@@ -19,6 +22,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -33,6 +37,7 @@ import (
 var (
 	shard  = flag.Int("shard", -1, "process only this `shard`, counted from 0, and print JSON")
 	shards = flag.Int("shards", 4, "`number` of shards")
+	add    = flag.Bool("add", false, "add up what shards have printed, from standard input")
 )
 
 // lines maps each suffix to its number of lines.
@@ -40,7 +45,11 @@ type lines map[string]int
 
 func main() {
 	flag.Parse()
-	if flag.NArg() != 1 || *shards < 1 {
+	dirs := 1
+	if *add {
+		dirs = 0
+	}
+	if flag.NArg() != dirs || *shards < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -57,7 +66,13 @@ func run(dir string) error {
 		total, err := count(dir)
 		return errors.Join(json.NewEncoder(os.Stdout).Encode(total), err)
 	}
-	total, err := inProcesses(dir)
+	var total lines
+	var err error
+	if *add {
+		total, err = addUp(os.Stdin)
+	} else {
+		total, err = inProcesses(dir)
+	}
 	for _, suffix := range slices.Sorted(maps.Keys(total)) {
 		fmt.Printf("%d\t%s\n", total[suffix], suffix)
 	}
@@ -114,9 +129,27 @@ func inProcesses(dir string) (lines, error) {
 	wg.Wait()
 	total := lines{}
 	for _, part := range parts {
-		for suffix, n := range part {
-			total[suffix] += n
-		}
+		total.add(part)
 	}
 	return total, errors.Join(errs...)
+}
+
+// addUp adds up the counts that shards have printed.
+func addUp(r io.Reader) (lines, error) {
+	total := lines{}
+	for in := json.NewDecoder(r); ; {
+		var part lines
+		if err := in.Decode(&part); err == io.EOF {
+			return total, nil
+		} else if err != nil {
+			return total, fmt.Errorf("standard input: %w", err)
+		}
+		total.add(part)
+	}
+}
+
+func (l lines) add(part lines) {
+	for suffix, n := range part {
+		l[suffix] += n
+	}
 }

@@ -72,3 +72,18 @@ func TestFailedShardIsReported(t *testing.T) {
 		require.Contains(t, stderr, shard)
 	}
 }
+
+// TestAddUp: what shards on several machines have printed adds up to what one machine prints.
+func TestAddUp(t *testing.T) {
+	var printed strings.Builder
+	for _, shard := range []string{"0", "1", "2"} {
+		out, _, err := shardsOf(t, "-shards", "3", "-shard", shard, "../../testdata/example")
+		require.NoError(t, err)
+		printed.WriteString(out)
+	}
+	total, err := addUp(strings.NewReader(printed.String()))
+	require.NoError(t, err)
+	require.Equal(t, lines{".md": 19}, total)
+	_, err = addUp(strings.NewReader(printed.String() + `{".md": `))
+	require.EqualError(t, err, "standard input: unexpected EOF")
+}
