@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A Codec turns results into bytes and back. Its methods are called by several
@@ -39,8 +41,45 @@ func (jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
 }
 
 func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
-	err = json.Unmarshal(b, &v)
-	return v, err
+	if decodePlain(b, &v) {
+		return v, nil
+	}
+	var u T
+	err = json.Unmarshal(b, &u)
+	return u, err
+}
+
+// decodePlain decodes a number or a text into v if it is one of a usual type. The
+// preparations of json.Unmarshal for that take a tenth of the time of a run with
+// nothing changed.
+func decodePlain(b []byte, v any) bool {
+	switch v := v.(type) {
+	case *int:
+		n, err := strconv.Atoi(string(b))
+		if err == nil {
+			*v = n
+		}
+		return err == nil
+	case *int64:
+		n, err := strconv.ParseInt(string(b), 10, 64)
+		if err == nil {
+			*v = n
+		}
+		return err == nil
+	case *string:
+		if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+			return false
+		}
+		b = b[1 : len(b)-1]
+		for _, c := range b {
+			if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+				return false
+			}
+		}
+		*v = string(b)
+		return true
+	}
+	return false
 }
 
 // Gob is the Codec of package encoding/gob.

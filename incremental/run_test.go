@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"math"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -38,4 +39,29 @@ func TestHostilePaths(t *testing.T) {
 		}
 	})
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
+}
+
+// TestJSONOfPlainTypes: numbers and texts are what encoding/json makes of them, and an int takes no memory.
+func TestJSONOfPlainTypes(t *testing.T) {
+	same(t, 0, -12, math.MaxInt, math.MinInt)
+	same(t, int64(0), math.MaxInt64, math.MinInt64)
+	same(t, "", "title", `back\slash`, `"quoted"`, "tab\tnewline\n", "<&>", "Größe", "\u2028", "\x7f")
+	for _, wrong := range []string{"", `"`, `"a`, `a"`, "a", `"a"b"`, "1.5", "x", "[]"} {
+		_, err := JSON[string]().Decode([]byte(wrong))
+		require.Error(t, err, wrong)
+		_, err = JSON[int]().Decode([]byte(wrong))
+		require.Error(t, err, wrong)
+	}
+	number := []byte("12345")
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = JSON[int]().Decode(number) }))
+}
+
+func same[T any](t *testing.T, values ...T) {
+	for _, v := range values {
+		b, err := JSON[T]().Append(nil, v)
+		require.NoError(t, err)
+		got, err := JSON[T]().Decode(b)
+		require.NoError(t, err)
+		require.Equal(t, v, got)
+	}
 }
