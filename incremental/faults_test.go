@@ -22,12 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultRounds returns how many rounds to make: FILEPROC_FAULTS says so.
-func faultRounds(t *testing.T, short int) int {
-	n := short
-	if s := os.Getenv("FILEPROC_FAULTS"); s != "" {
+// rounds returns how often a test repeats what it does: as often as the variable says, else n, or a third with -short.
+func rounds(t *testing.T, variable string, n int) int {
+	if testing.Short() {
+		n = (n + 2) / 3
+	}
+	if s := os.Getenv(variable); s != "" {
 		_, err := fmt.Sscan(s, &n)
-		require.NoError(t, err, "FILEPROC_FAULTS")
+		require.NoError(t, err, variable)
 	}
 	return n
 }
@@ -138,8 +140,8 @@ func TestKilled(t *testing.T) {
 	r := seeded(t)
 	root, file := bulkyTree(t)
 	torn, kept := 0, int64(0)
-	rounds := faultRounds(t, 15)
-	for range rounds {
+	count := rounds(t, "FILEPROC_FAULTS", 15)
+	for range count {
 		var jobs [2]*exec.Cmd
 		for i := range jobs {
 			j := job{Root: root, File: file, Shards: 2, Shard: i, Runs: 1 << 30, Seed: r.Uint64()}
@@ -171,7 +173,7 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, os.Remove(file))
 		}
 	}
-	t.Logf("%d rounds: %d left a temporary file, %d of %d results were kept", rounds, torn, kept, rounds*400)
+	t.Logf("%d rounds: %d left a temporary file, %d of %d results were kept", count, torn, kept, count*400)
 	require.NotZero(t, kept)
 }
 
@@ -182,7 +184,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	}
 	r := seeded(t)
 	root, file := bulkyTree(t)
-	for range faultRounds(t, 10) {
+	for range rounds(t, "FILEPROC_FAULTS", 10) {
 		if r.IntN(3) == 0 {
 			os.Remove(file)
 		}
@@ -208,7 +210,7 @@ func TestDamagedCache(t *testing.T) {
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
 	kinds := map[string]int{}
-	for range faultRounds(t, 200) {
+	for range rounds(t, "FILEPROC_FAULTS", 200) {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)
 		b := bytes.Clone(whole)

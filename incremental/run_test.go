@@ -3,6 +3,7 @@ package incremental
 import (
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -19,7 +20,7 @@ func TestWorkersAreFixed(t *testing.T) {
 	require.Len(t, r.workers, opts.Workers)
 }
 
-// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or does more harm than that.
+// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or takes more time than it is long.
 func TestHostilePaths(t *testing.T) {
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	again := func(between func(*run[string])) (gone []string) {
@@ -33,7 +34,7 @@ func TestHostilePaths(t *testing.T) {
 		return gone
 	}
 	again(func(r *run[string]) {
-		for _, path := range []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "honest"} {
+		for _, path := range []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "honest", "deep" + strings.Repeat("/d", 500_000)} {
 			r.store.add(0, record{path: path, id: identity{size: 1}, result: []byte(`"x"`)})
 		}
 	})
