@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc"
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
@@ -37,6 +39,8 @@ func mustLoad(t testing.TB, file string) *store {
 	require.NoError(t, err)
 	return s
 }
+
+func (s *store) save(deleted []int) error { return s.saveUntil(context.Background(), deleted) }
 
 func mustSave(t testing.TB, s *store, recs ...record) {
 	t.Helper()
@@ -323,7 +327,7 @@ func TestOtherKey(t *testing.T) {
 }
 
 func needLocks(t *testing.T) {
-	if unlock, locked, err := lock(filepath.Join(t.TempDir(), "x")); err != nil || !locked {
+	if unlock, locked, err := lock(t.Context(), filepath.Join(t.TempDir(), "x")); err != nil || !locked {
 		t.Skip("no locks here: ", err)
 	} else {
 		unlock()
@@ -475,7 +479,17 @@ func TestLockHeld(t *testing.T) {
 	s.add(0, testRecord(1))
 	err := s.save(nil)
 	require.ErrorContains(t, err, "another process holds "+s.file+lockSuffix)
+	lockWait = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, s.saveUntil(ctx, nil), "another process holds ") // the wait ends with ctx
+	opts := fileproc.Options{}
+	r, err := begin(t.TempDir(), &Options[string]{File: file}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	r.store.add(0, testRecord(2))
+	defer SaveAlways()()
+	r.saveNowAndThen() // does not wait
 	require.NoError(t, l.Unlock())
-	require.NoError(t, s.save(nil)) // nothing was lost by the failure
+	require.NoError(t, s.saveUntil(ctx, nil)) // nothing was lost by the failure, and a free lock is taken whenever
 	require.Equal(t, 1, mustLoad(t, file).len())
 }
