@@ -142,12 +142,14 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
 		OnError: func(error) error { return nil }, // there are none in memory
 	}
+	dirs.addReal(tree, o.SkipMarked, "")
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
-			opts.IgnoreFiles = append(opts.IgnoreFiles, name)
+			// With a name of its own: what is gone may be below a directory of that name.
+			opts.IgnoreFiles = append(opts.IgnoreFiles, name+ignoreSuffix)
+			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}
 	}
-	dirs.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked))
 	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
 	if err != nil { // the options are those of the run, which were valid
 		return nil
@@ -155,9 +157,11 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }
 
-// addReal adds the files of these names that are in directories of t. It does not
-// look into a directory whose place a link has taken.
-func (e *existence) addReal(t tree, names []string) {
+const ignoreSuffix = "\xff"
+
+// addReal adds the files of these names that are in directories of t, with a suffix.
+// It does not look into a directory whose place a link has taken.
+func (e *existence) addReal(t tree, names []string, suffix string) {
 	for _, dir := range slices.Collect(maps.Keys(t)) {
 		if e.hasDir(dir) != yes {
 			continue
@@ -171,7 +175,7 @@ func (e *existence) addReal(t tree, names []string) {
 				continue
 			}
 			if text, err := e.read(rel); err == nil {
-				t.add(rel, string(text))
+				t.add(rel+suffix, string(text))
 			}
 		}
 	}

@@ -56,6 +56,19 @@ func TestGoneBelowALink(t *testing.T) {
 	}
 }
 
+// TestGoneDirectoryThatBecameAnIgnoreFile: the file has its say about what was in the directory, too.
+func TestGoneDirectoryThatBecameAnIgnoreFile(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, ".ignore/a.md=1", ".ignore/b=1", "d/a.md=1", "d/b=2")
+	p.opts.IgnoreFiles = []string{".ignore"}
+	p.run()
+	require.NoError(t, os.RemoveAll(p.path(".ignore")))
+	require.NoError(t, os.RemoveAll(p.path("d")))
+	p.write(".ignore", "*.md\n")
+	p.run()
+	require.Equal(t, []string{".ignore/b", "d/b"}, p.gone)
+}
+
 // TestGoneMarker: a marker that has vanished together with its directory marks nothing.
 func TestGoneMarker(t *testing.T) {
 	t.Parallel()
