@@ -465,7 +465,8 @@ func TestCodecs(t *testing.T) {
 
 type word string
 
-// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct.
+// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct, and fields that share
+// their name with others.
 func TestEmbeddedInJSON(t *testing.T) {
 	p := newProject(t, "a=1")
 	type title struct{ word }
@@ -473,9 +474,45 @@ func TestEmbeddedInJSON(t *testing.T) {
 	require.EqualError(t, err, "incremental: JSON leaves out the field word of incremental_test.title: export it, or name a Codec that keeps it")
 	type inner struct{ Word string }
 	type outer struct{ inner }
+	refused := func(err error, want string) {
+		require.EqualError(t, err, "incremental: JSON leaves out the field "+want+" or another one of that name: give it a name of its own, or name a Codec that keeps it")
+	}
+	refused(jsonRefuses[struct {
+		inner
+		Word string
+	}](p), "Word of struct { incremental_test.inner; Word string }")
+	type tagged struct {
+		A string `json:"Word"`
+		inner
+	}
+	refused(jsonRefuses[[]tagged](p), "Word of incremental_test.inner")
+	type other struct{ Word string }
+	type both struct {
+		*inner
+		other
+	}
+	refused(jsonRefuses[map[string]both](p), "Word of incremental_test.other")
+	refused(jsonRefuses[chain](p), "chain of incremental_test.chain")
+	type apart struct {
+		inner
+		Word2 string `json:"word"`
+		Next  *inner
+		Other inner `json:",omitempty"`
+	}
+	require.NoError(t, jsonRefuses[apart](p))
 	got, err := incremental.Process(t.Context(), p.root, incremental.Options[outer]{File: p.inc.File}, p.opts, func(*fileproc.File) (outer, error) { return outer{inner{"w"}}, nil })
 	require.NoError(t, err)
 	require.Equal(t, []outer{{inner{"w"}}}, got)
+}
+
+type chain struct {
+	*chain
+	Word string
+}
+
+func jsonRefuses[T any](p *project) error {
+	_, err := incremental.Process(p.t.Context(), p.root, incremental.Options[T]{File: p.inc.File}, p.opts, func(*fileproc.File) (v T, err error) { return v, nil })
+	return err
 }
 
 // TestRawNil: an empty result is the same whether it comes from the cache file or not.
