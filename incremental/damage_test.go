@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -74,6 +75,38 @@ func TestTorn(t *testing.T) {
 		info, err := os.Stat(s.file)
 		require.NoError(t, err)
 		require.Equal(t, s.disk.end, info.Size(), "the torn tail is gone")
+	}
+}
+
+// TestLoadWhileWritten: a load that meets a file that somebody copies into place gets all of it or nothing.
+func TestLoadWhileWritten(t *testing.T) {
+	whole, states := smallFile(t)
+	file := writeFile(t, whole)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			_ = os.Truncate(file, headerSize)
+			f, err := os.OpenFile(file, os.O_WRONLY, 0)
+			if err == nil {
+				_, _ = f.WriteAt(whole[headerSize:], headerSize)
+				f.Close()
+			}
+		}
+	}()
+	for {
+		s, _ := load(file, testKey, 1) // Windows may refuse
+		got := contents(t, s)
+		known := len(got) == 0
+		for _, state := range states {
+			known = known || len(got) == len(state)
+		}
+		require.True(t, known)
+		select {
+		case <-done:
+			return
+		default:
+		}
 	}
 }
 

@@ -482,10 +482,10 @@ func TestEmbeddedInJSON(t *testing.T) {
 		Word string
 	}](p), "Word of struct { incremental_test.inner; Word string }")
 	type tagged struct {
-		A string `json:"Word"`
 		inner
+		A string `json:"Word"`
 	}
-	refused(jsonRefuses[[]tagged](p), "Word of incremental_test.inner")
+	refused(jsonRefuses[[]tagged](p), "A of incremental_test.tagged")
 	type other struct{ Word string }
 	type both struct {
 		*inner
@@ -498,6 +498,7 @@ func TestEmbeddedInJSON(t *testing.T) {
 		Word2 string `json:"word"`
 		Next  *inner
 		Other inner `json:",omitempty"`
+		other `json:"apart"`
 	}
 	require.NoError(t, jsonRefuses[apart](p))
 	got, err := incremental.Process(t.Context(), p.root, incremental.Options[outer]{File: p.inc.File}, p.opts, func(*fileproc.File) (outer, error) { return outer{inner{"w"}}, nil })

@@ -488,7 +488,8 @@ func TestLockHeld(t *testing.T) {
 	require.NoError(t, err)
 	r.store.add(0, testRecord(2))
 	defer SaveAlways()()
-	r.saveNowAndThen() // does not wait
+	r.saveNowAndThen()                               // does not wait
+	require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved) // nor does the end of a run that was cancelled
 	require.NoError(t, l.Unlock())
 	require.NoError(t, s.saveUntil(ctx, nil)) // nothing was lost by the failure, and a free lock is taken whenever
 	require.Equal(t, 1, mustLoad(t, file).len())
