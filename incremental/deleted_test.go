@@ -31,6 +31,7 @@ func TestGoneFileThatBecameADirectory(t *testing.T) {
 // TestGoneBelowALink: where a link has taken a directory's place, the files of the directory are there only for a run that
 // follows the link; ignore files behind the link have a say only then. A link to itself leads nowhere.
 func TestGoneBelowALink(t *testing.T) {
+	t.Parallel()
 	for links, want := range map[fileproc.Symlinks][]string{
 		fileproc.SymlinksSkip:   {"d/y", "d/z", "e/z", "f"},
 		fileproc.SymlinksFiles:  {"d/y", "d/z", "e/z", "f"},

@@ -22,18 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds returns how often a test repeats what it does: as often as the variable says, else n, or a third with -short.
-func rounds(t *testing.T, variable string, n int) int {
-	if testing.Short() {
-		n = (n + 2) / 3
-	}
-	if s := os.Getenv(variable); s != "" {
-		_, err := fmt.Sscan(s, &n)
-		require.NoError(t, err, variable)
-	}
-	return n
-}
-
 func seeded(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()
 	if s := os.Getenv("FILEPROC_SEED"); s != "" {
@@ -134,13 +122,14 @@ func equalsFull(t *testing.T, root string, inc incremental.Options[string], opts
 
 // TestKilled: processes that are killed at any moment, two of them at once, leave a cache file that the next run can use.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
 	r := seeded(t)
 	root, file := bulkyTree(t)
 	torn, kept := 0, int64(0)
-	count := rounds(t, "FILEPROC_FAULTS", 15)
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 8)
 	for range count {
 		var jobs [2]*exec.Cmd
 		for i := range jobs {
@@ -179,12 +168,13 @@ func TestKilled(t *testing.T) {
 
 // TestWritersAtOnceLoseNothing: what several processes keep at the same time is all kept.
 func TestWritersAtOnceLoseNothing(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
 	r := seeded(t)
 	root, file := bulkyTree(t)
-	for range rounds(t, "FILEPROC_FAULTS", 10) {
+	for range incremental.Rounds(t, "FILEPROC_FAULTS", 6) {
 		if r.IntN(3) == 0 {
 			os.Remove(file)
 		}
@@ -205,12 +195,13 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 
 // TestDamagedCache: whatever a cache file has become, the run after that is right, and the one after that calls fn for nothing.
 func TestDamagedCache(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	root, file := bulkyTree(t)
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
 	kinds := map[string]int{}
-	for range rounds(t, "FILEPROC_FAULTS", 200) {
+	for range incremental.Rounds(t, "FILEPROC_FAULTS", 30) {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)
 		b := bytes.Clone(whole)

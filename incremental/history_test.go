@@ -30,7 +30,8 @@ import (
 // be those of a full run. What the cache file holds before and after a run decides for which files fn and Deleted must have
 // been called. FILEPROC_HISTORIES is the number of trees; FILEPROC_SEED repeats one that has failed.
 func TestHistories(t *testing.T) {
-	count, first := rounds(t, "FILEPROC_HISTORIES", 40), rand.Uint64()
+	t.Parallel()
+	count, first := incremental.Rounds(t, "FILEPROC_HISTORIES", 40), rand.Uint64()
 	if s := os.Getenv("FILEPROC_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &first)
 		require.NoError(t, err, "FILEPROC_SEED")

@@ -13,6 +13,7 @@ import (
 // TestWorkersAreFixed: the run has the number of workers for which there is state, also if GOMAXPROCS changes while the
 // cache file is loaded.
 func TestWorkersAreFixed(t *testing.T) {
+	t.Parallel()
 	opts := fileproc.Options{}
 	r, err := begin(t.TempDir(), &Options[string]{File: filepath.Join(t.TempDir(), "cache")}, &opts, func(*fileproc.File) (string, error) { return "", nil })
 	require.NoError(t, err)
@@ -22,6 +23,7 @@ func TestWorkersAreFixed(t *testing.T) {
 
 // TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or takes more time than it is long.
 func TestHostilePaths(t *testing.T) {
+	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	again := func(between func(*run[string])) (gone []string) {
 		opts := fileproc.Options{}

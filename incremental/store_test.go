@@ -83,6 +83,7 @@ func records(from, to int) []record {
 }
 
 func TestRecordForms(t *testing.T) {
+	t.Parallel()
 	for i := range 1 << 12 {
 		pick := func(bit int, yes, no int64) int64 {
 			if i>>bit&1 != 0 {
@@ -108,6 +109,7 @@ func TestRecordForms(t *testing.T) {
 
 // parse reads nothing outside of the buffer, whatever is in it.
 func TestParseHostile(t *testing.T) {
+	t.Parallel()
 	b := make([]byte, 0, 200)
 	for _, fill := range []byte{0, 0x01, 0x10, 0x7f, 0xff} {
 		for length := range 100 {
@@ -136,6 +138,7 @@ func TestParseHostile(t *testing.T) {
 }
 
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	want := asMap()
@@ -177,6 +180,7 @@ func TestRoundTrip(t *testing.T) {
 
 // A save that has nothing to save writes nothing.
 func TestSaveNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	mustSave(t, mustLoad(t, filepath.Join(dir, "cache")))
 	entries, err := os.ReadDir(dir)
@@ -185,6 +189,7 @@ func TestSaveNothing(t *testing.T) {
 }
 
 func TestUnseen(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 1000)...)
 	mustSave(t, mustLoad(t, file), changed(testRecord(5), 1), changed(testRecord(6), 1), testRecord(2000))
@@ -213,7 +218,8 @@ func TestUnseen(t *testing.T) {
 
 // Each store loads, then others save; none of their records is lost, whichever way the file has changed.
 func TestStaleStores(t *testing.T) {
-	for seed := range uint64(12) {
+	t.Parallel()
+	for seed := range uint64(Rounds(t, "FILEPROC_FAULTS", 6)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		file := filepath.Join(t.TempDir(), "cache")
 		want := asMap()
@@ -237,6 +243,7 @@ func TestStaleStores(t *testing.T) {
 
 // A deletion spares a record that another process has saved since for the same path.
 func TestDeletionSparesNewer(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 5000} { // beside a short log, and with a new snapshot
 		file := filepath.Join(t.TempDir(), "cache")
 		mustSave(t, mustLoad(t, file), records(0, 1000)...)
@@ -280,6 +287,7 @@ func TestDeletionSparesNewer(t *testing.T) {
 
 // The log and its tombstones stay shorter than a quarter of the snapshot.
 func TestLogStaysShort(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10000)...)
 	for i := range 100 {
@@ -313,6 +321,7 @@ func TestLogStaysShort(t *testing.T) {
 }
 
 func TestOtherKey(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10)...)
 	other, err := load(file, [32]byte{9}, 1)
@@ -336,6 +345,7 @@ func needLocks(t *testing.T) {
 
 // Each of several savers at once keeps all its records.
 func TestWritersAtOnce(t *testing.T) {
+	t.Parallel()
 	needLocks(t)
 	file := filepath.Join(t.TempDir(), "cache")
 	const writers, rounds, each = 4, 25, 40
@@ -358,6 +368,7 @@ func TestWritersAtOnce(t *testing.T) {
 
 // Workers look up, mark and add while a save runs.
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 5000)...)
 	s := mustLoad(t, file)
@@ -387,6 +398,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // Paths that were chosen to meet in the index cost their records, not time.
 func TestCollidingPaths(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	var paths []string
@@ -420,6 +432,7 @@ func TestCollidingPaths(t *testing.T) {
 }
 
 func TestTooLongToKeep(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	s.add(0, record{path: strings.Repeat("x", maxPath+1)})
@@ -433,6 +446,7 @@ func TestTooLongToKeep(t *testing.T) {
 }
 
 func TestOwns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
 	mustSave(t, mustLoad(t, target), testRecord(1))
@@ -455,6 +469,7 @@ func TestOwns(t *testing.T) {
 
 // A cache is private; the caller may make it less so, and a new snapshot keeps that.
 func TestMode(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), testRecord(1))
 	require.NoError(t, os.Chmod(file, 0o640))
