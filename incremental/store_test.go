@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -402,11 +403,11 @@ func TestCollidingPaths(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	var paths []string
-	for i := 0; len(paths) < 3*maxProbes; i++ {
-		path := fmt.Sprint(i)
-		if xxhash.Sum64String(path)>>52 == 0 {
-			paths = append(paths, path)
-			s.add(0, record{path: path})
+	var b []byte
+	for i := int64(0); len(paths) < 3*maxProbes; i++ {
+		if b = strconv.AppendInt(b[:0], i, 10); xxhash.Sum64(b)>>52 == 0 {
+			paths = append(paths, string(b))
+			s.add(0, record{path: string(b)})
 		}
 	}
 	require.NoError(t, s.save(nil))
