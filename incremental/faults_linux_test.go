@@ -18,7 +18,7 @@ func mount(t *testing.T, dir, kind, options string) {
 	if err := unix.Mount(kind, dir, kind, 0, options); err != nil {
 		t.Skip("cannot mount: ", err)
 	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // TestFullDisk: on a full disk a run's results are complete, the error is ErrNotSaved, and what was kept before is still of

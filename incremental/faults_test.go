@@ -162,7 +162,7 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, os.Remove(file))
 		}
 	}
-	t.Logf("%d rounds: %d left a temporary file, %d of %d results were kept", count, torn, kept, count*400)
+	t.Logf("%d rounds of kills: %d left a temporary file, %d of %d results were kept", count, torn, kept, count*400)
 	require.NotZero(t, kept)
 }
 
@@ -174,7 +174,8 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	}
 	r := seeded(t)
 	root, file := bulkyTree(t)
-	for range incremental.Rounds(t, "FILEPROC_FAULTS", 6) {
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 6)
+	for range count {
 		if r.IntN(3) == 0 {
 			os.Remove(file)
 		}
@@ -191,6 +192,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 		}
 		require.Zero(t, equalsFull(t, root, bulky(file), fileproc.Options{}))
 	}
+	t.Logf("%d rounds of 4 writers at once", count)
 }
 
 // TestDamagedCache: whatever a cache file has become, the run after that is right, and the one after that calls fn for nothing.
@@ -201,7 +203,8 @@ func TestDamagedCache(t *testing.T) {
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
 	kinds := map[string]int{}
-	for range incremental.Rounds(t, "FILEPROC_FAULTS", 30) {
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 30)
+	for range count {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)
 		b := bytes.Clone(whole)
@@ -283,7 +286,7 @@ func TestDamagedCache(t *testing.T) {
 		equalsFull(t, root, bulky(file), fileproc.Options{})
 		require.Zero(t, equalsFull(t, root, bulky(file), fileproc.Options{}), kind)
 	}
-	t.Log(kinds)
+	t.Logf("%d rounds of damage: %v", count, kinds)
 }
 
 func choose[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
