@@ -608,3 +608,20 @@ func TestNotSaved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "# not a cache\n", string(text))
 }
+
+// TestTreesThatShareAFile: two trees with the root "." and one cache file get right results, and lose each other's entries, as
+// the documentation says.
+func TestTreesThatShareAFile(t *testing.T) {
+	p := newProject(t, "x/a=1", "x/b=2", "y/a=3", "y/c=4")
+	top := p.root
+	p.root = "."
+	for range 2 {
+		t.Chdir(filepath.Join(top, "x"))
+		p.run()
+		p.calledFor()
+		t.Chdir(filepath.Join(top, "y"))
+		p.calledFor("a", "c")
+		require.Equal(t, []string{"b"}, p.gone)
+		p.calledFor()
+	}
+}
