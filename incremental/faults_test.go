@@ -22,14 +22,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func seeded(t *testing.T) *rand.Rand {
+// seeded returns the seed of a test that is random.
+func seeded(t *testing.T) uint64 {
 	seed := rand.Uint64()
 	if s := os.Getenv("FILEPROC_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &seed)
 		require.NoError(t, err, "FILEPROC_SEED")
 	}
 	t.Logf("FILEPROC_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return seed
 }
 
 // A job is what another process does: runs over Root, each after it has overwritten some files.
@@ -126,7 +127,7 @@ func TestKilled(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
-	r := seeded(t)
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	torn, kept := 0, int64(0)
 	count := incremental.Rounds(t, "FILEPROC_FAULTS", 8)
@@ -172,7 +173,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
-	r := seeded(t)
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	count := incremental.Rounds(t, "FILEPROC_FAULTS", 6)
 	for range count {
@@ -198,7 +199,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 // TestDamagedCache: whatever a cache file has become, the run after that is right, and the one after that calls fn for nothing.
 func TestDamagedCache(t *testing.T) {
 	t.Parallel()
-	r := seeded(t)
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
