@@ -427,8 +427,9 @@ func (h *history) disturbCache() {
 	case "truncate":
 		os.Truncate(file, h.Int64N(int64(len(data))+1))
 	case "flip":
-		for range min(1+h.IntN(3), len(data)-16) { // few bytes could become what was never a cache
-			data[h.IntN(len(data))] ^= 1 << h.IntN(8)
+		const magic = 16 // without it, this may be what was never a cache, which is left alone
+		for range min(1+h.IntN(3), len(data)-magic) {
+			data[magic+h.IntN(len(data)-magic)] ^= 1 << h.IntN(8)
 		}
 		os.WriteFile(file, data, 0o600)
 	}
