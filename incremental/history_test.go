@@ -158,9 +158,11 @@ func (h *history) plant() {
 		h.users = append(h.users, first)
 		for range h.IntN(3) {
 			u := h.newUser(file, own, links)
-			if h.IntN(4) > 0 && (u.entry == "ForEach") == (first.entry == "ForEach") { // shares the entries
+			if h.IntN(4) > 0 && (u.entry == "ForEach") == (first.entry == "ForEach") {
 				u.inc, u.content = first.inc, first.content
-				u.opts.ReadSize, u.opts.SkipBinary, u.opts.MaxFileSize = first.opts.ReadSize, first.opts.SkipBinary, first.opts.MaxFileSize
+				if h.IntN(4) > 0 { // shares the entries
+					u.opts.ReadSize, u.opts.SkipBinary, u.opts.MaxFileSize = first.opts.ReadSize, first.opts.SkipBinary, first.opts.MaxFileSize
+				}
 			}
 			h.users = append(h.users, u)
 		}

@@ -1,10 +1,12 @@
 package incremental
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
@@ -45,4 +47,27 @@ func TestHostilePaths(t *testing.T) {
 		require.False(t, isBelow(path) && path != "a\x00b", path)
 	}
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
+}
+
+// TestKeepLooksAgain: what had another identity when it was looked at is not kept, however old the present one is.
+func TestKeepLooksAgain(t *testing.T) {
+	t.Parallel()
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+	time.Sleep(Settled + 20*time.Millisecond)
+	opts := fileproc.Options{Workers: 1}
+	r, err := begin(root, &Options[string]{File: file, Compare: CompareMetadata}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	_, err = fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+		s, err := f.Stat()
+		id, _ := identityOf(s)
+		r.keep(f, record{path: "same", id: id})
+		id.inode++
+		r.keep(f, record{path: "other", id: id})
+		return "", err
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.store.save(nil))
+	require.Contains(t, Kept(root, *r.inc, opts), "same")
+	require.NotContains(t, Kept(root, *r.inc, opts), "other")
 }
