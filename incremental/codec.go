@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/gob"
 	"encoding/json"
@@ -22,9 +23,9 @@ type Codec[T any] interface {
 	Decode(b []byte) (T, error)
 }
 
-// JSON is the Codec of package encoding/json. The type T must not have unexported
-// fields or fields with the tag "-", which that package leaves out, unless it has
-// methods of its own for JSON or text. A result with text that is not UTF-8, which
+// JSON is the Codec of package encoding/json. The type T must not have fields that
+// that package leaves out (unexported ones, ones with the tag "-", ones that share
+// their name through embedding), unless it has methods of its own for JSON or text. A result with text that is not UTF-8, which
 // JSON cannot hold, is not kept.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
@@ -127,7 +128,7 @@ func codecOf[T any](c Codec[T]) (Codec[T], error) {
 	}
 	if _, ok := c.(jsonCodec[T]); ok {
 		if lost := lostByJSON(t, map[reflect.Type]bool{}); lost != "" {
-			return nil, fmt.Errorf("incremental: JSON leaves out %s: export it, or name a Codec that keeps it", lost)
+			return nil, fmt.Errorf("incremental: JSON leaves out %s, or name a Codec that keeps it", lost)
 		}
 	}
 	return c, nil
@@ -135,7 +136,8 @@ func codecOf[T any](c Codec[T]) (Codec[T], error) {
 
 var marshalers = []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()}
 
-// lostByJSON returns a field of t, or of what t has, that JSON leaves out, or "".
+// lostByJSON returns a field of t, or of what t has, that JSON leaves out, and what to
+// do about it, or "".
 func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	if seen[t] {
 		return ""
@@ -150,14 +152,37 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return lostByJSON(t.Elem(), seen)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() && !isEmbeddedStruct(f) || f.Tag.Get("json") == "-" {
-				return fmt.Sprintf("the field %s of %v", f.Name, t)
-			}
-			if lost := lostByJSON(f.Type, seen); lost != "" {
-				return lost
-			}
+		return lostFields(t, map[string]bool{}, map[reflect.Type]bool{}, seen)
+	}
+	return ""
+}
+
+// lostFields is lostByJSON for a struct. JSON gives the fields of structs that are
+// embedded in each other one list of names: of two fields with the same name it
+// leaves out one or both.
+func lostFields(t reflect.Type, names map[string]bool, embedded, seen map[reflect.Type]bool) string {
+	embedded[t] = true
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		isEmbedded := name == "" && isEmbeddedStruct(f)
+		what := fmt.Sprintf("the field %s of %v", f.Name, t)
+		switch {
+		case !f.IsExported() && !isEmbeddedStruct(f) || tag == "-":
+			return what + ": export it"
+		case isEmbedded && embedded[structOf(f.Type)], !isEmbedded && names[cmp.Or(name, f.Name)]:
+			return what + " or another one of that name: give it a name of its own"
+		}
+		var lost string
+		if isEmbedded {
+			lost = lostFields(structOf(f.Type), names, embedded, seen)
+		} else {
+			names[cmp.Or(name, f.Name)] = true
+			lost = lostByJSON(f.Type, seen)
+		}
+		if lost != "" {
+			return lost
 		}
 	}
 	return ""
@@ -165,11 +190,14 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 
 // isEmbeddedStruct reports whether JSON looks for fields in f, exported or not.
 func isEmbeddedStruct(f reflect.StructField) bool {
-	t := f.Type
+	return f.Anonymous && structOf(f.Type).Kind() == reflect.Struct
+}
+
+func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
+		return t.Elem()
 	}
-	return f.Anonymous && t.Kind() == reflect.Struct
+	return t
 }
 
 // shapeOf describes a type down to the names and types of fields, so that results

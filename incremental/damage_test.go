@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -55,6 +56,7 @@ func writeFile(t testing.TB, b []byte) string {
 
 // A file that ends anywhere holds the snapshot and the whole frames up to there, and can be saved to.
 func TestTorn(t *testing.T) {
+	t.Parallel()
 	whole, states := smallFile(t)
 	file := writeFile(t, nil)
 	for length := range len(whole) + 1 {
@@ -77,8 +79,42 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// TestLoadWhileWritten: a load that meets a file that somebody copies into place gets all of it or nothing.
+func TestLoadWhileWritten(t *testing.T) {
+	t.Parallel()
+	whole, states := smallFile(t)
+	file := writeFile(t, whole)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			_ = os.Truncate(file, headerSize)
+			f, err := os.OpenFile(file, os.O_WRONLY, 0)
+			if err == nil {
+				_, _ = f.WriteAt(whole[headerSize:], headerSize)
+				f.Close()
+			}
+		}
+	}()
+	for {
+		s, _ := load(file, testKey, 1) // Windows may refuse
+		got := contents(t, s)
+		known := len(got) == 0
+		for _, state := range states {
+			known = known || len(got) == len(state)
+		}
+		require.True(t, known)
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
 // A file with one bit flipped holds one of the states that were saved, or nothing.
 func TestBitFlips(t *testing.T) {
+	t.Parallel()
 	whole, states := smallFile(t)
 	file := writeFile(t, whole)
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
@@ -100,6 +136,7 @@ func TestBitFlips(t *testing.T) {
 
 // A frame that belongs to another snapshot does not check out.
 func TestOtherGeneration(t *testing.T) {
+	t.Parallel()
 	whole, states := smallFile(t)
 	other, _ := smallFile(t)
 	end := slices.Min(slices.Collect(maps.Keys(states))) // of the snapshot
@@ -109,6 +146,7 @@ func TestOtherGeneration(t *testing.T) {
 
 // A file that has become shorter since the load takes what is saved.
 func TestShorterSinceLoad(t *testing.T) {
+	t.Parallel()
 	whole, states := smallFile(t)
 	s := loadBytes(t, whole)
 	ends := slices.Sorted(maps.Keys(states))
@@ -121,6 +159,7 @@ func TestShorterSinceLoad(t *testing.T) {
 
 // Blocks that are zero, repeated or exchanged are found, too.
 func TestMixedBlocks(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 20000)...)
 	whole, err := os.ReadFile(file)
@@ -147,6 +186,7 @@ func newerFormat(t *testing.T) []byte {
 
 // What is no usable cache but may be one that was damaged is empty and gets replaced.
 func TestReplaced(t *testing.T) {
+	t.Parallel()
 	whole, _ := smallFile(t)
 	for name, b := range map[string][]byte{
 		"empty": {}, "zeros": make([]byte, 10000), "newer": newerFormat(t),
@@ -163,6 +203,7 @@ func TestReplaced(t *testing.T) {
 
 // What somebody else has written, and what is not a file, is reported and left as it is.
 func TestForeign(t *testing.T) {
+	t.Parallel()
 	random := make([]byte, 5000)
 	for i := range random {
 		random[i] = byte(rand.Uint32())
@@ -192,6 +233,7 @@ func TestForeign(t *testing.T) {
 
 // A directory that cannot be written, or is none, gives an error that names the file.
 func TestUnwritable(t *testing.T) {
+	t.Parallel()
 	notDir := writeFile(t, []byte("x"))
 	for _, name := range []string{filepath.Join(notDir, "cache"), filepath.Join(t.TempDir(), "missing", "cache")} {
 		s, _ := load(name, testKey, 1)
@@ -267,6 +309,7 @@ func scenarios(t *testing.T) map[string]func(file string) (s *store, before, wan
 
 // TestEachStepFails fails and kills a save at each of its steps, a write after half of its bytes.
 func TestEachStepFails(t *testing.T) {
+	t.Parallel()
 	for name, scenario := range scenarios(t) {
 		for _, kill := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: "/killed"}[kill], func(t *testing.T) {
@@ -349,6 +392,7 @@ func failAt(t *testing.T, scenario func(string) (*store, map[string]record, map[
 
 // Several processes save to one file at once; none of their records is lost.
 func TestProcessesAtOnce(t *testing.T) {
+	t.Parallel()
 	const processes, rounds, each = 3, 20, 50
 	if spec := os.Getenv("FILEPROC_STORE_WRITER"); spec != "" {
 		w, err := strconv.Atoi(spec)

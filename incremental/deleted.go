@@ -24,10 +24,7 @@ import (
 // directory that could not be read.
 func (r *run[T]) deleted() []int {
 	numbers := map[string]int{}
-	dirs := existence{
-		fsys: r.opts.FS, root: r.root, dirs: map[string]answer{".": yes},
-		followsFiles: r.opts.Symlinks != fileproc.SymlinksSkip, followsDirs: r.opts.Symlinks == fileproc.SymlinksFollow,
-	}
+	dirs := existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{".": yes}}
 	for n, rec := range r.store.unseen() {
 		if rel := string(rec.path); isBelow(rel) && dirs.hasFile(rel) == no {
 			numbers[rel] = n
@@ -43,10 +40,15 @@ func (r *run[T]) deleted() []int {
 	return gone
 }
 
+// maxLevels bounds the work that one path may cause: it grows with the square of
+// the number of levels. The entry of a file below more directories stays.
+const maxLevels = 4096
+
 // isBelow reports whether rel is a path below root: that of a hostile cache file may
 // be any text.
 func isBelow(rel string) bool {
-	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel)
+	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel) &&
+		strings.Count(rel, "/") <= maxLevels
 }
 
 type answer int
@@ -60,21 +62,20 @@ const (
 // An existence looks up what is below root. What a link has replaced is not there,
 // unless links of that kind are followed.
 type existence struct {
-	fsys         fs.FS
-	root         string
-	followsFiles bool
-	followsDirs  bool
-	dirs         map[string]answer // whether they are there
+	fsys  fs.FS
+	root  string
+	links fileproc.Symlinks
+	dirs  map[string]answer // whether they are there
 }
 
 func (e *existence) hasFile(rel string) answer {
-	return e.has(rel, e.followsFiles, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
+	return e.has(rel, e.links != fileproc.SymlinksSkip, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
 }
 
 func (e *existence) hasDir(rel string) answer {
 	a, ok := e.dirs[rel]
 	if !ok {
-		a = e.has(rel, e.followsDirs, fs.FileMode.IsDir)
+		a = e.has(rel, e.links == fileproc.SymlinksFollow, fs.FileMode.IsDir)
 		e.dirs[rel] = a
 	}
 	return a
@@ -105,11 +106,19 @@ func (e *existence) isLoop(rel string) bool {
 func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
 	case e.fsys != nil:
-		return fs.Stat(e.fsys, path.Join(e.root, rel))
+		return fs.Lstat(e.fsys, path.Join(e.root, rel))
 	case follows:
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}
 	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
+}
+
+// read is not done through os.DirFS, which refuses paths that are not UTF-8.
+func (e *existence) read(rel string) ([]byte, error) {
+	if e.fsys != nil {
+		return fs.ReadFile(e.fsys, path.Join(e.root, rel))
+	}
+	return os.ReadFile(filepath.Join(e.root, filepath.FromSlash(rel)))
 }
 
 // selected returns, in order, those of the paths that the run would have passed to
@@ -120,22 +129,27 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 		return nil
 	}
 	tree := make(tree)
-	for rel := range paths {
-		tree.add(rel, "")
-	}
 	o := r.opts
+	for rel := range paths {
+		// A file that marks its directory is never selected, and marks nothing once it is gone.
+		if !slices.Contains(o.SkipMarked, path.Base(rel)) {
+			tree.add(rel, "")
+		}
+	}
 	opts := fileproc.Options{
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
 		OnError: func(error) error { return nil }, // there are none in memory
 	}
+	dirs.addReal(tree, o.SkipMarked, "")
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
-			opts.IgnoreFiles = append(opts.IgnoreFiles, name)
+			// With a name of its own: what is gone may be below a directory of that name.
+			opts.IgnoreFiles = append(opts.IgnoreFiles, name+ignoreSuffix)
+			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}
 	}
-	r.addReal(tree, slices.Concat(opts.IgnoreFiles, o.SkipMarked), dirs)
 	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
 	if err != nil { // the options are those of the run, which were valid
 		return nil
@@ -143,17 +157,13 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }
 
-// addReal adds the files of these names that are in directories of t. It does not
-// look into a directory whose place a link has taken.
-func (r *run[T]) addReal(t tree, names []string, dirs *existence) {
-	root := r.opts.FS
-	if root == nil {
-		root = os.DirFS(r.root)
-	} else if sub, err := fs.Sub(root, r.root); err == nil {
-		root = sub
-	}
+const ignoreSuffix = "\xff"
+
+// addReal adds the files of these names that are in directories of t, with a suffix.
+// It does not look into a directory whose place a link has taken.
+func (e *existence) addReal(t tree, names []string, suffix string) {
 	for _, dir := range slices.Collect(maps.Keys(t)) {
-		if dirs.hasDir(dir) != yes {
+		if e.hasDir(dir) != yes {
 			continue
 		}
 		for _, name := range names {
@@ -161,17 +171,19 @@ func (r *run[T]) addReal(t tree, names []string, dirs *existence) {
 				continue
 			}
 			rel := path.Join(dir, name)
-			if info, err := fs.Lstat(root, rel); err != nil || !info.Mode().IsRegular() {
+			if info, err := e.stat(rel, false); err != nil || !info.Mode().IsRegular() {
 				continue
 			}
-			if text, err := fs.ReadFile(root, rel); err == nil {
-				t.add(rel, string(text))
+			if text, err := e.read(rel); err == nil {
+				t.add(rel+suffix, string(text))
 			}
 		}
 	}
 }
 
-// A tree is an fs.FS in memory: the files of each directory, with their content.
+// A tree is an fs.FS in memory: the entries of each directory, by their names, those
+// of directories with a slash. A path that was a file once and a directory later is
+// both.
 type tree map[string]map[string]treeEntry
 
 type treeEntry struct {
@@ -181,15 +193,15 @@ type treeEntry struct {
 }
 
 func (t tree) add(rel, content string) {
-	for dir := false; ; dir = true {
+	for dir, slash := false, ""; ; dir, slash = true, "/" {
 		parent, name := path.Dir(rel), path.Base(rel)
 		if t[parent] == nil {
 			t[parent] = map[string]treeEntry{}
 		}
-		if _, ok := t[parent][name]; ok && dir {
+		if _, ok := t[parent][name+slash]; ok && dir {
 			return
 		}
-		t[parent][name] = treeEntry{name, dir, content}
+		t[parent][name+slash] = treeEntry{name, dir, content}
 		if rel, content = parent, ""; rel == "." {
 			return
 		}

@@ -18,12 +18,13 @@ func mount(t *testing.T, dir, kind, options string) {
 	if err := unix.Mount(kind, dir, kind, 0, options); err != nil {
 		t.Skip("cannot mount: ", err)
 	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // TestFullDisk: on a full disk a run's results are complete, the error is ErrNotSaved, and what was kept before is still of
 // use. Once there is room, all is kept.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	for i := range 200 {
 		p.write(fmt.Sprintf("d/%03d", i), "1")
@@ -70,6 +71,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestReadOnlyDisk: as on a full disk.
 func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=2")
 	disk := t.TempDir()
 	mount(t, disk, "tmpfs", "size=200k")
@@ -92,6 +94,7 @@ func TestReadOnlyDisk(t *testing.T) {
 
 // TestOtherFileSystemBelow: where a file system is mounted below root that does not keep its times well, content is compared.
 func TestOtherFileSystemBelow(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "m/")
 	mount(t, p.path("m"), "ramfs", "")
 	p.write("m/b", "2")

@@ -22,24 +22,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultRounds returns how many rounds to make: FILEPROC_FAULTS says so.
-func faultRounds(t *testing.T, short int) int {
-	n := short
-	if s := os.Getenv("FILEPROC_FAULTS"); s != "" {
-		_, err := fmt.Sscan(s, &n)
-		require.NoError(t, err, "FILEPROC_FAULTS")
-	}
-	return n
-}
-
-func seeded(t *testing.T) *rand.Rand {
+// seeded returns the seed of a test that is random.
+func seeded(t *testing.T) uint64 {
 	seed := rand.Uint64()
 	if s := os.Getenv("FILEPROC_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &seed)
 		require.NoError(t, err, "FILEPROC_SEED")
 	}
 	t.Logf("FILEPROC_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return seed
 }
 
 // A job is what another process does: runs over Root, each after it has overwritten some files.
@@ -132,14 +123,15 @@ func equalsFull(t *testing.T, root string, inc incremental.Options[string], opts
 
 // TestKilled: processes that are killed at any moment, two of them at once, leave a cache file that the next run can use.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
-	r := seeded(t)
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	torn, kept := 0, int64(0)
-	rounds := faultRounds(t, 15)
-	for range rounds {
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 8)
+	for range count {
 		var jobs [2]*exec.Cmd
 		for i := range jobs {
 			j := job{Root: root, File: file, Shards: 2, Shard: i, Runs: 1 << 30, Seed: r.Uint64()}
@@ -171,18 +163,20 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, os.Remove(file))
 		}
 	}
-	t.Logf("%d rounds: %d left a temporary file, %d of %d results were kept", rounds, torn, kept, rounds*400)
+	t.Logf("%d rounds of kills: %d left a temporary file, %d of %d results were kept", count, torn, kept, count*400)
 	require.NotZero(t, kept)
 }
 
 // TestWritersAtOnceLoseNothing: what several processes keep at the same time is all kept.
 func TestWritersAtOnceLoseNothing(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("no processes")
 	}
-	r := seeded(t)
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
-	for range faultRounds(t, 10) {
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 6)
+	for range count {
 		if r.IntN(3) == 0 {
 			os.Remove(file)
 		}
@@ -199,16 +193,19 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 		}
 		require.Zero(t, equalsFull(t, root, bulky(file), fileproc.Options{}))
 	}
+	t.Logf("%d rounds of 4 writers at once", count)
 }
 
 // TestDamagedCache: whatever a cache file has become, the run after that is right, and the one after that calls fn for nothing.
 func TestDamagedCache(t *testing.T) {
-	r := seeded(t)
+	t.Parallel()
+	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
 	kinds := map[string]int{}
-	for range faultRounds(t, 200) {
+	count := incremental.Rounds(t, "FILEPROC_FAULTS", 30)
+	for range count {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)
 		b := bytes.Clone(whole)
@@ -290,7 +287,7 @@ func TestDamagedCache(t *testing.T) {
 		equalsFull(t, root, bulky(file), fileproc.Options{})
 		require.Zero(t, equalsFull(t, root, bulky(file), fileproc.Options{}), kind)
 	}
-	t.Log(kinds)
+	t.Logf("%d rounds of damage: %v", count, kinds)
 }
 
 func choose[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

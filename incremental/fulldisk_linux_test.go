@@ -22,6 +22,7 @@ func mount(t *testing.T) string {
 // A full disk leaves the file as it was, for an append and for a new snapshot, and
 // a later save catches up.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := mount(t)
 	file := filepath.Join(dir, "cache")
 	mustSave(t, mustLoad(t, file), records(0, 1000)...)
@@ -51,6 +52,7 @@ func TestFullDisk(t *testing.T) {
 
 // A file system that is mounted read-only serves what is there.
 func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
 	dir := mount(t)
 	file := filepath.Join(dir, "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10)...)

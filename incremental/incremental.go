@@ -55,8 +55,8 @@ type Options[T any] struct {
 	// File is the path of the cache file. It is made if it is not there, and
 	// replaced if it is damaged, or was written for another Version, root, type T or
 	// Codec, or with other options that change what is read. A file that was never
-	// a cache file is left alone, which is ErrNotSaved. One file serves one root. Runs
-	// in several processes may use it at a time. File.lock, which is beside it, stays
+	// a cache file is left alone, which is ErrNotSaved. One file serves one
+	// tree. Runs in several processes may use it at a time. File.lock, which is beside it, stays
 	// there. If these files are below root, fn does not get them.
 	File string
 

@@ -91,6 +91,7 @@ func (p *project) calledFor(rels ...string) {
 }
 
 func TestOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e.skip=4", "d/bin=\x00", "f/g=5")
 	p.opts.SkipBinary = true
 	var report fileproc.Report
@@ -117,8 +118,9 @@ func TestOnlyWhatChanged(t *testing.T) {
 // TestSameSizeWithinATick: a file written twice within the same step of the file system's clock shows its last content,
 // also if it was processed in between.
 func TestSameSizeWithinATick(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
-	for i := range 200 {
+	for i := range 60 {
 		p.write("f", fmt.Sprintf("%03d-a", i))
 		p.run()
 		p.write("f", fmt.Sprintf("%03d-b", i))
@@ -127,6 +129,7 @@ func TestSameSizeWithinATick(t *testing.T) {
 }
 
 func TestMetadataThatLies(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=one", "b=two", "c=thr")
 	p.run()
 	before, err := os.Stat(p.path("a"))
@@ -154,6 +157,7 @@ func TestMetadataThatLies(t *testing.T) {
 }
 
 func TestVersionAndOptions(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=abc")
 	for _, change := range []func(){
 		func() {}, func() { p.inc.Version = "2" }, func() { p.opts.ReadSize = 2 }, func() { p.opts.MaxFileSize = 1000 }, func() { p.opts.SkipBinary = true },
@@ -173,6 +177,7 @@ func TestVersionAndOptions(t *testing.T) {
 
 // TestOthersStay: the entries of files that a run does not select, or does not come to, stay.
 func TestOthersStay(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a.md=1", "b.txt=2", "d/c.md=3", "ignored/x.md=4", "ignored/y.md=5")
 	p.run()
 	require.NoError(t, os.RemoveAll(p.path("ignored")))
@@ -224,6 +229,7 @@ func TestSavedOnTheWay(t *testing.T) {
 
 // TestFilesByName: Options.Files works as without a cache file, and says nothing of other files.
 func TestFilesByName(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e=4")
 	p.opts.Files = slices.Values([]string{"a", "d/c", "d/c"})
 	p.calledFor("a", "d/c", "d/c")
@@ -241,6 +247,7 @@ func TestFilesByName(t *testing.T) {
 
 // TestOddNames: names that are not UTF-8, and those with characters that mean something in patterns, are as others.
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "d/odd \n*[/b.md=1", "a=1", "d/x=1")
 	p.inc.Codec = incremental.Raw[string]()
 	odd := "d/\xff.md"
@@ -258,6 +265,7 @@ func TestOddNames(t *testing.T) {
 }
 
 func TestShardsShareAFile(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, testtree.Numbered("d/", 40)...)
 	p.opts.Shards = 3
 	for p.opts.Shard = range 3 {
@@ -277,6 +285,7 @@ func TestShardsShareAFile(t *testing.T) {
 
 // TestReplacedByALink: a file or a directory whose place a link has taken is no longer there.
 func TestReplacedByALink(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "d/b=2", "e/b=3")
 	p.run()
 	require.NoError(t, os.Rename(p.path("a"), p.path("real")))
@@ -313,6 +322,7 @@ func TestOwnFiles(t *testing.T) {
 }
 
 func TestCompareContent(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=2", "c.skip=3")
 	p.inc.Compare = incremental.CompareContent
 	var report fileproc.Report
@@ -333,6 +343,7 @@ func TestCompareContent(t *testing.T) {
 }
 
 func TestFS(t *testing.T) {
+	t.Parallel()
 	files := fstest.MapFS{"a": {Data: []byte("1")}, "d/b": {Data: []byte("2")}, "d/c.skip": {Data: []byte("3")}}
 	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
 	var gone []string
@@ -360,6 +371,7 @@ func TestFS(t *testing.T) {
 
 // TestStream: as Process, in order too, and each loop is a run of its own.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	for _, ordered := range []bool{false, true} {
 		p := newProject(t, append(testtree.Numbered("d/", 300), "a=1", "z.skip=2")...)
 		p.opts.Ordered = ordered
@@ -390,6 +402,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestForEach(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b.skip=2", "fail=3")
 	inc := incremental.Options[struct{}]{File: p.inc.File}
 	var report fileproc.Report
@@ -417,6 +430,7 @@ func TestForEach(t *testing.T) {
 
 // TestChangedWhileRead: what changes while fn has it is not kept, whenever that is.
 func TestChangedWhileRead(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=2")
 	got, err := incremental.Process(t.Context(), p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
 		if f.Name() == "a" {
@@ -432,6 +446,7 @@ func TestChangedWhileRead(t *testing.T) {
 // TestCodecs: results come as the codec gives them, from the cache file or not. What a codec cannot keep is an error, or is
 // processed in each run.
 func TestCodecs(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1")
 	type note struct {
 		Name string
@@ -465,21 +480,61 @@ func TestCodecs(t *testing.T) {
 
 type word string
 
-// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct.
+// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct, and fields that share
+// their name with others.
 func TestEmbeddedInJSON(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1")
 	type title struct{ word }
 	_, err := incremental.Process(t.Context(), p.root, incremental.Options[title]{File: p.inc.File}, p.opts, func(*fileproc.File) (title, error) { return title{"w"}, nil })
 	require.EqualError(t, err, "incremental: JSON leaves out the field word of incremental_test.title: export it, or name a Codec that keeps it")
 	type inner struct{ Word string }
 	type outer struct{ inner }
+	refused := func(err error, want string) {
+		require.EqualError(t, err, "incremental: JSON leaves out the field "+want+" or another one of that name: give it a name of its own, or name a Codec that keeps it")
+	}
+	refused(jsonRefuses[struct {
+		inner
+		Word string
+	}](p), "Word of struct { incremental_test.inner; Word string }")
+	type tagged struct {
+		inner
+		A string `json:"Word"`
+	}
+	refused(jsonRefuses[[]tagged](p), "A of incremental_test.tagged")
+	type other struct{ Word string }
+	type both struct {
+		*inner
+		other
+	}
+	refused(jsonRefuses[map[string]both](p), "Word of incremental_test.other")
+	refused(jsonRefuses[chain](p), "chain of incremental_test.chain")
+	type apart struct {
+		inner
+		Word2 string `json:"word"`
+		Next  *inner
+		Other inner `json:",omitempty"`
+		other `json:"apart"`
+	}
+	require.NoError(t, jsonRefuses[apart](p))
 	got, err := incremental.Process(t.Context(), p.root, incremental.Options[outer]{File: p.inc.File}, p.opts, func(*fileproc.File) (outer, error) { return outer{inner{"w"}}, nil })
 	require.NoError(t, err)
 	require.Equal(t, []outer{{inner{"w"}}}, got)
 }
 
+type chain struct {
+	*chain
+	Word string
+}
+
+func jsonRefuses[T any](p *project) error {
+	_, err := incremental.Process(p.t.Context(), p.root, incremental.Options[T]{File: p.inc.File}, p.opts, func(*fileproc.File) (v T, err error) { return v, nil })
+	return err
+}
+
 // TestRawNil: an empty result is the same whether it comes from the cache file or not.
 func TestRawNil(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1", "b=22")
 	inc := incremental.Options[[]byte]{File: p.inc.File, Codec: incremental.Raw[[]byte]()}
 	p.opts.Workers = 1
@@ -492,8 +547,9 @@ func TestRawNil(t *testing.T) {
 
 // TestSelectDirOfTheGone: where one worker calls SelectDir, the calls for directories that are gone do not overlap either.
 func TestSelectDirOfTheGone(t *testing.T) {
+	t.Parallel()
 	var list []string
-	for i := range 100 {
+	for i := range 30 {
 		list = append(list, fmt.Sprintf("%d/%d/a=1", i%10, i))
 	}
 	p := newProject(t, list...)
@@ -509,17 +565,19 @@ func TestSelectDirOfTheGone(t *testing.T) {
 	require.NoError(t, os.RemoveAll(p.root))
 	require.NoError(t, os.Mkdir(p.root, 0o755))
 	p.run()
-	require.Len(t, p.gone, 100)
+	require.Len(t, p.gone, 30)
 }
 
 // TestNotUTF8: JSON cannot hold such text, so the file is processed in each run.
 func TestNotUTF8(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "latin1=caf\xe9", "utf8=caf\u00e9 \ufffd")
 	p.calledFor("latin1", "utf8")
 	p.calledFor("latin1")
 }
 
 func TestBadOptions(t *testing.T) {
+	t.Parallel()
 	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{Unchanged: func(*fileproc.File) bool { return true }}, result)
 	require.EqualError(t, err, `incremental: Options.File is empty
 incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent
@@ -535,6 +593,7 @@ incremental: fileproc.Options.Unchanged is set: package incremental needs it`)
 
 // TestNotSaved: results are complete if the cache file cannot be written, and a file that is no cache is left alone.
 func TestNotSaved(t *testing.T) {
+	t.Parallel()
 	p := newProject(t, "a=1")
 	foreign := filepath.Join(filepath.Dir(p.root), "notes.md")
 	require.NoError(t, os.WriteFile(foreign, []byte("# not a cache\n"), 0o644))
@@ -548,4 +607,21 @@ func TestNotSaved(t *testing.T) {
 	text, err := os.ReadFile(foreign)
 	require.NoError(t, err)
 	require.Equal(t, "# not a cache\n", string(text))
+}
+
+// TestTreesThatShareAFile: two trees with the root "." and one cache file get right results, and lose each other's entries, as
+// the documentation says.
+func TestTreesThatShareAFile(t *testing.T) {
+	p := newProject(t, "x/a=1", "x/b=2", "y/a=3", "y/c=4")
+	top := p.root
+	p.root = "."
+	for range 2 {
+		t.Chdir(filepath.Join(top, "x"))
+		p.run()
+		p.calledFor()
+		t.Chdir(filepath.Join(top, "y"))
+		p.calledFor("a", "c")
+		require.Equal(t, []string{"b"}, p.gone)
+		p.calledFor()
+	}
 }

@@ -14,22 +14,26 @@ const (
 )
 
 // lockWait bounds how long a save waits for another writer. A save takes less
-// than a second, so a longer wait means that the other writer hangs.
+// than a second, so a longer wait means that the other writer hangs. Tests set it.
 var lockWait = 30 * time.Second
 
 // lock takes the writers' lock of file. It returns false, without an error, where
 // there are no locks: on Plan 9, js and WASI, and on network file systems without
 // a lock service. Writers that save at the same moment can lose each other's
-// records there, and nothing else: what they mix up does not check out.
-func lock(file string) (unlock func(), locked bool, err error) {
+// records there, and nothing else: what they mix up does not check out. It waits
+// for another writer until ctx ends.
+func lock(ctx context.Context, file string) (unlock func(), locked bool, err error) {
 	l := flock.New(file + lockSuffix)
-	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
-	defer cancel()
-	_, err = l.TryLockContext(ctx, 5*time.Millisecond)
+	locked, err = l.TryLock() // also if ctx has ended
+	if !locked && err == nil {
+		ctx, cancel := context.WithTimeout(ctx, lockWait)
+		defer cancel()
+		_, err = l.TryLockContext(ctx, 5*time.Millisecond)
+	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, errNoLocks):
 		return func() {}, false, nil
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return nil, false, errors.New("another process holds " + file + lockSuffix)
 	case err != nil:
 		return nil, false, err

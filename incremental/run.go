@@ -301,7 +301,9 @@ var saveEvery = 30 * time.Second
 func (r *run[T]) saveNowAndThen() {
 	now, last := time.Since(r.begun), r.saved.Load()
 	if now-time.Duration(last) > saveEvery && r.saved.CompareAndSwap(last, int64(now)) {
-		_ = r.store.save(nil) // the one at the end tries again, and reports its error
+		noWait, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.store.saveUntil(noWait, nil) // the one at the end tries again, and reports its error
 	}
 }
 
@@ -345,7 +347,7 @@ func (r *run[T]) end(ctx context.Context, err error) error {
 	if !r.stopped.Load() && ctx.Err() == nil && r.report.Directories > 0 && r.report.Abandoned == 0 && r.opts.Files == nil {
 		gone = r.deleted()
 	}
-	if saveErr := r.store.save(gone); saveErr != nil {
+	if saveErr := r.store.saveUntil(ctx, gone); saveErr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrNotSaved, saveErr))
 	}
 	if r.encodeErr != nil {

@@ -2,9 +2,12 @@ package incremental
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
@@ -13,6 +16,7 @@ import (
 // TestWorkersAreFixed: the run has the number of workers for which there is state, also if GOMAXPROCS changes while the
 // cache file is loaded.
 func TestWorkersAreFixed(t *testing.T) {
+	t.Parallel()
 	opts := fileproc.Options{}
 	r, err := begin(t.TempDir(), &Options[string]{File: filepath.Join(t.TempDir(), "cache")}, &opts, func(*fileproc.File) (string, error) { return "", nil })
 	require.NoError(t, err)
@@ -20,8 +24,9 @@ func TestWorkersAreFixed(t *testing.T) {
 	require.Len(t, r.workers, opts.Workers)
 }
 
-// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or does more harm than that.
+// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or takes more time than it is long.
 func TestHostilePaths(t *testing.T) {
+	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	again := func(between func(*run[string])) (gone []string) {
 		opts := fileproc.Options{}
@@ -33,11 +38,15 @@ func TestHostilePaths(t *testing.T) {
 		require.NoError(t, r.end(t.Context(), err))
 		return gone
 	}
+	hostile := []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "deep" + strings.Repeat("/d", 500_000)}
 	again(func(r *run[string]) {
-		for _, path := range []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "honest"} {
+		for _, path := range append(hostile, "honest") {
 			r.store.add(0, record{path: path, id: identity{size: 1}, result: []byte(`"x"`)})
 		}
 	})
+	for _, path := range hostile {
+		require.False(t, isBelow(path) && path != "a\x00b", path)
+	}
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
 }
 
@@ -64,4 +73,27 @@ func same[T any](t *testing.T, values ...T) {
 		require.NoError(t, err)
 		require.Equal(t, v, got)
 	}
+}
+
+// TestKeepLooksAgain: what had another identity when it was looked at is not kept, however old the present one is.
+func TestKeepLooksAgain(t *testing.T) {
+	t.Parallel()
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+	time.Sleep(Settled + 20*time.Millisecond)
+	opts := fileproc.Options{Workers: 1}
+	r, err := begin(root, &Options[string]{File: file, Compare: CompareMetadata}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	_, err = fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+		s, err := f.Stat()
+		id, _ := identityOf(s)
+		r.keep(f, record{path: "same", id: id})
+		id.inode++
+		r.keep(f, record{path: "other", id: id})
+		return "", err
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.store.save(nil))
+	require.Contains(t, Kept(root, *r.inc, opts), "same")
+	require.NotContains(t, Kept(root, *r.inc, opts), "other")
 }

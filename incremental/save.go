@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,14 +19,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// save writes what was added since the last save, and deletes the records with
+// saveUntil writes what was added since the last save, and deletes the records with
 // the numbers in deleted. It appends to the log, or writes a new snapshot if
 // there is none or if the log has become long. What other processes have saved
 // since the load is kept. After an error the file is as it was or holds a part
-// of what was added, and the next save tries again.
+// of what was added, and the next save tries again. It waits for another writer until
+// ctx ends.
 //
 // It may be called several times, also while workers go on adding.
-func (s *store) save(deleted []int) error {
+func (s *store) saveUntil(ctx context.Context, deleted []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := append(s.pending, s.take()...)
@@ -33,7 +35,7 @@ func (s *store) save(deleted []int) error {
 	if len(added) == 0 && len(deleted) == 0 {
 		return nil
 	}
-	if err := s.write(added, s.tombstones(deleted)); err != nil {
+	if err := s.write(ctx, added, s.tombstones(deleted)); err != nil {
 		s.pending = added
 		return err
 	}
@@ -55,8 +57,8 @@ func (s *store) tombstones(deleted []int) []chunk {
 	return full
 }
 
-func (s *store) write(added, tombstones []chunk) error {
-	unlock, locked, err := lock(s.file)
+func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
+	unlock, locked, err := lock(ctx, s.file)
 	if err != nil {
 		return s.failed("take the lock", err)
 	}

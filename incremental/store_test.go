@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -8,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc"
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
@@ -39,6 +42,8 @@ func mustLoad(t testing.TB, file string) *store {
 	require.NoError(t, err)
 	return s
 }
+
+func (s *store) save(deleted []int) error { return s.saveUntil(context.Background(), deleted) }
 
 func mustSave(t testing.TB, s *store, recs ...record) {
 	t.Helper()
@@ -82,6 +87,7 @@ func records(from, to int) []record {
 }
 
 func TestRecordForms(t *testing.T) {
+	t.Parallel()
 	for i := range 1 << 12 {
 		pick := func(bit int, yes, no int64) int64 {
 			if i>>bit&1 != 0 {
@@ -107,6 +113,7 @@ func TestRecordForms(t *testing.T) {
 
 // parse reads nothing outside of the buffer, whatever is in it.
 func TestParseHostile(t *testing.T) {
+	t.Parallel()
 	b := make([]byte, 0, 200)
 	for _, fill := range []byte{0, 0x01, 0x10, 0x7f, 0xff} {
 		for length := range 100 {
@@ -135,6 +142,7 @@ func TestParseHostile(t *testing.T) {
 }
 
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	want := asMap()
@@ -176,6 +184,7 @@ func TestRoundTrip(t *testing.T) {
 
 // A save that has nothing to save writes nothing.
 func TestSaveNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	mustSave(t, mustLoad(t, filepath.Join(dir, "cache")))
 	entries, err := os.ReadDir(dir)
@@ -184,6 +193,7 @@ func TestSaveNothing(t *testing.T) {
 }
 
 func TestUnseen(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 1000)...)
 	mustSave(t, mustLoad(t, file), changed(testRecord(5), 1), changed(testRecord(6), 1), testRecord(2000))
@@ -212,6 +222,7 @@ func TestUnseen(t *testing.T) {
 
 // TestLookupInOrder: the record that follows the last one found is no answer if the log has another, or deletes it.
 func TestLookupInOrder(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	first := mustLoad(t, file)
 	for _, rec := range records(0, 1000) {
@@ -249,7 +260,8 @@ func TestLookupInOrder(t *testing.T) {
 
 // Each store loads, then others save; none of their records is lost, whichever way the file has changed.
 func TestStaleStores(t *testing.T) {
-	for seed := range uint64(12) {
+	t.Parallel()
+	for seed := range uint64(Rounds(t, "FILEPROC_FAULTS", 6)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		file := filepath.Join(t.TempDir(), "cache")
 		want := asMap()
@@ -273,6 +285,7 @@ func TestStaleStores(t *testing.T) {
 
 // A deletion spares a record that another process has saved since for the same path.
 func TestDeletionSparesNewer(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 5000} { // beside a short log, and with a new snapshot
 		file := filepath.Join(t.TempDir(), "cache")
 		mustSave(t, mustLoad(t, file), records(0, 1000)...)
@@ -316,6 +329,7 @@ func TestDeletionSparesNewer(t *testing.T) {
 
 // The log and its tombstones stay shorter than a quarter of the snapshot.
 func TestLogStaysShort(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10000)...)
 	for i := range 100 {
@@ -349,6 +363,7 @@ func TestLogStaysShort(t *testing.T) {
 }
 
 func TestOtherKey(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10)...)
 	other, err := load(file, [32]byte{9}, 1)
@@ -363,7 +378,7 @@ func TestOtherKey(t *testing.T) {
 }
 
 func needLocks(t *testing.T) {
-	if unlock, locked, err := lock(filepath.Join(t.TempDir(), "x")); err != nil || !locked {
+	if unlock, locked, err := lock(t.Context(), filepath.Join(t.TempDir(), "x")); err != nil || !locked {
 		t.Skip("no locks here: ", err)
 	} else {
 		unlock()
@@ -372,6 +387,7 @@ func needLocks(t *testing.T) {
 
 // Each of several savers at once keeps all its records.
 func TestWritersAtOnce(t *testing.T) {
+	t.Parallel()
 	needLocks(t)
 	file := filepath.Join(t.TempDir(), "cache")
 	const writers, rounds, each = 4, 25, 40
@@ -394,6 +410,7 @@ func TestWritersAtOnce(t *testing.T) {
 
 // Workers look up, mark and add while a save runs.
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 5000)...)
 	s := mustLoad(t, file)
@@ -423,14 +440,15 @@ func TestConcurrentUse(t *testing.T) {
 
 // Paths that were chosen to meet in the index cost their records, not time.
 func TestCollidingPaths(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	var paths []string
-	for i := 0; len(paths) < 3*maxProbes; i++ {
-		path := fmt.Sprint(i)
-		if xxhash.Sum64String(path)>>52 == 0 {
-			paths = append(paths, path)
-			s.add(0, record{path: path})
+	var b []byte
+	for i := int64(0); len(paths) < 3*maxProbes; i++ {
+		if b = strconv.AppendInt(b[:0], i, 10); xxhash.Sum64(b)>>52 == 0 {
+			paths = append(paths, string(b))
+			s.add(0, record{path: string(b)})
 		}
 	}
 	require.NoError(t, s.save(nil))
@@ -456,6 +474,7 @@ func TestCollidingPaths(t *testing.T) {
 }
 
 func TestTooLongToKeep(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
 	s.add(0, record{path: strings.Repeat("x", maxPath+1)})
@@ -469,6 +488,7 @@ func TestTooLongToKeep(t *testing.T) {
 }
 
 func TestOwns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
 	mustSave(t, mustLoad(t, target), testRecord(1))
@@ -491,6 +511,7 @@ func TestOwns(t *testing.T) {
 
 // A cache is private; the caller may make it less so, and a new snapshot keeps that.
 func TestMode(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), testRecord(1))
 	require.NoError(t, os.Chmod(file, 0o640))
@@ -515,7 +536,18 @@ func TestLockHeld(t *testing.T) {
 	s.add(0, testRecord(1))
 	err := s.save(nil)
 	require.ErrorContains(t, err, "another process holds "+s.file+lockSuffix)
+	lockWait = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, s.saveUntil(ctx, nil), "another process holds ") // the wait ends with ctx
+	opts := fileproc.Options{}
+	r, err := begin(t.TempDir(), &Options[string]{File: file}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	r.store.add(0, testRecord(2))
+	defer SaveAlways()()
+	r.saveNowAndThen()                               // does not wait
+	require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved) // nor does the end of a run that was cancelled
 	require.NoError(t, l.Unlock())
-	require.NoError(t, s.save(nil)) // nothing was lost by the failure
+	require.NoError(t, s.saveUntil(ctx, nil)) // nothing was lost by the failure, and a free lock is taken whenever
 	require.Equal(t, 1, mustLoad(t, file).len())
 }

@@ -12,6 +12,7 @@ import (
 
 // TestCoarseTimes: metadata does not show each change where the change time has no nanoseconds, unless the caller says so.
 func TestCoarseTimes(t *testing.T) {
+	t.Parallel()
 	s := fileproc.Stat{ChangeTime: time.Unix(1e9, 0), Device: 7}
 	auto := trust{compare: CompareAuto, root: true}
 	auto.others.Store(uint64(7), true)
@@ -25,6 +26,7 @@ func TestCoarseTimes(t *testing.T) {
 
 // TestMountBelowRoot: of files on another file system below root, the content decides, although root's keeps times well.
 func TestMountBelowRoot(t *testing.T) {
+	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), []byte("x"), 0o644))
 	if !keepsTimes(root) {

@@ -3,17 +3,27 @@
 # tmpfs and overlayfs, and checks trees on the read-only squashfs and erofs. On ext4, xfs, btrfs and overlayfs they run once
 # more in the cold mode, while the machine's caches are dropped again and again. Needs root, loop devices and the tools of
 # each file system; a file system without its tools is skipped with the reason. Installs nothing.
-# Usage: filesystems.sh [-soak DURATION] [ext4|ext4-untyped|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
+# With -incremental, only the tests of package incremental run, with COUNT random histories of a tree and COUNT rounds of each
+# test of faults. On an ext4 whose times have whole seconds alone (ext4-seconds) only the histories run.
+# Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [ext4|ext4-untyped|ext4-seconds|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 soak=10s
-if [ "${1:-}" = -soak ]; then
+incremental=
+case "${1:-}" in
+-soak)
 	soak=$2
 	shift 2
-fi
-[ $# -gt 0 ] || set -- ext4 ext4-untyped xfs btrfs tmpfs overlay squashfs erofs
+	;;
+-incremental)
+	incremental=$2
+	shift 2
+	[ $# -gt 0 ] || set -- ext4 ext4-seconds xfs btrfs tmpfs overlay
+	;;
+esac
+[ $# -gt 0 ] || set -- ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs
 
 skip() { echo "   skipped: $1"; }
 
@@ -34,9 +44,12 @@ cleanup() {
 trap cleanup EXIT
 chmod 755 "$tmp" # another user runs some of the tests
 
-go test -c -o "$tmp/fileproc.test" .
-go test -c -o "$tmp/uring.test" ./internal/uring
-(cd scripts && go build -o "$tmp/soak" ./soak)
+go test -c -o "$tmp/incremental.test" ./incremental
+if [ -z "$incremental" ]; then
+	go test -c -o "$tmp/fileproc.test" .
+	go test -c -o "$tmp/uring.test" ./internal/uring
+	(cd scripts && go build -o "$tmp/soak" ./soak)
+fi
 
 # attach mounts an image or a tmpfs at $tmp/NAME.
 attach() {
@@ -64,6 +77,9 @@ format() { # NAME, formatting command
 
 run_tests() { # directory
 	chmod 1777 "$1"
+	run_incremental "$1" || return 1
+	[ -z "$incremental" ] || return 0
+	case ${1##*/} in ext4-seconds) return 0 ;; esac # the others assume finer times
 	(cd internal/uring && TMPDIR=$1 "$tmp/uring.test" -test.timeout 20m) || return 1
 	if ! TMPDIR=$1 "$tmp/fileproc.test" -test.timeout 20m -test.short -test.v >"$tmp/log" 2>&1; then
 		grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
@@ -72,6 +88,19 @@ run_tests() { # directory
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
 	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
 	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
+}
+
+# run_incremental runs the tests of package incremental. On ext4-seconds, where the content decides, these are the histories.
+run_incremental() { # directory
+	local -a args=(-test.timeout 180m -test.v)
+	case ${1##*/} in ext4-seconds) args+=(-test.run Histories) ;; esac
+	local -a env=("TMPDIR=$1")
+	[ -z "$incremental" ] || env+=("FILEPROC_HISTORIES=$incremental" "FILEPROC_FAULTS=$incremental")
+	if ! (cd incremental && env "${env[@]}" "$tmp/incremental.test" "${args[@]}" >"$tmp/log" 2>&1); then
+		grep -av -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
+		return 1
+	fi
+	sed -En 's/^ +[a-z_]+\.go:[0-9]+: ([0-9]+ (histories|rounds))/   \1/p' "$tmp/log"
 }
 
 # run_cold runs the tests in the cold mode. Files that were written since the last sync stay in the cache, so only some
@@ -112,6 +141,7 @@ test_on() {
 	case $1 in
 	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	ext4-seconds) format "$1" mkfs.ext4 -q -F -I 128 && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	xfs) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	btrfs) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	tmpfs) attach "$1" -t tmpfs -o size=1g tmpfs || return 0 ;;
