@@ -82,7 +82,7 @@ func Main[T any](opts fileproc.Options, fn func(*fileproc.File) (T, error)) {
 	} else {
 		err = run(context.Background(), flag.Arg(0), os.Stdin, os.Stdout, end, opts, fn)
 	}
-	if err = errors.Join(err, os.Stdout.Close()); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
