@@ -4,6 +4,7 @@ go 1.26.1
 
 require (
 	github.com/fileproc/fileproc v0.0.0
+	github.com/stretchr/testify v1.12.1
 	gocloud.dev v0.47.0
 )
 
@@ -40,6 +41,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

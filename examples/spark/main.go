@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -23,7 +24,6 @@ import (
 	"github.com/fileproc/fileproc/pipe"
 	"gocloud.dev/blob"
 	_ "gocloud.dev/blob/fileblob" // file:///dir
-	_ "gocloud.dev/blob/memblob"  // mem://, for tests
 	_ "gocloud.dev/blob/s3blob"   // s3://bucket?region=…
 )
 
@@ -66,13 +66,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: batch [-list] ROOT")
 		os.Exit(2)
 	}
-	if err := run(context.Background(), flag.Arg(0), *list); err != nil {
+	if err := run(context.Background(), flag.Arg(0), *list, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root string, list bool) error {
+func run(ctx context.Context, root string, list bool, in io.Reader, out io.Writer) error {
 	opts := options
 	if strings.Contains(root, "://") {
 		bucket, err := blob.OpenBucket(ctx, root)
@@ -83,7 +83,7 @@ func run(ctx context.Context, root string, list bool) error {
 		root, opts.FS = ".", bucket
 	}
 	if list {
-		return pipe.List(ctx, root, os.Stdout, opts)
+		return pipe.List(ctx, root, out, opts)
 	}
-	return pipe.Run(ctx, root, os.Stdin, os.Stdout, opts, parse)
+	return pipe.Run(ctx, root, in, out, opts, parse)
 }
