@@ -87,11 +87,11 @@ func TestProgram(t *testing.T) {
 // TestProgramWithBrokenOutput does not exit with status 0.
 func TestProgramWithBrokenOutput(t *testing.T) {
 	dir := makeTree(t, map[string]string{"a.txt": "four"})
-	self, err := os.Executable()
-	require.NoError(t, err)
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("it needs processes")
 	}
+	self, err := os.Executable()
+	require.NoError(t, err)
 	for _, in := range []string{"a.txt\n", ""} {
 		for _, args := range [][]string{{dir}, {"-list", dir}} {
 			cmd := exec.Command(self, args...)

@@ -416,7 +416,7 @@ func TestAnswersComeWhileNamesDo(t *testing.T) {
 	ended := make(chan error, 1)
 	opts := fileproc.Options{SkipBinary: true, Select: func(f *fileproc.File) bool { return f.Name() != "unselected" }}
 	go func() { ended <- pipe.Run(t.Context(), dir, in, out, opts, length) }()
-	watchdog := time.AfterFunc(20 * time.Second, func() { answers.CloseWithError(errors.New("no answer")) })
+	watchdog := time.AfterFunc(20*time.Second, func() { answers.CloseWithError(errors.New("no answer")) })
 	defer watchdog.Stop()
 	buf := make([]byte, 1000)
 	for _, name := range []string{"good", "bad", "skip", "not", "binary", "unselected", "/", "good"} {
