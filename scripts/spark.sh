@@ -15,7 +15,7 @@ tmp=$(mktemp -d)
 # ours prints the IDs of the processes that have $tmp in their arguments, or as their directory: all that Spark starts.
 ours() {
 	pgrep -f "$tmp" || true
-	find /proc/[0-9]*/cwd -prune -lname "$tmp*" 2>/dev/null | cut -d / -f 3
+	{ find /proc/[0-9]*/cwd -prune -lname "$tmp*" 2>/dev/null || true; } | cut -d / -f 3
 }
 
 cleanup() {
@@ -62,7 +62,8 @@ spark.ui.enabled              false
 spark.sql.shuffle.partitions  4
 CONF
 status=0
-timeout -k 10 600 "$python" examples/spark/driver_test.py "$tmp/batch" "$tmp/tickets/tickets_nested3_$files" "$tmp/work" 2>"$tmp/log" || status=$?
+timeout -k 10 600 "$python" examples/spark/driver_test.py "$tmp/batch" "$tmp/tickets/tickets_nested3_$files" "$tmp/work" 2>"$tmp/log" &
+wait $! || status=$? # a signal interrupts wait alone
 if [ "$status" != 0 ]; then
 	tail -n 60 "$tmp/log"
 	echo "exit status $status"

@@ -101,7 +101,7 @@ def test_killed_executor(spark):
     sc.setJobGroup("killed", "killed")
     out = work / "out-killed"
     try:
-        counts = driver.process(spark, program, tree, str(out))
+        counts = driver.process(spark, program, tree, str(out), batch=max(len(whole) // 20, 100))
     finally:
         over.set()
         killer.join()
