@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+)
+
+// TestBatch: a directory and a bucket give the same answers.
+func TestBatch(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"2024/1.md": "---\nid: T-1\nstatus: done\n---\n\nthree small words\n",
+		"2024/2.md": "no front matter",
+		"notes.txt": "",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
+	}
+	path := filepath.ToSlash(dir)
+	if path[0] != '/' {
+		path = "/" + path
+	}
+	for _, root := range []string{dir, "file://" + path} {
+		var list, out bytes.Buffer
+		require.NoError(t, run(t.Context(), root, true, nil, &list))
+		require.NoError(t, run(t.Context(), root, false, &list, &out))
+		lines := slices.Sorted(strings.Lines(out.String()))
+		require.Equal(t, []string{
+			`{"path":"2024/1.md","result":{"id":"T-1","status":"done","words":3,"sha256":"9a619da3ed6398ac2fb1a742aa4f2521393a36e50dc920a16bb367cdb1552be9"}}` + "\n",
+			`{"path":"2024/2.md","error":"process: not a ticket: no front matter with an id"}` + "\n",
+		}, lines)
+	}
+	require.Error(t, run(t.Context(), filepath.Join(dir, "not"), false, strings.NewReader(""), nil))
+	require.Error(t, run(t.Context(), "none://bucket", true, nil, nil))
+	require.True(t, blob.DefaultURLMux().ValidBucketScheme("s3"))
+}

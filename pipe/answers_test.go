@@ -1,0 +1,20 @@
+package pipe
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNoNameIsKept once it has all its answers.
+func TestNoNameIsKept(t *testing.T) {
+	a := newAnswers(io.Discard, func(error) {})
+	defer a.close()
+	a.given("a")
+	a.given("a")
+	a.skip("a")
+	require.True(t, a.isPending("a"))
+	a.skip("a")
+	require.Empty(t, a.pending)
+}

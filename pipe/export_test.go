@@ -1,0 +1,5 @@
+package pipe
+
+const FlushAfter = flushAfter
+
+var AppendName = appendName

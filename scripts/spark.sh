@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Tests examples/spark on a Spark cluster of two executors on this machine, which listens on 127.0.0.1 alone. Without Java 17,
+# python3 or pyspark, which is installed in a temporary directory unless python3 has it, the test is skipped with the reason.
+# Usage: spark.sh [files], by default 100k. PYTHON names another python3.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+pyspark_version=4.0.1
+files=${1:-100k}
+python=${PYTHON:-python3}
+
+tmp=$(mktemp -d)
+
+# ours prints the IDs of the processes that have $tmp in their arguments, or as their directory: all that Spark starts.
+ours() {
+	pgrep -f "$tmp" || true
+	{ find /proc/[0-9]*/cwd -prune -lname "$tmp*" 2>/dev/null || true; } | cut -d / -f 3
+}
+
+cleanup() {
+	local pids
+	pids=$(ours)
+	# shellcheck disable=SC2086 # several numbers
+	[ -z "$pids" ] || kill -9 $pids 2>/dev/null || true
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+skip() {
+	echo "   skipped: $1"
+	exit 0
+}
+
+for tool in java "$python" pgrep ps timeout; do
+	command -v "$tool" >/dev/null || skip "no $tool"
+done
+java=$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" { print $3 }')
+[[ $java =~ ^[0-9]+$ ]] && [ "$java" -ge 17 ] || skip "Spark needs Java 17, and this is ${java:-another}"
+if [ "$("$python" -c 'import pyspark; print(pyspark.__version__)' 2>/dev/null)" != "$pyspark_version" ]; then
+	"$python" -m venv "$tmp/venv" >"$tmp/log" 2>&1 || skip "no venv: $(tail -n 1 "$tmp/log")"
+	TMPDIR=$tmp timeout 900 "$tmp/venv/bin/pip" install -q "pyspark==$pyspark_version" >"$tmp/log" 2>&1 ||
+		skip "pyspark cannot be installed: $(tail -n 1 "$tmp/log")"
+	python=$tmp/venv/bin/python
+fi
+
+mkdir "$tmp/work" "$tmp/home" "$tmp/local"
+(cd examples/spark && go build -o "$tmp/batch" .)
+(cd scripts && go run ./tickets -layout nested3 -count "$files" -out "$tmp/tickets" >/dev/null)
+
+# Workers write below SPARK_HOME.
+ln -s "$("$python" -c 'import pyspark, os; print(os.path.dirname(pyspark.__file__))')"/* "$tmp/home"
+export SPARK_HOME=$tmp/home SPARK_LOCAL_DIRS=$tmp/local SPARK_LOCAL_IP=127.0.0.1 SPARK_CONF_DIR=$tmp/conf
+export PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python PYTHONDONTWRITEBYTECODE=1
+# Programs this short spend most of their time in the compiler of the JVM and in its garbage collector.
+export JAVA_TOOL_OPTIONS="-Djava.io.tmpdir=$tmp -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+mkdir "$SPARK_CONF_DIR"
+cat >"$SPARK_CONF_DIR/spark-defaults.conf" <<CONF
+spark.master                  local-cluster[2,1,1024]
+spark.ui.enabled              false
+spark.sql.shuffle.partitions  4
+CONF
+status=0
+timeout -k 10 600 "$python" examples/spark/driver_test.py "$tmp/batch" "$tmp/tickets/tickets_nested3_$files" "$tmp/work" 2>"$tmp/log" &
+wait $! || status=$? # a signal interrupts wait alone
+if [ "$status" != 0 ]; then
+	tail -n 60 "$tmp/log"
+	echo "exit status $status"
+	exit 1
+fi
+for ((i = 0; i < 100; i++)); do # executors end soon after the application
+	[ -n "$(ours)" ] || exit 0
+	sleep 0.1
+done
+echo "processes are left:"
+ps -o pid,args -p "$(ours | paste -sd,)"
+exit 1
