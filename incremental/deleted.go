@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -24,20 +25,109 @@ import (
 // directory that could not be read.
 func (r *run[T]) deleted() []int {
 	numbers := map[string]int{}
-	dirs := existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{".": yes}}
-	for n, rec := range r.store.unseen() {
+	dirs := r.existence()
+	candidates := r.given.unseen(r.store)
+	if r.opts.Files == nil {
+		dirs.dirs["."] = yes // it has been listed
+		candidates = r.store.unseen()
+	}
+	for n, rec := range candidates {
 		if rel := string(rec.path); isBelow(rel) && dirs.hasFile(rel) == no {
 			numbers[rel] = n
 		}
 	}
 	var gone []int
-	for _, rel := range r.selected(numbers, &dirs) {
+	for _, rel := range r.selected(numbers, dirs) {
 		if r.inc.Deleted != nil {
 			r.inc.Deleted(rel)
 		}
 		gone = append(gone, numbers[rel])
 	}
 	return gone
+}
+
+// A given is what matters, once the run has ended, of the paths that Options.Files
+// gave: those that are in the cache file and were not there, and the directories,
+// each with a slash at its end.
+type given map[string]bool
+
+// files yields the paths that Options.Files gives, but for those of files that are in
+// the cache file and not there: they are deleted, and no failures.
+func (r *run[T]) files(yield func(string) bool) {
+	var next following
+	var known map[string]bool // the directories of files in the cache file, made when one is missing
+	dirs := r.existence()
+	for name := range r.opts.Files {
+		rel, isDir := strings.CutSuffix(name, "/")
+		isThere := true
+		switch {
+		case !isBelow(rel):
+		case isDir:
+			r.given[name] = true
+			if isThere = dirs.hasDir(rel) != no; isThere {
+				break
+			}
+			if known == nil {
+				known = r.store.dirs()
+			}
+			isThere = !known[rel]
+		default:
+			if _, _, ok := r.store.lookup(rel, &next); ok {
+				isThere = dirs.hasFile(rel) != no
+			}
+		}
+		if !isThere {
+			dirs = r.existence() // what is not there now may be soon
+			isThere = dirs.dirs["."] != yes
+		}
+		if !isThere {
+			r.given[name] = true
+		} else if !yield(name) {
+			return
+		}
+	}
+}
+
+// unseen returns the records in s of the paths in g, and of all that is below its
+// directories, that were not met.
+func (g given) unseen(s *store) iter.Seq2[int, recordView] {
+	return func(yield func(int, recordView) bool) {
+		hasDirs := false
+		for name := range g {
+			hasDirs = hasDirs || strings.HasSuffix(name, "/")
+			if rec, n, ok := s.lookup(name, new(following)); ok && !s.isSeen(n) && !yield(n, rec) {
+				return
+			}
+		}
+		if !hasDirs {
+			return
+		}
+		for n, rec := range s.unseen() {
+			if g.hasDirOf(string(rec.path)) && !yield(n, rec) {
+				return
+			}
+		}
+	}
+}
+
+// hasDirOf reports whether rel is below a directory of g.
+func (g given) hasDirOf(rel string) bool {
+	for i := range rel {
+		if rel[i] == '/' && g[rel[:i+1]] {
+			return true
+		}
+	}
+	return false
+}
+
+// existence returns one that has looked up nothing yet. Nothing is there without a root.
+func (r *run[T]) existence() *existence {
+	e := &existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{}}
+	e.dirs["."] = unknown
+	if info, err := e.stat(".", true); err == nil && info.IsDir() {
+		e.dirs["."] = yes
+	}
+	return e
 }
 
 // maxLevels bounds the work that one path may cause: it grows with the square of

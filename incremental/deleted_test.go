@@ -1,8 +1,10 @@
 package incremental_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -102,4 +104,105 @@ func TestGoneOddNames(t *testing.T) {
 	require.NoError(t, os.Remove(p.path("d\xff/.ignore")))
 	p.run()
 	require.Contains(t, p.gone, "d\xff/\xfe.md")
+}
+
+// TestSourceOfChanges: of the paths that Options.Files gives, those that are in the cache file and not there are deleted.
+func TestSourceOfChanges(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e=4", "d/f/g=5", "h/i=6")
+	p.calledFor("a", "b", "d/c", "d/e", "d/f/g", "h/i")
+	given := func(names ...string) error {
+		p.opts.Files = slices.Values(names)
+		_, err := p.try(t.Context())
+		return err
+	}
+	remove := func(rel string) { require.NoError(t, os.RemoveAll(p.path(rel))) }
+
+	remove("b")
+	remove("d/c")
+	require.NoError(t, given("a", "b", "b"))
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"b"}, p.gone, "of d/c it has not been told")
+	require.ErrorIs(t, given("b"), fs.ErrNotExist, "it is not known any more")
+
+	require.NoError(t, os.WriteFile(p.path("d/new"), []byte("7"), 0o644))
+	p.settle()
+	require.NoError(t, given("d/"))
+	require.Equal(t, []string{"d/new"}, p.calls)
+	require.Equal(t, []string{"d/c"}, p.gone)
+
+	remove("d")
+	err := given("d/f/", "none/")
+	require.ErrorIs(t, err, fs.ErrNotExist, "nothing was known below none")
+	require.Contains(t, err.Error(), "none")
+	require.NotContains(t, err.Error(), "d/f")
+	require.Equal(t, []string{"d/f/g"}, p.gone)
+	p.opts.Suffixes = []string{"new"}
+	require.NoError(t, given("d/"))
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"d/new"}, p.gone, "the other is not selected")
+	p.opts.Suffixes = nil
+
+	remove("a")
+	require.NoError(t, os.Mkdir(p.path("a"), 0o755))
+	require.NoError(t, given("a", "d/e"))
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"a", "d/e"}, p.gone, "a directory is in its place")
+
+	// What comes back while the run goes on is there.
+	content, err := os.ReadFile(p.path("h/i"))
+	require.NoError(t, err)
+	remove("h")
+	p.opts.Files = func(yield func(string) bool) {
+		if yield("h/i") {
+			p.write("h/i", string(content))
+			yield("h/i")
+		}
+	}
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"h/i"}, p.calls)
+	require.Empty(t, p.gone)
+
+	// What has been processed is not deleted in the same run.
+	inc := p.inc
+	inc.Deleted = func(rel string) { t.Error(rel, "is deleted") }
+	p.opts.Files = func(yield func(string) bool) {
+		remove("h")
+		if yield("h/i") {
+			p.write("h/i", string(content))
+			yield("h/i")
+		}
+	}
+	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) {
+		remove("h")
+		return "", nil
+	})
+	require.NoError(t, err)
+
+	// Without root, nothing is known of any file.
+	require.NoError(t, os.Rename(p.root, p.root+".away"))
+	require.ErrorIs(t, given("h/i", "h/"), fs.ErrNotExist)
+	require.Empty(t, p.gone)
+	require.NoError(t, os.Rename(p.root+".away", p.root))
+	require.NoError(t, given("h/i"))
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"h/i"}, p.gone)
+}
+
+// TestRootMovesAway: when nothing can be looked up any more, nothing is deleted.
+func TestRootMovesAway(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1")
+	p.calledFor("a")
+	p.opts.Files = func(yield func(string) bool) {
+		if err := os.Rename(p.root, p.root+".away"); err != nil {
+			t.Log("root cannot be renamed while it is open: ", err)
+		}
+		yield("a")
+	}
+	got, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"a=1"}, got)
+	require.Empty(t, p.gone)
 }

@@ -76,7 +76,11 @@ type Options[T any] struct {
 	// that the options select, but that is no longer there, with its path relative
 	// to root. The calls come one after the other when the run has ended, before the
 	// cache file is written: a program that stops in between gets them again. There
-	// are none if the run was cancelled or stopped early, or if opts names the files.
+	// are none if the run was cancelled or stopped early.
+	//
+	// If opts.Files names the files, it is called for those among them, and those
+	// below a directory among them, that are no longer there. Such a path is not a
+	// failure then.
 	Deleted func(rel string)
 }
 

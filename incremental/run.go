@@ -39,6 +39,7 @@ type run[T any] struct {
 	begun   time.Time // before any file was looked at
 	trust   trust
 	asks    bool // unchanged is called
+	given   given
 	report  fileproc.Report
 	workers []workerState[T]
 
@@ -102,6 +103,10 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	}
 	if opts.SkipBinary {
 		opts.OnBinary = r.onBinary
+	}
+	if opts.Files != nil && inc.Deleted != nil {
+		r.given = given{}
+		opts.Files = r.files
 	}
 	if onError := opts.OnError; onError != nil {
 		opts.OnError = func(err error) error {
@@ -344,7 +349,8 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte,
 // end saves what is new, and returns err, the error of the run, and its own.
 func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
-	if !r.stopped.Load() && ctx.Err() == nil && r.report.Directories > 0 && r.report.Abandoned == 0 && r.opts.Files == nil {
+	hasRoot := r.report.Directories > 0 || len(r.given) > 0 // whose paths are looked up one by one
+	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
 		gone = r.deleted()
 	}
 	if saveErr := r.store.saveUntil(ctx, gone); saveErr != nil {

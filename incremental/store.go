@@ -142,24 +142,28 @@ func (s *store) unseen() iter.Seq2[int, recordView] {
 		if marked == s.loaded.live+len(s.loaded.overridden) {
 			return
 		}
-		im := s.loaded
-		for n := headerSize; n < headerSize+len(im.data); {
-			rec, ok := parse(im.buf, uint64(n))
-			if !ok {
-				break // a hostile file: its checksum was right
-			}
-			if !s.isSeen(n) && rec.outcome() != tombstone && !yield(n, rec.view()) {
-				return
-			}
-			n += len(rec.b)
-		}
-		for i := range im.log.n {
-			n := int(im.log.place(i))
-			if rec, ok := im.at(n); ok && !s.isSeen(n) && !yield(n, rec) {
+		for n, rec := range s.loaded.all() {
+			if !s.isSeen(n) && !yield(n, rec) {
 				return
 			}
 		}
 	}
+}
+
+// dirs returns the directories of the files of all loaded records.
+func (s *store) dirs() map[string]bool {
+	all := map[string]bool{}
+	for _, rec := range s.loaded.all() {
+		for i := len(rec.path) - 1; i > 0; i-- {
+			if rec.path[i] == '/' {
+				if all[string(rec.path[:i])] {
+					break
+				}
+				all[string(rec.path[:i])] = true
+			}
+		}
+	}
+	return all
 }
 
 // An image is a file in memory. It does not change once it is loaded. The number of a
@@ -199,6 +203,28 @@ func (im *image) lookup(path string, next *following) (rec recordView, n int, ok
 	copy(next[1:], next[:])
 	next[0] = n + len(span.b)
 	return span.view(), n, true
+}
+
+// all returns the records with their numbers, also those of the snapshot that the log overrides.
+func (im *image) all() iter.Seq2[int, recordView] {
+	return func(yield func(int, recordView) bool) {
+		for n := headerSize; n < headerSize+len(im.data); {
+			rec, ok := parse(im.buf, uint64(n))
+			if !ok {
+				break // a hostile file: its checksum was right
+			}
+			if rec.outcome() != tombstone && !yield(n, rec.view()) {
+				return
+			}
+			n += len(rec.b)
+		}
+		for i := range im.log.n {
+			n := int(im.log.place(i))
+			if rec, ok := im.at(n); ok && !yield(n, rec) {
+				return
+			}
+		}
+	}
 }
 
 // at returns the record that has the number n; false if there is none, and for a tombstone.
