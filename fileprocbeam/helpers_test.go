@@ -161,7 +161,7 @@ var (
 	mishaps = fileprocbeam.Register("mishaps", mishap)
 )
 
-func lineOf(f File) string                           { return f.String() }
+func lineOf(f File) string                        { return f.String() }
 func lineOfFailure(f fileprocbeam.Failure) string { return fmt.Sprintf("%q %q", f.Path, f.Error) }
 
 func init() {

@@ -100,13 +100,12 @@ func validate(root string, opts fileproc.Options) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, err := range fileproc.Walk(ctx, root, opts) {
-		var about *fs.PathError
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.As(err, &about) {
-			return err
-		}
+	err := fileproc.ForEach(ctx, root, opts, func(*fileproc.File) error { return nil })
+	var about *fs.PathError
+	if errors.Is(err, context.Canceled) || errors.As(err, &about) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 var urlStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
