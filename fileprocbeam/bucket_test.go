@@ -13,16 +13,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob/memblob"
 )
 
 // opener opens the directory that the parameter dir of a URL names as a bucket.
 type opener struct{ opened atomic.Int64 }
 
-func (o *opener) OpenBucketURL(_ context.Context, u *url.URL) (*blob.Bucket, error) {
+func (o *opener) OpenBucketURL(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
 	if u.Path != "" {
 		return nil, fmt.Errorf("%v has a path", u)
 	}
 	o.opened.Add(1)
+	if u.Host == "odd" {
+		bucket := memblob.OpenBucket(nil)
+		for _, key := range []string{"a//b", "ok"} {
+			if err := bucket.WriteAll(ctx, key, nil, nil); err != nil {
+				return nil, err
+			}
+		}
+		return bucket, nil
+	}
 	return fileblob.OpenBucket(u.Query().Get("dir"), &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 }
 
@@ -62,4 +72,15 @@ func TestBucket(t *testing.T) {
 	require.ErrorContains(t, err, "/nowhere/at/all")
 	require.Nil(t, results)
 	require.Nil(t, failures)
+}
+
+// TestFailuresOfListing are among the failures.
+func TestFailuresOfListing(t *testing.T) {
+	results, failures, _, err := process(t, sums, "testbucket://odd", fileproc.Options{})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.Contains(t, results[0], `"ok" 0 `)
+	require.Len(t, failures, 1)
+	require.Contains(t, failures[0], `"a/a" "open a/a`)
+	require.Contains(t, failures[0], "does not exist")
 }

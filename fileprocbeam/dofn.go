@@ -58,8 +58,31 @@ const (
 	maxBytes = 256 << 10
 )
 
-// listFn lists root and emits batches: names, each with a NUL byte at its end, in a
-// []byte, which every runner leaves as it is.
+// A batcher collects names into batches, each name with a NUL byte at its end.
+type batcher struct {
+	emit  func(batch []byte, names int)
+	buf   []byte
+	names int // in buf
+	total int
+}
+
+func (b *batcher) add(name string) {
+	if len(b.buf)+len(name)+1 > maxBytes || b.names >= min(max(b.total/64, minNames), maxNames) {
+		b.flush()
+	}
+	b.buf = append(append(b.buf, name...), 0)
+	b.names++
+	b.total++
+}
+
+func (b *batcher) flush() {
+	if b.names > 0 {
+		b.emit(b.buf, b.names)
+	}
+	b.buf, b.names = nil, 0
+}
+
+// listFn lists root and emits batches, as []byte, which every runner leaves as it is.
 type listFn struct {
 	Job []byte
 
@@ -85,33 +108,21 @@ func (l *listFn) ProcessElement(ctx context.Context, _ []byte, emit func([]byte)
 		failed.add(err)
 		return nil
 	}
-	var batch []byte
-	total, inBatch := 0, 0
-	flush := func() {
-		listed.Inc(ctx, int64(inBatch))
-		batches.Inc(ctx, 1)
+	b := batcher{emit: func(batch []byte, names int) {
 		emit(batch)
-		batch, inBatch = nil, 0
-	}
+		failed.emit(ctx, fail)
+		listed.Inc(ctx, int64(names))
+		batches.Inc(ctx, 1)
+	}}
 	for e, err := range fileproc.Walk(ctx, l.src.dir, opts) {
 		if err != nil {
 			return err
 		}
-		if e.IsDir() {
-			continue
+		if !e.IsDir() {
+			b.add(e.Rel())
 		}
-		rel := e.Rel()
-		if inBatch > 0 && (len(batch)+len(rel)+1 > maxBytes || inBatch >= min(max(total/64, minNames), maxNames)) {
-			flush()
-			failed.emit(ctx, fail)
-		}
-		batch = append(append(batch, rel...), 0)
-		total++
-		inBatch++
 	}
-	if inBatch > 0 {
-		flush()
-	}
+	b.flush()
 	failed.emit(ctx, fail)
 	return nil
 }

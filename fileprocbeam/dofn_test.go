@@ -3,6 +3,7 @@ package fileprocbeam
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 )
 
@@ -57,6 +59,10 @@ func TestVanished(t *testing.T) {
 	for _, name := range []string{"d/a", "c"} {
 		require.NoError(t, bucket.WriteAll(t.Context(), name, nil, nil))
 	}
+	bucket.SetIOFSCallback(func() (context.Context, *blob.ReaderOptions) {
+		t.Error("the bucket was used as an fs.FS, which lists directories")
+		return t.Context(), nil
+	})
 	p.src = source{".", bucket}
 	check(".", "d/b")
 }
@@ -68,34 +74,73 @@ func TestUnknownName(t *testing.T) {
 	}
 }
 
-// TestBatches: their sizes are as documented, and each name is in one.
+// TestBatches: their sizes are as documented, and each name is in one, once and in its place.
 func TestBatches(t *testing.T) {
-	root := t.TempDir()
-	const n = 5000
-	long := strings.Repeat("d", 200)
-	require.NoError(t, os.MkdirAll(filepath.Join(root, long, long), 0o777))
-	for i := range n {
-		dir := root
-		if i < n/2 {
-			dir = filepath.Join(root, long, long)
+	for what, nameOf := range map[string]func(i int) string{
+		"short": func(i int) string { return fmt.Sprint(i) },
+		"long":  func(i int) string { return strings.Repeat("d/", 500+i%100) + fmt.Sprint(i) },
+		"huge":  func(i int) string { return strings.Repeat("d/", i%5*maxBytes/4) + fmt.Sprint(i) },
+	} {
+		n := 200_000
+		if what == "huge" {
+			n = 100
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o666))
+		seen, largest, longest := 0, 0, 0
+		last := false
+		b := batcher{emit: func(batch []byte, count int) {
+			names := strings.Split(strings.TrimSuffix(string(batch), "\x00"), "\x00")
+			require.Len(t, names, count)
+			require.True(t, len(batch) <= maxBytes || count == 1, what)
+			require.LessOrEqual(t, count, min(maxNames, max(minNames, (seen+count)/64+1)), what)
+			require.True(t, last || what != "short" || count >= minNames)
+			for _, name := range names {
+				if name != nameOf(seen) {
+					t.Fatal(what, seen)
+				}
+				seen++
+			}
+			largest, longest = max(largest, count), max(longest, len(batch))
+		}}
+		for i := range n {
+			b.add(nameOf(i))
+		}
+		last = true
+		b.flush()
+		b.flush()
+		require.Equal(t, n, seen)
+		switch what {
+		case "short":
+			require.Equal(t, maxNames, largest)
+		case "long":
+			require.Greater(t, longest, maxBytes*9/10)
+		}
 	}
-	_, batches := list(t, root)
-	seen := map[string]bool{}
-	for i, b := range batches {
-		names := strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-		require.LessOrEqual(t, len(b), maxBytes)
-		require.LessOrEqual(t, len(names), min(maxNames, max(minNames, (len(seen)+len(names))/64+1)))
-		if i < len(batches)-1 {
-			require.GreaterOrEqual(t, len(names), minNames)
-		}
-		for _, name := range names {
-			require.False(t, seen[name])
-			seen[name] = true
-		}
-	}
-	require.Len(t, seen, n)
+}
+
+// TestRootIsAbsolute: a worker may have another working directory.
+func TestRootIsAbsolute(t *testing.T) {
+	b, err := newJob("some/../dir", fileproc.Options{})
+	require.NoError(t, err)
+	job, err := decodeJob(b)
+	require.NoError(t, err)
+	require.True(t, filepath.IsAbs(job.Root))
+	require.True(t, strings.HasSuffix(job.Root, "some/../dir")) // some may be a link
+}
+
+type closedBucket struct{}
+
+func (closedBucket) OpenBucketURL(context.Context, *url.URL) (*blob.Bucket, error) {
+	bucket := memblob.OpenBucket(nil)
+	return bucket, bucket.Close()
+}
+
+// TestUnreachableBucket: a worker that cannot reach the bucket fails the bundle, not each file.
+func TestUnreachableBucket(t *testing.T) {
+	blob.DefaultURLMux().RegisterBucket("testclosed", closedBucket{})
+	job, err := newJob("testclosed://b", fileproc.Options{})
+	require.NoError(t, err)
+	p := processFn[string]{Name: paths.name, Job: job}
+	require.ErrorContains(t, p.Setup(t.Context()), "this worker cannot list the bucket")
 }
 
 func TestFailureCoder(t *testing.T) {

@@ -57,7 +57,6 @@
 package fileprocbeam
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -85,7 +84,7 @@ type Failure struct {
 
 func init() {
 	beam.RegisterCoder(reflect.TypeFor[Failure](), encodeFailure, decodeFailure)
-	register.DoFn4x1[context.Context, []byte, func([]byte), func(Failure), error](&listFn{})
+	beam.RegisterType(reflect.TypeFor[listFn]())
 	register.Emitter1[[]byte]()
 	register.Emitter1[Failure]()
 }
@@ -137,7 +136,8 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 	registered[name] = fn
 	if t := reflect.TypeFor[T](); !typesRegistered[t] {
 		typesRegistered[t] = true
-		register.DoFn4x1[context.Context, []byte, func(T), func(Failure), error](&processFn[T]{})
+		// Not register.DoFn4x1, which spares the reflection of one call for each batch and makes the program megabytes larger.
+		beam.RegisterType(reflect.TypeFor[processFn[T]]())
 		register.Emitter1[T]()
 	}
 	return &Transform[T]{name}

@@ -77,6 +77,7 @@ func TestFailures(t *testing.T) {
 	if !external {
 		require.Equal(t, int64(303), counts["listed"])
 		require.Equal(t, int64(300), counts["results"])
+		require.Equal(t, int64(10*len("content 1")+90*len("content 11")+200*len("content 111")+len("poison")*2+len("skip")), counts["bytes"])
 		require.Equal(t, int64(2), counts["failures"])
 		require.Equal(t, int64(1), counts["skipped"])
 	}
