@@ -1,14 +1,17 @@
 package fileprocbeam
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
@@ -143,7 +146,11 @@ func TestUnreachableBucket(t *testing.T) {
 	require.ErrorContains(t, p.Setup(t.Context()), "this worker cannot list the bucket")
 }
 
+// TestFailureCoder: a Failure is opaque to runners. In Beam's own coder for structs, strings must be UTF-8.
 func TestFailureCoder(t *testing.T) {
+	var encoded bytes.Buffer
+	require.NoError(t, beam.NewElementEncoder(reflect.TypeFor[Failure]()).Encode(Failure{"a", "b"}, &encoded))
+	require.True(t, bytes.HasSuffix(encoded.Bytes(), encodeFailure(Failure{"a", "b"})))
 	for _, f := range []Failure{{}, {"a", "b"}, {"\xff", "\xfe\x00"}, {strings.Repeat("p", 300), "e"}, {"", "e"}} {
 		got, err := decodeFailure(encodeFailure(f))
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/local" // where textio writes
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/textio"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism" // not x/beamx, which has every runner and doubles the program
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism" // not x/beamx, which has every runner
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/fileprocbeam"
 	// For buckets, import the driver: _ "gocloud.dev/blob/s3blob"
