@@ -31,7 +31,8 @@
 // for which fn returns an error are elements of the failures, with their paths, and
 // so are directories that cannot be listed. All other files are processed. A
 // pipeline that must not ignore failures has to say so, for example with
-// passert.Empty.
+// passert.Empty. On a worker where nothing is mounted on root, an empty directory,
+// all names of a batch are failures.
 //
 // A bundle fails, without output, if fn panics or returns [ErrRetry], if its worker
 // dies, and if a worker cannot open root. What then happens is the runner's
