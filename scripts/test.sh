@@ -161,6 +161,7 @@ for tags in "${variants[@]:1}"; do
 done
 step "go test, nested modules" in_nested_modules go_test ./...
 step "Spark" scripts/spark.sh
+step "Beam" scripts/beam.sh
 step "go test as another user" as_another_user
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
 step "builds for every platform" scripts/cross.sh

@@ -1,0 +1,106 @@
+package fileprocbeam
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// objects is the part of a bucket that a batch names. A blob.Bucket is an fs.FS too,
+// but it asks whether an object exists before it opens it, and opens a directory by
+// listing all of it: once for each batch, that would be as many listings.
+type objects struct {
+	ctx    context.Context
+	bucket *blob.Bucket
+	dirs   map[string]bool // root and what is between it and the names
+}
+
+var _ fs.StatFS = (*objects)(nil)
+
+func newObjects(ctx context.Context, src source, names []string) *objects {
+	o := &objects{ctx, src.bucket, map[string]bool{src.dir: true}}
+	for _, name := range names {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			full := path.Join(src.dir, dir)
+			if o.dirs[full] {
+				break
+			}
+			o.dirs[full] = true
+		}
+	}
+	return o
+}
+
+func (o *objects) Open(name string) (fs.File, error) {
+	if o.dirs[name] {
+		return objectDir{path.Base(name)}, nil
+	}
+	r, err := o.bucket.NewReader(o.ctx, name, nil)
+	if err != nil {
+		return nil, asPathError("open", name, err)
+	}
+	return &object{r, objectInfo{path.Base(name), r.Size(), r.ModTime()}}, nil
+}
+
+func (o *objects) Stat(name string) (fs.FileInfo, error) {
+	if o.dirs[name] {
+		return objectDir{path.Base(name)}, nil
+	}
+	a, err := o.bucket.Attributes(o.ctx, name)
+	if err != nil {
+		return nil, asPathError("stat", name, err)
+	}
+	return objectInfo{path.Base(name), a.Size, a.ModTime}, nil
+}
+
+func asPathError(op, name string, err error) error {
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	case gcerrors.PermissionDenied:
+		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+type object struct {
+	*blob.Reader
+	info objectInfo
+}
+
+func (o *object) Stat() (fs.FileInfo, error) { return o.info, nil }
+
+type objectInfo struct {
+	name    string
+	size    int64
+	modTime time.Time
+}
+
+func (i objectInfo) Name() string       { return i.name }
+func (i objectInfo) Size() int64        { return i.size }
+func (i objectInfo) Mode() fs.FileMode  { return fs.ModeIrregular }
+func (i objectInfo) ModTime() time.Time { return i.modTime }
+func (i objectInfo) IsDir() bool        { return false }
+func (i objectInfo) Sys() any           { return nil }
+
+// objectDir is a directory and its own metadata. Nothing lists it.
+type objectDir struct{ name string }
+
+var _ fs.ReadDirFile = objectDir{}
+
+func (d objectDir) Stat() (fs.FileInfo, error)         { return d, nil }
+func (d objectDir) Read([]byte) (int, error)           { return 0, fs.ErrInvalid }
+func (d objectDir) ReadDir(int) ([]fs.DirEntry, error) { return nil, io.EOF }
+func (d objectDir) Close() error                       { return nil }
+func (d objectDir) Name() string                       { return d.name }
+func (d objectDir) Size() int64                        { return 0 }
+func (d objectDir) Mode() fs.FileMode                  { return fs.ModeDir }
+func (d objectDir) ModTime() time.Time                 { return time.Time{} }
+func (d objectDir) IsDir() bool                        { return true }
+func (d objectDir) Sys() any                           { return nil }
