@@ -508,6 +508,7 @@ func TestEmbeddedInJSON(t *testing.T) {
 		other
 	}
 	refused(jsonRefuses[map[string]both](p), "Word of incremental_test.other")
+	_ = chain{}.chain
 	refused(jsonRefuses[chain](p), "chain of incremental_test.chain")
 	type apart struct {
 		inner
