@@ -83,7 +83,8 @@ func decodePlain(b []byte, v any) bool {
 	return false
 }
 
-// Gob is the Codec of package encoding/gob.
+// Gob is the Codec of package encoding/gob. Unlike JSON it does not refuse a type
+// with unexported fields: they are lost without an error.
 func Gob[T any]() Codec[T] { return gobCodec[T]{} }
 
 type gobCodec[T any] struct{}

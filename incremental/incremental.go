@@ -55,9 +55,11 @@ type Options[T any] struct {
 	// File is the path of the cache file. It is made if it is not there, and
 	// replaced if it is damaged, or was written for another Version, root, type T or
 	// Codec, or with other options that change what is read. A file that was never
-	// a cache file is left alone, which is ErrNotSaved. One file serves one
+	// a cache file is left alone, which is ErrNotSaved, unless it is empty or begins
+	// with zeros, as after a crash of the machine. One file serves one
 	// tree. Runs in several processes may use it at a time. File.lock, which is beside it, stays
-	// there. If these files are below root, fn does not get them.
+	// there. Both are made with mode 0600, so that only their owner can use them. If these files are
+	// below root, fn does not get them.
 	File string
 
 	// Version stands for fn: change it whenever fn would return something else for
@@ -78,9 +80,13 @@ type Options[T any] struct {
 	// cache file is written: a program that stops in between gets them again. There
 	// are none if the run was cancelled or stopped early.
 	//
+	// It is not called for a file that was never kept, such as a new file that was
+	// written less than two seconds before the last run, and for no file that only the
+	// cache file of another Version, root, type T or Codec had.
+	//
 	// If opts.Files names the files, it is called for those among them, and those
 	// below a directory among them, that are no longer there. Such a path is not a
-	// failure then.
+	// failure then. One that was never kept is a failure that wraps fs.ErrNotExist.
 	Deleted func(rel string)
 }
 

@@ -27,6 +27,7 @@
 // A record is right for ever: it says what fn returned for a file with this
 // identity. So writers may lose records to each other or merge them in any
 // order without a wrong result.
+
 package incremental
 
 import (

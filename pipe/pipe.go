@@ -27,9 +27,9 @@
 // So an engine that has the names can check that nothing is missing. A path is a
 // string, or {"bytes":"…"} with the bytes in base64 if they are not UTF-8. A line
 // of standard input that begins with a double quote or with {"bytes": is such a
-// value, and any other line is the name as it stands; empty lines are none. With
-// -list, every line is such a value, the same as in the answer. With -0, names
-// are never quoted, on input and with -list.
+// value, and any other line is the name as it stands, with its carriage return if
+// it has one; empty lines are none. With -list, every line is such a value, the
+// same as in the answer. With -0, names are never quoted, on input and with -list.
 //
 // The exit status is 0 if every name is answered. Any other says that the batch
 // as a whole could not be done, and standard error says why: root cannot be

@@ -6,6 +6,9 @@
 //	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON
 //	cat *.json | shards -add       # adds up what the shards have printed
 //
+// A shard that fails prints the counts that it has and exits with 1. -add cannot see
+// that, nor that a shard is missing: run it when all shards have exited with 0.
+//
 // With slurm.sh and job.yaml it runs on the machines of a Slurm cluster or of Kubernetes.
 //
 // A single machine needs no shards: one process keeps all cores busy. Shards

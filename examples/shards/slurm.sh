@@ -2,7 +2,7 @@
 # One shard in each task of a Slurm array; all nodes mount DIR. A task that fails is repeated by itself:
 #   sbatch slurm.sh DIR
 #   sbatch --array=3 slurm.sh DIR
-#   cat shard-*.json | shards -add
+#   cat shard-*.json | shards -add # when all tasks have ended with status 0
 #SBATCH --job-name=shards
 #SBATCH --array=0-7
 #SBATCH --ntasks=1
