@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
@@ -188,6 +189,28 @@ func TestSourceOfChanges(t *testing.T) {
 	require.NoError(t, given("h/i"))
 	require.Empty(t, p.calls)
 	require.Equal(t, []string{"h/i"}, p.gone)
+}
+
+// TestDeletedWhatWasNotKept: a file whose result was not kept is reported too when it is gone.
+func TestDeletedWhatWasNotKept(t *testing.T) {
+	t.Parallel()
+	for _, byName := range []bool{false, true} {
+		p := newProject(t, "a=1")
+		p.opts.SkipBinary = true
+		p.calledFor("a")
+		p.write("new", "2")
+		p.write("binary", "\x00")
+		require.NoError(t, os.Chtimes(p.path("binary"), time.Now(), time.Now().Add(time.Hour)))
+		if byName {
+			p.opts.Files = slices.Values([]string{"new", "binary"})
+		}
+		p.calledFor("new")
+		require.NoError(t, os.Remove(p.path("new")))
+		require.NoError(t, os.Remove(p.path("binary")))
+		_, err := p.try(t.Context())
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"binary", "new"}, p.gone)
+	}
 }
 
 // TestRootMovesAway: when nothing can be looked up any more, nothing is deleted.

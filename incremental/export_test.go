@@ -42,6 +42,9 @@ func Rounds(t *testing.T, variable string, n int) int {
 	return n
 }
 
+// Noted is what Kept says of a file that was met but not kept.
+const Noted = "noted"
+
 // Kept returns what inc.File holds for a run: the entries by their paths, each with what is compared of the file. Metadata is
 // given as size, mtime, ctime, inode and mode.
 func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]string {
@@ -50,7 +53,10 @@ func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]
 	kept := map[string]string{}
 	for _, rec := range s.unseen() {
 		id := fmt.Sprint(rec.id.size, rec.id.mtime, rec.id.ctime, rec.id.inode, rec.id.mode)
-		if rec.id.content != noContent {
+		switch {
+		case rec.id.size == noSize:
+			id = Noted
+		case rec.id.content != noContent:
 			id = fmt.Sprintf("%d %x", rec.id.size, rec.id.content)
 		}
 		kept[string(rec.path)] = id

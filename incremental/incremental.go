@@ -80,13 +80,14 @@ type Options[T any] struct {
 	// cache file is written: a program that stops in between gets them again. There
 	// are none if the run was cancelled or stopped early.
 	//
-	// It is not called for a file that was never kept, such as a new file that was
-	// written less than two seconds before the last run, and for no file that only the
-	// cache file of another Version, root, type T or Codec had.
+	// While it is set, the cache file also knows the files whose results are not kept.
+	// It is not called for a file that only the cache file of another Version, root,
+	// type T or Codec had.
 	//
 	// If opts.Files names the files, it is called for those among them, and those
 	// below a directory among them, that are no longer there. Such a path is not a
-	// failure then. One that was never kept is a failure that wraps fs.ErrNotExist.
+	// failure then. One that the cache file does not know is a failure that wraps
+	// fs.ErrNotExist.
 	Deleted func(rel string)
 }
 

@@ -216,17 +216,20 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 			}
 		}
 	}
-	rec := record{path: rel, id: id}
+	rec, kept := record{path: rel, id: id}, false
 	switch v, err = r.process(f); {
 	case err == nil:
 		if rec.result, v, keeps = r.encode(w, rel, v, keeps); keeps {
-			r.keep(f, rec)
+			kept = r.keep(f, rec)
 		}
 	case errors.Is(err, fs.SkipAll):
 		r.stopped.Store(true)
 	case errors.Is(err, fileproc.ErrSkip) && keeps:
 		rec.outcome = outcomeSkipped
-		r.keep(f, rec)
+		kept = r.keep(f, rec)
+	}
+	if !kept {
+		r.note(f, rel)
 	}
 	return v, err
 }
@@ -248,10 +251,10 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 // onBinary is fileproc.Options.OnBinary. A binary file whose content is to be
 // compared has none by now, and is read in each run.
 func (r *run[T]) onBinary(f *fileproc.File) {
-	if id, keeps := r.look(f); keeps && id.content == noContent {
-		r.keep(f, record{path: f.Rel(), id: id, outcome: outcomeBinary})
-	} else if _, n, ok := r.store.lookup(f.Rel(), &r.workers[f.Worker()].next); ok {
-		r.store.markSeen(n)
+	rel := f.Rel()
+	id, keeps := r.look(f)
+	if !keeps || id.content != noContent || !r.keep(f, record{path: rel, id: id, outcome: outcomeBinary}) {
+		r.note(f, rel)
 	}
 	if r.opts.OnBinary != nil {
 		r.opts.OnBinary(f)
@@ -280,23 +283,36 @@ func (r *run[T]) look(f *fileproc.File) (identity, bool) {
 }
 
 // keep adds rec, the outcome for f, to what is saved, unless f may have changed
-// since it was looked at.
-func (r *run[T]) keep(f *fileproc.File, rec record) {
+// since it was looked at. It reports whether it has.
+func (r *run[T]) keep(f *fileproc.File, rec record) (kept bool) {
 	if rec.id.content == noContent {
 		s, err := f.Restat()
 		if err != nil {
-			return
+			return false
 		}
 		after, ok := identityOf(s)
 		if rec.id.btime == 0 {
 			rec.id.btime = after.btime // what a handle gives has none on Linux
 		}
 		if !ok || after != rec.id || !r.isSettled(after) {
-			return
+			return false
 		}
 	}
 	r.store.add(f.Worker(), rec)
 	r.saveNowAndThen()
+	return true
+}
+
+// noSize is the size in the entry of a file that was met but not kept. No file has it.
+const noSize = -1
+
+// note notes that f is there, if that will be asked for and is not known.
+func (r *run[T]) note(f *fileproc.File, rel string) {
+	if _, n, ok := r.store.lookup(rel, &r.workers[f.Worker()].next); ok {
+		r.store.markSeen(n)
+	} else if r.inc.Deleted != nil {
+		r.store.add(f.Worker(), record{path: rel, id: identity{size: noSize}, outcome: outcomeSkipped})
+	}
 }
 
 // saveEvery is after how long a run saves what it has so far: a first run may take
