@@ -200,6 +200,7 @@ func TestOthersStay(t *testing.T) {
 	for range incremental.Stream(t.Context(), p.root, inc, p.opts, result) {
 		break
 	}
+	p.write("fresh", "6") // fn is called
 	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) { return "", fs.SkipAll })
 	require.NoError(t, err)
 
