@@ -6,8 +6,8 @@
 //	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON
 //	cat *.json | shards -add       # adds up what the shards have printed
 //
-// A shard that fails prints the counts that it has and exits with 1. -add cannot see
-// that, nor that a shard is missing: run it when all shards have exited with 0.
+// A shard that could not read some files prints the counts that it has and exits with
+// 1. So does -add if that happened, or if a shard is missing or there twice.
 //
 // With slurm.sh and job.yaml it runs on the machines of a Slurm cluster or of Kubernetes.
 //
@@ -46,6 +46,14 @@ var (
 // lines maps each suffix to its number of lines.
 type lines map[string]int
 
+// A part is what one shard prints.
+type part struct {
+	Shard  int   `json:"shard"`
+	Shards int   `json:"shards"`
+	Lines  lines `json:"lines"`
+	Failed int   `json:"failed"` // files or directories that could not be read
+}
+
 func main() {
 	flag.Parse()
 	dirs := 1
@@ -66,8 +74,8 @@ func main() {
 // that were not counted.
 func run(dir string) error {
 	if *shard >= 0 {
-		total, err := count(dir)
-		return errors.Join(json.NewEncoder(os.Stdout).Encode(total), err)
+		p := count(dir)
+		return errors.Join(json.NewEncoder(os.Stdout).Encode(p), p.err())
 	}
 	var total lines
 	var err error
@@ -84,27 +92,31 @@ func run(dir string) error {
 
 // count processes one shard. Processes that share a machine need one worker
 // each; for one process per machine, leave Workers unset.
-func count(dir string) (lines, error) {
+func count(dir string) part {
 	type file struct {
 		suffix string
 		lines  int
 	}
 	opts := fileproc.Options{SkipHidden: true, SkipBinary: true, Workers: 1, Shard: *shard, Shards: *shards}
-	total, failed := lines{}, 0
+	p := part{Shard: *shard, Shards: *shards, Lines: lines{}}
 	for f, err := range fileproc.Stream(context.Background(), dir, opts, func(f *fileproc.File) (file, error) {
 		return file{path.Ext(f.Name()), bytes.Count(f.Data(), []byte("\n"))}, nil
 	}) {
 		if err != nil { // one file failed; the others still count
 			fmt.Fprintln(os.Stderr, err)
-			failed++
+			p.Failed++
 			continue
 		}
-		total[f.suffix] += f.lines
+		p.Lines[f.suffix] += f.lines
 	}
-	if failed > 0 {
-		return total, fmt.Errorf("files or directories that could not be read: %d", failed)
+	return p
+}
+
+func (p part) err() error {
+	if p.Failed == 0 {
+		return nil
 	}
-	return total, nil
+	return fmt.Errorf("shard %d: files or directories that could not be read: %d", p.Shard, p.Failed)
 }
 
 // inProcesses runs this program once for each shard and adds up the printed
@@ -116,7 +128,7 @@ func inProcesses(dir string) (lines, error) {
 	}
 	var (
 		wg    sync.WaitGroup
-		parts = make([]lines, *shards)
+		parts = make([]part, *shards)
 		errs  = make([]error, *shards)
 	)
 	for i := range *shards {
@@ -131,24 +143,38 @@ func inProcesses(dir string) (lines, error) {
 	}
 	wg.Wait()
 	total := lines{}
-	for _, part := range parts {
-		total.add(part)
+	for _, p := range parts {
+		total.add(p.Lines)
 	}
 	return total, errors.Join(errs...)
 }
 
-// addUp adds up the counts that shards have printed.
+// addUp adds up what shards have printed. The error says what is missing from the total.
 func addUp(r io.Reader) (lines, error) {
-	total := lines{}
+	total, seen, shards := lines{}, map[int]bool{}, 0
+	var errs []error
 	for in := json.NewDecoder(r); ; {
-		var part lines
-		if err := in.Decode(&part); err == io.EOF {
-			return total, nil
+		var p part
+		if err := in.Decode(&p); err == io.EOF {
+			break
 		} else if err != nil {
 			return total, fmt.Errorf("standard input: %w", err)
 		}
-		total.add(part)
+		if shards == 0 {
+			shards = p.Shards
+		}
+		if seen[p.Shard] || p.Shards != shards {
+			errs = append(errs, fmt.Errorf("shard %d of %d does not belong to the others of %d, or is there twice", p.Shard, p.Shards, shards))
+			continue
+		}
+		seen[p.Shard] = true
+		total.add(p.Lines)
+		errs = append(errs, p.err())
 	}
+	if n := shards - len(seen); shards == 0 || n > 0 {
+		errs = append(errs, fmt.Errorf("shards that are missing: %d of %d", n, shards))
+	}
+	return total, errors.Join(errs...)
 }
 
 func (l lines) add(part lines) {

@@ -73,17 +73,27 @@ func TestFailedShardIsReported(t *testing.T) {
 	}
 }
 
-// TestAddUp: what shards on several machines have printed adds up to what one machine prints.
+// TestAddUp: what shards on several machines have printed adds up to what one machine prints, or an error says what is wrong.
 func TestAddUp(t *testing.T) {
-	var printed strings.Builder
+	var printed []string
 	for _, shard := range []string{"0", "1", "2"} {
 		out, _, err := shardsOf(t, "-shards", "3", "-shard", shard, "../../testdata/example")
 		require.NoError(t, err)
-		printed.WriteString(out)
+		printed = append(printed, out)
 	}
-	total, err := addUp(strings.NewReader(printed.String()))
+	add := func(parts ...string) (lines, error) { return addUp(strings.NewReader(strings.Join(parts, ""))) }
+	total, err := add(printed...)
 	require.NoError(t, err)
 	require.Equal(t, lines{".md": 19}, total)
-	_, err = addUp(strings.NewReader(printed.String() + `{".md": `))
-	require.EqualError(t, err, "standard input: unexpected EOF")
+	for want, parts := range map[string][]string{
+		"shards that are missing: 1 of 3":          printed[:2],
+		"shards that are missing: 0 of 0":          nil,
+		"or is there twice":                        {printed[0], printed[1], printed[1], printed[2]},
+		"shard 0 of 2 does not belong":             {printed[0], printed[1], `{"shard":0,"shards":2}`, printed[2]},
+		"shard 2: files or directories that could": {printed[0], printed[1], `{"shard":2,"shards":3,"failed":1}`},
+		"standard input: unexpected EOF":           {printed[0], `{"shard": `},
+	} {
+		_, err := add(parts...)
+		require.ErrorContains(t, err, want)
+	}
 }
