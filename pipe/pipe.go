@@ -153,6 +153,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 	opts.MaxDepth, opts.IgnoreFiles, opts.SkipMarked, opts.SelectDir, opts.OneFilesystem = 0, nil, nil, nil, false
 	opts.OnError = nil
 	answerSkipped(&opts, a)
+	guard(&opts, a)
 	var readError error
 	opts.Files = func(yield func(string) bool) { readError = a.give(ctx, in, end, isFS, yield) }
 
@@ -180,7 +181,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 		name, why := nameOf(err, prefix)
 		isOfFile := why != nil && a.isPending(name)
 		if isOfFile && onError != nil {
-			err = onError(err)
+			a.call(nil, func() { err = onError(err) })
 		} else if isOfFile {
 			err = nil
 		}
@@ -222,6 +223,19 @@ func marshal(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// guard makes a panic in the other callbacks of opts end the wait for names.
+func guard(opts *fileproc.Options, a *answers) {
+	if unchanged := opts.Unchanged; unchanged != nil {
+		opts.Unchanged = func(f *fileproc.File) (ok bool) {
+			a.call(f, func() { ok = unchanged(f) })
+			return ok
+		}
+	}
+	if onProgress := opts.OnProgress; onProgress != nil {
+		opts.OnProgress = func(r fileproc.Report) { a.call(nil, func() { onProgress(r) }) }
+	}
 }
 
 // answerSkipped makes the callbacks of opts answer the files that they skip, so that the names need not be kept until the end.
