@@ -35,7 +35,7 @@
 // as a whole could not be done, and standard error says why: root cannot be
 // opened, standard input or output broke, the function panicked. An engine then
 // starts the batch again, and drops the lines that it got. At exit status 0 each
-// line is whole.
+// line is whole, and is UTF-8.
 //
 // Names are read as they come, and answers are written as they are ready, within
 // some 50 ms. Memory is bounded however long the batch, with one exception: the
@@ -54,6 +54,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
 )
@@ -203,6 +204,8 @@ type answer struct {
 	text []byte
 }
 
+var errNotUTF8 = errors.New("the JSON of the result is not UTF-8")
+
 func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, error)) (answer, error) {
 	v, err := fn(f)
 	line := answer{name: f.Rel()}
@@ -212,7 +215,9 @@ func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, er
 	case errors.Is(err, fs.SkipAll):
 		err = fmt.Errorf("a batch cannot be ended early: %v", err)
 	case err == nil:
-		line.text, err = marshal(v)
+		if line.text, err = marshal(v); err == nil && !utf8.Valid(line.text) {
+			err = errNotUTF8 // what json.RawMessage and json.Marshaler return is taken as it is
+		}
 	}
 	return line, err
 }

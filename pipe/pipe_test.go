@@ -292,16 +292,24 @@ func TestNameIsReadAsWritten(t *testing.T) {
 
 // TestResults are JSON in one line, and one that is none is a failure of its file.
 func TestResults(t *testing.T) {
-	fsys := fstest.MapFS{"a": {Data: []byte("<\n>")}, "b": {Data: []byte("b")}}
+	fsys := fstest.MapFS{"a": {Data: []byte("<\n>")}, "b": {Data: []byte("b")}, "c": {Data: []byte("\"\xff\"")}, "d": {Data: []byte("\xff")}}
 	var out bytes.Buffer
-	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a\nb"), &out, fileproc.Options{FS: fsys, Ordered: true}, func(f *fileproc.File) (any, error) {
+	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a\nb\nc\nd"), &out, fileproc.Options{FS: fsys, Ordered: true}, func(f *fileproc.File) (any, error) {
 		if f.Name() == "b" {
 			return func() {}, nil
+		}
+		if f.Name() == "c" { // a reader that wants UTF-8 would refuse the whole batch
+			return json.RawMessage(f.Data()), nil
+		}
+		if f.Name() == "d" {
+			return string(f.Data()), nil
 		}
 		return map[string]any{"s": string(f.Data()), "raw": json.RawMessage("{\n}"), "none": nil}, nil
 	}))
 	require.Equal(t, `{"path":"a","result":{"none":null,"raw":{},"s":"<\n>"}}
 {"path":"b","error":"process: json: unsupported type: func()"}
+{"path":"c","error":"process: the JSON of the result is not UTF-8"}
+{"path":"d","result":"\ufffd"}
 `, out.String())
 }
 
