@@ -4,7 +4,7 @@
 //	shards DIR                     # 4 processes on this machine
 //	shards -shards 8 DIR           # 8 processes
 //	shards -shards 8 -shard 2 DIR  # one shard of eight: prints JSON
-//	cat *.json | shards -add       # adds up what the shards have printed
+//	cat *.json | shards -add       # adds up what the shards have printed, if all are there
 //
 // With slurm.sh and job.yaml it runs on the machines of a Slurm cluster or of Kubernetes.
 //
@@ -43,6 +43,13 @@ var (
 // lines maps each suffix to its number of lines.
 type lines map[string]int
 
+// A part is what a shard prints.
+type part struct {
+	Shard, Shards int
+	Failed        int // files and directories that are not counted
+	Lines         lines
+}
+
 func main() {
 	flag.Parse()
 	dirs := 1
@@ -63,8 +70,8 @@ func main() {
 // that were not counted.
 func run(dir string) error {
 	if *shard >= 0 {
-		total, err := count(dir)
-		return errors.Join(json.NewEncoder(os.Stdout).Encode(total), err)
+		p, err := count(dir)
+		return errors.Join(json.NewEncoder(os.Stdout).Encode(p), err)
 	}
 	var total lines
 	var err error
@@ -81,27 +88,27 @@ func run(dir string) error {
 
 // count processes one shard. Processes that share a machine need one worker
 // each; for one process per machine, leave Workers unset.
-func count(dir string) (lines, error) {
+func count(dir string) (part, error) {
 	type file struct {
 		suffix string
 		lines  int
 	}
 	opts := fileproc.Options{SkipHidden: true, SkipBinary: true, Workers: 1, Shard: *shard, Shards: *shards}
-	total, failed := lines{}, 0
+	p := part{Shard: *shard, Shards: *shards, Lines: lines{}}
 	for f, err := range fileproc.Stream(context.Background(), dir, opts, func(f *fileproc.File) (file, error) {
 		return file{path.Ext(f.Name()), bytes.Count(f.Data(), []byte("\n"))}, nil
 	}) {
 		if err != nil { // one file failed; the others still count
 			fmt.Fprintln(os.Stderr, err)
-			failed++
+			p.Failed++
 			continue
 		}
-		total[f.suffix] += f.lines
+		p.Lines[f.suffix] += f.lines
 	}
-	if failed > 0 {
-		return total, fmt.Errorf("files or directories that could not be read: %d", failed)
+	if p.Failed > 0 {
+		return p, fmt.Errorf("files or directories that could not be read: %d", p.Failed)
 	}
-	return total, nil
+	return p, nil
 }
 
 // inProcesses runs this program once for each shard and adds up the printed
@@ -113,7 +120,7 @@ func inProcesses(dir string) (lines, error) {
 	}
 	var (
 		wg    sync.WaitGroup
-		parts = make([]lines, *shards)
+		parts = make([]part, *shards)
 		errs  = make([]error, *shards)
 	)
 	for i := range *shards {
@@ -128,28 +135,44 @@ func inProcesses(dir string) (lines, error) {
 	}
 	wg.Wait()
 	total := lines{}
-	for _, part := range parts {
-		total.add(part)
+	for _, p := range parts {
+		total.add(p.Lines)
 	}
 	return total, errors.Join(errs...)
 }
 
-// addUp adds up the counts that shards have printed.
+// addUp adds up the counts that shards have printed. It fails if they are not those of all shards, each once and whole.
 func addUp(r io.Reader) (lines, error) {
-	total := lines{}
+	total, seen := lines{}, map[int]int{}
+	var errs []error
+	shards := 1
 	for in := json.NewDecoder(r); ; {
-		var part lines
-		if err := in.Decode(&part); err == io.EOF {
-			return total, nil
+		var p part
+		if err := in.Decode(&p); err == io.EOF {
+			break
 		} else if err != nil {
 			return total, fmt.Errorf("standard input: %w", err)
 		}
-		total.add(part)
+		if len(seen) > 0 && p.Shards != shards {
+			return total, fmt.Errorf("standard input: one shard of %d, and one of %d", shards, p.Shards)
+		}
+		shards = p.Shards
+		seen[p.Shard]++
+		if p.Failed > 0 {
+			errs = append(errs, fmt.Errorf("shard %d of %d: files or directories that could not be read: %d", p.Shard, shards, p.Failed))
+		}
+		total.add(p.Lines)
 	}
+	for i := range shards {
+		if seen[i] != 1 {
+			errs = append(errs, fmt.Errorf("shard %d of %d is there %d times: want it once", i, shards, seen[i]))
+		}
+	}
+	return total, errors.Join(errs...)
 }
 
-func (l lines) add(part lines) {
-	for suffix, n := range part {
+func (l lines) add(other lines) {
+	for suffix, n := range other {
 		l[suffix] += n
 	}
 }

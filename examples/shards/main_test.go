@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,18 @@ func TestAddUp(t *testing.T) {
 	total, err := addUp(strings.NewReader(printed.String()))
 	require.NoError(t, err)
 	require.Equal(t, lines{".md": 19}, total)
-	_, err = addUp(strings.NewReader(printed.String() + `{".md": `))
+	_, err = addUp(strings.NewReader(printed.String() + `{"Shard":`))
 	require.EqualError(t, err, "standard input: unexpected EOF")
+
+	whole := slices.Collect(strings.Lines(printed.String()))
+	for text, want := range map[string]string{
+		"":                                  "shard 0 of 1 is there 0 times: want it once",
+		whole[0] + whole[2]:                 "shard 1 of 3 is there 0 times: want it once",
+		printed.String() + whole[2]:         "shard 2 of 3 is there 2 times: want it once",
+		whole[0] + `{"Shard":1,"Shards":2}`: "standard input: one shard of 3, and one of 2",
+		`{"Shard":0,"Shards":1,"Failed":7}`: "shard 0 of 1: files or directories that could not be read: 7",
+	} {
+		_, err = addUp(strings.NewReader(text))
+		require.EqualError(t, err, want)
+	}
 }
