@@ -26,7 +26,7 @@ func (o *opener) OpenBucketURL(ctx context.Context, u *url.URL) (*blob.Bucket, e
 	o.opened.Add(1)
 	if u.Host == "odd" {
 		bucket := memblob.OpenBucket(nil)
-		for _, key := range []string{"a//b", "ok"} {
+		for _, key := range []string{"a//b", "a/a/x", "a/b/y", "d/", "d/d", "e/", "ok"} {
 			if err := bucket.WriteAll(ctx, key, nil, nil); err != nil {
 				return nil, err
 			}
@@ -74,13 +74,21 @@ func TestBucket(t *testing.T) {
 	require.Nil(t, failures)
 }
 
-// TestFailuresOfListing are among the failures.
+// TestFailuresOfListing are among the failures. A key that is no path does not pass for another object: "a//b" for one in
+// a/a, "d/" for d/d.
 func TestFailuresOfListing(t *testing.T) {
 	results, failures, _, err := process(t, sums, "testbucket://odd", fileproc.Options{})
 	require.NoError(t, err)
-	require.Len(t, results, 1)
-	require.Contains(t, results[0], `"ok" 0 `)
-	require.Len(t, failures, 1)
-	require.Contains(t, failures[0], `"a/a" "open a/a`)
-	require.Contains(t, failures[0], "does not exist")
+	require.Len(t, results, 4)
+	for i, name := range []string{"a/a/x", "a/b/y", "d/d", "ok"} {
+		require.Contains(t, results[i], fmt.Sprintf("%q 0 ", name))
+	}
+	require.Equal(t, []string{`"a" "readdir a: keys that are no paths, for example [\"a//\"]"`}, failures)
+
+	results, failures, _, err = process(t, sums, "testbucket://odd/e", fileproc.Options{}) // it has but its mark
+	require.NoError(t, err)
+	require.Nil(t, results)
+	require.Nil(t, failures)
+	_, _, _, err = process(t, sums, "testbucket://odd/none", fileproc.Options{})
+	require.ErrorContains(t, err, "open none: ")
 }

@@ -102,7 +102,7 @@ func (l *listFn) ProcessElement(ctx context.Context, _ []byte, emit func([]byte)
 	opts := l.job.Opts
 	opts.Stat = false
 	if l.src.bucket != nil {
-		opts.FS = l.src.bucket
+		opts.FS = keys{ctx, l.src.bucket}
 	}
 	opts.OnError = func(err error) error { // else a root that cannot be opened would be an error as others are
 		failed.add(err)

@@ -3,7 +3,10 @@ package fileprocbeam
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -160,6 +163,42 @@ func TestFailureCoder(t *testing.T) {
 		_, err := decodeFailure([]byte(b))
 		require.Error(t, err)
 	}
+}
+
+// TestKeys: a listing has each key once, in pages as it is asked for them, and then says which keys are no paths.
+func TestKeys(t *testing.T) {
+	bucket := memblob.OpenBucket(nil)
+	defer bucket.Close()
+	for key, content := range map[string]string{
+		"d/a": "", "d/b/c": "", "d/": "full", "d//e": "", "d/../f": "", "d/./f": "", "d/n\x00l": "", "d/\n\\": "", ".ignore": "x",
+	} {
+		require.NoError(t, bucket.WriteAll(t.Context(), key, []byte(content), nil))
+	}
+	for _, n := range []int{-1, 1, 2, 256} {
+		f, err := keys{t.Context(), bucket}.Open("d")
+		require.NoError(t, err)
+		dir := f.(fs.ReadDirFile)
+		var names []string
+		for {
+			var entries []fs.DirEntry
+			entries, err = dir.ReadDir(n)
+			for _, e := range entries {
+				names = append(names, fmt.Sprint(e.Name(), e.IsDir()))
+			}
+			if err != nil {
+				break
+			}
+		}
+		require.Equal(t, []string{"\n\\false", "afalse", "btrue"}, names)
+		require.EqualError(t, err, `keys that are no paths, for example ["d/" "d/../" "d/./" "d//" "d/n\x00l"]`)
+	}
+	f, err := keys{t.Context(), bucket}.Open(".ignore")
+	require.NoError(t, err)
+	text, err := io.ReadAll(f)
+	require.NoError(t, errors.Join(err, f.Close()))
+	require.Equal(t, "x", string(text))
+	_, err = keys{t.Context(), bucket}.Open("none")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // TestObjects: what a batch does not name is not asked for, and no directory is listed.

@@ -154,7 +154,9 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 //     opens with gocloud.dev/blob. The program imports the driver, for example
 //     gocloud.dev/blob/s3blob, and the workers must have the credentials. The URL's
 //     path, if any, is the directory below which objects are processed; File.Path is
-//     the key.
+//     the key. An object without content whose key ends with a slash is the mark of a
+//     directory, and not processed. Other keys that are no paths, such as "a//b", make
+//     their directory a failure, which names them.
 //
 // Workers, and all options that say which files are listed or what is read of each,
 // mean what they do in package fileproc. Paths in IgnoreFiles are those of the worker that

@@ -126,8 +126,11 @@ func resolve(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.Contains(root, "#") { // what follows would be lost
+		return "", fmt.Errorf("root %q: a # in a URL is written %%23", u.Redacted())
+	}
 	if u.Scheme == "file" {
-		if u.Host != "" && u.Host != "localhost" || u.RawQuery != "" || u.Path == "" {
+		if u.Host != "" && u.Host != "localhost" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Path == "" {
 			return "", fmt.Errorf("root %q: want a file URL with nothing but an absolute path", root)
 		}
 		if runtime.GOOS == "windows" {

@@ -6,11 +6,75 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 )
+
+// keys is a bucket for listing it. A blob.Bucket names an entry by the last element of its key: "a//b" and the mark
+// "d/" of a directory then pass for "a/a" and "d/d", which may be other objects.
+type keys struct {
+	ctx    context.Context
+	bucket *blob.Bucket
+}
+
+func (k keys) Open(name string) (fs.File, error) {
+	prefix := name + "/"
+	if name == "." {
+		prefix = ""
+	}
+	d := &listedDir{objectDir: objectDir{path.Base(name)}, ctx: k.ctx, prefix: prefix}
+	d.items = k.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+	if d.next(); d.err == io.EOF && name != "." { // no directory, but perhaps an ignore file
+		return (&objects{k.ctx, k.bucket, nil}).Open(name)
+	}
+	if d.err != nil && d.err != io.EOF {
+		return nil, asPathError("open", name, d.err)
+	}
+	return d, nil
+}
+
+// listedDir is a directory of a bucket, listed page by page.
+type listedDir struct {
+	objectDir
+	ctx    context.Context
+	prefix string
+	items  *blob.ListIterator
+	item   *blob.ListObject // the next one, unless err is set
+	err    error
+	odd    []string // keys that are no paths, the first of them
+}
+
+func (d *listedDir) next() { d.item, d.err = d.items.Next(d.ctx) }
+
+func (d *listedDir) ReadDir(n int) (entries []fs.DirEntry, err error) {
+	for ; d.err == nil && (n <= 0 || len(entries) < n); d.next() {
+		name := strings.TrimPrefix(d.item.Key, d.prefix)
+		if d.item.IsDir {
+			name = strings.TrimSuffix(name, "/")
+		}
+		switch {
+		case name == "" && !d.item.IsDir && d.item.Size == 0: // the mark of this directory
+		case name == "." || strings.Contains(name, "\x00") || strings.Contains(name, "/") || !fs.ValidPath(name):
+			if len(d.odd) < 10 {
+				d.odd = append(d.odd, d.item.Key)
+			}
+		case d.item.IsDir:
+			entries = append(entries, fs.FileInfoToDirEntry(objectDir{name}))
+		default:
+			entries = append(entries, fs.FileInfoToDirEntry(objectInfo{name, d.item.Size, d.item.ModTime}))
+		}
+	}
+	switch {
+	case d.err == io.EOF && len(d.odd) > 0:
+		return entries, fmt.Errorf("keys that are no paths, for example %q", d.odd)
+	case d.err != io.EOF || len(entries) == 0 && n > 0:
+		return entries, d.err
+	}
+	return entries, nil
+}
 
 // objects is the part of a bucket that a batch names. A blob.Bucket is an fs.FS too,
 // but it asks whether an object exists before it opens it, and opens a directory by

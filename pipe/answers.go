@@ -37,13 +37,16 @@ func newAnswers(out io.Writer, cancel func(error)) *answers {
 	return &answers{out: out, cancel: cancel, pending: map[string]int{}}
 }
 
-// call calls do, which may panic, for f. A run that has panicked still waits for names, so call ends that.
+// call calls do, which may panic, for f, or for no file if f is nil. A run that has panicked still waits for names, so call
+// ends that.
 func (a *answers) call(f *fileproc.File, do func()) {
 	returned := false
 	defer func() {
 		if !returned {
-			path := f.Path()
-			a.panicked.CompareAndSwap(nil, &path)
+			if f != nil {
+				path := f.Path()
+				a.panicked.CompareAndSwap(nil, &path)
+			}
 			a.cancel(errPanicked)
 		}
 	}()

@@ -35,7 +35,7 @@
 // as a whole could not be done, and standard error says why: root cannot be
 // opened, standard input or output broke, the function panicked. An engine then
 // starts the batch again, and drops the lines that it got. At exit status 0 each
-// line is whole.
+// line is whole, and is UTF-8.
 //
 // Names are read as they come, and answers are written as they are ready, within
 // some 50 ms. Memory is bounded however long the batch, with one exception: the
@@ -54,6 +54,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
 )
@@ -153,6 +154,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 	opts.MaxDepth, opts.IgnoreFiles, opts.SkipMarked, opts.SelectDir, opts.OneFilesystem = 0, nil, nil, nil, false
 	opts.OnError = nil
 	answerSkipped(&opts, a)
+	guard(&opts, a)
 	var readError error
 	opts.Files = func(yield func(string) bool) { readError = a.give(ctx, in, end, isFS, yield) }
 
@@ -180,7 +182,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 		name, why := nameOf(err, prefix)
 		isOfFile := why != nil && a.isPending(name)
 		if isOfFile && onError != nil {
-			err = onError(err)
+			a.call(nil, func() { err = onError(err) })
 		} else if isOfFile {
 			err = nil
 		}
@@ -202,6 +204,8 @@ type answer struct {
 	text []byte
 }
 
+var errNotUTF8 = errors.New("the JSON of the result is not UTF-8")
+
 func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, error)) (answer, error) {
 	v, err := fn(f)
 	line := answer{name: f.Rel()}
@@ -211,7 +215,9 @@ func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, er
 	case errors.Is(err, fs.SkipAll):
 		err = fmt.Errorf("a batch cannot be ended early: %v", err)
 	case err == nil:
-		line.text, err = marshal(v)
+		if line.text, err = marshal(v); err == nil && !utf8.Valid(line.text) {
+			err = errNotUTF8 // what json.RawMessage and json.Marshaler return is taken as it is
+		}
 	}
 	return line, err
 }
@@ -222,6 +228,19 @@ func marshal(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// guard makes a panic in the other callbacks of opts end the wait for names.
+func guard(opts *fileproc.Options, a *answers) {
+	if unchanged := opts.Unchanged; unchanged != nil {
+		opts.Unchanged = func(f *fileproc.File) (ok bool) {
+			a.call(f, func() { ok = unchanged(f) })
+			return ok
+		}
+	}
+	if onProgress := opts.OnProgress; onProgress != nil {
+		opts.OnProgress = func(r fileproc.Report) { a.call(nil, func() { onProgress(r) }) }
+	}
 }
 
 // answerSkipped makes the callbacks of opts answer the files that they skip, so that the names need not be kept until the end.

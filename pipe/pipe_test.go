@@ -292,16 +292,24 @@ func TestNameIsReadAsWritten(t *testing.T) {
 
 // TestResults are JSON in one line, and one that is none is a failure of its file.
 func TestResults(t *testing.T) {
-	fsys := fstest.MapFS{"a": {Data: []byte("<\n>")}, "b": {Data: []byte("b")}}
+	fsys := fstest.MapFS{"a": {Data: []byte("<\n>")}, "b": {Data: []byte("b")}, "c": {Data: []byte("\"\xff\"")}, "d": {Data: []byte("\xff")}}
 	var out bytes.Buffer
-	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a\nb"), &out, fileproc.Options{FS: fsys, Ordered: true}, func(f *fileproc.File) (any, error) {
+	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a\nb\nc\nd"), &out, fileproc.Options{FS: fsys, Ordered: true}, func(f *fileproc.File) (any, error) {
 		if f.Name() == "b" {
 			return func() {}, nil
+		}
+		if f.Name() == "c" { // a reader that wants UTF-8 would refuse the whole batch
+			return json.RawMessage(f.Data()), nil
+		}
+		if f.Name() == "d" {
+			return string(f.Data()), nil
 		}
 		return map[string]any{"s": string(f.Data()), "raw": json.RawMessage("{\n}"), "none": nil}, nil
 	}))
 	require.Equal(t, `{"path":"a","result":{"none":null,"raw":{},"s":"<\n>"}}
 {"path":"b","error":"process: json: unsupported type: func()"}
+{"path":"c","error":"process: the JSON of the result is not UTF-8"}
+{"path":"d","result":"\ufffd"}
 `, out.String())
 }
 
@@ -324,9 +332,30 @@ func TestOnErrorEndsTheBatch(t *testing.T) {
 	require.ErrorIs(t, pipe.Run(t.Context(), ".", in, io.Discard, opts, length), later)
 }
 
+// TestPanicInOnError reaches the caller although the input waits for ever.
+func TestPanicInOnError(t *testing.T) {
+	waits, w := io.Pipe()
+	defer w.Close()
+	opts := fileproc.Options{FS: fstest.MapFS{}, OnError: func(error) error { panic("no more") }}
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		pipe.Run(t.Context(), ".", io.MultiReader(strings.NewReader("not\n"), waits), io.Discard, opts, length)
+	}()
+	select {
+	case p := <-ended:
+		require.Equal(t, "no more", p)
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run still waits")
+	}
+}
+
 // TestBatchFails: each error of the batch as a whole is one, also while the input waits for ever.
 func TestBatchFails(t *testing.T) {
-	dir := makeTree(t, map[string]string{"a": "x", "b": "x"})
+	dir := makeTree(t, map[string]string{"a": "x", "b": "x", "binary": "\x00"})
+	waits, stays := io.Pipe()
+	defer stays.Close()
+	binary := io.MultiReader(strings.NewReader("binary\n"), waits)
 	ok := func(*fileproc.File) (int, error) { return 1, nil }
 	broken := errors.New("it is broken")
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -352,6 +381,9 @@ func TestBatchFails(t *testing.T) {
 		{name: "cancelled", ctx: cancelled, want: "it is broken"},
 		{name: "panic", fn: func(f *fileproc.File) (int, error) { panic(broken) }, want: filepath.Join(dir, "a") + ": fileproc: panic in a callback: it is broken"},
 		{name: "panic in Select", opts: fileproc.Options{Select: func(*fileproc.File) bool { panic(broken) }}, want: filepath.Join(dir, "a") + ": fileproc: panic"},
+		{name: "panic in Unchanged", opts: fileproc.Options{Unchanged: func(*fileproc.File) bool { panic(broken) }}, want: filepath.Join(dir, "a") + ": fileproc: panic"},
+		{name: "panic in OnBinary", opts: fileproc.Options{SkipBinary: true, OnBinary: func(*fileproc.File) { panic(broken) }}, in: binary, want: filepath.Join(dir, "binary") + ": fileproc: panic"},
+		{name: "panic in OnProgress", opts: fileproc.Options{OnProgress: func(fileproc.Report) { panic(broken) }}, want: "fileproc: panic"},
 		{name: "Files", opts: fileproc.Options{Files: slices.Values([]string{"a"})}, want: "Options.Files"},
 		{name: "Symlinks", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles}, want: "Options.Symlinks"},
 		{name: "invalid options", opts: fileproc.Options{Workers: -1}, want: "Options.Workers"},

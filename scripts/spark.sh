@@ -11,6 +11,10 @@ files=${1:-100k}
 python=${PYTHON:-python3}
 
 tmp=$(mktemp -d)
+if [[ $tmp = *[[:space:]]* ]]; then # JAVA_TOOL_OPTIONS and Spark's scripts would divide it
+	rmdir "$tmp"
+	tmp=$(TMPDIR=/tmp mktemp -d)
+fi
 
 # ours prints the IDs of the processes that have $tmp in their arguments, or as their directory: all that Spark starts.
 ours() {
@@ -36,7 +40,7 @@ skip() {
 for tool in java "$python" pgrep ps timeout; do
 	command -v "$tool" >/dev/null || skip "no $tool"
 done
-java=$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" { print $3 }')
+java=$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" { print $3 }' || true)
 [[ $java =~ ^[0-9]+$ ]] && [ "$java" -ge 17 ] || skip "Spark needs Java 17, and this is ${java:-another}"
 if [ "$("$python" -c 'import pyspark; print(pyspark.__version__)' 2>/dev/null)" != "$pyspark_version" ]; then
 	"$python" -m venv "$tmp/venv" >"$tmp/log" 2>&1 || skip "no venv: $(tail -n 1 "$tmp/log")"

@@ -9,9 +9,12 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/local" // where textio writes
@@ -23,18 +26,30 @@ import (
 	// For buckets, import the driver: _ "gocloud.dev/blob/s3blob"
 )
 
-// A Sum is the result for a file. Its path is a []byte because Beam's strings must be valid UTF-8.
+// A Sum is the result for a file.
 type Sum struct {
-	Path   []byte
+	Path   string
 	SHA256 [sha256.Size]byte
 }
 
 // sums is known to each worker, which runs this program too.
 var sums = fileprocbeam.Register("sums", func(f *fileproc.File) (Sum, error) {
-	return Sum{[]byte(f.Path()), sha256.Sum256(f.Data())}, nil
+	if !utf8.ValidString(f.Path()) {
+		return Sum{}, errors.New("the path is not UTF-8, as lines of textio must be")
+	}
+	return Sum{f.Path(), sha256.Sum256(f.Data())}, nil
 })
 
-func line(s Sum) string                           { return fmt.Sprintf("%x  %s", s.SHA256, s.Path) }
+var escape = strings.NewReplacer("\\", `\\`, "\n", `\n`, "\r", `\r`)
+
+// line escapes a path as sha256sum does, with a backslash at the beginning.
+func line(s Sum) string {
+	if path := escape.Replace(s.Path); path != s.Path {
+		return fmt.Sprintf("\\%x  %s", s.SHA256, path)
+	}
+	return fmt.Sprintf("%x  %s", s.SHA256, s.Path)
+}
+
 func lineOfFailure(f fileprocbeam.Failure) string { return fmt.Sprintf("%q", f.Error) }
 
 func init() {

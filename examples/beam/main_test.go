@@ -51,7 +51,32 @@ func TestSums(t *testing.T) {
 	require.Equal(t, want, got)
 	require.NoFileExists(t, sums+".failures")
 
-	out, err = exec.Command(os.Args[0], "-output", sums, filepath.Join(tmp, "none")).CombinedOutput()
+	odd := filepath.Join(tmp, "odd")
+	require.NoError(t, os.Mkdir(odd, 0o777))
+	for _, name := range []string{"new\nline", `back\slash`, "\xff"} {
+		if err := os.WriteFile(filepath.Join(odd, name), nil, 0o666); err != nil {
+			t.Skip("names that are allowed elsewhere: ", err)
+		}
+	}
+	out, err = exec.Command(os.Args[0], "-output", sums, odd).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err = os.ReadFile(sums)
+	require.NoError(t, err)
+	const empty = `\e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  `
+	want = []string{empty + odd + `/back\\slash`, empty + odd + `/new\nline`}
+	got = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	require.ElementsMatch(t, want, got)
+	text, err = os.ReadFile(sums + ".failures")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "the path is not UTF-8")
+}
+
+func TestNoRoot(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("BEAM_MAIN", "1")
+	sums := filepath.Join(tmp, "sums")
+	out, err := exec.Command(os.Args[0], "-output", sums, filepath.Join(tmp, "none")).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "none")
 }

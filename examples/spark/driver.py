@@ -31,7 +31,10 @@ def list_names(program, root):
     if listing.returncode != 0:
         raise SystemExit(f"{program} -list {root}: exit status {listing.returncode}")
     # Only a newline ends a line; str.splitlines would also split at characters that may be in a name.
-    return listing.stdout.decode().split("\n")[:-1]
+    *lines, rest = listing.stdout.decode().split("\n")
+    if rest:
+        raise SystemExit(f"{program} -list {root}: the last line is not whole")
+    return lines
 
 
 def kind_of(line):
@@ -41,22 +44,26 @@ def kind_of(line):
     return kind, line
 
 
-# What precedes the rest of an answer is the name, written as in the listing.
-PATH = r'^\{"path":("(?:[^"\\]|\\.)*"|\{"bytes":"[^"]*"\}),'
+# What precedes the rest of an answer is the name, written as in the listing. Without the +, Java needs a piece of its stack
+# for each character, which is used up after some 2,000.
+PATH = r'^\{"path":("(?:[^"\\]|\\.)*+"|\{"bytes":"[^"]*"\}),'
 
 
 def process(spark, program, root, out, batch=5000, env=(), parquet=None):
     """Processes all files below root and returns the number of names, of batches, and of answers of each kind."""
     sc: SparkContext = spark.sparkContext
     program = os.path.abspath(program)
+    if os.path.isdir(root):
+        root = os.path.join(os.getcwd(), root)  # executors have other working directories
     listed = list_names(program, root)
     batches = -(-len(listed) // batch)
     counts = {"listed": len(listed), "batches": batches, **dict.fromkeys(KINDS, 0)}
-    if not listed:
+    if not listed:  # OUT is then empty too, and not what an earlier run has left
+        spark.createDataFrame([], "kind string, value string").write.partitionBy("kind").text(out)
         return counts
 
     command = program
-    if not sc.master.startswith("local["):  # executors have the files of addFile in their working directories
+    if not sc.master.startswith("local[") and sc.master != "local":  # executors have the files of addFile in their working directories
         sc.addFile(program)
         command = "./" + os.path.basename(program)
     # The program's environment is this and nothing else. One task has spark.task.cpus processors.
@@ -70,13 +77,18 @@ def process(spark, program, root, out, batch=5000, env=(), parquet=None):
     spark.createDataFrame(answers.map(kind_of), "kind string, value string").write.partitionBy("kind").text(out)
 
     written = spark.read.text(out)
-    given = spark.createDataFrame(names.map(lambda line: (line, 1)), "name string, missing int")
-    answered = written.select(functions.regexp_extract("value", PATH, 1).alias("name"), functions.lit(-1).alias("missing"))
-    wrong = given.union(answered).groupBy("name").agg(functions.sum("missing").alias("missing")).where("missing != 0")
+    given = spark.createDataFrame(names.map(lambda line: (line, 1, 1)), "name string, missing int, listed int")
+    name = functions.regexp_extract("value", PATH, 1).alias("name")
+    answered = written.select(name, functions.lit(-1).alias("missing"), functions.lit(0).alias("listed"))
+    sums = [functions.sum(column).alias(column) for column in ("missing", "listed")]
+    wrong = given.union(answered).groupBy("name").agg(*sums).where("missing != 0 or listed > 1")
     if some := wrong.take(10):
         for row in some:
-            print(f"{row.name}: {abs(row.missing)} answers too {'few' if row.missing > 0 else 'many'}", file=sys.stderr)
-        raise SystemExit(f"{out} is not complete: {wrong.count()} names are not answered exactly once")
+            if row.missing:
+                print(f"{row.name}: {abs(row.missing)} answers too {'few' if row.missing > 0 else 'many'}", file=sys.stderr)
+            else:
+                print(f"{row.name}: listed {row.listed} times", file=sys.stderr)
+        raise SystemExit(f"{out} is not complete: {wrong.count()} names are not listed and answered exactly once")
 
     counts.update((row["kind"], row["count"]) for row in written.groupBy("kind").count().collect())
     if parquet and counts["result"]:

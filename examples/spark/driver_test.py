@@ -127,6 +127,14 @@ def test_poisoned_files(spark):
     content = next(pathlib.Path(few).rglob("*.md")).read_bytes()
     for name in b"new\nline.md", b" \"quoted\".md", b"not UTF-8 \xff.md", b"line\xc2\x85 end.md", b"{\"bytes\":\"eA==\"}.md", b"return\r.md":
         (root / os.fsdecode(name)).write_bytes(content)
+    deep = os.open(root, os.O_RDONLY)
+    for _ in range(30):  # a path of 6,000 bytes, which no system call takes as a whole
+        os.mkdir("d" * 200, dir_fd=deep)
+        parent, deep = deep, os.open("d" * 200, os.O_RDONLY, dir_fd=deep)
+        os.close(parent)
+    with open(os.open("deep.md", os.O_WRONLY | os.O_CREAT, dir_fd=deep), "wb") as f:
+        f.write(content)
+    os.close(deep)
     out = work / "out-poisoned"
     counts = driver.process(spark, batch, str(root), str(out), batch=500)
     equal("failures", [json.loads(line) for line in written(out, "error")], [
@@ -134,8 +142,30 @@ def test_poisoned_files(spark):
         {"path": "large.md", "error": "read: fileproc: file is larger than Options.MaxFileSize"},
     ])
     equal("lines", written(out), one_machine(str(root)))
-    equal("results", counts["result"], FEW + 6)
+    equal("results", counts["result"], FEW + 7)
     return f"{counts['error']} failures, {counts['result']} results"
+
+
+def test_roots(spark):
+    """A root that is relative is the driver's, and an empty one has an output of its own."""
+    out, empty = work / "out-relative", work / "empty"
+    before = os.getcwd()
+    os.chdir(work)
+    try:
+        counts = driver.process(spark, batch, "few", str(out), batch=500)
+    finally:
+        os.chdir(before)
+    equal("lines", written(out), one_machine(str(few)))
+    empty.mkdir()
+    equal("names", driver.process(spark, batch, str(empty), str(work / "out-empty"))["listed"], 0)
+    try:
+        driver.process(spark, batch, str(empty), str(out))
+    except Exception as err:
+        if "PATH_ALREADY_EXISTS" not in str(err):
+            raise
+    else:
+        raise AssertionError("an output of an earlier run passes for that of an empty root")
+    return f"{counts['result']} results"
 
 
 def test_bucket(spark):
@@ -163,7 +193,21 @@ def test_loud_failures(spark):
                 raise AssertionError(f"{name}: it fails with {err}, want {want}") from err
         else:
             raise AssertionError(f"{name}: the job does not fail")
-    return "4 programs"
+    for name, text, want in [
+        ("unlisted.sh", f'printf %s "$({batch} "$@")"', "the last line is not whole"),
+        ("listed-twice.sh", f'if [ "$1" = -list ]; then {batch} "$@" | sed 1p; else {batch} "$@"; fi', "not complete: 1 names"),
+    ]:
+        program = pathlib.Path(script(name, ""))
+        program.write_text(f"#!/bin/bash\n{text}\n")
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                driver.process(spark, str(program), str(few), str(work / f"out-{name}"))
+        except SystemExit as err:
+            if want not in str(err):
+                raise
+        else:
+            raise AssertionError(f"{name}: the job does not fail")
+    return "6 programs"
 
 
 def test_exact(spark):
@@ -192,7 +236,7 @@ few = small_tree()
 whole = one_machine(tree)
 session = SparkSession.builder.appName("driver_test").getOrCreate()
 try:
-    for test in test_killed_executor, test_poisoned_files, test_bucket, test_loud_failures, test_exact:
+    for test in test_killed_executor, test_poisoned_files, test_roots, test_bucket, test_loud_failures, test_exact:
         start = time.monotonic()
         detail = test(session)
         print(f"   {test.__name__}: {detail}, {time.monotonic() - start:.0f} s", flush=True)
