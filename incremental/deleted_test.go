@@ -137,6 +137,8 @@ func TestSourceOfChanges(t *testing.T) {
 	require.Contains(t, err.Error(), "none")
 	require.NotContains(t, err.Error(), "d/f")
 	require.Equal(t, []string{"d/f/g"}, p.gone)
+	require.ErrorIs(t, given("d/f/"), fs.ErrNotExist, "nothing is known below it any more")
+	require.Empty(t, p.gone)
 	p.opts.Suffixes = []string{"new"}
 	require.NoError(t, given("d/"))
 	require.Empty(t, p.calls)
