@@ -112,6 +112,9 @@ func (g given) unseen(s *store) iter.Seq2[int, recordView] {
 
 // hasDirOf reports whether rel is below a directory of g.
 func (g given) hasDirOf(rel string) bool {
+	if strings.Count(rel, "/") > maxLevels {
+		return false
+	}
 	for i := range rel {
 		if rel[i] == '/' && g[rel[:i+1]] {
 			return true

@@ -48,6 +48,18 @@ func TestHostilePaths(t *testing.T) {
 		require.False(t, isBelow(path) && path != "a\x00b", path)
 	}
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
+
+	s, err := load(filepath.Join(t.TempDir(), "cache"), testKey, 1)
+	require.NoError(t, err)
+	for _, path := range append(hostile[:len(hostile)-1], "a/b/c", "deep"+strings.Repeat("/d", maxLevels+1)) {
+		s.add(0, record{path: path})
+	}
+	require.NoError(t, s.save(nil))
+	s = mustLoad(t, s.file)
+	require.Equal(t, map[string]bool{"a": true, "a/b": true}, s.dirs())
+	g := given{"deep/": true}
+	require.True(t, g.hasDirOf("deep/d"))
+	require.False(t, g.hasDirOf("deep"+strings.Repeat("/d", maxLevels+1)))
 }
 
 // TestJSONOfPlainTypes: numbers and texts are what encoding/json makes of them, and an int takes no memory.

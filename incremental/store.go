@@ -162,13 +162,20 @@ func (s *store) dirs() map[string]bool {
 		if overridden[n] {
 			continue
 		}
+		rel := "" // made if it has a directory that is new
 		for i := len(rec.path) - 1; i > 0; i-- {
-			if rec.path[i] == '/' {
-				if all[string(rec.path[:i])] {
+			if rec.path[i] != '/' {
+				continue
+			}
+			if all[string(rec.path[:i])] {
+				break
+			}
+			if rel == "" {
+				if rel = string(rec.path); !isBelow(rel) {
 					break
 				}
-				all[string(rec.path[:i])] = true
 			}
+			all[rel[:i]] = true
 		}
 	}
 	return all
