@@ -64,6 +64,7 @@ func (r *run[T]) files(yield func(string) bool) {
 		case !isBelow(rel):
 		case isDir:
 			r.given[name] = true
+			dirs = r.existence() // the sequence may take long: what was there may be gone
 			if isThere = dirs.hasDir(rel) != no; isThere {
 				break
 			}

@@ -166,6 +166,24 @@ func TestSourceOfChanges(t *testing.T) {
 	require.Equal(t, []string{"h/i"}, p.calls)
 	require.Empty(t, p.gone)
 
+	// A directory that was there when one of its files was named may be gone by now.
+	p.write("k/l", "8")
+	p.settle()
+	require.NoError(t, given("k/"))
+	met := make(chan struct{})
+	p.opts.Select = func(*fileproc.File) bool { close(met); return false }
+	p.opts.Files = func(yield func(string) bool) {
+		if yield("k/l") {
+			<-met
+			remove("k")
+			yield("k/")
+		}
+	}
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"k/l"}, p.gone)
+	p.opts.Select = nil
+
 	// What has been processed is not deleted in the same run.
 	inc := p.inc
 	inc.Deleted = func(rel string) { t.Error(rel, "is deleted") }
