@@ -28,7 +28,6 @@ func (r *run[T]) deleted() []int {
 	dirs := r.existence()
 	candidates := r.given.unseen(r.store)
 	if r.opts.Files == nil {
-		dirs.dirs["."] = yes // it has been listed
 		candidates = r.store.unseen()
 	}
 	for n, rec := range candidates {
@@ -128,7 +127,11 @@ func (g given) hasDirOf(rel string) bool {
 func (r *run[T]) existence() *existence {
 	e := &existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{}}
 	e.dirs["."] = unknown
-	if info, err := e.stat(".", true); err == nil && info.IsDir() {
+	info, err := e.stat(".", true)
+	if e.fsys != nil {
+		info, err = fs.Stat(e.fsys, e.root) // root may be a link
+	}
+	if err == nil && info.IsDir() {
 		e.dirs["."] = yes
 	}
 	return e

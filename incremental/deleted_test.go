@@ -226,3 +226,44 @@ func TestRootMovesAway(t *testing.T) {
 	require.Equal(t, []string{"a=1"}, got)
 	require.Empty(t, p.gone)
 }
+
+// TestRootInAnFSIsALink: what is gone below it is gone.
+func TestRootInAnFSIsALink(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2", "c=3")
+	target := p.root
+	if err := os.Symlink("root", target+".link"); err != nil {
+		t.Skip(err)
+	}
+	p.opts.FS, p.root = os.DirFS(filepath.Dir(target)), "root.link"
+	p.calledFor("a", "b", "c")
+	require.NoError(t, os.Remove(filepath.Join(target, "a")))
+	p.calledFor()
+	require.Equal(t, []string{"a"}, p.gone)
+	require.NoError(t, os.Remove(filepath.Join(target, "b")))
+	p.opts.Files = slices.Values([]string{"b", "c"})
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"b"}, p.gone)
+}
+
+// TestRootMovesAwayDuringAListing: a file that could not be read and cannot be looked up any more is not deleted.
+func TestRootMovesAwayDuringAListing(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2")
+	p.inc.Compare = incremental.CompareContent
+	p.opts.MaxFileSize = 10
+	p.calledFor("a", "b")
+	p.write("a", "longer than that")
+	p.opts.OnError = func(err error) error {
+		require.ErrorIs(t, err, fileproc.ErrTooLarge)
+		if err := os.Rename(p.root, p.root+".away"); err != nil {
+			t.Log("root cannot be renamed while it is open: ", err)
+		}
+		return nil
+	}
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, p.gone)
+}
