@@ -204,6 +204,8 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
 	case e.fsys != nil:
 		return fs.Lstat(e.fsys, path.Join(e.root, rel))
+	case !filepath.IsLocal(filepath.FromSlash(rel)): // "..\\x" is a file's name to isBelow
+		return nil, fs.ErrInvalid
 	case follows:
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}

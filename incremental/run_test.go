@@ -49,6 +49,15 @@ func TestHostilePaths(t *testing.T) {
 	}
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
 
+	outside := []string{"../x", "d/../../x"}
+	if runtime.GOOS == "windows" {
+		outside = append(outside, `..\x`, `\x`, `c:x`, `d/..\..\x`)
+	}
+	e := existence{root: root, dirs: map[string]answer{".": yes}}
+	for _, path := range outside {
+		require.Equal(t, unknown, e.hasFile(path), path)
+	}
+
 	s, err := load(filepath.Join(t.TempDir(), "cache"), testKey, 1)
 	require.NoError(t, err)
 	for _, path := range append(hostile[:len(hostile)-1], "a/b/c", "deep"+strings.Repeat("/d", maxLevels+1)) {
