@@ -28,7 +28,6 @@ func (r *run[T]) deleted() []int {
 	dirs := r.existence()
 	candidates := r.given.unseen(r.store)
 	if r.opts.Files == nil {
-		dirs.dirs["."] = yes // it has been listed
 		candidates = r.store.unseen()
 	}
 	for n, rec := range candidates {
@@ -64,6 +63,7 @@ func (r *run[T]) files(yield func(string) bool) {
 		case !isBelow(rel):
 		case isDir:
 			r.given[name] = true
+			dirs = r.existence() // the sequence may take long: what was there may be gone
 			if isThere = dirs.hasDir(rel) != no; isThere {
 				break
 			}
@@ -112,6 +112,9 @@ func (g given) unseen(s *store) iter.Seq2[int, recordView] {
 
 // hasDirOf reports whether rel is below a directory of g.
 func (g given) hasDirOf(rel string) bool {
+	if strings.Count(rel, "/") > maxLevels {
+		return false
+	}
 	for i := range rel {
 		if rel[i] == '/' && g[rel[:i+1]] {
 			return true
@@ -124,7 +127,11 @@ func (g given) hasDirOf(rel string) bool {
 func (r *run[T]) existence() *existence {
 	e := &existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{}}
 	e.dirs["."] = unknown
-	if info, err := e.stat(".", true); err == nil && info.IsDir() {
+	info, err := e.stat(".", true)
+	if e.fsys != nil {
+		info, err = fs.Stat(e.fsys, e.root) // root may be a link
+	}
+	if err == nil && info.IsDir() {
 		e.dirs["."] = yes
 	}
 	return e
@@ -197,6 +204,8 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
 	case e.fsys != nil:
 		return fs.Lstat(e.fsys, path.Join(e.root, rel))
+	case !filepath.IsLocal(filepath.FromSlash(rel)): // "..\\x" is a file's name to isBelow
+		return nil, fs.ErrInvalid
 	case follows:
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}

@@ -138,6 +138,8 @@ func TestSourceOfChanges(t *testing.T) {
 	require.Contains(t, err.Error(), "none")
 	require.NotContains(t, err.Error(), "d/f")
 	require.Equal(t, []string{"d/f/g"}, p.gone)
+	require.ErrorIs(t, given("d/f/"), fs.ErrNotExist, "nothing is known below it any more")
+	require.Empty(t, p.gone)
 	p.opts.Suffixes = []string{"new"}
 	require.NoError(t, given("d/"))
 	require.Empty(t, p.calls)
@@ -164,6 +166,24 @@ func TestSourceOfChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"h/i"}, p.calls)
 	require.Empty(t, p.gone)
+
+	// A directory that was there when one of its files was named may be gone by now.
+	p.write("k/l", "8")
+	p.settle()
+	require.NoError(t, given("k/"))
+	met := make(chan struct{})
+	p.opts.Select = func(*fileproc.File) bool { close(met); return false }
+	p.opts.Files = func(yield func(string) bool) {
+		if yield("k/l") {
+			<-met
+			remove("k")
+			yield("k/")
+		}
+	}
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"k/l"}, p.gone)
+	p.opts.Select = nil
 
 	// What has been processed is not deleted in the same run.
 	inc := p.inc
@@ -227,5 +247,46 @@ func TestRootMovesAway(t *testing.T) {
 	got, err := p.try(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"a=1"}, got)
+	require.Empty(t, p.gone)
+}
+
+// TestRootInAnFSIsALink: what is gone below it is gone.
+func TestRootInAnFSIsALink(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2", "c=3")
+	target := p.root
+	if err := os.Symlink("root", target+".link"); err != nil {
+		t.Skip(err)
+	}
+	p.opts.FS, p.root = os.DirFS(filepath.Dir(target)), "root.link"
+	p.calledFor("a", "b", "c")
+	require.NoError(t, os.Remove(filepath.Join(target, "a")))
+	p.calledFor()
+	require.Equal(t, []string{"a"}, p.gone)
+	require.NoError(t, os.Remove(filepath.Join(target, "b")))
+	p.opts.Files = slices.Values([]string{"b", "c"})
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, p.calls)
+	require.Equal(t, []string{"b"}, p.gone)
+}
+
+// TestRootMovesAwayDuringAListing: a file that could not be read and cannot be looked up any more is not deleted.
+func TestRootMovesAwayDuringAListing(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2")
+	p.inc.Compare = incremental.CompareContent
+	p.opts.MaxFileSize = 10
+	p.calledFor("a", "b")
+	p.write("a", "longer than that")
+	p.opts.OnError = func(err error) error {
+		require.ErrorIs(t, err, fileproc.ErrTooLarge)
+		if err := os.Rename(p.root, p.root+".away"); err != nil {
+			t.Log("root cannot be renamed while it is open: ", err)
+		}
+		return nil
+	}
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
 	require.Empty(t, p.gone)
 }

@@ -48,6 +48,27 @@ func TestHostilePaths(t *testing.T) {
 		require.False(t, isBelow(path) && path != "a\x00b", path)
 	}
 	require.Equal(t, []string{"honest"}, again(func(*run[string]) {}))
+
+	outside := []string{"../x", "d/../../x"}
+	if runtime.GOOS == "windows" {
+		outside = append(outside, `..\x`, `\x`, `c:x`, `d/..\..\x`)
+	}
+	e := existence{root: root, dirs: map[string]answer{".": yes}}
+	for _, path := range outside {
+		require.Equal(t, unknown, e.hasFile(path), path)
+	}
+
+	s, err := load(filepath.Join(t.TempDir(), "cache"), testKey, 1)
+	require.NoError(t, err)
+	for _, path := range append(hostile[:len(hostile)-1], "a/b/c", "deep"+strings.Repeat("/d", maxLevels+1)) {
+		s.add(0, record{path: path})
+	}
+	require.NoError(t, s.save(nil))
+	s = mustLoad(t, s.file)
+	require.Equal(t, map[string]bool{"a": true, "a/b": true}, s.dirs())
+	g := given{"deep/": true}
+	require.True(t, g.hasDirOf("deep/d"))
+	require.False(t, g.hasDirOf("deep"+strings.Repeat("/d", maxLevels+1)))
 }
 
 // TestJSONOfPlainTypes: numbers and texts are what encoding/json makes of them, and an int takes no memory.

@@ -151,17 +151,32 @@ func (s *store) unseen() iter.Seq2[int, recordView] {
 	}
 }
 
-// dirs returns the directories of the files of all loaded records.
+// dirs returns the directories of the files of the loaded records that no other
+// one replaces or deletes.
 func (s *store) dirs() map[string]bool {
+	overridden := map[int]bool{}
+	for _, n := range s.loaded.overridden {
+		overridden[n] = true
+	}
 	all := map[string]bool{}
-	for _, rec := range s.loaded.all() {
+	for n, rec := range s.loaded.all() {
+		if overridden[n] {
+			continue
+		}
+		rel := "" // made if it has a directory that is new
 		for i := len(rec.path) - 1; i > 0; i-- {
-			if rec.path[i] == '/' {
-				if all[string(rec.path[:i])] {
+			if rec.path[i] != '/' {
+				continue
+			}
+			if all[string(rec.path[:i])] {
+				break
+			}
+			if rel == "" {
+				if rel = string(rec.path); !isBelow(rel) {
 					break
 				}
-				all[string(rec.path[:i])] = true
 			}
+			all[rel[:i]] = true
 		}
 	}
 	return all
