@@ -126,6 +126,9 @@ func (g given) hasDirOf(rel string) bool {
 // existence returns one that has looked up nothing yet. Nothing is there without a root.
 func (r *run[T]) existence() *existence {
 	e := &existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{}}
+	if r.opts.Files != nil { // and Symlinks cannot be set: what a listing reaches through links is there, too
+		e.links = fileproc.SymlinksFollow
+	}
 	e.dirs["."] = unknown
 	info, err := e.stat(".", true)
 	if e.fsys != nil {
@@ -157,7 +160,7 @@ const (
 )
 
 // An existence looks up what is below root. What a link has replaced is not there,
-// unless links of that kind are followed.
+// unless links of that kind are followed, or a run with Options.Files asks.
 type existence struct {
 	fsys  fs.FS
 	root  string

@@ -290,3 +290,35 @@ func TestRootMovesAwayDuringAListing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.gone)
 }
+
+// TestSourceOfChangesBehindALink: what other runs reach through a link is there for a run that is given names, too. Such a run
+// cannot follow links: the name is a failure.
+func TestSourceOfChangesBehindALink(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	outside := filepath.Join(p.root, "..", "outside")
+	require.NoError(t, os.Mkdir(outside, 0o755))
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte(name), 0o644))
+	}
+	if err := os.Symlink(outside, p.path("d")); err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, os.WriteFile(p.root+".file", []byte("c"), 0o644))
+	require.NoError(t, os.Symlink(p.root+".file", p.path("l")))
+	p.settle()
+	p.opts.Symlinks, p.opts.SymlinksOutside = fileproc.SymlinksFollow, true
+	p.calledFor("d/a", "d/b", "l")
+	p.opts.Symlinks, p.opts.SymlinksOutside = fileproc.SymlinksSkip, false
+	for _, name := range []string{"d/a", "l", "d/"} {
+		p.opts.Files = slices.Values([]string{name})
+		_, err := p.try(t.Context())
+		require.ErrorIs(t, err, fs.ErrInvalid, name)
+		require.Empty(t, p.gone, name)
+	}
+	require.NoError(t, os.Remove(filepath.Join(outside, "a")))
+	p.opts.Files = slices.Values([]string{"d/a"})
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"d/a"}, p.gone)
+}
