@@ -25,8 +25,10 @@ type Codec[T any] interface {
 
 // JSON is the Codec of package encoding/json. The type T must not have fields that
 // that package leaves out (unexported ones, ones with the tag "-", ones that share
-// their name through embedding), unless it has methods of its own for JSON or text. A result with text that is not UTF-8, which
-// JSON cannot hold, is not kept.
+// their name through embedding), unless it has methods of its own for JSON or text.
+// Those of an embedded type, such as time.Time, count as its own, although they leave
+// out all other fields: such a T needs methods of its own, or another Codec. A result
+// with text that is not UTF-8, which JSON cannot hold, is not kept.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
 type jsonCodec[T any] struct{}
