@@ -11,7 +11,7 @@ import (
 // An engine holds values by key under a bound of cost and of entries. Each shard
 // is exact: its policy holds among its own entries, and what it holds never
 // exceeds its part of the bounds, at no moment.
-type engine[V any] struct {
+type engine[V comparable] struct {
 	shards []*shard[V]
 	seed   maphash.Seed
 	start  time.Time     // of the clock
@@ -24,7 +24,8 @@ type limits struct {
 	maxBytes   int64
 	maxEntries int
 	ttl        time.Duration
-	shards     int // 0 chooses
+	shards     int       // 0 chooses
+	start      time.Time // of the clock; zero is now
 }
 
 const (
@@ -35,14 +36,17 @@ const (
 	maxShards       = 16
 )
 
-func newEngine[V any](l limits) *engine[V] {
+func newEngine[V comparable](l limits) *engine[V] {
 	n := l.shards
 	if n == 0 {
 		for n = 1; n < min(maxShards, runtime.GOMAXPROCS(0)) && l.maxBytes/int64(2*n) >= minShardBytes &&
 			l.maxEntries/(2*n) >= minShardEntries; n *= 2 {
 		}
 	}
-	e := &engine[V]{seed: maphash.MakeSeed(), start: time.Now(), ttl: l.ttl}
+	e := &engine[V]{seed: maphash.MakeSeed(), start: l.start, ttl: l.ttl}
+	if e.start.IsZero() {
+		e.start = time.Now()
+	}
 	for i := range n {
 		s := &shard[V]{
 			policy:     l.policy,
@@ -81,50 +85,52 @@ func (e *engine[V]) now() int64 { return int64(time.Since(e.start)) + 1 }
 // maxCost is the largest cost that an entry of any key may have.
 func (e *engine[V]) maxCost() int64 { return e.shards[len(e.shards)-1].maxBytes }
 
-// get returns the value of key and makes it the most recently used. hit says
-// whether that counts as a hit at once; else the caller counts.
-func (e *engine[V]) get(key string, hit bool) (v V, ok bool) {
+// get returns the value of key and makes it the most recently used. If the value
+// was last checked at notBefore or later, it is trusted, and that is a hit.
+func (e *engine[V]) get(key string, notBefore int64) (v V, ok, trusted bool) {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.live(key, e)
 	if n == nil {
-		return v, false
+		return v, false, false
 	}
 	s.touch(n)
-	if hit {
+	if n.checked >= notBefore {
 		s.counts.Hits++
+		return n.value, true, true
 	}
-	return n.value, true
+	return n.value, true, false
 }
 
-// peek is get that changes and counts nothing but an expiry.
-func (e *engine[V]) peek(key string) (v V, ok bool) {
+// checked notes that v was compared with its file, at the time that the engine's
+// clock showed then: it was the same, which is a hit, or it leaves the cache.
+func (e *engine[V]) checked(key string, v V, at int64, same bool, why Reason) {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.live(key, e); n != nil {
-		return n.value, true
+	s.counts.Checks++
+	if same {
+		s.counts.Hits++
 	}
-	return v, false
-}
-
-// count lets f change the counters of key's shard.
-func (e *engine[V]) count(key string, f func(*counts)) {
-	s := e.shard(key)
-	s.mu.Lock()
-	f(&s.counts)
-	s.mu.Unlock()
+	n := s.entries[key]
+	switch {
+	case n == nil || n.value != v:
+	case same:
+		n.checked = max(n.checked, at)
+	default:
+		s.remove(n, why)
+	}
 }
 
 // set makes v the value of key. Loads of key under way are not kept. It reports
 // whether v fits; if not, key has no value.
-func (e *engine[V]) set(key string, v V, cost int64, ttl time.Duration) bool {
+func (e *engine[V]) set(key string, v V, l loaded) bool {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.flights, key)
-	return s.insert(e, key, v, cost, ttl)
+	return s.insert(e, key, v, l)
 }
 
 // drop removes key, and loads of it under way are not kept. It reports whether
@@ -139,16 +145,6 @@ func (e *engine[V]) drop(key string, why Reason) bool {
 		s.remove(n, why)
 	}
 	return n != nil
-}
-
-// dropValue removes key if same says so of its value.
-func (e *engine[V]) dropValue(key string, why Reason, same func(V) bool) {
-	s := e.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.entries[key]; n != nil && same(n.value) {
-		s.remove(n, why)
-	}
 }
 
 // dropAll removes the keys that match, and loads of them under way are not kept.
@@ -188,7 +184,7 @@ func (e *engine[V]) total() counts {
 }
 
 // A flight is a load under way. Those who want the key meanwhile wait for it.
-type flight[V any] struct {
+type flight[V comparable] struct {
 	done   chan struct{} // closed when value and err are set
 	value  V
 	err    error
@@ -197,9 +193,10 @@ type flight[V any] struct {
 
 // loaded is what a load gives besides its value.
 type loaded struct {
-	cost int64
-	ttl  time.Duration // 0 is the engine's, negative is none
-	keep bool          // whether the value may be cached
+	cost  int64
+	ttl   time.Duration // 0 is the engine's, negative is none
+	keep  bool          // whether the value may be cached
+	began int64         // on the engine's clock: the value is not older
 }
 
 // load returns what fn returns, and caches it if fn says so, unless the key is set
@@ -243,7 +240,7 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 		kept := false
 		if s.flights[key] == f { // nobody set or dropped the key meanwhile
 			delete(s.flights, key)
-			kept = l.keep && s.insert(e, key, f.value, l.cost, l.ttl)
+			kept = l.keep && s.insert(e, key, f.value, l)
 		}
 		s.counts.Loads++
 		switch {
@@ -262,7 +259,7 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 }
 
 // A shard is a part of an engine. All is under mu.
-type shard[V any] struct {
+type shard[V comparable] struct {
 	mu         sync.Mutex
 	policy     Policy
 	maxBytes   int64
@@ -282,18 +279,19 @@ type shard[V any] struct {
 	freeQueue *queue[V]
 }
 
-type node[V any] struct {
+type node[V comparable] struct {
 	key        string
 	value      V
 	cost       int64
 	expires    int64 // on the engine's clock; 0 is never
+	checked    int64 // on the engine's clock: when the value was last known to be right
 	slot       int   // in shard.expiry, from 1; 0 is not there
 	queue      *queue[V]
 	prev, next *node[V] // in queue, from the first used to the last
 }
 
 // A queue has nodes in the order of their last use.
-type queue[V any] struct {
+type queue[V comparable] struct {
 	oldest, newest *node[V]
 	entries        int
 	bytes          int64
@@ -431,7 +429,8 @@ func (s *shard[V]) victim() *node[V] {
 
 // insert makes room for the entry and then adds it, so that the bounds hold at each
 // moment. A value that key had is replaced, and its uses are forgotten.
-func (s *shard[V]) insert(e *engine[V], key string, v V, cost int64, ttl time.Duration) bool {
+func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
+	cost, ttl := l.cost, l.ttl
 	if n := s.entries[key]; n != nil {
 		s.remove(n, Replaced)
 	}
@@ -441,12 +440,12 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, cost int64, ttl time.Du
 	}
 	s.expire(e, 2)
 	for {
-		why := Bytes
+		why := OverBytes
 		if cost <= s.maxBytes-s.bytes {
 			if len(s.entries) < s.maxEntries {
 				break
 			}
-			why = Entries
+			why = OverEntries
 		}
 		if s.expire(e, 1) == 0 {
 			s.remove(s.victim(), why)
@@ -458,7 +457,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, cost int64, ttl time.Du
 	} else {
 		n = &node[V]{}
 	}
-	n.key, n.value, n.cost = key, v, cost
+	n.key, n.value, n.cost, n.checked = key, v, cost, l.began
 	if ttl == 0 || s.policy == TTL && ttl < 0 {
 		ttl = e.ttl
 	}
