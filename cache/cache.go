@@ -47,18 +47,40 @@
 // comes while a file is being read compares the result with the file, as it does
 // with a hit. Invalidating a name during its load keeps the result out of the cache.
 //
+// # Writes
+//
+// [FS.WriteFile] and [FS.Remove] write to the [Store]. What holds when WriteFile has
+// returned:
+//
+//	mode           nil                                         an error
+//	WriteThrough   the store has it; it may be cached          the store decides; nothing is cached
+//	WriteAround    the store has it; the next read caches it   the store decides; nothing is cached
+//	WriteBack      it is dirty: in memory, and read from there  nothing has changed
+//
+// A dirty file leaves memory after the store has taken it, not before. A flush that
+// fails loses nothing: the file stays dirty, and the error goes to the caller of
+// Flush or Close, to OnFlushError and to the counters. What is dirty when the process
+// dies is lost. As a store, a [Dir] writes a temporary file, syncs it and renames it,
+// so that others see the old file or the new, and after a crash of the machine too.
+//
 // # Locks
 //
-//	lock               guards                                       held while
-//	shard.mu           entries, loads under way, counters           never during a call of the source, of a function, of a store
-//	FS.mu              the list of Results                          Invalidate and the methods like it, around shard.mu
+//	lock             guards                                            during calls of source, store, functions
+//	writer.names     the order of writes of a name                     held
+//	writer.flushing  the order of flushes, with WriteBack              held, and of OnFlushError
+//	shard.mu         entries, loads under way, counters                not held
+//	writer.mu        dirty files, counters of writes                   not held
+//	FS.mu            the list of Results                               not held
 //
-// No two shards are locked at the same time.
+// The first two are never held together, and are locked before the others. Of the
+// others, none is locked while another is held.
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"math"
 	"path"
@@ -99,6 +121,21 @@ type Options struct {
 	// each hit is compared, with Forever none is. Metadata is cached only with Trust.
 	Trust time.Duration
 
+	// Store takes what WriteFile and Remove write; nil refuses writes. A [Dir] may be
+	// both source and store, and with NewDir it is unless another is given.
+	Store Store
+	// Write says when a write reaches the store.
+	Write WriteMode
+	// MaxDirtyBytes bounds what WriteBack holds, in bytes; 0 is a quarter of MaxBytes.
+	// It is part of MaxBytes. A larger file is written to the store at once.
+	MaxDirtyBytes int64
+	// FlushInterval is after what time WriteBack flushes what is dirty; 0 is 5 seconds.
+	// With Forever, it is left to Flush and Close.
+	FlushInterval time.Duration
+	// OnFlushError, if set, is called for each dirty file that a flush could not write,
+	// one call at a time. It must not write, flush or close.
+	OnFlushError func(name string, err error)
+
 	// Shards divides the cache; 0 is up to the number of processors, as long as each
 	// has at least 32 MiB and 4,096 entries. A file that is larger than its shard is not
 	// cached.
@@ -116,7 +153,8 @@ func (o *Options) validate() error {
 		name  string
 		value int64
 	}{{"MaxBytes", o.MaxBytes}, {"MaxEntries", int64(o.MaxEntries)}, {"MaxFileSize", o.MaxFileSize},
-		{"MaxMetaBytes", o.MaxMetaBytes}, {"TTL", int64(o.TTL)}, {"Trust", int64(o.Trust)}, {"Shards", int64(o.Shards)}} {
+		{"MaxMetaBytes", o.MaxMetaBytes}, {"TTL", int64(o.TTL)}, {"Trust", int64(o.Trust)}, {"Shards", int64(o.Shards)},
+		{"MaxDirtyBytes", o.MaxDirtyBytes}, {"FlushInterval", int64(o.FlushInterval)}} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("cache: Options.%s is negative", n.name))
 		}
@@ -127,7 +165,25 @@ func (o *Options) validate() error {
 	if o.Policy == TTL && o.TTL == 0 {
 		errs = append(errs, errors.New("cache: Options.Policy TTL needs Options.TTL"))
 	}
+	if o.Write < WriteThrough || o.Write > WriteBack {
+		errs = append(errs, fmt.Errorf("cache: Options.Write %d is unknown", o.Write))
+	}
+	if o.Write != WriteBack && (o.MaxDirtyBytes != 0 || o.FlushInterval != 0 || o.OnFlushError != nil) {
+		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes, FlushInterval and OnFlushError are for WriteBack"))
+	}
+	if o.maxDirty() > o.maxBytes() {
+		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes is more than MaxBytes"))
+	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) maxBytes() int64 { return cmp.Or(o.MaxBytes, defaultMaxBytes) }
+
+func (o *Options) maxDirty() int64 {
+	if o.Write != WriteBack {
+		return 0
+	}
+	return cmp.Or(o.MaxDirtyBytes, o.maxBytes()/4)
 }
 
 // FS is a source with a cache in front. Its methods may be called by any number of
@@ -141,8 +197,23 @@ type FS struct {
 	ttl     func(string, fs.FileInfo) time.Duration
 	owned   *Dir // closed with the FS
 
+	w writer
+
 	mu      sync.Mutex
-	results []func(match func(string) bool) int // what Results drop
+	results []dropper
+}
+
+// A dropper is the engine of Results.
+type dropper interface {
+	drop(key string, why Reason) bool
+	dropAll(match func(key string) bool) int
+}
+
+// dependents returns the Results of c.
+func (c *FS) dependents() []dropper {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.results[:len(c.results):len(c.results)]
 }
 
 var _ interface {
@@ -160,27 +231,26 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	or := func(n, other int64) int64 {
-		if n == 0 {
-			return other
-		}
-		return n
-	}
-	l := limits{policy: opts.Policy, maxBytes: or(opts.MaxBytes, defaultMaxBytes), ttl: opts.TTL, shards: opts.Shards,
-		maxEntries: int(or(int64(opts.MaxEntries), math.MaxInt)), start: time.Now()}
-	c := &FS{source: source, trust: opts.Trust, maxFile: or(opts.MaxFileSize, math.MaxInt64), ttl: opts.TTLOf}
+	l := limits{policy: opts.Policy, maxBytes: opts.maxBytes() - opts.maxDirty(), ttl: opts.TTL, shards: opts.Shards,
+		maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt), start: time.Now()}
+	c := &FS{source: source, trust: opts.Trust, maxFile: cmp.Or(opts.MaxFileSize, math.MaxInt64), ttl: opts.TTLOf}
 	c.data = newEngine[*content](l)
-	l.maxBytes, l.maxEntries = or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
+	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
+	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
+		most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, flushLater: c.flushAtInterval}
 	return c, nil
 }
 
-// NewDir puts a cache in front of the directory name. Nothing outside of it is
-// reached. Close releases the directory.
+// NewDir puts a cache in front of the directory name, which is the store too unless
+// opts have another. Nothing outside of it is reached. Close releases the directory.
 func NewDir(name string, opts Options) (*FS, error) {
 	d, err := OpenDir(name)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Store == nil {
+		opts.Store = d
 	}
 	c, err := New(d, opts)
 	if err != nil {
@@ -189,14 +259,6 @@ func NewDir(name string, opts Options) (*FS, error) {
 	}
 	c.owned = d
 	return c, nil
-}
-
-// Close releases the directory that NewDir has opened. Open files can still be read.
-func (c *FS) Close() error {
-	if c.owned == nil {
-		return nil
-	}
-	return c.owned.Close()
 }
 
 func (c *FS) ttlOf(name string, i *info) time.Duration {
@@ -249,6 +311,9 @@ func load[V stamped](c *FS, e *engine[V], key, name string, fn func() (V, loaded
 
 // content returns what the file name is.
 func (c *FS) content(name string) (*content, error) {
+	if ct := c.dirtyContent(name); ct != nil {
+		return ct, nil
+	}
 	if ct, ok := hit(c, c.data, name, name); ok {
 		return ct, nil
 	}
@@ -257,6 +322,9 @@ func (c *FS) content(name string) (*content, error) {
 
 // listing returns what the directory name holds.
 func (c *FS) listing(name string) (*content, error) {
+	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
 	key := name + "/"
 	if ct, ok := hit(c, c.meta, key, name); ok {
 		return ct, nil
@@ -272,6 +340,11 @@ func (c *FS) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	ct, err := c.content(name)
+	if err != nil && c.dirtyBelow(name) { // a directory that the source does not have yet
+		if err = c.flushBelow(name); err == nil {
+			ct, err = c.content(name)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -331,6 +404,12 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 	if err := valid("stat", name); err != nil {
 		return nil, err
 	}
+	if ct := c.dirtyContent(name); ct != nil {
+		return &ct.info, nil
+	}
+	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
 	if c.trust == 0 {
 		return fs.Stat(c.source, name)
 	}
@@ -358,7 +437,7 @@ func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err := valid("lstat", name); err != nil {
 		return nil, err
 	}
-	if _, ok := c.source.(fs.ReadLinkFS); ok {
+	if _, ok := c.source.(fs.ReadLinkFS); ok && c.dirtyContent(name) == nil && !c.dirtyBelow(name) {
 		return fs.Lstat(c.source, name)
 	}
 	return c.Stat(name)
@@ -391,9 +470,8 @@ func (c *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 // that they are in. Slashes around a name do not matter. It returns how many files
 // were cached. What is being loaded meanwhile is not cached.
 func (c *FS) Invalidate(names ...string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	files := 0
+	results := c.dependents()
 	for _, name := range names {
 		name = clean(name)
 		if c.data.drop(name, Invalidated) {
@@ -402,14 +480,8 @@ func (c *FS) Invalidate(names ...string) int {
 		c.meta.drop(name, Invalidated)
 		c.meta.drop(name+"/", Invalidated)
 		c.meta.drop(path.Dir(name)+"/", Invalidated)
-	}
-	if len(c.results) > 0 {
-		set := map[string]bool{}
-		for _, name := range names {
-			set[clean(name)] = true
-		}
-		for _, drop := range c.results {
-			drop(func(name string) bool { return set[name] })
+		for _, r := range results {
+			r.drop(name, Invalidated)
 		}
 	}
 	return files
@@ -458,15 +530,13 @@ func all(string) bool { return true }
 // invalidate drops the names that match, and the listings of the directories for
 // which listed says so.
 func (c *FS) invalidate(match, listed func(name string) bool) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	files := c.data.dropAll(match)
 	c.meta.dropAll(func(key string) bool {
 		name, listing := strings.CutSuffix(key, "/")
 		return match(name) || listing && listed(name)
 	})
-	for _, drop := range c.results {
-		drop(match)
+	for _, r := range c.dependents() {
+		r.dropAll(match)
 	}
 	return files
 }
@@ -482,8 +552,9 @@ func clean(name string) string {
 
 // Stats are the counters of an FS.
 type Stats struct {
-	Files    Counts `json:"files"`
-	Metadata Counts `json:"metadata"` // listings too
+	Files    Counts     `json:"files"`
+	Metadata Counts     `json:"metadata"` // listings too
+	Writes   WriteStats `json:"writes"`
 }
 
 // Stats returns the counters. They are made for expvar:
@@ -491,5 +562,9 @@ type Stats struct {
 //	expvar.Publish("files", expvar.Func(func() any { return files.Stats() }))
 func (c *FS) Stats() Stats {
 	data, meta := c.data.total(), c.meta.total()
-	return Stats{Files: data.public(), Metadata: meta.public()}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	writes := c.w.stats
+	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
+	return Stats{Files: data.public(), Metadata: meta.public(), Writes: writes}
 }

@@ -383,12 +383,12 @@ func TestOnlyWholeFilesAreCached(t *testing.T) {
 		m := newMemFS(map[string]string{"f": data})
 		m.short = 100
 		reads := 0
-		m.fault = func(op, name string) error {
+		m.setFault(func(op, name string) error {
 			if reads++; op == "read" && reads == 10 {
 				return errors.New("disk")
 			}
 			return nil
-		}
+		})
 		c := newFS(t, m, Options{Trust: Forever})
 		_, err := c.ReadFile("f")
 		require.ErrorContains(t, err, "disk")
@@ -411,12 +411,12 @@ func TestOnlyWholeFilesAreCached(t *testing.T) {
 	t.Run("changed while read", func(t *testing.T) {
 		m := newMemFS(map[string]string{"f": data})
 		once := sync.Once{}
-		m.fault = func(op, name string) error {
+		m.setFault(func(op, name string) error {
 			if op == "read" {
 				once.Do(func() { m.put("f", data+"x") })
 			}
 			return nil
-		}
+		})
 		c := newFS(t, m, Options{Trust: Forever})
 		readFile(t, c, "f")
 		require.Equal(t, data+"x", readFile(t, c, "f"))
@@ -501,12 +501,12 @@ func TestTTLOfOneEntry(t *testing.T) {
 func TestReadIsNotOlderThanTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(map[string]string{"f": "old"})
-		m.fault = func(op, name string) error {
+		m.setFault(func(op, name string) error {
 			if op == "read" {
 				time.Sleep(time.Second)
 			}
 			return nil
-		}
+		})
 		c := newFS(t, m, Options{})
 		go c.ReadFile("f")
 		synctest.Wait()
@@ -522,17 +522,17 @@ func TestReadIsNotOlderThanTheCall(t *testing.T) {
 		require.EqualValues(t, 2, m.opens.Load(), "they share one load")
 
 		// The same with a file that is new: the error is older than the call.
-		m.fault = func(op, name string) error {
+		m.setFault(func(op, name string) error {
 			if op == "open" {
 				defer time.Sleep(time.Second)
 				return fs.ErrNotExist
 			}
 			return nil
-		}
+		})
 		go c.ReadFile("g")
 		synctest.Wait()
 		m.put("g", "there")
-		m.fault = nil
+		m.setFault(nil)
 		data, err := c.ReadFile("g")
 		require.NoError(t, err)
 		require.Equal(t, "there", string(data))
@@ -543,12 +543,12 @@ func TestInvalidateDuringALoad(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
 	c := newFS(t, m, Options{Trust: Forever})
 	once := sync.Once{}
-	m.fault = func(op, name string) error {
+	m.setFault(func(op, name string) error {
 		if op == "stat" { // the last step of the load
 			once.Do(func() { m.put("g", ""); c.Invalidate("f") })
 		}
 		return nil
-	}
+	})
 	readFile(t, c, "f")
 	require.Zero(t, c.Stats().Files.Entries)
 }
@@ -572,6 +572,69 @@ func TestLargeFilesPass(t *testing.T) {
 		require.EqualValues(t, 1, s.Hits)
 		require.Zero(t, s.TooLarge, "it is not read only to be dropped")
 	}
+}
+
+// TestFirm: which times show each later change.
+func TestFirm(t *testing.T) {
+	now := time.Unix(10_000, 500)
+	at := func(d time.Duration) (int64, int64) {
+		x := now.Add(d)
+		return x.Unix(), int64(x.Nanosecond())
+	}
+	for _, tt := range []struct {
+		mtime, ctime time.Duration // 0 is none
+		want         bool
+	}{
+		{-time.Hour, 0, true},
+		{-2 * time.Second, 0, true},
+		{-2*time.Second + 1, 0, false},
+		{time.Hour, 0, false},
+		{-time.Hour, -time.Second, false}, // set back
+		{time.Hour, -time.Hour, true},     // set forward
+		{0, 0, false},
+	} {
+		var id identity
+		if tt.mtime != 0 {
+			id.mtimeSec, id.mtimeNsec = at(tt.mtime)
+		}
+		if tt.ctime != 0 {
+			id.ctimeSec, id.ctimeNsec = at(tt.ctime)
+		}
+		require.Equal(t, tt.want, id.firm(now), "%+v", tt)
+	}
+}
+
+// TestListingThatChanges while it is read is not cached.
+func TestListingThatChanges(t *testing.T) {
+	m := newMemFS(map[string]string{"d/a": ""})
+	c := newFS(t, m, Options{Trust: Forever})
+	once := sync.Once{}
+	m.setFault(func(op, name string) error {
+		if op == "stat" {
+			once.Do(func() { m.put("d/b", "") })
+		}
+		return nil
+	})
+	for want := range 2 {
+		entries, err := c.ReadDir("d")
+		require.NoError(t, err)
+		require.Len(t, entries, want+1)
+	}
+}
+
+// TestTrustOfWhatCannotBeCompared ends with the interval: then it is read again.
+func TestTrustOfWhatCannotBeCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memFS{files: map[string]*memInfo{}, timeless: true}
+		m.put("f", "old")
+		c := newFS(t, m, Options{Trust: time.Minute})
+		require.Equal(t, "old", readFile(t, c, "f"))
+		m.put("f", "new") // the same size
+		require.Equal(t, "old", readFile(t, c, "f"))
+		time.Sleep(time.Minute + 1)
+		require.Equal(t, "new", readFile(t, c, "f"))
+		require.EqualValues(t, 1, c.Stats().Files.Evictions[Expired])
+	})
 }
 
 // Whose memory it is.

@@ -1,9 +1,12 @@
 package cache
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
+	"path"
+	"runtime"
 	"syscall"
 )
 
@@ -20,6 +23,7 @@ type Dir struct {
 var _ interface {
 	fs.StatFS
 	fs.ReadLinkFS
+	Store
 } = (*Dir)(nil)
 
 // OpenDir opens the directory name.
@@ -77,6 +81,82 @@ func (d *Dir) ReadLink(name string) (string, error) {
 		return "", err
 	}
 	return d.root.Readlink(name)
+}
+
+// temporary is what the name of a temporary file begins with.
+const temporary = ".cache-"
+
+// WriteFile makes data the content of the file name, which it replaces by a rename: a
+// link is replaced, not followed. It makes the directories above. A file that is there
+// keeps its permissions.
+func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	if err := valid("write", name); err != nil {
+		return nil, err
+	}
+	dir := path.Dir(name)
+	if dir != "." {
+		if err := d.root.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
+	}
+	perm, exists := fs.FileMode(0o666), false
+	if old, err := d.root.Stat(name); err == nil && old.Mode().IsRegular() {
+		perm, exists = old.Mode().Perm(), true
+	}
+	tmp := path.Join(dir, temporary+rand.Text())
+	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, err
+	}
+	info, err := replace(d.root, f, tmp, name, data, perm, exists)
+	if err != nil {
+		f.Close()
+		_ = d.root.Remove(tmp)
+	}
+	return info, err
+}
+
+// replace writes f, which is tmp, and renames it to name. The metadata that it
+// returns is nil if another process has changed the file meanwhile.
+func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.FileMode, exists bool) (fs.FileInfo, error) {
+	if _, err := f.Write(data); err != nil {
+		return nil, err
+	}
+	if exists { // the umask does not apply
+		if err := f.Chmod(perm); err != nil && runtime.GOOS != "windows" {
+			return nil, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	before, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS == "windows" { // which renames no open file
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		return nil, root.Rename(tmp, name)
+	}
+	if err := root.Rename(tmp, name); err != nil {
+		return nil, err
+	}
+	after, err := f.Stat() // a rename may set the change time
+	f.Close()
+	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, nil
+	}
+	return after, nil
+}
+
+// Remove removes a file or an empty directory.
+func (d *Dir) Remove(name string) error {
+	if err := valid("remove", name); err != nil {
+		return err
+	}
+	return d.root.Remove(name)
 }
 
 func valid(op, name string) error {

@@ -543,3 +543,21 @@ func TestExpiryIsAHeap(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckedOfAnOlderValue: the comparison of a value says nothing of the one that has
+// replaced it.
+func TestCheckedOfAnOlderValue(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	e.set("k", 1, loaded{cost: 1})
+	e.set("k", 2, loaded{cost: 1, began: 5})
+	e.checked("k", 1, 100, true, Changed)
+	_, _, trusted := e.get("k", 6)
+	require.False(t, trusted)
+	e.checked("k", 1, 100, false, Changed)
+	v, ok, trusted := e.get("k", 5)
+	require.True(t, ok && trusted)
+	require.Equal(t, 2, v)
+	e.checked("k", 2, 100, false, Changed)
+	_, ok = get(e, "k")
+	require.False(t, ok)
+}

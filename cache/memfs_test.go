@@ -90,10 +90,13 @@ func (m *memFS) touchDir(dir string) {
 }
 
 func (m *memFS) step(op, name string) error {
-	if m.fault == nil {
+	m.mu.Lock()
+	fault := m.fault
+	m.mu.Unlock()
+	if fault == nil {
 		return nil
 	}
-	if err := m.fault(op, name); err != nil {
+	if err := fault(op, name); err != nil {
 		return &fs.PathError{Op: op, Path: name, Err: err}
 	}
 	return nil
@@ -165,4 +168,46 @@ func (f *memFile) ReadDir(n int) ([]fs.DirEntry, error) {
 	out := f.entries[:n]
 	f.entries = f.entries[n:]
 	return out, nil
+}
+
+// As a store, memFS can fail before a write (fault "write") and after it ("written").
+
+func (m *memFS) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	if err := m.step("write", name); err != nil {
+		return nil, err
+	}
+	m.put(name, string(data))
+	m.mu.Lock()
+	i := m.files[name]
+	m.mu.Unlock()
+	if err := m.step("written", name); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func (m *memFS) Remove(name string) error {
+	if err := m.step("remove", name); err != nil {
+		return err
+	}
+	if _, err := m.find("remove", name); err != nil {
+		return err
+	}
+	m.delete(name)
+	return m.step("removed", name)
+}
+
+func (m *memFS) get(name string) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.files[name]; i != nil {
+		return string(i.data), true
+	}
+	return "", false
+}
+
+func (m *memFS) setFault(f func(op, name string) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = f
 }

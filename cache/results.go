@@ -66,7 +66,7 @@ func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error
 	}
 	r := &Results[T]{files: files, fn: fn, cost: opts.Cost, engine: newEngine[*result[T]](l)}
 	files.mu.Lock()
-	files.results = append(files.results, r.engine.dropAll)
+	files.results = append(files.results, r.engine)
 	files.mu.Unlock()
 	return r, nil
 }
