@@ -1,6 +1,10 @@
 package cache
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // Policy says which entry is evicted when a bound is reached. Entries that have
 // expired are removed before any other.
@@ -39,6 +43,16 @@ func (r Reason) String() string { return reasonNames[r] }
 
 // MarshalText makes Reason a key of JSON objects.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (r *Reason) UnmarshalText(text []byte) error {
+	i := slices.Index(reasonNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("cache: unknown reason %q", text)
+	}
+	*r = Reason(i)
+	return nil
+}
 
 // errAbandoned is the end of a load whose function panicked. Those who waited for
 // it load the key themselves.

@@ -235,15 +235,19 @@ func (c *FS) writeBack(name string, data []byte) error {
 		return c.writeLarge(name, data)
 	}
 	defer c.forget(name) // a load under way is older
-	err := w.add(d)
-	if err != ErrDirty {
-		return err
+	for {
+		err := w.add(d)
+		if err != ErrDirty {
+			return err
+		}
+		// Others may take the room that a flush has made.
+		if flushErr := c.Flush(); flushErr != nil {
+			if err = w.add(d); err == ErrDirty {
+				err = &fs.PathError{Op: "write", Path: name, Err: errors.Join(ErrDirty, flushErr)}
+			}
+			return err
+		}
 	}
-	flushErr := c.Flush()
-	if err = w.add(d); err == ErrDirty {
-		err = &fs.PathError{Op: "write", Path: name, Err: errors.Join(ErrDirty, flushErr)}
-	}
-	return err
 }
 
 // add makes d dirty. Without room it returns ErrDirty.
@@ -372,7 +376,7 @@ func (c *FS) Flush(names ...string) error {
 
 // flushBelow flushes what is dirty in the tree below dir, so that the source shows it.
 func (c *FS) flushBelow(dir string) error {
-	if c.w.count.Load() == 0 {
+	if !c.dirtyBelow(dir) {
 		return nil
 	}
 	return c.flush(func(name string) bool { return name != dir && below(name, dir) })
@@ -386,9 +390,6 @@ func (c *FS) dirtyBelow(dir string) bool {
 const maxFlushErrors = 100
 
 func (c *FS) flush(match func(string) bool) error {
-	if c.w.count.Load() == 0 || len(c.w.sorted(match)) == 0 {
-		return nil
-	}
 	c.w.flushing.Lock()
 	defer c.w.flushing.Unlock()
 	var errs []error

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,7 @@ func TestWriteBack(t *testing.T) {
 		data := []byte("new")
 		require.NoError(t, c.WriteFile("f", data))
 		data[0] = 'X'
+		require.Equal(t, "new", readFile(t, c, "f"))
 		require.NoError(t, c.WriteFile("g", []byte("gg")))
 		require.NoError(t, c.WriteFile("f", []byte("newer")))
 		require.Equal(t, "newer", readFile(t, c, "f"))
@@ -286,6 +288,33 @@ func TestDirtyIsBounded(t *testing.T) {
 	require.Equal(t, large, readFile(t, c, "f"))
 }
 
+// TestWritersShareLittleRoom: a write waits for room as long as flushes make some.
+func TestWritersShareLittleRoom(t *testing.T) {
+	m := newMemFS(nil)
+	m.setFault(func(op, name string) error {
+		if op == "write" {
+			time.Sleep(50 * time.Microsecond)
+		}
+		return nil
+	})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 10, FlushInterval: Forever})
+	var wg sync.WaitGroup
+	for g := range 10 {
+		wg.Go(func() {
+			for i := range 10 {
+				require.NoError(t, c.WriteFile(fmt.Sprint(g), []byte(fmt.Sprint(i))))
+				require.LessOrEqual(t, c.Stats().Writes.DirtyBytes, int64(entryOverhead+10))
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, c.Close())
+	for g := range 10 {
+		got, _ := m.get(fmt.Sprint(g))
+		require.Equal(t, "9", got)
+	}
+}
+
 // TestWriteDuringAFlush: what is written while the store takes the one before stays
 // dirty, and the bytes of both count.
 func TestWriteDuringAFlush(t *testing.T) {
@@ -405,12 +434,12 @@ func TestDirIsAStore(t *testing.T) {
 	got, err := os.ReadFile(name)
 	require.NoError(t, err)
 	require.Equal(t, "1", string(got))
-	require.NoError(t, os.Chmod(name, 0o600))
+	require.NoError(t, os.Chmod(name, 0o666))
 	require.NoError(t, c.WriteFile("a/b/f", []byte("2")))
 	i, err := os.Stat(name)
 	require.NoError(t, err)
 	if runtime.GOOS != "windows" {
-		require.EqualValues(t, 0o600, i.Mode().Perm(), "the permissions are kept")
+		require.EqualValues(t, 0o666, i.Mode().Perm(), "the permissions are kept, whatever the umask")
 	}
 	entries, err := os.ReadDir(filepath.Dir(name))
 	require.NoError(t, err)
@@ -453,4 +482,112 @@ func TestDirWriteIsCached(t *testing.T) {
 	i, err := f.Stat()
 	require.NoError(t, err)
 	require.Equal(t, "f", i.Name())
+}
+
+// TestLargeWritesAreNotCached, as large files are not when they are read.
+func TestLargeWritesAreNotCached(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, MaxFileSize: 10})
+	require.NoError(t, c.WriteFile("f", make([]byte, 11)))
+	require.Zero(t, c.Stats().Files.Inserted)
+	require.NoError(t, c.WriteFile("f", make([]byte, 10)))
+	require.EqualValues(t, 1, c.Stats().Files.Inserted)
+}
+
+// TestWriteWhileTheStoreIsCalled: what is written during Remove, or during the write of
+// a large file, is newer, and stays dirty.
+func TestWriteWhileTheStoreIsCalled(t *testing.T) {
+	for name, call := range map[string]func(c *FS) error{
+		"remove": func(c *FS) error { return c.Remove("f") },
+		"large":  func(c *FS) error { return c.WriteFile("f", make([]byte, 5000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemFS(map[string]string{"f": "old"})
+				m.setFault(func(op, name string) error {
+					if op == "write" || op == "remove" {
+						time.Sleep(time.Second)
+					}
+					return nil
+				})
+				c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
+				require.NoError(t, c.WriteFile("f", []byte("1")))
+				go call(c)
+				synctest.Wait()
+				require.NoError(t, c.WriteFile("f", []byte("22")))
+				time.Sleep(time.Minute)
+				require.Equal(t, []string{"f"}, c.Dirty())
+				require.Equal(t, "22", readFile(t, c, "f"))
+				require.EqualValues(t, entryOverhead+3, c.Stats().Writes.DirtyBytes)
+				require.NoError(t, c.Close())
+				got, _ := m.get("f")
+				require.Equal(t, "22", got)
+			})
+		})
+	}
+}
+
+// alone is a store that notes when two calls for one name overlap.
+type alone struct {
+	*memFS
+	in      sync.Map
+	overlap atomic.Bool
+}
+
+func (a *alone) enter(name string) (leave func()) {
+	if _, busy := a.in.LoadOrStore(name, true); busy {
+		a.overlap.Store(true)
+	}
+	time.Sleep(20 * time.Microsecond)
+	return func() { a.in.Delete(name) }
+}
+
+func (a *alone) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	defer a.enter(name)()
+	return a.memFS.WriteFile(name, data)
+}
+
+func (a *alone) Remove(name string) error {
+	defer a.enter(name)()
+	return a.memFS.Remove(name)
+}
+
+func TestStoreCallsOfANameDoNotOverlap(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
+		for what, call := range []func(c *FS){
+			func(c *FS) { _ = c.WriteFile("f", []byte("x")); _ = c.Flush() },
+			func(c *FS) { _ = c.WriteFile("f", make([]byte, 5000)) },
+			func(c *FS) { _ = c.Remove("f") },
+		} {
+			store := &alone{memFS: newMemFS(nil)}
+			opts := Options{Store: store, Write: mode}
+			if mode == WriteBack {
+				opts.MaxDirtyBytes = 4000
+			}
+			c := newFS(t, store, opts)
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for range 30 {
+						call(c)
+					}
+				})
+			}
+			wg.Wait()
+			require.False(t, store.overlap.Load(), "mode %d, call %d", mode, what)
+		}
+	}
+}
+
+func TestLstatOfADirtyFile(t *testing.T) {
+	c, err := NewDir(t.TempDir(), Options{Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("d/f", []byte("xyz")))
+	i, err := c.Lstat("d/f")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, i.Size())
+	i, err = c.Lstat("d")
+	require.NoError(t, err)
+	require.True(t, i.IsDir())
+	require.NoError(t, c.Close())
 }
