@@ -136,7 +136,9 @@ func (m *model) set(key string, v int, cost int64, ttl time.Duration, now int64)
 	if cost > m.maxBytes {
 		return
 	}
-	_ = m.expire(now) && m.expire(now)
+	if m.expire(now) {
+		m.expire(now)
+	}
 	for m.bytes()+cost > m.maxBytes || len(m.entries) >= m.maxEntries {
 		why := OverEntries
 		if m.bytes()+cost > m.maxBytes {
