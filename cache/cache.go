@@ -1,0 +1,570 @@
+// Package cache keeps files in memory for programs that read the same files again
+// and again: development servers, language servers, build daemons. It is an [fs.FS]
+// in front of a directory or of any other fs.FS:
+//
+//	files, err := cache.NewDir("/srv/site", cache.Options{})
+//	...
+//	http.Handle("/", http.FileServerFS(files))
+//
+// [FS] has Open, ReadFile, Stat and ReadDir, so it serves as Options.FS of package
+// fileproc too. [Results] caches what a function makes of the files.
+//
+// # What is right
+//
+// A file is cached when its end is known: a read has returned io.EOF, at the size
+// that the metadata has, and the metadata is the same before and after. What cannot
+// be proven so is returned, and not cached.
+//
+// By default each hit is compared with the file: size, modification time and mode,
+// and where the system has them change time, inode and device. That takes a stat
+// instead of an open, reads and a close. A call returns no state older than the
+// call itself. [Options.Trust] spares the comparison for an interval, or for ever.
+//
+// A file system's clock moves in steps, and a file may change twice in one. So a file
+// that changed within 2 seconds before it was read is read again until it is older;
+// and one without times, as in an embed.FS, is read each time. With Trust both are
+// served from memory. What the file system itself hides, as a network file system
+// with a cache of its own does, is hidden here too.
+//
+// # The bounds
+//
+// Entries never take more than [Options.MaxBytes], at no moment: room is made before
+// an entry is added. An entry counts as its content, its name and 512 bytes. Listings
+// and metadata have a bound of their own. Not counted are files while they are read,
+// and what open files and slices hold after the entry was evicted.
+//
+// The entries are divided among [Options.Shards], each with a mutex and its part of
+// the bounds. Policies hold within a shard; with one shard they are exact. An
+// eviction by LRU, LFU or Hybrid takes constant time; a TTL adds the logarithm of the
+// number of entries that have one.
+//
+// Entries that have expired are not served. Their memory is freed when the key is
+// asked for, by insertions, and by Stats.
+//
+// # Loads
+//
+// Of callers who want the same file at the same time, one reads it. A caller that
+// comes while a file is being read compares the result with the file, as it does
+// with a hit. Invalidating a name during its load keeps the result out of the cache.
+//
+// # Writes
+//
+// [FS.WriteFile] and [FS.Remove] write to the [Store]. What holds when WriteFile has
+// returned:
+//
+//	mode           nil                                         an error
+//	WriteThrough   the store has it; it may be cached          the store decides; nothing is cached
+//	WriteAround    the store has it; the next read caches it   the store decides; nothing is cached
+//	WriteBack      it is dirty: in memory, and read from there  nothing has changed
+//
+// A dirty file leaves memory after the store has taken it, not before. A flush that
+// fails loses nothing: the file stays dirty, and the error goes to the caller of
+// Flush or Close, to OnFlushError and to the counters. What is dirty when the process
+// dies is lost. As a store, a [Dir] writes a temporary file, syncs it and renames it,
+// so that others see the old file or the new, and after a crash of the machine too.
+//
+// # Locks
+//
+//	lock             guards                                            during calls of source, store, functions
+//	writer.names     the order of writes of a name                     held
+//	writer.flushing  the order of flushes, with WriteBack              held, and of OnFlushError
+//	shard.mu         entries, loads under way, counters                not held
+//	writer.mu        dirty files, counters of writes                   not held
+//	FS.mu            the list of Results                               not held
+//
+// The first two are never held together, and are locked before the others. Of the
+// others, none is locked while another is held.
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Forever is the Trust under which no hit is compared with its file.
+const Forever time.Duration = math.MaxInt64
+
+// Options say how a cache works. The zero value is a good default.
+type Options struct {
+	// MaxBytes bounds the memory of the cached files, in bytes; 0 is 256 MiB.
+	MaxBytes int64
+	// MaxEntries bounds the number of cached files; 0 is no bound.
+	MaxEntries int
+	// MaxFileSize is the largest file that is cached, in bytes; 0 is as large as a
+	// shard can hold. Larger files are read from the source.
+	MaxFileSize int64
+	// MaxMetaBytes bounds the memory of cached listings and metadata, in bytes; 0 is
+	// 32 MiB.
+	MaxMetaBytes int64
+
+	// Policy says which entry is evicted at a bound.
+	Policy Policy
+	// TTL is how long an entry is served at most; 0 is no limit.
+	TTL time.Duration
+	// TTLOf, if set, returns the TTL of one file or directory: 0 for Options.TTL,
+	// negative for no limit. With Policy TTL each entry has a limit, so negative is
+	// Options.TTL too.
+	TTLOf func(name string, info fs.FileInfo) time.Duration
+
+	// Trust is how long an entry is served without comparing it with its file. With 0
+	// each hit is compared, with Forever none is. Metadata is cached only with Trust.
+	Trust time.Duration
+
+	// Store takes what WriteFile and Remove write; nil refuses writes. A [Dir] may be
+	// both source and store, and with NewDir it is unless another is given.
+	Store Store
+	// Write says when a write reaches the store.
+	Write WriteMode
+	// MaxDirtyBytes bounds what WriteBack holds, in bytes; 0 is a quarter of MaxBytes.
+	// It is part of MaxBytes. A larger file is written to the store at once.
+	MaxDirtyBytes int64
+	// FlushInterval is after what time WriteBack flushes what is dirty; 0 is 5 seconds.
+	// With Forever, it is left to Flush and Close.
+	FlushInterval time.Duration
+	// OnFlushError, if set, is called for each dirty file that a flush could not write,
+	// one call at a time. It must not write, flush or close.
+	OnFlushError func(name string, err error)
+
+	// Shards divides the cache; 0 is up to the number of processors, as long as each
+	// has at least 32 MiB and 4,096 entries. A file that is larger than its shard is not
+	// cached.
+	Shards int
+}
+
+const (
+	defaultMaxBytes     = 256 << 20
+	defaultMaxMetaBytes = 32 << 20
+)
+
+func (o *Options) validate() error {
+	var errs []error
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"MaxBytes", o.MaxBytes}, {"MaxEntries", int64(o.MaxEntries)}, {"MaxFileSize", o.MaxFileSize},
+		{"MaxMetaBytes", o.MaxMetaBytes}, {"TTL", int64(o.TTL)}, {"Trust", int64(o.Trust)}, {"Shards", int64(o.Shards)},
+		{"MaxDirtyBytes", o.MaxDirtyBytes}, {"FlushInterval", int64(o.FlushInterval)}} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("cache: Options.%s is negative", n.name))
+		}
+	}
+	if o.Policy < LRU || o.Policy > Hybrid {
+		errs = append(errs, fmt.Errorf("cache: Options.Policy %d is unknown", o.Policy))
+	}
+	if o.Policy == TTL && o.TTL == 0 {
+		errs = append(errs, errors.New("cache: Options.Policy TTL needs Options.TTL"))
+	}
+	if o.Write < WriteThrough || o.Write > WriteBack {
+		errs = append(errs, fmt.Errorf("cache: Options.Write %d is unknown", o.Write))
+	}
+	if o.Write != WriteBack && (o.MaxDirtyBytes != 0 || o.FlushInterval != 0 || o.OnFlushError != nil) {
+		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes, FlushInterval and OnFlushError are for WriteBack"))
+	}
+	if o.maxDirty() > o.maxBytes() {
+		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes is more than MaxBytes"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) maxBytes() int64 { return cmp.Or(o.MaxBytes, defaultMaxBytes) }
+
+func (o *Options) maxDirty() int64 {
+	if o.Write != WriteBack {
+		return 0
+	}
+	return cmp.Or(o.MaxDirtyBytes, o.maxBytes()/4)
+}
+
+// FS is a source with a cache in front. Its methods may be called by any number of
+// goroutines.
+type FS struct {
+	source  fs.FS
+	data    *engine[*content] // by name
+	meta    *engine[*content] // metadata by name, listings by name and a slash
+	trust   time.Duration
+	maxFile int64
+	ttl     func(string, fs.FileInfo) time.Duration
+	owned   *Dir // closed with the FS
+
+	w writer
+
+	mu      sync.Mutex
+	results []dropper
+}
+
+// A dropper is the engine of Results.
+type dropper interface {
+	drop(key string, why Reason) bool
+	dropAll(match func(key string) bool) int
+}
+
+// dependents returns the Results of c.
+func (c *FS) dependents() []dropper {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.results[:len(c.results):len(c.results)]
+}
+
+var _ interface {
+	fs.ReadFileFS
+	fs.StatFS
+	fs.ReadDirFS
+	fs.ReadLinkFS
+} = (*FS)(nil)
+
+// New puts a cache in front of source.
+func New(source fs.FS, opts Options) (*FS, error) {
+	if source == nil {
+		return nil, errors.New("cache: no source")
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	l := limits{policy: opts.Policy, maxBytes: opts.maxBytes() - opts.maxDirty(), ttl: opts.TTL, shards: opts.Shards,
+		maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt), start: time.Now()}
+	c := &FS{source: source, trust: opts.Trust, maxFile: cmp.Or(opts.MaxFileSize, math.MaxInt64), ttl: opts.TTLOf}
+	c.data = newEngine[*content](l)
+	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
+	c.meta = newEngine[*content](l)
+	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
+		most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, flushLater: c.flushAtInterval}
+	return c, nil
+}
+
+// NewDir puts a cache in front of the directory name, which is the store too unless
+// opts have another. Nothing outside of it is reached. Close releases the directory.
+func NewDir(name string, opts Options) (*FS, error) {
+	d, err := OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Store == nil {
+		opts.Store = d
+	}
+	c, err := New(d, opts)
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	c.owned = d
+	return c, nil
+}
+
+func (c *FS) ttlOf(name string, i *info) time.Duration {
+	if c.ttl == nil {
+		return 0
+	}
+	return c.ttl(name, i)
+}
+
+// notBefore is when a value that is trusted now was checked at the earliest.
+func (c *FS) notBefore() int64 {
+	switch c.trust {
+	case 0:
+		return math.MaxInt64
+	case Forever:
+		return math.MinInt64
+	}
+	return c.data.now() - int64(c.trust)
+}
+
+// hit returns the cached value of key, if it is trusted or is still what the file
+// name is.
+func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
+	v, ok, trusted := e.get(key, c.notBefore())
+	if !ok || trusted {
+		return v, ok
+	}
+	made, at := v.made(), c.data.now()
+	why := Changed
+	if !made.firm {
+		ok, why = false, Expired
+	} else {
+		ok = c.isStill(name, made.id)
+	}
+	e.checked(key, v, at, ok, why)
+	return v, ok
+}
+
+// load loads key by fn. Of another's load that began earlier it takes what a hit
+// would be.
+func load[V stamped](c *FS, e *engine[V], key, name string, fn func() (V, loaded, error)) (V, error) {
+	return e.load(key, fn, func(v V, err error) bool {
+		if err != nil {
+			return c.trust != 0
+		}
+		made := v.made()
+		return made.began >= c.notBefore() || made.firm && c.isStill(name, made.id)
+	})
+}
+
+// content returns what the file name is.
+func (c *FS) content(name string) (*content, error) {
+	if ct := c.dirtyContent(name); ct != nil {
+		return ct, nil
+	}
+	if ct, ok := hit(c, c.data, name, name); ok {
+		return ct, nil
+	}
+	return load(c, c.data, name, name, func() (*content, loaded, error) { return c.read(name, c.largest(name)) })
+}
+
+// listing returns what the directory name holds.
+func (c *FS) listing(name string) (*content, error) {
+	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
+	key := name + "/"
+	if ct, ok := hit(c, c.meta, key, name); ok {
+		return ct, nil
+	}
+	return load(c, c.meta, key, name, func() (*content, loaded, error) { return c.list(name) })
+}
+
+// Open opens a file or a directory. A regular file that fits the cache is read at
+// once, and the open file keeps that state; it is an io.Seeker and an io.ReaderAt
+// too. Other files are the source's own.
+func (c *FS) Open(name string) (fs.File, error) {
+	if err := valid("open", name); err != nil {
+		return nil, err
+	}
+	ct, err := c.content(name)
+	if err != nil && c.dirtyBelow(name) { // a directory that the source does not have yet
+		if err = c.flushBelow(name); err == nil {
+			ct, err = c.content(name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch ct.kind {
+	case regular:
+		f := &file{of: ct, name: name}
+		f.r.Reset(ct.data)
+		return f, nil
+	case directory:
+		if ct, err = c.listing(name); err != nil {
+			return nil, err
+		}
+		if ct.kind == directory {
+			return &openDir{of: ct, name: name}, nil
+		}
+	}
+	return c.source.Open(name)
+}
+
+// ReadFile returns a copy of what the file name holds.
+func (c *FS) ReadFile(name string) ([]byte, error) {
+	data, own, err := c.view(name)
+	if err != nil || own {
+		return data, err
+	}
+	return append(make([]byte, 0, len(data)), data...), nil
+}
+
+// View is ReadFile without the copy: the caller must not modify what it returns,
+// which stays as it is for ever.
+func (c *FS) View(name string) ([]byte, error) {
+	data, _, err := c.view(name)
+	return data, err
+}
+
+// view returns the content of the file name. own says that nobody else has it.
+func (c *FS) view(name string) (data []byte, own bool, err error) {
+	if err := valid("read", name); err != nil {
+		return nil, false, err
+	}
+	ct, err := c.content(name)
+	if err != nil {
+		return nil, false, err
+	}
+	switch ct.kind {
+	case directory:
+		return nil, false, isDirectory("read", name)
+	case uncachable:
+		data, err = fs.ReadFile(c.source, name)
+		return data, true, err
+	}
+	return ct.data, false, nil
+}
+
+// Stat returns metadata. With Options.Trust it is cached.
+func (c *FS) Stat(name string) (fs.FileInfo, error) {
+	if err := valid("stat", name); err != nil {
+		return nil, err
+	}
+	if ct := c.dirtyContent(name); ct != nil {
+		return &ct.info, nil
+	}
+	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
+	if c.trust == 0 {
+		return fs.Stat(c.source, name)
+	}
+	ct, ok, trusted := c.meta.get(name, c.notBefore())
+	if ok && trusted {
+		return &ct.info, nil
+	}
+	ct, err := load(c, c.meta, name, name, func() (*content, loaded, error) {
+		began := c.data.now()
+		i, err := fs.Stat(c.source, name)
+		if err != nil {
+			return nil, loaded{}, err
+		}
+		ct := &content{stamp: stamp{began: began}, info: infoOf(i)}
+		return ct, loaded{cost: int64(len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began, keep: true}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ct.info, nil
+}
+
+// Lstat is [fs.Lstat] of the source, which is not cached.
+func (c *FS) Lstat(name string) (fs.FileInfo, error) {
+	if err := valid("lstat", name); err != nil {
+		return nil, err
+	}
+	if _, ok := c.source.(fs.ReadLinkFS); ok && c.dirtyContent(name) == nil && !c.dirtyBelow(name) {
+		return fs.Lstat(c.source, name)
+	}
+	return c.Stat(name)
+}
+
+// ReadLink is [fs.ReadLink] of the source, which is not cached.
+func (c *FS) ReadLink(name string) (string, error) {
+	if err := valid("readlink", name); err != nil {
+		return "", err
+	}
+	return fs.ReadLink(c.source, name)
+}
+
+// ReadDir returns the entries of a directory, sorted by name.
+func (c *FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := valid("readdir", name); err != nil {
+		return nil, err
+	}
+	ct, err := c.listing(name)
+	if err != nil {
+		return nil, err
+	}
+	if ct.kind != directory {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
+	}
+	return slices.Clone(ct.names), nil
+}
+
+// Invalidate makes the cache forget the names, and the listings of the directories
+// that they are in. Slashes around a name do not matter. It returns how many files
+// were cached. What is being loaded meanwhile is not cached.
+func (c *FS) Invalidate(names ...string) int {
+	files := 0
+	results := c.dependents()
+	for _, name := range names {
+		name = clean(name)
+		if c.data.drop(name, Invalidated) {
+			files++
+		}
+		c.meta.drop(name, Invalidated)
+		c.meta.drop(name+"/", Invalidated)
+		c.meta.drop(path.Dir(name)+"/", Invalidated)
+		for _, r := range results {
+			r.drop(name, Invalidated)
+		}
+	}
+	return files
+}
+
+// InvalidatePrefix makes the cache forget the named files and directories and all
+// below them: "a/b" is a prefix of "a/b" and "a/b/c", and not of "a/bc". It returns
+// how many files were cached. It takes time in proportion to all entries.
+func (c *FS) InvalidatePrefix(names ...string) int {
+	names = slices.Clone(names)
+	for i := range names {
+		names[i] = clean(names[i])
+	}
+	return c.invalidate(func(name string) bool {
+		return slices.ContainsFunc(names, func(prefix string) bool { return below(name, prefix) })
+	}, func(dir string) bool {
+		return slices.ContainsFunc(names, func(prefix string) bool { return path.Dir(prefix) == dir })
+	})
+}
+
+// below reports whether name is prefix or in the tree below it.
+func below(name, prefix string) bool {
+	return prefix == "." || name == prefix || len(name) > len(prefix) && name[len(prefix)] == '/' && name[:len(prefix)] == prefix
+}
+
+// InvalidatePattern makes the cache forget the names that match one of the patterns,
+// which are those of fileproc's Options.Include: * does not match a slash, and **
+// matches any number of directories; and all listings, since files that match may be
+// new. It returns how many files were cached.
+func (c *FS) InvalidatePattern(patterns ...string) (int, error) {
+	for _, p := range patterns {
+		if !doublestar.ValidatePattern(p) {
+			return 0, fmt.Errorf("cache: pattern %q: %w", p, path.ErrBadPattern)
+		}
+	}
+	return c.invalidate(func(name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return doublestar.MatchUnvalidated(p, name) })
+	}, all), nil
+}
+
+// Clear makes the cache forget everything but its counters.
+func (c *FS) Clear() { c.invalidate(all, all) }
+
+func all(string) bool { return true }
+
+// invalidate drops the names that match, and the listings of the directories for
+// which listed says so.
+func (c *FS) invalidate(match, listed func(name string) bool) int {
+	files := c.data.dropAll(match)
+	c.meta.dropAll(func(key string) bool {
+		name, listing := strings.CutSuffix(key, "/")
+		return match(name) || listing && listed(name)
+	})
+	for _, r := range c.dependents() {
+		r.dropAll(match)
+	}
+	return files
+}
+
+// clean is name without what a caller may put around it.
+func clean(name string) string {
+	name = strings.Trim(path.Clean("/"+name), "/")
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+// Stats are the counters of an FS.
+type Stats struct {
+	Files    Counts     `json:"files"`
+	Metadata Counts     `json:"metadata"` // listings too
+	Writes   WriteStats `json:"writes"`
+}
+
+// Stats returns the counters. They are made for expvar:
+//
+//	expvar.Publish("files", expvar.Func(func() any { return files.Stats() }))
+func (c *FS) Stats() Stats {
+	data, meta := c.data.total(), c.meta.total()
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	writes := c.w.stats
+	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
+	return Stats{Files: data.public(), Metadata: meta.public(), Writes: writes}
+}

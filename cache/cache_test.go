@@ -1,0 +1,737 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newFS(t *testing.T, source fs.FS, opts Options) *FS {
+	t.Helper()
+	c, err := New(source, opts)
+	require.NoError(t, err)
+	return c
+}
+
+func readFile(t *testing.T, c *FS, name string) string {
+	t.Helper()
+	data, err := c.ReadFile(name)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// settle makes the test's files count as settled after a short time.
+func settle(t *testing.T) (wait func()) {
+	old := settled
+	settled = 30 * time.Millisecond // more than a step of the clock
+	t.Cleanup(func() { settled = old })
+	return func() { time.Sleep(2 * settled) }
+}
+
+func TestFileSystem(t *testing.T) {
+	wait := settle(t)
+	dir := t.TempDir()
+	files := map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 5000), "d/e/c.txt": "c"}
+	for name, data := range files {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte(data), 0o644))
+	}
+	_ = os.Symlink("b.txt", filepath.Join(dir, "d", "link"))
+	wait()
+	opened, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer opened.Close()
+	mapFS := fstest.MapFS{}
+	for name, data := range files {
+		mapFS[name] = &fstest.MapFile{Data: []byte(data)}
+	}
+	sources := map[string]fs.FS{"dir": opened, "os": os.DirFS(dir), "map": mapFS, "memory": newMemFS(files)}
+	options := map[string]Options{"default": {}, "forever": {Trust: Forever}, "hybrid": {Policy: Hybrid, Trust: time.Minute},
+		"small": {MaxBytes: 1200, MaxMetaBytes: 1200, Trust: Forever, Shards: 1}, "lfu": {Policy: LFU, MaxEntries: 1}}
+	for s, source := range sources {
+		for o, opts := range options {
+			t.Run(s+"/"+o, func(t *testing.T) {
+				c := newFS(t, source, opts)
+				for range 2 { // loaded, and from memory
+					require.NoError(t, fstest.TestFS(c, "a.txt", "empty", "d/b.txt", "d/e/c.txt"))
+				}
+				for name, data := range files {
+					require.Equal(t, data, readFile(t, c, name))
+				}
+				stats := c.Stats()
+				requireStats(t, stats.Files)
+				requireStats(t, stats.Metadata)
+			})
+		}
+	}
+}
+
+// requireStats checks that the counters add up.
+func requireStats(t *testing.T, c Counts) {
+	t.Helper()
+	left := int64(0)
+	for _, n := range c.Evictions {
+		left += n
+	}
+	require.Equal(t, c.Inserted, c.Entries+left, "%+v", c)
+}
+
+// TestHitReadsNothing: a hit with the check takes a stat, one without takes nothing.
+func TestHitReadsNothing(t *testing.T) {
+	for _, trust := range []time.Duration{0, time.Hour, Forever} {
+		m := newMemFS(map[string]string{"a": "x", "d/b": "y"})
+		c := newFS(t, m, Options{Trust: trust})
+		for range 10 {
+			require.Equal(t, "x", readFile(t, c, "a"))
+		}
+		require.EqualValues(t, 1, m.opens.Load())
+		s := c.Stats().Files
+		require.EqualValues(t, 9, s.Hits)
+		require.EqualValues(t, 1, s.Misses)
+		require.InDelta(t, 0.9, s.HitRate(), 1e-9)
+		if trust == 0 {
+			require.EqualValues(t, 9, s.Checks)
+			require.EqualValues(t, 10, m.stats.Load(), "one to prove the end, one for each hit")
+		} else {
+			require.Zero(t, s.Checks)
+			require.EqualValues(t, 1, m.stats.Load())
+		}
+		for range 3 {
+			entries, err := c.ReadDir("d")
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+		}
+		require.EqualValues(t, 2, m.opens.Load(), "the listing is cached too")
+	}
+}
+
+func TestMetadataIsCached(t *testing.T) {
+	m := newMemFS(map[string]string{"a": "x"})
+	c := newFS(t, m, Options{Trust: time.Hour})
+	for range 5 {
+		i, err := c.Stat("a")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, i.Size())
+	}
+	require.EqualValues(t, 1, m.stats.Load())
+	m.put("a", "xx")
+	c.Invalidate("a")
+	i, err := c.Stat("a")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, i.Size())
+}
+
+// The defects of cachefs v1.0.0 and corfs v1.0.0.
+
+func TestDefectEvictsTheNewest(t *testing.T) {
+	files := map[string]string{}
+	for i := range 10 {
+		files[fmt.Sprint("f", i)] = strings.Repeat("x", 100)
+	}
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			m := newMemFS(files)
+			c := newFS(t, m, Options{Policy: policy, TTL: time.Hour, MaxEntries: 4, Shards: 1})
+			for i := range 10 {
+				readFile(t, c, fmt.Sprint("f", i))
+			}
+			opens := m.opens.Load()
+			for i := 9; i >= 6; i-- {
+				readFile(t, c, fmt.Sprint("f", i))
+			}
+			require.Equal(t, opens, m.opens.Load(), "the newest four are cached")
+			require.EqualValues(t, 6, c.Stats().Files.Evictions[OverEntries])
+		})
+	}
+}
+
+func TestDefectTruncatedReadsOnceFull(t *testing.T) {
+	files := map[string]string{}
+	for i := range 50 {
+		files[fmt.Sprint("f", i)] = strings.Repeat(fmt.Sprint(i%10), 700*(1+i%3))
+	}
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			c := newFS(t, newMemFS(files), Options{Policy: policy, TTL: time.Hour, MaxBytes: 5000, Shards: 1})
+			for range 3 {
+				for f, data := range files {
+					require.Equal(t, data, readFile(t, c, f))
+					require.LessOrEqual(t, c.Stats().Files.Bytes, int64(5000))
+				}
+			}
+			require.NotZero(t, c.Stats().Files.Evictions[OverBytes])
+		})
+	}
+}
+
+func TestDefectTailCachedAsTheWhole(t *testing.T) {
+	data := strings.Repeat("0123456789", 1000)
+	c := newFS(t, newMemFS(map[string]string{"f": data}), Options{})
+	f, err := c.Open("f")
+	require.NoError(t, err)
+	_, err = f.(io.Seeker).Seek(9000, io.SeekStart)
+	require.NoError(t, err)
+	tail, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.Equal(t, data[9000:], string(tail))
+	require.NoError(t, f.Close())
+	f, err = c.Open("f")
+	require.NoError(t, err)
+	_, err = io.ReadFull(f, make([]byte, 10)) // and a head
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.Equal(t, data, readFile(t, c, "f"))
+}
+
+func TestDefectStaleAfterAWriteBeneath(t *testing.T) {
+	wait := settle(t)
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(name, []byte("old"), 0o644))
+	wait()
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	changes := map[string]func(){
+		"overwritten": func() { require.NoError(t, os.WriteFile(name, []byte("new"), 0o644)) },
+		"replaced": func() {
+			require.NoError(t, os.WriteFile(name+"~", []byte("nEw"), 0o644))
+			i, err := os.Stat(name)
+			require.NoError(t, err)
+			require.NoError(t, os.Chtimes(name+"~", i.ModTime(), i.ModTime()))
+			require.NoError(t, os.Rename(name+"~", name))
+		},
+		"truncated": func() { require.NoError(t, os.Truncate(name, 1)) },
+		"removed":   func() { require.NoError(t, os.Remove(name)) },
+	}
+	for _, change := range []string{"overwritten", "replaced", "truncated", "removed"} {
+		for range 3 {
+			readFile(t, c, "f")
+		}
+		hits := c.Stats().Files.Hits
+		readFile(t, c, "f")
+		require.Equal(t, hits+1, c.Stats().Files.Hits, "it is cached before it is %s", change)
+		changes[change]()
+		want, wantErr := os.ReadFile(name)
+		data, err := c.ReadFile("f")
+		require.Equal(t, wantErr == nil, err == nil, change)
+		require.Equal(t, string(want), string(data), change)
+		wait()
+	}
+	_, err = c.ReadFile("f")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestChangeInOneStepOfTheClock: a file that was read right after a change, and changed
+// again at once to the same size, is not served from memory.
+func TestChangeInOneStepOfTheClock(t *testing.T) {
+	dir := t.TempDir()
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for i := range 100 {
+		want := fmt.Sprintf("%03d", i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte(want), 0o644))
+		require.Equal(t, want, readFile(t, c, "f"))
+	}
+	require.Zero(t, c.Stats().Files.Hits)
+}
+
+func TestDefectDirIsNotAPrefixOfDir2(t *testing.T) {
+	files := map[string]string{"dir/a": "1", "dir/sub/b": "2", "dir2/a": "3", "dir.x": "4", "other/dir/a": "5"}
+	cached := func(c *FS) (names string) {
+		for _, s := range c.data.shards {
+			for _, name := range []string{"dir.x", "dir/a", "dir/sub/b", "dir2/a", "other/dir/a"} {
+				if s.entries[name] != nil {
+					names += name + " "
+				}
+			}
+		}
+		return names
+	}
+	for _, tt := range []struct {
+		name  string
+		do    func(c *FS) (int, error)
+		want  int
+		stays string
+	}{
+		{"prefix", func(c *FS) (int, error) { return c.InvalidatePrefix("dir"), nil }, 2, "dir.x dir2/a other/dir/a "},
+		{"prefix with slashes", func(c *FS) (int, error) { return c.InvalidatePrefix("/dir/"), nil }, 2, "dir.x dir2/a other/dir/a "},
+		{"prefix that is a file", func(c *FS) (int, error) { return c.InvalidatePrefix("dir/a"), nil }, 1, "dir.x dir/sub/b dir2/a other/dir/a "},
+		{"prefixes", func(c *FS) (int, error) { return c.InvalidatePrefix("dir", "dir2"), nil }, 3, "dir.x other/dir/a "},
+		{"part of a name", func(c *FS) (int, error) { return c.InvalidatePrefix("di"), nil }, 0, "dir.x dir/a dir/sub/b dir2/a other/dir/a "},
+		{"root", func(c *FS) (int, error) { return c.InvalidatePrefix("/"), nil }, 5, ""},
+		{"names", func(c *FS) (int, error) { return c.Invalidate("dir/a", "/dir2/a", "no", "dir"), nil }, 2, "dir.x dir/sub/b other/dir/a "},
+		{"pattern", func(c *FS) (int, error) { return c.InvalidatePattern("dir*/*") }, 2, "dir.x dir/sub/b other/dir/a "},
+		{"patterns", func(c *FS) (int, error) { return c.InvalidatePattern("**/a", "*.x") }, 4, "dir/sub/b "},
+		{"clear", func(c *FS) (int, error) { c.Clear(); return 5, nil }, 5, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newFS(t, newMemFS(files), Options{Trust: Forever, Shards: 1})
+			for name, data := range files {
+				require.Equal(t, data, readFile(t, c, name))
+			}
+			n, err := tt.do(c)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, n)
+			require.Equal(t, tt.stays, cached(c))
+			require.EqualValues(t, tt.want, c.Stats().Files.Evictions[Invalidated])
+		})
+	}
+	_, err := newFS(t, newMemFS(nil), Options{}).InvalidatePattern("[")
+	require.Error(t, err)
+}
+
+// TestInvalidateShowsNewFiles: a file that is new is in the listing after each way to
+// invalidate it.
+func TestInvalidateShowsNewFiles(t *testing.T) {
+	for name, do := range map[string]func(c *FS){
+		"name":    func(c *FS) { c.Invalidate("d/new") },
+		"prefix":  func(c *FS) { c.InvalidatePrefix("d/new") },
+		"above":   func(c *FS) { c.InvalidatePrefix("d") },
+		"pattern": func(c *FS) { _, _ = c.InvalidatePattern("**/new") },
+		"clear":   func(c *FS) { c.Clear() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemFS(map[string]string{"d/a": "1"})
+			c := newFS(t, m, Options{Trust: Forever})
+			for want := range 2 {
+				entries, err := c.ReadDir("d")
+				require.NoError(t, err)
+				require.Len(t, entries, want+1)
+				m.put("d/new", "2")
+				do(c)
+			}
+		})
+	}
+}
+
+func TestDefectNeverEvicts(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{MaxBytes: 100 << 10, Shards: 1})
+	for i := range 1000 {
+		name := fmt.Sprint("f", i)
+		m.put(name, strings.Repeat("x", 1024))
+		readFile(t, c, name)
+	}
+	s := c.Stats().Files
+	require.LessOrEqual(t, s.Bytes, int64(100<<10))
+	require.EqualValues(t, 1000-s.Entries, s.Evictions[OverBytes])
+}
+
+func TestDefectRaces(t *testing.T) {
+	files := map[string]string{}
+	for i := range 20 {
+		files[fmt.Sprint("d/f", i)] = strings.Repeat("x", 100*i)
+	}
+	m := newMemFS(files)
+	c := newFS(t, m, Options{MaxEntries: 10})
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 1000 {
+				name := fmt.Sprint("d/f", (i*7+g)%20)
+				switch i % 7 {
+				case 0:
+					m.put(name, strings.Repeat("y", 100*((i*7+g)%20)))
+				case 1:
+					c.Invalidate(name)
+				case 2:
+					_, _ = c.ReadDir("d")
+				default:
+					data, err := c.ReadFile(name)
+					if err != nil || len(data) != len(files[name]) {
+						t.Error(name, len(data), err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	requireStats(t, c.Stats().Files)
+}
+
+// What is proven.
+
+func TestOnlyWholeFilesAreCached(t *testing.T) {
+	data := strings.Repeat("0123456789", 200)
+	t.Run("short reads", func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": data})
+		m.short = 7
+		c := newFS(t, m, Options{})
+		for range 2 {
+			require.Equal(t, data, readFile(t, c, "f"))
+		}
+		require.EqualValues(t, 1, c.Stats().Files.Hits)
+	})
+	t.Run("read fails", func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": data})
+		m.short = 100
+		reads := 0
+		m.setFault(func(op, name string) error {
+			if reads++; op == "read" && reads == 10 {
+				return errors.New("disk")
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{Trust: Forever})
+		_, err := c.ReadFile("f")
+		require.ErrorContains(t, err, "disk")
+		require.Zero(t, c.Stats().Files.Inserted)
+		require.Equal(t, data, readFile(t, c, "f"))
+	})
+	for _, lie := range []int64{-5, 5, 5000} {
+		t.Run(fmt.Sprint("size wrong by ", lie), func(t *testing.T) {
+			m := newMemFS(map[string]string{"f": data})
+			m.files["f"].lies = lie
+			c := newFS(t, m, Options{Trust: Forever})
+			for range 2 {
+				require.Equal(t, data, readFile(t, c, "f"))
+			}
+			s := c.Stats().Files
+			require.Zero(t, s.Inserted)
+			require.EqualValues(t, 2, s.NotCached)
+		})
+	}
+	t.Run("changed while read", func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": data})
+		once := sync.Once{}
+		m.setFault(func(op, name string) error {
+			if op == "read" {
+				once.Do(func() { m.put("f", data+"x") })
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{Trust: Forever})
+		readFile(t, c, "f")
+		require.Equal(t, data+"x", readFile(t, c, "f"))
+		require.EqualValues(t, 1, c.Stats().Files.Inserted)
+	})
+	t.Run("no progress", func(t *testing.T) {
+		_, err := readAll(stuck{}, 10)
+		require.ErrorIs(t, err, io.ErrNoProgress)
+	})
+}
+
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }
+
+func TestFilesWithoutTimes(t *testing.T) {
+	for _, trust := range []time.Duration{0, Forever} {
+		m := &memFS{files: map[string]*memInfo{}, timeless: true}
+		m.put("f", "x")
+		c := newFS(t, m, Options{Trust: trust})
+		for range 3 {
+			require.Equal(t, "x", readFile(t, c, "f"))
+		}
+		require.Equal(t, trust == 0, m.opens.Load() == 3)
+		require.Equal(t, trust == 0, c.Stats().Files.Entries == 0)
+	}
+}
+
+func TestTrustEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "old", "d/a": ""})
+		c := newFS(t, m, Options{Trust: time.Minute})
+		look := func() string {
+			data, err := c.ReadFile("f")
+			require.NoError(t, err)
+			entries, err := c.ReadDir("d")
+			require.NoError(t, err)
+			i, err := c.Stat("f")
+			require.NoError(t, err)
+			return fmt.Sprintf("%s %d %d", data, len(entries), i.Size())
+		}
+		require.Equal(t, "old 1 3", look())
+		m.put("f", "newer")
+		m.put("d/b", "")
+		time.Sleep(time.Minute)
+		require.Equal(t, "old 1 3", look())
+		time.Sleep(time.Nanosecond)
+		require.Equal(t, "newer 2 5", look())
+		time.Sleep(time.Minute + 1)
+		opens := m.opens.Load()
+		require.Equal(t, "newer 2 5", look())
+		require.Equal(t, opens, m.opens.Load(), "it is checked, not read")
+		checks := c.Stats().Files.Checks
+		require.Equal(t, "newer 2 5", look())
+		require.Equal(t, checks, c.Stats().Files.Checks, "the check begins another interval")
+	})
+}
+
+func TestTTLOfOneEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"short": "", "default": "", "never": ""})
+		c := newFS(t, m, Options{Trust: Forever, TTL: time.Minute, TTLOf: func(name string, i fs.FileInfo) time.Duration {
+			require.Equal(t, name, i.Name())
+			return map[string]time.Duration{"short": time.Second, "never": -1}[name]
+		}})
+		for i, want := range []int64{3, 2, 1} {
+			for name := range m.files {
+				if name != "." && i == 0 {
+					readFile(t, c, name)
+				}
+			}
+			s := c.Stats().Files
+			require.Equal(t, want, s.Entries)
+			require.EqualValues(t, i, s.Evictions[Expired])
+			time.Sleep([]time.Duration{time.Second, time.Hour, 0}[i])
+		}
+	})
+}
+
+// TestReadIsNotOlderThanTheCall: who joins a load that began before a write does not
+// get what was there before the write.
+func TestReadIsNotOlderThanTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "old"})
+		m.setFault(func(op, name string) error {
+			if op == "read" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{})
+		go c.ReadFile("f")
+		synctest.Wait()
+		m.put("f", "new")
+		for range 5 {
+			go func() {
+				data, err := c.ReadFile("f")
+				require.NoError(t, err)
+				require.Equal(t, "new", string(data))
+			}()
+		}
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 2, m.opens.Load(), "they share one load")
+
+		// The same with a file that is new: the error is older than the call.
+		m.setFault(func(op, name string) error {
+			if op == "open" {
+				defer time.Sleep(time.Second)
+				return fs.ErrNotExist
+			}
+			return nil
+		})
+		go c.ReadFile("g")
+		synctest.Wait()
+		m.put("g", "there")
+		m.setFault(nil)
+		data, err := c.ReadFile("g")
+		require.NoError(t, err)
+		require.Equal(t, "there", string(data))
+	})
+}
+
+func TestInvalidateDuringALoad(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Trust: Forever})
+	once := sync.Once{}
+	m.setFault(func(op, name string) error {
+		if op == "stat" { // the last step of the load
+			once.Do(func() { m.put("g", ""); c.Invalidate("f") })
+		}
+		return nil
+	})
+	readFile(t, c, "f")
+	require.Zero(t, c.Stats().Files.Entries)
+}
+
+func TestLargeFilesPass(t *testing.T) {
+	large := strings.Repeat("x", 3000)
+	for _, opts := range []Options{{MaxBytes: 3000, Shards: 1}, {MaxFileSize: 2999}, {MaxBytes: 6000, Shards: 2}} {
+		m := newMemFS(map[string]string{"large": large, "small": "x"})
+		c := newFS(t, m, opts)
+		for range 2 {
+			require.Equal(t, large, readFile(t, c, "large"))
+			f, err := c.Open("large")
+			require.NoError(t, err)
+			data, err := io.ReadAll(f)
+			require.NoError(t, err)
+			require.Equal(t, large, string(data))
+			readFile(t, c, "small")
+		}
+		s := c.Stats().Files
+		require.EqualValues(t, 1, s.Entries)
+		require.EqualValues(t, 1, s.Hits)
+		require.Zero(t, s.TooLarge, "it is not read only to be dropped")
+	}
+}
+
+// TestFirm: which times show each later change.
+func TestFirm(t *testing.T) {
+	now := time.Unix(10_000, 500)
+	at := func(d time.Duration) (int64, int64) {
+		x := now.Add(d)
+		return x.Unix(), int64(x.Nanosecond())
+	}
+	for _, tt := range []struct {
+		mtime, ctime time.Duration // 0 is none
+		want         bool
+	}{
+		{-time.Hour, 0, true},
+		{-2 * time.Second, 0, true},
+		{-2*time.Second + 1, 0, false},
+		{time.Hour, 0, false},
+		{-time.Hour, -time.Second, false}, // set back
+		{time.Hour, -time.Hour, true},     // set forward
+		{0, 0, false},
+	} {
+		var id identity
+		if tt.mtime != 0 {
+			id.mtimeSec, id.mtimeNsec = at(tt.mtime)
+		}
+		if tt.ctime != 0 {
+			id.ctimeSec, id.ctimeNsec = at(tt.ctime)
+		}
+		require.Equal(t, tt.want, id.firm(now), "%+v", tt)
+	}
+}
+
+// TestListingThatChanges while it is read is not cached.
+func TestListingThatChanges(t *testing.T) {
+	m := newMemFS(map[string]string{"d/a": ""})
+	c := newFS(t, m, Options{Trust: Forever})
+	once := sync.Once{}
+	m.setFault(func(op, name string) error {
+		if op == "stat" {
+			once.Do(func() { m.put("d/b", "") })
+		}
+		return nil
+	})
+	for want := range 2 {
+		entries, err := c.ReadDir("d")
+		require.NoError(t, err)
+		require.Len(t, entries, want+1)
+	}
+}
+
+// TestTrustOfWhatCannotBeCompared ends with the interval: then it is read again.
+func TestTrustOfWhatCannotBeCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memFS{files: map[string]*memInfo{}, timeless: true}
+		m.put("f", "old")
+		c := newFS(t, m, Options{Trust: time.Minute})
+		require.Equal(t, "old", readFile(t, c, "f"))
+		m.put("f", "new") // the same size
+		require.Equal(t, "old", readFile(t, c, "f"))
+		time.Sleep(time.Minute + 1)
+		require.Equal(t, "new", readFile(t, c, "f"))
+		require.EqualValues(t, 1, c.Stats().Files.Evictions[Expired])
+	})
+}
+
+// Whose memory it is.
+
+func TestReadFileIsTheCallers(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"f": "data"}), Options{})
+	data, err := c.ReadFile("f")
+	require.NoError(t, err)
+	copy(data, "XXXX")
+	require.Equal(t, "data", readFile(t, c, "f"))
+	f, err := c.Open("f")
+	require.NoError(t, err)
+	_, err = io.Copy(scribbler{}, f)
+	require.NoError(t, err)
+	require.Equal(t, "data", readFile(t, c, "f"))
+	entries, err := c.ReadDir(".")
+	require.NoError(t, err)
+	entries[0] = nil
+	entries, err = c.ReadDir(".")
+	require.NoError(t, err)
+	require.NotNil(t, entries[0])
+	view, err := c.View("f")
+	require.NoError(t, err)
+	again, err := c.View("f")
+	require.NoError(t, err)
+	require.Same(t, &view[0], &again[0])
+}
+
+type scribbler struct{}
+
+func (scribbler) Write(p []byte) (int, error) { copy(p, "XXXX"); return len(p), nil }
+
+// TestOpenFileKeepsItsState, also when it is evicted and when the file changes.
+func TestOpenFileKeepsItsState(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{})
+	f, err := c.Open("f")
+	require.NoError(t, err)
+	m.put("f", "newer")
+	c.Clear()
+	require.Equal(t, "newer", readFile(t, c, "f"))
+	i, err := f.Stat()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, i.Size())
+	data, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(data))
+	require.NoError(t, f.Close())
+	_, err = f.Read(make([]byte, 1))
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.ErrorIs(t, f.Close(), fs.ErrClosed)
+}
+
+// The directory.
+
+func TestNothingOutsideIsReached(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
+		t.Skip("links need a privilege, or are none")
+	}
+	outside := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o644))
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "d")))
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, name := range []string{"link", "d/secret", "d", "../x", "/etc/passwd"} {
+		_, err := c.ReadFile(name)
+		require.Error(t, err, name)
+		_, err = c.Open(name)
+		require.Error(t, err, name)
+		_, err = c.Stat(name)
+		require.Error(t, err, name)
+	}
+}
+
+func TestOptionsRefused(t *testing.T) {
+	for _, opts := range []Options{{MaxBytes: -1}, {MaxEntries: -1}, {MaxFileSize: -1}, {MaxMetaBytes: -1}, {TTL: -1}, {Trust: -1},
+		{Shards: -1}, {Policy: -1}, {Policy: Hybrid + 1}, {Policy: TTL}} {
+		_, err := New(newMemFS(nil), opts)
+		require.Error(t, err, "%+v", opts)
+		_, err = NewDir(t.TempDir(), opts)
+		require.Error(t, err, "%+v", opts)
+	}
+	_, err := New(nil, Options{})
+	require.Error(t, err)
+	_, err = NewDir(filepath.Join(t.TempDir(), "no"), Options{})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestStatsAsJSON(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"f": "x"}), Options{})
+	readFile(t, c, "f")
+	c.Invalidate("f")
+	data, err := json.Marshal(c.Stats())
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"evictions":{"bytes":0,"changed":0,"entries":0,"expired":0,"invalidated":1,"replaced":0}`)
+	require.True(t, bytes.HasPrefix(data, []byte(`{"files":{"hits":0,"misses":1,`)), string(data))
+}

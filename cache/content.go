@@ -1,0 +1,236 @@
+package cache
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// settled is how old the times of a file must be, when it is read, for them to
+// show each later change. The clock of a file system moves in steps: a file may
+// change twice in one, and those of FAT take two seconds.
+var settled = 2 * time.Second
+
+// An identity is what is compared of a file: if it stays the same, the file has not
+// changed.
+type identity struct {
+	size                 int64
+	mode                 fs.FileMode
+	mtimeSec, ctimeSec   int64
+	mtimeNsec, ctimeNsec int64
+	device, inode        uint64
+}
+
+func identityOf(info fs.FileInfo) identity {
+	mtime := info.ModTime()
+	id := identity{size: info.Size(), mode: info.Mode(), mtimeSec: mtime.Unix(), mtimeNsec: int64(mtime.Nanosecond())}
+	addSystem(&id, info)
+	return id
+}
+
+// firm reports whether a file that was read after now shows each later change by its
+// identity. The change time is set by the system alone, so it counts where there is
+// one. A file without times cannot be compared.
+func (id identity) firm(now time.Time) bool {
+	at := time.Unix(id.mtimeSec, id.mtimeNsec)
+	if id.ctimeSec > 0 {
+		at = time.Unix(id.ctimeSec, id.ctimeNsec)
+	}
+	return at.Unix() > 0 && !at.After(now.Add(-settled))
+}
+
+// A stamp says which state of which file a value was made of.
+type stamp struct {
+	id    identity
+	firm  bool  // whether id shows each change since
+	whole bool  // whether the content is known to be all of that state
+	began int64 // on the clock of the engines: the value is not older
+}
+
+func (s *stamp) made() *stamp { return s }
+
+// stamped is a value that can be compared with its file.
+type stamped interface {
+	comparable
+	made() *stamp
+}
+
+// content is a file or a directory as it was read. It never changes.
+type content struct {
+	stamp
+	kind  kind
+	info  info
+	data  []byte
+	names []fs.DirEntry // of a directory, sorted
+}
+
+type kind int
+
+const (
+	regular kind = iota
+	directory
+	uncachable // too large, or no regular file: it is read from the source each time
+)
+
+// info is metadata that does not change with the file, as that of some fs.FS does.
+type info struct {
+	name  string
+	size  int64
+	mode  fs.FileMode
+	mtime time.Time
+	sys   any
+}
+
+func (i *info) Name() string       { return i.name }
+func (i *info) Size() int64        { return i.size }
+func (i *info) Mode() fs.FileMode  { return i.mode }
+func (i *info) ModTime() time.Time { return i.mtime }
+func (i *info) IsDir() bool        { return i.mode.IsDir() }
+func (i *info) Sys() any           { return i.sys }
+
+func infoOf(f fs.FileInfo) info {
+	return info{f.Name(), f.Size(), f.Mode(), f.ModTime(), f.Sys()}
+}
+
+const (
+	entryOverhead  = 512 // bytes, about: what an entry takes besides its name and data
+	dirEntryMemory = 96  // of a name in a listing, besides its bytes
+)
+
+// read reads the file name, if it has at most largest bytes. Its content is whole if all of it is known to be
+// there: the end was reached where the metadata says it is, and these are the same
+// before and after.
+func (c *FS) read(name string, largest int64) (*content, loaded, error) {
+	began, now := c.data.now(), time.Now()
+	f, err := c.source.Open(name)
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	id := identityOf(before)
+	ct := &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(before)}
+	switch {
+	case before.IsDir():
+		ct.kind = directory
+		return ct, loaded{}, nil
+	case !before.Mode().IsRegular() || before.Size() > largest:
+		ct.kind = uncachable
+		return ct, loaded{}, nil
+	}
+	if ct.data, err = readAll(f, before.Size()); err != nil {
+		return nil, loaded{}, err
+	}
+	ct.whole = int64(len(ct.data)) == before.Size() && c.isStill(name, id)
+	ct.firm = ct.firm && ct.whole
+	return ct, loaded{cost: int64(len(ct.data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began,
+		keep: c.worthKeeping(&ct.stamp)}, nil
+}
+
+// worthKeeping reports whether a value may be cached, and will ever be served.
+func (c *FS) worthKeeping(s *stamp) bool { return s.whole && (s.firm || c.trust != 0) }
+
+// largest is the size of the largest file that is cached under a name.
+func (c *FS) largest(name string) int64 {
+	return min(c.maxFile, c.data.maxCost()-entryOverhead-int64(len(name)))
+}
+
+// isStill reports whether the file name is what id says.
+func (c *FS) isStill(name string, id identity) bool {
+	after, err := fs.Stat(c.source, name)
+	return err == nil && identityOf(after) == id
+}
+
+var scratch = sync.Pool{New: func() any { return new([512]byte) }}
+
+// readAll reads f to its end, which only io.EOF proves. For a file of that size it
+// takes that much memory.
+func readAll(f io.Reader, size int64) ([]byte, error) {
+	data := make([]byte, 0, size)
+	more := scratch.Get().(*[512]byte)
+	defer scratch.Put(more)
+	for empty := 0; ; {
+		into := data[len(data):cap(data)]
+		if len(into) == 0 {
+			into = more[:]
+		}
+		n, err := f.Read(into)
+		if len(data) == cap(data) {
+			data = append(data, more[:n]...)
+		} else {
+			data = data[:len(data)+n]
+		}
+		switch {
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		case n > 0:
+			empty = 0
+		default:
+			if empty++; empty == 100 {
+				return nil, io.ErrNoProgress
+			}
+		}
+	}
+}
+
+// list reads the directory name.
+func (c *FS) list(name string) (*content, loaded, error) {
+	began, now := c.data.now(), time.Now()
+	f, err := c.source.Open(name)
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	id := identityOf(before)
+	ct := &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(before)}
+	if !before.IsDir() {
+		ct.kind = uncachable
+		return ct, loaded{}, nil
+	}
+	ct.kind = directory
+	var found []fs.DirEntry
+	if d, ok := f.(fs.ReadDirFile); ok {
+		found, err = d.ReadDir(-1)
+	} else {
+		found, err = fs.ReadDir(c.source, name)
+	}
+	if err != nil {
+		return nil, loaded{}, err
+	}
+	cost := int64(len(name)) + entryOverhead
+	ct.names = make([]fs.DirEntry, len(found))
+	for i, d := range found {
+		ct.names[i] = &dirEntry{c, path.Join(name, d.Name()), d.Name(), d.Type()}
+		cost += dirEntryMemory + 2*int64(len(d.Name())) + int64(len(name))
+	}
+	slices.SortFunc(ct.names, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	ct.whole = c.isStill(name, id)
+	ct.firm = ct.firm && ct.whole
+	return ct, loaded{cost: cost, ttl: c.ttlOf(name, &ct.info), began: began, keep: c.worthKeeping(&ct.stamp)}, nil
+}
+
+// dirEntry is an entry of a cached listing.
+type dirEntry struct {
+	fsys       *FS
+	full, name string
+	mode       fs.FileMode
+}
+
+func (d *dirEntry) Name() string               { return d.name }
+func (d *dirEntry) IsDir() bool                { return d.mode.IsDir() }
+func (d *dirEntry) Type() fs.FileMode          { return d.mode }
+func (d *dirEntry) Info() (fs.FileInfo, error) { return d.fsys.Lstat(d.full) }
+func (d *dirEntry) String() string             { return fs.FormatDirEntry(d) }

@@ -1,0 +1,171 @@
+package cache
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"syscall"
+)
+
+// ErrNotRegular is the error of Dir.Open for what is neither a regular file nor a
+// directory: a FIFO, a socket, a device.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Dir is a directory of the operating system as a source. All is opened through
+// [os.Root]: no name and no link leads outside.
+type Dir struct {
+	root *os.Root
+}
+
+var _ interface {
+	fs.StatFS
+	fs.ReadLinkFS
+	Store
+} = (*Dir)(nil)
+
+// OpenDir opens the directory name.
+func OpenDir(name string) (*Dir, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{root}, nil
+}
+
+// Close releases the directory. Files that are open stay so.
+func (d *Dir) Close() error { return d.root.Close() }
+
+// Open opens a regular file or a directory. It never waits for the other side of
+// a FIFO.
+func (d *Dir) Open(name string) (fs.File, error) {
+	if err := valid("open", name); err != nil {
+		return nil, err
+	}
+	f, err := d.root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Stat returns metadata; of a link, of what it leads to.
+func (d *Dir) Stat(name string) (fs.FileInfo, error) {
+	if err := valid("stat", name); err != nil {
+		return nil, err
+	}
+	return d.root.Stat(name)
+}
+
+// Lstat returns metadata; of a link, its own.
+func (d *Dir) Lstat(name string) (fs.FileInfo, error) {
+	if err := valid("lstat", name); err != nil {
+		return nil, err
+	}
+	return d.root.Lstat(name)
+}
+
+// ReadLink returns where a link leads.
+func (d *Dir) ReadLink(name string) (string, error) {
+	if err := valid("readlink", name); err != nil {
+		return "", err
+	}
+	return d.root.Readlink(name)
+}
+
+// temporary is what the name of a temporary file begins with.
+const temporary = ".cache-"
+
+// WriteFile makes data the content of the file name, which it replaces by a rename: a
+// link is replaced, not followed. It makes the directories above. A file that is there
+// keeps its permissions.
+func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	if err := valid("write", name); err != nil {
+		return nil, err
+	}
+	dir := path.Dir(name)
+	if dir != "." {
+		if err := d.root.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
+	}
+	perm, exists := fs.FileMode(0o666), false
+	if old, err := d.root.Stat(name); err == nil && old.Mode().IsRegular() {
+		perm, exists = old.Mode().Perm(), true
+	}
+	tmp := path.Join(dir, temporary+rand.Text())
+	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, err
+	}
+	info, err := replace(d.root, f, tmp, name, data, perm, exists)
+	if err != nil {
+		f.Close()
+		_ = d.root.Remove(tmp)
+	}
+	return info, err
+}
+
+// replace writes f, which is tmp, and renames it to name. The metadata that it
+// returns is nil if another process has changed the file meanwhile.
+func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.FileMode, exists bool) (fs.FileInfo, error) {
+	if _, err := f.Write(data); err != nil {
+		return nil, err
+	}
+	if exists { // the umask does not apply
+		if err := f.Chmod(perm); err != nil && runtime.GOOS != "windows" {
+			return nil, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	before, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS == "windows" { // which renames no open file
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		return nil, root.Rename(tmp, name)
+	}
+	if err := root.Rename(tmp, name); err != nil {
+		return nil, err
+	}
+	after, err := f.Stat() // a rename may set the change time
+	f.Close()
+	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, nil
+	}
+	return after, nil
+}
+
+// Remove removes a file or an empty directory.
+func (d *Dir) Remove(name string) error {
+	if err := valid("remove", name); err != nil {
+		return err
+	}
+	return d.root.Remove(name)
+}
+
+func valid(op, name string) error {
+	if !fs.ValidPath(name) {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return nil
+}
+
+func isDirectory(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: syscall.EISDIR}
+}

@@ -1,0 +1,561 @@
+package cache
+
+import (
+	"hash/maphash"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// An engine holds values by key under a bound of cost and of entries. Each shard
+// is exact: its policy holds among its own entries, and what it holds never
+// exceeds its part of the bounds, at no moment.
+type engine[V comparable] struct {
+	shards []*shard[V]
+	seed   maphash.Seed
+	start  time.Time     // of the clock
+	ttl    time.Duration // of entries without their own; 0 is none
+}
+
+// limits are what an engine is made with.
+type limits struct {
+	policy     Policy
+	maxBytes   int64
+	maxEntries int
+	ttl        time.Duration
+	shards     int       // 0 chooses
+	start      time.Time // of the clock; zero is now
+}
+
+const (
+	// A shard that is chosen, not asked for, has at least so much of the bounds:
+	// else a part of the bound would be too small for the entries that meet there.
+	minShardBytes   = 32 << 20
+	minShardEntries = 4096
+	maxShards       = 16
+)
+
+func newEngine[V comparable](l limits) *engine[V] {
+	n := l.shards
+	if n == 0 {
+		for n = 1; n < min(maxShards, runtime.GOMAXPROCS(0)) && l.maxBytes/int64(2*n) >= minShardBytes &&
+			l.maxEntries/(2*n) >= minShardEntries; n *= 2 {
+		}
+	}
+	e := &engine[V]{seed: maphash.MakeSeed(), start: l.start, ttl: l.ttl}
+	if e.start.IsZero() {
+		e.start = time.Now()
+	}
+	for i := range n {
+		s := &shard[V]{
+			policy:     l.policy,
+			maxBytes:   part(l.maxBytes, n, i),
+			maxEntries: int(part(int64(l.maxEntries), n, i)),
+			entries:    map[string]*node[V]{},
+			flights:    map[string]*flight[V]{},
+		}
+		s.protected.bytesMost = s.maxBytes / 5 * 4
+		s.protected.entriesMost = s.maxEntries / 5 * 4
+		e.shards = append(e.shards, s)
+	}
+	return e
+}
+
+// part is the i-th of n parts of total, which differ by 1 at most.
+func part(total int64, n, i int) int64 {
+	p := total / int64(n)
+	if int64(i) < total%int64(n) {
+		p++
+	}
+	return p
+}
+
+func (e *engine[V]) shard(key string) *shard[V] {
+	if len(e.shards) == 1 {
+		return e.shards[0]
+	}
+	return e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
+}
+
+// now is the engine's clock, in nanoseconds. It does not follow changes of the
+// wall clock.
+func (e *engine[V]) now() int64 { return int64(time.Since(e.start)) + 1 }
+
+// maxCost is the largest cost that an entry of any key may have.
+func (e *engine[V]) maxCost() int64 { return e.shards[len(e.shards)-1].maxBytes }
+
+// get returns the value of key and makes it the most recently used. If the value
+// was last checked at notBefore or later, it is trusted, and that is a hit.
+func (e *engine[V]) get(key string, notBefore int64) (v V, ok, trusted bool) {
+	s := e.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.live(key, e)
+	if n == nil {
+		return v, false, false
+	}
+	s.touch(n)
+	if n.checked >= notBefore {
+		s.counts.Hits++
+		return n.value, true, true
+	}
+	return n.value, true, false
+}
+
+// checked notes that v was compared with its file, at the time that the engine's
+// clock showed then: it was the same, which is a hit, or it leaves the cache.
+func (e *engine[V]) checked(key string, v V, at int64, same bool, why Reason) {
+	s := e.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Checks++
+	if same {
+		s.counts.Hits++
+	}
+	n := s.entries[key]
+	switch {
+	case n == nil || n.value != v:
+	case same:
+		n.checked = max(n.checked, at)
+	default:
+		s.remove(n, why)
+	}
+}
+
+// set makes v the value of key. Loads of key under way are not kept. It reports
+// whether v fits; if not, key has no value.
+func (e *engine[V]) set(key string, v V, l loaded) bool {
+	s := e.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, key)
+	return s.insert(e, key, v, l)
+}
+
+// drop removes key, and loads of it under way are not kept. It reports whether
+// key had a value.
+func (e *engine[V]) drop(key string, why Reason) bool {
+	s := e.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, key)
+	n := s.live(key, e)
+	if n != nil {
+		s.remove(n, why)
+	}
+	return n != nil
+}
+
+// dropAll removes the keys that match, and loads of them under way are not kept.
+// It returns how many had a value. It takes time in proportion to all entries.
+func (e *engine[V]) dropAll(match func(key string) bool) (dropped int) {
+	for _, s := range e.shards {
+		s.mu.Lock()
+		s.expire(e, s.maxEntries)
+		for key := range s.flights {
+			if match(key) {
+				delete(s.flights, key)
+			}
+		}
+		for key, n := range s.entries {
+			if match(key) {
+				s.remove(n, Invalidated)
+				dropped++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return dropped
+}
+
+// total adds up the counters.
+func (e *engine[V]) total() counts {
+	var t counts
+	for _, s := range e.shards {
+		s.mu.Lock()
+		s.expire(e, s.maxEntries)
+		t.add(&s.counts)
+		t.Entries += int64(len(s.entries))
+		t.Bytes += s.bytes
+		s.mu.Unlock()
+	}
+	return t
+}
+
+// A flight is a load under way. Those who want the key meanwhile wait for it.
+type flight[V comparable] struct {
+	done   chan struct{} // closed when value and err are set
+	value  V
+	err    error
+	number uint64 // of the shard's flights
+}
+
+// loaded is what a load gives besides its value.
+type loaded struct {
+	cost  int64
+	ttl   time.Duration // 0 is the engine's, negative is none
+	keep  bool          // whether the value may be cached
+	began int64         // on the engine's clock: the value is not older
+}
+
+// load returns what fn returns, and caches it if fn says so, unless the key is set
+// or dropped while fn runs. Of all callers who want a key at the same time, one
+// runs fn.
+//
+// accept is asked about the result of a load that began before this call, since
+// such a result may be older than the call. If it refuses, key is loaded again; the
+// second load began after the call.
+func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V, error) bool) (V, error) {
+	s := e.shard(key)
+	s.mu.Lock()
+	s.counts.Misses++
+	called := s.flown
+	for {
+		f := s.flights[key]
+		if f == nil {
+			break
+		}
+		s.counts.Joined++
+		s.mu.Unlock()
+		<-f.done
+		if f.err != errAbandoned && (f.number > called || accept(f.value, f.err)) {
+			return f.value, f.err
+		}
+		s.mu.Lock()
+	}
+	s.flown++
+	f := &flight[V]{done: make(chan struct{}), number: s.flown, err: errAbandoned}
+	s.flights[key] = f
+	s.mu.Unlock()
+	return e.fly(s, key, f, fn)
+}
+
+// fly runs fn for f. After a panic or Goexit in fn, f ends with errAbandoned, and
+// nobody waits for ever.
+func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loaded, error)) (V, error) {
+	var l loaded
+	defer func() {
+		s.mu.Lock()
+		kept := false
+		if s.flights[key] == f { // nobody set or dropped the key meanwhile
+			delete(s.flights, key)
+			kept = l.keep && s.insert(e, key, f.value, l)
+		}
+		s.counts.Loads++
+		switch {
+		case f.err != nil:
+			s.counts.LoadErrors++
+		case !kept:
+			s.counts.NotCached++
+		}
+		s.mu.Unlock()
+		close(f.done)
+	}()
+	v, got, err := fn()
+	f.value, f.err, l = v, err, got
+	l.keep = l.keep && err == nil
+	return v, err
+}
+
+// A shard is a part of an engine. All is under mu.
+type shard[V comparable] struct {
+	mu         sync.Mutex
+	policy     Policy
+	maxBytes   int64
+	maxEntries int
+	bytes      int64
+	entries    map[string]*node[V]
+	flights    map[string]*flight[V]
+	flown      uint64
+	counts     counts
+	expiry     []*node[V] // a heap: the first expires first
+
+	recent    queue[V]  // LRU: all; Hybrid: those used once
+	protected queue[V]  // Hybrid: those used again
+	rare      *queue[V] // LFU: the queue of the lowest frequency
+
+	freeNode  *node[V] // removed, for the next insertion
+	freeQueue *queue[V]
+}
+
+type node[V comparable] struct {
+	key        string
+	value      V
+	cost       int64
+	expires    int64 // on the engine's clock; 0 is never
+	checked    int64 // on the engine's clock: when the value was last known to be right
+	slot       int   // in shard.expiry, from 1; 0 is not there
+	queue      *queue[V]
+	prev, next *node[V] // in queue, from the first used to the last
+}
+
+// A queue has nodes in the order of their last use.
+type queue[V comparable] struct {
+	oldest, newest *node[V]
+	entries        int
+	bytes          int64
+	entriesMost    int // of Hybrid's protected
+	bytesMost      int64
+	uses           uint64    // of LFU
+	prev, next     *queue[V] // of LFU: of fewer and of more uses
+}
+
+func (q *queue[V]) push(n *node[V]) {
+	n.queue, n.prev, n.next = q, q.newest, nil
+	if q.newest != nil {
+		q.newest.next = n
+	} else {
+		q.oldest = n
+	}
+	q.newest = n
+	q.entries++
+	q.bytes += n.cost
+}
+
+func (q *queue[V]) take(n *node[V]) {
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		q.oldest = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	} else {
+		q.newest = n.prev
+	}
+	n.queue, n.prev, n.next = nil, nil, nil
+	q.entries--
+	q.bytes -= n.cost
+}
+
+// live returns the node of key, unless it has expired.
+func (s *shard[V]) live(key string, e *engine[V]) *node[V] {
+	n := s.entries[key]
+	if n != nil && n.expires != 0 && n.expires <= e.now() {
+		s.remove(n, Expired)
+		return nil
+	}
+	return n
+}
+
+// touch notes a use of n.
+func (s *shard[V]) touch(n *node[V]) {
+	switch s.policy {
+	case LRU:
+		if s.recent.newest != n {
+			s.recent.take(n)
+			s.recent.push(n)
+		}
+	case Hybrid:
+		n.queue.take(n)
+		s.protected.push(n)
+		for s.protected.bytes > s.protected.bytesMost || s.protected.entries > s.protected.entriesMost {
+			m := s.protected.oldest
+			s.protected.take(m)
+			s.recent.push(m)
+		}
+	case LFU:
+		s.use(n)
+	}
+}
+
+// use moves n to the queue of one more use.
+func (s *shard[V]) use(n *node[V]) {
+	q := n.queue
+	up := q.next
+	if up == nil || up.uses != q.uses+1 {
+		if q.entries == 1 { // the queue is n's alone: it moves with n
+			q.uses++
+			return
+		}
+		up = s.addQueue(q.uses+1, q, up)
+	}
+	q.take(n)
+	up.push(n)
+	s.dropEmpty(q)
+}
+
+// addQueue returns a queue between two others.
+func (s *shard[V]) addQueue(uses uint64, prev, next *queue[V]) *queue[V] {
+	q := s.freeQueue
+	if q != nil {
+		s.freeQueue = nil
+	} else {
+		q = &queue[V]{}
+	}
+	q.uses, q.prev, q.next = uses, prev, next
+	if prev != nil {
+		prev.next = q
+	} else {
+		s.rare = q
+	}
+	if next != nil {
+		next.prev = q
+	}
+	return q
+}
+
+// dropEmpty removes q from the frequencies if it has no node.
+func (s *shard[V]) dropEmpty(q *queue[V]) {
+	if q.entries > 0 {
+		return
+	}
+	if q.prev != nil {
+		q.prev.next = q.next
+	} else {
+		s.rare = q.next
+	}
+	if q.next != nil {
+		q.next.prev = q.prev
+	}
+	q.prev, q.next = nil, nil
+	s.freeQueue = q
+}
+
+// victim is the next to be evicted. There is one.
+func (s *shard[V]) victim() *node[V] {
+	switch s.policy {
+	case LFU:
+		return s.rare.oldest
+	case TTL:
+		return s.expiry[0]
+	}
+	if s.recent.oldest != nil {
+		return s.recent.oldest
+	}
+	return s.protected.oldest
+}
+
+// insert makes room for the entry and then adds it, so that the bounds hold at each
+// moment. A value that key had is replaced, and its uses are forgotten.
+func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
+	cost, ttl := l.cost, l.ttl
+	if n := s.entries[key]; n != nil {
+		s.remove(n, Replaced)
+	}
+	if cost > s.maxBytes || s.maxEntries == 0 {
+		s.counts.TooLarge++
+		return false
+	}
+	s.expire(e, 2)
+	for {
+		why := OverBytes
+		if cost <= s.maxBytes-s.bytes {
+			if len(s.entries) < s.maxEntries {
+				break
+			}
+			why = OverEntries
+		}
+		if s.expire(e, 1) == 0 {
+			s.remove(s.victim(), why)
+		}
+	}
+	n := s.freeNode
+	if n != nil {
+		s.freeNode = nil
+	} else {
+		n = &node[V]{}
+	}
+	n.key, n.value, n.cost, n.checked = key, v, cost, l.began
+	if ttl == 0 || s.policy == TTL && ttl < 0 {
+		ttl = e.ttl
+	}
+	if ttl > 0 {
+		now := e.now()
+		n.expires = now + min(int64(ttl), math.MaxInt64-now)
+		s.pushExpiry(n)
+	}
+	switch s.policy {
+	case LFU:
+		if s.rare == nil || s.rare.uses != 1 {
+			s.addQueue(1, nil, s.rare)
+		}
+		s.rare.push(n)
+	default:
+		s.recent.push(n)
+	}
+	s.entries[key] = n
+	s.bytes += cost
+	s.counts.Inserted++
+	return true
+}
+
+// remove takes n out of everything.
+func (s *shard[V]) remove(n *node[V], why Reason) {
+	delete(s.entries, n.key)
+	s.bytes -= n.cost
+	s.counts.Evictions[why]++
+	if n.slot != 0 {
+		s.takeExpiry(n)
+	}
+	q := n.queue
+	q.take(n)
+	if s.policy == LFU {
+		s.dropEmpty(q)
+	}
+	*n = node[V]{} // the value must not stay reachable
+	s.freeNode = n
+}
+
+// expire removes up to most entries that have expired, and returns how many. It
+// looks at the clock only if entries can expire.
+func (s *shard[V]) expire(e *engine[V], most int) (expired int) {
+	if len(s.expiry) == 0 {
+		return 0
+	}
+	now := e.now()
+	for expired < most && len(s.expiry) > 0 && s.expiry[0].expires <= now {
+		s.remove(s.expiry[0], Expired)
+		expired++
+	}
+	return expired
+}
+
+// pushExpiry adds n to the heap. When all entries have the same TTL, n expires
+// last, and the loop ends at once.
+func (s *shard[V]) pushExpiry(n *node[V]) {
+	s.expiry = append(s.expiry, n)
+	n.slot = len(s.expiry)
+	s.rise(n)
+}
+
+func (s *shard[V]) takeExpiry(n *node[V]) {
+	last := s.expiry[len(s.expiry)-1]
+	s.expiry[len(s.expiry)-1] = nil
+	s.expiry = s.expiry[:len(s.expiry)-1]
+	if last != n {
+		s.expiry[n.slot-1], last.slot = last, n.slot
+		s.rise(last)
+		s.sink(last)
+	}
+	n.slot = 0
+}
+
+func (s *shard[V]) rise(n *node[V]) {
+	for n.slot > 1 {
+		above := s.expiry[n.slot/2-1]
+		if above.expires <= n.expires {
+			return
+		}
+		s.swap(above, n)
+	}
+}
+
+func (s *shard[V]) sink(n *node[V]) {
+	for 2*n.slot <= len(s.expiry) {
+		below := s.expiry[2*n.slot-1]
+		if 2*n.slot < len(s.expiry) && s.expiry[2*n.slot].expires < below.expires {
+			below = s.expiry[2*n.slot]
+		}
+		if n.expires <= below.expires {
+			return
+		}
+		s.swap(n, below)
+	}
+}
+
+func (s *shard[V]) swap(a, b *node[V]) {
+	s.expiry[a.slot-1], s.expiry[b.slot-1] = b, a
+	a.slot, b.slot = b.slot, a.slot
+}

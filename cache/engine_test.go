@@ -1,0 +1,565 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var policies = map[string]Policy{"LRU": LRU, "LFU": LFU, "TTL": TTL, "Hybrid": Hybrid}
+
+// get is engine.get of a value that is trusted.
+func get[V comparable](e *engine[V], key string) (V, bool) {
+	v, ok, _ := e.get(key, math.MinInt64)
+	return v, ok
+}
+
+// A model is an engine of one shard, written plainly: each step looks at all
+// entries.
+type model struct {
+	policy     Policy
+	maxBytes   int64
+	maxEntries int
+	ttl        time.Duration
+	entries    []modelEntry // from the first used to the last
+	evicted    [reasons]int64
+	hits       int64
+}
+
+type modelEntry struct {
+	key       string
+	value     int
+	cost      int64
+	expires   int64
+	uses      int
+	protected bool
+}
+
+func (m *model) find(key string) int {
+	return slices.IndexFunc(m.entries, func(e modelEntry) bool { return e.key == key })
+}
+
+func (m *model) remove(i int, why Reason) {
+	m.entries = slices.Delete(m.entries, i, i+1)
+	m.evicted[why]++
+}
+
+func (m *model) bytes() (sum int64) {
+	for _, e := range m.entries {
+		sum += e.cost
+	}
+	return sum
+}
+
+func (m *model) live(key string, now int64) int {
+	i := m.find(key)
+	if i >= 0 && m.entries[i].expires <= now {
+		m.remove(i, Expired)
+		return -1
+	}
+	return i
+}
+
+func (m *model) get(key string, now int64) (int, bool) {
+	i := m.live(key, now)
+	if i < 0 {
+		return 0, false
+	}
+	m.hits++
+	e := m.entries[i]
+	if m.policy == TTL {
+		return e.value, true
+	}
+	m.entries = slices.Delete(m.entries, i, i+1)
+	e.uses++
+	e.protected = m.policy == Hybrid
+	m.entries = append(m.entries, e)
+	for {
+		var n, bytes int64
+		first := -1
+		for i, e := range m.entries {
+			if e.protected {
+				if first < 0 {
+					first = i
+				}
+				n, bytes = n+1, bytes+e.cost
+			}
+		}
+		if n <= int64(m.maxEntries/5*4) && bytes <= m.maxBytes/5*4 {
+			break
+		}
+		d := m.entries[first]
+		d.protected = false
+		m.entries = append(slices.Delete(m.entries, first, first+1), d)
+	}
+	return e.value, true
+}
+
+// worst returns the index of the entry that is the least by key.
+func (m *model) worst(key func(modelEntry) int64) int {
+	w := 0
+	for i, e := range m.entries {
+		if key(e) < key(m.entries[w]) {
+			w = i
+		}
+	}
+	return w
+}
+
+func (m *model) expire(now int64) bool {
+	if len(m.entries) == 0 {
+		return false
+	}
+	i := m.worst(func(e modelEntry) int64 { return e.expires })
+	if m.entries[i].expires > now {
+		return false
+	}
+	m.remove(i, Expired)
+	return true
+}
+
+func (m *model) set(key string, v int, cost int64, ttl time.Duration, now int64) {
+	if i := m.find(key); i >= 0 {
+		m.remove(i, Replaced)
+	}
+	if cost > m.maxBytes {
+		return
+	}
+	if m.expire(now) {
+		m.expire(now)
+	}
+	for m.bytes()+cost > m.maxBytes || len(m.entries) >= m.maxEntries {
+		why := OverEntries
+		if m.bytes()+cost > m.maxBytes {
+			why = OverBytes
+		}
+		if m.expire(now) {
+			continue
+		}
+		m.remove(m.worst(func(e modelEntry) int64 {
+			switch {
+			case m.policy == LFU:
+				return int64(e.uses)
+			case m.policy == TTL:
+				return e.expires
+			case e.protected:
+				return 1
+			}
+			return 0
+		}), why)
+	}
+	e := modelEntry{key: key, value: v, cost: cost, expires: 1 << 62}
+	if ttl == 0 || ttl < 0 && m.policy == TTL {
+		ttl = m.ttl
+	}
+	if ttl > 0 {
+		e.expires = now + int64(ttl)
+	}
+	m.entries = append(m.entries, e)
+}
+
+// TestEngineIsItsModel lets each policy do random operations, and compares it with
+// the model after each.
+func TestEngineIsItsModel(t *testing.T) {
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				for round := range 10 {
+					testEngineIsItsModel(t, policy, uint64(round), rounds(t, "FILEPROC_FAULTS", 20_000)/10)
+				}
+			})
+		})
+	}
+}
+
+func testEngineIsItsModel(t *testing.T, policy Policy, seed uint64, steps int) {
+	rnd := rand.New(rand.NewPCG(seed, 15))
+	m := &model{policy: policy, maxBytes: 1 + rnd.Int64N(200), maxEntries: 1 + rnd.IntN(30)}
+	if policy == TTL || seed%2 == 0 {
+		m.ttl = 60 * time.Microsecond
+	}
+	e := newEngine[int](limits{policy: policy, maxBytes: m.maxBytes, maxEntries: m.maxEntries, ttl: m.ttl, shards: 1})
+	s := e.shards[0]
+	for i := range steps {
+		time.Sleep(time.Microsecond)
+		now := e.now()
+		key := fmt.Sprint("k", int(40*rnd.Float64()*rnd.Float64()))
+		var op string
+		switch n := rnd.IntN(100); {
+		case n < 50:
+			op = "get"
+			v, ok := get(e, key)
+			mv, mok := m.get(key, now)
+			if ok != mok || v != mv {
+				t.Fatalf("seed %d, step %d: get %s is %d %v, want %d %v", seed, i, key, v, ok, mv, mok)
+			}
+		case n < 90:
+			// A time to live of its own, such that no two entries expire at the same moment.
+			ttl := time.Duration(0)
+			switch n % 4 {
+			case 0:
+				ttl = time.Duration(1000*rnd.IntN(300) + i%1000 + 1)
+			case 1:
+				ttl = -1
+			}
+			cost := rnd.Int64N(3 + m.maxBytes/int64(1+rnd.IntN(20)))
+			op = fmt.Sprint("set ", cost, ttl)
+			if n < 70 {
+				e.set(key, i, loaded{cost: cost, ttl: ttl})
+			} else {
+				_, err := e.load(key, func() (int, loaded, error) { return i, loaded{cost: cost, ttl: ttl, keep: true}, nil }, nil)
+				require.NoError(t, err)
+			}
+			m.set(key, i, cost, ttl, now)
+		case n < 98:
+			op = "drop"
+			ok := e.drop(key, Invalidated)
+			j := m.live(key, now)
+			require.Equal(t, j >= 0, ok)
+			if ok {
+				m.remove(j, Invalidated)
+			}
+		default:
+			op = "dropAll"
+			for m.expire(now) {
+			}
+			most := fmt.Sprint("k", rnd.IntN(10))
+			e.dropAll(func(key string) bool { return key > most })
+			for j := len(m.entries) - 1; j >= 0; j-- {
+				if m.entries[j].key > most {
+					m.remove(j, Invalidated)
+				}
+			}
+		}
+		same := s.bytes <= m.maxBytes && len(s.entries) <= m.maxEntries && m.bytes() == s.bytes &&
+			len(m.entries) == len(s.entries) && m.evicted == s.counts.Evictions && m.hits == s.counts.Hits
+		for _, me := range m.entries {
+			n := s.entries[me.key]
+			same = same && n != nil && n.value == me.value
+		}
+		if !same {
+			t.Fatalf("seed %d, step %d: %s %s\nmodel %+v\nbytes %d, entries %v, counts %+v", seed, i, op, key, m, s.bytes,
+				slices.Sorted(maps.Keys(s.entries)), s.counts)
+		}
+	}
+	requireLedger(t, e.total())
+}
+
+// requireLedger checks that the counters add up.
+func requireLedger(t *testing.T, c counts) {
+	t.Helper()
+	left := int64(0)
+	for _, n := range c.Evictions {
+		left += n
+	}
+	require.Equal(t, c.Inserted, c.Entries+left, "%+v", c)
+}
+
+// TestEngineBoundsHoldMeanwhile watches the bounds while goroutines use an engine of
+// several shards.
+func TestEngineBoundsHoldMeanwhile(t *testing.T) {
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine[int](limits{policy: policy, maxBytes: 1001, maxEntries: 50, ttl: time.Millisecond, shards: 3})
+			var wg sync.WaitGroup
+			var gets, hits atomic.Int64
+			var stop atomic.Bool
+			for g := range 4 {
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(g), 1))
+					for range rounds(t, "FILEPROC_FAULTS", 10_000) {
+						key := fmt.Sprint(rnd.IntN(200))
+						switch rnd.IntN(4) {
+						case 0:
+							e.set(key, 1, loaded{cost: rnd.Int64N(400)})
+						case 1:
+							gets.Add(1)
+							if _, ok := get(e, key); ok {
+								hits.Add(1)
+							}
+						case 2:
+							_, _ = e.load(key, func() (int, loaded, error) {
+								return 1, loaded{cost: rnd.Int64N(100), keep: rnd.IntN(2) == 0}, []error{nil, errors.New("x")}[rnd.IntN(2)]
+							}, func(int, error) bool { return rnd.IntN(2) == 0 })
+						case 3:
+							e.drop(key, Invalidated)
+						}
+					}
+				})
+			}
+			watched := make(chan struct{})
+			go func() {
+				defer close(watched)
+				for !stop.Load() {
+					for _, s := range e.shards {
+						s.mu.Lock()
+						over := s.bytes > s.maxBytes || len(s.entries) > s.maxEntries
+						s.mu.Unlock()
+						if over {
+							t.Error("over the bound")
+							return
+						}
+					}
+					runtime.Gosched()
+				}
+			}()
+			wg.Wait()
+			stop.Store(true)
+			<-watched
+			c := e.total()
+			requireLedger(t, c)
+			require.Equal(t, hits.Load(), c.Hits)
+			for _, s := range e.shards {
+				require.Empty(t, s.flights)
+			}
+		})
+	}
+}
+
+// TestShardsDivideTheBounds checks that the parts add up to the whole.
+func TestShardsDivideTheBounds(t *testing.T) {
+	for _, l := range []limits{{maxBytes: 1003, maxEntries: 11, shards: 4}, {maxBytes: 1 << 40, maxEntries: 1 << 20}, {maxBytes: 10, maxEntries: 1}} {
+		e := newEngine[int](l)
+		var bytes, entries int64
+		for _, s := range e.shards {
+			bytes += s.maxBytes
+			entries += int64(s.maxEntries)
+			require.GreaterOrEqual(t, s.maxBytes, e.maxCost())
+		}
+		require.Equal(t, l.maxBytes, bytes)
+		require.EqualValues(t, l.maxEntries, entries)
+	}
+	require.Len(t, newEngine[int](limits{maxBytes: 1 << 20, maxEntries: 1 << 30}).shards, 1, "a small bound is not divided")
+}
+
+func TestLoadIsSingleFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
+		var loads atomic.Int64
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				v, err := e.load("k", func() (int, loaded, error) {
+					time.Sleep(time.Second)
+					return int(loads.Add(1)), loaded{cost: 1, keep: true}, nil
+				}, func(int, error) bool { return true })
+				require.NoError(t, err)
+				require.Equal(t, 1, v)
+			})
+		}
+		wg.Wait()
+		c := e.total()
+		require.EqualValues(t, 1, c.Loads)
+		require.EqualValues(t, 99, c.Joined)
+	})
+}
+
+// TestLoadRefused: a caller who may not use an older load gets one that began after
+// the call, and all such callers share it.
+func TestLoadRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
+		var loads atomic.Int64
+		load := func() (int, loaded, error) {
+			n := int(loads.Add(1))
+			time.Sleep(time.Second)
+			return n, loaded{cost: 1, keep: true}, nil
+		}
+		refuse := func(int, error) bool { return false }
+		go e.load("k", load, refuse)
+		synctest.Wait()
+		for range 10 {
+			go func() {
+				v, _ := e.load("k", load, refuse)
+				require.Equal(t, 2, v)
+			}()
+		}
+		time.Sleep(5 * time.Second)
+		require.EqualValues(t, 2, loads.Load())
+	})
+}
+
+// TestLoadThatIsOvertaken: what was loaded before a set or a drop is not cached after
+// it.
+func TestLoadThatIsOvertaken(t *testing.T) {
+	overtake := map[string]func(e *engine[int]){
+		"set":     func(e *engine[int]) { e.set("k", 7, loaded{cost: 1}) },
+		"drop":    func(e *engine[int]) { e.drop("k", Invalidated) },
+		"dropAll": func(e *engine[int]) { e.dropAll(func(string) bool { return true }) },
+	}
+	for name, f := range overtake {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
+			_, _ = e.load("k", func() (int, loaded, error) {
+				f(e)
+				return 1, loaded{cost: 1, keep: true}, nil
+			}, nil)
+			v, ok := get(e, "k")
+			require.Equal(t, name == "set", ok)
+			if ok {
+				require.Equal(t, 7, v)
+			}
+			c := e.total()
+			require.EqualValues(t, 1, c.NotCached)
+			requireLedger(t, c)
+		})
+	}
+}
+
+// TestLoadThatPanics: nobody waits for ever, and those who waited load themselves.
+func TestLoadThatPanics(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("x") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
+				go func() {
+					defer func() { _ = recover() }()
+					_, _ = e.load("k", func() (int, loaded, error) { time.Sleep(time.Second); end(); return 0, loaded{}, nil }, nil)
+				}()
+				synctest.Wait()
+				v, err := e.load("k", func() (int, loaded, error) { return 2, loaded{cost: 1, keep: true}, nil }, func(int, error) bool { return true })
+				require.NoError(t, err)
+				require.Equal(t, 2, v)
+				require.EqualValues(t, 1, e.total().LoadErrors)
+			})
+		})
+	}
+}
+
+// TestHybridOutlivesAScan: what is used again survives files that are read once, also
+// while the cache is half empty.
+func TestHybridOutlivesAScan(t *testing.T) {
+	e := newEngine[int](limits{policy: Hybrid, maxBytes: 1000, maxEntries: 100, shards: 1})
+	for i := range 20 {
+		e.set(fmt.Sprint("hot", i), i, loaded{cost: 10})
+		get(e, fmt.Sprint("hot", i))
+	}
+	for i := range 10_000 {
+		e.set(fmt.Sprint("once", i), i, loaded{cost: 10})
+	}
+	for i := range 20 {
+		_, ok := get(e, fmt.Sprint("hot", i))
+		require.True(t, ok, i)
+	}
+}
+
+// TestAnEntryThatLeavesIsNotReachable: a removed node, which is used again, does not
+// keep the value.
+func TestAnEntryThatLeavesIsNotReachable(t *testing.T) {
+	e := newEngine[*int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	e.set("k", new(int), loaded{cost: 1})
+	e.drop("k", Invalidated)
+	require.Nil(t, e.shards[0].freeNode.value)
+	e.set("big", new(int), loaded{cost: 11})
+	require.Empty(t, e.shards[0].entries)
+	require.EqualValues(t, 1, e.total().TooLarge)
+}
+
+// TestLFUQueuesAreFew: the frequencies have a queue only where an entry is, in order,
+// so that the victim is found in one step.
+func TestLFUQueuesAreFew(t *testing.T) {
+	e := newEngine[int](limits{policy: LFU, maxBytes: 1 << 20, maxEntries: 1000, shards: 1})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 20_000 {
+		key := fmt.Sprint(rnd.IntN(3000))
+		if _, ok := get(e, key); !ok {
+			e.set(key, i, loaded{cost: 1})
+		}
+	}
+	s, entries := e.shards[0], 0
+	seen := map[uint64]bool{}
+	for q := s.rare; q != nil; q = q.next {
+		require.NotZero(t, q.entries, "an empty queue stayed")
+		require.False(t, seen[q.uses])
+		require.True(t, q.next == nil || q.next.uses > q.uses)
+		seen[q.uses] = true
+		entries += q.entries
+	}
+	require.Equal(t, len(s.entries), entries)
+}
+
+// TestLoadNotKept: a failed load, and one that says so, leave nothing.
+func TestLoadNotKept(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	_, err := e.load("failed", func() (int, loaded, error) { return 1, loaded{cost: 1, keep: true}, errors.New("x") }, nil)
+	require.Error(t, err)
+	v, err := e.load("not kept", func() (int, loaded, error) { return 1, loaded{cost: 1}, nil }, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, v)
+	c := e.total()
+	require.Zero(t, c.Entries)
+	require.EqualValues(t, 2, c.Loads)
+	require.EqualValues(t, 1, c.LoadErrors)
+	require.EqualValues(t, 1, c.NotCached)
+}
+
+// TestExpiredGoFirst: while there are expired entries, no other is evicted.
+func TestExpiredGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+		for i := range 5 {
+			e.set(fmt.Sprint("lives", i), i, loaded{cost: 1})
+		}
+		for i := range 5 {
+			e.set(fmt.Sprint("expires", i), i, loaded{cost: 1, ttl: time.Second})
+		}
+		time.Sleep(time.Second)
+		e.set("large", 1, loaded{cost: 5})
+		for i := range 5 {
+			_, ok := get(e, fmt.Sprint("lives", i))
+			require.True(t, ok)
+		}
+		require.EqualValues(t, 5, e.total().Evictions[Expired])
+	})
+}
+
+// TestExpiryIsAHeap adds and removes entries with random times to live.
+func TestExpiryIsAHeap(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 1 << 20, maxEntries: 1000, shards: 1})
+	rnd := rand.New(rand.NewPCG(3, 4))
+	s := e.shards[0]
+	for i := range 10_000 {
+		key := fmt.Sprint(rnd.IntN(300))
+		if rnd.IntN(2) == 0 {
+			e.set(key, i, loaded{cost: 1, ttl: time.Hour + time.Duration(rnd.IntN(1e6))})
+		} else {
+			e.drop(key, Invalidated)
+		}
+		require.Len(t, s.entries, len(s.expiry))
+		for j, n := range s.expiry {
+			if n.slot != j+1 || s.expiry[(j+1)/2-min(1, (j+1)/2)].expires > n.expires {
+				t.Fatalf("step %d: slot %d of %d", i, j, len(s.expiry))
+			}
+		}
+	}
+}
+
+// TestCheckedOfAnOlderValue: the comparison of a value says nothing of the one that has
+// replaced it.
+func TestCheckedOfAnOlderValue(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	e.set("k", 1, loaded{cost: 1})
+	e.set("k", 2, loaded{cost: 1, began: 5})
+	e.checked("k", 1, 100, true, Changed)
+	_, _, trusted := e.get("k", 6)
+	require.False(t, trusted)
+	e.checked("k", 1, 100, false, Changed)
+	v, ok, trusted := e.get("k", 5)
+	require.True(t, ok && trusted)
+	require.Equal(t, 2, v)
+	e.checked("k", 2, 100, false, Changed)
+	_, ok = get(e, "k")
+	require.False(t, ok)
+}

@@ -1,0 +1,130 @@
+package cache
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"slices"
+)
+
+// file is an open regular file. It keeps the state of the file that it was opened
+// with.
+type file struct {
+	r      bytes.Reader
+	of     *content
+	name   string
+	closed bool
+}
+
+var _ interface {
+	fs.File
+	io.ReadSeeker
+	io.ReaderAt
+	io.WriterTo
+} = (*file)(nil)
+
+func (f *file) err(op string) error {
+	if f.closed {
+		return &fs.PathError{Op: op, Path: f.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+func (f *file) Stat() (fs.FileInfo, error) {
+	if err := f.err("stat"); err != nil {
+		return nil, err
+	}
+	return &f.of.info, nil
+}
+
+func (f *file) Read(p []byte) (int, error) {
+	if err := f.err("read"); err != nil {
+		return 0, err
+	}
+	return f.r.Read(p)
+}
+
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.err("read"); err != nil {
+		return 0, err
+	}
+	return f.r.ReadAt(p, off)
+}
+
+func (f *file) Seek(offset int64, whence int) (int64, error) {
+	if err := f.err("seek"); err != nil {
+		return 0, err
+	}
+	n, err := f.r.Seek(offset, whence)
+	if err != nil {
+		err = &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+	}
+	return n, err
+}
+
+// WriteTo gives w a copy: the content is shared, and w may be wrong about not
+// changing it.
+func (f *file) WriteTo(w io.Writer) (n int64, err error) {
+	if err := f.err("read"); err != nil {
+		return 0, err
+	}
+	return io.Copy(w, struct{ io.Reader }{&f.r})
+}
+
+func (f *file) Close() error {
+	err := f.err("close")
+	f.closed = true
+	return err
+}
+
+// openDir is an open directory.
+type openDir struct {
+	of     *content
+	name   string
+	next   int
+	closed bool
+}
+
+var _ fs.ReadDirFile = (*openDir)(nil)
+
+func (d *openDir) err(op string) error {
+	if d.closed {
+		return &fs.PathError{Op: op, Path: d.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+func (d *openDir) Stat() (fs.FileInfo, error) {
+	if err := d.err("stat"); err != nil {
+		return nil, err
+	}
+	return &d.of.info, nil
+}
+
+func (d *openDir) Read([]byte) (int, error) {
+	if err := d.err("read"); err != nil {
+		return 0, err
+	}
+	return 0, isDirectory("read", d.name)
+}
+
+func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if err := d.err("readdir"); err != nil {
+		return nil, err
+	}
+	rest := d.of.names[d.next:]
+	if n > 0 {
+		if len(rest) == 0 {
+			return nil, io.EOF
+		}
+		rest = rest[:min(n, len(rest))]
+	}
+	d.next += len(rest)
+	return slices.Clone(rest), nil
+}
+
+func (d *openDir) Close() error {
+	err := d.err("close")
+	d.closed = true
+	return err
+}

@@ -1,0 +1,89 @@
+package cache
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestResults(t *testing.T) {
+	for _, trust := range []time.Duration{0, time.Hour, Forever} {
+		m := newMemFS(map[string]string{"f": "abc", "d/bad": "x", "large": strings.Repeat("x", 5000)})
+		c := newFS(t, m, Options{Trust: trust, MaxFileSize: 1000})
+		calls := 0
+		r, err := NewResults(c, ResultOptions[int]{Cost: func(int) int64 { return 8 }}, func(f File) (int, error) {
+			calls++
+			if f.Name == "d/bad" {
+				return 0, errors.New("bad")
+			}
+			require.EqualValues(t, len(f.Data), f.Info.Size())
+			return len(f.Data), nil
+		})
+		require.NoError(t, err)
+		_, ok := r.Get("f")
+		require.False(t, ok)
+		for range 3 {
+			n, err := r.Load("f")
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+		}
+		require.Equal(t, 1, calls)
+		n, ok := r.Get("f")
+		require.True(t, ok)
+		require.Equal(t, 3, n)
+		require.EqualValues(t, 1+entryOverhead+8, r.Stats().Bytes)
+
+		for range 2 {
+			n, err = r.Load("large") // its content is not cached, its result is
+			require.NoError(t, err)
+			require.Equal(t, 5000, n)
+		}
+		require.Equal(t, 2, calls)
+
+		m.put("f", "abcd")
+		if trust != 0 {
+			n, err = r.Load("f")
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+			c.Invalidate("f")
+		}
+		_, ok = r.Get("f")
+		require.False(t, ok)
+		n, err = r.Load("f")
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+
+		for range 2 {
+			_, err = r.Load("d/bad")
+			require.EqualError(t, err, "bad")
+		}
+		require.Equal(t, 5, calls, "an error is not cached")
+		_, err = r.Load("d")
+		require.Error(t, err)
+		_, err = r.Load("../f")
+		require.Error(t, err)
+		c.InvalidatePrefix("f")
+		_, ok = r.Get("f")
+		require.False(t, ok)
+		requireStats(t, r.Stats())
+	}
+	_, err := NewResults(nil, ResultOptions[int]{}, func(File) (int, error) { return 0, nil })
+	require.Error(t, err)
+	_, err = NewResults(newFS(t, newMemFS(nil), Options{}), ResultOptions[int]{MaxBytes: -1}, func(File) (int, error) { return 0, nil })
+	require.Error(t, err)
+}
+
+// TestResultOfAChangingFile: what was made of content that is not proven is not kept.
+func TestResultOfAChangingFile(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "abc"})
+	m.files["f"].lies = 1
+	c := newFS(t, m, Options{Trust: Forever})
+	r, err := NewResults(c, ResultOptions[int]{}, func(f File) (int, error) { return len(f.Data), nil })
+	require.NoError(t, err)
+	_, err = r.Load("f")
+	require.NoError(t, err)
+	require.Zero(t, r.Stats().Entries)
+}

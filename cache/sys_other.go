@@ -1,0 +1,9 @@
+//go:build !(aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
+
+package cache
+
+import "io/fs"
+
+const openFlags = 0
+
+func addSystem(*identity, fs.FileInfo) {}

@@ -1,0 +1,491 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Store takes what is written. Its methods may be called by several goroutines, but
+// for one name by one at a time.
+type Store interface {
+	// WriteFile makes data the content of the file name, all of it or nothing. It
+	// must neither modify nor keep data. It returns the metadata that the source
+	// has of the file as it was written, or nil if it cannot know: then the content
+	// is cached only with Options.Trust.
+	WriteFile(name string, data []byte) (fs.FileInfo, error)
+	// Remove removes a file.
+	Remove(name string) error
+}
+
+// WriteMode says when a write reaches the store.
+type WriteMode int
+
+const (
+	// WriteThrough writes to the store and caches what was written. When WriteFile
+	// returns nil, the store has it. After an error the name is not cached.
+	WriteThrough WriteMode = iota
+	// WriteAround writes to the store, and caches at the next read.
+	WriteAround
+	// WriteBack keeps what is written in memory, dirty, until a flush: at the end of
+	// Options.FlushInterval, by Flush, by Close, by ReadDir or Open of a directory
+	// above, or because Options.MaxDirtyBytes is reached. Dirty files are read as
+	// they were written, are never evicted, and survive each failure of the store. They do
+	// not survive the process: what must, has to be flushed.
+	WriteBack
+)
+
+// ErrNoStore is the error of writes without Options.Store.
+var ErrNoStore = errors.New("the cache has no store")
+
+// ErrDirty is the error of a write that finds no room because dirty files cannot be
+// flushed. The file is what it was before.
+var ErrDirty = errors.New("the cache is full of files that could not be flushed")
+
+// WriteStats are the counters of writes.
+type WriteStats struct {
+	Writes      int64 `json:"writes"`      // calls of WriteFile that returned nil
+	WriteErrors int64 `json:"writeErrors"` // and those that failed
+	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
+	Flushes     int64 `json:"flushes"`     // dirty files written to the store
+	FlushErrors int64 `json:"flushErrors"` // attempts to that failed
+	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard and Remove
+	Superseded  int64 `json:"superseded"`  // dirty files written again before their flush
+	DirtyFiles  int64 `json:"dirtyFiles"`  // now
+	DirtyBytes  int64 `json:"dirtyBytes"`  // now, counted as entries are
+}
+
+// writer is the part of an FS that writes.
+type writer struct {
+	store    Store
+	mode     WriteMode
+	interval time.Duration
+	onError  func(name string, err error)
+	most     int64 // of dirty bytes
+
+	seed  maphash.Seed
+	names [64]sync.Mutex // WriteThrough, WriteAround: one write of a name at a time
+
+	flushing sync.Mutex // WriteBack: one call of the store at a time
+
+	count      atomic.Int64 // of dirty files, for those who read
+	mu         sync.Mutex   // guards all below
+	dirty      map[string]*dirtyFile
+	bytes      int64
+	wrote      uint64 // numbers dirty files
+	timer      *time.Timer
+	flushLater func() // what the timer calls
+	ended      bool   // by Close
+	stats      WriteStats
+}
+
+// A dirtyFile is not in the store yet. It counts in writer.bytes until it has left
+// dirty and is not being flushed either.
+type dirtyFile struct {
+	name     string
+	content  *content
+	number   uint64
+	flushing bool
+}
+
+func (d *dirtyFile) cost() int64 {
+	return int64(len(d.content.data)+len(d.name)) + entryOverhead
+}
+
+// WriteFile makes data the content of the file name, as Options.Write says.
+func (c *FS) WriteFile(name string, data []byte) error {
+	err := c.writeFile(name, data)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if err != nil {
+		c.w.stats.WriteErrors++
+	} else {
+		c.w.stats.Writes++
+	}
+	return err
+}
+
+func (c *FS) writeFile(name string, data []byte) error {
+	if err := c.writable("write", name); err != nil {
+		return err
+	}
+	if c.w.mode == WriteBack {
+		return c.writeBack(name, data)
+	}
+	lock := c.w.lock(name)
+	lock.Lock()
+	defer lock.Unlock()
+	return c.writeStore(name, data, c.w.mode == WriteThrough)
+}
+
+// writable checks a name before it is written.
+func (c *FS) writable(op, name string) error {
+	err := error(nil)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	switch {
+	case c.w.store == nil:
+		err = ErrNoStore
+	case !fs.ValidPath(name) || name == ".":
+		err = fs.ErrInvalid
+	case c.w.ended:
+		err = fs.ErrClosed
+	default:
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func (w *writer) lock(name string) *sync.Mutex {
+	return &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
+}
+
+// writeStore writes to the store. Whatever happens there, nothing of before is
+// served from memory afterwards. The caller holds the lock of the name.
+func (c *FS) writeStore(name string, data []byte, keep bool) error {
+	began, now := c.data.now(), time.Now()
+	i, err := func() (fs.FileInfo, error) {
+		defer c.forget(name) // after a panic too
+		return c.w.store.WriteFile(name, data)
+	}()
+	if err != nil || !keep || int64(len(data)) > c.largest(name) {
+		return err
+	}
+	ct := &content{stamp: stamp{whole: true, began: began}, data: append(make([]byte, 0, len(data)), data...)}
+	if i != nil {
+		ct.id, ct.info = identityOf(i), infoOf(i)
+		ct.info.name = path.Base(name) // the store may have written under another
+		ct.whole = i.Size() == int64(len(data)) && i.Mode().IsRegular()
+		ct.firm = ct.whole && ct.id.firm(now)
+	} else {
+		ct.info = written(name, data)
+	}
+	if c.worthKeeping(&ct.stamp) {
+		c.data.set(name, ct, loaded{cost: int64(len(data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began})
+	}
+	return nil
+}
+
+// written is the metadata of a file that only the cache knows.
+func written(name string, data []byte) info {
+	return info{name: path.Base(name), size: int64(len(data)), mode: 0o644, mtime: time.Now()}
+}
+
+// forget drops name, and the listings and metadata of the directories above, which may
+// be new.
+func (c *FS) forget(name string) {
+	c.data.drop(name, Invalidated)
+	for _, r := range c.dependents() {
+		r.drop(name, Invalidated)
+	}
+	for ; ; name = path.Dir(name) {
+		c.meta.drop(name, Invalidated)
+		c.meta.drop(name+"/", Invalidated)
+		if name == "." {
+			return
+		}
+	}
+}
+
+// Remove removes the file name from the store, also with WriteBack, and makes the
+// cache forget it. If it fails, a file that was dirty stays so.
+func (c *FS) Remove(name string) error {
+	if err := c.writable("remove", name); err != nil {
+		return err
+	}
+	w := &c.w
+	lock := &w.flushing
+	if w.mode != WriteBack {
+		lock = w.lock(name)
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	w.mu.Lock()
+	d := w.dirty[name]
+	w.mu.Unlock()
+	err := func() error {
+		defer c.forget(name)
+		return w.store.Remove(name)
+	}()
+	if err != nil && (d == nil || !errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Removes++
+	if d != nil && w.dirty[name] == d {
+		w.drop(d)
+		w.stats.Discarded++
+	}
+	return nil
+}
+
+// writeBack makes name dirty.
+func (c *FS) writeBack(name string, data []byte) error {
+	w := &c.w
+	ct := &content{data: append(make([]byte, 0, len(data)), data...), info: written(name, data)}
+	d := &dirtyFile{name: name, content: ct}
+	if d.cost() > w.most {
+		return c.writeLarge(name, data)
+	}
+	defer c.forget(name) // a load under way is older
+	for {
+		err := w.add(d)
+		if err != ErrDirty {
+			return err
+		}
+		// Others may take the room that a flush has made.
+		if flushErr := c.Flush(); flushErr != nil {
+			if err = w.add(d); err == ErrDirty {
+				err = &fs.PathError{Op: "write", Path: name, Err: errors.Join(ErrDirty, flushErr)}
+			}
+			return err
+		}
+	}
+}
+
+// add makes d dirty. Without room it returns ErrDirty.
+func (w *writer) add(d *dirtyFile) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended { // since writable: nothing would flush d
+		return &fs.PathError{Op: "write", Path: d.name, Err: fs.ErrClosed}
+	}
+	old := w.dirty[d.name]
+	bytes := w.bytes + d.cost()
+	if old != nil && !old.flushing {
+		bytes -= old.cost()
+	}
+	if bytes > w.most {
+		return ErrDirty
+	}
+	w.wrote++
+	d.number = w.wrote
+	if old != nil {
+		w.stats.Superseded++
+	} else {
+		w.count.Add(1)
+	}
+	w.dirty[d.name], w.bytes = d, bytes
+	w.arm()
+	return nil
+}
+
+// drop makes d no longer dirty.
+func (w *writer) drop(d *dirtyFile) {
+	delete(w.dirty, d.name)
+	w.count.Add(-1)
+	if !d.flushing {
+		w.bytes -= d.cost()
+	}
+}
+
+// writeLarge writes a file to the store that is larger than all that may be dirty.
+func (c *FS) writeLarge(name string, data []byte) error {
+	w := &c.w
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	w.mu.Lock()
+	old := w.dirty[name]
+	w.mu.Unlock()
+	if err := c.writeStore(name, data, true); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old != nil && w.dirty[name] == old {
+		w.drop(old)
+		w.stats.Superseded++
+	}
+	return nil
+}
+
+// dirtyContent returns name's content if it is dirty.
+func (c *FS) dirtyContent(name string) *content {
+	if c.w.count.Load() == 0 {
+		return nil
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if d := c.w.dirty[name]; d != nil {
+		return d.content
+	}
+	return nil
+}
+
+// Dirty returns the names of the files that the store does not have yet, in the order
+// of their last writes.
+func (c *FS) Dirty() []string {
+	var names []string
+	for _, d := range c.w.sorted(all) {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+func (w *writer) sorted(match func(string) bool) []*dirtyFile {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var files []*dirtyFile
+	for name, d := range w.dirty {
+		if match(name) {
+			files = append(files, d)
+		}
+	}
+	slices.SortFunc(files, func(a, b *dirtyFile) int { return int(int64(a.number - b.number)) })
+	return files
+}
+
+// Discard drops what is dirty under the names, without writing it. It returns how many
+// files were dirty. If one is being flushed at the moment, the store may get it.
+func (c *FS) Discard(names ...string) (discarded int) {
+	for _, name := range names {
+		name = clean(name)
+		c.w.mu.Lock()
+		d := c.w.dirty[name]
+		if d != nil {
+			c.w.drop(d)
+			c.w.stats.Discarded++
+			discarded++
+		}
+		c.w.mu.Unlock()
+		c.forget(name)
+	}
+	return discarded
+}
+
+// Flush writes all dirty files to the store, in the order of their last writes, or
+// those of the names. It tries each; those that fail stay dirty, and the error
+// names them (the first 100, and how many more).
+func (c *FS) Flush(names ...string) error {
+	if len(names) == 0 {
+		return c.flush(all)
+	}
+	set := map[string]bool{}
+	for _, name := range names {
+		set[clean(name)] = true
+	}
+	return c.flush(func(name string) bool { return set[name] })
+}
+
+// flushBelow flushes what is dirty in the tree below dir, so that the source shows it.
+func (c *FS) flushBelow(dir string) error {
+	if !c.dirtyBelow(dir) {
+		return nil
+	}
+	return c.flush(func(name string) bool { return name != dir && below(name, dir) })
+}
+
+// dirtyBelow reports whether something in the tree below dir is dirty.
+func (c *FS) dirtyBelow(dir string) bool {
+	return c.w.count.Load() > 0 && len(c.w.sorted(func(name string) bool { return name != dir && below(name, dir) })) > 0
+}
+
+const maxFlushErrors = 100
+
+func (c *FS) flush(match func(string) bool) error {
+	c.w.flushing.Lock()
+	defer c.w.flushing.Unlock()
+	var errs []error
+	failed := 0
+	for _, d := range c.w.sorted(match) {
+		err := c.flushFile(d)
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= maxFlushErrors {
+			errs = append(errs, fmt.Errorf("flush %s: %w", d.name, err))
+		}
+		if c.w.onError != nil {
+			c.w.onError(d.name, err)
+		}
+	}
+	if failed > maxFlushErrors {
+		errs = append(errs, fmt.Errorf("and %d more", failed-maxFlushErrors))
+	}
+	return errors.Join(errs...)
+}
+
+// flushFile writes d to the store, unless it is no longer dirty. The store has it
+// before dirty has it no more, so it can be read at each moment.
+func (c *FS) flushFile(d *dirtyFile) (err error) {
+	w := &c.w
+	w.mu.Lock()
+	if w.dirty[d.name] != d {
+		w.mu.Unlock()
+		return nil
+	}
+	d.flushing = true
+	w.mu.Unlock()
+	done := false
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		d.flushing = false
+		current := w.dirty[d.name] == d
+		switch {
+		case done && err == nil:
+			w.stats.Flushes++
+			if current {
+				w.drop(d)
+			}
+		default:
+			w.stats.FlushErrors++
+		}
+		if !current { // written again or discarded meanwhile
+			w.bytes -= d.cost()
+		}
+	}()
+	err = c.writeStore(d.name, d.content.data, true)
+	done = true
+	return err
+}
+
+// arm sets the timer of the next flush, if there is something to flush and none is set.
+// The caller holds mu.
+func (w *writer) arm() {
+	if w.timer == nil && w.interval != Forever && !w.ended && len(w.dirty) > 0 {
+		w.timer = time.AfterFunc(w.interval, w.flushLater)
+	}
+}
+
+// flushAtInterval runs when the timer does.
+func (c *FS) flushAtInterval() {
+	_ = c.flush(all) // errors are counted and reported to OnFlushError, and the files stay dirty
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.timer = nil
+	c.w.arm()
+}
+
+// Close flushes what is dirty, and releases the directory that NewDir has opened. If
+// not all can be flushed, it returns the error and the FS stays open: the files can
+// be read, flushed, discarded, and Close be called again. Open files can be read
+// after Close.
+func (c *FS) Close() error {
+	w := &c.w
+	w.mu.Lock()
+	w.ended = true
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	w.mu.Unlock()
+	if err := c.flush(all); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended = false
+		w.arm()
+		return err
+	}
+	if c.owned == nil {
+		return nil
+	}
+	return c.owned.Close()
+}

@@ -1,0 +1,593 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errStore = errors.New("store failed")
+
+func (m *memFS) failing(ops ...string) {
+	m.setFault(func(op, name string) error {
+		for _, o := range ops {
+			if o == op || o == op+" "+name {
+				return errStore
+			}
+		}
+		return nil
+	})
+}
+
+func TestWriteThrough(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Store: m})
+	require.Equal(t, "old", readFile(t, c, "f"))
+	data := []byte("new")
+	require.NoError(t, c.WriteFile("f", data))
+	data[0] = 'X'
+	got, _ := m.get("f")
+	require.Equal(t, "new", got)
+	opens := m.opens.Load()
+	require.Equal(t, "new", readFile(t, c, "f"))
+	require.Equal(t, opens, m.opens.Load(), "what was written is cached")
+	i, err := c.Stat("f")
+	require.NoError(t, err)
+	require.Equal(t, "f", i.Name())
+	m.put("f", "beneath")
+	require.Equal(t, "beneath", readFile(t, c, "f"), "and compared with the file")
+
+	require.NoError(t, c.Remove("f"))
+	_, err = c.ReadFile("f")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Equal(t, WriteStats{Writes: 1, Removes: 1}, c.Stats().Writes)
+}
+
+// TestFailedWriteLeavesNothingStale: whether the store has done it or not, what it has
+// is read afterwards, also with Trust.
+func TestFailedWriteLeavesNothingStale(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
+		for _, fault := range []string{"write", "written"} {
+			m := newMemFS(map[string]string{"f": "old"})
+			c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever})
+			readFile(t, c, "f")
+			m.failing(fault)
+			require.ErrorIs(t, c.WriteFile("f", []byte("new")), errStore)
+			want, _ := m.get("f")
+			require.Equal(t, fault == "written", want == "new")
+			require.Equal(t, want, readFile(t, c, "f"))
+			require.EqualValues(t, 1, c.Stats().Writes.WriteErrors)
+		}
+		m := newMemFS(map[string]string{"f": "old"})
+		c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever})
+		readFile(t, c, "f")
+		m.failing("removed")
+		require.ErrorIs(t, c.Remove("f"), errStore)
+		m.setFault(nil)
+		_, err := c.ReadFile("f")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
+func TestWriteAround(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Write: WriteAround, Trust: Forever})
+	require.NoError(t, c.WriteFile("f", []byte("1")))
+	require.Zero(t, c.Stats().Files.Entries)
+	require.Equal(t, "1", readFile(t, c, "f"))
+	require.NoError(t, c.WriteFile("f", []byte("2")))
+	require.Equal(t, "2", readFile(t, c, "f"))
+}
+
+// TestWriteDuringALoad: a load that began before the write does not bring back what was
+// there, in any mode.
+func TestWriteDuringALoad(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemFS(map[string]string{"f": "old"})
+			m.setFault(func(op, name string) error {
+				if op == "read" || op == "write" {
+					time.Sleep(time.Second)
+				}
+				return nil
+			})
+			c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever, FlushInterval: map[bool]time.Duration{true: Forever}[mode == WriteBack]})
+			r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
+			require.NoError(t, err)
+			go c.ReadFile("f")
+			go r.Load("f")
+			synctest.Wait()
+			require.NoError(t, c.WriteFile("f", []byte("new")))
+			for range 2 {
+				require.Equal(t, "new", readFile(t, c, "f"))
+				got, err := r.Load("f")
+				require.NoError(t, err)
+				require.Equal(t, "new", got)
+				time.Sleep(time.Minute)
+				require.NoError(t, c.Flush())
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestNewDirectoriesAreListed after a write, also with Trust.
+func TestNewDirectoriesAreListed(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
+		m := newMemFS(map[string]string{"f": ""})
+		c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever})
+		_, err := c.ReadDir(".")
+		require.NoError(t, err)
+		_, err = c.Stat("a")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.NoError(t, c.WriteFile("a/b/c", []byte("x")))
+		var seen []string
+		require.NoError(t, fs.WalkDir(c, ".", func(path string, d fs.DirEntry, err error) error {
+			seen = append(seen, path)
+			return err
+		}))
+		require.Equal(t, []string{".", "a", "a/b", "a/b/c", "f"}, seen)
+		require.NoError(t, c.WriteFile("d/e", nil))
+		_, err = c.Open("d")
+		require.NoError(t, err)
+		require.NoError(t, c.WriteFile("g/h", nil))
+		i, err := c.Stat("g")
+		require.NoError(t, err)
+		require.True(t, i.IsDir())
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestWriteBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "old"})
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Minute})
+		require.Equal(t, "old", readFile(t, c, "f"))
+		data := []byte("new")
+		require.NoError(t, c.WriteFile("f", data))
+		data[0] = 'X'
+		require.Equal(t, "new", readFile(t, c, "f"))
+		require.NoError(t, c.WriteFile("g", []byte("gg")))
+		require.NoError(t, c.WriteFile("f", []byte("newer")))
+		require.Equal(t, "newer", readFile(t, c, "f"))
+		i, err := c.Stat("g")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, i.Size())
+		got, _ := m.get("f")
+		require.Equal(t, "old", got)
+		require.Equal(t, []string{"g", "f"}, c.Dirty())
+		s := c.Stats().Writes
+		require.Equal(t, WriteStats{Writes: 3, Superseded: 1, DirtyFiles: 2, DirtyBytes: 2*entryOverhead + 9}, s)
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got, _ = m.get("f")
+		require.Equal(t, "newer", got, "after the interval")
+		require.Empty(t, c.Dirty())
+		opens := m.opens.Load()
+		require.Equal(t, "newer", readFile(t, c, "f"))
+		require.Equal(t, opens, m.opens.Load(), "it is cached then")
+		s = c.Stats().Writes
+		require.EqualValues(t, 2, s.Flushes)
+		require.Zero(t, s.DirtyBytes)
+
+		require.NoError(t, c.WriteFile("h", []byte("close")))
+		require.NoError(t, c.Close())
+		got, _ = m.get("h")
+		require.Equal(t, "close", got, "Close flushes")
+		require.ErrorIs(t, c.WriteFile("h", nil), fs.ErrClosed)
+		require.ErrorIs(t, c.Remove("h"), fs.ErrClosed)
+	})
+}
+
+// TestFailedFlushLosesNothing and says so: to Flush, Close, OnFlushError, the counters.
+func TestFailedFlushLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		var mu sync.Mutex
+		var reported []string
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Minute, OnFlushError: func(name string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported = append(reported, fmt.Sprint(name, ": ", err))
+		}})
+		m.failing("write b")
+		for _, name := range []string{"a", "b", "c"} {
+			require.NoError(t, c.WriteFile(name, []byte(name)))
+		}
+		err := c.Flush()
+		require.ErrorIs(t, err, errStore)
+		require.ErrorContains(t, err, "flush b: ")
+		require.NotContains(t, err.Error(), "flush a: ")
+		require.Equal(t, []string{"b"}, c.Dirty())
+		got, _ := m.get("c")
+		require.Equal(t, "c", got, "the others are written")
+		require.Equal(t, "b", readFile(t, c, "b"))
+		mu.Lock()
+		require.Equal(t, []string{"b: write b: store failed"}, reported)
+		mu.Unlock()
+
+		time.Sleep(3*time.Minute + 1)
+		synctest.Wait()
+		require.EqualValues(t, 4, c.Stats().Writes.FlushErrors, "each interval tries again")
+		require.ErrorIs(t, c.Close(), errStore)
+		require.Equal(t, "b", readFile(t, c, "b"))
+		require.NoError(t, c.WriteFile("b", []byte("b2")), "it is not closed")
+		_, err = c.ReadDir(".")
+		require.ErrorIs(t, err, errStore, "a listing would not be complete")
+		m.setFault(nil)
+		time.Sleep(time.Minute + 1)
+		got, _ = m.get("b")
+		require.Equal(t, "b2", got, "the interval goes on")
+		require.NoError(t, c.WriteFile("b", []byte("b3")))
+		require.NoError(t, c.Close())
+		got, _ = m.get("b")
+		require.Equal(t, "b3", got)
+	})
+}
+
+func TestFlushErrorsAreBounded(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	for i := range 120 {
+		require.NoError(t, c.WriteFile(fmt.Sprint(i), nil))
+	}
+	m.failing("write")
+	err := c.Flush()
+	require.ErrorContains(t, err, "and 20 more")
+	require.Equal(t, 101, strings.Count(err.Error(), "\n")+1)
+	require.Error(t, c.Flush("7"))
+	require.NoError(t, c.Flush("no such"))
+	require.Equal(t, 2, c.Discard("7", "/8", "no such"))
+	require.Len(t, c.Dirty(), 118)
+}
+
+// TestDirtyIsBounded: a write without room flushes; if that fails, the write is refused
+// and nothing has changed.
+func TestDirtyIsBounded(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	most := int64(3 * (entryOverhead + 101))
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: most, MaxBytes: 2 * most, FlushInterval: Forever, Shards: 1})
+	require.Equal(t, most, c.data.maxCost(), "dirty files are part of MaxBytes")
+	block := strings.Repeat("x", 100)
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, c.WriteFile(name, []byte(block)))
+	}
+	require.Len(t, c.Dirty(), 3)
+	require.NoError(t, c.WriteFile("c", []byte(block)), "the place of the same file is used again")
+	require.Len(t, c.Dirty(), 3)
+	m.failing("write")
+	err := c.WriteFile("f", []byte("new"))
+	require.ErrorIs(t, err, ErrDirty)
+	require.ErrorIs(t, err, errStore)
+	require.Equal(t, "old", readFile(t, c, "f"))
+	require.LessOrEqual(t, c.Stats().Writes.DirtyBytes, most)
+	m.setFault(nil)
+	require.NoError(t, c.WriteFile("f", []byte("new")))
+	require.Equal(t, []string{"f"}, c.Dirty())
+
+	large := strings.Repeat("y", int(most))
+	m.failing("write")
+	require.ErrorIs(t, c.WriteFile("f", []byte(large)), errStore)
+	require.Equal(t, "new", readFile(t, c, "f"))
+	require.Equal(t, []string{"f"}, c.Dirty(), "the older one is not lost")
+	m.setFault(nil)
+	require.NoError(t, c.WriteFile("f", []byte(large)))
+	require.Empty(t, c.Dirty())
+	require.Equal(t, large, readFile(t, c, "f"))
+}
+
+// TestWritersShareLittleRoom: a write waits for room as long as flushes make some.
+func TestWritersShareLittleRoom(t *testing.T) {
+	m := newMemFS(nil)
+	m.setFault(func(op, name string) error {
+		if op == "write" {
+			time.Sleep(50 * time.Microsecond)
+		}
+		return nil
+	})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 10, FlushInterval: Forever})
+	var wg sync.WaitGroup
+	for g := range 10 {
+		wg.Go(func() {
+			for i := range 10 {
+				require.NoError(t, c.WriteFile(fmt.Sprint(g), []byte(fmt.Sprint(i))))
+				require.LessOrEqual(t, c.Stats().Writes.DirtyBytes, int64(entryOverhead+10))
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, c.Close())
+	for g := range 10 {
+		got, _ := m.get(fmt.Sprint(g))
+		require.Equal(t, "9", got)
+	}
+}
+
+// TestWriteDuringAFlush: what is written while the store takes the one before stays
+// dirty, and the bytes of both count.
+func TestWriteDuringAFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		m.setFault(func(op, name string) error {
+			if op == "write" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+		for _, then := range []string{"write", "discard"} {
+			require.NoError(t, c.WriteFile("f", []byte("1")))
+			go c.Flush()
+			synctest.Wait()
+			if then == "write" {
+				require.NoError(t, c.WriteFile("f", []byte("2")))
+				require.EqualValues(t, 2*(entryOverhead+2), c.Stats().Writes.DirtyBytes)
+			} else {
+				require.Equal(t, 1, c.Discard("f"))
+				require.EqualValues(t, entryOverhead+2, c.Stats().Writes.DirtyBytes)
+			}
+			time.Sleep(2 * time.Second)
+			if then == "write" {
+				require.Equal(t, []string{"f"}, c.Dirty())
+				require.Equal(t, "2", readFile(t, c, "f"))
+				require.EqualValues(t, entryOverhead+2, c.Stats().Writes.DirtyBytes)
+				require.NoError(t, c.Flush())
+			}
+			require.Zero(t, c.Stats().Writes.DirtyBytes)
+		}
+	})
+}
+
+func TestWriteBackRemove(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("f", []byte("new")))
+	require.NoError(t, c.WriteFile("only dirty", []byte("x")))
+	m.failing("remove")
+	require.ErrorIs(t, c.Remove("f"), errStore)
+	require.Equal(t, "new", readFile(t, c, "f"))
+	m.setFault(nil)
+	require.NoError(t, c.Remove("f"))
+	require.NoError(t, c.Remove("only dirty"))
+	require.ErrorIs(t, c.Remove("no"), fs.ErrNotExist)
+	require.NoError(t, c.Flush())
+	for _, name := range []string{"f", "only dirty"} {
+		_, err := c.ReadFile(name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	require.EqualValues(t, 2, c.Stats().Writes.Discarded)
+}
+
+// TestCloseMeetsAWrite: a write that Close does not flush is refused.
+func TestCloseMeetsAWrite(t *testing.T) {
+	for range 200 {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = c.WriteFile("f", nil) })
+		require.NoError(t, c.Close())
+		wg.Wait()
+		_, has := m.get("f")
+		require.Equal(t, err == nil, has)
+	}
+	c := newFS(t, newMemFS(nil), Options{Store: newMemFS(nil), Write: WriteBack})
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.w.add(&dirtyFile{name: "f", content: &content{}}), fs.ErrClosed)
+}
+
+func TestWritesRefused(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	c := newFS(t, m, Options{})
+	require.ErrorIs(t, c.WriteFile("f", nil), ErrNoStore)
+	require.ErrorIs(t, c.Remove("f"), ErrNoStore)
+	c = newFS(t, m, Options{Store: m})
+	for _, name := range []string{"", ".", "/f", "../f", "a//b"} {
+		require.ErrorIs(t, c.WriteFile(name, nil), fs.ErrInvalid)
+		require.ErrorIs(t, c.Remove(name), fs.ErrInvalid)
+	}
+	for _, opts := range []Options{{Write: -1}, {Write: WriteBack + 1}, {MaxDirtyBytes: 1}, {FlushInterval: 1},
+		{OnFlushError: func(string, error) {}}, {Write: WriteBack, MaxDirtyBytes: -1}, {Write: WriteBack, FlushInterval: -1},
+		{Write: WriteBack, MaxDirtyBytes: 10, MaxBytes: 9}} {
+		_, err := New(m, opts)
+		require.Error(t, err, "%+v", opts)
+	}
+}
+
+// unknowing is a store that cannot know the metadata.
+type unknowing struct{ *memFS }
+
+func (u unknowing) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	_, err := u.memFS.WriteFile(name, data)
+	return nil, err
+}
+
+func TestStoreWithoutMetadata(t *testing.T) {
+	for _, trust := range []time.Duration{0, Forever} {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: unknowing{m}, Trust: trust})
+		require.NoError(t, c.WriteFile("f", []byte("x")))
+		require.Equal(t, trust != 0, c.Stats().Files.Entries == 1)
+		require.Equal(t, "x", readFile(t, c, "f"))
+	}
+}
+
+func TestDirIsAStore(t *testing.T) {
+	wait := settle(t)
+	dir := t.TempDir()
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("a/b/f", []byte("1")))
+	name := filepath.Join(dir, "a", "b", "f")
+	got, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "1", string(got))
+	require.NoError(t, os.Chmod(name, 0o666))
+	require.NoError(t, c.WriteFile("a/b/f", []byte("2")))
+	i, err := os.Stat(name)
+	require.NoError(t, err)
+	if runtime.GOOS != "windows" {
+		require.EqualValues(t, 0o666, i.Mode().Perm(), "the permissions are kept, whatever the umask")
+	}
+	entries, err := os.ReadDir(filepath.Dir(name))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "no temporary file is left")
+	require.Equal(t, "2", readFile(t, c, "a/b/f"))
+	wait()
+	for range 2 {
+		require.Equal(t, "2", readFile(t, c, "a/b/f"))
+	}
+	require.EqualValues(t, 1, c.Stats().Files.Hits)
+	require.NoError(t, os.WriteFile(name, []byte("3"), 0o600))
+	require.Equal(t, "3", readFile(t, c, "a/b/f"))
+
+	require.Error(t, c.WriteFile("a/b", []byte("a directory is there")))
+	entries, err = os.ReadDir(filepath.Join(dir, "a"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nor after a failure")
+	require.NoError(t, c.Remove("a/b/f"))
+	require.NoFileExists(t, name)
+	require.NoError(t, c.Close())
+}
+
+// TestDirWriteIsCached: what Dir returns of a written file is what a later Stat shows.
+func TestDirWriteIsCached(t *testing.T) {
+	old := settled
+	settled = -time.Hour // all files are
+	t.Cleanup(func() { settled = old })
+	c, err := NewDir(t.TempDir(), Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, data := range []string{"1", "2"} {
+		require.NoError(t, c.WriteFile("f", []byte(data)))
+		require.Equal(t, data, readFile(t, c, "f"))
+	}
+	if runtime.GOOS != "windows" {
+		require.EqualValues(t, 2, c.Stats().Files.Hits)
+	}
+	f, err := c.Open("f")
+	require.NoError(t, err)
+	i, err := f.Stat()
+	require.NoError(t, err)
+	require.Equal(t, "f", i.Name())
+}
+
+// TestLargeWritesAreNotCached, as large files are not when they are read.
+func TestLargeWritesAreNotCached(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, MaxFileSize: 10})
+	require.NoError(t, c.WriteFile("f", make([]byte, 11)))
+	require.Zero(t, c.Stats().Files.Inserted)
+	require.NoError(t, c.WriteFile("f", make([]byte, 10)))
+	require.EqualValues(t, 1, c.Stats().Files.Inserted)
+}
+
+// TestWriteWhileTheStoreIsCalled: what is written during Remove, or during the write of
+// a large file, is newer, and stays dirty.
+func TestWriteWhileTheStoreIsCalled(t *testing.T) {
+	for name, call := range map[string]func(c *FS) error{
+		"remove": func(c *FS) error { return c.Remove("f") },
+		"large":  func(c *FS) error { return c.WriteFile("f", make([]byte, 5000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemFS(map[string]string{"f": "old"})
+				m.setFault(func(op, name string) error {
+					if op == "write" || op == "remove" {
+						time.Sleep(time.Second)
+					}
+					return nil
+				})
+				c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
+				require.NoError(t, c.WriteFile("f", []byte("1")))
+				go call(c)
+				synctest.Wait()
+				require.NoError(t, c.WriteFile("f", []byte("22")))
+				time.Sleep(time.Minute)
+				require.Equal(t, []string{"f"}, c.Dirty())
+				require.Equal(t, "22", readFile(t, c, "f"))
+				require.EqualValues(t, entryOverhead+3, c.Stats().Writes.DirtyBytes)
+				require.NoError(t, c.Close())
+				got, _ := m.get("f")
+				require.Equal(t, "22", got)
+			})
+		})
+	}
+}
+
+// alone is a store that notes when two calls for one name overlap.
+type alone struct {
+	*memFS
+	in      sync.Map
+	overlap atomic.Bool
+}
+
+func (a *alone) enter(name string) (leave func()) {
+	if _, busy := a.in.LoadOrStore(name, true); busy {
+		a.overlap.Store(true)
+	}
+	time.Sleep(20 * time.Microsecond)
+	return func() { a.in.Delete(name) }
+}
+
+func (a *alone) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	defer a.enter(name)()
+	return a.memFS.WriteFile(name, data)
+}
+
+func (a *alone) Remove(name string) error {
+	defer a.enter(name)()
+	return a.memFS.Remove(name)
+}
+
+func TestStoreCallsOfANameDoNotOverlap(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
+		for what, call := range []func(c *FS){
+			func(c *FS) { _ = c.WriteFile("f", []byte("x")); _ = c.Flush() },
+			func(c *FS) { _ = c.WriteFile("f", make([]byte, 5000)) },
+			func(c *FS) { _ = c.Remove("f") },
+		} {
+			store := &alone{memFS: newMemFS(nil)}
+			opts := Options{Store: store, Write: mode}
+			if mode == WriteBack {
+				opts.MaxDirtyBytes = 4000
+			}
+			c := newFS(t, store, opts)
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for range 30 {
+						call(c)
+					}
+				})
+			}
+			wg.Wait()
+			require.False(t, store.overlap.Load(), "mode %d, call %d", mode, what)
+		}
+	}
+}
+
+func TestLstatOfADirtyFile(t *testing.T) {
+	c, err := NewDir(t.TempDir(), Options{Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("d/f", []byte("xyz")))
+	i, err := c.Lstat("d/f")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, i.Size())
+	i, err = c.Lstat("d")
+	require.NoError(t, err)
+	require.True(t, i.IsDir())
+	require.NoError(t, c.Close())
+}
