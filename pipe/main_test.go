@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // program runs a batch program.
 func program(t *testing.T, in string, args ...string) (stdout, stderr string, status int) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
-		t.Skip("it needs processes")
+		t.Skip("js and wasip1 cannot start processes, and the program is one")
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestProgram(t *testing.T) {
 func TestProgramWithBrokenOutput(t *testing.T) {
 	dir := makeTree(t, map[string]string{"a.txt": "four"})
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
-		t.Skip("it needs processes")
+		t.Skip("js and wasip1 cannot start processes, and the program is one")
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -1,108 +1,17 @@
 package pipe
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"iter"
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
-
-// maxRecord is the length in bytes of a line above which the input cannot be a list of names.
-const maxRecord = 1 << 20
-
-var errTooLong = fmt.Errorf("a name is longer than %d bytes", maxRecord)
-
-// records yields what is between the ends in r, as it comes. It returns when ctx is
-// cancelled, although a Read of r may wait for ever.
-func records(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
-	type part struct {
-		records []string
-		err     error
-	}
-	return func(yield func(string, error) bool) {
-		parts := make(chan part) // unbuffered: nothing is read that nobody takes
-		go func() {
-			defer close(parts)
-			splitRecords(r, end, func(records []string, err error) bool {
-				select {
-				case parts <- part{records, err}:
-					return err == nil
-				case <-ctx.Done():
-					return false
-				}
-			})
-		}()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case p, ok := <-parts:
-				if !ok {
-					return
-				}
-				for _, record := range p.records {
-					if !yield(record, nil) {
-						return
-					}
-				}
-				if p.err != nil && !yield("", p.err) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// splitRecords yields the records that end in each Read of r, and what is behind the last end.
-func splitRecords(r io.Reader, end byte, yield func([]string, error) bool) {
-	var rest []byte
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := r.Read(buf)
-		rest = append(rest, buf[:n]...)
-		var records []string
-		data := rest
-		for i := bytes.IndexByte(data, end); i >= 0; i = bytes.IndexByte(data, end) {
-			records = appendRecord(records, data[:i], end)
-			data = data[i+1:]
-		}
-		rest = append(rest[:0], data...)
-		switch {
-		case err == io.EOF:
-			if len(rest) > 0 {
-				records = appendRecord(records, rest, end)
-			}
-			yield(records, nil)
-			return
-		case err == nil && len(rest) > maxRecord:
-			err = errTooLong
-		}
-		if !yield(records, err) || err != nil {
-			return
-		}
-	}
-}
-
-func appendRecord(records []string, record []byte, end byte) []string {
-	if end == '\n' && runtime.GOOS == "windows" {
-		record = bytes.TrimSuffix(record, []byte("\r"))
-	}
-	if end == '\n' && len(record) == 0 {
-		return records
-	}
-	return append(records, string(record))
-}
 
 const bytesPrefix = `{"bytes":`
 

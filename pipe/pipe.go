@@ -57,6 +57,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/records"
 )
 
 // Main is the main function of a batch program. It parses the command line, where
@@ -266,7 +267,7 @@ func answerSkipped(opts *fileproc.Options, a *answers) {
 
 // give yields the names in r, and answers those that can be no file below root.
 func (a *answers) give(ctx context.Context, r io.Reader, end byte, isFS bool, yield func(string) bool) error {
-	for record, err := range records(ctx, r, end) {
+	for record, err := range records.All(ctx, r, end) {
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
+	"github.com/fileproc/fileproc/internal/records"
 	"github.com/spf13/pflag"
 )
 
@@ -149,85 +148,17 @@ func clean(name string) string {
 	return rel
 }
 
-// readNames yields the names that r holds, as they come, until ctx is cancelled: a read of a pipe may wait for ever.
+// readNames yields the names that r holds, as they come, until ctx is cancelled.
 func readNames(ctx context.Context, r io.Reader, end byte, failed *error) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		type part struct {
-			names []string
-			err   error
-		}
-		parts := make(chan part) // unbuffered: nothing is read that nobody takes
-		go func() {
-			defer close(parts)
-			for names, err := range splitNames(r, end) {
-				select {
-				case parts <- part{names, err}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case p, ok := <-parts:
-				if !ok {
-					return
-				}
-				for _, name := range p.names {
-					if !yield(name) {
-						return
-					}
-				}
-				if p.err != nil {
-					*failed = p.err
-					return
-				}
-			}
-		}
-	}
-}
-
-// splitNames yields the names that end in each read of r, and those behind the last end.
-func splitNames(r io.Reader, end byte) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
-		buf := make([]byte, 64<<10)
-		var rest []byte
-		for {
-			n, err := r.Read(buf)
-			var names []string
-			data := buf[:n]
-			for {
-				i := bytes.IndexByte(data, end)
-				if i < 0 {
-					break
-				}
-				names = appendName(names, append(rest, data[:i]...), end)
-				data, rest = data[i+1:], rest[:0]
-			}
-			rest = append(rest, data...)
-			if err != nil && len(rest) > 0 {
-				names = appendName(names, rest, end)
-			}
-			if err == io.EOF {
-				yield(names, nil)
+		for name, err := range records.All(ctx, r, end) {
+			if err != nil {
+				*failed = err
 				return
 			}
-			if !yield(names, err) || err != nil {
+			if !yield(name) {
 				return
 			}
 		}
 	}
-}
-
-// appendName appends a name. Empty lines are none.
-func appendName(names []string, name []byte, end byte) []string {
-	if end == '\n' && runtime.GOOS == "windows" {
-		name = bytes.TrimSuffix(name, []byte("\r"))
-	}
-	if end == '\n' && len(name) == 0 {
-		return names
-	}
-	return append(names, string(name))
 }

@@ -1,0 +1,98 @@
+// Package records reads lists of names: one a line, or each with a NUL byte at its end.
+package records
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+)
+
+// maxRecord is the length in bytes of a line above which the input cannot be a list of names.
+const maxRecord = 1 << 20
+
+var errTooLong = fmt.Errorf("a name is longer than %d bytes", maxRecord)
+
+// All yields what is between the ends in r, as it comes; of empty lines nothing. It
+// returns when ctx is cancelled, although a Read of r may wait for ever. After an error
+// nothing follows, nor does a name that it has broken off come before.
+func All(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
+	type part struct {
+		records []string
+		err     error
+	}
+	return func(yield func(string, error) bool) {
+		parts := make(chan part) // unbuffered: nothing is read that nobody takes
+		go func() {
+			defer close(parts)
+			split(r, end, func(records []string, err error) bool {
+				select {
+				case parts <- part{records, err}:
+					return err == nil
+				case <-ctx.Done():
+					return false
+				}
+			})
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case p, ok := <-parts:
+				if !ok {
+					return
+				}
+				for _, record := range p.records {
+					if !yield(record, nil) {
+						return
+					}
+				}
+				if p.err != nil && !yield("", p.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// split yields the records that end in each Read of r, and what is behind the last end.
+func split(r io.Reader, end byte, yield func([]string, error) bool) {
+	var rest []byte
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buf)
+		rest = append(rest, buf[:n]...)
+		var records []string
+		data := rest
+		for i := bytes.IndexByte(data, end); i >= 0; i = bytes.IndexByte(data, end) {
+			records = appendRecord(records, data[:i], end)
+			data = data[i+1:]
+		}
+		rest = append(rest[:0], data...)
+		switch {
+		case err == io.EOF:
+			if len(rest) > 0 {
+				records = appendRecord(records, rest, end)
+			}
+			yield(records, nil)
+			return
+		case err == nil && len(rest) > maxRecord:
+			err = errTooLong
+		}
+		if !yield(records, err) || err != nil {
+			return
+		}
+	}
+}
+
+func appendRecord(records []string, record []byte, end byte) []string {
+	if end == '\n' && runtime.GOOS == "windows" {
+		record = bytes.TrimSuffix(record, []byte("\r"))
+	}
+	if end == '\n' && len(record) == 0 {
+		return records
+	}
+	return append(records, string(record))
+}
