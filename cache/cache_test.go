@@ -692,7 +692,7 @@ func TestOpenFileKeepsItsState(t *testing.T) {
 
 func TestNothingOutsideIsReached(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
-		t.Skip("links need a privilege, or are none")
+		t.Skip("a test may not make symbolic links on Windows, and Plan 9 has none")
 	}
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o644))

@@ -16,7 +16,7 @@ import (
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
-		t.Skip(err)
+		t.Skip("the file system of the temporary directory has no FIFOs: ", err)
 	}
 	c, err := NewDir(dir, Options{})
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestGoneBelowALink(t *testing.T) {
 				require.NoError(t, os.Rename(p.path(rel), filepath.Join(p.root, "..", rel)))
 			}
 			if err := os.Symlink("other", p.path("d")); err != nil {
-				t.Skip(err)
+				t.Skip("symbolic links cannot be made here: ", err)
 			}
 			require.NoError(t, os.Symlink("e", p.path("e")))
 			require.NoError(t, os.Symlink("f", p.path("f")))
@@ -92,7 +92,7 @@ func TestGoneOddNames(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	if os.MkdirAll(p.path("d\xff"), 0o755) != nil || os.WriteFile(p.path("d\xff/\xfe.md"), []byte("1"), 0o644) != nil {
-		t.Skip("no such names here")
+		t.Skip("the file system refuses names that are not UTF-8")
 	}
 	p.inc.Codec = incremental.Raw[string]()
 	p.opts.IgnoreFiles = []string{".ignore"}
@@ -256,7 +256,7 @@ func TestRootInAnFSIsALink(t *testing.T) {
 	p := newProject(t, "a=1", "b=2", "c=3")
 	target := p.root
 	if err := os.Symlink("root", target+".link"); err != nil {
-		t.Skip(err)
+		t.Skip("symbolic links cannot be made here: ", err)
 	}
 	p.opts.FS, p.root = os.DirFS(filepath.Dir(target)), "root.link"
 	p.calledFor("a", "b", "c")
@@ -302,7 +302,7 @@ func TestSourceOfChangesBehindALink(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte(name), 0o644))
 	}
 	if err := os.Symlink(outside, p.path("d")); err != nil {
-		t.Skip(err)
+		t.Skip("symbolic links cannot be made here: ", err)
 	}
 	require.NoError(t, os.WriteFile(p.root+".file", []byte("c"), 0o644))
 	require.NoError(t, os.Symlink(p.root+".file", p.path("l")))
