@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -31,15 +33,21 @@ func runAgain(dir string, pairs int, p printer) error {
 	}
 	defer os.RemoveAll(tmp)
 	set := &changing{ctx: context.Background(), dir: dir}
-	err = fileproc.ForEach(set.ctx, dir, fileproc.Options{ReadSize: fileproc.NoRead, Workers: 1}, func(f *fileproc.File) error {
+	err = fileproc.ForEach(set.ctx, dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true, Workers: 1}, func(f *fileproc.File) error {
+		s, err := f.Stat()
 		set.paths = append(set.paths, f.Path())
-		return nil
+		set.bytes += s.Size
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	size := func(f *fileproc.File) (int, error) { return len(f.Data()), nil }
 	p.header(pairs, 1)
+	metadata := timed(func() (int, int64, error) {
+		all, _, err := sum(fileproc.Process(set.ctx, dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, size))
+		return all, set.bytes, err
+	})
 	for _, fn := range []struct {
 		name string
 		call func(*fileproc.File) (int, error)
@@ -61,7 +69,15 @@ func runAgain(dir string, pairs int, p printer) error {
 		if _, err := again(); err != nil {
 			return err
 		}
+		named := timed(func() (int, int64, error) {
+			inc := incremental.Options[int]{File: filepath.Join(tmp, "cache"), Version: fn.name, Deleted: func(string) {}}
+			opts := fileproc.Options{Files: slices.Values(set.names())}
+			_, err := incremental.Process(set.ctx, dir, inc, opts, fn.call)
+			return len(set.paths), set.bytes, err // as if for all, so that the times can be compared
+		})
 		err := p.compare(pairs, 1,
+			comparison{"metadata alone / a full run", metadata, full},
+			comparison{fn.name + ", 100 named / a full run", named, full},
 			comparison{fn.name + ", 1 % changed / a full run", set.changedBefore(again), full},
 			comparison{fn.name + ", nothing changed / a full run", again, full},
 			comparison{fn.name + ", the first run / a full run", first, full},
@@ -102,7 +118,17 @@ type changing struct {
 	ctx   context.Context
 	dir   string
 	paths []string
+	bytes int64
 	round int
+}
+
+// names returns the paths of 100 files relative to the directory.
+func (c *changing) names() []string {
+	var names []string
+	for _, path := range c.paths[:min(100, len(c.paths))] {
+		names = append(names, strings.TrimPrefix(path, c.dir+"/"))
+	}
+	return names
 }
 
 // changedBefore touches files before each pass of s, and waits until they are so old that their results are kept.

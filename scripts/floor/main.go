@@ -36,7 +36,7 @@ func run() error {
 	}
 	dir := flag.String("dir", "", "`directory` to process; the cases small and shapes make their own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
-		"again (package incremental against a full run), sweep (the default against other numbers of workers), uring (with io_uring against without), "+
+		"again (package incremental against a full run), files (Options.Files with all names against a run that lists), sweep (the default against other numbers of workers), uring (with io_uring against without), "+
 		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: with cold caches, against the C loop with 2 to 64 threads, and in the order of the disk), "+
 		"once (one pass of -side, for scripts/bench_cold.sh), allocs (allocations per file), peak (memory of Stream); "+
 		"bare (the C loop's work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc against the C loop)")
@@ -52,7 +52,7 @@ func run() error {
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
 	flag.Parse()
 
-	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "uring", "again", "cold", "once", "allocs", "peak", "bare", "fio"}
+	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "uring", "again", "files", "cold", "once", "allocs", "peak", "bare", "fio"}
 	switch {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))

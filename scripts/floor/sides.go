@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +35,21 @@ const (
 func comparisons(name, dir string, c *cLoop) []comparison {
 	whole := timed(func() (int, int64, error) { return process(dir, fileproc.Options{}) })
 	switch name {
+	case "files":
+		var listed []string
+		for e, err := range fileproc.Walk(context.Background(), dir, fileproc.Options{}) {
+			if err == nil && !e.IsDir() { // a run over names that are missing fails
+				listed = append(listed, e.Rel())
+			}
+		}
+		named := func(order string, names []string) comparison {
+			return comparison{"names " + order + " / a run that lists them", timed(func() (int, int64, error) {
+				return process(dir, fileproc.Options{Files: slices.Values(names)})
+			}), whole}
+		}
+		shuffled := slices.Clone(listed)
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		return []comparison{named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled)}
 	case "prefix":
 		prefix := timed(func() (int, int64, error) { return process(dir, fileproc.Options{ReadSize: prefixSize}) })
 		return []comparison{{"prefix / C loop", prefix, c.side("read", prefixSize)}}
