@@ -101,22 +101,31 @@ const (
 	dirEntryMemory = 96  // of a name in a listing, besides its bytes
 )
 
+// open opens name. What it returns has no content yet.
+func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
+	began, now := c.data.now(), time.Now()
+	f, err := c.source.Open(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, nil, err
+	}
+	id := identityOf(info)
+	return f, &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(info)}, info, nil
+}
+
 // read reads the file name, if it has at most largest bytes. Its content is whole if all of it is known to be
 // there: the end was reached where the metadata says it is, and these are the same
 // before and after.
 func (c *FS) read(name string, largest int64) (*content, loaded, error) {
-	began, now := c.data.now(), time.Now()
-	f, err := c.source.Open(name)
+	f, ct, before, err := c.open(name)
 	if err != nil {
 		return nil, loaded{}, err
 	}
 	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return nil, loaded{}, err
-	}
-	id := identityOf(before)
-	ct := &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(before)}
 	switch {
 	case before.IsDir():
 		ct.kind = directory
@@ -128,9 +137,9 @@ func (c *FS) read(name string, largest int64) (*content, loaded, error) {
 	if ct.data, err = readAll(f, before.Size()); err != nil {
 		return nil, loaded{}, err
 	}
-	ct.whole = int64(len(ct.data)) == before.Size() && c.isStill(name, id)
+	ct.whole = int64(len(ct.data)) == before.Size() && c.isStill(name, ct.id)
 	ct.firm = ct.firm && ct.whole
-	return ct, loaded{cost: int64(len(ct.data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began,
+	return ct, loaded{cost: int64(len(ct.data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: ct.began,
 		keep: c.worthKeeping(&ct.stamp)}, nil
 }
 
@@ -184,18 +193,11 @@ func readAll(f io.Reader, size int64) ([]byte, error) {
 
 // list reads the directory name.
 func (c *FS) list(name string) (*content, loaded, error) {
-	began, now := c.data.now(), time.Now()
-	f, err := c.source.Open(name)
+	f, ct, before, err := c.open(name)
 	if err != nil {
 		return nil, loaded{}, err
 	}
 	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return nil, loaded{}, err
-	}
-	id := identityOf(before)
-	ct := &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(before)}
 	if !before.IsDir() {
 		ct.kind = uncachable
 		return ct, loaded{}, nil
@@ -217,9 +219,9 @@ func (c *FS) list(name string) (*content, loaded, error) {
 		cost += dirEntryMemory + 2*int64(len(d.Name())) + int64(len(name))
 	}
 	slices.SortFunc(ct.names, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	ct.whole = c.isStill(name, id)
+	ct.whole = c.isStill(name, ct.id)
 	ct.firm = ct.firm && ct.whole
-	return ct, loaded{cost: cost, ttl: c.ttlOf(name, &ct.info), began: began, keep: c.worthKeeping(&ct.stamp)}, nil
+	return ct, loaded{cost: cost, ttl: c.ttlOf(name, &ct.info), began: ct.began, keep: c.worthKeeping(&ct.stamp)}, nil
 }
 
 // dirEntry is an entry of a cached listing.

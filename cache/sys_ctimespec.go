@@ -2,17 +2,6 @@
 
 package cache
 
-import (
-	"io/fs"
-	"syscall"
-)
+import "syscall"
 
-// openFlags keeps the open of a FIFO from waiting for a writer.
-const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
-
-func addSystem(id *identity, info fs.FileInfo) {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id.device, id.inode = uint64(st.Dev), uint64(st.Ino)
-		id.ctimeSec, id.ctimeNsec = st.Ctimespec.Unix()
-	}
-}
+func ctimeOf(st *syscall.Stat_t) (sec, nsec int64) { return st.Ctimespec.Unix() }

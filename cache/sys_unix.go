@@ -1,0 +1,18 @@
+//go:build aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris
+
+package cache
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// openFlags keeps the open of a FIFO from waiting for a writer.
+const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
+
+func addSystem(id *identity, info fs.FileInfo) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		id.device, id.inode = uint64(st.Dev), uint64(st.Ino)
+		id.ctimeSec, id.ctimeNsec = ctimeOf(st)
+	}
+}
