@@ -5,6 +5,7 @@ go 1.26.1
 replace github.com/fileproc/fileproc => ../
 
 require (
+	github.com/absfs/absfs v1.0.0
 	github.com/boyter/gocodewalker v1.4.0
 	github.com/charlievieth/fastwalk v1.0.14
 	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
@@ -26,14 +27,19 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
+	github.com/absfs/cachefs v1.0.0
+	github.com/absfs/corfs v1.0.0
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/danwakefield/fnmatch v0.0.0-20160403171240-cbb64ac3d964 // indirect
+	github.com/fileproc/fileproc/cache v0.0.0-00010101000000-000000000000
 	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.46.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 )
+
+replace github.com/fileproc/fileproc/cache => ../cache

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Measures the cache beside absfs/cachefs and absfs/corfs, and prints the tables of docs/cache.md.
+#
+#   scripts/bench_cache.sh [--plot] [--rounds N] [--only TEXT] [--engines]
+#
+# --plot draws docs/img/cache.svg and .png too. --rounds is how often each case is repeated, the sides in turn (9). --only
+# measures the cases whose name contains TEXT, and no other tables. --engines measures the cache's engine alone beside
+# jellydator/ttlcache and maypok86/otter, and nothing else. Needs Go. A full run takes about two minutes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+args=()
+engines=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--help | -h)
+		sed -n 's/^# \{0,1\}//; 2,8p' "$(basename "$0")"
+		exit
+		;;
+	--plot) args+=(-plot ../docs/img/cache) ;;
+	--engines) engines=1 ;;
+	--rounds | --only)
+		[ $# -gt 1 ] || { echo "bench_cache.sh: $1 needs a value" >&2; exit 2; }
+		args+=("${1#-}" "$2")
+		shift
+		;;
+	*)
+		echo "bench_cache.sh: unknown argument $1; --help lists them" >&2
+		exit 2
+		;;
+	esac
+	shift
+done
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+if [ "$engines" ]; then
+	# The engine is not exported. The benchmark is put into its package for this build alone, with a go.mod that has the two
+	# libraries, so that the module's own has not.
+	cp caches/testdata/engines.mod "$tmp/go.mod"
+	cp caches/testdata/engines.sum "$tmp/go.sum"
+	root=$(cd .. && pwd)
+	go mod edit -replace "github.com/fileproc/fileproc=$root" "$tmp/go.mod"
+	printf '{"Replace": {"%s/cache/engines_test.go": "%s/scripts/caches/testdata/engines_test.go"}}\n' "$root" "$root" >"$tmp/overlay.json"
+	cd ../cache
+	go test -modfile "$tmp/go.mod" -overlay "$tmp/overlay.json" -run '^$' -bench Engines -count 5 -benchtime 200ms .
+	exit
+fi
+go build -o "$tmp/caches" ./caches
+"$tmp/caches" ${args[@]+"${args[@]}"}

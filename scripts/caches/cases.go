@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// A testCase is what all sides do.
+type testCase struct {
+	name        string
+	files, size int
+	maxBytes    int64 // 0 is the side's default
+	maxEntries  int
+	order       []int // of the files, repeated; nil is one after the other
+	unit        int   // operations that the table counts as one
+	goroutines  int
+	toEOF       bool // read on until io.EOF
+	write, back bool // write each file; and read it then
+	drop        bool // invalidate each file after it was read
+	around      bool // the mode is write around
+}
+
+var cases = []testCase{
+	{name: "ReadHit, 1 × 1 KiB", files: 1, size: 1 << 10},
+	{name: "the same, read to io.EOF", files: 1, size: 1 << 10, toEOF: true},
+	{name: "ReadMiss, 1,000 × 1 KiB in 10 MiB", files: 1000, size: 1 << 10, maxBytes: 10 << 20},
+	{name: "SequentialReads, 100 × 4 KiB", files: 100, size: 4 << 10, maxBytes: 50 << 20, unit: 100},
+	{name: "RandomAccess, 100 × 2 KiB", files: 100, size: 2 << 10, maxBytes: 10 << 20, order: stride(100, 17)},
+	{name: "the same, 2 goroutines", files: 100, size: 2 << 10, maxBytes: 10 << 20, order: stride(100, 17), goroutines: 2},
+	{name: "EvictionLRU, 200 × 1 KiB in 100 KiB", files: 200, size: 1 << 10, maxBytes: 100 << 10},
+	{name: "a miss each time: read, Invalidate", files: 200, size: 1 << 10, maxBytes: 10 << 20, drop: true},
+	{name: "Zipf with a scan, 25,000 × 1 KiB in 2 MiB", files: zipfFiles + scanFiles, size: 1 << 10, maxBytes: 2 << 20, order: zipfWithScan()},
+	{name: "WriteThrough, 1 KiB", files: 1, size: 1 << 10, write: true},
+	{name: "WriteThrough, then read", files: 1, size: 1 << 10, write: true, back: true},
+	{name: "WriteAround, 1 KiB", files: 1, size: 1 << 10, write: true, around: true},
+}
+
+// stride is the order step×i mod n.
+func stride(n, step int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i * step % n
+	}
+	return order
+}
+
+const (
+	zipfFiles = 5_000
+	scanFiles = 20_000
+)
+
+// zipfWithScan is an order of which four fifths choose from zipfFiles, few of them often, and one fifth goes through scanFiles.
+func zipfWithScan() []int {
+	rnd := rand.New(rand.NewPCG(15, 1))
+	zipf := rand.NewZipf(rnd, 1.1, 1, zipfFiles-1)
+	places := rnd.Perm(zipfFiles)
+	order := make([]int, 5*scanFiles)
+	scan := 0
+	for i := range order {
+		if i%5 == 4 {
+			order[i] = zipfFiles + scan
+			scan++
+		} else {
+			order[i] = places[zipf.Uint64()]
+		}
+	}
+	return order
+}
+
+func (c *testCase) names(prefix string) []string {
+	names := make([]string, c.files)
+	for i := range names {
+		names[i] = fmt.Sprintf("%sfile%03d.txt", prefix, i)
+	}
+	return names
+}
+
+// content is different for each file.
+func (c *testCase) content() [][]byte {
+	content := make([][]byte, c.files)
+	for i := range content {
+		content[i] = contentOf(i, c.size, 0)
+	}
+	return content
+}
+
+func contentOf(i, size, version int) []byte {
+	data := make([]byte, size)
+	for at := range data {
+		data[at] = byte(at*7 + at>>8 + i*31 + i>>8 + version)
+	}
+	copy(data, fmt.Sprintf("%d of version %d\n", i, version))
+	return data
+}
+
+func (c *testCase) file(op int) int {
+	if c.order == nil {
+		return op % c.files
+	}
+	return c.order[op%len(c.order)]
+}
+
+// cycle is after how many operations a case repeats itself.
+func (c *testCase) cycle() int {
+	if c.order == nil {
+		return c.files
+	}
+	return len(c.order)
+}
