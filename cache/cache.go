@@ -190,8 +190,9 @@ func (o *Options) maxDirty() int64 {
 // goroutines.
 type FS struct {
 	source  fs.FS
-	data    *engine[*content] // by name
-	meta    *engine[*content] // metadata by name, listings by name and a slash
+	stat    func(name string) (fs.FileInfo, error) // of source
+	data    *engine[*content]                      // by name
+	meta    *engine[*content]                      // metadata by name, listings by name and a slash
 	trust   time.Duration
 	maxFile int64
 	ttl     func(string, fs.FileInfo) time.Duration
@@ -234,6 +235,10 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	l := limits{policy: opts.Policy, maxBytes: opts.maxBytes() - opts.maxDirty(), ttl: opts.TTL, shards: opts.Shards,
 		maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt), start: time.Now()}
 	c := &FS{source: source, trust: opts.Trust, maxFile: cmp.Or(opts.MaxFileSize, math.MaxInt64), ttl: opts.TTLOf}
+	c.stat = func(name string) (fs.FileInfo, error) { return fs.Stat(source, name) }
+	if s, ok := source.(fs.StatFS); ok {
+		c.stat = s.Stat
+	}
 	c.data = newEngine[*content](l)
 	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
@@ -350,9 +355,7 @@ func (c *FS) Open(name string) (fs.File, error) {
 	}
 	switch ct.kind {
 	case regular:
-		f := &file{of: ct, name: name}
-		f.r.Reset(ct.data)
-		return f, nil
+		return ct.file(name), nil
 	case directory:
 		if ct, err = c.listing(name); err != nil {
 			return nil, err
@@ -370,7 +373,9 @@ func (c *FS) ReadFile(name string) ([]byte, error) {
 	if err != nil || own {
 		return data, err
 	}
-	return append(make([]byte, 0, len(data)), data...), nil
+	mine := make([]byte, len(data))
+	copy(mine, data)
+	return mine, nil
 }
 
 // View is ReadFile without the copy: the caller must not modify what it returns,
@@ -411,7 +416,7 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if c.trust == 0 {
-		return fs.Stat(c.source, name)
+		return c.stat(name)
 	}
 	ct, ok, trusted := c.meta.get(name, c.notBefore())
 	if ok && trusted {
@@ -419,7 +424,7 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 	}
 	ct, err := load(c, c.meta, name, name, func() (*content, loaded, error) {
 		began := c.data.now()
-		i, err := fs.Stat(c.source, name)
+		i, err := c.stat(name)
 		if err != nil {
 			return nil, loaded{}, err
 		}

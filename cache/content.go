@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,16 +60,31 @@ type stamped interface {
 	made() *stamp
 }
 
-// content is a file or a directory as it was read. It never changes.
+// content is a file or a directory as it was read. It never changes, and it is not
+// used again after its eviction: files that are open, slices and metadata that a caller
+// holds are parts of it.
 type content struct {
 	stamp
-	kind  kind
-	info  info
-	data  []byte
-	names []fs.DirEntry // of a directory, sorted
+	kind   kind
+	opened atomic.Bool // whether first is in use
+	info   info
+	data   []byte
+	names  []fs.DirEntry // of a directory, sorted
+	first  file          // for the first who opens it: a miss allocates it with the rest
 }
 
-type kind int
+// file returns a new open file of what name holds.
+func (ct *content) file(name string) *file {
+	f := &ct.first
+	if ct.opened.Load() || !ct.opened.CompareAndSwap(false, true) {
+		f = &file{}
+	}
+	f.of, f.name = ct, name
+	f.r.Reset(ct.data)
+	return f
+}
+
+type kind uint8
 
 const (
 	regular kind = iota
@@ -103,7 +119,7 @@ const (
 
 // open opens name. What it returns has no content yet.
 func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
-	began, now := c.data.now(), time.Now()
+	now := time.Now()
 	f, err := c.source.Open(name)
 	if err != nil {
 		return nil, nil, nil, err
@@ -114,7 +130,7 @@ func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
 		return nil, nil, nil, err
 	}
 	id := identityOf(info)
-	return f, &content{stamp: stamp{id: id, firm: id.firm(now), began: began}, info: infoOf(info)}, info, nil
+	return f, &content{stamp: stamp{id: id, firm: id.firm(now), began: c.data.at(now)}, info: infoOf(info)}, info, nil
 }
 
 // read reads the file name, if it has at most largest bytes. Its content is whole if all of it is known to be
@@ -153,7 +169,7 @@ func (c *FS) largest(name string) int64 {
 
 // isStill reports whether the file name is what id says.
 func (c *FS) isStill(name string, id identity) bool {
-	after, err := fs.Stat(c.source, name)
+	after, err := c.stat(name)
 	return err == nil && identityOf(after) == id
 }
 

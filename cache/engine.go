@@ -16,6 +16,7 @@ type engine[V comparable] struct {
 	seed   maphash.Seed
 	start  time.Time     // of the clock
 	ttl    time.Duration // of entries without their own; 0 is none
+	landed sync.Pool     // flights that nobody refers to
 }
 
 // limits are what an engine is made with.
@@ -81,6 +82,9 @@ func (e *engine[V]) shard(key string) *shard[V] {
 // now is the engine's clock, in nanoseconds. It does not follow changes of the
 // wall clock.
 func (e *engine[V]) now() int64 { return int64(time.Since(e.start)) + 1 }
+
+// at is what now was at t.
+func (e *engine[V]) at(t time.Time) int64 { return int64(t.Sub(e.start)) + 1 }
 
 // maxCost is the largest cost that an entry of any key may have.
 func (e *engine[V]) maxCost() int64 { return e.shards[len(e.shards)-1].maxBytes }
@@ -169,6 +173,20 @@ func (e *engine[V]) dropAll(match func(key string) bool) (dropped int) {
 	return dropped
 }
 
+// empty reports whether there is neither a value nor a load under way. A load that
+// begins meanwhile begins after this call.
+func (e *engine[V]) empty() bool {
+	for _, s := range e.shards {
+		s.mu.Lock()
+		n := len(s.entries) + len(s.flights)
+		s.mu.Unlock()
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // total adds up the counters.
 func (e *engine[V]) total() counts {
 	var t counts
@@ -185,7 +203,7 @@ func (e *engine[V]) total() counts {
 
 // A flight is a load under way. Those who want the key meanwhile wait for it.
 type flight[V comparable] struct {
-	done   chan struct{} // closed when value and err are set
+	done   chan struct{} // closed when value and err are set; nil until somebody waits, under the shard's mu
 	value  V
 	err    error
 	number uint64 // of the shard's flights
@@ -217,18 +235,31 @@ func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V
 			break
 		}
 		s.counts.Joined++
+		if f.done == nil {
+			f.done = make(chan struct{})
+		}
+		done := f.done
 		s.mu.Unlock()
-		<-f.done
+		<-done
 		if f.err != errAbandoned && (f.number > called || accept(f.value, f.err)) {
 			return f.value, f.err
 		}
 		s.mu.Lock()
 	}
 	s.flown++
-	f := &flight[V]{done: make(chan struct{}), number: s.flown, err: errAbandoned}
+	f, _ := e.landed.Get().(*flight[V])
+	if f == nil {
+		f = &flight[V]{}
+	}
+	f.number, f.err = s.flown, errAbandoned
 	s.flights[key] = f
 	s.mu.Unlock()
-	return e.fly(s, key, f, fn)
+	v, err := e.fly(s, key, f, fn)
+	if f.done == nil { // it is in no map, and nobody has found it there
+		*f = flight[V]{}
+		e.landed.Put(f)
+	}
+	return v, err
 }
 
 // fly runs fn for f. After a panic or Goexit in fn, f ends with errAbandoned, and
@@ -249,8 +280,11 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 		case !kept:
 			s.counts.NotCached++
 		}
+		done := f.done
 		s.mu.Unlock()
-		close(f.done)
+		if done != nil {
+			close(done)
+		}
 	}()
 	v, got, err := fn()
 	f.value, f.err, l = v, err, got

@@ -149,7 +149,7 @@ func (w *writer) lock(name string) *sync.Mutex {
 // writeStore writes to the store. Whatever happens there, nothing of before is
 // served from memory afterwards. The caller holds the lock of the name.
 func (c *FS) writeStore(name string, data []byte, keep bool) error {
-	began, now := c.data.now(), time.Now()
+	now := time.Now()
 	i, err := func() (fs.FileInfo, error) {
 		defer c.forget(name) // after a panic too
 		return c.w.store.WriteFile(name, data)
@@ -157,7 +157,9 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	if err != nil || !keep || int64(len(data)) > c.largest(name) {
 		return err
 	}
-	ct := &content{stamp: stamp{whole: true, began: began}, data: append(make([]byte, 0, len(data)), data...)}
+	began := c.data.at(now)
+	ct := &content{stamp: stamp{whole: true, began: began}, data: make([]byte, len(data))}
+	copy(ct.data, data)
 	if i != nil {
 		ct.id, ct.info = identityOf(i), infoOf(i)
 		ct.info.name = path.Base(name) // the store may have written under another
@@ -183,6 +185,9 @@ func (c *FS) forget(name string) {
 	c.data.drop(name, Invalidated)
 	for _, r := range c.dependents() {
 		r.drop(name, Invalidated)
+	}
+	if c.meta.empty() { // and what is loaded from now on is newer
+		return
 	}
 	for ; ; name = path.Dir(name) {
 		c.meta.drop(name, Invalidated)
