@@ -80,7 +80,6 @@ func (ct *content) file(name string) *file {
 		f = &file{}
 	}
 	f.of, f.name = ct, name
-	f.r.Reset(ct.data)
 	return f
 }
 

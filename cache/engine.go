@@ -16,7 +16,6 @@ type engine[V comparable] struct {
 	seed   maphash.Seed
 	start  time.Time     // of the clock
 	ttl    time.Duration // of entries without their own; 0 is none
-	landed sync.Pool     // flights that nobody refers to
 }
 
 // limits are what an engine is made with.
@@ -207,6 +206,7 @@ type flight[V comparable] struct {
 	value  V
 	err    error
 	number uint64 // of the shard's flights
+	reused bool   // if nobody has waited: who began it does not look at it after fly
 }
 
 // loaded is what a load gives besides its value.
@@ -247,19 +247,16 @@ func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V
 		s.mu.Lock()
 	}
 	s.flown++
-	f, _ := e.landed.Get().(*flight[V])
-	if f == nil {
+	f := s.freeFlight
+	if f != nil {
+		s.freeFlight = nil
+	} else {
 		f = &flight[V]{}
 	}
-	f.number, f.err = s.flown, errAbandoned
+	f.number, f.err, f.reused = s.flown, errAbandoned, true
 	s.flights[key] = f
 	s.mu.Unlock()
-	v, err := e.fly(s, key, f, fn)
-	if f.done == nil { // it is in no map, and nobody has found it there
-		*f = flight[V]{}
-		e.landed.Put(f)
-	}
-	return v, err
+	return e.fly(s, key, f, fn)
 }
 
 // fly runs fn for f. After a panic or Goexit in fn, f ends with errAbandoned, and
@@ -281,6 +278,10 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 			s.counts.NotCached++
 		}
 		done := f.done
+		if done == nil && f.reused { // it is in no map, and nobody has found it there
+			*f = flight[V]{} // the value must not stay reachable
+			s.freeFlight = f
+		}
 		s.mu.Unlock()
 		if done != nil {
 			close(done)
@@ -309,8 +310,9 @@ type shard[V comparable] struct {
 	protected queue[V]  // Hybrid: those used again
 	rare      *queue[V] // LFU: the queue of the lowest frequency
 
-	freeNode  *node[V] // removed, for the next insertion
-	freeQueue *queue[V]
+	freeNode   *node[V] // removed, for the next insertion
+	freeQueue  *queue[V]
+	freeFlight *flight[V]
 }
 
 type node[V comparable] struct {

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"bytes"
 	"io"
 	"io/fs"
 	"slices"
@@ -10,9 +9,9 @@ import (
 // file is an open regular file. It keeps the state of the file that it was opened
 // with.
 type file struct {
-	r      bytes.Reader
 	of     *content
 	name   string
+	at     int64 // of the next read; it may be beyond the end
 	closed bool
 }
 
@@ -41,25 +40,46 @@ func (f *file) Read(p []byte) (int, error) {
 	if err := f.err("read"); err != nil {
 		return 0, err
 	}
-	return f.r.Read(p)
+	if f.at >= int64(len(f.of.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.of.data[f.at:])
+	f.at += int64(n)
+	return n, nil
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.err("read"); err != nil {
 		return 0, err
 	}
-	return f.r.ReadAt(p, off)
+	if off < 0 {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
+	}
+	if off >= int64(len(f.of.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.of.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 func (f *file) Seek(offset int64, whence int) (int64, error) {
 	if err := f.err("seek"); err != nil {
 		return 0, err
 	}
-	n, err := f.r.Seek(offset, whence)
-	if err != nil {
-		err = &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+	switch whence {
+	case io.SeekCurrent:
+		offset += f.at
+	case io.SeekEnd:
+		offset += int64(len(f.of.data))
 	}
-	return n, err
+	if offset < 0 || whence < io.SeekStart || whence > io.SeekEnd {
+		return 0, &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+	}
+	f.at = offset
+	return offset, nil
 }
 
 // WriteTo gives w a copy: the content is shared, and w may be wrong about not
@@ -68,7 +88,7 @@ func (f *file) WriteTo(w io.Writer) (n int64, err error) {
 	if err := f.err("read"); err != nil {
 		return 0, err
 	}
-	return io.Copy(w, struct{ io.Reader }{&f.r})
+	return io.Copy(w, struct{ io.Reader }{f})
 }
 
 func (f *file) Close() error {

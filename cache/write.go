@@ -149,7 +149,10 @@ func (w *writer) lock(name string) *sync.Mutex {
 // writeStore writes to the store. Whatever happens there, nothing of before is
 // served from memory afterwards. The caller holds the lock of the name.
 func (c *FS) writeStore(name string, data []byte, keep bool) error {
-	now := time.Now()
+	var now time.Time
+	if keep {
+		now = time.Now()
+	}
 	i, err := func() (fs.FileInfo, error) {
 		defer c.forget(name) // after a panic too
 		return c.w.store.WriteFile(name, data)

@@ -47,11 +47,12 @@ var sides = []side{
 func newOurs(c *testCase, opts cache.Options) (*target, error) {
 	t := &target{names: c.names("")}
 	t.src = newSource(t.names, c.content())
-	opts.MaxBytes, opts.MaxEntries, opts.Store = c.maxBytes, c.maxEntries, fsSource{t.src}
+	both := fsSource{t.src, opts.Trust == 0}
+	opts.MaxBytes, opts.MaxEntries, opts.Store = c.maxBytes, c.maxEntries, both
 	if c.around {
 		opts.Write = cache.WriteAround
 	}
-	f, err := cache.New(fsSource{t.src}, opts)
+	f, err := cache.New(both, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +109,9 @@ func newBare(c *testCase) (*target, error) {
 	return t, nil
 }
 
-// writeTo writes as the benchmarks of cachefs do.
+// writeTo replaces a file, as os.WriteFile does: the benchmarks of cachefs leave O_TRUNC out, and so the end of a longer file.
 func writeTo(f absfs.Filer, name string, data []byte) error {
-	w, err := f.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	w, err := f.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}

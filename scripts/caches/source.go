@@ -179,7 +179,10 @@ func (f *file) Write(p []byte) (int, error) {
 }
 
 // fsSource is a source as fileproc's cache wants it.
-type fsSource struct{ *source }
+type fsSource struct {
+	*source
+	identify bool // WriteFile returns the metadata of what it has written
+}
 
 func (s fsSource) Open(name string) (fs.File, error) {
 	f, err := s.open(name, os.O_RDONLY)
@@ -189,7 +192,7 @@ func (s fsSource) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// WriteFile makes the calls that the other two make, and Stat.
+// WriteFile makes the calls that the other two make, and Stat if the cache is to compare the file.
 func (s fsSource) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	f, err := s.source.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -197,6 +200,9 @@ func (s fsSource) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	}
 	if _, err := f.Write(data); err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if !s.identify {
+		return nil, f.Close()
 	}
 	i, err := f.Stat()
 	return i, errors.Join(err, f.Close())
