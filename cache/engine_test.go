@@ -465,6 +465,62 @@ func TestAnEntryThatLeavesIsNotReachable(t *testing.T) {
 	e.set("big", new(int), loaded{cost: 11})
 	require.Empty(t, e.shards[0].entries)
 	require.EqualValues(t, 1, e.total().TooLarge)
+	_, err := e.load("k", func() (*int, loaded, error) { return new(int), loaded{}, nil }, nil)
+	require.NoError(t, err)
+	require.NotNil(t, e.shards[0].freeFlight)
+	require.Nil(t, e.shards[0].freeFlight.value)
+}
+
+// TestEmptyCountsLoads: a load under way makes an engine not empty, since what it loads may be older than a write.
+func TestEmptyCountsLoads(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		e := newEngine[int](limits{maxBytes: 100, maxEntries: 100, shards: shards})
+		require.True(t, e.empty())
+		_, err := e.load("k", func() (int, loaded, error) {
+			require.False(t, e.empty())
+			return 1, loaded{cost: 1, keep: true}, nil
+		}, nil)
+		require.NoError(t, err)
+		require.False(t, e.empty())
+		e.drop("k", Invalidated)
+		require.True(t, e.empty())
+	}
+}
+
+// TestEvictionAllocatesNothing: in a full engine, of 1,000 entries or of a million, an insertion evicts one entry and uses
+// its node again.
+func TestEvictionAllocatesNothing(t *testing.T) {
+	for _, policy := range []Policy{LRU, LFU, Hybrid} {
+		for _, n := range []int{1000, 1_000_000} {
+			if n > 1000 && testing.Short() {
+				continue
+			}
+			e := newEngine[int](limits{policy: policy, maxBytes: 1 << 60, maxEntries: n, shards: 1})
+			keys := fullEngine(e, n)
+			evicted, i := e.total().Evictions[OverEntries], 0
+			require.Zero(t, testing.AllocsPerRun(500, func() {
+				e.set(keys[i%len(keys)], i, loaded{cost: 1})
+				i++
+			}))
+			require.EqualValues(t, i, e.total().Evictions[OverEntries]-evicted)
+		}
+	}
+}
+
+// fullEngine fills e with n entries, of which all but one were used again, and returns keys that evict each other when they
+// are set in turn, with LFU and with Hybrid while its protected part has room for no more.
+func fullEngine(e *engine[int], n int) (keys []string) {
+	for i := range n {
+		key := fmt.Sprint("some/directory/", i)
+		e.set(key, i, loaded{cost: 1})
+		if i > 0 {
+			e.get(key, 0)
+		}
+	}
+	for i := range 1000 {
+		keys = append(keys, fmt.Sprint("another/directory/", i))
+	}
+	return keys
 }
 
 // TestLFUQueuesAreFew: the frequencies have a queue only where an entry is, in order,
