@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Colours that people with a colour vision deficiency can distinguish too.
+var colors = []color.Color{color.RGBA{G: 0x72, B: 0xb2, A: 0xff}, color.RGBA{R: 0xe6, G: 0x9f, A: 0xff}}
+
+// draw draws the latencies' percentiles to name.svg and name.png: a part for each operation, a line for each side.
+func (r *record) draw(name string) error {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	const columns, margin = 2, vg.Length(10)
+	parts := make([][]*plot.Plot, operations/columns)
+	for op, opName := range opNames {
+		p, err := r.drawOperation(opName)
+		if err != nil {
+			return err
+		}
+		parts[op/columns] = append(parts[op/columns], p)
+	}
+	for _, format := range []string{"svg", "png"} {
+		canvas, err := draw.NewFormattedCanvas(9*vg.Inch, 7*vg.Inch, format)
+		if err != nil {
+			return err
+		}
+		c := draw.New(canvas)
+		c.SetColor(color.White) // the margin too, because a page may be dark
+		c.Fill(c.Rectangle.Path())
+		tiles := draw.Tiles{Rows: len(parts), Cols: columns, PadX: 2 * margin, PadY: 2 * margin}
+		for i, row := range plot.Align(parts, tiles, draw.Crop(c, margin, -margin, margin, -margin)) {
+			for k, tile := range row {
+				parts[i][k].Draw(tile)
+			}
+		}
+		f, err := os.Create(name + "." + format)
+		if err != nil {
+			return err
+		}
+		_, err = canvas.WriteTo(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *record) drawOperation(op string) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.Y.Label.Text, p.X.Label.Text = op, "ms", "percentile"
+	p.Title.TextStyle.Font.Size = 14
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	var ticks []plot.Tick
+	for _, percent := range percentiles {
+		ticks = append(ticks, plot.Tick{Value: nines(percent), Label: fmt.Sprint(percent)})
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	for i, side := range r.Sides {
+		m := r.Total[side][op]
+		if m.Count == m.Failed {
+			continue
+		}
+		var points plotter.XYs
+		for _, percent := range percentiles {
+			points = append(points, plotter.XY{X: nines(percent), Y: m.at(percent)})
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width = colors[i], 2
+		dots.Color, dots.Shape = colors[i], draw.CircleGlyph{}
+		if i > 0 {
+			line.Dashes = []vg.Length{6, 3}
+		}
+		p.Add(line, dots)
+		p.Legend.Add(side, line, dots)
+	}
+	// Whole decades, so that there are labels.
+	p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
+	return p, nil
+}
+
+// nines spreads the high percentiles: 90, 99 and 99.9 are at 1, 2 and 3.
+func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
+
+// decades are a label at each power of 10, and ticks between.
+func decades(lo, hi float64) []plot.Tick {
+	var ticks []plot.Tick
+	for d := math.Floor(math.Log10(lo)); d <= math.Ceil(math.Log10(hi)); d++ {
+		power := math.Pow(10, d)
+		ticks = append(ticks, plot.Tick{Value: power, Label: fmt.Sprintf("%g", power)})
+		for i := 2.0; i < 10; i++ {
+			ticks = append(ticks, plot.Tick{Value: i * power})
+		}
+	}
+	return ticks
+}
