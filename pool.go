@@ -54,6 +54,7 @@ type pool struct {
 	halt        func(error)       // ends what workers wait for outside the pool
 	late        func() []*node    // unless nil, gives more directories when all others are done
 	workers     int               // the most that run while no calls block
+	few         int               // entries of a batch for which worker 1 starts later; see delay
 	maxListings int               // the most directories that may be partly listed
 
 	stopped atomic.Bool
@@ -83,7 +84,7 @@ type pool struct {
 
 func newPool(q queue, start func(id int) work, workers, maxWorkers, maxListings int) *pool {
 	p := &pool{
-		queue: q, start: start, halt: func(error) {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings,
+		queue: q, start: start, halt: func(error) {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings, few: fewEntries,
 		maxGrown: maxWorkers, limit: workers, started: 1, busy: 1,
 	}
 	p.cond.L = &p.mu
@@ -265,6 +266,8 @@ const (
 	// fewEntries are visited in less time than it takes to start a worker that
 	// then finds nothing left.
 	fewEntries = 16
+	// fewNames are the same if no file is opened.
+	fewNames = 1024
 	// headStart is how long worker 0 has them for itself if there is nothing else
 	// to do. A function that takes longer is slow.
 	headStart = 200 * time.Microsecond
@@ -297,7 +300,7 @@ func (p *pool) wakeOne(own *batch, spare int) {
 		if own == nil || own.left() < 2 { // the first is the caller's
 			return
 		}
-		if p.started == 1 && len(own.entries) <= fewEntries {
+		if p.started == 1 && len(own.entries) <= p.few {
 			p.delay()
 			return
 		}

@@ -361,6 +361,33 @@ func TestPoolStartsAWorkerOnlyForMoreWork(t *testing.T) {
 	}
 }
 
+// A second worker has to run before the run can end. Where all processors are busy, it waits for its turn as long as 10 ms for
+// each goroutine in front of it.
+func TestRunOfNamesStartsNoWorkerForASmallDirectory(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opts Options
+		few  int
+	}{
+		{"names", Options{ReadSize: NoRead}, fewNames},
+		{"metadata", Options{ReadSize: NoRead, Stat: true}, fewEntries},
+		{"content", Options{}, fewEntries},
+	} {
+		opts := tt.opts
+		opts.Workers = 8
+		cfg, err := opts.config(".", false)
+		require.NoError(t, err)
+		require.Equal(t, tt.few, newRun(t.Context(), cfg, opts.callbacks(), nil).pool.few, tt.name)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(oneDirectory(fewNames), 8, 8)
+		c.pool.few = fewNames
+		c.run()
+		c.requireComplete(t, 8)
+		require.Equal(t, 1, c.pool.started)
+	})
+}
+
 func TestPoolSpreadsSlowVisits(t *testing.T) {
 	const visit = 10 * time.Millisecond
 	for _, test := range []struct {

@@ -66,6 +66,9 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 	}
 	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt = stop
+	if cfg.noRead && !cfg.stat {
+		s.pool.few = fewNames
+	}
 	first := s.root
 	if cfg.files != nil {
 		s.names = newNameSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
