@@ -46,7 +46,9 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 			return nil, err
 		}
 		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
-		if d, err = parent.openDir(n.name); err != nil && isScarce(err) {
+		if p, ok := parent.(*fsDir); ok && n.given != nil {
+			d = p.named(n.name)
+		} else if d, err = parent.openDir(n.name); err != nil && isScarce(err) {
 			c.pinForRetry(n.parent)
 		}
 	}

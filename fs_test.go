@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -293,4 +294,34 @@ func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
 	got, err := fileproc.Process(t.Context(), "d", fileproc.Options{FS: fsys, SkipHidden: true, Ordered: true}, relOf)
 	require.Equal(t, []string{"f", "sub/g"}, got)
 	require.ErrorIs(t, err, fs.ErrInvalid)
+}
+
+type openedFS struct {
+	fs.FS
+	mu    sync.Mutex
+	names []string
+}
+
+func (f *openedFS) Open(name string) (fs.File, error) {
+	f.mu.Lock()
+	f.names = append(f.names, name)
+	f.mu.Unlock()
+	return f.FS.Open(name)
+}
+
+// In an object store, to open a directory is to list it.
+func TestFilesOfAnFSOpenNoDirectory(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		fsys := &openedFS{FS: fstest.MapFS{"a": {}, "d/b": {}, "d/e/c": {}, "d/e/f": {}, "tree/g": {}}}
+		got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: ordered, Files: slices.Values([]string{"a", "d/e/f"})}, relOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"a", "d/e/f"}, got)
+		require.ElementsMatch(t, got, fsys.names)
+
+		got, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: ordered, Files: slices.Values([]string{"d/b", "tree/"})}, relOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"d/b", "tree/g"}, got)
+		_, err = fileproc.Process(t.Context(), "none", fileproc.Options{FS: fsys, Files: slices.Values([]string{"a"})}, relOf)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
 }

@@ -57,6 +57,7 @@ type fsDir struct {
 	fsys fs.FS
 	name string
 	file fs.File // nil once the listing is over
+	up   *fsDir  // unless nil, this directory was named, and nobody has looked whether it is one
 }
 
 var _ directory = (*fsDir)(nil)
@@ -79,7 +80,27 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 		f.Close()
 		return nil, errNotDirectory
 	}
-	return &fsDir{fsys, name, f}, nil
+	return &fsDir{fsys: fsys, name: name, file: f}, nil
+}
+
+// named returns a subdirectory of which only files are opened, by their path. It is
+// not opened itself: in an object store, that would list it.
+func (d *fsDir) named(name names.Name) *fsDir {
+	return &fsDir{fsys: d.fsys, name: path.Join(d.name, name.String()), up: d}
+}
+
+// why returns the reason why something in d cannot be opened: err, or that d is not
+// a directory.
+func (d *fsDir) why(err error) error {
+	if d.up == nil {
+		return err
+	}
+	sub, errDir := d.up.openDir(names.New(path.Base(d.name)))
+	if errDir != nil {
+		return errDir
+	}
+	sub.close()
+	return err
 }
 
 // asFSError is asSysError for opening or looking up an entry.
@@ -104,13 +125,16 @@ func (d *fsDir) openDir(name names.Name) (directory, error) {
 	if err == errNotListable || err == errNotDirectory {
 		err = &sysError{"readdir", changed{errors.Unwrap(err)}}
 	}
-	return sub, err
+	if err != nil {
+		return nil, d.why(err)
+	}
+	return sub, nil
 }
 
 func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
 	f, err := d.fsys.Open(path.Join(d.name, name.String()))
 	if err != nil {
-		return nil, asFSError(err)
+		return nil, d.why(asFSError(err))
 	}
 	return fsFile{f}, nil
 }
@@ -118,7 +142,7 @@ func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
 func (d *fsDir) stat(name names.Name) (Stat, error) {
 	info, err := fs.Lstat(d.fsys, path.Join(d.name, name.String()))
 	if err != nil {
-		return Stat{}, asFSError(err)
+		return Stat{}, d.why(asFSError(err))
 	}
 	return statOfStored(info), nil
 }

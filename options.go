@@ -68,6 +68,10 @@ type Options struct {
 	// be combined with Files. Walk yields the paths that lead to files, and below
 	// directories what it always does.
 	//
+	// With FS, the directories of the paths are not opened unless a path in them
+	// fails, and neither is root if it is ".": in an object store, that would list
+	// them.
+	//
 	// The paths are grouped by directory as they come: a worker that has nothing
 	// else to do takes all that came since, up to some 4 MiB of them. With Ordered,
 	// Stream and Walk yield results in the order of the paths given, files below a

@@ -196,6 +196,8 @@ func (r *run) openRoot() (directory, error) {
 	switch {
 	case r.calls.openRoot != nil:
 		return r.calls.openRoot(r.cfg.root)
+	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // which is always there, and not listed
+		return &fsDir{fsys: r.cfg.fsys, name: "."}, nil
 	case r.cfg.fsys != nil:
 		return openFS(r.cfg.fsys, r.cfg.root)
 	}

@@ -55,7 +55,8 @@ func openS3(ctx context.Context, vus int) (*store, error) {
 			server.Close()
 			return err
 		},
-		sides: [2]side{fileprocSide(bucket, func(path string) string { return path }), bucketSide(bucket)},
+		// A root of "." is not opened: any other would be listed.
+		sides: [2]side{fileprocSide(bucket, func(dir, name string) (string, string) { return ".", dir + "/" + name }), bucketSide(bucket)},
 	}, nil
 }
 

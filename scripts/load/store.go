@@ -50,17 +50,19 @@ func openFiles(parent string) (*store, error) {
 		create: func(path string, data []byte) error { return os.WriteFile(at(path), data, 0o644) },
 		remove: func(path string) error { return os.Remove(at(path)) },
 		close:  func() error { return os.RemoveAll(root) },
-		sides:  [2]side{fileprocSide(nil, at), osSide(at)},
+		sides:  [2]side{fileprocSide(nil, func(dir, name string) (string, string) { return at(dir), name }), osSide(at)},
 	}, nil
 }
 
-// fileprocSide reads a file by a Process of this one name, and lists by a Walk. A nil fsys is the operating system's files.
-func fileprocSide(fsys fs.FS, at func(path string) string) side {
+// fileprocSide reads a file by a Process of this one name, and lists by a Walk. A nil fsys is the operating system's files. At
+// returns the root for a directory, and Options.Files for one of its files.
+func fileprocSide(fsys fs.FS, at func(dir, name string) (root, file string)) side {
 	return side{
 		name: ours,
 		read: func(ctx context.Context, dir, name string, check func([]byte) error) error {
-			opts := fileproc.Options{FS: fsys, Files: slices.Values([]string{name})}
-			got, err := fileproc.Process(ctx, at(dir), opts, func(f *fileproc.File) (string, error) {
+			root, file := at(dir, name)
+			opts := fileproc.Options{FS: fsys, Files: slices.Values([]string{file})}
+			got, err := fileproc.Process(ctx, root, opts, func(f *fileproc.File) (string, error) {
 				return f.Name(), check(f.Data())
 			})
 			if err == nil && (len(got) != 1 || got[0] != name) {
@@ -69,7 +71,11 @@ func fileprocSide(fsys fs.FS, at func(path string) string) side {
 			return err
 		},
 		list: func(ctx context.Context, dir string, names []string) ([]string, error) {
-			for e, err := range fileproc.Walk(ctx, at(dir), fileproc.Options{FS: fsys}) {
+			root := dir
+			if fsys == nil {
+				root, _ = at(dir, "")
+			}
+			for e, err := range fileproc.Walk(ctx, root, fileproc.Options{FS: fsys}) {
 				if err != nil {
 					return names, err
 				}
