@@ -3,7 +3,9 @@ package fileproc
 import (
 	"bytes"
 	"errors"
+	"math/bits"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
@@ -198,7 +200,7 @@ func (r *reader) grow(p []byte, size int64) ([]byte, error) {
 	if size > maxFree && r.mayAllocate != nil && !r.mayAllocate() {
 		return nil, errNeedsSlot
 	}
-	q, err := allocLarge(size)
+	q, err := takeBuffer(size)
 	if err != nil {
 		return nil, &sysError{"read", err}
 	}
@@ -208,10 +210,40 @@ func (r *reader) grow(p []byte, size int64) ([]byte, error) {
 	return q, nil
 }
 
+// heapBuffers are kept from file to file and from run to run: those of up to 64 KiB,
+// of up to 128 KiB and so on. A new one would have to be cleared, and collected.
+var heapBuffers [5]sync.Pool
+
+// heapClass returns the pool for buffers of size bytes, if there is one.
+func heapClass(size int) (class int, ok bool) {
+	class = max(bits.Len(uint(size-1))-16, 0)
+	return class, class < len(heapBuffers)
+}
+
+func takeBuffer(size int64) ([]byte, error) {
+	if size > 1<<20 {
+		return allocLarge(size)
+	}
+	class, _ := heapClass(int(size))
+	if p, ok := heapBuffers[class].Get().(*[]byte); ok {
+		return (*p)[:size], nil
+	}
+	return make([]byte, size, 1<<(16+class)), nil
+}
+
+// putBuffer takes back what takeBuffer has returned.
+func putBuffer(p []byte) {
+	if class, ok := heapClass(cap(p)); ok {
+		heapBuffers[class].Put(&p)
+		return
+	}
+	freeLarge(p)
+}
+
 // release lets go of a large file's memory.
 func (r *reader) release() {
 	if r.large != nil {
-		freeLarge(r.large)
+		putBuffer(r.large)
 		r.large = nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -245,4 +246,27 @@ func TestReaderFetchesMetadataFirst(t *testing.T) {
 		require.Equal(t, []string{"fstat", "cached"}, calls[:2])
 		require.NotContains(t, calls[2:], "fstat")
 	}
+}
+
+func TestReaderUsesBuffersAgain(t *testing.T) {
+	for size, want := range map[int64]int{1: 1 << 16, 1 << 16: 1 << 16, 1<<16 + 1: 1 << 17, 1 << 20: 1 << 20, 1<<20 + 1: 1<<20 + 1} {
+		p, err := takeBuffer(size)
+		require.NoError(t, err)
+		require.Len(t, p, int(size))
+		require.Equal(t, want, cap(p))
+		putBuffer(p)
+	}
+	if poisoned {
+		t.Skip("under the race detector a sync.Pool forgets some of what it gets")
+	}
+	const size, rounds = 100 << 10, 200
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		p, err := takeBuffer(size)
+		require.NoError(t, err)
+		putBuffer(p)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*size/4))
 }

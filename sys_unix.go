@@ -48,25 +48,17 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	return b
 })
 
-// minMapped is the size in bytes from which a file's content gets a mapping of
-// its own. The garbage collector would free such a buffer only after the next
-// is made.
-const minMapped = 1 << 20
-
+// allocLarge makes a mapping of its own. The garbage collector would free a buffer
+// of more than 1 MiB only after the next is made.
 func allocLarge(size int64) ([]byte, error) {
 	if size > int64(^uint(0)>>1) {
 		return nil, unix.ENOMEM
-	}
-	if size < minMapped {
-		return make([]byte, size), nil
 	}
 	return unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 }
 
 func freeLarge(p []byte) {
-	if len(p) >= minMapped {
-		unix.Munmap(p) // fails only for what Mmap did not return
-	}
+	unix.Munmap(p) // fails only for what Mmap did not return
 }
 
 // addSystemStat adds to s what only the system's own form of info has.
