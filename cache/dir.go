@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -18,6 +19,7 @@ var ErrNotRegular = errors.New("not a regular file")
 // [os.Root]: no name and no link leads outside.
 type Dir struct {
 	root *os.Root
+	name string // absolute, for fileproc
 }
 
 var _ interface {
@@ -32,7 +34,10 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{root}, nil
+	if abs, err := filepath.Abs(name); err == nil {
+		name = abs
+	}
+	return &Dir{root, name}, nil
 }
 
 // Close releases the directory. Files that are open stay so.

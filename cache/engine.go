@@ -207,6 +207,7 @@ type flight[V comparable] struct {
 	err    error
 	number uint64 // of the shard's flights
 	reused bool   // if nobody has waited: who began it does not look at it after fly
+	kept   bool   // whether the value was cached
 }
 
 // loaded is what a load gives besides its value.
@@ -215,6 +216,7 @@ type loaded struct {
 	ttl   time.Duration // 0 is the engine's, negative is none
 	keep  bool          // whether the value may be cached
 	began int64         // on the engine's clock: the value is not older
+	ahead bool          // nobody has asked for it: it evicts nothing, and is evicted before what was used
 }
 
 // load returns what fn returns, and caches it if fn says so, unless the key is set
@@ -270,6 +272,7 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 			delete(s.flights, key)
 			kept = l.keep && s.insert(e, key, f.value, l)
 		}
+		f.kept = kept
 		s.counts.Loads++
 		switch {
 		case f.err != nil:
@@ -321,6 +324,7 @@ type node[V comparable] struct {
 	cost       int64
 	expires    int64 // on the engine's clock; 0 is never
 	checked    int64 // on the engine's clock: when the value was last known to be right
+	uses       int64 // since it was inserted
 	slot       int   // in shard.expiry, from 1; 0 is not there
 	queue      *queue[V]
 	prev, next *node[V] // in queue, from the first used to the last
@@ -345,6 +349,19 @@ func (q *queue[V]) push(n *node[V]) {
 		q.oldest = n
 	}
 	q.newest = n
+	q.entries++
+	q.bytes += n.cost
+}
+
+// pushOldest makes n the one that was used least recently.
+func (q *queue[V]) pushOldest(n *node[V]) {
+	n.queue, n.prev, n.next = q, nil, q.oldest
+	if q.oldest != nil {
+		q.oldest.prev = n
+	} else {
+		q.newest = n
+	}
+	q.oldest = n
 	q.entries++
 	q.bytes += n.cost
 }
@@ -377,6 +394,7 @@ func (s *shard[V]) live(key string, e *engine[V]) *node[V] {
 
 // touch notes a use of n.
 func (s *shard[V]) touch(n *node[V]) {
+	n.uses++
 	switch s.policy {
 	case LRU:
 		if s.recent.newest != n {
@@ -432,6 +450,19 @@ func (s *shard[V]) addQueue(uses uint64, prev, next *queue[V]) *queue[V] {
 	return q
 }
 
+// lowQueue returns LFU's queue of uses, 0 or 1, for a new node.
+func (s *shard[V]) lowQueue(uses uint64) *queue[V] {
+	var prev *queue[V]
+	next := s.rare
+	if next != nil && next.uses < uses {
+		prev, next = next, next.next
+	}
+	if next != nil && next.uses == uses {
+		return next
+	}
+	return s.addQueue(uses, prev, next)
+}
+
 // dropEmpty removes q from the frequencies if it has no node.
 func (s *shard[V]) dropEmpty(q *queue[V]) {
 	if q.entries > 0 {
@@ -484,6 +515,9 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 			why = OverEntries
 		}
 		if s.expire(e, 1) == 0 {
+			if l.ahead {
+				return false
+			}
 			s.remove(s.victim(), why)
 		}
 	}
@@ -502,14 +536,18 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 		n.expires = now + min(int64(ttl), math.MaxInt64-now)
 		s.pushExpiry(n)
 	}
-	switch s.policy {
-	case LFU:
-		if s.rare == nil || s.rare.uses != 1 {
-			s.addQueue(1, nil, s.rare)
-		}
-		s.rare.push(n)
-	default:
-		s.recent.push(n)
+	q := &s.recent
+	switch {
+	case s.policy == LFU && l.ahead:
+		q = s.lowQueue(0)
+	case s.policy == LFU:
+		q = s.lowQueue(1)
+	}
+	if l.ahead {
+		q.pushOldest(n)
+	} else {
+		n.uses = 1
+		q.push(n)
 	}
 	s.entries[key] = n
 	s.bytes += cost

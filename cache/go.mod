@@ -6,7 +6,11 @@ replace github.com/fileproc/fileproc => ..
 
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
+	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)

@@ -4,6 +4,9 @@ package cache
 
 import "io/fs"
 
-const openFlags = 0
+const (
+	openFlags = 0
+	hasInodes = false
+)
 
 func addSystem(*identity, fs.FileInfo) {}

@@ -327,6 +327,16 @@ func (c *FS) dirtyContent(name string) *content {
 	return nil
 }
 
+// pending reports whether name is dirty.
+func (w *writer) pending(name string) bool {
+	if w.count.Load() == 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dirty[name] != nil
+}
+
 // Dirty returns the names of the files that the store does not have yet, in the order
 // of their last writes.
 func (c *FS) Dirty() []string {

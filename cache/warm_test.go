@@ -1,0 +1,465 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// settledFiles makes all files count as settled.
+func settledFiles(t *testing.T) {
+	old := settled
+	settled = -time.Hour
+	t.Cleanup(func() { settled = old })
+}
+
+// warmTree makes files in a directory and returns it.
+func warmTree(t *testing.T, files map[string]string) string {
+	dir := t.TempDir()
+	for name, data := range files {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte(data), 0o644))
+	}
+	return dir
+}
+
+func warm(t *testing.T, c *FS, opts WarmOptions) WarmReport {
+	t.Helper()
+	r, err := c.Warm(t.Context(), opts)
+	require.NoError(t, err)
+	return r
+}
+
+// cachedNames returns the names that c holds, the next victim last.
+func cachedNames(c *FS) []string {
+	var names []string
+	for _, h := range c.data.all() {
+		names = append(names, h.key)
+	}
+	return names
+}
+
+func TestWarm(t *testing.T) {
+	settledFiles(t)
+	files := map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 50_000), "d/e/c.txt": "c", "d/e/f.md": "f", "with\nnewline": "n"}
+	opened, err := OpenDir(warmTree(t, files))
+	require.NoError(t, err)
+	defer opened.Close()
+	for source, fsys := range map[string]fs.FS{"dir": opened, "memory": newMemFS(files)} {
+		for name, tt := range map[string]struct {
+			opts    WarmOptions
+			want    []string
+			missing int64
+		}{
+			"everything": {WarmOptions{}, []string{"a.txt", "d/b.txt", "d/e/c.txt", "d/e/f.md", "empty", "with\nnewline"}, 0},
+			"pattern":    {WarmOptions{Include: []string{"**/*.txt"}}, []string{"a.txt", "d/b.txt", "d/e/c.txt"}, 0},
+			"exclude":    {WarmOptions{Exclude: []string{"d/e"}}, []string{"a.txt", "d/b.txt", "empty", "with\nnewline"}, 0},
+			"list":       {WarmOptions{Files: slices.Values([]string{"d/e/c.txt", "a.txt", "none", "with\nnewline"})}, []string{"a.txt", "d/e/c.txt", "with\nnewline"}, 1},
+			"directory":  {WarmOptions{Files: slices.Values([]string{"d/e/", "none/"})}, []string{"d/e/c.txt", "d/e/f.md"}, 1},
+			"first":      {WarmOptions{First: []string{"d/**", "**/*.txt"}}, []string{"a.txt", "d/b.txt", "d/e/c.txt", "d/e/f.md", "empty", "with\nnewline"}, 0},
+			"first of some": {WarmOptions{First: []string{"d/**"}, Include: []string{"**/*.txt"}},
+				[]string{"a.txt", "d/b.txt", "d/e/c.txt"}, 0},
+		} {
+			t.Run(source+"/"+name, func(t *testing.T) {
+				var last WarmReport
+				tt.opts.OnProgress = func(r WarmReport) { last = r }
+				c := newFS(t, fsys, Options{})
+				r := warm(t, c, tt.opts)
+				require.Equal(t, last, r)
+				names := cachedNames(c)
+				slices.Sort(names)
+				require.Equal(t, tt.want, names)
+				bytes := int64(0)
+				for _, name := range tt.want {
+					bytes += int64(len(files[name]))
+				}
+				require.Positive(t, r.Elapsed)
+				r.Elapsed = 0
+				require.Equal(t, WarmReport{Warmed: int64(len(tt.want)), Missing: tt.missing, Bytes: bytes}, r)
+				s := c.Stats().Files
+				require.Zero(t, s.Misses, "nobody has asked for them")
+				require.EqualValues(t, len(tt.want), s.Loads)
+				for _, name := range tt.want {
+					require.Equal(t, files[name], readFile(t, c, name))
+				}
+				s = c.Stats().Files
+				require.EqualValues(t, len(tt.want), s.Hits)
+				requireStats(t, s)
+				tt.opts.OnProgress = nil
+				r = warm(t, c, tt.opts)
+				r.Elapsed = 0
+				require.Equal(t, WarmReport{Cached: int64(len(tt.want)), Missing: tt.missing}, r, "a second time reads nothing")
+			})
+		}
+	}
+}
+
+func TestWarmRefuses(t *testing.T) {
+	m := newMemFS(map[string]string{"a": "x"})
+	m.setFault(func(op, name string) error { t.Error("the source is called: ", op, name); return nil })
+	c := newFS(t, m, Options{})
+	for _, opts := range []WarmOptions{{Include: []string{"["}}, {Exclude: []string{"["}}, {First: []string{"a", "["}}} {
+		_, err := c.Warm(t.Context(), opts)
+		require.ErrorContains(t, err, `"["`)
+	}
+	_, err := c.Warm(t.Context(), WarmOptions{Files: slices.Values([]string{"a"}), First: []string{"a"}})
+	require.Error(t, err)
+	_, err = c.Warm(t.Context(), WarmOptions{Workers: -1})
+	require.Error(t, err)
+}
+
+// TestWarmEvictsNothing: what is used stays, warming stops when the cache is full, and what
+// was warmed is evicted before what was used, in the reverse of its order.
+func TestWarmEvictsNothing(t *testing.T) {
+	settledFiles(t)
+	files := map[string]string{"used": "u", "new1": "", "new2": ""}
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("d/%04d", i))
+		files[names[i]] = "0123456789"
+	}
+	for policyName, policy := range policies {
+		for _, source := range []string{"dir", "memory"} {
+			t.Run(policyName+"/"+source, func(t *testing.T) {
+				var fsys fs.FS = newMemFS(files)
+				if source == "dir" {
+					d, err := OpenDir(warmTree(t, files))
+					require.NoError(t, err)
+					defer d.Close()
+					fsys = d
+				}
+				c := newFS(t, fsys, Options{Policy: policy, TTL: time.Hour, MaxEntries: 11, Shards: 1})
+				require.Equal(t, "u", readFile(t, c, "used"))
+				r := warm(t, c, WarmOptions{Files: slices.Values(names), Workers: 1})
+				require.True(t, r.Full)
+				require.EqualValues(t, 10, r.Warmed)
+				require.LessOrEqual(t, r.NotCached, int64(fullAfter+100))
+				require.LessOrEqual(t, c.Stats().Files.Loads, int64(12), "files without room are not read")
+				s := c.Stats().Files
+				require.EqualValues(t, 11, s.Entries)
+				require.Zero(t, s.Evictions[OverEntries])
+				for _, name := range cachedNames(c)[1:] {
+					require.Less(t, name, "d/0064", "the first group has 64 names")
+				}
+				if policy == TTL {
+					return // it evicts by time
+				}
+				warmed := cachedNames(c)
+				require.Equal(t, "used", warmed[0])
+				readFile(t, c, "new1")
+				readFile(t, c, "new2")
+				left := cachedNames(c)
+				for _, name := range warmed[:9] {
+					require.Contains(t, left, name)
+				}
+				for _, name := range warmed[9:] {
+					require.NotContains(t, left, name)
+				}
+			})
+		}
+	}
+}
+
+func TestWarmEvicts(t *testing.T) {
+	files := map[string]string{}
+	for i := range 500 {
+		files[fmt.Sprint(i)] = "0123456789"
+	}
+	c := newFS(t, newMemFS(files), Options{MaxEntries: 10, Shards: 1})
+	r := warm(t, c, WarmOptions{Evict: true})
+	require.False(t, r.Full)
+	require.EqualValues(t, 500, r.Warmed)
+	require.EqualValues(t, 490, c.Stats().Files.Evictions[OverEntries])
+}
+
+// TestWarmFirst: when there is not room for all, those of the first pattern have it.
+func TestWarmFirst(t *testing.T) {
+	files := map[string]string{}
+	for i := range 300 {
+		files[fmt.Sprint("a", i)], files[fmt.Sprint("b/x", i)], files[fmt.Sprint("c/y", i)] = "", "", ""
+	}
+	c := newFS(t, newMemFS(files), Options{MaxEntries: 450, Shards: 1})
+	r := warm(t, c, WarmOptions{First: []string{"c/**", "b/*"}})
+	require.True(t, r.Full)
+	count := map[byte]int{}
+	for _, name := range cachedNames(c) {
+		count[name[0]]++
+	}
+	require.Equal(t, map[byte]int{'c': 300, 'b': 150}, count)
+}
+
+// TestWarmProvesTheEnd: what changes while it is read, lies about its size, or changed
+// just now is not cached.
+func TestWarmProvesTheEnd(t *testing.T) {
+	files := map[string]string{"f": "old"}
+	m := newMemFS(files)
+	m.setFault(func(op, name string) error {
+		if op == "read" && name == "f" {
+			m.put("f", "new!")
+		}
+		return nil
+	})
+	c := newFS(t, m, Options{Trust: Forever})
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).NotCached)
+	m.setFault(nil)
+	require.Equal(t, "new!", readFile(t, c, "f"))
+	m.files["f"].lies = 1
+	c = newFS(t, m, Options{Trust: Forever})
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).NotCached)
+
+	dir := warmTree(t, files)
+	for _, trust := range []time.Duration{0, Forever} {
+		c, err := NewDir(dir, Options{Trust: trust})
+		require.NoError(t, err)
+		r := warm(t, c, WarmOptions{})
+		require.Equal(t, trust == 0, r.NotCached == 1, "it changed just now")
+		require.Equal(t, trust != 0, r.Warmed == 1)
+		require.Equal(t, "old", readFile(t, c, "f"))
+		require.NoError(t, c.Close())
+	}
+}
+
+// TestWarmOfADirThatWasReplaced: the names of another directory that has taken the place
+// of the one that is open do not bring its content into the cache.
+func TestWarmOfADirThatWasReplaced(t *testing.T) {
+	settledFiles(t)
+	dir := filepath.Join(warmTree(t, map[string]string{"d/f": "mine"}), "d")
+	c, err := NewDir(dir, Options{Trust: Forever})
+	require.NoError(t, err)
+	defer c.Close()
+	if err := os.Rename(dir, dir+"~"); err != nil {
+		t.Skip("an open directory cannot be renamed here: ", err)
+	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("else"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "g"), []byte("else"), 0o644))
+	r := warm(t, c, WarmOptions{})
+	require.EqualValues(t, 1, r.Missing)
+	require.Equal(t, "mine", readFile(t, c, "f"))
+}
+
+// TestWarmMeetsAChange between fileproc's read and the metadata after it.
+func TestWarmMeetsAChange(t *testing.T) {
+	if !hasInodes {
+		t.Skip("warming goes through the source here")
+	}
+	settledFiles(t)
+	dir := warmTree(t, map[string]string{"f": "old"})
+	c, err := NewDir(dir, Options{Trust: Forever, TTLOf: func(name string, info fs.FileInfo) time.Duration { return 0 }})
+	require.NoError(t, err)
+	defer c.Close()
+	w := &warming{c: c, start: time.Now()}
+	testBeforeProof = func() {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("new"), 0o644))
+	}
+	defer func() { testBeforeProof = func() {} }()
+	require.NoError(t, w.run(t.Context()))
+	require.EqualValues(t, 1, w.report().Warmed)
+	require.Equal(t, "new", readFile(t, c, "f"), "it was read again")
+}
+
+// TestInvalidateDuringWarm keeps the result out of the cache.
+func TestInvalidateDuringWarm(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Trust: Forever})
+	m.setFault(func(op, name string) error {
+		if op == "read" {
+			c.Invalidate("f")
+		}
+		return nil
+	})
+	warm(t, c, WarmOptions{})
+	require.Zero(t, c.Stats().Files.Entries)
+}
+
+func TestWarmLeavesDirtyFilesAlone(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old", "g": "x"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: Forever})
+	require.NoError(t, c.WriteFile("f", []byte("new")))
+	require.NoError(t, c.Remove("g"))
+	require.EqualValues(t, 2, warm(t, c, WarmOptions{}).Cached)
+	require.Equal(t, "new", readFile(t, c, "f"))
+	require.NoError(t, c.Close())
+}
+
+// TestWarmReadsLinks that are named, not those that are listed.
+func TestWarmReadsLinks(t *testing.T) {
+	settledFiles(t)
+	dir := warmTree(t, map[string]string{"d/f": "data", "out/g": "outside"})
+	if err := os.Symlink("f", filepath.Join(dir, "d", "link")); err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, os.Symlink("../out", filepath.Join(dir, "d", "away")))
+	c, err := NewDir(filepath.Join(dir, "d"), Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
+	r, err := c.Warm(t.Context(), WarmOptions{Files: slices.Values([]string{"link", "away/g", "../out/g", "", "/etc/passwd"})})
+	require.Error(t, err)
+	require.EqualValues(t, 1, r.Warmed)
+	require.EqualValues(t, 4, r.Failed)
+	require.Equal(t, "data", readFile(t, c, "link"))
+	require.EqualValues(t, 1, c.Stats().Files.Hits)
+}
+
+func TestWarmEndsWithItsContext(t *testing.T) {
+	files := map[string]string{}
+	for i := range 300 {
+		files[fmt.Sprint(i)] = "x"
+	}
+	for _, list := range []bool{false, true} {
+		m := newMemFS(files)
+		c := newFS(t, m, Options{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("enough")
+		var once sync.Once
+		m.setFault(func(op, name string) error {
+			if op == "read" {
+				once.Do(func() { cancel(cause) })
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+		opts := WarmOptions{Workers: 1}
+		if list {
+			opts.Files = func(yield func(string) bool) {
+				for name := range files {
+					if !yield(name) {
+						return
+					}
+				}
+			}
+		}
+		r, err := c.Warm(ctx, opts)
+		require.ErrorIs(t, err, cause)
+		require.Less(t, r.Warmed, int64(300))
+	}
+}
+
+func TestWarmErrorsAreBounded(t *testing.T) {
+	files := map[string]string{}
+	for i := range 150 {
+		files[fmt.Sprint(i)] = "x"
+	}
+	m := newMemFS(files)
+	m.failing("read")
+	r, err := newFS(t, m, Options{}).Warm(t.Context(), WarmOptions{})
+	require.ErrorIs(t, err, errStore)
+	require.ErrorContains(t, err, "and 50 more")
+	require.EqualValues(t, 150, r.Failed)
+}
+
+func TestWarmTooLarge(t *testing.T) {
+	settledFiles(t)
+	dir := warmTree(t, map[string]string{"large": strings.Repeat("x", 20_000), "small": "x"})
+	c, err := NewDir(dir, Options{MaxFileSize: 10_000})
+	require.NoError(t, err)
+	defer c.Close()
+	r := warm(t, c, WarmOptions{})
+	require.EqualValues(t, 1, r.Warmed)
+	require.EqualValues(t, 1, r.NotCached)
+}
+
+// TestWarmProgress: no number decreases, calls do not overlap, and the last one is the report.
+func TestWarmProgress(t *testing.T) {
+	files := map[string]string{}
+	for i := range 60 {
+		files[fmt.Sprint(i)] = "x"
+	}
+	m := newMemFS(files)
+	m.setFault(func(op, name string) error {
+		if op == "read" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return nil
+	})
+	var seen []WarmReport
+	r := warm(t, newFS(t, m, Options{}), WarmOptions{Workers: 1, OnProgress: func(r WarmReport) { seen = append(seen, r) }})
+	require.Greater(t, len(seen), 3)
+	for i := range seen[1:] {
+		require.LessOrEqual(t, seen[i].Warmed, seen[i+1].Warmed)
+		require.LessOrEqual(t, seen[i].Elapsed, seen[i+1].Elapsed)
+	}
+	require.Equal(t, r, seen[len(seen)-1])
+	require.EqualValues(t, 60, r.Warmed)
+}
+
+func TestMostUsed(t *testing.T) {
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"a": "", "b": "bb", "c": "", "never": "", "dirty": "", "not cached": ""}
+			m := newMemFS(files)
+			c := newFS(t, m, Options{Policy: policy, TTL: time.Hour, Store: m, Write: WriteBack, FlushInterval: Forever})
+			warm(t, c, WarmOptions{Files: slices.Values([]string{"never", "c"})})
+			for i, name := range []string{"a", "b", "c"} {
+				for range 3 * (i + 1) {
+					readFile(t, c, name)
+				}
+			}
+			require.Equal(t, []string{"c", "b", "a"}, c.MostUsed(10))
+			require.Equal(t, []string{"c", "b"}, c.MostUsed(2))
+			require.Empty(t, c.MostUsed(0))
+			require.NoError(t, c.WriteFile("dirty", []byte("123")))
+			require.Equal(t, []Entry{{Name: "b", Cached: true, Bytes: 2, Uses: 6}, {Name: "not cached"}, {Name: "dirty", Dirty: true, Bytes: 3},
+				{Name: "never", Cached: true}}, c.Entries("/b", "not cached", "dirty", "never"))
+			all := c.Entries()
+			require.Len(t, all, 5)
+			require.Equal(t, "c", all[0].Name)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	names := []string{"a", "with\nnewline", "d/e f", "\xff\xfe", " ", strings.Repeat("x", maxListedName)}
+	var b bytes.Buffer
+	require.NoError(t, WriteNames(&b, names))
+	whole := b.String()
+	for _, r := range []io.Reader{strings.NewReader(whole), iotest.HalfReader(strings.NewReader(whole))} {
+		got, err := ReadNames(r)
+		require.NoError(t, err)
+		require.Equal(t, names, got)
+	}
+	got, err := ReadNames(strings.NewReader(""))
+	require.NoError(t, err)
+	require.Empty(t, got)
+	_, err = ReadNames(strings.NewReader(whole[:len(whole)-1]))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = ReadNames(strings.NewReader("a\x00\x00b\x00"))
+	require.Error(t, err)
+	_, err = ReadNames(strings.NewReader(strings.Repeat("x", maxListedName+1) + "\x00"))
+	require.Error(t, err)
+	_, err = ReadNames(iotest.ErrReader(errStore))
+	require.ErrorIs(t, err, errStore)
+	for _, bad := range []string{"", "a\x00b", strings.Repeat("x", maxListedName+1)} {
+		require.Error(t, WriteNames(io.Discard, []string{bad}))
+	}
+	require.ErrorIs(t, WriteNames(iotestWriter{}, []string{"a"}), errStore)
+}
+
+type iotestWriter struct{}
+
+func (iotestWriter) Write([]byte) (int, error) { return 0, errStore }
+
+// TestWarmOfFilesWithoutTimes: an embed.FS is warmed if it is trusted.
+func TestWarmOfFilesWithoutTimes(t *testing.T) {
+	for _, trust := range []time.Duration{0, Forever} {
+		c := newFS(t, fstest.MapFS{"a": {}, "d/b": {}}, Options{Trust: trust})
+		require.Equal(t, trust != 0, warm(t, c, WarmOptions{}).Warmed == 2)
+	}
+}
