@@ -57,7 +57,8 @@
 //	WriteAround    the store has it; the next read caches it   the store decides; nothing is cached
 //	WriteBack      it is dirty: in memory, and read from there  nothing has changed
 //
-// A dirty file leaves memory after the store has taken it, not before. A flush that
+// Remove is a write too: with WriteBack the file is gone from the cache at once, and
+// from the store after a flush. A dirty file leaves memory after the store has taken it, not before. A flush that
 // fails loses nothing: the file stays dirty, and the error goes to the caller of
 // Flush or Close, to OnFlushError and to the counters. What is dirty when the process
 // dies is lost. As a store, a [Dir] writes a temporary file, syncs it and renames it,
@@ -67,7 +68,8 @@
 //
 //	lock             guards                                            during calls of source, store, functions
 //	writer.names     the order of writes of a name                     held
-//	writer.flushing  the order of flushes, with WriteBack              held, and of OnFlushError
+//	writer.flushing  one flush at a time, with WriteBack               held, and of OnFlushError
+//	flushed.mu       the errors of a flush                             held during OnFlushError
 //	shard.mu         entries, loads under way, counters                not held
 //	writer.mu        dirty files, counters of writes                   not held
 //	FS.mu            the list of Results                               not held
@@ -132,6 +134,9 @@ type Options struct {
 	// FlushInterval is after what time WriteBack flushes what is dirty; 0 is 5 seconds.
 	// With Forever, it is left to Flush and Close.
 	FlushInterval time.Duration
+	// FlushWorkers is how many files a flush writes at a time; 0 is 1. With more than one,
+	// the order of the flushes is kept for each name, and not among names.
+	FlushWorkers int
 	// OnFlushError, if set, is called for each dirty file that a flush could not write,
 	// one call at a time. It must not write, flush or close.
 	OnFlushError func(name string, err error)
@@ -154,7 +159,7 @@ func (o *Options) validate() error {
 		value int64
 	}{{"MaxBytes", o.MaxBytes}, {"MaxEntries", int64(o.MaxEntries)}, {"MaxFileSize", o.MaxFileSize},
 		{"MaxMetaBytes", o.MaxMetaBytes}, {"TTL", int64(o.TTL)}, {"Trust", int64(o.Trust)}, {"Shards", int64(o.Shards)},
-		{"MaxDirtyBytes", o.MaxDirtyBytes}, {"FlushInterval", int64(o.FlushInterval)}} {
+		{"MaxDirtyBytes", o.MaxDirtyBytes}, {"FlushInterval", int64(o.FlushInterval)}, {"FlushWorkers", int64(o.FlushWorkers)}} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("cache: Options.%s is negative", n.name))
 		}
@@ -168,8 +173,8 @@ func (o *Options) validate() error {
 	if o.Write < WriteThrough || o.Write > WriteBack {
 		errs = append(errs, fmt.Errorf("cache: Options.Write %d is unknown", o.Write))
 	}
-	if o.Write != WriteBack && (o.MaxDirtyBytes != 0 || o.FlushInterval != 0 || o.OnFlushError != nil) {
-		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes, FlushInterval and OnFlushError are for WriteBack"))
+	if o.Write != WriteBack && (o.MaxDirtyBytes != 0 || o.FlushInterval != 0 || o.FlushWorkers != 0 || o.OnFlushError != nil) {
+		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes, FlushInterval, FlushWorkers and OnFlushError are for WriteBack"))
 	}
 	if o.maxDirty() > o.maxBytes() {
 		errs = append(errs, errors.New("cache: Options.MaxDirtyBytes is more than MaxBytes"))
@@ -243,7 +248,7 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
 	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
-		most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, flushLater: c.flushAtInterval}
+		workers: max(1, opts.FlushWorkers), most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, flushLater: c.flushAtInterval}
 	return c, nil
 }
 
@@ -316,8 +321,8 @@ func load[V stamped](c *FS, e *engine[V], key, name string, fn func() (V, loaded
 
 // content returns what the file name is.
 func (c *FS) content(name string) (*content, error) {
-	if ct := c.dirtyContent(name); ct != nil {
-		return ct, nil
+	if ct, err := c.dirtyContent(name); ct != nil || err != nil {
+		return ct, err
 	}
 	if ct, ok := hit(c, c.data, name, name); ok {
 		return ct, nil
@@ -409,10 +414,13 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 	if err := valid("stat", name); err != nil {
 		return nil, err
 	}
-	if ct := c.dirtyContent(name); ct != nil {
+	if ct, _ := c.dirtyContent(name); ct != nil {
 		return &ct.info, nil
 	}
 	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
+	if _, err := c.dirtyContent(name); err != nil { // removed, and nothing took its place
 		return nil, err
 	}
 	if c.trust == 0 {
@@ -442,7 +450,7 @@ func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err := valid("lstat", name); err != nil {
 		return nil, err
 	}
-	if _, ok := c.source.(fs.ReadLinkFS); ok && c.dirtyContent(name) == nil && !c.dirtyBelow(name) {
+	if _, ok := c.source.(fs.ReadLinkFS); ok && !c.w.pending(name) && !c.dirtyBelow(name) {
 		return fs.Lstat(c.source, name)
 	}
 	return c.Stat(name)

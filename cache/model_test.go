@@ -44,6 +44,7 @@ func runModel(t *testing.T, policy Policy, mode WriteMode, trust time.Duration, 
 		TTL: time.Millisecond}
 	if mode == WriteBack {
 		opts.FlushInterval = []time.Duration{Forever, time.Millisecond}[rand.IntN(2)]
+		opts.FlushWorkers = rand.IntN(4)
 	}
 	c := newFS(t, m, opts)
 	results, err := NewResults(c, ResultOptions[string]{MaxEntries: 10}, func(f File) (string, error) { return "made of " + string(f.Data), nil })

@@ -401,4 +401,3 @@ func (c *FS) Entries(names ...string) []Entry {
 	slices.SortStableFunc(entries, func(a, b Entry) int { return int(min(1, max(-1, b.Uses-a.Uses))) })
 	return entries
 }
-

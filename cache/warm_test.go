@@ -129,7 +129,7 @@ func TestWarmEvictsNothing(t *testing.T) {
 	settledFiles(t)
 	files := map[string]string{"used": "u", "new1": "", "new2": ""}
 	var names []string
-	for i := range 1000 {
+	for i := range 300 {
 		names = append(names, fmt.Sprintf("d/%04d", i))
 		files[names[i]] = "0123456789"
 	}

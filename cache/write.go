@@ -37,7 +37,8 @@ const (
 	// Options.FlushInterval, by Flush, by Close, by ReadDir or Open of a directory
 	// above, or because Options.MaxDirtyBytes is reached. Dirty files are read as
 	// they were written, are never evicted, and survive each failure of the store. They do
-	// not survive the process: what must, has to be flushed.
+	// not survive the process: what must, has to be flushed. A file that was removed is
+	// dirty too, until the flush that removes it from the store.
 	WriteBack
 )
 
@@ -53,10 +54,10 @@ type WriteStats struct {
 	Writes      int64 `json:"writes"`      // calls of WriteFile that returned nil
 	WriteErrors int64 `json:"writeErrors"` // and those that failed
 	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
-	Flushes     int64 `json:"flushes"`     // dirty files written to the store
+	Flushes     int64 `json:"flushes"`     // dirty files written to the store, or removed from it
 	FlushErrors int64 `json:"flushErrors"` // attempts to that failed
-	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard and Remove
-	Superseded  int64 `json:"superseded"`  // dirty files written again before their flush
+	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard
+	Superseded  int64 `json:"superseded"`  // dirty files written again or removed before their flush
 	DirtyFiles  int64 `json:"dirtyFiles"`  // now
 	DirtyBytes  int64 `json:"dirtyBytes"`  // now, counted as entries are
 }
@@ -68,11 +69,14 @@ type writer struct {
 	interval time.Duration
 	onError  func(name string, err error)
 	most     int64 // of dirty bytes
+	workers  int   // of a flush
 
 	seed  maphash.Seed
 	names [64]sync.Mutex // WriteThrough, WriteAround: one write of a name at a time
 
-	flushing sync.Mutex // WriteBack: one call of the store at a time
+	// WriteBack: one flush at a time. It calls the store once for a name, so the calls
+	// for a name are in order.
+	flushing sync.Mutex
 
 	count      atomic.Int64 // of dirty files, for those who read
 	mu         sync.Mutex   // guards all below
@@ -85,13 +89,21 @@ type writer struct {
 	stats      WriteStats
 }
 
-// A dirtyFile is not in the store yet. It counts in writer.bytes until it has left
+// A dirtyFile is not in the store yet, or not removed from it. It counts in writer.bytes until it has left
 // dirty and is not being flushed either.
 type dirtyFile struct {
 	name     string
-	content  *content
+	content  *content // without data if removed
+	removed  bool
 	number   uint64
 	flushing bool
+}
+
+func (d *dirtyFile) op() string {
+	if d.removed {
+		return "remove"
+	}
+	return "write"
 }
 
 func (d *dirtyFile) cost() int64 {
@@ -201,37 +213,56 @@ func (c *FS) forget(name string) {
 	}
 }
 
-// Remove removes the file name from the store, also with WriteBack, and makes the
-// cache forget it. If it fails, a file that was dirty stays so.
+// Remove removes the file name. With WriteBack it is dirty until a flush removes it from
+// the store; a directory is removed from the store at once. After an error nothing has
+// changed with WriteBack; else the store decides.
 func (c *FS) Remove(name string) error {
 	if err := c.writable("remove", name); err != nil {
 		return err
 	}
-	w := &c.w
-	lock := &w.flushing
-	if w.mode != WriteBack {
-		lock = w.lock(name)
-	}
-	lock.Lock()
-	defer lock.Unlock()
-	w.mu.Lock()
-	d := w.dirty[name]
-	w.mu.Unlock()
-	err := func() error {
-		defer c.forget(name)
-		return w.store.Remove(name)
-	}()
-	if err != nil && (d == nil || !errors.Is(err, fs.ErrNotExist)) {
+	if err := c.remove(name); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stats.Removes++
-	if d != nil && w.dirty[name] == d {
-		w.drop(d)
-		w.stats.Discarded++
-	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.stats.Removes++
 	return nil
+}
+
+func (c *FS) remove(name string) error {
+	w := &c.w
+	if w.mode != WriteBack {
+		lock := w.lock(name)
+		lock.Lock()
+		defer lock.Unlock()
+		return c.removeStored(name)
+	}
+	if err := c.flushBelow(name); err != nil {
+		return err
+	}
+	ct, err := c.dirtyContent(name)
+	if err != nil { // it is removed
+		return err
+	}
+	d := &dirtyFile{name: name, content: &content{}, removed: true}
+	if ct == nil {
+		info, err := fs.Stat(c.source, name)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() || d.cost() > w.most {
+			w.flushing.Lock()
+			defer w.flushing.Unlock()
+			return c.removeStored(name)
+		}
+	}
+	return c.makeDirty(d)
+}
+
+// removeStored removes name from the store. The caller keeps other calls for it away.
+func (c *FS) removeStored(name string) error {
+	defer c.forget(name)
+	return c.w.store.Remove(name)
 }
 
 // writeBack makes name dirty.
@@ -242,7 +273,13 @@ func (c *FS) writeBack(name string, data []byte) error {
 	if d.cost() > w.most {
 		return c.writeLarge(name, data)
 	}
-	defer c.forget(name) // a load under way is older
+	return c.makeDirty(d)
+}
+
+// makeDirty makes room for d and adds it.
+func (c *FS) makeDirty(d *dirtyFile) error {
+	w := &c.w
+	defer c.forget(d.name) // a load under way is older
 	for {
 		err := w.add(d)
 		if err != ErrDirty {
@@ -251,7 +288,7 @@ func (c *FS) writeBack(name string, data []byte) error {
 		// Others may take the room that a flush has made.
 		if flushErr := c.Flush(); flushErr != nil {
 			if err = w.add(d); err == ErrDirty {
-				err = &fs.PathError{Op: "write", Path: name, Err: errors.Join(ErrDirty, flushErr)}
+				err = &fs.PathError{Op: d.op(), Path: d.name, Err: errors.Join(ErrDirty, flushErr)}
 			}
 			return err
 		}
@@ -263,9 +300,12 @@ func (w *writer) add(d *dirtyFile) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended { // since writable: nothing would flush d
-		return &fs.PathError{Op: "write", Path: d.name, Err: fs.ErrClosed}
+		return &fs.PathError{Op: d.op(), Path: d.name, Err: fs.ErrClosed}
 	}
 	old := w.dirty[d.name]
+	if d.removed && old != nil && old.removed { // by another call
+		return &fs.PathError{Op: "remove", Path: d.name, Err: fs.ErrNotExist}
+	}
 	bytes := w.bytes + d.cost()
 	if old != nil && !old.flushing {
 		bytes -= old.cost()
@@ -297,6 +337,9 @@ func (w *writer) drop(d *dirtyFile) {
 // writeLarge writes a file to the store that is larger than all that may be dirty.
 func (c *FS) writeLarge(name string, data []byte) error {
 	w := &c.w
+	if err := c.flushAround(name); err != nil {
+		return err
+	}
 	w.flushing.Lock()
 	defer w.flushing.Unlock()
 	w.mu.Lock()
@@ -314,17 +357,21 @@ func (c *FS) writeLarge(name string, data []byte) error {
 	return nil
 }
 
-// dirtyContent returns name's content if it is dirty.
-func (c *FS) dirtyContent(name string) *content {
+// dirtyContent returns name's content if it is dirty, and an error if it is removed.
+func (c *FS) dirtyContent(name string) (*content, error) {
 	if c.w.count.Load() == 0 {
-		return nil
+		return nil, nil
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	if d := c.w.dirty[name]; d != nil {
-		return d.content
+	switch d := c.w.dirty[name]; {
+	case d == nil:
+		return nil, nil
+	case d.removed:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	default:
+		return d.content, nil
 	}
-	return nil
 }
 
 // pending reports whether name is dirty.
@@ -337,8 +384,8 @@ func (w *writer) pending(name string) bool {
 	return w.dirty[name] != nil
 }
 
-// Dirty returns the names of the files that the store does not have yet, in the order
-// of their last writes.
+// Dirty returns the names of the files that the store does not have yet as they were
+// written, or that it has and that were removed, in the order of these calls.
 func (c *FS) Dirty() []string {
 	var names []string
 	for _, d := range c.w.sorted(all) {
@@ -360,8 +407,8 @@ func (w *writer) sorted(match func(string) bool) []*dirtyFile {
 	return files
 }
 
-// Discard drops what is dirty under the names, without writing it. It returns how many
-// files were dirty. If one is being flushed at the moment, the store may get it.
+// Discard drops what is dirty under the names, without writing it: they are again what
+// the store has. It returns how many files were dirty. If one is being flushed at the moment, the store may get it.
 func (c *FS) Discard(names ...string) (discarded int) {
 	for _, name := range names {
 		name = clean(name)
@@ -380,7 +427,8 @@ func (c *FS) Discard(names ...string) (discarded int) {
 
 // Flush writes all dirty files to the store, in the order of their last writes, or
 // those of the names. It tries each; those that fail stay dirty, and the error
-// names them (the first 100, and how many more).
+// names them (the first 100, and how many more). With Options.FlushWorkers, several
+// are written at a time.
 func (c *FS) Flush(names ...string) error {
 	if len(names) == 0 {
 		return c.flush(all)
@@ -397,7 +445,17 @@ func (c *FS) flushBelow(dir string) error {
 	if !c.dirtyBelow(dir) {
 		return nil
 	}
-	return c.flush(func(name string) bool { return name != dir && below(name, dir) })
+	return c.flushAround(dir)
+}
+
+// flushAround flushes what is dirty in the tree below name, and above: a file that has
+// to go before there can be a directory.
+func (c *FS) flushAround(name string) error {
+	around := func(other string) bool { return other != name && (below(other, name) || below(name, other)) }
+	if c.w.count.Load() == 0 || len(c.w.sorted(around)) == 0 {
+		return nil
+	}
+	return c.flush(func(other string) bool { return other == name || around(other) })
 }
 
 // dirtyBelow reports whether something in the tree below dir is dirty.
@@ -410,28 +468,90 @@ const maxFlushErrors = 100
 func (c *FS) flush(match func(string) bool) error {
 	c.w.flushing.Lock()
 	defer c.w.flushing.Unlock()
-	var errs []error
-	failed := 0
-	for _, d := range c.w.sorted(match) {
-		err := c.flushFile(d)
-		if err == nil {
-			continue
+	files := c.w.sorted(match)
+	workers := min(c.w.workers, len(files))
+	if workers < 2 || nested(files) {
+		var f flushed
+		for _, d := range files {
+			f.note(c, d, c.flushFile(d))
 		}
-		if failed++; failed <= maxFlushErrors {
-			errs = append(errs, fmt.Errorf("flush %s: %w", d.name, err))
-		}
-		if c.w.onError != nil {
-			c.w.onError(d.name, err)
-		}
+		return f.err()
 	}
-	if failed > maxFlushErrors {
-		errs = append(errs, fmt.Errorf("and %d more", failed-maxFlushErrors))
+	var f flushed
+	var next atomic.Int64
+	var caught atomic.Pointer[any]
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			ended := false
+			defer func() {
+				if p := recover(); p != nil {
+					caught.CompareAndSwap(nil, &p)
+				} else if !ended { // by runtime.Goexit
+					p = errors.New("cache: the store ended the goroutine of a flush")
+					caught.CompareAndSwap(nil, &p)
+				}
+			}()
+			for i := next.Add(1) - 1; i < int64(len(files)); i = next.Add(1) - 1 {
+				f.note(c, files[i], c.flushFile(files[i]))
+			}
+			ended = true
+		})
 	}
-	return errors.Join(errs...)
+	wg.Wait()
+	if p := caught.Load(); p != nil {
+		panic(*p) // of the store, for the goroutine that flushes
+	}
+	return f.err()
 }
 
-// flushFile writes d to the store, unless it is no longer dirty. The store has it
-// before dirty has it no more, so it can be read at each moment.
+// nested reports whether one of the files is in the tree below another: then the order
+// of their flushes matters.
+func nested(files []*dirtyFile) bool {
+	names := make(map[string]bool, len(files))
+	for _, d := range files {
+		names[d.name] = true
+	}
+	for _, d := range files {
+		for dir := path.Dir(d.name); dir != "."; dir = path.Dir(dir) {
+			if names[dir] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// flushed is the outcome of a flush.
+type flushed struct {
+	mu     sync.Mutex
+	errs   []error
+	failed int
+}
+
+func (f *flushed) note(c *FS, d *dirtyFile, err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed++; f.failed <= maxFlushErrors {
+		f.errs = append(f.errs, fmt.Errorf("flush %s: %w", d.name, err))
+	}
+	if c.w.onError != nil {
+		c.w.onError(d.name, err)
+	}
+}
+
+func (f *flushed) err() error {
+	if f.failed > maxFlushErrors {
+		f.errs = append(f.errs, fmt.Errorf("and %d more", f.failed-maxFlushErrors))
+	}
+	return errors.Join(f.errs...)
+}
+
+// flushFile writes d to the store, or removes it from there, unless it is no longer dirty.
+// The store has it before dirty has it no more, so it can be read at each moment.
 func (c *FS) flushFile(d *dirtyFile) (err error) {
 	w := &c.w
 	w.mu.Lock()
@@ -460,7 +580,11 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 			w.bytes -= d.cost()
 		}
 	}()
-	err = c.writeStore(d.name, d.content.data, true)
+	if !d.removed {
+		err = c.writeStore(d.name, d.content.data, true)
+	} else if err = c.removeStored(d.name); errors.Is(err, fs.ErrNotExist) {
+		err = nil // it was never flushed, or somebody else has removed it
+	}
 	done = true
 	return err
 }

@@ -350,24 +350,212 @@ func TestWriteDuringAFlush(t *testing.T) {
 	})
 }
 
+// TestWriteBackRemove: a removal is dirty as a write is. It is seen at once, reaches the
+// store at a flush, and survives each failure of the store.
 func TestWriteBackRemove(t *testing.T) {
-	m := newMemFS(map[string]string{"f": "old"})
-	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
-	require.NoError(t, c.WriteFile("f", []byte("new")))
-	require.NoError(t, c.WriteFile("only dirty", []byte("x")))
-	m.failing("remove")
-	require.ErrorIs(t, c.Remove("f"), errStore)
-	require.Equal(t, "new", readFile(t, c, "f"))
-	m.setFault(nil)
-	require.NoError(t, c.Remove("f"))
-	require.NoError(t, c.Remove("only dirty"))
-	require.ErrorIs(t, c.Remove("no"), fs.ErrNotExist)
-	require.NoError(t, c.Flush())
-	for _, name := range []string{"f", "only dirty"} {
+	m := newMemFS(map[string]string{"f": "old", "g": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: Forever})
+	r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
+	require.NoError(t, err)
+	gone := func(name string) {
+		t.Helper()
 		_, err := c.ReadFile(name)
 		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = c.Open(name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = c.Stat(name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = c.Lstat(name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = r.Load(name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, ok := r.Get(name)
+		require.False(t, ok)
+		require.ErrorIs(t, c.Remove(name), fs.ErrNotExist)
 	}
-	require.EqualValues(t, 2, c.Stats().Writes.Discarded)
+	_, err = r.Load("f")
+	require.NoError(t, err)
+	_, err = c.Stat("f")
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("g", []byte("new")))
+	require.NoError(t, c.WriteFile("only dirty", []byte("x")))
+	m.failing("remove")
+	for _, name := range []string{"f", "g", "only dirty"} {
+		require.NoError(t, c.Remove(name))
+		gone(name)
+	}
+	require.Equal(t, []string{"f", "g", "only dirty"}, c.Dirty())
+	require.EqualValues(t, 3*entryOverhead+int64(len("fgonly dirty")), c.Stats().Writes.DirtyBytes)
+	require.ErrorIs(t, c.Remove("no"), fs.ErrNotExist)
+	for _, name := range []string{"f", "g"} {
+		_, has := m.get(name)
+		require.True(t, has)
+	}
+	require.ErrorIs(t, c.Flush(), errStore)
+	_, err = c.ReadDir(".")
+	require.ErrorIs(t, err, errStore, "the listing would not be right")
+	gone("f")
+	require.ErrorIs(t, c.Close(), errStore)
+	require.Len(t, c.Dirty(), 3)
+
+	require.Equal(t, 1, c.Discard("g"))
+	require.Equal(t, "old", readFile(t, c, "g"))
+	require.NoError(t, c.WriteFile("f", []byte("again")))
+	require.Equal(t, "again", readFile(t, c, "f"))
+	m.setFault(nil)
+	entries, err := c.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	gone("only dirty")
+	require.NoError(t, c.Remove("f"))
+	require.NoError(t, c.Close())
+	_, has := m.get("f")
+	require.False(t, has, "Close flushes")
+	s := c.Stats().Writes
+	s.FlushErrors = 0
+	require.Equal(t, WriteStats{Writes: 3, Removes: 4, Flushes: 3, Discarded: 1, Superseded: 3}, s)
+}
+
+// TestRemoveWithoutRoom removes from the store at once.
+func TestRemoveWithoutRoom(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old", "g": "old", "h": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 10, FlushInterval: Forever})
+	require.NoError(t, c.Remove("f"))
+	_, has := m.get("f")
+	require.False(t, has)
+	c = newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 10, FlushInterval: Forever})
+	require.NoError(t, c.Remove("g"))
+	require.NoError(t, c.Remove("h"))
+	require.Equal(t, []string{"h"}, c.Dirty())
+	m.failing("remove")
+	require.ErrorIs(t, c.WriteFile("x", nil), ErrDirty)
+	require.ErrorIs(t, c.Remove("."), fs.ErrInvalid)
+}
+
+// TestRemoveOfADirectory flushes what is below it.
+func TestRemoveOfADirectory(t *testing.T) {
+	for _, workers := range []int{0, 4} {
+		c, err := NewDir(t.TempDir(), Options{Write: WriteBack, FlushInterval: Forever, FlushWorkers: workers})
+		require.NoError(t, err)
+		require.NoError(t, c.WriteFile("d/f", []byte("x")))
+		require.Error(t, c.Remove("d"), "it is not empty")
+		require.NoError(t, c.Remove("d/f"))
+		require.NoError(t, c.Remove("d"))
+		require.NoError(t, c.WriteFile("d", []byte("a file")))
+		require.Equal(t, "a file", readFile(t, c, "d"))
+		require.NoError(t, c.Flush())
+		require.NoError(t, c.Remove("d"))
+		require.NoError(t, c.WriteFile("d/e/f", []byte("in a directory")))
+		i, err := c.Stat("d")
+		require.NoError(t, err)
+		require.True(t, i.IsDir())
+		require.NoError(t, c.Remove("d/e/f"))
+		require.NoError(t, c.Remove("d/e"))
+		require.NoError(t, c.Remove("d"))
+		require.NoError(t, c.WriteFile("d", []byte("a file")))
+		require.NoError(t, c.Flush())
+		require.NoError(t, c.Remove("d"))
+		require.NoError(t, c.WriteFile("d/f", []byte("x")))
+		require.NoError(t, c.Close(), "the file goes before the directory comes")
+		require.Empty(t, c.Dirty())
+	}
+}
+
+// TestFlushWorkers: so many files are written at a time, and no more; a failure keeps its
+// file alone; with one file below another, the order is kept.
+func TestFlushWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		var now, most atomic.Int64
+		m.setFault(func(op, name string) error {
+			if op != "write" {
+				return nil
+			}
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer now.Add(-1)
+			time.Sleep(time.Second)
+			if name == "f7" {
+				return errStore
+			}
+			return nil
+		})
+		var reported []string // calls do not overlap
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, FlushWorkers: 4,
+			OnFlushError: func(name string, err error) { reported = append(reported, name) }})
+		for i := range 20 {
+			require.NoError(t, c.WriteFile(fmt.Sprint("f", i), []byte("1")))
+		}
+		start := time.Now()
+		go func() { // while the store has them
+			time.Sleep(time.Second / 2)
+			require.NoError(t, c.WriteFile("f3", []byte("2")))
+		}()
+		err := c.Flush()
+		require.ErrorIs(t, err, errStore)
+		require.Equal(t, "flush f7: write f7: store failed", err.Error())
+		require.Equal(t, []string{"f7"}, reported)
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.EqualValues(t, 4, most.Load())
+		require.Equal(t, []string{"f7", "f3"}, c.Dirty())
+		m.setFault(nil)
+		require.NoError(t, c.Close())
+		got, _ := m.get("f3")
+		require.Equal(t, "2", got)
+		require.Zero(t, c.Stats().Writes.DirtyBytes)
+	})
+}
+
+func TestFlushInOrder(t *testing.T) {
+	for _, tt := range []struct {
+		workers int
+		names   []string
+	}{{0, []string{"b", "a", "c/d", "e"}}, {8, []string{"b", "a", "c/d", "c"}}} {
+		m := newMemFS(nil)
+		var written []string
+		m.setFault(func(op, name string) error {
+			if op == "write" {
+				written = append(written, name)
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, FlushWorkers: tt.workers})
+		for _, name := range tt.names {
+			require.NoError(t, c.WriteFile(name, nil))
+		}
+		require.NoError(t, c.Close())
+		require.Equal(t, tt.names, written)
+	}
+}
+
+// TestStoreThatPanics in a flush: the panic is the caller's, and what was not written stays
+// dirty.
+func TestStoreThatPanics(t *testing.T) {
+	for _, workers := range []int{1, 4} {
+		for what, end := range map[string]func(){"panic": func() { panic("store") }, "goexit": runtime.Goexit} {
+			if workers == 1 && what == "goexit" {
+				continue // it ends the caller
+			}
+			m := newMemFS(nil)
+			c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, FlushWorkers: workers})
+			for i := range 10 {
+				require.NoError(t, c.WriteFile(fmt.Sprint(i), nil))
+			}
+			m.setFault(func(op, name string) error {
+				if op == "write" && name == "5" {
+					end()
+				}
+				return nil
+			})
+			require.Panics(t, func() { _ = c.Flush() })
+			require.Contains(t, c.Dirty(), "5")
+			m.setFault(nil)
+			require.NoError(t, c.Close())
+			_, has := m.get("5")
+			require.True(t, has)
+		}
+	}
 }
 
 // TestCloseMeetsAWrite: a write that Close does not flush is refused.
@@ -399,7 +587,7 @@ func TestWritesRefused(t *testing.T) {
 		require.ErrorIs(t, c.Remove(name), fs.ErrInvalid)
 	}
 	for _, opts := range []Options{{Write: -1}, {Write: WriteBack + 1}, {MaxDirtyBytes: 1}, {FlushInterval: 1},
-		{OnFlushError: func(string, error) {}}, {Write: WriteBack, MaxDirtyBytes: -1}, {Write: WriteBack, FlushInterval: -1},
+		{OnFlushError: func(string, error) {}}, {Write: WriteBack, MaxDirtyBytes: -1}, {Write: WriteBack, FlushInterval: -1}, {FlushWorkers: 2}, {Write: WriteBack, FlushWorkers: -1},
 		{Write: WriteBack, MaxDirtyBytes: 10, MaxBytes: 9}} {
 		_, err := New(m, opts)
 		require.Error(t, err, "%+v", opts)
@@ -494,11 +682,11 @@ func TestLargeWritesAreNotCached(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Files.Inserted)
 }
 
-// TestWriteWhileTheStoreIsCalled: what is written during Remove, or during the write of
-// a large file, is newer, and stays dirty.
+// TestWriteWhileTheStoreIsCalled: what is written during the flush of a removal, or during
+// the write of a large file, is newer, and stays dirty.
 func TestWriteWhileTheStoreIsCalled(t *testing.T) {
 	for name, call := range map[string]func(c *FS) error{
-		"remove": func(c *FS) error { return c.Remove("f") },
+		"remove": func(c *FS) error { return errors.Join(c.Remove("f"), c.Flush()) },
 		"large":  func(c *FS) error { return c.WriteFile("f", make([]byte, 5000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
