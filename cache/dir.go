@@ -121,6 +121,8 @@ func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	return info, err
 }
 
+var testAfterRename = func() {} // a test changes the file
+
 // replace writes f, which is tmp, and renames it to name. The metadata that it
 // returns is nil if another process has changed the file meanwhile.
 func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.FileMode, exists bool) (fs.FileInfo, error) {
@@ -148,6 +150,7 @@ func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.F
 	if err := root.Rename(tmp, name); err != nil {
 		return nil, err
 	}
+	testAfterRename()
 	after, err := f.Stat() // a rename may set the change time
 	f.Close()
 	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
