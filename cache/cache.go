@@ -284,7 +284,7 @@ func (c *FS) notBefore() int64 {
 	case 0:
 		return math.MaxInt64
 	case Forever:
-		return math.MinInt64
+		return math.MinInt64 + 1 // later than what LoadSnapshot has cached
 	}
 	return c.data.now() - int64(c.trust)
 }

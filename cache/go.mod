@@ -6,6 +6,7 @@ replace github.com/fileproc/fileproc => ..
 
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
+	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 )

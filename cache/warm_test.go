@@ -229,9 +229,71 @@ func TestWarmProvesTheEnd(t *testing.T) {
 		r := warm(t, c, WarmOptions{})
 		require.Equal(t, trust == 0, r.NotCached == 1, "it changed just now")
 		require.Equal(t, trust != 0, r.Warmed == 1)
+		if h, ok := c.data.find("f"); ok {
+			require.False(t, h.value.firm, "it is trusted, and cannot be compared")
+		}
 		require.Equal(t, "old", readFile(t, c, "f"))
 		require.NoError(t, c.Close())
 	}
+}
+
+// TestWarmWithoutTheSize: files of /proc have content and size 0.
+func TestWarmWithoutTheSize(t *testing.T) {
+	settledFiles(t)
+	if _, err := os.Stat("/proc/sys/kernel/ostype"); err != nil {
+		t.Skip(err)
+	}
+	c, err := NewDir("/proc/sys/kernel", Options{Trust: Forever})
+	require.NoError(t, err)
+	defer c.Close()
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{Files: slices.Values([]string{"ostype"})}).NotCached)
+}
+
+// TestWarmEndsWhenTheCacheIsFull: the rest of the tree is not listed.
+func TestWarmEndsWhenTheCacheIsFull(t *testing.T) {
+	files := map[string]string{}
+	for i := range 2000 {
+		files[fmt.Sprintf("d%d/f", i)] = ""
+	}
+	m := newMemFS(files)
+	c := newFS(t, m, Options{MaxEntries: 5})
+	m.setFault(func(op, name string) error { time.Sleep(100 * time.Microsecond); return nil })
+	require.True(t, warm(t, c, WarmOptions{Workers: 1}).Full)
+	require.Less(t, m.opens.Load(), int64(1500))
+}
+
+// TestWarmPassesBy files that are too large for the room that is left.
+func TestWarmPassesBy(t *testing.T) {
+	files := map[string]string{}
+	var names []string
+	for i := range 150 {
+		small, large := fmt.Sprint("small", i), fmt.Sprint("large", i)
+		files[small], files[large] = "x", strings.Repeat("x", 100_000)
+		names = append(names, small, large)
+	}
+	c := newFS(t, newMemFS(files), Options{MaxBytes: 100_000 + 2*entryOverhead, Shards: 1})
+	r := warm(t, c, WarmOptions{Files: slices.Values(names), Workers: 1})
+	require.EqualValues(t, 150, r.Warmed)
+	require.False(t, r.Full)
+}
+
+func TestLoadAheadOfWhatIsThere(t *testing.T) {
+	e := newEngine[*int](limits{maxBytes: 1000, maxEntries: 10})
+	load := func() (*int, loaded, error) { return new(int), loaded{cost: 1, keep: true}, nil }
+	for _, want := range []aheadResult{aheadCached, aheadWasThere} {
+		got, err := e.loadAhead("a", load)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	got, err := e.loadAhead("b", func() (*int, loaded, error) {
+		got, err := e.loadAhead("b", load)
+		require.Equal(t, aheadWasThere, got)
+		require.NoError(t, err)
+		require.Equal(t, aheadWasThere, e.add("b", new(int), loaded{}))
+		return load()
+	})
+	require.NoError(t, err)
+	require.Equal(t, aheadCached, got)
 }
 
 // TestWarmOfADirThatWasReplaced: the names of another directory that has taken the place

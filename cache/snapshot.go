@@ -1,0 +1,312 @@
+package cache
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// ErrSnapshot is the error of LoadSnapshot for what is not a whole, undamaged snapshot of
+// this version.
+var ErrSnapshot = errors.New("not a whole snapshot")
+
+// A snapshot is snapshotMagic, a record for each entry, and the end.
+//
+//	record  length of the name, length of the content, mode      uint32, uint64, uint32
+//	        size, times (seconds, nanoseconds), device, inode    7 × 8 bytes
+//	        when the entry expires (Unix nanoseconds), or 0       int64
+//	        the name
+//	        the sum
+//	        the content
+//	        the sum
+//	end     length of the name 0, number of entries              uint32, uint64
+//	        zeros, as long as a record
+//	        the sum
+//
+// Numbers are little-endian. The sum is the xxHash64 of all that comes before it, from the
+// beginning of the snapshot. So a length is not used, and a content not cached, before it
+// is known to be what was written there.
+const (
+	snapshotMagic  = "fpcache\x01" // the last byte is the version
+	recordSize     = 4 + 8 + 4 + 7*8 + 8
+	maxRecordName  = 1 << 20
+	snapshotBuffer = 256 << 10
+)
+
+// SaveSnapshot writes the cached files to w, the most used first, for LoadSnapshot at the
+// next start. Left out are files that could not be compared with the source then, because
+// they have no times or changed less than 2 seconds before they were read; dirty
+// files, which only a flush saves; listings, metadata and Results. The cache can be used
+// meanwhile.
+func (c *FS) SaveSnapshot(w io.Writer) error {
+	s := &snapshotWriter{to: bufio.NewWriterSize(w, snapshotBuffer), sum: xxhash.New()}
+	s.write([]byte(snapshotMagic))
+	n := uint64(0)
+	for _, h := range c.data.all() {
+		if h.value.firm && h.key != "" && len(h.key) <= maxRecordName && s.err == nil {
+			s.entry(h, c.wallClock(h.expires))
+			n++
+		}
+	}
+	var end [recordSize]byte
+	binary.LittleEndian.PutUint64(end[4:], n)
+	s.write(end[:])
+	s.writeSum()
+	if s.err != nil {
+		return s.err
+	}
+	return s.to.Flush()
+}
+
+// wallClock is what the wall clock shows when the engine's shows at, and 0 if that is
+// never.
+func (c *FS) wallClock(at int64) int64 {
+	left := time.Duration(at - c.data.now())
+	if at == 0 || left > 100*365*24*time.Hour { // UnixNano ends in 2262
+		return 0
+	}
+	return time.Now().Add(left).UnixNano()
+}
+
+type snapshotWriter struct {
+	to  *bufio.Writer
+	sum *xxhash.Digest
+	err error
+}
+
+func (s *snapshotWriter) write(p []byte) {
+	s.sum.Write(p)
+	if s.err == nil {
+		_, s.err = s.to.Write(p)
+	}
+}
+
+func (s *snapshotWriter) writeSum() {
+	var sum [8]byte
+	binary.LittleEndian.PutUint64(sum[:], s.sum.Sum64())
+	s.write(sum[:])
+}
+
+func (s *snapshotWriter) entry(h held[*content], expires int64) {
+	le, id := binary.LittleEndian, &h.value.id
+	b := make([]byte, 0, recordSize+len(h.key))
+	b = le.AppendUint32(b, uint32(len(h.key)))
+	b = le.AppendUint64(b, uint64(len(h.value.data)))
+	b = le.AppendUint32(b, uint32(id.mode))
+	for _, n := range []uint64{uint64(id.size), uint64(id.mtimeSec), uint64(id.mtimeNsec), uint64(id.ctimeSec), uint64(id.ctimeNsec),
+		id.device, id.inode, uint64(expires)} {
+		b = le.AppendUint64(b, n)
+	}
+	s.write(append(b, h.key...))
+	s.writeSum()
+	s.write(h.value.data)
+	s.writeSum()
+}
+
+// LoadSnapshot caches the files of a snapshot that fit into the room that is free, and
+// returns how many. It evicts nothing and replaces nothing, and what it has cached is
+// evicted before what was used. Files that were nearer to the end of their TTL than now
+// are left out.
+//
+// Each file is compared with the source when it is used first, also with Trust, as every
+// hit is without Trust: a file that changed since is read. So the source must be the one
+// of the snapshot, or one whose sizes, times and modes differ where the contents do. The
+// Sys method of the files' metadata returns nil.
+//
+// Damage, a part that is missing, and another version are ErrSnapshot. What was read
+// before is right and stays. The sums show damage, not forgery: keep a snapshot where
+// nobody writes who may not change the files.
+func (c *FS) LoadSnapshot(r io.Reader) (loaded int, err error) {
+	s := &snapshotReader{from: bufio.NewReaderSize(r, snapshotBuffer), sum: xxhash.New()}
+	var magic [len(snapshotMagic)]byte
+	s.read(magic[:])
+	if s.err == nil && string(magic[:]) != snapshotMagic {
+		s.fail("it begins with %q", magic)
+	}
+	for n := uint64(0); s.err == nil; n++ {
+		rec, end := s.record(n)
+		if s.err != nil || end {
+			break
+		}
+		if c.loadRecord(s, rec) {
+			loaded++
+		}
+	}
+	if s.err != nil {
+		return loaded, fmt.Errorf("cache: snapshot: %w", s.err)
+	}
+	return loaded, nil
+}
+
+// A record is an entry of a snapshot without its content.
+type record struct {
+	name    string
+	length  int64
+	id      identity
+	expires int64
+}
+
+type snapshotReader struct {
+	from *bufio.Reader
+	sum  *xxhash.Digest
+	err  error
+}
+
+func (s *snapshotReader) fail(format string, args ...any) {
+	s.err = fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, args...)...)
+}
+
+func (s *snapshotReader) note(err error) {
+	switch {
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		s.fail("its end is missing")
+	case err != nil:
+		s.err = err
+	}
+}
+
+func (s *snapshotReader) read(p []byte) {
+	if s.err == nil {
+		_, err := io.ReadFull(s.from, p)
+		s.note(err)
+		s.sum.Write(p)
+	}
+}
+
+func (s *snapshotReader) skip(n int64) {
+	if s.err == nil {
+		_, err := io.CopyN(s.sum, s.from, n)
+		s.note(err)
+	}
+}
+
+func (s *snapshotReader) checkSum(of string) {
+	want := s.sum.Sum64()
+	var sum [8]byte
+	s.read(sum[:])
+	if s.err == nil && binary.LittleEndian.Uint64(sum[:]) != want {
+		s.fail("%s is damaged", of)
+	}
+}
+
+// record reads the record after n others, or the end.
+func (s *snapshotReader) record(n uint64) (rec record, end bool) {
+	var b [recordSize]byte
+	s.read(b[:])
+	le := binary.LittleEndian
+	nameLength, length := le.Uint32(b[:]), le.Uint64(b[4:])
+	if s.err == nil && nameLength > maxRecordName {
+		s.fail("record %d is damaged", n)
+	}
+	if s.err != nil {
+		return rec, false
+	}
+	name := make([]byte, nameLength)
+	s.read(name)
+	s.checkSum(fmt.Sprint("record ", n))
+	if s.err != nil {
+		return rec, false
+	}
+	if nameLength == 0 {
+		if length != n {
+			s.fail("it has %d entries of %d", n, length)
+		} else if _, err := s.from.ReadByte(); err == nil {
+			s.fail("something follows its end")
+		} else if err != io.EOF {
+			s.err = err
+		}
+		return rec, true
+	}
+	var f [8]uint64
+	for i := range f {
+		f[i] = le.Uint64(b[16+8*i:])
+	}
+	rec = record{name: string(name), length: int64(length), expires: int64(f[7]),
+		id: identity{mode: fs.FileMode(le.Uint32(b[12:])), size: int64(f[0]), mtimeSec: int64(f[1]), mtimeNsec: int64(f[2]),
+			ctimeSec: int64(f[3]), ctimeNsec: int64(f[4]), device: f[5], inode: f[6]}}
+	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.size || !rec.id.mode.IsRegular() {
+		s.fail("record %d is none of a file", n)
+	}
+	return rec, false
+}
+
+// loadRecord reads the content of rec and caches it if there is room.
+func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
+	l := loaded{cost: entryOverhead + int64(len(rec.name)), began: math.MinInt64, ahead: true}
+	ct := &content{stamp: stamp{id: rec.id, firm: true, whole: true, began: math.MinInt64}}
+	ct.info = info{name: path.Base(rec.name), size: rec.id.size, mode: rec.id.mode, mtime: time.Unix(rec.id.mtimeSec, rec.id.mtimeNsec)}
+	l.ttl = c.ttlOf(rec.name, &ct.info)
+	if rec.expires != 0 {
+		left := time.Until(time.Unix(0, rec.expires))
+		if left <= 0 {
+			rec.expires = -1
+		}
+		if ttl := cmpTTL(l.ttl, c.data.ttl); ttl <= 0 || left < ttl {
+			l.ttl = left
+		}
+	}
+	if rec.expires < 0 || rec.length > c.largest(rec.name) || !c.data.fits(rec.name, l.cost+rec.length) || c.w.pending(rec.name) {
+		s.skip(rec.length)
+		s.checkSum("the content of " + rec.name)
+		return false
+	}
+	l.cost += rec.length
+	ct.data = make([]byte, rec.length)
+	s.read(ct.data)
+	s.checkSum("the content of " + rec.name)
+	return s.err == nil && c.data.add(rec.name, ct, l) == aheadCached
+}
+
+// cmpTTL is the TTL of an entry whose own is ttl; 0 or less is none.
+func cmpTTL(ttl, all time.Duration) time.Duration {
+	if ttl == 0 {
+		return all
+	}
+	return ttl
+}
+
+// SaveSnapshotFile is SaveSnapshot to the file name, which has the whole snapshot or what
+// it had before.
+func (c *FS) SaveSnapshotFile(name string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), temporary+"*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := c.SaveSnapshot(f); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// LoadSnapshotFile is LoadSnapshot of the file name. That there is none is
+// fs.ErrNotExist.
+func (c *FS) LoadSnapshotFile(name string) (loaded int, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return c.LoadSnapshot(f)
+}

@@ -1,0 +1,285 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var snapshotFiles = map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 5000), "with\nnewline": "n"}
+
+// snapshotOf is a snapshot of all files of source.
+func snapshotOf(t testing.TB, source fs.FS, opts Options, names ...string) []byte {
+	c, err := New(source, opts)
+	require.NoError(t, err)
+	for _, name := range names {
+		_, err := c.ReadFile(name)
+		require.NoError(t, err)
+	}
+	var b bytes.Buffer
+	require.NoError(t, c.SaveSnapshot(&b))
+	return b.Bytes()
+}
+
+func TestSnapshot(t *testing.T) {
+	settledFiles(t)
+	d, err := OpenDir(warmTree(t, snapshotFiles))
+	require.NoError(t, err)
+	defer d.Close()
+	m := newMemFS(snapshotFiles)
+	for name, source := range map[string]fs.FS{"dir": d, "memory": m} {
+		for _, trust := range []time.Duration{0, Forever} {
+			t.Run(fmt.Sprint(name, "/", trust != 0), func(t *testing.T) {
+				snapshot := snapshotOf(t, source, Options{Trust: trust}, "a.txt", "empty", "d/b.txt", "with\nnewline")
+				c := newFS(t, source, Options{Trust: trust})
+				opens := m.opens.Load()
+				n, err := c.LoadSnapshot(iotest.HalfReader(bytes.NewReader(snapshot)))
+				require.NoError(t, err)
+				require.Equal(t, 4, n)
+				for range 2 {
+					for name, data := range snapshotFiles {
+						require.Equal(t, data, readFile(t, c, name))
+					}
+				}
+				f, err := c.Open("d/b.txt")
+				require.NoError(t, err)
+				got, err := f.Stat()
+				require.NoError(t, err)
+				want, err := fs.Stat(source, "d/b.txt")
+				require.NoError(t, err)
+				require.Equal(t, want.Name(), got.Name())
+				require.Equal(t, want.Size(), got.Size())
+				require.Equal(t, want.Mode(), got.Mode())
+				require.True(t, want.ModTime().Equal(got.ModTime()))
+				s := c.Stats().Files
+				require.Zero(t, s.Misses)
+				require.Zero(t, s.Loads)
+				require.EqualValues(t, 9, s.Hits)
+				require.Equal(t, opens, m.opens.Load())
+				if trust == Forever {
+					require.EqualValues(t, 4, s.Checks, "each once")
+				}
+				requireStats(t, s)
+				again, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+				require.NoError(t, err)
+				require.Zero(t, again, "nothing is replaced")
+			})
+		}
+	}
+}
+
+// TestSnapshotIsComparedAtFirstUse, also with Trust, through FS and Results.
+func TestSnapshotIsComparedAtFirstUse(t *testing.T) {
+	for _, trust := range []time.Duration{0, time.Hour, Forever} {
+		m := newMemFS(map[string]string{"f": "old", "gone": "x"})
+		snapshot := snapshotOf(t, m, Options{Trust: trust}, "f", "gone")
+		m.put("f", "new")
+		m.delete("gone")
+		c := newFS(t, m, Options{Trust: trust})
+		r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
+		require.NoError(t, err)
+		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		got, err := r.Load("f")
+		require.NoError(t, err)
+		require.Equal(t, "new", got)
+		require.Equal(t, "new", readFile(t, c, "f"))
+		_, err = c.ReadFile("gone")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.EqualValues(t, 2, c.Stats().Files.Evictions[Changed])
+	}
+}
+
+// TestSnapshotLeavesOut what could not be compared, and what is dirty.
+func TestSnapshotLeavesOut(t *testing.T) {
+	m := &memFS{files: map[string]*memInfo{}, timeless: true}
+	m.put("f", "x")
+	c := newFS(t, m, Options{Trust: Forever})
+	readFile(t, c, "f")
+	m2 := newMemFS(map[string]string{"f": "old", "g": "x"})
+	dirty := newFS(t, m2, Options{Store: m2, Write: WriteBack, FlushInterval: Forever})
+	readFile(t, dirty, "f")
+	readFile(t, dirty, "g")
+	require.NoError(t, dirty.WriteFile("f", []byte("dirty")))
+	require.NoError(t, dirty.Remove("g"))
+	for _, c := range []*FS{c, dirty} {
+		var b bytes.Buffer
+		require.NoError(t, c.SaveSnapshot(&b))
+		fresh := newFS(t, m2, Options{})
+		n, err := fresh.LoadSnapshot(&b)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+	n, err := dirty.LoadSnapshot(bytes.NewReader(snapshotOf(t, m2, Options{}, "f", "g")))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, "dirty", readFile(t, dirty, "f"))
+}
+
+// TestSnapshotKeepsTheBounds: what is used stays, and the files used most come first.
+func TestSnapshotKeepsTheBounds(t *testing.T) {
+	files := map[string]string{"used": "u", "large": strings.Repeat("x", 4000)}
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("f%02d", i))
+		files[names[i]] = strings.Repeat("x", 100)
+	}
+	m := newMemFS(files)
+	snapshot := snapshotOf(t, m, Options{}, append(append(names, "large", "large"), names[20:30]...)...)
+	for _, opts := range []Options{{MaxBytes: 11 * (entryOverhead + 110)}, {MaxEntries: 11, MaxFileSize: 1000}} {
+		opts.Shards = 1
+		c := newFS(t, m, opts)
+		readFile(t, c, "used")
+		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		s := c.Stats().Files
+		require.LessOrEqual(t, s.Bytes, c.data.maxCost())
+		require.Zero(t, s.Evictions[OverBytes]+s.Evictions[OverEntries])
+		require.EqualValues(t, n+1, s.Entries)
+		got := cachedNames(c)
+		require.Equal(t, "used", got[0])
+		if opts.MaxEntries > 0 {
+			require.ElementsMatch(t, append([]string{"used"}, names[20:30]...), got)
+		}
+	}
+}
+
+func TestSnapshotKeepsTTLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"hour": "", "minute": "", "never": ""})
+		opts := Options{Trust: Forever, TTL: time.Hour, TTLOf: func(name string, _ fs.FileInfo) time.Duration {
+			return map[string]time.Duration{"minute": time.Minute, "never": -1}[name]
+		}}
+		snapshot := snapshotOf(t, m, opts, "hour", "minute", "never")
+		time.Sleep(50 * time.Minute)
+		c := newFS(t, m, opts)
+		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		time.Sleep(9 * time.Minute)
+		require.Len(t, cachedNames(c), 2)
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, 1, c.Stats().Files.Entries)
+		require.Equal(t, []string{"never"}, cachedNames(c))
+		opts.TTL, opts.TTLOf = time.Second, nil // less than when it was saved
+		c = newFS(t, m, opts)
+		_, err = c.LoadSnapshot(bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.Zero(t, c.Stats().Files.Entries)
+	})
+}
+
+// TestDamagedSnapshot: each byte that is wrong and each cut is an error, and nothing wrong
+// is cached.
+func TestDamagedSnapshot(t *testing.T) {
+	files := map[string]string{"a": "content of a", "b": "content of b", "c": ""}
+	m := newMemFS(files)
+	snapshot := snapshotOf(t, m, Options{}, "a", "b", "c", "b")
+	check := func(damaged []byte, what ...any) {
+		t.Helper()
+		c := newFS(t, m, Options{Trust: Forever})
+		_, err := c.LoadSnapshot(bytes.NewReader(damaged))
+		require.ErrorIs(t, err, ErrSnapshot, what...)
+		for name, data := range files {
+			if h, ok := c.data.find(name); ok {
+				require.Equal(t, data, string(h.value.data))
+			}
+			require.Equal(t, data, readFile(t, c, name))
+		}
+	}
+	for i := range snapshot {
+		damaged := bytes.Clone(snapshot)
+		damaged[i] ^= 1 << (i % 8)
+		check(damaged, "byte %d", i)
+		check(snapshot[:i], "cut at %d", i)
+	}
+	check(append(bytes.Clone(snapshot), 0), "more")
+	record := recordSize + 1 + 8 + 12 + 8
+	first := len(snapshotMagic)
+	check(append(bytes.Clone(snapshot[:first]), snapshot[first+record:]...), "without a record")
+	check(append(bytes.Clone(snapshot[:first+record]), snapshot[first:]...), "a record twice")
+	c := newFS(t, m, Options{})
+	n, err := c.LoadSnapshot(iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(snapshot))))
+	require.Zero(t, n)
+	require.ErrorIs(t, err, iotest.ErrTimeout, "the error of the reader is not damage")
+	require.NotErrorIs(t, err, ErrSnapshot)
+	n, err = c.LoadSnapshot(bytes.NewReader(snapshot[:len(snapshot)-1]))
+	require.ErrorIs(t, err, ErrSnapshot)
+	require.Equal(t, 3, n, "what was read before stays")
+}
+
+func TestSnapshotWriteFails(t *testing.T) {
+	m := newMemFS(map[string]string{"f": strings.Repeat("x", 2*snapshotBuffer)})
+	c := newFS(t, m, Options{})
+	readFile(t, c, "f")
+	require.ErrorIs(t, c.SaveSnapshot(iotestWriter{}), errStore)
+	c.Clear()
+	require.ErrorIs(t, c.SaveSnapshot(iotestWriter{}), errStore)
+}
+
+func TestSnapshotFile(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	c := newFS(t, m, Options{})
+	readFile(t, c, "f")
+	dir := t.TempDir()
+	name := filepath.Join(dir, "snapshot")
+	_, err := c.LoadSnapshotFile(name)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for range 2 {
+		require.NoError(t, c.SaveSnapshotFile(name))
+	}
+	fresh := newFS(t, m, Options{})
+	n, err := fresh.LoadSnapshotFile(name)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Error(t, c.SaveSnapshotFile(dir), "a directory is there")
+	require.Error(t, c.SaveSnapshotFile(filepath.Join(dir, "none", "snapshot")))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "no temporary file is left")
+}
+
+// FuzzLoadSnapshot: whatever is loaded, the bounds hold, and reads give what the source
+// has.
+func FuzzLoadSnapshot(f *testing.F) {
+	files := map[string]string{"a": "content of a", "d/b": strings.Repeat("b", 300), "c": ""}
+	m := newMemFS(files)
+	whole := snapshotOf(f, m, Options{}, "a", "d/b", "c")
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	older := newMemFS(nil)
+	older.clock = -100 // else it would have the identity of the other
+	older.put("a", "content of A")
+	f.Add(snapshotOf(f, older, Options{}, "a"))
+	f.Add(snapshotOf(f, m, Options{}))
+	f.Add([]byte(snapshotMagic))
+	f.Fuzz(func(t *testing.T, snapshot []byte) {
+		c, err := New(m, Options{MaxBytes: 2 * (entryOverhead + 310), Shards: 1, Trust: Forever})
+		require.NoError(t, err)
+		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		if err != nil && !errors.Is(err, ErrSnapshot) {
+			t.Fatal(err)
+		}
+		s := c.Stats().Files
+		if int64(n) != s.Entries || s.Bytes > c.data.maxCost() {
+			t.Fatalf("%d loaded: %+v", n, s)
+		}
+		for name, data := range files {
+			if got, err := c.ReadFile(name); err != nil || string(got) != data {
+				t.Fatalf("%s: %q, %v", name, got, err)
+			}
+		}
+	})
+}
