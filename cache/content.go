@@ -107,6 +107,10 @@ func (i *info) ModTime() time.Time { return i.mtime }
 func (i *info) IsDir() bool        { return i.mode.IsDir() }
 func (i *info) Sys() any           { return i.sys }
 
+// isRegular reports whether a mode is that of a file with content. Object stores give
+// theirs the type fs.ModeIrregular.
+func isRegular(mode fs.FileMode) bool { return mode.Type()&^fs.ModeIrregular == 0 }
+
 func infoOf(f fs.FileInfo) info {
 	return info{f.Name(), f.Size(), f.Mode(), f.ModTime(), f.Sys()}
 }
@@ -145,7 +149,7 @@ func (c *FS) read(name string, largest int64) (*content, loaded, error) {
 	case before.IsDir():
 		ct.kind = directory
 		return ct, loaded{}, nil
-	case !before.Mode().IsRegular() || before.Size() > largest:
+	case !isRegular(before.Mode()) || before.Size() > largest:
 		ct.kind = uncachable
 		return ct, loaded{}, nil
 	}

@@ -97,7 +97,7 @@ func (r *Results[T]) Load(name string) (value T, err error) {
 
 func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 	ct, err := r.files.content(name)
-	if err == nil && ct.kind == uncachable && ct.info.mode.IsRegular() {
+	if err == nil && ct.kind == uncachable && isRegular(ct.info.mode) {
 		ct, _, err = r.files.read(name, math.MaxInt64) // the result may be small
 	}
 	switch {

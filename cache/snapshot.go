@@ -234,7 +234,7 @@ func (s *snapshotReader) record(n uint64) (rec record, end bool) {
 	rec = record{name: string(name), length: int64(length), expires: int64(f[7]),
 		id: identity{mode: fs.FileMode(le.Uint32(b[12:])), size: int64(f[0]), mtimeSec: int64(f[1]), mtimeNsec: int64(f[2]),
 			ctimeSec: int64(f[3]), ctimeNsec: int64(f[4]), device: f[5], inode: f[6]}}
-	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.size || !rec.id.mode.IsRegular() {
+	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.size || !isRegular(rec.id.mode) {
 		s.fail("record %d is none of a file", n)
 	}
 	return rec, false

@@ -290,7 +290,7 @@ func (w *warming) failedFile(root string, err error) {
 	}
 	if w.opts.Files != nil && errors.Is(err, fs.ErrInvalid) && errors.As(err, &at) {
 		name := strings.TrimPrefix(filepath.ToSlash(at.Path), filepath.ToSlash(root)+"/")
-		if info, statErr := fs.Stat(w.c.source, name); statErr == nil && info.Mode().IsRegular() {
+		if info, statErr := fs.Stat(w.c.source, name); statErr == nil && isRegular(info.Mode()) {
 			if w.wants(name) {
 				w.load(name, w.c.loadWarm)
 			}

@@ -178,7 +178,7 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	if i != nil {
 		ct.id, ct.info = identityOf(i), infoOf(i)
 		ct.info.name = path.Base(name) // the store may have written under another
-		ct.whole = i.Size() == int64(len(data)) && i.Mode().IsRegular()
+		ct.whole = i.Size() == int64(len(data)) && isRegular(i.Mode())
 		ct.firm = ct.whole && ct.id.firm(now)
 	} else {
 		ct.info = written(name, data)
