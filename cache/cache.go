@@ -47,6 +47,15 @@
 // comes while a file is being read compares the result with the file, as it does
 // with a hit. Invalidating a name during its load keeps the result out of the cache.
 //
+// # Warming and snapshots
+//
+// [FS.Warm] reads files before somebody asks for them: all, those of a pattern, a
+// directory or a list, such as the [FS.MostUsed] of the last run. The files of a [Dir] are
+// read by fileproc where identities have inodes, and those of other sources as loads
+// read them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the content
+// of files from one run to the next. Both cache nothing that a load would not, and they
+// evict nothing.
+//
 // # Writes
 //
 // [FS.WriteFile] and [FS.Remove] write to the [Store]. What holds when WriteFile has

@@ -2,13 +2,16 @@ package cache_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"expvar"
 	"fmt"
 	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing/fstest"
 	"time"
 
@@ -156,4 +159,178 @@ func ExampleFS_Stats() {
 	}
 	fmt.Println(s.Files.Hits, s.Files.Misses, s.Files.HitRate())
 	// Output: 3 1 0.75
+}
+
+// Warm reads files before somebody asks for them: first those that a list or a pattern
+// names.
+func ExampleFS_Warm() {
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	files, err := cache.NewDir(dir, cache.Options{Trust: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer files.Close()
+	report, err := files.Warm(context.Background(), cache.WarmOptions{
+		Include:    []string{"**/*.html", "**/*.css"},
+		First:      []string{"index.html"},
+		OnProgress: func(r cache.WarmReport) { log.Print(r.Warmed, " files") },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Warmed, "files,", report.Bytes, "bytes, full:", report.Full)
+	// Output: 3 files, 62 bytes, full: false
+}
+
+// The names that were used most are warmed at the next start.
+func ExampleFS_MostUsed() {
+	source := fstest.MapFS{"a": {}, "b": {}, "c": {}}
+	files, err := cache.New(source, cache.Options{Trust: cache.Forever})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "b", "c", "c", "c"} {
+		if _, err := files.ReadFile(name); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var list bytes.Buffer // or a file
+	if err := cache.WriteNames(&list, files.MostUsed(2)); err != nil {
+		log.Fatal(err)
+	}
+
+	names, err := cache.ReadNames(&list)
+	if err != nil {
+		log.Fatal(err)
+	}
+	next, err := cache.New(source, cache.Options{Trust: cache.Forever})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := next.Warm(context.Background(), cache.WarmOptions{Files: slices.Values(names)})
+	fmt.Println(names, report.Warmed, err)
+	// Output: [c b] 2 <nil>
+}
+
+func ExampleFS_Entries() {
+	files, err := cache.New(fstest.MapFS{"a": {Data: []byte("hello")}}, cache.Options{Trust: cache.Forever})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := files.ReadFile("a"); err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range files.Entries("a", "b") {
+		fmt.Println(e.Name, e.Cached, e.Bytes, e.Uses)
+	}
+	// Output:
+	// a true 5 1
+	// b false 0 0
+}
+
+// The names may have newlines.
+func ExampleWriteNames() {
+	var list bytes.Buffer
+	err := cache.WriteNames(&list, []string{"a", "b\nc"})
+	fmt.Printf("%q %v\n", list.String(), err)
+	names, err := cache.ReadNames(&list)
+	fmt.Printf("%q %v\n", names, err)
+	// Output:
+	// "a\x00b\nc\x00" <nil>
+	// ["a" "b\nc"] <nil>
+}
+
+// A snapshot is saved before the end, and loaded at the next start.
+func ExampleFS_LoadSnapshotFile() {
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	snapshot := filepath.Join(dir, "snapshot")
+	source := fstest.MapFS{"a": {Data: []byte("hello"), ModTime: time.Unix(1, 0)}}
+	files, err := cache.New(source, cache.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := files.ReadFile("a"); err != nil {
+		log.Fatal(err)
+	}
+	if err := files.SaveSnapshotFile(snapshot); err != nil {
+		log.Fatal(err)
+	}
+
+	next, err := cache.New(source, cache.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := next.LoadSnapshotFile(snapshot)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Print(err) // the files are read again
+	}
+	_, err = next.ReadFile("a")
+	fmt.Println(n, "loaded,", next.Stats().Files.Hits, "hit", err)
+	// Output: 1 loaded, 1 hit <nil>
+}
+
+// A snapshot goes to any writer.
+func ExampleFS_SaveSnapshot() {
+	files, err := cache.New(fstest.MapFS{"a": {ModTime: time.Unix(1, 0)}}, cache.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := files.ReadFile("a"); err != nil {
+		log.Fatal(err)
+	}
+	var snapshot bytes.Buffer
+	if err := files.SaveSnapshot(&snapshot); err != nil {
+		log.Fatal(err)
+	}
+	files.Clear()
+	fmt.Println(files.LoadSnapshot(&snapshot))
+	// Output: 1 <nil>
+}
+
+// mapStore is a store that writes to a map, as others do to a bucket or a database.
+type mapStore struct{ fstest.MapFS }
+
+func (s mapStore) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	s.MapFS[name] = &fstest.MapFile{Data: bytes.Clone(data), Mode: 0o644, ModTime: time.Now()}
+	return s.Stat(name)
+}
+
+func (s mapStore) Remove(name string) error {
+	delete(s.MapFS, name)
+	return nil
+}
+
+// A Store takes what is written. Whatever has two such methods can be one.
+func ExampleStore() {
+	source := fstest.MapFS{}
+	files, err := cache.New(source, cache.Options{Store: mapStore{source}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := files.WriteFile("a", []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", source["a"].Data)
+	// Output: hello
+}
+
+// A removal is dirty until a flush, as a write is; Discard takes it back.
+func ExampleFS_Flush() {
+	source := fstest.MapFS{"a": {}, "b": {}}
+	files, err := cache.New(source, cache.Options{Store: mapStore{source}, Write: cache.WriteBack, FlushInterval: cache.Forever})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := files.Remove(name); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(files.Dirty(), files.Discard("b"), len(source))
+	fmt.Println(files.Flush(), len(source))
+	// Output:
+	// [a b] 1 2
+	// <nil> 1
 }
