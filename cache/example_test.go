@@ -180,7 +180,7 @@ func ExampleFS_Warm() {
 		log.Fatal(err)
 	}
 	fmt.Println(report.Warmed, "files,", report.Bytes, "bytes, full:", report.Full)
-	// Output: 3 files, 62 bytes, full: false
+	// Output: 3 files, 61 bytes, full: false
 }
 
 // The names that were used most are warmed at the next start.
@@ -329,8 +329,11 @@ func ExampleFS_Flush() {
 		}
 	}
 	fmt.Println(files.Dirty(), files.Discard("b"), len(source))
-	fmt.Println(files.Flush(), len(source))
+	if err := files.Flush(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(source))
 	// Output:
 	// [a b] 1 2
-	// <nil> 1
+	// 1
 }
