@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,6 +57,7 @@ func (p plan) scans() (n int) {
 type crew struct {
 	plan    plan
 	pool    *pool
+	workers int // the most that may run
 	dirs    *diskOrder
 	onStep  func(k int)       // begin of the k-th scan or visit, from 0
 	onScan  func(dir, at int) // within a scan
@@ -79,7 +81,7 @@ type crew struct {
 }
 
 func newCrew(p plan, workers, listings int) *crew {
-	c := &crew{plan: p, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
+	c := &crew{plan: p, workers: workers, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
 	c.dirs = &diskOrder{cold: new(coldMode), stack: []*node{{name: names.New("0")}}}
 	c.pool = newPool(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
 	return c
@@ -195,8 +197,8 @@ func (c *crew) visit(w int, b *batch, i int) {
 		}
 	}
 	c.mu.Lock()
-	if w < 0 || w >= c.pool.workers {
-		c.object("worker %d of %d", w, c.pool.workers)
+	if w < 0 || w >= c.workers {
+		c.object("worker %d of %d", w, c.workers)
 	}
 	if c.left[b] {
 		c.object("visit of a batch that was left for good")
@@ -235,8 +237,8 @@ func (c *crew) requireSound(t *testing.T, listings int) {
 	for name, n := range c.visited {
 		require.Equal(t, 1, n, "visits of %s", name)
 	}
-	require.LessOrEqual(t, c.most, c.pool.workers, "visits at once")
-	require.LessOrEqual(t, c.pool.started, c.pool.workers, "workers")
+	require.LessOrEqual(t, c.most, c.workers, "visits at once")
+	require.LessOrEqual(t, c.pool.started, c.workers, "workers")
 	require.LessOrEqual(t, c.mostPartway, listings, "directories part-way listed")
 	// The ledger, not the pool, decides whether a visit that panicked counts as abandoned.
 	ended := c.returned + int(c.pool.abandoned)
@@ -731,6 +733,98 @@ func TestPoolStopAfterDrain(t *testing.T) {
 	require.EqualValues(t, 10, c.pool.abandoned)
 	c.pool.wait() // a second wait finds nothing to do
 	require.EqualValues(t, 10, c.pool.abandoned)
+}
+
+// FuzzPool takes from the input a tree, the size of the pool, and what happens at each step: how long it lasts, in fake time,
+// and whether the pool is stopped, grows, shrinks, is drained or meets a panic there.
+func FuzzPool(f *testing.F) {
+	for seed := range byte(8) {
+		f.Add([]byte{seed, 7 * seed, 31 * seed, 3, 1, 4, 1, 5, 9, 2, 6, seed})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		synctest.Test(t, func(t *testing.T) { runScript(t, testtree.Script(data)) })
+	})
+}
+
+func runScript(t *testing.T, r *rand.Rand) {
+	p := randomPlan(r)
+	workers, listings := 1+r.IntN(8), 1+r.IntN(8)
+	c := newCrew(p, workers, listings)
+	if r.IntN(2) == 1 {
+		c = newColdCrew(p, workers, listings, r.IntN(12))
+	}
+	if r.IntN(4) == 0 {
+		boundListedAhead(t, 500+100*r.IntN(16))
+	}
+	c.workers += r.IntN(9) // more of them while calls block
+	c.pool.maxWorkers, c.pool.maxGrown = c.workers, c.workers
+	late := r.IntN(4)
+	c.pool.late = func() []*node {
+		if late == 0 {
+			return nil
+		}
+		late--
+		dir := len(c.plan) // a directory that nobody knew of
+		c.mu.Lock()
+		c.plan = append(c.plan, []bufferful{{files: late}})
+		c.mu.Unlock()
+		return []*node{{name: names.New(strconv.Itoa(dir))}}
+	}
+	end := ""
+	c.onStep = func(k int) {
+		c.mu.Lock() // r and end are shared
+		pause, event := r.IntN(6), r.IntN(48)
+		if end != "" && event < 3 {
+			event = 3
+		}
+		if event < 3 {
+			end = []string{"stop", "panic", "exit"}[event]
+		}
+		c.mu.Unlock()
+		time.Sleep(time.Duration(pause)*time.Millisecond + time.Duration(k)) // no two end at once, so a script repeats itself
+		switch event {
+		case 0:
+			c.pool.stop()
+		case 1:
+			panic("at this step")
+		case 2:
+			runtime.Goexit()
+		case 3:
+			c.pool.grow()
+		case 4:
+			c.pool.shrink()
+		case 5:
+			c.pool.limitGrowth(1 + pause)
+		case 6:
+			c.pool.disableGrowth()
+		case 7:
+			c.pool.wake()
+		case 8:
+			c.pool.wakeAll()
+		}
+	}
+	c.onVisit = func(w int) {
+		c.mu.Lock()
+		drains := r.IntN(24) == 0
+		c.mu.Unlock()
+		if drains {
+			c.pool.drain(fakeWorker{c, w})
+		}
+	}
+	c.run()
+	switch end {
+	case "":
+		c.requireComplete(t, listings)
+		require.Zero(t, c.pool.abandoned)
+		require.Zero(t, late, "directories that came late")
+	case "panic":
+		require.NotNil(t, c.pool.panicked)
+		c.requireSound(t, listings)
+	default:
+		require.Nil(t, c.pool.panicked)
+		require.Equal(t, end == "exit", c.pool.exited)
+		c.requireSound(t, listings)
+	}
 }
 
 // TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
