@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -115,6 +114,15 @@ func shrink(specs []string, fails func([]string) bool) []string {
 	return specs
 }
 
+// describe shows a tree that a test has failed with.
+func describe(specs []string) string {
+	text := "tree:"
+	for _, s := range specs {
+		text += fmt.Sprintf("\n%.100q (%d bytes)", s, len(s))
+	}
+	return text
+}
+
 func TestShrinkKeepsWhatMatters(t *testing.T) {
 	var specs []string
 	for i := range 100 {
@@ -168,9 +176,6 @@ func oracleTree(t *testing.T, seed uint64, specs []string, questions []question)
 		if again := ask(t, small, q); again != nil {
 			err = again
 		}
-		for i, s := range small {
-			small[i] = fmt.Sprintf("%.100q (%d bytes)", s, len(s))
-		}
-		t.Fatalf("FILEPROC_SEED=%d\n%v\ntree:\n%s\n\n%v", seed, q, strings.Join(small, "\n"), err)
+		t.Fatalf("FILEPROC_SEED=%d\n%v\n%s\n\n%v", seed, q, describe(small), err)
 	}
 }

@@ -1,9 +1,10 @@
 package fileproc_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -65,7 +66,9 @@ var dimensions = [][]setting{
 	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) {
 		a.asksDirs, a.opts.SelectDir = true, func(fileproc.Entry) bool { return true } // verify sets the one that is asked
 	}}},
-	option("Files", func(o *fileproc.Options) *iter.Seq[string] { return &o.Files }, nil, slices.Values(manifoldNames)),
+	{{"Files nil", func(*asked) {}}, {"Files", func(a *asked) {
+		a.opts.Files = slices.Values([]string{}) // verify sets those that the tree has
+	}}},
 	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
@@ -231,14 +234,15 @@ func TestOptionsPairwise(t *testing.T) {
 	}
 	for _, c := range choices {
 		a, names := c.asked()
-		if err := a.verify(t, dir); err != nil {
+		if err := a.verify(t, dir, manifoldNames); err != nil {
 			t.Fatalf("FILEPROC_SEED=%d\n%s\n%v", seed, strings.Join(names, ", "), err)
 		}
 	}
 	t.Logf("%d combinations", len(choices))
 }
 
-func (a asked) verify(t *testing.T, dir string) error {
+// verify runs a over dir and returns how the outcome is wrong. The names are for Options.Files.
+func (a asked) verify(t *testing.T, dir string, names []string) error {
 	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, asksOld: a.asksOld, walks: a.entry == "Walk"}
 	if a.asksDirs {
 		a.opts.SelectDir = func(e fileproc.Entry) bool {
@@ -281,13 +285,113 @@ func (a asked) verify(t *testing.T, dir string) error {
 	}
 	want := r.run()
 	if a.opts.Files != nil {
-		want = r.runNames(manifoldNames)
+		want, a.opts.Files = r.runNames(names), slices.Values(names)
 	}
 	err := verifiers[a.entry](t.Context(), p, a.opts, want)
 	if a.progress && err == nil {
 		err = want.compareReport(last, a.entry == "Walk")
 	}
 	return err
+}
+
+// FuzzOptions takes from the input a tree and a valid choice of options, and compares with the reference.
+func FuzzOptions(f *testing.F) {
+	f.Add([]byte{})
+	for d := range dimensions {
+		f.Add(append(make([]byte, d), bytes.Repeat([]byte{byte(d), 17, 99, 200, 250}, 12)...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := testtree.Script(data)
+		c := make(choice, len(dimensions))
+		for d := range c {
+			c[d] = r.IntN(len(dimensions[d]))
+		}
+		a, names := c.asked()
+		for why := whyRefused(a); why != ""; why = whyRefused(a) {
+			d := slices.IndexFunc(dimensions, func(d []setting) bool { return strings.HasPrefix(d[0].name, why+" ") })
+			c[d] = 0
+			a, names = c.asked()
+		}
+		if r.IntN(2) == 0 && a.opts.ReadSize > 0 {
+			a.opts.ReadSize = r.IntN(9000) + 1
+		}
+		specs := variedSpecs(r)
+		ask := func(specs []string) error {
+			dir, err := os.MkdirTemp(t.TempDir(), "")
+			require.NoError(t, err)
+			defer os.RemoveAll(dir)
+			root := filepath.Join(dir, "root")
+			require.NoError(t, os.Mkdir(root, 0o755))
+			if !testtree.Make(t, dir, "outside/out.md=o", "outside/sub/s.md=s") || !testtree.Make(t, root, specs...) {
+				return nil // what this platform lacks; Make has logged it
+			}
+			return a.verify(t, root, someNames(take(t, root), len(specs)))
+		}
+		if err := ask(specs); err != nil {
+			small := shrink(specs, func(less []string) bool { return ask(less) != nil })
+			t.Fatalf("%s, ReadSize %d\n%s\n%v", strings.Join(names, ", "), a.opts.ReadSize, describe(small), err)
+		}
+	})
+}
+
+// variedSpecs gives a tree in which most options make a difference.
+func variedSpecs(r *rand.Rand) (specs []string) {
+	dirs := []string{""}
+	for range r.IntN(9) {
+		parent := pick(r, dirs...)
+		dirs = append(dirs, parent+pick(r, "a", "a-b", "a.d", "d1", "d2", "e", "sub", "deep", ".h", "ignored", ".ignore")+"/")
+	}
+	slices.Sort(dirs)
+	dirs = slices.Compact(dirs)
+	specs = slices.Clone(dirs[1:])
+	used := map[string]bool{}
+	for _, dir := range dirs {
+		used[strings.TrimSuffix(dir, "/")] = true
+	}
+	for range r.IntN(24) {
+		name := pick(r, dirs...) + pick(r, "f", "f1", "f3", "l", "late", ".hidden", "x") + pick(r, ".md", ".txt", ".b", "")
+		if r.IntN(6) == 0 {
+			name = pick(r, dirs...) + pick(r, ".gitignore", ".ignore", "CACHEDIR.TAG", ".nobackup")
+		}
+		if used[name] {
+			continue
+		}
+		used[name] = true
+		content := testtree.Content(pick(r, 0, 1, 99, 100, 101, 511, 512, 513, 600, 601, 8192, 9000, 9001, 40_000))
+		switch kind := r.IntN(8); {
+		case strings.HasSuffix(name, "ignore"):
+			content = ""
+			for range 1 + r.IntN(4) {
+				content += pick(r, "", "!") + pick(r, "*.b", "f*", "f3.md", "d1/", "ignored/", "sub", "*.txt", "l*") + "\n"
+			}
+		case kind == 0:
+			above := strings.Repeat("../", strings.Count(name, "/"))
+			target := pick(r, "nowhere", ".", "..", path.Base(name), above+pick(r, dirs...), above+"f1.md", "f3", above+"../outside", above+"../outside/out.md", above+"../outside/sub")
+			specs = append(specs, name+" -> "+target)
+			continue
+		case kind < 3 && content != "":
+			at := r.IntN(len(content))
+			content = content[:at] + "\x00" + content[at+1:]
+		}
+		specs = append(specs, name+"="+content)
+	}
+	return specs
+}
+
+// someNames returns names for Options.Files, in the order of paths: files, and for one directory in three all that is below.
+func someNames(tree snapshot, seed int) (names []string) {
+	var below string
+	for _, rel := range slices.SortedFunc(maps.Keys(tree.types), func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }) {
+		switch typ := tree.types[rel]; {
+		case below != "" && strings.HasPrefix(rel, below):
+		case typ.IsDir() && (len(rel)+seed)%3 == 0:
+			below = rel + "/"
+			names = append(names, below)
+		case typ.IsRegular():
+			names = append(names, rel)
+		}
+	}
+	return names
 }
 
 // TestOptionsRefused: options that cannot be combined are an error that names one, before anything is read.
