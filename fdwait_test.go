@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -164,7 +165,7 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "t", ".hidden", "d"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "t", ".hidden", "d", "f"), nil, 0o644))
-	if err := os.Symlink(filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l")); err != nil {
+	if err := testtree.Symlink(filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l")); err != nil {
 		t.Skipf("nothing to test: this system, or Windows without the privilege for it, makes no symbolic links: %v", err)
 	}
 	var opens atomic.Int32

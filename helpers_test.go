@@ -118,7 +118,7 @@ var entryPoints = map[string]func(context.Context, string, fileproc.Options, fun
 }
 
 // slow means that every call of package os goes through an emulation, at a hundred times the cost.
-const slow = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
+var slow = runtime.GOOS == "js" || runtime.GOOS == "wasip1" || testtree.IsWine()
 
 func nameOf(f *fileproc.File) (string, error) { return f.Name(), nil }
 

@@ -256,6 +256,9 @@ type pathBase struct {
 	follows bool   // symbolic links are what they lead to
 }
 
+// separators may end a root; on Windows both of them.
+const separators = "/" + string(filepath.Separator)
+
 func newPathBase(c *config) *pathBase {
 	const name = "x"
 	b := &pathBase{root: c.root, fsys: c.fsys, follows: c.followFiles}
@@ -264,7 +267,7 @@ func newPathBase(c *config) *pathBase {
 		b.prefix = strings.TrimSuffix(path.Join(b.root, name), name)
 	case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
-		b.prefix = strings.TrimRight(b.root, string(filepath.Separator)) + string(filepath.Separator)
+		b.prefix = strings.TrimRight(b.root, separators) + string(filepath.Separator)
 	default:
 		b.prefix = strings.TrimSuffix(filepath.Join(b.root, name), name)
 	}

@@ -125,7 +125,7 @@ func TestSymlinks(t *testing.T) {
 
 func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
 	root := linked(t, []string{"a=x", "hidden/.d/f=y"}, nil)
-	if err := os.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")); err != nil {
+	if err := testtree.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")); err != nil {
 		t.Skipf("a WASI host makes no absolute links, as this one: %v", err)
 	}
 	require.NoError(t, os.Symlink(filepath.Join(root, "hidden", ".d"), filepath.Join(root, "d")))
@@ -166,7 +166,7 @@ func TestSymlinksOpen(t *testing.T) {
 		return f.Rel() + "=" + string(p[:n]), err
 	})
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{filepath.FromSlash("d/a") + "=content", "l=content"}, got)
+	require.ElementsMatch(t, []string{"d/a=content", "l=content"}, got)
 }
 
 // TestSymlinksUnreadable: a link whose target cannot be looked up is a failure, not nothing.

@@ -71,7 +71,7 @@ func makeOne(dir, spec string, made map[string]bool) error {
 			err = mkdirAll(full, made)
 		case isLink:
 			// Some platforms have no links, and some require a privilege for them.
-			if e := os.Symlink(target, full); e != nil {
+			if e := Symlink(target, full); e != nil {
 				return fmt.Errorf("%w: %w", errUnsupported, e)
 			}
 		case isFIFO:
@@ -93,6 +93,17 @@ func makeOne(dir, spec string, made map[string]bool) error {
 		return fmt.Errorf("%w: %w", errUnsupported, err)
 	}
 	return checkName(parent, path.Base(name))
+}
+
+// Symlink is os.Symlink, and an error if there is no link then: wine's CreateSymbolicLink makes none and says that it has.
+func Symlink(target, name string) error {
+	if err := os.Symlink(target, name); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(name); err != nil {
+		return fmt.Errorf("no link was made: %w", err)
+	}
+	return nil
 }
 
 func mkdirAll(dir string, made map[string]bool) error {

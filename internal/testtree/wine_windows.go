@@ -1,0 +1,8 @@
+package testtree
+
+import "syscall"
+
+// IsWine reports whether Windows is wine, which exports its version.
+func IsWine() bool {
+	return syscall.NewLazyDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
+}
