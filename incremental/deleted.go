@@ -183,6 +183,9 @@ func (e *existence) hasDir(rel string) answer {
 
 // has reports whether rel is there as what it should be.
 func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool) answer {
+	if e.fsys == nil && !filepath.IsLocal(filepath.FromSlash(rel)) { // "..\\x" is a file's name to isBelow
+		return unknown
+	}
 	if a := e.hasDir(path.Dir(rel)); a != yes {
 		return a
 	}
@@ -207,8 +210,6 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
 	case e.fsys != nil:
 		return fs.Lstat(e.fsys, path.Join(e.root, rel))
-	case !filepath.IsLocal(filepath.FromSlash(rel)): // "..\\x" is a file's name to isBelow
-		return nil, fs.ErrInvalid
 	case follows:
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}

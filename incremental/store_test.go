@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
@@ -493,7 +495,7 @@ func TestOwns(t *testing.T) {
 	target := filepath.Join(dir, "target")
 	mustSave(t, mustLoad(t, target), testRecord(1))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink("target", link); err != nil {
+	if err := testtree.Symlink("target", link); err != nil {
 		t.Skip(err)
 	}
 	s := mustLoad(t, link)
@@ -521,7 +523,9 @@ func TestMode(t *testing.T) {
 	after, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, before.Mode(), after.Mode())
-	require.False(t, os.SameFile(before, after))
+	if runtime.GOOS != "windows" { // there, SameFile looks at the file that has the name now
+		require.False(t, os.SameFile(before, after))
+	}
 }
 
 func TestLockHeld(t *testing.T) {

@@ -101,7 +101,7 @@ func pathPrefix(root string, isFS bool) string {
 
 // nameOf returns the name of the file that err is a failure of, and why it failed. The reason is nil if err is not about a
 // file.
-func nameOf(err error, prefix string) (name string, why error) {
+func nameOf(err error, prefix string, isFS bool) (name string, why error) {
 	e, ok := err.(*fs.PathError)
 	if !ok {
 		return "", nil
@@ -110,5 +110,8 @@ func nameOf(err error, prefix string) (name string, why error) {
 	if !ok {
 		return "", nil
 	}
-	return filepath.ToSlash(name), fmt.Errorf("%s: %w", e.Op, e.Err)
+	if !isFS { // there, a backslash is a character like any other
+		name = filepath.ToSlash(name)
+	}
+	return name, fmt.Errorf("%s: %w", e.Op, e.Err)
 }

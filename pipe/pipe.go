@@ -180,7 +180,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 			a.put(line.name, `"result":`, line.text)
 			continue
 		}
-		name, why := nameOf(err, prefix)
+		name, why := nameOf(err, prefix, isFS)
 		isOfFile := why != nil && a.isPending(name)
 		if isOfFile && onError != nil {
 			a.call(nil, func() { err = onError(err) })

@@ -23,6 +23,82 @@ trap 'rm -rf "$tmp"' EXIT
 
 skip() { echo "   skipped: $1"; }
 
+# test_directories prints the directories with tests of the modules that run_race and run_fuzz test.
+test_directories() {
+	local mod
+	for mod in . cache cmd/fileproc; do
+		(cd "$mod" && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...)
+	done
+}
+
+# run_fuzz gives each fuzz target of those modules an equal share of the minutes, and 10 s at least. What it finds interesting is
+# kept where go test -fuzz keeps it, so a later run goes on from there.
+run_fuzz() {
+	local dir target file share import status losses=0
+	local -a targets=()
+	while read -r dir; do
+		while read -r target; do
+			targets+=("$dir $target")
+		done < <(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go)
+	done < <(test_directories)
+	share=$((minutes * 60 / ${#targets[@]}))
+	[ "$share" -ge 10 ] || share=10
+	if [ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -gt 1000000 ]; then # KiB; the targets make many small files
+		memory=$(mktemp -d /dev/shm/fileproc.XXXXXX)
+		trap 'rm -rf "$tmp" "$memory"' EXIT
+	fi
+	for target in "${targets[@]}"; do
+		dir=${target% *} target=${target##* }
+		import=$(cd "$dir" && go list)
+		file=$tmp/${import//\//_}
+		[ -e "$file" ] || (cd "$dir" && go test -c -fuzz=. -o "$file" .)
+		status=0
+		(cd "$dir" && TMPDIR=${memory:-${TMPDIR:-/tmp}} "$file" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "${share}s" \
+			-test.fuzzminimizetime 2s -test.fuzzcachedir "$(go env GOCACHE)/fuzz/$import") >"$tmp/fuzz" 2>&1 || status=$?
+		awk -v name="${dir#"$PWD"/} $target" -v share="$share" '
+			/execs: / { sub(/.*execs: /, ""); execs = $1; sub(/.*interesting: /, ""); interesting = $1 }
+			END { printf "   %-45s %4d s %10d executions %5d new interesting\n", name, share, execs, interesting }' "$tmp/fuzz"
+		if [ "$status" != 0 ]; then
+			cat "$tmp/fuzz" # with the file to repeat
+			losses=$((losses + 1))
+		fi
+	done
+	rm -rf "${memory:-}"
+	echo "   losses: $losses"
+	[ "$losses" = 0 ]
+}
+
+# run_race runs the short tests of those modules with 1, 2 and 8 processors, in turn, until the minutes are over. What has begun
+# is run to its end.
+run_race() {
+	local dir file procs end=$((SECONDS + minutes * 60))
+	local -a dirs passes=([1]=0 [2]=0 [8]=0)
+	if ! command -v "$(go env CC)" >/dev/null; then
+		skip "the race detector needs cgo and a C compiler"
+		return
+	fi
+	mapfile -t dirs < <(test_directories)
+	for dir in "${dirs[@]}"; do
+		file=$tmp/race${dir//\//_}
+		(cd "$dir" && CGO_ENABLED=1 go test -race -c -o "$file" .)
+	done
+	while :; do
+		for procs in 1 2 8; do
+			for dir in "${dirs[@]}"; do
+				[ "$SECONDS" -lt "$end" ] || break 3
+				file=$tmp/race${dir//\//_}
+				if ! (cd "$dir" && GOMAXPROCS=$procs "$file" -test.short -test.timeout 20m) >"$tmp/race" 2>&1; then
+					cat "$tmp/race"
+					echo "   repeat it in ${dir#"$PWD"/}: GOMAXPROCS=$procs go test -race -short ."
+					return 1
+				fi
+				passes[procs]=$((passes[procs] + 1))
+			done
+		done
+	done
+	echo "   of ${#dirs[@]} packages, runs that passed with 1, 2, 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
+}
+
 for part in "${@:-${parts[@]}}"; do
 	if ! declare -F "run_$part" >/dev/null; then
 		echo "no part $part; the parts are ${parts[*]}" >&2
