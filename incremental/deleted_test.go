@@ -111,6 +111,7 @@ func TestGoneOddNames(t *testing.T) {
 // TestSourceOfChanges: of the paths that Options.Files gives, those that are in the cache file and not there are deleted.
 func TestSourceOfChanges(t *testing.T) {
 	t.Parallel()
+	incremental.NeedsTimes(t)
 	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e=4", "d/f/g=5", "h/i=6")
 	p.calledFor("a", "b", "d/c", "d/e", "d/f/g", "h/i")
 	given := func(names ...string) error {

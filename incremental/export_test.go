@@ -23,6 +23,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// NeedsTimes skips a test of what the metadata decides, where the content does.
+func NeedsTimes(t *testing.T) {
+	if !keepsTimes(t.TempDir()) {
+		t.Skip("the file system of the test's directory is not known to keep times")
+	}
+}
+
 // SaveAlways makes a run save after each file that it keeps, until the function that it returns is called.
 func SaveAlways() (end func()) {
 	saveEvery = -1

@@ -92,6 +92,7 @@ func (p *project) calledFor(rels ...string) {
 
 func TestOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
+	incremental.NeedsTimes(t)
 	p := newProject(t, "a=1", "b=2", "d/c=3", "d/e.skip=4", "d/bin=\x00", "f/g=5")
 	p.opts.SkipBinary = true
 	var report fileproc.Report
@@ -130,6 +131,7 @@ func TestSameSizeWithinATick(t *testing.T) {
 
 func TestMetadataThatLies(t *testing.T) {
 	t.Parallel()
+	incremental.NeedsTimes(t)
 	p := newProject(t, "a=one", "b=two", "c=thr")
 	p.run()
 	before, err := os.Stat(p.path("a"))
@@ -158,6 +160,7 @@ func TestMetadataThatLies(t *testing.T) {
 
 func TestVersionAndOptions(t *testing.T) {
 	t.Parallel()
+	incremental.NeedsTimes(t)
 	p := newProject(t, "a=abc")
 	for _, change := range []func(){
 		func() {}, func() { p.inc.Version = "2" }, func() { p.opts.ReadSize = 2 }, func() { p.opts.MaxFileSize = 1000 }, func() { p.opts.SkipBinary = true },
