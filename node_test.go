@@ -82,7 +82,7 @@ func TestInvariant5MemoryIsLinearInDepth(t *testing.T) {
 			kids = []*object{folder(strings.Repeat("n", name), kids...)}
 		}
 		w := &world{root: folder("", append(kids, file(".ignore", "/x/y\n"))...)}
-		opts.openRoot = w.openRoot
+		opts.openRoot, opts.Workers = w.openRoot, 2 // each worker builds paths of its own
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		rels, err := Process(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil })
