@@ -113,8 +113,19 @@ func (d *rootDir) known(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	return d.lookUp(name, typ)
 }
 
+// lstat is Root.Lstat. Package os repeats most calls that a signal has interrupted,
+// but not this one.
+func (d *rootDir) lstat(name string) (fs.FileInfo, error) {
+	for {
+		info, err := d.root.Lstat(name)
+		if !errors.Is(err, syscall.EINTR) {
+			return info, err
+		}
+	}
+}
+
 func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
-	info, err := d.root.Lstat(name)
+	info, err := d.lstat(name)
 	switch {
 	case err != nil:
 		return nil, asRootError(d.root, err)
@@ -241,7 +252,7 @@ func (f *rootFile) read(p []byte) (int, error) {
 func (f *rootFile) stat() (Stat, error) { return statOfInfo(f.info), nil }
 
 func (d *rootDir) stat(name names.Name) (Stat, error) {
-	info, err := d.root.Lstat(name.String())
+	info, err := d.lstat(name.String())
 	if err != nil {
 		return Stat{}, asRootError(d.root, err)
 	}
@@ -257,7 +268,7 @@ func (d *rootDir) identity() (identity, error) {
 	if d.self != nil {
 		return osFile{d.self}, nil
 	}
-	info, err := d.root.Stat(".")
+	info, err := d.lstat(".")
 	if err != nil {
 		return nil, asRootError(d.root, err)
 	}

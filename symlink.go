@@ -42,7 +42,7 @@ func (s *shared) resolve(n *node) error {
 			continue
 		}
 		t := s.follow(n, name.String())
-		if isScarce(t.err) {
+		if isScarce(t.err) || isLeased(t.err) { // another attempt resolves it
 			return t.err
 		}
 		n.link.targets[name] = t

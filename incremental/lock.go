@@ -17,6 +17,11 @@ const (
 // than a second, so a longer wait means that the other writer hangs. Tests set it.
 var lockWait = 30 * time.Second
 
+// unlockTries is how often an unlock is tried. On a network file system a signal may
+// interrupt it, and the file would then stay locked until the garbage collector
+// closes it.
+const unlockTries = 3
+
 // lock takes the writers' lock of file. It returns false, without an error, where
 // there are no locks: on Plan 9, js and WASI, and on network file systems without
 // a lock service. Writers that save at the same moment can lose each other's
@@ -39,5 +44,11 @@ func lock(ctx context.Context, file string) (unlock func(), locked bool, err err
 		return nil, false, err
 	}
 	// The lock file stays: removing it would let two writers lock different files.
-	return func() { l.Unlock() }, true, nil
+	return func() {
+		for range unlockTries {
+			if l.Unlock() == nil {
+				return
+			}
+		}
+	}, true, nil
 }

@@ -23,6 +23,25 @@ trap 'rm -rf "$tmp"' EXIT
 
 skip() { echo "   skipped: $1"; }
 
+run_faults() {
+	if [ "$(go env GOOS)" != linux ]; then
+		skip "system calls fail on Linux only"
+		return
+	fi
+	if ! command -v strace >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		apt-get install -y strace >/dev/null 2>&1 || true
+	fi
+	if ! command -v strace >/dev/null; then
+		skip "there is no strace, and it cannot be installed"
+		return
+	fi
+	if ! strace -qq -e trace=none true 2>/dev/null; then
+		skip "strace may not trace a process here"
+		return
+	fi
+	(cd scripts && go run ./faults -minutes "$minutes")
+}
+
 # test_directories prints the directories with tests of the modules that run_race and run_fuzz test.
 test_directories() {
 	local mod

@@ -1,0 +1,7 @@
+//go:build linux && (arm64 || loong64 || riscv64)
+
+package main
+
+import "golang.org/x/sys/unix"
+
+const newfstatat = unix.SYS_FSTATAT
