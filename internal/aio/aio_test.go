@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -83,5 +84,41 @@ func BenchmarkClose(b *testing.B) {
 		start := time.Now()
 		c.Close()
 		b.ReportMetric(float64(time.Since(start).Microseconds()), "close-us")
+	}
+}
+
+// Results that could not be had must not count for the files of a later Read.
+func TestContextIsNotUsedAfterLostResults(t *testing.T) {
+	c, err := New(4)
+	if err != nil {
+		t.Skipf("left out: no asynchronous I/O here: %v", err)
+	}
+	defer c.Close()
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	noAccess, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(noAccess)
+	read := func() Read { return Read{FD: int(f.Fd()), Buf: make([]byte, 10)} }
+
+	memory := c.events
+	c.events = unsafe.Slice((*event)(unsafe.Pointer(&noAccess[0])), 4)
+	if err := c.Read([]Read{read(), read()}); err == unix.EOPNOTSUPP || err == unix.EINVAL {
+		t.Skipf("left out: not on this file system: %v", err)
+	} else if err != unix.EFAULT {
+		t.Fatalf("the error is %v", err)
+	}
+	c.events = memory
+	if err := c.Read([]Read{read()}); err == nil {
+		t.Fatal("results of the first Read may come for this one")
 	}
 }

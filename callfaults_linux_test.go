@@ -1,0 +1,237 @@
+//go:build amd64 || arm64 || loong64 || riscv64
+
+package fileproc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/callfaults"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	tasks["each call fails"] = eachCallFails
+	tasks["short counts"] = shortCounts
+}
+
+// failingCalls are the calls that fail in the tests, and whether a run has another way than each.
+var failingCalls = map[string]struct {
+	number   uintptr
+	absorbed bool
+}{
+	"openat": {unix.SYS_OPENAT, false}, "getdents64": {unix.SYS_GETDENTS64, false}, "read": {unix.SYS_READ, false},
+	"pread64": {unix.SYS_PREAD64, false}, "fstat": {unix.SYS_FSTAT, false}, "statx": {unix.SYS_STATX, false}, "readlinkat": {unix.SYS_READLINKAT, false},
+	"fstatat": {map[string]uintptr{"amd64": 262}[runtime.GOARCH] + map[bool]uintptr{true: 79}[runtime.GOARCH != "amd64"], false},
+	"preadv2": {unix.SYS_PREADV2, true}, "fstatfs": {unix.SYS_FSTATFS, true}, "fadvise64": {unix.SYS_FADVISE64, true}, "close": {unix.SYS_CLOSE, true},
+	"io_uring_setup": {unix.SYS_IO_URING_SETUP, true}, "io_uring_register": {unix.SYS_IO_URING_REGISTER, true}, "io_uring_enter": {unix.SYS_IO_URING_ENTER, true},
+	"io_setup": {unix.SYS_IO_SETUP, true}, "io_submit": {unix.SYS_IO_SUBMIT, true}, "io_getevents": {unix.SYS_IO_GETEVENTS, true},
+}
+
+// TestInvariant1EachCallFails lets each system call of a run fail in turn. The k-th call fails for every k.
+func TestInvariant1EachCallFails(t *testing.T) {
+	root := t.TempDir()
+	for _, rel := range []string{"a", "d/b", "d/c", "d/e/f", "g/h", "g/i"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, rel)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, rel), testtree.BytesOf(rel), 0o644))
+	}
+	output, _ := runTask(t, "each call fails", root)
+	noteLeftOut(t, output)
+}
+
+// TestInvariant2ShortCounts lets the kernel read less than it was asked for, and list fewer entries.
+func TestInvariant2ShortCounts(t *testing.T) {
+	root, _ := plantMany(t, 3, 40)
+	output, _ := runTask(t, "short counts", root)
+	noteLeftOut(t, output)
+}
+
+func eachCallFails(t *testing.T, root string) {
+	fileproc.SlowFrom(t, 1<<62) // the same calls in each run
+	var (
+		armed  atomic.Bool
+		number atomic.Uint64 // of the calls that are counted
+		left   atomic.Int64  // of these, until one fails
+		errno  atomic.Uint32
+		calls  []uintptr
+	)
+	for _, c := range failingCalls {
+		calls = append(calls, c.number)
+	}
+	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
+		if !armed.Load() || uint64(c.Number) != number.Load() || left.Add(-1) != 0 {
+			return 0, 0, false
+		}
+		if c.Number == unix.SYS_CLOSE { // which closes whatever it returns
+			callfaults.Bypass(c)
+		}
+		return 0, unix.Errno(errno.Load()), true
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+		return
+	}
+	want := relsOf(t, root)
+	runs := 0
+	// one makes a run in which the k-th call fails, and returns how many there were.
+	one := func(mode faultMode, call string, k int64, with unix.Errno) int64 {
+		const plenty = 1 << 40
+		if k == 0 {
+			k = plenty
+		}
+		runs++
+		number.Store(uint64(failingCalls[call].number))
+		errno.Store(uint32(with))
+		left.Store(k)
+		what := fmt.Sprintf("%s: call %d of %s fails with %v", mode.name, k, call, with)
+		got, failed := map[string]bool{}, map[string]error{}
+		var report fileproc.Report
+		leavesNothing(t, func() {
+			armed.Store(true)
+			defer armed.Store(false)
+			opts := mode.opts
+			opts.Report = &report
+			opts.OnError = func(err error) error {
+				var p *fs.PathError
+				require.ErrorAs(t, err, &p, what)
+				require.True(t, errors.Is(err, with) || errors.Is(err, fileproc.ErrChanged), "%s: %v", what, err)
+				rel, _ := filepath.Rel(root, p.Path)
+				failed[rel] = err
+				return nil
+			}
+			mode.run(root, opts, func(rel string, err error) {
+				if err != nil {
+					require.NoError(t, opts.OnError(err))
+					return
+				}
+				require.False(t, got[rel], "%s: %s comes twice", what, rel)
+				got[rel] = true
+			})
+		})
+		if mode.name != "ReadDir" {
+			requireBalanced(t, report)
+			require.Zero(t, report.Abandoned, what)
+		}
+		again := with == unix.EINTR || call == "openat" && (with == unix.EMFILE || with == unix.EAGAIN)
+		if again || failingCalls[call].absorbed {
+			require.Empty(t, failed, what)
+		}
+		for _, rel := range want {
+			explained := false
+			for at := rel; !explained && at != "."; at = filepath.Dir(at) {
+				explained = got[at] || failed[at] != nil
+			}
+			require.True(t, explained || failed["."] != nil, "%s: %s is missing; the failures are %v", what, rel, failed)
+		}
+		return k - left.Load()
+	}
+	for _, mode := range faultModes {
+		if mode.cold {
+			fileproc.AlwaysCold(t)
+		}
+		for _, call := range slices.Sorted(maps.Keys(failingCalls)) {
+			n := one(mode, call, 0, unix.EIO)
+			for k := int64(1); k <= n; k++ {
+				others := []unix.Errno{unix.EIO, unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.ESTALE}
+				for _, with := range []unix.Errno{unix.EINTR, unix.EAGAIN, unix.EMFILE, others[runs%len(others)]} {
+					one(mode, call, k, with)
+				}
+			}
+		}
+	}
+	t.Logf("%d runs", runs)
+}
+
+// A faultMode is a way to use the package.
+type faultMode struct {
+	name string
+	opts fileproc.Options
+	cold bool
+	run  func(root string, opts fileproc.Options, yield func(rel string, err error))
+}
+
+var faultModes = []faultMode{
+	{"Process", fileproc.Options{Workers: 1}, false, processExact},
+	{"Stream", fileproc.Options{Workers: 1, Ordered: true, Stat: true}, false, func(root string, opts fileproc.Options, yield func(string, error)) {
+		for rel, err := range fileproc.Stream(context.Background(), root, opts, exactRel) {
+			yield(rel, err)
+		}
+	}},
+	{"Walk", fileproc.Options{Workers: 1, Stat: true}, false, func(root string, opts fileproc.Options, yield func(string, error)) {
+		for e, err := range fileproc.Walk(context.Background(), root, opts) {
+			if err != nil {
+				yield("", err)
+			} else if !e.IsDir() {
+				yield(e.Rel(), nil)
+			}
+		}
+	}},
+	{"Files", fileproc.Options{Workers: 1, Files: slices.Values([]string{"a", "d/", "g/h", "g/i"})}, false, processExact},
+	{"links", fileproc.Options{Workers: 1, Symlinks: fileproc.SymlinksFollow}, false, processExact},
+	{"cold", fileproc.Options{Workers: 1}, true, processExact},
+	{"cold without a ring", fileproc.Options{Workers: 1, DisableURing: true}, true, processExact},
+}
+
+func processExact(root string, opts fileproc.Options, yield func(string, error)) {
+	rels, err := fileproc.Process(context.Background(), root, opts, exactRel)
+	for _, rel := range rels {
+		yield(rel, nil)
+	}
+	if err != nil {
+		yield("", err)
+	}
+}
+
+func exactRel(f *fileproc.File) (string, error) { return f.Rel(), exact(f, 0) }
+
+func shortCounts(t *testing.T, root string) {
+	random := rand.New(rand.NewSource(1))
+	shortened := 0
+	calls := []uintptr{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64}
+	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
+		few := uint64(1 + random.Intn(5000))
+		if c.Number == unix.SYS_GETDENTS64 {
+			few = uint64(280 + random.Intn(500)) // an entry takes 280 bytes at most
+		}
+		if c.Args[2] <= few || random.Intn(4) == 0 {
+			return 0, 0, false
+		}
+		shortened++
+		n, errno := callfaults.Short(c, few)
+		return n, errno, true
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+		return
+	}
+	rels := relsOf(t, root)
+	for range 3 {
+		for _, mode := range faultModes {
+			if mode.name == "Files" {
+				mode.opts.Files = slices.Values(rels)
+			}
+			var got []string
+			mode.opts.Workers = 2
+			mode.run(root, mode.opts, func(rel string, err error) {
+				require.NoError(t, err, mode.name)
+				got = append(got, rel)
+			})
+			slices.Sort(got)
+			require.Equal(t, rels, got, mode.name)
+		}
+	}
+	require.Greater(t, shortened, 100)
+}

@@ -1,0 +1,127 @@
+//go:build linux && (amd64 || arm64 || loong64 || riscv64)
+
+// Package callfaults answers system calls of this process in place of the kernel, through seccomp's user notification. It serves
+// tests in processes of their own: a filter cannot be removed.
+package callfaults
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Call is a system call that is about to be made.
+type Call struct {
+	Number uintptr
+	Args   [6]uint64
+}
+
+// An Answer says what a call returns, or that the kernel makes it. It runs on one goroutine. It must make the calls for which it is
+// asked by Bypass alone, and quickly: a thread waits.
+type Answer func(c Call) (result int, err unix.Errno, answered bool)
+
+// The structs here are those of the kernel's include/uapi/linux/seccomp.h.
+
+type notification struct {
+	id         uint64
+	pid, flags uint32
+	number     int32
+	arch       uint32
+	ip         uint64
+	args       [6]uint64
+}
+
+type response struct {
+	id     uint64
+	result int64
+	err    int32
+	flags  uint32
+}
+
+var (
+	_ [80]byte = [unsafe.Sizeof(notification{})]byte{}
+	_ [24]byte = [unsafe.Sizeof(response{})]byte{}
+)
+
+const (
+	receive = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
+	send    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
+	goOn    = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE
+
+	// mark is the sixth argument of calls that the filter lets pass. None of the calls that are of use here has so many.
+	mark = 0x66617573
+)
+
+// Start makes answer decide on each of the calls, for all threads and until the process ends. It fails where seccomp or its
+// notifications are missing or forbidden.
+func Start(calls []uintptr, answer Answer) error {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		ret    = unix.BPF_RET | unix.BPF_K
+		notify = 0x7fc00000 // SECCOMP_RET_USER_NOTIF
+		allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
+
+		sixth       = 16 + 8*5 // in struct seccomp_data, the lower half of the argument on these machines
+		setFilter   = 1        // SECCOMP_SET_MODE_FILTER
+		allThreads  = 1        // SECCOMP_FILTER_FLAG_TSYNC
+		newListener = 8        // SECCOMP_FILTER_FLAG_NEW_LISTENER
+		noThread    = 16       // SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+	)
+	filter := []unix.SockFilter{{Code: load, K: sixth}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: allow}, {Code: load, K: 0}}
+	for _, c := range calls {
+		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(c), Jf: 1}, unix.SockFilter{Code: ret, K: notify})
+	}
+	filter = append(filter, unix.SockFilter{Code: ret, K: allow})
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+
+	listener := make(chan int)
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			failed <- err
+			return
+		}
+		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, allThreads|newListener|noThread, uintptr(unsafe.Pointer(&program)))
+		if errno != 0 {
+			failed <- errno
+			return
+		}
+		listener <- int(fd)
+		for {
+			var n notification
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, receive, uintptr(unsafe.Pointer(&n))); errno != 0 {
+				if errno == unix.EINTR || errno == unix.ENOENT { // a signal, to this thread or to the caller
+					continue
+				}
+				return
+			}
+			r := response{id: n.id, flags: goOn}
+			if result, err, answered := answer(Call{uintptr(n.number), n.args}); answered {
+				r = response{id: n.id, result: int64(result), err: -int32(err)}
+			}
+			unix.Syscall(unix.SYS_IOCTL, fd, send, uintptr(unsafe.Pointer(&r))) // fails if a signal has ended the call
+		}
+	}()
+	select {
+	case <-listener:
+		return nil
+	case err := <-failed:
+		return errors.Join(errors.New("seccomp's user notification"), err)
+	}
+}
+
+// Bypass makes a call of up to five arguments without a question.
+func Bypass(c Call) (result int, err unix.Errno) {
+	r, _, errno := unix.Syscall6(c.Number, uintptr(c.Args[0]), uintptr(c.Args[1]), uintptr(c.Args[2]), uintptr(c.Args[3]), uintptr(c.Args[4]), mark)
+	return int(r), errno
+}
+
+// Short makes a call that counts bytes, with at most n of them asked for: a short count that the kernel may return at any time.
+func Short(c Call, n uint64) (result int, err unix.Errno) {
+	c.Args[2] = min(c.Args[2], n) // of read, pread64 and getdents64
+	return Bypass(c)
+}
