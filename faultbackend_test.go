@@ -22,6 +22,7 @@ var errBroken = errors.New("input/output error")
 var (
 	scarceErrors = []error{syscall.EMFILE}
 	leasedErrors []error
+	otherErrors  = []error{fs.ErrPermission, syscall.EINTR}
 )
 
 // A world is a tree in memory behind the seam in which everything can go wrong. It checks that the core
@@ -32,6 +33,7 @@ type world struct {
 	eager   bool                    // the list that gives the last entry reports the end
 	onCall  func(int)               // called with the number of each call, from 0
 	during  func(what, name string) // called during each call
+	fails   func(int) error         // the error of each call, by its number; closing and reading from the page cache have none
 	limit   int                     // most handles open at once; 0: no limit
 	nth     int                     // every nth open fails; 0: none
 	scarce  error                   // the error of these opens
@@ -82,8 +84,8 @@ func (w *world) objectTo(format string, args ...any) {
 	w.mu.Unlock()
 }
 
-// called begins every call of the seam.
-func (w *world) called(closed *bool, what, name string) {
+// called begins every call of the seam, and returns the error that it is to have.
+func (w *world) called(closed *bool, what, name string) error {
 	w.mu.Lock()
 	k := w.calls
 	w.calls++
@@ -97,6 +99,12 @@ func (w *world) called(closed *bool, what, name string) {
 	if w.during != nil {
 		w.during(what, name)
 	}
+	if w.fails != nil {
+		if err := w.fails(k); err != nil {
+			return &sysError{what, err}
+		}
+	}
+	return nil
 }
 
 // take takes a handle, or returns the error that none is free.
@@ -122,7 +130,9 @@ func (w *world) give(closed *bool, name string) {
 
 func (w *world) openRoot(string) (directory, error) {
 	never := false
-	w.called(&never, "open", "root")
+	if err := w.called(&never, "open", "root"); err != nil {
+		return nil, err
+	}
 	if err := w.fault(w.root); err != nil {
 		return nil, err
 	}
@@ -239,7 +249,9 @@ func (d *worldDir) lookup(name names.Name) (*object, error) {
 }
 
 func (d *worldDir) list(l *listing) (bool, error) {
-	d.w.called(&d.closed, "list", d.o.name)
+	if err := d.w.called(&d.closed, "list", d.o.name); err != nil {
+		return false, err
+	}
 	d.w.mu.Lock()
 	if d.listing {
 		d.w.wrong = append(d.w.wrong, "two lists of "+d.o.name+" at a time")
@@ -284,7 +296,9 @@ func (d *worldDir) list(l *listing) (bool, error) {
 }
 
 func (d *worldDir) openDir(name names.Name) (directory, error) {
-	d.w.called(&d.closed, "openDir", name.String())
+	if err := d.w.called(&d.closed, "openDir", name.String()); err != nil {
+		return nil, err
+	}
 	o, err := d.lookup(name)
 	if err != nil {
 		return nil, err
@@ -302,7 +316,9 @@ func (d *worldDir) openDir(name names.Name) (directory, error) {
 }
 
 func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
-	d.w.called(&d.closed, "open", name.String())
+	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
+		return nil, err
+	}
 	o, err := d.lookup(name)
 	if err != nil {
 		return nil, err
@@ -327,7 +343,9 @@ func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
 }
 
 func (d *worldDir) stat(name names.Name) (Stat, error) {
-	d.w.called(&d.closed, "stat", name.String())
+	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
+		return Stat{}, err
+	}
 	if name == names.Dot {
 		return d.o.stat(), nil
 	}
@@ -351,7 +369,9 @@ func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {
 }
 
 func (d *worldDir) identity() (identity, error) {
-	d.w.called(&d.closed, "identity", d.o.name)
+	if err := d.w.called(&d.closed, "identity", d.o.name); err != nil {
+		return nil, err
+	}
 	if d.o.idErr != nil {
 		return nil, &sysError{"fstat", d.o.idErr}
 	}
@@ -370,14 +390,18 @@ type worldFile struct {
 }
 
 func (f *worldFile) cached(p []byte) (int, bool) {
-	f.w.called(&f.closed, "cached", f.o.name)
+	if f.w.called(&f.closed, "cached", f.o.name) != nil {
+		return 0, false
+	}
 	n := copy(p, f.o.content[:min(f.o.hand, len(f.o.content))])
 	f.at = n
 	return n, f.o.handAll && f.o.mode == 0 && n == len(f.o.content) && n < len(p)
 }
 
 func (f *worldFile) read(p []byte) (int, error) {
-	f.w.called(&f.closed, "read", f.o.name)
+	if err := f.w.called(&f.closed, "read", f.o.name); err != nil {
+		return 0, err
+	}
 	if f.o.mode != 0 {
 		f.w.objectTo("read of %q, which is no regular file", f.o.name)
 	}
@@ -409,7 +433,9 @@ func (f *worldFile) read(p []byte) (int, error) {
 }
 
 func (f *worldFile) stat() (Stat, error) {
-	f.w.called(&f.closed, "fstat", f.o.name)
+	if err := f.w.called(&f.closed, "fstat", f.o.name); err != nil {
+		return Stat{}, err
+	}
 	return f.o.stat(), nil
 }
 

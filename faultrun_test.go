@@ -22,6 +22,14 @@ type outcome struct {
 	err    error
 }
 
+// fail adds a failure.
+func (out *outcome) fail(err error) {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		out.failed[strings.ReplaceAll(strings.TrimPrefix(p.Path, "root"), `\`, "/")] = err
+	}
+}
+
 // process runs Process. fn may be nil.
 func (w *world) process(ctx context.Context, opts Options, fn func(*File) error) outcome {
 	out := outcome{got: map[string]string{}, failed: map[string]error{}}
@@ -30,10 +38,7 @@ func (w *world) process(ctx context.Context, opts Options, fn func(*File) error)
 	opts.Report = &out.report
 	if opts.OnError == nil {
 		opts.OnError = func(err error) error {
-			var p *fs.PathError
-			if errors.As(err, &p) {
-				out.failed[strings.ReplaceAll(strings.TrimPrefix(p.Path, "root"), `\`, "/")] = err
-			}
+			out.fail(err)
 			return nil
 		}
 	}

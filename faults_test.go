@@ -1,9 +1,11 @@
 package fileproc
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -314,5 +316,95 @@ func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
 			requireLedger(t, report)
 			require.Zero(t, w.open)
 		})
+	}
+}
+
+// The k-th call of the backend fails, for every k: once, or like all after it. Each file comes as it is, or is a failure of its
+// own or of a directory above it.
+func TestFaultsOfEachCall(t *testing.T) {
+	tree := func() *object {
+		return folder("",
+			file("a", "alpha"),
+			folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown)), folder("v", file("w", "w")).with(unknown)),
+			file("long", strings.Repeat("long ", firstBuffer/4)),
+			folder("empty"),
+		)
+	}
+	walk := func(w *world, opts Options) outcome {
+		out := outcome{got: map[string]string{}, failed: map[string]error{}}
+		whole := w.contents()
+		opts.openRoot, opts.Report = w.openRoot, &out.report
+		for e, err := range Walk(t.Context(), "root", opts) {
+			switch {
+			case err != nil:
+				out.fail(err)
+			case !e.IsDir():
+				rel := filepath.ToSlash(e.Rel())
+				out.got[rel] = whole[rel]
+			}
+		}
+		return out
+	}
+	stream := func(w *world, opts Options) outcome {
+		out := outcome{got: map[string]string{}, failed: map[string]error{}}
+		opts.openRoot, opts.Report, opts.Ordered = w.openRoot, &out.report, true
+		for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
+			return [2]string{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
+		}) {
+			if err != nil {
+				out.fail(err)
+				continue
+			}
+			out.got[f[0]] = f[1]
+		}
+		return out
+	}
+	process := func(w *world, opts Options) outcome {
+		out := w.process(t.Context(), opts, nil)
+		if out.err != nil {
+			out.fail(out.err)
+		}
+		return out
+	}
+	files := func(w *world, opts Options) outcome {
+		opts.Files = slices.Values([]string{"a", "d/", "long", "empty/"})
+		return process(w, opts)
+	}
+	again := slices.Concat(scarceErrors, leasedErrors) // after which an open waits
+	for name, run := range map[string]func(*world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
+		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}} {
+			for _, err := range slices.Concat(again, []error{errBroken}, otherErrors) {
+				for _, ever := range []bool{false, true} {
+					reached := true
+					for k := 0; reached; k++ {
+						inBubble(t, func(t *testing.T) {
+							w := &world{root: tree()}
+							calls := 0 // w.calls, once a run has ended
+							w.onCall = func(int) { w.mu.Lock(); calls++; w.mu.Unlock() }
+							w.fails = func(i int) error {
+								if i == k || ever && i > k {
+									return err
+								}
+								return nil
+							}
+							out := run(w, opts)
+							reached = calls > k
+							w.requireSound(t, out)
+							require.Zero(t, out.report.Abandoned)
+							for rel := range w.contents() {
+								_, ok := out.got[rel]
+								for at := "/" + rel; !ok && at != "/"; at = path.Dir(at) {
+									ok = errors.Is(out.failed[at], err)
+								}
+								require.True(t, ok || errors.Is(out.failed[""], err), "%s, call %d fails with %v: %s is missing; the failures are %v", name, k, err, rel, out.failed)
+							}
+							if !ever && slices.Contains(again, err) {
+								require.Empty(t, out.failed, "%s, call %d fails once with %v", name, k, err)
+							}
+						})
+					}
+				}
+			}
+		}
 	}
 }

@@ -53,6 +53,7 @@ type Context struct {
 	reads  []iocb
 	refs   []*iocb
 	events []event
+	broken bool // results of earlier reads may come
 }
 
 // New makes a context. It fails where this I/O is missing, forbidden, or out of
@@ -82,7 +83,12 @@ var flagsAt = func() int {
 // with them. All are submitted together, so those that are next to each other on a
 // disk become one request of the disk. If the file system has no such reads, Read
 // returns unix.EOPNOTSUPP.
+//
+// If the results cannot be had, the context cannot be used again.
 func (c *Context) Read(reads []Read) error {
+	if c.broken {
+		return errors.ErrUnsupported
+	}
 	for i := range reads {
 		r := &reads[i]
 		r.Count = -1
@@ -102,6 +108,7 @@ func (c *Context) Read(reads []Read) error {
 			continue
 		}
 		if errno != 0 {
+			c.broken = true
 			return errno
 		}
 		for _, e := range c.events[:k] {

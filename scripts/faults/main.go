@@ -41,6 +41,7 @@ func main() {
 	run := flag.String("run", "", "run this mode in this process (what the driver starts)")
 	root := flag.String("root", "", "with -run: the tree")
 	cache := flag.String("cache", "", "with -run again: the cache file")
+	short := flag.Int64("short", 0, "with -run: give short counts at random, with this seed")
 	launch := flag.String("launch", "", "with -run: start it under this seccomp filter")
 	flag.Parse()
 	switch {
@@ -48,7 +49,7 @@ func main() {
 		fmt.Println(launchUnder(*launch, *run, *root, *cache))
 		os.Exit(2)
 	case *run != "":
-		os.Exit(runVictim(*run, *root, *cache))
+		os.Exit(runVictim(*run, *root, *cache, *short))
 	}
 	d := &driver{deadline: time.Now().Add(time.Duration(*minutes * float64(time.Minute))), onePass: *minutes == 0, only: *only, list: *list,
 		random: rand.New(rand.NewSource(*seed)), table: map[string]*row{}}
@@ -72,6 +73,7 @@ type job struct {
 	errno   string // "" for a delay or a signal
 	when    string
 	filter  bool // the fault is a seccomp filter's name
+	short   int  // the seed of short counts, if not 0
 }
 
 func (j job) String() string {
@@ -100,7 +102,9 @@ type driver struct {
 	planned  int
 	slowest  time.Duration
 	filtered row
-	repeated int // runs made again since strace itself failed
+	// shortened has the runs with short counts.
+	shortened row
+	repeated  int // runs made again since strace itself failed
 }
 
 func (d *driver) drive(keep string) error {
@@ -138,6 +142,11 @@ func (d *driver) drive(keep string) error {
 		f := d.filtered
 		fmt.Printf("seccomp: %d filters, %d runs in %s: %d without failures, %d reported, %d killed by the kernel\n",
 			len(filters), f.runs, time.Since(start).Round(time.Second), f.absorbed, f.reported, f.ended)
+	}
+	start = time.Now()
+	short := d.withShortCounts()
+	if d.run(short) == len(short) {
+		fmt.Printf("short counts: %d runs in %s\n", d.shortened.runs, time.Since(start).Round(time.Second))
 	}
 	start = time.Now()
 	done := d.run(pass)
@@ -421,8 +430,8 @@ func (d *driver) one(j job, scratch string) {
 	for _, end := range []string{"", ".lock", ".tmp"} {
 		os.Remove(cache + end)
 	}
-	if j.filter {
-		d.oneUnderFilter(j, scratch)
+	if j.filter || j.short > 0 {
+		d.withoutStrace(j, scratch)
 		return
 	}
 	args := []string{"-f", "--seccomp-bpf", "-qq", "-o", log, "-e", "trace=" + j.t.call, "-e", "inject=" + j.t.call + ":" + j.fault + ":when=" + j.when}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -138,15 +139,33 @@ func (d *driver) underFilters() (jobs []job) {
 	return jobs
 }
 
-// oneUnderFilter runs j and judges what it did.
-func (d *driver) oneUnderFilter(j job, scratch string) {
+// withShortCounts returns the runs of each mode in which reads and listings return less than they were asked for.
+func (d *driver) withShortCounts() (jobs []job) {
+	for seed := range 5 {
+		for _, b := range backends {
+			for _, m := range modes {
+				j := job{backend: b.name, mode: m, t: target{call: "short"}, short: 1 + seed}
+				if j.applies() && strings.Contains(j.String(), d.only) {
+					jobs = append(jobs, j)
+				}
+			}
+		}
+	}
+	return jobs
+}
+
+// withoutStrace runs j, with a filter or short counts, and judges what it did.
+func (d *driver) withoutStrace(j job, scratch string) {
 	f := filters[j.fault]
-	args := append(d.victimArgs(j, scratch), "-launch", j.fault)
+	args, sum := append(d.victimArgs(j, scratch), "-launch", j.fault), &d.filtered
+	if j.short > 0 {
+		args, sum = append(d.victimArgs(j, scratch), "-short", strconv.Itoa(j.short)), &d.shortened
+	}
 	env := []string{injectedVariable + "=" + j.errno}
 	out, err := command(env, args[0], args[1:]...)
 	failed := strings.Contains("\n"+string(out), "\nfailed ")
 	var exit *exec.ExitError
-	killed := f.errno == 0 && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS
+	killed := j.filter && f.errno == 0 && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS
 	repeat := env[0] + " " + quoted(args)
 	switch {
 	case killed:
@@ -159,13 +178,13 @@ func (d *driver) oneUnderFilter(j job, scratch string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.filtered.runs++
+	sum.runs++
 	switch {
 	case killed:
-		d.filtered.ended++
+		sum.ended++
 	case failed:
-		d.filtered.reported++
+		sum.reported++
 	default:
-		d.filtered.absorbed++
+		sum.absorbed++
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/callfaults"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,7 +79,7 @@ func (v *victim) object(format string, args ...any) {
 
 // runVictim runs the mode, and prints what was wrong and then a line of counts. It returns the exit status: 0 if nothing was
 // lost, 1 if something was.
-func runVictim(name, root, cache string) int {
+func runVictim(name, root, cache string, short int64) int {
 	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
 	if i < 0 {
 		fmt.Println("no mode", name)
@@ -85,6 +87,11 @@ func runVictim(name, root, cache string) int {
 	}
 	v := &victim{root: root, cache: cache, want: treeOf(modes[i].tree), got: map[string]bool{}, failed: map[string]error{}}
 	time.AfterFunc(time.Hour, func() {}).Stop() // the runtime's poller, whose descriptors stay
+	if short > 0 {
+		if err := giveShortCounts(short); err != nil {
+			fmt.Println("no short counts here:", err)
+		}
+	}
 	before := descriptors()
 	goroutines := runtime.NumGoroutine()
 	modes[i].run(v)
@@ -107,6 +114,23 @@ func runVictim(name, root, cache string) int {
 		return 1
 	}
 	return 0
+}
+
+// giveShortCounts makes reads and listings return less than they were asked for, which the kernel may do at any time.
+func giveShortCounts(seed int64) error {
+	random := rand.New(rand.NewSource(seed))
+	calls := []uintptr{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64}
+	return callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
+		few := uint64(1 + random.Intn(100_000))
+		if c.Number == unix.SYS_GETDENTS64 {
+			few = uint64(280 + random.Intn(1000)) // an entry takes 280 bytes at most
+		}
+		if c.Args[2] <= few || random.Intn(3) == 0 {
+			return 0, 0, false
+		}
+		n, errno := callfaults.Short(c, few)
+		return n, errno, true
+	})
 }
 
 // descriptors counts the open ones without an open.
