@@ -330,7 +330,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 			folder("empty"),
 		)
 	}
-	walk := func(w *world, opts Options) outcome {
+	walk := func(t *testing.T, w *world, opts Options) outcome {
 		out := outcome{got: map[string]string{}, failed: map[string]error{}}
 		whole := w.contents()
 		opts.openRoot, opts.Report = w.openRoot, &out.report
@@ -345,7 +345,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 		}
 		return out
 	}
-	stream := func(w *world, opts Options) outcome {
+	stream := func(t *testing.T, w *world, opts Options) outcome {
 		out := outcome{got: map[string]string{}, failed: map[string]error{}}
 		opts.openRoot, opts.Report, opts.Ordered = w.openRoot, &out.report, true
 		for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
@@ -359,19 +359,19 @@ func TestFaultsOfEachCall(t *testing.T) {
 		}
 		return out
 	}
-	process := func(w *world, opts Options) outcome {
+	process := func(t *testing.T, w *world, opts Options) outcome {
 		out := w.process(t.Context(), opts, nil)
 		if out.err != nil {
 			out.fail(out.err)
 		}
 		return out
 	}
-	files := func(w *world, opts Options) outcome {
+	files := func(t *testing.T, w *world, opts Options) outcome {
 		opts.Files = slices.Values([]string{"a", "d/", "long", "empty/"})
-		return process(w, opts)
+		return process(t, w, opts)
 	}
 	again := slices.Concat(scarceErrors, leasedErrors) // after which an open waits
-	for name, run := range map[string]func(*world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
+	for name, run := range map[string]func(*testing.T, *world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
 		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}} {
 			for _, err := range slices.Concat(again, []error{errBroken}, otherErrors) {
 				for _, ever := range []bool{false, true} {
@@ -387,7 +387,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 								}
 								return nil
 							}
-							out := run(w, opts)
+							out := run(t, w, opts)
 							reached = calls > k
 							w.requireSound(t, out)
 							require.Zero(t, out.report.Abandoned)

@@ -51,7 +51,7 @@ func main() {
 	case *run != "":
 		os.Exit(runVictim(*run, *root, *cache, *short))
 	}
-	d := &driver{deadline: time.Now().Add(time.Duration(*minutes * float64(time.Minute))), onePass: *minutes == 0, only: *only, list: *list,
+	d := &driver{time: time.Duration(*minutes * float64(time.Minute)), onePass: *minutes == 0, only: *only, list: *list,
 		random: rand.New(rand.NewSource(*seed)), table: map[string]*row{}}
 	if err := d.drive(*keep); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -87,6 +87,7 @@ type row struct {
 }
 
 type driver struct {
+	time     time.Duration
 	deadline time.Time
 	onePass  bool
 	list     bool
@@ -137,6 +138,7 @@ func (d *driver) drive(keep string) error {
 		return nil
 	}
 	fmt.Printf("%d combinations in a pass\n", len(pass))
+	d.deadline = time.Now().Add(d.time)
 	filtered := d.underFilters()
 	if d.run(filtered) == len(filtered) {
 		f := d.filtered
