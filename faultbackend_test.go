@@ -22,7 +22,7 @@ var errBroken = errors.New("input/output error")
 var (
 	scarceErrors = []error{syscall.EMFILE}
 	leasedErrors []error
-	otherErrors  = []error{fs.ErrPermission, syscall.EINTR}
+	otherErrors  = []error{errBroken, fs.ErrPermission, syscall.EINTR}
 )
 
 // A world is a tree in memory behind the seam in which everything can go wrong. It checks that the core
@@ -33,10 +33,11 @@ type world struct {
 	eager   bool                    // the list that gives the last entry reports the end
 	onCall  func(int)               // called with the number of each call, from 0
 	during  func(what, name string) // called during each call
-	fails   func(int) error         // the error of each call, by its number; closing and reading from the page cache have none
-	limit   int                     // most handles open at once; 0: no limit
-	nth     int                     // every nth open fails; 0: none
-	scarce  error                   // the error of these opens
+	// fails gives each call its error; closing and reading from the page cache have none.
+	fails  func(call int, what string) error
+	limit  int   // most handles open at once; 0: no limit
+	nth    int   // every nth open fails; 0: none
+	scarce error // the error of these opens
 
 	mu     sync.Mutex
 	calls  int
@@ -100,7 +101,7 @@ func (w *world) called(closed *bool, what, name string) error {
 		w.during(what, name)
 	}
 	if w.fails != nil {
-		if err := w.fails(k); err != nil {
+		if err := w.fails(k, what); err != nil {
 			return &sysError{what, err}
 		}
 	}
