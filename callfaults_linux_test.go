@@ -48,6 +48,8 @@ func TestInvariant1EachCallFails(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, rel)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, rel), testtree.BytesOf(rel), 0o644))
 	}
+	require.NoError(t, os.Mkdir(filepath.Join(root, "empty"), 0o755))
+	require.NoError(t, os.Symlink("empty", filepath.Join(root, "to-empty")))
 	output, _ := runTask(t, "each call fails", root)
 	noteLeftOut(t, output)
 }
