@@ -12,10 +12,15 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 parts=(faults hostile churn limits fuzz race)
 minutes=2
-if [ "${1:-}" = --minutes ]; then
-	minutes=${2:?--minutes needs a number}
+case ${1:-} in
+-h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "scripts/${BASH_SOURCE[0]##*/}" && exit ;;
+--minutes)
+	minutes=${2:-}
+	[[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "reliability: --minutes needs a number of minutes" >&2; exit 2; }
 	shift 2
-fi
+	;;
+-*) echo "reliability: unknown flag $1: --help explains" >&2 && exit 2 ;;
+esac
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 tmp=$(mktemp -d)
@@ -120,7 +125,7 @@ run_race() {
 
 for part in "${@:-${parts[@]}}"; do
 	if ! declare -F "run_$part" >/dev/null; then
-		echo "no part $part; the parts are ${parts[*]}" >&2
+		echo "reliability: no part $part; the parts are ${parts[*]}" >&2
 		exit 2
 	fi
 	echo "== $part"
