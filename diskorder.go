@@ -3,6 +3,7 @@ package fileproc
 import (
 	"cmp"
 	"container/heap"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -13,7 +14,14 @@ import (
 // take that are listed ahead: a million files with names of 20 bytes. Tests set it.
 var maxListedAhead = 52 << 20
 
+// memoryLimit returns how many bytes of memory this process may use. Tests set it.
+var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), memoryOfGroup()) }
+
 const (
+	// memoryBesides is about what a process takes in the cold mode for everything else.
+	memoryBesides = 24 << 20
+	// minListedAhead is enough for windows whose files lie side by side.
+	minListedAhead = 1 << 20
 	// fileCost and dirCost are the bytes of one, without its name.
 	fileCost = 32
 	dirCost  = 240
@@ -42,10 +50,19 @@ type diskOrder struct {
 	files     int  // in runs and unsorted
 	fileBytes int  // taken by them, and by those visited since there were none
 	full      bool // until no file is left
+	withheld  int  // bytes of maxListedAhead that are not to be used
 	spare     []*batch
 }
 
 var _ queue = (*diskOrder)(nil)
+
+// fitMemory withholds what a process that may use limit bytes of memory cannot have.
+// The garbage collector lets a heap grow to twice what is in use.
+func (q *diskOrder) fitMemory(limit int64) {
+	q.mu.Lock()
+	q.withheld = int(max(0, int64(maxListedAhead)-max(minListedAhead, (limit-memoryBesides)/2)))
+	q.mu.Unlock()
+}
 
 // take gives files only when nothing is being listed any more: a file that is next
 // to one of them on the disk may be in any directory.
@@ -133,7 +150,7 @@ func (q *diskOrder) add(n *node, r scanResult) {
 }
 
 func (q *diskOrder) addDir(n *node) {
-	if !q.cold.on.Load() || q.dirBytes+q.fileBytes >= maxListedAhead {
+	if !q.cold.on.Load() || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead {
 		q.stack = append(q.stack, n)
 		return
 	}
@@ -157,7 +174,7 @@ func (q *diskOrder) addFiles(n *node, files []names.Name, inodes []uint64) {
 			q.sortRun()
 		}
 	}
-	q.full = q.full || q.dirBytes+q.fileBytes >= maxListedAhead
+	q.full = q.full || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead
 }
 
 func (q *diskOrder) sortRun() {

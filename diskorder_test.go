@@ -3,6 +3,7 @@ package fileproc
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -311,6 +312,32 @@ func TestDiskOrderIsBounded(t *testing.T) {
 		require.Equal(t, want, d.name.String())
 	}
 	require.True(t, q.isEmpty())
+}
+
+// With little memory less is listed ahead: half of what is left of the limit, since the garbage collector lets the heap grow
+// to twice of it. A full megabyte always is.
+func TestDiskOrderFitsTheMemory(t *testing.T) {
+	for limit, want := range map[int64]int{
+		math.MaxInt64: 52 << 20, 1 << 30: 52 << 20, 128 << 20: 52 << 20, 64 << 20: 20 << 20, 32 << 20: 4 << 20, 24 << 20: 1 << 20, 1 << 20: 1 << 20, 0: 1 << 20,
+	} {
+		q := &diskOrder{cold: new(coldMode)}
+		q.fitMemory(limit)
+		require.Equal(t, want, maxListedAhead-q.withheld, "with %d MiB", limit>>20)
+		q.cold.on.Store(true)
+		n := &node{name: names.New("n")}
+		added := 0
+		for !q.isFull() {
+			var files []names.Name
+			for i := range 1000 {
+				files = append(files, names.New(fmt.Sprintf("%020d", added+i)))
+			}
+			added += len(files)
+			q.addFiles(n, files, make([]uint64, len(files)))
+		}
+		require.InDelta(t, want/(fileCost+21), added, float64(want/(fileCost+21)/10+1000))
+		q.add(n, scanResult{subs: []*node{{name: names.New("d")}}})
+		require.Empty(t, q.dirs.nodes)
+	}
 }
 
 // TestColdModeIsRevocable: in a pool, a run that enters and leaves the cold mode again and again visits every entry once.

@@ -588,3 +588,26 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	require.ErrorIs(t, r.execute(), errBroken)
 	require.EqualValues(t, 1, calls.Load())
 }
+
+// What is listed ahead fits the memory of the process from the moment at which a run enters the cold mode.
+func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
+	NotInColdMode(t, "a run does not enter it")
+	s := newShelf(t, false, 100)
+	if !isOnDisk(s.dir) {
+		t.Skip("the cold mode is of no use on the file system of the temporary directory; scripts/filesystems.sh runs this on ext4")
+	}
+	limit := memoryLimit
+	t.Cleanup(func() { memoryLimit = limit })
+	memoryLimit = func() int64 { return memoryBesides + 10<<20 }
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(s.path, false)
+	require.NoError(t, err)
+	var r *run
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		require.Zero(t, r.disk.withheld)
+		require.True(t, f.w.enterCold(&batch{node: r.root}, 0))
+		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
+		return nil
+	}}, nil)
+	require.NoError(t, r.execute())
+}

@@ -331,6 +331,9 @@ func (w *worker) enterCold(b *batch, i int) bool {
 	if !onDisk {
 		return false
 	}
+	if w.disk != nil {
+		w.disk.fitMemory(memoryLimit())
+	}
 	w.cold.on.Store(true)
 	w.pool.limitGrowth(maxColdWorkers)
 	w.listAhead(b)

@@ -1,0 +1,41 @@
+package fileproc
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMemoryOfGroups(t *testing.T) {
+	const v1, v2 = "sys/fs/cgroup/memory/", "sys/fs/cgroup/"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"no groups":                {map[string]string{}, math.MaxInt64},
+		"2, no limit":              {map[string]string{"proc/self/cgroup": "0::/a\n", v2 + "a/memory.max": "max\n"}, math.MaxInt64},
+		"2, its own":               {map[string]string{"proc/self/cgroup": "0::/a/b\n", v2 + "a/b/memory.max": "123\n", v2 + "a/memory.max": "max\n"}, 123},
+		"2, one above":             {map[string]string{"proc/self/cgroup": "0::/a/b/c\n", v2 + "a/b/c/memory.max": "123\n", v2 + "a/memory.max": "99\n"}, 99},
+		"2, at the mount's root":   {map[string]string{"proc/self/cgroup": "0::/kubepods/x\n", v2 + "memory.max": "77\n"}, 77},
+		"2, outside the namespace": {map[string]string{"proc/self/cgroup": "0::/../x\n", v2 + "memory.max": "55\n"}, 55},
+		"1":                        {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory:/a\n0::/\n", v1 + "a/memory.limit_in_bytes": "44\n", v1 + "memory.limit_in_bytes": "9223372036854771712\n"}, 44},
+		"1, with another":          {map[string]string{"proc/self/cgroup": "4:hugetlb,memory:/docker/x", v1 + "memory.limit_in_bytes": "33"}, 33},
+		"damaged":                  {map[string]string{"proc/self/cgroup": "\n:\nmemory\n4:memory\n", v1 + "memory.limit_in_bytes": "x"}, math.MaxInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fstest.MapFS{}
+			for path, text := range tc.files {
+				root[path] = &fstest.MapFile{Data: []byte(text)}
+			}
+			require.Equal(t, tc.want, groupLimit(root))
+		})
+	}
+}
+
+func TestMemoryLimitOfGo(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(50 << 20))
+	require.LessOrEqual(t, memoryLimit(), int64(50<<20))
+}

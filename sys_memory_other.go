@@ -1,0 +1,7 @@
+//go:build !linux
+
+package fileproc
+
+import "math"
+
+func memoryOfGroup() int64 { return math.MaxInt64 }
