@@ -2,6 +2,13 @@
 
 // Command soak runs fileproc on random trees with random options while other goroutines change some of the files. It ends
 // many runs early, and checks every byte, the counts of the report and leaks. It stops at the first error.
+//
+//	soak [-for DURATION] [-seed N] [-dir DIR] [-cold]   random trees and options
+//	soak hostile ...    another process swaps links, FIFOs, devices and directories while runs read the tree
+//	soak churn ...      writers create, rename, delete, rewrite and replace while runs read the tree
+//	soak limits ...     few descriptors, little memory, one processor, many runs at once, slow consumers, a deep chain
+//
+// Each has -h. scripts/reliability.sh runs them all.
 package main
 
 import (
@@ -26,7 +33,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// commands are what soak does besides.
+var commands = map[string]func(args []string) error{
+	"hostile": hostile, "racer": racer,
+}
+
 func main() {
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		if err := commands[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Println("FAILED:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	duration := flag.Duration("for", time.Minute, "how long to run")
 	seed := flag.Int64("seed", 1, "seed of the first tree; each further tree adds 1")
 	dir := flag.String("dir", "", "parent of the trees (default: the temporary directory)")
