@@ -35,7 +35,7 @@ import (
 
 // commands are what soak does besides.
 var commands = map[string]func(args []string) error{
-	"hostile": hostile, "racer": racer,
+	"hostile": hostile, "racer": racer, "churn": churn,
 }
 
 func main() {
