@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,6 +94,7 @@ func TestFaultsOfOneEntry(t *testing.T) {
 		{name: "type unknown, vanished", faulty: file("x", "g", unknown, vanished), fails: ErrChanged},
 
 		{name: "listing fails at once", faulty: dir(listFails(0, errBroken)), fails: errBroken},
+		{name: "removed while it is listed", faulty: dir(listFails(0, syscall.ENOENT)), fails: ErrChanged},
 		{name: "short reads of one byte", faulty: file("x", "gamma", chunks(1)), got: "gamma"},
 		{name: "short reads, long", faulty: file("x", long, chunks(4071)), got: long},
 		{name: "read fails at once", faulty: file("x", "gamma", readFails(0, errBroken)), fails: errBroken},

@@ -205,11 +205,29 @@ func (d *rootDir) open(name names.Name, spare handle) (handle, error) {
 	return f, nil
 }
 
+// replacedTries is how often a file that is replaced while it is opened is opened anew.
+const replacedTries = 10
+
 func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	known, err := d.known(name, 0)
 	if err != nil {
 		return nil, nil, err
 	}
+	for tries := 1; ; tries++ {
+		f, opened, err := d.openKnown(name, known)
+		if err == nil || tries == replacedTries || !errors.Is(err, ErrChanged) {
+			return f, opened, err
+		}
+		now, gone := d.lookUp(name, 0)
+		if gone != nil {
+			return nil, nil, err
+		}
+		known = now
+	}
+}
+
+// openKnown opens the file name, which was known as known.
+func (d *rootDir) openKnown(name string, known fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	f, err := d.root.OpenFile(name, os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return nil, nil, d.openError(name, 0, err)

@@ -323,3 +323,48 @@ func TestInvariant3DirectorySwappedAllTheTime(t *testing.T) {
 		}
 	}
 }
+
+// A file in whose place others are renamed all the time comes whole in every run: its name is never free.
+func TestInvariant1FileReplacedAllTheTime(t *testing.T) {
+	watchdog(t)
+	root, aside := memoryDir(t), memoryDir(t)
+	write := func(path string, i int) error {
+		return os.WriteFile(path, fmt.Appendf(nil, "whole %s", strings.Repeat(fmt.Sprint(i%10), i%3000)), 0o644)
+	}
+	rels := []string{"a", "b", "c"}
+	for i, rel := range rels {
+		require.NoError(t, write(filepath.Join(root, rel), i))
+	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			next := filepath.Join(aside, "next")
+			if err := errors.Join(write(next, i), os.Rename(next, filepath.Join(root, rels[i%len(rels)]))); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		require.NoError(t, <-stopped)
+	}()
+	runs := 2000
+	if testing.Short() {
+		runs = 200
+	}
+	for i := range runs {
+		got, err := read(t.Context(), root, fileproc.Options{Workers: 1 + i%4, DisableURing: i%2 == 0})
+		require.NoError(t, err)
+		for rel, data := range got {
+			filling, ok := strings.CutPrefix(data, "whole ")
+			require.True(t, ok && (filling == "" || filling == strings.Repeat(filling[:1], len(filling))), "%s: torn: %.40q", rel, data)
+		}
+	}
+}

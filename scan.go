@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -215,6 +216,10 @@ func (s *scanner) list(n *node) (more bool) {
 		w.skipFound(skipMarked)
 		return false
 	case err != nil:
+		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
+			e := asSysError("readdir", err).(*sysError)
+			err = &sysError{e.op, changed{e.err}}
+		}
 		w.failDir(n, err)
 		return false
 	case !more:
