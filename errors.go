@@ -15,9 +15,9 @@ var (
 	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
 
 	// ErrChanged is the failure of an entry that, when it was opened, had vanished
-	// or was no longer the regular file or directory that was listed. It wraps the
-	// operating system's error, if any: for a file that vanished, errors.Is(err,
-	// fs.ErrNotExist) is true.
+	// or was no longer the regular file or directory that was listed, and of a
+	// directory that was removed while it was listed. It wraps the operating system's
+	// error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is true.
 	ErrChanged = errors.New("fileproc: entry changed between listing and opening")
 )
 

@@ -222,6 +222,9 @@ func (t *churnTree) writer(random *rand.Rand, w, writers int) error {
 			return err
 		}
 		t.sum[done].Add(1)
+		if k%16 == 0 {
+			time.Sleep(time.Millisecond) // in memory the writers would leave the runs no processor
+		}
 	}
 	return nil
 }
