@@ -35,7 +35,7 @@ import (
 
 // commands are what soak does besides.
 var commands = map[string]func(args []string) error{
-	"hostile": hostile, "racer": racer, "churn": churn,
+	"hostile": hostile, "racer": racer, "churn": churn, "limits": limits, "limit-child": limitChild,
 }
 
 func main() {
