@@ -182,3 +182,48 @@ func TestProgressGivesWay(t *testing.T) {
 		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"fileproc: another\n"+
 		"\r⠸ 4 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"the end\n", screen.String())
 }
+
+// A name cannot do anything to the terminal that it is printed on: nor escape sequences, nor new lines, nor the controls that
+// reverse a text. Where standard output is no terminal, names are printed as they are.
+func TestNamesOnATerminal(t *testing.T) {
+	names := []string{"\x1b[2J", "\x1b]0;title\x07", "a\nfileproc: fake", "\u202egnp.exe", "\xff\x9b31m", "\u009b31m", "\r\x08", "tab\t"}
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "\x1b[31mdir"), 0o777))
+	for _, name := range names {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("x\n"), 0o666))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "\x1b[31mdir", name), []byte("x\n"), 0o666))
+	}
+	missing := filepath.Join(dir, "\x1b[31mmissing\nfake")
+	var sums bytes.Buffer
+	hash := command(t, "hash", dir)
+	hash.Stdout = &sums
+	require.NoError(t, hash.Run())
+	list := filepath.Join(t.TempDir(), "list")
+	require.NoError(t, os.WriteFile(list, sums.Bytes(), 0o666))
+	for _, args := range [][]string{
+		{"ls", dir}, {"ls", "-l", dir}, {"grep", "x", dir}, {"grep", "--no-heading", "x", dir}, {"grep", "-c", "x", dir},
+		{"grep", "-l", "x", dir}, {"hash", dir}, {"hash", "--check", list}, {"du", dir}, {"du", "-h", dir}, {"stats", dir},
+		{"ls", missing, dir}, {"hash", missing, dir}, {"frontmatter", "--fields", "a", dir, missing},
+	} {
+		cmd := command(t, args...)
+		cmd.Env = append(os.Environ(), "TERM=dumb") // without colours and progress
+		terminal, err := pty.Start(cmd)
+		require.NoError(t, err)
+		screen, _ := io.ReadAll(terminal)
+		terminal.Close()
+		_ = cmd.Wait() // some fail
+		require.NotEmpty(t, screen, "%q", args)
+		for line := range strings.Lines(string(screen)) {
+			line = strings.TrimSuffix(strings.TrimRight(line, "\n"), "\r")
+			line = strings.ReplaceAll(line, "\t", " ") // du has one between the columns
+			require.Equal(t, line, printable(line), "%q", args)
+			require.False(t, strings.HasPrefix(line, "fake"), "%q", args)
+		}
+	}
+	cmd := command(t, "ls", dir)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for _, name := range names {
+		require.Contains(t, string(out), name)
+	}
+}

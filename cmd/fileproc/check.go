@@ -99,7 +99,7 @@ func (c *checker) printResult(name string, err error, differs bool, t *tally) {
 	if strings.Contains(name, "\n") {
 		name = `\` + escaper.Replace(name)
 	}
-	c.app.out.write([]byte(name + ": " + what + "\n"))
+	c.app.out.write([]byte(c.app.out.shown(name) + ": " + what + "\n"))
 }
 
 // summarize warns of the problems of a list, and reports whether there were none that count.

@@ -241,9 +241,9 @@ func (d *diskUsage) print(path string, u usage) {
 			Files int64 `json:"files"`
 		}{jsonPath(path), u.Bytes, u.Files})
 	case d.human:
-		c.b = fmt.Appendln(nil, humanSize(u.Bytes)+"\t"+path)
+		c.b = fmt.Appendln(nil, humanSize(u.Bytes)+"\t"+d.app.out.shown(path))
 	default:
-		c.b = fmt.Appendf(nil, "%d\t%s\n", u.Bytes, path)
+		c.b = fmt.Appendf(nil, "%d\t%s\n", u.Bytes, d.app.out.shown(path))
 	}
 	d.app.out.write(c.b)
 }

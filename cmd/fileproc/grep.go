@@ -206,6 +206,12 @@ func (s *searcher) printPrefix(sign byte) {
 	}
 }
 
+func (s *searcher) setPath(path string) {
+	if s.path = path; !s.grep.json {
+		s.path = s.grep.app.out.shown(path)
+	}
+}
+
 func (s *searcher) printPath() {
 	s.out.b = append(s.grep.path.append(s.out.b, s.path), '\n')
 }

@@ -142,7 +142,7 @@ func (a *app) hash(args []string, algorithm string, null, asJSON bool) error {
 		if len(name) > len(path) {
 			c.b = append(c.b, '\\')
 		}
-		c.b = append(append(append(append(c.b, sum...), "  "...), name...), '\n')
+		c.b = append(append(append(append(c.b, sum...), "  "...), a.out.shown(name)...), '\n')
 		return nil
 	}
 	return a.each(job{args: args, opts: opts, stdin: true, read: read, print: print, version: "hash " + algorithm})

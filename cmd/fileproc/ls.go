@@ -53,7 +53,11 @@ fd -t f, hidden and ignored files are left out.`,
 					c.b = append(append(c.b, size...), ' ')
 					c.b = st.ModTime.AppendFormat(c.b, "2006-01-02 15:04 ")
 				}
-				c.b = append(path.append(c.b, it.path()), end)
+				name := it.path()
+				if !null {
+					name = a.out.shown(name)
+				}
+				c.b = append(path.append(c.b, name), end)
 				return nil
 			}})
 		},

@@ -51,7 +51,11 @@ type app struct {
 // fail prints a failure at once and counts it.
 func (a *app) fail(err error) {
 	a.failures.Add(1)
-	a.out.warn(describe(err))
+	msg := describe(err)
+	if a.out.errTTY { // one line, whatever name is in it
+		msg = printable(msg)
+	}
+	a.out.warn(msg)
 }
 
 var errOutput = errors.New("the output cannot be written")

@@ -30,6 +30,7 @@ const (
 type output struct {
 	stdout, stderr io.Writer
 	tty            bool // standard output is a terminal
+	errTTY         bool // standard error is one
 	progress       bool // a progress bar may be shown on standard error
 	colors         bool
 	onError        func(error)
@@ -45,8 +46,8 @@ type output struct {
 }
 
 func newOutput(stdout, stderr *os.File, onError func(error)) *output {
-	o := &output{stdout: stdout, stderr: stderr, onError: onError, tty: isTerminal(stdout)}
-	o.progress = isTerminal(stderr) && (o.tty || !isPipe(stdout)) && os.Getenv("TERM") != "dumb"
+	o := &output{stdout: stdout, stderr: stderr, onError: onError, tty: isTerminal(stdout), errTTY: isTerminal(stderr)}
+	o.progress = o.errTTY && (o.tty || !isPipe(stdout)) && os.Getenv("TERM") != "dumb"
 	if o.progress {
 		o.stderr = color.Error // translates escape sequences for a Windows console
 	}
@@ -147,8 +148,23 @@ func (o *output) flushLocked() error {
 	return o.err
 }
 
+// shown returns path as it is printed: a name on a terminal could move the cursor, change the title or reverse the text.
+func (o *output) shown(path string) string {
+	if o.tty {
+		return printable(path)
+	}
+	return path
+}
+
 // warn prints a message on standard error.
 func (o *output) warn(msg string) {
+	if o.errTTY { // it may have a name in it; the newline is between messages
+		lines := strings.Split(msg, "\n")
+		for i := range lines {
+			lines[i] = printable(lines[i])
+		}
+		msg = strings.Join(lines, "\n")
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.clear != nil {

@@ -59,7 +59,7 @@ func (s *searcher) search(it *item, c *chunk) error {
 	if s.selected == 0 || g.listWithout {
 		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
 			g.app.found.Store(true)
-			s.path = it.path()
+			s.setPath(it.path())
 			s.printPath()
 		}
 		return err
@@ -190,7 +190,7 @@ func (s *searcher) searchPart(it *item, data []byte, from int) (done bool) {
 func (s *searcher) handleLine(it *item, begin, end int) (done bool) {
 	g := s.grep
 	if s.selected++; s.selected == 1 {
-		s.path = it.path()
+		s.setPath(it.path())
 		switch {
 		case g.json:
 			s.printJSONEdge("begin")
