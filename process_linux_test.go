@@ -22,6 +22,7 @@ var tasks = map[string]func(t *testing.T, root string){
 	"other":      asAnotherUser,
 	"streaming":  streaming,
 	"unreadable": unreadableAmongMany,
+	"mounts":     acrossMounts,
 }
 
 const taskVariable = "FILEPROC_TEST_TASK"

@@ -123,6 +123,60 @@ run_race() {
 	echo "   of ${#dirs[@]} packages, runs that passed with 1, 2, 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
 }
 
+# build_soak BACKEND builds scripts/soak with one backend as $tmp/soak-BACKEND.
+build_soak() {
+	local tags=
+	[ "$1" = linux ] || tags=fileproc_$1
+	(cd scripts && go build -tags "$tags" -o "$tmp/soak-$1" ./soak)
+}
+
+run_hostile() {
+	if [ "$(uname)" != Linux ]; then
+		skip "it needs Linux"
+		return
+	fi
+	local backend
+	for backend in linux unix generic; do # a third of the time each
+		build_soak "$backend"
+		nice "$tmp/soak-$backend" hostile -for "$((minutes * 20))s"
+	done
+	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' .
+	(cd internal/fusetest && go test -count=1 ./...)
+	(cd cmd/fileproc && go test -count=1 -run NamesOnATerminal .)
+}
+
+run_churn() {
+	if [ "$(uname)" != Linux ]; then
+		skip "it needs Linux"
+		return
+	fi
+	build_soak linux
+	local -a cold=()
+	[ "$(id -u)" != 0 ] || cold=(-cold)
+	nice "$tmp/soak-linux" churn -for "$((minutes * 30))s" "${cold[@]}"
+	if [ -w /dev/shm ]; then # in memory the writers are twenty times as fast
+		nice "$tmp/soak-linux" churn -for "$((minutes * 30))s" -dir /dev/shm
+	else
+		skip "the half in memory: no /dev/shm"
+	fi
+}
+
+# Its time depends on the machine, not on --minutes: about 5 minutes with the million files that scripts/tickets makes.
+run_limits() {
+	if [ "$(uname)" != Linux ]; then
+		skip "it needs Linux"
+		return
+	fi
+	build_soak linux
+	local -a many=()
+	if [ -d "${FILEPROC_MANY:-.data/tickets_flat_1m}" ]; then
+		many=(-many "${FILEPROC_MANY:-.data/tickets_flat_1m}")
+	else
+		skip "the limits of memory: no .data/tickets_flat_1m; (cd scripts && go run ./tickets -layout flat -count 1000000 -out ../.data) makes it"
+	fi
+	"$tmp/soak-linux" limits "${many[@]}"
+}
+
 for part in "${@:-${parts[@]}}"; do
 	if ! declare -F "run_$part" >/dev/null; then
 		echo "reliability: no part $part; the parts are ${parts[*]}" >&2
