@@ -172,7 +172,7 @@ run_limits() {
 	if [ -d "${FILEPROC_MANY:-.data/tickets_flat_1m}" ]; then
 		many=(-many "${FILEPROC_MANY:-.data/tickets_flat_1m}")
 	else
-		skip "the limits of memory: no .data/tickets_flat_1m; (cd scripts && go run ./tickets -layout flat -count 1000000 -out ../.data) makes it"
+		skip "the limits of memory: no .data/tickets_flat_1m; (cd scripts && go run ./tickets -layout flat -count 1m -out ../.data) makes it"
 	fi
 	"$tmp/soak-linux" limits "${many[@]}"
 }

@@ -35,6 +35,10 @@ type faults struct {
 	interrupted  bool          // the first open, listing and read of each node fail with EINTR
 	openDelay    time.Duration // each open takes this long
 	onRead       func()        // called for each read request
+	sizeHuge     bool          // stat reports 200 MiB whatever the content
+	newInodes    bool          // each stat reports another inode number
+	oneCookie    bool          // all entries of a listing have the same offset
+	endless      bool          // a listing goes on for ever, with new names
 }
 
 // node is a file, a directory, a link or a FIFO. A node whose name begins with one of the constants below fails that way.
@@ -62,6 +66,8 @@ var (
 	_ = (fs.NodeReadlinker)((*node)(nil))
 )
 
+var inodes atomic.Uint64 // that newInodes has given
+
 const (
 	readFails    = "read-fails"    // from offset 5000 on
 	listingFails = "listing-fails" // half-way
@@ -82,6 +88,12 @@ func (n *node) fill(attr *fuse.Attr) {
 	attr.Nlink = 1
 	if n.faults.sizeZero && n.mode == fuse.S_IFREG {
 		attr.Size = 0
+	}
+	if n.faults.sizeHuge && n.mode == fuse.S_IFREG {
+		attr.Size = 200 << 20
+	}
+	if n.faults.newInodes {
+		attr.Ino = inodes.Add(1)
 	}
 }
 
@@ -165,7 +177,7 @@ type listing struct {
 	failAt int // 1 more than the index of the entry in whose place an error comes
 }
 
-func (l *listing) HasNext() bool { return l.next < len(l.node.names) }
+func (l *listing) HasNext() bool { return l.node.faults.endless || l.next < len(l.node.names) }
 func (l *listing) Close()        {}
 
 func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
@@ -175,11 +187,21 @@ func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
 	if l.failAt > 0 && l.next >= l.failAt-1 {
 		return fuse.DirEntry{}, syscall.EIO
 	}
+	if l.node.faults.endless {
+		l.next++
+		return fuse.DirEntry{Name: fmt.Sprintf("endless%020d", l.next), Ino: uint64(l.next) + 1, Mode: fuse.S_IFIFO, Off: uint64(l.next)}, 0
+	}
 	name := l.node.names[l.next]
 	l.next++
 	entry := fuse.DirEntry{Name: name, Ino: uint64(l.next) + 1, Mode: l.node.children[name].mode, Off: uint64(l.next)}
 	if l.node.faults.unknownTypes {
 		entry.Mode = 0
+	}
+	if l.node.faults.newInodes {
+		entry.Ino = inodes.Add(1)
+	}
+	if l.node.faults.oneCookie {
+		entry.Off = 1
 	}
 	return entry, 0
 }
@@ -340,6 +362,9 @@ func TestInvariant2ContentThroughAwkwardFileSystems(t *testing.T) {
 		"interrupted":          {faults{interrupted: true, direct: true}, large},
 		"1 ms per open":        {faults{openDelay: time.Millisecond}, many},
 		"1 ms per direct open": {faults{openDelay: time.Millisecond, direct: true}, many},
+		"size 200 MiB":         {faults{sizeHuge: true, direct: true}, large},
+		"new inodes":           {faults{newInodes: true}, large},
+		"same cookies":         {faults{oneCookie: true}, large},
 		"all at once": {faults{direct: true, shortReads: true, sizeZero: true, unknownTypes: true, interrupted: true,
 			openDelay: time.Millisecond}, small},
 	} {
@@ -519,6 +544,39 @@ func TestInvariant8CancelIsSeenInsideALargeRead(t *testing.T) {
 		require.NotContains(t, err.Error(), "half of a file")
 		// A request reads about 128 KiB.
 		require.Less(t, reads.Load(), int64(size/(128<<10)/2), "the read went on after the cancel")
+	})
+}
+
+// A listing that never ends can be cancelled at any time, and takes no memory that grows.
+func TestInvariant8EndlessListing(t *testing.T) {
+	build := func() *node { return newNode(&faults{endless: true}, "", fuse.S_IFDIR, "") }
+	each(t, build, func(t *testing.T, dir string, opts fileproc.Options) {
+		for _, entry := range []string{"Process", "Walk"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			var err error
+			var r fileproc.Report
+			opts.Report = &r
+			if entry == "Process" {
+				err = fileproc.ForEach(ctx, dir, opts, func(*fileproc.File) error { return nil })
+			} else {
+				for _, e := range fileproc.Walk(ctx, dir, opts) {
+					if e != nil {
+						err = e
+					}
+				}
+			}
+			late := ctx.Err()
+			cancel()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Error(t, late)
+			require.Positive(t, r.Found)
+			require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(16<<20))
+		}
 	})
 }
 
