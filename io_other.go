@@ -57,13 +57,13 @@ func newRootDir(root *os.Root) (*rootDir, error) {
 }
 
 // asRootError is asSysError for opening or looking up an entry of root. A name
-// that leads outside is a link that replaced what was listed. Package os does not
+// that leads outside or to itself is a link that replaced what was listed. Package os does not
 // export the error for it, so it is taken from a path that does lead outside.
 func asRootError(root *os.Root, err error) error {
 	e := asSysError("openat", err).(*sysError)
 	_, outside := root.Lstat("..")
 	escapes, _ := asSysError("lstat", outside).(*sysError)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || outside != nil && errors.Is(err, escapes.err) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || isLinkLoop(err) || outside != nil && errors.Is(err, escapes.err) {
 		e.err = changed{e.err}
 	}
 	return e

@@ -20,6 +20,8 @@ func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func isLeased(error) bool { return false }
 
+func isLinkLoop(error) bool { return false }
+
 var descriptorBudget = func() budget { return fullBudget }
 
 func allocLarge(size int64) ([]byte, error) {

@@ -20,6 +20,9 @@ func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(
 // another process holds a lease on the file. It has been asked to release it.
 func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
+// isLinkLoop reports whether err says that links lead to each other.
+func isLinkLoop(err error) bool { return errors.Is(err, unix.ELOOP) }
+
 // descriptorBudget is how a run divides its descriptors. Below 64, Linux need
 // not grow the process's table, for which all threads wait; and a walk seldom
 // returns to more than a few dozen levels. Under a low limit, directories get a
