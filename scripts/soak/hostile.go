@@ -345,7 +345,7 @@ func (c hostileTrial) run(t *hostileTree) (files int64, err error) {
 			fail(fmt.Errorf("an error without a path: %w", err))
 		} else if rel, _ := filepath.Rel(t.root(), p.Path); t.calm[rel] || strings.HasPrefix(rel, "calm") && !strings.Contains(rel, "/") {
 			fail(fmt.Errorf("a calm file failed: %w", err))
-		} else if !errors.Is(err, fileproc.ErrChanged) && p.Op != "readlink" && !c.opts.SymlinksOutside {
+		} else if !errors.Is(err, fileproc.ErrChanged) && c.opts.Symlinks == fileproc.SymlinksSkip {
 			fail(fmt.Errorf("a failure that no swap explains: %w", err))
 		}
 		return nil
