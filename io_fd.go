@@ -62,7 +62,7 @@ func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
 // directory's place, so the name is looked up unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
+	case err == unix.ENOENT || err == unix.ENOTDIR || isOtherKind(err):
 		err = changed{err}
 	case isScarce(err) || isLeased(err):
 	default:

@@ -3,10 +3,13 @@
 package fileproc
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -35,4 +38,20 @@ func TestReadWouldBlock(t *testing.T) {
 	n, err = f.read(buf[:])
 	require.NoError(t, err)
 	require.Zero(t, n)
+}
+
+// What took a file's place may be gone again when an open's error is looked into. These errors are clear without that.
+func TestOpenErrorOfAnotherKind(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	defer d.close()
+	fd := d.(interface {
+		openError(names.Name, error, fs.FileMode) error
+	})
+	for _, err := range []error{unix.ENXIO, unix.ELOOP, unix.ENOENT, unix.ENOTDIR} {
+		require.ErrorIs(t, fd.openError(names.New("f"), err, 0), ErrChanged)
+	}
+	require.NotErrorIs(t, fd.openError(names.New("f"), unix.EIO, 0), ErrChanged)
 }

@@ -63,7 +63,7 @@ func asRootError(root *os.Root, err error) error {
 	e := asSysError("openat", err).(*sysError)
 	_, outside := root.Lstat("..")
 	escapes, _ := asSysError("lstat", outside).(*sysError)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || isLinkLoop(err) || outside != nil && errors.Is(err, escapes.err) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || isOtherKind(err) || outside != nil && errors.Is(err, escapes.err) {
 		e.err = changed{e.err}
 	}
 	return e

@@ -20,7 +20,7 @@ func isScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func isLeased(error) bool { return false }
 
-func isLinkLoop(error) bool { return false }
+func isOtherKind(error) bool { return false }
 
 var descriptorBudget = func() budget { return fullBudget }
 

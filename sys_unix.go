@@ -20,8 +20,9 @@ func isScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(
 // another process holds a lease on the file. It has been asked to release it.
 func isLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-// isLinkLoop reports whether err says that links lead to each other.
-func isLinkLoop(err error) bool { return errors.Is(err, unix.ELOOP) }
+// isOtherKind reports whether err, from an open, says that the name is not a
+// regular file or directory: links that lead to each other; a socket or a device.
+func isOtherKind(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) }
 
 // descriptorBudget is how a run divides its descriptors. Below 64, Linux need
 // not grow the process's table, for which all threads wait; and a walk seldom
