@@ -256,8 +256,8 @@ type pathBase struct {
 	follows bool   // symbolic links are what they lead to
 }
 
-// separators may end a root; on Windows both of them.
-const separators = "/" + string(filepath.Separator)
+// isSeparator reports whether r separates the names of a path of the system: on Windows a slash does too.
+func isSeparator(r rune) bool { return r == '/' || r == filepath.Separator }
 
 func newPathBase(c *config) *pathBase {
 	const name = "x"
@@ -267,7 +267,7 @@ func newPathBase(c *config) *pathBase {
 		b.prefix = strings.TrimSuffix(path.Join(b.root, name), name)
 	case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
 		// Behind a symbolic link a/.. need not be what Join makes of it.
-		b.prefix = strings.TrimRight(b.root, separators) + string(filepath.Separator)
+		b.prefix = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
 	default:
 		b.prefix = strings.TrimSuffix(filepath.Join(b.root, name), name)
 	}

@@ -94,7 +94,7 @@ func pathPrefix(root string, isFS bool) string {
 	case isFS:
 		return strings.TrimSuffix(path.Join(root, name), name)
 	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // see fileproc.File.Path
-		return strings.TrimRight(root, "/"+string(filepath.Separator)) + string(filepath.Separator)
+		return strings.TrimRightFunc(root, func(r rune) bool { return r == '/' || r == filepath.Separator }) + string(filepath.Separator)
 	}
 	return strings.TrimSuffix(filepath.Join(root, name), name)
 }
