@@ -51,20 +51,21 @@ run_faults() {
 test_directories() {
 	local mod
 	for mod in . cache cmd/fileproc; do
-		(cd "$mod" && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...)
+		(cd "$mod" && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...) || return
 	done
 }
 
 # run_fuzz gives each fuzz target of those modules an equal share of the minutes, and 10 s at least. What it finds interesting is
 # kept where go test -fuzz keeps it, so a later run goes on from there.
 run_fuzz() {
-	local dir target file share import status losses=0
+	local dir dirs target file share import status losses=0
 	local -a targets=()
+	dirs=$(test_directories) # fails if go list does
 	while read -r dir; do
 		while read -r target; do
 			targets+=("$dir $target")
 		done < <(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go)
-	done < <(test_directories)
+	done <<<"$dirs"
 	share=$((minutes * 60 / ${#targets[@]}))
 	[ "$share" -ge 10 ] || share=10
 	if [ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -gt 1000000 ]; then # KiB; the targets make many small files
@@ -95,13 +96,14 @@ run_fuzz() {
 # run_race runs the short tests of those modules with 1, 2 and 8 processors, in turn, until the minutes are over. What has begun
 # is run to its end.
 run_race() {
-	local dir file procs end=$((SECONDS + minutes * 60))
+	local dir file list procs end=$((SECONDS + minutes * 60))
 	local -a dirs passes=([1]=0 [2]=0 [8]=0)
 	if ! command -v "$(go env CC)" >/dev/null; then
 		skip "the race detector needs cgo and a C compiler"
 		return
 	fi
-	mapfile -t dirs < <(test_directories)
+	list=$(test_directories) # fails if go list does
+	mapfile -t dirs <<<"$list"
 	for dir in "${dirs[@]}"; do
 		file=$tmp/race${dir//\//_}
 		(cd "$dir" && CGO_ENABLED=1 go test -race -c -o "$file" .)
