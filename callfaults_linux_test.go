@@ -221,7 +221,7 @@ func exactRel(f *fileproc.File) (string, error) { return f.Rel(), exact(f, 0) }
 
 func shortCounts(t *testing.T, root string) {
 	random := rand.New(rand.NewSource(1))
-	shortened := 0
+	var shortened atomic.Int64
 	calls := []uintptr{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64}
 	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
 		few := uint64(1 + random.Intn(5000))
@@ -231,7 +231,7 @@ func shortCounts(t *testing.T, root string) {
 		if c.Args[2] <= few || random.Intn(4) == 0 {
 			return 0, 0, false
 		}
-		shortened++
+		shortened.Add(1)
 		n, errno := callfaults.Short(c, few)
 		return n, errno, true
 	})
@@ -255,5 +255,5 @@ func shortCounts(t *testing.T, root string) {
 			require.Equal(t, rels, got, mode.name)
 		}
 	}
-	require.Greater(t, shortened, 100)
+	require.Greater(t, shortened.Load(), int64(100))
 }

@@ -3,6 +3,7 @@
 package fileproc_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +26,9 @@ var tasks = map[string]func(t *testing.T, root string){
 	"unreadable": unreadableAmongMany,
 	"mounts":     acrossMounts,
 }
+
+// taskPatience is less than the time limit of go test.
+const taskPatience = 5 * time.Minute
 
 const taskVariable = "FILEPROC_TEST_TASK"
 
@@ -40,7 +45,9 @@ func runTask(t *testing.T, name, root string, change ...func(*exec.Cmd)) (output
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestInvariantInAProcessOfItsOwn$", "-test.count=1", "-test.v")
+	ctx, cancel := context.WithTimeout(t.Context(), taskPatience) // a process that hangs must not outlive the tests
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestInvariantInAProcessOfItsOwn$", "-test.count=1", "-test.v")
 	cmd.Env = append(os.Environ(), taskVariable+"="+name+"="+root)
 	if raceDetector { // it sleeps for a second before its process exits, for the reports of goroutines that still run: none does
 		cmd.Env = append(cmd.Env, "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")

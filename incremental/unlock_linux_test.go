@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fileproc/fileproc/internal/callfaults"
@@ -31,12 +32,12 @@ func TestInterruptedUnlock(t *testing.T) {
 }
 
 func interruptedUnlock(t *testing.T, file string) {
-	interrupted := 0
+	var interrupted atomic.Int64
 	err := callfaults.Start([]uintptr{unix.SYS_FLOCK}, func(c callfaults.Call) (int, unix.Errno, bool) {
-		if c.Args[1] != unix.LOCK_UN || interrupted > 0 {
+		if c.Args[1] != unix.LOCK_UN || interrupted.Load() > 0 {
 			return 0, 0, false
 		}
-		interrupted++
+		interrupted.Add(1)
 		return 0, unix.EINTR, true
 	})
 	if err != nil {
@@ -50,5 +51,5 @@ func interruptedUnlock(t *testing.T, file string) {
 	require.NoError(t, err)
 	defer other.Close()
 	require.NoError(t, unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB), "it is still locked")
-	require.Equal(t, 1, interrupted)
+	require.EqualValues(t, 1, interrupted.Load())
 }

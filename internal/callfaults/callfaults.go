@@ -6,6 +6,7 @@ package callfaults
 
 import (
 	"errors"
+	"reflect"
 	"runtime"
 	"unsafe"
 
@@ -65,12 +66,19 @@ func Start(calls []uintptr, answer Answer) error {
 		allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
 
 		sixth       = 16 + 8*5 // in struct seccomp_data, the lower half of the argument on these machines
+		caller      = 8 + 4    // the upper half of the instruction pointer
 		setFilter   = 1        // SECCOMP_SET_MODE_FILTER
 		allThreads  = 1        // SECCOMP_FILTER_FLAG_TSYNC
 		newListener = 8        // SECCOMP_FILTER_FLAG_NEW_LISTENER
 		noThread    = 16       // SECCOMP_FILTER_FLAG_TSYNC_ESRCH
 	)
-	filter := []unix.SockFilter{{Code: load, K: sixth}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: allow}, {Code: load, K: 0}}
+	filter := []unix.SockFilter{
+		{Code: load, K: sixth}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: allow},
+		// The C library, which the race detector brings, makes calls while it has what the answering thread may need. It is elsewhere
+		// in memory than Go's code.
+		{Code: load, K: caller}, {Code: equal, K: uint32(uint64(reflect.ValueOf(Start).Pointer()) >> 32), Jt: 1}, {Code: ret, K: allow},
+		{Code: load, K: 0},
+	}
 	for _, c := range calls {
 		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(c), Jf: 1}, unix.SockFilter{Code: ret, K: notify})
 	}
