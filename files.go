@@ -26,11 +26,11 @@ const (
 	namePart = 512
 )
 
-// A nameSource pulls the names of Options.Files from their iterator, on a goroutine
-// of its own, since the iterator may wait for long. What no worker has taken yet is
-// the window: it grows while all workers are busy, and a worker that has nothing
-// else to do takes all of it, also if that is one name. So names are processed as
-// they come, and many at a time where they come fast.
+// A nameSource pulls the names of Options.Files from their iterator, which may wait
+// for long, on a goroutine that is no worker until the iterator has returned. What
+// no worker has taken yet is the window: it grows while all workers are busy, and a
+// worker that has nothing else to do takes all of it, also if that is one name. So
+// names are processed as they come, and many at a time where they come fast.
 //
 // A window is grouped by directory while it grows, or in the order of the names if
 // the results are in order.

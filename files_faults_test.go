@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
@@ -309,4 +311,67 @@ func TestFilesStoppedInAWindow(t *testing.T) {
 	w.scanRuns(window())
 	require.EqualValues(t, 1, w.counts.found)
 	w.retire()
+}
+
+// goroutine returns the first words of this goroutine's stack, which have its number.
+func goroutine() string {
+	var b [64]byte
+	stack := string(b[:runtime.Stack(b[:], false)])
+	return stack[:strings.Index(stack, "[")]
+}
+
+// A sequence that returns soon is pulled by the goroutine that calls fn: none is waited for. One that waits is pulled by the
+// calling goroutine, and fn is called on another one meanwhile.
+func TestFilesNeedNoOtherGoroutine(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		for _, takes := range []time.Duration{0, headStart / 2, 2 * headStart} {
+			inBubble(t, func(t *testing.T) {
+				w, caller := &world{root: small()}, goroutine()
+				var pulledOn, calledOn []string
+				returned := false
+				out := w.process(t.Context(), Options{Workers: workers, Files: func(yield func(string) bool) {
+					pulledOn = append(pulledOn, goroutine())
+					yield("a")
+					time.Sleep(takes) // in this time another worker could take the name
+					returned = true
+				}}, func(*File) error {
+					calledOn = append(calledOn, goroutine())
+					require.Equal(t, takes < headStart, returned)
+					return nil
+				})
+				require.NoError(t, out.err)
+				require.Equal(t, map[string]string{"a": "alpha"}, out.got)
+				require.Equal(t, []string{caller}, pulledOn)
+				require.Len(t, calledOn, 1)
+				require.Equal(t, takes < headStart, calledOn[0] == caller)
+			})
+		}
+	}
+}
+
+// Also a sequence that ends by a panic or Goexit, before or after worker 0 has begun, leaves nothing.
+func TestFilesSequenceEndsBesideWorkers(t *testing.T) {
+	for _, takes := range []time.Duration{0, headStart, 2 * headStart} { // with headStart, either may be first
+		for name, end := range map[string]func(){"panic": func() { panic("here") }, "Goexit": runtime.Goexit} {
+			inBubble(t, func(t *testing.T) {
+				w, returned := &world{root: small()}, false
+				var caught any
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { caught = recover() }()
+					w.process(t.Context(), Options{Workers: 2, Files: func(yield func(string) bool) {
+						yield("a")
+						time.Sleep(takes)
+						end()
+					}}, nil)
+					returned = true
+				}()
+				<-ended
+				require.False(t, returned)
+				require.Equal(t, name == "panic", caught != nil)
+				require.Zero(t, w.open)
+			})
+		}
+	}
 }

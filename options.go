@@ -77,8 +77,9 @@ type Options struct {
 	// Stream and Walk yield results in the order of the paths given, files below a
 	// directory in path order; Process sorts all by path.
 	//
-	// The sequence is pulled once in each run, on one goroutine that is not a
-	// worker's, and may wait: what it has yielded until then is processed and
+	// The sequence is pulled once in each run, on one goroutine, which calls no fn
+	// until the sequence has returned. For Process and ForEach that is the calling
+	// one. The sequence may wait: what it has yielded until then is processed and
 	// delivered. When the run is stopped, its yield function returns false, and a
 	// panic in it is one in fn. A run returns only when the sequence has returned.
 	// So after a cancel no call of fn begins, but a sequence that may wait for long

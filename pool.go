@@ -75,6 +75,7 @@ type pool struct {
 	dismissed  []int    // the ids of those that have
 	busy       int      // workers that may still find work
 	idle       int      // workers that wait
+	begun      bool     // worker 0 has looked for work
 	abandoned  int64    // entries that were not visited
 	panicked   *PanicError
 	exited     bool // a worker ended by runtime.Goexit
@@ -149,6 +150,7 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
+	p.begun = true
 	for !p.stopped.Load() {
 		if id >= p.workers && p.started > p.limit && p.busy > 0 {
 			p.dismiss(id, w)
@@ -273,11 +275,13 @@ const (
 	headStart = 200 * time.Microsecond
 )
 
-// wake wakes or starts one worker if there is work for it. It may be called after
-// all workers have returned.
+// wake wakes or starts one worker if there is work for it. It may be called before
+// worker 0 has begun, which then takes the work, and after all have returned.
 func (p *pool) wake() {
 	p.mu.Lock()
-	p.wakeOne(nil, 0)
+	if p.begun {
+		p.wakeOne(nil, 0)
+	}
 	p.mu.Unlock()
 }
 

@@ -87,7 +87,8 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 	return r
 }
 
-// execute runs the workers until all is done. Worker 0 is the calling goroutine.
+// execute runs the workers until all is done. Worker 0 is the calling goroutine, but
+// for a sequence of Options.Files that takes long: see pullNames.
 // It returns why the run was stopped, if it was, and its failures.
 func (r *run) execute() error {
 	start := time.Now()
@@ -102,8 +103,9 @@ func (r *run) execute() error {
 	}
 	endProgress := r.startProgress(start)
 	defer endProgress()
-	r.pullNames()
-	r.pool.run(0)
+	if r.names == nil || r.pullNames() {
+		r.pool.run(0)
+	}
 	r.pool.wait()
 	endWatch()
 	endProgress()
@@ -120,22 +122,30 @@ func (r *run) execute() error {
 	return r.failures.join(cause)
 }
 
-// pullNames pulls the names of Options.Files on a goroutine that the pool waits for.
-func (r *run) pullNames() {
-	if r.names == nil {
-		return
-	}
-	r.pool.wg.Go(func() {
-		returned := false
-		defer func() {
-			if !returned {
-				r.pool.recordPanic(recover())
-			}
-		}()
-		r.names.pull(&r.pool.stopped, r.ctx.Done())
-		returned = true
-		r.pool.wakeAll()
+// pullNames pulls the names of Options.Files and reports whether worker 0 is still to
+// be run. If the sequence has not returned after headStart, it may be waiting, and
+// worker 0 begins on a goroutine that the pool waits for. A goroutine for a few names
+// would cost more than they do, and each of its waits the turns of all that are ready.
+func (r *run) pullNames() (runWorker bool) {
+	p := r.pool
+	p.wg.Add(1)
+	late := time.AfterFunc(headStart, func() {
+		defer p.wg.Done()
+		p.run(0)
 	})
+	returned := false
+	defer func() {
+		if !returned {
+			p.recordPanic(recover())
+		}
+		if runWorker = late.Stop(); runWorker {
+			p.wg.Done()
+		}
+	}()
+	r.names.pull(&p.stopped, r.ctx.Done())
+	returned = true
+	p.wakeAll()
+	return
 }
 
 // watch stops the pool when the caller's context is cancelled, until the function
