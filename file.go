@@ -98,12 +98,11 @@ func (f *File) Worker() int { return f.w.slot }
 // An Entry is a file or directory that Walk found. It is an fs.DirEntry and may
 // be kept.
 type Entry struct {
-	paths   *pathBase
-	node    *node // the directory that lists it
-	name    string
-	typ     fs.FileMode
-	stat    Stat
-	hasStat bool
+	paths *pathBase
+	node  *node // the directory that lists it
+	name  string
+	typ   fs.FileMode
+	stat  *Stat // nil without Options.Stat: the results that wait for the loop stay small
 }
 
 var _ fs.DirEntry = Entry{}
@@ -140,8 +139,8 @@ func (e Entry) String() string { return fs.FormatDirEntry(e) }
 // Stat looks it up by Path at each call, as Info of an os.ReadDir entry does: a
 // symbolic link that has replaced a directory by then may lead elsewhere.
 func (e Entry) Stat() (Stat, error) {
-	if e.hasStat {
-		return e.stat, nil
+	if e.stat != nil {
+		return *e.stat, nil
 	}
 	info, err := e.lookUp()
 	if err != nil {
@@ -155,12 +154,12 @@ func (e Entry) Stat() (Stat, error) {
 
 // Info returns Stat as an fs.FileInfo. Its Sys is nil with Options.Stat or FS.
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.hasStat || e.node != nil && e.paths.fsys != nil { // an FS whose types change, see statOfStored
+	if e.stat != nil || e.node != nil && e.paths.fsys != nil { // an FS whose types change, see statOfStored
 		s, err := e.Stat()
 		if err != nil {
 			return nil, err
 		}
-		e.stat = s
+		e.stat = &s
 		return entryInfo(e), nil
 	}
 	return e.lookUp()

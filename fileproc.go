@@ -148,8 +148,11 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		opts.ReadSize, opts.SkipBinary, opts.OnBinary, opts.Unchanged = NoRead, false, nil, nil
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *currentFile) error {
-				c := &f.content
-				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String(), stat: c.stat, hasStat: opts.Stat}
+				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}
+				if opts.Stat {
+					s := f.content.stat
+					e.stat = &s
+				}
 				out.send(&f.w.pos, !f.w.draining, e, nil)
 				return nil
 			}
@@ -159,14 +162,14 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 				}
 				e := Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir}
 				if opts.Stat {
-					var err error
-					if e.stat, err = stat(); err != nil {
+					s, err := stat()
+					if err != nil {
 						if err != errStopped {
 							w.failFound("stat", parent, name, err)
 						}
 						return false
 					}
-					e.hasStat = true
+					e.stat = &s
 				}
 				out.send(&w.pos, !w.draining, e, nil)
 				return true
