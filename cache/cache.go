@@ -76,6 +76,7 @@
 // # Locks
 //
 //	lock             guards                                            during calls of source, store, functions
+//	writer.closing   one Close at a time                               held, and of OnFlushError
 //	writer.names     the order of writes of a name                     held
 //	writer.flushing  one flush at a time, with WriteBack               held, and of OnFlushError
 //	flushed.mu       the errors of a flush                             held during OnFlushError
@@ -83,8 +84,8 @@
 //	writer.mu        dirty files, counters of writes                   not held
 //	FS.mu            the list of Results                               not held
 //
-// The first two are never held together, and are locked before the others. Of the
-// others, none is locked while another is held.
+// They are locked in this order, writer.names and writer.flushing never together. Of the
+// last three, none is locked while another is held.
 package cache
 
 import (
@@ -147,7 +148,8 @@ type Options struct {
 	// the order of the flushes is kept for each name, and not among names.
 	FlushWorkers int
 	// OnFlushError, if set, is called for each dirty file that a flush could not write,
-	// one call at a time. It must not write, flush or close.
+	// one call at a time. It must not write, remove, flush or close, nor ask for a directory,
+	// which flushes too.
 	OnFlushError func(name string, err error)
 
 	// Shards divides the cache; 0 is up to the number of processors, as long as each
@@ -469,6 +471,11 @@ func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 func (c *FS) ReadLink(name string) (string, error) {
 	if err := valid("readlink", name); err != nil {
 		return "", err
+	}
+	if ct, err := c.dirtyContent(name); err != nil {
+		return "", err
+	} else if ct != nil { // a file takes the place of the link
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	}
 	return fs.ReadLink(c.source, name)
 }

@@ -181,7 +181,7 @@ var scratch = sync.Pool{New: func() any { return new([512]byte) }}
 // readAll reads f to its end, which only io.EOF proves. For a file of that size it
 // takes that much memory.
 func readAll(f io.Reader, size int64) ([]byte, error) {
-	data := make([]byte, 0, size)
+	data := make([]byte, 0, max(0, size)) // some file systems give -1 for what they do not know
 	more := scratch.Get().(*[512]byte)
 	defer scratch.Put(more)
 	for empty := 0; ; {

@@ -46,7 +46,8 @@ type result[T any] struct {
 }
 
 // NewResults makes a cache of what fn returns for files. It lives as long as files.
-// fn is called by one goroutine for a file at a time. An error of fn is returned, and
+// fn is called by one goroutine for a file at a time, unless the file is written or
+// invalidated during a call: then another may begin. An error of fn is returned, and
 // not cached.
 func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error)) (*Results[T], error) {
 	if files == nil || fn == nil {
@@ -114,7 +115,7 @@ func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 	}
 	cost := int64(len(name)) + entryOverhead
 	if r.cost != nil {
-		cost += max(0, r.cost(v))
+		cost += min(max(0, r.cost(v)), math.MaxInt64-cost)
 	}
 	return &result[T]{ct.stamp, v}, loaded{cost: cost, began: ct.began, keep: r.files.worthKeeping(&ct.stamp)}, nil
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -13,7 +14,8 @@ import (
 )
 
 // A Store takes what is written. Its methods may be called by several goroutines, but
-// for one name by one at a time.
+// for one name by one at a time. They must not call methods of the FS, which may hold
+// locks meanwhile.
 type Store interface {
 	// WriteFile makes data the content of the file name, all of it or nothing. It
 	// must neither modify nor keep data. It returns the metadata that the source
@@ -34,8 +36,8 @@ const (
 	// WriteAround writes to the store, and caches at the next read.
 	WriteAround
 	// WriteBack keeps what is written in memory, dirty, until a flush: at the end of
-	// Options.FlushInterval, by Flush, by Close, by ReadDir or Open of a directory
-	// above, or because Options.MaxDirtyBytes is reached. Dirty files are read as
+	// Options.FlushInterval, by Flush, by Close, by ReadDir, Open, Stat or Remove of a directory
+	// above, which fails if the flush does, or because Options.MaxDirtyBytes is reached. Dirty files are read as
 	// they were written, are never evicted, and survive each failure of the store. They do
 	// not survive the process: what must, has to be flushed. A file that was removed is
 	// dirty too, until the flush that removes it from the store.
@@ -77,6 +79,10 @@ type writer struct {
 	// WriteBack: one flush at a time. It calls the store once for a name, so the calls
 	// for a name are in order.
 	flushing sync.Mutex
+
+	// One Close at a time: else the failure of one would admit writes that the other does
+	// not flush.
+	closing sync.Mutex
 
 	count      atomic.Int64 // of dirty files, for those who read
 	mu         sync.Mutex   // guards all below
@@ -403,7 +409,7 @@ func (w *writer) sorted(match func(string) bool) []*dirtyFile {
 			files = append(files, d)
 		}
 	}
-	slices.SortFunc(files, func(a, b *dirtyFile) int { return int(int64(a.number - b.number)) })
+	slices.SortFunc(files, func(a, b *dirtyFile) int { return cmp.Compare(a.number, b.number) })
 	return files
 }
 
@@ -599,11 +605,13 @@ func (w *writer) arm() {
 
 // flushAtInterval runs when the timer does.
 func (c *FS) flushAtInterval() {
+	defer func() { // also if the store ends the goroutine
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.w.timer = nil
+		c.w.arm()
+	}()
 	_ = c.flush(all) // errors are counted and reported to OnFlushError, and the files stay dirty
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.w.timer = nil
-	c.w.arm()
 }
 
 // Close flushes what is dirty, and releases the directory that NewDir has opened. If
@@ -612,6 +620,8 @@ func (c *FS) flushAtInterval() {
 // after Close.
 func (c *FS) Close() error {
 	w := &c.w
+	w.closing.Lock()
+	defer w.closing.Unlock()
 	w.mu.Lock()
 	w.ended = true
 	if w.timer != nil {
