@@ -16,6 +16,7 @@ type engine[V comparable] struct {
 	seed   maphash.Seed
 	start  time.Time     // of the clock
 	ttl    time.Duration // of entries without their own; 0 is none
+	policy Policy
 }
 
 // limits are what an engine is made with.
@@ -43,7 +44,7 @@ func newEngine[V comparable](l limits) *engine[V] {
 			l.maxEntries/(2*n) >= minShardEntries; n *= 2 {
 		}
 	}
-	e := &engine[V]{seed: maphash.MakeSeed(), start: l.start, ttl: l.ttl}
+	e := &engine[V]{seed: maphash.MakeSeed(), start: l.start, ttl: l.ttl, policy: l.policy}
 	if e.start.IsZero() {
 		e.start = time.Now()
 	}
@@ -87,6 +88,14 @@ func (e *engine[V]) at(t time.Time) int64 { return int64(t.Sub(e.start)) + 1 }
 
 // maxCost is the largest cost that an entry of any key may have.
 func (e *engine[V]) maxCost() int64 { return e.shards[len(e.shards)-1].maxBytes }
+
+// ttlOf is the TTL of an entry whose own is ttl; 0 or less is none.
+func (e *engine[V]) ttlOf(ttl time.Duration) time.Duration {
+	if ttl == 0 || e.policy == TTL && ttl < 0 {
+		return e.ttl
+	}
+	return ttl
+}
 
 // get returns the value of key and makes it the most recently used. If the value
 // was last checked at notBefore or later, it is trusted, and that is a hit.
@@ -528,10 +537,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 		n = &node[V]{}
 	}
 	n.key, n.value, n.cost, n.checked = key, v, cost, l.began
-	if ttl == 0 || s.policy == TTL && ttl < 0 {
-		ttl = e.ttl
-	}
-	if ttl > 0 {
+	if ttl = e.ttlOf(ttl); ttl > 0 {
 		now := e.now()
 		n.expires = now + min(int64(ttl), math.MaxInt64-now)
 		s.pushExpiry(n)

@@ -115,8 +115,7 @@ func (s *snapshotWriter) entry(h held[*content], expires int64) {
 
 // LoadSnapshot caches the files of a snapshot that fit into the room that is free, and
 // returns how many. It evicts nothing and replaces nothing, and what it has cached is
-// evicted before what was used. Files that were nearer to the end of their TTL than now
-// are left out.
+// evicted before what was used. Files whose TTL has ended since are left out.
 //
 // Each file is compared with the source when it is used first, also with Trust, as every
 // hit is without Trust: a file that changed since is read. So the source must be the one
@@ -251,7 +250,7 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 		if left <= 0 {
 			rec.expires = -1
 		}
-		if ttl := cmpTTL(l.ttl, c.data.ttl); ttl <= 0 || left < ttl {
+		if ttl := c.data.ttlOf(l.ttl); ttl <= 0 || left < ttl {
 			l.ttl = left
 		}
 	}
@@ -265,14 +264,6 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 	s.read(ct.data)
 	s.checkSum("the content of " + rec.name)
 	return s.err == nil && c.data.add(rec.name, ct, l) == aheadCached
-}
-
-// cmpTTL is the TTL of an entry whose own is ttl; 0 or less is none.
-func cmpTTL(ttl, all time.Duration) time.Duration {
-	if ttl == 0 {
-		return all
-	}
-	return ttl
 }
 
 // SaveSnapshotFile is SaveSnapshot to the file name, which has the whole snapshot or what

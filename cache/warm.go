@@ -124,8 +124,9 @@ type warming struct {
 	full                                              atomic.Bool
 	stop                                              func() // ends the run
 
-	mu   sync.Mutex
-	errs []error
+	mu     sync.Mutex
+	errs   []error
+	listed map[string]bool // with First: the paths of fileproc's failures, which each pass meets again
 }
 
 func (w *warming) run(ctx context.Context) error {
@@ -284,12 +285,19 @@ func (w *warming) noRoom() {
 // failedFile notes a failure of fileproc. It reads no links, which a load does.
 func (w *warming) failedFile(root string, err error) {
 	var at *fs.PathError
+	if len(w.opts.First) > 0 && errors.As(err, &at) && !w.meets(at.Path) {
+		return
+	}
 	if errors.Is(err, fileproc.ErrTooLarge) {
 		w.notCached.Add(1)
 		return
 	}
 	if w.opts.Files != nil && errors.Is(err, fs.ErrInvalid) && errors.As(err, &at) {
-		name := strings.TrimPrefix(filepath.ToSlash(at.Path), filepath.ToSlash(root)+"/")
+		name := strings.TrimPrefix(filepath.ToSlash(at.Path), strings.TrimSuffix(filepath.ToSlash(root), "/")+"/")
+		if !fs.ValidPath(name) {
+			w.record("", err)
+			return
+		}
 		if info, statErr := fs.Stat(w.c.source, name); statErr == nil && isRegular(info.Mode()) {
 			if w.wants(name) {
 				w.load(name, w.c.loadWarm)
@@ -298,6 +306,20 @@ func (w *warming) failedFile(root string, err error) {
 		}
 	}
 	w.record("", err)
+}
+
+// meets reports whether path has not failed before.
+func (w *warming) meets(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.listed[path] {
+		return false
+	}
+	if w.listed == nil {
+		w.listed = map[string]bool{}
+	}
+	w.listed[path] = true
+	return true
 }
 
 func (w *warming) record(name string, err error) {
