@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -170,4 +172,18 @@ func TestSnapshotWithPolicyTTL(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, c.Stats().Files.Entries)
 	})
+}
+
+// TestSnapshotOfAnotherCount: whole sums do not excuse an end that counts other entries.
+func TestSnapshotOfAnotherCount(t *testing.T) {
+	var b bytes.Buffer
+	s := &snapshotWriter{to: bufio.NewWriter(&b), sum: xxhash.New()}
+	s.write([]byte(snapshotMagic))
+	var end [recordSize]byte
+	end[4] = 1
+	s.write(end[:])
+	s.writeSum()
+	require.NoError(t, s.to.Flush())
+	_, err := newFS(t, newMemFS(nil), Options{}).LoadSnapshot(&b)
+	require.ErrorIs(t, err, ErrSnapshot)
 }
