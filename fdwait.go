@@ -1,6 +1,9 @@
 package fileproc
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 const (
 	// descriptorPatience is how long one operation waits for a descriptor, once
@@ -17,6 +20,19 @@ const (
 // descriptors left. If several went on, each could hold a descriptor and wait for
 // those of the others.
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
+
+// rootReserve is how many descriptors a run leaves to all runs when it begins while
+// others are under way: what the one that holds fdTurn needs besides its root.
+var rootReserve = map[bool]int{false: 3, true: 6}[backendName == "generic"]
+
+// runsOpen counts the runs whose root is open in the operating system. A root stays
+// open until its run ends. So roots must never take all descriptors: then none of
+// the runs could go on.
+var runsOpen atomic.Int64
+
+// beginTurn is held by the one run that waits to open its root. It is not fdTurn,
+// which the runs need that must end first.
+var beginTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
 
 // withDir calls do with n's directory, and again while there is no descriptor for
 // it, or a lease is held on its file.

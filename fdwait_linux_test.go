@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
@@ -162,6 +163,21 @@ func withFewLeft(t *testing.T, root string) {
 	}
 }
 
+// manyRunsAtOnce begins five times as many runs as there are descriptors. If their roots took all, none could go on.
+func manyRunsAtOnce(t *testing.T, root string) {
+	limitDescriptors(t, 64)
+	tree := filepath.Join(root, "bush")
+	want := countFiles(t, tree)
+	errs := make([]error, 320)
+	start := time.Now()
+	var runs sync.WaitGroup
+	for i := range errs {
+		runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) })
+	}
+	runs.Wait()
+	require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
+}
+
 // descriptorTrees writes wide (3,000 directories), comb (100 levels, a side directory at each) and bush (every
 // directory of six levels has three children).
 func descriptorTrees(t *testing.T) string {
@@ -193,7 +209,7 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
-	for _, task := range []string{"limit", "hogged"} {
+	for _, task := range []string{"limit", "hogged", "crowd"} {
 		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
 		t.Run(task+", cold", func(t *testing.T) {
 			runTask(t, task, root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "FILEPROC_TEST_COLD=1") })

@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -13,6 +14,7 @@ import (
 // The locks. A goroutine that holds one takes only those that stand below it, but
 // for callbacks, which may begin runs of their own.
 //
+//	beginTurn (chan)  the turn of one run to retry for its root
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
 //	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
 //	failures.mu       the failures, and one call of OnError at a time
@@ -35,6 +37,7 @@ import (
 type run struct {
 	shared
 	uncancellable bool // the caller's context is never cancelled
+	counted       bool // in runsOpen
 }
 
 // newRun returns a run that is complete, with results in order if order is not nil.
@@ -171,10 +174,7 @@ func (r *run) open(w *worker) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	err := w.retryOnResource(func() (err error) {
-		r.root.dir, err = r.openRoot()
-		return err
-	})
+	err := r.openFirst(w)
 	if err == nil {
 		err = r.inspectRoot()
 	}
@@ -214,9 +214,63 @@ func (r *run) openRoot() (directory, error) {
 	return openRoot(r.cfg.root)
 }
 
+// openFirst opens root. While too few descriptors would be left to the runs that
+// are under way, it waits for one of them to end, for descriptorPatience at most.
+func (r *run) openFirst(w *worker) error {
+	open := func() (err error) {
+		r.root.dir, err = r.openRoot()
+		return err
+	}
+	if r.cfg.fsys != nil || r.calls.openRoot != nil {
+		return w.retryOnResource(open)
+	}
+	r.counted = true
+	if runsOpen.Add(1) > 1 {
+		err := r.openWithReserve()
+		if !isScarce(err) {
+			return err
+		}
+		select {
+		case beginTurn <- struct{}{}:
+		case <-r.ctx.Done():
+			return errStopped
+		}
+		defer func() { <-beginTurn }()
+		if err = w.retry(descriptorPatience, isScarce, r.openWithReserve); isScarce(err) {
+			err = open()
+		}
+		return err
+	}
+	return w.retryOnResource(open)
+}
+
+// openWithReserve opens root unless fewer than rootReserve descriptors are left then.
+func (r *run) openWithReserve() error {
+	d, err := r.openRoot()
+	if err != nil {
+		return err
+	}
+	for range rootReserve {
+		f, err := os.Open(os.DevNull)
+		if err == nil {
+			defer f.Close()
+		} else if isScarce(err) {
+			d.close()
+			return err
+		}
+	}
+	r.root.dir = d
+	return nil
+}
+
 // finish waits for all workers, closes what is open and reports the counts.
 func (r *run) finish(start time.Time) {
 	defer r.cancel(nil)
+	defer func() {
+		if r.counted {
+			runsOpen.Add(-1)
+		}
+	}()
 	r.pool.wait()
 	r.pool.stop() // nothing may begin once what it needs is closed
 	defer r.dirs.closeAll(r.root)

@@ -46,6 +46,7 @@ var limitTasks = []limitTask{
 	{name: "no locked memory, another user", run: noLockedMemory},
 	{name: "GOMAXPROCS=1", run: wideTree, env: "GOMAXPROCS=1"},
 	{name: "1,000 runs at once", run: thousandRuns(0)},
+	{name: "1,000 runs at once, 64 descriptors", run: thousandRuns(64)},
 	{name: "1,000 runs at once, 1,024 descriptors", run: thousandRuns(1024)},
 	{name: "a slow loop over Stream", run: slowLoop("Stream", false)},
 	{name: "a slow loop over an ordered Stream", run: slowLoop("Stream", true)},
