@@ -282,3 +282,41 @@ func kept(files []string, tree map[string]string) []string {
 	slices.Sort(kept)
 	return kept
 }
+
+// Lines on which git's own matching takes exponential time.
+func TestCatastrophicLinesEnd(t *testing.T) {
+	name, dir := strings.Repeat("a", 4000), strings.Repeat("a/", 1000)
+	for _, line := range []string{
+		strings.Repeat("*a", 60) + "*b",
+		strings.Repeat("**/", 200) + strings.Repeat("*a", 60) + "*b",
+		strings.Repeat("**/a/", 60) + "b",
+		"/" + strings.Repeat("**/*a*/", 60) + "*b",
+		strings.Repeat("*[!b]", 60) + "[b]",
+		strings.Repeat("*?", 60) + "[b-z]",
+	} {
+		l := Parse([]byte(line))
+		require.Equal(t, Undecided, l.Match("", name, false), "%.40q", line)
+		require.Equal(t, Undecided, l.Match(dir, "a", false), "%.40q", line)
+	}
+}
+
+// Parsing keeps a few times the bytes of an ignore file, whatever is in it.
+func TestLargeIgnoreFiles(t *testing.T) {
+	for what, content := range map[string]string{
+		"many lines": strings.Repeat("some-name-*.x\n", 1<<17),
+		"one line":   strings.Repeat("a", 2<<20),
+		"stars":      strings.Repeat("*", 2<<20),
+		"sets":       strings.Repeat("[a]", 1<<18),
+		"no end":     strings.Repeat("[", 2<<20),
+		"classes":    strings.Repeat("[[:", 1<<19),
+		"NUL":        strings.Repeat("\x00", 2<<20),
+		"NUL lines":  strings.Repeat("a\x00b\n", 1<<19),
+	} {
+		l := Parse([]byte(content))
+		if what == "NUL" {
+			require.Nil(t, l)
+		} else if l != nil {
+			l.Match("d/", "b", false)
+		}
+	}
+}

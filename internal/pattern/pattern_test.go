@@ -316,3 +316,23 @@ func TestPatternAlternatives(t *testing.T) {
 		require.Contains(t, Invalid(pattern), "more than 65536 patterns")
 	}
 }
+
+// A pattern full of stars, on a name that almost matches, takes polynomial time: only the last star is tried again.
+func TestCatastrophicPatternsEnd(t *testing.T) {
+	name := strings.Repeat("a", 4000)
+	deep := strings.Repeat("a/", 1000) + "a"
+	for _, tc := range []struct{ pattern, rel string }{
+		{strings.Repeat("*a", 60) + "*b", name},
+		{strings.Repeat("**/", 200) + strings.Repeat("*a", 60) + "*b", name},
+		{strings.Repeat("**/a/", 60) + "b", deep},
+		{strings.Repeat("**/*a*/", 60) + "*b", deep},
+		{strings.Repeat("*[!b]", 60) + "b", name},
+		{strings.Repeat("*?", 60) + "[b-z]", name},
+	} {
+		require.Empty(t, Invalid(tc.pattern))
+		require.False(t, matches(tc.pattern, tc.rel), "%.40q", tc.pattern) // a star more would double an exponential time
+		reaches(tc.pattern, tc.rel)
+	}
+	require.NotEmpty(t, Invalid(strings.Repeat("{a,b}", 20)), "2^20 alternatives")
+	require.NotEmpty(t, Invalid(strings.Repeat("{", 10_000)+"a"+strings.Repeat("}", 9_999)))
+}
