@@ -3,16 +3,35 @@
 # tmpfs and overlayfs, and checks trees on the read-only squashfs and erofs. On ext4, xfs, btrfs and overlayfs they run once
 # more in the cold mode, while the machine's caches are dropped again and again. Needs root, loop devices and the tools of
 # each file system; a file system without its tools is skipped with the reason. Installs nothing.
+#
+# Other names check trees alone, warm and cold, with each backend:
+#   ext4-inline        small files and small directories are in their inodes
+#   ext4-encrypted     with the key; after its removal, when each file has to be a reported failure; with the key again
+#   ext4-immutable, xfs-immutable, btrfs-immutable
+#                      immutable and append-only files and directories, read as root and as another user
+#   btrfs-compressed   zstd, lzo and zlib, with small files in the metadata
+#   xfs-reflink, btrfs-reflink
+#                      a tree and its reflinked copy
+#
 # With -incremental, only the tests of package incremental run, with COUNT random histories of a tree and COUNT rounds of each
 # test of faults. On an ext4 whose times have whole seconds alone (ext4-seconds) only the histories run.
-# Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [ext4|ext4-untyped|ext4-seconds|xfs|btrfs|tmpfs|overlay|squashfs|erofs]...
+#
+# Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [NAME]...
+# Each NAME is one of ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs, or one of the names above.
+# Without a NAME, all of them run; with -incremental, those that the tests of package incremental can write to.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
+trees=(ext4-inline ext4-encrypted ext4-immutable xfs-immutable btrfs-immutable btrfs-compressed xfs-reflink btrfs-reflink)
+
 soak=10s
 incremental=
 case "${1:-}" in
+-h | --help)
+	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' scripts/filesystems.sh
+	exit 0
+	;;
 -soak)
 	soak=$2
 	shift 2
@@ -23,7 +42,7 @@ case "${1:-}" in
 	[ $# -gt 0 ] || set -- ext4 ext4-seconds xfs btrfs tmpfs overlay
 	;;
 esac
-[ $# -gt 0 ] || set -- ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs
+[ $# -gt 0 ] || set -- ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs "${trees[@]}"
 
 skip() { echo "   skipped: $1"; }
 
@@ -49,6 +68,12 @@ if [ -z "$incremental" ]; then
 	go test -c -o "$tmp/fileproc.test" .
 	go test -c -o "$tmp/uring.test" ./internal/uring
 	(cd scripts && go build -o "$tmp/soak" ./soak)
+	case " $* " in *-inline* | *-encrypted* | *-immutable* | *-compressed* | *-reflink*)
+		for backend in unix generic; do
+			(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/soak-$backend" ./soak)
+		done
+		;;
+	esac
 fi
 
 # attach mounts an image or a tmpfs at $tmp/NAME.
@@ -137,13 +162,109 @@ check_image() { # NAME, file system, command that makes the image
 	detach "$1"
 }
 
+# check_tree checks the tree of -make in a directory: warm and cold, then warm with the other backends.
+check_tree() { # directory, flags of soak
+	local backend
+	echo "   ${1#"$tmp"/}:"
+	"$tmp/soak" -check "$1" -seed 7 "${@:2}" | sed 's/^/   warm: /' || return 1
+	"$tmp/soak" -check "$1" -seed 7 "${@:2}" -cold | sed 's/^/   cold: /' || return 1
+	for backend in unix generic; do
+		"$tmp/soak-$backend" -check "$1" -seed 7 "${@:2}" | sed "s/^/   $backend: /" || return 1
+	done
+}
+
+# count_files prints how many files have a flag of lsattr, or an extent with a flag of filefrag, and fails if none has it:
+# the tree would then not test what it is for.
+count_files() { # directory, flag
+	local n
+	sync -f "$1"
+	case $2 in
+	?) n=$(lsattr -R "$1" 2>/dev/null | awk -v flag="$2" 'NF == 2 && index($1, flag)' | wc -l) ;;
+	*) n=$(find "$1" -type f -size +0 -print0 | xargs -0 filefrag -v | awk -v flag="$2" '/^File size of/ { new = 1 } new && $NF ~ flag { n++; new = 0 } END { print n + 0 }') ;;
+	esac
+	echo "   ${1#"$tmp"/}: $n with the flag $2"
+	[ "$n" != 0 ]
+}
+
+make_tree() { "$tmp/soak" -make "$1" -seed 7 "${@:2}"; }
+
+test_inline() { # directory
+	make_tree "$1/tree" && count_files "$1/tree" N && check_tree "$1/tree"
+}
+
+test_encrypted() { # directory
+	if ! "$tmp/soak" -encrypt "$1/dir" >"$tmp/err"; then
+		skip "$(head -n 1 "$tmp/err")"
+		return 0
+	fi
+	make_tree "$1/dir/tree" && count_files "$1/dir" E && check_tree "$1/dir/tree" || return 1
+	sync -f "$1"
+	"$tmp/soak" -lock "$1" || return 1
+	local locked
+	locked=$(echo "$1"/dir/*) # the tree has another name without the key
+	if [ "$locked" = "$1/dir/tree" ]; then
+		echo "   the key is still there"
+		return 1
+	fi
+	check_tree "$locked" -locked && "$tmp/soak" -unlock "$1" && check_tree "$1/dir/tree"
+}
+
+test_immutable() { # directory
+	make_tree "$1/tree" || return 1
+	find "$1/tree" -name '*.a' -print0 | xargs -0 chattr +i || return 1
+	find "$1/tree" -name '*.b' -print0 | xargs -0 chattr +a || return 1
+	find "$1/tree" -mindepth 1 -type d -name '*[02468]' -print0 | xargs -0 chattr +i || return 1
+	find "$1/tree" -type d -name '*[13579]' -print0 | xargs -0 chattr +a || return 1
+	chattr +i "$1/tree" || return 1
+	count_files "$1/tree" i && count_files "$1/tree" a && check_tree "$1/tree" || return 1
+	if ! command -v setpriv >/dev/null; then
+		skip "another user: no setpriv"
+		return 0
+	fi
+	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/soak" -check "$1/tree" -seed 7 | sed 's/^/   another user: /'
+}
+
+test_compressed() { # directory
+	local algorithm
+	for algorithm in zstd lzo zlib; do
+		if ! mount -o "remount,compress-force=$algorithm" "$1" 2>"$tmp/err"; then
+			skip "$algorithm: $(head -n 1 "$tmp/err")"
+			continue
+		fi
+		make_tree "$1/$algorithm" -compressible || return 1
+		count_files "$1/$algorithm" inline && count_files "$1/$algorithm" encoded || return 1
+		check_tree "$1/$algorithm" -compressible || return 1
+	done
+}
+
+test_reflink() { # directory
+	make_tree "$1/tree" || return 1
+	if ! cp -a --reflink=always "$1/tree" "$1/copy" 2>"$tmp/err"; then
+		skip "$(head -n 1 "$tmp/err")"
+		return 0
+	fi
+	count_files "$1/copy" shared && check_tree "$1/tree" && check_tree "$1/copy"
+}
+
 test_on() {
+	case " ${trees[*]} " in *" $1 "*)
+		if [ -n "$incremental" ]; then
+			skip "it checks trees alone"
+			return 0
+		fi
+		;;
+	esac
 	case $1 in
 	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-seconds) format "$1" mkfs.ext4 -q -F -I 128 && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	xfs) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	btrfs) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	ext4-inline) format "$1" mkfs.ext4 -q -F -O inline_data && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	ext4-encrypted) format "$1" mkfs.ext4 -q -F -O encrypt && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	ext4-immutable) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	xfs-*) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	btrfs-*) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	tmpfs) attach "$1" -t tmpfs -o size=1g tmpfs || return 0 ;;
 	overlay)
 		# On tmpfs: $tmp may be on an overlay, which does not have the extended attributes that an upper directory needs.
@@ -159,7 +280,10 @@ test_on() {
 		;;
 	esac
 	local status=0
-	run_tests "$tmp/$1" || status=1
+	case " ${trees[*]} " in
+	*" $1 "*) "test_${1#*-}" "$tmp/$1" || status=1 ;;
+	*) run_tests "$tmp/$1" || status=1 ;;
+	esac
 	detach "$1"
 	[ "$1" != overlay ] || detach overlay-base
 	rm -f "$tmp/$1.img"

@@ -49,10 +49,18 @@ func main() {
 	duration := flag.Duration("for", time.Minute, "how long to run")
 	seed := flag.Int64("seed", 1, "seed of the first tree; each further tree adds 1")
 	dir := flag.String("dir", "", "parent of the trees (default: the temporary directory)")
-	cold := flag.Bool("cold", false, "drop the machine's caches before some runs (root)")
+	cold := flag.Bool("cold", false, "drop the machine's caches before some runs, with -check before each (root)")
 	makeTree := flag.String("make", "", "only write the tree of -seed into this new directory")
 	checkTree := flag.String("check", "", "only check the tree of -seed in this directory, which may be read-only")
+	compressible := flag.Bool("compressible", false, "with -make and -check: the files have contents that file systems can compress")
+	locked := flag.Bool("locked", false, "with -check: the directory is encrypted and its key removed, so each file has to fail with ENOKEY")
+	encryptDir := flag.String("encrypt", "", "only make this new directory encrypted, by a fixed key (root)")
+	lockDir := flag.String("lock", "", "only remove the key of -encrypt from the file system of this directory (root)")
+	unlockDir := flag.String("unlock", "", "only add the key of -encrypt to the file system of this directory (root)")
 	flag.Parse()
+	if *compressible {
+		contentOf = compressibleBytesOf
+	}
 
 	var err error
 	switch {
@@ -60,8 +68,16 @@ func main() {
 		if err = os.Mkdir(*makeTree, 0o755); err == nil {
 			_, err = writeTree(rand.New(rand.NewSource(*seed)), *makeTree, false)
 		}
+	case *checkTree != "" && *locked:
+		err = checkLocked(*checkTree, *seed, *cold)
 	case *checkTree != "":
-		err = check(*checkTree, *seed)
+		err = check(*checkTree, *seed, *cold)
+	case *encryptDir != "":
+		err = encrypt(*encryptDir)
+	case *lockDir != "":
+		err = lock(*lockDir)
+	case *unlockDir != "":
+		_, err = unlock(*unlockDir)
 	default:
 		err = soak(*dir, *seed, *duration, *cold)
 	}
@@ -69,6 +85,20 @@ func main() {
 		fmt.Println("FAILED:", err)
 		os.Exit(1)
 	}
+}
+
+// contentOf returns the content of the stable file rel.
+var contentOf = testtree.BytesOf
+
+// compressibleBytesOf returns content that file systems can compress, and in which no two blocks of 64 bytes are the same.
+func compressibleBytesOf(rel string) []byte {
+	p := bytes.Clone(testtree.BytesOf(rel))
+	for i := range p {
+		if i%64 >= 8 {
+			p[i] = byte(i)
+		}
+	}
+	return p
 }
 
 // A tree is a directory with stable files, and with files whose name begins with "m", which change.
@@ -89,7 +119,7 @@ func writeTree(random *rand.Rand, root string, changing bool) (*tree, error) {
 		}
 		for i := range files {
 			name := rel + fmt.Sprintf("f%04d%s", i, []string{"", ".a", ".b"}[i%3])
-			if err := os.WriteFile(filepath.Join(root, name), testtree.BytesOf(name), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(root, name), contentOf(name), 0o644); err != nil {
 				return err
 			}
 			t.stable[name] = true
@@ -179,7 +209,7 @@ func (c trial) wants(rel string) bool {
 }
 
 func (c trial) tooLarge(rel string) bool {
-	return c.entry != "Walk" && c.opts.ReadSize == 0 && c.opts.MaxFileSize > 0 && int64(len(testtree.BytesOf(rel))) > c.opts.MaxFileSize
+	return c.entry != "Walk" && c.opts.ReadSize == 0 && c.opts.MaxFileSize > 0 && int64(len(contentOf(rel))) > c.opts.MaxFileSize
 }
 
 // A checker checks what a run delivers.
@@ -221,7 +251,7 @@ func (c *checker) file(f *fileproc.File) {
 		}
 		return
 	}
-	want := testtree.BytesOf(rel)
+	want := contentOf(rel)
 	part := want
 	switch size := c.opts.ReadSize; {
 	case size == fileproc.NoRead:
@@ -513,8 +543,7 @@ func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally
 		var report fileproc.Report
 		c.opts.Report = &report
 		if c.cold {
-			unix.Sync()
-			os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+			dropCaches()
 		}
 		procs := runtime.GOMAXPROCS(c.procs)
 		limitFiles(c.files)
@@ -541,30 +570,61 @@ func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally
 	return nil
 }
 
-// check runs trials on a tree that writeTree has written to root, without writers.
-func check(root string, seed int64) error {
+func dropCaches() error {
+	unix.Sync()
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+}
+
+// written returns the tree that writeTree has written to root with the random numbers of seed.
+func written(root string, seed int64) (*tree, error) {
 	scratch, err := os.MkdirTemp("", "soak")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(scratch)
 	t, err := writeTree(rand.New(rand.NewSource(seed)), scratch, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.root = root
+	return t, nil
+}
+
+// checks returns how many runs check a tree. A cold one takes much longer.
+func checks(cold bool) int {
+	if cold {
+		return 25
+	}
+	return 100
+}
+
+// check runs trials on a tree that writeTree has written to root, without writers.
+func check(root string, seed int64, cold bool) error {
+	t, err := written(root, seed)
+	if err != nil {
+		return err
+	}
 	random := rand.New(rand.NewSource(seed))
 	var sum tally
 	start := time.Now()
-	for range 100 {
+	for range checks(cold) {
 		c := &checker{trial: newTrial(random, t, false), t: t, seen: map[string]bool{}}
 		var report fileproc.Report
 		c.opts.Report = &report
+		if cold {
+			if err := dropCaches(); err != nil {
+				return err
+			}
+		}
 		complete := c.run()
 		if err := c.checkRun(complete, &report); err != nil {
 			return fmt.Errorf("%w\nin %v", err, c.trial)
 		}
-		sum.complete++
+		if complete {
+			sum.complete++
+		} else {
+			sum.early++
+		}
 		sum.files += int64(len(c.seen))
 		sum.bytes += c.bytes
 	}
