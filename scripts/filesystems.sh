@@ -166,10 +166,10 @@ check_image() { # NAME, file system, command that makes the image
 check_tree() { # directory, flags of soak
 	local backend
 	echo "   ${1#"$tmp"/}:"
-	"$tmp/soak" -check "$1" -seed 7 "${@:2}" | sed 's/^/   warm: /' || return 1
-	"$tmp/soak" -check "$1" -seed 7 "${@:2}" -cold | sed 's/^/   cold: /' || return 1
+	"$tmp/soak" -check "$1" -seed 7 -runs 60 "${@:2}" | sed 's/^/   warm: /' || return 1
+	"$tmp/soak" -check "$1" -seed 7 -runs 15 "${@:2}" -cold | sed 's/^/   cold: /' || return 1
 	for backend in unix generic; do
-		"$tmp/soak-$backend" -check "$1" -seed 7 "${@:2}" | sed "s/^/   $backend: /" || return 1
+		"$tmp/soak-$backend" -check "$1" -seed 7 -runs 20 "${@:2}" | sed "s/^/   $backend: /" || return 1
 	done
 }
 
@@ -221,7 +221,7 @@ test_immutable() { # directory
 		skip "another user: no setpriv"
 		return 0
 	fi
-	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/soak" -check "$1/tree" -seed 7 | sed 's/^/   another user: /'
+	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/soak" -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
 }
 
 test_compressed() { # directory

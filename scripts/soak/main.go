@@ -52,6 +52,7 @@ func main() {
 	cold := flag.Bool("cold", false, "drop the machine's caches before some runs, with -check before each (root)")
 	makeTree := flag.String("make", "", "only write the tree of -seed into this new directory")
 	checkTree := flag.String("check", "", "only check the tree of -seed in this directory, which may be read-only")
+	runs := flag.Int("runs", 100, "with -check: how many runs")
 	compressible := flag.Bool("compressible", false, "with -make and -check: the files have contents that file systems can compress")
 	locked := flag.Bool("locked", false, "with -check: the directory is encrypted and its key removed, so each file has to fail with ENOKEY")
 	encryptDir := flag.String("encrypt", "", "only make this new directory encrypted, by a fixed key (root)")
@@ -69,9 +70,9 @@ func main() {
 			_, err = writeTree(rand.New(rand.NewSource(*seed)), *makeTree, false)
 		}
 	case *checkTree != "" && *locked:
-		err = checkLocked(*checkTree, *seed, *cold)
+		err = checkLocked(*checkTree, *seed, *runs, *cold)
 	case *checkTree != "":
-		err = check(*checkTree, *seed, *cold)
+		err = check(*checkTree, *seed, *runs, *cold)
 	case *encryptDir != "":
 		err = encrypt(*encryptDir)
 	case *lockDir != "":
@@ -590,16 +591,8 @@ func written(root string, seed int64) (*tree, error) {
 	return t, nil
 }
 
-// checks returns how many runs check a tree. A cold one takes much longer.
-func checks(cold bool) int {
-	if cold {
-		return 25
-	}
-	return 100
-}
-
 // check runs trials on a tree that writeTree has written to root, without writers.
-func check(root string, seed int64, cold bool) error {
+func check(root string, seed int64, runs int, cold bool) error {
 	t, err := written(root, seed)
 	if err != nil {
 		return err
@@ -607,7 +600,7 @@ func check(root string, seed int64, cold bool) error {
 	random := rand.New(rand.NewSource(seed))
 	var sum tally
 	start := time.Now()
-	for range checks(cold) {
+	for range runs {
 		c := &checker{trial: newTrial(random, t, false), t: t, seen: map[string]bool{}}
 		var report fileproc.Report
 		c.opts.Report = &report
