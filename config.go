@@ -58,7 +58,7 @@ type budget struct {
 	inFlight int // workers while calls block
 	rings    int // io_urings, of all runs together: each is kept to the end of its run
 	window   int // files that a worker opens to read them together
-	lastRing int // the highest descriptor that an io_uring may be
+	half     int // of the limit: while a new descriptor is less, there are plenty
 }
 
 var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax, math.MaxInt}

@@ -36,6 +36,9 @@ func openRoot(root string) (directory, error) {
 	return newDir(fd, root), nil
 }
 
+// number returns the descriptor: the lowest that was free.
+func (d *fdDir) number() int { return d.fd }
+
 func (d *fdDir) openDir(name names.Name) (directory, error) {
 	fd, err := openat(d.fd, name, dirFlags|unix.O_NOFOLLOW)
 	if err != nil {

@@ -35,7 +35,7 @@ func newRingGroup(limit int64) groupReader {
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
 	if b := descriptorBudget(); rings.Add(1) <= int64(b.rings) {
 		if ring, err := try(); err == nil {
-			if ring.FD() <= b.lastRing { // the lowest that was free
+			if ring.FD() <= b.half { // the lowest that was free
 				return ring
 			}
 			ring.Close()

@@ -16,7 +16,7 @@ import (
 func TestRingsAreFew(t *testing.T) {
 	full := descriptorBudget
 	defer func() { descriptorBudget = full }()
-	descriptorBudget = func() budget { return budget{rings: 2, lastRing: 1 << 20} }
+	descriptorBudget = func() budget { return budget{rings: 2, half: 1 << 20} }
 	var rings [2]groupReader
 	for i := range rings {
 		if rings[i] = newRingGroup(-1); rings[i] == nil {
@@ -32,9 +32,9 @@ func TestRingsAreFew(t *testing.T) {
 	require.NotNil(t, rings[0])
 
 	rings[0].close()
-	descriptorBudget = func() budget { return budget{rings: 2, lastRing: 2} }
+	descriptorBudget = func() budget { return budget{rings: 2, half: 2} }
 	require.Nil(t, newRingGroup(-1), "half of the descriptors are in use")
-	descriptorBudget = func() budget { return budget{rings: 2, lastRing: 1 << 20} }
+	descriptorBudget = func() budget { return budget{rings: 2, half: 1 << 20} }
 	rings[0] = newRingGroup(-1)
 	require.NotNil(t, rings[0])
 }

@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"context"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -250,7 +251,12 @@ func (r *run) openWithReserve() error {
 	if err != nil {
 		return err
 	}
-	for range rootReserve {
+	reserve := rootReserve
+	half := descriptorBudget().half
+	if n, ok := d.(interface{ number() int }); half == math.MaxInt || ok && n.number() <= half {
+		reserve = 0
+	}
+	for range reserve {
 		f, err := os.Open(os.DevNull)
 		if err == nil {
 			defer f.Close()

@@ -48,7 +48,7 @@ var descriptorBudget = sync.OnceValue(func() budget {
 	b.inFlight = int(min(most/16, maxInFlight))
 	b.rings = int(min(most/4, workersLimit))
 	b.window = int(min(most/2/maxColdWorkers, windowMax))
-	b.lastRing = int(min(most/2, math.MaxInt32))
+	b.half = int(min(most/2, math.MaxInt32))
 	return b
 })
 

@@ -24,7 +24,6 @@ type difference struct {
 	vus         int
 	old, new    float64 // medians of the slices of fileproc's side
 	changes     [3]change
-	known       bool // there were enough slices
 	significant [3]bool
 }
 

@@ -331,7 +331,7 @@ func (c hostileTrial) run(t *hostileTree) (files int64, err error) {
 					fail(fmt.Errorf("through Open: %w", err))
 				}
 			} else if t.calm[f.Rel()] {
-				fail(fmt.Errorf("Open: %w", err))
+				fail(fmt.Errorf("open: %w", err))
 			}
 		}
 		return 0, nil
