@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -328,15 +329,15 @@ func TestFilesNeedNoOtherGoroutine(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w, caller := &world{root: small()}, goroutine()
 				var pulledOn, calledOn []string
-				returned := false
+				var returned atomic.Bool
 				out := w.process(t.Context(), Options{Workers: workers, Files: func(yield func(string) bool) {
 					pulledOn = append(pulledOn, goroutine())
 					yield("a")
 					time.Sleep(takes) // in this time another worker could take the name
-					returned = true
+					returned.Store(true)
 				}}, func(*File) error {
 					calledOn = append(calledOn, goroutine())
-					require.Equal(t, takes < headStart, returned)
+					require.Equal(t, takes < headStart, returned.Load())
 					return nil
 				})
 				require.NoError(t, out.err)
