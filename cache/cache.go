@@ -12,24 +12,24 @@
 // # What is right
 //
 // A file is cached when its end is known: a read has returned io.EOF, at the size
-// that the metadata has, and the metadata is the same before and after. What cannot
-// be proven so is returned, and not cached.
+// that the metadata has, and the metadata is the same before and after. Content
+// without this proof is returned, and not cached.
 //
 // By default each hit is compared with the file: size, modification time and mode,
 // and where the system has them change time, inode and device. That takes a stat
 // instead of an open, reads and a close. A call returns no state older than the
-// call itself. [Options.Trust] spares the comparison for an interval, or for ever.
+// call itself. [Options.Trust] omits the comparison for an interval, or always.
 //
-// A file system's clock moves in steps, and a file may change twice in one. So a file
-// that changed within 2 seconds before it was read is read again until it is older;
-// and one without times, as in an embed.FS, is read each time. With Trust both are
-// served from memory. What the file system itself hides, as a network file system
-// with a cache of its own does, is hidden here too.
+// A file system's clock moves in steps, and a file may change twice within one step. So a
+// file that changed within 2 seconds before it was read is read again until it is older,
+// and a file without times, as in an embed.FS, is read each time. With Trust both are
+// served from memory. A change that the file system itself hides, as a network file
+// system with a cache of its own may, is hidden here too.
 //
 // # The bounds
 //
-// Entries never take more than [Options.MaxBytes], at no moment: room is made before
-// an entry is added. An entry counts as its content, its name and 512 bytes. Listings
+// Entries take at most [Options.MaxBytes] at each moment: room is made before an
+// entry is added. An entry counts as its content, its name and 512 bytes. Listings
 // and metadata have a bound of their own. Not counted are files while they are read,
 // and what open files and slices hold after the entry was evicted.
 //
@@ -43,18 +43,18 @@
 //
 // # Loads
 //
-// Of callers who want the same file at the same time, one reads it. A caller that
-// comes while a file is being read compares the result with the file, as it does
-// with a hit. Invalidating a name during its load keeps the result out of the cache.
+// When several callers want the same file at the same time, one of them reads it. A
+// caller that arrives while a file is being read compares the result with the file, as
+// it does with a hit. Invalidating a name during its load keeps the result out of the cache.
 //
 // # Warming and snapshots
 //
 // [FS.Warm] reads files before somebody asks for them: all, those of a pattern, a
 // directory or a list, such as the [FS.MostUsed] of the last run. The files of a [Dir] are
-// read by fileproc where identities have inodes, and those of other sources as loads
-// read them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the content
-// of files from one run to the next. Both cache nothing that a load would not, and they
-// evict nothing.
+// read by fileproc on systems with inodes, and those of other sources as loads read
+// them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the content of
+// files from one run to the next. Warming and snapshots cache nothing that a load would
+// not, and evict nothing unless [WarmOptions] has Evict.
 //
 // # Writes
 //
@@ -66,12 +66,16 @@
 //	WriteAround    the store has it; the next read caches it   the store decides; nothing is cached
 //	WriteBack      it is dirty: in memory, and read from there  nothing has changed
 //
+// With WriteBack, a file larger than MaxDirtyBytes is written to the store at once, and
+// after an error the store decides.
+//
 // Remove is a write too: with WriteBack the file is gone from the cache at once, and
-// from the store after a flush. A dirty file leaves memory after the store has taken it, not before. A flush that
-// fails loses nothing: the file stays dirty, and the error goes to the caller of
-// Flush or Close, to OnFlushError and to the counters. What is dirty when the process
-// dies is lost. As a store, a [Dir] writes a temporary file, syncs it and renames it,
-// so that others see the old file or the new, and after a crash of the machine too.
+// from the store after a flush. A dirty file leaves memory after the store has taken
+// it, not before. A flush that fails loses nothing: the file stays dirty, and the error
+// goes to the caller of Flush or Close, to OnFlushError and to the counters. Files that
+// are dirty when the process dies are lost. As a store, a [Dir] writes a temporary file,
+// syncs it and renames it, so that others see the old file or the new one, also after a
+// crash of the machine.
 //
 // # Locks
 //
@@ -84,8 +88,8 @@
 //	writer.mu        dirty files, counters of writes                   not held
 //	FS.mu            the list of Results                               not held
 //
-// They are locked in this order, writer.names and writer.flushing never together. Of the
-// last three, none is locked while another is held.
+// They are locked in this order, and writer.names and writer.flushing never together. None
+// of the last three is locked while another of them is held.
 package cache
 
 import (
@@ -141,8 +145,8 @@ type Options struct {
 	// MaxDirtyBytes bounds what WriteBack holds, in bytes; 0 is a quarter of MaxBytes.
 	// It is part of MaxBytes. A larger file is written to the store at once.
 	MaxDirtyBytes int64
-	// FlushInterval is after what time WriteBack flushes what is dirty; 0 is 5 seconds.
-	// With Forever, it is left to Flush and Close.
+	// FlushInterval is the time after which WriteBack flushes dirty files; 0 is 5 seconds.
+	// With Forever, Flush and Close do that.
 	FlushInterval time.Duration
 	// FlushWorkers is how many files a flush writes at a time; 0 is 1. With more than one,
 	// the order of the flushes is kept for each name, and not among names.
@@ -264,7 +268,7 @@ func New(source fs.FS, opts Options) (*FS, error) {
 }
 
 // NewDir puts a cache in front of the directory name, which is the store too unless
-// opts have another. Nothing outside of it is reached. Close releases the directory.
+// opts has another. No name and no link leads outside of it. Close releases the directory.
 func NewDir(name string, opts Options) (*FS, error) {
 	d, err := OpenDir(name)
 	if err != nil {
@@ -395,7 +399,7 @@ func (c *FS) ReadFile(name string) ([]byte, error) {
 }
 
 // View is ReadFile without the copy: the caller must not modify what it returns,
-// which stays as it is for ever.
+// which never changes.
 func (c *FS) View(name string) ([]byte, error) {
 	data, _, err := c.view(name)
 	return data, err

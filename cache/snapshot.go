@@ -44,9 +44,9 @@ const (
 )
 
 // SaveSnapshot writes the cached files to w, the most used first, for LoadSnapshot at the
-// next start. Left out are files that could not be compared with the source then, because
-// they have no times or changed less than 2 seconds before they were read; dirty
-// files, which only a flush saves; listings, metadata and Results. The cache can be used
+// next start. It leaves out files that could not be compared with the source then, because
+// they have no times or changed less than 2 seconds before they were read; dirty files,
+// which only a flush saves; and listings, metadata and Results. The cache can be used
 // meanwhile.
 func (c *FS) SaveSnapshot(w io.Writer) error {
 	s := &snapshotWriter{to: bufio.NewWriterSize(w, snapshotBuffer), sum: xxhash.New()}
@@ -114,17 +114,17 @@ func (s *snapshotWriter) entry(h held[*content], expires int64) {
 }
 
 // LoadSnapshot caches the files of a snapshot that fit into the room that is free, and
-// returns how many. It evicts nothing and replaces nothing, and what it has cached is
-// evicted before what was used. Files whose TTL has ended since are left out.
+// returns how many. It evicts nothing and replaces nothing, and the files that it cached
+// are evicted before those that were used. Files whose TTL has ended since are left out.
 //
-// Each file is compared with the source when it is used first, also with Trust, as every
-// hit is without Trust: a file that changed since is read. So the source must be the one
-// of the snapshot, or one whose sizes, times and modes differ where the contents do. The
-// Sys method of the files' metadata returns nil.
+// Each file is compared with the source when it is first used, also with Trust, as every
+// hit is without Trust. A file that has changed since is read. So the source must be the
+// one of the snapshot, or one whose sizes, times or modes differ where the contents do.
+// The Sys method of the files' metadata returns nil.
 //
-// Damage, a part that is missing, and another version are ErrSnapshot. What was read
-// before is right and stays. The sums show damage, not forgery: keep a snapshot where
-// nobody writes who may not change the files.
+// For damage, a missing part or another version, the error is ErrSnapshot. What was read
+// before is right and stays. The checksums show damage, not forgery: keep a snapshot where
+// only those can write who may also change the files.
 func (c *FS) LoadSnapshot(r io.Reader) (loaded int, err error) {
 	s := &snapshotReader{from: bufio.NewReaderSize(r, snapshotBuffer), sum: xxhash.New()}
 	var magic [len(snapshotMagic)]byte
@@ -266,8 +266,8 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 	return s.err == nil && c.data.add(rec.name, ct, l) == aheadCached
 }
 
-// SaveSnapshotFile is SaveSnapshot to the file name, which has the whole snapshot or what
-// it had before.
+// SaveSnapshotFile is SaveSnapshot to the file name, which it replaces by a rename: the file
+// has the whole snapshot or what it had before.
 func (c *FS) SaveSnapshotFile(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), temporary+"*")
 	if err != nil {
@@ -291,8 +291,8 @@ func (c *FS) SaveSnapshotFile(name string) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// LoadSnapshotFile is LoadSnapshot of the file name. That there is none is
-// fs.ErrNotExist.
+// LoadSnapshotFile is LoadSnapshot of the file name. If there is no such file, the error
+// is fs.ErrNotExist.
 func (c *FS) LoadSnapshotFile(name string) (loaded int, err error) {
 	f, err := os.Open(name)
 	if err != nil {

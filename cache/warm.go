@@ -44,7 +44,7 @@ type WarmOptions struct {
 	OnProgress func(WarmReport)
 }
 
-// A WarmReport is the ledger of Warm: each file that it met is in one of the first five.
+// A WarmReport is the ledger of Warm: each file that it met counts in one of the first five.
 type WarmReport struct {
 	Warmed    int64 `json:"warmed"`    // read and cached
 	Cached    int64 `json:"cached"`    // cached before, being loaded by others, or dirty
@@ -65,17 +65,17 @@ const (
 )
 
 // Warm reads files before somebody asks for them, as fast as fileproc does. A file is
-// cached if a load would cache it, with the same proof, and what is cached stays.
+// cached if a load would cache it, with the same proof.
 //
-// Warm evicts nothing, unless Evict is set. What it has cached and nobody has used is
-// evicted before what was used, the files that were read last first. With names from
+// Warm evicts nothing, unless Evict is set. Files that it cached and nobody has used are
+// evicted before those that were used, the last ones read first. With names from
 // Files, groups are read one after the other: the first has 64 names, each further one
 // twice as many as the one before, up to 4,096.
 //
 // Listing skips links; names in Files may be links. The error joins the first 100
-// failures. A file that is not there is none, nor is one that does not fit. When ctx
-// is cancelled, the error is context.Cause(ctx). Options that are wrong are an error
-// before anything is read.
+// failures. A missing file is not a failure, and neither is one that does not fit. When
+// ctx is cancelled, the error is context.Cause(ctx). Wrong options are an error before
+// anything is read.
 func (c *FS) Warm(ctx context.Context, opts WarmOptions) (WarmReport, error) {
 	if err := opts.validate(); err != nil {
 		return WarmReport{}, err
@@ -362,8 +362,8 @@ func (w *warming) report() WarmReport {
 		Failed: w.failed.Load(), Bytes: w.bytes.Load(), Full: w.full.Load(), Elapsed: time.Since(w.start)}
 }
 
-// MostUsed returns the names of up to n cached files, those first that were served most
-// often since they were cached. Files that nobody has used are not among them.
+// MostUsed returns the names of up to n cached files: those that were served most often
+// since they were cached, the most used first. It leaves out files that nobody has used.
 func (c *FS) MostUsed(n int) []string {
 	var names []string
 	for _, h := range c.data.all() {
@@ -384,8 +384,8 @@ type Entry struct {
 	Uses   int64  `json:"uses"`  // how often it was served since it was cached
 }
 
-// Entries returns what the cache knows of the names, in their order; without a name, of
-// all files that it has, the most used first. Nothing counts as used by that.
+// Entries returns what the cache knows of the names, in their order. Without a name it
+// returns all files that the cache has, the most used first. It does not count as a use.
 func (c *FS) Entries(names ...string) []Entry {
 	var entries []Entry
 	c.w.mu.Lock()

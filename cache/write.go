@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// A Store takes what is written. Its methods may be called by several goroutines, but
-// for one name by one at a time. They must not call methods of the FS, which may hold
-// locks meanwhile.
+// A Store takes what is written. Several goroutines may call its methods, but only one at
+// a time for one name. The methods must not call those of the FS, which may hold locks
+// meanwhile.
 type Store interface {
 	// WriteFile makes data the content of the file name, all of it or nothing. It
 	// must neither modify nor keep data. It returns the metadata that the source
-	// has of the file as it was written, or nil if it cannot know: then the content
-	// is cached only with Options.Trust.
+	// has of the file as it was written, or nil if it does not know them: then the
+	// content is cached only with Options.Trust.
 	WriteFile(name string, data []byte) (fs.FileInfo, error)
-	// Remove removes a file.
+	// Remove removes a file. For a file that does not exist, its error must be or wrap
+	// fs.ErrNotExist, which a flush with WriteBack takes as success.
 	Remove(name string) error
 }
 
@@ -35,12 +36,12 @@ const (
 	WriteThrough WriteMode = iota
 	// WriteAround writes to the store, and caches at the next read.
 	WriteAround
-	// WriteBack keeps what is written in memory, dirty, until a flush: at the end of
-	// Options.FlushInterval, by Flush, by Close, by ReadDir, Open, Stat or Remove of a directory
-	// above, which fails if the flush does, or because Options.MaxDirtyBytes is reached. Dirty files are read as
-	// they were written, are never evicted, and survive each failure of the store. They do
-	// not survive the process: what must, has to be flushed. A file that was removed is
-	// dirty too, until the flush that removes it from the store.
+	// WriteBack keeps what is written in memory, dirty, until a flush. A flush happens at
+	// the end of Options.FlushInterval, in Flush and Close, when Options.MaxDirtyBytes is
+	// reached, and in ReadDir, Open, Stat or Remove of a directory above, which fails if
+	// the flush does. Dirty files are read as they were written, are never evicted, and
+	// survive each failure of the store. They do not survive the process. A file that was
+	// removed is dirty too, until a flush removes it from the store.
 	WriteBack
 )
 
@@ -57,7 +58,7 @@ type WriteStats struct {
 	WriteErrors int64 `json:"writeErrors"` // and those that failed
 	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
 	Flushes     int64 `json:"flushes"`     // dirty files written to the store, or removed from it
-	FlushErrors int64 `json:"flushErrors"` // attempts to that failed
+	FlushErrors int64 `json:"flushErrors"` // dirty files for which that failed, each time
 	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard
 	Superseded  int64 `json:"superseded"`  // dirty files written again or removed before their flush
 	DirtyFiles  int64 `json:"dirtyFiles"`  // now
@@ -95,8 +96,8 @@ type writer struct {
 	stats      WriteStats
 }
 
-// A dirtyFile is not in the store yet, or not removed from it. It counts in writer.bytes until it has left
-// dirty and is not being flushed either.
+// A dirtyFile is not in the store yet, or not removed from it. It counts in writer.bytes
+// until it has left dirty and is not being flushed either.
 type dirtyFile struct {
 	name     string
 	content  *content // without data if removed
@@ -220,8 +221,8 @@ func (c *FS) forget(name string) {
 }
 
 // Remove removes the file name. With WriteBack it is dirty until a flush removes it from
-// the store; a directory is removed from the store at once. After an error nothing has
-// changed with WriteBack; else the store decides.
+// the store, and after an error nothing has changed. In the other modes, and for an empty
+// directory, the store removes it at once, and after an error the store decides.
 func (c *FS) Remove(name string) error {
 	if err := c.writable("remove", name); err != nil {
 		return err
@@ -390,8 +391,8 @@ func (w *writer) pending(name string) bool {
 	return w.dirty[name] != nil
 }
 
-// Dirty returns the names of the files that the store does not have yet as they were
-// written, or that it has and that were removed, in the order of these calls.
+// Dirty returns the names of the dirty files: those written or removed in the cache, and
+// not in the store yet. They are in the order of these calls.
 func (c *FS) Dirty() []string {
 	var names []string
 	for _, d := range c.w.sorted(all) {
@@ -414,7 +415,8 @@ func (w *writer) sorted(match func(string) bool) []*dirtyFile {
 }
 
 // Discard drops what is dirty under the names, without writing it: they are again what
-// the store has. It returns how many files were dirty. If one is being flushed at the moment, the store may get it.
+// the store has. It returns how many files were dirty. If one is being flushed at the
+// moment, the store may get it.
 func (c *FS) Discard(names ...string) (discarded int) {
 	for _, name := range names {
 		name = clean(name)
@@ -431,10 +433,10 @@ func (c *FS) Discard(names ...string) (discarded int) {
 	return discarded
 }
 
-// Flush writes all dirty files to the store, in the order of their last writes, or
-// those of the names. It tries each; those that fail stay dirty, and the error
-// names them (the first 100, and how many more). With Options.FlushWorkers, several
-// are written at a time.
+// Flush writes the dirty files of the names to the store, or all without a name, in the
+// order of their last writes. It tries each. Those that fail stay dirty, and the error
+// names the first 100 and says how many more there are. With Options.FlushWorkers,
+// several are written at a time.
 func (c *FS) Flush(names ...string) error {
 	if len(names) == 0 {
 		return c.flush(all)
@@ -616,8 +618,8 @@ func (c *FS) flushAtInterval() {
 
 // Close flushes what is dirty, and releases the directory that NewDir has opened. If
 // not all can be flushed, it returns the error and the FS stays open: the files can
-// be read, flushed, discarded, and Close be called again. Open files can be read
-// after Close.
+// be read, flushed and discarded, and Close can be called again. Open files can be
+// read after Close.
 func (c *FS) Close() error {
 	w := &c.w
 	w.closing.Lock()

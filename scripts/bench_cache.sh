@@ -3,8 +3,8 @@
 #
 #   scripts/bench_cache.sh [--plot] [--rounds N] [--only TEXT] [--engines]
 #
-# --plot draws docs/img/cache.svg and .png too. --rounds is how often each case is repeated, the sides in turn (9). --only
-# measures the cases whose name contains TEXT, and no other tables. --engines measures the cache's engine alone beside
+# --plot draws docs/img/cache.svg and .png too. --rounds is how often each case is repeated, the sides in turn (default 9).
+# --only measures the cases whose name contains TEXT, and no other tables. --engines measures the cache's engine alone beside
 # jellydator/ttlcache and maypok86/otter, and nothing else. Needs Go. A full run takes about two minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Puts a mixed load (create, read, list, delete) on files, or on an S3 server in the same process, through fileproc and, in the same
-# run, through package os, checks all content, and judges thresholds in the words of k6. Exit status 99: one is not met.
+# Puts a mixed load (create, read, list, delete) on files, or on an S3 server in the same process. It reads and lists through
+# fileproc and, in the same run, through package os (or io/fs), checks all content, and judges thresholds in the words of k6. The
+# exit status is 99 if a threshold is not met.
 # Usage: bench_load.sh [FLAG]...                run a load, print the table; --help lists the flags
-#        bench_load.sh --compare A.json B.json  say which differences between two runs (--out FILE.json) are significant
+#        bench_load.sh --compare A.json B.json  print which differences between two runs, saved with --out, are significant
 # The build tags in GOFLAGS select another backend: GOFLAGS=-tags=fileproc_unix bench_load.sh --out unix.json
-# Needs Go, and space for 500 MB in --dir (the temporary directory). docs/reliability.md explains.
+# Needs Go, and 500 MB of space in --dir, which is the temporary directory by default. docs/reliability.md explains.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tmp=$(mktemp -d)

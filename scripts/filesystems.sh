@@ -4,9 +4,9 @@
 # more in the cold mode, while the machine's caches are dropped again and again. Needs root, loop devices and the tools of
 # each file system; a file system without its tools is skipped with the reason. Installs nothing.
 #
-# Other names check trees alone, warm and cold, with each backend:
+# These names run no tests. They check trees, warm and cold, with each backend:
 #   ext4-inline        small files and small directories are in their inodes
-#   ext4-encrypted     with the key; after its removal, when each file has to be a reported failure; with the key again
+#   ext4-encrypted     with the key; without it, when each file has to be a reported failure; with the key again
 #   ext4-immutable, xfs-immutable, btrfs-immutable
 #                      immutable and append-only files and directories, read as root and as another user
 #   btrfs-compressed   zstd, lzo and zlib, with small files in the metadata
@@ -14,7 +14,7 @@
 #                      a tree and its reflinked copy
 #
 # With -incremental, only the tests of package incremental run, with COUNT random histories of a tree and COUNT rounds of each
-# test of faults. On an ext4 whose times have whole seconds alone (ext4-seconds) only the histories run.
+# test of faults. On ext4-seconds, whose times are in whole seconds, only the histories run.
 #
 # Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [NAME]...
 # Each NAME is one of ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs, or one of the names above.

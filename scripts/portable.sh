@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Runs the root module's tests on other platforms: 32-bit natively, arm64 and big-endian s390x under qemu, js under node,
-# wasip1 under wazero, and, with the command's, windows under wine, two at a time. A platform whose tool is missing is skipped
-# with the reason; as root, qemu, wine and the C compiler that wine's part needs are installed.
-# Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...   all but windows by default; TESTFLAGS go to go test of windows
+# Runs the root module's tests on other platforms, two platforms at a time: 386 natively, arm64 and big-endian s390x under qemu,
+# js under node, wasip1 under wazero, and windows under wine, there with the tests of cmd/fileproc too. A platform whose tool is
+# missing is skipped with the reason. As root, it installs qemu, wine and the C compiler that windows needs by apt-get.
+# Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...
+# Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case ${1:-} in
+-h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' scripts/portable.sh && exit ;;
+esac
 export CGO_ENABLED=0
 
 wazero_version=v1.12.0

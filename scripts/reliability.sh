@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Tries to make fileproc lose, tear or leak something, for as long as it may. Fails at the first loss, and prints what to repeat.
+# Tries to make fileproc lose, tear or leak something. Fails at the first part with a loss, and prints how to repeat that.
 # Usage: reliability.sh [--minutes N] [PART]...   N minutes for each part, 2 by default; all parts by default:
 #   faults   each system call with each of its errors, by strace's injection and by seccomp
-#   hostile  a process that swaps links, FIFOs, devices and directories; odd mounts and file systems; patterns
+#   hostile  a process that swaps links, FIFOs, devices and directories; odd mounts and FUSE servers; names on a terminal
 #   churn    writers that create, rename, delete, rewrite and replace
-#   limits   few descriptors, little memory, one processor, many runs at once, slow consumers, deep chains
-#   fuzz     the fuzz targets and the random interleavings
-#   race     the suite again and again under the race detector, with 1, 2 and 8 processors
-# What a part needs and the machine lacks is skipped with the reason. docs/reliability.md has the figures.
+#   limits   few descriptors, little memory, one processor, many runs at once, slow consumers, deep chains; its time does not
+#            depend on N
+#   fuzz     the fuzz targets, of which FuzzPool makes random interleavings; at least 10 s each
+#   race     the short tests under the race detector, again and again, with 1, 2 and 8 processors
+# A part that needs what the machine lacks is skipped with the reason. As root, faults installs strace by apt-get if it is missing.
+# docs/reliability.md has the figures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 parts=(faults hostile churn limits fuzz race)

@@ -2,7 +2,9 @@
 //
 //	prometheus.MustRegister(cacheprom.New(files))
 //
-// It is a module of its own, so that importers of package cache do not depend on
+// The names of the metrics begin with fileproc_cache_.
+//
+// The package is a module of its own, so that importers of package cache do not depend on
 // Prometheus. A program with several caches gives each collector a label:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"fs": "site"}, reg).MustRegister(cacheprom.New(site))
@@ -13,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// New returns a collector of the counters of files: those of the label cache="files" and
-// cache="metadata", and those of the writes.
+// New returns a collector of files.Stats. Metrics of the field Files have the label
+// cache="files", those of Metadata have cache="metadata", and those of Writes have neither.
 func New(files *cache.FS) prometheus.Collector {
 	data, meta := newCounts("files"), newCounts("metadata")
 	return &collector{append(append(data.all(), meta.all()...), writes.all()...), func(ch chan<- prometheus.Metric) {
@@ -25,8 +27,8 @@ func New(files *cache.FS) prometheus.Collector {
 	}}
 }
 
-// NewResults returns a collector of the counters of cache.Results, whose Stats method is
-// stats. They have the label cache=name.
+// NewResults returns a collector of the counters of a cache.Results, whose Stats method is
+// stats. The metrics have the label cache with the value name.
 func NewResults(name string, stats func() cache.Counts) prometheus.Collector {
 	c := newCounts(name)
 	return &collector{c.all(), func(ch chan<- prometheus.Metric) { c.collect(ch, stats()) }}
