@@ -241,7 +241,7 @@ func TestWarmProvesTheEnd(t *testing.T) {
 func TestWarmWithoutTheSize(t *testing.T) {
 	settledFiles(t)
 	if _, err := os.Stat("/proc/sys/kernel/ostype"); err != nil {
-		t.Skip(err)
+		t.Skip("only Linux with /proc has files with content and size 0: ", err)
 	}
 	c, err := NewDir("/proc/sys/kernel", Options{Trust: Forever})
 	require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestWarmOfADirThatWasReplaced(t *testing.T) {
 // TestWarmMeetsAChange between fileproc's read and the metadata after it.
 func TestWarmMeetsAChange(t *testing.T) {
 	if !hasInodes {
-		t.Skip("warming goes through the source here")
+		t.Skip("without inodes fileproc reads through the source, and there is no read of its own to come between")
 	}
 	settledFiles(t)
 	dir := warmTree(t, map[string]string{"f": "old"})
@@ -364,7 +364,7 @@ func TestWarmReadsLinks(t *testing.T) {
 	settledFiles(t)
 	dir := warmTree(t, map[string]string{"d/f": "data", "out/g": "outside"})
 	if err := os.Symlink("f", filepath.Join(dir, "d", "link")); err != nil {
-		t.Skip(err)
+		t.Skip("symbolic links cannot be made here: ", err)
 	}
 	require.NoError(t, os.Symlink("../out", filepath.Join(dir, "d", "away")))
 	c, err := NewDir(filepath.Join(dir, "d"), Options{})
