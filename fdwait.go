@@ -22,8 +22,12 @@ const (
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
 
 // rootReserve is how many descriptors a run leaves to all runs when it begins while
-// others are under way: what the one that holds fdTurn needs besides its root.
-var rootReserve = map[bool]int{false: 3, true: 6}[backendName == "generic"]
+// others are under way: what the one that holds fdTurn needs besides its root, and
+// one for a run that began alone and has not opened its root yet.
+var rootReserve = map[bool]int{false: 4, true: 7}[backendName == "generic"]
+
+// manyDescriptors is half of a limit that many small runs at once do not come near.
+const manyDescriptors = 2048
 
 // runsOpen counts the runs whose root is open in the operating system. A root stays
 // open until its run ends. So roots must never take all descriptors: then none of

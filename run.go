@@ -245,16 +245,18 @@ func (r *run) openFirst(w *worker) error {
 	return w.retryOnResource(open)
 }
 
-// openWithReserve opens root unless fewer than rootReserve descriptors are left then.
+// openWithReserve opens root unless fewer than rootReserve descriptors are left
+// then. It does not look where the limit is high and little of it is in use.
 func (r *run) openWithReserve() error {
 	d, err := r.openRoot()
 	if err != nil {
 		return err
 	}
 	reserve := rootReserve
-	half := descriptorBudget().half
-	if n, ok := d.(interface{ number() int }); half == math.MaxInt || ok && n.number() <= half {
+	if half := descriptorBudget().half; half == math.MaxInt {
 		reserve = 0
+	} else if n, ok := d.(interface{ number() int }); ok && half >= manyDescriptors && n.number() <= half && runsOpen.Load() <= int64(half/2) {
+		reserve = 0 // runs have at most half of them; a low number alone could be one between roots
 	}
 	for range reserve {
 		f, err := os.Open(os.DevNull)
