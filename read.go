@@ -20,8 +20,8 @@ const (
 	maxRead = 1 << 20
 	// maxFree is the size in bytes above which a worker needs a slot to read a
 	// file's content, so that not all that is in flight can be as large as
-	// MaxFileSize.
-	maxFree = 1 << 20
+	// MaxFileSize: 1 MiB and the byte that shows the end.
+	maxFree = 1<<20 + 1
 	// maxBelieved is the size in bytes up to which memory is taken because the
 	// metadata says so. Some files of /proc and sysfs claim far more than they
 	// hold. What goes beyond is read into buffers that double.
@@ -210,25 +210,26 @@ func (r *reader) grow(p []byte, size int64) ([]byte, error) {
 	return q, nil
 }
 
-// heapBuffers are kept from file to file and from run to run: those of up to 64 KiB,
-// of up to 128 KiB and so on. A new one would have to be cleared, and collected.
+// heapBuffers are kept from file to file and from run to run: those for files of up
+// to 64 KiB, of up to 128 KiB and so on, and the byte that shows the end of each. A
+// new one would have to be cleared, and collected.
 var heapBuffers [5]sync.Pool
 
 // heapClass returns the pool for buffers of size bytes, if there is one.
 func heapClass(size int) (class int, ok bool) {
-	class = max(bits.Len(uint(size-1))-16, 0)
+	class = max(bits.Len(uint(max(size-2, 0)))-16, 0)
 	return class, class < len(heapBuffers)
 }
 
 func takeBuffer(size int64) ([]byte, error) {
-	if size > 1<<20 {
+	if size > maxFree {
 		return allocLarge(size)
 	}
 	class, _ := heapClass(int(size))
 	if p, ok := heapBuffers[class].Get().(*[]byte); ok {
 		return (*p)[:size], nil
 	}
-	return make([]byte, size, 1<<(16+class)), nil
+	return make([]byte, size, 1<<(16+class)+1), nil
 }
 
 // putBuffer takes back what takeBuffer has returned.

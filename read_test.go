@@ -249,7 +249,7 @@ func TestReaderFetchesMetadataFirst(t *testing.T) {
 }
 
 func TestReaderUsesBuffersAgain(t *testing.T) {
-	for size, want := range map[int64]int{1: 1 << 16, 1 << 16: 1 << 16, 1<<16 + 1: 1 << 17, 1 << 20: 1 << 20, 1<<20 + 1: 1<<20 + 1} {
+	for size, want := range map[int64]int{1: 1<<16 + 1, 1<<16 + 1: 1<<16 + 1, 1<<16 + 2: 1<<17 + 1, 1<<20 + 1: 1<<20 + 1, 1<<20 + 2: 1<<20 + 2} {
 		p, err := takeBuffer(size)
 		require.NoError(t, err)
 		require.Len(t, p, int(size))

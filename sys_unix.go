@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,16 +54,22 @@ var descriptorBudget = sync.OnceValue(func() budget {
 })
 
 // allocLarge makes a mapping of its own. The garbage collector would free a buffer
-// of more than 1 MiB only after the next is made.
+// of more than 1 MiB only after the next is made. unix.Mmap would hold a lock of all
+// mappings during the call, and Munmap, which takes longest, as well.
 func allocLarge(size int64) ([]byte, error) {
-	if size > int64(^uint(0)>>1) {
+	if size > math.MaxInt {
 		return nil, unix.ENOMEM
 	}
-	return unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), size), nil
 }
 
+// freeLarge frees what allocLarge has returned, whose capacity nobody has changed.
 func freeLarge(p []byte) {
-	unix.Munmap(p) // fails only for what Mmap did not return
+	unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p)), uintptr(cap(p))) // fails only for what MmapPtr did not return
 }
 
 // addSystemStat adds to s what only the system's own form of info has.
