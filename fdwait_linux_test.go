@@ -134,15 +134,7 @@ func withFewLeft(t *testing.T, root string) {
 		trees[tree] = countFiles(t, tree)
 	}
 	limitDescriptors(t, 256)
-	var held []int
-	for {
-		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			require.ErrorIs(t, err, unix.EMFILE)
-			break
-		}
-		held = append(held, fd)
-	}
+	held := allDescriptors(t)
 	free := 6
 	if fileproc.Backend() == "generic" {
 		free = 9 // an os.Root takes more than one to open, and a second one to list
@@ -177,6 +169,50 @@ func manyRunsAtOnce(t *testing.T, root string) {
 	require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
 }
 
+// beginWithNoneLeft begins runs while one that goes on has the last descriptors: those that are cancelled return, and the other
+// one waits until there are descriptors again.
+func beginWithNoneLeft(t *testing.T, root string) {
+	limitDescriptors(t, 64)
+	tree := filepath.Join(root, "bush")
+	want := countFiles(t, tree)
+	waiting := make(chan error, 1)
+	var held []int
+	err := fileproc.ForEach(t.Context(), tree, fileproc.Options{Workers: 1}, func(*fileproc.File) error {
+		if held != nil {
+			return nil
+		}
+		held = allDescriptors(t)
+		go func() { waiting <- complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) }()
+		for range 3 { // the first may begin to wait before the one that goes on waiting
+			ctx, cancel := context.WithCancel(t.Context())
+			cancelled := make(chan error, 1)
+			go func() { cancelled <- complete(ctx, tree, fileproc.Options{Workers: 2}, want) }()
+			time.Sleep(10 * time.Millisecond)
+			cancel()
+			require.ErrorIs(t, <-cancelled, context.Canceled)
+		}
+		require.Empty(t, waiting, "a run has ended")
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-waiting)
+}
+
+// allDescriptors takes all that are left.
+func allDescriptors(t *testing.T) (held []int) {
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			require.ErrorIs(t, err, unix.EMFILE)
+			return held
+		}
+		held = append(held, fd)
+	}
+}
+
 // descriptorTrees writes wide (3,000 directories), comb (100 levels, a side directory at each) and bush (every
 // directory of six levels has three children).
 func descriptorTrees(t *testing.T) string {
@@ -208,7 +244,7 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
-	for _, task := range []string{"limit", "hogged", "crowd"} {
+	for _, task := range []string{"limit", "hogged", "begin", "crowd"} {
 		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
 		t.Run(task+", cold", func(t *testing.T) {
 			runTask(t, task, root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "FILEPROC_TEST_COLD=1") })

@@ -20,6 +20,7 @@ import (
 var tasks = map[string]func(t *testing.T, root string){
 	"limit":      underALimit,
 	"hogged":     withFewLeft,
+	"begin":      beginWithNoneLeft,
 	"crowd":      manyRunsAtOnce,
 	"peak":       measuredPeak,
 	"other":      asAnotherUser,
