@@ -1,26 +1,25 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/fileproc/fileproc/scripts/internal/figure"
 )
 
-// Colours that people with a colour vision deficiency can distinguish too.
-var colors = []color.Color{color.RGBA{G: 0x72, B: 0xb2, A: 0xff}, color.RGBA{R: 0xe6, G: 0x9f, A: 0xff}}
+var colors = []color.Color{figure.Blue, figure.Orange}
 
 // draw draws the latencies' percentiles to name.svg and name.png: a part for each operation, a line for each side.
 func (r *record) draw(name string) error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	const columns, margin = 2, vg.Length(10)
+	const columns = 2
 	parts := make([][]*plot.Plot, operations/columns)
 	for op, opName := range opNames {
 		p, err := r.drawOperation(opName)
@@ -29,30 +28,15 @@ func (r *record) draw(name string) error {
 		}
 		parts[op/columns] = append(parts[op/columns], p)
 	}
-	for _, format := range []string{"svg", "png"} {
-		canvas, err := draw.NewFormattedCanvas(9*vg.Inch, 7*vg.Inch, format)
-		if err != nil {
-			return err
-		}
-		c := draw.New(canvas)
-		c.SetColor(color.White) // the margin too, because a page may be dark
-		c.Fill(c.Rectangle.Path())
-		tiles := draw.Tiles{Rows: len(parts), Cols: columns, PadX: 2 * margin, PadY: 2 * margin}
-		for i, row := range plot.Align(parts, tiles, draw.Crop(c, margin, -margin, margin, -margin)) {
+	return figure.Save(name, 9*vg.Inch, 7*vg.Inch, func(c draw.Canvas) {
+		tiles := draw.Tiles{Rows: len(parts), Cols: columns, PadX: 2 * figure.Margin, PadY: 2 * figure.Margin}
+		inside := draw.Crop(c, figure.Margin, -figure.Margin, figure.Margin, -figure.Margin)
+		for i, row := range plot.Align(parts, tiles, inside) {
 			for k, tile := range row {
 				parts[i][k].Draw(tile)
 			}
 		}
-		f, err := os.Create(name + "." + format)
-		if err != nil {
-			return err
-		}
-		_, err = canvas.WriteTo(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 func (r *record) drawOperation(op string) (*plot.Plot, error) {

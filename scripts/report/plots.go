@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,73 +15,21 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
-const (
-	width  = 8 * vg.Inch
-	margin = vg.Length(10)
-)
-
-// Colours that people with a colour vision deficiency can distinguish too.
-var colors = []color.Color{
-	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},
-	color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff},
-	color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
-	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
-}
+var colors = []color.Color{figure.Blue, figure.Orange, figure.Green, figure.Pink}
 
 // dark is the colour of captions, of whiskers on bars, and of the line at 1.
 var dark = color.Gray{Y: 0x33}
-
-func newPlot(title, x, y string) *plot.Plot {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Title.TextStyle.Font.Size = 16
-	p.Title.Padding = 8
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font.Size = 13
-		a.Tick.Label.Font.Size = 12
-	}
-	p.Legend.TextStyle.Font.Size = 12
-	p.Legend.Padding = 3
-	p.Legend.XOffs = -8 // the legend's lines are wider than the space that the library reserves
-	return p
-}
-
-var formats = []string{"svg", "png"}
 
 func savePlot(p *plot.Plot, caption, name string) error {
 	return savePlotOf(p, caption, name, 5*vg.Inch)
 }
 
-// savePlotOf saves the plot with the caption below it.
 func savePlotOf(p *plot.Plot, caption, name string, height vg.Length) error {
-	small := p.X.Tick.Label
-	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, dark, text.XLeft, text.YBottom
-	below := small.Height(caption) + 2*margin
-	height += below
-	for _, format := range formats {
-		canvas, err := draw.NewFormattedCanvas(width, height, format)
-		if err != nil {
-			return err
-		}
-		c := draw.New(canvas)
-		c.SetColor(color.White) // the margin too, because a page may be dark
-		c.Fill(c.Rectangle.Path())
-		c.FillText(small, vg.Point{X: margin, Y: margin}, caption)
-		p.Draw(draw.Crop(c, margin, -margin, below, -margin))
-		f, err := os.Create(name + "." + format)
-		if err != nil {
-			return err
-		}
-		_, err = canvas.WriteTo(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return figure.SavePlot(name, p, 8*vg.Inch, height, caption, dark)
 }
 
 // short formats 100,000 as 100k.
@@ -109,7 +55,7 @@ type barChart struct {
 }
 
 func (b barChart) save(file string) error {
-	p := newPlot(b.title, b.unit, "")
+	p := figure.New(b.title, b.unit, "")
 	thick := 13.0 // points, as is everything here that is not a fraction of a group's height
 	if len(b.kinds) > 2 {
 		thick = 10
@@ -322,7 +268,7 @@ func plotCaches(name string, cold, warm results) error {
 // The loops without a ring have no depth, so they are horizontal lines.
 func plotDepth(name string, r results) error {
 	set := r.series[0].data
-	p := newPlot("Bare loops: time relative to the C loop, "+set+" (lower is better)", "depth of the ring: files that one io_uring call opens and reads", "wall time / wall time of the C loop")
+	p := figure.New("Bare loops: time relative to the C loop, "+set+" (lower is better)", "depth of the ring: files that one io_uring call opens and reads", "wall time / wall time of the C loop")
 	p.Add(plotter.NewGrid())
 	var ring curve
 	var ticks []plot.Tick
@@ -404,7 +350,7 @@ func (c curve) draw(p *plot.Plot, name string, i int) error {
 }
 
 func plotSizes(name string, r results) error {
-	p := newPlot("Time per file in one directory, by number of files (lower is better)", "files in the directory", "µs per file")
+	p := figure.New("Time per file in one directory, by number of files (lower is better)", "files in the directory", "µs per file")
 	p.Add(plotter.NewGrid())
 	for i, who := range []string{"fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk"} {
 		var c curve
@@ -432,7 +378,7 @@ func plotSizes(name string, r results) error {
 
 func plotWorkers(name string, r results) error {
 	set := r.series[0].data
-	p := newPlot("Files read per second by number of workers, "+set+" (higher is better)", "workers (goroutines)", "files/s")
+	p := figure.New("Files read per second by number of workers, "+set+" (higher is better)", "workers (goroutines)", "files/s")
 	p.Add(plotter.NewGrid())
 	var ticks []plot.Tick
 	for i, who := range []string{"fileproc", "ReadDir + goroutine pool"} {

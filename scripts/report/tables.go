@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -54,7 +55,7 @@ func write(out string, records []record.Record) error {
 		}
 		if section.plot != nil && len(r.series) > 0 {
 			name := filepath.Join(out, "img", section.table)
-			for _, format := range formats { // the plot may have nothing to draw, and an old image must not remain
+			for _, format := range figure.Formats { // the plot may have nothing to draw, and an old image must not remain
 				if err := os.Remove(name + "." + format); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
