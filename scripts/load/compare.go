@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
 // compared are the statistics that compare looks at.
@@ -23,7 +25,7 @@ type difference struct {
 	op, stat    string
 	vus         int
 	old, new    float64 // medians of the slices of fileproc's side
-	changes     [3]change
+	changes     [3]measure.Change
 	significant [3]bool
 }
 
@@ -52,10 +54,10 @@ func compareRecords(a, b *record) ([]difference, error) {
 				if len(oldOurs) < minSlices || len(newOurs) < minSlices {
 					continue
 				}
-				d := difference{op: op, stat: c.name, vus: l.VUs, old: medianOf(oldOurs), new: medianOf(newOurs)}
-				d.changes[ofOurs] = changeOf(oldOurs, newOurs)
-				d.changes[ofOther] = changeOf(oldOther, newOther)
-				d.changes[ofRelative] = changeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
+				d := difference{op: op, stat: c.name, vus: l.VUs, old: measure.Median(oldOurs), new: measure.Median(newOurs)}
+				d.changes[ofOurs] = measure.ChangeOf(oldOurs, newOurs)
+				d.changes[ofOther] = measure.ChangeOf(oldOther, newOther)
+				d.changes[ofRelative] = measure.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
 				for _, c := range d.changes {
 					ps = append(ps, c.P)
 				}

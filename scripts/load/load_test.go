@@ -201,16 +201,6 @@ func TestHolm(t *testing.T) {
 	require.Empty(t, holm(nil))
 }
 
-func TestPairedRatio(t *testing.T) {
-	var of, to []float64
-	for i := range 20 { // both sides follow the machine
-		to = append(to, 1+float64(i))
-		of = append(of, 1.5*(1+float64(i)))
-	}
-	ratio, lo, hi := pairedRatio(of, to)
-	require.InDeltaSlice(t, []float64{1.5, 1.5, 1.5}, []float64{ratio, lo, hi}, 1e-9)
-}
-
 // brief is a load of two seconds.
 func brief(backend, dir string, more ...string) []string {
 	return append([]string{"-backend", backend, "-dir", dir, "-stages", "2:500ms,8:1s,2:500ms", "-slice", "50ms", "-files", "60", "-own", "5", "-quiet"}, more...)

@@ -18,7 +18,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -201,11 +200,7 @@ func (s *settings) measure(ctx context.Context) (r *record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := filepath.Abs(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	r = newRecord(describeMachine(store, dir, s.revision, s.tags), &s.load, store.sides, runs)
+	r = newRecord(describeMachine(store, s.dir, s.revision, s.tags), &s.load, store.sides, runs)
 	r.Failures = runner.failures
 	for _, t := range s.thresholds {
 		if t.metric != "" {

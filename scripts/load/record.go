@@ -2,16 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/internal/host"
 )
 
 // format is the version of the record. It changes with what a field means.
@@ -129,43 +127,12 @@ func loadRecord(name string) (*record, error) {
 func describeMachine(s *store, dir, revision, tags string) machine {
 	m := machine{
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Revision: revision,
-		Tags: tags, Backend: fileproc.Backend(), Store: s.kind,
-	}
-	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel = strings.TrimSpace(string(release))
-	}
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			m.CPU = strings.TrimSpace(value)
-			break
-		}
+		Tags: tags, Backend: fileproc.Backend(), Store: s.kind, Kernel: host.Kernel(), CPU: host.CPU(),
 	}
 	if s.kind == kindFiles {
-		m.FileSystem = fileSystem(dir)
+		m.FileSystem = host.FileSystem(dir)
 	} else {
 		m.Backend = "io/fs"
 	}
 	return m
-}
-
-// fileSystem returns the type of the file system that contains dir, if /proc says it: that of the mount with the longest
-// matching path.
-func fileSystem(dir string) string {
-	dir, err := filepath.EvalSymlinks(dir)
-	mounts, errMounts := os.ReadFile("/proc/self/mounts")
-	if errors.Join(err, errMounts) != nil {
-		return ""
-	}
-	longest, kind := "", ""
-	for line := range strings.Lines(string(mounts)) {
-		field := strings.Fields(line)
-		if len(field) < 3 || len(field[1]) < len(longest) {
-			continue
-		}
-		if rel, err := filepath.Rel(field[1], dir); err == nil && filepath.IsLocal(rel) {
-			longest, kind = field[1], field[2]
-		}
-	}
-	return kind
 }

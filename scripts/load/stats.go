@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"golang.org/x/perf/benchmath"
 )
 
 // percentiles are those in records, under the names that k6 gives them.
@@ -67,61 +65,6 @@ func (m metric) mbPerSecond() float64 { return float64(m.Bytes) / 1e6 / m.Second
 // alpha is what p must be below for a difference to be called significant.
 const alpha = 0.05
 
-// A change is how much larger one sample is than another: 0.1 is 10 %. Lo and Hi bound it with 95 % confidence.
-type change struct{ Estimate, Lo, Hi, P float64 }
-
-// changeOf compares two samples that belong to different runs: Mann and Whitney's test, and Hodges and Lehmann's median of all
-// ratios with its interval. All values are positive.
-func changeOf(old, new []float64) change {
-	var ratios []float64
-	for _, o := range old {
-		for _, n := range new {
-			ratios = append(ratios, n/o-1)
-		}
-	}
-	slices.Sort(ratios)
-	n, m := float64(len(old)), float64(len(new))
-	cut := max(int(math.Floor(n*m/2-normal95*math.Sqrt(n*m*(n+m+1)/12))), 0)
-	return change{
-		Estimate: median(ratios),
-		Lo:       ratios[cut],
-		Hi:       ratios[len(ratios)-1-cut],
-		P:        benchmath.AssumeNothing.Compare(newSample(old), newSample(new)).P,
-	}
-}
-
-// normal95 is the quantile of the normal distribution for an interval of 95 %.
-const normal95 = 1.96
-
-// pairedRatio returns the ratio of samples whose i-th values are from the same moment, and its 95 % interval: the median of the
-// geometric means of two pairs' ratios, and the interval that belongs to Wilcoxon's signed ranks.
-func pairedRatio(of, to []float64) (ratio, lo, hi float64) {
-	var means []float64
-	for i := range of {
-		for j := range i + 1 {
-			means = append(means, math.Sqrt(of[i]/to[i]*of[j]/to[j]))
-		}
-	}
-	slices.Sort(means)
-	n := float64(len(of))
-	cut := max(int(math.Floor(n*(n+1)/4-normal95*math.Sqrt(n*(n+1)*(2*n+1)/24))), 0)
-	return median(means), means[cut], means[len(means)-1-cut]
-}
-
-// median returns the median of at least one value, which are sorted.
-func median(sorted []float64) float64 {
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
-	}
-	return (sorted[mid-1] + sorted[mid]) / 2
-}
-
-// newSample copies, since benchmath sorts in place.
-func newSample(values []float64) *benchmath.Sample {
-	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
-}
-
 // holm returns which of these tests are significant, if the chance that any of them is so without reason is to be at most
 // alpha: Holm's method. Without it, one in twenty comparisons of a run with itself would be called significant.
 func holm(ps []float64) []bool {
@@ -147,5 +90,3 @@ func holm(ps []float64) []bool {
 	}
 	return significant
 }
-
-func medianOf(values []float64) float64 { return median(slices.Sorted(slices.Values(values))) }

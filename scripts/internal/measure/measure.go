@@ -1,4 +1,4 @@
-// Package measure summarises repeated measurements.
+// Package measure summarises and compares repeated measurements.
 package measure
 
 import (

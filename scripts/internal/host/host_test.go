@@ -1,0 +1,19 @@
+package host
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHost(t *testing.T) {
+	if _, err := os.Stat("/proc/self/mounts"); err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	require.NotEmpty(t, Kernel())
+	require.Equal(t, "proc", FileSystem("/proc/self"))
+	t.Chdir("/proc")
+	require.Equal(t, "proc", FileSystem("."), "a relative path")
+	require.Empty(t, FileSystem("/no such directory"))
+}
