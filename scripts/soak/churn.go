@@ -14,7 +14,6 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/testtree"
-	"golang.org/x/sys/unix"
 )
 
 // In a tree that writers churn, the first letter of a file's name says what they do with it:
@@ -352,9 +350,7 @@ func (c churnTrial) run(t *churnTree, sum *churnCount) error {
 		mu.Unlock()
 		return nil
 	}
-	done := make(chan error, 1)
-	go func() {
-		var err error
+	err := within(time.Minute, func() (err error) {
 		ctx := context.Background()
 		switch c.entry {
 		case "Process":
@@ -387,28 +383,18 @@ func (c churnTrial) run(t *churnTree, sum *churnCount) error {
 				see(map[bool]string{true: a.ID, false: a.Rel}[filepath.Base(a.Rel)[0] == 'n'], &sum.other)
 			}
 		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return err
-		}
-	case <-time.After(time.Minute):
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		return errors.New("the run hangs")
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if wrong != nil {
 		return wrong
 	}
-	total := report.Processed + report.Unchanged + report.Failed + report.Abandoned
-	for _, n := range report.Skipped {
-		total += n
-	}
-	if total != report.Found || report.Abandoned != 0 {
-		return fmt.Errorf("the report does not add up: %+v", report)
+	if err := balances(true, &report); err != nil {
+		return err
 	}
 	for _, rel := range t.stable {
 		if seen[rel] != 1 {
@@ -495,8 +481,7 @@ func churn(args []string) error {
 			c.opts.ReadSize = []int{0, 0, 0, 0, 200, 4096, fileproc.NoRead}[random.Intn(7)]
 		}
 		if *cold && random.Intn(40) == 0 {
-			unix.Sync()
-			os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+			dropCaches()
 		}
 		if k%20 == 0 {
 			lost = t.quietly(c, sum)

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -350,19 +349,17 @@ func (c hostileTrial) run(t *hostileTree) (files int64, err error) {
 		}
 		return nil
 	}
-	done := make(chan error, 1)
-	go func() {
+	err = within(30*time.Second, func() error {
 		switch c.entry {
 		case "Process":
 			_, err := fileproc.Process(context.Background(), t.root(), opts, fn)
-			done <- err
+			return err
 		case "Stream":
 			for _, err := range fileproc.Stream(context.Background(), t.root(), opts, fn) {
 				if err != nil {
 					fail(err)
 				}
 			}
-			done <- nil
 		case "Walk":
 			for e, err := range fileproc.Walk(context.Background(), t.root(), opts) {
 				switch {
@@ -372,26 +369,16 @@ func (c hostileTrial) run(t *hostileTree) (files int64, err error) {
 					see(e.Rel())
 				}
 			}
-			done <- nil
 		}
-	}()
-	select {
-	case err = <-done:
-	case <-time.After(30 * time.Second):
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		return 0, errors.New("the run hangs")
-	}
+		return nil
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if err = errors.Join(wrong, err); err != nil {
 		return 0, err
 	}
-	sum := report.Processed + report.Unchanged + report.Failed + report.Abandoned
-	for _, n := range report.Skipped {
-		sum += n
-	}
-	if sum != report.Found || report.Abandoned != 0 {
-		return 0, fmt.Errorf("the report does not add up: %+v", report)
+	if err := balances(true, &report); err != nil {
+		return 0, err
 	}
 	for rel, n := range seen {
 		if t.calm[rel] && n != 1 {

@@ -40,30 +40,25 @@ type limitTask struct {
 type limitEnv struct{ wide, deep, many string }
 
 var limitTasks = []limitTask{
-	{name: "16 descriptors", run: descriptors(16)},
-	{name: "24 descriptors", run: descriptors(24)},
-	{name: "32 descriptors", run: descriptors(32)},
+	{name: "16 descriptors", run: descriptors(16, wideTree)},
+	{name: "24 descriptors", run: descriptors(24, wideTree)},
+	{name: "32 descriptors", run: descriptors(32, wideTree)},
 	{name: "no locked memory, another user", run: noLockedMemory},
 	{name: "GOMAXPROCS=1", run: wideTree, env: "GOMAXPROCS=1"},
-	{name: "1,000 runs at once", run: thousandRuns(0)},
-	{name: "1,000 runs at once, 64 descriptors", run: thousandRuns(64)},
-	{name: "1,000 runs at once, 1,024 descriptors", run: thousandRuns(1024)},
+	{name: "1,000 runs at once", run: thousandRuns},
+	{name: "1,000 runs at once, 64 descriptors", run: descriptors(64, thousandRuns)},
+	{name: "1,000 runs at once, 1,024 descriptors", run: descriptors(1024, thousandRuns)},
 	{name: "a slow loop over Stream", run: slowLoop("Stream", false)},
 	{name: "a slow loop over an ordered Stream", run: slowLoop("Stream", true)},
 	{name: "a slow loop over Walk", run: slowLoop("Walk", false)},
 	{name: "a slow loop over an ordered Walk", run: slowLoop("Walk", true)},
-	{name: "a chain of 20,000 directories", run: deepChain(0)},
-	{name: "a chain of 20,000 directories, 24 descriptors", run: deepChain(24)},
+	{name: "a chain of 20,000 directories", run: deepChain},
+	{name: "a chain of 20,000 directories, 24 descriptors", run: descriptors(24, deepChain)},
 	{name: "warm, 64 MiB", run: manyFiles, group: 64},
 	{name: "cold, 128 MiB", run: manyFiles, group: 128, cold: true},
 	{name: "cold, 64 MiB", run: manyFiles, group: 64, cold: true},
 	{name: "cold, 48 MiB", run: manyFiles, group: 48, cold: true},
 	{name: "cold, GOMEMLIMIT 40 MiB", run: manyFiles, env: "GOMEMLIMIT=40MiB", cold: true},
-}
-
-// limitedTo makes n the limit of descriptors. Go raises a soft limit alone.
-func limitedTo(n uint64) error {
-	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n})
 }
 
 // requireAll runs every kind of run over root and requires want files, each of which ok accepts.
@@ -126,6 +121,18 @@ func writeWide(root string) error {
 	return nil
 }
 
+// filesBelow returns how many files are below directory i of those that writeWide makes.
+func filesBelow(i int) int {
+	if i >= wideDirs {
+		return 0
+	}
+	n := wideFiles
+	for k := range 10 {
+		n += filesBelow((i+1)*10 + k)
+	}
+	return n
+}
+
 func wideTree(e limitEnv) (string, error) {
 	return requireAll(e.wide, wideDirs*wideFiles, fileproc.Options{}, func(f *fileproc.File) error {
 		if string(f.Data()) != string(testtree.BytesOf(f.Rel())) {
@@ -135,12 +142,13 @@ func wideTree(e limitEnv) (string, error) {
 	})
 }
 
-func descriptors(n uint64) func(limitEnv) (string, error) {
+// descriptors makes n the limit of descriptors before it calls run. A hard limit too, since Go raises a soft one.
+func descriptors(n uint64, run func(limitEnv) (string, error)) func(limitEnv) (string, error) {
 	return func(e limitEnv) (string, error) {
-		if err := limitedTo(n); err != nil {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			return "", err
 		}
-		return wideTree(e)
+		return run(e)
 	}
 }
 
@@ -155,41 +163,33 @@ func noLockedMemory(e limitEnv) (string, error) {
 	return wideTree(e)
 }
 
-func thousandRuns(limit uint64) func(limitEnv) (string, error) {
-	return func(e limitEnv) (string, error) {
-		if limit > 0 {
-			if err := limitedTo(limit); err != nil {
-				return "", err
-			}
-		}
-		var runs sync.WaitGroup
-		var mu sync.Mutex
-		var failed error
-		const files = 10 * 11 * wideFiles // below one of the first ten directories: itself, ten, and ten in each of these
-		for i := range 1000 {
-			root := filepath.Join(e.wide, fmt.Sprintf("d%04d", i%10))
-			runs.Go(func() {
-				got, err := fileproc.Process(context.Background(), root, fileproc.Options{}, func(f *fileproc.File) (string, error) {
-					rel, _ := filepath.Rel(e.wide, f.Path())
-					if string(f.Data()) != string(testtree.BytesOf(rel)) {
-						return "", errors.New("wrong bytes")
-					}
-					return f.Rel(), nil
-				})
-				slices.Sort(got)
-				if err == nil && len(got) < files || len(slices.Compact(got)) != len(got) {
-					err = fmt.Errorf("%d files", len(got))
+func thousandRuns(e limitEnv) (string, error) {
+	var runs sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for i := range 1000 {
+		root := filepath.Join(e.wide, fmt.Sprintf("d%04d", i%10))
+		runs.Go(func() {
+			got, err := fileproc.Process(context.Background(), root, fileproc.Options{}, func(f *fileproc.File) (string, error) {
+				rel, _ := filepath.Rel(e.wide, f.Path())
+				if string(f.Data()) != string(testtree.BytesOf(rel)) {
+					return "", errors.New("wrong bytes")
 				}
-				if err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-				}
+				return f.Rel(), nil
 			})
-		}
-		runs.Wait()
-		return "1,000 complete", failed
+			slices.Sort(got)
+			if want := filesBelow(i % 10); err == nil && (len(got) != want || len(slices.Compact(got)) != want) {
+				err = fmt.Errorf("%d files of %d", len(got), want)
+			}
+			if err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
 	}
+	runs.Wait()
+	return "1,000 complete", failed
 }
 
 // slowLoop lets the results of a run wait: 2 seconds before the first, and a millisecond after each hundred.
@@ -338,32 +338,25 @@ func removeChain(root string) error {
 	return err
 }
 
-func deepChain(limit uint64) func(limitEnv) (string, error) {
-	return func(e limitEnv) (string, error) {
-		if limit > 0 {
-			if err := limitedTo(limit); err != nil {
-				return "", err
-			}
+func deepChain(e limitEnv) (string, error) {
+	var mu sync.Mutex
+	seen := make([]int, chainLevels)
+	did, err := requireAll(e.deep, chainLevels, fileproc.Options{}, func(f *fileproc.File) error {
+		level := -1
+		if _, err := fmt.Sscan(string(f.Data()), &level); err != nil || level < 0 || level >= chainLevels {
+			return fmt.Errorf("it holds %q", f.Data())
 		}
-		var mu sync.Mutex
-		seen := make([]int, chainLevels)
-		did, err := requireAll(e.deep, chainLevels, fileproc.Options{}, func(f *fileproc.File) error {
-			level := -1
-			if _, err := fmt.Sscan(string(f.Data()), &level); err != nil || level < 0 || level >= chainLevels {
-				return fmt.Errorf("it holds %q", f.Data())
-			}
-			mu.Lock()
-			seen[level]++
-			mu.Unlock()
-			return nil
-		})
-		for level, n := range seen {
-			if err == nil && n != 2 { // once in Process, once in Stream
-				err = fmt.Errorf("level %d came %d times", level, n)
-			}
+		mu.Lock()
+		seen[level]++
+		mu.Unlock()
+		return nil
+	})
+	for level, n := range seen {
+		if err == nil && n != 2 { // once in Process, once in Stream
+			err = fmt.Errorf("level %d came %d times", level, n)
 		}
-		return did, errors.Join(err, peakBelow(256))
 	}
+	return did, errors.Join(err, peakBelow(256))
 }
 
 // memoryGroup makes a control group of mib MiB, and returns its directory.
@@ -459,8 +452,7 @@ func limits(args []string) error {
 			continue
 		}
 		if t.cold {
-			unix.Sync()
-			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
+			if err := dropCaches(); err != nil {
 				return err
 			}
 		}

@@ -223,6 +223,14 @@ type checker struct {
 	seen  map[string]bool
 	wrong error
 	bytes int64
+
+	report fileproc.Report
+}
+
+func newChecker(random *rand.Rand, t *tree, cold bool) *checker {
+	c := &checker{trial: newTrial(random, t, cold), t: t, seen: map[string]bool{}}
+	c.opts.Report = &c.report
+	return c
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -331,9 +339,7 @@ func (c *checker) run() (complete bool) {
 		})
 		defer timer.Stop()
 	}
-	done := make(chan struct{})
-	go func() { // a goroutine of its own, because Goexit ends it
-		defer close(done)
+	err := within(2*time.Minute, func() error {
 		defer func() {
 			if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), errEnough.Error()) {
 				c.fail("the run panicked: %v", v)
@@ -362,34 +368,56 @@ func (c *checker) run() (complete bool) {
 			}
 		}
 		if err != nil && !ended.Load() {
-			c.fail("the run failed: %v", err)
+			return fmt.Errorf("the run failed: %w", err)
 		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Minute):
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		c.fail("the run hangs")
+		return nil
+	})
+	if err != nil {
+		c.fail("%v", err)
 	}
 	return !ended.Load()
 }
 
+// within returns the error of run, or, with the stacks on stderr, that it hangs. Run may end by Goexit.
+func within(patience time.Duration, run func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		done <- run()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		return errors.New("the run hangs")
+	}
+}
+
+// balances checks that each file that was found is in one other count of the report.
+func balances(complete bool, r *fileproc.Report) error {
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	switch {
+	case sum != r.Found:
+		return fmt.Errorf("the sum of the other counts is not Found: %+v", r)
+	case complete && r.Abandoned != 0:
+		return fmt.Errorf("a complete run abandoned files: %+v", r)
+	}
+	return nil
+}
+
 // checkRun checks the results and the report of a run.
-func (c *checker) checkRun(complete bool, r *fileproc.Report) error {
+func (c *checker) checkRun(complete bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.wrong != nil {
 		return c.wrong
 	}
-	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
-	for _, n := range r.Skipped {
-		sum += n
-	}
-	if sum != r.Found {
-		return fmt.Errorf("the sum of the other counts is not Found: %+v", r)
-	}
-	if complete && r.Abandoned != 0 {
-		return fmt.Errorf("a complete run abandoned files: %+v", r)
+	if err := balances(complete, &c.report); err != nil {
+		return err
 	}
 	for rel := range c.seen {
 		if !c.t.stable[rel] {
@@ -490,6 +518,16 @@ func soak(parent string, seed int64, duration time.Duration, cold bool) error {
 	return nil
 }
 
+func (s *tally) add(c *checker, complete bool) {
+	if complete {
+		s.complete++
+	} else {
+		s.early++
+	}
+	s.files += int64(len(c.seen))
+	s.bytes += c.bytes
+}
+
 func (s *tally) print(start time.Time) {
 	virtual, resident := memory()
 	fmt.Printf("%s: %d trees, %d complete runs, %d ended early, %d files, %d MiB checked; %d goroutines, %d MiB resident, %d MiB of address space\n",
@@ -540,9 +578,7 @@ func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally
 		writing.Lock()
 		before := currentResources()
 		writing.Unlock()
-		c := &checker{trial: newTrial(random, t, cold), t: t, seen: map[string]bool{}}
-		var report fileproc.Report
-		c.opts.Report = &report
+		c := newChecker(random, t, cold)
 		if c.cold {
 			dropCaches()
 		}
@@ -551,7 +587,7 @@ func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally
 		complete := c.run()
 		limitFiles(1 << 20)
 		runtime.GOMAXPROCS(procs)
-		err := c.checkRun(complete, &report)
+		err := c.checkRun(complete)
 		if err == nil {
 			writing.Lock()
 			err = leaked(before)
@@ -560,13 +596,7 @@ func soakTree(base string, seed int64, deadline time.Time, cold bool, sum *tally
 		if err != nil {
 			return fmt.Errorf("%w\nin %v", err, c.trial)
 		}
-		if complete {
-			sum.complete++
-		} else {
-			sum.early++
-		}
-		sum.files += int64(len(c.seen))
-		sum.bytes += c.bytes
+		sum.add(c, complete)
 	}
 	return nil
 }
@@ -601,25 +631,17 @@ func check(root string, seed int64, runs int, cold bool) error {
 	var sum tally
 	start := time.Now()
 	for range runs {
-		c := &checker{trial: newTrial(random, t, false), t: t, seen: map[string]bool{}}
-		var report fileproc.Report
-		c.opts.Report = &report
+		c := newChecker(random, t, false)
 		if cold {
 			if err := dropCaches(); err != nil {
 				return err
 			}
 		}
 		complete := c.run()
-		if err := c.checkRun(complete, &report); err != nil {
+		if err := c.checkRun(complete); err != nil {
 			return fmt.Errorf("%w\nin %v", err, c.trial)
 		}
-		if complete {
-			sum.complete++
-		} else {
-			sum.early++
-		}
-		sum.files += int64(len(c.seen))
-		sum.bytes += c.bytes
+		sum.add(c, complete)
 	}
 	sum.print(start)
 	return nil
