@@ -12,25 +12,16 @@ export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user ca
 
 args=()
 engines=
-while [ $# -gt 0 ]; do
-	case $1 in
+for arg; do
+	case $arg in
 	--help | -h)
 		sed -n 's/^# \{0,1\}//; 2,8p' "$(basename "$0")"
 		exit
 		;;
 	--plot) args+=(-plot ../docs/img/cache) ;;
 	--engines) engines=1 ;;
-	--rounds | --only)
-		[ $# -gt 1 ] || { echo "bench_cache.sh: $1 needs a value" >&2; exit 2; }
-		args+=("${1#-}" "$2")
-		shift
-		;;
-	*)
-		echo "bench_cache.sh: unknown argument $1; --help lists them" >&2
-		exit 2
-		;;
+	*) args+=("$arg") ;; # which caches knows, or rejects
 	esac
-	shift
 done
 
 tmp=$(mktemp -d)

@@ -17,8 +17,8 @@ out=../docs
 raw=$data/report.jsonl
 sets="flat:1 flat:10 flat:100 flat:1k flat:5k flat:10k flat:100k nested1:1k nested1:5k nested1:100k"
 args=()
-while [ $# -gt 0 ]; do
-	case $1 in
+for arg; do
+	case $arg in
 	--help | -h)
 		sed -n 's/^# \{0,1\}//; 2,10p' "$(basename "$0")"
 		exit
@@ -29,22 +29,13 @@ while [ $# -gt 0 ]; do
 		sets="flat:1 flat:10 flat:100 flat:1k flat:5k nested1:5k"
 		args+=(-quick)
 		;;
-	--only | --sets)
-		[ $# -gt 1 ] || { echo "bench_report.sh: $1 needs names" >&2; exit 2; }
-		args+=("${1#-}" "$2")
-		shift
-		;;
-	*)
-		echo "bench_report.sh: unknown argument $1; --help lists them" >&2
-		exit 2
-		;;
+	*) args+=("$arg") ;; # which report knows, or rejects
 	esac
-	shift
 done
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" ${args[@]+"${args[@]}"} "$@"; }
+report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" "$@" ${args[@]+"${args[@]}"}; }
 go build -o "$bin/report" ./report
 report -check # fail early on wrong arguments
 mkdir -p "$out"
