@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,10 @@ func TestSplitName(t *testing.T) {
 		"./": {".", ""}, ".": {".", "."}, "..": {".", ".."}, "../": {"..", ""}, "../..": {"..", ".."}, "": {".", "."},
 		"/a": {"/", "a"}, "//a/b/": {"/", "a/b/"}, "/": {"/", ""}, "/../a": {"/", "../a"},
 	} {
+		if runtime.GOOS == "windows" && strings.HasPrefix(name, "//") {
+			continue // a volume
+		}
+		want[0] = filepath.FromSlash(want[0])
 		if dir, rel := splitName(name); want != [2]string{dir, rel} {
 			t.Errorf("%q: %q, %q, want %q", name, dir, rel, want)
 		}

@@ -54,6 +54,7 @@ var limitTasks = []limitTask{
 	{name: "a slow loop over an ordered Walk", run: slowLoop("Walk", true)},
 	{name: "a chain of 20,000 directories", run: deepChain},
 	{name: "a chain of 20,000 directories, 24 descriptors", run: descriptors(24, deepChain)},
+	{name: "an ignore file of 100 MiB", run: largeIgnoreFile},
 	{name: "warm, 64 MiB", run: manyFiles, group: 64},
 	{name: "cold, 128 MiB", run: manyFiles, group: 128, cold: true},
 	{name: "cold, 64 MiB", run: manyFiles, group: 64, cold: true},
@@ -357,6 +358,41 @@ func deepChain(e limitEnv) (string, error) {
 		}
 	}
 	return did, errors.Join(err, peakBelow(256))
+}
+
+// largeIgnoreFile reads an ignore file of the greatest size, each line of which ignores one name, and half of the names exist.
+func largeIgnoreFile(e limitEnv) (string, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(e.deep), "ignored")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	const files = 50
+	lines := make([]byte, 0, 100<<20)
+	n := 0
+	for ; len(lines)+len("/name-0000000.*\n") <= cap(lines); n++ {
+		lines = fmt.Appendf(lines, "/name-%07d.*\n", n)
+	}
+	err = os.WriteFile(filepath.Join(dir, ".gitignore"), lines, 0o644)
+	for i := range files { // the odd ones have no line
+		name := fmt.Sprintf("name-%07d.md", n/files*i)
+		if i%2 == 1 {
+			name = "x" + name
+		}
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	if err != nil {
+		return "", err
+	}
+	opts := fileproc.Options{IgnoreFiles: []string{".gitignore"}, SkipHidden: true}
+	start := time.Now()
+	did, err := requireAll(dir, files/2, opts, func(f *fileproc.File) error {
+		if f.Name()[0] != 'x' {
+			return errors.New("it is ignored")
+		}
+		return nil
+	})
+	return fmt.Sprintf("%s, %d lines, %v", did, n, time.Since(start).Round(time.Second/10)), errors.Join(err, peakBelow(4096))
 }
 
 // memoryGroup makes a control group of mib MiB, and returns its directory.
