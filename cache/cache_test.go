@@ -735,3 +735,73 @@ func TestStatsAsJSON(t *testing.T) {
 	require.Contains(t, string(data), `"evictions":{"bytes":0,"changed":0,"entries":0,"expired":0,"invalidated":1,"replaced":0}`)
 	require.True(t, bytes.HasPrefix(data, []byte(`{"files":{"hits":0,"misses":1,`)), string(data))
 }
+
+// TestJoinedLoadIsCompared: a call that waits for a load that began before it gets nothing
+// older than the call, unless that is trusted.
+func TestJoinedLoadIsCompared(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		trust    time.Duration
+		timeless bool
+		want     string
+	}{
+		{"compared", 0, false, "new"},
+		{"not comparable", 0, true, "new"},
+		{"trusted", time.Minute, false, "old"},
+		{"trusted for less than the load takes", time.Second, false, "new"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemFS(nil)
+				m.timeless = tt.timeless
+				m.put("f", "old")
+				slow := true
+				// TTLOf is called after the file was read and compared.
+				c := newFS(t, m, Options{Trust: tt.trust, TTLOf: func(string, fs.FileInfo) time.Duration {
+					if slow {
+						slow = false
+						time.Sleep(10 * time.Second)
+					}
+					return 0
+				}})
+				go c.ReadFile("f")
+				time.Sleep(5 * time.Second)
+				m.put("f", "new")
+				require.Equal(t, tt.want, readFile(t, c, "f"))
+				require.EqualValues(t, 1, c.Stats().Files.Joined)
+			})
+		})
+	}
+}
+
+// TestJoinedLoadThatFails: the error of a load that began before a call is not the call's.
+func TestJoinedLoadThatFails(t *testing.T) {
+	for _, trust := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemFS(map[string]string{"f": "x"})
+			failed := false
+			m.setFault(func(op, name string) error {
+				if op == "open" && !failed {
+					failed = true
+					time.Sleep(10 * time.Second)
+					return errStore
+				}
+				return nil
+			})
+			c := newFS(t, m, Options{Trust: trust})
+			go c.ReadFile("f")
+			time.Sleep(5 * time.Second)
+			_, err := c.ReadFile("f")
+			require.Equal(t, trust != 0, errors.Is(err, errStore))
+		})
+	}
+}
+
+// TestNegativeSize: a source that does not know the size is read, and not cached.
+func TestNegativeSize(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "data"})
+	m.files["f"].lies = -5
+	c := newFS(t, m, Options{Trust: Forever})
+	require.Equal(t, "data", readFile(t, c, "f"))
+	require.Zero(t, c.Stats().Files.Entries)
+}

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -86,4 +87,17 @@ func TestResultOfAChangingFile(t *testing.T) {
 	_, err = r.Load("f")
 	require.NoError(t, err)
 	require.Zero(t, r.Stats().Entries)
+}
+
+// TestCostOfAResultDoesNotOverflow: a result with the largest cost is not cached.
+func TestCostOfAResultDoesNotOverflow(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"f": "x"}), Options{})
+	r, err := NewResults(c, ResultOptions[int]{Cost: func(int) int64 { return math.MaxInt64 }}, func(File) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	_, err = r.Load("f")
+	require.NoError(t, err)
+	s := r.Stats()
+	require.Zero(t, s.Entries)
+	require.Zero(t, s.Bytes)
+	require.EqualValues(t, 1, s.TooLarge)
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -282,4 +284,34 @@ func FuzzLoadSnapshot(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSnapshotWithPolicyTTL: an entry without a limit of its own has that of the Options.
+func TestSnapshotWithPolicyTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": ""})
+		opts := Options{Policy: TTL, TTL: time.Hour, TTLOf: func(string, fs.FileInfo) time.Duration { return -1 }}
+		snapshot := snapshotOf(t, m, opts, "f")
+		opts.TTL = time.Minute
+		c := newFS(t, m, opts)
+		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, c.Stats().Files.Entries)
+	})
+}
+
+// TestSnapshotOfAnotherCount: whole sums do not excuse an end that counts other entries.
+func TestSnapshotOfAnotherCount(t *testing.T) {
+	var b bytes.Buffer
+	s := &snapshotWriter{to: bufio.NewWriter(&b), sum: xxhash.New()}
+	s.write([]byte(snapshotMagic))
+	var end [recordSize]byte
+	end[4] = 1
+	s.write(end[:])
+	s.writeSum()
+	require.NoError(t, s.to.Flush())
+	_, err := newFS(t, newMemFS(nil), Options{}).LoadSnapshot(&b)
+	require.ErrorIs(t, err, ErrSnapshot)
 }

@@ -525,3 +525,44 @@ func TestWarmOfFilesWithoutTimes(t *testing.T) {
 		require.Equal(t, trust != 0, warm(t, c, WarmOptions{}).Warmed == 2)
 	}
 }
+
+// TestWarmCountsADirectoryOnce: each pass of First meets the one that cannot be listed.
+func TestWarmCountsADirectoryOnce(t *testing.T) {
+	m := newMemFS(map[string]string{"bad/f": "", "a": "", "b": ""})
+	m.setFault(func(op, name string) error {
+		if op == "open" && name == "bad" {
+			return errStore
+		}
+		return nil
+	})
+	r, err := newFS(t, m, Options{}).Warm(t.Context(), WarmOptions{First: []string{"**/a", "**/b"}})
+	require.ErrorIs(t, err, errStore)
+	require.Equal(t, 1, strings.Count(err.Error(), errStore.Error()))
+	require.EqualValues(t, 1, r.Failed)
+	require.EqualValues(t, 2, r.Warmed)
+}
+
+// careless is a source that does not look at names.
+type careless struct {
+	*memFS
+	t *testing.T
+}
+
+func (s careless) Stat(name string) (fs.FileInfo, error) {
+	require.True(s.t, fs.ValidPath(name), "%q", name)
+	return s.memFS.Stat(name)
+}
+
+func (s careless) Open(name string) (fs.File, error) {
+	require.True(s.t, fs.ValidPath(name), "%q", name)
+	return s.memFS.Open(name)
+}
+
+// TestWarmGivesTheSourceNoBadNames: not all sources look at names.
+func TestWarmGivesTheSourceNoBadNames(t *testing.T) {
+	bad := []string{"../f", "/f", "d/../f", ".", "", "d//f", "f/..", "../"}
+	r, err := newFS(t, careless{newMemFS(map[string]string{"f": "", "d/f": ""}), t}, Options{}).Warm(t.Context(),
+		WarmOptions{Files: slices.Values(bad)})
+	require.Error(t, err)
+	require.EqualValues(t, len(bad), r.Failed)
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,16 @@ func (m *memFS) failing(ops ...string) {
 			if o == op || o == op+" "+name {
 				return errStore
 			}
+		}
+		return nil
+	})
+}
+
+// slow makes each of the operations take a second.
+func (m *memFS) slow(ops ...string) {
+	m.setFault(func(op, name string) error {
+		if slices.Contains(ops, op) {
+			time.Sleep(time.Second)
 		}
 		return nil
 	})
@@ -96,12 +107,7 @@ func TestWriteDuringALoad(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemFS(map[string]string{"f": "old"})
-			m.setFault(func(op, name string) error {
-				if op == "read" || op == "write" {
-					time.Sleep(time.Second)
-				}
-				return nil
-			})
+			m.slow("read", "write")
 			c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever, FlushInterval: map[bool]time.Duration{true: Forever}[mode == WriteBack]})
 			r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
 			require.NoError(t, err)
@@ -320,12 +326,7 @@ func TestWritersShareLittleRoom(t *testing.T) {
 func TestWriteDuringAFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
-		m.setFault(func(op, name string) error {
-			if op == "write" {
-				time.Sleep(time.Second)
-			}
-			return nil
-		})
+		m.slow("write")
 		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
 		for _, then := range []string{"write", "discard"} {
 			require.NoError(t, c.WriteFile("f", []byte("1")))
@@ -692,12 +693,7 @@ func TestWriteWhileTheStoreIsCalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemFS(map[string]string{"f": "old"})
-				m.setFault(func(op, name string) error {
-					if op == "write" || op == "remove" {
-						time.Sleep(time.Second)
-					}
-					return nil
-				})
+				m.slow("write", "remove")
 				c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
 				require.NoError(t, c.WriteFile("f", []byte("1")))
 				go call(c)
@@ -777,5 +773,131 @@ func TestLstatOfADirtyFile(t *testing.T) {
 	i, err = c.Lstat("d")
 	require.NoError(t, err)
 	require.True(t, i.IsDir())
+	require.NoError(t, c.Close())
+}
+
+// TestDirWriteThatAnotherProcessChanges: content that was written is not cached under the
+// metadata of what another process has made of the file since. This matters where files
+// count as settled at once, as on a server whose clock is behind.
+func TestDirWriteThatAnotherProcessChanges(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows renames no open file, so Dir closes it before and returns no metadata of what it wrote")
+	}
+	settledFiles(t)
+	defer func() { testAfterRename = func() {} }()
+	for what, data := range map[string]string{"time": "NEW", "size": "longer"} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			c, err := NewDir(dir, Options{})
+			require.NoError(t, err)
+			defer c.Close()
+			testAfterRename = func() {
+				name := filepath.Join(dir, "f")
+				require.NoError(t, os.WriteFile(name, []byte(data), 0o644))
+				at := time.Now().Add(-time.Minute)
+				require.NoError(t, os.Chtimes(name, at, at))
+			}
+			require.NoError(t, c.WriteFile("f", []byte("new")))
+			require.Equal(t, data, readFile(t, c, "f"))
+		})
+	}
+}
+
+// TestDirWriteReturnsItsOwnMetadata or none: also if the size alone shows the change.
+func TestDirWriteReturnsItsOwnMetadata(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows renames no open file, so Dir closes it before and returns no metadata of what it wrote")
+	}
+	defer func() { testAfterRename = func() {} }()
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	testAfterRename = func() {
+		name := filepath.Join(dir, "f")
+		before, err := os.Stat(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(name, []byte("longer"), 0o644))
+		require.NoError(t, os.Chtimes(name, before.ModTime(), before.ModTime()))
+	}
+	info, err := d.WriteFile("f", []byte("new"))
+	require.NoError(t, err)
+	require.Nil(t, info)
+}
+
+// TestStoreThatEndsTheIntervalFlush: the next interval flushes again.
+func TestStoreThatEndsTheIntervalFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Second})
+		m.setFault(func(op, name string) error {
+			if op == "write" {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		require.NoError(t, c.WriteFile("f", nil))
+		time.Sleep(1500 * time.Millisecond)
+		require.Equal(t, []string{"f"}, c.Dirty())
+		m.setFault(nil)
+		time.Sleep(time.Second)
+		require.Empty(t, c.Dirty())
+	})
+}
+
+// TestTwoCloses: when the first fails, the second still refuses the writes that it does not
+// flush.
+func TestTwoCloses(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("f", nil))
+	entered, release := make(chan bool), make(chan bool)
+	first, refused := true, error(nil)
+	m.setFault(func(op, name string) error {
+		switch {
+		case op != "write":
+			return nil
+		case first:
+			first = false
+			close(entered)
+			<-release
+			return errStore
+		}
+		refused = c.WriteFile("g", nil) // it finds room, and calls no store
+		return nil
+	})
+	var wg sync.WaitGroup
+	var errs [2]error
+	wg.Go(func() { errs[0] = c.Close() })
+	<-entered
+	wg.Go(func() { errs[1] = c.Close() })
+	time.Sleep(50 * time.Millisecond) // until it waits
+	close(release)
+	wg.Wait()
+	require.ErrorIs(t, errs[0], errStore)
+	require.NoError(t, errs[1])
+	require.ErrorIs(t, refused, fs.ErrClosed)
+	require.Empty(t, c.Dirty())
+}
+
+// linked is a source in which each file is a link too.
+type linked struct{ *memFS }
+
+func (l linked) ReadLink(string) (string, error)        { return "target", nil }
+func (l linked) Lstat(name string) (fs.FileInfo, error) { return l.Stat(name) }
+
+// TestReadLinkOfADirtyFile: a file that was written or removed is no link.
+func TestReadLinkOfADirtyFile(t *testing.T) {
+	m := linked{newMemFS(map[string]string{"a": "", "b": "", "c": ""})}
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("a", nil))
+	require.NoError(t, c.Remove("b"))
+	_, err := c.ReadLink("a")
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	_, err = c.ReadLink("b")
+	require.True(t, errors.Is(err, fs.ErrNotExist))
+	to, err := c.ReadLink("c")
+	require.NoError(t, err)
+	require.Equal(t, "target", to)
 	require.NoError(t, c.Close())
 }
