@@ -626,8 +626,7 @@ func (c *FS) Close() error {
 	defer w.closing.Unlock()
 	w.mu.Lock()
 	w.ended = true
-	if w.timer != nil {
-		w.timer.Stop()
+	if w.timer != nil && w.timer.Stop() { // else its flush has begun, and resets it at its end
 		w.timer = nil
 	}
 	w.mu.Unlock()

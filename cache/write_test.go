@@ -880,6 +880,32 @@ func TestTwoCloses(t *testing.T) {
 	require.Empty(t, c.Dirty())
 }
 
+// TestFailedCloseKeepsOneTimer: an interval's flush that has begun when Close fails leaves no
+// second timer behind.
+func TestFailedCloseKeepsOneTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		m.failing("write")
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Second})
+		var flushes atomic.Int64
+		begin := make(chan bool)
+		c.w.flushLater = func() {
+			if flushes.Add(1) == 1 {
+				<-begin
+			}
+			c.flushAtInterval()
+		}
+		require.NoError(t, c.WriteFile("f", nil))
+		time.Sleep(1500 * time.Millisecond)
+		require.ErrorIs(t, c.Close(), errStore)
+		close(begin)
+		time.Sleep(9900 * time.Millisecond)
+		require.EqualValues(t, 10, flushes.Load())
+		m.setFault(nil)
+		require.NoError(t, c.Close())
+	})
+}
+
 // linked is a source in which each file is a link too.
 type linked struct{ *memFS }
 
