@@ -630,13 +630,19 @@ func (c *FS) Close() error {
 		w.timer = nil
 	}
 	w.mu.Unlock()
+	flushed := false
+	defer func() { // after a panic of the store too
+		if !flushed {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ended = false
+			w.arm()
+		}
+	}()
 	if err := c.flush(all); err != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.ended = false
-		w.arm()
 		return err
 	}
+	flushed = true
 	if c.owned == nil {
 		return nil
 	}

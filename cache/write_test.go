@@ -906,6 +906,22 @@ func TestFailedCloseKeepsOneTimer(t *testing.T) {
 	})
 }
 
+// TestCloseThatPanics, as the store does, leaves the FS open like a Close that fails.
+func TestCloseThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Second})
+		require.NoError(t, c.WriteFile("f", nil))
+		m.setFault(func(op, name string) error { panic("store") })
+		require.Panics(t, func() { _ = c.Close() })
+		m.setFault(nil)
+		time.Sleep(1500 * time.Millisecond)
+		require.Empty(t, c.Dirty())
+		require.NoError(t, c.WriteFile("f", nil))
+		require.NoError(t, c.Close())
+	})
+}
+
 // linked is a source in which each file is a link too.
 type linked struct{ *memFS }
 
