@@ -131,14 +131,16 @@ func (c *FS) WriteFile(name string, data []byte) error {
 }
 
 func (c *FS) writeFile(name string, data []byte) error {
-	if err := c.writable("write", name); err != nil {
-		return err
-	}
 	if c.w.mode == WriteBack {
+		if err := c.writable("write", name); err != nil {
+			return err
+		}
 		return c.writeBack(name, data)
 	}
-	lock := c.w.lock(name)
-	lock.Lock()
+	lock, err := c.admit("write", name)
+	if err != nil {
+		return err
+	}
 	defer lock.Unlock()
 	return c.writeStore(name, data, c.w.mode == WriteThrough)
 }
@@ -161,8 +163,20 @@ func (c *FS) writable(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-func (w *writer) lock(name string) *sync.Mutex {
-	return &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
+// admit locks what a write of name to the store holds. It checks the name under the lock:
+// Close waits for the locks, and a write that gets one later is refused.
+func (c *FS) admit(op, name string) (*sync.Mutex, error) {
+	w := &c.w
+	lock := &w.flushing
+	if w.mode != WriteBack {
+		lock = &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
+	}
+	lock.Lock()
+	if err := c.writable(op, name); err != nil {
+		lock.Unlock()
+		return nil, err
+	}
+	return lock, nil
 }
 
 // writeStore writes to the store. Whatever happens there, nothing of before is
@@ -224,9 +238,6 @@ func (c *FS) forget(name string) {
 // the store, and after an error nothing has changed. In the other modes, and for an empty
 // directory, the store removes it at once, and after an error the store decides.
 func (c *FS) Remove(name string) error {
-	if err := c.writable("remove", name); err != nil {
-		return err
-	}
 	if err := c.remove(name); err != nil {
 		return err
 	}
@@ -239,10 +250,15 @@ func (c *FS) Remove(name string) error {
 func (c *FS) remove(name string) error {
 	w := &c.w
 	if w.mode != WriteBack {
-		lock := w.lock(name)
-		lock.Lock()
+		lock, err := c.admit("remove", name)
+		if err != nil {
+			return err
+		}
 		defer lock.Unlock()
 		return c.removeStored(name)
+	}
+	if err := c.writable("remove", name); err != nil {
+		return err
 	}
 	if err := c.flushBelow(name); err != nil {
 		return err
@@ -258,8 +274,11 @@ func (c *FS) remove(name string) error {
 			return err
 		}
 		if info.IsDir() || d.cost() > w.most {
-			w.flushing.Lock()
-			defer w.flushing.Unlock()
+			lock, err := c.admit("remove", name)
+			if err != nil {
+				return err
+			}
+			defer lock.Unlock()
 			return c.removeStored(name)
 		}
 	}
@@ -347,8 +366,11 @@ func (c *FS) writeLarge(name string, data []byte) error {
 	if err := c.flushAround(name); err != nil {
 		return err
 	}
-	w.flushing.Lock()
-	defer w.flushing.Unlock()
+	lock, err := c.admit("write", name)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
 	w.mu.Lock()
 	old := w.dirty[name]
 	w.mu.Unlock()
@@ -618,8 +640,9 @@ func (c *FS) flushAtInterval() {
 
 // Close flushes what is dirty, and releases the directory that NewDir has opened. If
 // not all can be flushed, it returns the error and the FS stays open: the files can
-// be read, flushed and discarded, and Close can be called again. Open files can be
-// read after Close.
+// be read, flushed and discarded, and Close can be called again. Close waits for writes
+// under way, and does not call the store after it has returned. Open files can be read
+// after Close.
 func (c *FS) Close() error {
 	w := &c.w
 	w.closing.Lock()
@@ -643,6 +666,10 @@ func (c *FS) Close() error {
 		return err
 	}
 	flushed = true
+	for i := range w.names { // writes under way end
+		w.names[i].Lock()
+		defer w.names[i].Unlock()
+	}
 	if c.owned == nil {
 		return nil
 	}

@@ -577,6 +577,65 @@ func TestCloseMeetsAWrite(t *testing.T) {
 	require.ErrorIs(t, c.w.add(&dirtyFile{name: "f", content: &content{}}), fs.ErrClosed)
 }
 
+// TestCloseWaitsForWrites: when Close has returned, the store is not called.
+func TestCloseWaitsForWrites(t *testing.T) {
+	calls := map[string]func(c *FS) error{
+		"write":  func(c *FS) error { return c.WriteFile("f", make([]byte, 5000)) }, // with WriteBack at once
+		"remove": func(c *FS) error { return c.Remove("d") },
+	}
+	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
+		for op, call := range calls {
+			opts := Options{Write: mode}
+			if mode == WriteBack {
+				opts.MaxDirtyBytes = 4000
+			}
+			t.Run(fmt.Sprint(mode, "/", op, "/begun"), func(t *testing.T) {
+				m := newMemFS(nil)
+				m.touchDir("d")
+				entered, leave := make(chan bool), make(chan bool)
+				enter := sync.OnceFunc(func() { close(entered) })
+				m.setFault(func(o, name string) error {
+					if o == op {
+						enter()
+						<-leave
+					}
+					return nil
+				})
+				opts.Store = m
+				c := newFS(t, m, opts)
+				var wg sync.WaitGroup
+				wg.Go(func() { require.NoError(t, call(c)) })
+				<-entered
+				closed := make(chan error, 1)
+				wg.Go(func() { closed <- c.Close() })
+				time.Sleep(20 * time.Millisecond)
+				require.Empty(t, closed)
+				close(leave)
+				wg.Wait()
+				require.NoError(t, <-closed)
+			})
+			t.Run(fmt.Sprint(mode, "/", op, "/about to begin"), func(t *testing.T) {
+				for range 300 {
+					m := newMemFS(nil)
+					m.touchDir("d")
+					opts.Store = m
+					c := newFS(t, m, opts)
+					var wg sync.WaitGroup
+					wg.Go(func() { _ = call(c) })
+					require.NoError(t, c.Close())
+					m.setFault(func(o, name string) error {
+						if o == op {
+							t.Error("the store is called")
+						}
+						return nil
+					})
+					wg.Wait()
+				}
+			})
+		}
+	}
+}
+
 func TestWritesRefused(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "x"})
 	c := newFS(t, m, Options{})
