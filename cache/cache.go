@@ -465,10 +465,13 @@ func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err := valid("lstat", name); err != nil {
 		return nil, err
 	}
-	if _, ok := c.source.(fs.ReadLinkFS); ok && !c.w.pending(name) && !c.dirtyBelow(name) {
-		return fs.Lstat(c.source, name)
+	if _, ok := c.source.(fs.ReadLinkFS); !ok || c.w.pending(name) {
+		return c.Stat(name)
 	}
-	return c.Stat(name)
+	if err := c.flushBelow(name); err != nil {
+		return nil, err
+	}
+	return fs.Lstat(c.source, name)
 }
 
 // ReadLink is [fs.ReadLink] of the source, which is not cached.

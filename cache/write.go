@@ -269,7 +269,10 @@ func (c *FS) remove(name string) error {
 	}
 	d := &dirtyFile{name: name, content: &content{}, removed: true}
 	if ct == nil {
-		info, err := fs.Stat(c.source, name)
+		info, err := c.stat(name)
+		if err != nil { // of a link that leads nowhere too
+			info, err = fs.Lstat(c.source, name)
+		}
 		if err != nil {
 			return err
 		}

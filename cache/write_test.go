@@ -1002,3 +1002,30 @@ func TestReadLinkOfADirtyFile(t *testing.T) {
 	require.Equal(t, "target", to)
 	require.NoError(t, c.Close())
 }
+
+// TestLinksWithWriteBack: a link is a link beside dirty files too, and Remove removes one that
+// leads nowhere.
+func TestLinksWithWriteBack(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
+	if err := os.Symlink("d", filepath.Join(dir, "link")); err != nil {
+		t.Skip("the system refuses symbolic links: ", err)
+	}
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "broken")))
+	c, err := NewDir(dir, Options{Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("link/f", nil))
+	i, err := c.Lstat("link")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, i.Mode().Type())
+	require.NoError(t, c.Remove("broken"))
+	require.ErrorIs(t, c.Remove("broken"), fs.ErrNotExist)
+	require.NoError(t, c.Remove("link/f"))
+	require.NoError(t, c.Remove("link"))
+	_, err = c.ReadFile("link/f")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, c.Close())
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+}
