@@ -111,14 +111,29 @@ func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	tmp := path.Join(dir, temporary+rand.Text())
 	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return nil, err
+		return nil, writeError(name, err)
 	}
 	info, err := replace(d.root, f, tmp, name, data, perm, exists)
 	if err != nil {
 		f.Close()
 		_ = d.root.Remove(tmp)
+		return nil, writeError(name, err)
 	}
-	return info, err
+	return info, nil
+}
+
+// writeError is err with the name of the file, which the caller knows, in place of the
+// temporary one's.
+func writeError(name string, err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return &fs.PathError{Op: "write", Path: name, Err: err}
 }
 
 var testAfterRename = func() {} // a test changes the file

@@ -862,6 +862,26 @@ func TestDirWriteThatAnotherProcessChanges(t *testing.T) {
 	}
 }
 
+// TestDirWriteErrorsNameTheFile, and not the temporary one.
+func TestDirWriteErrorsNameTheFile(t *testing.T) {
+	dir := t.TempDir()
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", "full"), 0o777))
+	requireNamed := func(name string) {
+		var at *fs.PathError
+		err := c.WriteFile(name, []byte("x"))
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, name, at.Path)
+		require.NotContains(t, err.Error(), temporary)
+	}
+	requireNamed("d") // the rename fails
+	if os.RemoveAll(dir) == nil {
+		requireNamed("f") // the temporary file cannot be made
+	}
+}
+
 // TestDirWriteReturnsItsOwnMetadata or none: also if the size alone shows the change.
 func TestDirWriteReturnsItsOwnMetadata(t *testing.T) {
 	if runtime.GOOS == "windows" {
