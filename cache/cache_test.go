@@ -712,6 +712,33 @@ func TestNothingOutsideIsReached(t *testing.T) {
 	}
 }
 
+// TestDirRefusesNames that the system has no file for: a backslash separates no names in an
+// fs.FS, so on Windows Dir must not open d/f as d\f too.
+func TestDirRefusesNames(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.WriteFile("d/f", nil)
+	require.NoError(t, err)
+	names := []string{"f\x00"}
+	if runtime.GOOS == "windows" {
+		names = append(names, `d\f`, "d/f:stream", "NUL")
+	}
+	for _, name := range names {
+		for op, call := range map[string]func() error{
+			"open":     func() error { _, err := d.Open(name); return err },
+			"stat":     func() error { _, err := d.Stat(name); return err },
+			"lstat":    func() error { _, err := d.Lstat(name); return err },
+			"readlink": func() error { _, err := d.ReadLink(name); return err },
+			"write":    func() error { _, err := d.WriteFile(name, nil); return err },
+			"remove":   func() error { return d.Remove(name) },
+		} {
+			require.Equal(t, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}, call())
+		}
+	}
+}
+
 func TestOptionsRefused(t *testing.T) {
 	for _, opts := range []Options{{MaxBytes: -1}, {MaxEntries: -1}, {MaxFileSize: -1}, {MaxMetaBytes: -1}, {TTL: -1}, {Trust: -1},
 		{Shards: -1}, {Policy: -1}, {Policy: Hybrid + 1}, {Policy: TTL}} {

@@ -46,7 +46,7 @@ func (d *Dir) Close() error { return d.root.Close() }
 // Open opens a regular file or a directory. It never waits for the other side of
 // a FIFO.
 func (d *Dir) Open(name string) (fs.File, error) {
-	if err := valid("open", name); err != nil {
+	if err := local("open", name); err != nil {
 		return nil, err
 	}
 	f, err := d.root.OpenFile(name, os.O_RDONLY|openFlags, 0)
@@ -66,7 +66,7 @@ func (d *Dir) Open(name string) (fs.File, error) {
 
 // Stat returns metadata; of a link, of what it leads to.
 func (d *Dir) Stat(name string) (fs.FileInfo, error) {
-	if err := valid("stat", name); err != nil {
+	if err := local("stat", name); err != nil {
 		return nil, err
 	}
 	return d.root.Stat(name)
@@ -74,7 +74,7 @@ func (d *Dir) Stat(name string) (fs.FileInfo, error) {
 
 // Lstat returns metadata; of a link, its own.
 func (d *Dir) Lstat(name string) (fs.FileInfo, error) {
-	if err := valid("lstat", name); err != nil {
+	if err := local("lstat", name); err != nil {
 		return nil, err
 	}
 	return d.root.Lstat(name)
@@ -82,7 +82,7 @@ func (d *Dir) Lstat(name string) (fs.FileInfo, error) {
 
 // ReadLink returns where a link leads.
 func (d *Dir) ReadLink(name string) (string, error) {
-	if err := valid("readlink", name); err != nil {
+	if err := local("readlink", name); err != nil {
 		return "", err
 	}
 	return d.root.Readlink(name)
@@ -95,7 +95,7 @@ const temporary = ".cache-"
 // link is replaced, not followed. It makes the directories above. A file that is there
 // keeps its permissions.
 func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
-	if err := valid("write", name); err != nil {
+	if err := local("write", name); err != nil {
 		return nil, err
 	}
 	dir := path.Dir(name)
@@ -176,10 +176,19 @@ func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.F
 
 // Remove removes a file or an empty directory.
 func (d *Dir) Remove(name string) error {
-	if err := valid("remove", name); err != nil {
+	if err := local("remove", name); err != nil {
 		return err
 	}
 	return d.root.Remove(name)
+}
+
+// local refuses names that are no names of the system: a backslash or a colon on Windows,
+// which would lead to a file that has another name here.
+func local(op, name string) error {
+	if _, err := filepath.Localize(name); err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return nil
 }
 
 func valid(op, name string) error {
