@@ -423,14 +423,22 @@ func TestOnlyWholeFilesAreCached(t *testing.T) {
 		require.EqualValues(t, 1, c.Stats().Files.Inserted)
 	})
 	t.Run("no progress", func(t *testing.T) {
-		_, err := readAll(stuck{}, 10)
-		require.ErrorIs(t, err, io.ErrNoProgress)
+		m := newMemFS(map[string]string{"f": data})
+		_, err := newFS(t, stuckFS{m}, Options{}).ReadFile("f")
+		require.Equal(t, &fs.PathError{Op: "read", Path: "f", Err: io.ErrNoProgress}, err)
 	})
 }
 
-type stuck struct{}
+type stuckFile struct{ fs.File }
 
-func (stuck) Read([]byte) (int, error) { return 0, nil }
+func (stuckFile) Read([]byte) (int, error) { return 0, nil }
+
+type stuckFS struct{ fs.FS }
+
+func (s stuckFS) Open(name string) (fs.File, error) {
+	f, err := s.FS.Open(name)
+	return stuckFile{f}, err
+}
 
 func TestFilesWithoutTimes(t *testing.T) {
 	for _, trust := range []time.Duration{0, Forever} {

@@ -154,6 +154,9 @@ func (c *FS) read(name string, largest int64) (*content, loaded, error) {
 		return ct, loaded{}, nil
 	}
 	if ct.data, err = readAll(f, before.Size()); err != nil {
+		if err == io.ErrNoProgress {
+			err = &fs.PathError{Op: "read", Path: name, Err: err}
+		}
 		return nil, loaded{}, err
 	}
 	ct.whole = int64(len(ct.data)) == before.Size() && c.isStill(name, ct.id)
