@@ -130,7 +130,7 @@ type Options struct {
 	TTL time.Duration
 	// TTLOf, if set, returns the TTL of one file or directory: 0 for Options.TTL,
 	// negative for no limit. With Policy TTL each entry has a limit, so negative is
-	// Options.TTL too.
+	// Options.TTL too. It must not call methods of the FS, which may hold locks meanwhile.
 	TTLOf func(name string, info fs.FileInfo) time.Duration
 
 	// Trust is how long an entry is served without comparing it with its file. With 0

@@ -47,8 +47,8 @@ type result[T any] struct {
 
 // NewResults makes a cache of what fn returns for files. It lives as long as files.
 // fn is called by one goroutine for a file at a time, unless the file is written or
-// invalidated during a call: then another may begin. An error of fn is returned, and
-// not cached.
+// invalidated during a call: then another may begin. fn must not load the result of the
+// same file, which would wait for itself. An error of fn is returned, and not cached.
 func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error)) (*Results[T], error) {
 	if files == nil || fn == nil {
 		return nil, errors.New("cache: Results need files and a function")
