@@ -263,7 +263,8 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
 	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
-		workers: max(1, opts.FlushWorkers), most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, flushLater: c.flushAtInterval}
+		workers: max(1, opts.FlushWorkers), most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
+		flushLater: c.flushAtInterval}
 	return c, nil
 }
 

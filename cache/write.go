@@ -89,7 +89,8 @@ type writer struct {
 	mu         sync.Mutex   // guards all below
 	dirty      map[string]*dirtyFile
 	bytes      int64
-	wrote      uint64 // numbers dirty files
+	wrote      uint64         // numbers dirty files
+	below      map[string]int // how many are dirty in the tree below each directory
 	timer      *time.Timer
 	flushLater func() // what the timer calls
 	ended      bool   // by Close
@@ -347,17 +348,28 @@ func (w *writer) add(d *dirtyFile) error {
 	if old != nil {
 		w.stats.Superseded++
 	} else {
-		w.count.Add(1)
+		w.tally(d.name, 1)
 	}
 	w.dirty[d.name], w.bytes = d, bytes
 	w.arm()
 	return nil
 }
 
+// tally counts a name that has become dirty, with n = 1, or is no longer, with -1.
+func (w *writer) tally(name string, n int) {
+	w.count.Add(int64(n))
+	for name != "." {
+		name = path.Dir(name)
+		if w.below[name] += n; w.below[name] == 0 {
+			delete(w.below, name)
+		}
+	}
+}
+
 // drop makes d no longer dirty.
 func (w *writer) drop(d *dirtyFile) {
 	delete(w.dirty, d.name)
-	w.count.Add(-1)
+	w.tally(d.name, -1)
 	if !d.flushing {
 		w.bytes -= d.cost()
 	}
@@ -493,7 +505,12 @@ func (c *FS) flushAround(name string) error {
 
 // dirtyBelow reports whether something in the tree below dir is dirty.
 func (c *FS) dirtyBelow(dir string) bool {
-	return c.w.count.Load() > 0 && len(c.w.sorted(func(name string) bool { return name != dir && below(name, dir) })) > 0
+	if c.w.count.Load() == 0 {
+		return false
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return c.w.below[dir] > 0
 }
 
 const maxFlushErrors = 100
