@@ -38,7 +38,7 @@ const (
 	WriteAround
 	// WriteBack keeps what is written in memory, dirty, until a flush. A flush happens at
 	// the end of Options.FlushInterval, in Flush and Close, when Options.MaxDirtyBytes is
-	// reached, and in ReadDir, Open, Stat or Remove of a directory above, which fails if
+	// reached, and in ReadDir, Open, Stat, Lstat or Remove of a directory above, which fails if
 	// the flush does. Dirty files are read as they were written, are never evicted, and
 	// survive each failure of the store. They do not survive the process. A file that was
 	// removed is dirty too, until a flush removes it from the store.
