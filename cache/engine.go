@@ -350,27 +350,24 @@ type queue[V comparable] struct {
 	prev, next     *queue[V] // of LFU: of fewer and of more uses
 }
 
-func (q *queue[V]) push(n *node[V]) {
-	n.queue, n.prev, n.next = q, q.newest, nil
-	if q.newest != nil {
-		q.newest.next = n
+func (q *queue[V]) push(n *node[V]) { q.link(n, q.newest, nil) }
+
+// pushOldest makes n the one that was used least recently.
+func (q *queue[V]) pushOldest(n *node[V]) { q.link(n, nil, q.oldest) }
+
+// link adds n between two neighbours; nil is an end of the queue.
+func (q *queue[V]) link(n, prev, next *node[V]) {
+	n.queue, n.prev, n.next = q, prev, next
+	if prev != nil {
+		prev.next = n
 	} else {
 		q.oldest = n
 	}
-	q.newest = n
-	q.entries++
-	q.bytes += n.cost
-}
-
-// pushOldest makes n the one that was used least recently.
-func (q *queue[V]) pushOldest(n *node[V]) {
-	n.queue, n.prev, n.next = q, nil, q.oldest
-	if q.oldest != nil {
-		q.oldest.prev = n
+	if next != nil {
+		next.prev = n
 	} else {
 		q.newest = n
 	}
-	q.oldest = n
 	q.entries++
 	q.bytes += n.cost
 }
