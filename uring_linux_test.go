@@ -4,7 +4,6 @@ package fileproc_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/seccomp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -146,50 +146,27 @@ var refusals = map[string]refusal{
 // install makes the refusal hold for all threads of this process.
 func (r refusal) install() error {
 	const (
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		ge     = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
-		refuse = 0x00050000 // SECCOMP_RET_ERRNO
-		allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
+		load, equal, ret = seccomp.Load, seccomp.Equal, seccomp.Return
+		refuse, allow    = seccomp.Refuse, seccomp.Allow
+		ge               = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 	)
-	// Offsets into struct seccomp_data; of the arguments, which have 64 bits, the lower half.
-	lower := func(arg int) uint32 {
-		if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
-			return uint32(16 + 8*arg + 4)
-		}
-		return uint32(16 + 8*arg)
-	}
 	filter := []unix.SockFilter{{Code: load, K: 0}, {Code: equal, K: uint32(r.call), Jf: 1}, {Code: ret, K: refuse | uint32(r.errno)}, {Code: ret, K: allow}}
 	switch {
 	case r.below > 0:
 		filter = []unix.SockFilter{
 			{Code: load, K: 0}, {Code: equal, K: uint32(r.call), Jf: 3},
-			{Code: load, K: lower(r.arg)}, {Code: ge, K: r.below, Jt: 1},
+			{Code: load, K: seccomp.Argument(r.arg)}, {Code: ge, K: r.below, Jt: 1},
 			{Code: ret, K: refuse | uint32(r.errno)}, {Code: ret, K: allow},
 		}
 	case r.onFile:
 		filter = []unix.SockFilter{
 			{Code: load, K: 0}, {Code: equal, K: uint32(r.call), Jf: 3},
-			{Code: load, K: lower(4)}, {Code: equal, K: 1<<32 - 1, Jt: 1},
+			{Code: load, K: seccomp.Argument(4)}, {Code: equal, K: 1<<32 - 1, Jt: 1},
 			{Code: ret, K: refuse | uint32(r.errno)}, {Code: ret, K: allow},
 		}
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	const setModeFilter, allThreads = 1, 1
-	failed, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, allThreads, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return errno
-	}
-	if failed != 0 {
-		return fmt.Errorf("thread %d has a filter of its own", failed)
-	}
-	return nil
+	_, err := seccomp.Install(filter, seccomp.AllThreads)
+	return err
 }
 
 const refusalVariable = "FILEPROC_TEST_REFUSAL"

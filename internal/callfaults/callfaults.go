@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -59,43 +60,32 @@ const (
 // notifications are missing or forbidden.
 func Start(calls []uintptr, answer Answer) error {
 	const (
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
-		notify = 0x7fc00000 // SECCOMP_RET_USER_NOTIF
-		allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
+		load, equal, ret = seccomp.Load, seccomp.Equal, seccomp.Return
 
-		sixth       = 16 + 8*5 // in struct seccomp_data, the lower half of the argument on these machines
-		caller      = 8 + 4    // the upper half of the instruction pointer
-		setFilter   = 1        // SECCOMP_SET_MODE_FILTER
-		allThreads  = 1        // SECCOMP_FILTER_FLAG_TSYNC
-		newListener = 8        // SECCOMP_FILTER_FLAG_NEW_LISTENER
-		noThread    = 16       // SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+		notify      = 0x7fc00000 // SECCOMP_RET_USER_NOTIF
+		caller      = 8 + 4      // in struct seccomp_data, the upper half of the instruction pointer on these machines
+		newListener = 8          // SECCOMP_FILTER_FLAG_NEW_LISTENER
+		noThread    = 16         // SECCOMP_FILTER_FLAG_TSYNC_ESRCH
 	)
 	filter := []unix.SockFilter{
-		{Code: load, K: sixth}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: allow},
+		{Code: load, K: seccomp.Argument(5)}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: seccomp.Allow},
 		// The C library, which the race detector brings, makes calls while it has what the answering thread may need. It is elsewhere
 		// in memory than Go's code.
-		{Code: load, K: caller}, {Code: equal, K: uint32(uint64(reflect.ValueOf(Start).Pointer()) >> 32), Jt: 1}, {Code: ret, K: allow},
+		{Code: load, K: caller}, {Code: equal, K: uint32(uint64(reflect.ValueOf(Start).Pointer()) >> 32), Jt: 1}, {Code: ret, K: seccomp.Allow},
 		{Code: load, K: 0},
 	}
 	for _, c := range calls {
 		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(c), Jf: 1}, unix.SockFilter{Code: ret, K: notify})
 	}
-	filter = append(filter, unix.SockFilter{Code: ret, K: allow})
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	filter = append(filter, unix.SockFilter{Code: ret, K: seccomp.Allow})
 
 	listener := make(chan int)
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		fd, err := seccomp.Install(filter, seccomp.AllThreads|newListener|noThread)
+		if err != nil {
 			failed <- err
-			return
-		}
-		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, allThreads|newListener|noThread, uintptr(unsafe.Pointer(&program)))
-		if errno != 0 {
-			failed <- errno
 			return
 		}
 		listener <- int(fd)

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/seccomp"
 	"github.com/fileproc/fileproc/internal/uring"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/require"
@@ -137,30 +137,11 @@ func TestChildReader(t *testing.T) {
 
 // refuseWaiting makes io_uring_enter fail with EPERM if it submits nothing.
 func refuseWaiting() error {
-	const (
-		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		ret   = unix.BPF_RET | unix.BPF_K
-	)
-	submit := uint32(16 + 8) // the lower half of the second argument
-	if one := 1; *(*byte)(unsafe.Pointer(&one)) == 0 {
-		submit += 4
-	}
-	filter := []unix.SockFilter{
-		{Code: load}, {Code: equal, K: uint32(unix.SYS_IO_URING_ENTER), Jf: 3},
-		{Code: load, K: submit}, {Code: equal, Jf: 1},
-		{Code: ret, K: 0x00050000 | uint32(unix.EPERM)}, // SECCOMP_RET_ERRNO
-		{Code: ret, K: 0x7fff0000},                      // SECCOMP_RET_ALLOW
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	const setModeFilter, allThreads = 1, 1
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, allThreads, uintptr(unsafe.Pointer(&program))); errno != 0 {
-		return errno
-	}
-	return nil
+	_, err := seccomp.Install([]unix.SockFilter{
+		{Code: seccomp.Load}, {Code: seccomp.Equal, K: uint32(unix.SYS_IO_URING_ENTER), Jf: 3},
+		{Code: seccomp.Load, K: seccomp.Argument(1)}, {Code: seccomp.Equal, Jf: 1},
+		{Code: seccomp.Return, K: seccomp.Refuse | uint32(unix.EPERM)},
+		{Code: seccomp.Return, K: seccomp.Allow},
+	}, seccomp.AllThreads)
+	return err
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -85,41 +84,26 @@ func launchUnder(name, mode, root, cache string) error {
 // install makes the filter hold for this thread.
 func (f filter) install() error {
 	const (
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		load, equal, ret = seccomp.Load, seccomp.Equal, seccomp.Return
+
 		anyBit = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
 		kill   = 0x80000000 // SECCOMP_RET_KILL_PROCESS
-		refuse = 0x00050000 // SECCOMP_RET_ERRNO
-		allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
 	)
-	action := uint32(refuse) | uint32(f.errno)
+	action := uint32(seccomp.Refuse) | uint32(f.errno)
 	if f.errno == 0 {
 		action = kill
-	}
-	length := uint32(16 + 8*1) // of argument 1 in struct seccomp_data, the lower half
-	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
-		length += 4
 	}
 	program := []unix.SockFilter{{Code: load, K: 0}}
 	for _, call := range f.calls {
 		if f.odd {
-			program = append(program, unix.SockFilter{Code: equal, K: uint32(number[call]), Jf: 3}, unix.SockFilter{Code: load, K: length},
+			program = append(program, unix.SockFilter{Code: equal, K: uint32(number[call]), Jf: 3}, unix.SockFilter{Code: load, K: seccomp.Argument(1)},
 				unix.SockFilter{Code: anyBit, K: 1, Jf: 1}, unix.SockFilter{Code: ret, K: action})
 			break
 		}
 		program = append(program, unix.SockFilter{Code: equal, K: uint32(number[call]), Jf: 1}, unix.SockFilter{Code: ret, K: action})
 	}
-	program = append(program, unix.SockFilter{Code: ret, K: allow})
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	const setModeFilter = 1
-	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, 0, uintptr(unsafe.Pointer(&p))); errno != 0 {
-		return errno
-	}
-	return nil
+	_, err := seccomp.Install(append(program, unix.SockFilter{Code: ret, K: seccomp.Allow}), 0)
+	return err
 }
 
 // underFilters returns the runs of each mode under each filter of a call that it makes.
