@@ -35,6 +35,8 @@ func printPolicies() error {
 		all = append(all, side{"cachefs, " + p.name, func(c *testCase) (*target, error) { return newCachefs(c, p.policy) }})
 	}
 	all = append(all, sides[3])
+	n := float64(len(c.order))
+	chosen := n * 4 / 5 // the rest is the scan
 	fmt.Printf("\n%s:\n\n| | hits, %% | hits outside of the scan, %% | ns |\n| --- | ---: | ---: | ---: |\n", c.name)
 	for _, s := range all {
 		t, err := s.open(c)
@@ -60,8 +62,7 @@ func printPolicies() error {
 			}
 		}
 		took := time.Since(start)
-		n := float64(len(c.order))
-		english.Printf("| %s | %.1f | %.1f | %.0f |\n", s.name, 100*float64(hits)/n, 125*float64(outside)/n, float64(took)/n)
+		english.Printf("| %s | %.1f | %.1f | %.0f |\n", s.name, 100*float64(hits)/n, 100*float64(outside)/chosen, float64(took)/n)
 	}
 	return nil
 }

@@ -100,7 +100,6 @@ type driver struct {
 	table    map[string]*row
 	losses   int
 	missed   int
-	planned  int
 	slowest  time.Duration
 	filtered row
 	// shortened has the runs with short counts.
@@ -130,7 +129,6 @@ func (d *driver) drive(keep string) error {
 		return err
 	}
 	pass := d.plan()
-	d.planned = len(pass)
 	if d.list {
 		for _, j := range pass {
 			fmt.Println(j)
@@ -207,38 +205,29 @@ func (d *driver) victimArgs(j job, scratch string) []string {
 // pathArgs restrict strace to the tree, and to the cache file.
 func (d *driver) pathArgs(j job, scratch string) (args []string) {
 	root := filepath.Join(d.dir, "trees", j.mode.tree)
-	add := func(p string) { args = append(args, "-P", p) }
-	add(root)
-	add("anon_inode:[io_uring]")
+	paths := []string{root, "anon_inode:[io_uring]"}
 	dirs := map[string]bool{}
 	for rel := range treeAll(j.mode.tree) {
 		for at := filepath.Dir(rel); at != "."; at = filepath.Dir(at) {
 			dirs[at] = true
 		}
 		if j.mode.tree != "many" {
-			add(filepath.Join(root, rel))
+			paths = append(paths, filepath.Join(root, rel))
 		}
 	}
 	for dir := range dirs {
-		add(filepath.Join(root, dir))
+		paths = append(paths, filepath.Join(root, dir))
 	}
 	if j.mode.name == "again" {
 		for _, end := range []string{"", ".lock", ".tmp"} {
-			add(filepath.Join(scratch, "cache"+end))
+			paths = append(paths, filepath.Join(scratch, "cache"+end))
 		}
 	}
-	slices.Sort(args[2:])
-	return pairs(args)
-}
-
-// pairs puts -P before each path again, which sorting has moved.
-func pairs(args []string) (out []string) {
-	for _, a := range args {
-		if a != "-P" {
-			out = append(out, "-P", a)
-		}
+	slices.Sort(paths)
+	for _, path := range paths {
+		args = append(args, "-P", path)
 	}
-	return out
+	return args
 }
 
 // count finds out which calls each mode makes, and how often in one thread.
@@ -263,7 +252,7 @@ func (d *driver) count() error {
 				cmd := exec.Command("strace", append(append(args, "--"), d.victimArgs(j, scratch)...)...)
 				out, err := cmd.CombinedOutput()
 				if err != nil || strings.Contains(string(out), "failed ") {
-					return fmt.Errorf("without a fault: %w: %s\n%s", err, j, out)
+					return fmt.Errorf("without a fault: %v: %s\n%s", err, j, out)
 				}
 				text, err := os.ReadFile(log)
 				if err != nil {
@@ -499,10 +488,10 @@ func quoted(args []string) string {
 func (d *driver) judge(j job, repeat, out string, err error, injected int, took time.Duration) {
 	var delivered, failed, leaked int
 	at := strings.LastIndex(out, "delivered=")
-	told := at >= 0
-	if told {
+	counted := at >= 0
+	if counted {
 		_, e := fmt.Sscanf(out[at:], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)
-		told = e == nil
+		counted = e == nil
 	}
 	byRuntime := !j.t.paths && (strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")) && !strings.Contains(out, "LOSS")
 	if (j.t.call == "close" || j.t.call == "flock") && j.errno != "" { // strace does not make the call, so its descriptor stays open; a file that stays locked is closed by the garbage collector
@@ -512,8 +501,8 @@ func (d *driver) judge(j job, repeat, out string, err error, injected int, took 
 	switch {
 	case errors.Is(err, errHangs):
 		why = err.Error()
-	case byRuntime && !told:
-	case err != nil || !told:
+	case byRuntime && !counted:
+	case err != nil || !counted:
 		why = fmt.Sprint("it ended with ", err)
 	case leaked > 0:
 		why = fmt.Sprintf("%d descriptors are left open", leaked)
@@ -546,7 +535,7 @@ func (d *driver) judge(j job, repeat, out string, err error, injected int, took 
 	}
 	d.slowest = max(d.slowest, took)
 	switch {
-	case byRuntime && !told:
+	case byRuntime && !counted:
 		r.ended++
 	case failed > 0:
 		r.reported++

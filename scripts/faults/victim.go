@@ -313,7 +313,7 @@ func (v *victim) walk() {
 
 // openEach reads a prefix and the metadata of each file, and opens it.
 func (v *victim) openEach() {
-	opts := v.options(fileproc.Options{Workers: 2, ReadSize: 100, Stat: true, SkipBinary: false})
+	opts := v.options(fileproc.Options{Workers: 2, ReadSize: 100, Stat: true})
 	v.ended(fileproc.ForEach(context.Background(), v.root, opts, func(f *fileproc.File) error {
 		rel := filepath.ToSlash(f.Rel())
 		whole := contentOf(rel)

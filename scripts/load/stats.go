@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -72,15 +73,7 @@ func holm(ps []float64) []bool {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch {
-		case ps[a] < ps[b]:
-			return -1
-		case ps[a] > ps[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(ps[a], ps[b]) })
 	significant := make([]bool, len(ps))
 	for k, i := range order {
 		if ps[i] >= alpha/float64(len(ps)-k) {

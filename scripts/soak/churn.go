@@ -377,10 +377,14 @@ func (c churnTrial) run(t *churnTree, sum *churnCount) error {
 			clear(seen) // fn saw only what has changed
 			mu.Unlock()
 			for _, a := range answers {
-				if base := filepath.Base(a.Rel); base[0] == 'r' {
+				key := a.Rel
+				switch filepath.Base(a.Rel)[0] {
+				case 'r':
 					replaced(a.Rel, a.ID, a.Gen)
+				case 'n':
+					key = a.ID
 				}
-				see(map[bool]string{true: a.ID, false: a.Rel}[filepath.Base(a.Rel)[0] == 'n'], &sum.other)
+				see(key, &sum.other)
 			}
 		}
 		return err

@@ -229,17 +229,8 @@ func slowLoop(entry string, ordered bool) func(limitEnv) (string, error) {
 	}
 }
 
-// peakMiB returns the most memory that this process has had.
-func peakMiB() (mib int) {
-	status, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		fmt.Sscanf(line, "VmHWM: %d", &mib)
-	}
-	return mib >> 10
-}
-
 func peakBelow(mib int) error {
-	if peak := peakMiB(); peak >= mib {
+	if peak := memoryMiB("VmHWM"); peak >= mib {
 		return fmt.Errorf("peak memory %d MiB, want less than %d", peak, mib)
 	}
 	return nil
@@ -434,7 +425,7 @@ func limitChild(args []string) error {
 		if t.name == args[0] {
 			did, err := t.run(e)
 			runtime.GC()
-			fmt.Printf("%s, peak %d MiB\n", did, peakMiB())
+			fmt.Printf("%s, peak %d MiB\n", did, memoryMiB("VmHWM"))
 			return err
 		}
 	}

@@ -468,13 +468,13 @@ func leaked(before resources) error {
 	}
 }
 
-func memory() (virtual, resident int) { // in MiB
+// memoryMiB returns a field of /proc/self/status, such as VmSize (address space), VmRSS (resident) or VmHWM (the most that was).
+func memoryMiB(field string) (size int) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {
-		fmt.Sscanf(line, "VmSize: %d", &virtual)
-		fmt.Sscanf(line, "VmRSS: %d", &resident)
+		fmt.Sscanf(line, field+": %d", &size)
 	}
-	return virtual >> 10, resident >> 10
+	return size >> 10
 }
 
 func limitFiles(n uint64) {
@@ -498,7 +498,7 @@ func soak(parent string, seed int64, duration time.Duration, cold bool) error {
 	var sum tally
 	start := time.Now()
 	printed := start
-	virtual, _ := memory()
+	virtual := memoryMiB("VmSize")
 	for time.Since(start) < duration {
 		if err := soakTree(base, seed, start.Add(duration), cold, &sum); err != nil {
 			return fmt.Errorf("%w\nto reproduce: -seed %d", err, seed)
@@ -511,7 +511,7 @@ func soak(parent string, seed int64, duration time.Duration, cold bool) error {
 	}
 	sum.print(start)
 	runtime.GC()
-	if now, _ := memory(); now > virtual+2048 {
+	if now := memoryMiB("VmSize"); now > virtual+2048 {
 		return fmt.Errorf("the address space has grown to %d MiB from %d", now, virtual)
 	}
 	fmt.Println("no errors")
@@ -529,9 +529,8 @@ func (s *tally) add(c *checker, complete bool) {
 }
 
 func (s *tally) print(start time.Time) {
-	virtual, resident := memory()
 	fmt.Printf("%s: %d trees, %d complete runs, %d ended early, %d files, %d MiB checked; %d goroutines, %d MiB resident, %d MiB of address space\n",
-		time.Since(start).Round(time.Second), s.trees, s.complete, s.early, s.files, s.bytes>>20, runtime.NumGoroutine(), resident, virtual)
+		time.Since(start).Round(time.Second), s.trees, s.complete, s.early, s.files, s.bytes>>20, runtime.NumGoroutine(), memoryMiB("VmRSS"), memoryMiB("VmSize"))
 }
 
 // soakTree makes one tree and runs some trials on it while writers disturb its changing files.
