@@ -130,11 +130,7 @@ func (r *run[T]) existence() *existence {
 		e.links = fileproc.SymlinksFollow
 	}
 	e.dirs["."] = unknown
-	info, err := e.stat(".", true)
-	if e.fsys != nil {
-		info, err = fs.Stat(e.fsys, e.root) // root may be a link
-	}
-	if err == nil && info.IsDir() {
+	if info, err := e.stat(".", true); err == nil && info.IsDir() { // root may be a link
 		e.dirs["."] = yes
 	}
 	return e
@@ -193,7 +189,7 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 	switch {
 	case err == nil && should(info.Mode()):
 		return yes
-	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || follows && e.isLoop(rel):
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || e.fsys == nil && follows && e.isLoop(rel):
 		return no
 	}
 	return unknown
@@ -208,6 +204,8 @@ func (e *existence) isLoop(rel string) bool {
 
 func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	switch {
+	case e.fsys != nil && follows:
+		return fs.Stat(e.fsys, path.Join(e.root, rel))
 	case e.fsys != nil:
 		return fs.Lstat(e.fsys, path.Join(e.root, rel))
 	case follows:

@@ -324,3 +324,31 @@ func TestSourceOfChangesBehindALink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"d/a"}, p.gone)
 }
+
+// TestSourceOfChangesBehindALinkOfAnFS: an os.DirFS opens what a name leads to, so a link is there, and what it leads to.
+func TestSourceOfChangesBehindALinkOfAnFS(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "d/a=1", "d/b=2", "f=3")
+	if err := testtree.Symlink("d", p.path("link")); err != nil {
+		t.Skip("symbolic links cannot be made here: ", err)
+	}
+	require.NoError(t, os.Symlink("f", p.path("l")))
+	dir := p.root
+	p.opts.FS, p.root = os.DirFS(dir), "."
+	given := func(names ...string) {
+		p.opts.Files = slices.Values(names)
+		_, err := p.try(t.Context())
+		require.NoError(t, err)
+	}
+	p.settle()
+	given("link/a", "link/b", "l")
+	require.ElementsMatch(t, []string{"link/a", "link/b", "l"}, p.calls)
+	for _, names := range [][]string{{"link/a", "l"}, {"link/"}} {
+		given(names...)
+		require.Empty(t, p.calls, names)
+		require.Empty(t, p.gone, names)
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "d", "a")))
+	given("link/")
+	require.Equal(t, []string{"link/a"}, p.gone)
+}
