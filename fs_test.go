@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -296,23 +295,10 @@ func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
-type openedFS struct {
-	fs.FS
-	mu    sync.Mutex
-	names []string
-}
-
-func (f *openedFS) Open(name string) (fs.File, error) {
-	f.mu.Lock()
-	f.names = append(f.names, name)
-	f.mu.Unlock()
-	return f.FS.Open(name)
-}
-
 // In an object store, to open a directory is to list it.
 func TestFilesOfAnFSOpenNoDirectory(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
-		fsys := &openedFS{FS: fstest.MapFS{"a": {}, "d/b": {}, "d/e/c": {}, "d/e/f": {}, "tree/g": {}}}
+		fsys := &opened{FS: fstest.MapFS{"a": {}, "d/b": {}, "d/e/c": {}, "d/e/f": {}, "tree/g": {}}}
 		got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: ordered, Files: slices.Values([]string{"a", "d/e/f"})}, relOf)
 		require.NoError(t, err)
 		require.ElementsMatch(t, []string{"a", "d/e/f"}, got)
