@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -309,5 +310,45 @@ func TestFilesOfAnFSOpenNoDirectory(t *testing.T) {
 		require.ElementsMatch(t, []string{"d/b", "tree/g"}, got)
 		_, err = fileproc.Process(t.Context(), "none", fileproc.Options{FS: fsys, Files: slices.Values([]string{"a"})}, relOf)
 		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
+// Where paths fail, their directory is opened to find out why, and that once: of those that are there, and of those that are not.
+func TestFilesOfAnFSThatAreMissing(t *testing.T) {
+	var given []string
+	for i := range 50 {
+		given = append(given, fmt.Sprint("d/e/", i), fmt.Sprint("gone/e/", i), fmt.Sprint("a/", i))
+	}
+	for _, ordered := range []bool{false, true} {
+		for _, stat := range []bool{false, true} {
+			fsys := &opened{FS: fstest.MapFS{"a": {}, "d/e/f": {}}}
+			opts := fileproc.Options{FS: fsys, Workers: 1, Ordered: ordered, Stat: stat, Files: slices.Values(given)}
+			if stat {
+				opts.ReadSize = fileproc.NoRead
+			}
+			failed := map[string]error{}
+			opts.OnError = func(err error) error {
+				failed[err.(*fs.PathError).Path] = err
+				return nil
+			}
+			got, err := fileproc.Process(t.Context(), ".", opts, relOf)
+			require.NoError(t, err)
+			require.Empty(t, got)
+			require.Len(t, failed, len(given))
+			for _, name := range given {
+				want := fs.ErrNotExist
+				if strings.HasPrefix(name, "a/") {
+					want = fs.ErrInvalid
+				}
+				require.ErrorIs(t, failed[name], want)
+			}
+			opens := map[string]int{}
+			for _, name := range fsys.names {
+				opens[name]++
+			}
+			for _, name := range []string{"a", "d/e", "gone", "gone/e"} {
+				require.Equal(t, 1, opens[name], name)
+			}
+		}
 	}
 }

@@ -1,11 +1,13 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
@@ -57,7 +59,10 @@ type fsDir struct {
 	fsys fs.FS
 	name string
 	file fs.File // nil once the listing is over
-	up   *fsDir  // unless nil, this directory was named, and nobody has looked whether it is one
+	up   *fsDir  // unless nil, this directory was named and not opened
+	// looked is set once why knows whether a named directory is one: nil, or the
+	// reason why it is none.
+	looked atomic.Pointer[error]
 }
 
 var _ directory = (*fsDir)(nil)
@@ -95,12 +100,18 @@ func (d *fsDir) why(err error) error {
 	if d.up == nil {
 		return err
 	}
-	sub, errDir := d.up.openDir(names.New(path.Base(d.name)))
-	if errDir != nil {
-		return errDir
+	notDir := d.looked.Load()
+	if notDir == nil {
+		sub, errDir := d.up.openDir(names.New(path.Base(d.name)))
+		notDir = &errDir
+		if errDir == nil {
+			sub.close()
+		}
+		if errDir == nil || errors.Is(errDir, ErrChanged) { // any other error may pass
+			d.looked.Store(notDir)
+		}
 	}
-	sub.close()
-	return err
+	return cmp.Or(*notDir, err)
 }
 
 // asFSError is asSysError for opening or looking up an entry.
