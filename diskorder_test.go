@@ -276,6 +276,20 @@ func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 	require.True(t, m.q.isEmpty())
 }
 
+// fillUp adds files of n, with names of 20 bytes and some at a time, until q is full. It returns how many.
+func fillUp(t *testing.T, q *diskOrder, n *node, some int) (added int) {
+	for !q.isFull() {
+		files := make([]names.Name, some)
+		for i := range files {
+			files[i] = names.New(fmt.Sprintf("%020d", added+i))
+		}
+		added += some
+		q.addFiles(n, files, make([]uint64, some))
+		require.Less(t, added*(fileCost+20), maxListedAhead+some*(fileCost+40), "too much is listed ahead")
+	}
+	return added
+}
+
 // TestDiskOrderIsBounded: what is listed ahead stays below the bound, but for what one more scan finds; and
 // directories found beyond it are begun last in, first out.
 func TestDiskOrderIsBounded(t *testing.T) {
@@ -284,16 +298,7 @@ func TestDiskOrderIsBounded(t *testing.T) {
 	q.cold.on.Store(true)
 	q.cold.window.Store(64)
 	n := &node{name: names.New("n")}
-	added := 0
-	for !q.isFull() {
-		var files []names.Name
-		for i := range 100 {
-			files = append(files, names.New(fmt.Sprintf("%020d", added+i)))
-		}
-		added += len(files)
-		q.addFiles(n, files, make([]uint64, len(files)))
-		require.Less(t, added*(fileCost+20), maxListedAhead+100*(fileCost+40), "too much is listed ahead")
-	}
+	added := fillUp(t, q, n, 100)
 	require.Greater(t, added*(fileCost+20+8), maxListedAhead*9/10, "full too early")
 	for i := range 3 {
 		q.add(n, scanResult{subs: []*node{{name: names.New(fmt.Sprint(i)), inode: uint64(i)}}})
@@ -325,15 +330,7 @@ func TestDiskOrderFitsTheMemory(t *testing.T) {
 		require.Equal(t, want, maxListedAhead-q.withheld, "with %d MiB", limit>>20)
 		q.cold.on.Store(true)
 		n := &node{name: names.New("n")}
-		added := 0
-		for !q.isFull() {
-			var files []names.Name
-			for i := range 1000 {
-				files = append(files, names.New(fmt.Sprintf("%020d", added+i)))
-			}
-			added += len(files)
-			q.addFiles(n, files, make([]uint64, len(files)))
-		}
+		added := fillUp(t, q, n, 1000)
 		require.InDelta(t, want/(fileCost+21), added, float64(want/(fileCost+21)/10+1000))
 		q.add(n, scanResult{subs: []*node{{name: names.New("d")}}})
 		require.Empty(t, q.dirs.nodes)
