@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -147,15 +148,16 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	})
 }
 
-// busy is a directory in which every second open of a subdirectory finds no descriptor.
+// busy is a directory in which every second open of a subdirectory fails with err.
 type busy struct {
 	directory
 	opens *atomic.Int32
+	err   error
 }
 
 func (b busy) openDir(name names.Name) (directory, error) {
 	if b.opens.Add(1)%2 == 1 {
-		return nil, &sysError{"openat", scarceErrors[0]}
+		return nil, &sysError{"openat", b.err}
 	}
 	return b.directory.openDir(name)
 }
@@ -168,23 +170,67 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	if err := testtree.Symlink(filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l")); err != nil {
 		t.Skipf("nothing to test: this system, or Windows without the privilege for it, makes no symbolic links: %v", err)
 	}
-	var opens atomic.Int32
-	opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (directory, error) {
-		d, err := openRoot(root)
-		return busy{d, &opens}, err
-	}}
-	var got []string
-	for e, err := range Walk(t.Context(), dir, opts) {
-		require.NoError(t, err)
-		if e.Rel() == "l" {
-			s, _ := e.Stat()
-			require.True(t, s.Mode.IsDir())
+	for _, scarce := range append(slices.Clone(scarceErrors), leasedErrors...) {
+		var opens atomic.Int32
+		opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (directory, error) {
+			d, err := openRoot(root)
+			return busy{d, &opens, scarce}, err
+		}}
+		var got []string
+		for e, err := range Walk(t.Context(), dir, opts) {
+			require.NoError(t, err)
+			if e.Rel() == "l" {
+				s, _ := e.Stat()
+				require.True(t, s.Mode.IsDir())
+			}
+			got = append(got, e.Rel())
 		}
-		got = append(got, e.Rel())
+		slices.Sort(got)
+		require.Equal(t, []string{"l", "l/f", "t", "t/.hidden"}, got)
+		require.Greater(t, opens.Load(), int32(5))
 	}
-	slices.Sort(got)
-	require.Equal(t, []string{"l", "l/f", "t", "t/.hidden"}, got)
-	require.Greater(t, opens.Load(), int32(5))
+}
+
+// A run counts as open while it is, however it ends.
+func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
+	before := runsOpen.Load() // 0, unless a test has been given up
+	for name, run := range map[string]func(root string){
+		"complete": func(root string) {
+			require.NoError(t, ForEach(t.Context(), root, Options{}, func(*File) error {
+				require.Equal(t, before+1, runsOpen.Load())
+				return ForEach(t.Context(), root, Options{}, func(*File) error {
+					require.Equal(t, before+2, runsOpen.Load())
+					return nil
+				})
+			}))
+		},
+		"no root": func(root string) {
+			require.ErrorIs(t, ForEach(t.Context(), filepath.Join(root, "none"), Options{}, func(*File) error { return nil }), fs.ErrNotExist)
+		},
+		"panic": func(root string) {
+			require.Panics(t, func() { _ = ForEach(t.Context(), root, Options{}, func(*File) error { panic("here") }) })
+		},
+		"Goexit": func(root string) {
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = ForEach(t.Context(), root, Options{}, func(*File) error { runtime.Goexit(); return nil }) })
+			wg.Wait()
+		},
+		"cancelled": func(root string) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(errBroken)
+			require.ErrorIs(t, ForEach(ctx, root, Options{}, func(*File) error { return nil }), errBroken)
+		},
+		"break": func(root string) {
+			for range Walk(t.Context(), root, Options{}) {
+				break
+			}
+		},
+	} {
+		run(dir)
+		require.Equal(t, before, runsOpen.Load(), name)
+	}
 }
 
 // A retry uses the directories that the previous try opened on its way down: n is less than the number of levels.
