@@ -439,7 +439,7 @@ func (p *pool) visit(w work, b *batch) {
 }
 
 // wait returns when the workers that the pool started have returned. It is
-// called when worker 0 has.
+// called when worker 0 has, or while wg counts it too.
 func (p *pool) wait() {
 	p.mu.Lock()
 	if p.delayed != nil && p.delayed.Stop() {
