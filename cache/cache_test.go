@@ -145,17 +145,19 @@ func TestDefectEvictsTheNewest(t *testing.T) {
 	}
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) {
-			m := newMemFS(files)
-			c := newFS(t, m, Options{Policy: policy, TTL: time.Hour, MaxEntries: 4, Shards: 1})
-			for i := range 10 {
-				readFile(t, c, fmt.Sprint("f", i))
-			}
-			opens := m.opens.Load()
-			for i := 9; i >= 6; i-- {
-				readFile(t, c, fmt.Sprint("f", i))
-			}
-			require.Equal(t, opens, m.opens.Load(), "the newest four are cached")
-			require.EqualValues(t, 6, c.Stats().Files.Evictions[OverEntries])
+			synctest.Test(t, func(t *testing.T) { // the time of all is the same
+				m := newMemFS(files)
+				c := newFS(t, m, Options{Policy: policy, TTL: time.Hour, MaxEntries: 4, Shards: 1})
+				for i := range 10 {
+					readFile(t, c, fmt.Sprint("f", i))
+				}
+				opens := m.opens.Load()
+				for i := 9; i >= 6; i-- {
+					readFile(t, c, fmt.Sprint("f", i))
+				}
+				require.Equal(t, opens, m.opens.Load(), "the newest four are cached")
+				require.EqualValues(t, 6, c.Stats().Files.Evictions[OverEntries])
+			})
 		})
 	}
 }
@@ -220,6 +222,9 @@ func TestDefectStaleAfterAWriteBeneath(t *testing.T) {
 		"removed":   func() { require.NoError(t, os.Remove(name)) },
 	}
 	for _, change := range []string{"overwritten", "replaced", "truncated", "removed"} {
+		if change == "replaced" && !hasInodes {
+			continue // by a file of the same size and time
+		}
 		for range 3 {
 			readFile(t, c, "f")
 		}

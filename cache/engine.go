@@ -334,9 +334,16 @@ type node[V comparable] struct {
 	expires    int64 // on the engine's clock; 0 is never
 	checked    int64 // on the engine's clock: when the value was last known to be right
 	uses       int64 // since it was inserted
+	inserted   int64 // how many were before it
 	slot       int   // in shard.expiry, from 1; 0 is not there
 	queue      *queue[V]
 	prev, next *node[V] // in queue, from the first used to the last
+}
+
+// expiresBefore orders nodes that expire at the same time by their insertion: a
+// clock may stand still between two.
+func (n *node[V]) expiresBefore(other *node[V]) bool {
+	return n.expires < other.expires || n.expires == other.expires && n.inserted < other.inserted
 }
 
 // A queue has nodes in the order of their last use.
@@ -533,7 +540,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	} else {
 		n = &node[V]{}
 	}
-	n.key, n.value, n.cost, n.checked = key, v, cost, l.began
+	n.key, n.value, n.cost, n.checked, n.inserted = key, v, cost, l.began, s.counts.Inserted
 	if ttl = e.ttlOf(ttl); ttl > 0 {
 		now := e.now()
 		n.expires = now + min(int64(ttl), math.MaxInt64-now)
@@ -612,7 +619,7 @@ func (s *shard[V]) takeExpiry(n *node[V]) {
 func (s *shard[V]) rise(n *node[V]) {
 	for n.slot > 1 {
 		above := s.expiry[n.slot/2-1]
-		if above.expires <= n.expires {
+		if above.expiresBefore(n) {
 			return
 		}
 		s.swap(above, n)
@@ -622,10 +629,10 @@ func (s *shard[V]) rise(n *node[V]) {
 func (s *shard[V]) sink(n *node[V]) {
 	for 2*n.slot <= len(s.expiry) {
 		below := s.expiry[2*n.slot-1]
-		if 2*n.slot < len(s.expiry) && s.expiry[2*n.slot].expires < below.expires {
+		if 2*n.slot < len(s.expiry) && s.expiry[2*n.slot].expiresBefore(below) {
 			below = s.expiry[2*n.slot]
 		}
-		if n.expires <= below.expires {
+		if n.expiresBefore(below) {
 			return
 		}
 		s.swap(n, below)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var snapshotFiles = map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 5000), "with\nnewline": "n"}
+var snapshotFiles = map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 5000), oddName: "n"}
 
 // snapshotOf is a snapshot of all files of source.
 func snapshotOf(t testing.TB, source fs.FS, opts Options, names ...string) []byte {
@@ -42,7 +42,7 @@ func TestSnapshot(t *testing.T) {
 	for name, source := range map[string]fs.FS{"dir": d, "memory": m} {
 		for _, trust := range []time.Duration{0, Forever} {
 			t.Run(fmt.Sprint(name, "/", trust != 0), func(t *testing.T) {
-				snapshot := snapshotOf(t, source, Options{Trust: trust}, "a.txt", "empty", "d/b.txt", "with\nnewline")
+				snapshot := snapshotOf(t, source, Options{Trust: trust}, "a.txt", "empty", "d/b.txt", oddName)
 				c := newFS(t, source, Options{Trust: trust})
 				opens := m.opens.Load()
 				n, err := c.LoadSnapshot(iotest.HalfReader(bytes.NewReader(snapshot)))
