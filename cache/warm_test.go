@@ -65,6 +65,7 @@ func TestWarm(t *testing.T) {
 	opened, err := OpenDir(warmTree(t, files))
 	require.NoError(t, err)
 	defer opened.Close()
+	elapsed := time.Duration(0)
 	for source, fsys := range map[string]fs.FS{"dir": opened, "memory": newMemFS(files)} {
 		for name, tt := range map[string]struct {
 			opts    WarmOptions
@@ -93,7 +94,7 @@ func TestWarm(t *testing.T) {
 				for _, name := range tt.want {
 					bytes += int64(len(files[name]))
 				}
-				require.Positive(t, r.Elapsed)
+				elapsed += r.Elapsed
 				r.Elapsed = 0
 				require.Equal(t, WarmReport{Warmed: int64(len(tt.want)), Missing: tt.missing, Bytes: bytes}, r)
 				s := c.Stats().Files
@@ -112,6 +113,7 @@ func TestWarm(t *testing.T) {
 			})
 		}
 	}
+	require.Positive(t, elapsed, "of all, since a clock may stand still for a while")
 }
 
 func TestWarmRefuses(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -1028,7 +1029,7 @@ func TestReadLinkOfADirtyFile(t *testing.T) {
 func TestLinksWithWriteBack(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
-	if err := os.Symlink("d", filepath.Join(dir, "link")); err != nil {
+	if err := testtree.Symlink("d", filepath.Join(dir, "link")); err != nil {
 		t.Skip("the system refuses symbolic links: ", err)
 	}
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "broken")))

@@ -100,7 +100,11 @@ func Symlink(target, name string) error {
 	if err := os.Symlink(target, name); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(name); err != nil {
+	i, err := os.Lstat(name)
+	if err == nil && i.Mode().Type() != fs.ModeSymlink {
+		err = fmt.Errorf("its type is %v", i.Mode().Type())
+	}
+	if err != nil {
 		return fmt.Errorf("no link was made: %w", err)
 	}
 	return nil
