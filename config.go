@@ -58,7 +58,7 @@ type budget struct {
 	inFlight int // workers while calls block
 	rings    int // io_urings, of all runs together: each is kept to the end of its run
 	window   int // files that a worker opens to read them together
-	half     int // of the limit: while a new descriptor is less, there is one to spare
+	half     int // of the limit; see leavesReserve
 }
 
 var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax, math.MaxInt}

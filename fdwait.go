@@ -1,9 +1,6 @@
 package fileproc
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 const (
 	// descriptorPatience is how long one operation waits for a descriptor, once
@@ -20,19 +17,6 @@ const (
 // descriptors left. If several went on, each could hold a descriptor and wait for
 // those of the others.
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
-
-// rootReserve is how many descriptors a run leaves to all runs when it begins while
-// others are under way: what the one that holds fdTurn needs besides its root, and
-// one for a run that began alone and has not opened its root yet.
-var rootReserve = map[bool]int{false: 4, true: 7}[backendName == "generic"]
-
-// manyDescriptors is half of a limit that many small runs at once do not come near.
-const manyDescriptors = 2048
-
-// runsOpen counts the runs whose root is open in the operating system. A root stays
-// open until its run ends. So roots must never take all descriptors: then none of
-// the runs could go on.
-var runsOpen atomic.Int64
 
 // beginTurn is held by the one run that waits to open its root. It is not fdTurn,
 // which the runs need that must end first.

@@ -29,7 +29,7 @@ var layers = []string{
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",
-	"io io_* sys_* readdir readdir_*",
+	"io io_* sys_* reserve readdir readdir_*",
 	"config counts errors stat race norace",
 }
 

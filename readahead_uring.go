@@ -23,7 +23,7 @@ var rings atomic.Int64
 // newRingGroup returns nil where there is no io_uring: before Linux 5.17, where it
 // is forbidden (in containers by default, by sysctl, by seccomp), where its
 // resources have run out, or when rings already have their share of descriptors,
-// or half of all are in use.
+// or few are left.
 func newRingGroup(limit int64) groupReader {
 	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize) })
 	if ring == nil {
@@ -35,7 +35,7 @@ func newRingGroup(limit int64) groupReader {
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
 	if b := descriptorBudget(); rings.Add(1) <= int64(b.rings) {
 		if ring, err := try(); err == nil {
-			if ring.FD() <= b.half { // the lowest that was free
+			if leavesReserve(ring.FD()) == nil {
 				return ring
 			}
 			ring.Close()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Rings leave most descriptors to others, since a worker that waits for one does not get those of rings.
@@ -32,11 +33,44 @@ func TestRingsAreFew(t *testing.T) {
 	require.NotNil(t, rings[0])
 
 	rings[0].close()
-	descriptorBudget = func() budget { return budget{rings: 2, half: 2} }
-	require.Nil(t, newRingGroup(-1), "half of the descriptors are in use")
+	descriptorBudget = func() budget { return budget{rings: 2, half: 128} }
+	for left := range keptReserve + 2 {
+		leaveDescriptors(t, left, func() { rings[0] = newRingGroup(-1) })
+		if left <= keptReserve {
+			require.Nil(t, rings[0], "only %d descriptors are left", left)
+		}
+	}
+	require.NotNil(t, rings[0])
+	rings[0].close()
 	descriptorBudget = func() budget { return budget{rings: 2, half: 1 << 20} }
 	rings[0] = newRingGroup(-1)
 	require.NotNil(t, rings[0])
+}
+
+// leaveDescriptors calls do while no more than left are free.
+func leaveDescriptors(t *testing.T, left int, do func()) {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &limit))
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: limit.Max}, nil))
+	var held []int
+	defer func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil))
+	}()
+	for {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, fd)
+	}
+	for range left {
+		unix.Close(held[0]) // a low number, as if most were free
+		held = held[1:]
+	}
+	do()
 }
 
 // The Report counts files read with io_uring if it is used, and only then.

@@ -2,8 +2,6 @@ package fileproc
 
 import (
 	"context"
-	"math"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -245,27 +243,19 @@ func (r *run) openFirst(w *worker) error {
 	return w.retryOnResource(open)
 }
 
-// openWithReserve opens root unless fewer than rootReserve descriptors are left
-// then. It does not look where the limit is high and little of it is in use.
+// openWithReserve opens root unless fewer than keptReserve descriptors are left then.
 func (r *run) openWithReserve() error {
 	d, err := r.openRoot()
 	if err != nil {
 		return err
 	}
-	reserve := rootReserve
-	if half := descriptorBudget().half; half == math.MaxInt {
-		reserve = 0
-	} else if n, ok := d.(interface{ number() int }); ok && half >= manyDescriptors && n.number() <= half && runsOpen.Load() <= int64(half/2) {
-		reserve = 0 // runs have at most half of them; a low number alone could be one between roots
+	number := -1
+	if n, ok := d.(interface{ number() int }); ok {
+		number = n.number()
 	}
-	for range reserve {
-		f, err := os.Open(os.DevNull)
-		if err == nil {
-			defer f.Close()
-		} else if isScarce(err) {
-			d.close()
-			return err
-		}
+	if err = leavesReserve(number); err != nil {
+		d.close()
+		return err
 	}
 	r.root.dir = d
 	return nil
