@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 // compared are the statistics that compare looks at.
@@ -25,7 +26,7 @@ type difference struct {
 	op, stat    string
 	vus         int
 	old, new    float64 // medians of the slices of fileproc's side
-	changes     [3]measure.Change
+	changes     [3]samples.Change
 	significant [3]bool
 }
 
@@ -55,9 +56,9 @@ func compareRecords(a, b *record) ([]difference, error) {
 					continue
 				}
 				d := difference{op: op, stat: c.name, vus: l.VUs, old: measure.Median(oldOurs), new: measure.Median(newOurs)}
-				d.changes[ofOurs] = measure.ChangeOf(oldOurs, newOurs)
-				d.changes[ofOther] = measure.ChangeOf(oldOther, newOther)
-				d.changes[ofRelative] = measure.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
+				d.changes[ofOurs] = samples.ChangeOf(oldOurs, newOurs)
+				d.changes[ofOther] = samples.ChangeOf(oldOther, newOther)
+				d.changes[ofRelative] = samples.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
 				for _, c := range d.changes {
 					ps = append(ps, c.P)
 				}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 // write writes the record as Markdown.
@@ -62,7 +62,7 @@ func (r *record) writeRatios(w io.Writer, op string, vus int, metrics map[string
 	fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %.2f |", op, at, a.Med/b.Med, a.P95/b.P95, a.P99/b.P99)
 	for _, value := range []func(metric) float64{func(m metric) float64 { return m.P95 }, func(m metric) float64 { return m.Med }} {
 		of, to := r.pairs(op, vus, value)
-		ratio, lo, hi := measure.PairedRatio(of, to)
+		ratio, lo, hi := samples.PairedRatio(of, to)
 		fmt.Fprintf(w, " %.2f (%.2f to %.2f) |", ratio, lo, hi)
 	}
 	fmt.Fprintln(w)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/perf/benchmath"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 // record measures the working tree and keeps what it found.
@@ -133,5 +133,5 @@ func printEntry(e entry, cases []benchCase) {
 
 // summary is the median with its 95 % confidence interval.
 func summary(values []float64) benchmath.Summary {
-	return benchmath.AssumeNothing.Summary(measure.NewSample(values), confidence)
+	return benchmath.AssumeNothing.Summary(samples.NewSample(values), confidence)
 }

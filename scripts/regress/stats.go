@@ -5,20 +5,20 @@ package main
 import (
 	"golang.org/x/perf/benchmath"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 const confidence = 0.95
 
-type change measure.Change
+type change samples.Change
 
-func changeOf(old, new []float64) change { return change(measure.ChangeOf(old, new)) }
+func changeOf(old, new []float64) change { return change(samples.ChangeOf(old, new)) }
 
 // pairedChange is changeOf for samples that were taken in turn: sample i of both is from the same moment. The estimate and its
 // interval are those of the pairs. The test is still Mann and Whitney's, which does not gain by the pairs and so claims less.
 func pairedChange(old, new []float64) change {
 	c := changeOf(old, new)
-	ratio, lo, hi := measure.PairedRatio(new, old)
+	ratio, lo, hi := samples.PairedRatio(new, old)
 	c.Estimate, c.Lo, c.Hi = ratio-1, lo-1, hi-1
 	return c
 }

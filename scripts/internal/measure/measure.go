@@ -1,4 +1,4 @@
-// Package measure summarises and compares repeated measurements.
+// Package measure summarises repeated measurements.
 package measure
 
 import (

@@ -1,9 +1,11 @@
-package measure
+// Package samples says how much two samples of measurements differ, and whether that is chance.
+package samples
 
 import (
 	"math"
 	"slices"
 
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"golang.org/x/perf/benchmath"
 )
 
@@ -27,7 +29,7 @@ func ChangeOf(old, new []float64) Change {
 	n, m := float64(len(old)), float64(len(new))
 	cut := max(int(math.Floor(n*m/2-normal95*math.Sqrt(n*m*(n+m+1)/12))), 0)
 	return Change{
-		Estimate: Median(ratios),
+		Estimate: measure.Median(ratios),
 		Lo:       ratios[cut],
 		Hi:       ratios[len(ratios)-1-cut],
 		P:        benchmath.AssumeNothing.Compare(NewSample(old), NewSample(new)).P,
@@ -47,7 +49,7 @@ func PairedRatio(of, to []float64) (ratio, lo, hi float64) {
 	slices.Sort(means)
 	n := float64(len(of))
 	cut := max(int(math.Floor(n*(n+1)/4-normal95*math.Sqrt(n*(n+1)*(2*n+1)/24))), 0)
-	return Median(means), means[cut], means[len(means)-1-cut]
+	return measure.Median(means), means[cut], means[len(means)-1-cut]
 }
 
 // NewSample copies, since benchmath sorts in place and samples may belong together by index.
