@@ -1030,7 +1030,7 @@ func TestLinksWithWriteBack(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
 	if err := testtree.Symlink("d", filepath.Join(dir, "link")); err != nil {
-		t.Skip("the system refuses symbolic links: ", err)
+		t.Skip("symbolic links cannot be made here: ", err)
 	}
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "broken")))
 	c, err := NewDir(dir, Options{Write: WriteBack, FlushInterval: Forever})

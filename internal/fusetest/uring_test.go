@@ -97,6 +97,8 @@ func TestChildReader(t *testing.T) {
 		t.Logf("left out: seccomp: %v", err)
 		return
 	}
+	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, ^uintptr(0), 0, 0, 0, 0, 0) // EBADF if it is not refused
+	require.Equal(t, unix.EPERM, errno)
 	// A signal interrupts the first call, which has submitted. The filter refuses the next call, which only waits.
 	thread := make(chan int, 1)
 	go func() {
