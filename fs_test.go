@@ -313,7 +313,8 @@ func TestFilesOfAnFSOpenNoDirectory(t *testing.T) {
 	}
 }
 
-// Where paths fail, their directory is opened to find out why, and that once: of those that are there, and of those that are not.
+// Where paths fail, their directory is opened to find out why, and that once for those that were given while a file was processed:
+// of directories that are there, and of those that are not.
 func TestFilesOfAnFSThatAreMissing(t *testing.T) {
 	var given []string
 	for i := range 50 {
@@ -321,8 +322,15 @@ func TestFilesOfAnFSThatAreMissing(t *testing.T) {
 	}
 	for _, ordered := range []bool{false, true} {
 		for _, stat := range []bool{false, true} {
-			fsys := &opened{FS: fstest.MapFS{"a": {}, "d/e/f": {}}}
-			opts := fileproc.Options{FS: fsys, Workers: 1, Ordered: ordered, Stat: stat, Files: slices.Values(given)}
+			fsys := &opened{FS: fstest.MapFS{"a": {}, "d/e/f": {}, "first": {}}}
+			begun, all := make(chan struct{}), make(chan struct{})
+			files := func(yield func(string) bool) {
+				yield("first")
+				<-begun
+				slices.Values(given)(yield)
+				close(all)
+			}
+			opts := fileproc.Options{FS: fsys, Workers: 1, Ordered: ordered, Stat: stat, Files: files}
 			if stat {
 				opts.ReadSize = fileproc.NoRead
 			}
@@ -331,9 +339,13 @@ func TestFilesOfAnFSThatAreMissing(t *testing.T) {
 				failed[err.(*fs.PathError).Path] = err
 				return nil
 			}
-			got, err := fileproc.Process(t.Context(), ".", opts, relOf)
+			_, err := fileproc.Process(t.Context(), ".", opts, func(f *fileproc.File) (struct{}, error) {
+				require.Equal(t, "first", f.Rel())
+				close(begun)
+				<-all
+				return struct{}{}, nil
+			})
 			require.NoError(t, err)
-			require.Empty(t, got)
 			require.Len(t, failed, len(given))
 			for _, name := range given {
 				want := fs.ErrNotExist

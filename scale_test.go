@@ -255,7 +255,7 @@ func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 		held := reads
 		inBubble(t, func(t *testing.T) {
 			root := folder("")
-			for i := range 60 {
+			for i := range 24 {
 				root.kids = append(root.kids, file(fmt.Sprint("f", i), large, sized(size), chunks(maxFree/2)))
 			}
 			w := &world{root: root, perList: 100}
@@ -292,7 +292,7 @@ func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 			out := w.process(t.Context(), Options{Workers: 2}, nil)
 			require.NoError(t, out.err)
 			w.requireSound(t, out)
-			require.Len(t, out.got, 60)
+			require.Len(t, out.got, 24)
 			require.Greater(t, mostOpens, 8, "this tests nothing unless many are in flight")
 			require.Positive(t, mostLarge)
 			require.LessOrEqual(t, mostLarge, 2)

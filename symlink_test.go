@@ -125,9 +125,7 @@ func TestSymlinks(t *testing.T) {
 
 func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
 	root := linked(t, []string{"a=x", "hidden/.d/f=y"}, nil)
-	if err := testtree.Symlink(filepath.Join(root, "a"), filepath.Join(root, "l")); err != nil {
-		t.Skipf("a WASI host makes no absolute links, as this one: %v", err)
-	}
+	testtree.Symlink(t, filepath.Join(root, "a"), filepath.Join(root, "l"))
 	require.NoError(t, os.Symlink(filepath.Join(root, "hidden", ".d"), filepath.Join(root, "d")))
 	got, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFollow, Exclude: []string{"hidden/*"}}, nameOf)
 	require.NoError(t, err)

@@ -370,9 +370,7 @@ func TestWarmLeavesDirtyFilesAlone(t *testing.T) {
 func TestWarmReadsLinks(t *testing.T) {
 	settledFiles(t)
 	dir := warmTree(t, map[string]string{"d/f": "data", "out/g": "outside"})
-	if err := testtree.Symlink("f", filepath.Join(dir, "d", "link")); err != nil {
-		t.Skip("symbolic links cannot be made here: ", err)
-	}
+	testtree.Symlink(t, "f", filepath.Join(dir, "d", "link"))
 	require.NoError(t, os.Symlink("../out", filepath.Join(dir, "d", "away")))
 	c, err := NewDir(filepath.Join(dir, "d"), Options{})
 	require.NoError(t, err)

@@ -1029,9 +1029,7 @@ func TestReadLinkOfADirtyFile(t *testing.T) {
 func TestLinksWithWriteBack(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
-	if err := testtree.Symlink("d", filepath.Join(dir, "link")); err != nil {
-		t.Skip("symbolic links cannot be made here: ", err)
-	}
+	testtree.Symlink(t, "d", filepath.Join(dir, "link"))
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "broken")))
 	c, err := NewDir(dir, Options{Write: WriteBack, FlushInterval: Forever})
 	require.NoError(t, err)

@@ -495,9 +495,7 @@ func TestOwns(t *testing.T) {
 	target := filepath.Join(dir, "target")
 	mustSave(t, mustLoad(t, target), testRecord(1))
 	link := filepath.Join(dir, "link")
-	if err := testtree.Symlink("target", link); err != nil {
-		t.Skip("symbolic links cannot be made here: ", err)
-	}
+	testtree.Symlink(t, "target", link)
 	s := mustLoad(t, link)
 	require.Equal(t, 1, s.len())
 	for name, want := range map[string]bool{"": true, ".lock": true, ".tmp": true, ".tmp1f": true, "x": false, ".tmp/x": false, ".lock2": false} {
