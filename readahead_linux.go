@@ -24,7 +24,6 @@ const (
 type callGroup struct {
 	want  int  // bytes to ask for, so that fewer are a whole file; 0: metadata
 	birth bool // metadata with the time of birth
-	check diskCheck
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
@@ -59,7 +58,7 @@ func bytesWanted(limit int64) int {
 
 func (a *callGroup) read(d directory, files []names.Name) bool {
 	dir, ok := d.(*linuxDir)
-	if !ok || a.check.kindOf(dir) != onDiskForRings {
+	if !ok || kindOf(dir) != onDiskForRings {
 		return false
 	}
 	n := 0
@@ -115,10 +114,7 @@ func (a *callGroup) isUncached(i int) bool {
 	return a.want > 0 && a.calls[perFile*i+1].Err() == unix.EAGAIN
 }
 
-func (a *callGroup) close() {
-	a.check = diskCheck{}
-	callGroups.Put(a)
-}
+func (a *callGroup) close() { callGroups.Put(a) }
 
 // A diskKind says how to read the files of a file system when they are not in the
 // page cache.
@@ -130,35 +126,22 @@ const (
 	onDiskForRings                 // and through an io_uring
 )
 
-// A diskCheck caches the kind of the last directory's file system.
-type diskCheck struct {
-	dir  *linuxDir
-	kind diskKind
-}
-
 // kindOf returns d's kind. On FUSE reads through an io_uring are wrong without an
 // error (Linux 6.18, direct I/O); overlayfs makes each of them in a thread of the
 // kernel, so that the disk gets them one by one.
-func (c *diskCheck) kindOf(d directory) diskKind {
+func kindOf(d directory) diskKind {
 	dir, ok := d.(*linuxDir)
 	if !ok {
 		return notOnDisk
 	}
-	if c.dir == dir {
-		return c.kind
+	switch dir.fileSystem().typ {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
+		return onDiskForRings
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
+		return onDisk
 	}
-	c.dir, c.kind = dir, notOnDisk
-	var st unix.Statfs_t
-	if unix.Fstatfs(dir.fd, &st) == nil {
-		switch int64(st.Type) {
-		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-			c.kind = onDiskForRings
-		case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
-			c.kind = onDisk
-		}
-	}
-	return c.kind
+	return notOnDisk
 }
 
 // isOnDisk reports whether the cold mode is of use for d.
-func isOnDisk(d directory) bool { return new(diskCheck).kindOf(d) != notOnDisk }
+func isOnDisk(d directory) bool { return kindOf(d) != notOnDisk }

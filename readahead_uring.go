@@ -12,9 +12,8 @@ import (
 
 // A ringGroup is a groupReader that uses io_uring. Android kills processes that try.
 type ringGroup struct {
-	ring  *uring.Ring
-	want  int // as callGroup.want
-	check diskCheck
+	ring *uring.Ring
+	want int // as callGroup.want
 }
 
 // rings counts the io_urings of all runs.
@@ -53,7 +52,7 @@ func closeRing(r *uring.Ring) {
 func (a *ringGroup) read(d directory, files []names.Name) bool {
 	dir, ok := d.(*linuxDir)
 	// A direct open, which makes no descriptor, refuses O_CLOEXEC.
-	return ok && a.check.kindOf(dir) == onDiskForRings &&
+	return ok && kindOf(dir) == onDiskForRings &&
 		a.ring.Read(dir.fd, files, fileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
 }
 

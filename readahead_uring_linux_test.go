@@ -94,7 +94,7 @@ func TestReportTellsOfIOUring(t *testing.T) {
 		ring.close()
 	}
 	if d, err := openRoot(dir); err == nil {
-		good = new(diskCheck).kindOf(d) == onDiskForRings
+		good = kindOf(d) == onDiskForRings
 		d.close()
 	}
 	if ring == nil || !good {
@@ -114,7 +114,7 @@ func TestRingOnlyWhereMuchIsLeft(t *testing.T) {
 		ring.close()
 	}
 	tree := t.TempDir()
-	if d, err := openRoot(tree); err != nil || new(diskCheck).kindOf(d) != onDiskForRings {
+	if d, err := openRoot(tree); err != nil || kindOf(d) != onDiskForRings {
 		t.Log("left out: not for this file system")
 		return
 	} else {

@@ -43,7 +43,6 @@ type fileWindow struct {
 	filled int          // files read without either
 	asyncs []aio.Read
 	buffer []byte // windowBuffer bytes, and windowPrefetch that nobody looks at
-	check  diskCheck
 
 	files    []windowEntry
 	reads    []int // indexes of the files to read, in the order of the disk
@@ -82,7 +81,7 @@ func (w *fileWindow) begin(n int) {
 }
 
 func (w *fileWindow) open(i int, d directory, name names.Name) error {
-	kind := w.check.kindOf(d)
+	kind := kindOf(d)
 	if kind == notOnDisk {
 		return errors.ErrUnsupported
 	}

@@ -92,11 +92,13 @@ func (s *shelf) all() (all []int) {
 // A windowKind is one way in which a fileWindow reads.
 type windowKind struct {
 	name  string
-	kind  diskKind
-	plain bool // without a ring
+	typ   int64 // of the file system
+	plain bool  // without a ring
 }
 
-var windowKinds = []windowKind{{"ring", onDiskForRings, false}, {"no ring", onDiskForRings, true}, {"overlay", onDisk, false}}
+var windowKinds = []windowKind{
+	{"ring", unix.EXT4_SUPER_MAGIC, false}, {"no ring", unix.EXT4_SUPER_MAGIC, true}, {"overlay", unix.OVERLAYFS_SUPER_MAGIC, false},
+}
 
 // newWindow returns a fileWindow that takes the directory's file system for one of this kind.
 func (k windowKind) newWindow(t *testing.T, s *shelf, c config) *fileWindow {
@@ -104,7 +106,7 @@ func (k windowKind) newWindow(t *testing.T, s *shelf, c config) *fileWindow {
 	c.noURing = k.plain
 	w := newWindowReader(&c).(*fileWindow)
 	t.Cleanup(w.close)
-	w.check = diskCheck{s.dir, k.kind}
+	s.dir.on.Store(&fileSystem{typ: k.typ})
 	return w
 }
 
@@ -379,7 +381,7 @@ func TestWindowProbe(t *testing.T) {
 				s := newShelf(t, false, sizes...)
 				all := s.all()
 				large := len(sizes) - 32
-				if new(diskCheck).kindOf(s.dir) != onDiskForRings {
+				if kindOf(s.dir) != onDiskForRings {
 					t.Skip("left out: no disk for rings")
 				}
 				stays := true
@@ -462,7 +464,7 @@ func TestWindowIsStopped(t *testing.T) {
 // TestWindowOfAnotherFileSystem: where the cold mode is of no use, nothing is opened, and one error is enough.
 func TestWindowOfAnotherFileSystem(t *testing.T) {
 	s := newShelf(t, false, 100)
-	w := windowKind{kind: notOnDisk}.newWindow(t, s, config{readLimit: -1})
+	w := windowKind{typ: unix.TMPFS_MAGIC}.newWindow(t, s, config{readLimit: -1})
 	w.begin(1)
 	require.Error(t, w.open(0, s.dir, s.names[0]))
 	require.Equal(t, -1.0, w.read(never, true))
@@ -554,7 +556,7 @@ func (w *worker) openWindowForTest(b *batch) {
 	was := w.ahead.window
 	defer func() { w.ahead.window.close(); w.ahead.window = was }()
 	w.ahead.window = newWindowReader(w.cfg)
-	w.ahead.window.(*fileWindow).check = diskCheck{b.node.dir.(*linuxDir), onDisk}
+	b.node.dir.(*linuxDir).on.Store(&fileSystem{typ: unix.OVERLAYFS_SUPER_MAGIC})
 	w.ahead.window.begin(len(b.entries))
 	w.openWindow(b, 0, len(b.entries))
 	w.ahead.window.read(w.stopped, false)
@@ -576,7 +578,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		was := w.ahead.window
 		defer func() { w.ahead.window = was }()
 		window := windowKinds[1].newWindow(t, s, *cfg)
-		window.check.dir = r.root.dir.(*linuxDir)
+		r.root.dir.(*linuxDir).on.Store(&fileSystem{typ: windowKinds[1].typ})
 		w.ahead.window = window
 		window.begin(len(s.names))
 		w.openWindow(&batch{node: r.root, entries: s.names}, 0, len(s.names))

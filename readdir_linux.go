@@ -39,11 +39,17 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	}
 	defer d.close()
 	p := &part{dir: d.(*linuxDir), name: &name}
-	p.list(halveFrom)
 	var (
 		latter part
 		wg     sync.WaitGroup
 	)
+	p.list(2)
+	if (!p.over || len(p.blocks) > 1 || len(p.block) > oneAnswer) && p.dir.losesPosition() {
+		p.dir.whole = new(wholeListing)
+		*p = part{dir: p.dir, name: p.name}
+		p.listWhole()
+	}
+	p.list(halveFrom - 2)
 	if !p.over && p.halve(&latter) {
 		defer latter.dir.close()
 		wg.Go(func() { latter.list(math.MaxInt) })
@@ -90,13 +96,28 @@ func (p *part) list(buffers int) {
 	}
 }
 
+// listWhole lists the rest of a directory by linuxDir.list.
+func (p *part) listWhole() {
+	l := listings.Get().(*listing)
+	defer listings.Put(l)
+	for more := true; more && p.err == nil; l.reset() {
+		more, p.err = p.dir.list(l)
+		for _, e := range l.entries {
+			if err := p.add(e); err != nil && p.err == nil {
+				p.err = err
+			}
+		}
+	}
+	p.over = true
+}
+
 // errPartEnds is the error of take at the last entry of a part.
 var errPartEnds = errors.New("fileproc: end of the part")
 
 func (p *part) take(r dirent.Record) error {
 	p.at = r.Off
 	if !names.IsDot(r.Name) {
-		if err := p.add(r); err != nil {
+		if err := p.add(listedEntry{r.Name, direntType(r.Type), r.Ino}); err != nil {
 			return err
 		}
 	}
@@ -106,11 +127,11 @@ func (p *part) take(r dirent.Record) error {
 	return nil
 }
 
-func (p *part) add(r dirent.Record) error {
-	if !names.Valid(r.Name) {
-		return badName(r.Name)
+func (p *part) add(l listedEntry) error {
+	if !names.Valid(l.name) {
+		return badName(l.name)
 	}
-	e := listedName{p.name, p.arena.Add(r.Name), direntType(r.Type)}
+	e := listedName{p.name, p.arena.Add(l.name), l.typ}
 	if e.typ == typeUnknown {
 		s, err := p.dir.stat(e.name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -133,12 +154,11 @@ func (p *part) add(r dirent.Record) error {
 // file system must allow a seek to any position, also one that it has not
 // given, keep the positions of entries, and list entries in that order.
 func (p *part) halve(latter *part) bool {
-	var st unix.Statfs_t
-	if runtime.GOMAXPROCS(0) == 1 || unix.Fstatfs(p.dir.fd, &st) != nil {
+	if runtime.GOMAXPROCS(0) == 1 {
 		return false
 	}
 	var last int64
-	switch int64(st.Type) {
+	switch p.dir.fileSystem().typ {
 	case unix.EXT4_SUPER_MAGIC:
 		last = math.MaxInt64 // positions are hashes of names, of 63 bits
 	case unix.XFS_SUPER_MAGIC:

@@ -6,6 +6,7 @@
 //	soak [-for DURATION] [-seed N] [-dir DIR] [-cold]   random trees and options
 //	soak hostile ...    another process swaps links, FIFOs, devices and directories while runs read the tree
 //	soak churn ...      writers create, rename, delete, rewrite and replace while runs read the tree
+//	soak listing ...    the same in one directory, which bare getdents64 calls list too: some file systems lose files then
 //	soak limits ...     few descriptors, little memory, one processor, many runs at once, slow consumers, a deep chain
 //
 // Each has -h. scripts/reliability.sh runs them all.
@@ -35,7 +36,7 @@ import (
 
 // commands are what soak does besides.
 var commands = map[string]func(args []string) error{
-	"hostile": hostile, "racer": racer, "churn": churn, "limits": limits, "limit-child": limitChild,
+	"hostile": hostile, "racer": racer, "churn": churn, "listing": listing, "limits": limits, "limit-child": limitChild,
 }
 
 func main() {
@@ -339,7 +340,7 @@ func (c *checker) run() (complete bool) {
 		})
 		defer timer.Stop()
 	}
-	err := within(2*time.Minute, func() error {
+	err := within(10*time.Minute, func() error { // a cold run over SMB may take two
 		defer func() {
 			if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), errEnough.Error()) {
 				c.fail("the run panicked: %v", v)
