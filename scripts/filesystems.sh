@@ -12,6 +12,10 @@
 #   btrfs-compressed   zstd, lzo and zlib, with small files in the metadata
 #   xfs-reflink, btrfs-reflink
 #                      a tree and its reflinked copy
+#   nfs3, nfs4, smb    on a server (nfs-kernel-server, samba and cifs-utils) of ext4, or of tmpfs for nfs4, also while others write
+#   f2fs, jfs, nilfs2, reiserfs, udf, vfat
+#                      the same, without a server
+# From nfs3 on they run in a user-mode Linux (uml.sh), which leaves the machine's own servers alone, with fewer runs.
 #
 # With -incremental, only the tests of package incremental run, with COUNT random histories of a tree and COUNT rounds of each
 # test of faults. On ext4-seconds, whose times are in whole seconds, only the histories run.
@@ -23,7 +27,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
-trees=(ext4-inline ext4-encrypted ext4-immutable xfs-immutable btrfs-immutable btrfs-compressed xfs-reflink btrfs-reflink)
+in_uml=(nfs3 nfs4 smb f2fs jfs nilfs2 reiserfs udf vfat)
+trees=(ext4-inline ext4-encrypted ext4-immutable xfs-immutable btrfs-immutable btrfs-compressed xfs-reflink btrfs-reflink "${in_uml[@]}")
 
 soak=10s
 incremental=
@@ -63,17 +68,26 @@ cleanup() {
 trap cleanup EXIT
 chmod 755 "$tmp" # another user runs some of the tests
 
-go test -c -o "$tmp/incremental.test" ./incremental
-if [ -z "$incremental" ]; then
-	go test -c -o "$tmp/fileproc.test" .
-	go test -c -o "$tmp/uring.test" ./internal/uring
-	(cd scripts && go build -o "$tmp/soak" ./soak)
-	case " $* " in *-inline* | *-encrypted* | *-immutable* | *-compressed* | *-reflink*)
-		for backend in unix generic; do
-			(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/soak-$backend" ./soak)
+runs=60 # of check_tree
+if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
+	runs=4
+	cp "$FILEPROC_BUILT"/soak* "$tmp"
+else
+	go test -c -o "$tmp/incremental.test" ./incremental
+	if [ -z "$incremental" ]; then
+		go test -c -o "$tmp/fileproc.test" .
+		go test -c -o "$tmp/uring.test" ./internal/uring
+		(cd scripts && go build -o "$tmp/soak" ./soak)
+		for name; do
+			case " ${trees[*]} " in *" $name "*)
+				for backend in unix generic; do
+					(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/soak-$backend" ./soak)
+				done
+				break
+				;;
+			esac
 		done
-		;;
-	esac
+	fi
 fi
 
 # attach mounts an image or a tmpfs at $tmp/NAME.
@@ -166,10 +180,10 @@ check_image() { # NAME, file system, command that makes the image
 check_tree() { # directory, flags of soak
 	local backend
 	echo "   ${1#"$tmp"/}:"
-	"$tmp/soak" -check "$1" -seed 7 -runs 60 "${@:2}" | sed 's/^/   warm: /' || return 1
-	"$tmp/soak" -check "$1" -seed 7 -runs 15 "${@:2}" -cold | sed 's/^/   cold: /' || return 1
+	"$tmp/soak" -check "$1" -seed 7 -runs "$runs" "${@:2}" | sed 's/^/   warm: /' || return 1
+	"$tmp/soak" -check "$1" -seed 7 -runs $(((runs + 3) / 4)) "${@:2}" -cold | sed 's/^/   cold: /' || return 1
 	for backend in unix generic; do
-		"$tmp/soak-$backend" -check "$1" -seed 7 -runs 20 "${@:2}" | sed "s/^/   $backend: /" || return 1
+		"$tmp/soak-$backend" -check "$1" -seed 7 -runs $(((runs + 2) / 3)) "${@:2}" | sed "s/^/   $backend: /" || return 1
 	done
 }
 
@@ -246,6 +260,66 @@ test_reflink() { # directory
 	count_files "$1/copy" shared && check_tree "$1/tree" && check_tree "$1/copy"
 }
 
+# test_changing checks a tree that stands still, and then one that changes. On a server, the first is written there.
+test_changing() { # directory
+	local at=$1
+	[ ! -d "$tmp/export" ] || at=$tmp/export
+	make_tree "$at/tree" && check_tree "$1/tree" || return 1
+	"$tmp/soak" listing -for "$soak" -dir "$1" | sed 's/^/   /' || return 1
+	"$tmp/soak" churn -for "$soak" -dir "$1" | sed 's/^/   churn: /'
+}
+
+# attach_export mounts what serve_nfs and serve_smb serve: ext4, or tmpfs, whose positions in a directory do not survive a change
+# before Linux 6.6.
+attach_export() { # NAME, commands that are needed
+	local tool
+	for tool in "${@:2}"; do
+		if ! command -v "$tool" >/dev/null; then
+			skip "no $tool"
+			return 1
+		fi
+	done
+	case $1 in
+	nfs4) attach export -t tmpfs -o size=1g tmpfs || return ;;
+	*) format export mkfs.ext4 -q -F && attach export -o loop "$tmp/export.img" || return ;;
+	esac
+	chmod 1777 "$tmp/export"
+}
+
+serve_nfs() {
+	attach_export "$1" exportfs rpcbind rpc.mountd rpc.nfsd mount.nfs || return
+	mount -t tmpfs nfs /var/lib/nfs
+	mkdir /var/lib/nfs/{sm,sm.bak,v4recovery,rpc_pipefs}
+	touch /var/lib/nfs/{etab,rmtab,state}
+	{
+		mount -t nfsd nfsd /proc/fs/nfsd &&
+			exportfs -o rw,no_root_squash,insecure,no_subtree_check,fsid=0 "127.0.0.1:$tmp/export" &&
+			rpcbind -w && rpc.mountd && rpc.nfsd 4
+	} >"$tmp/err" 2>&1 || { skip "no server: $(tail -n 1 "$tmp/err")"; return 1; }
+}
+
+serve_smb() {
+	local dir
+	attach_export smb smbd mount.cifs || return
+	for dir in /var/lib/samba /var/cache/samba /var/log; do
+		mount -t tmpfs smb "$dir"
+	done
+	mkdir -p /var/lib/samba/private /run/samba
+	printf '%s\n' '[global]' 'map to guest = bad user' 'guest account = root' 'server role = standalone' 'log file = /run/samba/log' \
+		'[export]' "path = $tmp/export" 'guest ok = yes' 'read only = no' 'force user = root' >"$tmp/smb.conf"
+	smbd -s "$tmp/smb.conf" -D >"$tmp/err" 2>&1 || { skip "no server: $(tail -n 1 "$tmp/err")"; return 1; }
+}
+
+run_in_uml() { # NAME
+	local status=0
+	scripts/uml.sh env FILEPROC_BUILT="$tmp" scripts/filesystems.sh -soak "$soak" "$1" >"$tmp/err" 2>&1 || status=$?
+	case $status in
+	0) grep '^   ' "$tmp/err" ;;
+	125) skip "$(head -n 1 "$tmp/err")" ;;
+	*) cat "$tmp/err" && return 1 ;;
+	esac
+}
+
 test_on() {
 	case " ${trees[*]} " in *" $1 "*)
 		if [ -n "$incremental" ]; then
@@ -254,7 +328,21 @@ test_on() {
 		fi
 		;;
 	esac
+	if [ -z "${FILEPROC_BUILT:-}" ]; then
+		case " ${in_uml[*]} " in *" $1 "*)
+			run_in_uml "$1"
+			return
+			;;
+		esac
+	fi
 	case $1 in
+	nfs3) serve_nfs "$1" && attach "$1" -t nfs -o vers=3,nolock "127.0.0.1:$tmp/export" || return 0 ;;
+	nfs4) serve_nfs "$1" && attach "$1" -t nfs -o vers=4.2 127.0.0.1:/ || return 0 ;;
+	smb) serve_smb && attach "$1" -t cifs -o guest,ip=127.0.0.1 //127.0.0.1/export || return 0 ;;
+	jfs) format "$1" mkfs.jfs -q && attach "$1" -t jfs -o loop "$tmp/$1.img" || return 0 ;;
+	reiserfs) format "$1" mkfs.reiserfs -q -ff && attach "$1" -t reiserfs -o loop "$tmp/$1.img" || return 0 ;;
+	udf) format "$1" mkudffs && attach "$1" -t udf -o loop "$tmp/$1.img" || return 0 ;;
+	f2fs | nilfs2 | vfat) format "$1" "mkfs.$1" && attach "$1" -t "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
 	ext4-seconds) format "$1" mkfs.ext4 -q -F -I 128 && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
@@ -280,6 +368,10 @@ test_on() {
 		;;
 	esac
 	local status=0
+	if [ -n "${FILEPROC_BUILT:-}" ]; then
+		test_changing "$tmp/$1" # and leave it to the end of the kernel
+		return
+	fi
 	case " ${trees[*]} " in
 	*" $1 "*) "test_${1#*-}" "$tmp/$1" || status=1 ;;
 	*) run_tests "$tmp/$1" || status=1 ;;

@@ -91,11 +91,12 @@ run_fuzz() {
 	[ "$losses" = 0 ]
 }
 
-# run_race runs the short tests of those modules with 1, 2 and 8 processors, in turn, until the minutes are over. What has begun
-# is run to its end.
+# run_race runs the short tests of those modules with 1, 2 and 8 processors, in turn, until the minutes are over. A pass that has
+# begun is run to its end. The comparison of 506 calls of grep with rg is left out: it would take longer than all the others.
 run_race() {
-	local dir file list procs end=$((SECONDS + minutes * 60))
+	local dir file list procs began end=$((SECONDS + minutes * 60))
 	local -a dirs passes=([1]=0 [2]=0 [8]=0)
+	export GORACE="atexit_sleep_ms=20" # each process that a test starts waits so long at its end, by default a second
 	if ! command -v "$(go env CC)" >/dev/null; then
 		skip "the race detector needs cgo and a C compiler"
 		return
@@ -108,19 +109,21 @@ run_race() {
 	done
 	while :; do
 		for procs in 1 2 8; do
+			began=$SECONDS
+			[ "$SECONDS" -lt "$end" ] || break 2
 			for dir in "${dirs[@]}"; do
-				[ "$SECONDS" -lt "$end" ] || break 3
 				file=$tmp/race${dir//\//_}
-				if ! (cd "$dir" && GOMAXPROCS=$procs "$file" -test.short -test.timeout 20m) >"$tmp/race" 2>&1; then
+				if ! (cd "$dir" && GOMAXPROCS=$procs "$file" -test.short -test.skip WhatRgPrints -test.timeout 20m) >"$tmp/race" 2>&1; then
 					cat "$tmp/race"
-					echo "   repeat it in ${dir#"$PWD"/}: GOMAXPROCS=$procs go test -race -short ."
+					echo "   repeat it in ${dir#"$PWD"/}: GOMAXPROCS=$procs go test -race -short -skip WhatRgPrints ."
 					return 1
 				fi
-				passes[procs]=$((passes[procs] + 1))
 			done
+			passes[procs]=$((passes[procs] + 1))
+			echo "   GOMAXPROCS=$procs: ${#dirs[@]} packages passed in $((SECONDS - began)) s"
 		done
 	done
-	echo "   of ${#dirs[@]} packages, runs that passed with 1, 2, 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
+	echo "   passes with 1, 2 and 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
 }
 
 # build_soak BACKEND builds scripts/soak with one backend as $tmp/soak-BACKEND.

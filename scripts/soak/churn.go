@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -209,7 +210,11 @@ func (t *churnTree) writer(random *rand.Rand, w, writers int) error {
 			}
 			rel := made[0]
 			made = made[1:]
-			return 7, os.RemoveAll(in(rel))
+			err := os.RemoveAll(in(rel))
+			if errors.Is(err, syscall.ENOTEMPTY) { // NFS keeps a removed file under another name while a reader has it open
+				made, err = append(made, rel), nil
+			}
+			return 7, err
 		}
 	}
 	for k := 0; !t.stop.Load(); k++ {
