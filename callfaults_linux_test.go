@@ -38,6 +38,7 @@ var failingCalls = map[string]struct {
 	"pread64": {unix.SYS_PREAD64, false}, "fstat": {unix.SYS_FSTAT, false}, "statx": {unix.SYS_STATX, false}, "readlinkat": {unix.SYS_READLINKAT, false},
 	"fstatat": {map[string]uintptr{"amd64": 262}[runtime.GOARCH] + map[bool]uintptr{true: 79}[runtime.GOARCH != "amd64"], false},
 	"preadv2": {unix.SYS_PREADV2, true}, "fstatfs": {unix.SYS_FSTATFS, true}, "fadvise64": {unix.SYS_FADVISE64, true}, "close": {unix.SYS_CLOSE, true},
+	"openat2":        {unix.SYS_OPENAT2, true},
 	"io_uring_setup": {unix.SYS_IO_URING_SETUP, true}, "io_uring_register": {unix.SYS_IO_URING_REGISTER, true}, "io_uring_enter": {unix.SYS_IO_URING_ENTER, true},
 	"io_setup": {unix.SYS_IO_SETUP, true}, "io_submit": {unix.SYS_IO_SUBMIT, true}, "io_getevents": {unix.SYS_IO_GETEVENTS, true},
 }
@@ -45,7 +46,7 @@ var failingCalls = map[string]struct {
 // TestInvariant1EachCallFails lets each system call of a run fail in turn. The k-th call fails for every k.
 func TestInvariant1EachCallFails(t *testing.T) {
 	root := t.TempDir()
-	for _, rel := range []string{"a", "d/b", "d/c", "d/e/f", "g/h", "g/i"} {
+	for _, rel := range []string{"a", "b", "c", "d/b", "d/c", "d/e/f", "g/h", "g/i"} { // so many at the top that openat2 is called
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, rel)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, rel), testtree.BytesOf(rel), 0o644))
 	}
@@ -201,7 +202,7 @@ var faultModes = []faultMode{
 			}
 		}
 	}},
-	{"Files", fileproc.Options{Workers: 1, Files: slices.Values([]string{"a", "d/", "g/h", "g/i"})}, false, processAll},
+	{"Files", fileproc.Options{Workers: 1, Files: slices.Values([]string{"a", "b", "c", "d/", "g/h", "g/i"})}, false, processAll},
 	{"links", fileproc.Options{Workers: 1, Symlinks: fileproc.SymlinksFollow}, false, processAll},
 	{"cold", fileproc.Options{Workers: 1}, true, processAll},
 	{"cold without a ring", fileproc.Options{Workers: 1, DisableURing: true}, true, processAll},

@@ -4,8 +4,10 @@ package fileproc
 
 import (
 	"io/fs"
+	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
@@ -25,27 +27,35 @@ const shortCall = 4 << 10
 // linuxDir lists with getdents64 and parses the records in place.
 type linuxDir struct {
 	fdDir
-	near  *fileSystem                // of a directory above, nil if none has asked
-	on    atomic.Pointer[fileSystem] // fileSystem's answer
-	waits bool                       // a call of list took long
-	begun bool                       // list was called
-	whole *wholeListing              // of a directory that is listed so
+	typ   atomic.Int64  // fileSystem's answer
+	waits bool          // a call of list took long
+	begun bool          // list was called
+	whole *wholeListing // of a directory that is listed so
 }
 
 var _ directory = (*linuxDir)(nil)
 
 func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
 
+// noOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
+// openat2.
+var noOpenat2 atomic.Bool
+
+// openDir passes on what is known of d's file system, unless name is a mount point.
+// Android may kill a process that tries to find out.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
-	dir, err := d.fdDir.openDir(name)
-	if err != nil {
-		return nil, err
+	if typ := d.typ.Load(); typ != 0 && runtime.GOOS != "android" && !noOpenat2.Load() {
+		fd, err := openat2(d.fd, name, &unix.OpenHow{Flags: dirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
+		if err == nil {
+			sub := &linuxDir{fdDir: fdDir{fd: fd}}
+			sub.typ.Store(typ)
+			return sub, nil
+		}
+		if err == unix.ENOSYS || err == unix.EPERM {
+			noOpenat2.Store(true)
+		}
 	}
-	sub := dir.(*linuxDir)
-	if sub.near = d.on.Load(); sub.near == nil {
-		sub.near = d.near
-	}
-	return sub, nil
+	return d.fdDir.openDir(name)
 }
 
 func (d *linuxDir) list(l *listing) (bool, error) {
@@ -126,33 +136,24 @@ func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 	return n, err
 }
 
-// A fileSystem is what the directories of one device have in common.
-type fileSystem struct {
-	device uint64
-	typ    int64 // as statfs(2) lists them, or unknownFileSystem
-}
-
-// unknownFileSystem is the type if fstatfs fails.
+// unknownFileSystem is fileSystem's answer if fstatfs fails.
 const unknownFileSystem = -1
 
-// fileSystem returns what d is on. It asks the kernel once, and not with fstatfs
-// where a directory above is on the same device: for ext4, fstatfs locks counters
-// and adds up those of all processors.
-func (d *linuxDir) fileSystem() *fileSystem {
-	on := d.on.Load()
-	if on != nil {
-		return on
+// fileSystem returns the type of d's file system, as statfs(2) lists them. It asks
+// the kernel once, and not at all if d was opened from a directory that had asked,
+// since for ext4 fstatfs locks counters and adds up those of all processors.
+func (d *linuxDir) fileSystem() int64 {
+	if typ := d.typ.Load(); typ != 0 {
+		return typ
 	}
-	s, err := fstat(d.fd)
-	if on = d.near; on == nil || err != nil || on.device != s.Device {
-		on = &fileSystem{s.Device, unknownFileSystem}
-		var st unix.Statfs_t
-		if _, err := ignoringEINTR(func() (int, error) { return 0, fstatfs(d.fd, &st) }); err == nil {
-			on.typ = int64(uint32(st.Type)) // 32 bits, signed on some platforms
-		}
+	var st unix.Statfs_t
+	_, err := ignoringEINTR(func() (int, error) { return 0, fstatfs(d.fd, &st) })
+	typ := int64(uint32(st.Type)) // 32 bits, signed on some platforms
+	if err != nil {
+		typ = unknownFileSystem
 	}
-	d.on.Store(on)
-	return on
+	d.typ.Store(typ)
+	return typ
 }
 
 // losesPosition reports whether a listing that takes several calls may leave out,
@@ -160,7 +161,7 @@ func (d *linuxDir) fileSystem() *fileSystem {
 // client of SMB counts entries. That of NFS knows the server's positions, which on
 // some file systems (tmpfs before Linux 6.6) do not survive a change.
 func (d *linuxDir) losesPosition() bool {
-	switch d.fileSystem().typ {
+	switch d.fileSystem() {
 	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unknownFileSystem:
 		return true
 	}
@@ -314,6 +315,16 @@ func openat(dirfd int, name names.Name, flags int) (int, error) {
 		}
 		return int(fd), nil
 	})
+}
+
+// openat2 is unix.Openat2 without its copy of the name.
+func openat2(dirfd int, name names.Name, how *unix.OpenHow) (int, error) {
+	how.Flags |= unix.O_LARGEFILE
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dirfd), uintptr(name.Pointer()), uintptr(unsafe.Pointer(how)), unsafe.Sizeof(*how), 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }
 
 // readCached reads what the page cache has of the file's beginning. It passes

@@ -134,7 +134,7 @@ func kindOf(d directory) diskKind {
 	if !ok {
 		return notOnDisk
 	}
-	switch dir.fileSystem().typ {
+	switch dir.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
 		return onDiskForRings
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:

@@ -106,7 +106,7 @@ func (k windowKind) newWindow(t *testing.T, s *shelf, c config) *fileWindow {
 	c.noURing = k.plain
 	w := newWindowReader(&c).(*fileWindow)
 	t.Cleanup(w.close)
-	s.dir.on.Store(&fileSystem{typ: k.typ})
+	s.dir.typ.Store(k.typ)
 	return w
 }
 
@@ -556,7 +556,7 @@ func (w *worker) openWindowForTest(b *batch) {
 	was := w.ahead.window
 	defer func() { w.ahead.window.close(); w.ahead.window = was }()
 	w.ahead.window = newWindowReader(w.cfg)
-	b.node.dir.(*linuxDir).on.Store(&fileSystem{typ: unix.OVERLAYFS_SUPER_MAGIC})
+	b.node.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
 	w.ahead.window.begin(len(b.entries))
 	w.openWindow(b, 0, len(b.entries))
 	w.ahead.window.read(w.stopped, false)
@@ -578,7 +578,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		was := w.ahead.window
 		defer func() { w.ahead.window = was }()
 		window := windowKinds[1].newWindow(t, s, *cfg)
-		r.root.dir.(*linuxDir).on.Store(&fileSystem{typ: windowKinds[1].typ})
+		r.root.dir.(*linuxDir).typ.Store(windowKinds[1].typ)
 		w.ahead.window = window
 		window.begin(len(s.names))
 		w.openWindow(&batch{node: r.root, entries: s.names}, 0, len(s.names))

@@ -158,7 +158,7 @@ func (p *part) halve(latter *part) bool {
 		return false
 	}
 	var last int64
-	switch p.dir.fileSystem().typ {
+	switch p.dir.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC:
 		last = math.MaxInt64 // positions are hashes of names, of 63 bits
 	case unix.XFS_SUPER_MAGIC:

@@ -41,6 +41,7 @@ var kinds = map[string]allowance{
 	"read":           aFile,
 	"close":          aFile,
 	"stat":           aFile,
+	"fstatfs":        aFile,
 	"getdents64":     aFile,
 	"io_uring_enter": aFile,
 	ringRequests:     aFile,
@@ -57,9 +58,9 @@ const ringRequests = "io_uring requests" // those that io_uring_enter submitted
 
 // kindOf has the system calls that are counted, as what. A backend may use one or the other of a kind.
 var kindOf = map[string]string{
-	"openat": "openat", "close": "close", "getdents64": "getdents64", "io_uring_enter": "io_uring_enter",
+	"openat": "openat", "openat2": "openat", "close": "close", "getdents64": "getdents64", "io_uring_enter": "io_uring_enter",
 	"read": "read", "pread64": "read", "preadv2": "read",
-	"fstat": "stat", "newfstatat": "stat", "fstatat64": "stat", "statx": "stat",
+	"fstat": "stat", "newfstatat": "stat", "fstatat64": "stat", "statx": "stat", "fstatfs": "fstatfs",
 }
 
 // isCounted reports whether the case is one of those whose counts are recorded and compared.

@@ -104,12 +104,14 @@ func TestReadTrace(t *testing.T) {
 101 futex(0x1, FUTEX_WAKE, 1)          = 1
 100 <... io_uring_enter resumed>)      = 60
 100 io_uring_enter(5, 64, 60, IORING_ENTER_GETEVENTS, NULL, 0) = -1 EINTR (Interrupted system call)
+100 openat2(3, "d", {flags=O_RDONLY|O_DIRECTORY, resolve=RESOLVE_NO_XDEV}, 24) = 4
+101 fstatfs(3, {f_type=EXT2_SUPER_MAGIC, f_bsize=4096, ...}) = 0
 100 newfstatat(3, "x", {st_mode=S_IFREG|0644, st_size=400, ...}, AT_SYMLINK_NOFOLLOW) = 0
 101 +++ exited with 0 +++
 `), 0o644))
 	n, err := readTrace(file)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]int{"openat": 1, "read": 2, "close": 1, "io_uring_enter": 3, ringRequests: 124, "stat": 1, "getdents64": 0}, n)
+	assert.Equal(t, map[string]int{"openat": 2, "fstatfs": 1, "read": 2, "close": 1, "io_uring_enter": 3, ringRequests: 124, "stat": 1, "getdents64": 0}, n)
 }
 
 // What is counted does not vary from process to process, and one more open for a hundred files is found.
