@@ -1,0 +1,87 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// countedDir counts the entries of each part of its listing.
+type countedDir struct {
+	directory
+	parts *[]int
+}
+
+func (d *countedDir) list(l *listing) (bool, error) {
+	more, err := d.directory.list(l)
+	*d.parts = append(*d.parts, len(l.entries))
+	return more, err
+}
+
+// A listing that waits, perhaps for a server, is asked for as much as fits the buffer.
+func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
+	const size = 200 // of a record, about
+	dir := t.TempDir()
+	for i := range 4 * listingSize / size {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0*d", size-20, i)), nil, 0o644))
+	}
+	parts := func(slow time.Duration) (parts []int) {
+		SlowFrom(t, slow)
+		opts := Options{Workers: 1, ReadSize: NoRead, openRoot: func(root string) (directory, error) {
+			d, err := openRoot(root)
+			return &countedDir{d, &parts}, err
+		}}
+		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(t, err)
+		return parts
+	}
+	full := listingSize / size
+	require.Less(t, parts(time.Hour)[1], full*2/3)
+	require.Greater(t, parts(-time.Hour)[1], full*2/3)
+}
+
+// A directory below one whose file system is known is on the same, unless it is a mount point.
+func TestFileSystemOfDirectoriesBelow(t *testing.T) {
+	asked := 0
+	was := noOpenat2.Load()
+	t.Cleanup(func() { fstatfs = unix.Fstatfs; noOpenat2.Store(was) })
+	fstatfs = func(fd int, st *unix.Statfs_t) error { asked++; return unix.Fstatfs(fd, st) }
+	below := func(root string, down ...string) (before, after int64) {
+		d, err := openRoot(root)
+		require.NoError(t, err)
+		defer func() { d.close() }()
+		before = d.(*linuxDir).fileSystem()
+		asked = 0
+		for _, name := range down {
+			sub, err := d.openDir(names.New(name))
+			require.NoError(t, err)
+			d.close()
+			d = sub
+		}
+		return before, d.(*linuxDir).fileSystem()
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
+	for range 2 {
+		before, after := below(dir, "a", "b")
+		require.Equal(t, before, after)
+		if runtime.GOOS == "android" || noOpenat2.Load() {
+			require.Equal(t, 1, asked)
+		} else {
+			require.Zero(t, asked)
+		}
+		_, after = below("/", "proc")
+		require.EqualValues(t, unix.PROC_SUPER_MAGIC, after)
+		require.Equal(t, 1, asked)
+		noOpenat2.Store(true)
+	}
+}

@@ -1,0 +1,155 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import (
+	"time"
+
+	"github.com/fileproc/fileproc/internal/dirent"
+	"github.com/fileproc/fileproc/internal/names"
+	"golang.org/x/sys/unix"
+)
+
+// losesPosition reports whether a listing that takes several calls may leave out,
+// or give twice, entries that nobody touches, if others come and go meanwhile. The
+// client of SMB counts entries. That of NFS knows the server's positions, which on
+// some file systems (tmpfs before Linux 6.6) do not survive a change.
+func (d *linuxDir) losesPosition() bool {
+	switch d.fileSystem() {
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unknownFileSystem:
+		return true
+	}
+	return false
+}
+
+const (
+	// oneAnswer is how many entries any server gives in one answer. The client of NFS
+	// asks for 4 KiB and more, of which an entry with its attributes takes up to 600.
+	oneAnswer = 6
+	// maxRecord is the size in bytes of the longest record, rounded up. SMB has names
+	// of 255 characters, of up to three bytes each.
+	maxRecord = 2 << 10
+	// wholeTries is how often a directory is listed that changes all the time. On NFS
+	// one listing leaves out one entry in some 5,000 (docs/reliability.md).
+	wholeTries = 4
+	// wholePart is how many entries one call of list gives of a wholeListing.
+	wholePart = 1024
+)
+
+// coarseTime is the coarsest unit of a directory's time, the 2 s of FAT, and more.
+var coarseTime = 3 * time.Second
+
+// wholeSize is about how many bytes of memory the entries of a directory may take
+// that is listed whole: those of 300,000 names of 10 bytes.
+var wholeSize = 32 << 20
+
+// A wholeListing lists a directory from its beginning, and again if it has changed
+// meanwhile, before it gives what any of the listings had.
+type wholeListing struct {
+	entries  []listedEntry
+	names    names.Arena
+	seen     map[string]struct{} // the names of all entries, also of those that were given; nil when nothing is left
+	size     int                 // in bytes, of those
+	midway   bool                // a listing is under way
+	listings int                 // that were begun
+	began    [2]time.Time        // linuxDir.times
+	over     bool                // nothing is left to be listed
+	err      error
+}
+
+// listWhole is list with a wholeListing. It makes one call of getdents64, after
+// which a run may end.
+func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
+	w := d.whole
+	ends := func() bool { return w.over || w.err != nil }
+	isFull := w.size > wholeSize
+	switch {
+	case !isFull && !ends():
+		d.listMore(w, l.recordBuffer())
+		if !ends() {
+			return true, nil
+		}
+	case isFull && len(w.entries) == 0 && !ends(): // the rest of this listing is given at once
+		n, err := getdents(d.fd, l.recordBuffer(), func(r dirent.Record) error {
+			if _, ok := w.seen[string(r.Name)]; ok {
+				return nil
+			}
+			return l.take(r)
+		})
+		return n > 0, err
+	}
+	n := min(len(w.entries), wholePart)
+	l.entries = append(l.entries, w.entries[:n]...)
+	clear(w.entries[:n])
+	w.entries = w.entries[n:]
+	if len(w.entries) > 0 || !ends() {
+		return true, nil
+	}
+	d.whole = nil
+	return false, w.err
+}
+
+// listMore makes one call of the listing, at the end of which it begins another if
+// the directory has changed.
+func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
+	if !w.midway {
+		w.midway = true
+		w.listings++
+		w.began = d.times()
+		if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
+			w.err = &sysError{"lseek", err}
+			return
+		}
+	}
+	// The entry between two calls is in danger. With fewer bytes than in the listing
+	// before, another is.
+	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
+	n, err := getdents(d.fd, buf, func(r dirent.Record) error {
+		if !names.IsDot(r.Name) {
+			w.keep(listedEntry{r.Name, direntType(r.Type), r.Ino})
+		}
+		return nil
+	})
+	if n > 0 || err != nil {
+		w.err = err
+		return
+	}
+	w.midway = false
+	ended := d.times()
+	same := ended == w.began && !ended[0].IsZero()
+	if min(time.Since(ended[0]), time.Since(ended[1])) < coarseTime {
+		same = same && w.listings > 1 // another change may have left the times as they were
+	}
+	if w.over = same || w.listings == wholeTries; w.over {
+		w.seen = nil
+	}
+}
+
+// keep adds a copy of e unless there is an entry of that name.
+func (w *wholeListing) keep(e listedEntry) {
+	if _, ok := w.seen[string(e.name)]; ok {
+		return
+	}
+	if w.seen == nil {
+		w.seen = map[string]struct{}{}
+	}
+	const cost = 100 // bytes of an entry without its name, measured with 250,000
+	w.size += cost + len(e.name)
+	name := w.names.Add(e.name)
+	e.name = name.Bytes()
+	w.seen[name.String()] = struct{}{}
+	w.entries = append(w.entries, e)
+}
+
+// times returns when d's entries and d itself have changed, zero times if that
+// fails. It asks the server, since the client may keep times for a minute.
+func (d *linuxDir) times() (times [2]time.Time) {
+	var st unix.Statx_t
+	_, err := ignoringEINTR(func() (int, error) {
+		return 0, unix.Statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
+	})
+	if err == nil {
+		times = [2]time.Time{timeOfStatx(st.Mtime), timeOfStatx(st.Ctime)}
+	}
+	return times
+}
