@@ -166,11 +166,16 @@ func eachCallFails(t *testing.T, root string) {
 			fileproc.AlwaysCold(t)
 		}
 		for _, call := range slices.Sorted(maps.Keys(failingCalls)) {
+			fileproc.ForgetRefusals()
 			n := one(mode, call, 0, unix.EIO)
 			for k := int64(1); k <= n; k++ {
 				others := []unix.Errno{unix.EIO, unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.ESTALE}
 				for _, with := range []unix.Errno{unix.EINTR, unix.EAGAIN, unix.EMFILE, others[runs%len(others)]} {
-					one(mode, call, k, with)
+					fileproc.ForgetRefusals()
+					made := one(mode, call, k, with)
+					if call == "openat2" && (with == unix.EPERM || with == unix.ENOSYS) {
+						require.Equal(t, k, made, "%s: openat2 is not tried again", mode.name)
+					}
 				}
 			}
 		}

@@ -41,3 +41,8 @@ func NameWindow(t *testing.T, bytes int) {
 	maxNameWindow = bytes
 	t.Cleanup(func() { maxNameWindow = was })
 }
+
+// ForgetRefusals forgets which calls the kernel has refused, which a run remembers for the next.
+func ForgetRefusals() { forgetRefusals() }
+
+var forgetRefusals = func() {} // of the backend

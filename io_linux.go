@@ -44,18 +44,21 @@ var noOpenat2 atomic.Bool
 // openDir passes on what is known of d's file system, unless name is a mount point.
 // Android may kill a process that tries to find out.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
-	if typ := d.typ.Load(); typ != 0 && runtime.GOOS != "android" && !noOpenat2.Load() {
+	typ, refused := d.typ.Load(), false
+	if typ > 0 && runtime.GOOS != "android" && !noOpenat2.Load() {
 		fd, err := openat2(d.fd, name, &unix.OpenHow{Flags: dirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
 			sub := &linuxDir{fdDir: fdDir{fd: fd}}
 			sub.typ.Store(typ)
 			return sub, nil
 		}
-		if err == unix.ENOSYS || err == unix.EPERM {
-			noOpenat2.Store(true)
-		}
+		refused = err == unix.ENOSYS || err == unix.EPERM
 	}
-	return d.fdDir.openDir(name)
+	sub, err := d.fdDir.openDir(name)
+	if refused && err == nil {
+		noOpenat2.Store(true)
+	}
+	return sub, err
 }
 
 func (d *linuxDir) list(l *listing) (bool, error) {
@@ -81,10 +84,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 			first = false
 			several := n > 0 || len(l.entries) > oneAnswer || listingSize-len(buf) > shortCall-maxRecord
 			if several && d.losesPosition() {
-				d.whole = new(wholeListing)
-				for _, e := range l.entries {
-					d.whole.keep(e)
-				}
+				d.whole = new(wholeListing) // which begins again
 				l.reset()
 				return true, nil
 			}
@@ -116,6 +116,7 @@ func (l *listing) recordBuffer() []byte {
 var (
 	getdents64 = unix.Getdents
 	fstatfs    = unix.Fstatfs
+	statx      = unix.Statx
 )
 
 // getdents calls add for each record of the next getdents64 until add fails. It

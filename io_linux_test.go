@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func init() { forgetRefusals = func() { noOpenat2.Store(false) } }
+
 // countedDir counts the entries of each part of its listing.
 type countedDir struct {
 	directory
@@ -71,6 +73,7 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
+	require.NoError(t, os.Symlink("a", filepath.Join(dir, "link")))
 	for range 2 {
 		before, after := below(dir, "a", "b")
 		require.Equal(t, before, after)
@@ -79,9 +82,27 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 		} else {
 			require.Zero(t, asked)
 		}
+		d, err := openRoot(dir)
+		require.NoError(t, err)
+		d.(*linuxDir).fileSystem()
+		_, err = d.openDir(names.New("link"))
+		d.close()
+		require.ErrorIs(t, err, ErrChanged)
 		_, after = below("/", "proc")
 		require.EqualValues(t, unix.PROC_SUPER_MAGIC, after)
 		require.Equal(t, 1, asked)
 		noOpenat2.Store(true)
 	}
+	// One refusal does not count for the directories below.
+	noOpenat2.Store(was)
+	fstatfs = func(int, *unix.Statfs_t) error { return unix.ENOMEM }
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	defer d.close()
+	require.EqualValues(t, unknownFileSystem, d.(*linuxDir).fileSystem())
+	fstatfs = unix.Fstatfs
+	sub, err := d.openDir(names.New("a"))
+	require.NoError(t, err)
+	defer sub.close()
+	require.Positive(t, sub.(*linuxDir).fileSystem())
 }

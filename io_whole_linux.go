@@ -28,9 +28,9 @@ const (
 	oneAnswer = 6
 	// maxRecord is the size in bytes of the longest record, rounded up. SMB has names
 	// of 255 characters, of up to three bytes each.
-	maxRecord = 2 << 10
-	// wholeTries is how often a directory is listed that changes all the time. On NFS
-	// one listing leaves out one entry in some 5,000 (docs/reliability.md).
+	maxRecord = 1 << 10
+	// wholeTries is how often a directory is listed that changes all the time. A listing
+	// in calls of 4 KiB left out one entry in 1,100 on SMB (docs/reliability.md).
 	wholeTries = 4
 	// wholePart is how many entries one call of list gives of a wholeListing.
 	wholePart = 1024
@@ -76,7 +76,11 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 			}
 			return l.take(r)
 		})
-		return n > 0, err
+		if n > 0 && err == nil {
+			return true, nil
+		}
+		d.whole = nil
+		return false, err
 	}
 	n := min(len(w.entries), wholePart)
 	l.entries = append(l.entries, w.entries[:n]...)
@@ -146,7 +150,7 @@ func (w *wholeListing) keep(e listedEntry) {
 func (d *linuxDir) times() (times [2]time.Time) {
 	var st unix.Statx_t
 	_, err := ignoringEINTR(func() (int, error) {
-		return 0, unix.Statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
+		return 0, statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
 	})
 	if err == nil {
 		times = [2]time.Time{timeOfStatx(st.Mtime), timeOfStatx(st.Ctime)}

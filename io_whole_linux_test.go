@@ -5,6 +5,7 @@ package fileproc
 import (
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,10 +29,21 @@ type countingClient struct {
 	at      map[int]int // by descriptor
 	begun   int         // listings
 	answer  int         // entries of one call, if not 0
-	suffix  string      // of each name, which is none of the directory's then
+	fails   int         // which call fails, if not 0
+	garbles bool        // and in place of EIO, gives what is no record
+	calls   int
+	suffix  string // of each name, which is none of the directory's then
+	from    int    // the first entry with the suffix
 }
 
 func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
+	if c.calls++; c.calls == c.fails {
+		if c.garbles {
+			clear(buf[:32])
+			return 32, nil
+		}
+		return -1, unix.EIO
+	}
 	off, err := unix.Seek(fd, 0, unix.SEEK_CUR)
 	if err != nil || off == 0 {
 		c.at[fd] = 0
@@ -50,7 +62,10 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 	require.NoError(c.t, err)
 	n := 0
 	for i, e := range entries[min(c.at[fd], len(entries)):] {
-		name := e.Name() + c.suffix
+		name := e.Name()
+		if c.at[fd] >= c.from {
+			name += c.suffix
+		}
 		size := (19 + len(name) + 1 + 7) &^ 7
 		if n+size > len(buf) || i == c.answer && i > 0 {
 			break
@@ -100,60 +115,94 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
 	}
 	var client countingClient
-	list := func(t *testing.T, dir string, changes int) (process, readDir []string) {
-		_, noFirst := os.Lstat(filepath.Join(dir, "!"))
-		t.Cleanup(func() { os.Remove(filepath.Join(dir, "!")) })
-		client.t, client.dir, client.changes, client.at, client.begun = t, dir, changes, map[int]int{}, 0
-		t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
-		getdents64, fstatfs = client.getdents, func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
-		_, err := Process(t.Context(), dir, Options{Workers: 1, ReadSize: NoRead, Select: func(f *File) bool { return f.Name()[0] != '!' }},
-			func(f *File) (struct{}, error) { process = append(process, f.Name()); return struct{}{}, nil })
-		require.NoError(t, err)
-		os.Remove(filepath.Join(dir, "!"))
-		if noFirst == nil {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
-		}
-		client.changes = changes
-		entries, err := ReadDir(dir)
-		require.NoError(t, err)
+	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
+	getdents64 = func(fd int, buf []byte) (int, error) { return client.getdents(fd, buf) }
+	fstatfs = func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
+	names := func(entries []fs.DirEntry) (got []string) {
 		for _, e := range entries {
 			if e.Name()[0] != '!' {
-				readDir = append(readDir, e.Name())
+				got = append(got, e.Name())
 			}
 		}
-		slices.Sort(process)
-		slices.Sort(readDir)
-		return process, readDir
+		slices.Sort(got)
+		return got
 	}
+	process := func(dir string) (got []string, err error) {
+		_, err = Process(t.Context(), dir, Options{Workers: 1, ReadSize: NoRead, Select: func(f *File) bool { return f.Name()[0] != '!' }},
+			func(f *File) (struct{}, error) { got = append(got, f.Name()); return struct{}{}, nil })
+		slices.Sort(got)
+		return got, err
+	}
+	readDir := func(dir string) ([]string, error) {
+		entries, err := ReadDir(dir)
+		return names(entries), err
+	}
+	ways := map[string]func(dir string) ([]string, error){"Process": process, "ReadDir": readDir}
+	// list requires that each way gives these names while the directory changes so often, and returns how many listings it began.
+	list := func(t *testing.T, dir string, changes int, want []string) (begun map[string]int) {
+		first := filepath.Join(dir, "!")
+		_, noFirst := os.Lstat(first)
+		t.Cleanup(func() { os.Remove(first) })
+		begun = map[string]int{}
+		for name, way := range ways {
+			os.Remove(first)
+			if noFirst == nil {
+				require.NoError(t, os.WriteFile(first, nil, 0o600))
+			}
+			client.t, client.dir, client.changes, client.at, client.begun = t, dir, changes, map[int]int{}, 0
+			got, err := way(dir)
+			require.NoError(t, err)
+			require.True(t, slices.Equal(want, got), "%s: %d names", name, len(got))
+			begun[name] = client.begun
+		}
+		return begun
+	}
+	both := func(n int) map[string]int { return map[string]int{"Process": n, "ReadDir": n} }
 	wasCoarse := coarseTime
 	defer func() { coarseTime = wasCoarse }()
 	for _, coarse := range []time.Duration{0, math.MaxInt64} {
 		for _, changes := range []int{0, 1, 2, 3, 4} {
 			t.Run(fmt.Sprintf("%d,coarse=%v", changes, coarse > 0), func(t *testing.T) {
 				coarseTime = coarse
-				process, readDir := list(t, dir, changes)
-				require.True(t, slices.Equal(want, process), "%d names", len(process))
-				require.True(t, slices.Equal(want, readDir), "%d names", len(readDir))
+				begun := list(t, dir, changes, want)
 				if changes == 0 && coarse == 0 {
-					require.Equal(t, 2*2, client.begun) // one that sees that there is more, and one
+					require.Equal(t, both(2), begun) // one that sees that there is more, and one
 				} else if changes == 0 {
-					require.Equal(t, 2*3, client.begun)
+					require.Equal(t, both(3), begun)
 				}
 			})
 		}
 	}
+	// Either time of a directory tells of a change, and a file system that tells no times may have changed.
+	coarseTime = 0
+	for _, told := range []struct {
+		name         string
+		mtime, ctime int64 // of each second call
+		err          error
+		begun        int
+	}{{"same", 1, 1, nil, 2}, {"mtime", 2, 1, nil, 5}, {"ctime", 1, 2, nil, 5}, {"refused", 1, 1, unix.EPERM, 5}} {
+		t.Run("times,"+told.name, func(t *testing.T) {
+			n := int64(0)
+			t.Cleanup(func() { statx = unix.Statx })
+			statx = func(_ int, _ string, _, _ int, st *unix.Statx_t) error {
+				n ^= 1
+				st.Mtime.Sec, st.Ctime.Sec = 1+n*(told.mtime-1), 1+n*(told.ctime-1)
+				return told.err
+			}
+			require.Equal(t, both(told.begun), list(t, dir, 0, want))
+		})
+	}
 	// Entries come and go all the time, so that each listing has the same number of them before each of its calls.
 	t.Run("always", func(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
-		process, readDir := list(t, dir, math.MaxInt)
-		require.True(t, slices.Equal(want, process), "%d names", len(process))
-		require.True(t, slices.Equal(want, readDir), "%d names", len(readDir))
+		list(t, dir, math.MaxInt, want)
 	})
 	// The last entry moves before the position that the first call has reached, so the second call gives nothing.
 	for _, few := range []struct {
 		n, size, answer int
 		suffix          string
-	}{{n: 19, size: 200}, {n: 15, size: 250}, {n: 5, size: 250, suffix: strings.Repeat("x", 500)}, {n: oneAnswer + 1, size: 10, answer: oneAnswer + 1}} {
+	}{{n: 19, size: 200}, {n: 15, size: 250}, {n: 5, size: 250, suffix: strings.Repeat("x", 500)},
+		{n: oneAnswer + 1, size: 10, answer: oneAnswer + 1}, {n: oneAnswer, size: 10, answer: 3}, {n: 18, size: 10, answer: 18}} {
 		t.Run(fmt.Sprintf("few,%d", few.n), func(t *testing.T) {
 			dir, want := t.TempDir(), []string{}
 			for i := range few.n {
@@ -162,46 +211,75 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			for _, name := range append([]string{"!"}, want...) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 			}
-			client = countingClient{answer: few.answer, suffix: few.suffix}
-			process, readDir := list(t, dir, 1)
 			for i := range want {
 				want[i] += few.suffix
 			}
-			require.Equal(t, want, process)
-			require.Equal(t, want, readDir)
+			client = countingClient{answer: few.answer, suffix: few.suffix}
+			list(t, dir, 1, want)
 		})
 	}
+	t.Run("name that is none", func(t *testing.T) {
+		client = countingClient{t: t, dir: dir, at: map[int]int{}, suffix: "/x", from: 1000}
+		got, err := readDir(dir)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.True(t, slices.Equal(want[:1000], got), "%d names", len(got))
+	})
+	// A call that fails is told, with what the calls before it in the listing gave.
+	wasSize := wholeSize
+	defer func() { wholeSize = wasSize }()
+	for _, size := range []int{wasSize, 1000} {
+		wholeSize = size
+		for _, garbles := range []bool{false, true} {
+			t.Run(fmt.Sprintf("fails,%d,garbles=%v", size, garbles), func(t *testing.T) {
+				wantErr := map[bool]error{false: unix.EIO, true: dirent.ErrMalformed}[garbles]
+				for name, way := range ways {
+					for fails, last := 1, false; !last; fails++ {
+						client = countingClient{t: t, dir: dir, at: map[int]int{}, fails: fails, garbles: garbles}
+						got, err := way(dir)
+						if last = err == nil; last {
+							require.Greater(t, fails, 10)
+							require.True(t, slices.Equal(want, got))
+							continue
+						}
+						require.ErrorIs(t, err, wantErr, "%s: call %d", name, fails)
+						require.True(t, slices.Equal(want[:len(got)], got))
+						require.Equal(t, fails != 1 && fails != 3, len(got) > 0, "%s: call %d, of which the third begins again", name, fails)
+					}
+				}
+			})
+		}
+	}
 	client = countingClient{}
-	was := wholeSize
-	defer func() { wholeSize = was }()
-	wholeSize = 1000
 	// What does not fit the memory for one directory is listed as elsewhere.
+	wholeSize = 1000
 	t.Run("large", func(t *testing.T) {
-		process, readDir := list(t, dir, 0)
-		require.True(t, slices.Equal(want, process), "%d names", len(process))
-		require.True(t, slices.Equal(want, readDir), "%d names", len(readDir))
+		coarseTime = math.MaxInt64
+		require.Equal(t, both(2), list(t, dir, 0, want))
 	})
-	// If a later listing has too much, its rest is given as well.
-	t.Run("grown", func(t *testing.T) {
-		root, err := openRoot(dir)
-		require.NoError(t, err)
-		defer root.close()
-		d := root.(*linuxDir)
-		d.whole = &wholeListing{listings: 1}
-		for _, name := range want[:1000] {
-			d.whole.keep(listedEntry{name: []byte(name)})
-		}
-		wholeSize = d.whole.size + 1000
-		var got []string
-		l := new(listing)
-		for more := true; more; l.reset() {
-			more, err = d.list(l)
+	// If a later listing has too much, its rest is given as well. At the end, the memory is free.
+	for _, more := range []int{1000, math.MaxInt / 2} {
+		t.Run(fmt.Sprintf("grown,%d", more), func(t *testing.T) {
+			root, err := openRoot(dir)
 			require.NoError(t, err)
-			for _, e := range l.entries {
-				got = append(got, string(e.name))
+			defer root.close()
+			d := root.(*linuxDir)
+			d.whole = &wholeListing{listings: 1}
+			for _, name := range want[500:] {
+				d.whole.keep(listedEntry{name: []byte(name)})
 			}
-		}
-		slices.Sort(got)
-		require.True(t, slices.Equal(want, got), "%d names", len(got))
-	})
+			wholeSize = d.whole.size + more
+			var got []string
+			l := new(listing)
+			for more := true; more; l.reset() {
+				more, err = d.list(l)
+				require.NoError(t, err)
+				for _, e := range l.entries {
+					got = append(got, string(e.name))
+				}
+			}
+			slices.Sort(got)
+			require.True(t, slices.Equal(want, got), "%d names", len(got))
+			require.Nil(t, d.whole)
+		})
+	}
 }

@@ -44,7 +44,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		wg     sync.WaitGroup
 	)
 	p.list(2)
-	if (!p.over || len(p.blocks) > 1 || len(p.block) > oneAnswer) && p.dir.losesPosition() {
+	if p.err == nil && (!p.over || len(p.blocks) > 1 || len(p.block) > oneAnswer) && p.dir.losesPosition() {
 		p.dir.whole = new(wholeListing)
 		*p = part{dir: p.dir, name: p.name}
 		p.listWhole()
