@@ -27,10 +27,11 @@ type countingClient struct {
 	dir     string
 	changes int
 	at      map[int]int // by descriptor
-	begun   int         // listings
-	answer  int         // entries of one call, if not 0
-	fails   int         // which call fails, if not 0
-	garbles bool        // and in place of EIO, gives what is no record
+	entries []fs.DirEntry
+	begun   int  // listings
+	answer  int  // entries of one call, if not 0
+	fails   int  // which call fails, if not 0
+	garbles bool // and in place of EIO, gives what is no record
 	calls   int
 	suffix  string // of each name, which is none of the directory's then
 	from    int    // the first entry with the suffix
@@ -48,6 +49,7 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 	if err != nil || off == 0 {
 		c.at[fd] = 0
 		c.begun++
+		c.entries = nil
 	}
 	if c.at[fd] > 0 && c.changes > 0 {
 		c.changes--
@@ -57,11 +59,14 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 		}
 		at := time.Unix(int64(1e9+c.changes), 0)
 		require.NoError(c.t, os.Chtimes(c.dir, at, at))
+		c.entries = nil
 	}
-	entries, err := os.ReadDir(c.dir)
-	require.NoError(c.t, err)
+	if c.entries == nil {
+		c.entries, err = os.ReadDir(c.dir)
+		require.NoError(c.t, err)
+	}
 	n := 0
-	for i, e := range entries[min(c.at[fd], len(entries)):] {
+	for i, e := range c.entries[min(c.at[fd], len(c.entries)):] {
 		name := e.Name()
 		if c.at[fd] >= c.from {
 			name += c.suffix
