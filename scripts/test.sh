@@ -117,7 +117,8 @@ race() {
 	# Three packages start no goroutine and have no unsafe code.
 	go list ./... | grep -v -e internal/gitignore -e internal/gitrepo -e internal/pattern >"$tmp/packages"
 	mapfile -t packages <"$tmp/packages"
-	go_test -race "${packages[@]}"
+	# Each process that a test starts waits at its end, by default a second.
+	GORACE=atexit_sleep_ms=20 go_test -race "${packages[@]}"
 }
 
 # Permission checks do not apply to root, so a run as root proves little about unreadable files. The package's directory is
