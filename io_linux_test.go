@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { forgetRefusals = func() { noOpenat2.Store(false) } }
+func init() { ForgetRefusals = func() { noOpenat2.Store(false) } }
 
 // countedDir counts the entries of each part of its listing.
 type countedDir struct {

@@ -108,12 +108,7 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
 	// The entry between two calls is in danger. With fewer bytes than in the listing
 	// before, another is.
 	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
-	n, err := getdents(d.fd, buf, func(r dirent.Record) error {
-		if !names.IsDot(r.Name) {
-			w.keep(listedEntry{r.Name, direntType(r.Type), r.Ino})
-		}
-		return nil
-	})
+	n, err := getdents(d.fd, buf, w.take)
 	if n > 0 || err != nil {
 		w.err = err
 		return
@@ -129,20 +124,20 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
 	}
 }
 
-// keep adds a copy of e unless there is an entry of that name.
-func (w *wholeListing) keep(e listedEntry) {
-	if _, ok := w.seen[string(e.name)]; ok {
-		return
+// take adds a copy of r unless there is an entry of that name.
+func (w *wholeListing) take(r dirent.Record) error {
+	if _, ok := w.seen[string(r.Name)]; ok || names.IsDot(r.Name) {
+		return nil
 	}
 	if w.seen == nil {
 		w.seen = map[string]struct{}{}
 	}
 	const cost = 100 // bytes of an entry without its name, measured with 250,000
-	w.size += cost + len(e.name)
-	name := w.names.Add(e.name)
-	e.name = name.Bytes()
+	w.size += cost + len(r.Name)
+	name := w.names.Add(r.Name)
 	w.seen[name.String()] = struct{}{}
-	w.entries = append(w.entries, e)
+	w.entries = append(w.entries, listedEntry{name.Bytes(), direntType(r.Type), r.Ino})
+	return nil
 }
 
 // times returns when d's entries and d itself have changed, zero times if that

@@ -43,7 +43,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		latter part
 		wg     sync.WaitGroup
 	)
-	p.list(2)
+	p.list(2) // of which the second says whether there is more
 	if p.err == nil && (!p.over || len(p.blocks) > 1 || len(p.block) > oneAnswer) && p.dir.losesPosition() {
 		p.dir.whole = new(wholeListing)
 		*p = part{dir: p.dir, name: p.name}
