@@ -1,15 +1,18 @@
-//go:build fileproc_generic || fileproc_unix
-
 package fileproc_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -25,12 +28,16 @@ var callNames = map[uint64]string{
 	unix.SYS_FCNTL: "fcntl", unix.SYS_EPOLL_CTL: "epoll_ctl", unix.SYS_READLINKAT: "readlinkat", unix.SYS_FADVISE64: "fadvise64", unix.SYS_IOCTL: "ioctl",
 }
 
+// callsVariable has how many runs to make, a colon and their root.
 const callsVariable = "FILEPROC_TEST_CALLS"
 
 // The calls of a process that does nothing else are counted.
 func init() {
-	if root := os.Getenv(callsVariable); root != "" {
-		_, err := fileproc.Process(context.Background(), root, fileproc.Options{}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+	if runs, root, ok := strings.Cut(os.Getenv(callsVariable), ":"); ok {
+		n, err := strconv.Atoi(runs)
+		for ; err == nil && n > 0; n-- {
+			_, err = fileproc.Process(context.Background(), root, fileproc.Options{}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -39,8 +46,49 @@ func init() {
 	}
 }
 
+// A run of a few files makes these calls and no other, and no more than these allocations.
+func TestFewFiles(t *testing.T) {
+	root := t.TempDir()
+	allocations := map[string][]int{"linux": {17, 20, 21}, "unix": {24, 31, 36}, "generic": {38, 52, 64}}[fileproc.Backend()]
+	for i := range 3 {
+		plant(t, root, fmt.Sprint("file", i))
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			if fileproc.Backend() == "linux" && readsCached(t, filepath.Join(root, "file0")) {
+				less, more := countCalls(t, root, 1), countCalls(t, root, 11)
+				for name := range more {
+					more[name] = int(math.Round(float64(more[name]-less[name]) / 10)) // an interrupted call is repeated
+				}
+				maps.DeleteFunc(more, func(_ string, n int) bool { return n == 0 })
+				require.Equal(t, map[string]int{"openat": i + 2, "getdents64": 2, "preadv2": i + 1, "close": i + 2}, more)
+			}
+			if raceDetector {
+				return // the race detector allocates too
+			}
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it frees what is kept from run to run
+			require.GreaterOrEqual(t, float64(allocations[i]), testing.AllocsPerRun(100, func() {
+				_, err := fileproc.Process(context.Background(), root, fileproc.Options{Workers: 2}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })
+				if err != nil {
+					t.Error(err)
+				}
+			}), "allocations")
+		})
+	}
+}
+
+// readsCached reports whether the file system of a file can read what is cached alone.
+func readsCached(t *testing.T, name string) bool {
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT)
+	return err == nil
+}
+
 // The table of docs/performance.md: the calls for a file and for a directory.
 func TestCalls(t *testing.T) {
+	if fileproc.Backend() == "linux" {
+		t.Skip("this backend reads many files with one call; scripts/regress counts the calls")
+	}
 	perFile := map[string]int{"openat": 1, "fstat": 1, "read": 2, "close": 1}
 	perDir := map[string]int{"openat": 1, "fcntl": 1, "getdents64": 3, "close": 1}
 	if fileproc.Backend() == "generic" {
@@ -68,7 +116,7 @@ func TestCalls(t *testing.T) {
 // callsOfEach returns the calls for each of the n things that many has in addition to those of few.
 func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
 	t.Helper()
-	less, more := countCalls(t, few), countCalls(t, many)
+	less, more := countCalls(t, few, 1), countCalls(t, many, 1)
 	each := map[string]int{}
 	for name, k := range more {
 		// A call or two more are the process's own, or repeat an interrupted one.
@@ -79,13 +127,13 @@ func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
 	return each
 }
 
-// countCalls traces a process that processes root.
-func countCalls(t *testing.T, root string) map[string]int {
+// countCalls traces a process that processes root as many times as runs says.
+func countCalls(t *testing.T, root string, runs int) map[string]int {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), callsVariable+"="+root, "GODEBUG=asyncpreemptoff=1")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", callsVariable, runs, root), "GODEBUG=asyncpreemptoff=1")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	runtime.LockOSThread() // only this thread may trace

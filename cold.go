@@ -132,6 +132,18 @@ func (c *coldMode) putReader(r windowReader) {
 	c.mu.Unlock()
 }
 
+// close closes all readers, which may take long.
+func (c *coldMode) close() {
+	if len(c.readers) == 0 {
+		return
+	}
+	var closing sync.WaitGroup
+	for _, r := range c.readers {
+		closing.Go(r.close)
+	}
+	closing.Wait()
+}
+
 // A pace says how much a disk is asked for at the same time. One that serves a
 // request after the other is slow because of the sum of them, whoever makes them.
 type pace struct {

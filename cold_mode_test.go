@@ -213,7 +213,7 @@ func TestWindowReadersAreFew(t *testing.T) {
 // A window that happens to be cached ends the cold mode. The next may wait for the disk again, and then no more workers
 // read than before: those beyond maxColdWorkers would have no windowReader.
 func TestColdModeLeavesThePoolSmall(t *testing.T) {
-	r := newRun(t.Context(), &config{workers: 2, mayGrow: true}, callbacks{}, nil)
+	r := newRun(t.Context(), config{workers: 2, mayGrow: true}, callbacks{}, nil)
 	r.cold.on.Store(true)
 	r.pool.limitGrowth(maxColdWorkers)
 	w := &worker{shared: &r.shared}

@@ -4,35 +4,46 @@ import "slices"
 
 // A collector keeps the results of Process, apart for each slot.
 type collector[T any] struct {
-	slots []*[]T
+	first []T // slot 0
+	_     cacheLine
+	rest  []*padded[T] // slot 1 and those after it
 }
 
 func newCollector[T any](workers int) *collector[T] {
-	return &collector[T]{make([]*[]T, workers)}
+	return &collector[T]{rest: make([]*padded[T], workers-1)}
 }
 
 // add is called in a slot.
 func (c *collector[T]) add(slot int, v T) {
-	s := c.slots[slot]
-	if s == nil {
-		// Behind a pointer, so that no two slots share a cache line.
-		s = &new(padded[T]).results
-		c.slots[slot] = s
+	if slot == 0 {
+		c.first = append(c.first, v)
+		return
 	}
-	*s = append(*s, v)
+	s := c.rest[slot-1]
+	if s == nil {
+		s = new(padded[T])
+		c.rest[slot-1] = s
+	}
+	s.results = append(s.results, v)
 }
 
+// padded keeps the results of two slots from sharing a cache line.
 type padded[T any] struct {
 	results []T
-	_       [128]byte
+	_       cacheLine
 }
+
+type cacheLine [128]byte
 
 // all returns the results of all slots.
 func (c *collector[T]) all() []T {
 	var all [][]T
-	for _, s := range c.slots {
+	if len(c.first) > 0 {
+		all = append(all, c.first)
+	}
+	for _, s := range c.rest {
 		if s != nil {
-			all = append(all, *s)
+			all = append(all, s.results)
 		}
 	}
 	if len(all) == 1 {

@@ -13,7 +13,6 @@ func TestCollector(t *testing.T) {
 		want []int
 	}{
 		{"nobody", [][]int{nil, nil, nil}, nil},
-		{"no worker", nil, nil},
 		{"the first", [][]int{{1, 2, 3}, nil}, []int{1, 2, 3}},
 		{"the last", [][]int{nil, nil, {1, 2}}, []int{1, 2}},
 		{"two", [][]int{{1}, nil, {2, 3}}, []int{1, 2, 3}},

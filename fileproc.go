@@ -94,7 +94,7 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 		}
 		return err
 	}
-	err = newRun(ctx, cfg, calls, nil).execute()
+	err = runOnce(ctx, cfg, calls)
 	return results.all(), err
 }
 
@@ -106,7 +106,7 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 	}
 	calls := opts.callbacks()
 	calls.fn = func(f *currentFile) error { return fn((*File)(f)) }
-	return newRun(ctx, cfg, calls, nil).execute()
+	return runOnce(ctx, cfg, calls)
 }
 
 // Stream is like Process, but yields each result when it is ready. Workers wait

@@ -259,9 +259,9 @@ type pathBase struct {
 // isSeparator reports whether r separates the names of a path of the system: on Windows a slash does too.
 func isSeparator(r rune) bool { return r == '/' || r == filepath.Separator }
 
-func newPathBase(c *config) *pathBase {
+func newPathBase(c *config) pathBase {
 	const name = "x"
-	b := &pathBase{root: c.root, fsys: c.fsys, follows: c.followFiles}
+	b := pathBase{root: c.root, fsys: c.fsys, follows: c.followFiles}
 	switch {
 	case b.fsys != nil:
 		b.prefix = strings.TrimSuffix(path.Join(b.root, name), name)

@@ -255,15 +255,15 @@ type Options struct {
 }
 
 // config returns what a run needs of o, or one error that lists all mistakes.
-func (o *Options) config(root string, noFn bool) (*config, error) {
+func (o *Options) config(root string, noFn bool) (config, error) {
 	err := o.validate(root)
 	if noFn {
 		err = errors.Join(err, errors.New("fileproc: fn is nil"))
 	}
 	if err != nil {
-		return nil, err
+		return config{}, err
 	}
-	c := &config{
+	c := config{
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
 		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
@@ -291,25 +291,26 @@ func (o *Options) config(root string, noFn bool) (*config, error) {
 // callbacks returns the caller's functions, without fn.
 func (o *Options) callbacks() callbacks {
 	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
-	if o.Select != nil {
-		c.selectFile = func(f *currentFile) bool { return o.Select((*File)(f)) }
+	// A closure keeps what it uses and not o, which then need not be allocated.
+	if call := o.Select; call != nil {
+		c.selectFile = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if o.Unchanged != nil {
-		c.unchanged = func(f *currentFile) bool { return o.Unchanged((*File)(f)) }
+	if call := o.Unchanged; call != nil {
+		c.unchanged = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if o.OnBinary != nil {
-		c.onBinary = func(f *currentFile) { o.OnBinary((*File)(f)) }
+	if call := o.OnBinary; call != nil {
+		c.onBinary = func(f *currentFile) { call((*File)(f)) }
 	}
-	if o.SelectDir != nil {
+	if call := o.SelectDir; call != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
-			return o.SelectDir(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})
+			return call(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})
 		}
 	}
-	if o.OnProgress != nil {
-		c.onProgress = func(c counts, elapsed time.Duration) { o.OnProgress(newReport(c, elapsed)) }
+	if call := o.OnProgress; call != nil {
+		c.onProgress = func(c counts, elapsed time.Duration) { call(newReport(c, elapsed)) }
 	}
-	if o.Report != nil {
-		c.onReport = func(c counts, elapsed time.Duration) { *o.Report = newReport(c, elapsed) }
+	if report := o.Report; report != nil {
+		c.onReport = func(c counts, elapsed time.Duration) { *report = newReport(c, elapsed) }
 	}
 	return c
 }

@@ -83,13 +83,12 @@ type pool struct {
 	delayed *time.Timer // unless nil, is to start worker 1
 }
 
-func newPool(q queue, start func(id int) work, workers, maxWorkers, maxListings int) *pool {
-	p := &pool{
-		queue: q, start: start, halt: func(error) {}, workers: workers, maxWorkers: maxWorkers, maxListings: maxListings, few: fewEntries,
-		maxGrown: maxWorkers, limit: workers, started: 1, busy: 1,
-	}
+// init prepares p, which is new.
+func (p *pool) init(q queue, start func(id int) work, workers, maxWorkers, maxListings int) {
+	p.queue, p.start, p.halt = q, start, func(error) {}
+	p.workers, p.maxWorkers, p.maxGrown, p.maxListings = workers, maxWorkers, maxWorkers, maxListings
+	p.few, p.limit, p.started, p.busy = fewEntries, workers, 1, 1
 	p.cond.L = &p.mu
-	return p
 }
 
 // stop makes every worker return after the entry it is at.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -83,7 +86,8 @@ type crew struct {
 func newCrew(p plan, workers, listings int) *crew {
 	c := &crew{plan: p, workers: workers, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
 	c.dirs = &diskOrder{cold: new(coldMode), stack: []*node{{name: names.New("0")}}}
-	c.pool = newPool(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
+	c.pool = new(pool)
+	c.pool.init(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
 	return c
 }
 
@@ -359,6 +363,18 @@ func TestPoolStartsAWorkerOnlyForMoreWork(t *testing.T) {
 				require.LessOrEqual(t, c.pool.started, test.most)
 			})
 		})
+	}
+}
+
+// The memory of a run is used for the next one, which must not see or keep anything of it.
+func TestRunIsForgotten(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	for range 100 { // under the race detector, a sync.Pool drops some
+		require.NoError(t, ForEach(t.Context(), root, Options{}, func(*File) error { return nil }))
+		r := runs.Get().(*run)
+		require.True(t, reflect.ValueOf(r).Elem().IsZero())
+		runs.Put(r)
 	}
 }
 
@@ -829,7 +845,8 @@ func runScript(t *testing.T, r *rand.Rand) {
 // TestPoolStartsNobodyAfterAStop: the loop over an ordered Stream wakes workers, and may come too late.
 func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	q := newOrdered(2)
-	p := newPool(q, nil, 2, 2, 9)
+	p := new(pool)
+	p.init(q, nil, 2, 2, 9)
 	q.begin(&node{}, p.wake)
 	p.stop()
 	p.wake()

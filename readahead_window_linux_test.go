@@ -577,7 +577,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		w := f.w
 		was := w.ahead.window
 		defer func() { w.ahead.window = was }()
-		window := windowKinds[1].newWindow(t, s, *cfg)
+		window := windowKinds[1].newWindow(t, s, cfg)
 		r.root.dir.(*linuxDir).typ.Store(windowKinds[1].typ)
 		w.ahead.window = window
 		window.begin(len(s.names))

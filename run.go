@@ -39,12 +39,42 @@ type run struct {
 	counted       bool // in runsOpen
 }
 
+// A treeBase is what an Entry or a result keeps of its run.
+type treeBase struct {
+	root  node
+	paths pathBase
+}
+
+// runs are kept from call to call.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// runOnce executes a run of which nothing is used afterwards: when execute returns, no
+// goroutine is left that knows it. If execute does not return, the run is not kept.
+func runOnce(ctx context.Context, c config, calls callbacks) error {
+	r := runs.Get().(*run)
+	r.init(ctx, c, calls, nil)
+	err := r.execute()
+	*r = run{}
+	runs.Put(r)
+	return err
+}
+
 // newRun returns a run that is complete, with results in order if order is not nil.
-func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *run {
+func newRun(ctx context.Context, c config, calls callbacks, order *ordered) *run {
+	r := new(run)
+	r.init(ctx, c, calls, order)
+	return r
+}
+
+// init prepares r, which is new.
+func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordered) {
 	budget := descriptorBudget()
-	r := &run{uncancellable: ctx.Done() == nil}
-	s := &r.shared
-	*s = shared{cfg: cfg, calls: calls, filter: newFilter(cfg), paths: newPathBase(cfg), order: order, root: &node{refs: 1}}
+	r.uncancellable = ctx.Done() == nil
+	r.parts.config = c
+	s, cfg := &r.shared, &r.parts.config
+	base := &treeBase{root: node{refs: 1}, paths: newPathBase(cfg)}
+	s.cfg, s.calls, s.filter, s.order = cfg, calls, newFilter(cfg), order
+	s.root, s.paths = &base.root, &base.paths
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	stop := s.stop
 	s.failures = failures{onError: calls.onError, yield: calls.yieldError, stop: stop}
@@ -59,15 +89,17 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 	if inFlight > cfg.workers {
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
-	s.workers = make([]*worker, inFlight)
+	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]
 	s.cold.begin(cfg.workers, budget.window)
 	var q queue = order
 	if order == nil {
-		s.disk = &diskOrder{cold: &s.cold, stack: []*node{s.root}}
+		s.disk = &r.parts.disk
+		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
 		q = s.disk
 	}
-	s.pool = newPool(q, func(id int) work { return s.startWorker(id) }, cfg.workers, inFlight, budget.listings)
-	s.pool.halt = stop
+	s.pool = &r.parts.pool
+	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
+	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
 	if cfg.noRead && !cfg.stat {
 		s.pool.few = fewNames
 	}
@@ -86,7 +118,6 @@ func newRun(ctx context.Context, cfg *config, calls callbacks, order *ordered) *
 	case s.names != nil:
 		s.disk.names, s.disk.stack = s.names, nil
 	}
-	return r
 }
 
 // execute runs the workers until all is done. Worker 0 is the calling goroutine, but
@@ -275,7 +306,6 @@ func (r *run) finish(start time.Time) {
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates
 	total.skipped[skipDuplicate] += r.entered.duplicates
-	var retiring sync.WaitGroup
 	for _, w := range r.workers {
 		if w == nil {
 			continue
@@ -286,10 +316,7 @@ func (r *run) finish(start time.Time) {
 		}
 		w.retire()
 	}
-	for _, reader := range r.cold.readers {
-		retiring.Go(reader.close) // may take long
-	}
-	retiring.Wait()
+	r.cold.close()
 	elapsed := time.Since(start)
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)

@@ -53,8 +53,26 @@ type shared struct {
 	device   uint64 // with cfg.oneFilesystem
 	realRoot string // absolute and without links, if links are followed
 
-	mu      sync.Mutex // guards the elements of workers while the run goes on
-	workers []*worker  // by id; each is used by its goroutine alone
+	mu      sync.Mutex // guards workers while the run goes on
+	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone
+
+	// parts are what each run has, in one allocation. To allocate each of them took a
+	// quarter of the time of a run of one file.
+	parts struct {
+		config config
+		pool   pool
+		disk   diskOrder
+		_      cacheLine // before it is what all workers write
+		worker worker    // the first
+		batch  batch     // its first
+		// The first elements of slices.
+		workers [4]*worker
+		pins    [2]*dirPin
+		active  [2]*batch
+		stack   [2]*node
+		entries [fewEntries]names.Name
+		inodes  [fewEntries]uint64
+	}
 }
 
 // stop ends the run early. Only the first cause counts.
@@ -130,11 +148,23 @@ var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }
 // startWorker returns the worker id. Its goroutine calls it first; a worker that
 // was dismissed goes on with what it had.
 func (s *shared) startWorker(id int) *worker {
-	if w := s.workers[id]; w != nil {
+	s.mu.Lock()
+	if k := id + 1 - len(s.workers); k > 0 {
+		s.workers = append(s.workers, make([]*worker, k)...)
+	}
+	w := s.workers[id]
+	s.mu.Unlock()
+	if w != nil {
 		return w
 	}
+	if w = &s.parts.worker; id == 0 {
+		w.spare = &s.parts.batch
+		w.spare.entries, w.spare.inodes = s.parts.entries[:0], s.parts.inodes[:0]
+	} else {
+		w = new(worker)
+	}
 	c := s.cfg
-	w := &worker{shared: s, id: id, slot: id}
+	w.shared, w.id, w.slot = s, id, id
 	w.latency.reads.untimed = 1 // a clock would not pay for one file
 	w.reader = reader{
 		limit: c.readLimit, truncate: c.truncate, stat: c.stat || c.statFirst, skipBinary: c.skipBinary,
