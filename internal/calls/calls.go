@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package calls makes several system calls in a row and reports them to Go's
-// scheduler once. Of the time of a call that takes a microsecond, the report is
-// a tenth.
+// Package calls makes several system calls in a row, some with the result of
+// another.
 package calls
 
 import "golang.org/x/sys/unix"
@@ -29,14 +28,7 @@ func (c *Call) Err() error {
 }
 
 // Run makes the calls one after the other.
-//
-// After enter the garbage collector takes the stack for what it was then, and
-// the goroutine may lose its processor. So up to exit nothing may grow the
-// stack, allocate memory or write a pointer.
-//
-//go:nosplit
 func Run(calls []Call) {
-	enter()
 	last := 0
 	for i := range calls {
 		c := &calls[i]
@@ -48,7 +40,7 @@ func Run(calls []Call) {
 			}
 			first = uintptr(last)
 		}
-		r, _, errno := call(c.Trap, first, c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5])
+		r, _, errno := unix.Syscall6(c.Trap, first, c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5])
 		c.Result = int(r)
 		if errno != 0 {
 			c.Result = -int(errno)
@@ -57,5 +49,4 @@ func Run(calls []Call) {
 			last = c.Result
 		}
 	}
-	exit()
 }
