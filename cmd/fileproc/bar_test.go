@@ -170,13 +170,13 @@ func TestProgressGivesWay(t *testing.T) {
 	}
 	show(1, 0)
 	show(2, 4096)
-	out.write([]byte("a line\n"))
+	out.Write([]byte("a line\n"))
 	out.warn("a message")
 	show(3, 8192)
 	out.warn("another")
 	show(4, 8192)
 	b.clear()
-	out.write([]byte("the end\n"))
+	out.Write([]byte("the end\n"))
 	show(5, 8192)
 	require.Equal(t, "\r⠋ 1 files, 0 files/s\x1b[0K"+"\r⠙ 2 files, 0 files/s, 4.0K bytes\x1b[0K"+erase+"a line\n"+
 		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"fileproc: another\n"+

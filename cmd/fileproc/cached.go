@@ -31,7 +31,7 @@ func (a *app) eachCached(j *job) error {
 		return errors.New("--cache is for a directory, not for " + root)
 	}
 	opts, done := a.runOptions(dir, j.opts)
-	defer done()
+	defer done(nil)
 	opts.Ordered = a.sel.sort
 	inc := incremental.Options[[]byte]{File: a.sel.cache, Version: version() + " " + j.version, Codec: incremental.Raw[[]byte]()}
 	// What is kept is the path, a NUL byte, and what read has returned: a result does not say of which file it is.

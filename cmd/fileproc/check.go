@@ -8,7 +8,10 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +40,7 @@ func (c *checker) check(lists []string) error {
 }
 
 // A tally counts the lines of one list.
-type tally struct{ lines, verified, malformed, unreadable, different int }
+type tally struct{ lines, verified, cached, malformed, unreadable, different int }
 
 func (c *checker) checkList(list string) (ok bool, err error) {
 	in, label := os.Stdin, "'standard input'"
@@ -51,20 +54,69 @@ func (c *checker) checkList(list string) (ok bool, err error) {
 	var t tally
 	r := sumReader{checker: c, r: bufio.NewReader(in), label: label, digits: 2 * c.newHash().Size()}
 	hashers := make([]hasher, c.app.sel.opts.Workers)
-	inTurn(c.app, r.each, func(l listEntry, worker int, _ func()) (emit func()) {
+	entries, known := iter.Seq[listEntry](r.each), map[string]string{}
+	if c.app.sel.cache != "" {
+		all := slices.Collect(entries)
+		entries = slices.Values(all)
+		c.fromCache(all, hashers, known)
+	}
+	inTurn(c.app, entries, func(l listEntry, worker int, _ func()) (emit func()) {
+		if sum, ok := known[belowHere(l.name)]; ok {
+			return func() {
+				t.cached++
+				c.printResult(l.name, nil, sum != l.sum, &t)
+			}
+		}
 		sum, err := hashers[worker].checksum(&item{app: c.app, name: l.name, more: true}, c.newHash)
 		differs := string(sum) != l.sum // compared here, because the worker's next file overwrites sum
 		return func() { c.printResult(l.name, err, differs, &t) }
 	})
 	t.malformed = r.malformed
 	total := &c.app.totals
-	total.Found += int64(t.verified + t.unreadable)
-	total.Processed += int64(t.verified)
+	total.Found += int64(t.verified + t.unreadable - t.cached)
+	total.Processed += int64(t.verified - t.cached)
 	total.Failed += int64(t.unreadable)
 	if r.err != nil {
 		return false, &fs.PathError{Op: opProcess, Path: label, Err: r.err}
 	}
 	return c.summarize(label, &t), nil
+}
+
+// belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
+func belowHere(name string) string {
+	if dir, rel := splitName(name); dir == "." && !strings.HasSuffix(rel, "/") {
+		return rel
+	}
+	return ""
+}
+
+// fromCache puts the checksums of files below the working directory into known, by path, with --cache. What it cannot read,
+// such as a file behind a symbolic link, is left for checkList.
+func (c *checker) fromCache(entries []listEntry, hashers []hasher, known map[string]string) {
+	var missed int64
+	opts := c.app.sel.opts
+	opts.ReadSize, opts.OnError = hashPrefix, func(error) error {
+		missed++
+		return nil
+	}
+	opts.Files = func(yield func(string) bool) {
+		for _, l := range entries {
+			if rel := belowHere(l.name); rel != "" && !yield(rel) {
+				return
+			}
+		}
+	}
+	read := func(it *item) ([]byte, error) { return hashers[it.worker].checksum(it, c.newHash) }
+	print := func(path string, sum []byte, _ *chunk) error {
+		known[filepath.ToSlash(path)] = string(sum)
+		return nil
+	}
+	err := c.app.eachCached(&job{opts: opts, read: read, print: print, version: "hash " + strings.ToLower(c.tag)})
+	c.app.totals.Found -= missed
+	c.app.totals.Failed -= missed
+	if err != nil && c.app.ctx.Err() == nil {
+		c.app.fail(err)
+	}
 }
 
 // printResult prints the result of one file, as sha256sum does. err says that the file could not be read.
@@ -99,7 +151,7 @@ func (c *checker) printResult(name string, err error, differs bool, t *tally) {
 	if strings.Contains(name, "\n") {
 		name = `\` + escaper.Replace(name)
 	}
-	c.app.out.write([]byte(c.app.out.shown(name) + ": " + what + "\n"))
+	c.app.out.Write([]byte(c.app.out.shown(name) + ": " + what + "\n"))
 }
 
 // summarize warns of the problems of a list, and reports whether there were none that count.

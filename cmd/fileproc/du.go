@@ -1,13 +1,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) duCommand() *cobra.Command {
-	d := diskUsage{app: a, seen: map[fileID]struct{}{}}
+	d := diskUsage{app: a, seen: map[fileID]uint64{}}
 	cmd := &cobra.Command{
 		Use:   "du [flags] [DIR|FILE]...",
 		Short: "Sum up file sizes by directory",
@@ -36,7 +36,7 @@ printed and counted only once. A file that is an argument itself counts each tim
 	f.BoolVar(&d.json, "json", false, "print one JSON object per line: path, bytes, files")
 	cmd.MarkFlagsMutuallyExclusive("max-depth", "summarize")
 	cmd.MarkFlagsMutuallyExclusive("json", "human-readable")
-	a.sel.flags(cmd, scopeAll, false)
+	a.sel.flags(cmd, true, false)
 	return cmd
 }
 
@@ -45,13 +45,13 @@ type diskUsage struct {
 	depth                                     int
 	summarize, human, total, countLinks, json bool
 
-	seen   map[fileID]struct{} // files counted so far, of all arguments
-	listed map[string]bool     // absolute paths of the directories counted so far; nil with one argument or --count-links
+	seen   map[fileID]uint64 // files counted so far, of all arguments: a bit for each of 64 inode numbers
+	listed map[string]bool   // absolute paths of the directories counted so far; nil with one argument or --count-links
 	grand  usage
 }
 
-// A fileID identifies a file, whichever of its hard links leads to it.
-type fileID struct{ device, inode uint64 }
+// A fileID identifies 64 files, whichever of their hard links leads to them. Files of one tree mostly lie close together.
+type fileID struct{ device, inodes uint64 }
 
 // A usage is a number of files and their bytes.
 type usage struct {
@@ -106,9 +106,8 @@ func (d *diskUsage) runListed(args []string) error {
 			tops = append(tops, top{dir, prefix, map[string]*usage{"": {}}})
 		}
 		opts, done := d.app.runOptions(dir, d.app.sel.opts)
-		defer done()
-		opts.Stat, opts.Files = true, names
-		return d.walk(d.app.ctx, dir, opts, func(string) bool { return false }, tops[i].dirs)
+		opts.Files = names
+		return done(d.walk(dir, opts, func(string) bool { return false }, tops[i].dirs))
 	})
 	for _, t := range tops {
 		d.printDirs(t.dir, t.prefix, t.dirs)
@@ -151,10 +150,8 @@ func (d *diskUsage) argument(arg string) error {
 		return nil
 	}
 	opts, done := a.runOptions(dir, a.sel.opts)
-	opts.Stat = true
 	dirs := map[string]*usage{"": {}}
-	err = d.walk(a.ctx, dir, opts, listed, dirs)
-	done()
+	err = done(d.walk(dir, opts, listed, dirs))
 	if d.listed != nil {
 		for name := range dirs {
 			d.listed[filepath.Join(real, filepath.FromSlash(name))] = true
@@ -186,37 +183,35 @@ func (d *diskUsage) printDirs(arg, prefix string, dirs map[string]*usage) {
 
 // walk adds to dirs the usage of each directory without its subdirectories, by path relative to dir. It leaves out the
 // directories that have been listed.
-func (d *diskUsage) walk(ctx context.Context, dir string, opts fileproc.Options, listed func(rel string) bool, dirs map[string]*usage) error {
-	at := func(name string) *usage {
-		if dirs[name] == nil {
-			dirs[name] = &usage{}
+func (d *diskUsage) walk(dir string, opts fileproc.Options, listed func(rel string) bool, dirs map[string]*usage) error {
+	var mu sync.Mutex                // guards dirs and d.seen
+	at := func(name string) *usage { // adds the directories above too, which --files-from need not name
+		for up := name; dirs[up] == nil && !listed(up); up = parent(up) {
+			dirs[up] = &usage{}
 		}
 		return dirs[name]
 	}
-	last, lastUsage := "", dirs[""] // successive entries are mostly in the same directory
-	for e, err := range fileproc.Walk(ctx, dir, opts) {
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir():
-			for name := e.Rel(); dirs[name] == nil && !listed(name); name = parent(name) {
-				at(name)
-			}
-			continue
-		}
-		if p := parent(e.Rel()); p != last {
-			if last, lastUsage = p, new(usage); !listed(p) {
-				for up := p; dirs[up] == nil && !listed(up); up = parent(up) { // --files-from yields no directories
-					at(up)
-				}
-				lastUsage = at(p)
-			}
-		}
-		if st, _ := e.Stat(); !d.alreadyCounted(st) {
-			lastUsage.add(usage{1, st.Size})
+	opts.ReadSize, opts.Stat = fileproc.NoRead, true
+	if opts.Files == nil {
+		opts.SelectDir = func(e fileproc.Entry) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return at(e.Rel()) != nil
 		}
 	}
-	return nil
+	return fileproc.ForEach(d.app.ctx, dir, opts, func(f *fileproc.File) error {
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		name := parent(f.Rel())
+		mu.Lock()
+		defer mu.Unlock()
+		if u := at(name); u != nil && !d.alreadyCounted(st) {
+			u.add(usage{1, st.Size})
+		}
+		return nil
+	})
 }
 
 // alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links'
@@ -225,9 +220,9 @@ func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	if d.countLinks || st.Inode == 0 {
 		return false
 	}
-	id := fileID{st.Device, st.Inode}
-	_, known := d.seen[id]
-	d.seen[id] = struct{}{}
+	block, bit := fileID{st.Device, st.Inode / 64}, uint64(1)<<(st.Inode%64)
+	known := d.seen[block]&bit != 0
+	d.seen[block] |= bit
 	return known
 }
 
@@ -245,7 +240,7 @@ func (d *diskUsage) print(path string, u usage) {
 	default:
 		c.b = fmt.Appendf(nil, "%d\t%s\n", u.Bytes, d.app.out.shown(path))
 	}
-	d.app.out.write(c.b)
+	d.app.out.Write(c.b)
 }
 
 // parent returns the directory of a slash-separated relative path, "" for the root.

@@ -163,7 +163,6 @@ func (a *app) each(j job) error {
 
 func (a *app) eachInDir(j *job, dir, prefix string) error {
 	opts, done := a.runOptions(dir, j.opts)
-	defer done()
 	visit := func(f *fileproc.File, c *chunk) error {
 		it := item{app: a, f: f, prefix: prefix, data: f.Data(), more: f.Truncated(), worker: f.Worker()}
 		err := j.visit(&it, c)
@@ -174,9 +173,9 @@ func (a *app) eachInDir(j *job, dir, prefix string) error {
 		return err
 	}
 	if a.sel.sort {
-		return a.inOrder(dir, opts, visit)
+		return done(a.inOrder(dir, opts, visit))
 	}
-	return a.asFinished(dir, opts, visit)
+	return done(a.asFinished(dir, opts, visit))
 }
 
 // asFinished prints the output of each file when visit returns.
@@ -221,19 +220,22 @@ func (a *app) inOrder(dir string, opts fileproc.Options, visit func(*fileproc.Fi
 // directory returns the directory that an argument names, or "" if the argument is not a directory, and the prefix for
 // paths relative to it.
 func directory(arg string) (dir, prefix string, err error) {
-	dir, prefix = arg, arg
-	switch {
-	case arg == workingDir:
+	dir, prefix = arg, prefixOf(arg)
+	if arg == workingDir {
 		dir, prefix = ".", ""
-	case arg == "": // an error, not the working directory
-	case !os.IsPathSeparator(arg[len(arg)-1]):
-		prefix += string(filepath.Separator)
 	}
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
 		dir = ""
 	}
 	return dir, prefix, err
+}
+
+func prefixOf(dir string) string {
+	if dir == "" || os.IsPathSeparator(dir[len(dir)-1]) { // "" is an error, not the working directory
+		return dir
+	}
+	return dir + string(filepath.Separator)
 }
 
 // eachNamed visits the arguments that are not directories, and prints their output in the order of the arguments.
@@ -272,35 +274,28 @@ func (a *app) eachNamed(j *job, items []item) {
 // order of the items. work may wait for its item's turn. After errEnough inTurn does not wait for work, which may hang.
 func inTurn[T any](a *app, items iter.Seq[T], work func(x T, worker int, wait func()) (emit func())) {
 	type task struct {
-		item T
 		turn chan struct{} // closed when it is the item's turn
 		emit chan func()
 	}
 	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
-	ahead, tasks := make(chan task, maxAhead-2), make(chan task, maxAhead)
+	ahead, workers := make(chan task, maxAhead-2), make(chan int, a.sel.opts.Workers)
+	for w := range cap(workers) {
+		workers <- w
+	}
 	go func() {
 		defer close(ahead)
-		defer close(tasks)
 		for x := range items {
-			if a.ctx.Err() != nil {
+			t, w := task{make(chan struct{}), make(chan func(), 1)}, <-workers
+			if a.ctx.Err() != nil { // a cancelled run starts no more work
 				return
 			}
-			t := task{x, make(chan struct{}), make(chan func(), 1)}
 			ahead <- t
-			tasks <- t
+			go func() {
+				t.emit <- work(x, w, func() { <-t.turn })
+				workers <- w
+			}()
 		}
 	}()
-	for w := range a.sel.opts.Workers {
-		go func() {
-			for t := range tasks {
-				emit := func() {} // a cancelled run starts no more work
-				if a.ctx.Err() == nil {
-					emit = work(t.item, w, func() { <-t.turn })
-				}
-				t.emit <- emit
-			}
-		}()
-	}
 	for t := range ahead {
 		close(t.turn)
 		emit := <-t.emit

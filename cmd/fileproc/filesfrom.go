@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ type nameList struct {
 func (l *nameList) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.file, "files-from", "",
 		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
-	if f.Lookup("print0") == nil { // ls has -0 for its output
+	if f.ShorthandLookup("0") == nil { // ls has -0 for its output
 		f.BoolVarP(&l.null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline")
 	}
 }
@@ -32,14 +31,12 @@ func (l *nameList) flags(f *pflag.FlagSet) {
 // argument is not.
 func (l *nameList) check(s *selection, f *pflag.FlagSet) error {
 	if l.file == "" {
-		if l.null {
+		if l.null && f.Lookup("print0") == nil {
 			return errors.New("--null needs --files-from")
 		}
 		return nil
 	}
-	if f.Lookup("print0") != nil {
-		l.null, _ = f.GetBool("print0") // no error: ls has the flag
-	}
+	l.null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
 	if f.Changed(noIgnoreFlag) && s.ignores || len(s.ignoreFiles) > 0 {
 		return errors.New("--files-from names files, so ignore files cannot be used with it")
 	}
@@ -67,26 +64,23 @@ func (a *app) eachListed(do func(dir, prefix string, names iter.Seq[string]) err
 	if a.sel.list.null {
 		end = 0
 	}
-	var failed error
-	next, stop := iter.Pull(readNames(a.ctx, in, end, &failed))
+	next, stop := iter.Pull2(records.All(a.ctx, in, end))
 	defer stop()
-	name, ok := next()
-	for ok && a.ctx.Err() == nil {
+	name, failed, ok := next()
+	for ok && failed == nil && a.ctx.Err() == nil {
 		dir, rel := splitName(name)
-		prefix := dir
+		prefix := prefixOf(dir)
 		if dir == "." {
 			prefix = ""
-		} else if !os.IsPathSeparator(dir[len(dir)-1]) {
-			prefix += string(filepath.Separator)
 		}
 		var names iter.Seq[string]
 		if rel == "" {
-			name, ok = next()
+			name, failed, ok = next()
 		} else {
 			names = func(yield func(string) bool) {
 				for ok && rel != "" && yield(rel) {
 					var at string
-					if name, ok = next(); !ok {
+					if name, failed, ok = next(); !ok || failed != nil {
 						return
 					}
 					if at, rel = splitName(name); at != dir {
@@ -131,9 +125,6 @@ func clean(name string) string {
 	if name == "." {
 		return name
 	}
-	if name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
-		return name
-	}
 	var kept []string
 	parts := strings.Split(name, "/")
 	for _, part := range parts {
@@ -146,19 +137,4 @@ func clean(name string) string {
 		rel += "/"
 	}
 	return rel
-}
-
-// readNames yields the names that r holds, as they come, until ctx is cancelled.
-func readNames(ctx context.Context, r io.Reader, end byte, failed *error) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name, err := range records.All(ctx, r, end) {
-			if err != nil {
-				*failed = err
-				return
-			}
-			if !yield(name) {
-				return
-			}
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,8 +13,20 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/fileproc/fileproc/internal/records"
 	"github.com/stretchr/testify/require"
 )
+
+// readNames yields the names that --files-from reads.
+func readNames(ctx context.Context, r io.Reader, end byte, failed *error) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, err := range records.All(ctx, r, end) {
+			if *failed = err; err != nil || !yield(name) {
+				return
+			}
+		}
+	}
+}
 
 // Names are the same however many bytes each read gives.
 func TestReadNames(t *testing.T) {

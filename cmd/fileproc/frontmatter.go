@@ -58,7 +58,7 @@ path and the name of the file. A file is left out if the expression cannot be ev
 	f.BoolVar(&fm.json, "json", false, "print one JSON object per line, with path and frontmatter, instead of a table")
 	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
 	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "print only these `FIELDS`, in this order (default all, the most frequent first)")
-	a.sel.flags(cmd, scopeSearch, true)
+	a.sel.flags(cmd, false, true)
 	a.sel.sortFlag(cmd)
 	a.sel.cacheFlag(cmd)
 	return cmd
@@ -134,29 +134,18 @@ func (fm *frontmatter) print(path string, front []byte, c *chunk) error {
 
 // frontOf returns a file's frontmatter, and as kind '-' for YAML, '+' for TOML, or 0 if there is none.
 func frontOf(it *item) (kind byte, front []byte, err error) {
-	data, more := it.data, it.more
-	for size := int64(0); ; size = max(frontPrefix, 4*size) {
-		if size > 0 {
-			if data, more, err = beginning(it, size); err != nil {
-				return 0, nil, err
-			}
-		}
-		kind, front, open := cutFront(data)
-		if (!open && len(data) > 3) || !more || size >= maxFront {
-			return kind, front, nil
-		}
+	kind, front, open := cutFront(it.data)
+	if !it.more || !open && len(it.data) > 3 {
+		return kind, front, nil
 	}
-}
-
-// beginning reads the first size bytes of a file.
-func beginning(it *item, size int64) (data []byte, more bool, err error) {
 	r, err := it.open()
 	if err != nil {
-		return nil, false, err
+		return 0, nil, err
 	}
 	defer r.Close()
-	data, err = io.ReadAll(io.LimitReader(r, size))
-	return data, int64(len(data)) == size, err
+	data, err := io.ReadAll(io.LimitReader(r, maxFront))
+	kind, front, _ = cutFront(data)
+	return kind, front, err
 }
 
 // cutFront returns the frontmatter at the beginning of data. open reports that a frontmatter begins but does not end in
@@ -313,7 +302,7 @@ func (fm *frontmatter) printTable() {
 		}
 		t.AppendRow(line)
 	}
-	fm.app.out.write([]byte(t.Render() + "\n"))
+	fm.app.out.Write([]byte(t.Render() + "\n"))
 }
 
 // frequentFirst returns the names of the rows' fields, the most frequent first.

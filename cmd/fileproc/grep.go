@@ -4,31 +4,29 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/fatih/color"
 	"github.com/spf13/cobra"
 )
 
 // The colours of the parts of a line, as in rg.
-var (
-	pathColor   = []color.Attribute{color.FgMagenta}
-	numberColor = []color.Attribute{color.FgGreen}
-	matchColor  = []color.Attribute{color.FgRed, color.Bold}
-)
+const pathColor, numberColor, matchColor = "35", "32", "31;1"
 
 // A grep is one run of the subcommand: its flags, and the values derived from them.
 type grep struct {
 	app      *app
 	patterns []string
+	files    []string // with patterns
 	matchOptions
-	invert, count, list, listWithout, only, quiet, json, text bool
-	number, noNumber, withName, noName, heading, noHeading    bool
-	maxCount                                                  int64
-	before, after, context                                    int
+	invert, count, list, listWithout, only, quiet, json, text, null bool
+	number, noNumber, withName, noName, heading, noHeading          bool
+	maxCount                                                        int64
+	before, after, context                                          int
 
 	m                       *matcher
 	path, lineNumber, match style
@@ -47,7 +45,10 @@ itself; \d, \s, \w and \b match ASCII only. Content that is not UTF-8 is searche
 is also read without a path if it is a pipe or a file. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(g.patterns) == 0 {
+			if err := g.readPatterns(); err != nil {
+				return err
+			}
+			if len(g.patterns) == 0 && len(g.files) == 0 {
 				if len(args) == 0 {
 					return errors.New("grep: no pattern")
 				}
@@ -61,6 +62,9 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN`, which may begin with a dash; may be repeated")
+	f.StringArrayVarP(&g.files, "file", "f", nil, "search for the patterns that `FILE` lists, one a line; - is standard input; may be repeated")
+	f.BoolP("recursive", "r", true, "directories are always searched, so this changes nothing")
+	f.BoolVarP(&a.silent, "no-messages", "s", false, "print no messages about files; the exit code is still 2")
 	f.BoolVarP(&g.fixed, "fixed-strings", "F", false, "patterns are literal strings")
 	f.BoolVarP(&g.ignoreCase, "ignore-case", "i", false, "match letters in either case")
 	f.BoolVarP(&g.smartCase, "smart-case", "S", false, "as -i if no pattern has a capital letter")
@@ -79,6 +83,7 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	f.BoolVarP(&g.noNumber, "no-line-number", "N", false, "do not print line numbers")
 	f.BoolVarP(&g.withName, "with-filename", "H", false, "print the path with each line (default unless one file is searched)")
 	f.BoolVarP(&g.noName, "no-filename", "I", false, "do not print paths")
+	f.BoolVarP(&g.null, "print0", "Z", false, "print a NUL byte after each path; -0 is the same without --files-from")
 	f.BoolVar(&g.heading, "heading", false, "print the path above the lines of each file (default on a terminal)")
 	f.BoolVar(&g.noHeading, "no-heading", false, "print the path on each line")
 	f.IntVarP(&g.before, "before-context", "B", 0, "print `N` lines before each matching line")
@@ -92,7 +97,7 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	cmd.MarkFlagsMutuallyExclusive("heading", "no-heading")
 	cmd.MarkFlagsMutuallyExclusive("context", "before-context")
 	cmd.MarkFlagsMutuallyExclusive("context", "after-context")
-	a.sel.flags(cmd, scopeSearch, true)
+	a.sel.flags(cmd, false, true)
 	a.sel.sortFlag(cmd)
 	return cmd
 }
@@ -111,12 +116,15 @@ func (g *grep) run(args []string) error {
 	if g.context > 0 {
 		g.before, g.after = g.context, g.context
 	}
-	args = g.app.orStdin(args)
+	if !slices.Contains(g.files, stdinName) {
+		args = g.app.orStdin(args)
+	}
+	g.null = g.null || g.app.sel.list.null && g.app.sel.list.file == ""
 	out := g.app.out
 	g.number = (g.number || out.tty) && !g.noNumber
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName
 	g.heading = (g.heading || out.tty) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
-	g.path, g.lineNumber, g.match = out.style(pathColor...), out.style(numberColor...), out.style(matchColor...)
+	g.path, g.lineNumber, g.match = out.style(pathColor), out.style(numberColor), out.style(matchColor)
 	switch {
 	case g.json:
 	case g.heading:
@@ -133,6 +141,23 @@ func (g *grep) run(args []string) error {
 	return g.app.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
 		return searchers[it.worker].search(it, c)
 	}})
+}
+
+// readPatterns adds the patterns of --file.
+func (g *grep) readPatterns() error {
+	for _, name := range g.files {
+		text, err := os.ReadFile(name)
+		if name == stdinName {
+			text, err = io.ReadAll(os.Stdin)
+		}
+		if err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			g.patterns = append(g.patterns, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return nil
 }
 
 func isOneFile(args []string) bool {
@@ -199,7 +224,7 @@ func (s *searcher) print(text []byte) {
 func (s *searcher) printPrefix(sign byte) {
 	g, c := s.grep, s.out
 	if g.withName && !g.heading {
-		c.b = append(g.path.append(c.b, s.path), sign)
+		s.printPath(sign)
 	}
 	if g.number {
 		c.b = append(g.lineNumber.append(c.b, strconv.FormatInt(s.number(), 10)), sign)
@@ -207,21 +232,24 @@ func (s *searcher) printPrefix(sign byte) {
 }
 
 func (s *searcher) setPath(path string) {
-	if s.path = path; !s.grep.json {
+	if s.path = path; !s.grep.json && !s.grep.null {
 		s.path = s.grep.app.out.shown(path)
 	}
 }
 
-func (s *searcher) printPath() {
-	s.out.b = append(s.grep.path.append(s.out.b, s.path), '\n')
+// printPath prints the path, followed by end or with -Z by a NUL byte.
+func (s *searcher) printPath(end byte) {
+	if s.grep.null {
+		end = 0
+	}
+	s.out.b = append(s.grep.path.append(s.out.b, s.path), end)
 }
 
 func (s *searcher) printCount() {
-	c := s.out
 	if s.grep.withName {
-		c.b = append(s.grep.path.append(c.b, s.path), ':')
+		s.printPath(':')
 	}
-	c.b = append(strconv.AppendInt(c.b, s.selected, 10), '\n')
+	s.out.b = append(strconv.AppendInt(s.out.b, s.selected, 10), '\n')
 }
 
 // printBinary reports, in rg's words, that a file's further matches are not shown.

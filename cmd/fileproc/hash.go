@@ -35,7 +35,8 @@ func (a *app) hashCommand() *cobra.Command {
 		Long: `Print the checksum of every regular file below the directories, including hidden and ignored files, in the format of
 sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines from the
 arguments, in every form that sha256sum accepts, and report which of the listed files have changed. "-" is standard input,
-which is also read without an argument if it is a pipe or a file, and always with --check.`,
+which is also read without an argument if it is a pipe or a file, and always with --check. --check --cache opens only what
+has changed below the working directory.`,
 		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
 		RunE: func(_ *cobra.Command, args []string) error {
 			newHash := algorithms[algorithm]
@@ -67,10 +68,9 @@ which is also read without an argument if it is a pipe or a file, and always wit
 	cmd.MarkFlagsMutuallyExclusive("zero", "check")
 	cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(
 		slices.Sorted(maps.Keys(algorithms)), cobra.ShellCompDirectiveNoFileComp))
-	a.sel.flags(cmd, scopeAll, true)
+	a.sel.flags(cmd, true, true)
 	a.sel.sortFlag(cmd)
 	a.sel.cacheFlag(cmd)
-	cmd.MarkFlagsMutuallyExclusive("cache", "check")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
 			if cmd.Flags().Changed(name) && !check {

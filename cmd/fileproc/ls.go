@@ -20,7 +20,7 @@ fd -t f, hidden and ignored files are left out.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts := a.sel.opts
 			opts.ReadSize = fileproc.NoRead
-			path := a.out.style(pathColor...)
+			path := a.out.style(pathColor)
 			const blanks = "             " // as wide as a size
 			end := byte('\n')
 			if null {
@@ -69,7 +69,7 @@ fd -t f, hidden and ignored files are left out.`,
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
 	cmd.MarkFlagsMutuallyExclusive("json", "long")
 	cmd.MarkFlagsMutuallyExclusive("json", "print0")
-	a.sel.flags(cmd, scopeSearch, false)
+	a.sel.flags(cmd, false, false)
 	a.sel.sortFlag(cmd)
 	return cmd
 }

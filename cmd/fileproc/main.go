@@ -41,6 +41,7 @@ type app struct {
 	bar      *bar
 	sel      selection
 	color    string // the value of --color
+	silent   bool   // fail only counts
 	report   bool
 	totals   fileproc.Report // of all roots, for --report
 	read     atomic.Int64    // bytes of content that totals does not count
@@ -51,6 +52,9 @@ type app struct {
 // fail prints a failure at once and counts it.
 func (a *app) fail(err error) {
 	a.failures.Add(1)
+	if a.silent {
+		return
+	}
 	msg := describe(err)
 	if a.out.errTTY { // one line, whatever name is in it
 		msg = printable(msg)
@@ -159,6 +163,7 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetOut(a.out) // so that help that cannot be written is an error
 	p := root.PersistentFlags()
 	p.StringVar(&a.color, "color", "auto", "colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	p.BoolVar(&a.report, "report", false, "at the end, print to standard error how many files were found, read and skipped")

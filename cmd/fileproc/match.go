@@ -30,8 +30,20 @@ var asciiFolds = [][]byte{[]byte("ſ"), []byte("\u212a")}
 // nonWord matches a character that is not part of a word.
 const nonWord = `[^\pL\pM\p{Nd}\p{Pc}]`
 
-// capital matches a pattern with a capital letter that stands for itself.
-const capital = `(?:^|[^\\])(?:\\\\)*[\p{Lu}\p{Lt}]`
+// escapes match what in a pattern stands for something else: escapes, classes, flags and names of groups.
+var escapes = regexp.MustCompile(`\\[pP](?:\{[^}]*\}|.)|\\x(?:\{[^}]*\}|..)|\\[0-7]{2,3}|\\.|\[:\^?\w+:\]|\(\?(?:P?<\w+>|[a-zA-Z-]*[:)])`)
+
+// literals returns the text of a pattern that may stand for itself.
+func literals(pattern string) string {
+	return escapes.ReplaceAllStringFunc(pattern, func(s string) string {
+		if tree, err := syntax.Parse(s, syntax.Perl); err == nil && tree.Op == syntax.OpLiteral { // \., \x41
+			return string(tree.Rune)
+		}
+		return ""
+	})
+}
+
+var capital = regexp.MustCompile(`[\p{Lu}\p{Lt}]|^[].*+?|(){}^$\d,[]*$`) // or no literal, as in rg
 
 var errNewline = errors.New("a pattern with a newline matches no line")
 
@@ -40,15 +52,18 @@ type matchOptions struct {
 }
 
 func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
-	flags := syntax.Perl
-	if o.ignoreCase || o.smartCase && !slices.ContainsFunc(patterns, regexp.MustCompile(capital).MatchString) {
-		flags |= syntax.FoldCase
-	}
-	alternatives := make([]string, len(patterns))
+	alternatives, text := slices.Clone(patterns), ""
 	for i, p := range patterns {
 		if o.fixed {
-			p = regexp.QuoteMeta(p)
+			alternatives[i] = regexp.QuoteMeta(p)
 		}
+		text += literals(alternatives[i])
+	}
+	flags := syntax.Perl
+	if o.ignoreCase || o.smartCase && !capital.MatchString(text) {
+		flags |= syntax.FoldCase
+	}
+	for i, p := range alternatives {
 		tree, err := syntax.Parse(p, flags)
 		if err != nil {
 			return nil, fmt.Errorf("invalid pattern: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
@@ -59,6 +74,9 @@ func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
 		alternatives[i] = "(?:" + tree.String() + ")"
 	}
 	all := strings.Join(alternatives, "|")
+	if len(patterns) == 0 {
+		all = `[^\x00-\x{10FFFF}]` // nothing
+	}
 	tree, err := syntax.Parse(all, syntax.Perl)
 	if err != nil {
 		return nil, err

@@ -78,16 +78,12 @@ func (o *output) setColor(when string) error {
 // A style holds the escape sequences before and after a coloured text. Both are empty without colours.
 type style struct{ on, off string }
 
-func (o *output) style(attrs ...color.Attribute) style {
+// style returns the style with the given code of ECMA-48, such as 31;1.
+func (o *output) style(code string) style {
 	if !o.colors {
 		return style{}
 	}
-	c := color.New(attrs...)
-	c.EnableColor()
-	var on, off strings.Builder
-	c.SetWriter(&on)
-	c.UnsetWriter(&off)
-	return style{on.String(), off.String()}
+	return style{"\x1b[" + code + "m", "\x1b[0m"}
 }
 
 func (s style) append(b []byte, text string) []byte {
@@ -96,11 +92,12 @@ func (s style) append(b []byte, text string) []byte {
 	return append(b, s.off...)
 }
 
-// write writes p, which is whole lines.
-func (o *output) write(p []byte) {
+// Write writes p, which is whole lines. Its error is that of flush, at the end.
+func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writeLocked(p)
+	return len(p), nil
 }
 
 func (o *output) writeLocked(p []byte) {
@@ -239,13 +236,9 @@ func (c *chunk) Write(p []byte) (int, error) {
 // rawText returns the JSON value of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as in rg.
 func rawText(s []byte) any {
 	if utf8.Valid(s) {
-		return struct {
-			Text string `json:"text"`
-		}{string(s)}
+		return map[string]string{"text": string(s)}
 	}
-	return struct {
-		Bytes []byte `json:"bytes"`
-	}{s}
+	return map[string][]byte{"bytes": s}
 }
 
 // jsonPath returns the JSON value of a path: a string, or {"bytes": base64} if it is not UTF-8.

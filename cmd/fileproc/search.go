@@ -60,7 +60,7 @@ func (s *searcher) search(it *item, c *chunk) error {
 		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
 			g.app.found.Store(true)
 			s.setPath(it.path())
-			s.printPath()
+			s.printPath('\n')
 		}
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *searcher) search(it *item, c *chunk) error {
 	case g.quiet:
 		return errEnough
 	case g.list:
-		s.printPath()
+		s.printPath('\n')
 	case g.count:
 		if s.nul < 0 || s.explicit {
 			s.printCount()
@@ -191,11 +191,8 @@ func (s *searcher) handleLine(it *item, begin, end int) (done bool) {
 	g := s.grep
 	if s.selected++; s.selected == 1 {
 		s.setPath(it.path())
-		switch {
-		case g.json:
+		if g.json {
 			s.printJSONEdge("begin")
-		case g.heading:
-			s.printPath()
 		}
 	}
 	switch {
@@ -206,6 +203,9 @@ func (s *searcher) handleLine(it *item, begin, end int) (done bool) {
 		s.contextAfter(begin)
 		return true
 	default:
+		if g.heading && s.selected == 1 && !g.json {
+			s.printPath('\n')
+		}
 		s.show(begin, end)
 	}
 	if s.selected == g.maxCount {

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +26,7 @@ type selection struct {
 	ignores          bool     // ignore files are read
 	ignoreFiles      []string // the values of --ignore-file
 	shard            string
+	judges           bool      // one of the next four is set
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
@@ -31,14 +34,6 @@ type selection struct {
 	cache            string // the file of --cache
 	list             nameList
 }
-
-// A scope is the set of files that a subcommand processes by default.
-type scope int
-
-const (
-	scopeSearch scope = iota // all but hidden and ignored files, as rg and fd
-	scopeAll                 // every file, as sha256sum and du
-)
 
 // These flags have no variables, because their defaults depend on the subcommand.
 const (
@@ -49,8 +44,9 @@ const (
 // maxThreads is the largest value of fileproc.Options.Workers.
 const maxThreads = 1 << 16
 
-// flags adds the flags to cmd. reads says that cmd reads files, rather than only listing them.
-func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
+// flags adds the flags to cmd. By default it processes all files, as sha256sum and du, or those that are neither hidden nor
+// ignored, as rg and fd. reads says that cmd reads files, rather than only listing them.
+func (s *selection) flags(cmd *cobra.Command, all, reads bool) {
 	f := cmd.Flags()
 	s.maxSize = -1
 	s.list.flags(f)
@@ -61,10 +57,10 @@ func (s *selection) flags(cmd *cobra.Command, def scope, reads bool) {
 	f.StringArrayVarP(&s.opts.Include, "include", "g", nil,
 		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
 	f.StringArrayVarP(&s.opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
-	f.Bool(noIgnoreFlag, def == scopeAll, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
+	f.Bool(noIgnoreFlag, all, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
 		"also read `FILE`, in the syntax of .gitignore: a name is read in every directory that has it, a path is one file")
-	f.Bool(hiddenFlag, def == scopeAll, "include files and directories whose name begins with a dot")
+	f.Bool(hiddenFlag, all, "include files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
 	f.BoolVar(&s.opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
 	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
@@ -138,7 +134,7 @@ func (s *selection) check(cmd *cobra.Command) error {
 const anywhere = "**/"
 
 // patterns translates -g and -E, which follow rg and fd, for fileproc.Options: a pattern without a slash matches at every
-// depth, a leading slash stands for the directory, and a leading ! excludes.
+// depth, a leading slash stands for the directory, a leading ! excludes, and dir/** is what dir contains, not dir itself.
 func (s *selection) patterns() {
 	s.opts.Include = slices.DeleteFunc(s.opts.Include, func(p string) bool {
 		excluded, ok := strings.CutPrefix(p, "!")
@@ -154,13 +150,17 @@ func (s *selection) patterns() {
 			} else if p != "" {
 				patterns[i] = anywhere + p
 			}
+			if strings.HasSuffix(p, "/**") {
+				patterns[i] += "/*"
+			}
 		}
 	}
 }
 
 // runOptions completes the subcommand's options for a run over dir: its ignore files, and the reporting of failures and
-// progress. done adds the run to the totals.
-func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options, done func()) {
+// progress. done adds the run to the totals, and reports an error that is about dir alone, so that the other arguments are
+// processed all the same.
+func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options, done func(error) error) {
 	opts.IgnoreFiles = nil
 	if a.sel.ignores {
 		var err error
@@ -170,15 +170,32 @@ func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options,
 	}
 	opts.IgnoreFiles = append(opts.IgnoreFiles, a.sel.ignoreFiles...)
 	opts.OnProgress = a.bar.onProgress()
-	opts.OnError = func(err error) error {
-		if a.ctx.Err() == nil {
-			a.fail(err)
+	if opts.OnError == nil {
+		opts.OnError = func(err error) error {
+			if a.ctx.Err() == nil {
+				a.fail(err)
+			}
+			return nil
 		}
-		return nil
 	}
 	opts.Report = new(fileproc.Report)
-	return opts, func() {
+	var failed atomic.Int64
+	if a.sel.judges {
+		opts.Select = func(f *fileproc.File) bool {
+			st, err := f.Stat()
+			if err != nil {
+				failed.Add(1)
+				opts.OnError(err)
+			}
+			return err == nil && a.sel.selects(st)
+		}
+	}
+	return opts, func(err error) error {
 		r, t := opts.Report, &a.totals
+		if n := failed.Load(); n > 0 {
+			r.Failed += n
+			r.Skipped[fileproc.SkippedSelect] -= n
+		}
 		t.Directories += r.Directories
 		t.Found += r.Found
 		t.Processed += r.Processed
@@ -193,16 +210,17 @@ func (a *app) runOptions(dir string, opts fileproc.Options) (_ fileproc.Options,
 		for why, n := range r.Skipped {
 			t.Skipped[why] += n
 		}
+		if about, ok := err.(*fs.PathError); ok {
+			t.Found, t.Failed = t.Found+1, t.Failed+1
+			a.fail(about)
+			return nil
+		}
+		return err
 	}
 }
 
-// selects reports whether f's size and time fit the flags. It accepts a file without metadata, whose read then reports the
-// error.
-func (s *selection) selects(f *fileproc.File) bool {
-	st, err := f.Stat()
-	if err != nil {
-		return true
-	}
+// selects reports whether a file's size and time fit the flags.
+func (s *selection) selects(st fileproc.Stat) bool {
 	return st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) &&
 		!st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
 }
@@ -210,7 +228,7 @@ func (s *selection) selects(f *fileproc.File) bool {
 // size returns a function that parses a flag's number of bytes into n.
 func (s *selection) size(n *int64) func(string) error {
 	return func(v string) error {
-		s.opts.Select = s.selects
+		s.judges = true
 		digits := strings.TrimRight(strings.ToUpper(v), "IB")
 		shift := 0
 		if digits != "" {
@@ -231,7 +249,7 @@ func (s *selection) size(n *int64) func(string) error {
 // instant returns a function that parses a flag's point in time, or age, into t.
 func (s *selection) instant(t *time.Time) func(string) error {
 	return func(v string) (err error) {
-		s.opts.Select = s.selects
+		s.judges = true
 		for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
 			if *t, err = time.ParseInLocation(layout, v, time.Local); err == nil {
 				return nil

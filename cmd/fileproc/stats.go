@@ -33,7 +33,7 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print one JSON object: files, bytes, directories, sizes, suffixes")
 	f.IntVar(&top, "top", 10, "print the `N` suffixes with the most bytes; 0 prints all")
-	a.sel.flags(cmd, scopeSearch, false)
+	a.sel.flags(cmd, false, false)
 	return cmd
 }
 
@@ -107,9 +107,9 @@ func (a *app) stats(args []string, top int, asJSON bool) error {
 	}
 	a.bar.clear()
 	if asJSON {
-		a.out.write(all.json(a.totals.Directories, top))
+		a.out.Write(all.json(a.totals.Directories, top))
 	} else {
-		a.out.write(all.tables(a.totals.Directories, top))
+		a.out.Write(all.tables(a.totals.Directories, top))
 	}
 	return err
 }

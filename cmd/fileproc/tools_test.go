@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -180,7 +181,7 @@ func TestLsListsWhatRgLists(t *testing.T) {
 	dir := oddTree(t)
 	for _, flags := range []string{
 		"-g file.go", "-g *.txt", "-g !*.txt", "-g *.txt -g !u*", "-g sub/*/er/*", "-g /*.txt", "-g /sub/**", "-g !sub", "-g !/deep", "-g !deep -g *.go",
-		"-g !sub/deep", "-g {plain,bom}.txt", "-g er/*", "-g **/er/*",
+		"-g !sub/deep", "-g {plain,bom}.txt", "-g er/*", "-g **/er/*", "-g sub/**", "-g !sub/**", "-g !**/file.go/**", "-g **/er/**",
 	} {
 		t.Run(flags, func(t *testing.T) {
 			want, _ := runTool(t, exec.Command(rg, append(strings.Fields(flags), "--files", "-0", "-uu", "--no-config")...), dir)
@@ -476,6 +477,90 @@ func TestGrepPrintsWhatRgPrints(t *testing.T) {
 					require.Equal(t, wantCode, gotCode)
 				})
 			}
+		}
+	}
+}
+
+// Capitals of escapes, classes, flags and names of groups do not stand for themselves.
+func TestSmartCaseIsThatOfRg(t *testing.T) {
+	rg := tool(t, "rg")
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("ABC\nabc\n\\A\n\\a\nÉ\né\n"), 0o666))
+	for _, pattern := range []string{
+		`abc`, `aBc`, `\pLbc`, `\pLBc`, `\p{L}bc`, `\p{Lu}bc`, `\p{Lu}`, `\PLbc`, `\Sbc`, `\Abc`, `\ABc`, `\\A`, `\\a`, `\x41bc`, `\x{41}bc`, `\x61bc`, `\x4Abc|a`,
+		`(?P<N>a)bc`, `(?P<N>A)bc`, `[[:upper:]]`, `[[:alpha:]A]b`, `[^A]bc`, `[A-Z]bc`, `(?U)a.*`, `(?U:a)bc`, `É`, `é`, `.`, `a{1}B`,
+	} {
+		for _, flags := range []string{"-cS", "-cSF"} {
+			want, _ := runTool(t, exec.Command(rg, "--no-config", flags, "-e", pattern, "f"), dir)
+			got, _ := runTool(t, command(t, "grep", flags, "-e", pattern, "f"), dir)
+			require.Equal(t, want, got, "%s %s", flags, pattern)
+		}
+	}
+}
+
+func TestGrepPrintsTheHeadingsThatRgPrints(t *testing.T) {
+	rg := tool(t, "rg")
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"text": "hello\nhello\n", "nul": "hello\x00\nhello\n", "other": "x\n"} {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o666))
+	}
+	for _, args := range []string{"-q", "-c", "-l", "--files-without-match", "-n", "-0", "-o", "-C1", "--no-heading"} {
+		args := []string{args, "--color=never", "--sort=path", "hello", "nul", "other", "text"}
+		want := onTerminal(t, exec.Command(rg, append(args, "--no-config")...), 80)
+		got := onTerminal(t, command(t, append([]string{"grep", "--sort"}, slices.Delete(args, 2, 3)...)...), 80)
+		require.Equal(t, want, got, "%q", args)
+	}
+}
+
+// asAnother returns a call of the command that root makes as another user.
+func asAnother(t *testing.T, args ...string) *exec.Cmd {
+	if os.Geteuid() != 0 {
+		return command(t, args...)
+	}
+	dir := t.TempDir()
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skipf("root, without a copy of this program for another user: %v", err)
+	}
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fileproc"), exe, 0o755))
+	cmd := exec.Command(filepath.Join(dir, "fileproc"), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return cmd
+}
+
+// What cannot be read or judged is an error, and the other files and arguments are processed all the same.
+func TestWhatCannotBeReadIsReported(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	for _, name := range []string{"a", "closed", "names-only", "z"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name, "f.md"), []byte("---\nx: x\n---\n"), 0o644))
+	}
+	for name, mode := range map[string]os.FileMode{"closed": 0, "names-only": 0o744} {
+		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
+		t.Cleanup(func() { os.Chmod(filepath.Join(root, name), 0o755) })
+	}
+	for _, args := range []string{
+		"ls a closed z", "ls --sort a closed z", "grep x a closed z", "hash a closed z", "du a closed z", "stats a closed z", "frontmatter a closed z",
+		"ls --min-size 1 a names-only z", "ls --newer 1d names-only a z", "du --max-size 1K a names-only z", "stats --older 2001-01-01 names-only",
+	} {
+		cmd := asAnother(t, append([]string{"--report"}, strings.Fields(args)...)...)
+		cmd.Dir = root
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		require.Error(t, cmd.Run())
+		require.Equal(t, exitError, cmd.ProcessState.ExitCode(), args)
+		require.Regexp(t, "(closed|names-only/f.md): permission denied", errs.String(), args)
+		require.Regexp(t, ", 1 failed", errs.String(), args)
+		require.NotContains(t, out.String(), "names-only/f.md", args)
+		for _, dir := range []string{"a", "z"} {
+			if strings.Contains(args, " "+dir) && args[0] != 's' {
+				require.Contains(t, out.String(), dir, args)
+			}
+		}
+		if args == "stats a closed z" {
+			require.Contains(t, out.String(), "2 files")
 		}
 	}
 }
