@@ -509,3 +509,47 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// stored is an object in memory.
+type stored struct{ *strings.Reader }
+
+func (s stored) Close() error       { return nil }
+func (s stored) ModTime() time.Time { return time.Time{} }
+
+// TestObjects: an object is one request, and what is none is left to the store.
+func TestObjects(t *testing.T) {
+	store := fstest.MapFS{"a/1": {Data: []byte("one")}, "a/b/2": {Data: []byte("two")}, "closed": {}}
+	var mu sync.Mutex
+	var asked, opened []string
+	record := func(list *[]string, name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*list = append(*list, name)
+	}
+	opts := fileproc.Options{Ordered: true, FS: pipe.Objects(fsFunc(func(name string) (fs.File, error) {
+		record(&asked, name)
+		return store.Open(name)
+	}), func(name string) (pipe.Object, error) {
+		record(&opened, name)
+		if f := store[name]; f != nil && name != "closed" {
+			return stored{strings.NewReader(string(f.Data))}, nil
+		}
+		return nil, fs.ErrPermission
+	})}
+	var list, out bytes.Buffer
+	require.NoError(t, pipe.List(t.Context(), ".", &list, opts))
+	require.Equal(t, "\"a/1\"\n\"a/b/2\"\n\"closed\"\n", list.String())
+	asked, opened = nil, nil
+	fn := func(f *fileproc.File) (string, error) { return string(f.Data()), nil }
+	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a/1\na/b/2\n"), &out, opts, fn))
+	require.Equal(t, `{"path":"a/1","result":"one"}`+"\n"+`{"path":"a/b/2","result":"two"}`+"\n", out.String())
+	require.Empty(t, asked)
+	require.ElementsMatch(t, []string{"a/1", "a/b/2"}, opened)
+	out.Reset()
+	require.NoError(t, pipe.Run(t.Context(), ".", strings.NewReader("a/none\na/1/x\na\n"), &out, opts, fn))
+	require.Equal(t, 3, strings.Count(out.String(), `"error":`), out.String())
+}
+
+type fsFunc func(name string) (fs.File, error)
+
+func (f fsFunc) Open(name string) (fs.File, error) { return f(name) }

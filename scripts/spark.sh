@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Tests examples/spark on a Spark cluster of two executors on this machine, which listens on 127.0.0.1 alone. Without Java 17,
 # python3 or pyspark, which is installed in a temporary directory unless python3 has it, the test is skipped with the reason.
-# Usage: spark.sh [files], by default 100k. PYTHON names another python3.
+# Usage: spark.sh [files], by default 100k. PYTHON names another python3, SPARK_SECONDS another limit for the tests than 1800.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 pyspark_version=4.0.1
 files=${1:-100k}
+seconds=${SPARK_SECONDS:-1800}
 python=${PYTHON:-python3}
 
 tmp=$(mktemp -d)
@@ -66,11 +67,14 @@ spark.ui.enabled              false
 spark.sql.shuffle.partitions  4
 CONF
 status=0
-timeout -k 10 600 "$python" examples/spark/driver_test.py "$tmp/batch" "$tmp/tickets/tickets_nested3_$files" "$tmp/work" 2>"$tmp/log" &
+timeout -k 10 "$seconds" "$python" examples/spark/driver_test.py "$tmp/batch" "$tmp/tickets/tickets_nested3_$files" "$tmp/work" 2>"$tmp/log" &
 wait $! || status=$? # a signal interrupts wait alone
 if [ "$status" != 0 ]; then
 	tail -n 60 "$tmp/log"
-	echo "exit status $status"
+	case $status in
+	124 | 137) echo "driver_test.py has not ended within $seconds s, or was killed: SPARK_SECONDS sets another limit" ;;
+	*) echo "driver_test.py: exit status $status" ;;
+	esac
 	exit 1
 fi
 for ((i = 0; i < 100; i++)); do # executors end soon after the application

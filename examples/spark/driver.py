@@ -9,7 +9,8 @@ What it answers is written to OUT as lines of JSON, in a directory for each kind
     OUT/kind=error      the files that failed: {"path":…,"error":"…"}
     OUT/kind=skipped    the files that the program left out: {"path":…,"skipped":true}
 
-The driver fails if a batch could not be done, or if a name that was listed is not answered exactly once in OUT.
+The driver fails if a batch could not be done, if a name that was listed is not answered exactly once in OUT, or if more files failed
+than --max-errors allows.
 """
 
 import argparse
@@ -49,8 +50,9 @@ def kind_of(line):
 PATH = r'^\{"path":("(?:[^"\\]|\\.)*+"|\{"bytes":"[^"]*"\}),'
 
 
-def process(spark, program, root, out, batch=5000, env=(), parquet=None):
-    """Processes all files below root and returns the number of names, of batches, and of answers of each kind."""
+def process(spark, program, root, out, batch=5000, env=(), parquet=None, max_errors=None, schema=None):
+    """Processes all files below root and returns the number of names, of batches, and of answers of each kind. schema has the types of
+    the results' columns, such as "id string, words bigint": by default Spark finds them in the JSON, in each run anew."""
     sc: SparkContext = spark.sparkContext
     program = os.path.abspath(program)
     if os.path.isdir(root):
@@ -91,7 +93,14 @@ def process(spark, program, root, out, batch=5000, env=(), parquet=None):
         raise SystemExit(f"{out} is not complete: {wrong.count()} names are not listed and answered exactly once")
 
     counts.update((row["kind"], row["count"]) for row in written.groupBy("kind").count().collect())
-    if parquet and counts["result"]:
+    if max_errors is not None and counts["error"] > max_errors:
+        for [line] in written.where("kind = 'error'").select("value").take(10):
+            print(line, file=sys.stderr)
+        raise SystemExit(f"{counts['error']} files failed, more than --max-errors {max_errors}: see {out}/kind=error")
+    if parquet and schema:  # an answer that does not fit is an error, and not a row without a result
+        row = functions.from_json("value", f"path string, result struct<{schema}>", {"mode": "FAILFAST"})
+        written.where("kind = 'result'").select(row.alias("row")).select("row.*").write.parquet(parquet)
+    elif parquet and counts["result"]:
         spark.read.json(os.path.join(out, "kind=result")).write.parquet(parquet)
     return counts
 
@@ -104,10 +113,12 @@ def main():
     parser.add_argument("--batch", type=int, default=5000, metavar="N", help="files in a batch, which is what is done again after a failure (default 5000)")
     parser.add_argument("--env", action="append", default=[], metavar="NAME", help="an environment variable that the program needs; may be repeated")
     parser.add_argument("--parquet", metavar="DIR", help="also write the results to DIR, as Parquet")
+    parser.add_argument("--schema", metavar="COLUMNS", help='the types of the columns for --parquet, such as "id string, words bigint" (default what Spark finds in the JSON)')
+    parser.add_argument("--max-errors", type=int, metavar="N", help="fail if more than N files fail, for example because a machine does not have the mount (default no limit)")
     args = parser.parse_args()
     spark = SparkSession.builder.appName("fileproc").getOrCreate()
     try:
-        print(json.dumps(process(spark, args.program, args.root, args.out, args.batch, args.env, args.parquet)))
+        print(json.dumps(process(spark, args.program, args.root, args.out, args.batch, args.env, args.parquet, args.max_errors, args.schema)))
     finally:
         spark.stop()
 

@@ -176,6 +176,49 @@ def test_bucket(spark):
     return f"{counts['result']} results"
 
 
+def test_max_errors(spark):
+    """More failures than allowed fail the job, as where a machine has an empty directory in place of the mount."""
+    program = script("unmounted.sh", f"mkdir -p empty; {batch} empty")
+    for allowed in None, FEW, FEW - 1:
+        messages = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(messages):
+                counts = driver.process(spark, program, str(few), str(work / f"out-max-{allowed}"), batch=500, max_errors=allowed)
+        except SystemExit as err:
+            equal("allowed", allowed, FEW - 1)
+            if f"{FEW} files failed, more than --max-errors" not in str(err):
+                raise
+            equal("examples", len(messages.getvalue().splitlines()), 10)
+        else:
+            equal("errors", counts["error"], FEW)
+            if allowed == FEW - 1:
+                raise AssertionError("the job does not fail")
+    return "3 limits"
+
+
+def test_schema(spark):
+    """The columns of Parquet are those asked for, whatever the results are, and a result that does not fit is an error."""
+    schema = "words double, none array<string>, id string"
+    want = "struct<path:string,result:struct<words:double,none:array<string>,id:string>>"
+    empty = work / "empty-of-results"
+    empty.mkdir()
+    (empty / "bad.md").write_text("nothing in front")
+    for root, rows in (few, FEW), (empty, 0):
+        parquet = str(work / f"parquet-{root.name}")
+        driver.process(spark, batch, str(root), str(work / f"out-schema-{root.name}"), parquet=parquet, schema=schema)
+        table = spark.read.parquet(parquet)
+        equal("schema", table.schema.simpleString(), want)
+        equal("rows", table.where("result.id is not null and result.words > 0 and path is not null").count(), rows)
+    try:
+        driver.process(spark, batch, str(few), str(work / "out-unfit"), parquet=str(work / "parquet-unfit"), schema="id int")
+    except Exception as err:
+        if "MALFORMED" not in str(err):
+            raise
+    else:
+        raise AssertionError("a result that does not fit passes")
+    return want
+
+
 def test_loud_failures(spark):
     """A program that does not keep to the protocol fails the job."""
     for name, text, want in [
@@ -236,7 +279,7 @@ few = small_tree()
 whole = one_machine(tree)
 session = SparkSession.builder.appName("driver_test").getOrCreate()
 try:
-    for test in test_killed_executor, test_poisoned_files, test_roots, test_bucket, test_loud_failures, test_exact:
+    for test in test_killed_executor, test_poisoned_files, test_roots, test_bucket, test_max_errors, test_schema, test_loud_failures, test_exact:
         start = time.monotonic()
         detail = test(session)
         print(f"   {test.__name__}: {detail}, {time.monotonic() - start:.0f} s", flush=True)

@@ -80,7 +80,7 @@ func run(ctx context.Context, root string, list bool, in io.Reader, out io.Write
 			return err
 		}
 		defer bucket.Close()
-		root, opts.FS = ".", bucket
+		root, opts.FS = ".", pipe.Objects(bucket, func(key string) (pipe.Object, error) { return bucket.NewReader(ctx, key, nil) })
 	}
 	if list {
 		return pipe.List(ctx, root, out, opts)

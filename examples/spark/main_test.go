@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
@@ -40,4 +45,25 @@ func TestBatch(t *testing.T) {
 	require.Error(t, run(t.Context(), filepath.Join(dir, "not"), false, strings.NewReader(""), nil))
 	require.Error(t, run(t.Context(), "none://bucket", true, nil, nil))
 	require.True(t, blob.DefaultURLMux().ValidBucketScheme("s3"))
+}
+
+// TestOneRequest: each object of a bucket is one request.
+func TestOneRequest(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "x")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	var mu sync.Mutex
+	var requests []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, r.Method+" "+r.URL.Path)
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "1.md", time.Unix(1, 0), strings.NewReader("---\nid: T-1\n---\n"))
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	root := "s3://bucket?region=eu-central-1&use_path_style=true&endpoint=" + url.QueryEscape(server.URL)
+	require.NoError(t, run(t.Context(), root, false, strings.NewReader("a/1.md\na/2.md\n"), &out))
+	require.Equal(t, 2, strings.Count(out.String(), `"id":"T-1"`), out.String())
+	require.ElementsMatch(t, []string{"GET /bucket/a/1.md", "GET /bucket/a/2.md"}, requests)
 }
