@@ -125,6 +125,9 @@ func clean(name string) string {
 	if name == "." {
 		return name
 	}
+	if name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
+		return name
+	}
 	var kept []string
 	parts := strings.Split(name, "/")
 	for _, part := range parts {
