@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -111,6 +112,8 @@ func TestFaultsOfOneEntry(t *testing.T) {
 		{name: "size smaller than content", faulty: file("x", long, sized(firstBuffer+5)), got: long},
 		{name: "size larger than content", faulty: file("x", "gamma", sized(8<<20)), got: "gamma"},
 		{name: "size larger than content, long", faulty: file("x", long, sized(8<<20)), got: long},
+		{name: "the largest size, and its beginning", faulty: file("x", long, sized(math.MaxInt64)), opts: Options{ReadSize: len(long)}, got: long},
+		{name: "the least size", faulty: file("x", long, sized(math.MinInt64)), opts: Options{MaxFileSize: NoLimit}, got: long},
 		{name: "size beyond the limit, told before the memory is taken", faulty: file("x", "gamma", sized(1<<50)), fails: ErrTooLarge},
 		{name: "at the limit", faulty: file("x", "gamma"), opts: Options{MaxFileSize: 6}, got: "gamma"},
 		{name: "above the limit", faulty: file("x", "gamma+c"), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},

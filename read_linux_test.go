@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -190,6 +191,43 @@ func TestInvariant2HalfCachedFilesAreWhole(t *testing.T) {
 				t.Logf("left out: this file system does not keep a part of a file in the cache: %d bytes of %d, %v", n, size, err)
 			}
 			return
+		}
+	}
+}
+
+// TestLargestFile reads the beginning of a file of the largest size that the file system has: 2^63-1 bytes on xfs and btrfs.
+func TestLargestFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(name, nil, 0o644))
+	size := int64(math.MaxInt64)
+	for os.Truncate(name, size) != nil {
+		size /= 2
+	}
+	t.Logf("%d bytes", size)
+	for _, cold := range []bool{false, true} {
+		if cold {
+			fileproc.AlwaysCold(t)
+		}
+		for _, opts := range []fileproc.Options{{}, {Stat: true}, {SkipBinary: true}, {MaxFileSize: math.MaxInt64 - 1}, {MaxFileSize: fileproc.NoLimit}} {
+			for _, opts.DisableURing = range []bool{false, true} {
+				limited := opts
+				limited.ReadSize = 100
+				n, err := fileproc.Process(t.Context(), dir, limited, func(f *fileproc.File) (int, error) {
+					if !f.Truncated() {
+						return 0, errors.New("not truncated")
+					}
+					return len(f.Data()), nil
+				})
+				require.NoError(t, err)
+				if !opts.SkipBinary {
+					require.Equal(t, []int{100}, n)
+				}
+				if opts.MaxFileSize == 0 && !opts.SkipBinary && size > 1<<30 {
+					_, err = fileproc.Process(t.Context(), dir, opts, nameOf)
+					require.ErrorIs(t, err, fileproc.ErrTooLarge)
+				}
+			}
 		}
 	}
 }

@@ -225,8 +225,8 @@ func (w *fileWindow) plan() {
 		if f.fd < 0 || w.limit >= 0 && f.size > w.limit && !w.truncate {
 			continue
 		}
-		n := f.size + 1                  // a read that gets less has found the end
-		if w.limit >= 0 && w.limit < n { // limit+1 may overflow
+		n := min(f.size, windowPrefetch) + 1 // a read that gets less has found the end; size+1 may overflow
+		if w.limit >= 0 && w.limit < n {     // so may limit+1
 			n = w.limit + 1
 		}
 		f.at, f.want = used, int(min(n, windowPrefetch))

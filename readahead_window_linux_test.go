@@ -211,6 +211,44 @@ func TestWindowEntryOfAShortRead(t *testing.T) {
 	}
 }
 
+// TestWindowOfTheLargestSize: a window reads no more than its part of a file, up to the largest size that a file system has.
+func TestWindowOfTheLargestSize(t *testing.T) {
+	memory, err := unix.MemfdCreate("", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Skip("no memfd_create: ", err)
+	}
+	defer unix.Close(memory)
+	require.NoError(t, unix.Ftruncate(memory, math.MaxInt64))
+	s := newShelf(t, false, 1)
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
+		for _, c := range []config{
+			{readLimit: -1}, {readLimit: math.MaxInt64}, {readLimit: math.MaxInt64 - 1}, {readLimit: 100}, {readLimit: -1, skipBinary: true},
+			{readLimit: 100, truncate: true}, {readLimit: windowFile - 1, truncate: true}, {readLimit: windowFile, truncate: true},
+			{readLimit: math.MaxInt64, truncate: true}, {readLimit: math.MaxInt64 - 1, truncate: true, skipBinary: true},
+		} {
+			w := kind.newWindow(t, s, c)
+			if !probes && !cached {
+				w.filled = asyncFrom
+			}
+			s.openAll(t, w)
+			f := &w.files[0]
+			require.NoError(t, unix.Dup3(memory, f.fd, unix.O_CLOEXEC))
+			f.size = math.MaxInt64
+			w.read(never, probes)
+			require.LessOrEqual(t, f.want, windowPrefetch)
+			var got content
+			if !c.truncate || c.readLimit >= windowFile {
+				require.False(t, w.get(0, &got), "%+v", c)
+			} else {
+				require.True(t, w.get(0, &got), "%+v", c)
+				require.Equal(t, content{data: make([]byte, c.readLimit), truncated: true}, got)
+			}
+			w.close()
+			w.ring, w.async = nil, nil
+		}
+	})
+}
+
 // TestWindowMeetsChangedSizes: a file that has become shorter or longer since its metadata was fetched is not known.
 func TestWindowMeetsChangedSizes(t *testing.T) {
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
