@@ -69,8 +69,12 @@ func asSysError(op string, err error) error {
 	return &sysError{op, err}
 }
 
-// notRegular is the failure of a name that is no longer a regular file.
-func notRegular(op string, mode fs.FileMode) error {
+// checkRegular returns the failure of a name that is no longer a regular file, unless
+// mode is one's. Nothing else decides that about metadata.
+func checkRegular(op string, mode fs.FileMode) error {
+	if mode.IsRegular() {
+		return nil
+	}
 	return &sysError{op, changed{irregular(mode)}}
 }
 

@@ -43,10 +43,11 @@ func (f *File) Truncated() bool { return f.content.truncated }
 // was listed, without following a link. With Options.Unchanged it is metadata
 // from before the content was read.
 func (f *File) Stat() (Stat, error) {
-	if err := (*currentFile)(f).fetchStat(); err != nil {
+	s, err := (*currentFile)(f).fetchStat()
+	if err != nil {
 		return Stat{}, pathError("stat", f.Path(), err)
 	}
-	return f.content.stat, nil
+	return s, nil
 }
 
 // Restat looks the metadata up anew, in the directory that was listed, without

@@ -100,8 +100,8 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 		return nil, d.openError(name, err, 0)
 	}
 	s, err := fstat(fd)
-	if err == nil && !s.Mode.IsRegular() {
-		err = notRegular("fstat", s.Mode)
+	if err == nil {
+		err = checkRegular("fstat", s.Mode)
 	}
 	if err == nil {
 		// The caller reads it like any file. Without this, package os would

@@ -129,8 +129,8 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	switch {
 	case err != nil:
 		return nil, asRootError(d.root, err)
-	case info.Mode().Type() != typ && typ == 0:
-		return nil, notRegular("lstat", info.Mode())
+	case typ == 0:
+		return info, checkRegular("lstat", info.Mode())
 	case info.Mode().Type() != typ:
 		return nil, &sysError{"openat", changed{fmt.Errorf("not a directory: %v", info.Mode())}}
 	}

@@ -272,8 +272,8 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.Unchanged != nil, noURing: o.DisableURing,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
-	if c.files != nil && c.noRead {
-		c.stat = true // nothing else shows what a path leads to
+	if c.noRead && (c.files != nil || c.statFirst) {
+		c.stat = true // nothing else shows what a path leads to, or else it is fetched anyway
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
 	if c.workers == 0 {

@@ -44,7 +44,16 @@ type content struct {
 	data      []byte
 	truncated bool
 	stat      Stat
-	hasStat   bool
+	hasStat   bool // stat is known; it is a regular file's, see setStat
+}
+
+// setStat takes metadata that op has fetched, unless it is not a regular file's.
+func (c *content) setStat(op string, s Stat) error {
+	err := checkRegular(op, s.Mode)
+	if err == nil {
+		c.stat, c.hasStat = s, true
+	}
+	return err
 }
 
 func isBinary(p []byte) bool {
@@ -69,8 +78,8 @@ type reader struct {
 
 func statRegular(h handle) (Stat, error) {
 	s, err := h.stat()
-	if err == nil && !s.Mode.IsRegular() {
-		err = notRegular("fstat", s.Mode)
+	if err == nil {
+		err = checkRegular("fstat", s.Mode)
 	}
 	return s, err
 }

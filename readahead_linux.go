@@ -97,10 +97,7 @@ func (a *callGroup) get(i int, c *content) bool {
 		} else {
 			s = statOf(&a.stats[i])
 		}
-		if s.Mode.IsRegular() {
-			c.stat, c.hasStat = s, true
-		}
-		return c.hasStat
+		return c.setStat("stat", s) == nil
 	}
 	n := a.calls[perFile*i+1].Result
 	if n <= 0 || !isWhole(n, a.want) {

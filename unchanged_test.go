@@ -1,10 +1,12 @@
 package fileproc_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -166,6 +168,73 @@ func TestUnchangedVanishes(t *testing.T) {
 	require.ErrorIs(t, err, fileproc.ErrChanged)
 	require.Equal(t, []string{"a"}, got)
 	require.EqualValues(t, 1, opts.Report.Unchanged)
+}
+
+// TestUnchangedIsNotRegular: what is no regular file reaches neither Unchanged nor fn, whether Files names it or it has replaced
+// a file since the listing, and whether files are read or not. Files that are not read have their metadata fetched once.
+func TestUnchangedIsNotRegular(t *testing.T) {
+	list := testtree.Numbered("", 100)
+	irregular := []string{"000050.md/", "000051.md -> 000001.md", "000052.md -> missing", "000053.md|"}
+	opts := fileproc.Options{}
+	for _, opts.ReadSize = range []int{fileproc.NoRead, 0} {
+		for _, opts.Stat = range []bool{false, true} {
+			for _, opts.Ordered = range []bool{false, true} {
+				for _, named := range []bool{false, true} {
+					t.Run(fmt.Sprintf("ReadSize=%d/stat=%t/ordered=%t/named=%t", opts.ReadSize, opts.Stat, opts.Ordered, named), func(t *testing.T) {
+						everyEntry(t, []place{{}}, func(t *testing.T, _ place, entry entryPoint, workers int) {
+							for _, unchanged := range []bool{false, true} {
+								dir, all := rooted(t, list...)
+								gone := 0
+								replace := func() {
+									for _, spec := range irregular {
+										assert.NoError(t, os.Remove(filepath.Join(dir, spec[:len("000000.md")])))
+										testtree.Make(t, dir, spec) // if not, it is missing
+										gone++
+									}
+								}
+								var stats sync.Map
+								isRegular := func(f *fileproc.File) (string, error) {
+									s, err := f.Stat()
+									first, known := stats.LoadOrStore(f.Name(), s)
+									if err == nil && (!s.Mode.IsRegular() || known && opts.ReadSize == fileproc.NoRead && first != s) {
+										err = errFromFn
+									}
+									return f.Name(), err
+								}
+								opts, once := opts, sync.Once{}
+								opts.Workers = workers
+								opts.Unchanged = func(f *fileproc.File) bool {
+									_, err := isRegular(f)
+									assert.NoError(t, err, f.Name())
+									return unchanged
+								}
+								if named {
+									replace()
+									opts.Files = func(yield func(string) bool) {
+										for _, spec := range list {
+											if !yield(spec[:len("000000.md")]) {
+												return
+											}
+										}
+									}
+								} else {
+									opts.Select = func(*fileproc.File) bool { once.Do(replace); return true }
+								}
+								got, errs, report := entry(t, t.Context(), all[0], opts, isRegular)
+								require.Len(t, got, len(list)-gone)
+								for _, err := range errs {
+									require.NotErrorIs(t, err, errFromFn)
+									require.Equal(t, !named, errors.Is(err, fileproc.ErrChanged), err)
+								}
+								require.EqualValues(t, gone, report.Failed)
+								require.EqualValues(t, len(list), report.Found)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
 }
 
 func TestOnBinary(t *testing.T) {

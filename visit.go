@@ -70,7 +70,7 @@ func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
 	if !f.content.hasStat && !w.fromReadahead(&w.look, f, b, i) {
 		w.lookAt(f)
 	}
-	if s := &f.content; s.hasStat && s.stat.Mode.IsRegular() {
+	if f.content.hasStat {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
 			return true
@@ -91,11 +91,11 @@ func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
 func (w *worker) lookAt(f *currentFile) {
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
-		_ = f.fetchStat()
+		_, _ = f.fetchStat()
 		return
 	}
 	start := time.Now()
-	_ = f.fetchStat()
+	_, _ = f.fetchStat()
 	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) {
 		w.pool.grow()
 	}
@@ -175,7 +175,7 @@ func (w *worker) publishToRead(b *batch) {
 
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
-	if w.cfg.noRead && !w.cfg.stat {
+	if w.cfg.noRead && (f.content.hasStat || !w.cfg.stat) {
 		return nil
 	}
 	if w.cold.on.Load() {
@@ -205,13 +205,11 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 
 func (w *worker) loadOne(f *currentFile) error {
 	if w.cfg.noRead {
-		if err := f.fetchStat(); err != nil {
-			return err
+		s, err := f.fetchStat()
+		if err == nil {
+			err = checkRegular("stat", s.Mode)
 		}
-		if mode := f.content.stat.Mode; !mode.IsRegular() {
-			return notRegular("stat", mode)
-		}
-		return nil
+		return err
 	}
 	d, err := w.pin.use(&w.dirs, f.node)
 	if err == nil {
@@ -237,17 +235,21 @@ func (w *worker) readPatiently(f *currentFile) error {
 	return w.withDir(f.node, func(d directory) error { return w.reader.read(d, f.name, &f.content) })
 }
 
-// fetchStat fetches the metadata of f, unless that is known.
-func (f *currentFile) fetchStat() error {
-	c := &f.content
-	if c.hasStat {
-		return nil
+// fetchStat fetches the metadata of f, unless that is known. If f is no regular file
+// any more, its metadata is not kept.
+func (f *currentFile) fetchStat() (Stat, error) {
+	if f.content.hasStat {
+		return f.content.stat, nil
 	}
-	return f.w.withDir(f.node, func(d directory) (err error) {
-		c.stat, err = d.stat(f.name)
-		c.hasStat = err == nil
+	var s Stat
+	err := f.w.withDir(f.node, func(d directory) (err error) {
+		s, err = d.stat(f.name)
 		return err
 	})
+	if err == nil {
+		_ = f.content.setStat("stat", s)
+	}
+	return s, err
 }
 
 // fromReadahead puts what has been read ahead of entry i of b into f. Before that
@@ -273,7 +275,7 @@ func (w *worker) fromReadahead(a *readahead, f *currentFile, b *batch, i int) bo
 
 // readGroup reads ahead from entry i of b.
 func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
-	if a.off || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
+	if a.off || b.node == nil || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
 		return false
 	}
 	if a.wait--; a.wait >= 0 {
