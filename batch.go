@@ -20,6 +20,7 @@ type batch struct {
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
 	invalid bool         // the entries cannot be paths: Options.Files named them
+	err     error        // why none of the entries can be opened, if Options.Files named them
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
@@ -55,7 +56,7 @@ func (b *batch) reset() {
 	b.entries = b.entries[:0]
 	clear(b.nodes)
 	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
-	b.asked, b.invalid, b.stats = false, false, b.stats[:0]
+	b.asked, b.invalid, b.err, b.stats = false, false, nil, b.stats[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)

@@ -24,6 +24,10 @@ const (
 	nameRunCost = 400
 	// namePart is how many names one scan of a directory takes.
 	namePart = 512
+	// A path above one of these bounds is a failure: each element is a node, opened
+	// below the node before, and no file system has paths that need more.
+	maxGivenLen   = 64 << 10
+	maxGivenParts = 4096
 )
 
 // A nameSource pulls the names of Options.Files from their iterator, which may wait
@@ -55,11 +59,19 @@ type nameSource struct {
 // A nameWindow is names that no worker has taken.
 type nameWindow struct {
 	top   *givenNames // root's own, grouped; or all, in order
-	dirs  map[string]*node
-	path  string // of the directory of the last name
+	dirs  map[entryOf]*node
+	paths map[string]*node // of dirs, those that were entered more than once, by path
+	path  string           // of the directory of the last name
 	dir   *node
 	names int
 	cost  int
+}
+
+// An entryOf is the key of a directory. With whole paths as keys, a deep directory
+// and those above it would take the square of the depth.
+type entryOf struct {
+	parent *node
+	name   string
 }
 
 func newNameSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *nameSource {
@@ -154,26 +166,15 @@ func (s *nameSource) scanned() {
 // add puts a name into the window.
 func (s *nameSource) add(name string) {
 	if s.window == nil {
-		s.window = &nameWindow{top: &givenNames{}, dirs: map[string]*node{}, dir: s.root}
+		s.window = &nameWindow{top: &givenNames{}, dirs: map[entryOf]*node{}, paths: map[string]*node{}, dir: s.root}
 	}
 	w := s.window
 	w.names++
 	w.cost += nameCost + len(name)
 	path, isTree := strings.CutSuffix(name, "/")
-	dir, base := "", path
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		if dir, base = path[:i], path[i+1:]; i == 0 {
-			dir = "/" // an absolute path, which no directory has
-		}
-	}
-	if dir != w.path {
-		if n := s.dir(dir); n != nil {
-			w.path, w.dir = dir, n
-		} else {
-			base = ""
-		}
-	}
-	if !s.isName(base) {
+	slash := strings.LastIndexByte(path, '/') // 0: an absolute path
+	dir, base := path[:max(0, slash)], path[slash+1:]
+	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != w.path && !s.enter(dir) {
 		s.addInvalid(name)
 		return
 	}
@@ -186,6 +187,11 @@ func (s *nameSource) add(name string) {
 	}
 }
 
+// isTooLong reports whether a path of Options.Files is above a bound.
+func isTooLong(path string) bool {
+	return len(path) > maxGivenLen || len(path) > maxGivenParts && strings.Count(path, "/") >= maxGivenParts
+}
+
 // isName reports whether s can be one component of a path.
 func (s *nameSource) isName(name string) bool {
 	b := bytesOf(name)
@@ -195,30 +201,65 @@ func (s *nameSource) isName(name string) bool {
 // bytesOf returns the bytes of s, which must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// dir returns the window's node for a path, or nil if no directory can have it.
-func (s *nameSource) dir(path string) *node {
-	if path == "" {
-		return s.root
-	}
+// enter makes the directory with this path the one that add puts names into, and
+// reports whether there can be one. Names tend to come in the order of their paths:
+// what the path has in common with the one before is not looked up again.
+func (s *nameSource) enter(path string) bool {
 	w := s.window
-	if n, ok := w.dirs[path]; ok {
-		return n
+	if n := w.paths[path]; n != nil {
+		w.path, w.dir = path, n
+		return true
 	}
-	up, base := "", path
-	if i := strings.LastIndexByte(path, '/'); i == 0 {
-		return nil
-	} else if i > 0 {
-		up, base = path[:i], path[i+1:]
+	n, end := w.dir, len(w.path) // n's path is path[:end], once that is a part of both
+	for same := commonPrefix(path, w.path); end > same || 0 < end && end < len(path) && path[end] != '/'; n = n.parent {
+		end = max(0, end-len(n.name.String())-1)
 	}
-	parent := s.dir(up)
-	if parent == nil || !s.isName(base) {
-		return nil
+	isNew := false
+	for end < len(path) {
+		rest := path[end:]
+		if end > 0 {
+			rest = rest[1:]
+		}
+		name, _, _ := strings.Cut(rest, "/")
+		sub := w.dirs[entryOf{n, name}]
+		if sub == nil {
+			if !isNew && !s.areNames(rest) {
+				return false
+			}
+			isNew = true
+			sub = s.newDir(n, name)
+		}
+		n, end = sub, len(path)-len(rest)+len(name)
 	}
+	if w.path, w.dir = path, n; !isNew {
+		w.paths[path] = n
+	}
+	return true
+}
+
+func commonPrefix(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func (s *nameSource) areNames(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if !s.isName(name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *nameSource) newDir(parent *node, name string) *node {
+	w := s.window
 	s.dirs++
-	n := parent.child(s.arena.Add(bytesOf(base)), s.dirs) // in the cold mode they are opened in this order
+	n := parent.child(s.arena.Add(bytesOf(name)), s.dirs) // in the cold mode they are opened in this order
 	n.given = &givenNames{}
-	w.dirs[path] = n
-	w.cost += nameDirCost + len(base)
+	w.dirs[entryOf{parent, n.name.String()}] = n
+	w.cost += nameDirCost + len(name)
 	if s.inOrder {
 		n.refs = 0 // it is opened when one of its files is
 	} else {
@@ -277,5 +318,8 @@ func (s *nameSource) addRun(r nameRun) {
 
 // badPath is the failure of a name of Options.Files that leads nowhere below root.
 func badPath(name string) error {
+	if isTooLong(strings.TrimSuffix(name, "/")) {
+		return &sysError{"open", fmt.Errorf("the path has more than %d bytes or %d elements: %w", maxGivenLen, maxGivenParts, fs.ErrInvalid)}
+	}
 	return &sysError{"open", fmt.Errorf("%q is not the path of a file below root: %w", name, fs.ErrInvalid)}
 }

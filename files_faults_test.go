@@ -296,6 +296,40 @@ func TestFilesOneWindowAtATime(t *testing.T) {
 	require.Nil(t, s.take())
 }
 
+// The directories of a window are known by single names. Known by their paths, they would take the square of the depth.
+func TestFilesDirectoriesAreKnownByName(t *testing.T) {
+	for _, inOrder := range []bool{false, true} {
+		s := newNameSource(nil, func([]byte) bool { return true }, &node{}, inOrder, func() {})
+		given, paths := 0, map[string]*node{"": s.root}
+		r := rand.New(rand.NewPCG(1, 1))
+		for range 3000 {
+			dir := ""
+			for range r.IntN(50) {
+				dir += strings.Repeat("ab", 1+r.IntN(2)) + "/"
+			}
+			s.add(dir + "f")
+			given += len(dir)
+			w := s.window
+			require.Equal(t, dir, w.dir.relPath(""))
+			if n := paths[dir]; n != nil {
+				require.Same(t, n, w.dir)
+			}
+			paths[dir] = w.dir
+		}
+		require.LessOrEqual(t, len(paths)-1, len(s.window.dirs))
+		kept := 0
+		for key := range s.window.dirs {
+			kept += len(key.name)
+		}
+		require.LessOrEqual(t, kept, given)
+		kept = 0
+		for dir := range s.window.paths {
+			kept += len(dir)
+		}
+		require.LessOrEqual(t, kept, given)
+	}
+}
+
 // A stopped run takes no more of a window, which may be long.
 func TestFilesStoppedInAWindow(t *testing.T) {
 	opts := Options{Files: slices.Values([]string(nil))}

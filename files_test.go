@@ -121,6 +121,53 @@ func TestFilesThatAreNone(t *testing.T) {
 	}
 }
 
+// A path with more bytes or elements than the bounds is one failure, and the others are processed: also one for which a call
+// for each element would overflow the stack. A path at a bound is one like others.
+func TestFilesTooLong(t *testing.T) {
+	dir, all := rooted(t, "a=1", "d/b=2")
+	fits := []string{strings.Repeat("e/", 4095) + "f", strings.Repeat(strings.Repeat("e", 254)+"/", 257) + "f", "d/" + strings.Repeat("e", 65534)}
+	long := []string{
+		strings.Repeat("e/", 4096) + "f", strings.Repeat("e/", 4097), strings.Repeat("e", 65537), "d/" + strings.Repeat("e", 65535) + "/",
+		strings.Repeat("e/", 200_000), strings.Repeat("e/", 3_000_000) + "f",
+	}
+	for _, p := range all {
+		for entry, collect := range collecting {
+			for _, ordered := range []bool{false, true} {
+				what := fmt.Sprintf("%s, %s, ordered %t", p.name, entry, ordered)
+				var refused []string
+				opts := named(slices.Concat([]string{"a"}, long, fits, []string{"d/b"})...)
+				opts.Ordered, opts.OnError = ordered, func(err error) error {
+					var at *fs.PathError
+					require.ErrorAs(t, err, &at, what)
+					if errors.Is(err, fs.ErrInvalid) {
+						require.ErrorContains(t, err, "more than 65536 bytes or 4096 elements", what)
+						require.Less(t, len(at.Err.Error()), 200, what)
+						refused = append(refused, strings.TrimPrefix(filepath.ToSlash(at.Path), filepath.ToSlash(p.path("x")[:len(p.path("x"))-1])))
+					}
+					return nil
+				}
+				got, errs, report := collect(t, t.Context(), p, opts, relOf)
+				slices.Sort(got)
+				require.Empty(t, errs, what)
+				require.Equal(t, []string{"a", filepath.Join("d", "b")}, names(got), what)
+				require.EqualValues(t, len(long)+len(fits), report.Failed, what)
+				slices.SortFunc(refused, func(a, b string) int { return slices.Index(long, a) - slices.Index(long, b) })
+				require.True(t, slices.Equal(long, refused), what)
+			}
+		}
+	}
+
+	deep := filepath.Join(dir, "deep")
+	require.NoError(t, os.Mkdir(deep, 0o755))
+	if !testtree.Deep(t, deep, 200, strings.Repeat("n", 250), "f=deep") {
+		return // testtree has logged why
+	}
+	below := strings.Repeat(strings.Repeat("n", 250)+"/", 200)
+	got, err := fileproc.Process(t.Context(), deep, named(below+"f", below), relOf)
+	require.NoError(t, err)
+	require.Equal(t, names([]string{below + "f", below + "f"}), got)
+}
+
 func names(rels []string) []string {
 	for i, rel := range rels {
 		rels[i] = filepath.FromSlash(rel)
@@ -487,6 +534,43 @@ func TestFilesFiltered(t *testing.T) {
 	})
 }
 
+// The filters come first, whether or not anything is where a name leads: also below what is no directory, or is not there, and in
+// any order. What they leave out is no failure.
+func TestFilesFiltersComeFirst(t *testing.T) {
+	_, all := rooted(t, "file=1", "d/b.md=2", "d/.h=3")
+	list := []string{
+		"file/a.txt", "file/a.md", "file/.h.md", "file/x/a.md", "file/x/a.txt", "file/x/y/z/a.md", "file/.x/a.md", "file/v/a.md", "file/v/w/a.md", "file/v/a.txt",
+		"file/", "file/v/", "file/x/", "file/.x/", "gone/a.txt", "gone/a.md", "gone/v/a.md", "gone/v/", "gone/x/y/", "gone/select.md", "file/select.md", "d/b.md", "../a.txt",
+	}
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		for _, ordered := range []bool{false, true} {
+			opts := named(list...)
+			opts.Workers, opts.Ordered = workers, ordered
+			opts.SkipHidden, opts.Suffixes, opts.Exclude = true, []string{".md"}, []string{"*/v"}
+			opts.Select = func(f *fileproc.File) bool { return f.Name() != "select.md" }
+			var failed []string
+			opts.OnError = func(err error) error {
+				failed = append(failed, filepath.ToSlash(err.(*fs.PathError).Path))
+				return nil
+			}
+			got, errs, report := entry(t, t.Context(), p, opts, relOf)
+			require.Empty(t, errs)
+			require.Equal(t, []string{filepath.Join("d", "b.md")}, names(got))
+			var want []string
+			for _, rel := range []string{"file/a.md", "file/x/a.md", "file/x/y/z/a.md", "file", "file/x", "gone/a.md", "gone/x/y"} {
+				want = append(want, filepath.ToSlash(p.path(rel)))
+			}
+			failed = slices.DeleteFunc(failed, func(name string) bool { return strings.HasSuffix(name, "../a.txt") })
+			require.ElementsMatch(t, want, failed)
+			require.EqualValues(t, 20, report.Found)
+			require.EqualValues(t, 8, report.Failed)
+			require.Equal(t, map[fileproc.SkipReason]int64{
+				fileproc.SkippedHidden: 2, fileproc.SkippedPattern: 3, fileproc.SkippedSuffix: 4, fileproc.SkippedSelect: 2,
+			}, report.Skipped)
+		}
+	})
+}
+
 // TestFilesOracle names random files of random trees in random order, in windows of every size, some of them several times,
 // and compares what is delivered with os.ReadFile.
 func TestFilesOracle(t *testing.T) {
@@ -512,6 +596,146 @@ func TestFilesOracle(t *testing.T) {
 		}
 		os.RemoveAll(dir)
 	}
+}
+
+// TestFilesHostileOracle gives names of every kind below random trees, with random filters, and compares with the reference,
+// name by name.
+func TestFilesHostileOracle(t *testing.T) {
+	seed, trees := rand.Uint64(), 50
+	if s := os.Getenv("FILEPROC_SEED"); s != "" {
+		_, err := fmt.Sscan(s, &seed)
+		require.NoError(t, err, "FILEPROC_SEED")
+	}
+	if testing.Short() || slow {
+		trees = 15
+	}
+	r := rand.New(rand.NewPCG(seed, 2))
+	for range trees {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		require.NoError(t, err)
+		if !testtree.Make(t, dir, append(variedSpecs(r), "d1/", "afile=x", "up -> .", "fifo|")...) {
+			continue // what this platform lacks; Make has logged it
+		}
+		for range 10 {
+			if err := askForHostileNames(t, r, dir); err != nil {
+				t.Fatalf("FILEPROC_SEED=%d\n%v", seed, err)
+			}
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+func hostileName(r *rand.Rand, entries []string) string {
+	name := pick(r, entries...)
+	for range r.IntN(3) {
+		at := strings.LastIndexByte(name, '/') + 1
+		switch r.IntN(14) {
+		case 0, 1:
+			name += "/"
+		case 2, 3:
+			name += "/" + pick(r, "x", "f.md", ".h", "sub", "a-b/f1.md")
+		case 4:
+			name = pick(r, "/", "./", "../", "missing/", ".h/", "\x00/") + name
+		case 5:
+			name = name[:at] + pick(r, "./", "../", "/", "gone/", "afile/", "up/") + name[at:]
+		case 6:
+			name += pick(r, "/.", "/..", "//", "\x00", "/\x00")
+		case 7:
+			name = name[:max(0, at-1)]
+		case 8:
+			name = pick(r, "", "/", ".", "..", "...", "\x00", "*", strings.Repeat("e", 300), strings.Repeat("e/", 30)+"f.md")
+		}
+	}
+	return name
+}
+
+func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
+	fileproc.NameWindow(t, pick(r, 1, 100, 1000, 1<<20))
+	tree := take(t, dir)
+	entries := []string{"afile"}
+	p := place{name: "os", root: dir}
+	fsys := r.IntN(3) == 0
+	for rel, typ := range tree.types {
+		if !fsys || typ.IsRegular() || typ.IsDir() {
+			entries = append(entries, rel)
+		}
+	}
+	slices.Sort(entries)
+	var list []string
+	for range pick(r, 1, 5, 100) {
+		name := hostileName(r, entries)
+		if fsys && slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return tree.types[part]&fs.ModeSymlink != 0 }) {
+			continue // os.DirFS follows links
+		}
+		for range 1 + r.IntN(20)/19 {
+			list = append(list, name)
+		}
+	}
+	var report fileproc.Report
+	opts := named(list...)
+	if fsys {
+		p = place{name: "fs", root: ".", fsys: os.DirFS(dir)}
+	}
+	opts.FS, opts.Report, opts.Ordered, opts.Workers = p.fsys, &report, r.IntN(2) == 0, pick(r, 0, 1, 2, 4, 17)
+	opts.Stat, opts.ReadSize, opts.SkipHidden = r.IntN(2) == 0, pick(r, 0, 0, 100, fileproc.NoRead), r.IntN(2) == 0
+	if r.IntN(3) == 0 {
+		opts.Suffixes = []string{".md", "x", "1"}
+	}
+	if r.IntN(3) == 0 {
+		opts.Exclude = []string{pick(r, "**/sub", "d1", "*/f*", "gone/**", "afile")}
+	}
+	if r.IntN(3) == 0 {
+		opts.Shards, opts.Shard = 3, r.IntN(3)
+	}
+	ref := reference{dir: dir, opts: opts}
+	if r.IntN(3) == 0 {
+		ref.selected = func(rel string, _ int) bool { return len(rel)%3 != 0 }
+		opts.Select = func(f *fileproc.File) bool { return ref.selected(filepath.ToSlash(f.Rel()), 0) }
+	}
+	key := func(name string) string { // an empty name fails with the path of root
+		if name = strings.TrimSuffix(name, "/"); name == p.root {
+			return ""
+		}
+		return name
+	}
+	want := fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}}
+	deliveries, failures := map[string]int{}, map[string]int{}
+	for _, name := range list {
+		e := ref.runNames([]string{name})
+		for rel, c := range e.files {
+			deliveries[rel+"="+c.data]++
+		}
+		if e.report.Failed > 0 {
+			failures[key(name)]++
+		}
+		for why, n := range e.report.Skipped {
+			want.Skipped[why] += n
+		}
+		want.Directories += e.report.Directories
+		want.Found += e.report.Found
+		want.Processed += e.report.Processed
+		want.Failed += e.report.Failed
+		want.Bytes += e.report.Bytes
+	}
+	failed, prefix := map[string]int{}, strings.TrimSuffix(p.path("x"), "x")
+	opts.OnError = func(err error) error {
+		failed[key(strings.TrimPrefix(err.(*fs.PathError).Path, prefix))]++
+		return nil
+	}
+	got := map[string]int{}
+	for s, err := range fileproc.Stream(t.Context(), p.root, opts, func(f *fileproc.File) (string, error) {
+		return filepath.ToSlash(f.Rel()) + "=" + string(f.Data()), nil
+	}) {
+		if err != nil {
+			return err
+		}
+		got[s]++
+	}
+	err := errors.Join(differ("deliveries", got, deliveries), differ("failures", failed, failures), expectation{report: want}.compareReport(report, false))
+	if err != nil {
+		err = fmt.Errorf("%q below %s, %+v: %w", list, p.name, opts, err)
+	}
+	return err
 }
 
 func askForNames(t *testing.T, r *rand.Rand, dir string) error {

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -363,4 +364,67 @@ func TestFilesOfAnFSThatAreMissing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Of the directories in a long path few are opened to find out why it fails, and it fails for the highest that is none.
+func TestFilesOfAnFSFailInFewOpens(t *testing.T) {
+	long := strings.Repeat("x/", 4000) + "x"
+	for name, want := range map[string]error{
+		long: fs.ErrNotExist, "d/" + long: fs.ErrNotExist, "d/e/" + long: fs.ErrNotExist, "a/" + long: fs.ErrInvalid, "d/f/" + long: fs.ErrInvalid,
+		"a/x": fs.ErrInvalid, "a/x/x": fs.ErrInvalid, "d/f/x/x": fs.ErrInvalid, "d/f/x/x/x": fs.ErrInvalid, "d/e/x/x": fs.ErrNotExist, "d/x": fs.ErrNotExist,
+	} {
+		fsys := &opened{FS: fstest.MapFS{"a": {}, "d/e/g": {}, "d/f": {}}}
+		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Files: slices.Values([]string{name})}, relOf)
+		require.ErrorIs(t, err, want, "%.20q", name)
+		require.Equal(t, want == fs.ErrInvalid, errors.Is(err, fs.ErrInvalid), "%.20q", name)
+		require.LessOrEqual(t, len(fsys.names), 14, "%.20q: the file, its directory, and a search among 4000", name)
+	}
+}
+
+type flakyDir struct {
+	fs.FS
+	opens int
+}
+
+func (f *flakyDir) Open(name string) (fs.File, error) {
+	if name == "d" {
+		if f.opens++; f.opens == 1 {
+			return nil, errFromFn
+		}
+	}
+	return f.FS.Open(name)
+}
+
+// A reason that may pass is not kept.
+func TestFilesOfAnFSFailForReasonsThatPass(t *testing.T) {
+	var errs []error
+	opts := fileproc.Options{FS: &flakyDir{FS: fstest.MapFS{"d/e": {}}}, Workers: 1, Files: slices.Values([]string{"d/x", "d/y"}), OnError: func(err error) error {
+		errs = append(errs, err)
+		return nil
+	}}
+	require.NoError(t, fileproc.ForEach(t.Context(), ".", opts, func(*fileproc.File) error { return nil }))
+	require.Len(t, errs, 2)
+	require.ErrorIs(t, errs[0], errFromFn)
+	require.ErrorIs(t, errs[1], fs.ErrNotExist)
+}
+
+type everyFile struct{}
+
+func (everyFile) Open(string) (fs.File, error) {
+	return fstest.MapFS{"f": {Data: []byte("x")}}.Open("f")
+}
+
+// The directories of a long path together take no more memory than a few copies of it.
+func TestFilesOfAnFSInDeepDirectories(t *testing.T) {
+	name := strings.Repeat("directory/", 4000) + "f"
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	err := fileproc.ForEach(t.Context(), ".", fileproc.Options{FS: everyFile{}, Files: slices.Values([]string{name})}, func(*fileproc.File) error {
+		runtime.GC()
+		runtime.ReadMemStats(&during)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Less(t, int64(during.HeapAlloc)-int64(before.HeapAlloc), int64(20<<20), "with a path for each directory, 80 MB")
 }

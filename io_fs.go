@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"sort"
 	"sync/atomic"
 	"unsafe"
 
@@ -57,7 +57,7 @@ func isEntryError(err error) bool {
 // and an open file during the listing.
 type fsDir struct {
 	fsys fs.FS
-	name string
+	name string  // the path, or with up the last name of it: with all paths, memory would grow with the square of the depth
 	file fs.File // nil once the listing is over
 	up   *fsDir  // unless nil, this directory was named and not opened
 	// looked is set once why knows whether a named directory is one: nil, or the
@@ -91,7 +91,22 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 // named returns a subdirectory of which only files are opened, by their path. It is
 // not opened itself: in an object store, that would list it.
 func (d *fsDir) named(name names.Name) *fsDir {
-	return &fsDir{fsys: d.fsys, name: path.Join(d.name, name.String()), up: d}
+	return &fsDir{fsys: d.fsys, name: name.String(), up: d}
+}
+
+// join returns the path of the entry name.
+func (d *fsDir) join(name string) string {
+	size := len(name)
+	for up := d; up != nil; up = up.up {
+		size += len(up.name) + 1
+	}
+	p := make([]byte, size)
+	end := size - copy(p[size-len(name):], name)
+	for up := d; up != nil && up.name != "."; up = up.up {
+		p[end-1] = '/'
+		end -= 1 + copy(p[end-1-len(up.name):], up.name)
+	}
+	return unsafe.String(&p[end], size-end)
 }
 
 // why returns the reason why something in d cannot be opened: err, or that d is not
@@ -100,18 +115,46 @@ func (d *fsDir) why(err error) error {
 	if d.up == nil {
 		return err
 	}
-	notDir := d.looked.Load()
-	if notDir == nil {
-		sub, errDir := d.up.openDir(names.New(path.Base(d.name)))
-		notDir = &errDir
-		if errDir == nil {
-			sub.close()
-		}
-		if errDir == nil || errors.Is(errDir, ErrChanged) { // any other error may pass
-			d.looked.Store(notDir)
-		}
+	if known := d.looked.Load(); known != nil {
+		return cmp.Or(*known, err)
 	}
-	return cmp.Or(*notDir, err)
+	notDir := d.look()
+	if notDir == nil {
+		return err
+	}
+	var above []*fsDir // the reason is that of the highest that is none: a path may be long, and each open may take long
+	for up := d.up; up.up != nil; up = up.up {
+		above = append(above, up)
+	}
+	none := sort.Search(len(above), func(i int) bool {
+		err := above[i].look()
+		notDir = cmp.Or(err, notDir)
+		return err == nil
+	})
+	for _, below := range append(above[:none], d) {
+		below.note(notDir)
+	}
+	return notDir
+}
+
+// look returns why the named directory d is none, or nil.
+func (d *fsDir) look() error {
+	if known := d.looked.Load(); known != nil {
+		return *known
+	}
+	sub, err := openSubdir(d.fsys, d.up.join(d.name))
+	if err == nil {
+		sub.close()
+		d.note(nil)
+	}
+	return err
+}
+
+// note keeps what look returns from now on, unless that may pass.
+func (d *fsDir) note(notDir error) {
+	if notDir == nil || errors.Is(notDir, ErrChanged) {
+		d.looked.Store(&notDir)
+	}
 }
 
 // asFSError is asSysError for opening or looking up an entry.
@@ -132,18 +175,23 @@ func (d *fsDir) list(l *listing) (bool, error) {
 }
 
 func (d *fsDir) openDir(name names.Name) (directory, error) {
-	sub, err := openFS(d.fsys, path.Join(d.name, name.String()))
-	if err == errNotListable || err == errNotDirectory {
-		err = &sysError{"readdir", changed{errors.Unwrap(err)}}
-	}
+	sub, err := openSubdir(d.fsys, d.join(name.String()))
 	if err != nil {
 		return nil, d.why(err)
 	}
 	return sub, nil
 }
 
+func openSubdir(fsys fs.FS, name string) (directory, error) {
+	sub, err := openFS(fsys, name)
+	if err == errNotListable || err == errNotDirectory {
+		err = &sysError{"readdir", changed{errors.Unwrap(err)}}
+	}
+	return sub, err
+}
+
 func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
-	f, err := d.fsys.Open(path.Join(d.name, name.String()))
+	f, err := d.fsys.Open(d.join(name.String()))
 	if err != nil {
 		return nil, d.why(asFSError(err))
 	}
@@ -151,7 +199,7 @@ func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
 }
 
 func (d *fsDir) stat(name names.Name) (Stat, error) {
-	info, err := fs.Lstat(d.fsys, path.Join(d.name, name.String()))
+	info, err := fs.Lstat(d.fsys, d.join(name.String()))
 	if err != nil {
 		return Stat{}, d.why(asFSError(err))
 	}
@@ -162,13 +210,14 @@ func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
 	return nil, &sysError{"open", errors.ErrUnsupported}
 }
 
-func (d *fsDir) identity() (identity, error) { return fsPath(d.name), nil }
+func (d *fsDir) identity() (identity, error) { return fsIdentity{}, nil }
 
-type fsPath string
+// A node's directory is known by its path alone, which does not change.
+type fsIdentity struct{}
 
-func (p fsPath) same(other identity) bool { return p == other }
+func (fsIdentity) same(identity) bool { return true }
 
-func (p fsPath) inode() (device, inode uint64) { return 0, 0 }
+func (fsIdentity) inode() (device, inode uint64) { return 0, 0 }
 
 func (d *fsDir) close() {
 	if d.file != nil {

@@ -58,12 +58,14 @@ type Options struct {
 	//
 	// A path that does not lead to a regular file is a failure of its own. If
 	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if the
-	// path is empty, absolute, or has a NUL byte or an element that is empty, "." or
-	// ".."; if it names a directory without a slash at its end, a symbolic link or
-	// another file that is not regular; and in general if it leads through a link.
+	// path is empty, absolute, above 65,536 bytes or 4,096 elements, or has a NUL
+	// byte or an element that is empty, "." or ".."; if it names a directory without
+	// a slash at its end, a symbolic link or another file that is not regular; and
+	// in general if it leads through a link.
 	//
-	// The filters judge a path as if it had been listed: Exclude and SkipHidden also
-	// leave out what is in directories that they leave out. Options about listings
+	// The filters judge a path as if it had been listed, before anything of it is
+	// opened: Exclude and SkipHidden also leave out what is in directories that they
+	// leave out, and what a filter leaves out is no failure. Options about listings
 	// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem, Symlinks) cannot
 	// be combined with Files. Walk yields the paths that lead to files, and below
 	// directories what it always does.

@@ -262,6 +262,7 @@ type reference struct {
 	asksDirs bool // selectsDir is Options.SelectDir
 	asksOld  bool // isOld is Options.Unchanged
 	walks    bool // directories that are not opened are yielded too
+	named    bool // Options.Files names what to process
 
 	want    expectation
 	visited []fs.FileInfo
@@ -296,16 +297,25 @@ func (r *reference) run() expectation {
 	return r.want
 }
 
-// runNames is run for Options.Files: no name has a link in it.
+// runNames is run for Options.Files.
 func (r *reference) runNames(names []string) expectation {
+	r.named = true
 	r.want = expectation{
 		files: map[string]content{}, dirs: map[string]bool{},
 		report: fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}},
 	}
 	for _, name := range names {
 		rel, isTree := strings.CutSuffix(name, "/")
+		if slices.ContainsFunc(strings.Split(rel, "/"), func(part string) bool {
+			return slices.Contains([]string{"", ".", ".."}, part) || strings.Contains(part, "\x00")
+		}) {
+			r.fail()
+			continue
+		}
 		why := r.prunedAbove(path.Dir(rel))
 		switch {
+		case isTree && why == "" && !r.prunes(rel, nil) && r.typeOf(rel) != fs.ModeDir:
+			r.fail()
 		case isTree && why == "" && !r.prunes(rel, nil):
 			r.directory(rel, false, nil)
 		case isTree:
@@ -318,6 +328,23 @@ func (r *reference) runNames(names []string) expectation {
 		}
 	}
 	return r.want
+}
+
+// typeOf returns the type of what rel leads to without a link, or all bits.
+func (r *reference) typeOf(rel string) fs.FileMode {
+	if up := path.Dir(rel); up != "." && r.typeOf(up) != fs.ModeDir {
+		return ^fs.FileMode(0)
+	}
+	info, err := os.Lstat(r.path(rel))
+	if err != nil {
+		return ^fs.FileMode(0)
+	}
+	return info.Mode().Type()
+}
+
+func (r *reference) fail() {
+	r.want.report.Found++
+	r.want.report.Failed++
 }
 
 // prunedAbove returns why the highest directory of rel that is left out is.
@@ -507,7 +534,8 @@ func (r *reference) link(rel string, rules []ignoreLine) {
 func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	o, name := r.opts, path.Base(rel)
 	var data []byte
-	if typ == 0 {
+	fails := r.named && r.typeOf(rel) != 0
+	if typ == 0 && !fails {
 		var err error
 		if data, err = os.ReadFile(r.path(rel)); err != nil {
 			panic(err)
@@ -529,6 +557,8 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		r.skip(fileproc.SkippedNotRegular)
 	case r.selected != nil && !r.selected(rel, len(data)):
 		r.skip(fileproc.SkippedSelect)
+	case fails:
+		r.fail()
 	case r.asksOld && !r.walks && isOld(rel):
 		r.want.report.Found++
 		r.want.report.Unchanged++

@@ -82,24 +82,44 @@ func (w *worker) skipReasonBelow(name names.Name, why skipReason) skipReason {
 	return why
 }
 
-// failGiven reports the names below n, which cannot be opened, each as a failure of
-// its own.
+// failGiven makes each name below n, which cannot be opened, a failure of its own, if
+// the filters do not leave it out. Select is asked when the name is visited.
 func (w *worker) failGiven(n *node, err error) {
 	for _, part := range n.given.files {
-		for _, name := range part {
-			if w.stopped() {
-				return
-			}
-			w.failFound("open", n, name.String(), err)
+		if w.stopped() {
+			return
+		}
+		if kept := w.filterGiven(n, part); len(kept) > 0 {
+			w.dirs.ref(n, 1)
+			w.pool.addBatch(&batch{node: n, entries: kept, err: err})
 		}
 	}
 	for _, sub := range n.given.subs {
-		if sub.given != nil {
+		why := w.skipDirReason(n, sub.name.Bytes())
+		switch {
+		case why == notSkipped && sub.given != nil:
 			w.failGiven(sub, err)
-		} else if !w.stopped() {
+		case why == notSkipped && !w.stopped():
 			w.failFound("open", sub, "", err)
+		case sub.given != nil:
+			w.skipGiven(sub.given, why)
 		}
 	}
+}
+
+// filterGiven counts names in n, which no directory above leaves out, and returns
+// those that are not skipped. It changes files.
+func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
+	kept = files[:0]
+	for _, name := range files {
+		w.counts.found++
+		if why := w.skipReason(n, name.Bytes(), 0); why == notSkipped {
+			kept = append(kept, name)
+		} else {
+			w.counts.skipped[why]++
+		}
+	}
+	return kept
 }
 
 // scanRuns makes spans of a window whose names are in order, and puts the span of
@@ -131,23 +151,15 @@ func (w *worker) addTreeSpan(window, n *node) {
 }
 
 func (w *worker) addFileSpan(window *node, r *nameRun) {
-	kept := r.files[:0]
-	above := w.skipReasonAbove(r.node)
-	for _, name := range r.files {
-		w.counts.found++
-		why := notSkipped
-		switch {
-		case r.invalid:
-		case above != notSkipped:
-			why = w.skipReasonBelow(name, above)
-		default:
-			why = w.skipReason(r.node, name.Bytes(), 0)
-		}
-		if why == notSkipped {
-			kept = append(kept, name)
-		} else {
-			w.counts.skipped[why]++
-		}
+	kept := r.files
+	switch why := w.skipReasonAbove(r.node); {
+	case r.invalid:
+		w.counts.found += int64(len(kept))
+	case why == notSkipped:
+		kept = w.filterGiven(r.node, kept)
+	default:
+		w.skipGiven(&givenNames{files: [][]names.Name{kept}}, why)
+		return
 	}
 	if len(kept) == 0 {
 		return

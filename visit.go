@@ -46,6 +46,10 @@ func (w *worker) visitFile(b *batch, i int) {
 			return
 		}
 	}
+	if b.err != nil {
+		w.fail("open", f.node, f.name.String(), b.err)
+		return
+	}
 	if w.cfg.statFirst && !asked && w.isUnchanged(f, b, i) {
 		return
 	}
