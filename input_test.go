@@ -54,6 +54,8 @@ func TestBadInput(t *testing.T) {
 		{name: "malformed patterns", root: dir, opts: opts{Include: []string{"ok", "[a"}, Exclude: []string{"{a"}}, says: []string{`Include has the pattern "[a"`, `Exclude has the pattern "{a"`, "malformed"}},
 		{name: "braces that stand for too much", root: dir, opts: opts{Include: []string{strings.Repeat("{a,b}", 40)}}, says: []string{"braces", "more than 65536 patterns"}},
 		{name: "empty patterns", root: dir, opts: opts{Include: []string{""}, Exclude: []string{""}}, says: []string{`Include has the pattern "", which is empty`, `Exclude has the pattern "", which is empty`}},
+		{name: "suffixes that are patterns", root: dir, opts: opts{Suffixes: []string{".md", "*.md", "**/*.go", "*"}}, says: []string{`Suffixes has "*.md": want the end of a name, such as ".md", or a pattern in Options.Include`, `"**/*.go": want the end of a name, such as ".go"`, `"*": want the end of a name, such as ".md"`}},
+		{name: "suffixes that no name has", root: dir, opts: opts{Suffixes: []string{"x/a", "/", "a\x00"}}, says: []string{`Suffixes has "x/a": want the end of a name, such as "a"`, `"/"`, `a\x00`}},
 		{name: "absolute pattern", root: dir, opts: opts{Exclude: []string{"/d"}}, says: []string{`"/d"`, "begins with a slash"}},
 		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash"}},
 		{name: "patterns with parts that are no names", root: dir, opts: opts{Include: []string{"./d", "d/../e", "d//e"}}, says: []string{`"./d"`, `the part "."`, `the part ".."`, `the part ""`}},

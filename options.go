@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,7 +94,8 @@ type Options struct {
 	MaxDepth int
 
 	// Suffixes, if not empty, keeps only files whose name ends with one of them.
-	// The comparison is byte-wise and precedes all other filters.
+	// The comparison is byte-wise and precedes all other filters. A suffix that
+	// begins with * or has a slash is an error: patterns and paths are for Include.
 	Suffixes []string
 
 	// Include, if not empty, keeps only files whose path matches one of its
@@ -374,6 +376,12 @@ func (o *Options) validate(root string) error {
 		}
 		if n, _ := levelsUp(f); o.FS != nil && n > depthOf(root) {
 			bad("Options.IgnoreFiles has %q, which is above Options.FS: want a path within it", f)
+		}
+	}
+	for _, s := range o.Suffixes {
+		if strings.HasPrefix(s, "*") || strings.ContainsAny(s, "/\x00") {
+			name := strings.Trim(s[strings.LastIndexByte(s, '/')+1:], "*\x00")
+			bad("Options.Suffixes has %q: want the end of a name, such as %q, or a pattern in Options.Include", s, cmp.Or(name, ".md"))
 		}
 	}
 	for _, m := range o.SkipMarked {

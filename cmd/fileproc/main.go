@@ -203,7 +203,7 @@ func asFlags(err error) string {
 	if !strings.HasPrefix(msg, "fileproc: ") {
 		return msg
 	}
-	return strings.NewReplacer("fileproc: ", "", "Options.MaxDepth", "--max-depth", "Options.Include", "--include", "Options.Exclude",
+	return strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--suffix", "Options.MaxDepth", "--max-depth", "Options.Include", "--include", "Options.Exclude",
 		"--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from", "Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks",
 		"--symlinks", anywhere, "").Replace(msg)
 }
