@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Measures cold runs and prints them as a Markdown table: the requests to the disk and the seconds of fileproc, of the usual
 # loop (a C loop in the order of the listing) and of the C loop in the order of the disk, each the median, and the target. A
-# case that cannot run here is a row with the reason.
+# case that cannot run here is a row with the reason. A second table is of cancels at random moments of a run on one head.
 #
-#   scripts/bench_cold.sh [-runs N] [-against REVISION] [PATTERN]
+#   scripts/bench_cold.sh [-runs N] [-cancels N] [-against REVISION] [PATTERN]
 #
 #   -runs N             runs of each side, in turn; default 5
+#   -cancels N          moments at which runs are cancelled; default 20
 #   -against REVISION   adds the columns of that revision of fileproc
 #   PATTERN             only the cases whose name has this regular expression
 #
@@ -17,12 +18,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 export CGO_ENABLED=0
 
-runs=5 against= pattern=
+runs=5 cancels=20 against= pattern=
 while [ $# -gt 0 ]; do
 	case $1 in
-	-runs | -against)
+	-runs | -cancels | -against)
 		[ $# -gt 1 ] || { echo "bench_cold: $1 needs a value" >&2; exit 2; }
-		[ "$1" = -runs ] && runs=$2 || against=$2
+		declare "${1#-}=$2"
 		shift
 		;;
 	-h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]##*/}" && exit ;;
@@ -32,6 +33,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $runs =~ ^[1-9][0-9]*$ ]] || { echo "bench_cold: -runs $runs: want a number from 1" >&2; exit 2; }
+[[ $cancels =~ ^[1-9][0-9]*$ ]] || { echo "bench_cold: -cancels $cancels: want a number from 1" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "bench_cold: needs root" >&2; exit 2; }
 
 data=$(cd .. && pwd)/.data
@@ -170,6 +172,39 @@ measure_set() {
 	measure "$name" "$image" "$what" "$target" "${flags[@]}"
 }
 
+# measure_cancels prints a row for each side of fileproc: how long its run takes, cancelled at random moments from its first
+# millisecond to the end, on 60 directories of 300 files. The arguments are what is read, the time of a seek, and the target.
+measure_cancels() {
+	local what=$1 seek=$2 target=$3 side name image=$data/disk_60x300_ext4.img d f out seconds i
+	name="cancel$what, 60 directories of 300 files, ext4, one head, $seek a seek"
+	[[ $name =~ $pattern ]] || return 0
+	if [ ! -f "$image" ]; then
+		for d in {01..60}; do
+			mkdir -p "$tmp/60x300/$d"
+			for f in {001..300}; do printf 'file %s of directory %s %0380d\n' "$f" "$d" 0 >"$tmp/60x300/$d/ticket-$d$f.md"; done
+		done
+		if ! out=$("$tmp/disk" image -fs ext4 -from "$tmp/60x300" -o "$image.new" 2>&1); then
+			row "$name" "not run: ${out%%$'\n'*}" "" "" "" "$target"
+			return
+		fi
+		mv "$image.new" "$image"
+	fi
+	local -a on=(-image "$image" -seek "$seek" -inflight 32 --)
+	for side in "${sides[@]}"; do
+		local program=$tmp/floor
+		[ "$side" != against ] || program=$tmp/floor-against
+		rm -f "$tmp/ends"
+		for ((i = 0; i <= cancels; i++)); do
+			local -a cancel=(-cancel "$((i ? RANDOM * RANDOM % whole : 0))us")
+			((i)) || cancel=() # the first run ends, and shows when cancels are of use
+			out=$("$tmp/disk" run "${on[@]}" "$program" -case once -dir {} -side "fileproc$what" "${cancel[@]}" 2>&1) || { row "$name" "not run: ${out%%$'\n'*}" "" "" "" "$target"; return; }
+			seconds=$(field "${out%%$'\n'*}" seconds)
+			((i)) && awk "BEGIN { print $seconds * 1e3 }" >>"$tmp/ends" || local whole=$(awk "BEGIN { print int($seconds * 1e6) }")
+		done
+		row "$name" "$side" "$((whole / 1000)) ms" $(sort -g "$tmp/ends" | awk '{ v[NR] = $1 } END { printf "%.0f %.0f", v[int((NR - 1) * 0.95) + 1], v[NR] }') "$target"
+	done
+}
+
 columns=(case "fileproc: requests" "time (/ the usual loop's)")
 [ -z "$against" ] || columns+=("$against: requests" time)
 columns+=("usual loop: requests" time "in the disk's order: requests" time target)
@@ -190,3 +225,12 @@ measure_set ext4 go whole "≤ 9 s" "${head[@]}" ", one head, 4 ms a seek"
 measure_set ext4 flat_1m whole "≤ 30,000 requests" ""
 measure_set ext4 flat_100k stat "≤ 1,450 requests" ""
 measure_set ext4 flat_100k again "the requests of metadata" ""
+
+echo
+columns=(case of "whole run" "p95 of $cancels, ms" "worst, ms" target)
+row "${columns[@]}"
+row "${columns[@]//*/---}"
+for seek in 4ms 10ms; do
+	measure_cancels "" "$seek" "≤ 100 ms"
+	measure_cancels -stat "$seek" "≤ 100 ms"
+done

@@ -46,6 +46,7 @@ func run() error {
 	workers := flag.String("workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
 	who := flag.String("side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package incremental with -cache), c (the C loop in the order of the listing), c-order (in the order of the disk), c-stat or c-stat-order")
 	cache := flag.String("cache", "", "absolute path of the cache `file` of -side fileproc-again")
+	cancel := flag.Duration("cancel", -1, "with -case once and a -side of fileproc: cancel the run after this `time`, and measure how long it takes to end")
 	drop := flag.Bool("cold", false, "with -case sweep or once, as root: drop the caches before each pass")
 	delay := flag.Duration("fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
 	server := flag.String("server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
@@ -96,7 +97,7 @@ func run() error {
 	}
 	switch *name {
 	case "once":
-		return runOnce(set, *who, *cache, *threads, prepared)
+		return runOnce(set, *who, *cache, *threads, *cancel, prepared)
 	case "plain":
 		return runPlain(set, *pairs, *passes, p)
 	case "uring":

@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
@@ -18,18 +20,26 @@ const onceReadSize = 64 << 10
 
 var onceSides = []string{"fileproc", "fileproc-stat", "fileproc-again", "c", "c-order", "c-stat", "c-stat-order"}
 
-// runOnce prints one pass of one side as a line of JSON, without a pass before it to warm up.
-func runOnce(dir, name, cache string, threads int, prepared func(side) side) error {
+// runOnce prints one pass of one side as a line of JSON, without a pass before it to warm up. With cancel, a run of fileproc is
+// cancelled so long after its beginning, and the seconds are those from there to its end: 0 if it has ended before.
+func runOnce(dir, name, cache string, threads int, cancel time.Duration, prepared func(side) side) error {
 	if !slices.Contains(onceSides, name) {
 		return fmt.Errorf("unknown side %q: want one of %v", name, onceSides)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	var s side
 	switch name {
-	case "fileproc":
-		s = timed(func() (int, int64, error) { return process(dir, fileproc.Options{}) })
-	case "fileproc-stat":
+	case "fileproc", "fileproc-stat":
+		opts := fileproc.Options{}
+		if name == "fileproc-stat" {
+			opts = fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}
+		}
 		s = timed(func() (int, int64, error) {
-			return process(dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true})
+			if cancel >= 0 {
+				time.AfterFunc(cancel, stop)
+			}
+			return processUntil(ctx, dir, opts)
 		})
 	case "fileproc-again":
 		if err := os.Chdir(dir); err != nil { // the cache file is for a root of this name
@@ -52,6 +62,9 @@ func runOnce(dir, name, cache string, threads int, prepared func(side) side) err
 		}
 	}
 	p, err := prepared(s)()
+	if cancel >= 0 && (err == nil || errors.Is(err, context.Canceled)) {
+		p.wall, err = max(0, p.wall-float64(cancel)), nil
+	}
 	if err != nil {
 		return err
 	}

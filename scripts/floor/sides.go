@@ -91,8 +91,12 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// process counts per worker, on separate cache lines, so that the counters cost nothing.
 func process(dir string, opts fileproc.Options) (files int, bytes int64, err error) {
+	return processUntil(context.Background(), dir, opts)
+}
+
+// processUntil counts per worker, on separate cache lines, so that the counters cost nothing.
+func processUntil(ctx context.Context, dir string, opts fileproc.Options) (files int, bytes int64, err error) {
 	if opts.Workers == 0 {
 		opts.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -101,7 +105,7 @@ func process(dir string, opts fileproc.Options) (files int, bytes int64, err err
 		bytes int64
 		_     [112]byte
 	}, opts.Workers)
-	_, err = fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (struct{}, error) {
+	_, err = fileproc.Process(ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
 		w := &perWorker[f.Worker()]
 		w.files++
 		if opts.ReadSize != fileproc.NoRead {
