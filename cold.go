@@ -16,9 +16,15 @@ const (
 	// pendingFew is up to how many are so few that a slow disk is to be noticed before
 	// it is asked for more.
 	pendingFew = 64
+	// callFiles is as how many files a call counts. It reads several blocks, one after
+	// the other.
+	callFiles = 4
 	// longWindow is how long the reads of a window may take before the disk is asked
 	// for less. A run that is stopped waits for them.
 	longWindow = 40 * time.Millisecond
+	// longCall is how long as many calls as the disk may be asked for may take, for it
+	// to be asked for more. Those that follow may read more blocks.
+	longCall = 5 * time.Millisecond
 	// quickInARow is how many windows must take less, once one was slow, before the
 	// disk is asked for more.
 	quickInARow = 32
@@ -32,11 +38,13 @@ type coldMode struct {
 	window    atomic.Int32
 	maxWindow int
 
-	mu      sync.Mutex // guards what follows
-	pace    pace
-	pending int           // files of the windows that are being read
-	waiting []chan<- turn // of workers with a window, in the order in which they came
-	wanted  []int         // files of these windows
+	windows turns
+	// calls are for what one worker waits for alone: the open or the listing of a
+	// directory, or a file. Each counts as callFiles.
+	calls turns
+	disk  atomic.Int32 // whether these wait for a disk: diskUnknown and so on
+
+	mu sync.Mutex // guards what follows
 	// readers are those that no worker has, of readersMade. A worker has one only while
 	// it visits a batch: it may be one of many that were started before the cold mode,
 	// and end after that.
@@ -45,8 +53,23 @@ type coldMode struct {
 	mostReaders int
 }
 
-// A turn is a worker's right to read a window of files files. With these, pending
-// files are being read, at the pace paced.
+const (
+	diskUnknown int32 = iota // no call was slow so far
+	diskSlow
+	diskNone // what is slow is not a disk: calls may wait in parallel
+)
+
+// turns are the right to ask a disk for files, which many workers want.
+type turns struct {
+	mu      sync.Mutex // guards what follows
+	pace    pace
+	pending int           // files that are being read
+	waiting []chan<- turn // of workers, in the order in which they came
+	wanted  []int         // files that they want
+}
+
+// A turn is a worker's right to read files files. With these, pending files are being
+// read, at the pace paced.
 type turn struct {
 	files, pending int
 	paced          pace
@@ -54,21 +77,70 @@ type turn struct {
 
 // begin makes c ready for workers workers, and windows of at most maxWindow files.
 func (c *coldMode) begin(workers, maxWindow int) {
-	c.on.Store(alwaysCold)
+	if alwaysCold {
+		c.on.Store(true)
+		c.disk.Store(diskSlow)
+	}
 	c.mostReaders = max(workers, maxColdWorkers)
 	c.maxWindow = maxWindow
-	c.pace = pace{files: pendingFrom}
-	c.window.Store(int32(min(c.pace.window(), maxWindow)))
+	c.windows.pace = pace{files: pendingFrom}
+	c.calls.pace = pace{files: pendingMin, slowed: true}
+	c.window.Store(int32(min(c.windows.pace.window(), maxWindow)))
 }
 
 // acquire waits until a window may be read, of at most wanted files. The turn has no
 // files when the run is stopped, or when no windows are read.
 func (c *coldMode) acquire(ctx context.Context, wanted int) turn {
+	return c.windows.acquire(ctx, wanted, &c.window)
+}
+
+// release ends a turn whose reads took the time reading.
+func (c *coldMode) release(t turn, reading time.Duration) {
+	q := &c.windows
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	asked := t.pending
+	if q.pace.files <= pendingFew {
+		asked = t.files // most of the others may have been read by the time it began
+	}
+	q.release(t, asked, reading)
+	if was := c.window.Load(); was > 0 {
+		c.window.CompareAndSwap(was, int32(min(q.pace.window(), c.maxWindow)))
+	}
+	q.admit(&c.window)
+}
+
+// acquireCall waits until a worker may make one call. The turn has no files when the
+// run is stopped.
+func (c *coldMode) acquireCall(ctx context.Context) turn {
+	return c.calls.acquire(ctx, callFiles, nil)
+}
+
+// releaseCall ends a turn whose call took the time d.
+func (c *coldMode) releaseCall(t turn, d time.Duration) {
+	q := &c.calls
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	asked := t.pending
+	if d <= slowCall || d*time.Duration(q.pace.files) > longCall*time.Duration(asked) {
+		asked = 0 // no reason for more
+	}
+	q.release(t, asked, d)
+	q.admit(nil)
+}
+
+// acquire waits for a turn of at most wanted files, and of at most most.
+func (q *turns) acquire(ctx context.Context, wanted int, most *atomic.Int32) turn {
+	q.mu.Lock()
+	if len(q.waiting) == 0 {
+		if t, ok := q.take(wanted, most); ok {
+			q.mu.Unlock()
+			return t
+		}
+	}
 	mine := make(chan turn, 1) // admit does not wait
-	c.mu.Lock()
-	c.waiting, c.wanted = append(c.waiting, mine), append(c.wanted, wanted)
-	c.admit()
-	c.mu.Unlock()
+	q.waiting, q.wanted = append(q.waiting, mine), append(q.wanted, wanted)
+	q.mu.Unlock()
 	select {
 	case t := <-mine:
 		return t
@@ -77,36 +149,36 @@ func (c *coldMode) acquire(ctx context.Context, wanted int) turn {
 	}
 }
 
-// release ends a turn whose reads took the time reading.
-func (c *coldMode) release(t turn, reading time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pace.files == t.paced.files { // it has not changed since
-		asked := t.pending
-		if c.pace.files <= pendingFew {
-			asked = t.files // most of the others may have been read by the time it began
-		}
-		c.pace = c.pace.next(asked, reading)
+// release is called with q.mu held, like admit and take. The disk was asked for asked files.
+func (q *turns) release(t turn, asked int, reading time.Duration) {
+	if q.pace.files == t.paced.files { // it has not changed since
+		q.pace = q.pace.next(asked, reading)
 	}
-	if was := c.window.Load(); was > 0 {
-		c.window.CompareAndSwap(was, int32(min(c.pace.window(), c.maxWindow)))
-	}
-	c.pending -= t.files
-	c.admit()
+	q.pending -= t.files
 }
 
-// admit gives turns to those who wait, as long as the disk may be asked for more. It
-// is called with c.mu held.
-func (c *coldMode) admit() {
-	for len(c.waiting) > 0 {
-		files := min(c.wanted[0], int(c.window.Load()))
-		if c.pending > 0 && c.pending+files > c.pace.files {
+// admit gives turns to those who wait.
+func (q *turns) admit(most *atomic.Int32) {
+	for len(q.waiting) > 0 {
+		t, ok := q.take(q.wanted[0], most)
+		if !ok {
 			return
 		}
-		c.pending += files
-		c.waiting[0] <- turn{files, c.pending, c.pace}
-		c.waiting, c.wanted = c.waiting[1:], c.wanted[1:]
+		q.waiting[0] <- t
+		q.waiting, q.wanted = q.waiting[1:], q.wanted[1:]
 	}
+}
+
+// take returns a turn if the disk may be asked for that now.
+func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
+	if most != nil {
+		wanted = min(wanted, int(most.Load()))
+	}
+	if q.pending > 0 && q.pending+wanted > q.pace.files {
+		return turn{}, false
+	}
+	q.pending += wanted
+	return turn{wanted, q.pending, q.pace}, true
 }
 
 // takeReader returns a windowReader, or nil. With nil the caller may be the one to

@@ -104,10 +104,100 @@ func TestInvariant8CancelOnADiskWithOneHead(t *testing.T) {
 				files, last, c := readCold(&slowDisk{cost: func() time.Duration { return seek }}, workers, until)
 				require.LessOrEqual(t, last, 100*time.Millisecond)
 				require.GreaterOrEqual(t, time.Duration(files)*seek, (until+last)*95/100-time.Millisecond, "what the disk did")
-				require.LessOrEqual(t, c.pace.files, 2*pendingMin)
+				require.LessOrEqual(t, c.windows.pace.files, 2*pendingMin)
 			})
 		}
 	}
+}
+
+// TestInvariant8CancelWhileADiskIsListed: opens and listings of directories, of several requests each, are few at the same
+// time on such a disk, however many workers there are. Files that are read one by one are not waited for longer.
+func TestInvariant8CancelWhileADiskIsListed(t *testing.T) {
+	AlwaysCold(t)
+	SlowFrom(t, 100*time.Microsecond)
+	requests := map[string]int{"openDir": 2, "list": 3, "open": 1, "read": 1}
+	for _, workers := range []int{1, 2, 8, 64} {
+		for seed := range uint64(20) {
+			inBubble(t, func(t *testing.T) {
+				disk := &slowDisk{cost: func() time.Duration { return 4 * time.Millisecond }}
+				w := &world{root: crowd(0, 300), perList: 1000}
+				var calls gauge
+				w.during = func(call, name string) {
+					if call == "openDir" && len(name)%2 == 0 { // its inode is in the page cache
+						return
+					}
+					if call == "openDir" || call == "list" {
+						calls.during(func() { disk.read(requests[call]) })
+					} else if n := requests[call]; n > 0 && workers <= maxColdWorkers {
+						disk.read(n)
+					}
+				}
+				until := time.Duration(rand.New(rand.NewPCG(seed, 9)).IntN(3000)) * time.Millisecond
+				ctx, cancel := context.WithTimeout(t.Context(), until)
+				defer cancel()
+				start := time.Now()
+				out := w.process(ctx, Options{Workers: workers}, nil)
+				require.ErrorIs(t, out.err, context.DeadlineExceeded)
+				w.requireSound(t, out)
+				require.LessOrEqual(t, time.Since(start)-until, 100*time.Millisecond)
+				require.LessOrEqual(t, calls.most, pendingMin/callFiles)
+			})
+		}
+	}
+}
+
+// As long as it is unknown what calls wait for, few workers find out. On what is no disk, all may then wait.
+func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
+	NotInColdMode(t, "where that is known")
+	SlowFrom(t, 100*time.Microsecond)
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: crowd(0, 300), perList: 1000}
+		var first, all gauge
+		start := time.Now()
+		w.during = func(call, _ string) {
+			if call != "openDir" {
+				return
+			}
+			all.during(func() {
+				if time.Since(start) < 5*time.Millisecond {
+					first.during(func() { time.Sleep(5 * time.Millisecond) })
+				} else {
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+		}
+		out := w.process(t.Context(), Options{Workers: 16}, nil)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Equal(t, pendingMin/callFiles, first.most)
+		require.GreaterOrEqual(t, all.most, 16)
+	})
+}
+
+// What has blocks of the page cache alone says nothing about the disk, and what is quick once may be slow next time.
+func TestPaceOfCalls(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	c := new(coldMode)
+	c.begin(8, windowMax)
+	c.calls.pace = pace{files: pendingMin, slowed: true}
+	call := func(took time.Duration) int {
+		other := c.acquireCall(t.Context())
+		c.releaseCall(c.acquireCall(t.Context()), took)
+		c.calls.pending -= other.files
+		return c.calls.pace.files
+	}
+	for range 100 {
+		require.Equal(t, pendingMin, call(50*time.Microsecond), "from the page cache")
+		require.Equal(t, pendingMin, call(longCall+1))
+	}
+	for range quickInARow - 1 {
+		require.Equal(t, pendingMin, call(longCall))
+	}
+	require.Equal(t, 2*pendingMin, call(longCall))
+	require.Equal(t, pendingMin, call(longWindow+1))
+	require.Equal(t, pendingMin, call(longWindow+1), "two at the same time remain")
+	require.Empty(t, c.calls.waiting)
+	require.Zero(t, c.calls.pending)
 }
 
 // A disk that serves all at the same time gets much after a few windows, also where a window in a hundred is delayed.
@@ -118,18 +208,18 @@ func TestPaceOfAFastDisk(t *testing.T) {
 			c.begin(workers, windowMax)
 			for k := range 1000 {
 				turn := c.acquire(t.Context(), windowMax)
-				require.Equal(t, min(c.pace.window(), windowMax), turn.files)
+				require.Equal(t, min(c.windows.pace.window(), windowMax), turn.files)
 				reading := 3 * time.Millisecond
 				if k%100 == 99 {
 					reading = 10 * longWindow
 				}
 				c.release(turn, reading)
 				if k == 10 {
-					require.Equal(t, pendingMost, c.pace.files)
+					require.Equal(t, pendingMost, c.windows.pace.files)
 				}
-				require.GreaterOrEqual(t, c.pace.files, pendingFrom)
+				require.GreaterOrEqual(t, c.windows.pace.files, pendingFrom)
 			}
-			require.GreaterOrEqual(t, c.pace.files, pendingMost/2)
+			require.GreaterOrEqual(t, c.windows.pace.files, pendingMost/2)
 		})
 	}
 }
@@ -139,7 +229,7 @@ func TestTurnsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(coldMode)
 		c.begin(4, windowMax)
-		c.pace.files = pendingMin
+		c.windows.pace.files = pendingMin
 		var order []int
 		var wg sync.WaitGroup
 		for k := range 20 {
@@ -157,8 +247,8 @@ func TestTurnsAreInOrder(t *testing.T) {
 		for k, got := range order {
 			require.Equal(t, k, got)
 		}
-		require.Zero(t, c.pending)
-		require.Empty(t, c.waiting)
+		require.Zero(t, c.windows.pending)
+		require.Empty(t, c.windows.waiting)
 	})
 }
 
@@ -166,7 +256,7 @@ func TestTurnsAreInOrder(t *testing.T) {
 func TestOneSlowMomentCountsOnce(t *testing.T) {
 	c := new(coldMode)
 	c.begin(8, windowMax)
-	c.pace = pace{files: pendingMost}
+	c.windows.pace = pace{files: pendingMost}
 	c.window.Store(windowMax)
 	var turns []turn
 	for range 4 {
@@ -175,8 +265,8 @@ func TestOneSlowMomentCountsOnce(t *testing.T) {
 	for _, turn := range turns {
 		c.release(turn, time.Second)
 	}
-	require.Equal(t, pendingMost/2, c.pace.files)
-	require.Zero(t, c.pending)
+	require.Equal(t, pendingMost/2, c.windows.pace.files)
+	require.Zero(t, c.windows.pending)
 }
 
 func TestNoTurnsWithoutDescriptors(t *testing.T) {

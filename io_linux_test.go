@@ -51,6 +51,39 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	require.Greater(t, parts(-time.Hour)[1], full*2/3)
 }
 
+// What is slow because of a disk is asked for by few workers, and by all if it is something else.
+func TestFewListingsOfADiskAtTheSameTime(t *testing.T) {
+	SlowFrom(t, 100*time.Microsecond)
+	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
+	dir := t.TempDir()
+	for i := range 20 {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700))
+	}
+	most := func(typ int64, opts Options) int {
+		fstatfs = func(_ int, st *unix.Statfs_t) error { setType(&st.Type, typ); return nil }
+		var calls gauge
+		getdents64 = func(fd int, buf []byte) (n int, err error) {
+			calls.during(func() {
+				time.Sleep(longCall + time.Millisecond) // no reason to ask for more
+				n, err = unix.Getdents(fd, buf)
+			})
+			return n, err
+		}
+		opts.Workers = 16
+		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(t, err)
+		return calls.most
+	}
+	for typ, opts := range map[int64]Options{
+		unix.EXT4_SUPER_MAGIC: {}, unix.XFS_SUPER_MAGIC: {ReadSize: NoRead}, unix.BTRFS_SUPER_MAGIC: {Ordered: true},
+		unix.OVERLAYFS_SUPER_MAGIC: {IgnoreFiles: []string{".gitignore"}},
+	} {
+		require.LessOrEqual(t, most(typ, opts), pendingMin/callFiles)
+	}
+	NotInColdMode(t, "it is for disks")
+	require.Greater(t, most(unix.FUSE_SUPER_MAGIC, Options{}), pendingMin/callFiles)
+}
+
 // A directory below one whose file system is known is on the same, unless it is a mount point.
 func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	asked := 0

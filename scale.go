@@ -12,9 +12,9 @@ const (
 
 // A latencyMeter finds out whether a worker's calls block.
 type latencyMeter struct {
-	reads, opens latencyProbe
-	quick        int           // calls in a row that did not block
-	waited       time.Duration // for a slot, since a call was timed
+	reads, opens, lists latencyProbe
+	quick               int           // calls in a row that did not block
+	waited              time.Duration // for a slot, since a call was timed
 }
 
 // A latencyProbe is the part of a latencyMeter for one kind of call.

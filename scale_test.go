@@ -68,12 +68,14 @@ type gauge struct {
 	now, most int
 }
 
-func (g *gauge) sleep(d time.Duration) {
+func (g *gauge) sleep(d time.Duration) { g.during(func() { time.Sleep(d) }) }
+
+func (g *gauge) during(do func()) {
 	g.mu.Lock()
 	g.now++
 	g.most = max(g.most, g.now)
 	g.mu.Unlock()
-	time.Sleep(d)
+	do()
 	g.mu.Lock()
 	g.now--
 	g.mu.Unlock()

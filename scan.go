@@ -57,7 +57,7 @@ func (w *worker) begin(n *node) bool {
 	selected := w.selectDir(n)
 	var err error
 	if selected {
-		err = w.openTimed(n)
+		err = w.open(n)
 	}
 	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference
 		w.dirs.release(n.parent, 0, 1)
@@ -135,24 +135,64 @@ func (w *worker) selectDir(n *node) bool {
 	return w.cfg.opensDepth(n.depth)
 }
 
-func (w *worker) openTimed(n *node) error {
-	if n.parent == nil || !w.latency.opens.isDue(w.pool) {
-		return w.open(n)
-	}
-	start := time.Now()
-	err := w.open(n)
-	if w.latency.blocks(&w.latency.opens, w.pool, time.Since(start)) {
-		w.pool.grow()
-	}
-	return err
-}
+// listedQuickly is how many entries a call lists in much less time than slowCall.
+const listedQuickly = 64
 
 // open opens and pins n. It waits while there is no descriptor.
 func (w *worker) open(n *node) error {
 	return w.retryOnResource(func() error {
-		_, err := w.dirs.acquire(n)
-		return err
+		acquire := func() (int, error) {
+			_, err := w.dirs.acquire(n)
+			return 1, err
+		}
+		if n.parent == nil {
+			_, err := acquire()
+			return err
+		}
+		return w.awaitDisk(&w.latency.opens, func() directory { return n.dir }, acquire)
 	})
+}
+
+// awaitDisk makes a call that may wait for a disk, and lets the pool grow if calls
+// block. Until it is known what they wait for, few of those that are timed are made
+// at the same time, and if that is a disk, few of all: a run that is cancelled waits
+// for them, and a disk with one head serves one after the other. The call must not
+// wait for another worker. It returns as how much work it counts: 1 is little. If it
+// succeeds, dir returns the directory that it was about. The error is errStopped if
+// the run was stopped before the call.
+func (w *worker) awaitDisk(c *latencyProbe, dir func() directory, call func() (work int, err error)) error {
+	disk := w.cold.disk.Load()
+	if !c.isDue(w.pool) && (disk != diskSlow || w.latency.quick >= quickCalls) {
+		_, err := call()
+		return err
+	}
+	var t turn
+	if disk != diskNone {
+		if t = w.cold.acquireCall(w.ctx); t.files == 0 {
+			return errStopped
+		}
+	}
+	start := time.Now()
+	work, err := call()
+	took := time.Since(start)
+	if t.files > 0 {
+		w.cold.releaseCall(t, took)
+	}
+	if !w.latency.blocks(c, w.pool, took/time.Duration(work)) || err != nil {
+		return err
+	}
+	if disk == diskUnknown {
+		disk = diskNone
+		if isOnDisk(dir()) {
+			disk = diskSlow
+		}
+		w.cold.disk.CompareAndSwap(diskUnknown, disk)
+	}
+	if disk == diskSlow && !w.cfg.noRead {
+		w.pool.limitGrowth(maxColdWorkers)
+	}
+	w.pool.grow()
+	return nil
 }
 
 // skipOpened reports whether n, which is open, is not to be listed because of what
@@ -201,7 +241,10 @@ func (s *scanner) list(n *node) (more bool) {
 		return false
 	}
 	l := listings.Get().(*listing)
-	more, err := s.dir.list(l)
+	err := w.awaitDisk(&w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
+		more, err = s.dir.list(l)
+		return 1 + len(l.entries)/listedQuickly, err
+	})
 	for _, err := range l.errs {
 		w.failFound("readdir", n, "", err)
 	}

@@ -182,8 +182,11 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cfg.noRead && (f.content.hasStat || !w.cfg.stat) {
 		return nil
 	}
-	if w.cold.on.Load() {
-		w.listAhead(b)
+	if w.cold.on.Load() && w.listAhead(b) {
+		if w.stopped() {
+			return errStopped
+		}
+		return w.loadOne(f)
 	}
 	// What is read ahead has no metadata from before, but in windows.
 	if (!w.cfg.statFirst || f.content.hasStat || w.cold.on.Load() || b.node == nil) && w.fromReadahead(&w.ahead, f, b, i) {
@@ -358,9 +361,10 @@ func (w *worker) leaveCold() {
 }
 
 // listAhead gives the entries of b that no worker has taken back to the queue.
-func (w *worker) listAhead(b *batch) {
+// It reports whether they are not w's any more.
+func (w *worker) listAhead(b *batch) bool {
 	if w.disk == nil || b.node == nil || w.cfg.statFirst && !b.asked {
-		return
+		return false
 	}
 	all := int64(len(b.entries))
 	if from := b.next.Swap(all); from < all {
@@ -368,6 +372,7 @@ func (w *worker) listAhead(b *batch) {
 		w.disk.addFiles(b.node, b.entries[from:], b.inodes[from:])
 		w.pool.wake()
 	}
+	return true
 }
 
 const (

@@ -166,6 +166,9 @@ func (s *shared) startWorker(id int) *worker {
 	c := s.cfg
 	w.shared, w.id, w.slot = s, id, id
 	w.latency.reads.untimed = 1 // a clock would not pay for one file
+	if id == 0 {
+		w.latency.lists.untimed = 1 // nor for one directory
+	}
 	w.reader = reader{
 		limit: c.readLimit, truncate: c.truncate, stat: c.stat || c.statFirst, skipBinary: c.skipBinary,
 		stopped: s.stopped, mayAllocate: w.tryAcquireSlot, buf: contentBuffers.Get().(*[firstBuffer]byte),
