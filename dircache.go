@@ -23,6 +23,9 @@ type dirCache struct {
 	pins      []*dirPin // of all workers
 	retrying  bool      // a worker of this run has fdTurn: see pinForRetry
 	retryNode *node     // pinned
+
+	lent  sync.Mutex // held while another run evicts directories; see evictAllRuns
+	ended bool       // guarded by lent
 }
 
 // acquire opens n if need be and keeps it open until release.
@@ -196,6 +199,45 @@ func (c *dirCache) evictAll() {
 		if n.dir != nil && n.pins == 0 {
 			c.evict(n)
 		}
+	}
+}
+
+// openRuns are the caches of all runs under way, but for those over an fs.FS, whose
+// methods another run must not call.
+var openRuns struct {
+	sync.Mutex
+	dirs []*dirCache
+}
+
+// share lets other runs evict directories of c, until unshare.
+func (c *dirCache) share() {
+	openRuns.Lock()
+	openRuns.dirs = append(openRuns.dirs, c)
+	openRuns.Unlock()
+}
+
+// unshare waits until no other run evicts directories of c.
+func (c *dirCache) unshare() {
+	openRuns.Lock()
+	openRuns.dirs = slices.DeleteFunc(openRuns.dirs, func(d *dirCache) bool { return d == c })
+	openRuns.Unlock()
+	c.lent.Lock()
+	c.ended = true
+	c.lent.Unlock()
+}
+
+// evictAllRuns closes every directory that no run uses at this moment. A run all of
+// whose workers are in callbacks cannot do so itself, and one of these may wait.
+func evictAllRuns() {
+	openRuns.Lock()
+	all := slices.Clone(openRuns.dirs)
+	openRuns.Unlock()
+	for _, c := range all {
+		c.lent.Lock()
+		if !c.ended {
+			c.evictAll()
+		}
+		c.lent.Unlock()
 	}
 }
 

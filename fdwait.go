@@ -18,9 +18,16 @@ const (
 // those of the others.
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
 
-// beginTurn is held by the one run that waits to open its root. It is not fdTurn,
-// which the runs need that must end first.
-var beginTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
+// beginTurns are held by the one run of each level that waits to open its root. They
+// are not fdTurn, which the runs need that must end first; nor may a run wait for
+// the turn of one that it is nested in or beside.
+var beginTurns [reserveLevels]chan struct{}
+
+func init() {
+	for i := range beginTurns {
+		beginTurns[i] = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
+	}
+}
 
 // withDir calls do with n's directory, and again while there is no descriptor for
 // it, or a lease is held on its file.
@@ -84,6 +91,7 @@ func (w *worker) waitForDescriptor(try func() error) error {
 	return w.retry(descriptorPatience, isScarce, func() error {
 		for depth := w.dirs.retryDepth(); ; {
 			w.giveUpDescriptors()
+			evictAllRuns()
 			err, was := try(), depth
 			if depth = w.dirs.retryDepth(); !isScarce(err) || depth <= was {
 				return err

@@ -201,6 +201,80 @@ func beginWithNoneLeft(t *testing.T, root string) {
 	require.NoError(t, <-waiting)
 }
 
+// nestedRuns begins a run in the callback of another, and a third in the callback of that. What the first leaves to all is enough
+// for both: neither waits for a run that waits for it.
+func nestedRuns(t *testing.T, root string) {
+	plant(t, root, "flat/f", "deep/f", "deep/a/f", "deep/a/b/f", "deep/a/b/c/f", "deep/d/f")
+	flat, list := filepath.Join(root, "flat"), fileproc.Options{ReadSize: fileproc.NoRead}
+	limitDescriptors(t, 64)
+	free := 4
+	if fileproc.Backend() == "generic" {
+		free = 7
+	}
+	for what, run := range map[string]func(fn func() error) error{
+		"ForEach": func(fn func() error) error {
+			return fileproc.ForEach(t.Context(), flat, list, func(*fileproc.File) error { return fn() })
+		},
+		"Stream": func(fn func() error) (err error) {
+			for _, e := range fileproc.Stream(t.Context(), flat, list, func(*fileproc.File) (int, error) { return 0, fn() }) {
+				err = errors.Join(err, e)
+			}
+			return err
+		},
+		"Walk": func(fn func() error) (err error) {
+			for _, e := range fileproc.Walk(t.Context(), flat, list) {
+				err = errors.Join(err, e, fn())
+			}
+			return err
+		},
+	} {
+		start, innermost := time.Now(), 0
+		inDeep := func() error {
+			return fileproc.ForEach(t.Context(), filepath.Join(root, "deep"), fileproc.Options{Workers: 1}, func(*fileproc.File) error { innermost++; return nil })
+		}
+		require.NoError(t, run(func() error {
+			held := allDescriptors(t)
+			for _, fd := range held[:free] {
+				unix.Close(fd)
+			}
+			defer func() {
+				for _, fd := range held[free:] {
+					unix.Close(fd)
+				}
+			}()
+			return run(inDeep)
+		}), what)
+		require.Equal(t, 5, innermost, what)
+		require.Less(t, time.Since(start), 20*time.Second, "%s: a run has waited in vain", what)
+	}
+}
+
+// recursiveRuns lets every callback begin a run, and those of that another, with few descriptors: each run gives up directories
+// that one in its callbacks needs, and those that begin beside each other leave enough for those in their callbacks.
+func recursiveRuns(t *testing.T, root string) {
+	root = filepath.Join(root, "recursion")
+	plant(t, root, "f", "a/f", "a/b/f", "a/b/c/f", "a/b/c/g", "d/e/f")
+	free := 12
+	if fileproc.Backend() == "generic" {
+		free = 24
+	}
+	limitDescriptors(t, uint64(openDescriptors()+free))
+	for _, workers := range []int{1, 2, 8} {
+		opts, start := fileproc.Options{Workers: workers}, time.Now()
+		var recur func(levels int) error
+		recur = func(levels int) error {
+			return fileproc.ForEach(t.Context(), root, opts, func(*fileproc.File) error {
+				if levels == 0 {
+					return complete(t.Context(), root, opts, 6)
+				}
+				return recur(levels - 1)
+			})
+		}
+		require.NoError(t, recur(1))
+		require.Less(t, time.Since(start), 20*time.Second, "%d workers: a run has waited in vain", workers)
+	}
+}
+
 // allDescriptors takes all that are left.
 func allDescriptors(t *testing.T) (held []int) {
 	for {
@@ -244,7 +318,7 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
-	for _, task := range []string{"limit", "hogged", "begin", "crowd"} {
+	for _, task := range []string{"limit", "hogged", "begin", "crowd", "nested", "recursion"} {
 		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
 		if task == "begin" { // in the cold mode the run that goes on closes what it has read ahead
 			continue

@@ -196,7 +196,7 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 	calls.yieldError = func(w *worker, err error) { out.send(&w.pos, !w.draining, zero, err) }
 	set(&calls, out)
 	r := newRun(ctx, cfg, calls, order)
-	stream(out, r.execute, r.stop, yield)
+	within(r.pool.level, func() { stream(out, r.execute, r.stop, yield) })
 }
 
 // Backend returns the name of this build's backend, which lists directories and

@@ -56,6 +56,7 @@ type pool struct {
 	workers     int               // the most that run while no calls block
 	few         int               // entries of a batch for which worker 1 starts later; see delay
 	maxListings int               // the most directories that may be partly listed
+	level       int               // of the run, see reserveLevels
 
 	stopped atomic.Bool
 	extra   atomic.Int32 // workers above p.workers; changed with mu held
@@ -101,7 +102,9 @@ func (p *pool) stop() {
 
 // run runs the worker id until there is no more work or the pool is stopped. The
 // caller of newPool runs worker 0; the pool starts the others.
-func (p *pool) run(id int) {
+func (p *pool) run(id int) { within(p.level, func() { p.loop(id) }) }
+
+func (p *pool) loop(id int) {
 	returned := false
 	defer func() {
 		if !returned {

@@ -22,6 +22,8 @@ var tasks = map[string]func(t *testing.T, root string){
 	"hogged":     withFewLeft,
 	"begin":      beginWithNoneLeft,
 	"crowd":      manyRunsAtOnce,
+	"nested":     nestedRuns,
+	"recursion":  recursiveRuns,
 	"peak":       measuredPeak,
 	"other":      asAnotherUser,
 	"streaming":  streaming,

@@ -34,7 +34,7 @@ func newRingGroup(limit int64) groupReader {
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
 	if b := descriptorBudget(); rings.Add(1) <= int64(b.rings) {
 		if ring, err := try(); err == nil {
-			if leavesReserve(ring.FD()) == nil {
+			if leavesReserve(ring.FD(), 0) == nil {
 				return ring
 			}
 			ring.Close()

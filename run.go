@@ -13,7 +13,7 @@ import (
 // The locks. A goroutine that holds one takes only those that stand below it, but
 // for callbacks, which may begin runs of their own.
 //
-//	beginTurn (chan)  the turn of one run to retry for its root
+//	beginTurns        the turn of one run of each level to retry for its root
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
 //	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
 //	failures.mu       the failures, and one call of OnError at a time
@@ -25,6 +25,7 @@ import (
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
+//	openRuns, .lent   the caches of all runs; one run's, while another run evicts
 //	shared.mu         the list of workers
 //	worker.shown      the counts that OnProgress sees
 //	rootDir.mu        the generic backend: what a listing said of entries
@@ -100,6 +101,9 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	s.pool = &r.parts.pool
 	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
+	if budget.half < manyDescriptors && runsOpen.Load() > 0 {
+		s.pool.level = min(nesting(), reserveLevels-1)
+	}
 	if cfg.noRead && !cfg.stat {
 		s.pool.few = fewNames
 	}
@@ -204,6 +208,9 @@ func (r *run) open(w *worker) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
+	if r.cfg.fsys == nil {
+		r.dirs.share()
+	}
 	err := r.openFirst(w)
 	if err == nil {
 		err = r.inspectRoot()
@@ -245,7 +252,8 @@ func (r *run) openRoot() (directory, error) {
 }
 
 // openFirst opens root. While too few descriptors would be left to the runs that
-// are under way, it waits for one of them to end, for descriptorPatience at most.
+// are under way, it waits, for descriptorPatience at most, until these have given up
+// more or one of them has ended.
 func (r *run) openFirst(w *worker) error {
 	open := func() (err error) {
 		r.root.dir, err = r.openRoot()
@@ -260,13 +268,17 @@ func (r *run) openFirst(w *worker) error {
 		if !isScarce(err) {
 			return err
 		}
+		turn := beginTurns[r.pool.level]
 		select {
-		case beginTurn <- struct{}{}:
+		case turn <- struct{}{}:
 		case <-r.ctx.Done():
 			return errStopped
 		}
-		defer func() { <-beginTurn }()
-		if err = w.retry(descriptorPatience, isScarce, r.openWithReserve); isScarce(err) {
+		defer func() { <-turn }()
+		if err = w.retry(descriptorPatience, isScarce, func() error {
+			evictAllRuns()
+			return r.openWithReserve()
+		}); isScarce(err) {
 			err = open()
 		}
 		return err
@@ -274,7 +286,7 @@ func (r *run) openFirst(w *worker) error {
 	return w.retryOnResource(open)
 }
 
-// openWithReserve opens root unless fewer than keptReserve descriptors are left then.
+// openWithReserve opens root if that leaves the reserve of the run's level.
 func (r *run) openWithReserve() error {
 	d, err := r.openRoot()
 	if err != nil {
@@ -284,7 +296,7 @@ func (r *run) openWithReserve() error {
 	if n, ok := d.(interface{ number() int }); ok {
 		number = n.number()
 	}
-	if err = leavesReserve(number); err != nil {
+	if err = leavesReserve(number, r.pool.level); err != nil {
 		d.close()
 		return err
 	}
@@ -303,6 +315,7 @@ func (r *run) finish(start time.Time) {
 	r.pool.wait()
 	r.pool.stop() // nothing may begin once what it needs is closed
 	defer r.dirs.closeAll(r.root)
+	defer r.dirs.unshare()
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates
 	total.skipped[skipDuplicate] += r.entered.duplicates

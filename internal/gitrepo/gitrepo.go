@@ -5,6 +5,7 @@ package gitrepo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,21 +76,32 @@ const (
 
 // ReadFile returns the content of a regular file of at most limit bytes. The null
 // device, which switches one of git's files off, counts as empty. Any other file
-// is an error: opening a FIFO may block, and a device may be endless.
+// is an error: a device may be endless. The open does not wait for the writer of a
+// FIFO, which may take the place of a regular file at any time.
 func ReadFile(name string, limit int64) ([]byte, error) {
 	if name == os.DevNull {
 		return nil, nil
 	}
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
+	f, err := os.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	if err != nil {
 		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
-	case info.Size() > limit:
-		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
 	}
-	return os.ReadFile(name)
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 // isRepository reports whether dir has the entries that git requires.
