@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -316,4 +317,39 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 		r.pool.grow()
 	}
 	require.Equal(t, maxColdWorkers, r.pool.limit)
+}
+
+// scarceWindow has no descriptor for its second file.
+type scarceWindow struct{ windowReader }
+
+func (scarceWindow) open(i int, _ directory, _ names.Name) error {
+	if i == 1 {
+		return scarceErrors[0]
+	}
+	return nil
+}
+
+// A window that has run out of descriptors leaves its directory to those that wait for one.
+func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
+	w := &world{eager: true, root: folder("", folder("d", file("a", ""), file("b", "")))}
+	opts := Options{Workers: 1, openRoot: w.openRoot}
+	cfg, err := opts.config("root", false)
+	require.NoError(t, err)
+	calls := opts.callbacks()
+	checked := false
+	calls.fn = func(f *currentFile) error {
+		if f.name.String() == "a" {
+			was := f.w.ahead.window
+			defer func() { f.w.ahead.window = was }()
+			f.w.ahead.window = scarceWindow{}
+			f.w.openWindow(&batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0, 2)
+			require.Equal(t, int32(pinIdle), f.w.pin.state.Load())
+			f.w.dirs.evictAll()
+			require.Equal(t, 1, w.open, "root alone")
+			checked = true
+		}
+		return nil
+	}
+	require.NoError(t, newRun(t.Context(), cfg, calls, nil).execute())
+	require.True(t, checked)
 }

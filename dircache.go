@@ -30,16 +30,10 @@ type dirCache struct {
 
 // acquire opens n if need be and keeps it open until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
-	c.mu.Lock()
-	if n.dir != nil {
-		n.pins++
-		c.mu.Unlock()
-		return n.dir, nil
+	d, was := c.pinOpen(n)
+	if d != nil {
+		return d, nil
 	}
-	was := n.id
-	c.mu.Unlock()
-
-	var d directory
 	var err error
 	if n.link != nil {
 		d, err = c.openLinked(n)
@@ -75,6 +69,16 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 	return d, nil
 }
 
+// pinOpen pins n and returns its directory if that is open, and else what it was.
+func (c *dirCache) pinOpen(n *node) (directory, identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever
+	if n.dir != nil {
+		n.pins++
+	}
+	return n.dir, n.id
+}
+
 // insert pins n and makes d its directory, unless it has one. It returns n's.
 func (c *dirCache) insert(n *node, d directory) directory {
 	c.mu.Lock()
@@ -90,8 +94,8 @@ func (c *dirCache) insert(n *node, d directory) directory {
 // ref adds refs to n, which keep it from being closed for good.
 func (c *dirCache) ref(n *node, refs int) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	n.refs += refs
-	c.mu.Unlock()
 }
 
 // release takes pins and refs from n. It closes n if nothing needs it any more,

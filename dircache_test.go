@@ -575,3 +575,18 @@ func TestDirCacheSlowCloseStallsNobody(t *testing.T) {
 	require.False(t, tree.late.Load(), "the others waited for the slow close")
 	require.GreaterOrEqual(t, tree.opens.Load(), int32(2), "this tests nothing unless the directory was closed later than its listing")
 }
+
+// Whatever panics does so without mu, for which the workers that end would wait.
+func TestDirCachePanicLeavesItUnlocked(t *testing.T) {
+	s := newStand(t, 1, row(1))
+	for what, call := range map[string]func(){
+		"acquire": func() { _, _ = s.acquire(nil) },
+		"ref":     func() { s.ref(nil, 1) },
+		"release": func() { s.release(nil, 0, 1) },
+	} {
+		require.Panics(t, call, what)
+		require.True(t, s.dirCache.mu.TryLock(), what)
+		s.dirCache.mu.Unlock()
+	}
+	s.end(t)
+}

@@ -419,3 +419,96 @@ func TestFaultsPanicWhileOthersWait(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 	})
 }
+
+// A worker that waits for its turn, or has it, closes again and again what workers of its run leave open meanwhile.
+func TestFaultsScarceRunGivesUpAgain(t *testing.T) {
+	NotInColdMode(t, "a window closes its directory before fn runs")
+	for _, hasTurn := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...)), folder("d", file("slow", "")))}
+			w.during = func(what, name string) {
+				if what == "open" && name == "slow" {
+					time.Sleep(time.Second) // the other worker waits by then
+				}
+			}
+			if !hasTurn {
+				fdTurn <- struct{}{}
+			}
+			out := w.process(t.Context(), Options{Workers: 2}, func(f *File) error {
+				if f.Name() == "slow" {
+					time.Sleep(3 * turnPause)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					require.Equal(t, 1, w.open, "root alone")
+					require.NotEmpty(t, w.root.kids[0].openErr, "the other worker waits no more")
+					if !hasTurn {
+						<-fdTurn
+					}
+				}
+				return nil
+			})
+			require.NoError(t, out.err)
+			require.Len(t, out.got, 2)
+			w.requireSound(t, out)
+		})
+	}
+}
+
+// A run that waits for a descriptor in a callback of another gets those which that one can do without.
+func TestFaultsNestedRunGetsWhatTheOtherKeeps(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		tree := func() *object { return folder("", folder("d", folder("e", file("f", "content")))) }
+		w := &world{eager: true, root: tree(), limit: 4, scarce: scarceErrors[0]} // two roots, a directory, and what is opened in it
+		start := time.Now()
+		out := w.process(t.Context(), Options{Workers: 1}, func(*File) error {
+			inner := w.process(t.Context(), Options{Workers: 1}, nil)
+			require.Len(t, inner.got, 1)
+			require.Empty(t, inner.failed)
+			return inner.err
+		})
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Less(t, time.Since(start), descriptorPatience)
+	})
+}
+
+// On the goroutine of any worker, and of the loop over a Stream or Walk, nesting is how many runs there are around what begins.
+func TestNesting(t *testing.T) {
+	was := descriptorBudget
+	defer func() { descriptorBudget = was }()
+	descriptorBudget = func() budget {
+		b := was()
+		b.half = manyDescriptors - 1
+		return b
+	}
+	root := t.TempDir()
+	for i := range 2 {
+		require.NoError(t, os.WriteFile(filepath.Join(root, fmt.Sprint(i)), nil, 0o644))
+	}
+	require.Zero(t, nesting())
+	var begin func(level int)
+	begin = func(level int) {
+		if level > reserveLevels {
+			return
+		}
+		var both sync.WaitGroup // both workers call fn
+		both.Add(2)
+		require.NoError(t, ForEach(t.Context(), root, Options{Workers: 2, ReadSize: NoRead}, func(f *File) error {
+			both.Done()
+			both.Wait()
+			require.Equal(t, min(level, reserveLevels), nesting())
+			if f.Name() == "0" {
+				begin(level + 1)
+			}
+			return nil
+		}))
+		for _, err := range Stream(t.Context(), root, Options{ReadSize: NoRead}, func(f *File) (int, error) {
+			require.Equal(t, min(level, reserveLevels), nesting())
+			return 0, nil
+		}) {
+			require.NoError(t, err)
+			require.Equal(t, min(level, reserveLevels), nesting())
+		}
+	}
+	begin(1)
+}

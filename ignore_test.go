@@ -156,6 +156,13 @@ func TestGitIgnoreFiles(t *testing.T) {
 		require.Equal(t, tc.want, got, tc.dir)
 	}
 
+	if os.Symlink(in("r/.ignore"), in("r/d/.ignore")) == nil { // which git does not follow
+		got, err := fileproc.GitIgnoreFiles(in("r/d/e"), ".ignore")
+		require.NoError(t, err)
+		require.NotContains(t, got, "../.ignore")
+		require.Contains(t, got, "../../.ignore")
+	}
+
 	fails := func(dir, says string) {
 		t.Helper()
 		got, err := fileproc.GitIgnoreFiles(in(dir))
