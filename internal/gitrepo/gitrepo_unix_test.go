@@ -42,7 +42,7 @@ func TestReadFileWhileAFIFOTakesItsPlace(t *testing.T) {
 	read := make(chan [2]int)
 	go func() {
 		whole, refused := 0, 0
-		for range 3000 {
+		for range 50000 {
 			if content, err := ReadFile(name, 10); err == nil && string(content) == "x" {
 				whole++
 			} else {
