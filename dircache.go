@@ -23,9 +23,6 @@ type dirCache struct {
 	pins      []*dirPin // of all workers
 	retrying  bool      // a worker of this run has fdTurn: see pinForRetry
 	retryNode *node     // pinned
-
-	lent  sync.Mutex // held while another run evicts directories; see evictAllRuns
-	ended bool       // guarded by lent
 }
 
 // acquire opens n if need be and keeps it open until release.
@@ -209,8 +206,8 @@ func (c *dirCache) evictAll() {
 // openRuns are the caches of all runs under way, but for those over an fs.FS, whose
 // methods another run must not call.
 var openRuns struct {
-	sync.Mutex
-	dirs []*dirCache
+	sync.RWMutex // held for reading while their directories are evicted
+	dirs         []*dirCache
 }
 
 // share lets other runs evict directories of c, until unshare.
@@ -223,25 +220,19 @@ func (c *dirCache) share() {
 // unshare waits until no other run evicts directories of c.
 func (c *dirCache) unshare() {
 	openRuns.Lock()
-	openRuns.dirs = slices.DeleteFunc(openRuns.dirs, func(d *dirCache) bool { return d == c })
-	openRuns.Unlock()
-	c.lent.Lock()
-	c.ended = true
-	c.lent.Unlock()
+	defer openRuns.Unlock()
+	if i := slices.Index(openRuns.dirs, c); i >= 0 {
+		openRuns.dirs = slices.Delete(openRuns.dirs, i, i+1)
+	}
 }
 
 // evictAllRuns closes every directory that no run uses at this moment. A run all of
 // whose workers are in callbacks cannot do so itself, and one of these may wait.
 func evictAllRuns() {
-	openRuns.Lock()
-	all := slices.Clone(openRuns.dirs)
-	openRuns.Unlock()
-	for _, c := range all {
-		c.lent.Lock()
-		if !c.ended {
-			c.evictAll()
-		}
-		c.lent.Unlock()
+	openRuns.RLock()
+	defer openRuns.RUnlock()
+	for _, c := range openRuns.dirs {
+		c.evictAll()
 	}
 }
 

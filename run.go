@@ -17,6 +17,7 @@ import (
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
 //	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
 //	failures.mu       the failures, and one call of OnError at a time
+//	openRuns          the caches of all runs, while one of them is evicted from
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
@@ -25,7 +26,6 @@ import (
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
-//	openRuns, .lent   the caches of all runs; one run's, while another run evicts
 //	shared.mu         the list of workers
 //	worker.shown      the counts that OnProgress sees
 //	rootDir.mu        the generic backend: what a listing said of entries
