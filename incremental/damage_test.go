@@ -177,9 +177,9 @@ func TestMixedBlocks(t *testing.T) {
 	}
 }
 
-func newerFormat(t *testing.T) []byte {
+func otherFormat(t *testing.T, number byte) []byte {
 	b, _ := smallFile(t)
-	b[16] = format + 1
+	b[16] = number
 	binary.LittleEndian.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
 	return b
 }
@@ -189,7 +189,7 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	whole, _ := smallFile(t)
 	for name, b := range map[string][]byte{
-		"empty": {}, "zeros": make([]byte, 10000), "newer": newerFormat(t),
+		"empty": {}, "zeros": make([]byte, 10000), "newer": otherFormat(t, format+1), "older": otherFormat(t, format-1),
 		"half a magic": append([]byte(magic[:8]), make([]byte, 500)...), "short": whole[:5],
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestProcessesAtOnce(t *testing.T) {
 func assemble(data, index, log []byte, records uint64) []byte {
 	data = data[:len(data)&^(align-1)]
 	index = index[:len(index)&^(align-1)]
-	h := header{generation: 7, key: testKey, dataLen: uint64(len(data)), records: records, slots: uint64(len(index) / 8)}
+	h := header{generation: 7, key: testKey, stamp: stamp{boot: thisBoot()}, dataLen: uint64(len(data)), records: records, slots: uint64(len(index) / 8)}
 	var b []byte
 	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(p []byte, at int64) error {
 		b = append(b[:at], p...)
@@ -439,7 +439,7 @@ func assemble(data, index, log []byte, records uint64) []byte {
 			}
 			rest = rest[len(rec.b):]
 		}
-		c.seal(7)
+		c.seal(7, stamp{boot: thisBoot()})
 		b = append(b, c.b...)
 	}
 	return b
@@ -509,7 +509,7 @@ func FuzzLoadRaw(f *testing.F) {
 	f.Add(whole[:headerSize], uint64(0), uint64(0), uint64(0))
 	f.Add(whole, ^uint64(0)&^7, uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, b []byte, dataLen, records, slots uint64) {
-		h := header{key: testKey, generation: 1, dataLen: dataLen, records: records, slots: slots}
+		h := header{key: testKey, generation: 1, stamp: stamp{boot: thisBoot()}, dataLen: dataLen, records: records, slots: slots}
 		if len(b) > headerSize {
 			b = append(h.encode(), b[headerSize:]...)
 		} else {

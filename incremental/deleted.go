@@ -20,23 +20,43 @@ import (
 
 // deleted returns the numbers of the records that are to be dropped, after it has
 // told the caller. These are the records of files that the run has not met, that
-// are not there, and that it would have selected. That a file is not there is
+// it would have selected, and that are not there. That a file is not there is
 // looked up: what a listing has left out may have been skipped, or may lie in a
-// directory that could not be read.
-func (r *run[T]) deleted() []int {
+// directory that could not be read. It stops when ctx ends.
+func (r *run[T]) deleted(ctx context.Context) (gone []int) {
 	numbers := map[string]int{}
-	dirs := r.existence()
 	candidates := r.given.unseen(r.store)
 	if r.opts.Files == nil {
 		candidates = r.store.unseen()
 	}
 	for n, rec := range candidates {
-		if rel := string(rec.path); isBelow(rel) && dirs.hasFile(rel) == no {
+		if rel := string(rec.path); isBelow(rel) {
 			numbers[rel] = n
 		}
+		if len(numbers) == judgedAtOnce {
+			gone = append(gone, r.goneOf(ctx, numbers)...)
+			clear(numbers)
+		}
 	}
-	var gone []int
-	for _, rel := range r.selected(numbers, dirs) {
+	return append(gone, r.goneOf(ctx, numbers)...)
+}
+
+// judgedAtOnce bounds how many paths are in memory. Tests set it.
+var judgedAtOnce = 1 << 16
+
+// goneOf is deleted for some records, by their paths.
+func (r *run[T]) goneOf(ctx context.Context, numbers map[string]int) (gone []int) {
+	if len(numbers) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	dirs := r.existence()
+	for _, rel := range r.selected(ctx, numbers, dirs) {
+		if ctx.Err() != nil {
+			break
+		}
+		if dirs.hasFile(rel) != no {
+			continue
+		}
 		if r.inc.Deleted != nil {
 			r.inc.Deleted(rel)
 		}
@@ -225,10 +245,7 @@ func (e *existence) read(rel string) ([]byte, error) {
 // selected returns, in order, those of the paths that the run would have passed to
 // fn. A run over a tree in memory that has nothing else decides that. It leaves out
 // Select, which may ask for metadata, and ignore files from outside root.
-func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
-	if len(paths) == 0 {
-		return nil
-	}
+func (r *run[T]) selected(ctx context.Context, paths map[string]int, dirs *existence) []string {
 	tree := make(tree)
 	o := r.opts
 	for rel := range paths {
@@ -251,8 +268,8 @@ func (r *run[T]) selected(paths map[string]int, dirs *existence) []string {
 			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}
 	}
-	all, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
-	if err != nil { // the options are those of the run, which were valid
+	all, err := fileproc.Process(ctx, ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
+	if err != nil { // a cancel: the options are those of the run, which were valid
 		return nil
 	}
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
@@ -263,6 +280,9 @@ const ignoreSuffix = "\xff"
 // addReal adds the files of these names that are in directories of t, with a suffix.
 // It does not look into a directory whose place a link has taken.
 func (e *existence) addReal(t tree, names []string, suffix string) {
+	if len(names) == 0 {
+		return
+	}
 	for _, dir := range slices.Collect(maps.Keys(t)) {
 		if e.hasDir(dir) != yes {
 			continue

@@ -1,11 +1,15 @@
 package incremental_test
 
 import (
+	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -30,6 +34,107 @@ func TestGoneFileThatBecameADirectory(t *testing.T) {
 	require.NoError(t, os.RemoveAll(p.path("d")))
 	p.run()
 	require.ElementsMatch(t, []string{"d/b", "d/x", "d/x/a.md", "d/x/y/z.md"}, p.gone)
+}
+
+// A countedFS counts how often something is looked up.
+type countedFS struct {
+	fstest.MapFS
+	lookups atomic.Int32
+}
+
+func (f *countedFS) Stat(name string) (fs.FileInfo, error) {
+	f.lookups.Add(1)
+	return f.MapFS.Stat(name)
+}
+
+func (f *countedFS) Lstat(name string) (fs.FileInfo, error) {
+	f.lookups.Add(1)
+	return f.MapFS.Lstat(name)
+}
+
+// TestNarrowRun: of the files that a run does not select, none is looked up, and without Deleted none at all until a new
+// snapshot is written.
+func TestNarrowRun(t *testing.T) {
+	t.Parallel()
+	files := &countedFS{MapFS: fstest.MapFS{}}
+	for i := range 200 {
+		files.MapFS[fmt.Sprintf("d%02d/e/.h/f%03d.md", i%20, i)] = &fstest.MapFile{Data: []byte{byte(i)}}
+	}
+	files.MapFS["a.txt"], files.MapFS["b.txt"] = &fstest.MapFile{}, &fstest.MapFile{}
+	p := newProject(t)
+	p.opts.FS, p.root = files, "."
+	p.run()
+	delete(files.MapFS, "b.txt")
+	exclude := fileproc.Options{Exclude: []string{"**/e"}}
+	for name, o := range map[string]fileproc.Options{
+		"suffix": {Suffixes: []string{".txt"}}, "include": {Include: []string{"*.txt"}}, "exclude": exclude, "depth": {MaxDepth: 1}, "hidden": {SkipHidden: true},
+		"selectDir": {SelectDir: func(fileproc.Entry) bool { return false }},
+	} {
+		o.FS = files
+		files.lookups.Store(0)
+		_, err := incremental.Process(t.Context(), p.root, p.inc, o, result)
+		require.NoError(t, err)
+		require.Zero(t, files.lookups.Load(), name)
+	}
+	p.opts = exclude
+	p.opts.FS = files
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"b.txt"}, p.gone)
+	// For each part of the candidates, root is looked up; and b.txt once.
+	require.EqualValues(t, (202-1+incremental.JudgedAtOnce-1)/incremental.JudgedAtOnce+1, files.lookups.Load())
+
+	// A new snapshot leaves out what is gone.
+	p.opts = fileproc.Options{FS: files}
+	clear(files.MapFS)
+	for i := range 2000 {
+		files.MapFS[fmt.Sprintf("new%04d", i)] = &fstest.MapFile{}
+	}
+	_, err = incremental.Process(t.Context(), p.root, p.inc, p.opts, result)
+	require.NoError(t, err)
+	require.Len(t, incremental.Kept(p.root, p.inc, p.opts), 2000)
+}
+
+// TestCancelWhileDeleted: no more files are looked up, and those reported are not reported again.
+func TestCancelWhileDeleted(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, testtree.Numbered("d/", 20)...)
+	p.run()
+	require.NoError(t, os.RemoveAll(p.path("d")))
+	ctx, cancel := context.WithCancel(t.Context())
+	inc, told := p.inc, []string(nil)
+	inc.Deleted = func(rel string) {
+		cancel()
+		told = append(told, rel)
+	}
+	_, err := incremental.Process(ctx, p.root, inc, p.opts, result)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, told, 1)
+	p.run()
+	require.Len(t, p.gone, 19)
+	require.NotContains(t, p.gone, told[0])
+}
+
+// TestNothingIsDeletedAfterACancel, although all files were processed before it was seen.
+func TestNothingIsDeletedAfterACancel(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2")
+	p.run()
+	require.NoError(t, os.Remove(p.path("b")))
+	p.write("a", "x")
+	p.opts.Workers = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	p.inc.Deleted = func(rel string) { t.Error(rel, " is deleted") }
+	var report fileproc.Report
+	p.opts.Report = &report
+	_, err := incremental.Process(ctx, p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
+		cancel()
+		return result(f)
+	})
+	require.EqualError(t, err, context.Canceled.Error(), "once")
+	require.Zero(t, report.Abandoned)
+	p.run()
+	require.Equal(t, []string{"b"}, p.gone)
 }
 
 // TestGoneBelowALink: where a link has taken a directory's place, the files of the directory are there only for a run that

@@ -14,7 +14,7 @@ import (
 // Settled is settled in tests: longer than a step of the clock of the file systems that they run on.
 const Settled = 50 * time.Millisecond
 
-func init() { settled = Settled }
+func init() { settled, judgedAtOnce = Settled, JudgedAtOnce }
 
 // TestMain lets more tests run at a time than there are processors: many sleep.
 func TestMain(m *testing.M) {
@@ -35,6 +35,20 @@ func SaveAlways() (end func()) {
 	saveEvery = -1
 	return func() { saveEvery = 30 * time.Second }
 }
+
+// Boot makes the machine look started anew, as name, and sets the clock of saves ahead, until the function that it returns is called.
+func Boot(name string, ahead time.Duration) (end func()) {
+	oldBoot, oldClock := thisBoot, clock
+	thisBoot = func() (b [16]byte) { copy(b[:], name); return b }
+	clock = func() time.Time { return time.Now().Add(ahead) }
+	return func() { thisBoot, clock = oldBoot, oldClock }
+}
+
+// WrittenBack is writtenBack.
+const WrittenBack = writtenBack
+
+// JudgedAtOnce is judgedAtOnce.
+const JudgedAtOnce = 64
 
 // Rounds returns how often a test repeats what it does: as often as the variable says, else n times, or a third of that with
 // -short.

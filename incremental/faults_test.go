@@ -235,7 +235,7 @@ func TestDamagedCache(t *testing.T) {
 		case "zeros behind":
 			clear(b[at:])
 		case "newer format":
-			binary.LittleEndian.PutUint32(b[16:], 2+r.Uint32N(3))
+			binary.LittleEndian.PutUint32(b[16:], 3+r.Uint32N(3))
 			binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], crc32.MakeTable(crc32.Castagnoli)))
 		case "older kept":
 			if old != nil {

@@ -26,7 +26,9 @@
 // was the same before and after fn had read the file, and the times were then at
 // least two seconds old: the clock of a file system may stand still for some
 // milliseconds while a file is written twice. Files with times in the future are
-// processed in every run.
+// processed in every run. After another start of the machine, results of files that
+// changed less than five minutes before they were saved are not used: a loss of
+// power may have left old content beside new times.
 //
 // On others (network and FUSE mounts, FAT, an fs.FS, and all on Windows, Plan 9, js
 // and wasip1) every file is read, and is unchanged if a hash of File.Data is what it
@@ -78,7 +80,7 @@ type Options[T any] struct {
 	// that the options select, but that is no longer there, with its path relative
 	// to root. The calls come one after the other when the run has ended, before the
 	// cache file is written: a program that stops in between gets them again. There
-	// are none if the run was cancelled or stopped early.
+	// are none if the run was cancelled or stopped early, and no more after a cancel.
 	//
 	// While it is set, the cache file also knows the files whose results are not kept.
 	// It is not called for a file that only the cache file of another Version, root,

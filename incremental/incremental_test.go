@@ -158,6 +158,33 @@ func TestMetadataThatLies(t *testing.T) {
 	p.calledFor("a") // from the future
 }
 
+// TestPowerLoss: after another start of the machine, the disk may have old content beside new times. Results for files that
+// changed shortly before they were saved are not used then, and not in later starts either; Deleted knows the files.
+func TestPowerLoss(t *testing.T) {
+	incremental.NeedsTimes(t)
+	p := newProject(t, "a=1", "b=2", "c=3")
+	boot := func(name string, ahead time.Duration) { t.Cleanup(incremental.Boot(name, ahead)) }
+	boot("first", incremental.WrittenBack-time.Minute)
+	p.calledFor("a", "b", "c")
+	p.calledFor()
+	boot("second", incremental.WrittenBack+time.Minute)
+	p.opts.Files = slices.Values([]string{"a"})
+	p.calledFor("a")
+	p.opts.Files = nil
+	require.NoError(t, os.Remove(p.path("c")))
+	p.calledFor("b")
+	require.Equal(t, []string{"c"}, p.gone)
+	p.calledFor()
+	boot("third", 0)
+	p.calledFor() // they had been on the disk for long
+	boot("", 0)
+	p.calledFor()
+	p.write("a", "x")
+	p.settle()
+	p.calledFor("a")
+	p.calledFor("a") // nobody knows whether the machine was started in between
+}
+
 func TestVersionAndOptions(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)

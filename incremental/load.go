@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -12,15 +13,17 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc"
 )
 
 const (
 	magic       = "fileproc cache\n\x00"
-	format      = 1
+	format      = 2
 	headerSize  = 128
-	frameHeader = 24
+	frameHeader = 56
 	frameMagic  = 0x676f6c66 // "flog"
 
 	maxFile = min(1<<35, math.MaxInt/2) // places / 8 have 32 bits; a 32-bit system has no memory for more than 1 GiB
@@ -30,11 +33,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A header is the first part of the file.
 //
-//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 slots  124 CRC of all before
+//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 slots  88 stamp  124 CRC of all before
 type header struct {
 	generation              uint64
 	key                     [32]byte
 	dataLen, records, slots uint64
+	stamp                   stamp
 }
 
 func (h header) encode() []byte {
@@ -47,6 +51,7 @@ func (h header) encode() []byte {
 	le.PutUint64(b[64:], h.dataLen)
 	le.PutUint64(b[72:], h.records)
 	le.PutUint64(b[80:], h.slots)
+	h.stamp.encode(b[88:])
 	le.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
 	return b
 }
@@ -59,7 +64,7 @@ func decodeHeader(b []byte) (h header, ok bool) {
 		return h, false
 	}
 	h = header{generation: le.Uint64(b[24:]), key: [32]byte(b[32:64]),
-		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), slots: le.Uint64(b[80:])}
+		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), slots: le.Uint64(b[80:]), stamp: decodeStamp(b[88:])}
 	ok = h.dataLen <= maxFile && h.dataLen%align == 0 && h.slots <= maxFile/8 &&
 		h.records <= h.dataLen/minRecord && h.sumsAt()+h.sumsLen() <= maxFile
 	return h, ok
@@ -69,6 +74,55 @@ func (h header) indexAt() int64 { return headerSize + int64(h.dataLen) }
 func (h header) sumsAt() int64  { return h.indexAt() + int64(h.slots)*8 }
 func (h header) chunks() int64  { return (h.sumsAt() - headerSize + chunkSize - 1) / chunkSize }
 func (h header) sumsLen() int64 { return (h.chunks()*4 + align - 1) &^ (align - 1) }
+
+// stampSize is the length of a stamp in the file: boot (16 bytes), saved (8), links (8).
+const stampSize = 32
+
+// A stamp says in which boot of the machine, and when, a snapshot or a frame was saved.
+type stamp struct {
+	boot  [16]byte // zero if that is unknown
+	saved int64    // nanoseconds since 1970
+	links fileproc.Symlinks
+}
+
+func (s stamp) encode(b []byte) {
+	le := binary.LittleEndian
+	copy(b, s.boot[:])
+	le.PutUint64(b[16:], uint64(s.saved))
+	le.PutUint64(b[24:], uint64(s.links))
+}
+
+func decodeStamp(b []byte) stamp {
+	le := binary.LittleEndian
+	return stamp{[16]byte(b), int64(le.Uint64(b[16:])), fileproc.Symlinks(le.Uint64(b[24:]))}
+}
+
+// writtenBack is how long before a save a file must have changed for its content to
+// be on the disk for certain. Linux starts to write what has been dirty for 30 s,
+// looks for that every 5 s (vm.dirty_expire_centisecs, dirty_writeback_centisecs),
+// and lets the disk's own cache wait for a commit of 5 (ext4), 30 (xfs, btrfs) or
+// 60 s (f2fs). The rest is for settings of laptops, and for disks that are busy.
+const writtenBack = 5 * time.Minute
+
+// sureUntil returns the newest time that a file may have for what s stamps of it to
+// be believed. While the machine is up, memory has the content that goes with the
+// times. If it stops, the disk may keep new times beside old content.
+func (s stamp) sureUntil() int64 {
+	if boot := thisBoot(); s.boot == boot && boot != [16]byte{} {
+		return math.MaxInt64
+	}
+	return s.saved - int64(writtenBack)
+}
+
+// thisBoot returns what stands for the time since the machine was started, zero if
+// nothing does. Tests set it.
+var thisBoot = sync.OnceValue(func() (boot [16]byte) {
+	if name := bootName(); name != "" {
+		sum := sha256.Sum256([]byte(name))
+		copy(boot[:], sum[:])
+	}
+	return boot
+})
 
 // maxLog is the longest log that is read. Writers stay far below it.
 func maxLog(snapshot int64) int64 { return snapshot + 64<<20 }
@@ -133,6 +187,8 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 		data:     buf[headerSize:h.indexAt()],
 		snapshot: table{slots: buf[h.indexAt():h.sumsAt()], n: h.slots},
 		records:  int(h.records),
+		sure:     h.stamp.sureUntil(),
+		links:    h.stamp.links,
 	}
 	im.replay()
 	return im, nil
@@ -247,7 +303,7 @@ func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records i
 		return nil, 0, false
 	}
 	payload = b[frameHeader : frameHeader+int(size)]
-	if le.Uint32(b[20:]) != frameSum(b[:20], payload) {
+	if le.Uint32(b[20:]) != frameSum(b[:frameHeader+int(size)]) {
 		return nil, 0, false
 	}
 	for rest := payload; len(rest) > 0; records++ {
@@ -260,18 +316,20 @@ func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records i
 	return payload, records, records == int(le.Uint32(b[16:]))
 }
 
-func frameSum(head, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
+// frameSum returns the checksum, which lies at 20, of all else of a frame.
+func frameSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:20], castagnoli), castagnoli, b[24:])
 }
 
-// seal fills in the header of the frame c.
-func (c chunk) seal(generation uint64) {
+// seal fills in the header of the frame c: magic, length, generation, number of records, CRC, stamp.
+func (c chunk) seal(generation uint64, s stamp) {
 	le := binary.LittleEndian
 	le.PutUint32(c.b, frameMagic)
 	le.PutUint32(c.b[4:], uint32(len(c.b)-frameHeader))
 	le.PutUint64(c.b[8:], generation)
 	le.PutUint32(c.b[16:], uint32(c.records))
-	le.PutUint32(c.b[20:], frameSum(c.b[:20], c.b[frameHeader:]))
+	s.encode(c.b[24:])
+	le.PutUint32(c.b[20:], frameSum(c.b))
 }
 
 // replay builds the table of the log's records. A later record replaces an earlier one.
@@ -281,12 +339,19 @@ func (im *image) replay() {
 	im.buf = im.buf[:end:end]
 	im.live = im.records
 	im.log = newTable(records)
+	im.unsure = map[int]bool{}
 	for at := im.snapshotEnd; at < end; {
 		payload, _, _ := frameAt(im.buf, at, im.generation)
+		stamp := decodeStamp(im.buf[at+24:])
+		sure := stamp.sureUntil()
+		im.links = stamp.links
 		at += frameHeader
 		for len(payload) > 0 {
 			rec, _ := parse(payload, 0)
 			im.apply(rec, uint64(at))
+			if rec.isAfter(sure) {
+				im.unsure[int(at)] = true
+			}
 			at += int64(len(rec.b))
 			payload = payload[len(rec.b):]
 		}

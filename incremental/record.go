@@ -1,6 +1,9 @@
 package incremental
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // An identity is what is compared to decide that a file is unchanged.
 // Times are nanoseconds since 1970. content is a hash in content mode, else zero.
@@ -11,6 +14,12 @@ type identity struct {
 	mode                uint32
 	content             [16]byte
 }
+
+// newest returns the time of the last change that id shows.
+func (id identity) newest() int64 { return max(id.mtime, id.ctime, id.btime) }
+
+// noSize is the size in the record of a file that was met but not kept. No file has it.
+const noSize = -1
 
 type outcome uint8
 
@@ -145,6 +154,15 @@ func parse(buf []byte, place uint64) (span, bool) {
 func (s span) flags() uint32    { return binary.LittleEndian.Uint32(s.b[4:]) >> pathBits }
 func (s span) outcome() outcome { return outcome(s.flags() & flagOutcome) }
 func (s span) path() []byte     { return s.b[s.pathAt : s.pathAt+s.pathLen : s.pathAt+s.pathLen] }
+
+// isAfter reports whether the file may have changed after the time sure.
+func (s span) isAfter(sure int64) bool { return sure < math.MaxInt64 && s.identity().newest() > sure }
+
+// noted returns the record of a file of which no more is known than that it was there.
+func (s span) noted() span {
+	s, _ = parse(appendRecord(nil, record{path: string(s.path()), id: identity{size: noSize}, outcome: outcomeSkipped}), 0)
+	return s
+}
 
 func (s span) result() []byte {
 	at := s.pathAt + s.pathLen

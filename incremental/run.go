@@ -303,9 +303,6 @@ func (r *run[T]) keep(f *fileproc.File, rec record) (kept bool) {
 	return true
 }
 
-// noSize is the size in the entry of a file that was met but not kept. No file has it.
-const noSize = -1
-
 // note notes that f is there, if that will be asked for and is not known.
 func (r *run[T]) note(f *fileproc.File, rel string) {
 	if _, n, ok := r.store.lookup(rel, &r.workers[f.Worker()].next); ok {
@@ -332,7 +329,7 @@ func (r *run[T]) saveNowAndThen() {
 // have been set back since the run began.
 func (r *run[T]) isSettled(id identity) bool {
 	now := min(r.begun.UnixNano(), time.Now().UnixNano())
-	return max(id.mtime, id.ctime, id.btime) <= now-int64(settled)
+	return id.newest() <= now-int64(settled)
 }
 
 // maxBuffer is how many bytes of memory for encoded results a worker keeps.
@@ -367,7 +364,10 @@ func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
 	hasRoot := r.report.Directories > 0 || len(r.given) > 0 // whose paths are looked up one by one
 	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
-		gone = r.deleted()
+		if r.inc.Deleted != nil || r.store.replaces() {
+			gone = r.deleted(ctx)
+			err = errors.Join(err, context.Cause(ctx))
+		}
 	}
 	if saveErr := r.store.saveUntil(ctx, gone); saveErr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrNotSaved, saveErr))

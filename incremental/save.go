@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -63,6 +64,7 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 		return s.failed("take the lock", err)
 	}
 	defer unlock()
+	st := stamp{thisBoot(), clock().UnixNano(), s.links}
 	temp := s.file + tempSuffix
 	if !locked {
 		temp += strconv.FormatUint(rand.Uint64(), 16)
@@ -71,15 +73,8 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 	if err != nil {
 		return s.failed("read what is there", err)
 	}
-	log := s.disk.end - s.disk.snapshotEnd
-	for _, c := range added {
-		log += int64(len(c.b))
-	}
-	for _, c := range tombstones {
-		log += int64(len(c.b))
-	}
-	if s.disk.end > 0 && log <= logLimit(s.disk.snapshotEnd) {
-		return s.append(added, tombstones)
+	if s.disk.end > 0 && !s.isFull(added, tombstones) {
+		return s.append(st, added, tombstones)
 	}
 	if base == nil {
 		if base, err = readImage(s.file, s.key); err != nil {
@@ -87,8 +82,11 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 		}
 	}
 	os.Remove(temp) // of a writer that was killed: nobody else writes one under the lock
-	return s.replace(temp, base, added, tombstones)
+	return s.replace(st, temp, base, added, tombstones)
 }
+
+// clock gives the time of a save. Tests set it.
+var clock = time.Now
 
 func (s *store) failed(step string, err error) error {
 	return fmt.Errorf("incremental: save %s: %s: %w", s.file, step, err)
@@ -99,6 +97,23 @@ func (s *store) failed(step string, err error) error {
 // the load of a snapshot. If 1 % of the files change from run to run, the sum of both is
 // least at a seventh, and a log of this length doubles the time of a load at most.
 func logLimit(snapshot int64) int64 { return max(snapshot/8, 64<<10) }
+
+// isFull reports whether the log would be too long with groups at its end.
+func (s *store) isFull(groups ...[]chunk) bool {
+	log := s.disk.end - s.disk.snapshotEnd
+	for _, c := range slices.Concat(groups...) {
+		log += int64(len(c.b))
+	}
+	return log > logLimit(s.disk.snapshotEnd)
+}
+
+// replaces reports whether a save would write a new snapshot in place of the one there.
+func (s *store) replaces() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = append(s.pending, s.take()...)
+	return s.disk.end > 0 && len(s.pending) > 0 && s.isFull(s.pending)
+}
 
 // refresh brings s.disk up to date with the file, under the lock. It returns
 // the image of the whole file if that is in memory already, else nil.
@@ -158,12 +173,12 @@ func (s *store) extended() (end int64, ok bool) {
 }
 
 // append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
-func (s *store) append(groups ...[]chunk) error {
+func (s *store) append(st stamp, groups ...[]chunk) error {
 	f, err := os.OpenFile(s.file, os.O_RDWR, 0)
 	if err != nil {
 		return s.failed("open to append", err)
 	}
-	end, err := s.appendTo(f, groups)
+	end, err := s.appendTo(f, st, groups)
 	if err != nil {
 		f.Truncate(s.disk.end) // of no consequence if it fails too: the tail does not check out
 		f.Close()
@@ -176,7 +191,7 @@ func (s *store) append(groups ...[]chunk) error {
 	return nil
 }
 
-func (s *store) appendTo(f *os.File, groups [][]chunk) (int64, error) {
+func (s *store) appendTo(f *os.File, st stamp, groups [][]chunk) (int64, error) {
 	info, err := f.Stat()
 	if err == nil && info.Size() > s.disk.end {
 		err = s.step(0, func(int) error { return f.Truncate(s.disk.end) })
@@ -194,7 +209,7 @@ func (s *store) appendTo(f *os.File, groups [][]chunk) (int64, error) {
 	}
 	for _, group := range groups {
 		for _, c := range group {
-			c.seal(s.disk.generation)
+			c.seal(s.disk.generation, st)
 			if small = append(small, c.b...); len(small) >= 4*chunkSize {
 				if err := flush(); err != nil {
 					return 0, s.failed("append", err)
@@ -228,9 +243,9 @@ func (s *store) writeAt(f *os.File, b []byte, at int64) error {
 }
 
 // replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
-func (s *store) replace(temp string, base *image, added, tombstones []chunk) error {
+func (s *store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
 	p := merge(base, added, tombstones)
-	h := header{generation: rand.Uint64(), key: s.key, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n}
+	h := header{generation: rand.Uint64(), key: s.key, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n, stamp: st}
 	if err := s.writeTemp(temp, h, p); err != nil {
 		os.Remove(temp)
 		return err
@@ -345,19 +360,23 @@ func merge(base *image, added, tombstones []chunk) *plan {
 	}
 	p := &plan{table: newTable(upper), size: headerSize}
 	for _, c := range slices.Backward(added) {
-		p.add(c.b[frameHeader:], nil)
+		p.add(c.b[frameHeader:], nil, math.MaxInt64)
 	}
 	dead := base.dead(tombstones)
 	for i := range base.log.n {
 		at := base.log.place(i)
 		if rec, ok := parse(base.buf, at); ok && at != 0 {
 			if _, isDead := slices.BinarySearch(dead, at); !isDead {
-				p.add(rec.b, nil)
+				sure := int64(math.MaxInt64)
+				if base.unsure[int(at)] {
+					sure = math.MinInt64
+				}
+				p.add(rec.b, nil, sure)
 			}
 		}
 	}
 	from, _ := slices.BinarySearch(dead, headerSize)
-	p.add(base.data, dead[from:])
+	p.add(base.data, dead[from:], base.sure)
 	if needed := newTableSize(p.records); p.table.n > needed+needed/4 {
 		p.reindex()
 	}
@@ -398,8 +417,9 @@ func (im *image) dead(tombstones []chunk) []uint64 {
 	return dead
 }
 
-// add plans the records in src. dead lists places of records to leave out, counted as if src followed a header.
-func (p *plan) add(src []byte, dead []uint64) {
+// add plans the records in src. dead lists places of records to leave out, counted as if src followed a header. Of files
+// that changed after sure, it only notes that they were there.
+func (p *plan) add(src []byte, dead []uint64, sure int64) {
 	start := -1 // of the stretch that goes on
 	for at := 0; at < len(src); {
 		rec, ok := parse(src, uint64(at))
@@ -412,12 +432,18 @@ func (p *plan) add(src []byte, dead []uint64) {
 			isDead = dead[0] == uint64(at+headerSize)
 			dead = dead[1:]
 		}
+		unsure := rec.isAfter(sure)
+		if unsure {
+			rec = rec.noted()
+		}
 		switch {
 		case isDead || rec.outcome() == tombstone || !p.index(rec):
 			start = -1
-		case start < 0:
-			start = at
-			p.stretches = append(p.stretches, stretch{place: p.size, b: src[at:next]})
+		case start < 0 || unsure:
+			if start = at; unsure {
+				start = -1
+			}
+			p.stretches = append(p.stretches, stretch{place: p.size, b: rec.b})
 			p.size += uint64(len(rec.b))
 		default:
 			p.stretches[len(p.stretches)-1].b = src[start:next]

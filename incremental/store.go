@@ -3,11 +3,11 @@
 // The file is a snapshot followed by a log. All numbers are little-endian, all
 // parts begin at a multiple of 8 bytes.
 //
-//	header     128 bytes: magic, format, generation, key, sizes, CRC
+//	header     128 bytes: magic, format, generation, key, sizes, stamp, CRC
 //	data       records, one after the other
 //	index      slots of 8 bytes: 32 bits of the path's hash, 32 bits of the record's place / 8
 //	checksums  a CRC per 256 KiB of data and index
-//	log        frames, appended by later saves: length, generation, CRC, records
+//	log        frames, appended by later saves: length, generation, CRC, stamp, records
 //
 // Every CRC is CRC-32C. The index is a hash table with linear probing that is
 // looked up where it lies, so a load decodes nothing. A record of the log
@@ -26,7 +26,11 @@
 //
 // A record is right for ever: it says what fn returned for a file with this
 // identity. So writers may lose records to each other or merge them in any
-// order without a wrong result.
+// order without a wrong result. Only a loss of power can make it wrong: the disk
+// may keep the new times of a file beside its old content. So a stamp says in which
+// boot of the machine, and when, a snapshot or a frame was saved. In another boot,
+// records of files that changed shortly before that only say that the file was
+// there, and a new snapshot, whose stamp is of that boot, has no more of them.
 
 package incremental
 
@@ -41,6 +45,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc"
 )
 
 var (
@@ -56,6 +61,7 @@ type store struct {
 	loaded  *image
 	seen    []atomic.Uint32 // a bit for each minRecord bytes of the loaded file
 	workers []workerBuffer
+	links   fileproc.Symlinks // how the runs that list treat them; the last to save counts
 
 	mu      sync.Mutex                                    // held by save; guards the fields below
 	disk    place                                         // the end of what is known to be in the file
@@ -76,7 +82,7 @@ type place struct {
 func load(file string, key [32]byte, workers int) (*store, error) {
 	s := &store{file: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1))}
 	im, err := readImage(s.file, key)
-	s.loaded, s.disk = im, im.place
+	s.loaded, s.disk, s.links = im, im.place, im.links
 	s.seen = make([]atomic.Uint32, (len(im.buf)/minRecord+32)/32)
 	for _, n := range im.overridden {
 		s.markSeen(n)
@@ -193,7 +199,20 @@ type image struct {
 	records    int   // in the snapshot
 	logRecords int   // in log
 	live       int
-	overridden []int // numbers of the snapshot's records that log overrides, each once
+	overridden []int        // numbers of the snapshot's records that log overrides, each once
+	sure       int64        // the snapshot's records of files that changed later are not believed
+	unsure     map[int]bool // nor are the log's records with these numbers
+	links      fileproc.Symlinks
+}
+
+// view returns the record s, which has the number n. If it is not believed, its
+// identity fits no file.
+func (im *image) view(n int, s span) recordView {
+	v := s.view()
+	if int64(n) < im.snapshotEnd && s.isAfter(im.sure) || im.unsure[n] {
+		v.id.size = noSize
+	}
+	return v
 }
 
 func (im *image) lookup(path string, next *following) (rec recordView, n int, ok bool) {
@@ -202,14 +221,14 @@ func (im *image) lookup(path string, next *following) (rec recordView, n int, ok
 		if span.outcome() == tombstone {
 			return recordView{}, 0, false
 		}
-		return span.view(), n, true
+		return im.view(n, span), n, true
 	}
 	for i := range next {
 		n := next[i]
 		// A number before the data becomes a place behind it.
 		if span, ok := parse(im.data, uint64(n-headerSize)); ok && string(span.path()) == path && span.outcome() != tombstone {
 			next[i], next[0] = next[0], n+len(span.b)
-			return span.view(), n, true
+			return im.view(n, span), n, true
 		}
 	}
 	n, span, ok := find(im.snapshot, im.buf, h, path)
@@ -218,7 +237,7 @@ func (im *image) lookup(path string, next *following) (rec recordView, n int, ok
 	}
 	copy(next[1:], next[:])
 	next[0] = n + len(span.b)
-	return span.view(), n, true
+	return im.view(n, span), n, true
 }
 
 // all returns the records with their numbers, also those of the snapshot that the log overrides.

@@ -184,6 +184,75 @@ func TestRoundTrip(t *testing.T) {
 	require.Len(t, kinds, 2, "both a frame and a snapshot were written")
 }
 
+// What a snapshot or a frame of another boot says of files that changed shortly before it was saved is not believed, however
+// often it was loaded and saved since; that the files were there is known.
+func TestAnotherBoot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	oldBoot, oldClock := thisBoot, clock
+	defer func() { thisBoot, clock = oldBoot, oldClock }()
+	boot := func(name string) { thisBoot = func() (b [16]byte) { copy(b[:], name); return b } }
+	at := func(sec int64) { clock = func() time.Time { return time.Unix(sec, 0) } }
+	margin := int64(writtenBack / time.Second)
+	file1 := func(path string, sec, ns int64) record {
+		ns += sec * 1e9
+		return record{path: path, id: identity{size: 1, mtime: 5, ctime: ns, btime: 7}, result: []byte(path)}
+	}
+	byContent := record{path: "content", id: identity{size: 1, content: [16]byte{1}}, result: []byte("c")}
+	believed := func(want string) {
+		t.Helper()
+		s, got := mustLoad(t, file), ""
+		for n, rec := range s.unseen() {
+			require.NotZero(t, len(rec.path))
+			found, k, ok := s.lookup(string(rec.path), new(following))
+			require.True(t, ok)
+			require.Equal(t, n, k)
+			if len(rec.path) == 1 && found.id.size != noSize {
+				got += string(rec.path)
+			}
+		}
+		require.ElementsMatch(t, strings.Split(want, ""), strings.Split(got, ""))
+		rec, _, _ := s.lookup("content", new(following))
+		require.EqualValues(t, 1, rec.id.size)
+	}
+	boot("one")
+	at(10_000)
+	mustSave(t, mustLoad(t, file), file1("a", 10_000-margin, 0), byContent, file1("b", 10_000-margin, 1), file1("c", 10_000, 0), file1("d", 1, 0), file1("k", 10_000, 0))
+	at(20_000)
+	mustSave(t, mustLoad(t, file), file1("e", 20_000-margin, 0), file1("f", 20_000-margin, 1), file1("c", 20_000, 5))
+	require.NotEmpty(t, mustLoad(t, file).loaded.logRecords)
+	believed("abcdefk")
+	boot("two")
+	believed("ade")
+	at(30_000)
+	mustSave(t, mustLoad(t, file), file1("g", 30_000, 0))
+	believed("adeg")
+	for i, path := range []string{"b", "f"} { // deleted by the identity that they have in the file
+		s := mustLoad(t, file)
+		_, n, ok := s.lookup(path, new(following))
+		require.True(t, ok)
+		require.NoError(t, s.save([]int{n}))
+		_, _, ok = mustLoad(t, file).lookup(path, new(following))
+		require.False(t, ok, i)
+	}
+	var many []record
+	for i := range 2000 {
+		many = append(many, file1(fmt.Sprint("many", i), 1, 0))
+	}
+	mustSave(t, mustLoad(t, file), many...)
+	require.Zero(t, mustLoad(t, file).loaded.logRecords)
+	believed("adeg")
+	require.Equal(t, 2000+7, mustLoad(t, file).len())
+	mustSave(t, mustLoad(t, file), file1("c", 20_000, 5))
+	believed("acdeg")
+	boot("three")
+	believed("acde")
+	boot("") // nobody knows
+	believed("acde")
+	at(40_000)
+	mustSave(t, mustLoad(t, file), file1("h", 40_000, 0), file1("i", 1, 0))
+	believed("acdei")
+}
+
 // A save that has nothing to save writes nothing.
 func TestSaveNothing(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,15 @@ func keepsTimes(root string) bool {
 	return unix.Statfs(root, &st) == nil && isGood(&st)
 }
 
+// bootName returns a text that no two boots of the machine share, "" if there is none.
+func bootName() string {
+	name, err := unix.SysctlRaw("kern.bootsessionuuid") // macOS
+	if err != nil {
+		name, _ = unix.SysctlRaw("kern.boot_id") // FreeBSD 13
+	}
+	return string(name)
+}
+
 func fileKeepsTimes(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && isGood(&st)

@@ -26,6 +26,12 @@ func keepsTimes(root string) bool {
 	return unix.Statfs(root, &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
 }
 
+// bootName returns a text that no two boots of the machine share, "" if there is none.
+func bootName() string {
+	name, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(name)
+}
+
 func fileKeepsTimes(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))

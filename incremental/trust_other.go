@@ -8,4 +8,6 @@ import "os"
 // of the file system, or without ctime, that is unknown.
 func keepsTimes(string) bool { return false }
 
+func bootName() string { return "" }
+
 func fileKeepsTimes(*os.File) bool { return false }
