@@ -203,6 +203,33 @@ func structOf(t reflect.Type) reflect.Type {
 	return t
 }
 
+// nameOf returns what tells one codec from others: its type, and its value if that
+// has plain fields alone. What is behind a pointer may be another one in each run.
+func nameOf(codec any) string {
+	t := reflect.TypeOf(codec)
+	name := shapeOf(t)
+	if isPlain(t) {
+		name += fmt.Sprintf(" %#v", codec)
+	}
+	return name
+}
+
+func isPlain(t reflect.Type) bool {
+	switch k := t.Kind(); k {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !isPlain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	case reflect.Array:
+		return isPlain(t.Elem())
+	default:
+		return reflect.Bool <= k && k <= reflect.Complex128 || k == reflect.String
+	}
+}
+
 // shapeOf describes a type down to the names and types of fields, so that results
 // of another shape are not decoded into it.
 func shapeOf(t reflect.Type) string {

@@ -70,7 +70,10 @@ type Options[T any] struct {
 
 	// Codec turns results into bytes and back. If it is nil, it is JSON. Each
 	// result is what Decode makes of it, also if the file was processed in this run,
-	// so that it does not depend on what was in the cache file.
+	// so that it does not depend on what was in the cache file. A codec is known by its
+	// type, and by its value if that consists of numbers, text, and arrays and structs of
+	// these. For other values that decode differently (a dictionary, a function), Version
+	// must differ.
 	Codec Codec[T]
 
 	// Compare says how to decide that a file is unchanged.

@@ -124,7 +124,7 @@ func (r *run[T]) key() [32]byte {
 	o := &r.opts
 	h := sha256.New()
 	for _, part := range []any{
-		meaning, r.inc.Version, r.root, fmt.Sprintf("%T", r.codec), shapeOf(reflect.TypeFor[T]()),
+		meaning, r.inc.Version, r.root, nameOf(r.codec), shapeOf(reflect.TypeFor[T]()),
 		o.ReadSize, o.SkipBinary, o.MaxFileSize, o.FS != nil,
 	} {
 		fmt.Fprintf(h, "%q\n", fmt.Sprint(part)) // quoted, so that no two lists are alike

@@ -1,12 +1,14 @@
 package incremental
 
 import (
+	html "html/template"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	text "text/template"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -84,6 +86,46 @@ func TestJSONOfPlainTypes(t *testing.T) {
 	}
 	number := []byte("12345")
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = JSON[int]().Decode(number) }))
+}
+
+type shift struct{ By byte }
+
+func (c shift) Append(b []byte, v string) ([]byte, error) { return append(b, c.turn(v)...), nil }
+func (c shift) Decode(b []byte) (string, error)           { return c.turn(string(b)), nil }
+func (c shift) turn(s string) string {
+	b := []byte(s)
+	for i := range b {
+		b[i] ^= c.By
+	}
+	return string(b)
+}
+
+// TestCodecsAreToldApart: bytes of one codec are not decoded by another of the same name, or with other values.
+func TestCodecsAreToldApart(t *testing.T) {
+	t.Parallel()
+	require.NotEqual(t, nameOf(text.Template{}), nameOf(html.Template{}))
+	require.NotEqual(t, nameOf(&text.Template{}), nameOf(&html.Template{}))
+	type nested struct {
+		Level [2]struct{ A float32 }
+		Name  string
+	}
+	v := nested{Name: "a"}
+	require.Equal(t, nameOf(nested{Name: "a"}), nameOf(v))
+	require.NotEqual(t, nameOf(nested{}), nameOf(v))
+	v.Level[1].A = 1
+	require.NotEqual(t, nameOf(nested{Name: "a"}), nameOf(v))
+	type state struct{ p [1]*int }
+	require.Equal(t, nameOf(state{[1]*int{new(int)}}), nameOf(state{}), "it differs from run to run")
+	require.Equal(t, nameOf(&nested{}), nameOf(&v), "it may count its calls")
+
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), []byte("text"), 0o644))
+	for _, by := range []byte{1, 2, 2} {
+		got, err := Process(t.Context(), root, Options[string]{File: file, Codec: shift{by}, Compare: CompareContent}, fileproc.Options{},
+			func(f *fileproc.File) (string, error) { return string(f.Data()), nil })
+		require.NoError(t, err)
+		require.Equal(t, []string{"text"}, got)
+	}
 }
 
 func same[T any](t *testing.T, values ...T) {
