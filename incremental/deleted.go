@@ -146,8 +146,11 @@ func (g given) hasDirOf(rel string) bool {
 // existence returns one that has looked up nothing yet. Nothing is there without a root.
 func (r *run[T]) existence() *existence {
 	e := &existence{fsys: r.opts.FS, root: r.root, links: r.opts.Symlinks, dirs: map[string]answer{}}
-	if r.opts.Files != nil { // and Symlinks cannot be set: what a listing reaches through links is there, too
+	switch {
+	case r.opts.Files != nil && r.opts.FS != nil: // which opens what a name leads to
 		e.links = fileproc.SymlinksFollow
+	case r.opts.Files != nil: // and Symlinks cannot be set: what the last listing would reach through links is there
+		e.links = r.store.links
 	}
 	e.dirs["."] = unknown
 	if info, err := e.stat(".", true); err == nil && info.IsDir() { // root may be a link
@@ -176,7 +179,7 @@ const (
 )
 
 // An existence looks up what is below root. What a link has replaced is not there,
-// unless links of that kind are followed, or a run with Options.Files asks.
+// unless links of that kind are followed.
 type existence struct {
 	fsys  fs.FS
 	root  string

@@ -316,6 +316,36 @@ func TestSourceOfChanges(t *testing.T) {
 	require.Equal(t, []string{"h/i"}, p.gone)
 }
 
+// TestFilesAgreesWithAFullRun: on what is gone where a link has taken the place of a directory or a file.
+func TestFilesAgreesWithAFullRun(t *testing.T) {
+	t.Parallel()
+	for links, want := range map[fileproc.Symlinks][]string{
+		fileproc.SymlinksSkip:   {"d/a", "d/b/c", "l"},
+		fileproc.SymlinksFiles:  {"d/a", "d/b/c"},
+		fileproc.SymlinksFollow: {},
+	} {
+		for _, names := range [][]string{nil, {"d/a", "d/b/c", "l"}, {"d/", "l"}, {"d/b/", "d/a", "l"}} {
+			p := newProject(t, "d/a=1", "d/b/c=2", "l=3", "z=4")
+			p.opts.Symlinks = links
+			p.run()
+			for from, to := range map[string]string{"d": "moved", "l": "file"} {
+				require.NoError(t, os.Rename(p.path(from), p.path(to)))
+				testtree.Symlink(t, to, p.path(from))
+			}
+			if names != nil {
+				p.opts.Symlinks, p.opts.Files = fileproc.SymlinksSkip, slices.Values(names)
+			}
+			_, err := p.try(t.Context())
+			if names == nil || links == fileproc.SymlinksSkip {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, fs.ErrInvalid, "what a run with Files cannot reach is a failure")
+			}
+			require.ElementsMatch(t, want, p.gone, "%v %q", links, names)
+		}
+	}
+}
+
 // TestDeletedWhatWasNotKept: a file whose result was not kept is reported too when it is gone.
 func TestDeletedWhatWasNotKept(t *testing.T) {
 	t.Parallel()

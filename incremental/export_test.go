@@ -50,6 +50,9 @@ const WrittenBack = writtenBack
 // JudgedAtOnce is judgedAtOnce.
 const JudgedAtOnce = 64
 
+// KeepsTimes is keepsTimes.
+var KeepsTimes = keepsTimes
+
 // Rounds returns how often a test repeats what it does: as often as the variable says, else n times, or a third of that with
 // -short.
 func Rounds(t *testing.T, variable string, n int) int {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
@@ -19,6 +20,35 @@ func mount(t *testing.T, dir, kind, options string) {
 		t.Skip("cannot mount: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
+// TestLockThatIsNone: a FIFO, a link or a directory in the place of the lock is neither opened nor followed.
+func TestLockThatIsNone(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(string) error{
+		"FIFO":          func(name string) error { return unix.Mkfifo(name, 0o600) },
+		"dangling link": func(name string) error { return os.Symlink("target", name) },
+		"directory":     func(name string) error { return os.Mkdir(name, 0o700) },
+	} {
+		p := newProject(t, "a=1")
+		lock := p.inc.File + ".lock"
+		require.NoError(t, plant(lock))
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.try(t.Context())
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			require.ErrorIs(t, err, incremental.ErrNotSaved, name)
+			require.ErrorContains(t, err, lock, name)
+		case <-time.After(20 * time.Second):
+			t.Fatal("the run waits: ", name)
+		}
+		require.NoFileExists(t, filepath.Join(filepath.Dir(lock), "target"))
+		require.NoError(t, os.Remove(lock))
+		p.run()
+	}
 }
 
 // TestFullDisk: on a full disk a run's results are complete, the error is ErrNotSaved, and what was kept before is still of
@@ -60,7 +90,7 @@ func TestFullDisk(t *testing.T) {
 				require.ErrorIs(t, err, unix.ENOSPC)
 				require.ElementsMatch(t, full, got)
 				require.GreaterOrEqual(t, report.Unchanged, int64(200-changed))
-				require.NoFileExists(t, p.inc.File+".tmp")
+				require.NoFileExists(t, p.inc.File+".fileproc-tmp")
 			}
 			require.NoError(t, os.Remove(ballast))
 			p.run()

@@ -151,7 +151,7 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, cmd.Process.Kill())
 			cmd.Wait()
 		}
-		if _, err := os.Stat(file + ".tmp"); err == nil {
+		if _, err := os.Stat(file + ".fileproc-tmp"); err == nil {
 			torn++
 		}
 		if r.IntN(2) == 0 {

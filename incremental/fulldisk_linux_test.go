@@ -50,6 +50,26 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestFailedAppendCloses: an append that fails leaves no descriptor open.
+func TestFailedAppendCloses(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 1000)...)
+	s := mustLoad(t, file)
+	s.hook = func(int, func(int) error) error { return unix.EIO }
+	for range 3 {
+		s.add(0, testRecord(1))
+		require.ErrorIs(t, s.save(nil), unix.EIO)
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, open)
+	for _, fd := range open {
+		name, _ := os.Readlink(fd)
+		require.NotContains(t, name, s.file)
+	}
+}
+
 // A file system that is mounted read-only serves what is there.
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()

@@ -60,8 +60,10 @@ type Options[T any] struct {
 	// a cache file is left alone, which is ErrNotSaved, unless it is empty or begins
 	// with zeros, as after a crash of the machine. One file serves one
 	// tree. Runs in several processes may use it at a time. File.lock, which is beside it, stays
-	// there. Both are made with mode 0600, so that only their owner can use them. If these files are
-	// below root, fn does not get them.
+	// there. Both are made with mode 0600, so that only their owner can use them. While
+	// the cache file is replaced, there is also one whose name begins with
+	// File.fileproc-tmp. If these files are below root, fn does not get them, nor the
+	// cache file through a link or by another name.
 	File string
 
 	// Version stands for fn: change it whenever fn would return something else for
@@ -85,14 +87,16 @@ type Options[T any] struct {
 	// cache file is written: a program that stops in between gets them again. There
 	// are none if the run was cancelled or stopped early, and no more after a cancel.
 	//
-	// While it is set, the cache file also knows the files whose results are not kept.
+	// While it is set, the cache file also knows the files whose results are not kept,
+	// but not those that have always failed before fn was called.
 	// It is not called for a file that only the cache file of another Version, root,
 	// type T or Codec had.
 	//
 	// If opts.Files names the files, it is called for those among them, and those
 	// below a directory among them, that are no longer there. Such a path is not a
 	// failure then. One that the cache file does not know is a failure that wraps
-	// fs.ErrNotExist.
+	// fs.ErrNotExist. Behind a link is what the last saved run without Files would have
+	// reached with its Symlinks.
 	Deleted func(rel string)
 }
 

@@ -339,17 +339,54 @@ func TestReplacedByALink(t *testing.T) {
 
 // TestOwnFiles: the cache file, its lock and temporary files are not delivered if they are below root.
 func TestOwnFiles(t *testing.T) {
-	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.tmp1=torn", "d/cache.tmpl=3")
+	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.fileproc-tmp-1f=torn", "d/cache.tmp=3")
 	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
 		t.Chdir(p.root)
 		p.inc = incremental.Options[string]{File: "d/cache", Compare: compare}
 		for range 3 {
 			got, err := p.try(t.Context())
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2", "d/cache.tmpl=3"}, got)
+			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2", "d/cache.tmp=3"}, got)
 		}
 		require.Empty(t, p.calls)
 		require.FileExists(t, "d/cache")
+	}
+}
+
+// TestCacheByAnotherName: the cache file is not delivered through a link, or by its second name, either. A copy is.
+func TestCacheByAnotherName(t *testing.T) {
+	t.Parallel()
+	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
+		for _, size := range []int{0, 4, fileproc.NoRead} {
+			p := newProject(t, "a=1", "empty=")
+			p.inc.Compare, p.opts.ReadSize = compare, size
+			if p.opts.Symlinks = fileproc.SymlinksFiles; size == fileproc.NoRead && compare == incremental.CompareContent {
+				continue // nothing is looked up that fn does not ask for
+			}
+			p.opts.SymlinksOutside = true
+			_, err := p.try(t.Context())
+			require.NoError(t, err)
+			content, err := os.ReadFile(p.inc.File)
+			require.NoError(t, err)
+			if err := os.Link(p.inc.File, p.path("second")); err != nil {
+				t.Skip("no hard links: ", err)
+			}
+			testtree.Symlink(t, p.inc.File, p.path("link"))
+			p.write("copy", string(content))
+			p.write("prefix", string(content[:10]))
+			var report fileproc.Report
+			p.opts.Report = &report
+			p.settle()
+			_, err = p.try(t.Context())
+			require.NoError(t, err)
+			if size == fileproc.NoRead && !incremental.KeepsTimes(p.root) {
+				continue
+			}
+			require.Subset(t, p.calls, []string{"copy", "prefix"})
+			require.NotContains(t, p.calls, "second")
+			require.NotContains(t, p.calls, "link")
+			require.GreaterOrEqual(t, report.Unchanged, int64(2))
+		}
 	}
 }
 
@@ -458,6 +495,27 @@ func TestForEach(t *testing.T) {
 	require.EqualValues(t, 1, report.Failed)
 	p.write("fail", "4")
 	require.Equal(t, []string{"fail"}, run())
+}
+
+// TestSettledBeforeTheRun: a file that was changed after the run had begun is not kept, however long fn takes.
+func TestSettledBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	p := newProject(t, "a=1")
+	p.opts.Files = func(yield func(string) bool) {
+		p.write("b", "2")
+		if yield("a") {
+			yield("b")
+		}
+	}
+	_, err := incremental.Process(t.Context(), p.root, p.inc, p.opts, func(f *fileproc.File) (string, error) {
+		p.settle()
+		return result(f)
+	})
+	require.NoError(t, err)
+	kept := incremental.Kept(p.root, p.inc, p.opts)
+	require.Contains(t, kept, "a")
+	require.NotContains(t, kept, "b")
 }
 
 // TestChangedWhileRead: what changes while fn has it is not kept, whenever that is.

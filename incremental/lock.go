@@ -3,6 +3,8 @@ package incremental
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -10,7 +12,7 @@ import (
 
 const (
 	lockSuffix = ".lock"
-	tempSuffix = ".tmp"
+	tempSuffix = ".fileproc-tmp"
 )
 
 // lockWait bounds how long a save waits for another writer. A save takes less
@@ -28,7 +30,12 @@ const unlockTries = 3
 // records there, and nothing else: what they mix up does not check out. It waits
 // for another writer until ctx ends.
 func lock(ctx context.Context, file string) (unlock func(), locked bool, err error) {
-	l := flock.New(file + lockSuffix)
+	name := file + lockSuffix
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		// To open a FIFO would wait, and to open a dangling link make its target.
+		return nil, false, &fs.PathError{Op: "lock", Path: name, Err: errNotRegular}
+	}
+	l := flock.New(name)
 	locked, err = l.TryLock() // also if ctx has ended
 	if !locked && err == nil {
 		ctx, cancel := context.WithTimeout(ctx, lockWait)
@@ -39,7 +46,7 @@ func lock(ctx context.Context, file string) (unlock func(), locked bool, err err
 	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, errNoLocks):
 		return func() {}, false, nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return nil, false, errors.New("another process holds " + file + lockSuffix)
+		return nil, false, errors.New("another process holds " + name)
 	case err != nil:
 		return nil, false, err
 	}

@@ -35,8 +35,9 @@ type run[T any] struct {
 	codec   Codec[T]
 	process func(*fileproc.File) (T, error)
 	store   *store
-	own     string    // the cache file's path relative to root, "" if it is elsewhere
-	begun   time.Time // before any file was looked at
+	own     string      // the cache file's path relative to root, "" if it is elsewhere
+	loaded  fs.FileInfo // of the cache file, nil if there was none
+	begun   time.Time   // before any file was looked at
 	trust   trust
 	asks    bool // unchanged is called
 	given   given
@@ -87,6 +88,7 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	workers = min(workers, 1<<16) // more is an error of fileproc's
 	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
 	r.store, _ = load(inc.File, r.key(), workers) // save says so if the file cannot be replaced either
+	r.loaded, _ = os.Stat(r.store.file)
 	r.begun = time.Now()
 	r.trust.compare = inc.Compare
 	r.trust.root = inc.Compare == CompareMetadata
@@ -103,6 +105,9 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	}
 	if opts.SkipBinary {
 		opts.OnBinary = r.onBinary
+	}
+	if opts.Files == nil {
+		r.store.links = opts.Symlinks
 	}
 	if opts.Files != nil && inc.Deleted != nil {
 		r.given = given{}
@@ -188,6 +193,28 @@ func (r *run[T]) isOwn(rel string) bool {
 	return ok && r.own != "" && isOwnSuffix(rest)
 }
 
+// isCache reports whether f is the cache file by another name. Content that begins
+// as its does, or its size and time, make that worth a look.
+func (r *run[T]) isCache(f *fileproc.File) bool {
+	begin := f.Data()[:min(len(f.Data()), len(magic))]
+	looks := len(begin) > 0 && string(begin) == magic[:len(begin)]
+	if r.opts.ReadSize == fileproc.NoRead && r.asks && r.loaded != nil {
+		s, err := f.Stat()
+		looks = err == nil && s.Size == r.loaded.Size() && s.ModTime.Equal(r.loaded.ModTime())
+	}
+	if !looks || r.opts.FS != nil {
+		return false
+	}
+	file, err := f.Open()
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	own, ownErr := os.Stat(r.store.file)
+	return err == nil && ownErr == nil && os.SameFile(info, own)
+}
+
 // fn returns the function that fileproc calls, nil if the caller's is.
 func (r *run[T]) fn() func(*fileproc.File) (T, error) {
 	if r.process == nil {
@@ -203,6 +230,10 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 			return v, fileproc.ErrSkip
 		}
 		return r.taken(w, f)
+	}
+	if r.isCache(f) {
+		f.SetUnchanged()
+		return v, fileproc.ErrSkip
 	}
 	rel := f.Rel()
 	id, keeps := r.look(f)

@@ -67,7 +67,7 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 	st := stamp{thisBoot(), clock().UnixNano(), s.links}
 	temp := s.file + tempSuffix
 	if !locked {
-		temp += strconv.FormatUint(rand.Uint64(), 16)
+		temp += "-" + strconv.FormatUint(rand.Uint64(), 16)
 	}
 	base, err := s.refresh()
 	if err != nil {

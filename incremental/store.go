@@ -39,6 +39,7 @@ import (
 	"errors"
 	"iter"
 	"math/bits"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -90,23 +91,41 @@ func load(file string, key [32]byte, workers int) (*store, error) {
 	return s, err
 }
 
-// resolve follows links, so that a rename replaces the file and not a link to
-// it, and makes the name independent of the working directory.
+// resolve follows links, also to a file that is not there yet, so that a rename
+// replaces the file and not a link to it, and makes the name independent of the
+// working directory.
 func resolve(file string) string {
-	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target
-	}
 	if abs, err := filepath.Abs(file); err == nil {
 		file = abs
 	}
+	for name, links := file, 0; links < maxLinks; links++ {
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			return target
+		}
+		dir, base := filepath.Split(name)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		name = filepath.Join(dir, base)
+		target, err := os.Readlink(name)
+		if err != nil {
+			return name
+		}
+		if name = target; !filepath.IsAbs(target) {
+			name = dir + string(filepath.Separator) + target // not cleaned: ".." may be behind a link
+		}
+	}
 	return file
 }
+
+// maxLinks is how many links to a file that is not there are followed, as many as by Linux.
+const maxLinks = 40
 
 // isOwnSuffix reports whether a path that goes on with rest after that of the
 // cache file is the cache file, its lock or one of its temporary files.
 func isOwnSuffix(rest string) bool {
 	number, isTemp := strings.CutPrefix(rest, tempSuffix)
-	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "0123456789abcdef") == ""
+	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "-0123456789abcdef") == ""
 }
 
 // len returns the number of loaded records, without those that the log overrides.

@@ -253,6 +253,18 @@ func TestAnotherBoot(t *testing.T) {
 	believed("acdei")
 }
 
+// How runs treat links is known from the last save, be it a snapshot or a frame.
+func TestLinksOfTheLastSave(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	for i, links := range []fileproc.Symlinks{fileproc.SymlinksFollow, fileproc.SymlinksFiles, fileproc.SymlinksSkip} {
+		s := mustLoad(t, file)
+		s.links = links
+		mustSave(t, s, testRecord(i))
+		require.Equal(t, links, mustLoad(t, file).links)
+	}
+}
+
 // A save that has nothing to save writes nothing.
 func TestSaveNothing(t *testing.T) {
 	t.Parallel()
@@ -567,7 +579,7 @@ func TestOwns(t *testing.T) {
 	testtree.Symlink(t, "target", link)
 	s := mustLoad(t, link)
 	require.Equal(t, 1, s.len())
-	for name, want := range map[string]bool{"": true, ".lock": true, ".tmp": true, ".tmp1f": true, "x": false, ".tmp/x": false, ".lock2": false} {
+	for name, want := range map[string]bool{"": true, ".lock": true, ".fileproc-tmp": true, ".fileproc-tmp-1f": true, "x": false, ".tmp": false, ".fileproc-tmp/x": false, ".fileproc-tmpl": false, ".lock2": false} {
 		require.Equal(t, want, isOwnSuffix(name), name)
 	}
 	// A save replaces the file, not the link.
@@ -576,6 +588,35 @@ func TestOwns(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, info.Mode()&os.ModeSymlink)
 	require.Equal(t, 5000, mustLoad(t, target).len())
+}
+
+// TestDanglingLink: a link to a file that is not there yet leads to where the cache file is made. A link to itself leads nowhere.
+func TestDanglingLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "real", "deep"), 0o755))
+	testtree.Symlink(t, filepath.Join("real", "deep"), filepath.Join(dir, "way"))
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink("way/../second", link)) // behind way, ".." is real
+	require.NoError(t, os.Symlink(filepath.Join(dir, "way", "target"), filepath.Join(dir, "real", "second")))
+	target := filepath.Join(dir, "real", "deep", "target")
+	for range 2 {
+		mustSave(t, mustLoad(t, link), testRecord(1))
+		info, err := os.Lstat(link)
+		require.NoError(t, err)
+		require.NotZero(t, info.Mode()&os.ModeSymlink)
+		require.Equal(t, 1, mustLoad(t, target).len())
+		require.Equal(t, 1, mustLoad(t, link).len())
+	}
+	loop := filepath.Join(dir, "loop")
+	require.NoError(t, os.Symlink("loop", loop))
+	s, err := load(loop, testKey, 1)
+	require.Error(t, err)
+	s.add(0, testRecord(1))
+	require.Error(t, s.save(nil))
+	info, err := os.Lstat(loop)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink)
 }
 
 // A cache is private; the caller may make it less so, and a new snapshot keeps that.

@@ -219,7 +219,7 @@ func (d *driver) pathArgs(j job, scratch string) (args []string) {
 		paths = append(paths, filepath.Join(root, dir))
 	}
 	if j.mode.name == "again" {
-		for _, end := range []string{"", ".lock", ".tmp"} {
+		for _, end := range []string{"", ".lock", ".fileproc-tmp"} {
 			paths = append(paths, filepath.Join(scratch, "cache"+end))
 		}
 	}
@@ -418,7 +418,7 @@ func (d *driver) run(jobs []job) (done int) {
 // one runs j and judges what it did.
 func (d *driver) one(j job, scratch string) {
 	log, cache := filepath.Join(scratch, "log"), filepath.Join(scratch, "cache")
-	for _, end := range []string{"", ".lock", ".tmp"} {
+	for _, end := range []string{"", ".lock", ".fileproc-tmp"} {
 		os.Remove(cache + end)
 	}
 	if j.filter || j.short > 0 {
