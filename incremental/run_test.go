@@ -160,3 +160,11 @@ func TestKeepLooksAgain(t *testing.T) {
 	require.Contains(t, Kept(root, *r.inc, opts), "same")
 	require.NotContains(t, Kept(root, *r.inc, opts), "other")
 }
+
+// TestClockSetBack: what has times in the future is not kept, although the run began, as it seems, later.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	r := run[string]{begun: time.Now().Add(time.Hour)}
+	require.True(t, r.isSettled(identity{mtime: time.Now().Add(-time.Hour).UnixNano()}))
+	require.False(t, r.isSettled(identity{mtime: time.Now().Add(time.Minute).UnixNano()}))
+}
