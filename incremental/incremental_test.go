@@ -233,9 +233,17 @@ func TestOthersStay(t *testing.T) {
 	p.write("fresh", "6") // fn is called
 	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) { return "", fs.SkipAll })
 	require.NoError(t, err)
+	p.opts = fileproc.Options{Suffixes: []string{"fresh"}, OnError: func(err error) error { return err }}
+	p.write("gone.fresh", "7")
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(p.path("gone.fresh")))
+	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) { return "", fs.ErrInvalid })
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	p.opts = fileproc.Options{}
 
 	p.run()
-	require.Equal(t, []string{"b.txt", "ignored/x.md", "ignored/y.md"}, p.gone)
+	require.Equal(t, []string{"b.txt", "gone.fresh", "ignored/x.md", "ignored/y.md"}, p.gone)
 	p.run()
 	require.Empty(t, p.gone)
 }
