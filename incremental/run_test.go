@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	text "text/template"
@@ -167,4 +168,34 @@ func TestClockSetBack(t *testing.T) {
 	r := run[string]{begun: time.Now().Add(time.Hour)}
 	require.True(t, r.isSettled(identity{mtime: time.Now().Add(-time.Hour).UnixNano()}))
 	require.False(t, r.isSettled(identity{mtime: time.Now().Add(time.Minute).UnixNano()}))
+}
+
+// TestMetIsSeen: of the files that a run has met, none is looked up when it has ended, be they unchanged, changed or not kept.
+func TestMetIsSeen(t *testing.T) {
+	t.Parallel()
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	for _, name := range []string{"same", "changed", "fails"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o644))
+	}
+	time.Sleep(Settled + 20*time.Millisecond)
+	for _, compare := range []Compare{CompareAuto, CompareContent} {
+		for range 2 {
+			opts := fileproc.Options{}
+			inc := Options[string]{File: file, Compare: compare, Version: strconv.Itoa(int(compare)), Deleted: func(string) {}}
+			r, err := begin(root, &inc, &opts, func(f *fileproc.File) (string, error) {
+				if f.Name() == "fails" {
+					return "", os.ErrInvalid
+				}
+				return "", nil
+			})
+			require.NoError(t, err)
+			_, err = fileproc.Process(t.Context(), root, opts, r.fn())
+			require.ErrorIs(t, err, os.ErrInvalid)
+			for _, rec := range r.store.unseen() {
+				t.Errorf("%s is not seen", rec.path)
+			}
+			require.NoError(t, r.end(t.Context(), nil))
+			require.NoError(t, os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644))
+		}
+	}
 }
