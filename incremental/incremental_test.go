@@ -238,6 +238,7 @@ func TestOthersStay(t *testing.T) {
 	_, err = p.try(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(p.path("gone.fresh")))
+	p.write("fresh", "8") // fn is called
 	_, err = incremental.Process(t.Context(), p.root, inc, p.opts, func(f *fileproc.File) (string, error) { return "", fs.ErrInvalid })
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	p.opts = fileproc.Options{}
