@@ -128,12 +128,24 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 	}
 	cached = -1
 	if probes {
-		if !w.ring.read(w.files, w.reads, unix.RWF_NOWAIT) {
+		if !w.tryRing(unix.RWF_NOWAIT) {
 			return -1, false
 		}
 		cached = w.dropWhole(len(w.reads))
 	}
-	return cached, w.ring.read(w.files, w.reads, 0)
+	return cached, w.tryRing(0)
+}
+
+// tryRing makes the reads through the ring. If that fails, the window goes on without
+// it, in other memory: the kernel may still write into the ring's.
+func (w *fileWindow) tryRing(flags uint32) bool {
+	ok := w.ring.read(w.files, w.reads, flags)
+	if !ok {
+		w.buffer = slices.Clone(w.buffer) // with what has been read before
+		w.ring.close()
+		w.ring = nil
+	}
+	return ok
 }
 
 // dropWhole leaves in reads what has not been read, and returns the share of asked

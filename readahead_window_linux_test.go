@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -247,6 +249,57 @@ func TestWindowOfTheLargestSize(t *testing.T) {
 			w.ring, w.async = nil, nil
 		}
 	})
+}
+
+// TestWindowWhoseRingBreaks: once a ring is broken, the kernel may write into its memory at any time, so the window reads into other
+// memory. What was read before stays.
+func TestWindowWhoseRingBreaks(t *testing.T) {
+	for _, probed := range []bool{false, true} {
+		s := newShelf(t, false, 400, 5000, 400, 5000)
+		w := windowKinds[0].newWindow(t, s, config{readLimit: -1})
+		if w.ring == nil {
+			t.Skip("no io_uring here")
+		}
+		s.openAll(t, w)
+		if probed { // as in a window that probes, whose second submission fails
+			w.plan()
+			all := w.reads
+			w.reads = w.reads[:2]
+			require.True(t, w.ring.read(w.files, w.reads, 0))
+			w.reads = all
+			w.dropWhole(len(all))
+			require.Len(t, w.reads, 2)
+		}
+		memory := w.buffer
+		null, err := os.Open(os.DevNull)
+		require.NoError(t, err)
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		for _, e := range entries {
+			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(to, "[io_uring]") {
+				fd, err := strconv.Atoi(e.Name())
+				require.NoError(t, err)
+				require.NoError(t, unix.Dup3(int(null.Fd()), fd, unix.O_CLOEXEC)) // which takes no requests
+			}
+		}
+		require.NoError(t, null.Close())
+		if probed {
+			_, ok := w.readRing(false)
+			require.False(t, ok)
+			w.readPlain(never, false)
+			for _, f := range w.files {
+				unix.Close(f.fd)
+			}
+		} else {
+			w.read(never, true)
+		}
+		clear(memory) // as the kernel might
+		for i, want := range s.want {
+			var c content
+			require.True(t, w.get(i, &c))
+			require.True(t, bytes.Equal(want, c.data), "file %d", i)
+		}
+	}
 }
 
 // TestWindowMeetsChangedSizes: a file that has become shorter or longer since its metadata was fetched is not known.

@@ -172,6 +172,22 @@ func TestBrokenRingIsOfNoUse(t *testing.T) {
 	}
 }
 
+// Memory that the kernel may still write into is never another ring's.
+func TestMemoryOfLostRequestsIsNotUsedAgain(t *testing.T) {
+	r, err := NewForFiles(8, 1<<20)
+	if err != nil {
+		t.Skipf("no io_uring here: %v", err)
+	}
+	if err := r.giveUp(unix.EIO, 1); err != unix.EIO { // it waits for a second
+		t.Fatal(err)
+	}
+	lost := &r.Memory()[0]
+	r.Close()
+	if m := takeMemory(1); &(*m)[0] == lost {
+		t.Fatal("the memory is used again")
+	}
+}
+
 // Memory that is kept from a ring is another one's, if it is large enough, but never that of two at once.
 func TestRingsShareNoMemory(t *testing.T) {
 	if newRing(t, 8, 64) == nil {
