@@ -51,7 +51,7 @@ func goCommand(dir string, args ...string) (string, error) {
 
 // outside returns an empty directory outside of this module, and a function that runs the go command in it.
 func outside(t *testing.T) (dir string, run func(args ...string) string) {
-	if out, err := goCommand(".", "list", "-deps", "-test", "."); err != nil {
+	if out, err := goCommand(".", "list", "-deps", "-test", ".", "github.com/cespare/xxhash/v2"); err != nil {
 		t.Skip("no go command, or none of the modules that it needs: ", err, out)
 	}
 	dir = t.TempDir()
@@ -62,7 +62,8 @@ func outside(t *testing.T) (dir string, run func(args ...string) string) {
 	}
 }
 
-// TestExamplesRunAnywhere: each example is a program with an Output comment, and needs no file that it does not make.
+// TestExamplesRunAnywhere: each example is a program with an Output comment, and needs no file that it does not make. Those of
+// package cache run in the same module.
 func TestExamplesRunAnywhere(t *testing.T) {
 	fset, files := exampleFiles(t)
 	for _, e := range doc.Examples(files...) {
@@ -79,10 +80,14 @@ func TestExamplesRunAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o666))
 	}
+	text, err := os.ReadFile("cache/example_test.go")
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cache", "example_test.go"), text, 0o666))
 	run("mod", "init", "examples")
 	run("mod", "edit", "-replace", "github.com/fileproc/fileproc="+clone)
 	run("mod", "tidy")
-	run("test", "-vet=off")
+	run("test", "-vet=off", "./...")
 }
 
 // TestEachOptionHasAnExample, and each method of File.

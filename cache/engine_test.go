@@ -487,14 +487,11 @@ func TestEmptyCountsLoads(t *testing.T) {
 	}
 }
 
-// TestEvictionAllocatesNothing: in a full engine, of 1,000 entries or of a million, an insertion evicts one entry and uses
-// its node again.
+// TestEvictionAllocatesNothing: in a full engine, an insertion evicts one entry and uses its node again. FILEPROC_FAULTS is
+// the size of the large one.
 func TestEvictionAllocatesNothing(t *testing.T) {
 	for _, policy := range []Policy{LRU, LFU, Hybrid} {
-		for _, n := range []int{1000, 1_000_000} {
-			if n > 1000 && testing.Short() {
-				continue
-			}
+		for _, n := range []int{1000, rounds(t, "FILEPROC_FAULTS", 50_000)} {
 			e := newEngine[int](limits{policy: policy, maxBytes: 1 << 60, maxEntries: n, shards: 1})
 			keys := fullEngine(e, n)
 			evicted, i := e.total().Evictions[OverEntries], 0

@@ -28,13 +28,13 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 if [ "$engines" ]; then
 	# The engine is not exported. The benchmark is put into its package for this build alone, with a go.mod that has the two
-	# libraries, so that the module's own has not.
+	# libraries, so that the repository's own has not.
 	benchmark=$PWD/caches/testdata/engines_test.go
-	cd ../cache
+	cd ..
 	cp go.mod go.sum "$tmp"
 	go mod edit -require github.com/jellydator/ttlcache/v3@v3.4.1 -require github.com/maypok86/otter/v2@v2.4.0 "$tmp/go.mod"
-	printf '{"Replace": {"%s/engines_test.go": "%s"}}\n' "$PWD" "$benchmark" >"$tmp/overlay.json"
-	go test -modfile "$tmp/go.mod" -mod=mod -overlay "$tmp/overlay.json" -run '^$' -bench Engines -count 5 -benchtime 200ms .
+	printf '{"Replace": {"%s/cache/engines_test.go": "%s"}}\n' "$PWD" "$benchmark" >"$tmp/overlay.json"
+	go test -modfile "$tmp/go.mod" -mod=mod -overlay "$tmp/overlay.json" -run '^$' -bench Engines -count 5 -benchtime 200ms ./cache
 	exit
 fi
 go build -o "$tmp/caches" ./caches

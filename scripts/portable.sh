@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the root module's tests on other platforms, two platforms at a time: 386 natively, arm64 and big-endian s390x under qemu,
-# js under node, wasip1 under wazero, and windows under wine, there with the tests of cache and cmd/fileproc too. A platform whose tool is
+# js under node, wasip1 under wazero, and windows under wine, there with the tests of cmd/fileproc too. A platform whose tool is
 # missing is skipped with the reason. As root, it installs qemu, wine and the C compiler that windows needs by apt-get.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...
 # Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
@@ -60,7 +60,7 @@ under_wine() {
 	sed 's/^\(\t*\)STATUS_NOT_SUPPORTED:/\1NTStatus(0xC0000002), STATUS_NOT_SUPPORTED:/' "$os_file" >"$tmp/at_windows.go"
 	echo "{\"Replace\": {\"$os_file\": \"$tmp/at_windows.go\"}}" >"$tmp/overlay.json"
 	echo "   $(wine --version)"
-	for module in . cache cmd/fileproc; do
+	for module in . cmd/fileproc; do
 		# One package at a time: tests that look at the time fail when many programs wait for wine's server.
 		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 "$timeout" -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
 	done

@@ -2,13 +2,10 @@ module github.com/fileproc/fileproc/cache/cacheprom
 
 go 1.26.1
 
-replace (
-	github.com/fileproc/fileproc => ../..
-	github.com/fileproc/fileproc/cache => ..
-)
+replace github.com/fileproc/fileproc => ../..
 
 require (
-	github.com/fileproc/fileproc/cache v0.0.0-00010101000000-000000000000
+	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 )
@@ -17,7 +14,6 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect

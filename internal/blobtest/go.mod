@@ -4,7 +4,6 @@ go 1.26.1
 
 require (
 	github.com/fileproc/fileproc v0.0.0
-	github.com/fileproc/fileproc/cache v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	gocloud.dev v0.47.0
 )
@@ -34,5 +33,3 @@ require (
 )
 
 replace github.com/fileproc/fileproc => ../..
-
-replace github.com/fileproc/fileproc/cache => ../../cache
