@@ -24,14 +24,22 @@
 // file that changed within 2 seconds before it was read is read again until it is older,
 // and a file without times, as in an embed.FS, is read each time. With Trust both are
 // served from memory. A change that the file system itself hides, as a network file
-// system with a cache of its own may, is hidden here too.
+// system with a cache of its own may, is hidden here too. So is a store through a shared
+// mapping (mmap), as long as the system has not set the times anew: Linux does so once
+// when the page is first written, and next after it was written back.
 //
 // # The bounds
 //
 // Entries take at most [Options.MaxBytes] at each moment: room is made before an
-// entry is added. An entry counts as its content, its name and 512 bytes. Listings
+// entry is added. An entry counts as the memory of its content, which Go's allocator
+// rounds up, its name and 512 bytes, and 256 more if its metadata has a Sys. Listings
 // and metadata have a bound of their own. Not counted are files while they are read,
 // and what open files and slices hold after the entry was evicted.
+//
+// What is read is bounded too, whatever the metadata says: a file that goes on beyond
+// MaxFileSize is not cached, and Open returns the source's own. Only ReadFile, View and
+// [Results] read such a file whole, which takes its size in memory, and for one without
+// an end does not return.
 //
 // The entries are divided among [Options.Shards], each with a mutex and its part of
 // the bounds. Policies hold within a shard; with one shard they are exact. An
@@ -74,8 +82,9 @@
 // it, not before. A flush that fails loses nothing: the file stays dirty, and the error
 // goes to the caller of Flush or Close, to OnFlushError and to the counters. Files that
 // are dirty when the process dies are lost. As a store, a [Dir] writes a temporary file,
-// syncs it and renames it, so that others see the old file or the new one, also after a
-// crash of the machine.
+// syncs it, renames it and syncs the directory. So others see the old file or the new one,
+// and what the store has survives a crash of the machine, if the file system keeps what it
+// has synced. Windows and Plan 9 do not sync directories.
 //
 // # Locks
 //
@@ -86,10 +95,9 @@
 //	flushed.mu       the errors of a flush                             held during OnFlushError
 //	shard.mu         entries, loads under way, counters                not held
 //	writer.mu        dirty files, counters of writes                   not held
-//	FS.mu            the list of Results                               not held
 //
 // They are locked in this order, and writer.names and writer.flushing never together. None
-// of the last three is locked while another of them is held.
+// of the last two is locked while another of them is held.
 package cache
 
 import (
@@ -102,7 +110,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -220,21 +228,22 @@ type FS struct {
 
 	w writer
 
-	mu      sync.Mutex
-	results []dropper
+	results atomic.Pointer[[]dropper]
 }
 
 // A dropper is the engine of Results.
 type dropper interface {
 	drop(key string, why Reason) bool
+	forget(key string, why Reason, drops uint64) bool
 	dropAll(match func(key string) bool) int
 }
 
 // dependents returns the Results of c.
 func (c *FS) dependents() []dropper {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.results[:len(c.results):len(c.results)]
+	if r := c.results.Load(); r != nil {
+		return *r
+	}
+	return nil
 }
 
 var _ interface {
@@ -313,14 +322,12 @@ func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
 		return v, ok
 	}
 	made, at := v.made(), c.data.now()
-	why := Changed
-	if !made.firm {
-		ok, why = false, Expired
-	} else {
-		ok = c.isStill(name, made.id)
+	is, why := differs, Expired
+	if made.firm {
+		is, why = c.compare(name, made.id), Changed
 	}
-	e.checked(key, v, at, ok, why)
-	return v, ok
+	e.checked(key, v, at, is, why)
+	return v, is == same
 }
 
 // load loads key by fn. Of another's load that began earlier it takes what a hit
@@ -422,7 +429,7 @@ func (c *FS) view(name string) (data []byte, own bool, err error) {
 		data, err = fs.ReadFile(c.source, name)
 		return data, true, err
 	}
-	return ct.data, false, nil
+	return ct.bytes(), false, nil
 }
 
 // Stat returns metadata. With Options.Trust it is cached.
@@ -453,7 +460,7 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 			return nil, loaded{}, err
 		}
 		ct := &content{stamp: stamp{began: began}, info: infoOf(i)}
-		return ct, loaded{cost: int64(len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began, keep: true}, nil
+		return ct, loaded{cost: ct.cost(name), ttl: c.ttlOf(name, &ct.info), began: began, keep: true}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -550,13 +557,23 @@ func below(name, prefix string) bool {
 // new. It returns how many files were cached.
 func (c *FS) InvalidatePattern(patterns ...string) (int, error) {
 	for _, p := range patterns {
-		if !doublestar.ValidatePattern(p) {
-			return 0, fmt.Errorf("cache: pattern %q: %w", p, path.ErrBadPattern)
+		if err := validPattern(p); err != nil {
+			return 0, err
 		}
 	}
 	return c.invalidate(func(name string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool { return doublestar.MatchUnvalidated(p, name) })
 	}, all), nil
+}
+
+// validPattern refuses what is no pattern, and what matches no name: a slash at an end,
+// an empty part, . and ..
+func validPattern(p string) error {
+	parts := strings.Split(p, "/")
+	if !doublestar.ValidatePattern(p) || slices.ContainsFunc(parts, func(s string) bool { return s == "" || s == ".." || s == "." && p != "." }) {
+		return fmt.Errorf("cache: pattern %q: %w", p, path.ErrBadPattern)
+	}
+	return nil
 }
 
 // Clear makes the cache forget everything but its counters.
@@ -602,6 +619,7 @@ func (c *FS) Stats() Stats {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	writes := c.w.stats
+	writes.Writes, writes.WriteErrors, writes.Removes = c.w.writes.Load(), c.w.writeErrors.Load(), c.w.removes.Load()
 	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
 	return Stats{Files: data.public(), Metadata: meta.public(), Writes: writes}
 }

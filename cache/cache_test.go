@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -844,4 +847,200 @@ func TestNegativeSize(t *testing.T) {
 	c := newFS(t, m, Options{Trust: Forever})
 	require.Equal(t, "data", readFile(t, c, "f"))
 	require.Zero(t, c.Stats().Files.Entries)
+}
+
+// TestSizeThatLies does not defeat MaxFileSize: Open reads little more than that, also of a file without an end.
+func TestSizeThatLies(t *testing.T) {
+	for _, size := range []int64{-1, 0, 10, 1 << 10} {
+		source := &endless{size: size}
+		c := newFS(t, source, Options{MaxFileSize: 1 << 10, Trust: Forever})
+		f, err := c.Open("f")
+		require.NoError(t, err)
+		require.IsType(t, &endless{}, f, "the source's own")
+		require.LessOrEqual(t, source.read, int64(4<<10))
+		require.Zero(t, c.Stats().Files.Entries)
+	}
+	// Results read it whole, and do not believe what it would take.
+	source := &endless{size: 1 << 60, end: 100}
+	c := newFS(t, source, Options{})
+	r, err := NewResults(c, ResultOptions[int]{}, func(f File) (int, error) { return len(f.Data), nil })
+	require.NoError(t, err)
+	n, err := r.Load("f")
+	require.NoError(t, err)
+	require.Equal(t, 100, n)
+}
+
+// endless is a source of one file, which lies about its size.
+type endless struct {
+	size, end, read int64
+}
+
+func (e *endless) Open(string) (fs.File, error) { e.read = 0; return e, nil }
+func (e *endless) Stat() (fs.FileInfo, error) {
+	return &memInfo{name: "f", lies: e.size, mtime: time.Unix(1, 0)}, nil
+}
+func (e *endless) Close() error { return nil }
+func (e *endless) Read(p []byte) (int, error) {
+	if e.read > 1<<20 {
+		return 0, errors.New("it is read on and on")
+	}
+	if e.end > 0 {
+		p = p[:min(int64(len(p)), e.end-e.read)]
+		if len(p) == 0 {
+			return 0, io.EOF
+		}
+	}
+	e.read += int64(len(p))
+	return len(p), nil
+}
+
+// TestReadAllInSteps: memory that is taken in steps has the whole content.
+func TestReadAllInSteps(t *testing.T) {
+	for _, size := range []int{believed, believed + 1, 2*believed + 77} {
+		data, err := readAll(iotest.DataErrReader(io.LimitReader(rand.New(rand.NewSource(1)), int64(size))), int64(size), int64(size))
+		require.NoError(t, err)
+		require.Len(t, data, size)
+		require.LessOrEqual(t, cap(data), size+1<<16)
+		want := make([]byte, 1000)
+		_, err = io.ReadFull(rand.New(rand.NewSource(1)), want)
+		require.NoError(t, err)
+		require.Equal(t, want, data[:1000])
+	}
+	data, err := readAll(strings.NewReader("12345"), 2, 5)
+	require.NoError(t, err)
+	require.Equal(t, "12345", string(data))
+	_, err = readAll(strings.NewReader("123456"), 2, 5)
+	require.Equal(t, errLonger, err)
+}
+
+// TestMemoryIsCounted: the heap does not exceed what the entries count, whatever the size classes of the contents.
+func TestMemoryIsCounted(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, size := range []int{100, 1100, 4097, 33_000} {
+		m := newMemFS(map[string]string{"f": strings.Repeat("x", size)})
+		before := heap()
+		c := newFS(t, linkedEverywhere{m}, Options{MaxBytes: 4 << 20, Shards: 1, Store: m})
+		for i := range 8 << 20 / (size + 512) {
+			_, err := c.View(fmt.Sprintf("some/directory/file%06d", i))
+			require.NoError(t, err)
+		}
+		s := c.Stats().Files
+		require.NotZero(t, s.Evictions[OverBytes])
+		require.LessOrEqual(t, heap()-before, s.Bytes+100<<10, "%d bytes", size)
+		require.Greater(t, s.Bytes, int64(4<<20-50_000), "the room is used")
+		runtime.KeepAlive(c)
+
+		require.NoError(t, c.WriteFile("g", make([]byte, size)))
+		h, ok := c.data.find("g")
+		require.True(t, ok)
+		require.Equal(t, int64(cap(h.value.data))+1+entryOverhead, c.data.shards[0].entries["g"].cost)
+	}
+	// The metadata of the system, which Sys keeps.
+	c, err := NewDir(warmTree(t, map[string]string{"f": "x"}), Options{Trust: Forever})
+	require.NoError(t, err)
+	defer c.Close()
+	readFile(t, c, "f")
+	require.EqualValues(t, 8+1+entryOverhead+sysMemory, c.Stats().Files.Bytes)
+	data, err := c.View("f")
+	require.NoError(t, err)
+	require.Equal(t, 1, cap(data), "what a caller appends is no part of the cache")
+}
+
+// linkedEverywhere is a source in which each name but g leads to the file f.
+type linkedEverywhere struct{ *memFS }
+
+func (l linkedEverywhere) Open(string) (fs.File, error)     { return l.memFS.Open("f") }
+func (l linkedEverywhere) Stat(string) (fs.FileInfo, error) { return l.memFS.Stat("f") }
+
+// TestStatThatFails once: the entry is not served then, and is not lost.
+func TestStatThatFails(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x", "g": "y"})
+	c := newFS(t, m, Options{})
+	readFile(t, c, "f")
+	m.failing("stat", "open")
+	_, err := c.ReadFile("f")
+	require.ErrorIs(t, err, errStore)
+	m.setFault(nil)
+	opens := m.opens.Load()
+	require.Equal(t, "x", readFile(t, c, "f"))
+	require.Equal(t, opens, m.opens.Load())
+	s := c.Stats().Files
+	require.EqualValues(t, 1, s.Hits)
+	require.EqualValues(t, 2, s.Checks)
+	m.delete("f")
+	_, err = c.ReadFile("f")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Zero(t, c.Stats().Files.Entries)
+}
+
+// TestPatternsThatMatchNothing are refused.
+func TestPatternsThatMatchNothing(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"a.txt": "", "d/b.txt": ""}), Options{})
+	for _, p := range []string{"/*.txt", "d/", "", "./*.txt", "d//b.txt", "../*", "d/../a.txt", "d/./b.txt", "["} {
+		_, err := c.InvalidatePattern("*.txt", p)
+		require.ErrorIs(t, err, path.ErrBadPattern, p)
+		for _, opts := range []WarmOptions{{Include: []string{p}}, {Exclude: []string{p}}, {First: []string{p}}} {
+			_, err = c.Warm(t.Context(), opts)
+			require.ErrorIs(t, err, path.ErrBadPattern, p)
+		}
+	}
+	for _, p := range []string{".", "*.txt", "**", "d/**", "{a,d/b}.txt", "[/]x", `\./a`, "...", ".*"} {
+		_, err := c.InvalidatePattern(p)
+		require.NoError(t, err, p)
+	}
+}
+
+// TestTrustBeginsWithTheComparison, not with its end.
+func TestTrustBeginsWithTheComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "old"})
+		c := newFS(t, m, Options{Trust: 15 * time.Second})
+		readFile(t, c, "f")
+		time.Sleep(16 * time.Second)
+		m.setFault(func(op, _ string) error {
+			if op == "stat" {
+				defer time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		readFile(t, c, "f") // compared within 10 seconds
+		require.EqualValues(t, 1, c.Stats().Files.Checks)
+		time.Sleep(5 * time.Second)
+		readFile(t, c, "f")
+		require.EqualValues(t, 1, c.Stats().Files.Checks)
+		time.Sleep(time.Nanosecond)
+		readFile(t, c, "f")
+		require.EqualValues(t, 2, c.Stats().Files.Checks)
+	})
+}
+
+// TestFirmWhenItBegan: what was young when a read or a write of it began may have changed in the same step of the clock, however
+// long that took.
+func TestFirmWhenItBegan(t *testing.T) {
+	for _, op := range []string{"open", "written"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemFS(map[string]string{"f": "x"})
+			m.setFault(func(o, name string) error {
+				if o == op {
+					m.mu.Lock()
+					m.files["f"].mtime = time.Now()
+					m.mu.Unlock()
+					time.Sleep(time.Minute)
+				}
+				return nil
+			})
+			c := newFS(t, m, Options{Store: m})
+			if op == "open" {
+				readFile(t, c, "f")
+			} else {
+				require.NoError(t, c.WriteFile("f", []byte("y")))
+			}
+			require.Zero(t, c.Stats().Files.Entries)
+		})
+	}
 }

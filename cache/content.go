@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -83,6 +84,18 @@ func (ct *content) file(name string) *file {
 	return f
 }
 
+// bytes is the content. What a caller appends does not reach the memory behind it.
+func (ct *content) bytes() []byte { return slices.Clip(ct.data) }
+
+// cost is the memory of an entry, where the allocator's size classes count.
+func (ct *content) cost(name string) int64 {
+	cost := int64(cap(ct.data)+len(name)) + entryOverhead
+	if ct.info.sys != nil {
+		cost += sysMemory
+	}
+	return cost
+}
+
 type kind uint8
 
 const (
@@ -117,6 +130,7 @@ func infoOf(f fs.FileInfo) info {
 
 const (
 	entryOverhead  = 512 // bytes, about: what an entry takes besides its name and data
+	sysMemory      = 256 // what the operating system's metadata takes
 	dirEntryMemory = 96  // of a name in a listing, besides its bytes
 )
 
@@ -153,15 +167,19 @@ func (c *FS) read(name string, largest int64) (*content, loaded, error) {
 		ct.kind = uncachable
 		return ct, loaded{}, nil
 	}
-	if ct.data, err = readAll(f, before.Size()); err != nil {
-		if err == io.ErrNoProgress {
-			err = &fs.PathError{Op: "read", Path: name, Err: err}
-		}
+	switch ct.data, err = readAll(f, before.Size(), largest); err {
+	case nil:
+	case errLonger:
+		ct.kind = uncachable
+		return ct, loaded{}, nil
+	case io.ErrNoProgress:
+		return nil, loaded{}, &fs.PathError{Op: "read", Path: name, Err: err}
+	default:
 		return nil, loaded{}, err
 	}
 	ct.whole = int64(len(ct.data)) == before.Size() && c.isStill(name, ct.id)
 	ct.firm = ct.firm && ct.whole
-	return ct, loaded{cost: int64(len(ct.data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: ct.began,
+	return ct, loaded{cost: ct.cost(name), ttl: c.ttlOf(name, &ct.info), began: ct.began,
 		keep: c.worthKeeping(&ct.stamp)}, nil
 }
 
@@ -173,18 +191,34 @@ func (c *FS) largest(name string) int64 {
 	return min(c.maxFile, c.data.maxCost()-entryOverhead-int64(len(name)))
 }
 
-// isStill reports whether the file name is what id says.
-func (c *FS) isStill(name string, id identity) bool {
+// compare compares the file name with what id says.
+func (c *FS) compare(name string, id identity) verdict {
 	after, err := c.stat(name)
-	return err == nil && identityOf(after) == id
+	switch {
+	case err == nil && identityOf(after) == id:
+		return same
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return differs
+	}
+	return unknown
 }
+
+// isStill reports whether the file name is known to be what id says.
+func (c *FS) isStill(name string, id identity) bool { return c.compare(name, id) == same }
 
 var scratch = sync.Pool{New: func() any { return new([512]byte) }}
 
-// readAll reads f to its end, which only io.EOF proves. For a file of that size it
-// takes that much memory.
-func readAll(f io.Reader, size int64) ([]byte, error) {
-	data := make([]byte, 0, max(0, size)) // some file systems give -1 for what they do not know
+// errLonger is the error of readAll for what is longer than its limit, whatever its size was said to be.
+var errLonger = errors.New("cache: longer than the limit")
+
+// believed is the size in bytes for which memory is taken before anything was read.
+const believed = 16 << 20
+
+// readAll reads f to its end, which only io.EOF proves. If f has that size, what it
+// returns takes that much memory, and the rest of its size class.
+func readAll(f io.Reader, size, limit int64) ([]byte, error) {
+	// Some file systems give -1 for a size that they do not know.
+	data := slices.Grow([]byte(nil), int(min(max(0, size), believed)))
 	more := scratch.Get().(*[512]byte)
 	defer scratch.Put(more)
 	for empty := 0; ; {
@@ -192,13 +226,21 @@ func readAll(f io.Reader, size int64) ([]byte, error) {
 		if len(into) == 0 {
 			into = more[:]
 		}
+		if left := limit - int64(len(data)); int64(len(into)) > left {
+			into = into[:left+1]
+		}
 		n, err := f.Read(into)
-		if len(data) == cap(data) {
-			data = append(data, more[:n]...)
-		} else {
+		if len(data) < cap(data) {
 			data = data[:len(data)+n]
+		} else if n > 0 {
+			if rest := size - int64(len(data)); rest >= int64(n) { // no more than what is said, where append takes a quarter more
+				data = append(slices.Grow([]byte(nil), len(data)+int(min(rest, max(int64(len(data)), int64(n))))), data...)
+			}
+			data = append(data, more[:n]...)
 		}
 		switch {
+		case int64(len(data)) > limit:
+			return nil, errLonger
 		case err == io.EOF:
 			return data, nil
 		case err != nil:
@@ -234,7 +276,7 @@ func (c *FS) list(name string) (*content, loaded, error) {
 	if err != nil {
 		return nil, loaded{}, err
 	}
-	cost := int64(len(name)) + entryOverhead
+	cost := ct.cost(name)
 	ct.names = make([]fs.DirEntry, len(found))
 	for i, d := range found {
 		ct.names[i] = &dirEntry{c, path.Join(name, d.Name()), d.Name(), d.Type()}

@@ -8,7 +8,11 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // ErrNotRegular is the error of Dir.Open for what is neither a regular file nor a
@@ -18,8 +22,9 @@ var ErrNotRegular = errors.New("not a regular file")
 // Dir is a directory of the operating system as a source. All is opened through
 // [os.Root]: no name and no link leads outside.
 type Dir struct {
-	root *os.Root
-	name string // absolute, for fileproc
+	root    *os.Root
+	name    string   // absolute, for fileproc
+	written sync.Map // the directories with a file that this Dir has written
 }
 
 var _ interface {
@@ -37,7 +42,7 @@ func OpenDir(name string) (*Dir, error) {
 	if abs, err := filepath.Abs(name); err == nil {
 		name = abs
 	}
-	return &Dir{root, name}, nil
+	return &Dir{root: root, name: name}, nil
 }
 
 // Close releases the directory. Files that are open stay so.
@@ -61,7 +66,24 @@ func (d *Dir) Open(name string) (fs.File, error) {
 		f.Close()
 		return nil, err
 	}
+	if info.IsDir() {
+		return listedDir{f}, nil
+	}
 	return f, nil
+}
+
+// listedDir is an open directory that does not list temporary files.
+type listedDir struct{ fs.ReadDirFile }
+
+func (d listedDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	for {
+		entries, err := d.ReadDirFile.ReadDir(n)
+		found := len(entries) > 0
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return isTemporary(e.Name()) })
+		if n <= 0 || err != nil || len(entries) > 0 || !found {
+			return entries, err
+		}
+	}
 }
 
 // Stat returns metadata; of a link, of what it leads to.
@@ -88,21 +110,59 @@ func (d *Dir) ReadLink(name string) (string, error) {
 	return d.root.Readlink(name)
 }
 
-// temporary is what the name of a temporary file begins with.
+// A temporary file is named temporary and what rand.Text gives, 26 characters.
 const temporary = ".cache-"
+
+func isTemporary(base string) bool {
+	text, ok := strings.CutPrefix(base, temporary)
+	return ok && len(text) == 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
+
+const (
+	leftover       = time.Hour // an older temporary file is one of a writer that was killed
+	leftoversAmong = 10_000    // so many names of a directory are looked at
+)
+
+// removeLeftovers removes the temporary files of dir that are older than f, which is a new
+// one: its time is of the same clock. A writer that lives nevertheless cannot rename its
+// file, and leaves what was there.
+func removeLeftovers(root *os.Root, dir string, f *os.File) {
+	made, err := f.Stat()
+	if err != nil {
+		return
+	}
+	d, err := root.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(leftoversAmong)
+	for _, base := range names {
+		if !isTemporary(base) {
+			continue
+		}
+		name := path.Join(dir, base)
+		if info, err := root.Lstat(name); err == nil && info.Mode().IsRegular() && made.ModTime().Sub(info.ModTime()) > leftover {
+			_ = root.Remove(name)
+		}
+	}
+}
 
 // WriteFile makes data the content of the file name, which it replaces by a rename: a
 // link is replaced, not followed. It makes the directories above. A file that is there
-// keeps its permissions.
+// keeps its permissions. Temporary files are not listed. The first write into a directory
+// removes those older than an hour, which writers that were killed have left.
 func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	if err := local("write", name); err != nil {
 		return nil, err
 	}
 	dir := path.Dir(name)
-	if dir != "." {
+	_, known := d.written.Load(dir)
+	if _, err := d.root.Stat(dir); err != nil {
 		if err := d.root.MkdirAll(dir, 0o777); err != nil {
 			return nil, err
 		}
+		known = false
 	}
 	perm, exists := fs.FileMode(0o666), false
 	if old, err := d.root.Stat(name); err == nil && old.Mode().IsRegular() {
@@ -113,14 +173,28 @@ func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, writeError(name, err)
 	}
+	if !known {
+		removeLeftovers(d.root, dir, f)
+	}
 	info, err := replace(d.root, f, tmp, name, data, perm, exists)
 	if err != nil {
 		f.Close()
 		_ = d.root.Remove(tmp)
 		return nil, writeError(name, err)
 	}
+	for above := dir; ; above = path.Dir(above) {
+		if err := syncDir(d.root, above); err != nil {
+			return nil, writeError(name, err)
+		}
+		if known || above == "." {
+			break
+		}
+	}
+	d.written.Store(dir, true)
 	return info, nil
 }
+
+var fsync = (*os.File).Sync // a test notes the calls
 
 // writeError is err with the name of the file, which the caller knows, in place of the
 // temporary one's.
@@ -149,7 +223,7 @@ func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.F
 			return nil, err
 		}
 	}
-	if err := f.Sync(); err != nil {
+	if err := fsync(f); err != nil {
 		return nil, err
 	}
 	before, err := f.Stat()
@@ -179,7 +253,10 @@ func (d *Dir) Remove(name string) error {
 	if err := local("remove", name); err != nil {
 		return err
 	}
-	return d.root.Remove(name)
+	if err := d.root.Remove(name); err != nil {
+		return err
+	}
+	return syncDir(d.root, path.Dir(name))
 }
 
 // local refuses names that are no names of the system: a backslash or a colon on Windows,

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -56,8 +57,8 @@ func newEngine[V comparable](l limits) *engine[V] {
 			entries:    map[string]*node[V]{},
 			flights:    map[string]*flight[V]{},
 		}
-		s.protected.bytesMost = s.maxBytes / 5 * 4
-		s.protected.entriesMost = s.maxEntries / 5 * 4
+		s.protected.bytesMost = s.maxBytes - (s.maxBytes+4)/5
+		s.protected.entriesMost = s.maxEntries - s.maxEntries/5 - min(1, s.maxEntries%5)
 		e.shards = append(e.shards, s)
 	}
 	return e
@@ -115,20 +116,29 @@ func (e *engine[V]) get(key string, notBefore int64) (v V, ok, trusted bool) {
 	return n.value, true, false
 }
 
+// A verdict is what a comparison of a value with its file has shown.
+type verdict int
+
+const (
+	same    verdict = iota // a hit
+	differs                // the value leaves the cache
+	unknown                // the comparison failed: the value is not served now, and stays
+)
+
 // checked notes that v was compared with its file, at the time that the engine's
-// clock showed then: it was the same, which is a hit, or it leaves the cache.
-func (e *engine[V]) checked(key string, v V, at int64, same bool, why Reason) {
+// clock showed then.
+func (e *engine[V]) checked(key string, v V, at int64, is verdict, why Reason) {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.Checks++
-	if same {
+	if is == same {
 		s.counts.Hits++
 	}
 	n := s.entries[key]
 	switch {
-	case n == nil || n.value != v:
-	case same:
+	case n == nil || n.value != v || is == unknown:
+	case is == same:
 		n.checked = max(n.checked, at)
 	default:
 		s.remove(n, why)
@@ -145,12 +155,40 @@ func (e *engine[V]) set(key string, v V, l loaded) bool {
 	return s.insert(e, key, v, l)
 }
 
-// drop removes key, and loads of it under way are not kept. It reports whether
-// key had a value.
-func (e *engine[V]) drop(key string, why Reason) bool {
+// drops returns the number of drops in the shard of key, for setUnlessDropped.
+func (e *engine[V]) drops(key string) uint64 {
+	return e.shard(key).drops.Load()
+}
+
+// setUnlessDropped is set if there was no drop since drops returned before. Else v may
+// be older than the drop, and key has no value.
+func (e *engine[V]) setUnlessDropped(key string, v V, l loaded, before uint64) {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.flights, key)
+	if s.drops.Load() == before {
+		s.insert(e, key, v, l)
+	} else if n := s.entries[key]; n != nil {
+		s.remove(n, Invalidated)
+	}
+}
+
+// drop removes key, and neither loads of it under way nor what was to be set since
+// before are kept. It reports whether key had a value.
+func (e *engine[V]) drop(key string, why Reason) bool {
+	return e.forget(key, why, 1)
+}
+
+// forget is drop, which counts as so many. A write, which is the only one of its key,
+// counts as none: writes of other keys go on.
+func (e *engine[V]) forget(key string, why Reason, drops uint64) bool {
+	s := e.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if drops > 0 {
+		s.drops.Add(drops)
+	}
 	delete(s.flights, key)
 	n := s.live(key, e)
 	if n != nil {
@@ -164,6 +202,7 @@ func (e *engine[V]) drop(key string, why Reason) bool {
 func (e *engine[V]) dropAll(match func(key string) bool) (dropped int) {
 	for _, s := range e.shards {
 		s.mu.Lock()
+		s.drops.Add(1)
 		s.expire(e, s.maxEntries)
 		for key := range s.flights {
 			if match(key) {
@@ -315,6 +354,7 @@ type shard[V comparable] struct {
 	entries    map[string]*node[V]
 	flights    map[string]*flight[V]
 	flown      uint64
+	drops      atomic.Uint64 // by Invalidate and the methods like it; changes under mu
 	counts     counts
 	expiry     []*node[V] // a heap: the first expires first
 
@@ -511,34 +551,40 @@ func (s *shard[V]) victim() *node[V] {
 // moment. A value that key had is replaced, and its uses are forgotten.
 func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	cost, ttl := l.cost, l.ttl
-	if n := s.entries[key]; n != nil {
-		s.remove(n, Replaced)
+	n, had := s.entries[key], 0
+	if n != nil { // its place is used again
+		s.unlink(n, Replaced)
+		had = 1
 	}
 	if cost > s.maxBytes || s.maxEntries == 0 {
 		s.counts.TooLarge++
+		delete(s.entries, key)
 		return false
 	}
 	s.expire(e, 2)
 	for {
 		why := OverBytes
 		if cost <= s.maxBytes-s.bytes {
-			if len(s.entries) < s.maxEntries {
+			if len(s.entries)-had < s.maxEntries {
 				break
 			}
 			why = OverEntries
 		}
 		if s.expire(e, 1) == 0 {
 			if l.ahead {
+				delete(s.entries, key)
 				return false
 			}
 			s.remove(s.victim(), why)
 		}
 	}
-	n := s.freeNode
-	if n != nil {
-		s.freeNode = nil
-	} else {
-		n = &node[V]{}
+	if n == nil {
+		if n = s.freeNode; n != nil {
+			s.freeNode = nil
+		} else {
+			n = &node[V]{}
+		}
+		s.entries[key] = n
 	}
 	n.key, n.value, n.cost, n.checked, n.inserted = key, v, cost, l.began, s.counts.Inserted
 	if ttl = e.ttlOf(ttl); ttl > 0 {
@@ -559,7 +605,6 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 		n.uses = 1
 		q.push(n)
 	}
-	s.entries[key] = n
 	s.bytes += cost
 	s.counts.Inserted++
 	return true
@@ -568,6 +613,12 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 // remove takes n out of everything.
 func (s *shard[V]) remove(n *node[V], why Reason) {
 	delete(s.entries, n.key)
+	s.unlink(n, why)
+	s.freeNode = n
+}
+
+// unlink takes n out of everything but the entries.
+func (s *shard[V]) unlink(n *node[V], why Reason) {
 	s.bytes -= n.cost
 	s.counts.Evictions[why]++
 	if n.slot != 0 {
@@ -579,7 +630,6 @@ func (s *shard[V]) remove(n *node[V], why Reason) {
 		s.dropEmpty(q)
 	}
 	*n = node[V]{} // the value must not stay reachable
-	s.freeNode = n
 }
 
 // expire removes up to most entries that have expired, and returns how many. It

@@ -96,7 +96,7 @@ func (m *model) get(key string, now int64) (int, bool) {
 				n, bytes = n+1, bytes+e.cost
 			}
 		}
-		if n <= int64(m.maxEntries/5*4) && bytes <= m.maxBytes/5*4 {
+		if 5*n <= int64(4*m.maxEntries) && 5*bytes <= 4*m.maxBytes {
 			break
 		}
 		d := m.entries[first]
@@ -455,6 +455,50 @@ func TestHybridOutlivesAScan(t *testing.T) {
 	}
 }
 
+// TestHybridOfFewEntries: as many as fit into four fifths of the bound, and at least one of two, survive a scan.
+func TestHybridOfFewEntries(t *testing.T) {
+	for n := 2; n < 20; n++ {
+		for _, l := range []limits{{maxBytes: 1 << 20, maxEntries: n}, {maxBytes: int64(n), maxEntries: 100}} {
+			l.policy, l.shards = Hybrid, 1
+			e := newEngine[int](l)
+			hot := n * 4 / 5
+			for i := range hot {
+				e.set(fmt.Sprint("hot", i), i, loaded{cost: 1})
+				get(e, fmt.Sprint("hot", i))
+			}
+			for i := range 50 {
+				e.set(fmt.Sprint("once", i), i, loaded{cost: 1})
+			}
+			for i := range hot {
+				_, ok := get(e, fmt.Sprint("hot", i))
+				require.True(t, ok, "%d of %d", i, n)
+			}
+		}
+	}
+}
+
+// TestReplacedInPlace: a value that is replaced leaves its place to the next, whatever the bounds do meanwhile.
+func TestReplacedInPlace(t *testing.T) {
+	for name, policy := range policies {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine[int](limits{policy: policy, maxBytes: 10, maxEntries: 2, ttl: time.Hour, shards: 1})
+			for i, step := range []struct {
+				key     string
+				cost    int64
+				entries int
+			}{{"a", 1, 1}, {"b", 1, 2}, {"a", 5, 2}, {"b", 9, 1}, {"b", 11, 0}, {"a", 10, 1}, {"a", 1, 1}} {
+				e.set(step.key, i, loaded{cost: step.cost})
+				require.Len(t, e.shards[0].entries, step.entries, i)
+				v, ok := get(e, step.key)
+				require.Equal(t, step.cost <= 10, ok)
+				require.True(t, !ok || v == i)
+				requireLedger(t, e.total())
+			}
+			require.EqualValues(t, 4, e.total().Evictions[Replaced])
+		})
+	}
+}
+
 // TestAnEntryThatLeavesIsNotReachable: a removed node, which is used again, does not
 // keep the value.
 func TestAnEntryThatLeavesIsNotReachable(t *testing.T) {
@@ -605,14 +649,17 @@ func TestCheckedOfAnOlderValue(t *testing.T) {
 	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
 	e.set("k", 1, loaded{cost: 1})
 	e.set("k", 2, loaded{cost: 1, began: 5})
-	e.checked("k", 1, 100, true, Changed)
+	e.checked("k", 1, 100, same, Changed)
 	_, _, trusted := e.get("k", 6)
 	require.False(t, trusted)
-	e.checked("k", 1, 100, false, Changed)
+	e.checked("k", 1, 100, differs, Changed)
 	v, ok, trusted := e.get("k", 5)
 	require.True(t, ok && trusted)
 	require.Equal(t, 2, v)
-	e.checked("k", 2, 100, false, Changed)
+	e.checked("k", 2, 100, unknown, Changed)
+	_, ok = get(e, "k")
+	require.True(t, ok)
+	e.checked("k", 2, 100, differs, Changed)
 	_, ok = get(e, "k")
 	require.False(t, ok)
 }

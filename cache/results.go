@@ -66,10 +66,16 @@ func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error
 		l.maxEntries = math.MaxInt
 	}
 	r := &Results[T]{files: files, fn: fn, cost: opts.Cost, engine: newEngine[*result[T]](l)}
-	files.mu.Lock()
-	files.results = append(files.results, r.engine)
-	files.mu.Unlock()
-	return r, nil
+	for {
+		old := files.results.Load()
+		all := []dropper{r.engine}
+		if old != nil {
+			all = append(all, *old...)
+		}
+		if files.results.CompareAndSwap(old, &all) {
+			return r, nil
+		}
+	}
 }
 
 // Get returns the result for the file name if it is cached.
@@ -109,7 +115,7 @@ func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 	case ct.kind == uncachable:
 		return nil, loaded{}, &fs.PathError{Op: "load", Path: name, Err: ErrNotRegular}
 	}
-	v, err := r.fn(File{name, ct.data, &ct.info})
+	v, err := r.fn(File{name, ct.bytes(), &ct.info})
 	if err != nil {
 		return nil, loaded{}, err
 	}

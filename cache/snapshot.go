@@ -2,6 +2,8 @@ package cache
 
 import (
 	"bufio"
+	"cmp"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -259,8 +262,8 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 		s.checkSum("the content of " + rec.name)
 		return false
 	}
-	l.cost += rec.length
-	ct.data = make([]byte, rec.length)
+	ct.data = slices.Grow(ct.data, int(rec.length))[:rec.length]
+	l.cost = ct.cost(rec.name)
 	s.read(ct.data)
 	s.checkSum("the content of " + rec.name)
 	return s.err == nil && c.data.add(rec.name, ct, l) == aheadCached
@@ -269,26 +272,38 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 // SaveSnapshotFile is SaveSnapshot to the file name, which it replaces by a rename: the file
 // has the whole snapshot or what it had before.
 func (c *FS) SaveSnapshotFile(name string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), temporary+"*")
+	dir, base := filepath.Split(name)
+	root, err := os.OpenRoot(cmp.Or(dir, "."))
 	if err != nil {
 		return err
 	}
+	defer root.Close()
+	tmp := temporary + rand.Text()
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return writeError(name, err)
+	}
+	removeLeftovers(root, ".", f)
 	defer func() {
 		if err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			root.Remove(tmp)
+			err = writeError(name, err)
 		}
 	}()
 	if err := c.SaveSnapshot(f); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
+	if err := fsync(f); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	if err := root.Rename(tmp, base); err != nil {
+		return err
+	}
+	return syncDir(root, ".")
 }
 
 // LoadSnapshotFile is LoadSnapshot of the file name. If there is no such file, the error

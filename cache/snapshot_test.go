@@ -246,11 +246,12 @@ func TestSnapshotFile(t *testing.T) {
 	n, err := fresh.LoadSnapshotFile(name)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Error(t, c.SaveSnapshotFile(dir), "a directory is there")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
+	require.Error(t, c.SaveSnapshotFile(filepath.Join(dir, "d")), "a directory is there")
 	require.Error(t, c.SaveSnapshotFile(filepath.Join(dir, "none", "snapshot")))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, entries, 1, "no temporary file is left")
+	require.Len(t, entries, 2, "no temporary file is left")
 }
 
 // FuzzLoadSnapshot: whatever is loaded, the bounds hold, and reads give what the source

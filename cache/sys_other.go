@@ -2,7 +2,10 @@
 
 package cache
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 const (
 	openFlags = 0
@@ -10,3 +13,6 @@ const (
 )
 
 func addSystem(*identity, fs.FileInfo) {}
+
+// syncDir does nothing: these systems sync no directories.
+func syncDir(*os.Root, string) error { return nil }

@@ -3,7 +3,9 @@
 package cache
 
 import (
+	"errors"
 	"io/fs"
+	"os"
 	"syscall"
 )
 
@@ -19,4 +21,23 @@ func addSystem(id *identity, info fs.FileInfo) {
 		id.device, id.inode = uint64(st.Dev), uint64(st.Ino)
 		id.ctimeSec, id.ctimeNsec = ctimeOf(st)
 	}
+}
+
+// syncDir makes what was renamed and removed in a directory survive a crash of the
+// machine, where the process may read the directory and the file system syncs such: others
+// answer EINVAL, ENOTSUP, or EBADF because a directory is not open for writing.
+func syncDir(root *os.Root, name string) error {
+	f, err := root.Open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = fsync(f)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EBADF) {
+		return nil
+	}
+	return err
 }

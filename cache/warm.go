@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -99,8 +98,8 @@ func (c *FS) Warm(ctx context.Context, opts WarmOptions) (WarmReport, error) {
 func (o *WarmOptions) validate() error {
 	var errs []error
 	for _, p := range slices.Concat(o.Include, o.Exclude, o.First) {
-		if !doublestar.ValidatePattern(p) {
-			errs = append(errs, fmt.Errorf("cache: pattern %q: %w", p, path.ErrBadPattern))
+		if err := validPattern(p); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if o.Files != nil && len(o.First) > 0 {
@@ -184,6 +183,8 @@ func (w *warming) pass(ctx context.Context, files iter.Seq[string], include []st
 	root, fn := ".", func(f *fileproc.File) error { w.load(f.Rel(), w.c.loadWarm); return nil }
 	if d, ok := w.c.source.(*Dir); ok && hasInodes {
 		root, fn = d.name, w.read
+		listed := opts.Select
+		opts.Select = func(f *fileproc.File) bool { return !isTemporary(f.Name()) && listed(f) }
 		opts.Stat, opts.MaxFileSize = true, max(1, w.c.largest(""))
 	} else {
 		opts.FS, opts.ReadSize = w.c.source, fileproc.NoRead
@@ -237,8 +238,8 @@ func (w *warming) read(f *fileproc.File) error {
 			return c.loadWarm(name)
 		}
 		ct := &content{stamp: stamp{id: id, firm: true, whole: true, began: began}, info: infoOf(after),
-			data: append(make([]byte, 0, len(f.Data())), f.Data()...)}
-		return ct, loaded{cost: int64(len(ct.data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began, keep: true}, nil
+			data: append([]byte(nil), f.Data()...)}
+		return ct, loaded{cost: ct.cost(name), ttl: c.ttlOf(name, &ct.info), began: began, keep: true}, nil
 	})
 	return nil
 }

@@ -75,7 +75,7 @@ type writer struct {
 	workers  int   // of a flush
 
 	seed  maphash.Seed
-	names [64]sync.Mutex // WriteThrough, WriteAround: one write of a name at a time
+	names [64]nameLocks // WriteThrough, WriteAround: one write of a name at a time
 
 	// WriteBack: one flush at a time. It calls the store once for a name, so the calls
 	// for a name are in order.
@@ -92,9 +92,55 @@ type writer struct {
 	wrote      uint64         // numbers dirty files
 	below      map[string]int // how many are dirty in the tree below each directory
 	timer      *time.Timer
-	flushLater func() // what the timer calls
-	ended      bool   // by Close
-	stats      WriteStats
+	flushLater func()     // what the timer calls
+	stats      WriteStats // but for those counted below
+
+	ended                        atomic.Bool // by Close, which sets it under mu
+	writes, writeErrors, removes atomic.Int64
+}
+
+// nameLocks lets one writer of a name in at a time. Writers of other names do not wait.
+type nameLocks struct {
+	mu   sync.Mutex
+	left *sync.Cond // of mu; nil until somebody waits
+	in   []string
+}
+
+func (l *nameLocks) lock(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for slices.Contains(l.in, name) {
+		l.wait()
+	}
+	l.in = append(l.in, name)
+}
+
+// wait waits until a writer leaves. The caller holds mu.
+func (l *nameLocks) wait() {
+	if l.left == nil {
+		l.left = sync.NewCond(&l.mu)
+	}
+	l.left.Wait()
+}
+
+func (l *nameLocks) unlock(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.in) - 1
+	l.in[slices.Index(l.in, name)], l.in[last] = l.in[last], ""
+	l.in = l.in[:last]
+	if l.left != nil {
+		l.left.Broadcast()
+	}
+}
+
+// waitForAll waits for the writers of all names.
+func (l *nameLocks) waitForAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.in) > 0 {
+		l.wait()
+	}
 }
 
 // A dirtyFile is not in the store yet, or not removed from it. It counts in writer.bytes
@@ -115,18 +161,16 @@ func (d *dirtyFile) op() string {
 }
 
 func (d *dirtyFile) cost() int64 {
-	return int64(len(d.content.data)+len(d.name)) + entryOverhead
+	return d.content.cost(d.name)
 }
 
 // WriteFile makes data the content of the file name, as Options.Write says.
 func (c *FS) WriteFile(name string, data []byte) error {
 	err := c.writeFile(name, data)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
 	if err != nil {
-		c.w.stats.WriteErrors++
+		c.w.writeErrors.Add(1)
 	} else {
-		c.w.stats.Writes++
+		c.w.writes.Add(1)
 	}
 	return err
 }
@@ -142,21 +186,19 @@ func (c *FS) writeFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock()
+	defer c.w.leave(lock, name)
 	return c.writeStore(name, data, c.w.mode == WriteThrough)
 }
 
 // writable checks a name before it is written.
 func (c *FS) writable(op, name string) error {
 	err := error(nil)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
 	switch {
 	case c.w.store == nil:
 		err = ErrNoStore
 	case !fs.ValidPath(name) || name == ".":
 		err = fs.ErrInvalid
-	case c.w.ended:
+	case c.w.ended.Load():
 		err = fs.ErrClosed
 	default:
 		return nil
@@ -164,64 +206,87 @@ func (c *FS) writable(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// admit locks what a write of name to the store holds. It checks the name under the lock:
-// Close waits for the locks, and a write that gets one later is refused.
-func (c *FS) admit(op, name string) (*sync.Mutex, error) {
+// admit lets a write of name to the store in, which leave ends. It checks the name then:
+// Close waits for those that are in, and a write that comes later is refused.
+func (c *FS) admit(op, name string) (*nameLocks, error) {
 	w := &c.w
-	lock := &w.flushing
-	if w.mode != WriteBack {
-		lock = &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
+	var l *nameLocks // nil is flushing
+	if w.mode == WriteBack {
+		w.flushing.Lock()
+	} else {
+		l = &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
+		l.lock(name)
 	}
-	lock.Lock()
-	if err := c.writable(op, name); err != nil {
-		lock.Unlock()
-		return nil, err
+	err := c.writable(op, name)
+	if err != nil {
+		w.leave(l, name)
 	}
-	return lock, nil
+	return l, err
 }
 
-// writeStore writes to the store. Whatever happens there, nothing of before is
-// served from memory afterwards. The caller holds the lock of the name.
+func (w *writer) leave(l *nameLocks, name string) {
+	if l == nil {
+		w.flushing.Unlock()
+	} else {
+		l.unlock(name)
+	}
+}
+
+// writeStore writes to the store. Whatever happens there, nothing of before is served
+// from memory afterwards: also not what was written, if name was invalidated since. It is
+// the only write of the name.
 func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	var now time.Time
+	var drops uint64
 	if keep {
-		now = time.Now()
+		now, drops = time.Now(), c.data.drops(name)
 	}
-	i, err := func() (fs.FileInfo, error) {
-		defer c.forget(name) // after a panic too
-		return c.w.store.WriteFile(name, data)
+	replaced := false
+	defer func() { // after a panic too
+		if !replaced {
+			c.data.forget(name, Invalidated, 0)
+		}
+		c.forgetAround(name)
 	}()
+	i, err := c.w.store.WriteFile(name, data)
 	if err != nil || !keep || int64(len(data)) > c.largest(name) {
 		return err
 	}
 	began := c.data.at(now)
-	ct := &content{stamp: stamp{whole: true, began: began}, data: make([]byte, len(data))}
-	copy(ct.data, data)
+	ct := &content{stamp: stamp{whole: true, began: began}}
 	if i != nil {
 		ct.id, ct.info = identityOf(i), infoOf(i)
 		ct.info.name = path.Base(name) // the store may have written under another
 		ct.whole = i.Size() == int64(len(data)) && isRegular(i.Mode())
 		ct.firm = ct.whole && ct.id.firm(now)
 	} else {
-		ct.info = written(name, data)
+		ct.info = written(name, data, now)
 	}
 	if c.worthKeeping(&ct.stamp) {
-		c.data.set(name, ct, loaded{cost: int64(len(data)+len(name)) + entryOverhead, ttl: c.ttlOf(name, &ct.info), began: began})
+		ct.data = append(ct.data, data...)
+		c.data.setUnlessDropped(name, ct, loaded{cost: ct.cost(name), ttl: c.ttlOf(name, &ct.info), began: began}, drops)
+		replaced = true
 	}
 	return nil
 }
 
 // written is the metadata of a file that only the cache knows.
-func written(name string, data []byte) info {
-	return info{name: path.Base(name), size: int64(len(data)), mode: 0o644, mtime: time.Now()}
+func written(name string, data []byte, now time.Time) info {
+	return info{name: path.Base(name), size: int64(len(data)), mode: 0o644, mtime: now}
 }
 
 // forget drops name, and the listings and metadata of the directories above, which may
 // be new.
 func (c *FS) forget(name string) {
-	c.data.drop(name, Invalidated)
+	c.data.forget(name, Invalidated, 0)
+	c.forgetAround(name)
+}
+
+// forgetAround is forget without the content. What is made of content is dropped after it,
+// so that none is made of what was there before.
+func (c *FS) forgetAround(name string) {
 	for _, r := range c.dependents() {
-		r.drop(name, Invalidated)
+		r.forget(name, Invalidated, 0)
 	}
 	if c.meta.empty() { // and what is loaded from now on is newer
 		return
@@ -242,9 +307,7 @@ func (c *FS) Remove(name string) error {
 	if err := c.remove(name); err != nil {
 		return err
 	}
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.w.stats.Removes++
+	c.w.removes.Add(1)
 	return nil
 }
 
@@ -255,7 +318,7 @@ func (c *FS) remove(name string) error {
 		if err != nil {
 			return err
 		}
-		defer lock.Unlock()
+		defer w.leave(lock, name)
 		return c.removeStored(name)
 	}
 	if err := c.writable("remove", name); err != nil {
@@ -282,7 +345,7 @@ func (c *FS) remove(name string) error {
 			if err != nil {
 				return err
 			}
-			defer lock.Unlock()
+			defer w.leave(lock, name)
 			return c.removeStored(name)
 		}
 	}
@@ -298,7 +361,7 @@ func (c *FS) removeStored(name string) error {
 // writeBack makes name dirty.
 func (c *FS) writeBack(name string, data []byte) error {
 	w := &c.w
-	ct := &content{data: append(make([]byte, 0, len(data)), data...), info: written(name, data)}
+	ct := &content{data: append([]byte(nil), data...), info: written(name, data, time.Now())}
 	d := &dirtyFile{name: name, content: ct}
 	if d.cost() > w.most {
 		return c.writeLarge(name, data)
@@ -329,7 +392,7 @@ func (c *FS) makeDirty(d *dirtyFile) error {
 func (w *writer) add(d *dirtyFile) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended { // since writable: nothing would flush d
+	if w.ended.Load() { // since writable: nothing would flush d
 		return &fs.PathError{Op: d.op(), Path: d.name, Err: fs.ErrClosed}
 	}
 	old := w.dirty[d.name]
@@ -385,7 +448,7 @@ func (c *FS) writeLarge(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock()
+	defer w.leave(lock, name)
 	w.mu.Lock()
 	old := w.dirty[name]
 	w.mu.Unlock()
@@ -631,7 +694,7 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 		}
 	}()
 	if !d.removed {
-		err = c.writeStore(d.name, d.content.data, true)
+		err = c.writeStore(d.name, d.content.bytes(), true)
 	} else if err = c.removeStored(d.name); errors.Is(err, fs.ErrNotExist) {
 		err = nil // it was never flushed, or somebody else has removed it
 	}
@@ -642,7 +705,7 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 // arm sets the timer of the next flush, if there is something to flush and none is set.
 // The caller holds mu.
 func (w *writer) arm() {
-	if w.timer == nil && w.interval != Forever && !w.ended && len(w.dirty) > 0 {
+	if w.timer == nil && w.interval != Forever && !w.ended.Load() && len(w.dirty) > 0 {
 		w.timer = time.AfterFunc(w.interval, w.flushLater)
 	}
 }
@@ -668,7 +731,7 @@ func (c *FS) Close() error {
 	w.closing.Lock()
 	defer w.closing.Unlock()
 	w.mu.Lock()
-	w.ended = true
+	w.ended.Store(true)
 	if w.timer != nil && w.timer.Stop() { // else its flush has begun, and resets it at its end
 		w.timer = nil
 	}
@@ -678,7 +741,7 @@ func (c *FS) Close() error {
 		if !flushed {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.ended = false
+			w.ended.Store(false)
 			w.arm()
 		}
 	}()
@@ -686,9 +749,8 @@ func (c *FS) Close() error {
 		return err
 	}
 	flushed = true
-	for i := range w.names { // writes under way end
-		w.names[i].Lock()
-		defer w.names[i].Unlock()
+	for i := range w.names { // writes under way end, and others are refused
+		w.names[i].waitForAll()
 	}
 	if c.owned == nil {
 		return nil

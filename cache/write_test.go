@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -175,7 +176,7 @@ func TestWriteBack(t *testing.T) {
 		require.Equal(t, "old", got)
 		require.Equal(t, []string{"g", "f"}, c.Dirty())
 		s := c.Stats().Writes
-		require.Equal(t, WriteStats{Writes: 3, Superseded: 1, DirtyFiles: 2, DirtyBytes: 2*entryOverhead + 9}, s)
+		require.Equal(t, WriteStats{Writes: 3, Superseded: 1, DirtyFiles: 2, DirtyBytes: 2*entryOverhead + 18}, s)
 
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -264,7 +265,7 @@ func TestFlushErrorsAreBounded(t *testing.T) {
 // and nothing has changed.
 func TestDirtyIsBounded(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
-	most := int64(3 * (entryOverhead + 101))
+	most := int64(3 * (entryOverhead + 1 + 112)) // of 100 bytes of content
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: most, MaxBytes: 2 * most, FlushInterval: Forever, Shards: 1})
 	require.Equal(t, most, c.data.maxCost(), "dirty files are part of MaxBytes")
 	block := strings.Repeat("x", 100)
@@ -335,16 +336,16 @@ func TestWriteDuringAFlush(t *testing.T) {
 			synctest.Wait()
 			if then == "write" {
 				require.NoError(t, c.WriteFile("f", []byte("2")))
-				require.EqualValues(t, 2*(entryOverhead+2), c.Stats().Writes.DirtyBytes)
+				require.EqualValues(t, 2*(entryOverhead+9), c.Stats().Writes.DirtyBytes)
 			} else {
 				require.Equal(t, 1, c.Discard("f"))
-				require.EqualValues(t, entryOverhead+2, c.Stats().Writes.DirtyBytes)
+				require.EqualValues(t, entryOverhead+9, c.Stats().Writes.DirtyBytes)
 			}
 			time.Sleep(2 * time.Second)
 			if then == "write" {
 				require.Equal(t, []string{"f"}, c.Dirty())
 				require.Equal(t, "2", readFile(t, c, "f"))
-				require.EqualValues(t, entryOverhead+2, c.Stats().Writes.DirtyBytes)
+				require.EqualValues(t, entryOverhead+9, c.Stats().Writes.DirtyBytes)
 				require.NoError(t, c.Flush())
 			}
 			require.Zero(t, c.Stats().Writes.DirtyBytes)
@@ -695,10 +696,10 @@ func TestDirIsAStore(t *testing.T) {
 	require.Len(t, entries, 1, "no temporary file is left")
 	require.Equal(t, "2", readFile(t, c, "a/b/f"))
 	wait()
-	for range 2 {
-		require.Equal(t, "2", readFile(t, c, "a/b/f"))
-	}
-	require.EqualValues(t, 1, c.Stats().Files.Hits)
+	require.Equal(t, "2", readFile(t, c, "a/b/f"))
+	hits := c.Stats().Files.Hits
+	require.Equal(t, "2", readFile(t, c, "a/b/f"))
+	require.Equal(t, hits+1, c.Stats().Files.Hits)
 	require.NoError(t, os.WriteFile(name, []byte("3"), 0o600))
 	require.Equal(t, "3", readFile(t, c, "a/b/f"))
 
@@ -762,7 +763,7 @@ func TestWriteWhileTheStoreIsCalled(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.Equal(t, []string{"f"}, c.Dirty())
 				require.Equal(t, "22", readFile(t, c, "f"))
-				require.EqualValues(t, entryOverhead+3, c.Stats().Writes.DirtyBytes)
+				require.EqualValues(t, entryOverhead+9, c.Stats().Writes.DirtyBytes)
 				require.NoError(t, c.Close())
 				got, _ := m.get("f")
 				require.Equal(t, "22", got)
@@ -1047,4 +1048,190 @@ func TestLinksWithWriteBack(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
+}
+
+// TestInvalidateDuringAWrite: what was written before is not cached after it, in WriteFile and in a flush. A write of another
+// name drops nothing.
+func TestInvalidateDuringAWrite(t *testing.T) {
+	for name, drop := range map[string]func(c *FS){
+		"name":    func(c *FS) { c.Invalidate("f") },
+		"prefix":  func(c *FS) { c.InvalidatePrefix("f") },
+		"pattern": func(c *FS) { _, _ = c.InvalidatePattern("*") },
+		"clear":   func(c *FS) { c.Clear() },
+	} {
+		for _, mode := range []WriteMode{WriteThrough, WriteBack} {
+			t.Run(fmt.Sprint(name, "/", mode), func(t *testing.T) {
+				m := newMemFS(nil)
+				c := newFS(t, m, Options{Store: m, Write: mode, Trust: Forever, Shards: 1})
+				once := sync.Once{}
+				m.setFault(func(op, _ string) error {
+					if op == "written" {
+						once.Do(func() { m.put("f", "beneath"); drop(c) })
+					}
+					return nil
+				})
+				require.NoError(t, c.WriteFile("f", []byte("written")))
+				require.NoError(t, c.Flush())
+				require.Equal(t, "beneath", readFile(t, c, "f"))
+			})
+		}
+	}
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Trust: Forever, Shards: 1})
+	once := sync.Once{}
+	m.setFault(func(op, name string) error {
+		if op == "written" && name == "f" {
+			once.Do(func() {
+				require.NoError(t, c.WriteFile("g", nil))
+				require.NoError(t, c.Remove("g"))
+				require.ErrorIs(t, c.WriteFile("h", nil), errStore)
+			})
+		}
+		if op == "write" && name == "h" {
+			return errStore
+		}
+		return nil
+	})
+	require.NoError(t, c.WriteFile("f", nil))
+	require.EqualValues(t, 1, c.Stats().Files.Entries)
+}
+
+// TestWritersOfOtherNamesDoNotWait, however many there are.
+func TestWritersOfOtherNamesDoNotWait(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemFS(nil)
+			m.slow("write")
+			c := newFS(t, m, Options{Store: m, Write: mode})
+			start := time.Now()
+			var wg sync.WaitGroup
+			for i := range 3 * 300 {
+				wg.Go(func() { require.NoError(t, c.WriteFile(fmt.Sprint(i%300), nil)) })
+			}
+			wg.Wait()
+			require.Equal(t, 3*time.Second, time.Since(start), "three writes of each name, one after the other")
+		})
+	}
+}
+
+// TestDirSyncs the file before its rename, and then the directories that have a new entry; as does a snapshot.
+func TestDirSyncs(t *testing.T) {
+	old := fsync
+	defer func() { fsync = old }()
+	dir := t.TempDir()
+	c, err := NewDir(dir, Options{Write: WriteAround})
+	require.NoError(t, err)
+	defer c.Close()
+	var synced []string
+	fail := ""
+	fsync = func(f *os.File) error {
+		info, err := f.Stat()
+		require.NoError(t, err)
+		name, content := "file", ""
+		if info.IsDir() {
+			names, err := f.Readdirnames(-1)
+			require.NoError(t, err)
+			slices.Sort(names)
+			name = fmt.Sprint(names)
+		} else {
+			content = fmt.Sprint(" of ", info.Size())
+			matches, err := filepath.Glob(filepath.Join(dir, "d", "*"))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(matches), 1, "it is not renamed yet")
+		}
+		synced = append(synced, name+content)
+		if name == fail {
+			return errStore
+		}
+		return old(f)
+	}
+	for _, step := range []struct {
+		do   func() error
+		want []string
+	}{
+		{func() error { return c.WriteFile("d/e/f", []byte("123")) }, []string{"file of 3", "[f]", "[e]", "[d]"}},
+		{func() error { return c.WriteFile("d/e/f", []byte("1")) }, []string{"file of 1", "[f]"}},
+		{func() error { return c.Remove("d/e/f") }, []string{"[]"}},
+		{func() error { return c.Remove("d/e") }, []string{"[]"}},
+		{func() error { return c.WriteFile("d/e/f", nil) }, []string{"file of 0", "[f]", "[e]", "[d]"}},
+		{func() error { return c.SaveSnapshotFile(filepath.Join(dir, "d", "e", "f")) }, []string{fmt.Sprint("file of ", 8+recordSize+8), "[f]"}},
+	} {
+		synced = nil
+		require.NoError(t, step.do())
+		if !hasInodes { // nor are directories synced
+			step.want = slices.DeleteFunc(step.want, func(s string) bool { return s[0] == '[' })
+		}
+		require.Equal(t, step.want, synced)
+	}
+	fail = "file"
+	synced = nil
+	require.ErrorIs(t, c.WriteFile("d/e/g", nil), errStore)
+	require.ErrorIs(t, c.SaveSnapshotFile(filepath.Join(dir, "d", "e", "g")), errStore)
+	entries, err := os.ReadDir(filepath.Join(dir, "d", "e"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "neither a file nor a temporary one")
+	if hasInodes {
+		fail = "[f g]"
+		require.ErrorIs(t, c.WriteFile("d/e/g", nil), errStore, "it may be lost")
+	}
+}
+
+// TestLeftovers: temporary files of writers that were killed are not listed, and go when they are old. No other file does.
+func TestLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	young, old := temporary+strings.Repeat("A", 26), temporary+strings.Repeat("7", 26)
+	hidden := []string{young, old, temporary + strings.Repeat("D", 26)}
+	others := []string{temporary, temporary + "A", temporary + strings.Repeat("a", 26), temporary + strings.Repeat("A", 27), "x" + old}
+	past := time.Now().Add(-leftover - time.Minute)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", hidden[2]), 0o777))
+	for _, name := range append(others, young, old) {
+		full := filepath.Join(dir, "d", name)
+		require.NoError(t, os.WriteFile(full, []byte("x"), 0o666))
+		if name != young {
+			require.NoError(t, os.Chtimes(full, past, past))
+		}
+	}
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "d", hidden[2]), past, past))
+	c, err := NewDir(dir, Options{Trust: Forever})
+	require.NoError(t, err)
+	defer c.Close()
+	listed := func() (names []string) {
+		entries, err := c.ReadDir("d")
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	slices.Sort(others)
+	require.Equal(t, others, listed())
+	d, err := c.source.Open("d")
+	require.NoError(t, err)
+	one := 0
+	for {
+		entries, err := d.(fs.ReadDirFile).ReadDir(1)
+		one += len(entries)
+		if err != nil {
+			require.Equal(t, io.EOF, err)
+			break
+		}
+		require.Len(t, entries, 1)
+	}
+	require.Equal(t, len(others), one)
+	require.NoError(t, d.Close())
+	require.EqualValues(t, len(others), warm(t, c, WarmOptions{}).Warmed)
+
+	require.FileExists(t, filepath.Join(dir, "d", old), "reading removes nothing")
+	require.NoError(t, c.WriteFile("d/f", nil))
+	require.NoFileExists(t, filepath.Join(dir, "d", old))
+	require.FileExists(t, filepath.Join(dir, "d", young))
+	require.DirExists(t, filepath.Join(dir, "d", hidden[2]))
+	require.ElementsMatch(t, append(others, "f"), listed())
+	// The directory is not looked through at each write.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "d", old), nil, 0o666))
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "d", old), past, past))
+	require.NoError(t, c.WriteFile("d/f", nil))
+	require.FileExists(t, filepath.Join(dir, "d", old))
+	require.NoError(t, c.SaveSnapshotFile(filepath.Join(dir, "d", "snapshot")))
+	require.NoFileExists(t, filepath.Join(dir, "d", old))
 }
