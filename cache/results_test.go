@@ -101,3 +101,25 @@ func TestCostOfAResultDoesNotOverflow(t *testing.T) {
 	require.Zero(t, s.Bytes)
 	require.EqualValues(t, 1, s.TooLarge)
 }
+
+// TestSeveralResults of one FS are all dropped, and get content whose end is its capacity's.
+func TestSeveralResults(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	c := newFS(t, m, Options{Trust: Forever, Store: m})
+	var all []*Results[int]
+	calls := 0
+	for range 3 {
+		r, err := NewResults(c, ResultOptions[int]{}, func(f File) (int, error) { calls++; return cap(f.Data), nil })
+		require.NoError(t, err)
+		all = append(all, r)
+	}
+	for i, change := range []func(){func() {}, func() { c.Invalidate("f") }, func() { require.NoError(t, c.WriteFile("f", []byte("y"))) }, func() { c.Clear() }} {
+		change()
+		for _, r := range all {
+			n, err := r.Load("f")
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		}
+		require.Equal(t, 3*(i+1), calls)
+	}
+}

@@ -571,3 +571,24 @@ func TestWarmGivesTheSourceNoBadNames(t *testing.T) {
 	require.Error(t, err)
 	require.EqualValues(t, len(bad), r.Failed)
 }
+
+// TestCountedAlike: an entry counts the same whether it was read, warmed or, but for the system's metadata, loaded from a snapshot.
+func TestCountedAlike(t *testing.T) {
+	settledFiles(t)
+	dir := warmTree(t, map[string]string{"f": strings.Repeat("x", 1100)})
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	readFile(t, c, "f")
+	want := c.Stats().Files.Bytes
+	require.Greater(t, want, int64(1100+entryOverhead+sysMemory))
+	var snapshot bytes.Buffer
+	require.NoError(t, c.SaveSnapshot(&snapshot))
+	c.Clear()
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
+	require.Equal(t, want, c.Stats().Files.Bytes)
+	c.Clear()
+	_, err = c.LoadSnapshot(&snapshot)
+	require.NoError(t, err)
+	require.Equal(t, want-sysMemory, c.Stats().Files.Bytes)
+}
