@@ -167,7 +167,8 @@ type object struct {
 	device  uint64
 
 	kids    []*object
-	listErr error // of the list numbered failAt, after half of its entries
+	errs    []error // about entries without a name, in the first list
+	listErr error   // of the list numbered failAt, after half of its entries
 	failAt  int
 
 	content []byte
@@ -235,6 +236,7 @@ type worldDir struct {
 	lists   int
 	listing bool // a list is running
 	closed  bool
+	run     *trace // nil unless the run is traced
 }
 
 // lookup finds an entry that has not vanished.
@@ -283,6 +285,9 @@ func (d *worldDir) list(l *listing) (bool, error) {
 		d.w.listed = map[*listing][][]byte{}
 	}
 	d.w.listed[l] = nil
+	if d.lists == 1 {
+		l.errs = slices.Clone(d.o.errs)
+	}
 	for _, k := range got {
 		name := []byte(k.name)
 		l.add(name, k.listed, uint64(crc32.ChecksumIEEE(name)))
@@ -313,7 +318,7 @@ func (d *worldDir) openDir(name names.Name) (directory, error) {
 	if err := d.w.take(); err != nil {
 		return nil, err
 	}
-	return &worldDir{w: d.w, o: o}, nil
+	return &worldDir{w: d.w, o: o, run: d.run}, nil
 }
 
 func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
@@ -379,7 +384,12 @@ func (d *worldDir) identity() (identity, error) {
 	return d.o, nil
 }
 
-func (d *worldDir) close() { d.w.give(&d.closed, d.o.name) }
+func (d *worldDir) close() {
+	if d.run != nil && d.run.report.Found > 0 && d.o != d.w.root {
+		d.run.late = append(d.run.late, d.o.name)
+	}
+	d.w.give(&d.closed, d.o.name)
+}
 
 var _ directory = (*worldDir)(nil)
 
@@ -441,3 +451,66 @@ func (f *worldFile) stat() (Stat, error) {
 }
 
 func (f *worldFile) close() { f.w.give(&f.closed, f.o.name) }
+
+// A systemDir is a directory of the system whose calls are a world's: they fail as it says, and it counts what is open.
+type systemDir struct {
+	directory
+	w      *world
+	closed bool
+}
+
+func (w *world) openSystem(root string) (directory, error) {
+	never := false
+	if err := w.called(&never, "open", "root"); err != nil {
+		return nil, err
+	}
+	return w.opened(openRoot(root))
+}
+
+func (w *world) opened(d directory, err error) (directory, error) {
+	if err != nil {
+		return nil, err
+	}
+	w.open++
+	return &systemDir{directory: d, w: w}, nil
+}
+
+func (d *systemDir) list(l *listing) (bool, error) {
+	if err := d.w.called(&d.closed, "list", ""); err != nil {
+		return false, err
+	}
+	return d.directory.list(l)
+}
+
+func (d *systemDir) openDir(name names.Name) (directory, error) {
+	if err := d.w.called(&d.closed, "openDir", name.String()); err != nil {
+		return nil, err
+	}
+	return d.w.opened(d.directory.openDir(name))
+}
+
+func (d *systemDir) open(name names.Name, spare handle) (handle, error) {
+	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
+		return nil, err
+	}
+	return d.directory.open(name, spare)
+}
+
+func (d *systemDir) stat(name names.Name) (Stat, error) {
+	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
+		return Stat{}, err
+	}
+	return d.directory.stat(name)
+}
+
+func (d *systemDir) identity() (identity, error) {
+	if err := d.w.called(&d.closed, "identity", ""); err != nil {
+		return nil, err
+	}
+	return d.directory.identity()
+}
+
+func (d *systemDir) close() {
+	d.w.give(&d.closed, "")
+	d.directory.close()
+}

@@ -20,6 +20,36 @@ type outcome struct {
 	failed map[string]error
 	report Report
 	err    error
+	*trace
+}
+
+// A trace shows whether a run has given back its directories before it was over.
+type trace struct {
+	report *Report        // filled in when the workers are done
+	late   []string       // directories that were open then
+	nodes  map[*node]bool // that led to files
+}
+
+// trace makes opts those of a run over w, whose trace and Report are in out.
+func (w *world) trace(out *outcome, opts *Options) {
+	out.trace = &trace{&out.report, nil, map[*node]bool{}}
+	opts.Report = &out.report
+	opts.openRoot = func(root string) (directory, error) {
+		d, err := w.openRoot(root)
+		if err == nil {
+			d.(*worldDir).run = out.trace
+		}
+		return d, err
+	}
+}
+
+// saw adds n, and what is above it but root, which is open for the whole run.
+func (r *trace) saw(w *world, n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ; n.parent != nil; n = n.parent {
+		r.nodes[n] = true
+	}
 }
 
 // fail adds a failure.
@@ -34,8 +64,7 @@ func (out *outcome) fail(err error) {
 func (w *world) process(ctx context.Context, opts Options, fn func(*File) error) outcome {
 	out := outcome{got: map[string]string{}, failed: map[string]error{}}
 	var mu sync.Mutex
-	opts.openRoot = w.openRoot
-	opts.Report = &out.report
+	w.trace(&out, &opts)
 	if opts.OnError == nil {
 		opts.OnError = func(err error) error {
 			out.fail(err)
@@ -44,6 +73,7 @@ func (w *world) process(ctx context.Context, opts Options, fn func(*File) error)
 	}
 	_, out.err = Process(ctx, "root", opts, func(f *File) (struct{}, error) {
 		rel, data := f.Rel(), string(f.Data())
+		out.saw(w, f.node)
 		if fn != nil {
 			if err := fn(f); err != nil {
 				return struct{}{}, err
@@ -60,7 +90,8 @@ func (w *world) process(ctx context.Context, opts Options, fn func(*File) error)
 	return out
 }
 
-// requireSound checks what must hold after every end of a run.
+// requireSound checks what must hold after every end of a run, and that a complete run, whatever failed in it, had given back
+// each directory before it was over.
 func (w *world) requireSound(t *testing.T, out outcome) {
 	t.Helper()
 	require.Empty(t, w.wrong)
@@ -69,6 +100,14 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 	whole := w.contents()
 	for rel, data := range out.got {
 		require.Equal(t, whole[rel], data, rel)
+	}
+	if out.trace == nil || out.err != nil || out.report.Abandoned > 0 || out.report.Skipped[SkippedByFunc] > 0 {
+		return
+	}
+	require.Empty(t, out.late, "directories that stayed open to the end")
+	for n := range out.nodes {
+		require.Zero(t, n.refs, "references to %q", n.name.String())
+		require.Zero(t, n.pins, "pins of %q", n.name.String())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -207,6 +208,22 @@ func TestFaultsOfEveryType(t *testing.T) {
 	})
 }
 
+// Each entry that a listing cannot name is a failure of its own, and no reason to end the listing.
+func TestFaultsEntriesWithoutANameInOneListing(t *testing.T) {
+	tree := func() *object {
+		d := folder("d", file("a", "alpha"), file("b", "beta"))
+		d.errs = []error{errBroken, fs.ErrPermission}
+		return folder("", d)
+	}
+	everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+		out := w.process(t.Context(), Options{Workers: workers}, nil)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 2)
+		require.EqualValues(t, 2, out.report.Failed)
+	})
+}
+
 // Entries that a listing gave before it failed are processed.
 func TestFaultsListingFailsHalfWay(t *testing.T) {
 	var kids []*object
@@ -301,9 +318,13 @@ func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
 	all := func(Entry) bool { return true }
 	for _, opts := range []Options{{}, {Ordered: true}, {SelectDir: all}, {Ordered: true, SelectDir: all}} {
 		inBubble(t, func(t *testing.T) {
-			w := &world{root: folder("", folder("d", file("f", "")).with(vanished), folder("e", file("g", "")))}
+			w := &world{root: folder("", folder("d", file("f", "")).with(vanished), folder("e")), perList: 100}
+			for i := range orderedMin + 2*orderedAhead { // which cannot all be begun until d is over
+				w.root.kids[1].kids = append(w.root.kids[1].kids, file(fmt.Sprint(i), ""))
+			}
+			files := len(w.root.kids[1].kids)
 			var report Report
-			opts.Stat, opts.Report, opts.openRoot = true, &report, w.openRoot
+			opts.Stat, opts.Workers, opts.Report, opts.openRoot = true, 1, &report, w.openRoot
 			var failed []error
 			seen := 0
 			for _, err := range Walk(t.Context(), "root", opts) {
@@ -315,35 +336,45 @@ func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
 			}
 			require.Len(t, failed, 1)
 			require.ErrorIs(t, failed[0], ErrChanged)
-			require.Equal(t, 2, seen)
+			require.Equal(t, 1+files, seen)
 			require.EqualValues(t, 1, report.Failed)
-			require.EqualValues(t, 2, report.Found)
+			require.EqualValues(t, 1+files, report.Found)
 			requireLedger(t, report)
 			require.Zero(t, w.open)
 		})
 	}
 }
 
-// The k-th call of the backend fails, for every k: once, or like all after it. Each file comes as it is, or is a failure of its
-// own or of a directory above it.
+// The k-th call of the backend fails, for every k: once, or like all after it. Each file that the options select comes as it is,
+// or is a failure of its own or of a directory above it.
 func TestFaultsOfEachCall(t *testing.T) {
 	tree := func() *object {
 		return folder("",
 			file("a", "alpha"),
-			folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown)), folder("v", file("w", "w"))),
+			folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown)), folder("v", file("w", "w")),
+				folder("left", file("out", "")), folder("other", file("out", "")).with(func(o *object) { o.device = 7 })),
 			file("long", strings.Repeat("long ", firstBuffer/4)),
 			folder("empty"),
+			folder("m", file(".ignore", "x"), file(".mark", ""), file("n", ""), file("o", "")),
+			folder("i", file("f", "f"), file(".ignore", "x"), folder("x", file("out", ""))),
+			file("bytes", "\x00"),
 		)
 	}
+	filters := Options{
+		Workers: 1, Stat: true, OneFilesystem: true, IgnoreFiles: []string{".ignore"}, SkipMarked: []string{".mark"},
+		SelectDir: func(e Entry) bool { return e.Name() != "left" },
+	}
+	content := Options{Workers: 2, Unchanged: halfOld, SkipBinary: true, OnBinary: func(*File) {}}
 	walk := func(t *testing.T, w *world, opts Options) outcome {
 		out := outcome{got: map[string]string{}, failed: map[string]error{}}
 		whole := w.contents()
-		opts.openRoot, opts.Report = w.openRoot, &out.report
+		w.trace(&out, &opts)
 		for e, err := range Walk(t.Context(), "root", opts) {
 			switch {
 			case err != nil:
 				out.fail(err)
 			case !e.IsDir():
+				out.saw(w, e.node)
 				rel := filepath.ToSlash(e.Rel())
 				out.got[rel] = whole[rel]
 			}
@@ -352,8 +383,10 @@ func TestFaultsOfEachCall(t *testing.T) {
 	}
 	stream := func(t *testing.T, w *world, opts Options) outcome {
 		out := outcome{got: map[string]string{}, failed: map[string]error{}}
-		opts.openRoot, opts.Report, opts.Ordered = w.openRoot, &out.report, true
+		opts.Ordered = true
+		w.trace(&out, &opts)
 		for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
+			out.saw(w, f.node)
 			return [2]string{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
 		}) {
 			if err != nil {
@@ -372,15 +405,24 @@ func TestFaultsOfEachCall(t *testing.T) {
 		return out
 	}
 	files := func(t *testing.T, w *world, opts Options) outcome {
-		opts.Files = slices.Values([]string{"a", "d/", "long", "empty/"})
+		opts.Files = slices.Values([]string{"a", "d/", "long", "empty/", "m/", "i/f", "i/.ignore", "i/x/", "bytes"})
 		return process(t, w, opts)
 	}
 	again := slices.Concat(scarceErrors, leasedErrors) // after which an open waits
 	for name, run := range map[string]func(*testing.T, *world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
-		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}} {
+		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}, filters, content} {
+			if name == "Walk" && opts.SkipBinary || name == "Files" && opts.SelectDir != nil {
+				continue // which have no effect there, or are refused
+			}
+			isLeftOut := func(rel string) bool {
+				return opts.SkipBinary && rel == "bytes" || opts.SelectDir != nil && (strings.HasPrefix(rel, "m/") || path.Base(rel) == "out")
+			}
 			for _, waits := range append(again, nil) {
 				for _, ever := range []bool{false, true} {
-					reached := opts.Workers == 1 || !ever
+					reached := (opts.Workers == 1 || !ever) && (!ever || opts.SelectDir == nil)
+					if alwaysCold && !coldByEnvironment { // the waits are those of every mode
+						reached = !ever && waits == nil
+					}
 					for k := 0; reached; k++ {
 						err := waits
 						if err == nil {
@@ -402,10 +444,19 @@ func TestFaultsOfEachCall(t *testing.T) {
 							}
 							out := run(t, w, opts)
 							reached = calls > k
+							for rel, data := range w.contents() {
+								if got, ok := out.got[rel]; ok && got == "" && opts.Unchanged != nil && len(rel)%2 == 0 {
+									out.got[rel] = data // halfOld was asked and it has not been read
+								}
+							}
 							w.requireSound(t, out)
 							require.Zero(t, out.report.Abandoned)
 							for rel := range w.contents() {
 								_, ok := out.got[rel]
+								if isLeftOut(rel) {
+									require.False(t, ok && path.Dir(rel) != "i/x", rel) // unless its ignore file has failed
+									continue
+								}
 								for at := "/" + rel; !ok && at != "/"; at = path.Dir(at) {
 									ok = errors.Is(out.failed[at], err)
 								}
@@ -417,6 +468,43 @@ func TestFaultsOfEachCall(t *testing.T) {
 						})
 					}
 				}
+			}
+		}
+	}
+}
+
+// The same holds where links lead to files and directories some levels down: nothing stays open on the way to them.
+func TestFaultsOfEachCallForLinks(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "t/u/v/f=f", "t/u/g=g", "h=h"))
+	for name, to := range map[string]string{"dir": "t/u/v", "file": "t/u/v/f", "t/up": "../h", "t/u/back": ".."} {
+		testtree.Symlink(t, filepath.FromSlash(to), filepath.Join(dir, filepath.FromSlash(name)))
+	}
+	for _, opts := range []Options{{Symlinks: SymlinksFiles}, {Symlinks: SymlinksFollow, MaxDepth: 2}, {Symlinks: SymlinksFollow}} {
+		whole := 0
+		for _, err := range []error{nil, errBroken, scarceErrors[0]} {
+			for k, reached := 0, true; reached; k++ {
+				inBubble(t, func(t *testing.T) {
+					w := &world{root: folder("")}
+					w.fails = func(i int, what string) error {
+						if i == k {
+							return err
+						}
+						return nil
+					}
+					var report Report
+					opts.Workers, opts.openRoot, opts.Report = 1, w.openSystem, &report
+					got, all := Process(t.Context(), dir, opts, func(f *File) (string, error) { return f.Rel(), nil })
+					reached = w.calls > k && err != nil
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open, "handles left open")
+					requireLedger(t, report)
+					if err == nil {
+						whole = len(got)
+					}
+					require.GreaterOrEqual(t, whole, 4)
+					require.True(t, all != nil || len(got) == whole, "%v: call %d fails with %v, and files are missing: %q", opts.Symlinks, k, err, got)
+				})
 			}
 		}
 	}

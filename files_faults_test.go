@@ -35,7 +35,7 @@ func (w *world) failsWith(t *testing.T, out outcome, want map[string]error) {
 // A name that fails, changes or vanishes is a failure of its own. A directory that does is one of each name in it.
 func TestFilesFaultsOfOneEntry(t *testing.T) {
 	dir := func(faults ...func(*object)) *object {
-		return folder("x", file("in", "inside"), folder("sub", file("too", "deeper"))).with(faults...)
+		return folder("x", file("in", "inside"), folder("sub", file("too", "deeper")), folder("tree", file("leaf", "leaf"))).with(faults...)
 	}
 	for _, tt := range []struct {
 		name   string
@@ -71,14 +71,18 @@ func TestFilesFaultsOfOneEntry(t *testing.T) {
 					if tt.faulty.openErr != nil && opts.Stat {
 						continue // the errors were those of the first opens
 					}
-					opts.Workers, opts.Files = workers, slices.Values(w.names())
+					list := slices.DeleteFunc(w.names(), func(rel string) bool { return rel == "d/x/tree/leaf" })
+					if tt.faulty.listed == fs.ModeDir {
+						list = append(list, "d/x/tree/")
+					}
+					opts.Workers, opts.Files = workers, slices.Values(list)
 					out := w.process(t.Context(), opts, nil)
 					require.NoError(t, out.err)
 					w.requireSound(t, out)
 					fails := map[string]error{}
 					for rel := range w.contents() {
 						if tt.fails != nil && strings.HasPrefix(rel, "d/x") {
-							fails["/"+rel] = tt.fails
+							fails["/"+strings.TrimSuffix(rel, "/leaf")] = tt.fails
 						}
 					}
 					w.failsWith(t, out, fails)
@@ -90,6 +94,23 @@ func TestFilesFaultsOfOneEntry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A directory with more names than one scan takes is no reason to begin what lies beside them twice.
+func TestFilesFaultsBesideManyNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", folder("d", file("in", "inside"), file("x", "", vanished)))}
+		list := []string{"no//name", "d/in", "d/x", "none/at/all"}
+		for i := range 2*namePart + 1 {
+			w.root.kids = append(w.root.kids, file(fmt.Sprint(i), ""))
+			list = append(list, fmt.Sprint(i))
+		}
+		out := w.process(t.Context(), Options{Workers: 1, Files: slices.Values(list)}, nil)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Len(t, out.got, 2*namePart+2)
+		require.EqualValues(t, 3, out.report.Failed, "%v", out.failed)
+	})
 }
 
 // Where a name leads to something else than a file, only its metadata shows it if no file is opened.

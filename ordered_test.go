@@ -248,6 +248,23 @@ func TestOrderedEndsAtEachCall(t *testing.T) {
 	}
 }
 
+// A worker that lists a directory while its visit waits for a descriptor sends the visit's result where it belongs.
+func TestOrderedListingDuringAVisit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: small()}
+		cfg, err := (&Options{}).config("root", false)
+		require.NoError(t, err)
+		r := newRun(t.Context(), cfg, callbacks{openRoot: w.openRoot}, newOrdered(1))
+		worker := r.startWorker(0)
+		require.NoError(t, r.open(worker))
+		at := position{span: new(span), file: 3}
+		worker.pos = at
+		worker.scan(r.root)
+		require.Equal(t, at, worker.pos)
+		r.finish(time.Now())
+	})
+}
+
 // TestOrderedEndsAtEachResult: the same holds if the loop or fn ends the run.
 func TestOrderedEndsAtEachResult(t *testing.T) {
 	stops := map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit}

@@ -166,7 +166,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 					}
 				}
 				var report Report
-				opts.Workers, opts.Stat, opts.ReadSize = of.Workers, of.Stat, of.ReadSize
+				opts.Workers, opts.Stat, opts.ReadSize, opts.Unchanged = of.Workers, of.Stat, of.ReadSize, of.Unchanged
 				opts.openRoot, opts.Report = w.openRoot, &report
 				func() {
 					defer func() { _ = recover() }()

@@ -725,6 +725,31 @@ func TestPoolDrain(t *testing.T) {
 	}
 }
 
+// What drain lists is for others: its own worker may then wait for long.
+func TestPoolDrainWakesOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(plan{{{subs: []int{1, 2}}}, {{files: 1}, {files: 5}}, {{files: 1}}}, 2, 8)
+		c.onScan = func(_, at int) { time.Sleep(time.Duration(1+1000*at) * time.Millisecond) } // the second of a directory outlasts all visits
+		visits := 0
+		c.onVisit = func(w int) {
+			time.Sleep(time.Millisecond)
+			c.mu.Lock()
+			visits++
+			first := visits == 1
+			c.mu.Unlock()
+			if first {
+				c.pool.drain(fakeWorker{c, w})
+				time.Sleep(time.Second)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				require.Len(t, c.visited, 7)
+			}
+		}
+		c.run()
+		c.requireComplete(t, 8)
+	})
+}
+
 func TestPoolDrainOfAStoppedPoolListsNothing(t *testing.T) {
 	c := newCrew(oneDirectory(1, 1, 1), 1, 1)
 	c.onVisit = func(w int) {

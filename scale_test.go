@@ -172,6 +172,11 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 func TestInFlightListingTakesNoSlot(t *testing.T) {
 	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	SlowFrom(t, 100*time.Microsecond)
+	t.Run("", func(t *testing.T) { inFlightListing(t, nil) })
+	t.Run("SelectDir", func(t *testing.T) { inFlightListing(t, func(Entry) bool { return true }) })
+}
+
+func inFlightListing(t *testing.T, selectDir func(Entry) bool) {
 	inBubble(t, func(t *testing.T) {
 		const dirs = 200 // of two files each
 		w := &world{root: crowd(0, dirs), perList: 1000}
@@ -181,7 +186,7 @@ func TestInFlightListingTakesNoSlot(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		out := w.process(t.Context(), Options{Workers: 1}, func(*File) error {
+		out := w.process(t.Context(), Options{Workers: 1, SelectDir: selectDir}, func(*File) error {
 			time.Sleep(time.Millisecond)
 			return nil
 		})
@@ -302,13 +307,26 @@ func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 	}
 }
 
-// However a run ends while many calls block, nothing is left: synctest fails if a goroutine is.
+// However a run ends while many calls block, and workers wait for a slot to call one of the functions, nothing is left: synctest
+// fails if a goroutine is. Every file that a worker was at counts as abandoned.
 func TestInFlightEnds(t *testing.T) {
-	SlowFrom(t, 100*time.Microsecond)
 	for _, how := range []string{"cancel", "panic", "Goexit", "SkipAll", "error", "backend panics"} {
+		inFlightEnds(t, "fn", how)
+	}
+	for _, callback := range []string{"Select", "Unchanged", "OnBinary"} {
+		for _, how := range []string{"cancel", "panic", "Goexit"} {
+			inFlightEnds(t, callback, how)
+		}
+	}
+}
+
+// inFlightEnds ends runs in the function named callback, which is slow, or while it is.
+func inFlightEnds(t *testing.T, callback, how string) {
+	SlowFrom(t, 100*time.Microsecond)
+	{
 		for _, workers := range []int{1, 2, 5} {
 			for at := time.Millisecond; at < 60*time.Millisecond; at += 6 * time.Millisecond {
-				t.Run(fmt.Sprintf("%s/workers=%d/%v", how, workers, at), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/workers=%d/%v", callback, how, workers, at), func(t *testing.T) {
 					inBubble(t, func(t *testing.T) {
 						w := &world{root: crowd(600, 60), perList: 100}
 						start := time.Now()
@@ -339,8 +357,23 @@ func TestInFlightEnds(t *testing.T) {
 							}
 							return err
 						}
+						slow := fn
+						switch callback {
+						case "Select":
+							opts.Select = func(f *File) bool { return slow(f) == nil }
+						case "Unchanged":
+							opts.Unchanged = func(f *File) bool { return slow(f) != nil }
+						case "OnBinary":
+							opts.SkipBinary, opts.OnBinary = true, func(f *File) { _ = slow(f) }
+							for _, k := range w.root.kids {
+								k.content = append(k.content, 0)
+							}
+						}
+						if callback != "fn" {
+							fn = func(*File) error { return nil }
+						}
 						w.during = func(call, name string) {
-							if call != "open" || name == "root" {
+							if call != "open" && call != "stat" || name == "root" {
 								return
 							}
 							time.Sleep(5 * time.Millisecond)

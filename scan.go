@@ -441,7 +441,6 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 		return
 	}
 	if w.order != nil {
-		defer func(was position) { w.pos = was }(w.pos)
 		w.pos = position{span: s.spans[len(s.spans)-1].span, file: -1}
 	}
 	if !w.calls.visitDir(w, s.node, kept.String(), func() (Stat, error) { return s.dir.stat(kept) }) && sub != nil {
