@@ -130,3 +130,51 @@ func TestIgnoreFilesFewDescriptorsForMany(t *testing.T) {
 		}
 	}
 }
+
+// A directory that has been closed since it was listed, because descriptors are short, is opened to read its ignore file and once
+// more after that. Each of these opens may fail.
+func TestFaultsOfADirectoryReopenedForItsIgnoreFile(t *testing.T) {
+	for k, fails := range []string{"/d", "/d/.ignore", "/d"} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), folder("d", file(".ignore", "x"), file("b", "beta"))), perList: 100}
+			opens := 0
+			w.during = func(call, name string) {
+				if call == "openDir" {
+					if w.find("d").openErr = nil; opens == k {
+						w.find("d").openErr = []error{errBroken}
+					}
+					opens++
+				}
+			}
+			out := w.process(t.Context(), Options{Workers: 1, IgnoreFiles: []string{".ignore"}}, func(f *File) error {
+				if f.Name() == "a" { // which comes first
+					f.w.dirs.addWaiters(1)
+				}
+				return nil
+			})
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.failed, 1)
+			require.ErrorIs(t, out.failed[fails], errBroken)
+			_, ok := out.got["d/b"]
+			require.Equal(t, fails != "/d", ok)
+		})
+	}
+}
+
+// A directory whose listing fails behind the marker is left out all the same, and nothing in it is opened.
+func TestFaultsOfAMarkedDirectory(t *testing.T) {
+	everyWorld(t, func() *object {
+		return folder("", folder("d", file(".ignore", "", opening(fs.ErrPermission)), file(".mark", ""), file("b", ""), file("c", "")).with(listFails(0, errBroken)))
+	}, func(t *testing.T, w *world, workers int) {
+		if w.perList < 4 {
+			w.perList = 4 // the marker is in the half that is given
+		}
+		out := w.process(t.Context(), Options{Workers: workers, IgnoreFiles: []string{".ignore"}, SkipMarked: []string{".mark"}}, nil)
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Empty(t, out.failed)
+		require.Empty(t, out.got)
+		require.EqualValues(t, 1, out.report.Skipped[SkippedMarked])
+	})
+}
