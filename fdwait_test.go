@@ -293,6 +293,32 @@ func TestFaultsScarceRunKeepsNothingOpen(t *testing.T) {
 	})
 }
 
+// A directory whose file has failed does not stay open while OnError runs, if another worker needs a descriptor.
+func TestFaultsFewDescriptorsWhileOnErrorRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		bad := file("x", "x", readFails(0, errBroken))
+		w := &world{root: folder("", folder("d", bad, file("y", "y")), folder("e", file("f", "f"))), perList: 100, limit: 3, scarce: scarceErrors[0]}
+		w.during = func(call, name string) {
+			if call == "list" && name == "e" { // until OnError runs
+				time.Sleep(time.Second)
+			}
+		}
+		start, got := time.Now(), map[string]time.Duration{}
+		out := w.process(t.Context(), Options{Workers: 2, OnError: func(error) error {
+			time.Sleep(10 * time.Second)
+			return nil
+		}}, func(f *File) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			got[f.Rel()] = time.Since(start)
+			return nil
+		})
+		require.NoError(t, out.err)
+		w.requireSound(t, out)
+		require.Less(t, got["e/f"], 5*time.Second)
+	})
+}
+
 // If no descriptor becomes free, the error is reported after patience, and the next operation waits as long.
 func TestFaultsPatience(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

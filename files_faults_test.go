@@ -113,6 +113,23 @@ func TestFilesFaultsBesideManyNames(t *testing.T) {
 	})
 }
 
+// A stop at the first of many names that fail together is no reason to look at the others.
+func TestFilesFaultsStopAtTheFirst(t *testing.T) {
+	for _, name := range []string{"no//%d", "none/%d", "none/%d/"} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: small()}
+			list := []string{}
+			for i := range 100 {
+				list = append(list, fmt.Sprintf(name, i))
+			}
+			out := w.process(t.Context(), Options{Workers: 1, Files: slices.Values(list), OnError: func(err error) error { return err }}, nil)
+			require.Error(t, out.err)
+			require.EqualValues(t, 1, out.report.Failed)
+			w.requireSound(t, out)
+		})
+	}
+}
+
 // Where a name leads to something else than a file, only its metadata shows it if no file is opened.
 func TestFilesFaultsWithoutReading(t *testing.T) {
 	for _, fault := range []func(*object){vanished, becomes(fs.ModeDir), becomes(fs.ModeSymlink), becomes(fs.ModeNamedPipe)} {

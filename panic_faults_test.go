@@ -187,7 +187,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 
 // If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
-	for _, opts := range []Options{{}, {Ordered: true}} {
+	for _, opts := range []Options{{}, {Ordered: true}, {Unchanged: halfOld}} {
 		for k, reached := 0, true; reached; k++ {
 			inBubble(t, func(t *testing.T) {
 				tree := folder("a")

@@ -265,6 +265,7 @@ func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 			for i := range 24 {
 				root.kids = append(root.kids, file(fmt.Sprint("f", i), large, sized(size), chunks(maxFree/2)))
 			}
+			root.kids[23].openErr = []error{scarceErrors[0]} // and then a slot is needed, too
 			w := &world{root: root, perList: 100}
 			var mu sync.Mutex
 			opens, mostOpens := 0, 0
@@ -313,7 +314,7 @@ func TestInFlightEnds(t *testing.T) {
 	for _, how := range []string{"cancel", "panic", "Goexit", "SkipAll", "error", "backend panics"} {
 		inFlightEnds(t, "fn", how)
 	}
-	for _, callback := range []string{"Select", "Unchanged", "OnBinary"} {
+	for _, callback := range []string{"Select", "Unchanged", "OnBinary", "fn of large files"} {
 		for _, how := range []string{"cancel", "panic", "Goexit"} {
 			inFlightEnds(t, callback, how)
 		}
@@ -368,8 +369,12 @@ func inFlightEnds(t *testing.T, callback, how string) {
 							for _, k := range w.root.kids {
 								k.content = append(k.content, 0)
 							}
+						case "fn of large files": // whose memory takes a slot
+							for _, k := range w.root.kids {
+								k.lies, k.size = true, maxFree+1
+							}
 						}
-						if callback != "fn" {
+						if !strings.HasPrefix(callback, "fn") {
 							fn = func(*File) error { return nil }
 						}
 						w.during = func(call, name string) {
@@ -409,6 +414,9 @@ func inFlightEnds(t *testing.T, callback, how string) {
 							w.requireSound(t, out)
 						}
 						require.Positive(t, out.report.Abandoned)
+						if how != "error" {
+							require.Zero(t, out.report.Failed)
+						}
 					})
 				})
 			}
