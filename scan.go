@@ -172,6 +172,7 @@ func (w *worker) awaitDisk(c *latencyProbe, dir func() directory, call func() (w
 			return errStopped
 		}
 	}
+	w.latency.waited = 0 // for SelectDir's slot
 	start := time.Now()
 	work, err := call()
 	took := time.Since(start)
