@@ -353,3 +353,13 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	require.NoError(t, newRun(t.Context(), cfg, calls, nil).execute())
 	require.True(t, checked)
 }
+
+// Where descriptors are too few for windows, the end of one that was being read does not bring them back.
+func TestNoWindowsAfterDescriptorsWereScarce(t *testing.T) {
+	var c coldMode
+	c.begin(1, windowMax)
+	turn := c.acquire(t.Context(), windowMax)
+	c.window.Store(0)
+	c.release(turn, 0)
+	require.Zero(t, c.window.Load())
+}

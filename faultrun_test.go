@@ -28,11 +28,13 @@ type trace struct {
 	report *Report        // filled in when the workers are done
 	late   []string       // directories that were open then
 	nodes  map[*node]bool // that led to files
+	run    *shared        // nil if fn has not been called
+	told   int64          // failures
 }
 
 // trace makes opts those of a run over w, whose trace and Report are in out.
 func (w *world) trace(out *outcome, opts *Options) {
-	out.trace = &trace{&out.report, nil, map[*node]bool{}}
+	out.trace = &trace{report: &out.report, nodes: map[*node]bool{}}
 	opts.Report = &out.report
 	opts.openRoot = func(root string) (directory, error) {
 		d, err := w.openRoot(root)
@@ -41,6 +43,17 @@ func (w *world) trace(out *outcome, opts *Options) {
 		}
 		return d, err
 	}
+}
+
+// called adds what fn sees of the run.
+func (r *trace) called(w *world, f *File) {
+	if f.w.pin.state.Load() == pinInUse {
+		w.objectTo("a directory that cannot be closed while fn runs")
+	}
+	r.saw(w, f.node)
+	w.mu.Lock()
+	r.run = f.w.shared
+	w.mu.Unlock()
 }
 
 // saw adds n, and what is above it but root, which is open for the whole run.
@@ -67,13 +80,14 @@ func (w *world) process(ctx context.Context, opts Options, fn func(*File) error)
 	w.trace(&out, &opts)
 	if opts.OnError == nil {
 		opts.OnError = func(err error) error {
+			out.told++
 			out.fail(err)
 			return nil
 		}
 	}
 	_, out.err = Process(ctx, "root", opts, func(f *File) (struct{}, error) {
 		rel, data := f.Rel(), string(f.Data())
-		out.saw(w, f.node)
+		out.called(w, f)
 		if fn != nil {
 			if err := fn(f); err != nil {
 				return struct{}{}, err
@@ -108,6 +122,17 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 	for n := range out.nodes {
 		require.Zero(t, n.refs, "references to %q", n.name.String())
 		require.Zero(t, n.pins, "pins of %q", n.name.String())
+	}
+	if s := out.run; s != nil {
+		require.Zero(t, s.dirs.waiters)
+		require.Zero(t, s.cold.pending)
+		require.True(t, s.order == nil || s.order.begun == 0, "results that were begun and are not delivered")
+		for _, p := range s.dirs.pins {
+			require.EqualValues(t, pinNone, p.state.Load())
+		}
+	}
+	if out.told > 0 {
+		require.Equal(t, out.report.Failed, out.told, "failures against calls of OnError")
 	}
 }
 

@@ -386,7 +386,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 		opts.Ordered = true
 		w.trace(&out, &opts)
 		for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
-			out.saw(w, f.node)
+			out.called(w, f)
 			return [2]string{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
 		}) {
 			if err != nil {

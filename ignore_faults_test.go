@@ -153,6 +153,7 @@ func TestFaultsOfADirectoryReopenedForItsIgnoreFile(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, out.err)
+			out.run.dirs.addWaiters(-1)
 			w.requireSound(t, out)
 			require.Len(t, out.failed, 1)
 			require.ErrorIs(t, out.failed[fails], errBroken)

@@ -55,3 +55,19 @@ func TestOpenErrorOfAnotherKind(t *testing.T) {
 	}
 	require.NotErrorIs(t, fd.openError(names.New("f"), unix.EIO, 0), ErrChanged)
 }
+
+// A read that fails behind what the page cache gave leaves its position, and an open of what is no longer there its reason.
+func TestFailuresOfADescriptor(t *testing.T) {
+	f := &fdFile{fd: -1, off: 5}
+	_, err := f.readOnce(make([]byte, 10))
+	require.Error(t, err)
+	require.EqualValues(t, 5, f.off)
+	root, err := openRoot(t.TempDir())
+	require.NoError(t, err)
+	defer root.close()
+	fd, err := unix.Open(".", dirFlags, 0)
+	require.NoError(t, err)
+	d := &fdDir{fd: fd}
+	defer unix.Close(fd)
+	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, 0), ErrChanged)
+}

@@ -104,6 +104,7 @@ func TestSymlinks(t *testing.T) {
 				var report fileproc.Report
 				opts := tc.opts
 				opts.Workers, opts.Report = workers, &report
+				descriptors := openDescriptors()
 				got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
 					s, err := f.Stat()
 					if err == nil && (s.Size != int64(len(content)-1) || string(f.Data()) != content[1:]) {
@@ -111,6 +112,7 @@ func TestSymlinks(t *testing.T) {
 					}
 					return filepath.ToSlash(f.Rel()), err
 				})
+				require.Equal(t, descriptors, openDescriptors())
 				require.NoError(t, err)
 				require.ElementsMatch(t, tc.want, got)
 				requireBalanced(t, report)
