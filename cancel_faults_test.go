@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -77,8 +78,10 @@ func TestFaultsStreamLeftAtEachResult(t *testing.T) {
 				w := &world{root: small()}
 				var out outcome
 				opts := Options{Workers: workers, openRoot: w.openRoot, Report: &out.report}
+				opts.OnError = func(err error) error { return err }
 				n := 0
 				for range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil }) {
+					synctest.Wait() // OnError may have ended the run
 					if n == k {
 						break
 					}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -206,6 +207,48 @@ func TestFaultsOfEveryType(t *testing.T) {
 		require.Zero(t, w.open)
 		requireLedger(t, out.report)
 	})
+}
+
+// Files that are read later than the others of their batch come once, also while other workers are still at the batch.
+func TestFaultsReadLaterBesideOthers(t *testing.T) {
+	for _, workers := range []int{2, 5} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder(""), perList: 30}
+			for i := range 20 {
+				d := folder(fmt.Sprint("d", i))
+				for k := range 30 {
+					d.kids = append(d.kids, file(fmt.Sprint("f", k), fmt.Sprint("content ", i, " ", k)))
+				}
+				w.root.kids = append(w.root.kids, d)
+			}
+			opts := Options{Workers: workers, Unchanged: func(f *File) bool {
+				time.Sleep(time.Duration(len(f.Rel())%5) * time.Millisecond)
+				return false
+			}}
+			out := w.process(t.Context(), opts, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.got, 600)
+		})
+	}
+}
+
+// A large file's memory is let go when it has been visited, also if it has failed.
+func TestFaultsOfALargeFile(t *testing.T) {
+	long := strings.Repeat("long ", firstBuffer)
+	for _, opts := range []Options{{}, {SkipBinary: true}} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("bad", long, readFails(2*firstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", ""), file("long", long), file("c", ""))}
+			opts.Workers = 1
+			out := w.process(t.Context(), opts, func(f *File) error {
+				require.Equal(t, len(f.Data()) > firstBuffer, f.w.reader.large != nil, f.Name())
+				return nil
+			})
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.EqualValues(t, 1, out.report.Failed)
+		})
+	}
 }
 
 // Each entry that a listing cannot name is a failure of its own, and no reason to end the listing.

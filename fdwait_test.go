@@ -148,6 +148,26 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	})
 }
 
+// Each failure of a directory that is listed to its end because descriptors are short reaches OnError, once.
+func TestFaultsFewDescriptorsAndFailingListings(t *testing.T) {
+	for _, workers := range []int{2, 5} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder(""), perList: 1}
+			for i := range 12 {
+				waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 10)...))
+				w.root.kids = append(w.root.kids, folder(fmt.Sprint("d", i), waits, file("slow", ""), file("more", "")).with(listFails(2, errBroken)))
+			}
+			out := w.process(t.Context(), Options{Workers: workers}, func(f *File) error {
+				time.Sleep(time.Millisecond)
+				return nil
+			})
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.failed, 12)
+		})
+	}
+}
+
 // busy is a directory in which every second open of a subdirectory fails with err.
 type busy struct {
 	directory

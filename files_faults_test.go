@@ -113,6 +113,27 @@ func TestFilesFaultsBesideManyNames(t *testing.T) {
 	})
 }
 
+// Names that are all left out take no place in the order, in which others would wait behind them.
+func TestFilesFaultsInOrderBehindSkippedNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", folder("d", file("skipped", ""), file("x", "", vanished)))}
+		list := []string{"d/skipped", "d/x"}
+		for i := range orderedMin + 2*orderedAhead {
+			w.root.kids = append(w.root.kids, file(fmt.Sprint(i), ""))
+			list = append(list, fmt.Sprint(i), "d/skipped")
+		}
+		n, failed := 0, 0
+		opts := Options{Workers: 1, Ordered: true, Files: slices.Values(list), Exclude: []string{"d/skipped"}, openRoot: w.openRoot}
+		for _, err := range Stream(t.Context(), "root", opts, relOf) {
+			if n++; err != nil {
+				failed++
+			}
+		}
+		require.Equal(t, len(w.root.kids), n)
+		require.Equal(t, 1, failed)
+	})
+}
+
 // A stop at the first of many names that fail together is no reason to look at the others.
 func TestFilesFaultsStopAtTheFirst(t *testing.T) {
 	for _, name := range []string{"no//%d", "none/%d", "none/%d/"} {
@@ -172,7 +193,7 @@ func everyCallForNames(t *testing.T, test func(t *testing.T, w *world, opts Opti
 		NameWindow(t, window)
 		everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
 			list := slices.DeleteFunc(w.names(), func(rel string) bool { return strings.HasPrefix(rel, "d/e/") })
-			opts.Files = slices.Values(append(list, "d/e/", "gone/", "none", "d/none/at/all"))
+			opts.Files = slices.Values(append(list, "d/e/", "no//name", "gone/", "none", "d/none/at/all"))
 			return test(t, w, opts, k)
 		})
 	}
@@ -194,6 +215,11 @@ func TestFilesFaultsCancelAtEachCall(t *testing.T) {
 		if len(out.got) < 6 {
 			require.ErrorIs(t, out.err, errBroken)
 		}
+		inOrder := &world{root: small(), onCall: w.onCall}
+		ctx, cancel = context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		requireLedger(t, inOrder.ordered(ctx, opts, goOn, func(yielded) bool { return true }))
+		require.Zero(t, inOrder.open)
 		return reached
 	})
 }

@@ -265,6 +265,25 @@ func TestOrderedListingDuringAVisit(t *testing.T) {
 	})
 }
 
+// After a cancel the loop gets what is ready, also behind a directory that will not be listed.
+func TestOrderedGivesWhatIsReadyBehindAGap(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := &world{root: folder("", folder("d", file(".ignore", "x"), file("f", "")), folder("e", file("g", "")))}
+		w.during = func(call, name string) {
+			if call == "list" && name == "d" {
+				time.Sleep(time.Second) // e has been processed by then
+				cancel(errBroken)
+			}
+		}
+		var all []yielded
+		w.ordered(ctx, Options{Workers: 3, IgnoreFiles: []string{".ignore"}}, goOn, collect(&all))
+		require.Len(t, all, 2)
+		require.Equal(t, yielded{"e/g", nil}, all[0])
+		require.ErrorIs(t, all[1].err, errBroken)
+	})
+}
+
 // TestOrderedEndsAtEachResult: the same holds if the loop or fn ends the run.
 func TestOrderedEndsAtEachResult(t *testing.T) {
 	stops := map[string]func(){"panic": func() { panic(errBroken) }, "Goexit": runtime.Goexit}

@@ -21,8 +21,10 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 							w := &world{root: small()}
 							var mu sync.Mutex
 							n := 0
-							act := func(*File) error {
+							ran := map[*worker]bool{}
+							act := func(f *File) error {
 								mu.Lock()
+								ran[f.w] = true
 								n++
 								mine := n == k+1
 								mu.Unlock()
@@ -63,6 +65,9 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 								require.Nil(t, caught)
 							}
 							w.requireSound(t, out)
+							for w := range ran {
+								require.Nil(t, w.reader.large, "memory of a large file")
+							}
 						})
 					})
 				}
@@ -187,7 +192,10 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 
 // If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
-	for _, opts := range []Options{{}, {Ordered: true}, {Unchanged: halfOld}} {
+	for _, opts := range []Options{{}, {Ordered: true}, {Unchanged: func(f *File) bool {
+		f.w.dirs.addWaiters(1) // so that one is evicted after each batch, too
+		return false
+	}}} {
 		for k, reached := 0, true; reached; k++ {
 			inBubble(t, func(t *testing.T) {
 				tree := folder("a")

@@ -358,7 +358,9 @@ func TestPoolStartsAWorkerOnlyForMoreWork(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCrew(test.plan, 8, 8)
+				start := time.Now()
 				c.run()
+				require.Zero(t, time.Since(start), "the wait for a worker that is not needed")
 				c.requireComplete(t, 8)
 				require.LessOrEqual(t, c.pool.started, test.most)
 			})

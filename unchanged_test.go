@@ -238,9 +238,13 @@ func TestUnchangedIsNotRegular(t *testing.T) {
 }
 
 func TestOnBinary(t *testing.T) {
-	_, all := rooted(t, "a=text", "b=\x00", "d/c=text\x00")
+	list := []string{"a=text", "b=\x00", "d/c=text\x00"}
+	for i := range 100 { // of which most are read ahead
+		list = append(list, fmt.Sprintf("e/%d=\x00", i))
+	}
+	_, all := rooted(t, list...)
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
-		binary := make(chan string, 10)
+		binary := make(chan string, 200)
 		opts := fileproc.Options{Workers: workers, SkipBinary: true, OnBinary: func(f *fileproc.File) {
 			assert.Nil(t, f.Data())
 			binary <- filepath.ToSlash(f.Rel())
@@ -248,11 +252,13 @@ func TestOnBinary(t *testing.T) {
 		got, errs, report := entry(t, t.Context(), p, opts, relOf)
 		require.Empty(t, errs)
 		require.Equal(t, []string{"a"}, got)
-		require.EqualValues(t, 2, report.Skipped[fileproc.SkippedBinary])
+		require.EqualValues(t, 102, report.Skipped[fileproc.SkippedBinary])
 		close(binary)
 		var seen []string
 		for rel := range binary {
-			seen = append(seen, rel)
+			if !strings.HasPrefix(rel, "e/") {
+				seen = append(seen, rel)
+			}
 		}
 		require.ElementsMatch(t, []string{"b", "d/c"}, seen)
 	})
