@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -589,4 +591,19 @@ func TestDirCachePanicLeavesItUnlocked(t *testing.T) {
 		s.dirCache.mu.Unlock()
 	}
 	s.end(t)
+}
+
+// While fn runs, evictAll can close the directory, also if its files have been read ahead.
+func TestDirPinIsIdleInFn(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 100 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("x"), 0o600))
+	}
+	for _, opts := range []Options{{}, {DisableURing: true}, {ReadSize: NoRead, Stat: true}, {Unchanged: func(*File) bool { return false }}} {
+		opts.Workers = 1
+		require.NoError(t, ForEach(t.Context(), dir, opts, func(f *File) error {
+			require.NotEqualValues(t, pinInUse, f.w.pin.state.Load())
+			return nil
+		}))
+	}
 }

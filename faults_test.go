@@ -238,15 +238,23 @@ func TestFaultsOfALargeFile(t *testing.T) {
 	long := strings.Repeat("long ", firstBuffer)
 	for _, opts := range []Options{{}, {SkipBinary: true}} {
 		inBubble(t, func(t *testing.T) {
-			w := &world{root: folder("", file("bad", long, readFails(2*firstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", ""), file("long", long), file("c", ""))}
+			w := &world{root: folder("", file("bad", long, readFails(2*firstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", "b"), file("long", long), file("c", ""))}
 			opts.Workers = 1
 			out := w.process(t.Context(), opts, func(f *File) error {
 				require.Equal(t, len(f.Data()) > firstBuffer, f.w.reader.large != nil, f.Name())
+				if f.Name() == "b" {
+					return errBroken
+				}
 				return nil
 			})
 			require.NoError(t, out.err)
 			w.requireSound(t, out)
-			require.EqualValues(t, 1, out.report.Failed)
+			require.EqualValues(t, 2, out.report.Failed)
+			handed := 1 + len(long) // to fn, which has failed once
+			if !opts.SkipBinary {
+				handed += len(long) + 1
+			}
+			require.EqualValues(t, handed, out.report.Bytes)
 		})
 	}
 }

@@ -319,7 +319,7 @@ func TestFaultsFewDescriptorsWhileOnErrorRuns(t *testing.T) {
 		bad := file("x", "x", readFails(0, errBroken))
 		w := &world{root: folder("", folder("d", bad, file("y", "y")), folder("e", file("f", "f"))), perList: 100, limit: 3, scarce: scarceErrors[0]}
 		w.during = func(call, name string) {
-			if call == "list" && name == "e" { // until OnError runs
+			if call == "openDir" && name == "e" { // until OnError runs
 				time.Sleep(time.Second)
 			}
 		}

@@ -428,3 +428,78 @@ func TestFilesOfAnFSInDeepDirectories(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, int64(during.HeapAlloc)-int64(before.HeapAlloc), int64(20<<20), "with a path for each directory, 80 MB")
 }
+
+// A swapped is an fs.FS in which the directories of the map are something else when they are opened. It counts open files.
+type swapped struct {
+	fs.FS
+	files map[string]fs.File
+	fails map[string]int // opens that fail
+	open  *int
+}
+
+type counted struct {
+	fs.File
+	open *int
+}
+
+func (f counted) Close() error { *f.open--; return f.File.Close() }
+
+type countedDir struct {
+	counted
+	dir fs.ReadDirFile
+}
+
+func (f countedDir) ReadDir(n int) ([]fs.DirEntry, error) { return f.dir.ReadDir(n) }
+
+func (s swapped) Open(name string) (fs.File, error) {
+	if s.fails[name] > 0 {
+		s.fails[name]--
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	f, ok := s.files[name]
+	if !ok {
+		var err error
+		if f, err = s.FS.Open(name); err != nil {
+			return nil, err
+		}
+	}
+	*s.open++
+	if dir, ok := f.(fs.ReadDirFile); ok {
+		return countedDir{counted{f, s.open}, dir}, nil
+	}
+	return counted{f, s.open}, nil
+}
+
+type fileThatLists struct{ fs.ReadDirFile }
+
+func (f fileThatLists) Stat() (fs.FileInfo, error) { return fs.Stat(fstest.MapFS{"f": {}}, "f") }
+
+// Whatever an fs.FS opens is closed, also where it is not what was listed, or where a look at a directory tells why names in it are
+// missing. A look that fails once is made again.
+func TestFSClosesWhatIsSwapped(t *testing.T) {
+	tree := fstest.MapFS{"a": {}, "d/x": {}, "e/y": {}}
+	noDir, err := tree.Open("a")
+	require.NoError(t, err)
+	lists, err := tree.Open("d")
+	require.NoError(t, err)
+	open := 0
+	fsys := swapped{FS: tree, files: map[string]fs.File{"d": noDir, "e": fileThatLists{lists.(fs.ReadDirFile)}}, open: &open}
+	var report fileproc.Report
+	_, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Workers: 1, Report: &report}, nameOf)
+	require.ErrorIs(t, err, fileproc.ErrChanged)
+	require.EqualValues(t, 2, report.Failed)
+	require.Zero(t, open)
+
+	fsys = swapped{FS: tree, fails: map[string]int{"d": 1}, open: &open}
+	var failed []error
+	opts := fileproc.Options{FS: fsys, Workers: 1, Files: slices.Values([]string{"d/none", "d/too"}), OnError: func(err error) error {
+		failed = append(failed, err)
+		return nil
+	}}
+	_, err = fileproc.Process(t.Context(), ".", opts, nameOf)
+	require.NoError(t, err)
+	require.Len(t, failed, 2)
+	require.ErrorIs(t, failed[0], fs.ErrPermission)
+	require.ErrorIs(t, failed[1], fs.ErrNotExist)
+	require.Zero(t, open)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,10 @@ import (
 // for metadata and content to be read ahead, and for files to be read after the others of their batch.
 func TestUnchanged(t *testing.T) {
 	for name, list := range map[string][]string{
-		"few":    {"a=1", "b=22", "d/c=333", "d/d="},
-		"flat":   testtree.Numbered("", 700),
-		"nested": append(testtree.Numbered("d/e/", 150), append(testtree.Numbered("f/", 300), "x=y")...),
+		"few":      {"a=1", "b=22", "d/c=333", "d/d="},
+		"flat":     testtree.Numbered("", 700),
+		"twenties": slices.Concat(testtree.Numbered("a/", 20), testtree.Numbered("b/", 20), testtree.Numbered("c/", 20), testtree.Numbered("d/", 20)),
+		"nested":   append(testtree.Numbered("d/e/", 150), append(testtree.Numbered("f/", 300), "x=y")...),
 	} {
 		_, all := rooted(t, list...)
 		t.Run(name, func(t *testing.T) {
