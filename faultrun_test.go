@@ -125,7 +125,8 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 	}
 	if s := out.run; s != nil {
 		require.Zero(t, s.dirs.waiters)
-		require.Zero(t, s.cold.pending)
+		require.Zero(t, s.cold.windows.pending)
+		require.Zero(t, s.cold.calls.pending)
 		require.True(t, s.order == nil || s.order.begun == 0, "results that were begun and are not delivered")
 		for _, p := range s.dirs.pins {
 			require.EqualValues(t, pinNone, p.state.Load())
