@@ -213,7 +213,12 @@ func TestFaultsOfEveryType(t *testing.T) {
 func TestFaultsReadLaterBesideOthers(t *testing.T) {
 	for _, workers := range []int{2, 5} {
 		inBubble(t, func(t *testing.T) {
-			w := &world{root: folder(""), perList: 30}
+			w := &world{root: folder(""), perList: 10}
+			w.during = func(call, _ string) {
+				if call == "list" { // meanwhile others join in visiting a batch
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
 			for i := range 20 {
 				d := folder(fmt.Sprint("d", i))
 				for k := range 30 {

@@ -124,10 +124,13 @@ func TestFaultsScarceRunWaitsForNoLoop(t *testing.T) {
 func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
-		w := &world{root: folder("", waits, folder("part-way", file("slow", ""), file("more", "")).with(listFails(1, errBroken))), perList: 1}
+		w := &world{root: folder("", waits), perList: 1}
+		for i := range 2 {
+			w.root.kids = append(w.root.kids, folder(fmt.Sprint("part-way", i), file("slow", ""), file("more", "")).with(listFails(1, errBroken)))
+		}
 		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
 		told := 0
-		opts := Options{Workers: 2, OnError: func(err error) error {
+		opts := Options{Workers: 3, OnError: func(err error) error {
 			require.ErrorIs(t, err, errBroken)
 			told++
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -136,13 +139,13 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 		}}
 		out := w.process(t.Context(), opts, func(f *File) error {
 			if f.Name() == "slow" {
-				time.Sleep(time.Second) // the worker that waits for a descriptor lists the rest of the directory
+				time.Sleep(time.Second) // the worker that waits for a descriptor lists the rest of both directories
 			}
 			return nil
 		})
 		require.NoError(t, out.err)
-		require.Equal(t, 1, told)
-		require.EqualValues(t, 1, out.report.Failed)
+		require.Equal(t, 2, told)
+		require.EqualValues(t, 2, out.report.Failed)
 		w.requireSound(t, out)
 		require.Empty(t, fdTurn)
 	})
