@@ -2,7 +2,9 @@ package fileproc
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -178,4 +180,26 @@ func TestFaultsOfAMarkedDirectory(t *testing.T) {
 		require.Empty(t, out.got)
 		require.EqualValues(t, 1, out.report.Skipped[SkippedMarked])
 	})
+}
+
+// The memory of a large ignore file, which the garbage collector does not free, is let go.
+func TestIgnoreFileMemoryIsLetGo(t *testing.T) {
+	pages := func() (n int) {
+		statm, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Skip("no /proc/self/statm here")
+		}
+		_, err = fmt.Sscan(string(statm), &n)
+		require.NoError(t, err)
+		return n
+	}
+	const size = 16 << 20
+	before := pages()
+	for range 50 {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file(".ignore", "x", sized(size)), file("x", ""))}
+			w.requireSound(t, w.process(t.Context(), Options{Workers: 1, IgnoreFiles: []string{".ignore"}, Exclude: []string{".ignore"}}, nil))
+		})
+	}
+	require.Less(t, (pages()-before)*os.Getpagesize(), 25*size)
 }
