@@ -17,6 +17,7 @@ func TestFaultsInTheColdMode(t *testing.T) {
 		"one entry":           TestFaultsOfOneEntry,
 		"every type":          TestFaultsOfEveryType,
 		"each call":           TestFaultsOfEachCall,
+		"vanished":            TestFaultsVanishedDirectoryOfAWalk,
 		"half a listing":      TestFaultsListingFailsHalfWay,
 		"change after Select": TestFaultsChangeAfterSelect,
 		"depth":               TestFaultsDepth,
