@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
@@ -251,27 +252,31 @@ func (p *pathBuffer) dir(n *node) string {
 // that the caller can use.
 type pathBase struct {
 	root    string // as the caller gave it
-	prefix  string // of each path: root and a separator
 	fsys    fs.FS  // nil: the operating system's
 	follows bool   // symbolic links are what they lead to
+
+	once  sync.Once // few runs of one file ask for a path, and to clean root takes long
+	joins string    // what prefix returns
 }
 
 // isSeparator reports whether r separates the names of a path of the system: on Windows a slash does too.
 func isSeparator(r rune) bool { return r == '/' || r == filepath.Separator }
 
-func newPathBase(c *config) pathBase {
-	const name = "x"
-	b := pathBase{root: c.root, fsys: c.fsys, follows: c.followFiles}
-	switch {
-	case b.fsys != nil:
-		b.prefix = strings.TrimSuffix(path.Join(b.root, name), name)
-	case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
-		// Behind a symbolic link a/.. need not be what Join makes of it.
-		b.prefix = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
-	default:
-		b.prefix = strings.TrimSuffix(filepath.Join(b.root, name), name)
-	}
-	return b
+// prefix returns what each path begins with: root and a separator.
+func (b *pathBase) prefix() string {
+	b.once.Do(func() {
+		const name = "x"
+		switch {
+		case b.fsys != nil:
+			b.joins = strings.TrimSuffix(path.Join(b.root, name), name)
+		case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
+			// Behind a symbolic link a/.. need not be what Join makes of it.
+			b.joins = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
+		default:
+			b.joins = strings.TrimSuffix(filepath.Join(b.root, name), name)
+		}
+	})
+	return b.joins
 }
 
 // info looks up a path of the run.
@@ -293,8 +298,8 @@ func (b *pathBase) path(n *node, name string) string {
 		}
 		n, name = n.parent, n.name.String()
 	}
-	if p := n.join(b.prefix, name); b.fsys != nil || filepath.Separator == '/' {
+	if p := n.join(b.prefix(), name); b.fsys != nil || filepath.Separator == '/' {
 		return p
 	}
-	return b.prefix + filepath.FromSlash(n.relPath(name))
+	return b.prefix() + filepath.FromSlash(n.relPath(name))
 }

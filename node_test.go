@@ -32,7 +32,7 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 
 func TestNodePaths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	b, above := newPathBase(&config{root: "top", fsys: fstest.MapFS{}}), newPathBase(&config{root: "../x/.."})
+	b, above := &pathBase{root: "top", fsys: fstest.MapFS{}}, &pathBase{root: "../x/.."}
 	for range 200 {
 		nodes, paths := randomNodes(r)
 		var buffer pathBuffer

@@ -75,7 +75,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	r.uncancellable = ctx.Done() == nil
 	r.parts.config = c
 	s, cfg := &r.shared, &r.parts.config
-	base := &treeBase{root: node{refs: 1}, paths: newPathBase(cfg)}
+	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
 	s.cfg, s.calls, s.filter, s.order = cfg, calls, newFilter(cfg), order
 	s.root, s.paths = &base.root, &base.paths
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
