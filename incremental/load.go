@@ -75,10 +75,8 @@ func (h header) sumsAt() int64  { return h.indexAt() + int64(h.slots)*8 }
 func (h header) chunks() int64  { return (h.sumsAt() - headerSize + chunkSize - 1) / chunkSize }
 func (h header) sumsLen() int64 { return (h.chunks()*4 + align - 1) &^ (align - 1) }
 
-// stampSize is the length of a stamp in the file: boot (16 bytes), saved (8), links (8).
-const stampSize = 32
-
-// A stamp says in which boot of the machine, and when, a snapshot or a frame was saved.
+// A stamp says in which boot of the machine, and when, a snapshot or a frame was saved. It
+// takes 32 bytes of the file: boot (16), saved (8), links (8).
 type stamp struct {
 	boot  [16]byte // zero if that is unknown
 	saved int64    // nanoseconds since 1970
