@@ -35,10 +35,15 @@ type jsonCodec[T any] struct{}
 
 var errNotUTF8 = errors.New("text that is not UTF-8")
 
-func (jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
+func (c jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
 	p, err := json.Marshal(v)
-	if bytes.Contains(p, []byte(`\ufffd`)) { // in place of a byte; a U+FFFD is not escaped
+	switch {
+	case bytes.Contains(p, []byte(`\ufffd`)): // up to Go 1.26 in place of a byte; a U+FFFD is not escaped
 		err = errNotUTF8
+	case err == nil && bytes.Contains(p, []byte("\ufffd")): // from Go 1.27 on a U+FFFD, or in place of a byte
+		if w, e := c.Decode(p); e != nil || !reflect.DeepEqual(v, w) {
+			err = errNotUTF8
+		}
 	}
 	return append(b, p...), err
 }
