@@ -574,7 +574,19 @@ func TestFilesFiltersComeFirst(t *testing.T) {
 // TestFilesOracle names random files of random trees in random order, in windows of every size, some of them several times,
 // and compares what is delivered with os.ReadFile.
 func TestFilesOracle(t *testing.T) {
-	seed, trees := rand.Uint64(), 100
+	inRandomTrees(t, 100, func(r *rand.Rand) []string { return randomSpecs(r, false) }, 6, askForNames)
+}
+
+// TestFilesHostileOracle gives names of every kind below random trees, with random filters, and compares with the reference,
+// name by name.
+func TestFilesHostileOracle(t *testing.T) {
+	specs := func(r *rand.Rand) []string { return append(variedSpecs(r), "d1/", "afile=x", "up -> .", "fifo|") }
+	inRandomTrees(t, 50, specs, 10, askForHostileNames)
+}
+
+// inRandomTrees calls ask several times in each of some trees, of which specs makes what they hold.
+func inRandomTrees(t *testing.T, trees int, specs func(*rand.Rand) []string, times int, ask func(*testing.T, *rand.Rand, string) error) {
+	seed := rand.Uint64()
 	if s := os.Getenv("FILEPROC_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &seed)
 		require.NoError(t, err, "FILEPROC_SEED")
@@ -586,38 +598,11 @@ func TestFilesOracle(t *testing.T) {
 	for range trees {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		require.NoError(t, err)
-		if !testtree.Make(t, dir, randomSpecs(r, false)...) {
-			continue // a name that this platform changes; Make has logged it
+		if !testtree.Make(t, dir, specs(r)...) {
+			continue // what this platform lacks or changes; Make has logged it
 		}
-		for range 6 {
-			if err := askForNames(t, r, dir); err != nil {
-				t.Fatalf("FILEPROC_SEED=%d\n%v", seed, err)
-			}
-		}
-		os.RemoveAll(dir)
-	}
-}
-
-// TestFilesHostileOracle gives names of every kind below random trees, with random filters, and compares with the reference,
-// name by name.
-func TestFilesHostileOracle(t *testing.T) {
-	seed, trees := rand.Uint64(), 50
-	if s := os.Getenv("FILEPROC_SEED"); s != "" {
-		_, err := fmt.Sscan(s, &seed)
-		require.NoError(t, err, "FILEPROC_SEED")
-	}
-	if testing.Short() || slow {
-		trees = 15
-	}
-	r := rand.New(rand.NewPCG(seed, 2))
-	for range trees {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		require.NoError(t, err)
-		if !testtree.Make(t, dir, append(variedSpecs(r), "d1/", "afile=x", "up -> .", "fifo|")...) {
-			continue // what this platform lacks; Make has logged it
-		}
-		for range 10 {
-			if err := askForHostileNames(t, r, dir); err != nil {
+		for range times {
+			if err := ask(t, r, dir); err != nil {
 				t.Fatalf("FILEPROC_SEED=%d\n%v", seed, err)
 			}
 		}

@@ -101,7 +101,7 @@ func (p *pool) stop() {
 }
 
 // run runs the worker id until there is no more work or the pool is stopped. The
-// caller of newPool runs worker 0; the pool starts the others.
+// caller of init runs worker 0; the pool starts the others.
 func (p *pool) run(id int) { within(p.level, func() { p.loop(id) }) }
 
 func (p *pool) loop(id int) {
