@@ -66,7 +66,12 @@ brief() {
 	if [ -s "$tmp/status" ]; then
 		status=$(cat "$tmp/status")
 		rm "$tmp/status"
-		grep -Ev '^ *(=== |--- PASS)' "$tmp/log" || true
+		tr -d '\0' <"$tmp/log" | awk ' # of each test the last 60 lines
+			function flush_test() { for (i = n > 60 ? n - 60 : 0; i < n; i++) print line[i]; n = 0 }
+			!/^ *(=== |--- |FAIL$)/ { line[n++] = $0; next }
+			{ flush_test() }
+			!/^ *(=== |--- PASS)/
+			END { flush_test() }'
 		return "$status"
 	fi
 }

@@ -537,7 +537,7 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "f.md"), []byte("---\nx: x\n---\n"), 0o644))
 	}
-	for name, mode := range map[string]os.FileMode{"closed": 0, "names-only": 0o744} {
+	for name, mode := range map[string]os.FileMode{"closed": 0, "names-only": 0o644} {
 		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
 		t.Cleanup(func() { os.Chmod(filepath.Join(root, name), 0o755) })
 	}
