@@ -498,20 +498,6 @@ func TestSmartCaseIsThatOfRg(t *testing.T) {
 	}
 }
 
-func TestGrepPrintsTheHeadingsThatRgPrints(t *testing.T) {
-	rg := tool(t, "rg")
-	t.Chdir(t.TempDir())
-	for name, text := range map[string]string{"text": "hello\nhello\n", "nul": "hello\x00\nhello\n", "other": "x\n"} {
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o666))
-	}
-	for _, args := range []string{"-q", "-c", "-l", "--files-without-match", "-n", "-0", "-o", "-C1", "--no-heading"} {
-		args := []string{args, "--color=never", "--sort=path", "hello", "nul", "other", "text"}
-		want := onTerminal(t, exec.Command(rg, append(args, "--no-config")...), 80)
-		got := onTerminal(t, command(t, append([]string{"grep", "--sort"}, slices.Delete(args, 2, 3)...)...), 80)
-		require.Equal(t, want, got, "%q", args)
-	}
-}
-
 // asAnother returns a call of the command that root makes as another user.
 func asAnother(t *testing.T, args ...string) *exec.Cmd {
 	if os.Geteuid() != 0 {
