@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds and vets the root module and the command for the platforms that they support, two at a time. Of platforms with the same
-# files and the same sizes of integers (go list -f '{{.GoFiles}}'), one is enough.
+# Vets the root module and the command, with their tests, for the platforms that they support, the root module for each build
+# tag, and every other module for this platform, all from source. Then it builds the root module and the command for the
+# platforms that are named, or without an argument for all. Of platforms with the same files and the same sizes of integers
+# (go list -f '{{.GoFiles}}'), one is enough.
+# Usage: cross.sh [GOOS/GOARCH]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-
 # Not ios, which needs cgo.
 targets=(
 	linux/{amd64,arm64,386,riscv64,s390x,loong64,mips,mips64le}
@@ -15,21 +16,55 @@ targets=(
 	solaris/amd64 illumos/amd64 aix/ppc64 plan9/amd64
 	js/wasm wasip1/wasm
 )
-
-check() {
-	local start=$SECONDS out
-	export GOOS=${1%/*} GOARCH=${1#*/}
-	if out=$({ go build ./... && go vet ./... && cd cmd/fileproc && go vet ./... && go build -o /dev/null .; } 2>&1); then
-		printf 'ok    %-16s %3d s\n' "$1" $((SECONDS - start))
-	else
-		printf 'FAIL  %s\n%s\n' "$1" "$out"
-		return 1
+for name; do
+	if [[ " ${targets[*]} " != *" $name "* ]]; then
+		printf 'usage: cross.sh [GOOS/GOARCH]...\n%s is none of %s\n' "$name" "${targets[*]}" >&2
+		exit 2
 	fi
+done
+[ $# -gt 0 ] || set -- "${targets[@]}"
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+go -C scripts build -o "$tmp/vet" ./vet
+
+# check runs a command in modules: check LABEL DIR... -- COMMAND...
+check() {
+	local label=$1 start=$SECONDS out dir
+	local -a dirs=()
+	shift
+	for (( ; ; )); do
+		dir=$1
+		shift
+		[ "$dir" != -- ] || break
+		dirs+=("$dir")
+	done
+	for dir in "${dirs[@]}"; do
+		if ! out=$(cd "$dir" && "$@" 2>&1); then
+			printf 'FAIL  %s, in %s\n%s\n' "$label" "$dir" "$(grep -v 'analysis skipped\|failed prerequisites' <<<"$out" | sort -u)"
+			return 1
+		fi
+	done
+	printf 'ok    %-40s %3d s\n' "$label" $((SECONDS - start))
 }
 export -f check
 
-if ! printf '%s\n' "${targets[@]}" | xargs -P 2 -n 1 bash -c 'check "$1"' check; then
+{
+	for name in "${targets[@]}"; do
+		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" . cmd/fileproc -- %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
+	done
+	for tag in fileproc_unix fileproc_generic fileproc_nouring; do
+		printf 'GOFLAGS="$GOFLAGS -tags=%s" check "vet -tags %s" . -- %q ./...\0' "$tag" "$tag" "$tmp/vet"
+	done
+	while read -r module; do
+		printf 'check "vet %s" %q -- %q ./...\0' "${module%/go.mod}" "${module%/go.mod}" "$tmp/vet"
+	done < <(find . -mindepth 2 -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path ./cmd/fileproc/go.mod | sort)
+	for name; do
+		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "build %s" . cmd/fileproc -- go build -o %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/${name//\//_}/"
+	done
+} | xargs -0 -P 2 -n 1 bash -c || {
 	echo "cross: some platforms failed"
 	exit 1
-fi
-echo "${#targets[@]} platforms in $SECONDS s"
+}
+echo "${#targets[@]} platforms vetted, $# built, in $SECONDS s"
