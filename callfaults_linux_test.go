@@ -19,6 +19,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/callfaults"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ func TestInvariant2ShortCounts(t *testing.T) {
 }
 
 func eachCallFails(t *testing.T, root string) {
-	fileproc.SlowFrom(t, 1<<62) // the same calls in each run
+	testtree.Set(t, &knobs.SlowCall, 1<<62) // the same calls in each run
 	var (
 		armed  atomic.Bool
 		number atomic.Uint64 // of the calls that are counted
@@ -163,15 +164,15 @@ func eachCallFails(t *testing.T, root string) {
 	}
 	for _, mode := range faultModes {
 		if mode.cold {
-			fileproc.AlwaysCold(t)
+			testtree.Set(t, &knobs.AlwaysCold, true)
 		}
 		for _, call := range slices.Sorted(maps.Keys(failingCalls)) {
-			fileproc.ForgetRefusals()
+			knobs.NoOpenat2.Store(false)
 			n := one(mode, call, 0, unix.EIO)
 			for k := int64(1); k <= n; k++ {
 				others := []unix.Errno{unix.EIO, unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.ESTALE}
 				for _, with := range []unix.Errno{unix.EINTR, unix.EAGAIN, unix.EMFILE, others[runs%len(others)]} {
-					fileproc.ForgetRefusals()
+					knobs.NoOpenat2.Store(false)
 					made := one(mode, call, k, with)
 					if call == "openat2" && (with == unix.EPERM || with == unix.ENOSYS) {
 						require.Equal(t, k, made, "%s: openat2 is not tried again", mode.name)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/knobs"
 )
 
 const (
@@ -77,7 +79,7 @@ type turn struct {
 
 // begin makes c ready for workers workers, and windows of at most maxWindow files.
 func (c *coldMode) begin(workers, maxWindow int) {
-	if alwaysCold {
+	if knobs.AlwaysCold {
 		c.on.Store(true)
 		c.disk.Store(diskSlow)
 	}
@@ -122,7 +124,7 @@ func (c *coldMode) releaseCall(t turn, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	asked := t.pending
-	if d <= slowCall || d*time.Duration(q.pace.files) > longCall*time.Duration(asked) {
+	if d <= knobs.SlowCall || d*time.Duration(q.pace.files) > longCall*time.Duration(asked) {
 		asked = 0 // no reason for more
 	}
 	q.release(t, asked, d)

@@ -5,14 +5,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
 // TestFaultsInTheColdMode: where all is listed ahead, every fault of an entry and every end at any step leaves as little
 // behind as elsewhere. Inode numbers of the fault backend are hashes of the names, so they shuffle the files.
 func TestFaultsInTheColdMode(t *testing.T) {
-	NotInColdMode(t, "every test runs in it")
-	AlwaysCold(t)
+	testtree.NotInColdMode(t, "every test runs in it")
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	for name, test := range map[string]func(*testing.T){
 		"one entry":           TestFaultsOfOneEntry,
 		"every type":          TestFaultsOfEveryType,
@@ -65,8 +67,8 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 		for _, window := range []int32{0, 1, 5, windowMax} {
 			t.Run(fmt.Sprintf("%s/window=%d", mode, window), func(t *testing.T) {
 				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
-					if alwaysCold = mode == "cold"; alwaysCold {
-						defer func() { alwaysCold = coldByEnvironment }()
+					if knobs.AlwaysCold = mode == "cold"; knobs.AlwaysCold {
+						defer func() { knobs.AlwaysCold = testtree.Cold }()
 					}
 					var mu sync.Mutex
 					visits := 0

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,8 +116,8 @@ func TestInvariant8CancelOnADiskWithOneHead(t *testing.T) {
 // TestInvariant8CancelWhileADiskIsListed: opens and listings of directories, of several requests each, are few at the same
 // time on such a disk, however many workers there are. Files that are read one by one are not waited for longer.
 func TestInvariant8CancelWhileADiskIsListed(t *testing.T) {
-	AlwaysCold(t)
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	requests := map[string]int{"openDir": 2, "list": 3, "open": 1, "read": 1}
 	for _, workers := range []int{1, 2, 8, 64} {
 		for seed := range uint64(20) {
@@ -149,8 +151,8 @@ func TestInvariant8CancelWhileADiskIsListed(t *testing.T) {
 
 // As long as it is unknown what calls wait for, few workers find out. On what is no disk, all may then wait.
 func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
-	NotInColdMode(t, "where that is known")
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.NotInColdMode(t, "where that is known")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(0, 300), perList: 1000}
 		var first, all gauge
@@ -177,7 +179,7 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 
 // What has blocks of the page cache alone says nothing about the disk, and what is quick once may be slow next time.
 func TestPaceOfCalls(t *testing.T) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	c := new(coldMode)
 	c.begin(8, windowMax)
 	c.calls.pace = pace{files: pendingMin, slowed: true}
@@ -308,8 +310,8 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 	r.cold.on.Store(true)
 	r.pool.limitGrowth(maxColdWorkers)
 	w := &worker{shared: &r.shared}
-	alwaysCold = false
-	defer func() { alwaysCold = coldByEnvironment }()
+	knobs.AlwaysCold = false
+	defer func() { knobs.AlwaysCold = testtree.Cold }()
 	w.leaveCold()
 	require.False(t, r.cold.on.Load())
 	for range 9 {

@@ -9,17 +9,19 @@ import (
 	"testing"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
 // TestConformanceCold: the suite also holds in the cold mode, with every backend and fs.FS, whether windows can be read
 // together there or not. FILEPROC_TEST_COLD=1 runs all tests so.
 func TestConformanceCold(t *testing.T) {
-	fileproc.NotInColdMode(t, "every test runs in it")
+	testtree.NotInColdMode(t, "every test runs in it")
 	if slow {
 		t.Skip("takes minutes here; TestFaultsInTheColdMode does not")
 	}
-	fileproc.AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	for name, test := range map[string]func(*testing.T){
 		"conformance":  smallBackendsAgree,
 		"prefixes":     TestPrefixes,
@@ -51,7 +53,7 @@ func TestConformanceCold(t *testing.T) {
 
 // A run in the cold mode that is cancelled in fn visits nothing that is listed ahead, and counts it as abandoned.
 func TestColdCancelAbandonsWhatIsListedAhead(t *testing.T) {
-	fileproc.AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	root := spread(t, 20, 40)
 	for _, p := range places(root) {
 		for _, workers := range []int{1, 4} {
@@ -78,7 +80,7 @@ func TestColdCancelAbandonsWhatIsListedAhead(t *testing.T) {
 
 // The loop over a Stream in the cold mode may end at each result.
 func TestColdStreamLeftAtEachResult(t *testing.T) {
-	fileproc.AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	root := spread(t, 4, 5)
 	for _, ordered := range []bool{false, true} {
 		for k := range 21 {
@@ -103,7 +105,7 @@ func TestColdStreamLeftAtEachResult(t *testing.T) {
 
 // A failure of one file of a window is that file's alone.
 func TestColdFailuresAreEachFilesOwn(t *testing.T) {
-	fileproc.AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	root := spread(t, 3, 30)
 	failing := func(f *fileproc.File) (string, error) {
 		if f.Name() == "file0007" {

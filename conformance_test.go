@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -216,7 +217,7 @@ func TestConformanceWithManyInFlight(t *testing.T) {
 	if slow {
 		t.Skip("takes minutes here; TestFaultsWithManyInFlight does not")
 	}
-	fileproc.SlowFrom(t, -time.Hour)
+	testtree.Set(t, &knobs.SlowCall, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
 		"conformance": smallBackendsAgree,
 		"ends":        TestInvariant6NothingIsLeftAfterAnyEnd,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -556,7 +557,7 @@ func (d slowDir) Close() error {
 
 // A directory that takes long to close keeps nobody else from opening and closing others.
 func TestDirCacheSlowCloseStallsNobody(t *testing.T) {
-	NotInColdMode(t, "all is listed before the first file is read")
+	testtree.NotInColdMode(t, "all is listed before the first file is read")
 	full := descriptorBudget
 	defer func() { descriptorBudget = full }()
 	descriptorBudget = func() budget { return budget{listings: 32} } // so that a directory is opened again for its ignore file

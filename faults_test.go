@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -333,7 +334,7 @@ func TestFaultsChangeAfterSelect(t *testing.T) {
 
 // A directory that was closed for a while and is another one when reopened is not read.
 func TestFaultsDirectoryReplacedWhileClosed(t *testing.T) {
-	NotInColdMode(t, "files are not in the order of the listing")
+	testtree.NotInColdMode(t, "files are not in the order of the listing")
 	inBubble(t, func(t *testing.T) {
 		few := opening(scarceErrors[0], scarceErrors[0])
 		w := &world{root: folder("", folder("d", file("a", "alpha"), file("x", "x", few), file("b", "beta")))}
@@ -476,7 +477,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 			for _, waits := range append(again, nil) {
 				for _, ever := range []bool{false, true} {
 					reached := (opts.Workers == 1 || !ever) && (!ever || opts.SelectDir == nil)
-					if alwaysCold && !coldByEnvironment { // the waits are those of every mode
+					if knobs.AlwaysCold && !testtree.Cold { // the waits are those of every mode
 						reached = !ever && waits == nil
 					}
 					for k := 0; reached; k++ {

@@ -273,7 +273,7 @@ func TestFaultsEveryNthOpen(t *testing.T) {
 
 // A directory is closed once its contents have been listed and visited, and not only when too many are open.
 func TestFaultsDirectoriesAreClosedWhenDone(t *testing.T) {
-	NotInColdMode(t, "directories stay open until their files are read")
+	testtree.NotInColdMode(t, "directories stay open until their files are read")
 	root := folder("")
 	for i := range 20 {
 		root.kids = append(root.kids, folder(fmt.Sprint("d", i), file("f", "f"), folder("sub", file("g", "g"), folder("empty"))))
@@ -454,7 +454,7 @@ func TestFaultsCancelWhileWalkWaits(t *testing.T) {
 
 // TestFaultsPanicWhileOthersWait: a worker that waits for a descriptor does not delay the panic of another.
 func TestFaultsPanicWhileOthersWait(t *testing.T) {
-	NotInColdMode(t, "a window of three files begins one head start later")
+	testtree.NotInColdMode(t, "a window of three files begins one head start later")
 	inBubble(t, func(t *testing.T) {
 		never := opening(slices.Repeat([]error{scarceErrors[0]}, 10000)...)
 		w := &world{root: folder("", file("a", "alpha"), file("x", "x", never), file("y", "y", never))}
@@ -471,7 +471,7 @@ func TestFaultsPanicWhileOthersWait(t *testing.T) {
 
 // A worker that waits for its turn, or has it, closes again and again what workers of its run leave open meanwhile.
 func TestFaultsScarceRunGivesUpAgain(t *testing.T) {
-	NotInColdMode(t, "a window closes its directory before fn runs")
+	testtree.NotInColdMode(t, "a window closes its directory before fn runs")
 	for _, hasTurn := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
 			w := &world{root: folder("", file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...)), folder("d", file("slow", "")))}

@@ -9,12 +9,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 )
-
-// maxNameWindow is about how many bytes of memory the names may take that were
-// pulled and that no worker has taken: 100,000 names of 20 bytes. Tests set it.
-var maxNameWindow = 4 << 20
 
 const (
 	// nameCost, nameDirCost and nameRunCost are the bytes of a name, a directory and
@@ -77,7 +74,7 @@ type entryOf struct {
 func newNameSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *nameSource {
 	root.given = &givenNames{}
 	return &nameSource{
-		names: all, canOpen: canOpen, root: root, inOrder: inOrder, maxWindow: maxNameWindow, wake: wake,
+		names: all, canOpen: canOpen, root: root, inOrder: inOrder, maxWindow: knobs.NameWindow, wake: wake,
 		room: make(chan struct{}, 1),
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -167,7 +169,7 @@ func TestFilesFaultsWithoutReading(t *testing.T) {
 
 // A failure, or what a directory is, concerns names given in windows of every size alike, in a Stream in order too.
 func TestFilesFaultsInOrder(t *testing.T) {
-	NameWindow(t, 1)
+	testtree.Set(t, &knobs.NameWindow, 1)
 	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
 		list := append(w.names(), "gone/", "empty/", "d/e/")
 		var got []string
@@ -190,7 +192,7 @@ func TestFilesFaultsInOrder(t *testing.T) {
 // everyCallForNames is everyCall of the backend in a run with names and a tree.
 func everyCallForNames(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
 	for _, window := range []int{1, 1 << 20} {
-		NameWindow(t, window)
+		testtree.Set(t, &knobs.NameWindow, window)
 		everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
 			list := slices.DeleteFunc(w.names(), func(rel string) bool { return strings.HasPrefix(rel, "d/e/") })
 			opts.Files = slices.Values(append(list, "d/e/", "no//name", "gone/", "none", "d/none/at/all"))
@@ -250,7 +252,7 @@ func TestFilesFaultsPanicAtEachFile(t *testing.T) {
 // With few descriptors all names are delivered, in order too, and from windows of every size.
 func TestFilesFewDescriptors(t *testing.T) {
 	for _, window := range []int{1, 2000, 1 << 20} {
-		NameWindow(t, window)
+		testtree.Set(t, &knobs.NameWindow, window)
 		for _, limit := range []int{5, 9} {
 			for _, workers := range []int{1, 3} {
 				for _, ordered := range []bool{false, true} {

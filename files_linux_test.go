@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +23,7 @@ func TestFilesColdOrder(t *testing.T) {
 	if !onDisk {
 		t.Skip("not on a disk, or another backend")
 	}
-	AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	var list []string
 	for i := range 2000 {
 		list = append(list, fmt.Sprintf("f%04d", i))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,7 +137,7 @@ func TestIgnoreFilesFewDescriptorsForMany(t *testing.T) {
 // A directory that has been closed since it was listed, because descriptors are short, is opened to read its ignore file and once
 // more after that. Each of these opens may fail.
 func TestFaultsOfADirectoryReopenedForItsIgnoreFile(t *testing.T) {
-	NotInColdMode(t, "all is listed before the first file")
+	testtree.NotInColdMode(t, "all is listed before the first file")
 	for k, fails := range []string{"/d", "/d/.ignore", "/d"} {
 		inBubble(t, func(t *testing.T) {
 			w := &world{root: folder("", file("a", "alpha"), folder("d", file(".ignore", "x"), file("b", "beta"))), perList: 100}

@@ -59,13 +59,6 @@ var errWouldBlock = errors.New("fileproc: nothing to read yet")
 // goes on.
 const waitSlice = 5 * time.Millisecond
 
-// slowCall is how long a call takes that waits for something other than a
-// processor. Tests set it.
-var slowCall = 100 * time.Microsecond
-
-// alwaysCold keeps every run in the cold mode. Tests set it.
-var alwaysCold bool
-
 // An identity is equal to another if both are of the same directory.
 type identity interface {
 	same(identity) bool

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
@@ -37,15 +38,11 @@ var _ directory = (*linuxDir)(nil)
 
 func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
 
-// noOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
-// openat2.
-var noOpenat2 atomic.Bool
-
 // openDir passes on what is known of d's file system, unless name is a mount point.
 // Android may kill a process that tries to find out.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	typ, refused := d.typ.Load(), false
-	if typ > 0 && runtime.GOOS != "android" && !noOpenat2.Load() {
+	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
 		fd, err := openat2(d.fd, name, &unix.OpenHow{Flags: dirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
 			sub := &linuxDir{fdDir: fdDir{fd: fd}}
@@ -56,7 +53,7 @@ func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	}
 	sub, err := d.fdDir.openDir(name)
 	if refused && err == nil {
-		noOpenat2.Store(true)
+		knobs.NoOpenat2.Store(true)
 	}
 	return sub, err
 }
@@ -76,7 +73,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		}
 		start := time.Now()
 		n, err := getdents(d.fd, buf[:ask], l.take)
-		d.waits = d.waits || time.Since(start) > 10*slowCall
+		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
 		if err != nil {
 			return false, err
 		}

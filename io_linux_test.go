@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-func init() { ForgetRefusals = func() { noOpenat2.Store(false) } }
 
 // countedDir counts the entries of each part of its listing.
 type countedDir struct {
@@ -37,7 +37,7 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0*d", size-20, i)), nil, 0o644))
 	}
 	parts := func(slow time.Duration) (parts []int) {
-		SlowFrom(t, slow)
+		testtree.Set(t, &knobs.SlowCall, slow)
 		opts := Options{Workers: 1, ReadSize: NoRead, openRoot: func(root string) (directory, error) {
 			d, err := openRoot(root)
 			return &countedDir{d, &parts}, err
@@ -53,7 +53,7 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 
 // What is slow because of a disk is asked for by few workers, and by all if it is something else.
 func TestFewListingsOfADiskAtTheSameTime(t *testing.T) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
 	dir := t.TempDir()
 	for i := range 20 {
@@ -80,15 +80,15 @@ func TestFewListingsOfADiskAtTheSameTime(t *testing.T) {
 	} {
 		require.LessOrEqual(t, most(typ, opts), pendingMin/callFiles)
 	}
-	NotInColdMode(t, "it is for disks")
+	testtree.NotInColdMode(t, "it is for disks")
 	require.Greater(t, most(unix.FUSE_SUPER_MAGIC, Options{}), pendingMin/callFiles)
 }
 
 // A directory below one whose file system is known is on the same, unless it is a mount point.
 func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	asked := 0
-	was := noOpenat2.Load()
-	t.Cleanup(func() { fstatfs = unix.Fstatfs; noOpenat2.Store(was) })
+	was := knobs.NoOpenat2.Load()
+	t.Cleanup(func() { fstatfs = unix.Fstatfs; knobs.NoOpenat2.Store(was) })
 	fstatfs = func(fd int, st *unix.Statfs_t) error { asked++; return unix.Fstatfs(fd, st) }
 	below := func(root string, down ...string) (before, after int64) {
 		d, err := openRoot(root)
@@ -110,7 +110,7 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	for range 2 {
 		before, after := below(dir, "a", "b")
 		require.Equal(t, before, after)
-		if runtime.GOOS == "android" || noOpenat2.Load() {
+		if runtime.GOOS == "android" || knobs.NoOpenat2.Load() {
 			require.Equal(t, 1, asked)
 		} else {
 			require.Zero(t, asked)
@@ -124,10 +124,10 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 		_, after = below("/", "proc")
 		require.EqualValues(t, unix.PROC_SUPER_MAGIC, after)
 		require.Equal(t, 1, asked)
-		noOpenat2.Store(true)
+		knobs.NoOpenat2.Store(true)
 	}
 	// One refusal does not count for the directories below.
-	noOpenat2.Store(was)
+	knobs.NoOpenat2.Store(was)
 	fstatfs = func(int, *unix.Statfs_t) error { return unix.ENOMEM }
 	d, err := openRoot(dir)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -100,7 +101,7 @@ func TestFaultsPanicAtEachCall(t *testing.T) {
 
 // Even if closing any directory panics, close is called for each, and the Report is filled in.
 func TestFaultsPanicOfEveryClose(t *testing.T) {
-	NotInColdMode(t, "files are not in the order of the listing")
+	testtree.NotInColdMode(t, "files are not in the order of the listing")
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder("root", folder("d", folder("later"), folder("e", file("f", "f")))), eager: true}
 		closed := map[string]bool{}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -207,7 +208,7 @@ func TestLargestFile(t *testing.T) {
 	t.Logf("%d bytes", size)
 	for _, cold := range []bool{false, true} {
 		if cold {
-			fileproc.AlwaysCold(t)
+			testtree.Set(t, &knobs.AlwaysCold, true)
 		}
 		for _, opts := range []fileproc.Options{{}, {Stat: true}, {SkipBinary: true}, {MaxFileSize: math.MaxInt64 - 1}, {MaxFileSize: fileproc.NoLimit}} {
 			for _, opts.DisableURing = range []bool{false, true} {

@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -596,7 +598,7 @@ func withoutDescriptors(t *testing.T, do func() error) error {
 // A run that has met EMFILE while it opened a window opens no further one, and delivers all the same.
 func TestWindowsEndWithTheDescriptors(t *testing.T) {
 	s := newShelf(t, false, 100, 200, 300, 400, 500, 600, 700)
-	AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	opts := Options{Workers: 1}
 	cfg, err := opts.config(s.path, false)
 	require.NoError(t, err)
@@ -621,7 +623,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 // A worker that has waited for its turn when the run is stopped opens no file, neither in a window nor alone.
 func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 	s := newShelf(t, false, 100, 200, 300)
-	AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	opts := Options{Workers: 1}
 	cfg, err := opts.config(s.path, false)
 	require.NoError(t, err)
@@ -656,7 +658,7 @@ func (w *worker) openWindowForTest(b *batch) {
 // A run that is stopped opens no more files of a window.
 func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	s := newShelf(t, false, 100, 200, 300, 400)
-	AlwaysCold(t)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	opts := Options{Workers: 1}
 	cfg, err := opts.config(s.path, false)
 	require.NoError(t, err)
@@ -684,7 +686,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 
 // What is listed ahead fits the memory of the process from the moment at which a run enters the cold mode.
 func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
-	NotInColdMode(t, "a run does not enter it")
+	testtree.NotInColdMode(t, "a run does not enter it")
 	s := newShelf(t, false, 100)
 	if !isOnDisk(s.dir) {
 		t.Skip("the cold mode is of no use on the file system of the temporary directory; scripts/filesystems.sh runs this on ext4")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -157,7 +158,7 @@ func TestInvariant3OpenOfAReplacedFile(t *testing.T) {
 // A link in a file's place is not followed, even if it leads to the very file that was listed. Another file, or another
 // directory, in the place of what was listed is delivered.
 func TestInvariant3RenamedBetweenListingAndOpening(t *testing.T) {
-	fileproc.NotInColdMode(t, "files are not in the order of the listing")
+	testtree.NotInColdMode(t, "files are not in the order of the listing")
 	root := t.TempDir()
 	plant(t, root, "a", "victim", "d/victim")
 	aside := t.TempDir()

@@ -1,6 +1,10 @@
 package fileproc
 
-import "time"
+import (
+	"time"
+
+	"github.com/fileproc/fileproc/internal/knobs"
+)
 
 const (
 	// timedEvery: one of so many calls is timed while calls do not block.
@@ -35,8 +39,8 @@ func (c *latencyProbe) isDue(p *pool) bool {
 func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
 	d -= m.waited
 	m.waited = 0
-	blocks := c.slow || d > 10*slowCall
-	c.slow = d > slowCall
+	blocks := c.slow || d > 10*knobs.SlowCall
+	c.slow = d > knobs.SlowCall
 	if !c.slow {
 		c.untimed = timedEvery
 		if m.quick++; m.quick >= quickCalls && p.extra.Load() > 0 {

@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
 // The same must hold if all calls count as slow, so that there are as many workers as possible.
 func TestFaultsWithManyInFlight(t *testing.T) {
-	SlowFrom(t, -time.Hour)
+	testtree.Set(t, &knobs.SlowCall, -time.Hour)
 	for name, test := range map[string]func(*testing.T){
 		"cancel":        TestFaultsCancelAtEachCall,
 		"mishap":        TestFaultsMishapAtEachFile,
@@ -94,11 +96,11 @@ func crowd(files, dirs int) *object {
 }
 
 func TestInFlightRisesAboveWorkers(t *testing.T) {
-	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
+	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	for _, what := range []string{"open", "read", "fstat", "openDir", "stat", "Unchanged"} {
 		for _, workers := range []int{1, 2, 7} {
 			t.Run(fmt.Sprintf("%s/workers=%d", what, workers), func(t *testing.T) {
-				SlowFrom(t, 100*time.Microsecond)
+				testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 				inBubble(t, func(t *testing.T) {
 					w := &world{root: crowd(100, 100), perList: 1000}
 					need := descriptorBudget().listings // bounded more tightly
@@ -148,7 +150,7 @@ func slowOpens(w *world) {
 
 // At most Workers goroutines run Select, as fn.
 func TestInFlightSelectIsFnToo(t *testing.T) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(300, 30), perList: 1000}
 		slowOpens(w)
@@ -170,8 +172,8 @@ func TestInFlightSelectIsFnToo(t *testing.T) {
 
 // A worker that opens a directory does not keep others from running fn.
 func TestInFlightListingTakesNoSlot(t *testing.T) {
-	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	t.Run("", func(t *testing.T) { inFlightListing(t, nil) })
 	t.Run("SelectDir", func(t *testing.T) { inFlightListing(t, func(Entry) bool { return true }) })
 }
@@ -223,7 +225,7 @@ type fsOnly struct{}
 func (fsOnly) Open(string) (fs.File, error) { return nil, fs.ErrNotExist }
 
 func TestInFlightFewDescriptors(t *testing.T) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	for limit := 3; limit <= 40; limit += 4 {
 		for _, workers := range []int{1, 2, 8} {
 			for _, fnSlow := range []bool{false, true} {
@@ -255,8 +257,8 @@ func TestInFlightFewDescriptors(t *testing.T) {
 
 // All files in flight may be large, but are not in memory at the same time.
 func TestInFlightLargeFilesNeedASlot(t *testing.T) {
-	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	large := strings.Repeat("large ", maxFree/5)
 	for size, reads := range map[int64]int{int64(len(large)): 1, 3: 7} { // known, or seen by the seventh doubling
 		held := reads
@@ -323,7 +325,7 @@ func TestInFlightEnds(t *testing.T) {
 
 // inFlightEnds ends runs in the function named callback, which is slow, or while it is.
 func inFlightEnds(t *testing.T, callback, how string) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	{
 		for _, workers := range []int{1, 2, 5} {
 			for at := time.Millisecond; at < 60*time.Millisecond; at += 6 * time.Millisecond {
@@ -426,7 +428,7 @@ func inFlightEnds(t *testing.T, callback, how string) {
 
 // Calls that block for a while do not raise the number of workers for ever.
 func TestInFlightFalls(t *testing.T) {
-	NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
+	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	for _, what := range []string{"open", "stat"} {
 		t.Run(what, func(t *testing.T) { inFlightFalls(t, what) })
 	}
@@ -434,7 +436,7 @@ func TestInFlightFalls(t *testing.T) {
 
 // inFlightFalls slows down the calls named what, "stat" with Options.Unchanged.
 func inFlightFalls(t *testing.T, what string) {
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: crowd(20_000, 0), perList: 100}
 		after, made := 0, 0
@@ -476,8 +478,8 @@ func inFlightFalls(t *testing.T, what string) {
 
 // Directories in use by more workers than usual need not be evicted: the workers are there because opens are slow.
 func TestInFlightOpensDirectoriesOnce(t *testing.T) {
-	NotInColdMode(t, "windows span directories, more than may stay open")
-	SlowFrom(t, 100*time.Microsecond)
+	testtree.NotInColdMode(t, "windows span directories, more than may stay open")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder(""), perList: 1000}
 		up := w.root

@@ -135,7 +135,7 @@ func (w *worker) selectDir(n *node) bool {
 	return w.cfg.opensDepth(n.depth)
 }
 
-// listedQuickly is how many entries a call lists in much less time than slowCall.
+// listedQuickly is how many entries a call lists in much less time than knobs.SlowCall.
 const listedQuickly = 64
 
 // open opens and pins n. It waits while there is no descriptor.

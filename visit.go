@@ -3,6 +3,8 @@ package fileproc
 import (
 	"runtime"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/knobs"
 )
 
 // visitsInARow is after how many files a worker yields its processor, to have it
@@ -353,7 +355,7 @@ func (w *worker) enterCold(b *batch, i int) bool {
 // are listed ahead are still read in windows, and the next may wait for a disk again.
 func (w *worker) leaveCold() {
 	w.ahead.quick = 0
-	if alwaysCold {
+	if knobs.AlwaysCold {
 		return
 	}
 	w.cold.on.Store(false)

@@ -2,6 +2,8 @@
 //
 // It works on every platform. An entry that a platform or a file system cannot represent is reported and does not fail the
 // test, which then leaves the case out of its table.
+//
+// Set and NotInColdMode are for tests of package fileproc that set what package knobs holds.
 package testtree
 
 import (

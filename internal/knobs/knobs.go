@@ -1,0 +1,25 @@
+// Package knobs holds what all runs of a process share and tests set: no option
+// changes it.
+package knobs
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+var (
+	// SlowCall is how long a call takes that waits for something other than a
+	// processor.
+	SlowCall = 100 * time.Microsecond
+
+	// AlwaysCold keeps every run in the cold mode.
+	AlwaysCold bool
+
+	// NameWindow is about how many bytes of memory the names may take that were
+	// pulled and that no worker has taken: 100,000 names of 20 bytes.
+	NameWindow = 4 << 20
+
+	// NoOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
+	// openat2.
+	NoOpenat2 atomic.Bool
+)
