@@ -25,7 +25,7 @@ func TestSums(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("BEAM_MAIN", "1")
-	root, err := filepath.Abs("../../testdata/example")
+	root, err := filepath.Abs("../../tests/testdata/example")
 	require.NoError(t, err)
 	var want []string
 	for path, err := range fileproc.Stream(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) (string, error) { return f.Path(), nil }) {

@@ -34,7 +34,7 @@ func shardsOf(t *testing.T, args ...string) (out, stderr string, err error) {
 
 func TestResultDoesNotDependOnShards(t *testing.T) {
 	for _, shards := range []string{"1", "3", "8"} {
-		out, _, err := shardsOf(t, "-shards", shards, "../../testdata/example")
+		out, _, err := shardsOf(t, "-shards", shards, "../../tests/testdata/example")
 		require.NoError(t, err)
 		require.Equal(t, "19\t.md\n", out)
 	}
@@ -77,7 +77,7 @@ func TestFailedShardIsReported(t *testing.T) {
 func TestAddUp(t *testing.T) {
 	var printed []string
 	for _, shard := range []string{"0", "1", "2"} {
-		out, _, err := shardsOf(t, "-shards", "3", "-shard", shard, "../../testdata/example")
+		out, _, err := shardsOf(t, "-shards", "3", "-shard", shard, "../../tests/testdata/example")
 		require.NoError(t, err)
 		printed = append(printed, out)
 	}

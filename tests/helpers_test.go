@@ -1,3 +1,5 @@
+// Package fileproc_test tests package fileproc as its users see it. It runs beside the tests of single parts, which are
+// among the sources.
 package fileproc_test
 
 import (
@@ -14,9 +16,16 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
+
+func init() {
+	// On a busy machine any call is slow, and no test may depend on that.
+	knobs.SlowCall = time.Hour
+	knobs.AlwaysCold = testtree.Cold
+}
 
 // watchdog turns a hang into a failure that shows every stack.
 func watchdog(t *testing.T) {

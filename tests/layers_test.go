@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// layers are the files of this package without tests, from top to bottom. A file
+// layers are the files of package fileproc without tests, from top to bottom. A file
 // uses its own layer and those below. The last one is vocabulary, for all files.
 var layers = []string{
 	"fileproc options file report gitignore",
@@ -43,8 +43,9 @@ var layerPlatforms = []string{
 	"windows amd64",
 }
 
-// sourceFiles returns the names of this package's files.
+// sourceFiles returns the names of the package's files.
 func sourceFiles(t *testing.T) []string {
+	inModule(t)
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
 		t.Skip("the tests run without their source")
@@ -81,7 +82,7 @@ func layerOf(t *testing.T, files []string) map[string]int {
 	return layer
 }
 
-// importsOfHost returns the packages that this one imports, as the compiler has built them for the host.
+// importsOfHost returns the packages that package fileproc imports, as the compiler has built them for the host.
 func importsOfHost(t *testing.T, fset *token.FileSet) types.Importer {
 	out, err := goCommand(".", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".")
 	if err != nil {
@@ -152,11 +153,15 @@ func TestLayers(t *testing.T) {
 
 // TestMapOfFiles: CONTRIBUTING.md has a place for each file but the tests that are named for one, and for no other file.
 func TestMapOfFiles(t *testing.T) {
+	files := sourceFiles(t)
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
 		t.Skip("the tests run without the documentation: ", err)
 	}
-	files := sourceFiles(t)
+	tests, _ := filepath.Glob("tests/*_test.go")
+	for _, file := range tests {
+		files = append(files, filepath.Base(file))
+	}
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`([a-z0-9_*]+\\.go)`").FindAllSubmatch(text, -1) {
 		exists := false

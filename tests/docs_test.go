@@ -22,8 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// inModule makes the directory of the module the current one for the rest of the test.
+func inModule(t *testing.T) { t.Chdir("..") }
+
 // exampleFiles parses the files that have examples.
 func exampleFiles(t *testing.T) (*token.FileSet, []*ast.File) {
+	inModule(t)
 	names, err := filepath.Glob("example*_test.go")
 	require.NoError(t, err)
 	if len(names) == 0 {
@@ -124,6 +128,7 @@ func TestEachOptionHasAnExample(t *testing.T) {
 
 // TestDocsNameTestsThatAreThere: each promise in docs/guarantees.md has one too.
 func TestDocsNameTestsThatAreThere(t *testing.T) {
+	inModule(t)
 	guarantees, err := os.ReadFile("docs/guarantees.md")
 	if err != nil {
 		t.Skip("the tests run without the documentation: ", err)
@@ -186,6 +191,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 
 // TestReadmeStart follows the first steps in README.md.
 func TestReadmeStart(t *testing.T) {
+	inModule(t)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Skip("the tests run without the documentation: ", err)

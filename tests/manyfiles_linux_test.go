@@ -16,7 +16,6 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func TestInvariant1ManyFilesAreExact(t *testing.T) {
@@ -38,7 +37,6 @@ func TestInvariant1ManyFilesAreExactWithAColdCache(t *testing.T) {
 	watchdog(t)
 	root, rels := plantMany(t, 3, 1000)
 	for _, opts := range []fileproc.Options{{}, {Workers: 1}, {Workers: 8}, {Workers: 2, ReadSize: 4096}} {
-		unix.Sync()
 		if err := dropCaches(); err != nil {
 			t.Logf("left out: cold caches: %v", err)
 			return

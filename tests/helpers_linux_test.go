@@ -55,6 +55,12 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
+// dropCaches empties the page cache, which only root may.
+func dropCaches() error {
+	unix.Sync() // dirty pages cannot be dropped
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+}
+
 func limitDescriptors(t *testing.T, n uint64) {
 	t.Helper()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}))

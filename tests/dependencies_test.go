@@ -12,6 +12,7 @@ import (
 
 // TestDependencies: importers of fileproc get these modules and no others.
 func TestDependencies(t *testing.T) {
+	inModule(t)
 	modules := func(pkg string) []string {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", pkg).Output()
 		if err != nil {
