@@ -68,6 +68,7 @@ cleanup() {
 trap cleanup EXIT
 chmod 755 "$tmp" # another user runs some of the tests
 
+packages=(. tests internal/uring) # whose tests run on each file system
 runs=60 # of check_tree
 if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
 	runs=4
@@ -75,8 +76,9 @@ if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
 else
 	go test -c -o "$tmp/incremental.test" ./incremental
 	if [ -z "$incremental" ]; then
-		go test -c -o "$tmp/fileproc.test" .
-		go test -c -o "$tmp/uring.test" ./internal/uring
+		for package in "${packages[@]}"; do
+			go test -c -o "$tmp/test-${package//\//-}" "./$package"
+		done
 		(cd scripts && go build -o "$tmp/soak" ./soak)
 		for name; do
 			case " ${trees[*]} " in *" $name "*)
@@ -119,14 +121,21 @@ run_tests() { # directory
 	run_incremental "$1" || return 1
 	[ -z "$incremental" ] || return 0
 	case ${1##*/} in ext4-seconds) return 0 ;; esac # the others assume finer times
-	(cd internal/uring && TMPDIR=$1 "$tmp/uring.test" -test.timeout 20m) || return 1
-	if ! TMPDIR=$1 "$tmp/fileproc.test" -test.timeout 20m -test.short -test.v >"$tmp/log" 2>&1; then
-		grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
-		return 1
-	fi
+	run_packages "$1" || return 1
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
 	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
 	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
+}
+
+run_packages() { # directory, variables of the environment
+	local package
+	: >"$tmp/log"
+	for package in "${packages[@]}"; do
+		if ! (cd "$package" && env TMPDIR="$1" "${@:2}" "$tmp/test-${package//\//-}" -test.timeout 20m -test.short -test.v) >>"$tmp/log" 2>&1; then
+			grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
+			return 1
+		fi
+	done
 }
 
 # run_incremental runs the tests of package incremental. On ext4-seconds, where the content decides, these are the histories.
@@ -150,13 +159,10 @@ run_cold() { # directory
 		echo 3 >/proc/sys/vm/drop_caches || exit
 	done &
 	local dropper=$! status=0
-	FILEPROC_TEST_COLD=1 TMPDIR=$1 "$tmp/fileproc.test" -test.timeout 20m -test.short -test.v >"$tmp/log" 2>&1 || status=1
+	run_packages "$1" FILEPROC_TEST_COLD=1 || status=1
 	kill "$dropper"
 	wait "$dropper" 2>/dev/null || true
-	if [ "$status" != 0 ]; then
-		echo "   in the cold mode:"
-		grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
-	fi
+	[ "$status" = 0 ] || echo "   that was in the cold mode"
 	return "$status"
 }
 

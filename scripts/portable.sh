@@ -96,12 +96,12 @@ run() {
 			skip "no node"
 			return
 		fi
-		GOOS=js GOARCH=wasm go test "$timeout" -short -exec "$wasm/go_js_wasm_exec" .
+		GOOS=js GOARCH=wasm go test "$timeout" -short -exec "$wasm/go_js_wasm_exec" . ./tests
 		;;
 	wasip1)
 		go -C scripts build -o "$tmp/wazero" github.com/tetratelabs/wazero/cmd/wazero || return 1
 		PATH=$tmp:$PATH GOWASIRUNTIME=wazero GOOS=wasip1 GOARCH=wasm \
-			go test "$timeout" -short -exec "$wasm/go_wasip1_wasm_exec" .
+			go test "$timeout" -short -exec "$wasm/go_wasip1_wasm_exec" . ./tests
 		;;
 	windows) under_wine ;;
 	*)

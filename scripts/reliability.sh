@@ -139,7 +139,7 @@ run_hostile() {
 		build_soak "$backend"
 		nice "$tmp/soak-$backend" hostile -for "$((minutes * 20))s"
 	done
-	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' .
+	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' . ./tests
 	(cd internal/fusetest && go test -count=1 ./...)
 	(cd cmd/fileproc && go test -count=1 -run NamesOnATerminal .)
 }
