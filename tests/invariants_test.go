@@ -223,7 +223,7 @@ func TestInvariant6PanicReachesTheCallerWithItsStack(t *testing.T) {
 					_ = call(h)
 				})
 				require.Contains(t, text, "the caller's own mistake")
-				require.Contains(t, text, "fileproc_test.explode", "the original stack")
+				require.Contains(t, text, "tests_test.explode", "the original stack")
 			})
 		})
 	}
@@ -261,7 +261,7 @@ func TestInvariant6MishapAfterABreak(t *testing.T) {
 			})
 			require.False(t, returned, name)
 			if name == "panic" {
-				require.Contains(t, fmt.Sprint(caught), "fileproc_test.explode", "the original stack")
+				require.Contains(t, fmt.Sprint(caught), "tests_test.explode", "the original stack")
 			}
 		}
 	}
