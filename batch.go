@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A batch is the files that one scan of a directory gave, or a window: files that
@@ -16,7 +17,7 @@ type batch struct {
 	entries []names.Name
 	inodes  []uint64     // of entries, as listed; not in windows and spans
 	asked   bool         // Options.Unchanged has returned false for the entries
-	stats   []Stat       // if asked: the zero Stat where it is unknown
+	stats   []sys.Stat   // if asked: the zero Stat where it is unknown
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
 	invalid bool         // the entries cannot be paths: Options.Files named them

@@ -4,6 +4,9 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"sync"
+
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 const (
@@ -60,5 +63,26 @@ type budget struct {
 	window   int // files that a worker opens to read them together
 	half     int // of the limit; see leavesReserve
 }
+
+// descriptorBudget is how a run divides its descriptors. Below 64, Linux need
+// not grow the process's table, for which all threads wait; and a walk seldom
+// returns to more than a few dozen levels. Under a low limit, directories get a
+// third of it. Files in flight, a descriptor or two each, get an eighth of it
+// at most.
+var descriptorBudget = sync.OnceValue(func() budget {
+	b, most := fullBudget, sys.DescriptorLimit()
+	if most == math.MaxUint64 { // none, or unknown
+		return b
+	}
+	if most < 3*uint64(fullBudget.open) {
+		n := int(most) / 3
+		b.open, b.listings = n/2, max(1, n/2)
+	}
+	b.inFlight = int(min(most/16, maxInFlight))
+	b.rings = int(min(most/4, workersLimit))
+	b.window = int(min(most/2/maxColdWorkers, windowMax))
+	b.half = int(min(most/2, math.MaxInt32))
+	return b
+})
 
 var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax, math.MaxInt}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A dirCache holds the open directories of a run. Those in use are pinned. Of the
@@ -42,7 +44,7 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
 		if p, ok := parent.(*fsDir); ok && n.given != nil {
 			d = p.named(n.name)
-		} else if d, err = parent.openDir(n.name); err != nil && isScarce(err) {
+		} else if d, err = parent.openDir(n.name); err != nil && sys.IsScarce(err) {
 			c.pinForRetry(n.parent)
 		}
 	}
@@ -52,7 +54,7 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 	if was != nil {
 		id, err := d.identity()
 		if err == nil && !id.same(was) {
-			err = &sysError{"openat", ErrChanged}
+			err = &sys.Error{Op: "openat", Err: ErrChanged}
 		}
 		if err != nil {
 			d.close()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // maxListedAhead is about how many bytes of memory the files and directories may
@@ -15,7 +16,7 @@ import (
 var maxListedAhead = 52 << 20
 
 // memoryLimit returns how many bytes of memory this process may use. Tests set it.
-var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), memoryOfGroup()) }
+var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), sys.MemoryOfGroup()) }
 
 const (
 	// memoryBesides is about what a process takes in the cold mode for everything else.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -361,4 +362,9 @@ func TestColdModeIsRevocable(t *testing.T) {
 			require.Zero(t, c.pool.abandoned)
 		})
 	}
+}
+
+func TestMemoryLimitOfGo(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(50 << 20))
+	require.LessOrEqual(t, memoryLimit(), int64(50<<20))
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 	// or was no longer the regular file or directory that was listed, and of a
 	// directory that was removed while it was listed. It wraps the operating system's
 	// error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is true.
-	ErrChanged = errors.New("fileproc: entry changed between listing and opening")
+	ErrChanged = sys.ErrChanged
 )
 
 // errStopped is the failure of work that a stopped run no longer does. Only
@@ -32,65 +34,12 @@ var errEnough = errors.New("fileproc: enough")
 // errBinary is the outcome of a file that Options.SkipBinary skips.
 var errBinary = errors.New("fileproc: binary file")
 
-// changed marks an operating system's error as ErrChanged.
-type changed struct{ err error }
-
-func (c changed) Error() string        { return ErrChanged.Error() + ": " + c.err.Error() }
-func (c changed) Is(target error) bool { return target == ErrChanged }
-func (c changed) Unwrap() error        { return c.err }
-
-// A sysError is a failure without a path. Backends see one name at a time; only
-// the core knows the whole path.
-type sysError struct {
-	op  string
-	err error
-}
-
-func (e *sysError) Error() string { return e.op + ": " + e.err.Error() }
-func (e *sysError) Unwrap() error { return e.err }
-
-// pathError adds the path to err. A sysError has an op of its own.
-func pathError(op, path string, err error) error {
-	if e, ok := err.(*sysError); ok {
-		op, err = e.op, e.err
-	}
-	return &fs.PathError{Op: op, Path: path, Err: err}
-}
-
-// asSysError removes the path, a single name or that of a handle, from an error
-// of package os or of an fs.FS.
-func asSysError(op string, err error) error {
-	switch e := err.(type) {
-	case *sysError:
-		return e
-	case *fs.PathError:
-		return &sysError{e.Op, e.Err}
-	}
-	return &sysError{op, err}
-}
-
-// checkRegular returns the failure of a name that is no longer a regular file, unless
-// mode is one's. Nothing else decides that about metadata.
-func checkRegular(op string, mode fs.FileMode) error {
-	if mode.IsRegular() {
-		return nil
-	}
-	return &sysError{op, changed{irregular(mode)}}
-}
-
-// An irregular is the mode of what should be a regular file.
-type irregular fs.FileMode
-
-func (i irregular) Error() string {
-	return fmt.Sprintf("not a regular file any more: %v", fs.FileMode(i))
-}
-
 // misnamed is the failure of a name in Options.Files that does not lead to a
 // regular file or, with a slash at its end, to a directory.
 type misnamed struct{ err error }
 
 func (m misnamed) Error() string {
-	mode, known := m.err.(irregular)
+	mode, known := m.err.(sys.Irregular)
 	switch {
 	case known && fs.FileMode(mode).IsDir():
 		return "a directory, named without a slash at the end"

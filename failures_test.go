@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,7 +92,7 @@ func TestFailuresYield(t *testing.T) {
 
 func TestPathError(t *testing.T) {
 	var p *fs.PathError
-	err := pathError("open", "a/b", &sysError{"openat", changed{fs.ErrNotExist}})
+	err := sys.PathError("open", "a/b", &sys.Error{Op: "openat", Err: sys.Changed{Err: fs.ErrNotExist}})
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, "openat", p.Op, "the system call, where it is known")
 	require.Equal(t, "a/b", p.Path)
@@ -100,13 +101,13 @@ func TestPathError(t *testing.T) {
 	require.NotErrorIs(t, err, ErrTooLarge)
 	require.Contains(t, err.Error(), fs.ErrNotExist.Error())
 
-	err = pathError("process", "a/b", errBroken)
+	err = sys.PathError("process", "a/b", errBroken)
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, "process", p.Op)
 	require.Equal(t, errBroken, p.Err)
 
 	// A handle's own path is replaced and does not stay in the text.
-	err = pathError("open", "a/b", asSysError("open", &fs.PathError{Op: "readat", Path: "b", Err: errBroken}))
+	err = sys.PathError("open", "a/b", sys.AsError("open", &fs.PathError{Op: "readat", Path: "b", Err: errBroken}))
 	require.EqualError(t, err, "readat a/b: "+errBroken.Error())
 }
 

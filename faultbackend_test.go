@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 var errBroken = errors.New("input/output error")
@@ -102,7 +103,7 @@ func (w *world) called(closed *bool, what, name string) error {
 	}
 	if w.fails != nil {
 		if err := w.fails(k, what); err != nil {
-			return &sysError{what, err}
+			return &sys.Error{Op: what, Err: err}
 		}
 	}
 	return nil
@@ -114,7 +115,7 @@ func (w *world) take() error {
 	defer w.mu.Unlock()
 	w.opens++
 	if w.limit > 0 && w.open >= w.limit || w.nth > 0 && w.opens%w.nth == 0 {
-		return &sysError{"openat", w.scarce}
+		return &sys.Error{Op: "openat", Err: w.scarce}
 	}
 	w.open++
 	w.most = max(w.most, w.open)
@@ -152,7 +153,7 @@ func (w *world) fault(o *object) error {
 	}
 	err := o.openErr[0]
 	o.openErr = o.openErr[1:]
-	return &sysError{"openat", err}
+	return &sys.Error{Op: "openat", Err: err}
 }
 
 // An object is a file or directory with its faults.
@@ -189,8 +190,8 @@ func (o *object) with(faults ...func(*object)) *object {
 	return o
 }
 
-func (o *object) stat() Stat {
-	s := Stat{Size: int64(len(o.content)), Mode: o.mode | 0o644, Device: o.device}
+func (o *object) stat() sys.Stat {
+	s := sys.Stat{Size: int64(len(o.content)), Mode: o.mode | 0o644, Device: o.device}
 	if o.lies {
 		s.Size = o.size
 	}
@@ -214,7 +215,7 @@ func folder(name string, kids ...*object) *object {
 }
 
 func vanished(o *object)                  { o.gone = true }
-func unknown(o *object)                   { o.listed = typeUnknown }
+func unknown(o *object)                   { o.listed = sys.TypeUnknown }
 func becomes(m fs.FileMode) func(*object) { return func(o *object) { o.mode = m } }
 func chunks(n int) func(*object)          { return func(o *object) { o.chunk = n } }
 func sized(n int64) func(*object)         { return func(o *object) { o.lies, o.size = true, n } }
@@ -248,7 +249,7 @@ func (d *worldDir) lookup(name names.Name) (*object, error) {
 			return k, nil
 		}
 	}
-	return nil, &sysError{"openat", changed{fs.ErrNotExist}}
+	return nil, &sys.Error{Op: "openat", Err: sys.Changed{Err: fs.ErrNotExist}}
 }
 
 func (d *worldDir) list(l *listing) (bool, error) {
@@ -296,7 +297,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	d.listing = false
 	d.w.mu.Unlock()
 	if fails {
-		return false, &sysError{"getdents64", d.o.listErr}
+		return false, &sys.Error{Op: "getdents64", Err: d.o.listErr}
 	}
 	return more, nil
 }
@@ -313,7 +314,7 @@ func (d *worldDir) openDir(name names.Name) (directory, error) {
 		return nil, err
 	}
 	if o.mode != fs.ModeDir {
-		return nil, &sysError{"openat", changed{errors.New("not a directory")}}
+		return nil, &sys.Error{Op: "openat", Err: sys.Changed{Err: errors.New("not a directory")}}
 	}
 	if err := d.w.take(); err != nil {
 		return nil, err
@@ -333,7 +334,7 @@ func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
 		return nil, err
 	}
 	if o.mode == fs.ModeSymlink {
-		return nil, &sysError{"openat", changed{errors.New("a link")}}
+		return nil, &sys.Error{Op: "openat", Err: sys.Changed{Err: errors.New("a link")}}
 	}
 	if err := d.w.take(); err != nil {
 		return nil, err
@@ -348,19 +349,19 @@ func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
 	return c, nil
 }
 
-func (d *worldDir) stat(name names.Name) (Stat, error) {
+func (d *worldDir) stat(name names.Name) (sys.Stat, error) {
 	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
-		return Stat{}, err
+		return sys.Stat{}, err
 	}
 	if name == names.Dot {
 		return d.o.stat(), nil
 	}
 	o, err := d.lookup(name)
 	if err != nil {
-		return Stat{}, err
+		return sys.Stat{}, err
 	}
 	if o.statErr != nil {
-		return Stat{}, &sysError{"fstatat", o.statErr}
+		return sys.Stat{}, &sys.Error{Op: "fstatat", Err: o.statErr}
 	}
 	return o.stat(), nil
 }
@@ -379,7 +380,7 @@ func (d *worldDir) identity() (identity, error) {
 		return nil, err
 	}
 	if d.o.idErr != nil {
-		return nil, &sysError{"fstat", d.o.idErr}
+		return nil, &sys.Error{Op: "fstat", Err: d.o.idErr}
 	}
 	return d.o, nil
 }
@@ -432,7 +433,7 @@ func (f *worldFile) read(p []byte) (int, error) {
 	}
 	if f.o.readErr != nil {
 		if f.at == f.o.errAt {
-			return 0, &sysError{"read", f.o.readErr}
+			return 0, &sys.Error{Op: "read", Err: f.o.readErr}
 		}
 		if f.at < f.o.errAt {
 			p = p[:min(len(p), f.o.errAt-f.at)]
@@ -443,9 +444,9 @@ func (f *worldFile) read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (f *worldFile) stat() (Stat, error) {
+func (f *worldFile) stat() (sys.Stat, error) {
 	if err := f.w.called(&f.closed, "fstat", f.o.name); err != nil {
-		return Stat{}, err
+		return sys.Stat{}, err
 	}
 	return f.o.stat(), nil
 }
@@ -496,9 +497,9 @@ func (d *systemDir) open(name names.Name, spare handle) (handle, error) {
 	return d.directory.open(name, spare)
 }
 
-func (d *systemDir) stat(name names.Name) (Stat, error) {
+func (d *systemDir) stat(name names.Name) (sys.Stat, error) {
 	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
-		return Stat{}, err
+		return sys.Stat{}, err
 	}
 	return d.directory.stat(name)
 }

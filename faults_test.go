@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -192,7 +193,7 @@ func TestFaultsOfEveryType(t *testing.T) {
 		var hide func(o *object)
 		hide = func(o *object) {
 			for _, k := range o.kids {
-				k.listed = typeUnknown
+				k.listed = sys.TypeUnknown
 				hide(k)
 			}
 		}

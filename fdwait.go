@@ -1,6 +1,10 @@
 package fileproc
 
-import "time"
+import (
+	"time"
+
+	"github.com/fileproc/fileproc/internal/sys"
+)
 
 const (
 	// descriptorPatience is how long one operation waits for a descriptor, once
@@ -37,7 +41,7 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 		if err != nil {
 			return err
 		}
-		if err = do(d); err != nil && isScarce(err) {
+		if err = do(d); err != nil && sys.IsScarce(err) {
 			w.dirs.pinForRetry(n)
 		}
 		w.pin.idle()
@@ -51,15 +55,15 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 func (w *worker) retryOnResource(try func() error) error {
 	for err := try(); ; {
 		switch {
-		case isLeased(err):
-			err = w.retry(leasePatience, isLeased, try)
-			if isLeased(err) {
+		case sys.IsLeased(err):
+			err = w.retry(leasePatience, sys.IsLeased, try)
+			if sys.IsLeased(err) {
 				return err
 			}
-		case isScarce(err):
+		case sys.IsScarce(err):
 			err = w.waitForDescriptor(try)
 			w.failures.addDeferred(w)
-			if isScarce(err) {
+			if sys.IsScarce(err) {
 				return err
 			}
 		default:
@@ -88,12 +92,12 @@ func (w *worker) waitForDescriptor(try func() error) error {
 		w.dirs.setRetrying(false)
 		<-fdTurn
 	}()
-	return w.retry(descriptorPatience, isScarce, func() error {
+	return w.retry(descriptorPatience, sys.IsScarce, func() error {
 		for depth := w.dirs.retryDepth(); ; {
 			w.giveUpDescriptors()
 			evictAllRuns()
 			err, was := try(), depth
-			if depth = w.dirs.retryDepth(); !isScarce(err) || depth <= was {
+			if depth = w.dirs.retryDepth(); !sys.IsScarce(err) || depth <= was {
 				return err
 			}
 		}

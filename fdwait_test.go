@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -180,7 +181,7 @@ type busy struct {
 
 func (b busy) openDir(name names.Name) (directory, error) {
 	if b.opens.Add(1)%2 == 1 {
-		return nil, &sysError{"openat", b.err}
+		return nil, &sys.Error{Op: "openat", Err: b.err}
 	}
 	return b.directory.openDir(name)
 }

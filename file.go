@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A File is passed to fn. It is valid until fn returns, on the goroutine of fn
@@ -38,6 +39,21 @@ func (f *File) Data() []byte { return f.content.data }
 // Data is only its beginning.
 func (f *File) Truncated() bool { return f.content.truncated }
 
+// Stat is a file's metadata.
+type Stat struct {
+	Size    int64 // in bytes
+	ModTime time.Time
+	// ChangeTime is when the content or the metadata changed last. It is zero where
+	// there is none, as on Windows or in most fs.FS.
+	ChangeTime time.Time
+	// BirthTime is when the file was created. It is zero where that is unknown, and
+	// on Linux with Options.Stat, since to ask for it takes longer.
+	BirthTime time.Time
+	Mode      fs.FileMode // type and permission bits
+	Inode     uint64      // 0 where there is none, as ChangeTime
+	Device    uint64      // as Inode
+}
+
 // Stat returns the file's metadata. With Options.Stat it is that of the handle
 // that was read. Otherwise the first call looks it up, in the directory that
 // was listed, without following a link. With Options.Unchanged it is metadata
@@ -45,24 +61,24 @@ func (f *File) Truncated() bool { return f.content.truncated }
 func (f *File) Stat() (Stat, error) {
 	s, err := (*currentFile)(f).fetchStat()
 	if err != nil {
-		return Stat{}, pathError("stat", f.Path(), err)
+		return Stat{}, sys.PathError("stat", f.Path(), err)
 	}
-	return s, nil
+	return Stat(s), nil
 }
 
 // Restat looks the metadata up anew, in the directory that was listed, without
 // following a link. If that differs from Stat, the file may have changed while its
 // content was read.
 func (f *File) Restat() (Stat, error) {
-	var s Stat
+	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
 		s, err = d.stat(f.name)
 		return err
 	})
 	if err != nil {
-		return Stat{}, pathError("stat", f.Path(), err)
+		return Stat{}, sys.PathError("stat", f.Path(), err)
 	}
-	return s, nil
+	return Stat(s), nil
 }
 
 // Unchanged reports whether Options.Unchanged has returned true for the file, or
@@ -86,7 +102,7 @@ func (f *File) Open() (*os.File, error) {
 		return err
 	})
 	if err != nil {
-		return nil, pathError("open", f.Path(), err)
+		return nil, sys.PathError("open", f.Path(), err)
 	}
 	return file, nil
 }
@@ -148,9 +164,9 @@ func (e Entry) Stat() (Stat, error) {
 		return Stat{}, err
 	}
 	if e.paths.fsys != nil {
-		return statOfStored(info), nil
+		return Stat(statOfStored(info)), nil
 	}
-	return statOfInfo(info), nil
+	return Stat(sys.StatOfInfo(info)), nil
 }
 
 // Info returns Stat as an fs.FileInfo. Its Sys is nil with Options.Stat or FS.

@@ -56,6 +56,8 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // Process calls fn for every file under root that opts select, on several
@@ -151,12 +153,12 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}
 				if opts.Stat {
 					s := f.content.stat
-					e.stat = &s
+					e.stat = (*Stat)(&s)
 				}
 				out.send(&f.w.pos, !f.w.draining, e, nil)
 				return nil
 			}
-			calls.visitDir = func(w *worker, parent *node, name string, stat func() (Stat, error)) bool {
+			calls.visitDir = func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool {
 				if w.stopped() {
 					return false
 				}
@@ -169,7 +171,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 						}
 						return false
 					}
-					e.stat = &s
+					e.stat = (*Stat)(&s)
 				}
 				out.send(&w.pos, !w.draining, e, nil)
 				return true
@@ -201,7 +203,7 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 
 // Backend returns the name of this build's backend, which lists directories and
 // opens files: "linux", "unix" or "generic".
-func Backend() string { return backendName }
+func Backend() string { return sys.Backend }
 
 // ReadDir returns the entries of the named directory, of all types, in
 // directory order. As with os.ReadDir, an entry's Info looks up the metadata

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 const (
@@ -316,7 +317,7 @@ func (s *nameSource) addRun(r nameRun) {
 // badPath is the failure of a name of Options.Files that leads nowhere below root.
 func badPath(name string) error {
 	if isTooLong(strings.TrimSuffix(name, "/")) {
-		return &sysError{"open", fmt.Errorf("the path has more than %d bytes or %d elements: %w", maxGivenLen, maxGivenParts, fs.ErrInvalid)}
+		return &sys.Error{Op: "open", Err: fmt.Errorf("the path has more than %d bytes or %d elements: %w", maxGivenLen, maxGivenParts, fs.ErrInvalid)}
 	}
-	return &sysError{"open", fmt.Errorf("%q is not the path of a file below root: %w", name, fs.ErrInvalid)}
+	return &sys.Error{Op: "open", Err: fmt.Errorf("%q is not the path of a file below root: %w", name, fs.ErrInvalid)}
 }

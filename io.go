@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A directory is the seam between the core and a backend: an open directory of
 // an operating system, of an fs.FS, or of a test. A backend lists and reads; it
 // knows nothing of a run.
 //
-// No method follows a symbolic link in the last component. Errors are *sysError
+// No method follows a symbolic link in the last component. Errors are *sys.Error
 // where the system call is known. The error for an entry that is not what the
 // listing said is ErrChanged.
 //
@@ -31,7 +32,7 @@ type directory interface {
 	// spare, a closed handle that the same backend returned before.
 	open(name names.Name, spare handle) (handle, error)
 	// stat returns the metadata of an entry of any type.
-	stat(name names.Name) (Stat, error)
+	stat(name names.Name) (sys.Stat, error)
 	// openFile opens a regular file for File.Open. The result's Name is path.
 	openFile(name names.Name, path string) (*os.File, error)
 	// identity distinguishes the directory from all others that exist now.
@@ -48,7 +49,7 @@ type handle interface {
 	// read reads as read(2) does, with 0 and nil at the end. It returns
 	// errWouldBlock if nothing has come within waitSlice.
 	read(p []byte) (n int, err error)
-	stat() (Stat, error)
+	stat() (sys.Stat, error)
 	close()
 }
 
@@ -80,7 +81,7 @@ var listings = sync.Pool{New: func() any { return new(listing) }}
 // listing is reused.
 type listedEntry struct {
 	name  []byte
-	typ   fs.FileMode // typeUnknown where the file system does not say
+	typ   fs.FileMode // sys.TypeUnknown where the file system does not say
 	inode uint64      // a hint for the order on the disk; 0 where listings have none
 }
 
@@ -93,16 +94,10 @@ func (l *listing) reset() {
 	l.entries, l.errs, l.records = l.entries[:0], nil, l.records[:0]
 }
 
-func statOfInfo(info fs.FileInfo) Stat {
-	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
-	addSystemStat(&s, info)
-	return s
-}
-
-// statOfStored is statOfInfo for an fs.FS. Some, object stores among them, call
+// statOfStored is sys.StatOf for an fs.FS. Some, object stores among them, call
 // a file fs.ModeIrregular, since they know nothing else about it.
-func statOfStored(info fs.FileInfo) Stat {
-	s := statOfInfo(info)
+func statOfStored(info fs.FileInfo) sys.Stat {
+	s := sys.StatOfInfo(info)
 	s.Mode &^= fs.ModeIrregular
 	return s
 }

@@ -9,17 +9,11 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
 // The Linux and the Unix backend share directories that are descriptors.
-
-const (
-	dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	// O_NONBLOCK keeps the open of a FIFO from waiting for a writer. It has no
-	// effect on the regular files that stay open.
-	fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-)
 
 // fdDir is the part of a directory that needs only its descriptor.
 type fdDir struct {
@@ -29,9 +23,9 @@ type fdDir struct {
 }
 
 func openRoot(root string) (directory, error) {
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(root, dirFlags, 0) })
+	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Open(root, sys.DirFlags, 0) })
 	if err != nil {
-		return nil, &sysError{"open", err}
+		return nil, &sys.Error{Op: "open", Err: err}
 	}
 	return newDir(fd, root), nil
 }
@@ -40,7 +34,7 @@ func openRoot(root string) (directory, error) {
 func (d *fdDir) number() int { return d.fd }
 
 func (d *fdDir) openDir(name names.Name) (directory, error) {
-	fd, err := openat(d.fd, name, dirFlags|unix.O_NOFOLLOW)
+	fd, err := sys.Openat(d.fd, name, sys.DirFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
 	}
@@ -48,7 +42,7 @@ func (d *fdDir) openDir(name names.Name) (directory, error) {
 }
 
 func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
-	fd, err := openat(d.fd, name, fileFlags)
+	fd, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
 	}
@@ -65,43 +59,27 @@ func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
 // directory's place, so the name is looked up unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR || isOtherKind(err):
-		err = changed{err}
-	case isScarce(err) || isLeased(err):
+	case err == unix.ENOENT || err == unix.ENOTDIR || sys.IsOtherKind(err):
+		err = sys.Changed{Err: err}
+	case sys.IsScarce(err) || sys.IsLeased(err):
 	default:
 		if s, e := d.stat(name); e == nil && s.Mode.Type() != listed {
-			err = changed{err}
+			err = sys.Changed{Err: err}
 		}
 	}
-	return &sysError{"openat", err}
+	return &sys.Error{Op: "openat", Err: err}
 }
 
-func (d *fdDir) stat(name names.Name) (Stat, error) {
-	s, err := lookUp(d.fd, name.String())
-	if err != nil {
-		if err == unix.ENOENT {
-			err = changed{err}
-		}
-		return Stat{}, &sysError{"fstatat", err}
-	}
-	return s, nil
-}
-
-// fstatat is lookUp where the birth time is in a unix.Stat_t, or nowhere.
-func fstatat(dirfd int, name string) (Stat, error) {
-	var st unix.Stat_t
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	return statOf(&st), err
-}
+func (d *fdDir) stat(name names.Name) (sys.Stat, error) { return sys.StatAt(d.fd, name) }
 
 func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
-	fd, err := openat(d.fd, name, fileFlags)
+	fd, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
 	}
-	s, err := fstat(fd)
+	s, err := sys.Fstat(fd)
 	if err == nil {
-		err = checkRegular("fstat", s.Mode)
+		err = sys.CheckRegular("fstat", s.Mode)
 	}
 	if err == nil {
 		// The caller reads it like any file. Without this, package os would
@@ -116,7 +94,7 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 }
 
 func (d *fdDir) identity() (identity, error) {
-	s, err := fstat(d.fd)
+	s, err := sys.Fstat(d.fd)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +118,7 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 	if f.dir.noCachedRead.Load() {
 		return 0, false
 	}
-	n, err := readCached(f.fd, p)
+	n, err := sys.ReadCached(f.fd, p)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		f.dir.noCachedRead.Store(true)
 	}
@@ -148,23 +126,17 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 		return 0, false
 	}
 	f.off = int64(n)
-	return n, isWhole(n, len(p)) // only regular files and block devices give bytes here
+	return n, sys.IsWhole(n, len(p)) // only regular files and block devices give bytes here
 }
 
-// isWhole reports whether the n bytes that a read from the page cache gave, of
-// want that it asked for, are certain to be all of a regular file. Such a read
-// falls short at the file's end, or between pages where the rest is not cached; of
-// a block device, between sectors. So an odd length is the end of a regular file.
-func isWhole(n, want int) bool { return n < want && n%512 != 0 }
-
 func (f *fdFile) read(p []byte) (int, error) {
-	n, err := ignoringEINTR(func() (int, error) { return f.readOnce(p) })
+	n, err := sys.IgnoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {
 	case err == unix.EAGAIN: // a regular file that obeys O_NONBLOCK, such as /proc/kmsg
 		waitReadable(f.fd)
 		return 0, errWouldBlock
 	case err != nil:
-		return 0, &sysError{"read", err}
+		return 0, &sys.Error{Op: "read", Err: err}
 	}
 	return n, nil
 }
@@ -187,72 +159,6 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *fdFile) stat() (Stat, error) { return fstat(f.fd) }
+func (f *fdFile) stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 
 func (f *fdFile) close() { unix.Close(f.fd) }
-
-func fstat(fd int) (Stat, error) {
-	var st unix.Stat_t
-	if _, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstat(fd, &st) }); err != nil {
-		return Stat{}, &sysError{"fstat", err}
-	}
-	return statOf(&st), nil
-}
-
-func statOf(st *unix.Stat_t) Stat {
-	return Stat{
-		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), ChangeTime: time.Unix(st.Ctim.Unix()), BirthTime: birthOf(st),
-		Mode: modeOf(uint32(st.Mode)), Inode: uint64(st.Ino), Device: uint64(st.Dev),
-	}
-}
-
-// modeOf returns an inode's mode.
-func modeOf(inode uint32) fs.FileMode {
-	mode := fs.FileMode(inode & 0o777)
-	if typ := fileType(inode); typ == typeUnknown {
-		mode |= fs.ModeIrregular
-	} else {
-		mode |= typ
-	}
-	if inode&unix.S_ISUID != 0 {
-		mode |= fs.ModeSetuid
-	}
-	if inode&unix.S_ISGID != 0 {
-		mode |= fs.ModeSetgid
-	}
-	if inode&unix.S_ISVTX != 0 {
-		mode |= fs.ModeSticky
-	}
-	return mode
-}
-
-// fileType returns the type that is in an inode's mode.
-func fileType(mode uint32) fs.FileMode {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return 0
-	case unix.S_IFDIR:
-		return fs.ModeDir
-	case unix.S_IFLNK:
-		return fs.ModeSymlink
-	case unix.S_IFIFO:
-		return fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		return fs.ModeSocket
-	case unix.S_IFCHR:
-		return fs.ModeDevice | fs.ModeCharDevice
-	case unix.S_IFBLK:
-		return fs.ModeDevice
-	}
-	return typeUnknown
-}
-
-// ignoringEINTR repeats call while a signal interrupts it. The int that call
-// returns is a descriptor or a number of bytes.
-func ignoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
-			return n, err
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +66,7 @@ func TestFailuresOfADescriptor(t *testing.T) {
 	root, err := openRoot(t.TempDir())
 	require.NoError(t, err)
 	defer root.close()
-	fd, err := unix.Open(".", dirFlags, 0)
+	fd, err := unix.Open(".", sys.DirFlags, 0)
 	require.NoError(t, err)
 	d := &fdDir{fd: fd}
 	defer unix.Close(fd)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // listSize is how many entries package os, or an fs.FS, is asked for at a time.
@@ -31,14 +32,14 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 		}
 		listed += len(entries)
 		if goesOn && isEntryError(err) {
-			l.errs = append(l.errs, asSysError("readdir", err))
+			l.errs = append(l.errs, sys.AsError("readdir", err))
 			continue
 		}
 		switch {
 		case err == io.EOF, err == nil && len(entries) == 0: // nil: an fs.FS that breaks its promise
 			return false, nil
 		case err != nil:
-			return false, asSysError("readdir", err)
+			return false, sys.AsError("readdir", err)
 		}
 	}
 	return true, nil
@@ -68,8 +69,8 @@ type fsDir struct {
 var _ directory = (*fsDir)(nil)
 
 var (
-	errNotListable  = &sysError{"readdir", errors.New("not a directory that can be listed")}
-	errNotDirectory = &sysError{"readdir", errors.New("not a directory")}
+	errNotListable  = &sys.Error{Op: "readdir", Err: errors.New("not a directory that can be listed")}
+	errNotDirectory = &sys.Error{Op: "readdir", Err: errors.New("not a directory")}
 )
 
 func openFS(fsys fs.FS, name string) (directory, error) {
@@ -159,9 +160,9 @@ func (d *fsDir) note(notDir error) {
 
 // asFSError is asSysError for opening or looking up an entry.
 func asFSError(err error) error {
-	err = asSysError("open", err)
-	if e := err.(*sysError); errors.Is(err, fs.ErrNotExist) {
-		e.err = changed{e.err}
+	err = sys.AsError("open", err)
+	if e := err.(*sys.Error); errors.Is(err, fs.ErrNotExist) {
+		e.Err = sys.Changed{Err: e.Err}
 	}
 	return err
 }
@@ -185,7 +186,7 @@ func (d *fsDir) openDir(name names.Name) (directory, error) {
 func openSubdir(fsys fs.FS, name string) (directory, error) {
 	sub, err := openFS(fsys, name)
 	if err == errNotListable || err == errNotDirectory {
-		err = &sysError{"readdir", changed{errors.Unwrap(err)}}
+		err = &sys.Error{Op: "readdir", Err: sys.Changed{Err: errors.Unwrap(err)}}
 	}
 	return sub, err
 }
@@ -198,16 +199,16 @@ func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
 	return fsFile{f}, nil
 }
 
-func (d *fsDir) stat(name names.Name) (Stat, error) {
+func (d *fsDir) stat(name names.Name) (sys.Stat, error) {
 	info, err := fs.Lstat(d.fsys, d.join(name.String()))
 	if err != nil {
-		return Stat{}, d.why(asFSError(err))
+		return sys.Stat{}, d.why(asFSError(err))
 	}
 	return statOfStored(info), nil
 }
 
 func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
-	return nil, &sysError{"open", errors.ErrUnsupported}
+	return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
 }
 
 func (d *fsDir) identity() (identity, error) { return fsIdentity{}, nil }
@@ -238,18 +239,18 @@ func (f fsFile) read(p []byte) (int, error) {
 		n, err := f.Read(p)
 		switch {
 		case err != nil && err != io.EOF: // an error that came with content need not come again
-			return 0, asSysError("read", err)
+			return 0, sys.AsError("read", err)
 		case n > 0 || err == io.EOF:
 			return n, nil
 		}
 	}
-	return 0, &sysError{"read", io.ErrNoProgress}
+	return 0, &sys.Error{Op: "read", Err: io.ErrNoProgress}
 }
 
-func (f fsFile) stat() (Stat, error) {
+func (f fsFile) stat() (sys.Stat, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return Stat{}, asSysError("stat", err)
+		return sys.Stat{}, sys.AsError("stat", err)
 	}
 	return statOfStored(info), nil
 }

@@ -3,19 +3,16 @@
 package fileproc
 
 import (
-	"io/fs"
 	"runtime"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
-
-const backendName = "linux"
 
 // listingSize is the size in bytes of the records of one directory.list.
 const listingSize = 32 << 10
@@ -43,7 +40,7 @@ func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}}
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	typ, refused := d.typ.Load(), false
 	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
-		fd, err := openat2(d.fd, name, &unix.OpenHow{Flags: dirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
+		fd, err := sys.Openat2(d.fd, name, &unix.OpenHow{Flags: sys.DirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
 			sub := &linuxDir{fdDir: fdDir{fd: fd}}
 			sub.typ.Store(typ)
@@ -96,7 +93,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 
 func (l *listing) take(r dirent.Record) error {
 	if !names.IsDot(r.Name) {
-		l.add(r.Name, direntType(r.Type), r.Ino)
+		l.add(r.Name, sys.DirentType(r.Type), r.Ino)
 	}
 	return nil
 }
@@ -119,7 +116,7 @@ var (
 // getdents calls add for each record of the next getdents64 until add fails. It
 // returns how many bytes of buf the records take, and 0 at the end.
 func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
-	n, err := ignoringEINTR(func() (int, error) { return getdents64(fd, buf) })
+	n, err := sys.IgnoringEINTR(func() (int, error) { return getdents64(fd, buf) })
 	for records := buf[:max(n, 0)]; len(records) > 0 && err == nil; {
 		var r dirent.Record
 		if r, records, err = dirent.Next(records); err == nil {
@@ -129,7 +126,7 @@ func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 		}
 	}
 	if err != nil {
-		err = &sysError{"getdents64", err}
+		err = &sys.Error{Op: "getdents64", Err: err}
 	}
 	return n, err
 }
@@ -145,7 +142,7 @@ func (d *linuxDir) fileSystem() int64 {
 		return typ
 	}
 	var st unix.Statfs_t
-	_, err := ignoringEINTR(func() (int, error) { return 0, fstatfs(d.fd, &st) })
+	_, err := sys.IgnoringEINTR(func() (int, error) { return 0, fstatfs(d.fd, &st) })
 	typ := int64(uint32(st.Type)) // 32 bits, signed on some platforms
 	if err != nil {
 		typ = unknownFileSystem
@@ -155,37 +152,3 @@ func (d *linuxDir) fileSystem() int64 {
 }
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
-
-// direntType is fileType of a record. Its type is an inode's mode without the
-// lower 12 bits.
-func direntType(t uint8) fs.FileMode { return fileType(uint32(t) << 12) }
-
-// openat is unix.Openat without its copy of the name.
-func openat(dirfd int, name names.Name, flags int) (int, error) {
-	return ignoringEINTR(func() (int, error) {
-		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dirfd), uintptr(name.Pointer()), uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
-		if errno != 0 {
-			return -1, errno
-		}
-		return int(fd), nil
-	})
-}
-
-// openat2 is unix.Openat2 without its copy of the name.
-func openat2(dirfd int, name names.Name, how *unix.OpenHow) (int, error) {
-	how.Flags |= unix.O_LARGEFILE
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dirfd), uintptr(name.Pointer()), uintptr(unsafe.Pointer(how)), unsafe.Sizeof(*how), 0, 0)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
-}
-
-// readCached reads what the page cache has of the file's beginning. It passes
-// an offset so that a FIFO, whose content could be as short as a small file's,
-// refuses (ESPIPE). Linux has the flag since 4.14. EOPNOTSUPP means an older
-// kernel, or a file system without such a read: FUSE, proc, sysfs, overlayfs,
-// and tmpfs.
-func readCached(fd int, p []byte) (int, error) {
-	return unix.Preadv2(fd, [][]byte{p}, 0, unix.RWF_NOWAIT)
-}

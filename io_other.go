@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
-
-const backendName = "generic"
 
 // rootDir is a directory as an os.Root. An os.Root never leads outside, but follows
 // links that stay inside, so what was opened is compared with the name itself.
@@ -37,7 +36,7 @@ var _ directory = (*rootDir)(nil)
 func openRoot(name string) (directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
-		return nil, asSysError("open", err)
+		return nil, sys.AsError("open", err)
 	}
 	d, err := newRootDir(root)
 	if err != nil {
@@ -48,10 +47,10 @@ func openRoot(name string) (directory, error) {
 
 func newRootDir(root *os.Root) (*rootDir, error) {
 	// Without O_NONBLOCK, package os would set it and clear it again.
-	f, err := root.OpenFile(".", os.O_RDONLY|openFlags, 0)
+	f, err := root.OpenFile(".", os.O_RDONLY|sys.OpenFlags, 0)
 	if err != nil {
 		root.Close()
-		return nil, asSysError("openat", err)
+		return nil, sys.AsError("openat", err)
 	}
 	return &rootDir{root: root, file: f}, nil
 }
@@ -60,11 +59,11 @@ func newRootDir(root *os.Root) (*rootDir, error) {
 // that leads outside or to itself is a link that replaced what was listed. Package os does not
 // export the error for it, so it is taken from a path that does lead outside.
 func asRootError(root *os.Root, err error) error {
-	e := asSysError("openat", err).(*sysError)
+	e := sys.AsError("openat", err).(*sys.Error)
 	_, outside := root.Lstat("..")
-	escapes, _ := asSysError("lstat", outside).(*sysError)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || isOtherKind(err) || outside != nil && errors.Is(err, escapes.err) {
-		e.err = changed{e.err}
+	escapes, _ := sys.AsError("lstat", outside).(*sys.Error)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || sys.IsOtherKind(err) || outside != nil && errors.Is(err, escapes.Err) {
+		e.Err = sys.Changed{Err: e.Err}
 	}
 	return e
 }
@@ -80,7 +79,7 @@ func (d *rootDir) list(l *listing) (bool, error) {
 
 // note keeps what the listing said of e, for up to mostListed entries.
 func (d *rootDir) note(e fs.DirEntry) {
-	if openWaits || !e.Type().IsRegular() && !e.IsDir() {
+	if sys.OpenWaits || !e.Type().IsRegular() && !e.IsDir() {
 		return
 	}
 	info, err := e.Info()
@@ -130,9 +129,9 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	case err != nil:
 		return nil, asRootError(d.root, err)
 	case typ == 0:
-		return info, checkRegular("lstat", info.Mode())
+		return info, sys.CheckRegular("lstat", info.Mode())
 	case info.Mode().Type() != typ:
-		return nil, &sysError{"openat", changed{fmt.Errorf("not a directory: %v", info.Mode())}}
+		return nil, &sys.Error{Op: "openat", Err: sys.Changed{Err: fmt.Errorf("not a directory: %v", info.Mode())}}
 	}
 	return info, nil
 }
@@ -141,7 +140,7 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 // with no change since, or is what name is now: another file may have taken its
 // place.
 func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
-	if unchanged(known, opened) {
+	if sys.Unchanged(known, opened) {
 		return nil
 	}
 	now, err := d.lookUp(name, known.Mode().Type())
@@ -154,7 +153,7 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 // openError is the error of an open. For a link, a socket or a file in a
 // directory's place it differs by system, so the name is looked up.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
-	if !isScarce(err) && !isLeased(err) {
+	if !sys.IsScarce(err) && !sys.IsLeased(err) {
 		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
 			return err
 		}
@@ -179,7 +178,7 @@ func (d *rootDir) openDir(entry names.Name) (directory, error) {
 		return nil, err
 	}
 	if sub.self, err = sub.file.Stat(); err != nil {
-		err = asSysError("fstat", err)
+		err = sys.AsError("fstat", err)
 	} else {
 		err = d.compare(name, known, sub.self)
 	}
@@ -228,13 +227,13 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 
 // openKnown opens the file name, which was known as known.
 func (d *rootDir) openKnown(name string, known fs.FileInfo) (*os.File, fs.FileInfo, error) {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|sys.OpenFlags, 0)
 	if err != nil {
 		return nil, nil, d.openError(name, 0, err)
 	}
 	opened, err := f.Stat()
 	if err != nil {
-		err = asSysError("fstat", err)
+		err = sys.AsError("fstat", err)
 	} else {
 		err = d.compare(name, known, opened)
 	}
@@ -260,21 +259,21 @@ func (f *rootFile) read(p []byte) (int, error) {
 	switch {
 	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, errWouldBlock
-	case err != nil && isLeased(err): // EAGAIN, from a file without deadlines
+	case err != nil && sys.IsLeased(err): // EAGAIN, from a file without deadlines
 		time.Sleep(waitSlice)
 		return 0, errWouldBlock
 	}
 	return n, err
 }
 
-func (f *rootFile) stat() (Stat, error) { return statOfInfo(f.info), nil }
+func (f *rootFile) stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
 
-func (d *rootDir) stat(name names.Name) (Stat, error) {
+func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 	info, err := d.lstat(name.String())
 	if err != nil {
-		return Stat{}, asRootError(d.root, err)
+		return sys.Stat{}, asRootError(d.root, err)
 	}
-	return statOfInfo(info), nil
+	return sys.StatOfInfo(info), nil
 }
 
 func (d *rootDir) openFile(name names.Name, _ string) (*os.File, error) {
@@ -301,7 +300,7 @@ func (f osFile) same(other identity) bool {
 }
 
 func (f osFile) inode() (device, inode uint64) {
-	s := statOfInfo(f.FileInfo)
+	s := sys.StatOfInfo(f.FileInfo)
 	return s.Device, s.Inode
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -101,7 +102,7 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
 		w.listings++
 		w.began = d.times()
 		if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
-			w.err = &sysError{"lseek", err}
+			w.err = &sys.Error{Op: "lseek", Err: err}
 			return
 		}
 	}
@@ -136,7 +137,7 @@ func (w *wholeListing) take(r dirent.Record) error {
 	w.size += cost + len(r.Name)
 	name := w.names.Add(r.Name)
 	w.seen[name.String()] = struct{}{}
-	w.entries = append(w.entries, listedEntry{name.Bytes(), direntType(r.Type), r.Ino})
+	w.entries = append(w.entries, listedEntry{name.Bytes(), sys.DirentType(r.Type), r.Ino})
 	return nil
 }
 
@@ -144,11 +145,11 @@ func (w *wholeListing) take(r dirent.Record) error {
 // fails. It asks the server, since the client may keep times for a minute.
 func (d *linuxDir) times() (times [2]time.Time) {
 	var st unix.Statx_t
-	_, err := ignoringEINTR(func() (int, error) {
+	_, err := sys.IgnoringEINTR(func() (int, error) {
 		return 0, statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
 	})
 	if err == nil {
-		times = [2]time.Time{timeOfStatx(st.Mtime), timeOfStatx(st.Ctime)}
+		times = [2]time.Time{sys.TimeOfStatx(st.Mtime), sys.TimeOfStatx(st.Ctime)}
 	}
 	return times
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A node is a directory of the tree: root, or a name in its parent. It may be
@@ -169,18 +170,18 @@ func (n *node) givenError(name string, err error) error {
 	if name == "" && n.parent != nil {
 		n = n.parent
 	}
-	e, _ := err.(*sysError)
+	e, _ := err.(*sys.Error)
 	if n.given == nil || e == nil {
 		return err
 	}
-	c, ok := e.err.(changed)
+	c, ok := e.Err.(sys.Changed)
 	switch {
 	case !ok:
 		return err
-	case errors.Is(c.err, fs.ErrNotExist):
-		return &sysError{e.op, c.err}
+	case errors.Is(c.Err, fs.ErrNotExist):
+		return &sys.Error{Op: e.Op, Err: c.Err}
 	}
-	return &sysError{e.op, misnamed(c)}
+	return &sys.Error{Op: e.Op, Err: misnamed{c.Err}}
 }
 
 // join returns prefix and relPath(name) as one string, in one allocation.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
@@ -404,7 +405,7 @@ func TestOrderedWindow(t *testing.T) {
 func TestOrderedMemory(t *testing.T) {
 	const results = 20_000
 	sizes := []int{10, 500, results}
-	if poisoned { // under the race detector, which has nothing to say of memory
+	if sys.Race { // under the race detector, which has nothing to say of memory
 		sizes = sizes[1:2]
 	}
 	for _, perDir := range sizes {

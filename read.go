@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 const (
@@ -43,13 +44,13 @@ var errNeedsSlot = errors.New("fileproc: no slot for a large file")
 type content struct {
 	data      []byte
 	truncated bool
-	stat      Stat
+	stat      sys.Stat
 	hasStat   bool // stat is known; it is a regular file's, see setStat
 }
 
 // setStat takes metadata that op has fetched, unless it is not a regular file's.
-func (c *content) setStat(op string, s Stat) error {
-	err := checkRegular(op, s.Mode)
+func (c *content) setStat(op string, s sys.Stat) error {
+	err := sys.CheckRegular(op, s.Mode)
 	if err == nil {
 		c.stat, c.hasStat = s, true
 	}
@@ -76,10 +77,10 @@ type reader struct {
 	waited   time.Duration // of readPatience
 }
 
-func statRegular(h handle) (Stat, error) {
+func statRegular(h handle) (sys.Stat, error) {
 	s, err := h.stat()
 	if err == nil {
-		err = checkRegular("fstat", s.Mode)
+		err = sys.CheckRegular("fstat", s.Mode)
 	}
 	return s, err
 }
@@ -133,7 +134,7 @@ func (r *reader) readHandle(h handle, c *content) error {
 		}
 	}
 	if !r.truncate && r.limit >= 0 && s.Size > r.limit {
-		return &sysError{"read", ErrTooLarge}
+		return &sys.Error{Op: "read", Err: ErrTooLarge}
 	}
 	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
 		// Where there is no memory for what the metadata claims, the content
@@ -178,7 +179,7 @@ func (r *reader) next(h handle, p []byte) (n int, err error) {
 			return n, err
 		}
 		if r.waited += time.Since(start); r.waited >= readPatience {
-			return 0, &sysError{"read", os.ErrDeadlineExceeded}
+			return 0, &sys.Error{Op: "read", Err: os.ErrDeadlineExceeded}
 		}
 	}
 }
@@ -211,7 +212,7 @@ func (r *reader) grow(p []byte, size int64) ([]byte, error) {
 	}
 	q, err := takeBuffer(size)
 	if err != nil {
-		return nil, &sysError{"read", err}
+		return nil, &sys.Error{Op: "read", Err: err}
 	}
 	copy(q, p)
 	r.release()
@@ -232,7 +233,7 @@ func heapClass(size int) (class int, ok bool) {
 
 func takeBuffer(size int64) ([]byte, error) {
 	if size > maxFree {
-		return allocLarge(size)
+		return sys.AllocLarge(size)
 	}
 	class, _ := heapClass(int(size))
 	if p, ok := heapBuffers[class].Get().(*[]byte); ok {
@@ -247,7 +248,7 @@ func putBuffer(p []byte) {
 		heapBuffers[class].Put(&p)
 		return
 	}
-	freeLarge(p)
+	sys.FreeLarge(p)
 }
 
 // release lets go of a large file's memory.
@@ -264,7 +265,7 @@ func (r *reader) deliver(c *content, p []byte) error {
 	}
 	if r.limit >= 0 && int64(len(p)) > r.limit {
 		if !r.truncate {
-			return &sysError{"read", ErrTooLarge}
+			return &sys.Error{Op: "read", Err: ErrTooLarge}
 		}
 		p = p[:r.limit]
 		c.truncated = true

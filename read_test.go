@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,7 +69,7 @@ func checkRead(t *testing.T, r *reader, o *object) {
 	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < firstBuffer && size <= limit)
 	switch {
 	case whole && limit >= 0 && (size > limit || told):
-		if err == nil || err.(*sysError).err != ErrTooLarge {
+		if err == nil || err.(*sys.Error).Err != ErrTooLarge {
 			fail("want ErrTooLarge")
 		}
 		return
@@ -256,7 +257,7 @@ func TestReaderUsesBuffersAgain(t *testing.T) {
 		require.Equal(t, want, cap(p))
 		putBuffer(p)
 	}
-	if poisoned {
+	if sys.Race {
 		t.Skip("under the race detector a sync.Pool forgets some of what it gets")
 	}
 	const size, rounds = 100 << 10, 200

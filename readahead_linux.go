@@ -9,6 +9,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/calls"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,7 +40,7 @@ var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
 	want := bytesWanted(limit)
 	if statOnly {
-		if want = 0; sysFstatat == 0 && !birth {
+		if want = 0; sys.FstatatCall == 0 && !birth {
 			return nil, 0
 		}
 	}
@@ -66,17 +67,17 @@ func (a *callGroup) read(d directory, files []names.Name) bool {
 		p := uintptr(name.Pointer())
 		switch {
 		case a.want == 0 && a.birth:
-			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(dir.fd), p, unix.AT_SYMLINK_NOFOLLOW, statxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
+			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(dir.fd), p, unix.AT_SYMLINK_NOFOLLOW, sys.StatxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
 			n++
 			continue
 		case a.want == 0:
-			a.calls[i] = calls.Call{Trap: sysFstatat, Args: [6]uintptr{uintptr(dir.fd), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
+			a.calls[i] = calls.Call{Trap: sys.FstatatCall, Args: [6]uintptr{uintptr(dir.fd), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
 			n++
 			continue
 		}
 		a.parts[i].Base = &a.bufs[i][0]
 		a.parts[i].SetLen(a.want)
-		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(dir.fd), p, fileFlags | unix.O_LARGEFILE}}
+		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(dir.fd), p, sys.FileFlags | unix.O_LARGEFILE}}
 		a.calls[n+1] = calls.Call{Trap: unix.SYS_PREADV2, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&a.parts[i])), 2: 1, 5: unix.RWF_NOWAIT}, Chained: true}
 		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
 		n += perFile
@@ -91,16 +92,16 @@ func (a *callGroup) get(i int, c *content) bool {
 		if a.calls[i].Result != 0 {
 			return false
 		}
-		var s Stat
+		var s sys.Stat
 		if a.birth {
-			s = statOfStatx(&a.statx[i])
+			s = sys.StatOfStatx(&a.statx[i])
 		} else {
-			s = statOf(&a.stats[i])
+			s = sys.StatOf(&a.stats[i])
 		}
 		return c.setStat("stat", s) == nil
 	}
 	n := a.calls[perFile*i+1].Result
-	if n <= 0 || !isWhole(n, a.want) {
+	if n <= 0 || !sys.IsWhole(n, a.want) {
 		return false
 	}
 	c.data = a.bufs[i][:n:n]

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -101,7 +102,7 @@ func TestStatAheadEqualsPlain(t *testing.T) {
 				return "", err
 			}
 			s.BirthTime = time.Time{} // on 32-bit systems it is there
-			if want := statOfInfo(info); s != want {
+			if want := Stat(sys.StatOfInfo(info)); s != want {
 				return "", fmt.Errorf("%+v, want %+v", s, want)
 			}
 			return f.Name(), nil

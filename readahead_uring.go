@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/uring"
 	"golang.org/x/sys/unix"
 )
@@ -53,12 +54,12 @@ func (a *ringGroup) read(d directory, files []names.Name) bool {
 	dir, ok := d.(*linuxDir)
 	// A direct open, which makes no descriptor, refuses O_CLOEXEC.
 	return ok && kindOf(dir) == onDiskForRings &&
-		a.ring.Read(dir.fd, files, fileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
+		a.ring.Read(dir.fd, files, sys.FileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
 }
 
 func (a *ringGroup) get(i int, c *content) bool {
 	p := a.ring.Bytes(i)
-	if len(p) == 0 || !isWhole(len(p), a.want) {
+	if len(p) == 0 || !sys.IsWhole(len(p), a.want) {
 		return false
 	}
 	c.data = p

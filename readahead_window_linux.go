@@ -9,6 +9,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/aio"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,7 +59,7 @@ type windowEntry struct {
 	size  int64 // as the metadata says
 	inode uint64
 	whole bool // all that is wanted has been read
-	stat  Stat
+	stat  sys.Stat
 }
 
 // newWindowReader returns a windowReader, or nil.
@@ -86,8 +87,8 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 		return errors.ErrUnsupported
 	}
 	w.together = w.together && kind == onDiskForRings
-	fd, err := openat(d.(*linuxDir).fd, name, fileFlags)
-	if isScarce(err) {
+	fd, err := sys.Openat(d.(*linuxDir).fd, name, sys.FileFlags)
+	if sys.IsScarce(err) {
 		return err
 	}
 	if err != nil {
@@ -101,7 +102,7 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 	}
 	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
 	if w.stat {
-		f.stat = statOf(&st)
+		f.stat = sys.StatOf(&st)
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 	for _, i := range w.reads {
 		f := &w.files[i]
 		if f.at >= 0 && !stopped() {
-			n, _ := ignoringEINTR(func() (int, error) { return unix.Pread(f.fd, w.memory(f), 0) })
+			n, _ := sys.IgnoringEINTR(func() (int, error) { return unix.Pread(f.fd, w.memory(f), 0) })
 			f.read(n)
 		}
 	}
@@ -218,7 +219,7 @@ func (w *fileWindow) probe() float64 {
 		if f.at < 0 {
 			continue
 		}
-		n, err := readCached(f.fd, w.memory(f))
+		n, err := sys.ReadCached(f.fd, w.memory(f))
 		if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 			return -1
 		}

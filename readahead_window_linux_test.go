@@ -19,6 +19,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -82,7 +83,7 @@ func (s *shelf) readsWithoutWaiting(t *testing.T, i int) bool {
 	f, err := os.Open(s.file(i))
 	require.NoError(t, err)
 	defer f.Close()
-	n, err := readCached(int(f.Fd()), make([]byte, 1))
+	n, err := sys.ReadCached(int(f.Fd()), make([]byte, 1))
 	return n > 0 || err != unix.EAGAIN
 }
 
@@ -574,7 +575,7 @@ func TestWindowWithoutDescriptors(t *testing.T) {
 		w.begin(4)
 		require.NoError(t, w.open(0, s.dir, s.names[0]))
 		err := withoutDescriptors(t, func() error { return w.open(1, s.dir, s.names[1]) })
-		require.True(t, isScarce(err), "%v", err)
+		require.True(t, sys.IsScarce(err), "%v", err)
 		w.read(never, false)
 		require.True(t, w.get(0, new(content)))
 		require.False(t, w.get(1, new(content)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +36,7 @@ const halveFrom = 4
 func readDir(name string) ([]fs.DirEntry, error) {
 	d, err := openRoot(name)
 	if err != nil {
-		return nil, pathError("open", name, err)
+		return nil, sys.PathError("open", name, err)
 	}
 	defer d.close()
 	p := &part{dir: d.(*linuxDir), name: &name}
@@ -61,7 +62,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		blocks, err = append(append(blocks, latter.blocks...), latter.block), latter.err
 	}
 	if err != nil {
-		err = pathError("getdents64", name, err)
+		err = sys.PathError("getdents64", name, err)
 	}
 	return listedEntries(blocks), err
 }
@@ -117,7 +118,7 @@ var errPartEnds = errors.New("fileproc: end of the part")
 func (p *part) take(r dirent.Record) error {
 	p.at = r.Off
 	if !names.IsDot(r.Name) {
-		if err := p.add(listedEntry{r.Name, direntType(r.Type), r.Ino}); err != nil {
+		if err := p.add(listedEntry{r.Name, sys.DirentType(r.Type), r.Ino}); err != nil {
 			return err
 		}
 	}
@@ -132,7 +133,7 @@ func (p *part) add(l listedEntry) error {
 		return badName(l.name)
 	}
 	e := listedName{p.name, p.arena.Add(l.name), l.typ}
-	if e.typ == typeUnknown {
+	if e.typ == sys.TypeUnknown {
 		s, err := p.dir.stat(e.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed meanwhile; os.ReadDir leaves it out too
@@ -172,7 +173,7 @@ func (p *part) halve(latter *part) bool {
 	if middle <= p.at {
 		return false
 	}
-	fd, err := openat(p.dir.fd, names.Dot, dirFlags)
+	fd, err := sys.Openat(p.dir.fd, names.Dot, sys.DirFlags)
 	if err != nil {
 		return false
 	}

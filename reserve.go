@@ -6,12 +6,14 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // keptReserve is how many descriptors a run leaves to all runs when it takes one
 // that it keeps to its end: what the one that holds fdTurn needs besides its root,
 // and one for a run that began alone and has not opened its root yet.
-var keptReserve = map[bool]int{false: 4, true: 7}[backendName == "generic"]
+var keptReserve = map[bool]int{false: 4, true: 7}[sys.Backend == "generic"]
 
 // reserveLevels is how many reserves there are. A run that begins in a callback of
 // another leaves less than that by what a root takes, and so does a third in its
@@ -20,7 +22,7 @@ var keptReserve = map[bool]int{false: 4, true: 7}[backendName == "generic"]
 const reserveLevels = 3
 
 // rootTakes is how many descriptors a root takes.
-var rootTakes = map[bool]int{false: 1, true: 2}[backendName == "generic"]
+var rootTakes = map[bool]int{false: 1, true: 2}[sys.Backend == "generic"]
 
 // manyDescriptors is half of a limit that many small runs at once do not come near.
 const manyDescriptors = 2048
@@ -38,7 +40,7 @@ func leavesReserve(number, level int) error {
 		f, err := os.Open(os.DevNull)
 		if err == nil {
 			defer f.Close()
-		} else if isScarce(err) {
+		} else if sys.IsScarce(err) {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // The locks. A goroutine that holds one takes only those that stand below it, but
@@ -221,7 +222,7 @@ func (r *run) open(w *worker) error {
 	case err == nil:
 		err = w.readIgnorePaths()
 	case err != errStopped:
-		err = pathError("open", r.cfg.root, err)
+		err = sys.PathError("open", r.cfg.root, err)
 	}
 	if err == errStopped {
 		return context.Cause(r.ctx)
@@ -233,7 +234,7 @@ func (r *run) inspectRoot() error {
 	if r.cfg.oneFilesystem {
 		s, err := r.root.dir.stat(names.Dot)
 		if err != nil {
-			return asSysError("stat", err)
+			return sys.AsError("stat", err)
 		}
 		r.device = s.Device
 	}
@@ -267,7 +268,7 @@ func (r *run) openFirst(w *worker) error {
 	r.counted = true
 	if runsOpen.Add(1) > 1 {
 		err := r.openWithReserve()
-		if !isScarce(err) {
+		if !sys.IsScarce(err) {
 			return err
 		}
 		turn := beginTurns[r.pool.level]
@@ -277,10 +278,10 @@ func (r *run) openFirst(w *worker) error {
 			return errStopped
 		}
 		defer func() { <-turn }()
-		if err = w.retry(descriptorPatience, isScarce, func() error {
+		if err = w.retry(descriptorPatience, sys.IsScarce, func() error {
 			evictAllRuns()
 			return r.openWithReserve()
-		}); isScarce(err) {
+		}); sys.IsScarce(err) {
 			err = open()
 		}
 		return err

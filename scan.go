@@ -12,6 +12,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // scan lists a part of n. While the listing goes on, n is pinned.
@@ -85,7 +86,7 @@ func (w *worker) begin(n *node) bool {
 		n.buffer = new(entryBuffer)
 	}
 	if w.calls.visitDir != nil && n.isLinkedDir() {
-		w.calls.visitDir(w, n.parent, n.name.String(), func() (Stat, error) { return n.dir.stat(names.Dot) })
+		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return n.dir.stat(names.Dot) })
 	}
 	return true
 }
@@ -122,7 +123,7 @@ func (w *worker) selectDir(n *node) bool {
 	w.releaseSlot()
 	if w.calls.visitDir != nil && !n.isLinkedDir() {
 		defer w.pin.drop(&w.dirs)
-		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s Stat, err error) {
+		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
 			err = w.withDir(n.parent, func(d directory) error {
 				s, err = d.stat(n.name)
 				return err
@@ -203,7 +204,7 @@ func (w *worker) skipOpened(n *node) bool {
 		return false
 	}
 	duplicate, err := w.enteredBefore(n)
-	var s Stat
+	var s sys.Stat
 	if !duplicate && err == nil && w.cfg.oneFilesystem && n.parent != nil {
 		s, err = n.dir.stat(names.Dot)
 	} else {
@@ -261,8 +262,8 @@ func (s *scanner) list(n *node) (more bool) {
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
-			e := asSysError("readdir", err).(*sysError)
-			err = &sysError{e.op, changed{e.err}}
+			e := sys.AsError("readdir", err).(*sys.Error)
+			err = &sys.Error{Op: e.Op, Err: sys.Changed{Err: e.Err}}
 		}
 		w.failDir(n, err)
 		return false
@@ -313,10 +314,10 @@ func (s *scanner) result(more bool) scanResult {
 func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
-		w.failFound("readdir", s.node, "", &sysError{"readdir", badName(name)})
+		w.failFound("readdir", s.node, "", &sys.Error{Op: "readdir", Err: badName(name)})
 		return
 	}
-	if typ == typeUnknown {
+	if typ == sys.TypeUnknown {
 		if w.stopped() {
 			return
 		}
@@ -444,7 +445,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	if w.order != nil {
 		w.pos = position{span: s.spans[len(s.spans)-1].span, file: -1}
 	}
-	if !w.calls.visitDir(w, s.node, kept.String(), func() (Stat, error) { return s.dir.stat(kept) }) && sub != nil {
+	if !w.calls.visitDir(w, s.node, kept.String(), func() (sys.Stat, error) { return s.dir.stat(kept) }) && sub != nil {
 		s.subs = s.subs[:len(s.subs)-1] // one failure of a directory is enough
 		if sub.span != nil {
 			sub.span.node, sub.span.expanded = nil, true

@@ -1,8 +1,6 @@
 package fileproc
 
-import (
-	"github.com/fileproc/fileproc/internal/names"
-)
+import "github.com/fileproc/fileproc/internal/names"
 
 // The names of Options.Files are scanned as if a directory listed them: each
 // directory that has some is opened by its own name in its parent, so that one

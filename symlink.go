@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A link is resolved to a path without links, and its target is then opened like
@@ -26,7 +27,7 @@ func (s *shared) resolveRoot() error {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
-		return asSysError("readlink", err)
+		return sys.AsError("readlink", err)
 	}
 	s.realRoot = root
 	return nil
@@ -42,7 +43,7 @@ func (s *shared) resolve(n *node) error {
 			continue
 		}
 		t := s.follow(n, name.String())
-		if isScarce(t.err) || isLeased(t.err) { // another attempt resolves it
+		if sys.IsScarce(t.err) || sys.IsLeased(t.err) { // another attempt resolves it
 			return t.err
 		}
 		n.link.targets[name] = t
@@ -53,7 +54,7 @@ func (s *shared) resolve(n *node) error {
 func (s *shared) follow(n *node, name string) (t target) {
 	full, err := filepath.EvalSymlinks(filepath.Join(s.realRoot, filepath.FromSlash(n.relPath(name))))
 	if err != nil {
-		return target{err: asSysError("readlink", err)}
+		return target{err: sys.AsError("readlink", err)}
 	}
 	t.path = full
 	rel, err := filepath.Rel(s.realRoot, full)
@@ -224,14 +225,14 @@ var _ directory = (*linkDir)(nil)
 func (d *linkDir) list(*listing) (bool, error) { return false, nil } // see scanner.list
 
 func (d *linkDir) openDir(names.Name) (directory, error) {
-	return nil, &sysError{"openat", errors.ErrUnsupported} // each has a node of its own
+	return nil, &sys.Error{Op: "openat", Err: errors.ErrUnsupported} // each has a node of its own
 }
 
 func (d *linkDir) open(name names.Name, spare handle) (handle, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (handle, error) { return parent.open(name, spare) })
 }
 
-func (d *linkDir) stat(name names.Name) (Stat, error) { return targetOf(d, name, directory.stat) }
+func (d *linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }
 
 func (d *linkDir) openFile(name names.Name, path string) (*os.File, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (*os.File, error) { return parent.openFile(name, path) })

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // visitsInARow is after how many files a worker yields its processor, to have it
@@ -36,7 +37,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 	asked := b.asked || w.cfg.statFirst && b.node == nil // windows come after
 	if i < len(b.stats) {
-		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != Stat{}
+		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != sys.Stat{}
 	}
 	if selects := w.calls.selectFile; selects != nil && !asked {
 		if !w.acquireSlot() {
@@ -216,7 +217,7 @@ func (w *worker) loadOne(f *currentFile) error {
 	if w.cfg.noRead {
 		s, err := f.fetchStat()
 		if err == nil {
-			err = checkRegular("stat", s.Mode)
+			err = sys.CheckRegular("stat", s.Mode)
 		}
 		return err
 	}
@@ -228,7 +229,7 @@ func (w *worker) loadOne(f *currentFile) error {
 	switch {
 	case err == nil:
 		return nil
-	case isScarce(err) || isLeased(err):
+	case sys.IsScarce(err) || sys.IsLeased(err):
 		err = w.readPatiently(f)
 	}
 	if err == errNeedsSlot {
@@ -246,11 +247,11 @@ func (w *worker) readPatiently(f *currentFile) error {
 
 // fetchStat fetches the metadata of f, unless that is known. If f is no regular file
 // any more, its metadata is not kept.
-func (f *currentFile) fetchStat() (Stat, error) {
+func (f *currentFile) fetchStat() (sys.Stat, error) {
 	if f.content.hasStat {
 		return f.content.stat, nil
 	}
-	var s Stat
+	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
 		s, err = d.stat(f.name)
 		return err
@@ -464,7 +465,7 @@ func (w *worker) openWindow(b *batch, i, n int) {
 		if pinned {
 			w.pin.idle()
 		}
-		if isScarce(err) {
+		if sys.IsScarce(err) {
 			w.cold.window.Store(0)
 			return
 		}

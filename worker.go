@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // callbacks are what the API gives to a run beside its config. All but fn may be
@@ -21,7 +22,7 @@ type callbacks struct {
 	selectDir  func(w *worker, parent *node, name string) bool
 	// visitDir gets each directory that Walk finds, the entry name of parent, and
 	// the function that fetches its metadata. It reports whether to open it.
-	visitDir   func(w *worker, parent *node, name string, stat func() (Stat, error)) bool
+	visitDir   func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool
 	onError    func(error) error
 	yieldError func(*worker, error) // Stream and Walk: see failures
 	onProgress func(counts, time.Duration)
@@ -253,7 +254,7 @@ func (w *worker) call(f *currentFile) {
 	err := w.calls.fn(f)
 	data := f.content.data
 	w.counts.bytes += int64(len(data))
-	if poisoned {
+	if sys.Race {
 		for i := range data {
 			data[i] = 0xDB
 		}
@@ -279,7 +280,7 @@ func (w *worker) fail(op string, n *node, name string, err error) {
 	if w.names != nil {
 		err = n.givenError(name, err)
 	}
-	w.failures.add(w, pathError(op, w.paths.path(n, name), err))
+	w.failures.add(w, sys.PathError(op, w.paths.path(n, name), err))
 	w.counts.failed++
 }
 

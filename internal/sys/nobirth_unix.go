@@ -1,6 +1,6 @@
 //go:build aix || dragonfly || linux || openbsd || solaris
 
-package fileproc
+package sys
 
 import (
 	"syscall"

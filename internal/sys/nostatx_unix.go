@@ -1,6 +1,6 @@
 //go:build !fileproc_generic && (aix || darwin || dragonfly || freebsd || netbsd || openbsd || solaris)
 
-package fileproc
+package sys
 
 // lookUp returns the metadata of the entry name of a directory.
 func lookUp(dirfd int, name string) (Stat, error) { return fstatat(dirfd, name) }

@@ -1,6 +1,6 @@
 //go:build !fileproc_generic && (aix || dragonfly || linux || openbsd || solaris)
 
-package fileproc
+package sys
 
 import (
 	"time"

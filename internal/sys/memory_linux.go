@@ -1,4 +1,4 @@
-package fileproc
+package sys
 
 import (
 	"io/fs"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// memoryOfGroup returns how many bytes of memory this process's control groups allow.
-func memoryOfGroup() int64 { return groupLimit(os.DirFS("/")) }
+// MemoryOfGroup returns how many bytes of memory this process's control groups allow.
+func MemoryOfGroup() int64 { return groupLimit(os.DirFS("/")) }
 
 // groupLimit returns the lowest limit of the memory groups that proc/self/cgroup names,
 // and of the groups above them, or math.MaxInt64. In a container the path is often that

@@ -1,8 +1,7 @@
-package fileproc
+package sys
 
 import (
 	"math"
-	"runtime/debug"
 	"testing"
 	"testing/fstest"
 
@@ -33,9 +32,4 @@ func TestMemoryOfGroups(t *testing.T) {
 			require.Equal(t, tc.want, groupLimit(root))
 		})
 	}
-}
-
-func TestMemoryLimitOfGo(t *testing.T) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(50 << 20))
-	require.LessOrEqual(t, memoryLimit(), int64(50<<20))
 }

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || netbsd
 
-package fileproc
+package sys
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build fileproc_generic && unix
 
-package fileproc
+package sys
 
 import (
 	"io/fs"
@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags are for what may have taken a file's place: the open must not wait
+// OpenFlags are for what may have taken a file's place: the open must not wait
 // for a FIFO's writer, nor make a terminal the process's own.
-const openFlags = unix.O_NONBLOCK | unix.O_NOCTTY
+const OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 
-const openWaits = false
+const OpenWaits = false
 
-// unchanged reports whether a and b are the same file without a change in
+// Unchanged reports whether a and b are the same file without a change in
 // between. Renaming a file changes its ctime.
-func unchanged(a, b fs.FileInfo) bool {
+func Unchanged(a, b fs.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
 	y, alsoOK := b.Sys().(*syscall.Stat_t)
 	return ok && alsoOK && *x == *y

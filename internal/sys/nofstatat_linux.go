@@ -1,5 +1,5 @@
 //go:build linux && !(amd64 || arm64 || ppc64le || riscv64 || s390x) && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package sys
 
-const sysFstatat = 0
+const FstatatCall = 0

@@ -1,0 +1,63 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// ErrChanged is fileproc.ErrChanged.
+var ErrChanged = errors.New("fileproc: entry changed between listing and opening")
+
+// Changed marks an operating system's error as ErrChanged.
+type Changed struct{ Err error }
+
+func (c Changed) Error() string        { return ErrChanged.Error() + ": " + c.Err.Error() }
+func (c Changed) Is(target error) bool { return target == ErrChanged }
+func (c Changed) Unwrap() error        { return c.Err }
+
+// An Error is a failure without a path. A backend sees one name at a time; only the
+// core knows the whole path.
+type Error struct {
+	Op  string
+	Err error
+}
+
+func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// AsError removes the path, a single name or that of a handle, from an error of
+// package os or of an fs.FS.
+func AsError(op string, err error) error {
+	switch e := err.(type) {
+	case *Error:
+		return e
+	case *fs.PathError:
+		return &Error{e.Op, e.Err}
+	}
+	return &Error{op, err}
+}
+
+// PathError adds the path to err. An Error has an op of its own.
+func PathError(op, path string, err error) error {
+	if e, ok := err.(*Error); ok {
+		op, err = e.Op, e.Err
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// CheckRegular returns the failure of a name that is no longer a regular file, unless
+// mode is one's. Nothing else decides that about metadata.
+func CheckRegular(op string, mode fs.FileMode) error {
+	if mode.IsRegular() {
+		return nil
+	}
+	return &Error{op, Changed{Irregular(mode)}}
+}
+
+// An Irregular is the mode of what should be a regular file.
+type Irregular fs.FileMode
+
+func (i Irregular) Error() string {
+	return fmt.Sprintf("not a regular file any more: %v", fs.FileMode(i))
+}

@@ -1,0 +1,43 @@
+//go:build !unix
+
+package sys
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+const OpenFlags = 0
+
+// OpenWaits says that the open of a FIFO waits for a writer.
+const OpenWaits = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
+
+func IsScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
+
+func IsLeased(error) bool { return false }
+
+func IsOtherKind(error) bool { return false }
+
+// DescriptorLimit is not known here.
+var DescriptorLimit = func() uint64 { return math.MaxUint64 }
+
+func AllocLarge(size int64) ([]byte, error) {
+	if size > math.MaxInt {
+		return nil, errors.New("too large for this platform's address space")
+	}
+	return make([]byte, size), nil
+}
+
+func FreeLarge([]byte) {}
+
+func addSystemStat(*Stat, fs.FileInfo) {}
+
+// Unchanged reports whether a and b are the same file without a write in
+// between. A new file may have an old one's number, but not its time too.
+func Unchanged(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
+}

@@ -1,0 +1,31 @@
+// Package sys holds system calls and what differs between systems: descriptors, metadata,
+// errors, limits and memory.
+package sys
+
+import (
+	"io/fs"
+	"time"
+)
+
+// Stat is a file's metadata. Its fields are those of fileproc.Stat, which documents
+// them: an alias would hide them from the readers of that package.
+type Stat struct {
+	Size       int64
+	ModTime    time.Time
+	ChangeTime time.Time
+	BirthTime  time.Time
+	Mode       fs.FileMode
+	Inode      uint64
+	Device     uint64
+}
+
+// TypeUnknown is the type of an entry whose file system did not report it. The
+// bits are those of a file type, so no listing can give it.
+const TypeUnknown = fs.ModeType
+
+// StatOfInfo returns what info says.
+func StatOfInfo(info fs.FileInfo) Stat {
+	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
+	addSystemStat(&s, info)
+	return s
+}

@@ -1,0 +1,67 @@
+//go:build unix
+
+package sys
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsScarce reports whether err says that no descriptor is free.
+func IsScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// IsLeased reports whether err, from an open that does not wait, says that
+// another process holds a lease on the file. It has been asked to release it.
+func IsLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
+
+// IsOtherKind reports whether err, from an open, says that the name is not a
+// regular file or directory: links that lead to each other; a socket or a device.
+func IsOtherKind(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) }
+
+// DescriptorLimit returns how many descriptors this process may have.
+//
+// The first timer of a process takes two descriptors for the runtime's poller,
+// and ends the process if there are none. So it is set here, before any are
+// scarce.
+var DescriptorLimit = sync.OnceValue(func() uint64 {
+	time.AfterFunc(time.Hour, func() {}).Stop()
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return math.MaxUint64
+	}
+	return uint64(l.Cur) // signed on some systems
+})
+
+// AllocLarge makes a mapping of its own. The garbage collector would free a buffer
+// of more than 1 MiB only after the next is made. unix.Mmap would hold a lock of all
+// mappings during the call, and Munmap, which takes longest, as well.
+func AllocLarge(size int64) ([]byte, error) {
+	if size > math.MaxInt {
+		return nil, unix.ENOMEM
+	}
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), size), nil
+}
+
+// FreeLarge frees what AllocLarge has returned, whose capacity nobody has changed.
+func FreeLarge(p []byte) {
+	unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p)), uintptr(cap(p))) // fails only for what MmapPtr did not return
+}
+
+// addSystemStat adds to s what only the system's own form of info has.
+func addSystemStat(s *Stat, info fs.FileInfo) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.Device, s.Inode = uint64(st.Dev), uint64(st.Ino)
+		s.ChangeTime, s.BirthTime = timesOf(st)
+	}
+}

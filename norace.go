@@ -1,5 +1,0 @@
-//go:build !race
-
-package fileproc
-
-const poisoned = false
