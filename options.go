@@ -12,6 +12,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pattern"
+	"github.com/fileproc/fileproc/internal/plumbing"
 )
 
 // NoRead as Options.ReadSize means that files are not opened: fn gets their
@@ -254,8 +255,32 @@ type Options struct {
 	// The build tag fileproc_nouring leaves io_uring out of the program.
 	DisableURing bool
 
+	hooks hooks // of other packages of this module
+
 	// openRoot replaces the backend in tests.
 	openRoot func(root string) (directory, error)
+}
+
+type hooks = plumbing.Hooks[*File]
+
+func init() {
+	plumbing.Provide(plumbing.API[Options, *File, Stat]{
+		Hooks:        func(o *Options) *hooks { return &o.hooks },
+		SetUnchanged: (*File).SetUnchanged,
+		Restat:       (*File).Restat,
+	})
+}
+
+// allHooks returns the hooks with the options of the same names.
+func (o *Options) allHooks() hooks {
+	h := o.hooks
+	if o.Unchanged != nil {
+		h.Unchanged = o.Unchanged
+	}
+	if o.OnBinary != nil {
+		h.OnBinary = o.OnBinary
+	}
+	return h
 }
 
 // config returns what a run needs of o, or one error that lists all mistakes.
@@ -273,7 +298,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.Unchanged != nil, noURing: o.DisableURing,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.allHooks().Unchanged != nil, noURing: o.DisableURing,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst) {
@@ -299,10 +324,10 @@ func (o *Options) callbacks() callbacks {
 	if call := o.Select; call != nil {
 		c.selectFile = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if call := o.Unchanged; call != nil {
+	if call := o.allHooks().Unchanged; call != nil {
 		c.unchanged = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if call := o.OnBinary; call != nil {
+	if call := o.allHooks().OnBinary; call != nil {
 		c.onBinary = func(f *currentFile) { call((*File)(f)) }
 	}
 	if call := o.SelectDir; call != nil {

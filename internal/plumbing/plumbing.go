@@ -1,0 +1,44 @@
+// Package plumbing is what packages of this module may do with a run and programs may not: keep a file from being opened,
+// and count it as unchanged. Package fileproc provides it, incremental and pipe use it.
+//
+// Fileproc imports this package, which therefore cannot name its types. They are type parameters: Options is
+// fileproc.Options, File is *fileproc.File, and Stat is fileproc.Stat.
+package plumbing
+
+// Hooks are callbacks of a run beside those of its Options.
+type Hooks[File any] struct {
+	// Unchanged, if not nil, is called for each selected file before it is opened, as Options.Select is, with the metadata
+	// that File.Stat returns. If it returns true, the file is not opened, and fn is called at once, with the same
+	// File.Worker and without content. Otherwise the file is read as usual, perhaps later, and File.Stat returns metadata
+	// from before that. Unchanged is not called for a file whose metadata cannot be fetched, which is read, nor by Walk.
+	Unchanged func(File) bool
+
+	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, as Options.Select is, and without
+	// content.
+	OnBinary func(File)
+}
+
+// An API has one function for each thing that a user of this package does.
+type API[Options, File, Stat any] struct {
+	// Hooks returns where the hooks of the options are.
+	Hooks func(*Options) *Hooks[File]
+
+	// SetUnchanged makes Report.Unchanged count a file for which Hooks.Unchanged has not returned true. It is called in fn,
+	// once the content has proved to be unchanged.
+	SetUnchanged func(File)
+
+	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If it differs from
+	// File.Stat, the file may have changed while its content was read.
+	Restat func(File) (Stat, error)
+}
+
+var provided any // an API
+
+// Provide is called by the init function of package fileproc.
+func Provide[Options, File, Stat any](api API[Options, File, Stat]) { provided = api }
+
+// Of returns what was provided. It panics if the type arguments are not fileproc's. Packages keep it in a variable: nothing
+// is converted or looked up for each file, and the compiler checks every use.
+func Of[Options, File, Stat any]() API[Options, File, Stat] {
+	return provided.(API[Options, File, Stat])
+}
