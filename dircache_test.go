@@ -600,7 +600,7 @@ func TestDirPinIsIdleInFn(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("x"), 0o600))
 	}
-	for _, opts := range []Options{{}, {DisableURing: true}, {ReadSize: NoRead, Stat: true}, {Unchanged: func(*File) bool { return false }}} {
+	for _, opts := range []Options{{}, {DisableURing: true}, {ReadSize: NoRead, Stat: true}, {hooks: hooks{Unchanged: func(*File) bool { return false }}}} {
 		opts.Workers = 1
 		require.NoError(t, ForEach(t.Context(), dir, opts, func(f *File) error {
 			require.NotEqualValues(t, pinInUse, f.w.pin.state.Load())

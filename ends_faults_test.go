@@ -43,9 +43,9 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 							case "Select":
 								opts.Select = func(f *File) bool { return callback(f) == nil }
 							case "Unchanged":
-								opts.Unchanged = func(f *File) bool { return callback(f) != nil }
+								opts.hooks.Unchanged = func(f *File) bool { return callback(f) != nil }
 							case "fn after Unchanged":
-								opts.Unchanged = func(f *File) bool { return f.Name()[0]%2 == 0 }
+								opts.hooks.Unchanged = func(f *File) bool { return f.Name()[0]%2 == 0 }
 							}
 							if where == "Select" || where == "Unchanged" {
 								act = func(*File) error { return nil }
@@ -174,7 +174,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 					}
 				}
 				var report Report
-				opts.Workers, opts.Stat, opts.ReadSize, opts.Unchanged = of.Workers, of.Stat, of.ReadSize, of.Unchanged
+				opts.Workers, opts.Stat, opts.ReadSize, opts.hooks = of.Workers, of.Stat, of.ReadSize, of.hooks
 				opts.openRoot, opts.Report = w.openRoot, &report
 				func() {
 					defer func() { _ = recover() }()
@@ -195,10 +195,10 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 
 // If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
-	for _, opts := range []Options{{}, {Ordered: true}, {Unchanged: func(f *File) bool {
+	for _, opts := range []Options{{}, {Ordered: true}, {hooks: hooks{Unchanged: func(f *File) bool {
 		f.w.dirs.addWaiters(1) // so that one is evicted after each batch, too
 		return false
-	}}} {
+	}}}} {
 		for k, reached := 0, true; reached; k++ {
 			inBubble(t, func(t *testing.T) {
 				tree := folder("a")

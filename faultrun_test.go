@@ -146,7 +146,7 @@ func requireLedger(t *testing.T, r Report) {
 	require.Equal(t, r.Found, sum, "the ledger: %+v", r)
 }
 
-// halfOld is Options.Unchanged for half of the files.
+// halfOld is hooks.Unchanged for half of the files.
 func halfOld(f *File) bool { return len(f.Rel())%2 == 0 }
 
 // requireHonest is requireSound for runs that may have read prefixes, or nothing of halfOld.
@@ -159,7 +159,7 @@ func (w *world) requireHonest(t *testing.T, out outcome, opts Options) {
 		}
 		out.got = nil
 	}
-	if opts.Unchanged != nil {
+	if opts.hooks.Unchanged != nil {
 		out.got = maps.Clone(out.got)
 		for rel, data := range out.got {
 			if len(rel)%2 == 0 {
@@ -201,8 +201,8 @@ func everyWorld(t *testing.T, tree func() *object, test func(t *testing.T, w *wo
 // the number of the call and a function that stops there; it returns false if the run ended before.
 func everyCall(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
 	for _, workers := range []int{1, 3} {
-		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}, {Unchanged: halfOld}} {
-			t.Run(fmt.Sprintf("workers=%d/ReadSize=%d/Unchanged=%v", workers, opts.ReadSize, opts.Unchanged != nil), func(t *testing.T) {
+		for _, opts := range []Options{{}, {Stat: true, ReadSize: 3}, {hooks: hooks{Unchanged: halfOld}}} {
+			t.Run(fmt.Sprintf("workers=%d/ReadSize=%d/Unchanged=%v", workers, opts.ReadSize, opts.hooks.Unchanged != nil), func(t *testing.T) {
 				opts.Workers = workers
 				for k := 0; ; k++ {
 					reached := false

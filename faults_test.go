@@ -228,10 +228,10 @@ func TestFaultsReadLaterBesideOthers(t *testing.T) {
 				}
 				w.root.kids = append(w.root.kids, d)
 			}
-			opts := Options{Workers: workers, Unchanged: func(f *File) bool {
+			opts := Options{Workers: workers, hooks: hooks{Unchanged: func(f *File) bool {
 				time.Sleep(time.Duration(len(f.Rel())%5) * time.Millisecond)
 				return false
-			}}
+			}}}
 			out := w.process(t.Context(), opts, nil)
 			require.NoError(t, out.err)
 			w.requireSound(t, out)
@@ -422,7 +422,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 		Workers: 1, Stat: true, OneFilesystem: true, IgnoreFiles: []string{".ignore"}, SkipMarked: []string{".mark"},
 		SelectDir: func(e Entry) bool { return e.Name() != "left" },
 	}
-	content := Options{Workers: 2, Unchanged: halfOld, SkipBinary: true, OnBinary: func(*File) {}}
+	content := Options{Workers: 2, SkipBinary: true, hooks: hooks{Unchanged: halfOld, OnBinary: func(*File) {}}}
 	walk := func(t *testing.T, w *world, opts Options) outcome {
 		out := outcome{got: map[string]string{}, failed: map[string]error{}}
 		whole := w.contents()
@@ -503,7 +503,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 							out := run(t, w, opts)
 							reached = calls > k
 							for rel, data := range w.contents() {
-								if got, ok := out.got[rel]; ok && got == "" && opts.Unchanged != nil && len(rel)%2 == 0 {
+								if got, ok := out.got[rel]; ok && got == "" && opts.hooks.Unchanged != nil && len(rel)%2 == 0 {
 									out.got[rel] = data // halfOld was asked and it has not been read
 								}
 							}

@@ -118,7 +118,7 @@ func TestInFlightRisesAboveWorkers(t *testing.T) {
 					case "stat":
 						opts.ReadSize, opts.Stat = NoRead, true
 					case "Unchanged":
-						opts.Unchanged = func(*File) bool { return true }
+						opts.hooks.Unchanged = func(*File) bool { return true }
 					}
 					used := &slotUse{}
 					out := w.process(t.Context(), opts, func(f *File) error {
@@ -365,9 +365,9 @@ func inFlightEnds(t *testing.T, callback, how string) {
 						case "Select":
 							opts.Select = func(f *File) bool { return slow(f) == nil }
 						case "Unchanged":
-							opts.Unchanged = func(f *File) bool { return slow(f) != nil }
+							opts.hooks.Unchanged = func(f *File) bool { return slow(f) != nil }
 						case "OnBinary":
-							opts.SkipBinary, opts.OnBinary = true, func(f *File) { _ = slow(f) }
+							opts.SkipBinary, opts.hooks.OnBinary = true, func(f *File) { _ = slow(f) }
 							for _, k := range w.root.kids {
 								k.content = append(k.content, 0)
 							}
@@ -434,7 +434,7 @@ func TestInFlightFalls(t *testing.T) {
 	}
 }
 
-// inFlightFalls slows down the calls named what, "stat" with Options.Unchanged.
+// inFlightFalls slows down the calls named what, "stat" with hooks.Unchanged.
 func inFlightFalls(t *testing.T, what string) {
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	inBubble(t, func(t *testing.T) {
@@ -458,7 +458,7 @@ func inFlightFalls(t *testing.T, what string) {
 		}
 		opts := Options{Workers: 2, openRoot: w.openRoot}
 		if what == "stat" {
-			opts.Unchanged = func(*File) bool { return true }
+			opts.hooks.Unchanged = func(*File) bool { return true }
 		}
 		_, err := Process(t.Context(), "root", opts, func(f *File) (struct{}, error) {
 			time.Sleep(10 * time.Microsecond) // so that sleeping goroutines can end

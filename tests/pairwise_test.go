@@ -267,7 +267,7 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 		}
 	}
 	if a.asksOld {
-		a.opts.Unchanged = func(f *fileproc.File) bool { return isOld(filepath.ToSlash(f.Rel())) }
+		core.Hooks(&a.opts).Unchanged = func(f *fileproc.File) bool { return isOld(filepath.ToSlash(f.Rel())) }
 	}
 	a.opts.OnError = func(err error) error {
 		if !errors.Is(err, fileproc.ErrTooLarge) {

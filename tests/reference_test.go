@@ -260,7 +260,7 @@ type reference struct {
 	opts     fileproc.Options
 	selected func(rel string, size int) bool
 	asksDirs bool // selectsDir is Options.SelectDir
-	asksOld  bool // isOld is Options.Unchanged
+	asksOld  bool // isOld is plumbing.Hooks.Unchanged
 	walks    bool // directories that are not opened are yielded too
 	named    bool // Options.Files names what to process
 
@@ -374,7 +374,7 @@ func (r *reference) claim(info fs.FileInfo) bool {
 
 func selectsDir(rel string) bool { return path.Base(rel) != "sub" }
 
-// isOld is Options.Unchanged in tests.
+// isOld is plumbing.Hooks.Unchanged in tests.
 func isOld(rel string) bool { return len(rel)%2 != 0 }
 
 func (r *reference) declines(dir string) bool {

@@ -14,12 +14,21 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/plumbing"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnchanged: a file for which Options.Unchanged returns true is not opened, and fn gets it on the same worker number;
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
+
+// asking returns opts with plumbing.Hooks.Unchanged.
+func asking(opts fileproc.Options, unchanged func(*fileproc.File) bool) fileproc.Options {
+	core.Hooks(&opts).Unchanged = unchanged
+	return opts
+}
+
+// TestUnchanged: a file for which Hooks.Unchanged returns true is not opened, and fn gets it on the same worker number;
 // every other file comes once, with its content and the metadata from before it was read. The trees are large enough
 // for metadata and content to be read ahead, and for files to be read after the others of their batch.
 func TestUnchanged(t *testing.T) {
@@ -35,7 +44,7 @@ func TestUnchanged(t *testing.T) {
 				for _, share := range []int{0, 2, 7, 1} { // of so many files, one is unchanged; 0: none
 					var asked, told atomic.Int64
 					var last [64]string // by worker
-					opts := fileproc.Options{Workers: workers, Unchanged: func(f *fileproc.File) bool {
+					opts := asking(fileproc.Options{Workers: workers}, func(f *fileproc.File) bool {
 						asked.Add(1)
 						s, err := f.Stat()
 						assert.NoError(t, err)
@@ -45,13 +54,13 @@ func TestUnchanged(t *testing.T) {
 							last[f.Worker()] = f.Rel()
 						}
 						return old
-					}}
+					})
 					got, errs, report := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
 						s, err := f.Stat()
 						if err != nil {
 							return "", err
 						}
-						again, err := f.Restat()
+						again, err := core.Restat(f)
 						if err != nil {
 							return "", err
 						}
@@ -61,15 +70,15 @@ func TestUnchanged(t *testing.T) {
 						if s != again {
 							return "", fmt.Errorf("%s is %+v, and then %+v", f.Rel(), s, again)
 						}
-						if f.Unchanged() {
+						if last[f.Worker()] == f.Rel() {
 							told.Add(1)
-							if last[f.Worker()] != f.Rel() || f.Data() != nil {
-								return "", fmt.Errorf("worker %d had %q", f.Worker(), last[f.Worker()])
+							if f.Data() != nil {
+								return "", fmt.Errorf("%s is unchanged, and has been read", f.Rel())
 							}
 							return filepath.ToSlash(f.Rel()), nil
 						}
-						if int(s.Size) != len(f.Data()) {
-							return "", fmt.Errorf("%d bytes of %d", len(f.Data()), s.Size)
+						if f.Data() == nil || int(s.Size) != len(f.Data()) {
+							return "", fmt.Errorf("worker %d had %q: %d bytes of %d", f.Worker(), last[f.Worker()], len(f.Data()), s.Size)
 						}
 						return filepath.ToSlash(f.Rel()), nil
 					})
@@ -94,7 +103,7 @@ func TestUnchanged(t *testing.T) {
 func TestRestat(t *testing.T) {
 	_, all := rooted(t, append(testtree.Numbered("", 100), "d/a=1")...)
 	everyEntry(t, all[:1], func(t *testing.T, p place, entry entryPoint, workers int) {
-		opts := fileproc.Options{Workers: workers, Unchanged: func(*fileproc.File) bool { return false }}
+		opts := asking(fileproc.Options{Workers: workers}, func(*fileproc.File) bool { return false })
 		got, errs, _ := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
 			before, err := f.Stat()
 			if err != nil {
@@ -104,7 +113,7 @@ func TestRestat(t *testing.T) {
 			if err := os.Chtimes(f.Path(), old, old); err != nil {
 				return "", err
 			}
-			after, err := f.Restat()
+			after, err := core.Restat(f)
 			if err == nil && (!after.ModTime.Equal(old) || after.Size != before.Size) {
 				err = fmt.Errorf("%+v, and then %+v", before, after)
 			}
@@ -122,7 +131,7 @@ func TestRestat(t *testing.T) {
 func TestUnchangedOutcomes(t *testing.T) {
 	_, all := rooted(t, "skip=1", "fail=2", "ok=3", "content=4")
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
-		opts := fileproc.Options{Workers: workers, Unchanged: func(f *fileproc.File) bool { return f.Name() != "content" }}
+		opts := asking(fileproc.Options{Workers: workers}, func(f *fileproc.File) bool { return f.Name() != "content" })
 		got, errs, report := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
 			switch f.Name() {
 			case "skip":
@@ -133,7 +142,7 @@ func TestUnchangedOutcomes(t *testing.T) {
 				if string(f.Data()) != "4" {
 					return "", errFromFn
 				}
-				f.SetUnchanged()
+				core.SetUnchanged(f)
 			}
 			return f.Name(), nil
 		})
@@ -153,7 +162,7 @@ func TestUnchangedOutcomes(t *testing.T) {
 func TestUnchangedVanishes(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "a=1", "b=2"))
-	opts := fileproc.Options{
+	opts := asking(fileproc.Options{
 		Workers: 1, Report: new(fileproc.Report),
 		Select: func(f *fileproc.File) bool {
 			if f.Name() == "b" {
@@ -161,11 +170,10 @@ func TestUnchangedVanishes(t *testing.T) {
 			}
 			return true
 		},
-		Unchanged: func(f *fileproc.File) bool {
-			assert.Equal(t, "a", f.Name())
-			return true
-		},
-	}
+	}, func(f *fileproc.File) bool {
+		assert.Equal(t, "a", f.Name())
+		return true
+	})
 	got, err := fileproc.Process(t.Context(), dir, opts, nameOf)
 	require.ErrorIs(t, err, fileproc.ErrChanged)
 	require.Equal(t, []string{"a"}, got)
@@ -205,7 +213,7 @@ func TestUnchangedIsNotRegular(t *testing.T) {
 								}
 								opts, once := opts, sync.Once{}
 								opts.Workers = workers
-								opts.Unchanged = func(f *fileproc.File) bool {
+								core.Hooks(&opts).Unchanged = func(f *fileproc.File) bool {
 									_, err := isRegular(f)
 									assert.NoError(t, err, f.Name())
 									return unchanged
@@ -247,10 +255,11 @@ func TestOnBinary(t *testing.T) {
 	_, all := rooted(t, list...)
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
 		binary := make(chan string, 200)
-		opts := fileproc.Options{Workers: workers, SkipBinary: true, OnBinary: func(f *fileproc.File) {
+		opts := fileproc.Options{Workers: workers, SkipBinary: true}
+		core.Hooks(&opts).OnBinary = func(f *fileproc.File) {
 			assert.Nil(t, f.Data())
 			binary <- filepath.ToSlash(f.Rel())
-		}}
+		}
 		got, errs, report := entry(t, t.Context(), p, opts, relOf)
 		require.Empty(t, errs)
 		require.Equal(t, []string{"a"}, got)
@@ -264,18 +273,16 @@ func TestOnBinary(t *testing.T) {
 		}
 		require.ElementsMatch(t, []string{"b", "d/c"}, seen)
 	})
-	_, err := fileproc.Process(t.Context(), t.TempDir(), fileproc.Options{OnBinary: func(*fileproc.File) {}}, nameOf)
-	require.EqualError(t, err, "fileproc: Options.OnBinary has no effect without SkipBinary")
 }
 
 // TestUnchangedFS: an fs.FS that has no metadata worth asking for is read.
 func TestUnchangedFS(t *testing.T) {
 	files := fstest.MapFS{"a": {Data: []byte("x")}}
-	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: files, Unchanged: func(f *fileproc.File) bool {
+	got, err := fileproc.Process(t.Context(), ".", asking(fileproc.Options{FS: files}, func(f *fileproc.File) bool {
 		s, err := f.Stat()
 		assert.NoError(t, err)
 		return s.ModTime.IsZero() && s.Size == 1
-	}}, nameOf)
+	}), nameOf)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, got)
 }
