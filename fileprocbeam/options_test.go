@@ -21,9 +21,7 @@ import (
 var refusedOptions = map[string]fileproc.Options{
 	"Files":           {Files: slices.Values([]string{"a"})},
 	"Select":          {Select: func(*fileproc.File) bool { return true }},
-	"Unchanged":       {Unchanged: func(*fileproc.File) bool { return true }},
 	"SelectDir":       {SelectDir: func(fileproc.Entry) bool { return true }},
-	"OnBinary":        {OnBinary: func(*fileproc.File) {}, SkipBinary: true},
 	"OnError":         {OnError: func(err error) error { return err }},
 	"Report":          {Report: new(fileproc.Report)},
 	"OnProgress":      {OnProgress: func(fileproc.Report) {}},

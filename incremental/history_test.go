@@ -22,6 +22,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/plumbing"
 	"github.com/stretchr/testify/require"
 )
 
@@ -540,6 +541,8 @@ func (h *history) fn(u *user, tr *trace, before func(*fileproc.File) error) func
 	}
 }
 
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
+
 // options returns the options of a run that tr sees.
 func (u *user) options(tr *trace) fileproc.Options {
 	tr.calls = map[string]given{}
@@ -550,7 +553,7 @@ func (u *user) options(tr *trace) fileproc.Options {
 		return nil
 	}
 	if o.SkipBinary {
-		o.OnBinary = func(f *fileproc.File) {
+		core.Hooks(&o).OnBinary = func(f *fileproc.File) {
 			g := given{kind: "binary", result: fmt.Sprintf("%q", f.Rel())}
 			if s, err := f.Stat(); err == nil && !u.content {
 				g.keeps = true

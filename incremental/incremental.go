@@ -115,7 +115,7 @@ const (
 
 // Process is like fileproc.Process, but files that are unchanged since the last run
 // with the same inc.File are not processed: their results are those of that run.
-// Report.Unchanged counts them. In opts, Unchanged must be nil.
+// Report.Unchanged counts them.
 //
 // If the cache file cannot be written, Process returns all results and an error
 // that wraps ErrNotSaved. A long run also saves every 30 seconds, so that most is

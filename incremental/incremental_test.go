@@ -678,10 +678,9 @@ func TestNotUTF8(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{Unchanged: func(*fileproc.File) bool { return true }}, result)
+	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{}, result)
 	require.EqualError(t, err, `incremental: Options.File is empty
-incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent
-incremental: fileproc.Options.Unchanged is set: package incremental needs it`)
+incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent`)
 	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
 	_, err = incremental.Process(t.Context(), t.TempDir(), inc, fileproc.Options{MaxDepth: -1, Workers: -3}, result)
 	require.ErrorContains(t, err, "fileproc: Options.MaxDepth is -1")

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/plumbing"
 )
+
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 
 // meaning is part of every key. It changes with what the library keeps of a file.
 const meaning = "1"
@@ -39,7 +42,7 @@ type run[T any] struct {
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
-	asks    bool // unchanged is called
+	asks    bool // isUnchanged is called
 	given   given
 	report  fileproc.Report
 	workers []workerState[T]
@@ -54,12 +57,13 @@ type run[T any] struct {
 
 // A workerState is used by one worker at a time.
 type workerState[T any] struct {
-	value   T // of the file that is unchanged
-	outcome outcome
-	own     bool
-	next    following
-	buf     []byte
-	_       [64]byte // workers do not share cache lines
+	unchanged bool // fn is called next, for the file that is unchanged
+	value     T    // of that file
+	outcome   outcome
+	own       bool
+	next      following
+	buf       []byte
+	_         [64]byte // workers do not share cache lines
 }
 
 // begin loads the cache file and sets in opts what the run needs. It returns one
@@ -74,9 +78,6 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	}
 	if inc.Compare < CompareAuto || inc.Compare > CompareContent {
 		err = errors.Join(err, fmt.Errorf("incremental: Options.Compare is %d: want CompareAuto, CompareMetadata or CompareContent", inc.Compare))
-	}
-	if opts.Unchanged != nil {
-		err = errors.Join(err, errors.New("incremental: fileproc.Options.Unchanged is set: package incremental needs it"))
 	}
 	if err != nil {
 		return nil, err
@@ -100,11 +101,16 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	if opts.Workers == 0 && opts.FS == nil { // with an FS it means more than the number
 		opts.Workers = workers // GOMAXPROCS may change until the run asks for it
 	}
+	hooks := core.Hooks(opts)
 	if r.asks = r.trust.root || r.own != ""; r.asks {
-		opts.Unchanged = r.unchanged
+		hooks.Unchanged = func(f *fileproc.File) bool {
+			w := &r.workers[f.Worker()]
+			w.unchanged = r.isUnchanged(w, f)
+			return w.unchanged
+		}
 	}
 	if opts.SkipBinary {
-		opts.OnBinary = r.onBinary
+		hooks.OnBinary = r.onBinary
 	}
 	if opts.Files == nil {
 		r.store.links = opts.Symlinks
@@ -155,9 +161,8 @@ func nanoseconds(t time.Time, ns *int64) bool {
 	return ok
 }
 
-// unchanged is fileproc.Options.Unchanged.
-func (r *run[T]) unchanged(f *fileproc.File) bool {
-	w := &r.workers[f.Worker()]
+// isUnchanged reports whether w has the outcome of f, or f is the run's own file.
+func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	rel := f.Rel()
 	if w.own = r.isOwn(rel); w.own || !r.trust.root {
 		return w.own
@@ -225,24 +230,25 @@ func (r *run[T]) fn() func(*fileproc.File) (T, error) {
 
 func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	w := &r.workers[f.Worker()]
-	if f.Unchanged() {
+	if w.unchanged {
+		w.unchanged = false
 		if w.own {
 			return v, fileproc.ErrSkip
 		}
 		return r.taken(w, f)
 	}
 	if r.isCache(f) {
-		f.SetUnchanged()
+		core.SetUnchanged(f)
 		return v, fileproc.ErrSkip
 	}
 	rel := f.Rel()
 	id, keeps := r.look(f)
 	byContent := id.content != noContent
-	if byContent || !r.asks || !r.trust.root { // else unchanged has looked it up
+	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
 		if rec, n, ok := r.store.lookup(rel, &w.next); ok {
 			r.store.markSeen(n)
 			if byContent && rec.id == id && r.take(w, rec) {
-				f.SetUnchanged()
+				core.SetUnchanged(f)
 				return r.taken(w, f)
 			}
 		}
@@ -272,14 +278,12 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 		v, w.value = w.value, v
 		return v, nil
 	case outcomeBinary:
-		if r.opts.OnBinary != nil {
-			r.opts.OnBinary(f)
-		}
+		r.callOnBinary(f)
 	}
 	return v, fileproc.ErrSkip
 }
 
-// onBinary is fileproc.Options.OnBinary. A binary file whose content is to be
+// onBinary is the run's plumbing.Hooks.OnBinary. A binary file whose content is to be
 // compared has none by now, and is read in each run.
 func (r *run[T]) onBinary(f *fileproc.File) {
 	rel := f.Rel()
@@ -287,8 +291,12 @@ func (r *run[T]) onBinary(f *fileproc.File) {
 	if !keeps || id.content != noContent || !r.keep(f, record{path: rel, id: id, outcome: outcomeBinary}) {
 		r.note(f, rel)
 	}
-	if r.opts.OnBinary != nil {
-		r.opts.OnBinary(f)
+	r.callOnBinary(f)
+}
+
+func (r *run[T]) callOnBinary(f *fileproc.File) {
+	if call := core.Hooks(&r.opts).OnBinary; call != nil {
+		call(f)
 	}
 }
 
@@ -317,7 +325,7 @@ func (r *run[T]) look(f *fileproc.File) (identity, bool) {
 // since it was looked at. It reports whether it has.
 func (r *run[T]) keep(f *fileproc.File, rec record) (kept bool) {
 	if rec.id.content == noContent {
-		s, err := f.Restat()
+		s, err := core.Restat(f)
 		if err != nil {
 			return false
 		}

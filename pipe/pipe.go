@@ -57,8 +57,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/plumbing"
 	"github.com/fileproc/fileproc/internal/records"
 )
+
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 
 // Main is the main function of a batch program. It parses the command line, where
 // the program may have defined flags of its own, and exits.
@@ -231,14 +234,8 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// guard makes a panic in the other callbacks of opts end the wait for names.
+// guard makes a panic in OnProgress end the wait for names.
 func guard(opts *fileproc.Options, a *answers) {
-	if unchanged := opts.Unchanged; unchanged != nil {
-		opts.Unchanged = func(f *fileproc.File) (ok bool) {
-			a.call(f, func() { ok = unchanged(f) })
-			return ok
-		}
-	}
 	if onProgress := opts.OnProgress; onProgress != nil {
 		opts.OnProgress = func(r fileproc.Report) { a.call(nil, func() { onProgress(r) }) }
 	}
@@ -255,14 +252,7 @@ func answerSkipped(opts *fileproc.Options, a *answers) {
 			return ok
 		}
 	}
-	if onBinary := opts.OnBinary; opts.SkipBinary {
-		opts.OnBinary = func(f *fileproc.File) {
-			if onBinary != nil {
-				a.call(f, func() { onBinary(f) })
-			}
-			a.skip(f.Rel())
-		}
-	}
+	core.Hooks(opts).OnBinary = func(f *fileproc.File) { a.skip(f.Rel()) }
 }
 
 // give yields the names in r, and answers those that can be no file below root.

@@ -352,10 +352,7 @@ func TestPanicInOnError(t *testing.T) {
 
 // TestBatchFails: each error of the batch as a whole is one, also while the input waits for ever.
 func TestBatchFails(t *testing.T) {
-	dir := makeTree(t, map[string]string{"a": "x", "b": "x", "binary": "\x00"})
-	waits, stays := io.Pipe()
-	defer stays.Close()
-	binary := io.MultiReader(strings.NewReader("binary\n"), waits)
+	dir := makeTree(t, map[string]string{"a": "x", "b": "x"})
 	ok := func(*fileproc.File) (int, error) { return 1, nil }
 	broken := errors.New("it is broken")
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -381,8 +378,6 @@ func TestBatchFails(t *testing.T) {
 		{name: "cancelled", ctx: cancelled, want: "it is broken"},
 		{name: "panic", fn: func(f *fileproc.File) (int, error) { panic(broken) }, want: filepath.Join(dir, "a") + ": fileproc: panic in a callback: it is broken"},
 		{name: "panic in Select", opts: fileproc.Options{Select: func(*fileproc.File) bool { panic(broken) }}, want: filepath.Join(dir, "a") + ": fileproc: panic"},
-		{name: "panic in Unchanged", opts: fileproc.Options{Unchanged: func(*fileproc.File) bool { panic(broken) }}, want: filepath.Join(dir, "a") + ": fileproc: panic"},
-		{name: "panic in OnBinary", opts: fileproc.Options{SkipBinary: true, OnBinary: func(*fileproc.File) { panic(broken) }}, in: binary, want: filepath.Join(dir, "binary") + ": fileproc: panic"},
 		{name: "panic in OnProgress", opts: fileproc.Options{OnProgress: func(fileproc.Report) { panic(broken) }}, want: "fileproc: panic"},
 		{name: "Files", opts: fileproc.Options{Files: slices.Values([]string{"a"})}, want: "Options.Files"},
 		{name: "Symlinks", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles}, want: "Options.Symlinks"},
