@@ -5,8 +5,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -404,81 +402,6 @@ func ExampleOptions_select() {
 	}
 	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
 	// Output: [2026-02/T-0003.md] <nil>
-}
-
-// A program that remembers its results need not open what is as it was. Package
-// incremental does so with a file, and judges by more than the size.
-func ExampleOptions_unchanged() {
-	sizes := map[string]int64{"2026-01/T-0001.md": 46, "2026-01/T-0002.md": 1} // of the last run
-	opts := fileproc.Options{
-		FS: tickets, Include: []string{"2026-01/*"}, Ordered: true,
-		Unchanged: func(f *fileproc.File) bool {
-			s, err := f.Stat()
-			return err == nil && sizes[f.Rel()] == s.Size
-		},
-	}
-	lines, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
-		if f.Unchanged() {
-			return f.Rel() + ": as it was", nil
-		}
-		return fmt.Sprintf("%s: %d bytes", f.Rel(), len(f.Data())), nil
-	})
-	for _, line := range lines {
-		fmt.Println(line)
-	}
-	fmt.Println(err)
-	// Output:
-	// 2026-01/T-0001.md: as it was
-	// 2026-01/T-0002.md: 32 bytes
-	// <nil>
-}
-
-// What fn may do about a file that is written to while it is read.
-func ExampleFile_Restat() {
-	opts := fileproc.Options{FS: tickets, Include: []string{"README.md"}, Unchanged: func(*fileproc.File) bool { return false }}
-	err := fileproc.ForEach(context.Background(), ".", opts, func(f *fileproc.File) error {
-		before, err := f.Stat() // from before the content was read
-		if err != nil {
-			return err
-		}
-		after, err := f.Restat()
-		if err == nil && after != before {
-			err = fmt.Errorf("%s has changed while it was read", f.Path())
-		}
-		fmt.Printf("%d bytes read\n", len(f.Data()))
-		return err
-	})
-	fmt.Println(err)
-	// Output:
-	// 34 bytes read
-	// <nil>
-}
-
-// A program that knows the content of an earlier run counts files that are as they
-// were, although it has read them.
-func ExampleFile_SetUnchanged() {
-	known := map[string]string{"README.md": "f271"} // hashes
-	var report fileproc.Report
-	opts := fileproc.Options{FS: tickets, Report: &report}
-	err := fileproc.ForEach(context.Background(), ".", opts, func(f *fileproc.File) error {
-		if sum := sha256.Sum256(f.Data()); known[f.Rel()] == hex.EncodeToString(sum[:2]) {
-			f.SetUnchanged()
-		}
-		return nil
-	})
-	fmt.Println(report.Processed, "changed,", report.Unchanged, "not:", err)
-	// Output: 4 changed, 1 not: <nil>
-}
-
-func ExampleOptions_onBinary() {
-	fsys := fstest.MapFS{"a.txt": {Data: []byte("text")}, "b.png": {Data: []byte("\x89PNG\r\n\x1a\n\x00")}}
-	opts := fileproc.Options{FS: fsys, SkipBinary: true, OnBinary: func(f *fileproc.File) {
-		fmt.Println(f.Rel(), "is binary")
-	}}
-	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
-	// Output:
-	// b.png is binary
-	// [a.txt] <nil>
 }
 
 // The beginning of each file is enough where only a header matters.

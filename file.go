@@ -56,8 +56,8 @@ type Stat struct {
 
 // Stat returns the file's metadata. With Options.Stat it is that of the handle
 // that was read. Otherwise the first call looks it up, in the directory that
-// was listed, without following a link. With Options.Unchanged it is metadata
-// from before the content was read.
+// was listed, without following a link. In a run of package incremental it may
+// be from before the content was read.
 func (f *File) Stat() (Stat, error) {
 	s, err := (*currentFile)(f).fetchStat()
 	if err != nil {
@@ -66,10 +66,8 @@ func (f *File) Stat() (Stat, error) {
 	return Stat(s), nil
 }
 
-// Restat looks the metadata up anew, in the directory that was listed, without
-// following a link. If that differs from Stat, the file may have changed while its
-// content was read.
-func (f *File) Restat() (Stat, error) {
+// restat is plumbing.API.Restat.
+func (f *File) restat() (Stat, error) {
 	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
 		s, err = d.stat(f.name)
@@ -80,14 +78,6 @@ func (f *File) Restat() (Stat, error) {
 	}
 	return Stat(s), nil
 }
-
-// Unchanged reports whether Options.Unchanged has returned true for the file, or
-// SetUnchanged has been called.
-func (f *File) Unchanged() bool { return f.unchanged }
-
-// SetUnchanged makes Unchanged true. So fn counts a file whose content, once read,
-// proves to be unchanged in Report.Unchanged.
-func (f *File) SetUnchanged() { f.unchanged = true }
 
 // Open opens the file, for example to read a large file as a stream. The caller
 // must close it. The file is opened in the directory that was listed, without

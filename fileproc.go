@@ -147,7 +147,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts
-		opts.ReadSize, opts.SkipBinary, opts.OnBinary, opts.Unchanged, opts.hooks = NoRead, false, nil, nil, hooks{}
+		opts.ReadSize, opts.SkipBinary, opts.hooks = NoRead, false, hooks{}
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *currentFile) error {
 				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}

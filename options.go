@@ -138,15 +138,6 @@ type Options struct {
 	// called on the workers, several calls at a time.
 	Select func(*File) bool
 
-	// Unchanged, if not nil, is called for each selected file before it is opened,
-	// with the metadata that File.Stat returns. If it returns true, the file is not
-	// opened, and fn is called at once, with the same File.Worker: File.Unchanged is
-	// then true, and Data nil. Otherwise the file is read as usual, perhaps later,
-	// and File.Stat returns metadata from before the content was read. Unchanged is
-	// not called for a file whose metadata cannot be fetched. It is called as Select
-	// is. See package incremental.
-	Unchanged func(*File) bool
-
 	// SelectDir, if not nil, is called before a directory below root is opened. If
 	// it returns false, the directory is left out with all its contents, and adds
 	// one to Report.Found and to Skipped[SkippedSelectDir]. It is called as Select
@@ -179,10 +170,6 @@ type Options struct {
 	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
 	// read even if ReadSize is less.
 	SkipBinary bool
-
-	// OnBinary, if not nil, is called for each file that SkipBinary skips, as Select
-	// is called, and without content.
-	OnBinary func(*File)
 
 	// OneFilesystem keeps the run from entering directories on another device than
 	// root's. Where there are no device numbers (Windows), all count as one.
@@ -266,21 +253,9 @@ type hooks = plumbing.Hooks[*File]
 func init() {
 	plumbing.Provide(plumbing.API[Options, *File, Stat]{
 		Hooks:        func(o *Options) *hooks { return &o.hooks },
-		SetUnchanged: (*File).SetUnchanged,
-		Restat:       (*File).Restat,
+		SetUnchanged: func(f *File) { f.unchanged = true },
+		Restat:       (*File).restat,
 	})
-}
-
-// allHooks returns the hooks with the options of the same names.
-func (o *Options) allHooks() hooks {
-	h := o.hooks
-	if o.Unchanged != nil {
-		h.Unchanged = o.Unchanged
-	}
-	if o.OnBinary != nil {
-		h.OnBinary = o.OnBinary
-	}
-	return h
 }
 
 // config returns what a run needs of o, or one error that lists all mistakes.
@@ -298,7 +273,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.allHooks().Unchanged != nil, noURing: o.DisableURing,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst) {
@@ -324,10 +299,10 @@ func (o *Options) callbacks() callbacks {
 	if call := o.Select; call != nil {
 		c.selectFile = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if call := o.allHooks().Unchanged; call != nil {
+	if call := o.hooks.Unchanged; call != nil {
 		c.unchanged = func(f *currentFile) bool { return call((*File)(f)) }
 	}
-	if call := o.allHooks().OnBinary; call != nil {
+	if call := o.hooks.OnBinary; call != nil {
 		c.onBinary = func(f *currentFile) { call((*File)(f)) }
 	}
 	if call := o.SelectDir; call != nil {
@@ -374,9 +349,6 @@ func (o *Options) validate(root string) error {
 	}
 	if o.SkipBinary && o.ReadSize == NoRead {
 		bad("Options.SkipBinary cannot be combined with ReadSize NoRead, which reads no content")
-	}
-	if o.OnBinary != nil && !o.SkipBinary {
-		bad("Options.OnBinary has no effect without SkipBinary")
 	}
 	switch {
 	case o.Symlinks < SymlinksSkip || o.Symlinks > SymlinksFollow:

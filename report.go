@@ -48,7 +48,7 @@ type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
 	Processed   int64 // files for which fn returned a result
-	Unchanged   int64 // files that File.Unchanged reports as such, and for which fn returned a result or ErrSkip
+	Unchanged   int64 // files that package incremental found as they were, for which fn was not called
 	Failed      int64 // files and directories with an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content handed to fn as File.Data; not what fn reads through File.Open
