@@ -43,7 +43,7 @@ type config struct {
 	readLimit int64 // the most bytes to deliver of a file, or -1
 	truncate  bool  // deliver the beginning of a longer file, in place of ErrTooLarge
 	stat      bool
-	statFirst bool // fetch the metadata before the content, for Options.Unchanged
+	statFirst bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing   bool
 
 	workers int

@@ -71,7 +71,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 }
 
-// isUnchanged asks Options.Unchanged about f, the entry i of b. It reports whether
+// isUnchanged asks hooks.Unchanged about f, the entry i of b. It reports whether
 // nothing is left to do for f now: fn has been called, or f is to be read later.
 func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
 	if !f.content.hasStat && !w.fromReadahead(&w.look, f, b, i) {
@@ -126,7 +126,7 @@ func (w *worker) readLater(f *currentFile, inode uint64) {
 	b.stats = append(b.stats, f.content.stat)
 }
 
-// callOnBinary tells Options.OnBinary of f, and counts it.
+// callOnBinary tells hooks.OnBinary of f, and counts it.
 func (w *worker) callOnBinary(f *currentFile) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {

@@ -100,7 +100,7 @@ type worker struct {
 	pin     dirPin
 	reader  reader
 	ahead   readahead
-	look    readahead // metadata, for Options.Unchanged
+	look    readahead // metadata, for hooks.Unchanged
 	toRead  *batch    // of the batch that the worker visits, the files for which that returned false
 	arena   names.Arena
 	path    pathBuffer
@@ -138,7 +138,7 @@ type currentFile struct {
 	node    *node
 	name    names.Name
 	content content
-	// unchanged says that Options.Unchanged has returned true, or fn has called
+	// unchanged says that hooks.Unchanged has returned true, or fn has called
 	// SetUnchanged.
 	unchanged bool
 }
