@@ -126,6 +126,35 @@ func TestEachOptionHasAnExample(t *testing.T) {
 	}
 }
 
+// TestOptionsInOrder: the documentation of Options and the table in README.md name all options, in the order of the fields.
+func TestOptionsInOrder(t *testing.T) {
+	var fields []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[fileproc.Options]()) {
+		if field.IsExported() {
+			fields = append(fields, field.Name)
+		}
+	}
+	for file, part := range map[string]struct{ from, to, name string }{
+		"options.go": {"\n// Options select", "\ntype Options struct", `\[Options\.(\w+)\]`},
+		"README.md":  {"\n| to | set |", "\n\n", "`(\\w+)`"},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Skip("the tests run without their source: ", err)
+		}
+		_, after, found := strings.Cut(string(text), part.from)
+		require.True(t, found, file)
+		after, _, _ = strings.Cut(after, part.to)
+		var named []string
+		for _, m := range regexp.MustCompile(part.name).FindAllStringSubmatch(after, -1) {
+			if m[1] != "NoRead" {
+				named = append(named, m[1])
+			}
+		}
+		require.Equal(t, fields, named, file)
+	}
+}
+
 // TestDocsNameTestsThatAreThere: each promise in docs/guarantees.md has one too.
 func TestDocsNameTestsThatAreThere(t *testing.T) {
 	inModule(t)
