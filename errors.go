@@ -13,7 +13,7 @@ var (
 	// an error for a file.
 	ErrSkip = errors.New("fileproc: skip this file")
 
-	// ErrTooLarge is the failure of a file larger than Options.MaxFileSize.
+	// ErrTooLarge is the failure of a file larger than [Options.MaxFileSize].
 	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
 
 	// ErrChanged is the failure of an entry that, when it was opened, had vanished

@@ -27,15 +27,15 @@ func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 
 // Path returns root and Rel, joined as filepath.Join does, except that a ".."
 // in root is kept, since behind a symbolic link it need not lead back. With
-// Options.FS it is a path within that file system.
+// [Options.FS] it is a path within that file system.
 func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
-// append copies it. Data is nil in Options.Select and with NoRead.
+// append copies it. Data is nil in [Options.Select] and with [NoRead].
 func (f *File) Data() []byte { return f.content.data }
 
-// Truncated reports whether the file is longer than Options.ReadSize, so that
+// Truncated reports whether the file is longer than [Options.ReadSize], so that
 // Data is only its beginning.
 func (f *File) Truncated() bool { return f.content.truncated }
 
@@ -47,14 +47,14 @@ type Stat struct {
 	// there is none, as on Windows or in most fs.FS.
 	ChangeTime time.Time
 	// BirthTime is when the file was created. It is zero where that is unknown, and
-	// on Linux with Options.Stat, since to ask for it takes longer.
+	// on Linux with [Options.Stat], since to ask for it takes longer.
 	BirthTime time.Time
 	Mode      fs.FileMode // type and permission bits
 	Inode     uint64      // 0 where there is none, as ChangeTime
 	Device    uint64      // as Inode
 }
 
-// Stat returns the file's metadata. With Options.Stat it is that of the handle
+// Stat returns the file's metadata. With [Options.Stat] it is that of the handle
 // that was read. Otherwise the first call looks it up, in the directory that
 // was listed, without following a link. In a run of package incremental it may
 // be from before the content was read.
@@ -81,9 +81,9 @@ func (f *File) restat() (Stat, error) {
 
 // Open opens the file, for example to read a large file as a stream. The caller
 // must close it. The file is opened in the directory that was listed, without
-// following a link; if it is no longer a regular file, the error is ErrChanged.
+// following a link. If it is no longer a regular file, the error is [ErrChanged].
 // Its Name is Path, where the generic backend may have "/./" for "/".
-// Report.Bytes does not count what is read through it. With Options.FS, which
+// Report.Bytes does not count what is read through it. With [Options.FS], which
 // has no *os.File, the error is errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
@@ -102,7 +102,7 @@ func (f *File) Open() (*os.File, error) {
 // no lock. It is not bound to one goroutine.
 func (f *File) Worker() int { return f.w.slot }
 
-// An Entry is a file or directory that Walk found. It is an fs.DirEntry and may
+// An Entry is a file or directory that [Walk] found. It is an [fs.DirEntry] and may
 // be kept.
 type Entry struct {
 	paths *pathBase
@@ -125,7 +125,7 @@ func (e Entry) Rel() string {
 	return e.node.relPath(e.name)
 }
 
-// Path returns the path as File.Path does.
+// Path returns the path as [File.Path] does.
 func (e Entry) Path() string {
 	if e.node == nil {
 		return ""
@@ -142,7 +142,7 @@ func (e Entry) IsDir() bool { return e.typ.IsDir() }
 // String returns fs.FormatDirEntry(e).
 func (e Entry) String() string { return fs.FormatDirEntry(e) }
 
-// Stat returns the metadata. With Options.Stat it is what Walk found. Otherwise
+// Stat returns the metadata. With [Options.Stat] it is what Walk found. Otherwise
 // Stat looks it up by Path at each call, as Info of an os.ReadDir entry does: a
 // symbolic link that has replaced a directory by then may lead elsewhere.
 func (e Entry) Stat() (Stat, error) {
@@ -159,7 +159,8 @@ func (e Entry) Stat() (Stat, error) {
 	return Stat(sys.StatOfInfo(info)), nil
 }
 
-// Info returns Stat as an fs.FileInfo. Its Sys is nil with Options.Stat or FS.
+// Info returns Stat as an fs.FileInfo. Its Sys is nil with [Options.Stat] or
+// [Options.FS].
 func (e Entry) Info() (fs.FileInfo, error) {
 	if e.stat != nil || e.node != nil && e.paths.fsys != nil { // an FS whose types change, see statOfStored
 		s, err := e.Stat()

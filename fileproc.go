@@ -12,7 +12,8 @@
 // [ForEach] takes a function without a result. [Walk] lists and opens no file.
 // [Options] select the files (by name, pattern, ignore file, size and more),
 // what is read of each, and the order of results. The default is every regular
-// file, whole.
+// file, whole. Package [github.com/fileproc/fileproc/incremental] processes
+// again only the files that have changed.
 //
 // # Guarantees
 //
@@ -100,7 +101,7 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 	return results.all(), err
 }
 
-// ForEach is like Process, but fn has no result. Options.Ordered has no effect.
+// ForEach is like [Process], but fn has no result. [Options.Ordered] has no effect.
 func ForEach(ctx context.Context, root string, opts Options, fn func(*File) error) error {
 	cfg, err := opts.config(root, fn == nil)
 	if err != nil {
@@ -111,17 +112,17 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 	return runOnce(ctx, cfg, calls)
 }
 
-// Stream is like Process, but yields each result when it is ready. Workers wait
+// Stream is like [Process], but yields each result when it is ready. Workers wait
 // when they are far ahead of the loop. Leaving the loop stops the run.
 //
-// A failure is yielded with the zero value of T, unless Options.OnError is set.
+// A failure is yielded with the zero value of T, unless [Options.OnError] is set.
 // The error that stopped the run is yielded last, also with the zero value.
 // After a cancel, the loop gets the results that are ready and then
-// context.Cause(ctx). With Options.Ordered these are in order, with gaps for
+// context.Cause(ctx). With [Options.Ordered] these are in order, with gaps for
 // files not reached.
 //
 // Each loop over the sequence is a run of its own: it lists and reads the files
-// again and sets Options.Report anew. The function fn and those in opts run on
+// again and sets [Options.Report] anew. The function fn and those in opts run on
 // goroutines other than the loop's. The Report counts a file as processed when
 // fn has returned its result, even if the loop ends before it gets the result.
 func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) iter.Seq2[T, error] {
@@ -139,7 +140,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 	}
 }
 
-// Walk yields the files that Process would pass to fn, without opening them,
+// Walk yields the files that [Process] would pass to fn, without opening them,
 // and the directories below root. A directory comes before its contents; the
 // order is otherwise unspecified unless [Options.Ordered] is set. Options about
 // content have no effect. Failures are yielded as by Stream, with the zero

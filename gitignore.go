@@ -19,7 +19,7 @@ import (
 // may have. They take precedence over a .gitignore beside them.
 //
 // The run also leaves out files that git tracks although a pattern ignores
-// them. It leaves out neither .git, for which Options.Exclude takes "**/.git",
+// them. It leaves out neither .git, for which [Options.Exclude] takes "**/.git",
 // nor other repositories below root. A pattern that ignores root itself has no
 // effect.
 //

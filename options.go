@@ -15,11 +15,11 @@ import (
 	"github.com/fileproc/fileproc/internal/plumbing"
 )
 
-// NoRead as Options.ReadSize means that files are not opened: fn gets their
+// NoRead as [Options.ReadSize] means that files are not opened: fn gets their
 // names, and on request their metadata.
 const NoRead = -1
 
-// NoLimit as Options.MaxFileSize means that files of every size are read whole.
+// NoLimit as [Options.MaxFileSize] means that files of every size are read whole.
 const NoLimit = -1
 
 // defaultMaxFileSize is the limit for a zero Options.MaxFileSize, in bytes.
@@ -51,52 +51,28 @@ func (s Symlinks) String() string {
 // every regular file below root, whole, on GOMAXPROCS workers.
 //
 // A run reads its Options once, when it begins. The slices must not be changed
-// during the run.
+// during the run. The fields are in groups:
+//
+//   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
+//     [Options.IgnoreFiles], [Options.SkipHidden], [Options.SkipBinary],
+//     [Options.MaxDepth], [Options.Select], [Options.SelectDir],
+//     [Options.SkipMarked], [Options.OneFilesystem]
+//   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
+//   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
+//     [Options.Stat]
+//   - Results, failures and progress: [Options.Ordered], [Options.OnError],
+//     [Options.Report], [Options.OnProgress]
+//   - Workers and machines: [Options.Workers], [Options.Shard],
+//     [Options.Shards], [Options.DisableURing]
+//   - In place of a listing, or of the operating system: [Options.Files],
+//     [Options.FS]
 type Options struct {
-	// Files, if not nil, gives the paths of the files to process, relative to root
-	// and with slashes; root is then not listed. A path with a slash at its end
-	// stands for all files below that directory. Each path given counts: one that is
-	// given twice, or that is also below a directory given, is delivered twice.
+	// # Which files
 	//
-	// A path that does not lead to a regular file is a failure of its own. If
-	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if the
-	// path is empty, absolute, above 65,536 bytes or 4,096 elements, or has a NUL
-	// byte or an element that is empty, "." or ".."; if it names a directory without
-	// a slash at its end, a symbolic link or another file that is not regular; and
-	// in general if it leads through a link.
-	//
-	// The filters judge a path as if it had been listed, before anything of it is
-	// opened: Exclude and SkipHidden also leave out what is in directories that they
-	// leave out, and what a filter leaves out is no failure. Options about listings
-	// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem, Symlinks) cannot
-	// be combined with Files. Walk yields the paths that lead to files, and below
-	// directories what it always does.
-	//
-	// With FS, the directories of the paths are not opened unless a path in them
-	// fails, and neither is root if it is ".": in an object store, that would list
-	// them.
-	//
-	// The paths are grouped by directory as they come: a worker that has nothing
-	// else to do takes all that came since, up to some 4 MiB of them. With Ordered,
-	// Stream and Walk yield results in the order of the paths given, files below a
-	// directory in path order; Process sorts all by path.
-	//
-	// The sequence is pulled once in each run, on one goroutine, which calls no fn
-	// until the sequence has returned. For Process and ForEach that is the calling
-	// one. The sequence may wait: what it has yielded until then is processed and
-	// delivered. When the run is stopped, its yield function returns false, and a
-	// panic in it is one in fn. A run returns only when the sequence has returned.
-	// So after a cancel no call of fn begins, but a sequence that may wait for long
-	// must itself end when ctx does.
-	Files iter.Seq[string]
-
-	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
-	// those of its subdirectories, and so on. Zero means no limit.
-	MaxDepth int
-
 	// Suffixes, if not empty, keeps only files whose name ends with one of them.
 	// The comparison is byte-wise and precedes all other filters. A suffix that
-	// begins with * or has a slash is an error: patterns and paths are for Include.
+	// begins with * or has a slash is an error: patterns and paths are for
+	// [Options.Include].
 	Suffixes []string
 
 	// Include, if not empty, keeps only files whose path matches one of its
@@ -111,8 +87,8 @@ type Options struct {
 	Include, Exclude []string
 
 	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". What
-	// their patterns ignore, exactly as in git, is skipped; an ignored directory
-	// is not opened. GitIgnoreFiles returns the ignore files that git would use.
+	// their patterns ignore, exactly as in git, is skipped. An ignored directory is
+	// not opened. [GitIgnoreFiles] returns the ignore files that git would use.
 	//
 	// An element without a slash is the name of a file in any directory, found in
 	// its listing, that applies there and below. A symbolic link of that name is
@@ -133,83 +109,90 @@ type Options struct {
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
+	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
+	// read even if [Options.ReadSize] is less.
+	SkipBinary bool
+
+	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
+	// those of its subdirectories, and so on. Zero means no limit.
+	MaxDepth int
+
 	// Select, if not nil, is called before a file is opened, and skips the file by
-	// returning false. It may call File.Stat to select by size or age. It is
+	// returning false. It may call [File.Stat] to select by size or age. It is
 	// called on the workers, several calls at a time.
 	Select func(*File) bool
 
 	// SelectDir, if not nil, is called before a directory below root is opened. If
 	// it returns false, the directory is left out with all its contents, and adds
-	// one to Report.Found and to Skipped[SkippedSelectDir]. It is called as Select
-	// is, with an Entry without metadata. Walk yields a directory after SelectDir
-	// has returned true, and also calls it for directories that MaxDepth leaves
-	// closed. SelectDir judges paths: a link may still lead to a directory that it
-	// refuses. It gets only the first of several links to one directory.
+	// one to Report.Found and to Report.Skipped[SkippedSelectDir]. It is called as
+	// [Options.Select] is, with an [Entry] without metadata.
+	//
+	// [Walk] yields a directory after SelectDir has returned true. It also calls
+	// SelectDir for directories that [Options.MaxDepth] leaves closed. SelectDir
+	// judges paths: a link may still lead to a directory that it refuses. Of several
+	// links to one directory, it gets only the first.
 	SelectDir func(Entry) bool
 
 	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG
 	// or .nobackup. A directory, root included, that lists a regular file of such
 	// a name is left out with all its contents, and adds one to Report.Found and
-	// to Skipped[SkippedMarked]. Only the listing shows this, so Walk has already
-	// yielded the directory. Entries are kept in memory until their directory's
-	// listing ends.
+	// to Report.Skipped[SkippedMarked]. Only the listing shows this, so [Walk] has
+	// already yielded the directory. Entries are kept in memory until their
+	// directory's listing ends.
 	SkipMarked []string
-
-	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
-	// file. Zero means whole files. NoRead opens no file and leaves File.Data nil.
-	ReadSize int
-
-	// Symlinks selects what happens to symbolic links below root. The target of a
-	// link has the link's path, to which Suffixes, Include and the other filters
-	// apply. A link does not lead to what Exclude or SkipHidden leaves out.
-	Symlinks Symlinks
-
-	// SymlinksOutside allows links that lead out of root.
-	SymlinksOutside bool
-
-	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
-	// read even if ReadSize is less.
-	SkipBinary bool
 
 	// OneFilesystem keeps the run from entering directories on another device than
 	// root's. Where there are no device numbers (Windows), all count as one.
 	OneFilesystem bool
 
+	// # Symbolic links
+	//
+	// Symlinks selects what happens to symbolic links below root. The target of a
+	// link has the link's path, to which the filters, such as [Options.Suffixes] and
+	// [Options.Include], apply. A link does not lead to what [Options.Exclude] or
+	// [Options.SkipHidden] leaves out.
+	Symlinks Symlinks
+
+	// SymlinksOutside allows links that lead out of root.
+	SymlinksOutside bool
+
+	// # What is read of each file
+	//
+	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
+	// file. Zero means whole files. [NoRead] opens no file and leaves [File.Data]
+	// nil.
+	ReadSize int
+
 	// MaxFileSize is the size in bytes above which reading a whole file fails with
-	// ErrTooLarge, before memory is allocated. Zero means 256 MiB, and NoLimit no
-	// limit. It does not apply to reads that ReadSize limits.
+	// [ErrTooLarge], before memory is allocated. Zero means 256 MiB, and [NoLimit]
+	// no limit. It does not apply to reads that [Options.ReadSize] limits.
 	MaxFileSize int64
 
 	// Stat fetches each file's metadata with the handle that reads it, for
-	// File.Stat and Entry.Stat. Walk and NoRead make one system call per file.
+	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
+	// file.
 	Stat bool
 
-	// Workers is how many calls of fn, Select and SelectDir may run at the same
-	// time. Zero means GOMAXPROCS. Goroutines are started only as there is work
-	// for them. Where opens and reads wait for a disk, a network or a FUSE server,
-	// more files than Workers are opened and read at a time, up to 64, and then
-	// wait for fn. With FS, that is so only if Workers is zero; else at most
-	// Workers goroutines call it.
-	Workers int
-
+	// # Results, failures and progress
+	//
 	// Ordered gives results in the order of their paths, compared name by name and
-	// byte by byte on every platform. Process sorts them at the end. Stream and
-	// Walk yield them in order, for which they keep a bounded number of results
+	// byte by byte on every platform. [Process] sorts them at the end. [Stream] and
+	// [Walk] yield them in order. For that they keep a bounded number of results
 	// waiting, and the names of each directory being listed. A file's failure is
 	// yielded in its place, that of a listing before the directory's contents.
-	// Only Process supports Ordered with SymlinksFollow.
+	// Only Process supports Ordered with [SymlinksFollow].
 	Ordered bool
 
 	// OnError, if not nil, is called for each failure. If it returns nil, the run
 	// goes on and reports the failure nowhere else. If it returns an error, the
-	// run stops and returns that error. Without OnError, Process returns the
-	// failures at its end, and Stream and Walk yield them as they occur.
+	// run stops and returns that error. Without OnError, [Process] returns the
+	// failures at its end, and [Stream] and [Walk] yield them as they occur.
 	//
 	// The calls come one at a time, each on the worker that met the failure, while
 	// other workers run fn. The goroutine that calls Process is one of the
-	// workers; the one that loops over Stream or Walk is not. OnError is not
+	// workers. The one that loops over Stream or Walk is not. OnError is not
 	// called if the run does not start: for invalid options, a root that cannot be
-	// opened, or an unreadable file that IgnoreFiles names by its path.
+	// opened, or an unreadable file that [Options.IgnoreFiles] names by its path.
 	OnError func(error) error
 
 	// Report, if not nil, is filled in before the run returns, whatever its error.
@@ -222,9 +205,21 @@ type Options struct {
 	//
 	// The calls come one at a time, on a goroutine of their own, while workers run
 	// fn and OnError. The last call comes after all calls of fn have returned, on
-	// the goroutine that called Process. None is on the goroutine that loops over
-	// Stream or Walk.
+	// the goroutine that called [Process]. None is on the goroutine that loops over
+	// [Stream] or [Walk].
 	OnProgress func(Report)
+
+	// # Workers and machines
+	//
+	// Workers is how many calls of fn, [Options.Select] and [Options.SelectDir] may
+	// run at the same time. Zero means GOMAXPROCS. Goroutines are started only as
+	// there is work for them.
+	//
+	// Where opens and reads wait for a disk, a network or a FUSE server, more files
+	// than Workers are opened and read at a time, up to 64, and then wait for fn.
+	// With [Options.FS], that is so only if Workers is zero; else at most Workers
+	// goroutines call it.
+	Workers int
 
 	// Shard and Shards divide a job among processes or machines. Of Shards parts,
 	// numbered from 0, the run processes the files of part Shard. A file's part
@@ -232,15 +227,56 @@ type Options struct {
 	// Zero Shards is no division.
 	Shard, Shards int
 
-	// FS, if not nil, is read in place of the operating system's files. Root is
-	// then a path within it, as in fs.ValidPath. A file of type fs.ModeIrregular,
-	// as object stores have, counts as regular. A listed name that is empty, "."
-	// or "..", or that has a slash or a NUL byte, is a failure with fs.ErrInvalid.
-	FS fs.FS
-
 	// DisableURing keeps the run from using io_uring on Linux even where it works.
 	// The build tag fileproc_nouring leaves io_uring out of the program.
 	DisableURing bool
+
+	// # In place of a listing, or of the operating system
+	//
+	// Files, if not nil, gives the paths of the files to process, relative to root
+	// and with slashes. Root is then not listed. A path with a slash at its end
+	// stands for all files below that directory. Each path given counts: one that is
+	// given twice, or that is also below a directory given, is delivered twice.
+	//
+	// A path that does not lead to a regular file is a failure of its own. If
+	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if
+	//   - the path is empty, absolute, above 65,536 bytes or 4,096 elements, or has
+	//     a NUL byte or an element that is empty, "." or "..";
+	//   - it names a directory without a slash at its end, a symbolic link or another
+	//     file that is not regular;
+	//   - it leads through a link, in general.
+	//
+	// The filters judge a path as if it had been listed, before anything of it is
+	// opened: [Options.Exclude] and [Options.SkipHidden] also leave out what is in
+	// directories that they leave out. What a filter leaves out is no failure. These
+	// options are about listings and cannot be combined with Files:
+	// [Options.MaxDepth], [Options.IgnoreFiles], [Options.SkipMarked],
+	// [Options.SelectDir], [Options.OneFilesystem], [Options.Symlinks]. [Walk] yields
+	// the paths that lead to files, and below directories what it always does.
+	//
+	// With [Options.FS], the directories of the paths are not opened unless a path
+	// in them fails, and neither is root if it is ".": in an object store, that would
+	// list them.
+	//
+	// The paths are grouped by directory as they come: a worker that has nothing
+	// else to do takes all that came since, up to some 4 MiB of them. With
+	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
+	// given, files below a directory in path order. [Process] sorts all by path.
+	//
+	// The sequence is pulled once in each run, on one goroutine, which calls no fn
+	// until the sequence has returned. For Process and [ForEach] that is the calling
+	// one. The sequence may wait: what it has yielded until then is processed and
+	// delivered. When the run is stopped, its yield function returns false, and a
+	// panic in it is one in fn. A run returns only when the sequence has returned.
+	// So after a cancel no call of fn begins, but a sequence that may wait for long
+	// must itself end when ctx does.
+	Files iter.Seq[string]
+
+	// FS, if not nil, is read in place of the operating system's files. Root is
+	// then a path within it, as in [fs.ValidPath]. A file of type fs.ModeIrregular,
+	// as object stores have, counts as regular. A listed name that is empty, "."
+	// or "..", or that has a slash or a NUL byte, is a failure with fs.ErrInvalid.
+	FS fs.FS
 
 	hooks hooks // of other packages of this module
 

@@ -40,9 +40,9 @@ var skipReasons = [skipReasonCount]SkipReason{
 //	Found = Processed + Unchanged + the sum of Skipped + Failed + Abandoned
 //
 // Found counts the entries that are not directories. A directory adds one to
-// Found and Failed if it could not be opened or read to its end, and one to
-// Found and Skipped if SelectDir left it out, or what it proved to be once
-// opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
+// Found and Failed if it could not be opened or read to its end. It adds one to
+// Found and Skipped if [Options.SelectDir] left it out, or what it proved to be
+// once opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
 // Exclude, IgnoreFiles) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
