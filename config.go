@@ -6,7 +6,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/fileproc/fileproc/internal/sys"
+	"github.com/fileproc/fileproc/internal/descriptors"
 )
 
 const (
@@ -59,9 +59,7 @@ type budget struct {
 	open     int // directories that stay open while they are not in use
 	listings int // directories that are partly listed, which keeps them in use
 	inFlight int // workers while calls block
-	rings    int // io_urings, of all runs together: each is kept to the end of its run
 	window   int // files that a worker opens to read them together
-	half     int // of the limit; see leavesReserve
 }
 
 // descriptorBudget is how a run divides its descriptors. Below 64, Linux need
@@ -70,7 +68,7 @@ type budget struct {
 // third of it. Files in flight, a descriptor or two each, get an eighth of it
 // at most.
 var descriptorBudget = sync.OnceValue(func() budget {
-	b, most := fullBudget, sys.DescriptorLimit()
+	b, most := fullBudget, descriptors.Limit()
 	if most == math.MaxUint64 { // none, or unknown
 		return b
 	}
@@ -79,10 +77,8 @@ var descriptorBudget = sync.OnceValue(func() budget {
 		b.open, b.listings = n/2, max(1, n/2)
 	}
 	b.inFlight = int(min(most/16, maxInFlight))
-	b.rings = int(min(most/4, workersLimit))
 	b.window = int(min(most/2/maxColdWorkers, windowMax))
-	b.half = int(min(most/2, math.MaxInt32))
 	return b
 })
 
-var fullBudget = budget{32, 32, maxInFlight, workersLimit, windowMax, math.MaxInt}
+var fullBudget = budget{32, 32, maxInFlight, windowMax}

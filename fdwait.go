@@ -3,6 +3,7 @@ package fileproc
 import (
 	"time"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -25,7 +26,7 @@ var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait 
 // beginTurns are held by the one run of each level that waits to open its root. They
 // are not fdTurn, which the runs need that must end first; nor may a run wait for
 // the turn of one that it is nested in or beside.
-var beginTurns [reserveLevels]chan struct{}
+var beginTurns [descriptors.Levels]chan struct{}
 
 func init() {
 	for i := range beginTurns {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -217,13 +218,13 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
-	before := runsOpen.Load() // 0, unless a test has been given up
+	before := descriptors.RunsOpen.Load() // 0, unless a test has been given up
 	for name, run := range map[string]func(root string){
 		"complete": func(root string) {
 			require.NoError(t, ForEach(t.Context(), root, Options{}, func(*File) error {
-				require.Equal(t, before+1, runsOpen.Load())
+				require.Equal(t, before+1, descriptors.RunsOpen.Load())
 				return ForEach(t.Context(), root, Options{}, func(*File) error {
-					require.Equal(t, before+2, runsOpen.Load())
+					require.Equal(t, before+2, descriptors.RunsOpen.Load())
 					return nil
 				})
 			}))
@@ -251,7 +252,7 @@ func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 		},
 	} {
 		run(dir)
-		require.Equal(t, before, runsOpen.Load(), name)
+		require.Equal(t, before, descriptors.RunsOpen.Load(), name)
 	}
 }
 
@@ -524,21 +525,17 @@ func TestFaultsNestedRunGetsWhatTheOtherKeeps(t *testing.T) {
 
 // On the goroutine of any worker, and of the loop over a Stream or Walk, nesting is how many runs there are around what begins.
 func TestNesting(t *testing.T) {
-	was := descriptorBudget
-	defer func() { descriptorBudget = was }()
-	descriptorBudget = func() budget {
-		b := was()
-		b.half = manyDescriptors - 1
-		return b
-	}
+	was := descriptors.Limit
+	defer func() { descriptors.Limit = was }()
+	descriptors.Limit = func() uint64 { return 1000 }
 	root := t.TempDir()
 	for i := range 2 {
 		require.NoError(t, os.WriteFile(filepath.Join(root, fmt.Sprint(i)), nil, 0o644))
 	}
-	require.Zero(t, nesting())
+	require.Zero(t, descriptors.Nesting())
 	var begin func(level int)
 	begin = func(level int) {
-		if level > reserveLevels {
+		if level > descriptors.Levels {
 			return
 		}
 		var both sync.WaitGroup // both workers call fn
@@ -546,18 +543,18 @@ func TestNesting(t *testing.T) {
 		require.NoError(t, ForEach(t.Context(), root, Options{Workers: 2, ReadSize: NoRead}, func(f *File) error {
 			both.Done()
 			both.Wait()
-			require.Equal(t, min(level, reserveLevels), nesting())
+			require.Equal(t, min(level, descriptors.Levels), descriptors.Nesting())
 			if f.Name() == "0" {
 				begin(level + 1)
 			}
 			return nil
 		}))
 		for _, err := range Stream(t.Context(), root, Options{ReadSize: NoRead}, func(f *File) (int, error) {
-			require.Equal(t, min(level, reserveLevels), nesting())
+			require.Equal(t, min(level, descriptors.Levels), descriptors.Nesting())
 			return 0, nil
 		}) {
 			require.NoError(t, err)
-			require.Equal(t, min(level, reserveLevels), nesting())
+			require.Equal(t, min(level, descriptors.Levels), descriptors.Nesting())
 		}
 	}
 	begin(1)

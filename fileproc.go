@@ -58,6 +58,7 @@ import (
 	"io/fs"
 	"iter"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -199,7 +200,7 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 	calls.yieldError = func(w *worker, err error) { out.send(&w.pos, !w.draining, zero, err) }
 	set(&calls, out)
 	r := newRun(ctx, cfg, calls, order)
-	within(r.pool.level, func() { stream(out, r.execute, r.stop, yield) })
+	descriptors.Within(r.pool.level, func() { stream(out, r.execute, r.stop, yield) })
 }
 
 // Backend returns the name of this build's backend, which lists directories and

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/descriptors"
 )
 
 // work is what one worker of a pool does.
@@ -56,7 +58,7 @@ type pool struct {
 	workers     int               // the most that run while no calls block
 	few         int               // entries of a batch for which worker 1 starts later; see delay
 	maxListings int               // the most directories that may be partly listed
-	level       int               // of the run, see reserveLevels
+	level       int               // of the run, see descriptors.Levels
 
 	stopped atomic.Bool
 	extra   atomic.Int32 // workers above p.workers; changed with mu held
@@ -102,7 +104,7 @@ func (p *pool) stop() {
 
 // run runs the worker id until there is no more work or the pool is stopped. The
 // caller of init runs worker 0; the pool starts the others.
-func (p *pool) run(id int) { within(p.level, func() { p.loop(id) }) }
+func (p *pool) run(id int) { descriptors.Within(p.level, func() { p.loop(id) }) }
 
 func (p *pool) loop(id int) {
 	returned := false

@@ -1,6 +1,9 @@
 package fileproc
 
-import "github.com/fileproc/fileproc/internal/names"
+import (
+	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/fileproc/fileproc/internal/names"
+)
 
 // A groupReader is an accelerator inside a backend: it opens and reads, or looks
 // up, several files at once. Those whose result is not certain are read one by one.
@@ -36,6 +39,9 @@ type windowReader interface {
 	usedRing() bool
 	close()
 }
+
+// mostRings returns how many io_urings there may be in all runs together. Tests set it.
+var mostRings = func() int64 { return int64(min(descriptors.Limit()/4, 1<<16)) }
 
 const (
 	// readaheadFrom is how many files a worker visits before it reads ahead.

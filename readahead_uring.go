@@ -5,6 +5,7 @@ package fileproc
 import (
 	"sync/atomic"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/uring"
@@ -17,7 +18,7 @@ type ringGroup struct {
 	want int // as callGroup.want
 }
 
-// rings counts the io_urings of all runs.
+// rings counts the io_urings of all runs. Each is kept to the end of its run.
 var rings atomic.Int64
 
 // newRingGroup returns nil where there is no io_uring: before Linux 5.17, where it
@@ -33,9 +34,9 @@ func newRingGroup(limit int64) groupReader {
 }
 
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
-	if b := descriptorBudget(); rings.Add(1) <= int64(b.rings) {
+	if rings.Add(1) <= mostRings() {
 		if ring, err := try(); err == nil {
-			if leavesReserve(ring.FD(), 0) == nil {
+			if descriptors.LeavesReserve(ring.FD(), 0) == nil {
 				return ring
 			}
 			ring.Close()

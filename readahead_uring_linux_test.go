@@ -9,15 +9,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // Rings leave most descriptors to others, since a worker that waits for one does not get those of rings.
 func TestRingsAreFew(t *testing.T) {
-	full := descriptorBudget
-	defer func() { descriptorBudget = full }()
-	descriptorBudget = func() budget { return budget{rings: 2, half: 1 << 20} }
+	most, limit := mostRings, descriptors.Limit
+	defer func() { mostRings, descriptors.Limit = most, limit }()
+	mostRings = func() int64 { return 2 }
+	descriptors.Limit = func() uint64 { return 1 << 21 }
 	var rings [2]groupReader
 	for i := range rings {
 		if rings[i] = newRingGroup(-1); rings[i] == nil {
@@ -33,16 +35,16 @@ func TestRingsAreFew(t *testing.T) {
 	require.NotNil(t, rings[0])
 
 	rings[0].close()
-	descriptorBudget = func() budget { return budget{rings: 2, half: 128} }
-	for left := range keptReserve + 2 {
+	descriptors.Limit = func() uint64 { return 256 }
+	for left := range descriptors.Kept + 2 {
 		leaveDescriptors(t, left, func() { rings[0] = newRingGroup(-1) })
-		if left <= keptReserve {
+		if left <= descriptors.Kept {
 			require.Nil(t, rings[0], "only %d descriptors are left", left)
 		}
 	}
 	require.NotNil(t, rings[0])
 	rings[0].close()
-	descriptorBudget = func() budget { return budget{rings: 2, half: 1 << 20} }
+	descriptors.Limit = func() uint64 { return 1 << 21 }
 	rings[0] = newRingGroup(-1)
 	require.NotNil(t, rings[0])
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -38,7 +39,7 @@ import (
 type run struct {
 	shared
 	uncancellable bool // the caller's context is never cancelled
-	counted       bool // in runsOpen
+	counted       bool // in descriptors.RunsOpen
 }
 
 // A treeBase is what an Entry or a result keeps of its run.
@@ -104,8 +105,8 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	s.pool = &r.parts.pool
 	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
-	if budget.half < manyDescriptors && runsOpen.Load() > 0 {
-		s.pool.level = min(nesting(), reserveLevels-1)
+	if descriptors.Few() && descriptors.RunsOpen.Load() > 0 {
+		s.pool.level = min(descriptors.Nesting(), descriptors.Levels-1)
 	}
 	if cfg.noRead && !cfg.stat {
 		s.pool.few = fewNames
@@ -266,7 +267,7 @@ func (r *run) openFirst(w *worker) error {
 		return w.retryOnResource(open)
 	}
 	r.counted = true
-	if runsOpen.Add(1) > 1 {
+	if descriptors.RunsOpen.Add(1) > 1 {
 		err := r.openWithReserve()
 		if !sys.IsScarce(err) {
 			return err
@@ -299,7 +300,7 @@ func (r *run) openWithReserve() error {
 	if n, ok := d.(interface{ number() int }); ok {
 		number = n.number()
 	}
-	if err = leavesReserve(number, r.pool.level); err != nil {
+	if err = descriptors.LeavesReserve(number, r.pool.level); err != nil {
 		d.close()
 		return err
 	}
@@ -312,7 +313,7 @@ func (r *run) finish(start time.Time) {
 	defer r.cancel(nil)
 	defer func() {
 		if r.counted {
-			runsOpen.Add(-1)
+			descriptors.RunsOpen.Add(-1)
 		}
 	}()
 	r.pool.wait()

@@ -29,7 +29,7 @@ var layers = []string{
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",
-	"io io_* reserve readdir readdir_*",
+	"io io_* readdir readdir_*",
 	"config counts errors",
 }
 
