@@ -42,9 +42,12 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 			return nil, err
 		}
 		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
-		if p, ok := parent.(*fsDir); ok && n.given != nil {
-			d = p.named(n.name)
-		} else if d, err = parent.openDir(n.name); err != nil && sys.IsScarce(err) {
+		if n.given != nil {
+			d, err = openGiven(parent, n.name)
+		} else {
+			d, err = parent.openDir(n.name)
+		}
+		if err != nil && sys.IsScarce(err) {
 			c.pinForRetry(n.parent)
 		}
 	}

@@ -142,11 +142,11 @@ func (q *diskOrder) add(n *node, r scanResult) {
 	for _, d := range r.subs {
 		q.addDir(d)
 	}
-	switch {
-	case r.state == scanAgain:
+	switch r.state {
+	case scanAgain:
 		q.addDir(n)
-	case r.state == scanDone && q.names != nil && n.window:
-		q.names.scanned()
+	case scanDone:
+		q.names.scanned(n)
 	}
 }
 

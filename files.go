@@ -134,8 +134,8 @@ func (s *nameSource) isOver() bool {
 	return s.window == nil && s.ended
 }
 
-// take returns the node of a window, or nil. The window before must have been
-// scanned to its end, so that few are in memory.
+// take makes a window what root is to list, and returns root, or else nil. The window
+// before must have been scanned to its end, so that few are in memory.
 func (s *nameSource) take() *node {
 	if s == nil {
 		return nil
@@ -145,17 +145,23 @@ func (s *nameSource) take() *node {
 	if s.window == nil || s.begun {
 		return nil
 	}
-	g := s.window.top
+	*s.root.given, s.root.phase = *s.window.top, nodeUnopened
 	s.window, s.begun = nil, true
 	select {
 	case s.room <- struct{}{}:
 	default: // the goroutine that pulls has not yet seen that there was room before
 	}
-	return &node{window: true, given: g}
+	return s.root
 }
 
-// scanned says that the window has been scanned to its end.
-func (s *nameSource) scanned() {
+// lists reports whether what n lists is windows.
+func (s *nameSource) lists(n *node) bool { return s != nil && n == s.root }
+
+// scanned says that n has been scanned to its end.
+func (s *nameSource) scanned(n *node) {
+	if !s.lists(n) {
+		return
+	}
 	s.mu.Lock()
 	s.begun = false
 	s.mu.Unlock()

@@ -350,13 +350,14 @@ func relOf(f *File) (string, error) { return f.Rel(), nil }
 
 // Until a window has been scanned there is no other, whatever has been pulled.
 func TestFilesOneWindowAtATime(t *testing.T) {
-	s := newNameSource(nil, func([]byte) bool { return true }, &node{}, false, func() {})
+	root := &node{}
+	s := newNameSource(nil, func([]byte) bool { return true }, root, false, func() {})
 	s.add("a")
 	require.NotNil(t, s.take())
 	s.add("b")
 	require.Nil(t, s.take())
 	require.False(t, s.isReady())
-	s.scanned()
+	s.scanned(root)
 	require.True(t, s.isReady())
 	require.NotNil(t, s.take())
 	require.Nil(t, s.take())
@@ -403,13 +404,13 @@ func TestFilesStoppedInAWindow(t *testing.T) {
 	require.NoError(t, err)
 	r := newRun(t.Context(), cfg, callbacks{}, newOrdered(1))
 	w := r.startWorker(0)
-	window := func() *node {
-		return &node{window: true, given: &givenNames{runs: []nameRun{{node: r.root, files: []names.Name{names.New("a")}}}}}
-	}
-	w.scanRuns(window())
+	window := givenNames{runs: []nameRun{{node: r.root, files: []names.Name{names.New("a")}}}}
+	*r.root.given = window
+	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	r.stop(errBroken)
-	w.scanRuns(window())
+	*r.root.given = window
+	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	w.retire()
 }

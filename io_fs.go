@@ -89,10 +89,14 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 	return &fsDir{fsys: fsys, name: name, file: f}, nil
 }
 
-// named returns a subdirectory of which only files are opened, by their path. It is
-// not opened itself: in an object store, that would list it.
-func (d *fsDir) named(name names.Name) *fsDir {
-	return &fsDir{fsys: d.fsys, name: name.String(), up: d}
+// openGiven is parent.openDir for a directory that is not listed. One of an fs.FS, of
+// which files are opened by their path, is not opened itself: in an object store,
+// that would list it.
+func openGiven(parent directory, name names.Name) (directory, error) {
+	if d, ok := parent.(*fsDir); ok {
+		return &fsDir{fsys: d.fsys, name: name.String(), up: d}, nil
+	}
+	return parent.openDir(name)
 }
 
 // join returns the path of the entry name.

@@ -35,8 +35,7 @@ type node struct {
 	spans  []*span          // ordered: what span is expanded to
 	phase  nodePhase        // used by the worker that scans the node
 	buffer *entryBuffer     // nil unless entries are buffered until all are listed
-	given  *givenNames      // nil unless Options.Files names entries of it
-	window bool             // it stands for names that Options.Files gives at a time, not for a directory
+	given  *givenNames      // nil unless Options.Files names entries of it; root then lists one window of names after the other
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed

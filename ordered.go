@@ -34,12 +34,12 @@ func newOrdered(workers int) *ordered {
 	return q
 }
 
-// begin gives the queue its first directory, or window of names, and the function
-// that lets a worker look for work.
-func (q *ordered) begin(first *node, wake func()) {
+// begin gives the queue its first directory and the function that lets a worker look
+// for work.
+func (q *ordered) begin(root *node, wake func()) {
 	q.wake = wake
-	first.span = &span{node: first}
-	q.head, q.todo = first.span, first.span
+	root.span = &span{node: root}
+	q.head, q.todo = root.span, root.span
 }
 
 // take begins the first span that may be begun.
@@ -52,24 +52,14 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 	}
 	q.begun += s.weight()
 	if s.node != nil {
-		if s.node.window {
-			q.takeNames(s.node)
+		if q.names.lists(s.node) {
+			q.names.take()
 		}
 		s.begun = true
 		return nil, s.node
 	}
 	q.remove(s)
 	return s.batch, nil
-}
-
-// takeNames gives the window n what has been pulled. If that is all there will be,
-// it is the last.
-func (q *ordered) takeNames(n *node) {
-	if w := q.names.take(); w != nil {
-		n.given = w.given
-	} else {
-		n.given = nil
-	}
 }
 
 // ready returns the span that take would begin.
@@ -81,7 +71,7 @@ func (q *ordered) ready() *span {
 	switch {
 	case s == nil, s != q.head && q.begun+s.weight() > q.limit:
 		return nil
-	case s.node != nil && s.node.window && !q.names.isReady() && !q.names.isOver():
+	case q.names.lists(s.node) && !q.names.isReady() && !q.names.isOver():
 		return nil
 	}
 	return s
@@ -120,9 +110,7 @@ func (q *ordered) add(n *node, r scanResult) {
 	defer q.mu.Unlock()
 	switch r.state {
 	case scanDone:
-		if n.window {
-			q.names.scanned()
-		}
+		q.names.scanned(n)
 		q.expand(n)
 	case scanAgain:
 		n.span.begun = false
@@ -130,7 +118,8 @@ func (q *ordered) add(n *node, r scanResult) {
 	}
 }
 
-// expand puts the spans of the directory n, which has been listed, behind it.
+// expand puts the spans of the directory n, which has been listed, behind it. The last
+// of them may be n's own again.
 func (q *ordered) expand(n *node) {
 	d := n.span
 	d.expanded = true
@@ -146,6 +135,9 @@ func (q *ordered) expand(n *node) {
 		}
 	}
 	last.next, n.spans = next, nil
+	if last.node == n {
+		n.span = last
+	}
 	q.remove(d)
 	q.signal(d)
 }

@@ -111,10 +111,8 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	if cfg.noRead && !cfg.stat {
 		s.pool.few = fewNames
 	}
-	first := s.root
 	if cfg.files != nil {
 		s.names = newNameSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
-		first = &node{window: true}
 	}
 	if cfg.followDirs {
 		s.pool.late = s.entered.takeLinked
@@ -122,7 +120,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	switch {
 	case order != nil:
 		order.names = s.names
-		order.begin(first, s.pool.wake)
+		order.begin(s.root, s.pool.wake)
 	case s.names != nil:
 		s.disk.names, s.disk.stack = s.names, nil
 	}

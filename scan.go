@@ -21,10 +21,7 @@ func (w *worker) scan(n *node) scanResult {
 		defer func(was position) { w.pos = was }(w.pos) // a visit's, which may wait for a descriptor
 		w.pos = position{span: n.span, file: -1}
 	}
-	if n.window && w.order != nil {
-		if n.given == nil {
-			return scanResult{} // there are no more names
-		}
+	if w.order != nil && n.given != nil {
 		return w.scanRuns(n)
 	}
 	if n.phase == nodeUnopened && !w.begin(n) || n.phase == nodeBuffered && !w.reopen(n) {
@@ -32,9 +29,6 @@ func (w *worker) scan(n *node) scanResult {
 	}
 	s := &w.scanner
 	*s = scanner{w: w, node: n, dir: n.dir, subs: s.subs[:0]}
-	if n.window {
-		s.node, s.dir = w.root, w.root.dir
-	}
 	more := n.phase == nodeListing && s.list(n)
 	w.show()
 	if n.buffer != nil && !more {
@@ -51,9 +45,11 @@ func (w *worker) scan(n *node) scanResult {
 // begin opens n, gives up its reference to the parent, and reports whether there
 // is something to list.
 func (w *worker) begin(n *node) bool {
-	if n.window {
+	if w.names.lists(n) { // root is open, and has been inspected
 		n.phase = nodeListing
-		return true
+		w.dirs.ref(n, 1)
+		_, err := w.dirs.acquire(n)
+		return err == nil
 	}
 	selected := w.selectDir(n)
 	var err error

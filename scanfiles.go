@@ -120,9 +120,12 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	return kept
 }
 
-// scanRuns makes spans of a window whose names are in order, and puts the span of
-// the next window behind them.
+// scanRuns makes spans of a window whose names are in order. Behind them it puts a
+// span of n again, for the next window. Without any names, there are no more.
 func (w *worker) scanRuns(n *node) scanResult {
+	if len(n.given.runs) == 0 {
+		return scanResult{}
+	}
 	for i := range n.given.runs {
 		if w.stopped() {
 			break
@@ -133,10 +136,8 @@ func (w *worker) scanRuns(n *node) scanResult {
 			w.addFileSpan(n, r)
 		}
 	}
-	n.given = &givenNames{}
-	next := &node{window: true, span: new(span)}
-	next.span.node = next
-	n.spans = append(n.spans, next.span)
+	*n.given = givenNames{}
+	n.spans = append(n.spans, &span{node: n})
 	return scanResult{}
 }
 
