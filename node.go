@@ -77,7 +77,7 @@ type givenNames struct {
 
 	runs   []nameRun  // of a window in order
 	judged bool       // in order: skip is known
-	skip   skipReason // why all are skipped, or notSkipped
+	skip   SkipReason // why all are skipped, or notSkipped
 }
 
 // A nameRun is names of one directory that were given one after the other, or a

@@ -8,33 +8,6 @@ import (
 	"time"
 )
 
-// A SkipReason says why an entry was not passed to fn, or that fn declined it.
-type SkipReason string
-
-// The reasons for which an entry is skipped.
-const (
-	SkippedSuffix          SkipReason = "suffix"           // matches none of Options.Suffixes
-	SkippedHidden          SkipReason = "hidden"           // name with a leading dot, by Options.SkipHidden
-	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
-	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles
-	SkippedShard           SkipReason = "other-shard"      // belongs to another shard than Options.Shard
-	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device
-	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
-	SkippedOutside         SkipReason = "outside-root"     // a symbolic link out of root, without Options.SymlinksOutside
-	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory reached by another path
-	SkippedSelect          SkipReason = "select"           // by Options.Select
-	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
-	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked
-	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
-	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
-)
-
-// skipReasons are the reasons by the number under which a worker counts them.
-var skipReasons = [skipReasonCount]SkipReason{
-	SkippedSuffix, SkippedHidden, SkippedPattern, SkippedIgnored, SkippedShard, SkippedNotRegular, SkippedOtherFilesystem,
-	SkippedOutside, SkippedDuplicate, SkippedSelect, SkippedSelectDir, SkippedMarked, SkippedBinary, SkippedByFunc,
-}
-
 // A Report is the ledger of a run. When the run has returned,
 //
 //	Found = Processed + Unchanged + the sum of Skipped + Failed + Abandoned
@@ -62,9 +35,9 @@ func newReport(c counts, elapsed time.Duration) Report {
 		Directories: c.directories, Found: c.found, Processed: c.processed, Unchanged: c.unchanged, Failed: c.failed, Abandoned: c.abandoned,
 		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed,
 	}
-	for i, n := range c.skipped {
-		if n > 0 {
-			r.Skipped[skipReasons[i]] += n
+	for _, s := range c.skipped {
+		if s.n > 0 {
+			r.Skipped[s.why] += s.n
 		}
 	}
 	return r

@@ -320,7 +320,7 @@ func (r *run) finish(start time.Time) {
 	defer r.dirs.unshare()
 	total := counts{abandoned: r.pool.abandoned}
 	total.found += r.entered.duplicates
-	total.skipped[skipDuplicate] += r.entered.duplicates
+	total.skip(SkippedDuplicate, r.entered.duplicates)
 	for _, w := range r.workers {
 		if w == nil {
 			continue

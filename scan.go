@@ -113,7 +113,7 @@ func (w *worker) selectDir(n *node) bool {
 		return false
 	}
 	if !w.calls.selectDir(w, n.parent, n.name.String()) {
-		w.skipFound(skipSelectDir)
+		w.skipFound(SkippedSelectDir)
 		return false
 	}
 	w.releaseSlot()
@@ -210,9 +210,9 @@ func (w *worker) skipOpened(n *node) bool {
 	case err != nil:
 		w.failDir(n, err)
 	case duplicate:
-		w.skipFound(skipDuplicate)
+		w.skipFound(SkippedDuplicate)
 	case s.Device != w.device:
-		w.skipFound(skipOtherFilesystem)
+		w.skipFound(SkippedOtherFilesystem)
 	default:
 		return false
 	}
@@ -254,7 +254,7 @@ func (s *scanner) list(n *node) (more bool) {
 	switch {
 	case n.buffer != nil && n.buffer.marked:
 		n.buffer.entries, n.buffer.ignore = nil, nil
-		w.skipFound(skipMarked)
+		w.skipFound(SkippedMarked)
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
@@ -409,7 +409,7 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 	w := s.w
 	w.counts.found++
 	if why := w.skipReason(s.node, name, typ); why != notSkipped {
-		w.counts.skipped[why]++
+		w.counts.skip(why, 1)
 		return
 	}
 	if s.batch == nil {
@@ -469,27 +469,27 @@ func (s *scanner) addSub(n *node) {
 
 // skipReason returns why the entry name of n, which is no directory, is skipped by
 // what is known before it is opened, or notSkipped.
-func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) skipReason {
+func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) SkipReason {
 	switch {
 	case !w.filter.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
-		return skipSuffix
+		return SkippedSuffix
 	case w.cfg.skipHidden && name[0] == '.':
-		return skipHidden
+		return SkippedHidden
 	}
 	if w.filter.needsPath {
 		rel := w.path.rel(n, name)
 		switch {
 		case !w.filter.keeps(rel), w.excludesBehind(n, name):
-			return skipPattern
+			return SkippedPattern
 		case !w.filter.inShard(rel):
-			return skipShard
+			return SkippedShard
 		}
 	}
 	if w.ignores(n, name, false) {
-		return skipIgnored
+		return SkippedIgnored
 	}
 	if typ != 0 {
-		return skipNotRegular
+		return SkippedNotRegular
 	}
 	return notSkipped
 }
@@ -499,15 +499,15 @@ func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) skipReason {
 func (w *worker) skipDir(n *node, name []byte) bool { return w.skipDirReason(n, name) != notSkipped }
 
 // skipDirReason is skipDir with the reason.
-func (w *worker) skipDirReason(n *node, name []byte) skipReason {
+func (w *worker) skipDirReason(n *node, name []byte) SkipReason {
 	f := &w.filter
 	switch {
 	case w.cfg.skipHidden && name[0] == '.':
-		return skipHidden
+		return SkippedHidden
 	case f.needsPath && (f.skipsDir(w.path.rel(n, name)) || w.excludesBehind(n, name)):
-		return skipPattern
+		return SkippedPattern
 	case w.ignores(n, name, true):
-		return skipIgnored
+		return SkippedIgnored
 	}
 	return notSkipped
 }

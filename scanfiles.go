@@ -58,7 +58,7 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 }
 
 // skipGiven counts names that are skipped since their directory is.
-func (w *worker) skipGiven(g *givenNames, why skipReason) {
+func (w *worker) skipGiven(g *givenNames, why SkipReason) {
 	for _, part := range g.files {
 		for _, name := range part {
 			w.skipFound(w.skipReasonBelow(name, why))
@@ -73,9 +73,9 @@ func (w *worker) skipGiven(g *givenNames, why skipReason) {
 
 // skipReasonBelow returns why a name is skipped that lies in a directory that is
 // left out: Options.Suffixes precede all other filters.
-func (w *worker) skipReasonBelow(name names.Name, why skipReason) skipReason {
+func (w *worker) skipReasonBelow(name names.Name, why SkipReason) SkipReason {
 	if !w.filter.hasSuffix(name.String()) {
-		return skipSuffix
+		return SkippedSuffix
 	}
 	return why
 }
@@ -114,7 +114,7 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 		if why := w.skipReason(n, name.Bytes(), 0); why == notSkipped {
 			kept = append(kept, name)
 		} else {
-			w.counts.skipped[why]++
+			w.counts.skip(why, 1)
 		}
 	}
 	return kept
@@ -170,7 +170,7 @@ func (w *worker) addFileSpan(window *node, r *nameRun) {
 }
 
 // skipReasonAbove returns why n, or a directory above it, is left out by its path.
-func (w *worker) skipReasonAbove(n *node) skipReason {
+func (w *worker) skipReasonAbove(n *node) SkipReason {
 	if n.parent == nil {
 		return notSkipped
 	}

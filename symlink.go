@@ -119,7 +119,7 @@ func (s *shared) reach(t target, use func(d directory, name names.Name) error) e
 }
 
 // excludedTarget returns why t is left out by its own path, or notSkipped.
-func (s *shared) excludedTarget(t target) skipReason {
+func (s *shared) excludedTarget(t target) SkipReason {
 	if t.err != nil || t.outside || t.path == "." {
 		return notSkipped
 	}
@@ -130,9 +130,9 @@ func (s *shared) excludedTarget(t target) skipReason {
 		part := t.path[:end]
 		switch {
 		case s.cfg.skipHidden && part[strings.LastIndexByte(part, '/')+1] == '.':
-			return skipHidden
+			return SkippedHidden
 		case s.filter.excludes(part):
-			return skipPattern
+			return SkippedPattern
 		}
 	}
 	return notSkipped
@@ -163,7 +163,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.err != nil:
 		w.failFound("readlink", s.node, name.String(), t.err)
 	case t.outside && !w.cfg.followOutside:
-		w.skipFound(skipOutside)
+		w.skipFound(SkippedOutside)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
 		if why == notSkipped && !w.skipDir(s.node, name.Bytes()) && w.cfg.opensDepth(s.node.depth+1) {
 			n := s.node.child(name, 0)

@@ -45,7 +45,7 @@ func (w *worker) visitFile(b *batch, i int) {
 			return
 		}
 		if !selects(f) {
-			w.counts.skipped[skipSelect]++
+			w.counts.skip(SkippedSelect, 1)
 			return
 		}
 	}
@@ -136,7 +136,7 @@ func (w *worker) callOnBinary(f *currentFile) {
 		f.content.data = nil
 		w.calls.onBinary(f)
 	}
-	w.counts.skipped[skipBinary]++
+	w.counts.skip(SkippedBinary, 1)
 }
 
 // leave is called when the worker visits no more entries of b.

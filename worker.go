@@ -265,9 +265,9 @@ func (w *worker) call(f *currentFile) {
 	case err == nil:
 		w.counts.processed++
 	case errors.Is(err, ErrSkip):
-		w.counts.skipped[skipByFunc]++
+		w.counts.skip(SkippedByFunc, 1)
 	case errors.Is(err, fs.SkipAll):
-		w.counts.skipped[skipByFunc]++
+		w.counts.skip(SkippedByFunc, 1)
 		w.stop(errEnough)
 	default:
 		w.fail("process", f.node, f.name.String(), err)
@@ -291,9 +291,9 @@ func (w *worker) failFound(op string, n *node, name string, err error) {
 }
 
 // skipFound counts a directory, or a link to one, that is skipped because of what it is.
-func (w *worker) skipFound(why skipReason) {
+func (w *worker) skipFound(why SkipReason) {
 	w.counts.found++
-	w.counts.skipped[why]++
+	w.counts.skip(why, 1)
 }
 
 // show lets OnProgress see w's counts.
