@@ -40,7 +40,7 @@ const (
 // asked for them together.
 type diskOrder struct {
 	cold  *coldMode
-	names *nameSource // nil without Options.Files; gives windows when nothing else is to be listed
+	given *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
 
 	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
 	stack     []*node    // directories, the one found last at the end
@@ -79,10 +79,10 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	return nil, q.takeDir()
 }
 
-// unlisted returns how many directories are to be listed, and windows of names.
+// unlisted returns how many directories are to be listed, and backlogs of names.
 func (q *diskOrder) unlisted() int {
 	k := len(q.stack) + len(q.dirs.nodes)
-	if k == 0 && q.names.isReady() {
+	if k == 0 && q.given.isReady() {
 		k = 1
 	}
 	return k
@@ -128,7 +128,7 @@ func (q *diskOrder) takeDir() *node {
 		return n
 	}
 	if len(q.dirs.nodes) == 0 {
-		return q.names.take()
+		return q.given.take()
 	}
 	n := heap.Pop(&q.dirs).(*node)
 	q.dirs.last = n.inode
@@ -146,7 +146,7 @@ func (q *diskOrder) add(n *node, r scanResult) {
 	case scanAgain:
 		q.addDir(n)
 	case scanDone:
-		q.names.scanned(n)
+		q.given.scanned(n)
 	}
 }
 
@@ -206,7 +206,7 @@ func (q *diskOrder) isFull() bool {
 func (q *diskOrder) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.files == 0 && q.unlisted() == 0 && q.names.isOver()
+	return q.files == 0 && q.unlisted() == 0 && q.given.isOver()
 }
 
 func (q *diskOrder) abandon() int64 {

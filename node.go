@@ -35,7 +35,7 @@ type node struct {
 	spans  []*span          // ordered: what span is expanded to
 	phase  nodePhase        // used by the worker that scans the node
 	buffer *entryBuffer     // nil unless entries are buffered until all are listed
-	given  *givenNames      // nil unless Options.Files names entries of it; root then lists one window of names after the other
+	given  *givenNames      // nil unless Options.Files names entries of it; root then lists one backlog after the other
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
@@ -69,20 +69,20 @@ type bufferedEntry struct {
 }
 
 // givenNames are the entries of one directory that Options.Files names, or all of a
-// window in the order in which they were given.
+// backlog in the order in which they were given.
 type givenNames struct {
 	files   [][]names.Name // in parts, each for one scan
 	subs    []*node        // directories that have some, and those to be listed
-	invalid []names.Name   // of a window: names that cannot be paths below root
+	invalid []names.Name   // of a backlog: names that cannot be paths below root
 
-	runs   []nameRun  // of a window in order
+	runs   []givenRun // of a backlog in order
 	judged bool       // in order: skip is known
 	skip   SkipReason // why all are skipped, or notSkipped
 }
 
-// A nameRun is names of one directory that were given one after the other, or a
+// A givenRun is names of one directory that were given one after the other, or a
 // directory to be listed.
-type nameRun struct {
+type givenRun struct {
 	node    *node
 	files   []names.Name
 	isTree  bool
@@ -91,10 +91,10 @@ type nameRun struct {
 
 // A linkNode is what only a node that is reached through symbolic links has.
 type linkNode struct {
-	// names are the links, of one scan of the parent, that the node stands for. The
+	// links are those, of one scan of the parent, that the node stands for. The
 	// node then has the path and the depth of the parent.
-	names   []names.Name
-	targets map[names.Name]target // of names, once they are resolved
+	links   []names.Name
+	targets map[names.Name]target // of links, once they are resolved
 	// to is the target of the one link that leads to the node.
 	to target
 }
@@ -115,14 +115,14 @@ func (n *node) child(name names.Name, inode uint64) *node {
 
 // childForLinks returns a node for symbolic links that n lists.
 func (n *node) childForLinks(links []names.Name) *node {
-	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{names: links}}
+	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{links: links}}
 }
 
 // isLinks reports whether n stands for links of its parent.
-func (n *node) isLinks() bool { return n.link != nil && n.link.names != nil }
+func (n *node) isLinks() bool { return n.link != nil && n.link.links != nil }
 
 // isLinkedDir reports whether n is the directory that a link leads to.
-func (n *node) isLinkedDir() bool { return n.link != nil && n.link.names == nil }
+func (n *node) isLinkedDir() bool { return n.link != nil && n.link.links == nil }
 
 // belowLink reports whether n's path has a link in it.
 func (n *node) belowLink() bool {

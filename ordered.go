@@ -7,9 +7,9 @@ import "sync"
 // in order, and not too far ahead of what has been delivered; but the span that is
 // delivered next can always be begun, so that nothing waits for ever.
 type ordered struct {
-	limit int         // the most results that are begun and not delivered, but for the next
-	wake  func()      // called when there is room for more
-	names *nameSource // nil without Options.Files
+	limit int          // the most results that are begun and not delivered, but for the next
+	wake  func()       // called when there is room for more
+	given *givenSource // nil without Options.Files
 
 	mu      sync.Mutex // guards what follows; it may be taken while the pool's is held
 	head    *span      // what is delivered next
@@ -52,8 +52,8 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 	}
 	q.begun += s.weight()
 	if s.node != nil {
-		if q.names.lists(s.node) {
-			q.names.take()
+		if q.given.lists(s.node) {
+			q.given.take()
 		}
 		s.begun = true
 		return nil, s.node
@@ -71,7 +71,7 @@ func (q *ordered) ready() *span {
 	switch {
 	case s == nil, s != q.head && q.begun+s.weight() > q.limit:
 		return nil
-	case q.names.lists(s.node) && !q.names.isReady() && !q.names.isOver():
+	case q.given.lists(s.node) && !q.given.isReady() && !q.given.isOver():
 		return nil
 	}
 	return s
@@ -110,7 +110,7 @@ func (q *ordered) add(n *node, r scanResult) {
 	defer q.mu.Unlock()
 	switch r.state {
 	case scanDone:
-		q.names.scanned(n)
+		q.given.scanned(n)
 		q.expand(n)
 	case scanAgain:
 		n.span.begun = false

@@ -23,7 +23,7 @@ import (
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
-//	nameSource.mu     the names of Options.Files that no worker has taken
+//	givenSource.mu    the names of Options.Files that no worker has taken
 //	coldMode.mu       how many files are read together, and who waits for that
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	dirSet.mu         the directories entered, with SymlinksFollow
@@ -112,22 +112,22 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.pool.few = fewNames
 	}
 	if cfg.files != nil {
-		s.names = newNameSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
+		s.given = newGivenSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
 	}
 	if cfg.followDirs {
 		s.pool.late = s.entered.takeLinked
 	}
 	switch {
 	case order != nil:
-		order.names = s.names
+		order.given = s.given
 		order.begin(s.root, s.pool.wake)
-	case s.names != nil:
-		s.disk.names, s.disk.stack = s.names, nil
+	case s.given != nil:
+		s.disk.given, s.disk.stack = s.given, nil
 	}
 }
 
 // execute runs the workers until all is done. Worker 0 is the calling goroutine, but
-// for a sequence of Options.Files that takes long: see pullNames.
+// for a sequence of Options.Files that takes long: see pullGiven.
 // It returns why the run was stopped, if it was, and its failures.
 func (r *run) execute() error {
 	start := time.Now()
@@ -142,7 +142,7 @@ func (r *run) execute() error {
 	}
 	endProgress := r.startProgress(start)
 	defer endProgress()
-	if r.names == nil || r.pullNames() {
+	if r.given == nil || r.pullGiven() {
 		r.pool.run(0)
 	}
 	r.pool.wait()
@@ -161,11 +161,11 @@ func (r *run) execute() error {
 	return r.failures.join(cause)
 }
 
-// pullNames pulls the names of Options.Files and reports whether worker 0 is still to
+// pullGiven pulls the names of Options.Files and reports whether worker 0 is still to
 // be run. If the sequence has not returned after headStart, it may be waiting, and
 // worker 0 begins on a goroutine that the pool waits for. A goroutine for a few names
 // would cost more than they do, and each of its waits the turns of all that are ready.
-func (r *run) pullNames() (runWorker bool) {
+func (r *run) pullGiven() (runWorker bool) {
 	p := r.pool
 	p.wg.Add(1)
 	late := time.AfterFunc(headStart, func() {
@@ -181,7 +181,7 @@ func (r *run) pullNames() (runWorker bool) {
 			p.wg.Done()
 		}
 	}()
-	r.names.pull(&p.stopped, r.ctx.Done())
+	r.given.pull(&p.stopped, r.ctx.Done())
 	returned = true
 	p.wakeAll()
 	return

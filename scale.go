@@ -9,15 +9,15 @@ import (
 const (
 	// timedEvery: one of so many calls is timed while calls do not block.
 	timedEvery = 16
-	// quickCalls: after so many of a worker's calls in a row that did not block,
+	// shrinkAfter: after so many of a worker's calls in a row that did not block,
 	// the pool shrinks.
-	quickCalls = 16
+	shrinkAfter = 16
 )
 
 // A latencyMeter finds out whether a worker's calls block.
 type latencyMeter struct {
 	reads, opens, lists latencyProbe
-	quick               int           // calls in a row that did not block
+	unblocked           int           // calls in a row that did not block
 	waited              time.Duration // for a slot, since a call was timed
 }
 
@@ -43,13 +43,13 @@ func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
 	c.slow = d > knobs.SlowCall
 	if !c.slow {
 		c.untimed = timedEvery
-		if m.quick++; m.quick >= quickCalls && p.extra.Load() > 0 {
-			m.quick = 0
+		if m.unblocked++; m.unblocked >= shrinkAfter && p.extra.Load() > 0 {
+			m.unblocked = 0
 			p.shrink()
 		}
 		return false
 	}
-	m.quick = 0
+	m.unblocked = 0
 	return blocks
 }
 

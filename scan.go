@@ -45,7 +45,7 @@ func (w *worker) scan(n *node) scanResult {
 // begin opens n, gives up its reference to the parent, and reports whether there
 // is something to list.
 func (w *worker) begin(n *node) bool {
-	if w.names.lists(n) { // root is open, and has been inspected
+	if w.given.lists(n) { // root is open, and has been inspected
 		n.phase = nodeListing
 		w.dirs.ref(n, 1)
 		_, err := w.dirs.acquire(n)
@@ -159,7 +159,7 @@ func (w *worker) open(n *node) error {
 // the run was stopped before the call.
 func (w *worker) awaitDisk(c *latencyProbe, dir func() directory, call func() (work int, err error)) error {
 	disk := w.cold.disk.Load()
-	if !c.isDue(w.pool) && (disk != diskSlow || w.latency.quick >= quickCalls) {
+	if !c.isDue(w.pool) && (disk != diskSlow || w.latency.unblocked >= shrinkAfter) {
 		_, err := call()
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *scanner) list(n *node) (more bool) {
 		return s.listGiven(n.given)
 	}
 	if n.isLinks() {
-		for _, name := range n.link.names {
+		for _, name := range n.link.links {
 			s.addLink(name, n.link.targets[name])
 		}
 		return false

@@ -36,9 +36,9 @@ func (s *shared) resolveRoot() error {
 // resolve finds out where the links of n lead.
 func (s *shared) resolve(n *node) error {
 	if n.link.targets == nil {
-		n.link.targets = make(map[names.Name]target, len(n.link.names))
+		n.link.targets = make(map[names.Name]target, len(n.link.links))
 	}
-	for _, name := range n.link.names {
+	for _, name := range n.link.links {
 		if _, ok := n.link.targets[name]; ok {
 			continue
 		}

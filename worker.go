@@ -40,9 +40,9 @@ type shared struct {
 	dirs     dirCache
 	entered  dirSet
 	pool     *pool
-	order    *ordered    // nil: results come as they are ready
-	disk     *diskOrder  // nil: results come in order
-	names    *nameSource // nil without Options.Files
+	order    *ordered     // nil: results come as they are ready
+	disk     *diskOrder   // nil: results come in order
+	given    *givenSource // nil without Options.Files
 	cold     coldMode
 
 	ctx    context.Context // cancelled when the run is stopped
@@ -277,7 +277,7 @@ func (w *worker) call(f *currentFile) {
 // fail reports a failure and then counts it: if OnError panics, the entry is
 // abandoned. An empty name stands for n itself.
 func (w *worker) fail(op string, n *node, name string, err error) {
-	if w.names != nil {
+	if w.given != nil {
 		err = n.givenError(name, err)
 	}
 	w.failures.add(w, sys.PathError(op, w.paths.path(n, name), err))

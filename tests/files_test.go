@@ -450,7 +450,7 @@ func TestInvariant8CancelWhileFilesWait(t *testing.T) {
 
 // The sequence is not pulled far ahead of what is processed.
 func TestInvariant5FilesArePulledAsNeeded(t *testing.T) {
-	testtree.Set(t, &knobs.NameWindow, 10_000)
+	testtree.Set(t, &knobs.MaxBacklog, 10_000)
 	root := spread(t, 3, 3)
 	for _, ordered := range []bool{false, true} {
 		watchdog(t)
@@ -636,7 +636,7 @@ func hostileName(r *rand.Rand, entries []string) string {
 }
 
 func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
-	testtree.Set(t, &knobs.NameWindow, pick(r, 1, 100, 1000, 1<<20))
+	testtree.Set(t, &knobs.MaxBacklog, pick(r, 1, 100, 1000, 1<<20))
 	tree := take(t, dir)
 	entries := []string{"afile"}
 	p := place{name: "os", root: dir}
@@ -725,7 +725,7 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 }
 
 func askForNames(t *testing.T, r *rand.Rand, dir string) error {
-	testtree.Set(t, &knobs.NameWindow, pick(r, 1, 100, 1000, 1<<20))
+	testtree.Set(t, &knobs.MaxBacklog, pick(r, 1, 100, 1000, 1<<20))
 	tree := take(t, dir)
 	var files []string
 	for rel := range tree.files {

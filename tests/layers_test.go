@@ -23,9 +23,9 @@ import (
 var layers = []string{
 	"fileproc options file report gitignore",
 	"run progress",
-	"scan scanfiles visit fdwait ignore symlink",
+	"scan scan_given visit fdwait ignore symlink",
 	"worker failures",
-	"pool queue diskorder cold ordered files scale",
+	"pool queue diskorder cold ordered given scale",
 	"collect stream",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",

@@ -15,9 +15,9 @@ var (
 	// AlwaysCold keeps every run in the cold mode.
 	AlwaysCold bool
 
-	// NameWindow is about how many bytes of memory the names may take that were
+	// MaxBacklog is about how many bytes of memory the names may take that were
 	// pulled and that no worker has taken: 100,000 names of 20 bytes.
-	NameWindow = 4 << 20
+	MaxBacklog = 4 << 20
 
 	// NoOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
 	// openat2.

@@ -15,53 +15,53 @@ import (
 )
 
 const (
-	// nameCost, nameDirCost and nameRunCost are the bytes of a name, a directory and
+	// givenCost, givenDirCost and givenRunCost are the bytes of a name, a directory and
 	// a run of names in order, without what they are called.
-	nameCost    = 17
-	nameDirCost = 400
-	nameRunCost = 400
-	// namePart is how many names one scan of a directory takes.
-	namePart = 512
+	givenCost    = 17
+	givenDirCost = 400
+	givenRunCost = 400
+	// givenPart is how many names one scan of a directory takes.
+	givenPart = 512
 	// A path above one of these bounds is a failure: each element is a node, opened
 	// below the node before, and no file system has paths that need more.
 	maxGivenLen   = 64 << 10
 	maxGivenParts = 4096
 )
 
-// A nameSource pulls the names of Options.Files from their iterator, which may wait
+// A givenSource pulls the names of Options.Files from their iterator, which may wait
 // for long, on a goroutine that is no worker until the iterator has returned. What
-// no worker has taken yet is the window: it grows while all workers are busy, and a
+// no worker has taken yet is the backlog: it grows while all workers are busy, and a
 // worker that has nothing else to do takes all of it, also if that is one name. So
 // names are processed as they come, and many at a time where they come fast.
 //
-// A window is grouped by directory while it grows, or in the order of the names if
+// A backlog is grouped by directory while it grows, or in the order of the names if
 // the results are in order.
-type nameSource struct {
-	names     iter.Seq[string]
-	canOpen   func(name []byte) bool
-	root      *node
-	inOrder   bool
-	maxWindow int
-	wake      func()        // lets a worker look for work
-	room      chan struct{} // buffered: take does not wait for the goroutine that pulls
-	arena     names.Arena   // of the goroutine that pulls
-	places    atomic.Uint64 // names scanned so far
+type givenSource struct {
+	all        iter.Seq[string]
+	canOpen    func(name []byte) bool
+	root       *node
+	inOrder    bool
+	maxBacklog int
+	wake       func()        // lets a worker look for work
+	room       chan struct{} // buffered: take does not wait for the goroutine that pulls
+	arena      names.Arena   // of the goroutine that pulls
+	places     atomic.Uint64 // names scanned so far
 
-	mu     sync.Mutex // guards what follows; it may be taken while the queue's is held
-	window *nameWindow
-	dirs   uint64 // made so far
-	begun  bool   // a window is taken and not scanned to its end
-	ended  bool   // the iterator has returned
+	mu      sync.Mutex // guards what follows; it may be taken while the queue's is held
+	backlog *givenBacklog
+	dirs    uint64 // made so far
+	begun   bool   // a backlog is taken and not scanned to its end
+	ended   bool   // the iterator has returned
 }
 
-// A nameWindow is names that no worker has taken.
-type nameWindow struct {
+// A givenBacklog is the names that no worker has taken.
+type givenBacklog struct {
 	top   *givenNames // root's own, grouped; or all, in order
 	dirs  map[entryOf]*node
 	paths map[string]*node // of dirs, those that were entered more than once, by path
 	path  string           // of the directory of the last name
 	dir   *node
-	names int
+	count int // of names
 	cost  int
 }
 
@@ -72,24 +72,24 @@ type entryOf struct {
 	name   string
 }
 
-func newNameSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *nameSource {
+func newGivenSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *givenSource {
 	root.given = &givenNames{}
-	return &nameSource{
-		names: all, canOpen: canOpen, root: root, inOrder: inOrder, maxWindow: knobs.NameWindow, wake: wake,
+	return &givenSource{
+		all: all, canOpen: canOpen, root: root, inOrder: inOrder, maxBacklog: knobs.MaxBacklog, wake: wake,
 		room: make(chan struct{}, 1),
 	}
 }
 
 // pull takes names until there are no more or the run is stopped. The iterator is
 // user code: it may wait, panic or end the goroutine.
-func (s *nameSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
-	for name := range s.names {
+func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
+	for name := range s.all {
 		if stopped.Load() {
 			return
 		}
 		s.mu.Lock()
 		s.add(name)
-		first, full := s.window.names == 1, s.window.cost >= s.maxWindow
+		first, full := s.backlog.count == 1, s.backlog.cost >= s.maxBacklog
 		s.mu.Unlock()
 		if first { // of all the others, a worker that looks for work learns
 			s.wake()
@@ -107,46 +107,46 @@ func (s *nameSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 	s.mu.Unlock()
 }
 
-func (s *nameSource) isFull() bool {
+func (s *givenSource) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.window != nil && s.window.cost >= s.maxWindow
+	return s.backlog != nil && s.backlog.cost >= s.maxBacklog
 }
 
 // isReady reports whether take would give names.
-func (s *nameSource) isReady() bool {
+func (s *givenSource) isReady() bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.window != nil && !s.begun
+	return s.backlog != nil && !s.begun
 }
 
 // isOver reports whether take has given all names. Without Options.Files there are
 // none.
-func (s *nameSource) isOver() bool {
+func (s *givenSource) isOver() bool {
 	if s == nil {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.window == nil && s.ended
+	return s.backlog == nil && s.ended
 }
 
-// take makes a window what root is to list, and returns root, or else nil. The window
+// take makes the backlog what root is to list, and returns root, or else nil. The one
 // before must have been scanned to its end, so that few are in memory.
-func (s *nameSource) take() *node {
+func (s *givenSource) take() *node {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.window == nil || s.begun {
+	if s.backlog == nil || s.begun {
 		return nil
 	}
-	*s.root.given, s.root.phase = *s.window.top, nodeUnopened
-	s.window, s.begun = nil, true
+	*s.root.given, s.root.phase = *s.backlog.top, nodeUnopened
+	s.backlog, s.begun = nil, true
 	select {
 	case s.room <- struct{}{}:
 	default: // the goroutine that pulls has not yet seen that there was room before
@@ -154,11 +154,11 @@ func (s *nameSource) take() *node {
 	return s.root
 }
 
-// lists reports whether what n lists is windows.
-func (s *nameSource) lists(n *node) bool { return s != nil && n == s.root }
+// lists reports whether what n lists is backlogs.
+func (s *givenSource) lists(n *node) bool { return s != nil && n == s.root }
 
 // scanned says that n has been scanned to its end.
-func (s *nameSource) scanned(n *node) {
+func (s *givenSource) scanned(n *node) {
 	if !s.lists(n) {
 		return
 	}
@@ -167,27 +167,27 @@ func (s *nameSource) scanned(n *node) {
 	s.mu.Unlock()
 }
 
-// add puts a name into the window.
-func (s *nameSource) add(name string) {
-	if s.window == nil {
-		s.window = &nameWindow{top: &givenNames{}, dirs: map[entryOf]*node{}, paths: map[string]*node{}, dir: s.root}
+// add puts a name into the backlog.
+func (s *givenSource) add(name string) {
+	if s.backlog == nil {
+		s.backlog = &givenBacklog{top: &givenNames{}, dirs: map[entryOf]*node{}, paths: map[string]*node{}, dir: s.root}
 	}
-	w := s.window
-	w.names++
-	w.cost += nameCost + len(name)
+	b := s.backlog
+	b.count++
+	b.cost += givenCost + len(name)
 	path, isTree := strings.CutSuffix(name, "/")
 	slash := strings.LastIndexByte(path, '/') // 0: an absolute path
 	dir, base := path[:max(0, slash)], path[slash+1:]
-	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != w.path && !s.enter(dir) {
+	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != b.path && !s.enter(dir) {
 		s.addInvalid(name)
 		return
 	}
 	kept := s.arena.Add(bytesOf(base))
 	if isTree {
 		s.dirs++
-		s.addTree(w.dir.child(kept, s.dirs))
+		s.addTree(b.dir.child(kept, s.dirs))
 	} else {
-		s.addFile(w.dir, kept)
+		s.addFile(b.dir, kept)
 	}
 }
 
@@ -197,7 +197,7 @@ func isTooLong(path string) bool {
 }
 
 // isName reports whether s can be one component of a path.
-func (s *nameSource) isName(name string) bool {
+func (s *givenSource) isName(name string) bool {
 	b := bytesOf(name)
 	return names.Valid(b) && strings.IndexByte(name, 0) < 0 && s.canOpen(b)
 }
@@ -208,14 +208,14 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 // enter makes the directory with this path the one that add puts names into, and
 // reports whether there can be one. Names tend to come in the order of their paths:
 // what the path has in common with the one before is not looked up again.
-func (s *nameSource) enter(path string) bool {
-	w := s.window
-	if n := w.paths[path]; n != nil {
-		w.path, w.dir = path, n
+func (s *givenSource) enter(path string) bool {
+	b := s.backlog
+	if n := b.paths[path]; n != nil {
+		b.path, b.dir = path, n
 		return true
 	}
-	n, end := w.dir, len(w.path) // n's path is path[:end], once that is a part of both
-	for same := commonPrefix(path, w.path); end > same || 0 < end && end < len(path) && path[end] != '/'; n = n.parent {
+	n, end := b.dir, len(b.path) // n's path is path[:end], once that is a part of both
+	for same := commonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; n = n.parent {
 		end = max(0, end-len(n.name.String())-1)
 	}
 	isNew := false
@@ -225,7 +225,7 @@ func (s *nameSource) enter(path string) bool {
 			rest = rest[1:]
 		}
 		name, _, _ := strings.Cut(rest, "/")
-		sub := w.dirs[entryOf{n, name}]
+		sub := b.dirs[entryOf{n, name}]
 		if sub == nil {
 			if !isNew && !s.areNames(rest) {
 				return false
@@ -235,8 +235,8 @@ func (s *nameSource) enter(path string) bool {
 		}
 		n, end = sub, len(path)-len(rest)+len(name)
 	}
-	if w.path, w.dir = path, n; !isNew {
-		w.paths[path] = n
+	if b.path, b.dir = path, n; !isNew {
+		b.paths[path] = n
 	}
 	return true
 }
@@ -248,7 +248,7 @@ func commonPrefix(a, b string) (n int) {
 	return n
 }
 
-func (s *nameSource) areNames(path string) bool {
+func (s *givenSource) areNames(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if !s.isName(name) {
 			return false
@@ -257,13 +257,13 @@ func (s *nameSource) areNames(path string) bool {
 	return true
 }
 
-func (s *nameSource) newDir(parent *node, name string) *node {
-	w := s.window
+func (s *givenSource) newDir(parent *node, name string) *node {
+	b := s.backlog
 	s.dirs++
 	n := parent.child(s.arena.Add(bytesOf(name)), s.dirs) // in the cold mode they are opened in this order
 	n.given = &givenNames{}
-	w.dirs[entryOf{parent, n.name.String()}] = n
-	w.cost += nameDirCost + len(name)
+	b.dirs[entryOf{parent, n.name.String()}] = n
+	b.cost += givenDirCost + len(name)
 	if s.inOrder {
 		n.refs = 0 // it is opened when one of its files is
 	} else {
@@ -272,52 +272,52 @@ func (s *nameSource) newDir(parent *node, name string) *node {
 	return n
 }
 
-// of returns the window's names in the directory n.
-func (s *nameSource) of(n *node) *givenNames {
+// of returns the backlog's names in the directory n.
+func (s *givenSource) of(n *node) *givenNames {
 	if n == s.root {
-		return s.window.top
+		return s.backlog.top
 	}
 	return n.given
 }
 
-func (s *nameSource) addInvalid(name string) {
+func (s *givenSource) addInvalid(name string) {
 	if kept := s.arena.Add(bytesOf(name)); s.inOrder {
-		s.addRun(nameRun{node: s.root, files: []names.Name{kept}, invalid: true})
+		s.addRun(givenRun{node: s.root, files: []names.Name{kept}, invalid: true})
 	} else {
-		s.window.top.invalid = append(s.window.top.invalid, kept)
+		s.backlog.top.invalid = append(s.backlog.top.invalid, kept)
 	}
 }
 
-func (s *nameSource) addTree(n *node) {
-	s.window.cost += nameDirCost
+func (s *givenSource) addTree(n *node) {
+	s.backlog.cost += givenDirCost
 	if s.inOrder {
-		s.addRun(nameRun{node: n, isTree: true})
+		s.addRun(givenRun{node: n, isTree: true})
 	} else {
 		s.of(n.parent).subs = append(s.of(n.parent).subs, n)
 	}
 }
 
-func (s *nameSource) addFile(dir *node, name names.Name) {
+func (s *givenSource) addFile(dir *node, name names.Name) {
 	if s.inOrder {
-		runs := s.window.top.runs
+		runs := s.backlog.top.runs
 		if k := len(runs) - 1; k >= 0 && runs[k].node == dir && !runs[k].isTree && !runs[k].invalid && len(runs[k].files) < spanSize {
 			runs[k].files = append(runs[k].files, name)
 		} else {
-			s.addRun(nameRun{node: dir, files: []names.Name{name}})
+			s.addRun(givenRun{node: dir, files: []names.Name{name}})
 		}
 		return
 	}
 	g := s.of(dir)
-	if k := len(g.files) - 1; k >= 0 && len(g.files[k]) < namePart {
+	if k := len(g.files) - 1; k >= 0 && len(g.files[k]) < givenPart {
 		g.files[k] = append(g.files[k], name)
 	} else {
 		g.files = append(g.files, []names.Name{name})
 	}
 }
 
-func (s *nameSource) addRun(r nameRun) {
-	s.window.cost += nameRunCost
-	s.window.top.runs = append(s.window.top.runs, r)
+func (s *givenSource) addRun(r givenRun) {
+	s.backlog.cost += givenRunCost
+	s.backlog.top.runs = append(s.backlog.top.runs, r)
 }
 
 // badPath is the failure of a name of Options.Files that leads nowhere below root.

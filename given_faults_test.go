@@ -103,14 +103,14 @@ func TestFilesFaultsBesideManyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := &world{root: folder("", folder("d", file("in", "inside"), file("x", "", vanished)))}
 		list := []string{"no//name", "d/in", "d/x", "none/at/all"}
-		for i := range 2*namePart + 1 {
+		for i := range 2*givenPart + 1 {
 			w.root.kids = append(w.root.kids, file(fmt.Sprint(i), ""))
 			list = append(list, fmt.Sprint(i))
 		}
 		out := w.process(t.Context(), Options{Workers: 1, Files: slices.Values(list)}, nil)
 		require.NoError(t, out.err)
 		w.requireSound(t, out)
-		require.Len(t, out.got, 2*namePart+2)
+		require.Len(t, out.got, 2*givenPart+2)
 		require.EqualValues(t, 3, out.report.Failed, "%v", out.failed)
 	})
 }
@@ -167,9 +167,9 @@ func TestFilesFaultsWithoutReading(t *testing.T) {
 	}
 }
 
-// A failure, or what a directory is, concerns names given in windows of every size alike, in a Stream in order too.
+// A failure, or what a directory is, concerns names given in backlogs of every size alike, in a Stream in order too.
 func TestFilesFaultsInOrder(t *testing.T) {
-	testtree.Set(t, &knobs.NameWindow, 1)
+	testtree.Set(t, &knobs.MaxBacklog, 1)
 	everyWorld(t, small, func(t *testing.T, w *world, workers int) {
 		list := append(w.names(), "gone/", "empty/", "d/e/")
 		var got []string
@@ -191,8 +191,8 @@ func TestFilesFaultsInOrder(t *testing.T) {
 
 // everyCallForNames is everyCall of the backend in a run with names and a tree.
 func everyCallForNames(t *testing.T, test func(t *testing.T, w *world, opts Options, k int) (reached bool)) {
-	for _, window := range []int{1, 1 << 20} {
-		testtree.Set(t, &knobs.NameWindow, window)
+	for _, backlog := range []int{1, 1 << 20} {
+		testtree.Set(t, &knobs.MaxBacklog, backlog)
 		everyCall(t, func(t *testing.T, w *world, opts Options, k int) bool {
 			list := slices.DeleteFunc(w.names(), func(rel string) bool { return strings.HasPrefix(rel, "d/e/") })
 			opts.Files = slices.Values(append(list, "d/e/", "no//name", "gone/", "none", "d/none/at/all"))
@@ -249,10 +249,10 @@ func TestFilesFaultsPanicAtEachFile(t *testing.T) {
 	}
 }
 
-// With few descriptors all names are delivered, in order too, and from windows of every size.
+// With few descriptors all names are delivered, in order too, and from backlogs of every size.
 func TestFilesFewDescriptors(t *testing.T) {
-	for _, window := range []int{1, 2000, 1 << 20} {
-		testtree.Set(t, &knobs.NameWindow, window)
+	for _, backlog := range []int{1, 2000, 1 << 20} {
+		testtree.Set(t, &knobs.MaxBacklog, backlog)
 		for _, limit := range []int{5, 9} {
 			for _, workers := range []int{1, 3} {
 				for _, ordered := range []bool{false, true} {
@@ -280,7 +280,7 @@ func TestFilesFewDescriptors(t *testing.T) {
 	}
 }
 
-// A directory with many names is opened once for each window, and those above it as in a listing.
+// A directory with many names is opened once for each backlog, and those above it as in a listing.
 func TestFilesOpenEachDirectoryOnce(t *testing.T) {
 	root := folder("")
 	for i := range 20 {
@@ -348,10 +348,10 @@ func TestFilesDirectoriesAreClosedWhenDone(t *testing.T) {
 
 func relOf(f *File) (string, error) { return f.Rel(), nil }
 
-// Until a window has been scanned there is no other, whatever has been pulled.
-func TestFilesOneWindowAtATime(t *testing.T) {
+// Until a backlog has been scanned there is no other, whatever has been pulled.
+func TestFilesOneBacklogAtATime(t *testing.T) {
 	root := &node{}
-	s := newNameSource(nil, func([]byte) bool { return true }, root, false, func() {})
+	s := newGivenSource(nil, func([]byte) bool { return true }, root, false, func() {})
 	s.add("a")
 	require.NotNil(t, s.take())
 	s.add("b")
@@ -363,10 +363,10 @@ func TestFilesOneWindowAtATime(t *testing.T) {
 	require.Nil(t, s.take())
 }
 
-// The directories of a window are known by single names. Known by their paths, they would take the square of the depth.
+// The directories of a backlog are known by single names. Known by their paths, they would take the square of the depth.
 func TestFilesDirectoriesAreKnownByName(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
-		s := newNameSource(nil, func([]byte) bool { return true }, &node{}, inOrder, func() {})
+		s := newGivenSource(nil, func([]byte) bool { return true }, &node{}, inOrder, func() {})
 		given, paths := 0, map[string]*node{"": s.root}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 3000 {
@@ -376,40 +376,40 @@ func TestFilesDirectoriesAreKnownByName(t *testing.T) {
 			}
 			s.add(dir + "f")
 			given += len(dir)
-			w := s.window
+			w := s.backlog
 			require.Equal(t, dir, w.dir.relPath(""))
 			if n := paths[dir]; n != nil {
 				require.Same(t, n, w.dir)
 			}
 			paths[dir] = w.dir
 		}
-		require.LessOrEqual(t, len(paths)-1, len(s.window.dirs))
+		require.LessOrEqual(t, len(paths)-1, len(s.backlog.dirs))
 		kept := 0
-		for key := range s.window.dirs {
+		for key := range s.backlog.dirs {
 			kept += len(key.name)
 		}
 		require.LessOrEqual(t, kept, given)
 		kept = 0
-		for dir := range s.window.paths {
+		for dir := range s.backlog.paths {
 			kept += len(dir)
 		}
 		require.LessOrEqual(t, kept, given)
 	}
 }
 
-// A stopped run takes no more of a window, which may be long.
-func TestFilesStoppedInAWindow(t *testing.T) {
+// A stopped run takes no more of a backlog, which may be long.
+func TestFilesStoppedInABacklog(t *testing.T) {
 	opts := Options{Files: slices.Values([]string(nil))}
 	cfg, err := opts.config("root", false)
 	require.NoError(t, err)
 	r := newRun(t.Context(), cfg, callbacks{}, newOrdered(1))
 	w := r.startWorker(0)
-	window := givenNames{runs: []nameRun{{node: r.root, files: []names.Name{names.New("a")}}}}
-	*r.root.given = window
+	backlog := givenNames{runs: []givenRun{{node: r.root, files: []names.Name{names.New("a")}}}}
+	*r.root.given = backlog
 	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	r.stop(errBroken)
-	*r.root.given = window
+	*r.root.given = backlog
 	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	w.retire()

@@ -6,7 +6,7 @@ import "github.com/fileproc/fileproc/internal/names"
 // directory that has some is opened by its own name in its parent, so that one
 // behind a link is not reached. What a name is shows when it is opened.
 
-// listGiven takes a part of the names in a directory, or those of a window that are
+// listGiven takes a part of the names in a directory, or those of a backlog that are
 // root's own, and reports whether there are more.
 func (s *scanner) listGiven(g *givenNames) (more bool) {
 	w := s.w
@@ -29,7 +29,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	if len(g.files) == 0 {
 		return false
 	}
-	place := w.names.places.Add(uint64(len(g.files[0])))
+	place := w.given.places.Add(uint64(len(g.files[0])))
 	looksUp := w.cold.on.Load() && isOnDisk(s.dir)
 	for _, name := range g.files[0] {
 		hint := place
@@ -120,8 +120,8 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	return kept
 }
 
-// scanRuns makes spans of a window whose names are in order. Behind them it puts a
-// span of n again, for the next window. Without any names, there are no more.
+// scanRuns makes spans of a backlog whose names are in order. Behind them it puts a
+// span of n again, for the next backlog. Without any names, there are no more.
 func (w *worker) scanRuns(n *node) scanResult {
 	if len(n.given.runs) == 0 {
 		return scanResult{}
@@ -141,15 +141,15 @@ func (w *worker) scanRuns(n *node) scanResult {
 	return scanResult{}
 }
 
-func (w *worker) addTreeSpan(window, n *node) {
+func (w *worker) addTreeSpan(root, n *node) {
 	if w.skipReasonAbove(n.parent) == notSkipped && !w.skipDir(n.parent, n.name.Bytes()) {
 		n.span = &span{node: n}
-		window.spans = append(window.spans, n.span)
+		root.spans = append(root.spans, n.span)
 		w.dirs.ref(n.parent, 1) // which n gives up when it is begun
 	}
 }
 
-func (w *worker) addFileSpan(window *node, r *nameRun) {
+func (w *worker) addFileSpan(root *node, r *givenRun) {
 	kept := r.files
 	switch why := w.skipReasonAbove(r.node); {
 	case r.invalid:
@@ -165,7 +165,7 @@ func (w *worker) addFileSpan(window *node, r *nameRun) {
 	}
 	b := &batch{node: r.node, entries: kept, invalid: r.invalid}
 	b.span = &span{batch: b, files: len(kept)}
-	window.spans = append(window.spans, b.span)
+	root.spans = append(root.spans, b.span)
 	w.dirs.ref(r.node, 1)
 }
 
