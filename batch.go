@@ -62,3 +62,18 @@ func (b *batch) reset() {
 	b.next.Store(0)
 	b.joined.Store(false)
 }
+
+// A scanResult is what a scan of a directory has found.
+type scanResult struct {
+	batch *batch  // files; nil if there were none
+	subs  []*node // directories to be listed
+	state scanState
+}
+
+type scanState uint8
+
+const (
+	scanDone  scanState = iota // nothing is left to list
+	scanMore                   // the listing goes on
+	scanAgain                  // the directory is to be begun anew, and holds no descriptor until then
+)

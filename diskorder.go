@@ -55,8 +55,6 @@ type diskOrder struct {
 	spare     []*batch
 }
 
-var _ queue = (*diskOrder)(nil)
-
 // fitMemory withholds what a process that may use limit bytes of memory cannot have.
 // The garbage collector lets a heap grow to twice what is in use.
 func (q *diskOrder) fitMemory(limit int64) {

@@ -9,11 +9,10 @@ import (
 // maxFailures is how many failures one error keeps; the rest are counted.
 const maxFailures = 100
 
-// failures collects the failures of a run, or passes them on.
+// failures collects the failures of a run, or passes them to onError.
 type failures struct {
 	onError func(error) error
 	stop    func(error)
-	yield   func(*worker, error) // Stream and Walk: the loop gets what onError does not
 
 	mu    sync.Mutex // guards what follows, and serialises onError
 	first []error
@@ -21,15 +20,7 @@ type failures struct {
 	over  bool // onError is not called any more
 }
 
-func (f *failures) add(w *worker, err error) {
-	if f.onError == nil && f.yield != nil {
-		f.yield(w, err)
-		return
-	}
-	if f.onError != nil && w.draining {
-		w.deferred = append(w.deferred, err)
-		return
-	}
+func (f *failures) add(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -47,15 +38,6 @@ func (f *failures) add(w *worker, err error) {
 		f.first = append(f.first, err)
 	default:
 		f.more++
-	}
-}
-
-// addDeferred passes on what add deferred while w was draining.
-func (f *failures) addDeferred(w *worker) {
-	deferred := w.deferred
-	w.deferred = nil
-	for _, err := range deferred {
-		f.add(w, err)
 	}
 }
 

@@ -17,9 +17,9 @@ func TestFailuresJoin(t *testing.T) {
 	var f failures
 	require.NoError(t, f.join(nil))
 	require.Equal(t, context.Canceled, f.join(context.Canceled), "a cause alone is itself")
-	f.add(nil, one)
+	f.add(one)
 	require.Equal(t, one, f.join(nil), "a failure alone is itself")
-	f.add(nil, two)
+	f.add(two)
 	err := f.join(nil)
 	require.ErrorIs(t, err, one)
 	require.ErrorIs(t, err, two)
@@ -36,8 +36,8 @@ func TestFailuresJoin(t *testing.T) {
 func TestFailuresEndWithAPanicOfOnError(t *testing.T) {
 	calls := 0
 	f := failures{onError: func(error) error { calls++; panic("in OnError") }}
-	require.Panics(t, func() { f.add(&worker{}, errors.New("one")) })
-	f.add(&worker{}, errors.New("two"))
+	require.Panics(t, func() { f.add(errors.New("one")) })
+	f.add(errors.New("two"))
 	require.Equal(t, 1, calls)
 }
 
@@ -45,7 +45,7 @@ func TestFailuresKeepSome(t *testing.T) {
 	for _, n := range []int{maxFailures - 1, maxFailures, maxFailures + 1, 1000} {
 		var f failures
 		for i := range n {
-			f.add(nil, fmt.Errorf("number %d", i))
+			f.add(fmt.Errorf("number %d", i))
 		}
 		err := f.join(nil)
 		var j interface{ Unwrap() []error }
@@ -71,23 +71,47 @@ func TestFailuresOnError(t *testing.T) {
 			}
 			return nil
 		},
-		stop:  func(err error) { stops = append(stops, err) },
-		yield: func(*worker, error) { t.Error("a failure that OnError has seen is yielded") },
+		stop: func(err error) { stops = append(stops, err) },
 	}
 	for range 5 {
-		f.add(&worker{}, errBroken)
+		f.add(errBroken)
 	}
 	require.Equal(t, 2, calls, "none after the one that stopped the run")
 	require.Equal(t, []error{enough}, stops)
 	require.NoError(t, f.join(nil), "reported nowhere else")
 }
 
-func TestFailuresYield(t *testing.T) {
-	var got []error
-	f := failures{yield: func(_ *worker, err error) { got = append(got, err) }}
-	f.add(&worker{}, errBroken)
-	require.Equal(t, []error{errBroken}, got)
-	require.NoError(t, f.join(nil))
+// A failure goes to the loop over a Stream if there is no OnError, and else to OnError: once the worker drains no more.
+func TestFailuresGoToOne(t *testing.T) {
+	for _, hasOnError := range []bool{false, true} {
+		var yielded, seen []error
+		calls := callbacks{yieldError: func(_ *worker, err error) { yielded = append(yielded, err) }}
+		if hasOnError {
+			calls.onError = func(err error) error { seen = append(seen, err); return nil }
+		}
+		cfg, err := (&Options{}).config("root", false)
+		require.NoError(t, err)
+		r := newRun(t.Context(), cfg, calls, nil)
+		w := r.startWorker(0)
+		w.fail("open", r.root, "a", errBroken)
+		w.draining = true
+		w.fail("open", r.root, "b", errBroken)
+		if hasOnError {
+			require.Len(t, seen, 1)
+		}
+		w.draining = false
+		w.addDeferred()
+		w.addDeferred()
+		require.NoError(t, r.failures.join(nil), "reported nowhere else")
+		require.EqualValues(t, 2, w.counts.failed)
+		if !hasOnError {
+			yielded, seen = seen, yielded
+		}
+		require.Len(t, seen, 2)
+		require.ErrorContains(t, seen[1], "b")
+		require.Empty(t, yielded)
+		w.retire()
+	}
 }
 
 func TestPathError(t *testing.T) {

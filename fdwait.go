@@ -63,7 +63,7 @@ func (w *worker) retryOnResource(try func() error) error {
 			}
 		case sys.IsScarce(err):
 			err = w.waitForDescriptor(try)
-			w.failures.addDeferred(w)
+			w.addDeferred()
 			if sys.IsScarce(err) {
 				return err
 			}

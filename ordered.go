@@ -19,8 +19,6 @@ type ordered struct {
 	waiting bool // the loop waits for head
 }
 
-var _ queue = (*ordered)(nil)
-
 // A worker may be orderedAhead results ahead of the loop that takes them, and all
 // together orderedMin: some readaheads for each.
 const (

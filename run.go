@@ -82,7 +82,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	s.root, s.paths = &base.root, &base.paths
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	stop := s.stop
-	s.failures = failures{onError: calls.onError, yield: calls.yieldError, stop: stop}
+	s.failures = failures{onError: calls.onError, stop: stop}
 	s.dirs.limit = budget.open
 	if cfg.followFiles {
 		s.dirs.openLinked = s.openLinked
@@ -202,6 +202,41 @@ func (r *run) watch() (end func()) {
 		if !release() {
 			<-ended
 		}
+	})
+}
+
+// progressPeriod is how often Options.OnProgress is called.
+const progressPeriod = 100 * time.Millisecond
+
+// startProgress calls onProgress with what the workers show, until end has returned.
+func (r *run) startProgress(start time.Time) (end func()) {
+	if r.calls.onProgress == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				r.pool.recordPanic(recover())
+			}
+		}()
+		ticker := time.NewTicker(progressPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				r.calls.onProgress(r.shownCounts(), time.Since(start))
+			case <-over:
+				returned = true
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(over)
+		ended.Wait()
 	})
 }
 

@@ -24,7 +24,7 @@ type callbacks struct {
 	// the function that fetches its metadata. It reports whether to open it.
 	visitDir   func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool
 	onError    func(error) error
-	yieldError func(*worker, error) // Stream and Walk: see failures
+	yieldError func(*worker, error) // Stream and Walk: the loop gets what onError does not
 	onProgress func(counts, time.Duration)
 	onReport   func(counts, time.Duration)
 	openRoot   func(root string) (directory, error) // in place of the backend's
@@ -280,8 +280,25 @@ func (w *worker) fail(op string, n *node, name string, err error) {
 	if w.given != nil {
 		err = n.givenError(name, err)
 	}
-	w.failures.add(w, sys.PathError(op, w.paths.path(n, name), err))
+	err = sys.PathError(op, w.paths.path(n, name), err)
+	switch {
+	case w.calls.onError == nil && w.calls.yieldError != nil:
+		w.calls.yieldError(w, err)
+	case w.calls.onError != nil && w.draining:
+		w.deferred = append(w.deferred, err)
+	default:
+		w.failures.add(err)
+	}
 	w.counts.failed++
+}
+
+// addDeferred reports to OnError what failed while w was draining.
+func (w *worker) addDeferred() {
+	deferred := w.deferred
+	w.deferred = nil
+	for _, err := range deferred {
+		w.failures.add(err)
+	}
 }
 
 // failFound is fail for what has not been counted as found.
@@ -304,4 +321,19 @@ func (w *worker) show() {
 	w.shown.Lock()
 	w.shown.counts = w.counts
 	w.shown.Unlock()
+}
+
+// shownCounts adds up what the workers show. Abandoned is known only at the end.
+func (s *shared) shownCounts() (total counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		if w != nil {
+			w.shown.Lock()
+			total.add(&w.shown.counts)
+			w.shown.Unlock()
+		}
+	}
+	total.abandoned = 0
+	return total
 }

@@ -22,11 +22,11 @@ import (
 // uses its own layer and those below. The last one is vocabulary, for all files.
 var layers = []string{
 	"fileproc options file report gitignore",
-	"run progress",
+	"run",
 	"scan scan_given visit fdwait ignore symlink",
-	"worker failures",
-	"pool queue diskorder cold ordered given scale",
-	"collect stream",
+	"worker",
+	"pool diskorder cold ordered given scale",
+	"collect stream failures",
 	"dircache dirset node span batch filter",
 	"read readahead readahead_*",
 	"io io_* readdir readdir_*",
