@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,15 @@ func (c *dirCache) ref(n *node, refs int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.refs += refs
+	n.check()
+}
+
+// check panics if more was given back than taken: n would be closed while it is in
+// use.
+func (n *node) check() {
+	if n.pins < 0 || n.refs < 0 {
+		panic(fmt.Sprintf("fileproc: directory %q has %d pins and %d references", n.relPath(""), n.pins, n.refs))
+	}
 }
 
 // release takes pins and refs from n. It closes n if nothing needs it any more,
@@ -107,6 +117,7 @@ func (c *dirCache) release(n *node, pins, refs int) {
 	defer c.mu.Unlock()
 	n.pins -= pins
 	n.refs -= refs
+	n.check()
 	if n.parent == nil || n.pins > 0 || n.dir == nil {
 		return
 	}
@@ -198,7 +209,9 @@ func (c *dirCache) evictAll() {
 		// After the swap node is the one that was pinned: the worker cannot pin
 		// another while c.mu is held.
 		if p.state.CompareAndSwap(pinIdle, pinNone) {
-			p.node.Load().pins--
+			n := p.node.Load()
+			n.pins--
+			n.check()
 		}
 	}
 	for _, n := range slices.Clone(c.open) {

@@ -268,6 +268,45 @@ func TestDirCacheWithWaiters(t *testing.T) {
 	s.end(t)
 }
 
+// What is given back twice is noticed, in root too, which is not closed.
+func TestDirCacheNegativePinsPanic(t *testing.T) {
+	for _, name := range []string{"", "n0"} {
+		s := newStand(t, 8, row(1))
+		s.node[""] = s.top
+		n := s.node[name]
+		d, err := s.acquire(n)
+		require.NoError(t, err)
+		s.release(n, 1, 0)
+		require.PanicsWithValue(t, fmt.Sprintf("fileproc: directory %q has -1 pins and 1 references", n.relPath("")), func() { s.release(n, 1, 0) })
+		require.Same(t, d, n.dir, "still open")
+
+		var pin dirPin // of which a mistake has taken the pin away
+		s.addPin(&pin)
+		pin.node.Store(n)
+		pin.idle()
+		n.pins = 0
+		require.Panics(t, s.evictAll)
+		n.pins = 0
+		s.end(t)
+	}
+}
+
+func TestDirCacheNegativeReferencesPanic(t *testing.T) {
+	for _, name := range []string{"", "n0"} {
+		s := newStand(t, 8, row(1))
+		s.node[""] = s.top
+		n := s.node[name]
+		_, err := s.acquire(n)
+		require.NoError(t, err)
+		require.Panics(t, func() { s.release(n, 0, 2) })
+		n.refs = 0
+		require.Panics(t, func() { s.ref(n, -1) })
+		n.refs = 1
+		s.release(n, 1, 1)
+		s.end(t)
+	}
+}
+
 // Only the run whose turn it is to wait for a descriptor keeps a directory open: that run may wait for those of others.
 func TestDirCachePinForRetry(t *testing.T) {
 	s := newStand(t, 0, chain())
