@@ -26,7 +26,7 @@ import (
 //	givenSource.mu    the names of Options.Files that no worker has taken
 //	coldMode.mu       how many files are read together, and who waits for that
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
-//	dirSet.mu         the directories entered, with SymlinksFollow
+//	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
 //	shared.mu         the list of workers
 //	worker.shown      the counts that OnProgress sees
@@ -80,12 +80,13 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
 	s.cfg, s.calls, s.filter, s.order = cfg, calls, newFilter(cfg), order
 	s.root, s.paths = &base.root, &base.paths
+	s.links.cfg, s.links.filter, s.links.root = cfg, &s.filter, s.root
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	stop := s.stop
 	s.failures = failures{onError: calls.onError, stop: stop}
 	s.dirs.limit = budget.open
 	if cfg.followFiles {
-		s.dirs.openLinked = s.openLinked
+		s.dirs.openLinked = s.links.openLinked
 	}
 	inFlight := cfg.workers
 	if cfg.mayGrow {
@@ -115,7 +116,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.given = newGivenSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
 	}
 	if cfg.followDirs {
-		s.pool.late = s.entered.takeLinked
+		s.pool.late = s.links.takeLinked
 	}
 	switch {
 	case order != nil:
@@ -272,7 +273,7 @@ func (r *run) inspectRoot() error {
 		}
 		r.device = s.Device
 	}
-	return r.resolveRoot()
+	return r.links.resolveRoot()
 }
 
 // openRoot opens root, which may be a symbolic link.
@@ -354,8 +355,8 @@ func (r *run) finish(start time.Time) {
 	defer r.dirs.closeAll(r.root)
 	defer r.dirs.unshare()
 	total := counts{abandoned: r.pool.abandoned}
-	total.found += r.entered.duplicates
-	total.skip(SkippedDuplicate, r.entered.duplicates)
+	total.found += r.links.duplicates
+	total.skip(SkippedDuplicate, r.links.duplicates)
 	for _, w := range r.workers {
 		if w == nil {
 			continue

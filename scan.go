@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -199,7 +201,7 @@ func (w *worker) skipOpened(n *node) bool {
 	if n.isLinks() {
 		return false
 	}
-	duplicate, err := w.enteredBefore(n)
+	duplicate, err := w.links.enteredBefore(n)
 	var s sys.Stat
 	if !duplicate && err == nil && w.cfg.oneFilesystem && n.parent != nil {
 		s, err = n.dir.stat(names.Dot)
@@ -423,6 +425,32 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 	s.batch.inodes = append(s.batch.inodes, inode)
 }
 
+// addLink adds the entry that a link of s.node stands for.
+func (s *scanner) addLink(name names.Name, t target) {
+	w := s.w
+	why := w.links.excludedTarget(t)
+	switch {
+	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
+		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
+	case t.err != nil:
+		w.failFound("readlink", s.node, name.String(), t.err)
+	case t.outside && !w.cfg.followOutside:
+		w.skipFound(SkippedOutside)
+	case t.mode == fs.ModeDir && w.cfg.followDirs:
+		if why == notSkipped && !w.skipDir(s.node, name.Bytes()) && w.cfg.opensDepth(s.node.depth+1) {
+			n := s.node.child(name, 0)
+			n.id, n.link = t.id, &linkNode{to: t}
+			w.links.addLinked(n)
+		}
+	case t.mode == fs.ModeDir:
+		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
+	case why != notSkipped:
+		w.skipFound(why)
+	default:
+		s.addFile(name.Bytes(), name, t.mode, 0)
+	}
+}
+
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
 	if w.skipDir(s.node, name) {
@@ -510,6 +538,21 @@ func (w *worker) skipDirReason(n *node, name []byte) SkipReason {
 		return SkippedIgnored
 	}
 	return notSkipped
+}
+
+// excludesBehind reports whether Options.Exclude leaves out the entry name of n
+// by its path without links, if there is a link in n's path.
+func (w *worker) excludesBehind(n *node, name []byte) bool {
+	if !w.cfg.followDirs || len(w.filter.exclude) == 0 {
+		return false
+	}
+	for up := n; up != nil; up = up.parent {
+		if up.isLinkedDir() {
+			to := up.link.to
+			return !to.outside && w.filter.excludes(path.Join(to.path, w.path.rel(n, name)[up.pathLen():]))
+		}
+	}
+	return false
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.

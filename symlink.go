@@ -4,10 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
+
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
+	"sync"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -17,24 +18,38 @@ import (
 // everything else: one component at a time from root, without following anything.
 // So a link that changes meanwhile leads nowhere else.
 
+// links are what a run knows of symbolic links: where they lead, and with
+// SymlinksFollow the directories that it has entered, or is to enter through links.
+type links struct {
+	cfg      *config
+	filter   *filter
+	root     *node  // open before any worker starts
+	realRoot string // absolute and without links, if links are followed
+
+	mu         sync.Mutex // guards what follows
+	linked     []*node    // directories that links lead to
+	ids        map[[2]uint64][]identity
+	duplicates int64 // links to directories that were entered by another path
+}
+
 // resolveRoot finds the path of root without links.
-func (s *shared) resolveRoot() error {
-	if !s.cfg.followFiles {
+func (l *links) resolveRoot() error {
+	if !l.cfg.followFiles {
 		return nil
 	}
-	root, err := filepath.Abs(s.cfg.root)
+	root, err := filepath.Abs(l.cfg.root)
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if err != nil {
 		return sys.AsError("readlink", err)
 	}
-	s.realRoot = root
+	l.realRoot = root
 	return nil
 }
 
 // resolve finds out where the links of n lead.
-func (s *shared) resolve(n *node) error {
+func (l *links) resolve(n *node) error {
 	if n.link.targets == nil {
 		n.link.targets = make(map[names.Name]target, len(n.link.links))
 	}
@@ -42,7 +57,7 @@ func (s *shared) resolve(n *node) error {
 		if _, ok := n.link.targets[name]; ok {
 			continue
 		}
-		t := s.follow(n, name.String())
+		t := l.follow(n, name.String())
 		if sys.IsScarce(t.err) || sys.IsLeased(t.err) { // another attempt resolves it
 			return t.err
 		}
@@ -51,24 +66,24 @@ func (s *shared) resolve(n *node) error {
 	return nil
 }
 
-func (s *shared) follow(n *node, name string) (t target) {
-	full, err := filepath.EvalSymlinks(filepath.Join(s.realRoot, filepath.FromSlash(n.relPath(name))))
+func (l *links) follow(n *node, name string) (t target) {
+	full, err := filepath.EvalSymlinks(filepath.Join(l.realRoot, filepath.FromSlash(n.relPath(name))))
 	if err != nil {
 		return target{err: sys.AsError("readlink", err)}
 	}
 	t.path = full
-	rel, err := filepath.Rel(s.realRoot, full)
+	rel, err := filepath.Rel(l.realRoot, full)
 	if t.outside = err != nil || rel != "." && !filepath.IsLocal(rel); !t.outside {
 		t.path = filepath.ToSlash(rel)
-	} else if !s.cfg.followOutside {
+	} else if !l.cfg.followOutside {
 		return t
 	}
-	t.err = s.reach(t, func(d directory, name names.Name) error {
+	t.err = l.reach(t, func(d directory, name names.Name) error {
 		st, err := d.stat(name)
 		if err != nil {
 			return err
 		}
-		if t.mode = st.Mode.Type(); t.mode != fs.ModeDir || !s.cfg.followDirs {
+		if t.mode = st.Mode.Type(); t.mode != fs.ModeDir || !l.cfg.followDirs {
 			return nil
 		}
 		if name != names.Dot {
@@ -84,7 +99,7 @@ func (s *shared) follow(n *node, name string) (t target) {
 }
 
 // reach calls use with the directory that t is in, and its name there.
-func (s *shared) reach(t target, use func(d directory, name names.Name) error) error {
+func (l *links) reach(t target, use func(d directory, name names.Name) error) error {
 	if t.outside {
 		dir, name := filepath.Split(t.path)
 		if name == "" { // the file system's root
@@ -97,14 +112,14 @@ func (s *shared) reach(t target, use func(d directory, name names.Name) error) e
 		defer d.close()
 		return use(d, names.New(name))
 	}
-	d := s.root.dir
+	d := l.root.dir
 	if t.path == "." {
 		return use(d, names.Dot)
 	}
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts[:len(parts)-1] {
 		sub, err := d.openDir(names.New(part))
-		if d != s.root.dir {
+		if d != l.root.dir {
 			d.close()
 		}
 		if err != nil {
@@ -112,14 +127,14 @@ func (s *shared) reach(t target, use func(d directory, name names.Name) error) e
 		}
 		d = sub
 	}
-	if d != s.root.dir {
+	if d != l.root.dir {
 		defer d.close()
 	}
 	return use(d, names.New(parts[len(parts)-1]))
 }
 
 // excludedTarget returns why t is left out by its own path, or notSkipped.
-func (s *shared) excludedTarget(t target) SkipReason {
+func (l *links) excludedTarget(t target) SkipReason {
 	if t.err != nil || t.outside || t.path == "." {
 		return notSkipped
 	}
@@ -129,54 +144,13 @@ func (s *shared) excludedTarget(t target) SkipReason {
 		}
 		part := t.path[:end]
 		switch {
-		case s.cfg.skipHidden && part[strings.LastIndexByte(part, '/')+1] == '.':
+		case l.cfg.skipHidden && part[strings.LastIndexByte(part, '/')+1] == '.':
 			return SkippedHidden
-		case s.filter.excludes(part):
+		case l.filter.excludes(part):
 			return SkippedPattern
 		}
 	}
 	return notSkipped
-}
-
-// excludesBehind reports whether Options.Exclude leaves out the entry name of n
-// by its path without links, if there is a link in n's path.
-func (w *worker) excludesBehind(n *node, name []byte) bool {
-	if !w.cfg.followDirs || len(w.filter.exclude) == 0 {
-		return false
-	}
-	for up := n; up != nil; up = up.parent {
-		if up.isLinkedDir() {
-			to := up.link.to
-			return !to.outside && w.filter.excludes(path.Join(to.path, w.path.rel(n, name)[up.pathLen():]))
-		}
-	}
-	return false
-}
-
-// addLink adds the entry that a link of s.node stands for.
-func (s *scanner) addLink(name names.Name, t target) {
-	w := s.w
-	why := w.excludedTarget(t)
-	switch {
-	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
-		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
-	case t.err != nil:
-		w.failFound("readlink", s.node, name.String(), t.err)
-	case t.outside && !w.cfg.followOutside:
-		w.skipFound(SkippedOutside)
-	case t.mode == fs.ModeDir && w.cfg.followDirs:
-		if why == notSkipped && !w.skipDir(s.node, name.Bytes()) && w.cfg.opensDepth(s.node.depth+1) {
-			n := s.node.child(name, 0)
-			n.id, n.link = t.id, &linkNode{to: t}
-			w.entered.addLinked(n)
-		}
-	case t.mode == fs.ModeDir:
-		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
-	case why != notSkipped:
-		w.skipFound(why)
-	default:
-		s.addFile(name.Bytes(), name, t.mode, 0)
-	}
 }
 
 // isLoop reports whether err, from resolving a link, says that it leads to itself.
@@ -187,26 +161,77 @@ func isLoop(err error) bool {
 
 // enteredBefore reports whether n, which is open, must not be listed since it has
 // been reached by another path.
-func (s *shared) enteredBefore(n *node) (bool, error) {
-	if !s.cfg.followDirs || n.link != nil {
+func (l *links) enteredBefore(n *node) (bool, error) {
+	if !l.cfg.followDirs || n.link != nil {
 		return false, nil
 	}
 	id, err := n.dir.identity()
 	if err != nil {
 		return false, err
 	}
-	return !s.entered.enter(id) && n.belowLink(), nil
+	return !l.enter(id) && n.belowLink(), nil
+}
+
+// addLinked puts off n, which a link leads to, until all others are listed.
+func (l *links) addLinked(n *node) {
+	l.mu.Lock()
+	l.linked = append(l.linked, n)
+	l.mu.Unlock()
+}
+
+// takeLinked returns the directories that links lead to and nothing else does.
+// It is called when all others have been listed. Which one of several links to
+// one directory is taken depends on their paths alone.
+func (l *links) takeLinked() []*node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortFunc(l.linked, func(a, b *node) int {
+		return comparePaths(a.parent, a.name.String(), b.parent, b.name.String())
+	})
+	var taken []*node
+	for _, n := range l.linked {
+		if l.insert(n.id) {
+			taken = append(taken, n)
+		} else {
+			l.duplicates++
+		}
+	}
+	l.linked = nil
+	slices.Reverse(taken) // the queue takes the last one first
+	return taken
+}
+
+// enter adds a directory and reports whether it was not in the set.
+func (l *links) enter(id identity) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.insert(id)
+}
+
+func (l *links) insert(id identity) bool {
+	var key [2]uint64
+	key[0], key[1] = id.inode()
+	for _, other := range l.ids[key] {
+		if other.same(id) {
+			return false
+		}
+	}
+	if l.ids == nil {
+		l.ids = map[[2]uint64][]identity{}
+	}
+	l.ids[key] = append(l.ids[key], id)
+	return true
 }
 
 // openLinked opens a node that is reached through links.
-func (s *shared) openLinked(n *node) (d directory, err error) {
+func (l *links) openLinked(n *node) (d directory, err error) {
 	if n.isLinks() {
-		return &linkDir{s, n}, s.resolve(n)
+		return &linkDir{l, n}, l.resolve(n)
 	}
 	if n.link.to.outside {
 		return openRoot(n.link.to.path)
 	}
-	err = s.reach(n.link.to, func(parent directory, name names.Name) error {
+	err = l.reach(n.link.to, func(parent directory, name names.Name) error {
 		d, err = parent.openDir(name)
 		return err
 	})
@@ -216,7 +241,7 @@ func (s *shared) openLinked(n *node) (d directory, err error) {
 // A linkDir is the directory of a node that stands for links: its entries are
 // their targets.
 type linkDir struct {
-	*shared
+	*links
 	node *node
 }
 

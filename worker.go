@@ -38,7 +38,7 @@ type shared struct {
 	paths    *pathBase
 	failures failures
 	dirs     dirCache
-	entered  dirSet
+	links    links
 	pool     *pool
 	order    *ordered     // nil: results come as they are ready
 	disk     *diskOrder   // nil: results come in order
@@ -50,9 +50,8 @@ type shared struct {
 	slots  chan int // free to run callbacks; nil: each worker keeps its own
 
 	// Known once root is open, before any worker starts.
-	root     *node
-	device   uint64 // with cfg.oneFilesystem
-	realRoot string // absolute and without links, if links are followed
+	root   *node
+	device uint64 // with cfg.oneFilesystem
 
 	mu      sync.Mutex // guards workers while the run goes on
 	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone

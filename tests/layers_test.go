@@ -21,16 +21,17 @@ import (
 // layers are the files of package fileproc without tests, from top to bottom. A file
 // uses its own layer and those below. The last one is vocabulary, for all files.
 var layers = []string{
-	"fileproc options file report gitignore",
+	"fileproc options file gitignore",
 	"run",
-	"scan scan_given visit fdwait ignore symlink",
+	"scan scan_given visit fdwait ignore",
 	"worker",
 	"pool diskorder cold ordered given scale",
-	"collect stream failures",
-	"dircache dirset node span batch filter",
+	"results failures",
+	"symlink",
+	"dircache node batch filter",
 	"read readahead readahead_*",
 	"io io_* readdir readdir_*",
-	"config counts errors",
+	"config report errors",
 }
 
 // layerPlatforms are a GOOS, a GOARCH and build tags each. Every file is in one of these builds.
