@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"fileproc":       main,
-		"fileproc-begun": func() { barDelay = 0; main() },         // progress is shown at once
-		"fileproc-quick": func() { barDelay = time.Hour; main() }, // never
+		"fileproc-begun": func() { output.ProgressDelay = 0; main() },         // progress is shown at once
+		"fileproc-quick": func() { output.ProgressDelay = time.Hour; main() }, // never
 	})
 }
 

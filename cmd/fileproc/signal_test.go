@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 )
 
 // command returns a call of this test binary as the command.
@@ -80,10 +82,10 @@ func TestInterruptEndsABlockedReadThatLockedTheOutput(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	fed := make(chan error, 1)
 	go func() {
-		_, err := stdin.Write(bytes.Repeat([]byte("x\n"), spillSize/2))
+		_, err := stdin.Write(bytes.Repeat([]byte("x\n"), output.SpillSize/2))
 		fed <- err
 	}()
-	_, err = io.ReadFull(stdout, make([]byte, spillSize)) // the command has printed all of it, and waits for more
+	_, err = io.ReadFull(stdout, make([]byte, output.SpillSize)) // the command has printed all of it, and waits for more
 	require.NoError(t, err)
 	require.NoError(t, <-fed)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))

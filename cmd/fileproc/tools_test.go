@@ -4,9 +4,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,13 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fileproc/fileproc"
 )
 
 // tool returns the path of a program to compare with, and skips the test if there is none.
@@ -238,82 +232,6 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	write(filepath.Join(home, "mine"), "*.two\n/sub/deep/er/file.go\n")
 	anchored = true
 	t.Run("another global file", check)
-}
-
-// While the first item blocks, up to maxAhead items are taken; all are emitted in order.
-func TestInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &app{ctx: t.Context(), bar: newBar(&output{}, os.Stderr)}
-		a.sel.opts.Workers = 3
-		const items = 2*maxAhead + 10
-		taken, order := 0, []int{}
-		each := func(yield func(int) bool) {
-			for taken < items {
-				taken++
-				if !yield(taken - 1) {
-					return
-				}
-			}
-		}
-		free := make(chan struct{})
-		go inTurn(a, each, func(x, _ int, wait func()) func() {
-			switch x {
-			case 0:
-				<-free
-			case 1:
-				wait()
-				assert.Len(t, order, 1)
-			}
-			return func() { order = append(order, x) }
-		})
-		synctest.Wait()
-		require.Equal(t, maxAhead, taken)
-		require.Empty(t, order)
-		close(free)
-		synctest.Wait()
-		require.Len(t, order, items)
-		require.True(t, slices.IsSorted(order))
-	})
-}
-
-// The output of a file from before its failure is printed in order too.
-func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"a", "b"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
-	}
-	var stdout, stderr bytes.Buffer
-	a := &app{ctx: t.Context(), out: &output{stdout: &stdout, stderr: &stderr}}
-	require.NoError(t, a.inOrder(dir, fileproc.Options{Workers: 1}, func(f *fileproc.File, c *chunk) error {
-		c.b = append(c.b, f.Name()+"\n"...)
-		if f.Name() == "a" {
-			return errors.New("broken")
-		}
-		return nil
-	}))
-	require.NoError(t, a.out.flush())
-	require.Equal(t, "a\nb\n", stdout.String())
-	require.EqualValues(t, 1, a.failures.Load())
-	require.Regexp(t, `^fileproc: /.*/a: broken\n$`, stderr.String())
-}
-
-// Names in a table are escaped where they are not printable UTF-8.
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"é\ufffd": "é\ufffd", "a\xffb": `a\xffb`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`,
-	} {
-		require.Equal(t, want, printable(in))
-	}
-}
-
-// A size that rounds up to 1024 is printed as 1.0 of the next unit.
-func TestHumanSize(t *testing.T) {
-	for size, want := range map[int64]string{
-		0: "0", 1023: "1023", 1024: "1.0K", 1025: "1.1K", 9 << 10: "9.0K", 10189: "10K", 10241: "11K", 1023 << 10: "1023K",
-		1023<<10 + 1: "1.0M", 3 << 29: "1.5G", 1<<40 + 1: "1.1T", 1<<61 - 1: "2.0E", math.MaxInt64: "8.0E",
-	} {
-		require.Equal(t, want, humanSize(size), size)
-	}
 }
 
 func TestHashPrintsWhatSha256sumPrints(t *testing.T) {

@@ -1,10 +1,13 @@
-package main
+package search
 
 import (
 	"bytes"
 	"errors"
 	"io"
 	"io/fs"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
 const (
@@ -26,7 +29,7 @@ var errLongLine = errors.New("a line is longer than 256 MiB")
 // A searcher searches one file at a time for one worker.
 type searcher struct {
 	grep *grep
-	out  *chunk
+	out  *output.Chunk
 	find lineFinder
 
 	buf  []byte // for files that are read in parts
@@ -46,28 +49,28 @@ type searcher struct {
 }
 
 // search searches a file and prints the result.
-func (s *searcher) search(it *item, c *chunk) error {
-	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.f == nil, nul: -1}
+func (s *searcher) search(it *run.Item, c *output.Chunk) error {
+	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.F == nil, nul: -1}
 	var err error
-	if it.more {
+	if it.More {
 		err = s.stream(it)
 	} else {
-		data, _ := s.untilNUL(it.data, 0)
+		data, _ := s.untilNUL(it.Data, 0)
 		s.searchPart(it, data, 0)
 	}
 	g := s.grep
 	if s.selected == 0 || g.listWithout {
 		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
-			g.app.found.Store(true)
-			s.setPath(it.path())
+			g.Found.Store(true)
+			s.setPath(it.Path())
 			s.printPath('\n')
 		}
 		return err
 	}
-	g.app.found.Store(true)
+	g.Found.Store(true)
 	switch {
 	case g.quiet:
-		return errEnough
+		return run.ErrEnough
 	case g.list:
 		s.printPath('\n')
 	case g.count:
@@ -100,8 +103,8 @@ func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
 }
 
 // stream searches a file in parts. A part is whole lines, preceded by the lines that may be printed as context.
-func (s *searcher) stream(it *item) error {
-	r, err := it.open()
+func (s *searcher) stream(it *run.Item) error {
+	r, err := it.Open()
 	if err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (s *searcher) stream(it *item) error {
 	for {
 		if n == len(s.buf) {
 			if n >= maxLine {
-				return &fs.PathError{Op: "search", Path: it.path(), Err: errLongLine}
+				return &fs.PathError{Op: "search", Path: it.Path(), Err: errLongLine}
 			}
 			s.buf = append(make([]byte, 0, 2*n), s.buf...)[:2*n]
 		}
@@ -160,7 +163,7 @@ func (s *searcher) contextBefore(end int) int {
 
 // searchPart searches the lines of data that begin at or after from. It reports whether the file need not be searched
 // further.
-func (s *searcher) searchPart(it *item, data []byte, from int) (done bool) {
+func (s *searcher) searchPart(it *run.Item, data []byte, from int) (done bool) {
 	if s.base == 0 && from == 0 && bytes.HasPrefix(data, byteOrderMark) {
 		from = len(byteOrderMark)
 		s.base -= int64(from)
@@ -187,10 +190,10 @@ func (s *searcher) searchPart(it *item, data []byte, from int) (done bool) {
 }
 
 // handleLine counts or prints a selected line. It reports whether the file need not be searched further.
-func (s *searcher) handleLine(it *item, begin, end int) (done bool) {
+func (s *searcher) handleLine(it *run.Item, begin, end int) (done bool) {
 	g := s.grep
 	if s.selected++; s.selected == 1 {
-		s.setPath(it.path())
+		s.setPath(it.Path())
 		if g.json {
 			s.printJSONEdge("begin")
 		}
@@ -222,7 +225,7 @@ func (s *searcher) show(begin, end int) {
 		s.contextAfter(begin)
 		first := max(s.contextBefore(begin), int(max(s.shown-s.base, 0)))
 		if s.shown > 0 && s.base+int64(first) > s.shown && !g.json {
-			s.out.b = append(s.out.b, "--\n"...)
+			s.out.B = append(s.out.B, "--\n"...)
 		}
 		s.context(first, begin)
 		s.after = g.after

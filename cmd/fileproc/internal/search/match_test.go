@@ -1,9 +1,8 @@
-package main
+package search
 
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
 // checkMatcher compares the lines that a matcher finds, and the matches in each, with what regexp alone finds.
@@ -162,18 +164,20 @@ func TestMemoryOfALongLine(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte("a"), 60<<20), "needle\n"...), 0o666))
 	m, err := newMatcher([]string{"needle"}, matchOptions{})
 	require.NoError(t, err)
-	a := &app{ctx: t.Context(), out: &output{stdout: io.Discard}}
-	a.bar = newBar(a.out, os.Stderr)
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer null.Close()
+	r := &run.Run{Ctx: t.Context(), Out: output.New(null, null, func(err error) { t.Error(err) })}
 	for name, g := range map[string]*grep{
-		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {match: style{"<", ">"}},
+		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {match: output.Style{On: "<", Off: ">"}},
 	} {
-		g.app, g.m, g.maxCount = a, m, math.MaxInt64
+		g.Run, g.m, g.maxCount = r, m, math.MaxInt64
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s := &searcher{grep: g}
-		c := &chunk{out: a.out}
-		require.NoError(t, s.search(&item{app: a, name: path, more: true}, c))
-		c.fileDone()
+		c, it := &output.Chunk{Out: r.Out}, r.Named(path)
+		require.NoError(t, s.search(&it, c))
+		c.FileDone()
 		runtime.ReadMemStats(&after)
 		require.EqualValues(t, 1, s.selected)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*64<<20+8<<20), name)

@@ -1,15 +1,20 @@
-package main
+// Package list has the subcommand ls.
+package list
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
-func (a *app) lsCommand() *cobra.Command {
+// Command returns the subcommand ls.
+func Command(r *run.Run) *cobra.Command {
 	var long, null, asJSON, human bool
 	cmd := &cobra.Command{
 		Use:   "ls [flags] [DIR]...",
@@ -18,46 +23,40 @@ func (a *app) lsCommand() *cobra.Command {
 fd -t f, hidden and ignored files are left out.`,
 		Example: "  fileproc ls --suffix .go --newer 7d\n  fileproc ls -u -0 | xargs -0 wc -l",
 		RunE: func(_ *cobra.Command, args []string) error {
-			opts := a.sel.opts
-			opts.ReadSize = fileproc.NoRead
-			path := a.out.style(pathColor)
-			const blanks = "             " // as wide as a size
-			end := byte('\n')
+			r.Opts.ReadSize = fileproc.NoRead
+			style, end := r.Out.Style(output.PathColor), byte('\n')
 			if null {
 				end = 0
 			}
-			return a.each(job{args: args, opts: opts, visit: func(it *item, c *chunk) error {
+			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) error {
 				var st fileproc.Stat
 				if long || asJSON {
 					var err error
-					if st, err = it.stat(); err != nil {
+					if st, err = it.Stat(); err != nil {
 						return err
 					}
 				}
-				a.found.Store(true)
+				r.Found.Store(true)
 				if asJSON {
-					return c.json(struct {
+					return c.JSON(struct {
 						Path     any    `json:"path"`
 						Size     int64  `json:"size"`
 						Modified string `json:"modified"`
 						Mode     string `json:"mode"`
-					}{jsonPath(it.path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode.String()})
+					}{output.JSONPath(it.Path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode.String()})
 				}
 				if long {
 					size := strconv.FormatInt(st.Size, 10)
 					if human {
-						size = humanSize(st.Size)
+						size = output.HumanSize(st.Size)
 					}
-					c.b = append(c.b, st.Mode.String()...)
-					c.b = append(c.b, blanks[min(len(size), len(blanks)):]...)
-					c.b = append(append(c.b, size...), ' ')
-					c.b = st.ModTime.AppendFormat(c.b, "2006-01-02 15:04 ")
+					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, size, st.ModTime.Format("2006-01-02 15:04"))
 				}
-				name := it.path()
+				name := it.Path()
 				if !null {
-					name = a.out.shown(name)
+					name = r.Out.Shown(name)
 				}
-				c.b = append(path.append(c.b, name), end)
+				c.B = append(style.Append(c.B, name), end)
 				return nil
 			}})
 		},
@@ -67,9 +66,6 @@ fd -t f, hidden and ignored files are left out.`,
 	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
 	f.BoolVarP(&null, "print0", "0", false, "end each path with a NUL byte instead of a newline")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
-	cmd.MarkFlagsMutuallyExclusive("json", "long")
-	cmd.MarkFlagsMutuallyExclusive("json", "print0")
-	a.sel.flags(cmd, false, false)
-	a.sel.sortFlag(cmd)
+	r.Flags(cmd, run.Sorts, "json long", "json print0")
 	return cmd
 }

@@ -1,4 +1,4 @@
-package main
+package sum
 
 import (
 	"cmp"
@@ -6,18 +6,18 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
-func (a *app) statsCommand() *cobra.Command {
+// Stats returns the subcommand stats.
+func Stats(r *run.Run) *cobra.Command {
 	var asJSON bool
 	var top int
 	cmd := &cobra.Command{
@@ -27,13 +27,34 @@ func (a *app) statsCommand() *cobra.Command {
 Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 		Example: "  fileproc stats --exclude '**/testdata' src",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.stats(args, top, asJSON)
+			r.Opts.ReadSize = fileproc.NoRead
+			counts := make([]census, r.Opts.Workers)
+			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
+				st, err := it.Stat()
+				if err != nil {
+					return err
+				}
+				counts[it.Worker].count(it.Name(), usage{1, st.Size})
+				return nil
+			}})
+			all := &counts[0]
+			for i := range counts[1:] {
+				all.merge(&counts[i+1])
+			}
+			r.Found.Store(all.total.Files > 0)
+			r.Out.EndProgress()
+			if asJSON {
+				r.Out.Write(all.json(r.Totals.Directories, top))
+			} else {
+				r.Out.Write(all.tables(r.Totals.Directories, top))
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print one JSON object: files, bytes, directories, sizes, suffixes")
 	f.IntVar(&top, "top", 10, "print the `N` suffixes with the most bytes; 0 prints all")
-	a.sel.flags(cmd, false, false)
+	r.Flags(cmd, 0)
 	return cmd
 }
 
@@ -45,17 +66,20 @@ type census struct {
 	_        [64]byte // keeps two workers' counts on different cache lines
 }
 
-func (c *census) count(name string, size int64) {
-	u := usage{1, size}
+func (c *census) count(name string, u usage) {
 	c.total.add(u)
-	c.sizes[classOf(size)].add(u)
-	suffix := suffixOf(name)
-	s := c.suffixes[suffix]
-	if s == nil {
-		s = &usage{}
-		c.suffixes[strings.Clone(suffix)] = s
+	c.sizes[classOf(u.Bytes)].add(u)
+	c.addSuffix(suffixOf(name), u)
+}
+
+func (c *census) addSuffix(suffix string, u usage) {
+	if c.suffixes[suffix] == nil {
+		if c.suffixes == nil {
+			c.suffixes = map[string]*usage{}
+		}
+		c.suffixes[strings.Clone(suffix)] = &usage{}
 	}
-	s.add(u)
+	c.suffixes[suffix].add(u)
 }
 
 // suffixOf returns a name from its last dot on. A leading dot does not begin a suffix.
@@ -72,46 +96,8 @@ func (c *census) merge(d *census) {
 		c.sizes[i].add(u)
 	}
 	for suffix, u := range d.suffixes {
-		if c.suffixes[suffix] == nil {
-			c.suffixes[suffix] = &usage{}
-		}
-		c.suffixes[suffix].add(*u)
+		c.addSuffix(suffix, *u)
 	}
-}
-
-func (a *app) stats(args []string, top int, asJSON bool) error {
-	opts := a.sel.opts
-	opts.ReadSize = fileproc.NoRead
-	counts := make([]census, opts.Workers)
-	for i := range counts {
-		counts[i].suffixes = map[string]*usage{}
-	}
-	err := a.each(job{args: args, opts: opts, visit: func(it *item, _ *chunk) error {
-		st, err := it.stat()
-		if err != nil {
-			return err
-		}
-		name := it.name
-		if it.f != nil {
-			name = it.f.Name()
-		}
-		counts[it.worker].count(name, st.Size)
-		return nil
-	}})
-	all := &counts[0]
-	for i := range counts[1:] {
-		all.merge(&counts[i+1])
-	}
-	if all.total.Files > 0 {
-		a.found.Store(true)
-	}
-	a.bar.clear()
-	if asJSON {
-		a.out.Write(all.json(a.totals.Directories, top))
-	} else {
-		a.out.Write(all.tables(a.totals.Directories, top))
-	}
-	return err
 }
 
 // classOf returns the class of a size: 0 for 0 bytes, 1 for up to 64, and one more for each factor of 4.
@@ -156,25 +142,25 @@ func (c *census) bySize(top int) (names []string, rest usage) {
 
 func (c *census) tables(directories int64, top int) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.Files, c.total.Bytes, humanSize(c.total.Bytes),
+	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.Files, c.total.Bytes, output.HumanSize(c.total.Bytes),
 		directories)
 	if c.total.Files == 0 {
 		return []byte(b.String())
 	}
-	t := newTable(table.Row{"up to", "files", "", "bytes"})
+	t := output.NewTable(table.Row{"up to", "files", "", "bytes"})
 	for i, u := range c.classes() {
-		t.AppendRow(table.Row{humanSize(classMax(i)), u.Files, c.share(u), humanSize(u.Bytes)})
+		t.AppendRow(table.Row{output.HumanSize(classMax(i)), u.Files, c.share(u), output.HumanSize(u.Bytes)})
 	}
 	b.WriteString("\n" + t.Render() + "\n")
-	t = newTable(table.Row{"suffix", "files", "", "bytes"})
+	t = output.NewTable(table.Row{"suffix", "files", "", "bytes"})
 	names, rest := c.bySize(top)
 	for _, name := range names {
 		u := c.suffixes[name]
-		t.AppendRow(table.Row{printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), humanSize(u.Bytes)})
+		t.AppendRow(table.Row{output.Printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), output.HumanSize(u.Bytes)})
 	}
 	if rest.Files > 0 {
 		more := fmt.Sprintf("(%d more)", len(c.suffixes)-len(names))
-		t.AppendRow(table.Row{more, rest.Files, c.share(rest), humanSize(rest.Bytes)})
+		t.AppendRow(table.Row{more, rest.Files, c.share(rest), output.HumanSize(rest.Bytes)})
 	}
 	b.WriteString("\n" + t.Render() + "\n")
 	return []byte(b.String())
@@ -184,29 +170,6 @@ func (c *census) tables(directories int64, top int) []byte {
 func (c *census) share(u usage) string {
 	const width = 20
 	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
-}
-
-func newTable(header table.Row) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.SuppressTrailingSpaces()
-	t.AppendHeader(header)
-	return t
-}
-
-// printable escapes a text that could break a table or a terminal.
-func printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == utf8.RuneError {
-			q := strconv.Quote(s)
-			return q[1 : len(q)-1]
-		}
-	}
-	return s
 }
 
 // json returns the counts as an object.
@@ -230,9 +193,9 @@ func (c *census) json(directories int64, top int) []byte {
 	}
 	names, _ := c.bySize(top)
 	for _, name := range names {
-		v.Suffixes = append(v.Suffixes, suffix{jsonPath(name), *c.suffixes[name]})
+		v.Suffixes = append(v.Suffixes, suffix{output.JSONPath(name), *c.suffixes[name]})
 	}
-	var line chunk
-	line.json(v) // numbers and strings: no error
-	return line.b
+	var line output.Chunk
+	line.JSON(v) // numbers and strings: no error
+	return line.B
 }

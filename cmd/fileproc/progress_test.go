@@ -16,6 +16,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 )
 
 // onTerminal runs cmd on a terminal, which takes the place of each standard stream that is nil, and returns the bytes that
@@ -108,7 +110,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// A run that ends before barDelay shows no progress.
+// A run that ends before output.ProgressDelay shows no progress.
 func TestNoProgressOfQuickWork(t *testing.T) {
 	cmd := commandAs(t, "fileproc-quick", "ls", twoFiles(t))
 	progress, rest := progressOf(t, onTerminal(t, cmd, 80), 80)
@@ -159,31 +161,6 @@ func TestNoProgressBesideAPipe(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
-// A message takes the place of the progress, which reappears below it until the end.
-func TestProgressGivesWay(t *testing.T) {
-	var screen bytes.Buffer
-	out := &output{stdout: &screen, stderr: &screen, tty: true, progress: true}
-	b := &bar{out: out, width: func() int { return 40 }}
-	show := func(files, bytes int64) {
-		b.files.Store(files)
-		b.bytes.Store(bytes)
-		b.show()
-	}
-	show(1, 0)
-	show(2, 4096)
-	out.Write([]byte("a line\n"))
-	out.warn("a message")
-	show(3, 8192)
-	out.warn("another")
-	show(4, 8192)
-	b.clear()
-	out.Write([]byte("the end\n"))
-	show(5, 8192)
-	require.Equal(t, "\r⠋ 1 files, 0 files/s\x1b[0K"+"\r⠙ 2 files, 0 files/s, 4.0K bytes\x1b[0K"+erase+"a line\n"+
-		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"fileproc: another\n"+
-		"\r⠸ 4 files, 0 files/s, 8.0K bytes\x1b[0K"+erase+"the end\n", screen.String())
-}
-
 // A name cannot do anything to the terminal that it is printed on: nor escape sequences, nor new lines, nor the controls that
 // reverse a text. Where standard output is no terminal, names are printed as they are.
 func TestNamesOnATerminal(t *testing.T) {
@@ -217,7 +194,7 @@ func TestNamesOnATerminal(t *testing.T) {
 		for line := range strings.Lines(string(screen)) {
 			line = strings.TrimSuffix(strings.TrimRight(line, "\n"), "\r")
 			line = strings.ReplaceAll(line, "\t", " ") // du has one between the columns
-			require.Equal(t, line, printable(line), "%q", args)
+			require.Equal(t, line, output.Printable(line), "%q", args)
 			require.False(t, strings.HasPrefix(line, "fake"), "%q", args)
 		}
 	}

@@ -1,4 +1,5 @@
-package main
+// Package frontmatter has the subcommand frontmatter.
+package frontmatter
 
 import (
 	"bytes"
@@ -24,6 +25,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
 const (
@@ -33,8 +36,9 @@ const (
 	maxFront = 1 << 20
 )
 
-func (a *app) frontmatterCommand() *cobra.Command {
-	fm := frontmatter{app: a}
+// Command returns the subcommand frontmatter.
+func Command(r *run.Run) *cobra.Command {
+	fm := frontmatter{Run: r}
 	cmd := &cobra.Command{
 		Use:     "frontmatter [flags] [DIR|FILE]...",
 		Aliases: []string{"fm"},
@@ -58,14 +62,13 @@ path and the name of the file. A file is left out if the expression cannot be ev
 	f.BoolVar(&fm.json, "json", false, "print one JSON object per line, with path and frontmatter, instead of a table")
 	f.StringVarP(&fm.where, "where", "w", "", "only files for which `EXPR` is true")
 	f.StringSliceVarP(&fm.fields, "fields", "f", nil, "print only these `FIELDS`, in this order (default all, the most frequent first)")
-	a.sel.flags(cmd, false, true)
-	a.sel.sortFlag(cmd)
-	a.sel.cacheFlag(cmd)
+	r.Flags(cmd, run.Reads|run.Sorts|run.Keeps)
 	return cmd
 }
 
+// A frontmatter is one run of the subcommand: its flags, and the values derived from them.
 type frontmatter struct {
-	app    *app
+	*run.Run
 	json   bool
 	where  string
 	fields []string
@@ -86,21 +89,20 @@ func (fm *frontmatter) run(args []string) error {
 	if err := fm.compile(); err != nil {
 		return err
 	}
-	opts := fm.app.sel.opts
-	opts.ReadSize = frontPrefix
-	if len(opts.Suffixes) == 0 {
-		opts.Suffixes = []string{".md", ".markdown"}
+	fm.Opts.ReadSize = frontPrefix
+	if len(fm.Opts.Suffixes) == 0 {
+		fm.Opts.Suffixes = []string{".md", ".markdown"}
 	}
-	err := fm.app.each(job{args: args, opts: opts, read: fm.read, print: fm.print, version: "frontmatter"})
+	err := fm.Each(run.Job{Args: args, Read: fm.read, Print: fm.print, Version: "frontmatter"})
 	if !fm.json {
-		fm.app.bar.clear()
+		fm.Out.EndProgress()
 		fm.printTable()
 	}
 	return err
 }
 
 // read returns a file's frontmatter with its kind in front.
-func (fm *frontmatter) read(it *item) ([]byte, error) {
+func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
 	kind, front, err := frontOf(it)
 	if err == nil && kind == 0 {
 		err = fileproc.ErrSkip
@@ -108,7 +110,7 @@ func (fm *frontmatter) read(it *item) ([]byte, error) {
 	return append([]byte{kind}, front...), err
 }
 
-func (fm *frontmatter) print(path string, front []byte, c *chunk) error {
+func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	fields, err := parseFront(front[0], front[1:])
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func (fm *frontmatter) print(path string, front []byte, c *chunk) error {
 	if ok, err := fm.selects(path, fields); !ok || err != nil {
 		return err
 	}
-	fm.app.found.Store(true)
+	fm.Found.Store(true)
 	if len(fm.fields) > 0 {
 		maps.DeleteFunc(fields, func(name string, _ any) bool { return !slices.Contains(fm.fields, name) })
 	}
@@ -126,19 +128,19 @@ func (fm *frontmatter) print(path string, front []byte, c *chunk) error {
 		fm.rows = append(fm.rows, row{path, fields})
 		return nil
 	}
-	return c.json(struct {
+	return c.JSON(struct {
 		Path        any            `json:"path"`
 		Frontmatter map[string]any `json:"frontmatter"`
-	}{jsonPath(path), fields})
+	}{output.JSONPath(path), fields})
 }
 
 // frontOf returns a file's frontmatter, and as kind '-' for YAML, '+' for TOML, or 0 if there is none.
-func frontOf(it *item) (kind byte, front []byte, err error) {
-	kind, front, open := cutFront(it.data)
-	if !it.more || !open && len(it.data) > 3 {
+func frontOf(it *run.Item) (kind byte, front []byte, err error) {
+	kind, front, open := cutFront(it.Data)
+	if !it.More || !open && len(it.Data) > 3 {
 		return kind, front, nil
 	}
-	r, err := it.open()
+	r, err := it.Open()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -151,7 +153,7 @@ func frontOf(it *item) (kind byte, front []byte, err error) {
 // cutFront returns the frontmatter at the beginning of data. open reports that a frontmatter begins but does not end in
 // data.
 func cutFront(data []byte) (kind byte, front []byte, open bool) {
-	data = bytes.TrimPrefix(data, byteOrderMark)
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	first, rest, _ := bytes.Cut(data, []byte("\n"))
 	fence := bytes.TrimRight(first, " \t\r")
 	if string(fence) != "---" && string(fence) != "+++" {
@@ -292,17 +294,17 @@ func (fm *frontmatter) printTable() {
 	}
 	header := table.Row{"path"}
 	for _, name := range columns {
-		header = append(header, printable(name))
+		header = append(header, output.Printable(name))
 	}
-	t := newTable(header)
+	t := output.NewTable(header)
 	for _, r := range fm.rows {
-		line := table.Row{printable(r.path)}
+		line := table.Row{output.Printable(r.path)}
 		for _, name := range columns {
 			line = append(line, cell(r.fields[name]))
 		}
 		t.AppendRow(line)
 	}
-	fm.app.out.Write([]byte(t.Render() + "\n"))
+	fm.Out.Write([]byte(t.Render() + "\n"))
 }
 
 // frequentFirst returns the names of the rows' fields, the most frequent first.
@@ -324,7 +326,7 @@ func cell(v any) string {
 	case nil:
 		return ""
 	case string:
-		return printable(v)
+		return output.Printable(v)
 	case []any:
 		var parts []string
 		for _, e := range v {
@@ -333,7 +335,7 @@ func cell(v any) string {
 		return strings.Join(parts, ", ")
 	case map[string]any:
 		b, _ := json.Marshal(v) // no error: jsonValue has converted v
-		return printable(string(b))
+		return output.Printable(string(b))
 	}
-	return printable(fmt.Sprint(v))
+	return output.Printable(fmt.Sprint(v))
 }

@@ -1,4 +1,5 @@
-package main
+// Package search has the subcommand grep.
+package search
 
 import (
 	"bytes"
@@ -12,14 +13,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-)
 
-// The colours of the parts of a line, as in rg.
-const pathColor, numberColor, matchColor = "35", "32", "31;1"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+)
 
 // A grep is one run of the subcommand: its flags, and the values derived from them.
 type grep struct {
-	app      *app
+	*run.Run
 	patterns []string
 	files    []string // with patterns
 	matchOptions
@@ -29,11 +30,12 @@ type grep struct {
 	before, after, context                                          int
 
 	m                       *matcher
-	path, lineNumber, match style
+	path, lineNumber, match output.Style
 }
 
-func (a *app) grepCommand() *cobra.Command {
-	g := &grep{app: a}
+// Command returns the subcommand grep.
+func Command(r *run.Run) *cobra.Command {
+	g := &grep{Run: r}
 	cmd := &cobra.Command{
 		Use:   "grep [flags] PATTERN [DIR|FILE]...",
 		Short: "Search the lines of files with regular expressions",
@@ -45,15 +47,6 @@ itself; \d, \s, \w and \b match ASCII only. Content that is not UTF-8 is searche
 is also read without a path if it is a pipe or a file. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := g.readPatterns(); err != nil {
-				return err
-			}
-			if len(g.patterns) == 0 && len(g.files) == 0 {
-				if len(args) == 0 {
-					return errors.New("grep: no pattern")
-				}
-				g.patterns, args = args[:1], args[1:]
-			}
 			if !cmd.Flags().Changed("max-count") {
 				g.maxCount = math.MaxInt64
 			}
@@ -64,7 +57,7 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN`, which may begin with a dash; may be repeated")
 	f.StringArrayVarP(&g.files, "file", "f", nil, "search for the patterns that `FILE` lists, one a line; - is standard input; may be repeated")
 	f.BoolP("recursive", "r", true, "directories are always searched, so this changes nothing")
-	f.BoolVarP(&a.silent, "no-messages", "s", false, "print no messages about files; the exit code is still 2")
+	f.BoolVarP(&r.Silent, "no-messages", "s", false, "print no messages about files; the exit code is still 2")
 	f.BoolVarP(&g.fixed, "fixed-strings", "F", false, "patterns are literal strings")
 	f.BoolVarP(&g.ignoreCase, "ignore-case", "i", false, "match letters in either case")
 	f.BoolVarP(&g.smartCase, "smart-case", "S", false, "as -i if no pattern has a capital letter")
@@ -89,57 +82,56 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	f.IntVarP(&g.before, "before-context", "B", 0, "print `N` lines before each matching line")
 	f.IntVarP(&g.after, "after-context", "A", 0, "print `N` lines after each matching line")
 	f.IntVarP(&g.context, "context", "C", 0, "print `N` lines before and after each matching line")
-	cmd.MarkFlagsMutuallyExclusive("count", "files-with-matches", "files-without-match", "only-matching", "quiet", "json")
-	cmd.MarkFlagsMutuallyExclusive("only-matching", "invert-match")
-	cmd.MarkFlagsMutuallyExclusive("word-regexp", "line-regexp")
-	cmd.MarkFlagsMutuallyExclusive("line-number", "no-line-number")
-	cmd.MarkFlagsMutuallyExclusive("with-filename", "no-filename")
-	cmd.MarkFlagsMutuallyExclusive("heading", "no-heading")
-	cmd.MarkFlagsMutuallyExclusive("context", "before-context")
-	cmd.MarkFlagsMutuallyExclusive("context", "after-context")
-	a.sel.flags(cmd, false, true)
-	a.sel.sortFlag(cmd)
+	r.Flags(cmd, run.Reads|run.Sorts, "count files-with-matches files-without-match only-matching quiet json", "only-matching invert-match",
+		"word-regexp line-regexp", "line-number no-line-number", "with-filename no-filename", "heading no-heading",
+		"context before-context", "context after-context")
 	return cmd
 }
 
 func (g *grep) run(args []string) error {
+	if err := g.readPatterns(); err != nil {
+		return err
+	}
+	if len(g.patterns) == 0 && len(g.files) == 0 {
+		if len(args) == 0 {
+			return errors.New("grep: no pattern")
+		}
+		g.patterns, args = args[:1], args[1:]
+	}
 	var err error
 	if g.m, err = newMatcher(g.patterns, g.matchOptions); err != nil {
 		return err
 	}
-	if g.maxCount < 0 || g.before < 0 || g.after < 0 || g.context < 0 {
+	switch {
+	case min(g.maxCount, int64(min(g.before, g.after, g.context))) < 0:
 		return errors.New("--max-count and the numbers of context lines must not be negative")
-	}
-	if g.maxCount == 0 {
+	case g.maxCount == 0:
 		return nil
-	}
-	if g.context > 0 {
+	case g.context > 0:
 		g.before, g.after = g.context, g.context
 	}
-	if !slices.Contains(g.files, stdinName) {
-		args = g.app.orStdin(args)
+	if !slices.Contains(g.files, run.Stdin) {
+		args = g.OrStdin(args)
 	}
-	g.null = g.null || g.app.sel.list.null && g.app.sel.list.file == ""
-	out := g.app.out
-	g.number = (g.number || out.tty) && !g.noNumber
+	g.null = g.null || g.Null && g.List == ""
+	g.number = (g.number || g.Out.TTY) && !g.noNumber
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName
-	g.heading = (g.heading || out.tty) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
-	g.path, g.lineNumber, g.match = out.style(pathColor), out.style(numberColor), out.style(matchColor)
+	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
+	g.path, g.lineNumber, g.match = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
 	switch {
 	case g.json:
 	case g.heading:
-		out.between = []byte("\n")
+		g.Out.Between = []byte("\n")
 	case g.showsContext():
-		out.between = []byte("--\n")
+		g.Out.Between = []byte("--\n")
 	}
-	opts := g.app.sel.opts
-	opts.ReadSize = grepPrefix
-	searchers := make([]*searcher, opts.Workers)
+	g.Opts.ReadSize = grepPrefix
+	searchers := make([]*searcher, g.Opts.Workers)
 	for i := range searchers {
 		searchers[i] = &searcher{grep: g}
 	}
-	return g.app.each(job{args: args, opts: opts, stdin: true, visit: func(it *item, c *chunk) error {
-		return searchers[it.worker].search(it, c)
+	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
+		return searchers[it.Worker].search(it, c)
 	}})
 }
 
@@ -147,7 +139,7 @@ func (g *grep) run(args []string) error {
 func (g *grep) readPatterns() error {
 	for _, name := range g.files {
 		text, err := os.ReadFile(name)
-		if name == stdinName {
+		if name == run.Stdin {
 			text, err = io.ReadAll(os.Stdin)
 		}
 		if err != nil {
@@ -165,7 +157,7 @@ func isOneFile(args []string) bool {
 		return false
 	}
 	info, err := os.Stat(args[0])
-	return args[0] == stdinName || err == nil && !info.IsDir()
+	return args[0] == run.Stdin || err == nil && !info.IsDir()
 }
 
 // showsContext reports whether lines are shown around the selected ones.
@@ -188,7 +180,7 @@ func (s *searcher) printLine(line []byte, selected bool) {
 	if !only {
 		s.printPrefix(sign)
 	}
-	if only || selected && g.match.on != "" && !g.invert {
+	if only || selected && g.match.On != "" && !g.invert {
 		for _, at := range g.m.matches(text) {
 			switch {
 			case at[0] == at[1]:
@@ -198,9 +190,9 @@ func (s *searcher) printLine(line []byte, selected bool) {
 			default:
 				s.print(text[done:at[0]])
 			}
-			c.b = append(c.b, g.match.on...)
+			c.B = append(c.B, g.match.On...)
 			s.print(text[at[0]:at[1]])
-			c.b = append(c.b, g.match.off...)
+			c.B = append(c.B, g.match.Off...)
 			if done = at[1]; only {
 				s.print([]byte("\n"))
 			}
@@ -214,9 +206,9 @@ func (s *searcher) printLine(line []byte, selected bool) {
 
 // print prints a part of a line in pieces, so that memory does not hold a long line twice.
 func (s *searcher) print(text []byte) {
-	for piece := range slices.Chunk(text, spillSize) {
-		s.out.b = append(s.out.b, piece...)
-		s.out.lineDone()
+	for piece := range slices.Chunk(text, output.SpillSize) {
+		s.out.B = append(s.out.B, piece...)
+		s.out.LineDone()
 	}
 }
 
@@ -227,13 +219,13 @@ func (s *searcher) printPrefix(sign byte) {
 		s.printPath(sign)
 	}
 	if g.number {
-		c.b = append(g.lineNumber.append(c.b, strconv.FormatInt(s.number(), 10)), sign)
+		c.B = append(g.lineNumber.Append(c.B, strconv.FormatInt(s.number(), 10)), sign)
 	}
 }
 
 func (s *searcher) setPath(path string) {
 	if s.path = path; !s.grep.json && !s.grep.null {
-		s.path = s.grep.app.out.shown(path)
+		s.path = s.grep.Out.Shown(path)
 	}
 }
 
@@ -242,27 +234,27 @@ func (s *searcher) printPath(end byte) {
 	if s.grep.null {
 		end = 0
 	}
-	s.out.b = append(s.grep.path.append(s.out.b, s.path), end)
+	s.out.B = append(s.grep.path.Append(s.out.B, s.path), end)
 }
 
 func (s *searcher) printCount() {
 	if s.grep.withName {
 		s.printPath(':')
 	}
-	s.out.b = append(strconv.AppendInt(s.out.b, s.selected, 10), '\n')
+	s.out.B = append(strconv.AppendInt(s.out.B, s.selected, 10), '\n')
 }
 
 // printBinary reports, in rg's words, that a file's further matches are not shown.
 func (s *searcher) printBinary(nul int64) {
 	c := s.out
 	if s.grep.withName {
-		c.b = append(append(c.b, s.path...), ": "...)
+		c.B = append(append(c.B, s.path...), ": "...)
 	}
 	what := "WARNING: stopped searching binary file after match"
 	if s.explicit {
 		what = "binary file matches"
 	}
-	c.b = fmt.Appendf(c.b, "%s (found \"\\0\" byte around offset %d)\n", what, nul)
+	c.B = fmt.Appendf(c.B, "%s (found \"\\0\" byte around offset %d)\n", what, nul)
 }
 
 // A jsonMessage is a line in the format of rg --json.
@@ -292,12 +284,12 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 	}
 	if selected && !s.grep.invert {
 		for _, at := range s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n"))) {
-			found = append(found, jsonMatch{rawText(line[at[0]:at[1]]), at[0], at[1]})
+			found = append(found, jsonMatch{output.RawText(line[at[0]:at[1]]), at[0], at[1]})
 		}
 	}
 	offset := s.base + int64(s.begin)
-	s.out.json(jsonMessage{kind, jsonLine{rawText([]byte(s.path)), rawText(line), s.number(), offset, found}})
-	s.out.lineDone()
+	s.out.JSON(jsonMessage{kind, jsonLine{output.RawText([]byte(s.path)), output.RawText(line), s.number(), offset, found}})
+	s.out.LineDone()
 }
 
 // printJSONEdge prints the begin or the end message of a file with matches.
@@ -305,7 +297,7 @@ func (s *searcher) printJSONEdge(kind string) {
 	data := struct {
 		Path         any `json:"path"`
 		BinaryOffset any `json:"binary_offset,omitempty"`
-	}{Path: rawText([]byte(s.path))}
+	}{Path: output.RawText([]byte(s.path))}
 	if kind == "end" {
 		var offset *int64 // null if there is no NUL byte
 		if s.nul >= 0 {
@@ -313,5 +305,5 @@ func (s *searcher) printJSONEdge(kind string) {
 		}
 		data.BinaryOffset = offset
 	}
-	s.out.json(jsonMessage{kind, data})
+	s.out.JSON(jsonMessage{kind, data})
 }

@@ -1,0 +1,67 @@
+package output
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Printable escapes a text that could break a table or a terminal.
+func Printable(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) || r == utf8.RuneError {
+			q := strconv.Quote(s)
+			return q[1 : len(q)-1]
+		}
+	}
+	return s
+}
+
+// RawText returns the JSON value of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as in rg.
+func RawText(s []byte) any {
+	if utf8.Valid(s) {
+		return map[string]string{"text": string(s)}
+	}
+	return map[string][]byte{"bytes": s}
+}
+
+// JSONPath returns the JSON value of a path: a string, or {"bytes": base64} if it is not UTF-8.
+func JSONPath(path string) any {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return RawText([]byte(path))
+}
+
+// HumanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
+func HumanSize(n int64) string {
+	const units = "BKMGTPE" // each 1024 times the one before
+	unit, size := 0, int64(1)
+	for unit < len(units)-1 && n > 1023*size { // a size that rounds up to 1024 is 1.0 of the next unit
+		unit, size = unit+1, size*1024
+	}
+	switch tenths := math.Ceil(10 * float64(n) / float64(size)); {
+	case unit == 0:
+		return strconv.FormatInt(n, 10)
+	case tenths < 100:
+		return fmt.Sprintf("%.1f%c", tenths/10, units[unit])
+	}
+	return fmt.Sprintf("%.0f%c", math.Ceil(float64(n)/float64(size)), units[unit])
+}
+
+// NewTable returns a table without lines between its cells.
+func NewTable(header table.Row) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	t.AppendHeader(header)
+	return t
+}

@@ -1,0 +1,232 @@
+// Package output writes standard output and standard error: whole lines, messages, colours and progress.
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fatih/color"
+	"github.com/mattn/go-isatty"
+)
+
+const (
+	flushSize  = 64 << 10 // bytes
+	flushAfter = 50 * time.Millisecond
+	// SpillSize is how many bytes of one file's output a worker buffers before it locks the output.
+	SpillSize = 1 << 20
+)
+
+// An Output is standard output and standard error. The bytes of one write stay together.
+type Output struct {
+	TTY     bool   // standard output is a terminal
+	Between []byte // separates the outputs of two files
+
+	stdout, stderr io.Writer
+	errTTY         bool // standard error is a terminal
+	colors         bool
+	onError        func(error)
+
+	mu       sync.Mutex // guards the fields below and the terminal
+	buf      []byte
+	timer    *time.Timer // set while buf waits to be flushed
+	err      error
+	any      bool // a file's output has been written
+	progress      // some of its fields
+}
+
+// New returns an Output. It calls onError if standard output cannot be written.
+func New(stdout, stderr *os.File, onError func(error)) *Output {
+	o := &Output{stdout: stdout, stderr: stderr, onError: onError, TTY: isTerminal(stdout), errTTY: isTerminal(stderr)}
+	o.progress = progress{Start: time.Now(), width: func() int { return columns(stderr) }}
+	if o.errTTY && (o.TTY || !isPipe(stdout)) && os.Getenv("TERM") != "dumb" {
+		o.enabled = true
+		o.stderr = color.Error // translates escape sequences for a Windows console
+	}
+	return o
+}
+
+// isPipe reports whether another program reads f. That program may write to the terminal too, as less does.
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
+}
+
+func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
+
+// ColorNames are the values of --color.
+var ColorNames = []string{"auto", "always", "never"}
+
+// SetColor sets whether Style returns colours.
+func (o *Output) SetColor(when string) error {
+	if !slices.Contains(ColorNames, when) {
+		return fmt.Errorf("--color is %q: want auto, always or never", when)
+	}
+	o.colors = when == "always" || when == "auto" && o.TTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if o.colors && o.TTY {
+		o.stdout = color.Output // translates escape sequences for a Windows console
+	}
+	return nil
+}
+
+// A Style holds the escape sequences before and after a coloured text. Both are empty without colours.
+type Style struct{ On, Off string }
+
+// The codes of ECMA-48 for the parts of a line, as in rg.
+const PathColor, NumberColor, MatchColor = "35", "32", "31;1"
+
+// Style returns the style with the given code.
+func (o *Output) Style(code string) Style {
+	if !o.colors {
+		return Style{}
+	}
+	return Style{"\x1b[" + code + "m", "\x1b[0m"}
+}
+
+// Append appends text in the style.
+func (s Style) Append(b []byte, text string) []byte {
+	return append(append(append(b, s.On...), text...), s.Off...)
+}
+
+// Write writes p, which is whole lines. Its error is that of Flush, at the end.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writeLocked(p)
+	return len(p), nil
+}
+
+func (o *Output) writeLocked(p []byte) {
+	o.buf = append(o.buf, p...)
+	switch {
+	case o.TTY || len(o.buf) >= flushSize:
+		o.flushLocked()
+	case o.timer == nil:
+		o.timer = time.AfterFunc(flushAfter, func() { o.Flush() })
+	}
+}
+
+// Flush writes the buffered output and returns the first error of any write.
+func (o *Output) Flush() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.flushLocked()
+}
+
+// LastFlush is Flush for the end of the process, when a stuck worker may hold the lock. It leaves the output locked, so
+// nothing is written after it.
+func (o *Output) LastFlush() {
+	if o.mu.TryLock() {
+		o.hide()
+		o.flushLocked()
+	}
+}
+
+func (o *Output) flushLocked() error {
+	if o.timer != nil {
+		o.timer.Stop()
+		o.timer = nil
+	}
+	if len(o.buf) > 0 && o.err == nil {
+		if o.TTY {
+			o.hide()
+		}
+		if _, o.err = o.stdout.Write(o.buf); o.err != nil {
+			o.onError(o.err)
+		}
+	}
+	o.buf = o.buf[:0]
+	return o.err
+}
+
+// Shown returns path as it is printed: a name on a terminal could move the cursor, change the title or reverse the text.
+func (o *Output) Shown(path string) string {
+	if o.TTY {
+		return Printable(path)
+	}
+	return path
+}
+
+// Warn prints a message on standard error. On a terminal it escapes each of the lines, because names may be in them.
+func (o *Output) Warn(lines ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hide()
+	if o.TTY {
+		o.flushLocked()
+	}
+	for i, line := range lines {
+		if o.errTTY {
+			line = Printable(line)
+		}
+		if i == 0 {
+			line = "fileproc: " + line
+		}
+		fmt.Fprintln(o.stderr, line)
+	}
+}
+
+// A Chunk buffers the output of one file at a time.
+type Chunk struct {
+	B    []byte
+	Out  *Output // nil if the chunk must keep all of its output
+	Wait func()  // waits for the file's turn; nil if files have none
+
+	locked bool // the chunk holds Out.mu until the end of the file
+	enc    *json.Encoder
+	_      [64]byte // keeps the chunks of two workers on different cache lines
+}
+
+// LineDone is called after each line, and within a long one. It bounds the memory of a file with much output.
+func (c *Chunk) LineDone() {
+	if len(c.B) >= SpillSize && c.Out != nil {
+		c.spill()
+	}
+}
+
+// spill writes the buffer and keeps the output locked.
+func (c *Chunk) spill() {
+	if !c.locked {
+		if c.Wait != nil {
+			c.Wait()
+		}
+		c.Out.mu.Lock()
+		c.locked = true
+		if c.Out.any {
+			c.Out.writeLocked(c.Out.Between)
+		}
+		c.Out.any = true
+	}
+	c.Out.writeLocked(c.B)
+	c.B = c.B[:0]
+}
+
+// FileDone writes the rest of a file's output and unlocks the output.
+func (c *Chunk) FileDone() {
+	if len(c.B) > 0 {
+		c.spill()
+	}
+	if c.locked {
+		c.Out.mu.Unlock()
+		c.locked = false
+	}
+}
+
+// JSON appends v as a line.
+func (c *Chunk) JSON(v any) error {
+	if c.enc == nil {
+		c.enc = json.NewEncoder(c)
+		c.enc.SetEscapeHTML(false)
+	}
+	return c.enc.Encode(v)
+}
+
+// Write appends p.
+func (c *Chunk) Write(p []byte) (int, error) {
+	c.B = append(c.B, p...)
+	return len(p), nil
+}

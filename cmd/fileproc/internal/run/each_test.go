@@ -1,0 +1,88 @@
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+)
+
+// While the first item blocks, up to maxAhead items are taken; all are emitted in order.
+func TestInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Run{Ctx: t.Context(), Out: output.New(os.Stdout, os.Stderr, nil)}
+		r.Opts.Workers = 3
+		const items = 2*maxAhead + 10
+		taken, order := 0, []int{}
+		each := func(yield func(int) bool) {
+			for taken < items {
+				taken++
+				if !yield(taken - 1) {
+					return
+				}
+			}
+		}
+		free := make(chan struct{})
+		go InTurn(r, each, func(x, _ int, wait func()) func() {
+			switch x {
+			case 0:
+				<-free
+			case 1:
+				wait()
+				assert.Len(t, order, 1)
+			}
+			return func() { order = append(order, x) }
+		})
+		synctest.Wait()
+		require.Equal(t, maxAhead, taken)
+		require.Empty(t, order)
+		close(free)
+		synctest.Wait()
+		require.Len(t, order, items)
+		require.True(t, slices.IsSorted(order))
+	})
+}
+
+// file returns a new file.
+func file(t *testing.T) *os.File {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// content returns what has been written to f.
+func content(t *testing.T, f *os.File) string {
+	b, err := os.ReadFile(f.Name())
+	require.NoError(t, err)
+	return string(b)
+}
+
+// The output of a file from before its failure is printed in order too.
+func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+	}
+	stdout, stderr := file(t), file(t)
+	r := &Run{Ctx: t.Context(), Out: output.New(stdout, stderr, func(err error) { t.Error(err) }), Selection: Selection{sort: true}}
+	r.Opts.Workers = 1
+	require.NoError(t, r.Each(Job{Args: []string{dir}, Visit: func(it *Item, c *output.Chunk) error {
+		c.B = append(c.B, it.Name()+"\n"...)
+		if it.Name() == "a" {
+			return errors.New("broken")
+		}
+		return nil
+	}}))
+	require.NoError(t, r.Out.Flush())
+	require.Equal(t, "a\nb\n", content(t, stdout))
+	require.EqualValues(t, 1, r.Failures.Load())
+	require.Regexp(t, `^fileproc: .*[/\\]a: broken\n$`, content(t, stderr))
+}

@@ -1,0 +1,121 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fileproc/fileproc/internal/records"
+)
+
+// checkList completes the selection for --files-from. What a list names is not left out for being hidden or ignored, as an
+// argument is not.
+func (s *Selection) checkList(f *pflag.FlagSet) error {
+	if s.List == "" {
+		if s.Null && f.Lookup("print0") == nil {
+			return errors.New("--null needs --files-from")
+		}
+		return nil
+	}
+	s.Null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
+	if f.Changed(noIgnoreFlag) && s.ignores || len(s.ignoreFiles) > 0 {
+		return errors.New("--files-from names files, so ignore files cannot be used with it")
+	}
+	s.ignores = false
+	s.Opts.SkipHidden = s.Opts.SkipHidden && f.Changed(hiddenFlag)
+	return nil
+}
+
+// eachListed visits the files of --files-from: each group of successive names that are relative to the same directory is
+// one run. A name is read when the one before has been taken.
+func (r *Run) eachListed(j *Job) error {
+	in := os.Stdin
+	if r.List != Stdin {
+		var err error
+		if in, err = os.Open(r.List); err != nil {
+			return fmt.Errorf("--files-from: %w", err)
+		}
+		defer in.Close()
+	}
+	end := byte('\n')
+	if r.Null {
+		end = 0
+	}
+	next, stop := iter.Pull2(records.All(r.Ctx, in, end))
+	defer stop()
+	var dir, rel string // of the next name
+	var failed error
+	advance := func() (ok bool) {
+		var name string
+		if name, failed, ok = next(); ok && failed == nil {
+			dir, rel = SplitName(name)
+			return true
+		}
+		return false
+	}
+	for more := advance(); more && r.Ctx.Err() == nil; {
+		at, prefix := dir, prefixOf(dir)
+		if dir == "." {
+			prefix = ""
+		}
+		r.Opts.Files = nil
+		if rel == "" { // the whole directory
+			more = advance()
+		} else {
+			r.Opts.Files = func(yield func(string) bool) {
+				for more && dir == at && rel != "" && yield(rel) {
+					more = advance()
+				}
+			}
+		}
+		if err := r.eachInDir(j, at, at, prefix); err != nil {
+			return err
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("--files-from: %w", failed)
+	}
+	return context.Cause(r.Ctx)
+}
+
+// SplitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
+// file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
+func SplitName(name string) (dir, rel string) {
+	if name == "" {
+		return ".", "." // which names no file either
+	}
+	name = filepath.ToSlash(name)
+	volume := filepath.VolumeName(name)
+	if rest := name[len(volume):]; strings.HasPrefix(rest, "/") {
+		return filepath.FromSlash(volume + "/"), clean(rest)
+	}
+	rel = clean(name)
+	for strings.HasPrefix(rel, "../") {
+		dir, rel = dir+"../", rel[len("../"):]
+	}
+	if dir == "" {
+		dir = "./"
+	}
+	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
+}
+
+// clean removes the elements of a path that mean nothing, and keeps a slash at the end.
+func clean(name string) string {
+	if name == "." || name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
+		return name
+	}
+	parts := strings.Split(name, "/")
+	last := parts[len(parts)-1]
+	rel := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" || part == "." }), "/")
+	if rel != "" && (last == "" || last == ".") {
+		rel += "/"
+	}
+	return rel
+}

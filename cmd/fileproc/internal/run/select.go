@@ -1,0 +1,282 @@
+package run
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc"
+)
+
+// A Selection holds the flags that select files. Only this file turns them into fileproc.Options.
+type Selection struct {
+	Opts  fileproc.Options // what the flags and the subcommand say; a run over a directory adds its own
+	Used  bool             // the subcommand selects files
+	Cache string           // the file of --cache
+	List  string           // the file of --files-from
+	Null  bool             // -0, which every subcommand has: names in List end with NUL bytes
+
+	unrestricted     int
+	ignores          bool     // ignore files are read
+	ignoreFiles      []string // the values of --ignore-file
+	shard            string
+	judges           bool      // one of the next four is set
+	minSize, maxSize int64     // maxSize is -1 if there is no limit
+	newer, older     time.Time // zero if there is no limit
+	symlinks         string
+	sort             bool
+}
+
+// These flags have no variables, because their defaults depend on the subcommand.
+const (
+	hiddenFlag   = "hidden"
+	noIgnoreFlag = "no-ignore"
+)
+
+// maxThreads is the largest value of fileproc.Options.Workers.
+const maxThreads = 1 << 16
+
+// What a subcommand does, as a set for Flags.
+const (
+	All   = 1 << iota // it processes all files, as sha256sum and du, rather than those neither hidden nor ignored, as rg and fd
+	Reads             // it reads files, rather than only listing them
+	Sorts             // it prints each file when it is finished, so it has --sort
+	Keeps             // its results depend on the content of each file alone, so it has --cache
+)
+
+// Flags adds the flags that select files to cmd, and says which of cmd's flags cannot be used together.
+func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
+	f := cmd.Flags()
+	s.maxSize = -1
+	f.StringVar(&s.List, "files-from", "",
+		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
+	if f.ShorthandLookup("0") == nil { // ls has -0 for its output
+		f.BoolVarP(&s.Null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline")
+	}
+	if f.Lookup("max-depth") == nil { // du has its own
+		f.IntVarP(&s.Opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
+	}
+	f.StringSliceVar(&s.Opts.Suffixes, "suffix", nil, "only files whose name ends with one of `SUFFIXES`, e.g. .go,.md")
+	f.StringArrayVarP(&s.Opts.Include, "include", "g", nil,
+		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
+	f.StringArrayVarP(&s.Opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
+	f.Bool(noIgnoreFlag, what&All != 0, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
+	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
+		"also read `FILE`, in the syntax of .gitignore: a name is read in every directory that has it, a path is one file")
+	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
+	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
+	f.BoolVar(&s.Opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
+	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
+	Values(cmd, "symlinks", slices.Sorted(maps.Keys(symlinks)))
+	f.BoolVar(&s.Opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: include links that lead out of the directory")
+	if what&Reads != 0 {
+		f.BoolVar(&s.Opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
+	}
+	f.Func("min-size", "only files of at least `SIZE` bytes; K, M, G and T stand for powers of 1024", s.size(&s.minSize))
+	f.Func("max-size", "only files of at most `SIZE` bytes", s.size(&s.maxSize))
+	f.Func("newer", "only files modified since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", s.instant(&s.newer))
+	f.Func("older", "only files not modified since `TIME`", s.instant(&s.older))
+	f.StringVar(&s.shard, "shard", "", "only the files of shard `I/N`, e.g. 1/8, to divide a job among machines")
+	f.IntVarP(&s.Opts.Workers, "threads", "j", 0, "use `N` worker goroutines (default the number of processors)")
+	f.BoolVar(&s.Opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
+	if what&Sorts != 0 {
+		f.BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
+	}
+	if what&Keeps != 0 {
+		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
+	}
+	for _, names := range exclusive {
+		cmd.MarkFlagsMutuallyExclusive(strings.Fields(names)...)
+	}
+}
+
+// Values sets what shells complete a flag's value with.
+func Values(cmd *cobra.Command, flag string, values []string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+var symlinks = map[string]fileproc.Symlinks{
+	"skip": fileproc.SymlinksSkip, "files": fileproc.SymlinksFiles, "follow": fileproc.SymlinksFollow,
+}
+
+// Check validates the flags of cmd and completes the options.
+func (s *Selection) Check(cmd *cobra.Command) error {
+	if s.Used = cmd.Flags().Lookup(hiddenFlag) != nil; !s.Used {
+		return nil
+	}
+	hidden, _ := cmd.Flags().GetBool(hiddenFlag) // no error: Flags has added them
+	noIgnore, _ := cmd.Flags().GetBool(noIgnoreFlag)
+	s.ignores = !noIgnore && s.unrestricted == 0
+	s.Opts.SkipHidden = !hidden && s.unrestricted < 2
+	if n := s.Opts.Workers; n < 0 || n > maxThreads { // checked before slices of that length are allocated
+		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
+	}
+	s.Opts.Workers = cmp.Or(s.Opts.Workers, runtime.GOMAXPROCS(0))
+	if err := s.checkList(cmd.Flags()); err != nil {
+		return err
+	}
+	var ok bool
+	if s.Opts.Symlinks, ok = symlinks[s.symlinks]; !ok {
+		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
+	}
+	if s.sort && s.symlinks == "follow" {
+		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
+	}
+	s.patterns()
+	if s.shard != "" {
+		var i, n int
+		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
+			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
+		}
+		s.Opts.Shard, s.Opts.Shards = i-1, n
+	}
+	return nil
+}
+
+// anywhere is the prefix of a pattern that matches at every depth.
+const anywhere = "**/"
+
+// patterns translates -g and -E, which follow rg and fd, for fileproc.Options: a pattern without a slash matches at every
+// depth, a leading slash stands for the directory, a leading ! excludes, and dir/** is what dir contains, not dir itself.
+func (s *Selection) patterns() {
+	s.Opts.Include = slices.DeleteFunc(s.Opts.Include, func(p string) bool {
+		excluded, ok := strings.CutPrefix(p, "!")
+		if ok {
+			s.Opts.Exclude = append(s.Opts.Exclude, excluded)
+		}
+		return ok
+	})
+	for _, patterns := range [][]string{s.Opts.Include, s.Opts.Exclude} {
+		for i, p := range patterns {
+			if strings.Contains(p, "/") {
+				patterns[i] = strings.TrimPrefix(p, "/")
+			} else if p != "" {
+				patterns[i] = anywhere + p
+			}
+			if strings.HasSuffix(p, "/**") {
+				patterns[i] += "/*"
+			}
+		}
+	}
+}
+
+// options completes the options for a run over dir: its ignore files, and the reporting of failures and progress. done adds
+// the run to the totals, and reports an error that is about dir alone, so that the other arguments are processed all the
+// same.
+func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error) {
+	opts = r.Opts
+	if r.ignores {
+		var err error
+		if opts.IgnoreFiles, err = fileproc.GitIgnoreFiles(dir, ".ignore"); err != nil {
+			r.Fail(err)
+		}
+	}
+	opts.IgnoreFiles = append(opts.IgnoreFiles, r.ignoreFiles...)
+	opts.OnProgress = r.Out.OnProgress()
+	if opts.OnError == nil {
+		opts.OnError = func(err error) error {
+			if r.Ctx.Err() == nil {
+				r.Fail(err)
+			}
+			return nil
+		}
+	}
+	report := new(fileproc.Report)
+	opts.Report = report
+	var failed atomic.Int64
+	if r.judges {
+		opts.Select = func(f *fileproc.File) bool {
+			st, err := f.Stat()
+			if err != nil {
+				failed.Add(1)
+				opts.OnError(err)
+			}
+			return err == nil && st.Size >= r.minSize && (r.maxSize < 0 || st.Size <= r.maxSize) &&
+				!st.ModTime.Before(r.newer) && (r.older.IsZero() || st.ModTime.Before(r.older))
+		}
+	}
+	return opts, func(err error) error {
+		t := &r.Totals
+		t.Directories += report.Directories
+		t.Found += report.Found
+		t.Processed += report.Processed
+		t.Unchanged += report.Unchanged
+		t.Failed += report.Failed + failed.Load()
+		t.Abandoned += report.Abandoned
+		t.Bytes += report.Bytes
+		t.URing += report.URing
+		if t.Skipped == nil {
+			t.Skipped = map[fileproc.SkipReason]int64{}
+		}
+		for why, n := range report.Skipped {
+			t.Skipped[why] += n
+		}
+		if n := failed.Load(); n > 0 {
+			t.Skipped[fileproc.SkippedSelect] -= n
+		}
+		if about, ok := err.(*fs.PathError); ok {
+			t.Found, t.Failed = t.Found+1, t.Failed+1
+			r.Fail(about)
+			return nil
+		}
+		return err
+	}
+}
+
+// size returns a function that parses a flag's number of bytes into n.
+func (s *Selection) size(n *int64) func(string) error {
+	return func(v string) error {
+		s.judges = true
+		digits := strings.TrimRight(strings.ToUpper(v), "IB")
+		shift := 0
+		if digits != "" {
+			if i := strings.IndexByte("KMGT", digits[len(digits)-1]); i >= 0 {
+				shift = 10 * (i + 1)
+				digits = digits[:len(digits)-1]
+			}
+		}
+		k, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || k < 0 || k<<shift>>shift != k {
+			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
+		}
+		*n = k << shift
+		return nil
+	}
+}
+
+// instant returns a function that parses a flag's point in time, or age, into t.
+func (s *Selection) instant(t *time.Time) func(string) error {
+	return func(v string) (err error) {
+		s.judges = true
+		for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
+			if *t, err = time.ParseInLocation(layout, v, time.Local); err == nil {
+				return nil
+			}
+		}
+		age, err := time.ParseDuration(v)
+		for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+			if n, found := strings.CutSuffix(v, suffix); found {
+				var k int64
+				k, err = strconv.ParseInt(n, 10, 64)
+				if age = time.Duration(k) * unit; age/unit != time.Duration(k) {
+					age = -1 // it overflowed
+				}
+			}
+		}
+		if err != nil || age < 0 {
+			return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w, of up to 292 years")
+		}
+		*t = time.Now().Add(-age)
+		return nil
+	}
+}

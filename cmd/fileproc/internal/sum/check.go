@@ -1,0 +1,245 @@
+package sum
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+)
+
+// check is hash --check.
+func (s *sums) check(lists []string) {
+	if len(lists) == 0 {
+		lists = []string{run.Stdin}
+	}
+	ok := true
+	for _, list := range lists {
+		good, err := s.checkList(list)
+		if err != nil {
+			s.Fail(err)
+		}
+		ok = ok && good
+	}
+	s.Found.Store(ok) // if not ok, the exit code is 1, as sha256sum's
+}
+
+// A list is a list of checksums that is read as sha256sum does.
+type list struct {
+	*sums
+	r        *bufio.Reader
+	label    string
+	tag      string // of the format "SHA256 (name) = sum"
+	digits   int    // of a checksum
+	reversed int    // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
+	err      error
+
+	lines, verified, cached, malformed, unreadable, different int
+}
+
+// A listEntry is one line of a list.
+type listEntry struct{ sum, name string }
+
+func (s *sums) checkList(name string) (ok bool, err error) {
+	in, label := os.Stdin, "'standard input'"
+	if name != run.Stdin {
+		if in, err = os.Open(name); err != nil {
+			return false, err
+		}
+		defer in.Close()
+		label = name
+	}
+	l := list{sums: s, r: bufio.NewReader(in), label: label, tag: strings.ToUpper(s.algorithm), digits: 2 * s.newHash().Size()}
+	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
+	if s.Cache != "" {
+		all := slices.Collect(entries)
+		entries = slices.Values(all)
+		s.fromCache(all, known)
+	}
+	run.InTurn(s.Run, entries, func(e listEntry, worker int, _ func()) (emit func()) {
+		if sum, ok := known[belowHere(e.name)]; ok {
+			return func() {
+				l.cached++
+				l.print(e.name, nil, sum != e.sum)
+			}
+		}
+		it := s.Named(e.name)
+		it.Worker = worker
+		sum, err := s.read(&it)
+		differs := string(sum) != e.sum // compared here, because the worker's next file overwrites sum
+		return func() { l.print(e.name, err, differs) }
+	})
+	s.Totals.Found += int64(l.verified + l.unreadable - l.cached)
+	s.Totals.Processed += int64(l.verified - l.cached)
+	s.Totals.Failed += int64(l.unreadable)
+	if l.err != nil {
+		return false, l.err
+	}
+	return s.Ctx.Err() == nil && l.summarize(), nil
+}
+
+// belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
+func belowHere(name string) string {
+	if dir, rel := run.SplitName(name); dir == "." && !strings.HasSuffix(rel, "/") {
+		return rel
+	}
+	return ""
+}
+
+// fromCache puts the checksums of files below the working directory into known, by path, with --cache. What it cannot read,
+// such as a file behind a symbolic link, is left for checkList.
+func (s *sums) fromCache(entries []listEntry, known map[string]string) {
+	var missed int64
+	s.Opts.OnError = func(error) error {
+		missed++
+		return nil
+	}
+	s.Opts.Files = func(yield func(string) bool) {
+		for _, e := range entries {
+			if rel := belowHere(e.name); rel != "" && !yield(rel) {
+				return
+			}
+		}
+	}
+	err := s.Each(run.Job{Read: s.read, Version: "hash " + s.algorithm, Print: func(path string, sum []byte, _ *output.Chunk) error {
+		known[filepath.ToSlash(path)] = string(sum)
+		return nil
+	}})
+	s.Totals.Found -= missed
+	s.Totals.Failed -= missed
+	if err != nil && s.Ctx.Err() == nil {
+		s.Fail(err)
+	}
+}
+
+// print prints the result of one file, as sha256sum does. err says that the file could not be read.
+func (l *list) print(name string, err error, differs bool) {
+	if l.Ctx.Err() != nil {
+		return
+	}
+	l.lines++
+	l.Out.Count(1, 0)
+	what := "OK"
+	switch {
+	case err != nil && l.ignoreMissing && errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		l.unreadable++
+		l.Out.Warn(run.Describe(err))
+		what = "FAILED open or read"
+	case differs:
+		l.verified++
+		l.different++
+		what = "FAILED"
+	default:
+		l.verified++
+		if l.quiet {
+			return
+		}
+	}
+	if l.status {
+		return
+	}
+	if strings.Contains(name, "\n") {
+		name = `\` + escaper.Replace(name)
+	}
+	l.Out.Write([]byte(l.Out.Shown(name) + ": " + what + "\n"))
+}
+
+// summarize warns of the problems of a list, and reports whether there were none that count.
+func (l *list) summarize() bool {
+	if l.lines == 0 {
+		l.Out.Warn(l.label + ": no properly formatted checksum lines found")
+		return false
+	}
+	warn := func(n int, one, many string) {
+		switch {
+		case n == 0 || l.status:
+		case n == 1:
+			l.Out.Warn("WARNING: 1 " + one)
+		default:
+			l.Out.Warn(fmt.Sprintf("WARNING: %d %s", n, many))
+		}
+	}
+	warn(l.malformed, "line is improperly formatted", "lines are improperly formatted")
+	warn(l.unreadable, "listed file could not be read", "listed files could not be read")
+	warn(l.different, "computed checksum did NOT match", "computed checksums did NOT match")
+	if l.verified == 0 && l.ignoreMissing && l.unreadable == 0 {
+		l.Out.Warn(l.label + ": no file was verified")
+		return false
+	}
+	return l.unreadable == 0 && l.different == 0 && !(l.strict && l.malformed > 0)
+}
+
+// entries yields the lines that are well formed.
+func (l *list) entries(yield func(listEntry) bool) {
+	for number := 1; ; number++ {
+		line, err := l.r.ReadString('\n')
+		if err != nil && err != io.EOF {
+			l.err = err
+			return
+		}
+		if line == "" {
+			return
+		}
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if strings.HasPrefix(line, "#") || line == "" {
+			continue
+		}
+		if e, ok := l.parse(line); !ok {
+			l.malformed++
+			if l.warn {
+				l.Out.Warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", l.label, number, l.tag))
+			}
+		} else if !yield(e) {
+			return
+		}
+	}
+}
+
+func (l *list) parse(line string) (e listEntry, ok bool) {
+	const blanks = " \t"
+	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
+	reversed := 0
+	if rest, found := strings.CutPrefix(line, l.tag); found {
+		rest, found = strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
+		i := strings.LastIndexByte(rest, ')')
+		if !found || i < 0 {
+			return e, false
+		}
+		e.name = rest[:i]
+		if e.sum, found = strings.CutPrefix(strings.TrimLeft(rest[i+1:], blanks), "="); !found {
+			return e, false
+		}
+		e.sum = strings.TrimLeft(e.sum, blanks)
+	} else {
+		if len(line) < l.digits+2 || !strings.ContainsRune(blanks, rune(line[l.digits])) {
+			return e, false
+		}
+		e.sum, e.name = line[:l.digits], line[l.digits+1:]
+		reversed = 1
+		if len(e.name) > 1 && (e.name[0] == ' ' || e.name[0] == '*') && l.reversed != 1 {
+			reversed, e.name = -1, e.name[1:]
+		}
+	}
+	e.sum = strings.ToLower(e.sum)
+	if _, err := hex.DecodeString(e.sum); err != nil || len(e.sum) != l.digits || l.reversed*reversed < 0 {
+		return e, false
+	}
+	if reversed != 0 {
+		l.reversed = reversed
+	}
+	if escaped {
+		e.name = unescaper.Replace(e.name)
+	}
+	return e, !strings.Contains(e.name, "\x00")
+}

@@ -1,0 +1,152 @@
+// Package sum has the subcommands that sum up files: hash, du and stats.
+package sum
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+)
+
+var algorithms = map[string]func() hash.Hash{
+	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384,
+	"sha512": sha512.New,
+}
+
+// hashPrefix is how many bytes of a file are read at once, and the size of the reads of a longer one.
+const hashPrefix = 256 << 10
+
+// A sums is one run of the subcommand hash: its flags, and the values derived from them.
+type sums struct {
+	*run.Run
+	algorithm                                                      string
+	null, json, checks, quiet, status, warn, strict, ignoreMissing bool
+
+	newHash func() hash.Hash
+	hashers []hasher // of the workers
+}
+
+// Hash returns the subcommand hash.
+func Hash(r *run.Run) *cobra.Command {
+	s := sums{Run: r}
+	names := slices.Sorted(maps.Keys(algorithms))
+	cmd := &cobra.Command{
+		Use:   "hash [flags] [DIR|FILE]...",
+		Short: "Print or check SHA-256 checksums, as sha256sum does",
+		Long: `Print the checksum of every regular file below the directories, including hidden and ignored files, in the format of
+sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines from the
+arguments, in every form that sha256sum accepts, and report which of the listed files have changed. "-" is standard input,
+which is also read without an argument if it is a pipe or a file, and always with --check. --check --cache opens only what
+has changed below the working directory.`,
+		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
+				if cmd.Flags().Changed(name) && !s.checks {
+					return fmt.Errorf("--%s needs --check", name)
+				}
+			}
+			if s.newHash = algorithms[s.algorithm]; s.newHash == nil {
+				return fmt.Errorf("--algorithm is %q: want one of %s", s.algorithm, strings.Join(names, ", "))
+			}
+			r.Opts.ReadSize, s.hashers = hashPrefix, make([]hasher, r.Opts.Workers)
+			switch {
+			case s.checks && r.List != "":
+				return errors.New("--check reads its own lists, so --files-from cannot be used with it")
+			case s.checks:
+				s.check(args)
+				return nil
+			}
+			return r.Each(run.Job{Args: r.OrStdin(args), Stdin: true, Read: s.read, Print: s.print, Version: "hash " + s.algorithm})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&s.algorithm, "algorithm", "a", "sha256", "`NAME`: "+strings.Join(names, ", "))
+	f.BoolVarP(&s.null, "zero", "z", false, "end each line with a NUL byte, and do not escape names")
+	f.BoolVar(&s.json, "json", false, "print one JSON object per line: path, algorithm, hash")
+	f.BoolVarP(&s.checks, "check", "c", false, "read checksums from the files, and check them")
+	f.BoolVar(&s.quiet, "quiet", false, "with --check: do not print OK for each file")
+	f.BoolVar(&s.status, "status", false, "with --check: print no results; only the exit code reports them")
+	f.BoolVarP(&s.warn, "warn", "w", false, "with --check: report each malformed line")
+	f.BoolVar(&s.strict, "strict", false, "with --check: fail if a line is malformed")
+	f.BoolVar(&s.ignoreMissing, "ignore-missing", false, "with --check: do not report or fail for missing files")
+	r.Flags(cmd, run.All|run.Reads|run.Sorts|run.Keeps, "json check", "json zero", "zero check")
+	run.Values(cmd, "algorithm", names)
+	return cmd
+}
+
+// A hasher computes the checksums of one worker.
+type hasher struct {
+	h   hash.Hash
+	buf []byte // for files that are read in parts
+	sum []byte
+	_   [64]byte // keeps two workers' hashers on different cache lines
+}
+
+// read returns the checksum of a file in hexadecimal. It is valid until the worker's next call.
+func (s *sums) read(it *run.Item) ([]byte, error) {
+	h := &s.hashers[it.Worker]
+	if h.h == nil {
+		h.h = s.newHash()
+	}
+	h.h.Reset()
+	if it.More {
+		// The file is read from the beginning again, so that all hashed bytes come from one handle.
+		r, err := it.Open()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		if h.buf == nil {
+			h.buf = make([]byte, hashPrefix)
+		}
+		if _, err := io.CopyBuffer(h.h, r, h.buf); err != nil {
+			return nil, err
+		}
+	} else {
+		h.h.Write(it.Data)
+	}
+	size := h.h.Size()
+	h.sum = h.h.Sum(h.sum[:0])
+	h.sum = hex.AppendEncode(h.sum, h.sum)
+	return h.sum[size:], nil
+}
+
+func (s *sums) print(path string, sum []byte, c *output.Chunk) error {
+	s.Found.Store(true)
+	if s.json {
+		return c.JSON(struct {
+			Path      any    `json:"path"`
+			Algorithm string `json:"algorithm"`
+			Hash      string `json:"hash"`
+		}{output.JSONPath(path), s.algorithm, string(sum)})
+	}
+	name, end := path, byte(0)
+	if !s.null {
+		if name, end = escaper.Replace(path), '\n'; len(name) > len(path) {
+			c.B = append(c.B, '\\')
+		}
+		name = s.Out.Shown(name)
+	}
+	c.B = append(append(append(append(c.B, sum...), "  "...), name...), end)
+	return nil
+}
+
+// escaper and unescaper convert names as sha256sum does. unescaper turns an invalid escape into a NUL byte, which no name
+// has.
+var (
+	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")
+)
