@@ -73,8 +73,7 @@ type frontmatter struct {
 	where  string
 	fields []string
 
-	program *vm.Program
-	uses    []string // the fields that the expression uses
+	program *vm.Program // of where; nil without one
 
 	mu   sync.Mutex // guards rows
 	rows []row      // of the table
@@ -86,8 +85,11 @@ type row struct {
 }
 
 func (fm *frontmatter) run(args []string) error {
-	if err := fm.compile(); err != nil {
-		return err
+	if fm.where != "" {
+		var err error
+		if fm.program, err = expr.Compile(fm.where, expr.AllowUndefinedVariables(), expr.AsBool()); err != nil {
+			return fmt.Errorf("--where: %w", err)
+		}
 	}
 	fm.Opts.ReadSize = frontPrefix
 	if len(fm.Opts.Suffixes) == 0 {
@@ -101,13 +103,25 @@ func (fm *frontmatter) run(args []string) error {
 	return err
 }
 
-// read returns a file's frontmatter with its kind in front.
+// read returns a file's frontmatter, preceded by '-' for YAML or '+' for TOML.
 func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
-	kind, front, err := frontOf(it)
-	if err == nil && kind == 0 {
-		err = fileproc.ErrSkip
+	front, open := cutFront(it.Data)
+	if it.More && (open || len(it.Data) <= 3) {
+		r, err := it.Open()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		data, err := io.ReadAll(io.LimitReader(r, maxFront))
+		if err != nil {
+			return nil, err
+		}
+		front, _ = cutFront(data)
 	}
-	return append([]byte{kind}, front...), err
+	if front == nil {
+		return nil, fileproc.ErrSkip
+	}
+	return front, nil
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
@@ -134,40 +148,23 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	}{output.JSONPath(path), fields})
 }
 
-// frontOf returns a file's frontmatter, and as kind '-' for YAML, '+' for TOML, or 0 if there is none.
-func frontOf(it *run.Item) (kind byte, front []byte, err error) {
-	kind, front, open := cutFront(it.Data)
-	if !it.More || !open && len(it.Data) > 3 {
-		return kind, front, nil
-	}
-	r, err := it.Open()
-	if err != nil {
-		return 0, nil, err
-	}
-	defer r.Close()
-	data, err := io.ReadAll(io.LimitReader(r, maxFront))
-	kind, front, _ = cutFront(data)
-	return kind, front, err
-}
-
-// cutFront returns the frontmatter at the beginning of data. open reports that a frontmatter begins but does not end in
-// data.
-func cutFront(data []byte) (kind byte, front []byte, open bool) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	first, rest, _ := bytes.Cut(data, []byte("\n"))
+// cutFront returns the frontmatter at the beginning of data, or nil. open reports that a frontmatter begins but does not end
+// in data.
+func cutFront(data []byte) (front []byte, open bool) {
+	first, rest, _ := bytes.Cut(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\n"))
 	fence := bytes.TrimRight(first, " \t\r")
 	if string(fence) != "---" && string(fence) != "+++" {
-		return 0, nil, false
+		return nil, false
 	}
 	size := 0
 	for line := range bytes.Lines(rest) {
 		end := bytes.TrimRight(line, " \t\r\n")
 		if bytes.Equal(end, fence) || string(end) == "..." && fence[0] == '-' {
-			return fence[0], rest[:size], false
+			return append([]byte{fence[0]}, rest[:size]...), false
 		}
 		size += len(line)
 	}
-	return 0, nil, true
+	return nil, true
 }
 
 func parseFront(kind byte, front []byte) (fields map[string]any, err error) {
@@ -236,51 +233,24 @@ func jsonValue(v any) any {
 	return v
 }
 
-// fieldsName and fileName are the variables that --where has besides the fields.
-const (
-	fieldsName = "fields"
-	fileName   = "file"
-)
-
-func (fm *frontmatter) compile() error {
-	if fm.where == "" {
-		return nil
-	}
-	var err error
-	fm.program, err = expr.Compile(fm.where, expr.AllowUndefinedVariables(), expr.AsBool())
-	if err != nil {
-		return fmt.Errorf("--where: %w", err)
-	}
-	node := fm.program.Node()
-	ast.Walk(&node, fm)
-	return nil
-}
-
-// Visit records the fields that the expression uses.
-func (fm *frontmatter) Visit(n *ast.Node) {
-	if id, ok := (*n).(*ast.IdentifierNode); ok {
-		fm.uses = append(fm.uses, id.Value)
-	}
-}
-
 func (fm *frontmatter) selects(path string, fields map[string]any) (bool, error) {
 	if fm.program == nil {
 		return true, nil
 	}
 	env := maps.Clone(fields)
-	env[fieldsName] = fields
-	env[fileName] = map[string]any{"path": path, "name": filepath.Base(path)}
+	env["fields"] = fields
+	env["file"] = map[string]any{"path": path, "name": filepath.Base(path)}
 	v, err := expr.Run(fm.program, env)
-	if err != nil {
-		for _, name := range fm.uses {
-			if env[name] == nil || name == fieldsName {
-				return false, nil // the file may lack a field that the expression needs
-			}
-		}
-		return false, fmt.Errorf("--where: %w", err)
+	if err == nil {
+		return v == true, nil
 	}
-	ok, _ := v.(bool)
-	return ok, nil
+	if ast.Find(fm.program.Node(), func(n ast.Node) bool {
+		id, ok := n.(*ast.IdentifierNode)
+		return ok && (env[id.Value] == nil || id.Value == "fields")
+	}) != nil {
+		return false, nil // the file may lack a field that the expression needs
+	}
+	return false, fmt.Errorf("--where: %w", err)
 }
 
 func (fm *frontmatter) printTable() {
@@ -289,8 +259,16 @@ func (fm *frontmatter) printTable() {
 	}
 	slices.SortFunc(fm.rows, func(a, b row) int { return strings.Compare(a.path, b.path) })
 	columns := fm.fields
-	if len(columns) == 0 {
-		columns = frequentFirst(fm.rows)
+	if len(columns) == 0 { // the most frequent first
+		count := map[string]int{}
+		for _, r := range fm.rows {
+			for name := range r.fields {
+				count[name]++
+			}
+		}
+		columns = slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+			return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
+		})
 	}
 	header := table.Row{"path"}
 	for _, name := range columns {
@@ -307,26 +285,11 @@ func (fm *frontmatter) printTable() {
 	fm.Out.Write([]byte(t.Render() + "\n"))
 }
 
-// frequentFirst returns the names of the rows' fields, the most frequent first.
-func frequentFirst(all []row) []string {
-	count := map[string]int{}
-	for _, r := range all {
-		for name := range r.fields {
-			count[name]++
-		}
-	}
-	return slices.SortedFunc(maps.Keys(count), func(a, b string) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
-	})
-}
-
 // cell returns the text of a value in a table.
 func cell(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
-	case string:
-		return output.Printable(v)
 	case []any:
 		var parts []string
 		for _, e := range v {

@@ -3,7 +3,6 @@ package list
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,11 +45,7 @@ fd -t f, hidden and ignored files are left out.`,
 					}{output.JSONPath(it.Path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode.String()})
 				}
 				if long {
-					size := strconv.FormatInt(st.Size, 10)
-					if human {
-						size = output.HumanSize(st.Size)
-					}
-					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, size, st.ModTime.Format("2006-01-02 15:04"))
+					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, output.Size(st.Size, human), st.ModTime.Format("2006-01-02 15:04"))
 				}
 				name := it.Path()
 				if !null {

@@ -53,6 +53,14 @@ func HumanSize(n int64) string {
 	return fmt.Sprintf("%.0f%c", math.Ceil(float64(n)/float64(size)), units[unit])
 }
 
+// Size formats a size in bytes for humans or in full.
+func Size(n int64, human bool) string {
+	if human {
+		return HumanSize(n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // NewTable returns a table without lines between its cells.
 func NewTable(header table.Row) table.Writer {
 	t := table.NewWriter()

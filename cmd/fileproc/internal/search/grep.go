@@ -29,8 +29,8 @@ type grep struct {
 	maxCount                                                        int64
 	before, after, context                                          int
 
-	m                       *matcher
-	path, lineNumber, match output.Style
+	m                                  *matcher
+	pathStyle, numberStyle, matchStyle output.Style
 }
 
 // Command returns the subcommand grep.
@@ -46,12 +46,7 @@ PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/w
 itself; \d, \s, \w and \b match ASCII only. Content that is not UTF-8 is searched as it is. "-" is standard input, which
 is also read without a path if it is a pipe or a file. Files are printed one at a time, in no particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("max-count") {
-				g.maxCount = math.MaxInt64
-			}
-			return g.run(args)
-		},
+		RunE:    func(_ *cobra.Command, args []string) error { return g.run(args) },
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&g.patterns, "regexp", "e", nil, "search for `PATTERN`, which may begin with a dash; may be repeated")
@@ -64,7 +59,8 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	f.BoolVarP(&g.word, "word-regexp", "w", false, "only matches that are not next to a letter, digit or underscore")
 	f.BoolVarP(&g.line, "line-regexp", "x", false, "only matches that are whole lines")
 	f.BoolVarP(&g.invert, "invert-match", "v", false, "print the lines that do not match")
-	f.Int64VarP(&g.maxCount, "max-count", "m", 0, "at most `N` lines of each file (default all)")
+	f.Int64VarP(&g.maxCount, "max-count", "m", math.MaxInt64, "at most `N` lines of each file (default all)")
+	f.Lookup("max-count").DefValue = "0" // so that the help does not show it
 	f.BoolVarP(&g.count, "count", "c", false, "print the number of matching lines of each file that has any")
 	f.BoolVarP(&g.list, "files-with-matches", "l", false, "print the paths of the files that match")
 	f.BoolVarP(&g.listWithout, "files-without-match", "L", false, "print the paths of the files that do not match, except binary files")
@@ -117,7 +113,7 @@ func (g *grep) run(args []string) error {
 	g.number = (g.number || g.Out.TTY) && !g.noNumber
 	g.withName = (g.withName || !isOneFile(args)) && !g.noName
 	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
-	g.path, g.lineNumber, g.match = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
+	g.pathStyle, g.numberStyle, g.matchStyle = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
 	switch {
 	case g.json:
 	case g.heading:
@@ -167,21 +163,20 @@ func (g *grep) showsContext() bool {
 
 // printLine prints a line of the file.
 func (s *searcher) printLine(line []byte, selected bool) {
-	g, c := s.grep, s.out
-	if g.json {
+	if s.json {
 		s.printJSON(line, selected)
 		return
 	}
 	text := bytes.TrimSuffix(line, []byte("\n"))
-	sign, only, done := byte('-'), selected && g.only, 0
+	sign, only, done := byte('-'), selected && s.only, 0
 	if selected {
 		sign = ':'
 	}
 	if !only {
 		s.printPrefix(sign)
 	}
-	if only || selected && g.match.On != "" && !g.invert {
-		for _, at := range g.m.matches(text) {
+	if only || selected && s.matchStyle.On != "" && !s.invert {
+		for _, at := range s.m.matches(text) {
 			switch {
 			case at[0] == at[1]:
 				continue
@@ -190,9 +185,9 @@ func (s *searcher) printLine(line []byte, selected bool) {
 			default:
 				s.print(text[done:at[0]])
 			}
-			c.B = append(c.B, g.match.On...)
+			s.out.B = append(s.out.B, s.matchStyle.On...)
 			s.print(text[at[0]:at[1]])
-			c.B = append(c.B, g.match.Off...)
+			s.out.B = append(s.out.B, s.matchStyle.Off...)
 			if done = at[1]; only {
 				s.print([]byte("\n"))
 			}
@@ -214,47 +209,38 @@ func (s *searcher) print(text []byte) {
 
 // printPrefix prints the path and number before a line.
 func (s *searcher) printPrefix(sign byte) {
-	g, c := s.grep, s.out
-	if g.withName && !g.heading {
+	if s.withName && !s.heading {
 		s.printPath(sign)
 	}
-	if g.number {
-		c.B = append(g.lineNumber.Append(c.B, strconv.FormatInt(s.number(), 10)), sign)
+	if s.number {
+		s.out.B = append(s.numberStyle.Append(s.out.B, strconv.FormatInt(s.lineNumber(), 10)), sign)
 	}
 }
 
 func (s *searcher) setPath(path string) {
-	if s.path = path; !s.grep.json && !s.grep.null {
-		s.path = s.grep.Out.Shown(path)
+	if s.path = path; !s.json && !s.null {
+		s.path = s.Out.Shown(path)
 	}
 }
 
 // printPath prints the path, followed by end or with -Z by a NUL byte.
 func (s *searcher) printPath(end byte) {
-	if s.grep.null {
+	if s.null {
 		end = 0
 	}
-	s.out.B = append(s.grep.path.Append(s.out.B, s.path), end)
-}
-
-func (s *searcher) printCount() {
-	if s.grep.withName {
-		s.printPath(':')
-	}
-	s.out.B = append(strconv.AppendInt(s.out.B, s.selected, 10), '\n')
+	s.out.B = append(s.pathStyle.Append(s.out.B, s.path), end)
 }
 
 // printBinary reports, in rg's words, that a file's further matches are not shown.
-func (s *searcher) printBinary(nul int64) {
-	c := s.out
-	if s.grep.withName {
-		c.B = append(append(c.B, s.path...), ": "...)
+func (s *searcher) printBinary() {
+	if s.withName {
+		s.out.B = append(s.out.B, s.path+": "...)
 	}
 	what := "WARNING: stopped searching binary file after match"
 	if s.explicit {
 		what = "binary file matches"
 	}
-	c.B = fmt.Appendf(c.B, "%s (found \"\\0\" byte around offset %d)\n", what, nul)
+	fmt.Fprintf(s.out, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
 }
 
 // A jsonMessage is a line in the format of rg --json.
@@ -282,13 +268,12 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 	if selected {
 		kind = "match"
 	}
-	if selected && !s.grep.invert {
-		for _, at := range s.grep.m.matches(bytes.TrimSuffix(line, []byte("\n"))) {
+	if selected && !s.invert {
+		for _, at := range s.m.matches(bytes.TrimSuffix(line, []byte("\n"))) {
 			found = append(found, jsonMatch{output.RawText(line[at[0]:at[1]]), at[0], at[1]})
 		}
 	}
-	offset := s.base + int64(s.begin)
-	s.out.JSON(jsonMessage{kind, jsonLine{output.RawText([]byte(s.path)), output.RawText(line), s.number(), offset, found}})
+	s.out.JSON(jsonMessage{kind, jsonLine{output.RawText([]byte(s.path)), output.RawText(line), s.lineNumber(), s.base + int64(s.begin), found}})
 	s.out.LineDone()
 }
 

@@ -169,7 +169,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 	defer null.Close()
 	r := &run.Run{Ctx: t.Context(), Out: output.New(null, null, func(err error) { t.Error(err) })}
 	for name, g := range map[string]*grep{
-		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {match: output.Style{On: "<", Off: ">"}},
+		"count": {count: true}, "print": {}, "only": {only: true}, "colors": {matchStyle: output.Style{On: "<", Off: ">"}},
 	} {
 		g.Run, g.m, g.maxCount = r, m, math.MaxInt64
 		var before, after runtime.MemStats

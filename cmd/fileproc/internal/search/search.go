@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strconv"
 
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
@@ -28,7 +29,7 @@ var errLongLine = errors.New("a line is longer than 256 MiB")
 
 // A searcher searches one file at a time for one worker.
 type searcher struct {
-	grep *grep
+	*grep
 	out  *output.Chunk
 	find lineFinder
 
@@ -44,7 +45,7 @@ type searcher struct {
 	counted  int
 	selected int64 // lines so far
 	shown    int64 // offset in the file of the end of the last printed line
-	after    int   // context lines still to be printed
+	pending  int   // context lines still to be printed
 	nul      int64 // offset in the file of the first NUL byte, negative if there is none
 }
 
@@ -58,37 +59,36 @@ func (s *searcher) search(it *run.Item, c *output.Chunk) error {
 		data, _ := s.untilNUL(it.Data, 0)
 		s.searchPart(it, data, 0)
 	}
-	g := s.grep
-	if s.selected == 0 || g.listWithout {
-		if s.selected == 0 && g.listWithout && err == nil && (s.nul < 0 || s.explicit) {
-			g.Found.Store(true)
-			s.setPath(it.Path())
-			s.printPath('\n')
-		}
-		return err
-	}
-	g.Found.Store(true)
+	text := s.nul < 0 || s.explicit
 	switch {
-	case g.quiet:
-		return run.ErrEnough
-	case g.list:
+	case s.listWithout && s.selected == 0 && err == nil && text:
+		s.setPath(it.Path())
 		s.printPath('\n')
-	case g.count:
-		if s.nul < 0 || s.explicit {
-			s.printCount()
+	case s.listWithout || s.selected == 0:
+		return err
+	case s.quiet:
+		err = run.ErrEnough
+	case s.list:
+		s.printPath('\n')
+	case s.count && text:
+		if s.withName {
+			s.printPath(':')
 		}
-	case g.json:
+		s.out.B = append(strconv.AppendInt(s.out.B, s.selected, 10), '\n')
+	case s.count:
+	case s.json:
 		s.printJSONEdge("end")
 	case s.nul >= 0:
-		s.printBinary(s.nul)
+		s.printBinary()
 	}
+	s.Found.Store(true)
 	return err
 }
 
 // untilNUL looks for a NUL byte in data[from:] and returns the lines of data to search. cut reports that the NUL byte ends
 // them.
 func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
-	if s.nul < 0 && !s.grep.text {
+	if s.nul < 0 && !s.text {
 		if i := bytes.IndexByte(data[from:], 0); i >= 0 {
 			s.nul = s.base + int64(from+i)
 		}
@@ -149,10 +149,10 @@ func (s *searcher) stream(it *run.Item) error {
 
 // contextBefore returns where the context before a line at end begins.
 func (s *searcher) contextBefore(end int) int {
-	if !s.grep.showsContext() {
+	if !s.showsContext() {
 		return end
 	}
-	for range s.grep.before {
+	for range s.before {
 		if end == 0 {
 			break
 		}
@@ -170,17 +170,17 @@ func (s *searcher) searchPart(it *run.Item, data []byte, from int) (done bool) {
 		s.nul -= int64(from) // stays negative if there is none
 	}
 	s.data = data
-	s.find.reset(s.grep.m, data)
+	s.find.reset(s.m, data)
 	for pos := from; pos < len(data); {
 		begin, end := s.find.find(pos)
-		for s.grep.invert && pos < begin {
+		for s.invert && pos < begin {
 			end := lineEnd(data, pos)
 			if s.handleLine(it, pos, end) {
 				return true
 			}
 			pos = end + 1
 		}
-		if !s.grep.invert && begin < len(data) && s.handleLine(it, begin, end) {
+		if !s.invert && begin < len(data) && s.handleLine(it, begin, end) {
 			return true
 		}
 		pos = end + 1
@@ -191,27 +191,26 @@ func (s *searcher) searchPart(it *run.Item, data []byte, from int) (done bool) {
 
 // handleLine counts or prints a selected line. It reports whether the file need not be searched further.
 func (s *searcher) handleLine(it *run.Item, begin, end int) (done bool) {
-	g := s.grep
 	if s.selected++; s.selected == 1 {
 		s.setPath(it.Path())
-		if g.json {
+		if s.json {
 			s.printJSONEdge("begin")
 		}
 	}
 	switch {
-	case g.list, g.listWithout, g.quiet:
+	case s.list, s.listWithout, s.quiet:
 		return true
-	case g.count:
-	case s.nul >= 0 && !g.json && (s.nul < binaryPrefix || s.base+int64(end) > s.nul):
+	case s.count:
+	case s.nul >= 0 && !s.json && (s.nul < binaryPrefix || s.base+int64(end) > s.nul):
 		s.contextAfter(begin)
 		return true
 	default:
-		if g.heading && s.selected == 1 && !g.json {
+		if s.heading && s.selected == 1 && !s.json {
 			s.printPath('\n')
 		}
 		s.show(begin, end)
 	}
-	if s.selected == g.maxCount {
+	if s.selected == s.maxCount {
 		s.contextAfter(len(s.data))
 		return true
 	}
@@ -220,15 +219,14 @@ func (s *searcher) handleLine(it *run.Item, begin, end int) (done bool) {
 
 // show prints a selected line and the context before it.
 func (s *searcher) show(begin, end int) {
-	g := s.grep
-	if g.showsContext() {
+	if s.showsContext() {
 		s.contextAfter(begin)
 		first := max(s.contextBefore(begin), int(max(s.shown-s.base, 0)))
-		if s.shown > 0 && s.base+int64(first) > s.shown && !g.json {
+		if s.shown > 0 && s.base+int64(first) > s.shown && !s.json {
 			s.out.B = append(s.out.B, "--\n"...)
 		}
-		s.context(first, begin)
-		s.after = g.after
+		s.printContext(s.before, first, begin)
+		s.pending = s.after
 	}
 	s.begin = begin
 	s.printLine(s.data[begin:min(end+1, len(s.data))], true)
@@ -237,40 +235,36 @@ func (s *searcher) show(begin, end int) {
 
 // contextAfter prints the pending lines of context after the last printed line, up to limit or a NUL byte.
 func (s *searcher) contextAfter(limit int) {
-	if s.after == 0 {
+	if s.pending == 0 {
 		return
 	}
-	if nul := s.nul - s.base; s.nul >= 0 && nul < int64(limit) && !s.grep.json {
+	if nul := s.nul - s.base; s.nul >= 0 && nul < int64(limit) && !s.json {
 		limit = bytes.LastIndexByte(s.data[:max(nul, 0)], '\n') + 1
 	}
-	begin := int(s.shown - s.base)
-	end := begin
-	for ; s.after > 0 && end < limit; s.after-- {
-		end = min(lineEnd(s.data, end)+1, limit)
-	}
-	s.context(begin, end)
+	s.pending = s.printContext(s.pending, int(s.shown-s.base), limit)
 }
 
-// context prints the lines from begin to end.
-func (s *searcher) context(begin, end int) {
-	for begin < end {
+// printContext prints at most n lines from begin to end. It returns how many fewer it has printed.
+func (s *searcher) printContext(n, begin, end int) int {
+	for ; n > 0 && begin < end; n-- {
 		s.begin = begin
 		begin = min(lineEnd(s.data, begin)+1, end)
 		s.printLine(s.data[s.begin:begin], false)
 		s.shown = s.base + int64(begin)
 	}
+	return n
 }
 
 // countNewlines counts the newlines before pos.
 func (s *searcher) countNewlines(pos int) {
-	if s.counted < pos && (s.grep.number || s.grep.json) {
+	if s.counted < pos && (s.number || s.json) {
 		s.lines += int64(bytes.Count(s.data[s.counted:pos], []byte("\n")))
 		s.counted = pos
 	}
 }
 
-// number returns the number of the line being printed.
-func (s *searcher) number() int64 {
+// lineNumber returns the number of the line being printed.
+func (s *searcher) lineNumber() int64 {
 	s.countNewlines(s.begin)
 	return s.lines + 1
 }

@@ -2,12 +2,13 @@ package sum
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,12 +37,11 @@ func (s *sums) check(lists []string) {
 // A list is a list of checksums that is read as sha256sum does.
 type list struct {
 	*sums
-	r        *bufio.Reader
+	in       *bufio.Scanner
 	label    string
 	tag      string // of the format "SHA256 (name) = sum"
 	digits   int    // of a checksum
 	reversed int    // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
-	err      error
 
 	lines, verified, cached, malformed, unreadable, different int
 }
@@ -58,7 +58,8 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		defer in.Close()
 		label = name
 	}
-	l := list{sums: s, r: bufio.NewReader(in), label: label, tag: strings.ToUpper(s.algorithm), digits: 2 * s.newHash().Size()}
+	l := list{sums: s, in: bufio.NewScanner(in), label: label, tag: strings.ToUpper(s.algorithm), digits: 2 * s.newHash().Size()}
+	l.in.Buffer(nil, math.MaxInt)
 	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
 	if s.Cache != "" {
 		all := slices.Collect(entries)
@@ -81,8 +82,8 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 	s.Totals.Found += int64(l.verified + l.unreadable - l.cached)
 	s.Totals.Processed += int64(l.verified - l.cached)
 	s.Totals.Failed += int64(l.unreadable)
-	if l.err != nil {
-		return false, l.err
+	if err := l.in.Err(); err != nil {
+		return false, err
 	}
 	return s.Ctx.Err() == nil && l.summarize(), nil
 }
@@ -161,13 +162,9 @@ func (l *list) summarize() bool {
 		l.Out.Warn(l.label + ": no properly formatted checksum lines found")
 		return false
 	}
-	warn := func(n int, one, many string) {
-		switch {
-		case n == 0 || l.status:
-		case n == 1:
-			l.Out.Warn("WARNING: 1 " + one)
-		default:
-			l.Out.Warn(fmt.Sprintf("WARNING: %d %s", n, many))
+	warn := func(n int, oneOrMany ...string) {
+		if n > 0 && !l.status {
+			l.Out.Warn(fmt.Sprintf("WARNING: %d %s", n, oneOrMany[min(n, 2)-1]))
 		}
 	}
 	warn(l.malformed, "line is improperly formatted", "lines are improperly formatted")
@@ -182,26 +179,17 @@ func (l *list) summarize() bool {
 
 // entries yields the lines that are well formed.
 func (l *list) entries(yield func(listEntry) bool) {
-	for number := 1; ; number++ {
-		line, err := l.r.ReadString('\n')
-		if err != nil && err != io.EOF {
-			l.err = err
+	for number := 1; l.in.Scan(); number++ {
+		line := l.in.Text()
+		switch e, ok := l.parse(line); {
+		case ok && !yield(e):
 			return
-		}
-		if line == "" {
-			return
-		}
-		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-		if strings.HasPrefix(line, "#") || line == "" {
+		case ok || line == "" || line[0] == '#':
 			continue
 		}
-		if e, ok := l.parse(line); !ok {
-			l.malformed++
-			if l.warn {
-				l.Out.Warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", l.label, number, l.tag))
-			}
-		} else if !yield(e) {
-			return
+		l.malformed++
+		if l.warn {
+			l.Out.Warn(fmt.Sprintf("%s: %d: improperly formatted %s checksum line", l.label, number, l.tag))
 		}
 	}
 }
@@ -211,33 +199,24 @@ func (l *list) parse(line string) (e listEntry, ok bool) {
 	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
 	reversed := 0
 	if rest, found := strings.CutPrefix(line, l.tag); found {
-		rest, found = strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
-		i := strings.LastIndexByte(rest, ')')
-		if !found || i < 0 {
-			return e, false
-		}
-		e.name = rest[:i]
-		if e.sum, found = strings.CutPrefix(strings.TrimLeft(rest[i+1:], blanks), "="); !found {
-			return e, false
-		}
-		e.sum = strings.TrimLeft(e.sum, blanks)
-	} else {
-		if len(line) < l.digits+2 || !strings.ContainsRune(blanks, rune(line[l.digits])) {
-			return e, false
-		}
+		rest, opened := strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
+		end := max(strings.LastIndexByte(rest, ')'), 0)
+		e.name = rest[:end]
+		rest, closed := strings.CutPrefix(rest[end:], ")")
+		rest, equals := strings.CutPrefix(strings.TrimLeft(rest, blanks), "=")
+		e.sum, ok = strings.TrimLeft(rest, blanks), opened && closed && equals
+	} else if len(line) >= l.digits+2 {
 		e.sum, e.name = line[:l.digits], line[l.digits+1:]
-		reversed = 1
+		reversed, ok = 1, strings.ContainsRune(blanks, rune(line[l.digits]))
 		if len(e.name) > 1 && (e.name[0] == ' ' || e.name[0] == '*') && l.reversed != 1 {
 			reversed, e.name = -1, e.name[1:]
 		}
 	}
 	e.sum = strings.ToLower(e.sum)
-	if _, err := hex.DecodeString(e.sum); err != nil || len(e.sum) != l.digits || l.reversed*reversed < 0 {
+	if _, err := hex.DecodeString(e.sum); !ok || err != nil || len(e.sum) != l.digits || l.reversed*reversed < 0 {
 		return e, false
 	}
-	if reversed != 0 {
-		l.reversed = reversed
-	}
+	l.reversed = cmp.Or(reversed, l.reversed)
 	if escaped {
 		e.name = unescaper.Replace(e.name)
 	}

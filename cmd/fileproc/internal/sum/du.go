@@ -4,7 +4,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -208,11 +207,7 @@ func (d *diskUsage) print(c *output.Chunk, path string, u usage) {
 			Files int64 `json:"files"`
 		}{output.JSONPath(path), u.Bytes, u.Files})
 	} else {
-		size := strconv.FormatInt(u.Bytes, 10)
-		if d.human {
-			size = output.HumanSize(u.Bytes)
-		}
-		c.B = append(c.B, size+"\t"+d.Out.Shown(path)+"\n"...)
+		c.B = append(c.B, output.Size(u.Bytes, d.human)+"\t"+d.Out.Shown(path)+"\n"...)
 	}
 	c.LineDone()
 }

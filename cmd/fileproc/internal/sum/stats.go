@@ -31,23 +31,21 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 			counts := make([]census, r.Opts.Workers)
 			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
 				st, err := it.Stat()
-				if err != nil {
-					return err
+				if err == nil {
+					counts[it.Worker].count(it.Name(), st.Size)
 				}
-				counts[it.Worker].count(it.Name(), usage{1, st.Size})
-				return nil
+				return err
 			}})
-			all := &counts[0]
-			for i := range counts[1:] {
-				all.merge(&counts[i+1])
-			}
-			r.Found.Store(all.total.Files > 0)
+			s := summarize(counts, r.Totals.Directories, top)
+			r.Found.Store(s.Files > 0)
 			r.Out.EndProgress()
+			c := output.Chunk{Out: r.Out}
 			if asJSON {
-				r.Out.Write(all.json(r.Totals.Directories, top))
+				c.JSON(s) // numbers and strings: no error
 			} else {
-				r.Out.Write(all.tables(r.Totals.Directories, top))
+				s.tables(&c)
 			}
+			c.FileDone()
 			return err
 		},
 	}
@@ -60,44 +58,25 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 
 // A census holds the counts of one worker.
 type census struct {
-	total    usage
 	sizes    [31]usage // by class
 	suffixes map[string]*usage
 	_        [64]byte // keeps two workers' counts on different cache lines
 }
 
-func (c *census) count(name string, u usage) {
-	c.total.add(u)
-	c.sizes[classOf(u.Bytes)].add(u)
-	c.addSuffix(suffixOf(name), u)
-}
-
-func (c *census) addSuffix(suffix string, u usage) {
-	if c.suffixes[suffix] == nil {
-		if c.suffixes == nil {
+func (c *census) count(name string, size int64) {
+	c.sizes[classOf(size)].add(usage{1, size})
+	suffix := "" // a name from its last dot on; a leading dot does not begin a suffix
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		suffix = name[i:]
+	}
+	u := c.suffixes[suffix]
+	if u == nil {
+		if u = new(usage); c.suffixes == nil {
 			c.suffixes = map[string]*usage{}
 		}
-		c.suffixes[strings.Clone(suffix)] = &usage{}
+		c.suffixes[strings.Clone(suffix)] = u
 	}
-	c.suffixes[suffix].add(u)
-}
-
-// suffixOf returns a name from its last dot on. A leading dot does not begin a suffix.
-func suffixOf(name string) string {
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[i:]
-	}
-	return ""
-}
-
-func (c *census) merge(d *census) {
-	c.total.add(d.total)
-	for i, u := range d.sizes {
-		c.sizes[i].add(u)
-	}
-	for suffix, u := range d.suffixes {
-		c.addSuffix(suffix, *u)
-	}
+	u.add(usage{1, size})
 }
 
 // classOf returns the class of a size: 0 for 0 bytes, 1 for up to 64, and one more for each factor of 4.
@@ -116,86 +95,81 @@ func classMax(class int) int64 {
 	return 1 << min(4+2*class, 62)
 }
 
-// classes returns the sums of the classes up to the largest one that has files.
-func (c *census) classes() []usage {
-	last := len(c.sizes) - 1
-	for last > 0 && c.sizes[last].Files == 0 {
-		last--
-	}
-	return c.sizes[:last+1]
+// A summary is what stats prints.
+type summary struct {
+	usage
+	Directories int64      `json:"directories"`
+	Sizes       []sizes    `json:"sizes"`    // of the classes up to the largest one that has files
+	Suffixes    []suffixes `json:"suffixes"` // those with the most bytes first
+	rest        usage      // of the suffixes that are left out
+	more        int        // how many they are
 }
 
-// bySize returns the top suffixes, the one with the most bytes first, and the sum of the others.
-func (c *census) bySize(top int) (names []string, rest usage) {
-	names = slices.SortedFunc(maps.Keys(c.suffixes), func(x, y string) int {
-		a, b := c.suffixes[x], c.suffixes[y]
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(x, y))
-	})
-	if top > 0 && top < len(names) {
-		for _, n := range names[top:] {
-			rest.add(*c.suffixes[n])
+type sizes struct {
+	UpTo int64 `json:"up_to"`
+	usage
+}
+
+type suffixes struct {
+	Suffix any `json:"suffix"`
+	usage
+	text string
+}
+
+// summarize adds up the counts of all workers.
+func summarize(counts []census, directories int64, top int) *summary {
+	s := &summary{Directories: directories, Sizes: make([]sizes, len(counts[0].sizes)), Suffixes: []suffixes{}} // JSON has no null for an empty array
+	all, last := map[string]usage{}, 0
+	for i := range counts {
+		for class, u := range counts[i].sizes {
+			s.Sizes[class].UpTo = classMax(class)
+			s.Sizes[class].add(u)
+			s.add(u)
+			if u.Files > 0 {
+				last = max(last, class)
+			}
 		}
-		names = names[:top]
+		for suffix, u := range counts[i].suffixes {
+			sum := all[suffix]
+			sum.add(*u)
+			all[suffix] = sum
+		}
 	}
-	return names, rest
+	s.Sizes = s.Sizes[:last+1]
+	for _, name := range slices.SortedFunc(maps.Keys(all), func(x, y string) int {
+		return cmp.Or(cmp.Compare(all[y].Bytes, all[x].Bytes), cmp.Compare(all[y].Files, all[x].Files), cmp.Compare(x, y))
+	}) {
+		if top > 0 && len(s.Suffixes) == top {
+			s.rest.add(all[name])
+			s.more++
+			continue
+		}
+		s.Suffixes = append(s.Suffixes, suffixes{output.JSONPath(name), all[name], output.Printable(cmp.Or(name, "(none)"))})
+	}
+	return s
 }
 
-func (c *census) tables(directories int64, top int) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d files, %d bytes (%s), %d directories\n", c.total.Files, c.total.Bytes, output.HumanSize(c.total.Bytes),
-		directories)
-	if c.total.Files == 0 {
-		return []byte(b.String())
+func (s *summary) tables(c *output.Chunk) {
+	fmt.Fprintf(c, "%d files, %d bytes (%s), %d directories\n", s.Files, s.Bytes, output.HumanSize(s.Bytes), s.Directories)
+	if s.Files == 0 {
+		return
+	}
+	row := func(t table.Writer, name string, u usage) {
+		const width = 20 // of the share in all files
+		share := strings.Repeat("#", int((u.Files*width+s.Files-1)/s.Files))
+		t.AppendRow(table.Row{name, u.Files, share, output.HumanSize(u.Bytes)})
 	}
 	t := output.NewTable(table.Row{"up to", "files", "", "bytes"})
-	for i, u := range c.classes() {
-		t.AppendRow(table.Row{output.HumanSize(classMax(i)), u.Files, c.share(u), output.HumanSize(u.Bytes)})
+	for _, u := range s.Sizes {
+		row(t, output.HumanSize(u.UpTo), u.usage)
 	}
-	b.WriteString("\n" + t.Render() + "\n")
+	fmt.Fprintf(c, "\n%s\n", t.Render())
 	t = output.NewTable(table.Row{"suffix", "files", "", "bytes"})
-	names, rest := c.bySize(top)
-	for _, name := range names {
-		u := c.suffixes[name]
-		t.AppendRow(table.Row{output.Printable(cmp.Or(name, "(none)")), u.Files, c.share(*u), output.HumanSize(u.Bytes)})
+	for _, u := range s.Suffixes {
+		row(t, u.text, u.usage)
 	}
-	if rest.Files > 0 {
-		more := fmt.Sprintf("(%d more)", len(c.suffixes)-len(names))
-		t.AppendRow(table.Row{more, rest.Files, c.share(rest), output.HumanSize(rest.Bytes)})
+	if s.more > 0 {
+		row(t, fmt.Sprintf("(%d more)", s.more), s.rest)
 	}
-	b.WriteString("\n" + t.Render() + "\n")
-	return []byte(b.String())
-}
-
-// share draws the share of u in all files.
-func (c *census) share(u usage) string {
-	const width = 20
-	return strings.Repeat("#", int((u.Files*width+c.total.Files-1)/c.total.Files))
-}
-
-// json returns the counts as an object.
-func (c *census) json(directories int64, top int) []byte {
-	type class struct {
-		UpTo int64 `json:"up_to"`
-		usage
-	}
-	type suffix struct {
-		Suffix any `json:"suffix"`
-		usage
-	}
-	v := struct {
-		usage
-		Directories int64    `json:"directories"`
-		Sizes       []class  `json:"sizes"`
-		Suffixes    []suffix `json:"suffixes"`
-	}{usage: c.total, Directories: directories, Suffixes: []suffix{}} // an array in JSON also if there are none
-	for i, u := range c.classes() {
-		v.Sizes = append(v.Sizes, class{classMax(i), u})
-	}
-	names, _ := c.bySize(top)
-	for _, name := range names {
-		v.Suffixes = append(v.Suffixes, suffix{output.JSONPath(name), *c.suffixes[name]})
-	}
-	var line output.Chunk
-	line.JSON(v) // numbers and strings: no error
-	return line.B
+	fmt.Fprintf(c, "\n%s\n", t.Render())
 }
