@@ -34,8 +34,6 @@ const (
 
 func main() { os.Exit(execute(os.Args[1:])) }
 
-var errOutput = errors.New("the output cannot be written")
-
 func execute(args []string) int {
 	// A run is short and keeps little in memory, so collecting garbage less often costs hardly any.
 	if os.Getenv("GOGC") == "" {
@@ -50,7 +48,7 @@ func execute(args []string) int {
 	r := &run.Run{}
 	r.Ctx, r.Stop = context.WithCancelCause(interrupted)
 	defer r.Stop(nil)
-	r.Out = output.New(os.Stdout, os.Stderr, func(err error) { r.Stop(fmt.Errorf("%w: %w", errOutput, err)) })
+	r.Out = output.New(os.Stdout, os.Stderr, func(err error) { r.Stop(fmt.Errorf("the output cannot be written: %w", err)) })
 
 	done := make(chan struct{})
 	defer close(done)
@@ -106,10 +104,8 @@ func execute(args []string) int {
 // die ends the process by the signal that interrupted it, so that a shell that runs it in a loop stops too.
 func die(by os.Signal) {
 	signal.Reset(by)
-	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" {
-		if p.Signal(by) == nil {
-			time.Sleep(time.Second) // the signal may take a moment to arrive
-		}
+	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" && p.Signal(by) == nil {
+		time.Sleep(time.Second) // the signal may take a moment to arrive
 	}
 	if by == syscall.SIGTERM {
 		os.Exit(143)

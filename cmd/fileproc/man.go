@@ -19,10 +19,7 @@ func manCommand() *cobra.Command {
 		Long:  "Write the manual pages, fileproc.1 and one for each subcommand, into DIR, which is created if it does not exist.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o777); err != nil {
-				return err
-			}
-			return writeManuals(cmd.Root(), args[0])
+			return cmp.Or(os.MkdirAll(args[0], 0o777), writeManuals(cmd.Root(), args[0]))
 		},
 	}
 }
@@ -31,17 +28,13 @@ func manCommand() *cobra.Command {
 // take a tenth of the start-up time.
 func writeManuals(cmd *cobra.Command, dir string) error {
 	cmd.InitDefaultHelpFlag()
-	if err := os.WriteFile(filepath.Join(dir, page(cmd)+".1"), []byte(manual(cmd)), 0o666); err != nil {
-		return err
-	}
+	err := os.WriteFile(filepath.Join(dir, page(cmd)+".1"), []byte(manual(cmd)), 0o666)
 	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			if err := writeManuals(sub, dir); err != nil {
-				return err
-			}
+		if err == nil && sub.IsAvailableCommand() {
+			err = writeManuals(sub, dir)
 		}
 	}
-	return nil
+	return err
 }
 
 // page returns the name of a command's page.
@@ -49,33 +42,30 @@ func page(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath
 
 // manual returns the page of a command in roff, which keeps empty and indented lines as they are.
 func manual(cmd *cobra.Command) string {
-	var b strings.Builder
-	section := func(title, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, ".SH %s\n%s\n", title, strings.TrimSuffix(text, "\n"))
-		}
-	}
 	var others []string
 	for _, c := range append([]*cobra.Command{cmd.Parent()}, cmd.Commands()...) {
 		if c != nil && c.IsAvailableCommand() {
 			others = append(others, `\fB`+roff(page(c))+`\fP(1)`)
 		}
 	}
-	fmt.Fprintf(&b, ".TH %s 1 \"\" fileproc fileproc\n.nh\n.ad l\n", strings.ToUpper(page(cmd)))
-	section("NAME", roff(page(cmd))+` \- `+roff(cmd.Short))
-	section("SYNOPSIS", `\fB`+roff(cmd.UseLine())+`\fP`)
-	section("DESCRIPTION", roff(cmp.Or(cmd.Long, cmd.Short)))
-	section("OPTIONS", manualFlags(cmd.NonInheritedFlags()))
-	section("OPTIONS OF ALL COMMANDS", manualFlags(cmd.InheritedFlags()))
-	if cmd.Example != "" {
-		section("EXAMPLES", ".nf\n"+roff(cmd.Example)+"\n.fi")
+	b := fmt.Sprintf(".TH %s 1 \"\" fileproc fileproc\n.nh\n.ad l\n", strings.ToUpper(page(cmd)))
+	for _, section := range [][2]string{
+		{"NAME", roff(page(cmd)) + ` \- ` + roff(cmd.Short)},
+		{"SYNOPSIS", `\fB` + roff(cmd.UseLine()) + `\fP`},
+		{"DESCRIPTION", roff(cmp.Or(cmd.Long, cmd.Short))},
+		{"OPTIONS", manualFlags(cmd.NonInheritedFlags())},
+		{"OPTIONS OF ALL COMMANDS", manualFlags(cmd.InheritedFlags())},
+		{"EXAMPLES", strings.TrimSuffix(".nf\n"+roff(cmd.Example)+"\n.fi", ".nf\n\n.fi")},
+		{"SEE ALSO", strings.Join(others, ", ")},
+	} {
+		if section[1] != "" {
+			b += ".SH " + section[0] + "\n" + strings.TrimSuffix(section[1], "\n") + "\n"
+		}
 	}
-	section("SEE ALSO", strings.Join(others, ", "))
-	return b.String()
+	return b
 }
 
-func manualFlags(flags *pflag.FlagSet) string {
-	var b strings.Builder
+func manualFlags(flags *pflag.FlagSet) (b string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, usage := pflag.UnquoteUsage(f)
 		names := `\fB` + roff("--"+f.Name) + `\fP`
@@ -88,9 +78,9 @@ func manualFlags(flags *pflag.FlagSet) string {
 		if !slices.Contains([]string{"", "0", "-1", "[]", "false"}, f.DefValue) {
 			usage += " (default " + f.DefValue + ")"
 		}
-		fmt.Fprintf(&b, ".TP\n%s\n%s\n", names, roff(usage))
+		b += ".TP\n" + names + "\n" + roff(usage) + "\n"
 	})
-	return b.String()
+	return b
 }
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n"+`\&.`, "\n'", "\n"+`\&'`)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -125,10 +124,20 @@ func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
-	fields, err := parseFront(front[0], front[1:])
-	if err != nil {
-		return err
+	var fields map[string]any
+	var err error
+	if front[0] == '+' {
+		err = toml.Unmarshal(front[1:], &fields)
+	} else {
+		err = yaml.Unmarshal(front[1:], (*yamlFields)(&fields))
 	}
+	switch {
+	case err != nil:
+		return err
+	case fields == nil:
+		fields = map[string]any{}
+	}
+	jsonValue(fields)
 	if ok, err := fm.selects(path, fields); !ok || err != nil {
 		return err
 	}
@@ -136,16 +145,14 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	if len(fm.fields) > 0 {
 		maps.DeleteFunc(fields, func(name string, _ any) bool { return !slices.Contains(fm.fields, name) })
 	}
-	if !fm.json {
-		fm.mu.Lock()
-		defer fm.mu.Unlock()
-		fm.rows = append(fm.rows, row{path, fields})
+	if fm.json {
+		c.B = fmt.Appendf(c.B, `{"path":%s,"frontmatter":%s}`+"\n", output.Path(path), output.JSON(fields))
 		return nil
 	}
-	return c.JSON(struct {
-		Path        any            `json:"path"`
-		Frontmatter map[string]any `json:"frontmatter"`
-	}{output.JSONPath(path), fields})
+	fm.mu.Lock()
+	defer fm.mu.Unlock()
+	fm.rows = append(fm.rows, row{path, fields})
+	return nil
 }
 
 // cutFront returns the frontmatter at the beginning of data, or nil. open reports that a frontmatter begins but does not end
@@ -165,22 +172,6 @@ func cutFront(data []byte) (front []byte, open bool) {
 		size += len(line)
 	}
 	return nil, true
-}
-
-func parseFront(kind byte, front []byte) (fields map[string]any, err error) {
-	if kind == '+' {
-		err = toml.Unmarshal(front, &fields)
-	} else {
-		err = yaml.Unmarshal(front, (*yamlFields)(&fields))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if fields == nil {
-		fields = map[string]any{}
-	}
-	jsonValue(fields)
-	return fields, nil
 }
 
 // yamlFields decodes a YAML mapping and keeps timestamps as the text in the file.
@@ -297,8 +288,7 @@ func cell(v any) string {
 		}
 		return strings.Join(parts, ", ")
 	case map[string]any:
-		b, _ := json.Marshal(v) // no error: jsonValue has converted v
-		return output.Printable(string(b))
+		return output.Printable(output.JSON(v))
 	}
 	return output.Printable(fmt.Sprint(v))
 }

@@ -37,12 +37,9 @@ fd -t f, hidden and ignored files are left out.`,
 				}
 				r.Found.Store(true)
 				if asJSON {
-					return c.JSON(struct {
-						Path     any    `json:"path"`
-						Size     int64  `json:"size"`
-						Modified string `json:"modified"`
-						Mode     string `json:"mode"`
-					}{output.JSONPath(it.Path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode.String()})
+					c.B = fmt.Appendf(c.B, `{"path":%s,"size":%d,"modified":"%s","mode":"%s"}`+"\n",
+						output.Path(it.Path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode)
+					return nil
 				}
 				if long {
 					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, output.Size(st.Size, human), st.ModTime.Format("2006-01-02 15:04"))

@@ -1,9 +1,11 @@
 package output
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -21,20 +23,29 @@ func Printable(s string) string {
 	return s
 }
 
-// RawText returns the JSON value of a text that may not be UTF-8: {"text": s} or {"bytes": base64}, as in rg.
-func RawText(s []byte) any {
-	if utf8.Valid(s) {
-		return map[string]string{"text": string(s)}
-	}
-	return map[string][]byte{"bytes": s}
+// JSON returns v, which JSON can represent, in JSON.
+func JSON(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// JSONPath returns the JSON value of a path: a string, or {"bytes": base64} if it is not UTF-8.
-func JSONPath(path string) any {
-	if utf8.ValidString(path) {
-		return path
+// Text returns a text that may not be UTF-8 in JSON: {"text": s} or {"bytes": base64}, as in rg.
+func Text(s string) string {
+	if utf8.ValidString(s) {
+		return `{"text":` + JSON(s) + "}"
 	}
-	return RawText([]byte(path))
+	return JSON(map[string][]byte{"bytes": []byte(s)})
+}
+
+// Path returns a path in JSON: a string, or {"bytes": base64} if it is not UTF-8.
+func Path(path string) string {
+	if utf8.ValidString(path) {
+		return JSON(path)
+	}
+	return Text(path)
 }
 
 // HumanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.

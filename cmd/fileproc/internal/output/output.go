@@ -2,7 +2,6 @@
 package output
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -176,8 +175,7 @@ type Chunk struct {
 	Out  *Output // nil if the chunk must keep all of its output
 	Wait func()  // waits for the file's turn; nil if files have none
 
-	locked bool // the chunk holds Out.mu until the end of the file
-	enc    *json.Encoder
+	locked bool     // the chunk holds Out.mu until the end of the file
 	_      [64]byte // keeps the chunks of two workers on different cache lines
 }
 
@@ -214,15 +212,6 @@ func (c *Chunk) FileDone() {
 		c.Out.mu.Unlock()
 		c.locked = false
 	}
-}
-
-// JSON appends v as a line.
-func (c *Chunk) JSON(v any) error {
-	if c.enc == nil {
-		c.enc = json.NewEncoder(c)
-		c.enc.SetEscapeHTML(false)
-	}
-	return c.enc.Encode(v)
 }
 
 // Write appends p.

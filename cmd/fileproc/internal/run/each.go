@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fileproc/fileproc"
@@ -91,10 +92,11 @@ func (it *Item) Stat() (fileproc.Stat, error) {
 // Stdin is the argument that stands for standard input.
 const Stdin = "-"
 
-// OrStdin returns the arguments. If there are none, nor a list of files or a cache, and standard input is a pipe, a socket or a file, it returns standard
-// input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
+// OrStdin returns the arguments. If there are none, nor a list of files or a cache, and standard input is a pipe, a socket or
+// a file, it returns standard input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
 func (r *Run) OrStdin(args []string) []string {
-	if info, err := os.Stdin.Stat(); len(args) == 0 && r.List == "" && r.Cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+	info, err := os.Stdin.Stat()
+	if len(args) == 0 && r.List == "" && r.Cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return []string{Stdin}
 	}
 	return args
@@ -128,13 +130,12 @@ func (r *Run) Each(j Job) error {
 	if j.Visit == nil {
 		j.Visit = func(it *Item, c *output.Chunk) error {
 			value, err := j.Read(it)
-			switch {
-			case errors.Is(err, fileproc.ErrSkip):
-				return nil
-			case err != nil:
-				return err
+			if err == nil {
+				err = j.Print(it.Path(), value, c)
+			} else if errors.Is(err, fileproc.ErrSkip) {
+				err = nil
 			}
-			return j.Print(it.Path(), value, c)
+			return err
 		}
 	}
 	switch {
@@ -151,21 +152,27 @@ func (r *Run) Each(j Job) error {
 	}
 	var named []Item // since the last directory
 	for _, arg := range j.Args {
-		it, dir, prefix := r.Named(arg), "", ""
+		it, dir, prefix := r.Named(arg), arg, prefixOf(arg)
+		if arg == workingDir {
+			dir, prefix = ".", ""
+		}
+		isDir := false
 		if arg != Stdin || !j.Stdin {
-			dir, prefix, it.err = directory(arg)
+			var info fs.FileInfo
+			info, it.err = os.Stat(dir)
+			isDir = it.err == nil && info.IsDir()
 		}
 		switch {
-		case dir == "" && r.Cache != "":
+		case isDir:
+			r.eachNamed(&j, named)
+			named = nil
+			if err := r.eachInDir(&j, arg, dir, prefix); err != nil {
+				return err
+			}
+		case r.Cache != "":
 			return cmp.Or(it.err, errors.New("--cache is for a directory, not for "+arg))
-		case dir == "":
+		default:
 			named = append(named, it)
-			continue
-		}
-		r.eachNamed(&j, named)
-		named = nil
-		if err := r.eachInDir(&j, arg, dir, prefix); err != nil {
-			return err
 		}
 	}
 	r.eachNamed(&j, named)
@@ -249,23 +256,82 @@ func (r *Run) eachInDir(j *Job, arg, dir, prefix string) error {
 	return done(nil)
 }
 
-// directory returns the directory that an argument names, or "" if the argument is not a directory, and the prefix for
-// paths relative to it.
-func directory(arg string) (dir, prefix string, err error) {
-	dir, prefix = arg, prefixOf(arg)
-	if arg == workingDir {
-		dir, prefix = ".", ""
-	}
-	info, err := os.Stat(dir)
-	if err != nil || !info.IsDir() {
-		dir = ""
-	}
-	return dir, prefix, err
-}
-
+// prefixOf returns the prefix for paths relative to a directory.
 func prefixOf(dir string) string {
 	if dir == "" || os.IsPathSeparator(dir[len(dir)-1]) { // "" is an error, not the working directory
 		return dir
 	}
 	return dir + string(filepath.Separator)
+}
+
+// maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough
+// that one large file does not block the other workers. Each file keeps at most output.SpillSize of output.
+const maxAhead = 256
+
+// eachNamed visits the arguments that are not directories, and prints their output in the order of the arguments.
+func (r *Run) eachNamed(j *Job, items []Item) {
+	InTurn(r, slices.Values(items), func(it Item, worker int, wait func()) (emit func()) {
+		it.Worker = worker
+		c := &output.Chunk{Out: r.Out, Wait: wait}
+		if it.path == Stdin {
+			wait() // if it is named twice, the first one reads it to the end
+		}
+		if it.err == nil {
+			it.err = j.Visit(&it, c)
+		}
+		return func() {
+			c.Wait = nil // it is this file's turn
+			c.FileDone()
+			r.Totals.Found++
+			switch {
+			case it.err == nil || it.err == ErrEnough:
+				r.Totals.Processed++
+				r.Out.Count(1, 0)
+			case r.Ctx.Err() == nil:
+				r.Totals.Failed++
+				r.failOf(it.path, it.err)
+			default:
+				r.Totals.Abandoned++
+			}
+			if it.err == ErrEnough {
+				r.Stop(ErrEnough)
+			}
+		}
+	})
+}
+
+// InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
+// order of the items. work may wait for its item's turn. After ErrEnough InTurn does not wait for work, which may hang.
+func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, worker int, wait func()) (emit func())) {
+	type task struct {
+		turn chan struct{} // closed when it is the item's turn
+		emit chan func()
+	}
+	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
+	ahead, workers := make(chan task, maxAhead-2), make(chan int, r.Opts.Workers)
+	for w := range cap(workers) {
+		workers <- w
+	}
+	go func() {
+		defer close(ahead)
+		for x := range items {
+			t, w := task{make(chan struct{}), make(chan func(), 1)}, <-workers
+			if r.Ctx.Err() != nil { // a cancelled run starts no more work
+				return
+			}
+			ahead <- t
+			go func() {
+				t.emit <- work(x, w, func() { <-t.turn })
+				workers <- w
+			}()
+		}
+	}()
+	for t := range ahead {
+		close(t.turn)
+		emit := <-t.emit
+		if emit(); context.Cause(r.Ctx) == ErrEnough {
+			break
+		}
+	}
+	r.Out.ShowProgress()
 }

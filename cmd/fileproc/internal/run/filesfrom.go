@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,10 +101,7 @@ func SplitName(name string) (dir, rel string) {
 	for strings.HasPrefix(rel, "../") {
 		dir, rel = dir+"../", rel[len("../"):]
 	}
-	if dir == "" {
-		dir = "./"
-	}
-	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
+	return cmp.Or(filepath.FromSlash(strings.TrimSuffix(dir, "/")), "."), rel
 }
 
 // clean removes the elements of a path that mean nothing, and keeps a slash at the end.

@@ -238,15 +238,10 @@ func (s *Selection) size(n *int64) func(string) error {
 	return func(v string) error {
 		s.judges = true
 		digits := strings.TrimRight(strings.ToUpper(v), "IB")
-		shift := 0
-		if digits != "" {
-			if i := strings.IndexByte("KMGT", digits[len(digits)-1]); i >= 0 {
-				shift = 10 * (i + 1)
-				digits = digits[:len(digits)-1]
-			}
-		}
-		k, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || k < 0 || k<<shift>>shift != k {
+		number := strings.TrimRight(digits, "KMGT")
+		shift := 10 * strings.Index(" KMGT", digits[len(number):])
+		k, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || k < 0 || k<<shift>>shift != k || len(digits)-len(number) > 1 {
 			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
 		}
 		*n = k << shift

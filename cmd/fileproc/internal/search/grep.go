@@ -85,8 +85,17 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 }
 
 func (g *grep) run(args []string) error {
-	if err := g.readPatterns(); err != nil {
-		return err
+	for _, name := range g.files {
+		text, err := os.ReadFile(name)
+		if name == run.Stdin {
+			text, err = io.ReadAll(os.Stdin)
+		}
+		if err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			g.patterns = append(g.patterns, strings.TrimSuffix(line, "\n"))
+		}
 	}
 	if len(g.patterns) == 0 && len(g.files) == 0 {
 		if len(args) == 0 {
@@ -129,23 +138,6 @@ func (g *grep) run(args []string) error {
 	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
 		return searchers[it.Worker].search(it, c)
 	}})
-}
-
-// readPatterns adds the patterns of --file.
-func (g *grep) readPatterns() error {
-	for _, name := range g.files {
-		text, err := os.ReadFile(name)
-		if name == run.Stdin {
-			text, err = io.ReadAll(os.Stdin)
-		}
-		if err != nil {
-			return fmt.Errorf("--file: %w", err)
-		}
-		for line := range strings.Lines(string(text)) {
-			g.patterns = append(g.patterns, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return nil
 }
 
 func isOneFile(args []string) bool {
@@ -243,52 +235,29 @@ func (s *searcher) printBinary() {
 	fmt.Fprintf(s.out, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
 }
 
-// A jsonMessage is a line in the format of rg --json.
-type jsonMessage struct {
-	Type string `json:"type"`
-	Data any    `json:"data"`
-}
-
-type jsonLine struct {
-	Path       any         `json:"path"`
-	Lines      any         `json:"lines"`
-	LineNumber int64       `json:"line_number"`
-	Offset     int64       `json:"absolute_offset"`
-	Submatches []jsonMatch `json:"submatches"`
-}
-
-type jsonMatch struct {
-	Match any `json:"match"`
-	Start int `json:"start"`
-	End   int `json:"end"`
-}
-
+// printJSON prints a line in the format of rg --json.
 func (s *searcher) printJSON(line []byte, selected bool) {
-	kind, found := "context", []jsonMatch{}
+	kind, found := "context", []string{}
 	if selected {
 		kind = "match"
 	}
 	if selected && !s.invert {
 		for _, at := range s.m.matches(bytes.TrimSuffix(line, []byte("\n"))) {
-			found = append(found, jsonMatch{output.RawText(line[at[0]:at[1]]), at[0], at[1]})
+			found = append(found, fmt.Sprintf(`{"match":%s,"start":%d,"end":%d}`, output.Text(string(line[at[0]:at[1]])), at[0], at[1]))
 		}
 	}
-	s.out.JSON(jsonMessage{kind, jsonLine{output.RawText([]byte(s.path)), output.RawText(line), s.lineNumber(), s.base + int64(s.begin), found}})
+	fmt.Fprintf(s.out, `{"type":"%s","data":{"path":%s,"lines":%s,"line_number":%d,"absolute_offset":%d,"submatches":[%s]}}`+"\n",
+		kind, output.Text(s.path), output.Text(string(line)), s.lineNumber(), s.base+int64(s.begin), strings.Join(found, ","))
 	s.out.LineDone()
 }
 
 // printJSONEdge prints the begin or the end message of a file with matches.
 func (s *searcher) printJSONEdge(kind string) {
-	data := struct {
-		Path         any `json:"path"`
-		BinaryOffset any `json:"binary_offset,omitempty"`
-	}{Path: output.RawText([]byte(s.path))}
+	offset := ""
 	if kind == "end" {
-		var offset *int64 // null if there is no NUL byte
-		if s.nul >= 0 {
-			offset = &s.nul
+		if offset = `,"binary_offset":null`; s.nul >= 0 {
+			offset = fmt.Sprintf(`,"binary_offset":%d`, s.nul)
 		}
-		data.BinaryOffset = offset
 	}
-	s.out.JSON(jsonMessage{kind, data})
+	fmt.Fprintf(s.out, `{"type":"%s","data":{"path":%s%s}}`+"\n", kind, output.Text(s.path), offset)
 }

@@ -1,7 +1,7 @@
 package sum
 
 import (
-	"maps"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,16 +94,9 @@ func (d *diskUsage) run(args []string) error {
 	return err
 }
 
-// begin prepares to visit the files of a directory. It leaves out the directories that have been listed. Names in --files-from that are relative to the same
-// directory are summed up together.
+// begin prepares to visit the files of a directory, unless it has been listed. Names in --files-from that are relative to
+// the same directory are summed up together.
 func (d *diskUsage) begin(arg, dir, prefix string, opts *fileproc.Options) (done func()) {
-	i := slices.IndexFunc(d.tops, func(t *top) bool { return t.dir == dir })
-	if d.top = (&top{arg, dir, prefix, "", map[string]*usage{"": {}}}); i >= 0 {
-		d.top = d.tops[i]
-	} else if d.List != "" {
-		d.tops = append(d.tops, d.top)
-	}
-	t := d.top
 	if opts.Files == nil {
 		opts.SelectDir = func(e fileproc.Entry) bool {
 			d.mu.Lock()
@@ -111,28 +104,34 @@ func (d *diskUsage) begin(arg, dir, prefix string, opts *fileproc.Options) (done
 			return d.usageOf(e.Rel()) != nil
 		}
 	}
-	if d.List != "" {
-		return func() {}
-	}
-	if d.listed != nil {
+	d.top = &top{arg, dir, prefix, "", map[string]*usage{"": {}}}
+	switch i := slices.IndexFunc(d.tops, func(t *top) bool { return t.dir == dir }); {
+	case i >= 0:
+		d.top = d.tops[i]
+	case d.List != "":
+		d.tops = append(d.tops, d.top)
+	case d.listed != nil:
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			real = dir // the directory may then be listed twice
 		}
-		if t.real, err = filepath.Abs(real); err != nil {
-			t.real = real
-		}
-		if d.isListed("") {
-			return nil
+		if d.top.real, err = filepath.Abs(real); err != nil {
+			d.top.real = real
 		}
 	}
+	switch {
+	case d.isListed(""):
+		return nil
+	case d.List != "":
+		return func() {}
+	}
 	return func() {
-		for name := range t.dirs {
+		for name := range d.top.dirs {
 			if d.listed != nil {
-				d.listed[filepath.Join(t.real, filepath.FromSlash(name))] = true
+				d.listed[filepath.Join(d.top.real, filepath.FromSlash(name))] = true
 			}
 		}
-		d.printDirs(t)
+		d.printDirs(d.top)
 	}
 }
 
@@ -180,32 +179,33 @@ func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	return known
 }
 
-// printDirs prints the usage of each directory with its subdirectories, that of the top last.
+// printDirs prints the usage of each directory with its subdirectories: by component of the path, each after its contents,
+// that of the top last.
 func (d *diskUsage) printDirs(t *top) {
 	c := output.Chunk{Out: d.Out}
 	defer c.FileDone()
-	for _, name := range slices.SortedFunc(maps.Keys(t.dirs), compareDepthFirst) {
-		u := *t.dirs[name]
-		if name == "" {
-			d.Found.Store(d.Found.Load() || u.Files > 0)
-			d.grand.add(u)
-			d.print(&c, t.arg, u)
-			break
-		}
-		t.dirs[parent(name)].add(u)
-		if d.depth < 0 || strings.Count(name, "/") < d.depth {
-			d.print(&c, t.prefix+filepath.FromSlash(name), u)
+	var keys []string // in which an end precedes what may follow it in a longer name, and follows the separator
+	for name := range t.dirs {
+		if name != "" {
+			keys = append(keys, strings.ReplaceAll(name, "/", "\x00")+"\x01")
 		}
 	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		name := strings.ReplaceAll(key[:len(key)-1], "\x00", "/")
+		t.dirs[parent(name)].add(*t.dirs[name])
+		if d.depth < 0 || strings.Count(name, "/") < d.depth {
+			d.print(&c, t.prefix+filepath.FromSlash(name), *t.dirs[name])
+		}
+	}
+	d.Found.Store(d.Found.Load() || t.dirs[""].Files > 0)
+	d.grand.add(*t.dirs[""])
+	d.print(&c, t.arg, *t.dirs[""])
 }
 
 func (d *diskUsage) print(c *output.Chunk, path string, u usage) {
 	if d.json {
-		c.JSON(struct { // strings and numbers: no error
-			Path  any   `json:"path"`
-			Bytes int64 `json:"bytes"`
-			Files int64 `json:"files"`
-		}{output.JSONPath(path), u.Bytes, u.Files})
+		c.B = fmt.Appendf(c.B, `{"path":%s,"bytes":%d,"files":%d}`+"\n", output.Path(path), u.Bytes, u.Files)
 	} else {
 		c.B = append(c.B, output.Size(u.Bytes, d.human)+"\t"+d.Out.Shown(path)+"\n"...)
 	}
@@ -214,16 +214,3 @@ func (d *diskUsage) print(c *output.Chunk, path string, u usage) {
 
 // parent returns the directory of a slash-separated relative path, "" for the root.
 func parent(rel string) string { return rel[:max(strings.LastIndexByte(rel, '/'), 0)] }
-
-// compareDepthFirst orders slash-separated paths by component, each directory after its contents.
-func compareDepthFirst(a, b string) int {
-	for a != "" && b != "" {
-		x, restA, _ := strings.Cut(a, "/")
-		y, restB, _ := strings.Cut(b, "/")
-		if c := strings.Compare(x, y); c != 0 {
-			return c
-		}
-		a, b = restA, restB
-	}
-	return len(b) - len(a)
-}

@@ -127,11 +127,8 @@ func (s *sums) read(it *run.Item) ([]byte, error) {
 func (s *sums) print(path string, sum []byte, c *output.Chunk) error {
 	s.Found.Store(true)
 	if s.json {
-		return c.JSON(struct {
-			Path      any    `json:"path"`
-			Algorithm string `json:"algorithm"`
-			Hash      string `json:"hash"`
-		}{output.JSONPath(path), s.algorithm, string(sum)})
+		c.B = fmt.Appendf(c.B, `{"path":%s,"algorithm":"%s","hash":"%s"}`+"\n", output.Path(path), s.algorithm, sum)
+		return nil
 	}
 	name, end := path, byte(0)
 	if !s.null {

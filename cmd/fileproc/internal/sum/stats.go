@@ -2,6 +2,7 @@ package sum
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -41,7 +42,7 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 			r.Out.EndProgress()
 			c := output.Chunk{Out: r.Out}
 			if asJSON {
-				c.JSON(s) // numbers and strings: no error
+				fmt.Fprintln(&c, output.JSON(s))
 			} else {
 				s.tables(&c)
 			}
@@ -111,7 +112,7 @@ type sizes struct {
 }
 
 type suffixes struct {
-	Suffix any `json:"suffix"`
+	Suffix json.RawMessage `json:"suffix"`
 	usage
 	text string
 }
@@ -144,7 +145,7 @@ func summarize(counts []census, directories int64, top int) *summary {
 			s.more++
 			continue
 		}
-		s.Suffixes = append(s.Suffixes, suffixes{output.JSONPath(name), all[name], output.Printable(cmp.Or(name, "(none)"))})
+		s.Suffixes = append(s.Suffixes, suffixes{json.RawMessage(output.Path(name)), all[name], output.Printable(cmp.Or(name, "(none)"))})
 	}
 	return s
 }
