@@ -122,7 +122,7 @@ type Job struct {
 
 	// Dir, unless it is nil, is called before the files of a directory are visited, and may complete the options. It returns
 	// what to call afterwards, or nil to leave the directory out.
-	Dir func(arg, dir, prefix string, opts *fileproc.Options) (done func())
+	Dir func(dir, prefix string, opts *fileproc.Options) (done func())
 }
 
 // Each runs j. A failure of a file is reported at once; an error that Each returns has ended the run.
@@ -152,21 +152,17 @@ func (r *Run) Each(j Job) error {
 	}
 	var named []Item // since the last directory
 	for _, arg := range j.Args {
-		it, dir, prefix := r.Named(arg), arg, prefixOf(arg)
-		if arg == workingDir {
-			dir, prefix = ".", ""
-		}
-		isDir := false
-		if arg != Stdin || !j.Stdin {
+		it, isDir := r.Named(arg), arg == workingDir
+		if !isDir && (arg != Stdin || !j.Stdin) {
 			var info fs.FileInfo
-			info, it.err = os.Stat(dir)
+			info, it.err = os.Stat(arg)
 			isDir = it.err == nil && info.IsDir()
 		}
 		switch {
 		case isDir:
 			r.eachNamed(&j, named)
 			named = nil
-			if err := r.eachInDir(&j, arg, dir, prefix); err != nil {
+			if err := r.eachInDir(&j, arg); err != nil {
 				return err
 			}
 		case r.Cache != "":
@@ -181,10 +177,16 @@ func (r *Run) Each(j Job) error {
 
 // eachInDir visits the files of a directory. Their output is printed when Visit returns; with --sort and --cache it is
 // printed by this goroutine.
-func (r *Run) eachInDir(j *Job, arg, dir, prefix string) error {
+func (r *Run) eachInDir(j *Job, dir string) error {
+	prefix := dir
+	if dir == workingDir {
+		dir, prefix = ".", ""
+	} else if !os.IsPathSeparator(dir[len(dir)-1]) {
+		prefix += string(filepath.Separator)
+	}
 	opts, done := r.options(dir)
 	if j.Dir != nil {
-		finish := j.Dir(arg, dir, prefix, &opts)
+		finish := j.Dir(dir, prefix, &opts)
 		if finish == nil {
 			return nil
 		}
@@ -254,14 +256,6 @@ func (r *Run) eachInDir(j *Job, arg, dir, prefix string) error {
 		printed.FileDone()
 	}
 	return done(nil)
-}
-
-// prefixOf returns the prefix for paths relative to a directory.
-func prefixOf(dir string) string {
-	if dir == "" || os.IsPathSeparator(dir[len(dir)-1]) { // "" is an error, not the working directory
-		return dir
-	}
-	return dir + string(filepath.Separator)
 }
 
 // maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough

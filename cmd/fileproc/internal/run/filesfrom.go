@@ -62,9 +62,9 @@ func (r *Run) eachListed(j *Job) error {
 		return false
 	}
 	for more := advance(); more && r.Ctx.Err() == nil; {
-		at, prefix := dir, prefixOf(dir)
-		if dir == "." {
-			prefix = ""
+		at, arg := dir, dir
+		if arg == "." {
+			arg = workingDir
 		}
 		r.Opts.Files = nil
 		if rel == "" { // the whole directory
@@ -76,7 +76,7 @@ func (r *Run) eachListed(j *Job) error {
 				}
 			}
 		}
-		if err := r.eachInDir(j, at, at, prefix); err != nil {
+		if err := r.eachInDir(j, arg); err != nil {
 			return err
 		}
 	}

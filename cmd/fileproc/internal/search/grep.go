@@ -120,7 +120,12 @@ func (g *grep) run(args []string) error {
 	}
 	g.null = g.null || g.Null && g.List == ""
 	g.number = (g.number || g.Out.TTY) && !g.noNumber
-	g.withName = (g.withName || !isOneFile(args)) && !g.noName
+	oneFile := len(args) == 1
+	if oneFile && args[0] != run.Stdin {
+		info, err := os.Stat(args[0])
+		oneFile = err == nil && !info.IsDir()
+	}
+	g.withName = (g.withName || !oneFile) && !g.noName
 	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
 	g.pathStyle, g.numberStyle, g.matchStyle = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
 	switch {
@@ -138,14 +143,6 @@ func (g *grep) run(args []string) error {
 	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
 		return searchers[it.Worker].search(it, c)
 	}})
-}
-
-func isOneFile(args []string) bool {
-	if len(args) != 1 {
-		return false
-	}
-	info, err := os.Stat(args[0])
-	return args[0] == run.Stdin || err == nil && !info.IsDir()
 }
 
 // showsContext reports whether lines are shown around the selected ones.

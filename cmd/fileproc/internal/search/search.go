@@ -149,13 +149,7 @@ func (s *searcher) stream(it *run.Item) error {
 
 // contextBefore returns where the context before a line at end begins.
 func (s *searcher) contextBefore(end int) int {
-	if !s.showsContext() {
-		return end
-	}
-	for range s.before {
-		if end == 0 {
-			break
-		}
+	for n := s.before; s.showsContext() && n > 0 && end > 0; n-- {
 		end = bytes.LastIndexByte(s.data[:end-1], '\n') + 1
 	}
 	return end

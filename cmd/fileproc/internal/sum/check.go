@@ -43,7 +43,7 @@ type list struct {
 	digits   int    // of a checksum
 	reversed int    // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
 
-	lines, verified, cached, malformed, unreadable, different int
+	lines, same, different, cached, malformed, unreadable int
 }
 
 // A listEntry is one line of a list.
@@ -79,8 +79,8 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		differs := string(sum) != e.sum // compared here, because the worker's next file overwrites sum
 		return func() { l.print(e.name, err, differs) }
 	})
-	s.Totals.Found += int64(l.verified + l.unreadable - l.cached)
-	s.Totals.Processed += int64(l.verified - l.cached)
+	s.Totals.Found += int64(l.same + l.different + l.unreadable - l.cached)
+	s.Totals.Processed += int64(l.same + l.different - l.cached)
 	s.Totals.Failed += int64(l.unreadable)
 	if err := l.in.Err(); err != nil {
 		return false, err
@@ -138,16 +138,12 @@ func (l *list) print(name string, err error, differs bool) {
 		l.Out.Warn(run.Describe(err))
 		what = "FAILED open or read"
 	case differs:
-		l.verified++
 		l.different++
 		what = "FAILED"
 	default:
-		l.verified++
-		if l.quiet {
-			return
-		}
+		l.same++
 	}
-	if l.status {
+	if l.status || l.quiet && what == "OK" {
 		return
 	}
 	if strings.Contains(name, "\n") {
@@ -170,7 +166,7 @@ func (l *list) summarize() bool {
 	warn(l.malformed, "line is improperly formatted", "lines are improperly formatted")
 	warn(l.unreadable, "listed file could not be read", "listed files could not be read")
 	warn(l.different, "computed checksum did NOT match", "computed checksums did NOT match")
-	if l.verified == 0 && l.ignoreMissing && l.unreadable == 0 {
+	if l.same+l.different+l.unreadable == 0 && l.ignoreMissing {
 		l.Out.Warn(l.label + ": no file was verified")
 		return false
 	}

@@ -30,9 +30,9 @@ type diskUsage struct {
 
 // A top is a directory that paths are relative to.
 type top struct {
-	arg, dir, prefix string
-	real             string            // the absolute path; not set if listed is nil
-	dirs             map[string]*usage // of each directory below it without its subdirectories, by path
+	dir, prefix string
+	real        string            // the absolute path; not set if listed is nil
+	dirs        map[string]*usage // of each directory below it without its subdirectories, by path
 }
 
 // A fileID identifies 64 files, whichever of their hard links leads to them. Files of one tree mostly lie close together.
@@ -96,7 +96,7 @@ func (d *diskUsage) run(args []string) error {
 
 // begin prepares to visit the files of a directory, unless it has been listed. Names in --files-from that are relative to
 // the same directory are summed up together.
-func (d *diskUsage) begin(arg, dir, prefix string, opts *fileproc.Options) (done func()) {
+func (d *diskUsage) begin(dir, prefix string, opts *fileproc.Options) (done func()) {
 	if opts.Files == nil {
 		opts.SelectDir = func(e fileproc.Entry) bool {
 			d.mu.Lock()
@@ -104,7 +104,7 @@ func (d *diskUsage) begin(arg, dir, prefix string, opts *fileproc.Options) (done
 			return d.usageOf(e.Rel()) != nil
 		}
 	}
-	d.top = &top{arg, dir, prefix, "", map[string]*usage{"": {}}}
+	d.top = &top{dir, prefix, "", map[string]*usage{"": {}}}
 	switch i := slices.IndexFunc(d.tops, func(t *top) bool { return t.dir == dir }); {
 	case i >= 0:
 		d.top = d.tops[i]
@@ -200,7 +200,7 @@ func (d *diskUsage) printDirs(t *top) {
 	}
 	d.Found.Store(d.Found.Load() || t.dirs[""].Files > 0)
 	d.grand.add(*t.dirs[""])
-	d.print(&c, t.arg, *t.dirs[""])
+	d.print(&c, t.dir, *t.dirs[""])
 }
 
 func (d *diskUsage) print(c *output.Chunk, path string, u usage) {

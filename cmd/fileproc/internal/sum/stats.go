@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 
 // Stats returns the subcommand stats.
 func Stats(r *run.Run) *cobra.Command {
+	s := summary{classes: make([]usage, 31), all: map[string]*usage{}}
 	var asJSON bool
 	var top int
 	cmd := &cobra.Command{
@@ -29,20 +31,20 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 		Example: "  fileproc stats --exclude '**/testdata' src",
 		RunE: func(_ *cobra.Command, args []string) error {
 			r.Opts.ReadSize = fileproc.NoRead
-			counts := make([]census, r.Opts.Workers)
 			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
 				st, err := it.Stat()
 				if err == nil {
-					counts[it.Worker].count(it.Name(), st.Size)
+					s.count(it.Name(), usage{1, st.Size})
 				}
 				return err
 			}})
-			s := summarize(counts, r.Totals.Directories, top)
+			s.Directories = r.Totals.Directories
+			s.complete(top)
 			r.Found.Store(s.Files > 0)
 			r.Out.EndProgress()
 			c := output.Chunk{Out: r.Out}
 			if asJSON {
-				fmt.Fprintln(&c, output.JSON(s))
+				fmt.Fprintln(&c, output.JSON(&s))
 			} else {
 				s.tables(&c)
 			}
@@ -57,27 +59,42 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 	return cmd
 }
 
-// A census holds the counts of one worker.
-type census struct {
-	sizes    [31]usage // by class
-	suffixes map[string]*usage
-	_        [64]byte // keeps two workers' counts on different cache lines
+// A summary is what stats prints.
+type summary struct {
+	usage
+	Directories int64      `json:"directories"`
+	Sizes       []sizes    `json:"sizes"`    // of the classes up to the largest one that has files
+	Suffixes    []suffixes `json:"suffixes"` // those with the most bytes first
+
+	mu      sync.Mutex // guards classes and all
+	classes []usage
+	all     map[string]*usage // by suffix
+	rest    usage             // of the suffixes that are left out
 }
 
-func (c *census) count(name string, size int64) {
-	c.sizes[classOf(size)].add(usage{1, size})
+type sizes struct {
+	UpTo int64 `json:"up_to"`
+	usage
+}
+
+type suffixes struct {
+	Suffix json.RawMessage `json:"suffix"`
+	usage
+	text string
+}
+
+func (s *summary) count(name string, u usage) {
 	suffix := "" // a name from its last dot on; a leading dot does not begin a suffix
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		suffix = name[i:]
 	}
-	u := c.suffixes[suffix]
-	if u == nil {
-		if u = new(usage); c.suffixes == nil {
-			c.suffixes = map[string]*usage{}
-		}
-		c.suffixes[strings.Clone(suffix)] = u
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.classes[classOf(u.Bytes)].add(u)
+	if s.all[suffix] == nil {
+		s.all[strings.Clone(suffix)] = &usage{}
 	}
-	u.add(usage{1, size})
+	s.all[suffix].add(u)
 }
 
 // classOf returns the class of a size: 0 for 0 bytes, 1 for up to 64, and one more for each factor of 4.
@@ -96,58 +113,28 @@ func classMax(class int) int64 {
 	return 1 << min(4+2*class, 62)
 }
 
-// A summary is what stats prints.
-type summary struct {
-	usage
-	Directories int64      `json:"directories"`
-	Sizes       []sizes    `json:"sizes"`    // of the classes up to the largest one that has files
-	Suffixes    []suffixes `json:"suffixes"` // those with the most bytes first
-	rest        usage      // of the suffixes that are left out
-	more        int        // how many they are
-}
-
-type sizes struct {
-	UpTo int64 `json:"up_to"`
-	usage
-}
-
-type suffixes struct {
-	Suffix json.RawMessage `json:"suffix"`
-	usage
-	text string
-}
-
-// summarize adds up the counts of all workers.
-func summarize(counts []census, directories int64, top int) *summary {
-	s := &summary{Directories: directories, Sizes: make([]sizes, len(counts[0].sizes)), Suffixes: []suffixes{}} // JSON has no null for an empty array
-	all, last := map[string]usage{}, 0
-	for i := range counts {
-		for class, u := range counts[i].sizes {
-			s.Sizes[class].UpTo = classMax(class)
-			s.Sizes[class].add(u)
-			s.add(u)
-			if u.Files > 0 {
-				last = max(last, class)
-			}
-		}
-		for suffix, u := range counts[i].suffixes {
-			sum := all[suffix]
-			sum.add(*u)
-			all[suffix] = sum
+// complete fills in what is printed.
+func (s *summary) complete(top int) {
+	last := 0
+	for class, u := range s.classes {
+		s.add(u)
+		s.Sizes = append(s.Sizes, sizes{classMax(class), u})
+		if u.Files > 0 {
+			last = class
 		}
 	}
 	s.Sizes = s.Sizes[:last+1]
-	for _, name := range slices.SortedFunc(maps.Keys(all), func(x, y string) int {
-		return cmp.Or(cmp.Compare(all[y].Bytes, all[x].Bytes), cmp.Compare(all[y].Files, all[x].Files), cmp.Compare(x, y))
+	s.Suffixes = []suffixes{} // an array in JSON also if there are none
+	for _, name := range slices.SortedFunc(maps.Keys(s.all), func(x, y string) int {
+		a, b := s.all[x], s.all[y]
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Files, a.Files), cmp.Compare(x, y))
 	}) {
 		if top > 0 && len(s.Suffixes) == top {
-			s.rest.add(all[name])
-			s.more++
-			continue
+			s.rest.add(*s.all[name])
+		} else {
+			s.Suffixes = append(s.Suffixes, suffixes{json.RawMessage(output.Path(name)), *s.all[name], output.Printable(cmp.Or(name, "(none)"))})
 		}
-		s.Suffixes = append(s.Suffixes, suffixes{json.RawMessage(output.Path(name)), all[name], output.Printable(cmp.Or(name, "(none)"))})
 	}
-	return s
 }
 
 func (s *summary) tables(c *output.Chunk) {
@@ -169,8 +156,8 @@ func (s *summary) tables(c *output.Chunk) {
 	for _, u := range s.Suffixes {
 		row(t, u.text, u.usage)
 	}
-	if s.more > 0 {
-		row(t, fmt.Sprintf("(%d more)", s.more), s.rest)
+	if s.rest.Files > 0 {
+		row(t, fmt.Sprintf("(%d more)", len(s.all)-len(s.Suffixes)), s.rest)
 	}
 	fmt.Fprintf(c, "\n%s\n", t.Render())
 }
