@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -430,7 +431,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	w := s.w
 	why := w.links.excludedTarget(t)
 	switch {
-	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), isLoop(t.err):
+	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), fsinfo.IsLoop(t.err):
 		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case t.err != nil:
 		w.failFound("readlink", s.node, name.String(), t.err)

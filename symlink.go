@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-
 	"path/filepath"
 	"slices"
 	"strings"
@@ -151,12 +150,6 @@ func (l *links) excludedTarget(t target) SkipReason {
 		}
 	}
 	return notSkipped
-}
-
-// isLoop reports whether err, from resolving a link, says that it leads to itself.
-// EvalSymlinks has no error of its own for that.
-func isLoop(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "too many links")
 }
 
 // enteredBefore reports whether n, which is open, must not be listed since it has

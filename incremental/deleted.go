@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // deleted returns the numbers of the records that are to be dropped, after it has
@@ -218,11 +219,10 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 	return unknown
 }
 
-// isLoop reports whether rel is a link that leads to itself. No platform's error of
-// its own says that: EvalSymlinks has the same text on all.
+// isLoop reports whether rel is a link that leads to itself.
 func (e *existence) isLoop(rel string) bool {
 	_, err := filepath.EvalSymlinks(filepath.Join(e.root, filepath.FromSlash(rel)))
-	return err != nil && strings.Contains(err.Error(), "too many links")
+	return fsinfo.IsLoop(err)
 }
 
 func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {

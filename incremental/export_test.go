@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // NeedsTimes skips a test of what the metadata decides, where the content does.
 func NeedsTimes(t *testing.T) {
-	if !keepsTimes(t.TempDir()) {
+	if !fsinfo.KeepsTimes(t.TempDir()) {
 		t.Skip("the file system of the test's directory is not known to keep times")
 	}
 }
@@ -49,9 +50,6 @@ const WrittenBack = writtenBack
 
 // JudgedAtOnce is judgedAtOnce.
 const JudgedAtOnce = 64
-
-// KeepsTimes is keepsTimes.
-var KeepsTimes = keepsTimes
 
 // Rounds returns how often a test repeats what it does: as often as the variable says, else n times, or a third of that with
 // -short.

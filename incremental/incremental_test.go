@@ -17,6 +17,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -388,7 +389,7 @@ func TestCacheByAnotherName(t *testing.T) {
 			p.settle()
 			_, err = p.try(t.Context())
 			require.NoError(t, err)
-			if size == fileproc.NoRead && !incremental.KeepsTimes(p.root) {
+			if size == fileproc.NoRead && !fsinfo.KeepsTimes(p.root) {
 				continue
 			}
 			require.Subset(t, p.calls, []string{"copy", "prefix"})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 const (
@@ -115,7 +116,7 @@ func (s stamp) sureUntil() int64 {
 // thisBoot returns what stands for the time since the machine was started, zero if
 // nothing does. Tests set it.
 var thisBoot = sync.OnceValue(func() (boot [16]byte) {
-	if name := bootName(); name != "" {
+	if name := fsinfo.BootName(); name != "" {
 		sum := sha256.Sum256([]byte(name))
 		copy(boot[:], sum[:])
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/plumbing"
 )
 
@@ -95,7 +96,7 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	r.trust.root = inc.Compare == CompareMetadata
 	if opts.FS == nil {
 		r.own = pathBelow(root, r.store.file)
-		r.trust.root = inc.Compare != CompareContent && (r.trust.root || keepsTimes(root))
+		r.trust.root = inc.Compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(root))
 	}
 	opts.Report = &r.report
 	if opts.Workers == 0 && opts.FS == nil { // with an FS it means more than the number

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A trust says where metadata shows each change.
@@ -33,7 +34,7 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 		return false
 	}
 	defer file.Close()
-	yes := fileKeepsTimes(file)
+	yes := fsinfo.FileKeepsTimes(file)
 	t.others.Store(s.Device, yes)
 	return yes
 }

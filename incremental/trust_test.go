@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +30,7 @@ func TestMountBelowRoot(t *testing.T) {
 	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), []byte("x"), 0o644))
-	if !keepsTimes(root) {
+	if !fsinfo.KeepsTimes(root) {
 		t.Skip("the file system of the test's directory is not known to keep times")
 	}
 	calls, read := 0, 0

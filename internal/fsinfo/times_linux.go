@@ -1,4 +1,4 @@
-package incremental
+package fsinfo
 
 import (
 	"os"
@@ -20,19 +20,20 @@ var goodTypes = []uint32{
 	0xca451a4e, // bcachefs
 }
 
-// keepsTimes reports whether root's file system is one of goodTypes.
-func keepsTimes(root string) bool {
+// KeepsTimes reports whether the file system of the directory name is one of goodTypes.
+func KeepsTimes(name string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(root, &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+	return unix.Statfs(name, &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
 }
 
-// bootName returns a text that no two boots of the machine share, "" if there is none.
-func bootName() string {
-	name, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(name)
-}
-
-func fileKeepsTimes(f *os.File) bool {
+// FileKeepsTimes is KeepsTimes for an open file.
+func FileKeepsTimes(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+}
+
+// BootName returns a text that no two boots of the machine share, "" if there is none.
+func BootName() string {
+	name, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(name)
 }

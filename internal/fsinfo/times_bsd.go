@@ -1,0 +1,40 @@
+//go:build darwin || freebsd
+
+package fsinfo
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// goodTypes are the file systems on which each change of a file also changes its
+// ctime, by a clock of this machine, and a rename does so too.
+var goodTypes = []string{"apfs", "hfs", "ufs", "zfs", "tmpfs"}
+
+// KeepsTimes reports whether the file system of the directory name is one of goodTypes,
+// and on this machine.
+func KeepsTimes(name string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(name, &st) == nil && isGood(&st)
+}
+
+// FileKeepsTimes is KeepsTimes for an open file.
+func FileKeepsTimes(f *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &st) == nil && isGood(&st)
+}
+
+func isGood(st *unix.Statfs_t) bool {
+	return slices.Contains(goodTypes, unix.ByteSliceToString(st.Fstypename[:])) && st.Flags&unix.MNT_LOCAL != 0
+}
+
+// BootName returns a text that no two boots of the machine share, "" if there is none.
+func BootName() string {
+	name, err := unix.SysctlRaw("kern.bootsessionuuid") // macOS
+	if err != nil {
+		name, _ = unix.SysctlRaw("kern.boot_id") // FreeBSD 13
+	}
+	return string(name)
+}
