@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
@@ -28,10 +29,10 @@ func (r *run[T]) deleted(ctx context.Context) (gone []int) {
 	numbers := map[string]int{}
 	candidates := r.given.unseen(r.store)
 	if r.opts.Files == nil {
-		candidates = r.store.unseen()
+		candidates = r.store.Unseen()
 	}
 	for n, rec := range candidates {
-		if rel := string(rec.path); isBelow(rel) {
+		if rel := string(rec.Path); isBelow(rel) {
 			numbers[rel] = n
 		}
 		if len(numbers) == judgedAtOnce {
@@ -74,7 +75,7 @@ type given map[string]bool
 // files yields the paths that Options.Files gives, but for those of files that are in
 // the cache file and not there: they are deleted, and no failures.
 func (r *run[T]) files(yield func(string) bool) {
-	var next following
+	var next cachefile.Following
 	var known map[string]bool // the directories of files in the cache file, made when one is missing
 	dirs := r.existence()
 	for name := range r.opts.Files {
@@ -89,11 +90,11 @@ func (r *run[T]) files(yield func(string) bool) {
 				break
 			}
 			if known == nil {
-				known = r.store.dirs()
+				known = dirsOf(r.store.All())
 			}
 			isThere = !known[rel]
 		default:
-			if _, _, ok := r.store.lookup(rel, &next); ok {
+			if _, _, ok := r.store.Lookup(rel, &next); ok {
 				isThere = dirs.hasFile(rel) != no
 			}
 		}
@@ -109,22 +110,45 @@ func (r *run[T]) files(yield func(string) bool) {
 	}
 }
 
+// dirsOf returns the directories of the files of records.
+func dirsOf(records iter.Seq2[int, cachefile.View]) map[string]bool {
+	all := map[string]bool{}
+	for _, rec := range records {
+		rel := "" // made if it has a directory that is new
+		for i := len(rec.Path) - 1; i > 0; i-- {
+			if rec.Path[i] != '/' {
+				continue
+			}
+			if all[string(rec.Path[:i])] {
+				break
+			}
+			if rel == "" {
+				if rel = string(rec.Path); !isBelow(rel) {
+					break
+				}
+			}
+			all[rel[:i]] = true
+		}
+	}
+	return all
+}
+
 // unseen returns the records in s of the paths in g, and of all that is below its
 // directories, that were not met.
-func (g given) unseen(s *store) iter.Seq2[int, recordView] {
-	return func(yield func(int, recordView) bool) {
+func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
+	return func(yield func(int, cachefile.View) bool) {
 		hasDirs := false
 		for name := range g {
 			hasDirs = hasDirs || strings.HasSuffix(name, "/")
-			if rec, n, ok := s.lookup(name, new(following)); ok && !s.isSeen(n) && !yield(n, rec) {
+			if rec, n, ok := s.Lookup(name, new(cachefile.Following)); ok && !s.IsSeen(n) && !yield(n, rec) {
 				return
 			}
 		}
 		if !hasDirs {
 			return
 		}
-		for n, rec := range s.unseen() {
-			if g.hasDirOf(string(rec.path)) && !yield(n, rec) {
+		for n, rec := range s.Unseen() {
+			if g.hasDirOf(string(rec.Path)) && !yield(n, rec) {
 				return
 			}
 		}
@@ -151,7 +175,7 @@ func (r *run[T]) existence() *existence {
 	case r.opts.Files != nil && r.opts.FS != nil: // which opens what a name leads to
 		e.links = fileproc.SymlinksFollow
 	case r.opts.Files != nil: // and Symlinks cannot be set: what the last listing would reach through links is there
-		e.links = r.store.links
+		e.links = fileproc.Symlinks(r.store.Links)
 	}
 	e.dirs["."] = unknown
 	if info, err := e.stat(".", true); err == nil && info.IsDir() { // root may be a link

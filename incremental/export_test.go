@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 	"github.com/fileproc/fileproc/internal/fsinfo"
-	"github.com/stretchr/testify/require"
 )
 
-// Settled is settled in tests: longer than a step of the clock of the file systems that they run on.
+// Settled is fsinfo.Settled in tests: longer than a step of the clock of the file systems that they run on.
 const Settled = 50 * time.Millisecond
 
-func init() { settled, judgedAtOnce = Settled, JudgedAtOnce }
+func init() { fsinfo.Settled, judgedAtOnce = Settled, JudgedAtOnce }
 
 // TestMain lets more tests run at a time than there are processors: many sleep.
 func TestMain(m *testing.M) {
@@ -39,30 +39,14 @@ func SaveAlways() (end func()) {
 
 // Boot makes the machine look started anew, as name, and sets the clock of saves ahead, until the function that it returns is called.
 func Boot(name string, ahead time.Duration) (end func()) {
-	oldBoot, oldClock := thisBoot, clock
-	thisBoot = func() (b [16]byte) { copy(b[:], name); return b }
-	clock = func() time.Time { return time.Now().Add(ahead) }
-	return func() { thisBoot, clock = oldBoot, oldClock }
+	oldBoot, oldClock := cachefile.ThisBoot, cachefile.Clock
+	cachefile.ThisBoot = func() (b [16]byte) { copy(b[:], name); return b }
+	cachefile.Clock = func() time.Time { return time.Now().Add(ahead) }
+	return func() { cachefile.ThisBoot, cachefile.Clock = oldBoot, oldClock }
 }
-
-// WrittenBack is writtenBack.
-const WrittenBack = writtenBack
 
 // JudgedAtOnce is judgedAtOnce.
 const JudgedAtOnce = 64
-
-// Rounds returns how often a test repeats what it does: as often as the variable says, else n times, or a third of that with
-// -short.
-func Rounds(t *testing.T, variable string, n int) int {
-	if testing.Short() {
-		n = (n + 2) / 3
-	}
-	if s := os.Getenv(variable); s != "" {
-		_, err := fmt.Sscan(s, &n)
-		require.NoError(t, err, variable)
-	}
-	return n
-}
 
 // Noted is what Kept says of a file that was met but not kept.
 const Noted = "noted"
@@ -71,17 +55,17 @@ const Noted = "noted"
 // given as size, mtime, ctime, inode and mode.
 func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]string {
 	codec, _ := codecOf(inc.Codec)
-	s, _ := load(inc.File, (&run[T]{root: root, inc: &inc, opts: opts, codec: codec}).key(), 1)
+	s, _ := cachefile.Load(inc.File, (&run[T]{root: root, inc: &inc, opts: opts, codec: codec}).key(), 1)
 	kept := map[string]string{}
-	for _, rec := range s.unseen() {
-		id := fmt.Sprint(rec.id.size, rec.id.mtime, rec.id.ctime, rec.id.inode, rec.id.mode)
+	for _, rec := range s.Unseen() {
+		id := fmt.Sprint(rec.ID.Size, rec.ID.ModTime, rec.ID.ChangeTime, rec.ID.Inode, uint32(rec.ID.Mode))
 		switch {
-		case rec.id.size == noSize:
+		case rec.ID.Size == cachefile.NoSize:
 			id = Noted
-		case rec.id.content != noContent:
-			id = fmt.Sprintf("%d %x", rec.id.size, rec.id.content)
+		case rec.ID.Content != noContent:
+			id = fmt.Sprintf("%d %x", rec.ID.Size, rec.ID.Content)
 		}
-		kept[string(rec.path)] = id
+		kept[string(rec.Path)] = id
 	}
 	return kept
 }

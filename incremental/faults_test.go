@@ -130,7 +130,7 @@ func TestKilled(t *testing.T) {
 	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
 	torn, kept := 0, int64(0)
-	count := incremental.Rounds(t, "FILEPROC_FAULTS", 8)
+	count := testtree.Rounds(t, "FILEPROC_FAULTS", 8)
 	for range count {
 		var jobs [2]*exec.Cmd
 		for i := range jobs {
@@ -175,7 +175,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(seeded(t), 0))
 	root, file := bulkyTree(t)
-	count := incremental.Rounds(t, "FILEPROC_FAULTS", 6)
+	count := testtree.Rounds(t, "FILEPROC_FAULTS", 6)
 	for range count {
 		if r.IntN(3) == 0 {
 			os.Remove(file)
@@ -204,7 +204,7 @@ func TestDamagedCache(t *testing.T) {
 	equalsFull(t, root, bulky(file), fileproc.Options{})
 	var old []byte
 	kinds := map[string]int{}
-	count := incremental.Rounds(t, "FILEPROC_FAULTS", 30)
+	count := testtree.Rounds(t, "FILEPROC_FAULTS", 30)
 	for range count {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/plumbing"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +32,7 @@ import (
 // been called. FILEPROC_HISTORIES is the number of trees; FILEPROC_SEED repeats one that has failed.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	count, first := incremental.Rounds(t, "FILEPROC_HISTORIES", 40), seeded(t)
+	count, first := testtree.Rounds(t, "FILEPROC_HISTORIES", 40), seeded(t)
 	if os.Getenv("FILEPROC_SEED") != "" {
 		count = 1
 	}

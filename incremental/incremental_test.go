@@ -17,6 +17,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -165,10 +166,10 @@ func TestPowerLoss(t *testing.T) {
 	incremental.NeedsTimes(t)
 	p := newProject(t, "a=1", "b=2", "c=3")
 	boot := func(name string, ahead time.Duration) { t.Cleanup(incremental.Boot(name, ahead)) }
-	boot("first", incremental.WrittenBack-time.Minute)
+	boot("first", cachefile.WrittenBack-time.Minute)
 	p.calledFor("a", "b", "c")
 	p.calledFor()
-	boot("second", incremental.WrittenBack+time.Minute)
+	boot("second", cachefile.WrittenBack+time.Minute)
 	p.opts.Files = slices.Values([]string{"a"})
 	p.calledFor("a")
 	p.opts.Files = nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/plumbing"
 )
@@ -26,11 +26,6 @@ var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 // meaning is part of every key. It changes with what the library keeps of a file.
 const meaning = "1"
 
-// settled is how old the times of a file must be for its result to be kept. The
-// clock of a file system advances in steps of up to 10 ms (Linux), 1 s (HFS+) or 2 s
-// (FAT): what is written twice within a step may look the same. Tests set it.
-var settled = 2 * time.Second
-
 // A run is one call of Process, ForEach or Stream.
 type run[T any] struct {
 	root    string
@@ -38,7 +33,7 @@ type run[T any] struct {
 	opts    fileproc.Options // as the caller gave them
 	codec   Codec[T]
 	process func(*fileproc.File) (T, error)
-	store   *store
+	store   *cachefile.Store
 	own     string      // the cache file's path relative to root, "" if it is elsewhere
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
@@ -60,9 +55,9 @@ type run[T any] struct {
 type workerState[T any] struct {
 	unchanged bool // fn is called next, for the file that is unchanged
 	value     T    // of that file
-	outcome   outcome
+	outcome   cachefile.Outcome
 	own       bool
-	next      following
+	next      cachefile.Following
 	buf       []byte
 	_         [64]byte // workers do not share cache lines
 }
@@ -89,13 +84,13 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	}
 	workers = min(workers, 1<<16) // more is an error of fileproc's
 	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
-	r.store, _ = load(inc.File, r.key(), workers) // save says so if the file cannot be replaced either
-	r.loaded, _ = os.Stat(r.store.file)
+	r.store, _ = cachefile.Load(inc.File, r.key(), workers) // save says so if the file cannot be replaced either
+	r.loaded, _ = os.Stat(r.store.Path)
 	r.begun = time.Now()
 	r.trust.compare = inc.Compare
 	r.trust.root = inc.Compare == CompareMetadata
 	if opts.FS == nil {
-		r.own = pathBelow(root, r.store.file)
+		r.own = pathBelow(root, r.store.Path)
 		r.trust.root = inc.Compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(root))
 	}
 	opts.Report = &r.report
@@ -114,7 +109,7 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 		hooks.OnBinary = r.onBinary
 	}
 	if opts.Files == nil {
-		r.store.links = opts.Symlinks
+		r.store.Links = uint64(opts.Symlinks)
 	}
 	if opts.Files != nil && inc.Deleted != nil {
 		r.given = given{}
@@ -144,22 +139,12 @@ func (r *run[T]) key() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// identityOf returns what is compared of s, and whether s can be kept at all.
-func identityOf(s fileproc.Stat) (identity, bool) {
-	id := identity{size: s.Size, inode: s.Inode, mode: uint32(s.Mode)}
-	nanoseconds(s.BirthTime, &id.btime)
-	nanoseconds(s.ChangeTime, &id.ctime)
-	return id, nanoseconds(s.ModTime, &id.mtime) && (id.ctime > 0 || s.ChangeTime.IsZero())
-}
-
-// nanoseconds reports whether t is within the years 1678 to 2262, and then sets ns.
-func nanoseconds(t time.Time, ns *int64) bool {
-	const most = math.MaxInt64 / int64(time.Second)
-	ok := -most < t.Unix() && t.Unix() < most
-	if ok {
-		*ns = t.UnixNano()
-	}
-	return ok
+// identityOf returns what is compared of s, and whether s can be kept at all. The number
+// of a device may be another one after the next mount.
+func identityOf(s fileproc.Stat) (cachefile.Identity, bool) {
+	id := fsinfo.Identity{Size: s.Size, Inode: s.Inode, Mode: s.Mode}
+	id.SetTimes(s.ModTime, s.ChangeTime, s.BirthTime)
+	return cachefile.Identity{Identity: id}, id.ModTime != fsinfo.NoTime && (id.ChangeTime > 0 || s.ChangeTime.IsZero())
 }
 
 // isUnchanged reports whether w has the outcome of f, or f is the run's own file.
@@ -168,27 +153,27 @@ func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	if w.own = r.isOwn(rel); w.own || !r.trust.root {
 		return w.own
 	}
-	rec, n, ok := r.store.lookup(rel, &w.next)
+	rec, n, ok := r.store.Lookup(rel, &w.next)
 	if !ok {
 		return false
 	}
-	r.store.markSeen(n)
+	r.store.MarkSeen(n)
 	s, err := f.Stat()
 	if err != nil || !r.trust.of(s, f) {
 		return false
 	}
 	id, ok := identityOf(s)
-	return ok && id == rec.id && r.take(w, rec)
+	return ok && id == rec.ID && r.take(w, rec)
 }
 
 // take makes rec the outcome of w's file. What cannot be decoded is of no use.
-func (r *run[T]) take(w *workerState[T], rec recordView) bool {
-	w.outcome = rec.outcome
-	if rec.outcome != outcomeResult {
+func (r *run[T]) take(w *workerState[T], rec cachefile.View) bool {
+	w.outcome = rec.Outcome
+	if rec.Outcome != cachefile.OutcomeResult {
 		return true
 	}
 	var err error
-	w.value, err = r.codec.Decode(rec.result)
+	w.value, err = r.codec.Decode(rec.Result)
 	return err == nil
 }
 
@@ -196,14 +181,13 @@ func (r *run[T]) take(w *workerState[T], rec recordView) bool {
 // files.
 func (r *run[T]) isOwn(rel string) bool {
 	rest, ok := strings.CutPrefix(rel, r.own)
-	return ok && r.own != "" && isOwnSuffix(rest)
+	return ok && r.own != "" && cachefile.IsOwnSuffix(rest)
 }
 
 // isCache reports whether f is the cache file by another name. Content that begins
 // as its does, or its size and time, make that worth a look.
 func (r *run[T]) isCache(f *fileproc.File) bool {
-	begin := f.Data()[:min(len(f.Data()), len(magic))]
-	looks := len(begin) > 0 && string(begin) == magic[:len(begin)]
+	looks := cachefile.HasMagic(f.Data())
 	if r.opts.ReadSize == fileproc.NoRead && r.asks && r.loaded != nil {
 		s, err := f.Stat()
 		looks = err == nil && s.Size == r.loaded.Size() && s.ModTime.Equal(r.loaded.ModTime())
@@ -217,7 +201,7 @@ func (r *run[T]) isCache(f *fileproc.File) bool {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	own, ownErr := os.Stat(r.store.file)
+	own, ownErr := os.Stat(r.store.Path)
 	return err == nil && ownErr == nil && os.SameFile(info, own)
 }
 
@@ -244,26 +228,26 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	}
 	rel := f.Rel()
 	id, keeps := r.look(f)
-	byContent := id.content != noContent
+	byContent := id.Content != noContent
 	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
-		if rec, n, ok := r.store.lookup(rel, &w.next); ok {
-			r.store.markSeen(n)
-			if byContent && rec.id == id && r.take(w, rec) {
+		if rec, n, ok := r.store.Lookup(rel, &w.next); ok {
+			r.store.MarkSeen(n)
+			if byContent && rec.ID == id && r.take(w, rec) {
 				core.SetUnchanged(f)
 				return r.taken(w, f)
 			}
 		}
 	}
-	rec, kept := record{path: rel, id: id}, false
+	rec, kept := cachefile.Record{Path: rel, ID: id}, false
 	switch v, err = r.process(f); {
 	case err == nil:
-		if rec.result, v, keeps = r.encode(w, rel, v, keeps); keeps {
+		if rec.Result, v, keeps = r.encode(w, rel, v, keeps); keeps {
 			kept = r.keep(f, rec)
 		}
 	case errors.Is(err, fs.SkipAll):
 		r.stopped.Store(true)
 	case errors.Is(err, fileproc.ErrSkip) && keeps:
-		rec.outcome = outcomeSkipped
+		rec.Outcome = cachefile.OutcomeSkipped
 		kept = r.keep(f, rec)
 	}
 	if !kept {
@@ -275,10 +259,10 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 // taken returns the outcome of f, which is unchanged.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 	switch w.outcome {
-	case outcomeResult:
+	case cachefile.OutcomeResult:
 		v, w.value = w.value, v
 		return v, nil
-	case outcomeBinary:
+	case cachefile.OutcomeBinary:
 		r.callOnBinary(f)
 	}
 	return v, fileproc.ErrSkip
@@ -289,7 +273,7 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 func (r *run[T]) onBinary(f *fileproc.File) {
 	rel := f.Rel()
 	id, keeps := r.look(f)
-	if !keeps || id.content != noContent || !r.keep(f, record{path: rel, id: id, outcome: outcomeBinary}) {
+	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}) {
 		r.note(f, rel)
 	}
 	r.callOnBinary(f)
@@ -305,7 +289,7 @@ var noContent [16]byte
 
 // look returns what is to be compared of f, and whether it can be kept. It is called
 // before fn, which may overwrite the content.
-func (r *run[T]) look(f *fileproc.File) (identity, bool) {
+func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	if r.asks {
 		// It is from before the content was read.
 		if s, err := f.Stat(); err == nil && r.trust.of(s, f) {
@@ -314,41 +298,42 @@ func (r *run[T]) look(f *fileproc.File) (identity, bool) {
 	}
 	// Of a file that is longer than ReadSize, fn may have read the rest through Open.
 	if r.opts.ReadSize == fileproc.NoRead || r.inc.Compare == CompareMetadata || f.Truncated() {
-		return identity{}, false
+		return cachefile.Identity{}, false
 	}
-	id := identity{size: int64(len(f.Data()))}
+	var id cachefile.Identity
+	id.Size = int64(len(f.Data()))
 	sum := sha256.Sum256(f.Data())
-	copy(id.content[:], sum[:])
+	copy(id.Content[:], sum[:])
 	return id, true
 }
 
 // keep adds rec, the outcome for f, to what is saved, unless f may have changed
 // since it was looked at. It reports whether it has.
-func (r *run[T]) keep(f *fileproc.File, rec record) (kept bool) {
-	if rec.id.content == noContent {
+func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record) (kept bool) {
+	if rec.ID.Content == noContent {
 		s, err := core.Restat(f)
 		if err != nil {
 			return false
 		}
 		after, ok := identityOf(s)
-		if rec.id.btime == 0 {
-			rec.id.btime = after.btime // what a handle gives has none on Linux
+		if rec.ID.BirthTime == 0 {
+			rec.ID.BirthTime = after.BirthTime // what a handle gives has none on Linux
 		}
-		if !ok || after != rec.id || !r.isSettled(after) {
+		if !ok || after != rec.ID || !r.isSettled(after) {
 			return false
 		}
 	}
-	r.store.add(f.Worker(), rec)
+	r.store.Add(f.Worker(), rec)
 	r.saveNowAndThen()
 	return true
 }
 
 // note notes that f is there, if that will be asked for and is not known.
 func (r *run[T]) note(f *fileproc.File, rel string) {
-	if _, n, ok := r.store.lookup(rel, &r.workers[f.Worker()].next); ok {
-		r.store.markSeen(n)
+	if _, n, ok := r.store.Lookup(rel, &r.workers[f.Worker()].next); ok {
+		r.store.MarkSeen(n)
 	} else if r.inc.Deleted != nil {
-		r.store.add(f.Worker(), record{path: rel, id: identity{size: noSize}, outcome: outcomeSkipped})
+		r.store.Add(f.Worker(), cachefile.Noted(rel))
 	}
 }
 
@@ -361,15 +346,14 @@ func (r *run[T]) saveNowAndThen() {
 	if now-time.Duration(last) > saveEvery && r.saved.CompareAndSwap(last, int64(now)) {
 		noWait, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = r.store.saveUntil(noWait, nil) // the one at the end tries again, and reports its error
+		_ = r.store.Save(noWait, nil) // the one at the end tries again, and reports its error
 	}
 }
 
 // isSettled reports whether a further change would show in the times. The clock may
 // have been set back since the run began.
-func (r *run[T]) isSettled(id identity) bool {
-	now := min(r.begun.UnixNano(), time.Now().UnixNano())
-	return id.newest() <= now-int64(settled)
+func (r *run[T]) isSettled(id cachefile.Identity) bool {
+	return fsinfo.IsSettled(id.Newest(), min(r.begun.UnixNano(), time.Now().UnixNano()))
 }
 
 // maxBuffer is how many bytes of memory for encoded results a worker keeps.
@@ -404,12 +388,12 @@ func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
 	hasRoot := r.report.Directories > 0 || len(r.given) > 0 // whose paths are looked up one by one
 	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
-		if r.inc.Deleted != nil || r.store.replaces() {
+		if r.inc.Deleted != nil || r.store.Rewrites() {
 			gone = r.deleted(ctx)
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}
-	if saveErr := r.store.saveUntil(ctx, gone); saveErr != nil {
+	if saveErr := r.store.Save(ctx, gone); saveErr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrNotSaved, saveErr))
 	}
 	if r.encodeErr != nil {

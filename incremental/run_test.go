@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"context"
 	html "html/template"
 	"math"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,7 +47,7 @@ func TestHostilePaths(t *testing.T) {
 	hostile := []string{"", "/", "/x", "//x", ".", "..", "../x", "d/../../x", "d//x", "d/", "./x", "a\x00b", "deep" + strings.Repeat("/d", 500_000)}
 	again(func(r *run[string]) {
 		for _, path := range append(hostile, "honest") {
-			r.store.add(0, record{path: path, id: identity{size: 1}, result: []byte(`"x"`)})
+			r.store.Add(0, cachefile.Record{Path: path, Result: []byte(`"x"`)})
 		}
 	})
 	for _, path := range hostile {
@@ -61,14 +64,15 @@ func TestHostilePaths(t *testing.T) {
 		require.Equal(t, unknown, e.hasFile(path), path)
 	}
 
-	s, err := load(filepath.Join(t.TempDir(), "cache"), testKey, 1)
+	s, err := cachefile.Load(filepath.Join(t.TempDir(), "cache"), [32]byte{}, 1)
 	require.NoError(t, err)
 	for _, path := range append(hostile[:len(hostile)-1], "a/b/c", "deep"+strings.Repeat("/d", maxLevels+1)) {
-		s.add(0, record{path: path})
+		s.Add(0, cachefile.Record{Path: path})
 	}
-	require.NoError(t, s.save(nil))
-	s = mustLoad(t, s.file)
-	require.Equal(t, map[string]bool{"a": true, "a/b": true}, s.dirs())
+	require.NoError(t, s.Save(t.Context(), nil))
+	s, err = cachefile.Load(s.Path, [32]byte{}, 1)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"a": true, "a/b": true}, dirsOf(s.All()))
 	g := given{"deep/": true}
 	require.True(t, g.hasDirOf("deep/d"))
 	require.False(t, g.hasDirOf("deep"+strings.Repeat("/d", maxLevels+1)))
@@ -151,13 +155,13 @@ func TestKeepLooksAgain(t *testing.T) {
 	_, err = fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
 		s, err := f.Stat()
 		id, _ := identityOf(s)
-		r.keep(f, record{path: "same", id: id})
-		id.inode++
-		r.keep(f, record{path: "other", id: id})
+		r.keep(f, cachefile.Record{Path: "same", ID: id})
+		id.Inode++
+		r.keep(f, cachefile.Record{Path: "other", ID: id})
 		return "", err
 	})
 	require.NoError(t, err)
-	require.NoError(t, r.store.save(nil))
+	require.NoError(t, r.store.Save(t.Context(), nil))
 	require.Contains(t, Kept(root, *r.inc, opts), "same")
 	require.NotContains(t, Kept(root, *r.inc, opts), "other")
 }
@@ -166,8 +170,33 @@ func TestKeepLooksAgain(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	r := run[string]{begun: time.Now().Add(time.Hour)}
-	require.True(t, r.isSettled(identity{mtime: time.Now().Add(-time.Hour).UnixNano()}))
-	require.False(t, r.isSettled(identity{mtime: time.Now().Add(time.Minute).UnixNano()}))
+	var id cachefile.Identity
+	id.ModTime = time.Now().Add(-time.Hour).UnixNano()
+	require.True(t, r.isSettled(id))
+	id.ModTime = time.Now().Add(time.Minute).UnixNano()
+	require.False(t, r.isSettled(id))
+}
+
+// TestNobodyWaitsForALock: neither the save on the way of a run nor the end of one that was cancelled waits for a lock that
+// another process holds.
+func TestNobodyWaitsForALock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cache")
+	opts := fileproc.Options{}
+	r, err := begin(t.TempDir(), &Options[string]{File: file}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	l := flock.New(r.store.Path + ".lock")
+	if locked, err := l.TryLock(); !locked {
+		t.Skip("no locks: ", err)
+	}
+	r.store.Add(0, cachefile.Record{Path: "a"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer SaveAlways()()
+	r.saveNowAndThen()
+	require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved)
+	require.NoError(t, l.Unlock())
+	require.NoError(t, r.end(ctx, nil))
+	require.Equal(t, 1, len(Kept(r.root, *r.inc, opts)))
 }
 
 // TestMetIsSeen: of the files that a run has met, none is looked up when it has ended, be they unchanged, changed or not kept.
@@ -191,8 +220,8 @@ func TestMetIsSeen(t *testing.T) {
 			require.NoError(t, err)
 			_, err = fileproc.Process(t.Context(), root, opts, r.fn())
 			require.ErrorIs(t, err, os.ErrInvalid)
-			for _, rec := range r.store.unseen() {
-				t.Errorf("%s is not seen", rec.path)
+			for _, rec := range r.store.Unseen() {
+				t.Errorf("%s is not seen", rec.Path)
 			}
 			require.NoError(t, r.end(t.Context(), nil))
 			require.NoError(t, os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644))

@@ -75,6 +75,7 @@ if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
 	cp "$FILEPROC_BUILT"/soak* "$tmp"
 else
 	go test -c -o "$tmp/incremental.test" ./incremental
+	go test -c -o "$tmp/cachefile.test" ./incremental/internal/cachefile
 	if [ -z "$incremental" ]; then
 		for package in "${packages[@]}"; do
 			go test -c -o "$tmp/test-${package//\//-}" "./$package"
@@ -138,16 +139,19 @@ run_packages() { # directory, variables of the environment
 	done
 }
 
-# run_incremental runs the tests of package incremental. On ext4-seconds, where the content decides, these are the histories.
+# run_incremental runs the tests of package incremental and its cache file; on ext4-seconds, where the content decides, the histories.
 run_incremental() { # directory
 	local -a args=(-test.timeout 180m -test.v)
 	case ${1##*/} in ext4-seconds) args+=(-test.run Histories) ;; esac
 	local -a env=("TMPDIR=$1")
 	[ -z "$incremental" ] || env+=("FILEPROC_HISTORIES=$incremental" "FILEPROC_FAULTS=$incremental")
-	if ! (cd incremental && env "${env[@]}" "$tmp/incremental.test" "${args[@]}" >"$tmp/log" 2>&1); then
-		grep -av -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
-		return 1
-	fi
+	local package
+	for package in incremental/internal/cachefile incremental; do
+		if ! (cd "$package" && env "${env[@]}" "$tmp/${package##*/}.test" "${args[@]}" >"$tmp/log" 2>&1); then
+			grep -av -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
+			return 1
+		fi
+	done
 	sed -En 's/^ +[a-z_]+\.go:[0-9]+: ([0-9]+ (histories|rounds))/   \1/p' "$tmp/log"
 }
 

@@ -1,4 +1,4 @@
-package incremental
+package cachefile
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 
 // smallFile writes a snapshot and three frames, one with a tombstone, and
 // returns the bytes and, for each length of the file, what it holds.
-func smallFile(t testing.TB) (whole []byte, states map[int]map[string]record) {
+func smallFile(t testing.TB) (whole []byte, states map[int]map[string]Record) {
 	file := filepath.Join(t.TempDir(), "cache")
-	states = map[int]map[string]record{}
+	states = map[int]map[string]Record{}
 	s := mustLoad(t, file)
-	save := func(recs ...record) {
+	save := func(recs ...Record) {
 		for _, rec := range recs {
-			s.add(0, rec) // one worker: one frame
+			s.Add(0, rec) // one worker: one frame
 		}
 		require.NoError(t, s.save(nil))
 		states[int(s.disk.end)] = contents(t, mustLoad(t, file))
@@ -35,7 +35,7 @@ func smallFile(t testing.TB) (whole []byte, states map[int]map[string]record) {
 	save(records(0, 6)...)
 	save(changed(testRecord(1), 1), testRecord(6))
 	s = mustLoad(t, file)
-	_, n, _ := s.lookup(testRecord(2).path, new(following))
+	_, n, _ := s.Lookup(testRecord(2).Path, new(Following))
 	require.NoError(t, s.save([]int{n}))
 	states[int(s.disk.end)] = contents(t, mustLoad(t, file))
 	save(changed(testRecord(1), 2))
@@ -46,7 +46,7 @@ func smallFile(t testing.TB) (whole []byte, states map[int]map[string]record) {
 }
 
 // loadBytes loads a file with these bytes.
-func loadBytes(t testing.TB, b []byte) *store { return mustLoad(t, writeFile(t, b)) }
+func loadBytes(t testing.TB, b []byte) *Store { return mustLoad(t, writeFile(t, b)) }
 
 func writeFile(t testing.TB, b []byte) string {
 	file := filepath.Join(t.TempDir(), "cache")
@@ -60,7 +60,7 @@ func TestTorn(t *testing.T) {
 	whole, states := smallFile(t)
 	file := writeFile(t, nil)
 	for length := range len(whole) + 1 {
-		want, last := map[string]record{}, 0
+		want, last := map[string]Record{}, 0
 		for end, state := range states {
 			if last < end && end <= length {
 				want, last = state, end
@@ -71,9 +71,9 @@ func TestTorn(t *testing.T) {
 		require.Equal(t, want, contents(t, s), length)
 		mustSave(t, s, testRecord(9))
 		after := maps.Clone(want)
-		after[testRecord(9).path] = testRecord(9)
-		require.Equal(t, after, contents(t, mustLoad(t, s.file)), length)
-		info, err := os.Stat(s.file)
+		after[testRecord(9).Path] = testRecord(9)
+		require.Equal(t, after, contents(t, mustLoad(t, s.Path)), length)
+		info, err := os.Stat(s.Path)
 		require.NoError(t, err)
 		require.Equal(t, s.disk.end, info.Size(), "the torn tail is gone")
 	}
@@ -97,7 +97,7 @@ func TestLoadWhileWritten(t *testing.T) {
 		}
 	}()
 	for {
-		s, _ := load(file, testKey, 1) // Windows may refuse
+		s, _ := Load(file, testKey, 1) // Windows may refuse
 		got := contents(t, s)
 		known := len(got) == 0
 		for _, state := range states {
@@ -127,7 +127,7 @@ func TestBitFlips(t *testing.T) {
 			got := contents(t, mustLoad(t, file))
 			known := len(got) == 0
 			for _, state := range states {
-				known = known || maps.EqualFunc(got, state, func(a, b record) bool { return a.id == b.id && bytes.Equal(a.result, b.result) })
+				known = known || maps.EqualFunc(got, state, func(a, b Record) bool { return a.ID == b.ID && bytes.Equal(a.Result, b.Result) })
 			}
 			require.True(t, known, "byte %d bit %d", i, bit)
 		}
@@ -150,11 +150,11 @@ func TestShorterSinceLoad(t *testing.T) {
 	whole, states := smallFile(t)
 	s := loadBytes(t, whole)
 	ends := slices.Sorted(maps.Keys(states))
-	require.NoError(t, os.Truncate(s.file, int64(ends[2]-1)))
+	require.NoError(t, os.Truncate(s.Path, int64(ends[2]-1)))
 	mustSave(t, s, testRecord(9))
 	want := maps.Clone(states[ends[1]])
-	want[testRecord(9).path] = testRecord(9)
-	require.Equal(t, want, contents(t, mustLoad(t, s.file)))
+	want[testRecord(9).Path] = testRecord(9)
+	require.Equal(t, want, contents(t, mustLoad(t, s.Path)))
 }
 
 // Blocks that are zero, repeated or exchanged are found, too.
@@ -170,9 +170,9 @@ func TestMixedBlocks(t *testing.T) {
 		clear(zero[i : i+block])
 		copy(swapped[i:], whole[i+block:i+2*block])
 		copy(swapped[i+block:], whole[i:i+block])
-		s, _ := load(writeFile(t, zero), testKey, 1)
+		s, _ := Load(writeFile(t, zero), testKey, 1)
 		require.Zero(t, s.len())
-		s, _ = load(writeFile(t, swapped), testKey, 1)
+		s, _ = Load(writeFile(t, swapped), testKey, 1)
 		require.Zero(t, s.len())
 	}
 }
@@ -196,7 +196,7 @@ func TestReplaced(t *testing.T) {
 			s := loadBytes(t, b)
 			require.Empty(t, contents(t, s))
 			mustSave(t, s, testRecord(1))
-			require.Equal(t, asMap(testRecord(1)), contents(t, mustLoad(t, s.file)))
+			require.Equal(t, asMap(testRecord(1)), contents(t, mustLoad(t, s.Path)))
 		})
 	}
 }
@@ -210,24 +210,24 @@ func TestForeign(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{"text": []byte("my notes\n"), "text of the same name": []byte("fileproc, a description\n"), "one byte": {'x'}, "random": random, "gzip": {0x1f, 0x8b, 8, 0, 0, 0}, "disk image": append(make([]byte, 32<<10), "CD001"...)} {
 		t.Run(name, func(t *testing.T) {
-			s, err := load(writeFile(t, b), testKey, 1)
+			s, err := Load(writeFile(t, b), testKey, 1)
 			require.ErrorIs(t, err, errForeign)
 			require.Empty(t, contents(t, s))
-			s.add(0, testRecord(1))
+			s.Add(0, testRecord(1))
 			require.ErrorIs(t, s.save(nil), errForeign)
-			left, err := os.ReadFile(s.file)
+			left, err := os.ReadFile(s.Path)
 			require.NoError(t, err)
 			require.Equal(t, b, left)
 		})
 	}
 	for _, name := range []string{t.TempDir(), os.DevNull} {
-		s, err := load(name, testKey, 1)
+		s, err := Load(name, testKey, 1)
 		require.ErrorIs(t, err, errNotRegular)
 		require.Empty(t, contents(t, s))
 	}
 	dir := t.TempDir()
-	s, _ := load(dir, testKey, 1)
-	s.add(0, testRecord(1))
+	s, _ := Load(dir, testKey, 1)
+	s.Add(0, testRecord(1))
 	require.ErrorIs(t, s.save(nil), errNotRegular)
 }
 
@@ -236,9 +236,9 @@ func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	notDir := writeFile(t, []byte("x"))
 	for _, name := range []string{filepath.Join(notDir, "cache"), filepath.Join(t.TempDir(), "missing", "cache")} {
-		s, _ := load(name, testKey, 1)
-		s.add(0, testRecord(1))
-		require.ErrorContains(t, s.save(nil), "save "+s.file+": take the lock: ")
+		s, _ := Load(name, testKey, 1)
+		s.Add(0, testRecord(1))
+		require.ErrorContains(t, s.save(nil), "save "+s.Path+": take the lock: ")
 	}
 	if os.Getuid() > 0 {
 		dir := t.TempDir()
@@ -247,15 +247,15 @@ func TestUnwritable(t *testing.T) {
 		require.NoError(t, os.Chmod(dir, 0o500))
 		defer os.Chmod(dir, 0o700)
 		s := mustLoad(t, file)
-		s.add(0, testRecord(2)) // appends: no new file is needed
+		s.Add(0, testRecord(2)) // appends: no new file is needed
 		require.NoError(t, s.save(nil))
 		for _, rec := range records(0, 5000) {
-			s.add(0, rec)
+			s.Add(0, rec)
 		}
 		require.ErrorIs(t, s.save(nil), os.ErrPermission)
 		require.Equal(t, 2, mustLoad(t, file).len())
 		require.NoError(t, os.Chmod(file, 0))
-		s, err := load(file, testKey, 1)
+		s, err := Load(file, testKey, 1)
 		require.ErrorIs(t, err, os.ErrPermission)
 		require.Empty(t, contents(t, s))
 	}
@@ -267,42 +267,42 @@ var (
 )
 
 // scenarios are saves in each state of the file. Each leaves want in it.
-func scenarios(t *testing.T) map[string]func(file string) (s *store, before, want map[string]record) {
+func scenarios(t *testing.T) map[string]func(file string) (s *Store, before, want map[string]Record) {
 	whole, states := smallFile(t)
 	old := states[len(whole)]
-	plus := func(recs ...record) map[string]record {
+	plus := func(recs ...Record) map[string]Record {
 		m := maps.Clone(old)
 		maps.Copy(m, asMap(recs...))
 		return m
 	}
-	start := func(file string, b []byte, recs ...record) *store {
+	start := func(file string, b []byte, recs ...Record) *Store {
 		if b != nil {
 			require.NoError(t, os.WriteFile(file, b, 0o600))
 		}
 		s := mustLoad(t, file)
 		for i, rec := range recs {
-			s.add(i%len(s.workers), rec)
+			s.Add(i%len(s.workers), rec)
 		}
 		return s
 	}
 	many := records(0, 5000)
-	return map[string]func(file string) (*store, map[string]record, map[string]record){
-		"first": func(file string) (*store, map[string]record, map[string]record) {
+	return map[string]func(file string) (*Store, map[string]Record, map[string]Record){
+		"first": func(file string) (*Store, map[string]Record, map[string]Record) {
 			return start(file, nil, many...), asMap(), asMap(many...)
 		},
-		"append": func(file string) (*store, map[string]record, map[string]record) {
+		"append": func(file string) (*Store, map[string]Record, map[string]Record) {
 			return start(file, whole, testRecord(9)), old, plus(testRecord(9))
 		},
-		"append after a torn tail": func(file string) (*store, map[string]record, map[string]record) {
+		"append after a torn tail": func(file string) (*Store, map[string]Record, map[string]Record) {
 			return start(file, append(bytes.Clone(whole), whole[len(whole)-100:]...), testRecord(9)), old, plus(testRecord(9))
 		},
-		"new snapshot": func(file string) (*store, map[string]record, map[string]record) {
+		"new snapshot": func(file string) (*Store, map[string]Record, map[string]Record) {
 			return start(file, whole, many...), old, plus(many...)
 		},
-		"another has replaced it": func(file string) (*store, map[string]record, map[string]record) {
+		"another has replaced it": func(file string) (*Store, map[string]Record, map[string]Record) {
 			s := start(file, whole, testRecord(9))
 			mustSave(t, mustLoad(t, file), many...)
-			return s, plus(many...), plus(append([]record{testRecord(9)}, many...)...)
+			return s, plus(many...), plus(append([]Record{testRecord(9)}, many...)...)
 		},
 	}
 }
@@ -326,7 +326,7 @@ func TestEachStepFails(t *testing.T) {
 	}
 }
 
-func failAt(t *testing.T, scenario func(string) (*store, map[string]record, map[string]record), k int, kill bool) (failed bool) {
+func failAt(t *testing.T, scenario func(string) (*Store, map[string]Record, map[string]Record), k int, kill bool) (failed bool) {
 	file := filepath.Join(t.TempDir(), "cache")
 	s, before, want := scenario(file)
 	step := 0
@@ -361,16 +361,16 @@ func failAt(t *testing.T, scenario func(string) (*store, map[string]record, map[
 	}
 	// The old records are there; of the new ones some frames may be.
 	for path, rec := range before {
-		if !(after[path].id == rec.id || after[path].id == want[path].id) {
+		if !(after[path].ID == rec.ID || after[path].ID == want[path].ID) {
 			t.Fatal("step ", k, " has lost ", path)
 		}
 	}
 	for path, rec := range after {
-		require.True(t, rec.id == before[path].id || rec.id == want[path].id)
+		require.True(t, rec.ID == before[path].ID || rec.ID == want[path].ID)
 	}
 	if !kill {
 		require.ErrorIs(t, err, errInjected)
-		require.ErrorContains(t, err, "save "+s.file+": ")
+		require.ErrorContains(t, err, "save "+s.Path+": ")
 		require.Equal(t, before, after)
 		require.NoFileExists(t, file+tempSuffix)
 	}
@@ -378,11 +378,11 @@ func failAt(t *testing.T, scenario func(string) (*store, map[string]record, map[
 	if kill { // what follows is another process
 		s = mustLoad(t, file)
 		for i := range 5000 {
-			s.add(0, testRecord(i))
+			s.Add(0, testRecord(i))
 		}
 		maps.Copy(want, asMap(records(0, 5000)...))
-		want[testRecord(9).path] = testRecord(9)
-		s.add(0, testRecord(9))
+		want[testRecord(9).Path] = testRecord(9)
+		s.Add(0, testRecord(9))
 	}
 	require.NoError(t, s.save(nil))
 	require.Equal(t, want, contents(t, mustLoad(t, file)))
@@ -423,7 +423,7 @@ func TestProcessesAtOnce(t *testing.T) {
 func assemble(data, index, log []byte, records uint64) []byte {
 	data = data[:len(data)&^(align-1)]
 	index = index[:len(index)&^(align-1)]
-	h := header{generation: 7, key: testKey, stamp: stamp{boot: thisBoot()}, dataLen: uint64(len(data)), records: records, slots: uint64(len(index) / 8)}
+	h := header{generation: 7, key: testKey, stamp: stamp{boot: ThisBoot()}, dataLen: uint64(len(data)), records: records, slots: uint64(len(index) / 8)}
 	var b []byte
 	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(p []byte, at int64) error {
 		b = append(b[:at], p...)
@@ -439,7 +439,7 @@ func assemble(data, index, log []byte, records uint64) []byte {
 			}
 			rest = rest[len(rec.b):]
 		}
-		c.seal(7, stamp{boot: thisBoot()})
+		c.seal(7, stamp{boot: ThisBoot()})
 		b = append(b, c.b...)
 	}
 	return b
@@ -466,36 +466,36 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte{}, full, data, uint64(0))
 	f.Add(data, []byte{}, data, uint64(1<<50))
 	dead := testRecord(0)
-	dead.outcome = tombstone
+	dead.Outcome = tombstone
 	f.Add(appendRecord(nil, dead), good, []byte{}, uint64(1))
 	f.Add(data, good, appendRecord(nil, dead), uint64(4))
 	f.Fuzz(func(t *testing.T, data, index, log []byte, records uint64) {
 		s := loadBytes(t, assemble(data, index, log, records))
 		require.LessOrEqual(t, len(s.loaded.buf), 2*(len(data)+len(index)+len(log))+4*headerSize)
 		var deleted []int
-		for n, rec := range s.unseen() {
-			_ = len(rec.path) + len(rec.result)
-			s.lookup(string(rec.path), new(following))
+		for n, rec := range s.Unseen() {
+			_ = len(rec.Path) + len(rec.Result)
+			s.Lookup(string(rec.Path), new(Following))
 			deleted = append(deleted, n)
 		}
 		for i := range 8 {
-			rec, _, _ := s.lookup(testRecord(i).path, new(following))
-			require.NotEqual(t, tombstone, rec.outcome)
-			s.add(0, testRecord(i))
+			rec, _, _ := s.Lookup(testRecord(i).Path, new(Following))
+			require.NotEqual(t, tombstone, rec.Outcome)
+			s.Add(0, testRecord(i))
 		}
 		require.NoError(t, s.save(deleted[:len(deleted)/2]))
-		s = mustLoad(t, s.file)
+		s = mustLoad(t, s.Path)
 		for i := range 8 {
-			rec, _, ok := s.lookup(testRecord(i).path, new(following))
+			rec, _, ok := s.Lookup(testRecord(i).Path, new(Following))
 			if ok && len(deleted) == 0 {
-				require.Equal(t, testRecord(i).id, rec.id)
+				require.Equal(t, testRecord(i).ID, rec.ID)
 			}
 		}
-		for _, rec := range []record{testRecord(100), testRecord(101)} {
-			s.add(0, rec)
+		for _, rec := range []Record{testRecord(100), testRecord(101)} {
+			s.Add(0, rec)
 		}
 		for i := range 3000 { // a new snapshot, out of what the hostile one holds
-			s.add(0, testRecord(1000+i))
+			s.Add(0, testRecord(1000+i))
 		}
 		require.NoError(t, s.save(nil))
 	})
@@ -509,7 +509,7 @@ func FuzzLoadRaw(f *testing.F) {
 	f.Add(whole[:headerSize], uint64(0), uint64(0), uint64(0))
 	f.Add(whole, ^uint64(0)&^7, uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, b []byte, dataLen, records, slots uint64) {
-		h := header{key: testKey, generation: 1, stamp: stamp{boot: thisBoot()}, dataLen: dataLen, records: records, slots: slots}
+		h := header{key: testKey, generation: 1, stamp: stamp{boot: ThisBoot()}, dataLen: dataLen, records: records, slots: slots}
 		if len(b) > headerSize {
 			b = append(h.encode(), b[headerSize:]...)
 		} else {

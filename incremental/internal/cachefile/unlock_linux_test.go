@@ -1,6 +1,6 @@
 //go:build amd64 || arm64 || loong64 || riscv64
 
-package incremental
+package cachefile
 
 import (
 	"os"

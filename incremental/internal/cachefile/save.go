@@ -1,4 +1,4 @@
-package incremental
+package cachefile
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// saveUntil writes what was added since the last save, and deletes the records with
+// Save writes what was added since the last save, and deletes the records with
 // the numbers in deleted. It appends to the log, or writes a new snapshot if
 // there is none or if the log has become long. What other processes have saved
 // since the load is kept. After an error the file is as it was or holds a part
@@ -28,7 +28,7 @@ import (
 // ctx ends.
 //
 // It may be called several times, also while workers go on adding.
-func (s *store) saveUntil(ctx context.Context, deleted []int) error {
+func (s *Store) Save(ctx context.Context, deleted []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := append(s.pending, s.take()...)
@@ -44,12 +44,12 @@ func (s *store) saveUntil(ctx context.Context, deleted []int) error {
 }
 
 // tombstones returns records that delete the loaded records with these numbers.
-func (s *store) tombstones(deleted []int) []chunk {
+func (s *Store) tombstones(deleted []int) []chunk {
 	var full []chunk
 	var cur chunk
 	for _, n := range deleted {
 		if rec, ok := s.loaded.at(n); ok {
-			full = cur.add(full, record{path: string(rec.path), id: rec.id, outcome: tombstone})
+			full = cur.add(full, Record{Path: string(rec.Path), ID: rec.ID, Outcome: tombstone})
 		}
 	}
 	if cur.records > 0 {
@@ -58,14 +58,14 @@ func (s *store) tombstones(deleted []int) []chunk {
 	return full
 }
 
-func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
-	unlock, locked, err := lock(ctx, s.file)
+func (s *Store) write(ctx context.Context, added, tombstones []chunk) error {
+	unlock, locked, err := lock(ctx, s.Path)
 	if err != nil {
 		return s.failed("take the lock", err)
 	}
 	defer unlock()
-	st := stamp{thisBoot(), clock().UnixNano(), s.links}
-	temp := s.file + tempSuffix
+	st := stamp{ThisBoot(), Clock().UnixNano(), s.Links}
+	temp := s.Path + tempSuffix
 	if !locked {
 		temp += "-" + strconv.FormatUint(rand.Uint64(), 16)
 	}
@@ -77,7 +77,7 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 		return s.append(st, added, tombstones)
 	}
 	if base == nil {
-		if base, err = readImage(s.file, s.key); err != nil {
+		if base, err = readImage(s.Path, s.key); err != nil {
 			return s.failed("read what is there", err)
 		}
 	}
@@ -85,11 +85,11 @@ func (s *store) write(ctx context.Context, added, tombstones []chunk) error {
 	return s.replace(st, temp, base, added, tombstones)
 }
 
-// clock gives the time of a save. Tests set it.
-var clock = time.Now
+// Clock gives the time of a save. Tests set it.
+var Clock = time.Now
 
-func (s *store) failed(step string, err error) error {
-	return fmt.Errorf("incremental: save %s: %s: %w", s.file, step, err)
+func (s *Store) failed(step string, err error) error {
+	return fmt.Errorf("incremental: save %s: %s: %w", s.Path, step, err)
 }
 
 // logLimit is the longest log beside a snapshot of this size. Measured: a new
@@ -99,7 +99,7 @@ func (s *store) failed(step string, err error) error {
 func logLimit(snapshot int64) int64 { return max(snapshot/8, 64<<10) }
 
 // isFull reports whether the log would be too long with groups at its end.
-func (s *store) isFull(groups ...[]chunk) bool {
+func (s *Store) isFull(groups ...[]chunk) bool {
 	log := s.disk.end - s.disk.snapshotEnd
 	for _, c := range slices.Concat(groups...) {
 		log += int64(len(c.b))
@@ -107,8 +107,8 @@ func (s *store) isFull(groups ...[]chunk) bool {
 	return log > logLimit(s.disk.snapshotEnd)
 }
 
-// replaces reports whether a save would write a new snapshot in place of the one there.
-func (s *store) replaces() bool {
+// Rewrites reports whether a save would write a new snapshot in place of the one there.
+func (s *Store) Rewrites() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = append(s.pending, s.take()...)
@@ -117,7 +117,7 @@ func (s *store) replaces() bool {
 
 // refresh brings s.disk up to date with the file, under the lock. It returns
 // the image of the whole file if that is in memory already, else nil.
-func (s *store) refresh() (*image, error) {
+func (s *Store) refresh() (*image, error) {
 	if end, ok := s.extended(); ok {
 		s.disk.end = end
 		if end == s.loaded.end && s.disk.generation == s.loaded.generation {
@@ -125,7 +125,7 @@ func (s *store) refresh() (*image, error) {
 		}
 		return nil, nil
 	}
-	im, err := readImage(s.file, s.key)
+	im, err := readImage(s.Path, s.key)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +137,11 @@ func (s *store) refresh() (*image, error) {
 }
 
 // extended returns the end of the log if the file has the generation that s knows.
-func (s *store) extended() (end int64, ok bool) {
+func (s *Store) extended() (end int64, ok bool) {
 	if s.disk.end == 0 {
 		return 0, false
 	}
-	f, err := os.Open(s.file)
+	f, err := os.Open(s.Path)
 	if err != nil {
 		return 0, false
 	}
@@ -173,8 +173,8 @@ func (s *store) extended() (end int64, ok bool) {
 }
 
 // append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
-func (s *store) append(st stamp, groups ...[]chunk) error {
-	f, err := os.OpenFile(s.file, os.O_RDWR, 0)
+func (s *Store) append(st stamp, groups ...[]chunk) error {
+	f, err := os.OpenFile(s.Path, os.O_RDWR, 0)
 	if err != nil {
 		return s.failed("open to append", err)
 	}
@@ -191,7 +191,7 @@ func (s *store) append(st stamp, groups ...[]chunk) error {
 	return nil
 }
 
-func (s *store) appendTo(f *os.File, st stamp, groups [][]chunk) (int64, error) {
+func (s *Store) appendTo(f *os.File, st stamp, groups [][]chunk) (int64, error) {
 	info, err := f.Stat()
 	if err == nil && info.Size() > s.disk.end {
 		err = s.step(0, func(int) error { return f.Truncate(s.disk.end) })
@@ -225,14 +225,14 @@ func (s *store) appendTo(f *os.File, st stamp, groups [][]chunk) (int64, error) 
 
 // step does one step of a save: a write of size bytes, or something else. A
 // test can fail it, or stop after a part of the bytes.
-func (s *store) step(size int, do func(size int) error) error {
+func (s *Store) step(size int, do func(size int) error) error {
 	if s.hook != nil {
 		return s.hook(size, do)
 	}
 	return do(size)
 }
 
-func (s *store) writeAt(f *os.File, b []byte, at int64) error {
+func (s *Store) writeAt(f *os.File, b []byte, at int64) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -243,14 +243,14 @@ func (s *store) writeAt(f *os.File, b []byte, at int64) error {
 }
 
 // replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
-func (s *store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
+func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
 	p := merge(base, added, tombstones)
 	h := header{generation: rand.Uint64(), key: s.key, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n, stamp: st}
 	if err := s.writeTemp(temp, h, p); err != nil {
 		os.Remove(temp)
 		return err
 	}
-	if err := s.step(0, func(int) error { return rename(temp, s.file) }); err != nil {
+	if err := s.step(0, func(int) error { return rename(temp, s.Path) }); err != nil {
 		os.Remove(temp)
 		return s.failed("replace the file", err)
 	}
@@ -259,7 +259,7 @@ func (s *store) replace(st stamp, temp string, base *image, added, tombstones []
 	return nil
 }
 
-func (s *store) writeTemp(temp string, h header, p *plan) error {
+func (s *Store) writeTemp(temp string, h header, p *plan) error {
 	var f *os.File
 	err := s.step(0, func(int) (err error) {
 		// Results may come from files that only the caller may read: so the cache is private, too.
@@ -269,7 +269,7 @@ func (s *store) writeTemp(temp string, h header, p *plan) error {
 	if err != nil {
 		return s.failed("create a temporary file", err)
 	}
-	if info, err := os.Stat(s.file); err == nil && info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(s.Path); err == nil && info.Mode().Perm() != 0o600 {
 		f.Chmod(info.Mode().Perm()) // as the caller has set it; a failure leaves it private
 	}
 	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(b []byte, at int64) error { return s.writeAt(f, b, at) }}

@@ -1,6 +1,6 @@
 //go:build !plan9
 
-package incremental
+package cachefile
 
 import "syscall"
 

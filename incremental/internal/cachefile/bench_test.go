@@ -1,4 +1,4 @@
-package incremental
+package cachefile
 
 import (
 	"os"
@@ -15,7 +15,7 @@ func benchFile(b *testing.B, changed int) string {
 	file := filepath.Join(b.TempDir(), "cache")
 	s := mustLoad(b, file)
 	for i := range benchEntries {
-		s.add(0, testRecord(i))
+		s.Add(0, testRecord(i))
 	}
 	require.NoError(b, s.save(nil))
 	if changed > 0 {
@@ -27,12 +27,12 @@ func benchFile(b *testing.B, changed int) string {
 }
 
 // addChanged adds n records whose files have changed.
-func addChanged(s *store, from, n int) {
+func addChanged(s *Store, from, n int) {
 	for i := from; i < from+n; i++ {
 		rec := testRecord(i)
-		rec.id.mtime += 5e9
-		rec.id.ctime += 5e9
-		s.add(i%len(s.workers), rec)
+		rec.ID.ModTime += 5e9
+		rec.ID.ChangeTime += 5e9
+		s.Add(i%len(s.workers), rec)
 	}
 }
 
@@ -45,7 +45,7 @@ func BenchmarkStore(b *testing.B) {
 	b.Run("op=unseen", func(b *testing.B) {
 		s := mustLoad(b, file)
 		for b.Loop() {
-			for range s.unseen() {
+			for range s.Unseen() {
 			}
 		}
 	})
@@ -54,7 +54,7 @@ func BenchmarkStore(b *testing.B) {
 		rec := testRecord(1)
 		b.ReportAllocs()
 		for b.Loop() {
-			s.add(0, rec)
+			s.Add(0, rec)
 		}
 	})
 	b.Run("op=save,first", func(b *testing.B) {
@@ -93,7 +93,7 @@ func benchLoad(b *testing.B, file string) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	var s *store
+	var s *Store
 	for b.Loop() {
 		s = mustLoad(b, file)
 	}
@@ -101,11 +101,11 @@ func benchLoad(b *testing.B, file string) {
 	runtime.ReadMemStats(&after)
 	results := 0
 	for i := range benchEntries {
-		rec, _, ok := s.lookup(testRecord(i).path, new(following))
+		rec, _, ok := s.Lookup(testRecord(i).Path, new(Following))
 		if !ok {
 			b.Fatal("lost a record")
 		}
-		results += len(rec.result)
+		results += len(rec.Result)
 	}
 	b.ReportMetric(float64(int64(after.HeapAlloc-before.HeapAlloc)-int64(results))/benchEntries, "B/entry")
 }
@@ -114,18 +114,18 @@ func benchLookup(b *testing.B, file string, stride int) {
 	s := mustLoad(b, file)
 	paths := make([]string, benchEntries)
 	for i := range paths {
-		paths[i] = testRecord(i * stride % benchEntries).path
+		paths[i] = testRecord(i * stride % benchEntries).Path
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		var next following
+		var next Following
 		for i := 0; pb.Next(); i++ {
-			rec, n, ok := s.lookup(paths[i%benchEntries], &next)
-			if !ok || rec.id.inode == 0 {
+			rec, n, ok := s.Lookup(paths[i%benchEntries], &next)
+			if !ok || rec.ID.Inode == 0 {
 				b.Fail()
 			}
-			s.markSeen(n)
+			s.MarkSeen(n)
 		}
 	})
 }

@@ -1,8 +1,9 @@
-package incremental
+package cachefile
 
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -17,7 +18,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
@@ -25,63 +26,66 @@ import (
 
 var testKey = [32]byte{1, 2, 3}
 
-func testRecord(i int) record {
-	return record{path: fmt.Sprintf("tickets/%03d/ticket-%07d.md", i%1000, i), result: fmt.Appendf(nil, `{"id":%d,"state":"open"}`, i),
-		id: identity{size: int64(400 + i%50), mtime: 1_700_000_000_000_000_000 + int64(i)*1001, ctime: 1_700_000_000_000_000_000 + int64(i)*1001,
-			btime: 1_690_000_000_000_000_000 + int64(i), inode: uint64(i + 12), mode: 0o644}}
+func testRecord(i int) Record {
+	return Record{Path: fmt.Sprintf("tickets/%03d/ticket-%07d.md", i%1000, i), Result: fmt.Appendf(nil, `{"id":%d,"state":"open"}`, i),
+		ID: Identity{Identity: fsinfo.Identity{Size: int64(400 + i%50), ModTime: 1_700_000_000_000_000_000 + int64(i)*1001, ChangeTime: 1_700_000_000_000_000_000 + int64(i)*1001,
+			BirthTime: 1_690_000_000_000_000_000 + int64(i), Inode: uint64(i + 12), Mode: 0o644}}}
 }
 
 // changed returns rec as the version-th state of its file.
-func changed(rec record, version int) record {
-	rec.id.mtime += int64(version)
-	rec.result = fmt.Appendf(nil, "version %d", version)
+func changed(rec Record, version int) Record {
+	rec.ID.ModTime += int64(version)
+	rec.Result = fmt.Appendf(nil, "version %d", version)
 	return rec
 }
 
-func mustLoad(t testing.TB, file string) *store {
+func mustLoad(t testing.TB, file string) *Store {
 	t.Helper()
-	s, err := load(file, testKey, 4)
+	s, err := Load(file, testKey, 4)
 	require.NoError(t, err)
 	return s
 }
 
-func (s *store) save(deleted []int) error { return s.saveUntil(context.Background(), deleted) }
+func (s *Store) save(deleted []int) error { return s.Save(context.Background(), deleted) }
 
-func mustSave(t testing.TB, s *store, recs ...record) {
+// len returns the number of loaded records, without those that the log overrides.
+func (s *Store) len() int { return s.loaded.live }
+
+func mustSave(t testing.TB, s *Store, recs ...Record) {
 	t.Helper()
 	for i, rec := range recs {
-		s.add(i%len(s.workers), rec)
+		s.Add(i%len(s.workers), rec)
 	}
 	require.NoError(t, s.save(nil))
 }
 
 // contents returns what s has loaded, through unseen, and checks that lookup and len agree.
-func contents(t testing.TB, s *store) map[string]record {
+func contents(t testing.TB, s *Store) map[string]Record {
 	t.Helper()
-	all := map[string]record{}
-	var next following
-	for n, v := range s.unseen() {
-		rec := record{path: string(v.path), id: v.id, outcome: v.outcome, result: v.result}
-		all[rec.path] = rec
-		found, k, ok := s.lookup(rec.path, &next)
-		if !ok || k != n || found.id != v.id {
-			t.Fatal("lookup and unseen disagree on ", rec.path)
+	all := map[string]Record{}
+	var next Following
+	for n, v := range s.Unseen() {
+		rec := Record{Path: string(v.Path), ID: v.ID, Outcome: v.Outcome, Result: v.Result}
+		all[rec.Path] = rec
+		found, k, ok := s.Lookup(rec.Path, &next)
+		if !ok || k != n || found.ID != v.ID {
+			t.Fatal("lookup and unseen disagree on ", rec.Path)
 		}
 	}
 	require.Len(t, all, s.len())
 	return all
 }
 
-func asMap(recs ...record) map[string]record {
-	all := map[string]record{}
+func asMap(recs ...Record) map[string]Record {
+	all := map[string]Record{}
 	for _, rec := range recs {
-		all[rec.path] = rec
+		all[rec.Path] = rec
 	}
 	return all
 }
 
-func records(from, to int) []record {
-	var recs []record
+func records(from, to int) []Record {
+	var recs []Record
 	for i := from; i < to; i++ {
 		recs = append(recs, testRecord(i))
 	}
@@ -97,19 +101,19 @@ func TestRecordForms(t *testing.T) {
 			}
 			return no
 		}
-		rec := record{path: strings.Repeat("p", i%9), result: []byte(strings.Repeat("r", i%7)), outcome: outcome(i % 4)}
-		rec.id = identity{size: pick(0, 1<<40, 3), mtime: pick(1, -5, 1<<60), ctime: pick(2, 1<<61, pick(1, -5, 1<<60)), inode: uint64(pick(3, -1, 9)),
-			mode: uint32(pick(4, 1<<31, 0o644)), btime: pick(5, 77, pick(6, 0, pick(1, -5, 1<<60)))}
-		rec.id.content[15] = byte(pick(7, 1, 0))
+		rec := Record{Path: strings.Repeat("p", i%9), Result: []byte(strings.Repeat("r", i%7)), Outcome: Outcome(i % 4)}
+		rec.ID = Identity{Identity: fsinfo.Identity{Size: pick(0, 1<<40, 3), ModTime: pick(1, -5, 1<<60), ChangeTime: pick(2, 1<<61, pick(1, -5, 1<<60)), Inode: uint64(pick(3, -1, 9)),
+			Mode: fs.FileMode(pick(4, 1<<31, 0o644)), BirthTime: pick(5, 77, pick(6, 0, pick(1, -5, 1<<60)))}}
+		rec.ID.Content[15] = byte(pick(7, 1, 0))
 		b := appendRecord([]byte("12345678"), rec)
 		require.Zero(t, len(b)%align)
-		require.LessOrEqual(t, len(b)-8, maxRecordHead+len(rec.path)+len(rec.result))
+		require.LessOrEqual(t, len(b)-8, maxRecordHead+len(rec.Path)+len(rec.Result))
 		require.GreaterOrEqual(t, len(b)-8, minRecord)
 		s, ok := parse(b, 8)
 		require.True(t, ok)
 		require.Len(t, s.b, len(b)-8)
 		got := s.view()
-		require.Equal(t, rec, record{path: string(got.path), id: got.id, outcome: got.outcome, result: append([]byte{}, got.result...)})
+		require.Equal(t, rec, Record{Path: string(got.Path), ID: got.ID, Outcome: got.Outcome, Result: append([]byte{}, got.Result...)})
 	}
 }
 
@@ -154,9 +158,9 @@ func TestRoundTrip(t *testing.T) {
 		before := s.disk
 		for i := range 500 {
 			rec := changed(testRecord(i*(round+1)), round)
-			rec.outcome = outcome(i % 3)
-			s.add(i%4, rec)
-			want[rec.path] = rec
+			rec.Outcome = Outcome(i % 3)
+			s.Add(i%4, rec)
+			want[rec.Path] = rec
 		}
 		mustSave(t, s)
 		kinds[fmt.Sprint(before.generation == s.disk.generation)] = true
@@ -165,18 +169,18 @@ func TestRoundTrip(t *testing.T) {
 		if round%3 == 2 { // deletes every tenth
 			var deleted []int
 			gone := map[string]bool{}
-			for n, rec := range s.unseen() {
+			for n, rec := range s.Unseen() {
 				if n%10 == round%10 {
 					deleted = append(deleted, n)
-					delete(want, string(rec.path))
-					gone[string(rec.path)] = true
+					delete(want, string(rec.Path))
+					gone[string(rec.Path)] = true
 				}
 			}
 			require.NoError(t, s.save(deleted))
 			s = mustLoad(t, file)
 			require.Equal(t, want, contents(t, s))
 			for path := range gone {
-				_, _, ok := s.lookup(path, new(following))
+				_, _, ok := s.Lookup(path, new(Following))
 				require.False(t, ok)
 			}
 		}
@@ -188,31 +192,31 @@ func TestRoundTrip(t *testing.T) {
 // often it was loaded and saved since; that the files were there is known.
 func TestAnotherBoot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
-	oldBoot, oldClock := thisBoot, clock
-	defer func() { thisBoot, clock = oldBoot, oldClock }()
-	boot := func(name string) { thisBoot = func() (b [16]byte) { copy(b[:], name); return b } }
-	at := func(sec int64) { clock = func() time.Time { return time.Unix(sec, 0) } }
-	margin := int64(writtenBack / time.Second)
-	file1 := func(path string, sec, ns int64) record {
+	oldBoot, oldClock := ThisBoot, Clock
+	defer func() { ThisBoot, Clock = oldBoot, oldClock }()
+	boot := func(name string) { ThisBoot = func() (b [16]byte) { copy(b[:], name); return b } }
+	at := func(sec int64) { Clock = func() time.Time { return time.Unix(sec, 0) } }
+	margin := int64(WrittenBack / time.Second)
+	file1 := func(path string, sec, ns int64) Record {
 		ns += sec * 1e9
-		return record{path: path, id: identity{size: 1, mtime: 5, ctime: ns, btime: 7}, result: []byte(path)}
+		return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: 1, ModTime: 5, ChangeTime: ns, BirthTime: 7}}, Result: []byte(path)}
 	}
-	byContent := record{path: "content", id: identity{size: 1, content: [16]byte{1}}, result: []byte("c")}
+	byContent := Record{Path: "content", ID: Identity{Identity: fsinfo.Identity{Size: 1}, Content: [16]byte{1}}, Result: []byte("c")}
 	believed := func(want string) {
 		t.Helper()
 		s, got := mustLoad(t, file), ""
-		for n, rec := range s.unseen() {
-			require.NotZero(t, len(rec.path))
-			found, k, ok := s.lookup(string(rec.path), new(following))
+		for n, rec := range s.Unseen() {
+			require.NotZero(t, len(rec.Path))
+			found, k, ok := s.Lookup(string(rec.Path), new(Following))
 			require.True(t, ok)
 			require.Equal(t, n, k)
-			if len(rec.path) == 1 && found.id.size != noSize {
-				got += string(rec.path)
+			if len(rec.Path) == 1 && found.ID.Size != NoSize {
+				got += string(rec.Path)
 			}
 		}
 		require.ElementsMatch(t, strings.Split(want, ""), strings.Split(got, ""))
-		rec, _, _ := s.lookup("content", new(following))
-		require.EqualValues(t, 1, rec.id.size)
+		rec, _, _ := s.Lookup("content", new(Following))
+		require.EqualValues(t, 1, rec.ID.Size)
 	}
 	boot("one")
 	at(10_000)
@@ -228,13 +232,13 @@ func TestAnotherBoot(t *testing.T) {
 	believed("adeg")
 	for i, path := range []string{"b", "f"} { // deleted by the identity that they have in the file
 		s := mustLoad(t, file)
-		_, n, ok := s.lookup(path, new(following))
+		_, n, ok := s.Lookup(path, new(Following))
 		require.True(t, ok)
 		require.NoError(t, s.save([]int{n}))
-		_, _, ok = mustLoad(t, file).lookup(path, new(following))
+		_, _, ok = mustLoad(t, file).Lookup(path, new(Following))
 		require.False(t, ok, i)
 	}
-	var many []record
+	var many []Record
 	for i := range 2000 {
 		many = append(many, file1(fmt.Sprint("many", i), 1, 0))
 	}
@@ -257,11 +261,11 @@ func TestAnotherBoot(t *testing.T) {
 func TestLinksOfTheLastSave(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
-	for i, links := range []fileproc.Symlinks{fileproc.SymlinksFollow, fileproc.SymlinksFiles, fileproc.SymlinksSkip} {
+	for i, links := range []uint64{2, 1, 0} {
 		s := mustLoad(t, file)
-		s.links = links
+		s.Links = links
 		mustSave(t, s, testRecord(i))
-		require.Equal(t, links, mustLoad(t, file).links)
+		require.Equal(t, links, mustLoad(t, file).Links)
 	}
 }
 
@@ -284,21 +288,21 @@ func TestUnseen(t *testing.T) {
 	require.NotZero(t, s.loaded.logRecords)
 	for i := range 1000 {
 		if i%100 != 6 {
-			_, n, ok := s.lookup(testRecord(i).path, new(following))
+			_, n, ok := s.Lookup(testRecord(i).Path, new(Following))
 			require.True(t, ok)
-			s.markSeen(n)
+			s.MarkSeen(n)
 		}
 	}
 	var got []string
-	for _, rec := range s.unseen() {
-		got = append(got, string(rec.path))
+	for _, rec := range s.Unseen() {
+		got = append(got, string(rec.Path))
 	}
-	want := []string{testRecord(2000).path}
+	want := []string{testRecord(2000).Path}
 	for i := 6; i < 1000; i += 100 {
-		want = append(want, testRecord(i).path)
+		want = append(want, testRecord(i).Path)
 	}
 	require.ElementsMatch(t, want, got)
-	for range s.unseen() {
+	for range s.Unseen() {
 		break
 	}
 }
@@ -309,46 +313,46 @@ func TestLookupInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	first := mustLoad(t, file)
 	for _, rec := range records(0, 1000) {
-		first.add(0, rec)
+		first.Add(0, rec)
 	}
 	require.NoError(t, first.save(nil))
 	second := mustLoad(t, file)
-	_, gone, _ := second.lookup(testRecord(7).path, new(following))
-	second.add(0, changed(testRecord(5), 1))
+	_, gone, _ := second.Lookup(testRecord(7).Path, new(Following))
+	second.Add(0, changed(testRecord(5), 1))
 	require.NoError(t, second.save([]int{gone}))
 	s := mustLoad(t, file)
 	require.Equal(t, 2, s.loaded.logRecords)
-	var next following
+	var next Following
 	quick := 0
 	for i := range 1000 {
 		before := next
-		rec, n, ok := s.lookup(testRecord(i).path, &next)
+		rec, n, ok := s.Lookup(testRecord(i).Path, &next)
 		require.Equal(t, i != 7, ok)
 		if ok && slices.Contains(before[:], n) {
 			quick++
 		}
 		switch i {
 		case 5:
-			require.Equal(t, changed(testRecord(5), 1).id, rec.id)
+			require.Equal(t, changed(testRecord(5), 1).ID, rec.ID)
 		case 7:
 		default:
-			require.Equal(t, testRecord(i).id, rec.id)
+			require.Equal(t, testRecord(i).ID, rec.ID)
 		}
 	}
 	require.Equal(t, 995, quick, "not the first, those that the log has, and those after them")
 	next[0], next[1] = math.MaxInt, math.MinInt
-	_, _, ok := s.lookup(testRecord(3).path, &next)
+	_, _, ok := s.Lookup(testRecord(3).Path, &next)
 	require.True(t, ok)
 }
 
 // Each store loads, then others save; none of their records is lost, whichever way the file has changed.
 func TestStaleStores(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(Rounds(t, "FILEPROC_FAULTS", 6)) {
+	for seed := range uint64(testtree.Rounds(t, "FILEPROC_FAULTS", 6)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		file := filepath.Join(t.TempDir(), "cache")
 		want := asMap()
-		stores := []*store{mustLoad(t, file), mustLoad(t, file), mustLoad(t, file)}
+		stores := []*Store{mustLoad(t, file), mustLoad(t, file), mustLoad(t, file)}
 		for step := range 40 {
 			k := r.IntN(len(stores))
 			if r.IntN(3) == 0 {
@@ -357,8 +361,8 @@ func TestStaleStores(t *testing.T) {
 			}
 			for _, i := range r.Perm(2000)[:1<<r.IntN(10)] {
 				rec := changed(testRecord(i), step)
-				stores[k].add(r.IntN(4), rec)
-				want[rec.path] = rec
+				stores[k].Add(r.IntN(4), rec)
+				want[rec.Path] = rec
 			}
 			require.NoError(t, stores[k].save(nil))
 		}
@@ -376,32 +380,32 @@ func TestDeletionSparesNewer(t *testing.T) {
 		s := mustLoad(t, file)
 		var deleted []int
 		for i := 1; i <= 4; i++ {
-			_, k, ok := s.lookup(testRecord(i).path, new(following))
+			_, k, ok := s.Lookup(testRecord(i).Path, new(Following))
 			require.True(t, ok)
 			deleted = append(deleted, k)
 		}
 		want := contents(t, s)
 		mustSave(t, mustLoad(t, file), changed(testRecord(2), 7), changed(testRecord(4), 7))
 		for _, rec := range records(1000, 1000+n) {
-			s.add(0, rec)
-			want[rec.path] = rec
+			s.Add(0, rec)
+			want[rec.Path] = rec
 		}
-		delete(want, testRecord(1).path)
-		delete(want, testRecord(3).path)
-		want[testRecord(2).path] = changed(testRecord(2), 7)
-		want[testRecord(4).path] = changed(testRecord(4), 7)
+		delete(want, testRecord(1).Path)
+		delete(want, testRecord(3).Path)
+		want[testRecord(2).Path] = changed(testRecord(2), 7)
+		want[testRecord(4).Path] = changed(testRecord(4), 7)
 		require.NoError(t, s.save(deleted))
 		s = mustLoad(t, file)
 		require.Equal(t, n == 2, s.loaded.logRecords > 0)
 		require.Equal(t, want, contents(t, s))
 		// What was deleted can come back, and go again: in the log, then in a snapshot.
 		mustSave(t, s, testRecord(1))
-		want[testRecord(1).path] = testRecord(1)
+		want[testRecord(1).Path] = testRecord(1)
 		s = mustLoad(t, file)
 		require.Equal(t, want, contents(t, s))
-		_, k, _ := s.lookup(testRecord(1).path, new(following))
+		_, k, _ := s.Lookup(testRecord(1).Path, new(Following))
 		require.NoError(t, s.save([]int{k}))
-		delete(want, testRecord(1).path)
+		delete(want, testRecord(1).Path)
 		s = mustLoad(t, file)
 		require.Equal(t, want, contents(t, s))
 		mustSave(t, s, records(20000, 30000)...)
@@ -419,7 +423,7 @@ func TestLogStaysShort(t *testing.T) {
 		s := mustLoad(t, file)
 		mustSave(t, s, changed(testRecord(i), 1), changed(testRecord(i+1), 2))
 		var deleted []int
-		for n := range s.unseen() {
+		for n := range s.Unseen() {
 			if n%50 == i%50 {
 				deleted = append(deleted, n)
 			}
@@ -434,7 +438,7 @@ func TestLogStaysShort(t *testing.T) {
 	for i := range 20 {
 		s := mustLoad(t, file)
 		for j := range s.len() {
-			s.add(0, changed(testRecord(j), i))
+			s.Add(0, changed(testRecord(j), i))
 		}
 		require.NoError(t, s.save(nil))
 	}
@@ -449,13 +453,13 @@ func TestOtherKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	mustSave(t, mustLoad(t, file), records(0, 10)...)
-	other, err := load(file, [32]byte{9}, 1)
+	other, err := Load(file, [32]byte{9}, 1)
 	require.NoError(t, err)
 	require.Empty(t, contents(t, other))
-	other.add(0, testRecord(11))
+	other.Add(0, testRecord(11))
 	require.NoError(t, other.save(nil))
 	require.Empty(t, contents(t, mustLoad(t, file)))
-	other, err = load(file, [32]byte{9}, 1)
+	other, err = Load(file, [32]byte{9}, 1)
 	require.NoError(t, err)
 	require.Equal(t, asMap(testRecord(11)), contents(t, other))
 }
@@ -501,12 +505,12 @@ func TestConcurrentUse(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 5000 {
-				rec, n, ok := s.lookup(testRecord(i).path, new(following))
-				if !ok || rec.id != testRecord(i).id {
+				rec, n, ok := s.Lookup(testRecord(i).Path, new(Following))
+				if !ok || rec.ID != testRecord(i).ID {
 					t.Error("lost ", i)
 				}
-				s.markSeen(n)
-				s.add(w, testRecord(10_000*(w+1)+i))
+				s.MarkSeen(n)
+				s.Add(w, testRecord(10_000*(w+1)+i))
 			}
 		})
 	}
@@ -515,7 +519,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, s.save(nil))
-	for range s.unseen() {
+	for range s.Unseen() {
 		t.Fatal("a record is not marked")
 	}
 	require.Equal(t, 25_000, len(contents(t, mustLoad(t, file))))
@@ -531,7 +535,7 @@ func TestCollidingPaths(t *testing.T) {
 	for i := int64(0); len(paths) < 3*maxProbes; i++ {
 		if b = strconv.AppendInt(b[:0], i, 10); xxhash.Sum64(b)>>52 == 0 {
 			paths = append(paths, string(b))
-			s.add(0, record{path: string(b)})
+			s.Add(0, Record{Path: string(b)})
 		}
 	}
 	require.NoError(t, s.save(nil))
@@ -547,8 +551,8 @@ func TestCollidingPaths(t *testing.T) {
 		require.GreaterOrEqual(t, found, maxProbes)
 		require.Less(t, found, len(paths), "the test wants paths that find no slot")
 		for _, path := range paths {
-			if _, _, ok := s.lookup(path, new(following)); !ok {
-				s.add(0, record{path: path})
+			if _, _, ok := s.Lookup(path, new(Following)); !ok {
+				s.Add(0, Record{Path: path})
 			}
 		}
 		require.NoError(t, s.save(nil))
@@ -560,11 +564,11 @@ func TestTooLongToKeep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
-	s.add(0, record{path: strings.Repeat("x", maxPath+1)})
-	s.add(0, record{path: "a", result: make([]byte, maxResult+1)})
+	s.Add(0, Record{Path: strings.Repeat("x", maxPath+1)})
+	s.Add(0, Record{Path: "a", Result: make([]byte, maxResult+1)})
 	require.Empty(t, s.take())
-	s.add(0, record{path: strings.Repeat("x", maxPath), result: make([]byte, 3*chunkSize)})
-	s.add(0, testRecord(1))
+	s.Add(0, Record{Path: strings.Repeat("x", maxPath), Result: make([]byte, 3*chunkSize)})
+	s.Add(0, testRecord(1))
 	require.NoError(t, s.save(nil))
 	require.Equal(t, 2, len(contents(t, mustLoad(t, file))))
 	require.Less(t, s.disk.end, int64(8*chunkSize))
@@ -580,7 +584,7 @@ func TestOwns(t *testing.T) {
 	s := mustLoad(t, link)
 	require.Equal(t, 1, s.len())
 	for name, want := range map[string]bool{"": true, ".lock": true, ".fileproc-tmp": true, ".fileproc-tmp-1f": true, "x": false, ".tmp": false, ".fileproc-tmp/x": false, ".fileproc-tmpl": false, ".lock2": false} {
-		require.Equal(t, want, isOwnSuffix(name), name)
+		require.Equal(t, want, IsOwnSuffix(name), name)
 	}
 	// A save replaces the file, not the link.
 	mustSave(t, s, records(0, 5000)...)
@@ -610,9 +614,9 @@ func TestDanglingLink(t *testing.T) {
 	}
 	loop := filepath.Join(dir, "loop")
 	require.NoError(t, os.Symlink("loop", loop))
-	s, err := load(loop, testKey, 1)
+	s, err := Load(loop, testKey, 1)
 	require.Error(t, err)
-	s.add(0, testRecord(1))
+	s.Add(0, testRecord(1))
 	require.Error(t, s.save(nil))
 	info, err := os.Lstat(loop)
 	require.NoError(t, err)
@@ -645,21 +649,14 @@ func TestLockHeld(t *testing.T) {
 	}
 	defer func(wait time.Duration) { lockWait = wait }(lockWait)
 	lockWait = 20 * time.Millisecond
-	s.add(0, testRecord(1))
+	s.Add(0, testRecord(1))
 	err := s.save(nil)
-	require.ErrorContains(t, err, "another process holds "+s.file+lockSuffix)
+	require.ErrorContains(t, err, "another process holds "+s.Path+lockSuffix)
 	lockWait = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, s.saveUntil(ctx, nil), "another process holds ") // the wait ends with ctx
-	opts := fileproc.Options{}
-	r, err := begin(t.TempDir(), &Options[string]{File: file}, &opts, func(*fileproc.File) (string, error) { return "", nil })
-	require.NoError(t, err)
-	r.store.add(0, testRecord(2))
-	defer SaveAlways()()
-	r.saveNowAndThen()                               // does not wait
-	require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved) // nor does the end of a run that was cancelled
+	require.ErrorContains(t, s.Save(ctx, nil), "another process holds ") // the wait ends with ctx
 	require.NoError(t, l.Unlock())
-	require.NoError(t, s.saveUntil(ctx, nil)) // nothing was lost by the failure, and a free lock is taken whenever
+	require.NoError(t, s.Save(ctx, nil)) // nothing was lost by the failure, and a free lock is taken whenever
 	require.Equal(t, 1, mustLoad(t, file).len())
 }

@@ -1,4 +1,4 @@
-package incremental
+package cachefile
 
 import (
 	"os"
@@ -30,8 +30,8 @@ func TestFullDisk(t *testing.T) {
 	for _, c := range []struct{ add, fill int }{{200, 1 << 20}, {2500, 300 << 10}} { // an append, a new snapshot
 		s := mustLoad(t, file)
 		for _, rec := range records(1000, 1000+c.add) {
-			s.add(0, rec)
-			want[rec.path] = rec
+			s.Add(0, rec)
+			want[rec.Path] = rec
 		}
 		fill := filepath.Join(dir, "fill")
 		_ = os.WriteFile(fill, make([]byte, c.fill), 0o600) // as far as it goes
@@ -39,7 +39,7 @@ func TestFullDisk(t *testing.T) {
 		require.NoError(t, err)
 		err = s.save(nil)
 		require.ErrorIs(t, err, unix.ENOSPC)
-		require.ErrorContains(t, err, s.file)
+		require.ErrorContains(t, err, s.Path)
 		after, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Equal(t, before, after)
@@ -58,7 +58,7 @@ func TestFailedAppendCloses(t *testing.T) {
 	s := mustLoad(t, file)
 	s.hook = func(int, func(int) error) error { return unix.EIO }
 	for range 3 {
-		s.add(0, testRecord(1))
+		s.Add(0, testRecord(1))
 		require.ErrorIs(t, s.save(nil), unix.EIO)
 	}
 	open, err := filepath.Glob("/proc/self/fd/*")
@@ -66,7 +66,7 @@ func TestFailedAppendCloses(t *testing.T) {
 	require.NotEmpty(t, open)
 	for _, fd := range open {
 		name, _ := os.Readlink(fd)
-		require.NotContains(t, name, s.file)
+		require.NotContains(t, name, s.Path)
 	}
 }
 
@@ -79,8 +79,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	require.NoError(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	s := mustLoad(t, file)
 	require.Equal(t, asMap(records(0, 10)...), contents(t, s))
-	s.add(0, testRecord(11))
+	s.Add(0, testRecord(11))
 	err := s.save(nil)
 	require.ErrorIs(t, err, unix.EROFS)
-	require.ErrorContains(t, err, s.file)
+	require.ErrorContains(t, err, s.Path)
 }

@@ -1,49 +1,52 @@
-package incremental
+package cachefile
 
 import (
 	"encoding/binary"
+	"io/fs"
 	"math"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// An identity is what is compared to decide that a file is unchanged.
-// Times are nanoseconds since 1970. content is a hash in content mode, else zero.
-type identity struct {
-	size                int64
-	mtime, ctime, btime int64
-	inode               uint64
-	mode                uint32
-	content             [16]byte
+// An Identity is what is compared to decide that a file is unchanged: metadata without
+// a device, or a size and a hash of the content.
+type Identity struct {
+	fsinfo.Identity
+	Content [16]byte
 }
 
-// newest returns the time of the last change that id shows.
-func (id identity) newest() int64 { return max(id.mtime, id.ctime, id.btime) }
+// NoSize is the size in a record that Noted returns. No file has it.
+const NoSize = -1
 
-// noSize is the size in the record of a file that was met but not kept. No file has it.
-const noSize = -1
-
-type outcome uint8
+// An Outcome is what became of a file.
+type Outcome uint8
 
 const (
-	outcomeResult outcome = iota
-	outcomeSkipped
-	outcomeBinary
-	tombstone // in the log only: deletes the record that has this identity
+	OutcomeResult  Outcome = iota
+	OutcomeSkipped         // fn has skipped it
+	OutcomeBinary          // Options.SkipBinary has
+	tombstone              // in the log only: deletes the record that has this identity
 )
 
-// A record is what is kept of one file.
-type record struct {
-	path    string
-	id      identity
-	outcome outcome
-	result  []byte
+// A Record is what is kept of one file.
+type Record struct {
+	Path    string
+	ID      Identity
+	Outcome Outcome
+	Result  []byte
 }
 
-// A recordView is a record that aliases the loaded file: path and result must not be changed.
-type recordView struct {
-	path    []byte
-	id      identity
-	outcome outcome
-	result  []byte
+// Noted returns the record of a file that was met but not kept.
+func Noted(path string) Record {
+	return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: NoSize}}, Outcome: OutcomeSkipped}
+}
+
+// A View is a record that aliases the loaded file: Path and Result must not be changed.
+type View struct {
+	Path    []byte
+	ID      Identity
+	Outcome Outcome
+	Result  []byte
 }
 
 // A record in the file: length of the result (4 bytes), length of the path and
@@ -70,9 +73,9 @@ const (
 	maxRecordHead = 8 + 8 + 8 + 8 + 4 + 8 + 8 + 16 + align
 )
 
-func appendRecord(b []byte, r record) []byte {
+func appendRecord(b []byte, r Record) []byte {
 	le := binary.LittleEndian
-	flags := uint32(r.outcome)
+	flags := uint32(r.Outcome)
 	set := func(flag uint32, on bool) bool {
 		if on {
 			flags |= flag
@@ -80,36 +83,36 @@ func appendRecord(b []byte, r record) []byte {
 		return on
 	}
 	start := len(b)
-	b = le.AppendUint32(b, uint32(len(r.result)))
+	b = le.AppendUint32(b, uint32(len(r.Result)))
 	b = le.AppendUint32(b, 0)
-	b = le.AppendUint64(b, uint64(r.id.mtime))
-	if set(flagSize8, uint64(r.id.size) >= 1<<32) {
-		b = le.AppendUint64(b, uint64(r.id.size))
+	b = le.AppendUint64(b, uint64(r.ID.ModTime))
+	if set(flagSize8, uint64(r.ID.Size) >= 1<<32) {
+		b = le.AppendUint64(b, uint64(r.ID.Size))
 	} else {
-		b = le.AppendUint32(b, uint32(r.id.size))
+		b = le.AppendUint32(b, uint32(r.ID.Size))
 	}
-	if set(flagInode8, r.id.inode >= 1<<32) {
-		b = le.AppendUint64(b, r.id.inode)
+	if set(flagInode8, r.ID.Inode >= 1<<32) {
+		b = le.AppendUint64(b, r.ID.Inode)
 	} else {
-		b = le.AppendUint32(b, uint32(r.id.inode))
+		b = le.AppendUint32(b, uint32(r.ID.Inode))
 	}
-	if set(flagMode4, r.id.mode >= 1<<16) {
-		b = le.AppendUint32(b, r.id.mode)
+	if set(flagMode4, r.ID.Mode >= 1<<16) {
+		b = le.AppendUint32(b, uint32(r.ID.Mode))
 	} else {
-		b = le.AppendUint16(b, uint16(r.id.mode))
+		b = le.AppendUint16(b, uint16(r.ID.Mode))
 	}
-	if set(flagCtime, r.id.ctime != r.id.mtime) {
-		b = le.AppendUint64(b, uint64(r.id.ctime))
+	if set(flagCtime, r.ID.ChangeTime != r.ID.ModTime) {
+		b = le.AppendUint64(b, uint64(r.ID.ChangeTime))
 	}
-	if !set(flagBtimeIsM, r.id.btime == r.id.mtime) && set(flagBtime, r.id.btime != 0) {
-		b = le.AppendUint64(b, uint64(r.id.btime))
+	if !set(flagBtimeIsM, r.ID.BirthTime == r.ID.ModTime) && set(flagBtime, r.ID.BirthTime != 0) {
+		b = le.AppendUint64(b, uint64(r.ID.BirthTime))
 	}
-	if set(flagContent, r.id.content != [16]byte{}) {
-		b = append(b, r.id.content[:]...)
+	if set(flagContent, r.ID.Content != [16]byte{}) {
+		b = append(b, r.ID.Content[:]...)
 	}
-	le.PutUint32(b[start+4:], uint32(len(r.path))|flags<<pathBits)
-	b = append(b, r.path...)
-	b = append(b, r.result...)
+	le.PutUint32(b[start+4:], uint32(len(r.Path))|flags<<pathBits)
+	b = append(b, r.Path...)
+	b = append(b, r.Result...)
 	for (len(b)-start)%align != 0 {
 		b = append(b, 0)
 	}
@@ -152,15 +155,15 @@ func parse(buf []byte, place uint64) (span, bool) {
 }
 
 func (s span) flags() uint32    { return binary.LittleEndian.Uint32(s.b[4:]) >> pathBits }
-func (s span) outcome() outcome { return outcome(s.flags() & flagOutcome) }
+func (s span) outcome() Outcome { return Outcome(s.flags() & flagOutcome) }
 func (s span) path() []byte     { return s.b[s.pathAt : s.pathAt+s.pathLen : s.pathAt+s.pathLen] }
 
 // isAfter reports whether the file may have changed after the time sure.
-func (s span) isAfter(sure int64) bool { return sure < math.MaxInt64 && s.identity().newest() > sure }
+func (s span) isAfter(sure int64) bool { return sure < math.MaxInt64 && s.identity().Newest() > sure }
 
 // noted returns the record of a file of which no more is known than that it was there.
 func (s span) noted() span {
-	s, _ = parse(appendRecord(nil, record{path: string(s.path()), id: identity{size: noSize}, outcome: outcomeSkipped}), 0)
+	s, _ = parse(appendRecord(nil, Noted(string(s.path()))), 0)
 	return s
 }
 
@@ -169,42 +172,42 @@ func (s span) result() []byte {
 	return s.b[at : at+s.resultLen : at+s.resultLen]
 }
 
-func (s span) view() recordView {
-	return recordView{path: s.path(), id: s.identity(), outcome: s.outcome(), result: s.result()}
+func (s span) view() View {
+	return View{Path: s.path(), ID: s.identity(), Outcome: s.outcome(), Result: s.result()}
 }
 
-func (s span) identity() identity {
+func (s span) identity() Identity {
 	le := binary.LittleEndian
 	flags, b := s.flags(), s.b[8:s.pathAt]
-	var id identity
-	id.mtime, b = int64(le.Uint64(b)), b[8:]
+	var id Identity
+	id.ModTime, b = int64(le.Uint64(b)), b[8:]
 	if flags&flagSize8 != 0 {
-		id.size, b = int64(le.Uint64(b)), b[8:]
+		id.Size, b = int64(le.Uint64(b)), b[8:]
 	} else {
-		id.size, b = int64(le.Uint32(b)), b[4:]
+		id.Size, b = int64(le.Uint32(b)), b[4:]
 	}
 	if flags&flagInode8 != 0 {
-		id.inode, b = le.Uint64(b), b[8:]
+		id.Inode, b = le.Uint64(b), b[8:]
 	} else {
-		id.inode, b = uint64(le.Uint32(b)), b[4:]
+		id.Inode, b = uint64(le.Uint32(b)), b[4:]
 	}
 	if flags&flagMode4 != 0 {
-		id.mode, b = le.Uint32(b), b[4:]
+		id.Mode, b = fs.FileMode(le.Uint32(b)), b[4:]
 	} else {
-		id.mode, b = uint32(le.Uint16(b)), b[2:]
+		id.Mode, b = fs.FileMode(le.Uint16(b)), b[2:]
 	}
-	id.ctime = id.mtime
+	id.ChangeTime = id.ModTime
 	if flags&flagCtime != 0 {
-		id.ctime, b = int64(le.Uint64(b)), b[8:]
+		id.ChangeTime, b = int64(le.Uint64(b)), b[8:]
 	}
 	switch {
 	case flags&flagBtime != 0:
-		id.btime, b = int64(le.Uint64(b)), b[8:]
+		id.BirthTime, b = int64(le.Uint64(b)), b[8:]
 	case flags&flagBtimeIsM != 0:
-		id.btime = id.mtime
+		id.BirthTime = id.ModTime
 	}
 	if flags&flagContent != 0 {
-		copy(id.content[:], b)
+		copy(id.Content[:], b)
 	}
 	return id
 }

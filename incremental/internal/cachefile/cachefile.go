@@ -1,0 +1,211 @@
+package cachefile
+
+import (
+	"errors"
+	"iter"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+var (
+	errForeign    = errors.New("the file exists and is not a cache of this package; it is neither used nor replaced")
+	errNotRegular = errors.New("not a regular file")
+)
+
+// A Store is one cache file: what was loaded, and what this run adds.
+// Lookup, MarkSeen and Add may run concurrently with each other and with Save.
+type Store struct {
+	Path    string // absolute, links resolved
+	key     [32]byte
+	loaded  *image
+	seen    []atomic.Uint32 // a bit for each minRecord bytes of the loaded file
+	workers []workerBuffer
+	Links   uint64 // how the runs that list treat them, a number of the caller's; the last to save counts
+
+	mu      sync.Mutex                                    // held by save; guards the fields below
+	disk    place                                         // the end of what is known to be in the file
+	pending []chunk                                       // taken from the workers by a save that failed
+	hook    func(size int, do func(size int) error) error // of a test: see step
+}
+
+// A place says where in which generation of the file the log ends.
+type place struct {
+	generation  uint64
+	snapshotEnd int64
+	end         int64 // 0 = there is no file that checks out
+}
+
+// Load reads file. The store is never nil: it is empty if the file is missing,
+// damaged, of another format or has another key. The error is for information:
+// the file exists and cannot be read, or is not a cache at all.
+func Load(file string, key [32]byte, workers int) (*Store, error) {
+	s := &Store{Path: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1))}
+	im, err := readImage(s.Path, key)
+	s.loaded, s.disk, s.Links = im, im.place, im.links
+	s.seen = make([]atomic.Uint32, (len(im.buf)/minRecord+32)/32)
+	for _, n := range im.overridden {
+		s.MarkSeen(n)
+	}
+	return s, err
+}
+
+// resolve follows links, also to a file that is not there yet, so that a rename
+// replaces the file and not a link to it, and makes the name independent of the
+// working directory.
+func resolve(file string) string {
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs
+	}
+	for name, links := file, 0; links < maxLinks; links++ {
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			return target
+		}
+		dir, base := filepath.Split(name)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		name = filepath.Join(dir, base)
+		target, err := os.Readlink(name)
+		if err != nil {
+			return name
+		}
+		if name = target; !filepath.IsAbs(target) {
+			name = dir + string(filepath.Separator) + target // not cleaned: ".." may be behind a link
+		}
+	}
+	return file
+}
+
+// maxLinks is how many links to a file that is not there are followed, as many as by Linux.
+const maxLinks = 40
+
+// IsOwnSuffix reports whether a path that goes on with rest after that of the
+// cache file is the cache file, its lock or one of its temporary files.
+func IsOwnSuffix(rest string) bool {
+	number, isTemp := strings.CutPrefix(rest, tempSuffix)
+	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "-0123456789abcdef") == ""
+}
+
+// Lookup returns the loaded record for path and its number, which MarkSeen
+// and Save take. It does not allocate. The record aliases the loaded file and
+// stays valid as long as it is referenced; records added in this run are not seen.
+//
+// Runs mostly look up paths in the order in which the workers of an earlier run have
+// added them. So Lookup first tries the records that follow those last found: they
+// are in the processor's cache, what a hash leads to is not.
+func (s *Store) Lookup(path string, next *Following) (rec View, n int, ok bool) {
+	return s.loaded.lookup(path, next)
+}
+
+// A Following is the numbers of records that may be looked up next, the last used first.
+// There may be none with such a number.
+type Following [4]int
+
+// MarkSeen notes that the file of record n is still there.
+func (s *Store) MarkSeen(n int) {
+	word, bit := &s.seen[n/minRecord/32], uint32(1)<<(n/minRecord%32)
+	if word.Load()&bit == 0 { // workers share the words: write only what changes
+		word.Or(bit)
+	}
+}
+
+// IsSeen reports whether MarkSeen has been called for record n.
+func (s *Store) IsSeen(n int) bool {
+	return s.seen[n/minRecord/32].Load()&(1<<(n/minRecord%32)) != 0
+}
+
+// Unseen returns the loaded records that MarkSeen has not marked, with their numbers.
+func (s *Store) Unseen() iter.Seq2[int, View] {
+	return func(yield func(int, View) bool) {
+		marked := 0
+		for i := range s.seen {
+			marked += bits.OnesCount32(s.seen[i].Load())
+		}
+		if marked == s.loaded.live+len(s.loaded.overridden) {
+			return
+		}
+		for n, rec := range s.loaded.all() {
+			if !s.IsSeen(n) && !yield(n, rec) {
+				return
+			}
+		}
+	}
+}
+
+// All returns the loaded records that no other one replaces or deletes, with their numbers.
+func (s *Store) All() iter.Seq2[int, View] {
+	return func(yield func(int, View) bool) {
+		overridden := map[int]bool{}
+		for _, n := range s.loaded.overridden {
+			overridden[n] = true
+		}
+		for n, rec := range s.loaded.all() {
+			if !overridden[n] && !yield(n, rec) {
+				return
+			}
+		}
+	}
+}
+
+const chunkSize = 256 << 10 // of records that a worker gathers, and of data that share a checksum
+
+// A chunk is a frame of the log in the making: room for the frame's header, then records.
+type chunk struct {
+	b       []byte
+	records int
+}
+
+// A workerBuffer holds what one worker has added since the last save.
+type workerBuffer struct {
+	mu   sync.Mutex // contended only by a save in the middle of a run
+	cur  chunk
+	full []chunk
+	_    [64]byte // workers do not share cache lines
+}
+
+// Add keeps a copy of rec for the next save. Each worker w adds to a buffer of
+// its own. A path over 1 MiB or a result over 256 MiB is not kept: such a
+// file is processed in each run.
+func (s *Store) Add(w int, rec Record) {
+	if len(rec.Path) > maxPath || len(rec.Result) > maxResult {
+		return
+	}
+	wb := &s.workers[w]
+	wb.mu.Lock()
+	defer wb.mu.Unlock()
+	wb.full = wb.cur.add(wb.full, rec)
+}
+
+// add appends rec to c. If c has no room it is first moved to full, which is returned.
+func (c *chunk) add(full []chunk, rec Record) []chunk {
+	if c.records > 0 && len(c.b)+maxRecordHead+len(rec.Path)+len(rec.Result) > chunkSize {
+		full = append(full, *c)
+		*c = chunk{b: make([]byte, frameHeader, chunkSize)}
+	}
+	if c.b == nil {
+		c.b = make([]byte, frameHeader, 4<<10)
+	}
+	c.b = appendRecord(c.b, rec)
+	c.records++
+	return full
+}
+
+// take returns what the workers have added since the last call.
+func (s *Store) take() []chunk {
+	var all []chunk
+	for i := range s.workers {
+		wb := &s.workers[i]
+		wb.mu.Lock()
+		all = append(all, wb.full...)
+		if wb.cur.records > 0 {
+			all = append(all, wb.cur)
+		}
+		wb.full, wb.cur = nil, chunk{}
+		wb.mu.Unlock()
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+// Package cachefile reads and writes the cache file of package incremental: one file
+// for one root.
+//
+// The file is a snapshot followed by a log. All numbers are little-endian, all
+// parts begin at a multiple of 8 bytes.
+//
+//	header     128 bytes: magic, format, generation, key, sizes, stamp, CRC
+//	data       records, one after the other
+//	index      slots of 8 bytes: 32 bits of the path's hash, 32 bits of the record's place / 8
+//	checksums  a CRC per 256 KiB of data and index
+//	log        frames, appended by later saves: length, generation, CRC, stamp, records
+//
+// Every CRC is CRC-32C. The index is a hash table with linear probing that is
+// looked up where it lies, so a load decodes nothing. A record of the log
+// overrides the record of the snapshot with the same path; a tombstone in the
+// log deletes a record if that one still has the identity that the tombstone
+// names. A frame that does not check out ends the log: the next writer
+// truncates there.
+//
+// A snapshot is written to a temporary file and renamed, so the snapshot below
+// FILE never changes. The log of a file grows and is truncated only under the
+// lock FILE.lock, which a save holds and a load does not: a load that meets a
+// half-written frame ends there.
+//
+// Nothing calls fsync. The checksums find what a crash of the machine has left
+// incomplete, and a lost cache costs a full run, not a wrong result.
+//
+// A record is right for ever: it says what fn returned for a file with this
+// identity. So writers may lose records to each other or merge them in any
+// order without a wrong result. Only a loss of power can make it wrong: the disk
+// may keep the new times of a file beside its old content. So a stamp says in which
+// boot of the machine, and when, a snapshot or a frame was saved. In another boot,
+// records of files that changed shortly before that only say that the file was
+// there, and a new snapshot, whose stamp is of that boot, has no more of them.
+package cachefile
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
+)
+
+const (
+	magic       = "fileproc cache\n\x00"
+	format      = 2
+	headerSize  = 128
+	frameHeader = 56
+	frameMagic  = 0x676f6c66 // "flog"
+
+	maxFile = min(1<<35, math.MaxInt/2) // places / 8 have 32 bits; a 32-bit system has no memory for more than 1 GiB
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A header is the first part of the file.
+//
+//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 slots  88 stamp  124 CRC of all before
+type header struct {
+	generation              uint64
+	key                     [32]byte
+	dataLen, records, slots uint64
+	stamp                   stamp
+}
+
+func (h header) encode() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, headerSize)
+	copy(b, magic)
+	le.PutUint32(b[16:], format)
+	le.PutUint64(b[24:], h.generation)
+	copy(b[32:], h.key[:])
+	le.PutUint64(b[64:], h.dataLen)
+	le.PutUint64(b[72:], h.records)
+	le.PutUint64(b[80:], h.slots)
+	h.stamp.encode(b[88:])
+	le.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
+	return b
+}
+
+// decodeHeader returns false unless b is a header of this format whose sizes are possible.
+func decodeHeader(b []byte) (h header, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < headerSize || string(b[:len(magic)]) != magic || le.Uint32(b[16:]) != format ||
+		le.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
+		return h, false
+	}
+	h = header{generation: le.Uint64(b[24:]), key: [32]byte(b[32:64]),
+		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), slots: le.Uint64(b[80:]), stamp: decodeStamp(b[88:])}
+	ok = h.dataLen <= maxFile && h.dataLen%align == 0 && h.slots <= maxFile/8 &&
+		h.records <= h.dataLen/minRecord && h.sumsAt()+h.sumsLen() <= maxFile
+	return h, ok
+}
+
+func (h header) indexAt() int64 { return headerSize + int64(h.dataLen) }
+func (h header) sumsAt() int64  { return h.indexAt() + int64(h.slots)*8 }
+func (h header) chunks() int64  { return (h.sumsAt() - headerSize + chunkSize - 1) / chunkSize }
+func (h header) sumsLen() int64 { return (h.chunks()*4 + align - 1) &^ (align - 1) }
+
+// A stamp says in which boot of the machine, and when, a snapshot or a frame was saved. It
+// takes 32 bytes of the file: boot (16), saved (8), links (8).
+type stamp struct {
+	boot  [16]byte // zero if that is unknown
+	saved int64    // nanoseconds since 1970
+	links uint64
+}
+
+func (s stamp) encode(b []byte) {
+	le := binary.LittleEndian
+	copy(b, s.boot[:])
+	le.PutUint64(b[16:], uint64(s.saved))
+	le.PutUint64(b[24:], s.links)
+}
+
+func decodeStamp(b []byte) stamp {
+	le := binary.LittleEndian
+	return stamp{[16]byte(b), int64(le.Uint64(b[16:])), le.Uint64(b[24:])}
+}
+
+// WrittenBack is how long before a save a file must have changed for its content to
+// be on the disk for certain. Linux starts to write what has been dirty for 30 s,
+// looks for that every 5 s (vm.dirty_expire_centisecs, dirty_writeback_centisecs),
+// and lets the disk's own cache wait for a commit of 5 (ext4), 30 (xfs, btrfs) or
+// 60 s (f2fs). The rest is for settings of laptops, and for disks that are busy.
+const WrittenBack = 5 * time.Minute
+
+// sureUntil returns the newest time that a file may have for what s stamps of it to
+// be believed. While the machine is up, memory has the content that goes with the
+// times. If it stops, the disk may keep new times beside old content.
+func (s stamp) sureUntil() int64 {
+	if boot := ThisBoot(); s.boot == boot && boot != [16]byte{} {
+		return math.MaxInt64
+	}
+	return s.saved - int64(WrittenBack)
+}
+
+// ThisBoot returns what stands for the time since the machine was started, zero if
+// nothing does. Tests set it.
+var ThisBoot = sync.OnceValue(func() (boot [16]byte) {
+	if name := fsinfo.BootName(); name != "" {
+		sum := sha256.Sum256([]byte(name))
+		copy(boot[:], sum[:])
+	}
+	return boot
+})
+
+// ours reports whether a file that begins with b was a cache, though some of
+// its bytes may have been damaged. A file that the caller names by mistake was
+// none, and is not replaced.
+func ours(b []byte) bool {
+	b = b[:min(len(b), len(magic))]
+	same := 0
+	for i := range b {
+		if b[i] == magic[i] {
+			same++
+		}
+	}
+	ends := len(b) == len(magic) && b[len(b)-1] == 0 // as no text does
+	return same >= min(len(b), len(magic)*3/4) || ends && same >= len(magic)/2
+}
+
+// HasMagic reports whether content that begins with b may be a cache file's.
+func HasMagic(b []byte) bool {
+	b = b[:min(len(b), len(magic))]
+	return len(b) > 0 && string(b) == magic[:len(b)]
+}
+
+// frames returns the end of the last frame that checks out and the number of
+// records up to there. buf holds the file from the place base on.
+func frames(buf []byte, base, from int64, generation uint64) (end int64, records int) {
+	for {
+		payload, n, ok := frameAt(buf, from-base, generation)
+		if !ok {
+			return from, records
+		}
+		from += frameHeader + int64(len(payload))
+		records += n
+	}
+}
+
+// frameAt returns the records of the frame at offset at in buf.
+func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records int, ok bool) {
+	le := binary.LittleEndian
+	if int64(len(buf))-at < frameHeader {
+		return nil, 0, false
+	}
+	b := buf[at:]
+	size := le.Uint32(b[4:])
+	if le.Uint32(b) != frameMagic || le.Uint64(b[8:]) != generation || uint64(size) > uint64(len(b)-frameHeader) {
+		return nil, 0, false
+	}
+	payload = b[frameHeader : frameHeader+int(size)]
+	if le.Uint32(b[20:]) != frameSum(b[:frameHeader+int(size)]) {
+		return nil, 0, false
+	}
+	for rest := payload; len(rest) > 0; records++ {
+		rec, ok := parse(rest, 0)
+		if !ok {
+			return nil, 0, false
+		}
+		rest = rest[len(rec.b):]
+	}
+	return payload, records, records == int(le.Uint32(b[16:]))
+}
+
+// frameSum returns the checksum, which lies at 20, of all else of a frame.
+func frameSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:20], castagnoli), castagnoli, b[24:])
+}
+
+// seal fills in the header of the frame c: magic, length, generation, number of records, CRC, stamp.
+func (c chunk) seal(generation uint64, s stamp) {
+	le := binary.LittleEndian
+	le.PutUint32(c.b, frameMagic)
+	le.PutUint32(c.b[4:], uint32(len(c.b)-frameHeader))
+	le.PutUint64(c.b[8:], generation)
+	le.PutUint32(c.b[16:], uint32(c.records))
+	s.encode(c.b[24:])
+	le.PutUint32(c.b[20:], frameSum(c.b))
+}
