@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,10 +40,10 @@ func readFile(t *testing.T, c *FS, name string) string {
 
 // settle makes the test's files count as settled after a short time.
 func settle(t *testing.T) (wait func()) {
-	old := settled
-	settled = 30 * time.Millisecond // more than a step of the clock
-	t.Cleanup(func() { settled = old })
-	return func() { time.Sleep(2 * settled) }
+	old := fsinfo.Settled
+	fsinfo.Settled = 30 * time.Millisecond // more than a step of the clock
+	t.Cleanup(func() { fsinfo.Settled = old })
+	return func() { time.Sleep(2 * fsinfo.Settled) }
 }
 
 func TestFileSystem(t *testing.T) {
@@ -225,7 +226,7 @@ func TestDefectStaleAfterAWriteBeneath(t *testing.T) {
 		"removed":   func() { require.NoError(t, os.Remove(name)) },
 	}
 	for _, change := range []string{"overwritten", "replaced", "truncated", "removed"} {
-		if change == "replaced" && !hasInodes {
+		if change == "replaced" && !fsinfo.HasInodes {
 			continue // by a file of the same size and time
 		}
 		for range 3 {
@@ -593,10 +594,6 @@ func TestLargeFilesPass(t *testing.T) {
 // TestFirm: which times show each later change.
 func TestFirm(t *testing.T) {
 	now := time.Unix(10_000, 500)
-	at := func(d time.Duration) (int64, int64) {
-		x := now.Add(d)
-		return x.Unix(), int64(x.Nanosecond())
-	}
 	for _, tt := range []struct {
 		mtime, ctime time.Duration // 0 is none
 		want         bool
@@ -609,14 +606,14 @@ func TestFirm(t *testing.T) {
 		{time.Hour, -time.Hour, true},     // set forward
 		{0, 0, false},
 	} {
-		var id identity
+		var id fsinfo.Identity
 		if tt.mtime != 0 {
-			id.mtimeSec, id.mtimeNsec = at(tt.mtime)
+			id.ModTime = now.Add(tt.mtime).UnixNano()
 		}
 		if tt.ctime != 0 {
-			id.ctimeSec, id.ctimeNsec = at(tt.ctime)
+			id.ChangeTime = now.Add(tt.ctime).UnixNano()
 		}
-		require.Equal(t, tt.want, id.firm(now), "%+v", tt)
+		require.Equal(t, tt.want, firm(id, now), "%+v", tt)
 	}
 }
 

@@ -10,44 +10,24 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
-
-// settled is how old the times of a file must be, when it is read, for them to
-// show each later change. The clock of a file system moves in steps: a file may
-// change twice in one, and those of FAT take two seconds.
-var settled = 2 * time.Second
-
-// An identity is what is compared of a file: if it stays the same, the file has not
-// changed.
-type identity struct {
-	size                 int64
-	mode                 fs.FileMode
-	mtimeSec, ctimeSec   int64
-	mtimeNsec, ctimeNsec int64
-	device, inode        uint64
-}
-
-func identityOf(info fs.FileInfo) identity {
-	mtime := info.ModTime()
-	id := identity{size: info.Size(), mode: info.Mode(), mtimeSec: mtime.Unix(), mtimeNsec: int64(mtime.Nanosecond())}
-	addSystem(&id, info)
-	return id
-}
 
 // firm reports whether a file that was read after now shows each later change by its
 // identity. The change time is set by the system alone, so it counts where there is
 // one. A file without times cannot be compared.
-func (id identity) firm(now time.Time) bool {
-	at := time.Unix(id.mtimeSec, id.mtimeNsec)
-	if id.ctimeSec > 0 {
-		at = time.Unix(id.ctimeSec, id.ctimeNsec)
+func firm(id fsinfo.Identity, now time.Time) bool {
+	at := id.ModTime
+	if id.ChangeTime > 0 {
+		at = id.ChangeTime
 	}
-	return at.Unix() > 0 && !at.After(now.Add(-settled))
+	return at > 0 && fsinfo.IsSettled(at, now.UnixNano())
 }
 
 // A stamp says which state of which file a value was made of.
 type stamp struct {
-	id    identity
+	id    fsinfo.Identity
 	firm  bool  // whether id shows each change since
 	whole bool  // whether the content is known to be all of that state
 	began int64 // on the clock of the engines: the value is not older
@@ -146,8 +126,8 @@ func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
 		f.Close()
 		return nil, nil, nil, err
 	}
-	id := identityOf(info)
-	return f, &content{stamp: stamp{id: id, firm: id.firm(now), began: c.data.at(now)}, info: infoOf(info)}, info, nil
+	id := fsinfo.Of(info)
+	return f, &content{stamp: stamp{id: id, firm: firm(id, now), began: c.data.at(now)}, info: infoOf(info)}, info, nil
 }
 
 // read reads the file name, if it has at most largest bytes. Its content is whole if all of it is known to be
@@ -192,10 +172,10 @@ func (c *FS) largest(name string) int64 {
 }
 
 // compare compares the file name with what id says.
-func (c *FS) compare(name string, id identity) verdict {
+func (c *FS) compare(name string, id fsinfo.Identity) verdict {
 	after, err := c.stat(name)
 	switch {
-	case err == nil && identityOf(after) == id:
+	case err == nil && fsinfo.Of(after) == id:
 		return same
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return differs
@@ -204,7 +184,7 @@ func (c *FS) compare(name string, id identity) verdict {
 }
 
 // isStill reports whether the file name is known to be what id says.
-func (c *FS) isStill(name string, id identity) bool { return c.compare(name, id) == same }
+func (c *FS) isStill(name string, id fsinfo.Identity) bool { return c.compare(name, id) == same }
 
 var scratch = sync.Pool{New: func() any { return new([512]byte) }}
 

@@ -3,11 +3,9 @@
 package cache
 
 import (
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,28 +23,4 @@ func TestFIFO(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotRegular)
 	_, err = c.Open("fifo")
 	require.ErrorIs(t, err, ErrNotRegular)
-}
-
-// TestIdentityHasWhatTheSystemHas: inode, device, and a change time that cannot be set
-// back.
-func TestIdentityHasWhatTheSystemHas(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "f")
-	require.NoError(t, os.WriteFile(name, []byte("1"), 0o644))
-	identity := func() identity {
-		i, err := os.Stat(name)
-		require.NoError(t, err)
-		return identityOf(i)
-	}
-	before := identity()
-	var st syscall.Stat_t
-	require.NoError(t, syscall.Stat(name, &st))
-	require.EqualValues(t, st.Ino, before.inode)
-	require.EqualValues(t, st.Dev, before.device)
-	time.Sleep(30 * time.Millisecond) // more than a step of the clock
-	require.NoError(t, os.WriteFile(name, []byte("2"), 0o644))
-	mtime := time.Unix(before.mtimeSec, before.mtimeNsec)
-	require.NoError(t, os.Chtimes(name, mtime, mtime))
-	after := identity()
-	require.Equal(t, before.mtimeNsec, after.mtimeNsec)
-	require.NotEqual(t, before, after)
 }

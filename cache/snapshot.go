@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // ErrSnapshot is the error of LoadSnapshot for what is not a whole, undamaged snapshot of
@@ -56,7 +57,7 @@ func (c *FS) SaveSnapshot(w io.Writer) error {
 	s.write([]byte(snapshotMagic))
 	n := uint64(0)
 	for _, h := range c.data.all() {
-		if h.value.firm && h.key != "" && len(h.key) <= maxRecordName && s.err == nil {
+		if h.value.firm && h.value.id.ModTime != fsinfo.NoTime && h.key != "" && len(h.key) <= maxRecordName && s.err == nil {
 			s.entry(h, c.wallClock(h.expires))
 			n++
 		}
@@ -105,9 +106,10 @@ func (s *snapshotWriter) entry(h held[*content], expires int64) {
 	b := make([]byte, 0, recordSize+len(h.key))
 	b = le.AppendUint32(b, uint32(len(h.key)))
 	b = le.AppendUint64(b, uint64(len(h.value.data)))
-	b = le.AppendUint32(b, uint32(id.mode))
-	for _, n := range []uint64{uint64(id.size), uint64(id.mtimeSec), uint64(id.mtimeNsec), uint64(id.ctimeSec), uint64(id.ctimeNsec),
-		id.device, id.inode, uint64(expires)} {
+	b = le.AppendUint32(b, uint32(id.Mode))
+	mod, change := time.Unix(0, id.ModTime), time.Unix(0, id.ChangeTime)
+	for _, n := range []uint64{uint64(id.Size), uint64(mod.Unix()), uint64(mod.Nanosecond()), uint64(change.Unix()), uint64(change.Nanosecond()),
+		id.Device, id.Inode, uint64(expires)} {
 		b = le.AppendUint64(b, n)
 	}
 	s.write(append(b, h.key...))
@@ -154,7 +156,7 @@ func (c *FS) LoadSnapshot(r io.Reader) (loaded int, err error) {
 type record struct {
 	name    string
 	length  int64
-	id      identity
+	id      fsinfo.Identity
 	expires int64
 }
 
@@ -234,9 +236,9 @@ func (s *snapshotReader) record(n uint64) (rec record, end bool) {
 		f[i] = le.Uint64(b[16+8*i:])
 	}
 	rec = record{name: string(name), length: int64(length), expires: int64(f[7]),
-		id: identity{mode: fs.FileMode(le.Uint32(b[12:])), size: int64(f[0]), mtimeSec: int64(f[1]), mtimeNsec: int64(f[2]),
-			ctimeSec: int64(f[3]), ctimeNsec: int64(f[4]), device: f[5], inode: f[6]}}
-	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.size || !isRegular(rec.id.mode) {
+		id: fsinfo.Identity{Mode: fs.FileMode(le.Uint32(b[12:])), Size: int64(f[0]), ModTime: int64(f[1]*1e9 + f[2]),
+			ChangeTime: int64(f[3]*1e9 + f[4]), Device: f[5], Inode: f[6]}}
+	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.Size || !isRegular(rec.id.Mode) {
 		s.fail("record %d is none of a file", n)
 	}
 	return rec, false
@@ -246,7 +248,7 @@ func (s *snapshotReader) record(n uint64) (rec record, end bool) {
 func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 	l := loaded{cost: entryOverhead + int64(len(rec.name)), began: math.MinInt64, ahead: true}
 	ct := &content{stamp: stamp{id: rec.id, firm: true, whole: true, began: math.MinInt64}}
-	ct.info = info{name: path.Base(rec.name), size: rec.id.size, mode: rec.id.mode, mtime: time.Unix(rec.id.mtimeSec, rec.id.mtimeNsec)}
+	ct.info = info{name: path.Base(rec.name), size: rec.id.Size, mode: rec.id.Mode, mtime: time.Unix(0, rec.id.ModTime)}
 	l.ttl = c.ttlOf(rec.name, &ct.info)
 	if rec.expires != 0 {
 		left := time.Until(time.Unix(0, rec.expires))

@@ -2,17 +2,9 @@
 
 package cache
 
-import (
-	"io/fs"
-	"os"
-)
+import "os"
 
-const (
-	openFlags = 0
-	hasInodes = false
-)
-
-func addSystem(*identity, fs.FileInfo) {}
+const openFlags = 0
 
 // syncDir does nothing: these systems sync no directories.
 func syncDir(*os.Root, string) error { return nil }

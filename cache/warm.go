@@ -16,6 +16,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // WarmOptions say which files Warm reads, and in which order. The zero value is all
@@ -181,7 +182,7 @@ func (w *warming) pass(ctx context.Context, files iter.Seq[string], include []st
 		opts.OnProgress = func(fileproc.Report) { w.progress() }
 	}
 	root, fn := ".", func(f *fileproc.File) error { w.load(f.Rel(), w.c.loadWarm); return nil }
-	if d, ok := w.c.source.(*Dir); ok && hasInodes {
+	if d, ok := w.c.source.(*Dir); ok && fsinfo.HasInodes {
 		root, fn = d.name, w.read
 		listed := opts.Select
 		opts.Select = func(f *fileproc.File) bool { return !isTemporary(f.Name()) && listed(f) }
@@ -224,9 +225,9 @@ func (w *warming) read(f *fileproc.File) error {
 	if err != nil {
 		return err
 	}
-	id := identity{size: s.Size, mode: s.Mode, mtimeSec: s.ModTime.Unix(), mtimeNsec: int64(s.ModTime.Nanosecond()),
-		ctimeSec: s.ChangeTime.Unix(), ctimeNsec: int64(s.ChangeTime.Nanosecond()), device: s.Device, inode: s.Inode}
-	if c.trust == 0 && !id.firm(time.Now()) {
+	id := fsinfo.Identity{Size: s.Size, Mode: s.Mode, Device: s.Device, Inode: s.Inode}
+	id.SetTimes(s.ModTime, s.ChangeTime, time.Time{})
+	if c.trust == 0 && !firm(id, time.Now()) {
 		w.notCached.Add(1) // a load would not cache it either
 		return nil
 	}
@@ -234,7 +235,7 @@ func (w *warming) read(f *fileproc.File) error {
 		testBeforeProof()
 		began := c.data.now()
 		after, err := fs.Stat(c.source, name)
-		if err != nil || identityOf(after) != id || !id.firm(w.start) || int64(len(f.Data())) != id.size {
+		if err != nil || fsinfo.Of(after) != id || !firm(id, w.start) || int64(len(f.Data())) != id.Size {
 			return c.loadWarm(name)
 		}
 		ct := &content{stamp: stamp{id: id, firm: true, whole: true, began: began}, info: infoOf(after),

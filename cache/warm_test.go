@@ -18,6 +18,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -27,9 +28,9 @@ var oddName = map[bool]string{false: "with\nnewline", true: "with space"}[runtim
 
 // settledFiles makes all files count as settled.
 func settledFiles(t *testing.T) {
-	old := settled
-	settled = -time.Hour
-	t.Cleanup(func() { settled = old })
+	old := fsinfo.Settled
+	fsinfo.Settled = -time.Hour
+	t.Cleanup(func() { fsinfo.Settled = old })
 }
 
 // warmTree makes files in a directory and returns it.
@@ -324,7 +325,7 @@ func TestWarmOfADirThatWasReplaced(t *testing.T) {
 
 // TestWarmMeetsAChange between fileproc's read and the metadata after it.
 func TestWarmMeetsAChange(t *testing.T) {
-	if !hasInodes {
+	if !fsinfo.HasInodes {
 		t.Skip("without inodes fileproc reads through the source, and there is no read of its own to come between")
 	}
 	settledFiles(t)

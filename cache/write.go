@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A Store takes what is written. Several goroutines may call its methods, but only one at
@@ -255,10 +257,10 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	began := c.data.at(now)
 	ct := &content{stamp: stamp{whole: true, began: began}}
 	if i != nil {
-		ct.id, ct.info = identityOf(i), infoOf(i)
+		ct.id, ct.info = fsinfo.Of(i), infoOf(i)
 		ct.info.name = path.Base(name) // the store may have written under another
 		ct.whole = i.Size() == int64(len(data)) && isRegular(i.Mode())
-		ct.firm = ct.whole && ct.id.firm(now)
+		ct.firm = ct.whole && firm(ct.id, now)
 	} else {
 		ct.info = written(name, data, now)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -714,9 +715,9 @@ func TestDirIsAStore(t *testing.T) {
 
 // TestDirWriteIsCached: what Dir returns of a written file is what a later Stat shows.
 func TestDirWriteIsCached(t *testing.T) {
-	old := settled
-	settled = -time.Hour // all files are
-	t.Cleanup(func() { settled = old })
+	old := fsinfo.Settled
+	fsinfo.Settled = -time.Hour // all files are
+	t.Cleanup(func() { fsinfo.Settled = old })
 	c, err := NewDir(t.TempDir(), Options{})
 	require.NoError(t, err)
 	defer c.Close()
@@ -1158,7 +1159,7 @@ func TestDirSyncs(t *testing.T) {
 	} {
 		synced = nil
 		require.NoError(t, step.do())
-		if !hasInodes { // nor are directories synced
+		if !fsinfo.HasInodes { // nor are directories synced
 			step.want = slices.DeleteFunc(step.want, func(s string) bool { return s[0] == '[' })
 		}
 		require.Equal(t, step.want, synced)
@@ -1170,7 +1171,7 @@ func TestDirSyncs(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(dir, "d", "e"))
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "neither a file nor a temporary one")
-	if hasInodes {
+	if fsinfo.HasInodes {
 		fail = "[f g]"
 		require.ErrorIs(t, c.WriteFile("d/e/g", nil), errStore, "it may be lost")
 	}

@@ -25,6 +25,15 @@ type Identity struct {
 	Mode                           fs.FileMode
 }
 
+// Of returns the identity that info shows: it has no birth time.
+func Of(info fs.FileInfo) Identity {
+	id := Identity{Size: info.Size(), Mode: info.Mode()}
+	var change time.Time
+	id.Device, id.Inode, change = systemOf(info)
+	id.SetTimes(info.ModTime(), change, time.Time{})
+	return id
+}
+
 // NoTime is the ModTime or ChangeTime of a file whose time cannot be compared: it is
 // not within the years 1678 to 2262.
 const NoTime = math.MinInt64
