@@ -39,7 +39,7 @@ type run[T any] struct {
 	begun   time.Time   // before any file was looked at
 	trust   trust
 	asks    bool // isUnchanged is called
-	given   given
+	gone    deletions
 	report  fileproc.Report
 	workers []workerState[T]
 
@@ -111,9 +111,10 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	if opts.Files == nil {
 		r.store.Links = uint64(opts.Symlinks)
 	}
+	r.gone = deletions{root: root, opts: &r.opts, store: r.store, tell: inc.Deleted}
 	if opts.Files != nil && inc.Deleted != nil {
-		r.given = given{}
-		opts.Files = r.files
+		r.gone.given = given{}
+		opts.Files = r.gone.files
 	}
 	if onError := opts.OnError; onError != nil {
 		opts.OnError = func(err error) error {
@@ -386,10 +387,10 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte,
 // end saves what is new, and returns err, the error of the run, and its own.
 func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
-	hasRoot := r.report.Directories > 0 || len(r.given) > 0 // whose paths are looked up one by one
+	hasRoot := r.report.Directories > 0 || len(r.gone.given) > 0 // whose paths are looked up one by one
 	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
 		if r.inc.Deleted != nil || r.store.Rewrites() {
-			gone = r.deleted(ctx)
+			gone = r.gone.numbers(ctx)
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}

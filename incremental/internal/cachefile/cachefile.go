@@ -1,7 +1,6 @@
 package cachefile
 
 import (
-	"errors"
 	"iter"
 	"math/bits"
 	"os"
@@ -9,11 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-)
-
-var (
-	errForeign    = errors.New("the file exists and is not a cache of this package; it is neither used nor replaced")
-	errNotRegular = errors.New("not a regular file")
 )
 
 // A Store is one cache file: what was loaded, and what this run adds.
@@ -30,13 +24,6 @@ type Store struct {
 	disk    place                                         // the end of what is known to be in the file
 	pending []chunk                                       // taken from the workers by a save that failed
 	hook    func(size int, do func(size int) error) error // of a test: see step
-}
-
-// A place says where in which generation of the file the log ends.
-type place struct {
-	generation  uint64
-	snapshotEnd int64
-	end         int64 // 0 = there is no file that checks out
 }
 
 // Load reads file. The store is never nil: it is empty if the file is missing,
@@ -101,10 +88,6 @@ func (s *Store) Lookup(path string, next *Following) (rec View, n int, ok bool) 
 	return s.loaded.lookup(path, next)
 }
 
-// A Following is the numbers of records that may be looked up next, the last used first.
-// There may be none with such a number.
-type Following [4]int
-
 // MarkSeen notes that the file of record n is still there.
 func (s *Store) MarkSeen(n int) {
 	word, bit := &s.seen[n/minRecord/32], uint32(1)<<(n/minRecord%32)
@@ -151,14 +134,6 @@ func (s *Store) All() iter.Seq2[int, View] {
 	}
 }
 
-const chunkSize = 256 << 10 // of records that a worker gathers, and of data that share a checksum
-
-// A chunk is a frame of the log in the making: room for the frame's header, then records.
-type chunk struct {
-	b       []byte
-	records int
-}
-
 // A workerBuffer holds what one worker has added since the last save.
 type workerBuffer struct {
 	mu   sync.Mutex // contended only by a save in the middle of a run
@@ -178,20 +153,6 @@ func (s *Store) Add(w int, rec Record) {
 	wb.mu.Lock()
 	defer wb.mu.Unlock()
 	wb.full = wb.cur.add(wb.full, rec)
-}
-
-// add appends rec to c. If c has no room it is first moved to full, which is returned.
-func (c *chunk) add(full []chunk, rec Record) []chunk {
-	if c.records > 0 && len(c.b)+maxRecordHead+len(rec.Path)+len(rec.Result) > chunkSize {
-		full = append(full, *c)
-		*c = chunk{b: make([]byte, frameHeader, chunkSize)}
-	}
-	if c.b == nil {
-		c.b = make([]byte, frameHeader, 4<<10)
-	}
-	c.b = appendRecord(c.b, rec)
-	c.records++
-	return full
 }
 
 // take returns what the workers have added since the last call.

@@ -51,6 +51,7 @@ const (
 	headerSize  = 128
 	frameHeader = 56
 	frameMagic  = 0x676f6c66 // "flog"
+	chunkSize   = 256 << 10  // of records that a worker gathers, and of data that share a checksum
 
 	maxFile = min(1<<35, math.MaxInt/2) // places / 8 have 32 bits; a 32-bit system has no memory for more than 1 GiB
 )
@@ -210,6 +211,26 @@ func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records i
 // frameSum returns the checksum, which lies at 20, of all else of a frame.
 func frameSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:20], castagnoli), castagnoli, b[24:])
+}
+
+// A chunk is a frame of the log in the making: room for the frame's header, then records.
+type chunk struct {
+	b       []byte
+	records int
+}
+
+// add appends rec to c. If c has no room it is first moved to full, which is returned.
+func (c *chunk) add(full []chunk, rec Record) []chunk {
+	if c.records > 0 && len(c.b)+maxRecordHead+len(rec.Path)+len(rec.Result) > chunkSize {
+		full = append(full, *c)
+		*c = chunk{b: make([]byte, frameHeader, chunkSize)}
+	}
+	if c.b == nil {
+		c.b = make([]byte, frameHeader, 4<<10)
+	}
+	c.b = appendRecord(c.b, rec)
+	c.records++
+	return full
 }
 
 // seal fills in the header of the frame c: magic, length, generation, number of records, CRC, stamp.

@@ -15,6 +15,8 @@ const (
 	tempSuffix = ".fileproc-tmp"
 )
 
+var errNotRegular = errors.New("not a regular file")
+
 // lockWait bounds how long a save waits for another writer. A save takes less
 // than a second, so a longer wait means that the other writer hangs. Tests set it.
 var lockWait = 30 * time.Second

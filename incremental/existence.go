@@ -1,0 +1,126 @@
+package incremental
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
+)
+
+// maxLevels bounds the work that one path may cause: it grows with the square of
+// the number of levels. The entry of a file below more directories stays.
+const maxLevels = 4096
+
+// isBelow reports whether rel is a path below root: that of a hostile cache file may
+// be any text.
+func isBelow(rel string) bool {
+	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel) &&
+		strings.Count(rel, "/") <= maxLevels
+}
+
+type answer int
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
+
+// An existence looks up what is below root. What a link has replaced is not there,
+// unless links of that kind are followed.
+type existence struct {
+	fsys  fs.FS
+	root  string
+	links fileproc.Symlinks
+	dirs  map[string]answer // whether they are there
+}
+
+func (e *existence) hasFile(rel string) answer {
+	return e.has(rel, e.links != fileproc.SymlinksSkip, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
+}
+
+func (e *existence) hasDir(rel string) answer {
+	a, ok := e.dirs[rel]
+	if !ok {
+		a = e.has(rel, e.links == fileproc.SymlinksFollow, fs.FileMode.IsDir)
+		e.dirs[rel] = a
+	}
+	return a
+}
+
+// has reports whether rel is there as what it should be.
+func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool) answer {
+	if e.fsys == nil && !filepath.IsLocal(filepath.FromSlash(rel)) { // "..\\x" is a file's name to isBelow
+		return unknown
+	}
+	if a := e.hasDir(path.Dir(rel)); a != yes {
+		return a
+	}
+	info, err := e.stat(rel, follows)
+	switch {
+	case err == nil && should(info.Mode()):
+		return yes
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || e.fsys == nil && follows && e.isLoop(rel):
+		return no
+	}
+	return unknown
+}
+
+// isLoop reports whether rel is a link that leads to itself.
+func (e *existence) isLoop(rel string) bool {
+	_, err := filepath.EvalSymlinks(filepath.Join(e.root, filepath.FromSlash(rel)))
+	return fsinfo.IsLoop(err)
+}
+
+func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
+	switch {
+	case e.fsys != nil && follows:
+		return fs.Stat(e.fsys, path.Join(e.root, rel))
+	case e.fsys != nil:
+		return fs.Lstat(e.fsys, path.Join(e.root, rel))
+	case follows:
+		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
+	}
+	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
+}
+
+// read is not done through os.DirFS, which refuses paths that are not UTF-8.
+func (e *existence) read(rel string) ([]byte, error) {
+	if e.fsys != nil {
+		return fs.ReadFile(e.fsys, path.Join(e.root, rel))
+	}
+	return os.ReadFile(filepath.Join(e.root, filepath.FromSlash(rel)))
+}
+
+// addReal adds the files of these names that are in directories of t, with a suffix.
+// It does not look into a directory whose place a link has taken.
+func (e *existence) addReal(t tree, names []string, suffix string) {
+	if len(names) == 0 {
+		return
+	}
+	for _, dir := range slices.Collect(maps.Keys(t)) {
+		if e.hasDir(dir) != yes {
+			continue
+		}
+		for _, name := range names {
+			if dir != "." && strings.Contains(name, "/") {
+				continue
+			}
+			rel := path.Join(dir, name)
+			if info, err := e.stat(rel, false); err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if text, err := e.read(rel); err == nil {
+				t.add(rel+suffix, string(text))
+			}
+		}
+	}
+}
