@@ -233,8 +233,8 @@ type FS struct {
 
 // A dropper is the engine of Results.
 type dropper interface {
-	drop(key string, why Reason) bool
-	forget(key string, why Reason, drops uint64) bool
+	drop(key string) bool
+	forget(key string, drops uint64) bool
 	dropAll(match func(key string) bool) int
 }
 
@@ -322,9 +322,9 @@ func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
 		return v, ok
 	}
 	made, at := v.made(), c.data.now()
-	is, why := differs, Expired
+	is, why := differs, expired
 	if made.firm {
-		is, why = c.compare(name, made.id), Changed
+		is, why = c.compare(name, made.id), changed
 	}
 	e.checked(key, v, at, is, why)
 	return v, is == same
@@ -518,14 +518,14 @@ func (c *FS) Invalidate(names ...string) int {
 	results := c.dependents()
 	for _, name := range names {
 		name = clean(name)
-		if c.data.drop(name, Invalidated) {
+		if c.data.drop(name) {
 			files++
 		}
-		c.meta.drop(name, Invalidated)
-		c.meta.drop(name+"/", Invalidated)
-		c.meta.drop(path.Dir(name)+"/", Invalidated)
+		c.meta.drop(name)
+		c.meta.drop(name + "/")
+		c.meta.drop(path.Dir(name) + "/")
 		for _, r := range results {
-			r.drop(name, Invalidated)
+			r.drop(name)
 		}
 	}
 	return files
@@ -621,5 +621,5 @@ func (c *FS) Stats() Stats {
 	writes := c.w.stats
 	writes.Writes, writes.WriteErrors, writes.Removes = c.w.writes.Load(), c.w.writeErrors.Load(), c.w.removes.Load()
 	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
-	return Stats{Files: data.public(), Metadata: meta.public(), Writes: writes}
+	return Stats{Files: data, Metadata: meta, Writes: writes}
 }

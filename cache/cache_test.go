@@ -160,7 +160,7 @@ func TestDefectEvictsTheNewest(t *testing.T) {
 					readFile(t, c, fmt.Sprint("f", i))
 				}
 				require.Equal(t, opens, m.opens.Load(), "the newest four are cached")
-				require.EqualValues(t, 6, c.Stats().Files.Evictions[OverEntries])
+				require.EqualValues(t, 6, c.Stats().Files.Evictions["entries"])
 			})
 		})
 	}
@@ -180,7 +180,7 @@ func TestDefectTruncatedReadsOnceFull(t *testing.T) {
 					require.LessOrEqual(t, c.Stats().Files.Bytes, int64(5000))
 				}
 			}
-			require.NotZero(t, c.Stats().Files.Evictions[OverBytes])
+			require.NotZero(t, c.Stats().Files.Evictions["bytes"])
 		})
 	}
 }
@@ -299,7 +299,7 @@ func TestDefectDirIsNotAPrefixOfDir2(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.want, n)
 			require.Equal(t, tt.stays, cached(c))
-			require.EqualValues(t, tt.want, c.Stats().Files.Evictions[Invalidated])
+			require.EqualValues(t, tt.want, c.Stats().Files.Evictions["invalidated"])
 		})
 	}
 	_, err := newFS(t, newMemFS(nil), Options{}).InvalidatePattern("[")
@@ -340,7 +340,7 @@ func TestDefectNeverEvicts(t *testing.T) {
 	}
 	s := c.Stats().Files
 	require.LessOrEqual(t, s.Bytes, int64(100<<10))
-	require.EqualValues(t, 1000-s.Entries, s.Evictions[OverBytes])
+	require.EqualValues(t, 1000-s.Entries, s.Evictions["bytes"])
 }
 
 func TestDefectRaces(t *testing.T) {
@@ -507,7 +507,7 @@ func TestTTLOfOneEntry(t *testing.T) {
 			}
 			s := c.Stats().Files
 			require.Equal(t, want, s.Entries)
-			require.EqualValues(t, i, s.Evictions[Expired])
+			require.EqualValues(t, i, s.Evictions["expired"])
 			time.Sleep([]time.Duration{time.Second, time.Hour, 0}[i])
 		}
 	})
@@ -646,7 +646,7 @@ func TestTrustOfWhatCannotBeCompared(t *testing.T) {
 		require.Equal(t, "old", readFile(t, c, "f"))
 		time.Sleep(time.Minute + 1)
 		require.Equal(t, "new", readFile(t, c, "f"))
-		require.EqualValues(t, 1, c.Stats().Files.Evictions[Expired])
+		require.EqualValues(t, 1, c.Stats().Files.Evictions["expired"])
 	})
 }
 
@@ -927,7 +927,7 @@ func TestMemoryIsCounted(t *testing.T) {
 			require.NoError(t, err)
 		}
 		s := c.Stats().Files
-		require.NotZero(t, s.Evictions[OverBytes])
+		require.NotZero(t, s.Evictions["bytes"])
 		require.LessOrEqual(t, heap()-before, s.Bytes+100<<10, "%d bytes", size)
 		require.Greater(t, s.Bytes, int64(4<<20-50_000), "the room is used")
 		runtime.KeepAlive(c)

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"container/heap"
 	"hash/maphash"
 	"math"
 	"runtime"
@@ -127,7 +128,7 @@ const (
 
 // checked notes that v was compared with its file, at the time that the engine's
 // clock showed then.
-func (e *engine[V]) checked(key string, v V, at int64, is verdict, why Reason) {
+func (e *engine[V]) checked(key string, v V, at int64, is verdict, why reason) {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,19 +171,19 @@ func (e *engine[V]) setUnlessDropped(key string, v V, l loaded, before uint64) {
 	if s.drops.Load() == before {
 		s.insert(e, key, v, l)
 	} else if n := s.entries[key]; n != nil {
-		s.remove(n, Invalidated)
+		s.remove(n, invalidated)
 	}
 }
 
 // drop removes key, and neither loads of it under way nor what was to be set since
 // before are kept. It reports whether key had a value.
-func (e *engine[V]) drop(key string, why Reason) bool {
-	return e.forget(key, why, 1)
+func (e *engine[V]) drop(key string) bool {
+	return e.forget(key, 1)
 }
 
 // forget is drop, which counts as so many. A write, which is the only one of its key,
 // counts as none: writes of other keys go on.
-func (e *engine[V]) forget(key string, why Reason, drops uint64) bool {
+func (e *engine[V]) forget(key string, drops uint64) bool {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +193,7 @@ func (e *engine[V]) forget(key string, why Reason, drops uint64) bool {
 	delete(s.flights, key)
 	n := s.live(key, e)
 	if n != nil {
-		s.remove(n, why)
+		s.remove(n, invalidated)
 	}
 	return n != nil
 }
@@ -211,7 +212,7 @@ func (e *engine[V]) dropAll(match func(key string) bool) (dropped int) {
 		}
 		for key, n := range s.entries {
 			if match(key) {
-				s.remove(n, Invalidated)
+				s.remove(n, invalidated)
 				dropped++
 			}
 		}
@@ -235,14 +236,17 @@ func (e *engine[V]) empty() bool {
 }
 
 // total adds up the counters.
-func (e *engine[V]) total() counts {
-	var t counts
+func (e *engine[V]) total() Counts {
+	t := Counts{Evictions: make(map[string]int64, reasons)}
 	for _, s := range e.shards {
 		s.mu.Lock()
 		s.expire(e, s.maxEntries)
 		t.add(&s.counts)
 		t.Entries += int64(len(s.entries))
 		t.Bytes += s.bytes
+		for why, n := range s.evictions {
+			t.Evictions[reasonNames[why]] += n
+		}
 		s.mu.Unlock()
 	}
 	return t
@@ -355,8 +359,9 @@ type shard[V comparable] struct {
 	flights    map[string]*flight[V]
 	flown      uint64
 	drops      atomic.Uint64 // by Invalidate and the methods like it; changes under mu
-	counts     counts
-	expiry     []*node[V] // a heap: the first expires first
+	counts     Counts        // but for Entries, Bytes and Evictions
+	evictions  [reasons]int64
+	expiry     expiry[V]
 
 	recent    queue[V]  // LRU: all; Hybrid: those used once
 	protected queue[V]  // Hybrid: those used again
@@ -378,12 +383,6 @@ type node[V comparable] struct {
 	slot       int   // in shard.expiry, from 1; 0 is not there
 	queue      *queue[V]
 	prev, next *node[V] // in queue, from the first used to the last
-}
-
-// expiresBefore orders nodes that expire at the same time by their insertion: a
-// clock may stand still between two.
-func (n *node[V]) expiresBefore(other *node[V]) bool {
-	return n.expires < other.expires || n.expires == other.expires && n.inserted < other.inserted
 }
 
 // A queue has nodes in the order of their last use.
@@ -439,7 +438,7 @@ func (q *queue[V]) take(n *node[V]) {
 func (s *shard[V]) live(key string, e *engine[V]) *node[V] {
 	n := s.entries[key]
 	if n != nil && n.expires != 0 && n.expires <= e.now() {
-		s.remove(n, Expired)
+		s.remove(n, expired)
 		return nil
 	}
 	return n
@@ -553,7 +552,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	cost, ttl := l.cost, l.ttl
 	n, had := s.entries[key], 0
 	if n != nil { // its place is used again
-		s.unlink(n, Replaced)
+		s.unlink(n, replaced)
 		had = 1
 	}
 	if cost > s.maxBytes || s.maxEntries == 0 {
@@ -563,12 +562,12 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	}
 	s.expire(e, 2)
 	for {
-		why := OverBytes
+		why := overBytes
 		if cost <= s.maxBytes-s.bytes {
 			if len(s.entries)-had < s.maxEntries {
 				break
 			}
-			why = OverEntries
+			why = overEntries
 		}
 		if s.expire(e, 1) == 0 {
 			if l.ahead {
@@ -590,7 +589,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	if ttl = e.ttlOf(ttl); ttl > 0 {
 		now := e.now()
 		n.expires = now + min(int64(ttl), math.MaxInt64-now)
-		s.pushExpiry(n)
+		heap.Push(&s.expiry, n)
 	}
 	q := &s.recent
 	switch {
@@ -611,18 +610,18 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 }
 
 // remove takes n out of everything.
-func (s *shard[V]) remove(n *node[V], why Reason) {
+func (s *shard[V]) remove(n *node[V], why reason) {
 	delete(s.entries, n.key)
 	s.unlink(n, why)
 	s.freeNode = n
 }
 
 // unlink takes n out of everything but the entries.
-func (s *shard[V]) unlink(n *node[V], why Reason) {
+func (s *shard[V]) unlink(n *node[V], why reason) {
 	s.bytes -= n.cost
-	s.counts.Evictions[why]++
+	s.evictions[why]++
 	if n.slot != 0 {
-		s.takeExpiry(n)
+		heap.Remove(&s.expiry, n.slot-1)
 	}
 	q := n.queue
 	q.take(n)
@@ -634,62 +633,44 @@ func (s *shard[V]) unlink(n *node[V], why Reason) {
 
 // expire removes up to most entries that have expired, and returns how many. It
 // looks at the clock only if entries can expire.
-func (s *shard[V]) expire(e *engine[V], most int) (expired int) {
+func (s *shard[V]) expire(e *engine[V], most int) (removed int) {
 	if len(s.expiry) == 0 {
 		return 0
 	}
 	now := e.now()
-	for expired < most && len(s.expiry) > 0 && s.expiry[0].expires <= now {
-		s.remove(s.expiry[0], Expired)
-		expired++
+	for removed < most && len(s.expiry) > 0 && s.expiry[0].expires <= now {
+		s.remove(s.expiry[0], expired)
+		removed++
 	}
-	return expired
+	return removed
 }
 
-// pushExpiry adds n to the heap. When all entries have the same TTL, n expires
-// last, and the loop ends at once.
-func (s *shard[V]) pushExpiry(n *node[V]) {
-	s.expiry = append(s.expiry, n)
-	n.slot = len(s.expiry)
-	s.rise(n)
+// expiry is a heap of the nodes that expire: the first does so first.
+type expiry[V comparable] []*node[V]
+
+func (x expiry[V]) Len() int { return len(x) }
+
+// Less orders nodes that expire at the same time by their insertion: a clock may stand
+// still between two.
+func (x expiry[V]) Less(i, j int) bool {
+	a, b := x[i], x[j]
+	return a.expires < b.expires || a.expires == b.expires && a.inserted < b.inserted
 }
 
-func (s *shard[V]) takeExpiry(n *node[V]) {
-	last := s.expiry[len(s.expiry)-1]
-	s.expiry[len(s.expiry)-1] = nil
-	s.expiry = s.expiry[:len(s.expiry)-1]
-	if last != n {
-		s.expiry[n.slot-1], last.slot = last, n.slot
-		s.rise(last)
-		s.sink(last)
-	}
-	n.slot = 0
+func (x expiry[V]) Swap(i, j int) {
+	x[i], x[j] = x[j], x[i]
+	x[i].slot, x[j].slot = i+1, j+1
 }
 
-func (s *shard[V]) rise(n *node[V]) {
-	for n.slot > 1 {
-		above := s.expiry[n.slot/2-1]
-		if above.expiresBefore(n) {
-			return
-		}
-		s.swap(above, n)
-	}
+func (x *expiry[V]) Push(n any) {
+	*x = append(*x, n.(*node[V]))
+	(*x)[len(*x)-1].slot = len(*x)
 }
 
-func (s *shard[V]) sink(n *node[V]) {
-	for 2*n.slot <= len(s.expiry) {
-		below := s.expiry[2*n.slot-1]
-		if 2*n.slot < len(s.expiry) && s.expiry[2*n.slot].expiresBefore(below) {
-			below = s.expiry[2*n.slot]
-		}
-		if n.expiresBefore(below) {
-			return
-		}
-		s.swap(n, below)
-	}
-}
-
-func (s *shard[V]) swap(a, b *node[V]) {
-	s.expiry[a.slot-1], s.expiry[b.slot-1] = b, a
-	a.slot, b.slot = b.slot, a.slot
+func (x *expiry[V]) Pop() any {
+	last := len(*x) - 1
+	n := (*x)[last]
+	(*x)[last], n.slot = nil, 0
+	*x = (*x)[:last]
+	return n
 }

@@ -50,7 +50,7 @@ func (m *model) find(key string) int {
 	return slices.IndexFunc(m.entries, func(e modelEntry) bool { return e.key == key })
 }
 
-func (m *model) remove(i int, why Reason) {
+func (m *model) remove(i int, why reason) {
 	m.entries = slices.Delete(m.entries, i, i+1)
 	m.evicted[why]++
 }
@@ -65,7 +65,7 @@ func (m *model) bytes() (sum int64) {
 func (m *model) live(key string, now int64) int {
 	i := m.find(key)
 	if i >= 0 && m.entries[i].expires <= now {
-		m.remove(i, Expired)
+		m.remove(i, expired)
 		return -1
 	}
 	return i
@@ -125,13 +125,13 @@ func (m *model) expire(now int64) bool {
 	if m.entries[i].expires > now {
 		return false
 	}
-	m.remove(i, Expired)
+	m.remove(i, expired)
 	return true
 }
 
 func (m *model) set(key string, v int, cost int64, ttl time.Duration, now int64) {
 	if i := m.find(key); i >= 0 {
-		m.remove(i, Replaced)
+		m.remove(i, replaced)
 	}
 	if cost > m.maxBytes {
 		return
@@ -140,9 +140,9 @@ func (m *model) set(key string, v int, cost int64, ttl time.Duration, now int64)
 		m.expire(now)
 	}
 	for m.bytes()+cost > m.maxBytes || len(m.entries) >= m.maxEntries {
-		why := OverEntries
+		why := overEntries
 		if m.bytes()+cost > m.maxBytes {
-			why = OverBytes
+			why = overBytes
 		}
 		if m.expire(now) {
 			continue
@@ -225,11 +225,11 @@ func testEngineIsItsModel(t *testing.T, policy Policy, seed uint64, steps int) {
 			m.set(key, i, cost, ttl, now)
 		case n < 98:
 			op = "drop"
-			ok := e.drop(key, Invalidated)
+			ok := e.drop(key)
 			j := m.live(key, now)
 			require.Equal(t, j >= 0, ok)
 			if ok {
-				m.remove(j, Invalidated)
+				m.remove(j, invalidated)
 			}
 		default:
 			op = "dropAll"
@@ -239,12 +239,12 @@ func testEngineIsItsModel(t *testing.T, policy Policy, seed uint64, steps int) {
 			e.dropAll(func(key string) bool { return key > most })
 			for j := len(m.entries) - 1; j >= 0; j-- {
 				if m.entries[j].key > most {
-					m.remove(j, Invalidated)
+					m.remove(j, invalidated)
 				}
 			}
 		}
 		same := s.bytes <= m.maxBytes && len(s.entries) <= m.maxEntries && m.bytes() == s.bytes &&
-			len(m.entries) == len(s.entries) && m.evicted == s.counts.Evictions && m.hits == s.counts.Hits
+			len(m.entries) == len(s.entries) && m.evicted == s.evictions && m.hits == s.counts.Hits
 		for _, me := range m.entries {
 			n := s.entries[me.key]
 			same = same && n != nil && n.value == me.value
@@ -254,17 +254,7 @@ func testEngineIsItsModel(t *testing.T, policy Policy, seed uint64, steps int) {
 				slices.Sorted(maps.Keys(s.entries)), s.counts)
 		}
 	}
-	requireLedger(t, e.total())
-}
-
-// requireLedger checks that the counters add up.
-func requireLedger(t *testing.T, c counts) {
-	t.Helper()
-	left := int64(0)
-	for _, n := range c.Evictions {
-		left += n
-	}
-	require.Equal(t, c.Inserted, c.Entries+left, "%+v", c)
+	requireStats(t, e.total())
 }
 
 // TestEngineBoundsHoldMeanwhile watches the bounds while goroutines use an engine of
@@ -294,7 +284,7 @@ func TestEngineBoundsHoldMeanwhile(t *testing.T) {
 								return 1, loaded{cost: rnd.Int64N(100), keep: rnd.IntN(2) == 0}, []error{nil, errors.New("x")}[rnd.IntN(2)]
 							}, func(int, error) bool { return rnd.IntN(2) == 0 })
 						case 3:
-							e.drop(key, Invalidated)
+							e.drop(key)
 						}
 					}
 				})
@@ -319,7 +309,7 @@ func TestEngineBoundsHoldMeanwhile(t *testing.T) {
 			stop.Store(true)
 			<-watched
 			c := e.total()
-			requireLedger(t, c)
+			requireStats(t, c)
 			require.Equal(t, hits.Load(), c.Hits)
 			for _, s := range e.shards {
 				require.Empty(t, s.flights)
@@ -396,7 +386,7 @@ func TestLoadRefused(t *testing.T) {
 func TestLoadThatIsOvertaken(t *testing.T) {
 	overtake := map[string]func(e *engine[int]){
 		"set":     func(e *engine[int]) { e.set("k", 7, loaded{cost: 1}) },
-		"drop":    func(e *engine[int]) { e.drop("k", Invalidated) },
+		"drop":    func(e *engine[int]) { e.drop("k") },
 		"dropAll": func(e *engine[int]) { e.dropAll(func(string) bool { return true }) },
 	}
 	for name, f := range overtake {
@@ -413,7 +403,7 @@ func TestLoadThatIsOvertaken(t *testing.T) {
 			}
 			c := e.total()
 			require.EqualValues(t, 1, c.NotCached)
-			requireLedger(t, c)
+			requireStats(t, c)
 		})
 	}
 }
@@ -492,9 +482,9 @@ func TestReplacedInPlace(t *testing.T) {
 				v, ok := get(e, step.key)
 				require.Equal(t, step.cost <= 10, ok)
 				require.True(t, !ok || v == i)
-				requireLedger(t, e.total())
+				requireStats(t, e.total())
 			}
-			require.EqualValues(t, 4, e.total().Evictions[Replaced])
+			require.EqualValues(t, 4, e.total().Evictions["replaced"])
 		})
 	}
 }
@@ -504,7 +494,7 @@ func TestReplacedInPlace(t *testing.T) {
 func TestAnEntryThatLeavesIsNotReachable(t *testing.T) {
 	e := newEngine[*int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
 	e.set("k", new(int), loaded{cost: 1})
-	e.drop("k", Invalidated)
+	e.drop("k")
 	require.Nil(t, e.shards[0].freeNode.value)
 	e.set("big", new(int), loaded{cost: 11})
 	require.Empty(t, e.shards[0].entries)
@@ -526,7 +516,7 @@ func TestEmptyCountsLoads(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		require.False(t, e.empty())
-		e.drop("k", Invalidated)
+		e.drop("k")
 		require.True(t, e.empty())
 	}
 }
@@ -534,16 +524,17 @@ func TestEmptyCountsLoads(t *testing.T) {
 // TestEvictionAllocatesNothing: in a full engine, an insertion evicts one entry and uses its node again. FILEPROC_FAULTS is
 // the size of the large one.
 func TestEvictionAllocatesNothing(t *testing.T) {
-	for _, policy := range []Policy{LRU, LFU, Hybrid} {
+	for _, l := range []limits{{policy: LRU}, {policy: LFU}, {policy: Hybrid}, {policy: TTL, ttl: time.Hour}, {policy: Hybrid, ttl: time.Hour}} {
 		for _, n := range []int{1000, rounds(t, "FILEPROC_FAULTS", 50_000)} {
-			e := newEngine[int](limits{policy: policy, maxBytes: 1 << 60, maxEntries: n, shards: 1})
+			l.maxBytes, l.maxEntries, l.shards = 1<<60, n, 1
+			e := newEngine[int](l)
 			keys := fullEngine(e, n)
-			evicted, i := e.total().Evictions[OverEntries], 0
+			evicted, i := e.total().Evictions["entries"], 0
 			require.Zero(t, testing.AllocsPerRun(500, func() {
 				e.set(keys[i%len(keys)], i, loaded{cost: 1})
 				i++
 			}))
-			require.EqualValues(t, i, e.total().Evictions[OverEntries]-evicted)
+			require.EqualValues(t, i, e.total().Evictions["entries"]-evicted)
 		}
 	}
 }
@@ -618,7 +609,7 @@ func TestExpiredGoFirst(t *testing.T) {
 			_, ok := get(e, fmt.Sprint("lives", i))
 			require.True(t, ok)
 		}
-		require.EqualValues(t, 5, e.total().Evictions[Expired])
+		require.EqualValues(t, 5, e.total().Evictions["expired"])
 	})
 }
 
@@ -632,7 +623,7 @@ func TestExpiryIsAHeap(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			e.set(key, i, loaded{cost: 1, ttl: time.Hour + time.Duration(rnd.IntN(1e6))})
 		} else {
-			e.drop(key, Invalidated)
+			e.drop(key)
 		}
 		require.Len(t, s.entries, len(s.expiry))
 		for j, n := range s.expiry {
@@ -649,17 +640,17 @@ func TestCheckedOfAnOlderValue(t *testing.T) {
 	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
 	e.set("k", 1, loaded{cost: 1})
 	e.set("k", 2, loaded{cost: 1, began: 5})
-	e.checked("k", 1, 100, same, Changed)
+	e.checked("k", 1, 100, same, changed)
 	_, _, trusted := e.get("k", 6)
 	require.False(t, trusted)
-	e.checked("k", 1, 100, differs, Changed)
+	e.checked("k", 1, 100, differs, changed)
 	v, ok, trusted := e.get("k", 5)
 	require.True(t, ok && trusted)
 	require.Equal(t, 2, v)
-	e.checked("k", 2, 100, unknown, Changed)
+	e.checked("k", 2, 100, unknown, changed)
 	_, ok = get(e, "k")
 	require.True(t, ok)
-	e.checked("k", 2, 100, differs, Changed)
+	e.checked("k", 2, 100, differs, changed)
 	_, ok = get(e, "k")
 	require.False(t, ok)
 }

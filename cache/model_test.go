@@ -101,7 +101,7 @@ func runModel(t *testing.T, policy Policy, mode WriteMode, trust time.Duration, 
 	require.Empty(t, c.w.below)
 	if steps > 5_000 { // in few steps on a busy machine, all may have expired
 		require.NotZero(t, s.Files.Hits)
-		require.NotZero(t, s.Files.Evictions[OverBytes]+s.Files.Evictions[OverEntries]+s.Files.Evictions[Expired])
+		require.NotZero(t, s.Files.Evictions["bytes"]+s.Files.Evictions["entries"]+s.Files.Evictions["expired"])
 	}
 }
 

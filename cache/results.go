@@ -127,7 +127,4 @@ func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 }
 
 // Stats returns the counters of the results. Those of the files are the FS's.
-func (r *Results[T]) Stats() Counts {
-	c := r.engine.total()
-	return c.public()
-}
+func (r *Results[T]) Stats() Counts { return r.engine.total() }

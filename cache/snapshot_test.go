@@ -99,7 +99,7 @@ func TestSnapshotIsComparedAtFirstUse(t *testing.T) {
 		require.Equal(t, "new", readFile(t, c, "f"))
 		_, err = c.ReadFile("gone")
 		require.ErrorIs(t, err, fs.ErrNotExist)
-		require.EqualValues(t, 2, c.Stats().Files.Evictions[Changed])
+		require.EqualValues(t, 2, c.Stats().Files.Evictions["changed"])
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSnapshotKeepsTheBounds(t *testing.T) {
 		require.NoError(t, err)
 		s := c.Stats().Files
 		require.LessOrEqual(t, s.Bytes, c.data.maxCost())
-		require.Zero(t, s.Evictions[OverBytes]+s.Evictions[OverEntries])
+		require.Zero(t, s.Evictions["bytes"]+s.Evictions["entries"])
 		require.EqualValues(t, n+1, s.Entries)
 		got := cachedNames(c)
 		require.Equal(t, "used", got[0])

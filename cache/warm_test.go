@@ -160,7 +160,7 @@ func TestWarmEvictsNothing(t *testing.T) {
 				require.LessOrEqual(t, c.Stats().Files.Loads, int64(12), "files without room are not read")
 				s := c.Stats().Files
 				require.EqualValues(t, 11, s.Entries)
-				require.Zero(t, s.Evictions[OverEntries])
+				require.Zero(t, s.Evictions["entries"])
 				for _, name := range cachedNames(c)[1:] {
 					require.Less(t, name, "d/0064", "the first group has 64 names")
 				}
@@ -192,7 +192,7 @@ func TestWarmEvicts(t *testing.T) {
 	r := warm(t, c, WarmOptions{Evict: true})
 	require.False(t, r.Full)
 	require.EqualValues(t, 500, r.Warmed)
-	require.EqualValues(t, 490, c.Stats().Files.Evictions[OverEntries])
+	require.EqualValues(t, 490, c.Stats().Files.Evictions["entries"])
 }
 
 // TestWarmFirst: when there is not room for all, those of the first pattern have it.

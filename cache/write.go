@@ -246,7 +246,7 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	replaced := false
 	defer func() { // after a panic too
 		if !replaced {
-			c.data.forget(name, Invalidated, 0)
+			c.data.forget(name, 0)
 		}
 		c.forgetAround(name)
 	}()
@@ -280,7 +280,7 @@ func written(name string, data []byte, now time.Time) info {
 // forget drops name, and the listings and metadata of the directories above, which may
 // be new.
 func (c *FS) forget(name string) {
-	c.data.forget(name, Invalidated, 0)
+	c.data.forget(name, 0)
 	c.forgetAround(name)
 }
 
@@ -288,14 +288,14 @@ func (c *FS) forget(name string) {
 // so that none is made of what was there before.
 func (c *FS) forgetAround(name string) {
 	for _, r := range c.dependents() {
-		r.forget(name, Invalidated, 0)
+		r.forget(name, 0)
 	}
 	if c.meta.empty() { // and what is loaded from now on is newer
 		return
 	}
 	for ; ; name = path.Dir(name) {
-		c.meta.drop(name, Invalidated)
-		c.meta.drop(name+"/", Invalidated)
+		c.meta.drop(name)
+		c.meta.drop(name + "/")
 		if name == "." {
 			return
 		}

@@ -107,7 +107,7 @@ func (c counts) all() []*prometheus.Desc { return append(c.metrics.all(), c.evic
 func (c counts) collect(ch chan<- prometheus.Metric, s cache.Counts) {
 	c.metrics.collect(ch, s)
 	for reason, n := range s.Evictions {
-		ch <- prometheus.MustNewConstMetric(c.evictions, prometheus.CounterValue, float64(n), reason.String())
+		ch <- prometheus.MustNewConstMetric(c.evictions, prometheus.CounterValue, float64(n), reason)
 	}
 }
 
