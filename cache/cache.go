@@ -58,11 +58,11 @@
 // # Warming and snapshots
 //
 // [FS.Warm] reads files before somebody asks for them: all, those of a pattern, a
-// directory or a list, such as the [FS.MostUsed] of the last run. The files of a [Dir] are
-// read by fileproc on systems with inodes, and those of other sources as loads read
-// them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the content of
-// files from one run to the next. Warming and snapshots cache nothing that a load would
-// not, and evict nothing unless [WarmOptions] has Evict.
+// directory or a list, such as the most used of the last run, which [FS.Entries] gives.
+// With [NewDir] they are read by fileproc, on systems with inodes, and from other sources as
+// loads read them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the
+// content of files from one run to the next. Warming and snapshots cache nothing that a
+// load would not, and evict nothing unless [WarmOptions] has Evict.
 //
 // # Writes
 //
@@ -81,23 +81,15 @@
 // from the store after a flush. A dirty file leaves memory after the store has taken
 // it, not before. A flush that fails loses nothing: the file stays dirty, and the error
 // goes to the caller of Flush or Close, to OnFlushError and to the counters. Files that
-// are dirty when the process dies are lost. As a store, a [Dir] writes a temporary file,
-// syncs it, renames it and syncs the directory. So others see the old file or the new one,
-// and what the store has survives a crash of the machine, if the file system keeps what it
-// has synced. Windows and Plan 9 do not sync directories.
+// are dirty when the process dies are lost.
 //
-// # Locks
-//
-//	lock             guards                                            during calls of source, store, functions
-//	writer.closing   one Close at a time                               held, and of OnFlushError
-//	writer.names     the order of writes of a name                     held
-//	writer.flushing  one flush at a time, with WriteBack               held, and of OnFlushError
-//	flushed.mu       the errors of a flush                             held during OnFlushError
-//	shard.mu         entries, loads under way, counters                not held
-//	writer.mu        dirty files, counters of writes                   not held
-//
-// They are locked in this order, and writer.names and writer.flushing never together. None
-// of the last two is locked while another of them is held.
+// The store of [NewDir] writes a temporary file, syncs it, renames it and syncs the
+// directory. So others see the old file or the new one, and what the store has survives a
+// crash of the machine, if the file system keeps what it has synced. Windows and Plan 9 do
+// not sync directories. A file that is there keeps its permissions, a link is replaced,
+// and the directories above are made. Temporary files (.cache- and 26 characters) are not
+// listed. The first write into a directory removes those older than an hour, which writers
+// that were killed have left.
 package cache
 
 import (
@@ -145,8 +137,8 @@ type Options struct {
 	// each hit is compared, with Forever none is. Metadata is cached only with Trust.
 	Trust time.Duration
 
-	// Store takes what WriteFile and Remove write; nil refuses writes. A [Dir] may be
-	// both source and store, and with NewDir it is unless another is given.
+	// Store takes what WriteFile and Remove write; nil refuses writes. With NewDir, nil is
+	// the directory.
 	Store Store
 	// Write says when a write reaches the store.
 	Write WriteMode
@@ -224,7 +216,7 @@ type FS struct {
 	trust   time.Duration
 	maxFile int64
 	ttl     func(string, fs.FileInfo) time.Duration
-	owned   *Dir // closed with the FS
+	owned   *dirFS // closed with the FS
 
 	w writer
 
@@ -280,7 +272,7 @@ func New(source fs.FS, opts Options) (*FS, error) {
 // NewDir puts a cache in front of the directory name, which is the store too unless
 // opts has another. No name and no link leads outside of it. Close releases the directory.
 func NewDir(name string, opts Options) (*FS, error) {
-	d, err := OpenDir(name)
+	d, err := newDirFS(name)
 	if err != nil {
 		return nil, err
 	}
@@ -511,13 +503,20 @@ func (c *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 // Invalidate makes the cache forget the names, and the listings of the directories
-// that they are in. Slashes around a name do not matter. It returns how many files
-// were cached. What is being loaded meanwhile is not cached.
-func (c *FS) Invalidate(names ...string) int {
-	files := 0
+// that they are in. A name with a slash at its end stands for the directory and all below
+// it, which takes time in proportion to all entries: "a/b/" for "a/b" and "a/b/c", and not
+// for "a/bc". It returns how many files were cached. What is being loaded meanwhile is not
+// cached.
+func (c *FS) Invalidate(names ...string) (files int) {
+	var trees []string
 	results := c.dependents()
 	for _, name := range names {
+		tree := strings.HasSuffix(name, "/")
 		name = clean(name)
+		if tree {
+			trees = append(trees, name)
+			continue
+		}
 		if c.data.drop(name) {
 			files++
 		}
@@ -528,21 +527,13 @@ func (c *FS) Invalidate(names ...string) int {
 			r.drop(name)
 		}
 	}
-	return files
-}
-
-// InvalidatePrefix makes the cache forget the named files and directories and all
-// below them: "a/b" is a prefix of "a/b" and "a/b/c", and not of "a/bc". It returns
-// how many files were cached. It takes time in proportion to all entries.
-func (c *FS) InvalidatePrefix(names ...string) int {
-	names = slices.Clone(names)
-	for i := range names {
-		names[i] = clean(names[i])
+	if len(trees) == 0 {
+		return files
 	}
-	return c.invalidate(func(name string) bool {
-		return slices.ContainsFunc(names, func(prefix string) bool { return below(name, prefix) })
+	return files + c.invalidate(func(name string) bool {
+		return slices.ContainsFunc(trees, func(tree string) bool { return below(name, tree) })
 	}, func(dir string) bool {
-		return slices.ContainsFunc(names, func(prefix string) bool { return path.Dir(prefix) == dir })
+		return slices.ContainsFunc(trees, func(tree string) bool { return path.Dir(tree) == dir })
 	})
 }
 

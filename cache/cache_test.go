@@ -57,7 +57,7 @@ func TestFileSystem(t *testing.T) {
 	}
 	_ = os.Symlink("b.txt", filepath.Join(dir, "d", "link"))
 	wait()
-	opened, err := OpenDir(dir)
+	opened, err := newDirFS(dir)
 	require.NoError(t, err)
 	defer opened.Close()
 	mapFS := fstest.MapFS{}
@@ -279,12 +279,13 @@ func TestDefectDirIsNotAPrefixOfDir2(t *testing.T) {
 		want  int
 		stays string
 	}{
-		{"prefix", func(c *FS) (int, error) { return c.InvalidatePrefix("dir"), nil }, 2, "dir.x dir2/a other/dir/a "},
-		{"prefix with slashes", func(c *FS) (int, error) { return c.InvalidatePrefix("/dir/"), nil }, 2, "dir.x dir2/a other/dir/a "},
-		{"prefix that is a file", func(c *FS) (int, error) { return c.InvalidatePrefix("dir/a"), nil }, 1, "dir.x dir/sub/b dir2/a other/dir/a "},
-		{"prefixes", func(c *FS) (int, error) { return c.InvalidatePrefix("dir", "dir2"), nil }, 3, "dir.x other/dir/a "},
-		{"part of a name", func(c *FS) (int, error) { return c.InvalidatePrefix("di"), nil }, 0, "dir.x dir/a dir/sub/b dir2/a other/dir/a "},
-		{"root", func(c *FS) (int, error) { return c.InvalidatePrefix("/"), nil }, 5, ""},
+		{"prefix", func(c *FS) (int, error) { return c.Invalidate("dir/"), nil }, 2, "dir.x dir2/a other/dir/a "},
+		{"prefix with slashes", func(c *FS) (int, error) { return c.Invalidate("/dir/"), nil }, 2, "dir.x dir2/a other/dir/a "},
+		{"prefix that is a file", func(c *FS) (int, error) { return c.Invalidate("dir/a/"), nil }, 1, "dir.x dir/sub/b dir2/a other/dir/a "},
+		{"prefixes", func(c *FS) (int, error) { return c.Invalidate("dir/", "dir2/"), nil }, 3, "dir.x other/dir/a "},
+		{"part of a name", func(c *FS) (int, error) { return c.Invalidate("di/"), nil }, 0, "dir.x dir/a dir/sub/b dir2/a other/dir/a "},
+		{"prefix and name", func(c *FS) (int, error) { return c.Invalidate("dir2/a", "dir/", "dir.x"), nil }, 4, "other/dir/a "},
+		{"root", func(c *FS) (int, error) { return c.Invalidate("/"), nil }, 5, ""},
 		{"names", func(c *FS) (int, error) { return c.Invalidate("dir/a", "/dir2/a", "no", "dir"), nil }, 2, "dir.x dir/sub/b other/dir/a "},
 		{"pattern", func(c *FS) (int, error) { return c.InvalidatePattern("dir*/*") }, 2, "dir.x dir/sub/b other/dir/a "},
 		{"patterns", func(c *FS) (int, error) { return c.InvalidatePattern("**/a", "*.x") }, 4, "dir/sub/b "},
@@ -311,8 +312,8 @@ func TestDefectDirIsNotAPrefixOfDir2(t *testing.T) {
 func TestInvalidateShowsNewFiles(t *testing.T) {
 	for name, do := range map[string]func(c *FS){
 		"name":    func(c *FS) { c.Invalidate("d/new") },
-		"prefix":  func(c *FS) { c.InvalidatePrefix("d/new") },
-		"above":   func(c *FS) { c.InvalidatePrefix("d") },
+		"prefix":  func(c *FS) { c.Invalidate("d/new/") },
+		"above":   func(c *FS) { c.Invalidate("d/") },
 		"pattern": func(c *FS) { _, _ = c.InvalidatePattern("**/new") },
 		"clear":   func(c *FS) { c.Clear() },
 	} {
@@ -726,10 +727,10 @@ func TestNothingOutsideIsReached(t *testing.T) {
 }
 
 // TestDirRefusesNames that the system has no file for: a backslash separates no names in an
-// fs.FS, so on Windows Dir must not open d/f as d\f too.
+// fs.FS, so on Windows dirFS must not open d/f as d\f too.
 func TestDirRefusesNames(t *testing.T) {
 	dir := t.TempDir()
-	d, err := OpenDir(dir)
+	d, err := newDirFS(dir)
 	require.NoError(t, err)
 	defer d.Close()
 	_, err = d.WriteFile("d/f", nil)

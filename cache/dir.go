@@ -15,26 +15,25 @@ import (
 	"time"
 )
 
-// ErrNotRegular is the error of Dir.Open for what is neither a regular file nor a
-// directory: a FIFO, a socket, a device.
+// ErrNotRegular is the error of [FS.Open] in a directory of [NewDir], and of [Results], for
+// what is neither a regular file nor a directory: a FIFO, a socket, a device.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Dir is a directory of the operating system as a source. All is opened through
+// dirFS is a directory of the operating system as source and store. All is opened through
 // [os.Root]: no name and no link leads outside.
-type Dir struct {
+type dirFS struct {
 	root    *os.Root
 	name    string   // absolute, for fileproc
-	written sync.Map // the directories with a file that this Dir has written
+	written sync.Map // the directories with a file that it has written
 }
 
 var _ interface {
 	fs.StatFS
 	fs.ReadLinkFS
 	Store
-} = (*Dir)(nil)
+} = (*dirFS)(nil)
 
-// OpenDir opens the directory name.
-func OpenDir(name string) (*Dir, error) {
+func newDirFS(name string) (*dirFS, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
@@ -42,15 +41,14 @@ func OpenDir(name string) (*Dir, error) {
 	if abs, err := filepath.Abs(name); err == nil {
 		name = abs
 	}
-	return &Dir{root: root, name: name}, nil
+	return &dirFS{root: root, name: name}, nil
 }
 
-// Close releases the directory. Files that are open stay so.
-func (d *Dir) Close() error { return d.root.Close() }
+func (d *dirFS) Close() error { return d.root.Close() }
 
 // Open opens a regular file or a directory. It never waits for the other side of
 // a FIFO.
-func (d *Dir) Open(name string) (fs.File, error) {
+func (d *dirFS) Open(name string) (fs.File, error) {
 	if err := local("open", name); err != nil {
 		return nil, err
 	}
@@ -86,24 +84,21 @@ func (d listedDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	}
 }
 
-// Stat returns metadata; of a link, of what it leads to.
-func (d *Dir) Stat(name string) (fs.FileInfo, error) {
+func (d *dirFS) Stat(name string) (fs.FileInfo, error) {
 	if err := local("stat", name); err != nil {
 		return nil, err
 	}
 	return d.root.Stat(name)
 }
 
-// Lstat returns metadata; of a link, its own.
-func (d *Dir) Lstat(name string) (fs.FileInfo, error) {
+func (d *dirFS) Lstat(name string) (fs.FileInfo, error) {
 	if err := local("lstat", name); err != nil {
 		return nil, err
 	}
 	return d.root.Lstat(name)
 }
 
-// ReadLink returns where a link leads.
-func (d *Dir) ReadLink(name string) (string, error) {
+func (d *dirFS) ReadLink(name string) (string, error) {
 	if err := local("readlink", name); err != nil {
 		return "", err
 	}
@@ -148,11 +143,8 @@ func removeLeftovers(root *os.Root, dir string, f *os.File) {
 	}
 }
 
-// WriteFile makes data the content of the file name, which it replaces by a rename: a
-// link is replaced, not followed. It makes the directories above. A file that is there
-// keeps its permissions. Temporary files are not listed. The first write into a directory
-// removes those older than an hour, which writers that were killed have left.
-func (d *Dir) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+// WriteFile replaces the file name by a rename.
+func (d *dirFS) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	if err := local("write", name); err != nil {
 		return nil, err
 	}
@@ -248,8 +240,7 @@ func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.F
 	return after, nil
 }
 
-// Remove removes a file or an empty directory.
-func (d *Dir) Remove(name string) error {
+func (d *dirFS) Remove(name string) error {
 	if err := local("remove", name); err != nil {
 		return err
 	}

@@ -126,7 +126,8 @@ func ExampleFS_WriteFile() {
 	// new <nil>
 }
 
-func ExampleFS_InvalidatePrefix() {
+// A slash at the end stands for all that is below.
+func ExampleFS_Invalidate() {
 	source := fstest.MapFS{"dir/a": {}, "dir/sub/b": {}, "dir2/c": {}}
 	files, err := cache.New(source, cache.Options{Trust: cache.Forever})
 	if err != nil {
@@ -137,7 +138,7 @@ func ExampleFS_InvalidatePrefix() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println(files.InvalidatePrefix("dir"), "files of dir, none of dir2")
+	fmt.Println(files.Invalidate("dir/"), "files of dir, none of dir2")
 	// Output: 2 files of dir, none of dir2
 }
 
@@ -183,9 +184,9 @@ func ExampleFS_Warm() {
 	// Output: 3 files, 61 bytes, full: false
 }
 
-// The names that were used most are warmed at the next start.
-func ExampleFS_MostUsed() {
-	source := fstest.MapFS{"a": {}, "b": {}, "c": {}}
+// The files that were used most are warmed at the next start.
+func ExampleFS_Entries() {
+	source := fstest.MapFS{"a": {}, "b": {Data: []byte("hello")}, "c": {}}
 	files, err := cache.New(source, cache.Options{Trust: cache.Forever})
 	if err != nil {
 		log.Fatal(err)
@@ -196,53 +197,29 @@ func ExampleFS_MostUsed() {
 		}
 	}
 	var list bytes.Buffer // or a file
-	if err := cache.WriteNames(&list, files.MostUsed(2)); err != nil {
+	if err := json.NewEncoder(&list).Encode(files.Entries()[:2]); err != nil {
 		log.Fatal(err)
 	}
 
-	names, err := cache.ReadNames(&list)
-	if err != nil {
+	var entries []cache.Entry
+	if err := json.NewDecoder(&list).Decode(&entries); err != nil {
 		log.Fatal(err)
 	}
 	next, err := cache.New(source, cache.Options{Trust: cache.Forever})
 	if err != nil {
 		log.Fatal(err)
 	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
 	report, err := next.Warm(context.Background(), cache.WarmOptions{Files: slices.Values(names)})
 	fmt.Println(names, report.Warmed, err)
 	// Output: [c b] 2 <nil>
 }
 
-func ExampleFS_Entries() {
-	files, err := cache.New(fstest.MapFS{"a": {Data: []byte("hello")}}, cache.Options{Trust: cache.Forever})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := files.ReadFile("a"); err != nil {
-		log.Fatal(err)
-	}
-	for _, e := range files.Entries("a", "b") {
-		fmt.Println(e.Name, e.Cached, e.Bytes, e.Uses)
-	}
-	// Output:
-	// a true 5 1
-	// b false 0 0
-}
-
-// The names may have newlines.
-func ExampleWriteNames() {
-	var list bytes.Buffer
-	err := cache.WriteNames(&list, []string{"a", "b\nc"})
-	fmt.Printf("%q %v\n", list.String(), err)
-	names, err := cache.ReadNames(&list)
-	fmt.Printf("%q %v\n", names, err)
-	// Output:
-	// "a\x00b\nc\x00" <nil>
-	// ["a" "b\nc"] <nil>
-}
-
 // A snapshot is saved before the end, and loaded at the next start.
-func ExampleFS_LoadSnapshotFile() {
+func ExampleFS_LoadSnapshot() {
 	dir := exampleDir()
 	defer os.RemoveAll(dir)
 	snapshot := filepath.Join(dir, "snapshot")
@@ -254,7 +231,7 @@ func ExampleFS_LoadSnapshotFile() {
 	if _, err := files.ReadFile("a"); err != nil {
 		log.Fatal(err)
 	}
-	if err := files.SaveSnapshotFile(snapshot); err != nil {
+	if err := files.SaveSnapshot(snapshot); err != nil {
 		log.Fatal(err)
 	}
 
@@ -262,31 +239,13 @@ func ExampleFS_LoadSnapshotFile() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err := next.LoadSnapshotFile(snapshot)
+	n, err := next.LoadSnapshot(snapshot)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Print(err) // the files are read again
 	}
 	_, err = next.ReadFile("a")
 	fmt.Println(n, "loaded,", next.Stats().Files.Hits, "hit", err)
 	// Output: 1 loaded, 1 hit <nil>
-}
-
-// A snapshot goes to any writer.
-func ExampleFS_SaveSnapshot() {
-	files, err := cache.New(fstest.MapFS{"a": {ModTime: time.Unix(1, 0)}}, cache.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := files.ReadFile("a"); err != nil {
-		log.Fatal(err)
-	}
-	var snapshot bytes.Buffer
-	if err := files.SaveSnapshot(&snapshot); err != nil {
-		log.Fatal(err)
-	}
-	files.Clear()
-	fmt.Println(files.LoadSnapshot(&snapshot))
-	// Output: 1 <nil>
 }
 
 // mapStore is a store that writes to a map, as others do to a bucket or a database.

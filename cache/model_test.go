@@ -266,8 +266,8 @@ func (u *modelUser) fromStore(name string) {
 func (u *modelUser) invalidate() func(string) {
 	return []func(string){
 		func(name string) { u.c.Invalidate(name) },
-		func(name string) { u.c.InvalidatePrefix(name) },
-		func(string) { u.c.InvalidatePrefix(u.dir) },
+		func(name string) { u.c.Invalidate(name + "/") },
+		func(string) { u.c.Invalidate(u.dir + "/") },
 		func(string) { u.c.Clear() },
 		func(name string) { _, _ = u.c.InvalidatePattern("**/" + name[len(u.dir)+1:]) },
 	}[u.rnd.IntN(5)]

@@ -66,7 +66,7 @@ func TestResults(t *testing.T) {
 		require.Error(t, err)
 		_, err = r.Load("../f")
 		require.Error(t, err)
-		c.InvalidatePrefix("f")
+		c.Invalidate("f/")
 		_, ok = r.Get("f")
 		require.False(t, ok)
 		requireStats(t, r.Stats())

@@ -47,12 +47,7 @@ const (
 	snapshotBuffer = 256 << 10
 )
 
-// SaveSnapshot writes the cached files to w, the most used first, for LoadSnapshot at the
-// next start. It leaves out files that could not be compared with the source then, because
-// they have no times or changed less than 2 seconds before they were read; dirty files,
-// which only a flush saves; and listings, metadata and Results. The cache can be used
-// meanwhile.
-func (c *FS) SaveSnapshot(w io.Writer) error {
+func (c *FS) writeSnapshot(w io.Writer) error {
 	s := &snapshotWriter{to: bufio.NewWriterSize(w, snapshotBuffer), sum: xxhash.New()}
 	s.write([]byte(snapshotMagic))
 	n := uint64(0)
@@ -118,19 +113,7 @@ func (s *snapshotWriter) entry(h held[*content], expires int64) {
 	s.writeSum()
 }
 
-// LoadSnapshot caches the files of a snapshot that fit into the room that is free, and
-// returns how many. It evicts nothing and replaces nothing, and the files that it cached
-// are evicted before those that were used. Files whose TTL has ended since are left out.
-//
-// Each file is compared with the source when it is first used, also with Trust, as every
-// hit is without Trust. A file that has changed since is read. So the source must be the
-// one of the snapshot, or one whose sizes, times or modes differ where the contents do.
-// The Sys method of the files' metadata returns nil.
-//
-// For damage, a missing part or another version, the error is ErrSnapshot. What was read
-// before is right and stays. The checksums show damage, not forgery: keep a snapshot where
-// only those can write who may also change the files.
-func (c *FS) LoadSnapshot(r io.Reader) (loaded int, err error) {
+func (c *FS) readSnapshot(r io.Reader) (loaded int, err error) {
 	s := &snapshotReader{from: bufio.NewReaderSize(r, snapshotBuffer), sum: xxhash.New()}
 	var magic [len(snapshotMagic)]byte
 	s.read(magic[:])
@@ -271,9 +254,13 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 	return s.err == nil && c.data.add(rec.name, ct, l) == aheadCached
 }
 
-// SaveSnapshotFile is SaveSnapshot to the file name, which it replaces by a rename: the file
-// has the whole snapshot or what it had before.
-func (c *FS) SaveSnapshotFile(name string) (err error) {
+// SaveSnapshot saves the cached files in the file name, the most used first, for
+// LoadSnapshot at the next start. It replaces the file by a rename: the file has the whole
+// snapshot or what it had before. It leaves out files that could not be compared with the
+// source then, because they have no times or changed less than 2 seconds before they were
+// read; dirty files, which only a flush saves; and listings, metadata and Results. The
+// cache can be used meanwhile.
+func (c *FS) SaveSnapshot(name string) (err error) {
 	dir, base := filepath.Split(name)
 	root, err := os.OpenRoot(cmp.Or(dir, "."))
 	if err != nil {
@@ -293,7 +280,7 @@ func (c *FS) SaveSnapshotFile(name string) (err error) {
 			err = writeError(name, err)
 		}
 	}()
-	if err := c.SaveSnapshot(f); err != nil {
+	if err := c.writeSnapshot(f); err != nil {
 		return err
 	}
 	if err := fsync(f); err != nil {
@@ -308,13 +295,24 @@ func (c *FS) SaveSnapshotFile(name string) (err error) {
 	return syncDir(root, ".")
 }
 
-// LoadSnapshotFile is LoadSnapshot of the file name. If there is no such file, the error
-// is fs.ErrNotExist.
-func (c *FS) LoadSnapshotFile(name string) (loaded int, err error) {
+// LoadSnapshot caches the files of the snapshot name that fit into the room that is free, and
+// returns how many. It evicts nothing and replaces nothing, and the files that it cached
+// are evicted before those that were used. Files whose TTL has ended since are left out.
+//
+// Each file is compared with the source when it is first used, also with Trust, as every
+// hit is without Trust. A file that has changed since is read. So the source must be the
+// one of the snapshot, or one whose sizes, times or modes differ where the contents do.
+// The Sys method of the files' metadata returns nil.
+//
+// For damage, a missing part or another version, the error is ErrSnapshot. What was read
+// before is right and stays. If there is no file, it is fs.ErrNotExist. The checksums show
+// damage, not forgery: keep a snapshot where only those can write who may also change the
+// files.
+func (c *FS) LoadSnapshot(name string) (loaded int, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	return c.LoadSnapshot(f)
+	return c.readSnapshot(f)
 }

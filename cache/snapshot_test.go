@@ -29,13 +29,13 @@ func snapshotOf(t testing.TB, source fs.FS, opts Options, names ...string) []byt
 		require.NoError(t, err)
 	}
 	var b bytes.Buffer
-	require.NoError(t, c.SaveSnapshot(&b))
+	require.NoError(t, c.writeSnapshot(&b))
 	return b.Bytes()
 }
 
 func TestSnapshot(t *testing.T) {
 	settledFiles(t)
-	d, err := OpenDir(warmTree(t, snapshotFiles))
+	d, err := newDirFS(warmTree(t, snapshotFiles))
 	require.NoError(t, err)
 	defer d.Close()
 	m := newMemFS(snapshotFiles)
@@ -45,7 +45,7 @@ func TestSnapshot(t *testing.T) {
 				snapshot := snapshotOf(t, source, Options{Trust: trust}, "a.txt", "empty", "d/b.txt", oddName)
 				c := newFS(t, source, Options{Trust: trust})
 				opens := m.opens.Load()
-				n, err := c.LoadSnapshot(iotest.HalfReader(bytes.NewReader(snapshot)))
+				n, err := c.readSnapshot(iotest.HalfReader(bytes.NewReader(snapshot)))
 				require.NoError(t, err)
 				require.Equal(t, 4, n)
 				for range 2 {
@@ -72,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 					require.EqualValues(t, 4, s.Checks, "each once")
 				}
 				requireStats(t, s)
-				again, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+				again, err := c.readSnapshot(bytes.NewReader(snapshot))
 				require.NoError(t, err)
 				require.Zero(t, again, "nothing is replaced")
 			})
@@ -90,7 +90,7 @@ func TestSnapshotIsComparedAtFirstUse(t *testing.T) {
 		c := newFS(t, m, Options{Trust: trust})
 		r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
 		require.NoError(t, err)
-		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		n, err := c.readSnapshot(bytes.NewReader(snapshot))
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		got, err := r.Load("f")
@@ -117,13 +117,13 @@ func TestSnapshotLeavesOut(t *testing.T) {
 	require.NoError(t, dirty.Remove("g"))
 	for _, c := range []*FS{c, dirty} {
 		var b bytes.Buffer
-		require.NoError(t, c.SaveSnapshot(&b))
+		require.NoError(t, c.writeSnapshot(&b))
 		fresh := newFS(t, m2, Options{})
-		n, err := fresh.LoadSnapshot(&b)
+		n, err := fresh.readSnapshot(&b)
 		require.NoError(t, err)
 		require.Zero(t, n)
 	}
-	n, err := dirty.LoadSnapshot(bytes.NewReader(snapshotOf(t, m2, Options{}, "f", "g")))
+	n, err := dirty.readSnapshot(bytes.NewReader(snapshotOf(t, m2, Options{}, "f", "g")))
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Equal(t, "dirty", readFile(t, dirty, "f"))
@@ -143,7 +143,7 @@ func TestSnapshotKeepsTheBounds(t *testing.T) {
 		opts.Shards = 1
 		c := newFS(t, m, opts)
 		readFile(t, c, "used")
-		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		n, err := c.readSnapshot(bytes.NewReader(snapshot))
 		require.NoError(t, err)
 		s := c.Stats().Files
 		require.LessOrEqual(t, s.Bytes, c.data.maxCost())
@@ -166,7 +166,7 @@ func TestSnapshotKeepsTTLs(t *testing.T) {
 		snapshot := snapshotOf(t, m, opts, "hour", "minute", "never")
 		time.Sleep(50 * time.Minute)
 		c := newFS(t, m, opts)
-		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		n, err := c.readSnapshot(bytes.NewReader(snapshot))
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		time.Sleep(9 * time.Minute)
@@ -176,7 +176,7 @@ func TestSnapshotKeepsTTLs(t *testing.T) {
 		require.Equal(t, []string{"never"}, cachedNames(c))
 		opts.TTL, opts.TTLOf = time.Second, nil // less than when it was saved
 		c = newFS(t, m, opts)
-		_, err = c.LoadSnapshot(bytes.NewReader(snapshot))
+		_, err = c.readSnapshot(bytes.NewReader(snapshot))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		require.Zero(t, c.Stats().Files.Entries)
@@ -192,7 +192,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	check := func(damaged []byte, what ...any) {
 		t.Helper()
 		c := newFS(t, m, Options{Trust: Forever})
-		_, err := c.LoadSnapshot(bytes.NewReader(damaged))
+		_, err := c.readSnapshot(bytes.NewReader(damaged))
 		require.ErrorIs(t, err, ErrSnapshot, what...)
 		for name, data := range files {
 			if h, ok := c.data.find(name); ok {
@@ -213,11 +213,11 @@ func TestDamagedSnapshot(t *testing.T) {
 	check(append(bytes.Clone(snapshot[:first]), snapshot[first+record:]...), "without a record")
 	check(append(bytes.Clone(snapshot[:first+record]), snapshot[first:]...), "a record twice")
 	c := newFS(t, m, Options{})
-	n, err := c.LoadSnapshot(iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(snapshot))))
+	n, err := c.readSnapshot(iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader(snapshot))))
 	require.Zero(t, n)
 	require.ErrorIs(t, err, iotest.ErrTimeout, "the error of the reader is not damage")
 	require.NotErrorIs(t, err, ErrSnapshot)
-	n, err = c.LoadSnapshot(bytes.NewReader(snapshot[:len(snapshot)-1]))
+	n, err = c.readSnapshot(bytes.NewReader(snapshot[:len(snapshot)-1]))
 	require.ErrorIs(t, err, ErrSnapshot)
 	require.Equal(t, 3, n, "what was read before stays")
 }
@@ -226,9 +226,9 @@ func TestSnapshotWriteFails(t *testing.T) {
 	m := newMemFS(map[string]string{"f": strings.Repeat("x", 2*snapshotBuffer)})
 	c := newFS(t, m, Options{})
 	readFile(t, c, "f")
-	require.ErrorIs(t, c.SaveSnapshot(iotestWriter{}), errStore)
+	require.ErrorIs(t, c.writeSnapshot(iotestWriter{}), errStore)
 	c.Clear()
-	require.ErrorIs(t, c.SaveSnapshot(iotestWriter{}), errStore)
+	require.ErrorIs(t, c.writeSnapshot(iotestWriter{}), errStore)
 }
 
 func TestSnapshotFile(t *testing.T) {
@@ -237,18 +237,18 @@ func TestSnapshotFile(t *testing.T) {
 	readFile(t, c, "f")
 	dir := t.TempDir()
 	name := filepath.Join(dir, "snapshot")
-	_, err := c.LoadSnapshotFile(name)
+	_, err := c.LoadSnapshot(name)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for range 2 {
-		require.NoError(t, c.SaveSnapshotFile(name))
+		require.NoError(t, c.SaveSnapshot(name))
 	}
 	fresh := newFS(t, m, Options{})
-	n, err := fresh.LoadSnapshotFile(name)
+	n, err := fresh.LoadSnapshot(name)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
-	require.Error(t, c.SaveSnapshotFile(filepath.Join(dir, "d")), "a directory is there")
-	require.Error(t, c.SaveSnapshotFile(filepath.Join(dir, "none", "snapshot")))
+	require.Error(t, c.SaveSnapshot(filepath.Join(dir, "d")), "a directory is there")
+	require.Error(t, c.SaveSnapshot(filepath.Join(dir, "none", "snapshot")))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "no temporary file is left")
@@ -271,7 +271,7 @@ func FuzzLoadSnapshot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, snapshot []byte) {
 		c, err := New(m, Options{MaxBytes: 2 * (entryOverhead + 310), Shards: 1, Trust: Forever})
 		require.NoError(t, err)
-		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		n, err := c.readSnapshot(bytes.NewReader(snapshot))
 		if err != nil && !errors.Is(err, ErrSnapshot) {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestSnapshotWithPolicyTTL(t *testing.T) {
 		snapshot := snapshotOf(t, m, opts, "f")
 		opts.TTL = time.Minute
 		c := newFS(t, m, opts)
-		n, err := c.LoadSnapshot(bytes.NewReader(snapshot))
+		n, err := c.readSnapshot(bytes.NewReader(snapshot))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		time.Sleep(2 * time.Minute)
@@ -313,6 +313,6 @@ func TestSnapshotOfAnotherCount(t *testing.T) {
 	s.write(end[:])
 	s.writeSum()
 	require.NoError(t, s.to.Flush())
-	_, err := newFS(t, newMemFS(nil), Options{}).LoadSnapshot(&b)
+	_, err := newFS(t, newMemFS(nil), Options{}).readSnapshot(&b)
 	require.ErrorIs(t, err, ErrSnapshot)
 }

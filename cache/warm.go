@@ -24,7 +24,7 @@ import (
 type WarmOptions struct {
 	// Files, if not nil, gives the names to read, the most important first; the source
 	// is then not listed. A name with a slash at its end stands for all files below
-	// that directory. See MostUsed and ReadNames.
+	// that directory. See [FS.Entries].
 	Files iter.Seq[string]
 	// Include and Exclude are patterns as in fileproc's Options: only files that match
 	// one of Include, if there is any, and none of Exclude.
@@ -36,8 +36,8 @@ type WarmOptions struct {
 	// Evict lets Warm evict as loads do: each file counts as used once. Without it,
 	// Warm takes the room that is free and stops when there is none.
 	Evict bool
-	// Workers is how many files are read at a time. Zero is fileproc's default for a
-	// Dir, and for other sources at least 16, since they may be far away.
+	// Workers is how many files are read at a time. Zero is fileproc's default with NewDir,
+	// and for other sources at least 16, since they may be far away.
 	Workers int
 	// OnProgress, if not nil, is called about ten times a second, and once before Warm
 	// returns: one call at a time, on several goroutines.
@@ -182,7 +182,7 @@ func (w *warming) pass(ctx context.Context, files iter.Seq[string], include []st
 		opts.OnProgress = func(fileproc.Report) { w.progress() }
 	}
 	root, fn := ".", func(f *fileproc.File) error { w.load(f.Rel(), w.c.loadWarm); return nil }
-	if d, ok := w.c.source.(*Dir); ok && fsinfo.HasInodes {
+	if d, ok := w.c.source.(*dirFS); ok && fsinfo.HasInodes {
 		root, fn = d.name, w.read
 		listed := opts.Select
 		opts.Select = func(f *fileproc.File) bool { return !isTemporary(f.Name()) && listed(f) }
@@ -364,19 +364,6 @@ func (w *warming) report() WarmReport {
 		Failed: w.failed.Load(), Bytes: w.bytes.Load(), Full: w.full.Load(), Elapsed: time.Since(w.start)}
 }
 
-// MostUsed returns the names of up to n cached files: those that were served most often
-// since they were cached, the most used first. It leaves out files that nobody has used.
-func (c *FS) MostUsed(n int) []string {
-	var names []string
-	for _, h := range c.data.all() {
-		if len(names) >= n || h.uses == 0 {
-			break
-		}
-		names = append(names, h.key)
-	}
-	return names
-}
-
 // An Entry is what the cache knows of a file.
 type Entry struct {
 	Name   string `json:"name"`
@@ -387,41 +374,40 @@ type Entry struct {
 }
 
 // Entries returns what the cache knows of the names, in their order. Without a name it
-// returns all files that the cache has, the most used first. It does not count as a use.
+// returns all files that the cache has, the most used first and the dirty ones last. It
+// does not count as a use.
 func (c *FS) Entries(names ...string) []Entry {
-	var entries []Entry
-	c.w.mu.Lock()
-	dirty := make(map[string]int64, len(c.w.dirty))
-	for name, d := range c.w.dirty {
-		dirty[name] = int64(len(d.content.data))
+	files := c.w.sorted(all)
+	dirty := make(map[string]Entry, len(files))
+	for _, d := range files {
+		dirty[d.name] = Entry{Name: d.name, Dirty: true, Bytes: int64(len(d.content.data))}
 	}
-	c.w.mu.Unlock()
-	entry := func(name string, h held[*content], cached bool) Entry {
-		e := Entry{Name: name, Cached: cached, Uses: h.uses}
-		if cached {
-			e.Bytes = int64(len(h.value.data))
+	var entries []Entry
+	add := func(name string, h held[*content], cached bool) {
+		e, isDirty := dirty[name]
+		if !isDirty {
+			e = Entry{Name: name, Cached: cached, Uses: h.uses}
+			if cached {
+				e.Bytes = int64(len(h.value.data))
+			}
 		}
-		if bytes, ok := dirty[name]; ok {
-			e = Entry{Name: name, Dirty: true, Bytes: bytes}
-		}
-		return e
+		entries = append(entries, e)
+	}
+	for _, name := range names {
+		name = clean(name)
+		h, ok := c.data.find(name)
+		add(name, h, ok)
 	}
 	if len(names) > 0 {
-		for _, name := range names {
-			name = clean(name)
-			h, ok := c.data.find(name)
-			entries = append(entries, entry(name, h, ok))
-		}
 		return entries
 	}
 	for _, h := range c.data.all() {
-		if _, ok := dirty[h.key]; !ok {
-			entries = append(entries, entry(h.key, h, true))
+		if _, isDirty := dirty[h.key]; !isDirty {
+			add(h.key, h, true)
 		}
 	}
-	for name := range dirty {
-		entries = append(entries, entry(name, held[*content]{}, false))
+	for _, d := range files {
+		entries = append(entries, dirty[d.name])
 	}
-	slices.SortStableFunc(entries, func(a, b Entry) int { return int(min(1, max(-1, b.Uses-a.Uses))) })
 	return entries
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"testing/iotest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
@@ -63,7 +61,7 @@ func cachedNames(c *FS) []string {
 func TestWarm(t *testing.T) {
 	settledFiles(t)
 	files := map[string]string{"a.txt": "a", "empty": "", "d/b.txt": strings.Repeat("b", 50_000), "d/e/c.txt": "c", "d/e/f.md": "f", oddName: "n"}
-	opened, err := OpenDir(warmTree(t, files))
+	opened, err := newDirFS(warmTree(t, files))
 	require.NoError(t, err)
 	defer opened.Close()
 	elapsed := time.Duration(0)
@@ -146,7 +144,7 @@ func TestWarmEvictsNothing(t *testing.T) {
 			t.Run(policyName+"/"+source, func(t *testing.T) {
 				var fsys fs.FS = newMemFS(files)
 				if source == "dir" {
-					d, err := OpenDir(warmTree(t, files))
+					d, err := newDirFS(warmTree(t, files))
 					require.NoError(t, err)
 					defer d.Close()
 					fsys = d
@@ -467,7 +465,7 @@ func TestWarmProgress(t *testing.T) {
 	require.EqualValues(t, 60, r.Warmed)
 }
 
-func TestMostUsed(t *testing.T) {
+func TestEntries(t *testing.T) {
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"a": "", "b": "bb", "c": "", "never": "", "dirty": "", "not cached": ""}
@@ -479,45 +477,15 @@ func TestMostUsed(t *testing.T) {
 					readFile(t, c, name)
 				}
 			}
-			require.Equal(t, []string{"c", "b", "a"}, c.MostUsed(10))
-			require.Equal(t, []string{"c", "b"}, c.MostUsed(2))
-			require.Empty(t, c.MostUsed(0))
 			require.NoError(t, c.WriteFile("dirty", []byte("123")))
+			require.NoError(t, c.WriteFile("a dirty one", nil))
 			require.Equal(t, []Entry{{Name: "b", Cached: true, Bytes: 2, Uses: 6}, {Name: "not cached"}, {Name: "dirty", Dirty: true, Bytes: 3},
 				{Name: "never", Cached: true}}, c.Entries("/b", "not cached", "dirty", "never"))
-			all := c.Entries()
-			require.Len(t, all, 5)
-			require.Equal(t, "c", all[0].Name)
+			require.Equal(t, []Entry{{Name: "c", Cached: true, Uses: 9}, {Name: "b", Cached: true, Bytes: 2, Uses: 6}, {Name: "a", Cached: true, Uses: 3},
+				{Name: "never", Cached: true}, {Name: "dirty", Dirty: true, Bytes: 3}, {Name: "a dirty one", Dirty: true}}, c.Entries())
 			require.NoError(t, c.Close())
 		})
 	}
-}
-
-func TestNames(t *testing.T) {
-	names := []string{"a", "with\nnewline", "d/e f", "\xff\xfe", " ", strings.Repeat("x", maxListedName)}
-	var b bytes.Buffer
-	require.NoError(t, WriteNames(&b, names))
-	whole := b.String()
-	for _, r := range []io.Reader{strings.NewReader(whole), iotest.HalfReader(strings.NewReader(whole))} {
-		got, err := ReadNames(r)
-		require.NoError(t, err)
-		require.Equal(t, names, got)
-	}
-	got, err := ReadNames(strings.NewReader(""))
-	require.NoError(t, err)
-	require.Empty(t, got)
-	_, err = ReadNames(strings.NewReader(whole[:len(whole)-1]))
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	_, err = ReadNames(strings.NewReader("a\x00\x00b\x00"))
-	require.Error(t, err)
-	_, err = ReadNames(strings.NewReader(strings.Repeat("x", maxListedName+1) + "\x00"))
-	require.Error(t, err)
-	_, err = ReadNames(iotest.ErrReader(errStore))
-	require.ErrorIs(t, err, errStore)
-	for _, bad := range []string{"", "a\x00b", strings.Repeat("x", maxListedName+1)} {
-		require.Error(t, WriteNames(io.Discard, []string{bad}))
-	}
-	require.ErrorIs(t, WriteNames(iotestWriter{}, []string{"a"}), errStore)
 }
 
 type iotestWriter struct{}
@@ -584,12 +552,12 @@ func TestCountedAlike(t *testing.T) {
 	want := c.Stats().Files.Bytes
 	require.Greater(t, want, int64(1100+entryOverhead+sysMemory))
 	var snapshot bytes.Buffer
-	require.NoError(t, c.SaveSnapshot(&snapshot))
+	require.NoError(t, c.writeSnapshot(&snapshot))
 	c.Clear()
 	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
 	require.Equal(t, want, c.Stats().Files.Bytes)
 	c.Clear()
-	_, err = c.LoadSnapshot(&snapshot)
+	_, err = c.readSnapshot(&snapshot)
 	require.NoError(t, err)
 	require.Equal(t, want-sysMemory, c.Stats().Files.Bytes)
 }

@@ -67,7 +67,18 @@ type WriteStats struct {
 	DirtyBytes  int64 `json:"dirtyBytes"`  // now, counted as entries are
 }
 
-// writer is the part of an FS that writes.
+// writer is the part of an FS that writes. The locks of the package, in their order:
+//
+//	lock             guards                                    during calls of source, store, functions
+//	writer.closing   one Close at a time                       held, and of OnFlushError
+//	writer.names     the order of writes of a name             held
+//	writer.flushing  one flush at a time, with WriteBack       held, and of OnFlushError
+//	flushed.mu       the errors of a flush                     held during OnFlushError
+//	shard.mu         entries, loads under way, counters        not held
+//	writer.mu        dirty files, counters of writes           not held
+//
+// writer.names and writer.flushing are never locked together, and none of the last two while
+// one of them is held.
 type writer struct {
 	store    Store
 	mode     WriteMode

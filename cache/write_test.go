@@ -713,7 +713,7 @@ func TestDirIsAStore(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestDirWriteIsCached: what Dir returns of a written file is what a later Stat shows.
+// TestDirWriteIsCached: what dirFS returns of a written file is what a later Stat shows.
 func TestDirWriteIsCached(t *testing.T) {
 	old := fsinfo.Settled
 	fsinfo.Settled = -time.Hour // all files are
@@ -843,7 +843,7 @@ func TestLstatOfADirtyFile(t *testing.T) {
 // count as settled at once, as on a server whose clock is behind.
 func TestDirWriteThatAnotherProcessChanges(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows renames no open file, so Dir closes it before and returns no metadata of what it wrote")
+		t.Skip("Windows renames no open file, so dirFS closes it before and returns no metadata of what it wrote")
 	}
 	settledFiles(t)
 	defer func() { testAfterRename = func() {} }()
@@ -888,11 +888,11 @@ func TestDirWriteErrorsNameTheFile(t *testing.T) {
 // TestDirWriteReturnsItsOwnMetadata or none: also if the size alone shows the change.
 func TestDirWriteReturnsItsOwnMetadata(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("Windows renames no open file, so Dir closes it before and returns no metadata of what it wrote")
+		t.Skip("Windows renames no open file, so dirFS closes it before and returns no metadata of what it wrote")
 	}
 	defer func() { testAfterRename = func() {} }()
 	dir := t.TempDir()
-	d, err := OpenDir(dir)
+	d, err := newDirFS(dir)
 	require.NoError(t, err)
 	defer d.Close()
 	testAfterRename = func() {
@@ -1056,7 +1056,7 @@ func TestLinksWithWriteBack(t *testing.T) {
 func TestInvalidateDuringAWrite(t *testing.T) {
 	for name, drop := range map[string]func(c *FS){
 		"name":    func(c *FS) { c.Invalidate("f") },
-		"prefix":  func(c *FS) { c.InvalidatePrefix("f") },
+		"prefix":  func(c *FS) { c.Invalidate("f/") },
 		"pattern": func(c *FS) { _, _ = c.InvalidatePattern("*") },
 		"clear":   func(c *FS) { c.Clear() },
 	} {
@@ -1155,7 +1155,7 @@ func TestDirSyncs(t *testing.T) {
 		{func() error { return c.Remove("d/e/f") }, []string{"[]"}},
 		{func() error { return c.Remove("d/e") }, []string{"[]"}},
 		{func() error { return c.WriteFile("d/e/f", nil) }, []string{"file of 0", "[f]", "[e]", "[d]"}},
-		{func() error { return c.SaveSnapshotFile(filepath.Join(dir, "d", "e", "f")) }, []string{fmt.Sprint("file of ", 8+recordSize+8), "[f]"}},
+		{func() error { return c.SaveSnapshot(filepath.Join(dir, "d", "e", "f")) }, []string{fmt.Sprint("file of ", 8+recordSize+8), "[f]"}},
 	} {
 		synced = nil
 		require.NoError(t, step.do())
@@ -1167,7 +1167,7 @@ func TestDirSyncs(t *testing.T) {
 	fail = "file"
 	synced = nil
 	require.ErrorIs(t, c.WriteFile("d/e/g", nil), errStore)
-	require.ErrorIs(t, c.SaveSnapshotFile(filepath.Join(dir, "d", "e", "g")), errStore)
+	require.ErrorIs(t, c.SaveSnapshot(filepath.Join(dir, "d", "e", "g")), errStore)
 	entries, err := os.ReadDir(filepath.Join(dir, "d", "e"))
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "neither a file nor a temporary one")
@@ -1233,6 +1233,6 @@ func TestLeftovers(t *testing.T) {
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "d", old), past, past))
 	require.NoError(t, c.WriteFile("d/f", nil))
 	require.FileExists(t, filepath.Join(dir, "d", old))
-	require.NoError(t, c.SaveSnapshotFile(filepath.Join(dir, "d", "snapshot")))
+	require.NoError(t, c.SaveSnapshot(filepath.Join(dir, "d", "snapshot")))
 	require.NoFileExists(t, filepath.Join(dir, "d", old))
 }

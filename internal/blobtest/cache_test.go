@@ -1,11 +1,11 @@
 package blobtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -80,8 +80,8 @@ func TestCacheOfABucket(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 9, r.Warmed)
 	require.EqualValues(t, 1, r.Cached)
-	var snapshot bytes.Buffer
-	require.NoError(t, files.SaveSnapshot(&snapshot))
+	snapshot := filepath.Join(t.TempDir(), "snapshot")
+	require.NoError(t, files.SaveSnapshot(snapshot))
 
 	require.NoError(t, bucket.WriteAll(t.Context(), "d1/f7", []byte("beneath"), nil))
 	read(files, "d1/f7", "beneath")
@@ -98,7 +98,7 @@ func TestCacheOfABucket(t *testing.T) {
 	source := &counting{Bucket: bucket}
 	next, err := cache.New(source, cache.Options{Store: store{bucket}, Write: cache.WriteBack, FlushInterval: cache.Forever, Trust: cache.Forever})
 	require.NoError(t, err)
-	n, err := next.LoadSnapshot(&snapshot)
+	n, err := next.LoadSnapshot(snapshot)
 	require.NoError(t, err)
 	require.Equal(t, 10, n)
 	read(next, "d1/f7", "beneath")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -142,27 +141,17 @@ func printDirectory(rounds int, sample time.Duration) (err error) {
 		return err
 	}
 	time.Sleep(2100 * time.Millisecond) // a file that is younger is not trusted to show changes
-	root, err := cache.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	opened := func(f fs.FS) func(string) (io.ReadCloser, error) {
-		return func(name string) (io.ReadCloser, error) { return f.Open(name) }
-	}
 	var all []side
 	for _, s := range []struct {
 		name string
-		f    fs.FS
 		opts *cache.Options
 	}{
-		{"fileproc, Trust: Forever", nil, &cache.Options{Trust: cache.Forever}},
-		{"fileproc, Trust: 100 ms", nil, &cache.Options{Trust: 100 * time.Millisecond}},
-		{"fileproc, each hit compared with the file", nil, &cache.Options{}},
-		{"os.Root, no cache", root, nil},
-		{"os.DirFS, no cache", os.DirFS(dir), nil},
+		{"fileproc, Trust: Forever", &cache.Options{Trust: cache.Forever}},
+		{"fileproc, Trust: 100 ms", &cache.Options{Trust: 100 * time.Millisecond}},
+		{"fileproc, each hit compared with the file", &cache.Options{}},
+		{"os.DirFS, no cache", nil},
 	} {
-		f := s.f
+		f := os.DirFS(dir)
 		if s.opts != nil {
 			files, err := cache.NewDir(dir, *s.opts)
 			if err != nil {
@@ -172,7 +161,8 @@ func printDirectory(rounds int, sample time.Duration) (err error) {
 			f = files
 		}
 		all = append(all, side{s.name, func(*testCase) (*target, error) {
-			return &target{names: []string{name}, src: &source{}, open: opened(f)}, nil
+			return &target{names: []string{name}, src: &source{},
+				open: func(name string) (io.ReadCloser, error) { return f.Open(name) }}, nil
 		}})
 	}
 	r, err := measureCase(c, all, rounds, sample)
