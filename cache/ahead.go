@@ -36,7 +36,7 @@ func (e *engine[V]) loadAhead(key string, fn func() (V, loaded, error)) (aheadRe
 		return aheadWasThere, nil
 	}
 	s.flown++
-	f := &flight[V]{done: make(chan struct{}), number: s.flown, err: errAbandoned}
+	f := &flight[V]{number: s.flown, err: errAbandoned}
 	s.flights[key] = f
 	s.mu.Unlock()
 	wanted := false

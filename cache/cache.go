@@ -266,6 +266,9 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
 		workers: max(1, opts.FlushWorkers), most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
 		flushLater: c.flushAtInterval}
+	for i := range c.w.names {
+		c.w.names[i].left.L = &c.w.names[i].mu
+	}
 	return c, nil
 }
 
@@ -381,7 +384,7 @@ func (c *FS) Open(name string) (fs.File, error) {
 			return nil, err
 		}
 		if ct.kind == directory {
-			return &openDir{of: ct, name: name}, nil
+			return &openDir{handle: handle{ct, name, false}}, nil
 		}
 	}
 	return c.source.Open(name)
@@ -441,8 +444,7 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 	if c.trust == 0 {
 		return c.stat(name)
 	}
-	ct, ok, trusted := c.meta.get(name, c.notBefore())
-	if ok && trusted {
+	if ct, _, trusted := c.meta.get(name, c.notBefore()); trusted {
 		return &ct.info, nil
 	}
 	ct, err := load(c, c.meta, name, name, func() (*content, loaded, error) {

@@ -3,6 +3,7 @@ package cache
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -160,18 +161,11 @@ func (d *dirFS) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	if old, err := d.root.Stat(name); err == nil && old.Mode().IsRegular() {
 		perm, exists = old.Mode().Perm(), true
 	}
-	tmp := path.Join(dir, temporary+rand.Text())
-	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	info, err := replace(d.root, name, perm, exists, !known, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 	if err != nil {
-		return nil, writeError(name, err)
-	}
-	if !known {
-		removeLeftovers(d.root, dir, f)
-	}
-	info, err := replace(d.root, f, tmp, name, data, perm, exists)
-	if err != nil {
-		f.Close()
-		_ = d.root.Remove(tmp)
 		return nil, writeError(name, err)
 	}
 	for above := dir; ; above = path.Dir(above) {
@@ -204,13 +198,29 @@ func writeError(name string, err error) error {
 
 var testAfterRename = func() {} // a test changes the file
 
-// replace writes f, which is tmp, and renames it to name. The metadata that it
-// returns is nil if another process has changed the file meanwhile.
-func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.FileMode, exists bool) (fs.FileInfo, error) {
-	if _, err := f.Write(data); err != nil {
+// replace writes a temporary file beside name and renames it to name. The metadata that
+// it returns is nil if another process has changed the file meanwhile. clear says whether it
+// removes leftovers there, and exists that perm are the file's, to which no umask applies.
+func replace(root *os.Root, name string, perm fs.FileMode, exists, clear bool, write func(io.Writer) error) (info fs.FileInfo, err error) {
+	dir := path.Dir(name)
+	tmp := path.Join(dir, temporary+rand.Text())
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
 		return nil, err
 	}
-	if exists { // the umask does not apply
+	defer func() {
+		f.Close()
+		if err != nil {
+			_ = root.Remove(tmp)
+		}
+	}()
+	if clear {
+		removeLeftovers(root, dir, f)
+	}
+	if err := write(f); err != nil {
+		return nil, err
+	}
+	if exists {
 		if err := f.Chmod(perm); err != nil && runtime.GOOS != "windows" {
 			return nil, err
 		}
@@ -233,7 +243,6 @@ func replace(root *os.Root, f *os.File, tmp, name string, data []byte, perm fs.F
 	}
 	testAfterRename()
 	after, err := f.Stat() // a rename may set the change time
-	f.Close()
 	if err != nil || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
 		return nil, nil
 	}

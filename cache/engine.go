@@ -146,23 +146,14 @@ func (e *engine[V]) checked(key string, v V, at int64, is verdict, why reason) {
 	}
 }
 
-// set makes v the value of key. Loads of key under way are not kept. It reports
-// whether v fits; if not, key has no value.
-func (e *engine[V]) set(key string, v V, l loaded) bool {
-	s := e.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.flights, key)
-	return s.insert(e, key, v, l)
-}
-
 // drops returns the number of drops in the shard of key, for setUnlessDropped.
 func (e *engine[V]) drops(key string) uint64 {
 	return e.shard(key).drops.Load()
 }
 
-// setUnlessDropped is set if there was no drop since drops returned before. Else v may
-// be older than the drop, and key has no value.
+// setUnlessDropped makes v the value of key, if it fits, and if there was no drop since
+// drops returned before: else v may be older than the drop, and key has no value. Loads of
+// key under way are not kept.
 func (e *engine[V]) setUnlessDropped(key string, v V, l loaded, before uint64) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -378,7 +369,7 @@ type node[V comparable] struct {
 	cost       int64
 	expires    int64 // on the engine's clock; 0 is never
 	checked    int64 // on the engine's clock: when the value was last known to be right
-	uses       int64 // since it was inserted
+	uses       int64 // since it was inserted; of one that was cached ahead, from 0, else from 1
 	inserted   int64 // how many were before it
 	slot       int   // in shard.expiry, from 1; 0 is not there
 	queue      *queue[V]
@@ -392,14 +383,11 @@ type queue[V comparable] struct {
 	bytes          int64
 	entriesMost    int // of Hybrid's protected
 	bytesMost      int64
-	uses           uint64    // of LFU
+	uses           int64     // of LFU
 	prev, next     *queue[V] // of LFU: of fewer and of more uses
 }
 
 func (q *queue[V]) push(n *node[V]) { q.link(n, q.newest, nil) }
-
-// pushOldest makes n the one that was used least recently.
-func (q *queue[V]) pushOldest(n *node[V]) { q.link(n, nil, q.oldest) }
 
 // link adds n between two neighbours; nil is an end of the queue.
 func (q *queue[V]) link(n, prev, next *node[V]) {
@@ -483,7 +471,7 @@ func (s *shard[V]) use(n *node[V]) {
 }
 
 // addQueue returns a queue between two others.
-func (s *shard[V]) addQueue(uses uint64, prev, next *queue[V]) *queue[V] {
+func (s *shard[V]) addQueue(uses int64, prev, next *queue[V]) *queue[V] {
 	q := s.freeQueue
 	if q != nil {
 		s.freeQueue = nil
@@ -503,7 +491,7 @@ func (s *shard[V]) addQueue(uses uint64, prev, next *queue[V]) *queue[V] {
 }
 
 // lowQueue returns LFU's queue of uses, 0 or 1, for a new node.
-func (s *shard[V]) lowQueue(uses uint64) *queue[V] {
+func (s *shard[V]) lowQueue(uses int64) *queue[V] {
 	var prev *queue[V]
 	next := s.rare
 	if next != nil && next.uses < uses {
@@ -591,17 +579,16 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 		n.expires = now + min(int64(ttl), math.MaxInt64-now)
 		heap.Push(&s.expiry, n)
 	}
+	if !l.ahead {
+		n.uses = 1
+	}
 	q := &s.recent
-	switch {
-	case s.policy == LFU && l.ahead:
-		q = s.lowQueue(0)
-	case s.policy == LFU:
-		q = s.lowQueue(1)
+	if s.policy == LFU {
+		q = s.lowQueue(n.uses)
 	}
 	if l.ahead {
-		q.pushOldest(n)
+		q.link(n, nil, q.oldest) // the first to be evicted
 	} else {
-		n.uses = 1
 		q.push(n)
 	}
 	s.bytes += cost

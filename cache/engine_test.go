@@ -567,7 +567,7 @@ func TestLFUQueuesAreFew(t *testing.T) {
 		}
 	}
 	s, entries := e.shards[0], 0
-	seen := map[uint64]bool{}
+	seen := map[int64]bool{}
 	for q := s.rare; q != nil; q = q.next {
 		require.NotZero(t, q.entries, "an empty queue stayed")
 		require.False(t, seen[q.uses])

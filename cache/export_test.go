@@ -20,3 +20,6 @@ func rounds(t *testing.T, variable string, n int) int {
 	}
 	return n
 }
+
+// set makes v the value of key.
+func (e *engine[V]) set(key string, v V, l loaded) { e.setUnlessDropped(key, v, l, e.drops(key)) }

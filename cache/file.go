@@ -6,13 +6,38 @@ import (
 	"slices"
 )
 
+// A handle is what open files and directories have in common.
+type handle struct {
+	of     *content
+	name   string
+	closed bool
+}
+
+func (h *handle) err(op string) error {
+	if h.closed {
+		return &fs.PathError{Op: op, Path: h.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+func (h *handle) Stat() (fs.FileInfo, error) {
+	if err := h.err("stat"); err != nil {
+		return nil, err
+	}
+	return &h.of.info, nil
+}
+
+func (h *handle) Close() error {
+	err := h.err("close")
+	h.closed = true
+	return err
+}
+
 // file is an open regular file. It keeps the state of the file that it was opened
 // with.
 type file struct {
-	of     *content
-	name   string
-	at     int64 // of the next read; it may be beyond the end
-	closed bool
+	handle
+	at int64 // of the next read; it may be beyond the end
 }
 
 var _ interface {
@@ -21,20 +46,6 @@ var _ interface {
 	io.ReaderAt
 	io.WriterTo
 } = (*file)(nil)
-
-func (f *file) err(op string) error {
-	if f.closed {
-		return &fs.PathError{Op: op, Path: f.name, Err: fs.ErrClosed}
-	}
-	return nil
-}
-
-func (f *file) Stat() (fs.FileInfo, error) {
-	if err := f.err("stat"); err != nil {
-		return nil, err
-	}
-	return &f.of.info, nil
-}
 
 func (f *file) Read(p []byte) (int, error) {
 	if err := f.err("read"); err != nil {
@@ -91,35 +102,13 @@ func (f *file) WriteTo(w io.Writer) (n int64, err error) {
 	return io.Copy(w, struct{ io.Reader }{f})
 }
 
-func (f *file) Close() error {
-	err := f.err("close")
-	f.closed = true
-	return err
-}
-
 // openDir is an open directory.
 type openDir struct {
-	of     *content
-	name   string
-	next   int
-	closed bool
+	handle
+	next int
 }
 
 var _ fs.ReadDirFile = (*openDir)(nil)
-
-func (d *openDir) err(op string) error {
-	if d.closed {
-		return &fs.PathError{Op: op, Path: d.name, Err: fs.ErrClosed}
-	}
-	return nil
-}
-
-func (d *openDir) Stat() (fs.FileInfo, error) {
-	if err := d.err("stat"); err != nil {
-		return nil, err
-	}
-	return &d.of.info, nil
-}
 
 func (d *openDir) Read([]byte) (int, error) {
 	if err := d.err("read"); err != nil {
@@ -141,10 +130,4 @@ func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	}
 	d.next += len(rest)
 	return slices.Clone(rest), nil
-}
-
-func (d *openDir) Close() error {
-	err := d.err("close")
-	d.closed = true
-	return err
 }

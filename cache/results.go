@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"math"
@@ -57,14 +58,8 @@ func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error
 	if err := same.validate(); err != nil {
 		return nil, err
 	}
-	l := limits{policy: opts.Policy, maxBytes: opts.MaxBytes, maxEntries: opts.MaxEntries, ttl: opts.TTL, shards: opts.Shards,
-		start: files.data.start}
-	if l.maxBytes == 0 {
-		l.maxBytes = 64 << 20
-	}
-	if l.maxEntries == 0 {
-		l.maxEntries = math.MaxInt
-	}
+	l := limits{policy: opts.Policy, maxBytes: cmp.Or(opts.MaxBytes, 64<<20), maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt),
+		ttl: opts.TTL, shards: opts.Shards, start: files.data.start}
 	r := &Results[T]{files: files, fn: fn, cost: opts.Cost, engine: newEngine[*result[T]](l)}
 	for {
 		old := files.results.Load()

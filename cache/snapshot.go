@@ -3,7 +3,6 @@ package cache
 import (
 	"bufio"
 	"cmp"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -260,39 +259,20 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 // source then, because they have no times or changed less than 2 seconds before they were
 // read; dirty files, which only a flush saves; and listings, metadata and Results. The
 // cache can be used meanwhile.
-func (c *FS) SaveSnapshot(name string) (err error) {
+func (c *FS) SaveSnapshot(name string) error {
 	dir, base := filepath.Split(name)
 	root, err := os.OpenRoot(cmp.Or(dir, "."))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	tmp := temporary + rand.Text()
-	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if _, err := replace(root, base, 0o600, false, true, c.writeSnapshot); err != nil {
 		return writeError(name, err)
 	}
-	removeLeftovers(root, ".", f)
-	defer func() {
-		if err != nil {
-			f.Close()
-			root.Remove(tmp)
-			err = writeError(name, err)
-		}
-	}()
-	if err := c.writeSnapshot(f); err != nil {
-		return err
+	if err := syncDir(root, "."); err != nil {
+		return writeError(name, err)
 	}
-	if err := fsync(f); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := root.Rename(tmp, base); err != nil {
-		return err
-	}
-	return syncDir(root, ".")
+	return nil
 }
 
 // LoadSnapshot caches the files of the snapshot name that fit into the room that is free, and

@@ -115,7 +115,7 @@ type writer struct {
 // nameLocks lets one writer of a name in at a time. Writers of other names do not wait.
 type nameLocks struct {
 	mu   sync.Mutex
-	left *sync.Cond // of mu; nil until somebody waits
+	left sync.Cond // of mu
 	in   []string
 }
 
@@ -123,28 +123,17 @@ func (l *nameLocks) lock(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for slices.Contains(l.in, name) {
-		l.wait()
+		l.left.Wait()
 	}
 	l.in = append(l.in, name)
-}
-
-// wait waits until a writer leaves. The caller holds mu.
-func (l *nameLocks) wait() {
-	if l.left == nil {
-		l.left = sync.NewCond(&l.mu)
-	}
-	l.left.Wait()
 }
 
 func (l *nameLocks) unlock(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := len(l.in) - 1
-	l.in[slices.Index(l.in, name)], l.in[last] = l.in[last], ""
-	l.in = l.in[:last]
-	if l.left != nil {
-		l.left.Broadcast()
-	}
+	i := slices.Index(l.in, name)
+	l.in = slices.Delete(l.in, i, i+1)
+	l.left.Broadcast()
 }
 
 // waitForAll waits for the writers of all names.
@@ -152,7 +141,7 @@ func (l *nameLocks) waitForAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.in) > 0 {
-		l.wait()
+		l.left.Wait()
 	}
 }
 
