@@ -162,6 +162,24 @@ type Options struct {
 	Shards int
 }
 
+// Policy says which entry is evicted when a bound is reached. Entries that have
+// expired are removed before any other.
+type Policy int
+
+const (
+	// LRU evicts the entry that was used least recently. It is the default.
+	LRU Policy = iota
+	// LFU evicts the entry that was used least often since it was cached; among
+	// these, the one used least recently.
+	LFU
+	// TTL evicts the entry that expires first. It needs Options.TTL.
+	TTL
+	// Hybrid evicts, least recently used first, entries that were used once; then
+	// those used again, which may take up four fifths of the bounds. So a scan through
+	// many files that are read once does not evict what is used often.
+	Hybrid
+)
+
 const (
 	defaultMaxBytes     = 256 << 20
 	defaultMaxMetaBytes = 32 << 20
@@ -595,24 +613,4 @@ func clean(name string) string {
 		return "."
 	}
 	return name
-}
-
-// Stats are the counters of an FS.
-type Stats struct {
-	Files    Counts     `json:"files"`
-	Metadata Counts     `json:"metadata"` // listings too
-	Writes   WriteStats `json:"writes"`
-}
-
-// Stats returns the counters. They are made for expvar:
-//
-//	expvar.Publish("files", expvar.Func(func() any { return files.Stats() }))
-func (c *FS) Stats() Stats {
-	data, meta := c.data.total(), c.meta.total()
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	writes := c.w.stats
-	writes.Writes, writes.WriteErrors, writes.Removes = c.w.writes.Load(), c.w.writeErrors.Load(), c.w.removes.Load()
-	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
-	return Stats{Files: data, Metadata: meta, Writes: writes}
 }

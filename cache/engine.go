@@ -2,6 +2,7 @@ package cache
 
 import (
 	"container/heap"
+	"errors"
 	"hash/maphash"
 	"math"
 	"runtime"
@@ -304,6 +305,10 @@ func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V
 	return e.fly(s, key, f, fn)
 }
 
+// errAbandoned is the end of a load whose function panicked. Those who waited for
+// it load the key themselves.
+var errAbandoned = errors.New("cache: a load was abandoned")
+
 // fly runs fn for f. After a panic or Goexit in fn, f ends with errAbandoned, and
 // nobody waits for ever.
 func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loaded, error)) (V, error) {
@@ -338,6 +343,22 @@ func (e *engine[V]) fly(s *shard[V], key string, f *flight[V], fn func() (V, loa
 	l.keep = l.keep && err == nil
 	return v, err
 }
+
+// A reason says why an entry left the cache.
+type reason int
+
+const (
+	overBytes reason = iota
+	overEntries
+	expired
+	changed
+	invalidated
+	replaced
+	reasons
+)
+
+// reasonNames are the keys of Counts.Evictions.
+var reasonNames = [reasons]string{"bytes", "entries", "expired", "changed", "invalidated", "replaced"}
 
 // A shard is a part of an engine. All is under mu.
 type shard[V comparable] struct {

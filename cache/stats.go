@@ -1,44 +1,24 @@
 package cache
 
-import "errors"
+// Stats are the counters of an FS.
+type Stats struct {
+	Files    Counts     `json:"files"`
+	Metadata Counts     `json:"metadata"` // listings too
+	Writes   WriteStats `json:"writes"`
+}
 
-// Policy says which entry is evicted when a bound is reached. Entries that have
-// expired are removed before any other.
-type Policy int
-
-const (
-	// LRU evicts the entry that was used least recently. It is the default.
-	LRU Policy = iota
-	// LFU evicts the entry that was used least often since it was cached; among
-	// these, the one used least recently.
-	LFU
-	// TTL evicts the entry that expires first. It needs Options.TTL.
-	TTL
-	// Hybrid evicts, least recently used first, entries that were used once; then
-	// those used again, which may take up four fifths of the bounds. So a scan through
-	// many files that are read once does not evict what is used often.
-	Hybrid
-)
-
-// A reason says why an entry left the cache.
-type reason int
-
-const (
-	overBytes reason = iota
-	overEntries
-	expired
-	changed
-	invalidated
-	replaced
-	reasons
-)
-
-// reasonNames are the keys of Counts.Evictions.
-var reasonNames = [reasons]string{"bytes", "entries", "expired", "changed", "invalidated", "replaced"}
-
-// errAbandoned is the end of a load whose function panicked. Those who waited for
-// it load the key themselves.
-var errAbandoned = errors.New("cache: a load was abandoned")
+// Stats returns the counters. They are made for expvar:
+//
+//	expvar.Publish("files", expvar.Func(func() any { return files.Stats() }))
+func (c *FS) Stats() Stats {
+	data, meta := c.data.total(), c.meta.total()
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	writes := c.w.stats
+	writes.Writes, writes.WriteErrors, writes.Removes = c.w.writes.Load(), c.w.writeErrors.Load(), c.w.removes.Load()
+	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
+	return Stats{Files: data, Metadata: meta, Writes: writes}
+}
 
 // Counts are the exact counters of a cache since it was made. A moment's view is
 // taken shard by shard; at rest, Inserted = Entries + the sum of Evictions, and
@@ -81,4 +61,65 @@ func (c Counts) HitRate() float64 {
 		return 0
 	}
 	return float64(c.Hits) / float64(c.Hits+c.Misses)
+}
+
+// WriteStats are the counters of writes.
+type WriteStats struct {
+	Writes      int64 `json:"writes"`      // calls of WriteFile that returned nil
+	WriteErrors int64 `json:"writeErrors"` // and those that failed
+	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
+	Flushes     int64 `json:"flushes"`     // dirty files written to the store, or removed from it
+	FlushErrors int64 `json:"flushErrors"` // dirty files for which that failed, each time
+	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard
+	Superseded  int64 `json:"superseded"`  // dirty files written again or removed before their flush
+	DirtyFiles  int64 `json:"dirtyFiles"`  // now
+	DirtyBytes  int64 `json:"dirtyBytes"`  // now, counted as entries are
+}
+
+// An Entry is what the cache knows of a file.
+type Entry struct {
+	Name   string `json:"name"`
+	Cached bool   `json:"cached"`
+	Dirty  bool   `json:"dirty"` // written or removed, and the store does not know it yet
+	Bytes  int64  `json:"bytes"` // of the content in memory
+	Uses   int64  `json:"uses"`  // how often it was served since it was cached
+}
+
+// Entries returns what the cache knows of the names, in their order. Without a name it
+// returns all files that the cache has, the most used first and the dirty ones last. It
+// does not count as a use.
+func (c *FS) Entries(names ...string) []Entry {
+	files := c.w.sorted(all)
+	dirty := make(map[string]Entry, len(files))
+	for _, d := range files {
+		dirty[d.name] = Entry{Name: d.name, Dirty: true, Bytes: int64(len(d.content.data))}
+	}
+	var entries []Entry
+	add := func(name string, h held[*content], cached bool) {
+		e, isDirty := dirty[name]
+		if !isDirty {
+			e = Entry{Name: name, Cached: cached, Uses: h.uses}
+			if cached {
+				e.Bytes = int64(len(h.value.data))
+			}
+		}
+		entries = append(entries, e)
+	}
+	for _, name := range names {
+		name = clean(name)
+		h, ok := c.data.find(name)
+		add(name, h, ok)
+	}
+	if len(names) > 0 {
+		return entries
+	}
+	for _, h := range c.data.all() {
+		if _, isDirty := dirty[h.key]; !isDirty {
+			add(h.key, h, true)
+		}
+	}
+	for _, d := range files {
+		entries = append(entries, dirty[d.name])
+	}
+	return entries
 }

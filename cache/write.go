@@ -54,19 +54,6 @@ var ErrNoStore = errors.New("the cache has no store")
 // flushed. The file is what it was before.
 var ErrDirty = errors.New("the cache is full of files that could not be flushed")
 
-// WriteStats are the counters of writes.
-type WriteStats struct {
-	Writes      int64 `json:"writes"`      // calls of WriteFile that returned nil
-	WriteErrors int64 `json:"writeErrors"` // and those that failed
-	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
-	Flushes     int64 `json:"flushes"`     // dirty files written to the store, or removed from it
-	FlushErrors int64 `json:"flushErrors"` // dirty files for which that failed, each time
-	Discarded   int64 `json:"discarded"`   // dirty files dropped by Discard
-	Superseded  int64 `json:"superseded"`  // dirty files written again or removed before their flush
-	DirtyFiles  int64 `json:"dirtyFiles"`  // now
-	DirtyBytes  int64 `json:"dirtyBytes"`  // now, counted as entries are
-}
-
 // writer is the part of an FS that writes. The locks of the package, in their order:
 //
 //	lock             guards                                    during calls of source, store, functions
