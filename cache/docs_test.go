@@ -25,7 +25,7 @@ func TestDocsStart(t *testing.T) {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = ".."
 		// The tests may be emulated; the go command is not.
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=", "GOARCH=", "GOPROXY=off", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOOS=", "GOARCH=", "GOPROXY=off", "GOWORK=off")
 		return cmd.CombinedOutput()
 	}
 	if out, err := run("list", "-deps", "./cache"); err != nil {
