@@ -256,7 +256,7 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 // SaveSnapshot saves the cached files in the file name, the most used first, for
 // LoadSnapshot at the next start. It replaces the file by a rename: the file has the whole
 // snapshot or what it had before. It leaves out files that could not be compared with the
-// source then, because they have no times or changed less than 2 seconds before they were
+// source then, because they have no times, or one outside of the years 1678 to 2262, or changed less than 2 seconds before they were
 // read; dirty files, which only a flush saves; and listings, metadata and Results. The
 // cache can be used meanwhile.
 func (c *FS) SaveSnapshot(name string) error {
