@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 const (
@@ -43,8 +44,8 @@ type coldMode struct {
 	windows turns
 	// calls are for what one worker waits for alone: the open or the listing of a
 	// directory, or a file. Each counts as callFiles.
-	calls turns
-	disk  atomic.Int32 // whether these wait for a disk: diskUnknown and so on
+	calls    turns
+	waitsFor atomic.Int32 // what these wait for: diskUnknown and so on
 
 	mu sync.Mutex // guards what follows
 	// readers are those that no worker has, of readersMade. A worker has one only while
@@ -53,6 +54,19 @@ type coldMode struct {
 	readers     []windowReader
 	readersMade int
 	mostReaders int
+
+	// Known before any worker starts.
+	cfg  *config
+	pool *pool
+	dirs *dirCache
+	disk listedAhead // nil: results come in order
+}
+
+// listedAhead is the files that workers do not read where they are listed: a diskOrder.
+type listedAhead interface {
+	addFiles(n *node, files []names.Name, inodes []uint64)
+	// fitMemory keeps them to what a process has that may use limit bytes.
+	fitMemory(limit int64)
 }
 
 const (
@@ -81,13 +95,120 @@ type turn struct {
 func (c *coldMode) begin(workers, maxWindow int) {
 	if knobs.AlwaysCold {
 		c.on.Store(true)
-		c.disk.Store(diskSlow)
+		c.waitsFor.Store(diskSlow)
 	}
 	c.mostReaders = max(workers, maxColdWorkers)
 	c.maxWindow = maxWindow
 	c.windows.pace = pace{files: pendingFrom}
 	c.calls.pace = pace{files: pendingMin, slowed: true}
 	c.window.Store(int32(min(c.windows.pace.window(), maxWindow)))
+}
+
+// enter turns the cold mode on, if that is of use for the directory of entry i of b,
+// and lets the queue have the entries that no worker has taken. The pin is that of
+// the worker that visits b.
+func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
+	if c.on.Load() {
+		return true
+	}
+	if c.cfg.noRead {
+		return false
+	}
+	d, err := pin.use(c.dirs, b.nodeOf(i))
+	if err != nil {
+		return false
+	}
+	onDisk := isOnDisk(d)
+	pin.idle()
+	if !onDisk {
+		return false
+	}
+	if c.disk != nil {
+		c.disk.fitMemory(memoryLimit())
+	}
+	c.on.Store(true)
+	c.pool.limitGrowth(maxColdWorkers)
+	c.listAhead(b)
+	return true
+}
+
+// leave turns the cold mode off. The pool stays as small as it is: the files that are
+// listed ahead are still read in windows, and the next may wait for a disk again.
+func (c *coldMode) leave() {
+	if knobs.AlwaysCold {
+		return
+	}
+	c.on.Store(false)
+	c.pool.wake() // there may be files that wait for the end of the listing
+}
+
+// takes reports whether files like those of b are to be listed ahead: not those of
+// which Options.Unchanged is yet to be asked.
+func (c *coldMode) takes(b *batch) bool {
+	return c.disk != nil && c.on.Load() && (!c.cfg.statFirst || b.asked)
+}
+
+// addFiles lists the entries of b ahead, from from on.
+func (c *coldMode) addFiles(b *batch, from int) {
+	c.dirs.ref(b.node, len(b.entries)-from)
+	c.disk.addFiles(b.node, b.entries[from:], b.inodes[from:])
+}
+
+// listAhead gives the entries of b that no worker has taken back to the queue.
+// It reports whether they are not the caller's any more.
+func (c *coldMode) listAhead(b *batch) bool {
+	if b.node == nil || !c.takes(b) {
+		return false
+	}
+	all := int64(len(b.entries))
+	if from := b.next.Swap(all); from < all {
+		c.addFiles(b, int(from))
+		c.pool.wake()
+	}
+	return true
+}
+
+// await makes a call that may wait for a disk, and lets the pool grow if calls block.
+// Until it is known what they wait for, few of those that are timed are made at the
+// same time, and if that is a disk, few of all: a run that is cancelled waits for
+// them, and a disk with one head serves one after the other. The call must not wait
+// for another worker. It returns as how much work it counts: 1 is little. If it
+// succeeds, dir returns the directory that it was about. The error is errStopped if
+// ctx, the run's, was cancelled before the call.
+func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyProbe, dir func() directory, call func() (work int, err error)) error {
+	disk := c.waitsFor.Load()
+	if !probe.isDue(c.pool) && (disk != diskSlow || m.unblocked >= shrinkAfter) {
+		_, err := call()
+		return err
+	}
+	var t turn
+	if disk != diskNone {
+		if t = c.acquireCall(ctx); t.files == 0 {
+			return errStopped
+		}
+	}
+	m.waited = 0 // for SelectDir's slot
+	start := time.Now()
+	work, err := call()
+	took := time.Since(start)
+	if t.files > 0 {
+		c.releaseCall(t, took)
+	}
+	if !m.blocks(probe, c.pool, took/time.Duration(work)) || err != nil {
+		return err
+	}
+	if disk == diskUnknown {
+		disk = diskNone
+		if isOnDisk(dir()) {
+			disk = diskSlow
+		}
+		c.waitsFor.CompareAndSwap(diskUnknown, disk)
+	}
+	if disk == diskSlow && !c.cfg.noRead {
+		c.pool.limitGrowth(maxColdWorkers)
+	}
+	c.pool.grow()
+	return nil
 }
 
 // acquire waits until a window may be read, of at most wanted files. The turn has no

@@ -313,7 +313,7 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 	w := &worker{shared: &r.shared}
 	knobs.AlwaysCold = false
 	defer func() { knobs.AlwaysCold = testtree.Cold }()
-	w.leaveCold()
+	w.cold.leave()
 	require.False(t, r.cold.on.Load())
 	for range 9 {
 		r.pool.started = r.pool.limit

@@ -701,7 +701,7 @@ func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 	var r *run
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
 		require.Zero(t, r.disk.withheld)
-		require.True(t, f.w.enterCold(&batch{node: r.root}, 0))
+		require.True(t, f.w.cold.enter(&f.w.pin, &batch{node: r.root}, 0))
 		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
 		return nil
 	}}, nil)

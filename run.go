@@ -100,10 +100,12 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	var q queue = order
 	if order == nil {
 		s.disk = &r.parts.disk
+		s.cold.disk = s.disk
 		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
 		q = s.disk
 	}
 	s.pool = &r.parts.pool
+	s.cold.cfg, s.cold.pool, s.cold.dirs = cfg, s.pool, &s.dirs
 	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
 	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
 	if descriptors.Few() && descriptors.RunsOpen.Load() > 0 {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
@@ -149,51 +148,8 @@ func (w *worker) open(n *node) error {
 			_, err := acquire()
 			return err
 		}
-		return w.awaitDisk(&w.latency.opens, func() directory { return n.dir }, acquire)
+		return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 	})
-}
-
-// awaitDisk makes a call that may wait for a disk, and lets the pool grow if calls
-// block. Until it is known what they wait for, few of those that are timed are made
-// at the same time, and if that is a disk, few of all: a run that is cancelled waits
-// for them, and a disk with one head serves one after the other. The call must not
-// wait for another worker. It returns as how much work it counts: 1 is little. If it
-// succeeds, dir returns the directory that it was about. The error is errStopped if
-// the run was stopped before the call.
-func (w *worker) awaitDisk(c *latencyProbe, dir func() directory, call func() (work int, err error)) error {
-	disk := w.cold.disk.Load()
-	if !c.isDue(w.pool) && (disk != diskSlow || w.latency.unblocked >= shrinkAfter) {
-		_, err := call()
-		return err
-	}
-	var t turn
-	if disk != diskNone {
-		if t = w.cold.acquireCall(w.ctx); t.files == 0 {
-			return errStopped
-		}
-	}
-	w.latency.waited = 0 // for SelectDir's slot
-	start := time.Now()
-	work, err := call()
-	took := time.Since(start)
-	if t.files > 0 {
-		w.cold.releaseCall(t, took)
-	}
-	if !w.latency.blocks(c, w.pool, took/time.Duration(work)) || err != nil {
-		return err
-	}
-	if disk == diskUnknown {
-		disk = diskNone
-		if isOnDisk(dir()) {
-			disk = diskSlow
-		}
-		w.cold.disk.CompareAndSwap(diskUnknown, disk)
-	}
-	if disk == diskSlow && !w.cfg.noRead {
-		w.pool.limitGrowth(maxColdWorkers)
-	}
-	w.pool.grow()
-	return nil
 }
 
 // skipOpened reports whether n, which is open, is not to be listed because of what
@@ -242,7 +198,7 @@ func (s *scanner) list(n *node) (more bool) {
 		return false
 	}
 	l := listings.Get().(*listing)
-	err := w.awaitDisk(&w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
+	err := w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
 		more, err = s.dir.list(l)
 		return 1 + len(l.entries)/listedQuickly, err
 	})
@@ -280,9 +236,8 @@ func (s *scanner) result(more bool) scanResult {
 		s.subs = append(s.subs, n.childForLinks(s.links))
 	}
 	b, refs := s.batch, len(s.subs)
-	if b != nil && w.disk != nil && w.cold.on.Load() && !w.cfg.statFirst {
-		w.dirs.ref(n, len(b.entries))
-		w.disk.addFiles(n, b.entries, b.inodes)
+	if b != nil && w.cold.takes(b) {
+		w.cold.addFiles(b, 0)
 		b.reset()
 		w.spare, b = b, nil
 	}

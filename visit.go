@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -169,12 +168,11 @@ func (w *worker) leave(b *batch, last bool) {
 
 // publishToRead lets workers read the files of b.
 func (w *worker) publishToRead(b *batch) {
-	if w.disk == nil || !w.cold.on.Load() {
+	if !w.cold.takes(b) {
 		w.pool.addBatch(b)
 		return
 	}
-	w.dirs.ref(b.node, len(b.entries))
-	w.disk.addFiles(b.node, b.entries, b.inodes)
+	w.cold.addFiles(b, 0)
 	w.dirs.release(b.node, 0, 1)
 	b.reset()
 	w.pool.wake()
@@ -185,7 +183,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if w.cfg.noRead && (f.content.hasStat || !w.cfg.stat) {
 		return nil
 	}
-	if w.cold.on.Load() && w.listAhead(b) {
+	if w.cold.on.Load() && w.cold.listAhead(b) {
 		if w.stopped() {
 			return errStopped
 		}
@@ -207,7 +205,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	}
 	start := time.Now()
 	err := w.loadOne(f)
-	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.uncached && w.enterCold(b, i)) {
+	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.uncached && w.cold.enter(&w.pin, b, i)) {
 		w.pool.grow()
 	}
 	return err
@@ -293,7 +291,7 @@ func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
 	}
 	a.wait = 0
 	if stop, cold := a.judge(); stop {
-		if !cold || !w.enterCold(b, i) {
+		if !cold || !w.cold.enter(&w.pin, b, i) {
 			a.wait = readaheadPause
 		}
 		return false
@@ -321,59 +319,6 @@ func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
 	// judge finds out about content.
 	if a.statOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
 		w.pool.grow()
-	}
-	return true
-}
-
-// enterCold turns the cold mode on, if that is of use for the directory of entry i
-// of b, and lets the queue have the entries that no worker has taken.
-func (w *worker) enterCold(b *batch, i int) bool {
-	if w.cold.on.Load() {
-		return true
-	}
-	if w.cfg.noRead {
-		return false
-	}
-	d, err := w.pin.use(&w.dirs, b.nodeOf(i))
-	if err != nil {
-		return false
-	}
-	onDisk := isOnDisk(d)
-	w.pin.idle()
-	if !onDisk {
-		return false
-	}
-	if w.disk != nil {
-		w.disk.fitMemory(memoryLimit())
-	}
-	w.cold.on.Store(true)
-	w.pool.limitGrowth(maxColdWorkers)
-	w.listAhead(b)
-	return true
-}
-
-// leaveCold turns the cold mode off. The pool stays as small as it is: the files that
-// are listed ahead are still read in windows, and the next may wait for a disk again.
-func (w *worker) leaveCold() {
-	w.ahead.quick = 0
-	if knobs.AlwaysCold {
-		return
-	}
-	w.cold.on.Store(false)
-	w.pool.wake() // there may be files that wait for the end of the listing
-}
-
-// listAhead gives the entries of b that no worker has taken back to the queue.
-// It reports whether they are not w's any more.
-func (w *worker) listAhead(b *batch) bool {
-	if w.disk == nil || b.node == nil || w.cfg.statFirst && !b.asked {
-		return false
-	}
-	all := int64(len(b.entries))
-	if from := b.next.Swap(all); from < all {
-		w.dirs.ref(b.node, int(all-from))
-		w.disk.addFiles(b.node, b.entries[from:], b.inodes[from:])
-		w.pool.wake()
 	}
 	return true
 }
@@ -420,7 +365,8 @@ func (w *worker) readWindow(b *batch, i int) bool {
 		w.pool.grow()
 	}
 	if cached > mostlyCached || cached < 0 && a.quick == quickWindows {
-		w.leaveCold()
+		a.quick = 0
+		w.cold.leave()
 	}
 	return true
 }
