@@ -1,9 +1,14 @@
 package fileproc
 
 import (
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
+	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pattern"
 )
 
@@ -65,4 +70,96 @@ func shardOf(rel string, n int) int {
 	h *= 0xc4ceb9fe1a85ec53
 	h ^= h >> 33
 	return int(h % uint64(n))
+}
+
+// An entryFilter is what one worker filters entries with, before any is opened.
+type entryFilter struct {
+	*filter
+	cfg  *config
+	path pathBuffer
+}
+
+// file returns why the entry name of n, which is no directory, is skipped by
+// what is known before it is opened, or notSkipped.
+func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
+	switch {
+	case !f.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
+		return SkippedSuffix
+	case f.cfg.skipHidden && name[0] == '.':
+		return SkippedHidden
+	}
+	if f.needsPath {
+		rel := f.path.rel(n, name)
+		switch {
+		case !f.keeps(rel), f.excludesBehind(n, name):
+			return SkippedPattern
+		case !f.inShard(rel):
+			return SkippedShard
+		}
+	}
+	if f.ignores(n, name, false) {
+		return SkippedIgnored
+	}
+	if typ != 0 {
+		return SkippedNotRegular
+	}
+	return notSkipped
+}
+
+// dir returns why the directory name of n is left out, with all that is in it, without
+// being opened, or notSkipped.
+func (f *entryFilter) dir(n *node, name []byte) SkipReason {
+	switch {
+	case f.cfg.skipHidden && name[0] == '.':
+		return SkippedHidden
+	case f.needsPath && (f.skipsDir(f.path.rel(n, name)) || f.excludesBehind(n, name)):
+		return SkippedPattern
+	case f.ignores(n, name, true):
+		return SkippedIgnored
+	}
+	return notSkipped
+}
+
+// excludesBehind reports whether Options.Exclude leaves out the entry name of n
+// by its path without links, if there is a link in n's path.
+func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
+	if !f.cfg.followDirs || len(f.exclude) == 0 {
+		return false
+	}
+	for up := n; up != nil; up = up.parent {
+		if up.isLinkedDir() {
+			to := up.link.to
+			return !to.outside && f.excludes(path.Join(to.path, f.path.rel(n, name)[up.pathLen():]))
+		}
+	}
+	return false
+}
+
+// ignores reports whether the ignore files of n and above leave out an entry.
+func (f *entryFilter) ignores(n *node, name []byte, isDir bool) bool {
+	return n.ignore != nil &&
+		n.ignore.Match(f.path.dir(n), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
+}
+
+// below returns why a name is skipped that lies in a directory that is
+// left out: Options.Suffixes precede all other filters.
+func (f *entryFilter) below(name names.Name, why SkipReason) SkipReason {
+	if !f.hasSuffix(name.String()) {
+		return SkippedSuffix
+	}
+	return why
+}
+
+// above returns why n, or a directory above it, is left out by its path.
+func (f *entryFilter) above(n *node) SkipReason {
+	if n.parent == nil {
+		return notSkipped
+	}
+	if g := n.given; !g.judged {
+		g.judged = true
+		if g.skip = f.above(n.parent); g.skip == notSkipped {
+			g.skip = f.dir(n.parent, n.name.Bytes())
+		}
+	}
+	return n.given.skip
 }

@@ -132,7 +132,7 @@ func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	err := w.withDir(n, func(d directory) error { return r.read(d, name, &c) })
 	switch {
 	case err == nil:
-		n.ignore = n.ignore.Push(w.path.dir(n), gitignore.Parse(c.data))
+		n.ignore = n.ignore.Push(w.skips.path.dir(n), gitignore.Parse(c.data))
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		w.failFound("open", n, name.String(), err)

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
-	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -366,7 +363,7 @@ func (s *scanner) keep(name []byte, kept names.Name) names.Name {
 func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	w := s.w
 	w.counts.found++
-	if why := w.skipReason(s.node, name, typ); why != notSkipped {
+	if why := w.skips.file(s.node, name, typ); why != notSkipped {
 		w.counts.skip(why, 1)
 		return
 	}
@@ -393,7 +390,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.outside && !w.cfg.followOutside:
 		w.skipFound(SkippedOutside)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
-		if why == notSkipped && !w.skipDir(s.node, name.Bytes()) && w.cfg.opensDepth(s.node.depth+1) {
+		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
 			n := s.node.child(name, 0)
 			n.id, n.link = t.id, &linkNode{to: t}
 			w.links.addLinked(n)
@@ -409,7 +406,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
-	if w.skipDir(s.node, name) {
+	if w.skips.dir(s.node, name) != notSkipped {
 		return
 	}
 	kept = s.keep(name, kept)
@@ -449,70 +446,4 @@ func (s *scanner) addSub(n *node) {
 		d.files = len(s.batch.entries)
 	}
 	s.spans = append(s.spans, d)
-}
-
-// skipReason returns why the entry name of n, which is no directory, is skipped by
-// what is known before it is opened, or notSkipped.
-func (w *worker) skipReason(n *node, name []byte, typ fs.FileMode) SkipReason {
-	switch {
-	case !w.filter.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
-		return SkippedSuffix
-	case w.cfg.skipHidden && name[0] == '.':
-		return SkippedHidden
-	}
-	if w.filter.needsPath {
-		rel := w.path.rel(n, name)
-		switch {
-		case !w.filter.keeps(rel), w.excludesBehind(n, name):
-			return SkippedPattern
-		case !w.filter.inShard(rel):
-			return SkippedShard
-		}
-	}
-	if w.ignores(n, name, false) {
-		return SkippedIgnored
-	}
-	if typ != 0 {
-		return SkippedNotRegular
-	}
-	return notSkipped
-}
-
-// skipDir reports whether the directory name of n is left out, with all that is in
-// it, without being opened.
-func (w *worker) skipDir(n *node, name []byte) bool { return w.skipDirReason(n, name) != notSkipped }
-
-// skipDirReason is skipDir with the reason.
-func (w *worker) skipDirReason(n *node, name []byte) SkipReason {
-	f := &w.filter
-	switch {
-	case w.cfg.skipHidden && name[0] == '.':
-		return SkippedHidden
-	case f.needsPath && (f.skipsDir(w.path.rel(n, name)) || w.excludesBehind(n, name)):
-		return SkippedPattern
-	case w.ignores(n, name, true):
-		return SkippedIgnored
-	}
-	return notSkipped
-}
-
-// excludesBehind reports whether Options.Exclude leaves out the entry name of n
-// by its path without links, if there is a link in n's path.
-func (w *worker) excludesBehind(n *node, name []byte) bool {
-	if !w.cfg.followDirs || len(w.filter.exclude) == 0 {
-		return false
-	}
-	for up := n; up != nil; up = up.parent {
-		if up.isLinkedDir() {
-			to := up.link.to
-			return !to.outside && w.filter.excludes(path.Join(to.path, w.path.rel(n, name)[up.pathLen():]))
-		}
-	}
-	return false
-}
-
-// ignores reports whether the ignore files of n and above leave out an entry.
-func (w *worker) ignores(n *node, name []byte, isDir bool) bool {
-	return n.ignore != nil &&
-		n.ignore.Match(w.path.dir(n), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
 }

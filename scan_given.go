@@ -17,7 +17,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		w.failFound("open", s.node, name.String(), badPath(name.String()))
 	}
 	for _, sub := range g.subs {
-		why := w.skipDirReason(s.node, sub.name.Bytes())
+		why := w.skips.dir(s.node, sub.name.Bytes())
 		switch {
 		case why == notSkipped:
 			s.subs = append(s.subs, sub)
@@ -61,7 +61,7 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 func (w *worker) skipGiven(g *givenNames, why SkipReason) {
 	for _, part := range g.files {
 		for _, name := range part {
-			w.skipFound(w.skipReasonBelow(name, why))
+			w.skipFound(w.skips.below(name, why))
 		}
 	}
 	for _, sub := range g.subs {
@@ -69,15 +69,6 @@ func (w *worker) skipGiven(g *givenNames, why SkipReason) {
 			w.skipGiven(sub.given, why)
 		}
 	}
-}
-
-// skipReasonBelow returns why a name is skipped that lies in a directory that is
-// left out: Options.Suffixes precede all other filters.
-func (w *worker) skipReasonBelow(name names.Name, why SkipReason) SkipReason {
-	if !w.filter.hasSuffix(name.String()) {
-		return SkippedSuffix
-	}
-	return why
 }
 
 // failGiven makes each name below n, which cannot be opened, a failure of its own, if
@@ -93,7 +84,7 @@ func (w *worker) failGiven(n *node, err error) {
 		}
 	}
 	for _, sub := range n.given.subs {
-		why := w.skipDirReason(n, sub.name.Bytes())
+		why := w.skips.dir(n, sub.name.Bytes())
 		switch {
 		case why == notSkipped && sub.given != nil:
 			w.failGiven(sub, err)
@@ -111,7 +102,7 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
 		w.counts.found++
-		if why := w.skipReason(n, name.Bytes(), 0); why == notSkipped {
+		if why := w.skips.file(n, name.Bytes(), 0); why == notSkipped {
 			kept = append(kept, name)
 		} else {
 			w.counts.skip(why, 1)
@@ -142,7 +133,7 @@ func (w *worker) scanRuns(n *node) scanResult {
 }
 
 func (w *worker) addTreeSpan(root, n *node) {
-	if w.skipReasonAbove(n.parent) == notSkipped && !w.skipDir(n.parent, n.name.Bytes()) {
+	if w.skips.above(n.parent) == notSkipped && w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)
 		w.dirs.ref(n.parent, 1) // which n gives up when it is begun
@@ -151,7 +142,7 @@ func (w *worker) addTreeSpan(root, n *node) {
 
 func (w *worker) addFileSpan(root *node, r *givenRun) {
 	kept := r.files
-	switch why := w.skipReasonAbove(r.node); {
+	switch why := w.skips.above(r.node); {
 	case r.invalid:
 		w.counts.found += int64(len(kept))
 	case why == notSkipped:
@@ -167,18 +158,4 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 	b.span = &span{batch: b, files: len(kept)}
 	root.spans = append(root.spans, b.span)
 	w.dirs.ref(r.node, 1)
-}
-
-// skipReasonAbove returns why n, or a directory above it, is left out by its path.
-func (w *worker) skipReasonAbove(n *node) SkipReason {
-	if n.parent == nil {
-		return notSkipped
-	}
-	if g := n.given; !g.judged {
-		g.judged = true
-		if g.skip = w.skipReasonAbove(n.parent); g.skip == notSkipped {
-			g.skip = w.skipDirReason(n.parent, n.name.Bytes())
-		}
-	}
-	return n.given.skip
 }

@@ -102,7 +102,7 @@ type worker struct {
 	look    readahead // metadata, for hooks.Unchanged
 	toRead  *batch    // of the batch that the worker visits, the files for which that returned false
 	arena   names.Arena
-	path    pathBuffer
+	skips   entryFilter
 	scanner scanner
 	spare   *batch // to be used again
 	file    currentFile
@@ -165,6 +165,7 @@ func (s *shared) startWorker(id int) *worker {
 	}
 	c := s.cfg
 	w.shared, w.id, w.slot = s, id, id
+	w.skips.filter, w.skips.cfg = &s.filter, c
 	w.latency.reads.untimed = 1 // a clock would not pay for one file
 	if id == 0 {
 		w.latency.lists.untimed = 1 // nor for one directory
