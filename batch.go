@@ -16,7 +16,7 @@ type batch struct {
 	span    *span   // nil unless the results are in order
 	entries []names.Name
 	inodes  []uint64     // of entries, as listed; not in windows and spans
-	asked   bool         // hooks.Unchanged has returned false for the entries
+	asked   bool         // hooks.Unchanged has returned false for the entries, after Select
 	stats   []sys.Stat   // if asked: the zero Stat where it is unknown
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch

@@ -101,7 +101,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	if order == nil {
 		s.disk = &r.parts.disk
 		s.cold.disk = s.disk
-		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
+		s.disk.cold, s.disk.asked, s.disk.stack = &s.cold, cfg.statFirst, append(r.parts.stack[:0], s.root)
 		q = s.disk
 	}
 	s.pool = &r.parts.pool

@@ -34,11 +34,10 @@ func (w *worker) visitFile(b *batch, i int) {
 		w.fail("open", f.node, f.name.String(), badPath(f.name.String()))
 		return
 	}
-	asked := b.asked || w.cfg.statFirst && b.node == nil // windows come after
 	if i < len(b.stats) {
 		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != sys.Stat{}
 	}
-	if selects := w.calls.selectFile; selects != nil && !asked {
+	if selects := w.calls.selectFile; selects != nil && !b.asked {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
 			return
@@ -52,7 +51,7 @@ func (w *worker) visitFile(b *batch, i int) {
 		w.fail("open", f.node, f.name.String(), b.err)
 		return
 	}
-	if w.cfg.statFirst && !asked && w.isUnchanged(f, b, i) {
+	if w.cfg.statFirst && !b.asked && w.isUnchanged(f, b, i) {
 		return
 	}
 	switch err := w.load(f, b, i); err {
