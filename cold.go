@@ -2,12 +2,14 @@ package fileproc
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 const (
@@ -32,6 +34,9 @@ const (
 	// disk is asked for more.
 	quickInARow = 32
 )
+
+// memoryLimit returns how many bytes of memory this process may use. Tests set it.
+var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), sys.MemoryOfGroup()) }
 
 // A coldMode says whether a run reads from a disk, and then how.
 type coldMode struct {

@@ -3,20 +3,15 @@ package fileproc
 import (
 	"cmp"
 	"container/heap"
-	"runtime/debug"
 	"slices"
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/names"
-	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // maxListedAhead is about how many bytes of memory the files and directories may
 // take that are listed ahead: a million files with names of 20 bytes. Tests set it.
 var maxListedAhead = 52 << 20
-
-// memoryLimit returns how many bytes of memory this process may use. Tests set it.
-var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), sys.MemoryOfGroup()) }
 
 const (
 	// memoryBesides is about what a process takes in the cold mode for everything else.

@@ -113,6 +113,7 @@ func TestLayers(t *testing.T) {
 	}
 
 	checked := map[string]bool{}
+	arrows := map[string]map[string]bool{} // from a file to those that declare what it uses
 	wrong := map[string]bool{}
 	for _, platform := range layerPlatforms {
 		fields := strings.Fields(platform)
@@ -137,17 +138,60 @@ func TestLayers(t *testing.T) {
 		config.Check("github.com/fileproc/fileproc", fset, built, &types.Info{Uses: uses})
 		for id, object := range uses {
 			at, declared := fset.Position(id.Pos()), fset.Position(object.Pos())
+			if _, ours := layer[declared.Filename]; ours && at.Filename != declared.Filename {
+				if arrows[at.Filename] == nil {
+					arrows[at.Filename] = map[string]bool{}
+				}
+				arrows[at.Filename][declared.Filename] = true
+			}
 			if above, ours := layer[declared.Filename]; ours && above < layer[at.Filename] {
 				wrong[at.String()+": "+id.Name+" is declared in a layer above, in "+declared.String()] = true
 			}
 		}
 	}
+	logKnots(t, files, arrows)
 	for _, use := range slices.Sorted(maps.Keys(wrong)) {
 		t.Error(use)
 	}
 	for _, name := range files {
 		if !checked[name] {
 			t.Errorf("%s is in no build of layerPlatforms", name)
+		}
+	}
+}
+
+// logKnots logs how many arrows there are between files, and the files that reach each other: go test -v -run Layers.
+func logKnots(t *testing.T, files []string, arrows map[string]map[string]bool) {
+	count := 0
+	reached := map[string]map[string]bool{} // from each file
+	for _, from := range files {
+		count += len(arrows[from])
+		reached[from] = map[string]bool{}
+		for todo := []string{from}; len(todo) > 0; {
+			next := arrows[todo[0]]
+			todo = todo[1:]
+			for to := range next {
+				if !reached[from][to] {
+					reached[from][to] = true
+					todo = append(todo, to)
+				}
+			}
+		}
+	}
+	t.Logf("%d files, %d arrows", len(files), count)
+	tied := map[string]bool{}
+	for _, a := range files {
+		var knot []string
+		for _, b := range files {
+			if !tied[b] && reached[a][b] && reached[b][a] {
+				knot = append(knot, b)
+			}
+		}
+		for _, b := range knot {
+			tied[b] = true
+		}
+		if len(knot) > 1 {
+			t.Log("knot: ", knot)
 		}
 	}
 }
