@@ -209,11 +209,15 @@ func (w *warming) wants(name string) bool {
 	case c.data.fresh(name) || c.w.pending(name):
 		w.cached.Add(1)
 		return false
-	case !w.opts.Evict && !c.data.fits(name, int64(len(name))+entryOverhead):
+	case !w.hasRoom(name):
 		w.noRoom()
 		return false
 	}
 	return true
+}
+
+func (w *warming) hasRoom(name string) bool {
+	return w.opts.Evict || w.c.data.fits(name, int64(len(name))+entryOverhead)
 }
 
 // read caches what fileproc has read, if it is what a load would read. A file that is
@@ -251,6 +255,10 @@ func (c *FS) loadWarm(name string) (*content, loaded, error) { return c.read(nam
 
 // load loads name by fn and counts what becomes of it.
 func (w *warming) load(name string, fn func(name string) (*content, loaded, error)) {
+	if !w.hasRoom(name) { // since it was selected: others were loaded before it
+		w.noRoom()
+		return
+	}
 	size := int64(0)
 	result, err := w.c.data.loadAhead(name, func() (*content, loaded, error) {
 		ct, l, err := fn(name)
