@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -17,7 +18,7 @@ const (
 	// windows at the same time: at first, however long that takes, and at most.
 	pendingFrom = 16
 	pendingMin  = 8
-	pendingMost = 4 * windowMax
+	pendingMost = 4 * content.WindowMax
 	// pendingFew is up to how many are so few that a slow disk is to be noticed before
 	// it is asked for more.
 	pendingFew = 64
@@ -56,7 +57,7 @@ type coldMode struct {
 	// readers are those that no worker has, of readersMade. A worker has one only while
 	// it visits a batch: it may be one of many that were started before the cold mode,
 	// and end after that.
-	readers     []windowReader
+	readers     []content.WindowReader
 	readersMade int
 	mostReaders int
 
@@ -123,7 +124,7 @@ func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
 	if err != nil {
 		return false
 	}
-	onDisk := isOnDisk(d)
+	onDisk := diskOf(d).Kind != content.NotOnDisk
 	pin.idle()
 	if !onDisk {
 		return false
@@ -204,7 +205,7 @@ func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyPro
 	}
 	if disk == diskUnknown {
 		disk = diskNone
-		if isOnDisk(dir()) {
+		if diskOf(dir()).Kind != content.NotOnDisk {
 			disk = diskSlow
 		}
 		c.waitsFor.CompareAndSwap(diskUnknown, disk)
@@ -309,9 +310,9 @@ func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
 	return turn{wanted, q.pending, q.pace}, true
 }
 
-// takeReader returns a windowReader, or nil. With nil the caller may be the one to
+// takeReader returns a content.WindowReader, or nil. With nil the caller may be the one to
 // make another.
-func (c *coldMode) takeReader() (r windowReader, mayMake bool) {
+func (c *coldMode) takeReader() (r content.WindowReader, mayMake bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := len(c.readers); k > 0 {
@@ -325,8 +326,8 @@ func (c *coldMode) takeReader() (r windowReader, mayMake bool) {
 	return nil, true
 }
 
-// putReader takes back a windowReader for another worker.
-func (c *coldMode) putReader(r windowReader) {
+// putReader takes back a content.WindowReader for another worker.
+func (c *coldMode) putReader(r content.WindowReader) {
 	c.mu.Lock()
 	c.readers = append(c.readers, r)
 	c.mu.Unlock()
@@ -339,7 +340,7 @@ func (c *coldMode) close() {
 	}
 	var closing sync.WaitGroup
 	for _, r := range c.readers {
-		closing.Go(r.close)
+		closing.Go(r.Close)
 	}
 	closing.Wait()
 }
@@ -370,4 +371,4 @@ func (p pace) next(pending int, reading time.Duration) pace {
 
 // window returns how many files a window has. Two are pending, so that the disk has
 // work while files are opened.
-func (p pace) window() int { return min(max(pendingMin, p.files/2), windowMax) }
+func (p pace) window() int { return min(max(pendingMin, p.files/2), content.WindowMax) }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -42,7 +43,7 @@ func TestPace(t *testing.T) {
 		require.Equal(t, test.want, got, "%+v", test)
 	}
 	require.Equal(t, pendingMin, pace{files: pendingMin}.window())
-	require.Equal(t, windowMax, pace{files: pendingMost}.window())
+	require.Equal(t, content.WindowMax, pace{files: pendingMost}.window())
 }
 
 // A slowDisk serves one file after the other, in the order in which it is asked.
@@ -70,13 +71,13 @@ func (d *slowDisk) read(files int) {
 func readCold(d *slowDisk, workers int, until time.Duration) (files int, last time.Duration, c *coldMode) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c = new(coldMode)
-	c.begin(workers, windowMax)
+	c.begin(workers, content.WindowMax)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				time.Sleep(100 * time.Microsecond) // opens
-				turn := c.acquire(ctx, windowMax)
+				turn := c.acquire(ctx, content.WindowMax)
 				if turn.files == 0 {
 					continue
 				}
@@ -182,7 +183,7 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 func TestPaceOfCalls(t *testing.T) {
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	c := new(coldMode)
-	c.begin(8, windowMax)
+	c.begin(8, content.WindowMax)
 	c.calls.pace = pace{files: pendingMin, slowed: true}
 	call := func(took time.Duration) int {
 		other := c.acquireCall(t.Context())
@@ -209,10 +210,10 @@ func TestPaceOfAFastDisk(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		synctest.Test(t, func(t *testing.T) {
 			c := new(coldMode)
-			c.begin(workers, windowMax)
+			c.begin(workers, content.WindowMax)
 			for k := range 1000 {
-				turn := c.acquire(t.Context(), windowMax)
-				require.Equal(t, min(c.windows.pace.window(), windowMax), turn.files)
+				turn := c.acquire(t.Context(), content.WindowMax)
+				require.Equal(t, min(c.windows.pace.window(), content.WindowMax), turn.files)
 				reading := 3 * time.Millisecond
 				if k%100 == 99 {
 					reading = 10 * longWindow
@@ -232,7 +233,7 @@ func TestPaceOfAFastDisk(t *testing.T) {
 func TestTurnsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(coldMode)
-		c.begin(4, windowMax)
+		c.begin(4, content.WindowMax)
 		c.windows.pace.files = pendingMin
 		var order []int
 		var wg sync.WaitGroup
@@ -259,12 +260,12 @@ func TestTurnsAreInOrder(t *testing.T) {
 // Slow windows that began at the same time, before the pace changed, make it slower once.
 func TestOneSlowMomentCountsOnce(t *testing.T) {
 	c := new(coldMode)
-	c.begin(8, windowMax)
+	c.begin(8, content.WindowMax)
 	c.windows.pace = pace{files: pendingMost}
-	c.window.Store(windowMax)
+	c.window.Store(content.WindowMax)
 	var turns []turn
 	for range 4 {
-		turns = append(turns, c.acquire(t.Context(), windowMax))
+		turns = append(turns, c.acquire(t.Context(), content.WindowMax))
 	}
 	for _, turn := range turns {
 		c.release(turn, time.Second)
@@ -275,7 +276,7 @@ func TestOneSlowMomentCountsOnce(t *testing.T) {
 
 func TestNoTurnsWithoutDescriptors(t *testing.T) {
 	c := new(coldMode)
-	c.begin(8, windowMax)
+	c.begin(8, content.WindowMax)
 	held := c.acquire(t.Context(), 8)
 	c.window.Store(0)
 	require.Zero(t, c.acquire(t.Context(), 8).files)
@@ -287,7 +288,7 @@ func TestNoTurnsWithoutDescriptors(t *testing.T) {
 func TestWindowReadersAreFew(t *testing.T) {
 	for _, workers := range []int{2, maxColdWorkers + 3} {
 		c := new(coldMode)
-		c.begin(workers, windowMax)
+		c.begin(workers, content.WindowMax)
 		for range max(workers, maxColdWorkers) {
 			r, mayMake := c.takeReader()
 			require.Nil(t, r)
@@ -296,10 +297,10 @@ func TestWindowReadersAreFew(t *testing.T) {
 		r, mayMake := c.takeReader()
 		require.Nil(t, r)
 		require.False(t, mayMake)
-		again := new(struct{ windowReader })
+		again := new(struct{ content.WindowReader })
 		c.putReader(again)
 		r, _ = c.takeReader()
-		require.Equal(t, windowReader(again), r)
+		require.Equal(t, content.WindowReader(again), r)
 		require.Empty(t, c.readers)
 	}
 }
@@ -323,9 +324,9 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 }
 
 // scarceWindow has no descriptor for its second file.
-type scarceWindow struct{ windowReader }
+type scarceWindow struct{ content.WindowReader }
 
-func (scarceWindow) open(i int, _ directory, _ names.Name) error {
+func (scarceWindow) Open(i int, _ content.Dir, _ names.Name) error {
 	if i == 1 {
 		return scarceErrors[0]
 	}
@@ -342,9 +343,9 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	checked := false
 	calls.fn = func(f *currentFile) error {
 		if f.name.String() == "a" {
-			was := f.w.ahead.window
-			defer func() { f.w.ahead.window = was }()
-			f.w.ahead.window = scarceWindow{}
+			was := f.w.ahead.Window
+			defer func() { f.w.ahead.Window = was }()
+			f.w.ahead.Window = scarceWindow{}
 			f.w.openWindow(&batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0, 2)
 			require.Equal(t, int32(pinIdle), f.w.pin.state.Load())
 			f.w.dirs.evictAll()
@@ -360,8 +361,8 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 // Where descriptors are too few for windows, the end of one that was being read does not bring them back.
 func TestNoWindowsAfterDescriptorsWereScarce(t *testing.T) {
 	var c coldMode
-	c.begin(1, windowMax)
-	turn := c.acquire(t.Context(), windowMax)
+	c.begin(1, content.WindowMax)
+	turn := c.acquire(t.Context(), content.WindowMax)
 	c.window.Store(0)
 	c.release(turn, 0)
 	require.Zero(t, c.window.Load())
@@ -421,7 +422,7 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 		return root
 	}
 	for _, mode := range []string{"cold", "entered at each third file, left at each fifth"} {
-		for _, window := range []int32{0, 1, 5, windowMax} {
+		for _, window := range []int32{0, 1, 5, content.WindowMax} {
 			t.Run(fmt.Sprintf("%s/window=%d", mode, window), func(t *testing.T) {
 				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
 					if knobs.AlwaysCold = mode == "cold"; knobs.AlwaysCold {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 )
 
@@ -17,9 +18,8 @@ const (
 	// on a disk, and little on a network.
 	maxInFlight = 64
 	// maxColdWorkers bounds the workers in the cold mode, each of which reads up to
-	// windowMax files together.
+	// content.WindowMax files together.
 	maxColdWorkers = 8
-	windowMax      = 256
 )
 
 // A config is what a run uses of Options: validated, with the defaults resolved.
@@ -51,6 +51,11 @@ type config struct {
 	mayGrow bool
 }
 
+// want returns what to read of each file.
+func (c *config) want() content.Want {
+	return content.Want{Limit: c.readLimit, Truncate: c.truncate, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary}
+}
+
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }
 
@@ -77,8 +82,8 @@ var descriptorBudget = sync.OnceValue(func() budget {
 		b.open, b.listings = n/2, max(1, n/2)
 	}
 	b.inFlight = int(min(most/16, maxInFlight))
-	b.window = int(min(most/2/maxColdWorkers, windowMax))
+	b.window = int(min(most/2/maxColdWorkers, content.WindowMax))
 	return b
 })
 
-var fullBudget = budget{32, 32, maxInFlight, windowMax}
+var fullBudget = budget{32, 32, maxInFlight, content.WindowMax}

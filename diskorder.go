@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 )
 
@@ -187,7 +188,7 @@ func (q *diskOrder) pending(listed, maxListings int) int {
 	defer q.mu.Unlock()
 	dirs := q.unlisted()
 	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && dirs == 0) {
-		return (q.files + windowMax - 1) / windowMax
+		return (q.files + content.WindowMax - 1) / content.WindowMax
 	}
 	return min(dirs, maxListings-listed)
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +42,7 @@ type orderModel struct {
 func newOrderModel(window int32) *orderModel {
 	root := &node{name: names.New("root")}
 	m := &orderModel{max: 3, stack: []*node{root}, given: map[string]int{}}
-	m.q = &diskOrder{cold: &coldMode{maxWindow: windowMax}, stack: []*node{root}}
+	m.q = &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}, stack: []*node{root}}
 	m.q.cold.window.Store(window)
 	return m
 }
@@ -211,7 +212,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 	filled, abandoned := 0, 0
 	for history := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(history)))
-		m := newOrderModel(int32([]int{0, 1, 2, 7, windowMax}[r.IntN(5)]))
+		m := newOrderModel(int32([]int{0, 1, 2, 7, content.WindowMax}[r.IntN(5)]))
 		m.q.cold.on.Store(r.IntN(4) > 0)
 		steps := r.IntN(400)
 		for range steps {
@@ -219,7 +220,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 			case k == 0:
 				m.q.cold.on.Store(!m.cold())
 			case k == 1:
-				m.q.cold.window.Store(int32(r.IntN(windowMax + 1)))
+				m.q.cold.window.Store(int32(r.IntN(content.WindowMax + 1)))
 			case k < 12:
 				m.list(t, r)
 			default:
@@ -252,7 +253,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 
 // TestDiskOrderSortsByDeviceAndInode: over several runs of files, each sorted when it is full.
 func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
-	m := newOrderModel(windowMax)
+	m := newOrderModel(content.WindowMax)
 	m.q.cold.on.Store(true)
 	m.take(t)
 	m.partly = nil // root is listed

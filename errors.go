@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -14,7 +15,7 @@ var (
 	ErrSkip = errors.New("fileproc: skip this file")
 
 	// ErrTooLarge is the failure of a file larger than [Options.MaxFileSize].
-	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
+	ErrTooLarge = content.ErrTooLarge
 
 	// ErrChanged is the failure of an entry that, when it was opened, had vanished
 	// or was no longer the regular file or directory that was listed, and of a
@@ -25,14 +26,11 @@ var (
 
 // errStopped is the failure of work that a stopped run no longer does. Only
 // File.Stat and File.Open return it, to an fn that is still running.
-var errStopped = errors.New("fileproc: the run has been stopped")
+var errStopped = content.ErrStopped
 
 // errEnough stops a run without an error: fn returned fs.SkipAll, or the loop
 // over Stream or Walk ended early.
 var errEnough = errors.New("fileproc: enough")
-
-// errBinary is the outcome of a file that Options.SkipBinary skips.
-var errBinary = errors.New("fileproc: binary file")
 
 // misnamed is the failure of a name in Options.Files that does not lead to a
 // regular file or, with a slash at its end, to a directory.

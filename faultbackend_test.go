@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -322,7 +323,7 @@ func (d *worldDir) openDir(name names.Name) (directory, error) {
 	return &worldDir{w: d.w, o: o, run: d.run}, nil
 }
 
-func (d *worldDir) open(name names.Name, spare handle) (handle, error) {
+func (d *worldDir) open(name names.Name, spare content.File) (content.File, error) {
 	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
 		return nil, err
 	}
@@ -371,7 +372,7 @@ func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.close()
+	c.Close()
 	return nil, errors.ErrUnsupported // there is no *os.File in memory
 }
 
@@ -401,7 +402,7 @@ type worldFile struct {
 	closed bool
 }
 
-func (f *worldFile) cached(p []byte) (int, bool) {
+func (f *worldFile) Cached(p []byte) (int, bool) {
 	if f.w.called(&f.closed, "cached", f.o.name) != nil {
 		return 0, false
 	}
@@ -410,7 +411,7 @@ func (f *worldFile) cached(p []byte) (int, bool) {
 	return n, f.o.handAll && f.o.mode == 0 && n == len(f.o.content) && n < len(p)
 }
 
-func (f *worldFile) read(p []byte) (int, error) {
+func (f *worldFile) Read(p []byte) (int, error) {
 	if err := f.w.called(&f.closed, "read", f.o.name); err != nil {
 		return 0, err
 	}
@@ -425,8 +426,8 @@ func (f *worldFile) read(p []byte) (int, error) {
 	}
 	if f.o.stalls > 0 {
 		f.o.stalls--
-		time.Sleep(waitSlice)
-		return 0, errWouldBlock
+		time.Sleep(content.WaitSlice)
+		return 0, content.ErrWouldBlock
 	}
 	if f.o.chunk > 0 && len(p) > f.o.chunk {
 		p = p[:f.o.chunk]
@@ -444,14 +445,14 @@ func (f *worldFile) read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (f *worldFile) stat() (sys.Stat, error) {
+func (f *worldFile) Stat() (sys.Stat, error) {
 	if err := f.w.called(&f.closed, "fstat", f.o.name); err != nil {
 		return sys.Stat{}, err
 	}
 	return f.o.stat(), nil
 }
 
-func (f *worldFile) close() { f.w.give(&f.closed, f.o.name) }
+func (f *worldFile) Close() { f.w.give(&f.closed, f.o.name) }
 
 // A systemDir is a directory of the system whose calls are a world's: they fail as it says, and it counts what is open.
 type systemDir struct {
@@ -490,7 +491,7 @@ func (d *systemDir) openDir(name names.Name) (directory, error) {
 	return d.w.opened(d.directory.openDir(name))
 }
 
-func (d *systemDir) open(name names.Name, spare handle) (handle, error) {
+func (d *systemDir) open(name names.Name, spare content.File) (content.File, error) {
 	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/stretchr/testify/require"
 )
 
@@ -249,7 +250,7 @@ func small() *object {
 	return folder("",
 		file("a", "alpha"),
 		folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown))),
-		file("long", strings.Repeat("long ", firstBuffer/4)),
+		file("long", strings.Repeat("long ", content.FirstBuffer/4)),
 		file("x", "x", vanished),
 		folder("gone").with(vanished),
 		file("few", "few", opening(scarceErrors[0], scarceErrors[0])),

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -60,7 +61,7 @@ func TestInvariant3NamesThatAreNone(t *testing.T) {
 }
 
 func TestFaultsOfOneEntry(t *testing.T) {
-	long := strings.Repeat("0123456789", firstBuffer/5) // two first buffers
+	long := strings.Repeat("0123456789", content.FirstBuffer/5) // two first buffers
 	mine := map[string]string{"/a": "alpha", "/d/b": "beta", "/d/c": ""}
 	type test struct {
 		name   string
@@ -113,7 +114,7 @@ func TestFaultsOfOneEntry(t *testing.T) {
 		{name: "all at hand", faulty: file("x", "gamma", atHand(5), func(o *object) { o.handAll = true }), got: "gamma"},
 
 		{name: "size 0 but content", faulty: file("x", long, sized(0)), got: long},
-		{name: "size smaller than content", faulty: file("x", long, sized(firstBuffer+5)), got: long},
+		{name: "size smaller than content", faulty: file("x", long, sized(content.FirstBuffer+5)), got: long},
 		{name: "size larger than content", faulty: file("x", "gamma", sized(8<<20)), got: "gamma"},
 		{name: "size larger than content, long", faulty: file("x", long, sized(8<<20)), got: long},
 		{name: "the largest size, and its beginning", faulty: file("x", long, sized(math.MaxInt64)), opts: Options{ReadSize: len(long)}, got: long},
@@ -123,7 +124,7 @@ func TestFaultsOfOneEntry(t *testing.T) {
 		{name: "above the limit", faulty: file("x", "gamma+c"), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
 		{name: "above the limit by growth", faulty: file("x", "gamma+c", sized(3)), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
 		{name: "above the limit by growth, all at hand", faulty: file("x", "gamma+c", sized(3), atHand(7)), opts: Options{MaxFileSize: 6}, fails: ErrTooLarge},
-		{name: "above a large limit by growth", faulty: file("x", long, sized(3)), opts: Options{MaxFileSize: firstBuffer + 10}, fails: ErrTooLarge},
+		{name: "above a large limit by growth", faulty: file("x", long, sized(3)), opts: Options{MaxFileSize: content.FirstBuffer + 10}, fails: ErrTooLarge},
 	}
 	for i, err := range scarceErrors {
 		tests = append(tests,
@@ -242,13 +243,13 @@ func TestFaultsReadLaterBesideOthers(t *testing.T) {
 
 // A large file's memory is let go when it has been visited, also if it has failed.
 func TestFaultsOfALargeFile(t *testing.T) {
-	long := strings.Repeat("long ", firstBuffer)
+	long := strings.Repeat("long ", content.FirstBuffer)
 	for _, opts := range []Options{{}, {SkipBinary: true}} {
 		inBubble(t, func(t *testing.T) {
-			w := &world{root: folder("", file("bad", long, readFails(2*firstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", "b"), file("long", long), file("c", ""))}
+			w := &world{root: folder("", file("bad", long, readFails(2*content.FirstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", "b"), file("long", long), file("c", ""))}
 			opts.Workers = 1
 			out := w.process(t.Context(), opts, func(f *File) error {
-				require.Equal(t, len(f.Data()) > firstBuffer, f.w.reader.large != nil, f.Name())
+				require.Equal(t, len(f.Data()) > content.FirstBuffer, f.w.reader.Large(), f.Name())
 				if f.Name() == "b" {
 					return errBroken
 				}
@@ -411,7 +412,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 			file("a", "alpha"),
 			folder("d", file("b", "beta", chunks(1)), folder("e", file("c", "gamma", atHand(2)), file("u", "upsilon", unknown)), folder("v", file("w", "w")),
 				folder("left", file("out", "")), folder("other", file("out", "")).with(func(o *object) { o.device = 7 })),
-			file("long", strings.Repeat("long ", firstBuffer/4)),
+			file("long", strings.Repeat("long ", content.FirstBuffer/4)),
 			folder("empty"),
 			folder("m", file(".ignore", "x"), file(".mark", ""), file("n", ""), file("o", "")),
 			folder("i", file("f", "f"), file(".ignore", "x"), folder("x", file("out", ""))),

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -15,7 +16,7 @@ type File struct { // the fields are those of currentFile
 	w         *worker
 	node      *node
 	name      names.Name
-	content   content
+	content   content.Content
 	unchanged bool
 }
 
@@ -33,11 +34,11 @@ func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
 // append copies it. Data is nil in [Options.Select] and with [NoRead].
-func (f *File) Data() []byte { return f.content.data }
+func (f *File) Data() []byte { return f.content.Data }
 
 // Truncated reports whether the file is longer than [Options.ReadSize], so that
 // Data is only its beginning.
-func (f *File) Truncated() bool { return f.content.truncated }
+func (f *File) Truncated() bool { return f.content.Truncated }
 
 // Stat is a file's metadata.
 type Stat struct {

@@ -154,7 +154,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 			calls.fn = func(f *currentFile) error {
 				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}
 				if opts.Stat {
-					s := f.content.stat
+					s := f.content.Stat
 					e.stat = (*Stat)(&s)
 				}
 				out.send(&f.w.pos, !f.w.draining, e, nil)

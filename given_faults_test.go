@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -485,7 +486,7 @@ func TestFilesColdOrder(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openRoot(dir)
 	require.NoError(t, err)
-	onDisk := isOnDisk(d)
+	onDisk := diskOf(d).Kind != content.NotOnDisk
 	d.close()
 	if !onDisk {
 		t.Skip("not on a disk, or another backend")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
@@ -63,15 +64,15 @@ func (w *worker) readIgnorePaths() error {
 		if err != nil {
 			return err
 		}
-		var content []byte
+		var text []byte
 		err = w.retryOnResource(func() (err error) {
 			switch {
 			case filepath.IsAbs(p):
-				content, err = gitrepo.ReadFile(p, maxIgnoreFile)
+				text, err = gitrepo.ReadFile(p, maxIgnoreFile)
 			case w.cfg.fsys != nil:
-				content, err = fs.ReadFile(w.cfg.fsys, path.Join(dir, rest))
+				text, err = fs.ReadFile(w.cfg.fsys, path.Join(dir, rest))
 			default:
-				content, err = gitrepo.ReadFile(filepath.Join(dir, rest), maxIgnoreFile)
+				text, err = gitrepo.ReadFile(filepath.Join(dir, rest), maxIgnoreFile)
 			}
 			return err
 		})
@@ -79,7 +80,7 @@ func (w *worker) readIgnorePaths() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
-		if list := gitignore.Parse(content); below == "" {
+		if list := gitignore.Parse(text); below == "" {
 			w.root.ignore = w.root.ignore.Push("", list)
 		} else {
 			w.root.ignore = w.root.ignore.PushAbove(below, list)
@@ -127,16 +128,16 @@ func (w *worker) readIgnoreFiles(n *node) bool {
 }
 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
-	var c content
-	r := reader{limit: maxIgnoreFile, stopped: w.stopped, buf: w.reader.buf}
-	err := w.withDir(n, func(d directory) error { return r.read(d, name, &c) })
+	var c content.Content
+	r := w.reader.Limited(maxIgnoreFile)
+	err := w.withDir(n, func(d directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
-		n.ignore = n.ignore.Push(w.skips.path.dir(n), gitignore.Parse(c.data))
+		n.ignore = n.ignore.Push(w.skips.path.dir(n), gitignore.Parse(c.Data))
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		w.failFound("open", n, name.String(), err)
 	}
-	r.release()
+	r.Release()
 	return err != errStopped
 }

@@ -1,12 +1,11 @@
 package fileproc
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"sync"
-	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -30,7 +29,7 @@ type directory interface {
 	// open opens a file for reading, without waiting for the writer of a FIFO. The
 	// result need not be a regular file: the reader checks that. It may reuse
 	// spare, a closed handle that the same backend returned before.
-	open(name names.Name, spare handle) (handle, error)
+	open(name names.Name, spare content.File) (content.File, error)
 	// stat returns the metadata of an entry of any type.
 	stat(name names.Name) (sys.Stat, error)
 	// openFile opens a regular file for File.Open. The result's Name is path.
@@ -39,26 +38,6 @@ type directory interface {
 	identity() (identity, error)
 	close()
 }
-
-// A handle is an open file. One goroutine uses it.
-type handle interface {
-	// cached reads into p what is available without waiting. ok says that the
-	// file is a regular one and that p[:n] is all of it; if not, the n bytes
-	// are its first, and read goes on behind them.
-	cached(p []byte) (n int, ok bool)
-	// read reads as read(2) does, with 0 and nil at the end. It returns
-	// errWouldBlock if nothing has come within waitSlice.
-	read(p []byte) (n int, err error)
-	stat() (sys.Stat, error)
-	close()
-}
-
-// errWouldBlock is the error of a read that has found nothing yet.
-var errWouldBlock = errors.New("fileproc: nothing to read yet")
-
-// waitSlice is how long one read waits before the reader looks whether the run
-// goes on.
-const waitSlice = 5 * time.Millisecond
 
 // An identity is equal to another if both are of the same directory.
 type identity interface {

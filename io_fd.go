@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ func (d *fdDir) openDir(name names.Name) (directory, error) {
 	return newDir(fd, name.String()), nil
 }
 
-func (d *fdDir) open(name names.Name, spare handle) (handle, error) {
+func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) {
 	fd, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
@@ -114,7 +115,7 @@ type fdFile struct {
 	off int64 // the end of what cached read, where read continues
 }
 
-func (f *fdFile) cached(p []byte) (int, bool) {
+func (f *fdFile) Cached(p []byte) (int, bool) {
 	if f.dir.noCachedRead.Load() {
 		return 0, false
 	}
@@ -129,22 +130,22 @@ func (f *fdFile) cached(p []byte) (int, bool) {
 	return n, sys.IsWhole(n, len(p)) // only regular files and block devices give bytes here
 }
 
-func (f *fdFile) read(p []byte) (int, error) {
+func (f *fdFile) Read(p []byte) (int, error) {
 	n, err := sys.IgnoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {
 	case err == unix.EAGAIN: // a regular file that obeys O_NONBLOCK, such as /proc/kmsg
 		waitReadable(f.fd)
-		return 0, errWouldBlock
+		return 0, content.ErrWouldBlock
 	case err != nil:
 		return 0, &sys.Error{Op: "read", Err: err}
 	}
 	return n, nil
 }
 
-// waitReadable waits until fd can be read, for waitSlice at most.
+// waitReadable waits until fd can be read, for content.WaitSlice at most.
 func waitReadable(fd int) {
 	start := time.Now()
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(waitSlice.Milliseconds()))
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(content.WaitSlice.Milliseconds()))
 	if (n > 0 || err != nil) && time.Since(start) < time.Millisecond {
 		time.Sleep(time.Millisecond) // a file system without poll reports every file as readable
 	}
@@ -159,6 +160,6 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *fdFile) stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
+func (f *fdFile) Stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 
-func (f *fdFile) close() { unix.Close(f.fd) }
+func (f *fdFile) Close() { unix.Close(f.fd) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
@@ -21,22 +22,22 @@ func TestReadWouldBlock(t *testing.T) {
 	require.NoError(t, unix.Pipe(p[:]))
 	require.NoError(t, unix.SetNonblock(p[0], true))
 	f := &fdFile{fd: p[0]}
-	defer f.close()
+	defer f.Close()
 	var buf [10]byte
 	for range 3 {
 		start := time.Now()
-		_, err := f.read(buf[:])
-		require.Equal(t, errWouldBlock, err)
+		_, err := f.Read(buf[:])
+		require.Equal(t, content.ErrWouldBlock, err)
 		require.GreaterOrEqual(t, time.Since(start), time.Millisecond, "it does not spin")
 	}
 	w := os.NewFile(uintptr(p[1]), "pipe")
 	_, err := w.Write([]byte("text"))
 	require.NoError(t, err)
-	n, err := f.read(buf[:])
+	n, err := f.Read(buf[:])
 	require.NoError(t, err)
 	require.Equal(t, "text", string(buf[:n]))
 	require.NoError(t, w.Close())
-	n, err = f.read(buf[:])
+	n, err = f.Read(buf[:])
 	require.NoError(t, err)
 	require.Zero(t, n)
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -195,7 +196,7 @@ func openSubdir(fsys fs.FS, name string) (directory, error) {
 	return sub, err
 }
 
-func (d *fsDir) open(name names.Name, _ handle) (handle, error) {
+func (d *fsDir) open(name names.Name, _ content.File) (content.File, error) {
 	f, err := d.fsys.Open(d.join(name.String()))
 	if err != nil {
 		return nil, d.why(asFSError(err))
@@ -235,12 +236,12 @@ func (d *fsDir) close() {
 // fsFile is an open file of an fs.FS, and all but stat of one of package os.
 type fsFile struct{ fs.File }
 
-func (f fsFile) cached([]byte) (int, bool) { return 0, false }
+func (f fsFile) Cached([]byte) (int, bool) { return 0, false }
 
-func (f fsFile) read(p []byte) (int, error) {
+func (f fsFile) Read(p []byte) (int, error) {
 	// An io.Reader may return no bytes before its end.
 	for range 100 {
-		n, err := f.Read(p)
+		n, err := f.File.Read(p)
 		switch {
 		case err != nil && err != io.EOF: // an error that came with content need not come again
 			return 0, sys.AsError("read", err)
@@ -251,12 +252,12 @@ func (f fsFile) read(p []byte) (int, error) {
 	return 0, &sys.Error{Op: "read", Err: io.ErrNoProgress}
 }
 
-func (f fsFile) stat() (sys.Stat, error) {
-	info, err := f.Stat()
+func (f fsFile) Stat() (sys.Stat, error) {
+	info, err := f.File.Stat()
 	if err != nil {
 		return sys.Stat{}, sys.AsError("stat", err)
 	}
 	return statOfStored(info), nil
 }
 
-func (f fsFile) close() { f.Close() }
+func (f fsFile) Close() { f.File.Close() }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -152,3 +153,20 @@ func (d *linuxDir) fileSystem() int64 {
 }
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
+
+// diskOf says how several files of d are read together. On FUSE reads through an
+// io_uring are wrong without an error (Linux 6.18, direct I/O); overlayfs makes each of
+// them in a thread of the kernel, so that the disk gets them one by one.
+func diskOf(d directory) content.Dir {
+	dir, ok := d.(*linuxDir)
+	if !ok {
+		return content.Dir{}
+	}
+	switch dir.fileSystem() {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
+		return content.Dir{FD: dir.fd, Kind: content.OnDiskForRings}
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
+		return content.Dir{FD: dir.fd, Kind: content.OnDisk}
+	}
+	return content.Dir{}
+}

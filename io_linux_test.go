@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -148,8 +149,8 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 	d, err := openRoot(dir)
 	require.NoError(t, err)
 	defer d.close()
-	p := make([]byte, firstBuffer)
-	for _, size := range []int{0, 1, 400, 511, 512, 513, 1024, 4095, 4096, 4097, 4*4096 + 5, firstBuffer - 1, firstBuffer, firstBuffer + 1} {
+	p := make([]byte, content.FirstBuffer)
+	for _, size := range []int{0, 1, 400, 511, 512, 513, 1024, 4095, 4096, 4097, 4*4096 + 5, content.FirstBuffer - 1, content.FirstBuffer, content.FirstBuffer + 1} {
 		content := bytes.Repeat([]byte("x"), size)
 		name := filepath.Join(dir, "f")
 		require.NoError(t, os.WriteFile(name, content, 0o644))
@@ -163,8 +164,8 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 			}
 			c, err := d.open(names.New("f"), nil)
 			require.NoError(t, err)
-			n, ok := c.cached(p)
-			c.close()
+			n, ok := c.Cached(p)
+			c.Close()
 			require.Equal(t, content[:n], p[:n])
 			if ok {
 				require.Equal(t, size, n, "dropped=%v", dropped)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -189,7 +190,7 @@ func (d *rootDir) openDir(entry names.Name) (directory, error) {
 	return sub, nil
 }
 
-func (d *rootDir) open(name names.Name, spare handle) (handle, error) {
+func (d *rootDir) open(name names.Name, spare content.File) (content.File, error) {
 	file, info, err := d.openRegular(name.String())
 	if err != nil {
 		return nil, err
@@ -251,22 +252,22 @@ type rootFile struct {
 	hasDeadline bool
 }
 
-func (f *rootFile) read(p []byte) (int, error) {
+func (f *rootFile) Read(p []byte) (int, error) {
 	if f.hasDeadline {
-		f.File.(*os.File).SetReadDeadline(time.Now().Add(waitSlice)) // cannot fail: it has a deadline
+		f.File.(*os.File).SetReadDeadline(time.Now().Add(content.WaitSlice)) // cannot fail: it has a deadline
 	}
-	n, err := f.fsFile.read(p)
+	n, err := f.fsFile.Read(p)
 	switch {
 	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, errWouldBlock
+		return 0, content.ErrWouldBlock
 	case err != nil && sys.IsLeased(err): // EAGAIN, from a file without deadlines
-		time.Sleep(waitSlice)
-		return 0, errWouldBlock
+		time.Sleep(content.WaitSlice)
+		return 0, content.ErrWouldBlock
 	}
 	return n, err
 }
 
-func (f *rootFile) stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
+func (f *rootFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
 
 func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 	info, err := d.lstat(name.String())
@@ -310,3 +311,5 @@ func (d *rootDir) close() {
 	}
 	d.root.Close()
 }
+
+func diskOf(directory) content.Dir { return content.Dir{} }

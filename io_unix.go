@@ -2,7 +2,11 @@
 
 package fileproc
 
-import "os"
+import (
+	"os"
+
+	"github.com/fileproc/fileproc/internal/content"
+)
 
 // unixDir lists with package os.
 type unixDir struct {
@@ -19,3 +23,5 @@ func newDir(fd int, name string) directory {
 func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }
 
 func (d *unixDir) close() { d.file.Close() }
+
+func diskOf(directory) content.Dir { return content.Dir{} }

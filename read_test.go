@@ -5,22 +5,24 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
-func newReader(limit int64, whole bool) *reader {
-	return &reader{limit: limit, truncate: !whole, stopped: func() bool { return false }, buf: new([firstBuffer]byte)}
+func newReader(limit int64, whole bool) *content.Reader {
+	r := &content.Reader{Want: content.Want{Limit: limit, Truncate: !whole}, Stopped: func() bool { return false }}
+	r.TakeBuffer()
+	return r
 }
 
 // TestReader compares the outcome for files of every size around every boundary with the expected one.
 func TestReader(t *testing.T) {
-	const b = firstBuffer
+	const b = content.FirstBuffer
 	text := strings.Repeat("abcdefghijklmnopqrstuvwxyz!", 3*b/27)
 	lies := map[string]func(n int64) int64{
 		"true": nil,
@@ -54,19 +56,19 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func checkRead(t *testing.T, r *reader, o *object) {
+func checkRead(t *testing.T, r *content.Reader, o *object) {
 	w := &world{}
 	h := &worldFile{w: w, o: o}
-	limit, whole := r.limit, !r.truncate
-	defer r.release()
-	var c content
-	err := r.readHandle(h, &c)
+	limit, whole := r.Limit, !r.Truncate
+	defer r.Release()
+	var c content.Content
+	err := r.Read(h, &c)
 	size := int64(len(o.content))
 	fail := func(what string) {
-		t.Fatalf("%s: size %d, reported %d, chunk %d, cached %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(c.data))
+		t.Fatalf("%s: size %d, reported %d, chunk %d, cached %d (%v): %v, %d bytes", what, size, o.stat().Size, o.chunk, o.hand, o.handAll, err, len(c.Data))
 	}
 	// A file that claims to be too large is not read to check that.
-	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < firstBuffer && size <= limit)
+	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < content.FirstBuffer && size <= limit)
 	switch {
 	case whole && limit >= 0 && (size > limit || told):
 		if err == nil || err.(*sys.Error).Err != ErrTooLarge {
@@ -81,11 +83,11 @@ func checkRead(t *testing.T, r *reader, o *object) {
 		want = want[:limit]
 	}
 	switch {
-	case string(c.data) != want:
+	case string(c.Data) != want:
 		fail("content")
-	case c.truncated != (limit >= 0 && size > limit):
+	case c.Truncated != (limit >= 0 && size > limit):
 		fail("truncated")
-	case cap(c.data) != len(c.data):
+	case cap(c.Data) != len(c.Data):
 		fail("capacity")
 	case len(w.wrong) > 0:
 		fail(w.wrong[0])
@@ -103,28 +105,28 @@ func TestReaderCalls(t *testing.T) {
 		{"known at hand", file("f", "abc", atHand(3), func(o *object) { o.handAll = true }), false, 1},
 		{"known at hand, stat wanted", file("f", "abc", atHand(3), func(o *object) { o.handAll = true }), true, 2},
 		{"cached, fstat, read, end", file("f", "abc"), false, 4},
-		{"a file of many buffers is sized by its metadata", file("f", strings.Repeat("x", 10*firstBuffer)), false, 4},
+		{"a file of many buffers is sized by its metadata", file("f", strings.Repeat("x", 10*content.FirstBuffer)), false, 4},
 	} {
 		w := &world{}
 		r := newReader(-1, true)
-		r.stat = test.stat
-		var c content
-		require.NoError(t, r.readHandle(&worldFile{w: w, o: test.o}, &c), test.name)
-		require.Equal(t, test.calls, w.calls, test.name)
-		require.Equal(t, test.stat, c.hasStat, test.name)
-		r.release()
+		r.Want.Stat = test.stat
+		var c content.Content
+		require.NoError(t, r.Read(&worldFile{w: w, o: test.o}, &c), test.name)
+		require.Equal(t, test.calls+1, w.calls, test.name) // and the close
+		require.Equal(t, test.stat, c.HasStat, test.name)
+		r.Release()
 	}
 }
 
 func TestReaderWantsRegularFiles(t *testing.T) {
 	for _, mode := range []fs.FileMode{fs.ModeDir, fs.ModeNamedPipe, fs.ModeSocket, fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, fs.ModeIrregular} {
-		for _, hand := range []int{0, 3, firstBuffer} {
+		for _, hand := range []int{0, 3, content.FirstBuffer} {
 			w := &world{}
-			var c content
-			err := newReader(-1, true).readHandle(&worldFile{w: w, o: file("f", "content of twenty", becomes(mode), atHand(hand))}, &c)
+			var c content.Content
+			err := newReader(-1, true).Read(&worldFile{w: w, o: file("f", "content of twenty", becomes(mode), atHand(hand))}, &c)
 			require.ErrorIs(t, err, ErrChanged)
 			require.Empty(t, w.wrong)
-			require.Empty(t, c.data)
+			require.Empty(t, c.Data)
 		}
 	}
 }
@@ -135,13 +137,13 @@ func TestReaderLargeBuffers(t *testing.T) {
 	text := strings.Repeat("large ", 1<<18)
 	for _, told := range []int64{0, 1 << 20, int64(len(text)), 4 << 20} {
 		w := &world{}
-		var c content
-		require.NoError(t, r.readHandle(&worldFile{w: w, o: file("f", text, sized(told))}, &c))
-		require.True(t, text == string(c.data))
-		require.LessOrEqual(t, w.maxAsk, maxRead)
-		require.NotNil(t, r.large)
-		r.release()
-		require.Nil(t, r.large)
+		var c content.Content
+		require.NoError(t, r.Read(&worldFile{w: w, o: file("f", text, sized(told))}, &c))
+		require.True(t, text == string(c.Data))
+		require.LessOrEqual(t, w.maxAsk, content.MaxRead)
+		require.True(t, r.Large())
+		r.Release()
+		require.False(t, r.Large())
 	}
 }
 
@@ -150,12 +152,12 @@ func TestReaderStops(t *testing.T) {
 		w := &world{}
 		r := newReader(-1, true)
 		asked := 0
-		r.stopped = func() bool { asked++; return asked > k }
-		var c content
-		err := r.readHandle(&worldFile{w: w, o: file("f", "content", chunks(1))}, &c)
+		r.Stopped = func() bool { asked++; return asked > k }
+		var c content.Content
+		err := r.Read(&worldFile{w: w, o: file("f", "content", chunks(1))}, &c)
 		require.Equal(t, errStopped, err)
-		require.Equal(t, 2+k, w.calls, "cached, fstat, and as many reads as were allowed")
-		require.Empty(t, c.data)
+		require.Equal(t, 3+k, w.calls, "cached, fstat, as many reads as were allowed, and close")
+		require.Empty(t, c.Data)
 	}
 }
 
@@ -168,7 +170,7 @@ func TestFaultsReadThatWaits(t *testing.T) {
 			opts.Workers = 3
 			start := time.Now()
 			out := w.process(t.Context(), opts, nil)
-			require.Equal(t, readPatience, time.Since(start))
+			require.Equal(t, content.Patience, time.Since(start))
 			require.Equal(t, map[string]string{"a": "alpha", "late": "late"}, out.got)
 			require.Len(t, out.failed, 1)
 			require.ErrorIs(t, out.failed["/never"], os.ErrDeadlineExceeded)
@@ -176,11 +178,11 @@ func TestFaultsReadThatWaits(t *testing.T) {
 
 			w.find("never").stalls = 1 << 30
 			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(readPatience/2, func() { cancel(errBroken) })
+			time.AfterFunc(content.Patience/2, func() { cancel(errBroken) })
 			start = time.Now()
 			out = w.process(ctx, opts, nil)
 			require.ErrorIs(t, out.err, errBroken)
-			require.LessOrEqual(t, time.Since(start), readPatience/2+waitSlice)
+			require.LessOrEqual(t, time.Since(start), content.Patience/2+content.WaitSlice)
 			w.requireSound(t, out)
 		})
 	}
@@ -239,35 +241,12 @@ func TestReaderFetchesMetadataFirst(t *testing.T) {
 		o := file("f", "content", atHand(hand))
 		o.handAll = true
 		r := newReader(100, true)
-		r.stat = true
-		var c content
-		require.NoError(t, r.readHandle(&worldFile{w: w, o: o}, &c))
-		require.Equal(t, "content", string(c.data))
-		require.True(t, c.hasStat)
+		r.Want.Stat = true
+		var c content.Content
+		require.NoError(t, r.Read(&worldFile{w: w, o: o}, &c))
+		require.Equal(t, "content", string(c.Data))
+		require.True(t, c.HasStat)
 		require.Equal(t, []string{"fstat", "cached"}, calls[:2])
 		require.NotContains(t, calls[2:], "fstat")
 	}
-}
-
-func TestReaderUsesBuffersAgain(t *testing.T) {
-	for size, want := range map[int64]int{1: 1<<16 + 1, 1<<16 + 1: 1<<16 + 1, 1<<16 + 2: 1<<17 + 1, 1<<20 + 1: 1<<20 + 1, 1<<20 + 2: 1<<20 + 2} {
-		p, err := takeBuffer(size)
-		require.NoError(t, err)
-		require.Len(t, p, int(size))
-		require.Equal(t, want, cap(p))
-		putBuffer(p)
-	}
-	if sys.Race {
-		t.Skip("under the race detector a sync.Pool forgets some of what it gets")
-	}
-	const size, rounds = 100 << 10, 200
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range rounds {
-		p, err := takeBuffer(size)
-		require.NoError(t, err)
-		putBuffer(p)
-	}
-	runtime.ReadMemStats(&after)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*size/4))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -259,13 +260,13 @@ func TestInFlightFewDescriptors(t *testing.T) {
 func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	large := strings.Repeat("large ", maxFree/5)
+	large := strings.Repeat("large ", content.MaxFree/5)
 	for size, reads := range map[int64]int{int64(len(large)): 1, 3: 7} { // known, or seen by the seventh doubling
 		held := reads
 		inBubble(t, func(t *testing.T) {
 			root := folder("")
 			for i := range 24 {
-				root.kids = append(root.kids, file(fmt.Sprint("f", i), large, sized(size), chunks(maxFree/2)))
+				root.kids = append(root.kids, file(fmt.Sprint("f", i), large, sized(size), chunks(content.MaxFree/2)))
 			}
 			root.kids[23].openErr = []error{scarceErrors[0]} // and then a slot is needed, too
 			w := &world{root: root, perList: 100}
@@ -373,7 +374,7 @@ func inFlightEnds(t *testing.T, callback, how string) {
 							}
 						case "fn of large files": // whose memory takes a slot
 							for _, k := range w.root.kids {
-								k.lies, k.size = true, maxFree+1
+								k.lies, k.size = true, content.MaxFree+1
 							}
 						}
 						if !strings.HasPrefix(callback, "fn") {

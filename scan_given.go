@@ -1,6 +1,9 @@
 package fileproc
 
-import "github.com/fileproc/fileproc/internal/names"
+import (
+	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/names"
+)
 
 // The names of Options.Files are scanned as if a directory listed them: each
 // directory that has some is opened by its own name in its parent, so that one
@@ -30,7 +33,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		return false
 	}
 	place := w.given.places.Add(uint64(len(g.files[0])))
-	looksUp := w.cold.on.Load() && isOnDisk(s.dir)
+	looksUp := w.cold.on.Load() && diskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place
 		if looksUp {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -246,8 +247,8 @@ func (d *linkDir) openDir(names.Name) (directory, error) {
 	return nil, &sys.Error{Op: "openat", Err: errors.ErrUnsupported} // each has a node of its own
 }
 
-func (d *linkDir) open(name names.Name, spare handle) (handle, error) {
-	return targetOf(d, name, func(parent directory, name names.Name) (handle, error) { return parent.open(name, spare) })
+func (d *linkDir) open(name names.Name, spare content.File) (content.File, error) {
+	return targetOf(d, name, func(parent directory, name names.Name) (content.File, error) { return parent.open(name, spare) })
 }
 
 func (d *linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }

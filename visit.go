@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -35,7 +37,7 @@ func (w *worker) visitFile(b *batch, i int) {
 		return
 	}
 	if i < len(b.stats) {
-		f.content.stat, f.content.hasStat = b.stats[i], b.stats[i] != sys.Stat{}
+		f.content.Stat, f.content.HasStat = b.stats[i], b.stats[i] != sys.Stat{}
 	}
 	if selects := w.calls.selectFile; selects != nil && !b.asked {
 		if !w.acquireSlot() {
@@ -57,25 +59,23 @@ func (w *worker) visitFile(b *batch, i int) {
 	switch err := w.load(f, b, i); err {
 	case nil:
 		w.call(f)
-	case errBinary:
+	case content.ErrBinary:
 		w.callOnBinary(f)
 	case errStopped:
 		w.counts.abandoned++
 	default:
 		w.fail("open", f.node, f.name.String(), err)
 	}
-	if w.reader.large != nil {
-		w.reader.release()
-	}
+	w.reader.Release()
 }
 
 // isUnchanged asks hooks.Unchanged about f, the entry i of b. It reports whether
 // nothing is left to do for f now: fn has been called, or f is to be read later.
 func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
-	if !f.content.hasStat && !w.fromReadahead(&w.look, f, b, i) {
+	if !f.content.HasStat && !w.fromReadahead(&w.look, f, b, i) {
 		w.lookAt(f)
 	}
-	if f.content.hasStat {
+	if f.content.HasStat {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
 			return true
@@ -121,7 +121,7 @@ func (w *worker) readLater(f *currentFile, inode uint64) {
 	}
 	b.entries = append(b.entries, f.name)
 	b.inodes = append(b.inodes, inode)
-	b.stats = append(b.stats, f.content.stat)
+	b.stats = append(b.stats, f.content.Stat)
 }
 
 // callOnBinary tells hooks.OnBinary of f, and counts it.
@@ -131,7 +131,7 @@ func (w *worker) callOnBinary(f *currentFile) {
 			w.counts.abandoned++
 			return
 		}
-		f.content.data = nil
+		f.content.Data = nil
 		w.calls.onBinary(f)
 	}
 	w.counts.skip(SkippedBinary, 1)
@@ -139,14 +139,14 @@ func (w *worker) callOnBinary(f *currentFile) {
 
 // leave is called when the worker visits no more entries of b.
 func (w *worker) leave(b *batch, last bool) {
-	w.ahead.forget()
-	w.look.forget()
+	w.ahead.Forget()
+	w.look.Forget()
 	if more := w.toRead; more != nil { // before what may panic, so that it is counted
 		w.toRead = nil
 		w.publishToRead(more)
 	}
-	if r := w.ahead.window; r != nil {
-		w.ahead.window = nil
+	if r := w.ahead.Window; r != nil {
+		w.ahead.Window = nil
 		w.cold.putReader(r)
 	}
 	w.pin.drop(&w.dirs)
@@ -179,7 +179,7 @@ func (w *worker) publishToRead(b *batch) {
 
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
-	if w.cfg.noRead && (f.content.hasStat || !w.cfg.stat) {
+	if w.cfg.noRead && (f.content.HasStat || !w.cfg.stat) {
 		return nil
 	}
 	if w.cold.on.Load() && w.cold.listAhead(b) {
@@ -189,9 +189,9 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 		return w.loadOne(f)
 	}
 	// What is read ahead has no metadata from before, but in windows.
-	if (!w.cfg.statFirst || f.content.hasStat || w.cold.on.Load() || b.node == nil) && w.fromReadahead(&w.ahead, f, b, i) {
-		if w.cfg.skipBinary && isBinary(f.content.data) {
-			return errBinary
+	if (!w.cfg.statFirst || f.content.HasStat || w.cold.on.Load() || b.node == nil) && w.fromReadahead(&w.ahead, f, b, i) {
+		if w.cfg.skipBinary && content.IsBinary(f.content.Data) {
+			return content.ErrBinary
 		}
 		return nil
 	}
@@ -204,7 +204,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	}
 	start := time.Now()
 	err := w.loadOne(f)
-	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.uncached && w.cold.enter(&w.pin, b, i)) {
+	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.Uncached() && w.cold.enter(&w.pin, b, i)) {
 		w.pool.grow()
 	}
 	return err
@@ -220,7 +220,7 @@ func (w *worker) loadOne(f *currentFile) error {
 	}
 	d, err := w.pin.use(&w.dirs, f.node)
 	if err == nil {
-		err = w.reader.read(d, f.name, &f.content)
+		err = readFile(&w.reader, d, f.name, &f.content)
 		w.pin.idle()
 	}
 	switch {
@@ -229,7 +229,7 @@ func (w *worker) loadOne(f *currentFile) error {
 	case sys.IsScarce(err) || sys.IsLeased(err):
 		err = w.readPatiently(f)
 	}
-	if err == errNeedsSlot {
+	if err == content.ErrNeedsSlot {
 		if !w.acquireSlot() {
 			return errStopped
 		}
@@ -238,15 +238,24 @@ func (w *worker) loadOne(f *currentFile) error {
 	return err
 }
 
+// readFile reads the file name of d into c.
+func readFile(r *content.Reader, d directory, name names.Name, c *content.Content) error {
+	h, err := d.open(name, r.Spare())
+	if err != nil {
+		return err
+	}
+	return r.Read(h, c)
+}
+
 func (w *worker) readPatiently(f *currentFile) error {
-	return w.withDir(f.node, func(d directory) error { return w.reader.read(d, f.name, &f.content) })
+	return w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
 }
 
 // fetchStat fetches the metadata of f, unless that is known. If f is no regular file
 // any more, its metadata is not kept.
 func (f *currentFile) fetchStat() (sys.Stat, error) {
-	if f.content.hasStat {
-		return f.content.stat, nil
+	if f.content.HasStat {
+		return f.content.Stat, nil
 	}
 	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
@@ -254,16 +263,16 @@ func (f *currentFile) fetchStat() (sys.Stat, error) {
 		return err
 	})
 	if err == nil {
-		_ = f.content.setStat("stat", s)
+		_ = f.content.SetStat("stat", s)
 	}
 	return s, err
 }
 
 // fromReadahead puts what has been read ahead of entry i of b into f. Before that
 // it reads ahead if that is worth it. It reports whether there was something.
-func (w *worker) fromReadahead(a *readahead, f *currentFile, b *batch, i int) bool {
-	if i < a.first || i >= a.end {
-		if !a.statOnly && (w.cold.on.Load() || b.node == nil) {
+func (w *worker) fromReadahead(a *content.Ahead, f *currentFile, b *batch, i int) bool {
+	if !a.Has(i) {
+		if !a.StatOnly && (w.cold.on.Load() || b.node == nil) {
 			if !w.readWindow(b, i) {
 				return false
 			}
@@ -271,32 +280,23 @@ func (w *worker) fromReadahead(a *readahead, f *currentFile, b *batch, i int) bo
 			return false
 		}
 	}
-	if !a.get(i, &f.content) {
-		return false
-	}
-	if a.together && a.window.usedRing() || !a.together && a.ring {
+	ok, ring := a.Get(i, &f.content)
+	if ok && ring {
 		w.counts.uring++
 	}
-	return true
+	return ok
 }
 
 // readGroup reads ahead from entry i of b.
-func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
-	if a.off || b.node == nil || b.joined.Load() || len(b.entries)-i < readaheadFrom/2 {
+func (w *worker) readGroup(a *content.Ahead, b *batch, i int) bool {
+	if b.node == nil || b.joined.Load() {
 		return false
 	}
-	if a.wait--; a.wait >= 0 {
-		return false
+	n, isCold := a.Next(len(b.entries)-i, w.pool.hasMuch)
+	if isCold && !w.cold.enter(&w.pin, b, i) {
+		a.Pause()
 	}
-	a.wait = 0
-	if stop, cold := a.judge(); stop {
-		if !cold || !w.cold.enter(&w.pin, b, i) {
-			a.wait = readaheadPause
-		}
-		return false
-	}
-	a.choose(w.pool.hasMuch)
-	if a.off {
+	if n == 0 {
 		return false
 	}
 	d, err := w.pin.use(&w.dirs, b.node)
@@ -304,85 +304,53 @@ func (w *worker) readGroup(a *readahead, b *batch, i int) bool {
 		return false
 	}
 	w.releaseSlot()
-	n := min(a.depth, len(b.entries)-i)
 	start := time.Now()
-	useful := a.group.read(d, b.entries[i:i+n])
+	useful := a.Read(diskOf(d), b.entries[i:i+n], i)
 	w.pin.idle()
-	if !useful {
-		a.wait = readaheadPause
-		return false
-	}
-	a.first, a.end, a.together = i, i+n, false
-	a.filled += n
-	a.tried += n
-	// judge finds out about content.
-	if a.statOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
+	// Of content, a finds out what had to be waited for.
+	if useful && a.StatOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
 		w.pool.grow()
 	}
-	return true
+	return useful
 }
-
-const (
-	// One window of probeEvery asks how much of it is in the page cache. If that is
-	// more than mostlyCached, the run leaves the cold mode.
-	probeEvery   = 8
-	mostlyCached = 0.75
-	// quickFile is how long a file of a window takes, at most, if it comes from the
-	// page cache. Where a file system does not say what is there, the run leaves the
-	// cold mode after quickWindows in a row.
-	quickFile    = 6 * time.Microsecond
-	quickWindows = 8
-)
 
 // readWindow reads the entries of b from i on together.
 func (w *worker) readWindow(b *batch, i int) bool {
 	a := &w.ahead
-	if a.noWindow || w.cold.window.Load() == 0 {
-		return false
-	}
-	if a.window == nil && !w.takeWindowReader() {
+	if a.NoWindow || w.cold.window.Load() == 0 || a.Window == nil && !w.takeWindowReader() {
 		return false
 	}
 	w.releaseSlot()
 	turn := w.cold.acquire(w.ctx, len(b.entries)-i)
-	n := turn.files
-	if n == 0 {
+	if turn.files == 0 {
 		return false
 	}
-	start := time.Now()
-	a.window.begin(n)
-	w.openWindow(b, i, n)
-	a.first, a.end, a.together = i, i+n, true
-	opened := time.Now()
-	cached := a.window.read(w.stopped, a.windows%probeEvery == 0)
-	a.windows++
-	reading := time.Since(opened)
+	a.BeginWindow(i, turn.files)
+	w.openWindow(b, i, turn.files)
+	reading, waited, cached := a.ReadWindow(w.stopped)
 	w.cold.release(turn, reading)
-	quick := time.Since(start) < time.Duration(n)*quickFile
-	if a.quick++; !quick {
-		a.quick = 0
+	if waited {
 		w.pool.grow()
 	}
-	if cached > mostlyCached || cached < 0 && a.quick == quickWindows {
-		a.quick = 0
+	if cached {
 		w.cold.leave()
 	}
 	return true
 }
 
-// takeWindowReader sets w.ahead.window, and reports whether there is one for w.
+// takeWindowReader sets w.ahead.Window, and reports whether there is one for w.
 func (w *worker) takeWindowReader() bool {
 	a := &w.ahead
 	r, mayMake := w.cold.takeReader()
 	if mayMake {
-		r = newWindowReader(w.cfg)
-		a.noWindow = r == nil
+		r = content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
+		a.NoWindow = r == nil
 	}
 	if r == nil {
 		return false
 	}
-	a.closeGroup()
-	a.window = r
+	a.Close()
+	a.Window = r
 	return true
 }
 
@@ -390,7 +358,7 @@ func (w *worker) takeWindowReader() bool {
 // another.
 func (w *worker) openWindow(b *batch, i, n int) {
 	a := &w.ahead
-	var tried [windowMax]bool
+	var tried [content.WindowMax]bool
 	for k := range n {
 		if tried[k] {
 			continue
@@ -398,13 +366,17 @@ func (w *worker) openWindow(b *batch, i, n int) {
 		node := b.nodeOf(i + k)
 		d, err := w.pin.use(&w.dirs, node)
 		pinned := err == nil
+		var of content.Dir
+		if pinned {
+			of = diskOf(d)
+		}
 		for j := k; j < n; j++ {
 			if b.nodeOf(i+j) != node {
 				continue
 			}
 			tried[j] = true
 			if err == nil && !w.stopped() {
-				err = a.window.open(j, d, b.entries[i+j])
+				err = a.Window.Open(j, of, b.entries[i+j])
 			}
 		}
 		if pinned {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -97,10 +98,10 @@ type worker struct {
 	latency latencyMeter
 	visits  int // since it last yielded its processor
 	pin     dirPin
-	reader  reader
-	ahead   readahead
-	look    readahead // metadata, for hooks.Unchanged
-	toRead  *batch    // of the batch that the worker visits, the files for which that returned false
+	reader  content.Reader
+	ahead   content.Ahead
+	look    content.Ahead // metadata, for hooks.Unchanged
+	toRead  *batch        // of the batch that the worker visits, the files for which that returned false
 	arena   names.Arena
 	skips   entryFilter
 	scanner scanner
@@ -136,14 +137,11 @@ type currentFile struct {
 	w       *worker
 	node    *node
 	name    names.Name
-	content content
+	content content.Content
 	// unchanged says that hooks.Unchanged has returned true, or fn has called
 	// SetUnchanged.
 	unchanged bool
 }
-
-// contentBuffers are kept from run to run.
-var contentBuffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }}
 
 // startWorker returns the worker id. Its goroutine calls it first; a worker that
 // was dismissed goes on with what it had.
@@ -170,18 +168,16 @@ func (s *shared) startWorker(id int) *worker {
 	if id == 0 {
 		w.latency.lists.untimed = 1 // nor for one directory
 	}
-	w.reader = reader{
-		limit: c.readLimit, truncate: c.truncate, stat: c.stat || c.statFirst, skipBinary: c.skipBinary,
-		stopped: s.stopped, mayAllocate: w.tryAcquireSlot, buf: contentBuffers.Get().(*[firstBuffer]byte),
-	}
-	w.ahead = readahead{limit: c.readLimit, statOnly: c.noRead, wait: readaheadFrom, noRing: c.noURing || c.noRead}
-	w.look = readahead{statOnly: true, birth: true, wait: readaheadFrom, noRing: true, off: !c.statFirst}
+	w.reader = content.Reader{Want: c.want(), Stopped: s.stopped, MayAllocate: w.tryAcquireSlot}
+	w.reader.TakeBuffer()
+	w.ahead = content.Ahead{Limit: c.readLimit, StatOnly: c.noRead, Wait: content.AheadFrom, NoRing: c.noURing || c.noRead}
+	w.look = content.Ahead{StatOnly: true, Birth: true, Wait: content.AheadFrom, NoRing: true, Off: !c.statFirst}
 	// A callback must be asked about a file before it is opened.
 	asks := s.calls.selectFile != nil && !c.statFirst || c.statFirst && s.order != nil
-	w.ahead.off = c.stat != c.noRead || asks || c.skipBinary && c.truncate && c.readLimit < binaryPrefix
-	w.ahead.noWindow = c.noRead || asks
+	w.ahead.Off = c.stat != c.noRead || asks || c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix
+	w.ahead.NoWindow = c.noRead || asks
 	if id >= c.workers { // calls block: a readahead would wait
-		w.slot, w.ahead.wait, w.look.wait = noSlot, math.MaxInt, math.MaxInt
+		w.slot, w.ahead.Wait, w.look.Wait = noSlot, math.MaxInt, math.MaxInt
 	}
 	s.mu.Lock()
 	s.workers[id] = w
@@ -192,11 +188,9 @@ func (s *shared) startWorker(id int) *worker {
 
 // retire gives back what the next run can use.
 func (w *worker) retire() {
-	w.ahead.closeGroup()
-	w.look.closeGroup()
-	w.reader.release()
-	contentBuffers.Put(w.reader.buf)
-	w.reader.buf = nil
+	w.ahead.Close()
+	w.look.Close()
+	w.reader.GiveBuffer()
 }
 
 // noSlot is the slot of a worker that may not run callbacks.
@@ -252,7 +246,7 @@ func (w *worker) call(f *currentFile) {
 		return
 	}
 	err := w.calls.fn(f)
-	data := f.content.data
+	data := f.content.Data
 	w.counts.bytes += int64(len(data))
 	if sys.Race {
 		for i := range data {

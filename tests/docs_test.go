@@ -128,6 +128,7 @@ func TestEachOptionHasAnExample(t *testing.T) {
 
 // TestOptionsInOrder: the documentation of Options and the table in README.md name all options, in the order of the fields.
 func TestOptionsInOrder(t *testing.T) {
+	inModule(t)
 	var fields []string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[fileproc.Options]()) {
 		if field.IsExported() {

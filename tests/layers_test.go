@@ -29,7 +29,6 @@ var layers = []string{
 	"results failures",
 	"symlink",
 	"dircache node batch filter",
-	"read readahead readahead_*",
 	"io io_* readdir readdir_*",
 	"config report errors",
 }
@@ -37,7 +36,7 @@ var layers = []string{
 // layerPlatforms are a GOOS, a GOARCH and build tags each. Every file is in one of these builds.
 var layerPlatforms = []string{
 	"linux amd64",
-	"linux mips fileproc_nouring",
+	"linux mips",
 	"linux amd64 fileproc_unix",
 	"linux amd64 fileproc_generic",
 	"darwin arm64",

@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package content
 
 import (
 	"cmp"
@@ -29,15 +29,12 @@ const (
 // asynchronous I/O. Its end takes 30 ms.
 const asyncFrom = 512
 
-// A fileWindow is a windowReader. Each file is opened, since its size says how much
+// A fileWindow is a WindowReader. Each file is opened, since its size says how much
 // to read; then all are read in one submission to an io_uring. Without one, the
 // reads of all are begun, by one submission of asynchronous I/O or one by one, before
 // the first is waited for.
 type fileWindow struct {
-	limit      int64 // as in reader, like the next two
-	truncate   bool
-	skipBinary bool
-	stat       bool // keep the metadata
+	Want
 
 	ring   *windowRing  // nil: none
 	async  *aio.Context // nil: none yet
@@ -62,10 +59,10 @@ type windowEntry struct {
 	stat  sys.Stat
 }
 
-// newWindowReader returns a windowReader, or nil.
-func newWindowReader(c *config) windowReader {
-	w := &fileWindow{limit: c.readLimit, truncate: c.truncate, skipBinary: c.skipBinary, stat: c.stat || c.statFirst}
-	if !c.noURing {
+// NewWindowReader returns a WindowReader, or nil.
+func NewWindowReader(want Want, noURing bool) WindowReader {
+	w := &fileWindow{Want: want}
+	if !noURing {
 		w.ring, w.buffer = newWindowRing()
 	}
 	if w.ring == nil {
@@ -74,20 +71,19 @@ func newWindowReader(c *config) windowReader {
 	return w
 }
 
-func (w *fileWindow) begin(n int) {
+func (w *fileWindow) Begin(n int) {
 	w.files, w.together, w.inRing = w.files[:0], true, false
 	for range n {
 		w.files = append(w.files, windowEntry{fd: -1})
 	}
 }
 
-func (w *fileWindow) open(i int, d directory, name names.Name) error {
-	kind := kindOf(d)
-	if kind == notOnDisk {
+func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
+	if d.Kind == NotOnDisk {
 		return errors.ErrUnsupported
 	}
-	w.together = w.together && kind == onDiskForRings
-	fd, err := sys.Openat(d.(*linuxDir).fd, name, sys.FileFlags)
+	w.together = w.together && d.Kind == OnDiskForRings
+	fd, err := sys.Openat(d.FD, name, sys.FileFlags)
 	if sys.IsScarce(err) {
 		return err
 	}
@@ -101,13 +97,13 @@ func (w *fileWindow) open(i int, d directory, name names.Name) error {
 		return nil
 	}
 	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
-	if w.stat {
+	if w.Stat {
 		f.stat = sys.StatOf(&st)
 	}
 	return nil
 }
 
-func (w *fileWindow) read(stopped func() bool, probes bool) (cached float64) {
+func (w *fileWindow) Read(stopped func() bool, probes bool) (cached float64) {
 	w.plan()
 	if stopped() || len(w.reads) == 0 {
 		cached = -1
@@ -165,7 +161,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 	cached = -1
 	if w.filled += len(w.reads); w.filled >= asyncFrom && w.async == nil {
 		w.filled = 0
-		w.async, _ = aio.New(windowMax)
+		w.async, _ = aio.New(WindowMax)
 	}
 	if w.async != nil && w.together && w.readAsync() == nil {
 		cached = w.dropWhole(len(w.reads))
@@ -235,15 +231,15 @@ func (w *fileWindow) plan() {
 	used, total := 0, 0
 	for i := range w.files {
 		f := &w.files[i]
-		if f.fd < 0 || w.limit >= 0 && f.size > w.limit && !w.truncate {
+		if f.fd < 0 || w.Limit >= 0 && f.size > w.Limit && !w.Truncate {
 			continue
 		}
 		n := min(f.size, windowPrefetch) + 1 // a read that gets less has found the end; size+1 may overflow
-		if w.limit >= 0 && w.limit < n {     // so may limit+1
-			n = w.limit + 1
+		if w.Limit >= 0 && w.Limit < n {     // so may limit+1
+			n = w.Limit + 1
 		}
 		f.at, f.want = used, int(min(n, windowPrefetch))
-		if n > windowFile || used+f.want > windowBuffer || w.skipBinary && n <= f.size && n <= binaryPrefix {
+		if n > windowFile || used+f.want > windowBuffer || w.SkipBinary && n <= f.size && n <= BinaryPrefix {
 			f.at = -1
 		} else {
 			used += f.want
@@ -258,28 +254,28 @@ func (w *fileWindow) plan() {
 	})
 }
 
-func (w *fileWindow) usedRing() bool { return w.inRing }
+func (w *fileWindow) UsedRing() bool { return w.inRing }
 
 // read takes the result of a read: it has got all that is wanted, or found the end
 // where the metadata says.
 func (f *windowEntry) read(n int) { f.whole = int64(n) == min(f.size, int64(f.want)) }
 
-func (w *fileWindow) get(i int, c *content) bool {
+func (w *fileWindow) Get(i int, c *Content) bool {
 	f := &w.files[i]
 	if !f.whole || f.at < 0 {
 		return false
 	}
 	end := f.at + int(f.size)
-	if w.limit >= 0 && f.size > w.limit {
-		end = f.at + int(w.limit)
-		c.truncated = true
+	if w.Limit >= 0 && f.size > w.Limit {
+		end = f.at + int(w.Limit)
+		c.Truncated = true
 	}
-	c.data = w.buffer[f.at:end:end]
-	c.stat, c.hasStat = f.stat, w.stat
+	c.Data = w.buffer[f.at:end:end]
+	c.Stat, c.HasStat = f.stat, w.Want.Stat
 	return true
 }
 
-func (w *fileWindow) close() {
+func (w *fileWindow) Close() {
 	if w.ring != nil {
 		w.ring.close()
 	}

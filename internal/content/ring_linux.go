@@ -1,6 +1,6 @@
 //go:build linux && !android && !fileproc_unix && !fileproc_generic && !fileproc_nouring
 
-package fileproc
+package content
 
 import (
 	"sync/atomic"
@@ -20,6 +20,9 @@ type ringGroup struct {
 
 // rings counts the io_urings of all runs. Each is kept to the end of its run.
 var rings atomic.Int64
+
+// mostRings returns how many io_urings there may be in all runs together. Tests set it.
+var mostRings = func() int64 { return int64(min(descriptors.Limit()/4, 1<<16)) }
 
 // newRingGroup returns nil where there is no io_uring: before Linux 5.17, where it
 // is forbidden (in containers by default, by sysctl, by seccomp), where its
@@ -51,19 +54,18 @@ func closeRing(r *uring.Ring) {
 	rings.Add(-1)
 }
 
-func (a *ringGroup) read(d directory, files []names.Name) bool {
-	dir, ok := d.(*linuxDir)
+func (a *ringGroup) read(d Dir, files []names.Name) bool {
 	// A direct open, which makes no descriptor, refuses O_CLOEXEC.
-	return ok && kindOf(dir) == onDiskForRings &&
-		a.ring.Read(dir.fd, files, sys.FileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
+	return d.Kind == OnDiskForRings &&
+		a.ring.Read(d.FD, files, sys.FileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil
 }
 
-func (a *ringGroup) get(i int, c *content) bool {
+func (a *ringGroup) get(i int, c *Content) bool {
 	p := a.ring.Bytes(i)
 	if len(p) == 0 || !sys.IsWhole(len(p), a.want) {
 		return false
 	}
-	c.data = p
+	c.Data = p
 	return true
 }
 
@@ -82,7 +84,7 @@ type windowRing struct {
 // newWindowRing returns nil where newRingGroup does, and otherwise the memory that
 // the ring reads into.
 func newWindowRing() (*windowRing, []byte) {
-	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(windowMax, windowBuffer+windowPrefetch) })
+	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(WindowMax, windowBuffer+windowPrefetch) })
 	if ring == nil {
 		return nil, nil
 	}

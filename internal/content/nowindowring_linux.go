@@ -1,6 +1,6 @@
 //go:build linux && (android || fileproc_nouring) && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package content
 
 type windowRing struct{}
 

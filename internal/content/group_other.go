@@ -1,9 +1,7 @@
 //go:build !linux || fileproc_unix || fileproc_generic
 
-package fileproc
+package content
 
 func newCallGroup(int64, bool, bool) (groupReader, int) { return nil, 0 }
 
-func newWindowReader(*config) windowReader { return nil }
-
-func isOnDisk(directory) bool { return false }
+func NewWindowReader(Want, bool) WindowReader { return nil }

@@ -1,10 +1,9 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package content
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,28 +12,25 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
-	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // windowSizes are the sizes at which something ends: sectors, pages, what a window reads and what the options limit.
 var windowSizes = []int{
-	0, 1, 2, 400, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, binaryPrefix - 1, binaryPrefix, binaryPrefix + 1,
+	0, 1, 2, 400, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, BinaryPrefix - 1, BinaryPrefix, BinaryPrefix + 1,
 	windowFile - 2, windowFile - 1, windowFile, windowFile + 1, windowPrefetch - 1, windowPrefetch, windowPrefetch + 1,
 }
 
 // A shelf is a directory of files for windows.
 type shelf struct {
 	path  string
-	dir   *linuxDir
+	dir   Dir
 	names []names.Name
 	want  [][]byte
 }
@@ -56,10 +52,10 @@ func newShelf(t *testing.T, binary bool, sizes ...int) *shelf {
 		require.NoError(t, os.WriteFile(filepath.Join(s.path, name), p, 0o644))
 		s.names, s.want = append(s.names, names.New(name)), append(s.want, p)
 	}
-	d, err := openRoot(s.path)
+	fd, err := unix.Open(s.path, sys.DirFlags, 0)
 	require.NoError(t, err)
-	s.dir = d.(*linuxDir)
-	t.Cleanup(d.close)
+	s.dir.FD = fd
+	t.Cleanup(func() { unix.Close(fd) })
 	return s
 }
 
@@ -97,22 +93,32 @@ func (s *shelf) all() (all []int) {
 // A windowKind is one way in which a fileWindow reads.
 type windowKind struct {
 	name  string
-	typ   int64 // of the file system
-	plain bool  // without a ring
+	disk  Kind
+	plain bool // without a ring
 }
 
 var windowKinds = []windowKind{
-	{"ring", unix.EXT4_SUPER_MAGIC, false}, {"no ring", unix.EXT4_SUPER_MAGIC, true}, {"overlay", unix.OVERLAYFS_SUPER_MAGIC, false},
+	{"ring", OnDiskForRings, false}, {"no ring", OnDiskForRings, true}, {"overlay", OnDisk, false},
 }
 
 // newWindow returns a fileWindow that takes the directory's file system for one of this kind.
-func (k windowKind) newWindow(t *testing.T, s *shelf, c config) *fileWindow {
+func (k windowKind) newWindow(t *testing.T, s *shelf, c Want) *fileWindow {
 	t.Helper()
-	c.noURing = k.plain
-	w := newWindowReader(&c).(*fileWindow)
-	t.Cleanup(w.close)
-	s.dir.typ.Store(k.typ)
+	w := NewWindowReader(c, k.plain).(*fileWindow)
+	t.Cleanup(w.Close)
+	s.dir.Kind = k.disk
 	return w
+}
+
+// isDisk reports whether reads of path may be made through a ring, as io_linux.go says.
+func isDisk(t *testing.T, path string) bool {
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(path, &st))
+	switch int64(uint32(st.Type)) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 func always() bool { return true }
@@ -121,9 +127,9 @@ func never() bool  { return false }
 // openAll begins a window of all files, and opens them.
 func (s *shelf) openAll(t *testing.T, w *fileWindow) {
 	t.Helper()
-	w.begin(len(s.names))
+	w.Begin(len(s.names))
 	for i, name := range s.names {
-		require.NoError(t, w.open(i, s.dir, name))
+		require.NoError(t, w.Open(i, s.dir, name))
 	}
 }
 
@@ -148,24 +154,24 @@ func descriptorsOpen(t *testing.T) int {
 }
 
 // knows says whether a window that has room for it knows what is to be delivered of a file of this size.
-func (c *config) knows(size int) bool {
+func (c *Want) knows(size int) bool {
 	n := size + 1
-	if c.readLimit >= 0 && int64(n) > c.readLimit {
-		if !c.truncate && int64(size) > c.readLimit {
+	if c.Limit >= 0 && int64(n) > c.Limit {
+		if !c.Truncate && int64(size) > c.Limit {
 			return false
 		}
-		n = min(n, int(c.readLimit)+1)
+		n = min(n, int(c.Limit)+1)
 	}
-	return size > 0 && n <= windowFile && !(c.skipBinary && n <= size && n <= binaryPrefix)
+	return size > 0 && n <= windowFile && !(c.SkipBinary && n <= size && n <= BinaryPrefix)
 }
 
 // TestWindowContents: what a window knows is exact, and it knows all that it may.
 func TestWindowContents(t *testing.T) {
 	s := newShelf(t, false, windowSizes...)
-	configs := []config{{readLimit: -1}, {readLimit: math.MaxInt64}, {readLimit: -1, stat: true}, {readLimit: -1, skipBinary: true}}
-	for _, limit := range []int64{1, 2, 511, 512, 4095, 4096, 4097, binaryPrefix - 1, binaryPrefix, windowFile - 2, windowFile - 1, windowFile, windowPrefetch} {
-		configs = append(configs, config{readLimit: limit}, config{readLimit: limit, truncate: true},
-			config{readLimit: limit, truncate: true, skipBinary: true, stat: true})
+	configs := []Want{{Limit: -1}, {Limit: math.MaxInt64}, {Limit: -1, Stat: true}, {Limit: -1, SkipBinary: true}}
+	for _, limit := range []int64{1, 2, 511, 512, 4095, 4096, 4097, BinaryPrefix - 1, BinaryPrefix, windowFile - 2, windowFile - 1, windowFile, windowPrefetch} {
+		configs = append(configs, Want{Limit: limit}, Want{Limit: limit, Truncate: true},
+			Want{Limit: limit, Truncate: true, SkipBinary: true, Stat: true})
 	}
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
 		for _, c := range configs {
@@ -175,31 +181,31 @@ func TestWindowContents(t *testing.T) {
 			}
 			open := descriptorsOpen(t)
 			s.openAll(t, w)
-			w.read(never, probes)
+			w.Read(never, probes)
 			require.Equal(t, open, descriptorsOpen(t), "descriptors")
 			for i, want := range s.want {
-				if c.readLimit >= 0 {
-					want = want[:min(int64(len(want)), c.readLimit)]
+				if c.Limit >= 0 {
+					want = want[:min(int64(len(want)), c.Limit)]
 				}
-				var got content
-				knows := w.get(i, &got)
+				var got Content
+				knows := w.Get(i, &got)
 				require.Equal(t, c.knows(len(s.want[i])), knows, "%+v: %s", c, s.names[i])
 				if !knows {
-					require.Equal(t, content{}, got)
+					require.Equal(t, Content{}, got)
 					continue
 				}
-				require.True(t, bytes.Equal(want, got.data), "%+v: %s", c, s.names[i])
-				require.Equal(t, len(got.data), cap(got.data))
-				require.Equal(t, len(want) < len(s.want[i]), got.truncated)
-				require.Equal(t, c.stat, got.hasStat)
-				if c.stat {
-					st, err := s.dir.stat(s.names[i])
+				require.True(t, bytes.Equal(want, got.Data), "%+v: %s", c, s.names[i])
+				require.Equal(t, len(got.Data), cap(got.Data))
+				require.Equal(t, len(want) < len(s.want[i]), got.Truncated)
+				require.Equal(t, c.Stat, got.HasStat)
+				if c.Stat {
+					st, err := sys.StatAt(s.dir.FD, s.names[i])
 					require.NoError(t, err)
 					st.BirthTime = time.Time{} // which a handle does not give
-					require.Equal(t, st, got.stat)
+					require.Equal(t, st, got.Stat)
 				}
 			}
-			w.close()
+			w.Close()
 			w.ring = nil
 		}
 	})
@@ -226,10 +232,10 @@ func TestWindowOfTheLargestSize(t *testing.T) {
 	require.NoError(t, unix.Ftruncate(memory, math.MaxInt64))
 	s := newShelf(t, false, 1)
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
-		for _, c := range []config{
-			{readLimit: -1}, {readLimit: math.MaxInt64}, {readLimit: math.MaxInt64 - 1}, {readLimit: 100}, {readLimit: -1, skipBinary: true},
-			{readLimit: 100, truncate: true}, {readLimit: windowFile - 1, truncate: true}, {readLimit: windowFile, truncate: true},
-			{readLimit: math.MaxInt64, truncate: true}, {readLimit: math.MaxInt64 - 1, truncate: true, skipBinary: true},
+		for _, c := range []Want{
+			{Limit: -1}, {Limit: math.MaxInt64}, {Limit: math.MaxInt64 - 1}, {Limit: 100}, {Limit: -1, SkipBinary: true},
+			{Limit: 100, Truncate: true}, {Limit: windowFile - 1, Truncate: true}, {Limit: windowFile, Truncate: true},
+			{Limit: math.MaxInt64, Truncate: true}, {Limit: math.MaxInt64 - 1, Truncate: true, SkipBinary: true},
 		} {
 			w := kind.newWindow(t, s, c)
 			if !probes && !cached {
@@ -239,16 +245,16 @@ func TestWindowOfTheLargestSize(t *testing.T) {
 			f := &w.files[0]
 			require.NoError(t, unix.Dup3(memory, f.fd, unix.O_CLOEXEC))
 			f.size = math.MaxInt64
-			w.read(never, probes)
+			w.Read(never, probes)
 			require.LessOrEqual(t, f.want, windowPrefetch)
-			var got content
-			if !c.truncate || c.readLimit >= windowFile {
-				require.False(t, w.get(0, &got), "%+v", c)
+			var got Content
+			if !c.Truncate || c.Limit >= windowFile {
+				require.False(t, w.Get(0, &got), "%+v", c)
 			} else {
-				require.True(t, w.get(0, &got), "%+v", c)
-				require.Equal(t, content{data: make([]byte, c.readLimit), truncated: true}, got)
+				require.True(t, w.Get(0, &got), "%+v", c)
+				require.Equal(t, Content{Data: make([]byte, c.Limit), Truncated: true}, got)
 			}
-			w.close()
+			w.Close()
 			w.ring, w.async = nil, nil
 		}
 	})
@@ -259,7 +265,7 @@ func TestWindowOfTheLargestSize(t *testing.T) {
 func TestWindowWhoseRingBreaks(t *testing.T) {
 	for _, probed := range []bool{false, true} {
 		s := newShelf(t, false, 400, 5000, 400, 5000)
-		w := windowKinds[0].newWindow(t, s, config{readLimit: -1})
+		w := windowKinds[0].newWindow(t, s, Want{Limit: -1})
 		if w.ring == nil {
 			t.Skip("no io_uring here")
 		}
@@ -294,13 +300,13 @@ func TestWindowWhoseRingBreaks(t *testing.T) {
 				unix.Close(f.fd)
 			}
 		} else {
-			w.read(never, true)
+			w.Read(never, true)
 		}
 		clear(memory) // as the kernel might
 		for i, want := range s.want {
-			var c content
-			require.True(t, w.get(i, &c))
-			require.True(t, bytes.Equal(want, c.data), "file %d", i)
+			var c Content
+			require.True(t, w.Get(i, &c))
+			require.True(t, bytes.Equal(want, c.Data), "file %d", i)
 		}
 	}
 }
@@ -309,7 +315,7 @@ func TestWindowWhoseRingBreaks(t *testing.T) {
 func TestWindowMeetsChangedSizes(t *testing.T) {
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
 		s := newShelf(t, false, 1000, 1000, 5000, 5000, 512, 1)
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		if !cached {
 			s.drop(t, s.all()...)
 		}
@@ -323,10 +329,10 @@ func TestWindowMeetsChangedSizes(t *testing.T) {
 			_, err = f.Write([]byte("more"))
 			require.NoError(t, errors.Join(err, f.Close()))
 		}
-		w.read(never, probes)
+		w.Read(never, probes)
 		for i := range s.names {
-			var c content
-			require.Equal(t, i == 5, w.get(i, &c), "file %d", i)
+			var c Content
+			require.Equal(t, i == 5, w.Get(i, &c), "file %d", i)
 		}
 	})
 }
@@ -354,19 +360,19 @@ func TestWindowMeetsReplacedFiles(t *testing.T) {
 				t.Logf("replacement %d left out: %v", k, err)
 			}
 		}
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		open := descriptorsOpen(t)
-		w.begin(len(s.names))
+		w.Begin(len(s.names))
 		for i, name := range s.names {
-			require.NoError(t, w.open(i, s.dir, name), "an error would say that no other file of the directory need be tried")
+			require.NoError(t, w.Open(i, s.dir, name), "an error would say that no other file of the directory need be tried")
 		}
-		w.read(never, probes)
+		w.Read(never, probes)
 		require.Equal(t, open, descriptorsOpen(t))
 		for i, want := range s.want {
-			var c content
-			require.Equal(t, i%2 == 0, w.get(i, &c), "file %d", i)
+			var c Content
+			require.Equal(t, i%2 == 0, w.Get(i, &c), "file %d", i)
 			if i%2 == 0 {
-				require.Equal(t, want, c.data)
+				require.Equal(t, want, c.Data)
 			}
 		}
 	})
@@ -376,15 +382,15 @@ func TestWindowMeetsReplacedFiles(t *testing.T) {
 func TestWindowReadsWhatItOpened(t *testing.T) {
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
 		s := newShelf(t, false, 100, 100)
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		s.openAll(t, w)
 		require.NoError(t, os.Remove(s.file(0)))
 		require.NoError(t, os.WriteFile(s.file(0), bytes.Repeat([]byte("o"), 100), 0o644))
-		w.read(never, probes)
+		w.Read(never, probes)
 		for i, want := range s.want {
-			var c content
-			require.True(t, w.get(i, &c))
-			require.Equal(t, want, c.data)
+			var c Content
+			require.True(t, w.Get(i, &c))
+			require.Equal(t, want, c.Data)
 		}
 	})
 }
@@ -397,18 +403,18 @@ func TestWindowBuffers(t *testing.T) {
 	}
 	s := newShelf(t, false, sizes...)
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		for range 2 { // the second window begins anew
 			if !cached {
 				s.drop(t, s.all()...)
 			}
 			s.openAll(t, w)
-			w.read(never, probes)
+			w.Read(never, probes)
 			bytesKnown, known := 0, 0
 			for i, want := range s.want {
-				var c content
-				if w.get(i, &c) {
-					require.True(t, bytes.Equal(want, c.data), "file %d", i)
+				var c Content
+				if w.Get(i, &c) {
+					require.True(t, bytes.Equal(want, c.Data), "file %d", i)
 					bytesKnown += len(want) + 1
 					known++
 				}
@@ -428,7 +434,7 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 	}
 	s := newShelf(t, false, sizes...)
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		s.drop(t, s.all()...)
 		s.openAll(t, w)
 		w.plan()
@@ -439,10 +445,10 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 		}
 		require.Equal(t, windowBytes, total)
 		open := descriptorsOpen(t)
-		w.read(never, probes)
+		w.Read(never, probes)
 		require.Equal(t, open-len(sizes), descriptorsOpen(t))
 		for i := range s.names {
-			require.False(t, w.get(i, new(content)))
+			require.False(t, w.Get(i, new(Content)))
 		}
 	})
 }
@@ -450,17 +456,17 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 // TestWindowOrder: reads are in the order of inode numbers, whatever the order of opening.
 func TestWindowOrder(t *testing.T) {
 	s := newShelf(t, false, 10, 20, 30, 40, 50, 60, 70, 80)
-	w := windowKinds[1].newWindow(t, s, config{readLimit: -1})
-	w.begin(len(s.names))
+	w := windowKinds[1].newWindow(t, s, Want{Limit: -1})
+	w.Begin(len(s.names))
 	for _, i := range rand.Perm(len(s.names)) {
-		require.NoError(t, w.open(i, s.dir, s.names[len(s.names)-1-i]))
+		require.NoError(t, w.Open(i, s.dir, s.names[len(s.names)-1-i]))
 	}
 	w.plan()
 	require.Len(t, w.reads, len(s.names))
 	for k := range w.reads[1:] {
 		require.Less(t, w.files[w.reads[k]].inode, w.files[w.reads[k+1]].inode)
 	}
-	w.read(always, false)
+	w.Read(always, false)
 }
 
 // TestWindowProbe: the share is that of the files in the page cache, and the bytes are the same.
@@ -475,7 +481,7 @@ func TestWindowProbe(t *testing.T) {
 				s := newShelf(t, false, sizes...)
 				all := s.all()
 				large := len(sizes) - 32
-				if kindOf(s.dir) != onDiskForRings {
+				if !isDisk(t, s.path) {
 					t.Skip("left out: no disk for rings")
 				}
 				stays := true
@@ -494,14 +500,14 @@ func TestWindowProbe(t *testing.T) {
 					var w *fileWindow
 					share := -1.0
 					for try := 0; try < 5 && math.Abs(share-want) > 1e-9; try++ { // others may drop the machine's caches too
-						w = kind.newWindow(t, s, config{readLimit: -1})
+						w = kind.newWindow(t, s, Want{Limit: -1})
 						for i := range all {
 							_, err := os.ReadFile(s.file(i))
 							require.NoError(t, err)
 						}
 						s.drop(t, out...)
 						s.openAll(t, w)
-						share = w.read(never, true)
+						share = w.Read(never, true)
 					}
 					// A read that does not wait lets the kernel fetch the file, and may find it there at once.
 					require.Greater(t, share, want-1e-9, "%d of %d dropped", len(out), len(all))
@@ -511,9 +517,9 @@ func TestWindowProbe(t *testing.T) {
 					}
 					require.LessOrEqual(t, share, 1.0)
 					for i, want := range s.want[large:] {
-						var c content
-						require.True(t, w.get(i+large, &c))
-						require.Equal(t, want, c.data)
+						var c Content
+						require.True(t, w.Get(i+large, &c))
+						require.Equal(t, want, c.Data)
 					}
 				}
 			})
@@ -528,27 +534,27 @@ func TestWindowIsStopped(t *testing.T) {
 	for _, kind := range windowKinds {
 		rings := 0
 		for k := range 2 + len(s.names) {
-			w := kind.newWindow(t, s, config{readLimit: -1})
+			w := kind.newWindow(t, s, Want{Limit: -1})
 			rings = descriptorsOpen(t) - open
 			s.openAll(t, w)
 			asked := 0
-			w.read(func() bool { asked++; return asked > k }, false)
+			w.Read(func() bool { asked++; return asked > k }, false)
 			known := 0
 			for i := range s.names {
-				if w.get(i, new(content)) {
+				if w.Get(i, new(Content)) {
 					known++
 				}
 			}
 			switch {
 			case k == 0:
 				require.Zero(t, known)
-			case w.usedRing():
+			case w.UsedRing():
 				require.Equal(t, len(s.names), known)
 			default:
 				require.Equal(t, min(k-1, len(s.names)), known)
 			}
 			require.Equal(t, open+rings, descriptorsOpen(t))
-			w.close()
+			w.Close()
 			w.ring = nil
 			require.Equal(t, open, descriptorsOpen(t))
 		}
@@ -558,27 +564,27 @@ func TestWindowIsStopped(t *testing.T) {
 // TestWindowOfAnotherFileSystem: where the cold mode is of no use, nothing is opened, and one error is enough.
 func TestWindowOfAnotherFileSystem(t *testing.T) {
 	s := newShelf(t, false, 100)
-	w := windowKind{typ: unix.TMPFS_MAGIC}.newWindow(t, s, config{readLimit: -1})
-	w.begin(1)
-	require.Error(t, w.open(0, s.dir, s.names[0]))
-	require.Equal(t, -1.0, w.read(never, true))
-	require.False(t, w.get(0, new(content)))
-	require.Error(t, w.open(0, &worldDir{}, s.names[0]))
+	w := windowKind{}.newWindow(t, s, Want{Limit: -1})
+	w.Begin(1)
+	require.Error(t, w.Open(0, s.dir, s.names[0]))
+	require.Equal(t, -1.0, w.Read(never, true))
+	require.False(t, w.Get(0, new(Content)))
+	require.Error(t, w.Open(0, Dir{}, s.names[0]))
 }
 
 // TestWindowWithoutDescriptors: the error says so, what is open already is read, and all is closed.
 func TestWindowWithoutDescriptors(t *testing.T) {
 	s := newShelf(t, false, 100, 200, 300, 400)
 	for _, kind := range windowKinds {
-		w := kind.newWindow(t, s, config{readLimit: -1})
+		w := kind.newWindow(t, s, Want{Limit: -1})
 		open := descriptorsOpen(t)
-		w.begin(4)
-		require.NoError(t, w.open(0, s.dir, s.names[0]))
-		err := withoutDescriptors(t, func() error { return w.open(1, s.dir, s.names[1]) })
+		w.Begin(4)
+		require.NoError(t, w.Open(0, s.dir, s.names[0]))
+		err := withoutDescriptors(t, func() error { return w.Open(1, s.dir, s.names[1]) })
 		require.True(t, sys.IsScarce(err), "%v", err)
-		w.read(never, false)
-		require.True(t, w.get(0, new(content)))
-		require.False(t, w.get(1, new(content)))
+		w.Read(never, false)
+		require.True(t, w.Get(0, new(Content)))
+		require.False(t, w.Get(1, new(Content)))
 		require.Equal(t, open, descriptorsOpen(t))
 	}
 }
@@ -594,116 +600,4 @@ func withoutDescriptors(t *testing.T, do func() error) error {
 	err := do()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	return err
-}
-
-// A run that has met EMFILE while it opened a window opens no further one, and delivers all the same.
-func TestWindowsEndWithTheDescriptors(t *testing.T) {
-	s := newShelf(t, false, 100, 200, 300, 400, 500, 600, 700)
-	testtree.Set(t, &knobs.AlwaysCold, true)
-	opts := Options{Workers: 1}
-	cfg, err := opts.config(s.path, false)
-	require.NoError(t, err)
-	var r *run
-	delivered := 0
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
-		if delivered++; delivered == 1 {
-			w, b := f.w, &batch{node: r.root, entries: s.names}
-			require.NotZero(t, r.cold.window.Load())
-			require.NoError(t, withoutDescriptors(t, func() error { w.openWindowForTest(b); return nil }))
-			require.Zero(t, r.cold.window.Load())
-		}
-		return nil
-	}}, nil)
-	open := descriptorsOpen(t)
-	require.NoError(t, r.execute())
-	require.Equal(t, len(s.names), delivered)
-	require.Zero(t, r.cold.window.Load(), "and it stays so")
-	require.Equal(t, open, descriptorsOpen(t))
-}
-
-// A worker that has waited for its turn when the run is stopped opens no file, neither in a window nor alone.
-func TestNoFileIsOpenedAfterAStop(t *testing.T) {
-	s := newShelf(t, false, 100, 200, 300)
-	testtree.Set(t, &knobs.AlwaysCold, true)
-	opts := Options{Workers: 1}
-	cfg, err := opts.config(s.path, false)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var r *run
-	r = newRun(ctx, cfg, callbacks{fn: func(f *currentFile) error {
-		cancel()
-		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: s.names}
-		w.ahead.forget()
-		got := currentFile{w: w, node: r.root, name: s.names[1]}
-		require.Equal(t, errStopped, w.load(&got, b, 1))
-		require.Empty(t, got.content.data)
-		return nil
-	}}, nil)
-	require.ErrorIs(t, r.execute(), context.Canceled)
-	require.Len(t, r.cold.readers, r.cold.readersMade, "each is given back")
-	require.NotEmpty(t, r.cold.readers)
-}
-
-// openWindowForTest opens and reads a window with a windowReader of its own, as readWindow does.
-func (w *worker) openWindowForTest(b *batch) {
-	was := w.ahead.window
-	defer func() { w.ahead.window.close(); w.ahead.window = was }()
-	w.ahead.window = newWindowReader(w.cfg)
-	b.node.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
-	w.ahead.window.begin(len(b.entries))
-	w.openWindow(b, 0, len(b.entries))
-	w.ahead.window.read(w.stopped, false)
-}
-
-// A run that is stopped opens no more files of a window.
-func TestWindowOpensNothingAfterAStop(t *testing.T) {
-	s := newShelf(t, false, 100, 200, 300, 400)
-	testtree.Set(t, &knobs.AlwaysCold, true)
-	opts := Options{Workers: 1}
-	cfg, err := opts.config(s.path, false)
-	require.NoError(t, err)
-	var r *run
-	var calls atomic.Int32
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
-		calls.Add(1)
-		r.stop(errBroken)
-		w := f.w
-		was := w.ahead.window
-		defer func() { w.ahead.window = was }()
-		window := windowKinds[1].newWindow(t, s, cfg)
-		r.root.dir.(*linuxDir).typ.Store(windowKinds[1].typ)
-		w.ahead.window = window
-		window.begin(len(s.names))
-		w.openWindow(&batch{node: r.root, entries: s.names}, 0, len(s.names))
-		for _, f := range window.files {
-			require.Negative(t, f.fd)
-		}
-		return nil
-	}}, nil)
-	require.ErrorIs(t, r.execute(), errBroken)
-	require.EqualValues(t, 1, calls.Load())
-}
-
-// What is listed ahead fits the memory of the process from the moment at which a run enters the cold mode.
-func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
-	testtree.NotInColdMode(t, "a run does not enter it")
-	s := newShelf(t, false, 100)
-	if !isOnDisk(s.dir) {
-		t.Skip("the cold mode is of no use on the file system of the temporary directory; scripts/filesystems.sh runs this on ext4")
-	}
-	limit := memoryLimit
-	t.Cleanup(func() { memoryLimit = limit })
-	memoryLimit = func() int64 { return memoryBesides + 10<<20 }
-	opts := Options{Workers: 1}
-	cfg, err := opts.config(s.path, false)
-	require.NoError(t, err)
-	var r *run
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
-		require.Zero(t, r.disk.withheld)
-		require.True(t, f.w.cold.enter(&f.w.pin, &batch{node: r.root}, 0))
-		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
-		return nil
-	}}, nil)
-	require.NoError(t, r.execute())
 }

@@ -1,5 +1,5 @@
 //go:build !linux || android || fileproc_unix || fileproc_generic || fileproc_nouring
 
-package fileproc
+package content
 
 func newRingGroup(int64) groupReader { return nil }

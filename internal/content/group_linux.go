@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package content
 
 import (
 	"runtime"
@@ -57,9 +57,8 @@ func bytesWanted(limit int64) int {
 	return int(limit) + 1
 }
 
-func (a *callGroup) read(d directory, files []names.Name) bool {
-	dir, ok := d.(*linuxDir)
-	if !ok || kindOf(dir) != onDiskForRings {
+func (a *callGroup) read(d Dir, files []names.Name) bool {
+	if d.Kind != OnDiskForRings {
 		return false
 	}
 	n := 0
@@ -67,17 +66,17 @@ func (a *callGroup) read(d directory, files []names.Name) bool {
 		p := uintptr(name.Pointer())
 		switch {
 		case a.want == 0 && a.birth:
-			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(dir.fd), p, unix.AT_SYMLINK_NOFOLLOW, sys.StatxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
+			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(d.FD), p, unix.AT_SYMLINK_NOFOLLOW, sys.StatxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
 			n++
 			continue
 		case a.want == 0:
-			a.calls[i] = calls.Call{Trap: sys.FstatatCall, Args: [6]uintptr{uintptr(dir.fd), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
+			a.calls[i] = calls.Call{Trap: sys.FstatatCall, Args: [6]uintptr{uintptr(d.FD), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
 			n++
 			continue
 		}
 		a.parts[i].Base = &a.bufs[i][0]
 		a.parts[i].SetLen(a.want)
-		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(dir.fd), p, sys.FileFlags | unix.O_LARGEFILE}}
+		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.FD), p, sys.FileFlags | unix.O_LARGEFILE}}
 		a.calls[n+1] = calls.Call{Trap: unix.SYS_PREADV2, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&a.parts[i])), 2: 1, 5: unix.RWF_NOWAIT}, Chained: true}
 		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
 		n += perFile
@@ -87,7 +86,7 @@ func (a *callGroup) read(d directory, files []names.Name) bool {
 	return true
 }
 
-func (a *callGroup) get(i int, c *content) bool {
+func (a *callGroup) get(i int, c *Content) bool {
 	if a.want == 0 {
 		if a.calls[i].Result != 0 {
 			return false
@@ -98,13 +97,13 @@ func (a *callGroup) get(i int, c *content) bool {
 		} else {
 			s = sys.StatOf(&a.stats[i])
 		}
-		return c.setStat("stat", s) == nil
+		return c.SetStat("stat", s) == nil
 	}
 	n := a.calls[perFile*i+1].Result
 	if n <= 0 || !sys.IsWhole(n, a.want) {
 		return false
 	}
-	c.data = a.bufs[i][:n:n]
+	c.Data = a.bufs[i][:n:n]
 	return true
 }
 
@@ -113,33 +112,3 @@ func (a *callGroup) isUncached(i int) bool {
 }
 
 func (a *callGroup) close() { callGroups.Put(a) }
-
-// A diskKind says how to read the files of a file system when they are not in the
-// page cache.
-type diskKind uint8
-
-const (
-	notOnDisk      diskKind = iota // on a network, or unknown
-	onDisk                         // in the order of inode numbers
-	onDiskForRings                 // and through an io_uring
-)
-
-// kindOf returns d's kind. On FUSE reads through an io_uring are wrong without an
-// error (Linux 6.18, direct I/O); overlayfs makes each of them in a thread of the
-// kernel, so that the disk gets them one by one.
-func kindOf(d directory) diskKind {
-	dir, ok := d.(*linuxDir)
-	if !ok {
-		return notOnDisk
-	}
-	switch dir.fileSystem() {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return onDiskForRings
-	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
-		return onDisk
-	}
-	return notOnDisk
-}
-
-// isOnDisk reports whether the cold mode is of use for d.
-func isOnDisk(d directory) bool { return kindOf(d) != notOnDisk }

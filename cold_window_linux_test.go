@@ -1,0 +1,173 @@
+//go:build linux && !fileproc_unix && !fileproc_generic
+
+package fileproc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// plantShelf writes n files of one directory.
+func plantShelf(t *testing.T, n int) (dir string, files []names.Name) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range n {
+		name := fmt.Sprintf("%03d", i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 100*(i+1)), 0o644))
+		files = append(files, names.New(name))
+	}
+	return dir, files
+}
+
+func descriptorsOpen(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// withoutDescriptors runs do while this process can open none.
+func withoutDescriptors(t *testing.T, do func() error) error {
+	t.Helper()
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	none := was
+	none.Cur = 0
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+	err := do()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	return err
+}
+
+// A run that has met EMFILE while it opened a window opens no further one, and delivers all the same.
+func TestWindowsEndWithTheDescriptors(t *testing.T) {
+	dir, files := plantShelf(t, 7)
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(dir, false)
+	require.NoError(t, err)
+	var r *run
+	delivered := 0
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		if delivered++; delivered == 1 {
+			w, b := f.w, &batch{node: r.root, entries: files}
+			require.NotZero(t, r.cold.window.Load())
+			require.NoError(t, withoutDescriptors(t, func() error { w.openWindowForTest(b); return nil }))
+			require.Zero(t, r.cold.window.Load())
+		}
+		return nil
+	}}, nil)
+	open := descriptorsOpen(t)
+	require.NoError(t, r.execute())
+	require.Equal(t, len(files), delivered)
+	require.Zero(t, r.cold.window.Load(), "and it stays so")
+	require.Equal(t, open, descriptorsOpen(t))
+}
+
+// A worker that has waited for its turn when the run is stopped opens no file, neither in a window nor alone.
+func TestNoFileIsOpenedAfterAStop(t *testing.T) {
+	dir, files := plantShelf(t, 3)
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(dir, false)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var r *run
+	r = newRun(ctx, cfg, callbacks{fn: func(f *currentFile) error {
+		cancel()
+		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: files}
+		w.ahead.Forget()
+		got := currentFile{w: w, node: r.root, name: files[1]}
+		require.Equal(t, errStopped, w.load(&got, b, 1))
+		require.Empty(t, got.content.Data)
+		return nil
+	}}, nil)
+	require.ErrorIs(t, r.execute(), context.Canceled)
+	require.Len(t, r.cold.readers, r.cold.readersMade, "each is given back")
+	require.NotEmpty(t, r.cold.readers)
+}
+
+// openWindowForTest opens and reads a window with a WindowReader of its own, as readWindow does.
+func (w *worker) openWindowForTest(b *batch) {
+	was := w.ahead.Window
+	defer func() { w.ahead.Window.Close(); w.ahead.Window = was }()
+	w.ahead.Window = content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
+	b.node.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
+	w.ahead.Window.Begin(len(b.entries))
+	w.openWindow(b, 0, len(b.entries))
+	w.ahead.Window.Read(w.stopped, false)
+}
+
+// opensNothing fails a test that opens a file.
+type opensNothing struct {
+	content.WindowReader
+	t *testing.T
+}
+
+func (o opensNothing) Open(int, content.Dir, names.Name) error {
+	require.Fail(o.t, "a file is opened")
+	return nil
+}
+
+// A run that is stopped opens no more files of a window.
+func TestWindowOpensNothingAfterAStop(t *testing.T) {
+	dir, files := plantShelf(t, 4)
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(dir, false)
+	require.NoError(t, err)
+	var r *run
+	var calls atomic.Int32
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		calls.Add(1)
+		r.stop(errBroken)
+		w := f.w
+		was := w.ahead.Window
+		defer func() { w.ahead.Window = was }()
+		r.root.dir.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
+		w.ahead.Window = opensNothing{t: t}
+		w.openWindow(&batch{node: r.root, entries: files}, 0, len(files))
+		return nil
+	}}, nil)
+	require.ErrorIs(t, r.execute(), errBroken)
+	require.EqualValues(t, 1, calls.Load())
+}
+
+// What is listed ahead fits the memory of the process from the moment at which a run enters the cold mode.
+func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
+	testtree.NotInColdMode(t, "a run does not enter it")
+	dir, _ := plantShelf(t, 1)
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	kind := diskOf(d).Kind
+	d.close()
+	if kind == content.NotOnDisk {
+		t.Skip("the cold mode is of no use on the file system of the temporary directory; scripts/filesystems.sh runs this on ext4")
+	}
+	limit := memoryLimit
+	t.Cleanup(func() { memoryLimit = limit })
+	memoryLimit = func() int64 { return memoryBesides + 10<<20 }
+	opts := Options{Workers: 1}
+	cfg, err := opts.config(dir, false)
+	require.NoError(t, err)
+	var r *run
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		require.Zero(t, r.disk.withheld)
+		require.True(t, f.w.cold.enter(&f.w.pin, &batch{node: r.root}, 0))
+		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
+		return nil
+	}}, nil)
+	require.NoError(t, r.execute())
+}

@@ -1,0 +1,72 @@
+// Package content reads the content and the metadata of files: of one, of several of a
+// directory with calls in a row or an io_uring, and of a window of those on a disk.
+package content
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+// A File is an open file. One goroutine uses it.
+type File interface {
+	// Cached reads into p what is available without waiting. ok says that the
+	// file is a regular one and that p[:n] is all of it; if not, the n bytes
+	// are its first, and Read goes on behind them.
+	Cached(p []byte) (n int, ok bool)
+	// Read reads as read(2) does, with 0 and nil at the end. It returns
+	// ErrWouldBlock if nothing has come within WaitSlice.
+	Read(p []byte) (n int, err error)
+	Stat() (sys.Stat, error)
+	Close()
+}
+
+// WaitSlice is how long one read waits before the reader looks whether the run
+// goes on.
+const WaitSlice = 5 * time.Millisecond
+
+var (
+	// ErrTooLarge is fileproc.ErrTooLarge.
+	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
+	// ErrStopped is the failure of work that a stopped run no longer does.
+	ErrStopped = errors.New("fileproc: the run has been stopped")
+	// ErrWouldBlock is the error of a read that has found nothing yet.
+	ErrWouldBlock = errors.New("fileproc: nothing to read yet")
+	// ErrBinary is the outcome of a file that Want.SkipBinary leaves out.
+	ErrBinary = errors.New("fileproc: binary file")
+	// ErrNeedsSlot says that a file is to be read again in a slot. The reader does not
+	// wait for one, since the file takes a descriptor.
+	ErrNeedsSlot = errors.New("fileproc: no slot for a large file")
+)
+
+// A Want says what to read of each file.
+type Want struct {
+	Limit      int64 // the most bytes to deliver, or -1
+	Truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
+	Stat       bool  // fetch the metadata of every file
+	SkipBinary bool  // a file that begins like a binary one is ErrBinary
+}
+
+// A Content is what is known of a file: its bytes, its metadata, or both.
+type Content struct {
+	Data      []byte
+	Truncated bool
+	Stat      sys.Stat
+	HasStat   bool // Stat is known; it is a regular file's, see SetStat
+}
+
+// SetStat takes metadata that op has fetched, unless it is not a regular file's.
+func (c *Content) SetStat(op string, s sys.Stat) error {
+	err := sys.CheckRegular(op, s.Mode)
+	if err == nil {
+		c.Stat, c.HasStat = s, true
+	}
+	return err
+}
+
+// IsBinary reports whether p begins like a binary file.
+func IsBinary(p []byte) bool {
+	return bytes.IndexByte(p[:min(len(p), BinaryPrefix)], 0) >= 0
+}

@@ -1,0 +1,267 @@
+package content
+
+import (
+	"math/bits"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+const (
+	// FirstBuffer is the size in bytes of the buffer that every worker has.
+	// Files that are smaller need no metadata and no memory of their own.
+	FirstBuffer = 32 << 10
+	// MaxRead caps one read, in bytes: a run that is stopped waits for no more
+	// than this, and it is far below the 2 GiB that a kernel may refuse.
+	MaxRead = 1 << 20
+	// MaxFree is the size in bytes above which a worker needs a slot to read a
+	// file's content, so that not all that is in flight can be as large as
+	// MaxFileSize: 1 MiB and the byte that shows the end.
+	MaxFree = 1<<20 + 1
+	// maxBelieved is the size in bytes up to which memory is taken because the
+	// metadata says so. Some files of /proc and sysfs claim far more than they
+	// hold. What goes beyond is read into buffers that double.
+	maxBelieved = 4 << 30
+	// BinaryPrefix is how many bytes of a file are searched for a NUL: 8 KiB, about
+	// what git looks at.
+	BinaryPrefix = 8 << 10
+	// Patience is how long the reads of one file wait in all for content that
+	// is not there yet. Some regular files never end: a read of /proc/kmsg waits
+	// for the kernel's next message.
+	Patience = time.Second
+)
+
+// A Reader reads files into a buffer that it reuses.
+type Reader struct {
+	Want
+	Stopped     func() bool
+	MayAllocate func() bool // more than MaxFree bytes now; nil: always
+
+	buf      *[FirstBuffer]byte
+	large    []byte // of the current file, if it did not fit buf
+	uncached bool   // the page cache had nothing of the last file, or does not say
+	spare    File
+	waited   time.Duration // of Patience
+}
+
+// buffers are kept from run to run.
+var buffers = sync.Pool{New: func() any { return new([FirstBuffer]byte) }}
+
+// TakeBuffer makes r ready to read.
+func (r *Reader) TakeBuffer() { r.buf = buffers.Get().(*[FirstBuffer]byte) }
+
+// GiveBuffer gives back what the next run can use.
+func (r *Reader) GiveBuffer() {
+	r.Release()
+	buffers.Put(r.buf)
+	r.buf = nil
+}
+
+// Limited returns a Reader in r's buffer of files of up to limit bytes.
+func (r *Reader) Limited(limit int64) Reader {
+	return Reader{Want: Want{Limit: limit}, Stopped: r.Stopped, buf: r.buf}
+}
+
+// Spare returns the last file, which is closed: the backend may use it again.
+func (r *Reader) Spare() File { return r.spare }
+
+// Uncached reports whether the page cache had nothing of the last file, or does not say.
+func (r *Reader) Uncached() bool { return r.uncached }
+
+// Large reports whether the last file did not fit the buffer.
+func (r *Reader) Large() bool { return r.large != nil }
+
+func statRegular(h File) (sys.Stat, error) {
+	s, err := h.Stat()
+	if err == nil {
+		err = sys.CheckRegular("fstat", s.Mode)
+	}
+	return s, err
+}
+
+// Read reads h into c, and closes it.
+func (r *Reader) Read(h File, c *Content) error {
+	r.spare = h
+	defer h.Close() // also when an fs.FS panics
+	return r.read(h, c)
+}
+
+func (r *Reader) read(h File, c *Content) error {
+	r.waited = 0
+	p := r.buf[:]
+	if r.Limit >= 0 && r.Limit < int64(len(p)) {
+		least := r.Limit + 1 // one byte more tells whether there is more
+		if r.SkipBinary {
+			least = max(least, BinaryPrefix)
+		}
+		p = p[:least]
+	}
+	if r.Want.Stat { // before the content, which may change
+		s, err := statRegular(h)
+		if err != nil {
+			return err
+		}
+		c.Stat, c.HasStat = s, true
+	}
+	n, ok := h.Cached(p)
+	r.uncached = n == 0
+	if ok {
+		return r.deliver(c, p[:n])
+	}
+	s := c.Stat
+	var err error
+	if !r.Want.Stat {
+		if s, err = statRegular(h); err != nil {
+			return err
+		}
+	}
+	if r.SkipBinary { // before a binary file's size can be an error
+		if n, err = r.readUpTo(h, p, n, BinaryPrefix); err != nil {
+			return err
+		}
+		if n < BinaryPrefix || IsBinary(p[:n]) {
+			return r.deliver(c, p[:n])
+		}
+	}
+	if !r.Truncate && r.Limit >= 0 && s.Size > r.Limit {
+		return &sys.Error{Op: "read", Err: ErrTooLarge}
+	}
+	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
+		// Where there is no memory for what the metadata claims, the content
+		// may still be small.
+		q, err := r.grow(p[:n], want)
+		switch err {
+		case nil:
+			p = q
+		case ErrNeedsSlot:
+			return err
+		}
+	}
+	for {
+		if n == len(p) {
+			if r.Limit >= 0 && int64(n) > r.Limit {
+				return r.deliver(c, p)
+			}
+			if p, err = r.grow(p, r.capped(2*int64(n))); err != nil {
+				return err
+			}
+		}
+		k, err := r.next(h, p[n:min(len(p), n+MaxRead)])
+		if err != nil {
+			return err
+		}
+		if k == 0 {
+			return r.deliver(c, p[:n])
+		}
+		n += k
+	}
+}
+
+// next is h.read, but waits while there is nothing to read yet: for Patience
+// in all for one file, and no longer than the run goes on.
+func (r *Reader) next(h File, p []byte) (n int, err error) {
+	for {
+		if r.Stopped() {
+			return 0, ErrStopped
+		}
+		start := time.Now()
+		if n, err = h.Read(p); err != ErrWouldBlock {
+			return n, err
+		}
+		if r.waited += time.Since(start); r.waited >= Patience {
+			return 0, &sys.Error{Op: "read", Err: os.ErrDeadlineExceeded}
+		}
+	}
+}
+
+// readUpTo reads on behind p[:n] until there are end bytes or no more.
+func (r *Reader) readUpTo(h File, p []byte, n, end int) (int, error) {
+	for n < end {
+		k, err := r.next(h, p[n:end])
+		if err != nil || k == 0 {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// capped returns the buffer size for a file of size bytes: one more, so that
+// the read that finds its end needs no larger one.
+func (r *Reader) capped(size int64) int64 {
+	if r.Limit >= 0 {
+		size = min(size, r.Limit)
+	}
+	return size + 1
+}
+
+// grow returns a buffer of size bytes that begins with what p holds.
+func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
+	if size > MaxFree && r.MayAllocate != nil && !r.MayAllocate() {
+		return nil, ErrNeedsSlot
+	}
+	q, err := takeBuffer(size)
+	if err != nil {
+		return nil, &sys.Error{Op: "read", Err: err}
+	}
+	copy(q, p)
+	r.Release()
+	r.large = q
+	return q, nil
+}
+
+// heapBuffers are kept from file to file and from run to run: those for files of up
+// to 64 KiB, of up to 128 KiB and so on, and the byte that shows the end of each. A
+// new one would have to be cleared, and collected.
+var heapBuffers [5]sync.Pool
+
+// heapClass returns the pool for buffers of size bytes, if there is one.
+func heapClass(size int) (class int, ok bool) {
+	class = max(bits.Len(uint(max(size-2, 0)))-16, 0)
+	return class, class < len(heapBuffers)
+}
+
+func takeBuffer(size int64) ([]byte, error) {
+	if size > MaxFree {
+		return sys.AllocLarge(size)
+	}
+	class, _ := heapClass(int(size))
+	if p, ok := heapBuffers[class].Get().(*[]byte); ok {
+		return (*p)[:size], nil
+	}
+	return make([]byte, size, 1<<(16+class)+1), nil
+}
+
+// putBuffer takes back what takeBuffer has returned.
+func putBuffer(p []byte) {
+	if class, ok := heapClass(cap(p)); ok {
+		heapBuffers[class].Put(&p)
+		return
+	}
+	sys.FreeLarge(p)
+}
+
+// Release lets go of a large file's memory.
+func (r *Reader) Release() {
+	if r.large != nil {
+		putBuffer(r.large)
+		r.large = nil
+	}
+}
+
+func (r *Reader) deliver(c *Content, p []byte) error {
+	if r.SkipBinary && IsBinary(p) {
+		return ErrBinary
+	}
+	if r.Limit >= 0 && int64(len(p)) > r.Limit {
+		if !r.Truncate {
+			return &sys.Error{Op: "read", Err: ErrTooLarge}
+		}
+		p = p[:r.Limit]
+		c.Truncated = true
+	}
+	c.Data = p[:len(p):len(p)]
+	return nil
+}

@@ -1,0 +1,73 @@
+//go:build linux && !android && !fileproc_nouring && !fileproc_unix && !fileproc_generic
+
+package content
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Rings leave most descriptors to others, since a worker that waits for one does not get those of rings.
+func TestRingsAreFew(t *testing.T) {
+	most, limit := mostRings, descriptors.Limit
+	defer func() { mostRings, descriptors.Limit = most, limit }()
+	mostRings = func() int64 { return 2 }
+	descriptors.Limit = func() uint64 { return 1 << 21 }
+	var rings [2]groupReader
+	for i := range rings {
+		if rings[i] = newRingGroup(-1); rings[i] == nil {
+			t.Log("left out: no io_uring here")
+			return
+		}
+		defer func() { rings[i].close() }()
+	}
+	require.Nil(t, newRingGroup(-1))
+	require.Nil(t, newRingGroup(-1))
+	rings[0].close()
+	rings[0] = newRingGroup(-1)
+	require.NotNil(t, rings[0])
+
+	rings[0].close()
+	descriptors.Limit = func() uint64 { return 256 }
+	for left := range descriptors.Kept + 2 {
+		leaveDescriptors(t, left, func() { rings[0] = newRingGroup(-1) })
+		if left <= descriptors.Kept {
+			require.Nil(t, rings[0], "only %d descriptors are left", left)
+		}
+	}
+	require.NotNil(t, rings[0])
+	rings[0].close()
+	descriptors.Limit = func() uint64 { return 1 << 21 }
+	rings[0] = newRingGroup(-1)
+	require.NotNil(t, rings[0])
+}
+
+// leaveDescriptors calls do while no more than left are free.
+func leaveDescriptors(t *testing.T, left int, do func()) {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &limit))
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: limit.Max}, nil))
+	var held []int
+	defer func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil))
+	}()
+	for {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, fd)
+	}
+	for range left {
+		unix.Close(held[0]) // a low number, as if most were free
+		held = held[1:]
+	}
+	do()
+}
