@@ -4,14 +4,23 @@ package fileproc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"io/fs"
+	"math"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -172,5 +181,405 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 				require.NotZero(t, n%512, "size %d", size)
 			}
 		}
+	}
+}
+
+// plantNames makes a directory of so many empty files that ReadDir takes a
+// second descriptor where it can.
+func plantNames(t *testing.T) (dir string, names []string) {
+	procs := runtime.GOMAXPROCS(2)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
+	dir = t.TempDir()
+	for i := range 6000 {
+		name := fmt.Sprintf("%04d%s", i, strings.Repeat("-", 10+i%60))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		names = append(names, name)
+	}
+	return dir, names
+}
+
+// Two descriptors give the same entries as one, in the same order.
+func TestReadDirOfManyEntries(t *testing.T) {
+	dir, names := plantNames(t)
+	f, err := os.Open(dir)
+	require.NoError(t, err)
+	defer f.Close()
+	want, err := f.Readdirnames(-1)
+	require.NoError(t, err)
+	require.Len(t, want, len(names))
+	entries, err := ReadDir(dir)
+	require.NoError(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	require.Equal(t, want, got)
+}
+
+// A directory is listed from two descriptors if possible, each for about one
+// half; otherwise the other tests of this file prove nothing.
+func TestReadDirInHalves(t *testing.T) {
+	dir, names := plantNames(t)
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	defer d.close()
+	p := part{dir: d.(*linuxDir), name: &dir}
+	p.list(halveFrom)
+	require.False(t, p.over)
+	first := part{blocks: p.blocks, block: p.block}.len()
+	var latter part
+	if !p.halve(&latter) {
+		var st unix.Statfs_t
+		require.NoError(t, unix.Statfs(dir, &st))
+		hashed := st.Type == unix.EXT4_SUPER_MAGIC && p.at > math.MaxUint32
+		require.False(t, hashed || st.Type == unix.XFS_SUPER_MAGIC)
+		t.Logf("left out: one descriptor on file systems of type %#x", st.Type)
+		return
+	}
+	defer latter.dir.close()
+	p.list(1 << 20)
+	latter.list(1 << 20)
+	require.Equal(t, len(names), p.len()+latter.len())
+	rest := float64(len(names) - first)
+	require.InDelta(t, 0.5, float64(latter.len())/rest, 0.1)
+}
+
+func (p part) len() int { return len(listedEntries(append(p.blocks, p.block))) }
+
+// Entries that stay are given once, however the directory changes meanwhile.
+func TestReadDirOfManyEntriesThatChange(t *testing.T) {
+	dir, names := plantNames(t)
+	var (
+		stop atomic.Bool
+		wg   sync.WaitGroup
+	)
+	for c := range 2 {
+		wg.Go(func() {
+			random := rand.New(rand.NewSource(int64(c)))
+			path := func() string {
+				i := random.Intn(3000)
+				return filepath.Join(dir, fmt.Sprintf("m%d-%d%s", c, i, strings.Repeat("x", i%90)))
+			}
+			for !stop.Load() {
+				switch p := path(); random.Intn(4) {
+				case 0, 1:
+					os.WriteFile(p, nil, 0o600)
+				case 2:
+					os.Remove(p)
+				case 3:
+					os.Rename(p, path())
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer stop.Store(true)
+	for range 20 {
+		entries, err := ReadDir(dir)
+		require.NoError(t, err)
+		seen := map[string]int{}
+		for _, e := range entries {
+			seen[e.Name()]++
+		}
+		for _, name := range names {
+			require.Equal(t, 1, seen[name], name)
+		}
+	}
+}
+
+// The kernel lists no such names since 5.4; before, a damaged image could.
+func TestInvariant3ReadDirNamesThatAreNone(t *testing.T) {
+	d, err := openRoot(t.TempDir())
+	require.NoError(t, err)
+	defer d.close()
+	p := part{dir: d.(*linuxDir)}
+	require.NoError(t, p.add(listedEntry{name: []byte("a")}))
+	for _, name := range []string{"a/b", "../a", "/"} {
+		require.ErrorIs(t, p.add(listedEntry{name: []byte(name)}), fs.ErrInvalid)
+	}
+	require.Len(t, p.block, 1)
+}
+
+// countingClient lists as a client of SMB does: its position is a number of entries. Before each call but the first of a
+// listing an entry comes or goes before that position, with which the directory's time changes. So each call leaves out an
+// entry that nobody touches, or gives one twice, for the first changes of them.
+type countingClient struct {
+	t       *testing.T
+	dir     string
+	changes int
+	at      map[int]int // by descriptor
+	entries []fs.DirEntry
+	begun   int  // listings
+	answer  int  // entries of one call, if not 0
+	fails   int  // which call fails, if not 0
+	garbles bool // and in place of EIO, gives what is no record
+	calls   int
+	suffix  string // of each name, which is none of the directory's then
+	from    int    // the first entry with the suffix
+}
+
+func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
+	if c.calls++; c.calls == c.fails {
+		if c.garbles {
+			clear(buf[:32])
+			return 32, nil
+		}
+		return -1, unix.EIO
+	}
+	off, err := unix.Seek(fd, 0, unix.SEEK_CUR)
+	if err != nil || off == 0 {
+		c.at[fd] = 0
+		c.begun++
+		c.entries = nil
+	}
+	if c.at[fd] > 0 && c.changes > 0 {
+		c.changes--
+		first := filepath.Join(c.dir, "!")
+		if os.Remove(first) != nil {
+			require.NoError(c.t, os.WriteFile(first, nil, 0o600))
+		}
+		at := time.Unix(int64(1e9+c.changes), 0)
+		require.NoError(c.t, os.Chtimes(c.dir, at, at))
+		c.entries = nil
+	}
+	if c.entries == nil {
+		c.entries, err = os.ReadDir(c.dir)
+		require.NoError(c.t, err)
+	}
+	n := 0
+	for i, e := range c.entries[min(c.at[fd], len(c.entries)):] {
+		name := e.Name()
+		if c.at[fd] >= c.from {
+			name += c.suffix
+		}
+		size := (19 + len(name) + 1 + 7) &^ 7
+		if n+size > len(buf) || i == c.answer && i > 0 {
+			break
+		}
+		record := buf[n : n+size]
+		clear(record)
+		binary.NativeEndian.PutUint16(record[16:], uint16(size))
+		record[18] = dirent.Regular
+		copy(record[19:], name)
+		n += size
+		c.at[fd]++
+	}
+	_, err = unix.Seek(fd, int64(c.at[fd]), unix.SEEK_SET)
+	return n, err
+}
+
+func TestLosesPosition(t *testing.T) {
+	t.Cleanup(func() { fstatfs = unix.Fstatfs })
+	for typ, want := range map[int64]bool{
+		unix.NFS_SUPER_MAGIC: true, unix.SMB_SUPER_MAGIC: true, unix.CIFS_SUPER_MAGIC: true, unix.SMB2_SUPER_MAGIC: true, unknownFileSystem: true,
+		unix.EXT4_SUPER_MAGIC: false, unix.BTRFS_SUPER_MAGIC: false, unix.TMPFS_MAGIC: false, unix.FUSE_SUPER_MAGIC: false,
+	} {
+		asked := 0
+		fstatfs = func(_ int, st *unix.Statfs_t) error {
+			if asked++; typ == unknownFileSystem {
+				return unix.EACCES
+			}
+			setType(&st.Type, typ)
+			return nil
+		}
+		d := new(linuxDir)
+		require.Equal(t, want, d.losesPosition(), "%#x", typ)
+		require.Equal(t, typ, d.fileSystem())
+		require.Equal(t, 1, asked)
+	}
+}
+
+// setType sets *at as the kernel does, to the lower 32 bits where that is all there is.
+func setType[T int32 | uint32 | int64](at *T, typ int64) { *at = T(typ) }
+
+// On NFS and SMB a listing in several calls loses entries while others come and go.
+func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
+	var want []string
+	dir := t.TempDir()
+	for i := range 1500 {
+		want = append(want, fmt.Sprintf("%0*d", 200, i)) // 330 KB of records
+		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
+	}
+	var client countingClient
+	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
+	getdents64 = func(fd int, buf []byte) (int, error) { return client.getdents(fd, buf) }
+	fstatfs = func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
+	names := func(entries []fs.DirEntry) (got []string) {
+		for _, e := range entries {
+			if e.Name()[0] != '!' {
+				got = append(got, e.Name())
+			}
+		}
+		slices.Sort(got)
+		return got
+	}
+	process := func(dir string) (got []string, err error) {
+		_, err = Process(t.Context(), dir, Options{Workers: 1, ReadSize: NoRead, Select: func(f *File) bool { return f.Name()[0] != '!' }},
+			func(f *File) (struct{}, error) { got = append(got, f.Name()); return struct{}{}, nil })
+		slices.Sort(got)
+		return got, err
+	}
+	readDir := func(dir string) ([]string, error) {
+		entries, err := ReadDir(dir)
+		return names(entries), err
+	}
+	ways := map[string]func(dir string) ([]string, error){"Process": process, "ReadDir": readDir}
+	// list requires that each way gives these names while the directory changes so often, and returns how many listings it began.
+	list := func(t *testing.T, dir string, changes int, want []string) (begun map[string]int) {
+		first := filepath.Join(dir, "!")
+		_, noFirst := os.Lstat(first)
+		t.Cleanup(func() { os.Remove(first) })
+		begun = map[string]int{}
+		for name, way := range ways {
+			os.Remove(first)
+			if noFirst == nil {
+				require.NoError(t, os.WriteFile(first, nil, 0o600))
+			}
+			client.t, client.dir, client.changes, client.at, client.begun = t, dir, changes, map[int]int{}, 0
+			got, err := way(dir)
+			require.NoError(t, err)
+			require.True(t, slices.Equal(want, got), "%s: %d names", name, len(got))
+			begun[name] = client.begun
+		}
+		return begun
+	}
+	both := func(n int) map[string]int { return map[string]int{"Process": n, "ReadDir": n} }
+	wasCoarse := coarseTime
+	defer func() { coarseTime = wasCoarse }()
+	for _, coarse := range []time.Duration{0, math.MaxInt64} {
+		for _, changes := range []int{0, 1, 2, 3, 4} {
+			t.Run(fmt.Sprintf("%d,coarse=%v", changes, coarse > 0), func(t *testing.T) {
+				coarseTime = coarse
+				begun := list(t, dir, changes, want)
+				if changes == 0 && coarse == 0 {
+					require.Equal(t, both(2), begun) // one that sees that there is more, and one
+				} else if changes == 0 {
+					require.Equal(t, both(3), begun)
+				}
+			})
+		}
+	}
+	// Either time of a directory tells of a change, and a file system that tells no times may have changed.
+	coarseTime = 0
+	for _, told := range []struct {
+		name         string
+		mtime, ctime int64 // of each second call
+		err          error
+		begun        int
+	}{{"same", 1, 1, nil, 2}, {"mtime", 2, 1, nil, 5}, {"ctime", 1, 2, nil, 5}, {"refused", 1, 1, unix.EPERM, 5}} {
+		t.Run("times,"+told.name, func(t *testing.T) {
+			n := int64(0)
+			t.Cleanup(func() { statx = unix.Statx })
+			statx = func(_ int, _ string, _, _ int, st *unix.Statx_t) error {
+				n ^= 1
+				st.Mtime.Sec, st.Ctime.Sec = 1+n*(told.mtime-1), 1+n*(told.ctime-1)
+				return told.err
+			}
+			require.Equal(t, both(told.begun), list(t, dir, 0, want))
+		})
+	}
+	// Entries come and go all the time, so that each listing has the same number of them before each of its calls.
+	t.Run("always", func(t *testing.T) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
+		list(t, dir, math.MaxInt, want)
+	})
+	// The last entry moves before the position that the first call has reached, so the second call gives nothing.
+	for _, few := range []struct {
+		n, size, answer int
+		suffix          string
+	}{{n: 19, size: 200}, {n: 15, size: 250}, {n: 5, size: 250, suffix: strings.Repeat("x", 500)},
+		{n: oneAnswer + 1, size: 10, answer: oneAnswer + 1}, {n: oneAnswer, size: 10, answer: 3}, {n: 18, size: 10, answer: 18}} {
+		t.Run(fmt.Sprintf("few,%d", few.n), func(t *testing.T) {
+			dir, want := t.TempDir(), []string{}
+			for i := range few.n {
+				want = append(want, fmt.Sprintf("%0*d", few.size, i))
+			}
+			for _, name := range append([]string{"!"}, want...) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			}
+			for i := range want {
+				want[i] += few.suffix
+			}
+			client = countingClient{answer: few.answer, suffix: few.suffix}
+			list(t, dir, 1, want)
+		})
+	}
+	t.Run("name that is none", func(t *testing.T) {
+		client = countingClient{t: t, dir: dir, at: map[int]int{}, suffix: "/x", from: 1000}
+		got, err := readDir(dir)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.True(t, slices.Equal(want[:1000], got), "%d names", len(got))
+	})
+	t.Run("kernel", func(t *testing.T) { // which gives dots too
+		fake := getdents64
+		defer func() { getdents64 = fake }()
+		getdents64 = unix.Getdents
+		for name, way := range ways {
+			got, err := way(dir)
+			require.NoError(t, err)
+			require.True(t, slices.Equal(want, got), "%s: %d names", name, len(got))
+		}
+	})
+	// A call that fails is told, with what the calls before it in the listing gave.
+	wasSize := wholeSize
+	defer func() { wholeSize = wasSize }()
+	for _, size := range []int{wasSize, 1000} {
+		wholeSize, coarseTime = size, 0
+		if size == wasSize {
+			coarseTime = math.MaxInt64 // a second listing follows, which may fail too
+		}
+		for _, garbles := range []bool{false, true} {
+			t.Run(fmt.Sprintf("fails,%d,garbles=%v", size, garbles), func(t *testing.T) {
+				wantErr := map[bool]error{false: unix.EIO, true: dirent.ErrMalformed}[garbles]
+				for name, way := range ways {
+					for fails, last := 1, false; !last; fails++ {
+						client = countingClient{t: t, dir: dir, at: map[int]int{}, fails: fails, garbles: garbles}
+						got, err := way(dir)
+						if last = err == nil; last {
+							require.Greater(t, fails, 10)
+							require.Less(t, client.calls, fails, "a call that fails is told")
+							require.True(t, slices.Equal(want, got))
+							continue
+						}
+						require.ErrorIs(t, err, wantErr, "%s: call %d", name, fails)
+						require.True(t, slices.Equal(want[:len(got)], got))
+						require.Equal(t, fails != 1 && fails != 3, len(got) > 0, "%s: call %d, of which the third begins again", name, fails)
+					}
+				}
+			})
+		}
+	}
+	client = countingClient{}
+	// What does not fit the memory for one directory is listed as elsewhere.
+	wholeSize = 1000
+	t.Run("large", func(t *testing.T) {
+		coarseTime = math.MaxInt64
+		require.Equal(t, both(2), list(t, dir, 0, want))
+	})
+	// If a later listing has too much, its rest is given as well. At the end, the memory is free.
+	for _, more := range []int{1000, math.MaxInt / 2} {
+		t.Run(fmt.Sprintf("grown,%d", more), func(t *testing.T) {
+			root, err := openRoot(dir)
+			require.NoError(t, err)
+			defer root.close()
+			d := root.(*linuxDir)
+			d.whole = &wholeListing{listings: 1}
+			for _, name := range want[500:] {
+				require.NoError(t, d.whole.take(dirent.Record{Name: []byte(name), Type: dirent.Regular}))
+			}
+			wholeSize = d.whole.size + more
+			var got []string
+			l := new(listing)
+			for more := true; more; l.reset() {
+				more, err = d.list(l)
+				require.NoError(t, err)
+				for _, e := range l.entries {
+					got = append(got, string(e.name))
+				}
+			}
+			slices.Sort(got)
+			require.True(t, slices.Equal(want, got), "%d names", len(got))
+			require.Nil(t, d.whole)
+		})
 	}
 }
