@@ -83,18 +83,17 @@ brief() {
 
 go_test() { brief go test "$timeout" -v "$@"; }
 
-# test_with_tag tests the root package, the only one whose code depends on build tags, with one tag. If there is room, the
-# tests' files are on tmpfs, because creating and removing them on a disk takes most of the time. The package does not use
-# io_uring on tmpfs, but these builds never use it.
+# test_with_tag tests the packages whose code depends on build tags with one tag. If there is room, the tests' files are on
+# tmpfs, because creating and removing them on a disk takes most of the time. The package does not use io_uring on tmpfs, but
+# these builds never use it.
 test_with_tag() {
 	local dir=/dev/shm free
-	go test -c -tags "$1" -o "$tmp/$1.test" .
 	free=$(df --output=avail "$dir" 2>/dev/null | tail -n 1) || true
 	if [ "${free:-0}" -gt 1000000 ] && [ -w "$dir" ]; then # KiB
 		memory=$(mktemp -d "$dir/fileproc.XXXXXX")
 		chmod 755 "$memory" # some tests run as another user
 	fi
-	TMPDIR=${memory:-${TMPDIR:-/tmp}} brief "$tmp/$1.test" -test.v -test.timeout 20m
+	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -tags "$1" $short . ./tests ./internal/content ./internal/sys
 	rm -rf "$memory"
 	memory=
 }
@@ -121,14 +120,15 @@ race() {
 	# Three packages start no goroutine and have no unsafe code.
 	go list ./... | grep -v -e internal/gitignore -e internal/gitrepo -e internal/pattern >"$tmp/packages"
 	mapfile -t packages <"$tmp/packages"
-	# Each process that a test starts waits at its end, by default a second.
-	GORACE=atexit_sleep_ms=20 go_test -race "${packages[@]}"
+	# Each process that a test starts waits at its end, by default a second. The conformance suite in the cold mode takes
+	# minutes, and the same code is under the race detector in the other cold tests.
+	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip TestConformanceCold} "${packages[@]}"
 }
 
-# Permission checks do not apply to root, so a run as root proves little about unreadable files. The package's directory is
+# Permission checks do not apply to root, so a run as root proves little about unreadable files. The packages are
 # copied because the other user may not be able to read the clone.
 as_another_user() {
-	local dir=$tmp/user
+	local dir=$tmp/user package
 	local -a nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 	if [ "$(id -u)" != 0 ]; then
 		skip "only root can become another user"
@@ -137,17 +137,23 @@ as_another_user() {
 		skip "no setpriv"
 		return
 	fi
-	mkdir "$dir"
-	go test -c -o "$dir/fileproc.test" .
-	cp go.mod go.sum ./*.go "$dir"
-	[ ! -d testdata ] || cp -R testdata "$dir"
+	for package in . tests cmd/fileproc; do
+		mkdir -p "$dir/$package"
+		(cd "$package" && go test -c -o "$dir/$package/package.test" .)
+		cp "$package"/*.go "$package"/*.md "$dir/$package" 2>/dev/null || true # tests/ has no page
+		[ ! -d "$package/testdata" ] || cp -R "$package/testdata" "$dir/$package"
+	done
+	cp go.mod go.sum "$dir"
 	chmod -R a+rX "$tmp"
 	mkdir -m 1777 "$dir/tmp"
 	if ! "${nobody[@]}" test -r "$dir/go.mod"; then
 		skip "another user cannot reach the temporary directory"
 		return
 	fi
-	(cd "$dir" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./fileproc.test -test.v -test.short -test.timeout 20m)
+	for package in . tests cmd/fileproc; do
+		echo "   $package"
+		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short -test.timeout 20m)
+	done
 }
 
 step "gofmt" formatted
