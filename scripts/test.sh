@@ -93,7 +93,7 @@ test_with_tag() {
 		memory=$(mktemp -d "$dir/fileproc.XXXXXX")
 		chmod 755 "$memory" # some tests run as another user
 	fi
-	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -tags "$1" $short . ./tests ./internal/content ./internal/sys
+	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -count 1 -tags "$1" $short . ./tests ./internal/content ./internal/sys
 	rm -rf "$memory"
 	memory=
 }

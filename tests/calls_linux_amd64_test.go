@@ -3,6 +3,7 @@ package fileproc_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -63,6 +64,10 @@ func TestFewFiles(t *testing.T) {
 			}
 			if raceDetector {
 				return // the race detector allocates too
+			}
+			if log := flag.Lookup("test.testlogfile"); fileproc.Backend() == "generic" && log.Value.String() != "" {
+				t.Log("left out: allocations, since go test has package os log what it opens; -count=1 does not")
+				return
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it frees what is kept from run to run
 			require.GreaterOrEqual(t, float64(allocations[i]), testing.AllocsPerRun(100, func() {
