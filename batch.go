@@ -12,23 +12,34 @@ import (
 // one: each takes the next entry.
 type batch struct {
 	node    *node
-	nodes   []*node // of a window's entries; node is then nil
+	nodes   []*node // of a window's entries; see isWindow
 	span    *span   // nil unless the results are in order
 	entries []names.Name
 	inodes  []uint64     // of entries, as listed; not in windows and spans
-	asked   bool         // hooks.Unchanged has returned false for the entries, after Select
-	stats   []sys.Stat   // if asked: the zero Stat where it is unknown
+	stage   stage        // of all entries
+	stats   []sys.Stat   // stageAsked: the zero Stat where it is unknown; not in windows
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
-	invalid bool         // the entries cannot be paths: Options.Files named them
 	err     error        // why none of the entries can be opened, if Options.Files named them
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
 
+// A stage is how far the files of a batch have come. What is known of one of them
+// alone is its content.Content.
+type stage uint8
+
+const (
+	stageListed  stage = iota // Select and hooks.Unchanged are yet to be asked
+	stageAsked                // hooks.Unchanged has returned false, after Select: to be read
+	stageInvalid              // they cannot be paths: Options.Files named them
+)
+
+func (b *batch) isWindow() bool { return len(b.nodes) > 0 }
+
 // nodeOf returns the directory of entry i.
 func (b *batch) nodeOf(i int) *node {
-	if b.node == nil {
+	if b.isWindow() {
 		return b.nodes[i]
 	}
 	return b.node
@@ -57,7 +68,7 @@ func (b *batch) reset() {
 	b.entries = b.entries[:0]
 	clear(b.nodes)
 	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
-	b.asked, b.invalid, b.err, b.stats = false, false, nil, b.stats[:0]
+	b.stage, b.err, b.stats = stageListed, nil, b.stats[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)
 	b.joined.Store(false)

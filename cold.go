@@ -59,7 +59,7 @@ type coldMode struct {
 	// and end after that.
 	readers     []content.WindowReader
 	readersMade int
-	mostReaders int
+	mostReaders int // constant while workers run
 
 	// Known before any worker starts.
 	cfg  *config
@@ -148,10 +148,10 @@ func (c *coldMode) leave() {
 	c.pool.wake() // there may be files that wait for the end of the listing
 }
 
-// takes reports whether files like those of b are to be listed ahead: not those of
-// which Options.Unchanged is yet to be asked.
+// takes reports whether files like those of b are to be listed ahead: those that are
+// to be read, once Options.Unchanged has been asked.
 func (c *coldMode) takes(b *batch) bool {
-	return c.disk != nil && c.on.Load() && (!c.cfg.statFirst || b.asked)
+	return c.disk != nil && c.on.Load() && !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked)
 }
 
 // addFiles lists the entries of b ahead, from from on.
@@ -163,7 +163,7 @@ func (c *coldMode) addFiles(b *batch, from int) {
 // listAhead gives the entries of b that no worker has taken back to the queue.
 // It reports whether they are not the caller's any more.
 func (c *coldMode) listAhead(b *batch) bool {
-	if b.node == nil || !c.takes(b) {
+	if b.isWindow() || !c.takes(b) {
 		return false
 	}
 	all := int64(len(b.entries))
@@ -313,6 +313,9 @@ func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
 // takeReader returns a content.WindowReader, or nil. With nil the caller may be the one to
 // make another.
 func (c *coldMode) takeReader() (r content.WindowReader, mayMake bool) {
+	if c.mostReaders == 0 {
+		return nil, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := len(c.readers); k > 0 {

@@ -36,7 +36,7 @@ const (
 // asked for them together.
 type diskOrder struct {
 	cold  *coldMode
-	asked bool         // Options.Unchanged has returned false for all files that are listed ahead
+	stage stage        // of all files that are listed ahead
 	given *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
 
 	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
@@ -90,7 +90,7 @@ func (q *diskOrder) takeWindow() *batch {
 	if k := len(q.spare); k > 0 {
 		b, q.spare = q.spare[k-1], q.spare[:k-1]
 	}
-	b.asked = q.asked
+	b.stage = q.stage
 	for range k {
 		run := q.runs[0]
 		b.nodes = append(b.nodes, run[0].node)

@@ -193,7 +193,7 @@ func inodesOf(entries []names.Name) (inodes []uint64) {
 }
 
 func (c *crew) visit(w int, b *batch, i int) {
-	if c.dirs.cold.on.Load() && b.node != nil { // as worker.listAhead
+	if c.dirs.cold.on.Load() && !b.isWindow() { // as worker.listAhead
 		all := int64(len(b.entries))
 		if from := b.next.Swap(all); from < all {
 			c.dirs.addFiles(b.node, b.entries[from:], inodesOf(b.entries[from:]))

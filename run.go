@@ -97,11 +97,17 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	}
 	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]
 	s.cold.begin(cfg.workers, budget.window)
+	if s.asksFirst() {
+		s.cold.mostReaders = 0
+	}
 	var q queue = order
 	if order == nil {
 		s.disk = &r.parts.disk
 		s.cold.disk = s.disk
-		s.disk.cold, s.disk.asked, s.disk.stack = &s.cold, cfg.statFirst, append(r.parts.stack[:0], s.root)
+		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
+		if cfg.statFirst {
+			s.disk.stage = stageAsked // see coldMode.takes
+		}
 		q = s.disk
 	}
 	s.pool = &r.parts.pool

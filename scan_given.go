@@ -157,7 +157,10 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 	if len(kept) == 0 {
 		return
 	}
-	b := &batch{node: r.node, entries: kept, invalid: r.invalid}
+	b := &batch{node: r.node, entries: kept}
+	if r.invalid {
+		b.stage = stageInvalid
+	}
 	b.span = &span{batch: b, files: len(kept)}
 	root.spans = append(root.spans, b.span)
 	w.dirs.ref(r.node, 1)

@@ -32,29 +32,18 @@ func (w *worker) visit(b *batch, i int) {
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
 	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
-	if b.invalid {
+	switch b.stage {
+	case stageInvalid:
 		w.fail("open", f.node, f.name.String(), badPath(f.name.String()))
 		return
-	}
-	if i < len(b.stats) {
-		f.content.Stat, f.content.HasStat = b.stats[i], b.stats[i] != sys.Stat{}
-	}
-	if selects := w.calls.selectFile; selects != nil && !b.asked {
-		if !w.acquireSlot() {
-			w.counts.abandoned++
+	case stageListed:
+		if !w.ask(f, b, i) {
 			return
 		}
-		if !selects(f) {
-			w.counts.skip(SkippedSelect, 1)
-			return
+	case stageAsked:
+		if i < len(b.stats) {
+			f.content.Stat, f.content.HasStat = b.stats[i], b.stats[i] != sys.Stat{}
 		}
-	}
-	if b.err != nil {
-		w.fail("open", f.node, f.name.String(), b.err)
-		return
-	}
-	if w.cfg.statFirst && !b.asked && w.isUnchanged(f, b, i) {
-		return
 	}
 	switch err := w.load(f, b, i); err {
 	case nil:
@@ -69,41 +58,65 @@ func (w *worker) visitFile(b *batch, i int) {
 	w.reader.Release()
 }
 
-// isUnchanged asks hooks.Unchanged about f, the entry i of b. It reports whether
-// nothing is left to do for f now: fn has been called, or f is to be read later.
-func (w *worker) isUnchanged(f *currentFile, b *batch, i int) bool {
-	if !f.content.HasStat && !w.fromReadahead(&w.look, f, b, i) {
-		w.lookAt(f)
-	}
-	if f.content.HasStat {
+// ask asks Select and hooks.Unchanged about f, the entry i of b. It reports whether to
+// load f now: otherwise f is done, or to be read later.
+func (w *worker) ask(f *currentFile, b *batch, i int) bool {
+	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
 			w.counts.abandoned++
-			return true
+			return false
+		}
+		if !selects(f) {
+			w.counts.skip(SkippedSelect, 1)
+			return false
+		}
+	}
+	if b.err != nil {
+		w.fail("open", f.node, f.name.String(), b.err)
+		return false
+	}
+	if !w.cfg.statFirst {
+		return true
+	}
+	if w.lookAt(f, b, i) == nil { // else f is read all the same
+		if !w.acquireSlot() {
+			w.counts.abandoned++
+			return false
 		}
 		if f.unchanged = w.calls.unchanged(f); f.unchanged {
 			w.call(f)
-			return true
+			return false
 		}
 	}
 	if w.order != nil || w.cfg.noRead {
-		return false
+		return true
 	}
 	w.readLater(f, b.inodes[i])
-	return true
+	return false
 }
 
-// lookAt fetches the metadata of f if that is possible. Without it, f is read.
-func (w *worker) lookAt(f *currentFile) {
+// lookAt fetches the metadata of f, the entry i of b, unless that is known. If f is no
+// regular file any more, that is an error.
+func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
+	if f.content.HasStat {
+		return nil
+	}
+	if !w.look.Has(i) {
+		w.readGroup(&w.look, b, i)
+	}
+	if ok, _ := w.look.Get(i, &f.content); ok {
+		return nil
+	}
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
-		_, _ = f.fetchStat()
-		return
+		return f.fetchRegular()
 	}
 	start := time.Now()
-	_, _ = f.fetchStat()
+	err := f.fetchRegular()
 	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) {
 		w.pool.grow()
 	}
+	return err
 }
 
 // readLater adds f to the files that are read, with other files of the directory,
@@ -115,7 +128,7 @@ func (w *worker) readLater(f *currentFile, inode uint64) {
 			b = &batch{}
 		}
 		w.spare = nil
-		b.node, b.asked = f.node, true
+		b.node, b.stage = f.node, stageAsked
 		w.dirs.ref(f.node, 1)
 		w.toRead = b
 	}
@@ -153,16 +166,16 @@ func (w *worker) leave(b *batch, last bool) {
 	if !last {
 		return
 	}
-	if b.node != nil {
-		w.dirs.release(b.node, 0, 1)
-		b.reset()
-		w.spare = b
+	if b.isWindow() {
+		for _, n := range b.nodes {
+			w.dirs.release(n, 0, 1)
+		}
+		w.disk.reuse(b)
 		return
 	}
-	for _, n := range b.nodes {
-		w.dirs.release(n, 0, 1)
-	}
-	w.disk.reuse(b)
+	w.dirs.release(b.node, 0, 1)
+	b.reset()
+	w.spare = b
 }
 
 // publishToRead lets workers read the files of b.
@@ -179,23 +192,36 @@ func (w *worker) publishToRead(b *batch) {
 
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
-	if w.cfg.noRead && (f.content.HasStat || !w.cfg.stat) {
+	switch {
+	case w.cfg.noRead && w.cfg.stat:
+		return w.lookAt(f, b, i)
+	case w.cfg.noRead:
 		return nil
 	}
-	if w.cold.on.Load() && w.cold.listAhead(b) {
+	cold := w.cold.on.Load()
+	if cold && w.cold.listAhead(b) {
 		if w.stopped() {
 			return errStopped
 		}
 		return w.loadOne(f)
 	}
-	// What is read ahead has no metadata from before, but in windows.
-	if (!w.cfg.statFirst || f.content.HasStat || w.cold.on.Load() || b.node == nil) && w.fromReadahead(&w.ahead, f, b, i) {
+	switch {
+	case w.ahead.Has(i):
+	case cold || b.isWindow():
+		w.readWindow(b, i)
+	default:
+		w.readGroup(&w.ahead, b, i)
+	}
+	if ok, ring := w.ahead.Get(i, &f.content); ok {
+		if ring {
+			w.counts.uring++
+		}
 		if w.cfg.skipBinary && content.IsBinary(f.content.Data) {
 			return content.ErrBinary
 		}
 		return nil
 	}
-	if w.cold.on.Load() && w.stopped() {
+	if cold && w.stopped() {
 		return errStopped
 	}
 	w.releaseSlot()
@@ -211,13 +237,6 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 }
 
 func (w *worker) loadOne(f *currentFile) error {
-	if w.cfg.noRead {
-		s, err := f.fetchStat()
-		if err == nil {
-			err = sys.CheckRegular("stat", s.Mode)
-		}
-		return err
-	}
 	d, err := w.pin.use(&w.dirs, f.node)
 	if err == nil {
 		err = readFile(&w.reader, d, f.name, &f.content)
@@ -251,6 +270,15 @@ func (w *worker) readPatiently(f *currentFile) error {
 	return w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
 }
 
+// fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
+func (f *currentFile) fetchRegular() error {
+	s, err := f.fetchStat()
+	if err == nil {
+		err = sys.CheckRegular("stat", s.Mode)
+	}
+	return err
+}
+
 // fetchStat fetches the metadata of f, unless that is known. If f is no regular file
 // any more, its metadata is not kept.
 func (f *currentFile) fetchStat() (sys.Stat, error) {
@@ -268,40 +296,21 @@ func (f *currentFile) fetchStat() (sys.Stat, error) {
 	return s, err
 }
 
-// fromReadahead puts what has been read ahead of entry i of b into f. Before that
-// it reads ahead if that is worth it. It reports whether there was something.
-func (w *worker) fromReadahead(a *content.Ahead, f *currentFile, b *batch, i int) bool {
-	if !a.Has(i) {
-		if !a.StatOnly && (w.cold.on.Load() || b.node == nil) {
-			if !w.readWindow(b, i) {
-				return false
-			}
-		} else if !w.readGroup(a, b, i) {
-			return false
-		}
-	}
-	ok, ring := a.Get(i, &f.content)
-	if ok && ring {
-		w.counts.uring++
-	}
-	return ok
-}
-
-// readGroup reads ahead from entry i of b.
-func (w *worker) readGroup(a *content.Ahead, b *batch, i int) bool {
-	if b.node == nil || b.joined.Load() {
-		return false
+// readGroup reads ahead from entry i of b, if that is worth it.
+func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
+	if b.joined.Load() {
+		return
 	}
 	n, isCold := a.Next(len(b.entries)-i, w.pool.hasMuch)
 	if isCold && !w.cold.enter(&w.pin, b, i) {
 		a.Pause()
 	}
 	if n == 0 {
-		return false
+		return
 	}
 	d, err := w.pin.use(&w.dirs, b.node)
 	if err != nil {
-		return false
+		return
 	}
 	w.releaseSlot()
 	start := time.Now()
@@ -311,19 +320,18 @@ func (w *worker) readGroup(a *content.Ahead, b *batch, i int) bool {
 	if useful && a.StatOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
 		w.pool.grow()
 	}
-	return useful
 }
 
-// readWindow reads the entries of b from i on together.
-func (w *worker) readWindow(b *batch, i int) bool {
+// readWindow reads the entries of b from i on together, as far as that is possible.
+func (w *worker) readWindow(b *batch, i int) {
 	a := &w.ahead
-	if a.NoWindow || w.cold.window.Load() == 0 || a.Window == nil && !w.takeWindowReader() {
-		return false
+	if w.cold.window.Load() == 0 || a.Window == nil && !w.takeWindowReader() {
+		return
 	}
 	w.releaseSlot()
 	turn := w.cold.acquire(w.ctx, len(b.entries)-i)
 	if turn.files == 0 {
-		return false
+		return
 	}
 	a.BeginWindow(i, turn.files)
 	w.openWindow(b, i, turn.files)
@@ -335,22 +343,19 @@ func (w *worker) readWindow(b *batch, i int) bool {
 	if cached {
 		w.cold.leave()
 	}
-	return true
 }
 
 // takeWindowReader sets w.ahead.Window, and reports whether there is one for w.
 func (w *worker) takeWindowReader() bool {
-	a := &w.ahead
 	r, mayMake := w.cold.takeReader()
 	if mayMake {
 		r = content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
-		a.NoWindow = r == nil
 	}
 	if r == nil {
 		return false
 	}
-	a.Close()
-	a.Window = r
+	w.ahead.Close()
+	w.ahead.Window = r
 	return true
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math"
 	"sync"
 	"time"
 
@@ -90,6 +89,15 @@ func (s *shared) buffersEntries() bool {
 	return len(s.cfg.ignoreNames) > 0 || len(s.cfg.skipMarked) > 0 || s.order != nil
 }
 
+// asksFirst reports whether a callback is to be asked about each file that is listed,
+// before it is opened: files cannot be read together.
+func (s *shared) asksFirst() bool {
+	if s.cfg.statFirst {
+		return s.order != nil
+	}
+	return s.calls.selectFile != nil
+}
+
 // A worker is the state of one goroutine of the pool.
 type worker struct {
 	*shared
@@ -99,8 +107,8 @@ type worker struct {
 	visits  int // since it last yielded its processor
 	pin     dirPin
 	reader  content.Reader
-	ahead   content.Ahead
-	look    content.Ahead // metadata, for hooks.Unchanged
+	ahead   content.Ahead // content
+	look    content.Ahead // metadata, for hooks.Unchanged or without content
 	toRead  *batch        // of the batch that the worker visits, the files for which that returned false
 	arena   names.Arena
 	skips   entryFilter
@@ -170,14 +178,16 @@ func (s *shared) startWorker(id int) *worker {
 	}
 	w.reader = content.Reader{Want: c.want(), Stopped: s.stopped, MayAllocate: w.tryAcquireSlot}
 	w.reader.TakeBuffer()
-	w.ahead = content.Ahead{Limit: c.readLimit, StatOnly: c.noRead, Wait: content.AheadFrom, NoRing: c.noURing || c.noRead}
-	w.look = content.Ahead{StatOnly: true, Birth: true, Wait: content.AheadFrom, NoRing: true, Off: !c.statFirst}
-	// A callback must be asked about a file before it is opened.
-	asks := s.calls.selectFile != nil && !c.statFirst || c.statFirst && s.order != nil
-	w.ahead.Off = c.stat != c.noRead || asks || c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix
-	w.ahead.NoWindow = c.noRead || asks
+	w.ahead = content.Ahead{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
+	if c.noRead || c.stat || s.asksFirst() || c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix {
+		w.ahead.Wait = content.Never
+	}
+	w.look = content.Ahead{StatOnly: true, Birth: c.statFirst, Wait: content.AheadFrom, NoRing: true}
+	if !c.statFirst && (!c.noRead || !c.stat || s.asksFirst()) {
+		w.look.Wait = content.Never
+	}
 	if id >= c.workers { // calls block: a readahead would wait
-		w.slot, w.ahead.Wait, w.look.Wait = noSlot, math.MaxInt, math.MaxInt
+		w.slot, w.ahead.Wait, w.look.Wait = noSlot, content.Never, content.Never
 	}
 	s.mu.Lock()
 	s.workers[id] = w

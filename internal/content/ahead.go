@@ -70,6 +70,8 @@ func HasRings() bool {
 const (
 	// AheadFrom is how many files a worker visits before it reads ahead.
 	AheadFrom = 16
+	// Never says that a worker reads no groups of files ahead.
+	Never = -1
 	// ringFrom is how many it reads ahead before it sets up an io_uring if much is
 	// left to do. To set one up costs what it gains with a hundred files.
 	ringFrom = 240
@@ -104,15 +106,14 @@ const (
 // not taken: a worker that joins in visiting the batch takes them like any others,
 // and reads them itself.
 type Ahead struct {
-	Limit    int64 // as Want.Limit
-	StatOnly bool  // metadata alone
-	Birth    bool  // with the time of birth
-	Off      bool  // there is no groupReader
-	NoRing   bool  // io_uring is not to be tried, or no more
-	Wait     int   // files to be visited before the next group
+	Limit     int64 // as Want.Limit
+	NeedsStat bool  // content is of no use without metadata
+	StatOnly  bool  // metadata alone
+	Birth     bool  // with the time of birth
+	NoRing    bool  // io_uring is not to be tried, or no more
+	Wait      int   // files to be visited before the next group, or Never
 
-	Window   WindowReader // only while a batch is visited
-	NoWindow bool         // there is no WindowReader, or it is of no use
+	Window WindowReader // only while a batch is visited
 
 	group  groupReader
 	depth  int  // of group
@@ -130,16 +131,18 @@ type Ahead struct {
 	together   bool // they are a window
 }
 
-// Has reports whether entry i has been read ahead. Get knows whether that is of use.
+// Has reports whether entry i has been read ahead. Get knows whether that was of use.
 func (a *Ahead) Has(i int) bool { return a.first <= i && i < a.end }
 
-// Get puts what has been read ahead of entry i into c, and reports whether it came
-// through an io_uring.
+// Get puts what has been read ahead of entry i into c, if that is of use, and reports
+// whether it came through an io_uring.
 func (a *Ahead) Get(i int, c *Content) (ok, ring bool) {
-	if a.together {
+	switch {
+	case !a.Has(i):
+		return false, false
+	case a.together:
 		return a.Window.Get(i-a.first, c), a.Window.UsedRing()
-	}
-	if a.group.get(i-a.first, c) {
+	case (!a.NeedsStat || c.HasStat) && a.group.get(i-a.first, c): // a group reads one of both
 		return true, a.ring
 	}
 	a.missed++
@@ -153,13 +156,13 @@ func (a *Ahead) Get(i int, c *Content) (ok, ring bool) {
 // are none, isCold says that most files were not in the page cache; unless the worker
 // then reads them otherwise, it calls Pause. hasMuch reports whether much is left to do.
 func (a *Ahead) Next(left int, hasMuch func() bool) (n int, isCold bool) {
-	if a.Off || left < AheadFrom/2 {
+	switch {
+	case a.Wait == Never || left < AheadFrom/2:
+		return 0, false
+	case a.Wait > 0:
+		a.Wait--
 		return 0, false
 	}
-	if a.Wait--; a.Wait >= 0 {
-		return 0, false
-	}
-	a.Wait = 0
 	if stop, cold := a.judge(); stop {
 		if !cold {
 			a.Pause()
@@ -167,9 +170,6 @@ func (a *Ahead) Next(left int, hasMuch func() bool) (n int, isCold bool) {
 		return 0, cold
 	}
 	a.choose(hasMuch)
-	if a.Off {
-		return 0, false
-	}
 	return min(a.depth, left), false
 }
 
@@ -177,7 +177,7 @@ func (a *Ahead) Next(left int, hasMuch func() bool) (n int, isCold bool) {
 func (a *Ahead) Pause() { a.Wait = readaheadPause }
 
 // Read reads files of d ahead, of which the first is entry i, and reports whether
-// that was of use.
+// that can be of use.
 func (a *Ahead) Read(d Dir, files []names.Name, i int) bool {
 	if !a.group.read(d, files) {
 		a.Pause()
@@ -225,12 +225,13 @@ func (a *Ahead) judge() (stop, cold bool) {
 	return stop, cold
 }
 
-// choose sets the groupReader and its depth, or off. hasMuch reports whether much is
-// left to do.
+// choose sets the groupReader and its depth, which is 0 where there is none. hasMuch
+// reports whether much is left to do.
 func (a *Ahead) choose(hasMuch func() bool) {
 	if a.group == nil {
-		a.group, a.depth = newCallGroup(a.Limit, a.StatOnly, a.Birth)
-		a.Off = a.group == nil
+		if a.group, a.depth = newCallGroup(a.Limit, a.StatOnly, a.Birth); a.group == nil {
+			a.Wait = Never
+		}
 	}
 	if !a.NoRing && (a.filled >= ringAnyway || a.filled >= ringFrom && hasMuch()) {
 		a.NoRing = true // tried once

@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,5 +32,54 @@ func TestReadaheadChoosesAnew(t *testing.T) {
 	a.NoRing = true // it cannot be had again
 	a.choose(nothing)
 	require.Equal(t, callDepth, a.depth)
+	a.Close()
+}
+
+// groupOf is a groupReader whose files have content and no metadata.
+type groupOf struct{ groupReader }
+
+func (groupOf) read(Dir, []names.Name) bool { return true }
+
+func (groupOf) get(_ int, c *Content) bool {
+	c.Data = []byte("content")
+	return true
+}
+
+func (groupOf) isUncached(int) bool { return false }
+
+// Where metadata is needed, content that was read ahead without it is of no use, whatever made the worker read it ahead.
+func TestGroupGivesNoContentWithoutTheMetadataThatIsNeeded(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		for _, known := range []bool{false, true} {
+			a := Ahead{NeedsStat: needed, group: groupOf{}}
+			require.True(t, a.Read(Dir{}, make([]names.Name, 4), 3))
+			c := Content{HasStat: known}
+			ok, _ := a.Get(5, &c)
+			require.Equal(t, known || !needed, ok, "needed: %v, known: %v", needed, known)
+			require.Equal(t, ok, c.Data != nil)
+			require.Equal(t, ok, a.missed == 0, "a file that must be read alone counts as one")
+			for _, i := range []int{2, 7} {
+				ok, _ = a.Get(i, &c)
+				require.False(t, ok, "has not been read ahead")
+			}
+		}
+	}
+}
+
+func TestNeverReadsNoGroup(t *testing.T) {
+	a := Ahead{Limit: 100, NoRing: true, Wait: Never}
+	for range 3 * AheadFrom {
+		n, isCold := a.Next(readaheadDepth, func() bool { return true })
+		require.Zero(t, n)
+		require.False(t, isCold)
+	}
+	require.Nil(t, a.group)
+	a = Ahead{Limit: 100, NoRing: true, Wait: AheadFrom}
+	for range AheadFrom {
+		n, _ := a.Next(readaheadDepth, func() bool { return true })
+		require.Zero(t, n)
+	}
+	n, _ := a.Next(readaheadDepth, func() bool { return true })
+	require.Equal(t, callDepth, n)
 	a.Close()
 }
