@@ -95,11 +95,11 @@ const (
 	// more than mostlyCached, the files do not come from a disk any more.
 	probeEvery   = 8
 	mostlyCached = 0.75
-	// quickFile is how long a file of a window takes, at most, if it comes from the
+	// cachedFile is how long a file of a window takes, at most, if it comes from the
 	// page cache. Where a file system does not say what is there, the files do not come
-	// from a disk any more after quickWindows in a row.
-	quickFile    = 6 * time.Microsecond
-	quickWindows = 8
+	// from a disk any more after cachedWindows in a row.
+	cachedFile    = 6 * time.Microsecond
+	cachedWindows = 8
 )
 
 // An Ahead is the entries of a batch that one worker has read ahead. They are
@@ -124,7 +124,7 @@ type Ahead struct {
 	cold   int  // those of these that were not in the page cache
 
 	windows int       // how many have been read
-	quick   int       // of these, in a row, those that did not wait for a disk
+	inCache int       // of these, in a row, those that did not wait for a disk
 	begun   time.Time // when the last window was
 
 	first, end int  // the entries of the batch that the worker visits
@@ -204,12 +204,12 @@ func (a *Ahead) ReadWindow(stopped func() bool) (reading time.Duration, waited, 
 	share := a.Window.Read(stopped, a.windows%probeEvery == 0)
 	a.windows++
 	reading = time.Since(opened)
-	waited = time.Since(a.begun) >= time.Duration(a.end-a.first)*quickFile
-	if a.quick++; waited {
-		a.quick = 0
+	waited = time.Since(a.begun) >= time.Duration(a.end-a.first)*cachedFile
+	if a.inCache++; waited {
+		a.inCache = 0
 	}
-	if cached = share > mostlyCached || share < 0 && a.quick == quickWindows; cached {
-		a.quick = 0
+	if cached = share > mostlyCached || share < 0 && a.inCache == cachedWindows; cached {
+		a.inCache = 0
 	}
 	return reading, waited, cached
 }
