@@ -59,7 +59,7 @@ type coldMode struct {
 	// and end after that.
 	readers     []content.WindowReader
 	readersMade int
-	mostReaders int // constant while workers run
+	mostReaders int // does not change while workers run; 0: see shared.asksFirst
 
 	// Known before any worker starts.
 	cfg  *config
@@ -310,23 +310,26 @@ func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
 	return turn{wanted, q.pending, q.pace}, true
 }
 
-// takeReader returns a content.WindowReader, or nil. With nil the caller may be the one to
-// make another.
-func (c *coldMode) takeReader() (r content.WindowReader, mayMake bool) {
+// takeReader returns a content.WindowReader that no worker has, or what create returns, or
+// nil if there are enough.
+func (c *coldMode) takeReader(create func() content.WindowReader) (r content.WindowReader) {
 	if c.mostReaders == 0 {
-		return nil, false
+		return nil
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := len(c.readers); k > 0 {
+	k := len(c.readers)
+	mayCreate := k == 0 && c.readersMade < c.mostReaders
+	switch {
+	case k > 0:
 		r, c.readers = c.readers[k-1], c.readers[:k-1]
-		return r, false
+	case mayCreate:
+		c.readersMade++
 	}
-	if c.readersMade == c.mostReaders {
-		return nil, false
+	c.mu.Unlock()
+	if mayCreate { // which takes long
+		r = create()
 	}
-	c.readersMade++
-	return nil, true
+	return r
 }
 
 // putReader takes back a content.WindowReader for another worker.

@@ -289,19 +289,21 @@ func TestWindowReadersAreFew(t *testing.T) {
 	for _, workers := range []int{2, maxColdWorkers + 3} {
 		c := new(coldMode)
 		c.begin(workers, content.WindowMax)
-		for range max(workers, maxColdWorkers) {
-			r, mayMake := c.takeReader()
-			require.Nil(t, r)
-			require.True(t, mayMake)
+		created := 0
+		create := func() content.WindowReader {
+			created++
+			return scarceWindow{}
 		}
-		r, mayMake := c.takeReader()
-		require.Nil(t, r)
-		require.False(t, mayMake)
+		for k := range max(workers, maxColdWorkers) {
+			require.NotNil(t, c.takeReader(create))
+			require.Equal(t, k+1, created)
+		}
+		require.Nil(t, c.takeReader(create))
 		again := new(struct{ content.WindowReader })
 		c.putReader(again)
-		r, _ = c.takeReader()
-		require.Equal(t, content.WindowReader(again), r)
+		require.Equal(t, content.WindowReader(again), c.takeReader(create))
 		require.Empty(t, c.readers)
+		require.Equal(t, max(workers, maxColdWorkers), created)
 	}
 }
 

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"context"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
@@ -57,7 +58,7 @@ func (w *worker) retryOnResource(try func() error) error {
 	for err := try(); ; {
 		switch {
 		case sys.IsLeased(err):
-			err = w.retry(leasePatience, sys.IsLeased, try)
+			err = retry(w.ctx, leasePatience, sys.IsLeased, try)
 			if sys.IsLeased(err) {
 				return err
 			}
@@ -93,7 +94,7 @@ func (w *worker) waitForDescriptor(try func() error) error {
 		w.dirs.setRetrying(false)
 		<-fdTurn
 	}()
-	return w.retry(descriptorPatience, sys.IsScarce, func() error {
+	return retry(w.ctx, descriptorPatience, sys.IsScarce, func() error {
 		for depth := w.dirs.retryDepth(); ; {
 			w.giveUpDescriptors()
 			evictAllRuns()
@@ -107,7 +108,7 @@ func (w *worker) waitForDescriptor(try func() error) error {
 
 // retry calls try until its error is no reason to wait, the run is stopped, or
 // patience is over.
-func (w *worker) retry(patience time.Duration, waits func(error) bool, try func() error) error {
+func retry(ctx context.Context, patience time.Duration, waits func(error) bool, try func() error) error {
 	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := try()
@@ -116,7 +117,7 @@ func (w *worker) retry(patience time.Duration, waits func(error) bool, try func(
 		}
 		select {
 		case <-time.After(pause):
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 			return errStopped
 		}
 	}

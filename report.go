@@ -166,3 +166,9 @@ func (c *counts) skip(why SkipReason, n int64) {
 	}
 	panic("fileproc: more SkipReasons than maxReasons")
 }
+
+// skipFound counts an entry, not counted as found yet, that is skipped because of why.
+func (c *counts) skipFound(why SkipReason) {
+	c.found++
+	c.skip(why, 1)
+}

@@ -321,7 +321,7 @@ func (r *run) openFirst(w *worker) error {
 			return errStopped
 		}
 		defer func() { <-turn }()
-		if err = w.retry(descriptorPatience, sys.IsScarce, func() error {
+		if err = retry(w.ctx, descriptorPatience, sys.IsScarce, func() error {
 			evictAllRuns()
 			return r.openWithReserve()
 		}); sys.IsScarce(err) {

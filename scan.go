@@ -112,7 +112,7 @@ func (w *worker) selectDir(n *node) bool {
 		return false
 	}
 	if !w.calls.selectDir(w, n.parent, n.name.String()) {
-		w.skipFound(SkippedSelectDir)
+		w.counts.skipFound(SkippedSelectDir)
 		return false
 	}
 	w.releaseSlot()
@@ -166,9 +166,9 @@ func (w *worker) skipOpened(n *node) bool {
 	case err != nil:
 		w.failDir(n, err)
 	case duplicate:
-		w.skipFound(SkippedDuplicate)
+		w.counts.skipFound(SkippedDuplicate)
 	case s.Device != w.device:
-		w.skipFound(SkippedOtherFilesystem)
+		w.counts.skipFound(SkippedOtherFilesystem)
 	default:
 		return false
 	}
@@ -210,7 +210,7 @@ func (s *scanner) list(n *node) (more bool) {
 	switch {
 	case n.buffer != nil && n.buffer.marked:
 		n.buffer.entries, n.buffer.ignore = nil, nil
-		w.skipFound(SkippedMarked)
+		w.counts.skipFound(SkippedMarked)
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
@@ -388,7 +388,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.err != nil:
 		w.failFound("readlink", s.node, name.String(), t.err)
 	case t.outside && !w.cfg.followOutside:
-		w.skipFound(SkippedOutside)
+		w.counts.skipFound(SkippedOutside)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
 		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
 			n := s.node.child(name, 0)
@@ -398,7 +398,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.mode == fs.ModeDir:
 		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case why != notSkipped:
-		w.skipFound(why)
+		w.counts.skipFound(why)
 	default:
 		s.addFile(name.Bytes(), name, t.mode, 0)
 	}

@@ -64,7 +64,7 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 func (w *worker) skipGiven(g *givenNames, why SkipReason) {
 	for _, part := range g.files {
 		for _, name := range part {
-			w.skipFound(w.skips.below(name, why))
+			w.counts.skipFound(w.skips.below(name, why))
 		}
 	}
 	for _, sub := range g.subs {

@@ -325,8 +325,17 @@ func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
 // readWindow reads the entries of b from i on together, as far as that is possible.
 func (w *worker) readWindow(b *batch, i int) {
 	a := &w.ahead
-	if w.cold.window.Load() == 0 || a.Window == nil && !w.takeWindowReader() {
+	if w.cold.window.Load() == 0 {
 		return
+	}
+	if a.Window == nil {
+		a.Window = w.cold.takeReader(func() content.WindowReader {
+			return content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
+		})
+		if a.Window == nil {
+			return
+		}
+		a.Close()
 	}
 	w.releaseSlot()
 	turn := w.cold.acquire(w.ctx, len(b.entries)-i)
@@ -343,20 +352,6 @@ func (w *worker) readWindow(b *batch, i int) {
 	if cached {
 		w.cold.leave()
 	}
-}
-
-// takeWindowReader sets w.ahead.Window, and reports whether there is one for w.
-func (w *worker) takeWindowReader() bool {
-	r, mayMake := w.cold.takeReader()
-	if mayMake {
-		r = content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
-	}
-	if r == nil {
-		return false
-	}
-	w.ahead.Close()
-	w.ahead.Window = r
-	return true
 }
 
 // openWindow opens n entries of b from i on, those of one directory after those of

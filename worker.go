@@ -311,12 +311,6 @@ func (w *worker) failFound(op string, n *node, name string, err error) {
 	w.counts.found++
 }
 
-// skipFound counts a directory, or a link to one, that is skipped because of what it is.
-func (w *worker) skipFound(why SkipReason) {
-	w.counts.found++
-	w.counts.skip(why, 1)
-}
-
 // show lets OnProgress see w's counts.
 func (w *worker) show() {
 	if w.calls.onProgress == nil {
