@@ -250,5 +250,5 @@ func TestReadmeStart(t *testing.T) {
 	}
 	require.Equal(t, 3, commands)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "note.md"), []byte("# First\nsecond\n"), 0o666))
-	require.Equal(t, "note.md: # First\n", run("run", "."))
+	require.Equal(t, "note.md: # First\n", run("run", ".", "."))
 }
