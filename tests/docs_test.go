@@ -252,3 +252,80 @@ func TestReadmeStart(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "note.md"), []byte("# First\nsecond\n"), 0o666))
 	require.Equal(t, "note.md: # First\n", run("run", ".", "."))
 }
+
+// TestDocsCompile: so does each block of Go in README.md and in the pages for users, apart from those that use modules of others
+// and those that leave something out.
+func TestDocsCompile(t *testing.T) {
+	inModule(t)
+	clone, err := os.Getwd()
+	require.NoError(t, err)
+	if _, err := os.Stat("docs/guide.md"); err != nil {
+		t.Skip("the tests run without the documentation: ", err)
+	}
+	dir, run := outside(t)
+	// What the text around a block, or another block, has declared.
+	const declared = `
+var (
+	ctx         context.Context
+	dir, root   string
+	task, tasks int
+	paths       []string
+	opts        fileproc.Options
+	files       *cache.FS
+	inc         incremental.Options[Ticket]
+	index       interface{ Remove(string) }
+	parse       func(*fileproc.File) (Ticket, error)
+)
+
+type Ticket struct{}
+`
+	imports := map[string]string{"fs": "io/fs", "filepath": "path/filepath", "sha256": "crypto/sha256", "fileproc": "github.com/fileproc/fileproc",
+		"cache": "github.com/fileproc/fileproc/cache", "incremental": "github.com/fileproc/fileproc/incremental"}
+	for _, std := range []string{"bytes", "context", "errors", "fmt", "io", "log", "os", "slices", "strings", "sync", "time"} {
+		imports[std] = std
+	}
+	elsewhere := regexp.MustCompile(`\b(blob|prometheus)\.|// as before`)
+	blocks := 0
+	for _, page := range []string{"README", "docs/guide", "docs/cache", "docs/incremental", "docs/ignore-files", "docs/many-machines", "docs/faq", "docs/migration"} {
+		text, err := os.ReadFile(page + ".md")
+		require.NoError(t, err)
+		types := ""
+		for i, block := range strings.Split(string(text), "\n```go\n")[1:] {
+			block, _, found := strings.Cut(block, "```\n")
+			require.True(t, found, page)
+			if elsewhere.MatchString(block) {
+				continue
+			}
+			if !strings.HasPrefix(block, "package ") {
+				source := declared + types
+				switch {
+				case strings.HasPrefix(block, "type "):
+					types += block
+					source += block
+				case strings.HasPrefix(block, "func "):
+					source += block
+				default:
+					source += "func block() error {\n" + block + "return nil\n}\n"
+				}
+				head := "package page\n"
+				for name, path := range imports {
+					if strings.Contains(source, name+".") {
+						head += fmt.Sprintf("import %q\n", path)
+					}
+				}
+				block = head + source
+			}
+			blocks++
+			name := filepath.Join(dir, fmt.Sprint(strings.ReplaceAll(page, "/", "_"), "_", i+1), "block.go")
+			require.NoError(t, os.Mkdir(filepath.Dir(name), 0o777))
+			require.NoError(t, os.WriteFile(name, []byte(block), 0o666))
+		}
+	}
+	require.Greater(t, blocks, 10)
+	run("mod", "init", "pages")
+	run("mod", "edit", "-replace", "github.com/fileproc/fileproc="+clone)
+	run("mod", "tidy")
+	out, _ := goCommand(dir, "build", "-gcflags=-e", "./...")
+	unused := regexp.MustCompile(`(?m)^(# .*|.*(declared and|imported and) not used.*)\n`)
+	require.Empty(t, unused.ReplaceAllString(out, ""))
+}
