@@ -149,7 +149,7 @@ func (c *coldMode) leave() {
 }
 
 // takes reports whether files like those of b are to be listed ahead: those that are
-// to be read, once Options.Unchanged has been asked.
+// to be read, once hooks.Unchanged has been asked.
 func (c *coldMode) takes(b *batch) bool {
 	return c.disk != nil && c.on.Load() && !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked)
 }

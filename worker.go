@@ -147,7 +147,7 @@ type currentFile struct {
 	name    names.Name
 	content content.Content
 	// unchanged says that hooks.Unchanged has returned true, or fn has called
-	// SetUnchanged.
+	// plumbing.API.SetUnchanged.
 	unchanged bool
 }
 
