@@ -39,33 +39,20 @@ func execute(args []string) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	interrupted, interrupt := context.WithCancel(context.Background())
-	defer interrupt()
-	var by os.Signal // set before interrupted is done
 	r := &run.Run{}
-	r.Ctx, r.Stop = context.WithCancelCause(interrupted)
+	r.Ctx, r.Stop = context.WithCancelCause(context.Background())
 	defer r.Stop(nil)
 	r.Out = output.New(os.Stdout, os.Stderr, func(err error) { r.Stop(fmt.Errorf("the output cannot be written: %w", err)) })
-
-	done := make(chan struct{})
-	defer close(done)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		select {
-		case <-done:
-		case by = <-signals:
-			interrupt()
-			signal.Stop(signals) // a second signal ends the process at once
-			// A read of a pipe or of a lost network mount may hang. The output so far is printed all the same.
-			select {
-			case <-done:
-			case <-time.After(time.Second):
-				r.Out.LastFlush()
-				die(by)
-			}
-		}
+		by := interrupt{<-signals}
+		r.Stop(by)
+		signal.Stop(signals) // a second signal ends the process at once
+		time.Sleep(time.Second)
+		// A read of a pipe or of a lost network mount hangs. The output so far is printed all the same.
+		r.Out.LastFlush()
+		by.die()
 	}()
 
 	var report bool
@@ -73,13 +60,13 @@ func execute(args []string) int {
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(r.Ctx)
 	r.Out.EndProgress()
-	flushErr := r.Out.Flush()
+	flushErr, by := r.Out.Flush(), interrupt{}
 	switch {
 	case flushErr != nil:
 		r.Out.Warn(flushErr.Error())
 		return exitError
-	case interrupted.Err() != nil:
-		die(by)
+	case errors.As(context.Cause(r.Ctx), &by):
+		by.die()
 	case err != nil && !errors.Is(err, run.ErrEnough):
 		r.Out.Warn(strings.Split(run.AsFlags(err), "\n")...)
 		return exitError
@@ -101,13 +88,18 @@ func execute(args []string) int {
 	return exitFound
 }
 
-// die ends the process by the signal that interrupted it, so that a shell that runs it in a loop stops too.
-func die(by os.Signal) {
-	signal.Reset(by)
-	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" && p.Signal(by) == nil {
+// An interrupt is a signal that ends the run.
+type interrupt struct{ os.Signal }
+
+func (by interrupt) Error() string { return by.String() }
+
+// die ends the process by the signal, so that a shell that runs it in a loop stops too.
+func (by interrupt) die() {
+	signal.Reset(by.Signal)
+	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" && p.Signal(by.Signal) == nil {
 		time.Sleep(time.Second) // the signal may take a moment to arrive
 	}
-	if by == syscall.SIGTERM {
+	if by.Signal == syscall.SIGTERM {
 		os.Exit(143)
 	}
 	os.Exit(130)
