@@ -76,6 +76,7 @@ func execute(args []string) int {
 	}
 	if report {
 		r.Totals.Bytes += r.Read.Load()
+		r.Totals.Failed += r.Failures.Load()
 		r.Totals.Elapsed = time.Since(r.Out.Start)
 		r.Out.Warn(r.Totals.String())
 	}

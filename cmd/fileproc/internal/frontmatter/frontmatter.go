@@ -174,23 +174,24 @@ func cutFront(data []byte) (front []byte, open bool) {
 	return nil, true
 }
 
-// yamlFields decodes a YAML mapping and keeps timestamps as the text in the file.
+// yamlFields decodes a YAML mapping and keeps keys and timestamps as the text in the file.
 type yamlFields map[string]any
 
 func (f *yamlFields) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return errors.New("the frontmatter is not a mapping")
 	}
-	timesAsText(n)
+	keepText(n)
 	return n.Decode((*map[string]any)(f))
 }
 
-func timesAsText(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
-		n.Tag = "!!str"
-	}
-	for _, c := range n.Content {
-		timesAsText(c)
+func keepText(n *yaml.Node) {
+	for i, c := range n.Content {
+		isKey := n.Kind == yaml.MappingNode && i%2 == 0 && c.ShortTag() != "!!merge"
+		if c.Kind == yaml.ScalarNode && (isKey || c.ShortTag() == "!!timestamp") {
+			c.Tag = "!!str"
+		}
+		keepText(c)
 	}
 }
 
@@ -202,12 +203,6 @@ func jsonValue(v any) any {
 			v[k] = jsonValue(e)
 		}
 		return v
-	case map[any]any: // a YAML mapping with a key that is not a string
-		m := make(map[string]any, len(v))
-		for k, e := range v {
-			m[fmt.Sprint(k)] = jsonValue(e)
-		}
-		return m
 	case []any:
 		for i, e := range v {
 			v[i] = jsonValue(e)

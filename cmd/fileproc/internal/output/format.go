@@ -50,18 +50,18 @@ func Path(path string) string {
 
 // HumanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
 func HumanSize(n int64) string {
-	const units = "BKMGTPE" // each 1024 times the one before
-	unit, size := 0, int64(1)
-	for unit < len(units)-1 && n > 1023*size { // a size that rounds up to 1024 is 1.0 of the next unit
-		unit, size = unit+1, size*1024
+	unit, size := -1, float64(n)
+	for ; size > 1023; unit++ { // a size that rounds up to 1024 is 1.0 of the next unit
+		size /= 1024
 	}
-	switch tenths := math.Ceil(10 * float64(n) / float64(size)); {
-	case unit == 0:
+	tenths := math.Ceil(10 * size)
+	switch {
+	case unit < 0:
 		return strconv.FormatInt(n, 10)
 	case tenths < 100:
-		return fmt.Sprintf("%.1f%c", tenths/10, units[unit])
+		return fmt.Sprintf("%.1f%c", tenths/10, "KMGTPE"[unit])
 	}
-	return fmt.Sprintf("%.0f%c", math.Ceil(float64(n)/float64(size)), units[unit])
+	return fmt.Sprintf("%.0f%c", math.Ceil(size), "KMGTPE"[unit])
 }
 
 // Size formats a size in bytes for humans or in full.

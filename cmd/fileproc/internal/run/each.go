@@ -26,8 +26,9 @@ type Item struct {
 	Worker int
 
 	run  *Run
-	path string // what precedes F.Rel in the path, with the separator; the whole path if F is nil
-	err  error  // set if there is no such file
+	path string      // what precedes F.Rel in the path, with the separator; the whole path if F is nil
+	info fs.FileInfo // of a file named as an argument
+	err  error       // set if there is no such file
 }
 
 // Named returns the item of a file that is not in a directory that is visited.
@@ -82,11 +83,7 @@ func (it *Item) Stat() (fileproc.Stat, error) {
 	if it.F != nil {
 		return it.F.Stat()
 	}
-	info, err := os.Stat(it.path)
-	if err != nil {
-		return fileproc.Stat{}, err
-	}
-	return fileproc.Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}, nil
+	return fileproc.Stat{Size: it.info.Size(), ModTime: it.info.ModTime(), Mode: it.info.Mode()}, nil
 }
 
 // Stdin is the argument that stands for standard input.
@@ -154,9 +151,8 @@ func (r *Run) Each(j Job) error {
 	for _, arg := range j.Args {
 		it, isDir := r.Named(arg), arg == workingDir
 		if !isDir && (arg != Stdin || !j.Stdin) {
-			var info fs.FileInfo
-			info, it.err = os.Stat(arg)
-			isDir = it.err == nil && info.IsDir()
+			it.info, it.err = os.Stat(arg)
+			isDir = it.err == nil && it.info.IsDir()
 		}
 		switch {
 		case isDir:
@@ -276,13 +272,11 @@ func (r *Run) eachNamed(j *Job, items []Item) {
 		return func() {
 			c.Wait = nil // it is this file's turn
 			c.FileDone()
-			r.Totals.Found++
 			switch {
 			case it.err == nil || it.err == ErrEnough:
 				r.Totals.Processed++
 				r.Out.Count(1, 0)
 			case r.Ctx.Err() == nil:
-				r.Totals.Failed++
 				r.failOf(it.path, it.err)
 			default:
 				r.Totals.Abandoned++

@@ -29,7 +29,7 @@ type Run struct {
 	Totals   fileproc.Report // of all directories and files, for --report
 	Read     atomic.Int64    // bytes of content that Totals does not count
 	Found    atomic.Bool
-	Failures atomic.Int64
+	Failures atomic.Int64 // that Totals does not count
 }
 
 // ErrEnough is returned by Job.Visit to end the whole run early.

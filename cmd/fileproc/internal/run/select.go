@@ -179,6 +179,7 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 		var err error
 		if opts.IgnoreFiles, err = fileproc.GitIgnoreFiles(dir, ".ignore"); err != nil {
 			r.Fail(err)
+			r.Totals.Failed-- // which counts files and directories
 		}
 	}
 	opts.IgnoreFiles = append(opts.IgnoreFiles, r.ignoreFiles...)
@@ -208,13 +209,10 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 	return opts, func(err error) error {
 		t := &r.Totals
 		t.Directories += report.Directories
-		t.Found += report.Found
 		t.Processed += report.Processed
 		t.Unchanged += report.Unchanged
-		t.Failed += report.Failed + failed.Load()
 		t.Abandoned += report.Abandoned
 		t.Bytes += report.Bytes
-		t.URing += report.URing
 		if t.Skipped == nil {
 			t.Skipped = map[fileproc.SkipReason]int64{}
 		}
@@ -225,7 +223,6 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 			t.Skipped[fileproc.SkippedSelect] -= n
 		}
 		if about, ok := err.(*fs.PathError); ok {
-			t.Found, t.Failed = t.Found+1, t.Failed+1
 			r.Fail(about)
 			return nil
 		}
