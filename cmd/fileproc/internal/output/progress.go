@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -39,10 +40,8 @@ type progress struct {
 
 // columns returns the width of a terminal, or 80 if it is unknown, as on a serial line.
 func columns(f *os.File) int {
-	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
-		return n
-	}
-	return 80
+	n, _, _ := term.GetSize(int(f.Fd()))
+	return cmp.Or(max(n, 0), 80)
 }
 
 // OnProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its

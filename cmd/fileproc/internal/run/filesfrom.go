@@ -8,7 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -104,16 +104,16 @@ func SplitName(name string) (dir, rel string) {
 	return cmp.Or(filepath.FromSlash(strings.TrimSuffix(dir, "/")), "."), rel
 }
 
+// meansNothing matches what does not change the meaning of a path, after the beginning or a slash.
+var meansNothing = regexp.MustCompile(`(^|/)(\.?/)+`)
+
 // clean removes the elements of a path that mean nothing, and keeps a slash at the end.
 func clean(name string) string {
 	if name == "." || name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
 		return name
 	}
-	parts := strings.Split(name, "/")
-	last := parts[len(parts)-1]
-	rel := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" || part == "." }), "/")
-	if rel != "" && (last == "" || last == ".") {
-		rel += "/"
+	if strings.HasSuffix(name, "/.") {
+		name = name[:len(name)-1]
 	}
-	return rel
+	return meansNothing.ReplaceAllString(name, "$1")
 }

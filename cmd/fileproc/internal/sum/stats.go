@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/bits"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +20,11 @@ import (
 
 // Stats returns the subcommand stats.
 func Stats(r *run.Run) *cobra.Command {
-	s := summary{classes: make([]usage, 31), all: map[string]*usage{}}
+	s := summary{Sizes: []sizes{{}}, all: map[string]*usage{}}
+	for shift := 6; shift < 63; shift += 2 {
+		s.Sizes = append(s.Sizes, sizes{UpTo: 1 << shift})
+	}
+	s.Sizes = append(s.Sizes, sizes{UpTo: math.MaxInt64})
 	var asJSON bool
 	var top int
 	cmd := &cobra.Command{
@@ -66,10 +70,9 @@ type summary struct {
 	Sizes       []sizes    `json:"sizes"`    // of the classes up to the largest one that has files
 	Suffixes    []suffixes `json:"suffixes"` // those with the most bytes first
 
-	mu      sync.Mutex // guards classes and all
-	classes []usage
-	all     map[string]*usage // by suffix
-	rest    usage             // of the suffixes that are left out
+	mu   sync.Mutex        // guards Sizes and all
+	all  map[string]*usage // by suffix
+	rest usage             // of the suffixes that are left out
 }
 
 type sizes struct {
@@ -90,37 +93,20 @@ func (s *summary) count(name string, u usage) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.classes[classOf(u.Bytes)].add(u)
+	s.Sizes[slices.IndexFunc(s.Sizes, func(c sizes) bool { return u.Bytes <= c.UpTo })].add(u)
 	if s.all[suffix] == nil {
 		s.all[strings.Clone(suffix)] = &usage{}
 	}
 	s.all[suffix].add(u)
 }
 
-// classOf returns the class of a size: 0 for 0 bytes, 1 for up to 64, and one more for each factor of 4.
-func classOf(size int64) int {
-	if size == 0 {
-		return 0
-	}
-	return 1 + (max(bits.Len64(uint64(size-1)), 6)-5)/2
-}
-
-// classMax returns the largest size of a class.
-func classMax(class int) int64 {
-	if class == 0 {
-		return 0
-	}
-	return 1 << min(4+2*class, 62)
-}
-
 // complete fills in what is printed.
 func (s *summary) complete(top int) {
 	last := 0
-	for class, u := range s.classes {
-		s.add(u)
-		s.Sizes = append(s.Sizes, sizes{classMax(class), u})
-		if u.Files > 0 {
-			last = class
+	for i, class := range s.Sizes {
+		s.add(class.usage)
+		if class.Files > 0 {
+			last = i
 		}
 	}
 	s.Sizes = s.Sizes[:last+1]
