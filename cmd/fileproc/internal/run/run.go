@@ -2,12 +2,19 @@
 package run
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +23,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/incremental"
 )
 
 // A Run is one run of the command.
@@ -95,4 +103,310 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "(unknown)"
+}
+
+// An Item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
+type Item struct {
+	F      *fileproc.File // nil if an argument names the file
+	Data   []byte         // the content, or its beginning if More is set
+	More   bool           // only Open gives the whole content
+	Worker int
+
+	run  *Run
+	path string      // what precedes F.Rel in the path, with the separator; the whole path if F is nil
+	info fs.FileInfo // of a file named as an argument
+	err  error       // set if there is no such file
+}
+
+// Named returns the item of a file that is not in a directory that is visited.
+func (r *Run) Named(path string) Item { return Item{run: r, path: path, More: true} }
+
+// Path returns the path to print.
+func (it *Item) Path() string {
+	if it.F == nil {
+		return it.path
+	}
+	return it.path + filepath.FromSlash(it.F.Rel())
+}
+
+// Name returns the last element of the path.
+func (it *Item) Name() string {
+	if it.F == nil {
+		return filepath.Base(it.path)
+	}
+	return it.F.Name()
+}
+
+// Open returns a reader of the content. It adds what is read to the report and the progress, and fails once the run is
+// cancelled.
+func (it *Item) Open() (io.ReadCloser, error) {
+	r, err := io.NopCloser(os.Stdin), error(nil)
+	switch {
+	case it.F != nil:
+		r, err = it.F.Open()
+	case it.path != Stdin:
+		r, err = os.Open(it.path)
+	}
+	return countingReader{r, it.run}, err
+}
+
+type countingReader struct {
+	io.ReadCloser
+	run *Run
+}
+
+func (c countingReader) Read(p []byte) (int, error) {
+	if err := c.run.Ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.ReadCloser.Read(p)
+	c.run.Read.Add(int64(n))
+	c.run.Out.Count(0, int64(n))
+	return n, err
+}
+
+// Stat returns the metadata.
+func (it *Item) Stat() (fileproc.Stat, error) {
+	if it.F != nil {
+		return it.F.Stat()
+	}
+	return fileproc.Stat{Size: it.info.Size(), ModTime: it.info.ModTime(), Mode: it.info.Mode()}, nil
+}
+
+// Stdin is the argument that stands for standard input.
+const Stdin = "-"
+
+// OrStdin returns the arguments. If there are none, nor a list of files or a cache, and standard input is a pipe, a socket or
+// a file, it returns standard input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
+func (r *Run) OrStdin(args []string) []string {
+	info, err := os.Stdin.Stat()
+	if len(args) == 0 && r.List == "" && r.Cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return []string{Stdin}
+	}
+	return args
+}
+
+// workingDir stands for the working directory where there is no argument. Paths in it are printed without a prefix. The NUL
+// byte keeps it distinct from every argument.
+const workingDir = "\x00"
+
+// A Job is what a subcommand does with each file.
+type Job struct {
+	Args  []string // directories and files; none is the working directory
+	Stdin bool     // the argument "-" is standard input
+	// Visit appends the file's output to c, in whole lines. An error that it returns is a failure of the file.
+	// It is called on several goroutines at once.
+	Visit func(it *Item, c *output.Chunk) error
+
+	// A subcommand that has --cache has these in place of Visit. Read returns what is to be kept of the file, or
+	// fileproc.ErrSkip, and Print appends the output for that. Both are called on several goroutines at once.
+	Read    func(it *Item) ([]byte, error)
+	Print   func(path string, value []byte, c *output.Chunk) error
+	Version string // of what Read returns
+
+	// Dir, unless it is nil, is called before the files of a directory are visited, and may complete the options. It returns
+	// what to call afterwards, or nil to leave the directory out.
+	Dir func(dir, prefix string, opts *fileproc.Options) (done func())
+}
+
+// Each runs j. A failure of a file is reported at once; an error that Each returns has ended the run.
+func (r *Run) Each(j Job) error {
+	if j.Visit == nil {
+		j.Visit = func(it *Item, c *output.Chunk) error {
+			value, err := j.Read(it)
+			if err == nil {
+				err = j.Print(it.Path(), value, c)
+			} else if errors.Is(err, fileproc.ErrSkip) {
+				err = nil
+			}
+			return err
+		}
+	}
+	switch {
+	case r.Cache != "" && r.List != "":
+		return errors.New("--cache and --files-from cannot be used together")
+	case r.Cache != "" && len(j.Args) > 1:
+		return errors.New("--cache is for one directory: use a cache file for each")
+	case r.List != "" && len(j.Args) > 0:
+		return errors.New("--files-from takes the place of the arguments")
+	case r.List != "":
+		return r.eachListed(&j)
+	case len(j.Args) == 0:
+		j.Args = []string{workingDir}
+	}
+	var named []Item // since the last directory
+	for _, arg := range j.Args {
+		it, isDir := r.Named(arg), arg == workingDir
+		if !isDir && (arg != Stdin || !j.Stdin) {
+			it.info, it.err = os.Stat(arg)
+			isDir = it.err == nil && it.info.IsDir()
+		}
+		switch {
+		case isDir:
+			r.eachNamed(&j, named)
+			named = nil
+			if err := r.eachInDir(&j, arg); err != nil {
+				return err
+			}
+		case r.Cache != "":
+			return cmp.Or(it.err, errors.New("--cache is for a directory, not for "+arg))
+		default:
+			named = append(named, it)
+		}
+	}
+	r.eachNamed(&j, named)
+	return context.Cause(r.Ctx)
+}
+
+// eachInDir visits the files of a directory. Their output is printed when Visit returns; with --sort and --cache it is
+// printed by this goroutine.
+func (r *Run) eachInDir(j *Job, dir string) error {
+	prefix := dir
+	if dir == workingDir {
+		dir, prefix = ".", ""
+	} else if !os.IsPathSeparator(dir[len(dir)-1]) {
+		prefix += string(filepath.Separator)
+	}
+	opts, done := r.options(dir)
+	if j.Dir != nil {
+		finish := j.Dir(dir, prefix, &opts)
+		if finish == nil {
+			return nil
+		}
+		defer finish()
+	}
+	opts.Ordered = r.sort
+	item := func(f *fileproc.File) *Item {
+		return &Item{run: r, F: f, path: prefix, Data: f.Data(), More: f.Truncated(), Worker: f.Worker()}
+	}
+	visit := func(f *fileproc.File, c *output.Chunk) error {
+		err := j.Visit(item(f), c)
+		if err == ErrEnough {
+			r.Stop(err)
+			return fs.SkipAll
+		}
+		return err
+	}
+	chunks := make([]output.Chunk, opts.Workers)
+	printed := output.Chunk{Out: r.Out}
+	var results iter.Seq2[[]byte, error]
+	switch {
+	case r.Cache != "":
+		inc := incremental.Options[[]byte]{File: r.Cache, Version: Version() + " " + j.Version, Codec: incremental.Raw[[]byte]()}
+		// What is kept is the path, a NUL byte, and what Read has returned: a result does not say of which file it is.
+		results = incremental.Stream(r.Ctx, dir, inc, opts, func(f *fileproc.File) ([]byte, error) {
+			value, err := j.Read(item(f))
+			if err != nil {
+				return nil, err
+			}
+			return append(append([]byte(f.Rel()), 0), value...), nil
+		})
+	case r.sort:
+		results = fileproc.Stream(r.Ctx, dir, opts, func(f *fileproc.File) ([]byte, error) {
+			c := &chunks[f.Worker()] // without an output, it keeps everything
+			c.B = c.B[:0]
+			err := visit(f, c)
+			if err != nil && err != fs.SkipAll && len(c.B) > 0 && r.Ctx.Err() == nil {
+				r.failOf(f.Path(), err) // A failure has no result. Reporting it here keeps the output from before it.
+				err = nil
+			}
+			return bytes.Clone(c.B), err
+		})
+	default:
+		return done(fileproc.ForEach(r.Ctx, dir, opts, func(f *fileproc.File) error {
+			c := &chunks[f.Worker()]
+			c.Out = r.Out
+			defer c.FileDone()
+			return visit(f, c)
+		}))
+	}
+	for b, err := range results {
+		if errors.Is(err, incremental.ErrNotSaved) {
+			err = errors.New("--cache: " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), incremental.ErrNotSaved.Error()+": "), "incremental: ", ""))
+		}
+		if err != nil {
+			return done(err)
+		}
+		if r.Cache == "" {
+			printed.B = append(printed.B, b...)
+		} else {
+			rel, value, _ := bytes.Cut(b, []byte{0})
+			path := prefix + filepath.FromSlash(string(rel))
+			if err := j.Print(path, value, &printed); err != nil && r.Ctx.Err() == nil {
+				r.failOf(path, err)
+			}
+		}
+		printed.FileDone()
+	}
+	return done(nil)
+}
+
+// maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough
+// that one large file does not block the other workers. Each file keeps at most output.SpillSize of output.
+const maxAhead = 256
+
+// eachNamed visits the arguments that are not directories, and prints their output in the order of the arguments.
+func (r *Run) eachNamed(j *Job, items []Item) {
+	InTurn(r, slices.Values(items), func(it Item, worker int, wait func()) (emit func()) {
+		it.Worker = worker
+		c := &output.Chunk{Out: r.Out, Wait: wait}
+		if it.path == Stdin {
+			wait() // if it is named twice, the first one reads it to the end
+		}
+		if it.err == nil {
+			it.err = j.Visit(&it, c)
+		}
+		return func() {
+			c.Wait = nil // it is this file's turn
+			c.FileDone()
+			switch {
+			case it.err == nil || it.err == ErrEnough:
+				r.Totals.Processed++
+				r.Out.Count(1, 0)
+			case r.Ctx.Err() == nil:
+				r.failOf(it.path, it.err)
+			default:
+				r.Totals.Abandoned++
+			}
+			if it.err == ErrEnough {
+				r.Stop(ErrEnough)
+			}
+		}
+	})
+}
+
+// InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
+// order of the items. work may wait for its item's turn. After ErrEnough InTurn does not wait for work, which may hang.
+func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, worker int, wait func()) (emit func())) {
+	type task struct {
+		turn chan struct{} // closed when it is the item's turn
+		emit chan func()
+	}
+	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
+	ahead, workers := make(chan task, maxAhead-2), make(chan int, r.Opts.Workers)
+	for w := range cap(workers) {
+		workers <- w
+	}
+	go func() {
+		defer close(ahead)
+		for x := range items {
+			t, w := task{make(chan struct{}), make(chan func(), 1)}, <-workers
+			if r.Ctx.Err() != nil { // a cancelled run starts no more work
+				return
+			}
+			ahead <- t
+			go func() {
+				t.emit <- work(x, w, func() { <-t.turn })
+				workers <- w
+			}()
+		}
+	}()
+	for t := range ahead {
+		close(t.turn)
+		emit := <-t.emit
+		if emit(); context.Cause(r.Ctx) == ErrEnough {
+			break
+		}
+	}
+	r.Out.ShowProgress()
 }
