@@ -54,7 +54,6 @@ func (r *Run) Fail(err error) {
 // opProcess is the Op that the package gives to an error that Job.Visit returns.
 const opProcess = "process"
 
-// failOf reports the failure of a file.
 func (r *Run) failOf(path string, err error) {
 	r.Fail(&fs.PathError{Op: opProcess, Path: path, Err: err})
 }

@@ -150,7 +150,6 @@ func (g *grep) showsContext() bool {
 	return (g.before > 0 || g.after > 0) && !g.count && !g.list && !g.listWithout && !g.quiet && !g.only
 }
 
-// printLine prints a line of the file.
 func (s *searcher) printLine(line []byte, selected bool) {
 	if s.json {
 		s.printJSON(line, selected)
@@ -196,7 +195,6 @@ func (s *searcher) print(text []byte) {
 	}
 }
 
-// printPrefix prints the path and number before a line.
 func (s *searcher) printPrefix(sign byte) {
 	if s.withName && !s.heading {
 		s.printPath(sign)

@@ -49,7 +49,6 @@ type searcher struct {
 	nul      int64 // offset in the file of the first NUL byte, negative if there is none
 }
 
-// search searches a file and prints the result.
 func (s *searcher) search(it *run.Item, c *output.Chunk) error {
 	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.F == nil, nul: -1}
 	var err error
@@ -249,7 +248,6 @@ func (s *searcher) printContext(n, begin, end int) int {
 	return n
 }
 
-// countNewlines counts the newlines before pos.
 func (s *searcher) countNewlines(pos int) {
 	if s.counted < pos && (s.number || s.json) {
 		s.lines += int64(bytes.Count(s.data[s.counted:pos], []byte("\n")))
@@ -257,7 +255,6 @@ func (s *searcher) countNewlines(pos int) {
 	}
 }
 
-// lineNumber returns the number of the line being printed.
 func (s *searcher) lineNumber() int64 {
 	s.countNewlines(s.begin)
 	return s.lines + 1

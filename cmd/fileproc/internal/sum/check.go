@@ -3,7 +3,6 @@ package sum
 import (
 	"bufio"
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,9 +39,10 @@ type list struct {
 	*sums
 	in       *bufio.Scanner
 	label    string
-	tag      string // of the format "SHA256 (name) = sum"
-	digits   int    // of a checksum
-	reversed int    // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
+	tag      string         // of the format "SHA256 (name) = sum"
+	tagged   *regexp.Regexp // matches a line of that format
+	plain    *regexp.Regexp // matches a line of the format "sum  name"
+	reversed int            // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
 
 	lines, same, different, cached, malformed, unreadable int
 }
@@ -58,7 +59,10 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		defer in.Close()
 		label = name
 	}
-	l := list{sums: s, in: bufio.NewScanner(in), label: label, tag: strings.ToUpper(s.algorithm), digits: 2 * s.newHash().Size()}
+	l := list{sums: s, in: bufio.NewScanner(in), label: label, tag: strings.ToUpper(s.algorithm)}
+	sum := fmt.Sprintf("([[:xdigit:]]{%d})", 2*s.newHash().Size())
+	l.tagged = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `$`)
+	l.plain = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + sum + `[ \t](.+)$`)
 	l.in.Buffer(nil, math.MaxInt)
 	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
 	if s.Cache != "" {
@@ -184,29 +188,21 @@ func (l *list) entries(yield func(listEntry) bool) {
 }
 
 func (l *list) parse(line string) (e listEntry, ok bool) {
-	const blanks = " \t"
-	line, escaped := strings.CutPrefix(strings.TrimLeft(line, blanks), `\`)
-	reversed := 0
-	if rest, found := strings.CutPrefix(line, l.tag); found {
-		rest, opened := strings.CutPrefix(strings.TrimPrefix(rest, " "), "(")
-		end := max(strings.LastIndexByte(rest, ')'), 0)
-		e.name = rest[:end]
-		rest, closed := strings.CutPrefix(rest[end:], ")")
-		rest, equals := strings.CutPrefix(strings.TrimLeft(rest, blanks), "=")
-		e.sum, ok = strings.TrimLeft(rest, blanks), opened && closed && equals
-	} else if len(line) >= l.digits+2 {
-		e.sum, e.name = line[:l.digits], line[l.digits+1:]
-		reversed, ok = 1, strings.ContainsRune(blanks, rune(line[l.digits]))
+	escaped, reversed := "", 0
+	if m := l.tagged.FindStringSubmatch(line); m != nil {
+		escaped, e.name, e.sum = m[1], m[2], m[3]
+	} else if m := l.plain.FindStringSubmatch(line); m != nil {
+		escaped, e.sum, e.name, reversed = m[1], m[2], m[3], 1
 		if len(e.name) > 1 && (e.name[0] == ' ' || e.name[0] == '*') && l.reversed != 1 {
 			reversed, e.name = -1, e.name[1:]
 		}
 	}
-	e.sum = strings.ToLower(e.sum)
-	if _, err := hex.DecodeString(e.sum); !ok || err != nil || len(e.sum) != l.digits || l.reversed*reversed < 0 {
+	if e.sum == "" || l.reversed*reversed < 0 {
 		return e, false
 	}
 	l.reversed = cmp.Or(reversed, l.reversed)
-	if escaped {
+	e.sum = strings.ToLower(e.sum)
+	if escaped != "" {
 		e.name = unescaper.Replace(e.name)
 	}
 	return e, !strings.Contains(e.name, "\x00")
