@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,15 +24,9 @@ import (
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/sum"
 )
 
-// Exit codes, as grep's.
-const (
-	exitFound   = 0
-	exitNothing = 1
-	exitError   = 2
-)
-
 func main() { os.Exit(execute(os.Args[1:])) }
 
+// execute returns the exit code, as grep's: 0 if something was found, 1 if nothing was, and 2 if there was an error.
 func execute(args []string) int {
 	// A run is short and keeps little in memory, so collecting garbage less often costs hardly any.
 	if os.Getenv("GOGC") == "" {
@@ -55,8 +48,7 @@ func execute(args []string) int {
 		by.die()
 	}()
 
-	var report bool
-	cmd := rootCommand(r, &report)
+	cmd := rootCommand(r)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(r.Ctx)
 	r.Out.EndProgress()
@@ -64,17 +56,17 @@ func execute(args []string) int {
 	switch {
 	case flushErr != nil:
 		r.Out.Warn(flushErr.Error())
-		return exitError
+		return 2
 	case errors.As(context.Cause(r.Ctx), &by):
 		by.die()
 	case err != nil && !errors.Is(err, run.ErrEnough):
 		r.Out.Warn(strings.Split(run.AsFlags(err), "\n")...)
-		return exitError
+		return 2
 	}
 	if n := r.Totals.Skipped[fileproc.SkippedOutside]; n > 0 {
 		r.Out.Warn(fmt.Sprintf("skipped symbolic links that lead outside the directory (--symlinks-outside includes them): %d", n))
 	}
-	if report {
+	if r.Report {
 		r.Totals.Bytes += r.Read.Load()
 		r.Totals.Failed += r.Failures.Load()
 		r.Totals.Elapsed = time.Since(r.Out.Start)
@@ -82,11 +74,11 @@ func execute(args []string) int {
 	}
 	switch {
 	case r.Failures.Load() > 0 && !errors.Is(err, run.ErrEnough): // after ErrEnough the result is complete, so failures do not count
-		return exitError
+		return 2
 	case r.Used && !r.Found.Load():
-		return exitNothing
+		return 1
 	}
-	return exitFound
+	return 0
 }
 
 // An interrupt is a signal that ends the run.
@@ -106,7 +98,7 @@ func (by interrupt) die() {
 	os.Exit(130)
 }
 
-func rootCommand(r *run.Run, report *bool) *cobra.Command {
+func rootCommand(r *run.Run) *cobra.Command {
 	var color string
 	root := &cobra.Command{
 		Use:   "fileproc",
@@ -121,15 +113,16 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return cmp.Or(r.Out.SetColor(color), r.Check(cmd))
+			r.Out.SetColor(color)
+			return r.Check(cmd)
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetOut(r.Out) // so that help that cannot be written is an error
 	p := root.PersistentFlags()
-	p.StringVar(&color, "color", "auto", "colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	p.BoolVar(report, "report", false, "at the end, print to standard error how many files were found, read and skipped")
-	run.Values(root, "color", output.ColorNames)
+	run.Choice(root, p, &color, "color", "", "auto", []string{"auto", "always", "never"},
+		"`WHEN` to print colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	p.BoolVar(&r.Report, "report", false, "at the end, print to standard error how many files were found, read and skipped")
 	root.AddCommand(search.Command(r), list.Command(r), sum.Hash(r), sum.DiskUsage(r), sum.Stats(r), frontmatter.Command(r), manCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,19 +63,12 @@ func isPipe(f *os.File) bool {
 
 func isTerminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
-// ColorNames are the values of --color.
-var ColorNames = []string{"auto", "always", "never"}
-
-// SetColor sets whether Style returns colours.
-func (o *Output) SetColor(when string) error {
-	if !slices.Contains(ColorNames, when) {
-		return fmt.Errorf("--color is %q: want auto, always or never", when)
-	}
+// SetColor sets whether Style returns colours: auto, always or never.
+func (o *Output) SetColor(when string) {
 	o.colors = when == "always" || when == "auto" && o.TTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if o.colors && o.TTY {
 		o.stdout = color.Output // translates escape sequences for a Windows console
 	}
-	return nil
 }
 
 // A Style holds the escape sequences before and after a coloured text. Both are empty without colours.
@@ -221,12 +213,6 @@ func (c *Chunk) FileDone() {
 	}
 }
 
-// Write appends p.
-func (c *Chunk) Write(p []byte) (int, error) {
-	c.B = append(c.B, p...)
-	return len(p), nil
-}
-
 // Printable escapes a text that could break a table or a terminal.
 func Printable(s string) string {
 	for _, r := range s {
@@ -263,10 +249,11 @@ func Path(path string) string {
 	return Text(path)
 }
 
-// HumanSize formats a size in bytes with a binary unit, as du -h does: rounded up, with one decimal below 10.
-func HumanSize(n int64) string {
+// Size formats a size in bytes in full, or for humans with a binary unit, as du -h does: rounded up, with one decimal below
+// 10.
+func Size(n int64, human bool) string {
 	unit, size := -1, float64(n)
-	for ; size > 1023; unit++ { // a size that rounds up to 1024 is 1.0 of the next unit
+	for ; human && size > 1023; unit++ { // a size that rounds up to 1024 is 1.0 of the next unit
 		size /= 1024
 	}
 	tenths := math.Ceil(10 * size)
@@ -277,14 +264,6 @@ func HumanSize(n int64) string {
 		return fmt.Sprintf("%.1f%c", tenths/10, "KMGTPE"[unit])
 	}
 	return fmt.Sprintf("%.0f%c", math.Ceil(size), "KMGTPE"[unit])
-}
-
-// Size formats a size in bytes for humans or in full.
-func Size(n int64, human bool) string {
-	if human {
-		return HumanSize(n)
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // NewTable returns a table without lines between its cells.

@@ -42,11 +42,11 @@ func TestPrintable(t *testing.T) {
 }
 
 // A size that rounds up to 1024 is printed as 1.0 of the next unit.
-func TestHumanSize(t *testing.T) {
+func TestSize(t *testing.T) {
 	for size, want := range map[int64]string{
 		0: "0", 1023: "1023", 1024: "1.0K", 1025: "1.1K", 9 << 10: "9.0K", 10189: "10K", 10241: "11K", 1023 << 10: "1023K",
 		1023<<10 + 1: "1.0M", 3 << 29: "1.5G", 1<<40 + 1: "1.1T", 1<<61 - 1: "2.0E", math.MaxInt64: "8.0E",
 	} {
-		require.Equal(t, want, HumanSize(size), size)
+		require.Equal(t, want, Size(size, true), size)
 	}
 }

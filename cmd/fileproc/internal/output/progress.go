@@ -89,7 +89,7 @@ func (o *Output) draw() {
 	files, bytes := o.files.Load(), o.bytes.Load()
 	text := fmt.Sprintf("%d files, %.0f files/s", files, float64(files)/time.Since(o.Start).Seconds())
 	if bytes > 0 { // ls, du and stats read none
-		text += fmt.Sprintf(", %s bytes", HumanSize(bytes))
+		text += fmt.Sprintf(", %s bytes", Size(bytes, true))
 	}
 	fmt.Fprintf(o.stderr, "\r%c %.*s%s", spinners[o.frames%len(spinners)], o.width()-3, text, eraseRest)
 	o.frames++

@@ -33,6 +33,7 @@ type Run struct {
 	Out  *output.Output
 	Selection
 
+	Report   bool            // Totals are printed at the end
 	Silent   bool            // Fail only counts
 	Totals   fileproc.Report // of all directories and files, for --report
 	Read     atomic.Int64    // bytes of content that Totals does not count

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fileproc/fileproc"
 )
@@ -76,8 +76,8 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
 	f.BoolVar(&s.Opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
-	f.StringVar(&s.symlinks, "symlinks", "skip", "symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
-	Values(cmd, "symlinks", slices.Sorted(maps.Keys(symlinks)))
+	Choice(cmd, f, &s.symlinks, "symlinks", "", "skip", []string{"skip", "files", "follow"},
+		"`MODE` of symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
 	f.BoolVar(&s.Opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: include links that lead out of the directory")
 	if what&Reads != 0 {
 		f.BoolVar(&s.Opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
@@ -100,9 +100,18 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	}
 }
 
-// Values sets what shells complete a flag's value with.
-func Values(cmd *cobra.Command, flag string, values []string) {
-	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+// Choice adds a flag of cmd to f that takes one of the given values, which shells complete.
+func Choice(cmd *cobra.Command, f *pflag.FlagSet, p *string, name, short, initial string, values []string, usage string) {
+	*p = initial
+	f.FuncP(name, short, usage, func(v string) error {
+		if *p = v; !slices.Contains(values, v) {
+			last := len(values) - 1
+			return errors.New("want " + strings.Join(values[:last], ", ") + " or " + values[last])
+		}
+		return nil
+	})
+	f.Lookup(name).DefValue = initial
+	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 var symlinks = map[string]fileproc.Symlinks{
@@ -125,10 +134,7 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	if err := s.checkList(cmd.Flags()); err != nil {
 		return err
 	}
-	var ok bool
-	if s.Opts.Symlinks, ok = symlinks[s.symlinks]; !ok {
-		return fmt.Errorf("--symlinks is %q: want skip, files or follow", s.symlinks)
-	}
+	s.Opts.Symlinks = symlinks[s.symlinks]
 	if s.sort && s.symlinks == "follow" {
 		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
 	}

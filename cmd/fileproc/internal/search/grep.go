@@ -227,7 +227,7 @@ func (s *searcher) printBinary() {
 	if s.explicit {
 		what = "binary file matches"
 	}
-	fmt.Fprintf(s.out, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
+	s.out.B = fmt.Appendf(s.out.B, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
 }
 
 // printJSON prints a line in the format of rg --json.
@@ -241,7 +241,7 @@ func (s *searcher) printJSON(line []byte, selected bool) {
 			found = append(found, fmt.Sprintf(`{"match":%s,"start":%d,"end":%d}`, output.Text(string(line[at[0]:at[1]])), at[0], at[1]))
 		}
 	}
-	fmt.Fprintf(s.out, `{"type":"%s","data":{"path":%s,"lines":%s,"line_number":%d,"absolute_offset":%d,"submatches":[%s]}}`+"\n",
+	s.out.B = fmt.Appendf(s.out.B, `{"type":"%s","data":{"path":%s,"lines":%s,"line_number":%d,"absolute_offset":%d,"submatches":[%s]}}`+"\n",
 		kind, output.Text(s.path), output.Text(string(line)), s.lineNumber(), s.base+int64(s.begin), strings.Join(found, ","))
 	s.out.LineDone()
 }
@@ -254,5 +254,5 @@ func (s *searcher) printJSONEdge(kind string) {
 			offset = fmt.Sprintf(`,"binary_offset":%d`, s.nul)
 		}
 	}
-	fmt.Fprintf(s.out, `{"type":"%s","data":{"path":%s%s}}`+"\n", kind, output.Text(s.path), offset)
+	s.out.B = fmt.Appendf(s.out.B, `{"type":"%s","data":{"path":%s%s}}`+"\n", kind, output.Text(s.path), offset)
 }

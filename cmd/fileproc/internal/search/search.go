@@ -25,8 +25,6 @@ const (
 // byteOrderMark precedes UTF-8 that some editors write. It is not part of a line, and offsets do not count it.
 var byteOrderMark = []byte("\ufeff")
 
-var errLongLine = errors.New("a line is longer than 256 MiB")
-
 // A searcher searches one file at a time for one worker.
 type searcher struct {
 	*grep
@@ -115,7 +113,7 @@ func (s *searcher) stream(it *run.Item) error {
 	for {
 		if n == len(s.buf) {
 			if n >= maxLine {
-				return &fs.PathError{Op: "search", Path: it.Path(), Err: errLongLine}
+				return &fs.PathError{Op: "search", Path: it.Path(), Err: errors.New("a line is longer than 256 MiB")}
 			}
 			s.buf = append(make([]byte, 0, 2*n), s.buf...)[:2*n]
 		}

@@ -1,6 +1,7 @@
 package sum
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -111,12 +112,10 @@ func (d *diskUsage) begin(dir, prefix string, opts *fileproc.Options) (done func
 	case d.List != "":
 		d.tops = append(d.tops, d.top)
 	case d.listed != nil:
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			real = dir // the directory may then be listed twice
-		}
-		if d.top.real, err = filepath.Abs(real); err != nil {
-			d.top.real = real
+		var err error
+		real, _ := filepath.EvalSymlinks(dir)
+		if d.top.real, err = filepath.Abs(cmp.Or(real, dir)); err != nil {
+			d.top.real = dir // the directory may then be listed twice
 		}
 	}
 	switch {

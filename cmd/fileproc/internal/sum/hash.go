@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -58,14 +57,9 @@ has changed below the working directory.`,
 					return fmt.Errorf("--%s needs --check", name)
 				}
 			}
-			if s.newHash = algorithms[s.algorithm]; s.newHash == nil {
-				return fmt.Errorf("--algorithm is %q: want one of %s", s.algorithm, strings.Join(names, ", "))
-			}
+			s.newHash = algorithms[s.algorithm]
 			r.Opts.ReadSize, s.hashers = hashPrefix, make([]hasher, r.Opts.Workers)
-			switch {
-			case s.checks && r.List != "":
-				return errors.New("--check reads its own lists, so --files-from cannot be used with it")
-			case s.checks:
+			if s.checks {
 				s.check(args)
 				return nil
 			}
@@ -73,7 +67,7 @@ has changed below the working directory.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&s.algorithm, "algorithm", "a", "sha256", "`NAME`: "+strings.Join(names, ", "))
+	run.Choice(cmd, f, &s.algorithm, "algorithm", "a", "sha256", names, "`NAME`: "+strings.Join(names, ", "))
 	f.BoolVarP(&s.null, "zero", "z", false, "end each line with a NUL byte, and do not escape names")
 	f.BoolVar(&s.json, "json", false, "print one JSON object per line: path, algorithm, hash")
 	f.BoolVarP(&s.checks, "check", "c", false, "read checksums from the files, and check them")
@@ -82,8 +76,7 @@ has changed below the working directory.`,
 	f.BoolVarP(&s.warn, "warn", "w", false, "with --check: report each malformed line")
 	f.BoolVar(&s.strict, "strict", false, "with --check: fail if a line is malformed")
 	f.BoolVar(&s.ignoreMissing, "ignore-missing", false, "with --check: do not report or fail for missing files")
-	r.Flags(cmd, run.All|run.Reads|run.Sorts|run.Keeps, "json check", "json zero", "zero check")
-	run.Values(cmd, "algorithm", names)
+	r.Flags(cmd, run.All|run.Reads|run.Sorts|run.Keeps, "json check", "json zero", "zero check", "check files-from")
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -46,13 +47,11 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 			s.complete(top)
 			r.Found.Store(s.Files > 0)
 			r.Out.EndProgress()
-			c := output.Chunk{Out: r.Out}
 			if asJSON {
-				fmt.Fprintln(&c, output.JSON(&s))
+				fmt.Fprintln(r.Out, output.JSON(&s))
 			} else {
-				s.tables(&c)
+				s.tables(r.Out)
 			}
-			c.FileDone()
 			return err
 		},
 	}
@@ -123,21 +122,21 @@ func (s *summary) complete(top int) {
 	}
 }
 
-func (s *summary) tables(c *output.Chunk) {
-	fmt.Fprintf(c, "%d files, %d bytes (%s), %d directories\n", s.Files, s.Bytes, output.HumanSize(s.Bytes), s.Directories)
+func (s *summary) tables(out io.Writer) {
+	fmt.Fprintf(out, "%d files, %d bytes (%s), %d directories\n", s.Files, s.Bytes, output.Size(s.Bytes, true), s.Directories)
 	if s.Files == 0 {
 		return
 	}
 	row := func(t table.Writer, name string, u usage) {
 		const width = 20 // of the share in all files
 		share := strings.Repeat("#", int((u.Files*width+s.Files-1)/s.Files))
-		t.AppendRow(table.Row{name, u.Files, share, output.HumanSize(u.Bytes)})
+		t.AppendRow(table.Row{name, u.Files, share, output.Size(u.Bytes, true)})
 	}
 	t := output.NewTable(table.Row{"up to", "files", "", "bytes"})
 	for _, u := range s.Sizes {
-		row(t, output.HumanSize(u.UpTo), u.usage)
+		row(t, output.Size(u.UpTo, true), u.usage)
 	}
-	fmt.Fprintf(c, "\n%s\n", t.Render())
+	fmt.Fprintf(out, "\n%s\n", t.Render())
 	t = output.NewTable(table.Row{"suffix", "files", "", "bytes"})
 	for _, u := range s.Suffixes {
 		row(t, u.text, u.usage)
@@ -145,5 +144,5 @@ func (s *summary) tables(c *output.Chunk) {
 	if s.rest.Files > 0 {
 		row(t, fmt.Sprintf("(%d more)", len(s.all)-len(s.Suffixes)), s.rest)
 	}
-	fmt.Fprintf(c, "\n%s\n", t.Render())
+	fmt.Fprintf(out, "\n%s\n", t.Render())
 }
