@@ -120,5 +120,5 @@ var english = message.NewPrinter(language.English) // thousands get commas
 
 // spread formats the median and, in parentheses, the extremes.
 func spread(s measure.Spread, format string) string {
-	return strings.ReplaceAll(english.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Min, s.Max), "-", "−")
+	return strings.ReplaceAll(english.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max), "-", "−")
 }

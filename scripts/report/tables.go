@@ -81,7 +81,7 @@ func (d *document) row(cells ...string) { d.line("| %s |", strings.Join(cells, "
 func (d *document) table(heads ...string) {
 	d.line("")
 	d.row(heads...)
-	d.line("|%s", strings.Repeat(" --- |", len(heads)))
+	d.line("|%s", strings.Repeat("---|", len(heads)))
 }
 
 func (d *document) leftOut(r results) {
@@ -109,11 +109,11 @@ func (d *document) head(records []record.Record) {
 	}
 	if len(widths) > 0 {
 		w := measure.Summarize(widths)
-		d.line("\nNoise: the slowest round of a series took %.0f %% longer than its fastest round in the median of all %d series, and %.0f %% longer in the worst. "+
-			"Figures are therefore medians over the rounds, with the minimum and maximum in parentheses, or as whiskers in plots. Sides are measured in turn, and ratios are taken within a round.", w.Median, len(widths), w.Max)
+		d.line("\nFigures are medians over the rounds, with minimum…maximum in parentheses, or as whiskers in plots. Sides are measured in turn, and ratios "+
+			"are taken within a round. The slowest round took %.0f %% longer than the fastest in the median of all %d series, and %.0f %% longer in the worst.", w.Median, len(widths), w.Max)
 	}
-	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in 36 directories, one for each month (`nested1`). " +
-		"Caches are warm unless stated otherwise. A check makes sure that every side sees all files and all bytes.")
+	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in 36, one for each month (`nested1`). Caches are warm unless a " +
+		"section says otherwise. Every side must see all files and all bytes.")
 }
 
 // machineLine returns the description of the machine on one line.
@@ -132,7 +132,7 @@ func machineLine(records []record.Record) string {
 }
 
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach side reads every file whole. The peers hand over paths, and os.ReadFile reads each file, as in their users' code.")
+	d.line("\n## Peers\n\nEach side reads every file whole; the peers hand over paths, which os.ReadFile reads.")
 	for _, set := range r.sets() {
 		list := r.on(set)
 		ours := list[0]
@@ -151,8 +151,8 @@ func (d *document) peers(r results) error {
 }
 
 func (d *document) programs(r results) error {
-	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file; the time is from start to exit. `scripts/peers/count` is " +
-		"50 lines around fileproc. All find the same lines in the same files; grep also prints the files without a match.")
+	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file, from start to exit. `scripts/peers/count` is 50 lines " +
+		"around fileproc. All find the same lines; grep also prints the files without a match.")
 	for _, set := range r.sets() {
 		files, err := count(set)
 		if err != nil {
@@ -175,54 +175,50 @@ func (d *document) programs(r results) error {
 	return nil
 }
 
-// reference has how many per cent more time the portable backends of another package of the same kind take than its Linux
-// backend.
-var reference = map[string]map[string]string{
-	"flat_5k":      {"unix": "+77.6", "generic": "+164"},
-	"nested1_5k":   {"unix": "+78.5", "generic": "+176"},
-	"flat_100k":    {"unix": "+23.7", "generic": "+84.6"},
-	"nested1_100k": {"unix": "+17.2", "generic": "+85.4"},
-	"flat_1m":      {"unix": "+9.3", "generic": "+78.7"},
-	"nested1_1m":   {"unix": "+8.6", "generic": "+80.9"},
-}
-
 func (d *document) backends(r results) error {
-	d.line("\n## Backends\n\nOne program is built without a tag (io_uring where it is allowed) and with `fileproc_nouring`, `fileproc_unix` and " +
-		"`fileproc_generic`; the builds run in turn. The column marked * is the target of the portable backends: the " +
-		"figures of another package of the same kind, from another machine.")
-	d.table("set", "build", "ns/file", "against linux, %", "*, %")
+	d.line("\n## Backends\n\nns/file of one program built without a tag and with `fileproc_nouring`, `fileproc_unix` and `fileproc_generic`, and %% more than " +
+		"the first.")
+	heads := []string{"set", builds[0]}
+	for _, build := range builds[1:] {
+		heads = append(heads, build, "%")
+	}
+	d.table(heads...)
 	for _, set := range r.sets() {
+		cells := []string{set}
 		base := r.find(set, builds[0])
 		for _, build := range builds {
 			s := r.find(set, build)
 			if s == nil {
 				return fmt.Errorf("%s: the build %s was not measured", set, build)
 			}
-			more := ""
+			cells = append(cells, spread(each(s.wall, identity), "%.0f"))
 			if s != base {
-				more = spread(paired(s.wall, base.wall, percentMore), "%+.0f")
+				cells = append(cells, spread(paired(s.wall, base.wall, percentMore), "%+.0f"))
 			}
-			d.row(set, build, spread(each(s.wall, identity), "%.0f"), more, reference[set][build])
 		}
+		d.row(cells...)
 	}
 	return nil
 }
 
 func (d *document) readDir(r results) error {
-	d.line("\n## ReadDir\n\nNames and types of one directory, and with `Info` also the size and time of each file, which `(*os.File).Readdir` always " +
-		"asks for. `× ours` is the time relative to `fileproc.ReadDir` in the same round, with `Info` if that side asks for it. An entry of /proc is a process or a file.")
-	d.table("directory", "what", "ns/entry", "× ours")
-	for _, set := range r.sets() {
+	d.line("\n## ReadDir\n\nns/entry for the names and types of one directory, and with `Info` also metadata, which `(*os.File).Readdir` " +
+		"always asks for. `× ours` is relative to `fileproc.ReadDir`, with `Info` if that side asks for it.")
+	for i, set := range r.sets() {
+		heads, cells := []string{"directory"}, []string{set}
 		var ours *series
 		for _, s := range r.on(set) {
-			times := ""
+			heads, cells = append(heads, s.who), append(cells, spread(each(s.wall, identity), "%.0f"))
 			if strings.HasPrefix(s.who, "fileproc") {
 				ours = s
 			} else {
-				times = spread(paired(s.wall, ours.wall, ratio), "%.2f")
+				heads, cells = append(heads, "× ours"), append(cells, spread(paired(s.wall, ours.wall, ratio), "%.2f"))
 			}
-			d.row(set, s.who, spread(each(s.wall, identity), "%.0f"), times)
 		}
+		if i == 0 {
+			d.table(heads...)
+		}
+		d.row(cells...)
 	}
 	return nil
 }
@@ -252,7 +248,7 @@ func (r results) comparisons() (names []string) {
 }
 
 func (d *document) pairs(r results) error {
-	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file", "theirs, ns/file", "wall, ns/file more", "CPU, ns/file more")
+	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file", "theirs, ns/file")
 	for _, set := range r.sets() {
 		for _, name := range r.comparisons() {
 			ours, theirs := r.sides(set, name)
@@ -260,35 +256,44 @@ func (d *document) pairs(r results) error {
 			case ours == nil:
 				continue // the comparison lists a single directory
 			case theirs == nil:
-				d.row(set, name, "", "", spread(each(ours.wall, identity), "%.0f"), "no C compiler", "", "")
+				d.row(set, name, "", "", spread(each(ours.wall, identity), "%.0f"), "no C compiler")
 				continue
 			case len(ours.wall) != len(theirs.wall):
 				return fmt.Errorf("%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
 			}
 			d.row(set, name, spread(paired(ours.wall, theirs.wall, ratio), "%.2f"), spread(paired(ours.cpu, theirs.cpu, ratio), "%.2f"),
-				english.Sprintf("%.0f", measure.Median(ours.wall)), english.Sprintf("%.0f", measure.Median(theirs.wall)),
-				spread(paired(ours.wall, theirs.wall, difference), "%+.0f"), spread(paired(ours.cpu, theirs.cpu, difference), "%+.0f"))
+				english.Sprintf("%.0f", measure.Median(ours.wall)), english.Sprintf("%.0f", measure.Median(theirs.wall)))
 		}
 	}
 	return nil
 }
 
 func (d *document) floor(r results) error {
-	d.line("\n## The floor\n\nfileproc in pairs with the bare system calls: a C program with one thread per core that does nothing but " +
-		"getdents64, openat, read and close, or fstatat. ReadDir is also compared with os.ReadDir. Below 1 fileproc is faster.")
+	d.line("\n## The floor\n\nfileproc in pairs with a C program with one thread per core that makes only the calls: getdents64, openat, read and close, or " +
+		"fstatat. Below 1 fileproc is faster.")
 	return d.pairs(r)
 }
 
 func (d *document) bare(r results) error {
-	d.line("\n## What the calls allow\n\nThe same C program against the same loop in Go: with the plain calls, taking one file or many at a time; and " +
-		"with io_uring, which opens and reads as many files with one call as the ring is deep. Each is paired with the C program in every round. Of " +
-		"fileproc, the loops use only the ring.")
-	return d.pairs(r)
+	d.line("\n## What the calls allow\n\nLoops in Go over the same C program, on %s: plain calls, one file or many at a time; and io_uring, which opens and reads "+
+		"as many files with one call as the ring is deep. Of fileproc, the loops use only the ring.", r.series[0].data)
+	d.table("", "wall", "CPU")
+	for _, set := range r.sets() {
+		for _, name := range r.comparisons() {
+			loop, _, _ := strings.Cut(name, " / ")
+			if ours, theirs := r.sides(set, name); theirs != nil {
+				d.row(loop, spread(paired(ours.wall, theirs.wall, ratio), "%.2f"), spread(paired(ours.cpu, theirs.cpu, ratio), "%.2f"))
+			} else if ours != nil {
+				d.row(loop, "no C compiler", "")
+			}
+		}
+	}
+	return nil
 }
 
 func (d *document) fio(r results) error {
-	d.line("\n## fio\n\nA cross-check of the C program with [fio](https://fio.readthedocs.io): as many files of 400 bytes, made by fio, are opened, " +
-		"read with one pread each, and closed by as many threads. fio does additional work that takes time, so it is not a floor.")
+	d.line("\n## fio\n\n[fio](https://fio.readthedocs.io) checks the C program: it opens as many files of 400 bytes, which it has made, reads each with one " +
+		"pread, and closes it, on as many threads. It does other work too, so it is not a floor.")
 	return d.pairs(r)
 }
 
@@ -300,7 +305,7 @@ func count(set string) (float64, error) {
 }
 
 func (d *document) sizes(r results) error {
-	d.line("\n## Size\n\nOne directory with an increasing number of files. A pass reads a small directory many times, so the time includes the cost of each call.")
+	d.line("\n## Size\n\nOne directory, with whole runs timed: the time of few files is that of a run.")
 	d.table("files", "fileproc, ns/file", "ReadDir + ReadFile, ns/file", "× fileproc's", "fastwalk, ns/file", "× fileproc's")
 	for _, set := range r.sets() {
 		n, err := count(set)
@@ -367,14 +372,14 @@ func (d *document) caches(cold, warm results) error {
 
 func (d *document) ablation(r results) error {
 	base := r.series[0]
-	d.line("\n## Where the time goes\n\nEach line changes one thing in the first line, on %s. A difference below zero is time saved.", base.data)
-	d.table("", "wall, ns/file", "against the first, ns/file", "CPU, ns/file", "against the first, ns/file")
+	d.line("\n## Where the time goes\n\nThe first line is a run on %s with an empty callback that keeps nothing, in ns/file. Each other line changes one thing: "+
+		"what it adds.", base.data)
+	d.table("", "wall", "CPU")
+	d.row(base.who, spread(each(base.wall, identity), "%.0f"), spread(each(base.cpu, identity), "%.0f"))
 	for _, s := range r.series {
-		wall, cpu := "", ""
 		if s != base {
-			wall, cpu = spread(paired(s.wall, base.wall, difference), "%+.0f"), spread(paired(s.cpu, base.cpu, difference), "%+.0f")
+			d.row(s.who, spread(paired(s.wall, base.wall, difference), "%+.0f"), spread(paired(s.cpu, base.cpu, difference), "%+.0f"))
 		}
-		d.row(s.who, spread(each(s.wall, identity), "%.0f"), wall, spread(each(s.cpu, identity), "%.0f"), cpu)
 	}
 	return nil
 }
