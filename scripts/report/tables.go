@@ -95,10 +95,9 @@ func (d *document) leftOut(r results) {
 }
 
 func (d *document) head(records []record.Record) {
-	d.line("# Benchmarks\n\nMade by `scripts/bench_report.sh`; do not edit by hand.")
-	d.table("", "")
+	d.line("# Benchmarks\n\nMade by `scripts/bench_report.sh`; do not edit by hand.\n")
 	for _, r := range resultsOf(records, "machine").leftOut {
-		d.row(r.Who, r.Text)
+		d.line("- %s: %s", r.Who, r.Text)
 	}
 	var widths []float64
 	for _, table := range tableNames {
@@ -113,7 +112,7 @@ func (d *document) head(records []record.Record) {
 			"are taken within a round. The slowest round took %.0f %% longer than the fastest in the median of all %d series, and %.0f %% longer in the worst.", w.Median, len(widths), w.Max)
 	}
 	d.line("\nThe files are tickets of about 400 bytes, in one directory (`flat`) or in 36, one for each month (`nested1`). Caches are warm unless a " +
-		"section says otherwise. Every side must see all files and all bytes.")
+		"section says otherwise. Every side sees all bytes.")
 }
 
 // machineLine returns the description of the machine on one line.
@@ -132,20 +131,30 @@ func machineLine(records []record.Record) string {
 }
 
 func (d *document) peers(r results) error {
-	d.line("\n## Peers\n\nEach side reads every file whole; the peers hand over paths, which os.ReadFile reads.")
+	d.line("\n## Peers\n\nEach side reads every file whole; the peers hand over paths, which os.ReadFile reads. Times are relative to fileproc's.")
+	heads := []string{"", "version"}
 	for _, set := range r.sets() {
-		list := r.on(set)
-		ours := list[0]
-		d.table(set, "version", "files/s", "time × fileproc's", "CPU × fileproc's")
-		for _, s := range list {
-			version, wall, cpu := s.version, "1", "1"
-			if s == ours {
-				version = "this one"
-			} else {
-				wall, cpu = spread(paired(s.wall, ours.wall, ratio), "%.2f"), spread(paired(s.cpu, ours.cpu, ratio), "%.2f")
-			}
-			d.row(s.who, version, spread(each(s.wall, filesPerSecond), "%.0f"), wall, cpu)
+		heads = append(heads, set+", files/s", "time", "CPU")
+	}
+	d.table(heads...)
+	for i, side := range r.on(r.sets()[0]) {
+		cells := []string{side.who, side.version}
+		if i == 0 {
+			cells[1] = "this one"
 		}
+		for _, set := range r.sets() {
+			s, ours := r.find(set, side.who), r.on(set)[0]
+			switch {
+			case s == nil:
+				cells = append(cells, "", "", "")
+			case s == ours:
+				cells = append(cells, spread(each(s.wall, filesPerSecond), "%.0f"), "1", "1")
+			default:
+				cells = append(cells, spread(each(s.wall, filesPerSecond), "%.0f"),
+					spread(paired(s.wall, ours.wall, ratio), "%.2f"), spread(paired(s.cpu, ours.cpu, ratio), "%.2f"))
+			}
+		}
+		d.row(cells...)
 	}
 	return nil
 }
@@ -248,7 +257,7 @@ func (r results) comparisons() (names []string) {
 }
 
 func (d *document) pairs(r results) error {
-	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file", "theirs, ns/file")
+	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file")
 	for _, set := range r.sets() {
 		for _, name := range r.comparisons() {
 			ours, theirs := r.sides(set, name)
@@ -256,13 +265,13 @@ func (d *document) pairs(r results) error {
 			case ours == nil:
 				continue // the comparison lists a single directory
 			case theirs == nil:
-				d.row(set, name, "", "", spread(each(ours.wall, identity), "%.0f"), "no C compiler")
+				d.row(set, name, "no C compiler", "", spread(each(ours.wall, identity), "%.0f"))
 				continue
 			case len(ours.wall) != len(theirs.wall):
 				return fmt.Errorf("%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
 			}
 			d.row(set, name, spread(paired(ours.wall, theirs.wall, ratio), "%.2f"), spread(paired(ours.cpu, theirs.cpu, ratio), "%.2f"),
-				english.Sprintf("%.0f", measure.Median(ours.wall)), english.Sprintf("%.0f", measure.Median(theirs.wall)))
+				english.Sprintf("%.0f", measure.Median(ours.wall)))
 		}
 	}
 	return nil
@@ -292,8 +301,8 @@ func (d *document) bare(r results) error {
 }
 
 func (d *document) fio(r results) error {
-	d.line("\n## fio\n\n[fio](https://fio.readthedocs.io) checks the C program: it opens as many files of 400 bytes, which it has made, reads each with one " +
-		"pread, and closes it, on as many threads. It does other work too, so it is not a floor.")
+	d.line("\n## fio\n\n[fio](https://fio.readthedocs.io) checks the C program: it opens, reads and closes as many files of 400 bytes of its own, on as many " +
+		"threads. It does other work too.")
 	return d.pairs(r)
 }
 
@@ -339,7 +348,7 @@ func (d *document) workers(r results) error {
 			}
 			speedUp := "1"
 			if s != one {
-				speedUp = spread(paired(one.wall, s.wall, ratio), "%.2f") + " ×"
+				speedUp = spread(paired(one.wall, s.wall, ratio), "%.2f")
 			}
 			cells = append(cells, spread(each(s.wall, filesPerSecond), "%.0f"), speedUp)
 		}
