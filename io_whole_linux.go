@@ -31,7 +31,7 @@ const (
 	// of 255 characters, of up to three bytes each.
 	maxRecord = 1 << 10
 	// wholeTries is how often a directory is listed that changes all the time. A listing
-	// in calls of 4 KiB left out one entry in 1,100 on SMB (docs/reliability.md).
+	// in calls of 4 KiB left out one entry in 1,100 on SMB (docs/dev/reliability.md).
 	wholeTries = 4
 	// wholePart is how many entries one call of list gives of a wholeListing.
 	wholePart = 1024

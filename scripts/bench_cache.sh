@@ -3,7 +3,7 @@
 #
 #   scripts/bench_cache.sh [--plot] [--rounds N] [--only TEXT] [--repaired] [--engines]
 #
-# --plot draws docs/img/cache.svg and .png too. --rounds is how often each case is repeated, the sides in turn (default 9).
+# --plot draws docs/img/cache.png too. --rounds is how often each case is repeated, the sides in turn (default 9).
 # --only measures the cases whose name contains TEXT, and no other tables. --repaired measures cachefs with a list that works: its
 # source, as it was downloaded, is built with scripts/caches/testdata/repair.go in place of one method. --engines measures the
 # cache's engine alone beside jellydator/ttlcache and maypok86/otter, and nothing else. Needs Go. A full run takes about two
@@ -20,7 +20,7 @@ for arg; do
 		sed -n 's/^# \{0,1\}//; 2,10p' "$(basename "$0")"
 		exit
 		;;
-	--plot) args+=(-plot ../docs/img/cache) ;;
+	--plot) args+=(-plot ../docs/img/cache.png) ;;
 	--engines) engines=1 ;;
 	--repaired) build=(repaired) ;;
 	*) args+=("$arg") ;; # which caches knows, or rejects

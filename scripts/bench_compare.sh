@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the working tree with the baseline, the previous record or a revision; fails if it is slower.
-# --help lists the flags; docs/benchmarking.md explains.
+# --help lists the flags; docs/dev/benchmarking.md explains.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 tmp=$(mktemp -d)

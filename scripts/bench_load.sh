@@ -5,7 +5,7 @@
 # Usage: bench_load.sh [FLAG]...                run a load, print the table; --help lists the flags
 #        bench_load.sh --compare A.json B.json  print which differences between two runs, saved with --out, are significant
 # The build tags in GOFLAGS select another backend: GOFLAGS=-tags=fileproc_unix bench_load.sh --out unix.json
-# Needs Go, and 500 MB of space in --dir, which is the temporary directory by default. docs/reliability.md explains.
+# Needs Go, and 500 MB of space in --dir, which is the temporary directory by default. docs/dev/reliability.md explains.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tmp=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Profiles the time, the memory and the system calls of one case.
-# --help lists the flags; docs/benchmarking.md explains.
+# --help lists the flags; docs/dev/benchmarking.md explains.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 tmp=$(mktemp -d)

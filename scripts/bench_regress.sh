@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the working tree and records it under .benchmarks; --update-baseline makes it a baseline too.
-# --help lists the flags; docs/benchmarking.md explains.
+# --help lists the flags; docs/dev/benchmarking.md explains.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 tmp=$(mktemp -d)

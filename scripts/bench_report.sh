@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures fileproc against other packages and the bare system calls, and writes docs/benchmarks.md with its plots.
+# Measures fileproc against other packages and the bare system calls, and writes docs/dev/benchmarks.md with its plots.
 #
 #   scripts/bench_report.sh [--quick] [--only TABLE,...|none] [--sets SET,...]
 #
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 data=$(cd .. && pwd)/.data
-out=../docs
+out=../docs/dev
 raw=$data/report.jsonl
 sets="flat:1 flat:10 flat:100 flat:1k flat:5k flat:10k flat:100k nested1:1k nested1:5k nested1:100k"
 args=()

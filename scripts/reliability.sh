@@ -9,7 +9,7 @@
 #   fuzz     the fuzz targets, of which FuzzPool makes random interleavings; at least 10 s each
 #   race     the short tests under the race detector, again and again, with 1, 2 and 8 processors
 # A part that needs what the machine lacks is skipped with the reason. As root, faults installs strace by apt-get if it is missing.
-# docs/reliability.md has the figures.
+# docs/dev/reliability.md has the figures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 parts=(faults hostile churn limits fuzz race)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the cases of docs/performance.md and prints them as a Markdown table: the median (minimum to maximum) of each
+# Measures the cases of docs/dev/performance.md and prints them as a Markdown table: the median (minimum to maximum) of each
 # ratio, and its target. A case that cannot run here is a row with the reason.
 #
 #   scripts/targets.sh [-pairs N] [-passes N]      # default 9 and 5; 1 pass for a million files

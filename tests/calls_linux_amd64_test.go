@@ -89,7 +89,7 @@ func readsCached(t *testing.T, name string) bool {
 	return err == nil
 }
 
-// The table of docs/performance.md: the calls for a file and for a directory.
+// The table of docs/dev/performance.md: the calls for a file and for a directory.
 func TestCalls(t *testing.T) {
 	if fileproc.Backend() == "linux" {
 		t.Skip("this backend reads many files with one call; scripts/regress counts the calls")

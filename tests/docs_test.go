@@ -156,10 +156,10 @@ func TestOptionsInOrder(t *testing.T) {
 	}
 }
 
-// TestDocsNameTestsThatAreThere: each promise in docs/guarantees.md has one too.
+// TestDocsNameTestsThatAreThere: each promise in docs/dev/guarantees.md has one too.
 func TestDocsNameTestsThatAreThere(t *testing.T) {
 	inModule(t)
-	guarantees, err := os.ReadFile("docs/guarantees.md")
+	guarantees, err := os.ReadFile("docs/dev/guarantees.md")
 	if err != nil {
 		t.Skip("the tests run without the documentation: ", err)
 	}
@@ -200,7 +200,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
 			for _, test := range name.FindAllString(item, -1) {
-				require.Contains(t, string(text), "\nfunc "+test+"(", "docs/guarantees.md says that %s is in %s", test, path)
+				require.Contains(t, string(text), "\nfunc "+test+"(", "docs/dev/guarantees.md says that %s is in %s", test, path)
 				listed[test] = true
 			}
 			if regexp.MustCompile(`\): all(\n|$)`).MatchString(item) {
@@ -214,7 +214,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 		})
 		require.NotEmpty(t, named, "no TestInvariant%d", i+1)
 		for _, test := range named {
-			require.True(t, listed[test], "docs/guarantees.md does not list %s", test)
+			require.True(t, listed[test], "docs/dev/guarantees.md does not list %s", test)
 		}
 	}
 }

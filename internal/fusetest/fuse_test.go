@@ -580,7 +580,7 @@ func TestInvariant8EndlessListing(t *testing.T) {
 	})
 }
 
-// BenchmarkSlowOpens measures 1,000 files whose opens take 1 ms each, a case of docs/performance.md.
+// BenchmarkSlowOpens measures 1,000 files whose opens take 1 ms each, a case of docs/dev/performance.md.
 func BenchmarkSlowOpens(b *testing.B) {
 	root := newNode(&faults{openDelay: time.Millisecond}, "", fuse.S_IFDIR, "")
 	for i := range 1000 {

@@ -1,7 +1,7 @@
 // Command load puts a mixed load on a store of files, as object stores are tested: create, read, list and delete in fixed
 // shares, files of 1 KiB to 1 MiB, and stages with different numbers of virtual users. It reads and lists through fileproc and,
 // in alternating slices of the same run, through package os, or io/fs if the store is an S3 server, checks all that comes back,
-// and judges thresholds. Its words are those of k6. scripts/bench_load.sh builds and runs it; docs/reliability.md explains.
+// and judges thresholds. Its words are those of k6. scripts/bench_load.sh builds and runs it; docs/dev/reliability.md explains.
 //
 // Usage:
 //

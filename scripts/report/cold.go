@@ -34,7 +34,7 @@ func readCold(table string) (cases []coldCase) {
 	return cases
 }
 
-// plotCold draws the table in file to out/img/cold.
+// plotCold draws the table in file to out/img/cold.png.
 func plotCold(file, out string) error {
 	table, err := os.ReadFile(file)
 	if err != nil {
@@ -62,5 +62,5 @@ func plotCold(file, out string) error {
 		},
 		label:   "%.1f",
 		caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\nMedians; where no disk is named, an emulated one that only counts.",
-	}.save(filepath.Join(out, "img", "cold"))
+	}.save(filepath.Join(out, "img", "cold.png"))
 }

@@ -37,7 +37,7 @@ func run() error {
 	only := flag.String("only", strings.Join(tableNames, ","), "`tables` to measure, or none; the others are drawn from the file")
 	sets := flag.String("sets", "", "the tables' `sets` to measure, such as flat_1m (default: all)")
 	check := flag.Bool("check", false, "check the arguments and stop")
-	coldTable := flag.String("cold", "", "draw -out/img/cold from this `file`, the output of scripts/bench_cold.sh, and stop")
+	coldTable := flag.String("cold", "", "draw -out/img/cold.png from this `file`, the output of scripts/bench_cold.sh, and stop")
 	flag.Parse()
 	if *coldTable != "" && *out != "" && flag.NArg() == 0 {
 		return plotCold(*coldTable, *out)

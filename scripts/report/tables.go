@@ -60,6 +60,9 @@ func write(out string, records []record.Record) error {
 					return err
 				}
 			}
+			if section.table != "peers" { // which README.md shows as a PNG
+				name += ".svg"
+			}
 			if err := section.plot(name, r); err != nil {
 				return fmt.Errorf("%s: %w", section.table, err)
 			}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"image/color"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -56,9 +59,13 @@ func SavePlot(name string, p *plot.Plot, width, height vg.Length, caption string
 	})
 }
 
-// Save writes name.svg and name.png with what paint draws on a white canvas.
+// Save writes name.svg and name.png, or only the one that name is, with what paint draws on a white canvas.
 func Save(name string, width, height vg.Length, paint func(draw.Canvas)) error {
-	for _, format := range Formats {
+	formats := Formats
+	if format := strings.TrimPrefix(filepath.Ext(name), "."); slices.Contains(Formats, format) {
+		name, formats = strings.TrimSuffix(name, "."+format), []string{format}
+	}
+	for _, format := range formats {
 		canvas, err := draw.NewFormattedCanvas(width, height, format)
 		if err != nil {
 			return err
