@@ -181,9 +181,6 @@ func ablationSides(s set) (sides []side, err error) {
 	add("ReadSize 2,048", fileproc.Options{ReadSize: 2048}, null)
 	add("NoRead", fileproc.Options{ReadSize: fileproc.NoRead}, null)
 	add("NoRead and Stat", fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, null)
-	for n := 1; n <= maxWorkers; n *= 2 {
-		add(fmt.Sprintf("Workers %d", n), fileproc.Options{Workers: n}, null)
-	}
 	return sides, nil
 }
 
