@@ -17,10 +17,16 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+
+	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
+	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 )
 
 // commands are the packages below internal, by the names of their commands. They parse their own arguments.
-var commands = map[string]func(ctx context.Context, args []string) error{}
+var commands = map[string]func(ctx context.Context, args []string) error{
+	"floor": floor.Main,
+	"peers": peers.Main,
+}
 
 // An exiter is an error that says how the command exits.
 type exiter interface{ ExitCode() int }

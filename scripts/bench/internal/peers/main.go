@@ -1,13 +1,14 @@
-// Command peers measures fileproc and other ways to read all files of a directory, on the same data and in interleaved
+// Package peers measures fileproc and other ways to read all files of a directory, on the same data and in interleaved
 // rounds. It prints a line of JSON for each pass, from which scripts/bench_report.sh makes tables and plots:
 //
-//	peers -table peers -rounds 9 DIR...
+//	bench peers -table peers -rounds 9 DIR...
 //
 // DIR is a set made by the command tickets. A side that does not see all of its files and bytes is excluded, and a line gives
-// the reason. Built with one of fileproc's tags, the command measures that backend.
-package main
+// the reason. Built with one of fileproc's tags, bench measures that backend.
+package peers
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,21 +24,18 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
+// Main is the command peers.
+func Main(_ context.Context, args []string) error {
+	flag := flag.NewFlagSet("peers", flag.ContinueOnError)
 	names := slices.Sorted(maps.Keys(tables))
 	name := flag.String("table", "peers", "`table` to measure: "+strings.Join(names, ", "))
 	rounds := flag.Int("rounds", 9, "interleaved `rounds`")
 	minFiles := flag.Int("files", 20_000, "minimum number of `files` of a pass: a small set is processed several times")
 	flag.StringVar(&build, "build", fileproc.Backend(), "`name` of this build in the table backends")
 	flag.StringVar(&countProgram, "count", "", "`path` of the built command count, for the table programs")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return err
+	}
 	t, known := tables[*name]
 	switch {
 	case !known:

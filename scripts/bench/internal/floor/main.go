@@ -1,14 +1,15 @@
 //go:build linux
 
-// Command floor measures fileproc against the bare system calls and against hand-written loops, in interleaved pairs, and
+// Package floor measures fileproc against the bare system calls and against hand-written loops, in interleaved pairs, and
 // prints the ratios:
 //
-//	go run ./floor -dir ../.data/tickets_flat_100k -case whole
+//	go run ./bench floor -dir ../.data/tickets_flat_100k -case whole
 //
-// Build it with one of fileproc's tags, such as -tags fileproc_nouring, to measure another backend.
-package main
+// Build bench with one of fileproc's tags, such as -tags fileproc_nouring, to measure another backend.
+package floor
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,17 +24,12 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "floor:", err)
-		os.Exit(1)
+// Main is the command floor.
+func Main(_ context.Context, args []string) error {
+	if len(args) == 4 && args[0] == "serve" {
+		return serveSlow(args[1], args[2], args[3])
 	}
-}
-
-func run() error {
-	if len(os.Args) == 5 && os.Args[1] == "serve" {
-		return serveSlow(os.Args[2], os.Args[3], os.Args[4])
-	}
+	flag := flag.NewFlagSet("floor", flag.ContinueOnError)
 	dir := flag.String("dir", "", "`directory` to process; the cases small and shapes make their own")
 	name := flag.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
 		"again (package incremental against a full run), files (Options.Files with all names against a run that lists), sweep (the default against other numbers of workers), uring (with io_uring against without), "+
@@ -51,7 +47,9 @@ func run() error {
 	delay := flag.Duration("fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
 	server := flag.String("server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
 	asJSON := flag.Bool("json", false, "print the passes as lines of JSON, for the command report")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return err
+	}
 
 	known := []string{"whole", "prefix", "stat", "names", "walkdir", "plain", "small", "shapes", "sweep", "uring", "again", "files", "cold", "once", "allocs", "peak", "bare", "fio"}
 	switch {

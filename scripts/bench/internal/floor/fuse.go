@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package floor
 
 import (
 	"bufio"
@@ -113,7 +113,7 @@ func mountSlow(delay time.Duration, kind string) (dir string, unmount func() err
 	if dir, err = os.MkdirTemp("", "floor-"); err != nil {
 		return "", nil, err
 	}
-	server := exec.Command("/proc/self/exe", "serve", dir, delay.String(), kind)
+	server := exec.Command("/proc/self/exe", "floor", "serve", dir, delay.String(), kind)
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	if err != nil {
