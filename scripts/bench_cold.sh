@@ -45,7 +45,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 go build -o "$tmp/disk" ./disk
-go build -o "$tmp/floor" ./floor
+go build -o "$tmp/floor" ./bench
 sides=(fileproc)
 if [ -n "$against" ]; then
 	# The same measuring program, with fileproc of the revision.
@@ -53,7 +53,7 @@ if [ -n "$against" ]; then
 	cp go.sum "$tmp/against.sum"
 	cp go.mod "$tmp/against.mod"
 	go mod edit -replace "github.com/fileproc/fileproc=$tmp/worktree" "$tmp/against.mod"
-	go build -modfile "$tmp/against.mod" -o "$tmp/floor-against" ./floor
+	go build -modfile "$tmp/against.mod" -o "$tmp/floor-against" ./bench
 	sides+=(against)
 fi
 
@@ -79,11 +79,11 @@ once() { # side, directory or image, -side of floor, threads, flags of disk run
 		local stat before after
 		stat=/sys/dev/block/$(stat -c %Hd:%Ld "$on")/stat
 		read -r before _ 2>/dev/null <"$stat" || before=0
-		out=$("$tmp/$program" -case once -dir "$on" -side "$who" -threads "$threads" -cache "$tmp/cache" -cold 2>&1) || { echo "$out"; return 1; }
+		out=$("$tmp/$program" floor -case once -dir "$on" -side "$who" -threads "$threads" -cache "$tmp/cache" -cold 2>&1) || { echo "$out"; return 1; }
 		read -r after _ 2>/dev/null <"$stat" || after=0
 		echo $((after - before)) >>"$tmp/$side.requests"
 	else
-		out=$("$tmp/disk" run -image "$on" "$@" -- "$tmp/$program" -case once -dir {} -side "$who" -threads "$threads" -cache "$tmp/cache" 2>&1) || { echo "$out"; return 1; }
+		out=$("$tmp/disk" run -image "$on" "$@" -- "$tmp/$program" floor -case once -dir {} -side "$who" -threads "$threads" -cache "$tmp/cache" 2>&1) || { echo "$out"; return 1; }
 		field "$out" requests >>"$tmp/$side.requests"
 	fi
 	field "${out%%$'\n'*}" seconds >>"$tmp/$side.seconds"
@@ -197,7 +197,7 @@ measure_cancels() {
 		for ((i = 0; i <= cancels; i++)); do
 			local -a cancel=(-cancel "$((i ? RANDOM * RANDOM % whole : 0))us")
 			((i)) || cancel=() # the first run ends, and shows when cancels are of use
-			out=$("$tmp/disk" run "${on[@]}" "$program" -case once -dir {} -side "fileproc$what" "${cancel[@]}" 2>&1) || { row "$name" "not run: ${out%%$'\n'*}" "" "" "" "$target"; return; }
+			out=$("$tmp/disk" run "${on[@]}" "$program" floor -case once -dir {} -side "fileproc$what" "${cancel[@]}" 2>&1) || { row "$name" "not run: ${out%%$'\n'*}" "" "" "" "$target"; return; }
 			seconds=$(field "${out%%$'\n'*}" seconds)
 			((i)) && awk "BEGIN { print $seconds * 1e3 }" >>"$tmp/ends" || local whole=$(awk "BEGIN { print int($seconds * 1e6) }")
 		done

@@ -39,13 +39,13 @@ report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" "$@"
 go build -o "$bin/report" ./report
 report -check # fail early on wrong arguments
 mkdir -p "$out"
-go build -o "$bin/peers" ./peers
+go build -o "$bin/peers" ./bench
 for tag in nouring unix generic; do
-	go build -tags "fileproc_$tag" -o "$bin/peers-$tag" ./peers
+	go build -tags "fileproc_$tag" -o "$bin/peers-$tag" ./bench
 done
-go build -o "$bin/count" ./peers/count
+go build -o "$bin/count" ./bench/internal/peers/count
 if [ "$(go env GOOS)" = linux ]; then
-	go build -o "$bin/floor" ./floor
+	go build -o "$bin/floor" ./bench
 fi
 for set in $sets; do
 	layout=${set%:*} count=${set#*:}

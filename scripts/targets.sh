@@ -14,9 +14,9 @@ export CGO_ENABLED=0
 data=$(cd .. && pwd)/.data
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-go build -o "$bin/floor" ./floor
+go build -o "$bin/floor" ./bench
 for tag in nouring unix generic; do
-	go build -tags "fileproc_$tag" -o "$bin/floor-$tag" ./floor
+	go build -tags "fileproc_$tag" -o "$bin/floor-$tag" ./bench
 done
 
 row() { printf '| %s | %s | %s | %s |\n' "$@"; }
@@ -38,7 +38,7 @@ measure() {
 		dir=(-dir "$data/tickets_$set")
 		[[ $set != *_1m ]] || dir+=(-passes 1) # a pass takes as long as ten of the other sets
 	fi
-	if ! out=$("$bin/$program" -case "$name" "${dir[@]}" "${flags[@]}" 2>&1); then
+	if ! out=$("$bin/$program" floor -case "$name" "${dir[@]}" "${flags[@]}" 2>&1); then
 		row "$what$name, $set" "not run: ${out##*$'\n'}" "" "${targets[0]}"
 		return
 	fi
@@ -60,7 +60,7 @@ fuse() {
 	fi
 	local out
 	# The last columns are ns per file of each side, which for 1,000 files are µs in all.
-	out=$("$bin/floor" -case sweep -fuse 1ms -workers 2 "${flags[@]}" | awk '/Workers/ { printf "%.0f ms", $(NF-3) / 1000 }') ||
+	out=$("$bin/floor" floor -case sweep -fuse 1ms -workers 2 "${flags[@]}" | awk '/Workers/ { printf "%.0f ms", $(NF-3) / 1000 }') ||
 		out="not run: FUSE does not work here"
 	row "FUSE, 1 ms an open, 1,000 files" "$out" "" "≤ 60 ms"
 }

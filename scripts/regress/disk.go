@@ -22,7 +22,7 @@ var aDiskFile = allowance{part: 1, extra: 0.01, unit: "a file"}
 // A diskCounter counts the requests of the working tree.
 type diskCounter struct {
 	repo repository
-	dir  string // of the commands disk and floor, and of images
+	dir  string // of the commands disk and bench, and of images
 }
 
 func (repo repository) newDiskCounter(ctx context.Context, dir string) (diskCounter, error) {
@@ -35,7 +35,7 @@ func (repo repository) newDiskCounter(ctx context.Context, dir string) (diskCoun
 			return d, err
 		}
 	}
-	_, err := output(ctx, filepath.Join(string(repo), "scripts"), "go", "build", "-buildvcs=false", "-o", dir+"/", "./disk", "./floor")
+	_, err := output(ctx, filepath.Join(string(repo), "scripts"), "go", "build", "-buildvcs=false", "-o", dir+"/", "./disk", "./bench")
 	return d, err
 }
 
@@ -51,7 +51,7 @@ func (d diskCounter) requests(ctx context.Context, bc benchCase) (float64, error
 	const runs = 3
 	least := 0
 	for range runs {
-		text, err := output(ctx, "", d.command("disk"), "run", "-image", image, "--", d.command("floor"), "-case", "once", "-dir", "{}")
+		text, err := output(ctx, "", d.command("disk"), "run", "-image", image, "--", d.command("bench"), "floor", "-case", "once", "-dir", "{}")
 		if err != nil {
 			return 0, err
 		}

@@ -236,7 +236,7 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 			if c == "names" && !strings.Contains(dir, "_flat_") {
 				continue // the case lists a single directory
 			}
-			if err := run("floor", "-json", "-dir", dir, "-case", c, "-pairs", fmt.Sprint(rounds), "-passes", "3"); err != nil {
+			if err := run("floor", "floor", "-json", "-dir", dir, "-case", c, "-pairs", fmt.Sprint(rounds), "-passes", "3"); err != nil {
 				return nil, err
 			}
 		}
@@ -248,13 +248,13 @@ func (m measurer) measureSet(table, dir string, rounds int, cases []string) (rec
 				if build != builds[0] {
 					program += "-" + build
 				}
-				if err := run(program, "-table", table, "-rounds", "1", "-build", build, dir); err != nil {
+				if err := run(program, "peers", "-table", table, "-rounds", "1", "-build", build, dir); err != nil {
 					return nil, err
 				}
 			}
 		}
 	default:
-		err = run("peers", "-table", table, "-rounds", fmt.Sprint(rounds), "-count", filepath.Join(m.bins, "count"), dir)
+		err = run("peers", "peers", "-table", table, "-rounds", fmt.Sprint(rounds), "-count", filepath.Join(m.bins, "count"), dir)
 	}
 	return records, err
 }

@@ -61,7 +61,7 @@ func TestBackendsTakeTurns(t *testing.T) {
 	}
 	m := measurer{bins: t.TempDir()}
 	for _, program := range []string{"peers", "peers-nouring", "peers-unix", "peers-generic"} {
-		script := "#!/bin/sh\necho '{\"Table\":\"backends\",\"Who\":\"'$6'\"}'\n"
+		script := "#!/bin/sh\necho '{\"Table\":\"backends\",\"Who\":\"'$7'\"}'\n"
 		require.NoError(t, os.WriteFile(filepath.Join(m.bins, program), []byte(script), 0o755))
 	}
 	records, err := m.measureSet("backends", "flat_1k", 3, nil)

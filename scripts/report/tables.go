@@ -163,7 +163,7 @@ func (d *document) peers(r results) error {
 }
 
 func (d *document) programs(r results) error {
-	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file, from start to exit. `scripts/peers/count` is 50 lines " +
+	d.line("\n## Whole programs\n\nEach program counts the lines with a fixed string in every file, from start to exit. `scripts/bench/internal/peers/count` is 50 lines " +
 		"around fileproc. All find the same lines; grep also prints the files without a match.")
 	for _, set := range r.sets() {
 		files, err := count(set)
