@@ -34,6 +34,7 @@ type exiter interface{ ExitCode() int }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	err := run(ctx, os.Args[1:])
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return

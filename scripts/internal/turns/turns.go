@@ -14,24 +14,49 @@ import (
 // Do calls do for each side in each round. A different side goes first in each round.
 func Do(rounds, sides int, do func(round, side int) error) error {
 	for round := range rounds {
-		for i := range sides {
-			if err := do(round, (i+round)%sides); err != nil {
-				return err
-			}
+		if err := turn(round, sides, func(side int) error { return do(round, side) }); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+func turn(round, sides int, do func(side int) error) error {
+	for i := range sides {
+		if err := do((i + round) % sides); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Work processes some files, all in the same way, and counts them.
+type Work func() (files int, bytes int64, err error)
+
+// Times returns the work of n calls of w.
+func (w Work) Times(n int) Work {
+	return func() (files int, bytes int64, err error) {
+		for range n {
+			f, b, err := w()
+			if err != nil {
+				return files, bytes, err
+			}
+			files += f
+			bytes += b
+		}
+		return files, bytes, nil
+	}
+}
+
 // A Pass is one measured run over a tree.
 type Pass struct {
-	Wall, CPU float64 // nanoseconds; CPU is the user and system time of the process
+	Wall, CPU float64 // nanoseconds; CPU is the user and system time of the process, and of the children that it has waited for
 	Files     int
 	Bytes     int64
 }
 
 // Timed measures work. It collects garbage before it starts the clock, so that no side pays for another's.
-func Timed(work func() (files int, bytes int64, err error)) (p Pass, err error) {
+func Timed(work Work) (p Pass, err error) {
 	runtime.GC()
 	start, used := time.Now(), cpuTime()
 	p.Files, p.Bytes, err = work()
@@ -47,11 +72,13 @@ func (p Pass) Same(want Pass) error {
 	return nil
 }
 
-// cpuTime returns the user and system time of the whole process.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err) // the arguments are constants
+func cpuTime() (total time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			panic(err) // the arguments are constants
+		}
+		total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return total
 }

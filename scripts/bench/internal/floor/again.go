@@ -3,105 +3,33 @@
 package floor
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
+	"github.com/fileproc/fileproc/scripts/internal/turns"
 	"github.com/goccy/go-yaml"
 )
 
-// changedOf is of how many files one has changed since the last run, in -case again.
-const changedOf = 100
+const (
+	changedOf = 100     // of so many files one changes
+	named     = 100     // files that are named
+	mostYAML  = 200_000 // files that are parsed
+)
 
-// mostYAML is the largest set that is parsed.
-const mostYAML = 200_000
-
-// runAgain compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that
-// parses the YAML at the beginning of a ticket. Before each pass with changes it touches other files of the set.
-func runAgain(dir string, pairs int, p printer) error {
-	tmp, err := os.MkdirTemp("", "floor-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	set := &changing{ctx: context.Background(), dir: dir}
-	err = fileproc.ForEach(set.ctx, dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true, Workers: 1}, func(f *fileproc.File) error {
-		s, err := f.Stat()
-		set.paths = append(set.paths, f.Path())
-		set.bytes += s.Size
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	size := func(f *fileproc.File) (int, error) { return len(f.Data()), nil }
-	p.header(pairs, 1)
-	metadata := timed(func() (int, int64, error) {
-		all, _, err := sum(fileproc.Process(set.ctx, dir, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, size))
-		return all, set.bytes, err
-	})
-	for _, fn := range []struct {
-		name string
-		call func(*fileproc.File) (int, error)
-	}{{"the size", size}, {"YAML", parsed}} {
-		full := timed(func() (int, int64, error) { return sum(fileproc.Process(set.ctx, dir, fileproc.Options{}, fn.call)) })
-		again := timed(func() (int, int64, error) {
-			inc := incremental.Options[int]{File: filepath.Join(tmp, "cache"), Version: fn.name}
-			return sum(incremental.Process(set.ctx, dir, inc, fileproc.Options{}, fn.call))
-		})
-		if fn.name == "YAML" && len(set.paths) > mostYAML {
-			break
-		}
-		first := func() (pass, error) {
-			if err := os.RemoveAll(filepath.Join(tmp, "cache")); err != nil {
-				return pass{}, err
-			}
-			return again()
-		}
-		if _, err := again(); err != nil {
-			return err
-		}
-		named := timed(func() (int, int64, error) {
-			inc := incremental.Options[int]{File: filepath.Join(tmp, "cache"), Version: fn.name, Deleted: func(string) {}}
-			opts := fileproc.Options{Files: slices.Values(set.names())}
-			_, err := incremental.Process(set.ctx, dir, inc, opts, fn.call)
-			return len(set.paths), set.bytes, err // as if for all, so that the times can be compared
-		})
-		err := p.compare(pairs, 1,
-			comparison{"metadata alone / a full run", metadata, full},
-			comparison{fn.name + ", 100 named / a full run", named, full},
-			comparison{fn.name + ", 1 % changed / a full run", set.changedBefore(again), full},
-			comparison{fn.name + ", nothing changed / a full run", again, full},
-			comparison{fn.name + ", the first run / a full run", first, full},
-		)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func sum(sizes []int, err error) (files int, bytes int64, _ error) {
-	for _, n := range sizes {
-		bytes += int64(n)
-	}
-	return len(sizes), bytes, err
-}
+func size(f *fileproc.File) (int, error) { return len(f.Data()), nil }
 
 // parsed parses the YAML of a ticket and returns the ticket's size.
 func parsed(f *fileproc.File) (int, error) {
-	text, ok := bytes.CutPrefix(f.Data(), []byte("---\n"))
-	text, _, found := bytes.Cut(text, []byte("\n---\n"))
-	if !ok || !found {
-		return 0, errors.New("no ticket")
+	text, err := tickets.Frontmatter(f.Data())
+	if err != nil {
+		return 0, err
 	}
 	var fields map[string]any
 	if err := yaml.Unmarshal(text, &fields); err != nil {
@@ -113,35 +41,86 @@ func parsed(f *fileproc.File) (int, error) {
 	return len(f.Data()), nil
 }
 
-// changing is a set of tickets of which some change.
-type changing struct {
-	ctx   context.Context
-	dir   string
-	paths []string
-	bytes int64
-	round int
-}
-
-// names returns the paths of 100 files relative to the directory.
-func (c *changing) names() []string {
-	var names []string
-	for _, path := range c.paths[:min(100, len(c.paths))] {
-		names = append(names, strings.TrimPrefix(path, c.dir+"/"))
+// again compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that
+// parses the YAML at the beginning of a ticket. Before each pass with changes it touches other files of the set.
+func (r *run) again() error {
+	r.Passes = 1
+	tmp, err := r.temp("")
+	if err != nil {
+		return err
 	}
-	return names
-}
-
-// changedBefore touches files before each pass of s, and waits until they are so old that their results are kept.
-func (c *changing) changedBefore(s side) side {
-	return func() (pass, error) {
+	cache := filepath.Join(tmp, "cache")
+	var files []string
+	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
+		if err != nil {
+			return err
+		} else if e.Type().IsRegular() {
+			files = append(files, e.Rel())
+		}
+	}
+	some, round := files[:min(named, len(files))], 0
+	_, total, err := readers.Fileproc(r.ctx, r.dir, metadata)()
+	if err != nil {
+		return err
+	}
+	touch := func() error {
 		now := time.Now()
-		for i := c.round % changedOf; i < len(c.paths); i += changedOf {
-			if err := os.Chtimes(c.paths[i], now, now); err != nil {
-				return pass{}, err
+		for i := round % changedOf; i < len(files); i += changedOf {
+			if err := os.Chtimes(filepath.Join(r.dir, files[i]), now, now); err != nil {
+				return err
 			}
 		}
-		c.round++
-		time.Sleep(2100 * time.Millisecond)
-		return s()
+		round++
+		time.Sleep(2100 * time.Millisecond) // until the files are so old that their results are kept
+		return nil
 	}
+	for _, fn := range []struct {
+		name string
+		call func(*fileproc.File) (int, error)
+	}{{"the size", size}, {"YAML", parsed}} {
+		if fn.name == "YAML" && len(files) > mostYAML {
+			break
+		}
+		inc := incremental.Options[int]{File: cache, Version: fn.name}
+		full := turns.Work(func() (int, int64, error) {
+			return sum(fileproc.Process(r.ctx, r.dir, fileproc.Options{}, fn.call))
+		}).Side("")
+		again := turns.Work(func() (int, int64, error) {
+			return sum(incremental.Process(r.ctx, r.dir, inc, fileproc.Options{}, fn.call))
+		}).Side("")
+		names := turns.Work(func() (int, int64, error) {
+			inc := inc
+			inc.Deleted = func(string) {}
+			_, err := incremental.Process(r.ctx, r.dir, inc, fileproc.Options{Files: slices.Values(some)}, fn.call)
+			return len(files), total, err // as if for all, so that the times can be compared
+		}).Side("")
+		if _, err := again.Pass(); err != nil {
+			return err
+		}
+		err := r.compare(
+			turns.Against("metadata alone / a full run", r.fileproc(metadata), full),
+			turns.Against(fmt.Sprintf("%s, %d named / a full run", fn.name, named), names, full),
+			turns.Against(fn.name+", 1 % changed / a full run", again.After(touch), full),
+			turns.Against(fn.name+", nothing changed / a full run", again, full),
+			turns.Against(fn.name+", the first run / a full run", again.After(func() error { return os.RemoveAll(cache) }), full))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onceAgain is for a cache file of a root with the name ".".
+func (r *run) onceAgain() turns.Side {
+	return turns.Work(func() (int, int64, error) {
+		sizes, err := incremental.Process(r.ctx, ".", incremental.Options[int]{File: r.cache}, fileproc.Options{}, size)
+		return len(sizes), 0, err
+	}).Side("").After(func() error { return os.Chdir(r.dir) })
+}
+
+func sum(sizes []int, err error) (files int, bytes int64, _ error) {
+	for _, n := range sizes {
+		bytes += int64(n)
+	}
+	return len(sizes), bytes, err
 }

@@ -4,6 +4,7 @@ package floor
 
 import (
 	"bufio"
+	"bytes"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -12,79 +13,67 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
 //go:embed c/cloop.c
 var cLoopSource []byte
 
-// A cLoop is the running C program, whose start is not measured. It is nil on a machine without a C compiler.
-type cLoop struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
-	threads int
-}
-
-// startCLoop compiles and starts the C program. Without a C compiler it prints a message and returns nil.
-func startCLoop(dir string, threads int) (*cLoop, error) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "floor: no C compiler (cc) in PATH: continuing without the C loop")
-		return nil, nil
+// cLoop returns a side that runs passes of the C program in one of its modes. The program starts now, so that no pass includes that.
+func (r *run) cLoop(dir, mode string, size, threads int) turns.Side {
+	in, out, err := r.startCLoop(dir)
+	if errors.Is(err, exec.ErrNotFound) {
+		return turns.Side{Missing: "no C compiler (cc) in PATH"}
 	}
-	tmp, err := os.MkdirTemp("", "floor-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(tmp) // the running program does not need its file
-	source, program := filepath.Join(tmp, "cloop.c"), filepath.Join(tmp, "cloop")
-	if err := os.WriteFile(source, cLoopSource, 0o644); err != nil {
-		return nil, err
-	}
-	if text, err := exec.Command(cc, "-O2", "-pthread", "-o", program, source).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cc: %w: %s", err, text)
-	}
-
-	c := &cLoop{cmd: exec.Command(program, dir), threads: threads}
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewReader(out)
-	return c, c.cmd.Start()
-}
-
-// side returns a side that runs passes of the C program in one of its modes.
-func (c *cLoop) side(mode string, size int) side {
-	if c == nil {
-		return nil
-	}
-	return func() (p pass, err error) {
-		if _, err := fmt.Fprintln(c.in, mode, size, c.threads); err != nil {
-			return p, fmt.Errorf("cloop: %w", err)
+	return turns.Side{Pass: func() (p turns.Pass, _ error) {
+		line := ""
+		if err == nil {
+			_, err = fmt.Fprintln(in, mode, size, threads)
 		}
-		line, err := c.out.ReadString('\n')
+		if err == nil {
+			line, err = out.ReadString('\n')
+		}
 		if err != nil {
 			return p, fmt.Errorf("cloop: %w", err)
 		}
 		if text, ok := strings.CutPrefix(line, "error: "); ok {
 			return p, errors.New("cloop: " + strings.TrimSpace(text))
 		}
-		if _, err := fmt.Sscan(line, &p.wall, &p.cpu, &p.files, &p.bytes); err != nil {
+		if _, err := fmt.Sscan(line, &p.Wall, &p.CPU, &p.Files, &p.Bytes); err != nil {
 			return p, fmt.Errorf("cloop said %q: %w", line, err)
 		}
 		return p, nil
-	}
+	}}
 }
 
-func (c *cLoop) close() {
-	if c == nil {
-		return
+func (r *run) startCLoop(dir string) (io.Writer, *bufio.Reader, error) {
+	if r.cloop == "" {
+		tmp, err := r.temp("")
+		if err != nil {
+			return nil, nil, err
+		}
+		cc := exec.Command("cc", "-O2", "-pthread", "-o", filepath.Join(tmp, "cloop"), "-x", "c", "-")
+		cc.Stdin = bytes.NewReader(cLoopSource)
+		if text, err := cc.CombinedOutput(); err != nil {
+			return nil, nil, fmt.Errorf("cc: %w: %s", err, text)
+		}
+		r.cloop = cc.Args[4]
 	}
-	c.in.Close() // ends its loop
-	c.cmd.Wait()
+	cmd := exec.Command(r.cloop, dir)
+	cmd.Stderr = os.Stderr
+	in, errIn := cmd.StdinPipe()
+	out, errOut := cmd.StdoutPipe()
+	if err := errors.Join(errIn, errOut); err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	r.cleanup = append(r.cleanup, func() error {
+		in.Close() // ends its loop
+		cmd.Wait() // a failure was the error of a pass
+		return nil
+	})
+	return in, bufio.NewReader(out), nil
 }

@@ -9,35 +9,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-const fioFileSize = 400 // bytes
-
-// runFio checks the C loop against fio, an independent program: fio creates as many files, then opens, reads and closes them,
+// fio checks the C loop against fio, an independent program: fio creates as many files, then opens, reads and closes them,
 // and the C loop and fileproc read the same files. fio does additional work for each file, so it is not a floor.
-func runFio(dir string, threads, pairs, passes int, p printer) error {
-	fio, err := exec.LookPath("fio")
+func (r *run) fio() error {
+	const fileSize = 400 // bytes
+	program, err := exec.LookPath("fio")
 	if err != nil {
-		return p.leftOut("fio is not installed")
+		return r.compare(turns.Against("fio / C loop", turns.Side{Missing: "fio is not installed"}, turns.Side{}))
 	}
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	own, err := os.MkdirTemp(filepath.Dir(dir), "fio-") // on the same file system
+	list, err := os.ReadDir(r.dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(own)
-	perJob := len(list) / threads
+	if r.dir, err = r.temp(filepath.Dir(r.dir)); err != nil { // on the same file system
+		return err
+	}
 	run := func(args ...string) ([]byte, error) {
-		cmd := exec.Command(fio, append([]string{"--name=floor", "--directory=" + own, "--thread", fmt.Sprint("--numjobs=", threads),
-			fmt.Sprint("--nrfiles=", perJob), fmt.Sprint("--filesize=", fioFileSize), fmt.Sprint("--bs=", fioFileSize), "--openfiles=1",
+		cmd := exec.CommandContext(r.ctx, program, append([]string{"--name=floor", "--directory=" + r.dir, "--thread", fmt.Sprint("--numjobs=", r.threads),
+			fmt.Sprint("--nrfiles=", len(list)/r.threads), fmt.Sprint("--filesize=", fileSize), fmt.Sprint("--bs=", fileSize), "--openfiles=1",
 			"--file_service_type=sequential", "--filename_format=f.$jobnum.$filenum", "--output-format=json"}, args...)...)
-		cmd.Dir = own
+		cmd.Dir = r.dir
 		out, err := cmd.Output()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			err = fmt.Errorf("fio: %w: %s", err, exit.Stderr)
 		}
 		return out, err
@@ -45,24 +43,19 @@ func runFio(dir string, threads, pairs, passes int, p printer) error {
 	if _, err := run("--rw=write", "--create_on_open=1", "--fallocate=none"); err != nil {
 		return err
 	}
-	theirs := func() (pass, error) {
+	fio := turns.Side{Pass: func() (turns.Pass, error) {
 		text, err := run("--rw=read", "--ioengine=psync", "--invalidate=0", "--allow_file_create=0", "--gtod_reduce=1")
 		if err != nil {
-			return pass{}, err
+			return turns.Pass{}, err
 		}
 		return fioPass(text)
-	}
-	c, err := startCLoop(own, threads)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	return p.compare(pairs, passes, comparison{"fio / C loop", theirs, c.side("read", cReadSize)},
-		comparison{"whole, fio's files / C loop", comparisons("whole", own, c)[0].ours, c.side("read", cReadSize)})
+	}}
+	c := r.cLoop(r.dir, "read", cReadSize, r.threads)
+	return r.compare(turns.Against("fio / C loop", fio, c), turns.Against("whole, fio's files / C loop", r.fileproc(fileproc.Options{}), c))
 }
 
 // fioPass parses fio's report. fio's threads run at the same time, so the slowest one gives the wall time.
-func fioPass(text []byte) (p pass, err error) {
+func fioPass(text []byte) (p turns.Pass, err error) {
 	var report struct {
 		Jobs []struct {
 			Runtime float64 `json:"job_runtime"` // milliseconds
@@ -79,10 +72,10 @@ func fioPass(text []byte) (p pass, err error) {
 		return p, fmt.Errorf("fio said %.200q (%v)", text, err)
 	}
 	for _, job := range report.Jobs {
-		p.wall = max(p.wall, job.Read.Runtime*1e6)
-		p.cpu += job.Runtime * 1e6 * (job.User + job.System) / 100
-		p.bytes += job.Read.Bytes
-		p.files += job.Read.Files
+		p.Wall = max(p.Wall, job.Read.Runtime*1e6)
+		p.CPU += job.Runtime * 1e6 * (job.User + job.System) / 100
+		p.Bytes += job.Read.Bytes
+		p.Files += job.Read.Files
 	}
 	return p, nil
 }

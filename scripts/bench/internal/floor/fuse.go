@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,8 +26,7 @@ const slowFiles = 1000
 // A slowDir is an in-memory directory, served over FUSE, whose files take a while to open.
 type slowDir struct {
 	fs.Inode
-	files int
-	slow  *slowness
+	slow *slowness
 }
 
 // slowness is the delay of each open.
@@ -39,18 +39,10 @@ type slowness struct {
 
 func newSlowness(delay, kind string) (*slowness, error) {
 	d, err := time.ParseDuration(delay)
-	s := &slowness{delay: d}
-	for word := range strings.FieldsFuncSeq(kind, func(c rune) bool { return c == ',' }) {
-		switch word {
-		case "busy":
-			s.busy = true
-		case "serial":
-			s.serial = true
-		default:
-			return nil, fmt.Errorf("-server: unknown kind %q: want busy, serial or busy,serial", word)
-		}
+	if !slices.Contains([]string{"", "busy", "serial", "busy,serial"}, kind) {
+		err = fmt.Errorf("-server: unknown kind %q: want busy, serial or busy,serial", kind)
 	}
-	return s, err
+	return &slowness{delay: d, busy: strings.Contains(kind, "busy"), serial: strings.Contains(kind, "serial")}, err
 }
 
 func (s *slowness) wait() {
@@ -67,7 +59,7 @@ func (s *slowness) wait() {
 }
 
 func (d *slowDir) OnAdd(ctx context.Context) {
-	for i := range d.files {
+	for i := range slowFiles {
 		f := &slowFile{fs.MemRegularFile{Data: make([]byte, 400)}, d.slow}
 		d.AddChild(fmt.Sprintf("ticket-%07d.md", i), d.NewPersistentInode(ctx, f, fs.StableAttr{}), true)
 	}
@@ -92,7 +84,7 @@ func serveSlow(dir, delay, kind string) error {
 		return err
 	}
 	valid := time.Second // libfuse's default
-	server, err := fs.Mount(dir, &slowDir{files: slowFiles, slow: slow}, &fs.Options{
+	server, err := fs.Mount(dir, &slowDir{slow: slow}, &fs.Options{
 		EntryTimeout: &valid, AttrTimeout: &valid,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "fileproc", Name: "floor"},
 	})
@@ -104,34 +96,31 @@ func serveSlow(dir, delay, kind string) error {
 	return server.Unmount()
 }
 
-// mountSlow mounts a slowDir that a separate process serves, as with real file systems. The server's goroutines do not count
-// towards this process's GOMAXPROCS.
-func mountSlow(delay time.Duration, kind string) (dir string, unmount func() error, err error) {
-	if _, err := newSlowness(delay.String(), kind); err != nil {
-		return "", nil, err
+// mountSlow mounts a slowDir as the directory to process. A separate process serves it, as with real file systems, so the server's
+// goroutines do not count towards this process's GOMAXPROCS.
+func (r *run) mountSlow() (err error) {
+	if _, err = newSlowness(r.fuse.String(), r.server); err != nil {
+		return err
 	}
-	if dir, err = os.MkdirTemp("", "floor-"); err != nil {
-		return "", nil, err
+	if r.dir, err = r.temp(""); err != nil {
+		return err
 	}
-	server := exec.Command("/proc/self/exe", "floor", "serve", dir, delay.String(), kind)
+	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, r.fuse)
+	server := exec.Command("/proc/self/exe", "floor", "serve", r.dir, r.fuse.String(), r.server)
 	server.Stderr = os.Stderr
-	in, err := server.StdinPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	out, err := server.StdoutPipe()
-	if err != nil {
-		return "", nil, err
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal ends the run, which then unmounts
+	in, errIn := server.StdinPipe()
+	out, errOut := server.StdoutPipe()
+	if err := errors.Join(errIn, errOut); err != nil {
+		return err
 	}
 	if err := server.Start(); err != nil {
-		return "", nil, err
+		return err
 	}
-	unmount = func() error {
+	r.cleanup = append(r.cleanup, func() error {
 		in.Close()
-		return errors.Join(server.Wait(), os.Remove(dir))
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return "", nil, errors.Join(err, unmount())
-	}
-	return dir, unmount, nil
+		return server.Wait()
+	})
+	_, err = bufio.NewReader(out).ReadString('\n')
+	return err
 }

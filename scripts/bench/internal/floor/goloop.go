@@ -3,7 +3,7 @@
 package floor
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,8 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/uring"
+	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
 // A goLoop does the work of the C loop in Go: nothing but the system calls. With a ring, io_uring opens and reads.
@@ -25,67 +27,61 @@ type goLoop struct {
 	depth   int // files that a ring reads at a time; 0 without one
 }
 
-// bareComparisons returns comparisons of the Go loop with the C loop: with plain calls, at several batch sizes, and, if this
-// machine allows io_uring, with rings of several depths.
-func bareComparisons(dir string, threads int, c *cLoop, p printer) (list []comparison, err error) {
+// bare compares the Go loop with the C loop: with plain calls, at several batch sizes, and, if this machine allows io_uring, with
+// rings of several depths.
+func (r *run) bare() error {
 	const usual = 128
-	theirs := c.side("read", cReadSize)
+	theirs := r.cLoop(r.dir, "read", cReadSize, r.threads)
+	var list []turns.Comparison
 	add := func(name string, chunk, depth int) {
-		list = append(list, comparison{name + " / C loop", goLoop{dir, threads, chunk, depth}.side(), theirs})
+		list = append(list, turns.Against(name+" / C loop", turns.Work(goLoop{r.dir, r.threads, chunk, depth}.read).Side(""), theirs))
 	}
 	add("Go loop", usual, 0)
 	for chunk := 1; chunk <= 1024; chunk *= 4 {
 		add(fmt.Sprintf("Go loop, %d at a time", chunk), chunk, 0)
 	}
-	ring, err := uring.New(1, cReadSize)
-	if err != nil {
-		return list, p.leftOut("io_uring: " + err.Error())
+	if ring, err := uring.New(1, cReadSize); err != nil {
+		list = append(list, turns.Against("Go loop with io_uring / C loop", turns.Side{Missing: "io_uring: " + err.Error()}, theirs))
+		return r.compare(list...)
+	} else {
+		ring.Close()
 	}
-	ring.Close()
 	for depth := 1; depth <= 256; depth *= 2 {
 		add(fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), depth)
 	}
-	return list, nil
+	return r.compare(list...)
 }
 
-func (g goLoop) side() side {
-	return timed(func() (files int, bytes int64, err error) {
-		l := listing{}
-		defer l.close()
-		if err := l.add(unix.AT_FDCWD, g.dir); err != nil {
-			return 0, 0, err
-		}
-		var next, total atomic.Int64
-		errs := make([]error, g.threads)
-		var wg sync.WaitGroup
-		for t := range errs {
-			wg.Go(func() {
-				r := bareReader{buf: make([]byte, cReadSize)}
-				if g.depth > 0 {
-					if r.ring, errs[t] = uring.New(g.depth, cReadSize); errs[t] != nil {
-						errs[t] = fmt.Errorf("io_uring: %w", errs[t])
-						return
-					}
-					defer r.ring.Close()
+func (g goLoop) read() (int, int64, error) {
+	var l listing
+	defer l.close()
+	if err := l.add(unix.AT_FDCWD, g.dir); err != nil {
+		return 0, 0, err
+	}
+	var next, total atomic.Int64
+	errs := make([]error, g.threads)
+	var wg sync.WaitGroup
+	for t := range errs {
+		wg.Go(func() {
+			r := bareReader{buf: make([]byte, cReadSize)}
+			if g.depth > 0 {
+				if r.ring, errs[t] = uring.New(g.depth, cReadSize); errs[t] != nil {
+					return
 				}
-				for errs[t] == nil {
-					end := int(next.Add(int64(g.chunk)))
-					if end-g.chunk >= len(l.files) {
-						break
-					}
-					errs[t] = r.read(l.files[end-g.chunk:min(end, len(l.files))], g.depth)
-				}
-				total.Add(r.bytes)
-			})
-		}
-		wg.Wait()
-		for _, err := range errs {
-			if err != nil {
-				return 0, 0, err
+				defer r.ring.Close()
 			}
-		}
-		return len(l.files), total.Load(), nil
-	})
+			for errs[t] == nil {
+				end := int(next.Add(int64(g.chunk)))
+				if end-g.chunk >= len(l.files) {
+					break
+				}
+				errs[t] = r.read(l.files[end-g.chunk:min(end, len(l.files))], g.depth)
+			}
+			total.Add(r.bytes)
+		})
+	}
+	wg.Wait()
+	return len(l.files), total.Load(), errors.Join(errs...)
 }
 
 // A listing holds the files of a directory and its subdirectories. The directories stay open.
@@ -93,6 +89,7 @@ type listing struct {
 	files []bareFile
 	arena names.Arena
 	dirs  []int
+	buf   []byte
 }
 
 type bareFile struct {
@@ -107,38 +104,34 @@ func (l *listing) close() {
 }
 
 func (l *listing) add(at int, name string) error {
-	const block, room = 1 << 20, 32 << 10 // bytes of a block of names, and the free bytes below which a new block is allocated
-	const reclen, typ, text = 16, 18, 19  // offsets in struct linux_dirent64
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "openat", Path: name, Err: err}
 	}
 	l.dirs = append(l.dirs, fd)
+	if l.buf == nil {
+		l.buf = make([]byte, 1<<20)
+	}
 	var subs []string
-	var buf []byte
 	for {
-		if len(buf) < room {
-			buf = make([]byte, block)
-		}
-		n, err := unix.Getdents(fd, buf)
+		n, err := unix.Getdents(fd, l.buf)
 		if err != nil {
 			return &os.PathError{Op: "getdents64", Path: name, Err: err}
 		}
 		if n == 0 {
 			break
 		}
-		for at := 0; at < n; at += int(*(*uint16)(unsafe.Pointer(&buf[at+reclen]))) {
-			name := unsafe.String(&buf[at+text], bytes.IndexByte(buf[at+text:], 0))
-			switch buf[at+typ] {
-			case unix.DT_REG:
-				l.files = append(l.files, bareFile{fd, l.arena.Add([]byte(name))})
-			case unix.DT_DIR:
-				if name != "." && name != ".." {
-					subs = append(subs, name)
-				}
+		for rest := l.buf[:n]; len(rest) > 0; {
+			var e dirent.Record
+			if e, rest, err = dirent.Next(rest); err != nil {
+				return err
+			}
+			if e.Type == dirent.Regular {
+				l.files = append(l.files, bareFile{fd, l.arena.Add(e.Name)})
+			} else if e.Type == dirent.Directory && !names.IsDot(e.Name) {
+				subs = append(subs, string(e.Name))
 			}
 		}
-		buf = buf[(n+7)&^7:]
 	}
 	for _, sub := range subs {
 		if err := l.add(fd, sub); err != nil {

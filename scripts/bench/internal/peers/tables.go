@@ -1,3 +1,5 @@
+//go:build linux
+
 package peers
 
 import (
@@ -12,231 +14,196 @@ import (
 	"strconv"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
+	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-type table struct {
-	sides  func(set) ([]side, error)
-	before func() error
-}
-
-var tables = map[string]table{
-	"peers":    {sides: peerSides},
-	"programs": {sides: programSides},
-	"backends": {sides: backendSides},
-	"sizes":    {sides: sizeSides},
-	"workers":  {sides: workerSides},
-	"cold":     {sides: cacheSides, before: dropCaches},
-	"warm":     {sides: cacheSides},
-	"ablation": {sides: ablationSides},
-	"readdir":  {sides: readDirSides},
-}
-
-var build string
-
-func backendSides(s set) ([]side, error) {
-	return []side{s.files(build, "", fileprocWith(fileproc.Options{}))}, nil
+func backendSides(s *set) ([]turns.Side, error) {
+	return []turns.Side{s.fileproc(s.build, fileproc.Options{})}, nil
 }
 
 // readDirSides returns sides that list one directory, with and without the size and time of every file. Readdir always asks
 // for them.
-func readDirSides(s set) (sides []side, err error) {
-	add := func(who string, bytes int64, list func(dir string) (tally, error)) {
-		sides = append(sides, side{who: who, want: &tally{int64(s.Files), bytes}, changing: s.dir == proc,
-			call: func() (tally, error) { return list(s.dir) }})
-	}
-	add("fileproc.ReadDir", 0, func(dir string) (tally, error) { return entries(fileproc.ReadDir(dir)) })
-	add("os.ReadDir", 0, func(dir string) (tally, error) { return entries(os.ReadDir(dir)) })
-	add("fileproc.ReadDir + Info", s.Bytes, func(dir string) (tally, error) { return infos(fileproc.ReadDir(dir)) })
-	add("os.ReadDir + Info", s.Bytes, func(dir string) (tally, error) { return infos(os.ReadDir(dir)) })
-	add("Readdir", s.Bytes, readdir)
-	return sides, nil
+func readDirSides(s *set) ([]turns.Side, error) {
+	return []turns.Side{
+		s.side("fileproc.ReadDir", "", s.files, 0, readers.Entries(fileproc.ReadDir, s.dir)),
+		s.side("os.ReadDir", "", s.files, 0, readers.Entries(os.ReadDir, s.dir)),
+		s.reader("fileproc.ReadDir + Info", "", infos(fileproc.ReadDir, s.dir)),
+		s.reader("os.ReadDir + Info", "", infos(os.ReadDir, s.dir)),
+		s.reader("Readdir", "", func() (files int, bytes int64, err error) {
+			f, err := os.Open(s.dir)
+			if err != nil {
+				return 0, 0, err
+			}
+			defer f.Close()
+			list, err := f.Readdir(-1)
+			for _, info := range list {
+				bytes += info.Size()
+			}
+			return len(list), bytes, err
+		}),
+	}, nil
 }
 
-func entries(list []fs.DirEntry, err error) (tally, error) {
-	return tally{files: int64(len(list))}, err
-}
-
-func infos(list []fs.DirEntry, err error) (t tally, _ error) {
-	for _, e := range list {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return t, err
+func infos(list func(dir string) ([]fs.DirEntry, error), dir string) turns.Work {
+	return func() (files int, bytes int64, err error) {
+		entries, err := list(dir)
+		for _, e := range entries {
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return files, bytes, err
+			}
+			files++
+			bytes += info.Size()
 		}
-		t.files++
-		t.bytes += info.Size()
+		return files, bytes, err
 	}
-	return t, err
 }
 
-func readdir(dir string) (t tally, err error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return t, err
-	}
-	defer f.Close()
-	list, err := f.Readdir(-1)
-	for _, info := range list {
-		t.files++
-		t.bytes += info.Size()
-	}
-	return t, err
-}
-
-func sizeSides(s set) ([]side, error) {
-	loop := func(dir string, c *counter) error {
-		return list(dir, func(path string) bool { return c.readFile(path) == nil })
-	}
-	return []side{
-		s.files("fileproc", "", fileprocWith(fileproc.Options{})),
-		s.files("ReadDir + ReadFile", runtime.Version(), loop),
-		s.files("charlievieth/fastwalk", version("github.com/charlievieth/fastwalk"), fastWalk),
+func sizeSides(s *set) ([]turns.Side, error) {
+	return []turns.Side{
+		s.fileproc("fileproc", fileproc.Options{}),
+		s.reader("ReadDir + ReadFile", runtime.Version(), readers.ReadDir(s.dir)),
+		s.peer("charlievieth/fastwalk", fastWalk),
 	}, nil
 }
 
-const maxWorkers = 8
-
-func workerSides(s set) (sides []side, err error) {
-	for n := 1; n <= maxWorkers; n++ {
+func workerSides(s *set) (sides []turns.Side, err error) {
+	const most = 8
+	for n := 1; n <= most; n++ {
 		sides = append(sides,
-			s.files(fmt.Sprintf("fileproc/%d", n), "", fileprocWith(fileproc.Options{Workers: n})),
-			s.files(fmt.Sprintf("ReadDir + goroutine pool/%d", n), runtime.Version(), poolOf(n)))
+			s.fileproc(fmt.Sprintf("fileproc/%d", n), fileproc.Options{Workers: n}),
+			s.reader(fmt.Sprintf("ReadDir + goroutine pool/%d", n), runtime.Version(), readers.Pool(n, s.dir)))
 	}
 	return sides, nil
 }
 
-func cacheSides(s set) ([]side, error) {
-	return []side{
-		s.files("fileproc", "", fileprocWith(fileproc.Options{})),
-		s.files("fileproc, 32 workers", "", fileprocWith(fileproc.Options{Workers: 32})),
-		s.files("WalkDir + ReadFile", runtime.Version(), walkDir),
-		s.files("ReadDir + goroutine pool", runtime.Version(), poolOf(runtime.GOMAXPROCS(0))),
-		s.files("ReadDir + goroutine pool of 32", runtime.Version(), poolOf(32)),
+func cacheSides(s *set) ([]turns.Side, error) {
+	return []turns.Side{
+		s.fileproc("fileproc", fileproc.Options{}),
+		s.fileproc("fileproc, 32 workers", fileproc.Options{Workers: 32}),
+		s.reader("WalkDir + ReadFile", runtime.Version(), readers.WalkDir(s.dir)),
+		s.reader("ReadDir + goroutine pool", runtime.Version(), readers.Pool(runtime.GOMAXPROCS(0), s.dir)),
+		s.reader("ReadDir + goroutine pool of 32", runtime.Version(), readers.Pool(32, s.dir)),
 	}, nil
 }
 
-// dropCaches empties the page, dentry and inode caches.
-func dropCaches() error {
-	if err := exec.Command("sync").Run(); err != nil { // dirty pages cannot be dropped
-		return err
+func coldSides(s *set) ([]turns.Side, error) {
+	s.calls = 1 // the caches must be empty before every call
+	sides, err := cacheSides(s)
+	for i := range sides {
+		sides[i] = sides[i].After(readers.DropCaches)
 	}
-	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
-		return fmt.Errorf("dropping the caches needs Linux and root: %w", err)
-	}
-	return nil
+	return sides, err
 }
 
 // ablationSides returns sides that each change one thing in the first side. All find the same files; they read different
 // amounts.
-func ablationSides(s set) (sides []side, err error) {
-	add := func(who string, opts fileproc.Options, run func(fileproc.Options) error) {
-		sides = append(sides, side{who: who, want: &tally{files: int64(s.Files)}, call: func() (tally, error) {
-			var report fileproc.Report
-			opts := opts
-			opts.Report = &report
-			err := run(opts)
-			return tally{files: report.Found}, err
-		}})
-	}
-	null := func(opts fileproc.Options) error {
-		return process(s.dir, opts, func(*fileproc.File) struct{} { return struct{}{} })
-	}
-
-	add("whole files, empty callback, nothing kept", fileproc.Options{}, null)
-	add("callback returns an int, kept", fileproc.Options{}, func(opts fileproc.Options) error {
-		return process(s.dir, opts, func(f *fileproc.File) int { return len(f.Data()) })
-	})
-	add("callback returns Rel, kept", fileproc.Options{}, func(opts fileproc.Options) error {
-		return process(s.dir, opts, (*fileproc.File).Rel)
-	})
-	add("callback returns Path, kept", fileproc.Options{}, func(opts fileproc.Options) error {
-		return process(s.dir, opts, (*fileproc.File).Path)
-	})
-	add("callback returns ErrSkip", fileproc.Options{}, func(opts fileproc.Options) error {
-		_, err := fileproc.Process(context.Background(), s.dir, opts, func(*fileproc.File) (struct{}, error) {
-			return struct{}{}, fileproc.ErrSkip
-		})
-		return err
-	})
-	add("Stream in place of Process", fileproc.Options{}, func(opts fileproc.Options) error {
-		for _, err := range fileproc.Stream(context.Background(), s.dir, opts, func(*fileproc.File) (struct{}, error) {
-			return struct{}{}, nil
-		}) {
-			if err != nil {
-				return err
+func ablationSides(s *set) (sides []turns.Side, err error) {
+	for _, v := range []struct {
+		who  string
+		opts fileproc.Options
+		run  func(fileproc.Options) error // nil: nothing is kept
+	}{
+		{who: "whole files, empty callback, nothing kept"},
+		{who: "callback returns an int, kept", run: process(s, func(f *fileproc.File) (int, error) { return len(f.Data()), nil })},
+		{who: "callback returns Rel, kept", run: process(s, func(f *fileproc.File) (string, error) { return f.Rel(), nil })},
+		{who: "callback returns Path, kept", run: process(s, func(f *fileproc.File) (string, error) { return f.Path(), nil })},
+		{who: "callback returns ErrSkip", run: process(s, func(*fileproc.File) (struct{}, error) { return struct{}{}, fileproc.ErrSkip })},
+		{who: "Stream in place of Process", run: func(opts fileproc.Options) error {
+			for _, err := range fileproc.Stream(s.ctx, s.dir, opts, nothing) {
+				if err != nil {
+					return err
+				}
 			}
+			return nil
+		}},
+		{who: "Suffixes, all fit", opts: fileproc.Options{Suffixes: []string{".txt", ".md"}}},
+		{who: "Suffixes, none fits", opts: fileproc.Options{Suffixes: []string{".txt"}}},
+		{who: "SkipHidden", opts: fileproc.Options{SkipHidden: true}},
+		{who: "Include, all fit", opts: fileproc.Options{Include: []string{"**/*.md"}}},
+		{who: "Exclude, none fits", opts: fileproc.Options{Exclude: []string{"**/*.txt"}}},
+		{who: "SkipBinary", opts: fileproc.Options{SkipBinary: true}},
+		{who: "Select, always true", opts: fileproc.Options{Select: func(*fileproc.File) bool { return true }}},
+		{who: "DisableURing", opts: fileproc.Options{DisableURing: true}},
+		{who: "Stat", opts: fileproc.Options{Stat: true}},
+		{who: "ReadSize 2,048", opts: fileproc.Options{ReadSize: 2048}},
+		{who: "NoRead", opts: fileproc.Options{ReadSize: fileproc.NoRead}},
+		{who: "NoRead and Stat", opts: fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}},
+	} {
+		if v.run == nil {
+			v.run = process(s, nothing)
 		}
-		return nil
-	})
-	add("Suffixes, all fit", fileproc.Options{Suffixes: []string{".txt", ".md"}}, null)
-	add("Suffixes, none fits", fileproc.Options{Suffixes: []string{".txt"}}, null)
-	add("SkipHidden", fileproc.Options{SkipHidden: true}, null)
-	add("Include, all fit", fileproc.Options{Include: []string{"**/*.md"}}, null)
-	add("Exclude, none fits", fileproc.Options{Exclude: []string{"**/*.txt"}}, null)
-	add("SkipBinary", fileproc.Options{SkipBinary: true}, null)
-	add("Select, always true", fileproc.Options{Select: func(*fileproc.File) bool { return true }}, null)
-	add("DisableURing", fileproc.Options{DisableURing: true}, null)
-	add("Stat", fileproc.Options{Stat: true}, null)
-	add("ReadSize 2,048", fileproc.Options{ReadSize: 2048}, null)
-	add("NoRead", fileproc.Options{ReadSize: fileproc.NoRead}, null)
-	add("NoRead and Stat", fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, null)
+		sides = append(sides, s.side(v.who, "", s.files, 0, func() (int, int64, error) {
+			var report fileproc.Report
+			opts := v.opts
+			opts.Report = &report
+			err := v.run(opts)
+			return int(report.Found), 0, err
+		}))
+	}
 	return sides, nil
 }
 
-func process[T any](dir string, opts fileproc.Options, fn func(*fileproc.File) T) error {
-	_, err := fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (T, error) { return fn(f), nil })
-	return err
+func nothing(*fileproc.File) (struct{}, error) { return struct{}{}, nil }
+
+func process[T any](s *set, fn func(*fileproc.File) (T, error)) func(fileproc.Options) error {
+	return func(opts fileproc.Options) error {
+		_, err := fileproc.Process(s.ctx, s.dir, opts, fn)
+		return err
+	}
 }
 
-// countProgram is the path of the command count.
-var countProgram string
-
-const needle = "status: open"
-
-func programSides(s set) ([]side, error) {
-	if countProgram == "" {
+// programSides returns sides that count the lines with a fixed string. Right is what the first side counts.
+func programSides(s *set) ([]turns.Side, error) {
+	const needle = "status: open"
+	if s.count == "" {
 		return nil, errors.New("-count must name the built command count")
 	}
-	sides := []side{
-		program("count, with fileproc", countProgram, nil, needle, s.dir),
-		program("ripgrep", "rg", []string{"--version"}, "--no-config", "-uuu", "-F", "-c", needle, s.dir),
-		program("grep", "grep", []string{"--version"}, "-rFc", needle, s.dir),
+	files, lines, err := counted(s.ctx, s.count, needle, s.dir)
+	if err != nil {
+		return nil, err
 	}
-	return sides, nil
+	side := func(who string, askVersion []string, program string, args ...string) turns.Side {
+		if _, err := exec.LookPath(program); err != nil {
+			return turns.Side{Name: who, Missing: "the program is not installed"}
+		}
+		version := []byte(nil)
+		if askVersion != nil {
+			text, _ := exec.Command(program, askVersion...).Output()
+			version, _, _ = bytes.Cut(text, []byte("\n"))
+		}
+		return s.side(who, string(version), files, lines, func() (int, int64, error) {
+			return counted(s.ctx, program, append(args, needle, s.dir)...)
+		})
+	}
+	return []turns.Side{
+		side("count, with fileproc", nil, s.count),
+		side("ripgrep", []string{"--version"}, "rg", "--no-config", "-uuu", "-F", "-c"),
+		side("grep", []string{"--version"}, "grep", "-rFc"),
+	}, nil
 }
 
-// program returns a side that runs a whole program, whose output is lines of path:count.
-func program(who, path string, askVersion []string, args ...string) side {
-	s := side{who: who}
-	if _, err := exec.LookPath(path); err != nil {
-		s.missing = "the program is not installed"
-		return s
+// counted runs a whole program, whose output is lines of path:count, and returns the number of files with a match and the sum.
+func counted(ctx context.Context, program string, args ...string) (files int, lines int64, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // grep is slower in other locales
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, 0, err
 	}
-	if askVersion != nil {
-		text, _ := exec.Command(path, askVersion...).Output()
-		line, _, _ := bytes.Cut(text, []byte("\n"))
-		s.version = string(line)
-	}
-	s.call = func() (t tally, err error) {
-		cmd := exec.Command(path, args...)
-		cmd.Env = append(os.Environ(), "LC_ALL=C") // grep is slower in other locales
-		out, err := cmd.Output()
+	for line := range bytes.Lines(out) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		n, err := strconv.ParseInt(string(line[bytes.LastIndexByte(line, ':')+1:]), 10, 64)
 		if err != nil {
-			return t, err
+			return files, lines, fmt.Errorf("its output is not path:count: %q", line)
 		}
-		for line := range bytes.Lines(out) {
-			line = bytes.TrimSuffix(line, []byte("\n"))
-			n, err := strconv.ParseInt(string(line[bytes.LastIndexByte(line, ':')+1:]), 10, 64)
-			if err != nil {
-				return t, fmt.Errorf("its output is not path:count: %q", line)
-			}
-			if n > 0 { // grep also lists files without a match
-				t.files++
-				t.bytes += n
-			}
+		if n > 0 { // grep also lists files without a match
+			files++
+			lines += n
 		}
-		return t, nil
 	}
-	return s
+	return files, lines, nil
 }
