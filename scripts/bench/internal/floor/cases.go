@@ -112,8 +112,7 @@ func (r *run) coldCaches() error {
 		list = append(list, turns.Against(fmt.Sprintf("cold / C loop of %d threads", threads),
 			r.fileproc(fileproc.Options{}), r.cLoop(r.dir, "read", cReadSize, threads)))
 	}
-	return r.compare(append(list, turns.Against("cold / C loop in the disk's order",
-		r.fileproc(fileproc.Options{}), r.cLoop(r.dir, "order", cReadSize, 2)))...)
+	return r.compare(append(list, turns.Against("cold / loop in the disk's order", r.fileproc(fileproc.Options{}), r.inOrder(cReadSize, 2)))...)
 }
 
 // small compares the cost of a call in small directories, where the set-up matters.
@@ -224,7 +223,7 @@ func (r *run) once() error {
 		"fileproc-stat":  func() turns.Side { return ours(metadata) },
 		"fileproc-again": r.onceAgain,
 		"c":              func() turns.Side { return c("whole", onceReadSize) },
-		"c-order":        func() turns.Side { return c("order", onceReadSize) },
+		"c-order":        func() turns.Side { return r.inOrder(onceReadSize, r.threads) },
 		"c-stat":         func() turns.Side { return c("stat", 0) },
 		"c-stat-order":   func() turns.Side { return c("stat-order", 0) },
 	}

@@ -3,6 +3,7 @@
 package floor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,13 +20,17 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// A goLoop does the work of the C loop in Go: nothing but the system calls. With a ring, io_uring opens and reads.
+// A goLoop does the work of the C loop in Go: nothing but the system calls.
 type goLoop struct {
-	dir     string
-	threads int
-	chunk   int // names that a thread takes at a time
-	depth   int // files that a ring reads at a time; 0 without one
+	dir       string
+	threads   int
+	chunk     int // files that a thread takes at a time
+	byInode   bool
+	newReader func() (reader, error) // for a thread
 }
+
+// A reader reads files and returns how many bytes. The last call, without files, frees what it holds.
+type reader func(files []bareFile) (bytes int64, err error)
 
 // bare compares the Go loop with the C loop: with plain calls, at several batch sizes, and, if this machine allows io_uring, with
 // rings of several depths.
@@ -33,51 +38,59 @@ func (r *run) bare() error {
 	const usual = 128
 	theirs := r.cLoop(r.dir, "read", cReadSize, r.threads)
 	var list []turns.Comparison
-	add := func(name string, chunk, depth int) {
-		list = append(list, turns.Against(name+" / C loop", turns.Work(goLoop{r.dir, r.threads, chunk, depth}.read).Side(""), theirs))
+	add := func(name string, chunk int, newReader func() (reader, error)) {
+		loop := goLoop{dir: r.dir, threads: r.threads, chunk: chunk, newReader: newReader}
+		list = append(list, turns.Against(name+" / C loop", turns.Work(loop.read).Side(""), theirs))
 	}
-	add("Go loop", usual, 0)
+	add("Go loop", usual, plain)
 	for chunk := 1; chunk <= 1024; chunk *= 4 {
-		add(fmt.Sprintf("Go loop, %d at a time", chunk), chunk, 0)
-	}
-	if ring, err := uring.New(1, cReadSize); err != nil {
-		list = append(list, turns.Against("Go loop with io_uring / C loop", turns.Side{Missing: "io_uring: " + err.Error()}, theirs))
-		return r.compare(list...)
-	} else {
-		ring.Close()
+		add(fmt.Sprintf("Go loop, %d at a time", chunk), chunk, plain)
 	}
 	for depth := 1; depth <= 256; depth *= 2 {
-		add(fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), depth)
+		add(fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), ring(depth))
 	}
+	r.LeaveOut = true // without io_uring
 	return r.compare(list...)
+}
+
+const window = 256 // files
+
+// inOrder returns a side that reads whole files in the order of the inodes, which is the one of the disk: the first reads of a window
+// in one submission, so that the kernel can merge the requests for neighbouring blocks.
+func (r *run) inOrder(size, threads int) turns.Side {
+	return turns.Work(goLoop{r.dir, threads, window, true, inWindows(size)}.read).Side("")
 }
 
 func (g goLoop) read() (int, int64, error) {
 	var l listing
 	defer l.close()
-	if err := l.add(unix.AT_FDCWD, g.dir); err != nil {
+	err := l.open(unix.AT_FDCWD, g.dir)
+	if err == nil {
+		err = l.list()
+	}
+	if err != nil {
 		return 0, 0, err
+	}
+	if g.byInode {
+		slices.SortFunc(l.files, func(a, b bareFile) int { return cmp.Compare(a.inode, b.inode) })
 	}
 	var next, total atomic.Int64
 	errs := make([]error, g.threads)
 	var wg sync.WaitGroup
 	for t := range errs {
 		wg.Go(func() {
-			r := bareReader{buf: make([]byte, cReadSize)}
-			if g.depth > 0 {
-				if r.ring, errs[t] = uring.New(g.depth, cReadSize); errs[t] != nil {
-					return
-				}
-				defer r.ring.Close()
-			}
-			for errs[t] == nil {
-				end := int(next.Add(int64(g.chunk)))
-				if end-g.chunk >= len(l.files) {
+			read, err := g.newReader()
+			for err == nil {
+				start := int(next.Add(int64(g.chunk))) - g.chunk
+				if start >= len(l.files) {
+					_, err = read(nil)
 					break
 				}
-				errs[t] = r.read(l.files[end-g.chunk:min(end, len(l.files))], g.depth)
+				var n int64
+				n, err = read(l.files[start:min(start+g.chunk, len(l.files))])
+				total.Add(n)
 			}
-			total.Add(r.bytes)
+			errs[t] = err
 		})
 	}
 	wg.Wait()
@@ -89,12 +102,12 @@ type listing struct {
 	files []bareFile
 	arena names.Arena
 	dirs  []int
-	buf   []byte
 }
 
 type bareFile struct {
-	dir  int
-	name names.Name
+	dir   int
+	inode uint64
+	name  names.Name
 }
 
 func (l *listing) close() {
@@ -103,95 +116,143 @@ func (l *listing) close() {
 	}
 }
 
-func (l *listing) add(at int, name string) error {
+func (l *listing) open(at int, name string) error {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "openat", Path: name, Err: err}
 	}
 	l.dirs = append(l.dirs, fd)
-	if l.buf == nil {
-		l.buf = make([]byte, 1<<20)
-	}
-	var subs []string
-	for {
-		n, err := unix.Getdents(fd, l.buf)
+	return nil
+}
+
+// list lists the directories in l.dirs, to which it adds the subdirectories that it finds.
+func (l *listing) list() error {
+	buf := make([]byte, 1<<20)
+	for i := 0; i < len(l.dirs); {
+		n, err := unix.Getdents(l.dirs[i], buf)
 		if err != nil {
-			return &os.PathError{Op: "getdents64", Path: name, Err: err}
+			return os.NewSyscallError("getdents64", err)
 		}
 		if n == 0 {
-			break
+			i++
 		}
-		for rest := l.buf[:n]; len(rest) > 0; {
+		for rest := buf[:n]; len(rest) > 0; {
 			var e dirent.Record
 			if e, rest, err = dirent.Next(rest); err != nil {
 				return err
 			}
 			if e.Type == dirent.Regular {
-				l.files = append(l.files, bareFile{fd, l.arena.Add(e.Name)})
+				l.files = append(l.files, bareFile{l.dirs[i], e.Ino, l.arena.Add(e.Name)})
 			} else if e.Type == dirent.Directory && !names.IsDot(e.Name) {
-				subs = append(subs, string(e.Name))
-			}
-		}
-	}
-	for _, sub := range subs {
-		if err := l.add(fd, sub); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type bareReader struct {
-	ring  *uring.Ring
-	names []names.Name
-	buf   []byte
-	bytes int64
-}
-
-func (r *bareReader) read(files []bareFile, depth int) error {
-	for r.ring != nil && len(files) > 0 {
-		n := min(depth, len(files))
-		if i := slices.IndexFunc(files[:n], func(f bareFile) bool { return f.dir != files[0].dir }); i > 0 {
-			n = i // a ring reads files of one directory at a time
-		}
-		r.names = r.names[:0]
-		for _, f := range files[:n] {
-			r.names = append(r.names, f.name)
-		}
-		if err := r.ring.Read(files[0].dir, r.names, unix.O_RDONLY|unix.O_NOFOLLOW, cReadSize, unix.RWF_NOWAIT); err != nil {
-			return err
-		}
-		for i := range n {
-			p := r.ring.Bytes(i)
-			if p == nil { // the file is not in the page cache, or it is empty
-				if err := r.plain(files[i]); err != nil {
+				if err := l.open(l.dirs[i], string(e.Name)); err != nil {
 					return err
 				}
 			}
-			r.bytes += int64(len(p))
-		}
-		files = files[n:]
-	}
-	for _, f := range files {
-		if err := r.plain(f); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-// plain uses raw system calls, the cheapest that Go has, which do not notify the scheduler.
-func (r *bareReader) plain(f bareFile) error {
+// open uses a raw system call, the cheapest that Go has, which does not notify the scheduler.
+func (f bareFile) open() (fd uintptr, err error) {
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dir), uintptr(f.name.Pointer()),
 		unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
-		return &os.PathError{Op: "openat", Path: f.name.String(), Err: errno}
+		return 0, &os.PathError{Op: "openat", Path: f.name.String(), Err: errno}
 	}
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)))
-	unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-	if errno != 0 {
-		return &os.PathError{Op: "read", Path: f.name.String(), Err: errno}
+	return fd, nil
+}
+
+// plain returns a reader that opens, reads and closes one file after the other.
+func plain() (reader, error) {
+	buf := make([]byte, cReadSize)
+	return func(files []bareFile) (bytes int64, err error) {
+		for _, f := range files {
+			fd, err := f.open()
+			if err != nil {
+				return bytes, err
+			}
+			n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&buf[0])), cReadSize)
+			unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+			if errno != 0 {
+				return bytes, &os.PathError{Op: "read", Path: f.name.String(), Err: errno}
+			}
+			bytes += int64(n)
+		}
+		return bytes, nil
+	}, nil
+}
+
+// ring returns a maker of readers that open and read depth files of a directory with one call, and those that are not in the page
+// cache, or empty, with plain calls.
+func ring(depth int) func() (reader, error) {
+	return func() (reader, error) {
+		u, err := uring.New(depth, cReadSize)
+		if err != nil {
+			return nil, fmt.Errorf("io_uring: %w", err)
+		}
+		one, _ := plain()
+		var together []names.Name
+		return func(files []bareFile) (bytes int64, err error) {
+			if len(files) == 0 {
+				u.Close()
+			}
+			for len(files) > 0 && err == nil {
+				n := 0
+				together = together[:0]
+				for ; n < min(depth, len(files)) && files[n].dir == files[0].dir; n++ {
+					together = append(together, files[n].name)
+				}
+				err = u.Read(files[0].dir, together, unix.O_RDONLY|unix.O_NOFOLLOW, cReadSize, unix.RWF_NOWAIT)
+				for i := 0; i < n && err == nil; i++ {
+					more := int64(len(u.Bytes(i)))
+					if more == 0 {
+						more, err = one(files[i : i+1])
+					}
+					bytes += more
+				}
+				files = files[n:]
+			}
+			return bytes, err
+		}, nil
 	}
-	r.bytes += int64(n)
-	return nil
+}
+
+// inWindows returns a maker of readers that read the beginnings of many open files with one call, and what follows with plain calls.
+func inWindows(size int) func() (reader, error) {
+	return func() (reader, error) {
+		u, err := uring.NewForFiles(window, window*size)
+		if err != nil {
+			return nil, fmt.Errorf("io_uring: %w", err)
+		}
+		return func(files []bareFile) (bytes int64, err error) {
+			if len(files) == 0 {
+				u.Close()
+				return 0, nil
+			}
+			var reads []uring.FileRead
+			for i, f := range files {
+				fd, err := f.open()
+				if err != nil {
+					return 0, err
+				}
+				defer unix.Close(int(fd))
+				reads = append(reads, uring.FileRead{FD: int32(fd), At: uint32(i * size), Len: uint32(size)})
+			}
+			if err := u.ReadFiles(reads, 0); err != nil {
+				return 0, err
+			}
+			for i, r := range reads {
+				n, at := u.Count(i), int64(0)
+				for ; n == size; n, err = unix.Pread(int(r.FD), u.Memory()[r.At:r.At+r.Len], at) {
+					at += int64(n)
+				}
+				if n < 0 {
+					return bytes, &os.PathError{Op: "read", Path: files[i].name.String(), Err: cmp.Or(err, error(unix.Errno(-n)))}
+				}
+				bytes += at + int64(n)
+			}
+			return bytes, nil
+		}, nil
+	}
 }

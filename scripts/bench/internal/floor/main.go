@@ -65,7 +65,7 @@ func Main(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&r.Passes, "passes", 5, "`passes` of each side in a pair, of which the median is used")
 	flags.IntVar(&r.threads, "threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	flags.StringVar(&r.workers, "workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
-	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package incremental with -cache), c (the C loop in the order of the listing), c-order (in the order of the disk), c-stat or c-stat-order")
+	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package incremental with -cache), c (the C loop in the order of the listing), c-order (whole files in the order of the disk, in Go), c-stat or c-stat-order")
 	flags.StringVar(&r.cache, "cache", "", "absolute path of the cache `file` of -side fileproc-again")
 	flags.DurationVar(&r.cancel, "cancel", -1, "with -case once and a -side of fileproc: cancel the run after this `time`, and measure how long it takes to end")
 	flags.BoolVar(&r.cold, "cold", false, "as root: drop the caches before each pass")
