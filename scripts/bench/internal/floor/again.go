@@ -3,6 +3,7 @@
 package floor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,12 +16,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 	"github.com/goccy/go-yaml"
-)
-
-const (
-	changedOf = 100     // of so many files one changes
-	named     = 100     // files that are named
-	mostYAML  = 200_000 // files that are parsed
 )
 
 func size(f *fileproc.File) (int, error) { return len(f.Data()), nil }
@@ -44,70 +39,58 @@ func parsed(f *fileproc.File) (int, error) {
 // again compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that
 // parses the YAML at the beginning of a ticket. Before each pass with changes it touches other files of the set.
 func (r *run) again() error {
+	const changedOf, mostYAML = 100, 200_000 // of so many files one changes; the most files that are parsed
 	r.Passes = 1
 	tmp, err := r.temp("")
 	if err != nil {
 		return err
 	}
-	cache := filepath.Join(tmp, "cache")
-	var files []string
+	var names []string
 	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
 		if err != nil {
 			return err
 		} else if e.Type().IsRegular() {
-			files = append(files, e.Rel())
+			names = append(names, e.Rel())
 		}
 	}
-	some, round := files[:min(named, len(files))], 0
-	_, total, err := readers.Fileproc(r.ctx, r.dir, metadata)()
+	_, bytes, err := readers.Fileproc(r.ctx, r.dir, metadata)()
 	if err != nil {
 		return err
 	}
-	touch := func() error {
+	round := 0
+	touch := func() (err error) {
 		now := time.Now()
-		for i := round % changedOf; i < len(files); i += changedOf {
-			if err := os.Chtimes(filepath.Join(r.dir, files[i]), now, now); err != nil {
-				return err
-			}
+		for i := round % changedOf; i < len(names); i += changedOf {
+			err = errors.Join(err, os.Chtimes(filepath.Join(r.dir, names[i]), now, now))
 		}
 		round++
 		time.Sleep(2100 * time.Millisecond) // until the files are so old that their results are kept
-		return nil
+		return err
 	}
-	for _, fn := range []struct {
-		name string
-		call func(*fileproc.File) (int, error)
-	}{{"the size", size}, {"YAML", parsed}} {
-		if fn.name == "YAML" && len(files) > mostYAML {
-			break
-		}
-		inc := incremental.Options[int]{File: cache, Version: fn.name}
-		full := turns.Work(func() (int, int64, error) {
-			return sum(fileproc.Process(r.ctx, r.dir, fileproc.Options{}, fn.call))
-		}).Side("")
-		again := turns.Work(func() (int, int64, error) {
-			return sum(incremental.Process(r.ctx, r.dir, inc, fileproc.Options{}, fn.call))
-		}).Side("")
-		names := turns.Work(func() (int, int64, error) {
+	of := func(name string, fn func(*fileproc.File) (int, error)) error {
+		inc := incremental.Options[int]{File: filepath.Join(tmp, "cache"), Version: name}
+		full := turns.Work(func() (int, int64, error) { return sum(fileproc.Process(r.ctx, r.dir, fileproc.Options{}, fn)) }).Side("")
+		again := turns.Work(func() (int, int64, error) { return sum(incremental.Process(r.ctx, r.dir, inc, fileproc.Options{}, fn)) }).Side("")
+		some := turns.Work(func() (int, int64, error) {
 			inc := inc
 			inc.Deleted = func(string) {}
-			_, err := incremental.Process(r.ctx, r.dir, inc, fileproc.Options{Files: slices.Values(some)}, fn.call)
-			return len(files), total, err // as if for all, so that the times can be compared
+			_, err := incremental.Process(r.ctx, r.dir, inc, fileproc.Options{Files: slices.Values(names[:min(100, len(names))])}, fn)
+			return len(names), bytes, err // as if for all, so that the times can be compared
 		}).Side("")
 		if _, err := again.Pass(); err != nil {
 			return err
 		}
-		err := r.compare(
+		return r.compare(
 			turns.Against("metadata alone / a full run", r.fileproc(metadata), full),
-			turns.Against(fmt.Sprintf("%s, %d named / a full run", fn.name, named), names, full),
-			turns.Against(fn.name+", 1 % changed / a full run", again.After(touch), full),
-			turns.Against(fn.name+", nothing changed / a full run", again, full),
-			turns.Against(fn.name+", the first run / a full run", again.After(func() error { return os.RemoveAll(cache) }), full))
-		if err != nil {
-			return err
-		}
+			turns.Against(name+", 100 named / a full run", some, full),
+			turns.Against(name+", 1 % changed / a full run", again.After(touch), full),
+			turns.Against(name+", nothing changed / a full run", again, full),
+			turns.Against(name+", the first run / a full run", again.After(func() error { return os.RemoveAll(inc.File) }), full))
 	}
-	return nil
+	if err := of("the size", size); err != nil || len(names) > mostYAML {
+		return err
+	}
+	return of("YAML", parsed)
 }
 
 // onceAgain is for a cache file of a root with the name ".".

@@ -35,47 +35,45 @@ func (r *run) fileproc(opts fileproc.Options) turns.Side {
 	return readers.Fileproc(r.ctx, r.dir, opts).Side("")
 }
 
-func (r *run) whole() error {
-	return r.compare(turns.Against("whole / C loop", r.fileproc(fileproc.Options{}), r.cLoop(r.dir, "read", cReadSize, r.threads)))
+func (r *run) c(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
+
+// cases are the values of -case.
+var cases = map[string]func(*run) error{
+	"whole": func(r *run) error {
+		return r.compare(turns.Against("whole / C loop", r.fileproc(fileproc.Options{}), r.c("read", cReadSize)))
+	},
+	"prefix": func(r *run) error {
+		return r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
+	},
+	"stat": func(r *run) error {
+		return r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
+	},
+	"names": func(r *run) error {
+		ours := readers.Entries(fileproc.ReadDir, r.dir).Side("")
+		return r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
+			turns.Against("ReadDir / os.ReadDir", ours, readers.Entries(os.ReadDir, r.dir).Side("")))
+	},
+	"walkdir": func(r *run) error {
+		return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
+	},
+	"plain": (*run).plain, "small": (*run).small, "shapes": (*run).shapes, "files": (*run).files, "again": (*run).again,
+	"sweep": (*run).sweep, "uring": (*run).uring, "cold": (*run).coldCaches, "once": (*run).once, "allocs": (*run).allocs,
+	"peak": (*run).peak, "bare": (*run).bare, "fio": (*run).fio,
 }
 
-func (r *run) prefix() error {
-	return r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.cLoop(r.dir, "read", prefixSize, r.threads)))
-}
-
-func (r *run) stat() error {
-	return r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.cLoop(r.dir, "stat", 0, r.threads)))
-}
-
-func (r *run) names() error {
-	ours := readers.Entries(fileproc.ReadDir, r.dir).Side("")
-	return r.compare(
-		turns.Against("ReadDir / bare getdents64", ours, r.cLoop(r.dir, "names", 0, r.threads)),
-		turns.Against("ReadDir / os.ReadDir", ours, readers.Entries(os.ReadDir, r.dir).Side("")))
-}
-
-func (r *run) walkDir() error {
-	return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
-}
-
-func (r *run) files() (err error) {
+func (r *run) files() error {
 	var listed []string
 	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
 		if err == nil && !e.IsDir() { // a run over names that are missing fails
 			listed = append(listed, e.Rel())
 		}
 	}
+	named := func(order string, names []string) turns.Comparison {
+		return turns.Against("names "+order+" / a run that lists them", r.fileproc(fileproc.Options{Files: slices.Values(names)}), r.fileproc(fileproc.Options{}))
+	}
 	shuffled := slices.Clone(listed)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	var list []turns.Comparison
-	for _, names := range []struct {
-		order string
-		list  []string
-	}{{"as listed", listed}, {"sorted", slices.Sorted(slices.Values(listed))}, {"shuffled", shuffled}} {
-		list = append(list, turns.Against("names "+names.order+" / a run that lists them",
-			r.fileproc(fileproc.Options{Files: slices.Values(names.list)}), r.fileproc(fileproc.Options{})))
-	}
-	return r.compare(list...)
+	return r.compare(named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled))
 }
 
 // sweep compares the default with other numbers of workers.
@@ -117,82 +115,80 @@ func (r *run) coldCaches() error {
 
 // small compares the cost of a call in small directories, where the set-up matters.
 func (r *run) small() error {
-	small, _, err := r.makeTrees()
-	if err != nil {
-		return err
-	}
-	var list []turns.Comparison
-	for _, t := range small {
-		list = append(list, turns.Against(t.name+" / ReadDir + ReadFile",
-			readers.Fileproc(r.ctx, t.dir, fileproc.Options{}).Times(t.calls).Side(""), readers.ReadDir(t.dir).Times(t.calls).Side("")))
-	}
-	return r.compare(list...)
+	return r.overTrees(func(t tree) []turns.Comparison {
+		if t.calls == 1 {
+			return nil
+		}
+		return []turns.Comparison{turns.Against(t.name+" / ReadDir + ReadFile", r.timesOf(t, 0), readers.ReadDir(t.dir).Times(t.calls).Side(""))}
+	})
 }
 
 // shapes compares trees of many small directories.
 func (r *run) shapes() error {
-	_, shapes, err := r.makeTrees()
-	if err != nil {
-		return err
-	}
-	var list []turns.Comparison
-	for _, t := range shapes[1:] {
-		list = append(list, turns.Against(t.name+" / C loop",
-			readers.Fileproc(r.ctx, t.dir, fileproc.Options{}).Side(""), r.cLoop(t.dir, "read", cReadSize, r.threads)))
-	}
-	return r.compare(list...)
+	return r.overTrees(func(t tree) []turns.Comparison {
+		if t.calls > 1 || t.files == 1 {
+			return nil
+		}
+		return []turns.Comparison{turns.Against(t.name+" / C loop", r.timesOf(t, 0), r.cLoop(t.dir, "read", cReadSize, r.threads))}
+	})
 }
 
 // plain compares with a plain WalkDir loop, also with one worker, on the set or, without one, on small trees.
 func (r *run) plain() error {
-	trees := []tree{{r.Data, r.dir, 1}}
-	if r.dir == "" {
-		small, shapes, err := r.makeTrees()
+	compare := func(t tree) (list []turns.Comparison) {
+		for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
+			list = append(list, turns.Against(fmt.Sprintf("%s, Workers %d / WalkDir + ReadFile", t.name, workers),
+				r.timesOf(t, workers), readers.WalkDir(t.dir).Times(t.calls).Side("")))
+		}
+		return list
+	}
+	if r.dir != "" {
+		return r.compare(compare(tree{name: r.Data, dir: r.dir, calls: 1})...)
+	}
+	return r.overTrees(compare)
+}
+
+// A tree has so many directories, or 1,000 in a chain, of so many files. A pass reads it so often that it sees about 2,000 files.
+type tree struct {
+	name               string
+	dirs, files, calls int
+	dir                string
+}
+
+func (r *run) timesOf(t tree, workers int) turns.Side {
+	return readers.Fileproc(r.ctx, t.dir, fileproc.Options{Workers: workers}).Times(t.calls).Side("")
+}
+
+// overTrees makes small trees and compares what compare says.
+func (r *run) overTrees(compare func(tree) []turns.Comparison) error {
+	tmp, err := r.temp("")
+	if err != nil {
+		return err
+	}
+	const chain = 0
+	var list []turns.Comparison
+	for _, t := range []tree{
+		{name: "1 files", dirs: 1, files: 1, calls: 2000}, {name: "2 files", dirs: 1, files: 2, calls: 1000},
+		{name: "3 files", dirs: 1, files: 3, calls: 666}, {name: "5 files", dirs: 1, files: 5, calls: 400},
+		{name: "10 files", dirs: 1, files: 10, calls: 200}, {name: "100 files", dirs: 1, files: 100, calls: 20},
+		{name: "1,000 directories of 1", dirs: 1000, files: 1, calls: 1}, {name: "1,000 directories of 3", dirs: 1000, files: 3, calls: 1},
+		{name: "chain of 1,000", dirs: chain, files: 3, calls: 1},
+	} {
+		t.dir = filepath.Join(tmp, t.name)
+		if t.dirs == chain {
+			err = writeFiles(filepath.Join(t.dir, strings.Repeat("d/", 1000)), t.files)
+		} else if t.dirs == 1 {
+			err = writeFiles(t.dir, t.files)
+		}
+		for i := 0; i < t.dirs && t.dirs > 1 && err == nil; i++ {
+			err = writeFiles(filepath.Join(t.dir, strconv.Itoa(i)), t.files)
+		}
 		if err != nil {
 			return err
 		}
-		trees = append(small, shapes...)
-	}
-	var list []turns.Comparison
-	for _, t := range trees {
-		for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
-			list = append(list, turns.Against(fmt.Sprintf("%s, Workers %d / WalkDir + ReadFile", t.name, workers),
-				readers.Fileproc(r.ctx, t.dir, fileproc.Options{Workers: workers}).Times(t.calls).Side(""), readers.WalkDir(t.dir).Times(t.calls).Side("")))
-		}
+		list = append(list, compare(t)...)
 	}
 	return r.compare(list...)
-}
-
-// A tree is a directory that a pass reads so often that it sees about 2,000 files.
-type tree struct {
-	name, dir string
-	calls     int
-}
-
-// makeTrees makes directories of few files, and trees of many such directories.
-func (r *run) makeTrees() (small, shapes []tree, err error) {
-	tmp, err := r.temp("")
-	if err != nil {
-		return nil, nil, err
-	}
-	add := func(to *[]tree, name string, calls, files int, dirs ...string) {
-		t := tree{name, filepath.Join(tmp, name), calls}
-		for _, dir := range dirs {
-			err = errors.Join(err, writeFiles(filepath.Join(t.dir, dir), files))
-		}
-		*to = append(*to, t)
-	}
-	for _, n := range []int{1, 2, 3, 5, 10, 100} {
-		add(&small, fmt.Sprintf("%d files", n), 2000/n, n, ".")
-	}
-	many := make([]string, 1000)
-	for i := range many {
-		many[i] = strconv.Itoa(i)
-	}
-	add(&shapes, "1,000 directories of 1", 1, 1, many...)
-	add(&shapes, "1,000 directories of 3", 1, 3, many...)
-	add(&shapes, "chain of 1,000", 1, 3, strings.Repeat("d/", len(many)))
-	return small, shapes, err
 }
 
 func writeFiles(dir string, n int) error {
@@ -217,15 +213,14 @@ func (r *run) once() error {
 			return work()
 		}).Side("")
 	}
-	c := func(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
 	sides := map[string]func() turns.Side{
 		"fileproc":       func() turns.Side { return ours(fileproc.Options{}) },
 		"fileproc-stat":  func() turns.Side { return ours(metadata) },
 		"fileproc-again": r.onceAgain,
-		"c":              func() turns.Side { return c("whole", onceReadSize) },
+		"c":              func() turns.Side { return r.c("whole", onceReadSize) },
 		"c-order":        func() turns.Side { return r.inOrder(onceReadSize, r.threads) },
-		"c-stat":         func() turns.Side { return c("stat", 0) },
-		"c-stat-order":   func() turns.Side { return c("stat-order", 0) },
+		"c-stat":         func() turns.Side { return r.c("stat", 0) },
+		"c-stat-order":   func() turns.Side { return r.c("stat-order", 0) },
 	}
 	if sides[r.who] == nil {
 		return fmt.Errorf("unknown side %q: want one of %v", r.who, slices.Sorted(maps.Keys(sides)))

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,10 +28,8 @@ func (r *run) cLoop(dir, mode string, size, threads int) turns.Side {
 	return turns.Side{Pass: func() (p turns.Pass, _ error) {
 		line := ""
 		if err == nil {
-			_, err = fmt.Fprintln(in, mode, size, threads)
-		}
-		if err == nil {
-			line, err = out.ReadString('\n')
+			fmt.Fprintln(in, mode, size, threads)
+			line, err = out.ReadString('\n') // fails if nobody has read the command
 		}
 		if err != nil {
 			return p, fmt.Errorf("cloop: %w", err)
@@ -53,27 +50,13 @@ func (r *run) startCLoop(dir string) (io.Writer, *bufio.Reader, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		cc := exec.Command("cc", "-O2", "-pthread", "-o", filepath.Join(tmp, "cloop"), "-x", "c", "-")
+		program := filepath.Join(tmp, "cloop")
+		cc := exec.Command("cc", "-O2", "-pthread", "-o", program, "-x", "c", "-")
 		cc.Stdin = bytes.NewReader(cLoopSource)
 		if text, err := cc.CombinedOutput(); err != nil {
 			return nil, nil, fmt.Errorf("cc: %w: %s", err, text)
 		}
-		r.cloop = cc.Args[4]
+		r.cloop = program
 	}
-	cmd := exec.Command(r.cloop, dir)
-	cmd.Stderr = os.Stderr
-	in, errIn := cmd.StdinPipe()
-	out, errOut := cmd.StdoutPipe()
-	if err := errors.Join(errIn, errOut); err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	r.cleanup = append(r.cleanup, func() error {
-		in.Close() // ends its loop
-		cmd.Wait() // a failure was the error of a pass
-		return nil
-	})
-	return in, bufio.NewReader(out), nil
+	return r.start(r.cloop, dir)
 }

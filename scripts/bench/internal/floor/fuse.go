@@ -20,13 +20,19 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// slowFiles is the number of files in a slowDir.
 const slowFiles = 1000
 
-// A slowDir is an in-memory directory, served over FUSE, whose files take a while to open.
-type slowDir struct {
-	fs.Inode
+// A slowFile is a file in memory, served over FUSE, that takes a while to open.
+type slowFile struct {
+	fs.MemRegularFile
 	slow *slowness
+}
+
+var _ fs.NodeOpener = (*slowFile)(nil)
+
+func (f *slowFile) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	f.slow.wait()
+	return f.MemRegularFile.Open(ctx, flags)
 }
 
 // slowness is the delay of each open.
@@ -58,35 +64,22 @@ func (s *slowness) wait() {
 	}
 }
 
-func (d *slowDir) OnAdd(ctx context.Context) {
-	for i := range slowFiles {
-		f := &slowFile{fs.MemRegularFile{Data: make([]byte, 400)}, d.slow}
-		d.AddChild(fmt.Sprintf("ticket-%07d.md", i), d.NewPersistentInode(ctx, f, fs.StableAttr{}), true)
-	}
-}
-
-type slowFile struct {
-	fs.MemRegularFile
-	slow *slowness
-}
-
-var _ fs.NodeOpener = (*slowFile)(nil)
-
-func (f *slowFile) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	f.slow.wait()
-	return f.MemRegularFile.Open(ctx, flags)
-}
-
-// serveSlow runs in the process that mountSlow starts. It serves until its standard input ends.
+// serveSlow runs in the process that mountSlow starts. It serves a directory until its standard input ends.
 func serveSlow(dir, delay, kind string) error {
 	slow, err := newSlowness(delay, kind)
 	if err != nil {
 		return err
 	}
-	valid := time.Second // libfuse's default
-	server, err := fs.Mount(dir, &slowDir{slow: slow}, &fs.Options{
+	root, valid := new(fs.Inode), time.Second // libfuse's default
+	server, err := fs.Mount(dir, root, &fs.Options{
 		EntryTimeout: &valid, AttrTimeout: &valid,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "fileproc", Name: "floor"},
+		OnAdd: func(ctx context.Context) {
+			for i := range slowFiles {
+				f := &slowFile{fs.MemRegularFile{Data: make([]byte, 400)}, slow}
+				root.AddChild(fmt.Sprintf("ticket-%07d.md", i), root.NewPersistentInode(ctx, f, fs.StableAttr{}), true)
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("mounting: %w", err)
@@ -96,8 +89,8 @@ func serveSlow(dir, delay, kind string) error {
 	return server.Unmount()
 }
 
-// mountSlow mounts a slowDir as the directory to process. A separate process serves it, as with real file systems, so the server's
-// goroutines do not count towards this process's GOMAXPROCS.
+// mountSlow mounts the directory to process. A separate process serves it, as with real file systems, so the server's goroutines do
+// not count towards this process's GOMAXPROCS.
 func (r *run) mountSlow() (err error) {
 	if _, err = newSlowness(r.fuse.String(), r.server); err != nil {
 		return err
@@ -106,21 +99,26 @@ func (r *run) mountSlow() (err error) {
 		return err
 	}
 	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, r.fuse)
-	server := exec.Command("/proc/self/exe", "floor", "serve", r.dir, r.fuse.String(), r.server)
-	server.Stderr = os.Stderr
-	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal ends the run, which then unmounts
-	in, errIn := server.StdinPipe()
-	out, errOut := server.StdoutPipe()
-	if err := errors.Join(errIn, errOut); err != nil {
-		return err
+	_, out, err := r.start("/proc/self/exe", "floor", "serve", r.dir, r.fuse.String(), r.server)
+	if err == nil {
+		_, err = out.ReadString('\n')
 	}
-	if err := server.Start(); err != nil {
-		return err
-	}
-	r.cleanup = append(r.cleanup, func() error {
-		in.Close()
-		return server.Wait()
-	})
-	_, err = bufio.NewReader(out).ReadString('\n')
 	return err
+}
+
+// start starts a program that ends when its standard input ends, which is after the run.
+func (r *run) start(program string, args ...string) (io.Writer, *bufio.Reader, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at a terminal is for the run
+	in, errIn := cmd.StdinPipe()
+	out, errOut := cmd.StdoutPipe()
+	if err := errors.Join(errIn, errOut); err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	r.cleanup = append(r.cleanup, func() error { return errors.Join(in.Close(), cmd.Wait()) })
+	return in, bufio.NewReader(out), nil
 }

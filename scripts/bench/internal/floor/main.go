@@ -24,14 +24,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// cases are the values of -case.
-var cases = map[string]func(*run) error{
-	"whole": (*run).whole, "prefix": (*run).prefix, "stat": (*run).stat, "names": (*run).names, "walkdir": (*run).walkDir,
-	"plain": (*run).plain, "small": (*run).small, "shapes": (*run).shapes, "again": (*run).again, "files": (*run).files,
-	"sweep": (*run).sweep, "uring": (*run).uring, "cold": (*run).coldCaches, "once": (*run).once, "allocs": (*run).allocs,
-	"peak": (*run).peak, "bare": (*run).bare, "fio": (*run).fio,
-}
-
 // A run is of one case.
 type run struct {
 	turns.Measurement
