@@ -62,6 +62,7 @@ type Measurement struct {
 	Rounds, Passes int    // the median of a side's passes in a round counts
 	Out            io.Writer
 	Records        bool
+	Before         func() error // if not nil, it is called before each pass, and not timed
 	// LeaveOut leaves out a side whose first pass fails or does other work than the first side, which otherwise is an error.
 	LeaveOut bool
 }
@@ -80,7 +81,7 @@ func (m Measurement) Compare(ctx context.Context, list ...Comparison) error {
 		for k, c := range list {
 			got := make([]Pass, len(c.Sides))
 			err := turn(round, len(c.Sides), func(i int) (err error) {
-				if got[i], err = c.Sides[i].median(ctx, m.Passes, want[k]); err != nil {
+				if got[i], err = m.median(ctx, c.Sides[i], want[k]); err != nil {
 					err = fmt.Errorf("%s: %w", c.who(c.Sides[i]), err)
 				}
 				return err
@@ -112,7 +113,7 @@ func (m Measurement) warmUp(ctx context.Context, c Comparison) (sides []Side, wa
 	for i, s := range c.Sides {
 		reason := s.Missing
 		if reason == "" {
-			p, err := s.one(ctx)
+			p, err := m.one(ctx, s)
 			if i == 0 {
 				want = p
 			}
@@ -135,20 +136,26 @@ func (m Measurement) warmUp(ctx context.Context, c Comparison) (sides []Side, wa
 	return sides, want, nil
 }
 
-func (s Side) one(ctx context.Context) (p Pass, err error) {
+func (m Measurement) one(ctx context.Context, s Side) (p Pass, err error) {
 	if ctx.Err() != nil {
 		return p, context.Cause(ctx)
 	}
-	if p, err = s.Pass(); err == nil && p.Files == 0 {
+	if m.Before != nil {
+		err = m.Before()
+	}
+	if err == nil {
+		p, err = s.Pass()
+	}
+	if err == nil && p.Files == 0 {
 		err = errors.New("it saw no files")
 	}
 	return p, err
 }
 
-func (s Side) median(ctx context.Context, passes int, want Pass) (Pass, error) {
+func (m Measurement) median(ctx context.Context, s Side, want Pass) (Pass, error) {
 	var wall, cpu []float64
-	for range passes {
-		p, err := s.one(ctx)
+	for range m.Passes {
+		p, err := m.one(ctx, s)
 		if err == nil {
 			err = p.Same(want)
 		}

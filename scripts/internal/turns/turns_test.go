@@ -112,6 +112,11 @@ func TestMedian(t *testing.T) {
 	assert.Equal(t, []float64{3, 5, 10}, []float64{float64(records[0].Files), records[0].Wall, records[0].CPU})
 	assert.Equal(t, 4, prepared)
 
+	walls = []float64{100, 7, 3, 5}
+	m.Before = func() error { prepared += 10; return nil }
+	require.NoError(t, m.Compare(context.Background(), Comparison{Sides: []Side{s}}))
+	assert.Equal(t, 48, prepared)
+
 	failure := errors.New("no")
 	_, err = s.After(func() error { return failure }).Pass()
 	assert.Equal(t, failure, err)

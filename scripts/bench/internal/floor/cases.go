@@ -103,7 +103,7 @@ func (r *run) uring() error {
 
 // coldCaches compares with the C loop in the order of the listing, in more and more threads, and in the order of the disk.
 func (r *run) coldCaches() error {
-	r.cold, r.Passes = true, 1
+	r.Before, r.Passes = readers.DropCaches, 1
 	r.LeaveOut = true // the order of the disk needs io_uring
 	var list []turns.Comparison
 	for _, threads := range []int{2, 8, 32, 64} {
@@ -229,8 +229,8 @@ func (r *run) once() error {
 	if s.Missing != "" {
 		return fmt.Errorf("-side %s: %s", r.who, s.Missing)
 	}
-	if r.cold {
-		s = s.After(readers.DropCaches)
+	if r.Before != nil {
+		s = s.After(r.Before)
 	}
 	p, err := s.Pass()
 	if r.cancel >= 0 && (err == nil || errors.Is(err, context.Canceled)) {

@@ -33,7 +33,6 @@ type run struct {
 	cache                string
 	threads              int
 	cancel, fuse         time.Duration
-	cold                 bool
 	started              bool           // the table's header is printed
 	cloop                string         // the C program, once it is built
 	cleanup              []func() error // what the run has made, in reverse order
@@ -60,12 +59,15 @@ func Main(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package incremental with -cache), c (the C loop in the order of the listing), c-order (whole files in the order of the disk, in Go), c-stat or c-stat-order")
 	flags.StringVar(&r.cache, "cache", "", "absolute path of the cache `file` of -side fileproc-again")
 	flags.DurationVar(&r.cancel, "cancel", -1, "with -case once and a -side of fileproc: cancel the run after this `time`, and measure how long it takes to end")
-	flags.BoolVar(&r.cold, "cold", false, "as root: drop the caches before each pass")
+	cold := flags.Bool("cold", false, "as root: drop the caches before each pass")
 	flags.DurationVar(&r.fuse, "fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
 	flags.StringVar(&r.server, "server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
 	flags.BoolVar(&r.Records, "json", false, "print the passes as records, for the command report")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *cold {
+		r.Before = readers.DropCaches
 	}
 	do := cases[*name]
 	switch {
@@ -99,13 +101,6 @@ func (r *run) compare(list ...turns.Comparison) error {
 			fileproc.Backend(), runtime.GOMAXPROCS(0), r.Rounds, r.Passes, "", "files", "wall", "CPU", "ours", "theirs")
 	}
 	r.started = true
-	for _, c := range list {
-		for i := range c.Sides {
-			if r.cold && c.Sides[i].Missing == "" {
-				c.Sides[i] = c.Sides[i].After(readers.DropCaches)
-			}
-		}
-	}
 	return r.Compare(r.ctx, list...)
 }
 

@@ -54,29 +54,29 @@ func fastWalk(dir string, read func(string) error) error {
 
 func goDirWalk(dir string, read func(string) error) error {
 	return godirwalk.Walk(dir, &godirwalk.Options{Unsorted: true, Callback: func(path string, d *godirwalk.Dirent) error {
-		if !d.IsRegular() {
-			return nil
+		if d.IsRegular() {
+			return read(path)
 		}
-		return read(path)
+		return nil
 	}})
 }
 
 // cWalk joins paths, because cwalk passes them relative to dir.
 func cWalk(dir string, read func(string) error) error {
 	return cwalk.Walk(dir, func(rel string, info fs.FileInfo, err error) error {
-		if err != nil || !info.Mode().IsRegular() {
-			return err
+		if err == nil && info.Mode().IsRegular() {
+			return read(filepath.Join(dir, rel))
 		}
-		return read(filepath.Join(dir, rel))
+		return err
 	})
 }
 
 func saracenWalk(dir string, read func(string) error) error {
 	return walker.Walk(dir, func(path string, info fs.FileInfo) error {
-		if !info.Mode().IsRegular() {
-			return nil
+		if info.Mode().IsRegular() {
+			return read(path)
 		}
-		return read(path)
+		return nil
 	})
 }
 

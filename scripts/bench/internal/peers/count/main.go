@@ -5,52 +5,37 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log"
 	"os"
+	"strings"
 
 	"github.com/fileproc/fileproc"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "count:", err)
-		os.Exit(1)
+	if len(os.Args) != 3 || os.Args[1] == "" {
+		log.Fatal("usage: count STRING DIR")
 	}
-}
-
-func run(args []string) error {
-	if len(args) != 2 || args[0] == "" {
-		return fmt.Errorf("usage: count STRING DIR")
-	}
-	needle := []byte(args[0])
-	found, err := fileproc.Process(context.Background(), args[1], fileproc.Options{}, func(f *fileproc.File) (string, error) {
+	needle := []byte(os.Args[1])
+	found, err := fileproc.Process(context.Background(), os.Args[2], fileproc.Options{}, func(f *fileproc.File) (string, error) {
 		if n := lines(f.Data(), needle); n > 0 {
 			return fmt.Sprintf("%s:%d\n", f.Path(), n), nil
 		}
 		return "", fileproc.ErrSkip
 	})
-	out := bufio.NewWriter(os.Stdout)
-	for _, line := range found {
-		out.WriteString(line)
+	if _, errWrite := os.Stdout.WriteString(strings.Join(found, "")); err != nil || errWrite != nil {
+		log.Fatal("count: ", errors.Join(err, errWrite))
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	return err
 }
 
 func lines(data, needle []byte) (n int) {
-	for {
-		i := bytes.Index(data, needle)
-		if i < 0 {
-			return n
-		}
+	for i := bytes.Index(data, needle); i >= 0; i = bytes.Index(data, needle) {
 		n++
-		if _, data, _ = bytes.Cut(data[i:], []byte("\n")); len(data) == 0 {
-			return n
-		}
+		_, data, _ = bytes.Cut(data[i:], []byte("\n"))
 	}
+	return n
 }
