@@ -89,6 +89,10 @@ func TestCompareOnlyTheSame(t *testing.T) {
 	assert.Contains(t, out.String(), "left out: a / fewer: theirs: it saw 1 files, 3 bytes; right is 1 files, 4 bytes\nleft out: a / broken: theirs: broken\n")
 	assert.EqualError(t, m.Compare(ctx, Against("broken / a", broken, a)), "broken / a: ours: broken")
 
+	interrupted, interrupt := context.WithCancel(ctx)
+	last := Side{Pass: func() (Pass, error) { interrupt(); return Pass{}, interrupted.Err() }}
+	assert.ErrorIs(t, m.Compare(interrupted, Against("a / interrupted", a, last)), context.Canceled, "an interrupt is not a reason to leave out")
+
 	stopped, stop := context.WithCancel(ctx)
 	stop()
 	assert.ErrorIs(t, m.Compare(stopped, Against("a / b", a, a)), context.Canceled)

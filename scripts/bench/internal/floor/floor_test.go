@@ -3,7 +3,9 @@
 package floor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
@@ -27,6 +30,18 @@ func makeTree(t *testing.T, n, step int) (dir string, bytes int) {
 	return dir, bytes
 }
 
+// evict takes the files out of the page cache, where the file system is on a disk.
+func evict(t *testing.T, dir string) {
+	unix.Sync()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		f, err := os.Open(path)
+		if err == nil {
+			err = errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
+		}
+		return err
+	}))
+}
+
 // The Go loop sees all files and bytes at every ring depth and batch size.
 func TestGoLoop(t *testing.T) {
 	dir, want := makeTree(t, 300, 1)
@@ -36,6 +51,7 @@ func TestGoLoop(t *testing.T) {
 			continue
 		}
 		for _, chunk := range []int{1, 16, 1024} {
+			evict(t, dir)
 			p, err := turns.Timed(goLoop{dir, 2, chunk, false, newReader}.read)
 			require.NoError(t, err)
 			assert.Equal(t, 300, p.Files, "%s, %d at a time", name, chunk)
@@ -49,6 +65,18 @@ func TestGoLoop(t *testing.T) {
 // The loop in the order of the inodes sees all bytes of files smaller and larger than a read, and in more than one window.
 func TestInOrder(t *testing.T) {
 	dir, want := makeTree(t, 600, 10)
+	var inodes []uint64
+	_, _, err := goLoop{dir, 1, 8, true, func() (reader, error) {
+		return func(files []bareFile) (int64, error) {
+			for _, f := range files {
+				inodes = append(inodes, f.inode)
+			}
+			return 0, nil
+		}, nil
+	}}.read()
+	require.NoError(t, err)
+	assert.Len(t, inodes, 600)
+	assert.IsIncreasing(t, inodes)
 	for _, size := range []int{100, 2000, 8192} {
 		p, err := (&run{dir: dir}).inOrder(size, 2).Pass()
 		if err != nil && strings.Contains(err.Error(), "io_uring") {
