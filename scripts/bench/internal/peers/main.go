@@ -30,7 +30,7 @@ import (
 // tables are the values of -table, and what makes their sides.
 var tables = map[string]func(*set) ([]turns.Side, error){
 	"peers": peerSides, "programs": programSides, "backends": backendSides, "sizes": sizeSides, "workers": workerSides,
-	"cold": coldSides, "warm": cacheSides, "ablation": ablationSides, "readdir": readDirSides,
+	"ablation": ablationSides, "readdir": readDirSides,
 }
 
 // A set is a directory, and what is in it.
@@ -50,6 +50,7 @@ func Main(ctx context.Context, args []string) error {
 	table := flags.String("table", "peers", "`table` to measure: "+strings.Join(names, ", "))
 	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
 	minFiles := flags.Int("files", 20_000, "minimum number of `files` of a pass: a small set is processed several times")
+	cold := flags.Bool("cold", false, "as root: drop the caches before each pass, which is of one call")
 	build := flags.String("build", fileproc.Backend(), "`name` of this build in the table backends")
 	count := flags.String("count", "", "`path` of the built command count, for the table programs")
 	if err := flags.Parse(args); err != nil {
@@ -69,9 +70,12 @@ func Main(ctx context.Context, args []string) error {
 			return err
 		}
 		s.ctx, s.calls, s.build, s.count = ctx, max(1, *minFiles/s.files), *build, *count
+		m := turns.Measurement{Table: *table, Data: s.name, Rounds: *rounds, Passes: 1, Out: os.Stdout, Records: true, LeaveOut: true}
+		if *cold {
+			s.calls, m.Before = 1, readers.DropCaches
+		}
 		sides, err := tables[*table](s)
 		if err == nil {
-			m := turns.Measurement{Table: *table, Data: s.name, Rounds: *rounds, Passes: 1, Out: os.Stdout, Records: true, LeaveOut: true}
 			err = m.Compare(ctx, turns.Comparison{Sides: sides})
 		}
 		if err != nil {

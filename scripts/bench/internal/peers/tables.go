@@ -80,25 +80,6 @@ func workerSides(s *set) (sides []turns.Side, err error) {
 	return sides, nil
 }
 
-func cacheSides(s *set) ([]turns.Side, error) {
-	return []turns.Side{
-		s.fileproc("fileproc", fileproc.Options{}),
-		s.fileproc("fileproc, 32 workers", fileproc.Options{Workers: 32}),
-		s.reader("WalkDir + ReadFile", runtime.Version(), readers.WalkDir(s.dir)),
-		s.reader("ReadDir + goroutine pool", runtime.Version(), readers.Pool(runtime.GOMAXPROCS(0), s.dir)),
-		s.reader("ReadDir + goroutine pool of 32", runtime.Version(), readers.Pool(32, s.dir)),
-	}, nil
-}
-
-func coldSides(s *set) ([]turns.Side, error) {
-	s.calls = 1 // the caches must be empty before every call
-	sides, err := cacheSides(s)
-	for i := range sides {
-		sides[i] = sides[i].After(readers.DropCaches)
-	}
-	return sides, err
-}
-
 // ablationSides returns sides that each change one thing in the first side. All find the same files; they read different
 // amounts.
 func ablationSides(s *set) (sides []turns.Side, err error) {
