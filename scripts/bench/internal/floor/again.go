@@ -93,14 +93,6 @@ func (r *run) again() error {
 	return of("YAML", parsed)
 }
 
-// onceAgain is for a cache file of a root with the name ".".
-func (r *run) onceAgain() turns.Side {
-	return turns.Work(func() (int, int64, error) {
-		sizes, err := incremental.Process(r.ctx, ".", incremental.Options[int]{File: r.cache}, fileproc.Options{}, size)
-		return len(sizes), 0, err
-	}).Side("").After(func() error { return os.Chdir(r.dir) })
-}
-
 func sum(sizes []int, err error) (files int, bytes int64, _ error) {
 	for _, n := range sizes {
 		bytes += int64(n)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
@@ -57,7 +57,7 @@ var cases = map[string]func(*run) error{
 		return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
 	},
 	"plain": (*run).plain, "small": (*run).small, "shapes": (*run).shapes, "files": (*run).files, "again": (*run).again,
-	"sweep": (*run).sweep, "uring": (*run).uring, "cold": (*run).coldCaches, "once": (*run).once, "allocs": (*run).allocs,
+	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs,
 	"peak": (*run).peak, "bare": (*run).bare, "fio": (*run).fio,
 }
 
@@ -69,7 +69,8 @@ func (r *run) files() error {
 		}
 	}
 	named := func(order string, names []string) turns.Comparison {
-		return turns.Against("names "+order+" / a run that lists them", r.fileproc(fileproc.Options{Files: slices.Values(names)}), r.fileproc(fileproc.Options{}))
+		return turns.Against("names "+order+" / a run that lists them",
+			r.fileproc(fileproc.Options{Files: slices.Values(names)}), r.fileproc(fileproc.Options{}))
 	}
 	shuffled := slices.Clone(listed)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -84,7 +85,8 @@ func (r *run) sweep() error {
 		if err != nil {
 			return fmt.Errorf("-workers: %w", err)
 		}
-		list = append(list, turns.Against("default / Workers "+text, r.fileproc(fileproc.Options{}), r.fileproc(fileproc.Options{Workers: n})))
+		list = append(list, turns.Against("default / Workers "+text,
+			r.fileproc(fileproc.Options{}), r.fileproc(fileproc.Options{Workers: n})))
 	}
 	return r.compare(list...)
 }
@@ -92,25 +94,15 @@ func (r *run) sweep() error {
 // uring compares runs with io_uring and without, in a build that has it. A pass repeats the run until it has read some 20,000
 // files, so that passes over small sets, where it matters what a ring costs to make, are no shorter than others.
 func (r *run) uring() error {
-	with, without := readers.Fileproc(r.ctx, r.dir, fileproc.Options{}), readers.Fileproc(r.ctx, r.dir, fileproc.Options{DisableURing: true})
+	with := readers.Fileproc(r.ctx, r.dir, fileproc.Options{})
+	without := readers.Fileproc(r.ctx, r.dir, fileproc.Options{DisableURing: true})
 	files, _, err := with()
 	if err != nil {
 		return err
 	}
 	calls := max(1, 20_000/max(1, files))
-	return r.compare(turns.Against(r.Data+", whole / the same without io_uring", with.Times(calls).Side(""), without.Times(calls).Side("")))
-}
-
-// coldCaches compares with the C loop in the order of the listing, in more and more threads, and in the order of the disk.
-func (r *run) coldCaches() error {
-	r.Before, r.Passes = readers.DropCaches, 1
-	r.LeaveOut = true // the order of the disk needs io_uring
-	var list []turns.Comparison
-	for _, threads := range []int{2, 8, 32, 64} {
-		list = append(list, turns.Against(fmt.Sprintf("cold / C loop of %d threads", threads),
-			r.fileproc(fileproc.Options{}), r.cLoop(r.dir, "read", cReadSize, threads)))
-	}
-	return r.compare(append(list, turns.Against("cold / loop in the disk's order", r.fileproc(fileproc.Options{}), r.inOrder(cReadSize, 2)))...)
+	return r.compare(turns.Against(r.Data+", whole / the same without io_uring",
+		with.Times(calls).Side(""), without.Times(calls).Side("")))
 }
 
 // small compares the cost of a call in small directories, where the set-up matters.
@@ -119,7 +111,8 @@ func (r *run) small() error {
 		if t.calls == 1 {
 			return nil
 		}
-		return []turns.Comparison{turns.Against(t.name+" / ReadDir + ReadFile", r.timesOf(t, 0), readers.ReadDir(t.dir).Times(t.calls).Side(""))}
+		return []turns.Comparison{turns.Against(t.name+" / ReadDir + ReadFile",
+			r.timesOf(t, 0), readers.ReadDir(t.dir).Times(t.calls).Side(""))}
 	})
 }
 
@@ -213,19 +206,29 @@ func (r *run) once() error {
 			return work()
 		}).Side("")
 	}
-	sides := map[string]func() turns.Side{
-		"fileproc":       func() turns.Side { return ours(fileproc.Options{}) },
-		"fileproc-stat":  func() turns.Side { return ours(metadata) },
-		"fileproc-again": r.onceAgain,
-		"c":              func() turns.Side { return r.c("whole", onceReadSize) },
-		"c-order":        func() turns.Side { return r.inOrder(onceReadSize, r.threads) },
-		"c-stat":         func() turns.Side { return r.c("stat", 0) },
-		"c-stat-order":   func() turns.Side { return r.c("stat-order", 0) },
+	var s turns.Side
+	switch r.who {
+	case "fileproc":
+		s = ours(fileproc.Options{})
+	case "fileproc-stat":
+		s = ours(metadata)
+	case "fileproc-again":
+		if err := os.Chdir(r.dir); err != nil { // the cache file is for a root with the name "."
+			return err
+		}
+		s = turns.Work(func() (int, int64, error) {
+			sizes, err := incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, fileproc.Options{}, size)
+			return len(sizes), 0, err
+		}).Side("")
+	case "c":
+		s = r.c("whole", onceReadSize)
+	case "c-order":
+		s = r.inOrder(onceReadSize, r.threads)
+	case "c-stat", "c-stat-order":
+		s = r.c(strings.TrimPrefix(r.who, "c-"), 0)
+	default:
+		return fmt.Errorf("unknown side %q: -h lists them", r.who)
 	}
-	if sides[r.who] == nil {
-		return fmt.Errorf("unknown side %q: want one of %v", r.who, slices.Sorted(maps.Keys(sides)))
-	}
-	s := sides[r.who]()
 	if s.Missing != "" {
 		return fmt.Errorf("-side %s: %s", r.who, s.Missing)
 	}

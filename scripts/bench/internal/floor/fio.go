@@ -30,9 +30,10 @@ func (r *run) fio() error {
 		return err
 	}
 	run := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(r.ctx, program, append([]string{"--name=floor", "--directory=" + r.dir, "--thread", fmt.Sprint("--numjobs=", r.threads),
-			fmt.Sprint("--nrfiles=", len(list)/r.threads), fmt.Sprint("--filesize=", fileSize), fmt.Sprint("--bs=", fileSize), "--openfiles=1",
-			"--file_service_type=sequential", "--filename_format=f.$jobnum.$filenum", "--output-format=json"}, args...)...)
+		cmd := exec.CommandContext(r.ctx, program, append([]string{"--name=floor", "--directory=" + r.dir, "--thread",
+			fmt.Sprint("--numjobs=", r.threads), fmt.Sprint("--nrfiles=", len(list)/r.threads), fmt.Sprint("--filesize=", fileSize),
+			fmt.Sprint("--bs=", fileSize), "--openfiles=1", "--file_service_type=sequential", "--filename_format=f.$jobnum.$filenum",
+			"--output-format=json"}, args...)...)
 		cmd.Dir = r.dir
 		out, err := cmd.Output()
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -38,6 +39,15 @@ type run struct {
 	cleanup              []func() error // what the run has made, in reverse order
 }
 
+const caseHelp = `
+against the C loop: whole, prefix, stat, names (and os.ReadDir), shapes (1,000 directories of 3 files, a chain of 1,000),
+  bare (its work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc);
+against WalkDir + ReadFile: walkdir, plain (with one worker too; without -dir on small trees);
+small (against ReadDir + ReadFile), again (package incremental against a full run), files (Options.Files with all names against
+  a run that lists), sweep (the default against other -workers), uring (with io_uring against without);
+once (one pass of -side), allocs (allocations a file), peak (memory of Stream)
+`
+
 // Main is the command floor.
 func Main(ctx context.Context, args []string) (err error) {
 	if len(args) == 4 && args[0] == "serve" {
@@ -46,22 +56,19 @@ func Main(ctx context.Context, args []string) (err error) {
 	r := &run{ctx: ctx}
 	r.Table, r.Out = "floor", os.Stdout
 	flags := flag.NewFlagSet("bench floor", flag.ContinueOnError)
-	name := flags.String("case", "whole", "whole, prefix, stat or names (against a C loop; names also against os.ReadDir), walkdir (against WalkDir + ReadFile), plain (the same, with one worker too; without -dir on small trees), small (against ReadDir + ReadFile); "+
-		"again (package incremental against a full run), files (Options.Files with all names against a run that lists), sweep (the default against other numbers of workers), uring (with io_uring against without), "+
-		"shapes (1,000 directories of 3 files, a chain of 1,000 directories), cold (root: with cold caches, against the C loop with 2 to 64 threads, and in the order of the disk), "+
-		"once (one pass of -side, for scripts/bench_cold.sh), allocs (allocations per file), peak (memory of Stream); "+
-		"bare (the C loop's work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc against the C loop)")
+	name := flags.String("case", "whole", strings.TrimSpace(caseHelp))
 	flags.StringVar(&r.dir, "dir", "", "`directory` to process; the cases small and shapes make their own")
 	flags.IntVar(&r.Rounds, "pairs", 9, "interleaved `pairs`")
 	flags.IntVar(&r.Passes, "passes", 5, "`passes` of each side in a pair, of which the median is used")
 	flags.IntVar(&r.threads, "threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	flags.StringVar(&r.workers, "workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
-	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package incremental with -cache), c (the C loop in the order of the listing), c-order (whole files in the order of the disk, in Go), c-stat or c-stat-order")
+	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package "+
+		"incremental with -cache), c (the C loop in the order of the listing), c-order (a loop in the order of the disk), c-stat or c-stat-order")
 	flags.StringVar(&r.cache, "cache", "", "absolute path of the cache `file` of -side fileproc-again")
-	flags.DurationVar(&r.cancel, "cancel", -1, "with -case once and a -side of fileproc: cancel the run after this `time`, and measure how long it takes to end")
+	flags.DurationVar(&r.cancel, "cancel", -1, "with -case once and -side fileproc: cancel after this `time`, and measure until the end")
 	cold := flags.Bool("cold", false, "as root: drop the caches before each pass")
-	flags.DurationVar(&r.fuse, "fuse", 0, "instead of -dir, use a FUSE file system of 1,000 files whose opens take this `long`")
-	flags.StringVar(&r.server, "server", "", "with -fuse: the `kind` of server: busy (an open uses a processor), serial (one open at a time) or busy,serial")
+	flags.DurationVar(&r.fuse, "fuse", 0, "in place of -dir: a FUSE file system of 1,000 files whose opens take this `long`")
+	flags.StringVar(&r.server, "server", "", "with -fuse: busy (an open uses a processor), serial (one open at a time) or busy,serial")
 	flags.BoolVar(&r.Records, "json", false, "print the passes as records, for the command report")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -97,7 +104,8 @@ func Main(ctx context.Context, args []string) (err error) {
 // compare may be called more than once, for comparisons that must not share their rounds.
 func (r *run) compare(list ...turns.Comparison) error {
 	if !r.Records && !r.started {
-		fmt.Fprintf(r.Out, "backend %s, GOMAXPROCS %d, %d pairs of %d passes; ratio ours/theirs: median (minimum to maximum)\n%-40s %8s  %-24s %-24s %10s %10s\n",
+		fmt.Fprintf(r.Out, "backend %s, GOMAXPROCS %d, %d pairs of %d passes; ratio ours/theirs: median (minimum to maximum)\n"+
+			"%-40s %8s  %-24s %-24s %10s %10s\n",
 			fileproc.Backend(), runtime.GOMAXPROCS(0), r.Rounds, r.Passes, "", "files", "wall", "CPU", "ours", "theirs")
 	}
 	r.started = true
