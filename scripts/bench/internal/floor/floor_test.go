@@ -34,11 +34,14 @@ func makeTree(t *testing.T, n, step int) (dir string, bytes int) {
 func evict(t *testing.T, dir string) {
 	unix.Sync()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		f, err := os.Open(path)
-		if err == nil {
-			err = errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
+		if err != nil || d.IsDir() {
+			return err
 		}
-		return err
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
 	}))
 }
 
