@@ -35,8 +35,8 @@ done
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-report() { "$bin/report" -bins "$bin" -data "$data" -out "$out" -raw "$raw" "$@" ${args[@]+"${args[@]}"}; }
-go build -o "$bin/report" ./report
+report() { "$bin/bench" report -bins "$bin" -data "$data" -out "$out" -raw "$raw" "$@" ${args[@]+"${args[@]}"}; }
+go build -o "$bin/bench" ./bench
 report -check # fail early on wrong arguments
 mkdir -p "$out"
 go build -o "$bin/peers" ./bench

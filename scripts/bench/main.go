@@ -20,12 +20,14 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
 	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
+	"github.com/fileproc/fileproc/scripts/bench/internal/report"
 )
 
 // commands are the packages below internal, by the names of their commands. They parse their own arguments.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"floor": floor.Main,
-	"peers": peers.Main,
+	"floor":  floor.Main,
+	"peers":  peers.Main,
+	"report": report.Main,
 }
 
 // An exiter is an error that says how the command exits.

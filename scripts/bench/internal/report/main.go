@@ -1,9 +1,10 @@
-// Command report runs the measurements of the commands peers and floor, saves them in a file of JSON lines, and makes tables
+// Package report runs the measurements of the commands peers and floor, saves them in a file of JSON lines, and makes tables
 // and plots from that file. scripts/bench_report.sh builds the commands and runs it.
-package main
+package report
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -18,17 +19,12 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
-
 var tableNames = []string{"peers", "programs", "backends", "readdir", "floor", "bare", "fio", "sizes", "workers", "cold", "warm", "ablation"}
 
-func run() error {
+// Main runs the command report.
+func Main(_ context.Context, args []string) error {
 	var m measurer
+	flag := flag.NewFlagSet("report", flag.ContinueOnError)
 	flag.StringVar(&m.bins, "bins", "", "`directory` with the built commands: peers, peers-nouring, peers-unix, peers-generic, count and, on Linux, floor")
 	flag.StringVar(&m.data, "data", "", "`directory` of the sets")
 	flag.BoolVar(&m.quick, "quick", false, "use sets of 5,000 files and few rounds")
@@ -38,7 +34,9 @@ func run() error {
 	sets := flag.String("sets", "", "the tables' `sets` to measure, such as flat_1m (default: all)")
 	check := flag.Bool("check", false, "check the arguments and stop")
 	coldTable := flag.String("cold", "", "draw -out/img/cold.png from this `file`, the output of scripts/bench_cold.sh, and stop")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return err
+	}
 	if *coldTable != "" && *out != "" && flag.NArg() == 0 {
 		return plotCold(*coldTable, *out)
 	}
