@@ -14,3 +14,13 @@ func TestSummarize(t *testing.T) {
 	assert.Equal(t, Spread{Median: 7, Min: 7, Max: 7}, Summarize([]float64{7}))
 	assert.Equal(t, "2.000 (1.000 to 9.000)", Summarize([]float64{9, 1, 2}).String())
 }
+
+func TestPairedRatio(t *testing.T) {
+	var of, to []float64
+	for i := range 20 { // both sides follow the machine
+		to = append(to, 1+float64(i))
+		of = append(of, 1.5*(1+float64(i)))
+	}
+	ratio, lo, hi := PairedRatio(of, to)
+	assert.InDeltaSlice(t, []float64{1.5, 1.5, 1.5}, []float64{ratio, lo, hi}, 1e-9)
+}
