@@ -25,9 +25,11 @@ import (
 
 // commands are the packages below internal, by the names of their commands. They parse their own arguments.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"floor":  floor.Main,
-	"peers":  peers.Main,
-	"report": report.Main,
+	"floor":   floor.Main,
+	"peers":   peers.Main,
+	"report":  report.Main,
+	"report":  report.Main,
+	"targets": report.Targets,
 }
 
 // An exiter is an error that says how the command exits.

@@ -3,10 +3,20 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
+
+// Machine returns all of this on a line, with the file system of dir.
+func Machine(dir string) string {
+	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + Kernel()), CPU(), runtime.GOARCH,
+		fmt.Sprint(runtime.NumCPU(), " cores"), FileSystem(dir)}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+}
 
 // Kernel returns the release of the kernel, if /proc says it.
 func Kernel() string {

@@ -1,10 +1,13 @@
 package report
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,32 +29,161 @@ func TestFloor(t *testing.T) {
 		pass("names / bare: ours", 1e6),
 	}
 	var d document
-	require.NoError(t, d.floor(resultsOf(records, "floor")))
+	require.NoError(t, d.pairs(resultsOf(records, "floor")))
 	assert.Contains(t, d.String(), "| flat_1k | whole / C loop | 0.75 (0.70…0.80) | 0.75 (0.70…0.80) | 1,500 |\n")
 	assert.Contains(t, d.String(), "| flat_1k | names / bare | no C compiler |  | 1,000 (1,000…1,000) |\n")
-	assert.ErrorContains(t, d.floor(resultsOf(records[1:], "floor")), "1 passes of ours, 2 of theirs")
+	assert.ErrorContains(t, d.pairs(resultsOf(records[1:], "floor")), "1 passes of ours, 2 of theirs")
 }
 
-// Output that is not a measurement is an error.
-func TestDecode(t *testing.T) {
-	got, err := decode("{\"Table\":\"peers\"}\n")
-	require.NoError(t, err)
-	assert.Equal(t, []record.Record{{Table: "peers"}}, got)
-	for _, text := range []string{"warning: x\n", "{\"Table\":\"peers\"", "{\"Tabel\":\"peers\"}\n", "{}\n"} {
-		_, err = decode(text)
-		assert.Error(t, err, text)
+// Every part has sets, with --quick too, and every block is of a part and in its page.
+func TestParts(t *testing.T) {
+	var files []string
+	for _, p := range parts {
+		for _, r := range []*runner{{}, {quick: true}} {
+			for _, set := range r.sized(p.sets) {
+				n, err := count(set)
+				assert.True(t, set == "proc" || err == nil, set)
+				assert.True(t, !r.quick || n <= 5000, set)
+			}
+			assert.Equal(t, p.text == nil && p.name != "targets", len(r.sized(p.sets)) > 0, p.name)
+		}
+		files = append(files, p.name+".txt", p.name+".md")
+	}
+	for _, b := range blocks {
+		assert.Contains(t, files, b.from, b.name)
+		page, err := os.ReadFile(filepath.Join(root, b.page))
+		require.NoError(t, err)
+		_, err = fill(string(page), b.name, "")
+		assert.NoError(t, err)
 	}
 }
 
-// Every table has a plan with sets and rounds.
-func TestPlan(t *testing.T) {
-	for _, m := range []measurer{{}, {quick: true}} {
-		for _, table := range tableNames {
-			p := m.plan(table)
-			assert.NotEmpty(t, p.sets, table)
-			assert.Positive(t, p.rounds, table)
+const root = "../../../.."
+
+// The targets of the pages are those of the table.
+func TestTargetsOfThePages(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, performance))
+	require.NoError(t, err)
+	var d document
+	d.targets(nil, "")
+	want, got := tableOf(d.String(), "reached"), tableOf(string(page), "reached")
+	require.Len(t, want, len(targets)+1)
+	require.Len(t, got, len(want), "rows of the page")
+	for i := range want {
+		assert.Equal(t, []string{want[i][0], want[i][2]}, []string{got[i][0], got[i][2]})
+	}
+	cold := tableOf(string(page), "fileproc: requests")
+	require.NotEmpty(t, cold)
+	for _, row := range cold[1:] {
+		assert.Equal(t, limitsOf(row[0]), row[len(row)-1], row[0])
+	}
+	for _, target := range targets { // the names are those of the command cold
+		if target.table == "cold" && !strings.HasPrefix(target.who, "cancel") {
+			assert.True(t, slices.ContainsFunc(cold, func(row []string) bool { return row[0] == target.who }), target.who)
 		}
 	}
+}
+
+const coldText = "at, date\n\n| case | fileproc: requests | time (/ the usual loop's) | usual loop: requests | time | in the disk's order: requests | time | target |\n" +
+	"| --- | --- | --- | --- | --- | --- | --- | --- |\n" +
+	"| flat_100k, ext4 | 2501 | 2.23 s (0.06) | 100040 | 34.36 s (1.00) | 23 | 2.20 s (0.06) | x |\n" +
+	"| go, xfs, 3,000 requests/s | not run: no mkfs.xfs | | | | | | x |\n\n" +
+	"| case | of | whole run | p95 of 20, ms | worst, ms | target |\n| --- | --- | --- | --- | --- | --- |\n" +
+	"| cancel, 60 directories of 300 files, ext4, one head, 4ms a seek | fileproc | 2000 ms | 80 | 90 | x |\n"
+
+func TestTargets(t *testing.T) {
+	pair := func(table, set, who string, ours float64) []record.Record {
+		return []record.Record{{Table: table, Data: set, Who: who + ": ours", Files: 1000, Wall: ours, CPU: ours},
+			{Table: table, Data: set, Who: who + ": theirs", Files: 1000, Wall: 100e6, CPU: 100e6}}
+	}
+	records := slices.Concat(pair("floor", "flat_100k", "whole / C loop", 85e6), pair("floor", "nested1_100k", "whole / C loop", 86e6),
+		pair("small", "", "1 files / ReadDir + ReadFile", 50e6), pair("fuse", "slow", "default / Workers 2", 57e6), pair("unix", "flat_100k", whole, 140e6),
+		[]record.Record{{Table: "allocs", Data: "flat_100k", Text: "0.0014 allocations a file, 100000 files, prefix"},
+			{Table: "peak", Data: "flat_1m", Text: "20480 kB at most, 1000000 files, Stream"},
+			{Table: "peakcold", Data: "flat_1m", Text: "not run: no root"}})
+	var d document
+	assert.Equal(t, 3, d.targets(records, coldText))
+	for _, row := range []string{
+		"| flat and nested, 100k and 1m, whole / C loop | wall 0.85, **0.86** | wall ≤ 0.85 |",
+		"| the same without io_uring |  | wall ≤ 1.00 |",
+		"| 1, 2, 3, 10, 100 files / ReadDir + ReadFile | wall 0.5; CPU 0.5 | wall ≤ 1.00, CPU ≤ 1.00 |",
+		"| cold, flat 100k | requests **2,501** | ≤ 2,500 requests |",
+		"| the same, xfs | not run: no mkfs.xfs | ≤ 1.5 s, ≤ 2,300 requests |",
+		"| cancel, cold, one head of 4 ms, worst | 90 | ≤ 100 ms |",
+		"| FUSE, 1 ms an open, 1,000 files | 57 | ≤ 60 ms |",
+		"| allocations a file, 100k, prefixes | allocations 0.0014 | ≤ 0.002 allocations |",
+		"| peak memory, Stream, 1m files, warm | MiB **20** | ≤ 16 MiB |",
+		"| the same, cold | flat_1m not run: no root | ≤ 80 MiB |",
+		"| unix backend, flat 100k, whole / C loop | wall 1.4; CPU 1.4 | reported |",
+	} {
+		assert.Contains(t, d.String(), row+"\n")
+	}
+}
+
+func TestDrawCold(t *testing.T) {
+	r, d := &runner{out: t.TempDir()}, &document{}
+	require.NoError(t, os.MkdirAll(filepath.Join(r.out, "docs/img"), 0o755))
+	require.NoError(t, r.drawCold(t.Context(), d, coldText))
+	assert.Contains(t, d.String(), "| flat_100k, ext4 | 2,501 | 2.23 (0.06) | 100,040 | 34.36 | 23 | 2.20 | ≤ 2,500 requests |\n"+
+		"| go, xfs, 3,000 requests/s | not run: no mkfs.xfs |  |  |  |  |  | ≤ 1.5 s, ≤ 2,300 requests |\n")
+	assert.FileExists(t, filepath.Join(r.out, "docs/img/cold.png"))
+	assert.Error(t, r.drawCold(t.Context(), &document{}, "no table"))
+}
+
+func TestFill(t *testing.T) {
+	page := "a\n<!-- report: x -->\nold\n<!-- end -->\nb\n<!-- report: y -->\n\n<!-- end -->\n"
+	got, err := fill(page, "x", "$1 new\n")
+	require.NoError(t, err)
+	assert.Equal(t, strings.Replace(page, "old", "\n$1 new\n", 1), got)
+	again, err := fill(got, "x", "$1 new\n")
+	require.NoError(t, err)
+	assert.Equal(t, got, again)
+	for _, bad := range []string{"", page + page} {
+		_, err = fill(bad, "x", "")
+		assert.Error(t, err)
+	}
+}
+
+// A part that fails leaves its table and measurements, and others go on. Each says what it was measured on.
+func TestRun(t *testing.T) {
+	r := &runner{root: t.TempDir(), raw: t.TempDir(), stamp: record.Record{Commit: "c0ffee", Date: "today", Machine: "m"}}
+	r.out = r.root
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	page := filepath.Join(r.root, benchmarks)
+	write(page, "\n<!-- report: fio -->\nold\n<!-- end -->\n\n<!-- report: ablation -->\nold\n<!-- end -->\n\n<!-- report: readdir -->\nolder\n<!-- end -->\n")
+	write(filepath.Join(r.raw, "readdir.txt"), "no record\n")
+	defer func(old []part) { parts = old }(parts)
+	passes := func(sets ...string) func(*runner, context.Context, part) (all []record.Record, err error) {
+		return func(*runner, context.Context, part) (all []record.Record, err error) {
+			for _, set := range sets {
+				all = append(all, record.Record{Table: "ablation", Data: set, Who: "a " + set, Files: 1, Wall: 7})
+			}
+			return all, nil
+		}
+	}
+	parts = []part{{name: "fio", measure: func(*runner, context.Context, part) ([]record.Record, error) { return nil, errors.New("planted") }},
+		{name: "ablation", measure: passes("s", "t")}}
+	err := r.run(t.Context(), []string{"fio", "ablation"})
+	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
+	assert.Equal(t, 3, err.(status).ExitCode())
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "<!-- report: fio -->\nold\n")
+	assert.Contains(t, string(text), "<!-- report: readdir -->\nolder\n")
+	assert.Contains(t, string(text), "| a s | 7 (7…7) |", "drawn")
+	assert.Contains(t, string(text), "\n\nc0ffee, today, m\n\n<!-- end -->")
+
+	r.stamp.Commit, r.only = "decaf", []string{"t"} // measures one set again
+	parts[1].measure = passes("t")
+	require.Error(t, r.run(t.Context(), []string{"ablation"}))
+	records, err := r.load("ablation")
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	assert.Equal(t, []string{"a s c0ffee", "a t decaf"}, []string{records[0].Who + " " + records[0].Commit, records[1].Who + " " + records[1].Commit})
+	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(records))
 }
 
 // The builds are separate processes, and a different one goes first in each round.
@@ -59,50 +191,48 @@ func TestBackendsTakeTurns(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs are shell scripts here")
 	}
-	m := measurer{bins: t.TempDir()}
-	for _, program := range []string{"peers", "peers-nouring", "peers-unix", "peers-generic"} {
-		script := "#!/bin/sh\necho '{\"Table\":\"backends\",\"Who\":\"'$7'\"}'\n"
-		require.NoError(t, os.WriteFile(filepath.Join(m.bins, program), []byte(script), 0o755))
+	r := &runner{bins: t.TempDir(), root: t.TempDir(), rounds: 3}
+	for _, build := range builds {
+		script := "#!/bin/sh\necho BenchmarkPeers/set=a/side=$7 1 1 ns/op\n"
+		require.NoError(t, os.WriteFile(filepath.Join(r.bins, build), []byte(script), 0o755))
 	}
-	records, err := m.measureSet("backends", "flat_1k", 3, nil)
+	records, err := r.measureBackends(t.Context(), part{name: "backends", sets: []string{"flat_1"}})
 	require.NoError(t, err)
 	var who []string
 	for _, r := range records {
+		assert.Equal(t, "backends", r.Table)
 		who = append(who, r.Who)
 	}
 	assert.Equal(t, []string{"linux", "nouring", "unix", "generic", "nouring", "unix", "generic", "linux", "unix", "generic", "linux", "nouring"}, who)
 }
 
-// A report can be written from some of the tables, and its plots from a few values.
-func TestWrite(t *testing.T) {
-	var records []record.Record
-	add := func(table, set string, who ...string) {
-		for i, w := range who {
-			records = append(records, record.Record{Table: table, Data: set, Who: w, Files: 10, Wall: float64(1e4 + i), CPU: 1e4})
+// Every picture below docs is in a page.
+func TestPicturesAreShown(t *testing.T) {
+	var text strings.Builder
+	require.NoError(t, filepath.WalkDir(root, func(name string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() && strings.HasPrefix(e.Name(), ".") && name != root {
+			return filepath.SkipDir
 		}
-	}
-	add("peers", "flat_1k", "fileproc", "other")
-	add("backends", "flat_1k", builds...)
-	add("readdir", "proc", "fileproc.ReadDir", "os.ReadDir", "fileproc.ReadDir + Info", "os.ReadDir + Info", "Readdir")
-	add("floor", "flat_1k", "whole / C loop: ours")
-	add("bare", "flat_1k", "Go loop / C loop: ours", "Go loop / C loop: theirs")
-	add("warm", "flat_1k", "fileproc", "other")
-	records = append(records, record.Record{Table: "fio", Data: "flat_1k", Text: "left out: fio is not installed"},
-		record.Record{Table: "cold", Text: "left out: measuring with cold caches takes Linux and root"})
-	out := t.TempDir()
-	require.NoError(t, write(out, records))
-	text, err := os.ReadFile(filepath.Join(out, "benchmarks.md"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "## fio\n\nflat_1k: left out: fio is not installed.")
-	assert.Contains(t, string(text), "\nleft out: measuring with cold caches")
-	for _, link := range regexp.MustCompile(`\((img/.*)\)`).FindAllStringSubmatch(string(text), -1) {
-		assert.FileExists(t, filepath.Join(out, link[1]))
+		if err == nil && filepath.Ext(name) == ".md" {
+			page, errRead := os.ReadFile(name)
+			text.Write(page)
+			err = errRead
+		}
+		return err
+	}))
+	for _, pattern := range []string{"docs/img/*", "docs/dev/img/*"} {
+		pictures, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, pictures)
+		for _, p := range pictures {
+			assert.Contains(t, text.String(), "img/"+filepath.Base(p)+")")
+		}
 	}
 }
 
 // Each plot by itself says what was measured, which direction is better, and the range.
 func TestPlots(t *testing.T) {
-	records := []record.Record{{Table: "machine", Who: "Date", Text: "2026-01-01"}, {Table: "machine", Who: "Go", Text: "go9"}, {Table: "machine", Who: "Cores", Text: "7"}}
+	var records []record.Record
 	add := func(table, set string, who ...string) { // medians of 20 µs a file, between 10 and 30
 		for round := range 3 {
 			for _, w := range who {
@@ -128,17 +258,21 @@ func TestPlots(t *testing.T) {
 		add("bare", "flat_1k", c+" / C loop: ours")
 		steady("bare", "flat_1k", c+" / C loop: theirs")
 	}
-	for _, cache := range []string{"cold", "warm"} {
-		steady(cache, "flat_1k", "fileproc")
-		add(cache, "flat_1k", "other")
-	}
 	add("sizes", "flat_1k", "fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk")
 	add("workers", "flat_1k", "fileproc/1", "ReadDir + goroutine pool/1")
 	out := t.TempDir()
-	require.NoError(t, write(out, records))
+	for i := range records {
+		records[i].Machine = "go9, 7 cores"
+	}
+	for _, b := range blocks {
+		if _, ok := pictures[b.name]; ok {
+			r := resultsOf(records, b.name)
+			require.NoError(t, (&document{dir: out}).records(b, r), b.name)
+		}
+	}
 
 	for name, want := range map[string]struct{ bars, lines int }{
-		"peers": {4, 0}, "backends": {4, 0}, "floor": {1, 1}, "warm": {2, 1}, "bare": {0, 2}, "sizes": {}, "workers": {},
+		"peers": {4, 0}, "backends": {4, 0}, "floor": {1, 1}, "bare": {3, 1}, "sizes": {3, 0}, "workers": {2, 0},
 	} {
 		text, err := os.ReadFile(filepath.Join(out, "img", name+".svg"))
 		require.NoError(t, err)
@@ -172,10 +306,8 @@ func TestPlots(t *testing.T) {
 	line := at(regexp.MustCompile(`M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="[^"]*stroke-dasharray`))
 	assert.InDeltaSlice(t, []float64{one, one}, line, 0.1, "the line at 1 is vertical")
 	assert.False(t, strings.Contains(string(svg), "os.ReadDir"), "os.ReadDir is not the floor")
-
-	svg, err = os.ReadFile(filepath.Join(out, "img", "bare.svg"))
-	require.NoError(t, err)
-	assert.Len(t, regexp.MustCompile("fill:#E[56]9[EF]00;fill-opacity").FindAll(svg, -1), 1, "the range of the loop without a ring")
+	label := at(regexp.MustCompile(`<text x="([\d.]+)"[^>]*>1\.00</text>`))
+	assert.Greater(t, label[0], max(one, at(whisker)[1]), "no line crosses the number")
 }
 
 // whisker matches the lines of whiskers on bars: from minimum to maximum, and the caps.
@@ -206,10 +338,4 @@ func TestCount(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, want, got, set)
 	}
-}
-
-func TestReadCold(t *testing.T) {
-	got := readCold("| case | fileproc: requests | time |\n| --- | --- | --- |\n" +
-		"| flat, ext4 | 23 | 2.23 s (0.06) | 1000 | 34.36 s (1.00) | 23 | 2.20 s (0.06) | ≤ 6 s |\n| xfs | not run: no mkfs.xfs | | |\n")
-	assert.Equal(t, []coldCase{{"flat, ext4", 2.3, 6}}, got)
 }

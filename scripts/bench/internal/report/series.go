@@ -11,6 +11,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
 // A series holds the measurements of one side on one set, in the order of the rounds.
@@ -31,6 +32,7 @@ func resultsOf(records []record.Record, table string) (r results) {
 		if rec.Table != table {
 			continue
 		}
+		r.machine = rec.Machine
 		if rec.Text != "" {
 			r.leftOut = append(r.leftOut, rec)
 			continue
@@ -73,6 +75,25 @@ func (r results) on(data string) (list []*series) {
 	return list
 }
 
+// comparisons returns the names of the comparisons of the command floor, in the order of measurement.
+func (r results) comparisons() (names []string) {
+	for _, s := range r.series {
+		if name, ours := strings.CutSuffix(s.who, record.Side+"ours"); ours && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ratios returns the spreads of ours over theirs, if there are both.
+func (r results) ratios(set, comparison string) (wall, cpu measure.Spread, ok bool) {
+	ours, theirs := r.find(set, comparison+record.Side+"ours"), r.find(set, comparison+record.Side+"theirs")
+	if ours == nil || theirs == nil {
+		return wall, cpu, false
+	}
+	return paired(ours.wall, theirs.wall, ratio), paired(ours.cpu, theirs.cpu, ratio), true
+}
+
 // each summarizes f of each value.
 func each(values []float64, f func(float64) float64) measure.Spread {
 	var out []float64
@@ -91,9 +112,8 @@ func paired(a, b []float64, f func(a, b float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
-// caption returns the text below a plot, which describes the measurement to a reader who sees nothing else. caches is the
-// state of the caches, and medians says what is drawn as medians.
-func (r results) caption(caches, medians string) string {
+// caption returns the text below a plot, which describes the measurement to a reader who sees nothing else.
+func (r results) caption(about string) string {
 	fewest, most, layouts := math.MaxInt, 0, "flat: one directory"
 	for _, s := range r.series {
 		fewest, most = min(fewest, len(s.wall)), max(most, len(s.wall))
@@ -105,8 +125,8 @@ func (r results) caption(caches, medians string) string {
 	if fewest < most {
 		rounds = fmt.Sprintf("%d to %d", fewest, most)
 	}
-	return medians + "; whiskers: minimum to maximum of " + rounds + " interleaved rounds.\n" +
-		"Files of about 400 bytes, caches " + caches + ". " + layouts + "; 1k: 1,000 files.\n" + r.machine
+	return about + "Bars and numbers: medians; whiskers: minimum to maximum of " + rounds + " interleaved rounds.\n" +
+		"Files of about 400 bytes, caches warm. " + layouts + "; 1k: 1,000 files.\n" + r.machine
 }
 
 func micros(ns float64) float64         { return ns / 1e3 }
@@ -114,7 +134,13 @@ func filesPerSecond(ns float64) float64 { return 1e9 / ns }
 func identity(ns float64) float64       { return ns }
 func ratio(a, b float64) float64        { return a / b }
 func difference(a, b float64) float64   { return a - b }
-func percentMore(a, b float64) float64  { return (a/b - 1) * 100 }
+
+// count returns the number of files of a set such as flat_100k.
+func count(set string) (float64, error) {
+	layout, n, _ := strings.Cut(set, "_")
+	parsed, err := tickets.ParseSet(layout, n, 1)
+	return float64(parsed.Count), err
+}
 
 var english = message.NewPrinter(language.English) // thousands get commas
 

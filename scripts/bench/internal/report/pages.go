@@ -1,0 +1,276 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fileproc/fileproc/scripts/internal/figure"
+	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
+)
+
+// A block is what a page shows of the measurements in the file from: a table and, beside the page, the picture img/NAME.svg.
+type block struct {
+	name, page, from string
+	sides            func(*document, results) error                          // draws records
+	text             func(*runner, context.Context, *document, string) error // in place of sides: draws what a command has printed
+}
+
+const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
+
+var blocks = []block{
+	{"peers", benchmarks, "peers.txt", (*document).bySide, nil},
+	{"readme", "README.md", "peers.txt", (*document).readme, nil},
+	{"programs", benchmarks, "programs.txt", (*document).bySide, nil},
+	{"backends", benchmarks, "backends.txt", (*document).bySet, nil},
+	{"readdir", benchmarks, "readdir.txt", (*document).bySet, nil},
+	{"floor", benchmarks, "floor.txt", (*document).pairs, nil},
+	{"bare", benchmarks, "bare.txt", (*document).pairs, nil},
+	{"fio", benchmarks, "fio.txt", (*document).pairs, nil},
+	{"sizes", benchmarks, "sizes.txt", (*document).bySet, nil},
+	{"workers", benchmarks, "workers.txt", (*document).bySide, nil},
+	{"ablation", benchmarks, "ablation.txt", (*document).ablation, nil},
+	{"targets", performance, "targets.txt", nil, (*runner).drawTargets},
+	{"cold", performance, "cold.md", nil, (*runner).drawCold},
+	{"cache", cachePage, "cache.md", nil, drawTable("cachefs / fileproc")},
+	{"cache-eviction", cachePage, "cache.md", nil, drawTable("entries")},
+	{"cache-policies", cachePage, "cache.md", nil, drawTable("hits, %")},
+	{"load", "docs/dev/reliability.md", "load.md", nil, (*runner).drawLoad},
+}
+
+// stampOf says what the records were measured with and on.
+func stampOf(records []record.Record) string {
+	var all []string
+	for _, r := range records {
+		all = append(all, r.Commit+", "+r.Date+", "+r.Machine)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
+}
+
+// draw writes a block into its page. With --quick the page is a copy.
+func (r *runner) draw(ctx context.Context, b block) error {
+	page := filepath.Join(r.out, b.page)
+	old, err := os.ReadFile(page)
+	if errors.Is(err, fs.ErrNotExist) && r.quick {
+		old, err = os.ReadFile(filepath.Join(r.root, b.page))
+	}
+	raw, errRaw := os.ReadFile(filepath.Join(r.raw, b.from))
+	if err = errors.Join(err, errRaw, os.MkdirAll(filepath.Join(filepath.Dir(page), "img"), 0o755)); err != nil {
+		return err
+	}
+	d, stamp := &document{dir: filepath.Dir(page)}, ""
+	if b.sides == nil {
+		stamp, _, _ = strings.Cut(string(raw), "\n")
+		err = b.text(r, ctx, d, string(raw))
+	} else {
+		var records []record.Record
+		if records, err = record.Read(strings.NewReader(string(raw))); err != nil {
+			return err
+		}
+		stamp, err = stampOf(records), d.records(b, resultsOf(records, records[0].Table))
+	}
+	if b.name == "targets" && err == nil {
+		records, _, _ := r.ofTargets()
+		stamp = stampOf(records)
+	}
+	text, errFill := fill(string(old), b.name, d.String()+"\n"+stamp+"\n")
+	if err = cmp.Or(err, errFill); err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(text), 0o644)
+}
+
+// fill replaces what a page has between the two lines of a block.
+func fill(page, name, text string) (string, error) {
+	begin := regexp.QuoteMeta("<!-- report: " + name + " -->\n")
+	block := regexp.MustCompile(`(?s)(\n` + begin + `).*?(\n<!-- end -->\n)`)
+	if len(block.FindAllString(page, 2)) != 1 {
+		return "", fmt.Errorf("the page has no block %s, or two", name)
+	}
+	return block.ReplaceAllStringFunc(page, func(old string) string {
+		parts := block.FindStringSubmatch(old)
+		return parts[1] + "\n" + strings.TrimSpace(text) + "\n" + parts[2]
+	}), nil
+}
+
+// records draws a block of records. What could not be measured is named below it.
+func (d *document) records(b block, r results) (err error) {
+	if len(r.series) > 0 {
+		err = b.sides(d, r)
+	}
+	if p, ok := pictures[b.name]; ok && err == nil && len(r.series) > 0 {
+		err = d.picture(b.name+".svg", p.alt, func(file string) error { return p.plot(r, file) })
+		if b.name == "peers" && err == nil { // README.md shows it, where a picture must not depend on the reader's fonts
+			err = p.plot(r, filepath.Join(d.dir, "img", "peers.png"))
+		}
+	}
+	d.leftOut(r)
+	return err
+}
+
+// cold, cache and mixedLoad run the scripts of these names, whose output is kept.
+func (r *runner) cold(ctx context.Context) (string, error) {
+	if r.quick {
+		return "", errors.New("there is no quick form; scripts/bench_cold.sh takes a pattern")
+	}
+	return outputOf(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
+}
+
+func (r *runner) cache(ctx context.Context) (string, error) {
+	picture := filepath.Join(r.out, "docs/img/cache.png")
+	if err := os.MkdirAll(filepath.Dir(picture), 0o755); err != nil {
+		return "", err
+	}
+	return outputOf(ctx, "./bench_cache.sh", "-rounds", fmt.Sprint(r.rounds), "-plot", picture)
+}
+
+// loads are the stores of the mixed load, and the flags of each.
+var loads = map[string][]string{"load": nil, "load-s3": {"-backend", "s3", "-files", "200", "-own", "8"}}
+
+func (r *runner) mixedLoad(ctx context.Context) (string, error) {
+	stages := "25:12s,100:12s,25:12s"
+	if r.quick {
+		stages = "4:2s"
+	}
+	for name, flags := range loads {
+		flags = append([]string{"-quiet", "-threshold", "none", "-stages", stages, "-slice", "500ms", "-out", filepath.Join(r.raw, name+".json")}, flags...)
+		if _, err := outputOf(ctx, "./bench_load.sh", flags...); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
+	columns := []string{"operation", "through", "count", "ops/s", "med", "p(95)", "p(99)"}
+	d.table(columns...)
+	var ratios []string
+	for _, load := range [][3]string{{"load", "files", "Percentiles of the latency through fileproc and through package os"},
+		{"load-s3", "S3", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"}} {
+		var text string
+		err := d.picture(load[0]+".svg", load[2], func(file string) (err error) {
+			text, err = outputOf(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, load[0]+".json"), "-plot", file)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rows, all := tableOf(text, columns...), tableOf(text, "VUs", "p(95)")
+		for _, row := range all {
+			if row[1] == "all" {
+				ratios = append(ratios, load[1]+", "+row[0]+" "+row[slices.Index(all[0], "p(95)")])
+			}
+		}
+		for _, row := range rows[min(1, len(rows)):] {
+			var cells []string
+			for _, c := range columns {
+				cells = append(cells, row[slices.Index(rows[0], c)])
+			}
+			if cells[0] == "read" || cells[0] == "list" {
+				cells[0] = load[1] + ", " + cells[0]
+				d.row(cells...)
+			}
+		}
+	}
+	d.line("\np(95) against the other side: %s.", strings.Join(ratios, "; "))
+	return nil
+}
+
+// drawTable copies the table that has these heads.
+func drawTable(heads ...string) func(*runner, context.Context, *document, string) error {
+	return func(_ *runner, _ context.Context, d *document, raw string) error {
+		rows := tableOf(raw, heads...)
+		if len(rows) < 2 {
+			return fmt.Errorf("no table with the heads %v was printed", heads)
+		}
+		d.table(rows[0]...)
+		for _, row := range rows[1:] {
+			d.row(row...)
+		}
+		return nil
+	}
+}
+
+// A coldCase is a row of the table that scripts/bench_cold.sh prints: requests and seconds of fileproc, of the usual loop and of
+// the loop in the disk's order, and fileproc's time relative to that of the usual loop.
+type coldCase struct {
+	name     string
+	requests [3]float64
+	seconds  [3]float64
+	ratio    float64
+	reason   string // why there are no figures
+}
+
+func coldCases(text string) (cases []coldCase) {
+	for i, row := range tableOf(text, "fileproc: requests") {
+		if i == 0 || len(row) < 7 {
+			continue
+		}
+		c := coldCase{name: row[0]}
+		for k := range 3 {
+			var relative float64
+			_, err := fmt.Sscanf(row[1+2*k]+" "+row[2+2*k], "%f %f s (%f)", &c.requests[k], &c.seconds[k], &relative)
+			if err != nil {
+				c.reason = cmp.Or(row[1], "not measured")
+			} else if k == 0 {
+				c.ratio = relative
+			}
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// drawCold also draws docs/img/cold.png, which README.md shows.
+func (r *runner) drawCold(_ context.Context, d *document, raw string) error {
+	d.table("case", "fileproc: requests", "time, s", "usual loop: requests", "time, s", "in the disk's order: requests", "time, s", "target")
+	var names []string
+	measured := map[string]coldCase{}
+	for _, c := range coldCases(raw) {
+		cells := []string{c.name}
+		for k := range 3 {
+			cells = append(cells, english.Sprintf("%.0f", c.requests[k]), fmt.Sprintf("%.2f", c.seconds[k]))
+		}
+		cells[2] += fmt.Sprintf(" (%.2f)", c.ratio)
+		if c.reason != "" {
+			cells = []string{c.name, c.reason, "", "", "", "", ""}
+		} else {
+			names, measured[c.name] = append(names, c.name), c
+		}
+		d.row(append(cells, limitsOf(c.name))...)
+	}
+	if names == nil {
+		return errors.New("scripts/bench_cold.sh has printed no figures")
+	}
+	return figure.Bars{
+		Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's", Names: names,
+		Kinds: []string{"requests", "time"}, Label: "%.1f",
+		Value: func(name, kind string) (measure.Spread, bool) {
+			c := measured[name]
+			v := 100 * c.ratio
+			if kind == "requests" {
+				v = 100 * c.requests[0] / c.requests[1]
+			}
+			return measure.Spread{Median: v, Min: v, Max: v}, true
+		},
+		Caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\n" +
+			"Medians; where no disk is named, an emulated one that only counts.\n" + strings.SplitN(raw, "\n", 2)[0],
+	}.Save(filepath.Join(r.out, "docs/img/cold.png"))
+}
+
+func (r *runner) drawTargets(_ context.Context, d *document, _ string) error {
+	records, cold, err := r.ofTargets()
+	if err == nil {
+		d.targets(records, cold)
+	}
+	return err
+}
