@@ -56,27 +56,12 @@ func New(title, x, y string) *plot.Plot {
 
 // SavePlot saves p with the caption below it. The height is that of p alone.
 func SavePlot(name string, p *plot.Plot, width, height vg.Length, caption string, ink color.Color) error {
-	return SaveTiles(name, [][]*plot.Plot{{p}}, width, height, "", caption, ink)
-}
-
-// SaveTiles saves rows of plots with a title above and the caption below them. The height is that of the plots alone.
-func SaveTiles(name string, rows [][]*plot.Plot, width, height vg.Length, title, caption string, ink color.Color) error {
-	frame := New(title, "", "")
-	big, small, above := frame.Title.TextStyle, frame.X.Tick.Label, Margin
+	small := p.X.Tick.Label
 	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, ink, text.XLeft, text.YBottom
-	if title != "" {
-		above += big.Height(title) + Margin
-	}
 	below := small.Height(caption) + 2*Margin
-	return Save(name, width, height+below+above-Margin, func(c draw.Canvas) {
+	return Save(name, width, height+below, func(c draw.Canvas) {
 		c.FillText(small, vg.Point{X: Margin, Y: Margin}, caption)
-		c.FillText(big, vg.Point{X: c.Center().X, Y: c.Max.Y - Margin}, title)
-		tiles := draw.Tiles{Rows: len(rows), Cols: len(rows[0]), PadX: 2 * Margin, PadY: 2 * Margin}
-		for i, row := range plot.Align(rows, tiles, draw.Crop(c, Margin, -Margin, below, -above)) {
-			for k, tile := range row {
-				rows[i][k].Draw(tile)
-			}
-		}
+		p.Draw(draw.Crop(c, Margin, -Margin, below, -Margin))
 	})
 }
 

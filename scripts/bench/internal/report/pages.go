@@ -27,23 +27,23 @@ type block struct {
 const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
 
 var blocks = []block{
-	{"peers", benchmarks, "peers.txt", (*document).bySide, nil},
-	{"readme", "README.md", "peers.txt", (*document).readme, nil},
-	{"programs", benchmarks, "programs.txt", (*document).bySide, nil},
-	{"backends", benchmarks, "backends.txt", (*document).bySet, nil},
-	{"readdir", benchmarks, "readdir.txt", (*document).bySet, nil},
-	{"floor", benchmarks, "floor.txt", (*document).pairs, nil},
-	{"bare", benchmarks, "bare.txt", (*document).pairs, nil},
-	{"fio", benchmarks, "fio.txt", (*document).pairs, nil},
-	{"sizes", benchmarks, "sizes.txt", (*document).bySet, nil},
-	{"workers", benchmarks, "workers.txt", (*document).bySide, nil},
-	{"ablation", benchmarks, "ablation.txt", (*document).ablation, nil},
-	{"targets", performance, "targets.txt", nil, (*runner).drawTargets},
-	{"cold", performance, "cold.md", nil, (*runner).drawCold},
-	{"cache", cachePage, "cache.md", nil, drawTable("cachefs / fileproc")},
-	{"cache-eviction", cachePage, "cache.md", nil, drawTable("entries")},
-	{"cache-policies", cachePage, "cache.md", nil, drawTable("hits, %")},
-	{"load", "docs/dev/reliability.md", "load.md", nil, (*runner).drawLoad},
+	{"peers", benchmarks, "peers", (*document).bySide, nil},
+	{"readme", "README.md", "peers", (*document).readme, nil},
+	{"programs", benchmarks, "programs", (*document).bySide, nil},
+	{"backends", benchmarks, "backends", (*document).bySet, nil},
+	{"readdir", benchmarks, "readdir", (*document).bySet, nil},
+	{"floor", benchmarks, "floor", (*document).pairs, nil},
+	{"bare", benchmarks, "bare", (*document).pairs, nil},
+	{"fio", benchmarks, "fio", (*document).pairs, nil},
+	{"sizes", benchmarks, "sizes", (*document).bySet, nil},
+	{"workers", benchmarks, "workers", (*document).bySide, nil},
+	{"ablation", benchmarks, "ablation", (*document).ablation, nil},
+	{"targets", performance, "floor", nil, (*runner).drawTargets},
+	{"cold", performance, "cold", nil, (*runner).drawCold},
+	{"cache", cachePage, "cache", nil, drawTable("cachefs / fileproc")},
+	{"cache-eviction", cachePage, "cache", nil, drawTable("entries")},
+	{"cache-policies", cachePage, "cache", nil, drawTable("hits, %")},
+	{"load", "docs/dev/reliability.md", "load", nil, (*runner).drawLoad},
 }
 
 // stampOf says what the records were measured with and on.
@@ -63,23 +63,20 @@ func (r *runner) draw(ctx context.Context, b block) error {
 	if errors.Is(err, fs.ErrNotExist) && r.quick {
 		old, err = os.ReadFile(filepath.Join(r.root, b.page))
 	}
-	raw, errRaw := os.ReadFile(filepath.Join(r.raw, b.from))
+	raw, errRaw := os.ReadFile(r.file(b.from))
 	if err = errors.Join(err, errRaw, os.MkdirAll(filepath.Join(filepath.Dir(page), "img"), 0o755)); err != nil {
 		return err
 	}
-	d, stamp := &document{dir: filepath.Dir(page)}, ""
-	if b.sides == nil {
-		stamp, _, _ = strings.Cut(string(raw), "\n")
+	d := &document{dir: filepath.Dir(page)}
+	stamp, _, _ := strings.Cut(string(raw), "\n")
+	if b.text != nil {
 		err = b.text(r, ctx, d, string(raw))
-	} else {
-		var records []record.Record
-		if records, err = record.Read(strings.NewReader(string(raw))); err != nil {
-			return err
-		}
-		stamp, err = stampOf(records), d.records(b, resultsOf(records, records[0].Table))
 	}
-	if b.name == "targets" && err == nil {
-		records, _, _ := r.ofTargets()
+	if b.sides != nil || b.name == "targets" {
+		records, errLoad := r.load(b.from)
+		if err = cmp.Or(err, errLoad); err == nil && b.sides != nil {
+			err = d.records(b, resultsOf(records, b.from))
+		}
 		stamp = stampOf(records)
 	}
 	text, errFill := fill(string(old), b.name, d.String()+"\n"+stamp+"\n")
@@ -117,48 +114,14 @@ func (d *document) records(b block, r results) (err error) {
 	return err
 }
 
-// cold, cache and mixedLoad run the scripts of these names, whose output is kept.
-func (r *runner) cold(ctx context.Context) (string, error) {
-	if r.quick {
-		return "", errors.New("there is no quick form; scripts/bench_cold.sh takes a pattern")
-	}
-	return outputOf(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
-}
-
-func (r *runner) cache(ctx context.Context) (string, error) {
-	picture := filepath.Join(r.out, "docs/img/cache.png")
-	if err := os.MkdirAll(filepath.Dir(picture), 0o755); err != nil {
-		return "", err
-	}
-	return outputOf(ctx, "./bench_cache.sh", "-rounds", fmt.Sprint(r.rounds), "-plot", picture)
-}
-
-// loads are the stores of the mixed load, and the flags of each.
-var loads = map[string][]string{"load": nil, "load-s3": {"-backend", "s3", "-files", "200", "-own", "8"}}
-
-func (r *runner) mixedLoad(ctx context.Context) (string, error) {
-	stages := "25:12s,100:12s,25:12s"
-	if r.quick {
-		stages = "4:2s"
-	}
-	for name, flags := range loads {
-		flags = append([]string{"-quiet", "-threshold", "none", "-stages", stages, "-slice", "500ms", "-out", filepath.Join(r.raw, name+".json")}, flags...)
-		if _, err := outputOf(ctx, "./bench_load.sh", flags...); err != nil {
-			return "", err
-		}
-	}
-	return "", nil
-}
-
 func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 	columns := []string{"operation", "through", "count", "ops/s", "med", "p(95)", "p(99)"}
 	d.table(columns...)
 	var ratios []string
-	for _, load := range [][3]string{{"load", "files", "Percentiles of the latency through fileproc and through package os"},
-		{"load-s3", "S3", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"}} {
+	for _, l := range loads {
 		var text string
-		err := d.picture(load[0]+".svg", load[2], func(file string) (err error) {
-			text, err = outputOf(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, load[0]+".json"), "-plot", file)
+		err := d.picture(l.name+".svg", l.alt, func(file string) (err error) {
+			text, err = outputOf(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
 			return err
 		})
 		if err != nil {
@@ -167,7 +130,7 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 		rows, all := tableOf(text, columns...), tableOf(text, "VUs", "p(95)")
 		for _, row := range all {
 			if row[1] == "all" {
-				ratios = append(ratios, load[1]+", "+row[0]+" "+row[slices.Index(all[0], "p(95)")])
+				ratios = append(ratios, l.store+", "+row[0]+" "+row[slices.Index(all[0], "p(95)")])
 			}
 		}
 		for _, row := range rows[min(1, len(rows)):] {
@@ -176,7 +139,7 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 				cells = append(cells, row[slices.Index(rows[0], c)])
 			}
 			if cells[0] == "read" || cells[0] == "list" {
-				cells[0] = load[1] + ", " + cells[0]
+				cells[0] = l.store + ", " + cells[0]
 				d.row(cells...)
 			}
 		}
@@ -268,9 +231,6 @@ func (r *runner) drawCold(_ context.Context, d *document, raw string) error {
 }
 
 func (r *runner) drawTargets(_ context.Context, d *document, _ string) error {
-	records, cold, err := r.ofTargets()
-	if err == nil {
-		d.targets(records, cold)
-	}
+	_, err := d.targets(r)
 	return err
 }

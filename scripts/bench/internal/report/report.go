@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,30 +32,41 @@ var (
 // A part is measured and kept by itself.
 type part struct {
 	name   string
-	sets   []string
+	sets   []string // {""}: none
 	rounds int      // at most; 0: as many as others
-	cases  []string // of the command floor; nil: the table name of the command peers
-	// measure returns records. If it is nil, they are those of the sets. text returns what a command has printed, and is used
-	// in place of both.
-	measure func(*runner, context.Context, part) ([]record.Record, error)
-	text    func(*runner, context.Context) (string, error)
+	build  string   // of bench; "": the first one
+	floor  []string // arguments of bench floor, a run for each; nil: the table name of bench peers
+	// text returns what a command has printed, in place of records.
+	text func(r *runner, ctx context.Context, set string) (string, error)
 }
 
 var parts = []part{
 	{name: "peers", sets: large},
 	{name: "programs", sets: large},
-	{name: "backends", sets: slices.Concat(smallSets, large, huge), measure: (*runner).measureBackends},
+	{name: "backends", sets: slices.Concat(smallSets, large, huge)},
 	{name: "readdir", sets: []string{"proc", "flat_1k", "flat_5k", "flat_100k", "flat_1m"}},
-	{name: "floor", sets: slices.Concat(large, huge), cases: []string{"whole", "prefix", "stat", "names"}},
-	{name: "bare", sets: large[:1], rounds: 5, cases: []string{"bare"}},
-	{name: "fio", sets: large[:1], rounds: 5, cases: []string{"fio"}},
+	{name: "floor", sets: slices.Concat(large, huge), floor: []string{"-case whole", "-case prefix", "-case stat", "-case names"}},
+	{name: "bare", sets: large[:1], rounds: 5, floor: []string{"-case bare"}},
+	{name: "fio", sets: large[:1], rounds: 5, floor: []string{"-case fio"}},
 	{name: "sizes", sets: slices.Concat(sizeSets, huge[:1])},
 	{name: "workers", sets: large[:1]},
 	{name: "ablation", sets: large[:1]},
-	{name: "cold", text: (*runner).cold},
-	{name: "targets", measure: (*runner).measureTargets},
-	{name: "cache", text: (*runner).cache},
-	{name: "load", text: (*runner).mixedLoad},
+	// The targets that are in none of the above, nor in cold.
+	{name: "nouring", sets: slices.Concat(large, huge), build: "nouring", floor: []string{"-case whole"}},
+	{name: "uring", sets: slices.Concat(sizeSets, huge[:1]), floor: []string{"-case uring"}},
+	{name: "walkdir", sets: large[:1], floor: []string{"-case walkdir"}},
+	{name: "small", sets: []string{""}, floor: []string{"-case small"}},
+	{name: "again", sets: huge[:1], floor: []string{"-case again"}},
+	{name: "fuse", sets: []string{""}, floor: []string{"-case sweep -fuse 1ms -workers 2"}},
+	{name: "unix", sets: large[:1], build: "unix", floor: []string{"-case whole"}},
+	{name: "generic", sets: large[:1], build: "generic", floor: []string{"-case whole"}},
+	{name: "shapes", sets: []string{""}, floor: []string{"-case shapes"}},
+	{name: "allocs", sets: large[:1], text: floorText("allocs", false)},
+	{name: "peak", sets: huge[:1], text: floorText("peak", false)},
+	{name: "peak-cold", sets: huge[:1], text: floorText("peak", true)},
+	{name: "cold", sets: []string{""}, text: (*runner).cold},
+	{name: "cache", sets: []string{""}, text: (*runner).cache},
+	{name: "load", sets: []string{""}, text: (*runner).mixedLoad},
 }
 
 // builds are the builds of the table backends, named by their build tags. The first one is built without a tag.
@@ -93,33 +105,35 @@ func Main(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	chosen := strings.Split(*only, ",")
+	chosen, known := strings.Split(*only, ","), []string(nil)
 	if *only == "none" {
 		chosen = nil
+	}
+	for _, name := range chosen {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return fmt.Errorf("unknown part %q: want some of %v", name, names)
+		}
+		known = append(known, r.sized(parts[i].sets)...)
 	}
 	if *sets != "" {
 		r.only = strings.Split(*sets, ",")
 	}
-	for _, name := range chosen {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("unknown part %q: want some of %v", name, names)
-		}
-	}
 	for _, set := range r.only {
-		if !slices.ContainsFunc(parts, func(p part) bool { return slices.Contains(chosen, p.name) && slices.Contains(r.sized(p.sets), set) }) {
+		if !slices.Contains(known, set) {
 			return fmt.Errorf("none of these parts measures a set %q", set)
 		}
 	}
 	if err := r.open("report"); err != nil {
 		return err
 	}
-	defer r.close()
-	return r.run(ctx, chosen)
+	defer os.RemoveAll(r.bins)
+	return r.run(ctx, chosen, blocks)
 }
 
-// run measures the parts and writes all blocks. A part that cannot be measured, and a block that cannot be drawn, are left as
+// run measures the parts and writes the blocks. A part that cannot be measured, and a block that cannot be drawn, are left as
 // they were.
-func (r *runner) run(ctx context.Context, chosen []string) error {
+func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error {
 	var failed []string
 	start := time.Now()
 	try := func(what string, do func() error) {
@@ -131,22 +145,21 @@ func (r *runner) run(ctx context.Context, chosen []string) error {
 			failed = append(failed, what)
 		}
 	}
-	for _, name := range chosen {
-		try("measuring "+name, func() error { return r.measure(ctx, name, r.only) })
-		if ctx.Err() != nil {
-			return ctx.Err()
+	for _, p := range parts {
+		if slices.Contains(chosen, p.name) && ctx.Err() == nil {
+			try("measuring "+p.name, func() error { return r.measure(ctx, p) })
 		}
 	}
 	for _, b := range blocks {
-		if _, err := os.Stat(filepath.Join(r.raw, b.from)); err == nil {
+		if _, err := os.Stat(r.file(b.from)); err == nil && ctx.Err() == nil {
 			try("drawing "+b.name, func() error { return r.draw(ctx, b) })
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%.0f s in all, with the pages in %s\n", time.Since(start).Seconds(), r.out)
+	fmt.Fprintf(os.Stderr, "%.0f s in all, with the measurements in %s\n", time.Since(start).Seconds(), r.raw)
 	if failed != nil {
 		return status{strings.Join(failed, ", ") + ": left as it was, for the reasons above", 3}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // open is called in the directory scripts. name is that of the directory with the measurements.
@@ -172,15 +185,14 @@ func (r *runner) open(name string) (err error) {
 	return err
 }
 
-func (r *runner) close() { os.RemoveAll(r.bins) }
+// file returns the name of what is kept of a part.
+func (r *runner) file(part string) string { return filepath.Join(r.raw, part+".txt") }
 
 // sized returns the sets that --quick measures, or all.
 func (r *runner) sized(sets []string) (sized []string) {
 	for _, set := range sets {
-		if r.quick && (strings.HasSuffix(set, "_1m") || strings.HasSuffix(set, "_10k")) {
-			continue
-		} else if r.quick {
-			set = strings.Replace(set, "_100k", "_5k", 1)
+		if r.quick {
+			set = strings.NewReplacer("_100k", "_5k", "_10k", "_5k", "_1m", "_5k").Replace(set)
 		}
 		if !slices.Contains(sized, set) {
 			sized = append(sized, set)
@@ -189,48 +201,32 @@ func (r *runner) sized(sets []string) (sized []string) {
 	return sized
 }
 
-func (r *runner) set(name string) string {
+// set returns the directory of a set, which it makes if it is missing, but none of a million files.
+func (r *runner) set(ctx context.Context, name string) (string, error) {
+	dir := filepath.Join(r.root, ".data", "tickets_"+name)
 	if name == "proc" {
-		return "/proc"
-	}
-	return filepath.Join(r.root, ".data", "tickets_"+name)
-}
-
-// make makes a set that is missing, but none of a million files.
-func (r *runner) make(ctx context.Context, name string) error {
-	if _, err := os.Stat(r.set(name) + ".json"); err == nil || name == "proc" {
-		return nil
+		return "/proc", nil
+	} else if _, err := os.Stat(dir + ".json"); err == nil {
+		return dir, nil
 	}
 	layout, count, _ := strings.Cut(name, "_")
 	if count == "1m" {
-		return fmt.Errorf("go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
+		return "", fmt.Errorf("go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
 	}
 	set, err := tickets.ParseSet(layout, count, 1)
 	if err == nil {
-		_, err = set.Generate(ctx, filepath.Dir(r.set(name)), nil)
+		_, err = set.Generate(ctx, filepath.Dir(dir), nil)
 	}
-	return err
-}
-
-// flags returns how often the command floor measures a set, in which a pass over a million files takes as long as ten of others.
-func (r *runner) flags(set string) []string {
-	passes := r.passes
-	if strings.HasSuffix(set, "_1m") {
-		passes = 1
-	}
-	return []string{"-json", "-pairs", fmt.Sprint(r.rounds), "-passes", fmt.Sprint(passes)}
+	return dir, err
 }
 
 // output runs the command bench, built with the tag of a build.
 func (r *runner) output(ctx context.Context, build string, args ...string) (string, error) {
+	build = cmp.Or(build, builds[0])
 	program := filepath.Join(r.bins, build)
 	if _, err := os.Stat(program); err != nil {
-		tags := ""
-		if build != builds[0] {
-			tags = "fileproc_" + build
-		}
-		if text, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", program, "./bench").CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: %s", err, text)
+		if _, err := outputOf(ctx, "go", "build", "-o", program, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench"); err != nil {
+			return "", err
 		}
 	}
 	return outputOf(ctx, program, args...)
@@ -250,58 +246,58 @@ func outputOf(ctx context.Context, program string, args ...string) (string, erro
 	return string(out), nil
 }
 
-// records returns what the command bench prints, as records of the table.
-func (r *runner) records(ctx context.Context, table, build string, args ...string) ([]record.Record, error) {
-	text, err := r.output(ctx, build, args...)
-	if err != nil {
-		return nil, err
-	}
-	records, err := record.Read(strings.NewReader(text))
-	for i := range records {
-		records[i].Table = table
-	}
-	return records, err
-}
-
-// measure measures a part, or some of its sets, and keeps the measurements.
-func (r *runner) measure(ctx context.Context, name string, only []string) error {
-	p := parts[slices.IndexFunc(parts, func(p part) bool { return p.name == name })]
-	if p.text != nil {
-		text, err := p.text(r, ctx)
+// measure measures a part, or some of its sets, and keeps the measurements. A set that is missing is left out.
+func (r *runner) measure(ctx context.Context, p part) error {
+	var fresh, records []record.Record
+	var text strings.Builder
+	var missing error
+	for _, set := range r.sized(p.sets) {
+		if r.only != nil && !slices.Contains(r.only, set) {
+			continue
+		}
+		dir := ""
+		if set != "" {
+			var err error
+			if dir, err = r.set(ctx, set); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
+				missing = err
+				continue
+			}
+		}
+		if p.text != nil {
+			printed, err := p.text(r, ctx, dir)
+			if err != nil {
+				return err
+			}
+			text.WriteString(printed)
+			continue
+		}
+		measured, err := r.measureSet(ctx, p, dir)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(r.raw, name+".md"), []byte(stampOf([]record.Record{r.stamp})+"\n\n"+text), 0o644)
+		fresh = append(fresh, measured...)
 	}
-	measure := p.measure
-	if measure == nil {
-		measure = (*runner).measureSets
-	}
-	p.sets = slices.DeleteFunc(r.sized(p.sets), func(set string) bool { return only != nil && !slices.Contains(only, set) })
-	fresh, err := measure(r, ctx, p)
-	if err != nil {
-		return err
-	}
-	if len(fresh) == 0 {
-		return errors.New("nothing was measured")
+	if p.text != nil && missing == nil {
+		return os.WriteFile(r.file(p.name), []byte(stampOf([]record.Record{r.stamp})+"\n\n"+text.String()), 0o644)
+	} else if len(fresh) == 0 {
+		return cmp.Or(missing, errors.New("nothing was measured"))
 	}
 	for i := range fresh {
 		fresh[i].Commit, fresh[i].Date, fresh[i].Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
 	}
-	records, err := r.load(name)
-	if err != nil || only == nil {
-		records = nil
+	if old, err := r.load(p.name); err == nil && r.only != nil {
+		records = slices.DeleteFunc(old, func(rec record.Record) bool { return slices.Contains(r.only, rec.Data) })
 	}
-	records = slices.DeleteFunc(records, func(rec record.Record) bool { return slices.Contains(only, rec.Data) })
-	var text bytes.Buffer
 	if err := record.Write(&text, append(records, fresh...)...); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.raw, name+".txt"), text.Bytes(), 0o644)
+	return os.WriteFile(r.file(p.name), []byte(text.String()), 0o644)
 }
 
+// load returns no records of a part that was not measured.
 func (r *runner) load(name string) ([]record.Record, error) {
-	text, err := os.ReadFile(filepath.Join(r.raw, name+".txt"))
+	text, err := os.ReadFile(r.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -310,60 +306,102 @@ func (r *runner) load(name string) ([]record.Record, error) {
 	return record.Read(bytes.NewReader(text))
 }
 
-func (r *runner) measureSets(ctx context.Context, p part) (records []record.Record, err error) {
+// measureSet lets the builds of the table backends take turns, of which a different one goes first in each round. A pass over a
+// million files takes as long as ten of others.
+func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []record.Record, err error) {
+	rounds, passes := r.rounds, r.passes
+	if strings.HasSuffix(dir, "_1m") {
+		passes = 1
+	}
 	if p.rounds > 0 {
-		defer func(rounds int) { r.rounds = rounds }(r.rounds)
-		r.rounds = min(r.rounds, p.rounds)
+		rounds = min(rounds, p.rounds)
 	}
-	for _, set := range p.sets {
-		if err := r.make(ctx, set); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
-			continue
+	run := func(build string, args ...string) error {
+		text, err := r.output(ctx, build, args...)
+		if err != nil {
+			return err
 		}
-		rounds := r.rounds
-		if strings.HasSuffix(set, "_1m") {
-			rounds = min(rounds, 3) // a pass takes seconds
+		fresh, err := record.Read(strings.NewReader(text))
+		for i := range fresh {
+			fresh[i].Table = p.name
 		}
-		runs := [][]string{{"peers", "-table", p.name, "-rounds", fmt.Sprint(rounds), "-count", filepath.Join(r.bins, "count"), r.set(set)}}
-		if p.cases != nil {
-			runs = nil
+		records = append(records, fresh...)
+		return err
+	}
+	for _, c := range p.floor {
+		args := append(strings.Fields("floor "+c), "-json", "-pairs", fmt.Sprint(rounds), "-passes", fmt.Sprint(passes))
+		if dir != "" {
+			args = append(args, "-dir", dir)
 		}
-		for _, c := range p.cases {
-			if c != "names" || strings.HasPrefix(set, "flat_") { // the case lists a single directory
-				runs = append(runs, append([]string{"floor", "-case", c, "-dir", r.set(set)}, r.flags(set)...))
-			}
+		if c == "-case names" && !strings.Contains(dir, "_flat_") {
+			continue // it lists a single directory
 		}
+		err = cmp.Or(err, run(p.build, args...))
+	}
+	switch {
+	case p.floor != nil:
+	case p.name == "backends":
+		for i := range rounds * len(builds) {
+			build := builds[(i/len(builds)+i)%len(builds)]
+			err = cmp.Or(err, run(build, "peers", "-table", p.name, "-rounds", "1", "-build", build, dir))
+		}
+	default:
+		count := filepath.Join(r.bins, "count")
 		if p.name == "programs" {
-			err = exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.bins, "count"), "./bench/internal/peers/count").Run()
+			_, err = outputOf(ctx, "go", "build", "-o", count, "./bench/internal/peers/count")
 		}
-		for _, args := range runs {
-			fresh, errRun := r.records(ctx, p.name, builds[0], args...)
-			if err = errors.Join(err, errRun); err != nil {
-				return nil, err
-			}
-			records = append(records, fresh...)
-		}
+		err = cmp.Or(err, run("", "peers", "-table", p.name, "-rounds", fmt.Sprint(rounds), "-count", count, dir))
 	}
-	return records, nil
+	return records, err
 }
 
-// measureBackends lets the builds take turns. A different one goes first in each round.
-func (r *runner) measureBackends(ctx context.Context, p part) (records []record.Record, err error) {
-	for _, set := range p.sets {
-		if err := r.make(ctx, set); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
-			continue
-		}
-		for round := range r.rounds {
-			for i := range builds {
-				build := builds[(i+round)%len(builds)]
-				fresh, err := r.records(ctx, p.name, build, "peers", "-table", p.name, "-rounds", "1", "-build", build, r.set(set))
-				if err != nil {
-					return nil, err
-				}
-				records = append(records, fresh...)
-			}
+// cold, cache and mixedLoad run the scripts of these names, and floorText a case of bench floor.
+func (r *runner) cold(ctx context.Context, _ string) (string, error) {
+	if r.quick {
+		return "", errors.New("there is no quick form; scripts/bench_cold.sh takes a pattern")
+	}
+	return outputOf(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
+}
+
+func (r *runner) cache(ctx context.Context, _ string) (string, error) {
+	pictures := filepath.Join(r.out, "docs/img")
+	args := []string{"-rounds", fmt.Sprint(r.rounds), "-plot", pictures}
+	if r.quick {
+		args = append(args, "-sample", "1ms")
+	}
+	if err := os.MkdirAll(pictures, 0o755); err != nil {
+		return "", err
+	}
+	return outputOf(ctx, "./bench_cache.sh", args...)
+}
+
+// loads are the stores of the mixed load, and the flags and the picture of each.
+var loads = []struct{ name, store, flags, alt string }{
+	{"load", "files", "", "Percentiles of the latency through fileproc and through package os"},
+	{"load-s3", "S3", " -backend s3 -files 200 -own 8", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"},
+}
+
+func (r *runner) mixedLoad(ctx context.Context, _ string) (string, error) {
+	stages := "25:12s,100:12s,25:12s"
+	if r.quick {
+		stages = "4:2s"
+	}
+	for _, l := range loads {
+		flags := strings.Fields("-quiet -threshold none -slice 500ms -stages " + stages + l.flags)
+		if _, err := outputOf(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
+			return "", err
 		}
 	}
-	return records, nil
+	return "", nil
+}
+
+func floorText(name string, cold bool) func(*runner, context.Context, string) (string, error) {
+	return func(r *runner, ctx context.Context, dir string) (string, error) {
+		if cold {
+			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
+				return "", err
+			}
+		}
+		return r.output(ctx, "", "floor", "-case", name, "-dir", dir)
+	}
 }

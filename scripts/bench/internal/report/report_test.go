@@ -1,8 +1,6 @@
 package report
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
 func TestFloor(t *testing.T) {
@@ -41,13 +40,17 @@ func TestParts(t *testing.T) {
 	for _, p := range parts {
 		for _, r := range []*runner{{}, {quick: true}} {
 			for _, set := range r.sized(p.sets) {
-				n, err := count(set)
-				assert.True(t, set == "proc" || err == nil, set)
-				assert.True(t, !r.quick || n <= 5000, set)
+				layout, n, _ := strings.Cut(set, "_")
+				parsed, err := tickets.ParseSet(layout, n, 1)
+				assert.True(t, set == "proc" || set == "" || err == nil, set)
+				assert.True(t, !r.quick || parsed.Count <= 5000, set)
 			}
-			assert.Equal(t, p.text == nil && p.name != "targets", len(r.sized(p.sets)) > 0, p.name)
+			assert.NotEmpty(t, r.sized(p.sets), p.name)
 		}
-		files = append(files, p.name+".txt", p.name+".md")
+		files = append(files, p.name)
+	}
+	for _, target := range targets {
+		assert.Contains(t, append(files, ""), target.table, target.name)
 	}
 	for _, b := range blocks {
 		assert.Contains(t, files, b.from, b.name)
@@ -65,7 +68,8 @@ func TestTargetsOfThePages(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, performance))
 	require.NoError(t, err)
 	var d document
-	d.targets(nil, "")
+	_, err = d.targets(&runner{raw: t.TempDir()})
+	require.NoError(t, err)
 	want, got := tableOf(d.String(), "reached"), tableOf(string(page), "reached")
 	require.Len(t, want, len(targets)+1)
 	require.Len(t, got, len(want), "rows of the page")
@@ -88,32 +92,42 @@ const coldText = "at, date\n\n| case | fileproc: requests | time (/ the usual lo
 	"| --- | --- | --- | --- | --- | --- | --- | --- |\n" +
 	"| flat_100k, ext4 | 2501 | 2.23 s (0.06) | 100040 | 34.36 s (1.00) | 23 | 2.20 s (0.06) | x |\n" +
 	"| go, xfs, 3,000 requests/s | not run: no mkfs.xfs | | | | | | x |\n\n" +
-	"| case | of | whole run | p95 of 20, ms | worst, ms | target |\n| --- | --- | --- | --- | --- | --- |\n" +
-	"| cancel, 60 directories of 300 files, ext4, one head, 4ms a seek | fileproc | 2000 ms | 80 | 90 | x |\n"
+	"| case | fileproc: whole run, ms | p95 of 20 cancels, ms | worst, ms | target |\n| --- | --- | --- | --- | --- |\n" +
+	"| cancel, nested1_18k, ext4, one head, 4 ms a seek | 2000 | 80 | 90 | x |\n"
 
 func TestTargets(t *testing.T) {
 	pair := func(table, set, who string, ours float64) []record.Record {
 		return []record.Record{{Table: table, Data: set, Who: who + ": ours", Files: 1000, Wall: ours, CPU: ours},
 			{Table: table, Data: set, Who: who + ": theirs", Files: 1000, Wall: 100e6, CPU: 100e6}}
 	}
-	records := slices.Concat(pair("floor", "flat_100k", "whole / C loop", 85e6), pair("floor", "nested1_100k", "whole / C loop", 86e6),
+	r := &runner{raw: t.TempDir()}
+	keep := func(name, text string) { require.NoError(t, os.WriteFile(r.file(name), []byte(text), 0o644)) }
+	for _, records := range [][]record.Record{
+		slices.Concat(pair("floor", "flat_100k", "whole / C loop", 85e6), pair("floor", "nested1_100k", "whole / C loop", 86e6)),
 		pair("small", "", "1 files / ReadDir + ReadFile", 50e6), pair("fuse", "slow", "default / Workers 2", 57e6), pair("unix", "flat_100k", whole, 140e6),
-		[]record.Record{{Table: "allocs", Data: "flat_100k", Text: "0.0014 allocations a file, 100000 files, prefix"},
-			{Table: "peak", Data: "flat_1m", Text: "20480 kB at most, 1000000 files, Stream"},
-			{Table: "peakcold", Data: "flat_1m", Text: "not run: no root"}})
+	} {
+		var text strings.Builder
+		require.NoError(t, record.Write(&text, records...))
+		keep(records[0].Table, text.String())
+	}
+	keep("allocs", "stamp\n\n0.0014 allocations a file, 100000 files, prefix\n")
+	keep("peak", "stamp\n\n20480 kB at most, 1000000 files, Stream\n")
+	keep("cold", coldText)
 	var d document
-	assert.Equal(t, 3, d.targets(records, coldText))
+	missed, err := d.targets(r)
+	require.NoError(t, err)
+	assert.Equal(t, 3, missed)
 	for _, row := range []string{
 		"| flat and nested, 100k and 1m, whole / C loop | wall 0.85, **0.86** | wall ≤ 0.85 |",
 		"| the same without io_uring |  | wall ≤ 1.00 |",
 		"| 1, 2, 3, 10, 100 files / ReadDir + ReadFile | wall 0.5; CPU 0.5 | wall ≤ 1.00, CPU ≤ 1.00 |",
 		"| cold, flat 100k | requests **2,501** | ≤ 2,500 requests |",
-		"| the same, xfs | not run: no mkfs.xfs | ≤ 1.5 s, ≤ 2,300 requests |",
-		"| cancel, cold, one head of 4 ms, worst | 90 | ≤ 100 ms |",
-		"| FUSE, 1 ms an open, 1,000 files | 57 | ≤ 60 ms |",
+		"| the same, xfs |  | ≤ 1.5 s, ≤ 2,300 requests |",
+		"| cancel, cold, one head of 4 ms, worst | ms 90 | ≤ 100 ms |",
+		"| FUSE, 1 ms an open, 1,000 files | ms 57 | ≤ 60 ms |",
 		"| allocations a file, 100k, prefixes | allocations 0.0014 | ≤ 0.002 allocations |",
 		"| peak memory, Stream, 1m files, warm | MiB **20** | ≤ 16 MiB |",
-		"| the same, cold | flat_1m not run: no root | ≤ 80 MiB |",
+		"| the same, cold |  | ≤ 80 MiB |",
 		"| unix backend, flat 100k, whole / C loop | wall 1.4; CPU 1.4 | reported |",
 	} {
 		assert.Contains(t, d.String(), row+"\n")
@@ -146,7 +160,7 @@ func TestFill(t *testing.T) {
 
 // A part that fails leaves its table and measurements, and others go on. Each says what it was measured on.
 func TestRun(t *testing.T) {
-	r := &runner{root: t.TempDir(), raw: t.TempDir(), stamp: record.Record{Commit: "c0ffee", Date: "today", Machine: "m"}}
+	r := &runner{root: t.TempDir(), raw: t.TempDir(), bins: t.TempDir(), rounds: 1, stamp: record.Record{Commit: "c0ffee", Date: "today", Machine: "m"}}
 	r.out = r.root
 	write := func(name, text string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -154,49 +168,44 @@ func TestRun(t *testing.T) {
 	}
 	page := filepath.Join(r.root, benchmarks)
 	write(page, "\n<!-- report: fio -->\nold\n<!-- end -->\n\n<!-- report: ablation -->\nold\n<!-- end -->\n\n<!-- report: readdir -->\nolder\n<!-- end -->\n")
-	write(filepath.Join(r.raw, "readdir.txt"), "no record\n")
+	write(r.file("readdir"), "no record\n")
 	defer func(old []part) { parts = old }(parts)
-	passes := func(sets ...string) func(*runner, context.Context, part) (all []record.Record, err error) {
-		return func(*runner, context.Context, part) (all []record.Record, err error) {
-			for _, set := range sets {
-				all = append(all, record.Record{Table: "ablation", Data: set, Who: "a " + set, Files: 1, Wall: 7})
-			}
-			return all, nil
-		}
-	}
-	parts = []part{{name: "fio", measure: func(*runner, context.Context, part) ([]record.Record, error) { return nil, errors.New("planted") }},
-		{name: "ablation", measure: passes("s", "t")}}
-	err := r.run(t.Context(), []string{"fio", "ablation"})
+	program(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; echo BenchmarkAblation/set=${set##*tickets_}/side=a 1 7 ns/op`)
+	parts = []part{{name: "fio", sets: []string{"flat_1"}}, {name: "ablation", sets: []string{"flat_1", "flat_2"}}}
+	err := r.run(t.Context(), []string{"fio", "ablation"}, blocks)
 	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
 	assert.Equal(t, 3, err.(status).ExitCode())
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "<!-- report: fio -->\nold\n")
 	assert.Contains(t, string(text), "<!-- report: readdir -->\nolder\n")
-	assert.Contains(t, string(text), "| a s | 7 (7…7) |", "drawn")
+	assert.Contains(t, string(text), "| a | 7 (7…7) |", "drawn")
 	assert.Contains(t, string(text), "\n\nc0ffee, today, m\n\n<!-- end -->")
 
-	r.stamp.Commit, r.only = "decaf", []string{"t"} // measures one set again
-	parts[1].measure = passes("t")
-	require.Error(t, r.run(t.Context(), []string{"ablation"}))
+	r.stamp.Commit, r.only = "decaf", []string{"flat_2"} // measures one set again
+	require.Error(t, r.run(t.Context(), []string{"ablation"}, blocks))
 	records, err := r.load("ablation")
 	require.NoError(t, err)
 	require.Len(t, records, 2)
-	assert.Equal(t, []string{"a s c0ffee", "a t decaf"}, []string{records[0].Who + " " + records[0].Commit, records[1].Who + " " + records[1].Commit})
+	assert.Equal(t, []string{"flat_1 c0ffee", "flat_2 decaf"}, []string{records[0].Data + " " + records[0].Commit, records[1].Data + " " + records[1].Commit})
 	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(records))
+}
+
+// program plants a build of the command bench.
+func program(t *testing.T, r *runner, build, script string) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs are shell scripts here")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(r.bins, build), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 }
 
 // The builds are separate processes, and a different one goes first in each round.
 func TestBackendsTakeTurns(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("the programs are shell scripts here")
-	}
-	r := &runner{bins: t.TempDir(), root: t.TempDir(), rounds: 3}
+	r := &runner{bins: t.TempDir(), rounds: 3}
 	for _, build := range builds {
-		script := "#!/bin/sh\necho BenchmarkPeers/set=a/side=$7 1 1 ns/op\n"
-		require.NoError(t, os.WriteFile(filepath.Join(r.bins, build), []byte(script), 0o755))
+		program(t, r, build, "echo BenchmarkPeers/set=a/side=$7 1 1 ns/op")
 	}
-	records, err := r.measureBackends(t.Context(), part{name: "backends", sets: []string{"flat_1"}})
+	records, err := r.measureSet(t.Context(), part{name: "backends"}, "flat_1")
 	require.NoError(t, err)
 	var who []string
 	for _, r := range records {
@@ -330,12 +339,4 @@ func TestSeries(t *testing.T) {
 
 func TestSpread(t *testing.T) {
 	assert.Equal(t, "1,200 (−30…1,000,000)", spread(measure.Spread{Median: 1200, Min: -30, Max: 1e6}, "%.0f"))
-}
-
-func TestCount(t *testing.T) {
-	for set, want := range map[string]float64{"flat_1": 1, "nested1_5k": 5000, "flat_1m": 1e6} {
-		got, err := count(set)
-		assert.NoError(t, err)
-		assert.Equal(t, want, got, set)
-	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
-	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
 // A series holds the measurements of one side on one set, in the order of the rounds.
@@ -134,13 +133,6 @@ func filesPerSecond(ns float64) float64 { return 1e9 / ns }
 func identity(ns float64) float64       { return ns }
 func ratio(a, b float64) float64        { return a / b }
 func difference(a, b float64) float64   { return a - b }
-
-// count returns the number of files of a set such as flat_100k.
-func count(set string) (float64, error) {
-	layout, n, _ := strings.Cut(set, "_")
-	parsed, err := tickets.ParseSet(layout, n, 1)
-	return float64(parsed.Count), err
-}
 
 var english = message.NewPrinter(language.English) // thousands get commas
 

@@ -1,11 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,8 +66,8 @@ var targets = []target{
 	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", []limit{{"ms", 60}}},
 	{"allocations a file, 100k, prefixes", "allocs", "", []limit{{"allocations", 0.002}}},
 	{"peak memory, Stream, 1m files, warm", "peak", "", []limit{{"MiB", 16}}},
-	{"the same, cold", "peakcold", "", []limit{{"MiB", 80}}},
-	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", []limit{{"ms", 100}}},
+	{"the same, cold", "peak-cold", "", []limit{{"MiB", 80}}},
+	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, nested1_18k, ext4, one head, 4 ms a seek", []limit{{"ms", 100}}},
 	{"hash of 100 files of 1 GiB, peak memory", "", "", []limit{{"MiB", 16}}},
 	{"the same / sha256sum", "", "", []limit{{wall, 1}}},
 	{"unix backend, flat 100k, whole / C loop", "unix", whole, nil},
@@ -74,134 +75,65 @@ var targets = []target{
 	{"1,000 directories of 3 files, and a chain of 1,000 / C loop", "shapes", "", nil},
 }
 
-// targetRuns are the runs of the command floor for the targets that no other part measures: table, build and arguments, with -dir
-// for each set. The arguments of peakcold are of the case peak.
-var targetRuns = []struct {
-	table, build string
-	args, sets   []string
-}{
-	{"nouring", "nouring", []string{"-case", "whole"}, slices.Concat(large, huge)},
-	{"uring", "linux", []string{"-case", "uring"}, slices.Concat(sizeSets, huge[:1])},
-	{"walkdir", "linux", []string{"-case", "walkdir"}, large[:1]},
-	{"small", "linux", []string{"-case", "small"}, nil},
-	{"again", "linux", []string{"-case", "again"}, huge[:1]},
-	{"fuse", "linux", []string{"-case", "sweep", "-fuse", "1ms", "-workers", "2"}, nil},
-	{"allocs", "linux", []string{"-case", "allocs"}, large[:1]},
-	{"peak", "linux", []string{"-case", "peak"}, huge[:1]},
-	{"peakcold", "linux", []string{"-case", "peak"}, huge[:1]},
-	{"unix", "unix", []string{"-case", "whole"}, large[:1]},
-	{"generic", "generic", []string{"-case", "whole"}, large[:1]},
-	{"shapes", "linux", []string{"-case", "shapes"}, nil},
-}
-
-// measureTargets goes on after a case that does not run here, whose reason takes the place of its figures.
-func (r *runner) measureTargets(ctx context.Context, _ part) (records []record.Record, err error) {
-	for _, t := range targetRuns {
-		sets := r.sized(t.sets)
-		if t.sets == nil {
-			sets = []string{""}
-		}
-		for _, set := range sets {
-			fresh, err := r.measureTarget(ctx, t.table, t.build, set, t.args)
-			if err != nil && ctx.Err() == nil {
-				fresh, err = []record.Record{{Table: t.table, Data: set, Text: "not run: " + err.Error()}}, nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			records = append(records, fresh...)
-		}
-	}
-	return records, nil
-}
-
-func (r *runner) measureTarget(ctx context.Context, table, build, set string, args []string) ([]record.Record, error) {
-	args = append([]string{"floor"}, args...)
-	if set != "" {
-		if err := r.make(ctx, set); err != nil {
-			return nil, err
-		}
-		args = append(args, "-dir", r.set(set))
-	}
-	switch table {
-	case "peakcold":
-		if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
-			return nil, err
-		}
-		fallthrough
-	case "allocs", "peak":
-		text, err := r.output(ctx, build, args...)
-		return []record.Record{{Table: table, Data: set, Text: text}}, err
-	}
-	return r.records(ctx, table, build, append(args, r.flags(set)...)...)
-}
-
-// measured returns the spreads of t by unit, in the order of the sets or cases, or the reasons why there are none.
-func (t target) measured(records []record.Record, cold string) (found map[string][]measure.Spread, reasons []string) {
+// measured returns the spreads of t by unit, in the order of the sets or cases.
+func (t target) measured(r *runner) (found map[string][]measure.Spread, err error) {
 	found = map[string][]measure.Spread{}
-	add := func(unit string, values ...string) {
-		for _, v := range values {
-			if f, err := strconv.ParseFloat(v, 64); err == nil {
-				found[unit] = append(found[unit], measure.Summarize([]float64{f}))
-			}
-		}
+	add := func(unit string, value float64) {
+		found[unit] = append(found[unit], measure.Spread{Median: value, Min: value, Max: value})
 	}
-	if t.table == "cold" {
-		for _, c := range coldCases(cold) {
-			switch {
-			case c.name == t.who && c.reason != "":
-				reasons = append(reasons, c.reason)
-			case c.name == t.who:
-				add("requests", fmt.Sprint(c.requests[0]))
-				add("s", fmt.Sprint(c.seconds[0]))
-				add(wall, fmt.Sprint(c.ratio))
+	text, _ := os.ReadFile(r.file(t.table))
+	_, printed, _ := strings.Cut(string(text), "\n\n")
+	switch t.table {
+	case "":
+		return nil, nil
+	case "cold":
+		for _, c := range coldCases(printed) {
+			if c.name == t.who && c.reason == "" {
+				add("requests", c.requests[0])
+				add("s", c.seconds[0])
+				add(wall, c.ratio)
 			}
 		}
-		for i, row := range tableOf(cold, "worst, ms") {
-			if i > 0 && len(row) > 4 && row[0] == t.who {
-				add("ms", row[4])
+		rows := tableOf(printed, "worst, ms")
+		for _, row := range rows {
+			if ms, err := strconv.ParseFloat(row[slices.Index(rows[0], "worst, ms")], 64); err == nil && row[0] == t.who {
+				add("ms", ms)
 			}
 		}
-		return found, reasons
-	}
-	r := resultsOf(records, t.table)
-	for _, rec := range r.leftOut {
-		number, _, _ := strings.Cut(rec.Text, " ")
-		switch t.table {
-		case "allocs":
+	case "allocs", "peak", "peak-cold": // what it prints begins with the number
+		var number float64
+		if _, err := fmt.Sscan(printed, &number); err == nil && t.table == "allocs" {
 			add("allocations", number)
-		case "peak", "peakcold":
-			if kib, err := strconv.ParseFloat(number, 64); err == nil {
-				add("MiB", fmt.Sprintf("%.1f", kib/1024))
+		} else if err == nil {
+			add("MiB", math.Round(number/102.4)/10) // it was KiB
+		}
+	default:
+		records, err := r.load(t.table)
+		res := resultsOf(records, t.table)
+		for _, set := range res.sets() {
+			for _, c := range res.comparisons() {
+				if w, p, ok := res.ratios(set, c); ok && strings.HasPrefix(c, t.who) {
+					found[wall], found[cpu] = append(found[wall], w), append(found[cpu], p)
+					if t.table == "fuse" { // 1,000 files, so that ns/file are thousandths of a millisecond
+						add("ms", math.Round(each(res.find(set, c+record.Side+"ours").wall, micros).Median))
+					}
+				}
 			}
 		}
-		if strings.HasPrefix(rec.Text, "not run: ") {
-			reasons = append(reasons, strings.TrimSpace(rec.Data+" "+rec.Text))
-		}
+		return found, err
 	}
-	for _, set := range r.sets() {
-		for _, c := range r.comparisons() {
-			w, p, ok := r.ratios(set, c)
-			if !ok || !strings.HasPrefix(c, t.who) {
-				continue
-			}
-			found[wall], found[cpu] = append(found[wall], w), append(found[cpu], p)
-			if t.table == "fuse" { // 1,000 files, so that ns/file are thousandths of a millisecond
-				found["ms"] = append(found["ms"], each(r.find(set, c+record.Side+"ours").wall, micros))
-			}
-		}
-	}
-	return found, reasons
+	return found, nil
 }
 
 // targets has a row for each target. Figures that miss it are bold.
-func (d *document) targets(records []record.Record, cold string) (missed int) {
+func (d *document) targets(r *runner) (missed int, err error) {
 	d.table("case", "reached", "target")
 	for _, t := range targets {
-		found, reasons := t.measured(records, cold)
-		limits, wanted := t.limits, []string{}
+		found, errMeasured := t.measured(r)
+		err = cmp.Or(err, errMeasured)
+		limits := t.limits
 		if limits == nil {
-			limits, wanted = []limit{{unit: wall}, {unit: cpu}}, []string{"reported"}
+			limits = []limit{{wall, math.Inf(1)}, {cpu, math.Inf(1)}}
 		}
 		var cells []string
 		for _, l := range limits {
@@ -211,34 +143,35 @@ func (d *document) targets(records []record.Record, cold string) (missed int) {
 				if s.Min != s.Max {
 					figure = spread(s, "%.2f")
 				}
-				if t.limits != nil && s.Median > l.max {
+				if s.Median > l.max {
 					figure, missed = "**"+figure+"**", missed+1
 				}
 				figures = append(figures, figure)
 			}
 			if figures != nil {
-				cells = append(cells, strings.TrimPrefix(l.unit+" "+strings.Join(figures, ", "), "ms "))
-			}
-			if t.limits != nil {
-				wanted = append(wanted, l.String())
+				cells = append(cells, l.unit+" "+strings.Join(figures, ", "))
 			}
 		}
-		d.row(t.name, strings.Join(append(cells, reasons...), "; "), strings.Join(wanted, ", "))
+		d.row(t.name, strings.Join(cells, "; "), cmp.Or(t.allowed(), "reported"))
 	}
-	return missed
+	return missed, err
+}
+
+func (t target) allowed() string {
+	var all []string
+	for _, l := range t.limits {
+		all = append(all, l.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 // limitsOf returns what the targets allow a case of the table of cold runs.
 func limitsOf(coldCase string) string {
-	var all []string
-	for _, t := range targets {
-		for _, l := range t.limits {
-			if t.table == "cold" && t.who == coldCase {
-				all = append(all, l.String())
-			}
-		}
+	i := slices.IndexFunc(targets, func(t target) bool { return t.table == "cold" && t.who == coldCase })
+	if i < 0 {
+		return ""
 	}
-	return strings.Join(all, ", ")
+	return targets[i].allowed()
 }
 
 // Targets is the command targets.
@@ -254,34 +187,17 @@ func Targets(ctx context.Context, args []string) error {
 	if err := r.open("targets"); err != nil {
 		return err
 	}
-	defer r.close()
-	for _, name := range []string{"floor", "cold", "targets"} {
-		if err := r.measure(ctx, name, nil); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		}
+	defer os.RemoveAll(r.bins)
+	var tables []string
+	for _, t := range targets {
+		tables = append(tables, t.table)
 	}
-	records, cold, err := r.ofTargets()
-	if err != nil {
-		return err
-	}
+	errRun := r.run(ctx, tables, nil)
 	var d document
-	missed := d.targets(records, cold)
+	missed, err := d.targets(r)
 	fmt.Print(d.String())
-	if missed > 0 {
+	if err == nil && missed > 0 {
 		return status{fmt.Sprint(missed, " figures miss their target"), 1}
 	}
-	return nil
-}
-
-// ofTargets returns what the table of targets is drawn from.
-func (r *runner) ofTargets() (records []record.Record, cold string, err error) {
-	for _, name := range []string{"floor", "targets"} {
-		list, err := r.load(name)
-		if err != nil {
-			return nil, "", err
-		}
-		records = append(records, list...)
-	}
-	text, _ := os.ReadFile(filepath.Join(r.raw, "cold.md"))
-	return records, string(text), nil
+	return cmp.Or(err, errRun)
 }
