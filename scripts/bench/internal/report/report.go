@@ -364,15 +364,11 @@ func (r *runner) cold(ctx context.Context, _ string) (string, error) {
 }
 
 func (r *runner) cache(ctx context.Context, _ string) (string, error) {
-	pictures := filepath.Join(r.out, "docs/img")
-	args := []string{"-rounds", fmt.Sprint(r.rounds), "-plot", pictures}
+	args := []string{"-rounds", fmt.Sprint(r.rounds)}
 	if r.quick {
-		args = append(args, "-sample", "1ms")
+		return outputOf(ctx, "./bench_cache.sh", append(args, "-sample", "1ms")...)
 	}
-	if err := os.MkdirAll(pictures, 0o755); err != nil {
-		return "", err
-	}
-	return outputOf(ctx, "./bench_cache.sh", args...)
+	return outputOf(ctx, "./bench_cache.sh", append(args, "--plot")...) // into docs/img
 }
 
 // loads are the stores of the mixed load, and the flags and the picture of each.
@@ -387,7 +383,7 @@ func (r *runner) mixedLoad(ctx context.Context, _ string) (string, error) {
 		stages = "4:2s"
 	}
 	for _, l := range loads {
-		flags := strings.Fields("-quiet -threshold none -slice 500ms -stages " + stages + l.flags)
+		flags := strings.Fields("-threshold none -slice 500ms -stages " + stages + l.flags)
 		if _, err := outputOf(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
 			return "", err
 		}

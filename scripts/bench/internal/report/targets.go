@@ -51,7 +51,7 @@ var targets = []target{
 	{"ReadDir / getdents64", "floor", "ReadDir / bare getdents64", []limit{{wall, 0.9}}},
 	{"ReadDir / os.ReadDir", "floor", "ReadDir / os.ReadDir", []limit{{wall, 0.35}}},
 	{"whole / WalkDir + ReadFile", "walkdir", "", []limit{{wall, 0.2}, {cpu, 0.3}}},
-	{"1, 2, 3, 10, 100 files / ReadDir + ReadFile", "small", "", []limit{{wall, 1}, {cpu, 1}}},
+	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "small", "", []limit{{wall, 1}, {cpu, 1}}},
 	{"cold, flat 100k", "cold", "flat_100k, ext4", []limit{{"requests", 2500}}},
 	{"cold, flat 100k / best C loop in listing order", "cold", "flat_100k, the machine's disk", []limit{{wall, 0.65}}},
 	{"cold, Go's source, 3,000 requests/s, ext4", "cold", "go, ext4, 3,000 requests/s", []limit{{"s", 1.5}, {"requests", 2300}}},
