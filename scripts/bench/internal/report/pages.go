@@ -118,9 +118,10 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 	columns := []string{"operation", "through", "count", "ops/s", "med", "p(95)", "p(99)"}
 	d.table(columns...)
 	var ratios []string
+	below := &document{dir: d.dir}
 	for _, l := range loads {
 		var text string
-		err := d.picture(l.name+".svg", l.alt, func(file string) (err error) {
+		err := below.picture(l.name+".svg", l.alt, func(file string) (err error) {
 			text, err = outputOf(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
 			return err
 		})
@@ -144,7 +145,7 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 			}
 		}
 	}
-	d.line("\np(95) against the other side: %s.", strings.Join(ratios, "; "))
+	d.line("%s\np(95) against the other side: %s.", below, strings.Join(ratios, "; "))
 	return nil
 }
 

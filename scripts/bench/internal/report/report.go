@@ -146,7 +146,8 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 		}
 	}
 	for _, p := range parts {
-		if slices.Contains(chosen, p.name) && ctx.Err() == nil {
+		of := func(set string) bool { return r.only == nil || slices.Contains(r.only, set) }
+		if slices.Contains(chosen, p.name) && slices.ContainsFunc(r.sized(p.sets), of) && ctx.Err() == nil {
 			try("measuring "+p.name, func() error { return r.measure(ctx, p) })
 		}
 	}
@@ -240,8 +241,9 @@ func outputOf(ctx context.Context, program string, args ...string) (string, erro
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.Output()
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args[:min(3, len(args))], " "), err, lines[len(lines)-1])
+		said := strings.TrimSpace(stderr.String())
+		first, _, _ := strings.Cut(said, "\n") // a usage may follow it, and progress may stand before the last one
+		return "", fmt.Errorf("%s %v: %w: %s … %s", filepath.Base(program), args, err, first, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return string(out), nil
 }
@@ -383,7 +385,7 @@ func (r *runner) mixedLoad(ctx context.Context, _ string) (string, error) {
 		stages = "4:2s"
 	}
 	for _, l := range loads {
-		flags := strings.Fields("-threshold none -slice 500ms -stages " + stages + l.flags)
+		flags := strings.Fields("-threshold checks:rate>=0 -slice 500ms -stages " + stages + l.flags)
 		if _, err := outputOf(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
 			return "", err
 		}

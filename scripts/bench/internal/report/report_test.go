@@ -144,6 +144,20 @@ func TestDrawCold(t *testing.T) {
 	assert.Error(t, r.drawCold(t.Context(), &document{}, "no table"))
 }
 
+// The pictures are below the table, whose rows are of both stores.
+func TestDrawLoad(t *testing.T) {
+	r, dir := &runner{bins: t.TempDir()}, t.TempDir()
+	program(t, r, "bench_load.sh", "touch $4\ncat <<E\n| operation | through | count | ops/s | x | med | p(95) | p(99) |\n| --- |\n"+
+		"| create | os | 1 | 2 | 3 | 4 | 5 | 6 |\n| read | os | 1 | 2 | 3 | 4 | 5 | 6 |\n\n"+
+		"| operation | VUs | med | p(95) |\n| --- |\n| read | all | 1.1 | 1.2 |\n| read | 25 | 2 | 2 |\nE")
+	t.Chdir(r.bins)
+	d := &document{dir: dir}
+	require.NoError(t, r.drawLoad(t.Context(), d, ""))
+	assert.Equal(t, "| operation | through | count | ops/s | med | p(95) | p(99) |\n|---|---|---|---|---|---|---|\n"+
+		"| files, read | os | 1 | 2 | 4 | 5 | 6 |\n| S3, read | os | 1 | 2 | 4 | 5 | 6 |\n\n"+
+		"!["+loads[0].alt+"](img/load.svg)\n\n!["+loads[1].alt+"](img/load-s3.svg)\n\np(95) against the other side: files, read 1.2; S3, read 1.2.\n", d.String())
+}
+
 func TestFill(t *testing.T) {
 	page := "a\n<!-- report: x -->\nold\n<!-- end -->\nb\n<!-- report: y -->\n\n<!-- end -->\n"
 	got, err := fill(page, "x", "$1 new\n")
@@ -183,7 +197,7 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, string(text), "\n\nc0ffee, today, m\n\n<!-- end -->")
 
 	r.stamp.Commit, r.only = "decaf", []string{"flat_2"} // measures one set again
-	require.Error(t, r.run(t.Context(), []string{"ablation"}, blocks))
+	assert.EqualError(t, r.run(t.Context(), []string{"fio", "ablation"}, blocks), "drawing readdir: left as it was, for the reasons above", "fio has no such set")
 	records, err := r.load("ablation")
 	require.NoError(t, err)
 	require.Len(t, records, 2)
