@@ -28,7 +28,6 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"floor":   floor.Main,
 	"peers":   peers.Main,
 	"report":  report.Main,
-	"report":  report.Main,
 	"targets": report.Targets,
 }
 
