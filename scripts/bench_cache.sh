@@ -5,7 +5,7 @@
 #
 # --plot draws docs/img/cache.png too. --rounds is how often each case is repeated, the sides in turn (default 9).
 # --only measures the cases whose name contains TEXT, and no other tables. --repaired measures cachefs with a list that works: its
-# source, as it was downloaded, is built with scripts/caches/testdata/repair.go in place of one method. --engines measures the
+# source, as it was downloaded, is built with scripts/bench/internal/caches/testdata/repair.go in place of one method. --engines measures the
 # cache's engine alone beside jellydator/ttlcache and maypok86/otter, and nothing else. Needs Go. A full run takes about two
 # minutes.
 set -euo pipefail
@@ -32,7 +32,7 @@ trap 'rm -rf "$tmp"' EXIT
 if [ "$engines" ]; then
 	# The engine is not exported. The benchmark is put into its package for this build alone, with a go.mod that has the two
 	# libraries, so that the repository's own has not.
-	benchmark=$PWD/caches/testdata/engines_test.go
+	benchmark=$PWD/bench/internal/caches/testdata/engines_test.go
 	cd ..
 	cp go.mod go.sum "$tmp"
 	go mod edit -require github.com/jellydator/ttlcache/v3@v3.4.1 -require github.com/maypok86/otter/v2@v2.4.0 "$tmp/go.mod"
@@ -46,9 +46,9 @@ if [ ${#build[@]} -gt 0 ]; then
 	cp -R "$dir" "$tmp/cachefs"
 	chmod -R u+w "$tmp/cachefs"
 	sed '/^func (c \*CacheFS) removeLRU(/,/^}/d' "$dir/cachefs.go" >"$tmp/cachefs/cachefs.go"
-	cp caches/testdata/repair.go "$tmp/cachefs"
+	cp bench/internal/caches/testdata/repair.go "$tmp/cachefs"
 	go mod edit -replace "github.com/absfs/cachefs=$tmp/cachefs" "$tmp/go.mod"
 	build=(-modfile "$tmp/go.mod" -mod=mod)
 fi
-go build ${build[@]+"${build[@]}"} -o "$tmp/caches" ./caches
-"$tmp/caches" ${args[@]+"${args[@]}"}
+go build ${build[@]+"${build[@]}"} -o "$tmp/bench" ./bench
+"$tmp/bench" caches ${args[@]+"${args[@]}"}

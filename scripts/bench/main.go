@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"slices"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
 	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 	"github.com/fileproc/fileproc/scripts/bench/internal/report"
@@ -29,6 +30,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"peers":   peers.Main,
 	"report":  report.Main,
 	"targets": report.Targets,
+	"caches":  caches.Main,
 }
 
 // An exiter is an error that says how the command exits.

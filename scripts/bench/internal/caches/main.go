@@ -1,18 +1,20 @@
-// Command caches measures fileproc's cache, absfs/cachefs and absfs/corfs side by side, in front of the same source in
-// memory, and prints the tables of docs/cache.md. scripts/bench_cache.sh runs it:
+//go:build linux
+
+// Package caches is the command caches of bench. It measures fileproc's cache, absfs/cachefs and absfs/corfs side by side, in
+// front of the same source in memory, and prints the tables of docs/cache.md. scripts/bench_cache.sh runs it:
 //
-//	caches -rounds 9 -plot docs/img/cache.png
+//	go run ./bench caches -rounds 9 -plot ../docs/img/cache.png
 //
 // An operation opens, reads and closes a file. Before a case is timed, each side does it on files of its own and each answer
 // is compared with the file: what is wrong is printed beside the table, and what a side cannot do at all is left out.
-package main
+package caches
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,21 +27,18 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "caches:", err)
-		os.Exit(1)
-	}
-}
-
 var english = message.NewPrinter(language.English)
 
-func run() error {
+// Main measures and prints.
+func Main(_ context.Context, args []string) error {
+	flag := flag.NewFlagSet("caches", flag.ContinueOnError)
 	rounds := flag.Int("rounds", 9, "interleaved `rounds`")
 	sample := flag.Duration("sample", 20*time.Millisecond, "`time` of a side in a round, about")
 	only := flag.String("only", "", "measure only the cases whose name contains this `text`, and no other tables")
 	plotName := flag.String("plot", "", "draw a plot to `name`.svg and name.png, or only to the one that is named")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return err
+	}
 	if *rounds < 1 || flag.NArg() > 0 {
 		return fmt.Errorf("-rounds must be at least 1, and there are no arguments")
 	}
