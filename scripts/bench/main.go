@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
+	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
 	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 	"github.com/fileproc/fileproc/scripts/bench/internal/report"
@@ -31,6 +32,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"report":  report.Main,
 	"targets": report.Targets,
 	"caches":  caches.Main,
+	"cold":    cold.Main,
 }
 
 // An exiter is an error that says how the command exits.
