@@ -64,8 +64,8 @@ type answer struct {
 const rounds, passes = 5, 3
 
 func show(programs []string, dir string) error {
-	var first answer
 	var names []string
+	summary := ""
 	speeds := map[string][]float64{}
 	for range rounds {
 		for i := range len(programs) + 1 {
@@ -77,27 +77,22 @@ func show(programs []string, dir string) error {
 			if err != nil {
 				return err
 			}
-			if first.Name == "" {
-				first = a
-			} else if a.Summary != first.Summary {
-				return fmt.Errorf("%s and %s disagree:\n%s\n%s", first.Name, a.Name, first.Summary, a.Summary)
-			}
 			if speeds[a.Name] == nil {
 				names = append(names, a.Name)
+			}
+			if summary = cmp.Or(summary, a.Summary); a.Summary != summary {
+				return fmt.Errorf("%s and %s disagree:\n%s\n%s", names[0], a.Name, summary, a.Summary)
 			}
 			speeds[a.Name] = append(speeds[a.Name], a.PerSecond...)
 		}
 	}
-	fmt.Printf("%s: %s", filepath.Base(dir), first.Summary)
+	fmt.Printf("%s: %s", filepath.Base(dir), summary)
 	fmt.Printf("  agreed     %s: the same frontmatter, byte for byte\n\n", strings.Join(names, ", "))
 	fmt.Printf("  %-20s %10s %12s  %s\n", "reader", "files/s", "times plain", "slowest to fastest pass")
-	for _, s := range speeds {
-		slices.Sort(s)
-	}
 	const middle = rounds * passes / 2
-	plain := speeds[names[len(names)-1]][middle]
+	plain := slices.Sorted(slices.Values(speeds[names[len(names)-1]]))[middle]
 	for _, name := range names {
-		s := speeds[name]
+		s := slices.Sorted(slices.Values(speeds[name]))
 		fmt.Printf("  %-20s %10.0f %12.2f  %.0f to %.0f\n", name, s[middle], s[middle]/plain, s[0], s[len(s)-1])
 	}
 	fmt.Println()
