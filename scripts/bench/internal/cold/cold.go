@@ -152,11 +152,14 @@ func (b *bench) measure(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(b.out)
-	return b.table(ctx, []string{"case", "of", "whole run", fmt.Sprintf("p95 of %d, ms", b.cancels), "worst, ms", "target"}, cancels, b.cancel)
+	columns = []string{"case", "of", "whole run", fmt.Sprintf("p95 of %d, ms", b.cancels), "worst, ms", "target"}
+	return b.table(ctx, columns, cancels, b.cancel)
 }
 
-// table prints the rows of each case, with what rows returns for the columns between its name and its target.
-func (b *bench) table(ctx context.Context, columns []string, cases []testCase, rows func(context.Context, testCase, string) ([][]string, error)) error {
+// A measurer returns what is in the rows of a case between its name and its target.
+type measurer func(ctx context.Context, c testCase, on string) (rows [][]string, err error)
+
+func (b *bench) table(ctx context.Context, columns []string, cases []testCase, rows measurer) error {
 	line := func(cells ...string) { fmt.Fprintf(b.out, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns...)
 	line(slices.Repeat([]string{"---"}, len(columns))...)
@@ -258,7 +261,8 @@ type pass struct {
 // once runs one cold pass of a side.
 func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass, err error) {
 	cache := filepath.Join(b.tmp, "cache-"+filepath.Base(s.program))
-	args := append([]string{s.program, "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", cache}, flags...)
+	args := []string{s.program, "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", cache}
+	args = append(args, flags...)
 	before := diskReads(on)
 	if c.fs == "" {
 		args = append(args, "-cold", "-dir", on)
@@ -269,15 +273,12 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 	if err != nil {
 		return p, err
 	}
+	disk := pass{Requests: diskReads(on) - before}
 	lines := json.NewDecoder(bytes.NewReader(out))
-	err = lines.Decode(&p)
-	if c.fs == "" {
-		p.Requests = diskReads(on) - before
-	} else if err == nil {
-		var disk pass // has Bytes and Seconds too, but those of all that the program does
-		err = lines.Decode(&disk)
-		p.Requests = disk.Requests
+	if err = lines.Decode(&p); err == nil && c.fs != "" {
+		err = lines.Decode(&disk) // its other fields are of all that the program does
 	}
+	p.Requests = disk.Requests
 	return p, err
 }
 
@@ -299,8 +300,7 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 	for _, n := range threads {
 		sides = append(sides, &side{program: b.programs[0].path, name: c.loop, threads: n})
 	}
-	last := &side{program: b.programs[0].path, name: c.loop + "-order", threads: 2}
-	sides = append(sides, last)
+	sides = append(sides, &side{program: b.programs[0].path, name: c.loop + "-order", threads: 2})
 	var want pass
 	err = turns.Do(b.runs, len(sides), func(_, i int) error {
 		s := sides[i]
@@ -309,7 +309,7 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 			want = p
 		}
 		if err == nil && (p.Files != want.Files || p.Bytes != want.Bytes) {
-			err = fmt.Errorf("%s saw %d files, %d bytes; another side %d files, %d bytes", s.name, p.Files, p.Bytes, want.Files, want.Bytes)
+			err = fmt.Errorf("%s saw %d files, %d bytes; another side %d, %d", s.name, p.Files, p.Bytes, want.Files, want.Bytes)
 		}
 		s.requests, s.seconds = append(s.requests, float64(p.Requests)), append(s.seconds, p.Seconds)
 		return err
@@ -322,9 +322,10 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 		return cmp.Compare(measure.Median(x.seconds), measure.Median(y.seconds))
 	})
 	var cells []string
-	for _, s := range append(sides[:n:n], best, last) {
+	for _, s := range append(sides[:n:n], best, sides[len(sides)-1]) {
 		t := measure.Median(s.seconds)
-		cells = append(cells, fmt.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f s (%.2f)", t, t/measure.Median(best.seconds)))
+		ratio := t / measure.Median(best.seconds)
+		cells = append(cells, fmt.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f s (%.2f)", t, ratio))
 	}
 	return [][]string{cells}, nil
 }
