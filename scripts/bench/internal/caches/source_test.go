@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,9 +18,10 @@ import (
 // A source is a flat file system in memory, the same for all sides: as an absfs.FileSystem for cachefs and corfs, and
 // through fsSource as an fs.FS and a store for fileproc's cache. Its times are old, and each write moves the time of its file.
 type source struct {
-	mu    sync.RWMutex
-	files map[string]*node
-	reads atomic.Int64 // open files that were read from
+	absfs.FileSystem // nil: no case calls the other methods
+	mu               sync.RWMutex
+	files            map[string]*node
+	reads, hot       atomic.Int64 // open files that were read from, and the hot ones of them
 }
 
 type node struct {
@@ -29,6 +29,7 @@ type node struct {
 	data    []byte
 	version int64
 	info    *info // of this version; nil until someone asks
+	hot     bool
 }
 
 type info struct {
@@ -43,14 +44,6 @@ func (i *info) Mode() fs.FileMode  { return 0o644 }
 func (i *info) ModTime() time.Time { return i.mtime }
 func (i *info) IsDir() bool        { return false }
 func (i *info) Sys() any           { return nil }
-
-func newSource(names []string, content [][]byte) *source {
-	s := &source{files: make(map[string]*node, len(names))}
-	for i, name := range names {
-		s.files[name] = &node{name: name, data: slices.Clone(content[i])}
-	}
-	return s
-}
 
 func (s *source) open(name string, flag int) (*file, error) {
 	s.mu.RLock()
@@ -100,8 +93,6 @@ func (s *source) OpenFile(name string, flag int, perm os.FileMode) (absfs.File, 
 	return f, nil
 }
 
-func (s *source) Open(name string) (absfs.File, error) { return s.OpenFile(name, os.O_RDONLY, 0) }
-
 func (s *source) Stat(name string) (os.FileInfo, error) {
 	s.mu.RLock()
 	n := s.files[name]
@@ -112,41 +103,12 @@ func (s *source) Stat(name string) (os.FileInfo, error) {
 	return s.stat(n), nil
 }
 
-// The rest of absfs.FileSystem, which no case calls.
-
-var errUnused = errors.New("not part of a case")
-
-func (s *source) Create(string) (absfs.File, error)          { return nil, errUnused }
-func (s *source) Mkdir(string, os.FileMode) error            { return errUnused }
-func (s *source) MkdirAll(string, os.FileMode) error         { return errUnused }
-func (s *source) Remove(string) error                        { return errUnused }
-func (s *source) RemoveAll(string) error                     { return errUnused }
-func (s *source) Rename(string, string) error                { return errUnused }
-func (s *source) Chmod(string, os.FileMode) error            { return errUnused }
-func (s *source) Chtimes(string, time.Time, time.Time) error { return errUnused }
-func (s *source) Chown(string, int, int) error               { return errUnused }
-func (s *source) Truncate(string, int64) error               { return errUnused }
-func (s *source) ReadDir(string) ([]fs.DirEntry, error)      { return nil, errUnused }
-func (s *source) ReadFile(string) ([]byte, error)            { return nil, errUnused }
-func (s *source) Sub(string) (fs.FS, error)                  { return nil, errUnused }
-func (s *source) Chdir(string) error                         { return errUnused }
-func (s *source) Getwd() (string, error)                     { return "", errUnused }
-func (s *source) TempDir() string                            { return "" }
-func (f *file) ReadAt([]byte, int64) (int, error)            { return 0, errUnused }
-func (f *file) WriteAt([]byte, int64) (int, error)           { return 0, errUnused }
-func (f *file) WriteString(string) (int, error)              { return 0, errUnused }
-func (f *file) Seek(int64, int) (int64, error)               { return 0, errUnused }
-func (f *file) Sync() error                                  { return errUnused }
-func (f *file) Truncate(int64) error                         { return errUnused }
-func (f *file) Readdir(int) ([]os.FileInfo, error)           { return nil, errUnused }
-func (f *file) Readdirnames(int) ([]string, error)           { return nil, errUnused }
-func (f *file) ReadDir(int) ([]fs.DirEntry, error)           { return nil, errUnused }
-
 // A file is an open file of a source.
 type file struct {
-	s   *source
-	n   *node
-	pos int
+	absfs.File // nil, as above
+	s          *source
+	n          *node
+	pos        int
 }
 
 func (f *file) Name() string               { return f.n.name }
@@ -162,6 +124,9 @@ func (f *file) Read(p []byte) (int, error) {
 	n := copy(p, f.n.data[f.pos:])
 	if f.pos == 0 {
 		f.s.reads.Add(1)
+		if f.n.hot {
+			f.s.hot.Add(1)
+		}
 	}
 	f.pos += n
 	return n, nil
