@@ -9,7 +9,7 @@ import (
 
 // All tests of this package share these settings. Those in tests/ have the same.
 //
-// scripts/regress builds the benchmarks with this file when it counts system
+// scripts/bench builds the benchmarks with this file when it counts system
 // calls and allocations, and with no other one, so it uses none.
 func init() {
 	// On a busy machine, and in a process that is traced, any call is slow. No test

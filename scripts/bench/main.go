@@ -22,6 +22,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
 	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
+	"github.com/fileproc/fileproc/scripts/bench/internal/regress"
 	"github.com/fileproc/fileproc/scripts/bench/internal/report"
 )
 
@@ -33,6 +34,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"targets": report.Targets,
 	"caches":  caches.Main,
 	"cold":    cold.Main,
+	"compare": regress.Compare, "profile": regress.Profile, "prove": regress.Prove, "run": regress.Run,
 }
 
 // An exiter is an error that says how the command exits.

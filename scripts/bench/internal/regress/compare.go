@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package regress
 
 import (
 	"context"
@@ -129,7 +129,7 @@ func (c comparison) withRevision(ctx context.Context, src source, rev string) er
 	if err != nil {
 		return errors.Join(times, err)
 	}
-	return errors.Join(times, c.counts(ctx, src, before))
+	return errors.Join(c.counts(ctx, src, before), times)
 }
 
 // withBinary compares two binaries, measured in turn.
@@ -205,7 +205,7 @@ func (c comparison) withRecord(ctx context.Context, src source, file string) (er
 	} else {
 		defer func() {
 			if ctx.Err() == nil {
-				err = errors.Join(err, c.counts(ctx, src, before))
+				err = errors.Join(c.counts(ctx, src, before), err) // a larger count goes before what cannot be told
 			}
 		}()
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package regress
 
 import (
 	"context"
@@ -190,7 +190,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestBuildTags(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	repo := repository(root)
 	t.Setenv("GOFLAGS", "-buildvcs=false")
@@ -275,7 +275,7 @@ func TestBusy(t *testing.T) {
 
 // The slowdown must find its place in the source as it is.
 func TestPlant(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	p := proof{repo: repository(root), tmp: t.TempDir()}
 	src, err := p.plant(source{dir: root}, 7)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package regress
 
 import (
 	"bytes"
@@ -122,7 +122,7 @@ func TestPlantedCallIsFound(t *testing.T) {
 	if err := canTrace(t.Context()); err != nil {
 		t.Skipf("system calls cannot be counted here: %v", err)
 	}
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	p := proof{repo: repository(root), tmp: t.TempDir()}
 	bc, err := newCase("flat", "5k", "whole")

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package regress
 
 import (
 	"golang.org/x/perf/benchmath"
