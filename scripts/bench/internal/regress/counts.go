@@ -4,22 +4,18 @@ package regress
 
 import (
 	"bufio"
-	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	"golang.org/x/perf/benchfmt"
 )
 
 // counts are what a case takes of something, by kind. Unlike a time, a count does not depend on how busy the machine is.
@@ -32,29 +28,25 @@ type allowance struct {
 	unit  string
 }
 
-const allocations = "allocations"
+const (
+	allocations  = "allocations"
+	ringRequests = "io_uring requests" // those that io_uring_enter submitted
+	diskRequests = "disk requests"     // of a cold run, to the disk that the command disk emulates
+)
+
+var (
+	// aFile allows for one stray call in three runs over 5,000 files, but not for one more a run.
+	aFile = allowance{part: 0.005, extra: 0.0001, unit: "a file"}
+	// aDiskFile allows for what differs between two images of the same files, and between two runs over one: 0.026 to 0.039 on
+	// a busy machine. In the order of the listing it is more than 1.
+	aDiskFile = allowance{part: 1, extra: 0.01, unit: "a file"}
+)
 
 // kinds are the counts that are compared. A comparison leaves out those that only one of its sides has.
 var kinds = map[string]allowance{
-	allocations:      {extra: 30, unit: "a run"},
-	"openat":         aFile,
-	"read":           aFile,
-	"close":          aFile,
-	"stat":           aFile,
-	"fstatfs":        aFile,
-	"getdents64":     aFile,
-	"io_uring_enter": aFile,
-	ringRequests:     aFile,
-	diskRequests:     aDiskFile,
+	allocations: {extra: 30, unit: "a run"}, ringRequests: aFile, diskRequests: aDiskFile,
+	"openat": aFile, "read": aFile, "close": aFile, "stat": aFile, "fstatfs": aFile, "getdents64": aFile, "io_uring_enter": aFile,
 }
-
-// aFile allows for one stray call in three runs over 5,000 files, but not for one more a run.
-var aFile = allowance{part: 0.005, extra: 0.0001, unit: "a file"}
-
-// allows reports whether the count may rise from old to new.
-func (a allowance) allows(old, new float64) bool { return new <= old*(1+a.part)+a.extra }
-
-const ringRequests = "io_uring requests" // those that io_uring_enter submitted
 
 // kindOf has the system calls that are counted, as what. A backend may use one or the other of a kind.
 var kindOf = map[string]string{
@@ -63,132 +55,84 @@ var kindOf = map[string]string{
 	"fstat": "stat", "newfstatat": "stat", "fstatat64": "stat", "statx": "stat", "fstatfs": "fstatfs",
 }
 
-// isCounted reports whether the case is one of those whose counts are recorded and compared.
-func (c benchCase) isCounted() bool {
-	return slices.Contains([]string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat"}, c.String())
-}
+// allows reports whether the count may rise from old to new.
+func (a allowance) allows(old, new float64) bool { return new <= old*(1+a.part)+a.extra }
 
-// testHooks keep the package from reacting to slow calls, as they are in a process that is traced.
-const testHooks = "export*_test.go"
+// countedCases are those whose counts are recorded and compared.
+var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat"}
 
-// errNoHooks says that a revision is too old to be counted.
-var errNoHooks = errors.New("there is no export_test.go, which keeps the package from reacting to slow calls")
-
-// buildCounted makes the benchmark binary that is counted.
-func (repo repository) buildCounted(ctx context.Context, src source, binary string) error {
-	if _, err := os.Stat(filepath.Join(src.dir, "export_test.go")); err != nil {
-		return errNoHooks
+// count returns the counts of the cases that are counted: nil if there are none. Only those of the working tree have requests
+// to a disk.
+func (c clone) count(src source, cases []benchCase) map[string]counts {
+	cases = slices.DeleteFunc(slices.Clone(cases), func(bc benchCase) bool { return !slices.Contains(countedCases, bc.String()) })
+	if len(cases) == 0 {
+		return nil
 	}
+	here, binary := src.dir == c.root, c.made("count.test")
 	src.hooks = true
-	return repo.build(ctx, src, binary)
-}
-
-// A counter counts what the cases of one binary take.
-type counter struct {
-	repo   repository
-	binary string
-	strace error // why calls cannot be counted, unless nil
-}
-
-func (repo repository) newCounter(ctx context.Context, binary string) counter {
-	return counter{repo, binary, canTrace(ctx)}
-}
-
-// canTrace returns why strace cannot be used here, if so.
-func canTrace(ctx context.Context) error {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return errors.New("strace is not installed")
+	c.build(src, binary)
+	noTrace := try(c.canTrace)
+	if noTrace != nil && here {
+		fmt.Printf("system calls are not counted: %v\n", noTrace)
 	}
-	_, err := output(ctx, "", "strace", "-f", "-o", os.DevNull, "true")
-	return err
-}
-
-// count returns the counts of a case.
-func (c counter) count(ctx context.Context, bc benchCase) (counts, error) {
-	n, err := c.allocations(ctx, bc)
-	if err != nil {
-		return nil, err
+	all := map[string]counts{}
+	for _, bc := range cases {
+		all[bc.String()] = counts{allocations: c.allocations(binary, bc)}
+		if noTrace == nil {
+			// The least counts, since a call that a signal interrupts is repeated.
+			calls, again := c.calls(counted, binary, bc, kindOf), c.calls(counted, binary, bc, kindOf)
+			for kind := range calls {
+				all[bc.String()][kind] = min(calls[kind], again[kind])
+			}
+		}
 	}
-	all := counts{allocations: n}
-	if c.strace != nil {
-		return all, nil
+	if here {
+		if err := try(func() { c.countRequests(cases, all) }); err != nil {
+			fmt.Printf("requests to a disk are not counted: %v\n", err)
+		}
 	}
-	calls, err := c.calls(ctx, bc)
-	maps.Copy(all, calls)
-	return all, err
+	return all
 }
 
-// bench runs the case alone with one worker, so that which worker gets which file does not matter, and without garbage
-// collection, which would free what a run keeps for the next.
-func (c counter) bench(ctx context.Context, bc benchCase, iterations int, under ...string) (string, error) {
-	pattern, _, _ := strings.Cut(bc.pattern(), "|")
-	args := append(under, c.binary, "-test.run", "^$", "-test.bench", pattern, "-test.benchtime", fmt.Sprint(iterations, "x"))
-	return output(ctx, string(c.repo), "env", append([]string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}, args...)...)
-}
+// counted makes it not matter which worker gets which file, and keeps the garbage collector from freeing what a run keeps for
+// the next.
+var counted = []string{"env", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
 
-// allocations returns the allocations of a run. The least of some processes counts: the runtime's own come and go.
-func (c counter) allocations(ctx context.Context, bc benchCase) (float64, error) {
+// allocations returns those of a run. The least of some processes counts: the runtime's own come and go.
+func (c clone) allocations(binary string, bc benchCase) float64 {
 	const processes, runs = 3, 20
 	var all []float64
 	for range processes {
-		text, err := c.bench(ctx, bc, runs)
-		if err != nil {
-			return 0, fmt.Errorf("%v: %w", bc, err)
-		}
-		r := benchfmt.NewReader(strings.NewReader(text), filepath.Base(c.binary))
-		for r.Scan() {
-			if result, ok := r.Result().(*benchfmt.Result); ok {
-				if n, ok := result.Value("allocs/op"); ok {
-					all = append(all, n)
-				}
-			}
-		}
+		of, _ := values(c.bench(counted, binary, bc.pattern("Process"), runs), "allocs/op")
+		all = append(all, of...)
 	}
 	if len(all) != processes {
-		return 0, fmt.Errorf("%v: the benchmark printed the allocations %d times, want %d", bc, len(all), processes)
+		failf("%v: the benchmark printed the allocations %d times, want %d", bc, len(all), processes)
 	}
-	return slices.Min(all), nil
+	return slices.Min(all)
 }
 
-// calls returns the calls a file by kind: those of a long run less those of a short one, without what a process needs to start
-// and end. The least of some pairs counts, since a call that a signal interrupts is repeated.
-func (c counter) calls(ctx context.Context, bc benchCase) (least counts, err error) {
-	const pairs, short, long = 2, 1, 4
-	file := c.binary + ".strace"
+// canTrace fails if strace cannot be used here.
+func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
+
+// calls returns how many calls of a kind a case makes a file: those of a long run less those of a short one, without what a
+// process needs to start and end.
+func (c clone) calls(under []string, binary string, bc benchCase, kindOf map[string]string) counts {
+	file := binary + ".strace"
 	defer os.Remove(file)
-	for range pairs {
-		var of [2]map[string]int
-		for i, iterations := range []int{short, long} {
-			if _, err := c.bench(ctx, bc, iterations, "strace", "-f", "-e", "trace="+strings.Join(tracedCalls(), ","), "-o", file); err != nil {
-				return nil, fmt.Errorf("%v: %w", bc, err)
-			}
-			if of[i], err = readTrace(file); err != nil {
-				return nil, err
-			}
-		}
-		if least == nil {
-			least = counts{}
-			for kind := range of[0] {
-				least[kind] = math.Inf(1)
-			}
-		}
-		for kind := range least {
-			least[kind] = min(least[kind], float64(of[1][kind]-of[0][kind])/float64((long-short)*bc.set.Count))
-		}
+	under = slices.Concat(under, []string{"strace", "-f", "-o", file})
+	if kindOf != nil { // a question mark each, since an architecture may lack some of them
+		under = append(under, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
 	}
-	for kind, n := range least {
-		least[kind] = math.Round(n*1e6) / 1e6
+	passes := max(1, 15_000/bc.set.Count)
+	c.bench(under, binary, bc.pattern("Process"), 1)
+	short := readTrace(file, kindOf)
+	c.bench(under, binary, bc.pattern("Process"), 1+passes)
+	perFile := counts{}
+	for kind, n := range readTrace(file, kindOf) {
+		perFile[kind] = math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*1e6) / 1e6
 	}
-	return least, nil
-}
-
-// tracedCalls have a question mark each: an architecture may lack some of them.
-func tracedCalls() (names []string) {
-	for name := range kindOf {
-		names = append(names, "?"+name)
-	}
-	slices.Sort(names)
-	return names
+	return perFile
 }
 
 var (
@@ -196,97 +140,58 @@ var (
 	enterReply = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?io_uring_enter\b.* = (\d+)$`) // where the call ends, perhaps on a line of its own
 )
 
-// readTrace counts by kind what strace wrote to a file.
-func readTrace(file string) (map[string]int, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
+// readTrace counts what strace wrote to a file: the calls by kind, by name if kindOf is nil.
+func readTrace(file string, kindOf map[string]string) map[string]int {
+	f := must(os.Open(file))
 	defer f.Close()
 	n := map[string]int{ringRequests: 0}
 	for _, kind := range kindOf {
 		n[kind] = 0
 	}
-	for s := bufio.NewReader(f); ; {
-		line, err := s.ReadString('\n')
-		line = strings.TrimRight(line, " \n")
-		if m := callLine.FindStringSubmatch(line); m != nil && kindOf[m[1]] != "" {
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		line := strings.TrimRight(s.Text(), " ")
+		if m := callLine.FindStringSubmatch(line); m != nil && kindOf == nil {
+			n[m[1]]++
+		} else if m != nil && kindOf[m[1]] != "" {
 			n[kindOf[m[1]]]++
 		}
 		if m := enterReply.FindStringSubmatch(line); m != nil {
-			submitted, err := strconv.Atoi(m[1])
-			if err != nil {
-				return nil, err
-			}
-			n[ringRequests] += submitted
-		}
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return nil, err
+			n[ringRequests] += must(strconv.Atoi(m[1]))
 		}
 	}
+	check(s.Err())
+	return n
 }
 
-// countAll counts the cases that are counted.
-func (c counter) countAll(ctx context.Context, cases []benchCase) (map[string]counts, error) {
-	all := map[string]counts{}
+// countRequests adds the requests a file of a cold run over the sets of cases. The least of some runs counts.
+func (c clone) countRequests(cases []benchCase, all map[string]counts) {
+	if os.Getuid() != 0 {
+		failf("only root can mount a disk")
+	}
+	for _, name := range []string{"/dev/fuse", "/dev/loop-control"} {
+		must(os.Stat(name))
+	}
+	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")
 	for _, bc := range cases {
-		if !bc.isCounted() {
+		if bc.mode != "whole" {
 			continue
 		}
-		n, err := c.count(ctx, bc)
-		if err != nil {
-			return nil, err
+		image := c.made(bc.set.Name() + ".img")
+		c.output(c.data(), c.made("disk"), "image", "-fs", "ext4", "-from", bc.set.Name(), "-o", image)
+		least := math.Inf(1)
+		for range 3 {
+			text := c.output("", c.made("disk"), "run", "-image", image, "--", c.made("bench"), "floor", "-case", "once", "-dir", "{}")
+			var line struct{ Requests float64 } // the last line; those before it are of the command
+			check(json.Unmarshal([]byte(text[strings.LastIndexByte(text, '\n')+1:]), &line))
+			least = min(least, line.Requests)
 		}
-		all[bc.String()] = n
+		all[bc.String()][diskRequests] = least / float64(bc.set.Count)
 	}
-	return all, nil
 }
 
-// countSource builds a source and counts its cases.
-func (repo repository) countSource(ctx context.Context, src source, cases []benchCase) (map[string]counts, error) {
-	if !slices.ContainsFunc(cases, benchCase.isCounted) {
-		return nil, nil
-	}
-	tmp, err := os.MkdirTemp("", "regress-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(tmp)
-	binary := filepath.Join(tmp, "count.test")
-	if err := repo.buildCounted(ctx, src, binary); err != nil {
-		return nil, err
-	}
-	c := repo.newCounter(ctx, binary)
-	if c.strace != nil {
-		fmt.Printf("system calls are not counted: %v\n", c.strace)
-	}
-	all, err := c.countAll(ctx, cases)
-	if err == nil && src.dir == string(repo) {
-		repo.countRequests(ctx, tmp, cases, all)
-	}
-	return all, err
-}
-
-// countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.
-func countsLike(entries []entry, here meta) (map[string]counts, error) {
-	why := errors.New("the record has none; scripts/bench_regress.sh records them")
-	for _, e := range slices.Backward(entries) {
-		switch {
-		case e.Counts == nil:
-		case e.sameCalls(here):
-			return e.Counts, nil
-		default:
-			why = errors.New("the record has none of a machine with this platform and file system, and io_uring allowed or not as here")
-		}
-	}
-	return nil, why
-}
-
-// compareCounts prints the counts that differ, and returns an error that names those that rose above their allowance.
-func compareCounts(w io.Writer, old, new map[string]counts) error {
+// compareCounts prints the counts that differ, and fails with those that rose above their allowance.
+func compareCounts(w io.Writer, old, new map[string]counts) {
 	var risen []string
 	compared := 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -311,7 +216,6 @@ func compareCounts(w io.Writer, old, new map[string]counts) error {
 	t.Flush()
 	fmt.Fprintf(w, "%d counts compared, %d above their limits\n", compared, len(risen))
 	if risen != nil {
-		return fmt.Errorf("%w: %s", errMore, strings.Join(risen, "; "))
+		failf("%w: %s", errMore, strings.Join(risen, "; "))
 	}
-	return nil
 }

@@ -3,125 +3,277 @@
 package regress
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unsafe"
 
 	"golang.org/x/perf/benchmath"
+	"golang.org/x/sys/unix"
 
+	"github.com/fileproc/fileproc/scripts/internal/host"
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
-// record measures the working tree and keeps what it found.
-func record(ctx context.Context, repo repository, args []string) error {
-	var sel selection
-	flags := newFlags("regress")
-	sel.flags(flags, 20)
-	tag := flags.String("tag", "", "a `word` for the name of the record")
-	tagsFlag := buildTagsFlag(flags)
-	update := flags.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
-	if err := parse(flags, args); err != nil {
-		return err
+// schema changes when an older entry can no longer be compared: other fields, another floor, another way to sample.
+const schema = 1
+
+// A meta says where and of what an entry is. It names no host, no user and no path.
+type meta struct {
+	Schema     int    `json:"schema"`
+	Time       string `json:"time"` // UTC
+	Tag        string `json:"tag,omitempty"`
+	BuildTags  tags   `json:"build_tags,omitempty"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Kernel     string `json:"kernel"`
+	CPU        string `json:"cpu"`
+	Cores      int    `json:"cores"`
+	Filesystem string `json:"filesystem"`
+	IOUring    bool   `json:"io_uring"` // whether it is allowed
+	Commit     string `json:"commit"`
+	Dirty      bool   `json:"dirty"`
+}
+
+// An entry is one line of history.jsonl or baseline.jsonl.
+type entry struct {
+	meta
+	Cases map[string]*series `json:"cases"`
+	// Counts are those of some cases. Entries older than this field do not have it.
+	Counts map[string]counts `json:"counts,omitempty"`
+}
+
+func (c clone) meta(tag string, with tags) meta {
+	m := meta{Schema: schema, Time: time.Now().UTC().Format(time.RFC3339), Tag: tag, BuildTags: with, Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Kernel: host.Kernel(), CPU: host.CPU(), Cores: runtime.GOMAXPROCS(0),
+		Filesystem: host.FileSystem(c.data()), IOUring: hasIOUring()}
+	m.Commit, m.Dirty = c.revision()
+	return m
+}
+
+// hasIOUring reports whether the kernel lets this process have a ring: containers often forbid it.
+func hasIOUring() bool {
+	var params [120]byte // struct io_uring_params
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
+	if errno == 0 {
+		unix.Close(int(fd))
 	}
-	if !regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag) {
-		return fmt.Errorf("--tag %q: want letters, digits, dots, dashes and underscores", *tag)
+	return errno == 0
+}
+
+// sameMachine reports whether times of both can be expected to be alike.
+func (m meta) sameMachine(o meta) bool { return m.sameCalls(o) && m.CPU == o.CPU && m.Cores == o.Cores }
+
+// sameCalls reports whether the same code makes the same system calls on both: processor and cores do not matter.
+func (m meta) sameCalls(o meta) bool {
+	return m.Filesystem == o.Filesystem && m.Platform == o.Platform && m.IOUring == o.IOUring
+}
+
+func (m meta) String() string {
+	say := func(is bool, what string) string { return map[bool]string{true: what}[is] }
+	return fmt.Sprintf("%.12s%s of %s (%s%s, %s, %d cores, Linux %s, %s, %sio_uring)", m.Commit, say(m.Dirty, " with changes"), m.Time,
+		m.Go, say(m.BuildTags != "", " with "+m.BuildTags.String()), m.CPU, m.Cores, m.Kernel, m.Filesystem, say(!m.IOUring, "no "))
+}
+
+const (
+	baselineFile  = "baseline.jsonl"
+	historyFile   = "history.jsonl"
+	baselineKeeps = 5 // entries
+	historyKeeps  = math.MaxInt
+)
+
+// recordFiles are what --against names, other than revisions.
+var recordFiles = map[string]string{"baseline": baselineFile, "prev": historyFile}
+
+func (c clone) records(name string) string { return filepath.Join(c.root, ".benchmarks", name) }
+
+// readEntries returns the entries of a file, the newest last.
+func (c clone) readEntries(name string) (entries []entry) {
+	data, err := os.ReadFile(c.records(name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		check(err)
 	}
-	if _, dirty := repo.revision(ctx); dirty && *update {
-		return errors.New("a dirty tree cannot be the baseline: commit first (git status says what)")
+	for text := range bytes.Lines(data) {
+		var e entry
+		if err := json.Unmarshal(text, &e); err != nil {
+			failf(".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
+		}
+		if e.Schema != schema {
+			failf(".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: remove the file and measure again",
+				name, len(entries)+1, e.Schema, schema)
+		}
+		entries = append(entries, e)
 	}
-	src, err := repo.workingTree(ctx, *tagsFlag)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{baselineFile, historyFile} { // before minutes are spent
-		if _, err := repo.readEntries(name); err != nil {
-			return err
+	return entries
+}
+
+// appendEntry adds an entry. The file keeps at most so many of those with the same build tags, the newest.
+func (c clone) appendEntry(name string, e entry, keep int) {
+	entries := append(c.readEntries(name), e)
+	same := 0
+	for i := len(entries) - 1; i >= 0; i-- {
+		if entries[i].BuildTags != e.BuildTags {
+			continue
+		}
+		if same++; same > keep {
+			entries = slices.Delete(entries, i, i+1)
 		}
 	}
-	cases, err := sel.cases(ctx, repo)
-	if err != nil {
-		return err
+	var text bytes.Buffer
+	for _, e := range entries {
+		check(json.NewEncoder(&text).Encode(e))
 	}
-	e, text, err := repo.measure(ctx, src, cases, sel.runs, *tag)
-	if err != nil {
-		return err
-	}
-	if err := repo.keep(e, text, *update); err != nil {
-		return err
-	}
-	printEntry(e, cases)
-	return nil
+	tmp := c.records(name + ".tmp")
+	check(os.WriteFile(tmp, text.Bytes(), 0o644))
+	check(os.Rename(tmp, c.records(name)))
 }
 
-// measure makes an entry of a source, and returns what the benchmarks printed too.
-func (repo repository) measure(ctx context.Context, src source, cases []benchCase, runs int, tag string) (e entry, text string, err error) {
-	tmp, err := os.MkdirTemp("", "regress-")
-	if err != nil {
-		return e, "", err
+// entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
+func (c clone) entriesWith(want tags, file string) []entry {
+	entries := c.readEntries(file)
+	if len(entries) == 0 {
+		failf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
 	}
-	defer os.RemoveAll(tmp)
-	m := newMeasurement(filepath.Join(tmp, "bench.test"))
-	if err := repo.build(ctx, src, m.binary); err != nil {
-		return e, "", err
+	newest := entries[len(entries)-1].BuildTags
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
+	if len(entries) == 0 {
+		failf("the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v", want, file, newest)
 	}
-	if err := repo.measureAll(ctx, cases, runs, m); err != nil {
-		return e, "", err
-	}
-	e.Cases = m.cases
-	if e.Counts, err = repo.countSource(ctx, src, cases); err != nil {
-		return e, "", err
-	}
-	e.meta, err = repo.meta(ctx, m.cpu, tag, src.tags)
-	return e, m.text.String(), err
+	return entries
 }
 
-func (repo repository) keep(e entry, text string, update bool) error {
-	at, err := time.Parse(time.RFC3339, e.Time)
-	if err != nil {
-		return err
+// choose returns the newest entry from a machine like this one, or the newest of all, with the samples of all entries of
+// the same commit from the same machine: they are from several hours.
+func choose(entries []entry, here meta, file string) entry {
+	chosen := entries[len(entries)-1]
+	for _, e := range entries {
+		if e.sameMachine(here) {
+			chosen = e
+		}
 	}
-	dir := repo.records("regress-" + at.Format("20060102T150405Z"))
-	if e.Tag != "" {
-		dir += "-" + e.Tag
+	if chosen.Dirty && file == baselineFile {
+		failf(".benchmarks/%s has an entry of a dirty tree, which is no baseline: measure a commit with scripts/bench_regress.sh --update-baseline", file)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	if chosen.Dirty {
+		return chosen
 	}
-	info, err := json.MarshalIndent(e.meta, "", "  ")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "meta.json"), append(info, '\n'), 0o644)
+	pooled := map[string]*series{}
+	for _, e := range entries {
+		if e.Dirty || e.Commit != chosen.Commit || !e.sameMachine(chosen.meta) {
+			continue
+		}
+		for name, s := range e.Cases {
+			if pooled[name] == nil {
+				pooled[name] = &series{}
+			}
+			pooled[name].add(s)
+		}
 	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(text), 0o644)
+	chosen.Cases = pooled
+	return chosen
+}
+
+// having returns the cases that the entry has too: all of them if they were asked for.
+func (e entry) having(cases []benchCase, file string, asked bool) (both []benchCase) {
+	for _, bc := range cases {
+		switch {
+		case e.Cases[bc.String()] != nil:
+			both = append(both, bc)
+		case asked:
+			failf(".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
+		default:
+			fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
+		}
 	}
-	if err == nil {
-		err = repo.appendEntry(historyFile, e, 0)
+	if both == nil {
+		failf(".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
 	}
-	if err == nil && update {
-		err = repo.appendEntry(baselineFile, e, baselineKeeps)
+	return both
+}
+
+// countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.
+func countsLike(entries []entry, here meta) (map[string]counts, error) {
+	why := errors.New("the record has none; scripts/bench_regress.sh records them")
+	for _, e := range slices.Backward(entries) {
+		if e.Counts != nil && e.sameCalls(here) {
+			return e.Counts, nil
+		}
+		if e.Counts != nil {
+			why = errors.New("the record has none of a machine with this platform and file system, and io_uring allowed or not as here")
+		}
 	}
-	if err == nil {
-		fmt.Println("recorded in .benchmarks/" + filepath.Base(dir))
+	return nil, why
+}
+
+// record measures the working tree and keeps what it found.
+func record(f *flag.FlagSet) func(clone) {
+	sel := selection{runs: 20}
+	sel.flags(f)
+	tag := f.String("tag", "", "a `word` for the name of the record")
+	tags := tagsFlag(f)
+	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
+	return func(c clone) {
+		if !regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag) {
+			failf("--tag %q: want letters, digits, dots, dashes and underscores", *tag)
+		}
+		if _, dirty := c.revision(); dirty && *update {
+			failf("a dirty tree cannot be the baseline: commit first (git status says what)")
+		}
+		src := c.workingTree(*tags)
+		for _, name := range recordFiles { // before minutes are spent
+			c.readEntries(name)
+		}
+		cases := sel.cases(c)
+		m := newSide(c.made("bench.test"))
+		c.build(src, m.binary)
+		c.measureAll(cases, sel.runs, m)
+		e := entry{c.meta(*tag, src.tags), m.cases, c.count(src, cases)}
+		c.keep(e, m.text.String(), *update)
+		printEntry(e, cases)
 	}
-	return err
+}
+
+func (c clone) keep(e entry, text string, update bool) {
+	dir := c.recordDir("regress", must(time.Parse(time.RFC3339, e.Time)), e.Tag)
+	check(os.WriteFile(filepath.Join(dir, "meta.json"), append(must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
+	check(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(text), 0o644))
+	c.appendEntry(historyFile, e, historyKeeps)
+	if update {
+		c.appendEntry(baselineFile, e, baselineKeeps)
+	}
+	fmt.Println("recorded in .benchmarks/" + filepath.Base(dir))
+}
+
+// recordDir makes a directory below .benchmarks.
+func (c clone) recordDir(kind string, at time.Time, name string) string {
+	dir := c.records(strings.TrimSuffix(kind+at.UTC().Format("-20060102T150405Z-")+name, "-"))
+	check(os.MkdirAll(dir, 0o755))
+	return dir
 }
 
 func printEntry(e entry, cases []benchCase) {
 	fmt.Println(e.meta)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "case\tns/file\tfloor\tover floor\t± \t")
-	for _, c := range cases {
-		s := e.Cases[c.String()]
-		ratio := summary(s.Ratio)
-		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.3f\t%s\t\n", c, summary(s.Time).Center, summary(s.Floor).Center, ratio.Center, ratio.PctRangeString())
+	for _, bc := range cases {
+		s := e.Cases[bc.String()]
+		ratio := benchmath.AssumeNothing.Summary(samples.NewSample(s.Ratio), 0.95)
+		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.3f\t%s\t\n",
+			bc, measure.Median(s.Time), measure.Median(s.Floor), ratio.Center, ratio.PctRangeString())
 	}
 	w.Flush()
 	for _, name := range slices.Sorted(maps.Keys(e.Counts)) {
@@ -129,9 +281,4 @@ func printEntry(e entry, cases []benchCase) {
 			fmt.Printf("%s: %s %s: %.6g\n", name, kind, kinds[kind].unit, e.Counts[name][kind])
 		}
 	}
-}
-
-// summary is the median with its 95 % confidence interval.
-func summary(values []float64) benchmath.Summary {
-	return benchmath.AssumeNothing.Summary(samples.NewSample(values), confidence)
 }

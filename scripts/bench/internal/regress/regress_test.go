@@ -3,8 +3,9 @@
 package regress
 
 import (
-	"context"
 	"debug/buildinfo"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -12,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
 func TestChangeOf(t *testing.T) {
@@ -59,76 +58,71 @@ func TestPairedChange(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
-	repo := repository(t.TempDir())
-	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
-	entries, err := repo.readEntries(baselineFile)
-	require.NoError(t, err)
-	assert.Empty(t, entries)
+	c := newClone(t, t.TempDir())
+	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	assert.Empty(t, c.readEntries(baselineFile))
 
 	for i := range baselineKeeps + 2 {
 		e := entry{meta: meta{Schema: schema, Cores: i}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{1}}}}
-		require.NoError(t, repo.appendEntry(baselineFile, e, baselineKeeps))
+		c.appendEntry(baselineFile, e, baselineKeeps)
 	}
-	entries, err = repo.readEntries(baselineFile)
-	require.NoError(t, err)
+	entries := c.readEntries(baselineFile)
 	require.Len(t, entries, baselineKeeps)
 	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
 	assert.Equal(t, []float64{1}, entries[0].Cases["flat_5k/whole"].Ratio)
 
-	chosen, err := choose(entries, meta{Cores: 3}, baselineFile)
-	require.NoError(t, err)
-	assert.Equal(t, 3, chosen.Cores, "the one from a machine like this")
-	chosen, err = choose(entries, meta{Cores: 99}, baselineFile)
-	require.NoError(t, err)
-	assert.Equal(t, baselineKeeps+1, chosen.Cores, "the newest")
+	assert.Equal(t, 3, choose(entries, meta{Cores: 3}, baselineFile).Cores, "the one from a machine like this")
+	assert.Equal(t, baselineKeeps+1, choose(entries, meta{Cores: 99}, baselineFile).Cores, "the newest")
 
 	more := entry{meta: meta{Schema: schema, Cores: 3}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{2}}}}
-	chosen, err = choose(append(entries, more), meta{Cores: 3}, baselineFile)
-	require.NoError(t, err)
+	chosen := choose(append(entries, more), meta{Cores: 3}, baselineFile)
 	assert.Equal(t, []float64{1, 2}, chosen.Cases["flat_5k/whole"].Ratio, "the entries of one commit and machine are taken together")
 	more.Commit = "other"
-	chosen, err = choose(append(entries, more), meta{Cores: 3}, baselineFile)
-	require.NoError(t, err)
+	chosen = choose(append(entries, more), meta{Cores: 3}, baselineFile)
 	assert.Equal(t, []float64{2}, chosen.Cases["flat_5k/whole"].Ratio)
 
-	have, lacks := benchCase{tickets.Set{Layout: tickets.Flat, Count: 5000}, "whole"}, benchCase{tickets.Set{Layout: tickets.Flat, Count: 5000}, "stat"}
-	both, err := chosen.having([]benchCase{lacks, have}, baselineFile, false)
-	require.NoError(t, err)
-	assert.Equal(t, []benchCase{have}, both)
-	_, err = chosen.having([]benchCase{have, lacks}, baselineFile, true)
-	assert.ErrorContains(t, err, "has no case flat_5k/stat")
-	_, err = chosen.having([]benchCase{lacks}, baselineFile, false)
-	assert.ErrorContains(t, err, "none of these cases")
+	have, lacks := newCase("flat_5k", "whole"), newCase("flat_5k", "stat")
+	assert.Equal(t, []benchCase{have}, chosen.having([]benchCase{lacks, have}, baselineFile, false))
+	assert.ErrorContains(t, try(func() { chosen.having([]benchCase{have, lacks}, baselineFile, true) }), "has no case flat_5k/stat")
+	assert.ErrorContains(t, try(func() { chosen.having([]benchCase{lacks}, baselineFile, false) }), "none of these cases")
 
 	entries[len(entries)-1].Dirty = true
-	_, err = choose(entries, meta{}, baselineFile)
-	assert.ErrorContains(t, err, "dirty tree")
-	_, err = choose(entries, meta{}, historyFile)
-	assert.NoError(t, err)
+	assert.ErrorContains(t, try(func() { choose(entries, meta{}, baselineFile) }), "dirty tree")
+	choose(entries, meta{}, historyFile)
 
 	for text, want := range map[string]string{
 		`{"schema":99}`: "line 1, has schema version 99, and this command compares version 1",
 		"{":             "line 1: unexpected end of JSON input",
 	} {
-		require.NoError(t, os.WriteFile(repo.records(historyFile), []byte(text), 0o644))
-		_, err = repo.readEntries(historyFile)
-		assert.ErrorContains(t, err, want)
+		require.NoError(t, os.WriteFile(c.records(historyFile), []byte(text), 0o644))
+		assert.ErrorContains(t, try(func() { c.readEntries(historyFile) }), want)
+	}
+}
+
+// The committed baseline is one that this version reads.
+func TestCommittedBaseline(t *testing.T) {
+	root, err := filepath.Abs("../../../..")
+	require.NoError(t, err)
+	entries := newClone(t, root).readEntries(baselineFile)
+	require.NotEmpty(t, entries)
+	chosen := choose(entries, entries[0].meta, baselineFile)
+	for _, name := range countedCases {
+		assert.NotEmpty(t, chosen.Cases[name].Ratio, name)
+		assert.NotEmpty(t, chosen.Counts[name], name)
 	}
 }
 
 // What is wrong with the input is said in one line, before anything is measured.
 func TestBadInput(t *testing.T) {
 	root := t.TempDir()
-	repo := repository(root)
+	c := newClone(t, root)
 	git := func(args ...string) {
 		t.Helper()
-		_, err := output(t.Context(), root, "git", append([]string{"-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
-		require.NoError(t, err)
+		c.output(root, "git", append([]string{"-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
 	}
-	type command = func(context.Context, repository, []string) error
 	check := func(do command, want string, args ...string) {
 		t.Helper()
-		err := do(t.Context(), repo, args)
+		err := c.run("x", do, args)
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.NotErrorIs(t, err, errSlower)
@@ -147,16 +141,16 @@ func TestBadInput(t *testing.T) {
 	write("tagged.go", "//go:build fileproc_unix\n\npackage x\n")
 	git("add", ".")
 	git("commit", "-q", "-m", "x")
-	_, dirty := repo.revision(t.Context())
+	_, dirty := c.revision()
 	assert.False(t, dirty)
-	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
-	require.NoError(t, os.WriteFile(repo.records(baselineFile), []byte(`{"schema":99}`), 0o644))
-	_, dirty = repo.revision(t.Context())
+	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	require.NoError(t, os.WriteFile(c.records(baselineFile), []byte(`{"schema":99}`), 0o644))
+	_, dirty = c.revision()
 	assert.False(t, dirty, "the second entry of a baseline is of the same commit")
 	check(compare, "schema version 99", "--against", "baseline", "--short")
 	check(prove, "schema version 99", "--baseline")
 	check(record, "schema version 99", "--update-baseline")
-	require.NoError(t, os.Remove(repo.records(baselineFile)))
+	require.NoError(t, os.Remove(c.records(baselineFile)))
 	check(compare, "no .benchmarks/baseline.jsonl", "--against", "baseline")
 	check(compare, "no .benchmarks/history.jsonl", "--against", "prev")
 	check(compare, `unknown revision "nosuch"`, "--against", "nosuch")
@@ -172,9 +166,9 @@ func TestBadInput(t *testing.T) {
 	t.Setenv("GOFLAGS", "-buildvcs=false -tags=fileproc_generic,fileproc_unix")
 	check(prove, "is built with -tags fileproc_generic,fileproc_unix, but", "--baseline")
 	t.Setenv("GOFLAGS", "")
-	require.NoError(t, os.RemoveAll(repo.records("")))
-	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
-	err := repo.buildRevision(t.Context(), "HEAD~", "fileproc_unix", filepath.Join(t.TempDir(), "old.test"), "")
+	require.NoError(t, os.RemoveAll(c.records("")))
+	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	err := try(func() { c.buildRevision("HEAD~", "fileproc_unix", c.made("old.test")) })
 	require.EqualError(t, err, `HEAD~: no file of the package depends on the build tag "fileproc_unix"`)
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
@@ -192,33 +186,24 @@ func TestBadInput(t *testing.T) {
 func TestBuildTags(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	repo := repository(root)
+	c := newClone(t, root)
 	t.Setenv("GOFLAGS", "-buildvcs=false")
 	for flag, want := range map[string]tags{"": "", "b": "b", "b,a,b": "a,b", "go1.27": "go1.27"} {
-		got, err := repo.buildTags(t.Context(), flag)
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
+		assert.Equal(t, want, c.buildTags(flag))
 	}
 	for _, flag := range []string{",", "a,", "-race", "!a"} {
-		_, err := repo.buildTags(t.Context(), flag)
-		assert.ErrorContains(t, err, "want build tags")
+		assert.ErrorContains(t, try(func() { c.buildTags(flag) }), "want build tags")
 	}
 
 	t.Setenv("GOFLAGS", "-tags=a -buildvcs=false --tags=c,b")
-	got, err := repo.buildTags(t.Context(), "")
-	require.NoError(t, err)
-	assert.Equal(t, tags("b,c"), got)
-	got, err = repo.buildTags(t.Context(), "d")
-	require.NoError(t, err)
-	assert.Equal(t, tags("d"), got, "--tags goes first, as it does for the go command")
+	assert.Equal(t, tags("b,c"), c.buildTags(""))
+	assert.Equal(t, tags("d"), c.buildTags("d"), "--tags goes first, as it does for the go command")
 
 	for _, flag := range []string{"fileproc_unix", "fileproc_generic", "fileproc_nouring"} {
-		src, err := repo.workingTree(t.Context(), flag)
-		require.NoError(t, err)
-		assert.Equal(t, source{dir: root, tags: tags(flag)}, src)
+		assert.Equal(t, source{dir: root, tags: tags(flag)}, c.workingTree(flag))
 	}
-	binary := filepath.Join(t.TempDir(), "bench.test")
-	require.NoError(t, repo.build(t.Context(), source{dir: root, tags: "fileproc_unix"}, binary))
+	binary := c.made("bench.test")
+	c.build(source{dir: root, tags: "fileproc_unix"}, binary)
 	info, err := buildinfo.ReadFile(binary)
 	require.NoError(t, err)
 	assert.Contains(t, info.Settings, debug.BuildSetting{Key: "-tags", Value: "fileproc_unix"})
@@ -226,70 +211,70 @@ func TestBuildTags(t *testing.T) {
 
 // Entries with other build tags are neither compared nor do they push each other out of the baseline.
 func TestEntriesWithBuildTags(t *testing.T) {
-	repo := repository(t.TempDir())
-	require.NoError(t, os.Mkdir(repo.records(""), 0o755))
+	c := newClone(t, t.TempDir())
+	require.NoError(t, os.Mkdir(c.records(""), 0o755))
 	add := func(cores int, with tags) {
-		t.Helper()
-		require.NoError(t, repo.appendEntry(baselineFile, entry{meta: meta{Schema: schema, Cores: cores, BuildTags: with}}, baselineKeeps))
+		c.appendEntry(baselineFile, entry{meta: meta{Schema: schema, Cores: cores, BuildTags: with}}, baselineKeeps)
 	}
 	add(0, "")
 	for i := range baselineKeeps + 2 {
 		add(i, "fileproc_unix")
 	}
-	entries, err := repo.entriesWith("fileproc_unix", baselineFile)
-	require.NoError(t, err)
+	entries := c.entriesWith("fileproc_unix", baselineFile)
 	require.Len(t, entries, baselineKeeps)
 	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
 	assert.Contains(t, entries[0].String(), "with -tags fileproc_unix")
-	entries, err = repo.entriesWith("", baselineFile)
-	require.NoError(t, err)
+	entries = c.entriesWith("", baselineFile)
 	require.Len(t, entries, 1)
 	assert.NotContains(t, entries[0].String(), "tags")
-	_, err = repo.entriesWith("fileproc_generic", baselineFile)
-	assert.ErrorContains(t, err, "built with -tags fileproc_generic, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
+	assert.ErrorContains(t, try(func() { c.entriesWith("fileproc_generic", baselineFile) }),
+		"built with -tags fileproc_generic, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
 }
 
 func TestCases(t *testing.T) {
-	c, err := newCase("flat", "5k", "whole")
-	require.NoError(t, err)
-	assert.Equal(t, "flat_5k/whole", c.String())
-	assert.Contains(t, c.pattern(), "|^BenchmarkFloor$/^layout=flat$/^files=5k$/^mode=whole$/^goroutines=max$")
-	_, err = newCase("flat", "7k", "whole")
-	assert.ErrorContains(t, err, `unknown case "flat_7k"`)
-	_, err = newCase("flat", "5k", "half")
-	assert.ErrorContains(t, err, `unknown mode "half"`)
+	bc := newCase("flat_5k", "whole")
+	assert.Equal(t, "flat_5k/whole", bc.String())
+	assert.Equal(t, "^BenchmarkFloor$/^layout=flat$/^files=5k$/^mode=whole$", bc.pattern("Floor"))
+	assert.ErrorContains(t, try(func() { newCase("flat_7k", "whole") }), `unknown case "flat_7k"`)
+	assert.ErrorContains(t, try(func() { newCase("flat_5k", "half") }), `unknown mode "half"`)
 
 	sel := selection{sizes: "1m", layouts: "flat", modes: "whole", runs: minRuns}
-	_, err = sel.cases(t.Context(), repository(t.TempDir()))
-	assert.ErrorContains(t, err, "tickets_flat_1m is missing; make it: ")
+	assert.ErrorContains(t, try(func() { sel.cases(newClone(t, t.TempDir())) }), "tickets_flat_1m is missing; make it: ")
 	sel.runs--
-	_, err = sel.cases(t.Context(), "")
-	assert.ErrorContains(t, err, "too few")
+	assert.ErrorContains(t, try(func() { sel.cases(clone{}) }), "too few")
 }
 
 func TestBusy(t *testing.T) {
-	record, same, slower := &series{Floor: []float64{100, 101}}, &series{Floor: []float64{110}}, &series{Floor: []float64{180}}
-	assert.NoError(t, busy([]verdict{{old: record, new: same}}))
-	assert.ErrorIs(t, busy([]verdict{{old: record, new: same}, {old: record, new: slower}}), errCannotTell)
+	one, other := newCase("flat_5k", "whole"), newCase("flat_5k", "stat")
+	record := map[string]*series{one.String(): {Floor: []float64{100, 101}}, other.String(): {Floor: []float64{100, 101}}}
+	now := map[string]*series{one.String(): {Floor: []float64{110}}, other.String(): {Floor: []float64{180}}}
+	assert.NoError(t, busy([]benchCase{one}, record, now))
+	assert.ErrorIs(t, busy([]benchCase{one, other}, record, now), errCannotTell)
 }
 
 // The slowdown must find its place in the source as it is.
 func TestPlant(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	p := proof{repo: repository(root), tmp: t.TempDir()}
-	src, err := p.plant(source{dir: root}, 7)
-	require.NoError(t, err)
-	require.NoError(t, p.repo.build(t.Context(), src, filepath.Join(p.tmp, "bench.test")))
-
-	_, err = p.plant(source{dir: p.tmp}, 7)
-	assert.Error(t, err)
+	c := newClone(t, root)
+	c.build(c.plantLoop(source{dir: root}, 7), c.made("bench.test"))
+	assert.Error(t, try(func() { c.plantLoop(source{dir: c.tmp}, 7) }))
 }
 
-func TestReadCounts(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "strace")
-	require.NoError(t, os.WriteFile(file, []byte("    calls syscall\n--------- ------\n    10000 openat\n        3 close\n--------- ------\n    10003 total\n"), 0o644))
-	counts, err := readCounts(file)
-	require.NoError(t, err)
-	assert.Equal(t, map[string]float64{"openat": 10000, "close": 3}, counts)
+// A larger count is status 1, also where this machine cannot tell whether the times are longer.
+func TestStatus(t *testing.T) {
+	status := func(times, counts error) int {
+		c := comparison{clone: newClone(t, "")}
+		e := interface{ ExitCode() int }(nil)
+		if !errors.As(try(func() { c.timesAndCounts(func() { check(times) }, func() { check(counts) }) }), &e) {
+			return 0
+		}
+		return e.ExitCode()
+	}
+	wrapped := func(err error) error { return fmt.Errorf("%w: x", err) }
+	assert.Equal(t, 0, status(nil, nil))
+	assert.Equal(t, 1, status(wrapped(errSlower), nil))
+	assert.Equal(t, 1, status(nil, wrapped(errMore)))
+	assert.Equal(t, 1, status(wrapped(errCannotTell), wrapped(errMore)))
+	assert.Equal(t, 3, status(wrapped(errCannotTell), nil))
 }

@@ -1,0 +1,243 @@
+//go:build linux
+
+package regress
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
+)
+
+// A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.
+type benchCase struct {
+	set  tickets.Set
+	mode string
+}
+
+var (
+	layouts = []string{"flat", "nested1", "nested3"}
+	sizes   = []string{"1k", "5k", "100k", "1m"}
+	modes   = []string{"frontmatter", "whole", "stat", "names"}
+)
+
+const (
+	seed     = 1
+	madeHere = 5_000 // is the size up to which a missing set is made without asking: it takes a second
+	minRuns  = 5     // is the least with which the test can find a difference significant and still says more than a coin
+)
+
+// newCase returns a case of a set such as flat_5k.
+func newCase(name, mode string) benchCase {
+	layout, size, _ := strings.Cut(name, "_")
+	if !slices.Contains(layouts, layout) || !slices.Contains(sizes, size) {
+		failf("unknown case %q: want one of %s, then _, then one of %s", name, strings.Join(layouts, ", "), strings.Join(sizes, ", "))
+	}
+	if !slices.Contains(modes, mode) {
+		failf("unknown mode %q: want one of %s", mode, strings.Join(modes, ", "))
+	}
+	return benchCase{must(tickets.ParseSet(layout, size, seed)), mode}
+}
+
+func (bc benchCase) String() string {
+	return strings.TrimPrefix(bc.set.Name(), "tickets_") + "/" + bc.mode
+}
+
+// pattern selects a benchmark of the case.
+func (bc benchCase) pattern(benchmark string) string {
+	_, size, _ := strings.Cut(strings.TrimPrefix(bc.set.Name(), "tickets_"), "_")
+	return fmt.Sprintf("^Benchmark%s$/^layout=%s$/^files=%s$/^mode=%s$", benchmark, bc.set.Layout, size, bc.mode)
+}
+
+// missing reports whether the case's data is not there, and takes too long to be made without asking.
+func (bc benchCase) missing(c clone) bool {
+	_, err := bc.set.ReadManifest(c.data())
+	return errors.Is(err, fs.ErrNotExist) && bc.set.Count > madeHere
+}
+
+// ensure makes the case's data if that is quick.
+func (bc benchCase) ensure(c clone) {
+	if bc.missing(c) {
+		failf("%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
+			bc.set.Name(), bc.set.Layout, bc.set.Count)
+	}
+	must(bc.set.Generate(c.ctx, c.data(), nil))
+}
+
+// caseFlags are the flags of a command for one case, which the function it returns gives.
+func caseFlags(f *flag.FlagSet, set, mode string) func() benchCase {
+	f.StringVar(&set, "case", set, "the `set`")
+	f.StringVar(&mode, "mode", mode, "what is read of each file")
+	return func() benchCase { return newCase(set, mode) }
+}
+
+// A selection is which cases a command measures, and how often.
+type selection struct {
+	sizes, layouts, modes string
+	runs                  int
+}
+
+func (s *selection) flags(f *flag.FlagSet) {
+	f.StringVar(&s.sizes, "sizes", s.sizes,
+		"`sizes` of the sets, such as 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that were made)")
+	f.StringVar(&s.layouts, "layouts", "flat,nested1", "`layouts` of the sets")
+	f.StringVar(&s.modes, "modes", strings.Join(modes, ","), "`modes`: what is read of each file")
+	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
+}
+
+// cases returns what was selected; its data is there.
+func (s *selection) cases(c clone) (cases []benchCase) {
+	if s.runs < minRuns {
+		failf("--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
+	}
+	wanted := strings.Split(s.sizes, ",")
+	if s.sizes == "" {
+		wanted = sizes
+	}
+	for _, size := range wanted {
+		for layout := range strings.SplitSeq(s.layouts, ",") {
+			for mode := range strings.SplitSeq(s.modes, ",") {
+				if bc := newCase(layout+"_"+size, mode); s.sizes != "" || !bc.missing(c) {
+					cases = append(cases, bc)
+				}
+			}
+		}
+	}
+	for _, bc := range cases {
+		bc.ensure(c)
+	}
+	return cases
+}
+
+// benchFiles are the test files that a benchmark binary is built with: always those of the working tree, so that two
+// revisions are measured by the same benchmark.
+var benchFiles = []string{"bench_test.go", "bench_linux_test.go"}
+
+// A source is the package at some revision.
+type source struct {
+	dir     string
+	tags    tags
+	planted string // unless empty, a file that takes the place of visit.go
+	hooks   bool   // build with its export_test.go: no reaction to slow calls, as they are in a process that is traced
+}
+
+const plantedFile = "visit.go"
+
+// errNoHooks says that a revision is too old to be counted.
+var errNoHooks = errors.New("there is no export_test.go, which keeps the package from reacting to slow calls")
+
+// build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
+func (c clone) build(src source, binary string) {
+	if _, err := os.Stat(filepath.Join(src.dir, "export_test.go")); src.hooks && err != nil {
+		check(errNoHooks)
+	}
+	replace := map[string]string{}
+	for _, name := range must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
+		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
+			replace[name] = "" // as if it were not there
+		}
+	}
+	for _, name := range benchFiles {
+		replace[filepath.Join(src.dir, name)] = filepath.Join(c.root, name)
+	}
+	if src.planted != "" {
+		replace[filepath.Join(src.dir, plantedFile)] = src.planted
+	}
+	overlay := c.made("overlay.json")
+	check(os.WriteFile(overlay, must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
+	c.output(src.dir, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-tags", string(src.tags), "-o", binary, ".")
+}
+
+func (c clone) commit(rev string) (commit string) {
+	if try(func() {
+		commit = c.output(c.root, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
+	}) != nil {
+		failf("unknown revision %q: want baseline, prev or what git knows", rev)
+	}
+	return commit
+}
+
+// checkout puts a revision into a directory.
+func (c clone) checkout(rev string, with tags, dir string) source {
+	src := source{dir: c.made(dir), tags: with}
+	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
+	check(os.MkdirAll(src.dir, 0o755))
+	c.output(src.dir, "tar", "-xf", src.dir+".tar")
+	if err := try(func() { c.matter(with, src.dir) }); err != nil {
+		failf("%s: %w", rev, err)
+	}
+	return src
+}
+
+// buildRevision checks a revision out and makes its benchmark binary.
+func (c clone) buildRevision(rev string, with tags, binary string) source {
+	src := c.checkout(rev, with, filepath.Base(binary)+".tree")
+	if err := try(func() { c.build(src, binary) }); err != nil {
+		failf("%s cannot be measured with the benchmarks of today: %w", rev, err)
+	}
+	return src
+}
+
+// revision returns the commit, and whether the working tree differs from it. The records themselves do not count: the
+// entries of a baseline are of one commit. Without git no commit is known, which is as good as a dirty tree.
+func (c clone) revision() (commit string, dirty bool) {
+	err := try(func() {
+		commit = c.commit("HEAD")
+		dirty = c.output(c.root, "git", "status", "--porcelain", "--", ".", ":!.benchmarks") != ""
+	})
+	return commit, dirty || err != nil
+}
+
+// tags are Go build tags, sorted and separated by commas.
+type tags string
+
+func (t tags) String() string {
+	if t == "" {
+		return "no build tags"
+	}
+	return "-tags " + string(t)
+}
+
+func tagsFlag(f *flag.FlagSet) *string {
+	return f.String("tags", "", "Go build `tags`, separated by commas, of every build that is measured (default: those of GOFLAGS)")
+}
+
+// workingTree returns the working tree as it is built with the value of --tags.
+func (c clone) workingTree(flag string) source {
+	src := source{dir: c.root, tags: c.buildTags(flag)}
+	c.matter(src.tags, src.dir)
+	return src
+}
+
+// buildTags returns the tags with which the go command builds, given the value of --tags.
+func (c clone) buildTags(flag string) tags {
+	if !regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag) {
+		failf("--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
+	}
+	args := []string{"list", "-f", `{{join context.BuildTags ","}}`}
+	if flag != "" { // or those of GOFLAGS would not count
+		args = append(args, "-tags", flag)
+	}
+	list := slices.Sorted(strings.SplitSeq(c.output(c.root, "go", args...), ","))
+	return tags(strings.Join(slices.Compact(list), ","))
+}
+
+// matter fails if a tag changes nothing in the source: what is measured would not be what the user asked for.
+func (c clone) matter(t tags, dir string) {
+	files := func(tag string) string {
+		return c.output(dir, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
+	}
+	for tag := range strings.SplitSeq(string(t), ",") {
+		if tag != "" && files(tag) == files("") {
+			failf("no file of the package depends on the build tag %q", tag)
+		}
+	}
+}
