@@ -3,16 +3,22 @@
 package regress
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
 
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchmath"
+
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 const (
@@ -24,14 +30,12 @@ const (
 	// to be measured: there the system calls have another share of the time.
 	otherMachine = 2
 
-	// How many times as many samples are taken again, at most, of what is undecided. The short form is to end in three minutes,
-	// come what may.
+	// How many times as many samples are taken again, at most, of what is undecided. The short form has to end in three minutes.
 	moreSamples = 3
 	shortMore   = 1
 
-	shortSizes   = "5k"
-	shortLayouts = "flat,nested1"
-	shortModes   = "frontmatter,whole,stat" // names take too little time to be steady
+	shortSizes = "5k"
+	shortModes = "frontmatter,whole,stat" // names take too little time to be steady
 )
 
 // compare measures the working tree against something older.
@@ -43,19 +47,14 @@ func compare(f *flag.FlagSet) func(clone) {
 	tags := tagsFlag(f)
 	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	return func(c clone) {
-		if !(*limit >= 0) { // nor not a number
-			failf("--fail-above %v: want a percentage above 0", *limit)
-		}
-		cmp := comparison{clone: c, limit: *limit / 100, more: moreSamples}
+		failIf(*limit < 0 || math.IsNaN(*limit), "--fail-above %v: want a percentage above 0", *limit)
+		more := moreSamples
 		if *short {
-			if sel.sizes != "" || sel.modes != strings.Join(modes, ",") {
-				failf("--short chooses the cases: leave out --sizes and --modes")
-			}
-			sel.sizes, sel.modes, cmp.more = shortSizes, shortModes, shortMore
+			failIf(sel.sizes != "" || sel.modes != allModes, "--short chooses the cases: leave out --sizes and --modes")
+			sel.sizes, sel.modes, more = shortSizes, shortModes, shortMore
 		}
 		src := c.workingTree(*tags)
-		c.comparable(*against, src.tags) // before data is made and time is spent
-		cmp.cases, cmp.runs, cmp.asked = sel.cases(c), sel.runs, sel.sizes != ""
+		cmp := comparison{c, sel, *limit / 100, more}
 		if file, ok := recordFiles[*against]; ok {
 			cmp.withRecord(src, file)
 		} else {
@@ -64,44 +63,49 @@ func compare(f *flag.FlagSet) func(clone) {
 	}
 }
 
-// comparable fails if something is wrong with the other side of a comparison that can be seen at once.
-func (c clone) comparable(against string, with tags) {
-	if file, ok := recordFiles[against]; ok {
-		c.entriesWith(with, file)
-	} else {
-		c.commit(against)
-	}
-}
-
-// A comparison measures the cases, and those that look slower a second time: only what is slower both times fails.
+// A comparison measures cases, and those that look slower a second time: only what is slower both times fails.
 type comparison struct {
 	clone
-	cases []benchCase
-	runs  int
+	selection
 	limit float64 // 0: the usual one
-	asked bool    // for these cases, and no fewer
 	more  int     // times as many samples again, at most, of what is undecided
 }
 
 func (c comparison) withRevision(src source, rev string) {
 	oldBinary, binary := c.made("old.test"), c.made("new.test")
+	c.commit(rev) // before data is made and time is spent
+	cases := c.cases(c.clone)
 	old := c.buildRevision(rev, src.tags, oldBinary)
 	c.build(src, binary)
-	with := ""
-	if src.tags != "" {
-		with = fmt.Sprintf(", both with %v", src.tags)
-	}
-	fmt.Printf("working tree against %s, interleaved%s\n", rev, with)
-	c.timesAndCounts(func() { c.withBinary(oldBinary, binary) }, func() {
+	fmt.Printf("working tree against %s, interleaved, both with %v\n", rev, src.tags)
+	c.timesAndCounts(func() { c.withBinary(cases, oldBinary, binary) }, func() {
 		var before map[string]counts
-		err := try(func() { before = c.count(old, c.cases) })
-		switch {
-		case errors.Is(err, errNoHooks):
+		err := try(func() { before = c.count(old, cases) })
+		if errors.Is(err, errNoHooks) {
 			fmt.Printf("no counts are compared: in %s %v\n", rev, err)
-		case err != nil:
-			failf("%s: %w", rev, err)
-		case before != nil:
-			compareCounts(os.Stdout, before, c.count(src, c.cases))
+			return
+		}
+		failIf(err != nil, "%s: %w", rev, err)
+		if before != nil {
+			compareCounts(os.Stdout, before, c.count(src, cases))
+		}
+	})
+}
+
+// withRecord compares a source with the entries of a file that suit it best.
+func (c comparison) withRecord(src source, file string) {
+	entries := c.entriesWith(src.tags, file)
+	cases := c.cases(c.clone)
+	here, binary := c.meta("", src.tags), c.made("new.test")
+	old := choose(entries, here, file)
+	cases = old.having(cases, file, c.sizes != "")
+	c.build(src, binary)
+	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
+	c.timesAndCounts(func() { c.withEntry(cases, old, here, binary) }, func() {
+		if before, why := countsLike(entries, here); why == "" {
+			compareCounts(os.Stdout, before, c.count(src, cases))
+		} else {
+			fmt.Println("no counts are compared:", why)
 		}
 	})
 }
@@ -114,46 +118,22 @@ func (c comparison) timesAndCounts(times, counts func()) {
 }
 
 // withBinary compares two binaries, measured in turn.
-func (c comparison) withBinary(old, new string) {
-	if c.limit == 0 {
-		c.limit = revisionLimit / 100.0
-	}
-	c.confirmed(newSide(old), new, func() *side { return newSide(old) })
-}
-
-// withRecord compares a source with the entries of a file that suit it best.
-func (c comparison) withRecord(src source, file string) {
-	entries := c.entriesWith(src.tags, file)
-	here, binary := c.meta("", src.tags), c.made("new.test")
-	old := choose(entries, here, file)
-	c.cases = old.having(c.cases, file, c.asked)
-	c.build(src, binary)
-	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
-	before, why := countsLike(entries, here)
-	if why != nil {
-		fmt.Printf("no counts are compared: %v\n", why)
-	}
-	c.timesAndCounts(func() { c.withEntry(old, here, binary) }, func() {
-		if why == nil {
-			compareCounts(os.Stdout, before, c.count(src, c.cases))
-		}
-	})
+func (c comparison) withBinary(cases []benchCase, old, new string) {
+	c.limit = cmp.Or(c.limit, revisionLimit/100.0)
+	c.confirmed(cases, newSide(old), new, func() *side { return newSide(old) })
 }
 
 // withEntry compares time over floor. What then looks slower is measured in turn with the commit of the entry, if git has it:
 // that no mood of the machine can spoil. On a machine unlike that of the entry this is done at once.
-func (c comparison) withEntry(old entry, here meta, binary string) {
-	if c.limit == 0 {
-		c.limit = baselineLimit / 100.0
-	}
+func (c comparison) withEntry(cases []benchCase, old entry, here meta, binary string) {
+	c.limit = cmp.Or(c.limit, baselineLimit/100.0)
 	oldBinary := c.made("old.test")
 	built := sync.OnceValue(func() error {
-		if old.Dirty {
-			return errors.New("the record is of a dirty tree")
-		}
-		return try(func() { c.buildRevision(old.Commit, old.BuildTags, oldBinary) })
+		return try(func() {
+			failIf(old.Dirty, "the record is of a dirty tree")
+			c.buildRevision(old.Commit, old.BuildTags, oldBinary)
+		})
 	})
-	record := &side{cases: old.Cases}
 	inTurn := func() *side {
 		if err := built(); err != nil {
 			fmt.Printf("The commit of the record cannot be measured beside: %v.\n", err)
@@ -162,35 +142,35 @@ func (c comparison) withEntry(old entry, here meta, binary string) {
 		fmt.Println("In turn with the commit of the record:")
 		return newSide(oldBinary)
 	}
-	switch {
-	case old.sameMachine(here):
-		c.confirmed(record, binary, inTurn)
-	case built() == nil:
-		fmt.Println("These are different machines.")
-		c.confirmed(inTurn(), binary, inTurn)
-	case old.IOUring != here.IOUring:
-		failf("%w: io_uring is to be had on one of the machines only, and git does not have the commit %.12s to measure it here",
-			errCannotTell, old.Commit)
-	default:
-		fmt.Println("These are different machines: only time over floor can be compared.")
-		c.limit *= otherMachine
-		c.confirmed(record, binary, func() *side { return record })
+	record := &side{cases: old.Cases}
+	if old.sameMachine(here) {
+		c.confirmed(cases, record, binary, inTurn)
+		return
 	}
+	if built() == nil {
+		fmt.Println("These are different machines.")
+		c.confirmed(cases, inTurn(), binary, inTurn)
+		return
+	}
+	failIf(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
+		"and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
+	fmt.Println("These are different machines: only time over floor can be compared.")
+	c.limit *= otherMachine
+	c.confirmed(cases, record, binary, func() *side { return record })
 }
 
 // confirmed measures the cases, and what looks slower a second time.
-func (c comparison) confirmed(old *side, binary string, again func() *side) {
-	slower := c.slower(c.cases, old, newSide(binary))
+func (c comparison) confirmed(cases []benchCase, old *side, binary string, again func() *side) {
+	slower := c.slower(cases, old, newSide(binary))
 	if slower == nil {
 		return
 	}
 	fmt.Println("What looks slower is measured again.")
-	if slower = c.slower(slower, again(), newSide(binary)); slower != nil {
-		failf("%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, slower)
-	}
+	slower = c.slower(slower, again(), newSide(binary))
+	failIf(slower != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, slower)
 }
 
-// slower compares the cases, and more samples of those on which they do not decide: a noisy machine has wide intervals. It
+// slower compares the cases, and takes more samples of those on which they do not decide: a noisy machine has wide intervals. It
 // prints the changes, and returns the cases that look slower.
 func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCase) {
 	change := func(bc benchCase) change {
@@ -206,7 +186,7 @@ func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCas
 		undecided = slices.DeleteFunc(undecided, func(bc benchCase) bool { return change(bc).decides(c.limit) })
 	}
 	if old.quiet {
-		check(busy(cases, old.cases, new.cases))
+		busy(cases, old.cases, new.cases)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "case\told ns/file\tover floor\tnew ns/file\tover floor\tchange\t95 % interval\tp\tsamples\t\t")
@@ -226,15 +206,108 @@ func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCas
 	return slower
 }
 
-// busy is the error that the machine, which is like that of the record, has too much else to do: that has slowed down the
-// floor, and need not have slowed down all else as much.
-func busy(cases []benchCase, record, now map[string]*series) error {
+// busy fails if the machine, which is like that of the record, has too much else to do: that has slowed down the floor, and
+// need not have slowed down all else as much.
+func busy(cases []benchCase, record, now map[string]series) {
 	const most = 1.25 // times as long as in the record
 	for _, bc := range cases {
-		if times := measure.Median(now[bc.String()].Floor) / measure.Median(record[bc.String()].Floor); times > most {
-			return fmt.Errorf("%w: the machine is busy, since the floor of %v takes %.1f times as long as in the record",
-				errCannotTell, bc, times)
+		times := measure.Median(now[bc.String()].Floor) / measure.Median(record[bc.String()].Floor)
+		failIf(times > most, "%w: the machine is busy, since the floor of %v takes %.1f times as long as in the record",
+			errCannotTell, bc, times)
+	}
+}
+
+// A series is what was measured of one case: sample i of all three is from the same process.
+type series struct {
+	Time  []float64 `json:"time_ns"`  // nanoseconds a file
+	Floor []float64 `json:"floor_ns"` // the same of the floor
+	Ratio []float64 `json:"ratio"`    // time over floor
+}
+
+func (s series) and(o series) series {
+	return series{slices.Concat(s.Time, o.Time), slices.Concat(s.Floor, o.Floor), slices.Concat(s.Ratio, o.Ratio)}
+}
+
+// A side is one of those that are compared.
+type side struct {
+	binary string // unless empty, what is measured; else the side is a record
+	quiet  bool   // a record of a machine like this one, which must not be busier than then
+	cases  map[string]series
+	text   strings.Builder // all that its processes printed
+}
+
+func newSide(binary string) *side { return &side{binary: binary, cases: map[string]series{}} }
+
+// measureAll takes samples of the sides in turn. Over the rounds each case comes again and again, and each side goes first in
+// half of them, so that a drift of the machine favours none.
+func (c clone) measureAll(cases []benchCase, runs int, sides ...*side) {
+	for round := range runs {
+		for _, bc := range cases {
+			for k := range sides {
+				if s := sides[(k+round)%len(sides)]; s.binary != "" {
+					c.sample(s, bc)
+				}
+			}
 		}
 	}
-	return nil
 }
+
+// sample runs one process, in which the case and its floor have some passes each. A pass is short, so that some are not
+// disturbed, and the least counts: what else happens on a machine only adds time, and at first the process itself is cold.
+func (c clone) sample(s *side, bc benchCase) {
+	passes := max(3, min(6, 30_000/bc.set.Count))
+	pattern := bc.pattern("Process") + "|" + bc.pattern("Floor") + "/^goroutines=max$"
+	text := c.bench(nil, s.binary, pattern, max(1, 5_000/bc.set.Count), "-test.count", fmt.Sprint(passes))
+	fmt.Fprintln(&s.text, text)
+	times, floors := values(text, "Process/", "sec/op"), values(text, "Floor/", "sec/op")
+	failIf(len(times) != passes || len(floors) != passes,
+		"%v: the benchmark printed %d results and %d of the floor, want %d of each", bc, len(times), len(floors), passes)
+	time, floor := slices.Min(times)*1e9/float64(bc.set.Count), slices.Min(floors)*1e9/float64(bc.set.Count)
+	s.cases[bc.String()] = s.cases[bc.String()].and(series{rounded(time), rounded(floor), rounded(time / floor)})
+}
+
+// rounded keeps more digits than the noise does, and fewer than the records would hold otherwise.
+func rounded(v float64) []float64 { return []float64{math.Round(v*1e4) / 1e4} }
+
+// bench runs a benchmark, under another program if one is given, and returns what it printed.
+func (c clone) bench(under []string, binary, pattern string, iterations int, flags ...string) string {
+	args := slices.Concat(under, []string{binary, "-test.run", "^$", "-test.bench", pattern,
+		"-test.benchtime", fmt.Sprint(iterations, "x")}, flags)
+	return c.output(c.root, args[0], args[1:]...)
+}
+
+// values returns what text has of a unit for the benchmarks whose names begin like this.
+func values(text, prefix, unit string) (all []float64) {
+	for r := benchfmt.NewReader(strings.NewReader(text), ""); r.Scan(); {
+		if result, ok := r.Result().(*benchfmt.Result); ok && strings.HasPrefix(string(result.Name), prefix) {
+			if value, ok := result.Value(unit); ok {
+				all = append(all, value)
+			}
+		}
+	}
+	return all
+}
+
+type change samples.Change
+
+func changeOf(old, new []float64) change { return change(samples.ChangeOf(old, new)) }
+
+// pairedChange is changeOf for samples that were taken in turn: sample i of both is from the same moment. The estimate and its
+// interval are those of the pairs. The test is still Mann and Whitney's, which does not gain by the pairs and so claims less.
+func pairedChange(old, new []float64) change {
+	c := changeOf(old, new)
+	ratio, lo, hi := samples.PairedRatio(new, old)
+	c.Estimate, c.Lo, c.Hi = ratio-1, lo-1, hi-1
+	return c
+}
+
+func (c change) significant() bool { return c.P < benchmath.DefaultThresholds.CompareAlpha }
+
+// clear reports whether the change is significant, and more than half of the limit with confidence. That keeps a measurement
+// that is mostly noise from counting: it is significant now and then, but its interval is wide.
+func (c change) clear(limit float64) bool { return c.significant() && c.Lo > limit/2 }
+func (c change) above(limit float64) bool { return c.clear(limit) && c.Estimate > limit }
+
+// decides reports whether the samples are enough to say whether the change is above the limit. They are not while it may be,
+// and a change of half of that may be too.
+func (c change) decides(limit float64) bool { return c.clear(limit) || c.Hi <= limit }

@@ -17,9 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unsafe"
 
 	"golang.org/x/perf/benchmath"
 	"golang.org/x/sys/unix"
@@ -52,7 +50,7 @@ type meta struct {
 // An entry is one line of history.jsonl or baseline.jsonl.
 type entry struct {
 	meta
-	Cases map[string]*series `json:"cases"`
+	Cases map[string]series `json:"cases"`
 	// Counts are those of some cases. Entries older than this field do not have it.
 	Counts map[string]counts `json:"counts,omitempty"`
 }
@@ -67,12 +65,8 @@ func (c clone) meta(tag string, with tags) meta {
 
 // hasIOUring reports whether the kernel lets this process have a ring: containers often forbid it.
 func hasIOUring() bool {
-	var params [120]byte // struct io_uring_params
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
-	if errno == 0 {
-		unix.Close(int(fd))
-	}
-	return errno == 0
+	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
+	return errno == unix.EFAULT // it would have been, but for what the arguments lack
 }
 
 // sameMachine reports whether times of both can be expected to be alike.
@@ -109,13 +103,10 @@ func (c clone) readEntries(name string) (entries []entry) {
 	}
 	for text := range bytes.Lines(data) {
 		var e entry
-		if err := json.Unmarshal(text, &e); err != nil {
-			failf(".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
-		}
-		if e.Schema != schema {
-			failf(".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: remove the file and measure again",
-				name, len(entries)+1, e.Schema, schema)
-		}
+		err := json.Unmarshal(text, &e)
+		failIf(err != nil, ".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
+		failIf(e.Schema != schema, ".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: "+
+			"remove the file and measure again", name, len(entries)+1, e.Schema, schema)
 		entries = append(entries, e)
 	}
 	return entries
@@ -125,11 +116,11 @@ func (c clone) readEntries(name string) (entries []entry) {
 func (c clone) appendEntry(name string, e entry, keep int) {
 	entries := append(c.readEntries(name), e)
 	same := 0
-	for i := len(entries) - 1; i >= 0; i-- {
-		if entries[i].BuildTags != e.BuildTags {
-			continue
+	for i, old := range slices.Backward(entries) {
+		if old.BuildTags == e.BuildTags {
+			same++
 		}
-		if same++; same > keep {
+		if old.BuildTags == e.BuildTags && same > keep {
 			entries = slices.Delete(entries, i, i+1)
 		}
 	}
@@ -145,14 +136,10 @@ func (c clone) appendEntry(name string, e entry, keep int) {
 // entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
 func (c clone) entriesWith(want tags, file string) []entry {
 	entries := c.readEntries(file)
-	if len(entries) == 0 {
-		failf("there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
-	}
+	failIf(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
 	newest := entries[len(entries)-1].BuildTags
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
-	if len(entries) == 0 {
-		failf("the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v", want, file, newest)
-	}
+	failIf(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v", want, file, newest)
 	return entries
 }
 
@@ -165,55 +152,45 @@ func choose(entries []entry, here meta, file string) entry {
 			chosen = e
 		}
 	}
-	if chosen.Dirty && file == baselineFile {
-		failf(".benchmarks/%s has an entry of a dirty tree, which is no baseline: measure a commit with scripts/bench_regress.sh --update-baseline", file)
-	}
+	failIf(chosen.Dirty && file == baselineFile, ".benchmarks/%s has an entry of a dirty tree, which is no baseline: "+
+		"measure a commit with scripts/bench_regress.sh --update-baseline", file)
 	if chosen.Dirty {
 		return chosen
 	}
-	pooled := map[string]*series{}
+	chosen.Cases = map[string]series{}
 	for _, e := range entries {
-		if e.Dirty || e.Commit != chosen.Commit || !e.sameMachine(chosen.meta) {
-			continue
-		}
-		for name, s := range e.Cases {
-			if pooled[name] == nil {
-				pooled[name] = &series{}
+		if !e.Dirty && e.Commit == chosen.Commit && e.sameMachine(chosen.meta) {
+			for name, s := range e.Cases {
+				chosen.Cases[name] = chosen.Cases[name].and(s)
 			}
-			pooled[name].add(s)
 		}
 	}
-	chosen.Cases = pooled
 	return chosen
 }
 
 // having returns the cases that the entry has too: all of them if they were asked for.
 func (e entry) having(cases []benchCase, file string, asked bool) (both []benchCase) {
 	for _, bc := range cases {
-		switch {
-		case e.Cases[bc.String()] != nil:
+		if e.Cases[bc.String()].Ratio != nil {
 			both = append(both, bc)
-		case asked:
-			failf(".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
-		default:
-			fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
+			continue
 		}
+		failIf(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
+		fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
 	}
-	if both == nil {
-		failf(".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
-	}
+	failIf(both == nil, ".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
 	return both
 }
 
 // countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.
-func countsLike(entries []entry, here meta) (map[string]counts, error) {
-	why := errors.New("the record has none; scripts/bench_regress.sh records them")
+func countsLike(entries []entry, here meta) (of map[string]counts, why string) {
+	why = "the record has none; scripts/bench_regress.sh records them"
 	for _, e := range slices.Backward(entries) {
 		if e.Counts != nil && e.sameCalls(here) {
-			return e.Counts, nil
+			return e.Counts, ""
 		}
 		if e.Counts != nil {
-			why = errors.New("the record has none of a machine with this platform and file system, and io_uring allowed or not as here")
+			why = "the record has none of a machine with this platform and file system, and io_uring allowed or not as here"
 		}
 	}
 	return nil, why
@@ -227,58 +204,42 @@ func record(f *flag.FlagSet) func(clone) {
 	tags := tagsFlag(f)
 	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
 	return func(c clone) {
-		if !regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag) {
-			failf("--tag %q: want letters, digits, dots, dashes and underscores", *tag)
-		}
-		if _, dirty := c.revision(); dirty && *update {
-			failf("a dirty tree cannot be the baseline: commit first (git status says what)")
-		}
+		failIf(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag), "--tag %q: want letters, digits, dots, dashes and underscores", *tag)
+		_, dirty := c.revision()
+		failIf(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
 		src := c.workingTree(*tags)
 		for _, name := range recordFiles { // before minutes are spent
 			c.readEntries(name)
 		}
 		cases := sel.cases(c)
-		m := newSide(c.made("bench.test"))
-		c.build(src, m.binary)
-		c.measureAll(cases, sel.runs, m)
-		e := entry{c.meta(*tag, src.tags), m.cases, c.count(src, cases)}
-		c.keep(e, m.text.String(), *update)
-		printEntry(e, cases)
-	}
-}
+		new := newSide(c.made("bench.test"))
+		c.build(src, new.binary)
+		c.measureAll(cases, sel.runs, new)
+		e := entry{c.meta(*tag, src.tags), new.cases, c.count(src, cases)}
 
-func (c clone) keep(e entry, text string, update bool) {
-	dir := c.recordDir("regress", must(time.Parse(time.RFC3339, e.Time)), e.Tag)
-	check(os.WriteFile(filepath.Join(dir, "meta.json"), append(must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
-	check(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(text), 0o644))
-	c.appendEntry(historyFile, e, historyKeeps)
-	if update {
-		c.appendEntry(baselineFile, e, baselineKeeps)
+		dir := c.recordDir("regress", *tag)
+		check(os.WriteFile(filepath.Join(dir, "meta.json"), append(must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
+		check(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(new.text.String()), 0o644))
+		c.appendEntry(historyFile, e, historyKeeps)
+		if *update {
+			c.appendEntry(baselineFile, e, baselineKeeps)
+		}
+		fmt.Printf("recorded in .benchmarks/%s\n%v\n", filepath.Base(dir), e.meta)
+		for _, bc := range cases {
+			s := e.Cases[bc.String()]
+			ratio := benchmath.AssumeNothing.Summary(samples.NewSample(s.Ratio), 0.95)
+			fmt.Printf("%24v: %8.0f ns a file, %8.0f of the floor, %.3f times the floor ± %s\n",
+				bc, measure.Median(s.Time), measure.Median(s.Floor), ratio.Center, ratio.PctRangeString())
+		}
+		for _, name := range slices.Sorted(maps.Keys(e.Counts)) {
+			fmt.Printf("%s a run or a file: %v\n", name, e.Counts[name])
+		}
 	}
-	fmt.Println("recorded in .benchmarks/" + filepath.Base(dir))
 }
 
 // recordDir makes a directory below .benchmarks.
-func (c clone) recordDir(kind string, at time.Time, name string) string {
-	dir := c.records(strings.TrimSuffix(kind+at.UTC().Format("-20060102T150405Z-")+name, "-"))
+func (c clone) recordDir(kind, name string) string {
+	dir := c.records(strings.TrimSuffix(kind+time.Now().UTC().Format("-20060102T150405Z-")+name, "-"))
 	check(os.MkdirAll(dir, 0o755))
 	return dir
-}
-
-func printEntry(e entry, cases []benchCase) {
-	fmt.Println(e.meta)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "case\tns/file\tfloor\tover floor\t± \t")
-	for _, bc := range cases {
-		s := e.Cases[bc.String()]
-		ratio := benchmath.AssumeNothing.Summary(samples.NewSample(s.Ratio), 0.95)
-		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.3f\t%s\t\n",
-			bc, measure.Median(s.Time), measure.Median(s.Floor), ratio.Center, ratio.PctRangeString())
-	}
-	w.Flush()
-	for _, name := range slices.Sorted(maps.Keys(e.Counts)) {
-		for _, kind := range slices.Sorted(maps.Keys(e.Counts[name])) {
-			fmt.Printf("%s: %s %s: %.6g\n", name, kind, kinds[kind].unit, e.Counts[name][kind])
-		}
-	}
 }

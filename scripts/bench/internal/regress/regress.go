@@ -54,23 +54,18 @@ type command func(*flag.FlagSet) (do func(clone))
 
 func entryPoint(name string, cmd command) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		root, err := filepath.Abs("..")
-		if err == nil {
-			_, err = os.Stat(filepath.Join(root, benchFiles[0]))
-		}
-		if err != nil {
-			return errors.New("start it in the scripts directory of a clone, or through scripts/bench_*.sh")
-		}
-		tmp, err := os.MkdirTemp("", "regress-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(tmp)
-		return clone{ctx, root, tmp}.run(name, cmd, args)
+		return try(func() {
+			root := must(filepath.Abs(".."))
+			_, err := os.Stat(filepath.Join(root, benchFiles[0]))
+			failIf(err != nil, "start it in the scripts directory of a clone, or through scripts/bench_*.sh")
+			tmp := must(os.MkdirTemp("", "regress-"))
+			defer os.RemoveAll(tmp)
+			clone{ctx, root, tmp}.run(name, cmd, args)
+		})
 	}
 }
 
-func (c clone) run(name string, cmd command, args []string) error {
+func (c clone) run(name string, cmd command, args []string) {
 	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is one line, which main prints
 	do := cmd(f)
@@ -79,30 +74,13 @@ func (c clone) run(name string, cmd command, args []string) error {
 		f.SetOutput(os.Stderr)
 		f.Usage()
 	}
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if err != nil {
-		return err
-	}
-	return try(func() { do(c) })
-}
-
-// A failure ends a command, up to the next try: nearly all errors here do.
-type failure struct{ error }
-
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-func failf(format string, args ...any) { check(fmt.Errorf(format, args...)) }
-
-func must[T any](v T, err error) T {
 	check(err)
-	return v
+	failIf(f.NArg() > 0, "unexpected argument %q", f.Arg(0))
+	do(c)
 }
+
+// A failure is an error on its way to the next try. Nearly all errors here end the command.
+type failure struct{ error }
 
 // try returns the error that do fails with.
 func try(do func()) (err error) {
@@ -119,6 +97,23 @@ func try(do func()) (err error) {
 	return nil
 }
 
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func failIf(wrong bool, format string, args ...any) {
+	if wrong {
+		panic(failure{fmt.Errorf(format, args...)})
+	}
+}
+
 // output runs a program and returns what it printed. The error is one line: the first that the program complained with.
 func (c clone) output(dir, name string, args ...string) string {
 	cmd := exec.CommandContext(c.ctx, name, args...)
@@ -128,12 +123,10 @@ func (c clone) output(dir, name string, args ...string) string {
 	err := cmd.Run()
 	if errors.As(err, new(*exec.ExitError)) {
 		for line := range strings.Lines(stderr.String() + stdout.String()) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-				failf("%s %s: %s", name, args[0], line)
-			}
+			line = strings.TrimSpace(line)
+			failIf(line != "" && !strings.HasPrefix(line, "#"), "%s %s: %s", filepath.Base(name), args[0], line)
 		}
-		failf("%s %s: %w", name, args[0], err)
 	}
-	check(err)
+	failIf(err != nil, "%s: %w", filepath.Base(name), err)
 	return strings.TrimSpace(stdout.String())
 }

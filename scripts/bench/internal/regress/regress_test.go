@@ -63,7 +63,7 @@ func TestEntries(t *testing.T) {
 	assert.Empty(t, c.readEntries(baselineFile))
 
 	for i := range baselineKeeps + 2 {
-		e := entry{meta: meta{Schema: schema, Cores: i}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{1}}}}
+		e := entry{meta: meta{Schema: schema, Cores: i}, Cases: map[string]series{"flat_5k/whole": {Ratio: []float64{1}}}}
 		c.appendEntry(baselineFile, e, baselineKeeps)
 	}
 	entries := c.readEntries(baselineFile)
@@ -74,7 +74,7 @@ func TestEntries(t *testing.T) {
 	assert.Equal(t, 3, choose(entries, meta{Cores: 3}, baselineFile).Cores, "the one from a machine like this")
 	assert.Equal(t, baselineKeeps+1, choose(entries, meta{Cores: 99}, baselineFile).Cores, "the newest")
 
-	more := entry{meta: meta{Schema: schema, Cores: 3}, Cases: map[string]*series{"flat_5k/whole": {Ratio: []float64{2}}}}
+	more := entry{meta: meta{Schema: schema, Cores: 3}, Cases: map[string]series{"flat_5k/whole": {Ratio: []float64{2}}}}
 	chosen := choose(append(entries, more), meta{Cores: 3}, baselineFile)
 	assert.Equal(t, []float64{1, 2}, chosen.Cases["flat_5k/whole"].Ratio, "the entries of one commit and machine are taken together")
 	more.Commit = "other"
@@ -122,7 +122,7 @@ func TestBadInput(t *testing.T) {
 	}
 	check := func(do command, want string, args ...string) {
 		t.Helper()
-		err := c.run("x", do, args)
+		err := try(func() { c.run("x", do, args) })
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.NotErrorIs(t, err, errSlower)
@@ -173,10 +173,13 @@ func TestBadInput(t *testing.T) {
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
 	check(compare, "not defined: -bogus", "--bogus")
-	check(compare, `unknown case "round_5k"`, "--against", "HEAD", "--sizes", "5k", "--layouts", "flat,round")
+	check(compare, `unknown case "flat_7k"`, "--against", "HEAD", "--sizes", "5k,7k")
+	check(compare, `unknown mode "half"`, "--against", "HEAD", "--modes", "whole,half")
+	check(profile, `unknown case "round_5k"`, "--case", "round_5k")
 	check(profile, `unknown case "flat_7k"`, "--case", "flat_7k")
 	check(profile, "tickets_flat_1m is missing; make it: ", "--case", "flat_1m")
-	check(prove, `unknown mode "half"`, "--mode", "half")
+	check(profile, `unknown mode "half"`, "--case", "flat_5k", "--mode", "half")
+	check(prove, "--repeats of at least 1", "--repeats", "0")
 	check(record, "letters, digits", "--tag", "a/b")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
@@ -238,7 +241,7 @@ func TestCases(t *testing.T) {
 	assert.ErrorContains(t, try(func() { newCase("flat_7k", "whole") }), `unknown case "flat_7k"`)
 	assert.ErrorContains(t, try(func() { newCase("flat_5k", "half") }), `unknown mode "half"`)
 
-	sel := selection{sizes: "1m", layouts: "flat", modes: "whole", runs: minRuns}
+	sel := selection{sizes: "1m", modes: "whole", runs: minRuns}
 	assert.ErrorContains(t, try(func() { sel.cases(newClone(t, t.TempDir())) }), "tickets_flat_1m is missing; make it: ")
 	sel.runs--
 	assert.ErrorContains(t, try(func() { sel.cases(clone{}) }), "too few")
@@ -246,10 +249,10 @@ func TestCases(t *testing.T) {
 
 func TestBusy(t *testing.T) {
 	one, other := newCase("flat_5k", "whole"), newCase("flat_5k", "stat")
-	record := map[string]*series{one.String(): {Floor: []float64{100, 101}}, other.String(): {Floor: []float64{100, 101}}}
-	now := map[string]*series{one.String(): {Floor: []float64{110}}, other.String(): {Floor: []float64{180}}}
-	assert.NoError(t, busy([]benchCase{one}, record, now))
-	assert.ErrorIs(t, busy([]benchCase{one, other}, record, now), errCannotTell)
+	record := map[string]series{one.String(): {Floor: []float64{100, 101}}, other.String(): {Floor: []float64{100, 101}}}
+	now := map[string]series{one.String(): {Floor: []float64{110}}, other.String(): {Floor: []float64{180}}}
+	busy([]benchCase{one}, record, now)
+	assert.ErrorIs(t, try(func() { busy([]benchCase{one, other}, record, now) }), errCannotTell)
 }
 
 // The slowdown must find its place in the source as it is.

@@ -3,6 +3,7 @@
 package regress
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -23,27 +24,21 @@ type benchCase struct {
 	mode string
 }
 
-var (
-	layouts = []string{"flat", "nested1", "nested3"}
-	sizes   = []string{"1k", "5k", "100k", "1m"}
-	modes   = []string{"frontmatter", "whole", "stat", "names"}
-)
-
 const (
-	seed     = 1
+	layouts  = "flat,nested1,nested3"
+	allSizes = "1k,5k,100k,1m"
+	allModes = "frontmatter,whole,stat,names"
+
 	madeHere = 5_000 // is the size up to which a missing set is made without asking: it takes a second
-	minRuns  = 5     // is the least with which the test can find a difference significant and still says more than a coin
 )
 
 // newCase returns a case of a set such as flat_5k.
 func newCase(name, mode string) benchCase {
+	has := func(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
 	layout, size, _ := strings.Cut(name, "_")
-	if !slices.Contains(layouts, layout) || !slices.Contains(sizes, size) {
-		failf("unknown case %q: want one of %s, then _, then one of %s", name, strings.Join(layouts, ", "), strings.Join(sizes, ", "))
-	}
-	if !slices.Contains(modes, mode) {
-		failf("unknown mode %q: want one of %s", mode, strings.Join(modes, ", "))
-	}
+	failIf(!has(layouts, layout) || !has(allSizes, size), "unknown case %q: want one of %s, then _, then one of %s", name, layouts, allSizes)
+	failIf(!has(allModes, mode), "unknown mode %q: want one of %s", mode, allModes)
+	const seed = 1
 	return benchCase{must(tickets.ParseSet(layout, size, seed)), mode}
 }
 
@@ -65,53 +60,40 @@ func (bc benchCase) missing(c clone) bool {
 
 // ensure makes the case's data if that is quick.
 func (bc benchCase) ensure(c clone) {
-	if bc.missing(c) {
-		failf("%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
-			bc.set.Name(), bc.set.Layout, bc.set.Count)
-	}
+	failIf(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
+		bc.set.Name(), bc.set.Layout, bc.set.Count)
 	must(bc.set.Generate(c.ctx, c.data(), nil))
-}
-
-// caseFlags are the flags of a command for one case, which the function it returns gives.
-func caseFlags(f *flag.FlagSet, set, mode string) func() benchCase {
-	f.StringVar(&set, "case", set, "the `set`")
-	f.StringVar(&mode, "mode", mode, "what is read of each file")
-	return func() benchCase { return newCase(set, mode) }
 }
 
 // A selection is which cases a command measures, and how often.
 type selection struct {
-	sizes, layouts, modes string
-	runs                  int
+	sizes, modes string
+	runs         int
 }
 
 func (s *selection) flags(f *flag.FlagSet) {
-	f.StringVar(&s.sizes, "sizes", s.sizes,
+	f.StringVar(&s.sizes, "sizes", "",
 		"`sizes` of the sets, such as 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that were made)")
-	f.StringVar(&s.layouts, "layouts", "flat,nested1", "`layouts` of the sets")
-	f.StringVar(&s.modes, "modes", strings.Join(modes, ","), "`modes`: what is read of each file")
+	f.StringVar(&s.modes, "modes", allModes, "`modes`: what is read of each file")
 	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
 }
 
+// minRuns is the least with which the test can find a difference significant and still says more than a coin.
+const minRuns = 5
+
 // cases returns what was selected; its data is there.
 func (s *selection) cases(c clone) (cases []benchCase) {
-	if s.runs < minRuns {
-		failf("--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
-	}
-	wanted := strings.Split(s.sizes, ",")
-	if s.sizes == "" {
-		wanted = sizes
-	}
-	for _, size := range wanted {
-		for layout := range strings.SplitSeq(s.layouts, ",") {
+	failIf(s.runs < minRuns, "--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
+	for size := range strings.SplitSeq(cmp.Or(s.sizes, allSizes), ",") {
+		for _, layout := range []string{"flat_", "nested1_"} {
 			for mode := range strings.SplitSeq(s.modes, ",") {
-				if bc := newCase(layout+"_"+size, mode); s.sizes != "" || !bc.missing(c) {
+				if bc := newCase(layout+size, mode); s.sizes != "" || !bc.missing(c) {
 					cases = append(cases, bc)
 				}
 			}
 		}
 	}
-	for _, bc := range cases {
+	for _, bc := range cases { // when all are known to be right
 		bc.ensure(c)
 	}
 	return cases
@@ -136,9 +118,8 @@ var errNoHooks = errors.New("there is no export_test.go, which keeps the package
 
 // build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
 func (c clone) build(src source, binary string) {
-	if _, err := os.Stat(filepath.Join(src.dir, "export_test.go")); src.hooks && err != nil {
-		check(errNoHooks)
-	}
+	_, err := os.Stat(filepath.Join(src.dir, "export_test.go"))
+	failIf(src.hooks && err != nil, "%w", errNoHooks)
 	replace := map[string]string{}
 	for _, name := range must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
 		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
@@ -153,15 +134,14 @@ func (c clone) build(src source, binary string) {
 	}
 	overlay := c.made("overlay.json")
 	check(os.WriteFile(overlay, must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
-	c.output(src.dir, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-tags", string(src.tags), "-o", binary, ".")
+	c.output(src.dir, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-tags", string(src.tags), "-o", binary)
 }
 
 func (c clone) commit(rev string) (commit string) {
-	if try(func() {
+	err := try(func() {
 		commit = c.output(c.root, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
-	}) != nil {
-		failf("unknown revision %q: want baseline, prev or what git knows", rev)
-	}
+	})
+	failIf(err != nil, "unknown revision %q: want baseline, prev or what git knows", rev)
 	return commit
 }
 
@@ -171,24 +151,23 @@ func (c clone) checkout(rev string, with tags, dir string) source {
 	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
 	check(os.MkdirAll(src.dir, 0o755))
 	c.output(src.dir, "tar", "-xf", src.dir+".tar")
-	if err := try(func() { c.matter(with, src.dir) }); err != nil {
-		failf("%s: %w", rev, err)
-	}
+	err := try(func() { c.matter(with, src.dir) })
+	failIf(err != nil, "%s: %w", rev, err)
 	return src
 }
 
 // buildRevision checks a revision out and makes its benchmark binary.
 func (c clone) buildRevision(rev string, with tags, binary string) source {
 	src := c.checkout(rev, with, filepath.Base(binary)+".tree")
-	if err := try(func() { c.build(src, binary) }); err != nil {
-		failf("%s cannot be measured with the benchmarks of today: %w", rev, err)
-	}
+	err := try(func() { c.build(src, binary) })
+	failIf(err != nil, "%s cannot be measured with the benchmarks of today: %w", rev, err)
 	return src
 }
 
 // revision returns the commit, and whether the working tree differs from it. The records themselves do not count: the
 // entries of a baseline are of one commit. Without git no commit is known, which is as good as a dirty tree.
 func (c clone) revision() (commit string, dirty bool) {
+	commit = "unknown"
 	err := try(func() {
 		commit = c.commit("HEAD")
 		dirty = c.output(c.root, "git", "status", "--porcelain", "--", ".", ":!.benchmarks") != ""
@@ -219,9 +198,8 @@ func (c clone) workingTree(flag string) source {
 
 // buildTags returns the tags with which the go command builds, given the value of --tags.
 func (c clone) buildTags(flag string) tags {
-	if !regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag) {
-		failf("--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
-	}
+	failIf(!regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag),
+		"--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
 	args := []string{"list", "-f", `{{join context.BuildTags ","}}`}
 	if flag != "" { // or those of GOFLAGS would not count
 		args = append(args, "-tags", flag)
@@ -236,8 +214,6 @@ func (c clone) matter(t tags, dir string) {
 		return c.output(dir, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
 	}
 	for tag := range strings.SplitSeq(string(t), ",") {
-		if tag != "" && files(tag) == files("") {
-			failf("no file of the package depends on the build tag %q", tag)
-		}
+		failIf(tag != "" && files(tag) == files(""), "no file of the package depends on the build tag %q", tag)
 	}
 }
