@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchmath"
@@ -26,9 +28,6 @@ const (
 	// in turn; a baseline is from another hour, in which time over floor was found to differ by several percent.
 	revisionLimit = 5
 	baselineLimit = 20
-	// otherMachine is by what the limit is multiplied if the baseline is from another machine and its commit is not here
-	// to be measured: there the system calls have another share of the time.
-	otherMachine = 2
 
 	// How many times as many samples are taken again, at most, of what is undecided. The short form has to end in three minutes.
 	moreSamples = 3
@@ -43,7 +42,8 @@ func compare(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 30}
 	sel.flags(f)
 	against := f.String("against", "baseline", "what to compare with: baseline, prev (the newest record) or a `revision`")
-	limit := f.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, 20 otherwise)")
+	limit := f.Float64("fail-above", 0,
+		"`percent` above which a significant change fails (default: 5 against a revision, 20 otherwise)")
 	tags := tagsFlag(f)
 	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	return func(c clone) {
@@ -86,9 +86,7 @@ func (c comparison) withRevision(src source, rev string) {
 			return
 		}
 		failIf(err != nil, "%s: %w", rev, err)
-		if before != nil {
-			compareCounts(os.Stdout, before, c.count(src, cases))
-		}
+		compareCounts(os.Stdout, before, c.count(src, cases))
 	})
 }
 
@@ -120,7 +118,8 @@ func (c comparison) timesAndCounts(times, counts func()) {
 // withBinary compares two binaries, measured in turn.
 func (c comparison) withBinary(cases []benchCase, old, new string) {
 	c.limit = cmp.Or(c.limit, revisionLimit/100.0)
-	c.confirmed(cases, newSide(old), new, func() *side { return newSide(old) })
+	side := func() *side { return newSide(old) }
+	c.confirmed(cases, new, side, side)
 }
 
 // withEntry compares time over floor. What then looks slower is measured in turn with the commit of the entry, if git has it:
@@ -142,36 +141,33 @@ func (c comparison) withEntry(cases []benchCase, old entry, here meta, binary st
 		fmt.Println("In turn with the commit of the record:")
 		return newSide(oldBinary)
 	}
-	record := &side{cases: old.Cases}
-	if old.sameMachine(here) {
-		c.confirmed(cases, record, binary, inTurn)
-		return
-	}
-	if built() == nil {
+	record := func() *side { return &side{cases: old.Cases} }
+	switch {
+	case old.sameMachine(here):
+		c.confirmed(cases, binary, record, inTurn)
+	case built() == nil:
 		fmt.Println("These are different machines.")
-		c.confirmed(cases, inTurn(), binary, inTurn)
-		return
+		c.confirmed(cases, binary, inTurn, inTurn)
+	default:
+		failIf(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
+			"and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
+		fmt.Println("These are different machines: only time over floor can be compared.")
+		c.limit *= 2 // there the system calls have another share of the time
+		c.confirmed(cases, binary, record, record)
 	}
-	failIf(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
-		"and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
-	fmt.Println("These are different machines: only time over floor can be compared.")
-	c.limit *= otherMachine
-	c.confirmed(cases, record, binary, func() *side { return record })
 }
 
-// confirmed measures the cases, and what looks slower a second time.
-func (c comparison) confirmed(cases []benchCase, old *side, binary string, again func() *side) {
-	slower := c.slower(cases, old, newSide(binary))
-	if slower == nil {
-		return
+// confirmed compares the cases with the first side, and what looks slower with the second.
+func (c comparison) confirmed(cases []benchCase, binary string, first, second func() *side) {
+	if cases = c.slower(cases, first(), newSide(binary)); cases != nil {
+		fmt.Println("What looks slower is measured again.")
+		cases = c.slower(cases, second(), newSide(binary))
 	}
-	fmt.Println("What looks slower is measured again.")
-	slower = c.slower(slower, again(), newSide(binary))
-	failIf(slower != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, slower)
+	failIf(cases != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, cases)
 }
 
-// slower compares the cases, and takes more samples of those on which they do not decide: a noisy machine has wide intervals. It
-// prints the changes, and returns the cases that look slower.
+// slower prints how much the cases have changed, and returns those that look slower. It takes more samples of those on which
+// they do not decide: a noisy machine has wide intervals.
 func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCase) {
 	change := func(bc benchCase) change {
 		o, n := old.cases[bc.String()], new.cases[bc.String()]
@@ -206,8 +202,7 @@ func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCas
 	return slower
 }
 
-// busy fails if the machine, which is like that of the record, has too much else to do: that has slowed down the floor, and
-// need not have slowed down all else as much.
+// busy fails if a machine like that of the record has too much else to do: that need not slow down all else as the floor.
 func busy(cases []benchCase, record, now map[string]series) {
 	const most = 1.25 // times as long as in the record
 	for _, bc := range cases {
@@ -292,8 +287,8 @@ type change samples.Change
 
 func changeOf(old, new []float64) change { return change(samples.ChangeOf(old, new)) }
 
-// pairedChange is changeOf for samples that were taken in turn: sample i of both is from the same moment. The estimate and its
-// interval are those of the pairs. The test is still Mann and Whitney's, which does not gain by the pairs and so claims less.
+// pairedChange is changeOf for samples that were taken in turn. The estimate and its interval are those of the pairs. The test
+// is still Mann and Whitney's, which does not gain by the pairs and so claims less.
 func pairedChange(old, new []float64) change {
 	c := changeOf(old, new)
 	ratio, lo, hi := samples.PairedRatio(new, old)
@@ -308,6 +303,78 @@ func (c change) significant() bool { return c.P < benchmath.DefaultThresholds.Co
 func (c change) clear(limit float64) bool { return c.significant() && c.Lo > limit/2 }
 func (c change) above(limit float64) bool { return c.clear(limit) && c.Estimate > limit }
 
-// decides reports whether the samples are enough to say whether the change is above the limit. They are not while it may be,
-// and a change of half of that may be too.
+// decides reports whether the samples are enough: not while both the limit and half of it may be the change.
 func (c change) decides(limit float64) bool { return c.clear(limit) || c.Hi <= limit }
+
+// prove shows that the comparison finds a slowdown that was planted in the hot path, and that it finds none between two
+// builds of the same commit. It measures HEAD, not what was changed since.
+func prove(f *flag.FlagSet) func(clone) {
+	repeats := f.Int("repeats", 20, "`times` that each comparison is made")
+	runs := f.Int("runs", 30, "`samples` of each side in a comparison")
+	baseline := f.Bool("baseline", false, "prove the short comparison with the baseline instead; the baseline must be there")
+	return func(c clone) {
+		failIf(*repeats < 1 || *runs < minRuns, "want --repeats of at least 1 and --runs of at least %d", minRuns)
+		percent, with := 10.0, c.buildTags("")
+		bc := newCase("flat_5k", "whole")
+		if *baseline {
+			c.entriesWith(with, baselineFile)
+			percent = 30
+		}
+		bc.ensure(c)
+		old, binary := c.made("one.test"), c.made("other.test")
+		clean := c.buildRevision("HEAD", with, binary)
+		turns := c.calibrate(c.buildRevision("HEAD", with, old), old, bc, percent/100)
+		fmt.Printf("%v: %d turns of a loop for each file are %.3g %% of the time\n", bc, turns, percent)
+		names, sides, hits := []string{"planted", "same commit"}, []source{c.plant(clean, loop(turns), ""), clean}, []int{0, 0}
+		start := time.Now()
+		for i := range 2 * *repeats {
+			fmt.Printf("\n%s, %d of %d\n", names[i%2], i/2+1, *repeats)
+			err := try(func() {
+				if *baseline {
+					comparison{c, selection{shortSizes, shortModes, *runs}, 0, shortMore}.withRecord(sides[i%2], baselineFile)
+				} else {
+					c.build(sides[i%2], binary)
+					comparison{c, selection{runs: *runs}, 0, moreSamples}.withBinary([]benchCase{bc}, old, binary)
+				}
+			})
+			if errors.Is(err, errSlower) {
+				hits[i%2]++
+				fmt.Println(err)
+			} else {
+				check(err)
+			}
+		}
+		fmt.Printf("\nplanted slowdown found %d times of %d; false alarms %d of %d; %.0f s\n",
+			hits[0], *repeats, hits[1], *repeats, time.Since(start).Seconds())
+		failIf(hits[0] != *repeats || hits[1] != 0, "the proof does not hold")
+	}
+}
+
+// calibrate returns how many turns of the planted loop cost the given part of a file's time. A large plant is measured,
+// since its effect is large compared with the noise.
+func (c clone) calibrate(src source, binary string, bc benchCase, part float64) (turns int) {
+	const many, samples = 2000, 40
+	clean, slow := newSide(binary), newSide(c.made("slow.test"))
+	c.build(c.plant(src, loop(many), ""), slow.binary)
+	c.measureAll([]benchCase{bc}, samples, clean, slow)
+	cost := pairedChange(clean.cases[bc.String()].Time, slow.cases[bc.String()].Time)
+	failIf(cost.Lo <= 0, "the planted loop cannot be seen at all: the machine is too noisy")
+	return int(part / cost.Estimate * many)
+}
+
+// loop is the code of a loop of so many turns. The variable keeps the compiler from leaving the loop out; it is no global one,
+// which the workers would share.
+func loop(turns int) string {
+	return fmt.Sprintf("x := uint64(i)\nfor range %d { x = x*6364136223846793005 + 1 }\nif x == 42 { return }\n", turns)
+}
+
+// plant adds code to what is done for each file, and declarations after the imports. The next plant takes its place.
+func (c clone) plant(src source, code, declarations string) source {
+	const visit = "func (w *worker) visit("
+	before, after, ok := strings.Cut(string(must(os.ReadFile(filepath.Join(src.dir, plantedFile)))), visit)
+	head, body, ok2 := strings.Cut(after, "{\n")
+	failIf(!ok || !ok2, "%s has no %s…) to plant a slowdown in", plantedFile, visit)
+	src.planted = c.made("planted.go")
+	check(os.WriteFile(src.planted, []byte(before+declarations+visit+head+"{\n"+code+body), 0o644))
+	return src
+}

@@ -52,8 +52,7 @@ var kindOf = map[string]string{
 // countedCases are those whose counts are recorded and compared.
 var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat"}
 
-// count returns the counts of the cases that are counted: nil if there are none. Only those of the working tree have requests
-// to a disk.
+// count returns the counts of those of the cases that are counted. Only the working tree's have requests to a disk.
 func (c clone) count(src source, cases []benchCase) map[string]counts {
 	cases = slices.DeleteFunc(slices.Clone(cases), func(bc benchCase) bool { return !slices.Contains(countedCases, bc.String()) })
 	if len(cases) == 0 {
@@ -85,8 +84,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	return all
 }
 
-// counted makes it not matter which worker gets which file, and keeps the garbage collector from freeing what a run keeps for
-// the next.
+// counted has one worker, since it matters which one gets a file, and no garbage collector, which frees what a run keeps.
 var counted = []string{"env", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
 
 // allocations returns those of a run. The least of some processes counts: the runtime's own come and go.
@@ -103,8 +101,7 @@ func (c clone) allocations(binary string, bc benchCase) float64 {
 // canTrace fails if strace cannot be used here.
 func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
 
-// calls returns how many calls of a kind a case makes a file: those of a long run less those of a short one, without what a
-// process needs to start and end.
+// calls returns the calls a file by kind: those of a long run less those of a short one, for what a process needs anyway.
 func (c clone) calls(under []string, binary string, bc benchCase, kindOf map[string]string) counts {
 	file := binary + ".strace"
 	defer os.Remove(file)
@@ -211,9 +208,6 @@ func profile(f *flag.FlagSet) func(clone) {
 	return func(c clone) {
 		bc := newCase(*set, *mode)
 		bc.ensure(c)
-		if *strace {
-			c.canTrace()
-		}
 		src := c.workingTree("")
 		dir := c.recordDir("profile", strings.ReplaceAll(bc.String(), "/", "-"))
 		binary := filepath.Join(dir, "bench.test")
@@ -250,14 +244,14 @@ func profile(f *flag.FlagSet) func(clone) {
 // callTable has the system calls a file, the most frequent first.
 func callTable(bc benchCase, perFile counts) string {
 	table, total := fmt.Sprintf("system calls a file, %v\n", bc), 0.0
-	for _, name := range slices.SortedFunc(maps.Keys(perFile), func(a, b string) int { return cmp.Compare(perFile[b], perFile[a]) }) {
-		if name == ringRequests {
-			continue
+	most := func(a, b string) int { return cmp.Compare(perFile[b], perFile[a]) }
+	for _, name := range slices.SortedFunc(maps.Keys(perFile), most) {
+		if name != ringRequests {
+			total += perFile[name]
 		}
-		total += perFile[name]
 		if perFile[name] >= 0.0005 {
 			table += fmt.Sprintf("%8.3f  %s\n", perFile[name], name)
 		}
 	}
-	return table + fmt.Sprintf("%8.3f  in all\n%8.3f  %s\n", total, perFile[ringRequests], ringRequests)
+	return table + fmt.Sprintf("%8.3f  in all\n", total)
 }

@@ -56,17 +56,13 @@ type entry struct {
 }
 
 func (c clone) meta(tag string, with tags) meta {
+	// A ring is refused before its arguments are read, or not at all: containers often forbid it.
+	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
 	m := meta{Schema: schema, Time: time.Now().UTC().Format(time.RFC3339), Tag: tag, BuildTags: with, Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Kernel: host.Kernel(), CPU: host.CPU(), Cores: runtime.GOMAXPROCS(0),
-		Filesystem: host.FileSystem(c.data()), IOUring: hasIOUring()}
+		Filesystem: host.FileSystem(c.data()), IOUring: errno == unix.EFAULT}
 	m.Commit, m.Dirty = c.revision()
 	return m
-}
-
-// hasIOUring reports whether the kernel lets this process have a ring: containers often forbid it.
-func hasIOUring() bool {
-	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
-	return errno == unix.EFAULT // it would have been, but for what the arguments lack
 }
 
 // sameMachine reports whether times of both can be expected to be alike.
@@ -79,15 +75,14 @@ func (m meta) sameCalls(o meta) bool {
 
 func (m meta) String() string {
 	say := func(is bool, what string) string { return map[bool]string{true: what}[is] }
-	return fmt.Sprintf("%.12s%s of %s (%s%s, %s, %d cores, Linux %s, %s, %sio_uring)", m.Commit, say(m.Dirty, " with changes"), m.Time,
-		m.Go, say(m.BuildTags != "", " with "+m.BuildTags.String()), m.CPU, m.Cores, m.Kernel, m.Filesystem, say(!m.IOUring, "no "))
+	return fmt.Sprintf("%.12s%s of %s (%s%s, %s, %d cores, Linux %s, %s, %sio_uring)",
+		m.Commit, say(m.Dirty, " with changes"), m.Time, m.Go, say(m.BuildTags != "", " with "+m.BuildTags.String()),
+		m.CPU, m.Cores, m.Kernel, m.Filesystem, say(!m.IOUring, "no "))
 }
 
 const (
-	baselineFile  = "baseline.jsonl"
-	historyFile   = "history.jsonl"
-	baselineKeeps = 5 // entries
-	historyKeeps  = math.MaxInt
+	baselineFile, baselineKeeps = "baseline.jsonl", 5 // entries
+	historyFile, historyKeeps   = "history.jsonl", math.MaxInt
 )
 
 // recordFiles are what --against names, other than revisions.
@@ -98,9 +93,7 @@ func (c clone) records(name string) string { return filepath.Join(c.root, ".benc
 // readEntries returns the entries of a file, the newest last.
 func (c clone) readEntries(name string) (entries []entry) {
 	data, err := os.ReadFile(c.records(name))
-	if !errors.Is(err, fs.ErrNotExist) {
-		check(err)
-	}
+	failIf(err != nil && !errors.Is(err, fs.ErrNotExist), "%w", err)
 	for text := range bytes.Lines(data) {
 		var e entry
 		err := json.Unmarshal(text, &e)
@@ -124,22 +117,24 @@ func (c clone) appendEntry(name string, e entry, keep int) {
 			entries = slices.Delete(entries, i, i+1)
 		}
 	}
-	var text bytes.Buffer
+	var text []byte
 	for _, e := range entries {
-		check(json.NewEncoder(&text).Encode(e))
+		text = append(append(text, must(json.Marshal(e))...), '\n')
 	}
 	tmp := c.records(name + ".tmp")
-	check(os.WriteFile(tmp, text.Bytes(), 0o644))
+	check(os.WriteFile(tmp, text, 0o644))
 	check(os.Rename(tmp, c.records(name)))
 }
 
 // entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
 func (c clone) entriesWith(want tags, file string) []entry {
 	entries := c.readEntries(file)
-	failIf(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it (with --update-baseline the baseline)", file)
+	failIf(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it "+
+		"(with --update-baseline the baseline)", file)
 	newest := entries[len(entries)-1].BuildTags
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
-	failIf(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v", want, file, newest)
+	failIf(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v",
+		want, file, newest)
 	return entries
 }
 
@@ -175,7 +170,8 @@ func (e entry) having(cases []benchCase, file string, asked bool) (both []benchC
 			both = append(both, bc)
 			continue
 		}
-		failIf(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", file, bc)
+		failIf(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes",
+			file, bc)
 		fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
 	}
 	failIf(both == nil, ".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
@@ -204,7 +200,8 @@ func record(f *flag.FlagSet) func(clone) {
 	tags := tagsFlag(f)
 	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
 	return func(c clone) {
-		failIf(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag), "--tag %q: want letters, digits, dots, dashes and underscores", *tag)
+		failIf(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag),
+			"--tag %q: want letters, digits, dots, dashes and underscores", *tag)
 		_, dirty := c.revision()
 		failIf(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
 		src := c.workingTree(*tags)

@@ -6,19 +6,25 @@ package regress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
-// The commands measure and record, compare with the baseline, the previous record or a revision, show where the time of one
-// case goes, and find a planted slowdown but none where there is none.
+// The commands take their own arguments.
 var (
 	Run     = entryPoint("regress", record)
 	Compare = entryPoint("compare", compare)
@@ -79,7 +85,7 @@ func (c clone) run(name string, cmd command, args []string) {
 	do(c)
 }
 
-// A failure is an error on its way to the next try. Nearly all errors here end the command.
+// A failure is an error on its way to the next try: nearly all errors end the command.
 type failure struct{ error }
 
 // try returns the error that do fails with.
@@ -129,4 +135,192 @@ func (c clone) output(dir, name string, args ...string) string {
 	}
 	failIf(err != nil, "%s: %w", filepath.Base(name), err)
 	return strings.TrimSpace(stdout.String())
+}
+
+// A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.
+type benchCase struct {
+	set                tickets.Set
+	layout, size, mode string
+}
+
+const (
+	layouts  = "flat,nested1,nested3"
+	allSizes = "1k,5k,100k,1m"
+	allModes = "frontmatter,whole,stat,names"
+	madeHere = 5_000 // is the size up to which a missing set is made without asking: it takes a second
+	minRuns  = 5     // is the least with which the test can find a difference significant and still says more than a coin
+)
+
+// newCase returns a case of a set such as flat_5k.
+func newCase(name, mode string) benchCase {
+	has := func(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
+	layout, size, _ := strings.Cut(name, "_")
+	failIf(!has(layouts, layout) || !has(allSizes, size),
+		"unknown case %q: want one of %s, then _, then one of %s", name, layouts, allSizes)
+	failIf(!has(allModes, mode), "unknown mode %q: want one of %s", mode, allModes)
+	const seed = 1
+	return benchCase{must(tickets.ParseSet(layout, size, seed)), layout, size, mode}
+}
+
+func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
+
+// pattern selects a benchmark of the case.
+func (bc benchCase) pattern(benchmark string) string {
+	return fmt.Sprintf("^Benchmark%s$/^layout=%s$/^files=%s$/^mode=%s$", benchmark, bc.layout, bc.size, bc.mode)
+}
+
+// missing reports whether the data has to be made, and that takes too long to be done without asking.
+func (bc benchCase) missing(c clone) bool {
+	_, err := bc.set.ReadManifest(c.data())
+	return errors.Is(err, fs.ErrNotExist) && bc.set.Count > madeHere
+}
+
+// ensure makes the data if that is quick.
+func (bc benchCase) ensure(c clone) {
+	failIf(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
+		bc.set.Name(), bc.set.Layout, bc.set.Count)
+	must(bc.set.Generate(c.ctx, c.data(), nil))
+}
+
+// A selection is which cases a command measures, and how often.
+type selection struct {
+	sizes, modes string
+	runs         int
+}
+
+func (s *selection) flags(f *flag.FlagSet) {
+	f.StringVar(&s.sizes, "sizes", "",
+		"`sizes` of the sets, such as 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that were made)")
+	f.StringVar(&s.modes, "modes", allModes, "`modes`: what is read of each file")
+	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
+}
+
+// cases returns what was selected; its data is there.
+func (s *selection) cases(c clone) (cases []benchCase) {
+	failIf(s.runs < minRuns, "--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
+	for size := range strings.SplitSeq(cmp.Or(s.sizes, allSizes), ",") {
+		for _, layout := range []string{"flat_", "nested1_"} {
+			for mode := range strings.SplitSeq(s.modes, ",") {
+				if bc := newCase(layout+size, mode); s.sizes != "" || !bc.missing(c) {
+					cases = append(cases, bc)
+				}
+			}
+		}
+	}
+	for _, bc := range cases { // when all are known to be right
+		bc.ensure(c)
+	}
+	return cases
+}
+
+// benchFiles are always those of the working tree, so that two revisions are measured by the same benchmark.
+var benchFiles = []string{"bench_test.go", "bench_linux_test.go"}
+
+// A source is the package at some revision.
+type source struct {
+	dir     string
+	tags    tags
+	planted string // unless empty, a file that takes the place of visit.go
+	hooks   bool   // build with its export_test.go: no reaction to slow calls, as they are in a process that is traced
+}
+
+const plantedFile = "visit.go"
+
+// errNoHooks says that a revision is too old to be counted.
+var errNoHooks = errors.New("there is no export_test.go, which keeps the package from reacting to slow calls")
+
+// build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
+func (c clone) build(src source, binary string) {
+	_, err := os.Stat(filepath.Join(src.dir, "export_test.go"))
+	failIf(src.hooks && err != nil, "%w", errNoHooks)
+	replace := map[string]string{}
+	for _, name := range must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
+		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
+			replace[name] = "" // as if it were not there
+		}
+	}
+	for _, name := range benchFiles {
+		replace[filepath.Join(src.dir, name)] = filepath.Join(c.root, name)
+	}
+	if src.planted != "" {
+		replace[filepath.Join(src.dir, plantedFile)] = src.planted
+	}
+	overlay := c.made("overlay.json")
+	check(os.WriteFile(overlay, must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
+	c.output(src.dir, "go", "test", "-c", "-o", binary, "-trimpath", "-buildvcs=false", "-overlay", overlay, "-tags", string(src.tags))
+}
+
+func (c clone) commit(rev string) (commit string) {
+	err := try(func() {
+		commit = c.output(c.root, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
+	})
+	failIf(err != nil, "unknown revision %q: want baseline, prev or what git knows", rev)
+	return commit
+}
+
+// buildRevision checks a revision out and makes its benchmark binary.
+func (c clone) buildRevision(rev string, with tags, binary string) source {
+	src := source{dir: binary + ".tree", tags: with}
+	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
+	check(os.MkdirAll(src.dir, 0o755))
+	c.output(src.dir, "tar", "-xf", src.dir+".tar")
+	err := try(func() { c.matter(with, src.dir) })
+	failIf(err != nil, "%s: %w", rev, err)
+	err = try(func() { c.build(src, binary) })
+	failIf(err != nil, "%s cannot be measured with the benchmarks of today: %w", rev, err)
+	return src
+}
+
+// revision returns the commit, and whether the working tree differs from it, in more than records: the entries of a baseline
+// are of one commit. Without git no commit is known, which is as good as a dirty tree.
+func (c clone) revision() (commit string, dirty bool) {
+	commit = "unknown"
+	err := try(func() {
+		commit = c.commit("HEAD")
+		dirty = c.output(c.root, "git", "status", "--porcelain", "--", ".", ":!.benchmarks") != ""
+	})
+	return commit, dirty || err != nil
+}
+
+// tags are Go build tags, sorted, with commas between them.
+type tags string
+
+func (t tags) String() string {
+	if t == "" {
+		return "no build tags"
+	}
+	return "-tags " + string(t)
+}
+
+func tagsFlag(f *flag.FlagSet) *string {
+	return f.String("tags", "", "Go build `tags` of every build that is measured, separated by commas (default: those of GOFLAGS)")
+}
+
+// workingTree returns the working tree as it is built with the value of --tags.
+func (c clone) workingTree(flag string) source {
+	src := source{dir: c.root, tags: c.buildTags(flag)}
+	c.matter(src.tags, src.dir)
+	return src
+}
+
+// buildTags returns the tags with which the go command builds, given the value of --tags.
+func (c clone) buildTags(flag string) tags {
+	failIf(!regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag),
+		"--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
+	args := []string{"list", "-f", `{{join context.BuildTags ","}}`}
+	if flag != "" { // or those of GOFLAGS would not count
+		args = append(args, "-tags", flag)
+	}
+	list := slices.Sorted(strings.SplitSeq(c.output(c.root, "go", args...), ","))
+	return tags(strings.Join(slices.Compact(list), ","))
+}
+
+// matter fails if a tag changes nothing in the source: what is measured would not be what the user asked for.
+func (c clone) matter(t tags, dir string) {
+	files := func(tag string) string {
+		return c.output(dir, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
+	}
+	for tag := range strings.SplitSeq(string(t), ",") {
+		failIf(tag != "" && files(tag) == files(""), "no file of the package depends on the build tag %q", tag)
+	}
 }

@@ -260,8 +260,8 @@ func TestPlant(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	c := newClone(t, root)
-	c.build(c.plantLoop(source{dir: root}, 7), c.made("bench.test"))
-	assert.Error(t, try(func() { c.plantLoop(source{dir: c.tmp}, 7) }))
+	c.build(c.plant(source{dir: root}, loop(7), ""), c.made("bench.test"))
+	assert.Error(t, try(func() { c.plant(source{dir: c.tmp}, loop(7), "") }))
 }
 
 // A larger count is status 1, also where this machine cannot tell whether the times are longer.
