@@ -68,8 +68,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	all := map[string]counts{}
 	for _, bc := range cases {
 		all[bc.String()] = counts{allocations: c.allocations(binary, bc)}
-		if noTrace == nil {
-			// The least counts, since a call that a signal interrupts is repeated.
+		if noTrace == nil { // the least counts, since a call that a signal interrupts is repeated
 			calls, again := c.calls(counted, binary, bc, kindOf), c.calls(counted, binary, bc, kindOf)
 			for kind := range calls {
 				all[bc.String()][kind] = min(calls[kind], again[kind])
@@ -89,12 +88,11 @@ var counted = []string{"env", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreempto
 
 // allocations returns those of a run. The least of some processes counts: the runtime's own come and go.
 func (c clone) allocations(binary string, bc benchCase) float64 {
-	const processes, runs = 3, 20
 	var all []float64
-	for range processes {
-		all = append(all, values(c.bench(counted, binary, bc.pattern("Process"), runs), "Process/", "allocs/op")...)
+	for range 3 {
+		all = append(all, values(c.bench(counted, binary, bc.pattern("Process"), 20), "Process/", "allocs/op")...)
 	}
-	failIf(len(all) != processes, "%v: the benchmark printed the allocations %d times, want %d", bc, len(all), processes)
+	failIf(len(all) != 3, "%v: the benchmark printed the allocations %d times, want 3", bc, len(all))
 	return slices.Min(all)
 }
 
@@ -153,7 +151,7 @@ func (c clone) countRequests(cases []benchCase, all map[string]counts) {
 	failIf(os.Getuid() != 0, "only root can mount a disk")
 	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")
 	for _, bc := range cases {
-		if bc.mode != "whole" {
+		if bc.mode != "whole" { // the same files
 			continue
 		}
 		image := c.made(bc.set.Name() + ".img")
@@ -212,8 +210,7 @@ func profile(f *flag.FlagSet) func(clone) {
 		dir := c.recordDir("profile", strings.ReplaceAll(bc.String(), "/", "-"))
 		binary := filepath.Join(dir, "bench.test")
 		c.build(src, binary)
-		// About a million files, for a profile of a kind for which package testing has a flag.
-		pprof := func(kind, index string, flags ...string) {
+		pprof := func(kind, index string, flags ...string) { // over about a million files
 			file := filepath.Join(dir, kind+".pprof")
 			c.bench(nil, binary, bc.pattern("Process"), max(1, 1_000_000/bc.set.Count), append(flags, "-test."+kind+"profile", file)...)
 			top := c.output(dir, "go", "tool", "pprof", "-top", "-nodecount", "25", "-sample_index", index, binary, file) + "\n"

@@ -50,9 +50,8 @@ type meta struct {
 // An entry is one line of history.jsonl or baseline.jsonl.
 type entry struct {
 	meta
-	Cases map[string]series `json:"cases"`
-	// Counts are those of some cases. Entries older than this field do not have it.
-	Counts map[string]counts `json:"counts,omitempty"`
+	Cases  map[string]series `json:"cases"`
+	Counts map[string]counts `json:"counts,omitempty"` // of some cases; older entries have none
 }
 
 func (c clone) meta(tag string, with tags) meta {
@@ -108,13 +107,11 @@ func (c clone) readEntries(name string) (entries []entry) {
 // appendEntry adds an entry. The file keeps at most so many of those with the same build tags, the newest.
 func (c clone) appendEntry(name string, e entry, keep int) {
 	entries := append(c.readEntries(name), e)
-	same := 0
 	for i, old := range slices.Backward(entries) {
 		if old.BuildTags == e.BuildTags {
-			same++
-		}
-		if old.BuildTags == e.BuildTags && same > keep {
-			entries = slices.Delete(entries, i, i+1)
+			if keep--; keep < 0 {
+				entries = slices.Delete(entries, i, i+1)
+			}
 		}
 	}
 	var text []byte
@@ -149,12 +146,10 @@ func choose(entries []entry, here meta, file string) entry {
 	}
 	failIf(chosen.Dirty && file == baselineFile, ".benchmarks/%s has an entry of a dirty tree, which is no baseline: "+
 		"measure a commit with scripts/bench_regress.sh --update-baseline", file)
-	if chosen.Dirty {
-		return chosen
-	}
 	chosen.Cases = map[string]series{}
 	for _, e := range entries {
-		if !e.Dirty && e.Commit == chosen.Commit && e.sameMachine(chosen.meta) {
+		clean := !e.Dirty && !chosen.Dirty
+		if e.meta == chosen.meta || clean && e.Commit == chosen.Commit && e.sameMachine(chosen.meta) {
 			for name, s := range e.Cases {
 				chosen.Cases[name] = chosen.Cases[name].and(s)
 			}
@@ -197,7 +192,7 @@ func record(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 20}
 	sel.flags(f)
 	tag := f.String("tag", "", "a `word` for the name of the record")
-	tags := tagsFlag(f)
+	tags := f.String("tags", "", tagsUsage)
 	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
 	return func(c clone) {
 		failIf(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag),
@@ -213,7 +208,6 @@ func record(f *flag.FlagSet) func(clone) {
 		c.build(src, new.binary)
 		c.measureAll(cases, sel.runs, new)
 		e := entry{c.meta(*tag, src.tags), new.cases, c.count(src, cases)}
-
 		dir := c.recordDir("regress", *tag)
 		check(os.WriteFile(filepath.Join(dir, "meta.json"), append(must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
 		check(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(new.text.String()), 0o644))

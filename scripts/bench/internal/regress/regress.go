@@ -24,7 +24,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
-// The commands take their own arguments.
 var (
 	Run     = entryPoint("regress", record)
 	Compare = entryPoint("compare", compare)
@@ -103,11 +102,7 @@ func try(do func()) (err error) {
 	return nil
 }
 
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
+func check(err error) { failIf(err != nil, "%w", err) }
 
 func must[T any](v T, err error) T {
 	check(err)
@@ -189,8 +184,7 @@ type selection struct {
 }
 
 func (s *selection) flags(f *flag.FlagSet) {
-	f.StringVar(&s.sizes, "sizes", "",
-		"`sizes` of the sets, such as 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that were made)")
+	f.StringVar(&s.sizes, "sizes", "", "`sizes` of the sets: 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that exist)")
 	f.StringVar(&s.modes, "modes", allModes, "`modes`: what is read of each file")
 	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
 }
@@ -226,13 +220,15 @@ type source struct {
 
 const plantedFile = "visit.go"
 
-// errNoHooks says that a revision is too old to be counted.
-var errNoHooks = errors.New("there is no export_test.go, which keeps the package from reacting to slow calls")
+// countable reports whether there are hooks. Without them a traced process reads many files twice.
+func (src source) countable() bool {
+	_, err := os.Stat(filepath.Join(src.dir, "export_test.go"))
+	return err == nil
+}
 
 // build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
 func (c clone) build(src source, binary string) {
-	_, err := os.Stat(filepath.Join(src.dir, "export_test.go"))
-	failIf(src.hooks && err != nil, "%w", errNoHooks)
+	failIf(src.hooks && !src.countable(), "there is no export_test.go, which keeps the package from reacting to slow calls")
 	replace := map[string]string{}
 	for _, name := range must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
 		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
@@ -247,7 +243,8 @@ func (c clone) build(src source, binary string) {
 	}
 	overlay := c.made("overlay.json")
 	check(os.WriteFile(overlay, must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
-	c.output(src.dir, "go", "test", "-c", "-o", binary, "-trimpath", "-buildvcs=false", "-overlay", overlay, "-tags", string(src.tags))
+	c.output(src.dir, "go", "test", "-c", "-o", binary, "-trimpath", "-buildvcs=false", "-overlay", overlay,
+		"-tags", string(src.tags))
 }
 
 func (c clone) commit(rev string) (commit string) {
@@ -292,9 +289,7 @@ func (t tags) String() string {
 	return "-tags " + string(t)
 }
 
-func tagsFlag(f *flag.FlagSet) *string {
-	return f.String("tags", "", "Go build `tags` of every build that is measured, separated by commas (default: those of GOFLAGS)")
-}
+const tagsUsage = "Go build `tags` of every build that is measured, separated by commas (default: those of GOFLAGS)"
 
 // workingTree returns the working tree as it is built with the value of --tags.
 func (c clone) workingTree(flag string) source {

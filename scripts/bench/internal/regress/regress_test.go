@@ -3,6 +3,7 @@
 package regress
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
@@ -110,6 +111,27 @@ func TestCommittedBaseline(t *testing.T) {
 		assert.NotEmpty(t, chosen.Cases[name].Ratio, name)
 		assert.NotEmpty(t, chosen.Counts[name], name)
 	}
+
+	c := newClone(t, t.TempDir())
+	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	for _, e := range entries {
+		c.appendEntry(baselineFile, e, baselineKeeps)
+	}
+	got, err := os.ReadFile(c.records(baselineFile))
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join(root, ".benchmarks", baselineFile))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got), "an entry is written as it was read")
+}
+
+// An entry of a dirty tree is compared alone, since others of its commit are of other code.
+func TestDirtyEntry(t *testing.T) {
+	of := func(at string, dirty bool, ratio float64) entry {
+		return entry{meta: meta{Time: at, Dirty: dirty}, Cases: map[string]series{"x": {Ratio: []float64{ratio}}}}
+	}
+	clean, dirty := of("1", false, 1), of("2", true, 2)
+	assert.Equal(t, []float64{2}, choose([]entry{clean, dirty}, meta{}, historyFile).Cases["x"].Ratio)
+	assert.Equal(t, []float64{1}, choose([]entry{dirty, clean}, meta{}, historyFile).Cases["x"].Ratio)
 }
 
 // What is wrong with the input is said in one line, before anything is measured.
