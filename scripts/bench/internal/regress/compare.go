@@ -31,12 +31,11 @@ const (
 	shortModes  = "frontmatter,whole,stat" // names take too little time to be steady
 )
 
-// compare measures the working tree against something older.
 func compare(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 30}
 	sel.flags(f)
 	against := f.String("against", "baseline", "what to compare with: baseline, prev (the newest record) or a `revision`")
-	limit := f.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, else 20)")
+	limit := f.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, or 20)")
 	tags := f.String("tags", "", tagsUsage)
 	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	return func(c clone) {

@@ -68,11 +68,8 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	all := map[string]counts{}
 	for _, bc := range cases {
 		all[bc.String()] = counts{allocations: c.allocations(binary, bc)}
-		if noTrace == nil { // the least counts, since a call that a signal interrupts is repeated
-			calls, again := c.calls(counted, binary, bc, kindOf), c.calls(counted, binary, bc, kindOf)
-			for kind := range calls {
-				all[bc.String()][kind] = min(calls[kind], again[kind])
-			}
+		if noTrace == nil {
+			maps.Copy(all[bc.String()], agreed(func() counts { return c.calls(counted, binary, bc, kindOf) }))
 		}
 	}
 	if here {
@@ -81,6 +78,19 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 		}
 	}
 	return all
+}
+
+// agreed counts until two counts in a row are the same, at most five times. A count is disturbed if a signal interrupts a call,
+// which is repeated, or if files leave the page cache, which are read in another way.
+func agreed(count func() counts) counts {
+	n := count()
+	for range 4 {
+		before := n
+		if n = count(); maps.Equal(n, before) {
+			break
+		}
+	}
+	return n
 }
 
 // counted has one worker, since it matters which one gets a file, and no garbage collector, which frees what a run keeps.
@@ -96,7 +106,6 @@ func (c clone) allocations(binary string, bc benchCase) float64 {
 	return slices.Min(all)
 }
 
-// canTrace fails if strace cannot be used here.
 func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
 
 // calls returns the calls a file by kind: those of a long run less those of a short one, for what a process needs anyway.
@@ -150,10 +159,8 @@ func readTrace(file string, kindOf map[string]string) map[string]int {
 func (c clone) countRequests(cases []benchCase, all map[string]counts) {
 	failIf(os.Getuid() != 0, "only root can mount a disk")
 	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")
+	cases = slices.DeleteFunc(cases, func(bc benchCase) bool { return bc.mode != "whole" }) // the others have the same files
 	for _, bc := range cases {
-		if bc.mode != "whole" { // the same files
-			continue
-		}
 		image := c.made(bc.set.Name() + ".img")
 		c.output(c.data(), c.made("disk"), "image", "-fs", "ext4", "-from", bc.set.Name(), "-o", image)
 		least := math.Inf(1)
@@ -195,7 +202,6 @@ func compareCounts(w io.Writer, old, new map[string]counts) {
 	failIf(risen != nil, "%w: %s", errMore, strings.Join(risen, "; "))
 }
 
-// profile leaves what the profilers say of one case.
 func profile(f *flag.FlagSet) func(clone) {
 	set := f.String("case", "flat_100k", "the `set`")
 	mode := f.String("mode", "frontmatter", "what is read of each file")

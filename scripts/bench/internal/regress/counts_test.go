@@ -93,6 +93,16 @@ func TestCountsInEntries(t *testing.T) {
 	assert.True(t, json.Valid(bytes.Split(after, []byte("\n"))[1]))
 }
 
+// A disturbed count is not taken, whether it is too large or too small.
+func TestAgreed(t *testing.T) {
+	for _, of := range [][]float64{{1, 1}, {9, 1, 1}, {1, -9, 1, 1}, {2, 3, 4, 5, 1, 7}} {
+		next := 0
+		n := agreed(func() counts { next++; return counts{"openat": of[next-1]} })
+		assert.Equal(t, counts{"openat": 1}, n)
+		assert.Equal(t, min(len(of), 5), next)
+	}
+}
+
 func TestReadTrace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	require.NoError(t, os.WriteFile(file, []byte(`100 openat(AT_FDCWD, "a io_uring_enter = 7", O_RDONLY) = 3

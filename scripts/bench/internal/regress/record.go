@@ -187,7 +187,6 @@ func countsLike(entries []entry, here meta) (of map[string]counts, why string) {
 	return nil, why
 }
 
-// record measures the working tree and keeps what it found.
 func record(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 20}
 	sel.flags(f)
@@ -228,7 +227,6 @@ func record(f *flag.FlagSet) func(clone) {
 	}
 }
 
-// recordDir makes a directory below .benchmarks.
 func (c clone) recordDir(kind, name string) string {
 	dir := c.records(strings.TrimSuffix(kind+time.Now().UTC().Format("-20060102T150405Z-")+name, "-"))
 	check(os.MkdirAll(dir, 0o755))

@@ -159,7 +159,6 @@ func newCase(name, mode string) benchCase {
 
 func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
 
-// pattern selects a benchmark of the case.
 func (bc benchCase) pattern(benchmark string) string {
 	return fmt.Sprintf("^Benchmark%s$/^layout=%s$/^files=%s$/^mode=%s$", benchmark, bc.layout, bc.size, bc.mode)
 }
@@ -170,7 +169,6 @@ func (bc benchCase) missing(c clone) bool {
 	return errors.Is(err, fs.ErrNotExist) && bc.set.Count > madeHere
 }
 
-// ensure makes the data if that is quick.
 func (bc benchCase) ensure(c clone) {
 	failIf(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
 		bc.set.Name(), bc.set.Layout, bc.set.Count)
@@ -255,7 +253,6 @@ func (c clone) commit(rev string) (commit string) {
 	return commit
 }
 
-// buildRevision checks a revision out and makes its benchmark binary.
 func (c clone) buildRevision(rev string, with tags, binary string) source {
 	src := source{dir: binary + ".tree", tags: with}
 	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
