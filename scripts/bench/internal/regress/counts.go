@@ -247,8 +247,8 @@ func profile(f *flag.FlagSet) func(clone) {
 // callTable has the system calls a file, the most frequent first.
 func callTable(bc benchCase, perFile counts) string {
 	table, total := fmt.Sprintf("system calls a file, %v\n", bc), 0.0
-	most := func(a, b string) int { return cmp.Compare(perFile[b], perFile[a]) }
-	for _, name := range slices.SortedFunc(maps.Keys(perFile), most) {
+	byCount := func(a, b string) int { return cmp.Compare(perFile[b], perFile[a]) }
+	for _, name := range slices.SortedFunc(maps.Keys(perFile), byCount) {
 		if name != ringRequests {
 			total += perFile[name]
 		}
