@@ -72,7 +72,7 @@ packages=(. tests internal/uring) # whose tests run on each file system
 runs=60 # of check_tree
 if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
 	runs=4
-	cp "$FILEPROC_BUILT"/soak* "$tmp"
+	cp "$FILEPROC_BUILT"/break* "$tmp"
 else
 	go test -c -o "$tmp/incremental.test" ./incremental
 	go test -c -o "$tmp/cachefile.test" ./incremental/internal/cachefile
@@ -80,11 +80,11 @@ else
 		for package in "${packages[@]}"; do
 			go test -c -o "$tmp/test-${package//\//-}" "./$package"
 		done
-		(cd scripts && go build -o "$tmp/soak" ./soak)
+		(cd scripts && go build -o "$tmp/break" ./break)
 		for name; do
 			case " ${trees[*]} " in *" $name "*)
 				for backend in unix generic; do
-					(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/soak-$backend" ./soak)
+					(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/break-$backend" ./break)
 				done
 				break
 				;;
@@ -125,7 +125,7 @@ run_tests() { # directory
 	run_packages "$1" || return 1
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
 	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
-	"$tmp/soak" -for "$soak" -seed 1 -dir "$1" -cold
+	"$tmp/break" soak -for "$soak" -seed 1 -dir "$1" -cold
 }
 
 run_packages() { # directory, variables of the environment
@@ -175,25 +175,25 @@ check_image() { # NAME, file system, command that makes the image
 		skip "no $3"
 		return
 	fi
-	[ -d "$tmp/tree" ] || "$tmp/soak" -make "$tmp/tree" -seed 7
+	[ -d "$tmp/tree" ] || "$tmp/break" soak -make "$tmp/tree" -seed 7
 	if [ "$3" = mksquashfs ]; then
 		mksquashfs "$tmp/tree" "$tmp/$1.img" -quiet -no-progress >/dev/null
 	else
 		"$3" "$tmp/$1.img" "$tmp/tree" >/dev/null 2>&1
 	fi
 	attach "$1" -t "$2" -o loop,ro "$tmp/$1.img" || return 0
-	"$tmp/soak" -check "$tmp/$1" -seed 7
+	"$tmp/break" soak -check "$tmp/$1" -seed 7
 	detach "$1"
 }
 
 # check_tree checks the tree of -make in a directory: warm and cold, then warm with the other backends.
-check_tree() { # directory, flags of soak
+check_tree() { # directory, flags of break soak
 	local backend
 	echo "   ${1#"$tmp"/}:"
-	"$tmp/soak" -check "$1" -seed 7 -runs "$runs" "${@:2}" | sed 's/^/   warm: /' || return 1
-	"$tmp/soak" -check "$1" -seed 7 -runs $(((runs + 3) / 4)) "${@:2}" -cold | sed 's/^/   cold: /' || return 1
+	"$tmp/break" soak -check "$1" -seed 7 -runs "$runs" "${@:2}" | sed 's/^/   warm: /' || return 1
+	"$tmp/break" soak -check "$1" -seed 7 -runs $(((runs + 3) / 4)) "${@:2}" -cold | sed 's/^/   cold: /' || return 1
 	for backend in unix generic; do
-		"$tmp/soak-$backend" -check "$1" -seed 7 -runs $(((runs + 2) / 3)) "${@:2}" | sed "s/^/   $backend: /" || return 1
+		"$tmp/break-$backend" soak -check "$1" -seed 7 -runs $(((runs + 2) / 3)) "${@:2}" | sed "s/^/   $backend: /" || return 1
 	done
 }
 
@@ -210,27 +210,27 @@ count_files() { # directory, flag
 	[ "$n" != 0 ]
 }
 
-make_tree() { "$tmp/soak" -make "$1" -seed 7 "${@:2}"; }
+make_tree() { "$tmp/break" soak -make "$1" -seed 7 "${@:2}"; }
 
 test_inline() { # directory
 	make_tree "$1/tree" && count_files "$1/tree" N && check_tree "$1/tree"
 }
 
 test_encrypted() { # directory
-	if ! "$tmp/soak" -encrypt "$1/dir" >"$tmp/err"; then
+	if ! "$tmp/break" soak -encrypt "$1/dir" 2>"$tmp/err"; then
 		skip "$(head -n 1 "$tmp/err")"
 		return 0
 	fi
 	make_tree "$1/dir/tree" && count_files "$1/dir" E && check_tree "$1/dir/tree" || return 1
 	sync -f "$1"
-	"$tmp/soak" -lock "$1" || return 1
+	"$tmp/break" soak -lock "$1" || return 1
 	local locked
 	locked=$(echo "$1"/dir/*) # the tree has another name without the key
 	if [ "$locked" = "$1/dir/tree" ]; then
 		echo "   the key is still there"
 		return 1
 	fi
-	check_tree "$locked" -locked && "$tmp/soak" -unlock "$1" && check_tree "$1/dir/tree"
+	check_tree "$locked" -locked && "$tmp/break" soak -unlock "$1" && check_tree "$1/dir/tree"
 }
 
 test_immutable() { # directory
@@ -245,7 +245,7 @@ test_immutable() { # directory
 		skip "another user: no setpriv"
 		return 0
 	fi
-	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/soak" -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
+	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/break" soak -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
 }
 
 test_compressed() { # directory
@@ -275,8 +275,8 @@ test_changing() { # directory
 	local at=$1
 	[ ! -d "$tmp/export" ] || at=$tmp/export
 	make_tree "$at/tree" && check_tree "$1/tree" || return 1
-	"$tmp/soak" listing -for "$soak" -dir "$1" | sed 's/^/   /' || return 1
-	"$tmp/soak" churn -for "$soak" -dir "$1" | sed 's/^/   churn: /'
+	"$tmp/break" listing -for "$soak" -dir "$1" | sed 's/^/   /' || return 1
+	"$tmp/break" churn -for "$soak" -dir "$1" | sed 's/^/   churn: /'
 }
 
 # attach_export mounts what serve_nfs and serve_smb serve: ext4, or tmpfs, whose positions in a directory do not survive a change

@@ -126,18 +126,18 @@ run_race() {
 	echo "   passes with 1, 2 and 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
 }
 
-# build_soak BACKEND builds scripts/soak with one backend as $tmp/soak-BACKEND.
-build_soak() {
+# build_break BACKEND builds scripts/break with one backend as $tmp/break-BACKEND.
+build_break() {
 	local tags=
 	[ "$1" = linux ] || tags=fileproc_$1
-	(cd scripts && go build -tags "$tags" -o "$tmp/soak-$1" ./soak)
+	(cd scripts && go build -tags "$tags" -o "$tmp/break-$1" ./break)
 }
 
 run_hostile() {
 	local backend
 	for backend in linux unix generic; do # a third of the time each
-		build_soak "$backend"
-		nice "$tmp/soak-$backend" hostile -for "$((minutes * 20))s"
+		build_break "$backend"
+		nice "$tmp/break-$backend" hostile -for "$((minutes * 20))s"
 	done
 	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' . ./tests
 	(cd internal/fusetest && go test -count=1 ./...)
@@ -145,12 +145,12 @@ run_hostile() {
 }
 
 run_churn() {
-	build_soak linux
+	build_break linux
 	local -a cold=()
 	[ "$(id -u)" != 0 ] || cold=(-cold)
-	nice "$tmp/soak-linux" churn -for "$((minutes * 30))s" "${cold[@]}"
+	nice "$tmp/break-linux" churn -for "$((minutes * 30))s" "${cold[@]}"
 	if [ -w /dev/shm ]; then # in memory the writers are twenty times as fast
-		nice "$tmp/soak-linux" churn -for "$((minutes * 30))s" -dir /dev/shm
+		nice "$tmp/break-linux" churn -for "$((minutes * 30))s" -dir /dev/shm
 	else
 		skip "the half in memory: no /dev/shm"
 	fi
@@ -158,14 +158,14 @@ run_churn() {
 
 # Its time depends on the machine, not on --minutes: about 5 minutes with the million files that scripts/tickets makes.
 run_limits() {
-	build_soak linux
+	build_break linux
 	local -a many=()
 	if [ -d "${FILEPROC_MANY:-.data/tickets_flat_1m}" ]; then
 		many=(-many "${FILEPROC_MANY:-.data/tickets_flat_1m}")
 	else
 		skip "the limits of memory: no .data/tickets_flat_1m; (cd scripts && go run ./tickets -layout flat -count 1m -out ../.data) makes it"
 	fi
-	"$tmp/soak-linux" limits "${many[@]}"
+	"$tmp/break-linux" limits "${many[@]}"
 }
 
 for part in "${@:-${parts[@]}}"; do

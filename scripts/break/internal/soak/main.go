@@ -1,16 +1,14 @@
 //go:build linux
 
-// Command soak runs fileproc on random trees with random options while other goroutines change some of the files. It ends
+// Package soak runs fileproc on random trees with random options while other goroutines change some of the files. It ends
 // many runs early, and checks every byte, the counts of the report and leaks. It stops at the first error.
 //
-//	soak [-for DURATION] [-seed N] [-dir DIR] [-cold]   random trees and options
-//	soak hostile ...    another process swaps links, FIFOs, devices and directories while runs read the tree
-//	soak churn ...      writers create, rename, delete, rewrite and replace while runs read the tree
-//	soak listing ...    the same in one directory, which bare getdents64 calls list too: some file systems lose files then
-//	soak limits ...     few descriptors, little memory, one processor, many runs at once, slow consumers, a deep chain
-//
-// Each has -h. scripts/reliability.sh runs them all.
-package main
+//	break soak [-for DURATION] [-seed N] [-dir DIR] [-cold]   random trees and options
+//	break hostile ...    another process swaps links, FIFOs, devices and directories while runs read the tree
+//	break churn ...      writers create, rename, delete, rewrite and replace while runs read the tree
+//	break listing ...    the same in one directory, which bare getdents64 calls list too: some file systems lose files then
+//	break limits ...     few descriptors, little memory, one processor, many runs at once, slow consumers, a deep chain
+package soak
 
 import (
 	"bytes"
@@ -34,19 +32,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commands are what soak does besides.
-var commands = map[string]func(args []string) error{
-	"hostile": hostile, "racer": racer, "churn": churn, "listing": listing, "limits": limits, "limit-child": limitChild,
-}
-
-func main() {
-	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
-		if err := commands[os.Args[1]](os.Args[2:]); err != nil {
-			fmt.Println("FAILED:", err)
-			os.Exit(1)
-		}
-		return
-	}
+// Main is the command soak.
+func Main(_ context.Context, args []string) error {
+	flag := flag.NewFlagSet("soak", flag.ContinueOnError)
 	duration := flag.Duration("for", time.Minute, "how long to run")
 	seed := flag.Int64("seed", 1, "seed of the first tree; each further tree adds 1")
 	dir := flag.String("dir", "", "parent of the trees (default: the temporary directory)")
@@ -59,34 +47,33 @@ func main() {
 	encryptDir := flag.String("encrypt", "", "only make this new directory encrypted, by a fixed key (root)")
 	lockDir := flag.String("lock", "", "only remove the key of -encrypt from the file system of this directory (root)")
 	unlockDir := flag.String("unlock", "", "only add the key of -encrypt to the file system of this directory (root)")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return err
+	}
 	if *compressible {
 		contentOf = compressibleBytesOf
 	}
 
-	var err error
 	switch {
 	case *makeTree != "":
-		if err = os.Mkdir(*makeTree, 0o755); err == nil {
-			_, err = writeTree(rand.New(rand.NewSource(*seed)), *makeTree, false)
+		if err := os.Mkdir(*makeTree, 0o755); err != nil {
+			return err
 		}
+		_, err := writeTree(rand.New(rand.NewSource(*seed)), *makeTree, false)
+		return err
 	case *checkTree != "" && *locked:
-		err = checkLocked(*checkTree, *seed, *runs, *cold)
+		return checkLocked(*checkTree, *seed, *runs, *cold)
 	case *checkTree != "":
-		err = check(*checkTree, *seed, *runs, *cold)
+		return check(*checkTree, *seed, *runs, *cold)
 	case *encryptDir != "":
-		err = encrypt(*encryptDir)
+		return encrypt(*encryptDir)
 	case *lockDir != "":
-		err = lock(*lockDir)
+		return lock(*lockDir)
 	case *unlockDir != "":
-		_, err = unlock(*unlockDir)
-	default:
-		err = soak(*dir, *seed, *duration, *cold)
+		_, err := unlock(*unlockDir)
+		return err
 	}
-	if err != nil {
-		fmt.Println("FAILED:", err)
-		os.Exit(1)
-	}
+	return soak(*dir, *seed, *duration, *cold)
 }
 
 // contentOf returns the content of the stable file rel.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package soak
 
 import (
 	"bufio"
@@ -145,10 +145,10 @@ func standIns(base string) (paths, leftOut []string, fifo *os.File, err error) {
 	return paths, leftOut, fifo, nil
 }
 
-// racer is a process of its own: it swaps entries of root with stand-ins, and with each other, until its input ends. It swaps
+// Racer is a process of its own: it swaps entries of root with stand-ins, and with each other, until its input ends. It swaps
 // most back at once, and a few dozen later. Then it prints how many swaps there were.
-func racer(args []string) error {
-	flags := flag.NewFlagSet("racer", flag.ExitOnError)
+func Racer(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("racer", flag.ContinueOnError)
 	base := flags.String("base", "", "directory of the tree")
 	seed := flags.Int64("seed", 1, "seed")
 	if err := flags.Parse(args); err != nil {
@@ -396,8 +396,9 @@ func (c hostileTrial) run(t *hostileTree) (files int64, err error) {
 	return files, nil
 }
 
-func hostile(args []string) error {
-	flags := flag.NewFlagSet("soak hostile", flag.ExitOnError)
+// Hostile is the command hostile.
+func Hostile(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("hostile", flag.ContinueOnError)
 	duration := flags.Duration("for", time.Minute, "how long to run")
 	seed := flags.Int64("seed", 1, "seed of the swaps and the options")
 	dir := flags.String("dir", "", "parent of the tree (default: the temporary directory)")
@@ -451,7 +452,7 @@ func hostile(args []string) error {
 			err = leaked(before)
 		}
 		if err != nil {
-			return fmt.Errorf("%w\nin run %d, %v\nto repeat: soak hostile -seed %d", err, runs, c, *seed)
+			return fmt.Errorf("%w\nin run %d, %v\nto repeat: break hostile -seed %d", err, runs, c, *seed)
 		}
 		files += n
 	}

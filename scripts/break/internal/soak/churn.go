@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package soak
 
 import (
 	"bytes"
@@ -452,8 +452,9 @@ func (t *churnTree) quietly(c churnTrial, sum *churnCount) error {
 	return nil
 }
 
-func churn(args []string) error {
-	flags := flag.NewFlagSet("soak churn", flag.ExitOnError)
+// Churn is the command churn.
+func Churn(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("churn", flag.ContinueOnError)
 	duration := flags.Duration("for", time.Minute, "how long to run")
 	seed := flags.Int64("seed", 1, "seed of the writers and the options")
 	dir := flags.String("dir", "", "parent of the tree (default: the temporary directory)")
@@ -499,7 +500,7 @@ func churn(args []string) error {
 			lost = c.run(t, sum)
 		}
 		if lost != nil {
-			lost = fmt.Errorf("%w\nin run %d, %v\nto repeat: soak churn -seed %d", lost, k, c, *seed)
+			lost = fmt.Errorf("%w\nin run %d, %v\nto repeat: break churn -seed %d", lost, k, c, *seed)
 		}
 	}
 	t.stop.Store(true)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package soak
 
 import (
 	"context"
@@ -23,13 +23,15 @@ import (
 // standing is how many files stand still in the directory that listing lists.
 const standing = 3000
 
-// listing lists a directory in several ways while others write in it, and counts what each way leaves out or gives twice of the
+// Listing lists a directory in several ways while others write in it, and counts what each way leaves out or gives twice of the
 // files that stand still. How a bare loop fares depends on the file system; fileproc may do neither.
-func listing(args []string) error {
-	flags := flag.NewFlagSet("listing", flag.ExitOnError)
+func Listing(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("listing", flag.ContinueOnError)
 	duration := flags.Duration("for", 10*time.Second, "how long to run")
 	parent := flags.String("dir", "", "parent of the directory (default: the temporary directory)")
-	flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp(*parent, "soak")
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package soak
 
 import (
 	"context"
@@ -409,8 +409,8 @@ func memoryGroup(mib int) (dir string, err error) {
 	return "", err
 }
 
-// limitChild runs a task in this process.
-func limitChild(args []string) error {
+// LimitChild runs a task in this process.
+func LimitChild(_ context.Context, args []string) error {
 	var e limitEnv
 	if len(args) != 5 {
 		return errors.New("limit-child is for soak limits alone")
@@ -432,8 +432,9 @@ func limitChild(args []string) error {
 	return fmt.Errorf("no task %q", args[0])
 }
 
-func limits(args []string) error {
-	flags := flag.NewFlagSet("soak limits", flag.ExitOnError)
+// Limits is the command limits.
+func Limits(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("limits", flag.ContinueOnError)
 	dir := flags.String("dir", "", "parent of the trees (default: the temporary directory)")
 	many := flags.String("many", "", "a flat directory of a million small files, for the limits of memory (default: those are skipped)")
 	only := flags.String("only", "", "only the tasks whose name has this in it")
@@ -501,7 +502,7 @@ func limits(args []string) error {
 		}
 		fmt.Printf("%s: %s\n", t.name, strings.TrimSpace(string(out)))
 		if err != nil {
-			return fmt.Errorf("%s: %w\nto repeat: soak limits -only %q", t.name, err, t.name)
+			return fmt.Errorf("%s: %w\nto repeat: break limits -only %q", t.name, err, t.name)
 		}
 		done++
 	}
