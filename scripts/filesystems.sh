@@ -125,7 +125,7 @@ run_tests() { # directory
 	run_packages "$1" || return 1
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
 	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
-	"$tmp/break" soak -for "$soak" -seed 1 -dir "$1" -cold
+	"$tmp/break" churn -for "$soak" -seed 1 -dir "$1" -cold
 }
 
 run_packages() { # directory, variables of the environment
@@ -175,25 +175,25 @@ check_image() { # NAME, file system, command that makes the image
 		skip "no $3"
 		return
 	fi
-	[ -d "$tmp/tree" ] || "$tmp/break" soak -make "$tmp/tree" -seed 7
+	[ -d "$tmp/tree" ] || "$tmp/break" tree -make "$tmp/tree" -seed 7
 	if [ "$3" = mksquashfs ]; then
 		mksquashfs "$tmp/tree" "$tmp/$1.img" -quiet -no-progress >/dev/null
 	else
 		"$3" "$tmp/$1.img" "$tmp/tree" >/dev/null 2>&1
 	fi
 	attach "$1" -t "$2" -o loop,ro "$tmp/$1.img" || return 0
-	"$tmp/break" soak -check "$tmp/$1" -seed 7
+	"$tmp/break" tree -check "$tmp/$1" -seed 7
 	detach "$1"
 }
 
 # check_tree checks the tree of -make in a directory: warm and cold, then warm with the other backends.
-check_tree() { # directory, flags of break soak
+check_tree() { # directory, flags of break tree
 	local backend
 	echo "   ${1#"$tmp"/}:"
-	"$tmp/break" soak -check "$1" -seed 7 -runs "$runs" "${@:2}" | sed 's/^/   warm: /' || return 1
-	"$tmp/break" soak -check "$1" -seed 7 -runs $(((runs + 3) / 4)) "${@:2}" -cold | sed 's/^/   cold: /' || return 1
+	"$tmp/break" tree -check "$1" -seed 7 -runs "$runs" "${@:2}" | sed 's/^/   warm: /' || return 1
+	"$tmp/break" tree -check "$1" -seed 7 -runs $(((runs + 3) / 4)) "${@:2}" -cold | sed 's/^/   cold: /' || return 1
 	for backend in unix generic; do
-		"$tmp/break-$backend" soak -check "$1" -seed 7 -runs $(((runs + 2) / 3)) "${@:2}" | sed "s/^/   $backend: /" || return 1
+		"$tmp/break-$backend" tree -check "$1" -seed 7 -runs $(((runs + 2) / 3)) "${@:2}" | sed "s/^/   $backend: /" || return 1
 	done
 }
 
@@ -210,27 +210,27 @@ count_files() { # directory, flag
 	[ "$n" != 0 ]
 }
 
-make_tree() { "$tmp/break" soak -make "$1" -seed 7 "${@:2}"; }
+make_tree() { "$tmp/break" tree -make "$1" -seed 7 "${@:2}"; }
 
 test_inline() { # directory
 	make_tree "$1/tree" && count_files "$1/tree" N && check_tree "$1/tree"
 }
 
 test_encrypted() { # directory
-	if ! "$tmp/break" soak -encrypt "$1/dir" 2>"$tmp/err"; then
+	if ! "$tmp/break" tree -encrypt "$1/dir" 2>"$tmp/err"; then
 		skip "$(head -n 1 "$tmp/err")"
 		return 0
 	fi
 	make_tree "$1/dir/tree" && count_files "$1/dir" E && check_tree "$1/dir/tree" || return 1
 	sync -f "$1"
-	"$tmp/break" soak -lock "$1" || return 1
+	"$tmp/break" tree -lock "$1" || return 1
 	local locked
 	locked=$(echo "$1"/dir/*) # the tree has another name without the key
 	if [ "$locked" = "$1/dir/tree" ]; then
 		echo "   the key is still there"
 		return 1
 	fi
-	check_tree "$locked" -locked && "$tmp/break" soak -unlock "$1" && check_tree "$1/dir/tree"
+	check_tree "$locked" -locked && "$tmp/break" tree -unlock "$1" && check_tree "$1/dir/tree"
 }
 
 test_immutable() { # directory
@@ -245,7 +245,7 @@ test_immutable() { # directory
 		skip "another user: no setpriv"
 		return 0
 	fi
-	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/break" soak -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
+	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/break" tree -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
 }
 
 test_compressed() { # directory

@@ -18,18 +18,18 @@ import (
 	"os/signal"
 	"slices"
 
-	"github.com/fileproc/fileproc/scripts/break/internal/soak"
+	"github.com/fileproc/fileproc/scripts/break/internal/churn"
+	"github.com/fileproc/fileproc/scripts/break/internal/hostile"
+	"github.com/fileproc/fileproc/scripts/break/internal/limits"
 )
 
 // commands are the packages below internal, by the names of their commands. They parse their own arguments.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"soak":        soak.Main,
-	"hostile":     soak.Hostile,
-	"racer":       soak.Racer,
-	"churn":       soak.Churn,
-	"listing":     soak.Listing,
-	"limits":      soak.Limits,
-	"limit-child": soak.LimitChild,
+	"churn":   churn.Main,
+	"hostile": hostile.Main,
+	"limits":  limits.Main,
+	"listing": churn.Listing,
+	"tree":    churn.Tree,
 }
 
 // An exiter is an error that says how the command exits.

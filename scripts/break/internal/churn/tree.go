@@ -1,0 +1,225 @@
+//go:build linux
+
+package churn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+)
+
+// contentOf returns the content of a file that stands still.
+var contentOf = testtree.BytesOf
+
+// compressibleBytesOf returns content that file systems can compress, and in which no two blocks of 64 bytes are the same.
+func compressibleBytesOf(rel string) []byte {
+	p := bytes.Clone(testtree.BytesOf(rel))
+	for i := range p {
+		if i%64 >= 8 {
+			p[i] = byte(i)
+		}
+	}
+	return p
+}
+
+// plan returns the files and directories of the random tree of seed, all of which stand still.
+func plan(seed int64) (rels []string) {
+	random := rand.New(rand.NewSource(seed))
+	var fill func(rel string, depth, dirs int)
+	fill = func(rel string, depth, dirs int) {
+		files := random.Intn(40)
+		if random.Intn(6) == 0 || depth == 0 {
+			files = random.Intn(2500)
+		}
+		for i := range files {
+			rels = append(rels, fmt.Sprintf("%sf%04d%s", rel, i, []string{"", ".a", ".b"}[i%3]))
+		}
+		for i := range dirs {
+			sub := fmt.Sprintf("%sd%02d/", rel, i)
+			rels = append(rels, sub)
+			fill(sub, depth+1, random.Intn(4-min(depth, 3)))
+		}
+	}
+	fill("", 0, random.Intn(8))
+	return rels
+}
+
+// generation returns the content of generation gen of a file, from 1: a header, and bytes that follow from it.
+func generation(id string, gen int64) []byte {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", id, gen)
+	state := h.Sum64() | 1
+	size := int(state % 6000)
+	if state>>16%50 == 0 {
+		size = 40_000 + int(state%200_000) // more than one read
+	}
+	p := fmt.Appendf(nil, "%s %d %d\n", id, gen, size)
+	for len(p) < size {
+		state ^= state << 13
+		state ^= state >> 7
+		state ^= state << 17
+		p = binary.LittleEndian.AppendUint64(p, state)
+	}
+	return p
+}
+
+func first(id string) []byte { return generation(id, 1) }
+
+// parse returns the file and the generation of content, which must be whole, or the beginning of one if prefix is set. A beginning
+// may be too short to say them.
+func parse(content []byte, prefix bool) (id string, gen int64, err error) {
+	line, _, ok := bytes.Cut(content, []byte("\n"))
+	var size int
+	if _, err := fmt.Sscanf(string(line), "%s %d %d", &id, &gen, &size); !ok || err != nil {
+		if prefix && len(content) < 80 {
+			return "", 0, nil
+		}
+		return "", 0, fmt.Errorf("torn: %d bytes that begin with %.40q", len(content), content)
+	}
+	want := generation(id, gen)
+	if !bytes.Equal(want, content) && !(prefix && bytes.HasPrefix(want, content)) {
+		return "", 0, fmt.Errorf("torn: %d bytes that are not the %d of generation %d of %s", len(content), len(want), gen, id)
+	}
+	return id, gen, nil
+}
+
+// A tree is a directory that writers change. The first letter of a name says what they do with it:
+//
+//	f  nothing: it comes exactly once with exactly its bytes
+//	r  it is replaced atomically: it comes whole, and is never older than what was there when the run began
+//	n  it is renamed within the tree: it comes whole under any of its names, perhaps twice or not at all
+//	w  it is rewritten in place: any of its bytes, or zeros
+//	m  it also becomes a directory, a link or a FIFO, or unreadable
+//	c  it is created and removed: its first bytes
+//	t  it is a temporary file of an r: its first bytes
+//	d  a directory that stands still; v one that is renamed, with files n; x one that is created and removed, with a file c
+type tree struct {
+	root     string
+	dirs     []string // with a slash at the end, or empty
+	stable   map[string]bool
+	replaced map[string]*[2]atomic.Int64 // by rel of an r file: the generation that it has for certain, and the highest begun
+	shares   []share                     // by writer
+}
+
+// A share is what one writer alone changes.
+type share struct{ replaced, renamed, rewritten, disturbed, moved, made, created []string }
+
+// plant makes the tree of seed for a number of writers.
+func plant(root string, seed int64, writers int) (*tree, error) {
+	rels := plan(seed)
+	t := &tree{root: root, dirs: []string{""}, stable: trial.Set(rels), replaced: map[string]*[2]atomic.Int64{}, shares: make([]share, writers)}
+	for _, rel := range rels {
+		if !t.stable[rel] {
+			t.dirs = append(t.dirs, rel)
+		}
+	}
+	err := trial.Write(root, contentOf, append(rels, "")...)
+	for w := range t.shares {
+		s := &t.shares[w]
+		for i := range max(12, len(t.dirs)) {
+			in := t.dirs[i%len(t.dirs)]
+			for j := range 12 {
+				rel := fmt.Sprintf("%sr%d-%d-%d", in, w, i, j)
+				s.replaced = append(s.replaced, rel)
+				t.replaced[rel] = new([2]atomic.Int64)
+				t.replaced[rel][0].Store(1)
+				t.replaced[rel][1].Store(1)
+			}
+			for j := range 6 {
+				s.renamed = append(s.renamed, fmt.Sprintf("%sn%d-%d-%d", in, w, i, j))
+				s.rewritten = append(s.rewritten, fmt.Sprintf("%sw%d-%d-%d", in, w, i, j))
+				s.disturbed = append(s.disturbed, fmt.Sprintf("%sm%d-%d-%d%s", in, w, i, j, []string{"", ".a"}[j%2]))
+			}
+		}
+		s.moved = []string{fmt.Sprintf("v%d-0", w), fmt.Sprintf("v%d-1", w)}
+		err = errors.Join(err, trial.Write(root, first, append(s.replaced, s.renamed...)...),
+			trial.Write(root, func(string) []byte { return nil }, append(s.rewritten, s.disturbed...)...))
+		for j := range 40 {
+			err = errors.Join(err, trial.Write(root, first, fmt.Sprintf("%s/n%d-%d", s.moved[j%2], w, j)))
+		}
+	}
+	return t, err
+}
+
+var actions = [...]string{"replaced", "renamed", "rewritten", "created", "deleted", "directories moved", "made", "removed", "disturbed"}
+
+// step makes a change in the share of writer w and returns its number in actions.
+func (t *tree) step(random *rand.Rand, w, k int) (done int, err error) {
+	s, at := &t.shares[w], trial.Pick(random, t.dirs...)
+	in := func(rel string) string { return filepath.Join(t.root, rel) }
+	fresh := func(letter string) string { return fmt.Sprintf("%s%s%d-%d", at, letter, w, k) }
+	take := func(rels []string) string { // the last is another then
+		i := random.Intn(len(rels))
+		rels[i], rels[len(rels)-1] = rels[len(rels)-1], rels[i]
+		return rels[len(rels)-1]
+	}
+	move := func(rels []string, letter string) error {
+		from := take(rels)
+		rels[len(rels)-1] = fresh(letter)
+		return os.Rename(in(from), in(fresh(letter)))
+	}
+	if k%16 == 0 {
+		time.Sleep(time.Millisecond) // in memory the writers would leave the runs no processor
+	}
+	switch what := random.Intn(24); {
+	case what < 8:
+		rel := take(s.replaced)
+		temp, gens := in(filepath.Dir(rel)+"/t"+fmt.Sprint(w)), t.replaced[rel]
+		gen := gens[1].Add(1)
+		err = errors.Join(os.WriteFile(temp, generation(rel, gen), 0o644), os.Rename(temp, in(rel)))
+		gens[0].Store(gen)
+		return 0, err
+	case what < 11:
+		return 1, move(s.renamed, "n")
+	case what < 14:
+		f, err := os.OpenFile(in(take(s.rewritten)), os.O_WRONLY|trial.Pick(random, os.O_TRUNC, os.O_APPEND, 0), 0o644)
+		if err != nil {
+			return 2, err
+		}
+		defer f.Close()
+		if i, err := f.Stat(); err != nil || i.Size() > 100_000 {
+			return 2, errors.Join(err, f.Truncate(0))
+		}
+		_, err = f.Write(bytes.Repeat([]byte{'w'}, random.Intn(5000)))
+		return 2, err
+	case what < 16 || len(s.created) < 20 && what < 19:
+		s.created = append(s.created, fresh("c"))
+		return 3, trial.Write(t.root, first, fresh("c"))
+	case what < 19:
+		rel := take(s.created)
+		s.created = s.created[:len(s.created)-1]
+		return 4, os.Remove(in(rel))
+	case what < 20:
+		return 5, move(s.moved, "v")
+	case what < 21:
+		s.made = append(s.made, fresh("x"))
+		return 6, trial.Write(t.root, first, fresh("x")+"/c")
+	case what < 22 && len(s.made) > 5:
+		rel := s.made[0]
+		err := os.RemoveAll(in(rel))
+		if s.made = s.made[1:]; errors.Is(err, syscall.ENOTEMPTY) { // NFS keeps a removed file under another name while a reader has it open
+			s.made, err = append(s.made, rel), nil
+		}
+		return 7, err
+	}
+	testtree.Disturb(random, in(take(s.disturbed)), fmt.Sprint(t.root, w))
+	return 8, nil
+}
+
+// letter returns what the writers do with a file or directory.
+func letter(rel string) byte { return filepath.Base(rel)[0] }
+
+// stays reports whether a file or directory is there all the time, whatever its content.
+func stays(rel string) bool { return rel == "." || strings.IndexByte("frwd", letter(rel)) >= 0 }

@@ -1,0 +1,315 @@
+//go:build linux
+
+package trial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+)
+
+// A Run is one run of fileproc and what it has to deliver. Its functions are called as fileproc calls its own.
+type Run struct {
+	Root  string
+	Entry string           // Process, ForEach, Stream, Walk or incremental
+	Opts  fileproc.Options // Report and OnError are added
+	Cache string           // the cache file of incremental
+
+	// Want has the files that come exactly once, or at most once if the run ends early. If it is nil, files are only counted.
+	Want map[string]bool
+	// May reports whether a file that Want does not have may come. None may if it is nil.
+	May func(rel string) bool
+	// File, if not nil, checks a file and can change its answer. Its error is fn's.
+	File func(f *fileproc.File, a *Answer) error
+	// Result, if not nil, checks an answer, also one from a cache.
+	Result func(a Answer) error
+	// Failure returns an error if a failure must not occur. If it is nil, none may.
+	Failure func(rel string, err error) error
+	// Next, if not nil, is called in a loop over Stream or Walk, and breaks it by returning false.
+	Next func() bool
+	// Still, if not nil, is locked while leaks are looked for.
+	Still sync.Locker
+
+	// Ended is set when the caller's functions end the run early.
+	Ended atomic.Bool
+
+	Report      fileproc.Report
+	Files, Dirs int64          // results, and directories of Walk
+	Seen        map[string]int // how many results have an ID
+
+	mu    sync.Mutex // guards Files, Seen and wrong
+	wrong error
+}
+
+// An Answer is the result of a file: its path and, if they are another, the name by which it is counted and its generation.
+type Answer struct {
+	Rel, ID string
+	Gen     int64
+}
+
+// ErrEnough ends a run: as a panic, or as fn's error, which OnError returns.
+var ErrEnough = errors.New("enough")
+
+// Wrong keeps the first error of the run.
+func (r *Run) Wrong(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wrong == nil {
+		r.wrong = err
+	}
+}
+
+// String returns the kind of run and those of its options that are set.
+func (r *Run) String() string {
+	s := r.Entry
+	for name, value := range reflect.ValueOf(r.Opts).Fields() {
+		if !value.IsZero() {
+			s += fmt.Sprintf(", %s %v", name.Name, value)
+		}
+	}
+	return s
+}
+
+// Do makes the run and returns what is wrong with it.
+func (r *Run) Do(ctx context.Context) error {
+	r.Seen = map[string]int{}
+	if r.Still == nil {
+		r.Still = new(sync.Mutex)
+	}
+	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
+	r.Still.Lock()
+	before := current()
+	r.Still.Unlock()
+	err := within(5*time.Minute, func() error { return r.run(ctx) }) // a cold run over SMB may take two
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ended := r.Ended.Load()
+	if r.wrong != nil {
+		return r.wrong
+	}
+	if err != nil && (!ended || errors.Is(err, errWrong)) {
+		return fmt.Errorf("the run failed: %w", err)
+	}
+	if err := balances(!ended, &r.Report); err != nil {
+		return err
+	}
+	for rel, n := range r.Seen {
+		if r.Want[rel] && n > 1 {
+			return fmt.Errorf("%s came %d times", rel, n)
+		}
+		if !r.Want[rel] && (r.May == nil || !r.May(rel)) {
+			return fmt.Errorf("%s came, which does not exist or is excluded", rel)
+		}
+	}
+	for rel := range r.Want {
+		if r.Seen[rel] == 0 && !ended {
+			return fmt.Errorf("%s did not come", rel)
+		}
+	}
+	r.Still.Lock()
+	defer r.Still.Unlock()
+	return leaked(before)
+}
+
+// errWrong are errors that no early end explains.
+var errWrong = errors.New("wrong")
+
+func (r *Run) run(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), ErrEnough.Error()) {
+			err = fmt.Errorf("%w: it panicked: %v", errWrong, v)
+		}
+	}()
+	opts := r.Opts
+	opts.Report, opts.OnError = &r.Report, r.failure
+	fn := func(f *fileproc.File) (a Answer, err error) {
+		if r.Want != nil {
+			a = Answer{Rel: f.Rel(), ID: f.Rel()}
+		}
+		if r.File != nil {
+			err = r.File(f, &a)
+		}
+		return a, err
+	}
+	var answers []Answer
+	switch r.Entry {
+	case "Process":
+		answers, err = fileproc.Process(ctx, r.Root, opts, fn)
+	case "incremental":
+		answers, err = incremental.Process(ctx, r.Root, incremental.Options[Answer]{File: r.Cache, Version: "1"}, opts, fn)
+	case "ForEach":
+		return fileproc.ForEach(ctx, r.Root, opts, func(f *fileproc.File) error {
+			a, err := fn(f)
+			if err == nil {
+				r.result(a)
+			}
+			return err
+		})
+	case "Stream":
+		for a, failure := range fileproc.Stream(ctx, r.Root, opts, fn) {
+			if err = errors.Join(err, failure); failure == nil {
+				r.result(a)
+			}
+			if r.Next != nil && !r.Next() {
+				break
+			}
+		}
+	case "Walk":
+		for e, failure := range fileproc.Walk(ctx, r.Root, opts) {
+			switch err = errors.Join(err, failure); {
+			case failure != nil:
+			case e.IsDir():
+				r.Dirs++
+			case r.Want == nil:
+				r.result(Answer{})
+			default:
+				r.result(Answer{Rel: e.Rel(), ID: e.Rel()})
+			}
+			if r.Next != nil && !r.Next() {
+				break
+			}
+		}
+	}
+	for _, a := range answers {
+		r.result(a)
+	}
+	return err
+}
+
+// result counts a result.
+func (r *Run) result(a Answer) {
+	if r.Result != nil {
+		if err := r.Result(a); err != nil {
+			r.Wrong(err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Files++
+	if r.Want != nil {
+		r.Seen[a.ID]++
+	}
+}
+
+// failure is Options.OnError, which sees every failure, not only the first 100.
+func (r *Run) failure(err error) error {
+	if errors.Is(err, ErrEnough) {
+		return err
+	}
+	var p *fs.PathError
+	if !errors.As(err, &p) {
+		r.Wrong(fmt.Errorf("a failure without a path: %w", err))
+		return nil
+	}
+	rel, e := filepath.Rel(r.Root, p.Path)
+	if e != nil || !filepath.IsLocal(rel) {
+		r.Wrong(fmt.Errorf("a failure outside root: %w", err))
+		return nil
+	}
+	if r.Failure != nil {
+		err = r.Failure(rel, err)
+	}
+	if err != nil {
+		r.Wrong(fmt.Errorf("a failure that must not be: %w", err))
+	}
+	return nil
+}
+
+// Check returns an error unless f has what a run with these options reads of a file whose content is whole.
+func (r *Run) Check(f *fileproc.File, whole []byte) error {
+	want := whole
+	switch {
+	case r.Opts.ReadSize == fileproc.NoRead:
+		want = nil
+	case r.Opts.ReadSize > 0:
+		want = whole[:min(r.Opts.ReadSize, len(whole))]
+	}
+	if !bytes.Equal(f.Data(), want) {
+		return fmt.Errorf("%s: %d bytes that differ from the first %d of %d", f.Rel(), len(f.Data()), len(want), len(whole))
+	}
+	if f.Truncated() != (want != nil && len(want) < len(whole)) {
+		return fmt.Errorf("%s: Truncated is %v", f.Rel(), f.Truncated())
+	}
+	if r.Opts.Stat {
+		if s, err := f.Stat(); err != nil || s.Size != int64(len(whole)) || !s.Mode.IsRegular() {
+			return fmt.Errorf("%s: Stat returns %+v, %v", f.Rel(), s, err)
+		}
+	}
+	return nil
+}
+
+// within returns the error of run, or, with the stacks on stderr, that it hangs. Run may end by Goexit.
+func within(patience time.Duration, run func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		done <- run()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		return fmt.Errorf("%w: it hangs", errWrong)
+	}
+}
+
+// balances checks that each file that was found is in one other count of the report.
+func balances(complete bool, r *fileproc.Report) error {
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	switch {
+	case sum != r.Found:
+		return fmt.Errorf("the sum of the other counts is not Found: %+v", r)
+	case complete && r.Abandoned != 0:
+		return fmt.Errorf("a complete run abandoned files: %+v", r)
+	}
+	return nil
+}
+
+// resources counts what the process has open or running.
+type resources struct{ goroutines, descriptors, rings, ringMappings int }
+
+func current() resources {
+	t := resources{goroutines: runtime.NumGoroutine()}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		link, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		if strings.Contains(link, "io_uring") {
+			t.rings++
+		}
+	}
+	t.descriptors = len(entries)
+	maps, _ := os.ReadFile("/proc/self/maps")
+	t.ringMappings = bytes.Count(maps, []byte("io_uring"))
+	return t
+}
+
+// leaked returns an error if the process has more resources than before. It waits for goroutines that are about to end.
+func leaked(before resources) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		now := current()
+		if now.goroutines <= before.goroutines && now.descriptors <= before.descriptors && now.rings == 0 && now.ringMappings == 0 {
+			return nil
+		}
+		if now.descriptors > before.descriptors || now.rings > 0 || now.ringMappings > 0 || time.Now().After(deadline) {
+			return fmt.Errorf("leaked resources: %+v, before the run %+v", now, before)
+		}
+	}
+}
