@@ -46,98 +46,66 @@ run_faults() {
 	(cd scripts && go run ./faults -minutes "$minutes")
 }
 
-# test_directories prints the directories with tests of the modules that run_race and run_fuzz test.
-test_directories() {
-	local mod
-	for mod in . cache cmd/fileproc; do
-		(cd "$mod" && go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...) || return
-	done
-}
-
-# run_fuzz gives each fuzz target of those modules an equal share of the minutes, and 10 s at least. What it finds interesting is
-# kept where go test -fuzz keeps it, so a later run goes on from there.
+# run_fuzz gives each fuzz target an equal share of the minutes, and 10 s at least. What go test finds interesting it keeps, so a later
+# run goes on from there.
 run_fuzz() {
-	local dir dirs target file share import status losses=0
-	local -a targets=()
-	dirs=$(test_directories) # fails if go list does
-	while read -r dir; do
-		while read -r target; do
-			targets+=("$dir $target")
-		done < <(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go)
-	done <<<"$dirs"
+	local target dir share status losses=0
+	local -a targets
+	mapfile -t targets < <(grep -rEo --exclude-dir=.data --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' .)
 	share=$((minutes * 60 / ${#targets[@]}))
 	[ "$share" -ge 10 ] || share=10
 	if [ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -gt 1000000 ]; then # KiB; the targets make many small files
 		memory=$(mktemp -d /dev/shm/fileproc.XXXXXX)
 	fi
 	for target in "${targets[@]}"; do
-		dir=${target% *} target=${target##* }
-		import=$(cd "$dir" && go list)
-		file=$tmp/${import//\//_}
-		[ -e "$file" ] || (cd "$dir" && go test -c -fuzz=. -o "$file" .)
-		status=0
-		(cd "$dir" && TMPDIR=${memory:-${TMPDIR:-/tmp}} "$file" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "${share}s" \
-			-test.fuzzminimizetime 2s -test.fuzzcachedir "$(go env GOCACHE)/fuzz/$import") >"$tmp/fuzz" 2>&1 || status=$?
-		awk -v name="${dir#"$PWD"/} $target" -v share="$share" '
+		dir=${target%/*} target=${target##* } status=0
+		(cd "$dir" && TMPDIR=${memory:-$tmp} go test -run '^$' -fuzz "^$target\$" -fuzztime "${share}s" -fuzzminimizetime 2s .) >"$tmp/fuzz" 2>&1 || status=$?
+		awk -v name="$dir $target" -v share="$share" '
 			/execs: / { sub(/.*execs: /, ""); execs = $1; sub(/.*interesting: /, ""); interesting = $1 }
 			END { printf "   %-45s %4d s %10d executions %5d new interesting\n", name, share, execs, interesting }' "$tmp/fuzz"
-		if [ "$status" != 0 ]; then
-			cat "$tmp/fuzz" # with the file to repeat
-			losses=$((losses + 1))
-		fi
+		[ "$status" = 0 ] || { cat "$tmp/fuzz" && losses=$((losses + 1)); } # with the file to repeat
 	done
-	rm -rf "$memory"
 	echo "   losses: $losses"
 	[ "$losses" = 0 ]
 }
 
-# run_race runs the short tests of those modules with 1, 2 and 8 processors, in turn, until the minutes are over. A pass that has
-# begun is run to its end. The comparison of 506 calls of grep with rg is left out: it would take longer than all the others.
+# run_race runs the short tests with 1, 2 and 8 processors, in turn, until the minutes are over. A pass that has begun is run to its
+# end. The comparison of 506 calls of grep with rg is left out: it would take longer than all the others.
 run_race() {
-	local dir file list procs began end=$((SECONDS + minutes * 60))
-	local -a dirs passes=([1]=0 [2]=0 [8]=0)
+	local dir procs began end=$((SECONDS + minutes * 60))
+	local -a race=(go test -race -count=1 -short -skip WhatRgPrints -timeout 20m)
 	export GORACE="atexit_sleep_ms=20" # each process that a test starts waits so long at its end, by default a second
 	if ! command -v "$(go env CC)" >/dev/null; then
 		skip "the race detector needs cgo and a C compiler"
 		return
 	fi
-	list=$(test_directories) # fails if go list does
-	mapfile -t dirs <<<"$list"
-	for dir in "${dirs[@]}"; do
-		file=$tmp/race${dir//\//_}
-		(cd "$dir" && CGO_ENABLED=1 go test -race -c -o "$file" .)
-	done
 	while :; do
 		for procs in 1 2 8; do
 			began=$SECONDS
 			[ "$SECONDS" -lt "$end" ] || break 2
-			for dir in "${dirs[@]}"; do
-				file=$tmp/race${dir//\//_}
-				if ! (cd "$dir" && GOMAXPROCS=$procs "$file" -test.short -test.skip WhatRgPrints -test.timeout 20m) >"$tmp/race" 2>&1; then
-					cat "$tmp/race"
-					echo "   repeat it in ${dir#"$PWD"/}: GOMAXPROCS=$procs go test -race -short -skip WhatRgPrints ."
+			for dir in . cache cmd/fileproc; do
+				if ! (cd "$dir" && CGO_ENABLED=1 GOMAXPROCS=$procs "${race[@]}" -p 2 ./...) >"$tmp/race" 2>&1; then
+					grep -v 'no test files' "$tmp/race"
+					echo "   repeat it in $dir: GOMAXPROCS=$procs ${race[*]} ./..."
 					return 1
 				fi
 			done
-			passes[procs]=$((passes[procs] + 1))
-			echo "   GOMAXPROCS=$procs: ${#dirs[@]} packages passed in $((SECONDS - began)) s"
+			echo "   GOMAXPROCS=$procs: all passed in $((SECONDS - began)) s"
 		done
 	done
-	echo "   passes with 1, 2 and 8 processors: ${passes[1]}, ${passes[2]}, ${passes[8]}; losses: 0"
+	echo "   losses: 0"
 }
 
-# build_break BACKEND builds scripts/break with one backend as $tmp/break-BACKEND.
-build_break() {
-	local tags=
-	[ "$1" = linux ] || tags=fileproc_$1
-	(cd scripts && go build -tags "$tags" -o "$tmp/break-$1" ./break)
+# broken BACKEND COMMAND... runs a command of break with one backend.
+broken() {
+	[ -e "$tmp/break-$1" ] || (cd scripts && go build -tags "fileproc_$1" -o "$tmp/break-$1" ./break)
+	nice "$tmp/break-$1" "${@:2}"
 }
 
 run_hostile() {
 	local backend
 	for backend in linux unix generic; do # a third of the time each
-		build_break "$backend"
-		nice "$tmp/break-$backend" hostile -for "$((minutes * 20))s"
+		broken "$backend" hostile -for "$((minutes * 20))s"
 	done
 	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' . ./tests
 	(cd internal/fusetest && go test -count=1 ./...)
@@ -145,12 +113,11 @@ run_hostile() {
 }
 
 run_churn() {
-	build_break linux
 	local -a cold=()
 	[ "$(id -u)" != 0 ] || cold=(-cold)
-	nice "$tmp/break-linux" churn -for "$((minutes * 30))s" "${cold[@]}"
+	broken linux churn -for "$((minutes * 30))s" "${cold[@]}"
 	if [ -w /dev/shm ]; then # in memory the writers are twenty times as fast
-		nice "$tmp/break-linux" churn -for "$((minutes * 30))s" -dir /dev/shm
+		broken linux churn -for "$((minutes * 30))s" -dir /dev/shm
 	else
 		skip "the half in memory: no /dev/shm"
 	fi
@@ -158,14 +125,12 @@ run_churn() {
 
 # Its time depends on the machine, not on --minutes: about 5 minutes with the million files that scripts/tickets makes.
 run_limits() {
-	build_break linux
-	local -a many=()
-	if [ -d "${FILEPROC_MANY:-.data/tickets_flat_1m}" ]; then
-		many=(-many "${FILEPROC_MANY:-.data/tickets_flat_1m}")
-	else
-		skip "the limits of memory: no .data/tickets_flat_1m; (cd scripts && go run ./tickets -layout flat -count 1m -out ../.data) makes it"
+	local many=${FILEPROC_MANY:-.data/tickets_flat_1m}
+	if [ ! -d "$many" ]; then
+		skip "the limits of memory: no $many; (cd scripts && go run ./tickets -layout flat -count 1m -out ../.data) makes it"
+		many=
 	fi
-	"$tmp/break-linux" limits "${many[@]}"
+	broken linux limits -many "$many"
 }
 
 for part in "${@:-${parts[@]}}"; do

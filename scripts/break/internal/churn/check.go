@@ -44,7 +44,7 @@ func Tree(ctx context.Context, args []string) error {
 		}
 		return trial.Write(*makeTree, contentOf, plan(flags.Seed)...)
 	case *checkTree != "":
-		return check(ctx, *checkTree, flags.Seed, *runs, *cold, *locked)
+		return check(ctx, flags, *checkTree, *runs, *cold, *locked)
 	case *encryptDir != "":
 		return encrypt(*encryptDir)
 	case *lockDir != "":
@@ -56,16 +56,16 @@ func Tree(ctx context.Context, args []string) error {
 	return errors.New("want one of -make, -check, -encrypt, -lock and -unlock")
 }
 
-// check makes runs on the tree of seed, which -make has written to root.
-func check(ctx context.Context, root string, seed int64, runs int, cold, locked bool) error {
-	t, sum, random := &tree{root: root, stable: trial.Set(plan(seed))}, newTally(), rand.New(rand.NewSource(seed))
+// check makes runs on the tree of -seed, which -make has written to root.
+func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold, locked bool) error {
+	t, random := &tree{root: root, stable: trial.Set(plan(flags.Seed))}, rand.New(rand.NewSource(flags.Seed))
 	for range runs {
 		if cold {
 			if err := trial.DropCaches(); err != nil {
 				return err
 			}
 		}
-		c := newAttempt(random, t, sum)
+		c := newAttempt(random, t, flags)
 		if c.Entry == "incremental" { // root may be read-only, and is not the place for a cache
 			c.Entry = "Process"
 		}
@@ -77,8 +77,7 @@ func check(ctx context.Context, root string, seed int64, runs int, cold, locked 
 			return fmt.Errorf("%w\nin %v", err, c)
 		}
 	}
-	fmt.Printf("%d runs, %d ended early, %d contents checked; %d files failed with ENOKEY, as they have to\n",
-		runs, sum.runs["ended early"], sum.checked['f'].Load(), sum.explained)
+	flags.Print()
 	return ctx.Err()
 }
 
@@ -182,6 +181,6 @@ func (c *attempt) doLocked(ctx context.Context) error {
 	case r.Entry == "Walk" && r.Dirs < int64(len(dirs)-1):
 		return fmt.Errorf("%d directories listed of %d", r.Dirs, len(dirs)-1)
 	}
-	c.sum.explained += int64(lost)
+	c.flags.Count("files that failed with ENOKEY, as they have to", int64(lost))
 	return nil
 }

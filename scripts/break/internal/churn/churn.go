@@ -32,46 +32,37 @@ func Main(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	sum, virtual := newTally(), trial.MemoryMiB("VmSize")
-	err := flags.Temp(func(dir string) error {
+	virtual := trial.MemoryMiB("VmSize")
+	return flags.Temp(func(dir string) error {
 		for ; !flags.Over(ctx); flags.Seed++ {
-			if err := churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed)), *cold, sum); err != nil {
+			if err := churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed)), *cold); err != nil {
 				return err
 			}
 		}
+		runtime.GC()
+		if now := trial.MemoryMiB("VmSize"); now > virtual+2048 {
+			return fmt.Errorf("the address space has grown to %d MiB from %d", now, virtual)
+		}
 		return ctx.Err()
 	})
-	runtime.GC()
-	if now := trial.MemoryMiB("VmSize"); err == nil && now > virtual+2048 {
-		err = fmt.Errorf("the address space has grown to %d MiB from %d", now, virtual)
-	}
-	if err == nil {
-		sum.print()
-	}
-	return err
 }
 
 // churn makes one tree, and runs on it while three writers change it.
-func churn(ctx context.Context, flags *trial.Flags, root string, cold bool, sum *tally) error {
+func churn(ctx context.Context, flags *trial.Flags, root string, cold bool) error {
 	defer os.RemoveAll(root)
 	defer testtree.ForgetBytes() // otherwise the process's memory grows with each tree
 	t, err := plant(root, flags.Seed, 3)
 	if err != nil {
 		return err
 	}
-	sum.runs["trees"]++
-	change := func(random *rand.Rand, w, k int) error {
-		done, err := t.step(random, w, k)
-		sum.did[done].Add(1)
-		return err
-	}
-	return flags.Against(ctx, 60, len(t.shares), change, func(random *rand.Rand, k int, still sync.Locker) (any, error) {
+	flags.Count("trees", 1)
+	return flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, k int, still sync.Locker) (any, error) {
 		if cold && random.Intn(40) == 0 {
 			if err := trial.DropCaches(); err != nil {
 				return nil, err
 			}
 		}
-		c := newAttempt(random, t, sum)
+		c := newAttempt(random, t, flags)
 		c.Cache, c.Still = root+".cache", still
 		if k%20 == 0 {
 			return c, c.quietly(ctx, still)
@@ -95,7 +86,7 @@ func limitFiles(n uint64) {
 type attempt struct {
 	trial.Run
 	t     *tree
-	sum   *tally
+	flags *trial.Flags
 	end   string // how the run is ended early; "" if it is not
 	at    int64  // the call at which it ends
 	calls atomic.Int64
@@ -109,10 +100,10 @@ func (c *attempt) String() string {
 	return fmt.Sprintf("%v; end %q at %d, quiet %v, GOMAXPROCS %d", &c.Run, c.end, c.at, c.quiet, runtime.GOMAXPROCS(0))
 }
 
-func newAttempt(random *rand.Rand, t *tree, sum *tally) *attempt {
-	c := &attempt{t: t, sum: sum, at: 1 + random.Int63n(int64(len(t.stable)+1))}
+func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
+	c := &attempt{t: t, flags: flags, at: 1 + random.Int63n(int64(len(t.stable)+1))}
 	c.end = trial.Pick(random, "", "", "", "", "cancel", "timer", "panic", "Goexit", "SkipAll", "OnError", "break")
-	c.Root, c.Opts, c.Entry = t.root, trial.Options(random), trial.Pick(random, append(kinds, "Process")...)
+	c.Root, c.Opts, c.Entry = t.root, trial.Options(random), trial.Pick(random, "Process", "Process", "ForEach", "Stream", "Walk", "incremental")
 	if c.Entry == "incremental" { // the cache serves runs with the same options
 		c.Opts.ReadSize = 0
 	}
@@ -148,7 +139,7 @@ func (c *attempt) failure(rel string, err error) error {
 	case c.quiet || stays(rel) || !errors.Is(err, fileproc.ErrChanged):
 		return err
 	default:
-		c.sum.explained++
+		c.flags.Count("failures that the writers explain", 1)
 	}
 	return nil
 }
@@ -215,7 +206,7 @@ func (c *attempt) content(f *fileproc.File, a *trial.Answer) (err error) {
 			err = fmt.Errorf("byte %d is %q", i, data[i])
 		}
 	}
-	c.sum.checked[letter].Add(1)
+	c.flags.Count("contents of files "+string(letter), 1)
 	return err
 }
 
@@ -243,20 +234,17 @@ func (c *attempt) do(ctx context.Context) error {
 	if err := c.Do(ctx); err != nil {
 		return err
 	}
-	all := c.Opts.MaxDepth == 0 && c.Opts.Suffixes == nil && c.Opts.MaxFileSize == 0
+	what := "runs: " + c.Entry
 	if c.Ended.Load() {
-		c.sum.runs["ended early"]++
-		all = false
+		what += ", ended early"
+	}
+	c.flags.Count(what, 1)
+	for _, n := range c.Seen {
+		c.flags.Count("files that are moved and came again", int64(n-1))
 	}
 	for rel := range c.t.replaced {
-		if all && c.Seen[rel] == 0 {
-			c.sum.missed++
-		}
-	}
-	c.sum.runs[c.Entry]++
-	for _, n := range c.Seen {
-		if n > 1 {
-			c.sum.twice++
+		if c.Seen[rel] == 0 && !c.Ended.Load() && c.Opts.MaxDepth == 0 && c.Opts.Suffixes == nil && c.Opts.MaxFileSize == 0 {
+			c.flags.Count("files that are replaced and did not come", 1)
 		}
 	}
 	return nil
@@ -289,35 +277,6 @@ func (c *attempt) quietly(ctx context.Context, still sync.Locker) error {
 	if got != want {
 		return fmt.Errorf("%d files of %d came, and nobody writes", got, want)
 	}
-	c.sum.runs["quiet"]++
+	c.flags.Count("runs while nobody writes", 1)
 	return nil
-}
-
-var kinds = []string{"Process", "ForEach", "Stream", "Walk", "incremental"}
-
-// A tally is what the writers did and what the runs have met.
-type tally struct {
-	did     [len(actions)]atomic.Int64
-	runs    map[string]int
-	checked [256]atomic.Int64 // contents, by the letter of the file
-	// Results of files that are moved, replaced files that did not come, and failures.
-	twice, missed, explained int64
-}
-
-func newTally() *tally { return &tally{runs: map[string]int{}} }
-
-func (s *tally) print() {
-	fmt.Printf("backend %s: the writers:", fileproc.Backend())
-	for i, what := range actions {
-		fmt.Printf(" %d %s", s.did[i].Load(), what)
-	}
-	fmt.Print("\nruns:")
-	for _, kind := range append(kinds, "quiet", "ended early", "trees") {
-		fmt.Printf(" %d %s", s.runs[kind], kind)
-	}
-	n := func(letter byte) int64 { return s.checked[letter].Load() }
-	fmt.Printf("\n%d contents of files that stand still, %d of files that are replaced or renamed, none torn or stale, %d others\n",
-		n('f'), n('r')+n('n'), n('w')+n('m')+n('c')+n('t'))
-	fmt.Printf("%d times a file that is renamed or replaced came twice, %d times one that is replaced did not come; %d failures that the writers explain\nlosses: 0\n",
-		s.twice, s.missed, s.explained)
 }

@@ -15,6 +15,12 @@ import (
 
 const seed = 366 // of a small tree
 
+func newFlags() *trial.Flags {
+	flags := trial.NewFlags("tree")
+	flags.Seed = seed
+	return flags
+}
+
 func newTree(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -33,21 +39,21 @@ func anyFile() string {
 
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	root := newTree(t)
-	require.NoError(t, check(t.Context(), root, seed, 20, false, false))
+	require.NoError(t, check(t.Context(), newFlags(), root, 20, false, false))
 	path := filepath.Join(root, anyFile())
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	content[len(content)-1]++
 	require.NoError(t, os.WriteFile(path, content, 0o644))
-	require.ErrorContains(t, check(t.Context(), root, seed, 20, false, false), "differ")
+	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, false), "differ")
 	require.NoError(t, os.Remove(path))
-	require.ErrorContains(t, check(t.Context(), root, seed, 20, false, false), "did not come")
+	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, false), "did not come")
 }
 
 // A tree that can be read is not one whose key was removed.
 func TestCheckLockedWantsFailures(t *testing.T) {
 	root := newTree(t)
-	require.ErrorContains(t, check(t.Context(), root, seed, 20, false, true), "files delivered")
+	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, true), "files delivered")
 	require.NoError(t, os.Remove(filepath.Join(root, anyFile())))
 	c := &attempt{t: &tree{stable: trial.Set(plan(seed))}}
 	c.Root, c.Entry = root, "Walk"

@@ -4,7 +4,6 @@ package churn
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -58,21 +57,13 @@ func plan(seed int64) (rels []string) {
 
 // generation returns the content of generation gen of a file, from 1: a header, and bytes that follow from it.
 func generation(id string, gen int64) []byte {
+	header := fmt.Appendf(nil, "%s %d\n", id, gen)
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %d", id, gen)
-	state := h.Sum64() | 1
-	size := int(state % 6000)
-	if state>>16%50 == 0 {
-		size = 40_000 + int(state%200_000) // more than one read
-	}
-	p := fmt.Appendf(nil, "%s %d %d\n", id, gen, size)
-	for len(p) < size {
-		state ^= state << 13
-		state ^= state >> 7
-		state ^= state << 17
-		p = binary.LittleEndian.AppendUint64(p, state)
-	}
-	return p
+	h.Write(header)
+	random := rand.New(rand.NewSource(int64(h.Sum64())))
+	body := make([]byte, random.Intn(trial.Pick(random, 100, 2000, 8000, 8000, 200_000))) // the last is more than one read
+	random.Read(body)
+	return append(header, body...)
 }
 
 func first(id string) []byte { return generation(id, 1) }
@@ -81,8 +72,7 @@ func first(id string) []byte { return generation(id, 1) }
 // may be too short to say them.
 func parse(content []byte, prefix bool) (id string, gen int64, err error) {
 	line, _, ok := bytes.Cut(content, []byte("\n"))
-	var size int
-	if _, err := fmt.Sscanf(string(line), "%s %d %d", &id, &gen, &size); !ok || err != nil {
+	if _, err := fmt.Sscanf(string(line), "%s %d", &id, &gen); !ok || err != nil {
 		if prefix && len(content) < 80 {
 			return "", 0, nil
 		}
@@ -153,10 +143,8 @@ func plant(root string, seed int64, writers int) (*tree, error) {
 	return t, err
 }
 
-var actions = [...]string{"replaced", "renamed", "rewritten", "created", "deleted", "directories moved", "made", "removed", "disturbed"}
-
-// step makes a change in the share of writer w and returns its number in actions.
-func (t *tree) step(random *rand.Rand, w, k int) (done int, err error) {
+// step makes a change in the share of writer w.
+func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 	s, at := &t.shares[w], trial.Pick(random, t.dirs...)
 	in := func(rel string) string { return filepath.Join(t.root, rel) }
 	fresh := func(letter string) string { return fmt.Sprintf("%s%s%d-%d", at, letter, w, k) }
@@ -180,42 +168,42 @@ func (t *tree) step(random *rand.Rand, w, k int) (done int, err error) {
 		gen := gens[1].Add(1)
 		err = errors.Join(os.WriteFile(temp, generation(rel, gen), 0o644), os.Rename(temp, in(rel)))
 		gens[0].Store(gen)
-		return 0, err
+		return "replaced", err
 	case what < 11:
-		return 1, move(s.renamed, "n")
+		return "renamed", move(s.renamed, "n")
 	case what < 14:
 		f, err := os.OpenFile(in(take(s.rewritten)), os.O_WRONLY|trial.Pick(random, os.O_TRUNC, os.O_APPEND, 0), 0o644)
 		if err != nil {
-			return 2, err
+			return "rewritten", err
 		}
 		defer f.Close()
 		if i, err := f.Stat(); err != nil || i.Size() > 100_000 {
-			return 2, errors.Join(err, f.Truncate(0))
+			return "rewritten", errors.Join(err, f.Truncate(0))
 		}
 		_, err = f.Write(bytes.Repeat([]byte{'w'}, random.Intn(5000)))
-		return 2, err
+		return "rewritten", err
 	case what < 16 || len(s.created) < 20 && what < 19:
 		s.created = append(s.created, fresh("c"))
-		return 3, trial.Write(t.root, first, fresh("c"))
+		return "created", trial.Write(t.root, first, fresh("c"))
 	case what < 19:
 		rel := take(s.created)
 		s.created = s.created[:len(s.created)-1]
-		return 4, os.Remove(in(rel))
+		return "deleted", os.Remove(in(rel))
 	case what < 20:
-		return 5, move(s.moved, "v")
+		return "directories moved", move(s.moved, "v")
 	case what < 21:
 		s.made = append(s.made, fresh("x"))
-		return 6, trial.Write(t.root, first, fresh("x")+"/c")
+		return "directories made", trial.Write(t.root, first, fresh("x")+"/c")
 	case what < 22 && len(s.made) > 5:
 		rel := s.made[0]
 		err := os.RemoveAll(in(rel))
 		if s.made = s.made[1:]; errors.Is(err, syscall.ENOTEMPTY) { // NFS keeps a removed file under another name while a reader has it open
 			s.made, err = append(s.made, rel), nil
 		}
-		return 7, err
+		return "directories removed", err
 	}
 	testtree.Disturb(random, in(take(s.disturbed)), fmt.Sprint(t.root, w))
-	return 8, nil
+	return "disturbed", nil
 }
 
 // letter returns what the writers do with a file or directory.

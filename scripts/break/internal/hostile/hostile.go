@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -89,7 +88,7 @@ func plant(dir string) (*tree, error) {
 }
 
 // newRun returns a run over a tree that is being swapped.
-func (t *tree) newRun(random *rand.Rand, contents *atomic.Int64) *trial.Run {
+func (t *tree) newRun(random *rand.Rand, flags *trial.Flags) *trial.Run {
 	r := &trial.Run{Root: t.root, Entry: trial.Pick(random, "Process", "Process", "Stream", "Walk"), Opts: trial.Options(random)}
 	r.Opts.MaxFileSize = 1 << 20 // a device that is read has no end
 	r.Opts.Symlinks = trial.Pick(random, fileproc.SymlinksSkip, fileproc.SymlinksSkip, fileproc.SymlinksFiles, fileproc.SymlinksFollow)
@@ -107,7 +106,7 @@ func (t *tree) newRun(random *rand.Rand, contents *atomic.Int64) *trial.Run {
 	r.Want, r.May = t.calm, func(string) bool { return true }
 	open := random.Intn(4) == 0
 	r.File = func(f *fileproc.File, _ *trial.Answer) error {
-		contents.Add(1)
+		flags.Count("contents", 1)
 		if err := t.check(r, f, open); err != nil {
 			r.Wrong(err)
 		}
@@ -182,15 +181,14 @@ func hostile(ctx context.Context, flags *trial.Flags, dir string) error {
 	if err != nil {
 		return err
 	}
-	racer, err := newRacer(dir, t)
+	racer, err := newRacer(dir, t, flags)
 	if err != nil {
 		return err
 	}
 	runtime.GOMAXPROCS(2 + runtime.GOMAXPROCS(0)) // the racer never waits
-	runs, contents := 0, atomic.Int64{}
 	err = flags.Against(ctx, math.MaxInt, 1, racer.swap, func(random *rand.Rand, _ int, still sync.Locker) (any, error) {
-		runs++
-		r := t.newRun(random, &contents)
+		flags.Count("runs", 1)
+		r := t.newRun(random, flags)
 		r.Still = still
 		return r, r.Do(ctx)
 	})
@@ -201,10 +199,5 @@ func hostile(ctx context.Context, flags *trial.Flags, dir string) error {
 	if n, err := racer.fifo.Read(said); string(said[:n]) != fifoSecret {
 		return fmt.Errorf("somebody has read from the FIFO or written to it: %q, %w", said[:n], err)
 	}
-	fmt.Printf("backend %s: %d swaps (%d refused), %d runs, %d contents checked\n", fileproc.Backend(), racer.swaps, racer.refused, runs, contents.Load())
-	for _, what := range racer.leftOut {
-		fmt.Println("   left out:", what)
-	}
-	fmt.Println("losses: 0")
 	return nil
 }

@@ -16,15 +16,13 @@ import (
 
 // A racer swaps entries of root with stand-ins, and with each other.
 type racer struct {
-	names, stands  []string
-	leftOut        []string // the kinds of stand-ins that cannot be made
-	fifo           *os.File // a stand-in that has bytes
-	standing       [][2]string
-	swaps, refused int
+	names, stands []string
+	fifo          *os.File // a stand-in that has bytes
+	standing      [][2]string
 }
 
 // newRacer makes the stand-ins in dir/aside.
-func newRacer(dir string, t *tree) (*racer, error) {
+func newRacer(dir string, t *tree, flags *trial.Flags) (*racer, error) {
 	c := &racer{names: t.swapped}
 	outside, written := filepath.Join(dir, "outside"), filepath.Join(dir, "fifo")
 	err := errors.Join(os.Mkdir(filepath.Join(dir, "aside"), 0o755), unix.Mkfifo(written, 0o644))
@@ -37,10 +35,12 @@ func newRacer(dir string, t *tree) (*racer, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := 0
 	put := func(kind string, do func(path string) error) {
-		path := filepath.Join(dir, "aside", fmt.Sprintf("%02d", len(c.stands)+len(c.leftOut)))
+		path := filepath.Join(dir, "aside", fmt.Sprintf("%02d", n))
+		n++
 		if e := do(path); e != nil {
-			c.leftOut = append(c.leftOut, fmt.Sprintf("%s: %v", kind, e))
+			flags.Count(fmt.Sprintf("left out: %s: %v", kind, e), 1)
 			return
 		}
 		c.stands = append(c.stands, path)
@@ -89,32 +89,23 @@ func exchange(a, b string) error {
 }
 
 // swap is what the racer does again and again. It swaps most back at once, and a few dozen later.
-func (c *racer) swap(random *rand.Rand, _, _ int) error {
+func (c *racer) swap(random *rand.Rand, _, _ int) (did string, err error) {
 	a, b := trial.Pick(random, c.names...), trial.Pick(random, c.stands...)
 	if random.Intn(4) == 0 {
 		b = trial.Pick(random, c.names...)
 	}
-	if !c.exchange(a, b) {
-		return nil
+	if exchange(a, b) != nil {
+		return "refused swaps", nil
 	}
 	for range random.Intn(trial.Pick(random, 100, 3000, 100_000)) { // time for a run
 	}
 	if random.Intn(4) > 0 {
-		c.exchange(a, b)
+		exchange(a, b)
 	} else if c.standing = append(c.standing, [2]string{a, b}); len(c.standing) > 40 {
 		for _, p := range slices.Backward(c.standing) { // the last first, so that all is in its place again
-			c.exchange(p[0], p[1])
+			exchange(p[0], p[1])
 		}
 		c.standing = nil
 	}
-	return nil
-}
-
-func (c *racer) exchange(a, b string) bool {
-	if exchange(a, b) != nil {
-		c.refused++
-		return false
-	}
-	c.swaps++
-	return true
+	return "swaps", nil
 }

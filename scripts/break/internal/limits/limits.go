@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"golang.org/x/sys/unix"
 )
@@ -31,10 +30,7 @@ type task struct {
 }
 
 // An env says where the trees are.
-type env struct{ dir, many string }
-
-func (e env) wide() string { return filepath.Join(e.dir, "wide") }
-func (e env) deep() string { return filepath.Join(e.dir, "deep") }
+type env struct{ wide, deep, many string }
 
 var tasks = []task{
 	{name: "16 descriptors", run: descriptors(16, wideTree)},
@@ -70,31 +66,29 @@ func Main(ctx context.Context, args []string) error {
 		return err
 	}
 	if *in != "" {
-		return child(ctx, *only, *group, env{*in, *many})
+		return child(ctx, *only, *group, env{*in + "/wide", *in + "/deep", *many})
 	}
 	return flags.Temp(func(dir string) error {
-		e := env{dir, *many}
-		defer removeChain(e.deep())
-		if err := errors.Join(os.Chmod(dir, 0o755), plantWide(e.wide()), plantChain(e.deep())); err != nil {
+		e := env{dir + "/wide", dir + "/deep", *many}
+		defer removeChain(e.deep)
+		if err := errors.Join(os.Chmod(dir, 0o755), trial.Write(e.wide, testtree.BytesOf, wideRels()...), plantChain(e.deep)); err != nil {
 			return err
 		}
-		done, skipped := 0, 0
 		for _, t := range tasks {
 			if !strings.Contains(t.name, *only) {
 				continue
 			}
-			why, err := t.start(ctx, e)
-			if err != nil {
+			switch why, err := t.start(ctx, e); {
+			case err != nil:
 				return fmt.Errorf("%s: %w\nto repeat: break limits -only %q", t.name, err, t.name)
-			}
-			if done++; why != "" {
+			case why != "":
 				fmt.Printf("%s: skipped: %s\n", t.name, why)
-				done--
-				skipped++
+				flags.Count("limits skipped", 1)
+			default:
+				flags.Count("limits kept", 1)
 			}
 		}
-		fmt.Printf("backend %s: %d limits kept, %d skipped\nlosses: 0\n", fileproc.Backend(), done, skipped)
-		return nil
+		return ctx.Err()
 	})
 }
 
@@ -119,7 +113,7 @@ func (t task) start(ctx context.Context, e env) (why string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "limits", "-only", t.name, "-in", e.dir, "-many", e.many, "-group", group)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "limits", "-only", t.name, "-in", filepath.Dir(e.wide), "-many", e.many, "-group", group)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.Env = append(os.Environ(), t.env)
 	out, err := cmd.CombinedOutput()
@@ -147,22 +141,21 @@ func child(ctx context.Context, name, group string, e env) error {
 
 // memoryGroup makes a control group of mib MiB, and returns its directory.
 func memoryGroup(mib int) (dir string, err error) {
-	for mount, file := range map[string]string{"/sys/fs/cgroup": "memory.max", "/sys/fs/cgroup/memory": "memory.limit_in_bytes"} {
-		_, e := os.Stat(filepath.Join(mount, "cgroup.procs"))
-		if e == nil {
-			dir = filepath.Join(mount, fmt.Sprintf("fileproc-limits-%d", os.Getpid()))
-			e = os.Mkdir(dir, 0o755)
-		}
-		if e == nil {
-			if e = os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, mib<<20), 0o644); e == nil {
-				os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o644)
-				return dir, nil
-			}
-			os.Remove(dir)
-		}
-		err = errors.Join(err, e)
+	limit := "/sys/fs/cgroup/memory/*/memory.limit_in_bytes"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil { // version 2
+		limit = "/sys/fs/cgroup/*/memory.max"
 	}
-	return "", err
+	limit = strings.Replace(limit, "*", fmt.Sprintf("fileproc-limits-%d", os.Getpid()), 1)
+	dir = filepath.Dir(limit)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(limit, fmt.Append(nil, mib<<20), 0o644); err != nil {
+		os.Remove(dir)
+		return "", err
+	}
+	os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o644)
+	return dir, nil
 }
 
 // removeGroup removes a control group, whose last process may not be gone yet.
@@ -201,23 +194,4 @@ func peakBelow(mib int) error {
 		return fmt.Errorf("peak memory %d MiB, want less than %d", peak, mib)
 	}
 	return nil
-}
-
-// countListed counts the entries of dir, without memory for all their names.
-func countListed(dir string) (n int64, err error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return 0, err
-	}
-	defer d.Close()
-	for {
-		names, err := d.Readdirnames(1000)
-		n += int64(len(names))
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
 }

@@ -84,28 +84,53 @@ func (r *Run) String() string {
 	return s
 }
 
-// Do makes the run and returns what is wrong with it.
+// Do makes the run and returns what is wrong with it, or left of it.
 func (r *Run) Do(ctx context.Context) error {
-	r.Seen = map[string]int{}
 	if r.Still == nil {
 		r.Still = new(sync.Mutex)
 	}
 	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
 	r.Still.Lock()
-	before := current()
+	before := open()
 	r.Still.Unlock()
-	err := within(5*time.Minute, func() error { return r.run(ctx) }) // a cold run over SMB may take two
+	if err := r.Deliver(ctx); err != nil {
+		return err
+	}
+	r.Still.Lock()
+	defer r.Still.Unlock()
+	return leaked(before)
+}
+
+// Deliver makes the run and returns what is wrong with what it delivers.
+func (r *Run) Deliver(ctx context.Context) error {
+	r.Seen = map[string]int{}
+	done := make(chan error, 1)
+	go func() { // which fn may end by Goexit
+		defer close(done)
+		done <- r.run(ctx)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(10 * time.Minute): // a cold run may take some
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		return errors.New("the run hangs")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ended := r.Ended.Load()
 	if r.wrong != nil {
 		return r.wrong
 	}
-	if err != nil && (!ended || errors.Is(err, errWrong)) {
+	if err != nil && !ended {
 		return fmt.Errorf("the run failed: %w", err)
 	}
-	if err := balances(!ended, &r.Report); err != nil {
-		return err
+	sum := r.Report.Processed + r.Report.Unchanged + r.Report.Failed + r.Report.Abandoned
+	for _, n := range r.Report.Skipped {
+		sum += n
+	}
+	if sum != r.Report.Found || !ended && r.Report.Abandoned > 0 {
+		return fmt.Errorf("the ledger is wrong: %+v", r.Report)
 	}
 	for rel, n := range r.Seen {
 		if r.Want[rel] && n > 1 {
@@ -120,18 +145,13 @@ func (r *Run) Do(ctx context.Context) error {
 			return fmt.Errorf("%s did not come", rel)
 		}
 	}
-	r.Still.Lock()
-	defer r.Still.Unlock()
-	return leaked(before)
+	return nil
 }
-
-// errWrong are errors that no early end explains.
-var errWrong = errors.New("wrong")
 
 func (r *Run) run(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), ErrEnough.Error()) {
-			err = fmt.Errorf("%w: it panicked: %v", errWrong, v)
+			r.Wrong(fmt.Errorf("the run panicked: %v", v))
 		}
 	}()
 	opts := r.Opts
@@ -252,64 +272,31 @@ func (r *Run) Check(f *fileproc.File, whole []byte) error {
 	return nil
 }
 
-// within returns the error of run, or, with the stacks on stderr, that it hangs. Run may end by Goexit.
-func within(patience time.Duration, run func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		done <- run()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience):
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-		return fmt.Errorf("%w: it hangs", errWrong)
-	}
-}
-
-// balances checks that each file that was found is in one other count of the report.
-func balances(complete bool, r *fileproc.Report) error {
-	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
-	for _, n := range r.Skipped {
-		sum += n
-	}
-	switch {
-	case sum != r.Found:
-		return fmt.Errorf("the sum of the other counts is not Found: %+v", r)
-	case complete && r.Abandoned != 0:
-		return fmt.Errorf("a complete run abandoned files: %+v", r)
-	}
-	return nil
-}
-
-// resources counts what the process has open or running.
-type resources struct{ goroutines, descriptors, rings, ringMappings int }
-
-func current() resources {
-	t := resources{goroutines: runtime.NumGoroutine()}
+// open counts the goroutines, descriptors, rings and mappings of rings that the process has.
+func open() (n [4]int) {
+	n[0] = runtime.NumGoroutine()
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
-		link, _ := os.Readlink("/proc/self/fd/" + e.Name())
-		if strings.Contains(link, "io_uring") {
-			t.rings++
+		if link, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(link, "io_uring") {
+			n[2]++
 		}
 	}
-	t.descriptors = len(entries)
+	n[1] = len(entries)
 	maps, _ := os.ReadFile("/proc/self/maps")
-	t.ringMappings = bytes.Count(maps, []byte("io_uring"))
-	return t
+	n[3] = bytes.Count(maps, []byte("io_uring"))
+	return n
 }
 
-// leaked returns an error if the process has more resources than before. It waits for goroutines that are about to end.
-func leaked(before resources) error {
+// leaked returns an error if more is open than before. Goroutines that are about to end get time.
+func leaked(before [4]int) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		now := current()
-		if now.goroutines <= before.goroutines && now.descriptors <= before.descriptors && now.rings == 0 && now.ringMappings == 0 {
+		now := open()
+		rest := now[1] > before[1] || now[2]+now[3] > 0
+		if !rest && now[0] <= before[0] {
 			return nil
 		}
-		if now.descriptors > before.descriptors || now.rings > 0 || now.ringMappings > 0 || time.Now().After(deadline) {
-			return fmt.Errorf("leaked resources: %+v, before the run %+v", now, before)
+		if rest || time.Now().After(deadline) {
+			return fmt.Errorf("leaked: goroutines, descriptors, rings and their mappings are %v, and were %v", now, before)
 		}
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,18 +29,36 @@ type Flags struct {
 	dir  string
 	time time.Duration
 	end  time.Time
+
+	mu     sync.Mutex // guards counts
+	counts map[string]int64
 }
 
 // NewFlags returns the flags of a command, to which more can be added.
 func NewFlags(name string) *Flags {
-	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError)}
+	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), counts: map[string]int64{}}
 	f.DurationVar(&f.time, "for", time.Minute, "how long to run")
 	f.Int64Var(&f.Seed, "seed", 1, "seed of the trees, their changes and the options")
 	f.StringVar(&f.dir, "dir", "", "parent of the trees (default: the temporary directory)")
 	return f
 }
 
-// Temp calls do with a new directory, which it then removes. The time begins.
+// Count adds n to a count that Temp prints.
+func (f *Flags) Count(what string, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[what] += n
+}
+
+// Print prints the counts of a part that found no loss.
+func (f *Flags) Print() {
+	for _, what := range slices.Sorted(maps.Keys(f.counts)) {
+		fmt.Printf("%10d %s\n", f.counts[what], what)
+	}
+	fmt.Printf("backend %s: losses: 0\n", fileproc.Backend())
+}
+
+// Temp starts the time, calls do with a new directory, removes that, and prints the counts.
 func (f *Flags) Temp(do func(dir string) error) error {
 	dir, err := os.MkdirTemp(f.dir, f.Name())
 	if err != nil {
@@ -49,15 +69,18 @@ func (f *Flags) Temp(do func(dir string) error) error {
 		return err
 	}
 	f.end = time.Now().Add(f.time)
-	return do(dir)
+	if err = do(dir); err == nil {
+		f.Print()
+	}
+	return err
 }
 
 // Over reports whether the time is over.
 func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time.Now().After(f.end) }
 
-// Against calls do, at most so many times, until the time is over. Meanwhile writers call change again and again, but not while do
-// has locked still. An error of do gets what do has tried, and how to repeat it.
-func (f *Flags) Against(ctx context.Context, most, writers int, change func(random *rand.Rand, w, k int) error,
+// Against calls do, at most so many times, until the time is over. Meanwhile writers call change again and again, which returns what it
+// did, but not while do has locked still. An error of do gets what do has tried, and how to repeat it.
+func (f *Flags) Against(ctx context.Context, most, writers int, change func(random *rand.Rand, w, k int) (did string, err error),
 	do func(random *rand.Rand, k int, still sync.Locker) (tried any, err error)) (err error) {
 	var still sync.RWMutex
 	var running sync.WaitGroup
@@ -67,9 +90,11 @@ func (f *Flags) Against(ctx context.Context, most, writers int, change func(rand
 		random := rand.New(rand.NewSource(f.Seed + int64(w)))
 		running.Go(func() {
 			for k := 0; failed[w] == nil && !stop.Load(); k++ {
+				var did string
 				still.RLock()
-				failed[w] = change(random, w, k)
+				did, failed[w] = change(random, w, k)
 				still.RUnlock()
+				f.Count("changes: "+did, 1)
 			}
 		})
 	}
