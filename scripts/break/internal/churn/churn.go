@@ -67,10 +67,10 @@ func churn(ctx context.Context, flags *trial.Flags, root string, cold bool) erro
 		if k%20 == 0 {
 			return c, c.quietly(ctx, still)
 		}
-		procs := runtime.GOMAXPROCS(1 + random.Intn(4))
-		defer runtime.GOMAXPROCS(procs)
-		limitFiles(trial.Pick[uint64](random, 40, 64, 1024, 1024, 1024))
+		c.procs, c.files = 1+random.Intn(4), trial.Pick[uint64](random, 40, 64, 1024, 1024, 1024)
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.procs))
 		defer limitFiles(1 << 20)
+		limitFiles(c.files)
 		return c, c.do(ctx)
 	})
 }
@@ -90,14 +90,16 @@ type attempt struct {
 	end   string // how the run is ended early; "" if it is not
 	at    int64  // the call at which it ends
 	calls atomic.Int64
-	quiet bool // nobody writes
+	quiet bool   // nobody writes
+	files uint64 // the limit of descriptors, if it is not 0
+	procs int    // GOMAXPROCS, if it is not 0
 	stop  context.CancelFunc
 	// newest has the generations of replaced files before the run.
 	newest map[string]int64
 }
 
 func (c *attempt) String() string {
-	return fmt.Sprintf("%v; end %q at %d, quiet %v, GOMAXPROCS %d", &c.Run, c.end, c.at, c.quiet, runtime.GOMAXPROCS(0))
+	return fmt.Sprintf("%v; end %q at %d, quiet %v, %d descriptors, GOMAXPROCS %d", &c.Run, c.end, c.at, c.quiet, c.files, c.procs)
 }
 
 func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
