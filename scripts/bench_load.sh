@@ -10,7 +10,7 @@ set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-(cd "$repo/scripts/load" && go build -buildvcs=false -o "$tmp/load" .) # go run would hide the exit status
+(cd "$repo/scripts/break/load" && go build -buildvcs=false -o "$tmp/load" .) # go run would hide the exit status
 revision=$(git -C "$repo" describe --always --dirty --exclude '*' 2>/dev/null) || revision=
 tags=$(sed -n 's/.*-tags[= ]\([^ ]*\).*/\1/p' <<<"${GOFLAGS:-}")
 "$tmp/load" -revision "$revision" -tags "$tags" "$@"

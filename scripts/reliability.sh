@@ -43,7 +43,7 @@ run_faults() {
 		skip "strace may not trace a process here"
 		return
 	fi
-	(cd scripts && go run ./faults -minutes "$minutes")
+	(cd scripts && go run ./break faults -minutes "$minutes")
 }
 
 # run_fuzz gives each fuzz target an equal share of the minutes, and 10 s at least. What go test finds interesting it keeps, so a later

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/fileproc/fileproc/scripts/break/internal/churn"
+	"github.com/fileproc/fileproc/scripts/break/internal/faults"
 	"github.com/fileproc/fileproc/scripts/break/internal/hostile"
 	"github.com/fileproc/fileproc/scripts/break/internal/limits"
 )
@@ -30,6 +31,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"limits":  limits.Main,
 	"listing": churn.Listing,
 	"tree":    churn.Tree,
+	"faults":  faults.Main,
 }
 
 // An exiter is an error that says how the command exits.

@@ -1,8 +1,8 @@
-module github.com/fileproc/fileproc/scripts/load
+module github.com/fileproc/fileproc/scripts/break/load
 
 go 1.26.1
 
-replace github.com/fileproc/fileproc => ../../
+replace github.com/fileproc/fileproc => ../../../
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.46.0
@@ -69,4 +69,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/fileproc/fileproc/scripts => ../
+replace github.com/fileproc/fileproc/scripts => ../../

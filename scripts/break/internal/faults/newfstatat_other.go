@@ -1,6 +1,6 @@
 //go:build linux && (arm64 || loong64 || riscv64)
 
-package main
+package faults
 
 import "golang.org/x/sys/unix"
 

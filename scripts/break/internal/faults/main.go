@@ -1,15 +1,15 @@
 //go:build linux && (amd64 || arm64 || loong64 || riscv64)
 
-// Command faults makes each system call of the package fail with each of its errors, in processes of their own under strace's
+// Package faults makes each system call of the package fail with each of its errors, in processes of their own under strace's
 // injection and under seccomp, and checks that nothing is lost: each run ends in time, its ledger balances, each file is right or
 // failed with its error, and nothing stays open.
 //
-// Usage: go run ./faults [-minutes N] [-seed S]     needs strace
+// Usage: go run ./break faults [-minutes N] [-seed S]     needs strace
 //
 // The first pass is systematic: each call with each error in each mode and backend, at its first call, then at a middle one, the
 // last, and every nth. When the pass is over, positions are random until the time is. -minutes 0 makes one pass. It ends with
 // status 1 at a loss, and prints the command that repeats it.
-package main
+package faults
 
 import (
 	"context"
@@ -32,31 +32,31 @@ import (
 // patience is how long one run may take.
 const patience = 90 * time.Second
 
-func main() {
-	minutes := flag.Float64("minutes", 2, "how long to run; 0: one pass")
-	seed := flag.Int64("seed", 1, "seed of the order and of the random positions")
-	only := flag.String("only", "", "only combinations whose description contains this")
-	keep := flag.String("keep", "", "keep the binaries and the trees in this directory, so that a printed command can be repeated")
-	list := flag.Bool("list", false, "only print the combinations")
-	run := flag.String("run", "", "run this mode in this process (what the driver starts)")
-	root := flag.String("root", "", "with -run: the tree")
-	cache := flag.String("cache", "", "with -run again: the cache file")
-	short := flag.Int64("short", 0, "with -run: give short counts at random, with this seed")
-	launch := flag.String("launch", "", "with -run: start it under this seccomp filter")
-	flag.Parse()
+// Main runs the command faults.
+func Main(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	minutes := flags.Float64("minutes", 2, "how long to run; 0: one pass")
+	seed := flags.Int64("seed", 1, "seed of the order and of the random positions")
+	only := flags.String("only", "", "only combinations whose description contains this")
+	keep := flags.String("keep", "", "keep the binaries and the trees in this directory, so that a printed command can be repeated")
+	list := flags.Bool("list", false, "only print the combinations")
+	run := flags.String("run", "", "run this mode in this process (what the driver starts)")
+	root := flags.String("root", "", "with -run: the tree")
+	cache := flags.String("cache", "", "with -run again: the cache file")
+	short := flags.Int64("short", 0, "with -run: give short counts at random, with this seed")
+	launch := flags.String("launch", "", "with -run: start it under this seccomp filter")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	switch {
 	case *launch != "":
-		fmt.Println(launchUnder(*launch, *run, *root, *cache))
-		os.Exit(2)
+		return launchUnder(*launch, *run, *root, *cache)
 	case *run != "":
 		os.Exit(runVictim(*run, *root, *cache, *short))
 	}
 	d := &driver{time: time.Duration(*minutes * float64(time.Minute)), onePass: *minutes == 0, only: *only, list: *list,
 		random: rand.New(rand.NewSource(*seed)), table: map[string]*row{}}
-	if err := d.drive(*keep); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	return d.drive(*keep)
 }
 
 // backends are the build tags of each.
@@ -178,7 +178,7 @@ func (d *driver) prepare() error {
 		return err
 	}
 	for _, b := range backends {
-		cmd := exec.Command("go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./faults")
+		cmd := exec.Command("go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", cmd, err, out)
@@ -199,7 +199,7 @@ func (d *driver) prepare() error {
 
 // victimArgs are the arguments of the process that runs j.
 func (d *driver) victimArgs(j job, scratch string) []string {
-	return []string{filepath.Join(d.dir, j.backend), "-run", j.mode.name, "-root", filepath.Join(d.dir, "trees", j.mode.tree), "-cache", filepath.Join(scratch, "cache")}
+	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.mode.name, "-root", filepath.Join(d.dir, "trees", j.mode.tree), "-cache", filepath.Join(scratch, "cache")}
 }
 
 // pathArgs restrict strace to the tree, and to the cache file.

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64 || loong64 || riscv64)
 
-package main
+package faults
 
 import "strings"
 

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64 || loong64 || riscv64)
 
-package main
+package faults
 
 import (
 	"errors"
@@ -78,7 +78,7 @@ func launchUnder(name, mode, root, cache string) error {
 	if err := f.install(); err != nil {
 		return err
 	}
-	return syscall.Exec(self, []string{self, "-run", mode, "-root", root, "-cache", cache}, os.Environ())
+	return syscall.Exec(self, []string{self, "faults", "-run", mode, "-root", root, "-cache", cache}, os.Environ())
 }
 
 // install makes the filter hold for this thread.
