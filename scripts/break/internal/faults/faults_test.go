@@ -62,14 +62,31 @@ func TestVictimFindsALoss(t *testing.T) {
 			root := t.TempDir()
 			require.NoError(t, plant("small", root))
 			require.NoError(t, spoil(root))
-			want := 0
-			if name != "" {
-				want = 1
-			}
 			for _, mode := range []string{"process", "ordered", "open"} {
-				require.Equal(t, want, runVictim(mode, root, filepath.Join(t.TempDir(), "cache"), 0), mode)
+				j, ok := parseJob("linux " + mode + "   when=")
+				require.True(t, ok)
+				err := runVictim(j, root, filepath.Join(t.TempDir(), "cache"))
+				require.Equal(t, name != "", err != nil, "%s: %v", mode, err)
 			}
 		})
+	}
+}
+
+// What a loss is printed with names the run.
+func TestParseJob(t *testing.T) {
+	for _, text := range []string{
+		"linux cold openat error=EIO when=2+3", "generic again seccomp statx+newfstatat=EPERM when=", "unix walk short-counts 4 when=",
+	} {
+		j, ok := parseJob(text)
+		require.True(t, ok, text)
+		require.Equal(t, text, j.String())
+	}
+	j, _ := parseJob("linux many seccomp openat2=EPERM when=")
+	require.True(t, j.t.absorbed)
+	require.Equal(t, "EPERM", j.errno())
+	for _, text := range []string{"", "read", "linux process read error=EIO", "linux none read error=EIO when=1", "linux process read error=EIO 1"} {
+		_, ok := parseJob(text)
+		require.False(t, ok, text)
 	}
 }
 
@@ -84,21 +101,21 @@ func TestDriverFindsALoss(t *testing.T) {
 		injected int
 		loss     bool
 	}{
-		"all delivered":          {job{mode: process, t: reads, errno: "EIO"}, "delivered=68 failed=0 leaked=0", nil, 1, false},
-		"reported":               {job{mode: process, t: reads, errno: "EIO"}, "delivered=67 failed=1 leaked=0", nil, 1, false},
-		"leaked":                 {job{mode: process, t: reads, errno: "EIO"}, "delivered=68 failed=0 leaked=1", nil, 1, true},
-		"failed without a fault": {job{mode: process, t: reads, errno: "EIO"}, "delivered=67 failed=1 leaked=0", nil, 0, true},
-		"failed by a delay":      {job{mode: process, t: reads}, "delivered=67 failed=1 leaked=0", nil, 1, true},
-		"not made again":         {job{mode: process, t: reads, errno: "EINTR"}, "delivered=67 failed=1 leaked=0", nil, 1, true},
-		"not absorbed":           {job{mode: process, t: ring, errno: "EIO"}, "delivered=67 failed=1 leaked=0", nil, 1, true},
-		"ended by the runtime":   {job{mode: process, t: ring, errno: "EIO"}, "fatal error: no memory", errors.New("exit status 2"), 1, false},
-		"a loss, then a crash":   {job{mode: process, t: ring, errno: "EIO"}, "LOSS: a\nfatal error: x", errors.New("exit status 2"), 1, true},
-		"a crash":                {job{mode: process, t: reads, errno: "EIO"}, "panic: x", errors.New("exit status 2"), 1, true},
-		"no counts":              {job{mode: process, t: reads, errno: "EIO"}, "", nil, 1, true},
-		"hangs":                  {job{mode: process, t: reads, errno: "EIO"}, "delivered=68 failed=0 leaked=0", errHangs, 1, true},
+		"all delivered":          {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=68 failed=0 leaked=0", nil, 1, false},
+		"reported":               {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=67 failed=1 leaked=0", nil, 1, false},
+		"leaked":                 {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=68 failed=0 leaked=1", nil, 1, true},
+		"failed without a fault": {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=67 failed=1 leaked=0", nil, 0, true},
+		"failed by a delay":      {job{mode: process, t: reads, fault: "delay_exit=9"}, "delivered=67 failed=1 leaked=0", nil, 1, true},
+		"not made again":         {job{mode: process, t: reads, fault: "error=EINTR"}, "delivered=67 failed=1 leaked=0", nil, 1, true},
+		"not absorbed":           {job{mode: process, t: ring, fault: "error=EIO"}, "delivered=67 failed=1 leaked=0", nil, 1, true},
+		"ended by the runtime":   {job{mode: process, t: ring, fault: "error=EIO"}, "fatal error: no memory", errors.New("exit status 2"), 1, false},
+		"a loss, then a crash":   {job{mode: process, t: ring, fault: "error=EIO"}, "LOSS: a\nfatal error: x", errors.New("exit status 2"), 1, true},
+		"a crash":                {job{mode: process, t: reads, fault: "error=EIO"}, "panic: x", errors.New("exit status 2"), 1, true},
+		"no counts":              {job{mode: process, t: reads, fault: "error=EIO"}, "", nil, 1, true},
+		"hangs":                  {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=68 failed=0 leaked=0", errHangs, 1, true},
 	} {
 		d := &driver{table: map[string]*row{}}
-		d.judge(tc.j, "", tc.out, tc.err, tc.injected, time.Second)
+		d.judge(tc.j, tc.out, tc.err, tc.injected, time.Second)
 		require.Equal(t, tc.loss, d.losses == 1, name)
 	}
 }

@@ -20,9 +20,6 @@ const largeSize = 1_500_001
 
 // contentOf returns the content of a file, which its path determines.
 func contentOf(rel string) []byte {
-	if rel == "c/to-file" {
-		rel = "a/three"
-	}
 	switch path.Base(rel) {
 	case "large":
 		return bytes.Repeat([]byte("0123456789abcdef\n"), largeSize/17+1)[:largeSize]
@@ -32,9 +29,14 @@ func contentOf(rel string) []byte {
 		return []byte("ignored*\n")
 	case "CACHEDIR.TAG":
 		return nil
+	case "to-file":
+		rel = "a/three"
 	}
 	return testtree.BytesOf(rel)
 }
+
+// links are those of the tree links, with their targets.
+var links = map[string]string{"c/to-file": "../a/three", "c/to-dir": "../a/b", "c/up": "..", "dangling": "nothing"}
 
 // canonical returns the path of a file of the tree links without its links to directories. Which of two paths a run takes depends
 // on what failed.
@@ -48,35 +50,28 @@ func canonical(rel string) string {
 // treeAll returns the files of a tree.
 func treeAll(name string) map[string]bool {
 	all := map[string]bool{}
-	add := func(dir string, names ...string) {
-		for _, n := range names {
-			all[path.Join(dir, n)] = true
+	add := func(n int, stem string) {
+		for i := range n {
+			all[fmt.Sprint(stem, i)] = true
 		}
 	}
+	names := "large middle z"
 	switch name {
 	case "small":
-		add("", "large", "middle", "z")
-		for _, dir := range []string{"a", "a/b", "a/b/c", "a/b/c/d", "e", "f/g", "h"} {
-			for i := range 5 {
-				add(dir, fmt.Sprint("file", i))
-			}
+		for _, dir := range strings.Fields("a a/b a/b/c a/b/c/d e f/g h") {
+			add(5, dir+"/file")
 		}
-		for i := range 30 {
-			add("h", fmt.Sprint("more", i))
-		}
+		add(30, "h/more")
 	case "many":
-		for i := range 1400 {
-			add("", fmt.Sprintf("file%04d", i))
-		}
-		for i := range 400 {
-			add("sub", fmt.Sprintf("file%04d", i))
-		}
+		names = ""
+		add(1400, "file")
+		add(400, "sub/file")
 	case "links":
-		add("", "one", "two", ".ignore", "ignored1")
-		add("a", "one", "ignored2", "three")
-		add("a/b", "two", ".ignore", "ignored3")
-		add("c", "one", "to-file") // a link to a/three
-		add("marked", "one", "CACHEDIR.TAG")
+		names = `one two .ignore ignored1 a/one a/ignored2 a/three a/b/two a/b/.ignore a/b/ignored3 c/one c/to-file
+			marked/one marked/CACHEDIR.TAG`
+	}
+	for _, rel := range strings.Fields(names) {
+		all[rel] = true
 	}
 	return all
 }
@@ -97,17 +92,16 @@ func plant(name, root string) error {
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
 		}
-		if path.Base(rel) == "to-file" {
-			continue
-		}
-		if err := os.WriteFile(at, contentOf(rel), 0o644); err != nil {
-			return err
+		if links[rel] == "" {
+			if err := os.WriteFile(at, contentOf(rel), 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	if name != "links" {
-		return os.MkdirAll(filepath.Join(root, "empty"), 0o755)
+		return os.Mkdir(filepath.Join(root, "empty"), 0o755)
 	}
-	for link, target := range map[string]string{"c/to-file": "../a/three", "c/to-dir": "../a/b", "c/up": "..", "dangling": "nothing"} {
+	for link, target := range links {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			return err
 		}

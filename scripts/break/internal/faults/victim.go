@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,38 +28,34 @@ import (
 
 // A mode is one way to use the package. Its run is what calls fail in.
 type mode struct {
-	name string
-	tree string
-	// backends are those that the mode is run on; nil: all. What it is for, the others do not do.
-	backends []string
-	run      func(v *victim)
+	name, tree string
+	backends   []string // those that the mode is run on; nil: all. What it is for, the others do not do.
+	opts       fileproc.Options
+	run        func(v *victim)
 }
 
 var (
 	linuxOnly = []string{"linux", "nouring"}
 	modes     = []mode{
-		{"process", "small", nil, func(v *victim) { v.process(fileproc.Options{Workers: 2}) }},
-		{"many", "many", linuxOnly, func(v *victim) { v.process(fileproc.Options{Workers: 1}) }},
-		{"ordered", "small", nil, func(v *victim) { v.stream(fileproc.Options{Workers: 2, Ordered: true}) }},
-		{"walk", "small", nil, (*victim).walk},
-		{"open", "small", nil, (*victim).openEach},
-		{"links", "links", nil, (*victim).links},
-		{"files", "small", nil, (*victim).namedFiles},
-		{"again", "small", nil, (*victim).again},
-		{"stat", "many", linuxOnly, func(v *victim) {
-			v.process(fileproc.Options{Workers: 1, ReadSize: fileproc.NoRead, Stat: true})
-		}},
-		{"cold", "many", linuxOnly, (*victim).cold},
-		{"coldordered", "many", linuxOnly, func(v *victim) {
-			v.forgetCached()
-			v.stream(fileproc.Options{Workers: 2, Ordered: true})
-		}},
-		{"readdir", "many", nil, (*victim).readDir},
+		{"process", "small", nil, fileproc.Options{Workers: 2}, (*victim).process},
+		{"many", "many", linuxOnly, fileproc.Options{Workers: 1}, (*victim).process},
+		{"ordered", "small", nil, fileproc.Options{Workers: 2, Ordered: true}, (*victim).stream},
+		{"walk", "small", nil, fileproc.Options{Workers: 2, Stat: true}, (*victim).walk},
+		{"open", "small", nil, fileproc.Options{Workers: 2, ReadSize: 100, Stat: true}, (*victim).process},
+		{"links", "links", nil, fileproc.Options{Workers: 2, Symlinks: fileproc.SymlinksFollow, IgnoreFiles: []string{".ignore"},
+			OneFilesystem: true, SkipMarked: []string{"CACHEDIR.TAG"}}, (*victim).process},
+		{"files", "small", nil, fileproc.Options{Workers: 2}, (*victim).namedFiles},
+		{"again", "small", nil, fileproc.Options{Workers: 2}, (*victim).again},
+		{"stat", "many", linuxOnly, fileproc.Options{Workers: 1, ReadSize: fileproc.NoRead, Stat: true}, (*victim).process},
+		{"cold", "many", linuxOnly, fileproc.Options{Workers: 2}, (*victim).process},
+		{"coldordered", "many", linuxOnly, fileproc.Options{Workers: 2, Ordered: true}, (*victim).stream},
+		{"readdir", "many", nil, fileproc.Options{}, (*victim).readDir},
 	}
 )
 
 // A victim is a process whose calls fail. It checks what the run in it delivers.
 type victim struct {
+	job
 	root, cache string
 	want        map[string]bool // the files, by path
 
@@ -66,7 +64,7 @@ type victim struct {
 	failed   map[string]error // by path; "" is root
 	extra    int              // failures of a path that has one already
 	wrong    []string
-	reports  []fileproc.Report
+	reports  []*fileproc.Report
 	err      error
 	mayExtra bool // an ignore file failed, or was gone, so what it names may come
 }
@@ -77,25 +75,26 @@ func (v *victim) object(format string, args ...any) {
 	v.mu.Unlock()
 }
 
-// runVictim runs the mode, and prints what was wrong and then a line of counts. It returns the exit status: 0 if nothing was
-// lost, 1 if something was.
-func runVictim(name, root, cache string, short int64) int {
-	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
-	if i < 0 {
-		fmt.Println("no mode", name)
-		return 2
+// runVictim runs the mode of j, and prints what was wrong and then a line of counts. It returns an error if something was lost.
+func runVictim(j job, root, cache string) error {
+	v := &victim{job: j, root: root, cache: cache, want: treeOf(j.mode.tree), got: map[string]bool{}, failed: map[string]error{}}
+	if strings.HasPrefix(j.mode.name, "cold") {
+		v.forgetCached()
 	}
-	v := &victim{root: root, cache: cache, want: treeOf(modes[i].tree), got: map[string]bool{}, failed: map[string]error{}}
 	time.AfterFunc(time.Hour, func() {}).Stop() // the runtime's poller, whose descriptors stay
-	if short > 0 {
-		if err := giveShortCounts(short); err != nil {
+	switch j.t.call {
+	case seccompRuns:
+		if err := filters[j.fault].install(); err != nil {
+			return err
+		}
+	case shortRuns:
+		if err := giveShortCounts(j.fault); err != nil {
 			fmt.Println("no short counts here:", err)
 		}
 	}
-	before := descriptors()
-	goroutines := runtime.NumGoroutine()
-	modes[i].run(v)
-	v.judge(modes[i].tree)
+	before, goroutines := descriptors(), runtime.NumGoroutine()
+	j.mode.run(v)
+	v.judge()
 	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -111,14 +110,18 @@ func runVictim(name, root, cache string, short int64) int {
 	}
 	fmt.Printf("delivered=%d failed=%d leaked=%d\n", len(v.got), len(v.failed)+v.extra, leaked)
 	if len(v.wrong) > 0 {
-		return 1
+		return fmt.Errorf("%d losses", len(v.wrong))
 	}
-	return 0
+	return nil
 }
 
 // giveShortCounts makes reads and listings return less than they were asked for, which the kernel may do at any time.
-func giveShortCounts(seed int64) error {
-	random := rand.New(rand.NewSource(seed))
+func giveShortCounts(seed string) error {
+	n, err := strconv.ParseInt(seed, 10, 64)
+	if err != nil {
+		return err
+	}
+	random := rand.New(rand.NewSource(n))
 	calls := []uintptr{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64}
 	return callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
 		few := uint64(1 + random.Intn(100_000))
@@ -144,57 +147,42 @@ func descriptors() (n int) {
 }
 
 // judge checks that each file is right, failed, or below a directory that failed, and that the ledgers balance.
-func (v *victim) judge(tree string) {
+func (v *victim) judge() {
 	for i, r := range v.reports {
 		sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
 		for _, n := range r.Skipped {
 			sum += n
 		}
 		if r.Found != sum || r.Abandoned != 0 {
-			v.object("the ledger of run %d does not balance: %+v", i, r)
+			v.object("the ledger of run %d does not balance: %+v", i, *r)
 		}
 	}
+	errno := v.errno()
+	// With this error a link leads nowhere. It is then skipped, and no failure.
+	linkIsGone := slices.Contains([]string{"ENOENT", "ENOTDIR", "ELOOP"}, errno)
+	// With this one an entry is gone when the listing looks it up. Package os does not list it then.
+	unlisted := fileproc.Backend() == "generic" && v.t.call == "newfstatat" && errno == "ENOENT"
 	for rel := range v.want {
-		if rel == "c/to-file" && linkIsGone() || unlisted() {
-			continue
-		}
-		if !v.got[rel] && !v.explained(rel) {
+		if !v.got[rel] && !v.explained(rel) && !unlisted && !(linkIsGone && links[rel] != "") {
 			v.object("%s is missing, and no failure says so; the run's error is %v", rel, v.err)
 		}
 	}
+	all := treeAll(v.mode.tree)
 	for rel := range v.got {
-		if !v.want[rel] && !((v.mayExtra || injected() == "ENOENT") && treeAll(tree)[rel]) {
+		if !v.want[rel] && !((v.mayExtra || errno == "ENOENT") && all[rel]) {
 			v.object("%s was delivered", rel)
 		}
 	}
 }
 
-// injectedVariable is the environment variable with the name of the error that this process's calls are to meet.
-const injectedVariable = "FAULTS_INJECTED"
-
-func injected() string { return strings.TrimSuffix(os.Getenv(injectedVariable), "-lookup") }
-
-// unlisted reports whether the fault says that an entry is gone when the listing looks it up. Package os does not list it then.
-func unlisted() bool {
-	return fileproc.Backend() == "generic" && os.Getenv(injectedVariable) == "ENOENT-lookup"
-}
-
-// linkIsGone reports whether the error says that a link leads nowhere. It is then skipped, and no failure.
-func linkIsGone() bool { return slices.Contains([]string{"ENOENT", "ENOTDIR", "ELOOP"}, injected()) }
-
 // explained reports whether a failure names rel or a directory above it.
 func (v *victim) explained(rel string) bool {
-	for at := rel; ; {
-		if v.failed[at] != nil {
+	for ; rel != "."; rel = filepath.Dir(rel) {
+		if v.failed[rel] != nil {
 			return true
 		}
-		if at == "" {
-			return false
-		}
-		if at = filepath.Dir(at); at == "." {
-			at = ""
-		}
 	}
+	return v.failed[rel] != nil
 }
 
 // failure is Options.OnError.
@@ -209,9 +197,6 @@ func (v *victim) failure(err error) error {
 		v.object("a failure outside root: %v", err)
 		return nil
 	}
-	if rel == "." {
-		rel = ""
-	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) && !errors.Is(err, fileproc.ErrChanged) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		v.object("a failure without its cause: %v", err)
@@ -222,9 +207,7 @@ func (v *victim) failure(err error) error {
 		v.extra++
 	}
 	v.failed[rel] = err
-	if filepath.Base(rel) == ".ignore" {
-		v.mayExtra = true
-	}
+	v.mayExtra = v.mayExtra || filepath.Base(rel) == ".ignore"
 	return nil
 }
 
@@ -235,60 +218,65 @@ func (v *victim) ended(err error) {
 	}
 }
 
-func (v *victim) deliver(rel string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.got[rel] {
-		v.wrong = append(v.wrong, rel+" was delivered twice")
+func (v *victim) deliver(rels ...string) {
+	for _, rel := range rels {
+		if v.got[rel] {
+			v.object("%s was delivered twice", rel)
+		}
+		v.got[rel] = true
 	}
-	v.got[rel] = true
 }
 
-// file is what each mode's fn does.
+// file is the fn of all modes.
 func (v *victim) file(f *fileproc.File) (string, error) {
 	rel := canonical(filepath.ToSlash(f.Rel()))
-	if !bytes.Equal(f.Data(), contentOf(rel)) {
+	whole, opts := contentOf(rel), v.mode.opts
+	data := whole
+	if opts.ReadSize == fileproc.NoRead {
+		data = nil
+	} else if opts.ReadSize > 0 {
+		data = whole[:min(opts.ReadSize, len(whole))]
+	}
+	if !bytes.Equal(f.Data(), data) || opts.ReadSize > 0 && f.Truncated() != (len(whole) > len(data)) {
 		v.object("%s: %d bytes, and not those of the file", rel, len(f.Data()))
 	}
-	return rel, nil
+	if opts.Stat {
+		if s, err := f.Stat(); err != nil || s.Size != int64(len(whole)) {
+			v.object("%s: Stat returns %+v, %v", rel, s, err)
+		}
+	}
+	if v.mode.name != "open" {
+		return rel, nil
+	}
+	h, err := f.Open()
+	if err == nil {
+		h.Close()
+	}
+	return rel, err // which must have its cause
 }
 
-func (v *victim) options(opts fileproc.Options) fileproc.Options {
-	v.reports = append(v.reports, fileproc.Report{})
-	opts.Report = &v.reports[len(v.reports)-1]
-	opts.OnError = v.failure
+// options returns those of the next run.
+func (v *victim) options() fileproc.Options {
+	opts := v.mode.opts
+	opts.Report, opts.OnError = &fileproc.Report{}, v.failure
+	v.reports = append(v.reports, opts.Report)
 	return opts
 }
 
-func (v *victim) process(opts fileproc.Options) {
-	fn := v.file
-	if opts.ReadSize == fileproc.NoRead {
-		fn = v.statOf
-	}
-	results, err := fileproc.Process(context.Background(), v.root, v.options(opts), fn)
-	for _, rel := range results {
-		v.deliver(rel)
-	}
+func (v *victim) process() {
+	results, err := fileproc.Process(context.Background(), v.root, v.options(), v.file)
+	v.deliver(results...)
 	v.ended(err)
 }
 
-func (v *victim) statOf(f *fileproc.File) (string, error) {
-	rel := filepath.ToSlash(f.Rel())
-	s, err := f.Stat()
-	if err != nil || s.Size != int64(len(contentOf(rel))) {
-		v.object("%s: Stat returns %+v, %v", rel, s, err)
-	}
-	return rel, nil
-}
-
-func (v *victim) stream(opts fileproc.Options) {
+func (v *victim) stream() {
 	last := ""
-	for rel, err := range fileproc.Stream(context.Background(), v.root, v.options(opts), v.file) {
+	for rel, err := range fileproc.Stream(context.Background(), v.root, v.options(), v.file) {
 		if err != nil {
 			v.ended(err)
 			continue
 		}
-		if opts.Ordered && slices.Compare(strings.Split(last, "/"), strings.Split(rel, "/")) >= 0 && last != "" {
+		if slices.Compare(strings.Split(last, "/"), strings.Split(rel, "/")) >= 0 && last != "" {
 			v.object("%s comes after %s", rel, last)
 		}
 		last = rel
@@ -297,7 +285,7 @@ func (v *victim) stream(opts fileproc.Options) {
 }
 
 func (v *victim) walk() {
-	for e, err := range fileproc.Walk(context.Background(), v.root, v.options(fileproc.Options{Workers: 2, Stat: true})) {
+	for e, err := range fileproc.Walk(context.Background(), v.root, v.options()) {
 		switch {
 		case err != nil:
 			v.ended(err)
@@ -311,40 +299,9 @@ func (v *victim) walk() {
 	}
 }
 
-// openEach reads a prefix and the metadata of each file, and opens it.
-func (v *victim) openEach() {
-	opts := v.options(fileproc.Options{Workers: 2, ReadSize: 100, Stat: true})
-	v.ended(fileproc.ForEach(context.Background(), v.root, opts, func(f *fileproc.File) error {
-		rel := filepath.ToSlash(f.Rel())
-		whole := contentOf(rel)
-		if !bytes.Equal(f.Data(), whole[:min(100, len(whole))]) || f.Truncated() != (len(whole) > 100) {
-			v.object("%s: %d bytes, and not those of the file", rel, len(f.Data()))
-		}
-		if s, err := f.Stat(); err != nil || s.Size != int64(len(whole)) {
-			v.object("%s: Stat returns %+v, %v", rel, s, err)
-		}
-		h, err := f.Open()
-		if err != nil {
-			return err // it must have its cause
-		}
-		h.Close()
-		v.deliver(rel)
-		return nil
-	}))
-}
-
-func (v *victim) links() {
-	v.process(fileproc.Options{Workers: 2, Symlinks: fileproc.SymlinksFollow, IgnoreFiles: []string{".ignore"}, OneFilesystem: true,
-		SkipMarked: []string{"CACHEDIR.TAG"}})
-}
-
 func (v *victim) namedFiles() {
-	var rels []string
-	for rel := range v.want {
-		rels = append(rels, rel)
-	}
-	slices.Sort(rels)
-	v.process(fileproc.Options{Workers: 2, Files: slices.Values(rels)})
+	v.mode.opts.Files = slices.Values(slices.Sorted(maps.Keys(v.want)))
+	v.process()
 }
 
 // again processes the files, and then those that are not in the cache.
@@ -353,23 +310,15 @@ func (v *victim) again() {
 		v.extra += len(v.failed)
 		v.got, v.failed = map[string]bool{}, map[string]error{}
 		inc := incremental.Options[string]{File: v.cache, Version: "1"}
-		opts := v.options(fileproc.Options{Workers: 2})
-		results, err := incremental.Process(context.Background(), v.root, inc, opts, v.file)
-		for _, rel := range results {
-			v.deliver(rel)
-		}
+		results, err := incremental.Process(context.Background(), v.root, inc, v.options(), v.file)
+		v.deliver(results...)
 		if err != nil && !errors.Is(err, incremental.ErrNotSaved) {
 			v.ended(err)
 		}
 		if i == 0 {
-			v.judge("small")
+			v.judge()
 		}
 	}
-}
-
-func (v *victim) cold() {
-	v.forgetCached()
-	v.process(fileproc.Options{Workers: 2})
 }
 
 // forgetCached drops the files from the page cache.
@@ -383,7 +332,7 @@ func (v *victim) forgetCached() {
 }
 
 func (v *victim) readDir() {
-	list := func(dir string) {
+	for _, dir := range []string{"", "sub"} {
 		entries, err := fileproc.ReadDir(filepath.Join(v.root, dir))
 		for _, e := range entries {
 			if !e.IsDir() {
@@ -394,6 +343,4 @@ func (v *victim) readDir() {
 			v.failure(err)
 		}
 	}
-	list("")
-	list("sub")
 }

@@ -1,0 +1,527 @@
+//go:build linux && (amd64 || arm64 || loong64 || riscv64)
+
+// Package faults makes each system call of fileproc fail with each of its errors, in processes of their own under strace's
+// injection and under seccomp, and checks that nothing is lost: each run ends in time, its ledger balances, each file is right or
+// failed with its error, and nothing stays open.
+//
+// The first pass is systematic: each call with each error in each mode and backend, at its first call, then at a middle one, the
+// last, and every nth. When the pass is over, positions are random until the time is. A loss is printed with the command that
+// repeats it.
+package faults
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// patience is how long one run may take.
+	patience = 90 * time.Second
+	// maxLosses is how many losses are printed. Then the command ends.
+	maxLosses = 20
+
+	// Runs whose faults are not strace's have one of these in place of a call.
+	seccompRuns, shortRuns = "seccomp", "short-counts"
+)
+
+var errHangs = fmt.Errorf("it did not end within %s", patience)
+
+// Main runs the command faults. It needs strace.
+func Main(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	minutes := flags.Float64("minutes", 2, "how long to run; 0: one pass")
+	seed := flags.Int64("seed", 1, "seed of the order and of the random positions")
+	only := flags.String("only", "", "only combinations whose description contains this; or exactly this one, if it is a whole description")
+	run := flags.String("run", "", "run this combination in this process (what the driver starts)")
+	root := flags.String("root", "", "with -run: the tree")
+	cache := flags.String("cache", "", "with -run: the cache file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *run != "" {
+		j, ok := parseJob(*run)
+		if !ok {
+			return fmt.Errorf("no combination %q", *run)
+		}
+		return runVictim(j, *root, *cache)
+	}
+	d := &driver{ctx: ctx, time: time.Duration(*minutes * float64(time.Minute)), only: *only, random: rand.New(rand.NewSource(*seed)),
+		counts: map[string]int{}, seen: map[string]bool{}, table: map[string]*row{}}
+	return d.drive()
+}
+
+// backends are the build tags of each.
+var backends = []struct{ name, tags string }{
+	{"linux", ""}, {"nouring", "fileproc_nouring"}, {"unix", "fileproc_unix"}, {"generic", "fileproc_generic"},
+}
+
+// A job is one run.
+type job struct {
+	backend string
+	mode    mode
+	t       target
+	fault   string // as strace names it, or a seccomp filter, or the seed of short counts
+	when    string // as strace counts
+}
+
+func (j job) String() string {
+	return fmt.Sprintf("%s %s %s %s when=%s", j.backend, j.mode.name, j.t.call, j.fault, j.when)
+}
+
+// parseJob returns the job that String describes.
+func parseJob(text string) (j job, ok bool) {
+	part := strings.Split(text, " ")
+	if len(part) != 5 {
+		return job{}, false
+	}
+	j = job{backend: part[0], t: target{call: part[2], paths: true, absorbed: part[2] == shortRuns || filters[part[3]].absorbed}, fault: part[3]}
+	if i := slices.IndexFunc(targets, func(t target) bool { return t.call == part[2] }); i >= 0 {
+		j.t = targets[i]
+	}
+	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == part[1] })
+	if j.when, ok = strings.CutPrefix(part[4], "when="); i < 0 || !ok {
+		return job{}, false
+	}
+	j.mode = modes[i]
+	return j, true
+}
+
+// errno returns the name of the error with which calls fail, "" if none does.
+func (j job) errno() string {
+	if _, e, _ := strings.Cut(j.fault, "="); strings.HasPrefix(e, "E") {
+		return e
+	}
+	return ""
+}
+
+// byStrace reports whether strace makes the fault.
+func (j job) byStrace() bool { return j.t.call != seccompRuns && j.t.call != shortRuns }
+
+// use begins the keys of a mode on a backend in driver.counts.
+func (j job) use() string { return j.backend + " " + j.mode.name + " " }
+
+// uses returns jobs without faults: each mode on each of its backends. Without a ring, the Linux backend differs only where there
+// are many files.
+func uses() (all []job) {
+	for _, b := range backends {
+		for _, m := range modes {
+			if m.backends == nil && (b.name != "nouring" || m.name == "process" || m.name == "ordered") || slices.Contains(m.backends, b.name) {
+				all = append(all, job{backend: b.name, mode: m})
+			}
+		}
+	}
+	return all
+}
+
+// A row is a line of the table: what became of the runs with faults in one call.
+type row struct {
+	errors                                              map[string]bool
+	runs, injections, missed, absorbed, reported, ended int
+}
+
+type driver struct {
+	ctx      context.Context
+	time     time.Duration // 0: one pass
+	deadline time.Time
+	only     string
+	random   *rand.Rand
+	dir      string
+	counts   map[string]int  // of a call in one thread of a run without faults, by backend, mode and call
+	seen     map[string]bool // jobs that are in the pass
+
+	mu       sync.Mutex // guards what follows
+	table    map[string]*row
+	losses   int
+	slowest  time.Duration
+	repeated int // runs made again since strace itself failed
+}
+
+func (d *driver) drive() (err error) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return errors.New("faults needs strace")
+	}
+	if d.dir, err = os.MkdirTemp("", "faults"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	start := time.Now()
+	d.deadline = start.Add(d.time)
+	if j, ok := parseJob(d.only); ok {
+		d.run("this combination", []job{j})
+	} else {
+		if err := d.count(); err != nil {
+			return err
+		}
+		d.run("under seccomp", d.underFilters())
+		d.run("with short counts", d.withShortCounts())
+		pass := d.plan()
+		d.run("of the pass", pass)
+		for d.time > 0 && len(pass) > 0 && !d.over() {
+			d.run("", d.randomly(pass, 500))
+		}
+	}
+	d.print()
+	fmt.Printf("%s, slowest run %s; %d runs were repeated since strace failed\nlosses: %d\n",
+		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated, d.losses)
+	if d.losses > 0 {
+		return fmt.Errorf("%d runs lost something", d.losses)
+	}
+	return d.ctx.Err()
+}
+
+func (d *driver) over() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ctx.Err() != nil || d.time > 0 && time.Now().After(d.deadline) || d.losses > maxLosses
+}
+
+// prepare writes the trees and builds the binaries.
+func (d *driver) prepare() error {
+	for _, name := range []string{"small", "many", "links"} {
+		if err := plant(name, d.tree(name)); err != nil {
+			return err
+		}
+	}
+	syscall.Sync() // only what is on the disk can be dropped from the page cache
+	planted := time.Now()
+	for _, b := range backends {
+		cmd := exec.CommandContext(d.ctx, "go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+		}
+	}
+	time.Sleep(fsinfo.Settled - time.Since(planted)) // package incremental saves nothing of files that may have changed since
+	return nil
+}
+
+func (d *driver) tree(name string) string { return filepath.Join(d.dir, "trees", name) }
+
+// victim returns the command that runs j in a process of its own. Scratch is a directory for its cache file.
+func (d *driver) victim(j job, scratch string) []string {
+	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.String(), "-root", d.tree(j.mode.tree), "-cache", filepath.Join(scratch, "cache")}
+}
+
+// strace returns the command that runs j under strace, which looks at these calls and writes to scratch/log. With paths, it looks
+// at calls with the tree or the cache file alone.
+func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string) []string {
+	args := append([]string{"strace", "-f", "--seccomp-bpf", "-qq", "-o", filepath.Join(scratch, "log"), "-e", "trace=" + calls}, more...)
+	if paths {
+		args = append(args, "-P", "anon_inode:[io_uring]")
+		filepath.WalkDir(d.tree(j.mode.tree), func(at string, e fs.DirEntry, err error) error {
+			if err == nil && (e.IsDir() || j.mode.tree != "many") {
+				args = append(args, "-P", at)
+			}
+			return err
+		})
+		if j.mode.name == "again" {
+			for _, end := range []string{"", ".lock", ".fileproc-tmp"} {
+				args = append(args, "-P", filepath.Join(scratch, "cache"+end))
+			}
+		}
+	}
+	return append(append(args, "--"), d.victim(j, scratch)...)
+}
+
+// count finds out which calls each mode makes, and how often in one thread.
+func (d *driver) count() error {
+	for _, j := range uses() {
+		for _, paths := range []bool{true, false} {
+			var calls []string
+			for _, t := range targets {
+				if t.paths == paths {
+					calls = append(calls, "?"+t.call)
+				}
+			}
+			scratch, err := os.MkdirTemp(d.dir, "count")
+			if err != nil {
+				return err
+			}
+			out, err := d.command(d.strace(j, scratch, strings.Join(calls, ","), paths))
+			if err != nil || strings.Contains(out, "failed ") {
+				return fmt.Errorf("without a fault: %v: %s\n%s", err, j, out)
+			}
+			text, err := os.ReadFile(filepath.Join(scratch, "log"))
+			if err != nil {
+				return err
+			}
+			threads := map[string]int{}
+			for line := range strings.Lines(string(text)) {
+				if tid, call, ok := callOf(line); ok {
+					threads[tid+" "+call]++
+					d.counts[j.use()+call] = max(d.counts[j.use()+call], threads[tid+" "+call])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// callOf returns the thread and the call of a line of strace's.
+func callOf(line string) (tid, call string, ok bool) {
+	tid, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	call, _, ok = strings.Cut(strings.TrimSpace(rest), "(")
+	return tid, call, ok && !strings.HasPrefix(call, "<") && !strings.Contains(call, " ")
+}
+
+// plan returns the combinations of a pass: the first calls of all, then the others.
+func (d *driver) plan() (pass []job) {
+	const every, all = "2+3", "1+"
+	for _, position := range []string{"1", "middle", "last", "1+2", every, all} {
+		var part []job
+		for _, j := range uses() {
+			for _, j.t = range targets {
+				n := d.counts[j.use()+j.t.call]
+				if n == 0 || j.t.few && !j.isFew() {
+					continue
+				}
+				j.when = position
+				switch position {
+				case "middle":
+					j.when = fmt.Sprint(n/2 + 1)
+				case "last":
+					j.when = fmt.Sprint(n)
+				}
+				at := j.when
+				for _, e := range j.t.errnos() {
+					j.fault, j.when = "error="+e, at
+					if waits(e) { // each attempt of an operation may make several calls
+						j.when = strings.NewReplacer("+2", "+7", "+3", "+11").Replace(at)
+					}
+					if position != all || e != "EINTR" && !waits(e) {
+						part = append(part, j)
+					}
+				}
+				if position != "1" && position != every {
+					continue
+				}
+				if j.when = at; position == every && n > 200 {
+					j.when = fmt.Sprintf("2+%d", n/20)
+				}
+				for _, j.fault = range []string{"delay_enter=20000", "delay_exit=20000", "signal=SIGURG"} {
+					part = append(part, j)
+				}
+			}
+		}
+		pass = append(pass, d.chosen(part)...)
+	}
+	return pass
+}
+
+// isFew reports whether the job is one of those that are enough for a call that the runtime makes too.
+func (j job) isFew() bool {
+	return j.backend == "linux" && slices.Contains([]string{"process", "many", "cold", "again"}, j.mode.name)
+}
+
+// chosen returns those of the jobs that -only names and that were not chosen before, in random order.
+func (d *driver) chosen(jobs []job) []job {
+	jobs = slices.DeleteFunc(jobs, func(j job) bool {
+		had := d.seen[j.String()]
+		d.seen[j.String()] = true
+		return had || !strings.Contains(j.String(), d.only)
+	})
+	d.random.Shuffle(len(jobs), func(i, k int) { jobs[i], jobs[k] = jobs[k], jobs[i] })
+	return jobs
+}
+
+// randomly returns n combinations of the pass at random positions.
+func (d *driver) randomly(pass []job, n int) (jobs []job) {
+	for range n {
+		j := pass[d.random.Intn(len(pass))]
+		calls := d.counts[j.use()+j.t.call]
+		j.when = fmt.Sprint(1 + d.random.Intn(calls))
+		if d.random.Intn(2) == 0 {
+			step := 2 + d.random.Intn(9)
+			if waits(j.errno()) {
+				step += 5
+			}
+			if j.errno() == "" {
+				step += calls / 10
+			}
+			j.when += fmt.Sprintf("+%d", step)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// run runs the jobs, two at a time, until the time is over, and prints how many it has run if they have a name.
+func (d *driver) run(name string, jobs []job) {
+	var wg sync.WaitGroup
+	var next, done atomic.Int64
+	start := time.Now()
+	for worker := range min(2, runtime.NumCPU()) {
+		wg.Go(func() {
+			for k := next.Add(1); k <= int64(len(jobs)) && !d.over(); k = next.Add(1) {
+				d.one(jobs[k-1], filepath.Join(d.dir, fmt.Sprint("run", worker)))
+				done.Add(1)
+			}
+		})
+	}
+	if wg.Wait(); name != "" {
+		fmt.Printf("%d of %d runs %s in %s\n", done.Load(), len(jobs), name, time.Since(start).Round(time.Second))
+	}
+}
+
+// one runs j in an empty scratch directory and judges what it did.
+func (d *driver) one(j job, scratch string) {
+	if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
+		d.lost(j, err.Error())
+		return
+	}
+	args := d.victim(j, scratch)
+	if j.byStrace() {
+		args = d.strace(j, scratch, j.t.call, j.t.paths, "-e", "inject="+j.t.call+":"+j.fault+":when="+j.when)
+	}
+	start := time.Now()
+	out, err := d.command(args)
+	for strings.Contains(out, "strace: ptrace(") { // a defect of strace when a thread ends
+		out, err = d.command(args)
+		d.mu.Lock()
+		d.repeated++
+		d.mu.Unlock()
+	}
+	took := time.Since(start)
+	if d.ctx.Err() != nil {
+		return
+	}
+	injected := 2 // an unknown number
+	if j.byStrace() {
+		text, _ := os.ReadFile(filepath.Join(scratch, "log"))
+		injected = strings.Count(string(text), "(INJECTED)") + strings.Count(string(text), "(DELAYED)")
+	}
+	d.judge(j, out, err, injected, took)
+	if j.mode.name == "again" && err == nil { // what the cache file has now must be right
+		clean := job{backend: j.backend, mode: j.mode}
+		if out, err := d.command(d.victim(clean, scratch)); err != nil || strings.Contains(out, "failed ") {
+			d.lost(j, "with the cache file that it leaves: "+out)
+		}
+	}
+}
+
+// command runs a program until patience is over, in a process group of its own.
+func (d *driver) command(args []string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(d.ctx, patience, errHangs)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return string(out), err
+}
+
+// judge decides what became of a run.
+func (d *driver) judge(j job, out string, err error, injected int, took time.Duration) {
+	var delivered, failed, leaked int
+	_, e := fmt.Sscanf(out[max(0, strings.LastIndex(out, "delivered=")):], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)
+	counted := e == nil
+	errno := j.errno()
+	// A runtime that ends the process is no loss, nor is a filter that kills it.
+	ended := !counted && !j.t.paths && (strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")) && !strings.Contains(out, "LOSS")
+	var exit *exec.ExitError
+	if j.t.call == seccompRuns && errno == "" && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS {
+		ended = true
+	}
+	// Strace does not make the call, so its descriptor stays open; a file that stays locked is closed by the garbage collector.
+	if (j.t.call == "close" || j.t.call == "flock") && errno != "" {
+		leaked = max(0, leaked-injected)
+	}
+	why := ""
+	switch {
+	case errors.Is(err, errHangs):
+		why = err.Error()
+	case ended:
+	case err != nil || !counted:
+		why = fmt.Sprint("it ended with ", err)
+	case leaked > 0:
+		why = fmt.Sprintf("%d descriptors are left open", leaked)
+	case failed > 0 && injected == 0:
+		why = "files failed without a fault"
+	case failed > 0 && j.t.absorbed:
+		why = "files failed although the run has another way"
+	case failed > 0 && errno == "":
+		why = "files failed because of a delay or a signal"
+	case failed > 0 && injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
+		why = "a file failed with an error after which the call is to be made again"
+	}
+	if why != "" {
+		d.lost(j, why+"\n"+out)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slowest = max(d.slowest, took)
+	lines := []string{j.t.call}
+	if j.byStrace() {
+		lines = append(lines, "all")
+	}
+	for _, line := range lines {
+		if d.table[line] == nil {
+			d.table[line] = &row{errors: map[string]bool{}}
+		}
+		d.table[line].add(errno, injected, failed, ended)
+	}
+}
+
+func (r *row) add(errno string, injected, failed int, ended bool) {
+	r.runs++
+	r.injections += injected
+	if injected == 0 {
+		r.missed++
+	}
+	if errno != "" {
+		r.errors[errno] = true
+	}
+	switch {
+	case ended:
+		r.ended++
+	case failed > 0:
+		r.reported++
+	default:
+		r.absorbed++
+	}
+}
+
+func (d *driver) lost(j job, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.losses++; d.losses <= maxLosses {
+		fmt.Printf("LOSS in %s\n   %s\n   to repeat: (cd scripts && go run ./break faults -only '%[1]s')\n", j, strings.ReplaceAll(strings.TrimSpace(why), "\n", "\n   "))
+	}
+}
+
+func (d *driver) print() {
+	fmt.Printf("%-18s %7s %7s %11s %11s %11s %9s %9s\n", "call", "errors", "runs", "injections", "not reached", "no failure", "reported", "ended")
+	lines := []string{"all", seccompRuns, shortRuns}
+	for i, t := range targets {
+		lines = slices.Insert(lines, i, t.call)
+	}
+	for _, line := range lines {
+		if r := d.table[line]; r != nil {
+			fmt.Printf("%-18s %7d %7d %11d %11d %11d %9d %9d\n", line, len(r.errors), r.runs, r.injections, r.missed, r.absorbed, r.reported, r.ended)
+		}
+	}
+}
