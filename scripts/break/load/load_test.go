@@ -28,12 +28,12 @@ func TestPercentile(t *testing.T) {
 	require.Equal(t, time.Duration(1), percentile([]time.Duration{1, 2}, 50))
 }
 
-func TestSummarize(t *testing.T) {
-	m := summarize(sample{latencies: []time.Duration{3e6, 1e6, 2e6}, failed: 1, bytes: 5e6}, 2*time.Second)
-	require.Equal(t, metric{Count: 4, Failed: 1, Rate: 0.75, Bytes: 5e6, Seconds: 2, Avg: 2, Min: 1, Med: 2, P90: 3, P95: 3, P99: 3, P999: 3, Max: 3}, m)
-	require.Equal(t, 1.5, m.perSecond())
-	require.Equal(t, 2.5, m.mbPerSecond())
-	require.Equal(t, metric{Count: 2, Failed: 2, Seconds: 1}, summarize(sample{failed: 2}, time.Second))
+func TestMetric(t *testing.T) {
+	m := newMetric(sample{latencies: []time.Duration{3e6, 1e6, 2e6}, failed: 1, bytes: 5e6}, 2*time.Second)
+	require.Equal(t, metric{"count": 4, "rate": 0.75, "ops/s": 1.5, "MB/s": 2.5, "avg": 2, "min": 1, "med": 2, "p(50)": 2, "p(90)": 3,
+		"p(95)": 3, "p(99)": 3, "p(99.9)": 3, "max": 3}, m)
+	require.Equal(t, metric{"count": 2, "rate": 0}, newMetric(sample{failed: 2}, time.Second))
+	require.Equal(t, metric{"count": 0, "rate": 1}, newMetric(sample{}, time.Second))
 }
 
 func TestContent(t *testing.T) {
@@ -66,23 +66,21 @@ func TestContent(t *testing.T) {
 }
 
 func TestSharesOfOperationsAndSizes(t *testing.T) {
-	l := &load{Mix: mix, Sizes: sizes}
 	rng := rand.New(rand.NewPCG(1, 1))
 	const n = 100_000
-	ops, bySize := [operations]int{}, map[int]int{}
-	for range n {
-		ops[l.operation(rng)]++
-		bySize[l.size(rng)]++
+	for _, shares := range [][]int{mix, sizeShares} {
+		picked, total := map[int]int{}, 0
+		for range n {
+			picked[pick(rng, shares)]++
+		}
+		for i, percent := range shares {
+			require.InDelta(t, percent*n/100, picked[i], n/200, i)
+			total += percent
+		}
+		require.Equal(t, 100, total)
 	}
-	for op, percent := range mix {
-		require.InDelta(t, percent*n/100, ops[op], n/200, opNames[op])
-	}
-	total := 0
-	for _, s := range sizes {
-		require.InDelta(t, s.Percent*n/100, bySize[s.Size], n/200, s.Size)
-		total += s.Percent
-	}
-	require.Equal(t, 100, total)
+	require.Len(t, mix, operations)
+	require.Len(t, sizeShares, len(sizes))
 }
 
 func TestParseStages(t *testing.T) {
@@ -105,31 +103,31 @@ func TestSlicesAreTakenInTurn(t *testing.T) {
 	}
 }
 
-// made returns what a run could have left, with all statistics of a side in a slice equal to value(slice, side).
-func made(slices int, value func(slice, side int) float64) *record {
-	r := &record{Format: format, Sides: [2]string{ours, "os"}, Load: load{Stages: []stage{{25, time.Second}}}, Total: map[string]map[string]metric{}}
-	r.Levels = []level{{VUs: 25}}
-	for s, name := range r.Sides {
-		r.Total[name] = map[string]metric{}
-		for i := range slices {
-			metrics := map[string]metric{}
+// made returns what a run could have left, with all times of a side in a pair of slices equal to value(pair, side).
+func made(pairs int, value func(pair, side int) float64) *record {
+	r := &record{Format: format, Sides: [2]string{ours, "os"}, Load: load{Stages: []stage{{25, time.Second}}}}
+	for i := range pairs {
+		p := level{VUs: 25}
+		for s := range p.Sides {
+			p.Sides[s] = map[string]metric{}
 			for _, op := range opNames {
-				v := value(i, s)
-				metrics[op] = metric{Count: 100, Rate: 1, Seconds: 1, Avg: v, Min: v, Med: v, P90: v, P95: v, P99: v, P999: v, Max: v}
-				r.Total[name][op] = metrics[op]
+				m := metric{"count": 100, "rate": 1, "ops/s": 100}
+				for _, stat := range []string{"avg", "min", "med", "p(50)", "p(90)", "p(95)", "p(99)", "p(99.9)", "max"} {
+					m[stat] = value(i, s)
+				}
+				p.Sides[s][op] = m
 			}
-			r.Slices = append(r.Slices, sliceRecord{VUs: 25, Pair: i, Side: name, Metrics: metrics})
 		}
+		r.Pairs = append(r.Pairs, p)
 	}
-	r.Levels[0].Metrics = r.Total
+	r.Levels = []level{{0, r.Pairs[0].Sides}, {25, r.Pairs[0].Sides}}
 	return r
 }
 
 func TestThresholds(t *testing.T) {
 	r := made(1, func(_, side int) float64 { return 3 - float64(side) }) // 3 ms through fileproc, 2 ms through os
-	read := r.Total[ours]["read"]
-	read.Count, read.Failed, read.Rate = 100, 1, 0.99
-	r.Total[ours]["read"] = read
+	read := r.Levels[0].Sides[0]["read"]
+	read["rate"] = 0.99
 	for text, want := range map[string]bool{
 		"read:p(95)<500": true, "read:p(95)<3": false, "read:p(95)<=3": true, "read: p(99.9) < 3001us": true, "read:p(50)<2.9ms": false,
 		"read:med<1s": true, "read:avg>3": false, "read:min>=3": true, "read:max!=3": false, "read:max==3": true,
@@ -148,8 +146,7 @@ func TestThresholds(t *testing.T) {
 		_, err := parseThreshold(text)
 		require.Error(t, err, text)
 	}
-	read.Failed = read.Count
-	r.Total[ours]["read"] = read
+	r.Levels[0].Sides[0]["read"] = newMetric(sample{failed: 100}, time.Second)
 	one, err := parseThreshold("read:p(95)<500")
 	require.NoError(t, err)
 	require.False(t, one.judge(r).OK, "nothing succeeded")
@@ -190,8 +187,12 @@ func TestCompare(t *testing.T) {
 	_, err = compareRecords(base, other)
 	require.ErrorContains(t, err, "loads differ")
 
+	dir := t.TempDir()
+	names := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	require.NoError(t, base.save(names[0]))
+	require.NoError(t, made(30, func(_, side int) float64 { return noise() * (1.2 - 0.2*float64(side)) }).save(names[1]))
 	var out bytes.Buffer
-	writeComparison(&out, base, other, all)
+	require.NoError(t, compareFiles(&out, names))
 	require.Contains(t, out.String(), "24 of 48 changes are significant")
 }
 
@@ -203,7 +204,7 @@ func TestHolm(t *testing.T) {
 
 // brief is a load of two seconds.
 func brief(backend, dir string, more ...string) []string {
-	return append([]string{"-backend", backend, "-dir", dir, "-stages", "2:500ms,8:1s,2:500ms", "-slice", "50ms", "-files", "60", "-own", "5", "-quiet"}, more...)
+	return append([]string{"-backend", backend, "-dir", dir, "-stages", "2:500ms,8:1s,2:500ms", "-slice", "50ms", "-files", "60", "-own", "5"}, more...)
 }
 
 func TestRun(t *testing.T) {
@@ -211,20 +212,20 @@ func TestRun(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
 			var stdout, stderr bytes.Buffer
-			status := run(t.Context(), brief(backend, dir, "-out", out, "-plot", out, "-threshold", "checks:rate==1", "-threshold", "read:p(95)<60s"), &stdout, &stderr)
+			status := run(t.Context(), brief(backend, dir, "-out", out, "-plot", out, "-threshold", "checks:rate==1", "-threshold", "read:p(95)<60s"), &stdout, &stderr, nil)
 			require.Zero(t, status, "%s%s", &stdout, &stderr)
 			r, err := loadRecord(out)
 			require.NoError(t, err)
 			require.Empty(t, r.Failures)
-			for _, side := range r.Sides {
+			for side := range r.Sides {
 				for _, op := range opNames {
-					m := r.Total[side][op]
-					require.Positive(t, m.Count, "%s %s", side, op)
-					require.Equal(t, 1.0, m.Rate, "%s %s", side, op)
+					m := r.Levels[0].Sides[side][op]
+					require.Positive(t, m["count"], "%d %s", side, op)
+					require.Equal(t, 1.0, m["rate"], "%d %s", side, op)
 				}
 			}
-			require.Len(t, r.Levels, 2)
-			require.Equal(t, backend == "s3", r.Machine.Backend == "io/fs")
+			require.Len(t, r.Levels, 3)
+			require.Equal(t, backend == "s3", strings.Contains(r.Machine, "backend io/fs"))
 			for _, format := range []string{".svg", ".png"} {
 				info, err := os.Stat(out + format)
 				require.NoError(t, err)
@@ -238,10 +239,10 @@ func TestRun(t *testing.T) {
 			}
 
 			stdout.Reset()
-			require.Zero(t, run(t.Context(), []string{"-from", out}, &stdout, &stderr))
+			require.Zero(t, run(t.Context(), []string{"-from", out}, &stdout, &stderr, nil))
 			require.Contains(t, stdout.String(), "✓ read:p(95)<60s")
 			stdout.Reset()
-			require.Zero(t, run(t.Context(), []string{"-compare", out, out}, &stdout, &stderr), &stderr)
+			require.Zero(t, run(t.Context(), []string{"-compare", out, out}, &stdout, &stderr, nil), &stderr)
 			require.Contains(t, stdout.String(), "\n0 of ")
 		})
 	}
@@ -272,7 +273,7 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 	read := func(plant func(*store), more ...string) (int, *record, string) {
 		var stdout, stderr bytes.Buffer
 		out := filepath.Join(t.TempDir(), "out")
-		status := runWith(t.Context(), brief("os", t.TempDir(), append([]string{"-out", out, "-vus", "4", "-duration", "400ms"}, more...)...), &stdout, &stderr, plant)
+		status := run(t.Context(), brief("os", t.TempDir(), append([]string{"-out", out, "-stages", "4:400ms"}, more...)...), &stdout, &stderr, plant)
 		r, err := loadRecord(out)
 		require.NoError(t, err, &stderr)
 		return status, r, stdout.String()
@@ -287,10 +288,10 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 	} {
 		status, r, _ := read(tt.plant, "-threshold", "checks:rate==1")
 		require.Equal(t, exitThresholds, status, tt.name)
-		require.Less(t, r.Total[ours]["read"].Rate, 1.0, tt.name)
-		require.InDelta(t, 0.98, r.Total[ours]["read"].Rate, 0.01, tt.name)
-		require.Equal(t, 1.0, r.Total["os"]["read"].Rate, tt.name)
-		require.Equal(t, 1.0, r.Total[ours]["create"].Rate, tt.name)
+		require.Less(t, r.Levels[0].Sides[0]["read"]["rate"], 1.0, tt.name)
+		require.InDelta(t, 0.98, r.Levels[0].Sides[0]["read"]["rate"], 0.01, tt.name)
+		require.Equal(t, 1.0, r.Levels[0].Sides[1]["read"]["rate"], tt.name)
+		require.Equal(t, 1.0, r.Levels[0].Sides[0]["create"]["rate"], tt.name)
 		require.Contains(t, strings.Join(r.Failures, "\n"), tt.says, tt.name)
 	}
 
@@ -302,7 +303,7 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 		}
 	}, "-threshold", "list:rate==1")
 	require.Equal(t, exitThresholds, status)
-	require.Zero(t, r.Total[ours]["list"].Rate, "a name lost")
+	require.Zero(t, r.Levels[0].Sides[0]["list"]["rate"], "a name lost")
 
 	status, r, _ = read(func(s *store) {
 		list := s.sides[0].list
@@ -312,7 +313,7 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 		}
 	}, "-threshold", "list:med<=1.15x")
 	require.Equal(t, exitThresholds, status, "slow")
-	require.Equal(t, 1.0, r.Total[ours]["list"].Rate)
+	require.Equal(t, 1.0, r.Levels[0].Sides[0]["list"]["rate"])
 }
 
 func TestUsage(t *testing.T) {
@@ -321,10 +322,10 @@ func TestUsage(t *testing.T) {
 		{"-compare", "one"}, {"-compare", "none", "none"}, {"more"}, {"-stages", "x"}, {"-backend", "gcs"}, {"-threshold", "read"}, {"-no"}, {"-own", "0"}, {"-from", "none"},
 	} {
 		stderr.Reset()
-		require.Equal(t, exitUsage, run(t.Context(), args, &stdout, &stderr), args)
+		require.Equal(t, exitUsage, run(t.Context(), args, &stdout, &stderr, nil), args)
 		require.NotEmpty(t, stderr.String())
 	}
-	require.Zero(t, run(t.Context(), []string{"-help"}, &stdout, &stderr))
+	require.Zero(t, run(t.Context(), []string{"-help"}, &stdout, &stderr, nil))
 }
 
 func TestRunIsInterrupted(t *testing.T) {
@@ -332,7 +333,7 @@ func TestRunIsInterrupted(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailed, run(ctx, []string{"-dir", dir, "-stages", "4:1m", "-files", "20", "-quiet"}, &stdout, &stderr))
+	require.Equal(t, exitFailed, run(ctx, []string{"-dir", dir, "-stages", "4:1m", "-files", "20"}, &stdout, &stderr, nil))
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -2,12 +2,6 @@
 // shares, files of 1 KiB to 1 MiB, and stages with different numbers of virtual users. It reads and lists through fileproc and,
 // in alternating slices of the same run, through package os, or io/fs if the store is an S3 server, checks all that comes back,
 // and judges thresholds. Its words are those of k6. scripts/bench_load.sh builds and runs it; docs/dev/reliability.md explains.
-//
-// Usage:
-//
-//	load [flags]                        run a load
-//	load -compare A.json B.json         compare two runs
-//	load -from FILE.json [-plot NAME]   print or draw a run again
 package main
 
 import (
@@ -31,122 +25,120 @@ const (
 	exitThresholds = 99
 )
 
+const usage = `Usage: bench_load.sh [FLAG]...                run a load, print the table
+       bench_load.sh --compare A.json B.json  print which differences between two runs, saved with --out, are significant
+       bench_load.sh --from A.json [--plot A] print or draw a run again
+
+The exit status is 99 if a threshold is not met. The build tags in GOFLAGS select another backend:
+GOFLAGS=-tags=fileproc_unix bench_load.sh --out unix.json. It needs 500 MB of space in --dir.
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, nil))
 }
 
 // defaultThresholds are those of a run for which none are given.
 var defaultThresholds = []string{"checks:rate==1", "create:p(95)<=1.15x", "read:p(95)<=1.15x", "list:p(95)<=1.15x", "delete:p(95)<=1.15x"}
 
 type settings struct {
-	load             load
-	backend, dir     string
-	out, plot, from  string
-	compare, quiet   bool
-	revision, tags   string
-	thresholds       thresholds
-	vus              int
-	duration         time.Duration
-	stages           string
-	wrap             func(*store) // tests: break the store
-	stdout, progress io.Writer
+	load              load
+	s3                bool
+	dir, revision     string
+	out, plot, from   string
+	compare, noLimits bool
+	thresholds        []threshold
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return runWith(ctx, args, stdout, stderr, nil)
-}
-
-func runWith(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func(*store)) int {
-	s := &settings{stdout: stdout, progress: stderr, wrap: wrap}
+// run returns the exit status. A test breaks the store with wrap.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func(*store)) int {
+	s := settings{load: load{Stages: []stage{{25, 20 * time.Second}, {100, 20 * time.Second}, {25, 20 * time.Second}}}}
 	flags := s.flags(stderr)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return exitUsage
 	}
-	fail := func(status int, err error) int {
+	var r *record
+	err, status := s.validate(), exitUsage
+	switch {
+	case err != nil:
+	case s.compare:
+		err = compareFiles(stdout, flags.Args())
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case s.from != "":
+		r, err = loadRecord(s.from)
+	default:
+		status = exitFailed
+		r, err = s.measure(ctx, stderr, wrap)
+	}
+	if r != nil && err == nil {
+		r.write(stdout)
+		if s.plot != "" {
+			err = r.draw(s.plot)
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "load:", err)
 		return status
 	}
-	switch {
-	case s.compare:
-		if flags.NArg() != 2 {
-			return fail(exitUsage, errors.New("-compare needs two files"))
-		}
-		if err := compareFiles(stdout, flags.Arg(0), flags.Arg(1)); err != nil {
-			return fail(exitUsage, err)
-		}
-		return 0
-	case flags.NArg() > 0:
-		return fail(exitUsage, fmt.Errorf("unexpected argument %q", flags.Arg(0)))
-	case s.from != "":
-		r, err := loadRecord(s.from)
-		if err != nil {
-			return fail(exitUsage, err)
-		}
-		if err := s.show(r); err != nil {
-			return fail(exitFailed, err)
-		}
-		return r.status()
+	if r != nil && !r.ok() {
+		return exitThresholds
 	}
-	if err := s.validate(); err != nil {
-		return fail(exitUsage, err)
-	}
-	r, err := s.measure(ctx)
-	if err == nil && s.out != "" {
-		err = r.save(s.out)
-	}
-	if err == nil {
-		err = s.show(r)
-	}
-	if err != nil {
-		return fail(exitFailed, err)
-	}
-	return r.status()
+	return 0
 }
 
 func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.stages, "stages", "25:20s,100:20s,25:20s", "`VUs:duration,...`: each stage keeps a number of VUs; k6's order, duration:VUs, is understood too")
-	flags.IntVar(&s.vus, "vus", 0, "one stage of this many `VUs`, for -duration")
-	flags.DurationVar(&s.duration, "duration", time.Minute, "with -vus: the `time` of the stage")
-	flags.Var(&s.thresholds, "threshold", "a `condition` such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x (of the other side) or checks:rate==1; may be\nrepeated (default: "+
-		strings.Join(defaultThresholds, ", ")+"); \"none\" alone is no condition")
-	flags.StringVar(&s.backend, "backend", "os", "`store`: os (files) or s3 (an S3 server in this process)")
+	flags.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+	}
+	flags.Func("stages", "`VUs:duration,...`: each stage keeps a number of VUs (default 25:20s,100:20s,25:20s)", func(text string) (err error) {
+		s.load.Stages, err = parseStages(text)
+		return err
+	})
+	flags.Func("threshold", "a `condition` such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x (of the other side) or checks:rate==1; may be\n"+
+		"repeated; \"none\" is no condition (default "+strings.Join(defaultThresholds, ", ")+")", s.addThreshold)
+	flags.Func("backend", "`store`: os (files) or s3 (an S3 server in this process) (default os)", func(name string) error {
+		if s.s3 = name == "s3"; !s.s3 && name != "os" {
+			return errors.New("want os or s3")
+		}
+		return nil
+	})
 	flags.StringVar(&s.dir, "dir", os.TempDir(), "with -backend os: `directory` in which a directory with the files is made, and removed at the end")
 	flags.StringVar(&s.out, "out", "", "write the run as JSON to this `file`")
 	flags.StringVar(&s.plot, "plot", "", "draw the percentiles to `NAME`.svg and NAME.png")
 	flags.StringVar(&s.from, "from", "", "do not run, but print or draw this `file`, which -out wrote")
 	flags.BoolVar(&s.compare, "compare", false, "do not run, but compare two files, which -out wrote")
-	flags.BoolVar(&s.quiet, "quiet", false, "do not print what is being done")
 	flags.DurationVar(&s.load.Slice, "slice", time.Second, "about how `long` one side runs before the other one does")
 	flags.Uint64Var(&s.load.Seed, "seed", 1, "`number` from which sizes, content and the order of operations derive")
-	flags.IntVar(&s.load.Seeds, "files", 1000, "`number` of files that all VUs read")
+	flags.IntVar(&s.load.Files, "files", 1000, "`number` of files that all VUs read")
 	flags.IntVar(&s.load.Own, "own", 32, "`number` of files that each VU has of its own at the beginning of a slice")
 	flags.StringVar(&s.revision, "revision", "", "`revision` of fileproc, for the record")
-	flags.StringVar(&s.tags, "tags", "", "the `tags` that this command was built with, for the record")
 	return flags
 }
 
-func (s *settings) validate() (err error) {
-	s.load.Mix, s.load.Sizes, s.load.SeedDir = mix, sizes, 100
-	if s.vus > 0 {
-		s.load.Stages = []stage{{s.vus, s.duration}}
-	} else if s.load.Stages, err = parseStages(s.stages); err != nil {
-		return err
+func (s *settings) addThreshold(text string) error {
+	if text == "none" {
+		s.noLimits = true
+		return nil
 	}
-	switch {
-	case s.load.Slice <= 0, s.load.Seeds <= 0, s.load.Own <= 0, s.vus < 0, s.duration <= 0:
-		return errors.New("-vus, -duration, -slice, -files and -own need numbers above 0")
-	case s.backend != "os" && s.backend != "s3":
-		return fmt.Errorf("-backend %s: want os or s3", s.backend)
+	t, err := parseThreshold(text)
+	s.thresholds = append(s.thresholds, t)
+	return err
+}
+
+func (s *settings) validate() error {
+	if s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0 {
+		return errors.New("-slice, -files and -own need numbers above 0")
 	}
-	if s.thresholds == nil {
+	if s.thresholds == nil && !s.noLimits {
 		for _, text := range defaultThresholds {
-			if err := s.thresholds.Set(text); err != nil {
+			if err := s.addThreshold(text); err != nil {
 				return err
 			}
 		}
@@ -154,17 +146,15 @@ func (s *settings) validate() (err error) {
 	return nil
 }
 
-func parseStages(text string) ([]stage, error) {
-	var all []stage
+func parseStages(text string) (all []stage, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		first, second, _ := strings.Cut(part, ":")
-		vus, err := strconv.Atoi(first)
-		if err != nil {
-			vus, err = strconv.Atoi(second)
-			second = first
+		number, duration, _ := strings.Cut(part, ":")
+		if strings.IndexFunc(number, func(r rune) bool { return r < '0' || r > '9' }) >= 0 { // k6 has the duration first
+			number, duration = duration, number
 		}
-		d, errDuration := time.ParseDuration(second)
-		if err != nil || errDuration != nil || vus <= 0 || d <= 0 {
+		vus, errNumber := strconv.Atoi(number)
+		d, errDuration := time.ParseDuration(duration)
+		if errNumber != nil || errDuration != nil || vus <= 0 || d <= 0 {
 			return nil, fmt.Errorf("stage %q: want VUs:duration, such as 25:20s", part)
 		}
 		all = append(all, stage{vus, d})
@@ -172,9 +162,9 @@ func parseStages(text string) ([]stage, error) {
 	return all, nil
 }
 
-func (s *settings) measure(ctx context.Context) (r *record, err error) {
+func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) (r *record, err error) {
 	var store *store
-	if s.backend == "s3" {
+	if s.s3 {
 		store, err = openS3(ctx, s.load.maxVUs())
 	} else {
 		store, err = openFiles(s.dir)
@@ -183,64 +173,24 @@ func (s *settings) measure(ctx context.Context) (r *record, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	if s.wrap != nil {
-		s.wrap(store)
+	if wrap != nil {
+		wrap(store)
 	}
-	say := func(text string) {
-		if !s.quiet {
-			fmt.Fprintln(s.progress, text)
-		}
-	}
-	say("making the files that all VUs read")
 	runner := newRunner(&s.load, store)
 	if err := runner.prepare(ctx); err != nil {
 		return nil, err
 	}
-	runs, err := runner.run(ctx, say)
+	pairs, err := runner.run(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
-	r = newRecord(describeMachine(store, s.dir, s.revision, s.tags), &s.load, store.sides, runs)
-	r.Failures = runner.failures
+	r = newRecord(&s.load, [2]string{store.sides[0].name, store.sides[1].name}, pairs)
+	r.Machine, r.Failures = describeMachine(store, s.dir, s.revision), runner.failures
 	for _, t := range s.thresholds {
-		if t.metric != "" {
-			r.Thresholds = append(r.Thresholds, t.judge(r))
-		}
+		r.Thresholds = append(r.Thresholds, t.judge(r))
 	}
-	return r, nil
-}
-
-func (s *settings) show(r *record) error {
-	r.write(s.stdout)
-	if s.plot == "" {
-		return nil
+	if s.out != "" {
+		err = r.save(s.out)
 	}
-	return r.draw(s.plot)
-}
-
-// status is the exit status that belongs to the verdicts.
-func (r *record) status() int {
-	for _, v := range r.Thresholds {
-		if !v.OK {
-			return exitThresholds
-		}
-	}
-	return 0
-}
-
-func compareFiles(w io.Writer, oldName, newName string) error {
-	a, err := loadRecord(oldName)
-	if err != nil {
-		return err
-	}
-	b, err := loadRecord(newName)
-	if err != nil {
-		return err
-	}
-	all, err := compareRecords(a, b)
-	if err != nil {
-		return err
-	}
-	writeComparison(w, a, b, all)
-	return nil
+	return r, err
 }

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -18,7 +19,6 @@ var colors = []color.Color{figure.Blue, figure.Orange}
 
 // draw draws the latencies' percentiles to name.svg and name.png: a part for each operation, a line for each side.
 func (r *record) draw(name string) error {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	const columns = 2
 	parts := make([][]*plot.Plot, operations/columns)
 	for op, opName := range opNames {
@@ -28,10 +28,18 @@ func (r *record) draw(name string) error {
 		}
 		parts[op/columns] = append(parts[op/columns], p)
 	}
-	return figure.Save(name, 9*vg.Inch, 7*vg.Inch, func(c draw.Canvas) {
-		tiles := draw.Tiles{Rows: len(parts), Cols: columns, PadX: 2 * figure.Margin, PadY: 2 * figure.Margin}
+	heading := fmt.Sprintf("Latency of a mixed load through %s and through %s", r.Sides[0], r.Sides[1])
+	title := parts[0][0].Title.TextStyle
+	small := parts[0][0].X.Tick.Label
+	small.XAlign, small.YAlign = text.XLeft, text.YBottom
+	caption := strings.Replace(fmt.Sprint(r.Machine, "\n", &r.Load), ", kernel", "\nkernel", 1)
+	return figure.Save(name, 9*vg.Inch, 8*vg.Inch, func(c draw.Canvas) {
 		inside := draw.Crop(c, figure.Margin, -figure.Margin, figure.Margin, -figure.Margin)
-		for i, row := range plot.Align(parts, tiles, inside) {
+		title.XAlign, title.YAlign = draw.XCenter, draw.YTop
+		c.FillText(title, vg.Point{X: inside.Center().X, Y: inside.Max.Y}, heading)
+		c.FillText(small, inside.Min, caption)
+		tiles := draw.Tiles{Rows: len(parts), Cols: columns, PadX: 2 * figure.Margin, PadY: 2 * figure.Margin}
+		for i, row := range plot.Align(parts, tiles, draw.Crop(inside, 0, 0, small.Height(caption)+figure.Margin, -3*figure.Margin)) {
 			for k, tile := range row {
 				parts[i][k].Draw(tile)
 			}
@@ -40,25 +48,23 @@ func (r *record) draw(name string) error {
 }
 
 func (r *record) drawOperation(op string) (*plot.Plot, error) {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text, p.X.Label.Text = op, "ms", "percentile"
-	p.Title.TextStyle.Font.Size = 14
+	p := figure.New(op, "percentile", "ms")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, 8
 	p.Add(plotter.NewGrid())
-	var ticks []plot.Tick
+	var ticks plot.ConstantTicks
 	for _, percent := range percentiles {
 		ticks = append(ticks, plot.Tick{Value: nines(percent), Label: fmt.Sprint(percent)})
 	}
-	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	p.X.Tick.Marker = ticks
 	for i, side := range r.Sides {
-		m := r.Total[side][op]
-		if m.Count == m.Failed {
+		m := r.Levels[0].Sides[i][op]
+		if m["med"] == 0 {
 			continue
 		}
 		var points plotter.XYs
 		for _, percent := range percentiles {
-			points = append(points, plotter.XY{X: nines(percent), Y: m.at(percent)})
+			points = append(points, plotter.XY{X: nines(percent), Y: m[percentName(percent)]})
 		}
 		line, dots, err := plotter.NewLinePoints(points)
 		if err != nil {

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
+	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -13,92 +19,104 @@ import (
 )
 
 // format is the version of the record. It changes with what a field means.
-const format = 1
+const format = 2
 
-// A machine is what a run was measured on. It has no names of hosts and users, and no paths.
-type machine struct {
-	Platform   string // GOOS/GOARCH
-	Kernel     string `json:",omitempty"`
-	CPU        string `json:",omitempty"`
-	Cores      int
-	Go         string
-	Revision   string `json:",omitempty"` // of fileproc
-	Tags       string `json:",omitempty"` // build tags
-	Backend    string // of fileproc; "io/fs" if it reads an fs.FS
-	Store      string
-	FileSystem string `json:",omitempty"`
-}
+// percentiles are those in records.
+var percentiles = []float64{50, 90, 95, 99, 99.9}
 
-// A sliceRecord is what was measured in a slice.
-type sliceRecord struct {
-	Stage, VUs, Pair int
-	Side             string
-	Metrics          map[string]metric
-}
+// A metric summarises one operation of one side, with the names that k6 has: count, rate (the share that succeeded) and, of those
+// that succeeded, avg, min, med, max and p(N) in milliseconds, ops/s and MB/s (millions of bytes). What has no value is missing.
+type metric map[string]float64
 
-// A level summarises the slices with one number of VUs.
+// metrics are of each side, by operation.
+type metrics [2]map[string]metric
+
+// A level summarises slices of both sides with this number of VUs.
 type level struct {
-	VUs     int
-	Metrics map[string]map[string]metric // by side and operation
+	VUs   int // 0: any number
+	Sides metrics
 }
 
 // A record is what a run leaves.
 type record struct {
 	Format     int
-	Machine    machine
+	Machine    string
 	Load       load
 	Sides      [2]string
 	Thresholds []verdict
-	Failures   []string                     // the first of them
-	Total      map[string]map[string]metric // by side and operation
-	Levels     []level
-	Slices     []sliceRecord
+	Failures   []string // the first of them
+	Levels     []level  // the first is of all slices
+	Pairs      []level  // of slices that are neighbours
 }
 
-func newRecord(m machine, l *load, sides [2]side, runs []sliceRun) *record {
-	r := &record{Format: format, Machine: m, Load: *l, Sides: [2]string{sides[0].name, sides[1].name}}
-	var levels []int
-	for _, s := range runs {
-		levels = append(levels, s.vus)
-		r.Slices = append(r.Slices, sliceRecord{s.stage, s.vus, s.pair, r.Sides[s.side], summarizeAll([]sliceRun{s})})
+func newRecord(l *load, sides [2]string, pairs []slicePair) *record {
+	r := &record{Format: format, Load: *l, Sides: sides}
+	numbers := []int{0}
+	for _, p := range pairs {
+		numbers = append(numbers, p.vus)
+		r.Pairs = append(r.Pairs, summarize([]slicePair{p}, p.vus))
 	}
-	slices.Sort(levels)
-	for _, vus := range slices.Compact(levels) {
-		r.Levels = append(r.Levels, level{vus, r.bySide(runs, func(s sliceRun) bool { return s.vus == vus })})
+	slices.Sort(numbers)
+	for _, vus := range slices.Compact(numbers) {
+		r.Levels = append(r.Levels, summarize(pairs, vus))
 	}
-	r.Total = r.bySide(runs, func(sliceRun) bool { return true })
 	return r
 }
 
-func (r *record) bySide(runs []sliceRun, in func(sliceRun) bool) map[string]map[string]metric {
-	all := map[string]map[string]metric{}
-	for i, name := range r.Sides {
-		var some []sliceRun
-		for _, s := range runs {
-			if s.side == i && in(s) {
-				some = append(some, s)
+// summarize summarises the slices with this number of VUs, 0 for all.
+func summarize(pairs []slicePair, vus int) level {
+	sum := level{VUs: vus}
+	for side := range sum.Sides {
+		var all slice
+		for _, p := range pairs {
+			if vus == 0 || vus == p.vus {
+				all.elapsed += p.sides[side].elapsed
+				for op := range all.ops {
+					all.ops[op].add(p.sides[side].ops[op])
+				}
 			}
 		}
-		all[name] = summarizeAll(some)
+		sum.Sides[side] = map[string]metric{}
+		for op, s := range all.ops {
+			sum.Sides[side][opNames[op]] = newMetric(s, all.elapsed)
+		}
 	}
-	return all
+	return sum
 }
 
-// summarizeAll returns the metrics of all operations in these slices together.
-func summarizeAll(runs []sliceRun) map[string]metric {
-	metrics := map[string]metric{}
-	for op, name := range opNames {
-		var all sample
-		var elapsed time.Duration
-		for _, s := range runs {
-			all.latencies = append(all.latencies, s.ops[op].latencies...)
-			all.failed += s.ops[op].failed
-			all.bytes += s.ops[op].bytes
-			elapsed += s.elapsed
-		}
-		metrics[name] = summarize(all, elapsed)
+// newMetric sorts the latencies.
+func newMetric(s sample, elapsed time.Duration) metric {
+	n := float64(len(s.latencies))
+	m := metric{"count": n + float64(s.failed), "rate": 1}
+	if s.failed > 0 {
+		m["rate"] = n / m["count"]
 	}
-	return metrics
+	if n == 0 {
+		return m
+	}
+	slices.Sort(s.latencies)
+	var sum time.Duration
+	for _, d := range s.latencies {
+		sum += d
+	}
+	m["ops/s"], m["MB/s"] = n/elapsed.Seconds(), float64(s.bytes)/1e6/elapsed.Seconds()
+	m["avg"] = milliseconds(sum) / n
+	for _, p := range percentiles {
+		m[percentName(p)] = milliseconds(percentile(s.latencies, p))
+	}
+	m["min"], m["med"], m["max"] = milliseconds(s.latencies[0]), m[percentName(50)], milliseconds(percentile(s.latencies, 100))
+	return m
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func percentName(p float64) string { return fmt.Sprintf("p(%v)", p) }
+
+// percentile returns the p-th percentile of sorted values, of which there is at least one: the least value that at least p
+// percent of the values do not exceed.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
 func (r *record) save(name string) error {
@@ -118,21 +136,110 @@ func loadRecord(name string) (*record, error) {
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if r.Format != format || len(r.Slices) == 0 {
+	if r.Format != format || len(r.Pairs) == 0 {
 		return nil, fmt.Errorf("%s: not a record of this version of the command", name)
 	}
 	return r, nil
 }
 
-func describeMachine(s *store, dir, revision, tags string) machine {
-	m := machine{
-		Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), Revision: revision,
-		Tags: tags, Backend: fileproc.Backend(), Store: s.kind, Kernel: host.Kernel(), CPU: host.CPU(),
+// describeMachine says what a run is measured on, without names of hosts and users, and without paths.
+func describeMachine(s *store, dir, revision string) string {
+	backend, fileSystem, tags := "io/fs", "", ""
+	if s.kind == "files" {
+		backend, fileSystem = fileproc.Backend(), host.FileSystem(dir)
 	}
-	if s.kind == kindFiles {
-		m.FileSystem = host.FileSystem(dir)
-	} else {
-		m.Backend = "io/fs"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, set := range info.Settings {
+			if set.Key == "-tags" {
+				tags = set.Value
+			}
+		}
 	}
-	return m
+	text := runtime.GOOS + "/" + runtime.GOARCH
+	for _, part := range [][2]string{{"", host.CPU()}, {"", fmt.Sprint(runtime.GOMAXPROCS(0), " cores")}, {"kernel ", host.Kernel()}, {"", runtime.Version()},
+		{"backend ", backend}, {"", s.kind}, {"", fileSystem}, {"tags ", tags}, {"revision ", revision}} {
+		if part[1] != "" {
+			text += ", " + part[0] + part[1]
+		}
+	}
+	return text
+}
+
+func (l *load) String() string {
+	var stages []string
+	for _, s := range l.Stages {
+		stages = append(stages, fmt.Sprint(s.VUs, ":", s.Duration))
+	}
+	return fmt.Sprintf("stages %s in slices of about %v, seed %d, %d files shared, %d of each VU", strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
+}
+
+// A threshold is a condition on a metric in the words of k6, such as "read:p(95)<500". In place of a time, a threshold may
+// have a ratio to the other side: "read:p(95)<=1.15x".
+type threshold struct {
+	text     string
+	metric   string // an operation, or "checks" for all operations of both sides
+	stat     string // in metric
+	operator string
+	limit    float64 // times are in milliseconds
+	relative bool
+}
+
+var thresholdPattern = regexp.MustCompile(`^\s*(checks|create|read|list|delete):\s*(avg|min|med|max|rate|count|p\((?:50|90|95|99|99\.9)\))` +
+	`\s*(<=|>=|==|!=|<|>)\s*([0-9.]+)(x|us|µs|ms|s)?\s*$`)
+
+// units are how many milliseconds a unit is; k6 has none and means milliseconds.
+var units = map[string]float64{"us": 1e-3, "µs": 1e-3, "s": 1e3}
+
+func parseThreshold(text string) (threshold, error) {
+	m := thresholdPattern.FindStringSubmatch(text)
+	if m == nil {
+		return threshold{}, fmt.Errorf("threshold %q: want METRIC:STATISTIC OPERATOR LIMIT, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x or checks:rate==1", text)
+	}
+	limit, err := strconv.ParseFloat(m[4], 64)
+	switch isTime := m[2] != "rate" && m[2] != "count"; {
+	case err != nil:
+		return threshold{}, fmt.Errorf("threshold %q: the limit is not a number", text)
+	case m[1] == "checks" && m[2] != "rate":
+		return threshold{}, fmt.Errorf("threshold %q: checks have a rate only", text)
+	case !isTime && m[5] != "":
+		return threshold{}, fmt.Errorf("threshold %q: a %s has no unit", text, m[2])
+	}
+	return threshold{text, m[1], m[2], m[3], limit * cmp.Or(units[m[5]], 1), m[5] == "x"}, nil
+}
+
+// A verdict is what became of a threshold.
+type verdict struct {
+	Threshold string
+	Value     float64 // in milliseconds, or a ratio, a share or a count
+	OK        bool
+}
+
+func (t threshold) judge(r *record) verdict {
+	v := verdict{Threshold: t.text}
+	all := r.Levels[0].Sides
+	var known bool
+	if t.metric == "checks" {
+		succeeded, count := 0.0, 0.0
+		for _, side := range all {
+			for _, m := range side {
+				succeeded, count = succeeded+m["count"]*m["rate"], count+m["count"]
+			}
+		}
+		v.Value, known = succeeded/max(count, 1), true
+	} else if v.Value, known = all[0][t.metric][t.stat]; t.relative {
+		other, ok := all[1][t.metric][t.stat]
+		v.Value, known = v.Value/other, known && ok
+	}
+	if !known { // nothing succeeded that could be within the limit
+		return verdict{Threshold: t.text}
+	}
+	c := cmp.Compare(v.Value, t.limit)
+	v.OK = t.operator == "!=" && c != 0 ||
+		t.operator != "!=" && strings.Contains(t.operator, map[int]string{-1: "<", 0: "=", 1: ">"}[c])
+	return v
+}
+
+// ok reports whether all thresholds are met.
+func (r *record) ok() bool {
+	return !slices.ContainsFunc(r.Thresholds, func(v verdict) bool { return !v.OK })
 }

@@ -1,12 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/s3blob"
 
 	"github.com/fileproc/fileproc"
 )
@@ -32,9 +43,6 @@ type side struct {
 	list func(ctx context.Context, dir string, names []string) ([]string, error)
 }
 
-// kindFiles is the kind of a store of plain files.
-const kindFiles = "files"
-
 const ours = "fileproc"
 
 // openFiles returns a store in a new directory below parent, which close removes.
@@ -45,22 +53,74 @@ func openFiles(parent string) (*store, error) {
 	}
 	at := func(path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
 	return &store{
-		kind:   kindFiles,
+		kind:   "files",
 		mkdir:  func(dir string) error { return os.MkdirAll(at(dir), 0o755) },
 		create: func(path string, data []byte) error { return os.WriteFile(at(path), data, 0o644) },
 		remove: func(path string) error { return os.Remove(at(path)) },
 		close:  func() error { return os.RemoveAll(root) },
-		sides:  [2]side{fileprocSide(nil, func(dir, name string) (string, string) { return at(dir), name }), osSide(at)},
+		sides: [2]side{
+			fileprocSide(nil, at, func(dir, name string) (string, string) { return at(dir), name }),
+			otherSide("os", at, os.ReadFile, filepath.WalkDir),
+		},
+	}, nil
+}
+
+// openS3 returns a store in the memory of an S3 server, which runs in this process and listens on the loopback interface. Both
+// sides use it through one bucket of gocloud.dev/blob, which is an fs.FS.
+func openS3(ctx context.Context, vus int) (*store, error) {
+	const bucketName = "load"
+	memory := s3mem.New()
+	if err := memory.CreateBucket(bucketName); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: gofakes3.New(memory, gofakes3.WithoutVersioning()).Server()}
+	go server.Serve(listener) // Close ends it
+	client := s3.New(s3.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String("http://" + listener.Addr().String()),
+		UsePathStyle: true,
+		Credentials:  credentials.NewStaticCredentialsProvider("load", "load", ""),
+		// A VU may need one connection for each request that is not read to its end.
+		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConns: 4 * vus, MaxIdleConnsPerHost: 4 * vus}},
+	})
+	bucket, err := s3blob.OpenBucket(ctx, client, bucketName, nil)
+	if err != nil {
+		server.Close()
+		return nil, err
+	}
+	at := func(path string) string { return path }
+	return &store{
+		kind:  "S3 server",
+		mkdir: func(string) error { return nil },
+		create: func(path string, data []byte) error {
+			return bucket.Upload(ctx, path, bytes.NewReader(data), &blob.WriterOptions{ContentType: "application/octet-stream"})
+		},
+		remove: func(path string) error { return bucket.Delete(ctx, path) },
+		close: func() error {
+			err := bucket.Close()
+			server.Close()
+			return err
+		},
+		sides: [2]side{
+			// A root of "." is not opened: any other would be listed.
+			fileprocSide(bucket, at, func(dir, name string) (string, string) { return ".", dir + "/" + name }),
+			otherSide("io/fs", at, func(name string) ([]byte, error) { return fs.ReadFile(bucket, name) },
+				func(dir string, fn fs.WalkDirFunc) error { return fs.WalkDir(bucket, dir, fn) }),
+		},
 	}, nil
 }
 
 // fileprocSide reads a file by a Process of this one name, and lists by a Walk. A nil fsys is the operating system's files. At
-// returns the root for a directory, and Options.Files for one of its files.
-func fileprocSide(fsys fs.FS, at func(dir, name string) (root, file string)) side {
+// returns what Walk calls a directory, and one the root for a file of it and its name in Options.Files.
+func fileprocSide(fsys fs.FS, at func(dir string) string, one func(dir, name string) (root, file string)) side {
 	return side{
 		name: ours,
 		read: func(ctx context.Context, dir, name string, check func([]byte) error) error {
-			root, file := at(dir, name)
+			root, file := one(dir, name)
 			opts := fileproc.Options{FS: fsys, Files: slices.Values([]string{file})}
 			got, err := fileproc.Process(ctx, root, opts, func(f *fileproc.File) (string, error) {
 				return f.Name(), check(f.Data())
@@ -71,11 +131,7 @@ func fileprocSide(fsys fs.FS, at func(dir, name string) (root, file string)) sid
 			return err
 		},
 		list: func(ctx context.Context, dir string, names []string) ([]string, error) {
-			root := dir
-			if fsys == nil {
-				root, _ = at(dir, "")
-			}
-			for e, err := range fileproc.Walk(ctx, root, fileproc.Options{FS: fsys}) {
+			for e, err := range fileproc.Walk(ctx, at(dir), fileproc.Options{FS: fsys}) {
 				if err != nil {
 					return names, err
 				}
@@ -86,19 +142,19 @@ func fileprocSide(fsys fs.FS, at func(dir, name string) (root, file string)) sid
 	}
 }
 
-// osSide reads with os.ReadFile and lists with filepath.WalkDir.
-func osSide(at func(path string) string) side {
+// otherSide reads and lists with these functions, which have the paths that at returns.
+func otherSide(name string, at func(path string) string, readFile func(string) ([]byte, error), walkDir func(string, fs.WalkDirFunc) error) side {
 	return side{
-		name: "os",
+		name: name,
 		read: func(_ context.Context, dir, name string, check func([]byte) error) error {
-			data, err := os.ReadFile(filepath.Join(at(dir), name))
+			data, err := readFile(at(dir + "/" + name))
 			if err != nil {
 				return err
 			}
 			return check(data)
 		},
 		list: func(_ context.Context, dir string, names []string) ([]string, error) {
-			err := filepath.WalkDir(at(dir), func(_ string, d fs.DirEntry, err error) error {
+			err := walkDir(at(dir), func(_ string, d fs.DirEntry, err error) error {
 				if err == nil && !d.IsDir() {
 					names = append(names, d.Name())
 				}
