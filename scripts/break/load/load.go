@@ -56,10 +56,6 @@ type load struct {
 	Own    int // files of each VU's own at the beginning of a slice
 }
 
-func (l *load) maxVUs() int {
-	return slices.MaxFunc(l.Stages, func(a, b stage) int { return a.VUs - b.VUs }).VUs
-}
-
 // slices returns how many slices a stage has, a multiple of 4: the sides run in the order A B B A, so that neither a trend nor
 // a moment of the machine is in one of them alone.
 func (l *load) slices(s stage) int {
@@ -73,16 +69,20 @@ type sample struct {
 	bytes     int64
 }
 
-func (s *sample) add(more sample) {
-	s.latencies = append(s.latencies, more.latencies...)
-	s.failed += more.failed
-	s.bytes += more.bytes
-}
-
 // A slice is what was measured while one side ran.
 type slice struct {
 	elapsed time.Duration
 	ops     [operations]sample
+}
+
+func (s *slice) add(elapsed time.Duration, ops *[operations]sample) {
+	s.elapsed += elapsed
+	for op, more := range ops {
+		to := &s.ops[op]
+		to.latencies = append(to.latencies, more.latencies...)
+		to.failed += more.failed
+		to.bytes += more.bytes
+	}
 }
 
 // A slicePair has a slice of each side. They are neighbours and did the same operations.
@@ -107,12 +107,9 @@ type runner struct {
 	failures []string
 }
 
-func newRunner(l *load, s *store) *runner {
-	return &runner{load: l, store: s, library: newLibrary(l.Seed, slices.Max(sizes)), dirs: map[string][]string{}}
-}
-
-// prepare makes the files that all VUs read, 100 to a directory, and the VUs with their directories.
-func (r *runner) prepare(ctx context.Context) error {
+// newRunner makes the files that all VUs read, 100 to a directory, and the VUs with their directories.
+func newRunner(ctx context.Context, l *load, s *store) (*runner, error) {
+	r := &runner{load: l, store: s, library: newLibrary(l.Seed, slices.Max(sizes)), dirs: map[string][]string{}}
 	rng := rand.New(rand.NewPCG(r.Seed, 0))
 	var buf []byte
 	for i := range r.Files {
@@ -121,19 +118,19 @@ func (r *runner) prepare(ctx context.Context) error {
 		r.seeds = append(r.seeds, f)
 		buf = r.library.make(buf, f)
 		if err := errors.Join(ctx.Err(), r.mkdir(f.dir), r.create(f.path(), buf)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for s := range r.vus {
-		for id := range r.maxVUs() {
+		for id := range slices.MaxFunc(l.Stages, func(a, b stage) int { return a.VUs - b.VUs }).VUs {
 			v := &vu{runner: r, id: id, side: &r.sides[s], dir: fmt.Sprintf("%c/vu%04d", 'a'+s, id)}
 			if err := r.mkdir(v.dir); err != nil {
-				return err
+				return nil, err
 			}
 			r.vus[s] = append(r.vus[s], v)
 		}
 	}
-	return nil
+	return r, nil
 }
 
 func seedDir(i int) string { return fmt.Sprintf("seed/d%03d", i/100) }
@@ -179,10 +176,9 @@ func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration
 	})
 	s.elapsed = time.Since(start)
 	for _, v := range vus {
-		for op := range v.samples {
-			from := &v.samples[op]
-			s.ops[op].add(*from)
-			*from = sample{latencies: from.latencies[:0]}
+		s.add(0, &v.samples)
+		for op, sample := range v.samples {
+			v.samples[op].latencies, v.samples[op].failed, v.samples[op].bytes = sample.latencies[:0], 0, 0
 		}
 	}
 	return s, context.Cause(ctx)

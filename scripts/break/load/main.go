@@ -132,18 +132,16 @@ func (s *settings) addThreshold(text string) error {
 	return err
 }
 
-func (s *settings) validate() error {
+func (s *settings) validate() (err error) {
 	if s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0 {
 		return errors.New("-slice, -files and -own need numbers above 0")
 	}
 	if s.thresholds == nil && !s.noLimits {
 		for _, text := range defaultThresholds {
-			if err := s.addThreshold(text); err != nil {
-				return err
-			}
+			err = errors.Join(err, s.addThreshold(text))
 		}
 	}
-	return nil
+	return err
 }
 
 func parseStages(text string) (all []stage, err error) {
@@ -165,7 +163,7 @@ func parseStages(text string) (all []stage, err error) {
 func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) (r *record, err error) {
 	var store *store
 	if s.s3 {
-		store, err = openS3(ctx, s.load.maxVUs())
+		store, err = openS3(ctx)
 	} else {
 		store, err = openFiles(s.dir)
 	}
@@ -176,8 +174,8 @@ func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*s
 	if wrap != nil {
 		wrap(store)
 	}
-	runner := newRunner(&s.load, store)
-	if err := runner.prepare(ctx); err != nil {
+	runner, err := newRunner(ctx, &s.load, store)
+	if err != nil {
 		return nil, err
 	}
 	pairs, err := runner.run(ctx, progress)

@@ -49,7 +49,7 @@ func (r *record) draw(name string) error {
 
 func (r *record) drawOperation(op string) (*plot.Plot, error) {
 	p := figure.New(op, "percentile", "ms")
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, 8
 	p.Add(plotter.NewGrid())
 	var ticks plot.ConstantTicks
@@ -85,16 +85,3 @@ func (r *record) drawOperation(op string) (*plot.Plot, error) {
 
 // nines spreads the high percentiles: 90, 99 and 99.9 are at 1, 2 and 3.
 func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
-
-// decades are a label at each power of 10, and ticks between.
-func decades(lo, hi float64) []plot.Tick {
-	var ticks []plot.Tick
-	for d := math.Floor(math.Log10(lo)); d <= math.Ceil(math.Log10(hi)); d++ {
-		power := math.Pow(10, d)
-		ticks = append(ticks, plot.Tick{Value: power, Label: fmt.Sprintf("%g", power)})
-		for i := 2.0; i < 10; i++ {
-			ticks = append(ticks, plot.Tick{Value: i * power})
-		}
-	}
-	return ticks
-}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -70,10 +71,7 @@ func summarize(pairs []slicePair, vus int) level {
 		var all slice
 		for _, p := range pairs {
 			if vus == 0 || vus == p.vus {
-				all.elapsed += p.sides[side].elapsed
-				for op := range all.ops {
-					all.ops[op].add(p.sides[side].ops[op])
-				}
+				all.add(p.sides[side].elapsed, &p.sides[side].ops)
 			}
 		}
 		sum.Sides[side] = map[string]metric{}
@@ -121,10 +119,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 func (r *record) save(name string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, append(text, '\n'), 0o644)
+	return errors.Join(err, os.WriteFile(name, append(text, '\n'), 0o644))
 }
 
 func loadRecord(name string) (*record, error) {
@@ -133,11 +128,8 @@ func loadRecord(name string) (*record, error) {
 		return nil, err
 	}
 	r := &record{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if r.Format != format || len(r.Pairs) == 0 {
-		return nil, fmt.Errorf("%s: not a record of this version of the command", name)
+	if err := json.Unmarshal(text, r); err != nil || r.Format != format || len(r.Pairs) == 0 {
+		return nil, fmt.Errorf("%s: not a record of this version of the command: %v", name, err)
 	}
 	return r, nil
 }
@@ -192,19 +184,12 @@ var units = map[string]float64{"us": 1e-3, "µs": 1e-3, "s": 1e3}
 
 func parseThreshold(text string) (threshold, error) {
 	m := thresholdPattern.FindStringSubmatch(text)
-	if m == nil {
-		return threshold{}, fmt.Errorf("threshold %q: want METRIC:STATISTIC OPERATOR LIMIT, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x or checks:rate==1", text)
+	if m == nil || m[1] == "checks" && m[2] != "rate" || (m[2] == "rate" || m[2] == "count") && m[5] != "" {
+		return threshold{}, errors.New("want METRIC:STATISTIC OPERATOR LIMIT, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x or " +
+			"checks:rate==1; checks have a rate only, and a rate or count has no unit")
 	}
 	limit, err := strconv.ParseFloat(m[4], 64)
-	switch isTime := m[2] != "rate" && m[2] != "count"; {
-	case err != nil:
-		return threshold{}, fmt.Errorf("threshold %q: the limit is not a number", text)
-	case m[1] == "checks" && m[2] != "rate":
-		return threshold{}, fmt.Errorf("threshold %q: checks have a rate only", text)
-	case !isTime && m[5] != "":
-		return threshold{}, fmt.Errorf("threshold %q: a %s has no unit", text, m[2])
-	}
-	return threshold{text, m[1], m[2], m[3], limit * cmp.Or(units[m[5]], 1), m[5] == "x"}, nil
+	return threshold{text, m[1], m[2], m[3], limit * cmp.Or(units[m[5]], 1), m[5] == "x"}, err
 }
 
 // A verdict is what became of a threshold.

@@ -67,7 +67,7 @@ func openFiles(parent string) (*store, error) {
 
 // openS3 returns a store in the memory of an S3 server, which runs in this process and listens on the loopback interface. Both
 // sides use it through one bucket of gocloud.dev/blob, which is an fs.FS.
-func openS3(ctx context.Context, vus int) (*store, error) {
+func openS3(ctx context.Context) (*store, error) {
 	const bucketName = "load"
 	memory := s3mem.New()
 	if err := memory.CreateBucket(bucketName); err != nil {
@@ -84,8 +84,8 @@ func openS3(ctx context.Context, vus int) (*store, error) {
 		BaseEndpoint: aws.String("http://" + listener.Addr().String()),
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider("load", "load", ""),
-		// A VU may need one connection for each request that is not read to its end.
-		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConns: 4 * vus, MaxIdleConnsPerHost: 4 * vus}},
+		// A VU may need one connection for each request that is not read to its end, and the default keeps two.
+		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10_000}},
 	})
 	bucket, err := s3blob.OpenBucket(ctx, client, bucketName, nil)
 	if err != nil {

@@ -187,12 +187,9 @@ func compareFiles(w io.Writer, names []string) error {
 	if len(names) != 2 {
 		return errors.New("-compare needs two files")
 	}
-	a, err := loadRecord(names[0])
-	if err != nil {
-		return err
-	}
-	b, err := loadRecord(names[1])
-	if err != nil {
+	a, errA := loadRecord(names[0])
+	b, errB := loadRecord(names[1])
+	if err := errors.Join(errA, errB); err != nil {
 		return err
 	}
 	all, err := compareRecords(a, b)

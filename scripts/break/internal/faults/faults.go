@@ -56,15 +56,10 @@ func Main(ctx context.Context, args []string) error {
 		return err
 	}
 	if *run != "" {
-		j, ok := parseJob(*run)
-		if !ok {
-			return fmt.Errorf("no combination %q", *run)
-		}
-		return runVictim(j, *root, *cache)
+		return runVictim(parseJob(*run), *root, *cache)
 	}
-	d := &driver{ctx: ctx, time: time.Duration(*minutes * float64(time.Minute)), only: *only, random: rand.New(rand.NewSource(*seed)),
-		counts: map[string]int{}, seen: map[string]bool{}, table: map[string]*row{}}
-	return d.drive()
+	d := &driver{ctx: ctx, only: *only, random: rand.New(rand.NewSource(*seed)), counts: map[string]int{}, table: map[string]*row{}}
+	return errors.Join(d.drive(time.Duration(*minutes*float64(time.Minute))), ctx.Err())
 }
 
 // backends are the build tags of each.
@@ -85,22 +80,22 @@ func (j job) String() string {
 	return fmt.Sprintf("%s %s %s %s when=%s", j.backend, j.mode.name, j.t.call, j.fault, j.when)
 }
 
-// parseJob returns the job that String describes.
-func parseJob(text string) (j job, ok bool) {
+// parseJob returns the job that String describes, the zero job if the text describes none.
+func parseJob(text string) job {
 	part := strings.Split(text, " ")
 	if len(part) != 5 {
-		return job{}, false
+		return job{}
 	}
-	j = job{backend: part[0], t: target{call: part[2], paths: true, absorbed: part[2] == shortRuns || filters[part[3]].absorbed}, fault: part[3]}
-	if i := slices.IndexFunc(targets, func(t target) bool { return t.call == part[2] }); i >= 0 {
-		j.t = targets[i]
+	m := slices.IndexFunc(modes, func(m mode) bool { return m.name == part[1] })
+	when, ok := strings.CutPrefix(part[4], "when=")
+	if m < 0 || !ok {
+		return job{}
 	}
-	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == part[1] })
-	if j.when, ok = strings.CutPrefix(part[4], "when="); i < 0 || !ok {
-		return job{}, false
+	j := job{part[0], modes[m], target{call: part[2], paths: true, absorbed: part[2] == shortRuns || filters[part[3]].absorbed}, part[3], when}
+	if t := slices.IndexFunc(targets, func(t target) bool { return t.call == part[2] }); t >= 0 {
+		j.t = targets[t]
 	}
-	j.mode = modes[i]
-	return j, true
+	return j
 }
 
 // errno returns the name of the error with which calls fail, "" if none does.
@@ -137,23 +132,21 @@ type row struct {
 }
 
 type driver struct {
-	ctx      context.Context
-	time     time.Duration // 0: one pass
-	deadline time.Time
-	only     string
-	random   *rand.Rand
-	dir      string
-	counts   map[string]int  // of a call in one thread of a run without faults, by backend, mode and call
-	seen     map[string]bool // jobs that are in the pass
+	ctx    context.Context
+	only   string
+	random *rand.Rand
+	dir    string
+	counts map[string]int // of a call in one thread of a run without faults, by backend, mode and call
 
 	mu       sync.Mutex // guards what follows
 	table    map[string]*row
 	losses   int
 	slowest  time.Duration
-	repeated int // runs made again since strace itself failed
+	repeated atomic.Int64 // runs made again since strace itself failed
 }
 
-func (d *driver) drive() (err error) {
+// drive makes a pass and goes on at random until the time is over, or makes one pass if it is 0.
+func (d *driver) drive(limit time.Duration) (err error) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return errors.New("faults needs strace")
 	}
@@ -164,35 +157,43 @@ func (d *driver) drive() (err error) {
 	if err := d.prepare(); err != nil {
 		return err
 	}
-	start := time.Now()
-	d.deadline = start.Add(d.time)
-	if j, ok := parseJob(d.only); ok {
-		d.run("this combination", []job{j})
-	} else {
+	only := parseJob(d.only)
+	if only.backend == "" {
 		if err := d.count(); err != nil {
 			return err
 		}
-		d.run("under seccomp", d.underFilters())
-		d.run("with short counts", d.withShortCounts())
+	}
+	start := time.Now()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		d.ctx, cancel = context.WithTimeout(d.ctx, limit)
+		defer cancel()
+	}
+	if only.backend != "" {
+		d.run("this combination", []job{only})
+	} else {
+		filtered, short := d.withoutStrace()
+		d.run("under seccomp", filtered)
+		d.run("with short counts", short)
 		pass := d.plan()
 		d.run("of the pass", pass)
-		for d.time > 0 && len(pass) > 0 && !d.over() {
+		for limit > 0 && len(pass) > 0 && !d.over() {
 			d.run("", d.randomly(pass, 500))
 		}
 	}
 	d.print()
 	fmt.Printf("%s, slowest run %s; %d runs were repeated since strace failed\nlosses: %d\n",
-		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated, d.losses)
+		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated.Load(), d.losses)
 	if d.losses > 0 {
 		return fmt.Errorf("%d runs lost something", d.losses)
 	}
-	return d.ctx.Err()
+	return nil
 }
 
 func (d *driver) over() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ctx.Err() != nil || d.time > 0 && time.Now().After(d.deadline) || d.losses > maxLosses
+	return d.ctx.Err() != nil || d.losses > maxLosses
 }
 
 // prepare writes the trees and builds the binaries.
@@ -217,30 +218,39 @@ func (d *driver) prepare() error {
 
 func (d *driver) tree(name string) string { return filepath.Join(d.dir, "trees", name) }
 
-// victim returns the command that runs j in a process of its own. Scratch is a directory for its cache file.
+// victim returns the command that runs j in a process of its own. Scratch is the directory for its cache file.
 func (d *driver) victim(j job, scratch string) []string {
 	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.String(), "-root", d.tree(j.mode.tree), "-cache", filepath.Join(scratch, "cache")}
 }
 
-// strace returns the command that runs j under strace, which looks at these calls and writes to scratch/log. With paths, it looks
-// at calls with the tree or the cache file alone.
-func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string) []string {
-	args := append([]string{"strace", "-f", "--seccomp-bpf", "-qq", "-o", filepath.Join(scratch, "log"), "-e", "trace=" + calls}, more...)
+// strace runs j under strace, which looks at these calls, and returns what it logs. With paths, it looks at calls with the tree
+// or the cache file alone.
+func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string) (out, log string, err error) {
+	logFile := filepath.Join(scratch, "log")
+	args := append([]string{"strace", "-f", "--seccomp-bpf", "-qq", "-o", logFile, "-e", "trace=" + calls}, more...)
 	if paths {
-		args = append(args, "-P", "anon_inode:[io_uring]")
+		watched := []string{"anon_inode:[io_uring]"}
 		filepath.WalkDir(d.tree(j.mode.tree), func(at string, e fs.DirEntry, err error) error {
 			if err == nil && (e.IsDir() || j.mode.tree != "many") {
-				args = append(args, "-P", at)
+				watched = append(watched, at)
 			}
 			return err
 		})
-		if j.mode.name == "again" {
-			for _, end := range []string{"", ".lock", ".fileproc-tmp"} {
-				args = append(args, "-P", filepath.Join(scratch, "cache"+end))
-			}
+		if cache := filepath.Join(scratch, "cache"); j.mode.name == "again" {
+			watched = append(watched, cache, cache+".lock", cache+".fileproc-tmp")
+		}
+		for _, path := range watched {
+			args = append(args, "-P", path)
 		}
 	}
-	return append(append(args, "--"), d.victim(j, scratch)...)
+	args = append(append(args, "--"), d.victim(j, scratch)...)
+	out, err = d.command(args)
+	for strings.Contains(out, "strace: ptrace(") { // a defect of strace when a thread ends
+		d.repeated.Add(1)
+		out, err = d.command(args)
+	}
+	text, errLog := os.ReadFile(logFile)
+	return out, string(text), errors.Join(err, errLog)
 }
 
 // count finds out which calls each mode makes, and how often in one thread.
@@ -257,16 +267,12 @@ func (d *driver) count() error {
 			if err != nil {
 				return err
 			}
-			out, err := d.command(d.strace(j, scratch, strings.Join(calls, ","), paths))
+			out, log, err := d.strace(j, scratch, strings.Join(calls, ","), paths)
 			if err != nil || strings.Contains(out, "failed ") {
 				return fmt.Errorf("without a fault: %v: %s\n%s", err, j, out)
 			}
-			text, err := os.ReadFile(filepath.Join(scratch, "log"))
-			if err != nil {
-				return err
-			}
 			threads := map[string]int{}
-			for line := range strings.Lines(string(text)) {
+			for line := range strings.Lines(log) {
 				if tid, call, ok := callOf(line); ok {
 					threads[tid+" "+call]++
 					d.counts[j.use()+call] = max(d.counts[j.use()+call], threads[tid+" "+call])
@@ -287,12 +293,14 @@ func callOf(line string) (tid, call string, ok bool) {
 // plan returns the combinations of a pass: the first calls of all, then the others.
 func (d *driver) plan() (pass []job) {
 	const every, all = "2+3", "1+"
+	seen := map[string]bool{}
 	for _, position := range []string{"1", "middle", "last", "1+2", every, all} {
 		var part []job
 		for _, j := range uses() {
 			for _, j.t = range targets {
 				n := d.counts[j.use()+j.t.call]
-				if n == 0 || j.t.few && !j.isFew() {
+				few := j.backend == "linux" && slices.Contains([]string{"process", "many", "cold", "again"}, j.mode.name)
+				if n == 0 || j.t.few && !few {
 					continue
 				}
 				j.when = position
@@ -323,23 +331,19 @@ func (d *driver) plan() (pass []job) {
 				}
 			}
 		}
+		part = slices.DeleteFunc(part, func(j job) bool {
+			had := seen[j.String()]
+			seen[j.String()] = true
+			return had
+		})
 		pass = append(pass, d.chosen(part)...)
 	}
 	return pass
 }
 
-// isFew reports whether the job is one of those that are enough for a call that the runtime makes too.
-func (j job) isFew() bool {
-	return j.backend == "linux" && slices.Contains([]string{"process", "many", "cold", "again"}, j.mode.name)
-}
-
-// chosen returns those of the jobs that -only names and that were not chosen before, in random order.
+// chosen returns those of the jobs that -only names, in random order.
 func (d *driver) chosen(jobs []job) []job {
-	jobs = slices.DeleteFunc(jobs, func(j job) bool {
-		had := d.seen[j.String()]
-		d.seen[j.String()] = true
-		return had || !strings.Contains(j.String(), d.only)
-	})
+	jobs = slices.DeleteFunc(jobs, func(j job) bool { return !strings.Contains(j.String(), d.only) })
 	d.random.Shuffle(len(jobs), func(i, k int) { jobs[i], jobs[k] = jobs[k], jobs[i] })
 	return jobs
 }
@@ -389,31 +393,22 @@ func (d *driver) one(j job, scratch string) {
 		d.lost(j, err.Error())
 		return
 	}
-	args := d.victim(j, scratch)
+	var out, log string
+	var err error
+	start, injected := time.Now(), 2 // an unknown number
 	if j.byStrace() {
-		args = d.strace(j, scratch, j.t.call, j.t.paths, "-e", "inject="+j.t.call+":"+j.fault+":when="+j.when)
+		out, log, err = d.strace(j, scratch, j.t.call, j.t.paths, "-e", "inject="+j.t.call+":"+j.fault+":when="+j.when)
+		injected = strings.Count(log, "(INJECTED)") + strings.Count(log, "(DELAYED)")
+	} else {
+		out, err = d.command(d.victim(j, scratch))
 	}
-	start := time.Now()
-	out, err := d.command(args)
-	for strings.Contains(out, "strace: ptrace(") { // a defect of strace when a thread ends
-		out, err = d.command(args)
-		d.mu.Lock()
-		d.repeated++
-		d.mu.Unlock()
-	}
-	took := time.Since(start)
 	if d.ctx.Err() != nil {
 		return
 	}
-	injected := 2 // an unknown number
-	if j.byStrace() {
-		text, _ := os.ReadFile(filepath.Join(scratch, "log"))
-		injected = strings.Count(string(text), "(INJECTED)") + strings.Count(string(text), "(DELAYED)")
-	}
-	d.judge(j, out, err, injected, took)
+	d.judge(j, out, err, injected, time.Since(start))
 	if j.mode.name == "again" && err == nil { // what the cache file has now must be right
 		clean := job{backend: j.backend, mode: j.mode}
-		if out, err := d.command(d.victim(clean, scratch)); err != nil || strings.Contains(out, "failed ") {
+		if out, err := d.command(d.victim(clean, scratch)); d.ctx.Err() == nil && (err != nil || strings.Contains(out, "failed ")) {
 			d.lost(j, "with the cache file that it leaves: "+out)
 		}
 	}
@@ -474,34 +469,31 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.slowest = max(d.slowest, took)
-	lines := []string{j.t.call}
-	if j.byStrace() {
-		lines = append(lines, "all")
-	}
-	for _, line := range lines {
-		if d.table[line] == nil {
-			d.table[line] = &row{errors: map[string]bool{}}
+	for _, line := range []string{j.t.call, "all"} {
+		if line == "all" && !j.byStrace() {
+			break
 		}
-		d.table[line].add(errno, injected, failed, ended)
-	}
-}
-
-func (r *row) add(errno string, injected, failed int, ended bool) {
-	r.runs++
-	r.injections += injected
-	if injected == 0 {
-		r.missed++
-	}
-	if errno != "" {
-		r.errors[errno] = true
-	}
-	switch {
-	case ended:
-		r.ended++
-	case failed > 0:
-		r.reported++
-	default:
-		r.absorbed++
+		r := d.table[line]
+		if r == nil {
+			r = &row{errors: map[string]bool{}}
+			d.table[line] = r
+		}
+		r.runs++
+		r.injections += injected
+		if injected == 0 {
+			r.missed++
+		}
+		if errno != "" {
+			r.errors[errno] = true
+		}
+		switch {
+		case ended:
+			r.ended++
+		case failed > 0:
+			r.reported++
+		default:
+			r.absorbed++
+		}
 	}
 }
 
