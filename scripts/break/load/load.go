@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -85,12 +86,6 @@ func (s *slice) add(elapsed time.Duration, ops *[operations]sample) {
 	}
 }
 
-// A slicePair has a slice of each side. They are neighbours and did the same operations.
-type slicePair struct {
-	vus   int
-	sides [2]slice
-}
-
 // maxFailures is how many failures are kept in words.
 const maxFailures = 20
 
@@ -135,23 +130,34 @@ func newRunner(ctx context.Context, l *load, s *store) (*runner, error) {
 
 func seedDir(i int) string { return fmt.Sprintf("seed/d%03d", i/100) }
 
-// run runs all stages. It reports each slice to progress.
-func (r *runner) run(ctx context.Context, progress io.Writer) (pairs []slicePair, err error) {
+// run runs all stages, and adds what it measures to rec. It reports each slice to progress.
+func (r *runner) run(ctx context.Context, progress io.Writer, rec *record) error {
+	sums := map[int]*[2]slice{0: {}} // by the number of VUs, 0 for all
 	for i, st := range r.Stages {
+		if sums[st.VUs] == nil {
+			sums[st.VUs] = &[2]slice{}
+		}
 		n := r.slices(st)
 		for k := range n / 2 {
-			p := slicePair{vus: st.VUs}
+			var pair [2]slice // neighbours that did the same operations
 			for turn := range 2 {
 				side := (k + turn) % 2
 				fmt.Fprintf(progress, "stage %d of %d, %d VUs, slice %d of %d: %s\n", i+1, len(r.Stages), st.VUs, 2*k+turn+1, n, r.sides[side].name)
-				if p.sides[side], err = r.slice(ctx, r.vus[side][:st.VUs], len(pairs), st.Duration/time.Duration(n)); err != nil {
-					return nil, err
+				s, err := r.slice(ctx, r.vus[side][:st.VUs], len(rec.Pairs), st.Duration/time.Duration(n))
+				if err != nil {
+					return err
 				}
+				sums[0][side].add(s.elapsed, &s.ops)
+				sums[st.VUs][side].add(s.elapsed, &s.ops)
+				pair[side] = s
 			}
-			pairs = append(pairs, p)
+			rec.Pairs = append(rec.Pairs, summarize(st.VUs, pair))
 		}
 	}
-	return pairs, nil
+	for _, vus := range slices.Sorted(maps.Keys(sums)) {
+		rec.Levels = append(rec.Levels, summarize(vus, *sums[vus]))
+	}
+	return nil
 }
 
 // slice lets these VUs, which are of one side, work for a time.

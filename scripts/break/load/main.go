@@ -39,16 +39,22 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, nil))
 }
 
-// defaultThresholds are those of a run for which none are given.
-var defaultThresholds = []string{"checks:rate==1", "create:p(95)<=1.15x", "read:p(95)<=1.15x", "list:p(95)<=1.15x", "delete:p(95)<=1.15x"}
+// defaultThresholds returns those of a run for which none are given.
+func defaultThresholds() []threshold {
+	all := []threshold{{"checks:rate==1", "checks", "rate", "==", 1, false}}
+	for _, op := range opNames {
+		all = append(all, threshold{op + ":p(95)<=1.15x", op, "p(95)", "<=", 1.15, true})
+	}
+	return all
+}
 
 type settings struct {
-	load              load
-	s3                bool
-	dir, revision     string
-	out, plot, from   string
-	compare, noLimits bool
-	thresholds        []threshold
+	load            load
+	s3              bool
+	dir, revision   string
+	out, plot, from string
+	compare         bool
+	thresholds      []threshold
 }
 
 // run returns the exit status. A test breaks the store with wrap.
@@ -61,15 +67,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 		return exitUsage
 	}
 	var r *record
-	err, status := s.validate(), exitUsage
+	var err error
+	status := exitUsage
 	switch {
-	case err != nil:
 	case s.compare:
 		err = compareFiles(stdout, flags.Args())
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.from != "":
 		r, err = loadRecord(s.from)
+	case s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0:
+		err = errors.New("-slice, -files and -own need numbers above 0")
 	default:
 		status = exitFailed
 		r, err = s.measure(ctx, stderr, wrap)
@@ -102,7 +110,11 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 		return err
 	})
 	flags.Func("threshold", "a `condition` such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x (of the other side) or checks:rate==1; may be\n"+
-		"repeated; \"none\" is no condition (default "+strings.Join(defaultThresholds, ", ")+")", s.addThreshold)
+		"repeated (default checks:rate==1 and, for each operation, p(95)<=1.15x)", func(text string) error {
+		t, err := parseThreshold(text)
+		s.thresholds = append(s.thresholds, t)
+		return err
+	})
 	flags.Func("backend", "`store`: os (files) or s3 (an S3 server in this process) (default os)", func(name string) error {
 		if s.s3 = name == "s3"; !s.s3 && name != "os" {
 			return errors.New("want os or s3")
@@ -120,28 +132,6 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	flags.IntVar(&s.load.Own, "own", 32, "`number` of files that each VU has of its own at the beginning of a slice")
 	flags.StringVar(&s.revision, "revision", "", "`revision` of fileproc, for the record")
 	return flags
-}
-
-func (s *settings) addThreshold(text string) error {
-	if text == "none" {
-		s.noLimits = true
-		return nil
-	}
-	t, err := parseThreshold(text)
-	s.thresholds = append(s.thresholds, t)
-	return err
-}
-
-func (s *settings) validate() (err error) {
-	if s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0 {
-		return errors.New("-slice, -files and -own need numbers above 0")
-	}
-	if s.thresholds == nil && !s.noLimits {
-		for _, text := range defaultThresholds {
-			err = errors.Join(err, s.addThreshold(text))
-		}
-	}
-	return err
 }
 
 func parseStages(text string) (all []stage, err error) {
@@ -178,12 +168,15 @@ func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*s
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := runner.run(ctx, progress)
-	if err != nil {
+	r = &record{Format: format, Machine: describeMachine(store, s.dir, s.revision), Load: s.load,
+		Sides: [2]string{store.sides[0].name, store.sides[1].name}}
+	if err := runner.run(ctx, progress, r); err != nil {
 		return nil, err
 	}
-	r = newRecord(&s.load, [2]string{store.sides[0].name, store.sides[1].name}, pairs)
-	r.Machine, r.Failures = describeMachine(store, s.dir, s.revision), runner.failures
+	r.Failures = runner.failures
+	if s.thresholds == nil {
+		s.thresholds = defaultThresholds()
+	}
 	for _, t := range s.thresholds {
 		r.Thresholds = append(r.Thresholds, t.judge(r))
 	}

@@ -29,13 +29,10 @@ var percentiles = []float64{50, 90, 95, 99, 99.9}
 // that succeeded, avg, min, med, max and p(N) in milliseconds, ops/s and MB/s (millions of bytes). What has no value is missing.
 type metric map[string]float64
 
-// metrics are of each side, by operation.
-type metrics [2]map[string]metric
-
 // A level summarises slices of both sides with this number of VUs.
 type level struct {
-	VUs   int // 0: any number
-	Sides metrics
+	VUs   int                  // 0: any number
+	Sides [2]map[string]metric // by operation
 }
 
 // A record is what a run leaves.
@@ -50,36 +47,16 @@ type record struct {
 	Pairs      []level  // of slices that are neighbours
 }
 
-func newRecord(l *load, sides [2]string, pairs []slicePair) *record {
-	r := &record{Format: format, Load: *l, Sides: sides}
-	numbers := []int{0}
-	for _, p := range pairs {
-		numbers = append(numbers, p.vus)
-		r.Pairs = append(r.Pairs, summarize([]slicePair{p}, p.vus))
-	}
-	slices.Sort(numbers)
-	for _, vus := range slices.Compact(numbers) {
-		r.Levels = append(r.Levels, summarize(pairs, vus))
-	}
-	return r
-}
-
-// summarize summarises the slices with this number of VUs, 0 for all.
-func summarize(pairs []slicePair, vus int) level {
-	sum := level{VUs: vus}
-	for side := range sum.Sides {
-		var all slice
-		for _, p := range pairs {
-			if vus == 0 || vus == p.vus {
-				all.add(p.sides[side].elapsed, &p.sides[side].ops)
-			}
-		}
-		sum.Sides[side] = map[string]metric{}
-		for op, s := range all.ops {
-			sum.Sides[side][opNames[op]] = newMetric(s, all.elapsed)
+// summarize summarises a slice of each side.
+func summarize(vus int, of [2]slice) level {
+	l := level{VUs: vus}
+	for side, s := range of {
+		l.Sides[side] = map[string]metric{}
+		for op, name := range opNames {
+			l.Sides[side][name] = newMetric(s.ops[op], s.elapsed)
 		}
 	}
-	return sum
+	return l
 }
 
 // newMetric sorts the latencies.
