@@ -125,8 +125,10 @@ func describeMachine(s *store, dir, revision string) string {
 		}
 	}
 	text := runtime.GOOS + "/" + runtime.GOARCH
-	for _, part := range [][2]string{{"", host.CPU()}, {"", fmt.Sprint(runtime.GOMAXPROCS(0), " cores")}, {"kernel ", host.Kernel()}, {"", runtime.Version()},
-		{"backend ", backend}, {"", s.kind}, {"", fileSystem}, {"tags ", tags}, {"revision ", revision}} {
+	for _, part := range [][2]string{
+		{"", host.CPU()}, {"", fmt.Sprint(runtime.GOMAXPROCS(0), " cores")}, {"kernel ", host.Kernel()}, {"", runtime.Version()},
+		{"backend ", backend}, {"", s.kind}, {"", fileSystem}, {"tags ", tags}, {"revision ", revision},
+	} {
 		if part[1] != "" {
 			text += ", " + part[0] + part[1]
 		}
@@ -139,7 +141,8 @@ func (l *load) String() string {
 	for _, s := range l.Stages {
 		stages = append(stages, fmt.Sprint(s.VUs, ":", s.Duration))
 	}
-	return fmt.Sprintf("stages %s in slices of about %v, seed %d, %d files shared, %d of each VU", strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
+	return fmt.Sprintf("stages %s in slices of about %v, seed %d, %d files shared, %d of each VU",
+		strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
 }
 
 // A threshold is a condition on a metric in the words of k6, such as "read:p(95)<500". In place of a time, a threshold may

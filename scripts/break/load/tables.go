@@ -40,7 +40,8 @@ func inWords(stat string, value float64) string {
 // write writes the record as Markdown.
 func (r *record) write(w io.Writer) {
 	fmt.Fprintf(w, "%s, %s\n\n", r.Machine, r.Load.String())
-	fmt.Fprintf(w, "| operation | through | %s |\n| --- | --- %s|\n", strings.Join(columns, " | "), strings.Repeat("| ---: ", len(columns)))
+	names := strings.ReplaceAll(strings.Join(columns, " | "), "rate", "success")
+	fmt.Fprintf(w, "| operation | through | %s |\n| --- | --- %s|\n", names, strings.Repeat("| ---: ", len(columns)))
 	for _, op := range opNames {
 		for i, side := range r.Sides {
 			through := "`" + side + "`"
@@ -197,8 +198,8 @@ func compareFiles(w io.Writer, names []string) error {
 		return err
 	}
 	fmt.Fprintf(w, "A: %s\nB: %s\n%s\n\n", a.Machine, b.Machine, a.Load.String())
-	fmt.Fprintf(w, "| operation | VUs | statistic | A | B | change of %s | change of %s | change of their ratio |\n| --- | ---: | --- | ---: | ---: | --- | --- | --- |\n",
-		ours, strings.Join(slices.Compact([]string{a.Sides[1], b.Sides[1]}), " and "))
+	fmt.Fprintf(w, "| operation | VUs | statistic | A | B | change of %s | change of %s | change of their ratio |\n"+
+		"| --- | ---: | --- | ---: | ---: | --- | --- | --- |\n", ours, strings.Join(slices.Compact([]string{a.Sides[1], b.Sides[1]}), " and "))
 	count := 0
 	for _, d := range all {
 		fmt.Fprintf(w, "| %s | %d | %s | %s | %s |", d.op, d.vus, d.stat, inWords(d.stat, d.old), inWords(d.stat, d.new))

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
@@ -138,11 +139,11 @@ type driver struct {
 	dir    string
 	counts map[string]int // of a call in one thread of a run without faults, by backend, mode and call
 
-	mu       sync.Mutex // guards what follows
-	table    map[string]*row
-	losses   int
-	slowest  time.Duration
-	repeated atomic.Int64 // runs made again since strace itself failed
+	losses, repeated atomic.Int64 // repeated has runs made again since strace itself failed
+
+	mu      sync.Mutex // guards what follows
+	table   map[string]*row
+	slowest time.Duration
 }
 
 // drive makes a pass and goes on at random until the time is over, or makes one pass if it is 0.
@@ -183,18 +184,14 @@ func (d *driver) drive(limit time.Duration) (err error) {
 	}
 	d.print()
 	fmt.Printf("%s, slowest run %s; %d runs were repeated since strace failed\nlosses: %d\n",
-		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated.Load(), d.losses)
-	if d.losses > 0 {
-		return fmt.Errorf("%d runs lost something", d.losses)
+		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated.Load(), d.losses.Load())
+	if n := d.losses.Load(); n > 0 {
+		return fmt.Errorf("%d losses", n)
 	}
 	return nil
 }
 
-func (d *driver) over() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.ctx.Err() != nil || d.losses > maxLosses
-}
+func (d *driver) over() bool { return d.ctx.Err() != nil || d.losses.Load() > maxLosses }
 
 // prepare writes the trees and builds the binaries.
 func (d *driver) prepare() error {
@@ -220,7 +217,8 @@ func (d *driver) tree(name string) string { return filepath.Join(d.dir, "trees",
 
 // victim returns the command that runs j in a process of its own. Scratch is the directory for its cache file.
 func (d *driver) victim(j job, scratch string) []string {
-	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.String(), "-root", d.tree(j.mode.tree), "-cache", filepath.Join(scratch, "cache")}
+	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.String(), "-root", d.tree(j.mode.tree),
+		"-cache", filepath.Join(scratch, "cache")}
 }
 
 // strace runs j under strace, which looks at these calls, and returns what it logs. With paths, it looks at calls with the tree
@@ -311,22 +309,22 @@ func (d *driver) plan() (pass []job) {
 					j.when = fmt.Sprint(n)
 				}
 				at := j.when
+				var faults []string
 				for _, e := range j.t.errnos() {
-					j.fault, j.when = "error="+e, at
-					if waits(e) { // each attempt of an operation may make several calls
-						j.when = strings.NewReplacer("+2", "+7", "+3", "+11").Replace(at)
-					}
 					if position != all || e != "EINTR" && !waits(e) {
-						part = append(part, j)
+						faults = append(faults, "error="+e)
 					}
 				}
-				if position != "1" && position != every {
-					continue
+				if position == "1" || position == every {
+					faults = append(faults, "delay_enter=20000", "delay_exit=20000", "signal=SIGURG")
 				}
-				if j.when = at; position == every && n > 200 {
-					j.when = fmt.Sprintf("2+%d", n/20)
-				}
-				for _, j.fault = range []string{"delay_enter=20000", "delay_exit=20000", "signal=SIGURG"} {
+				for _, j.fault = range faults {
+					switch j.when = at; {
+					case waits(j.errno()): // each attempt of an operation may make several calls
+						j.when = strings.NewReplacer("+2", "+7", "+3", "+11").Replace(at)
+					case j.errno() == "" && position == every && n > 200:
+						j.when = fmt.Sprintf("2+%d", n/20)
+					}
 					part = append(part, j)
 				}
 			}
@@ -436,7 +434,8 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 	counted := e == nil
 	errno := j.errno()
 	// A runtime that ends the process is no loss, nor is a filter that kills it.
-	ended := !counted && !j.t.paths && (strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")) && !strings.Contains(out, "LOSS")
+	byRuntime := strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")
+	ended := byRuntime && !counted && !j.t.paths && !strings.Contains(out, "LOSS")
 	var exit *exec.ExitError
 	if j.t.call == seccompRuns && errno == "" && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS {
 		ended = true
@@ -460,7 +459,8 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 		why = "files failed although the run has another way"
 	case failed > 0 && errno == "":
 		why = "files failed because of a delay or a signal"
-	case failed > 0 && injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
+	case failed > 0 && injected == 1 && retried(j.t.call, errno) &&
+		(j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
 		why = "a file failed with an error after which the call is to be made again"
 	}
 	if why != "" {
@@ -498,22 +498,23 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 }
 
 func (d *driver) lost(j job, why string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.losses++; d.losses <= maxLosses {
-		fmt.Printf("LOSS in %s\n   %s\n   to repeat: (cd scripts && go run ./break faults -only '%[1]s')\n", j, strings.ReplaceAll(strings.TrimSpace(why), "\n", "\n   "))
+	if d.losses.Add(1) <= maxLosses {
+		why = strings.ReplaceAll(strings.TrimSpace(why), "\n", "\n   ")
+		fmt.Printf("LOSS in %s\n   %s\n   to repeat: (cd scripts && go run ./break faults -only '%[1]s')\n", j, why)
 	}
 }
 
 func (d *driver) print() {
-	fmt.Printf("%-18s %7s %7s %11s %11s %11s %9s %9s\n", "call", "errors", "runs", "injections", "not reached", "no failure", "reported", "ended")
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer w.Flush()
+	fmt.Fprintln(w, "call\terrors\truns\tinjections\tnot reached\tno failure\treported\tended\t")
 	lines := []string{"all", seccompRuns, shortRuns}
 	for i, t := range targets {
 		lines = slices.Insert(lines, i, t.call)
 	}
 	for _, line := range lines {
 		if r := d.table[line]; r != nil {
-			fmt.Printf("%-18s %7d %7d %11d %11d %11d %9d %9d\n", line, len(r.errors), r.runs, r.injections, r.missed, r.absorbed, r.reported, r.ended)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", line, len(r.errors), r.runs, r.injections, r.missed, r.absorbed, r.reported, r.ended)
 		}
 	}
 }

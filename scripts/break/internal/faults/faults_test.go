@@ -111,6 +111,6 @@ func TestDriverFindsALoss(t *testing.T) {
 	} {
 		d := &driver{table: map[string]*row{}}
 		d.judge(tc.j, tc.out, tc.err, tc.injected, time.Second)
-		require.Equal(t, tc.loss, d.losses == 1, name)
+		require.Equal(t, tc.loss, d.losses.Load() == 1, name)
 	}
 }
