@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
-	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 // columns are the statistics in the table of a run.
@@ -69,7 +68,7 @@ func (r *record) write(w io.Writer) {
 				fmt.Fprintf(w, " %.2f |", a[stat]/b[stat])
 			}
 			for _, stat := range []string{"p(95)", "med"} {
-				ratio, lo, hi := samples.PairedRatio(r.pairs(op, l.VUs, stat))
+				ratio, lo, hi := measure.PairedRatio(r.pairs(op, l.VUs, stat))
 				fmt.Fprintf(w, " %.2f (%.2f to %.2f) |", ratio, lo, hi)
 			}
 			fmt.Fprintln(w)
@@ -103,7 +102,7 @@ type difference struct {
 	op, stat    string
 	vus         int
 	old, new    float64 // medians of the slices of fileproc's side
-	changes     [3]samples.Change
+	changes     [3]measure.Change
 	significant [3]bool
 }
 
@@ -132,9 +131,9 @@ func compareRecords(a, b *record) (all []difference, err error) {
 					continue
 				}
 				d := difference{op: op, stat: stat, vus: l.VUs, old: measure.Median(oldOurs), new: measure.Median(newOurs)}
-				d.changes[ofOurs] = samples.ChangeOf(oldOurs, newOurs)
-				d.changes[ofOther] = samples.ChangeOf(oldOther, newOther)
-				d.changes[ofRelative] = samples.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
+				d.changes[ofOurs] = measure.ChangeOf(oldOurs, newOurs)
+				d.changes[ofOther] = measure.ChangeOf(oldOther, newOther)
+				d.changes[ofRelative] = measure.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
 				for _, c := range d.changes {
 					ps = append(ps, c.P)
 				}

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
-	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 const (
@@ -271,15 +270,15 @@ func values(text, prefix, unit string) (all []float64) {
 	return all
 }
 
-type change samples.Change
+type change measure.Change
 
-func changeOf(old, new []float64) change { return change(samples.ChangeOf(old, new)) }
+func changeOf(old, new []float64) change { return change(measure.ChangeOf(old, new)) }
 
 // pairedChange is changeOf for samples that were taken in turn. The estimate and its interval are those of the pairs. The test
 // is still Mann and Whitney's, which does not gain by the pairs and so claims less.
 func pairedChange(old, new []float64) change {
 	c := changeOf(old, new)
-	ratio, lo, hi := samples.PairedRatio(new, old)
+	ratio, lo, hi := measure.PairedRatio(new, old)
 	c.Estimate, c.Lo, c.Hi = ratio-1, lo-1, hi-1
 	return c
 }

@@ -24,7 +24,6 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
-	"github.com/fileproc/fileproc/scripts/internal/samples"
 )
 
 // schema changes when an older entry can no longer be compared: other fields, another floor, another way to sample.
@@ -217,7 +216,7 @@ func record(f *flag.FlagSet) func(clone) {
 		fmt.Printf("recorded in .benchmarks/%s\n%v\n", filepath.Base(dir), e.meta)
 		for _, bc := range cases {
 			s := e.Cases[bc.String()]
-			ratio := benchmath.AssumeNothing.Summary(samples.NewSample(s.Ratio), 0.95)
+			ratio := benchmath.AssumeNothing.Summary(measure.NewSample(s.Ratio), 0.95)
 			fmt.Printf("%24v: %8.0f ns a file, %8.0f of the floor, %.3f times the floor ± %s\n",
 				bc, measure.Median(s.Time), measure.Median(s.Floor), ratio.Center, ratio.PctRangeString())
 		}
