@@ -15,11 +15,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A mountOf says what to mount.
+type mountOf struct {
+	file     string // a block device is made of it
+	flags    uint32 // of the device
+	settings [][2]string
+	fs       string
+	options  string
+}
+
+// withMount calls use with the device and the directory where it is mounted.
+func withMount(m mountOf, use func(l *loop, dir string) error) (err error) {
+	dir, err := os.MkdirTemp("", "disk-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }() // not its files: if the unmount has failed, they are the image's
+	l, err := attach(m.file, m.flags)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.detach()) }()
+	for _, s := range m.settings {
+		if err := l.set(s[0], s[1]); err != nil {
+			return err
+		}
+	}
+	var flags uintptr
+	if m.flags&unix.LO_FLAGS_READ_ONLY != 0 {
+		flags = unix.MS_RDONLY
+	}
+	if err := unix.Mount(l.path, dir, m.fs, flags, m.options); err != nil {
+		return fmt.Errorf("mounting the image as %s: %w", m.fs, err)
+	}
+	defer func() {
+		if e := retryBusy(func() error { return unix.Unmount(dir, 0) }); e != nil { // then when the last process that uses it ends
+			err = errors.Join(err, fmt.Errorf("unmounting %s: %w", dir, e), unix.Unmount(dir, unix.MNT_DETACH))
+		}
+	}()
+	return use(l, dir)
+}
+
 // A loop is a block device over a file. It is cleared by the kernel when it is neither mounted nor held by this process.
 type loop struct {
 	path string
 	held *os.File
-	old  map[string]string // settings of the queue to restore, since they outlive the attached file
+	old  [][2]string // settings of the queue to restore, since they outlive the attached file
 }
 
 // attach makes a block device over the file.
@@ -43,7 +84,7 @@ func attach(name string, flags uint32) (*loop, error) {
 		if err != nil {
 			return nil, fmt.Errorf("finding a free loop device: %w", err)
 		}
-		l := &loop{path: fmt.Sprint("/dev/loop", n), old: map[string]string{}}
+		l := &loop{path: fmt.Sprint("/dev/loop", n)}
 		if l.held, err = os.OpenFile(l.path, mode, 0); err != nil {
 			return nil, err
 		}
@@ -60,44 +101,37 @@ func attach(name string, flags uint32) (*loop, error) {
 }
 
 // detach lets the kernel clear the device.
-func (l *loop) detach() error {
-	var err error
-	for name, value := range l.old {
-		err = errors.Join(err, os.WriteFile(l.queue(name), []byte(value), 0))
+func (l *loop) detach() (err error) {
+	for _, s := range l.old {
+		err = errors.Join(err, os.WriteFile(l.sys("queue", s[0]), []byte(s[1]), 0))
 	}
 	return errors.Join(err, l.held.Close())
 }
 
-func (l *loop) sys(name string) string {
-	return filepath.Join("/sys/block", filepath.Base(l.path), name)
+func (l *loop) sys(names ...string) string {
+	return filepath.Join(append([]string{"/sys/block", filepath.Base(l.path)}, names...)...)
 }
-
-func (l *loop) queue(name string) string { return l.sys(filepath.Join("queue", name)) }
 
 // set changes a setting of the device's queue.
 func (l *loop) set(name, value string) error {
-	text, err := os.ReadFile(l.queue(name))
-	if err != nil {
+	text, err := os.ReadFile(l.sys("queue", name))
+	old := selected(string(text))
+	if err != nil || old == value {
 		return err
 	}
-	old := selected(string(text))
-	if old == value {
-		return nil
-	}
-	if err := os.WriteFile(l.queue(name), []byte(value), 0); err != nil {
+	if err := os.WriteFile(l.sys("queue", name), []byte(value), 0); err != nil {
 		return fmt.Errorf("setting %s to %s: %w", name, value, err)
 	}
-	l.old[name] = old
+	l.old = append(l.old, [2]string{name, old})
 	return nil
 }
 
 // selected returns the value of a setting. Among several choices it is the one in brackets.
 func selected(text string) string {
-	text = strings.TrimSpace(text)
 	if _, after, ok := strings.Cut(text, "["); ok {
 		text, _, _ = strings.Cut(after, "]")
 	}
-	return text
+	return strings.TrimSpace(text)
 }
 
 // reads returns what was read from the device so far. A killed process may have left requests, so it waits for them.
@@ -118,15 +152,14 @@ func (l *loop) reads() (count, error) {
 // parseStat parses /sys/block/DEVICE/stat: the reads completed, merged, their sectors of 512 bytes, their milliseconds, the
 // same of writes, and the requests in flight.
 func parseStat(text string) (c count, inflight int64, err error) {
-	var n []int64
-	for field := range strings.FieldsSeq(text) {
-		v, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return c, 0, err
+	var n [9]int64
+	fields := strings.Fields(text)
+	for i := range n {
+		if i < len(fields) && err == nil {
+			n[i], err = strconv.ParseInt(fields[i], 10, 64)
 		}
-		n = append(n, v)
 	}
-	if len(n) < 9 {
+	if err != nil || len(fields) < len(n) {
 		return c, 0, fmt.Errorf("the device's stat is %q", text)
 	}
 	return count{Requests: n[0], Bytes: n[2] * 512}, n[8], nil
@@ -163,13 +196,4 @@ func identify(image string) (fileSystem, error) {
 		return fileSystem{}, fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image)
 	}
 	return fileSystems[i], nil
-}
-
-// unmount unmounts dir, if need be when the last process that uses it ends.
-func unmount(dir string) error {
-	err := retryBusy(func() error { return unix.Unmount(dir, 0) })
-	if err == nil {
-		return nil
-	}
-	return errors.Join(fmt.Errorf("unmounting %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -36,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "disk:", err)
 		os.Exit(1)
 	}
@@ -46,8 +45,7 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("want image or run; -h explains")
 	}
-	flags := flag.NewFlagSet("disk "+args[0], flag.ContinueOnError)
-	flags.SetOutput(os.Stderr)
+	flags := flag.NewFlagSet("disk "+args[0], flag.ExitOnError)
 	switch args[0] {
 	case "serve":
 		return serve(args[1:])
@@ -55,9 +53,7 @@ func run(ctx context.Context, args []string) error {
 		fs := flags.String("fs", "ext4", "file `system`: ext4, xfs or btrfs")
 		from := flags.String("from", "", "`directory` to copy into the image")
 		out := flags.String("o", "", "image `file` to make")
-		if err := flags.Parse(args[1:]); err != nil {
-			return flagError(err)
-		}
+		flags.Parse(args[1:])
 		if *from == "" || *out == "" || flags.NArg() > 0 {
 			return errors.New("image needs -from and -o, and no other arguments")
 		}
@@ -70,9 +66,7 @@ func run(ctx context.Context, args []string) error {
 		scheduler := flags.String("scheduler", "none", "I/O `scheduler` of the block device; NVMe and the volumes of clouds have none")
 		var d drive
 		d.flags(flags)
-		if err := flags.Parse(args[1:]); err != nil {
-			return flagError(err)
-		}
+		flags.Parse(args[1:])
 		if *image == "" || flags.NArg() == 0 {
 			return errors.New("run needs -image and a command")
 		}
@@ -94,14 +88,6 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown command %q: want image or run", args[0])
 }
 
-// flagError returns an error for one line: the flag package has printed its own.
-func flagError(err error) error {
-	if errors.Is(err, flag.ErrHelp) {
-		return err
-	}
-	return errors.New("bad arguments")
-}
-
 // ownMounts gives this thread a mount namespace. The caller's goroutine keeps the thread, so that every process which it
 // starts is in the namespace too. When the last one ends, the kernel removes the mounts, even after SIGKILL.
 func ownMounts() error {
@@ -109,11 +95,12 @@ func ownMounts() error {
 		return errors.New("loop devices and mounts need root")
 	}
 	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("making a mount namespace: %w", err)
+	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making the mounts private: %w", err)
+	if err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
 	}
 	return nil
 }
@@ -132,56 +119,38 @@ func runOn(ctx context.Context, image, scheduler string, d *drive, command []str
 	if err != nil {
 		return c, err
 	}
-	tmp, err := os.MkdirTemp("", "disk-")
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, removeEmpty(tmp)) }()
-	server, err := startServer(filepath.Join(tmp, "fuse"), image, d)
+	server, err := startServer(image, d)
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	l, err := attach(server.file(), unix.LO_FLAGS_READ_ONLY|unix.LO_FLAGS_DIRECT_IO)
-	if err != nil {
-		return c, err
+	m := mountOf{
+		file: server.file(), flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_DIRECT_IO, fs: kind.name, options: kind.readOnly,
+		settings: [][2]string{{"max_sectors_kb", fmt.Sprint(maxRead >> 10)}, {"scheduler", scheduler}},
 	}
-	defer func() { err = errors.Join(err, l.detach()) }()
-	if err := l.set("max_sectors_kb", fmt.Sprint(maxRead>>10)); err != nil {
-		return c, err
-	}
-	if err := l.set("scheduler", scheduler); err != nil {
-		return c, err
-	}
-	dir := filepath.Join(tmp, "mnt")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return c, err
-	}
-	if err := unix.Mount(l.path, dir, kind.name, unix.MS_RDONLY, kind.readOnly); err != nil {
-		return c, fmt.Errorf("mounting %s as %s: %w", image, kind.name, err)
-	}
-	defer func() { err = errors.Join(err, unmount(dir)) }()
-
-	before, err := l.reads()
-	if err != nil {
-		return c, err
-	}
-	start := time.Now()
-	err = runCommand(ctx, dir, command)
-	c.Seconds = time.Since(start).Seconds()
-	if err != nil {
-		return c, err
-	}
-	after, err := l.reads()
-	c.Requests, c.Bytes = after.Requests-before.Requests, after.Bytes-before.Bytes
+	err = withMount(m, func(l *loop, dir string) error {
+		before, err := l.reads()
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		err = runCommand(ctx, dir, command)
+		c.Seconds = time.Since(start).Seconds()
+		if err != nil {
+			return err
+		}
+		after, err := l.reads()
+		c.Requests, c.Bytes = after.Requests-before.Requests, after.Bytes-before.Bytes
+		return err
+	})
 	return c, err
 }
 
 // runCommand runs the command on dir, in a process group, of which nothing runs on: it would keep the image mounted.
 func runCommand(ctx context.Context, dir string, command []string) error {
-	args := make([]string, len(command))
-	for i, a := range command {
-		args[i] = strings.ReplaceAll(a, "{}", dir)
+	var args []string
+	for _, a := range command {
+		args = append(args, strings.ReplaceAll(a, "{}", dir))
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -200,15 +169,4 @@ func runCommand(ctx context.Context, dir string, command []string) error {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	return nil
-}
-
-// removeEmpty removes dir and the empty directories in it. It never removes a file: if an unmount has failed, the files are
-// those of the image.
-func removeEmpty(dir string) error {
-	for _, sub := range []string{"fuse", "mnt"} {
-		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return os.Remove(dir)
 }

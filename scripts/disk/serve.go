@@ -25,16 +25,6 @@ import (
 // each request of the block device is one read.
 const maxRead = 1 << 20
 
-// A root is a directory with one file, the disk.
-type root struct {
-	fs.Inode
-	disk *disk
-}
-
-func (r *root) OnAdd(ctx context.Context) {
-	r.AddChild("disk", r.NewPersistentInode(ctx, r.disk, fs.StableAttr{}), false)
-}
-
 // A disk is the image, slowed by a drive.
 type disk struct {
 	fs.Inode
@@ -113,7 +103,12 @@ func serve(args []string) error {
 		return err
 	}
 	dir := flags.Arg(0)
-	server, err := fs.Mount(dir, &root{disk: &disk{image: image, drive: &d}}, &fs.Options{
+	root := new(fs.Inode) // a directory with one file, the disk
+	server, err := fs.Mount(dir, root, &fs.Options{
+		OnAdd: func(ctx context.Context) {
+			file := &disk{image: image, drive: &d}
+			root.AddChild("disk", root.NewPersistentInode(ctx, file, fs.StableAttr{}), false)
+		},
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "disk", Name: "disk", MaxWrite: maxRead,
 			Logger: log.New(io.Discard, "", 0), // the kernel sometimes ends the connection before go-fuse expects it
 			// Without these, the kernel sends one read after the other, or twelve at most.
@@ -136,36 +131,31 @@ type server struct {
 
 func (s *server) file() string { return filepath.Join(s.dir, "disk") }
 
-// startServer makes dir and serves the disk in it.
-func startServer(dir, image string, d *drive) (*server, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
+func startServer(image string, d *drive) (*server, error) {
+	dir, err := os.MkdirTemp("", "disk-")
+	if err != nil {
 		return nil, err
 	}
 	s := &server{dir: dir, cmd: exec.Command("/proc/self/exe", append(append([]string{"serve"}, d.args()...), dir, image)...)}
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the terminal does not reach it
 	in, err := s.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
+	out, err2 := s.cmd.StdoutPipe()
+	if s.in = in; err == nil && err2 == nil {
+		err = s.cmd.Start()
 	}
-	s.in = in
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
+	if err = errors.Join(err, err2); err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
 	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		s.stop()
-		return nil, errors.New("the server of the disk has ended")
+	if _, err = bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, errors.Join(errors.New("the server of the disk has ended"), s.stop())
 	}
 	return s, nil
 }
 
 func (s *server) stop() error {
 	s.in.Close()
-	return s.cmd.Wait()
+	return errors.Join(s.cmd.Wait(), os.Remove(s.dir))
 }
 
 // retryBusy repeats an unmount for up to 5 s: the kernel may still be closing files of a process that has ended.
