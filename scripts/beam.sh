@@ -1,23 +1,19 @@
 #!/usr/bin/env bash
 # Tests fileprocbeam on runners in processes of their own: Prism, and the job service of Beam's Python SDK. The tests on
 # Prism within their own process are those of `go test` in fileprocbeam.
-# Needs Go; Python 3 with venv and pip for the second runner. A runner that is not there is skipped with the reason.
-# With FILEPROCBEAM_PYTHON, a Python that has apache-beam, nothing is installed.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../fileprocbeam"
+# Needs Go; Python 3 with venv and pip for the second runner, which is installed in ~/.cache/fileproc unless FILEPROCBEAM_PYTHON
+# names a Python that has apache-beam. A runner that is not there is skipped with the reason.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd fileprocbeam
 
 version=$(go list -m -f '{{.Version}}' github.com/apache/beam/sdks/v2)
-tmp=$(mktemp -d)
 export TMPDIR=$tmp # Beam's runners leave files there
 service=
 
-stop() {
+cleanup() {
 	[ -z "$service" ] || { kill "$service" && wait "$service"; } 2>/dev/null || true
 	service=
 }
-trap 'stop; rm -rf "$tmp"' EXIT
-
-skip() { echo "   skipped: $1"; }
 
 free_port() { # one that was free a moment ago
 	local port
@@ -54,28 +50,11 @@ run_on() {
 		echo "no test has run"
 		return 1
 	}
-	stop
+	cleanup
 }
 
 prism() { exec "$tmp/prism" -serve_http=false -log_level=error -job_port="$1"; }
 python_service() { exec "$python" -m apache_beam.runners.portability.local_job_service_main --port="$1"; }
-
-# find_python sets python to one that has the version of apache-beam that belongs to the Go SDK.
-find_python() {
-	python=${FILEPROCBEAM_PYTHON:-}
-	[ -z "$python" ] || return 0
-	if ! command -v python3 >/dev/null; then
-		skip "no python3"
-	elif ! python3 -m venv "$tmp/venv" >"$tmp/err" 2>&1; then
-		skip "python3 cannot make a virtual environment: $(tail -n 1 "$tmp/err")"
-	elif ! timeout 300 "$tmp/venv/bin/pip" install -q --disable-pip-version-check --no-cache-dir --no-compile "apache-beam==${version#v}" 2>"$tmp/err"; then
-		skip "pip cannot install apache-beam ${version#v}: $(tail -n 1 "$tmp/err")"
-	else
-		python=$tmp/venv/bin/python
-		return 0
-	fi
-	return 1
-}
 
 # building NAME COMMAND... runs COMMAND, and says every half minute that it does: with an empty build cache it takes minutes.
 building() {
@@ -96,7 +75,8 @@ if building "Prism $version" env "GOBIN=$tmp" go install "github.com/apache/beam
 else
 	skip "Prism cannot be installed: $(tail -n 1 "$tmp/err")"
 fi
-if find_python; then
+python=${FILEPROCBEAM_PYTHON:-}
+if [ -n "$python" ] || venv "apache-beam==${version#v}"; then
 	# Each pipeline takes five seconds longer there, whatever it does.
 	run_on "Python's job service ${version#v}" '-test.short -test.run=OneMachine|Failures|BundleFails|KilledWorker|UTF8' python_service
 fi

@@ -4,8 +4,7 @@
 # platforms that are named, or without an argument for all. Of platforms with the same files and the same sizes of integers
 # (go list -f '{{.GoFiles}}'), one is enough.
 # Usage: cross.sh [GOOS/GOARCH]...
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # Not ios, which needs cgo.
 targets=(
 	linux/{amd64,arm64,386,riscv64,s390x,loong64,mips,mips64le}
@@ -17,30 +16,16 @@ targets=(
 	js/wasm wasip1/wasm
 )
 for name; do
-	if [[ " ${targets[*]} " != *" $name "* ]]; then
-		printf 'usage: cross.sh [GOOS/GOARCH]...\n%s is none of %s\n' "$name" "${targets[*]}" >&2
-		exit 2
-	fi
+	is "$name" "${targets[@]}" || { echo "cross.sh: $name is none of ${targets[*]}" >&2; exit 2; }
 done
 [ $# -gt 0 ] || set -- "${targets[@]}"
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
 go -C scripts build -o "$tmp/vet" ./vet
 
-# check runs a command in modules: check LABEL DIR... -- COMMAND...
+# check runs a command in modules: check LABEL "DIR..." COMMAND...
 check() {
-	local label=$1 start=$SECONDS out dir
-	local -a dirs=()
-	shift
-	for (( ; ; )); do
-		dir=$1
-		shift
-		[ "$dir" != -- ] || break
-		dirs+=("$dir")
-	done
-	for dir in "${dirs[@]}"; do
+	local label=$1 dirs=$2 start=$SECONDS out dir
+	shift 2
+	for dir in $dirs; do
 		if ! out=$(cd "$dir" && "$@" 2>&1); then
 			printf 'FAIL  %s, in %s\n%s\n' "$label" "$dir" "$(grep -v 'analysis skipped\|failed prerequisites' <<<"$out" | sort -u)"
 			return 1
@@ -52,16 +37,16 @@ export -f check
 
 {
 	for name in "${targets[@]}"; do
-		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" . cmd/fileproc -- %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
+		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" ". cmd/fileproc" %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
 	done
 	for tag in fileproc_unix fileproc_generic fileproc_nouring; do
-		printf 'GOFLAGS="$GOFLAGS -tags=%s" check "vet -tags %s" . -- %q ./...\0' "$tag" "$tag" "$tmp/vet"
+		printf 'GOFLAGS="$GOFLAGS -tags=%s" check "vet -tags %s" . %q ./...\0' "$tag" "$tag" "$tmp/vet"
 	done
 	while read -r module; do
-		printf 'check "vet %s" %q -- %q ./...\0' "${module%/go.mod}" "${module%/go.mod}" "$tmp/vet"
+		printf 'check "vet %s" %q %q ./...\0' "${module%/go.mod}" "${module%/go.mod}" "$tmp/vet"
 	done < <(find . -mindepth 2 -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path ./cmd/fileproc/go.mod | sort)
 	for name; do
-		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "build %s" . cmd/fileproc -- go build -o %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/${name//\//_}/"
+		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "build %s" ". cmd/fileproc" go build -o %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/${name//\//_}/"
 	done
 } | xargs -0 -P 2 -n 1 bash -c || {
 	echo "cross: some platforms failed"

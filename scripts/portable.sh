@@ -4,51 +4,27 @@
 # missing is skipped with the reason. As root, it installs qemu, wine and the C compiler that windows needs by apt-get.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...
 # Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-case ${1:-} in
--h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' scripts/portable.sh && exit ;;
-esac
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export CGO_ENABLED=0
-
 timeout=-timeout=30m
 wasm=$(go env GOROOT)/lib/wasm
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-
-skip() { echo "   skipped: $1"; }
-
-install_qemu() {
-	if ! command -v qemu-aarch64-static >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-user-static; } >/dev/null 2>&1 </dev/null || true
+# apt_install COMMAND PACKAGE... installs the packages, as root, if the command is missing.
+apt_install() {
+	if ! command -v "$1" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}"; } >/dev/null 2>&1 </dev/null || true
 	fi
 }
 
-install_wine() {
-	if ! { command -v wine && command -v x86_64-w64-mingw32-gcc; } >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		{
-			apt-get update -qq
-			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends wine wine64 gcc-mingw-w64-x86-64
-		} >/dev/null 2>&1 </dev/null || true
-	fi
-}
+# on reports whether this machine is of a platform, or of an operating system.
+on() { [[ $(go env GOHOSTOS)/$(go env GOHOSTARCH) = $1* ]] || { skip "needs $1"; return 1; }; }
 
 # under_wine runs the tests as windows/amd64. It fills two gaps of wine 8: bcryptprimitives.dll is missing, without which no Go
 # program starts, and NtSetInformationFile answers STATUS_NOT_IMPLEMENTED to FileDispositionInformationEx. For a Windows
 # without that information class package os has another way to remove a file; the overlay makes it take that way here.
 under_wine() {
 	local os_file status=0 module
-	if [ "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" != linux/amd64 ]; then
-		skip "wine needs linux/amd64"
-		return
-	fi
-	for module in wine x86_64-w64-mingw32-gcc; do
-		if ! command -v "$module" >/dev/null; then
-			skip "no $module"
-			return
-		fi
-	done
+	on linux/amd64 && has wine && has x86_64-w64-mingw32-gcc || return 0
 	export WINEPREFIX=$tmp/wine WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" LC_ALL=C.UTF-8
 	if ! wineboot -i >"$tmp/wineboot" 2>&1 || ! x86_64-w64-mingw32-gcc -Os -s -shared -o "$tmp/prng.dll" scripts/windows/prng.c -ladvapi32; then
 		skip "wine cannot be set up: $(tail -n 1 "$tmp/wineboot")"
@@ -68,34 +44,20 @@ under_wine() {
 }
 
 emulated() { # GOARCH, qemu's name for the architecture
-	local qemu=qemu-$2-static
-	if [ "$(go env GOHOSTOS)" != linux ]; then
-		skip "qemu's user mode needs Linux"
-		return
-	fi
-	if ! command -v "$qemu" >/dev/null; then
-		skip "no $qemu"
-		return
-	fi
-	GOOS=linux GOARCH=$1 go test "$timeout" -short -exec "$qemu" ./...
+	on linux && has "qemu-$2-static" || return 0
+	GOOS=linux GOARCH=$1 go test "$timeout" -short -exec "qemu-$2-static" ./...
 }
 
 run() {
 	case $1 in
 	386)
-		if [ "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" != linux/amd64 ]; then
-			skip "needs linux/amd64"
-			return
-		fi
+		on linux/amd64 || return 0
 		GOARCH=386 go test "$timeout" -short ./...
 		;;
 	arm64) emulated arm64 aarch64 ;;
 	s390x) emulated s390x s390x ;;
 	js)
-		if ! command -v node >/dev/null; then
-			skip "no node"
-			return
-		fi
+		has node || return 0
 		GOOS=js GOARCH=wasm go test "$timeout" -short -exec "$wasm/go_js_wasm_exec" . ./tests
 		;;
 	wasip1)
@@ -118,10 +80,13 @@ check() {
 	printf '== go test as %s\n%s\n   %d s\n' "$1" "$out" "$SECONDS"
 	return "$status"
 }
-export -f check run emulated under_wine skip
+export -f check run emulated under_wine skip has on
 export timeout wasm tmp TESTFLAGS=${TESTFLAGS:-}
 
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
-[[ " $* " != *\ arm64\ * && " $* " != *\ s390x\ * ]] || install_qemu
-[[ " $* " != *\ windows\ * ]] || install_wine
+if is arm64 "$@" || is s390x "$@"; then apt_install qemu-aarch64-static qemu-user-static; fi
+if is windows "$@"; then
+	apt_install wine wine wine64
+	apt_install x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
+fi
 printf '%s\n' "$@" | xargs -P 2 -n 1 bash -c 'check "$1"' check

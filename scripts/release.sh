@@ -4,8 +4,7 @@
 # version and replace nothing, which `go install` demands. It belongs to no branch, so main goes on with its replacements. The script
 # makes it in a clone, lets Go fetch the modules by their tags from there, uses these in an empty module cache as a new user would,
 # and prints the commands that tag the commit here. It needs git, Go, and a module proxy for the other modules.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 version=${1:-} path=github.com/fileproc/fileproc
 # Each after those that it requires. The modules under scripts and internal work in a clone alone: they keep what they replace.
 modules=(. cache/cacheprom cmd/fileproc fileprocbeam examples/spark examples/beam)
@@ -22,12 +21,10 @@ grep -qF "## [${version#v}]" CHANGELOG.md || refuse "CHANGELOG.md has no section
 unlisted=$(git ls-files '*go.mod' ':!scripts' ':!internal' | sed 's,/*go.mod$,,; s,^$,.,' | grep -vxF "$(printf '%s\n' "${modules[@]}")") || true
 [ -z "$unlisted" ] || refuse "not in the list of modules: $unlisted"
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
 clone=$tmp/clone
 git clone -q -c user.name="$(git config user.name)" -c user.email="$(git config user.email)" . "$clone"
 GONOSUMDB=$path GOPROXY=file://$tmp/served/cache/download,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)
-GOFLAGS="-mod=mod -modcacherw -trimpath -buildvcs=false" # -trimpath: a build of Beam serves the next release too
+GOFLAGS="$GOFLAGS -mod=mod -modcacherw -trimpath" # -trimpath: a build of Beam serves the next release too
 export GONOSUMDB GOPROXY GOFLAGS
 
 path_of() { [ "$1" = . ] && echo $path || echo "$path/$1"; }

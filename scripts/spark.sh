@@ -1,17 +1,14 @@
 #!/usr/bin/env bash
 # Tests examples/spark on a Spark cluster of two executors on this machine, which listens on 127.0.0.1 alone. Without Java 17,
-# python3 or pyspark, which is installed in a temporary directory unless python3 has it, the test is skipped with the reason.
+# python3 or pyspark, which is installed in ~/.cache/fileproc unless python3 has it, the test is skipped with the reason.
 # Usage: spark.sh [files], by default 100k. PYTHON names another python3, SPARK_SECONDS another limit for the tests than 1800.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+export CGO_ENABLED=0
 pyspark_version=4.0.1
 files=${1:-100k}
 seconds=${SPARK_SECONDS:-1800}
 python=${PYTHON:-python3}
 
-tmp=$(mktemp -d)
 if [[ $tmp = *[[:space:]]* ]]; then # JAVA_TOOL_OPTIONS and Spark's scripts would divide it
 	rmdir "$tmp"
 	tmp=$(TMPDIR=/tmp mktemp -d)
@@ -28,26 +25,16 @@ cleanup() {
 	pids=$(ours)
 	# shellcheck disable=SC2086 # several numbers
 	[ -z "$pids" ] || kill -9 $pids 2>/dev/null || true
-	rm -rf "$tmp"
 }
-trap cleanup EXIT
 trap 'exit 1' INT TERM
 
-skip() {
-	echo "   skipped: $1"
-	exit 0
-}
-
 for tool in java "$python" pgrep ps timeout; do
-	command -v "$tool" >/dev/null || skip "no $tool"
+	has "$tool" || exit 0
 done
 java=$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" { print $3 }' || true)
-[[ $java =~ ^[0-9]+$ ]] && [ "$java" -ge 17 ] || skip "Spark needs Java 17, and this is ${java:-another}"
+[[ $java =~ ^[0-9]+$ ]] && [ "$java" -ge 17 ] || { skip "Spark needs Java 17, and this is ${java:-another}"; exit; }
 if [ "$("$python" -c 'import pyspark; print(pyspark.__version__)' 2>/dev/null)" != "$pyspark_version" ]; then
-	"$python" -m venv "$tmp/venv" >"$tmp/log" 2>&1 || skip "no venv: $(tail -n 1 "$tmp/log")"
-	TMPDIR=$tmp timeout 900 "$tmp/venv/bin/pip" install -q "pyspark==$pyspark_version" >"$tmp/log" 2>&1 ||
-		skip "pyspark cannot be installed: $(tail -n 1 "$tmp/log")"
-	python=$tmp/venv/bin/python
+	venv "pyspark==$pyspark_version" || exit 0
 fi
 
 mkdir "$tmp/work" "$tmp/home" "$tmp/local"

@@ -1,18 +1,11 @@
 #!/usr/bin/env bash
 # Makes docs/img/terminal.svg: the command's output on a terminal of 100 columns, drawn by the Python package rich. Needs Go,
 # Python and script from util-linux.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-
-svg=$(cd .. && pwd)/docs/img/terminal.svg
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-
-python3 -m venv "$tmp/venv"
-"$tmp/venv/bin/pip" install --quiet rich==15.0.0
-(cd ../cmd/fileproc && go build -o "$tmp/fileproc" .)
-go run ./tickets -layout nested1 -count 200 -out "$tmp" >/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+svg=$PWD/docs/img/terminal.svg
+venv rich==15.0.0
+(cd cmd/fileproc && go build -o "$tmp/fileproc" .)
+go -C scripts run ./tickets -layout nested1 -count 200 -out "$tmp" >/dev/null
 mv "$tmp/tickets_nested1_200" "$tmp/tickets"
 
 cat >"$tmp/session" <<'END'
@@ -29,7 +22,7 @@ END
 cd "$tmp"
 env -u NO_COLOR TERM=xterm-256color script --quiet --return --command 'bash session' /dev/null </dev/null >typescript
 
-venv/bin/python - typescript "$svg" <<'END'
+"$python" - typescript "$svg" <<'END'
 import re, sys
 from rich.console import Console
 from rich.text import Text

@@ -3,8 +3,7 @@
 # Usage: test.sh [--change | --all]
 # --change adds what must pass before a change is merged, but for the speed; .ci/run runs it. --all adds what a nightly run does.
 # Needs Go; a check whose other requirements are missing is skipped with the reason.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 case "$#$*" in
 0 | 1--change | 1--all) set=${1:-} ;;
 *)
@@ -12,16 +11,14 @@ case "$#$*" in
 	exit 2
 	;;
 esac
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 
 timeout=-timeout=20m
 tagged=(fileproc_unix fileproc_generic fileproc_nouring) # build tags that choose what reads directories and files
 short=-short
 [ "$set" != --all ] || short=
 
-tmp=$(mktemp -d)
 memory=
-trap 'rm -rf "$tmp" "$memory"' EXIT
+cleanup() { rm -rf "$memory"; }
 
 step() {
 	local name=$1 start=$SECONDS
@@ -30,8 +27,6 @@ step() {
 	"$@"
 	echo "   $((SECONDS - start)) s"
 }
-
-skip() { echo "   skipped: $1"; }
 
 # in_nested_modules runs a command in every module but the root one, and each night in those that need Apache Beam, too.
 in_nested_modules() {

@@ -4,10 +4,9 @@
 # status is the script's, which is 125 if there can be no such system. Needs linux.uml and its modules (Debian's
 # user-mode-linux) and modprobe (kmod), but no root.
 # Usage: uml.sh COMMAND [ARG]...
-set -euo pipefail
-if [ $# = 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
-	sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit
-fi
+[ $# != 0 ] || set -- --help
+dir=$PWD
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export PATH=$PATH:/usr/sbin:/sbin
 for tool in linux.uml modprobe; do
 	command -v "$tool" >/dev/null || { echo "uml: no $tool" >&2; exit 125; }
@@ -15,8 +14,6 @@ done
 modules=$(echo /usr/lib/uml/modules/*)
 [ -d "$modules" ] || { echo "uml: no modules, or those of more than one kernel: $modules" >&2; exit 125; }
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/out"
 cat >"$tmp/init" <<END
 #!/bin/bash
@@ -33,7 +30,7 @@ printf '#!/bin/sh\nexec %s -d /run/modules "\$@"\n' $(printf %q "$(command -v mo
 chmod +x /run/modprobe
 echo /run/modprobe >/proc/sys/kernel/modprobe
 /run/modprobe loop
-cd $(printf %q "$PWD")
+cd $(printf %q "$dir")
 $(printf '%q ' "$@")
 echo \$? >/run/out/status
 echo o >/proc/sysrq-trigger

@@ -1,0 +1,28 @@
+# What the checks have in common: they source it. It goes to the repository's directory, makes the directory $tmp, which is removed
+# at the end after the function cleanup, if there is one, has been called, and prints a script's first comment for --help.
+set -euo pipefail
+case ${1:-} in
+-h | --help) sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
+esac
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+tmp=$(mktemp -d)
+trap '! declare -F cleanup >/dev/null || cleanup; rm -rf "$tmp"' EXIT
+
+skip() { echo "   skipped: $1"; }
+has() { command -v "$1" >/dev/null || { skip "no $1"; return 1; }; }
+# is NAME LIST... reports whether the name is in the list.
+is() { [[ " ${*:2} " = *" $1 "* ]]; }
+
+# venv PACKAGE==VERSION sets python to one that has the package, which it installs for the runs to come, too.
+venv() {
+	local dir=${HOME:-/var/tmp}/.cache/fileproc/${1/==/-}
+	if ! "$dir/bin/python" -c "" 2>/dev/null; then
+		rm -rf "$dir"
+		{
+			mkdir -p "${dir%/*}" && "${PYTHON:-python3}" -m venv "$dir.$$" &&
+				timeout 900 "$dir.$$/bin/python" -m pip install -q --disable-pip-version-check "$1" && mv -T "$dir.$$" "$dir"
+		} >"$tmp/err" 2>&1 || { skip "$1 cannot be installed: $(tail -n 1 "$tmp/err")"; rm -rf "$dir.$$"; return 1; }
+	fi
+	python=$dir/bin/python
+}
