@@ -75,17 +75,15 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 	var next atomic.Int64
 	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
 		writers.Go(func() {
-			for {
-				end := int(next.Add(chunk))
-				start, end := end-chunk, min(end, s.Count)
+			for ctx.Err() == nil {
+				start := int(next.Add(chunk)) - chunk
 				if start >= s.Count {
 					return
 				}
+				end := min(start+chunk, s.Count)
 				if err := s.write(ctx, root, start, end); err != nil {
 					stop(err)
-					return
-				}
-				if progress != nil {
+				} else if progress != nil {
 					progress(end - start)
 				}
 			}
@@ -99,7 +97,16 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 	if err != nil {
 		return m, err
 	}
-	return m, m.save(s.ManifestPath(out))
+	// The rename makes sure that a manifest is complete.
+	data, err := json.MarshalIndent(m, "", "  ")
+	name := s.ManifestPath(out)
+	if err == nil {
+		err = os.WriteFile(name+".tmp", append(data, '\n'), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(name+".tmp", name)
+	}
+	return m, err
 }
 
 // manifest computes the manifest of the complete set without reading it. Paths sort in ticket order, so it need not sort.
@@ -121,18 +128,6 @@ func (s Set) manifest(ctx context.Context) (Manifest, error) {
 	return m, nil
 }
 
-// save writes the manifest to a temporary file and renames it, so that an existing manifest is complete.
-func (m Manifest) save(name string) error {
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".tmp", name)
-}
-
 func (s Set) write(ctx context.Context, root string, start, end int) error {
 	var file []byte
 	for i := start; i < end; i++ {
@@ -148,23 +143,22 @@ func (s Set) write(ctx context.Context, root string, start, end int) error {
 }
 
 func writeFile(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	for {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		switch {
+		case err == nil:
+			_, err = f.Write(data)
+			return errors.Join(err, f.Close())
+		case errors.Is(err, fs.ErrExist): // an interrupted run can leave an empty or truncated file
+			if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+				return nil
+			}
+			return os.WriteFile(name, data, 0o644)
+		case errors.Is(err, fs.ErrNotExist):
+			err = os.MkdirAll(filepath.Dir(name), 0o755)
+		}
+		if err != nil {
 			return err
 		}
-		f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	}
-	if errors.Is(err, fs.ErrExist) {
-		// An interrupted run can leave an empty or truncated file.
-		if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
-			return nil
-		}
-		return os.WriteFile(name, data, 0o644)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
 }
