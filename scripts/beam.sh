@@ -56,21 +56,9 @@ run_on() {
 prism() { exec "$tmp/prism" -serve_http=false -log_level=error -job_port="$1"; }
 python_service() { exec "$python" -m apache_beam.runners.portability.local_job_service_main --port="$1"; }
 
-# building NAME COMMAND... runs COMMAND, and says every half minute that it does: with an empty build cache it takes minutes.
-building() {
-	local name=$1 ticker status=0 begin=$SECONDS
-	shift
-	echo "   building $name"
-	while sleep 30 >/dev/null 2>&1 && kill -0 $$; do echo "   building $name: $((SECONDS - begin)) s"; done 2>/dev/null &
-	ticker=$!
-	"$@" || status=$?
-	kill "$ticker"
-	wait "$ticker" 2>/dev/null || true
-	return $status
-}
-
-building "the tests" go test -c -o "$tmp/test" .
-if building "Prism $version" env "GOBIN=$tmp" go install "github.com/apache/beam/sdks/v2/go/cmd/prism@$version" 2>"$tmp/err"; then
+echo "   building the tests and Prism, which takes minutes with an empty build cache"
+go test -c -o "$tmp/test" .
+if env "GOBIN=$tmp" go install "github.com/apache/beam/sdks/v2/go/cmd/prism@$version" 2>"$tmp/err"; then
 	run_on "Prism $version" -test.run=. prism
 else
 	skip "Prism cannot be installed: $(tail -n 1 "$tmp/err")"

@@ -20,6 +20,8 @@ for name; do
 done
 [ $# -gt 0 ] || set -- "${targets[@]}"
 go -C scripts build -o "$tmp/vet" ./vet
+# As one workspace, the two modules share the time that it takes to load what they import.
+printf '%s\nuse (\n\t"%s"\n\t"%s"\n)\n' "$(grep '^go ' go.mod)" "$PWD" "$PWD/cmd/fileproc" >"$tmp/go.work"
 
 # check runs a command in modules: check LABEL "DIR..." COMMAND...
 check() {
@@ -37,7 +39,7 @@ export -f check
 
 {
 	for name in "${targets[@]}"; do
-		printf 'GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" ". cmd/fileproc" %q ./...\0' "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
+		printf 'GOWORK=%q GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" . %q ./... ./cmd/fileproc/...\0' "$tmp/go.work" "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
 	done
 	for tag in fileproc_unix fileproc_generic fileproc_nouring; do
 		printf 'GOFLAGS="$GOFLAGS -tags=%s" check "vet -tags %s" . %q ./...\0' "$tag" "$tag" "$tmp/vet"
