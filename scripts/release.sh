@@ -23,7 +23,7 @@ unlisted=$(git ls-files '*go.mod' ':!scripts' ':!internal' | sed 's,/*go.mod$,,;
 
 clone=$tmp/clone
 git clone -q -c user.name="$(git config user.name)" -c user.email="$(git config user.email)" . "$clone"
-GONOSUMDB=$path GOPROXY=file://$tmp/served/cache/download,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)
+GONOSUMDB=$path,$(go env GONOSUMDB) GOPROXY=file://$tmp/served/cache/download,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)
 GOFLAGS="$GOFLAGS -mod=mod -modcacherw -trimpath" # -trimpath: a build of Beam serves the next release too
 export GONOSUMDB GOPROXY GOFLAGS
 
