@@ -23,9 +23,8 @@
 # Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [NAME]...
 # Each NAME is one of ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs, or one of the names above.
 # Without a NAME, all of them run; with -incremental, those that the tests of package incremental can write to.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+export CGO_ENABLED=0
 
 in_uml=(nfs3 nfs4 smb f2fs jfs nilfs2 reiserfs udf vfat)
 trees=(ext4-inline ext4-encrypted ext4-immutable xfs-immutable btrfs-immutable btrfs-compressed xfs-reflink btrfs-reflink "${in_uml[@]}")
@@ -33,10 +32,6 @@ trees=(ext4-inline ext4-encrypted ext4-immutable xfs-immutable btrfs-immutable b
 soak=10s
 incremental=
 case "${1:-}" in
--h | --help)
-	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' scripts/filesystems.sh
-	exit 0
-	;;
 -soak)
 	soak=$2
 	shift 2
@@ -49,23 +44,18 @@ case "${1:-}" in
 esac
 [ $# -gt 0 ] || set -- ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs "${trees[@]}"
 
-skip() { echo "   skipped: $1"; }
-
 if [ "$(uname)" != Linux ] || [ "$(id -u)" != 0 ]; then
 	skip "mounting needs Linux and root"
 	exit 0
 fi
 
-tmp=$(mktemp -d)
 mounted=()
 cleanup() {
 	local i
 	for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do
 		umount "${mounted[i]}" || umount -l "${mounted[i]}" || true
 	done
-	rm -rf "$tmp"
 }
-trap cleanup EXIT
 chmod 755 "$tmp" # another user runs some of the tests
 
 packages=(. tests internal/uring) # whose tests run on each file system
@@ -82,13 +72,12 @@ else
 		done
 		(cd scripts && go build -o "$tmp/break" ./break)
 		for name; do
-			case " ${trees[*]} " in *" $name "*)
+			if is "$name" "${trees[@]}"; then
 				for backend in unix generic; do
 					(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/break-$backend" ./break)
 				done
 				break
-				;;
-			esac
+			fi
 		done
 	fi
 fi
@@ -96,10 +85,7 @@ fi
 # attach mounts an image or a tmpfs at $tmp/NAME.
 attach() {
 	mkdir -p "$tmp/$1"
-	if ! mount "${@:2}" "$tmp/$1" 2>"$tmp/err"; then
-		skip "cannot be mounted: $(head -n 1 "$tmp/err")"
-		return 1
-	fi
+	mount "${@:2}" "$tmp/$1" 2>"$tmp/err" || { skip "cannot be mounted: $(head -n 1 "$tmp/err")"; return 1; }
 	mounted+=("$tmp/$1")
 }
 
@@ -109,13 +95,12 @@ detach() {
 }
 
 format() { # NAME, formatting command
-	if ! command -v "$2" >/dev/null; then
-		skip "no $2"
-		return 1
-	fi
+	has "$2" || return 1
 	truncate -s 1G "$tmp/$1.img"
 	"${@:2}" "$tmp/$1.img" >/dev/null 2>"$tmp/err" || { skip "$2 fails: $(head -n 1 "$tmp/err")"; return 1; }
 }
+
+image() { format "$1" "${@:3}" && attach "$1" -t "$2" -o loop "$tmp/$1.img"; } # NAME, file system, formatting command
 
 run_tests() { # directory
 	chmod 1777 "$1"
@@ -171,10 +156,7 @@ run_cold() { # directory
 }
 
 check_image() { # NAME, file system, command that makes the image
-	if ! command -v "$3" >/dev/null; then
-		skip "no $3"
-		return
-	fi
+	has "$3" || return 0
 	[ -d "$tmp/tree" ] || "$tmp/break" tree -make "$tmp/tree" -seed 7
 	if [ "$3" = mksquashfs ]; then
 		mksquashfs "$tmp/tree" "$tmp/$1.img" -quiet -no-progress >/dev/null
@@ -241,10 +223,7 @@ test_immutable() { # directory
 	find "$1/tree" -type d -name '*[13579]' -print0 | xargs -0 chattr +a || return 1
 	chattr +i "$1/tree" || return 1
 	count_files "$1/tree" i && count_files "$1/tree" a && check_tree "$1/tree" || return 1
-	if ! command -v setpriv >/dev/null; then
-		skip "another user: no setpriv"
-		return 0
-	fi
+	has setpriv || return 0
 	TMPDIR=/tmp setpriv --reuid=65534 --regid=65534 --clear-groups "$tmp/break" tree -check "$1/tree" -seed 7 -runs 20 | sed 's/^/   another user: /'
 }
 
@@ -284,10 +263,7 @@ test_changing() { # directory
 attach_export() { # NAME, commands that are needed
 	local tool
 	for tool in "${@:2}"; do
-		if ! command -v "$tool" >/dev/null; then
-			skip "no $tool"
-			return 1
-		fi
+		has "$tool" || return 1
 	done
 	case $1 in
 	nfs4) attach export -t tmpfs -o size=1g tmpfs || return ;;
@@ -331,38 +307,29 @@ run_in_uml() { # NAME
 }
 
 test_on() {
-	case " ${trees[*]} " in *" $1 "*)
-		if [ -n "$incremental" ]; then
-			skip "it checks trees alone"
-			return 0
-		fi
-		;;
-	esac
-	if [ -z "${FILEPROC_BUILT:-}" ]; then
-		case " ${in_uml[*]} " in *" $1 "*)
-			run_in_uml "$1"
-			return
-			;;
-		esac
+	local status=0
+	if [ -n "$incremental" ] && is "$1" "${trees[@]}"; then
+		skip "it checks trees alone"
+		return
+	elif [ -z "${FILEPROC_BUILT:-}" ] && is "$1" "${in_uml[@]}"; then
+		run_in_uml "$1"
+		return
 	fi
 	case $1 in
 	nfs3) serve_nfs "$1" && attach "$1" -t nfs -o vers=3,nolock "127.0.0.1:$tmp/export" || return 0 ;;
 	nfs4) serve_nfs "$1" && attach "$1" -t nfs -o vers=4.2 127.0.0.1:/ || return 0 ;;
 	smb) serve_smb && attach "$1" -t cifs -o guest,ip=127.0.0.1 //127.0.0.1/export || return 0 ;;
-	jfs) format "$1" mkfs.jfs -q && attach "$1" -t jfs -o loop "$tmp/$1.img" || return 0 ;;
-	reiserfs) format "$1" mkfs.reiserfs -q -ff && attach "$1" -t reiserfs -o loop "$tmp/$1.img" || return 0 ;;
-	udf) format "$1" mkudffs && attach "$1" -t udf -o loop "$tmp/$1.img" || return 0 ;;
-	f2fs | nilfs2 | vfat) format "$1" "mkfs.$1" && attach "$1" -t "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4-untyped) format "$1" mkfs.ext4 -q -F -O ^filetype && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4-seconds) format "$1" mkfs.ext4 -q -F -I 128 && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	xfs) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	btrfs) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4-inline) format "$1" mkfs.ext4 -q -F -O inline_data && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4-encrypted) format "$1" mkfs.ext4 -q -F -O encrypt && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	ext4-immutable) format "$1" mkfs.ext4 -q -F && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	xfs-*) format "$1" mkfs.xfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
-	btrfs-*) format "$1" mkfs.btrfs -q -f && attach "$1" -o loop "$tmp/$1.img" || return 0 ;;
+	jfs) image "$1" jfs mkfs.jfs -q || return 0 ;;
+	reiserfs) image "$1" reiserfs mkfs.reiserfs -q -ff || return 0 ;;
+	udf) image "$1" udf mkudffs || return 0 ;;
+	f2fs | nilfs2 | vfat) image "$1" "$1" "mkfs.$1" || return 0 ;;
+	ext4-untyped) image "$1" ext4 mkfs.ext4 -q -F -O ^filetype || return 0 ;;
+	ext4-seconds) image "$1" ext4 mkfs.ext4 -q -F -I 128 || return 0 ;;
+	ext4-inline) image "$1" ext4 mkfs.ext4 -q -F -O inline_data || return 0 ;;
+	ext4-encrypted) image "$1" ext4 mkfs.ext4 -q -F -O encrypt || return 0 ;;
+	ext4 | ext4-immutable) image "$1" ext4 mkfs.ext4 -q -F || return 0 ;;
+	xfs | xfs-*) image "$1" xfs mkfs.xfs -q -f || return 0 ;;
+	btrfs | btrfs-*) image "$1" btrfs mkfs.btrfs -q -f || return 0 ;;
 	tmpfs) attach "$1" -t tmpfs -o size=1g tmpfs || return 0 ;;
 	overlay)
 		# On tmpfs: $tmp may be on an overlay, which does not have the extended attributes that an upper directory needs.
@@ -377,15 +344,14 @@ test_on() {
 		return 1
 		;;
 	esac
-	local status=0
 	if [ -n "${FILEPROC_BUILT:-}" ]; then
 		test_changing "$tmp/$1" # and leave it to the end of the kernel
 		return
+	elif is "$1" "${trees[@]}"; then
+		"test_${1#*-}" "$tmp/$1" || status=1
+	else
+		run_tests "$tmp/$1" || status=1
 	fi
-	case " ${trees[*]} " in
-	*" $1 "*) "test_${1#*-}" "$tmp/$1" || status=1 ;;
-	*) run_tests "$tmp/$1" || status=1 ;;
-	esac
 	detach "$1"
 	[ "$1" != overlay ] || detach overlay-base
 	rm -f "$tmp/$1.img"
