@@ -250,3 +250,24 @@ func TestReaderFetchesMetadataFirst(t *testing.T) {
 		require.NotContains(t, calls[2:], "fstat")
 	}
 }
+
+// TestSkipBinaryReadsOn: short reads end neither the search for a NUL byte nor the content.
+func TestSkipBinaryReadsOn(t *testing.T) {
+	text := strings.Repeat("text", content.BinaryPrefix)
+	for _, binary := range []bool{false, true} {
+		data := []byte(text)
+		if binary {
+			data[content.BinaryPrefix-1] = 0
+		}
+		r := newReader(-1, true)
+		r.SkipBinary = true
+		var c content.Content
+		err := r.Read(&worldFile{w: &world{}, o: file("f", string(data), chunks(1000))}, &c)
+		if binary {
+			require.Equal(t, content.ErrBinary, err)
+			continue
+		}
+		require.NoError(t, err)
+		require.True(t, text == string(c.Data), "%d bytes", len(c.Data))
+	}
+}
