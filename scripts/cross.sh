@@ -39,7 +39,8 @@ export -f check
 
 {
 	for name in "${targets[@]}"; do
-		printf 'GOWORK=%q GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" . %q ./... ./cmd/fileproc/...\0' "$tmp/go.work" "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
+		printf 'GOWORK=%q GOOS=%s GOARCH=%s CGO_ENABLED=0 check "vet %s" . %q ./... ./cmd/fileproc/...\0' \
+			"$tmp/go.work" "${name%/*}" "${name#*/}" "$name" "$tmp/vet"
 	done
 	for tag in fileproc_unix fileproc_generic fileproc_nouring; do
 		printf 'GOFLAGS="$GOFLAGS -tags=%s" check "vet -tags %s" . %q ./...\0' "$tag" "$tag" "$tmp/vet"

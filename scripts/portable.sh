@@ -12,7 +12,8 @@ wasm=$(go env GOROOT)/lib/wasm
 # apt_install COMMAND PACKAGE... installs the packages, as root, if the command is missing.
 apt_install() {
 	if ! command -v "$1" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}"; } >/dev/null 2>&1 </dev/null || true
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}"; } \
+			>/dev/null 2>&1 </dev/null || true
 	fi
 }
 
