@@ -8,6 +8,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/fileproc/fileproc/internal/knobs"
 )
 
 const (
@@ -45,6 +46,7 @@ type config struct {
 	stat      bool
 	statFirst bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing   bool
+	download  bool // read files whose content that fetches
 
 	workers int
 	// mayGrow says that more files than workers may wait for an open or a read.
@@ -53,7 +55,8 @@ type config struct {
 
 // want returns what to read of each file.
 func (c *config) want() content.Want {
-	return content.Want{Limit: c.readLimit, Truncate: c.truncate, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary}
+	return content.Want{Limit: c.readLimit, Truncate: c.truncate, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary,
+		SkipRemote: knobs.HasRemote && !c.download}
 }
 
 // opensDepth reports whether directories at this depth are opened.

@@ -182,6 +182,7 @@ type object struct {
 	readErr error // of the read at errAt
 	errAt   int
 	stalls  int // reads that find nothing yet
+	remote  bool
 }
 
 func (o *object) with(faults ...func(*object)) *object {
@@ -401,6 +402,8 @@ type worldFile struct {
 	at     int
 	closed bool
 }
+
+func (f *worldFile) IsRemote() bool { return f.o.remote }
 
 func (f *worldFile) Cached(p []byte) (int, bool) {
 	if f.w.called(&f.closed, "cached", f.o.name) != nil {

@@ -168,9 +168,16 @@ type Options struct {
 	// no limit. It does not apply to reads that [Options.ReadSize] limits.
 	MaxFileSize int64
 
+	// Download also reads files whose content is elsewhere, which fetches it: those
+	// that a cloud's driver shows on Windows (FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS).
+	// They are skipped otherwise. [Options.FS] makes no difference between files.
+	Download bool
+
 	// Stat fetches each file's metadata with the handle that reads it, for
 	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
-	// file.
+	// file. With the generic backend they take it from the listing. On Windows that
+	// of a file that is being written, or that has several names, may be from before
+	// the last change.
 	Stat bool
 
 	// # Results, failures and progress
@@ -309,7 +316,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
@@ -269,5 +270,26 @@ func TestSkipBinaryReadsOn(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.True(t, text == string(c.Data), "%d bytes", len(c.Data))
+	}
+}
+
+// TestRemote: a file whose content would be fetched is not read, unless Options.Download asks for it.
+func TestRemote(t *testing.T) {
+	had := knobs.HasRemote
+	knobs.HasRemote = true
+	t.Cleanup(func() { knobs.HasRemote = had })
+	remote := func(o *object) { o.remote = true }
+	for _, c := range []struct {
+		opts    Options
+		skipped int64
+	}{{Options{}, 1}, {Options{Stat: true, SkipBinary: true}, 1}, {Options{ReadSize: 1}, 1}, {Options{Download: true}, 0}, {Options{ReadSize: NoRead}, 0}} {
+		w := &world{root: folder("root", file("here", "1"), file("there", "2", remote))}
+		var report Report
+		c.opts.openRoot, c.opts.Report = w.openRoot, &report
+		got, err := Process(t.Context(), "root", c.opts, func(f *File) (string, error) { return f.Rel(), nil })
+		require.NoError(t, err)
+		require.Len(t, got, 2-int(c.skipped))
+		require.Equal(t, c.skipped, report.Skipped[SkippedRemote])
+		require.EqualValues(t, 2-c.skipped, report.Processed)
 	}
 }

@@ -26,6 +26,7 @@ const (
 	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
 	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked
 	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
+	SkippedRemote          SkipReason = "remote"           // content that would be fetched, without Options.Download
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
 

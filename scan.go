@@ -293,13 +293,14 @@ func (s *scanner) add(e *listedEntry) {
 }
 
 // canOpen reports whether a name opens nothing else than the entry. An fs.FS can
-// list a NUL byte, at which a system call would end the name. An operating system
-// may have separators, drives and devices besides the slash.
+// list a NUL byte, at which a system call would end the name. Windows has separators,
+// drives and devices besides the slash, and takes dots and spaces from a name's end.
 func (c *config) canOpen(name []byte) bool {
 	if c.fsys != nil {
 		return bytes.IndexByte(name, 0) < 0
 	}
-	return filepath.Separator == '/' || bytes.IndexByte(name, filepath.Separator) < 0 && filepath.IsLocal(string(name))
+	return filepath.Separator == '/' ||
+		bytes.IndexByte(name, filepath.Separator) < 0 && len(bytes.TrimRight(name, ". ")) == len(name) && filepath.IsLocal(string(name))
 }
 
 // classifyBuffer classifies the entries that were buffered.

@@ -50,6 +50,8 @@ func (w *worker) visitFile(b *batch, i int) {
 		w.call(f)
 	case content.ErrBinary:
 		w.callOnBinary(f)
+	case content.ErrRemote:
+		w.counts.skip(SkippedRemote, 1)
 	case errStopped:
 		w.counts.abandoned++
 	default:

@@ -29,15 +29,18 @@ var callNames = map[uint64]string{
 	unix.SYS_FCNTL: "fcntl", unix.SYS_EPOLL_CTL: "epoll_ctl", unix.SYS_READLINKAT: "readlinkat", unix.SYS_FADVISE64: "fadvise64", unix.SYS_IOCTL: "ioctl",
 }
 
-// callsVariable has how many runs to make, a colon and their root.
+// callsVariable has how many runs to make, their ReadSize and their root, with colons between them. With NoRead they ask for
+// metadata.
 const callsVariable = "FILEPROC_TEST_CALLS"
 
 // The calls of a process that does nothing else are counted.
 func init() {
-	if runs, root, ok := strings.Cut(os.Getenv(callsVariable), ":"); ok {
-		n, err := strconv.Atoi(runs)
+	if v := strings.SplitN(os.Getenv(callsVariable), ":", 3); len(v) == 3 {
+		n, err := strconv.Atoi(v[0])
+		size, badSize := strconv.Atoi(v[1])
+		err = errors.Join(err, badSize)
 		for ; err == nil && n > 0; n-- {
-			_, err = fileproc.Process(context.Background(), root, fileproc.Options{}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
+			_, err = fileproc.Process(context.Background(), v[2], fileproc.Options{ReadSize: size, Stat: size == fileproc.NoRead}, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -55,7 +58,7 @@ func TestFewFiles(t *testing.T) {
 		plant(t, root, fmt.Sprint("file", i))
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			if fileproc.Backend() == "linux" && readsCached(t, filepath.Join(root, "file0")) {
-				less, more := countCalls(t, root, 1), countCalls(t, root, 11)
+				less, more := countCalls(t, root, 1, 0), countCalls(t, root, 11, 0)
 				for name := range more {
 					more[name] = int(math.Round(float64(more[name]-less[name]) / 10)) // an interrupted call is repeated
 				}
@@ -96,16 +99,19 @@ func TestCalls(t *testing.T) {
 	}
 	perFile := map[string]int{"openat": 1, "fstat": 1, "read": 2, "close": 1}
 	perDir := map[string]int{"openat": 1, "fcntl": 1, "getdents64": 3, "close": 1}
+	metadata := map[string]int{"statx": 1}
 	if fileproc.Backend() == "generic" {
 		perFile = map[string]int{"newfstatat": 1, "openat": 1, "epoll_ctl": 1, "fstat": 1, "read": 2, "close": 1}
 		perDir = map[string]int{"newfstatat": 1, "openat": 3, "fstat": 2, "epoll_ctl": 1, "getdents64": 3, "close": 3}
+		metadata = map[string]int{"newfstatat": 1} // by the listing
 	}
 	few, many := t.TempDir(), t.TempDir()
 	for i := range 100 {
 		plant(t, few, fmt.Sprint("file", i))
 		plant(t, many, fmt.Sprint("file", i), fmt.Sprint("more", i))
 	}
-	require.Equal(t, perFile, callsOfEach(t, few, many, 100))
+	require.Equal(t, perFile, callsOfEach(t, few, many, 100, 0))
+	require.Equal(t, metadata, callsOfEach(t, few, many, 100, fileproc.NoRead))
 
 	few, many = t.TempDir(), t.TempDir()
 	for i := range 20 {
@@ -115,13 +121,13 @@ func TestCalls(t *testing.T) {
 	for name, n := range perFile {
 		perDir[name] += n
 	}
-	require.Equal(t, perDir, callsOfEach(t, few, many, 20), "of a directory with a file")
+	require.Equal(t, perDir, callsOfEach(t, few, many, 20, 0), "of a directory with a file")
 }
 
 // callsOfEach returns the calls for each of the n things that many has in addition to those of few.
-func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
+func callsOfEach(t *testing.T, few, many string, n, readSize int) map[string]int {
 	t.Helper()
-	less, more := countCalls(t, few, 1), countCalls(t, many, 1)
+	less, more := countCalls(t, few, 1, readSize), countCalls(t, many, 1, readSize)
 	each := map[string]int{}
 	for name, k := range more {
 		// A call or two more are the process's own, or repeat an interrupted one.
@@ -133,12 +139,12 @@ func callsOfEach(t *testing.T, few, many string, n int) map[string]int {
 }
 
 // countCalls traces a process that processes root as many times as runs says.
-func countCalls(t *testing.T, root string, runs int) map[string]int {
+func countCalls(t *testing.T, root string, runs, readSize int) map[string]int {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", callsVariable, runs, root), "GODEBUG=asyncpreemptoff=1")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%d:%s", callsVariable, runs, readSize, root), "GODEBUG=asyncpreemptoff=1")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	runtime.LockOSThread() // only this thread may trace

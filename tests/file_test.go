@@ -106,6 +106,18 @@ func TestStringsMayBeKept(t *testing.T) {
 	}
 }
 
+// TestStatIsNew: without Options.Stat, fn's first look is at what the file is then.
+func TestStatIsNew(t *testing.T) {
+	dir, _ := rooted(t, "a=1", "b=2")
+	_, err := fileproc.Process(t.Context(), dir, fileproc.Options{}, func(f *fileproc.File) (int, error) {
+		require.NoError(t, os.WriteFile(f.Path(), make([]byte, 10), 0o600))
+		s, err := f.Stat()
+		require.EqualValues(t, 10, s.Size)
+		return 0, err
+	})
+	require.NoError(t, err)
+}
+
 // TestStat compares File.Stat and Entry.Stat, with and without Options.Stat, with os.Lstat.
 func TestStat(t *testing.T) {
 	dir, all := rooted(t, "a=1", "empty", "d/big="+testtree.Content(100_000))

@@ -23,6 +23,9 @@ type File interface {
 	Close()
 }
 
+// A Remote is a File that knows whether its content would be fetched to be read.
+type Remote interface{ IsRemote() bool }
+
 // WaitSlice is how long one read waits before the reader looks whether the run
 // goes on.
 const WaitSlice = 5 * time.Millisecond
@@ -36,6 +39,8 @@ var (
 	ErrWouldBlock = errors.New("fileproc: nothing to read yet")
 	// ErrBinary is the outcome of a file that Want.SkipBinary leaves out.
 	ErrBinary = errors.New("fileproc: binary file")
+	// ErrRemote is the outcome of a file that Want.SkipRemote leaves out.
+	ErrRemote = errors.New("fileproc: remote file")
 	// ErrNeedsSlot says that a file is to be read again in a slot. The reader does not
 	// wait for one, since the file takes a descriptor.
 	ErrNeedsSlot = errors.New("fileproc: no slot for a large file")
@@ -47,6 +52,7 @@ type Want struct {
 	Truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
 	Stat       bool  // fetch the metadata of every file
 	SkipBinary bool  // a file that begins like a binary one is ErrBinary
+	SkipRemote bool  // a Remote whose content would be fetched is ErrRemote
 }
 
 // A Content is what is known of a file: its bytes, its metadata, or both.

@@ -85,6 +85,11 @@ func statRegular(h File) (sys.Stat, error) {
 func (r *Reader) Read(h File, c *Content) error {
 	r.spare = h
 	defer h.Close() // also when an fs.FS panics
+	if r.SkipRemote {
+		if f, ok := h.(Remote); ok && f.IsRemote() {
+			return ErrRemote
+		}
+	}
 	return r.read(h, c)
 }
 

@@ -3,6 +3,7 @@
 package knobs
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +19,9 @@ var (
 	// MaxBacklog is about how many bytes of memory the names may take that were
 	// pulled and that no worker has taken: 100,000 names of 20 bytes.
 	MaxBacklog = 4 << 20
+
+	// HasRemote says that a file's handle may know that its content is remote.
+	HasRemote = runtime.GOOS == "windows"
 
 	// NoOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
 	// openat2.

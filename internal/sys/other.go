@@ -11,6 +11,7 @@ import (
 	"syscall"
 )
 
+// OpenFlags are for files and directories.
 const OpenFlags = 0
 
 // OpenWaits says that the open of a FIFO waits for a writer.
