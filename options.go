@@ -59,7 +59,7 @@ func (s Symlinks) String() string {
 //     [Options.SkipMarked], [Options.OneFilesystem]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
 //   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
-//     [Options.Stat]
+//     [Options.Download], [Options.Stat]
 //   - Results, failures and progress: [Options.Ordered], [Options.OnError],
 //     [Options.Report], [Options.OnProgress]
 //   - Workers and machines: [Options.Workers], [Options.Shard],

@@ -1157,7 +1157,7 @@ func TestDirSyncs(t *testing.T) {
 		{func() error { return c.WriteFile("d/e/f", nil) }, []string{"file of 0", "[f]", "[e]", "[d]"}},
 		{func() error { return c.SaveSnapshot(filepath.Join(dir, "d", "e", "f")) }, []string{fmt.Sprint("file of ", 8+recordSize+8), "[f]"}},
 	} {
-		synced = nil
+		synced = []string{}
 		require.NoError(t, step.do())
 		if !fsinfo.HasInodes { // nor are directories synced
 			step.want = slices.DeleteFunc(step.want, func(s string) bool { return s[0] == '[' })

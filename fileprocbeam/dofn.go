@@ -158,7 +158,7 @@ func (p *processFn[T]) ProcessElement(ctx context.Context, batch []byte, emit fu
 	names := strings.Split(strings.TrimSuffix(string(batch), "\x00"), "\x00")
 	o := p.job.Opts
 	opts := fileproc.Options{ // the others are about the listing
-		ReadSize: o.ReadSize, MaxFileSize: o.MaxFileSize, SkipBinary: o.SkipBinary, Stat: o.Stat, Workers: o.Workers, DisableURing: o.DisableURing,
+		ReadSize: o.ReadSize, MaxFileSize: o.MaxFileSize, SkipBinary: o.SkipBinary, Download: o.Download, Stat: o.Stat, Workers: o.Workers, DisableURing: o.DisableURing,
 		Files: func(yield func(string) bool) {
 			for _, name := range names {
 				if !yield(name) {

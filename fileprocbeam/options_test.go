@@ -44,6 +44,7 @@ var keptOptions = map[string]fileproc.Options{
 	"SkipBinary":    {SkipBinary: true},
 	"OneFilesystem": {OneFilesystem: true},
 	"MaxFileSize":   {MaxFileSize: 5},
+	"Download":      {Download: true},
 	"Stat":          {Stat: true},
 	"Workers":       {Workers: 1},
 	"Shard":         {Shard: 1, Shards: 2},
@@ -64,7 +65,7 @@ func TestOptions(t *testing.T) {
 			want := onOneMachine(t, root, opts)
 			opts.OnError = nil
 			switch name {
-			case "OneFilesystem", "Stat", "Workers", "DisableURing":
+			case "OneFilesystem", "Download", "Stat", "Workers", "DisableURing":
 				require.Equal(t, all, want)
 			default:
 				require.NotEqual(t, all, want)

@@ -56,6 +56,7 @@ var dimensions = [][]setting{
 	option("ReadSize", func(o *fileproc.Options) *int { return &o.ReadSize }, 0, 1, 100, 9000, fileproc.NoRead),
 	option("MaxFileSize", func(o *fileproc.Options) *int64 { return &o.MaxFileSize }, 0, -1, 600),
 	option("SkipBinary", func(o *fileproc.Options) *bool { return &o.SkipBinary }, false, true),
+	option("Download", func(o *fileproc.Options) *bool { return &o.Download }, false, true),
 	option("Stat", func(o *fileproc.Options) *bool { return &o.Stat }, false, true),
 	option("Workers", func(o *fileproc.Options) *int { return &o.Workers }, 0, 1, 4, 17),
 	option("Ordered", func(o *fileproc.Options) *bool { return &o.Ordered }, false, true),

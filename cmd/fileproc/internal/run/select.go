@@ -81,6 +81,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.BoolVar(&s.Opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: include links that lead out of the directory")
 	if what&Reads != 0 {
 		f.BoolVar(&s.Opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
+		f.BoolVar(&s.Opts.Download, "download", false, "also read files whose content is in a cloud, which fetches it (Windows)")
 	}
 	f.Func("min-size", "only files of at least `SIZE` bytes; K, M, G and T stand for powers of 1024", s.size(&s.minSize))
 	f.Func("max-size", "only files of at most `SIZE` bytes", s.size(&s.maxSize))
