@@ -316,6 +316,16 @@ func ExampleOptions_skipBinary() {
 	// Output: [todo.txt] <nil> 1
 }
 
+// A file that a cloud keeps is skipped, since reading it would fetch it. Download asks for that.
+func ExampleOptions_download() {
+	fsys := fstest.MapFS{"todo.txt": {}}
+	var report fileproc.Report
+	opts := fileproc.Options{FS: fsys, Download: false, Report: &report}
+	names, err := fileproc.Process(context.Background(), ".", opts, rel)
+	fmt.Println(names, err, report.Skipped[fileproc.SkippedRemote])
+	// Output: [todo.txt] <nil> 0
+}
+
 // Ordered sorts the results by path. The directory a comes before a-b, which is
 // not so if paths are compared as strings.
 func ExampleProcess_ordered() {

@@ -39,6 +39,14 @@ type directory interface {
 	close()
 }
 
+// A metadataList is a directory whose listing has metadata. On Windows a look at each
+// file takes a hundred times as long; elsewhere package os has looked already.
+type metadataList interface {
+	// listedStat returns what the listing said of an entry, once: who asks again wants
+	// to know what has changed.
+	listedStat(name names.Name) (sys.Stat, bool)
+}
+
 // An identity is equal to another if both are of the same directory.
 type identity interface {
 	same(identity) bool

@@ -32,7 +32,10 @@ type rootDir struct {
 // mostListed bounds rootDir.listed, at some 250 bytes an entry.
 const mostListed = 16 * listSize
 
-var _ directory = (*rootDir)(nil)
+var (
+	_ directory    = (*rootDir)(nil)
+	_ metadataList = (*rootDir)(nil)
+)
 
 func openRoot(name string) (directory, error) {
 	root, err := os.OpenRoot(name)
@@ -294,17 +297,20 @@ func (f *rootFile) IsRemote() bool { return sys.IsRemote(f.info) }
 
 func (f *rootFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
 
-// stat takes what the listing said: on Windows a look at each file takes a hundred
-// times as long as the listing, elsewhere package os has looked already.
 func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
-	info := d.takeListed(name.String())
-	if info == nil {
-		var err error
-		if info, err = d.lstat(name.String()); err != nil {
-			return sys.Stat{}, asRootError(d.root, err)
-		}
+	info, err := d.lstat(name.String())
+	if err != nil {
+		return sys.Stat{}, asRootError(d.root, err)
 	}
 	return sys.StatOfInfo(info), nil
+}
+
+func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
+	info := d.takeListed(name.String())
+	if info == nil {
+		return sys.Stat{}, false
+	}
+	return sys.StatOfInfo(info), true
 }
 
 func (d *rootDir) openFile(name names.Name, _ string) (*os.File, error) {

@@ -289,6 +289,11 @@ func (f *currentFile) fetchStat() (sys.Stat, error) {
 	}
 	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
+		if l, ok := d.(metadataList); ok && !f.w.cfg.statFirst { // hooks.Unchanged wants what is true now
+			if s, ok = l.listedStat(f.name); ok {
+				return nil
+			}
+		}
 		s, err = d.stat(f.name)
 		return err
 	})
