@@ -140,8 +140,8 @@ func TestFilesTooLong(t *testing.T) {
 				opts.Ordered, opts.OnError = ordered, func(err error) error {
 					var at *fs.PathError
 					require.ErrorAs(t, err, &at, what)
-					if errors.Is(err, fs.ErrInvalid) {
-						require.ErrorContains(t, err, "more than 65536 bytes or 4096 elements", what)
+					if strings.Contains(at.Err.Error(), "more than 65536 bytes or 4096 elements") {
+						require.ErrorIs(t, err, fs.ErrInvalid, what)
 						require.Less(t, len(at.Err.Error()), 200, what)
 						refused = append(refused, strings.TrimPrefix(filepath.ToSlash(at.Path), filepath.ToSlash(p.path("x")[:len(p.path("x"))-1])))
 					}
