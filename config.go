@@ -40,13 +40,14 @@ type config struct {
 
 	followFiles, followDirs, followOutside bool // symbolic links
 
-	noRead    bool  // do not open files
-	readLimit int64 // the most bytes to deliver of a file, or -1
-	truncate  bool  // deliver the beginning of a longer file, in place of ErrTooLarge
-	stat      bool
-	statFirst bool // fetch the metadata before the content, for hooks.Unchanged
-	noURing   bool
-	download  bool // read files whose content that fetches
+	noRead     bool  // do not open files
+	skipLarger int64 // skip larger files; 0: none
+	readLimit  int64 // the most bytes to deliver of a file, or -1
+	truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
+	stat       bool
+	statFirst  bool // fetch the metadata before the content, for hooks.Unchanged
+	noURing    bool
+	download   bool // read files whose content that fetches
 
 	workers int
 	// mayGrow says that more files than workers may wait for an open or a read.
@@ -55,7 +56,7 @@ type config struct {
 
 // want returns what to read of each file.
 func (c *config) want() content.Want {
-	return content.Want{Limit: c.readLimit, Truncate: c.truncate, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary,
+	return content.Want{Limit: c.readLimit, Truncate: c.truncate, SkipLarger: c.skipLarger, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary,
 		SkipRemote: knobs.HasRemote && !c.download}
 }
 

@@ -14,7 +14,8 @@ var (
 	// an error for a file.
 	ErrSkip = errors.New("fileproc: skip this file")
 
-	// ErrTooLarge is the failure of a file larger than [Options.MaxFileSize].
+	// ErrTooLarge is the failure of a file larger than [Options.MaxFileSize]. The
+	// failure wraps it, and its text has the size and the limit.
 	ErrTooLarge = content.ErrTooLarge
 
 	// ErrChanged is the failure of an entry that, when it was opened, had vanished
@@ -23,6 +24,61 @@ var (
 	// error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is true.
 	ErrChanged = sys.ErrChanged
 )
+
+// A Failure is why root, a directory or a file could not be processed. It is what
+// [Options.OnError] gets, and what [Stream] and [Walk] yield. In the error that
+// [Process] returns, errors.As finds the first.
+type Failure struct {
+	Kind FailureKind
+
+	// Path is as File.Path. Op is the system call, and Err the operating system's error
+	// or one of this package. For FailedFunc, Op is "process", and Err the very value
+	// that fn returned.
+	fs.PathError
+}
+
+// A FailureKind says what has failed.
+type FailureKind int
+
+const (
+	FailedRoot FailureKind = iota // root: to open it, or to list it to its end
+	FailedDir                     // a directory below root, likewise
+	FailedFile                    // a file or another entry: to open it, to read it, or to find out what it is
+	FailedFunc                    // fn returned an error
+)
+
+// Unwrap returns the *fs.PathError, which unwraps to Err.
+func (f *Failure) Unwrap() error { return &f.PathError }
+
+// WithResult returns an error with which fn returns a result too. The result is
+// delivered as if there were no error, and err is handled as without WithResult:
+// it is a failure of the file, or [fs.SkipAll] stops the run. [Stream] yields both
+// at once, or if [Options.OnError] gets the failure, the result alone. [Report]
+// counts the file as failed, or as processed if err is fs.SkipAll.
+func WithResult(err error) error {
+	if err == nil || errors.Is(err, ErrSkip) {
+		return nil // there is a result, so the file is not skipped
+	}
+	return &resultError{err}
+}
+
+// A resultError is what WithResult returns.
+type resultError struct{ error }
+
+func (e *resultError) Unwrap() error { return e.error }
+
+// hasResult reports whether fn, which returned err, gave a result.
+func hasResult(err error) bool {
+	_, ok := err.(*resultError)
+	return ok || err == nil
+}
+
+// isFailure reports whether err, which fn returned, is a failure of the file.
+func isFailure(err error) bool {
+	return err != nil && !errors.Is(err, ErrSkip) && !errors.Is(err, fs.SkipAll)
+}
+
+var errRootIsFile = errors.New("a file: the paths in Options.Files need a directory")
 
 // errStopped is the failure of work that a stopped run no longer does. Only
 // File.Stat and File.Open return it, to an fn that is still running.

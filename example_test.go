@@ -326,6 +326,54 @@ func ExampleOptions_download() {
 	// Output: [todo.txt] <nil> 0
 }
 
+// OnSkip names what is left out, and why. SkipLarger leaves out large files.
+func ExampleOptions_onSkip() {
+	fsys := fstest.MapFS{
+		"dump.json": {Data: make([]byte, 5000)},
+		"todo.txt":  {Data: []byte("write examples\n")},
+	}
+	opts := fileproc.Options{FS: fsys, SkipLarger: 4096, OnSkip: func(e fileproc.Entry, why fileproc.SkipReason) {
+		fmt.Printf("skipping %s: %s\n", e.Path(), why)
+	}}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output:
+	// skipping dump.json: larger
+	// [todo.txt] <nil>
+}
+
+// A command handles the failures of its arguments in one place. WithResult keeps
+// what was found before a failure.
+func ExampleFailure() {
+	fsys := fstest.MapFS{"a.txt": {Data: []byte("one\ntwo\n\x00three")}}
+	opts := fileproc.Options{FS: fsys, OnError: func(err error) error {
+		switch failure := err.(*fileproc.Failure); failure.Kind {
+		case fileproc.FailedRoot:
+			fmt.Println("no such argument:", failure.Path)
+		case fileproc.FailedFunc:
+			fmt.Println(failure.Path, "is odd:", failure.Err)
+		default:
+			return err
+		}
+		return nil
+	}}
+	for _, arg := range []string{"a.txt", "b.txt"} {
+		lines, err := fileproc.Process(context.Background(), arg, opts, func(f *fileproc.File) (int, error) {
+			text, _, odd := bytes.Cut(f.Data(), []byte{0})
+			n := bytes.Count(text, []byte("\n"))
+			if odd {
+				return n, fileproc.WithResult(errors.New("it has a NUL byte"))
+			}
+			return n, nil
+		})
+		fmt.Println(lines, err)
+	}
+	// Output:
+	// a.txt is odd: it has a NUL byte
+	// [2] <nil>
+	// no such argument: b.txt
+	// [] <nil>
+}
+
 // Ordered sorts the results by path. The directory a comes before a-b, which is
 // not so if paths are compared as strings.
 func ExampleProcess_ordered() {
@@ -526,7 +574,7 @@ func ExampleOptions_onError() {
 	// [Dark mode] <nil>
 }
 
-// OnError may log each failure and go on. A failure is an *fs.PathError, and
+// OnError may log each failure and go on. A Failure says what has failed, and
 // errors.Is finds its cause.
 func ExampleOptions_onError_slog() {
 	config := fstest.MapFS{
@@ -547,8 +595,7 @@ func ExampleOptions_onError_slog() {
 		MaxFileSize: 1 << 20,
 		Ordered:     true,
 		OnError: func(err error) error {
-			var failure *fs.PathError
-			errors.As(err, &failure)
+			failure := err.(*fileproc.Failure)
 			log.Warn("file left out", "path", failure.Path, "op", failure.Op, "too large", errors.Is(err, fileproc.ErrTooLarge))
 			return nil // go on
 		},

@@ -42,12 +42,15 @@ func ExampleSymlinks() {
 	} {
 		opts.Ordered = true
 		fmt.Println(fileproc.Process(context.Background(), filepath.Join(tmp, "site"), opts, func(f *fileproc.File) (string, error) {
+			if target := f.LinkTarget(); target != "" {
+				return f.Rel() + " -> " + filepath.Base(target), nil
+			}
 			return f.Rel(), nil
 		}))
 	}
 	// Output:
 	// [posts/first.md] <nil>
-	// [index.md posts/first.md] <nil>
-	// [index.md posts/first.md] <nil>
-	// [index.md posts/first.md theme/style.css] <nil>
+	// [index.md -> first.md posts/first.md] <nil>
+	// [index.md -> first.md posts/first.md] <nil>
+	// [index.md -> first.md posts/first.md theme/style.css -> style.css] <nil>
 }

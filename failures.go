@@ -14,7 +14,7 @@ type failures struct {
 	onError func(error) error
 	stop    func(error)
 
-	mu    sync.Mutex // guards what follows, and serialises onError
+	mu    sync.Mutex // guards what follows, and serialises onError and onSkip
 	first []error
 	more  int64
 	over  bool // onError is not called any more
@@ -39,6 +39,13 @@ func (f *failures) add(err error) {
 	default:
 		f.more++
 	}
+}
+
+// oneAtATime makes a call of onSkip.
+func (f *failures) oneAtATime(call func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	call()
 }
 
 // join returns one error for all failures and for cause, which stopped the run

@@ -31,6 +31,11 @@ func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 // [Options.FS] it is a path within that file system.
 func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 
+// LinkTarget returns what a symbolic link led to, if there is one in Rel: the path
+// without links, as [File.Path] returns it for a file in root, and else an absolute
+// one. Otherwise it returns "". It looks nothing up, so root itself may be a link.
+func (f *File) LinkTarget() string { return f.w.paths.target(f.node, f.name.String()) }
+
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
 // append copies it. Data is nil in [Options.Select] and with [NoRead].
@@ -132,6 +137,15 @@ func (e Entry) Path() string {
 		return ""
 	}
 	return e.paths.path(e.node, e.name)
+}
+
+// LinkTarget returns what [File.LinkTarget] returns, also for a directory. For a link
+// that [Options.OnSkip] gets, it returns "" if that leads nowhere.
+func (e Entry) LinkTarget() string {
+	if e.node == nil {
+		return ""
+	}
+	return e.paths.target(e.node, e.name)
 }
 
 // Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.

@@ -29,14 +29,13 @@
 //
 // # Errors
 //
-// A failure is an [*fs.PathError]. For one from the operating system, Op is the
-// system call; for one that fn returned, Op is "process" and Err is fn's error.
-// Failures do not end the run: all other files are processed. Process returns
-// the first 100 failures as one error, which states the number of the rest.
-// [Options.OnError] sees each failure as it occurs and may stop the run.
-// Invalid options, or a root that cannot be opened, keep a run from starting:
-// Process returns that error alone, a loop over Stream or Walk yields nothing
-// else, and OnError is not called.
+// A failure is a [*Failure], which says what has failed: root, a directory, a file
+// or fn. It wraps an [*fs.PathError]. Failures do not end the run: all other files
+// are processed. Process returns the first 100 failures as one error, which states
+// the number of the rest. [Options.OnError] gets each failure as it occurs and may
+// stop the run. Invalid options, or an unreadable file that [Options.IgnoreFiles]
+// names by its path, keep a run from starting: Process returns that error alone, a
+// loop over Stream or Walk yields nothing else, and OnError is not called.
 //
 // A panic in fn stops the run. It continues as a [*PanicError], with the
 // original stack, on the goroutine that called Process or that loops over
@@ -64,7 +63,12 @@ import (
 
 // Process calls fn for every file under root that opts select, on several
 // goroutines at once, and returns the results, in no particular order unless
-// [Options.Ordered] is set. Root is a directory or a symbolic link to one.
+// [Options.Ordered] is set. Root is a directory or a file, or a symbolic link to
+// one.
+//
+// If root leads to a file, that is processed whatever its name: [File.Rel] is the
+// name and [File.Path] is root as given. Of the options that select files,
+// SkipLarger, SkipBinary, Select and Shard apply to it.
 //
 // If there is an error, Process also returns the results of all files that
 // could be processed. If ctx is cancelled, the error is context.Cause(ctx),
@@ -72,7 +76,8 @@ import (
 // be missing anywhere among the results, also with Options.Ordered.
 //
 // The function fn may return [ErrSkip] to give no result, and [fs.SkipAll] to
-// stop the run. Process reports neither as an error.
+// stop the run. Process reports neither as an error. The result that fn returns
+// with any other error is dropped, unless that is from [WithResult].
 func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
 	if opts.Ordered {
 		all, err := process(ctx, root, &opts, fn == nil, func(f *File) (located[T], error) {
@@ -93,7 +98,7 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 	calls := opts.callbacks()
 	calls.fn = func(f *currentFile) error {
 		v, err := fn((*File)(f))
-		if err == nil {
+		if hasResult(err) {
 			results.add(f.w.slot, v)
 		}
 		return err
@@ -116,7 +121,8 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 // Stream is like [Process], but yields each result when it is ready. Workers wait
 // when they are far ahead of the loop. Leaving the loop stops the run.
 //
-// A failure is yielded with the zero value of T, unless [Options.OnError] is set.
+// A failure is yielded with the zero value of T, or with what fn returned by
+// [WithResult], unless [Options.OnError] is set.
 // The error that stopped the run is yielded last, also with the zero value.
 // After a cancel, the loop gets the results that are ready and then
 // context.Cause(ctx). With [Options.Ordered] these are in order, with gaps for
@@ -132,7 +138,11 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 		streamRun(ctx, root, &opts, fn == nil, func(calls *callbacks, out outlet[T]) {
 			calls.fn = func(f *currentFile) error {
 				v, err := fn((*File)(f))
-				if err == nil {
+				switch {
+				case !hasResult(err):
+				case calls.onError == nil && isFailure(err):
+					f.w.withError = v // yieldError sends both
+				default:
 					out.send(&f.w.pos, !f.w.draining, v, nil)
 				}
 				return err
@@ -197,7 +207,11 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 		out = &orderedOutlet[T]{ordered: order}
 	}
 	calls := opts.callbacks()
-	calls.yieldError = func(w *worker, err error) { out.send(&w.pos, !w.draining, zero, err) }
+	calls.yieldError = func(w *worker, err error) {
+		v, _ := w.withError.(T)
+		w.withError = nil
+		out.send(&w.pos, !w.draining, v, err)
+	}
 	set(&calls, out)
 	r := newRun(ctx, cfg, calls, order)
 	descriptors.Within(r.pool.level, func() { stream(out, r.execute, r.stop, yield) })

@@ -12,6 +12,9 @@ import (
 	"github.com/fileproc/fileproc/internal/pattern"
 )
 
+// stringOf returns name as a string, which is valid as long as name is.
+func stringOf(name []byte) string { return unsafe.String(unsafe.SliceData(name), len(name)) }
+
 // A filter is the options that select files by name and path, prepared.
 type filter struct {
 	suffixes         []string
@@ -83,7 +86,7 @@ type entryFilter struct {
 // what is known before it is opened, or notSkipped.
 func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 	switch {
-	case !f.hasSuffix(unsafe.String(unsafe.SliceData(name), len(name))):
+	case !f.hasSuffix(stringOf(name)):
 		return SkippedSuffix
 	case f.cfg.skipHidden && name[0] == '.':
 		return SkippedHidden
@@ -138,7 +141,7 @@ func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
 // ignores reports whether the ignore files of n and above leave out an entry.
 func (f *entryFilter) ignores(n *node, name []byte, isDir bool) bool {
 	return n.ignore != nil &&
-		n.ignore.Match(f.path.dir(n), unsafe.String(unsafe.SliceData(name), len(name)), isDir) == gitignore.Ignored
+		n.ignore.Match(f.path.dir(n), stringOf(name), isDir) == gitignore.Ignored
 }
 
 // below returns why a name is skipped that lies in a directory that is

@@ -1,8 +1,12 @@
 package fileproc
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -88,3 +92,107 @@ func statOfStored(info fs.FileInfo) sys.Stat {
 	s.Mode &^= fs.ModeIrregular
 	return s
 }
+
+// A soleFile is the directory of a root that leads to a file: it lists that one
+// alone. Root is opened once, and what is read and looked up is the open file. Only
+// who wants a second handle opens root again, which must then lead to the same file.
+type soleFile struct {
+	name   names.Name
+	file   content.File
+	isRead bool
+	reopen func() (fs.File, error)
+}
+
+var _ directory = (*soleFile)(nil)
+
+// openSoleFile opens root if that leads to a file. NotDir is why it cannot be opened
+// as a directory. What root is counts once it is open, but to open a device may have
+// an effect, and that of a FIFO may wait.
+func openSoleFile(root string, notDir error) (directory, error) {
+	info, err := os.Stat(root)
+	switch {
+	case err != nil || info.IsDir():
+		return nil, notDir
+	case !info.Mode().IsRegular():
+		return nil, &sys.Error{Op: "open", Err: irregularRoot(info.Mode())}
+	}
+	f, err := os.OpenFile(root, os.O_RDONLY|sys.OpenFlags, 0)
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, sys.AsError("fstat", err)
+	}
+	file := newPolledFile(f, info)
+	return newSoleFile(filepath.Base(root), &file, sys.StatOfInfo(info), func() (fs.File, error) {
+		again, err := os.OpenFile(root, os.O_RDONLY|sys.OpenFlags, 0)
+		if err != nil {
+			return nil, err
+		}
+		if now, err := again.Stat(); err != nil || !os.SameFile(info, now) {
+			again.Close()
+			return nil, cmp.Or(err, ErrChanged)
+		}
+		return again, nil
+	})
+}
+
+// newSoleFile returns the directory of the file name, if s is a file's.
+func newSoleFile(name string, f content.File, s sys.Stat, reopen func() (fs.File, error)) (directory, error) {
+	if !s.Mode.IsRegular() {
+		f.Close()
+		return nil, sys.AsError("open", irregularRoot(s.Mode))
+	}
+	return &soleFile{name: names.New(name), file: f, reopen: reopen}, nil
+}
+
+func irregularRoot(mode fs.FileMode) error {
+	return fmt.Errorf("neither a directory nor a regular file: %v", mode)
+}
+
+func (d *soleFile) list(l *listing) (bool, error) {
+	l.add(d.name.Bytes(), 0, 0)
+	return false, nil
+}
+
+func (d *soleFile) openDir(names.Name) (directory, error) { return nil, errNotDirectory }
+
+func (d *soleFile) open(names.Name, content.File) (content.File, error) {
+	if !d.isRead {
+		d.isRead = true
+		return keptOpen{d.file}, nil
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return fsFile{f}, nil
+}
+
+// keptOpen is a file that stays open when its content has been read.
+type keptOpen struct{ content.File }
+
+func (keptOpen) Close() {}
+
+func (d *soleFile) stat(names.Name) (sys.Stat, error) {
+	if f, ok := d.file.(*polledFile); ok {
+		return f.fsFile.Stat() // as it is now
+	}
+	return d.file.Stat()
+}
+
+func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
+	if _, ok := d.file.(*polledFile); !ok {
+		return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return f.(*os.File), nil
+}
+
+func (d *soleFile) identity() (identity, error) { return fsIdentity{}, nil } // there is no other
+
+func (d *soleFile) close() { d.file.Close() }

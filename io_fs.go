@@ -6,8 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"sort"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -88,6 +90,23 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 		return nil, errNotDirectory
 	}
 	return &fsDir{fsys: fsys, name: name, file: f}, nil
+}
+
+// openFSRoot opens root, which may lead to a file.
+func openFSRoot(fsys fs.FS, root string) (directory, error) {
+	f, err := fsys.Open(root)
+	if err != nil {
+		return nil, asFSError(err)
+	}
+	_, listable := f.(fs.ReadDirFile)
+	switch info, err := f.Stat(); {
+	case err == nil && !info.IsDir():
+		return newSoleFile(path.Base(root), fsFile{f}, statOfStored(info), func() (fs.File, error) { return fsys.Open(root) })
+	case !listable:
+		f.Close()
+		return nil, errNotListable
+	}
+	return &fsDir{fsys: fsys, name: root, file: f}, nil
 }
 
 // openGiven is parent.openDir for a directory that is not listed. One of an fs.FS, of
@@ -261,3 +280,36 @@ func (f fsFile) Stat() (sys.Stat, error) {
 }
 
 func (f fsFile) Close() { f.File.Close() }
+
+// polledFile is an open file of package os with the metadata from its open.
+type polledFile struct {
+	fsFile
+	info        fs.FileInfo
+	hasDeadline bool
+}
+
+func newPolledFile(f *os.File, info fs.FileInfo) polledFile {
+	// Few regular files support a deadline: those that the runtime's poller takes,
+	// such as /proc/kmsg and files on FUSE.
+	return polledFile{fsFile{f}, info, f.SetReadDeadline(time.Time{}) == nil}
+}
+
+func (f *polledFile) Read(p []byte) (int, error) {
+	if f.hasDeadline {
+		f.File.(*os.File).SetReadDeadline(time.Now().Add(content.WaitSlice)) // cannot fail: it has a deadline
+	}
+	n, err := f.fsFile.Read(p)
+	switch {
+	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, content.ErrWouldBlock
+	case err != nil && sys.IsLeased(err): // EAGAIN, from a file without deadlines
+		time.Sleep(content.WaitSlice)
+		return 0, content.ErrWouldBlock
+	}
+	return n, err
+}
+
+// IsRemote is content.Remote.
+func (f *polledFile) IsRemote() bool { return sys.IsRemote(f.info) }
+
+func (f *polledFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }

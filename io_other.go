@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
@@ -38,7 +37,8 @@ var (
 )
 
 func openRoot(name string) (directory, error) {
-	root, err := os.OpenRoot(name)
+	// The dot keeps the open of a FIFO from waiting for a writer.
+	root, err := os.OpenRoot(name + sys.InDir)
 	if err != nil {
 		return nil, sys.AsError("open", err)
 	}
@@ -204,13 +204,11 @@ func (d *rootDir) open(name names.Name, spare content.File) (content.File, error
 	if err != nil {
 		return nil, err
 	}
-	f, ok := spare.(*rootFile)
+	f, ok := spare.(*polledFile)
 	if !ok {
-		f = new(rootFile)
+		f = new(polledFile)
 	}
-	// Few regular files support a deadline: those that the runtime's poller takes,
-	// such as /proc/kmsg and files on FUSE.
-	*f = rootFile{fsFile{file}, info, file.SetReadDeadline(time.Time{}) == nil}
+	*f = newPolledFile(file, info)
 	return f, nil
 }
 
@@ -269,33 +267,6 @@ func (d *rootDir) openKnown(name string, known fs.FileInfo) (*os.File, fs.FileIn
 	}
 	return f, opened, nil
 }
-
-// rootFile is an open file with the metadata from its open.
-type rootFile struct {
-	fsFile
-	info        fs.FileInfo
-	hasDeadline bool
-}
-
-func (f *rootFile) Read(p []byte) (int, error) {
-	if f.hasDeadline {
-		f.File.(*os.File).SetReadDeadline(time.Now().Add(content.WaitSlice)) // cannot fail: it has a deadline
-	}
-	n, err := f.fsFile.Read(p)
-	switch {
-	case f.hasDeadline && errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, content.ErrWouldBlock
-	case err != nil && sys.IsLeased(err): // EAGAIN, from a file without deadlines
-		time.Sleep(content.WaitSlice)
-		return 0, content.ErrWouldBlock
-	}
-	return n, err
-}
-
-// IsRemote is content.Remote.
-func (f *rootFile) IsRemote() bool { return sys.IsRemote(f.info) }
-
-func (f *rootFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
 
 func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 	info, err := d.lstat(name.String())

@@ -96,7 +96,8 @@ type linkNode struct {
 	links   []names.Name
 	targets map[names.Name]target // of links, once they are resolved
 	// to is the target of the one link that leads to the node.
-	to target
+	to      target
+	entered bool // by another path
 }
 
 // A target is what a link leads to.
@@ -279,9 +280,44 @@ func (b *pathBase) prefix() string {
 	return b.joins
 }
 
+// target returns the path without links of the entry name of n, or "" if there is no
+// link in its path.
+func (b *pathBase) target(n *node, name string) string {
+	if !b.follows {
+		return ""
+	}
+	var t target
+	if n.isLinks() {
+		t = n.link.targets[names.New(name)]
+	}
+	for up := n; up != nil && t.path == ""; up = up.parent {
+		if up.isLinkedDir() {
+			t = up.link.to
+			t.path = path.Join(filepath.ToSlash(t.path), n.relPath(name)[up.pathLen():])
+		}
+	}
+	switch {
+	case t.path == "":
+		return ""
+	case t.path == ".":
+		return b.root
+	case t.outside:
+		return filepath.FromSlash(t.path)
+	}
+	return b.prefix() + filepath.FromSlash(t.path)
+}
+
+// setFile says that root leads to a file of this name.
+func (b *pathBase) setFile(name string) {
+	b.follows = true
+	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRightFunc(b.root, isSeparator), name) })
+}
+
 // info looks up a path of the run.
 func (b *pathBase) info(path string) (fs.FileInfo, error) {
 	switch {
+	case b.fsys != nil && b.follows:
+		return fs.Stat(b.fsys, path)
 	case b.fsys != nil:
 		return fs.Lstat(b.fsys, path)
 	case b.follows:

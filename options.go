@@ -54,14 +54,14 @@ func (s Symlinks) String() string {
 // during the run. The fields are in groups:
 //
 //   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
-//     [Options.IgnoreFiles], [Options.SkipHidden], [Options.SkipBinary],
-//     [Options.MaxDepth], [Options.Select], [Options.SelectDir],
-//     [Options.SkipMarked], [Options.OneFilesystem]
+//     [Options.IgnoreFiles], [Options.SkipHidden], [Options.SkipLarger],
+//     [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
+//     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
 //   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
 //     [Options.Download], [Options.Stat]
 //   - Results, failures and progress: [Options.Ordered], [Options.OnError],
-//     [Options.Report], [Options.OnProgress]
+//     [Options.OnSkip], [Options.Report], [Options.OnProgress]
 //   - Workers and machines: [Options.Workers], [Options.Shard],
 //     [Options.Shards], [Options.DisableURing]
 //   - In place of a listing, or of the operating system: [Options.Files],
@@ -108,6 +108,10 @@ type Options struct {
 
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
+
+	// SkipLarger, if positive, skips files of more than that many bytes. It costs no
+	// system call for files that are read. [NoRead] and [Walk] make one for each file.
+	SkipLarger int64
 
 	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
 	// read even if [Options.ReadSize] is less.
@@ -190,17 +194,24 @@ type Options struct {
 	// Only Process supports Ordered with [SymlinksFollow].
 	Ordered bool
 
-	// OnError, if not nil, is called for each failure. If it returns nil, the run
-	// goes on and reports the failure nowhere else. If it returns an error, the
-	// run stops and returns that error. Without OnError, [Process] returns the
-	// failures at its end, and [Stream] and [Walk] yield them as they occur.
+	// OnError, if not nil, is called with each failure, a [*Failure], also that of
+	// root. If it returns nil, the run goes on and reports the failure nowhere else.
+	// If it returns an error, the run stops and returns that error. Without OnError,
+	// [Process] returns the failures at its end, and [Stream] and [Walk] yield them as
+	// they occur.
 	//
 	// The calls come one at a time, each on the worker that met the failure, while
 	// other workers run fn. The goroutine that calls Process is one of the
 	// workers. The one that loops over Stream or Walk is not. OnError is not
-	// called if the run does not start: for invalid options, a root that cannot be
-	// opened, or an unreadable file that [Options.IgnoreFiles] names by its path.
+	// called if the run does not start: for invalid options, or an unreadable file that
+	// [Options.IgnoreFiles] names by its path.
 	OnError func(error) error
+
+	// OnSkip, if not nil, is called with each entry that Report counts as skipped, and
+	// the reason. It is not called for what is in a directory that is left out. The
+	// Entry of root, if SkipMarked leaves it out, has an empty Rel. The calls come on
+	// the workers, and no call of OnSkip or OnError overlaps another.
+	OnSkip func(Entry, SkipReason)
 
 	// Report, if not nil, is filled in before the run returns, whatever its error.
 	// Only invalid options leave it unchanged.
@@ -258,8 +269,9 @@ type Options struct {
 	// directories that they leave out. What a filter leaves out is no failure. These
 	// options are about listings and cannot be combined with Files:
 	// [Options.MaxDepth], [Options.IgnoreFiles], [Options.SkipMarked],
-	// [Options.SelectDir], [Options.OneFilesystem], [Options.Symlinks]. [Walk] yields
-	// the paths that lead to files, and below directories what it always does.
+	// [Options.SelectDir], [Options.OneFilesystem], [Options.Symlinks]. Root must be a
+	// directory. [Walk] yields the paths that lead to files, and below directories
+	// what it always does.
 	//
 	// With [Options.FS], the directories of the paths are not opened unless a path
 	// in them fails, and neither is root if it is ".": in an object store, that would
@@ -316,11 +328,11 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
-	if c.noRead && (c.files != nil || c.statFirst) {
-		c.stat = true // nothing else shows what a path leads to, or else it is fetched anyway
+	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
+		c.stat = true // nothing else shows what a path leads to, or the size; or it is fetched anyway
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
 	if c.workers == 0 {
@@ -351,6 +363,11 @@ func (o *Options) callbacks() callbacks {
 	if call := o.SelectDir; call != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
 			return call(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})
+		}
+	}
+	if call := o.OnSkip; call != nil {
+		c.onSkip = func(w *worker, n *node, name string, typ fs.FileMode, why SkipReason) {
+			call(Entry{paths: w.paths, node: n, name: name, typ: typ}, why)
 		}
 	}
 	if call := o.OnProgress; call != nil {
@@ -389,6 +406,9 @@ func (o *Options) validate(root string) error {
 	}
 	if o.MaxFileSize < NoLimit {
 		bad("Options.MaxFileSize is %d: want a size in bytes, 0 for the default, or NoLimit", o.MaxFileSize)
+	}
+	if o.SkipLarger < 0 {
+		bad("Options.SkipLarger is %d: want a size in bytes, or 0 to skip none", o.SkipLarger)
 	}
 	if o.SkipBinary && o.ReadSize == NoRead {
 		bad("Options.SkipBinary cannot be combined with ReadSize NoRead, which reads no content")

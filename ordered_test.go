@@ -257,7 +257,9 @@ func TestOrderedListingDuringAVisit(t *testing.T) {
 		require.NoError(t, err)
 		r := newRun(t.Context(), cfg, callbacks{openRoot: w.openRoot}, newOrdered(1))
 		worker := r.startWorker(0)
-		require.NoError(t, r.open(worker))
+		ok, err := r.open(worker)
+		require.NoError(t, err)
+		require.True(t, ok)
 		at := position{span: new(span), file: 3}
 		worker.pos = at
 		worker.scan(r.root)

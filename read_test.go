@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
-	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,7 +72,7 @@ func checkRead(t *testing.T, r *content.Reader, o *object) {
 	told := o.stat().Size > limit && !(o.handAll && o.hand >= len(o.content) && size < content.FirstBuffer && size <= limit)
 	switch {
 	case whole && limit >= 0 && (size > limit || told):
-		if err == nil || err.(*sys.Error).Err != ErrTooLarge {
+		if err == nil || !errors.Is(err, ErrTooLarge) {
 			fail("want ErrTooLarge")
 		}
 		return

@@ -25,6 +25,8 @@ const (
 	SkippedSelect          SkipReason = "select"           // by Options.Select
 	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
 	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked
+	SkippedDangling        SkipReason = "dangling"         // a symbolic link that leads nowhere, where Options.Symlinks follows links
+	SkippedLarger          SkipReason = "larger"           // by Options.SkipLarger
 	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
 	SkippedRemote          SkipReason = "remote"           // content that would be fetched, without Options.Download
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
@@ -37,8 +39,8 @@ const notSkipped SkipReason = ""
 //
 //	Found = Processed + Unchanged + the sum of Skipped + Failed + Abandoned
 //
-// Found counts the entries that are not directories. A directory adds one to
-// Found and Failed if it could not be opened or read to its end. It adds one to
+// Found counts the entries that are not directories. A directory, or root, adds one
+// to Found and Failed if it could not be opened or read to its end. It adds one to
 // Found and Skipped if [Options.SelectDir] left it out, or what it proved to be
 // once opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
 // Exclude, IgnoreFiles) are not counted.
@@ -166,10 +168,4 @@ func (c *counts) skip(why SkipReason, n int64) {
 		}
 	}
 	panic("fileproc: more SkipReasons than maxReasons")
-}
-
-// skipFound counts an entry, not counted as found yet, that is skipped because of why.
-func (c *counts) skipFound(why SkipReason) {
-	c.found++
-	c.skip(why, 1)
 }

@@ -2,6 +2,8 @@ package fileproc
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -18,7 +20,7 @@ import (
 //	beginTurns        the turn of one run of each level to retry for its root
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
 //	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
-//	failures.mu       the failures, and one call of OnError at a time
+//	failures.mu       the failures, and one call of OnError or OnSkip at a time
 //	openRuns          the caches of all runs, while one of them is evicted from
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
@@ -146,17 +148,21 @@ func (r *run) execute() error {
 	}
 	endWatch := r.watch()
 	defer endWatch()
-	if err := r.open(r.startWorker(0)); err != nil {
+	w := r.startWorker(0)
+	isOpen, err := r.open(w)
+	if err != nil {
 		return err
 	}
-	endProgress := r.startProgress(start)
-	defer endProgress()
-	if r.given == nil || r.pullGiven() {
-		r.pool.run(0)
+	if isOpen {
+		endProgress := r.startProgress(start)
+		defer endProgress()
+		if r.given == nil || r.pullGiven() {
+			r.pool.run(0)
+		}
+		r.pool.wait()
+		endProgress()
 	}
-	r.pool.wait()
 	endWatch()
-	endProgress()
 	switch {
 	case r.pool.panicked != nil:
 		panic(r.pool.panicked)
@@ -249,31 +255,58 @@ func (r *run) startProgress(start time.Time) (end func()) {
 	})
 }
 
-// open opens root and reads what the run needs to know about it.
-func (r *run) open(w *worker) error {
+// open opens root and reads what the run needs to know about it. If root fails, that
+// is reported like other failures. An error keeps the run from starting.
+func (r *run) open(w *worker) (ok bool, err error) {
 	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+		return false, context.Cause(r.ctx)
 	}
 	if r.cfg.fsys == nil {
 		r.dirs.share()
 	}
-	err := r.openFirst(w)
-	if err == nil {
+	if err = r.openFirst(w); err == nil {
 		err = r.inspectRoot()
 	}
 	switch {
-	case err == nil:
+	case err == errStopped:
+	case err != nil:
+		r.failRoot(w, err)
+		return false, nil
+	case !r.rootIsFile():
 		err = w.readIgnorePaths()
-	case err != errStopped:
-		err = sys.PathError("open", r.cfg.root, err)
 	}
 	if err == errStopped {
-		return context.Cause(r.ctx)
+		err = context.Cause(r.ctx)
 	}
-	return err
+	return err == nil, err
+}
+
+// failRoot is failDir for root. OnError may panic.
+func (r *run) failRoot(w *worker, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			r.pool.recordPanic(recover())
+		}
+	}()
+	w.pos = position{span: r.root.span, file: -1}
+	w.failDir(r.root, err)
+	returned = true
+}
+
+func (r *run) rootIsFile() bool {
+	_, ok := r.root.dir.(*soleFile)
+	return ok
 }
 
 func (r *run) inspectRoot() error {
+	if f, ok := r.root.dir.(*soleFile); ok {
+		r.paths.setFile(f.name.String())
+		if r.cfg.files != nil {
+			return &sys.Error{Op: "open", Err: errRootIsFile}
+		}
+		return nil
+	}
 	if r.cfg.oneFilesystem {
 		s, err := r.root.dir.stat(names.Dot)
 		if err != nil {
@@ -284,7 +317,7 @@ func (r *run) inspectRoot() error {
 	return r.links.resolveRoot()
 }
 
-// openRoot opens root, which may be a symbolic link.
+// openRoot opens root, which may be a file, and a symbolic link.
 func (r *run) openRoot() (directory, error) {
 	switch {
 	case r.calls.openRoot != nil:
@@ -292,9 +325,13 @@ func (r *run) openRoot() (directory, error) {
 	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // which is always there, and not listed
 		return &fsDir{fsys: r.cfg.fsys, name: "."}, nil
 	case r.cfg.fsys != nil:
-		return openFS(r.cfg.fsys, r.cfg.root)
+		return openFSRoot(r.cfg.fsys, r.cfg.root)
 	}
-	return openRoot(r.cfg.root)
+	d, err := openRoot(r.cfg.root)
+	if err == nil || sys.IsScarce(err) || errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	return openSoleFile(r.cfg.root, err)
 }
 
 // openFirst opens root. While too few descriptors would be left to the runs that
@@ -311,7 +348,10 @@ func (r *run) openFirst(w *worker) error {
 	r.counted = true
 	if descriptors.RunsOpen.Add(1) > 1 {
 		err := r.openWithReserve()
-		if !sys.IsScarce(err) {
+		switch {
+		case sys.IsLeased(err): // a file
+			return w.retryOnResource(r.openWithReserve)
+		case !sys.IsScarce(err):
 			return err
 		}
 		turn := beginTurns[r.pool.level]
@@ -363,8 +403,6 @@ func (r *run) finish(start time.Time) {
 	defer r.dirs.closeAll(r.root)
 	defer r.dirs.unshare()
 	total := counts{abandoned: r.pool.abandoned}
-	total.found += r.links.duplicates
-	total.skip(SkippedDuplicate, r.links.duplicates)
 	for _, w := range r.workers {
 		if w == nil {
 			continue

@@ -50,6 +50,10 @@ func (w *worker) begin(n *node) bool {
 		_, err := w.dirs.acquire(n)
 		return err == nil
 	}
+	if n.isLinkedDir() && n.link.entered {
+		w.skipFound(SkippedDuplicate, n, "", fs.ModeDir)
+		return false
+	}
 	selected := w.selectDir(n)
 	var err error
 	if selected {
@@ -112,7 +116,7 @@ func (w *worker) selectDir(n *node) bool {
 		return false
 	}
 	if !w.calls.selectDir(w, n.parent, n.name.String()) {
-		w.counts.skipFound(SkippedSelectDir)
+		w.skipFound(SkippedSelectDir, n, "", fs.ModeDir)
 		return false
 	}
 	w.releaseSlot()
@@ -166,9 +170,9 @@ func (w *worker) skipOpened(n *node) bool {
 	case err != nil:
 		w.failDir(n, err)
 	case duplicate:
-		w.counts.skipFound(SkippedDuplicate)
+		w.skipFound(SkippedDuplicate, n, "", fs.ModeDir)
 	case s.Device != w.device:
-		w.counts.skipFound(SkippedOtherFilesystem)
+		w.skipFound(SkippedOtherFilesystem, n, "", fs.ModeDir)
 	default:
 		return false
 	}
@@ -194,6 +198,10 @@ func (s *scanner) list(n *node) (more bool) {
 		}
 		return false
 	}
+	if f, ok := s.dir.(*soleFile); ok {
+		s.addRootFile(f.name)
+		return false
+	}
 	l := listings.Get().(*listing)
 	err := w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
 		more, err = s.dir.list(l)
@@ -210,7 +218,7 @@ func (s *scanner) list(n *node) (more bool) {
 	switch {
 	case n.buffer != nil && n.buffer.marked:
 		n.buffer.entries, n.buffer.ignore = nil, nil
-		w.counts.skipFound(SkippedMarked)
+		w.skipFound(SkippedMarked, n, "", fs.ModeDir)
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
@@ -363,11 +371,28 @@ func (s *scanner) keep(name []byte, kept names.Name) names.Name {
 // addFile takes an entry that is no directory.
 func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	w := s.w
-	w.counts.found++
 	if why := w.skips.file(s.node, name, typ); why != notSkipped {
-		w.counts.skip(why, 1)
+		w.skipFound(why, s.node, stringOf(name), typ)
 		return
 	}
+	w.counts.found++
+	s.addToBatch(s.keep(name, kept), inode)
+}
+
+// addRootFile takes the file that root leads to. The caller has named it: of the
+// filters by name and path, only Options.Shard applies.
+func (s *scanner) addRootFile(name names.Name) {
+	w := s.w
+	if !w.filter.inShard(name.String()) {
+		w.skipFound(SkippedShard, s.node, name.String(), 0)
+		return
+	}
+	w.counts.found++
+	s.addToBatch(name, 0)
+}
+
+func (s *scanner) addToBatch(name names.Name, inode uint64) {
+	w := s.w
 	if s.batch == nil {
 		if s.batch = w.spare; s.batch == nil {
 			s.batch = &batch{}
@@ -375,7 +400,7 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 		w.spare = nil
 		s.batch.node = s.node
 	}
-	s.batch.entries = append(s.batch.entries, s.keep(name, kept))
+	s.batch.entries = append(s.batch.entries, name)
 	s.batch.inodes = append(s.batch.inodes, inode)
 }
 
@@ -385,11 +410,15 @@ func (s *scanner) addLink(name names.Name, t target) {
 	why := w.links.excludedTarget(t)
 	switch {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), fsinfo.IsLoop(t.err):
-		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
+		why = w.skips.file(s.node, name.Bytes(), fs.ModeSymlink)
+		if why == SkippedNotRegular {
+			why = SkippedDangling
+		}
+		w.skipFound(why, s.node, name.String(), fs.ModeSymlink)
 	case t.err != nil:
 		w.failFound("readlink", s.node, name.String(), t.err)
 	case t.outside && !w.cfg.followOutside:
-		w.counts.skipFound(SkippedOutside)
+		w.skipFound(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
 		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
 			n := s.node.child(name, 0)
@@ -399,7 +428,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.mode == fs.ModeDir:
 		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case why != notSkipped:
-		w.counts.skipFound(why)
+		w.skipFound(why, s.node, name.String(), t.mode)
 	default:
 		s.addFile(name.Bytes(), name, t.mode, 0)
 	}

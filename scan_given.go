@@ -25,7 +25,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		case why == notSkipped:
 			s.subs = append(s.subs, sub)
 		case sub.given != nil:
-			w.skipGiven(sub.given, why)
+			w.skipGiven(sub, sub.given, why)
 		}
 	}
 	g.invalid, g.subs = nil, nil
@@ -60,16 +60,16 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 	return place
 }
 
-// skipGiven counts names that are skipped since their directory is.
-func (w *worker) skipGiven(g *givenNames, why SkipReason) {
+// skipGiven counts names in n and below that are skipped since their directory is.
+func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
 	for _, part := range g.files {
 		for _, name := range part {
-			w.counts.skipFound(w.skips.below(name, why))
+			w.skipFound(w.skips.below(name, why), n, name.String(), 0)
 		}
 	}
 	for _, sub := range g.subs {
 		if sub.given != nil {
-			w.skipGiven(sub.given, why)
+			w.skipGiven(sub, sub.given, why)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (w *worker) failGiven(n *node, err error) {
 		case why == notSkipped && !w.stopped():
 			w.failFound("open", sub, "", err)
 		case sub.given != nil:
-			w.skipGiven(sub.given, why)
+			w.skipGiven(sub, sub.given, why)
 		}
 	}
 }
@@ -104,12 +104,12 @@ func (w *worker) failGiven(n *node, err error) {
 func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
-		w.counts.found++
-		if why := w.skips.file(n, name.Bytes(), 0); why == notSkipped {
-			kept = append(kept, name)
-		} else {
-			w.counts.skip(why, 1)
+		if why := w.skips.file(n, name.Bytes(), 0); why != notSkipped {
+			w.skipFound(why, n, name.String(), 0)
+			continue
 		}
+		w.counts.found++
+		kept = append(kept, name)
 	}
 	return kept
 }
@@ -151,7 +151,7 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 	case why == notSkipped:
 		kept = w.filterGiven(r.node, kept)
 	default:
-		w.skipGiven(&givenNames{files: [][]names.Name{kept}}, why)
+		w.skipGiven(r.node, &givenNames{files: [][]names.Name{kept}}, why)
 		return
 	}
 	if len(kept) == 0 {

@@ -26,10 +26,9 @@ type links struct {
 	root     *node  // open before any worker starts
 	realRoot string // absolute and without links, if links are followed
 
-	mu         sync.Mutex // guards what follows
-	linked     []*node    // directories that links lead to
-	ids        map[[2]uint64][]identity
-	duplicates int64 // links to directories that were entered by another path
+	mu     sync.Mutex // guards what follows
+	linked []*node    // directories that links lead to
+	ids    map[[2]uint64][]identity
 }
 
 // resolveRoot finds the path of root without links.
@@ -173,9 +172,9 @@ func (l *links) addLinked(n *node) {
 	l.mu.Unlock()
 }
 
-// takeLinked returns the directories that links lead to and nothing else does.
-// It is called when all others have been listed. Which one of several links to
-// one directory is taken depends on their paths alone.
+// takeLinked returns the directories that links lead to. It is called when all others
+// have been listed. Of several links to one directory, all but one are marked as
+// entered: which one depends on their paths alone.
 func (l *links) takeLinked() []*node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,11 +183,8 @@ func (l *links) takeLinked() []*node {
 	})
 	var taken []*node
 	for _, n := range l.linked {
-		if l.insert(n.id) {
-			taken = append(taken, n)
-		} else {
-			l.duplicates++
-		}
+		n.link.entered = !l.insert(n.id)
+		taken = append(taken, n)
 	}
 	l.linked = nil
 	slices.Reverse(taken) // the queue takes the last one first

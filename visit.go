@@ -51,7 +51,9 @@ func (w *worker) visitFile(b *batch, i int) {
 	case content.ErrBinary:
 		w.callOnBinary(f)
 	case content.ErrRemote:
-		w.counts.skip(SkippedRemote, 1)
+		w.skip(SkippedRemote, f.node, f.name.String(), 0)
+	case content.ErrLarger:
+		w.skip(SkippedLarger, f.node, f.name.String(), 0)
 	case errStopped:
 		w.counts.abandoned++
 	default:
@@ -69,7 +71,7 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 			return false
 		}
 		if !selects(f) {
-			w.counts.skip(SkippedSelect, 1)
+			w.skip(SkippedSelect, f.node, f.name.String(), 0)
 			return false
 		}
 	}
@@ -81,6 +83,10 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 		return true
 	}
 	if w.lookAt(f, b, i) == nil { // else f is read all the same
+		if w.reader.IsLarger(f.content.Stat.Size) {
+			w.skip(SkippedLarger, f.node, f.name.String(), 0)
+			return false
+		}
 		if !w.acquireSlot() {
 			w.counts.abandoned++
 			return false
@@ -149,7 +155,7 @@ func (w *worker) callOnBinary(f *currentFile) {
 		f.content.Data = nil
 		w.calls.onBinary(f)
 	}
-	w.counts.skip(SkippedBinary, 1)
+	w.skip(SkippedBinary, f.node, f.name.String(), 0)
 }
 
 // leave is called when the worker visits no more entries of b.
@@ -196,7 +202,11 @@ func (w *worker) publishToRead(b *batch) {
 func (w *worker) load(f *currentFile, b *batch, i int) error {
 	switch {
 	case w.cfg.noRead && w.cfg.stat:
-		return w.lookAt(f, b, i)
+		err := w.lookAt(f, b, i)
+		if err == nil && w.reader.IsLarger(f.content.Stat.Size) {
+			err = content.ErrLarger
+		}
+		return err
 	case w.cfg.noRead:
 		return nil
 	}
@@ -217,6 +227,9 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	if ok, ring := w.ahead.Get(i, &f.content); ok {
 		if ring {
 			w.counts.uring++
+		}
+		if w.reader.IsLarger(int64(len(f.content.Data))) {
+			return content.ErrLarger
 		}
 		if w.cfg.skipBinary && content.IsBinary(f.content.Data) {
 			return content.ErrBinary

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type callbacks struct {
 	// the function that fetches its metadata. It reports whether to open it.
 	visitDir   func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool
 	onError    func(error) error
+	onSkip     func(w *worker, n *node, name string, typ fs.FileMode, why SkipReason)
 	yieldError func(*worker, error) // Stream and Walk: the loop gets what onError does not
 	onProgress func(counts, time.Duration)
 	onReport   func(counts, time.Duration)
@@ -123,8 +125,10 @@ type worker struct {
 		counts // as they were before what the worker does now, which may take long
 	}
 
-	draining bool    // must not wait for the loop or for OnError: see giveUpDescriptors
-	deferred []error // failures that onError gets when draining is over
+	withError any // the result of fn for the failure that yieldError gets next
+
+	draining bool     // must not wait for the loop or for OnError: see giveUpDescriptors
+	deferred []func() // calls of onError and onSkip, for when draining is over
 }
 
 // A scanner is what a scan of a directory has found so far. Its methods are in
@@ -263,46 +267,94 @@ func (w *worker) call(f *currentFile) {
 			data[i] = 0xDB
 		}
 	}
+	with, both := err.(*resultError)
+	if both {
+		err = with.error
+	}
 	switch {
 	case f.unchanged && (err == nil || errors.Is(err, ErrSkip)):
 		w.counts.unchanged++
 	case err == nil:
 		w.counts.processed++
 	case errors.Is(err, ErrSkip):
-		w.counts.skip(SkippedByFunc, 1)
+		w.skip(SkippedByFunc, f.node, f.name.String(), 0)
 	case errors.Is(err, fs.SkipAll):
-		w.counts.skip(SkippedByFunc, 1)
+		if both {
+			w.counts.processed++
+		} else {
+			w.skip(SkippedByFunc, f.node, f.name.String(), 0)
+		}
 		w.stop(errEnough)
 	default:
-		w.fail("process", f.node, f.name.String(), err)
+		w.failAs(FailedFunc, "process", f.node, f.name.String(), err)
 	}
 }
 
 // fail reports a failure and then counts it: if OnError panics, the entry is
 // abandoned. An empty name stands for n itself.
 func (w *worker) fail(op string, n *node, name string, err error) {
-	if w.given != nil {
+	kind := FailedFile
+	if name == "" {
+		if kind = FailedDir; n.lister().parent == nil {
+			kind = FailedRoot
+		}
+	}
+	w.failAs(kind, op, n, name, err)
+}
+
+func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err error) {
+	if w.given != nil && kind != FailedFunc && kind != FailedRoot {
 		err = n.givenError(name, err)
 	}
-	err = sys.PathError(op, w.paths.path(n, name), err)
+	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
+		op, err = e.Op, e.Err
+	}
+	failure := &Failure{kind, fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
 	switch {
 	case w.calls.onError == nil && w.calls.yieldError != nil:
-		w.calls.yieldError(w, err)
+		w.calls.yieldError(w, failure)
 	case w.calls.onError != nil && w.draining:
-		w.deferred = append(w.deferred, err)
+		w.deferred = append(w.deferred, func() { w.failures.add(failure) })
 	default:
-		w.failures.add(err)
+		w.failures.add(failure)
 	}
 	w.counts.failed++
 }
 
-// addDeferred reports to OnError what failed while w was draining.
+// addDeferred makes the calls of OnError and OnSkip for what w met while it was draining.
 func (w *worker) addDeferred() {
 	deferred := w.deferred
 	w.deferred = nil
-	for _, err := range deferred {
-		w.failures.add(err)
+	for _, call := range deferred {
+		call()
 	}
+}
+
+// skip tells OnSkip of the entry name of n, or of n itself if name is "", and then
+// counts it: if OnSkip panics, the entry is abandoned.
+func (w *worker) skip(why SkipReason, n *node, name string, typ fs.FileMode) {
+	if w.calls.onSkip != nil {
+		w.tellSkipped(why, n, strings.Clone(name), typ)
+	}
+	w.counts.skip(why, 1)
+}
+
+func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
+	if name == "" && n.parent != nil {
+		n, name = n.parent, n.name.String()
+	}
+	tell := func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) }
+	if w.draining {
+		w.deferred = append(w.deferred, tell)
+	} else {
+		tell()
+	}
+}
+
+// skipFound is skip for what has not been counted as found.
+func (w *worker) skipFound(why SkipReason, n *node, name string, typ fs.FileMode) {
+	w.skip(why, n, name, typ)
+	w.counts.found++
 }
 
 // failFound is fail for what has not been counted as found.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
-	"github.com/fileproc/fileproc/internal/plumbing"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -542,8 +541,6 @@ func (h *history) fn(u *user, tr *trace, before func(*fileproc.File) error) func
 	}
 }
 
-var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
-
 // options returns the options of a run that tr sees.
 func (u *user) options(tr *trace) fileproc.Options {
 	tr.calls = map[string]given{}
@@ -554,7 +551,10 @@ func (u *user) options(tr *trace) fileproc.Options {
 		return nil
 	}
 	if o.SkipBinary {
-		core.Hooks(&o).OnBinary = func(f *fileproc.File) {
+		o.OnSkip = func(f fileproc.Entry, why fileproc.SkipReason) {
+			if why != fileproc.SkippedBinary {
+				return
+			}
 			g := given{kind: "binary", result: fmt.Sprintf("%q", f.Rel())}
 			if s, err := f.Stat(); err == nil && !u.content {
 				g.keeps = true
@@ -680,7 +680,7 @@ func (h *history) checkResults(u *user, tr, full *trace) {
 // each of the others holds when their entries were made.
 func (h *history) checkCalls(u *user, tr, full *trace) {
 	for rel, g := range full.calls {
-		if g.kind == "binary" { // OnBinary is called in any case
+		if g.kind == "binary" { // Report counts it as unchanged, or OnSkip gets it
 			continue
 		}
 		_, called := tr.calls[rel]

@@ -259,12 +259,9 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 
 // taken returns the outcome of f, which is unchanged.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
-	switch w.outcome {
-	case cachefile.OutcomeResult:
+	if w.outcome == cachefile.OutcomeResult {
 		v, w.value = w.value, v
 		return v, nil
-	case cachefile.OutcomeBinary:
-		r.callOnBinary(f)
 	}
 	return v, fileproc.ErrSkip
 }
@@ -276,13 +273,6 @@ func (r *run[T]) onBinary(f *fileproc.File) {
 	id, keeps := r.look(f)
 	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}) {
 		r.note(f, rel)
-	}
-	r.callOnBinary(f)
-}
-
-func (r *run[T]) callOnBinary(f *fileproc.File) {
-	if call := core.Hooks(&r.opts).OnBinary; call != nil {
-		call(f)
 	}
 }
 

@@ -3,8 +3,6 @@ package pipe
 import (
 	"errors"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,15 +119,10 @@ func (a *answers) flushLocked() {
 	a.buf = a.buf[:0]
 }
 
-// finish answers the names that are left when all files are done: the filters leave them out.
+// finish writes what is left when all files are done.
 func (a *answers) finish() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(a.pending)) {
-		for range a.pending[name] {
-			a.putLocked(name, `"skipped":`, []byte("true"))
-		}
-	}
 	a.flushLocked()
 	return a.err
 }

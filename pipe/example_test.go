@@ -44,7 +44,7 @@ func ExampleRun() {
 		return string(bytes.TrimSpace(title)), nil
 	})
 	fmt.Println("batch:", err)
-	// Output:
+	// Unordered output:
 	// {"path":"2024/1.md","result":"First"}
 	// {"path":"2024/2.md","error":"process: no title"}
 	// {"path":"2024/3.md","error":"open: file does not exist"}

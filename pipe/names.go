@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fileproc/fileproc"
 )
 
 const bytesPrefix = `{"bytes":`
@@ -102,7 +104,7 @@ func pathPrefix(root string, isFS bool) string {
 // nameOf returns the name of the file that err is a failure of, and why it failed. The reason is nil if err is not about a
 // file.
 func nameOf(err error, prefix string, isFS bool) (name string, why error) {
-	e, ok := err.(*fs.PathError)
+	e, ok := err.(*fileproc.Failure)
 	if !ok {
 		return "", nil
 	}

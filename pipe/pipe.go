@@ -38,9 +38,7 @@
 // line is whole, and is UTF-8.
 //
 // Names are read as they come, and answers are written as they are ready, within
-// some 50 ms. Memory is bounded however long the batch, with one exception: the
-// names that Suffixes, Include, Exclude, SkipHidden or Shard leave out are
-// answered at the end. There are none if the names come from -list.
+// some 50 ms. Memory is bounded however long the batch.
 package pipe
 
 import (
@@ -57,11 +55,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/internal/plumbing"
 	"github.com/fileproc/fileproc/internal/records"
 )
-
-var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 
 // Main is the main function of a batch program. It parses the command line, where
 // the program may have defined flags of its own, and exits.
@@ -215,7 +210,6 @@ func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, er
 	line := answer{name: f.Rel()}
 	switch {
 	case errors.Is(err, fileproc.ErrSkip):
-		a.skip(line.name)
 	case errors.Is(err, fs.SkipAll):
 		err = fmt.Errorf("a batch cannot be ended early: %v", err)
 	case err == nil:
@@ -241,18 +235,21 @@ func guard(opts *fileproc.Options, a *answers) {
 	}
 }
 
-// answerSkipped makes the callbacks of opts answer the files that they skip, so that the names need not be kept until the end.
+// answerSkipped makes opts answer the names that are skipped.
 func answerSkipped(opts *fileproc.Options, a *answers) {
 	if selected := opts.Select; selected != nil {
 		opts.Select = func(f *fileproc.File) (ok bool) {
 			a.call(f, func() { ok = selected(f) })
-			if !ok {
-				a.skip(f.Rel())
-			}
 			return ok
 		}
 	}
-	core.Hooks(opts).OnBinary = func(f *fileproc.File) { a.skip(f.Rel()) }
+	onSkip := opts.OnSkip
+	opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {
+		if onSkip != nil {
+			a.call(nil, func() { onSkip(e, why) })
+		}
+		a.skip(e.Rel())
+	}
 }
 
 // give yields the names in r, and answers those that can be no file below root.

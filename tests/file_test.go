@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,52 @@ func TestMaxFileSize(t *testing.T) {
 			require.Len(t, got, 5-len(refused))
 			requireBalanced(t, report)
 		}
+	}
+}
+
+// TestTooLargeSays: the failure of a file above the limit says how large it is, and what the limit is.
+func TestTooLargeSays(t *testing.T) {
+	_, all := rooted(t, "f="+testtree.Content(40_000))
+	for _, p := range all {
+		_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys, MaxFileSize: 1000}, nameOf)
+		require.ErrorContains(t, err, "40000 bytes, the limit is 1000")
+	}
+}
+
+// TestSkipLarger: larger files are skipped, however files are read, and precede ErrTooLarge and SkipBinary.
+func TestSkipLarger(t *testing.T) {
+	list := []string{"a9=123456789", "b10=1234567890", "c11=\x002345678901", "d100000=" + testtree.Content(100_000), "e0="}
+	for i := range 100 { // of which most are read ahead
+		list = append(list, fmt.Sprintf("e/%d=%s", i, strings.Repeat("x", i%30)))
+	}
+	dir, all := rooted(t, list...)
+	tree := take(t, dir)
+	for _, largest := range []int64{1, 9, 10, 11, 99_999, 100_000} {
+		larger := int64(0)
+		for _, data := range tree.files {
+			if int64(len(data)) > largest {
+				larger++
+			}
+		}
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			for _, opts := range []fileproc.Options{
+				{}, {Stat: true}, {ReadSize: 5}, {ReadSize: 50, Stat: true}, {ReadSize: fileproc.NoRead}, {Ordered: true}, {DisableURing: true}, {MaxFileSize: largest},
+				{Select: func(*fileproc.File) bool { return true }}, asking(fileproc.Options{}, func(*fileproc.File) bool { return false }),
+			} {
+				opts.Workers, opts.SkipLarger, opts.FS = workers, largest, p.fsys
+				opts.SkipBinary = opts.ReadSize != fileproc.NoRead && largest < 11
+				got, errs, report := entry(t, t.Context(), p, opts, nameOf)
+				require.Empty(t, errs)
+				require.Equal(t, larger, report.Skipped[fileproc.SkippedLarger], "%+v", opts)
+				require.Len(t, got, len(tree.files)-int(larger))
+				n := 0
+				for _, err := range fileproc.Walk(t.Context(), p.root, opts) {
+					require.NoError(t, err)
+					n++
+				}
+				require.Equal(t, len(got)+1, n, "with a directory")
+			}
+		})
 	}
 }
 

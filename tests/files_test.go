@@ -551,7 +551,7 @@ func TestFilesFiltersComeFirst(t *testing.T) {
 			opts.Select = func(f *fileproc.File) bool { return f.Name() != "select.md" }
 			var failed []string
 			opts.OnError = func(err error) error {
-				failed = append(failed, filepath.ToSlash(err.(*fs.PathError).Path))
+				failed = append(failed, filepath.ToSlash(err.(*fileproc.Failure).Path))
 				return nil
 			}
 			got, errs, report := entry(t, t.Context(), p, opts, relOf)
@@ -705,7 +705,7 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 	}
 	failed, prefix := map[string]int{}, strings.TrimSuffix(p.path("x"), "x")
 	opts.OnError = func(err error) error {
-		failed[key(strings.TrimPrefix(err.(*fs.PathError).Path, prefix))]++
+		failed[key(strings.TrimPrefix(err.(*fileproc.Failure).Path, prefix))]++
 		return nil
 	}
 	got := map[string]int{}

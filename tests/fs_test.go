@@ -337,7 +337,7 @@ func TestFilesOfAnFSThatAreMissing(t *testing.T) {
 			}
 			failed := map[string]error{}
 			opts.OnError = func(err error) error {
-				failed[err.(*fs.PathError).Path] = err
+				failed[err.(*fileproc.Failure).Path] = err
 				return nil
 			}
 			_, err := fileproc.Process(t.Context(), ".", opts, func(f *fileproc.File) (struct{}, error) {

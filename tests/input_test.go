@@ -2,11 +2,16 @@ package fileproc_test
 
 import (
 	"errors"
+	"github.com/stretchr/testify/assert"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -31,8 +36,8 @@ func TestBadInput(t *testing.T) {
 		{name: "NUL in root in FS", root: "a\x00b", opts: opts{FS: system}, says: []string{"root", `a\x00b`, "NUL"}},
 		{name: "root missing", root: missing, says: []string{missing}, is: fs.ErrNotExist},
 		{name: "root missing in FS", root: "missing", opts: opts{FS: system}, says: []string{"missing"}, is: fs.ErrNotExist},
-		{name: "root a file", root: file, says: []string{file}},
-		{name: "root a file in FS", root: "file", opts: opts{FS: system}, says: []string{"file"}},
+		{name: "Files below a file", root: file, opts: opts{Files: slices.Values([]string{"a"})}, says: []string{file, "Files"}},
+		{name: "Files below a file in FS", root: "file", opts: opts{FS: system, Files: slices.Values([]string{"a"})}, says: []string{"file", "Files"}},
 		{name: "root below a file", root: filepath.Join(file, "f"), says: []string{filepath.Join(file, "f")}},
 		{name: "negative MaxDepth", root: dir, opts: opts{MaxDepth: -1}, says: []string{"MaxDepth", "-1"}},
 		{name: "negative Workers", root: dir, opts: opts{Workers: -7}, says: []string{"Workers", "-7"}},
@@ -192,5 +197,169 @@ func TestRelativeRoot(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.ElementsMatch(t, tc.want, got, tc.root)
+	}
+}
+
+// TestRootIsFile: a root that leads to a file is processed as that file. No filter about names or listings applies.
+func TestRootIsFile(t *testing.T) {
+	dir := t.TempDir()
+	text := testtree.Content(40_000)
+	require.True(t, testtree.Make(t, dir, "d/.f.md="+text, "d/.gitignore=*\n", ".gitignore=*\n"))
+	full := filepath.Join(dir, "d", ".f.md")
+	t.Chdir(dir)
+	all := []place{
+		{"os", full, nil}, {"relative", filepath.Join("d", ".f.md"), nil}, {"dot", filepath.FromSlash("./d/../d/.f.md"), nil}, {"bare", ".gitignore", nil},
+		{"fs", "d/.f.md", os.DirFS(dir)}, {"fs root", ".gitignore", os.DirFS(dir)},
+		{"memory", "d/.f.md", fstest.MapFS{"d/.f.md": {Data: []byte(text)}}},
+		{"store", "d/.f.md", bareFS{fstest.MapFS{"d/.f.md": {Data: []byte(text), Mode: fs.ModeIrregular}}}},
+	}
+	if testtree.Make(t, dir, "link -> d/.f.md", "chain -> link") {
+		all = append(all, place{"link", filepath.Join(dir, "link"), nil}, place{"chain", "chain", nil}, place{"link in fs", "link", os.DirFS(dir)})
+	}
+	every := fileproc.Options{
+		Suffixes: []string{".none"}, Include: []string{"none"}, Exclude: []string{"**"}, IgnoreFiles: []string{".gitignore", "d/.gitignore"}, SkipHidden: true,
+		SkipMarked: []string{".f.md", ".gitignore", "link", "chain"}, MaxDepth: 1, SelectDir: func(fileproc.Entry) bool { return false },
+		OnSkip: func(e fileproc.Entry, why fileproc.SkipReason) { t.Errorf("%v: %v", e, why) },
+	}
+	onOS := every
+	onOS.Symlinks, onOS.OneFilesystem = fileproc.SymlinksFiles, true
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		want := text
+		name := filepath.Base(filepath.FromSlash(p.root))
+		if name == ".gitignore" {
+			want = "*\n"
+		}
+		options := []fileproc.Options{{}, every, {Stat: true}, {ReadSize: 1}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}, {Ordered: true}}
+		if p.fsys == nil {
+			options = append(options, onOS)
+		}
+		for _, opts := range options {
+			opts.Workers = workers
+			fn := func(f *fileproc.File) (string, error) {
+				s, err := f.Stat()
+				require.NoError(t, err)
+				require.EqualValues(t, len(want), s.Size)
+				require.True(t, s.Mode.IsRegular())
+				require.Equal(t, []string{name, name, p.root, ""}, []string{f.Name(), f.Rel(), f.Path(), f.LinkTarget()})
+				require.Equal(t, opts.ReadSize == 1, f.Truncated())
+				if p.fsys != nil {
+					_, err := f.Open()
+					require.ErrorIs(t, err, errors.ErrUnsupported)
+					return string(f.Data()), nil
+				}
+				file, err := f.Open()
+				require.NoError(t, err)
+				defer file.Close()
+				require.Equal(t, p.root, file.Name())
+				data, err := io.ReadAll(file)
+				require.Equal(t, want, string(data))
+				return string(f.Data()), err
+			}
+			before := openDescriptors()
+			got, errs, report := entry(t, t.Context(), p, opts, fn)
+			require.Equal(t, before, openDescriptors())
+			require.Empty(t, errs)
+			switch opts.ReadSize {
+			case 0:
+				require.Equal(t, []string{want}, got)
+			case 1:
+				require.Equal(t, []string{want[:1]}, got)
+			default:
+				require.Equal(t, []string{""}, got)
+			}
+			require.EqualValues(t, 1, report.Found)
+			require.Zero(t, report.Directories)
+
+			opts.FS = p.fsys
+			n := 0
+			for e, err := range fileproc.Walk(t.Context(), p.root, opts) {
+				require.NoError(t, err)
+				require.Equal(t, []string{name, name, p.root}, []string{e.Name(), e.Rel(), e.Path()})
+				require.Zero(t, e.Type())
+				info, err := e.Info()
+				require.NoError(t, err)
+				require.EqualValues(t, len(want), info.Size())
+				n++
+			}
+			require.Equal(t, 1, n)
+		}
+
+		found := 0
+		for shard := range 3 {
+			got, errs, _ := entry(t, t.Context(), p, fileproc.Options{Shard: shard, Shards: 3}, nameOf)
+			require.Empty(t, errs)
+			found += len(got)
+		}
+		require.Equal(t, 1, found, "shards")
+		for why, opts := range map[fileproc.SkipReason]fileproc.Options{
+			fileproc.SkippedSelect: {Select: func(*fileproc.File) bool { return false }},
+			fileproc.SkippedLarger: {SkipLarger: 1},
+		} {
+			_, errs, report := entry(t, t.Context(), p, opts, nameOf)
+			require.Empty(t, errs)
+			require.EqualValues(t, 1, report.Skipped[why])
+		}
+		_, errs, _ := entry(t, t.Context(), p, fileproc.Options{MaxFileSize: 1}, nameOf)
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], fileproc.ErrTooLarge)
+		require.Equal(t, fileproc.FailedFile, errs[0].(*fileproc.Failure).Kind)
+	})
+}
+
+// bareFS has files that list nothing.
+type bareFS struct{ fs.FS }
+
+func (b bareFS) Open(name string) (fs.File, error) {
+	f, err := b.FS.Open(name)
+	return struct{ fs.File }{f}, err
+}
+
+// TestRootIsFileOnce: a file that takes root's place during the run is not read, and not opened.
+func TestRootIsFileOnce(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
+		t.Skip("an open file cannot be replaced here")
+	}
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "f=old", "g=new"))
+	opts := fileproc.Options{Select: func(f *fileproc.File) bool {
+		return assert.NoError(t, os.Rename(filepath.Join(dir, "g"), f.Path()))
+	}}
+	got, err := fileproc.Process(t.Context(), filepath.Join(dir, "f"), opts, func(f *fileproc.File) (string, error) {
+		_, err := f.Open()
+		return string(f.Data()), fileproc.WithResult(err)
+	})
+	require.Equal(t, []string{"old"}, got)
+	require.ErrorIs(t, err, fileproc.ErrChanged)
+}
+
+// TestRootIsNeither: a FIFO, a socket or a device as root is an error that says so, and does not hang.
+func TestRootIsNeither(t *testing.T) {
+	dir := t.TempDir()
+	var roots []string
+	for _, spec := range []string{"p|", "s@"} {
+		if testtree.Make(t, dir, spec) {
+			roots = append(roots, filepath.Join(dir, spec[:1]))
+		}
+	}
+	if info, err := os.Stat(os.DevNull); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		roots = append(roots, os.DevNull)
+	}
+	if len(roots) == 0 {
+		t.Skip("there are no such files here")
+	}
+	watchdog(t)
+	for _, root := range roots {
+		for _, p := range []place{{"os", root, nil}, {"fs", filepath.Base(root), os.DirFS(filepath.Dir(root))}} {
+			if p.fsys != nil && filepath.Base(root) == "p" {
+				continue // os.DirFS opens it, and waits for a writer
+			}
+			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys}, nameOf)
+			var failure *fileproc.Failure
+			require.ErrorAs(t, err, &failure)
+			require.Equal(t, fileproc.FailedRoot, failure.Kind)
+			if p.fsys == nil || filepath.Base(root) != "s" { // which os.DirFS cannot open
+				require.ErrorContains(t, err, "neither a directory nor a regular file")
+			}
+		}
 	}
 }

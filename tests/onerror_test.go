@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -141,28 +142,49 @@ func TestOnError(t *testing.T) {
 	})
 }
 
-// TestOnErrorAndTheRoot: an error that keeps a run from starting is returned, and OnError is not called. A root that can be
-// opened but not listed is a failure like that of any directory.
+// TestOnErrorAndTheRoot: a root that cannot be opened or listed is a failure like that of any directory. An ignore file that
+// cannot be read keeps a run from starting, and OnError is not called.
 func TestOnErrorAndTheRoot(t *testing.T) {
 	_, all := rooted(t, "d/e/f=x")
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
-		calls := 0
-		opts := fileproc.Options{Workers: workers, OnError: func(error) error { calls++; return nil }}
-		missing := p
-		missing.root = path.Join(p.root, "missing")
-		got, errs, report := entry(t, t.Context(), missing, opts, nameOf)
-		require.Empty(t, got)
-		require.Len(t, errs, 1)
-		require.ErrorIs(t, errs[0], fs.ErrNotExist)
-		require.Zero(t, calls)
-		require.Zero(t, report.Found)
+		for _, ordered := range []bool{false, true} {
+			var failed []error
+			opts := fileproc.Options{Workers: workers, Ordered: ordered, OnError: func(err error) error { failed = append(failed, err); return nil }}
+			missing := p
+			missing.root = path.Join(p.root, "missing")
+			got, errs, report := entry(t, t.Context(), missing, opts, nameOf)
+			require.Empty(t, got)
+			require.Empty(t, errs)
+			require.Len(t, failed, 1)
+			require.ErrorIs(t, failed[0], fs.ErrNotExist)
+			require.EqualValues(t, 1, report.Failed)
+			require.EqualValues(t, 1, report.Found)
 
-		opts.IgnoreFiles = []string{"d/e"} // a path, of a directory
-		_, errs, _ = entry(t, t.Context(), p, opts, nameOf)
-		require.Len(t, errs, 1)
-		require.Zero(t, calls)
+			mine := errors.New("mine")
+			opts.OnError = func(error) error { return mine }
+			_, errs, _ = entry(t, t.Context(), missing, opts, nameOf)
+			require.Equal(t, []error{mine}, errs)
+
+			opts.OnError = func(error) error { panic(mine) }
+			require.PanicsWithError(t, mine.Error(), func() {
+				defer func() { panic(recover().(*fileproc.PanicError).Value) }()
+				_, _, _ = entry(t, t.Context(), missing, opts, nameOf)
+			})
+
+			opts.OnError = nil
+			_, errs, _ = entry(t, t.Context(), missing, opts, nameOf)
+			require.Len(t, errs, 1)
+			require.ErrorIs(t, errs[0], fs.ErrNotExist)
+
+			calls := 0
+			opts.OnError = func(error) error { calls++; return nil }
+			opts.IgnoreFiles = []string{"d/e"} // a path, of a directory
+			_, errs, _ = entry(t, t.Context(), p, opts, nameOf)
+			require.Len(t, errs, 1)
+			require.Zero(t, calls)
+		}
 	})
-	for _, err := range fileproc.Walk(t.Context(), filepath.Join(t.TempDir(), "missing"), fileproc.Options{OnError: func(error) error { return nil }}) {
+	for _, err := range fileproc.Walk(t.Context(), filepath.Join(t.TempDir(), "missing"), fileproc.Options{}) {
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
 	for _, call := range entryPoints {
@@ -187,3 +209,121 @@ func (n noListing) Open(name string) (fs.File, error) {
 type noEntries struct{ fs.File }
 
 func (noEntries) ReadDir(int) ([]fs.DirEntry, error) { return nil, errors.New("cannot be listed") }
+
+type ownError struct{ rel string }
+
+func (e ownError) Error() string { return "mine: " + e.rel }
+
+// TestFailureKinds: failures of root, a directory, a file and fn are told apart by their kind, and fn's own value comes back.
+func TestFailureKinds(t *testing.T) {
+	for name, call := range collecting {
+		for _, ordered := range []bool{false, true} {
+			dir, all := rooted(t, "bad.md=x", "file/gone.md=x", "dir/sub/f.md=x", "good.md=x")
+			failed := map[fileproc.FailureKind]string{}
+			opts := fileproc.Options{Ordered: ordered}
+			opts.OnError = func(err error) error {
+				switch f := err.(type) {
+				case *fileproc.Failure:
+					rel, err := filepath.Rel(dir, f.Path)
+					require.NoError(t, err)
+					failed[f.Kind] += filepath.ToSlash(rel)
+					if own, ok := f.Err.(ownError); ok != (f.Kind == fileproc.FailedFunc) || ok && own.rel != rel {
+						t.Errorf("%v is of kind %v", f.Err, f.Kind)
+					}
+					var of *fs.PathError
+					require.ErrorAs(t, f, &of)
+					require.Equal(t, f.Path, of.Path)
+				default:
+					t.Errorf("%T", err)
+				}
+				return nil
+			}
+			opts.Select = func(f *fileproc.File) bool {
+				if f.Name() == "gone.md" {
+					require.NoError(t, os.Remove(f.Path()))
+				}
+				return true
+			}
+			opts.SelectDir = func(e fileproc.Entry) bool {
+				if e.Name() == "sub" {
+					require.NoError(t, os.RemoveAll(e.Path()))
+				}
+				return true
+			}
+			fn := func(f *fileproc.File) (string, error) {
+				if f.Name() == "bad.md" {
+					return "", ownError{f.Rel()}
+				}
+				return f.Name(), nil
+			}
+			got, errs, _ := call(t, t.Context(), all[0], opts, fn)
+			require.Empty(t, errs)
+			require.Equal(t, []string{"good.md"}, got, name)
+			missing := all[0]
+			missing.root = filepath.Join(dir, "missing")
+			_, _, _ = call(t, t.Context(), missing, opts, fn)
+			require.Equal(t, map[fileproc.FailureKind]string{
+				fileproc.FailedRoot: "missing", fileproc.FailedDir: "dir/sub", fileproc.FailedFile: "file/gone.md", fileproc.FailedFunc: "bad.md",
+			}, failed)
+		}
+	}
+}
+
+// TestResultAndError: with WithResult, fn's result is delivered beside its failure, and beside the end of the run.
+func TestResultAndError(t *testing.T) {
+	_, all := rooted(t, "a=x", "b=x", "c=x")
+	mine := errors.New("mine")
+	require.NoError(t, fileproc.WithResult(nil))
+	require.NoError(t, fileproc.WithResult(fmt.Errorf("not: %w", fileproc.ErrSkip)))
+	require.ErrorIs(t, fileproc.WithResult(mine), mine)
+	fn := func(f *fileproc.File) (string, error) {
+		switch f.Name() {
+		case "a":
+			return "lost", mine
+		case "b":
+			return "partial", fileproc.WithResult(mine)
+		}
+		return "c", nil
+	}
+	for _, p := range all {
+		for _, ordered := range []bool{false, true} {
+			var report fileproc.Report
+			opts := fileproc.Options{FS: p.fsys, Ordered: ordered, Report: &report}
+			got, err := fileproc.Process(t.Context(), p.root, opts, fn)
+			require.ElementsMatch(t, []string{"partial", "c"}, got)
+			var joined interface{ Unwrap() []error }
+			require.ErrorAs(t, err, &joined)
+			require.Len(t, joined.Unwrap(), 2)
+			for _, err := range joined.Unwrap() {
+				require.Equal(t, mine, err.(*fileproc.Failure).Err)
+			}
+			require.EqualValues(t, 2, report.Failed)
+			requireBalanced(t, report)
+
+			beside := map[string]bool{}
+			for v, err := range fileproc.Stream(t.Context(), p.root, opts, fn) {
+				beside[v] = err != nil
+			}
+			require.Equal(t, map[string]bool{"": true, "partial": true, "c": false}, beside)
+
+			calls := 0
+			opts.OnError = func(error) error { calls++; return nil }
+			got = nil
+			for v, err := range fileproc.Stream(t.Context(), p.root, opts, fn) {
+				require.NoError(t, err)
+				got = append(got, v)
+			}
+			require.ElementsMatch(t, []string{"partial", "c"}, got)
+			require.Equal(t, 2, calls)
+			opts.OnError = nil
+
+			last := func(f *fileproc.File) (string, error) { return "last", fileproc.WithResult(fs.SkipAll) }
+			opts.Workers = 1
+			got, err = fileproc.Process(t.Context(), p.root, opts, last)
+			require.NoError(t, err)
+			require.Equal(t, []string{"last"}, got)
+			require.EqualValues(t, 1, report.Processed)
+			require.Empty(t, report.Skipped)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type asked struct {
 	entry, selectBy string
 	fsys, progress  bool
 	asksDirs        bool
+	asksSkipped     bool
 	asksOld         bool
 	opts            fileproc.Options
 }
@@ -55,6 +56,7 @@ var dimensions = [][]setting{
 	option("SymlinksOutside", func(o *fileproc.Options) *bool { return &o.SymlinksOutside }, false, true),
 	option("ReadSize", func(o *fileproc.Options) *int { return &o.ReadSize }, 0, 1, 100, 9000, fileproc.NoRead),
 	option("MaxFileSize", func(o *fileproc.Options) *int64 { return &o.MaxFileSize }, 0, -1, 600),
+	option("SkipLarger", func(o *fileproc.Options) *int64 { return &o.SkipLarger }, 0, 1, 600, 40_000),
 	option("SkipBinary", func(o *fileproc.Options) *bool { return &o.SkipBinary }, false, true),
 	option("Download", func(o *fileproc.Options) *bool { return &o.Download }, false, true),
 	option("Stat", func(o *fileproc.Options) *bool { return &o.Stat }, false, true),
@@ -71,6 +73,7 @@ var dimensions = [][]setting{
 		a.opts.Files = slices.Values([]string{}) // verify sets those that the tree has
 	}}},
 	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
+	{{"OnSkip false", func(*asked) {}}, {"OnSkip true", func(a *asked) { a.asksSkipped = true }}},
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
 }
@@ -288,7 +291,18 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 	if a.opts.Files != nil {
 		want, a.opts.Files = r.runNames(names), slices.Values(names)
 	}
+	var skipped []string // without a lock: the race detector sees calls that overlap
+	if a.asksSkipped {
+		a.opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {
+			skipped = append(skipped, fmt.Sprint(why, " ", filepath.ToSlash(e.Rel())))
+		}
+	}
 	err := verifiers[a.entry](t.Context(), p, a.opts, want)
+	slices.Sort(skipped)
+	slices.Sort(want.skipped)
+	if a.asksSkipped && err == nil && !slices.Equal(skipped, want.skipped) {
+		err = fmt.Errorf("OnSkip got\n%q, want\n%q", skipped, want.skipped)
+	}
 	if a.progress && err == nil {
 		err = want.compareReport(last, a.entry == "Walk")
 	}

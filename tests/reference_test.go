@@ -35,6 +35,8 @@ type expectation struct {
 	files  map[string]content
 	dirs   map[string]bool // directories that Walk yields
 	report fileproc.Report
+
+	skipped []string // reasons and paths, in any order; by the reference alone
 }
 
 type content struct {
@@ -284,7 +286,7 @@ func (r *reference) run() expectation {
 		slices.SortFunc(links, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
 		links = slices.DeleteFunc(links, func(rel string) bool {
 			info, err := os.Stat(r.path(rel))
-			return err != nil || !r.claim(info)
+			return err != nil || !r.claim(rel, info)
 		})
 		for _, rel := range links {
 			if r.declines(rel) {
@@ -320,9 +322,9 @@ func (r *reference) runNames(names []string) expectation {
 			r.directory(rel, false, nil)
 		case isTree:
 		case why != "" && r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) }):
-			r.skip(fileproc.SkippedSuffix)
+			r.skip(rel, fileproc.SkippedSuffix)
 		case why != "":
-			r.skip(why)
+			r.skip(rel, why)
 		default:
 			r.file(rel, 0, nil)
 		}
@@ -363,9 +365,9 @@ func (r *reference) prunedAbove(rel string) fileproc.SkipReason {
 
 func (r *reference) path(rel string) string { return filepath.Join(r.dir, filepath.FromSlash(rel)) }
 
-func (r *reference) claim(info fs.FileInfo) bool {
+func (r *reference) claim(rel string, info fs.FileInfo) bool {
 	if slices.ContainsFunc(r.visited, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
-		r.skip(fileproc.SkippedDuplicate)
+		r.skip(rel, fileproc.SkippedDuplicate)
 		return false
 	}
 	r.visited = append(r.visited, info)
@@ -379,13 +381,14 @@ func isOld(rel string) bool { return len(rel)%2 != 0 }
 
 func (r *reference) declines(dir string) bool {
 	if r.asksDirs && !selectsDir(dir) {
-		r.skip(fileproc.SkippedSelectDir)
+		r.skip(dir, fileproc.SkippedSelectDir)
 		return true
 	}
 	return false
 }
 
-func (r *reference) skip(why fileproc.SkipReason) {
+func (r *reference) skip(rel string, why fileproc.SkipReason) {
+	r.want.skipped = append(r.want.skipped, fmt.Sprint(why, " ", rel))
 	r.want.report.Found++
 	r.want.report.Skipped[why]++
 }
@@ -433,7 +436,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 		if err != nil {
 			panic(err)
 		}
-		if !r.claim(info) {
+		if !r.claim(rel, info) {
 			return
 		}
 	}
@@ -442,7 +445,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 		panic(err)
 	}
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type() == 0 && slices.Contains(r.opts.SkipMarked, e.Name()) }) {
-		r.skip(fileproc.SkippedMarked)
+		r.skip(rel, fileproc.SkippedMarked)
 		return
 	}
 	r.want.report.Directories++
@@ -485,6 +488,9 @@ func (r *reference) prunes(rel string, rules []ignoreLine) bool {
 	return r.opts.SkipHidden && name[0] == '.' || r.excluded(rel) || !reached || ignored(rules, name, true)
 }
 
+// dangling is the type of a link that leads nowhere.
+const dangling = fs.ModeSymlink | fs.ModeIrregular
+
 func (r *reference) link(rel string, rules []ignoreLine) {
 	root, err := filepath.EvalSymlinks(r.dir)
 	if err != nil {
@@ -492,13 +498,13 @@ func (r *reference) link(rel string, rules []ignoreLine) {
 	}
 	target, err := filepath.EvalSymlinks(r.path(rel))
 	if err != nil { // nowhere, or a loop
-		r.file(rel, fs.ModeSymlink, rules)
+		r.file(rel, dangling, rules)
 		return
 	}
 	inside, err := filepath.Rel(root, target)
 	if err != nil || inside == ".." || strings.HasPrefix(filepath.ToSlash(inside), "../") {
 		if inside = "."; !r.opts.SymlinksOutside {
-			r.skip(fileproc.SkippedOutside)
+			r.skip(rel, fileproc.SkippedOutside)
 			return
 		}
 	}
@@ -525,7 +531,7 @@ func (r *reference) link(rel string, rules []ignoreLine) {
 			r.pending = append(r.pending, rel)
 		}
 	case why != "":
-		r.skip(why)
+		r.skip(rel, why)
 	default:
 		r.file(rel, info.Mode().Type(), rules)
 	}
@@ -544,27 +550,31 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
 	switch {
 	case o.Suffixes != nil && !slices.ContainsFunc(o.Suffixes, func(s string) bool { return strings.HasSuffix(name, s) }):
-		r.skip(fileproc.SkippedSuffix)
+		r.skip(rel, fileproc.SkippedSuffix)
 	case o.SkipHidden && name[0] == '.':
-		r.skip(fileproc.SkippedHidden)
+		r.skip(rel, fileproc.SkippedHidden)
 	case r.excluded(rel) || !included:
-		r.skip(fileproc.SkippedPattern)
+		r.skip(rel, fileproc.SkippedPattern)
 	case o.Shards > 1 && shardOf(rel, o.Shards) != o.Shard:
-		r.skip(fileproc.SkippedShard)
+		r.skip(rel, fileproc.SkippedShard)
 	case ignored(rules, name, false):
-		r.skip(fileproc.SkippedIgnored)
+		r.skip(rel, fileproc.SkippedIgnored)
+	case typ == dangling:
+		r.skip(rel, fileproc.SkippedDangling)
 	case typ != 0:
-		r.skip(fileproc.SkippedNotRegular)
+		r.skip(rel, fileproc.SkippedNotRegular)
 	case r.selected != nil && !r.selected(rel, len(data)):
-		r.skip(fileproc.SkippedSelect)
+		r.skip(rel, fileproc.SkippedSelect)
 	case fails:
 		r.fail()
+	case o.SkipLarger > 0 && int64(len(data)) > o.SkipLarger:
+		r.skip(rel, fileproc.SkippedLarger)
 	case r.asksOld && !r.walks && isOld(rel):
 		r.want.report.Found++
 		r.want.report.Unchanged++
 		r.want.files[rel] = content{}
 	case o.SkipBinary && slices.Contains(data[:min(len(data), 8192)], 0):
-		r.skip(fileproc.SkippedBinary)
+		r.skip(rel, fileproc.SkippedBinary)
 	case o.ReadSize == 0 && o.MaxFileSize > 0 && int64(len(data)) > o.MaxFileSize:
 		r.want.report.Found++
 		r.want.report.Failed++

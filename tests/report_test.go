@@ -122,7 +122,7 @@ func TestGoroutinesOfCallbacks(t *testing.T) {
 					Workers: 4,
 					Ordered: ordered,
 					OnError: func(err error) error {
-						_, metByFn := onFn.Load(goroutine() + err.(*fs.PathError).Path)
+						_, metByFn := onFn.Load(goroutine() + err.(*fileproc.Failure).Path)
 						require.True(t, metByFn, "OnError runs on another goroutine than the failure's")
 						onError.Store(goroutine(), true)
 						return nil

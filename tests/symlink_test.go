@@ -43,12 +43,12 @@ func TestSymlinks(t *testing.T) {
 		{
 			name: "files", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles},
 			root: []string{"a" + content, "l -> a", "d/b" + content, "d/up -> ../a", "chain -> l", "dir -> d", "dangling -> nowhere", "through -> dir/b", "below -> a/b"},
-			want: []string{"a", "l", "d/b", "d/up", "chain", "through"}, skipped: reasons{fileproc.SkippedNotRegular: 3},
+			want: []string{"a", "l", "d/b", "d/up", "chain", "through"}, skipped: reasons{fileproc.SkippedNotRegular: 1, fileproc.SkippedDangling: 2},
 		},
 		{
 			name: "loops", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow},
 			root: []string{"a" + content, "self -> self", "x -> y", "y -> x", "root -> .", "d/up -> ..", "d/here -> ."},
-			want: []string{"a"}, skipped: reasons{fileproc.SkippedNotRegular: 3, fileproc.SkippedDuplicate: 3},
+			want: []string{"a"}, skipped: reasons{fileproc.SkippedDangling: 3, fileproc.SkippedDuplicate: 3},
 		},
 		{
 			name: "a directory is come to without a link if it can", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow},
@@ -198,4 +198,45 @@ func TestEntryOfALink(t *testing.T) {
 			require.EqualValues(t, 4, info.Size())
 		}
 	}
+}
+
+// TestLinkTarget: what a link led to is the path of that file where it is reached without a link, also below a linked
+// directory, and an absolute path if it is out of root.
+func TestLinkTarget(t *testing.T) {
+	root := linked(t, []string{"a=x", "d/b=x", "d/e/c=x", "l -> a", "chain -> d/up", "d/up -> ../a", "ld -> ../root/d/e", "out -> ../outside", "f -> ../outside/f", "none -> x"},
+		[]string{"f=x", "sub/g=x", "back -> ../root/d/b"})
+	outside, err := filepath.EvalSymlinks(filepath.Join(root, "..", "outside"))
+	require.NoError(t, err)
+	in := func(rel string) string { return filepath.Join(root, filepath.FromSlash(rel)) }
+	out := func(rel string) string { return filepath.Join(outside, filepath.FromSlash(rel)) }
+	want := map[string]string{
+		"a": "", "d/b": "", "d/e/c": "", "l": in("a"), "chain": in("a"), "d/up": in("a"),
+		"out/f": out("f"), "out/sub/g": out("sub/g"), "f": out("f"), "out/back": in("d/b"),
+	}
+	opts := fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true}
+	skipped := map[string]string{}
+	opts.OnSkip = func(e fileproc.Entry, _ fileproc.SkipReason) { skipped[filepath.ToSlash(e.Rel())] = e.LinkTarget() }
+	got := map[string]string{}
+	for link, err := range fileproc.Stream(t.Context(), root, opts, func(f *fileproc.File) ([2]string, error) {
+		return [2]string{filepath.ToSlash(f.Rel()), f.LinkTarget()}, nil
+	}) {
+		require.NoError(t, err)
+		got[link[0]] = link[1]
+	}
+	require.Equal(t, want, got)
+	require.Equal(t, map[string]string{"none": "", "ld": in("d/e")}, skipped)
+
+	want["d"], want["d/e"], want["out"], want["out/sub"] = "", "", out(""), out("sub")
+	got = map[string]string{}
+	for e, err := range fileproc.Walk(t.Context(), root, opts) {
+		require.NoError(t, err)
+		got[filepath.ToSlash(e.Rel())] = e.LinkTarget()
+	}
+	require.Equal(t, want, got)
+	require.Empty(t, fileproc.Entry{}.LinkTarget())
+
+	opts.SymlinksOutside = false
+	clear(skipped)
+	require.NoError(t, fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error { return nil }))
+	require.Equal(t, map[string]string{"none": "", "ld": in("d/e"), "f": out("f"), "out": out("")}, skipped)
 }

@@ -247,31 +247,50 @@ func TestUnchangedIsNotRegular(t *testing.T) {
 	}
 }
 
-func TestOnBinary(t *testing.T) {
-	list := []string{"a=text", "b=\x00", "d/c=text\x00"}
+// TestOnSkip: OnSkip gets what Report counts as skipped, once each and one at a time with OnError, also what fn declines. The
+// pairwise test has the other reasons.
+func TestOnSkip(t *testing.T) {
+	list := []string{"a=text", "b=\x00", "d/c=text\x00", "d/declined=", "fails="}
 	for i := range 100 { // of which most are read ahead
 		list = append(list, fmt.Sprintf("e/%d=\x00", i))
 	}
 	_, all := rooted(t, list...)
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
-		binary := make(chan string, 200)
-		opts := fileproc.Options{Workers: workers, SkipBinary: true}
+		skipped := map[string]fileproc.SkipReason{}
+		hooked := make(chan string, len(list))
+		inside := 0 // without a lock, as skipped: the race detector sees calls that overlap
+		opts := fileproc.Options{Workers: workers, SkipBinary: true, OnError: func(error) error { inside++; return nil }}
+		opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {
+			inside++
+			rel := filepath.ToSlash(e.Rel())
+			assert.Empty(t, skipped[rel])
+			assert.Equal(t, p.path(rel), e.Path())
+			skipped[rel] = why
+		}
 		core.Hooks(&opts).OnBinary = func(f *fileproc.File) {
 			assert.Nil(t, f.Data())
-			binary <- filepath.ToSlash(f.Rel())
+			hooked <- filepath.ToSlash(f.Rel())
 		}
-		got, errs, report := entry(t, t.Context(), p, opts, relOf)
+		got, errs, report := entry(t, t.Context(), p, opts, func(f *fileproc.File) (string, error) {
+			switch f.Name() {
+			case "declined":
+				return "", fileproc.ErrSkip
+			case "fails":
+				return "", errFromFn
+			}
+			return f.Name(), nil
+		})
 		require.Empty(t, errs)
 		require.Equal(t, []string{"a"}, got)
-		require.EqualValues(t, 102, report.Skipped[fileproc.SkippedBinary])
-		close(binary)
-		var seen []string
-		for rel := range binary {
-			if !strings.HasPrefix(rel, "e/") {
-				seen = append(seen, rel)
-			}
+		count := map[fileproc.SkipReason]int64{}
+		for _, why := range skipped {
+			count[why]++
 		}
-		require.ElementsMatch(t, []string{"b", "d/c"}, seen)
+		require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedBinary: 102, fileproc.SkippedByFunc: 1}, count)
+		require.Equal(t, count, report.Skipped)
+		require.Equal(t, fileproc.SkippedByFunc, skipped["d/declined"])
+		require.Equal(t, 104, inside)
+		require.Len(t, hooked, 102)
 	})
 }
 

@@ -5,6 +5,7 @@ package content
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/sys"
@@ -37,6 +38,8 @@ var (
 	ErrStopped = errors.New("fileproc: the run has been stopped")
 	// ErrWouldBlock is the error of a read that has found nothing yet.
 	ErrWouldBlock = errors.New("fileproc: nothing to read yet")
+	// ErrLarger is the outcome of a file that Want.SkipLarger leaves out.
+	ErrLarger = errors.New("fileproc: larger than Options.SkipLarger")
 	// ErrBinary is the outcome of a file that Want.SkipBinary leaves out.
 	ErrBinary = errors.New("fileproc: binary file")
 	// ErrRemote is the outcome of a file that Want.SkipRemote leaves out.
@@ -49,10 +52,23 @@ var (
 // A Want says what to read of each file.
 type Want struct {
 	Limit      int64 // the most bytes to deliver, or -1
+	SkipLarger int64 // a file of more bytes is ErrLarger; 0: none is
 	Truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
 	Stat       bool  // fetch the metadata of every file
 	SkipBinary bool  // a file that begins like a binary one is ErrBinary
 	SkipRemote bool  // a Remote whose content would be fetched is ErrRemote
+}
+
+// IsLarger reports whether SkipLarger leaves out a file of size bytes.
+func (w *Want) IsLarger(size int64) bool { return w.SkipLarger > 0 && size > w.SkipLarger }
+
+// TooLarge is ErrTooLarge for a file of size bytes, or of more if atLeast is set.
+func (w *Want) TooLarge(size int64, atLeast bool) error {
+	more := ""
+	if atLeast {
+		more = "at least "
+	}
+	return fmt.Errorf("%w: %s%d bytes, the limit is %d", ErrTooLarge, more, size, w.Limit)
 }
 
 // A Content is what is known of a file: its bytes, its metadata, or both.

@@ -109,6 +109,9 @@ func (r *Reader) read(h File, c *Content) error {
 			return err
 		}
 		c.Stat, c.HasStat = s, true
+		if r.IsLarger(s.Size) {
+			return ErrLarger
+		}
 	}
 	n, ok := h.Cached(p)
 	r.uncached = n == 0
@@ -121,6 +124,9 @@ func (r *Reader) read(h File, c *Content) error {
 		if s, err = statRegular(h); err != nil {
 			return err
 		}
+		if r.IsLarger(s.Size) {
+			return ErrLarger
+		}
 	}
 	if r.SkipBinary { // before a binary file's size can be an error
 		if n, err = r.readUpTo(h, p, n, BinaryPrefix); err != nil {
@@ -131,7 +137,7 @@ func (r *Reader) read(h File, c *Content) error {
 		}
 	}
 	if !r.Truncate && r.Limit >= 0 && s.Size > r.Limit {
-		return &sys.Error{Op: "read", Err: ErrTooLarge}
+		return &sys.Error{Op: "read", Err: r.TooLarge(s.Size, false)}
 	}
 	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
 		// Where there is no memory for what the metadata claims, the content
@@ -257,12 +263,15 @@ func (r *Reader) Release() {
 }
 
 func (r *Reader) deliver(c *Content, p []byte) error {
-	if r.SkipBinary && IsBinary(p) {
+	switch {
+	case r.IsLarger(int64(len(p))):
+		return ErrLarger
+	case r.SkipBinary && IsBinary(p):
 		return ErrBinary
 	}
 	if r.Limit >= 0 && int64(len(p)) > r.Limit {
 		if !r.Truncate {
-			return &sys.Error{Op: "read", Err: ErrTooLarge}
+			return &sys.Error{Op: "read", Err: r.TooLarge(int64(len(p)), true)}
 		}
 		p = p[:r.Limit]
 		c.Truncated = true

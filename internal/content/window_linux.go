@@ -231,7 +231,7 @@ func (w *fileWindow) plan() {
 	used, total := 0, 0
 	for i := range w.files {
 		f := &w.files[i]
-		if f.fd < 0 || w.Limit >= 0 && f.size > w.Limit && !w.Truncate {
+		if f.fd < 0 || w.IsLarger(f.size) || w.Limit >= 0 && f.size > w.Limit && !w.Truncate {
 			continue
 		}
 		n := min(f.size, windowPrefetch) + 1 // a read that gets less has found the end; size+1 may overflow

@@ -13,8 +13,8 @@ type Hooks[File any] struct {
 	// from before that. Unchanged is not called for a file whose metadata cannot be fetched, which is read, nor by Walk.
 	Unchanged func(File) bool
 
-	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, as Options.Select is, and without
-	// content.
+	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, before Options.OnSkip is. It is called as
+	// Options.Select is, and without content.
 	OnBinary func(File)
 }
 

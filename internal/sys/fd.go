@@ -13,9 +13,12 @@ import (
 const (
 	// DirFlags opens a directory.
 	DirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	// FileFlags opens a file. O_NONBLOCK keeps the open of a FIFO from waiting for a
-	// writer. It has no effect on the regular files that stay open.
-	FileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	// FileFlags opens a file. O_NONBLOCK has no effect on the regular files that stay
+	// open.
+	FileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | OpenFlags
+	// OpenFlags are those for what may have taken a file's place: the open must not
+	// wait for a FIFO's writer, nor make a terminal the process's own.
+	OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
 // StatAt returns the metadata of the entry name of a directory.

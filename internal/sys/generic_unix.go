@@ -15,6 +15,9 @@ const OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 
 const OpenWaits = false
 
+// InDir behind a path opens nothing but a directory.
+const InDir = "/."
+
 // Unchanged reports whether a and b are the same file without a change in
 // between. Renaming a file changes its ctime.
 func Unchanged(a, b fs.FileInfo) bool {

@@ -14,6 +14,10 @@ import (
 // OpenFlags are for files and directories.
 const OpenFlags = 0
 
+// InDir is for systems on which the open of a directory may wait. Here package os
+// looks first, or no open waits.
+const InDir = ""
+
 // OpenWaits says that the open of a FIFO waits for a writer.
 const OpenWaits = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
 
