@@ -208,7 +208,7 @@ func (s *scanner) list(n *node) (more bool) {
 		return 1 + len(l.entries)/listedQuickly, err
 	})
 	for _, err := range l.errs {
-		w.failFound("readdir", n, "", err)
+		w.failEntry(n, err)
 	}
 	for i := range l.entries {
 		s.add(&l.entries[i])
@@ -273,7 +273,7 @@ func (s *scanner) result(more bool) scanResult {
 func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
-		w.failFound("readdir", s.node, "", &sys.Error{Op: "readdir", Err: badName(name)})
+		w.failEntry(s.node, badName(name))
 		return
 	}
 	if typ == sys.TypeUnknown {

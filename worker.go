@@ -363,6 +363,12 @@ func (w *worker) failFound(op string, n *node, name string, err error) {
 	w.counts.found++
 }
 
+// failEntry is failFound for an entry of n that cannot be named.
+func (w *worker) failEntry(n *node, err error) {
+	w.failAs(FailedFile, "readdir", n, "", err)
+	w.counts.found++
+}
+
 // show lets OnProgress see w's counts.
 func (w *worker) show() {
 	if w.calls.onProgress == nil {

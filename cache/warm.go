@@ -194,6 +194,9 @@ func (w *warming) pass(ctx context.Context, files iter.Seq[string], include []st
 		}
 	}
 	opts.OnError = func(err error) error {
+		if about, ok := err.(*fileproc.Failure); ok && about.Kind == fileproc.FailedRoot {
+			return err
+		}
 		w.failedFile(root, err)
 		return nil
 	}

@@ -40,6 +40,15 @@ func (f *failed) add(err error) {
 	f.list = append(f.list, at)
 }
 
+// unlessOfRoot adds err, or returns it if without it there is nothing to process.
+func (f *failed) unlessOfRoot(err error) error {
+	if about, ok := err.(*fileproc.Failure); ok && about.Kind == fileproc.FailedRoot {
+		return err
+	}
+	f.add(err)
+	return nil
+}
+
 func (f *failed) emit(ctx context.Context, emit func(Failure)) {
 	f.mu.Lock()
 	list := f.list
@@ -104,10 +113,7 @@ func (l *listFn) ProcessElement(ctx context.Context, _ []byte, emit func([]byte)
 	if l.src.bucket != nil {
 		opts.FS = keys{ctx, l.src.bucket}
 	}
-	opts.OnError = func(err error) error { // else a root that cannot be opened would be an error as others are
-		failed.add(err)
-		return nil
-	}
+	opts.OnError = func(err error) error { return failed.unlessOfRoot(err) }
 	b := batcher{emit: func(batch []byte, names int) {
 		emit(batch)
 		failed.emit(ctx, fail)
@@ -170,8 +176,7 @@ func (p *processFn[T]) ProcessElement(ctx context.Context, batch []byte, emit fu
 			if errors.Is(err, ErrRetry) || errors.Is(err, errSkipAll) {
 				return err
 			}
-			failed.add(err)
-			return nil
+			return failed.unlessOfRoot(err)
 		},
 		Report: &report,
 	}

@@ -61,6 +61,9 @@ func (r *Run) failOf(path string, err error) {
 
 // Describe returns the message of a failure, with the path once and without the package's own words.
 func Describe(err error) string {
+	if failure, ok := err.(*fileproc.Failure); ok {
+		err = &failure.PathError
+	}
 	p, ok := err.(*fs.PathError)
 	var inner *fs.PathError
 	switch {
