@@ -726,3 +726,24 @@ func TestTreesThatShareAFile(t *testing.T) {
 		p.calledFor()
 	}
 }
+
+// TestRootIsFile: a root that leads to a file is unchanged until its content is another.
+func TestRootIsFile(t *testing.T) {
+	dir := t.TempDir()
+	root := filepath.Join(dir, "f.md")
+	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
+		inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache"), Version: "1", Compare: compare}
+		for i, content := range []string{"one", "one", "two"} {
+			require.NoError(t, os.WriteFile(root, []byte(content), 0o666))
+			var report fileproc.Report
+			got, err := incremental.Process(t.Context(), root, inc, fileproc.Options{Report: &report, Suffixes: []string{".none"}}, func(f *fileproc.File) (string, error) {
+				return f.Rel() + string(f.Data()), nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, []string{"f.md" + content}, got)
+			if compare == incremental.CompareContent {
+				require.Equal(t, i == 1, report.Unchanged == 1)
+			}
+		}
+	}
+}
