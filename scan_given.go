@@ -17,7 +17,8 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		if w.stopped() {
 			return false
 		}
-		w.failFound("open", s.node, name.String(), badPath(name.String()))
+		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // which may be empty
+		w.counts.found++
 	}
 	for _, sub := range g.subs {
 		why := w.skips.dir(s.node, sub.name.Bytes())

@@ -34,7 +34,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
 	switch b.stage {
 	case stageInvalid:
-		w.fail("open", f.node, f.name.String(), badPath(f.name.String()))
+		w.failAs(FailedFile, "open", f.node, f.name.String(), badPath(f.name.String())) // which may be empty
 		return
 	case stageListed:
 		if !w.ask(f, b, i) {

@@ -109,7 +109,7 @@ func (l *listFn) Teardown() error { return l.src.close() }
 func (l *listFn) ProcessElement(ctx context.Context, _ []byte, emit func([]byte), fail func(Failure)) error {
 	var failed failed
 	opts := l.job.Opts
-	opts.Stat = false
+	opts.Stat, opts.SkipLarger = false, 0 // without a look at each file
 	if l.src.bucket != nil {
 		opts.FS = keys{ctx, l.src.bucket}
 	}
@@ -164,7 +164,7 @@ func (p *processFn[T]) ProcessElement(ctx context.Context, batch []byte, emit fu
 	names := strings.Split(strings.TrimSuffix(string(batch), "\x00"), "\x00")
 	o := p.job.Opts
 	opts := fileproc.Options{ // the others are about the listing
-		ReadSize: o.ReadSize, MaxFileSize: o.MaxFileSize, SkipBinary: o.SkipBinary, Download: o.Download, Stat: o.Stat, Workers: o.Workers, DisableURing: o.DisableURing,
+		ReadSize: o.ReadSize, MaxFileSize: o.MaxFileSize, SkipLarger: o.SkipLarger, SkipBinary: o.SkipBinary, Download: o.Download, Stat: o.Stat, Workers: o.Workers, DisableURing: o.DisableURing,
 		Files: func(yield func(string) bool) {
 			for _, name := range names {
 				if !yield(name) {

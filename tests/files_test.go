@@ -777,3 +777,16 @@ func askForNames(t *testing.T, r *rand.Rand, dir string) error {
 	}
 	return errors.Join(differ("deliveries", got, want))
 }
+
+// TestFilesEmptyPath: an empty path is a failure of its own, not of root.
+func TestFilesEmptyPath(t *testing.T) {
+	_, all := rooted(t, "f=x")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		for _, ordered := range []bool{false, true} {
+			got, errs, _ := entry(t, t.Context(), p, fileproc.Options{Workers: workers, Ordered: ordered, Files: slices.Values([]string{"", "f"})}, nameOf)
+			require.Equal(t, []string{"f"}, got)
+			require.Len(t, errs, 1)
+			require.Equal(t, fileproc.FailedFile, errs[0].(*fileproc.Failure).Kind)
+		}
+	})
+}
