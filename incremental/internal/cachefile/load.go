@@ -30,7 +30,7 @@ func readImage(file string, key [32]byte) (*image, error) {
 	if !info.Mode().IsRegular() {
 		return &image{}, &fs.PathError{Op: "open", Path: file, Err: errNotRegular}
 	}
-	f, err := os.Open(file)
+	f, err := open(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &image{}, nil
 	}

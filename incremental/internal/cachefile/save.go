@@ -134,7 +134,7 @@ func (s *Store) extended() (end int64, ok bool) {
 	if s.disk.end == 0 {
 		return 0, false
 	}
-	f, err := os.Open(s.Path)
+	f, err := open(s.Path, os.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}
@@ -167,7 +167,7 @@ func (s *Store) extended() (end int64, ok bool) {
 
 // append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
 func (s *Store) append(st stamp, groups ...[]chunk) error {
-	f, err := os.OpenFile(s.Path, os.O_RDWR, 0)
+	f, err := open(s.Path, os.O_RDWR)
 	if err != nil {
 		return s.failed("open to append", err)
 	}
@@ -243,7 +243,7 @@ func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []
 		os.Remove(temp)
 		return err
 	}
-	if err := s.step(0, func(int) error { return rename(temp, s.Path) }); err != nil {
+	if err := s.step(0, func(int) error { return patiently(func() error { return os.Rename(temp, s.Path) }) }); err != nil {
 		os.Remove(temp)
 		return s.failed("replace the file", err)
 	}
@@ -277,12 +277,22 @@ func (s *Store) writeTemp(temp string, h header, p *plan) error {
 	return nil
 }
 
-// rename replaces to. Windows refuses while another process has it open, which a load does for a moment.
-func rename(from, to string) error {
-	err := os.Rename(from, to)
+// patiently repeats do on Windows, which refuses for a moment to rename a file that another process has open, and to open one
+// that another process renames.
+func patiently(do func() error) error {
+	err := do()
 	for wait := time.Millisecond; err != nil && runtime.GOOS == "windows" && !errors.Is(err, fs.ErrNotExist) && wait < time.Second; wait *= 2 {
 		time.Sleep(wait)
-		err = os.Rename(from, to)
+		err = do()
 	}
 	return err
+}
+
+// open opens the cache file.
+func open(file string, flag int) (f *os.File, err error) {
+	err = patiently(func() (err error) {
+		f, err = os.OpenFile(file, flag, 0)
+		return err
+	})
+	return f, err
 }
