@@ -18,11 +18,11 @@ func linked(t *testing.T, root, outside []string) string {
 	if !testtree.Make(t, t.TempDir(), "l -> nowhere") {
 		t.Skip("this platform, or Windows without the privilege for it, makes no symbolic links")
 	}
-	for name, specs := range map[string][]string{"root": root, "outside": outside} {
+	for name, specs := range map[string][]string{"inside": root, "outside": outside} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		require.True(t, testtree.Make(t, filepath.Join(dir, name), specs...))
 	}
-	return filepath.Join(dir, "root")
+	return filepath.Join(dir, "inside")
 }
 
 func TestSymlinks(t *testing.T) {
@@ -62,7 +62,7 @@ func TestSymlinks(t *testing.T) {
 		},
 		{
 			name: "links out of root, allowed", opts: fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true},
-			root: []string{"f -> ../outside/f", "d -> ../outside", "e -> ../outside", "s -> ../outside/sub"}, outside: []string{"f" + content, "sub/g" + content, "sub/back -> ../../root"},
+			root: []string{"f -> ../outside/f", "d -> ../outside", "e -> ../outside", "s -> ../outside/sub"}, outside: []string{"f" + content, "sub/g" + content, "sub/back -> ../../inside"},
 			// The link s is claimed before d is listed, and e after d.
 			want: []string{"f", "d/f", "s/g"}, skipped: reasons{fileproc.SkippedDuplicate: 3},
 		},
@@ -203,8 +203,8 @@ func TestEntryOfALink(t *testing.T) {
 // TestLinkTarget: what a link led to is the path of that file where it is reached without a link, also below a linked
 // directory, and an absolute path if it is out of root.
 func TestLinkTarget(t *testing.T) {
-	root := linked(t, []string{"a=x", "d/b=x", "d/e/c=x", "l -> a", "chain -> d/up", "d/up -> ../a", "ld -> ../root/d/e", "out -> ../outside", "f -> ../outside/f", "none -> x"},
-		[]string{"f=x", "sub/g=x", "back -> ../root/d/b"})
+	root := linked(t, []string{"a=x", "d/b=x", "d/e/c=x", "l -> a", "chain -> d/up", "d/up -> ../a", "ld -> ../inside/d/e", "out -> ../outside", "f -> ../outside/f", "none -> x"},
+		[]string{"f=x", "sub/g=x", "back -> ../inside/d/b"})
 	outside, err := filepath.EvalSymlinks(filepath.Join(root, "..", "outside"))
 	require.NoError(t, err)
 	in := func(rel string) string { return filepath.Join(root, filepath.FromSlash(rel)) }
