@@ -137,7 +137,7 @@ type counts struct {
 }
 
 // maxReasons is no less than the number of SkipReasons.
-const maxReasons = 16
+const maxReasons = 17
 
 func (c *counts) add(d *counts) {
 	c.directories += d.directories
