@@ -40,8 +40,31 @@ under_wine() {
 		# One package at a time: tests that look at the time fail when many programs wait for wine's server.
 		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 "$timeout" -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
 	done
+	(cd cmd/fileproc && GOOS=windows GOARCH=amd64 go build -o "$tmp/fileproc.exe" .) || status=1
+	wine reg add 'HKCU\Software\Wine\Debug' /v RelayInclude /d 'ntdll.NtCreateFile;ntdll.NtQueryInformationFile;ntdll.NtReadFile' /f >/dev/null 2>&1
+	wine_calls touch "NtCreateFile 1 NtQueryInformationFile 1 NtReadFile 1" || status=1 # of an empty file
+	wine_calls mkdir "NtCreateFile 3 NtQueryInformationFile 3 NtReadFile 0" || status=1
+	mkdir "$tmp/fifo" && mkfifo "$tmp/fifo/pipe" && touch "$tmp/fifo/file"
+	timeout 60 wine "$tmp/fileproc.exe" hash "Z:${tmp//\//\\}\\fifo" >"$tmp/out" 2>&1
+	if [ $? != 2 ] || ! grep -q 'pipe: .*changed' "$tmp/out" || ! grep -q 'file$' "$tmp/out"; then
+		echo "   a FIFO is not a failure beside a file: $(cat "$tmp/out")"
+		status=1
+	fi
 	wineserver -k || true
 	return "$status"
+}
+
+# wine_calls MAKE WANT fails unless hashing takes so many calls more for each file or directory more that MAKE makes.
+wine_calls() {
+	local n call got=
+	for n in 100 200; do
+		mkdir "$tmp/$1$n" && (cd "$tmp/$1$n" && seq "$n" | xargs "$1")
+		WINEDEBUG=+relay wine "$tmp/fileproc.exe" hash "Z:${tmp//\//\\}\\$1$n" 2>"$tmp/$n" >/dev/null
+	done
+	for call in NtCreateFile NtQueryInformationFile NtReadFile; do
+		got+=" $call $((($(grep -ac "Call ntdll.$call(" "$tmp/200") - $(grep -ac "Call ntdll.$call(" "$tmp/100") + 50) / 100))"
+	done
+	[ "$got" = " $2" ] || { echo "   $1:$got, want $2"; return 1; }
 }
 
 emulated() { # GOARCH, qemu's name for the architecture
@@ -81,7 +104,7 @@ check() {
 	printf '== go test as %s\n%s\n   %d s\n' "$1" "$out" "$SECONDS"
 	return "$status"
 }
-export -f check run emulated under_wine skip has on
+export -f check run emulated under_wine wine_calls skip has on
 export timeout wasm tmp TESTFLAGS=${TESTFLAGS:-}
 
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
