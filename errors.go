@@ -20,7 +20,8 @@ var (
 
 	// ErrChanged is the failure of an entry that, when it was opened, had vanished
 	// or was no longer the regular file or directory that was listed, and of a
-	// directory that was removed while it was listed. It wraps the operating system's
+	// directory that was removed while it was listed. [File.Reader] returns it for a
+	// file that has changed since Data was read. It wraps the operating system's
 	// error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is true.
 	ErrChanged = sys.ErrChanged
 )
@@ -81,7 +82,7 @@ func isFailure(err error) bool {
 var errRootIsFile = errors.New("a file: the paths in Options.Files need a directory")
 
 // errStopped is the failure of work that a stopped run no longer does. Only
-// File.Stat and File.Open return it, to an fn that is still running.
+// File.Stat, Open and Reader return it, to an fn that is still running.
 var errStopped = content.ErrStopped
 
 // errEnough stops a run without an error: fn returned fs.SkipAll, or the loop

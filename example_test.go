@@ -5,9 +5,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -736,6 +738,24 @@ func ExampleFile_Worker() {
 	}
 	fmt.Println(n, err)
 	// Output: 3 <nil>
+}
+
+// Reader reads a file that is too large to be held in memory, and needs no memory for it.
+func ExampleFile_Reader() {
+	dir := onDisk(fstest.MapFS{
+		"large.log": {Data: bytes.Repeat([]byte("one of many lines\n"), 10_000)},
+		"small.log": {Data: []byte("a line\n")},
+	})
+	defer os.RemoveAll(dir)
+
+	opts := fileproc.Options{ReadSize: 4096, Ordered: true}
+	sums, err := fileproc.Process(context.Background(), dir, opts, func(f *fileproc.File) (string, error) {
+		h := sha256.New()
+		n, err := io.Copy(h, f.Reader())
+		return fmt.Sprintf("%.4x of %d bytes", h.Sum(nil), n), err
+	})
+	fmt.Println(sums, err)
+	// Output: [c4bfb7e3 of 180000 bytes 786e1849 of 7 bytes] <nil>
 }
 
 // Open streams a file that is too large to be held in memory.

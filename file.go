@@ -1,8 +1,10 @@
 package fileproc
 
 import (
+	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -42,7 +44,7 @@ func (f *File) LinkTarget() string { return f.w.paths.target(f.node, f.name.Stri
 func (f *File) Data() []byte { return f.content.Data }
 
 // Truncated reports whether the file is longer than [Options.ReadSize], so that
-// Data is only its beginning.
+// Data is only its beginning. [File.Reader] gives the whole file.
 func (f *File) Truncated() bool { return f.content.Truncated }
 
 // Stat is a file's metadata.
@@ -101,6 +103,126 @@ func (f *File) Open() (*os.File, error) {
 		return nil, sys.PathError("open", f.Path(), err)
 	}
 	return file, nil
+}
+
+// Reader returns a reader of the whole file: [File.Data], and then what follows it,
+// which is read as it is asked for, without regard to [Options.MaxFileSize]. It may be
+// used until the callback returns, also by io.Copy, which then needs little memory.
+// Each call begins anew and ends the use of the reader before, so that there is at most
+// one open file.
+//
+// If Data is not all, the file is opened again as [File.Open] does, by the first read
+// behind Data, and closed at its end or when the callback returns. It must be the same
+// file, without a change that its metadata show: otherwise the read fails with
+// [ErrChanged]. They are the device, the inode, the size and the times of change, as far
+// as there are such. Without Data, as with [NoRead] and in [Options.Select], it may be
+// any regular file of that name. Report.Bytes counts what is read behind Data.
+func (f *File) Reader() io.Reader {
+	f.w.endReading()
+	c := &f.content
+	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, skip: int64(len(c.Data))}
+	if b := c.Beginning; c.Truncated && b.Whole {
+		r.more = b.Rest
+	} else if c.Truncated {
+		r.opens, r.beginning = true, *b
+	}
+	f.w.reading = r
+	return r
+}
+
+// A fileReader is what Reader returns. Its lock is for who still uses it when the
+// callback has returned: that is an error, and reads nothing of another file.
+type fileReader struct {
+	w         *worker
+	node      *node
+	name      names.Name
+	beginning content.Beginning // of the file to be opened, if skip is not 0
+	skip      int64             // bytes of Data, behind which to begin in it
+
+	mu         sync.Mutex // guards what follows
+	data, more []byte     // what is left of what is in memory
+	opens      bool       // and then of the file
+	rest       *content.Rest
+	given      int64 // bytes, of all
+	err        error // of all reads behind data and more
+}
+
+func (r *fileReader) Read(p []byte) (n int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.data) == 0 {
+		r.data, r.more = r.more, nil
+	}
+	n = copy(p, r.data)
+	r.data = r.data[n:]
+	r.given += int64(n)
+	switch {
+	case n > 0 || len(p) == 0 && r.err == nil:
+		return n, nil
+	case r.err != nil:
+	case !r.opens:
+		r.err = io.EOF
+	default:
+		if n, err = r.readRest(p); err == nil && n == 0 {
+			err = io.EOF
+		} else if err != nil {
+			err = sys.PathError("read", r.w.paths.path(r.node, r.name.String()), err)
+		}
+		r.given += int64(n)
+		if r.err = err; err != nil {
+			r.close()
+		}
+	}
+	return n, r.err
+}
+
+func (r *fileReader) readRest(p []byte) (int, error) {
+	if r.rest == nil {
+		var h content.File
+		err := r.w.withDir(r.node, func(d directory) (err error) {
+			h, err = d.open(r.name, nil)
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		b := &r.beginning
+		if r.skip == 0 {
+			b = nil
+		}
+		if r.rest, err = content.NewRest(h, b, r.skip, r.w.stopped); err != nil {
+			return 0, err
+		}
+	}
+	return r.rest.Read(p)
+}
+
+// copyBuffers are for WriteTo, of which several may run in one callback.
+var copyBuffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+
+// WriteTo makes io.Copy fast. It does not hold the lock while to is written to, which
+// may take for ever.
+func (r *fileReader) WriteTo(to io.Writer) (int64, error) {
+	buf := copyBuffers.Get().(*[128 << 10]byte)
+	defer copyBuffers.Put(buf)
+	return io.CopyBuffer(to, struct{ io.Reader }{r}, buf[:])
+}
+
+// end is called when the callback has returned.
+func (r *fileReader) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.data, r.more = nil, nil
+	r.err = &fs.PathError{Op: "read", Path: r.w.paths.path(r.node, r.name.String()), Err: fs.ErrClosed}
+	r.w.counts.bytes += max(0, r.given-r.skip)
+	r.close()
+}
+
+func (r *fileReader) close() {
+	if rest := r.rest; rest != nil {
+		r.rest = nil // also when Close panics
+		rest.Close()
+	}
 }
 
 // Worker returns the number under which fn runs, 0 ≤ w < Workers. Calls of fn

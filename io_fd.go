@@ -160,6 +160,12 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
+// Skip is that of content.Skipper. Where a file has no offset, Read fails.
+func (f *fdFile) Skip(n int64) bool {
+	f.off = n
+	return true
+}
+
 func (f *fdFile) Stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 
 func (f *fdFile) Close() { unix.Close(f.fd) }

@@ -271,6 +271,16 @@ func (f fsFile) Read(p []byte) (int, error) {
 	return 0, &sys.Error{Op: "read", Err: io.ErrNoProgress}
 }
 
+// Skip is that of content.Skipper.
+func (f fsFile) Skip(n int64) bool {
+	s, ok := f.File.(io.Seeker)
+	if ok {
+		_, err := s.Seek(n, io.SeekStart)
+		ok = err == nil
+	}
+	return ok
+}
+
 func (f fsFile) Stat() (sys.Stat, error) {
 	info, err := f.File.Stat()
 	if err != nil {

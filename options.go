@@ -163,7 +163,7 @@ type Options struct {
 	// # What is read of each file
 	//
 	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
-	// file. Zero means whole files. [NoRead] opens no file and leaves [File.Data]
+	// file, behind which [File.Reader] reads on. Zero means whole files. [NoRead] opens no file and leaves [File.Data]
 	// nil.
 	ReadSize int
 
@@ -352,7 +352,11 @@ func (o *Options) callbacks() callbacks {
 	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
 	// A closure keeps what it uses and not o, which then need not be allocated.
 	if call := o.Select; call != nil {
-		c.selectFile = func(f *currentFile) bool { return call((*File)(f)) }
+		c.selectFile = func(f *currentFile) bool {
+			selects := call((*File)(f))
+			f.w.endReading()
+			return selects
+		}
 	}
 	if call := o.hooks.Unchanged; call != nil {
 		c.unchanged = func(f *currentFile) bool { return call((*File)(f)) }

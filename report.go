@@ -51,7 +51,7 @@ type Report struct {
 	Unchanged   int64 // files that package incremental found as they were, for which fn was not called
 	Failed      int64 // files and directories with an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
-	Bytes       int64 // bytes of content handed to fn as File.Data; not what fn reads through File.Open
+	Bytes       int64 // bytes of content: File.Data, and what File.Reader gave behind it; not what is read through File.Open
 	URing       int64 // files that io_uring has read (Linux), whatever their outcome
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration

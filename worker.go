@@ -117,6 +117,7 @@ type worker struct {
 	scanner scanner
 	spare   *batch // to be used again
 	file    currentFile
+	reading interface{ end() } // what File.Reader has returned to the callback that runs, or nil
 	pos     position
 
 	counts counts
@@ -202,6 +203,7 @@ func (s *shared) startWorker(id int) *worker {
 
 // retire gives back what the next run can use.
 func (w *worker) retire() {
+	w.endReading() // of a callback that has panicked
 	w.ahead.Close()
 	w.look.Close()
 	w.reader.GiveBuffer()
@@ -253,6 +255,14 @@ func (w *worker) acquireSlot() bool {
 	}
 }
 
+// endReading ends the use of what File.Reader has returned to a callback.
+func (w *worker) endReading() {
+	if r := w.reading; r != nil {
+		w.reading = nil
+		r.end()
+	}
+}
+
 // call runs fn for f and counts the outcome.
 func (w *worker) call(f *currentFile) {
 	if !w.acquireSlot() {
@@ -260,6 +270,7 @@ func (w *worker) call(f *currentFile) {
 		return
 	}
 	err := w.calls.fn(f)
+	w.endReading()
 	data := f.content.Data
 	w.counts.bytes += int64(len(data))
 	if sys.Race {
@@ -276,6 +287,8 @@ func (w *worker) call(f *currentFile) {
 		w.counts.unchanged++
 	case err == nil:
 		w.counts.processed++
+	case w.stopped() && errors.Is(err, errStopped):
+		w.counts.abandoned++
 	case errors.Is(err, ErrSkip):
 		w.skip(SkippedByFunc, f.node, f.name.String(), 0)
 	case errors.Is(err, fs.SkipAll):

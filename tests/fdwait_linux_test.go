@@ -93,32 +93,51 @@ func underALimit(t *testing.T, root string) {
 			}
 		}
 		require.Equal(t, want, listed, "Walk")
-		require.NoError(t, openedInFn(t.Context(), tree, want))
+		for _, read := range []func(*fileproc.File) ([]byte, error){readOpened, readOn} {
+			require.NoError(t, openedInFn(t.Context(), tree, want, read))
+		}
 	}
 }
 
 // openedInFn holds one more descriptor in each running call of fn.
-func openedInFn(ctx context.Context, root string, want int64) error {
+func openedInFn(ctx context.Context, root string, want int64, read func(*fileproc.File) ([]byte, error)) error {
 	opts := fileproc.Options{Workers: 64, ReadSize: fileproc.NoRead}
 	files, err := fileproc.Process(ctx, root, opts, func(f *fileproc.File) (struct{}, error) {
-		handle, err := f.Open()
-		if err != nil {
-			return struct{}{}, err
-		}
-		defer handle.Close()
-		for range 3 {
-			runtime.Gosched() // others run, and need descriptors too
-		}
-		data, err := io.ReadAll(handle)
+		data, err := read(f)
 		if err == nil && string(data) != filepath.ToSlash(f.Rel()) {
 			err = fmt.Errorf("it holds %q", data)
 		}
 		return struct{}{}, err
 	})
 	if err == nil && int64(len(files)) != want {
-		err = fmt.Errorf("%d files of %d through Open", len(files), want)
+		err = fmt.Errorf("%d files of %d", len(files), want)
 	}
 	return err
+}
+
+func readOpened(f *fileproc.File) ([]byte, error) {
+	handle, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	for range 3 {
+		runtime.Gosched() // others run, and need descriptors too
+	}
+	return io.ReadAll(handle)
+}
+
+func readOn(f *fileproc.File) ([]byte, error) {
+	r, data := f.Reader(), make([]byte, 1)
+	n, err := io.ReadFull(r, data)
+	for range 3 {
+		runtime.Gosched()
+	}
+	if err != nil {
+		return data[:n], err
+	}
+	rest, err := io.ReadAll(r)
+	return append(data, rest...), err
 }
 
 // withFewLeft runs while others in this process hold all descriptors but six, of which roots must not take all.

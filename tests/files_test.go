@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"math/rand/v2"
@@ -689,7 +690,7 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 	for _, name := range list {
 		e := ref.runNames([]string{name})
 		for rel, c := range e.files {
-			deliveries[rel+"="+c.data]++
+			deliveries[rel+"="+c.data+"="+c.whole]++
 		}
 		if e.report.Failed > 0 {
 			failures[key(name)]++
@@ -710,7 +711,8 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 	}
 	got := map[string]int{}
 	for s, err := range fileproc.Stream(t.Context(), p.root, opts, func(f *fileproc.File) (string, error) {
-		return filepath.ToSlash(f.Rel()) + "=" + string(f.Data()), nil
+		whole, err := io.ReadAll(f.Reader())
+		return filepath.ToSlash(f.Rel()) + "=" + string(f.Data()) + "=" + string(whole), err
 	}) {
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -42,6 +43,7 @@ type expectation struct {
 type content struct {
 	data      string
 	truncated bool
+	whole     string // what File.Reader gives
 }
 
 // expect computes, entry by entry and from the path alone, what opts mean for the tree. selected stands for
@@ -85,10 +87,11 @@ func expect(tree snapshot, opts fileproc.Options, selected func(rel string) bool
 			case n == fileproc.NoRead:
 				c = content{}
 			case n > 0 && len(c.data) > n:
-				c = content{c.data[:n], true}
+				c = content{data: c.data[:n], truncated: true}
 			}
+			c.whole = string(tree.files[rel])
 			e.files[rel] = c
-			e.report.Bytes += int64(len(c.data))
+			e.report.Bytes += int64(len(c.whole))
 		}
 	}
 	return e
@@ -113,7 +116,9 @@ func look(p place, opts fileproc.Options, f *fileproc.File) (delivery, error) {
 	case f.Worker() < 0 || opts.Workers > 0 && f.Worker() >= opts.Workers:
 		return delivery{}, fmt.Errorf("Worker is %d of %d", f.Worker(), opts.Workers)
 	}
-	return delivery{rel, content{string(f.Data()), f.Truncated()}}, nil
+	data := string(f.Data())
+	whole, err := io.ReadAll(f.Reader())
+	return delivery{rel, content{data, f.Truncated(), string(whole)}}, err
 }
 
 // path returns what File.Path is for rel.
@@ -572,7 +577,8 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	case r.asksOld && !r.walks && isOld(rel):
 		r.want.report.Found++
 		r.want.report.Unchanged++
-		r.want.files[rel] = content{}
+		r.want.files[rel] = content{whole: string(data)}
+		r.want.report.Bytes += int64(len(data))
 	case o.SkipBinary && slices.Contains(data[:min(len(data), 8192)], 0):
 		r.skip(rel, fileproc.SkippedBinary)
 	case o.ReadSize == 0 && o.MaxFileSize > 0 && int64(len(data)) > o.MaxFileSize:
@@ -586,10 +592,11 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		case o.ReadSize == fileproc.NoRead:
 			c = content{}
 		case o.ReadSize > 0 && len(data) > o.ReadSize:
-			c = content{string(data[:o.ReadSize]), true}
+			c = content{data: string(data[:o.ReadSize]), truncated: true}
 		}
+		c.whole = string(data)
 		r.want.files[rel] = c
-		r.want.report.Bytes += int64(len(c.data))
+		r.want.report.Bytes += int64(len(data))
 	}
 }
 

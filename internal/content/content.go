@@ -76,7 +76,8 @@ type Content struct {
 	Data      []byte
 	Truncated bool
 	Stat      sys.Stat
-	HasStat   bool // Stat is known; it is a regular file's, see SetStat
+	HasStat   bool       // Stat is known; it is a regular file's, see SetStat
+	Beginning *Beginning // of a file that is Truncated; valid as long as Data is
 }
 
 // SetStat takes metadata that op has fetched, unless it is not a regular file's.

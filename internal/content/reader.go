@@ -44,6 +44,8 @@ type Reader struct {
 	uncached bool   // the page cache had nothing of the last file, or does not say
 	spare    File
 	waited   time.Duration // of Patience
+
+	beginning Beginning // of the last file, if it was longer than Limit
 }
 
 // buffers are kept from run to run.
@@ -115,6 +117,7 @@ func (r *Reader) read(h File, c *Content) error {
 	}
 	n, ok := h.Cached(p)
 	r.uncached = n == 0
+	r.beginning.Whole = ok
 	if ok {
 		return r.deliver(c, p[:n])
 	}
@@ -128,6 +131,7 @@ func (r *Reader) read(h File, c *Content) error {
 			return ErrLarger
 		}
 	}
+	r.beginning.Stat = s
 	if r.SkipBinary { // before a binary file's size can be an error
 		if n, err = r.readUpTo(h, p, n, BinaryPrefix); err != nil {
 			return err
@@ -273,8 +277,9 @@ func (r *Reader) deliver(c *Content, p []byte) error {
 		if !r.Truncate {
 			return &sys.Error{Op: "read", Err: r.TooLarge(int64(len(p)), true)}
 		}
+		r.beginning.Rest = p[r.Limit:]
+		c.Truncated, c.Beginning = true, &r.beginning
 		p = p[:r.Limit]
-		c.Truncated = true
 	}
 	c.Data = p[:len(p):len(p)]
 	return nil

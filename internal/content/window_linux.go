@@ -46,6 +46,8 @@ type fileWindow struct {
 	reads    []int // indexes of the files to read, in the order of the disk
 	together bool  // one submission may read all
 	inRing   bool  // the last files were read through the ring
+
+	beginning Beginning // of the last file that Get gave, if it was longer than Limit
 }
 
 // A windowEntry is a file of a fileWindow.
@@ -97,7 +99,7 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 		return nil
 	}
 	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
-	if w.Stat {
+	if w.Stat || w.Truncate && st.Size > w.Limit {
 		f.stat = sys.StatOf(&st)
 	}
 	return nil
@@ -268,7 +270,8 @@ func (w *fileWindow) Get(i int, c *Content) bool {
 	end := f.at + int(f.size)
 	if w.Limit >= 0 && f.size > w.Limit {
 		end = f.at + int(w.Limit)
-		c.Truncated = true
+		w.beginning.Stat = f.stat
+		c.Truncated, c.Beginning = true, &w.beginning
 	}
 	c.Data = w.buffer[f.at:end:end]
 	c.Stat, c.HasStat = f.stat, w.Want.Stat

@@ -1,0 +1,80 @@
+package content
+
+import "github.com/fileproc/fileproc/internal/sys"
+
+// A Beginning is what is known of a file of which Content.Data is the beginning.
+type Beginning struct {
+	Stat  sys.Stat // of the handle that was read, unless Whole is set
+	Rest  []byte   // what follows Data, as far as it was read
+	Whole bool     // nothing follows Rest
+}
+
+// isOf reports whether b is the beginning of a file that has metadata s now: it is
+// the same file, and nothing shows a change.
+func (b *Beginning) isOf(s sys.Stat) bool {
+	return b.Stat.Device == s.Device && b.Stat.Inode == s.Inode && b.Stat.Size == s.Size &&
+		b.Stat.ModTime.Equal(s.ModTime) && b.Stat.ChangeTime.Equal(s.ChangeTime)
+}
+
+// A Skipper is a File that can be read from an offset on.
+type Skipper interface {
+	// Skip makes the first Read begin at offset n, and reports whether that is possible.
+	Skip(n int64) bool
+}
+
+// A Rest is a file that is open to be read on behind its first bytes.
+type Rest struct {
+	reader Reader
+	h      File
+}
+
+// NewRest returns the Rest of h, new, behind its first n bytes. If h is not the file
+// that b is the beginning of, that is ErrChanged; nil is the beginning of each file.
+// NewRest closes h unless it returns a Rest.
+func NewRest(h File, b *Beginning, n int64, stopped func() bool) (*Rest, error) {
+	r := &Rest{Reader{Stopped: stopped}, h}
+	returned := false
+	defer func() {
+		if !returned { // also when an fs.FS panics
+			h.Close()
+		}
+	}()
+	s, err := statRegular(h)
+	if err == nil && b != nil && !b.isOf(s) {
+		err = &sys.Error{Op: "fstat", Err: sys.ErrChanged}
+	}
+	if err == nil && n > 0 {
+		err = r.skip(n)
+	}
+	if returned = err == nil; !returned {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Rest) skip(n int64) error {
+	if s, ok := r.h.(Skipper); ok && s.Skip(n) {
+		return nil
+	}
+	r.reader.TakeBuffer()
+	defer r.reader.GiveBuffer()
+	for n > 0 {
+		k, err := r.reader.next(r.h, r.reader.buf[:min(n, FirstBuffer)])
+		switch {
+		case err != nil:
+			return err
+		case k == 0:
+			return &sys.Error{Op: "read", Err: sys.ErrChanged}
+		}
+		n -= int64(k)
+	}
+	return nil
+}
+
+// Read reads as File.Read does, but waits as a Reader does.
+func (r *Rest) Read(p []byte) (int, error) {
+	return r.reader.next(r.h, p[:min(len(p), MaxRead)])
+}
+
+// Close closes the file.
+func (r *Rest) Close() { r.h.Close() }
