@@ -740,6 +740,22 @@ func ExampleFile_Worker() {
 	// Output: 3 <nil>
 }
 
+// A function is tested with files that need not exist, and applied to standard input.
+func ExampleNewFile() {
+	title := func(f *fileproc.File) (string, error) {
+		title, _, found := bytes.Cut(f.Data(), []byte("\n"))
+		if !found {
+			return "", fmt.Errorf("%s has no title", f.Name())
+		}
+		return string(title), nil
+	}
+	fmt.Println(title(fileproc.NewFile("2026-01/T-0001.md", []byte("Dark mode\nstatus: open\n"))))
+	fmt.Println(title(fileproc.NewFile("T-0002.md", nil)))
+	// Output:
+	// Dark mode <nil>
+	//  T-0002.md has no title
+}
+
 // Reader reads a file that is too large to be held in memory, and needs no memory for it.
 func ExampleFile_Reader() {
 	dir := onDisk(fstest.MapFS{

@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,30 @@ type File struct { // the fields are those of currentFile
 	name      names.Name
 	content   content.Content
 	unchanged bool
+}
+
+// NewFile returns a File that belongs to no run: to test a function without files, and
+// for content that comes from elsewhere, such as standard input. [File.Rel] returns
+// path, which has slashes and need not exist, and [File.Path] returns it with the
+// separators of the platform. [File.Data] is data itself. Stat has its size alone,
+// Worker is 0, a Reader is not closed, and Open fails with errors.ErrUnsupported.
+func NewFile(path string, data []byte) *File {
+	n := &node{}
+	name := path
+	for {
+		dir, rest, found := strings.Cut(name, "/")
+		if !found {
+			break
+		}
+		n, name = n.child(names.New(dir), 0), rest
+	}
+	n.dir = new(fsDir) // which opens no *os.File
+	w := &worker{shared: &shared{paths: &pathBase{root: "."}}}
+	if data == nil {
+		data = []byte{} // nil is content that was not read
+	}
+	c := content.Content{Data: data[:len(data):len(data)], Stat: sys.Stat{Size: int64(len(data))}, HasStat: true}
+	return &File{w: w, node: n, name: names.New(name), content: c}
 }
 
 // Name returns the file's name, without a directory.

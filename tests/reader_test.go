@@ -317,3 +317,33 @@ func TestReaderWithoutSeek(t *testing.T) {
 		}))
 	}
 }
+
+// TestNewFile: such a File is as one of a run is, but for Open.
+func TestNewFile(t *testing.T) {
+	for _, name := range []string{"f.md", "d/f.md", "d/e e/f.md", "/abs/f.md", "../f", "-", "a//b"} {
+		for _, data := range []string{"", "some\x00bytes"} {
+			f := fileproc.NewFile(name, append([]byte(nil), data...))
+			require.Equal(t, name, f.Rel())
+			require.Equal(t, filepath.FromSlash(name), f.Path())
+			require.Equal(t, name[strings.LastIndexByte(name, '/')+1:], f.Name())
+			require.Equal(t, data, string(f.Data()))
+			require.Len(t, f.Data(), cap(f.Data()))
+			require.False(t, f.Truncated())
+			require.Zero(t, f.Worker())
+			s, err := f.Stat()
+			require.NoError(t, err)
+			require.Equal(t, fileproc.Stat{Size: int64(len(data))}, s)
+			require.True(t, s.Mode.IsRegular())
+			for range 2 {
+				got, err := io.ReadAll(f.Reader())
+				require.NoError(t, err)
+				require.Equal(t, data, string(got))
+				_, err = f.Open()
+				require.ErrorIs(t, err, errors.ErrUnsupported)
+				var pathErr *fs.PathError
+				require.ErrorAs(t, err, &pathErr)
+				require.Equal(t, f.Path(), pathErr.Path)
+			}
+		}
+	}
+}
