@@ -35,6 +35,7 @@ type config struct {
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; the later counts more
 	skipMarked                 []string
 	skipHidden, skipBinary     bool
+	ignoreCase                 bool // of suffixes, include and exclude
 	oneFilesystem              bool
 	shard, shards              int
 

@@ -199,6 +199,14 @@ func ExampleOptions_include() {
 	// Output: [README.md docs/guide.md docs/img/floor.svg] <nil>
 }
 
+// Names differ in case where programs or people have made them.
+func ExampleOptions_ignoreCase() {
+	fsys := fstest.MapFS{"DSC_0001.JPG": {}, "beach.jpg": {}, "Raw/DSC_0001.jpg": {}, "notes.txt": {}}
+	opts := fileproc.Options{FS: fsys, Suffixes: []string{".jpg"}, Exclude: []string{"raw"}, IgnoreCase: true, Ordered: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [DSC_0001.JPG beach.jpg] <nil>
+}
+
 // Ignore files are read as git reads them, each for the directory that it is in.
 func ExampleOptions_ignoreFiles() {
 	fsys := fstest.MapFS{

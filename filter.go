@@ -21,17 +21,38 @@ type filter struct {
 	include, exclude []pattern.Glob
 	shard, shards    int
 	needsPath        bool // include, exclude or shards is set
+	ignoreCase       bool // the others are folded, and match names and paths that are
 }
 
 func newFilter(c *config) filter {
 	f := filter{needsPath: len(c.include) > 0 || len(c.exclude) > 0 || c.shards > 1, shard: c.shard, shards: c.shards, suffixes: c.suffixes}
+	if f.ignoreCase = c.ignoreCase; f.ignoreCase {
+		f.suffixes = nil
+		for _, s := range c.suffixes {
+			f.suffixes = append(f.suffixes, f.fold(s))
+		}
+	}
 	for _, p := range c.include {
+		if f.ignoreCase {
+			p = pattern.Fold(p)
+		}
 		f.include = append(f.include, pattern.Expand(p)...)
 	}
 	for _, p := range c.exclude {
+		if f.ignoreCase {
+			p = pattern.Fold(p)
+		}
 		f.exclude = append(f.exclude, pattern.Expand(p)...)
 	}
 	return f
+}
+
+// fold returns s as the methods that follow take names and paths.
+func (f *filter) fold(s string) string {
+	if f.ignoreCase {
+		s = string(pattern.AppendFold(nil, s))
+	}
+	return s
 }
 
 // hasSuffix reports whether name ends as Options.Suffixes asks.
@@ -78,9 +99,24 @@ func shardOf(rel string, n int) int {
 // An entryFilter is what one worker filters entries with, before any is opened.
 type entryFilter struct {
 	*filter
-	cfg  *config
-	path pathBuffer
+	cfg    *config
+	path   pathBuffer
+	folded []byte
 }
+
+// fold is filter.fold without an allocation. The result is valid until the next call.
+func (f *entryFilter) fold(s string) string {
+	if f.ignoreCase {
+		f.folded = pattern.AppendFold(f.folded[:0], s)
+		s = unsafe.String(unsafe.SliceData(f.folded), len(f.folded))
+	}
+	return s
+}
+
+func (f *entryFilter) hasSuffix(name string) bool { return f.filter.hasSuffix(f.fold(name)) }
+func (f *entryFilter) keeps(rel string) bool      { return f.filter.keeps(f.fold(rel)) }
+func (f *entryFilter) skipsDir(rel string) bool   { return f.filter.skipsDir(f.fold(rel)) }
+func (f *entryFilter) excludes(rel string) bool   { return f.filter.excludes(f.fold(rel)) }
 
 // file returns why the entry name of n, which is no directory, is skipped by
 // what is known before it is opened, or notSkipped.

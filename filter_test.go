@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,6 +22,20 @@ func TestOneFilesystemOfADevice(t *testing.T) {
 		require.Equal(t, map[SkipReason]int64{SkippedOtherFilesystem: 1}, out.report.Skipped)
 		require.EqualValues(t, 2, out.report.Directories)
 	})
+}
+
+// TestIgnoreCaseAllocatesNothing for each name, once the buffers have grown.
+func TestIgnoreCaseAllocatesNothing(t *testing.T) {
+	c := config{suffixes: []string{".MD"}, include: []string{"**/É*.md"}, exclude: []string{"**/old"}, ignoreCase: true}
+	all := newFilter(&c)
+	f := entryFilter{filter: &all, cfg: &c}
+	n := (&node{}).child(names.New("Dir"), 0)
+	keep, skip, old := []byte("éTÉ.Md"), []byte("a.md"), []byte("Old")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if f.file(n, keep, 0) != notSkipped || f.file(n, skip, 0) != SkippedPattern || f.dir(n, old) != SkippedPattern || f.dir(n, keep) != notSkipped {
+			panic("wrong reason")
+		}
+	}))
 }
 
 func TestShardsAreOfOneSize(t *testing.T) {

@@ -54,8 +54,8 @@ func (s Symlinks) String() string {
 // during the run. The fields are in groups:
 //
 //   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
-//     [Options.IgnoreFiles], [Options.SkipHidden], [Options.SkipLarger],
-//     [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
+//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.SkipHidden],
+//     [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
 //     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
 //   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
@@ -70,7 +70,7 @@ type Options struct {
 	// # Which files
 	//
 	// Suffixes, if not empty, keeps only files whose name ends with one of them.
-	// The comparison is byte-wise and precedes all other filters. A suffix that
+	// The comparison is byte-wise unless IgnoreCase is set, and precedes all other filters. A suffix that
 	// begins with * or has a slash is an error: patterns and paths are for
 	// [Options.Include].
 	Suffixes []string
@@ -85,6 +85,11 @@ type Options struct {
 	// matches either alternative, and ** as a name any number of directories; see
 	// github.com/bmatcuk/doublestar.
 	Include, Exclude []string
+
+	// IgnoreCase lets Suffixes, Include and Exclude match without regard to case, by
+	// simple Unicode folding as strings.EqualFold does. Ignore files and SkipMarked
+	// always distinguish case.
+	IgnoreCase bool
 
 	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". What
 	// their patterns ignore, exactly as in git, is skipped. An ignored directory is
@@ -326,7 +331,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
 		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
-		shard: o.Shard, shards: o.Shards,
+		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
 		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,

@@ -145,7 +145,7 @@ func (l *links) excludedTarget(t target) SkipReason {
 		switch {
 		case l.cfg.skipHidden && part[strings.LastIndexByte(part, '/')+1] == '.':
 			return SkippedHidden
-		case l.filter.excludes(part):
+		case l.filter.excludes(l.filter.fold(part)):
 			return SkippedPattern
 		}
 	}

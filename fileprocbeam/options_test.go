@@ -37,6 +37,7 @@ var keptOptions = map[string]fileproc.Options{
 	"MaxDepth":      {MaxDepth: 1},
 	"Suffixes":      {Suffixes: []string{".md"}},
 	"Include":       {Include: []string{"a/**"}},
+	"IgnoreCase":    {IgnoreCase: true, Suffixes: []string{".MD"}},
 	"Exclude":       {Exclude: []string{"a/**"}},
 	"IgnoreFiles":   {IgnoreFiles: []string{".ignore"}},
 	"SkipHidden":    {SkipHidden: true},

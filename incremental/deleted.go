@@ -198,7 +198,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 		}
 	}
 	opts := fileproc.Options{
-		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, SkipHidden: o.SkipHidden,
+		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, IgnoreCase: o.IgnoreCase, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
 		OnError: func(error) error { return nil }, // there are none in memory

@@ -49,6 +49,7 @@ var dimensions = [][]setting{
 	option("Suffixes", func(o *fileproc.Options) *[]string { return &o.Suffixes }, nil, []string{".md", "t"}),
 	option("Include", func(o *fileproc.Options) *[]string { return &o.Include }, nil, []string{"**/*.md", "*.txt"}, []string{"d*/*/f*", "e/**"}, []string{"{d1,e/deep}/*.b"}),
 	option("Exclude", func(o *fileproc.Options) *[]string { return &o.Exclude }, nil, []string{"**/d1"}, []string{"e/**", "**/*.b"}),
+	option("IgnoreCase", func(o *fileproc.Options) *bool { return &o.IgnoreCase }, false, true),
 	option("IgnoreFiles", func(o *fileproc.Options) *[]string { return &o.IgnoreFiles }, nil, []string{".gitignore"}, []string{".ignore", ".gitignore"}),
 	option("SkipHidden", func(o *fileproc.Options) *bool { return &o.SkipHidden }, false, true),
 	option("OneFilesystem", func(o *fileproc.Options) *bool { return &o.OneFilesystem }, false, true),
@@ -354,24 +355,27 @@ func variedSpecs(r *rand.Rand) (specs []string) {
 	dirs := []string{""}
 	for range r.IntN(9) {
 		parent := pick(r, dirs...)
-		dirs = append(dirs, parent+pick(r, "a", "a-b", "a.d", "d1", "d2", "e", "sub", "deep", ".h", "ignored", ".ignore")+"/")
+		dir := parent + pick(r, "a", "a-b", "a.d", "d1", "D1", "d2", "e", "E", "sub", "deep", ".h", "ignored", ".ignore") + "/"
+		if !slices.ContainsFunc(dirs, func(other string) bool { return strings.EqualFold(dir, other) }) { // file systems may ignore case
+			dirs = append(dirs, dir)
+		}
 	}
 	slices.Sort(dirs)
 	dirs = slices.Compact(dirs)
 	specs = slices.Clone(dirs[1:])
 	used := map[string]bool{}
 	for _, dir := range dirs {
-		used[strings.TrimSuffix(dir, "/")] = true
+		used[strings.ToLower(strings.TrimSuffix(dir, "/"))] = true
 	}
 	for range r.IntN(24) {
-		name := pick(r, dirs...) + pick(r, "f", "f1", "f3", "l", "late", ".hidden", "x") + pick(r, ".md", ".txt", ".b", "")
+		name := pick(r, dirs...) + pick(r, "f", "f1", "f3", "l", "late", ".hidden", "x") + pick(r, ".md", ".Md", ".txt", ".TXT", ".b", "")
 		if r.IntN(6) == 0 {
 			name = pick(r, dirs...) + pick(r, ".gitignore", ".ignore", "CACHEDIR.TAG", ".nobackup")
 		}
-		if used[name] {
+		if used[strings.ToLower(name)] {
 			continue
 		}
-		used[name] = true
+		used[strings.ToLower(name)] = true
 		content := testtree.Content(pick(r, 0, 1, 99, 100, 101, 511, 512, 513, 600, 601, 8192, 9000, 9001, 40_000))
 		switch kind := r.IntN(8); {
 		case strings.HasSuffix(name, "ignore"):

@@ -319,7 +319,10 @@ func (r *reference) runNames(names []string) expectation {
 			r.fail()
 			continue
 		}
-		why := r.prunedAbove(path.Dir(rel))
+		why, suffixes := r.prunedAbove(path.Dir(rel)), r.opts.Suffixes
+		if !isTree && r.hasFoldedSuffix(rel) {
+			r.opts.Suffixes = nil
+		}
 		switch {
 		case isTree && why == "" && !r.prunes(rel, nil) && r.typeOf(rel) != fs.ModeDir:
 			r.fail()
@@ -333,8 +336,22 @@ func (r *reference) runNames(names []string) expectation {
 		default:
 			r.file(rel, 0, nil)
 		}
+		r.opts.Suffixes = suffixes
 	}
 	return r.want
+}
+
+// folded returns rel as the patterns and suffixes of the tests, which are in lower case, match it.
+func (r *reference) folded(rel string) string {
+	if r.opts.IgnoreCase {
+		return strings.ToLower(rel)
+	}
+	return rel
+}
+
+// hasFoldedSuffix reports whether rel has one of the suffixes, if Options.IgnoreCase is set.
+func (r *reference) hasFoldedSuffix(rel string) bool {
+	return r.opts.IgnoreCase && slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(r.folded(rel), s) })
 }
 
 // typeOf returns the type of what rel leads to without a link, or all bits.
@@ -481,6 +498,7 @@ func (r *reference) descends(rel string) bool {
 }
 
 func (r *reference) excluded(rel string) bool {
+	rel = r.folded(rel)
 	return slices.ContainsFunc(r.opts.Exclude, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
 }
 
@@ -488,7 +506,7 @@ func (r *reference) prunes(rel string, rules []ignoreLine) bool {
 	name := path.Base(rel)
 	reached := r.opts.Include == nil
 	for _, p := range r.opts.Include {
-		reached = reached || reaches[p](rel)
+		reached = reached || reaches[p](r.folded(rel))
 	}
 	return r.opts.SkipHidden && name[0] == '.' || r.excluded(rel) || !reached || ignored(rules, name, true)
 }
@@ -552,7 +570,10 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 			panic(err)
 		}
 	}
-	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
+	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, r.folded(rel)) })
+	if r.hasFoldedSuffix(name) {
+		o.Suffixes = nil
+	}
 	switch {
 	case o.Suffixes != nil && !slices.ContainsFunc(o.Suffixes, func(s string) bool { return strings.HasSuffix(name, s) }):
 		r.skip(rel, fileproc.SkippedSuffix)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -12,7 +13,7 @@ import (
 )
 
 // A reference implements patterns in the plainest way. It shares nothing with Expand and takes exponential time.
-type reference struct{}
+type reference struct{ fold bool }
 
 // units divides a pattern into its characters, escaped ones and classes.
 func (reference) units(p string) (units []string) {
@@ -111,13 +112,14 @@ func (r reference) name(units []string, name string) bool {
 		if !r.class([]rune(unit[1:len(unit)-1]), first) {
 			return false
 		}
+	case r.fold && strings.EqualFold(strings.TrimPrefix(unit, `\`), name[:n]):
 	case strings.TrimPrefix(unit, `\`) != name[:n]:
 		return false
 	}
 	return r.name(units[1:], name[n:])
 }
 
-func (reference) class(members []rune, c rune) bool {
+func (r reference) class(members []rune, c rune) bool {
 	negated := members[0] == '!' || members[0] == '^'
 	if negated {
 		members = members[1:]
@@ -137,7 +139,11 @@ func (reference) class(members []rune, c rune) bool {
 			members = members[1:]
 			high = next()
 		}
-		in = in || c == low || low <= c && c <= high // [c-a] has c, as in git
+		has := func(c rune) bool { return c == low || low <= c && c <= high } // [c-a] has c, as in git
+		in = in || has(c)
+		for other := unicode.SimpleFold(c); r.fold && other != c; other = unicode.SimpleFold(other) {
+			in = in || has(other)
+		}
 	}
 	return in != negated
 }
