@@ -25,7 +25,7 @@ var algorithms = map[string]func() hash.Hash{
 	"sha512": sha512.New,
 }
 
-// hashPrefix is how many bytes of a file are read at once, and the size of the reads of a longer one.
+// hashPrefix is how many bytes of a file are read at once, and the size of the reads of one that is named as an argument.
 const hashPrefix = 256 << 10
 
 // A sums is one run of the subcommand hash: its flags, and the values derived from them.
@@ -83,7 +83,7 @@ has changed below the working directory.`,
 // A hasher computes the checksums of one worker.
 type hasher struct {
 	h   hash.Hash
-	buf []byte // for files that are read in parts
+	buf []byte // for files that are named as arguments
 	sum []byte
 	_   [64]byte // keeps two workers' hashers on different cache lines
 }
@@ -95,8 +95,14 @@ func (s *sums) read(it *run.Item) ([]byte, error) {
 		h.h = s.newHash()
 	}
 	h.h.Reset()
-	if it.More {
-		// The file is read from the beginning again, so that all hashed bytes come from one handle.
+	switch {
+	case !it.More:
+		h.h.Write(it.Data)
+	case it.F != nil:
+		if _, err := io.Copy(h.h, it.F.Reader()); err != nil {
+			return nil, err
+		}
+	default:
 		r, err := it.Open()
 		if err != nil {
 			return nil, err
@@ -108,8 +114,6 @@ func (s *sums) read(it *run.Item) ([]byte, error) {
 		if _, err := io.CopyBuffer(h.h, r, h.buf); err != nil {
 			return nil, err
 		}
-	} else {
-		h.h.Write(it.Data)
 	}
 	size := h.h.Size()
 	h.sum = h.h.Sum(h.sum[:0])
