@@ -347,3 +347,24 @@ func TestNewFile(t *testing.T) {
 		}
 	}
 }
+
+// TestReaderOfARootThatIsAFile reads on in the file that root leads to, also through a link.
+func TestReaderOfARootThatIsAFile(t *testing.T) {
+	want := testtree.Content(100_000)
+	dir, _ := rooted(t, "d/f="+want)
+	places := []place{{"os", filepath.Join(dir, "d", "f"), nil}, {"fs", "d/f", os.DirFS(dir)}}
+	for _, p := range places {
+		for _, size := range []int{0, 100, fileproc.NoRead} {
+			leavesNothing(t, func() {
+				require.NoError(t, fileproc.ForEach(t.Context(), p.root, fileproc.Options{ReadSize: size, FS: p.fsys}, func(f *fileproc.File) error {
+					for range 2 {
+						got, err := io.ReadAll(f.Reader())
+						require.NoError(t, err)
+						require.Equal(t, want, string(got), "%s, %d", p.name, size)
+					}
+					return nil
+				}))
+			})
+		}
+	}
+}
