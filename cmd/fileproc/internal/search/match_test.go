@@ -182,4 +182,5 @@ func TestMemoryOfALongLine(t *testing.T) {
 		require.EqualValues(t, 1, s.selected)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*64<<20+8<<20), name)
 	}
+	require.NoError(t, r.Out.Flush()) // else a timer would
 }
