@@ -288,7 +288,9 @@ func (b *pathBase) target(n *node, name string) string {
 	}
 	var t target
 	if n.isLinks() {
-		t = n.link.targets[names.New(name)]
+		if t = n.link.targets[names.New(name)]; t.err != nil {
+			return "" // also below a link to a directory
+		}
 	}
 	for up := n; up != nil && t.path == ""; up = up.parent {
 		if up.isLinkedDir() {
