@@ -96,7 +96,7 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 func openFSRoot(fsys fs.FS, root string) (directory, error) {
 	f, err := fsys.Open(root)
 	if err != nil {
-		return nil, asFSError(err)
+		return nil, sys.AsError("open", err) // nothing has listed root, so it has not changed
 	}
 	_, listable := f.(fs.ReadDirFile)
 	switch info, err := f.Stat(); {

@@ -157,6 +157,7 @@ func TestOnErrorAndTheRoot(t *testing.T) {
 			require.Empty(t, errs)
 			require.Len(t, failed, 1)
 			require.ErrorIs(t, failed[0], fs.ErrNotExist)
+			require.NotErrorIs(t, failed[0], fileproc.ErrChanged) // nothing has listed root
 			require.EqualValues(t, 1, report.Failed)
 			require.EqualValues(t, 1, report.Found)
 
