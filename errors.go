@@ -43,7 +43,7 @@ type FailureKind int
 
 const (
 	FailedRoot FailureKind = iota // root: to open it, or to list it to its end
-	FailedDir                     // a directory below root, likewise
+	FailedDir                     // a directory below root, likewise, or to fetch its metadata
 	FailedFile                    // a file: to open it, or to read it; or an entry whose name or type cannot be told
 	FailedFunc                    // fn returned an error
 )

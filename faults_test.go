@@ -395,6 +395,7 @@ func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
 			}
 			require.Len(t, failed, 1)
 			require.ErrorIs(t, failed[0], ErrChanged)
+			require.Equal(t, FailedDir, failed[0].(*Failure).Kind)
 			require.Equal(t, 1+files, seen)
 			require.EqualValues(t, 1, report.Failed)
 			require.EqualValues(t, 1+files, report.Found)

@@ -179,7 +179,8 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 					s, err := stat()
 					if err != nil {
 						if err != errStopped {
-							w.failFound("stat", parent, name, err)
+							w.failAs(FailedDir, "stat", parent, name, err)
+							w.counts.found++
 						}
 						return false
 					}
