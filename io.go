@@ -175,6 +175,12 @@ type keptOpen struct{ content.File }
 
 func (keptOpen) Close() {}
 
+// IsRemote is content.Remote.
+func (k keptOpen) IsRemote() bool {
+	f, ok := k.File.(content.Remote)
+	return ok && f.IsRemote()
+}
+
 func (d *soleFile) stat(names.Name) (sys.Stat, error) {
 	if f, ok := d.file.(*polledFile); ok {
 		return f.fsFile.Stat() // as it is now

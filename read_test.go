@@ -291,5 +291,14 @@ func TestRemote(t *testing.T) {
 		require.Len(t, got, 2-int(c.skipped))
 		require.Equal(t, c.skipped, report.Skipped[SkippedRemote])
 		require.EqualValues(t, 2-c.skipped, report.Processed)
+
+		c.opts.openRoot = func(root string) (directory, error) {
+			f := &worldFile{w: w, o: file("there", "2", remote)}
+			return newSoleFile(root, f, f.o.stat(), nil)
+		}
+		got, err = Process(t.Context(), "root", c.opts, func(f *File) (string, error) { return f.Rel(), nil })
+		require.NoError(t, err)
+		require.Len(t, got, 1-int(c.skipped))
+		require.Equal(t, c.skipped, report.Skipped[SkippedRemote])
 	}
 }
