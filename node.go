@@ -295,7 +295,7 @@ func (b *pathBase) target(n *node, name string) string {
 	for up := n; up != nil && t.path == ""; up = up.parent {
 		if up.isLinkedDir() {
 			t = up.link.to
-			t.path = path.Join(filepath.ToSlash(t.path), n.relPath(name)[up.pathLen():])
+			t.path = filepath.Join(t.path, n.relPath(name)[up.pathLen():])
 		}
 	}
 	switch {

@@ -99,3 +99,16 @@ func TestInvariant5MemoryIsLinearInDepth(t *testing.T) {
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(40*levels*name), what)
 	}
 }
+
+// TestTargetOnAShare: what a link leads to on another machine keeps the two separators before the machine's name.
+func TestTargetOnAShare(t *testing.T) {
+	if runtime.GOOS != "windows" {
+		t.Skip("there are no paths of shares here")
+	}
+	base := &pathBase{root: `C:\root`, follows: true}
+	linked := (&node{}).child(names.New("l"), 0)
+	linked.link = &linkNode{to: target{path: `\\host\share\d`, outside: true}}
+	require.Equal(t, `\\host\share\d\e\f`, base.target(linked.child(names.New("e"), 0), "f"))
+	linked.link.to = target{path: "d"}
+	require.Equal(t, `C:\root\d\f`, base.target(linked, "f"))
+}
