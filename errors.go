@@ -57,7 +57,10 @@ func (f *Failure) Unwrap() error { return &f.PathError }
 // at once, or if [Options.OnError] gets the failure, the result alone. [Report]
 // counts the file as failed, or as processed if err is fs.SkipAll.
 func WithResult(err error) error {
-	if err == nil || errors.Is(err, ErrSkip) {
+	switch {
+	case hasResult(err): // as it is
+		return err
+	case errors.Is(err, ErrSkip):
 		return nil // there is a result, so the file is not skipped
 	}
 	return &resultError{err}

@@ -277,6 +277,7 @@ func TestResultAndError(t *testing.T) {
 	require.NoError(t, fileproc.WithResult(nil))
 	require.NoError(t, fileproc.WithResult(fmt.Errorf("not: %w", fileproc.ErrSkip)))
 	require.ErrorIs(t, fileproc.WithResult(mine), mine)
+	require.Equal(t, fileproc.WithResult(mine), fileproc.WithResult(fileproc.WithResult(mine)))
 	fn := func(f *fileproc.File) (string, error) {
 		switch f.Name() {
 		case "a":
