@@ -353,7 +353,9 @@ func TestRootIsNeither(t *testing.T) {
 			if p.fsys != nil && filepath.Base(root) == "p" {
 				continue // os.DirFS opens it, and waits for a writer
 			}
+			before := openDescriptors()
 			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys}, nameOf)
+			require.Equal(t, before, openDescriptors())
 			var failure *fileproc.Failure
 			require.ErrorAs(t, err, &failure)
 			require.Equal(t, fileproc.FailedRoot, failure.Kind)
