@@ -114,6 +114,27 @@ func TestFailuresGoToOne(t *testing.T) {
 	}
 }
 
+// What is skipped goes to OnSkip once the worker drains no more, and is counted at once.
+func TestOnSkipAfterTheDrain(t *testing.T) {
+	var seen []string
+	opts := Options{OnSkip: func(e Entry, _ SkipReason) { seen = append(seen, e.Name()) }}
+	cfg, err := opts.config("root", false)
+	require.NoError(t, err)
+	r := newRun(t.Context(), cfg, opts.callbacks(), nil)
+	w := r.startWorker(0)
+	defer w.retire()
+	name := []byte("a")
+	w.draining = true
+	w.skip(SkippedSuffix, r.root, stringOf(name), 0)
+	name[0] = 'b' // the memory is a listing's
+	require.Empty(t, seen)
+	require.EqualValues(t, 1, w.counts.skipped[0].n)
+	w.draining = false
+	w.addDeferred()
+	w.addDeferred()
+	require.Equal(t, []string{"a"}, seen)
+}
+
 func TestPathError(t *testing.T) {
 	var p *fs.PathError
 	err := sys.PathError("open", "a/b", &sys.Error{Op: "openat", Err: sys.Changed{Err: fs.ErrNotExist}})

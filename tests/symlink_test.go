@@ -210,6 +210,7 @@ func TestLinkTarget(t *testing.T) {
 	in := func(rel string) string { return filepath.Join(root, filepath.FromSlash(rel)) }
 	out := func(rel string) string { return filepath.Join(outside, filepath.FromSlash(rel)) }
 	require.NoError(t, os.Symlink("x", out("none")))
+	require.NoError(t, os.Symlink("..", in("d/back")))
 	want := map[string]string{
 		"a": "", "d/b": "", "d/e/c": "", "l": in("a"), "chain": in("a"), "d/up": in("a"),
 		"out/f": out("f"), "out/sub/g": out("sub/g"), "f": out("f"), "out/back": in("d/b"),
@@ -225,7 +226,7 @@ func TestLinkTarget(t *testing.T) {
 		got[link[0]] = link[1]
 	}
 	require.Equal(t, want, got)
-	require.Equal(t, map[string]string{"none": "", "out/none": "", "ld": in("d/e")}, skipped)
+	require.Equal(t, map[string]string{"none": "", "out/none": "", "d/back": root, "ld": in("d/e")}, skipped)
 
 	want["d"], want["d/e"], want["out"], want["out/sub"] = "", "", out(""), out("sub")
 	got = map[string]string{}
@@ -239,5 +240,5 @@ func TestLinkTarget(t *testing.T) {
 	opts.SymlinksOutside = false
 	clear(skipped)
 	require.NoError(t, fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error { return nil }))
-	require.Equal(t, map[string]string{"none": "", "ld": in("d/e"), "f": out("f"), "out": out("")}, skipped)
+	require.Equal(t, map[string]string{"none": "", "d/back": root, "ld": in("d/e"), "f": out("f"), "out": out("")}, skipped)
 }
