@@ -20,14 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" { // startServer runs this program
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
 func TestSchedule(t *testing.T) {
 	now := time.Now()
 	ms := func(d *drive, after int, off, end int64) float64 {
@@ -66,14 +58,12 @@ func TestInFlight(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), 30*time.Millisecond, "six requests, two at a time")
 }
 
-// The flags of a drive make the same drive in the server's process.
 func TestDriveFlags(t *testing.T) {
-	d := drive{rate: 0.5, latency: 500 * time.Microsecond, inflight: 3, seek: time.Second}
-	var again drive
+	var d drive
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	again.flags(flags)
-	require.NoError(t, flags.Parse(d.args()))
-	assert.Equal(t, d.args(), again.args())
+	d.flags(flags)
+	require.NoError(t, flags.Parse(strings.Fields("-rate 0.5 -latency 500us -inflight 3 -seek 1s")))
+	assert.Equal(t, &drive{rate: 0.5, latency: 500 * time.Microsecond, inflight: 3, seek: time.Second}, &d)
 	assert.EqualError(t, (&drive{}).check(), "-inflight 0: must be at least 1")
 	assert.ErrorContains(t, (&drive{inflight: 1, seek: -1}).check(), "must not be negative")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -32,12 +31,6 @@ func (d *drive) flags(f *flag.FlagSet) {
 	f.DurationVar(&d.latency, "latency", 0, "`time` that each request takes")
 	f.IntVar(&d.inflight, "inflight", 128, "`requests` in flight at most")
 	f.DurationVar(&d.seek, "seek", 0, "`time` that the one head takes to a request that does not follow the last one")
-}
-
-// args returns the flags that make the same drive.
-func (d *drive) args() []string {
-	return []string{"-rate", strconv.FormatFloat(d.rate, 'g', -1, 64), "-latency", d.latency.String(),
-		"-inflight", strconv.Itoa(d.inflight), "-seek", d.seek.String()}
 }
 
 func (d *drive) check() error {

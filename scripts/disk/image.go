@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // makeImage makes an image of a file system with the files of a directory, which cp writes in the order of their inodes, as
@@ -39,27 +39,29 @@ func makeImage(ctx context.Context, name, from, out string) error {
 	if err != nil {
 		return err
 	}
-	err = quietly(ctx, append(slices.Clone(fileSystems[i].format), out)...)
+	_, err = quietly(ctx, append(slices.Clone(fileSystems[i].format), out)...)
 	if err == nil {
-		err = withMount(mountOf{file: out, fs: name}, func(_ *loop, dir string) error {
-			return quietly(ctx, "cp", "-a", from+"/.", dir)
+		err = withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) error {
+			_, err := quietly(ctx, "cp", "-a", from+"/.", dir)
+			return err
 		})
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(out))
 	}
-	return quietly(ctx, "sync", out) // written back later, it would disturb what is measured
+	_, err = quietly(ctx, "sync", out) // written back later, it would disturb what is measured
+	return err
 }
 
-// quietly runs a command whose output matters only if it fails, and then its last line.
-func quietly(ctx context.Context, args ...string) error {
+// quietly runs a command and returns the last line of its output, which is in its error, too.
+func quietly(ctx context.Context, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
-	case err != nil:
-		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-		return fmt.Errorf("%s: %w %s", args[0], err, lines[len(lines)-1])
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := lines[len(lines)-1]
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	} else if err != nil {
+		err = fmt.Errorf("%s: %w %s", args[0], err, last)
 	}
-	return nil
+	return last, err
 }

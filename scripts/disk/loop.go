@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,112 +19,65 @@ import (
 // A mountOf says what to mount.
 type mountOf struct {
 	file     string // a block device is made of it
-	flags    uint32 // of the device
+	readOnly bool   // and without the page cache
 	settings [][2]string
 	fs       string
 	options  string
 }
 
 // withMount calls use with the device and the directory where it is mounted.
-func withMount(m mountOf, use func(l *loop, dir string) error) (err error) {
+func withMount(m mountOf, use func(l loop, dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "disk-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(dir)) }() // not its files: if the unmount has failed, they are the image's
-	l, err := attach(m.file, m.flags)
+	args, flags := []string{"losetup", "--find", "--show", m.file}, uintptr(0)
+	if m.readOnly {
+		args, flags = append(args, "--read-only", "--direct-io=on"), unix.MS_RDONLY
+	}
+	path, err := quietly(context.Background(), args...)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.detach()) }()
-	for _, s := range m.settings {
-		if err := l.set(s[0], s[1]); err != nil {
-			return err
-		}
+	err = unix.Mount(path, dir, m.fs, flags, m.options)
+	if err != nil {
+		err = fmt.Errorf("mounting the image as %s: %w", m.fs, err)
 	}
-	var flags uintptr
-	if m.flags&unix.LO_FLAGS_READ_ONLY != 0 {
-		flags = unix.MS_RDONLY
-	}
-	if err := unix.Mount(l.path, dir, m.fs, flags, m.options); err != nil {
-		return fmt.Errorf("mounting the image as %s: %w", m.fs, err)
+	// A device that is in use is cleared with the unmount, also if that is the end of the namespace.
+	if _, e := quietly(context.Background(), "losetup", "--detach", path); err != nil || e != nil {
+		return errors.Join(err, e)
 	}
 	defer func() {
 		if e := retryBusy(func() error { return unix.Unmount(dir, 0) }); e != nil { // then when the last process that uses it ends
 			err = errors.Join(err, fmt.Errorf("unmounting %s: %w", dir, e), unix.Unmount(dir, unix.MNT_DETACH))
 		}
 	}()
+	l := loop(filepath.Base(path))
+	for _, s := range m.settings {
+		old, err := l.set(s[0], s[1])
+		if err != nil {
+			return err
+		}
+		defer l.set(s[0], old) // it outlives the attached file
+	}
 	return use(l, dir)
 }
 
-// A loop is a block device over a file. It is cleared by the kernel when it is neither mounted nor held by this process.
-type loop struct {
-	path string
-	held *os.File
-	old  [][2]string // settings of the queue to restore, since they outlive the attached file
-}
+// A loop is the name of a block device over a file.
+type loop string
 
-// attach makes a block device over the file.
-func attach(name string, flags uint32) (*loop, error) {
-	mode := os.O_RDWR
-	if flags&unix.LO_FLAGS_READ_ONLY != 0 {
-		mode = os.O_RDONLY
+// set changes a setting of the device's queue, and returns what it was.
+func (l loop) set(name, value string) (old string, err error) {
+	file := filepath.Join("/sys/block", string(l), "queue", name)
+	text, err := os.ReadFile(file)
+	if old = selected(string(text)); err != nil || old == value {
+		return old, err
 	}
-	backing, err := os.OpenFile(name, mode, 0)
-	if err != nil {
-		return nil, err
+	if err := os.WriteFile(file, []byte(value), 0); err != nil {
+		return old, fmt.Errorf("setting %s to %s: %w", name, value, err)
 	}
-	defer backing.Close()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer control.Close()
-	for {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			return nil, fmt.Errorf("finding a free loop device: %w", err)
-		}
-		l := &loop{path: fmt.Sprint("/dev/loop", n)}
-		if l.held, err = os.OpenFile(l.path, mode, 0); err != nil {
-			return nil, err
-		}
-		config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: unix.LoopInfo64{Flags: flags | unix.LO_FLAGS_AUTOCLEAR}}
-		copy(config.Info.File_name[:len(config.Info.File_name)-1], name)
-		if err = unix.IoctlLoopConfigure(int(l.held.Fd()), &config); err == nil {
-			return l, nil
-		}
-		l.held.Close()
-		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process was faster
-			return nil, fmt.Errorf("attaching %s to %s: %w", name, l.path, err)
-		}
-	}
-}
-
-// detach lets the kernel clear the device.
-func (l *loop) detach() (err error) {
-	for _, s := range l.old {
-		err = errors.Join(err, os.WriteFile(l.sys("queue", s[0]), []byte(s[1]), 0))
-	}
-	return errors.Join(err, l.held.Close())
-}
-
-func (l *loop) sys(names ...string) string {
-	return filepath.Join(append([]string{"/sys/block", filepath.Base(l.path)}, names...)...)
-}
-
-// set changes a setting of the device's queue.
-func (l *loop) set(name, value string) error {
-	text, err := os.ReadFile(l.sys("queue", name))
-	old := selected(string(text))
-	if err != nil || old == value {
-		return err
-	}
-	if err := os.WriteFile(l.sys("queue", name), []byte(value), 0); err != nil {
-		return fmt.Errorf("setting %s to %s: %w", name, value, err)
-	}
-	l.old = append(l.old, [2]string{name, old})
-	return nil
+	return old, nil
 }
 
 // selected returns the value of a setting. Among several choices it is the one in brackets.
@@ -135,9 +89,9 @@ func selected(text string) string {
 }
 
 // reads returns what was read from the device so far. A killed process may have left requests, so it waits for them.
-func (l *loop) reads() (count, error) {
+func (l loop) reads() (count, error) {
 	for {
-		text, err := os.ReadFile(l.sys("stat"))
+		text, err := os.ReadFile(filepath.Join("/sys/block", string(l), "stat"))
 		if err != nil {
 			return count{}, err
 		}

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -47,8 +48,6 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("disk "+args[0], flag.ExitOnError)
 	switch args[0] {
-	case "serve":
-		return serve(args[1:])
 	case "image":
 		fs := flags.String("fs", "ext4", "file `system`: ext4, xfs or btrfs")
 		from := flags.String("from", "", "`directory` to copy into the image")
@@ -119,16 +118,19 @@ func runOn(ctx context.Context, image, scheduler string, d *drive, command []str
 	if err != nil {
 		return c, err
 	}
-	server, err := startServer(image, d)
+	dir, err := os.MkdirTemp("", "disk-")
 	if err != nil {
 		return c, err
 	}
-	defer func() { err = errors.Join(err, server.stop()) }()
-	m := mountOf{
-		file: server.file(), flags: unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_DIRECT_IO, fs: kind.name, options: kind.readOnly,
-		settings: [][2]string{{"max_sectors_kb", fmt.Sprint(maxRead >> 10)}, {"scheduler", scheduler}},
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	stop, err := serve(image, dir, d)
+	if err != nil {
+		return c, err
 	}
-	err = withMount(m, func(l *loop, dir string) error {
+	defer func() { err = errors.Join(err, stop()) }()
+	m := mountOf{file: filepath.Join(dir, "disk"), readOnly: true, fs: kind.name, options: kind.readOnly,
+		settings: [][2]string{{"max_sectors_kb", fmt.Sprint(maxRead >> 10)}, {"scheduler", scheduler}}}
+	err = withMount(m, func(l loop, dir string) error {
 		before, err := l.reads()
 		if err != nil {
 			return err

@@ -3,16 +3,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -87,26 +83,17 @@ func mapImage(name string) ([]byte, error) {
 	}
 }
 
-// serve runs in the process that startServer starts. It serves until its standard input ends.
-func serve(args []string) error {
-	var d drive
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	d.flags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if err := d.check(); err != nil {
-		return err
-	}
-	image, err := mapImage(flags.Arg(1))
+// serve mounts the directory of the image's disk, and returns what unmounts it. This process serves it, since what is measured is
+// a process of its own, whose GOMAXPROCS is not shared with these goroutines.
+func serve(image, dir string, d *drive) (stop func() error, err error) {
+	content, err := mapImage(image)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	dir := flags.Arg(0)
 	root := new(fs.Inode) // a directory with one file, the disk
 	server, err := fs.Mount(dir, root, &fs.Options{
 		OnAdd: func(ctx context.Context) {
-			file := &disk{image: image, drive: &d}
+			file := &disk{image: content, drive: d}
 			root.AddChild("disk", root.NewPersistentInode(ctx, file, fs.StableAttr{}), false)
 		},
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "disk", Name: "disk", MaxWrite: maxRead,
@@ -115,47 +102,9 @@ func serve(args []string) error {
 			ExtraCapabilities: fuse.CAP_ASYNC_DIO, MaxBackground: 1024},
 	})
 	if err != nil {
-		return fmt.Errorf("mounting FUSE: %w", err)
+		return nil, errors.Join(fmt.Errorf("mounting FUSE: %w", err), unix.Munmap(content))
 	}
-	fmt.Println("mounted")
-	io.Copy(io.Discard, os.Stdin)
-	return retryBusy(server.Unmount)
-}
-
-// A server is the process that serves the disk: its goroutines do not count towards the GOMAXPROCS of what is measured.
-type server struct {
-	cmd *exec.Cmd
-	in  io.Closer
-	dir string
-}
-
-func (s *server) file() string { return filepath.Join(s.dir, "disk") }
-
-func startServer(image string, d *drive) (*server, error) {
-	dir, err := os.MkdirTemp("", "disk-")
-	if err != nil {
-		return nil, err
-	}
-	s := &server{dir: dir, cmd: exec.Command("/proc/self/exe", append(append([]string{"serve"}, d.args()...), dir, image)...)}
-	s.cmd.Stderr = os.Stderr
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the terminal does not reach it
-	in, err := s.cmd.StdinPipe()
-	out, err2 := s.cmd.StdoutPipe()
-	if s.in = in; err == nil && err2 == nil {
-		err = s.cmd.Start()
-	}
-	if err = errors.Join(err, err2); err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
-	}
-	if _, err = bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, errors.Join(errors.New("the server of the disk has ended"), s.stop())
-	}
-	return s, nil
-}
-
-func (s *server) stop() error {
-	s.in.Close()
-	return errors.Join(s.cmd.Wait(), os.Remove(s.dir))
+	return func() error { return errors.Join(retryBusy(server.Unmount), unix.Munmap(content)) }, nil
 }
 
 // retryBusy repeats an unmount for up to 5 s: the kernel may still be closing files of a process that has ended.
