@@ -32,15 +32,11 @@ func (s Set) ManifestPath(out string) string { return filepath.Join(out, s.Name(
 // ReadManifest reads the manifest of a complete set. For an incomplete set the error is fs.ErrNotExist.
 func (s Set) ReadManifest(out string) (Manifest, error) {
 	var m Manifest
-	name := s.ManifestPath(out)
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return m, err
+	data, err := os.ReadFile(s.ManifestPath(out))
+	if err == nil && json.Unmarshal(data, &m) != nil {
+		err = fmt.Errorf("%s is not a manifest", s.ManifestPath(out))
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("%s is not a manifest: %w", name, err)
-	}
-	return m, nil
+	return m, err
 }
 
 // chunk is how many files a writer takes at a time: enough that the shared counter costs little, and few enough that all
@@ -75,15 +71,20 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 	var next atomic.Int64
 	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
 		writers.Go(func() {
+			var file []byte
 			for ctx.Err() == nil {
 				start := int(next.Add(chunk)) - chunk
-				if start >= s.Count {
+				end := min(start+chunk, s.Count)
+				if start >= end {
 					return
 				}
-				end := min(start+chunk, s.Count)
-				if err := s.write(ctx, root, start, end); err != nil {
-					stop(err)
-				} else if progress != nil {
+				for i := start; i < end && ctx.Err() == nil; i++ {
+					file = s.appendFile(file[:0], i)
+					if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
+						stop(err)
+					}
+				}
+				if progress != nil {
 					progress(end - start)
 				}
 			}
@@ -128,37 +129,16 @@ func (s Set) manifest(ctx context.Context) (Manifest, error) {
 	return m, nil
 }
 
-func (s Set) write(ctx context.Context, root string, start, end int) error {
-	var file []byte
-	for i := start; i < end; i++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		file = s.appendFile(file[:0], i)
-		if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func writeFile(name string, data []byte) error {
-	for {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		switch {
-		case err == nil:
-			_, err = f.Write(data)
-			return errors.Join(err, f.Close())
-		case errors.Is(err, fs.ErrExist): // an interrupted run can leave an empty or truncated file
-			if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
-				return nil
-			}
-			return os.WriteFile(name, data, 0o644)
-		case errors.Is(err, fs.ErrNotExist):
-			err = os.MkdirAll(filepath.Dir(name), 0o755)
-		}
-		if err != nil {
-			return err
+	// An interrupted run can leave an empty or truncated file.
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	err := os.WriteFile(name, data, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(name), 0o755); err == nil {
+			err = os.WriteFile(name, data, 0o644)
 		}
 	}
+	return err
 }

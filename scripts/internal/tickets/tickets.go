@@ -49,30 +49,26 @@ func ParseSet(layout, count string, seed uint64) (Set, error) {
 	if !slices.Contains([]Layout{Flat, Nested1, Nested3}, s.Layout) {
 		return Set{}, fmt.Errorf("unknown layout %q: want flat, nested1 or nested3", layout)
 	}
-	digits, unit := count, 1
-	if d, ok := strings.CutSuffix(count, "k"); ok {
-		digits, unit = d, 1_000
-	} else if d, ok := strings.CutSuffix(count, "m"); ok {
-		digits, unit = d, 1_000_000
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > MaxCount/unit {
+	u := units[slices.IndexFunc(units, func(u unit) bool { return strings.HasSuffix(count, u.suffix) })]
+	n, err := strconv.Atoi(strings.TrimSuffix(count, u.suffix))
+	if err != nil || n < 1 || n > MaxCount/u.files {
 		return Set{}, fmt.Errorf("bad count %q: want 1 to %d, or a number with k or m such as 5k", count, MaxCount)
 	}
-	s.Count = n * unit
+	s.Count = n * u.files
 	return s, nil
 }
 
+type unit struct {
+	suffix string
+	files  int
+}
+
+var units = []unit{{"m", 1_000_000}, {"k", 1_000}, {"", 1}}
+
 // Name returns the name of the set's directory, such as tickets_flat_5k.
 func (s Set) Name() string {
-	count := strconv.Itoa(s.Count)
-	switch {
-	case s.Count%1_000_000 == 0:
-		count = strconv.Itoa(s.Count/1_000_000) + "m"
-	case s.Count%1_000 == 0:
-		count = strconv.Itoa(s.Count/1_000) + "k"
-	}
-	return "tickets_" + string(s.Layout) + "_" + count
+	u := units[slices.IndexFunc(units, func(u unit) bool { return s.Count%u.files == 0 })]
+	return fmt.Sprintf("tickets_%s_%d%s", s.Layout, s.Count/u.files, u.suffix)
 }
 
 // Path returns the slash-separated path of ticket i within the set. Paths sort in the order of i, by component and byte-wise.
@@ -132,38 +128,14 @@ func (s Set) appendFile(b []byte, i int) []byte {
 	return b
 }
 
-var (
-	delimiter      = []byte("---\n")
-	closing        = []byte("\n---\n")
-	errFrontmatter = errors.New("no frontmatter between two lines of ---")
-)
+var errFrontmatter = errors.New("no frontmatter between two lines of ---")
 
 // Frontmatter returns the YAML between the two lines of dashes. The result aliases data.
 func Frontmatter(data []byte) ([]byte, error) {
-	rest, ok := bytes.CutPrefix(data, delimiter)
-	if !ok {
-		return nil, errFrontmatter
-	}
-	end := bytes.Index(rest, closing)
-	if end < 0 {
+	rest, ok := bytes.CutPrefix(data, []byte("---\n"))
+	end := bytes.Index(rest, []byte("\n---\n"))
+	if !ok || end < 0 {
 		return nil, errFrontmatter
 	}
 	return rest[:end+1], nil
-}
-
-// Field returns the value of a key in a result of Frontmatter, or "". It reads only the form that appendFile writes: a YAML
-// library would be one more module for the demo to download.
-func Field(frontmatter []byte, key string) string {
-	for line := range bytes.Lines(frontmatter) {
-		k, v, _ := strings.Cut(string(line), ": ")
-		if k != key {
-			continue
-		}
-		v = strings.TrimSuffix(v, "\n")
-		if unquoted, err := strconv.Unquote(v); err == nil {
-			return unquoted
-		}
-		return v
-	}
-	return ""
 }

