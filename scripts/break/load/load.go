@@ -183,9 +183,7 @@ func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration
 	s.elapsed = time.Since(start)
 	for _, v := range vus {
 		s.add(0, &v.samples)
-		for op, sample := range v.samples {
-			v.samples[op].latencies, v.samples[op].failed, v.samples[op].bytes = sample.latencies[:0], 0, 0
-		}
+		v.samples = [operations]sample{}
 	}
 	return s, context.Cause(ctx)
 }
@@ -212,7 +210,6 @@ type vu struct {
 	rng     *rand.Rand
 	samples [operations]sample
 	buf     []byte
-	listed  []string
 }
 
 // restore makes the number of living files what it was at the beginning. So directories do not grow from slice to slice.
@@ -330,11 +327,11 @@ func (v *vu) list(ctx context.Context) (took time.Duration, err error) {
 		want = v.dirs[dir]
 	}
 	start := time.Now()
-	v.listed, err = v.side.list(ctx, dir, v.listed[:0])
+	listed, err := v.side.list(ctx, dir)
 	took = time.Since(start)
-	slices.Sort(v.listed)
-	if err == nil && !slices.Equal(v.listed, want) {
-		err = fmt.Errorf("the listing of %s has %d names, not the %d that are there", dir, len(v.listed), len(want))
+	slices.Sort(listed)
+	if err == nil && !slices.Equal(listed, want) {
+		err = fmt.Errorf("the listing of %s has %d names, not the %d that are there", dir, len(listed), len(want))
 	}
 	return took, err
 }

@@ -297,8 +297,8 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 
 	status, r, _ := read(func(s *store) {
 		list := s.sides[0].list
-		s.sides[0].list = func(ctx context.Context, dir string, names []string) ([]string, error) {
-			names, err := list(ctx, dir, names)
+		s.sides[0].list = func(ctx context.Context, dir string) ([]string, error) {
+			names, err := list(ctx, dir)
 			return names[:len(names)-1], err
 		}
 	}, "-threshold", "list:rate==1")
@@ -307,9 +307,9 @@ func TestRunFindsWhatIsPlanted(t *testing.T) {
 
 	status, r, _ = read(func(s *store) {
 		list := s.sides[0].list
-		s.sides[0].list = func(ctx context.Context, dir string, names []string) ([]string, error) {
+		s.sides[0].list = func(ctx context.Context, dir string) ([]string, error) {
 			time.Sleep(20 * time.Millisecond)
-			return list(ctx, dir, names)
+			return list(ctx, dir)
 		}
 	}, "-threshold", "list:med<=1.15x")
 	require.Equal(t, exitThresholds, status, "slow")

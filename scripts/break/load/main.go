@@ -39,15 +39,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, nil))
 }
 
-// defaultThresholds returns those of a run for which none are given.
-func defaultThresholds() []threshold {
-	all := []threshold{{"checks:rate==1", "checks", "rate", "==", 1, false}}
-	for _, op := range opNames {
-		all = append(all, threshold{op + ":p(95)<=1.15x", op, "p(95)", "<=", 1.15, true})
-	}
-	return all
-}
-
 type settings struct {
 	load            load
 	s3              bool
@@ -65,6 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 		return 0
 	} else if err != nil {
 		return exitUsage
+	}
+	if s.thresholds == nil {
+		for _, text := range []string{"checks:rate==1", "create:p(95)<=1.15x", "read:p(95)<=1.15x", "list:p(95)<=1.15x", "delete:p(95)<=1.15x"} {
+			t, _ := parseThreshold(text)
+			s.thresholds = append(s.thresholds, t)
+		}
 	}
 	var r *record
 	var err error
@@ -174,9 +171,6 @@ func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*s
 		return nil, err
 	}
 	r.Failures = runner.failures
-	if s.thresholds == nil {
-		s.thresholds = defaultThresholds()
-	}
 	for _, t := range s.thresholds {
 		r.Thresholds = append(r.Thresholds, t.judge(r))
 	}

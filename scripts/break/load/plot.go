@@ -32,7 +32,7 @@ func (r *record) draw(name string) error {
 	title := parts[0][0].Title.TextStyle
 	small := parts[0][0].X.Tick.Label
 	small.XAlign, small.YAlign = text.XLeft, text.YBottom
-	caption := strings.Replace(fmt.Sprint(r.Machine, "\n", &r.Load), ", kernel", "\nkernel", 1)
+	caption := strings.Replace(fmt.Sprint(r.Machine, "\n", &r.Load), ", GOMAXPROCS", "\nGOMAXPROCS", 1)
 	return figure.Save(name, 9*vg.Inch, 8*vg.Inch, func(c draw.Canvas) {
 		inside := draw.Crop(c, figure.Margin, -figure.Margin, figure.Margin, -figure.Margin)
 		title.XAlign, title.YAlign = draw.XCenter, draw.YTop

@@ -9,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,18 +73,23 @@ func newMetric(s sample, elapsed time.Duration) metric {
 	for _, d := range s.latencies {
 		sum += d
 	}
-	m["ops/s"], m["MB/s"] = n/elapsed.Seconds(), float64(s.bytes)/1e6/elapsed.Seconds()
-	m["avg"] = milliseconds(sum) / n
-	for _, p := range percentiles {
-		m[percentName(p)] = milliseconds(percentile(s.latencies, p))
+	m["ops/s"], m["MB/s"], m["avg"] = n/elapsed.Seconds(), float64(s.bytes)/1e6/elapsed.Seconds(), float64(sum)/1e6/n
+	for _, p := range append([]float64{0, 100}, percentiles...) {
+		m[percentName(p)] = float64(percentile(s.latencies, p)) / 1e6
 	}
-	m["min"], m["med"], m["max"] = milliseconds(s.latencies[0]), m[percentName(50)], milliseconds(percentile(s.latencies, 100))
+	m["med"] = m[percentName(50)]
 	return m
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func percentName(p float64) string { return fmt.Sprintf("p(%v)", p) }
+func percentName(p float64) string {
+	switch p {
+	case 0:
+		return "min"
+	case 100:
+		return "max"
+	}
+	return fmt.Sprintf("p(%v)", p)
+}
 
 // percentile returns the p-th percentile of sorted values, of which there is at least one: the least value that at least p
 // percent of the values do not exceed.
@@ -113,25 +117,13 @@ func loadRecord(name string) (*record, error) {
 
 // describeMachine says what a run is measured on, without names of hosts and users, and without paths.
 func describeMachine(s *store, dir, revision string) string {
-	backend, fileSystem, tags := "io/fs", "", ""
+	backend := "io/fs"
 	if s.kind == "files" {
-		backend, fileSystem = fileproc.Backend(), host.FileSystem(dir)
+		backend = fileproc.Backend()
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, set := range info.Settings {
-			if set.Key == "-tags" {
-				tags = set.Value
-			}
-		}
-	}
-	text := runtime.GOOS + "/" + runtime.GOARCH
-	for _, part := range [][2]string{
-		{"", host.CPU()}, {"", fmt.Sprint(runtime.GOMAXPROCS(0), " cores")}, {"kernel ", host.Kernel()}, {"", runtime.Version()},
-		{"backend ", backend}, {"", s.kind}, {"", fileSystem}, {"tags ", tags}, {"revision ", revision},
-	} {
-		if part[1] != "" {
-			text += ", " + part[0] + part[1]
-		}
+	text := fmt.Sprintf("%s, GOMAXPROCS=%d, backend %s, %s", host.Machine(dir), runtime.GOMAXPROCS(0), backend, s.kind)
+	if revision != "" {
+		text += ", revision " + revision
 	}
 	return text
 }

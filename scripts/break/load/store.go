@@ -39,8 +39,8 @@ type side struct {
 	name string
 	// read calls check with the content of one file. It may be valid only until check returns.
 	read func(ctx context.Context, dir, name string, check func(data []byte) error) error
-	// list appends the names of the files in dir, in any order.
-	list func(ctx context.Context, dir string, names []string) ([]string, error)
+	// list returns the names of the files in dir, in any order.
+	list func(ctx context.Context, dir string) ([]string, error)
 }
 
 const ours = "fileproc"
@@ -130,7 +130,7 @@ func fileprocSide(fsys fs.FS, at func(dir string) string, one func(dir, name str
 			}
 			return err
 		},
-		list: func(ctx context.Context, dir string, names []string) ([]string, error) {
+		list: func(ctx context.Context, dir string) (names []string, err error) {
 			for e, err := range fileproc.Walk(ctx, at(dir), fileproc.Options{FS: fsys}) {
 				if err != nil {
 					return names, err
@@ -153,8 +153,8 @@ func otherSide(name string, at func(path string) string, readFile func(string) (
 			}
 			return check(data)
 		},
-		list: func(_ context.Context, dir string, names []string) ([]string, error) {
-			err := walkDir(at(dir), func(_ string, d fs.DirEntry, err error) error {
+		list: func(_ context.Context, dir string) (names []string, err error) {
+			err = walkDir(at(dir), func(_ string, d fs.DirEntry, err error) error {
 				if err == nil && !d.IsDir() {
 					names = append(names, d.Name())
 				}

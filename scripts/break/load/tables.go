@@ -16,24 +16,21 @@ import (
 // columns are the statistics in the table of a run.
 var columns = []string{"count", "ops/s", "MB/s", "avg", "med", "p(90)", "p(95)", "p(99)", "max", "rate"}
 
-// inWords formats a statistic; times as k6 does.
+// inWords formats a statistic; times with four digits.
 func inWords(stat string, value float64) string {
-	d := time.Duration(value * float64(time.Millisecond))
-	switch {
-	case stat == "count", stat == "ops/s":
+	switch stat {
+	case "count", "ops/s":
 		return fmt.Sprintf("%.0f", value)
-	case stat == "MB/s":
+	case "MB/s":
 		return fmt.Sprintf("%.1f", value)
-	case stat == "rate":
+	case "rate":
 		return fmt.Sprintf("%.6g %%", 100*value)
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond).String()
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
-	case d >= 100*time.Microsecond:
-		return d.Round(time.Microsecond).String()
 	}
-	return d.Round(100 * time.Nanosecond).String()
+	d, unit := time.Duration(value*1e6), 100*time.Nanosecond
+	for d >= 10_000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
 }
 
 // write writes the record as Markdown.
@@ -176,12 +173,6 @@ func holm(ps []float64) []bool {
 	return significant
 }
 
-// method says how the comparison works.
-const method = `Each slice of a run is one sample. Mann and Whitney's test compares the samples of A and B, and Holm's correction keeps the chance
-of any false one among all changes below 5 %. The change is Hodges and Lehmann's median of all ratios, with its 95 % interval.
-Runs at different times or on different machines differ as these do: what the other side shows too is the machine's. The
-last column is free of that, since both sides of a run took turns.`
-
 // compareFiles compares two records, and writes what has changed as Markdown.
 func compareFiles(w io.Writer, names []string) error {
 	if len(names) != 2 {
@@ -212,6 +203,6 @@ func compareFiles(w io.Writer, names []string) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\n%d of %d changes are significant (bold).\n%s\n", count, 3*len(all), method)
+	fmt.Fprintf(w, "\n%d of %d changes are significant (bold); docs/dev/reliability.md says by which test.\n", count, 3*len(all))
 	return nil
 }
