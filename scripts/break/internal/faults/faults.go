@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand"
 	"os"
 	"os/exec"
@@ -59,7 +60,8 @@ func Main(ctx context.Context, args []string) error {
 	if *run != "" {
 		return runVictim(parseJob(*run), *root, *cache)
 	}
-	d := &driver{ctx: ctx, only: *only, random: rand.New(rand.NewSource(*seed)), counts: map[string]int{}, table: map[string]*row{}}
+	d := &driver{ctx: ctx, only: *only, random: rand.New(rand.NewSource(*seed)), counts: map[string]int{},
+		table: map[string]map[string]int{}, errors: map[string]bool{}}
 	return errors.Join(d.drive(time.Duration(*minutes*float64(time.Minute))), ctx.Err())
 }
 
@@ -126,12 +128,6 @@ func uses() (all []job) {
 	return all
 }
 
-// A row is a line of the table: what became of the runs with faults in one call.
-type row struct {
-	errors                                              map[string]bool
-	runs, injections, missed, absorbed, reported, ended int
-}
-
 type driver struct {
 	ctx    context.Context
 	only   string
@@ -141,8 +137,9 @@ type driver struct {
 
 	losses, repeated atomic.Int64 // repeated has runs made again since strace itself failed
 
-	mu      sync.Mutex // guards what follows
-	table   map[string]*row
+	mu      sync.Mutex                // guards what follows
+	table   map[string]map[string]int // by the call, or all calls, and a column
+	errors  map[string]bool           // by the call and the error
 	slowest time.Duration
 }
 
@@ -469,30 +466,30 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.slowest = max(d.slowest, took)
+	column := "no failure"
+	switch {
+	case ended:
+		column = "ended"
+	case failed > 0:
+		column = "reported"
+	}
 	for _, line := range []string{j.t.call, "all"} {
 		if line == "all" && !j.byStrace() {
 			break
 		}
-		r := d.table[line]
-		if r == nil {
-			r = &row{errors: map[string]bool{}}
-			d.table[line] = r
+		if d.table[line] == nil {
+			d.table[line] = map[string]int{}
 		}
-		r.runs++
-		r.injections += injected
+		row := d.table[line]
+		row["runs"]++
+		row["injections"] += injected
+		row[column]++
 		if injected == 0 {
-			r.missed++
+			row["not reached"]++
 		}
-		if errno != "" {
-			r.errors[errno] = true
-		}
-		switch {
-		case ended:
-			r.ended++
-		case failed > 0:
-			r.reported++
-		default:
-			r.absorbed++
+		if key := line + " " + errno; errno != "" && !d.errors[key] {
+			d.errors[key] = true
+			row["errors"]++
 		}
 	}
 }
@@ -507,14 +504,13 @@ func (d *driver) lost(j job, why string) {
 func (d *driver) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer w.Flush()
-	fmt.Fprintln(w, "call\terrors\truns\tinjections\tnot reached\tno failure\treported\tended\t")
-	lines := []string{"all", seccompRuns, shortRuns}
-	for i, t := range targets {
-		lines = slices.Insert(lines, i, t.call)
-	}
-	for _, line := range lines {
-		if r := d.table[line]; r != nil {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", line, len(r.errors), r.runs, r.injections, r.missed, r.absorbed, r.reported, r.ended)
+	columns := []string{"errors", "runs", "injections", "not reached", "no failure", "reported", "ended"}
+	fmt.Fprintf(w, "call\t%s\t\n", strings.Join(columns, "\t"))
+	for _, line := range slices.Sorted(maps.Keys(d.table)) {
+		fmt.Fprint(w, line, "\t")
+		for _, column := range columns {
+			fmt.Fprint(w, d.table[line][column], "\t")
 		}
+		fmt.Fprintln(w)
 	}
 }

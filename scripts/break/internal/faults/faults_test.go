@@ -109,7 +109,7 @@ func TestDriverFindsALoss(t *testing.T) {
 		"no counts":              {job{mode: process, t: reads, fault: "error=EIO"}, "", nil, 1, true},
 		"hangs":                  {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=68 failed=0 leaked=0", errHangs, 1, true},
 	} {
-		d := &driver{table: map[string]*row{}}
+		d := &driver{table: map[string]map[string]int{}, errors: map[string]bool{}}
 		d.judge(tc.j, tc.out, tc.err, tc.injected, time.Second)
 		require.Equal(t, tc.loss, d.losses.Load() == 1, name)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/callfaults"
 	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"golang.org/x/sys/unix"
 )
 
@@ -409,24 +410,18 @@ func filesOf(tree string) map[string]bool {
 
 // plant writes the tree below root.
 func plant(name, root string) error {
+	var rels []string
 	for rel := range filesOf(name) {
-		at := filepath.Join(root, rel)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return err
-		}
 		if links[rel] == "" {
-			if err := os.WriteFile(at, contentOf(rel), 0o644); err != nil {
-				return err
-			}
+			rels = append(rels, rel)
 		}
 	}
 	if name != "links" {
-		return os.Mkdir(filepath.Join(root, "empty"), 0o755)
+		return trial.Write(root, contentOf, append(rels, "empty/")...)
 	}
+	err := trial.Write(root, contentOf, append(rels, "c/")...)
 	for link, target := range links {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			return err
-		}
+		err = errors.Join(err, os.Symlink(target, filepath.Join(root, link)))
 	}
-	return nil
+	return err
 }
