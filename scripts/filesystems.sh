@@ -64,22 +64,13 @@ if [ -n "${FILEPROC_BUILT:-}" ]; then # called by run_in_uml
 	runs=4
 	cp "$FILEPROC_BUILT"/break* "$tmp"
 else
-	go test -c -o "$tmp/incremental.test" ./incremental
-	go test -c -o "$tmp/cachefile.test" ./incremental/internal/cachefile
-	if [ -z "$incremental" ]; then
-		for package in "${packages[@]}"; do
-			go test -c -o "$tmp/test-${package//\//-}" "./$package"
-		done
-		(cd scripts && go build -o "$tmp/break" ./break)
-		for name; do
-			if is "$name" "${trees[@]}"; then
-				for backend in unix generic; do
-					(cd scripts && go build -tags "fileproc_$backend" -o "$tmp/break-$backend" ./break)
-				done
-				break
-			fi
-		done
-	fi
+	for package in incremental incremental/internal/cachefile "${packages[@]}"; do
+		go test -c -o "$tmp/test-${package//\//-}" "./$package"
+	done
+	for backend in linux unix generic; do
+		go -C scripts build -tags "fileproc_$backend" -o "$tmp/break-$backend" ./break
+	done
+	ln "$tmp/break-linux" "$tmp/break"
 fi
 
 # attach mounts an image or a tmpfs at $tmp/NAME.
@@ -105,37 +96,36 @@ image() { format "$1" "${@:3}" && attach "$1" -t "$2" -o loop "$tmp/$1.img"; } #
 run_tests() { # directory
 	chmod 1777 "$1"
 	run_incremental "$1" || return 1
-	[ -z "$incremental" ] || return 0
-	case ${1##*/} in ext4-seconds) return 0 ;; esac # the others assume finer times
+	[ -z "$incremental" ] && [ "${1##*/}" != ext4-seconds ] || return 0 # the others assume finer times
 	run_packages "$1" || return 1
 	{ grep -o 'left out: .*' "$tmp/log" || true; } | sort | uniq -c | sed 's/^ */   /'
-	case ${1##*/} in ext4 | xfs | btrfs | overlay) run_cold "$1" || return 1 ;; esac
+	! is "${1##*/}" ext4 xfs btrfs overlay || run_cold "$1" || return 1
 	"$tmp/break" churn -for "$soak" -seed 1 -dir "$1" -cold
+}
+
+# run_test runs the tests of a package, with their temporary directories in a directory.
+run_test() { # directory, package, name of its tests, flags; the variables of the environment are in env
+	(cd "$2" && env TMPDIR="$1" "${env[@]}" "$tmp/test-$3" -test.timeout 180m -test.v "${@:4}") >>"$tmp/log" 2>&1 || { failures && return 1; }
 }
 
 run_packages() { # directory, variables of the environment
 	local package
+	local -a env=("${@:2}")
 	: >"$tmp/log"
 	for package in "${packages[@]}"; do
-		if ! (cd "$package" && env TMPDIR="$1" "${@:2}" "$tmp/test-${package//\//-}" -test.timeout 20m -test.short -test.v) >>"$tmp/log" 2>&1; then
-			grep -v -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
-			return 1
-		fi
+		run_test "$1" "$package" "${package//\//-}" -test.short || return 1
 	done
 }
 
 # run_incremental runs the tests of package incremental and its cache file; on ext4-seconds, where the content decides, the histories.
 run_incremental() { # directory
-	local -a args=(-test.timeout 180m -test.v)
-	case ${1##*/} in ext4-seconds) args+=(-test.run Histories) ;; esac
-	local -a env=("TMPDIR=$1")
-	[ -z "$incremental" ] || env+=("FILEPROC_HISTORIES=$incremental" "FILEPROC_FAULTS=$incremental")
 	local package
+	local -a args=() env=()
+	[ "${1##*/}" != ext4-seconds ] || args=(-test.run Histories)
+	[ -z "$incremental" ] || env=("FILEPROC_HISTORIES=$incremental" "FILEPROC_FAULTS=$incremental")
+	: >"$tmp/log"
 	for package in incremental/internal/cachefile incremental; do
-		if ! (cd "$package" && env "${env[@]}" "$tmp/${package##*/}.test" "${args[@]}" >"$tmp/log" 2>&1); then
-			grep -av -e '^=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300
-			return 1
-		fi
+		run_test "$1" "$package" "${package//\//-}" "${args[@]}" || return 1
 	done
 	sed -En 's/^ +[a-z_]+\.go:[0-9]+: ([0-9]+ (histories|rounds))/   \1/p' "$tmp/log"
 }

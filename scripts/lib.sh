@@ -14,6 +14,9 @@ has() { command -v "$1" >/dev/null || { skip "no $1"; return 1; }; }
 # is NAME LIST... reports whether the name is in the list.
 is() { [[ " ${*:2} " = *" $1 "* ]]; }
 
+# failures prints what is of interest in $tmp/log, the output of go test -v.
+failures() { grep -av -e '^ *=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300; }
+
 # venv PACKAGE==VERSION sets python to one that has the package, which it installs for the runs to come, too.
 venv() {
 	local dir=${HOME:-/var/tmp}/.cache/fileproc/${1/==/-}

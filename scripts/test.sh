@@ -47,33 +47,13 @@ formatted() {
 	[ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }
 }
 
-# brief runs a test command that has -v. It prints failures and skipped parts with the reasons, and on a terminal the name of
-# the running test.
+# brief runs a test command that has -v. It prints failures and skipped parts with the reasons.
 brief() {
-	local status=0 terminal=
-	[ ! -t 1 ] || terminal=1
-	{ "$@" 2>&1 || echo $? >"$tmp/status"; } | tee "$tmp/log" | awk -v terminal="$terminal" '
-		function clear() { if (terminal) printf "\r\033[K" }
-		/^=== (RUN|NAME|CONT)/ {
-			name = $3
-			if (terminal && name !~ "/") { clear(); printf "   %s", name; fflush() }
-		}
+	"$@" 2>&1 | tee "$tmp/log" | awk '
+		/^=== (RUN|NAME|CONT)/ { name = $3 }
 		/_test\.go:[0-9]+: / { said[name] = $0 }
-		/left out: / { clear(); print }
-		/--- SKIP: / { clear(); sub(/^ */, "", said[$3]); print "    " $3 " skipped: " said[$3] }
-		/^ok|^PASS/ { clear(); print; fflush() }
-		END { clear() }'
-	if [ -s "$tmp/status" ]; then
-		status=$(cat "$tmp/status")
-		rm "$tmp/status"
-		tr -d '\0' <"$tmp/log" | awk ' # of each test the last 60 lines
-			function flush_test() { for (i = n > 60 ? n - 60 : 0; i < n; i++) print line[i]; n = 0 }
-			!/^ *(=== |--- |FAIL$)/ { line[n++] = $0; next }
-			{ flush_test() }
-			!/^ *(=== |--- PASS)/
-			END { flush_test() }'
-		return "$status"
-	fi
+		/--- SKIP: / { sub(/^ */, "", said[$3]); print "    " $3 " skipped: " said[$3] }
+		/left out: |^ok|^PASS/ { print; fflush() }' || { failures && return 1; }
 }
 
 go_test() { brief go test "$timeout" -v "$@"; }
