@@ -76,18 +76,13 @@ var targets = []target{
 }
 
 // errnos returns the errors of a call, each once.
-func (t target) errnos() (all []string) {
-	seen := map[string]bool{}
+func (t target) errnos() []string {
 	if t.few {
 		return strings.Fields("EINTR ENOMEM EPERM ENOSYS EINVAL")
 	}
-	for _, e := range strings.Fields(t.errors + " " + anyCall) {
-		if !seen[e] {
-			seen[e] = true
-			all = append(all, e)
-		}
-	}
-	return all
+	all := strings.Fields(t.errors + " " + anyCall)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // waits reports whether errno is one for which an operation waits, for up to 30 seconds or a minute. A call that always fails so

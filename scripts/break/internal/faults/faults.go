@@ -258,8 +258,8 @@ func (d *driver) count() error {
 					calls = append(calls, "?"+t.call)
 				}
 			}
-			scratch, err := os.MkdirTemp(d.dir, "count")
-			if err != nil {
+			scratch := filepath.Join(d.dir, "count")
+			if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
 				return err
 			}
 			out, log, err := d.strace(j, scratch, strings.Join(calls, ","), paths)
@@ -298,14 +298,7 @@ func (d *driver) plan() (pass []job) {
 				if n == 0 || j.t.few && !few {
 					continue
 				}
-				j.when = position
-				switch position {
-				case "middle":
-					j.when = fmt.Sprint(n/2 + 1)
-				case "last":
-					j.when = fmt.Sprint(n)
-				}
-				at := j.when
+				at := strings.NewReplacer("middle", fmt.Sprint(n/2+1), "last", fmt.Sprint(n)).Replace(position)
 				var faults []string
 				for _, e := range j.t.errnos() {
 					if position != all || e != "EINTR" && !waits(e) {
@@ -349,15 +342,14 @@ func (d *driver) randomly(pass []job, n int) (jobs []job) {
 		j := pass[d.random.Intn(len(pass))]
 		calls := d.counts[j.use()+j.t.call]
 		j.when = fmt.Sprint(1 + d.random.Intn(calls))
-		if d.random.Intn(2) == 0 {
-			step := 2 + d.random.Intn(9)
-			if waits(j.errno()) {
+		if step := 2 + d.random.Intn(9); d.random.Intn(2) == 0 {
+			switch errno := j.errno(); {
+			case errno == "":
+				step += calls / 10
+			case waits(errno):
 				step += 5
 			}
-			if j.errno() == "" {
-				step += calls / 10
-			}
-			j.when += fmt.Sprintf("+%d", step)
+			j.when += fmt.Sprint("+", step)
 		}
 		jobs = append(jobs, j)
 	}
