@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,17 +105,13 @@ func (l loop) reads() (count, error) {
 // parseStat parses /sys/block/DEVICE/stat: the reads completed, merged, their sectors of 512 bytes, their milliseconds, the
 // same of writes, and the requests in flight.
 func parseStat(text string) (c count, inflight int64, err error) {
-	var n [9]int64
-	fields := strings.Fields(text)
-	for i := range n {
-		if i < len(fields) && err == nil {
-			n[i], err = strconv.ParseInt(fields[i], 10, 64)
-		}
+	var sectors, other int64
+	_, err = fmt.Sscan(text, &c.Requests, &other, &sectors, &other, &other, &other, &other, &other, &inflight)
+	if err != nil {
+		return count{}, 0, fmt.Errorf("the device's stat is %q", text)
 	}
-	if err != nil || len(fields) < len(n) {
-		return c, 0, fmt.Errorf("the device's stat is %q", text)
-	}
-	return count{Requests: n[0], Bytes: n[2] * 512}, n[8], nil
+	c.Bytes = sectors * 512
+	return c, inflight, nil
 }
 
 // A fileSystem is what an image is made with and mounted as.
