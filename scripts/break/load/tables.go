@@ -98,17 +98,10 @@ var compared = []string{"med", "p(95)", "p(99)", "ops/s"}
 type difference struct {
 	op, stat    string
 	vus         int
-	old, new    float64 // medians of the slices of fileproc's side
-	changes     [3]measure.Change
+	old, new    float64           // medians of the slices of fileproc's side
+	changes     [3]measure.Change // of fileproc's side, of the other, and of the ratio of both
 	significant [3]bool
 }
-
-// What the changes of a difference are of.
-const (
-	ofOurs     = iota // fileproc's side
-	ofOther           // the other side
-	ofRelative        // the ratio of both
-)
 
 // minSlices is how many slices of a side both runs need, so that a test can give p < 0.05 after Holm's correction of some.
 const minSlices = 8
@@ -127,10 +120,10 @@ func compareRecords(a, b *record) (all []difference, err error) {
 				if len(oldOurs) < minSlices || len(newOurs) < minSlices {
 					continue
 				}
-				d := difference{op: op, stat: stat, vus: l.VUs, old: measure.Median(oldOurs), new: measure.Median(newOurs)}
-				d.changes[ofOurs] = measure.ChangeOf(oldOurs, newOurs)
-				d.changes[ofOther] = measure.ChangeOf(oldOther, newOther)
-				d.changes[ofRelative] = measure.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther))
+				d := difference{op: op, stat: stat, vus: l.VUs, old: measure.Median(oldOurs), new: measure.Median(newOurs), changes: [3]measure.Change{
+					measure.ChangeOf(oldOurs, newOurs), measure.ChangeOf(oldOther, newOther),
+					measure.ChangeOf(ratios(oldOurs, oldOther), ratios(newOurs, newOther)),
+				}}
 				for _, c := range d.changes {
 					ps = append(ps, c.P)
 				}

@@ -231,20 +231,8 @@ func (v *victim) deliver(rels ...string) {
 // file is the fn of all modes.
 func (v *victim) file(f *fileproc.File) (string, error) {
 	rel := canonical(filepath.ToSlash(f.Rel()))
-	whole, opts := contentOf(rel), v.mode.opts
-	data := whole
-	if opts.ReadSize == fileproc.NoRead {
-		data = nil
-	} else if opts.ReadSize > 0 {
-		data = whole[:min(opts.ReadSize, len(whole))]
-	}
-	if !bytes.Equal(f.Data(), data) || opts.ReadSize > 0 && f.Truncated() != (len(whole) > len(data)) {
-		v.object("%s: %d bytes, and not those of the file", rel, len(f.Data()))
-	}
-	if opts.Stat {
-		if s, err := f.Stat(); err != nil || s.Size != int64(len(whole)) {
-			v.object("%s: Stat returns %+v, %v", rel, s, err)
-		}
+	if err := (&trial.Run{Opts: v.mode.opts}).Check(f, contentOf(rel)); err != nil {
+		v.object("%v", err)
 	}
 	if v.mode.name != "open" {
 		return rel, nil
