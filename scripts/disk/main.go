@@ -154,20 +154,17 @@ func runCommand(ctx context.Context, dir string, command []string) error {
 	for _, a := range command {
 		args = append(args, strings.ReplaceAll(a, "{}", dir))
 	}
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return err
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	err := cmd.Run()
+	if cmd.Process != nil {
+		cmd.Cancel() // what it has started runs on
 	}
-	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	defer kill()
-	defer context.AfterFunc(ctx, func() { kill() })()
-	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
-	}
-	if err != nil {
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	return nil
