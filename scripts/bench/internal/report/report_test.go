@@ -184,7 +184,7 @@ func TestRun(t *testing.T) {
 	write(page, "\n<!-- report: fio -->\nold\n<!-- end -->\n\n<!-- report: ablation -->\nold\n<!-- end -->\n\n<!-- report: readdir -->\nolder\n<!-- end -->\n")
 	write(r.file("readdir"), "no record\n")
 	defer func(old []part) { parts = old }(parts)
-	program(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; echo BenchmarkAblation/set=${set##*tickets_}/side=a 1 7 ns/op`)
+	program(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; printf 'set: %s\nside: a\nBenchmarkAblation 1 7 ns/op\n' ${set##*tickets_}`)
 	parts = []part{{name: "fio", sets: []string{"flat_1"}}, {name: "ablation", sets: []string{"flat_1", "flat_2"}}}
 	err := r.run(t.Context(), []string{"fio", "ablation"}, blocks)
 	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
@@ -217,7 +217,7 @@ func program(t *testing.T, r *runner, build, script string) {
 func TestBackendsTakeTurns(t *testing.T) {
 	r := &runner{bins: t.TempDir(), rounds: 3}
 	for _, build := range builds {
-		program(t, r, build, "echo BenchmarkPeers/set=a/side=$7 1 1 ns/op")
+		program(t, r, build, "echo set: a; echo side: $7; echo BenchmarkPeers 1 1 ns/op")
 	}
 	records, err := r.measureSet(t.Context(), part{name: "backends"}, "flat_1")
 	require.NoError(t, err)
