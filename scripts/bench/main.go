@@ -21,7 +21,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
-	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 	"github.com/fileproc/fileproc/scripts/bench/internal/regress"
 	"github.com/fileproc/fileproc/scripts/bench/internal/report"
 )
@@ -29,7 +28,6 @@ import (
 // commands are the packages below internal, by the names of their commands. They parse their own arguments.
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"floor":   floor.Main,
-	"peers":   peers.Main,
 	"report":  report.Main,
 	"targets": report.Targets,
 	"caches":  caches.Main,

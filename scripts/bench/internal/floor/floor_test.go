@@ -127,6 +127,12 @@ func TestFioPass(t *testing.T) {
 	assert.ErrorContains(t, err, "fio said")
 }
 
+func TestBadInput(t *testing.T) {
+	assert.ErrorContains(t, Main(t.Context(), []string{"-case", "nosuch", "-dir", "x"}), `unknown case "nosuch"`)
+	assert.ErrorContains(t, Main(t.Context(), []string{"-case", "peers"}), "-case peers needs -dir")
+	assert.ErrorContains(t, Main(t.Context(), []string{"-case", "peers", "-dir", t.TempDir()}), "make the set and its manifest with scripts/tickets")
+}
+
 func TestSlowness(t *testing.T) {
 	for kind, want := range map[string][2]bool{"": {}, "busy": {true, false}, "serial": {false, true}, "busy,serial": {true, true}} {
 		s, err := newSlowness("1ms", kind)

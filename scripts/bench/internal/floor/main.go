@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package floor measures fileproc against the bare system calls and against hand-written loops, in interleaved pairs, and
-// prints the ratios:
+// prints the ratios, or the records of package peers:
 //
 //	go run ./bench floor -dir ../.data/tickets_flat_100k -case whole
 //
@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
@@ -39,14 +40,14 @@ type run struct {
 	cleanup              []func() error // what the run has made, in reverse order
 }
 
-const caseHelp = `
+var caseHelp = `
 against the C loop: whole, prefix, stat, names (and os.ReadDir), shapes (1,000 directories of 3 files, a chain of 1,000),
   bare (its work in Go, at several batch sizes, and with io_uring at several depths), fio (fio and fileproc);
 against WalkDir + ReadFile: walkdir, plain (with one worker too; without -dir on small trees);
 small (against ReadDir + ReadFile), again (package incremental against a full run), files (Options.Files with all names against
   a run that lists), sweep (the default against other -workers), uring (with io_uring against without);
-once (one pass of -side), allocs (allocations a file), peak (memory of Stream)
-`
+once (one pass of -side), allocs (allocations a file), peak (memory of Stream);
+records of a table of the report: ` + strings.Join(slices.Sorted(maps.Keys(peers.Tables)), ", ")
 
 // Main is the command floor.
 func Main(ctx context.Context, args []string) (err error) {
@@ -69,6 +70,8 @@ func Main(ctx context.Context, args []string) (err error) {
 	cold := flags.Bool("cold", false, "as root: drop the caches before each pass")
 	flags.DurationVar(&r.fuse, "fuse", 0, "in place of -dir: a FUSE file system of 1,000 files whose opens take this `long`")
 	flags.StringVar(&r.server, "server", "", "with -fuse: busy (an open uses a processor), serial (one open at a time) or busy,serial")
+	build := flags.String("build", fileproc.Backend(), "`name` of this build in the table backends")
+	count := flags.String("count", "", "`path` of the built command count, for the table programs")
 	flags.BoolVar(&r.Records, "json", false, "print the passes as records, for the command report")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -76,12 +79,15 @@ func Main(ctx context.Context, args []string) (err error) {
 	if *cold {
 		r.Before = readers.DropCaches
 	}
-	do := cases[*name]
+	do, given := cases[*name], r.dir // the manifest of a set is beside it, also if that is a symbolic link
+	if peers.Tables[*name] != nil {
+		do = func(r *run) error { return peers.Compare(ctx, r.Measurement, *name, given, *build, *count) }
+	}
 	switch {
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case do == nil:
-		return fmt.Errorf("unknown case %q: want one of %v", *name, slices.Sorted(maps.Keys(cases)))
+		return fmt.Errorf("unknown case %q: -h lists them", *name)
 	case r.Rounds < 1 || r.Passes < 1 || r.threads < 1:
 		return errors.New("-pairs, -passes and -threads must be at least 1")
 	case r.server != "" && r.fuse == 0:

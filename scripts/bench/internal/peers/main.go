@@ -1,24 +1,16 @@
 //go:build linux
 
-// Package peers measures fileproc and other ways to read all files of a directory, on the same data and in interleaved
-// rounds. It prints a record of each pass, from which scripts/bench_report.sh makes tables and plots:
-//
-//	bench peers -table peers -rounds 9 DIR...
-//
-// DIR is a set made by the command tickets. A side that does not see all of its files and bytes is excluded, and a record gives
-// the reason. Built with one of fileproc's tags, bench measures that backend.
+// Package peers measures fileproc and other ways to read all files of a set, which the command tickets has made, on the same data
+// and in interleaved rounds. A side that does not see all of its files and bytes is left out, and a record gives the reason.
 package peers
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/fileproc/fileproc"
@@ -27,8 +19,8 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// tables are the values of -table, and what makes their sides.
-var tables = map[string]func(*set) ([]turns.Side, error){
+// Tables are the tables, and what makes their sides.
+var Tables = map[string]func(*set) ([]turns.Side, error){
 	"peers": peerSides, "programs": programSides, "backends": backendSides, "sizes": sizeSides, "workers": workerSides,
 	"ablation": ablationSides, "readdir": readDirSides,
 }
@@ -40,47 +32,28 @@ type set struct {
 	files        int
 	bytes        int64
 	calls        int    // in a pass
-	build, count string // the flags -build and -count
+	build, count string // flags of the command
 }
 
-// Main is the command peers.
-func Main(ctx context.Context, args []string) error {
-	names := slices.Sorted(maps.Keys(tables))
-	flags := flag.NewFlagSet("bench peers", flag.ContinueOnError)
-	table := flags.String("table", "peers", "`table` to measure: "+strings.Join(names, ", "))
-	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
-	minFiles := flags.Int("files", 20_000, "minimum number of `files` of a pass: a small set is processed several times")
-	cold := flags.Bool("cold", false, "as root: drop the caches before each pass, which is of one call")
-	build := flags.String("build", fileproc.Backend(), "`name` of this build in the table backends")
-	count := flags.String("count", "", "`path` of the built command count, for the table programs")
-	if err := flags.Parse(args); err != nil {
+// Compare measures a table on the set in dir, and prints records of passes over at least minFiles: a small set is processed several
+// times.
+func Compare(ctx context.Context, m turns.Measurement, table, dir, build, count string) error {
+	const minFiles = 20_000
+	s, err := openSet(dir)
+	if err != nil {
 		return err
 	}
-	switch {
-	case tables[*table] == nil:
-		return fmt.Errorf("unknown table %q: want one of %v", *table, names)
-	case flags.NArg() == 0:
-		return errors.New("want at least one directory made by the command tickets")
-	case *rounds < 1 || *minFiles < 1:
-		return errors.New("-rounds and -files must be at least 1")
+	s.ctx, s.calls, s.build, s.count = ctx, max(1, minFiles/s.files), build, count
+	if m.Before != nil {
+		s.calls = 1
 	}
-	for _, dir := range flags.Args() {
-		s, err := openSet(dir)
-		if err != nil {
-			return err
-		}
-		s.ctx, s.calls, s.build, s.count = ctx, max(1, *minFiles/s.files), *build, *count
-		m := turns.Measurement{Table: *table, Data: s.name, Rounds: *rounds, Passes: 1, Out: os.Stdout, Records: true, LeaveOut: true}
-		if *cold {
-			s.calls, m.Before = 1, readers.DropCaches
-		}
-		sides, err := tables[*table](s)
-		if err == nil {
-			err = m.Compare(ctx, turns.Comparison{Sides: sides})
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", *table, s.name, err)
-		}
+	m.Table, m.Data, m.Passes, m.Records, m.LeaveOut = table, s.name, 1, true, true
+	sides, err := Tables[table](s)
+	if err == nil {
+		err = m.Compare(ctx, turns.Comparison{Sides: sides})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", table, s.name, err)
 	}
 	return nil
 }

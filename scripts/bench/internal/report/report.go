@@ -35,7 +35,7 @@ type part struct {
 	sets   []string // {""}: none
 	rounds int      // at most; 0: as many as others
 	build  string   // of bench; "": the first one
-	floor  []string // arguments of bench floor, a run for each; nil: the table name of bench peers
+	floor  []string // arguments of bench floor, a run for each; nil: -case name
 	// text returns what a command has printed, in place of records.
 	text func(r *runner, ctx context.Context, set string) (string, error)
 }
@@ -318,7 +318,14 @@ func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []
 	if p.rounds > 0 {
 		rounds = min(rounds, p.rounds)
 	}
-	run := func(build string, args ...string) error {
+	if p.floor == nil {
+		p.floor = []string{"-case " + p.name}
+	}
+	run := func(build string, rounds int, args ...string) error {
+		args = slices.Concat([]string{"floor"}, args, []string{"-json", "-pairs", fmt.Sprint(rounds), "-passes", fmt.Sprint(passes)})
+		if dir != "" {
+			args = append(args, "-dir", dir)
+		}
 		text, err := r.output(ctx, build, args...)
 		if err != nil {
 			return err
@@ -331,28 +338,22 @@ func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []
 		return err
 	}
 	for _, c := range p.floor {
-		args := append(strings.Fields("floor "+c), "-json", "-pairs", fmt.Sprint(rounds), "-passes", fmt.Sprint(passes))
-		if dir != "" {
-			args = append(args, "-dir", dir)
-		}
-		if c == "-case names" && !strings.Contains(dir, "_flat_") {
+		args := strings.Fields(c)
+		switch {
+		case p.name == "backends":
+			for i := range rounds * len(builds) {
+				build := builds[(i/len(builds)+i)%len(builds)]
+				err = cmp.Or(err, run(build, 1, append(args, "-build", build)...))
+			}
+			continue
+		case c == "-case names" && !strings.Contains(dir, "_flat_"):
 			continue // it lists a single directory
-		}
-		err = cmp.Or(err, run(p.build, args...))
-	}
-	switch {
-	case p.floor != nil:
-	case p.name == "backends":
-		for i := range rounds * len(builds) {
-			build := builds[(i/len(builds)+i)%len(builds)]
-			err = cmp.Or(err, run(build, "peers", "-table", p.name, "-rounds", "1", "-build", build, dir))
-		}
-	default:
-		count := filepath.Join(r.bins, "count")
-		if p.name == "programs" {
+		case p.name == "programs":
+			count := filepath.Join(r.bins, "count")
 			_, err = outputOf(ctx, "go", "build", "-o", count, "./bench/internal/peers/count")
+			args = append(args, "-count", count)
 		}
-		err = cmp.Or(err, run("", "peers", "-table", p.name, "-rounds", fmt.Sprint(rounds), "-count", count, dir))
+		err = cmp.Or(err, run(p.build, rounds, args...))
 	}
 	return records, err
 }

@@ -217,7 +217,7 @@ func program(t *testing.T, r *runner, build, script string) {
 func TestBackendsTakeTurns(t *testing.T) {
 	r := &runner{bins: t.TempDir(), rounds: 3}
 	for _, build := range builds {
-		program(t, r, build, "echo set: a; echo side: $7; echo BenchmarkPeers 1 1 ns/op")
+		program(t, r, build, "echo set: a; echo side: $5; echo BenchmarkPeers 1 1 ns/op")
 	}
 	records, err := r.measureSet(t.Context(), part{name: "backends"}, "flat_1")
 	require.NoError(t, err)
