@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
@@ -31,18 +32,10 @@ var (
 	Prove   = entryPoint("prove", prove)
 )
 
-// An exit is an error with an exit status of its own.
-type exit struct {
-	error
-	code int
-}
-
-func (e exit) ExitCode() int { return e.code }
-
 var (
-	errSlower     = exit{errors.New("slower than allowed"), 1} // what is slower is printed already
-	errMore       = exit{errors.New("more than allowed"), 1}
-	errCannotTell = exit{errors.New("cannot be judged here"), 3}
+	errSlower     = commands.Status{Text: "slower than allowed", Code: 1} // what is slower is printed already
+	errMore       = commands.Status{Text: "more than allowed", Code: 1}
+	errCannotTell = commands.Status{Text: "cannot be judged here", Code: 3}
 )
 
 // A clone is where a command works until ctx ends. What it makes in tmp is removed when it has ended.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
@@ -81,15 +82,6 @@ type runner struct {
 	only            []string // sets; nil: all
 	stamp           record.Record
 }
-
-// A status is an error with an exit status.
-type status struct {
-	text string
-	code int
-}
-
-func (s status) Error() string { return s.text }
-func (s status) ExitCode() int { return s.code }
 
 // Main is the command report.
 func Main(ctx context.Context, args []string) error {
@@ -158,7 +150,7 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 	}
 	fmt.Fprintf(os.Stderr, "%.0f s in all, with the measurements in %s\n", time.Since(start).Seconds(), r.raw)
 	if failed != nil {
-		return status{strings.Join(failed, ", ") + ": left as it was, for the reasons above", 3}
+		return commands.Status{Text: strings.Join(failed, ", ") + ": left as it was, for the reasons above", Code: 3}
 	}
 	return ctx.Err()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
@@ -188,7 +189,7 @@ func TestRun(t *testing.T) {
 	parts = []part{{name: "fio", sets: []string{"flat_1"}}, {name: "ablation", sets: []string{"flat_1", "flat_2"}}}
 	err := r.run(t.Context(), []string{"fio", "ablation"}, blocks)
 	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
-	assert.Equal(t, 3, err.(status).ExitCode())
+	assert.Equal(t, 3, err.(commands.Status).ExitCode())
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "<!-- report: fio -->\nold\n")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -197,7 +198,7 @@ func Targets(ctx context.Context, args []string) error {
 	missed, err := d.targets(r)
 	fmt.Print(d.String())
 	if err == nil && missed > 0 {
-		return status{fmt.Sprint(missed, " figures miss their target"), 1}
+		return commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1}
 	}
 	return cmp.Or(err, errRun)
 }
