@@ -47,7 +47,7 @@ func (r *Record) configuration() map[string]*string {
 }
 
 // known are the lines of records.
-var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|left-out|commit|date|machine):.*|Benchmark.*|)\n`)
+var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|left-out|commit|date|machine):.*|Benchmark.*|)$\n?`)
 
 // Write writes records for Read, an operation being a file:
 //

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fileproc/fileproc/scripts/bench/internal/rebuild"
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 )
 
 const usage = `scripts/bench_cache.sh [FLAG]... [PICTURE]
@@ -54,8 +54,8 @@ func Main(ctx context.Context, args []string) (err error) {
 	if *engine {
 		return engines(ctx, tmp)
 	}
-	program := filepath.Join(tmp, "caches.test")
-	build := []string{"go", "test", "-c", "-o", program}
+	binary := filepath.Join(tmp, "caches.test")
+	build := []string{"go", "test", "-c", "-o", binary}
 	if *repair {
 		mod, err := repaired(ctx, tmp)
 		if err != nil {
@@ -63,14 +63,14 @@ func Main(ctx context.Context, args []string) (err error) {
 		}
 		build = append(build, "-modfile", mod, "-mod=mod")
 	}
-	if err := rebuild.All(ctx, [][]string{append(build, "./bench/internal/caches")}); err != nil {
+	if err := program.All(ctx, [][]string{append(build, "./bench/internal/caches")}); err != nil {
 		return err
 	}
 	benchmarks := "."
 	if *only != "" {
 		benchmarks = "Cases/" + regexp.QuoteMeta(strings.ReplaceAll(*only, " ", "_"))
 	}
-	r, err := measureAll(ctx, program, *rounds, benchmarks, sample.String())
+	r, err := measureAll(ctx, binary, *rounds, benchmarks, sample.String())
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func Main(ctx context.Context, args []string) (err error) {
 }
 
 // measureAll runs the benchmarks of the test program in rounds.
-func measureAll(ctx context.Context, program string, rounds int, benchmarks, benchtime string) (*results, error) {
+func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) (*results, error) {
 	var r results
 	for round := range rounds {
-		cmd := exec.CommandContext(ctx, program, "-test.run", "^$", "-test.bench", benchmarks,
+		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", benchmarks,
 			"-test.benchtime", benchtime, "-round", fmt.Sprint(round))
 		var notes strings.Builder
 		cmd.Stderr = &notes
@@ -109,13 +109,13 @@ func measureAll(ctx context.Context, program string, rounds int, benchmarks, ben
 // repaired returns a go.mod with another cachefs v1.0.0. Its removeLRU leaves the list as it is when the entry, which is new, is in
 // none; as it was downloaded, it empties the list.
 func repaired(ctx context.Context, tmp string) (mod string, err error) {
-	dir, err := rebuild.Output(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/absfs/cachefs")
+	dir, err := program.Output(ctx, "", "go", "list", "-f", "{{.Dir}}", "github.com/absfs/cachefs")
 	if err != nil {
 		return "", err
 	}
 	copied := filepath.Join(tmp, "cachefs")
 	file := filepath.Join(copied, "cachefs.go")
-	if err := os.CopyFS(copied, os.DirFS(strings.TrimSpace(string(dir)))); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		return "", err
 	}
 	const method = "removeLRU(entry *cacheEntry) {\n"
@@ -128,7 +128,7 @@ func repaired(ctx context.Context, tmp string) (mod string, err error) {
 	if err := os.WriteFile(file, []byte(fixed), 0o666); err != nil {
 		return "", err
 	}
-	return filepath.Join(tmp, "go.mod"), rebuild.Module(ctx, filepath.Join(tmp, "go.mod"), "github.com/absfs/cachefs", copied)
+	return filepath.Join(tmp, "go.mod"), program.Module(ctx, filepath.Join(tmp, "go.mod"), "github.com/absfs/cachefs", copied)
 }
 
 // engines runs a benchmark of the engine. It is not exported, so the benchmark is put into its package for this build alone, with a
@@ -140,7 +140,7 @@ func engines(ctx context.Context, tmp string) error {
 	}
 	mod, overlay := filepath.Join(tmp, "go.mod"), filepath.Join(tmp, "overlay.json")
 	replace := fmt.Sprintf(`{"Replace": {"%[1]s/cache/%[2]s": "%[1]s/scripts/bench/internal/caches/testdata/%[2]s"}}`, root, "engines_test.go")
-	if err := errors.Join(os.WriteFile(overlay, []byte(replace), 0o666), rebuild.All(ctx, [][]string{
+	if err := errors.Join(os.WriteFile(overlay, []byte(replace), 0o666), program.All(ctx, [][]string{
 		{"cp", "../go.mod", "../go.sum", tmp},
 		{"go", "mod", "edit", "-require", "github.com/jellydator/ttlcache/v3@v3.4.1", mod},
 		{"go", "mod", "edit", "-require", "github.com/maypok86/otter/v2@v2.4.0", mod},

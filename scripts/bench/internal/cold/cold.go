@@ -4,7 +4,6 @@
 package cold
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fileproc/fileproc/scripts/bench/internal/rebuild"
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
@@ -82,21 +81,24 @@ var cancels = []testCase{
 
 // A bench is one call of the command.
 type bench struct {
-	output        func(ctx context.Context, name string, args ...string) ([]byte, error) // of a program
+	output        func(ctx context.Context, name string, args ...string) (string, error) // of a program
 	out           io.Writer
 	runs, cancels int
 	pattern       *regexp.Regexp
 	data, tmp     string
-	programs      []program
+	programs      []build
 }
 
-// A program is the command bench, built with one version of fileproc.
-type program struct{ version, path string }
+// A build is the command bench with one version of fileproc.
+type build struct{ version, path string }
 
 // Main measures and prints.
 func Main(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
-	b := bench{output: rebuild.Output, out: os.Stdout}
+	b := bench{out: os.Stdout}
+	b.output = func(ctx context.Context, name string, args ...string) (string, error) {
+		return program.Output(ctx, "", name, args...)
+	}
 	flags.IntVar(&b.runs, "runs", 5, "`runs` of each side, in turn")
 	flags.IntVar(&b.cancels, "cancels", 20, "`moments` at which runs are cancelled")
 	against := flags.String("against", "", "add the columns of this `revision` of fileproc")
@@ -118,17 +120,17 @@ func Main(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	b.pattern, b.data, b.tmp, b.programs = pattern, data, tmp, []program{{"fileproc", self}}
+	b.pattern, b.data, b.tmp, b.programs = pattern, data, tmp, []build{{"fileproc", self}}
 	if _, err := b.output(ctx, "go", "build", "-o", b.disk(), "./disk"); err != nil {
 		return err
 	}
 	if *against != "" { // the same measuring program, with fileproc of the revision
-		tree, p := filepath.Join(tmp, "tree"), program{*against, filepath.Join(tmp, "against")}
+		tree, p := filepath.Join(tmp, "tree"), build{*against, filepath.Join(tmp, "against")}
 		if _, err := b.output(ctx, "git", "worktree", "add", "-q", "--detach", tree, *against); err != nil {
 			return err
 		}
 		defer b.output(context.WithoutCancel(ctx), "git", "worktree", "remove", "--force", tree)
-		err := rebuild.Module(ctx, p.path+".mod", "github.com/fileproc/fileproc", tree)
+		err := program.Module(ctx, p.path+".mod", "github.com/fileproc/fileproc", tree)
 		if err == nil {
 			_, err = b.output(ctx, "go", "build", "-modfile", p.path+".mod", "-mod=mod", "-o", p.path, "./bench")
 		}
@@ -194,7 +196,7 @@ func (b *bench) prepare(ctx context.Context, c testCase) (path string, err error
 		if err != nil {
 			return "", err
 		}
-		path, image, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
+		path, image, _ = strings.Cut(out, "\n")
 		path = filepath.Join(path, "src")
 	} else if c.data == "60x300" {
 		path = filepath.Join(b.tmp, c.data)
@@ -274,7 +276,7 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 		return p, err
 	}
 	disk := pass{Requests: diskReads(on) - before}
-	lines := json.NewDecoder(bytes.NewReader(out))
+	lines := json.NewDecoder(strings.NewReader(out))
 	if err = lines.Decode(&p); err == nil && c.fs != "" {
 		err = lines.Decode(&disk) // its other fields are of all that the program does
 	}

@@ -20,13 +20,13 @@ import (
 func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer) {
 	out = &bytes.Buffer{}
 	b = &bench{out: out, runs: 3, cancels: 4, pattern: regexp.MustCompile("small"), data: t.TempDir(), tmp: t.TempDir()}
-	b.programs = []program{{"fileproc", "ours"}, {"HEAD~1", "theirs"}}
-	b.output = func(_ context.Context, name string, args ...string) ([]byte, error) {
+	b.programs = []build{{"fileproc", "ours"}, {"HEAD~1", "theirs"}}
+	b.output = func(_ context.Context, name string, args ...string) (string, error) {
 		if name == b.disk() && args[0] == "image" {
 			if slices.Contains(args, "xfs") {
-				return nil, errors.New("no mkfs.xfs")
+				return "", errors.New("no mkfs.xfs")
 			}
-			return nil, os.WriteFile(args[slices.Index(args, "-o")+1], nil, 0o666)
+			return "", os.WriteFile(args[slices.Index(args, "-o")+1], nil, 0o666)
 		}
 		what := args[slices.Index(args, "-side")+1]
 		if i := slices.Index(args, "-threads"); strings.HasPrefix(what, "c") {
@@ -45,7 +45,7 @@ func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer
 		if name == b.disk() {
 			printed += `{"requests":70,"bytes":1,"seconds":9}` + "\n"
 		}
-		return []byte(printed), nil
+		return printed, nil
 	}
 	return b, out
 }

@@ -5,7 +5,6 @@
 package regress
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,12 +14,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
@@ -108,21 +107,8 @@ func failIf(wrong bool, format string, args ...any) {
 	}
 }
 
-// output runs a program and returns what it printed. The error is one line: the first that the program complained with.
 func (c clone) output(dir, name string, args ...string) string {
-	cmd := exec.CommandContext(c.ctx, name, args...)
-	cmd.Dir = dir
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if errors.As(err, new(*exec.ExitError)) {
-		for line := range strings.Lines(stderr.String() + stdout.String()) {
-			line = strings.TrimSpace(line)
-			failIf(line != "" && !strings.HasPrefix(line, "#"), "%s %s: %s", filepath.Base(name), args[0], line)
-		}
-	}
-	failIf(err != nil, "%s: %w", filepath.Base(name), err)
-	return strings.TrimSpace(stdout.String())
+	return must(program.Output(c.ctx, dir, name, args...))
 }
 
 // A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.

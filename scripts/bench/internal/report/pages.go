@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
@@ -122,7 +123,7 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 	for _, l := range loads {
 		var text string
 		err := below.picture(l.name+".svg", l.alt, func(file string) (err error) {
-			text, err = outputOf(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
+			text, err = program.Output(ctx, "", "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
 			return err
 		})
 		if err != nil {

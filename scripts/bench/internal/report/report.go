@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/record"
@@ -168,11 +168,8 @@ func (r *runner) open(name string) (err error) {
 	if err := os.MkdirAll(r.raw, 0o755); err != nil {
 		return err
 	}
-	commit, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude", "*").Output()
-	if err != nil {
-		commit = []byte("unknown")
-	}
-	r.stamp = record.Record{Commit: strings.TrimSpace(string(commit)), Date: time.Now().UTC().Format(time.DateOnly),
+	commit, _ := program.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
+	r.stamp = record.Record{Commit: cmp.Or(commit, "unknown"), Date: time.Now().UTC().Format(time.DateOnly),
 		Machine: host.Machine(filepath.Join(r.root, ".data"))}
 	r.bins, err = os.MkdirTemp("", "report-")
 	return err
@@ -216,28 +213,13 @@ func (r *runner) set(ctx context.Context, name string) (string, error) {
 // output runs the command bench, built with the tag of a build.
 func (r *runner) output(ctx context.Context, build string, args ...string) (string, error) {
 	build = cmp.Or(build, builds[0])
-	program := filepath.Join(r.bins, build)
-	if _, err := os.Stat(program); err != nil {
-		if _, err := outputOf(ctx, "go", "build", "-o", program, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench"); err != nil {
+	binary := filepath.Join(r.bins, build)
+	if _, err := os.Stat(binary); err != nil {
+		if _, err := program.Output(ctx, "", "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench"); err != nil {
 			return "", err
 		}
 	}
-	return outputOf(ctx, program, args...)
-}
-
-// outputOf lets the program end by itself after an interrupt, since it may have mounted something.
-func outputOf(ctx context.Context, program string, args ...string) (string, error) {
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stderr, cmd.WaitDelay = &stderr, 20*time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	out, err := cmd.Output()
-	if err != nil {
-		said := strings.TrimSpace(stderr.String())
-		first, _, _ := strings.Cut(said, "\n") // a usage may follow it, and progress may stand before the last one
-		return "", fmt.Errorf("%s %v: %w: %s … %s", filepath.Base(program), args, err, first, said[strings.LastIndexByte(said, '\n')+1:])
-	}
-	return string(out), nil
+	return program.Output(ctx, "", binary, args...)
 }
 
 // measure measures a part, or some of its sets, and keeps the measurements. A set that is missing is left out.
@@ -342,7 +324,7 @@ func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []
 			continue // it lists a single directory
 		case p.name == "programs":
 			count := filepath.Join(r.bins, "count")
-			_, err = outputOf(ctx, "go", "build", "-o", count, "./bench/internal/peers/count")
+			_, err = program.Output(ctx, "", "go", "build", "-o", count, "./bench/internal/peers/count")
 			args = append(args, "-count", count)
 		}
 		err = cmp.Or(err, run(p.build, rounds, args...))
@@ -355,15 +337,15 @@ func (r *runner) cold(ctx context.Context, _ string) (string, error) {
 	if r.quick {
 		return "", errors.New("there is no quick form; scripts/bench_cold.sh takes a pattern")
 	}
-	return outputOf(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
+	return program.Output(ctx, "", "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
 }
 
 func (r *runner) cache(ctx context.Context, _ string) (string, error) {
 	args := []string{"-rounds", fmt.Sprint(r.rounds)}
 	if r.quick {
-		return outputOf(ctx, "./bench_cache.sh", append(args, "-sample", "1ms")...)
+		return program.Output(ctx, "", "./bench_cache.sh", append(args, "-sample", "1ms")...)
 	}
-	return outputOf(ctx, "./bench_cache.sh", append(args, "--plot")...) // into docs/img
+	return program.Output(ctx, "", "./bench_cache.sh", append(args, "--plot")...) // into docs/img
 }
 
 // loads are the stores of the mixed load, and the flags and the picture of each.
@@ -379,7 +361,7 @@ func (r *runner) mixedLoad(ctx context.Context, _ string) (string, error) {
 	}
 	for _, l := range loads {
 		flags := strings.Fields("-threshold checks:rate>=0 -slice 500ms -stages " + stages + l.flags)
-		if _, err := outputOf(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
+		if _, err := program.Output(ctx, "", "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
 			return "", err
 		}
 	}

@@ -148,7 +148,7 @@ func TestDrawCold(t *testing.T) {
 // The pictures are below the table, whose rows are of both stores.
 func TestDrawLoad(t *testing.T) {
 	r, dir := &runner{bins: t.TempDir()}, t.TempDir()
-	program(t, r, "bench_load.sh", "touch $4\ncat <<E\n| operation | through | count | ops/s | x | med | p(95) | p(99) |\n| --- |\n"+
+	plant(t, r, "bench_load.sh", "touch $4\ncat <<E\n| operation | through | count | ops/s | x | med | p(95) | p(99) |\n| --- |\n"+
 		"| create | os | 1 | 2 | 3 | 4 | 5 | 6 |\n| read | os | 1 | 2 | 3 | 4 | 5 | 6 |\n\n"+
 		"| operation | VUs | med | p(95) |\n| --- |\n| read | all | 1.1 | 1.2 |\n| read | 25 | 2 | 2 |\nE")
 	t.Chdir(r.bins)
@@ -185,7 +185,7 @@ func TestRun(t *testing.T) {
 	write(page, "\n<!-- report: fio -->\nold\n<!-- end -->\n\n<!-- report: ablation -->\nold\n<!-- end -->\n\n<!-- report: readdir -->\nolder\n<!-- end -->\n")
 	write(r.file("readdir"), "no record\n")
 	defer func(old []part) { parts = old }(parts)
-	program(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; printf 'set: %s\nside: a\nBenchmarkAblation 1 7 ns/op\n' ${set##*tickets_}`)
+	plant(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; printf 'set: %s\nside: a\nBenchmarkAblation 1 7 ns/op\n' ${set##*tickets_}`)
 	parts = []part{{name: "fio", sets: []string{"flat_1"}}, {name: "ablation", sets: []string{"flat_1", "flat_2"}}}
 	err := r.run(t.Context(), []string{"fio", "ablation"}, blocks)
 	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
@@ -206,8 +206,8 @@ func TestRun(t *testing.T) {
 	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(records))
 }
 
-// program plants a build of the command bench.
-func program(t *testing.T, r *runner, build, script string) {
+// plant plants a build of the command bench.
+func plant(t *testing.T, r *runner, build, script string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs are shell scripts here")
 	}
@@ -218,7 +218,7 @@ func program(t *testing.T, r *runner, build, script string) {
 func TestBackendsTakeTurns(t *testing.T) {
 	r := &runner{bins: t.TempDir(), rounds: 3}
 	for _, build := range builds {
-		program(t, r, build, "echo set: a; echo side: $5; echo BenchmarkPeers 1 1 ns/op")
+		plant(t, r, build, "echo set: a; echo side: $5; echo BenchmarkPeers 1 1 ns/op")
 	}
 	records, err := r.measureSet(t.Context(), part{name: "backends"}, "flat_1")
 	require.NoError(t, err)
