@@ -49,7 +49,8 @@ func (b Bars) Save(file string) error {
 		longest = max(longest, end)
 	}
 	if b.One != "" {
-		line := guide{float64(len(b.Names)) - 0.5}
+		line := &plotter.Line{XYs: plotter.XYs{{X: 1, Y: -0.5}, {X: 1, Y: float64(len(b.Names)) - 0.5}},
+			LineStyle: draw.LineStyle{Color: Dark, Width: 1.5, Dashes: []vg.Length{5, 3}}}
 		p.Add(line)
 		p.Legend.Add(b.One, line)
 	}
@@ -71,7 +72,10 @@ func (b Bars) Save(file string) error {
 // whisker.
 func (b Bars) add(p *plot.Plot, i int, beside, thick float64) (longest float64, err error) {
 	var values plotter.Values
-	var whiskers curve
+	var whiskers struct { // medians, from minimum to maximum
+		plotter.XYs
+		plotter.XErrors
+	}
 	labels := plotter.XYLabels{}
 	for k, name := range slices.Backward(b.Names) {
 		s, ok := b.Value(name, b.Kinds[i])
@@ -116,28 +120,6 @@ func (b Bars) add(p *plot.Plot, i int, beside, thick float64) (longest float64, 
 		p.Legend.Add(b.Kinds[i], bars)
 	}
 	return longest, nil
-}
-
-// A curve holds medians, with whiskers from minimum to maximum.
-type curve struct {
-	plotter.XYs
-	plotter.XErrors
-}
-
-// A guide is a vertical line at 1 up to top, a value of Y.
-type guide struct{ top float64 }
-
-func (g guide) Plot(c draw.Canvas, p *plot.Plot) {
-	trX, trY := p.Transforms(&c)
-	g.draw(&c, vg.Point{X: trX(1), Y: c.Min.Y}, vg.Point{X: trX(1), Y: trY(g.top)})
-}
-
-func (g guide) draw(c *draw.Canvas, from, to vg.Point) {
-	c.StrokeLines(draw.LineStyle{Color: Dark, Width: 1.5, Dashes: []vg.Length{5, 3}}, []vg.Point{from, to})
-}
-
-func (g guide) Thumbnail(c *draw.Canvas) {
-	g.draw(c, vg.Point{X: c.Min.X, Y: c.Center().Y}, vg.Point{X: c.Max.X, Y: c.Center().Y})
 }
 
 // ratioTicks have a label at 1.

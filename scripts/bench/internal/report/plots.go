@@ -47,7 +47,7 @@ func (p picture) plot(r results, file string) error {
 			}
 		}
 		if b.Names == nil {
-			return nil // no C compiler
+			return errNothing // without a C compiler
 		}
 		return b.Save(file)
 	}

@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,29 +27,23 @@ func (d *document) table(heads ...string) {
 	d.line("|%s", strings.Repeat("---|", len(heads)))
 }
 
-// picture links to img/name if draw makes that file. An old one remains only if draw fails.
+// picture links to img/name, which draw makes.
 func (d *document) picture(name, alt string, draw func(file string) error) error {
 	file := filepath.Join(d.dir, "img", name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = draw(file)
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(file), "new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if err := draw(filepath.Join(tmp, name)); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(tmp, name), file); errors.Is(err, fs.ErrNotExist) { // it had nothing to draw
+	if errors.Is(err, errNothing) {
 		os.Remove(file)
 		return nil
-	} else if err != nil {
-		return err
 	}
 	d.line("\n![%s](img/%s)", alt, name)
-	return nil
+	return err
 }
+
+// errNothing is the error of draw if there is nothing to draw.
+var errNothing = errors.New("nothing to draw")
 
 // leftOut says once why there is no measurement.
 func (d *document) leftOut(r results) {
