@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
@@ -40,44 +42,7 @@ BENCH_COLD_1M is set.
 
 `
 
-// A testCase is a row of a table.
-type testCase struct {
-	name, target string
-	data         string   // a set of tickets, go for Go's source, or 60x300
-	fs           string   // of an image that has the data; "" is the directory itself, on the machine's disk
-	disk         []string // flags of disk run
-	ours, loop   string   // sides of floor
-}
-
-var (
-	cloud = []string{"-rate", "3000", "-latency", "500us", "-inflight", "32"}
-	head  = []string{"-seek", "4ms", "-inflight", "32"}
-	slow  = []string{"-seek", "10ms", "-inflight", "32"}
-)
-
-const again = "fileproc-again" // what changed since a run of package incremental, which is nothing
-
-var runs = []testCase{
-	{"flat_100k, ext4", "≤ 2,500 requests", "flat_100k", "ext4", nil, "fileproc", "c"},
-	{"flat_100k, the machine's disk", "wall ≤ 0.65", "flat_100k", "", nil, "fileproc", "c"},
-	{"flat_100k, ext4, 3,000 requests/s", "≤ 6 s", "flat_100k", "ext4", cloud, "fileproc", "c"},
-	{"nested1_100k, ext4", "≤ 3,500 requests", "nested1_100k", "ext4", nil, "fileproc", "c"},
-	{"nested3_100k, ext4", "≤ 3,500 requests", "nested3_100k", "ext4", nil, "fileproc", "c"},
-	{"go, ext4, 3,000 requests/s", "≤ 1.5 s, ≤ 2,300 requests", "go", "ext4", cloud, "fileproc", "c"},
-	{"go, xfs, 3,000 requests/s", "≤ 1.5 s, ≤ 2,300 requests", "go", "xfs", cloud, "fileproc", "c"},
-	{"go, btrfs, 3,000 requests/s", "≤ 1.5 s, ≤ 2,300 requests", "go", "btrfs", cloud, "fileproc", "c"},
-	{"go, ext4, one head, 4 ms a seek", "≤ 8 s, ≤ 2,500 requests", "go", "ext4", head, "fileproc", "c"},
-	{"flat_1m, ext4", "≤ 30,000 requests", "flat_1m", "ext4", nil, "fileproc", "c"},
-	{"metadata of flat_100k, ext4", "≤ 1,450 requests, wall ≤ 1.00", "flat_100k", "ext4", nil, "fileproc-stat", "c-stat"},
-	{"nothing changed since an incremental run: flat_100k, ext4", "the requests of metadata", "flat_100k", "ext4", nil, again, "c-stat"},
-}
-
-var cancels = []testCase{
-	{"cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc", ""},
-	{"cancel-stat, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc-stat", ""},
-	{"cancel, 60 directories of 300 files, ext4, one head, 10ms a seek", "reported", "60x300", "ext4", slow, "fileproc", ""},
-	{"cancel-stat, 60 directories of 300 files, ext4, one head, 10ms a seek", "reported", "60x300", "ext4", slow, "fileproc-stat", ""},
-}
+var english = message.NewPrinter(language.English) // thousands get commas
 
 // A bench is one call of the command.
 type bench struct {
@@ -147,9 +112,9 @@ func (b *bench) disk() string { return filepath.Join(b.tmp, "disk") }
 func (b *bench) measure(ctx context.Context) error {
 	columns := []string{"case"}
 	for _, p := range b.programs {
-		columns = append(columns, p.version+": requests", "time (/ the usual loop's)")
+		columns = append(columns, p.version+": requests", "time, s")
 	}
-	columns = append(columns, "usual loop: requests", "time", "in the disk's order: requests", "time", "target")
+	columns = append(columns, "usual loop: requests", "time, s", "in the disk's order: requests", "time, s", "target")
 	if err := b.table(ctx, columns, runs, b.compare); err != nil {
 		return err
 	}
@@ -324,10 +289,12 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 		return cmp.Compare(measure.Median(x.seconds), measure.Median(y.seconds))
 	})
 	var cells []string
-	for _, s := range append(sides[:n:n], best, sides[len(sides)-1]) {
+	for i, s := range append(sides[:n:n], best, sides[len(sides)-1]) {
 		t := measure.Median(s.seconds)
-		ratio := t / measure.Median(best.seconds)
-		cells = append(cells, fmt.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f s (%.2f)", t, ratio))
+		cells = append(cells, english.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f", t))
+		if i < n { // and times the usual loop's
+			cells[len(cells)-1] += fmt.Sprintf(" (%.2f)", t/measure.Median(best.seconds))
+		}
 	}
 	return [][]string{cells}, nil
 }

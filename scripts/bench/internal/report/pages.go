@@ -165,56 +165,37 @@ func drawTable(heads ...string) func(*runner, context.Context, *document, string
 	}
 }
 
-// A coldCase is a row of the table that scripts/bench_cold.sh prints: requests and seconds of fileproc, of the usual loop and of
-// the loop in the disk's order, and fileproc's time relative to that of the usual loop.
+// A coldCase is a row of the table that scripts/bench_cold.sh prints: requests and seconds of fileproc, fileproc's time relative to
+// that of the usual loop, and the loop's requests.
 type coldCase struct {
-	name     string
-	requests [3]float64
-	seconds  [3]float64
-	ratio    float64
-	reason   string // why there are no figures
+	name                            string
+	requests, seconds, ratio, usual float64
 }
 
+// coldCases returns those with figures.
 func coldCases(text string) (cases []coldCase) {
-	for i, row := range tableOf(text, "fileproc: requests") {
-		if i == 0 || len(row) < 7 {
-			continue
-		}
+	for _, row := range tableOf(text, "fileproc: requests") {
 		c := coldCase{name: row[0]}
-		for k := range 3 {
-			var relative float64
-			_, err := fmt.Sscanf(row[1+2*k]+" "+row[2+2*k], "%f %f s (%f)", &c.requests[k], &c.seconds[k], &relative)
-			if err != nil {
-				c.reason = cmp.Or(row[1], "not measured")
-			} else if k == 0 {
-				c.ratio = relative
-			}
+		figures := strings.ReplaceAll(strings.Join(row[1:min(4, len(row))], " "), ",", "")
+		if _, err := fmt.Sscanf(figures, "%f %f (%f) %f", &c.requests, &c.seconds, &c.ratio, &c.usual); err == nil {
+			cases = append(cases, c)
 		}
-		cases = append(cases, c)
 	}
 	return cases
 }
 
 // drawCold also draws docs/img/cold.png, which README.md shows.
-func (r *runner) drawCold(_ context.Context, d *document, raw string) error {
-	d.table("case", "fileproc: requests", "time, s", "usual loop: requests", "time, s", "in the disk's order: requests", "time, s", "target")
+func (r *runner) drawCold(ctx context.Context, d *document, raw string) error {
 	var names []string
 	measured := map[string]coldCase{}
 	for _, c := range coldCases(raw) {
-		cells := []string{c.name}
-		for k := range 3 {
-			cells = append(cells, english.Sprintf("%.0f", c.requests[k]), fmt.Sprintf("%.2f", c.seconds[k]))
-		}
-		cells[2] += fmt.Sprintf(" (%.2f)", c.ratio)
-		if c.reason != "" {
-			cells = []string{c.name, c.reason, "", "", "", "", ""}
-		} else {
-			names, measured[c.name] = append(names, c.name), c
-		}
-		d.row(append(cells, limitsOf(c.name))...)
+		names, measured[c.name] = append(names, c.name), c
 	}
 	if names == nil {
 		return errors.New("scripts/bench_cold.sh has printed no figures")
+	}
+	if err := drawTable("fileproc: requests")(r, ctx, d, raw); err != nil {
+		return err
 	}
 	return figure.Bars{
 		Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's", Names: names,
@@ -223,7 +204,7 @@ func (r *runner) drawCold(_ context.Context, d *document, raw string) error {
 			c := measured[name]
 			v := 100 * c.ratio
 			if kind == "requests" {
-				v = 100 * c.requests[0] / c.requests[1]
+				v = 100 * c.requests / c.usual
 			}
 			return measure.Spread{Median: v, Min: v, Max: v}, true
 		},

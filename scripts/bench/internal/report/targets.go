@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
@@ -22,58 +23,60 @@ type limit struct {
 	max  float64
 }
 
-func (l limit) String() string {
-	if l.unit == wall || l.unit == cpu {
-		return fmt.Sprintf("%s ≤ %.2f", l.unit, l.max)
-	}
-	return english.Sprintf("≤ %v %s", l.max, l.unit)
-}
+const wall, cpu = "wall", "CPU" // times that of the other side
 
-const (
-	wall = "wall" // times that of the other side
-	cpu  = "CPU"
-)
+// limitsOf returns the limits of a text such as "wall ≤ 0.85, ≤ 2,500 requests".
+func limitsOf(text string) (all []limit) {
+	for part := range strings.SplitSeq(text, ", ") {
+		unit, most, _ := strings.Cut(part, "≤ ")
+		number, unitAfter, _ := strings.Cut(strings.ReplaceAll(most, ",", ""), " ")
+		if n, err := strconv.ParseFloat(number, 64); err == nil {
+			all = append(all, limit{cmp.Or(strings.TrimSpace(unit), unitAfter), n})
+		}
+	}
+	return all
+}
 
 // A target is a row of the table of targets. Its measurements are the records of a table whose side begins with who, or the row
 // of the table of cold runs that has the name who. Without a table nothing here measures it.
 type target struct {
 	name       string
 	table, who string
-	limits     []limit // none: it is reported
+	limits     string // "": those of the case of cold runs, or none, and it is reported
 }
 
 const whole = "whole / C loop"
 
 var targets = []target{
-	{"flat and nested, 100k and 1m, whole / C loop", "floor", whole, []limit{{wall, 0.85}}},
-	{"the same without io_uring", "nouring", whole, []limit{{wall, 1}}},
-	{"1 to 1m files, with io_uring / without", "uring", "", []limit{{wall, 1.02}}},
-	{"metadata / C loop with fstatat", "floor", "stat / ", []limit{{wall, 0.95}}},
-	{"ReadDir / getdents64", "floor", "ReadDir / bare getdents64", []limit{{wall, 0.9}}},
-	{"ReadDir / os.ReadDir", "floor", "ReadDir / os.ReadDir", []limit{{wall, 0.35}}},
-	{"whole / WalkDir + ReadFile", "walkdir", "", []limit{{wall, 0.2}, {cpu, 0.3}}},
-	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "small", "", []limit{{wall, 1}, {cpu, 1}}},
-	{"cold, flat 100k", "cold", "flat_100k, ext4", []limit{{"requests", 2500}}},
-	{"cold, flat 100k / best C loop in listing order", "cold", "flat_100k, the machine's disk", []limit{{wall, 0.65}}},
-	{"cold, Go's source, 3,000 requests/s, ext4", "cold", "go, ext4, 3,000 requests/s", []limit{{"s", 1.5}, {"requests", 2300}}},
-	{"the same, xfs", "cold", "go, xfs, 3,000 requests/s", []limit{{"s", 1.5}, {"requests", 2300}}},
-	{"the same, btrfs", "cold", "go, btrfs, 3,000 requests/s", []limit{{"s", 1.5}, {"requests", 2300}}},
-	{"cold, Go's source, one head of 4 ms", "cold", "go, ext4, one head, 4 ms a seek", []limit{{"s", 8}, {"requests", 2500}}},
-	{"cold, metadata of flat 100k / C loop", "cold", "metadata of flat_100k, ext4", []limit{{"requests", 1450}, {wall, 1}}},
-	{"again, 1m files, nothing changed / a full run", "again", "the size, nothing changed", []limit{{wall, 0.45}}},
-	{"again, 1m files, 1 % changed / a full run", "again", "the size, 1 % changed", []limit{{wall, 0.5}}},
-	{"a change in a watched tree of 100k, p50", "", "", []limit{{"ms", 2}}},
-	{"the same, p95", "", "", []limit{{"ms", 10}}},
-	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", []limit{{"ms", 60}}},
-	{"allocations a file, 100k, prefixes", "allocs", "", []limit{{"allocations", 0.002}}},
-	{"peak memory, Stream, 1m files, warm", "peak", "", []limit{{"MiB", 16}}},
-	{"the same, cold", "peak-cold", "", []limit{{"MiB", 80}}},
-	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, nested1_18k, ext4, one head, 4 ms a seek", []limit{{"ms", 100}}},
-	{"hash of 100 files of 1 GiB, peak memory", "", "", []limit{{"MiB", 16}}},
-	{"the same / sha256sum", "", "", []limit{{wall, 1}}},
-	{"unix backend, flat 100k, whole / C loop", "unix", whole, nil},
-	{"generic backend, flat 100k, whole / C loop", "generic", whole, nil},
-	{"1,000 directories of 3 files, and a chain of 1,000 / C loop", "shapes", "", nil},
+	{"flat and nested, 100k and 1m, whole / C loop", "floor", whole, "wall ≤ 0.85"},
+	{"the same without io_uring", "nouring", whole, "wall ≤ 1.00"},
+	{"1 to 1m files, with io_uring / without", "uring", "", "wall ≤ 1.02"},
+	{"metadata / C loop with fstatat", "floor", "stat / ", "wall ≤ 0.95"},
+	{"ReadDir / getdents64", "floor", "ReadDir / bare getdents64", "wall ≤ 0.90"},
+	{"ReadDir / os.ReadDir", "floor", "ReadDir / os.ReadDir", "wall ≤ 0.35"},
+	{"whole / WalkDir + ReadFile", "walkdir", "", "wall ≤ 0.20, CPU ≤ 0.30"},
+	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "small", "", "wall ≤ 1.00, CPU ≤ 1.00"},
+	{"cold, flat 100k", "cold", "flat_100k, ext4", ""},
+	{"cold, flat 100k / best C loop in listing order", "cold", "flat_100k, the machine's disk", ""},
+	{"cold, Go's source, 3,000 requests/s, ext4", "cold", "go, ext4, 3,000 requests/s", ""},
+	{"the same, xfs", "cold", "go, xfs, 3,000 requests/s", ""},
+	{"the same, btrfs", "cold", "go, btrfs, 3,000 requests/s", ""},
+	{"cold, Go's source, one head of 4 ms", "cold", "go, ext4, one head, 4 ms a seek", ""},
+	{"cold, metadata of flat 100k / C loop", "cold", "metadata of flat_100k, ext4", ""},
+	{"again, 1m files, nothing changed / a full run", "again", "the size, nothing changed", "wall ≤ 0.45"},
+	{"again, 1m files, 1 % changed / a full run", "again", "the size, 1 % changed", "wall ≤ 0.50"},
+	{"a change in a watched tree of 100k, p50", "", "", "≤ 2 ms"},
+	{"the same, p95", "", "", "≤ 10 ms"},
+	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", "≤ 60 ms"},
+	{"allocations a file, 100k, prefixes", "allocs", "", "≤ 0.002 allocations"},
+	{"peak memory, Stream, 1m files, warm", "peak", "", "≤ 16 MiB"},
+	{"the same, cold", "peak-cold", "", "≤ 80 MiB"},
+	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
+	{"hash of 100 files of 1 GiB, peak memory", "", "", "≤ 16 MiB"},
+	{"the same / sha256sum", "", "", "wall ≤ 1.00"},
+	{"unix backend, flat 100k, whole / C loop", "unix", whole, ""},
+	{"generic backend, flat 100k, whole / C loop", "generic", whole, ""},
+	{"1,000 directories of 3 files, and a chain of 1,000 / C loop", "shapes", "", ""},
 }
 
 // measured returns the spreads of t by unit, in the order of the sets or cases.
@@ -89,9 +92,9 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread, err erro
 		return nil, nil
 	case "cold":
 		for _, c := range coldCases(printed) {
-			if c.name == t.who && c.reason == "" {
-				add("requests", c.requests[0])
-				add("s", c.seconds[0])
+			if c.name == t.who {
+				add("requests", c.requests)
+				add("s", c.seconds)
 				add(wall, c.ratio)
 			}
 		}
@@ -132,7 +135,8 @@ func (d *document) targets(r *runner) (missed int, err error) {
 	for _, t := range targets {
 		found, errMeasured := t.measured(r)
 		err = cmp.Or(err, errMeasured)
-		limits := t.limits
+		allowed := cmp.Or(t.limits, cold.Target(t.who))
+		limits := limitsOf(allowed)
 		if limits == nil {
 			limits = []limit{{wall, math.Inf(1)}, {cpu, math.Inf(1)}}
 		}
@@ -153,26 +157,9 @@ func (d *document) targets(r *runner) (missed int, err error) {
 				cells = append(cells, l.unit+" "+strings.Join(figures, ", "))
 			}
 		}
-		d.row(t.name, strings.Join(cells, "; "), cmp.Or(t.allowed(), "reported"))
+		d.row(t.name, strings.Join(cells, "; "), cmp.Or(allowed, "reported"))
 	}
 	return missed, err
-}
-
-func (t target) allowed() string {
-	var all []string
-	for _, l := range t.limits {
-		all = append(all, l.String())
-	}
-	return strings.Join(all, ", ")
-}
-
-// limitsOf returns what the targets allow a case of the table of cold runs.
-func limitsOf(coldCase string) string {
-	i := slices.IndexFunc(targets, func(t target) bool { return t.table == "cold" && t.who == coldCase })
-	if i < 0 {
-		return ""
-	}
-	return targets[i].allowed()
 }
 
 // Targets is the command targets.
