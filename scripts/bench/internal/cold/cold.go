@@ -24,6 +24,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
@@ -51,14 +52,14 @@ type bench struct {
 	runs, cancels int
 	pattern       *regexp.Regexp
 	data, tmp     string
-	programs      []build
+	builds        []build
 }
 
 // A build is the command bench with one version of fileproc.
 type build struct{ version, path string }
 
 // Main measures and prints.
-func Main(ctx context.Context, args []string) (err error) {
+func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
 	b := bench{out: os.Stdout}
 	b.output = func(ctx context.Context, name string, args ...string) (string, error) {
@@ -77,56 +78,51 @@ func Main(ctx context.Context, args []string) (err error) {
 	if b.runs < 1 || b.cancels < 1 || flags.NArg() > 1 || os.Geteuid() != 0 {
 		return errors.New("cold needs root, at least one run and one cancel, and at most one PATTERN")
 	}
-	self, err0 := os.Executable()
-	pattern, err1 := regexp.Compile(flags.Arg(0))
-	data, err2 := filepath.Abs("../.data")
-	tmp, err3 := os.MkdirTemp("", "cold-")
-	if err := errors.Join(err0, err1, err2, err3); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	b.pattern, b.data, b.tmp, b.programs = pattern, data, tmp, []build{{"fileproc", self}}
-	if _, err := b.output(ctx, "go", "build", "-o", b.disk(), "./disk"); err != nil {
-		return err
-	}
-	if *against != "" { // the same measuring program, with fileproc of the revision
-		tree, p := filepath.Join(tmp, "tree"), build{*against, filepath.Join(tmp, "against")}
-		if _, err := b.output(ctx, "git", "worktree", "add", "-q", "--detach", tree, *against); err != nil {
-			return err
+	return fail.Try(func() {
+		b.pattern = fail.Must(regexp.Compile(flags.Arg(0)))
+		b.data = fail.Must(filepath.Abs("../.data"))
+		b.tmp = fail.Must(os.MkdirTemp("", "cold-"))
+		defer os.RemoveAll(b.tmp)
+		b.builds = []build{{"fileproc", fail.Must(os.Executable())}}
+		b.run(ctx, "go", "build", "-o", b.disk(), "./disk")
+		if *against != "" { // the same measuring program, with fileproc of the revision
+			tree, p := filepath.Join(b.tmp, "tree"), build{*against, filepath.Join(b.tmp, "against")}
+			b.run(ctx, "git", "worktree", "add", "-q", "--detach", tree, *against)
+			defer b.output(context.WithoutCancel(ctx), "git", "worktree", "remove", "--force", tree)
+			err := program.Module(ctx, p.path+".mod", "github.com/fileproc/fileproc", tree)
+			if err == nil {
+				_, err = b.output(ctx, "go", "build", "-modfile", p.path+".mod", "-mod=mod", "-o", p.path, "./bench")
+			}
+			fail.If(err != nil, "bench with fileproc of %s: %w", *against, err)
+			b.builds = append(b.builds, p)
 		}
-		defer b.output(context.WithoutCancel(ctx), "git", "worktree", "remove", "--force", tree)
-		err := program.Module(ctx, p.path+".mod", "github.com/fileproc/fileproc", tree)
-		if err == nil {
-			_, err = b.output(ctx, "go", "build", "-modfile", p.path+".mod", "-mod=mod", "-o", p.path, "./bench")
-		}
-		if err != nil {
-			return fmt.Errorf("bench with fileproc of %s: %w", *against, err)
-		}
-		b.programs = append(b.programs, p)
-	}
-	return b.measure(ctx)
+		b.measure(ctx)
+	})
+}
+
+// run fails with the error of a program, or returns its output.
+func (b *bench) run(ctx context.Context, name string, args ...string) string {
+	return fail.Must(b.output(ctx, name, args...))
 }
 
 func (b *bench) disk() string { return filepath.Join(b.tmp, "disk") }
 
-func (b *bench) measure(ctx context.Context) error {
+func (b *bench) measure(ctx context.Context) {
 	columns := []string{"case"}
-	for _, p := range b.programs {
+	for _, p := range b.builds {
 		columns = append(columns, p.version+": requests", "time, s")
 	}
 	columns = append(columns, "usual loop: requests", "time, s", "in the disk's order: requests", "time, s", "target")
-	if err := b.table(ctx, columns, runs, b.compare); err != nil {
-		return err
-	}
+	b.table(ctx, columns, runs, b.compare)
 	fmt.Fprintln(b.out)
 	columns = []string{"case", "of", "whole run", fmt.Sprintf("p95 of %d, ms", b.cancels), "worst, ms", "target"}
-	return b.table(ctx, columns, cancels, b.cancel)
+	b.table(ctx, columns, cancels, b.cancel)
 }
 
 // A measurer returns what is in the rows of a case between its name and its target.
-type measurer func(ctx context.Context, c testCase, on string) (rows [][]string, err error)
+type measurer func(ctx context.Context, c testCase, on string) (rows [][]string)
 
-func (b *bench) table(ctx context.Context, columns []string, cases []testCase, rows measurer) error {
+func (b *bench) table(ctx context.Context, columns []string, cases []testCase, rows measurer) {
 	line := func(cells ...string) { fmt.Fprintf(b.out, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns...)
 	line(slices.Repeat([]string{"---"}, len(columns))...)
@@ -135,13 +131,8 @@ func (b *bench) table(ctx context.Context, columns []string, cases []testCase, r
 			continue
 		}
 		var list [][]string
-		on, err := b.prepare(ctx, c)
-		if err == nil {
-			list, err = rows(ctx, c, on)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		err := fail.Try(func() { list = rows(ctx, c, b.prepare(ctx, c)) })
+		fail.On(ctx.Err())
 		if err != nil {
 			list = [][]string{make([]string, len(columns)-2)}
 			list[0][0] = "not run: " + err.Error()
@@ -150,63 +141,39 @@ func (b *bench) table(ctx context.Context, columns []string, cases []testCase, r
 			line(slices.Concat([]string{c.name}, cells, []string{c.target})...)
 		}
 	}
-	return nil
 }
 
 // prepare makes what is missing of a case and returns its image or its directory.
-func (b *bench) prepare(ctx context.Context, c testCase) (path string, err error) {
+func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
 	image := c.data
-	if c.data == "go" {
-		out, err := b.output(ctx, "go", "env", "GOROOT", "GOVERSION")
-		if err != nil {
-			return "", err
-		}
-		path, image, _ = strings.Cut(out, "\n")
+	switch {
+	case c.data == "go":
+		path, image, _ = strings.Cut(b.run(ctx, "go", "env", "GOROOT", "GOVERSION"), "\n")
 		path = filepath.Join(path, "src")
-	} else if c.data == "60x300" {
+	case c.data == "60x300":
 		path = filepath.Join(b.tmp, c.data)
-	} else if strings.HasSuffix(c.data, "_1m") && os.Getenv("BENCH_COLD_1M") == "" {
-		return "", errors.New("BENCH_COLD_1M is not set")
-	} else {
+	default:
+		fail.If(strings.HasSuffix(c.data, "_1m") && os.Getenv("BENCH_COLD_1M") == "", "BENCH_COLD_1M is not set")
 		layout, count, _ := strings.Cut(c.data, "_")
-		set, err := tickets.ParseSet(layout, count, 1)
-		if err == nil {
-			_, err = set.Generate(ctx, b.data, nil)
-		}
-		if err != nil {
-			return "", err
-		}
+		set := fail.Must(tickets.ParseSet(layout, count, 1))
+		fail.Must(set.Generate(ctx, b.data, nil))
 		path = filepath.Join(b.data, set.Name())
 	}
 	if c.fs == "" {
-		return path, nil
+		return path
 	}
 	image = filepath.Join(b.data, "disk_"+image+"_"+c.fs+".img")
-	if _, err := os.Stat(image); err == nil {
-		return image, nil
-	}
-	if c.data == "60x300" {
-		if err := make60x300(path); err != nil {
-			return "", err
+	if _, err := os.Stat(image); err != nil {
+		for i := 0; i < 60*300 && c.data == "60x300"; i++ { // 60 directories of 300 files
+			d, f := i/300+1, i%300+1
+			name := fmt.Sprintf("%s/%02d/ticket-%02d%03d.md", path, d, d, f)
+			content := fmt.Appendf(nil, "file %03d of directory %02d %0380d\n", f, d, 0)
+			fail.On(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)))
 		}
+		b.run(ctx, b.disk(), "image", "-fs", c.fs, "-from", path, "-o", image+".new")
+		fail.On(os.Rename(image+".new", image))
 	}
-	if _, err := b.output(ctx, b.disk(), "image", "-fs", c.fs, "-from", path, "-o", image+".new"); err != nil {
-		return "", err
-	}
-	return image, os.Rename(image+".new", image)
-}
-
-// make60x300 makes 60 directories of 300 files.
-func make60x300(dir string) error {
-	for i := range 60 * 300 {
-		d, f := i/300+1, i%300+1
-		name := fmt.Sprintf("%s/%02d/ticket-%02d%03d.md", dir, d, d, f)
-		content := fmt.Appendf(nil, "file %03d of directory %02d %0380d\n", f, d, 0)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return image
 }
 
 // A side is a program or a loop in a case.
@@ -226,7 +193,7 @@ type pass struct {
 }
 
 // once runs one cold pass of a side.
-func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass, err error) {
+func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
 	cache := filepath.Join(b.tmp, "cache-"+filepath.Base(s.program))
 	args := []string{s.program, "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", cache}
 	args = append(args, flags...)
@@ -236,28 +203,24 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 	} else {
 		args = slices.Concat([]string{b.disk(), "run", "-image", on}, c.disk, []string{"--"}, args, []string{"-dir", "{}"})
 	}
-	out, err := b.output(ctx, args[0], args[1:]...)
-	if err != nil {
-		return p, err
-	}
+	out := b.run(ctx, args[0], args[1:]...)
 	disk := pass{Requests: diskReads(on) - before}
 	lines := json.NewDecoder(strings.NewReader(out))
-	if err = lines.Decode(&p); err == nil && c.fs != "" {
-		err = lines.Decode(&disk) // its other fields are of all that the program does
+	fail.On(lines.Decode(&p))
+	if c.fs != "" {
+		fail.On(lines.Decode(&disk)) // its other fields are of all that the program does
 	}
 	p.Requests = disk.Requests
-	return p, err
+	return p
 }
 
 // compare returns the requests and the times of the programs, of the usual loop and of the loop in the order of the disk.
-func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]string, err error) {
+func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]string) {
 	var sides []*side
-	for _, p := range b.programs {
+	for _, p := range b.builds {
 		sides = append(sides, &side{program: p.path, name: c.ours, threads: 1})
 		if c.ours == again {
-			if _, err := b.once(ctx, c, on, sides[len(sides)-1]); err != nil {
-				return nil, err
-			}
+			b.once(ctx, c, on, sides[len(sides)-1])
 		}
 	}
 	threads := []int{32}
@@ -265,26 +228,23 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 		threads = []int{8, 32, 64} // of which the best counts
 	}
 	for _, n := range threads {
-		sides = append(sides, &side{program: b.programs[0].path, name: c.loop, threads: n})
+		sides = append(sides, &side{program: b.builds[0].path, name: c.loop, threads: n})
 	}
-	sides = append(sides, &side{program: b.programs[0].path, name: c.loop + "-order", threads: 2})
+	sides = append(sides, &side{program: b.builds[0].path, name: c.loop + "-order", threads: 2})
 	var want pass
-	err = turns.Do(b.runs, len(sides), func(_, i int) error {
+	fail.On(turns.Do(b.runs, len(sides), func(_, i int) error {
 		s := sides[i]
-		p, err := b.once(ctx, c, on, s)
+		p := b.once(ctx, c, on, s)
 		if want.Files == 0 {
 			want = p
 		}
-		if err == nil && (p.Files != want.Files || p.Bytes != want.Bytes) {
-			err = fmt.Errorf("%s saw %d files, %d bytes; another side %d, %d", s.name, p.Files, p.Bytes, want.Files, want.Bytes)
-		}
 		s.requests, s.seconds = append(s.requests, float64(p.Requests)), append(s.seconds, p.Seconds)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	n := len(b.programs)
+		if p.Files != want.Files || p.Bytes != want.Bytes {
+			return fmt.Errorf("%s saw %d files, %d bytes; another side %d, %d", s.name, p.Files, p.Bytes, want.Files, want.Bytes)
+		}
+		return nil
+	}))
+	n := len(b.builds)
 	best := slices.MinFunc(sides[n:n+len(threads)], func(x, y *side) int {
 		return cmp.Compare(measure.Median(x.seconds), measure.Median(y.seconds))
 	})
@@ -296,29 +256,25 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 			cells[len(cells)-1] += fmt.Sprintf(" (%.2f)", t/measure.Median(best.seconds))
 		}
 	}
-	return [][]string{cells}, nil
+	return [][]string{cells}
 }
 
 // cancel returns how long the programs' runs take to end that are cancelled at random moments, from the first one on.
-func (b *bench) cancel(ctx context.Context, c testCase, on string) (rows [][]string, err error) {
-	for _, p := range b.programs {
+func (b *bench) cancel(ctx context.Context, c testCase, on string) (rows [][]string) {
+	for _, p := range b.builds {
 		var seconds []float64 // of the whole run, which shows when cancels are of use, and to the end of the others
 		for i := range b.cancels + 1 {
 			var flags []string
 			if i > 0 {
 				flags = []string{"-cancel", time.Duration(rand.Float64() * seconds[0] * float64(time.Second)).String()}
 			}
-			got, err := b.once(ctx, c, on, &side{program: p.path, name: c.ours, threads: 1}, flags...)
-			if err != nil {
-				return nil, err
-			}
-			seconds = append(seconds, got.Seconds)
+			seconds = append(seconds, b.once(ctx, c, on, &side{program: p.path, name: c.ours, threads: 1}, flags...).Seconds)
 		}
 		slices.Sort(seconds[1:])
 		ms := func(i int) string { return fmt.Sprintf("%.0f", seconds[i]*1000) }
 		rows = append(rows, []string{p.version, ms(0) + " ms", ms(1 + (b.cancels-1)*95/100), ms(b.cancels)})
 	}
-	return rows, nil
+	return rows
 }
 
 // diskReads returns the requests so far to the disk of a file, and 0 if the kernel does not count them.

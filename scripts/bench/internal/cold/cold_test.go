@@ -14,13 +14,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // fake is a bench whose sides take the seconds that are given for them, or saw another number of files if these are negative.
 func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer) {
 	out = &bytes.Buffer{}
 	b = &bench{out: out, runs: 3, cancels: 4, pattern: regexp.MustCompile("small"), data: t.TempDir(), tmp: t.TempDir()}
-	b.programs = []build{{"fileproc", "ours"}, {"HEAD~1", "theirs"}}
+	b.builds = []build{{"fileproc", "ours"}, {"HEAD~1", "theirs"}}
 	b.output = func(_ context.Context, name string, args ...string) (string, error) {
 		if name == b.disk() && args[0] == "image" {
 			if slices.Contains(args, "xfs") {
@@ -60,7 +62,7 @@ func TestRows(t *testing.T) {
 	}
 	t.Setenv("BENCH_COLD_1M", "")
 	b, out := fake(t, map[string]float64{"fileproc": 1, "theirs": 1.5, "c8": 3, "c32": 4, "c64": 2, "c-order2": 0.5})
-	require.NoError(t, b.table(t.Context(), make([]string, 10), cases, b.compare))
+	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 10), cases, b.compare) }))
 	rows := strings.Split(out.String(), "\n")
 	require.Equal(t, "| small, ext4 | 70 | 1.00 (0.25) | 70 | 1.50 (0.38) | 70 | 4.00 | 70 | 0.50 | ≤ 1 |", rows[2])
 	require.Equal(t, "| small, xfs | not run: no mkfs.xfs |  |  |  |  |  |  |  | ≤ 2 |", rows[3])
@@ -73,13 +75,13 @@ func TestRows(t *testing.T) {
 func TestOtherWork(t *testing.T) {
 	b, out := fake(t, map[string]float64{"fileproc": 1, "theirs": 1, "c32": -1, "c-order2": 1})
 	one := []testCase{{"small, ext4", "", "flat_10", "ext4", cloud, "fileproc", "c"}}
-	require.NoError(t, b.table(t.Context(), make([]string, 10), one, b.compare))
+	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 10), one, b.compare) }))
 	require.Contains(t, out.String(), "not run: c saw 9 files, 4000 bytes; another side 10, 4000")
 }
 
 func TestCancels(t *testing.T) {
 	b, out := fake(t, map[string]float64{"fileproc": 2, "theirs": 3, "cancel": 0.04})
 	one := []testCase{{"small, cancel", "≤ 100 ms", "flat_10", "ext4", head, "fileproc", ""}}
-	require.NoError(t, b.table(t.Context(), make([]string, 6), one, b.cancel))
+	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 6), one, b.cancel) }))
 	require.Contains(t, out.String(), "| small, cancel | fileproc | 2000 ms | 40 | 40 | ≤ 100 ms |\n| small, cancel | HEAD~1 | 3000 ms | 40 | 40 | ≤ 100 ms |\n")
 }

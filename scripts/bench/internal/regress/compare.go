@@ -19,6 +19,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchmath"
 
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
@@ -38,10 +39,10 @@ func compare(f *flag.FlagSet) func(clone) {
 	tags := f.String("tags", "", tagsUsage)
 	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	return func(c clone) {
-		failIf(*limit < 0 || math.IsNaN(*limit), "--fail-above %v: want a percentage above 0", *limit)
+		fail.If(*limit < 0 || math.IsNaN(*limit), "--fail-above %v: want a percentage above 0", *limit)
 		more := moreSamples
 		if *short {
-			failIf(sel.sizes != "" || sel.modes != allModes, "--short chooses the cases: leave out --sizes and --modes")
+			fail.If(sel.sizes != "" || sel.modes != allModes, "--short chooses the cases: leave out --sizes and --modes")
 			sel.sizes, sel.modes, more = shortSizes, shortModes, shortMore
 		}
 		src := c.workingTree(*tags)
@@ -98,9 +99,9 @@ func (c comparison) withRecord(src source, file string) {
 
 // timesAndCounts fails if one of the two does. A larger count goes before times that this machine cannot tell.
 func (c comparison) timesAndCounts(times, counts func()) {
-	err := try(times)
-	check(c.ctx.Err())
-	check(errors.Join(try(counts), err))
+	err := fail.Try(times)
+	fail.On(c.ctx.Err())
+	fail.On(errors.Join(fail.Try(counts), err))
 }
 
 // withBinary compares two binaries, measured in turn.
@@ -116,8 +117,8 @@ func (c comparison) withEntry(cases []benchCase, old entry, here meta, binary st
 	c.limit = cmp.Or(c.limit, 0.20) // the entry is of another hour, in which time over floor differed by several percent
 	oldBinary := c.made("old.test")
 	built := sync.OnceValue(func() error {
-		return try(func() {
-			failIf(old.Dirty, "the record is of a dirty tree")
+		return fail.Try(func() {
+			fail.If(old.Dirty, "the record is of a dirty tree")
 			c.buildRevision(old.Commit, old.BuildTags, oldBinary)
 		})
 	})
@@ -137,7 +138,7 @@ func (c comparison) withEntry(cases []benchCase, old entry, here meta, binary st
 		fmt.Println("These are different machines.")
 		c.confirmed(cases, binary, inTurn, inTurn)
 	default:
-		failIf(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
+		fail.If(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
 			"and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
 		fmt.Println("These are different machines: only time over floor can be compared.")
 		c.limit *= 2 // there the system calls have another share of the time
@@ -151,7 +152,7 @@ func (c comparison) confirmed(cases []benchCase, binary string, first, second fu
 		fmt.Println("What looks slower is measured again.")
 		cases = c.slower(cases, second(), newSide(binary))
 	}
-	failIf(cases != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, cases)
+	fail.If(cases != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, cases)
 }
 
 // slower prints how much the cases have changed, and returns those that look slower. It takes more samples of those on which
@@ -194,7 +195,7 @@ func (c comparison) slower(cases []benchCase, old, new *side) (slower []benchCas
 func busy(cases []benchCase, record, now map[string]series) {
 	for _, bc := range cases {
 		times := measure.Median(now[bc.String()].Floor) / measure.Median(record[bc.String()].Floor)
-		failIf(times > 1.25, "%w: the machine is busy, since the floor of %v takes %.1f times as long as in the record",
+		fail.If(times > 1.25, "%w: the machine is busy, since the floor of %v takes %.1f times as long as in the record",
 			errCannotTell, bc, times)
 	}
 }
@@ -242,7 +243,7 @@ func (c clone) sample(s *side, bc benchCase) {
 	text := c.bench(nil, s.binary, pattern, max(1, 5_000/bc.set.Count), "-test.count", fmt.Sprint(passes))
 	fmt.Fprintln(&s.text, text)
 	times, floors := values(text, "Process/", "sec/op"), values(text, "Floor/", "sec/op")
-	failIf(len(times) != passes || len(floors) != passes,
+	fail.If(len(times) != passes || len(floors) != passes,
 		"%v: the benchmark printed %d results and %d of the floor, want %d of each", bc, len(times), len(floors), passes)
 	time, floor := slices.Min(times)*1e9/float64(bc.set.Count), slices.Min(floors)*1e9/float64(bc.set.Count)
 	s.cases[bc.String()] = s.cases[bc.String()].and(series{rounded(time), rounded(floor), rounded(time / floor)})
@@ -300,7 +301,7 @@ func prove(f *flag.FlagSet) func(clone) {
 	runs := f.Int("runs", 30, "`samples` of each side in a comparison")
 	baseline := f.Bool("baseline", false, "prove the short comparison with the baseline instead; the baseline must be there")
 	return func(c clone) {
-		failIf(*repeats < 1 || *runs < minRuns, "want --repeats of at least 1 and --runs of at least %d", minRuns)
+		fail.If(*repeats < 1 || *runs < minRuns, "want --repeats of at least 1 and --runs of at least %d", minRuns)
 		percent, with := 10.0, c.buildTags("")
 		bc := newCase("flat_5k", "whole")
 		if *baseline {
@@ -316,7 +317,7 @@ func prove(f *flag.FlagSet) func(clone) {
 		start := time.Now()
 		for i := range 2 * *repeats {
 			fmt.Printf("\n%s, %d of %d\n", names[i%2], i/2+1, *repeats)
-			err := try(func() {
+			err := fail.Try(func() {
 				if *baseline {
 					comparison{c, selection{shortSizes, shortModes, *runs}, 0, shortMore}.withRecord(sides[i%2], baselineFile)
 				} else {
@@ -328,12 +329,12 @@ func prove(f *flag.FlagSet) func(clone) {
 				hits[i%2]++
 				fmt.Println(err)
 			} else {
-				check(err)
+				fail.On(err)
 			}
 		}
 		fmt.Printf("\nplanted slowdown found %d times of %d; false alarms %d of %d; %.0f s\n",
 			hits[0], *repeats, hits[1], *repeats, time.Since(start).Seconds())
-		failIf(hits[0] != *repeats || hits[1] != 0, "the proof does not hold")
+		fail.If(hits[0] != *repeats || hits[1] != 0, "the proof does not hold")
 	}
 }
 
@@ -345,7 +346,7 @@ func (c clone) calibrate(src source, binary string, bc benchCase, part float64) 
 	c.build(c.plant(src, loop(many), ""), slow.binary)
 	c.measureAll([]benchCase{bc}, samples, clean, slow)
 	cost := pairedChange(clean.cases[bc.String()].Time, slow.cases[bc.String()].Time)
-	failIf(cost.Lo <= 0, "the planted loop cannot be seen at all: the machine is too noisy")
+	fail.If(cost.Lo <= 0, "the planted loop cannot be seen at all: the machine is too noisy")
 	return int(part / cost.Estimate * many)
 }
 
@@ -358,10 +359,10 @@ func loop(turns int) string {
 // plant adds code to what is done for each file, and declarations after the imports. The next plant takes its place.
 func (c clone) plant(src source, code, declarations string) source {
 	const visit = "func (w *worker) visit("
-	before, after, ok := strings.Cut(string(must(os.ReadFile(filepath.Join(src.dir, plantedFile)))), visit)
+	before, after, ok := strings.Cut(string(fail.Must(os.ReadFile(filepath.Join(src.dir, plantedFile)))), visit)
 	head, body, ok2 := strings.Cut(after, "{\n")
-	failIf(!ok || !ok2, "%s has no %s…) to plant a slowdown in", plantedFile, visit)
+	fail.If(!ok || !ok2, "%s has no %s…) to plant a slowdown in", plantedFile, visit)
 	src.planted = c.made("planted.go")
-	check(os.WriteFile(src.planted, []byte(before+declarations+visit+head+"{\n"+code+body), 0o644))
+	fail.On(os.WriteFile(src.planted, []byte(before+declarations+visit+head+"{\n"+code+body), 0o644))
 	return src
 }

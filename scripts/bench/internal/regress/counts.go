@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // counts are what a case takes of something, by kind. Unlike a time, a count does not depend on how busy the machine is.
@@ -61,7 +63,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	here, binary := src.dir == c.root, c.made("count.test")
 	src.hooks = true
 	c.build(src, binary)
-	noTrace := try(c.canTrace)
+	noTrace := fail.Try(c.canTrace)
 	if noTrace != nil && here {
 		fmt.Printf("system calls are not counted: %v\n", noTrace)
 	}
@@ -73,7 +75,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 		}
 	}
 	if here {
-		if err := try(func() { c.countRequests(cases, all) }); err != nil {
+		if err := fail.Try(func() { c.countRequests(cases, all) }); err != nil {
 			fmt.Printf("requests to a disk are not counted: %v\n", err)
 		}
 	}
@@ -102,7 +104,7 @@ func (c clone) allocations(binary string, bc benchCase) float64 {
 	for range 3 {
 		all = append(all, values(c.bench(counted, binary, bc.pattern("Process"), 20), "Process/", "allocs/op")...)
 	}
-	failIf(len(all) != 3, "%v: the benchmark printed the allocations %d times, want 3", bc, len(all))
+	fail.If(len(all) != 3, "%v: the benchmark printed the allocations %d times, want 3", bc, len(all))
 	return slices.Min(all)
 }
 
@@ -132,7 +134,7 @@ var traceLine = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))?
 
 // readTrace counts what strace wrote to a file: the calls by kind, by name if kindOf is nil.
 func readTrace(file string, kindOf map[string]string) map[string]int {
-	f := must(os.Open(file))
+	f := fail.Must(os.Open(file))
 	defer f.Close()
 	n := map[string]int{ringRequests: 0}
 	for _, kind := range kindOf {
@@ -148,16 +150,16 @@ func readTrace(file string, kindOf map[string]string) map[string]int {
 			n[cmp.Or(kind, m[1])]++
 		}
 		if m[1] == "io_uring_enter" && m[3] != "" {
-			n[ringRequests] += must(strconv.Atoi(m[3]))
+			n[ringRequests] += fail.Must(strconv.Atoi(m[3]))
 		}
 	}
-	check(s.Err())
+	fail.On(s.Err())
 	return n
 }
 
 // countRequests adds the requests a file of a cold run over the sets of cases. The least of some runs counts.
 func (c clone) countRequests(cases []benchCase, all map[string]counts) {
-	failIf(os.Getuid() != 0, "only root can mount a disk")
+	fail.If(os.Getuid() != 0, "only root can mount a disk")
 	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")
 	cases = slices.DeleteFunc(cases, func(bc benchCase) bool { return bc.mode != "whole" }) // the others have the same files
 	for _, bc := range cases {
@@ -167,7 +169,7 @@ func (c clone) countRequests(cases []benchCase, all map[string]counts) {
 		for range 3 {
 			text := c.output("", c.made("disk"), "run", "-image", image, "--", c.made("bench"), "floor", "-case", "once", "-dir", "{}")
 			var line struct{ Requests float64 } // the last line; those before it are of the command
-			check(json.Unmarshal([]byte(text[strings.LastIndexByte(text, '\n')+1:]), &line))
+			fail.On(json.Unmarshal([]byte(text[strings.LastIndexByte(text, '\n')+1:]), &line))
 			least = min(least, line.Requests)
 		}
 		all[bc.String()][diskRequests] = least / float64(bc.set.Count)
@@ -199,7 +201,7 @@ func compareCounts(w io.Writer, old, new map[string]counts) {
 	}
 	t.Flush()
 	fmt.Fprintf(w, "%d counts compared, %d above their limits\n", compared, len(risen))
-	failIf(risen != nil, "%w: %s", errMore, strings.Join(risen, "; "))
+	fail.If(risen != nil, "%w: %s", errMore, strings.Join(risen, "; "))
 }
 
 func profile(f *flag.FlagSet) func(clone) {
@@ -221,7 +223,7 @@ func profile(f *flag.FlagSet) func(clone) {
 			c.bench(nil, binary, bc.pattern("Process"), max(1, 1_000_000/bc.set.Count), append(flags, "-test."+kind+"profile", file)...)
 			top := c.output(dir, "go", "tool", "pprof", "-top", "-nodecount", "25", "-sample_index", index, binary, file) + "\n"
 			fmt.Println(top)
-			check(os.WriteFile(filepath.Join(dir, kind+".txt"), []byte(top), 0o644))
+			fail.On(os.WriteFile(filepath.Join(dir, kind+".txt"), []byte(top), 0o644))
 		}
 		all := !*cpu && !*mem && !*trace && !*strace
 		if *cpu || all {
@@ -238,7 +240,7 @@ func profile(f *flag.FlagSet) func(clone) {
 			c.build(src, c.made("count.test"))
 			table := callTable(bc, c.calls(nil, c.made("count.test"), bc, nil))
 			fmt.Print(table)
-			check(os.WriteFile(filepath.Join(dir, "strace.txt"), []byte(table), 0o644))
+			fail.On(os.WriteFile(filepath.Join(dir, "strace.txt"), []byte(table), 0o644))
 		}
 		fmt.Println("left in .benchmarks/" + filepath.Base(dir))
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 func TestCompareCounts(t *testing.T) {
@@ -37,7 +39,7 @@ func TestCompareCounts(t *testing.T) {
 		{"unknown", 7, ""}, // not a count of this version
 	} {
 		var table bytes.Buffer
-		err := try(func() { compareCounts(&table, old, with(c.kind, c.n)) })
+		err := fail.Try(func() { compareCounts(&table, old, with(c.kind, c.n)) })
 		if c.want == "" {
 			assert.NoError(t, err, "%s %v", c.kind, c.n)
 		} else {
@@ -46,7 +48,7 @@ func TestCompareCounts(t *testing.T) {
 			assert.Contains(t, table.String(), "more")
 		}
 	}
-	err := try(func() {
+	err := fail.Try(func() {
 		compareCounts(&bytes.Buffer{}, old, map[string]counts{"flat_5k/whole": {"openat": 2, "read": 2}})
 	})
 	assert.ErrorContains(t, err, "openat a file from 1 to 2; flat_5k/whole: read a file from 1 to 2")
@@ -73,7 +75,7 @@ func TestCountsLike(t *testing.T) {
 func TestOldRevisionIsNotCounted(t *testing.T) {
 	c := newClone(t, t.TempDir())
 	assert.False(t, source{dir: c.root}.countable())
-	assert.ErrorContains(t, try(func() { c.build(source{dir: c.root, hooks: true}, c.made("count.test")) }), "no export_test.go")
+	assert.ErrorContains(t, fail.Try(func() { c.build(source{dir: c.root, hooks: true}, c.made("count.test")) }), "no export_test.go")
 }
 
 // An entry from before there were counts is read and written back as it was.
@@ -135,7 +137,7 @@ func TestPlantedCallIsFound(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	c := newClone(t, root)
-	if err := try(c.canTrace); err != nil {
+	if err := fail.Try(c.canTrace); err != nil {
 		t.Skipf("system calls cannot be counted here: %v", err)
 	}
 	bc := newCase("flat_5k", "whole")
@@ -143,10 +145,10 @@ func TestPlantedCallIsFound(t *testing.T) {
 	clean := source{dir: root}
 	count := func(src source) map[string]counts { return c.count(src, []benchCase{bc}) }
 	before := count(clean)
-	assert.NoError(t, try(func() { compareCounts(&bytes.Buffer{}, before, count(clean)) }))
+	assert.NoError(t, fail.Try(func() { compareCounts(&bytes.Buffer{}, before, count(clean)) }))
 
 	planted := c.plant(clean, "if plantedCalls++; plantedCalls%100 == 0 {\nif d, err := openRoot(`.`); err == nil { d.close() }\n}\n", "var plantedCalls int\n\n")
-	assert.ErrorContains(t, try(func() { compareCounts(&bytes.Buffer{}, before, count(planted)) }), "flat_5k/whole: openat a file")
+	assert.ErrorContains(t, fail.Try(func() { compareCounts(&bytes.Buffer{}, before, count(planted)) }), "flat_5k/whole: openat a file")
 }
 
 func newClone(t *testing.T, root string) clone { return clone{t.Context(), root, t.TempDir()} }

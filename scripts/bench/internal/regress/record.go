@@ -22,6 +22,7 @@ import (
 	"golang.org/x/perf/benchmath"
 	"golang.org/x/sys/unix"
 
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
@@ -91,12 +92,12 @@ func (c clone) records(name string) string { return filepath.Join(c.root, ".benc
 // readEntries returns the entries of a file, the newest last.
 func (c clone) readEntries(name string) (entries []entry) {
 	data, err := os.ReadFile(c.records(name))
-	failIf(err != nil && !errors.Is(err, fs.ErrNotExist), "%w", err)
+	fail.If(err != nil && !errors.Is(err, fs.ErrNotExist), "%w", err)
 	for text := range bytes.Lines(data) {
 		var e entry
 		err := json.Unmarshal(text, &e)
-		failIf(err != nil, ".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
-		failIf(e.Schema != schema, ".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: "+
+		fail.If(err != nil, ".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
+		fail.If(e.Schema != schema, ".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: "+
 			"remove the file and measure again", name, len(entries)+1, e.Schema, schema)
 		entries = append(entries, e)
 	}
@@ -115,21 +116,21 @@ func (c clone) appendEntry(name string, e entry, keep int) {
 	}
 	var text []byte
 	for _, e := range entries {
-		text = append(append(text, must(json.Marshal(e))...), '\n')
+		text = append(append(text, fail.Must(json.Marshal(e))...), '\n')
 	}
 	tmp := c.records(name + ".tmp")
-	check(os.WriteFile(tmp, text, 0o644))
-	check(os.Rename(tmp, c.records(name)))
+	fail.On(os.WriteFile(tmp, text, 0o644))
+	fail.On(os.Rename(tmp, c.records(name)))
 }
 
 // entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
 func (c clone) entriesWith(want tags, file string) []entry {
 	entries := c.readEntries(file)
-	failIf(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it "+
+	fail.If(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it "+
 		"(with --update-baseline the baseline)", file)
 	newest := entries[len(entries)-1].BuildTags
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
-	failIf(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v",
+	fail.If(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v",
 		want, file, newest)
 	return entries
 }
@@ -143,7 +144,7 @@ func choose(entries []entry, here meta, file string) entry {
 			chosen = e
 		}
 	}
-	failIf(chosen.Dirty && file == baselineFile, ".benchmarks/%s has an entry of a dirty tree, which is no baseline: "+
+	fail.If(chosen.Dirty && file == baselineFile, ".benchmarks/%s has an entry of a dirty tree, which is no baseline: "+
 		"measure a commit with scripts/bench_regress.sh --update-baseline", file)
 	chosen.Cases = map[string]series{}
 	for _, e := range entries {
@@ -164,11 +165,11 @@ func (e entry) having(cases []benchCase, file string, asked bool) (both []benchC
 			both = append(both, bc)
 			continue
 		}
-		failIf(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes",
+		fail.If(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes",
 			file, bc)
 		fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
 	}
-	failIf(both == nil, ".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
+	fail.If(both == nil, ".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
 	return both
 }
 
@@ -193,10 +194,10 @@ func record(f *flag.FlagSet) func(clone) {
 	tags := f.String("tags", "", tagsUsage)
 	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
 	return func(c clone) {
-		failIf(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag),
+		fail.If(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag),
 			"--tag %q: want letters, digits, dots, dashes and underscores", *tag)
 		_, dirty := c.revision()
-		failIf(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
+		fail.If(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
 		src := c.workingTree(*tags)
 		for _, name := range recordFiles { // before minutes are spent
 			c.readEntries(name)
@@ -207,8 +208,8 @@ func record(f *flag.FlagSet) func(clone) {
 		c.measureAll(cases, sel.runs, new)
 		e := entry{c.meta(*tag, src.tags), new.cases, c.count(src, cases)}
 		dir := c.recordDir("regress", *tag)
-		check(os.WriteFile(filepath.Join(dir, "meta.json"), append(must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
-		check(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(new.text.String()), 0o644))
+		fail.On(os.WriteFile(filepath.Join(dir, "meta.json"), append(fail.Must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
+		fail.On(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(new.text.String()), 0o644))
 		c.appendEntry(historyFile, e, historyKeeps)
 		if *update {
 			c.appendEntry(baselineFile, e, baselineKeeps)
@@ -228,6 +229,6 @@ func record(f *flag.FlagSet) func(clone) {
 
 func (c clone) recordDir(kind, name string) string {
 	dir := c.records(strings.TrimSuffix(kind+time.Now().UTC().Format("-20060102T150405Z-")+name, "-"))
-	check(os.MkdirAll(dir, 0o755))
+	fail.On(os.MkdirAll(dir, 0o755))
 	return dir
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
@@ -51,11 +52,11 @@ type command func(*flag.FlagSet) (do func(clone))
 
 func entryPoint(name string, cmd command) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		return try(func() {
-			root := must(filepath.Abs(".."))
+		return fail.Try(func() {
+			root := fail.Must(filepath.Abs(".."))
 			_, err := os.Stat(filepath.Join(root, benchFiles[0]))
-			failIf(err != nil, "start it in the scripts directory of a clone, or through scripts/bench_*.sh")
-			tmp := must(os.MkdirTemp("", "regress-"))
+			fail.If(err != nil, "start it in the scripts directory of a clone, or through scripts/bench_*.sh")
+			tmp := fail.Must(os.MkdirTemp("", "regress-"))
 			defer os.RemoveAll(tmp)
 			clone{ctx, root, tmp}.run(name, cmd, args)
 		})
@@ -71,44 +72,13 @@ func (c clone) run(name string, cmd command, args []string) {
 		f.SetOutput(os.Stderr)
 		f.Usage()
 	}
-	check(err)
-	failIf(f.NArg() > 0, "unexpected argument %q", f.Arg(0))
+	fail.On(err)
+	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))
 	do(c)
 }
 
-// A failure is an error on its way to the next try: nearly all errors end the command.
-type failure struct{ error }
-
-// try returns the error that do fails with.
-func try(do func()) (err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
-	do()
-	return nil
-}
-
-func check(err error) { failIf(err != nil, "%w", err) }
-
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-func failIf(wrong bool, format string, args ...any) {
-	if wrong {
-		panic(failure{fmt.Errorf(format, args...)})
-	}
-}
-
 func (c clone) output(dir, name string, args ...string) string {
-	return must(program.Output(c.ctx, dir, name, args...))
+	return fail.Must(program.Output(c.ctx, dir, name, args...))
 }
 
 // A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.
@@ -129,11 +99,11 @@ const (
 func newCase(name, mode string) benchCase {
 	has := func(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
 	layout, size, _ := strings.Cut(name, "_")
-	failIf(!has(layouts, layout) || !has(allSizes, size),
+	fail.If(!has(layouts, layout) || !has(allSizes, size),
 		"unknown case %q: want one of %s, then _, then one of %s", name, layouts, allSizes)
-	failIf(!has(allModes, mode), "unknown mode %q: want one of %s", mode, allModes)
+	fail.If(!has(allModes, mode), "unknown mode %q: want one of %s", mode, allModes)
 	const seed = 1
-	return benchCase{must(tickets.ParseSet(layout, size, seed)), layout, size, mode}
+	return benchCase{fail.Must(tickets.ParseSet(layout, size, seed)), layout, size, mode}
 }
 
 func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
@@ -149,9 +119,9 @@ func (bc benchCase) missing(c clone) bool {
 }
 
 func (bc benchCase) ensure(c clone) {
-	failIf(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
+	fail.If(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
 		bc.set.Name(), bc.set.Layout, bc.set.Count)
-	must(bc.set.Generate(c.ctx, c.data(), nil))
+	fail.Must(bc.set.Generate(c.ctx, c.data(), nil))
 }
 
 // A selection is which cases a command measures, and how often.
@@ -168,7 +138,7 @@ func (s *selection) flags(f *flag.FlagSet) {
 
 // cases returns what was selected; its data is there.
 func (s *selection) cases(c clone) (cases []benchCase) {
-	failIf(s.runs < minRuns, "--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
+	fail.If(s.runs < minRuns, "--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
 	for size := range strings.SplitSeq(cmp.Or(s.sizes, allSizes), ",") {
 		for _, layout := range []string{"flat_", "nested1_"} {
 			for mode := range strings.SplitSeq(s.modes, ",") {
@@ -205,9 +175,9 @@ func (src source) countable() bool {
 
 // build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
 func (c clone) build(src source, binary string) {
-	failIf(src.hooks && !src.countable(), "there is no export_test.go, which keeps the package from reacting to slow calls")
+	fail.If(src.hooks && !src.countable(), "there is no export_test.go, which keeps the package from reacting to slow calls")
 	replace := map[string]string{}
-	for _, name := range must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
+	for _, name := range fail.Must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
 		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
 			replace[name] = "" // as if it were not there
 		}
@@ -219,28 +189,28 @@ func (c clone) build(src source, binary string) {
 		replace[filepath.Join(src.dir, plantedFile)] = src.planted
 	}
 	overlay := c.made("overlay.json")
-	check(os.WriteFile(overlay, must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
+	fail.On(os.WriteFile(overlay, fail.Must(json.Marshal(map[string]any{"Replace": replace})), 0o644))
 	c.output(src.dir, "go", "test", "-c", "-o", binary, "-trimpath", "-buildvcs=false", "-overlay", overlay,
 		"-tags", string(src.tags))
 }
 
 func (c clone) commit(rev string) (commit string) {
-	err := try(func() {
+	err := fail.Try(func() {
 		commit = c.output(c.root, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
 	})
-	failIf(err != nil, "unknown revision %q: want baseline, prev or what git knows", rev)
+	fail.If(err != nil, "unknown revision %q: want baseline, prev or what git knows", rev)
 	return commit
 }
 
 func (c clone) buildRevision(rev string, with tags, binary string) source {
 	src := source{dir: binary + ".tree", tags: with}
 	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
-	check(os.MkdirAll(src.dir, 0o755))
+	fail.On(os.MkdirAll(src.dir, 0o755))
 	c.output(src.dir, "tar", "-xf", src.dir+".tar")
-	err := try(func() { c.matter(with, src.dir) })
-	failIf(err != nil, "%s: %w", rev, err)
-	err = try(func() { c.build(src, binary) })
-	failIf(err != nil, "%s cannot be measured with the benchmarks of today: %w", rev, err)
+	err := fail.Try(func() { c.matter(with, src.dir) })
+	fail.If(err != nil, "%s: %w", rev, err)
+	err = fail.Try(func() { c.build(src, binary) })
+	fail.If(err != nil, "%s cannot be measured with the benchmarks of today: %w", rev, err)
 	return src
 }
 
@@ -248,7 +218,7 @@ func (c clone) buildRevision(rev string, with tags, binary string) source {
 // are of one commit. Without git no commit is known, which is as good as a dirty tree.
 func (c clone) revision() (commit string, dirty bool) {
 	commit = "unknown"
-	err := try(func() {
+	err := fail.Try(func() {
 		commit = c.commit("HEAD")
 		dirty = c.output(c.root, "git", "status", "--porcelain", "--", ".", ":!.benchmarks") != ""
 	})
@@ -276,7 +246,7 @@ func (c clone) workingTree(flag string) source {
 
 // buildTags returns the tags with which the go command builds, given the value of --tags.
 func (c clone) buildTags(flag string) tags {
-	failIf(!regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag),
+	fail.If(!regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag),
 		"--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
 	args := []string{"list", "-f", `{{join context.BuildTags ","}}`}
 	if flag != "" { // or those of GOFLAGS would not count
@@ -292,6 +262,6 @@ func (c clone) matter(t tags, dir string) {
 		return c.output(dir, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
 	}
 	for tag := range strings.SplitSeq(string(t), ",") {
-		failIf(tag != "" && files(tag) == files(""), "no file of the package depends on the build tag %q", tag)
+		fail.If(tag != "" && files(tag) == files(""), "no file of the package depends on the build tag %q", tag)
 	}
 }

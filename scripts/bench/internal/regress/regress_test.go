@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 func TestChangeOf(t *testing.T) {
@@ -84,11 +86,11 @@ func TestEntries(t *testing.T) {
 
 	have, lacks := newCase("flat_5k", "whole"), newCase("flat_5k", "stat")
 	assert.Equal(t, []benchCase{have}, chosen.having([]benchCase{lacks, have}, baselineFile, false))
-	assert.ErrorContains(t, try(func() { chosen.having([]benchCase{have, lacks}, baselineFile, true) }), "has no case flat_5k/stat")
-	assert.ErrorContains(t, try(func() { chosen.having([]benchCase{lacks}, baselineFile, false) }), "none of these cases")
+	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{have, lacks}, baselineFile, true) }), "has no case flat_5k/stat")
+	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{lacks}, baselineFile, false) }), "none of these cases")
 
 	entries[len(entries)-1].Dirty = true
-	assert.ErrorContains(t, try(func() { choose(entries, meta{}, baselineFile) }), "dirty tree")
+	assert.ErrorContains(t, fail.Try(func() { choose(entries, meta{}, baselineFile) }), "dirty tree")
 	choose(entries, meta{}, historyFile)
 
 	for text, want := range map[string]string{
@@ -96,7 +98,7 @@ func TestEntries(t *testing.T) {
 		"{":             "line 1: unexpected end of JSON input",
 	} {
 		require.NoError(t, os.WriteFile(c.records(historyFile), []byte(text), 0o644))
-		assert.ErrorContains(t, try(func() { c.readEntries(historyFile) }), want)
+		assert.ErrorContains(t, fail.Try(func() { c.readEntries(historyFile) }), want)
 	}
 }
 
@@ -144,7 +146,7 @@ func TestBadInput(t *testing.T) {
 	}
 	check := func(do command, want string, args ...string) {
 		t.Helper()
-		err := try(func() { c.run("x", do, args) })
+		err := fail.Try(func() { c.run("x", do, args) })
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.NotErrorIs(t, err, errSlower)
@@ -190,7 +192,7 @@ func TestBadInput(t *testing.T) {
 	t.Setenv("GOFLAGS", "")
 	require.NoError(t, os.RemoveAll(c.records("")))
 	require.NoError(t, os.Mkdir(c.records(""), 0o755))
-	err := try(func() { c.buildRevision("HEAD~", "fileproc_unix", c.made("old.test")) })
+	err := fail.Try(func() { c.buildRevision("HEAD~", "fileproc_unix", c.made("old.test")) })
 	require.EqualError(t, err, `HEAD~: no file of the package depends on the build tag "fileproc_unix"`)
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
@@ -217,7 +219,7 @@ func TestBuildTags(t *testing.T) {
 		assert.Equal(t, want, c.buildTags(flag))
 	}
 	for _, flag := range []string{",", "a,", "-race", "!a"} {
-		assert.ErrorContains(t, try(func() { c.buildTags(flag) }), "want build tags")
+		assert.ErrorContains(t, fail.Try(func() { c.buildTags(flag) }), "want build tags")
 	}
 
 	t.Setenv("GOFLAGS", "-tags=a -buildvcs=false --tags=c,b")
@@ -252,7 +254,7 @@ func TestEntriesWithBuildTags(t *testing.T) {
 	entries = c.entriesWith("", baselineFile)
 	require.Len(t, entries, 1)
 	assert.NotContains(t, entries[0].String(), "tags")
-	assert.ErrorContains(t, try(func() { c.entriesWith("fileproc_generic", baselineFile) }),
+	assert.ErrorContains(t, fail.Try(func() { c.entriesWith("fileproc_generic", baselineFile) }),
 		"built with -tags fileproc_generic, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
 }
 
@@ -260,13 +262,13 @@ func TestCases(t *testing.T) {
 	bc := newCase("flat_5k", "whole")
 	assert.Equal(t, "flat_5k/whole", bc.String())
 	assert.Equal(t, "^BenchmarkFloor$/^layout=flat$/^files=5k$/^mode=whole$", bc.pattern("Floor"))
-	assert.ErrorContains(t, try(func() { newCase("flat_7k", "whole") }), `unknown case "flat_7k"`)
-	assert.ErrorContains(t, try(func() { newCase("flat_5k", "half") }), `unknown mode "half"`)
+	assert.ErrorContains(t, fail.Try(func() { newCase("flat_7k", "whole") }), `unknown case "flat_7k"`)
+	assert.ErrorContains(t, fail.Try(func() { newCase("flat_5k", "half") }), `unknown mode "half"`)
 
 	sel := selection{sizes: "1m", modes: "whole", runs: minRuns}
-	assert.ErrorContains(t, try(func() { sel.cases(newClone(t, t.TempDir())) }), "tickets_flat_1m is missing; make it: ")
+	assert.ErrorContains(t, fail.Try(func() { sel.cases(newClone(t, t.TempDir())) }), "tickets_flat_1m is missing; make it: ")
 	sel.runs--
-	assert.ErrorContains(t, try(func() { sel.cases(clone{}) }), "too few")
+	assert.ErrorContains(t, fail.Try(func() { sel.cases(clone{}) }), "too few")
 }
 
 func TestBusy(t *testing.T) {
@@ -274,7 +276,7 @@ func TestBusy(t *testing.T) {
 	record := map[string]series{one.String(): {Floor: []float64{100, 101}}, other.String(): {Floor: []float64{100, 101}}}
 	now := map[string]series{one.String(): {Floor: []float64{110}}, other.String(): {Floor: []float64{180}}}
 	busy([]benchCase{one}, record, now)
-	assert.ErrorIs(t, try(func() { busy([]benchCase{one, other}, record, now) }), errCannotTell)
+	assert.ErrorIs(t, fail.Try(func() { busy([]benchCase{one, other}, record, now) }), errCannotTell)
 }
 
 // The slowdown must find its place in the source as it is.
@@ -283,7 +285,7 @@ func TestPlant(t *testing.T) {
 	require.NoError(t, err)
 	c := newClone(t, root)
 	c.build(c.plant(source{dir: root}, loop(7), ""), c.made("bench.test"))
-	assert.Error(t, try(func() { c.plant(source{dir: c.tmp}, loop(7), "") }))
+	assert.Error(t, fail.Try(func() { c.plant(source{dir: c.tmp}, loop(7), "") }))
 }
 
 // A larger count is status 1, also where this machine cannot tell whether the times are longer.
@@ -291,7 +293,7 @@ func TestStatus(t *testing.T) {
 	status := func(times, counts error) int {
 		c := comparison{clone: newClone(t, "")}
 		e := interface{ ExitCode() int }(nil)
-		if !errors.As(try(func() { c.timesAndCounts(func() { check(times) }, func() { check(counts) }) }), &e) {
+		if !errors.As(fail.Try(func() { c.timesAndCounts(func() { fail.On(times) }, func() { fail.On(counts) }) }), &e) {
 			return 0
 		}
 		return e.ExitCode()

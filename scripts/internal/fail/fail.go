@@ -1,0 +1,42 @@
+// Package fail passes an error to where it ends a command: nearly all errors do.
+package fail
+
+import "fmt"
+
+// A failure is an error on its way to the next Try.
+type failure struct{ error }
+
+// Try returns the error that do fails with, on the same goroutine.
+func Try(do func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	do()
+	return nil
+}
+
+// On fails with err, unless it is nil.
+func On(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// If fails if something is wrong.
+func If(wrong bool, format string, args ...any) {
+	if wrong {
+		panic(failure{fmt.Errorf(format, args...)})
+	}
+}
+
+// Must returns v, unless there is an error.
+func Must[T any](v T, err error) T {
+	On(err)
+	return v
+}
