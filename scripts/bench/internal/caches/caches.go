@@ -13,11 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 const usage = `scripts/bench_cache.sh [FLAG]... [PICTURE]
@@ -28,11 +28,10 @@ run takes about three minutes.
 `
 
 // Main measures and prints.
-func Main(ctx context.Context, args []string) (err error) {
+func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("caches", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
 	sample := flags.Duration("sample", 20*time.Millisecond, "`time` of a side in a round, about")
-	only := flags.String("only", "", "measure only the cases whose name contains this `text`, and no other tables")
 	plot := flags.Bool("plot", false, "draw PICTURE too, by default docs/img/cache.png, and beside it one of the writes")
 	repair := flags.Bool("repaired", false, "measure cachefs with a list that works, by a line more in its source")
 	engine := flags.Bool("engines", false, "measure only the cache's engine, beside jellydator/ttlcache and maypok86/otter")
@@ -43,42 +42,25 @@ func Main(ctx context.Context, args []string) (err error) {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *rounds < 1 || flags.NArg() > 1 || flags.NArg() == 1 && !*plot {
-		return errors.New("-rounds must be at least 1, and a PICTURE is drawn with -plot")
-	}
-	tmp, err := os.MkdirTemp("", "caches-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	if *engine {
-		return engines(ctx, tmp)
-	}
-	binary := filepath.Join(tmp, "caches.test")
-	build := []string{"go", "test", "-c", "-o", binary}
-	if *repair {
-		mod, err := repaired(ctx, tmp)
-		if err != nil {
-			return err
+	return fail.Try(func() {
+		fail.If(*rounds < 1 || flags.NArg() > 1 || flags.NArg() == 1 && !*plot, "-rounds must be at least 1, and a PICTURE is drawn with -plot")
+		tmp := fail.Must(os.MkdirTemp("", "caches-"))
+		defer os.RemoveAll(tmp)
+		if *engine {
+			engines(ctx, tmp)
+			return
 		}
-		build = append(build, "-modfile", mod, "-mod=mod")
-	}
-	if err := program.All(ctx, [][]string{append(build, "./bench/internal/caches")}); err != nil {
-		return err
-	}
-	benchmarks := "."
-	if *only != "" {
-		benchmarks = "Cases/" + regexp.QuoteMeta(strings.ReplaceAll(*only, " ", "_"))
-	}
-	r, err := measureAll(ctx, binary, *rounds, benchmarks, sample.String())
-	if err != nil {
-		return err
-	}
-	r.print(os.Stdout)
-	if *plot {
-		return r.plot(cmp.Or(flags.Arg(0), "../docs/img/cache.png"))
-	}
-	return nil
+		build := []string{"go", "test", "-c", "-o", filepath.Join(tmp, "caches.test")}
+		if *repair {
+			build = append(build, "-modfile", repaired(ctx, tmp), "-mod=mod")
+		}
+		fail.On(program.All(ctx, [][]string{append(build, "./bench/internal/caches")}))
+		r := fail.Must(measureAll(ctx, filepath.Join(tmp, "caches.test"), *rounds, ".", sample.String()))
+		r.print(os.Stdout)
+		if *plot {
+			fail.On(r.plot(cmp.Or(flags.Arg(0), "../docs/img/cache.png")))
+		}
+	})
 }
 
 // measureAll runs the benchmarks of the test program in rounds.
@@ -108,47 +90,31 @@ func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benc
 
 // repaired returns a go.mod with another cachefs v1.0.0. Its removeLRU leaves the list as it is when the entry, which is new, is in
 // none; as it was downloaded, it empties the list.
-func repaired(ctx context.Context, tmp string) (mod string, err error) {
-	dir, err := program.Output(ctx, "", "go", "list", "-f", "{{.Dir}}", "github.com/absfs/cachefs")
-	if err != nil {
-		return "", err
-	}
-	copied := filepath.Join(tmp, "cachefs")
-	file := filepath.Join(copied, "cachefs.go")
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		return "", err
-	}
-	const method = "removeLRU(entry *cacheEntry) {\n"
-	source, err := os.ReadFile(file)
-	before, after, ok := strings.Cut(string(source), method)
-	if !ok {
-		return "", errors.Join(err, errors.New("this cachefs has another removeLRU"))
-	}
+func repaired(ctx context.Context, tmp string) (mod string) {
+	dir, mod := filepath.Join(tmp, "cachefs"), filepath.Join(tmp, "go.mod")
+	fail.On(os.CopyFS(dir, os.DirFS(fail.Must(program.Output(ctx, "", "go", "list", "-f", "{{.Dir}}", "github.com/absfs/cachefs")))))
+	const file, method = "cachefs.go", "removeLRU(entry *cacheEntry) {\n"
+	before, after, ok := strings.Cut(string(fail.Must(os.ReadFile(filepath.Join(dir, file)))), method)
+	fail.If(!ok, "this cachefs has another removeLRU")
 	fixed := before + method + "if entry.prev == nil && entry.next == nil && c.lruHead != entry {\nreturn\n}\n" + after
-	if err := os.WriteFile(file, []byte(fixed), 0o666); err != nil {
-		return "", err
-	}
-	return filepath.Join(tmp, "go.mod"), program.Module(ctx, filepath.Join(tmp, "go.mod"), "github.com/absfs/cachefs", copied)
+	fail.On(os.WriteFile(filepath.Join(dir, file), []byte(fixed), 0o666))
+	fail.On(program.Module(ctx, mod, "github.com/absfs/cachefs", dir))
+	return mod
 }
 
 // engines runs a benchmark of the engine. It is not exported, so the benchmark is put into its package for this build alone, with a
 // go.mod that has the two libraries: the repository's own has not.
-func engines(ctx context.Context, tmp string) error {
-	root, err := filepath.Abs("..")
-	if err != nil {
-		return err
-	}
+func engines(ctx context.Context, tmp string) {
+	root := fail.Must(filepath.Abs(".."))
 	mod, overlay := filepath.Join(tmp, "go.mod"), filepath.Join(tmp, "overlay.json")
 	replace := fmt.Sprintf(`{"Replace": {"%[1]s/cache/%[2]s": "%[1]s/scripts/bench/internal/caches/testdata/%[2]s"}}`, root, "engines_test.go")
-	if err := errors.Join(os.WriteFile(overlay, []byte(replace), 0o666), program.All(ctx, [][]string{
+	fail.On(os.WriteFile(overlay, []byte(replace), 0o666))
+	fail.On(program.All(ctx, [][]string{
 		{"cp", "../go.mod", "../go.sum", tmp},
-		{"go", "mod", "edit", "-require", "github.com/jellydator/ttlcache/v3@v3.4.1", mod},
-		{"go", "mod", "edit", "-require", "github.com/maypok86/otter/v2@v2.4.0", mod},
-	})); err != nil {
-		return err
-	}
+		{"go", "mod", "edit", "-require", "github.com/jellydator/ttlcache/v3@v3.4.1", "-require", "github.com/maypok86/otter/v2@v2.4.0", mod},
+	}))
 	cmd := exec.CommandContext(ctx, "go", "-C", root, "test", "-modfile", mod, "-mod=mod", "-overlay", overlay,
 		"-run", "^$", "-bench", "Engines", "-count", "5", "-benchtime", "200ms", "./cache")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	fail.On(cmd.Run())
 }
