@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
@@ -21,8 +20,8 @@ import (
 // A block is what a page shows of the measurements in the file from: a table and, beside the page, the picture img/NAME.svg.
 type block struct {
 	name, page, from string
-	sides            func(*document, results) error                          // draws records
-	text             func(*runner, context.Context, *document, string) error // in place of sides: draws what a command has printed
+	sides            func(*document, results)                          // draws records
+	text             func(*runner, context.Context, *document, string) // in place of sides: draws what a command has printed
 }
 
 const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
@@ -58,33 +57,26 @@ func stampOf(records []record.Record) string {
 }
 
 // draw writes a block into its page. With --quick the page is a copy.
-func (r *runner) draw(ctx context.Context, b block) error {
+func (r *runner) draw(ctx context.Context, b block) {
 	page := filepath.Join(r.out, b.page)
 	old, err := os.ReadFile(page)
 	if errors.Is(err, fs.ErrNotExist) && r.quick {
 		old, err = os.ReadFile(filepath.Join(r.root, b.page))
 	}
-	raw, errRaw := os.ReadFile(r.file(b.from))
-	if err = errors.Join(err, errRaw, os.MkdirAll(filepath.Join(filepath.Dir(page), "img"), 0o755)); err != nil {
-		return err
-	}
+	fail.On(errors.Join(err, os.MkdirAll(filepath.Join(filepath.Dir(page), "img"), 0o755)))
+	raw := string(fail.Must(os.ReadFile(r.file(b.from))))
 	d := &document{dir: filepath.Dir(page)}
-	stamp, _, _ := strings.Cut(string(raw), "\n")
-	if b.text != nil {
-		err = b.text(r, ctx, d, string(raw))
-	}
+	stamp, _, _ := strings.Cut(raw, "\n")
 	if b.sides != nil || b.name == "targets" {
-		records, errLoad := r.load(b.from)
-		if err = cmp.Or(err, errLoad); err == nil && b.sides != nil {
-			err = d.records(b, resultsOf(records, b.from))
-		}
-		stamp = stampOf(records)
+		stamp = stampOf(r.load(b.from))
 	}
-	text, errFill := fill(string(old), b.name, d.String()+"\n"+stamp+"\n")
-	if err = cmp.Or(err, errFill); err != nil {
-		return err
+	if b.sides != nil {
+		d.records(b, resultsOf(r.load(b.from), b.from))
+	} else {
+		b.text(r, ctx, d, raw)
 	}
-	return os.WriteFile(page, []byte(text), 0o644)
+	text := fail.Must(fill(string(old), b.name, d.String()+"\n"+stamp+"\n"))
+	fail.On(os.WriteFile(page, []byte(text), 0o644))
 }
 
 // fill replaces what a page has between the two lines of a block.
@@ -101,34 +93,30 @@ func fill(page, name, text string) (string, error) {
 }
 
 // records draws a block of records. What could not be measured is named below it.
-func (d *document) records(b block, r results) (err error) {
-	if len(r.series) > 0 {
-		err = b.sides(d, r)
-	}
-	if p, ok := pictures[b.name]; ok && err == nil && len(r.series) > 0 {
-		err = d.picture(b.name+".svg", p.alt, func(file string) error { return p.plot(r, file) })
-		if b.name == "peers" && err == nil { // README.md shows it, where a picture must not depend on the reader's fonts
-			err = p.plot(r, filepath.Join(d.dir, "img", "peers.png"))
+func (d *document) records(b block, r results) {
+	if p, ok := pictures[b.name]; len(r.series) > 0 {
+		b.sides(d, r)
+		if ok {
+			d.picture(b.name+".svg", p.alt, func(file string) error { return p.plot(r, file) })
+		}
+		if b.name == "peers" { // README.md shows it, where a picture must not depend on the reader's fonts
+			fail.On(p.plot(r, filepath.Join(d.dir, "img", "peers.png")))
 		}
 	}
 	d.leftOut(r)
-	return err
 }
 
-func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
+func (r *runner) drawLoad(ctx context.Context, d *document, _ string) {
 	columns := []string{"operation", "through", "count", "ops/s", "med", "p(95)", "p(99)"}
 	d.table(columns...)
 	var ratios []string
 	below := &document{dir: d.dir}
 	for _, l := range loads {
 		var text string
-		err := below.picture(l.name+".svg", l.alt, func(file string) (err error) {
-			text, err = program.Output(ctx, "", "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
-			return err
+		below.picture(l.name+".svg", l.alt, func(file string) error {
+			text = output(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
+			return nil
 		})
-		if err != nil {
-			return err
-		}
 		rows, all := tableOf(text, columns...), tableOf(text, "VUs", "p(95)")
 		for _, row := range all {
 			if row[1] == "all" {
@@ -147,21 +135,17 @@ func (r *runner) drawLoad(ctx context.Context, d *document, _ string) error {
 		}
 	}
 	d.line("%s\np(95) against the other side: %s.", below, strings.Join(ratios, "; "))
-	return nil
 }
 
 // drawTable copies the table that has these heads.
-func drawTable(heads ...string) func(*runner, context.Context, *document, string) error {
-	return func(_ *runner, _ context.Context, d *document, raw string) error {
+func drawTable(heads ...string) func(*runner, context.Context, *document, string) {
+	return func(_ *runner, _ context.Context, d *document, raw string) {
 		rows := tableOf(raw, heads...)
-		if len(rows) < 2 {
-			return fmt.Errorf("no table with the heads %v was printed", heads)
-		}
+		fail.If(len(rows) < 2, "no table with the heads %v was printed", heads)
 		d.table(rows[0]...)
 		for _, row := range rows[1:] {
 			d.row(row...)
 		}
-		return nil
 	}
 }
 
@@ -185,19 +169,15 @@ func coldCases(text string) (cases []coldCase) {
 }
 
 // drawCold also draws docs/img/cold.png, which README.md shows.
-func (r *runner) drawCold(ctx context.Context, d *document, raw string) error {
+func (r *runner) drawCold(ctx context.Context, d *document, raw string) {
 	var names []string
 	measured := map[string]coldCase{}
 	for _, c := range coldCases(raw) {
 		names, measured[c.name] = append(names, c.name), c
 	}
-	if names == nil {
-		return errors.New("scripts/bench_cold.sh has printed no figures")
-	}
-	if err := drawTable("fileproc: requests")(r, ctx, d, raw); err != nil {
-		return err
-	}
-	return figure.Bars{
+	fail.If(names == nil, "scripts/bench_cold.sh has printed no figures")
+	drawTable("fileproc: requests")(r, ctx, d, raw)
+	fail.On(figure.Bars{
 		Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's", Names: names,
 		Kinds: []string{"requests", "time"}, Label: "%.1f",
 		Value: func(name, kind string) (measure.Spread, bool) {
@@ -210,10 +190,7 @@ func (r *runner) drawCold(ctx context.Context, d *document, raw string) error {
 		},
 		Caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\n" +
 			"Medians; where no disk is named, an emulated one that only counts.\n" + strings.SplitN(raw, "\n", 2)[0],
-	}.Save(filepath.Join(r.out, "docs/img/cold.png"))
+	}.Save(filepath.Join(r.out, "docs/img/cold.png")))
 }
 
-func (r *runner) drawTargets(_ context.Context, d *document, _ string) error {
-	_, err := d.targets(r)
-	return err
-}
+func (r *runner) drawTargets(_ context.Context, d *document, _ string) { d.targets(r) }

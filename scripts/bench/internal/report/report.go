@@ -18,6 +18,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
@@ -38,7 +39,7 @@ type part struct {
 	build  string   // of bench; "": the first one
 	floor  []string // arguments of bench floor, a run for each; nil: -case name
 	// text returns what a command has printed, in place of records.
-	text func(r *runner, ctx context.Context, set string) (string, error)
+	text func(r *runner, ctx context.Context, set string) string
 }
 
 var parts = []part{
@@ -97,40 +98,39 @@ func Main(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	chosen, known := strings.Split(*only, ","), []string(nil)
-	if *only == "none" {
-		chosen = nil
-	}
-	for _, name := range chosen {
-		i := slices.Index(names, name)
-		if i < 0 {
-			return fmt.Errorf("unknown part %q: want some of %v", name, names)
+	return fail.Try(func() {
+		chosen, known := strings.Split(*only, ","), []string(nil)
+		if *only == "none" {
+			chosen = nil
 		}
-		known = append(known, r.sized(parts[i].sets)...)
-	}
-	if *sets != "" {
-		r.only = strings.Split(*sets, ",")
-	}
-	for _, set := range r.only {
-		if !slices.Contains(known, set) {
-			return fmt.Errorf("none of these parts measures a set %q", set)
+		for _, name := range chosen {
+			i := slices.Index(names, name)
+			fail.If(i < 0, "unknown part %q: want some of %v", name, names)
+			known = append(known, r.sized(parts[i].sets)...)
 		}
-	}
-	if err := r.open("report"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(r.bins)
-	return r.run(ctx, chosen, blocks)
+		if *sets != "" {
+			r.only = strings.Split(*sets, ",")
+		}
+		for _, set := range r.only {
+			fail.If(!slices.Contains(known, set), "none of these parts measures a set %q", set)
+		}
+		r.open("report")
+		defer os.RemoveAll(r.bins)
+		fail.On(r.run(ctx, chosen, blocks))
+	})
 }
+
+// measures reports whether the set was chosen.
+func (r *runner) measures(set string) bool { return r.only == nil || slices.Contains(r.only, set) }
 
 // run measures the parts and writes the blocks. A part that cannot be measured, and a block that cannot be drawn, are left as
 // they were.
 func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error {
 	var failed []string
 	start := time.Now()
-	try := func(what string, do func() error) {
+	try := func(what string, do func()) {
 		began := time.Now()
-		err := do()
+		err := fail.Try(do)
 		fmt.Fprintf(os.Stderr, "%s: %.0f s\n", what, time.Since(began).Seconds())
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: left as it was: %v\n", what, err)
@@ -138,14 +138,13 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 		}
 	}
 	for _, p := range parts {
-		of := func(set string) bool { return r.only == nil || slices.Contains(r.only, set) }
-		if slices.Contains(chosen, p.name) && slices.ContainsFunc(r.sized(p.sets), of) && ctx.Err() == nil {
-			try("measuring "+p.name, func() error { return r.measure(ctx, p) })
+		if slices.Contains(chosen, p.name) && slices.ContainsFunc(r.sized(p.sets), r.measures) && ctx.Err() == nil {
+			try("measuring "+p.name, func() { r.measure(ctx, p) })
 		}
 	}
 	for _, b := range blocks {
 		if _, err := os.Stat(r.file(b.from)); err == nil && ctx.Err() == nil {
-			try("drawing "+b.name, func() error { return r.draw(ctx, b) })
+			try("drawing "+b.name, func() { r.draw(ctx, b) })
 		}
 	}
 	fmt.Fprintf(os.Stderr, "%.0f s in all, with the measurements in %s\n", time.Since(start).Seconds(), r.raw)
@@ -156,23 +155,18 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 }
 
 // open is called in the directory scripts. name is that of the directory with the measurements.
-func (r *runner) open(name string) (err error) {
-	if r.root, err = filepath.Abs(".."); err != nil {
-		return err
-	}
+func (r *runner) open(name string) {
+	r.root = fail.Must(filepath.Abs(".."))
 	r.out, r.raw = r.root, filepath.Join(r.root, ".data", name)
 	if r.quick {
 		r.raw += "-quick"
 		r.out, r.rounds, r.passes, r.runs = r.raw, min(r.rounds, 3), 1, 1
 	}
-	if err := os.MkdirAll(r.raw, 0o755); err != nil {
-		return err
-	}
+	fail.On(os.MkdirAll(r.raw, 0o755))
 	commit, _ := program.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
 	r.stamp = record.Record{Commit: cmp.Or(commit, "unknown"), Date: time.Now().UTC().Format(time.DateOnly),
 		Machine: host.Machine(filepath.Join(r.root, ".data"))}
-	r.bins, err = os.MkdirTemp("", "report-")
-	return err
+	r.bins = fail.Must(os.MkdirTemp("", "report-"))
 }
 
 // file returns the name of what is kept of a part.
@@ -192,99 +186,87 @@ func (r *runner) sized(sets []string) (sized []string) {
 }
 
 // set returns the directory of a set, which it makes if it is missing, but none of a million files.
-func (r *runner) set(ctx context.Context, name string) (string, error) {
-	dir := filepath.Join(r.root, ".data", "tickets_"+name)
-	if name == "proc" {
-		return "/proc", nil
-	} else if _, err := os.Stat(dir + ".json"); err == nil {
-		return dir, nil
+func (r *runner) set(ctx context.Context, name string) string {
+	layout, count, found := strings.Cut(name, "_")
+	if !found {
+		return map[string]string{"proc": "/proc"}[name]
 	}
-	layout, count, _ := strings.Cut(name, "_")
-	if count == "1m" {
-		return "", fmt.Errorf("go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
-	}
-	set, err := tickets.ParseSet(layout, count, 1)
-	if err == nil {
-		_, err = set.Generate(ctx, filepath.Dir(dir), nil)
-	}
-	return dir, err
+	data := filepath.Join(r.root, ".data")
+	set := fail.Must(tickets.ParseSet(layout, count, 1))
+	_, err := set.ReadManifest(data)
+	fail.If(err != nil && count == "1m", "go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
+	fail.Must(set.Generate(ctx, data, nil))
+	return filepath.Join(data, set.Name())
 }
 
-// output runs the command bench, built with the tag of a build.
-func (r *runner) output(ctx context.Context, build string, args ...string) (string, error) {
+// output runs a program, or fails.
+func output(ctx context.Context, name string, args ...string) string {
+	return fail.Must(program.Output(ctx, "", name, args...))
+}
+
+// bench runs the command bench, built with the tag of a build.
+func (r *runner) bench(ctx context.Context, build string, args ...string) string {
 	build = cmp.Or(build, builds[0])
 	binary := filepath.Join(r.bins, build)
 	if _, err := os.Stat(binary); err != nil {
-		if _, err := program.Output(ctx, "", "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench"); err != nil {
-			return "", err
-		}
+		output(ctx, "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench")
 	}
-	return program.Output(ctx, "", binary, args...)
+	return output(ctx, binary, args...)
 }
 
 // measure measures a part, or some of its sets, and keeps the measurements. A set that is missing is left out.
-func (r *runner) measure(ctx context.Context, p part) error {
-	var fresh, records []record.Record
-	var text strings.Builder
+func (r *runner) measure(ctx context.Context, p part) {
+	var records []record.Record
 	var missing error
+	text := &strings.Builder{}
+	if p.text != nil {
+		fmt.Fprintf(text, "%s\n\n", stampOf([]record.Record{r.stamp}))
+	} else if r.only != nil {
+		fail.On(fail.Try(func() {
+			records = slices.DeleteFunc(r.load(p.name), func(rec record.Record) bool { return r.measures(rec.Data) })
+		}))
+	}
+	old := len(records)
 	for _, set := range r.sized(p.sets) {
-		if r.only != nil && !slices.Contains(r.only, set) {
+		if !r.measures(set) {
 			continue
 		}
 		dir := ""
-		if set != "" {
-			var err error
-			if dir, err = r.set(ctx, set); err != nil {
-				fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
-				missing = err
-				continue
-			}
+		if err := fail.Try(func() { dir = r.set(ctx, set) }); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
+			missing = err
+		} else if p.text != nil {
+			text.WriteString(p.text(r, ctx, dir))
+		} else {
+			records = append(records, r.measureSet(ctx, p, dir)...)
 		}
-		if p.text != nil {
-			printed, err := p.text(r, ctx, dir)
-			if err != nil {
-				return err
-			}
-			text.WriteString(printed)
-			continue
-		}
-		measured, err := r.measureSet(ctx, p, dir)
-		if err != nil {
-			return err
-		}
-		fresh = append(fresh, measured...)
 	}
-	if p.text != nil && missing == nil {
-		return os.WriteFile(r.file(p.name), []byte(stampOf([]record.Record{r.stamp})+"\n\n"+text.String()), 0o644)
-	} else if len(fresh) == 0 {
-		return cmp.Or(missing, errors.New("nothing was measured"))
+	if p.text != nil {
+		fail.On(missing)
+	} else if len(records) == old {
+		fail.On(cmp.Or(missing, errors.New("nothing was measured")))
 	}
-	for i := range fresh {
-		fresh[i].Commit, fresh[i].Date, fresh[i].Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
+	for i := range records[old:] {
+		rec := &records[old+i]
+		rec.Commit, rec.Date, rec.Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
 	}
-	if old, err := r.load(p.name); err == nil && r.only != nil {
-		records = slices.DeleteFunc(old, func(rec record.Record) bool { return slices.Contains(r.only, rec.Data) })
-	}
-	if err := record.Write(&text, append(records, fresh...)...); err != nil {
-		return err
-	}
-	return os.WriteFile(r.file(p.name), []byte(text.String()), 0o644)
+	fail.On(record.Write(text, records...))
+	fail.On(os.WriteFile(r.file(p.name), []byte(text.String()), 0o644))
 }
 
 // load returns no records of a part that was not measured.
-func (r *runner) load(name string) ([]record.Record, error) {
+func (r *runner) load(name string) []record.Record {
 	text, err := os.ReadFile(r.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+		return nil
 	}
-	return record.Read(bytes.NewReader(text))
+	fail.On(err)
+	return fail.Must(record.Read(bytes.NewReader(text)))
 }
 
 // measureSet lets the builds of the table backends take turns, of which a different one goes first in each round. A pass over a
 // million files takes as long as ten of others.
-func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []record.Record, err error) {
+func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []record.Record) {
 	rounds, passes := r.rounds, r.passes
 	if strings.HasSuffix(dir, "_1m") {
 		passes = 1
@@ -295,21 +277,15 @@ func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []
 	if p.floor == nil {
 		p.floor = []string{"-case " + p.name}
 	}
-	run := func(build string, rounds int, args ...string) error {
+	run := func(build string, rounds int, args ...string) {
 		args = slices.Concat([]string{"floor"}, args, []string{"-json", "-pairs", fmt.Sprint(rounds), "-passes", fmt.Sprint(passes)})
 		if dir != "" {
 			args = append(args, "-dir", dir)
 		}
-		text, err := r.output(ctx, build, args...)
-		if err != nil {
-			return err
+		for _, rec := range fail.Must(record.Read(strings.NewReader(r.bench(ctx, build, args...)))) {
+			rec.Table = p.name
+			records = append(records, rec)
 		}
-		fresh, err := record.Read(strings.NewReader(text))
-		for i := range fresh {
-			fresh[i].Table = p.name
-		}
-		records = append(records, fresh...)
-		return err
 	}
 	for _, c := range p.floor {
 		args := strings.Fields(c)
@@ -317,35 +293,33 @@ func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []
 		case p.name == "backends":
 			for i := range rounds * len(builds) {
 				build := builds[(i/len(builds)+i)%len(builds)]
-				err = cmp.Or(err, run(build, 1, append(args, "-build", build)...))
+				run(build, 1, append(args, "-build", build)...)
 			}
 			continue
 		case c == "-case names" && !strings.Contains(dir, "_flat_"):
 			continue // it lists a single directory
 		case p.name == "programs":
 			count := filepath.Join(r.bins, "count")
-			_, err = program.Output(ctx, "", "go", "build", "-o", count, "./bench/internal/peers/count")
+			output(ctx, "go", "build", "-o", count, "./bench/internal/peers/count")
 			args = append(args, "-count", count)
 		}
-		err = cmp.Or(err, run(p.build, rounds, args...))
+		run(p.build, rounds, args...)
 	}
-	return records, err
+	return records
 }
 
 // cold, cache and mixedLoad run the scripts of these names, and floorText a case of bench floor.
-func (r *runner) cold(ctx context.Context, _ string) (string, error) {
-	if r.quick {
-		return "", errors.New("there is no quick form; scripts/bench_cold.sh takes a pattern")
-	}
-	return program.Output(ctx, "", "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
+func (r *runner) cold(ctx context.Context, _ string) string {
+	fail.If(r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
+	return output(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
 }
 
-func (r *runner) cache(ctx context.Context, _ string) (string, error) {
-	args := []string{"-rounds", fmt.Sprint(r.rounds)}
+func (r *runner) cache(ctx context.Context, _ string) string {
+	args := []string{"-rounds", fmt.Sprint(r.rounds), "--plot"} // into docs/img
 	if r.quick {
-		return program.Output(ctx, "", "./bench_cache.sh", append(args, "-sample", "1ms")...)
+		args = append(args[:2], "-sample", "1ms")
 	}
-	return program.Output(ctx, "", "./bench_cache.sh", append(args, "--plot")...) // into docs/img
+	return output(ctx, "./bench_cache.sh", args...)
 }
 
 // loads are the stores of the mixed load, and the flags and the picture of each.
@@ -354,27 +328,23 @@ var loads = []struct{ name, store, flags, alt string }{
 	{"load-s3", "S3", " -backend s3 -files 200 -own 8", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"},
 }
 
-func (r *runner) mixedLoad(ctx context.Context, _ string) (string, error) {
+func (r *runner) mixedLoad(ctx context.Context, _ string) string {
 	stages := "25:12s,100:12s,25:12s"
 	if r.quick {
 		stages = "4:2s"
 	}
 	for _, l := range loads {
 		flags := strings.Fields("-threshold checks:rate>=0 -slice 500ms -stages " + stages + l.flags)
-		if _, err := program.Output(ctx, "", "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...); err != nil {
-			return "", err
-		}
+		output(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...)
 	}
-	return "", nil
+	return ""
 }
 
-func floorText(name string, cold bool) func(*runner, context.Context, string) (string, error) {
-	return func(r *runner, ctx context.Context, dir string) (string, error) {
+func floorText(name string, cold bool) func(*runner, context.Context, string) string {
+	return func(r *runner, ctx context.Context, dir string) string {
 		if cold {
-			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
-				return "", err
-			}
+			fail.On(os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200))
 		}
-		return r.output(ctx, "", "floor", "-case", name, "-dir", dir)
+		return r.bench(ctx, "", "floor", "-case", name, "-dir", dir)
 	}
 }

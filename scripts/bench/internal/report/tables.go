@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -28,18 +29,15 @@ func (d *document) table(heads ...string) {
 }
 
 // picture links to img/name, which draw makes.
-func (d *document) picture(name, alt string, draw func(file string) error) error {
+func (d *document) picture(name, alt string, draw func(file string) error) {
 	file := filepath.Join(d.dir, "img", name)
-	err := os.MkdirAll(filepath.Dir(file), 0o755)
-	if err == nil {
-		err = draw(file)
-	}
-	if errors.Is(err, errNothing) {
+	fail.On(os.MkdirAll(filepath.Dir(file), 0o755))
+	if err := draw(file); errors.Is(err, errNothing) {
 		os.Remove(file)
-		return nil
+	} else {
+		fail.On(err)
+		d.line("\n![%s](img/%s)", alt, name)
 	}
-	d.line("\n![%s](img/%s)", alt, name)
-	return err
 }
 
 // errNothing is the error of draw if there is nothing to draw.
@@ -65,7 +63,7 @@ func times(s, base *series) (wall, cpu string) {
 }
 
 // bySide has a row for each side, with the time relative to the first one's.
-func (d *document) bySide(r results) error {
+func (d *document) bySide(r results) {
 	heads := []string{"", "version"}
 	for _, set := range r.sets() {
 		heads = append(heads, set+", files/s", "time", "CPU")
@@ -83,18 +81,15 @@ func (d *document) bySide(r results) error {
 		}
 		d.row(cells...)
 	}
-	return nil
 }
 
 // bySet has a row for each set, with ns/file of each side, and relative to the side of fileproc before it, or to the first one.
-func (d *document) bySet(r results) error {
+func (d *document) bySet(r results) {
 	for i, set := range r.sets() {
 		heads, cells := []string{"set"}, []string{set}
 		for k, side := range r.on(r.sets()[0]) {
 			s := r.find(set, side.who)
-			if s == nil {
-				return fmt.Errorf("%s: %s was not measured", set, side.who)
-			}
+			fail.If(s == nil, "%s: %s was not measured", set, side.who)
 			heads, cells = append(heads, s.who), append(cells, spread(each(s.wall, identity), "%.0f"))
 			if base := r.baseOf(set, k); base != s {
 				wall, _ := times(s, base)
@@ -106,7 +101,6 @@ func (d *document) bySet(r results) error {
 		}
 		d.row(cells...)
 	}
-	return nil
 }
 
 func (r results) baseOf(set string, k int) *series {
@@ -120,7 +114,7 @@ func (r results) baseOf(set string, k int) *series {
 }
 
 // pairs has a row for each comparison of the command floor.
-func (d *document) pairs(r results) error {
+func (d *document) pairs(r results) {
 	d.table("set", "ours / theirs", "wall", "CPU", "ours, ns/file")
 	for _, set := range r.sets() {
 		for _, name := range r.comparisons() {
@@ -131,29 +125,26 @@ func (d *document) pairs(r results) error {
 			case theirs == nil:
 				d.row(set, name, "no C compiler", "", spread(each(ours.wall, identity), "%.0f"))
 				continue
-			case len(ours.wall) != len(theirs.wall):
-				return fmt.Errorf("%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
 			}
+			fail.If(len(ours.wall) != len(theirs.wall), "%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
 			wall, cpu := times(ours, theirs)
 			d.row(set, name, wall, cpu, english.Sprintf("%.0f", measure.Median(ours.wall)))
 		}
 	}
-	return nil
 }
 
 // ablation has ns/file of the first side, and what the others add.
-func (d *document) ablation(r results) error {
+func (d *document) ablation(r results) {
 	base := r.series[0]
 	d.table("", "wall", "CPU")
 	d.row(base.who, spread(each(base.wall, identity), "%.0f"), spread(each(base.cpu, identity), "%.0f"))
 	for _, s := range r.series[1:] {
 		d.row(s.who, spread(paired(s.wall, base.wall, difference), "%+.0f"), spread(paired(s.cpu, base.cpu, difference), "%+.0f"))
 	}
-	return nil
 }
 
 // readme has wall and processor time side by side, of the loops that people write by hand.
-func (d *document) readme(r results) error {
+func (d *document) readme(r results) {
 	heads := []string{"times fileproc's"}
 	for _, set := range r.sets() {
 		layout, _, _ := strings.Cut(set, "_")
@@ -164,14 +155,11 @@ func (d *document) readme(r results) error {
 		cells := []string{who}
 		for _, set := range r.sets() {
 			s, ours := r.find(set, who), r.on(set)[0]
-			if s == nil {
-				return fmt.Errorf("%s: %s was not measured", set, who)
-			}
+			fail.If(s == nil, "%s: %s was not measured", set, who)
 			cells = append(cells, fmt.Sprintf("%.1f", paired(s.wall, ours.wall, ratio).Median), fmt.Sprintf("%.1f", paired(s.cpu, ours.cpu, ratio).Median))
 		}
 		d.row(cells...)
 	}
-	return nil
 }
 
 // tableOf returns the cells of the first table of text whose first row has all of heads; rows of dashes are left out.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -80,7 +81,7 @@ var targets = []target{
 }
 
 // measured returns the spreads of t by unit, in the order of the sets or cases.
-func (t target) measured(r *runner) (found map[string][]measure.Spread, err error) {
+func (t target) measured(r *runner) (found map[string][]measure.Spread) {
 	found = map[string][]measure.Spread{}
 	add := func(unit string, value float64) {
 		found[unit] = append(found[unit], measure.Spread{Median: value, Min: value, Max: value})
@@ -89,7 +90,7 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread, err erro
 	_, printed, _ := strings.Cut(string(text), "\n\n")
 	switch t.table {
 	case "":
-		return nil, nil
+		return nil
 	case "cold":
 		for _, c := range coldCases(printed) {
 			if c.name == t.who {
@@ -112,8 +113,7 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread, err erro
 			add("MiB", math.Round(number/102.4)/10) // it was KiB
 		}
 	default:
-		records, err := r.load(t.table)
-		res := resultsOf(records, t.table)
+		res := resultsOf(r.load(t.table), t.table)
 		for _, set := range res.sets() {
 			for _, c := range res.comparisons() {
 				if w, p, ok := res.ratios(set, c); ok && strings.HasPrefix(c, t.who) {
@@ -124,17 +124,15 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread, err erro
 				}
 			}
 		}
-		return found, err
 	}
-	return found, nil
+	return found
 }
 
 // targets has a row for each target. Figures that miss it are bold.
-func (d *document) targets(r *runner) (missed int, err error) {
+func (d *document) targets(r *runner) (missed int) {
 	d.table("case", "reached", "target")
 	for _, t := range targets {
-		found, errMeasured := t.measured(r)
-		err = cmp.Or(err, errMeasured)
+		found := t.measured(r)
 		allowed := cmp.Or(t.limits, cold.Target(t.who))
 		limits := limitsOf(allowed)
 		if limits == nil {
@@ -159,7 +157,7 @@ func (d *document) targets(r *runner) (missed int, err error) {
 		}
 		d.row(t.name, strings.Join(cells, "; "), cmp.Or(allowed, "reported"))
 	}
-	return missed, err
+	return missed
 }
 
 // Targets is the command targets.
@@ -172,20 +170,20 @@ func Targets(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := r.open("targets"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(r.bins)
-	var tables []string
-	for _, t := range targets {
-		tables = append(tables, t.table)
-	}
-	errRun := r.run(ctx, tables, nil)
-	var d document
-	missed, err := d.targets(r)
-	fmt.Print(d.String())
-	if err == nil && missed > 0 {
-		return commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1}
-	}
-	return cmp.Or(err, errRun)
+	return fail.Try(func() {
+		r.open("targets")
+		defer os.RemoveAll(r.bins)
+		var tables []string
+		for _, t := range targets {
+			tables = append(tables, t.table)
+		}
+		err := r.run(ctx, tables, nil)
+		var d document
+		missed := d.targets(r)
+		fmt.Print(d.String())
+		if missed > 0 {
+			err = commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1}
+		}
+		fail.On(err)
+	})
 }
