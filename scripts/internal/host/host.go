@@ -2,10 +2,9 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,26 +34,12 @@ func CPU() string {
 	return ""
 }
 
-// FileSystem returns the type of the file system that contains dir, if /proc says it: that of the mount with the longest
-// matching path.
+// FileSystem returns the type of the file system that contains dir, if df says it.
 func FileSystem(dir string) string {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	mounts, errMounts := os.ReadFile("/proc/self/mounts")
-	if errors.Join(err, errMounts) != nil {
+	text, err := exec.Command("df", "--output=fstype", "--", dir).Output()
+	lines := strings.Fields(string(text))
+	if err != nil || len(lines) < 2 {
 		return ""
 	}
-	longest, kind := "", ""
-	for line := range strings.Lines(string(mounts)) {
-		field := strings.Fields(line)
-		if len(field) < 3 || len(field[1]) < len(longest) {
-			continue
-		}
-		if rel, err := filepath.Rel(field[1], dir); err == nil && filepath.IsLocal(rel) {
-			longest, kind = field[1], field[2]
-		}
-	}
-	return kind
+	return lines[1]
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,9 @@ import (
 func TestHost(t *testing.T) {
 	if _, err := os.Stat("/proc/self/mounts"); err != nil {
 		t.Skip("no /proc: ", err)
+	}
+	if err := exec.Command("df", "--output=fstype", "/").Run(); err != nil {
+		t.Skip("no df that says the type of a file system: ", err)
 	}
 	require.NotEmpty(t, Kernel())
 	require.Equal(t, "proc", FileSystem("/proc/self"))
