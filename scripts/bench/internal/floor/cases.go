@@ -19,6 +19,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
@@ -38,30 +39,30 @@ func (r *run) fileproc(opts fileproc.Options) turns.Side {
 func (r *run) c(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
 
 // cases are the values of -case.
-var cases = map[string]func(*run) error{
-	"whole": func(r *run) error {
-		return r.compare(turns.Against("whole / C loop", r.fileproc(fileproc.Options{}), r.c("read", cReadSize)))
+var cases = map[string]func(*run){
+	"whole": func(r *run) {
+		r.compare(turns.Against("whole / C loop", r.fileproc(fileproc.Options{}), r.c("read", cReadSize)))
 	},
-	"prefix": func(r *run) error {
-		return r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
+	"prefix": func(r *run) {
+		r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
 	},
-	"stat": func(r *run) error {
-		return r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
+	"stat": func(r *run) {
+		r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
 	},
-	"names": func(r *run) error {
+	"names": func(r *run) {
 		ours := readers.Entries(fileproc.ReadDir, r.dir).Side("")
-		return r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
+		r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
 			turns.Against("ReadDir / os.ReadDir", ours, readers.Entries(os.ReadDir, r.dir).Side("")))
 	},
-	"walkdir": func(r *run) error {
-		return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
+	"walkdir": func(r *run) {
+		r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
 	},
 	"plain": (*run).plain, "small": (*run).small, "shapes": (*run).shapes, "files": (*run).files, "again": (*run).again,
 	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs,
 	"peak": (*run).peak, "bare": (*run).bare, "fio": (*run).fio,
 }
 
-func (r *run) files() error {
+func (r *run) files() {
 	var listed []string
 	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
 		if err == nil && !e.IsDir() { // a run over names that are missing fails
@@ -74,40 +75,36 @@ func (r *run) files() error {
 	}
 	shuffled := slices.Clone(listed)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	return r.compare(named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled))
+	r.compare(named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled))
 }
 
 // sweep compares the default with other numbers of workers.
-func (r *run) sweep() error {
+func (r *run) sweep() {
 	var list []turns.Comparison
 	for text := range strings.SplitSeq(r.workers, ",") {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("-workers: %w", err)
-		}
+		fail.If(err != nil, "-workers: %w", err)
 		list = append(list, turns.Against("default / Workers "+text,
 			r.fileproc(fileproc.Options{}), r.fileproc(fileproc.Options{Workers: n})))
 	}
-	return r.compare(list...)
+	r.compare(list...)
 }
 
 // uring compares runs with io_uring and without, in a build that has it. A pass repeats the run until it has read some 20,000
 // files, so that passes over small sets, where it matters what a ring costs to make, are no shorter than others.
-func (r *run) uring() error {
+func (r *run) uring() {
 	with := readers.Fileproc(r.ctx, r.dir, fileproc.Options{})
 	without := readers.Fileproc(r.ctx, r.dir, fileproc.Options{DisableURing: true})
 	files, _, err := with()
-	if err != nil {
-		return err
-	}
+	fail.On(err)
 	calls := max(1, 20_000/max(1, files))
-	return r.compare(turns.Against(r.Data+", whole / the same without io_uring",
+	r.compare(turns.Against(r.Data+", whole / the same without io_uring",
 		with.Times(calls).Side(""), without.Times(calls).Side("")))
 }
 
 // small compares the cost of a call in small directories, where the set-up matters.
-func (r *run) small() error {
-	return r.overTrees(func(t tree) []turns.Comparison {
+func (r *run) small() {
+	r.overTrees(func(t tree) []turns.Comparison {
 		if t.calls == 1 {
 			return nil
 		}
@@ -117,8 +114,8 @@ func (r *run) small() error {
 }
 
 // shapes compares trees of many small directories.
-func (r *run) shapes() error {
-	return r.overTrees(func(t tree) []turns.Comparison {
+func (r *run) shapes() {
+	r.overTrees(func(t tree) []turns.Comparison {
 		if t.calls > 1 || t.files == 1 {
 			return nil
 		}
@@ -127,7 +124,7 @@ func (r *run) shapes() error {
 }
 
 // plain compares with a plain WalkDir loop, also with one worker, on the set or, without one, on small trees.
-func (r *run) plain() error {
+func (r *run) plain() {
 	compare := func(t tree) (list []turns.Comparison) {
 		for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
 			list = append(list, turns.Against(fmt.Sprintf("%s, Workers %d / WalkDir + ReadFile", t.name, workers),
@@ -136,9 +133,10 @@ func (r *run) plain() error {
 		return list
 	}
 	if r.dir != "" {
-		return r.compare(compare(tree{name: r.Data, dir: r.dir, calls: 1})...)
+		r.compare(compare(tree{name: r.Data, dir: r.dir, calls: 1})...)
+	} else {
+		r.overTrees(compare)
 	}
-	return r.overTrees(compare)
 }
 
 // A tree has so many directories, or 1,000 in a chain, of so many files. A pass reads it so often that it sees about 2,000 files.
@@ -153,11 +151,8 @@ func (r *run) timesOf(t tree, workers int) turns.Side {
 }
 
 // overTrees makes small trees and compares what compare says.
-func (r *run) overTrees(compare func(tree) []turns.Comparison) error {
-	tmp, err := r.temp("")
-	if err != nil {
-		return err
-	}
+func (r *run) overTrees(compare func(tree) []turns.Comparison) {
+	tmp := r.temp("")
 	const chain = 0
 	var list []turns.Comparison
 	for _, t := range []tree{
@@ -168,33 +163,26 @@ func (r *run) overTrees(compare func(tree) []turns.Comparison) error {
 		{name: "chain of 1,000", dirs: chain, files: 3, calls: 1},
 	} {
 		t.dir = filepath.Join(tmp, t.name)
-		if t.dirs == chain {
-			err = writeFiles(filepath.Join(t.dir, strings.Repeat("d/", 1000)), t.files)
-		} else if t.dirs == 1 {
-			err = writeFiles(t.dir, t.files)
-		}
-		for i := 0; i < t.dirs && t.dirs > 1 && err == nil; i++ {
-			err = writeFiles(filepath.Join(t.dir, strconv.Itoa(i)), t.files)
-		}
-		if err != nil {
-			return err
+		for i := range max(1, t.dirs) {
+			sub := ""
+			if t.dirs == chain {
+				sub = strings.Repeat("d/", 1000)
+			} else if t.dirs > 1 {
+				sub = strconv.Itoa(i)
+			}
+			fail.On(os.MkdirAll(filepath.Join(t.dir, sub), 0o755))
+			for k := range t.files {
+				fail.On(os.WriteFile(filepath.Join(t.dir, sub, fmt.Sprintf("ticket-%07d.md", k)), make([]byte, 400), 0o644))
+			}
 		}
 		list = append(list, compare(t)...)
 	}
-	return r.compare(list...)
-}
-
-func writeFiles(dir string, n int) error {
-	err := os.MkdirAll(dir, 0o755)
-	for i := range n {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%07d.md", i)), make([]byte, 400), 0o644))
-	}
-	return err
+	r.compare(list...)
 }
 
 // once prints one pass of one side as a line of JSON, without a pass before it to warm up. With cancel, a run of fileproc is
 // cancelled so long after its beginning, and the seconds are those from there to its end: 0 if it has ended before.
-func (r *run) once() error {
+func (r *run) once() {
 	ctx, stop := context.WithCancel(r.ctx)
 	defer stop()
 	ours := func(opts fileproc.Options) turns.Side {
@@ -213,9 +201,7 @@ func (r *run) once() error {
 	case "fileproc-stat":
 		s = ours(metadata)
 	case "fileproc-again":
-		if err := os.Chdir(r.dir); err != nil { // the cache file is for a root with the name "."
-			return err
-		}
+		fail.On(os.Chdir(r.dir)) // the cache file is for a root with the name "."
 		s = turns.Work(func() (int, int64, error) {
 			sizes, err := incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, fileproc.Options{}, size)
 			return len(sizes), 0, err
@@ -227,11 +213,9 @@ func (r *run) once() error {
 	case "c-stat", "c-stat-order":
 		s = r.c(strings.TrimPrefix(r.who, "c-"), 0)
 	default:
-		return fmt.Errorf("unknown side %q: -h lists them", r.who)
+		fail.If(true, "unknown side %q: -h lists them", r.who)
 	}
-	if s.Missing != "" {
-		return fmt.Errorf("-side %s: %s", r.who, s.Missing)
-	}
+	fail.If(s.Missing != "", "-side %s: %s", r.who, s.Missing)
 	if r.Before != nil {
 		s = s.After(r.Before)
 	}
@@ -239,46 +223,34 @@ func (r *run) once() error {
 	if r.cancel >= 0 && (err == nil || errors.Is(err, context.Canceled)) {
 		p.Wall, err = max(0, p.Wall-float64(r.cancel)), nil
 	}
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(r.Out).Encode(struct {
+	fail.On(err)
+	fail.On(json.NewEncoder(r.Out).Encode(struct {
 		Files   int     `json:"files"`
 		Bytes   int64   `json:"bytes"`
 		Seconds float64 `json:"seconds"`
-	}{p.Files, p.Bytes, p.Wall / 1e9})
+	}{p.Files, p.Bytes, p.Wall / 1e9}))
 }
 
-func (r *run) allocs() error {
+func (r *run) allocs() {
 	var before, after runtime.MemStats
 	work := readers.Fileproc(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize})
 	runtime.ReadMemStats(&before)
 	files, _, err := work()
-	if err != nil {
-		return err
-	}
+	fail.On(err)
 	runtime.ReadMemStats(&after)
 	fmt.Fprintf(r.Out, "%.4f allocations a file, %d files, prefix\n", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)), files)
-	return nil
 }
 
 // peak streams the files and prints the peak memory of the process.
-func (r *run) peak() error {
+func (r *run) peak() {
 	files := 0
 	for _, err := range fileproc.Stream(r.ctx, r.dir, fileproc.Options{}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
-		if err != nil {
-			return err
-		}
+		fail.On(err)
 		files++
 	}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(status)) {
+	for line := range strings.Lines(string(fail.Must(os.ReadFile("/proc/self/status")))) {
 		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			fmt.Fprintf(r.Out, "%s at most, %d files, Stream\n", strings.TrimSpace(kib), files)
 		}
 	}
-	return nil
 }

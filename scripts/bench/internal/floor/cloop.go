@@ -46,11 +46,7 @@ func (r *run) cLoop(dir, mode string, size, threads int) turns.Side {
 
 func (r *run) startCLoop(dir string) (io.Writer, *bufio.Reader, error) {
 	if r.cloop == "" {
-		tmp, err := r.temp("")
-		if err != nil {
-			return nil, nil, err
-		}
-		program := filepath.Join(tmp, "cloop")
+		program := filepath.Join(r.temp(""), "cloop")
 		cc := exec.Command("cc", "-O2", "-pthread", "-o", program, "-x", "c", "-")
 		cc.Stdin = bytes.NewReader(cLoopSource)
 		if text, err := cc.CombinedOutput(); err != nil {

@@ -4,55 +4,44 @@ package floor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
 // fio checks the C loop against fio, an independent program: fio creates as many files, then opens, reads and closes them,
 // and the C loop and fileproc read the same files. fio does additional work for each file, so it is not a floor.
-func (r *run) fio() error {
+func (r *run) fio() {
 	const fileSize = 400 // bytes
-	program, err := exec.LookPath("fio")
+	name, err := exec.LookPath("fio")
 	if err != nil {
-		return r.compare(turns.Against("fio / C loop", turns.Side{Missing: "fio is not installed"}, turns.Side{}))
+		r.compare(turns.Against("fio / C loop", turns.Side{Missing: "fio is not installed"}, turns.Side{}))
+		return
 	}
-	list, err := os.ReadDir(r.dir)
-	if err != nil {
-		return err
-	}
-	if r.dir, err = r.temp(filepath.Dir(r.dir)); err != nil { // on the same file system
-		return err
-	}
-	run := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(r.ctx, program, append([]string{"--name=floor", "--directory=" + r.dir, "--thread",
-			fmt.Sprint("--numjobs=", r.threads), fmt.Sprint("--nrfiles=", len(list)/r.threads), fmt.Sprint("--filesize=", fileSize),
+	files := len(fail.Must(os.ReadDir(r.dir)))
+	r.dir = r.temp(filepath.Dir(r.dir)) // on the same file system
+	run := func(args ...string) (string, error) {
+		return program.Output(r.ctx, r.dir, name, append([]string{"--name=floor", "--directory=" + r.dir, "--thread",
+			fmt.Sprint("--numjobs=", r.threads), fmt.Sprint("--nrfiles=", files/r.threads), fmt.Sprint("--filesize=", fileSize),
 			fmt.Sprint("--bs=", fileSize), "--openfiles=1", "--file_service_type=sequential", "--filename_format=f.$jobnum.$filenum",
 			"--output-format=json"}, args...)...)
-		cmd.Dir = r.dir
-		out, err := cmd.Output()
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			err = fmt.Errorf("fio: %w: %s", err, exit.Stderr)
-		}
-		return out, err
 	}
-	if _, err := run("--rw=write", "--create_on_open=1", "--fallocate=none"); err != nil {
-		return err
-	}
+	fail.Must(run("--rw=write", "--create_on_open=1", "--fallocate=none"))
 	fio := turns.Side{Pass: func() (turns.Pass, error) {
 		text, err := run("--rw=read", "--ioengine=psync", "--invalidate=0", "--allow_file_create=0", "--gtod_reduce=1")
 		if err != nil {
 			return turns.Pass{}, err
 		}
-		return fioPass(text)
+		return fioPass([]byte(text))
 	}}
 	c := r.cLoop(r.dir, "read", cReadSize, r.threads)
-	return r.compare(turns.Against("fio / C loop", fio, c), turns.Against("whole, fio's files / C loop", r.fileproc(fileproc.Options{}), c))
+	r.compare(turns.Against("fio / C loop", fio, c), turns.Against("whole, fio's files / C loop", r.fileproc(fileproc.Options{}), c))
 }
 
 // fioPass parses fio's report. fio's threads run at the same time, so the slowest one gives the wall time.

@@ -4,6 +4,7 @@ package floor
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 const slowFiles = 1000
@@ -91,19 +94,13 @@ func serveSlow(dir, delay, kind string) error {
 
 // mountSlow mounts the directory to process. A separate process serves it, as with real file systems, so the server's goroutines do
 // not count towards this process's GOMAXPROCS.
-func (r *run) mountSlow() (err error) {
-	if _, err = newSlowness(r.fuse.String(), r.server); err != nil {
-		return err
-	}
-	if r.dir, err = r.temp(""); err != nil {
-		return err
-	}
+func (r *run) mountSlow() {
+	fail.Must(newSlowness(r.fuse.String(), r.server))
+	r.dir = r.temp("")
 	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, r.fuse)
 	_, out, err := r.start("/proc/self/exe", "floor", "serve", r.dir, r.fuse.String(), r.server)
-	if err == nil {
-		_, err = out.ReadString('\n')
-	}
-	return err
+	fail.On(err)
+	fail.Must(out.ReadString('\n'))
 }
 
 // start starts a program that ends when its standard input ends, which is after the run.
@@ -113,10 +110,7 @@ func (r *run) start(program string, args ...string) (io.Writer, *bufio.Reader, e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at a terminal is for the run
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
-	if err := errors.Join(errIn, errOut); err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
+	if err := cmp.Or(errIn, errOut, cmd.Start()); err != nil {
 		return nil, nil, err
 	}
 	r.cleanup = append(r.cleanup, func() error { return errors.Join(in.Close(), cmd.Wait()) })

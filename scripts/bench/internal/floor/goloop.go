@@ -34,7 +34,7 @@ type reader func(files []bareFile) (bytes int64, err error)
 
 // bare compares the Go loop with the C loop: with plain calls, at several batch sizes, and, if this machine allows io_uring, with
 // rings of several depths.
-func (r *run) bare() error {
+func (r *run) bare() {
 	const usual = 128
 	theirs := r.cLoop(r.dir, "read", cReadSize, r.threads)
 	var list []turns.Comparison
@@ -50,7 +50,7 @@ func (r *run) bare() error {
 		add(fmt.Sprintf("Go loop with io_uring, %d deep", depth), max(usual, depth), ring(depth))
 	}
 	r.LeaveOut = true // without io_uring
-	return r.compare(list...)
+	r.compare(list...)
 }
 
 const window = 256 // files

@@ -23,6 +23,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/bench/internal/peers"
 	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
@@ -79,43 +80,38 @@ func Main(ctx context.Context, args []string) (err error) {
 	if *cold {
 		r.Before = readers.DropCaches
 	}
-	do, given := cases[*name], r.dir // the manifest of a set is beside it, also if that is a symbolic link
+	given := r.dir // the manifest of a set is beside it, also if that is a symbolic link
+	do := cases[*name]
 	if peers.Tables[*name] != nil {
-		do = func(r *run) error { return peers.Compare(ctx, r.Measurement, *name, given, *build, *count) }
-	}
-	switch {
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case do == nil:
-		return fmt.Errorf("unknown case %q: -h lists them", *name)
-	case r.Rounds < 1 || r.Passes < 1 || r.threads < 1:
-		return errors.New("-pairs, -passes and -threads must be at least 1")
-	case r.server != "" && r.fuse == 0:
-		return errors.New("-server needs -fuse")
-	case r.dir == "" && r.fuse == 0 && !slices.Contains([]string{"plain", "small", "shapes"}, *name):
-		return fmt.Errorf("-case %s needs -dir", *name)
+		do = func(r *run) { fail.On(peers.Compare(ctx, r.Measurement, *name, given, *build, *count)) }
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
-	if r.fuse > 0 {
-		err = r.mountSlow()
-	} else if r.dir != "" {
-		r.dir, r.Data, err = readers.Set(r.dir)
-	}
-	if err != nil {
-		return err
-	}
-	return do(r)
+	return fail.Try(func() {
+		fail.If(flags.NArg() > 0, "unexpected argument %q", flags.Arg(0))
+		fail.If(do == nil, "unknown case %q: -h lists them", *name)
+		fail.If(r.Rounds < 1 || r.Passes < 1 || r.threads < 1, "-pairs, -passes and -threads must be at least 1")
+		fail.If(r.server != "" && r.fuse == 0, "-server needs -fuse")
+		needs := !slices.Contains([]string{"plain", "small", "shapes"}, *name)
+		fail.If(r.dir == "" && r.fuse == 0 && needs, "-case %s needs -dir", *name)
+		if r.fuse > 0 {
+			r.mountSlow()
+		} else if r.dir != "" {
+			r.dir, r.Data, err = readers.Set(r.dir)
+			fail.On(err)
+		}
+		do(r)
+	})
 }
 
 // compare may be called more than once, for comparisons that must not share their rounds.
-func (r *run) compare(list ...turns.Comparison) error {
+func (r *run) compare(list ...turns.Comparison) {
 	if !r.Records && !r.started {
 		fmt.Fprintf(r.Out, "backend %s, GOMAXPROCS %d, %d pairs of %d passes; ratio ours/theirs: median (minimum to maximum)\n"+
 			"%-40s %8s  %-24s %-24s %10s %10s\n",
 			fileproc.Backend(), runtime.GOMAXPROCS(0), r.Rounds, r.Passes, "", "files", "wall", "CPU", "ours", "theirs")
 	}
 	r.started = true
-	return r.Compare(r.ctx, list...)
+	fail.On(r.Compare(r.ctx, list...))
 }
 
 func (r *run) end() (err error) {
@@ -126,10 +122,8 @@ func (r *run) end() (err error) {
 }
 
 // temp makes a directory that is removed after the run.
-func (r *run) temp(parent string) (string, error) {
-	dir, err := os.MkdirTemp(parent, "floor-")
-	if err == nil {
-		r.cleanup = append(r.cleanup, func() error { return os.RemoveAll(dir) })
-	}
-	return dir, err
+func (r *run) temp(parent string) string {
+	dir := fail.Must(os.MkdirTemp(parent, "floor-"))
+	r.cleanup = append(r.cleanup, func() error { return os.RemoveAll(dir) })
+	return dir
 }
