@@ -3,8 +3,6 @@ package figure
 import (
 	"slices"
 
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
@@ -14,8 +12,6 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
-
-var english = message.NewPrinter(language.English) // thousands get commas
 
 // Bars has a group of horizontal bars for each name, from top to bottom, with one bar of each kind and a whisker from minimum to
 // maximum.
@@ -90,7 +86,7 @@ func (b Bars) add(p *plot.Plot, i int, beside, thick float64) (longest float64, 
 			end = max(end, 1)
 		}
 		labels.XYs = append(labels.XYs, plotter.XY{X: end, Y: y})
-		labels.Labels = append(labels.Labels, english.Sprintf(b.Label, s.Median))
+		labels.Labels = append(labels.Labels, measure.English.Sprintf(b.Label, s.Median))
 		longest = max(longest, end)
 	}
 	if len(labels.XYs) == 0 {

@@ -7,7 +7,12 @@ import (
 	"slices"
 
 	"golang.org/x/perf/benchmath"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
+
+// English formats numbers for a page: thousands get commas.
+var English = message.NewPrinter(language.English)
 
 // A Spread summarises repeated measurements. The median is the result; the extremes show how noisy the machine was.
 type Spread struct{ Median, Min, Max float64 }
@@ -48,15 +53,16 @@ func ChangeOf(old, new []float64) Change {
 			ratios = append(ratios, n/o-1)
 		}
 	}
-	slices.Sort(ratios)
 	n, m := float64(len(old)), float64(len(new))
-	cut := max(int(math.Floor(n*m/2-normal95*math.Sqrt(n*m*(n+m+1)/12))), 0)
-	return Change{
-		Estimate: Median(ratios),
-		Lo:       ratios[cut],
-		Hi:       ratios[len(ratios)-1-cut],
-		P:        benchmath.AssumeNothing.Compare(NewSample(old), NewSample(new)).P,
-	}
+	median, lo, hi := interval(ratios, n*m/2, n*m*(n+m+1)/12)
+	return Change{median, lo, hi, benchmath.AssumeNothing.Compare(NewSample(old), NewSample(new)).P}
+}
+
+// interval returns the median and its 95 % interval, by the mean and the variance of the test's rank.
+func interval(values []float64, mean, variance float64) (median, lo, hi float64) {
+	slices.Sort(values)
+	cut := max(int(math.Floor(mean-normal95*math.Sqrt(variance))), 0)
+	return Median(values), values[cut], values[len(values)-1-cut]
 }
 
 // PairedRatio returns the ratio of samples whose i-th values are from the same moment, and its 95 % interval: the median of the
@@ -69,10 +75,8 @@ func PairedRatio(of, to []float64) (ratio, lo, hi float64) {
 			means = append(means, math.Sqrt(of[i]/to[i]*of[j]/to[j]))
 		}
 	}
-	slices.Sort(means)
 	n := float64(len(of))
-	cut := max(int(math.Floor(n*(n+1)/4-normal95*math.Sqrt(n*(n+1)*(2*n+1)/24))), 0)
-	return Median(means), means[cut], means[len(means)-1-cut]
+	return interval(means, n*(n+1)/4, n*(n+1)*(2*n+1)/24)
 }
 
 // NewSample copies, since benchmath sorts in place and samples may belong together by index.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/cache"
+
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
 // The command caches runs these benchmarks once in each round. An operation opens, reads and closes a file. Before a case is
@@ -179,10 +181,10 @@ func check(c *testCase, s side) (notes []string, err error) {
 		if wrong != nil && !whole {
 			return nil, fmt.Errorf("%d of %d single reads are wrong: %w", len(wrong), ops, wrong[0])
 		} else if wrong != nil {
-			notes = append(notes, english.Sprintf("%s: %d of %d reads with io.ReadAll are wrong: %v", s.name, len(wrong), ops, wrong[0]))
+			notes = append(notes, measure.English.Sprintf("%s: %d of %d reads with io.ReadAll are wrong: %v", s.name, len(wrong), ops, wrong[0]))
 		}
 		if t.held != nil && c.maxBytes > 0 && t.held() > c.maxBytes {
-			notes = append(notes, english.Sprintf("%s: holds %d bytes, the bound is %d", s.name, t.held(), c.maxBytes))
+			notes = append(notes, measure.English.Sprintf("%s: holds %d bytes, the bound is %d", s.name, t.held(), c.maxBytes))
 		}
 	}
 	slices.Sort(notes)

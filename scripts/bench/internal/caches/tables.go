@@ -12,14 +12,10 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
-
-var english = message.NewPrinter(language.English) // thousands get commas
 
 // The sides of the cases.
 const (
@@ -113,7 +109,7 @@ func (r *results) bySide(benchmark string, show ...func(s *series) string) (rows
 
 func (s *series) median(unit string) float64 { return measure.Median(s.values[unit]) }
 
-func ns(s *series) string     { return english.Sprintf("%.0f", 1e9*s.median("sec/op")) }
+func ns(s *series) string     { return measure.English.Sprintf("%.0f", 1e9*s.median("sec/op")) }
 func allocs(s *series) string { return fmt.Sprintf("%.3g", s.median("mallocs/op")) }
 func reads(s *series) string  { return fmt.Sprintf("%.2f", s.median("reads/op")) }
 func hits(s *series) string   { return fmt.Sprintf("%.1f", 100-100*s.median("reads/op")) }

@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
@@ -42,8 +40,6 @@ images are made in .data and kept, since counts are comparable only on the same 
 BENCH_COLD_1M is set.
 
 `
-
-var english = message.NewPrinter(language.English) // thousands get commas
 
 // A bench is one call of the command.
 type bench struct {
@@ -251,7 +247,7 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]st
 	var cells []string
 	for i, s := range append(sides[:n:n], best, sides[len(sides)-1]) {
 		t := measure.Median(s.seconds)
-		cells = append(cells, english.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f", t))
+		cells = append(cells, measure.English.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f", t))
 		if i < n { // and times the usual loop's
 			cells[len(cells)-1] += fmt.Sprintf(" (%.2f)", t/measure.Median(best.seconds))
 		}

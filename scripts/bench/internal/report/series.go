@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -134,9 +131,7 @@ func identity(ns float64) float64       { return ns }
 func ratio(a, b float64) float64        { return a / b }
 func difference(a, b float64) float64   { return a - b }
 
-var english = message.NewPrinter(language.English) // thousands get commas
-
 // spread formats the median and, in parentheses, the extremes.
 func spread(s measure.Spread, format string) string {
-	return strings.ReplaceAll(english.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max), "-", "−")
+	return strings.ReplaceAll(measure.English.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max), "-", "−")
 }

@@ -128,7 +128,7 @@ func (d *document) pairs(r results) {
 			}
 			fail.If(len(ours.wall) != len(theirs.wall), "%s: %s: %d passes of ours, %d of theirs", set, name, len(ours.wall), len(theirs.wall))
 			wall, cpu := times(ours, theirs)
-			d.row(set, name, wall, cpu, english.Sprintf("%.0f", measure.Median(ours.wall)))
+			d.row(set, name, wall, cpu, measure.English.Sprintf("%.0f", measure.Median(ours.wall)))
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (d *document) targets(r *runner) (missed int) {
 		for _, l := range limits {
 			var figures []string
 			for _, s := range found[l.unit] {
-				figure := english.Sprintf("%v", s.Median)
+				figure := measure.English.Sprintf("%v", s.Median)
 				if s.Min != s.Max {
 					figure = spread(s, "%.2f")
 				}
@@ -162,10 +162,8 @@ func (d *document) targets(r *runner) (missed int) {
 
 // Targets is the command targets.
 func Targets(ctx context.Context, args []string) error {
-	r := &runner{runs: 1}
+	r := &runner{rounds: 9, passes: 5, runs: 1}
 	flags := flag.NewFlagSet("bench targets", flag.ContinueOnError)
-	flags.IntVar(&r.rounds, "pairs", 9, "interleaved `pairs`")
-	flags.IntVar(&r.passes, "passes", 5, "`passes` of each side in a pair; 1 for a million files")
 	flags.BoolVar(&r.quick, "quick", false, "use sets of 5,000 files, and no cold ones")
 	if err := flags.Parse(args); err != nil {
 		return err
