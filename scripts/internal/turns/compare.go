@@ -4,11 +4,11 @@ package turns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -70,120 +70,101 @@ type Measurement struct {
 // Compare measures all comparisons in each round, so that all of them are from the same moments. Before that, each side warms up
 // with one pass. All passes of a comparison must do the same work.
 func (m Measurement) Compare(ctx context.Context, list ...Comparison) error {
+	return fail.Try(func() { m.compare(ctx, list) })
+}
+
+func (m Measurement) compare(ctx context.Context, list []Comparison) {
 	want, results := make([]Pass, len(list)), make([][][]Pass, len(list)) // of results: comparison, round, side
 	for k := range list {
-		var err error
-		if list[k].Sides, want[k], err = m.warmUp(ctx, list[k]); err != nil {
-			return err
-		}
+		list[k].Sides, want[k] = m.warmUp(ctx, list[k])
 	}
 	for round := range m.Rounds {
 		for k, c := range list {
 			got := make([]Pass, len(c.Sides))
-			err := turn(round, len(c.Sides), func(i int) (err error) {
-				if got[i], err = m.median(ctx, c.Sides[i], want[k]); err != nil {
-					err = fmt.Errorf("%s: %w", c.who(c.Sides[i]), err)
-				}
-				return err
-			})
+			fail.On(turn(round, len(c.Sides), func(i int) error {
+				err := fail.Try(func() { got[i] = m.median(ctx, c.Sides[i], want[k]) })
+				fail.If(err != nil, "%s: %w", c.who(c.Sides[i]), err)
+				return nil
+			}))
 			for i, s := range c.Sides {
-				if err == nil && m.Records {
-					err = m.write(c, s, record.Record{Files: got[i].Files, Wall: got[i].Wall, CPU: got[i].CPU})
+				if m.Records {
+					m.write(c, s, record.Record{Files: got[i].Files, Wall: got[i].Wall, CPU: got[i].CPU})
 				}
-			}
-			if err != nil {
-				return err
 			}
 			results[k] = append(results[k], got)
 		}
 	}
 	for k, c := range list {
-		if m.Records || len(c.Sides) == 0 {
-			continue
-		}
-		if err := m.row(c, results[k]); err != nil {
-			return err
+		if !m.Records && len(c.Sides) > 0 {
+			m.row(c, results[k])
 		}
 	}
-	return nil
 }
 
 // warmUp returns the sides that can be compared, and the work of the first. Without the first there are none.
-func (m Measurement) warmUp(ctx context.Context, c Comparison) (sides []Side, want Pass, err error) {
+func (m Measurement) warmUp(ctx context.Context, c Comparison) (sides []Side, want Pass) {
 	for i, s := range c.Sides {
 		reason := s.Missing
 		if reason == "" {
-			p, err := m.one(ctx, s)
-			if i == 0 {
-				want = p
-			}
-			if err == nil {
-				err = p.Same(want)
-			}
+			err := fail.Try(func() {
+				p := m.one(ctx, s)
+				if i == 0 {
+					want = p
+				}
+				fail.On(p.Same(want))
+			})
 			if err == nil {
 				sides = append(sides, s)
 				continue
 			}
-			if i == 0 || !m.LeaveOut || ctx.Err() != nil {
-				return nil, want, fmt.Errorf("%s: %w", c.who(s), err)
-			}
+			fail.If(i == 0 || !m.LeaveOut || ctx.Err() != nil, "%s: %w", c.who(s), err)
 			reason = err.Error()
 		}
-		if err := m.leaveOut(c, s, reason); err != nil || i == 0 {
-			return nil, want, err
+		if m.leaveOut(c, s, reason); i == 0 {
+			return nil, want
 		}
 	}
-	return sides, want, nil
+	return sides, want
 }
 
-func (m Measurement) one(ctx context.Context, s Side) (p Pass, err error) {
-	if ctx.Err() != nil {
-		return p, context.Cause(ctx)
-	}
+func (m Measurement) one(ctx context.Context, s Side) Pass {
+	fail.On(context.Cause(ctx))
 	if m.Before != nil {
-		err = m.Before()
+		fail.On(m.Before())
 	}
-	if err == nil {
-		p, err = s.Pass()
-	}
-	if err == nil && p.Files == 0 {
-		err = errors.New("it saw no files")
-	}
-	return p, err
+	p, err := s.Pass()
+	fail.On(err)
+	fail.If(p.Files == 0, "it saw no files")
+	return p
 }
 
-func (m Measurement) median(ctx context.Context, s Side, want Pass) (Pass, error) {
+func (m Measurement) median(ctx context.Context, s Side, want Pass) Pass {
 	var wall, cpu []float64
 	for range m.Passes {
-		p, err := m.one(ctx, s)
-		if err == nil {
-			err = p.Same(want)
-		}
-		if err != nil {
-			return p, err
-		}
+		p := m.one(ctx, s)
+		fail.On(p.Same(want))
 		wall, cpu = append(wall, p.Wall), append(cpu, p.CPU)
 	}
 	want.Wall, want.CPU = measure.Median(wall), measure.Median(cpu)
-	return want, nil
+	return want
 }
 
-func (m Measurement) leaveOut(c Comparison, s Side, reason string) error {
+func (m Measurement) leaveOut(c Comparison, s Side, reason string) {
 	if !m.Records {
-		_, err := fmt.Fprintf(m.Out, "left out: %s: %s\n", c.who(s), reason)
-		return err
+		fmt.Fprintf(m.Out, "left out: %s: %s\n", c.who(s), reason)
+		return
 	}
 	fmt.Fprintf(os.Stderr, "%s: %s: %s is left out: %s\n", m.Table, m.Data, c.who(s), reason)
-	return m.write(c, s, record.Record{Text: "left out: " + reason})
+	m.write(c, s, record.Record{Text: "left out: " + reason})
 }
 
-func (m Measurement) write(c Comparison, s Side, r record.Record) error {
+func (m Measurement) write(c Comparison, s Side, r record.Record) {
 	r.Table, r.Data, r.Who, r.Version = m.Table, m.Data, c.who(s), s.Version
-	return record.Write(m.Out, r)
+	fail.On(record.Write(m.Out, r))
 }
 
 // row prints a comparison of two sides for people: the ratios of the first to the second, and the nanoseconds a file of each.
-func (m Measurement) row(c Comparison, rounds [][]Pass) (err error) {
+func (m Measurement) row(c Comparison, rounds [][]Pass) {
 	var wall, cpu, ours, theirs []float64
 	files := rounds[0][0].Files
 	for _, r := range rounds {
@@ -192,10 +173,9 @@ func (m Measurement) row(c Comparison, rounds [][]Pass) (err error) {
 		ours, theirs = append(ours, our.Wall/float64(files)), append(theirs, their.Wall/float64(files))
 	}
 	if len(c.Sides) == 1 {
-		_, err = fmt.Fprintf(m.Out, "%-40s %8d  nothing to compare with %35.0f ns\n", c.Name, files, measure.Median(ours))
+		fmt.Fprintf(m.Out, "%-40s %8d  nothing to compare with %35.0f ns\n", c.Name, files, measure.Median(ours))
 	} else {
-		_, err = fmt.Fprintf(m.Out, "%-40s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", c.Name, files,
+		fmt.Fprintf(m.Out, "%-40s %8d  %-24s %-24s %7.0f ns %7.0f ns\n", c.Name, files,
 			measure.Summarize(wall), measure.Summarize(cpu), measure.Median(ours), measure.Median(theirs))
 	}
-	return err
 }
