@@ -15,6 +15,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
@@ -39,23 +40,16 @@ type set struct {
 // times.
 func Compare(ctx context.Context, m turns.Measurement, table, dir, build, count string) error {
 	const minFiles = 20_000
-	s, err := openSet(dir)
-	if err != nil {
-		return err
-	}
-	s.ctx, s.calls, s.build, s.count = ctx, max(1, minFiles/s.files), build, count
-	if m.Before != nil {
-		s.calls = 1
-	}
-	m.Table, m.Data, m.Passes, m.Records, m.LeaveOut = table, s.name, 1, true, true
-	sides, err := Tables[table](s)
-	if err == nil {
-		err = m.Compare(ctx, turns.Comparison{Sides: sides})
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", table, s.name, err)
-	}
-	return nil
+	return fail.Try(func() {
+		s := fail.Must(openSet(dir))
+		s.ctx, s.calls, s.build, s.count = ctx, max(1, minFiles/s.files), build, count
+		if m.Before != nil {
+			s.calls = 1
+		}
+		m.Table, m.Data, m.Passes, m.Records, m.LeaveOut = table, s.name, 1, true, true
+		err := m.Compare(ctx, turns.Comparison{Sides: fail.Must(Tables[table](s))})
+		fail.If(err != nil, "%s: %s: %w", table, s.name, err)
+	})
 }
 
 // proc is the one directory that is not a set. Its entries change during a measurement.
