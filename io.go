@@ -43,8 +43,8 @@ type directory interface {
 	close()
 }
 
-// A metadataList is a directory whose listing has metadata. On Windows a look at each
-// file takes a hundred times as long; elsewhere package os has looked already.
+// A metadataList is a directory whose listing may have metadata. On Windows a look at
+// each file takes a hundred times as long.
 type metadataList interface {
 	// listedStat returns what the listing said of an entry, once: who asks again wants
 	// to know what has changed.

@@ -277,6 +277,9 @@ func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 }
 
 func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
+	if !sys.ListsMetadata {
+		return sys.Stat{}, false
+	}
 	info := d.takeListed(name.String())
 	if info == nil {
 		return sys.Stat{}, false

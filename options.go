@@ -184,9 +184,9 @@ type Options struct {
 
 	// Stat fetches each file's metadata with the handle that reads it, for
 	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
-	// file. With the generic backend they take it from the listing. On Windows that
-	// of a file that is being written, or that has several names, may be from before
-	// the last change.
+	// file. On Windows and Plan 9 they take it from the listing. On Windows that of
+	// a file that is being written, or that has several names, may be from before the
+	// last change.
 	Stat bool
 
 	// # Results, failures and progress

@@ -15,6 +15,9 @@ const OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 
 const OpenWaits = false
 
+// ListsMetadata is false: package os looks each entry up.
+const ListsMetadata = false
+
 // InDir behind a path opens nothing but a directory.
 const InDir = "/."
 

@@ -21,6 +21,9 @@ const InDir = ""
 // OpenWaits says that the open of a FIFO waits for a writer.
 const OpenWaits = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
 
+// ListsMetadata says that a listing has metadata.
+const ListsMetadata = runtime.GOOS == "windows" || runtime.GOOS == "plan9"
+
 func IsScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func IsLeased(error) bool { return false }
