@@ -48,14 +48,16 @@ const (
 	FailedFunc                    // fn returned an error
 )
 
-// Unwrap returns the *fs.PathError, which unwraps to Err.
+// Unwrap returns the *fs.PathError, which unwraps to Err. So errors.As finds it, and
+// a type assertion to *fs.PathError does not.
 func (f *Failure) Unwrap() error { return &f.PathError }
 
 // WithResult returns an error with which fn returns a result too. The result is
 // delivered as if there were no error, and err is handled as without WithResult:
 // it is a failure of the file, or [fs.SkipAll] stops the run. [Stream] yields both
 // at once, or if [Options.OnError] gets the failure, the result alone. [Report]
-// counts the file as failed, or as processed if err is fs.SkipAll.
+// counts the file as failed, or as processed if err is fs.SkipAll. Fn returns the
+// error as it is: wrapped in another one, it has no result.
 func WithResult(err error) error {
 	switch {
 	case hasResult(err): // as it is
