@@ -40,6 +40,7 @@ under_wine() {
 		# One package at a time: tests that look at the time fail when many programs wait for wine's server.
 		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 "$timeout" -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
 	done
+	GOOS=windows GOARCH=amd64 go test -run - -bench TimesWalkDir -benchtime 15x -overlay "$tmp/overlay.json" -exec wine . | grep ^Bench
 	(cd cmd/fileproc && GOOS=windows GOARCH=amd64 go build -o "$tmp/fileproc.exe" .) || status=1
 	wine reg add 'HKCU\Software\Wine\Debug' /v RelayInclude /d 'ntdll.NtCreateFile;ntdll.NtQueryInformationFile;ntdll.NtReadFile' /f >/dev/null 2>&1
 	wine_calls touch "NtCreateFile 1 NtQueryInformationFile 1 NtReadFile 1" || status=1 # of an empty file
