@@ -34,6 +34,9 @@ type config struct {
 	suffixes, include, exclude []string
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; the later counts more
 	skipMarked                 []string
+	gitIgnore                  bool
+	gitFS                      fs.FS  // where repositories are, see plumbing.Hooks; nil: the operating system's
+	gitRoot                    string // and root's path there; "" unless it is another than root
 	skipHidden, skipBinary     bool
 	ignoreCase                 bool // of suffixes, include and exclude
 	oneFilesystem              bool

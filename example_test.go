@@ -230,33 +230,27 @@ func ExampleOptions_ignoreFiles() {
 }
 
 // The files that git does not ignore, for a root anywhere in a repository.
-func ExampleGitIgnoreFiles() {
+func ExampleOptions_gitIgnore() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(root)
 	if err := os.CopyFS(root, fstest.MapFS{
-		".git/config":   {},
+		".git/HEAD":     {},
+		".git/objects":  {Mode: fs.ModeDir},
+		".git/refs":     {Mode: fs.ModeDir},
 		".gitignore":    {Data: []byte("*.log\n")},
 		"main.go":       {},
-		"lib/.git":      {}, // a submodule's
+		"lib/.git":      {Data: []byte("gitdir: ../.git/modules/lib\n")}, // a submodule, which has its own rules
 		"lib/build.log": {},
 		"lib/lib.go":    {},
 	}); err != nil {
 		panic(err)
 	}
-	files, err := fileproc.GitIgnoreFiles(root)
-	if err != nil {
-		panic(err)
-	}
-	opts := fileproc.Options{
-		IgnoreFiles: files,
-		Exclude:     []string{"**/.git"}, // no ignore file names it
-		Ordered:     true,
-	}
+	opts := fileproc.Options{GitIgnore: true, Ordered: true}
 	fmt.Println(fileproc.Process(context.Background(), root, opts, rel))
-	// Output: [.gitignore lib/lib.go main.go] <nil>
+	// Output: [.gitignore lib/build.log lib/lib.go main.go] <nil>
 }
 
 // SelectDir leaves out directories before they are opened: here those deeper than two levels.

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -15,8 +16,8 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// maxIgnoreFile limits the size of an ignore file in bytes, as git does.
-const maxIgnoreFile = 100 << 20
+// gitIgnoreFile is the name of git's ignore files.
+const gitIgnoreFile = ".gitignore"
 
 // splitIgnoreFiles divides Options.IgnoreFiles into names, which are looked for
 // in each listing, and paths. Both keep their order.
@@ -68,11 +69,11 @@ func (w *worker) readIgnorePaths() error {
 		err = w.retryOnResource(func() (err error) {
 			switch {
 			case filepath.IsAbs(p):
-				text, err = gitrepo.ReadFile(p, maxIgnoreFile)
+				text, err = gitrepo.ReadFile(p, gitrepo.MaxIgnoreFile)
 			case w.cfg.fsys != nil:
 				text, err = fs.ReadFile(w.cfg.fsys, path.Join(dir, rest))
 			default:
-				text, err = gitrepo.ReadFile(filepath.Join(dir, rest), maxIgnoreFile)
+				text, err = gitrepo.ReadFile(filepath.Join(dir, rest), gitrepo.MaxIgnoreFile)
 			}
 			return err
 		})
@@ -115,12 +116,49 @@ func (s *shared) above(n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
+// enterRepository lets the rules of a git repository apply in n, if n is its top, or
+// if n is root and in it. It returns false if the run is stopped.
+func (w *worker) enterRepository(n *node) bool {
+	dir := filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath("")))
+	if w.cfg.gitFS != nil {
+		dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
+	}
+	var rules []gitrepo.Rule
+	var found bool
+	var errs []error
+	err := w.retryOnResource(func() error {
+		rules, found, errs = gitrepo.Rules(w.cfg.gitFS, dir, n.parent != nil)
+		return errors.Join(errs...)
+	})
+	if err == errStopped {
+		return false
+	}
+	for _, err := range errs {
+		w.failIgnored(err)
+	}
+	if found {
+		n.ignore = n.ignore.NewRepository()
+	}
+	for _, r := range rules {
+		n.ignore = n.ignore.PushOfRepository(r.Above, w.skips.path.dir(n), r.List)
+	}
+	return true
+}
+
 // readIgnoreFiles reads the ignore files among n's buffered entries. It returns
 // false if the run is stopped: what the files ignore is then unknown.
 func (w *worker) readIgnoreFiles(n *node) bool {
 	defer w.pin.drop(&w.dirs)
-	for _, name := range w.cfg.ignoreNames {
-		if slices.Contains(n.buffer.ignore, name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
+	b := n.buffer
+	if b.git && n.parent != nil && !w.enterRepository(n) { // root's is known
+		return false
+	}
+	files := w.cfg.ignoreNames
+	if n.ignore.InRepository() && !slices.Contains(files, gitIgnoreFile) {
+		files = append([]string{gitIgnoreFile}, files...)
+	}
+	for _, name := range files {
+		if slices.Contains(b.ignore, name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
 			return false
 		}
 	}
@@ -129,11 +167,16 @@ func (w *worker) readIgnoreFiles(n *node) bool {
 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	var c content.Content
-	r := w.reader.Limited(maxIgnoreFile)
+	r := w.reader.Limited(gitrepo.MaxIgnoreFile)
 	err := w.withDir(n, func(d directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
-		n.ignore = n.ignore.Push(w.skips.path.dir(n), gitignore.Parse(c.Data))
+		dir, list := w.skips.path.dir(n), gitignore.Parse(c.Data)
+		if name.String() == gitIgnoreFile && n.ignore.InRepository() {
+			n.ignore = n.ignore.PushOfRepository("", dir, list)
+		} else {
+			n.ignore = n.ignore.Push(dir, list)
+		}
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		w.failFound("open", n, name.String(), err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -60,7 +61,7 @@ func TestIgnoreFilesWithFaults(t *testing.T) {
 		"becomes a link":            {faults: []func(*object){becomes(fs.ModeSymlink)}, fails: ErrChanged},
 		"a directory of that name":  {faults: []func(*object){func(o *object) { o.listed, o.mode = fs.ModeDir, fs.ModeDir }}},
 		"a link of that name":       {faults: []func(*object){func(o *object) { o.listed = fs.ModeSymlink }}},
-		"larger than git takes one": {faults: []func(*object){sized(maxIgnoreFile + 1)}, fails: ErrTooLarge},
+		"larger than git takes one": {faults: []func(*object){sized(gitrepo.MaxIgnoreFile + 1)}, fails: ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := func() *object {

@@ -59,6 +59,7 @@ const (
 type entryBuffer struct {
 	entries []bufferedEntry
 	ignore  []string // names of ignore files
+	git     bool     // .git is among them, and Options.GitIgnore set
 	marked  bool     // a file of Options.SkipMarked is among them
 }
 

@@ -54,7 +54,7 @@ func (s Symlinks) String() string {
 // during the run. The fields are in groups:
 //
 //   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
-//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.SkipHidden],
+//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.GitIgnore], [Options.SkipHidden],
 //     [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
 //     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
@@ -88,12 +88,12 @@ type Options struct {
 
 	// IgnoreCase lets Suffixes, Include and Exclude match without regard to case, by
 	// simple Unicode folding as strings.EqualFold does. Ignore files and SkipMarked
-	// always distinguish case.
+	// always distinguish case, and so does GitIgnore.
 	IgnoreCase bool
 
 	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". What
 	// their patterns ignore, exactly as in git, is skipped. An ignored directory is
-	// not opened. [GitIgnoreFiles] returns the ignore files that git would use.
+	// not opened.
 	//
 	// An element without a slash is the name of a file in any directory, found in
 	// its listing, that applies there and below. A symbolic link of that name is
@@ -110,6 +110,22 @@ type Options struct {
 	// Files in a directory take precedence over those in its parents, and all
 	// these over paths. Among equals, later elements take precedence.
 	IgnoreFiles []string
+
+	// GitIgnore skips what git would leave out of a repository's work tree: .git, and
+	// what the .gitignore files, the repository's info/exclude and the user's ignore
+	// file (core.excludesFile) ignore. Outside a repository it skips nothing. It does
+	// not run git.
+	//
+	// If root is in a repository, the rules of the directories above it apply too, but
+	// cannot ignore root itself. A repository below root, such as a submodule, is
+	// judged by its own rules alone. Files that git tracks although a rule ignores them
+	// are skipped as well: only git's index knows them. A file of IgnoreFiles takes
+	// precedence over a .gitignore beside it.
+	//
+	// A file with rules that cannot be read, or a damaged configuration of git, is a
+	// failure of its own, and the other rules apply. With [Options.FS], repositories
+	// are those in FS, and git's configuration is not used.
+	GitIgnore bool
 
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
@@ -329,7 +345,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	}
 	c := config{
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
-		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked,
+		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked, gitIgnore: o.GitIgnore, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
@@ -338,6 +354,9 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	}
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
 		c.stat = true // nothing else shows what a path leads to, or the size; or it is fetched anyway
+	}
+	if c.gitRoot != "" {
+		c.gitFS = o.hooks.GitFS
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
 	if c.workers == 0 {
@@ -482,7 +501,7 @@ func (o *Options) validate(root string) error {
 func (o *Options) aboutListings() iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		_ = yield("MaxDepth", o.MaxDepth != 0) && yield("IgnoreFiles", len(o.IgnoreFiles) > 0) &&
-			yield("SkipMarked", len(o.SkipMarked) > 0) && yield("SelectDir", o.SelectDir != nil) &&
+			yield("GitIgnore", o.GitIgnore) && yield("SkipMarked", len(o.SkipMarked) > 0) && yield("SelectDir", o.SelectDir != nil) &&
 			yield("OneFilesystem", o.OneFilesystem) && yield("Symlinks", o.Symlinks != SymlinksSkip)
 	}
 }

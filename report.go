@@ -16,7 +16,7 @@ const (
 	SkippedSuffix          SkipReason = "suffix"           // matches none of Options.Suffixes
 	SkippedHidden          SkipReason = "hidden"           // name with a leading dot, by Options.SkipHidden
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
-	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles
+	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles or GitIgnore
 	SkippedShard           SkipReason = "other-shard"      // belongs to another shard than Options.Shard
 	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device
 	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
@@ -43,7 +43,7 @@ const notSkipped SkipReason = ""
 // to Found and Failed if it could not be opened or read to its end. It adds one to
 // Found and Skipped if [Options.SelectDir] left it out, or what it proved to be
 // once opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
-// Exclude, IgnoreFiles) are not counted.
+// Exclude, IgnoreFiles, GitIgnore) are not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories

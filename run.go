@@ -270,9 +270,12 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	switch {
 	case err == errStopped:
 	case err != nil:
-		r.failRoot(w, err)
+		r.early(w, func() { w.failDir(r.root, err) })
 		return false, nil
 	case !r.rootIsFile():
+		if r.cfg.gitIgnore {
+			r.early(w, func() { w.enterRepository(r.root) })
+		}
 		err = w.readIgnorePaths()
 	}
 	if err == errStopped {
@@ -281,8 +284,8 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	return err == nil, err
 }
 
-// failRoot is failDir for root. OnError may panic.
-func (r *run) failRoot(w *worker, err error) {
+// early calls do, which may report failures, before any worker runs. OnError may panic.
+func (r *run) early(w *worker, do func()) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -290,7 +293,7 @@ func (r *run) failRoot(w *worker, err error) {
 		}
 	}()
 	w.pos = position{span: r.root.span, file: -1}
-	w.failDir(r.root, err)
+	do()
 	returned = true
 }
 

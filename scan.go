@@ -31,7 +31,7 @@ func (w *worker) scan(n *node) scanResult {
 	more := n.phase == nodeListing && s.list(n)
 	w.show()
 	if n.buffer != nil && !more {
-		if n.phase == nodeListing && n.buffer.ignore != nil {
+		if n.phase == nodeListing && (n.buffer.ignore != nil || n.buffer.git) {
 			n.phase = nodeBuffered
 			w.dirs.release(n, 1, 0) // reading the ignore files may have to wait
 			return scanResult{state: scanAgain}
@@ -217,7 +217,7 @@ func (s *scanner) list(n *node) (more bool) {
 	listings.Put(l)
 	switch {
 	case n.buffer != nil && n.buffer.marked:
-		n.buffer.entries, n.buffer.ignore = nil, nil
+		n.buffer.entries, n.buffer.ignore, n.buffer.git = nil, nil, false
 		w.skipFound(SkippedMarked, n, "", fs.ModeDir)
 		return false
 	case err != nil:
@@ -294,9 +294,10 @@ func (s *scanner) add(e *listedEntry) {
 		return
 	}
 	b.entries = append(b.entries, bufferedEntry{w.arena.Add(name), typ, e.inode})
-	if typ == 0 && slices.Contains(w.cfg.ignoreNames, string(name)) {
+	if typ == 0 && (slices.Contains(w.cfg.ignoreNames, string(name)) || w.cfg.gitIgnore && string(name) == gitIgnoreFile) {
 		b.ignore = append(b.ignore, string(name))
 	}
+	b.git = b.git || w.cfg.gitIgnore && string(name) == ".git"
 	b.marked = b.marked || typ == 0 && slices.Contains(w.cfg.skipMarked, string(name))
 }
 

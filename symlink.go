@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -24,7 +25,7 @@ type links struct {
 	cfg      *config
 	filter   *filter
 	root     *node  // open before any worker starts
-	realRoot string // absolute and without links, if links are followed
+	realRoot string // absolute and without links, if that is used
 
 	mu     sync.Mutex // guards what follows
 	linked []*node    // directories that links lead to
@@ -33,10 +34,10 @@ type links struct {
 
 // resolveRoot finds the path of root without links.
 func (l *links) resolveRoot() error {
-	if !l.cfg.followFiles {
+	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {
 		return nil
 	}
-	root, err := filepath.Abs(l.cfg.root)
+	root, err := filepath.Abs(cmp.Or(l.cfg.gitRoot, l.cfg.root))
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}

@@ -88,7 +88,7 @@ func (s *shared) stopped() bool { return s.ctx.Err() != nil }
 // buffersEntries reports whether a directory's entries are classified only when
 // all of them are known.
 func (s *shared) buffersEntries() bool {
-	return len(s.cfg.ignoreNames) > 0 || len(s.cfg.skipMarked) > 0 || s.order != nil
+	return len(s.cfg.ignoreNames) > 0 || s.cfg.gitIgnore || len(s.cfg.skipMarked) > 0 || s.order != nil
 }
 
 // asksFirst reports whether a callback is to be asked about each file that is listed,
@@ -322,7 +322,10 @@ func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err e
 	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
 		op, err = e.Op, e.Err
 	}
-	failure := &Failure{kind, fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
+	w.addFailure(&Failure{kind, fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}})
+}
+
+func (w *worker) addFailure(failure *Failure) {
 	switch {
 	case w.calls.onError == nil && w.calls.yieldError != nil:
 		w.calls.yieldError(w, failure)
@@ -379,6 +382,16 @@ func (w *worker) failFound(op string, n *node, name string, err error) {
 // failEntry is failFound for an entry of n that cannot be named.
 func (w *worker) failEntry(n *node, err error) {
 	w.failAs(FailedFile, "readdir", n, "", err)
+	w.counts.found++
+}
+
+// failIgnored is failFound for a file of git's, which may be outside root.
+func (w *worker) failIgnored(err error) {
+	failure := &Failure{Kind: FailedFile, PathError: fs.PathError{Op: "open", Path: ".git", Err: err}}
+	if e, ok := err.(*fs.PathError); ok {
+		failure.PathError = *e
+	}
+	w.addFailure(failure)
 	w.counts.found++
 }
 

@@ -159,8 +159,8 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 //     their directory a failure, which names them.
 //
 // Workers, and all options that say which files are listed or what is read of each,
-// mean what they do in package fileproc. Paths in IgnoreFiles are those of the worker that
-// lists. Process panics, as Beam's functions do, for invalid options and for those
+// mean what they do in package fileproc. Paths in IgnoreFiles, and the user's ignore file with GitIgnore, are those of the worker
+// that lists. Process panics, as Beam's functions do, for invalid options and for those
 // that cannot travel or have no meaning here: Files, FS, Select, SelectDir, Symlinks,
 // SymlinksOutside, Ordered, OnError, OnSkip, Report and OnProgress.
 func (t *Transform[T]) Process(s beam.Scope, root string, opts fileproc.Options) (results, failures beam.PCollection) {

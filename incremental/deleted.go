@@ -203,6 +203,12 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
 		OnError: func(error) error { return nil }, // there are none in memory
 	}
+	if o.GitIgnore {
+		opts.GitIgnore = true
+		hooks := core.Hooks(&opts)
+		hooks.GitFS, hooks.GitRoot = o.FS, d.root
+		dirs.addReal(tree, []string{dotGit, ".gitignore"}, "")
+	}
 	dirs.addReal(tree, o.SkipMarked, "")
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
@@ -218,4 +224,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }
 
-const ignoreSuffix = "\xff"
+const (
+	ignoreSuffix = "\xff"
+	dotGit       = ".git"
+)

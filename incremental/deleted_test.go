@@ -177,6 +177,33 @@ func TestGoneDirectoryThatBecameAnIgnoreFile(t *testing.T) {
 	require.Equal(t, []string{".ignore/b", "d/b"}, p.gone)
 }
 
+// TestGoneGitIgnore: what git's rules leave out now is not selected, so it is not gone: rules of the directories above root, of a
+// repository in another one, and of the user.
+func TestGoneGitIgnore(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	require.True(t, testtree.Make(t, home, ".config/git/ignore=*.u\n"))
+	for _, withFS := range []bool{false, true} {
+		p := newProject(t, "a.log=1", "a.u=1", "a.x=1", "d/a.log=1", "d/k.log=1", "d/a=1", "sub/.git=gitdir: x\n", "sub/a.log=1", "sub/a.o=1", "z/.git/a=1")
+		root := p.root
+		require.True(t, testtree.Make(t, filepath.Dir(root), ".git=gitdir: x\n", ".gitignore=*.x\n"))
+		want := []string{"d/a", "d/k.log", "sub/a.log"}
+		if withFS { // where the user's file does not apply
+			p.opts.FS, p.root = os.DirFS(filepath.Dir(root)), filepath.Base(root)
+			want = append([]string{"a.u"}, want...)
+		}
+		p.run()
+		for _, rel := range []string{"a.log", "a.u", "a.x", "d/a.log", "d/k.log", "d/a", "sub/a.log", "sub/a.o", "z"} {
+			require.NoError(t, os.RemoveAll(filepath.Join(root, rel)))
+		}
+		p.opts.GitIgnore = true
+		require.True(t, testtree.Make(t, root, ".gitignore=*.log\n!k.log\n", "sub/.gitignore=*.o\n"))
+		p.run()
+		require.Equal(t, want, p.gone)
+	}
+}
+
 // TestGoneMarker: a marker that has vanished together with its directory marks nothing.
 func TestGoneMarker(t *testing.T) {
 	t.Parallel()

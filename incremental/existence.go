@@ -115,7 +115,11 @@ func (e *existence) addReal(t tree, names []string, suffix string) {
 				continue
 			}
 			rel := path.Join(dir, name)
-			if info, err := e.stat(rel, false); err != nil || !info.Mode().IsRegular() {
+			info, err := e.stat(rel, false)
+			if err == nil && name == dotGit { // mostly a directory: the tree only shows that it is there
+				t.add(rel, "")
+			}
+			if err != nil || name == dotGit || !info.Mode().IsRegular() {
 				continue
 			}
 			if text, err := e.read(rel); err == nil {

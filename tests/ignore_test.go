@@ -50,19 +50,21 @@ func runGit(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// unignored returns the files that a run over dir delivers with the ignore files that git would use.
-func unignored(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := fileproc.GitIgnoreFiles(dir)
-	require.NoError(t, err)
-	opts := fileproc.Options{IgnoreFiles: files, Exclude: []string{"**/.git"}, ReadSize: fileproc.NoRead}
-	got, err := fileproc.Process(t.Context(), dir, opts, relOf)
-	require.NoError(t, err)
-	slices.Sort(got)
-	return got
+func isThere(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
-func TestGitIgnoreFilesAgainstGit(t *testing.T) {
+// unignored returns the files that a run over dir delivers with Options.GitIgnore.
+func unignored(t *testing.T, dir string) []string {
+	t.Helper()
+	got, err := fileproc.Process(t.Context(), dir, fileproc.Options{GitIgnore: true, ReadSize: fileproc.NoRead}, relOf)
+	require.NoError(t, err)
+	slices.Sort(got)
+	return names(got)
+}
+
+func TestGitIgnoreAgainstGit(t *testing.T) {
 	home := newHome(t)
 	require.True(t, testtree.Make(t, home,
 		".gitconfig=[include]\n\tpath = more/config\n[includeIf \"gitdir:~/none/\"]\n\tpath = wrong\n", "wrong=[core]\n\texcludesFile = /wrong\n",
@@ -77,7 +79,7 @@ func TestGitIgnoreFilesAgainstGit(t *testing.T) {
 		"sub/deep/a=x", "sub/deep/a.mine=x", "sub/deep/special.log=x", "sub/deep/info=x", "info=x"}
 	require.True(t, testtree.Make(t, main, tree...))
 	runGit(t, main, "init", "-q")
-	require.True(t, testtree.Make(t, main, ".git/info/exclude=info\n/sub/deep/a\n", "nested/f=x", "forced.log=x"))
+	require.True(t, testtree.Make(t, main, ".git/info/exclude=info\n/sub/deep/a\n", "nested/f=x", "nested/a.log=x", "nested/build=x", "nested/.gitignore=/d/e\n", "nested/d/e=x", "nested/d/f=x", "forced.log=x"))
 	runGit(t, main, "-c", "protocol.file.allow=always", "submodule", "-q", "add", source, "lib")
 	runGit(t, main, "add", ".gitignore", "f")
 	runGit(t, main, "commit", "-qm", "m")
@@ -94,15 +96,23 @@ func TestGitIgnoreFilesAgainstGit(t *testing.T) {
 	check := func() (delivered int) {
 		for _, root := range roots {
 			var want []string
-			for f := range strings.SplitSeq(runGit(t, root, "ls-files", "-co", "--exclude-standard", "-z"), "\x00") {
-				if f != "" && f != "lib" && f != "nested/" {
-					want = append(want, f)
+			var add func(prefix string)
+			add = func(prefix string) {
+				for f := range strings.SplitSeq(runGit(t, filepath.Join(root, prefix), "ls-files", "-co", "--exclude-standard", "-z"), "\x00") {
+					switch {
+					case f == "":
+					case f == "lib" || f == "nested/": // a repository of its own, which git does not list
+						if f = strings.TrimSuffix(f, "/"); isThere(filepath.Join(root, prefix, f, ".git")) {
+							add(prefix + f + "/")
+						}
+					default:
+						want = append(want, filepath.FromSlash(prefix+f))
+					}
 				}
 			}
+			add("")
 			slices.Sort(want)
-			got := slices.DeleteFunc(unignored(t, root), func(rel string) bool {
-				return root == main && (strings.HasPrefix(rel, "lib/") || strings.HasPrefix(rel, "nested/"))
-			})
+			got := unignored(t, root)
 			require.Equal(t, slices.Compact(want), got, root)
 			delivered += len(got)
 		}
@@ -128,83 +138,141 @@ func TestGitIgnoreFilesAgainstGit(t *testing.T) {
 	}
 }
 
-func TestGitIgnoreFiles(t *testing.T) {
+// TestGitIgnore has what git does not do: repositories in and beside others, in an fs.FS, and what is damaged.
+func TestGitIgnore(t *testing.T) {
 	home := newHome(t)
 	const head = "/.git/HEAD=ref: refs/heads/main\n"
-	require.True(t, testtree.Make(t, home, "none/f=x", ".config/git/ignore=*.g\n",
-		"r"+head, "r/.git/objects/", "r/.git/refs/", "r/.git/info/exclude=*.x\n", "r/.gitignore=*.a\n", "r/.ignore=*.b\n", "r/d/e/.ignore=*.c\n", "r/d/e/f/g=x",
-		"r/d/.git/HEAD=of no repository\n", "moved/.git=gitdir: ../nowhere\n", "moved/d/f=x", "moved/.gitignore=*.a\n", "odd/.git=x\n"))
+	require.True(t, testtree.Make(t, home, ".config/git/ignore=*.g\n", "none/.gitignore=*.a\n", "none/x.a=", "none/x.g=", "none/.git/x=", "none/d/.git=gitdir: x\n", "none/d/.gitignore=*.x\n", "none/d/x.x=", "none/d/x.g=", "none/d/x.a=",
+		"r"+head, "r/.git/objects/", "r/.git/refs/", "r/.git/info/exclude=*.x\n", "r/.gitignore=*.a\n/d/e/f/no\nsub/out\n", "r/.ignore=*.b\n", "r/x.a=", "r/x.b=", "r/x.c=", "r/x.g=", "r/d/e/.ignore=*.c\n!x.a\n",
+		"r/d/e/f/x.a=", "r/d/e/f/x.b=", "r/d/e/f/x.c=", "r/d/e/f/x.g=", "r/d/e/f/x.x=", "r/d/e/f/no=", "r/d/.git/HEAD=of no repository\n",
+		"r/sub/.git=gitdir: ../.git/modules/sub\n", "r/sub/x.a=", "r/sub/x.b=", "r/sub/x.g=", "r/sub/out=", "r/out/f=", "r/sub/out2/f=", "moved/.git=gitdir: ../nowhere\n", "moved/d/x.a=", "moved/d/x.g=", "moved/d/y=", "moved/.gitignore=*.a\n", "odd/.git=x\n", "odd/f="))
 	in := func(dir string) string { return filepath.Join(home, filepath.FromSlash(dir)) }
-	global := filepath.ToSlash(in(".config/git/ignore"))
+	all := fileproc.Options{GitIgnore: true, ReadSize: fileproc.NoRead}
+	with := func(ignore ...string) fileproc.Options {
+		o := all
+		o.IgnoreFiles = ignore
+		return o
+	}
+	const ofR = " .gitignore .ignore d/e/.ignore d/e/f/x.b d/e/f/x.c out/f sub/out sub/out2/f sub/x.a sub/x.b x.b x.c"
 	for _, tc := range []struct {
-		dir   string
-		names []string
-		want  []string
+		dir  string
+		opts fileproc.Options
+		want string
 	}{
-		{"none", nil, []string{".gitignore"}},
-		{"none", []string{".ignore"}, []string{".gitignore", ".ignore"}},
-		{"r", nil, []string{global, ".git/info/exclude", ".gitignore"}},
-		{"r/d/e/f", nil, []string{"../../.././../.config/git/ignore", "../../../.git/info/exclude", "../../../.gitignore", ".gitignore"}},
-		{"r/d/e/f", []string{".ignore"}, []string{"../../.././../.config/git/ignore", "../../../.git/info/exclude", "../../../.gitignore", "../../../.ignore", "../.ignore", ".gitignore", ".ignore"}},
-		{"moved/d", nil, []string{".././../.config/git/ignore", "../.gitignore", ".gitignore"}},
+		{"none", all, ".git/x .gitignore d/.gitignore d/x.a x.a x.g"},
+		{"none", with(".gitignore"), ".git/x .gitignore d/.gitignore x.g"},
+		{"r", all, strings.TrimSpace(ofR)},
+		{"r", with(".ignore"), ".gitignore .ignore d/e/.ignore d/e/f/x.a out/f sub/out sub/out2/f sub/x.a x.c"},
+		{"r/d/e/f", all, "x.b x.c"},
+		{"r/d/e/f", with(".ignore", "../.ignore"), "x.a x.b"},
+		{"r/sub", all, "out out2/f x.a x.b"},
+		{"r/.git", all, "HEAD info/exclude"},
+		{"r/.git/info", all, "exclude"},
+		{"moved/d", all, "y"},
+		{".", fileproc.Options{GitIgnore: true, ReadSize: fileproc.NoRead, Include: []string{"r/**"}}, "r/" + strings.ReplaceAll(strings.TrimSpace(ofR), " ", " r/")},
 	} {
-		got, err := fileproc.GitIgnoreFiles(in(tc.dir), tc.names...)
-		require.NoError(t, err)
-		for i := range got {
-			got[i] = filepath.ToSlash(got[i])
+		for _, ordered := range []bool{false, true} {
+			var report fileproc.Report
+			tc.opts.Ordered, tc.opts.Report = ordered, &report
+			got, err := fileproc.Process(t.Context(), in(tc.dir), tc.opts, relOf)
+			require.NoError(t, err)
+			slices.Sort(got)
+			require.Equal(t, strings.Fields(tc.want), slash(got), "%s %v", tc.dir, tc.opts.IgnoreFiles)
+			requireBalanced(t, report)
 		}
-		require.Equal(t, tc.want, got, tc.dir)
 	}
 
-	if os.Symlink(in("r/.ignore"), in("r/d/.ignore")) == nil { // which git does not follow
-		got, err := fileproc.GitIgnoreFiles(in("r/d/e"), ".ignore")
+	// .git is counted like other ignored entries: as a file alone.
+	var report fileproc.Report
+	opts := all
+	opts.Report = &report
+	for dir, n := range map[string]int64{"moved": 2, "r/d/e/f": 4} {
+		_, err := fileproc.Process(t.Context(), in(dir), opts, relOf)
 		require.NoError(t, err)
-		require.NotContains(t, got, "../.ignore")
-		require.Contains(t, got, "../../.ignore")
+		want := map[fileproc.SkipReason]int64{fileproc.SkippedIgnored: n}
+		if dir == "moved" {
+			want[fileproc.SkippedIgnored] = 3 // .git, d/x.a, d/x.g
+		}
+		require.Equal(t, want, report.Skipped, dir)
 	}
 
-	fails := func(dir, says string) {
-		t.Helper()
-		got, err := fileproc.GitIgnoreFiles(in(dir))
-		require.ErrorContains(t, err, says)
-		require.Equal(t, []string{".gitignore"}, got)
+	// In an fs.FS, its own repositories, and not the user's file.
+	for root, want := range map[string]string{
+		"r": ".gitignore .ignore d/e/.ignore d/e/f/x.b d/e/f/x.c d/e/f/x.g out/f sub/out sub/out2/f sub/x.a sub/x.b sub/x.g x.b x.c x.g", "r/d/e/f": "x.b x.c x.g", "none": ".git/x .gitignore d/.gitignore d/x.a d/x.g x.a x.g",
+	} {
+		opts := all
+		opts.FS = os.DirFS(home)
+		got, err := fileproc.Process(t.Context(), root, opts, relOf)
+		require.NoError(t, err)
+		slices.Sort(got)
+		require.Equal(t, strings.Fields(want), got, root)
 	}
-	fails("absent", "absent")
-	fails("odd", "gitdir: ")
+
+	if os.Symlink(in("r"), in("link")) == nil {
+		opts := all
+		opts.Symlinks, opts.Include, opts.SymlinksOutside = fileproc.SymlinksFollow, []string{"link/**"}, true
+		require.NoError(t, os.Mkdir(in("other"), 0o777))
+		require.NoError(t, os.Rename(in("link"), in("other/link")))
+		got, err := fileproc.Process(t.Context(), in("other"), opts, relOf)
+		require.NoError(t, err)
+		slices.Sort(got)
+		require.Equal(t, "link/"+strings.ReplaceAll(strings.TrimSpace(ofR), " ", " link/"), strings.Join(slash(got), " "))
+	}
+	if os.Symlink(in("r/.ignore"), in("r/d/.gitignore")) == nil { // which git does not follow
+		require.Contains(t, unignored(t, in("r/d/e")), filepath.FromSlash("f/x.b"))
+	}
+
+	// What is damaged is a failure of its own, with its path, and the other rules apply.
+	fails := func(dir, at, says string) {
+		t.Helper()
+		for _, ordered := range []bool{false, true} {
+			var report fileproc.Report
+			var failures []*fileproc.Failure
+			opts := fileproc.Options{GitIgnore: true, Ordered: ordered, Report: &report, OnError: func(err error) error {
+				var f *fileproc.Failure
+				require.ErrorAs(t, err, &f)
+				failures = append(failures, f)
+				return nil
+			}}
+			got, err := fileproc.Process(t.Context(), in(dir), opts, relOf)
+			require.NoError(t, err)
+			require.Len(t, failures, 1)
+			require.ErrorContains(t, failures[0], says)
+			require.Equal(t, in(at), failures[0].Path)
+			require.Equal(t, fileproc.FailedFile, failures[0].Kind)
+			require.NotContains(t, slash(got), "e/f/x.a")
+			requireBalanced(t, report)
+		}
+	}
+	fails("odd", "odd/.git", "gitdir: ")
 	for config, says := range map[string]string{"[core\n": "line 1", "\n\n[core]\nx y\n": "line 4", "[include]\npath = config\n": "nested more than 10 deep", "[core]\nexcludesFile = ~you/x\n": "another user's"} {
 		require.NoError(t, os.WriteFile(in("r/.git/config"), []byte(config), 0o666))
-		fails("r/d", says)
+		fails("r/d", "r/.git/config", says)
 	}
-	require.NoError(t, os.Remove(in("r/.git/config")))
+}
 
-	// A file in the repository's top is passed as a path, not as a name to look for everywhere.
-	require.NoError(t, os.WriteFile(in(".gitconfig"), []byte("[core]\nexcludesFile = mine\n"), 0o666))
-	require.NoError(t, os.WriteFile(in("r/mine"), []byte("*.g\n"), 0o666))
-	got, err := fileproc.GitIgnoreFiles(in("r"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"./mine", ".git/info/exclude", ".gitignore"}, got)
+func slash(rels []string) []string {
+	for i, rel := range rels {
+		rels[i] = filepath.ToSlash(rel)
+	}
+	return rels
 }
 
 // A FIFO in the place of one of git's files, or of an ignore file, does not make the run wait.
-func TestGitIgnoreFilesWithoutAnEnd(t *testing.T) {
+func TestGitIgnoreWithoutAnEnd(t *testing.T) {
 	watchdog(t)
+	newHome(t)
 	dir := t.TempDir()
-	if !testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/info/exclude|", ".gitignore=x", "sub/.git|", "sub/a=") {
+	if !testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/info/exclude|", ".gitignore=x", "sub/.git|", "sub/a=", "sub/x=") {
 		t.Skip("this platform makes no FIFOs")
 	}
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CONFIG_HOME", "")
-	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	sub := filepath.Join(dir, "sub")
-	files, err := fileproc.GitIgnoreFiles(sub)
-	require.NoError(t, err)
-	require.Equal(t, []string{"../.gitignore", ".gitignore"}, files, "git looks above the FIFO")
-	_, err = fileproc.Process(t.Context(), sub, fileproc.Options{IgnoreFiles: []string{"../.git/info/exclude"}}, relOf)
+	require.Equal(t, []string{"a"}, unignored(t, sub), "git looks above the FIFO")
+	_, err := fileproc.Process(t.Context(), sub, fileproc.Options{IgnoreFiles: []string{"../.git/info/exclude"}}, relOf)
 	require.ErrorContains(t, err, "exclude: not a regular file")
 
 	require.True(t, testtree.Make(t, dir, ".git/config|"))
-	_, err = fileproc.GitIgnoreFiles(sub)
+	_, err = fileproc.Process(t.Context(), sub, fileproc.Options{GitIgnore: true}, relOf)
 	require.ErrorContains(t, err, "config: not a regular file")
 }
 

@@ -21,7 +21,7 @@ import (
 // layers are the files of package fileproc without tests, from top to bottom. A file
 // uses its own layer and those below. The last one is vocabulary, for all files.
 var layers = []string{
-	"fileproc options file gitignore",
+	"fileproc options file",
 	"run",
 	"scan scan_given visit fdwait ignore",
 	"worker",

@@ -51,6 +51,7 @@ var dimensions = [][]setting{
 	option("Exclude", func(o *fileproc.Options) *[]string { return &o.Exclude }, nil, []string{"**/d1"}, []string{"e/**", "**/*.b"}),
 	option("IgnoreCase", func(o *fileproc.Options) *bool { return &o.IgnoreCase }, false, true),
 	option("IgnoreFiles", func(o *fileproc.Options) *[]string { return &o.IgnoreFiles }, nil, []string{".gitignore"}, []string{".ignore", ".gitignore"}),
+	option("GitIgnore", func(o *fileproc.Options) *bool { return &o.GitIgnore }, false, true),
 	option("SkipHidden", func(o *fileproc.Options) *bool { return &o.SkipHidden }, false, true),
 	option("OneFilesystem", func(o *fileproc.Options) *bool { return &o.OneFilesystem }, false, true),
 	option("Symlinks", func(o *fileproc.Options) *fileproc.Symlinks { return &o.Symlinks }, fileproc.SymlinksSkip, fileproc.SymlinksFiles, fileproc.SymlinksFollow),
@@ -103,6 +104,8 @@ func whyRefused(a asked) string {
 		return "MaxDepth"
 	case o.IgnoreFiles != nil:
 		return "IgnoreFiles"
+	case o.GitIgnore:
+		return "GitIgnore"
 	case o.SkipMarked != nil:
 		return "SkipMarked"
 	case o.SelectDir != nil:
@@ -206,7 +209,7 @@ func manifold(t *testing.T) string {
 		".gitignore=*.b\nignored/\nf3.md\n", ".ignore=!f3.md\n*.txt\n",
 		"a-b/f.md=between", "a/f.md=under", "a.d/f.md=dot",
 		"d1/f1.md=1", "d1/f2.txt=2", "d1/x.b=x", "d1/sub/f3.md=3", "d1/sub/f4.md=4", "d1/sub/deep/f5.md="+testtree.Content(601),
-		"d2/.gitignore=!*.b\nf1*\n", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
+		"d2/.gitignore=!*.b\nf[1-6]*\n", "d2/.git=gitdir: x\n", "d2/sub/.git=gitdir: x\n", "d2/sub/f1.b=fb", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
 		"e/f8.md=8", "e/deep/er/f9.md=9", "e/deep/z.b=zz", "ignored/f.md=i", ".git/config=c", ".h/f.md=h", "empty/",
 		"bak/.nobackup=", "bak/f.md=b", "bak/sub/g.md=b", "d1/tag/CACHEDIR.TAG=t", "d1/tag/f.md=t", "unmarked/.nobackup/f.md=u",
 	))
@@ -220,7 +223,7 @@ func manifold(t *testing.T) string {
 // manifoldNames are the files of manifold, in the order of paths. Some lie below a directory that is named.
 var manifoldNames = []string{
 	".git/config", ".gitignore", ".h/", ".hidden.md", ".ignore", "a/f.md", "a-b/", "a.d/f.md", "a.md", "b.txt", "bak/", "big.md", "c",
-	"d.b", "d1/f1.md", "d1/f2.txt", "d1/sub/", "d1/tag/CACHEDIR.TAG", "d1/x.b", "d2/d1/f7.md", "d2/f1.md", "d2/sub/f6.txt", "d2/y.b",
+	"d.b", "d1/f1.md", "d1/f2.txt", "d1/sub/", "d1/tag/CACHEDIR.TAG", "d1/x.b", "d2/.git", "d2/d1/f7.md", "d2/f1.md", "d2/sub/f6.txt", "d2/y.b",
 	"e/", "early.b", "empty/", "ignored/f.md", "late.b", "n512.txt", "unmarked/.nobackup/f.md", "zeros",
 }
 
@@ -248,6 +251,9 @@ func TestOptionsPairwise(t *testing.T) {
 
 // verify runs a over dir and returns how the outcome is wrong. The names are for Options.Files.
 func (a asked) verify(t *testing.T, dir string, names []string) error {
+	if a.opts.GitIgnore {
+		newHome(t) // without an ignore file of the user's
+	}
 	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, asksOld: a.asksOld, walks: a.entry == "Walk"}
 	if a.asksDirs {
 		a.opts.SelectDir = func(e fileproc.Entry) bool {
@@ -370,7 +376,7 @@ func variedSpecs(r *rand.Rand) (specs []string) {
 	for range r.IntN(24) {
 		name := pick(r, dirs...) + pick(r, "f", "f1", "f3", "l", "late", ".hidden", "x") + pick(r, ".md", ".Md", ".txt", ".TXT", ".b", "")
 		if r.IntN(6) == 0 {
-			name = pick(r, dirs...) + pick(r, ".gitignore", ".ignore", "CACHEDIR.TAG", ".nobackup")
+			name = pick(r, dirs...) + pick(r, ".gitignore", ".gitignore", ".ignore", "CACHEDIR.TAG", ".nobackup", ".git")
 		}
 		if used[strings.ToLower(name)] {
 			continue
@@ -378,6 +384,8 @@ func variedSpecs(r *rand.Rand) (specs []string) {
 		used[strings.ToLower(name)] = true
 		content := testtree.Content(pick(r, 0, 1, 99, 100, 101, 511, 512, 513, 600, 601, 8192, 9000, 9001, 40_000))
 		switch kind := r.IntN(8); {
+		case strings.HasSuffix(name, ".git"):
+			content = "gitdir: x\n"
 		case strings.HasSuffix(name, "ignore"):
 			content = ""
 			for range 1 + r.IntN(4) {

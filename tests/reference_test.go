@@ -277,7 +277,13 @@ type reference struct {
 }
 
 // An ignoreLine is a line of an ignore file: "*.x", "name", "name/" or one of these with a "!" in front.
-type ignoreLine struct{ dir, line string }
+type ignoreLine struct {
+	dir, line string
+	ofRepo    bool // it is of the repository's rules
+}
+
+// gitTop is the line of a repository's top, which stands for its rule that .git is ignored.
+const gitTop = "/.git"
 
 func (r *reference) run() expectation {
 	r.want = expectation{
@@ -416,16 +422,31 @@ func (r *reference) skip(rel string, why fileproc.SkipReason) {
 }
 
 func (r *reference) rulesAbove(rel string) (rules []ignoreLine) {
+	var above []string
 	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
-		rules = append(r.rulesOf(strings.TrimPrefix(dir, ".")), rules...)
+		above = append(above, strings.TrimPrefix(dir, "."))
 		if dir == "." {
-			return rules
+			break
 		}
 	}
+	for _, dir := range slices.Backward(above) {
+		rules = r.rulesIn(rules, dir)
+	}
+	return rules
 }
 
-func (r *reference) rulesOf(dir string) (rules []ignoreLine) {
-	for _, name := range r.opts.IgnoreFiles {
+// rulesIn returns what applies in a directory, when above does in its parent.
+func (r *reference) rulesIn(above []ignoreLine, dir string) []ignoreLine {
+	rules, names := slices.Clone(above), r.opts.IgnoreFiles
+	if text, err := os.ReadFile(filepath.Join(r.path(dir), ".git")); r.opts.GitIgnore && err == nil && strings.HasPrefix(string(text), "gitdir: ") {
+		rules = slices.DeleteFunc(rules, func(l ignoreLine) bool { return l.ofRepo })
+		rules = slices.Insert(rules, 0, ignoreLine{dir, gitTop, true})
+	}
+	inRepo := len(rules) > 0 && rules[0].line == gitTop
+	if inRepo && !slices.Contains(names, ".gitignore") {
+		names = append([]string{".gitignore"}, names...)
+	}
+	for _, name := range names {
 		p := filepath.Join(r.path(dir), name)
 		if info, err := os.Lstat(p); err != nil || !info.Mode().IsRegular() {
 			continue
@@ -435,13 +456,16 @@ func (r *reference) rulesOf(dir string) (rules []ignoreLine) {
 			panic(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			rules = append(rules, ignoreLine{dir, strings.TrimSpace(line)})
+			rules = append(rules, ignoreLine{dir, strings.TrimSpace(line), inRepo && name == ".gitignore"})
 		}
 	}
 	return rules
 }
 
 func ignored(rules []ignoreLine, name string, isDir bool) (yes bool) {
+	if len(rules) > 0 && rules[0].line == gitTop && name == ".git" {
+		return true
+	}
 	for _, rule := range rules {
 		pattern, included := strings.CutPrefix(rule.line, "!")
 		pattern, dirOnly := strings.CutSuffix(pattern, "/")
@@ -471,7 +495,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 		return
 	}
 	r.want.report.Directories++
-	rules = append(slices.Clone(rules), r.rulesOf(rel)...)
+	rules = r.rulesIn(rules, rel)
 	for _, e := range entries {
 		p := path.Join(rel, e.Name())
 		typ := e.Type()

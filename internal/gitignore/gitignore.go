@@ -7,6 +7,7 @@ package gitignore
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -27,25 +28,54 @@ type Chain struct {
 	base   int    // length of the list's dir
 	above  string // see PushAbove
 	parent *Chain
+	ofRepo bool // list belongs to the repository
+	inRepo bool // the chain is for directories of a git repository
+}
+
+// NewRepository returns a chain for the top of a git repository: without the lists
+// of a repository that contains it. Such a chain ignores .git.
+func (c *Chain) NewRepository() *Chain {
+	var kept []Chain
+	for ; c != nil; c = c.parent {
+		if !c.ofRepo {
+			kept = append(kept, *c)
+		}
+	}
+	top := &Chain{list: &List{}, ofRepo: true, inRepo: true}
+	for _, k := range slices.Backward(kept) {
+		top = top.push(k)
+	}
+	return top
+}
+
+// InRepository reports whether NewRepository has begun the chain.
+func (c *Chain) InRepository() bool { return c != nil && c.inRepo }
+
+func (c *Chain) push(next Chain) *Chain {
+	if next.list == nil {
+		return c
+	}
+	next.parent, next.inRepo = c, c.InRepository()
+	return &next
+}
+
+// PushOfRepository is PushAbove for a list that applies in one repository alone. It
+// is Push for dir if above is "".
+func (c *Chain) PushOfRepository(above, dir string, l *List) *Chain {
+	return c.push(Chain{list: l, base: len(dir), above: above, ofRepo: true})
 }
 
 // Push returns a chain in which l, an ignore file of directory dir, takes
 // precedence over all of c. For dir see Match.
 func (c *Chain) Push(dir string, l *List) *Chain {
-	if l == nil {
-		return c
-	}
-	return &Chain{list: l, base: len(dir), parent: c}
+	return c.push(Chain{list: l, base: len(dir)})
 }
 
 // PushAbove is Push for an ignore file of a directory above the one where the
 // walk began. The path above leads from the former to the latter and ends with
 // a slash.
 func (c *Chain) PushAbove(above string, l *List) *Chain {
-	if l == nil {
-		return c
-	}
-	return &Chain{list: l, above: above, parent: c}
+	return c.push(Chain{list: l, above: above})
 }
 
 // Match returns the verdict on the entry name of directory dir. dir is a path
@@ -54,6 +84,9 @@ func (c *Chain) PushAbove(above string, l *List) *Chain {
 // ignored directory are ignored too, so the caller must not enter one. A symbolic
 // link is not a directory.
 func (c *Chain) Match(dir, name string, isDir bool) Verdict {
+	if name == ".git" && c.InRepository() {
+		return Ignored
+	}
 	for ; c != nil; c = c.parent {
 		if v := c.list.match(c.above, dir[c.base:], name, isDir); v != Undecided {
 			return v

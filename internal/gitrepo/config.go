@@ -29,6 +29,9 @@ type config struct {
 // configuration of the system, the user and the repository, and the files that
 // these include, unconditionally or by gitdir. The returned file need not exist.
 func (r *Repository) ExcludesFile() (string, error) {
+	if r.fsys != nil {
+		return "", nil
+	}
 	c := config{repo: r, home: os.Getenv("HOME")}
 	if c.home == "" {
 		c.home, _ = os.UserHomeDir()

@@ -126,9 +126,9 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 	require.NoError(t, os.MkdirAll(top, 0o777))
 	out, err := exec.Command(git, "init", "-q", top).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	repo, err := Find(top)
+	repo, err := Find(nil, top)
 	require.NoError(t, err)
-	require.Equal(t, &Repository{top, filepath.Join(top, ".git"), filepath.Join(top, ".git")}, repo)
+	require.Equal(t, &Repository{nil, top, filepath.Join(top, ".git"), filepath.Join(top, ".git")}, repo)
 
 	const set = "[core]\nexcludesFile = "
 	when := func(condition string) map[string]string {

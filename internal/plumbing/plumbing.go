@@ -5,6 +5,8 @@
 // fileproc.Options, File is *fileproc.File, and Stat is fileproc.Stat.
 package plumbing
 
+import "io/fs"
+
 // Hooks are callbacks of a run beside those of its Options.
 type Hooks[File any] struct {
 	// Unchanged, if not nil, is called for each selected file before it is opened, as Options.Select is, with the metadata
@@ -16,6 +18,11 @@ type Hooks[File any] struct {
 	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, before Options.OnSkip is. It is called as
 	// Options.Select is, and without content.
 	OnBinary func(File)
+
+	// GitRoot, if not empty, is what Options.GitIgnore takes for root, and GitFS for Options.FS, when it looks for repositories.
+	// Of the .gitignore files below root it uses those that are listed.
+	GitRoot string
+	GitFS   fs.FS
 }
 
 // An API has one function for each thing that a user of this package does.

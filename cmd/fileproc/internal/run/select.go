@@ -183,11 +183,7 @@ func (s *Selection) patterns() {
 func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error) {
 	opts = r.Opts
 	if r.ignores {
-		var err error
-		if opts.IgnoreFiles, err = fileproc.GitIgnoreFiles(dir, ".ignore"); err != nil {
-			r.Fail(err)
-			r.Totals.Failed-- // which counts files and directories
-		}
+		opts.GitIgnore, opts.IgnoreFiles = true, []string{".gitignore", ".ignore"}
 	}
 	opts.IgnoreFiles = append(opts.IgnoreFiles, r.ignoreFiles...)
 	opts.OnProgress = r.Out.OnProgress()
