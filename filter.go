@@ -188,17 +188,3 @@ func (f *entryFilter) below(name names.Name, why SkipReason) SkipReason {
 	}
 	return why
 }
-
-// above returns why n, or a directory above it, is left out by its path.
-func (f *entryFilter) above(n *node) SkipReason {
-	if n.parent == nil {
-		return notSkipped
-	}
-	if g := n.given; !g.judged {
-		g.judged = true
-		if g.skip = f.above(n.parent); g.skip == notSkipped {
-			g.skip = f.dir(n.parent, n.name.Bytes())
-		}
-	}
-	return n.given.skip
-}

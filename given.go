@@ -46,6 +46,8 @@ type givenSource struct {
 	room       chan struct{} // buffered: take does not wait for the goroutine that pulls
 	arena      names.Arena   // of the goroutine that pulls
 	places     atomic.Uint64 // names scanned so far
+	rootJudged bool          // rootSkip is known; used by the worker that scans root
+	rootSkip   SkipReason
 
 	mu      sync.Mutex // guards what follows; it may be taken while the queue's is held
 	backlog *givenBacklog
@@ -175,7 +177,11 @@ func (s *givenSource) add(name string) {
 	b := s.backlog
 	b.count++
 	b.cost += givenCost + len(name)
-	path, isTree := strings.CutSuffix(name, "/")
+	path, isFlat := strings.CutSuffix(name, "/.")
+	isTree := isFlat
+	if !isFlat {
+		path, isTree = strings.CutSuffix(name, "/")
+	}
 	slash := strings.LastIndexByte(path, '/') // 0: an absolute path
 	dir, base := path[:max(0, slash)], path[slash+1:]
 	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != b.path && !s.enter(dir) {
@@ -185,7 +191,9 @@ func (s *givenSource) add(name string) {
 	kept := s.arena.Add(bytesOf(base))
 	if isTree {
 		s.dirs++
-		s.addTree(b.dir.child(kept, s.dirs))
+		n := b.dir.givenChild(kept, s.dirs)
+		n.flat = isFlat
+		s.addTree(n)
 	} else {
 		s.addFile(b.dir, kept)
 	}
@@ -260,7 +268,7 @@ func (s *givenSource) areNames(path string) bool {
 func (s *givenSource) newDir(parent *node, name string) *node {
 	b := s.backlog
 	s.dirs++
-	n := parent.child(s.arena.Add(bytesOf(name)), s.dirs) // in the cold mode they are opened in this order
+	n := parent.givenChild(s.arena.Add(bytesOf(name)), s.dirs) // in the cold mode they are opened in this order
 	n.given = &givenNames{}
 	b.dirs[entryOf{parent, n.name.String()}] = n
 	b.cost += givenDirCost + len(name)

@@ -145,12 +145,11 @@ func (w *worker) enterRepository(n *node) bool {
 	return true
 }
 
-// readIgnoreFiles reads the ignore files among n's buffered entries. It returns
-// false if the run is stopped: what the files ignore is then unknown.
-func (w *worker) readIgnoreFiles(n *node) bool {
+// readIgnoreFiles reads the ignore files that n has, and with git what .git says. It
+// returns false if the run is stopped: what the files ignore is then unknown.
+func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) bool {
 	defer w.pin.drop(&w.dirs)
-	b := n.buffer
-	if b.git && n.parent != nil && !w.enterRepository(n) { // root's is known
+	if git && n.parent != nil && !w.enterRepository(n) { // root's is known
 		return false
 	}
 	files := w.cfg.ignoreNames
@@ -158,7 +157,7 @@ func (w *worker) readIgnoreFiles(n *node) bool {
 		files = append([]string{gitIgnoreFile}, files...)
 	}
 	for _, name := range files {
-		if slices.Contains(b.ignore, name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
+		if has(name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
 			return false
 		}
 	}

@@ -34,6 +34,7 @@ type node struct {
 	span   *span            // ordered: the directory's own
 	spans  []*span          // ordered: what span is expanded to
 	phase  nodePhase        // used by the worker that scans the node
+	flat   bool             // the directories in it are left out
 	buffer *entryBuffer     // nil unless entries are buffered until all are listed
 	given  *givenNames      // nil unless Options.Files names entries of it; root then lists one backlog after the other
 
@@ -112,7 +113,14 @@ type target struct {
 
 // child returns a node for a subdirectory of n.
 func (n *node) child(name names.Name, inode uint64) *node {
-	return &node{parent: n, name: name, depth: n.depth + 1, inode: inode, device: n.device, ignore: n.ignore, refs: 1}
+	c := n.givenChild(name, inode)
+	c.device, c.ignore = n.device, n.ignore
+	return c
+}
+
+// givenChild is child before n is judged, which another goroutine may be doing.
+func (n *node) givenChild(name names.Name, inode uint64) *node {
+	return &node{parent: n, name: name, depth: n.depth + 1, inode: inode, refs: 1}
 }
 
 // childForLinks returns a node for symbolic links that n lists.

@@ -274,25 +274,27 @@ type Options struct {
 	//
 	// Files, if not nil, gives the paths of the files to process, relative to root
 	// and with slashes. Root is then not listed. A path with a slash at its end
-	// stands for all files below that directory. Each path given counts: one that is
-	// given twice, or that is also below a directory given, is delivered twice.
+	// stands for all files below that directory, and one with "/." at its end for the
+	// directory's own files. Each path given counts: one that is given twice, or that
+	// is also in a directory given, is delivered twice.
 	//
 	// A path that does not lead to a regular file is a failure of its own. If
 	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if
 	//   - the path is empty, absolute, above 65,536 bytes or 4,096 elements, or has
-	//     a NUL byte or an element that is empty, "." or "..";
-	//   - it names a directory without a slash at its end, a symbolic link or another
-	//     file that is not regular;
-	//   - it leads through a link, in general.
+	//     a NUL byte or an element that is empty, "." or "..", but for its end;
+	//   - it names a directory without a slash at its end, a symbolic link (without
+	//     [SymlinksFiles]) or another file that is not regular;
+	//   - a directory in it is a link, in general.
 	//
-	// The filters judge a path as if it had been listed, before anything of it is
-	// opened: [Options.Exclude] and [Options.SkipHidden] also leave out what is in
-	// directories that they leave out. What a filter leaves out is no failure. These
-	// options are about listings and cannot be combined with Files:
-	// [Options.MaxDepth], [Options.IgnoreFiles], [Options.SkipMarked],
-	// [Options.SelectDir], [Options.OneFilesystem], [Options.Symlinks]. Root must be a
-	// directory. [Walk] yields the paths that lead to files, and below directories
-	// what it always does.
+	// The options judge a path as if it had been listed, before it is opened, and
+	// each directory in it too. If one of these is left out, by [Options.Exclude],
+	// [Options.SkipHidden], [Options.IgnoreFiles], [Options.GitIgnore],
+	// [Options.SkipMarked] or [Options.SelectDir], the path is skipped for that
+	// reason, which is no failure. Ignore files and marks are looked up once in each
+	// directory of the paths that a worker takes together, and SelectDir is called
+	// once. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
+	// listings and cannot be combined with Files. Root must be a directory. [Walk]
+	// yields the paths that lead to files, and below directories what it always does.
 	//
 	// With [Options.FS], the directories of the paths are not opened unless a path
 	// in them fails, and neither is root if it is ".": in an object store, that would
@@ -500,9 +502,7 @@ func (o *Options) validate(root string) error {
 // each is set.
 func (o *Options) aboutListings() iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
-		_ = yield("MaxDepth", o.MaxDepth != 0) && yield("IgnoreFiles", len(o.IgnoreFiles) > 0) &&
-			yield("GitIgnore", o.GitIgnore) && yield("SkipMarked", len(o.SkipMarked) > 0) && yield("SelectDir", o.SelectDir != nil) &&
-			yield("OneFilesystem", o.OneFilesystem) && yield("Symlinks", o.Symlinks != SymlinksSkip)
+		_ = yield("MaxDepth", o.MaxDepth != 0) && yield("OneFilesystem", o.OneFilesystem) && yield("Symlinks", o.Symlinks == SymlinksFollow)
 	}
 }
 

@@ -55,6 +55,12 @@ func (w *worker) begin(n *node) bool {
 		return false
 	}
 	selected := w.selectDir(n)
+	if selected && n.given != nil {
+		why := w.judgeGiven(n)
+		if selected = why == notSkipped; !selected {
+			w.skipGiven(n, n.given, why)
+		}
+	}
 	var err error
 	if selected {
 		err = w.open(n)
@@ -94,7 +100,7 @@ func (w *worker) begin(n *node) bool {
 // were open while they are read, it would keep a descriptor during the wait for
 // another.
 func (w *worker) reopen(n *node) bool {
-	if !w.readIgnoreFiles(n) {
+	if !w.readIgnoreFiles(n, n.buffer.git, func(name string) bool { return slices.Contains(n.buffer.ignore, name) }) {
 		return false
 	}
 	if err := w.open(n); err != nil {
@@ -116,11 +122,15 @@ func (w *worker) selectDir(n *node) bool {
 		return false
 	}
 	if !w.calls.selectDir(w, n.parent, n.name.String()) {
-		w.skipFound(SkippedSelectDir, n, "", fs.ModeDir)
+		if n.given != nil {
+			w.skipGiven(n, n.given, SkippedSelectDir)
+		} else {
+			w.skipFound(SkippedSelectDir, n, "", fs.ModeDir)
+		}
 		return false
 	}
 	w.releaseSlot()
-	if w.calls.visitDir != nil && !n.isLinkedDir() {
+	if w.calls.visitDir != nil && !n.isLinkedDir() && n.given == nil && n.parent.given == nil {
 		defer w.pin.drop(&w.dirs)
 		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
 			err = w.withDir(n.parent, func(d directory) error {
@@ -437,7 +447,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
-	if w.skips.dir(s.node, name) != notSkipped {
+	if s.node.flat || w.skips.dir(s.node, name) != notSkipped {
 		return
 	}
 	kept = s.keep(name, kept)

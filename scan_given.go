@@ -1,6 +1,9 @@
 package fileproc
 
 import (
+	"io/fs"
+	"slices"
+
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 )
@@ -20,10 +23,16 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // which may be empty
 		w.counts.found++
 	}
+	if why := w.skipsGivenRoot(); s.node.parent == nil && why != notSkipped {
+		w.skipGiven(s.node, g, why)
+		*g = givenNames{}
+		return false
+	}
 	for _, sub := range g.subs {
 		why := w.skips.dir(s.node, sub.name.Bytes())
 		switch {
 		case why == notSkipped:
+			sub.ignore = s.node.ignore
 			s.subs = append(s.subs, sub)
 		case sub.given != nil:
 			w.skipGiven(sub, sub.given, why)
@@ -37,6 +46,12 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	looksUp := w.cold.on.Load() && diskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place
+		if w.cfg.followFiles && !w.stopped() {
+			if st, err := s.dir.stat(name); err == nil && st.Mode.Type() == fs.ModeSymlink {
+				s.links = append(s.links, name)
+				continue
+			}
+		}
 		if looksUp {
 			hint = s.inodeOf(name, place)
 		}
@@ -59,6 +74,77 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 		return st.Inode
 	}
 	return place
+}
+
+// skipsGivenRoot returns why all names are skipped since root is left out.
+func (w *worker) skipsGivenRoot() SkipReason {
+	if s := w.given; !s.rootJudged {
+		s.rootJudged = true
+		s.rootSkip = w.judgeGiven(w.root)
+	}
+	return w.given.rootSkip
+}
+
+// skipsGiven returns why all names in n, of a backlog in order, are skipped since n or
+// a directory above it is left out.
+func (w *worker) skipsGiven(n *node) SkipReason {
+	if n.parent == nil {
+		return w.skipsGivenRoot()
+	}
+	if g := n.given; !g.judged {
+		g.judged = true
+		if g.skip = w.skipsGiven(n.parent); g.skip == notSkipped {
+			n.ignore = n.parent.ignore
+			g.skip = w.skips.dir(n.parent, n.name.Bytes())
+		}
+		if g.skip == notSkipped && w.calls.selectDir != nil {
+			if w.acquireSlot() && !w.calls.selectDir(w, n.parent, n.name.String()) {
+				g.skip = SkippedSelectDir
+			}
+			w.releaseSlot()
+		}
+		if g.skip == notSkipped {
+			g.skip = w.judgeGiven(n)
+		}
+	}
+	return n.given.skip
+}
+
+// judgeGiven returns why n, a directory that Options.Files names entries of, is left
+// out because of what is in it. It reads n's ignore files. Nothing has listed n: each
+// name that matters is looked up.
+func (w *worker) judgeGiven(n *node) SkipReason {
+	if len(w.cfg.ignoreNames) == 0 && len(w.cfg.skipMarked) == 0 && !w.cfg.gitIgnore {
+		return notSkipped
+	}
+	defer w.pin.drop(&w.dirs)
+	has := func(name string) bool { return w.typeOfGiven(n, names.New(name)) == 0 }
+	if slices.ContainsFunc(w.cfg.skipMarked, has) {
+		return SkippedMarked
+	}
+	w.readIgnoreFiles(n, w.cfg.gitIgnore, has)
+	return notSkipped
+}
+
+// typeOfGiven returns the type of the entry name of n, or fs.ModeIrregular.
+func (w *worker) typeOfGiven(n *node, name names.Name) fs.FileMode {
+	typ := fs.ModeIrregular
+	err := w.withDir(n, func(d directory) error {
+		if f, ok := d.(*fsDir); ok { // whose stat follows links
+			info, err := fs.Lstat(f.fsys, f.join(name.String()))
+			if err == nil {
+				typ = info.Mode().Type() &^ fs.ModeIrregular
+			}
+			return err
+		}
+		st, err := d.stat(name)
+		typ = st.Mode.Type()
+		return err
+	})
+	if err != nil { // what is wrong shows when a file is opened
+		return fs.ModeIrregular
+	}
+	return typ
 }
 
 // skipGiven counts names in n and below that are skipped since their directory is.
@@ -89,6 +175,7 @@ func (w *worker) failGiven(n *node, err error) {
 	}
 	for _, sub := range n.given.subs {
 		why := w.skips.dir(n, sub.name.Bytes())
+		sub.ignore = n.ignore
 		switch {
 		case why == notSkipped && sub.given != nil:
 			w.failGiven(sub, err)
@@ -137,7 +224,8 @@ func (w *worker) scanRuns(n *node) scanResult {
 }
 
 func (w *worker) addTreeSpan(root, n *node) {
-	if w.skips.above(n.parent) == notSkipped && w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
+	if w.skipsGiven(n.parent) == notSkipped && w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
+		n.ignore = n.parent.ignore
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)
 		w.dirs.ref(n.parent, 1) // which n gives up when it is begun
@@ -146,23 +234,36 @@ func (w *worker) addTreeSpan(root, n *node) {
 
 func (w *worker) addFileSpan(root *node, r *givenRun) {
 	kept := r.files
-	switch why := w.skips.above(r.node); {
-	case r.invalid:
+	if r.invalid {
 		w.counts.found += int64(len(kept))
-	case why == notSkipped:
-		kept = w.filterGiven(r.node, kept)
-	default:
+		w.addGivenBatch(root, &batch{node: r.node, entries: kept, stage: stageInvalid})
+		return
+	}
+	if why := w.skipsGiven(r.node); why != notSkipped {
 		w.skipGiven(r.node, &givenNames{files: [][]names.Name{kept}}, why)
 		return
 	}
-	if len(kept) == 0 {
+	for w.cfg.followFiles && len(kept) > 0 {
+		k := slices.IndexFunc(kept, func(name names.Name) bool { return w.typeOfGiven(r.node, name) == fs.ModeSymlink })
+		w.pin.drop(&w.dirs)
+		if k < 0 {
+			break
+		}
+		w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept[:k:k])})
+		n := r.node.childForLinks(kept[k : k+1])
+		n.span = &span{node: n}
+		root.spans = append(root.spans, n.span)
+		w.dirs.ref(r.node, 1) // which n gives up when it is begun
+		kept = kept[k+1:]
+	}
+	w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept)})
+}
+
+func (w *worker) addGivenBatch(root *node, b *batch) {
+	if len(b.entries) == 0 {
 		return
 	}
-	b := &batch{node: r.node, entries: kept}
-	if r.invalid {
-		b.stage = stageInvalid
-	}
-	b.span = &span{batch: b, files: len(kept)}
+	b.span = &span{batch: b, files: len(b.entries)}
 	root.spans = append(root.spans, b.span)
-	w.dirs.ref(r.node, 1)
+	w.dirs.ref(b.node, 1)
 }

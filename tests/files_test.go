@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ func TestFiles(t *testing.T) {
 		{"twice", []string{"d/a", "d/a", "a", "d/a"}, []string{"a=1", "d/a=2", "d/a=2", "d/a=2"}, 0},
 		{"a tree", []string{"d/"}, []string{"d/a=2", "d/b=3", "d/e/f/c=4", "d/e/f/x=5"}, 3},
 		{"a tree below", []string{"d/e/"}, []string{"d/e/f/c=4", "d/e/f/x=5"}, 2},
+		{"a directory's own", []string{"d/."}, []string{"d/a=2", "d/b=3"}, 1},
+		{"and what is below", []string{"d/.", "d/e/", "z/."}, []string{"d/a=2", "d/b=3", "d/e/f/c=4", "d/e/f/x=5"}, 4},
 		{"an empty tree", []string{"empty/"}, nil, 1},
 		{"a tree twice", []string{"z/", "z/"}, []string{"z/y/x=7", "z/y/x=7"}, 4},
 		{"a tree and what is in it", []string{"d/e/f/c", "d/e/", "d/a", "d/e/f/"}, []string{"d/a=2", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/x=5", "d/e/f/x=5"}, 3},
@@ -76,7 +79,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		{name: "missing", want: fs.ErrNotExist}, {name: "d/missing", want: fs.ErrNotExist}, {name: "missing/a", want: fs.ErrNotExist}, {name: "d/missing/e/c", want: fs.ErrNotExist},
 		{name: "missing/", want: fs.ErrNotExist}, {name: "d/missing/", want: fs.ErrNotExist},
 		{name: "", want: fs.ErrInvalid}, {name: "/", want: fs.ErrInvalid}, {name: "//", want: fs.ErrInvalid}, {name: ".", want: fs.ErrInvalid}, {name: "./", want: fs.ErrInvalid}, {name: "..", want: fs.ErrInvalid}, {name: "../", want: fs.ErrInvalid},
-		{name: "../a", want: fs.ErrInvalid}, {name: "d/../a", want: fs.ErrInvalid}, {name: "d/..", want: fs.ErrInvalid}, {name: "./a", want: fs.ErrInvalid}, {name: "d/./b", want: fs.ErrInvalid}, {name: "d/.", want: fs.ErrInvalid},
+		{name: "../a", want: fs.ErrInvalid}, {name: "d/../a", want: fs.ErrInvalid}, {name: "d/..", want: fs.ErrInvalid}, {name: "./a", want: fs.ErrInvalid}, {name: "d/./b", want: fs.ErrInvalid}, {name: "./.", want: fs.ErrInvalid}, {name: "a/.", want: fs.ErrInvalid}, {name: "missing/.", want: fs.ErrNotExist},
 		{name: "d//b", want: fs.ErrInvalid}, {name: "d/b//", want: fs.ErrInvalid}, {name: "d//", want: fs.ErrInvalid}, {name: "//a", want: fs.ErrInvalid}, {name: "/a", want: fs.ErrInvalid}, {name: "/d/b", want: fs.ErrInvalid},
 		{name: filepath.ToSlash(filepath.Join(dir, "a")), want: fs.ErrInvalid},
 		{name: "a\x00", want: fs.ErrInvalid}, {name: "a\x00b", want: fs.ErrInvalid}, {name: "d\x00/b", want: fs.ErrInvalid}, {name: "d/e\x00/", want: fs.ErrInvalid}, {name: "\x00", want: fs.ErrInvalid},
@@ -680,7 +683,11 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 		opts.Select = func(f *fileproc.File) bool { return ref.selected(filepath.ToSlash(f.Rel()), 0) }
 	}
 	key := func(name string) string { // an empty name fails with the path of root
-		if name = strings.TrimSuffix(name, "/"); name == p.root {
+		rel, isFlat := strings.CutSuffix(name, "/.")
+		if name = rel; !isFlat {
+			name = strings.TrimSuffix(name, "/")
+		}
+		if name == p.root {
 			return ""
 		}
 		return name
@@ -791,4 +798,98 @@ func TestFilesEmptyPath(t *testing.T) {
 			require.Equal(t, fileproc.FailedFile, errs[0].(*fileproc.Failure).Kind)
 		}
 	})
+}
+
+// TestFilesAreJudgedAsListed: a run that gets all paths of a tree, in any order, delivers what a run without Files does, and skips
+// what that skips for the same reasons. What is in a directory that is left out has the directory's reason.
+func TestFilesAreJudgedAsListed(t *testing.T) {
+	newHome(t)
+	rounds := 300
+	if slow {
+		rounds = 100
+	}
+	counted := map[fileproc.SkipReason]int{}
+	for i := range rounds {
+		seed := rand.Uint64()
+		if s := os.Getenv("FILEPROC_SEED"); s != "" {
+			_, err := fmt.Sscan(s, &seed)
+			require.NoError(t, err, "FILEPROC_SEED")
+		}
+		r := rand.New(rand.NewPCG(seed, 1))
+		dir := filepath.Join(t.TempDir(), "root")
+		require.NoError(t, os.Mkdir(dir, 0o777))
+		testtree.Make(t, dir, variedSpecs(r)...)
+		opts := fileproc.Options{ReadSize: pick(r, 0, fileproc.NoRead), Workers: pick(r, 1, 2, 4), Ordered: r.IntN(2) == 0, GitIgnore: r.IntN(2) == 0,
+			SkipHidden: r.IntN(3) == 0, Symlinks: pick(r, fileproc.SymlinksSkip, fileproc.SymlinksFiles)}
+		opts.IgnoreFiles = pick(r, nil, []string{".ignore"}, []string{".gitignore", ".ignore"})
+		opts.SkipMarked = pick(r, nil, nil, []string{"CACHEDIR.TAG", ".nobackup"})
+		opts.Exclude = pick(r, nil, nil, []string{"**/d1"}, []string{"e/**"})
+		opts.Suffixes = pick(r, nil, nil, []string{".md", ".txt"})
+		if r.IntN(3) == 0 {
+			opts.SelectDir = func(e fileproc.Entry) bool { return selectsDir(filepath.ToSlash(e.Rel())) }
+		}
+		if opts.Symlinks == fileproc.SymlinksSkip && r.IntN(3) == 0 {
+			opts.FS = os.DirFS(dir)
+		}
+		run := func(files []string) (delivered []string, skipped map[string]fileproc.SkipReason) {
+			root, opts := dir, opts
+			if opts.FS != nil {
+				root = "."
+			}
+			if files != nil {
+				opts.Files = slices.Values(files)
+			}
+			skipped = map[string]fileproc.SkipReason{}
+			var report fileproc.Report
+			opts.Report = &report
+			opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) { skipped[filepath.ToSlash(e.Rel())] = why }
+			got, err := fileproc.Process(t.Context(), root, opts, relOf)
+			require.NoError(t, err, "FILEPROC_SEED=%d", seed)
+			requireBalanced(t, report)
+			slices.Sort(got)
+			return slash(got), skipped
+		}
+		var paths []string
+		tree := take(t, dir)
+		for rel, typ := range tree.types {
+			if typ.IsRegular() || typ == fs.ModeSymlink && opts.Symlinks != fileproc.SymlinksSkip {
+				paths = append(paths, rel)
+			}
+		}
+		slices.Sort(paths)
+		r.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+		want, listed := run(nil)
+		got, given := run(paths)
+		require.Equal(t, want, got, "round %d, FILEPROC_SEED=%d\n%+v", i, seed, opts)
+		for rel, why := range given {
+			counted[why]++
+			if listed[rel] == why {
+				continue
+			}
+			require.NotContains(t, listed, rel, "FILEPROC_SEED=%d: %s, %s", seed, why, listed[rel])
+			left := fileproc.SkipReason("") // why the listing has left out a directory above
+			for dir := path.Dir(rel); ; dir = path.Dir(dir) {
+				if dir == "." {
+					left = cmp.Or(listed[""], left)
+					break
+				}
+				if tree.types[dir].IsDir() {
+					left = cmp.Or(listed[dir], left)
+				}
+			}
+			if left != "" && why != fileproc.SkippedSuffix {
+				require.Equal(t, left, why, "FILEPROC_SEED=%d: %s", seed, rel)
+			}
+		}
+		for rel, why := range listed {
+			if slices.Contains(paths, rel) {
+				require.Equal(t, why, given[rel], "FILEPROC_SEED=%d: %s", seed, rel)
+			}
+		}
+	}
+	for _, why := range []fileproc.SkipReason{fileproc.SkippedIgnored, fileproc.SkippedHidden, fileproc.SkippedPattern, fileproc.SkippedMarked, fileproc.SkippedSelectDir, fileproc.SkippedDangling} {
+		if runtime.GOOS != "windows" || why != fileproc.SkippedDangling {
+			require.Positive(t, counted[why], why)
+		}
+	}
 }

@@ -270,6 +270,7 @@ type reference struct {
 	asksOld  bool // isOld is plumbing.Hooks.Unchanged
 	walks    bool // directories that are not opened are yielded too
 	named    bool // Options.Files names what to process
+	flat     bool // a directory's own files
 
 	want    expectation
 	visited []fs.FileInfo
@@ -319,28 +320,34 @@ func (r *reference) runNames(names []string) expectation {
 	}
 	for _, name := range names {
 		rel, isTree := strings.CutSuffix(name, "/")
+		if r.flat = strings.HasSuffix(name, "/."); r.flat {
+			rel, isTree = strings.TrimSuffix(name, "/."), true
+		}
 		if slices.ContainsFunc(strings.Split(rel, "/"), func(part string) bool {
 			return slices.Contains([]string{"", ".", ".."}, part) || strings.Contains(part, "\x00")
 		}) {
 			r.fail()
 			continue
 		}
-		why, suffixes := r.prunedAbove(path.Dir(rel)), r.opts.Suffixes
+		why, rules := r.above(path.Dir(rel))
+		suffixes := r.opts.Suffixes
 		if !isTree && r.hasFoldedSuffix(rel) {
 			r.opts.Suffixes = nil
 		}
 		switch {
-		case isTree && why == "" && !r.prunes(rel, nil) && r.typeOf(rel) != fs.ModeDir:
+		case isTree && (why != "" || r.prunes(rel, rules) || r.declines(rel)):
+		case isTree && r.typeOf(rel) != fs.ModeDir:
 			r.fail()
-		case isTree && why == "" && !r.prunes(rel, nil):
-			r.directory(rel, false, nil)
 		case isTree:
+			r.directory(rel, false, rules)
 		case why != "" && r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) }):
 			r.skip(rel, fileproc.SkippedSuffix)
 		case why != "":
 			r.skip(rel, why)
+		case r.isLink(rel):
+			r.link(rel, rules)
 		default:
-			r.file(rel, 0, nil)
+			r.file(rel, 0, rules)
 		}
 		r.opts.Suffixes = suffixes
 	}
@@ -377,18 +384,36 @@ func (r *reference) fail() {
 	r.want.report.Failed++
 }
 
-// prunedAbove returns why the highest directory of rel that is left out is.
-func (r *reference) prunedAbove(rel string) fileproc.SkipReason {
-	if rel == "." {
-		return ""
+// above returns why the highest directory of dir that is left out is, or the rules that apply in dir.
+func (r *reference) above(dir string) (why fileproc.SkipReason, rules []ignoreLine) {
+	if dir != "." {
+		if why, rules = r.above(path.Dir(dir)); why != "" {
+			return why, nil
+		}
+		switch {
+		case !r.prunes(dir, rules) && r.asksDirs && !selectsDir(dir):
+			return fileproc.SkippedSelectDir, nil
+		case !r.prunes(dir, rules):
+		case r.opts.SkipHidden && path.Base(dir)[0] == '.':
+			return fileproc.SkippedHidden, nil
+		case r.prunes(dir, nil):
+			return fileproc.SkippedPattern, nil
+		default:
+			return fileproc.SkippedIgnored, nil
+		}
 	}
-	if why := r.prunedAbove(path.Dir(rel)); why != "" || !r.prunes(rel, nil) {
-		return why
+	if dir == "." {
+		dir = ""
 	}
-	if r.opts.SkipHidden && path.Base(rel)[0] == '.' {
-		return fileproc.SkippedHidden
+	if slices.ContainsFunc(r.opts.SkipMarked, func(m string) bool { return r.typeOf(path.Join(dir, m)) == 0 }) {
+		return fileproc.SkippedMarked, nil
 	}
-	return fileproc.SkippedPattern
+	return "", r.rulesIn(rules, dir)
+}
+
+// isLink reports whether Options.Files takes rel for what it leads to.
+func (r *reference) isLink(rel string) bool {
+	return r.opts.Symlinks != fileproc.SymlinksSkip && r.typeOf(rel) == fs.ModeSymlink
 }
 
 func (r *reference) path(rel string) string { return filepath.Join(r.dir, filepath.FromSlash(rel)) }
@@ -424,10 +449,11 @@ func (r *reference) skip(rel string, why fileproc.SkipReason) {
 func (r *reference) rulesAbove(rel string) (rules []ignoreLine) {
 	var above []string
 	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
-		above = append(above, strings.TrimPrefix(dir, "."))
 		if dir == "." {
+			above = append(above, "")
 			break
 		}
+		above = append(above, dir)
 	}
 	for _, dir := range slices.Backward(above) {
 		rules = r.rulesIn(rules, dir)
@@ -504,7 +530,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 			continue
 		}
 		if typ.IsDir() {
-			if r.prunes(p, rules) || (r.descends(p) || r.walks) && r.declines(p) {
+			if r.flat || r.prunes(p, rules) || (r.descends(p) || r.walks) && r.declines(p) {
 				continue
 			}
 			r.want.dirs[p] = true
@@ -587,7 +613,7 @@ func (r *reference) link(rel string, rules []ignoreLine) {
 func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	o, name := r.opts, path.Base(rel)
 	var data []byte
-	fails := r.named && r.typeOf(rel) != 0
+	fails := r.named && r.typeOf(rel) != 0 && !r.isLink(rel)
 	if typ == 0 && !fails {
 		var err error
 		if data, err = os.ReadFile(r.path(rel)); err != nil {

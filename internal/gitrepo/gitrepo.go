@@ -100,7 +100,7 @@ func (r *Repository) read(file string) ([]byte, error) {
 	}
 	if r.fsys != nil {
 		file = filepath.ToSlash(file)
-		stat = func(name string) (fs.FileInfo, error) { return fs.Stat(r.fsys, name) }
+		stat = func(name string) (fs.FileInfo, error) { return fs.Lstat(r.fsys, name) }
 	}
 	info, err := stat(file)
 	switch {
