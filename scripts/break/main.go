@@ -23,7 +23,6 @@ func main() {
 		"churn":   churn.Main,
 		"hostile": hostile.Main,
 		"limits":  limits.Main,
-		"listing": churn.Listing,
 		"tree":    churn.Tree,
 		"faults":  faults.Main,
 	})

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -28,14 +27,10 @@ import (
 // Main is the command churn.
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("churn")
-	cold := flags.Bool("cold", false, "drop the machine's caches before some runs (root)")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
 	virtual := trial.MemoryMiB("VmSize")
-	return flags.Temp(func(dir string) error {
+	return flags.Temp(args, func(dir string) error {
 		for ; !flags.Over(ctx); flags.Seed++ {
-			if err := churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed)), *cold); err != nil {
+			if err := churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed))); err != nil {
 				return err
 			}
 		}
@@ -47,8 +42,8 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-// churn makes one tree, and runs on it while three writers change it.
-func churn(ctx context.Context, flags *trial.Flags, root string, cold bool) error {
+// churn makes one tree, and runs on it while three writers change it. As root, some runs are cold.
+func churn(ctx context.Context, flags *trial.Flags, root string) error {
 	defer os.RemoveAll(root)
 	defer testtree.ForgetBytes() // otherwise the process's memory grows with each tree
 	t, err := plant(root, flags.Seed, 3)
@@ -56,17 +51,14 @@ func churn(ctx context.Context, flags *trial.Flags, root string, cold bool) erro
 		return err
 	}
 	flags.Count("trees", 1)
-	return flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, k int, still sync.Locker) (any, error) {
-		if cold && random.Intn(40) == 0 {
+	return flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, _ int, still sync.Locker) (any, error) {
+		if os.Getuid() == 0 && random.Intn(40) == 0 {
 			if err := trial.DropCaches(); err != nil {
 				return nil, err
 			}
 		}
 		c := newAttempt(random, t, flags)
 		c.Cache, c.Still = root+".cache", still
-		if k%20 == 0 {
-			return c, c.quietly(ctx, still)
-		}
 		c.procs, c.files = 1+random.Intn(4), trial.Pick[uint64](random, 40, 64, 1024, 1024, 1024)
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.procs))
 		defer limitFiles(1 << 20)
@@ -88,24 +80,23 @@ type attempt struct {
 	t     *tree
 	flags *trial.Flags
 	end   string // how the run is ended early; "" if it is not
-	at    int64  // the call at which it ends
+	at    int64  // the call at which it ends, or the microsecond
 	calls atomic.Int64
-	quiet bool   // nobody writes
 	files uint64 // the limit of descriptors, if it is not 0
 	procs int    // GOMAXPROCS, if it is not 0
-	stop  context.CancelFunc
 	// newest has the generations of replaced files before the run.
 	newest map[string]int64
 }
 
 func (c *attempt) String() string {
-	return fmt.Sprintf("%v; end %q at %d, quiet %v, %d descriptors, GOMAXPROCS %d", &c.Run, c.end, c.at, c.quiet, c.files, c.procs)
+	return fmt.Sprintf("%v; end %q at %d, %d descriptors, GOMAXPROCS %d", &c.Run, c.end, c.at, c.files, c.procs)
 }
 
 func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
 	c := &attempt{t: t, flags: flags, at: 1 + random.Int63n(int64(len(t.stable)+1))}
-	c.end = trial.Pick(random, "", "", "", "", "cancel", "timer", "panic", "Goexit", "SkipAll", "OnError", "break")
-	c.Root, c.Opts, c.Entry = t.root, trial.Options(random), trial.Pick(random, "Process", "Process", "ForEach", "Stream", "Walk", "incremental")
+	c.end = trial.Pick(random, "", "", "cancel", "panic", "break")
+	c.Root, c.Opts = t.root, trial.Options(random)
+	c.Entry = trial.Pick(random, "Process", "Process", "ForEach", "Stream", "Walk", "ReadDir", "incremental")
 	if c.Entry == "incremental" { // the cache serves runs with the same options
 		c.Opts.ReadSize = 0
 	}
@@ -121,9 +112,12 @@ func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
 	if random.Intn(8) == 0 {
 		c.Opts.Select = func(f *fileproc.File) bool { return letter(f.Rel()) != 'm' }
 	}
+	if c.Entry == "ReadDir" { // has no options and no callbacks
+		c.Opts, c.end = fileproc.Options{}, ""
+	}
 	c.May = func(rel string) bool { return !t.stable[rel] && letter(rel) != 'f' }
-	c.File, c.Failure, c.Result = c.file, c.failure, c.result
-	c.Next = func() bool { return c.end != "break" && c.Entry != "Walk" || !c.reached() }
+	c.Content, c.File, c.Failure, c.Result = contentOf, c.file, c.failure, c.result
+	c.Next = func() bool { return c.end != "break" || !c.reached() }
 	return c
 }
 
@@ -138,7 +132,7 @@ func (c *attempt) failure(rel string, err error) error {
 	switch {
 	case letter(rel) == 'm':
 	case tooLarge && (!c.t.stable[rel] || c.tooLarge(rel)):
-	case c.quiet || stays(rel) || !errors.Is(err, fileproc.ErrChanged):
+	case stays(rel) || c.Entry != "ReadDir" && !errors.Is(err, fileproc.ErrChanged):
 		return err
 	default:
 		c.flags.Count("failures that the writers explain", 1)
@@ -169,31 +163,17 @@ func (c *attempt) file(f *fileproc.File, a *trial.Answer) error {
 	if err := c.content(f, a); err != nil {
 		c.Wrong(fmt.Errorf("%s: %w", f.Rel(), err))
 	}
-	if c.end == "break" || !c.reached() {
-		return nil
-	}
-	switch c.end {
-	case "cancel":
-		c.stop()
-	case "panic":
+	if c.end == "panic" && c.reached() {
 		panic(trial.ErrEnough)
-	case "Goexit":
-		runtime.Goexit()
-	case "SkipAll":
-		return fs.SkipAll
-	case "OnError":
-		return trial.ErrEnough
 	}
 	return nil
 }
 
-// content checks the content of a file, and adds to its answer what the content says.
+// content checks the content of a file that does not stand still, and adds to its answer what the content says.
 func (c *attempt) content(f *fileproc.File, a *trial.Answer) (err error) {
 	data, letter := f.Data(), letter(f.Rel())
 	switch {
-	case letter == 'f':
-		err = c.Check(f, contentOf(f.Rel()))
-	case c.Opts.ReadSize == fileproc.NoRead, letter == '.': // what NFS keeps of a removed file while it is open
+	case letter == 'f', c.Opts.ReadSize == fileproc.NoRead, letter == '.': // what NFS keeps of a removed file while it is open
 		return nil
 	case letter == 'r', letter == 'n':
 		id, gen, e := parse(data, f.Truncated())
@@ -224,12 +204,12 @@ func (c *attempt) do(ctx context.Context) error {
 			c.Want[rel] = true
 		}
 	}
-	ctx, c.stop = context.WithCancel(ctx)
-	defer c.stop()
-	if c.end == "timer" {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if c.end == "cancel" {
 		timer := time.AfterFunc(time.Duration(c.at)*time.Microsecond, func() {
 			c.Ended.Store(true)
-			c.stop()
+			stop()
 		})
 		defer timer.Stop()
 	}
@@ -241,44 +221,93 @@ func (c *attempt) do(ctx context.Context) error {
 		what += ", ended early"
 	}
 	c.flags.Count(what, 1)
-	for _, n := range c.Seen {
-		c.flags.Count("files that are moved and came again", int64(n-1))
-	}
-	for rel := range c.t.replaced {
-		if c.Seen[rel] == 0 && !c.Ended.Load() && c.Opts.MaxDepth == 0 && c.Opts.Suffixes == nil && c.Opts.MaxFileSize == 0 {
-			c.flags.Count("files that are replaced and did not come", 1)
-		}
-	}
 	return nil
 }
 
-// quietly makes a run while nobody writes: every file must come once, with the newest content.
-func (c *attempt) quietly(ctx context.Context, still sync.Locker) error {
-	still.Lock()
-	defer still.Unlock()
-	c.quiet, c.end, c.Still = true, "", nil
-	c.Opts.MaxFileSize, c.Opts.MaxDepth, c.Opts.Suffixes, c.Opts.Select = 0, 0, nil, nil
-	want, got := 0, 0
-	err := filepath.WalkDir(c.Root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case letter(path) == 'm' && d.IsDir():
-			return fs.SkipDir
-		case err == nil && d.Type().IsRegular() && letter(path) != 'm':
-			want++
-		}
-		return err
-	})
-	if err := errors.Join(err, c.do(ctx)); err != nil {
+// Tree is the command tree. It makes and checks trees in which nothing changes, on file systems of all kinds.
+func Tree(ctx context.Context, args []string) error {
+	flags := trial.NewFlags("tree")
+	makeTree := flags.String("make", "", "write the tree of -seed into this new directory")
+	checkTree := flags.String("check", "", "check the tree of -seed in this directory, which may be read-only")
+	runs := flags.Int("runs", 100, "with -check: how many runs")
+	cold := flags.Bool("cold", false, "with -check: drop the machine's caches before each run (root)")
+	locked := flags.Bool("locked", false, "with -check: the directory is encrypted and its key removed, so each file has to fail with ENOKEY")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	for rel, n := range c.Seen {
-		if letter(rel) != 'm' {
-			got += n
+	if *makeTree == "" {
+		return check(ctx, flags, *checkTree, *runs, *cold, *locked)
+	}
+	if err := os.Mkdir(*makeTree, 0o755); err != nil {
+		return err
+	}
+	return trial.Write(*makeTree, contentOf, plan(flags.Seed)...)
+}
+
+// check makes runs on the tree of -seed, which -make has written to root.
+func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold, locked bool) error {
+	t, random := &tree{root: root, stable: trial.Set(plan(flags.Seed))}, rand.New(rand.NewSource(flags.Seed))
+	for range runs {
+		if cold {
+			if err := trial.DropCaches(); err != nil {
+				return err
+			}
+		}
+		c := newAttempt(random, t, flags)
+		if c.Entry == "incremental" { // root may be read-only, and is not the place for a cache
+			c.Entry = "Process"
+		}
+		do := c.do
+		if locked {
+			do = c.doLocked
+		}
+		if err := do(ctx); err != nil {
+			return fmt.Errorf("%w\nin %v", err, c)
 		}
 	}
-	if got != want {
-		return fmt.Errorf("%d files of %d came, and nobody writes", got, want)
+	flags.Print()
+	return ctx.Err()
+}
+
+// doLocked makes a run on an encrypted tree whose key was removed. The kernel then lists other names and opens no file. The run has
+// to list everything, and has to report each file that it cannot open.
+func (c *attempt) doLocked(ctx context.Context) error {
+	var size atomic.Int64
+	wantSize, failed := int64(0), map[string]bool{}
+	for rel := range c.t.stable {
+		wantSize += int64(len(contentOf(rel)))
 	}
-	c.flags.Count("runs while nobody writes", 1)
+	if c.Entry == "ReadDir" {
+		c.Entry = "Walk"
+	}
+	o := c.Opts
+	r := trial.Run{Root: c.Root, Entry: c.Entry, Want: map[string]bool{}, May: func(string) bool { return true },
+		Opts: fileproc.Options{Workers: o.Workers, Ordered: o.Ordered, DisableURing: o.DisableURing, ReadSize: o.ReadSize, Stat: o.Stat},
+		File: func(f *fileproc.File, _ *trial.Answer) error {
+			s, err := f.Stat()
+			size.Add(s.Size)
+			return err
+		},
+		Failure: func(rel string, err error) error {
+			if !errors.Is(err, unix.ENOKEY) || failed[rel] {
+				return err
+			}
+			failed[rel] = true
+			return nil
+		}}
+	if err := r.Do(ctx); err != nil {
+		return err
+	}
+	files, listed, lost := len(c.t.stable), 0, len(c.t.stable)
+	if r.Entry == "Walk" || r.Opts.ReadSize == fileproc.NoRead { // no file is opened
+		listed, lost = files, 0
+	}
+	switch {
+	case len(r.Seen) != listed || r.Files != int64(listed) || len(failed) != lost || r.Report.Found != int64(files):
+		return fmt.Errorf("%d files delivered, %d of them different, of %d, %d failed: %+v", r.Files, len(r.Seen), files, len(failed), r.Report)
+	case listed > 0 && r.Entry != "Walk" && size.Load() != wantSize:
+		return fmt.Errorf("the sizes add up to %d, not %d", size.Load(), wantSize)
+	}
+	c.flags.Count("files that failed with ENOKEY, as they have to", int64(lost))
 	return nil
 }

@@ -62,7 +62,7 @@ func TestCheckLockedWantsFailures(t *testing.T) {
 
 func TestCompressibleContent(t *testing.T) {
 	for rel := range trial.Set(plan(seed)) {
-		plain, p := testtree.BytesOf(rel), compressibleBytesOf(rel)
+		plain, p := testtree.BytesOf(rel), contentOf(rel)
 		require.Len(t, p, len(plain))
 		require.True(t, bytes.Equal(p[:min(8, len(p))], plain[:min(8, len(p))]))
 	}

@@ -19,11 +19,8 @@ import (
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 )
 
-// contentOf returns the content of a file that stands still.
-var contentOf = testtree.BytesOf
-
-// compressibleBytesOf returns content that file systems can compress, and in which no two blocks of 64 bytes are the same.
-func compressibleBytesOf(rel string) []byte {
+// contentOf returns the content of a file that stands still, which file systems can compress: no two blocks of 64 bytes are the same.
+func contentOf(rel string) []byte {
 	p := bytes.Clone(testtree.BytesOf(rel))
 	for i := range p {
 		if i%64 >= 8 {

@@ -4,18 +4,15 @@
 // injection and under seccomp, and checks that nothing is lost: each run ends in time, its ledger balances, each file is right or
 // failed with its error, and nothing stays open.
 //
-// The first pass is systematic: each call with each error in each mode and backend, at its first call, then at a middle one, the
-// last, and every nth. When the pass is over, positions are random until the time is. A loss is printed with the command that
-// repeats it.
+// A pass is systematic: each call with each error in each mode and backend, at its first call, then at a middle one, the
+// last, and every nth. A loss is printed with the command that repeats it.
 package faults
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand"
 	"os"
 	"os/exec"
@@ -26,10 +23,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,22 +44,18 @@ var errHangs = fmt.Errorf("it did not end within %s", patience)
 
 // Main runs the command faults. It needs strace.
 func Main(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
-	minutes := flags.Float64("minutes", 2, "how long to run; 0: one pass")
-	seed := flags.Int64("seed", 1, "seed of the order and of the random positions")
-	only := flags.String("only", "", "only combinations whose description contains this; or exactly this one, if it is a whole description")
-	run := flags.String("run", "", "run this combination in this process (what the driver starts)")
-	root := flags.String("root", "", "with -run: the tree")
-	cache := flags.String("cache", "", "with -run: the cache file")
-	if err := flags.Parse(args); err != nil {
+	d := &driver{ctx: ctx, flags: trial.NewFlags("faults"), counts: map[string]int{}}
+	d.flags.StringVar(&d.only, "only", "", "only combinations whose description contains this; or exactly this one, if it is a whole description")
+	run := d.flags.String("run", "", "run this combination in this process (what the driver starts)")
+	root := d.flags.String("root", "", "with -run: the tree")
+	cache := d.flags.String("cache", "", "with -run: the cache file")
+	if err := d.flags.Parse(args); err != nil {
 		return err
 	}
 	if *run != "" {
 		return runVictim(parseJob(*run), *root, *cache)
 	}
-	d := &driver{ctx: ctx, only: *only, random: rand.New(rand.NewSource(*seed)), counts: map[string]int{},
-		table: map[string]map[string]int{}, errors: map[string]bool{}}
-	return errors.Join(d.drive(time.Duration(*minutes*float64(time.Minute))), ctx.Err())
+	return d.flags.Temp(args, d.drive)
 }
 
 // backends are the build tags of each.
@@ -130,65 +123,38 @@ func uses() (all []job) {
 
 type driver struct {
 	ctx    context.Context
+	flags  *trial.Flags
 	only   string
-	random *rand.Rand
 	dir    string
 	counts map[string]int // of a call in one thread of a run without faults, by backend, mode and call
-
-	losses, repeated atomic.Int64 // repeated has runs made again since strace itself failed
-
-	mu      sync.Mutex                // guards what follows
-	table   map[string]map[string]int // by the call, or all calls, and a column
-	errors  map[string]bool           // by the call and the error
-	slowest time.Duration
+	losses atomic.Int64
 }
 
-// drive makes a pass and goes on at random until the time is over, or makes one pass if it is 0.
-func (d *driver) drive(limit time.Duration) (err error) {
+// drive makes a pass, until the time is over.
+func (d *driver) drive(dir string) error {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return errors.New("faults needs strace")
 	}
-	if d.dir, err = os.MkdirTemp("", "faults"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(d.dir)
+	d.dir = dir
 	if err := d.prepare(); err != nil {
 		return err
 	}
-	only := parseJob(d.only)
-	if only.backend == "" {
-		if err := d.count(); err != nil {
-			return err
-		}
-	}
-	start := time.Now()
-	if limit > 0 {
-		var cancel context.CancelFunc
-		d.ctx, cancel = context.WithTimeout(d.ctx, limit)
-		defer cancel()
-	}
-	if only.backend != "" {
-		d.run("this combination", []job{only})
+	if only := parseJob(d.only); only.backend != "" {
+		d.run([]job{only})
+	} else if err := d.count(); err != nil {
+		return err
 	} else {
-		filtered, short := d.withoutStrace()
-		d.run("under seccomp", filtered)
-		d.run("with short counts", short)
-		pass := d.plan()
-		d.run("of the pass", pass)
-		for limit > 0 && len(pass) > 0 && !d.over() {
-			d.run("", d.randomly(pass, 500))
-		}
+		d.flags.Start()
+		d.run(d.withoutStrace())
+		d.run(d.plan())
 	}
-	d.print()
-	fmt.Printf("%s, slowest run %s; %d runs were repeated since strace failed\nlosses: %d\n",
-		time.Since(start).Round(time.Second), d.slowest.Round(time.Millisecond), d.repeated.Load(), d.losses.Load())
 	if n := d.losses.Load(); n > 0 {
 		return fmt.Errorf("%d losses", n)
 	}
-	return nil
+	return d.ctx.Err()
 }
 
-func (d *driver) over() bool { return d.ctx.Err() != nil || d.losses.Load() > maxLosses }
+func (d *driver) over() bool { return d.flags.Over(d.ctx) || d.losses.Load() > maxLosses }
 
 // prepare writes the trees and builds the binaries.
 func (d *driver) prepare() error {
@@ -241,7 +207,7 @@ func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string
 	args = append(append(args, "--"), d.victim(j, scratch)...)
 	out, err = d.command(args)
 	for strings.Contains(out, "strace: ptrace(") { // a defect of strace when a thread ends
-		d.repeated.Add(1)
+		d.flags.Count("runs that were repeated since strace failed", 1)
 		out, err = d.command(args)
 	}
 	text, errLog := os.ReadFile(logFile)
@@ -288,7 +254,7 @@ func callOf(line string) (tid, call string, ok bool) {
 // plan returns the combinations of a pass: the first calls of all, then the others.
 func (d *driver) plan() (pass []job) {
 	const every, all = "2+3", "1+"
-	seen := map[string]bool{}
+	random, seen := rand.New(rand.NewSource(d.flags.Seed)), map[string]bool{}
 	for _, position := range []string{"1", "middle", "last", "1+2", every, all} {
 		var part []job
 		for _, j := range uses() {
@@ -322,56 +288,26 @@ func (d *driver) plan() (pass []job) {
 		part = slices.DeleteFunc(part, func(j job) bool {
 			had := seen[j.String()]
 			seen[j.String()] = true
-			return had
+			return had || !strings.Contains(j.String(), d.only)
 		})
-		pass = append(pass, d.chosen(part)...)
+		random.Shuffle(len(part), func(i, k int) { part[i], part[k] = part[k], part[i] })
+		pass = append(pass, part...)
 	}
 	return pass
 }
 
-// chosen returns those of the jobs that -only names, in random order.
-func (d *driver) chosen(jobs []job) []job {
-	jobs = slices.DeleteFunc(jobs, func(j job) bool { return !strings.Contains(j.String(), d.only) })
-	d.random.Shuffle(len(jobs), func(i, k int) { jobs[i], jobs[k] = jobs[k], jobs[i] })
-	return jobs
-}
-
-// randomly returns n combinations of the pass at random positions.
-func (d *driver) randomly(pass []job, n int) (jobs []job) {
-	for range n {
-		j := pass[d.random.Intn(len(pass))]
-		calls := d.counts[j.use()+j.t.call]
-		j.when = fmt.Sprint(1 + d.random.Intn(calls))
-		if step := 2 + d.random.Intn(9); d.random.Intn(2) == 0 {
-			switch errno := j.errno(); {
-			case errno == "":
-				step += calls / 10
-			case waits(errno):
-				step += 5
-			}
-			j.when += fmt.Sprint("+", step)
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs
-}
-
-// run runs the jobs, two at a time, until the time is over, and prints how many it has run if they have a name.
-func (d *driver) run(name string, jobs []job) {
+// run runs the jobs, two at a time, until the time is over.
+func (d *driver) run(jobs []job) {
 	var wg sync.WaitGroup
-	var next, done atomic.Int64
-	start := time.Now()
+	var next atomic.Int64
 	for worker := range min(2, runtime.NumCPU()) {
 		wg.Go(func() {
 			for k := next.Add(1); k <= int64(len(jobs)) && !d.over(); k = next.Add(1) {
 				d.one(jobs[k-1], filepath.Join(d.dir, fmt.Sprint("run", worker)))
-				done.Add(1)
 			}
 		})
 	}
-	if wg.Wait(); name != "" {
-		fmt.Printf("%d of %d runs %s in %s\n", done.Load(), len(jobs), name, time.Since(start).Round(time.Second))
-	}
+	wg.Wait()
 }
 
 // one runs j in an empty scratch directory and judges what it did.
@@ -382,7 +318,7 @@ func (d *driver) one(j job, scratch string) {
 	}
 	var out, log string
 	var err error
-	start, injected := time.Now(), 2 // an unknown number
+	injected := 2 // an unknown number
 	if j.byStrace() {
 		out, log, err = d.strace(j, scratch, j.t.call, j.t.paths, "-e", "inject="+j.t.call+":"+j.fault+":when="+j.when)
 		injected = strings.Count(log, "(INJECTED)") + strings.Count(log, "(DELAYED)")
@@ -392,7 +328,7 @@ func (d *driver) one(j job, scratch string) {
 	if d.ctx.Err() != nil {
 		return
 	}
-	d.judge(j, out, err, injected, time.Since(start))
+	d.judge(j, out, err, injected)
 	if j.mode.name == "again" && err == nil { // what the cache file has now must be right
 		clean := job{backend: j.backend, mode: j.mode}
 		if out, err := d.command(d.victim(clean, scratch)); d.ctx.Err() == nil && (err != nil || strings.Contains(out, "failed ")) {
@@ -417,7 +353,7 @@ func (d *driver) command(args []string) (string, error) {
 }
 
 // judge decides what became of a run.
-func (d *driver) judge(j job, out string, err error, injected int, took time.Duration) {
+func (d *driver) judge(j job, out string, err error, injected int) {
 	var delivered, failed, leaked int
 	_, e := fmt.Sscanf(out[max(0, strings.LastIndex(out, "delivered=")):], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)
 	counted := e == nil
@@ -455,34 +391,21 @@ func (d *driver) judge(j job, out string, err error, injected int, took time.Dur
 	if why != "" {
 		d.lost(j, why+"\n"+out)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.slowest = max(d.slowest, took)
-	column := "no failure"
+	kind, what := "runs ", "without a failure"
+	if !j.byStrace() {
+		kind = j.t.call + " runs "
+	}
 	switch {
 	case ended:
-		column = "ended"
+		what = "that the runtime or the filter ended"
 	case failed > 0:
-		column = "reported"
+		what = "with all failures reported"
+	case injected == 0:
+		what = "that did not reach the call"
 	}
-	for _, line := range []string{j.t.call, "all"} {
-		if line == "all" && !j.byStrace() {
-			break
-		}
-		if d.table[line] == nil {
-			d.table[line] = map[string]int{}
-		}
-		row := d.table[line]
-		row["runs"]++
-		row["injections"] += injected
-		row[column]++
-		if injected == 0 {
-			row["not reached"]++
-		}
-		if key := line + " " + errno; errno != "" && !d.errors[key] {
-			d.errors[key] = true
-			row["errors"]++
-		}
+	d.flags.Count(kind+what, 1)
+	if j.byStrace() {
+		d.flags.Count("errors, delays and signals", int64(injected))
 	}
 }
 
@@ -490,19 +413,5 @@ func (d *driver) lost(j job, why string) {
 	if d.losses.Add(1) <= maxLosses {
 		why = strings.ReplaceAll(strings.TrimSpace(why), "\n", "\n   ")
 		fmt.Printf("LOSS in %s\n   %s\n   to repeat: (cd scripts && go run ./break faults -only '%[1]s')\n", j, why)
-	}
-}
-
-func (d *driver) print() {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	defer w.Flush()
-	columns := []string{"errors", "runs", "injections", "not reached", "no failure", "reported", "ended"}
-	fmt.Fprintf(w, "call\t%s\t\n", strings.Join(columns, "\t"))
-	for _, line := range slices.Sorted(maps.Keys(d.table)) {
-		fmt.Fprint(w, line, "\t")
-		for _, column := range columns {
-			fmt.Fprint(w, d.table[line][column], "\t")
-		}
-		fmt.Fprintln(w)
 	}
 }

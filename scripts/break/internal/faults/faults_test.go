@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -109,8 +109,8 @@ func TestDriverFindsALoss(t *testing.T) {
 		"no counts":              {job{mode: process, t: reads, fault: "error=EIO"}, "", nil, 1, true},
 		"hangs":                  {job{mode: process, t: reads, fault: "error=EIO"}, "delivered=68 failed=0 leaked=0", errHangs, 1, true},
 	} {
-		d := &driver{table: map[string]map[string]int{}, errors: map[string]bool{}}
-		d.judge(tc.j, tc.out, tc.err, tc.injected, time.Second)
+		d := &driver{flags: trial.NewFlags("faults")}
+		d.judge(tc.j, tc.out, tc.err, tc.injected)
 		require.Equal(t, tc.loss, d.losses.Load() == 1, name)
 	}
 }

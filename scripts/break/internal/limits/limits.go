@@ -4,16 +4,21 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"golang.org/x/sys/unix"
@@ -47,7 +52,6 @@ var tasks = []task{
 	{name: "a slow loop over an ordered Walk", run: slowLoop("Walk", true), many: true},
 	{name: "a chain of 20,000 directories", run: deepChain},
 	{name: "a chain of 20,000 directories, 24 descriptors", run: descriptors(24, deepChain)},
-	{name: "an ignore file of 100 MiB", run: largeIgnoreFile},
 	{name: "warm, 64 MiB", run: manyFiles, many: true, group: 64},
 	{name: "cold, 128 MiB", run: manyFiles, many: true, group: 128, cold: true},
 	{name: "cold, 64 MiB", run: manyFiles, many: true, group: 64, cold: true},
@@ -68,7 +72,7 @@ func Main(ctx context.Context, args []string) error {
 	if *in != "" {
 		return child(ctx, *only, *group, env{*in + "/wide", *in + "/deep", *many})
 	}
-	return flags.Temp(func(dir string) error {
+	return flags.Temp(args, func(dir string) error {
 		e := env{dir + "/wide", dir + "/deep", *many}
 		defer removeChain(e.deep)
 		if err := errors.Join(os.Chmod(dir, 0o755), trial.Write(e.wide, testtree.BytesOf, wideRels()...), plantChain(e.deep)); err != nil {
@@ -194,4 +198,154 @@ func peakBelow(mib int) error {
 		return fmt.Errorf("peak memory %d MiB, want less than %d", peak, mib)
 	}
 	return nil
+}
+
+// requireAll makes every kind of run over root and requires want files: those of set, if it is not nil, and else want is their number.
+func requireAll(ctx context.Context, root string, want int, set map[string]bool, file func(f *fileproc.File, a *trial.Answer) error) (string, error) {
+	for _, entry := range []string{"ForEach", "Stream", "Walk"} {
+		r := &trial.Run{Root: root, Entry: entry, Opts: fileproc.Options{Ordered: entry == "Stream"}, Want: set, Content: testtree.BytesOf, File: file}
+		err := r.Do(ctx)
+		if err == nil && r.Files != int64(want) {
+			err = fmt.Errorf("%d files of %d: %+v", r.Files, want, r.Report)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%v: %w", r, err)
+		}
+	}
+	return fmt.Sprintf("%d files three times", want), nil
+}
+
+// wideRels returns the files of a tree of 3,000 directories, ten in each, with two files each.
+func wideRels() (rels []string) {
+	dirs := []string{""}
+	for i := range 3000 {
+		dirs = append(dirs, fmt.Sprintf("%sd%04d/", dirs[i/10], i))
+		rels = append(rels, dirs[i+1]+"f0", dirs[i+1]+"f1")
+	}
+	return rels
+}
+
+func wideTree(ctx context.Context, e env) (string, error) {
+	set := trial.Set(wideRels())
+	return requireAll(ctx, e.wide, len(set), set, nil)
+}
+
+func thousandRuns(ctx context.Context, e env) (string, error) {
+	var runs sync.WaitGroup
+	var failed [1000]error
+	want := map[string]map[string]bool{} // by directory
+	for _, rel := range wideRels() {
+		dir, rest, _ := strings.Cut(rel, "/")
+		if want[dir] == nil {
+			want[dir] = map[string]bool{}
+		}
+		want[dir][rest] = true
+	}
+	for i := range failed {
+		dir := fmt.Sprintf("d%04d", i%10)
+		r := &trial.Run{Root: filepath.Join(e.wide, dir), Entry: "Process", Want: want[dir]}
+		r.Content = func(rel string) []byte { return testtree.BytesOf(dir + "/" + rel) }
+		runs.Go(func() { failed[i] = r.Deliver(ctx) })
+	}
+	runs.Wait()
+	return "1,000 complete", cmp.Or(failed[:]...)
+}
+
+// slowLoop lets the results of a run wait: 2 seconds before the first, and a millisecond after each hundred.
+func slowLoop(entry string, ordered bool) func(context.Context, env) (string, error) {
+	return func(ctx context.Context, e env) (string, error) {
+		n := 0
+		r := &trial.Run{Root: e.many, Entry: entry, Opts: fileproc.Options{Ordered: ordered}, Next: func() bool {
+			switch {
+			case n == 0:
+				time.Sleep(2 * time.Second)
+			case n%100 == 0:
+				time.Sleep(time.Millisecond)
+			}
+			n++
+			return true
+		}}
+		if err := r.Do(ctx); err != nil {
+			return "", err
+		}
+		most := 64
+		if ordered { // keeps the names of the directory that is being listed
+			most = 256
+		}
+		return fmt.Sprintf("%d results", n), peakBelow(most)
+	}
+}
+
+// manyFiles reads a million small files, and checks their number and the sum of their sizes.
+func manyFiles(ctx context.Context, e env) (string, error) {
+	var bytes atomic.Int64
+	r := &trial.Run{Root: e.many, Entry: "ForEach", Opts: fileproc.Options{Stat: true}, File: func(f *fileproc.File, _ *trial.Answer) error {
+		s, err := f.Stat()
+		if err == nil && s.Size != int64(len(f.Data())) {
+			err = fmt.Errorf("%d bytes of %d", len(f.Data()), s.Size)
+		}
+		bytes.Add(s.Size)
+		return err
+	}}
+	start := time.Now()
+	err := r.Do(ctx)
+	took := time.Since(start)
+	dir, err2 := os.Open(e.many)
+	want := int64(0)
+	for err = errors.Join(err, err2); err == nil; { // without memory for all names
+		names, failure := dir.Readdirnames(1000)
+		if want += int64(len(names)); failure == io.EOF {
+			break
+		}
+		err = failure
+	}
+	if err == nil && r.Files != want {
+		err = fmt.Errorf("%d files of %d", r.Files, want)
+	}
+	return fmt.Sprintf("%d files, %d MiB, %.1f s", r.Files, bytes.Load()>>20, took.Seconds()), err
+}
+
+const chainLevels = 20_000
+
+// plantChain makes a chain of directories, each with a file that holds its level. Its path is longer than PATH_MAX.
+func plantChain(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	at, err := os.OpenRoot(dir)
+	for i := 0; i < chainLevels && err == nil; i++ {
+		var next *os.Root
+		if err = errors.Join(at.WriteFile("f", fmt.Append(nil, i), 0o644), at.Mkdir("d", 0o755)); err == nil {
+			next, err = at.OpenRoot("d")
+		}
+		at.Close()
+		at = next
+	}
+	return err
+}
+
+// removeChain shortens the chain at its beginning. os.RemoveAll would need a descriptor for each level.
+func removeChain(dir string) {
+	for os.Rename(dir+"/d/d", dir+"/next") == nil {
+		os.RemoveAll(dir + "/d")
+		os.Rename(dir+"/next", dir+"/d")
+	}
+}
+
+func deepChain(ctx context.Context, e env) (string, error) {
+	seen := make([]atomic.Int32, chainLevels)
+	did, err := requireAll(ctx, e.deep, chainLevels, nil, func(f *fileproc.File, _ *trial.Answer) error {
+		level := -1
+		if _, err := fmt.Sscan(string(f.Data()), &level); err != nil || level < 0 || level >= chainLevels {
+			return fmt.Errorf("it holds %q", f.Data())
+		}
+		seen[level].Add(1)
+		return nil
+	})
+	for level := range seen {
+		if n := seen[level].Load(); err == nil && n != 2 { // once in ForEach, once in Stream
+			err = fmt.Errorf("level %d came %d times", level, n)
+		}
+	}
+	return did, errors.Join(err, peakBelow(256))
 }

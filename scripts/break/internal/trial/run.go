@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -20,25 +21,32 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"golang.org/x/sys/unix"
 )
 
 // A Run is one run of fileproc and what it has to deliver. Its functions are called as fileproc calls its own.
 type Run struct {
 	Root  string
-	Entry string           // Process, ForEach, Stream, Walk or incremental
+	Entry string           // Process, ForEach, Stream, Walk, ReadDir or incremental
 	Opts  fileproc.Options // Report and OnError are added
 	Cache string           // the cache file of incremental
 
 	// Want has the files that come exactly once, or at most once if the run ends early. If it is nil, files are only counted.
 	Want map[string]bool
+	// Content, if not nil, returns the content that comes with a file of Want.
+	Content func(rel string) []byte
 	// May reports whether a file that Want does not have may come. None may if it is nil.
 	May func(rel string) bool
+	// Missing reports whether a file of Want may be missing. None may if it is nil.
+	Missing func(rel string) bool
 	// File, if not nil, checks a file and can change its answer. Its error is fn's.
 	File func(f *fileproc.File, a *Answer) error
 	// Result, if not nil, checks an answer, also one from a cache.
 	Result func(a Answer) error
 	// Failure returns an error if a failure must not occur. If it is nil, none may.
 	Failure func(rel string, err error) error
+	// Error, if not nil, returns an error if the run must not return err.
+	Error func(err error) error
 	// Next, if not nil, is called in a loop over Stream or Walk, and breaks it by returning false.
 	Next func() bool
 	// Still, if not nil, is locked while leaks are looked for.
@@ -64,7 +72,7 @@ type Answer struct {
 // ErrEnough ends a run: as a panic, or as fn's error, which OnError returns.
 var ErrEnough = errors.New("enough")
 
-// Wrong keeps the first error of the run.
+// Wrong keeps the first error of the run that is not nil.
 func (r *Run) Wrong(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,16 +97,20 @@ func (r *Run) Do(ctx context.Context) error {
 	if r.Still == nil {
 		r.Still = new(sync.Mutex)
 	}
-	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
 	r.Still.Lock()
-	before := open()
+	before := Open()
 	r.Still.Unlock()
 	if err := r.Deliver(ctx); err != nil {
 		return err
 	}
 	r.Still.Lock()
 	defer r.Still.Unlock()
-	return leaked(before)
+	maps, _ := os.ReadFile("/proc/self/maps")
+	rings := bytes.Count(maps, []byte("io_uring"))
+	if left := Left(before); left != [2]int{} || rings > 0 {
+		return fmt.Errorf("leaked: %d goroutines, %d descriptors, %d mappings of rings", left[0], left[1], rings)
+	}
+	return nil
 }
 
 // Deliver makes the run and returns what is wrong with what it delivers.
@@ -122,6 +134,9 @@ func (r *Run) Deliver(ctx context.Context) error {
 	if r.wrong != nil {
 		return r.wrong
 	}
+	if err != nil && !ended && r.Error != nil {
+		err = r.Error(err)
+	}
 	if err != nil && !ended {
 		return fmt.Errorf("the run failed: %w", err)
 	}
@@ -141,7 +156,7 @@ func (r *Run) Deliver(ctx context.Context) error {
 		}
 	}
 	for rel := range r.Want {
-		if r.Seen[rel] == 0 && !ended {
+		if r.Seen[rel] == 0 && !ended && (r.Missing == nil || !r.Missing(rel)) {
 			return fmt.Errorf("%s did not come", rel)
 		}
 	}
@@ -155,7 +170,7 @@ func (r *Run) run(ctx context.Context) (err error) {
 		}
 	}()
 	opts := r.Opts
-	opts.Report, opts.OnError = &r.Report, r.failure
+	opts.Report, opts.OnError = &r.Report, r.Failed
 	fn := func(f *fileproc.File) (a Answer, err error) {
 		if r.Want != nil {
 			a = Answer{Rel: f.Rel(), ID: f.Rel()}
@@ -163,10 +178,15 @@ func (r *Run) run(ctx context.Context) (err error) {
 		if r.File != nil {
 			err = r.File(f, &a)
 		}
+		if r.Content != nil && r.Want[a.ID] {
+			r.Wrong(r.Check(f, r.Content(a.ID)))
+		}
 		return a, err
 	}
 	var answers []Answer
 	switch r.Entry {
+	case "ReadDir":
+		r.readDir("")
 	case "Process":
 		answers, err = fileproc.Process(ctx, r.Root, opts, fn)
 	case "incremental":
@@ -197,6 +217,11 @@ func (r *Run) run(ctx context.Context) (err error) {
 			case r.Want == nil:
 				r.result(Answer{})
 			default:
+				if r.Opts.Stat && r.Content != nil && r.Want[e.Rel()] {
+					if s, err := e.Stat(); err != nil || s.Size != int64(len(r.Content(e.Rel()))) {
+						r.Wrong(fmt.Errorf("%s: Stat returns %+v, %v", e.Rel(), s, err))
+					}
+				}
 				r.result(Answer{Rel: e.Rel(), ID: e.Rel()})
 			}
 			if r.Next != nil && !r.Next() {
@@ -208,6 +233,21 @@ func (r *Run) run(ctx context.Context) (err error) {
 		r.result(a)
 	}
 	return err
+}
+
+// readDir lists a directory and those below it.
+func (r *Run) readDir(dir string) {
+	entries, err := fileproc.ReadDir(filepath.Join(r.Root, dir))
+	for _, e := range entries {
+		if rel := path.Join(dir, e.Name()); e.IsDir() {
+			r.readDir(rel)
+		} else {
+			r.result(Answer{Rel: rel, ID: rel})
+		}
+	}
+	if err != nil {
+		r.Failed(err)
+	}
 }
 
 // result counts a result.
@@ -225,8 +265,8 @@ func (r *Run) result(a Answer) {
 	}
 }
 
-// failure is Options.OnError, which sees every failure, not only the first 100.
-func (r *Run) failure(err error) error {
+// Failed is Options.OnError, which sees every failure, not only the first 100.
+func (r *Run) Failed(err error) error {
 	if errors.Is(err, ErrEnough) {
 		return err
 	}
@@ -272,31 +312,25 @@ func (r *Run) Check(f *fileproc.File, whole []byte) error {
 	return nil
 }
 
-// open counts the goroutines, descriptors, rings and mappings of rings that the process has.
-func open() (n [4]int) {
+// Open counts the goroutines and the descriptors of the process, and opens nothing.
+func Open() (n [2]int) {
+	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
 	n[0] = runtime.NumGoroutine()
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		if link, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(link, "io_uring") {
-			n[2]++
+	for fd := range 1024 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil {
+			n[1]++
 		}
 	}
-	n[1] = len(entries)
-	maps, _ := os.ReadFile("/proc/self/maps")
-	n[3] = bytes.Count(maps, []byte("io_uring"))
 	return n
 }
 
-// leaked returns an error if more is open than before. Goroutines that are about to end get time.
-func leaked(before [4]int) error {
+// Left returns how many more there are than before. Goroutines that are about to end get time.
+func Left(before [2]int) (left [2]int) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		now := open()
-		rest := now[1] > before[1] || now[2]+now[3] > 0
-		if !rest && now[0] <= before[0] {
-			return nil
-		}
-		if rest || time.Now().After(deadline) {
-			return fmt.Errorf("leaked: goroutines, descriptors, rings and their mappings are %v, and were %v", now, before)
+		now := Open()
+		left = [2]int{max(0, now[0]-before[0]), max(0, now[1]-before[1])}
+		if left[0] == 0 || left[1] > 0 || time.Now().After(deadline) {
+			return left
 		}
 	}
 }

@@ -58,8 +58,11 @@ func (f *Flags) Print() {
 	fmt.Printf("backend %s: losses: 0\n", fileproc.Backend())
 }
 
-// Temp starts the time, calls do with a new directory, removes that, and prints the counts.
-func (f *Flags) Temp(do func(dir string) error) error {
+// Temp parses args, starts the time, calls do with a new directory, removes that, and prints the counts.
+func (f *Flags) Temp(args []string, do func(dir string) error) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp(f.dir, f.Name())
 	if err != nil {
 		return err
@@ -68,12 +71,15 @@ func (f *Flags) Temp(do func(dir string) error) error {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return err
 	}
-	f.end = time.Now().Add(f.time)
+	f.Start()
 	if err = do(dir); err == nil {
 		f.Print()
 	}
 	return err
 }
+
+// Start starts the time, anew after what is not to count.
+func (f *Flags) Start() { f.end = time.Now().Add(f.time) }
 
 // Over reports whether the time is over.
 func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time.Now().After(f.end) }
