@@ -25,12 +25,11 @@ const (
 	exitThresholds = 99
 )
 
-const usage = `Usage: bench_load.sh [FLAG]...                run a load, print the table
-       bench_load.sh --compare A.json B.json  print which differences between two runs, saved with --out, are significant
-       bench_load.sh --from A.json [--plot A] print or draw a run again
+const usage = `Usage: bench_load.sh [FLAG]...               run a load, print the table
+       bench_load.sh --from A.txt [--plot A] print or draw a run again, which --out saved for benchstat
 
 The exit status is 99 if a threshold is not met. The build tags in GOFLAGS select another backend:
-GOFLAGS=-tags=fileproc_unix bench_load.sh --out unix.json. It needs 500 MB of space in --dir.
+GOFLAGS=-tags=fileproc_unix bench_load.sh --out unix.txt. It needs 500 MB of space in --dir.
 `
 
 func main() {
@@ -44,7 +43,6 @@ type settings struct {
 	s3              bool
 	dir, revision   string
 	out, plot, from string
-	compare         bool
 	thresholds      []threshold
 }
 
@@ -67,8 +65,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 	var err error
 	status := exitUsage
 	switch {
-	case s.compare:
-		err = compareFiles(stdout, flags.Args())
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.from != "":
@@ -79,17 +75,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 		status = exitFailed
 		r, err = s.measure(ctx, stderr, wrap)
 	}
-	if r != nil && err == nil {
-		r.write(stdout)
-		if s.plot != "" {
-			err = r.draw(s.plot)
-		}
+	ok := err == nil && r.write(stdout, s.thresholds)
+	if err == nil && s.plot != "" {
+		err = r.draw(s.plot)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		fmt.Fprintln(stderr, "load:", err)
 		return status
-	}
-	if r != nil && !r.ok() {
+	case !ok:
 		return exitThresholds
 	}
 	return 0
@@ -119,10 +113,9 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 		return nil
 	})
 	flags.StringVar(&s.dir, "dir", os.TempDir(), "with -backend os: `directory` in which a directory with the files is made, and removed at the end")
-	flags.StringVar(&s.out, "out", "", "write the run as JSON to this `file`")
+	flags.StringVar(&s.out, "out", "", "write the run to this `file`, as text that benchstat reads")
 	flags.StringVar(&s.plot, "plot", "", "draw the percentiles to `NAME`.svg and NAME.png")
 	flags.StringVar(&s.from, "from", "", "do not run, but print or draw this `file`, which -out wrote")
-	flags.BoolVar(&s.compare, "compare", false, "do not run, but compare two files, which -out wrote")
 	flags.DurationVar(&s.load.Slice, "slice", time.Second, "about how `long` one side runs before the other one does")
 	flags.Uint64Var(&s.load.Seed, "seed", 1, "`number` from which sizes, content and the order of operations derive")
 	flags.IntVar(&s.load.Files, "files", 1000, "`number` of files that all VUs read")
@@ -134,9 +127,6 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 func parseStages(text string) (all []stage, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		number, duration, _ := strings.Cut(part, ":")
-		if strings.IndexFunc(number, func(r rune) bool { return r < '0' || r > '9' }) >= 0 { // k6 has the duration first
-			number, duration = duration, number
-		}
 		vus, errNumber := strconv.Atoi(number)
 		d, errDuration := time.ParseDuration(duration)
 		if errNumber != nil || errDuration != nil || vus <= 0 || d <= 0 {
@@ -165,15 +155,12 @@ func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*s
 	if err != nil {
 		return nil, err
 	}
-	r = &record{Format: format, Machine: describeMachine(store, s.dir, s.revision), Load: s.load,
+	r = &record{Machine: describeMachine(store, s.dir, s.revision), Load: s.load.String(),
 		Sides: [2]string{store.sides[0].name, store.sides[1].name}}
 	if err := runner.run(ctx, progress, r); err != nil {
 		return nil, err
 	}
 	r.Failures = runner.failures
-	for _, t := range s.thresholds {
-		r.Thresholds = append(r.Thresholds, t.judge(r))
-	}
 	if s.out != "" {
 		err = r.save(s.out)
 	}

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"regexp"
@@ -14,15 +15,21 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/host"
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
-
-// format is the version of the record. It changes with what a field means.
-const format = 2
 
 // percentiles are those in records.
 var percentiles = []float64{50, 90, 95, 99, 99.9}
+
+// stats are all statistics, and columns those in the table of a run.
+var (
+	stats   = append([]string{"p(50)", "p(99.9)", "min"}, columns...)
+	columns = []string{"count", "ops/s", "MB/s", "avg", "med", "p(90)", "p(95)", "p(99)", "max", "rate"}
+)
 
 // A metric summarises one operation of one side, with the names that k6 has: count, rate (the share that succeeded) and, of those
 // that succeeded, avg, min, med, max and p(N) in milliseconds, ops/s and MB/s (millions of bytes). What has no value is missing.
@@ -36,14 +43,11 @@ type level struct {
 
 // A record is what a run leaves.
 type record struct {
-	Format     int
-	Machine    string
-	Load       load
-	Sides      [2]string
-	Thresholds []verdict
-	Failures   []string // the first of them
-	Levels     []level  // the first is of all slices
-	Pairs      []level  // of slices that are neighbours
+	Machine, Load string
+	Sides         [2]string
+	Failures      []string // the first of them
+	Levels        []level  // the first is of all slices
+	Pairs         []level  // of slices that are neighbours
 }
 
 // summarize summarises a slice of each side.
@@ -74,22 +78,14 @@ func newMetric(s sample, elapsed time.Duration) metric {
 		sum += d
 	}
 	m["ops/s"], m["MB/s"], m["avg"] = n/elapsed.Seconds(), float64(s.bytes)/1e6/elapsed.Seconds(), float64(sum)/1e6/n
-	for _, p := range append([]float64{0, 100}, percentiles...) {
+	for _, p := range percentiles {
 		m[percentName(p)] = float64(percentile(s.latencies, p)) / 1e6
 	}
-	m["med"] = m[percentName(50)]
+	m["min"], m["med"], m["max"] = float64(s.latencies[0])/1e6, m["p(50)"], float64(s.latencies[len(s.latencies)-1])/1e6
 	return m
 }
 
-func percentName(p float64) string {
-	switch p {
-	case 0:
-		return "min"
-	case 100:
-		return "max"
-	}
-	return fmt.Sprintf("p(%v)", p)
-}
+func percentName(p float64) string { return fmt.Sprintf("p(%v)", p) }
 
 // percentile returns the p-th percentile of sorted values, of which there is at least one: the least value that at least p
 // percent of the values do not exceed.
@@ -98,21 +94,89 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
+// save writes what benchstat reads. A sample of it is a slice of the run, of each side and of the ratio of both; what sums the run up
+// has another part.
 func (r *record) save(name string) error {
-	text, err := json.MarshalIndent(r, "", "\t")
-	return errors.Join(err, os.WriteFile(name, append(text, '\n'), 0o644))
+	var text bytes.Buffer
+	out := benchfmt.NewWriter(&text)
+	write := func(part int, op, side string, vus int, m metric) error {
+		res := &benchfmt.Result{Name: benchfmt.Name(fmt.Sprintf("Load/op=%s/vus=%d/side=%s", op, vus, side)), Iters: max(1, int(m["count"]))}
+		for _, c := range [][2]string{{"machine", r.Machine}, {"load", r.Load}, {"sides", r.Sides[0] + " " + r.Sides[1]}, {"part", []string{"whole", "slice"}[part]}} {
+			res.Config = append(res.Config, benchfmt.Config{Key: c[0], Value: []byte(c[1]), File: true})
+		}
+		for _, stat := range stats {
+			if v, ok := m[stat]; ok {
+				res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: stat})
+			}
+		}
+		return out.Write(res)
+	}
+	var err error
+	for part, levels := range [][]level{r.Levels, r.Pairs} {
+		for _, l := range levels {
+			for _, op := range opNames {
+				ours, other := l.Sides[0][op], l.Sides[1][op]
+				err = errors.Join(err, write(part, op, sideNames[0], l.VUs, ours), write(part, op, sideNames[1], l.VUs, other))
+				if ratio := (metric{}); part == 1 && ours["med"] > 0 && other["med"] > 0 {
+					for _, stat := range []string{"med", "p(95)", "p(99)", "ops/s"} {
+						ratio[stat] = ours[stat] / other[stat]
+					}
+					err = errors.Join(err, write(part, op, "ratio", l.VUs, ratio))
+				}
+			}
+		}
+	}
+	return errors.Join(err, os.WriteFile(name, text.Bytes(), 0o644))
 }
 
+// sideNames are those in files: the name of a benchmark has its own slashes.
+var sideNames = []string{ours, "other"}
+
 func loadRecord(name string) (*record, error) {
-	text, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	r := &record{}
-	if err := json.Unmarshal(text, r); err != nil || r.Format != format || len(r.Pairs) == 0 {
-		return nil, fmt.Errorf("%s: not a record of this version of the command: %v", name, err)
+	defer f.Close()
+	r, in := &record{}, benchfmt.NewReader(f, name)
+	pairs := map[string]int{} // how many slices there were, by operation, VUs and side
+	for in.Scan() {
+		res, ok := in.Result().(*benchfmt.Result)
+		var op, side string
+		var vus int
+		if !ok {
+			return nil, fmt.Errorf("%s: %v", name, in.Result())
+		} else if _, err := fmt.Sscanf(strings.ReplaceAll(string(res.Name), "/", " "), "Load op=%s vus=%d side=%s", &op, &vus, &side); err != nil {
+			return nil, fmt.Errorf("%s: %s is of no load: %w", name, res.Name, err)
+		}
+		r.Machine, r.Load = res.GetConfig("machine"), res.GetConfig("load")
+		fmt.Sscan(res.GetConfig("sides"), &r.Sides[0], &r.Sides[1])
+		i := slices.Index(sideNames, side)
+		if i < 0 {
+			continue
+		}
+		m := metric{}
+		for _, v := range res.Values {
+			m[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
+		}
+		levels, at := &r.Pairs, pairs[op+side]
+		if res.GetConfig("part") == "whole" {
+			levels = &r.Levels
+			if at = slices.IndexFunc(r.Levels, func(l level) bool { return l.VUs == vus }); at < 0 {
+				at = len(r.Levels)
+			}
+		} else {
+			pairs[op+side]++
+		}
+		if at == len(*levels) {
+			*levels = append(*levels, level{vus, [2]map[string]metric{{}, {}}})
+		}
+		(*levels)[at].Sides[i][op] = m
 	}
-	return r, nil
+	if len(r.Levels) == 0 || len(r.Pairs) == 0 {
+		return nil, errors.Join(fmt.Errorf("%s: not a record of this command", name), in.Err())
+	}
+	return r, in.Err()
 }
 
 // describeMachine says what a run is measured on, without names of hosts and users, and without paths.
@@ -148,33 +212,22 @@ type threshold struct {
 	relative bool
 }
 
-var thresholdPattern = regexp.MustCompile(`^\s*(checks|create|read|list|delete):\s*(avg|min|med|max|rate|count|p\((?:50|90|95|99|99\.9)\))` +
-	`\s*(<=|>=|==|!=|<|>)\s*([0-9.]+)(x|us|µs|ms|s)?\s*$`)
-
-// units are how many milliseconds a unit is; k6 has none and means milliseconds.
-var units = map[string]float64{"us": 1e-3, "µs": 1e-3, "s": 1e3}
+var thresholdPattern = regexp.MustCompile(`^(?:(checks):(rate)|(create|read|list|delete):(avg|min|med|max|rate|count|p\((?:50|90|95|99|99\.9)\)))` +
+	`(<=|>=|==|<|>)([0-9.]+)(x?)$`)
 
 func parseThreshold(text string) (threshold, error) {
 	m := thresholdPattern.FindStringSubmatch(text)
-	if m == nil || m[1] == "checks" && m[2] != "rate" || (m[2] == "rate" || m[2] == "count") && m[5] != "" {
-		return threshold{}, errors.New("want METRIC:STATISTIC OPERATOR LIMIT, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x or " +
-			"checks:rate==1; checks have a rate only, and a rate or count has no unit")
+	if m == nil {
+		return threshold{}, errors.New("want METRIC:STATISTIC OPERATOR LIMIT without spaces, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x " +
+			"or checks:rate==1")
 	}
-	limit, err := strconv.ParseFloat(m[4], 64)
-	return threshold{text, m[1], m[2], m[3], limit * cmp.Or(units[m[5]], 1), m[5] == "x"}, err
+	limit, err := strconv.ParseFloat(m[6], 64)
+	return threshold{text, m[1] + m[3], m[2] + m[4], m[5], limit, m[7] == "x"}, err
 }
 
-// A verdict is what became of a threshold.
-type verdict struct {
-	Threshold string
-	Value     float64 // in milliseconds, or a ratio, a share or a count
-	OK        bool
-}
-
-func (t threshold) judge(r *record) verdict {
-	v := verdict{Threshold: t.text}
+// judge returns the value that the threshold is for, and whether it is within. If nothing succeeded, it is not.
+func (t threshold) judge(r *record) (value float64, ok bool) {
 	all := r.Levels[0].Sides
-	var known bool
 	if t.metric == "checks" {
 		succeeded, count := 0.0, 0.0
 		for _, side := range all {
@@ -182,21 +235,90 @@ func (t threshold) judge(r *record) verdict {
 				succeeded, count = succeeded+m["count"]*m["rate"], count+m["count"]
 			}
 		}
-		v.Value, known = succeeded/max(count, 1), true
-	} else if v.Value, known = all[0][t.metric][t.stat]; t.relative {
-		other, ok := all[1][t.metric][t.stat]
-		v.Value, known = v.Value/other, known && ok
+		value, ok = succeeded/max(count, 1), true
+	} else if value, ok = all[0][t.metric][t.stat]; t.relative {
+		other, known := all[1][t.metric][t.stat]
+		value, ok = value/other, ok && known
 	}
-	if !known { // nothing succeeded that could be within the limit
-		return verdict{Threshold: t.text}
-	}
-	c := cmp.Compare(v.Value, t.limit)
-	v.OK = t.operator == "!=" && c != 0 ||
-		t.operator != "!=" && strings.Contains(t.operator, map[int]string{-1: "<", 0: "=", 1: ">"}[c])
-	return v
+	sign := map[int]string{-1: "<", 0: "=", 1: ">"}[cmp.Compare(value, t.limit)]
+	return value, ok && strings.Contains(t.operator, sign)
 }
 
-// ok reports whether all thresholds are met.
-func (r *record) ok() bool {
-	return !slices.ContainsFunc(r.Thresholds, func(v verdict) bool { return !v.OK })
+// inWords formats a statistic; times with four digits.
+func inWords(stat string, value float64) string {
+	switch stat {
+	case "count", "ops/s":
+		return fmt.Sprintf("%.0f", value)
+	case "MB/s":
+		return fmt.Sprintf("%.1f", value)
+	case "rate":
+		return fmt.Sprintf("%.6g %%", 100*value)
+	}
+	d, unit := time.Duration(value*1e6), 100*time.Nanosecond
+	for d >= 10_000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
+// write writes the record as Markdown, and reports whether all thresholds are met.
+func (r *record) write(w io.Writer, thresholds []threshold) (ok bool) {
+	fmt.Fprintf(w, "%s, %s\n\n", r.Machine, r.Load)
+	names := strings.ReplaceAll(strings.Join(columns, " | "), "rate", "success")
+	fmt.Fprintf(w, "| operation | through | %s |\n| --- | --- %s|\n", names, strings.Repeat("| ---: ", len(columns)))
+	for _, op := range opNames {
+		for i, side := range r.Sides {
+			through := "`" + side + "`"
+			if op == opNames[opCreate] || op == opNames[opDelete] {
+				through = "both sides alike, beside " + through
+			}
+			fmt.Fprintf(w, "| %s | %s |", op, through)
+			for _, stat := range columns {
+				fmt.Fprintf(w, " %s |", inWords(stat, r.Levels[0].Sides[i][op][stat]))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	fmt.Fprintf(w, "\nThe ratio of `%s` to `%s`, of all operations of the run and as the median of pairs of neighbouring slices (95 %% interval):\n\n",
+		r.Sides[0], r.Sides[1])
+	fmt.Fprint(w, "| operation | VUs | med | p(95) | p(99) | p(95) of slices | med of slices |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, op := range opNames {
+		for i, l := range r.Levels {
+			a, b := l.Sides[0][op], l.Sides[1][op]
+			if i > 0 && len(r.Levels) == 2 || a["med"] == 0 || b["med"] == 0 {
+				continue // the only level, or nothing succeeded
+			}
+			fmt.Fprintf(w, "| %s | %s |", op, map[bool]string{true: "all", false: fmt.Sprint(l.VUs)}[i == 0])
+			for _, stat := range []string{"med", "p(95)", "p(99)"} {
+				fmt.Fprintf(w, " %.2f |", a[stat]/b[stat])
+			}
+			for _, stat := range []string{"p(95)", "med"} {
+				ratio, lo, hi := measure.PairedRatio(r.pairs(op, l.VUs, stat))
+				fmt.Fprintf(w, " %.2f (%.2f to %.2f) |", ratio, lo, hi)
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	fmt.Fprintln(w)
+	ok = true
+	for _, t := range thresholds {
+		value, met := t.judge(r)
+		ok = ok && met
+		fmt.Fprintf(w, "%s %s: %.4g\n", map[bool]string{true: "✓", false: "✗"}[met], t.text, value)
+	}
+	for _, f := range r.Failures {
+		fmt.Fprintln(w, "failed:", f)
+	}
+	return ok
+}
+
+// pairs returns a statistic of each pair of slices with this number of VUs, of the first side and of the second. A pair in which
+// an operation does not occur, or fails each time, is left out.
+func (r *record) pairs(op string, vus int, stat string) (first, second []float64) {
+	for _, p := range r.Pairs {
+		if a, b := p.Sides[0][op][stat], p.Sides[1][op][stat]; (vus == 0 || vus == p.VUs) && a > 0 && b > 0 {
+			first, second = append(first, a), append(second, b)
+		}
+	}
+	return first, second
 }

@@ -139,6 +139,7 @@ func (d *driver) drive(dir string) error {
 	if err := d.prepare(); err != nil {
 		return err
 	}
+	d.flags.Start()
 	if only := parseJob(d.only); only.backend != "" {
 		d.run([]job{only})
 	} else if err := d.count(); err != nil {
