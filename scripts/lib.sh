@@ -7,12 +7,21 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
 tmp=$(mktemp -d)
-trap '! declare -F cleanup >/dev/null || cleanup; rm -rf "$tmp"' EXIT
+memory=
+trap '! declare -F cleanup >/dev/null || cleanup; rm -rf "$tmp" "$memory"' EXIT
 
 skip() { echo "   skipped: $1"; }
 has() { command -v "$1" >/dev/null || { skip "no $1"; return 1; }; }
 # is NAME LIST... reports whether the name is in the list.
 is() { [[ " ${*:2} " = *" $1 "* ]]; }
+
+# in_memory sets memory to a directory on tmpfs that any user reaches, unless there is no room. Tests spend most of their time on
+# creating and removing files on a disk.
+in_memory() {
+	[ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -gt 1000000 ] || return 1 # KiB
+	[ -n "$memory" ] || memory=$(mktemp -d /dev/shm/fileproc.XXXXXX)
+	chmod 755 "$memory"
+}
 
 # failures prints what is of interest in $tmp/log, the output of go test -v.
 failures() { grep -av -e '^ *=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300; }

@@ -6,7 +6,7 @@
 # Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export CGO_ENABLED=0
-timeout=-timeout=30m
+timeout="-timeout=30m -vet=off" # cross.sh vets for all of them
 wasm=$(go env GOROOT)/lib/wasm
 
 # apt_install COMMAND PACKAGE... installs the packages, as root, if the command is missing.
@@ -38,7 +38,7 @@ under_wine() {
 	echo "   $(wine --version)"
 	for module in . cmd/fileproc; do
 		# One package at a time: tests that look at the time fail when many programs wait for wine's server.
-		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 "$timeout" -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
+		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 $timeout -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
 	done
 	GOOS=windows GOARCH=amd64 go test -run - -bench TimesWalkDir -benchtime 15x -overlay "$tmp/overlay.json" -exec wine . | grep ^Bench
 	(cd cmd/fileproc && GOOS=windows GOARCH=amd64 go build -o "$tmp/fileproc.exe" .) || status=1
@@ -76,25 +76,25 @@ wine_calls() {
 
 emulated() { # GOARCH, qemu's name for the architecture
 	on linux && has "qemu-$2-static" || return 0
-	GOOS=linux GOARCH=$1 go test "$timeout" -short -exec "qemu-$2-static" ./...
+	GOOS=linux GOARCH=$1 go test $timeout -short -exec "qemu-$2-static" ./...
 }
 
 run() {
 	case $1 in
 	386)
 		on linux/amd64 || return 0
-		GOARCH=386 go test "$timeout" -short ./...
+		GOARCH=386 go test $timeout -short ./...
 		;;
 	arm64) emulated arm64 aarch64 ;;
 	s390x) emulated s390x s390x ;;
 	js)
 		has node || return 0
-		GOOS=js GOARCH=wasm go test "$timeout" -short -exec "$wasm/go_js_wasm_exec" . ./tests
+		GOOS=js GOARCH=wasm go test $timeout -short -exec "$wasm/go_js_wasm_exec" . ./tests
 		;;
 	wasip1)
 		go -C scripts build -o "$tmp/wazero" github.com/tetratelabs/wazero/cmd/wazero || return 1
 		PATH=$tmp:$PATH GOWASIRUNTIME=wazero GOOS=wasip1 GOARCH=wasm \
-			go test "$timeout" -short -exec "$wasm/go_wasip1_wasm_exec" . ./tests
+			go test $timeout -short -exec "$wasm/go_wasip1_wasm_exec" . ./tests
 		;;
 	windows) under_wine ;;
 	*)

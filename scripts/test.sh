@@ -17,9 +17,6 @@ tagged=(fileproc_unix fileproc_generic fileproc_nouring) # build tags that choos
 short=-short
 [ "$set" != --all ] || short=
 
-memory=
-cleanup() { rm -rf "$memory"; }
-
 step() {
 	local name=$1 start=$SECONDS
 	shift
@@ -56,21 +53,14 @@ brief() {
 		/left out: |^ok|^PASS/ { print; fflush() }' || { failures && return 1; }
 }
 
-go_test() { brief go test "$timeout" -v "$@"; }
+# go_test leaves vet to the step of that name and to cross.sh: it would look at all that is imported, in each build again.
+go_test() { brief go test "$timeout" -vet=off -v "$@"; }
 
-# test_with_tag tests the packages whose code depends on build tags with one tag. If there is room, the tests' files are on
-# tmpfs, because creating and removing them on a disk takes most of the time. The package does not use io_uring on tmpfs, but
-# these builds never use it.
+# test_with_tag tests the packages whose code depends on build tags with one tag, on tmpfs. The package does not use io_uring there,
+# but these builds never use it.
 test_with_tag() {
-	local dir=/dev/shm free
-	free=$(df --output=avail "$dir" 2>/dev/null | tail -n 1) || true
-	if [ "${free:-0}" -gt 1000000 ] && [ -w "$dir" ]; then # KiB
-		memory=$(mktemp -d "$dir/fileproc.XXXXXX")
-		chmod 755 "$memory" # some tests run as another user
-	fi
+	in_memory || true
 	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -count 1 -tags "$1" $short . ./tests ./internal/content ./internal/sys
-	rm -rf "$memory"
-	memory=
 }
 
 # run_staticcheck runs it on the default build of every module, and each night on the other builds.
@@ -105,13 +95,8 @@ race() {
 as_another_user() {
 	local dir=$tmp/user package
 	local -a nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-	if [ "$(id -u)" != 0 ]; then
-		skip "only root can become another user"
-		return
-	elif ! command -v setpriv >/dev/null; then
-		skip "no setpriv"
-		return
-	fi
+	[ "$(id -u)" = 0 ] || { skip "only root can become another user" && return; }
+	has setpriv || return 0
 	for package in . tests cmd/fileproc; do
 		mkdir -p "$dir/$package"
 		(cd "$package" && go test -c -o "$dir/$package/package.test" .)
@@ -120,14 +105,15 @@ as_another_user() {
 	done
 	cp go.mod go.sum "$dir"
 	chmod -R a+rX "$tmp"
-	mkdir -m 1777 "$dir/tmp"
+	in_memory || memory=$dir # root's tests are on a disk
+	mkdir -m 1777 "$memory/tmp"
 	if ! "${nobody[@]}" test -r "$dir/go.mod"; then
 		skip "another user cannot reach the temporary directory"
 		return
 	fi
 	for package in . tests cmd/fileproc; do
 		echo "   $package"
-		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short -test.timeout 20m)
+		(cd "$dir/$package" && HOME=$memory/tmp TMPDIR=$memory/tmp brief "${nobody[@]}" ./package.test -test.v -test.short -test.timeout 20m)
 	done
 }
 
@@ -140,6 +126,7 @@ if [ -z "$set" ]; then
 fi
 step "staticcheck" run_staticcheck
 step "go test -race" race
+[ "$set" = --all ] || tagged=(fileproc_unix fileproc_generic) # on tmpfs, the default build has no io_uring either
 for tags in "${tagged[@]}"; do
 	step "go test -tags $tags" test_with_tag "$tags"
 done
