@@ -17,8 +17,8 @@ import (
 // makeImage makes an image of a file system with the files of a directory, which cp writes in the order of their inodes, as
 // they were written there.
 func makeImage(ctx context.Context, name, from, out string) error {
-	i := slices.IndexFunc(fileSystems, func(fs fileSystem) bool { return fs.name == name })
-	if i < 0 {
+	kind, ok := fileSystems[name]
+	if !ok {
 		return fmt.Errorf("unknown file system %q: want ext4, xfs or btrfs", name)
 	}
 	// The image is sparse, so its size may be generous with the files and their inodes.
@@ -39,7 +39,7 @@ func makeImage(ctx context.Context, name, from, out string) error {
 	if err != nil {
 		return err
 	}
-	_, err = quietly(ctx, append(slices.Clone(fileSystems[i].format), out)...)
+	_, err = quietly(ctx, append(slices.Clone(kind.format), out)...)
 	if err == nil {
 		err = withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) error {
 			_, err := quietly(ctx, "cp", "-a", from+"/.", dir)

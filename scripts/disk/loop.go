@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 
 // A mountOf says what to mount.
 type mountOf struct {
-	file     string // a block device is made of it
-	readOnly bool   // and without the page cache
-	settings [][2]string
+	file     string            // a block device is made of it
+	readOnly bool              // and without the page cache
+	settings map[string]string // of the block device's queue
 	fs       string
 	options  string
 }
@@ -53,12 +52,12 @@ func withMount(m mountOf, use func(l loop, dir string) error) (err error) {
 		}
 	}()
 	l := loop(filepath.Base(path))
-	for _, s := range m.settings {
-		old, err := l.set(s[0], s[1])
+	for name, value := range m.settings {
+		old, err := l.set(name, value)
 		if err != nil {
 			return err
 		}
-		defer l.set(s[0], old) // it outlives the attached file
+		defer l.set(name, old) // it outlives the attached file
 	}
 	return use(l, dir)
 }
@@ -114,35 +113,21 @@ func parseStat(text string) (c count, inflight int64, err error) {
 	return c, inflight, nil
 }
 
-// A fileSystem is what an image is made with and mounted as.
-type fileSystem struct {
-	name     string
-	format   []string // the command
-	readOnly string   // options that keep the mount from writing
-	magic    string
-	at       int64 // where the magic is, in bytes
-}
-
-var fileSystems = []fileSystem{
-	{"ext4", []string{"mkfs.ext4", "-q", "-F"}, "noload", "\x53\xef", 1080},
-	{"xfs", []string{"mkfs.xfs", "-q", "-f"}, "norecovery,nouuid", "XFSB", 0},
-	{"btrfs", []string{"mkfs.btrfs", "-q", "-f"}, "", "_BHRfS_M", 65600},
+// fileSystems has what makes an image of each file system, and the options that keep a mount from writing.
+var fileSystems = map[string]struct {
+	format   []string
+	readOnly string
+}{
+	"ext4":  {[]string{"mkfs.ext4", "-q", "-F"}, "noload"},
+	"xfs":   {[]string{"mkfs.xfs", "-q", "-f"}, "norecovery,nouuid"},
+	"btrfs": {[]string{"mkfs.btrfs", "-q", "-f"}, ""},
 }
 
 // identify returns the file system of an image.
-func identify(image string) (fileSystem, error) {
-	f, err := os.Open(image)
-	if err != nil {
-		return fileSystem{}, err
+func identify(ctx context.Context, image string) (string, error) {
+	name, err := quietly(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image)
+	if _, ok := fileSystems[name]; !ok {
+		return "", errors.Join(fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image), err)
 	}
-	defer f.Close()
-	i := slices.IndexFunc(fileSystems, func(fs fileSystem) bool {
-		magic := make([]byte, len(fs.magic))
-		f.ReadAt(magic, fs.at) // a short image has another magic
-		return string(magic) == fs.magic
-	})
-	if i < 0 {
-		return fileSystem{}, fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image)
-	}
-	return fileSystems[i], nil
+	return name, nil
 }

@@ -29,7 +29,7 @@ import (
 )
 
 const usage = `usage: disk image -fs ext4|xfs|btrfs -from DIR -o FILE
-       disk run -image FILE [-rate N] [-latency D] [-inflight N] [-seek D] [-scheduler NAME] -- COMMAND [ARG]...
+       disk run -image FILE [-rate N] [-latency D] [-inflight N] [-seek D] -- COMMAND [ARG]...
 `
 
 func main() {
@@ -62,7 +62,6 @@ func run(ctx context.Context, args []string) error {
 		return makeImage(ctx, *fs, *from, *out)
 	case "run":
 		image := flags.String("image", "", "image `file`")
-		scheduler := flags.String("scheduler", "none", "I/O `scheduler` of the block device; NVMe and the volumes of clouds have none")
 		var d drive
 		d.flags(flags)
 		flags.Parse(args[1:])
@@ -75,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 		if err := ownMounts(); err != nil {
 			return err
 		}
-		c, err := runOn(ctx, *image, *scheduler, &d, flags.Args())
+		c, err := runOn(ctx, *image, &d, flags.Args())
 		if err != nil {
 			return err
 		}
@@ -113,8 +112,8 @@ type count struct {
 
 // runOn runs a command on the image, which it mounts anew: so nothing of the image is cached. Dropping the caches instead
 // would also drop the command's program and what the rest of the machine uses.
-func runOn(ctx context.Context, image, scheduler string, d *drive, command []string) (c count, err error) {
-	kind, err := identify(image)
+func runOn(ctx context.Context, image string, d *drive, command []string) (c count, err error) {
+	kind, err := identify(ctx, image)
 	if err != nil {
 		return c, err
 	}
@@ -128,8 +127,9 @@ func runOn(ctx context.Context, image, scheduler string, d *drive, command []str
 		return c, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	m := mountOf{file: filepath.Join(dir, "disk"), readOnly: true, fs: kind.name, options: kind.readOnly,
-		settings: [][2]string{{"max_sectors_kb", fmt.Sprint(maxRead >> 10)}, {"scheduler", scheduler}}}
+	// NVMe and the volumes of clouds have no scheduler.
+	m := mountOf{file: filepath.Join(dir, "disk"), readOnly: true, fs: kind, options: fileSystems[kind].readOnly,
+		settings: map[string]string{"max_sectors_kb": fmt.Sprint(maxRead >> 10), "scheduler": "none"}}
 	err = withMount(m, func(l loop, dir string) error {
 		before, err := l.reads()
 		if err != nil {
