@@ -1,21 +1,13 @@
 #!/usr/bin/env bash
 # Runs the root module's tests on other platforms, two platforms at a time: 386 natively, arm64 and big-endian s390x under qemu,
 # js under node, wasip1 under wazero, and windows under wine, there with the tests of cmd/fileproc too. A platform whose tool is
-# missing is skipped with the reason. As root, it installs qemu, wine and the C compiler that windows needs by apt-get.
+# missing is skipped with the reason: Debian's packages are qemu-user-static, nodejs, wine with wine64, and gcc-mingw-w64-x86-64.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...
 # Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export CGO_ENABLED=0
 timeout="-timeout=30m -vet=off" # cross.sh vets for all of them
 wasm=$(go env GOROOT)/lib/wasm
-
-# apt_install COMMAND PACKAGE... installs the packages, as root, if the command is missing.
-apt_install() {
-	if ! command -v "$1" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}"; } \
-			>/dev/null 2>&1 </dev/null || true
-	fi
-}
 
 # on reports whether this machine is of a platform, or of an operating system.
 on() { [[ $(go env GOHOSTOS)/$(go env GOHOSTARCH) = $1* ]] || { skip "needs $1"; return 1; }; }
@@ -115,9 +107,4 @@ export -f check run emulated under_wine wine_calls skip has on
 export timeout wasm tmp TESTFLAGS=${TESTFLAGS:-}
 
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
-if is arm64 "$@" || is s390x "$@"; then apt_install qemu-aarch64-static qemu-user-static; fi
-if is windows "$@"; then
-	apt_install wine wine wine64
-	apt_install x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
-fi
 printf '%s\n' "$@" | xargs -P 2 -n 1 bash -c 'check "$1"' check

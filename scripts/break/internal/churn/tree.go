@@ -100,8 +100,8 @@ type tree struct {
 	shares   []share                     // by writer
 }
 
-// A share is what one writer alone changes.
-type share struct{ replaced, renamed, rewritten, disturbed, moved, made, created []string }
+// A share is what one writer alone changes, by letter.
+type share map[byte][]string
 
 // plant makes the tree of seed for a number of writers.
 func plant(root string, seed int64, writers int) (*tree, error) {
@@ -114,27 +114,23 @@ func plant(root string, seed int64, writers int) (*tree, error) {
 	}
 	err := trial.Write(root, contentOf, append(rels, "")...)
 	for w := range t.shares {
-		s := &t.shares[w]
+		s := share{'v': {fmt.Sprintf("v%d-0", w), fmt.Sprintf("v%d-1", w)}}
+		t.shares[w] = s
 		for i := range max(12, len(t.dirs)) {
-			in := t.dirs[i%len(t.dirs)]
-			for j := range 12 {
-				rel := fmt.Sprintf("%sr%d-%d-%d", in, w, i, j)
-				s.replaced = append(s.replaced, rel)
-				t.replaced[rel] = new([2]atomic.Int64)
-				t.replaced[rel][0].Store(1)
-				t.replaced[rel][1].Store(1)
-			}
-			for j := range 6 {
-				s.renamed = append(s.renamed, fmt.Sprintf("%sn%d-%d-%d", in, w, i, j))
-				s.rewritten = append(s.rewritten, fmt.Sprintf("%sw%d-%d-%d", in, w, i, j))
-				s.disturbed = append(s.disturbed, fmt.Sprintf("%sm%d-%d-%d%s", in, w, i, j, []string{"", ".a"}[j%2]))
+			for j, letter := range "rrrrrrrrrrrrnnnnnnwwwwwwmmmmmm" {
+				rel := fmt.Sprintf("%s%c%d-%d-%d%s", t.dirs[i%len(t.dirs)], letter, w, i, j, map[bool]string{true: ".a"}[letter == 'm' && j%2 > 0])
+				s[byte(letter)] = append(s[byte(letter)], rel)
+				if letter == 'r' {
+					t.replaced[rel] = new([2]atomic.Int64)
+					t.replaced[rel][0].Store(1)
+					t.replaced[rel][1].Store(1)
+				}
 			}
 		}
-		s.moved = []string{fmt.Sprintf("v%d-0", w), fmt.Sprintf("v%d-1", w)}
-		err = errors.Join(err, trial.Write(root, first, append(s.replaced, s.renamed...)...),
-			trial.Write(root, func(string) []byte { return nil }, append(s.rewritten, s.disturbed...)...))
+		err = errors.Join(err, trial.Write(root, first, append(s['r'], s['n']...)...),
+			trial.Write(root, func(string) []byte { return nil }, append(s['w'], s['m']...)...))
 		for j := range 40 {
-			err = errors.Join(err, trial.Write(root, first, fmt.Sprintf("%s/n%d-%d", s.moved[j%2], w, j)))
+			err = errors.Join(err, trial.Write(root, first, fmt.Sprintf("%s/n%d-%d", s['v'][j%2], w, j)))
 		}
 	}
 	return t, err
@@ -142,7 +138,7 @@ func plant(root string, seed int64, writers int) (*tree, error) {
 
 // step makes a change in the share of writer w.
 func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
-	s, at := &t.shares[w], trial.Pick(random, t.dirs...)
+	s, at := t.shares[w], trial.Pick(random, t.dirs...)
 	in := func(rel string) string { return filepath.Join(t.root, rel) }
 	fresh := func(letter string) string { return fmt.Sprintf("%s%s%d-%d", at, letter, w, k) }
 	take := func(rels []string) string { // the last is another then
@@ -150,7 +146,8 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 		rels[i], rels[len(rels)-1] = rels[len(rels)-1], rels[i]
 		return rels[len(rels)-1]
 	}
-	move := func(rels []string, letter string) error {
+	move := func(letter string) error {
+		rels := s[letter[0]]
 		from := take(rels)
 		rels[len(rels)-1] = fresh(letter)
 		return os.Rename(in(from), in(fresh(letter)))
@@ -160,16 +157,16 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 	}
 	switch what := random.Intn(24); {
 	case what < 8:
-		rel := take(s.replaced)
+		rel := take(s['r'])
 		temp, gens := in(filepath.Dir(rel)+"/t"+fmt.Sprint(w)), t.replaced[rel]
 		gen := gens[1].Add(1)
 		err = errors.Join(os.WriteFile(temp, generation(rel, gen), 0o644), os.Rename(temp, in(rel)))
 		gens[0].Store(gen)
 		return "replaced", err
 	case what < 11:
-		return "renamed", move(s.renamed, "n")
+		return "renamed", move("n")
 	case what < 14:
-		f, err := os.OpenFile(in(take(s.rewritten)), os.O_WRONLY|trial.Pick(random, os.O_TRUNC, os.O_APPEND, 0), 0o644)
+		f, err := os.OpenFile(in(take(s['w'])), os.O_WRONLY|trial.Pick(random, os.O_TRUNC, os.O_APPEND, 0), 0o644)
 		if err != nil {
 			return "rewritten", err
 		}
@@ -179,27 +176,27 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 		}
 		_, err = f.Write(bytes.Repeat([]byte{'w'}, random.Intn(5000)))
 		return "rewritten", err
-	case what < 16 || len(s.created) < 20 && what < 19:
-		s.created = append(s.created, fresh("c"))
+	case what < 16 || len(s['c']) < 20 && what < 19:
+		s['c'] = append(s['c'], fresh("c"))
 		return "created", trial.Write(t.root, first, fresh("c"))
 	case what < 19:
-		rel := take(s.created)
-		s.created = s.created[:len(s.created)-1]
+		rel := take(s['c'])
+		s['c'] = s['c'][:len(s['c'])-1]
 		return "deleted", os.Remove(in(rel))
 	case what < 20:
-		return "directories moved", move(s.moved, "v")
+		return "directories moved", move("v")
 	case what < 21:
-		s.made = append(s.made, fresh("x"))
+		s['x'] = append(s['x'], fresh("x"))
 		return "directories made", trial.Write(t.root, first, fresh("x")+"/c")
-	case what < 22 && len(s.made) > 5:
-		rel := s.made[0]
+	case what < 22 && len(s['x']) > 5:
+		rel := s['x'][0]
 		err := os.RemoveAll(in(rel))
-		if s.made = s.made[1:]; errors.Is(err, syscall.ENOTEMPTY) { // NFS keeps a removed file under another name while a reader has it open
-			s.made, err = append(s.made, rel), nil
+		if s['x'] = s['x'][1:]; errors.Is(err, syscall.ENOTEMPTY) { // NFS keeps a removed file under another name while a reader has it open
+			s['x'], err = append(s['x'], rel), nil
 		}
 		return "directories removed", err
 	}
-	testtree.Disturb(random, in(take(s.disturbed)), fmt.Sprint(t.root, w))
+	testtree.Disturb(random, in(take(s['m'])), fmt.Sprint(t.root, w))
 	return "disturbed", nil
 }
 
