@@ -106,12 +106,7 @@ func (fm *frontmatter) run(args []string) error {
 func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
 	front, open := cutFront(it.Data)
 	if it.More && (open || len(it.Data) <= 3) {
-		r, err := it.Open()
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		data, err := io.ReadAll(io.LimitReader(r, maxFront))
+		data, err := io.ReadAll(io.LimitReader(it.Reader(), maxFront))
 		if err != nil {
 			return nil, err
 		}

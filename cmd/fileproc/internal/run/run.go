@@ -65,11 +65,10 @@ func Describe(err error) string {
 		err = &failure.PathError
 	}
 	p, ok := err.(*fs.PathError)
-	var inner *fs.PathError
-	switch {
-	case !ok:
+	if !ok {
 		return err.Error()
-	case p.Op == opProcess && errors.As(p.Err, &inner):
+	}
+	if inner, ok := errors.AsType[*fs.PathError](p.Err); ok && p.Op == opProcess {
 		return Describe(inner)
 	}
 	return strings.TrimPrefix(p.Op+" ", opProcess+" ") + p.Path + ": " + strings.TrimPrefix(p.Err.Error(), "fileproc: ")
@@ -82,8 +81,7 @@ var optionFlags = strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--s
 // AsFlags returns the message of an error that ends the run, in which flags replace the names of fileproc.Options and
 // pflag's wording.
 func AsFlags(err error) string {
-	var wrong *pflag.InvalidValueError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		why := wrong.Unwrap()
 		if n, ok := errors.AsType[*strconv.NumError](why); ok {
 			why = n.Err
@@ -112,13 +110,14 @@ func Version() string {
 type Item struct {
 	F      *fileproc.File // nil if an argument names the file
 	Data   []byte         // the content, or its beginning if More is set
-	More   bool           // only Open gives the whole content
+	More   bool           // only Reader gives the whole content
 	Worker int
 
 	run  *Run
 	path string      // what precedes F.Rel in the path, with the separator; the whole path if F is nil
 	info fs.FileInfo // of a file named as an argument
 	err  error       // set if there is no such file
+	in   *os.File    // what Read has opened
 }
 
 // Named returns the item of a file that is not in a directory that is visited.
@@ -140,32 +139,34 @@ func (it *Item) Name() string {
 	return it.F.Name()
 }
 
-// Open returns a reader of the content. It adds what is read to the report and the progress, and fails once the run is
-// cancelled.
-func (it *Item) Open() (io.ReadCloser, error) {
-	r, err := io.NopCloser(os.Stdin), error(nil)
-	switch {
-	case it.F != nil:
-		r, err = it.F.Open()
-	case it.path != Stdin:
-		r, err = os.Open(it.path)
+// Reader returns a reader of the whole content, which fails once the run is cancelled.
+func (it *Item) Reader() io.Reader {
+	if it.F != nil {
+		return it.F.Reader()
 	}
-	return countingReader{r, it.run}, err
+	return it
 }
 
-type countingReader struct {
-	io.ReadCloser
-	run *Run
-}
-
-func (c countingReader) Read(p []byte) (int, error) {
-	if err := c.run.Ctx.Err(); err != nil {
-		return 0, err
+// Read reads a file that is in no directory that is visited. It adds what is read to the report and the progress.
+func (it *Item) Read(p []byte) (n int, err error) {
+	if it.in == nil && it.path == Stdin {
+		it.in = os.Stdin
+	} else if it.in == nil {
+		it.in, err = os.Open(it.path)
 	}
-	n, err := c.ReadCloser.Read(p)
-	c.run.Read.Add(int64(n))
-	c.run.Out.Count(0, int64(n))
+	if err = cmp.Or(err, it.run.Ctx.Err()); err == nil {
+		n, err = it.in.Read(p)
+	}
+	it.run.Read.Add(int64(n))
+	it.run.Out.Count(0, int64(n))
 	return n, err
+}
+
+// Close closes what Read has opened.
+func (it *Item) Close() {
+	if it.in != os.Stdin { // which the next item may read on
+		it.in.Close()
+	}
 }
 
 // Stat returns the metadata.
@@ -217,12 +218,10 @@ func (r *Run) Each(j Job) error {
 	if j.Visit == nil {
 		j.Visit = func(it *Item, c *output.Chunk) error {
 			value, err := j.Read(it)
-			if err == nil {
-				err = j.Print(it.Path(), value, c)
-			} else if errors.Is(err, fileproc.ErrSkip) {
-				err = nil
+			if err != nil {
+				return err
 			}
-			return err
+			return j.Print(it.Path(), value, c)
 		}
 	}
 	switch {
@@ -309,11 +308,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			c := &chunks[f.Worker()] // without an output, it keeps everything
 			c.B = c.B[:0]
 			err := visit(f, c)
-			if err != nil && err != fs.SkipAll && len(c.B) > 0 && r.Ctx.Err() == nil {
-				r.failOf(f.Path(), err) // A failure has no result. Reporting it here keeps the output from before it.
-				err = nil
-			}
-			return bytes.Clone(c.B), err
+			return bytes.Clone(c.B), fileproc.WithResult(err)
 		})
 	default:
 		return done(fileproc.ForEach(r.Ctx, dir, opts, func(f *fileproc.File) error {
@@ -358,12 +353,13 @@ func (r *Run) eachNamed(j *Job, items []Item) {
 		}
 		if it.err == nil {
 			it.err = j.Visit(&it, c)
+			it.Close()
 		}
 		return func() {
 			c.Wait = nil // it is this file's turn
 			c.FileDone()
 			switch {
-			case it.err == nil || it.err == ErrEnough:
+			case it.err == nil || it.err == ErrEnough || it.err == fileproc.ErrSkip:
 				r.Totals.Processed++
 				r.Out.Count(1, 0)
 			case r.Ctx.Err() == nil:

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -197,15 +195,11 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 	}
 	report := new(fileproc.Report)
 	opts.Report = report
-	var failed atomic.Int64
 	if r.judges {
+		opts.Stat = true // so that a file whose metadata cannot be had is a failure
 		opts.Select = func(f *fileproc.File) bool {
 			st, err := f.Stat()
-			if err != nil {
-				failed.Add(1)
-				opts.OnError(err)
-			}
-			return err == nil && st.Size >= r.minSize && (r.maxSize < 0 || st.Size <= r.maxSize) &&
+			return err != nil || st.Size >= r.minSize && (r.maxSize < 0 || st.Size <= r.maxSize) &&
 				!st.ModTime.Before(r.newer) && (r.older.IsZero() || st.ModTime.Before(r.older))
 		}
 	}
@@ -221,13 +215,6 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 		}
 		for why, n := range report.Skipped {
 			t.Skipped[why] += n
-		}
-		if n := failed.Load(); n > 0 {
-			t.Skipped[fileproc.SkippedSelect] -= n
-		}
-		if about, ok := err.(*fs.PathError); ok {
-			r.Fail(about)
-			return nil
 		}
 		return err
 	}

@@ -101,11 +101,7 @@ func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
 
 // stream searches a file in parts. A part is whole lines, preceded by the lines that may be printed as context.
 func (s *searcher) stream(it *run.Item) error {
-	r, err := it.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+	r := it.Reader()
 	if s.buf == nil {
 		s.buf = make([]byte, partSize)
 	}

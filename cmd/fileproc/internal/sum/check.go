@@ -79,6 +79,7 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		}
 		it := s.Named(e.name)
 		it.Worker = worker
+		defer it.Close()
 		sum, err := s.read(&it)
 		differs := string(sum) != e.sum // compared here, because the worker's next file overwrites sum
 		return func() { l.print(e.name, err, differs) }

@@ -2,6 +2,7 @@
 package sum
 
 import (
+	"cmp"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -83,7 +84,7 @@ has changed below the working directory.`,
 // A hasher computes the checksums of one worker.
 type hasher struct {
 	h   hash.Hash
-	buf []byte // for files that are named as arguments
+	buf *[hashPrefix]byte // for files that are named as arguments
 	sum []byte
 	_   [64]byte // keeps two workers' hashers on different cache lines
 }
@@ -95,23 +96,11 @@ func (s *sums) read(it *run.Item) ([]byte, error) {
 		h.h = s.newHash()
 	}
 	h.h.Reset()
-	switch {
-	case !it.More:
+	if !it.More {
 		h.h.Write(it.Data)
-	case it.F != nil:
-		if _, err := io.Copy(h.h, it.F.Reader()); err != nil {
-			return nil, err
-		}
-	default:
-		r, err := it.Open()
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		if h.buf == nil {
-			h.buf = make([]byte, hashPrefix)
-		}
-		if _, err := io.CopyBuffer(h.h, r, h.buf); err != nil {
+	} else {
+		h.buf = cmp.Or(h.buf, new([hashPrefix]byte))
+		if _, err := io.CopyBuffer(h.h, it.Reader(), h.buf[:]); err != nil {
 			return nil, err
 		}
 	}
