@@ -177,6 +177,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 		s := &searcher{grep: g}
 		c, it := &output.Chunk{Out: r.Out}, r.Named(path)
 		require.NoError(t, s.search(&it, c))
+		it.Close()
 		c.FileDone()
 		runtime.ReadMemStats(&after)
 		require.EqualValues(t, 1, s.selected)
