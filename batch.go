@@ -15,7 +15,7 @@ type batch struct {
 	nodes   []*node // of a window's entries; see isWindow
 	span    *span   // nil unless the results are in order
 	entries []names.Name
-	inodes  []uint64     // of entries, as listed; not in windows and spans
+	inodes  []uint64     // of entries, as listed; not in spans
 	stage   stage        // of all entries
 	stats   []sys.Stat   // stageAsked: the zero Stat where it is unknown; not in windows
 	next    atomic.Int64 // the first entry that no worker has taken

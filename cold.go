@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"context"
+	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,11 @@ const (
 	// longCall is how long as many calls as the disk may be asked for may take, for it
 	// to be asked for more. Those that follow may read more blocks.
 	longCall = 5 * time.Millisecond
+	// longInARow is how many calls in a row must take longer than longCall, for a disk to
+	// be asked for one at a time, and longAgain how many are enough the next time. One
+	// may have waited for a processor.
+	longInARow = 4
+	longAgain  = 2
 	// quickInARow is how many windows must take less, once one was slow, before the
 	// disk is asked for more.
 	quickInARow = 32
@@ -51,6 +57,8 @@ type coldMode struct {
 	// calls are for what one worker waits for alone: the open or the listing of a
 	// directory, or a file. Each counts as callFiles.
 	calls    turns
+	callsNow atomic.Int32 // the pace of calls, unless directories come from the page cache
+	oneHead  bool         // one call at a time is best, or was until a few calls ago; guarded by calls.mu
 	waitsFor atomic.Int32 // what these wait for: diskUnknown and so on
 
 	mu sync.Mutex // guards what follows
@@ -70,7 +78,7 @@ type coldMode struct {
 
 // listedAhead is the files that workers do not read where they are listed: a diskOrder.
 type listedAhead interface {
-	addFiles(n *node, files []names.Name, inodes []uint64)
+	addFiles(n *node, look bool, files []names.Name, inodes []uint64)
 	// fitMemory keeps them to what a process has that may use limit bytes.
 	fitMemory(limit int64)
 }
@@ -106,7 +114,8 @@ func (c *coldMode) begin(workers, maxWindow int) {
 	c.mostReaders = max(workers, maxColdWorkers)
 	c.maxWindow = maxWindow
 	c.windows.pace = pace{files: pendingFrom}
-	c.calls.pace = pace{files: pendingMin, slowed: true}
+	c.calls.pace = pace{files: pendingMin}
+	c.callsNow.Store(pendingMin)
 	c.window.Store(int32(min(c.windows.pace.window(), maxWindow)))
 }
 
@@ -117,7 +126,7 @@ func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
 	if c.on.Load() {
 		return true
 	}
-	if c.cfg.noRead {
+	if c.cfg.noRead && (c.disk == nil || !c.cfg.looksAhead()) {
 		return false
 	}
 	d, err := pin.use(c.dirs, b.nodeOf(i))
@@ -129,13 +138,17 @@ func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
 	if !onDisk {
 		return false
 	}
+	c.turnOn()
+	c.listAhead(b)
+	return true
+}
+
+func (c *coldMode) turnOn() {
 	if c.disk != nil {
 		c.disk.fitMemory(memoryLimit())
 	}
 	c.on.Store(true)
 	c.pool.limitGrowth(maxColdWorkers)
-	c.listAhead(b)
-	return true
 }
 
 // leave turns the cold mode off. The pool stays as small as it is: the files that are
@@ -149,15 +162,18 @@ func (c *coldMode) leave() {
 }
 
 // takes reports whether files like those of b are to be listed ahead: those that are
-// to be read, once hooks.Unchanged has been asked.
+// to be looked at, and those that are to be read, once hooks.Unchanged has been asked.
 func (c *coldMode) takes(b *batch) bool {
-	return c.disk != nil && c.on.Load() && !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked)
+	return c.disk != nil && c.on.Load() && (c.looksAt(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
 }
+
+// looksAt reports whether the next step of files like those of b is to look at them.
+func (c *coldMode) looksAt(b *batch) bool { return c.cfg.looksAhead() && b.stage == stageListed }
 
 // addFiles lists the entries of b ahead, from from on.
 func (c *coldMode) addFiles(b *batch, from int) {
 	c.dirs.ref(b.node, len(b.entries)-from)
-	c.disk.addFiles(b.node, b.entries[from:], b.inodes[from:])
+	c.disk.addFiles(b.node, c.looksAt(b), b.entries[from:], b.inodes[from:])
 }
 
 // listAhead gives the entries of b that no worker has taken back to the queue.
@@ -201,6 +217,9 @@ func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyPro
 		c.releaseCall(t, took)
 	}
 	if !m.blocks(probe, c.pool, took/time.Duration(work)) || err != nil {
+		if probe.quick == quickInARow && disk == diskSlow {
+			c.listsQuickly()
+		}
 		return err
 	}
 	if disk == diskUnknown {
@@ -210,7 +229,13 @@ func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyPro
 		}
 		c.waitsFor.CompareAndSwap(diskUnknown, disk)
 	}
-	if disk == diskSlow && !c.cfg.noRead {
+	switch {
+	case disk != diskSlow:
+	case c.disk != nil && c.cfg.looksAhead():
+		if !c.on.Load() {
+			c.turnOn()
+		}
+	case !c.cfg.noRead:
 		c.pool.limitGrowth(maxColdWorkers)
 	}
 	c.pool.grow()
@@ -250,12 +275,37 @@ func (c *coldMode) releaseCall(t turn, d time.Duration) {
 	q := &c.calls
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	asked := t.pending
-	if d <= knobs.SlowCall || d*time.Duration(q.pace.files) > longCall*time.Duration(asked) {
-		asked = 0 // no reason for more
+	if q.pace.files == t.paced.files { // it has not changed since
+		q.pace = q.pace.nextCall(t.pending, d)
 	}
-	q.release(t, asked, d)
+	q.pending -= t.files
+	if oneHead := q.pace.files == callFiles || c.oneHead && q.pace.files == 2*callFiles; oneHead != c.oneHead {
+		c.oneHead = oneHead
+		c.windows.readAlone(oneHead)
+	}
+	if d > knobs.SlowCall {
+		c.callsNow.Store(int32(q.pace.files))
+	}
 	q.admit(nil)
+}
+
+// maxListings returns how many directories may be partly listed, so that they are in
+// the order of the disk: while two are listed, one of them may find directories that
+// lie between both.
+func (c *coldMode) maxListings() int {
+	if !c.on.Load() || c.waitsFor.Load() != diskSlow {
+		return math.MaxInt
+	}
+	return int(c.callsNow.Load()) / callFiles
+}
+
+// listsQuickly is called when directories come from the page cache. A slow call takes
+// back what it does.
+func (c *coldMode) listsQuickly() {
+	c.callsNow.Store(pendingMost)
+	if c.cfg.looksAhead() {
+		c.leave()
+	}
 }
 
 // acquire waits for a turn of at most wanted files, and of at most most.
@@ -276,6 +326,14 @@ func (q *turns) acquire(ctx context.Context, wanted int, most *atomic.Int32) tur
 	case <-ctx.Done(): // for all others too, so it does not matter what this one gets
 		return turn{}
 	}
+}
+
+// readAlone says whether one window at a time is to be read. It may be called with the
+// mutex of calls held, for windows.
+func (q *turns) readAlone(alone bool) {
+	q.mu.Lock()
+	q.pace.alone = alone
+	q.mu.Unlock()
 }
 
 // release is called with q.mu held, like admit and take. The disk was asked for asked files.
@@ -357,6 +415,8 @@ type pace struct {
 	files  int  // in all windows that are read at the same time
 	slowed bool // a window was slow
 	quick  int  // windows in a row that were not
+	long   int  // calls in a row that took long
+	alone  bool // one window at a time has all the files
 }
 
 // next returns the pace after a window that was read in the time reading, while
@@ -365,16 +425,42 @@ type pace struct {
 func (p pace) next(pending int, reading time.Duration) pace {
 	switch {
 	case reading > longWindow:
-		return pace{files: max(pendingMin, p.files/2), slowed: true}
+		return pace{files: max(pendingMin, p.files/2), slowed: true, alone: p.alone}
 	case pending < p.window() || reading*time.Duration(p.files) > longWindow*time.Duration(pending):
 		return p // that was little to ask for
 	}
 	if p.quick++; !p.slowed || p.quick == quickInARow {
+		return pace{files: min(2*p.files, pendingMost), slowed: p.slowed, alone: p.alone}
+	}
+	return p
+}
+
+// nextCall returns the pace after a call that took the time d, while pending files'
+// worth of calls were made. If some in a row take long, the disk has one head, which
+// goes from one to the other: one call alone finds what follows the last.
+func (p pace) nextCall(pending int, d time.Duration) pace {
+	switch {
+	case d > longCall:
+		if p.long++; p.long == longInARow || p.slowed && p.long == longAgain {
+			return pace{files: callFiles, slowed: true}
+		}
+		return p
+	case d <= knobs.SlowCall || d*time.Duration(p.files) > longCall*time.Duration(pending):
+		return p // no reason for more
+	}
+	p.long = 0
+	if p.quick++; p.quick == quickInARow {
 		return pace{files: min(2*p.files, pendingMost), slowed: p.slowed}
 	}
 	return p
 }
 
 // window returns how many files a window has. Two are pending, so that the disk has
-// work while files are opened.
-func (p pace) window() int { return min(max(pendingMin, p.files/2), content.WindowMax) }
+// work while files are opened; but one alone where it has one head, which then goes on
+// behind the last.
+func (p pace) window() int {
+	if p.alone {
+		return min(max(pendingMin, p.files), content.WindowMax)
+	}
+	return min(max(pendingMin, p.files/2), content.WindowMax)
+}

@@ -3,7 +3,10 @@ package fileproc
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -179,28 +182,118 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 	})
 }
 
+// Cold, files are looked at in the order of the disk while directories are listed.
+func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	sortRuns(t, 8)
+	for name, opts := range map[string]Options{
+		"metadata alone": {ReadSize: NoRead, Stat: true},
+		"Unchanged":      {hooks: hooks{Unchanged: func(*File) bool { return true }}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: crowd(200, 0), perList: 10}
+				var mu sync.Mutex
+				lists, listsBefore := 0, 0
+				var looks []uint64
+				w.during = func(call, name string) {
+					if call == "list" {
+						time.Sleep(time.Second)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case call == "list":
+						lists++
+					case call == "stat" && name != "root":
+						if len(looks) == 0 {
+							listsBefore = lists
+						}
+						looks = append(looks, uint64(crc32.ChecksumIEEE([]byte(name))))
+					}
+				}
+				opts.Workers = 2
+				out := w.process(t.Context(), opts, nil)
+				require.NoError(t, out.err)
+				require.Len(t, out.got, 200)
+				require.Len(t, looks, 200)
+				require.Equal(t, 4, listsBefore, "of 20, which give ten each")
+				require.True(t, slices.IsSorted(looks[:looksFrom*runSize]))
+			})
+		})
+	}
+}
+
+// On a disk with one head, one directory at a time is listed: the other of two that are lies elsewhere, and what the first one
+// leads to between both.
+func TestOneDirectoryAtATimeOnASlowDisk(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, workers := range []int{2, 8} {
+		inBubble(t, func(t *testing.T) {
+			disk := &slowDisk{cost: func() time.Duration { return 4 * time.Millisecond }}
+			w := &world{root: crowd(0, 100), perList: 1000}
+			var mu sync.Mutex
+			opened, calls := "", 0
+			w.during = func(call, name string) {
+				if call != "openDir" && call != "list" {
+					return
+				}
+				mu.Lock()
+				if call == "openDir" {
+					opened = name
+				} else if calls++; calls > 10 && name != opened {
+					t.Errorf("%s is listed after %s was opened", name, opened)
+				}
+				mu.Unlock()
+				disk.read(2)
+			}
+			out := w.process(t.Context(), Options{Workers: workers}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Len(t, out.got, 200)
+		})
+	}
+}
+
 // What has blocks of the page cache alone says nothing about the disk, and what is quick once may be slow next time.
 func TestPaceOfCalls(t *testing.T) {
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	c := new(coldMode)
 	c.begin(8, content.WindowMax)
-	c.calls.pace = pace{files: pendingMin, slowed: true}
+	c.on.Store(true)
+	c.waitsFor.Store(diskSlow)
 	call := func(took time.Duration) int {
-		other := c.acquireCall(t.Context())
+		var other turn
+		if c.calls.pace.files > callFiles {
+			other = c.acquireCall(t.Context())
+		}
 		c.releaseCall(c.acquireCall(t.Context()), took)
 		c.calls.pending -= other.files
+		require.Equal(t, c.calls.pace.files/callFiles, c.maxListings())
 		return c.calls.pace.files
 	}
 	for range 100 {
 		require.Equal(t, pendingMin, call(50*time.Microsecond), "from the page cache")
+	}
+	for range longInARow - 1 {
 		require.Equal(t, pendingMin, call(longCall+1))
 	}
+	require.Equal(t, pendingFrom/2, c.windows.pace.window())
+	require.Equal(t, callFiles, call(longCall+1), "one at a time")
+	require.Equal(t, pendingFrom, c.windows.pace.window(), "so is a window")
 	for range quickInARow - 1 {
-		require.Equal(t, pendingMin, call(longCall))
+		require.Equal(t, callFiles, call(longCall))
 	}
-	require.Equal(t, 2*pendingMin, call(longCall))
-	require.Equal(t, pendingMin, call(longWindow+1))
-	require.Equal(t, pendingMin, call(longWindow+1), "two at the same time remain")
+	require.Equal(t, 2*callFiles, call(longCall))
+	for range quickInARow - 1 {
+		require.Equal(t, 2*callFiles, call(longCall/2))
+	}
+	require.Equal(t, 4*callFiles, call(longCall/2))
+	require.Equal(t, 4*callFiles, call(longCall+1))
+	require.Equal(t, callFiles, call(longCall+1), "it has been slow before")
+	c.on.Store(false)
+	require.Equal(t, math.MaxInt, c.maxListings(), "where the order is that of the tree")
 	require.Empty(t, c.calls.waiting)
 	require.Zero(t, c.calls.pending)
 }

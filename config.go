@@ -64,6 +64,10 @@ func (c *config) want() content.Want {
 		SkipRemote: knobs.HasRemote && !c.download}
 }
 
+// looksAhead reports whether to look at files in the order of the disk. Where names are
+// given, a look would be needed to learn it.
+func (c *config) looksAhead() bool { return (c.statFirst || c.noRead && c.stat) && c.files == nil }
+
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }
 

@@ -14,6 +14,9 @@ import (
 // take that are listed ahead: a million files with names of 20 bytes. Tests set it.
 var maxListedAhead = 52 << 20
 
+// runSize is how many files are sorted at a time. Tests set it.
+var runSize = 4096
+
 const (
 	// memoryBesides is about what a process takes in the cold mode for everything else.
 	memoryBesides = 24 << 20
@@ -22,8 +25,14 @@ const (
 	// fileCost and dirCost are the bytes of one, without its name.
 	fileCost = 32
 	dirCost  = 240
-	// runSize is how many files are sorted at a time.
-	runSize = 4096
+	// looksFrom is how many sorted runs of files there are before the first is looked at
+	// while directories are listed.
+	looksFrom = 4
+	// tableInodes is how many inodes ext4 reads at a time, by default and in inodes of 256
+	// bytes. Two workers that look at some of them each would both ask for the rest.
+	tableInodes = 512
+	// maxLooks is how many files a window has at most that are looked at.
+	maxLooks = content.WindowMax + tableInodes
 )
 
 // diskOrder is the queue of a run whose results need no order. While files come
@@ -34,21 +43,24 @@ const (
 // the lowest inode numbers, of any directories. File systems tend to keep files in
 // the order of these numbers, and a disk reads neighbours in one request if it is
 // asked for them together.
+//
+// Files that are to be looked at are given while directories are listed, and the
+// lowest numbers come from many of them: so a disk reads each part of its tables of
+// inodes once.
 type diskOrder struct {
-	cold  *coldMode
-	stage stage        // of all files that are listed ahead
-	given *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
+	cold      *coldMode
+	readStage stage        // of all files that are to be read
+	given     *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
 
-	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
-	stack     []*node    // directories, the one found last at the end
-	dirs      dirHeap    // directories listed ahead
-	dirBytes  int        // taken by dirs
-	runs      fileHeap   // files listed ahead
-	unsorted  []listedFile
-	files     int  // in runs and unsorted
-	fileBytes int  // taken by them, and by those visited since there were none
-	full      bool // until no file is left
-	withheld  int  // bytes of maxListedAhead that are not to be used
+	mu        sync.Mutex  // guards what follows; it may be taken while the pool's is held
+	stack     []*node     // directories, the one found last at the end
+	dirs      dirHeap     // directories listed ahead
+	dirBytes  int         // taken by dirs
+	looks     listedFiles // to be looked at
+	reads     listedFiles // to be read
+	fileBytes int         // taken by both, and by those visited since there were none
+	full      bool        // until no file is left
+	withheld  int         // bytes of maxListedAhead that are not to be used
 	spare     []*batch
 }
 
@@ -60,18 +72,31 @@ func (q *diskOrder) fitMemory(limit int64) {
 	q.mu.Unlock()
 }
 
-// take gives files only when nothing is being listed any more: a file that is next
-// to one of them on the disk may be in any directory.
+// take gives files to be read only when nothing is being listed any more: a file that
+// is next to one of them on the disk may be in any directory.
 func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && q.unlisted() == 0) {
-		return q.takeWindow(), nil
+	if files, all := q.due(listed); files != nil {
+		return q.takeWindow(files, all), nil
 	}
-	if listed >= maxListings {
+	if listed >= min(maxListings, q.cold.maxListings()) {
 		return nil, nil
 	}
 	return nil, q.takeDir()
+}
+
+// due returns the files of which take gives a window, if it does, and whether it is of
+// all or of the sorted ones.
+func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
+	all = q.full || !q.cold.on.Load() || listed == 0 && q.unlisted() == 0
+	switch {
+	case q.looks.count > 0 && (all || listed > 0 && len(q.looks.runs) >= looksFrom):
+		return &q.looks, all
+	case q.reads.count > 0 && all:
+		return &q.reads, all
+	}
+	return nil, false
 }
 
 // unlisted returns how many directories are to be listed, and backlogs of names.
@@ -83,26 +108,25 @@ func (q *diskOrder) unlisted() int {
 	return k
 }
 
-func (q *diskOrder) takeWindow() *batch {
-	q.sortRun()
-	k := min(q.files, max(1, int(q.cold.window.Load())))
+func (q *diskOrder) takeWindow(files *listedFiles, all bool) *batch {
+	if all {
+		files.sortRun()
+	}
 	b := &batch{}
 	if k := len(q.spare); k > 0 {
 		b, q.spare = q.spare[k-1], q.spare[:k-1]
 	}
-	b.stage = q.stage
-	for range k {
-		run := q.runs[0]
-		b.nodes = append(b.nodes, run[0].node)
-		b.entries = append(b.entries, run[0].name)
-		run[0] = listedFile{} // lets the name go
-		if q.runs[0] = run[1:]; len(q.runs[0]) == 0 {
-			heap.Pop(&q.runs)
-		} else {
-			heap.Fix(&q.runs, 0)
+	if files == &q.looks {
+		for last := files.take(b); len(files.runs) > 0 && (len(b.entries) < content.WindowMax || len(b.entries) < maxLooks && files.runs[0][0].shares(last)); {
+			last = files.take(b)
+		}
+	} else {
+		b.stage = q.readStage
+		for range min(files.count, max(1, int(q.cold.window.Load()))) {
+			files.take(b)
 		}
 	}
-	if q.files -= k; q.files == 0 {
+	if q.looks.count+q.reads.count == 0 {
 		q.fileBytes, q.full = 0, false
 	}
 	return b
@@ -155,42 +179,37 @@ func (q *diskOrder) addDir(n *node) {
 	q.dirBytes += dirCost + len(n.name.String())
 }
 
-// addFiles takes files of n. It keeps neither slice.
-func (q *diskOrder) addFiles(n *node, files []names.Name, inodes []uint64) {
+// addFiles takes files of n, to be looked at or to be read. It keeps neither slice.
+func (q *diskOrder) addFiles(n *node, look bool, files []names.Name, inodes []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.files += len(files)
+	to := &q.reads
+	if look {
+		to = &q.looks
+	}
 	q.fileBytes += dirCost + fileCost*len(files)
 	for i, name := range files {
-		if q.unsorted == nil && len(q.runs) > 0 {
-			q.unsorted = make([]listedFile, 0, runSize) // what append outgrows would be much garbage
-		}
-		q.unsorted = append(q.unsorted, listedFile{inodes[i], name, n})
+		to.add(listedFile{inodes[i], name, n})
 		q.fileBytes += len(name.String()) + 1
-		if len(q.unsorted) == runSize {
-			q.sortRun()
-		}
 	}
 	q.full = q.full || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead
-}
-
-func (q *diskOrder) sortRun() {
-	if len(q.unsorted) == 0 {
-		return
-	}
-	slices.SortFunc(q.unsorted, listedFile.compare)
-	heap.Push(&q.runs, q.unsorted)
-	q.unsorted = nil
 }
 
 func (q *diskOrder) pending(listed, maxListings int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	dirs := q.unlisted()
-	if q.files > 0 && (q.full || !q.cold.on.Load() || listed == 0 && dirs == 0) {
-		return (q.files + content.WindowMax - 1) / content.WindowMax
+	if files, all := q.due(listed); files != nil {
+		k, most := files.count, content.WindowMax
+		if !all {
+			k -= len(files.unsorted)
+		}
+		if files == &q.looks {
+			most = maxLooks
+		}
+		return (k + most - 1) / most
 	}
-	return min(dirs, maxListings-listed)
+	return min(dirs, max(0, min(maxListings, q.cold.maxListings())-listed))
 }
 
 func (q *diskOrder) isFull() bool {
@@ -202,15 +221,59 @@ func (q *diskOrder) isFull() bool {
 func (q *diskOrder) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.files == 0 && q.unlisted() == 0 && q.given.isOver()
+	return q.looks.count+q.reads.count == 0 && q.unlisted() == 0 && q.given.isOver()
 }
 
 func (q *diskOrder) abandon() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	k := q.files
-	q.files, q.runs, q.unsorted = 0, nil, nil
+	k := q.looks.count + q.reads.count
+	q.looks, q.reads = listedFiles{}, listedFiles{}
 	return int64(k)
+}
+
+// listedFiles are files at the same stage.
+type listedFiles struct {
+	runs     fileHeap
+	unsorted []listedFile
+	count    int // in both
+}
+
+func (l *listedFiles) add(f listedFile) {
+	if l.unsorted == nil && len(l.runs) > 0 {
+		l.unsorted = make([]listedFile, 0, runSize) // what append outgrows would be much garbage
+	}
+	l.unsorted = append(l.unsorted, f)
+	l.count++
+	if len(l.unsorted) == runSize {
+		l.sortRun()
+	}
+}
+
+func (l *listedFiles) sortRun() {
+	if len(l.unsorted) == 0 {
+		return
+	}
+	slices.SortFunc(l.unsorted, listedFile.compare)
+	heap.Push(&l.runs, l.unsorted)
+	l.unsorted = nil
+}
+
+// take moves the first of the sorted files to b, and returns it.
+func (l *listedFiles) take(b *batch) listedFile {
+	run := l.runs[0]
+	f := run[0]
+	b.nodes = append(b.nodes, f.node)
+	b.entries = append(b.entries, f.name)
+	b.inodes = append(b.inodes, f.inode)
+	run[0] = listedFile{} // lets the name go
+	if l.runs[0] = run[1:]; len(run) == 1 {
+		heap.Pop(&l.runs)
+	} else {
+		heap.Fix(&l.runs, 0)
+	}
+	l.count--
+	return f
 }
 
 // A listedFile is a file that is listed and not begun.
@@ -222,6 +285,11 @@ type listedFile struct {
 
 func (f listedFile) compare(g listedFile) int {
 	return cmp.Or(cmp.Compare(f.node.device, g.node.device), cmp.Compare(f.inode, g.inode))
+}
+
+// shares reports whether one read of a table of inodes has those of both.
+func (f listedFile) shares(g listedFile) bool {
+	return f.inode/tableInodes == g.inode/tableInodes && f.node.device == g.node.device
 }
 
 // A fileHeap is sorted runs of files. The run with the first file is in front.

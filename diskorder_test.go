@@ -23,15 +23,24 @@ func boundListedAhead(t *testing.T, bytes int) {
 	t.Cleanup(func() { maxListedAhead = was })
 }
 
+// sortRuns sets runSize until the test has ended.
+func sortRuns(t *testing.T, size int) {
+	was := runSize
+	runSize = size
+	t.Cleanup(func() { runSize = was })
+}
+
 // An orderModel says what a diskOrder must do, from sorted slices and plain sums.
 type orderModel struct {
 	q     *diskOrder
 	max   int // listings
 	stack []*node
-	ahead []*node // directories listed ahead
-	last  uint64  // inode of the directory of ahead that was taken last
-	files []listedFile
-	bytes int // of files, since there were none
+	ahead []*node        // directories listed ahead
+	last  uint64         // inode of the directory of ahead that was taken last
+	files []listedFile   // to be read
+	looks [][]listedFile // to be looked at, in the runs in which they were sorted
+	fresh []listedFile   // to be looked at, and not sorted
+	bytes int            // of files, since there were none
 	full  bool
 
 	partly []*node // taken and not listed to the end
@@ -56,9 +65,16 @@ func (m *orderModel) dirBytes() (n int) {
 	return n
 }
 
-// mayGiveFiles reports whether take must give a window.
-func (m *orderModel) mayGiveFiles() bool {
-	return len(m.files) > 0 && (m.full || !m.cold() || len(m.partly) == 0 && len(m.stack)+len(m.ahead) == 0)
+func (m *orderModel) left() int { return len(m.files) + len(slices.Concat(m.looks...)) + len(m.fresh) }
+
+// mayGiveAll reports whether take must give a window if there are files.
+func (m *orderModel) mayGiveAll() bool {
+	return m.full || !m.cold() || len(m.partly) == 0 && len(m.stack)+len(m.ahead) == 0
+}
+
+// mayLook reports whether take must give a window of files to be looked at.
+func (m *orderModel) mayLook() bool {
+	return m.mayGiveAll() && len(m.looks)+len(m.fresh) > 0 || len(m.partly) > 0 && len(m.looks) >= looksFrom
 }
 
 // nextDir takes the directory that take must give out of the model, or returns nil.
@@ -85,7 +101,10 @@ func (m *orderModel) take(t *testing.T) {
 	b, n := m.q.take(len(m.partly), m.max)
 	require.Equal(t, pending > 0, b != nil || n != nil, "pending says %d", pending)
 	switch {
-	case m.mayGiveFiles():
+	case m.mayLook():
+		require.Nil(t, n)
+		m.requireLooks(t, b, pending)
+	case m.mayGiveAll() && len(m.files) > 0:
 		require.Nil(t, n)
 		m.requireWindow(t, b, pending)
 	case len(m.partly) < m.max:
@@ -109,21 +128,51 @@ func (m *orderModel) take(t *testing.T) {
 }
 
 func (m *orderModel) requireWindow(t *testing.T, b *batch, pending int) {
-	require.NotNil(t, b)
 	size := min(len(m.files), max(1, int(m.q.cold.window.Load())))
-	require.LessOrEqual(t, pending, (len(m.files)+size-1)/size)
+	m.files = m.requireFirst(t, b, m.files, size, pending)
+	m.forget()
+}
+
+// requireLooks wants a window of the sorted files, or of all. It ends between two parts of the table of inodes.
+func (m *orderModel) requireLooks(t *testing.T, b *batch, pending int) {
+	if m.mayGiveAll() && len(m.fresh) > 0 {
+		m.looks, m.fresh = append(m.looks, m.fresh), nil
+	}
+	all := slices.Concat(m.looks...)
+	slices.SortStableFunc(all, compareOnDisk)
+	size := 0
+	for size < min(len(all), maxLooks) && (size < content.WindowMax || all[size].shares(all[size-1])) {
+		size++
+	}
+	all = m.requireFirst(t, b, all, size, pending)
+	for i, run := range m.looks {
+		m.looks[i] = slices.DeleteFunc(run, func(f listedFile) bool { return !slices.Contains(all, f) })
+	}
+	m.looks = slices.DeleteFunc(m.looks, func(run []listedFile) bool { return len(run) == 0 })
+	m.forget()
+}
+
+// requireFirst wants b to have the first size of files, in order. It returns the others.
+func (m *orderModel) requireFirst(t *testing.T, b *batch, files []listedFile, size, pending int) []listedFile {
+	require.NotNil(t, b)
+	require.LessOrEqual(t, pending, (len(files)+size-1)/size)
 	require.Nil(t, b.node)
 	require.Len(t, b.entries, size)
 	require.Len(t, b.nodes, size)
-	slices.SortStableFunc(m.files, compareOnDisk)
+	slices.SortStableFunc(files, compareOnDisk)
 	for i, name := range b.entries {
-		at := slices.IndexFunc(m.files[i:], func(f listedFile) bool { return f.name == name && f.node == b.nodes[i] })
+		at := slices.IndexFunc(files[i:], func(f listedFile) bool { return f.name == name && f.node == b.nodes[i] })
 		require.GreaterOrEqual(t, at, 0, "%s does not lie ahead", name)
-		require.Zero(t, compareOnDisk(m.files[i], m.files[i+at]), "%s is not the next", name)
-		m.files[i], m.files[i+at] = m.files[i+at], m.files[i]
+		require.Zero(t, compareOnDisk(files[i], files[i+at]), "%s is not the next", name)
+		files[i], files[i+at] = files[i+at], files[i]
 		m.give(t, b.nodes[i].name.String()+"/"+name.String())
 	}
-	if m.files = m.files[size:]; len(m.files) == 0 {
+	return files[size:]
+}
+
+// forget says that the memory of files is free once none is left.
+func (m *orderModel) forget() {
+	if m.left() == 0 {
 		m.bytes, m.full = 0, false
 	}
 }
@@ -157,7 +206,7 @@ func (m *orderModel) list(t *testing.T, r *rand.Rand) {
 		inodes = append(inodes, inode)
 	}
 	if len(files) > 0 {
-		m.addFiles(t, n, files, inodes)
+		m.addFiles(t, n, r.IntN(2) == 0, files, inodes)
 	}
 	res.state = scanState(r.IntN(3))
 	if res.state != scanMore {
@@ -181,22 +230,27 @@ func (m *orderModel) addDir(n *node) {
 	}
 }
 
-func (m *orderModel) addFiles(t *testing.T, n *node, files []names.Name, inodes []uint64) {
+func (m *orderModel) addFiles(t *testing.T, n *node, look bool, files []names.Name, inodes []uint64) {
 	m.bytes += dirCost
 	for i, name := range files {
-		m.files = append(m.files, listedFile{inodes[i], name, n})
+		f := listedFile{inodes[i], name, n}
+		if !look {
+			m.files = append(m.files, f)
+		} else if m.fresh = append(m.fresh, f); len(m.fresh) == runSize {
+			m.looks, m.fresh = append(m.looks, m.fresh), nil
+		}
 		m.bytes += fileCost + len(name.String()) + 1
 	}
 	m.full = m.full || m.dirBytes()+m.bytes >= maxListedAhead
-	m.q.addFiles(n, files, inodes)
+	m.q.addFiles(n, look, files, inodes)
 	clear(files) // the caller reuses both
 	clear(inodes)
 }
 
 func (m *orderModel) requireSame(t *testing.T) {
-	require.Equal(t, len(m.files)+len(m.stack)+len(m.ahead) == 0, m.q.isEmpty())
+	require.Equal(t, m.left()+len(m.stack)+len(m.ahead) == 0, m.q.isEmpty())
 	require.Equal(t, m.full, m.q.isFull())
-	require.Equal(t, len(m.files), m.q.files)
+	require.Equal(t, m.left(), m.q.looks.count+m.q.reads.count)
 	require.Equal(t, m.dirBytes(), m.q.dirBytes)
 }
 
@@ -208,8 +262,9 @@ func (m *orderModel) give(t *testing.T, name string) {
 // TestDiskOrderIsItsModel: random histories, in and out of the cold mode, give every file and directory once, in order.
 func TestDiskOrderIsItsModel(t *testing.T) {
 	boundListedAhead(t, 4000)
+	sortRuns(t, 3)
 	seed := rand.Uint64()
-	filled, abandoned := 0, 0
+	filled, abandoned, looked := 0, 0, 0
 	for history := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(history)))
 		m := newOrderModel(int32([]int{0, 1, 2, 7, content.WindowMax}[r.IntN(5)]))
@@ -224,6 +279,9 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 			case k < 12:
 				m.list(t, r)
 			default:
+				if m.mayLook() && !m.mayGiveAll() {
+					looked++
+				}
 				m.take(t)
 			}
 			m.requireSame(t)
@@ -235,8 +293,8 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 			}
 		}
 		if history%3 == 0 {
-			abandoned += len(m.files)
-			require.EqualValues(t, len(m.files), m.q.abandon())
+			abandoned += m.left()
+			require.EqualValues(t, m.left(), m.q.abandon())
 			require.Zero(t, m.q.abandon())
 			continue
 		}
@@ -244,11 +302,12 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 			m.take(t)
 			m.requireSame(t)
 		}
-		require.Empty(t, m.files)
+		require.Zero(t, m.left())
 		require.Zero(t, m.q.pending(0, 1))
 	}
 	require.Positive(t, filled, "this tests nothing unless the bound is reached")
 	require.Positive(t, abandoned)
+	require.Positive(t, looked, "none is looked at while directories are listed")
 }
 
 // TestDiskOrderSortsByDeviceAndInode: over several runs of files, each sorted when it is full.
@@ -266,15 +325,15 @@ func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 			inodes = append(inodes, r.Uint64N(1<<40))
 			files = append(files, names.New(fmt.Sprintf("f%d-%d.%d", inodes[j], i, j)))
 		}
-		m.addFiles(t, dirs[i%3], files, inodes)
+		m.addFiles(t, dirs[i%3], false, files, inodes)
 	}
-	require.Greater(t, len(m.q.runs), 1)
+	require.Greater(t, len(m.q.reads.runs), 1)
 	total := len(m.files)
 	for len(m.files) > 0 {
 		m.take(t)
 	}
 	require.Len(t, m.given, total+1)
-	require.Empty(t, m.q.runs)
+	require.Empty(t, m.q.reads.runs)
 	require.True(t, m.q.isEmpty())
 }
 
@@ -287,7 +346,7 @@ func fillUp(t *testing.T, q *diskOrder, n *node, some int) (added int) {
 			files[i] = arena.Add(fmt.Appendf(nil, "%020d", added+i))
 		}
 		added += some
-		q.addFiles(n, files, make([]uint64, some))
+		q.addFiles(n, false, files, make([]uint64, some))
 		require.Less(t, added*(fileCost+20), maxListedAhead+some*(fileCost+40), "too much is listed ahead")
 	}
 	return added

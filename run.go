@@ -108,7 +108,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.cold.disk = s.disk
 		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
 		if cfg.statFirst {
-			s.disk.stage = stageAsked // see coldMode.takes
+			s.disk.readStage = stageAsked // see coldMode.takes
 		}
 		q = s.disk
 	}

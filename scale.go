@@ -24,6 +24,7 @@ type latencyMeter struct {
 // A latencyProbe is the part of a latencyMeter for one kind of call.
 type latencyProbe struct {
 	untimed int // calls before the next that is timed
+	quick   int // timed calls in a row that were not slow
 	slow    bool
 }
 
@@ -41,6 +42,9 @@ func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
 	m.waited = 0
 	blocks := c.slow || d > 10*knobs.SlowCall
 	c.slow = d > knobs.SlowCall
+	if c.quick++; c.slow {
+		c.quick = 0
+	}
 	if !c.slow {
 		c.untimed = timedEvery
 		if m.unblocked++; m.unblocked >= shrinkAfter && p.extra.Load() > 0 {

@@ -109,7 +109,7 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
-	if !w.look.Has(i) {
+	if !w.look.Has(i) && !(w.cold.on.Load() && w.cold.listAhead(b)) {
 		w.readGroup(&w.look, b, i)
 	}
 	if ok, _ := w.look.Get(i, &f.content); ok {
@@ -121,16 +121,25 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	}
 	start := time.Now()
 	err := f.fetchRegular()
-	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) {
+	w.looked(b, i, time.Since(start))
+	return err
+}
+
+// looked takes the time that a look at entry i of b took.
+func (w *worker) looked(b *batch, i int, d time.Duration) {
+	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.on.Load() || !w.cold.enter(&w.pin, b, i)) {
 		w.pool.grow()
 	}
-	return err
 }
 
 // readLater adds f to the files that are read, with other files of the directory,
 // once the worker has visited the batch.
 func (w *worker) readLater(f *currentFile, inode uint64) {
 	b := w.toRead
+	if b != nil && b.node != f.node { // in a window
+		w.publishToRead(b)
+		b = nil
+	}
 	if b == nil {
 		if b = w.spare; b == nil {
 			b = &batch{}
@@ -328,7 +337,13 @@ func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
 	if n == 0 {
 		return
 	}
-	d, err := w.pin.use(&w.dirs, b.node)
+	node := b.nodeOf(i)
+	for k := 1; k < n && b.isWindow(); k++ {
+		if b.nodes[i+k] != node {
+			n = k
+		}
+	}
+	d, err := w.pin.use(&w.dirs, node)
 	if err != nil {
 		return
 	}
@@ -337,8 +352,8 @@ func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
 	useful := a.Read(diskOf(d), b.entries[i:i+n], i)
 	w.pin.idle()
 	// Of content, a finds out what had to be waited for.
-	if useful && a.StatOnly && w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)/time.Duration(n)) {
-		w.pool.grow()
+	if useful && a.StatOnly {
+		w.looked(b, i, time.Since(start)/time.Duration(n))
 	}
 }
 
