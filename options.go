@@ -332,6 +332,7 @@ func init() {
 	plumbing.Provide(plumbing.API[Options, *File, Stat]{
 		Hooks:        func(o *Options) *hooks { return &o.hooks },
 		SetUnchanged: func(f *File) { f.unchanged = true },
+		Dir:          func(f *File) any { return f.node },
 		Restat:       (*File).restat,
 	})
 }

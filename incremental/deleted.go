@@ -33,7 +33,7 @@ func (d *deletions) numbers(ctx context.Context) (gone []int) {
 		candidates = d.store.Unseen()
 	}
 	for n, rec := range candidates {
-		if rel := string(rec.Path); isBelow(rel) {
+		if rel := rec.Path(); isBelow(rel) {
 			byPath[rel] = n
 		}
 		if len(byPath) == judgedAtOnce {
@@ -76,7 +76,6 @@ type given map[string]bool
 // files yields the paths that Options.Files gives, but for those of files that are in
 // the cache file and not there: they are deleted, and no failures.
 func (d *deletions) files(yield func(string) bool) {
-	var next cachefile.Following
 	var known map[string]bool // the directories of files in the cache file, made when one is missing
 	dirs := d.existence()
 	for name := range d.opts.Files {
@@ -91,11 +90,11 @@ func (d *deletions) files(yield func(string) bool) {
 				break
 			}
 			if known == nil {
-				known = dirsOf(d.store.All())
+				known = dirsOf(d.store.Dirs())
 			}
 			isThere = !known[rel]
 		default:
-			if _, _, ok := d.store.Lookup(rel, &next); ok {
+			if _, _, ok := d.store.Lookup(rel); ok {
 				isThere = dirs.hasFile(rel) != no
 			}
 		}
@@ -111,24 +110,14 @@ func (d *deletions) files(yield func(string) bool) {
 	}
 }
 
-// dirsOf returns the directories of the files of records.
-func dirsOf(records iter.Seq2[int, cachefile.View]) map[string]bool {
+// dirsOf returns the directories that these are, or that they are below.
+func dirsOf(paths iter.Seq[string]) map[string]bool {
 	all := map[string]bool{}
-	for _, rec := range records {
-		rel := "" // made if it has a directory that is new
-		for i := len(rec.Path) - 1; i > 0; i-- {
-			if rec.Path[i] != '/' {
-				continue
-			}
-			if all[string(rec.Path[:i])] {
-				break
-			}
-			if rel == "" {
-				if rel = string(rec.Path); !isBelow(rel) {
-					break
-				}
-			}
-			all[rel[:i]] = true
+	for dir := range paths {
+		rel := strings.TrimSuffix(dir, "/")
+		for isBelow(dir+"x") && isBelow(rel) && !all[rel] {
+			all[rel] = true
+			rel = path.Dir(rel)
 		}
 	}
 	return all
@@ -141,22 +130,23 @@ func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
 		hasDirs := false
 		for name := range g {
 			hasDirs = hasDirs || strings.HasSuffix(name, "/")
-			if rec, n, ok := s.Lookup(name, new(cachefile.Following)); ok && !s.IsSeen(n) && !yield(n, rec) {
+			if rec, n, ok := s.Lookup(name); ok && !s.IsSeen(n) && !yield(n, rec) {
 				return
 			}
 		}
 		if !hasDirs {
 			return
 		}
-		for n, rec := range s.Unseen() {
-			if g.hasDirOf(string(rec.Path)) && !yield(n, rec) {
+		for n, rec := range s.UnseenIn(g.hasDirOf) {
+			if !yield(n, rec) {
 				return
 			}
 		}
 	}
 }
 
-// hasDirOf reports whether rel is below a directory of g.
+// hasDirOf reports whether rel, a directory with a slash at its end, is one of g, or
+// below one.
 func (g given) hasDirOf(rel string) bool {
 	if strings.Count(rel, "/") > maxLevels {
 		return false

@@ -65,7 +65,7 @@ func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]
 		case rec.ID.Content != noContent:
 			id = fmt.Sprintf("%d %x", rec.ID.Size, rec.ID.Content)
 		}
-		kept[string(rec.Path)] = id
+		kept[rec.Path()] = id
 	}
 	return kept
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -34,7 +35,8 @@ type run[T any] struct {
 	codec   Codec[T]
 	process func(*fileproc.File) (T, error)
 	store   *cachefile.Store
-	own     string      // the cache file's path relative to root, "" if it is elsewhere
+	ownDir  string      // of the cache file, relative to root, with a slash at its end
+	own     string      // the cache file's name in it, "" if it is not below root
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
@@ -57,7 +59,9 @@ type workerState[T any] struct {
 	value     T    // of that file
 	outcome   cachefile.Outcome
 	own       bool
-	next      cachefile.Following
+	dir       any           // the directory of the last file
+	known     cachefile.Dir // what the cache file has of it
+	isOwnDir  bool          // and whether it is in it
 	buf       []byte
 	_         [64]byte // workers do not share cache lines
 }
@@ -90,7 +94,8 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	r.trust.compare = inc.Compare
 	r.trust.root = inc.Compare == CompareMetadata
 	if opts.FS == nil {
-		r.own = pathBelow(root, r.store.Path)
+		own := pathBelow(root, r.store.Path)
+		r.ownDir, r.own = path.Split(own)
 		r.trust.root = inc.Compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(root))
 	}
 	opts.Report = &r.report
@@ -148,19 +153,32 @@ func identityOf(s fileproc.Stat) (cachefile.Identity, bool) {
 	return cachefile.Identity{Identity: id}, id.ModTime != fsinfo.NoTime && (id.ChangeTime > 0 || s.ChangeTime.IsZero())
 }
 
-// isUnchanged reports whether w has the outcome of f, or f is the run's own file.
+// enter makes w ready to look up f.
+func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
+	if dir := core.Dir(f); dir != w.dir {
+		rel := f.Rel()
+		rel = rel[:len(rel)-len(f.Name())]
+		w.dir, w.known, w.isOwnDir = dir, r.store.Dir(rel), r.own != "" && rel == r.ownDir
+	}
+}
+
+// isUnchanged reports whether w has the outcome of f, or f is the run's own file. It
+// makes no path: a million of them take as long as all else.
 func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
-	rel := f.Rel()
-	if w.own = r.isOwn(rel); w.own || !r.trust.root {
+	r.enter(w, f)
+	if w.own = w.isOwnDir && r.isOwn(f.Name()); w.own || !r.trust.root {
 		return w.own
 	}
-	rec, n, ok := r.store.Lookup(rel, &w.next)
+	s, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	rec, n, ok := r.store.Find(&w.known, s.Inode, f.Name())
 	if !ok {
 		return false
 	}
 	r.store.MarkSeen(n)
-	s, err := f.Stat()
-	if err != nil || !r.trust.of(s, f) {
+	if !r.trust.of(s, f) {
 		return false
 	}
 	id, ok := identityOf(s)
@@ -178,11 +196,11 @@ func (r *run[T]) take(w *workerState[T], rec cachefile.View) bool {
 	return err == nil
 }
 
-// isOwn reports whether rel is the cache file, its lock, or one of its temporary
-// files.
-func (r *run[T]) isOwn(rel string) bool {
-	rest, ok := strings.CutPrefix(rel, r.own)
-	return ok && r.own != "" && cachefile.IsOwnSuffix(rest)
+// isOwn reports whether the file name in ownDir is the cache file, its lock, or one of
+// its temporary files.
+func (r *run[T]) isOwn(name string) bool {
+	rest, ok := strings.CutPrefix(name, r.own)
+	return ok && cachefile.IsOwnSuffix(rest)
 }
 
 // isCache reports whether f is the cache file by another name. Content that begins
@@ -231,7 +249,8 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	id, keeps := r.look(f)
 	byContent := id.Content != noContent
 	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
-		if rec, n, ok := r.store.Lookup(rel, &w.next); ok {
+		r.enter(w, f)
+		if rec, n, ok := r.store.Find(&w.known, 0, f.Name()); ok {
 			r.store.MarkSeen(n)
 			if byContent && rec.ID == id && r.take(w, rec) {
 				core.SetUnchanged(f)
@@ -321,7 +340,9 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record) (kept bool) {
 
 // note notes that f is there, if that will be asked for and is not known.
 func (r *run[T]) note(f *fileproc.File, rel string) {
-	if _, n, ok := r.store.Lookup(rel, &r.workers[f.Worker()].next); ok {
+	w := &r.workers[f.Worker()]
+	r.enter(w, f)
+	if _, n, ok := r.store.Find(&w.known, 0, f.Name()); ok {
 		r.store.MarkSeen(n)
 	} else if r.inc.Deleted != nil {
 		r.store.Add(f.Worker(), cachefile.Noted(rel))

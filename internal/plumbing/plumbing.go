@@ -34,6 +34,10 @@ type API[Options, File, Stat any] struct {
 	// once the content has proved to be unchanged.
 	SetUnchanged func(File)
 
+	// Dir identifies the directory that was listed: two files have the same one if it is the same value. It keeps some memory
+	// of the run. A user can so know the directory without composing a path for each file.
+	Dir func(File) any
+
 	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If it differs from
 	// File.Stat, the file may have changed while its content was read.
 	Restat func(File) (Stat, error)

@@ -101,7 +101,7 @@ func benchLoad(b *testing.B, file string) {
 	runtime.ReadMemStats(&after)
 	results := 0
 	for i := range benchEntries {
-		rec, _, ok := s.Lookup(testRecord(i).Path, new(Following))
+		rec, _, ok := s.Lookup(testRecord(i).Path)
 		if !ok {
 			b.Fatal("lost a record")
 		}
@@ -119,9 +119,8 @@ func benchLookup(b *testing.B, file string, stride int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		var next Following
 		for i := 0; pb.Next(); i++ {
-			rec, n, ok := s.Lookup(paths[i%benchEntries], &next)
+			rec, n, ok := s.Lookup(paths[i%benchEntries])
 			if !ok || rec.ID.Inode == 0 {
 				b.Fail()
 			}

@@ -2,7 +2,7 @@ package cachefile
 
 import (
 	"iter"
-	"math/bits"
+	mathbits "math/bits"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +16,7 @@ type Store struct {
 	Path    string // absolute, links resolved
 	key     [32]byte
 	loaded  *image
-	seen    []atomic.Uint32 // a bit for each minRecord bytes of the loaded file
+	seen    []atomic.Uint32 // a bit for each loaded record
 	workers []workerBuffer
 	Links   uint64 // how the runs that list treat them, a number of the caller's; the last to save counts
 
@@ -33,9 +33,12 @@ func Load(file string, key [32]byte, workers int) (*Store, error) {
 	s := &Store{Path: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1))}
 	im, err := readImage(s.Path, key)
 	s.loaded, s.disk, s.Links = im, im.place, im.links
-	s.seen = make([]atomic.Uint32, (len(im.buf)/minRecord+32)/32)
-	for _, n := range im.overridden {
-		s.MarkSeen(n)
+	s.seen = make([]atomic.Uint32, (im.snapshot.records+im.log.records)/32+1)
+	for i := range im.overridden {
+		s.seen[2*i].Store(uint32(im.overridden[i]))
+		if i := 2*i + 1; i < len(s.seen) {
+			s.seen[i].Store(uint32(im.overridden[i/2] >> 32))
+		}
 	}
 	return s, err
 }
@@ -77,43 +80,60 @@ func IsOwnSuffix(rest string) bool {
 	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "-0123456789abcdef") == ""
 }
 
-// Lookup returns the loaded record for path and its number, which MarkSeen
-// and Save take. It does not allocate. The record aliases the loaded file and
-// stays valid as long as it is referenced; records added in this run are not seen.
-//
-// Runs mostly look up paths in the order in which the workers of an earlier run have
-// added them. So Lookup first tries the records that follow those last found: they
-// are in the processor's cache, what a hash leads to is not.
-func (s *Store) Lookup(path string, next *Following) (rec View, n int, ok bool) {
-	return s.loaded.lookup(path, next)
+// Dir returns what was loaded of the directory with this path, which has a slash at its
+// end, or is empty for root. A Dir is for one goroutine.
+func (s *Store) Dir(path string) Dir { return s.loaded.dir(path) }
+
+// Find returns the loaded record of the file name in d and its number, which MarkSeen and
+// Save take. The record is looked for first where it is if it has this inode, 0 is none:
+// that takes a part of the time. Find does not allocate. The record aliases the loaded
+// file and stays valid as long as it is referenced; records added in this run are not seen.
+func (s *Store) Find(d *Dir, inode uint64, name string) (rec View, n int, ok bool) {
+	return s.loaded.find(d, inode, name)
+}
+
+// Lookup is Find for a path.
+func (s *Store) Lookup(path string) (rec View, n int, ok bool) {
+	i := strings.LastIndexByte(path, '/') + 1
+	d := s.Dir(path[:i])
+	return s.Find(&d, 0, path[i:])
 }
 
 // MarkSeen notes that the file of record n is still there.
 func (s *Store) MarkSeen(n int) {
-	word, bit := &s.seen[n/minRecord/32], uint32(1)<<(n/minRecord%32)
+	word, bit := &s.seen[n/32], uint32(1)<<(n%32)
 	if word.Load()&bit == 0 { // workers share the words: write only what changes
 		word.Or(bit)
 	}
 }
 
 // IsSeen reports whether MarkSeen has been called for record n.
-func (s *Store) IsSeen(n int) bool {
-	return s.seen[n/minRecord/32].Load()&(1<<(n/minRecord%32)) != 0
-}
+func (s *Store) IsSeen(n int) bool { return s.seen[n/32].Load()&(1<<(n%32)) != 0 }
 
 // Unseen returns the loaded records that MarkSeen has not marked, with their numbers.
-func (s *Store) Unseen() iter.Seq2[int, View] {
+func (s *Store) Unseen() iter.Seq2[int, View] { return s.UnseenIn(nil) }
+
+// UnseenIn is Unseen for the directories for which in returns true.
+func (s *Store) UnseenIn(in func(dir string) bool) iter.Seq2[int, View] {
 	return func(yield func(int, View) bool) {
-		marked := 0
-		for i := range s.seen {
-			marked += bits.OnesCount32(s.seen[i].Load())
-		}
-		if marked == s.loaded.live+len(s.loaded.overridden) {
-			return
-		}
-		for n, rec := range s.loaded.all() {
-			if !s.IsSeen(n) && !yield(n, rec) {
-				return
+		for b := range s.loaded.blocks() {
+			isIn := in == nil
+			for n := b.first; n < b.first+b.n; n++ {
+				unseen := ^s.seen[n/32].Load() >> (n % 32)
+				if unseen == 0 {
+					n |= 31 // the last of the word
+					continue
+				}
+				n += mathbits.TrailingZeros32(unseen)
+				if n >= b.first+b.n {
+					break
+				}
+				if isIn = isIn || in(string(b.path)); !isIn {
+					break
+				}
+				if rec, ok := b.view(n - b.first); ok && !yield(n, rec) {
+					return
+				}
 			}
 		}
 	}
@@ -122,13 +142,30 @@ func (s *Store) Unseen() iter.Seq2[int, View] {
 // All returns the loaded records that no other one replaces or deletes, with their numbers.
 func (s *Store) All() iter.Seq2[int, View] {
 	return func(yield func(int, View) bool) {
-		overridden := map[int]bool{}
-		for _, n := range s.loaded.overridden {
-			overridden[n] = true
+		for b := range s.loaded.blocks() {
+			for i := range b.n {
+				if s.loaded.overridden.has(b.first + i) {
+					continue
+				}
+				if rec, ok := b.view(i); ok && !yield(b.first+i, rec) {
+					return
+				}
+			}
 		}
-		for n, rec := range s.loaded.all() {
-			if !overridden[n] && !yield(n, rec) {
-				return
+	}
+}
+
+// Dirs returns the directories of the records of All, some of them twice.
+func (s *Store) Dirs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for b := range s.loaded.blocks() {
+			for i := range b.n {
+				if !s.loaded.overridden.has(b.first + i) {
+					if !yield(string(b.path)) {
+						return
+					}
+					break
+				}
 			}
 		}
 	}

@@ -1,21 +1,19 @@
 // Package cachefile reads and writes the cache file of package incremental: one file
 // for one root.
 //
-// The file is a snapshot followed by a log. All numbers are little-endian, all
-// parts begin at a multiple of 8 bytes.
+// The file is a snapshot followed by a log. All numbers are little-endian.
 //
 //	header     128 bytes: magic, format, generation, key, sizes, stamp, CRC
-//	data       records, one after the other
-//	index      slots of 8 bytes: 32 bits of the path's hash, 32 bits of the record's place / 8
-//	checksums  a CRC per 256 KiB of data and index
+//	data       a block per directory: its path, and the records of its files
+//	dirs       24 bytes per directory: hash of the path, where its block is
+//	checksums  a CRC per 256 KiB of data and dirs
 //	log        frames, appended by later saves: length, generation, CRC, stamp, records
 //
-// Every CRC is CRC-32C. The index is a hash table with linear probing that is
-// looked up where it lies, so a load decodes nothing. A record of the log
-// overrides the record of the snapshot with the same path; a tombstone in the
-// log deletes a record if that one still has the identity that the tombstone
-// names. A frame that does not check out ends the log: the next writer
-// truncates there.
+// Every CRC is CRC-32C. Directories are searched by their hash, and the records of a
+// block by inode or by name, where they lie, so a load decodes nothing but the log. A
+// record of the log overrides the record of the snapshot with the same path; a tombstone
+// in the log deletes a record if that one still has the identity that the tombstone
+// names. A frame that does not check out ends the log: the next writer truncates there.
 //
 // A snapshot is written to a temporary file and renamed, so the snapshot below
 // FILE never changes. The log of a file grows and is truncated only under the
@@ -47,25 +45,25 @@ import (
 
 const (
 	magic       = "fileproc cache\n\x00"
-	format      = 2
+	format      = 3
 	headerSize  = 128
 	frameHeader = 56
 	frameMagic  = 0x676f6c66 // "flog"
 	chunkSize   = 256 << 10  // of records that a worker gathers, and of data that share a checksum
 
-	maxFile = min(1<<35, math.MaxInt/2) // places / 8 have 32 bits; a 32-bit system has no memory for more than 1 GiB
+	maxFile = min(1<<35, math.MaxInt/2) // a 32-bit system has no memory for more than 1 GiB
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A header is the first part of the file.
 //
-//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 slots  88 stamp  124 CRC of all before
+//	0 magic  16 format  24 generation  32 key  64 data bytes  72 records  80 directories  88 stamp  124 CRC of all before
 type header struct {
-	generation              uint64
-	key                     [32]byte
-	dataLen, records, slots uint64
-	stamp                   stamp
+	generation             uint64
+	key                    [32]byte
+	dataLen, records, dirs uint64
+	stamp                  stamp
 }
 
 func (h header) encode() []byte {
@@ -77,7 +75,7 @@ func (h header) encode() []byte {
 	copy(b[32:], h.key[:])
 	le.PutUint64(b[64:], h.dataLen)
 	le.PutUint64(b[72:], h.records)
-	le.PutUint64(b[80:], h.slots)
+	le.PutUint64(b[80:], h.dirs)
 	h.stamp.encode(b[88:])
 	le.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
 	return b
@@ -91,16 +89,16 @@ func decodeHeader(b []byte) (h header, ok bool) {
 		return h, false
 	}
 	h = header{generation: le.Uint64(b[24:]), key: [32]byte(b[32:64]),
-		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), slots: le.Uint64(b[80:]), stamp: decodeStamp(b[88:])}
-	ok = h.dataLen <= maxFile && h.dataLen%align == 0 && h.slots <= maxFile/8 &&
+		dataLen: le.Uint64(b[64:]), records: le.Uint64(b[72:]), dirs: le.Uint64(b[80:]), stamp: decodeStamp(b[88:])}
+	ok = h.dataLen <= maxFile && h.dirs <= maxFile/dirSize && h.records < 1<<32 &&
 		h.records <= h.dataLen/minRecord && h.sumsAt()+h.sumsLen() <= maxFile
 	return h, ok
 }
 
-func (h header) indexAt() int64 { return headerSize + int64(h.dataLen) }
-func (h header) sumsAt() int64  { return h.indexAt() + int64(h.slots)*8 }
+func (h header) dirsAt() int64  { return headerSize + int64(h.dataLen) }
+func (h header) sumsAt() int64  { return h.dirsAt() + int64(h.dirs)*dirSize }
 func (h header) chunks() int64  { return (h.sumsAt() - headerSize + chunkSize - 1) / chunkSize }
-func (h header) sumsLen() int64 { return (h.chunks()*4 + align - 1) &^ (align - 1) }
+func (h header) sumsLen() int64 { return h.chunks() * 4 }
 
 // A stamp says in which boot of the machine, and when, a snapshot or a frame was saved. It
 // takes 32 bytes of the file: boot (16), saved (8), links (8).
@@ -199,11 +197,11 @@ func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records i
 		return nil, 0, false
 	}
 	for rest := payload; len(rest) > 0; records++ {
-		rec, ok := parse(rest, 0)
+		_, size, ok := parse(rest)
 		if !ok {
 			return nil, 0, false
 		}
-		rest = rest[len(rec.b):]
+		rest = rest[size:]
 	}
 	return payload, records, records == int(le.Uint32(b[16:]))
 }

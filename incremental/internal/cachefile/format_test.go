@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFormat: testdata/format-2.cache has a snapshot, a frame of records and one of a tombstone. It is read as what it was
+// TestFormat: testdata/format-3.cache has a snapshot, a frame of records and one of a tombstone. It is read as what it was
 // written for, and written byte by byte. A change of the format has another number, and another file.
 func TestFormat(t *testing.T) {
-	require.Equal(t, 2, format)
-	const ns, file = 1_700_000_000_000_000_000, "testdata/format-2.cache"
+	require.Equal(t, 3, format)
+	const ns, file = 1_700_000_000_000_000_000, "testdata/format-3.cache"
 	written, err := os.ReadFile(file)
 	if err != nil {
 		t.Skip("the tests run without their source: ", err)
@@ -52,13 +52,13 @@ func TestFormat(t *testing.T) {
 		return c
 	}
 	var b []byte
-	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(p []byte, at int64) error {
-		b = append(b[:at], p...)
+	w := newSnapshotWriter(func(p []byte, at int64) error {
+		b = append(b, make([]byte, max(0, int(at)+len(p)-len(b)))...)
+		copy(b[at:], p)
 		return nil
-	}}
-	p := merge(&image{}, []chunk{chunkOf(snapshot...)}, nil)
-	w.snapshot(header{generation: 0x0123456789abcdef, key: testKey, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n, stamp: stamped}, p)
-	require.NoError(t, w.err)
+	})
+	_, err = w.snapshot(header{generation: 0x0123456789abcdef, key: testKey, stamp: stamped}, &image{}, []chunk{chunkOf(snapshot...)})
+	require.NoError(t, err)
 	gone.Outcome, gone.Result = tombstone, nil
 	stamped.links = 1
 	for _, c := range []chunk{chunkOf(log...), chunkOf(gone)} {

@@ -1,10 +1,9 @@
 package cachefile
 
 import (
-	"bytes"
 	"iter"
-
-	"github.com/cespare/xxhash/v2"
+	"math"
+	mathbits "math/bits"
 )
 
 // A place says where in which generation of the file the log ends.
@@ -14,157 +13,132 @@ type place struct {
 	end         int64 // 0 = there is no file that checks out
 }
 
-// An image is a file in memory. It does not change once it is loaded. The number of a
-// record is its place in the file.
+// An image is a file in memory. It does not change once it is loaded. The records of log
+// are numbered after those of the snapshot.
 type image struct {
 	place
-	buf        []byte
-	data       []byte // the snapshot's records, within buf
-	snapshot   table
-	log        table // of the log's records: built by the load
-	records    int   // in the snapshot
-	logRecords int   // in log
-	live       int
-	overridden []int        // numbers of the snapshot's records that log overrides, each once
-	sure       int64        // the snapshot's records of files that changed later are not believed
-	unsure     map[int]bool // nor are the log's records with these numbers
-	links      uint64
+	buf           []byte
+	snapshot, log layer
+	overridden    bits         // numbers of the snapshot's records that the log replaces or deletes
+	live          int          // records that are not overridden
+	sure          int64        // the snapshot's records of files that changed later are not believed
+	unsure        map[int]bool // nor are the log's records with these numbers
+	links         uint64
 }
 
-// view returns the record s, which has the number n. If it is not believed, its
-// identity fits no file.
-func (im *image) view(n int, s span) View {
-	v := s.view()
-	if int64(n) < im.snapshotEnd && s.isAfter(im.sure) || im.unsure[n] {
+// A bits is a set of numbers. The nil set is empty.
+type bits []uint64
+
+func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
+func (b bits) set(n int)      { b[n/64] |= 1 << (n % 64) }
+func (b bits) clear(n int)    { b[n/64] &^= 1 << (n % 64) }
+
+// A Dir is what is known of the files in one directory. The zero Dir is one of which
+// nothing is known.
+type Dir struct {
+	snapshot, log block
+	next          int // the entry of snapshot after the one that was found last
+}
+
+func (im *image) dir(path string) Dir {
+	hash := dirHash(path)
+	return Dir{snapshot: im.snapshot.find(path, hash), log: im.log.find(path, hash)}
+}
+
+// find is Store.Find.
+func (im *image) find(d *Dir, inode uint64, name string) (v View, n int, ok bool) {
+	b := &d.snapshot
+	if inode != 0 {
+		i := d.next
+		if ok = i < b.n && b.inode(i) == inode && string(b.name(i)) == name; !ok {
+			i, ok = b.byInode(inode, name)
+		}
+		if ok && !im.overridden.has(b.first+i) {
+			d.next = i + 1
+			v, ok = im.view(b, i)
+			return v, b.first + i, ok
+		}
+	}
+	for _, b := range []*block{&d.log, &d.snapshot} {
+		if i, ok := b.byName(name); ok && !im.overridden.has(b.first+i) {
+			v, ok = im.view(b, i)
+			return v, b.first + i, ok
+		}
+	}
+	return View{}, 0, false
+}
+
+// view returns entry i of b. If it is not believed, its identity fits no file.
+func (im *image) view(b *block, i int) (View, bool) {
+	v, ok := b.view(i)
+	if !im.believes(b.first+i, v.ID) {
 		v.ID.Size = NoSize
 	}
-	return v
+	return v, ok
 }
 
-// A Following is the numbers of records that may be looked up next, the last used first.
-// There may be none with such a number.
-type Following [4]int
-
-func (im *image) lookup(path string, next *Following) (rec View, n int, ok bool) {
-	h := xxhash.Sum64String(path)
-	if n, span, ok := find(im.log, im.buf, h, path); ok {
-		if span.outcome() == tombstone {
-			return View{}, 0, false
-		}
-		return im.view(n, span), n, true
+// believes reports whether record n, of a file with this identity, is believed.
+func (im *image) believes(n int, id Identity) bool {
+	if n < im.snapshot.records {
+		return !id.isAfter(im.sure)
 	}
-	for i := range next {
-		n := next[i]
-		// A number before the data becomes a place behind it.
-		if span, ok := parse(im.data, uint64(n-headerSize)); ok && string(span.path()) == path && span.outcome() != tombstone {
-			next[i], next[0] = next[0], n+len(span.b)
-			return im.view(n, span), n, true
-		}
-	}
-	n, span, ok := find(im.snapshot, im.buf, h, path)
-	if !ok || span.outcome() == tombstone {
-		return View{}, 0, false
-	}
-	copy(next[1:], next[:])
-	next[0] = n + len(span.b)
-	return im.view(n, span), n, true
+	return len(im.unsure) == 0 || !im.unsure[n]
 }
 
-// all returns the records with their numbers, also those of the snapshot that the log overrides.
-func (im *image) all() iter.Seq2[int, View] {
-	return func(yield func(int, View) bool) {
-		for n := headerSize; n < headerSize+len(im.data); {
-			rec, ok := parse(im.buf, uint64(n))
-			if !ok {
-				break // a hostile file: its checksum was right
-			}
-			if rec.outcome() != tombstone && !yield(n, rec.view()) {
-				return
-			}
-			n += len(rec.b)
-		}
-		for i := range im.log.n {
-			n := int(im.log.place(i))
-			if rec, ok := im.at(n); ok && !yield(n, rec) {
-				return
+// blocks returns the blocks of all directories.
+func (im *image) blocks() iter.Seq[*block] {
+	return func(yield func(*block) bool) {
+		for _, l := range []*layer{&im.snapshot, &im.log} {
+			for i := range l.dirCount() {
+				if b := l.block(i); b.n > 0 && !yield(&b) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// at returns the record that has the number n; false if there is none, and for a tombstone.
+// at returns the record that has the number n, with the identity that is in the file.
 func (im *image) at(n int) (View, bool) {
-	span, ok := parse(im.buf, uint64(n))
-	if n == 0 || !ok || span.outcome() == tombstone {
+	l := &im.snapshot
+	if n >= l.records {
+		l = &im.log
+	}
+	b := l.of(n)
+	if n < b.first || n >= b.first+b.n {
 		return View{}, false
 	}
-	return span.view(), true
+	return b.view(n - b.first)
 }
 
-// replay builds the table of the log's records. A later record replaces an earlier one.
+// replay makes the layer of the log's records. A later record replaces an earlier one.
 func (im *image) replay() {
-	end, records := frames(im.buf, 0, im.snapshotEnd, im.generation)
-	im.end = end
-	im.buf = im.buf[:end:end]
-	im.live = im.records
-	im.log = newTable(records)
-	im.unsure = map[int]bool{}
-	for at := im.snapshotEnd; at < end; {
-		payload, _, _ := frameAt(im.buf, at, im.generation)
-		stamp := decodeStamp(im.buf[at+24:])
-		sure := stamp.sureUntil()
-		im.links = stamp.links
-		at += frameHeader
-		for len(payload) > 0 {
-			rec, _ := parse(payload, 0)
-			im.apply(rec, uint64(at))
-			if rec.isAfter(sure) {
-				im.unsure[int(at)] = true
-			}
-			at += int64(len(rec.b))
-			payload = payload[len(rec.b):]
+	m := merger{base: im, replays: true}
+	im.live = im.snapshot.records
+	im.end = im.snapshotEnd
+	for {
+		payload, records, ok := frameAt(im.buf, im.end, im.generation)
+		if !ok {
+			break
 		}
+		stamp := decodeStamp(im.buf[im.end+24:])
+		im.links = stamp.links
+		m.add(payload, records, stamp.sureUntil())
+		im.end += frameHeader + int64(len(payload))
+	}
+	im.buf = im.buf[:im.end:im.end]
+	if len(m.chunks) == 0 {
+		return
+	}
+	im.overridden = make(bits, im.snapshot.records/64+1)
+	im.unsure = map[int]bool{}
+	m.put = func(b []byte) { im.log.data = append(im.log.data, b...) }
+	m.merge()
+	im.log.dirs, im.log.base, im.log.records = m.dirs, im.snapshot.records, m.records
+	im.live += m.records
+	for _, word := range im.overridden {
+		im.live -= mathbits.OnesCount64(word)
 	}
 }
 
-// apply adds one record of the log, which lies at place.
-func (im *image) apply(rec span, place uint64) {
-	path := rec.path()
-	h := xxhash.Sum64(path)
-	var old span // what rec replaces
-	i, known, ok := im.log.vacant(h, func(place uint64) bool {
-		old, _ = parse(im.buf, place)
-		return bytes.Equal(old.path(), path)
-	})
-	if !ok {
-		return
-	}
-	inSnapshot := -1
-	if !known {
-		var found bool
-		inSnapshot, old, found = find(im.snapshot, im.buf, h, path)
-		known = found && old.outcome() != tombstone
-		if !found {
-			inSnapshot = -1
-		}
-	} else {
-		known = old.outcome() != tombstone
-	}
-	gone := rec.outcome() == tombstone
-	if gone && (!known || old.identity() != rec.identity()) {
-		return
-	}
-	if inSnapshot >= 0 {
-		im.overridden = append(im.overridden, inSnapshot)
-	}
-	switch {
-	case known && gone:
-		im.live--
-	case !known && !gone:
-		im.live++
-	}
-	if v := im.log.slot(i); v == 0 {
-		im.logRecords++
-	}
-	im.log.set(i, h, place)
-}
+const anyTime = math.MaxInt64 // for sure: all that is there is believed

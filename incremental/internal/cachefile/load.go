@@ -75,9 +75,7 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 	im := &image{
 		place:    place{generation: h.generation, snapshotEnd: snapshotEnd, end: snapshotEnd},
 		buf:      buf,
-		data:     buf[headerSize:h.indexAt()],
-		snapshot: table{slots: buf[h.indexAt():h.sumsAt()], n: h.slots},
-		records:  int(h.records),
+		snapshot: layer{data: buf[headerSize:h.dirsAt()], dirs: buf[h.dirsAt():h.sumsAt()], records: int(h.records)},
 		sure:     h.stamp.sureUntil(),
 		links:    h.stamp.links,
 	}

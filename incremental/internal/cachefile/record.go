@@ -41,173 +41,174 @@ func Noted(path string) Record {
 	return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: NoSize}}, Outcome: OutcomeSkipped}
 }
 
-// A View is a record that aliases the loaded file: Path and Result must not be changed.
+// A View is a record that aliases the loaded file: Dir, Name and Result must not be changed.
 type View struct {
-	Path    []byte
-	ID      Identity
-	Outcome Outcome
-	Result  []byte
+	Dir, Name []byte // the path; Dir has a slash at its end, or is empty
+	ID        Identity
+	Outcome   Outcome
+	Result    []byte
 }
 
-// A record in the file: length of the result (4 bytes), length of the path and
-// flags (20 and 12 bits), the identity, path, result, zeros up to a multiple
-// of 8. The identity has mtime (8), size (4 or 8), inode (4 or 8), mode (2 or 4),
-// ctime and btime (8, or 0 if they equal mtime or btime is 0), content (0 or 16).
-// The short forms save 20 bytes in most records.
-const (
-	flagOutcome  = 3
-	flagSize8    = 1 << 2
-	flagInode8   = 1 << 3
-	flagMode4    = 1 << 4
-	flagCtime    = 1 << 5 // else it is mtime
-	flagBtime    = 1 << 6 // else it is 0 or mtime
-	flagBtimeIsM = 1 << 7
-	flagContent  = 1 << 8
-	flagsKnown   = 1<<9 - 1
+// Path returns the path.
+func (v View) Path() string { return string(v.Dir) + string(v.Name) }
 
-	pathBits      = 20
-	maxPath       = 1<<pathBits - 1
+// isAfter reports whether a file with this identity may have changed after the time sure.
+func (id Identity) isAfter(sure int64) bool { return sure < math.MaxInt64 && id.Newest() > sure }
+
+// An entry is a record in the file: a part of fixed size, and a tail, which follows it in
+// the log and lies elsewhere in a snapshot. The fixed part has inode (8), ctime (8), mtime
+// and btime less ctime (4 each), size (4), where its tail begins (4), mode (2), flags (1),
+// and the high byte of the tail's place. The tail has what does not fit, the lengths of
+// name and result as varints, and both. The name is the path in the log.
+type entry struct {
+	fixed, long, name, result []byte
+}
+
+const (
+	entrySize = 36
+
+	flagOutcome = 3
+	flagUnfit   = 1 << 2 // size and mode are in the tail (8, 4)
+	flagMtime   = 1 << 3 // mtime is in the tail (8)
+	flagBtime   = 1 << 4 // btime is in the tail (8)
+	flagNoBtime = 1 << 5 // btime is 0
+	flagContent = 1 << 6 // the hash of the content is in the tail (16)
+	flagsKnown  = 1<<7 - 1
+
+	maxPath       = 1<<20 - 1
 	maxResult     = 1 << 28
-	align         = 8
-	minRecord     = 8 + 8 + 4 + 4 + 2 + 6 // aligned
-	maxRecordHead = 8 + 8 + 8 + 8 + 4 + 8 + 8 + 16 + align
+	maxRecordHead = entrySize + 12 + 8 + 8 + 16 + 3 + 5
 )
 
-func appendRecord(b []byte, r Record) []byte {
+// appendEntry appends the tail of a record to tails, and returns its fixed part too.
+func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result []byte) ([entrySize]byte, []byte) {
 	le := binary.LittleEndian
-	flags := uint32(r.Outcome)
-	set := func(flag uint32, on bool) bool {
-		if on {
+	flags, at := byte(outcome), uint64(len(tails))
+	fits := func(flag byte, ok bool) bool {
+		if !ok {
 			flags |= flag
 		}
-		return on
+		return ok
 	}
+	mtime, btime := id.ModTime-id.ChangeTime, id.BirthTime-id.ChangeTime // they may overflow, and add up all the same
+	size, mode := uint32(id.Size), uint16(id.Mode)
+	if !fits(flagUnfit, uint64(id.Size) == uint64(size) && uint32(id.Mode) == uint32(mode)) {
+		tails = le.AppendUint32(le.AppendUint64(tails, uint64(id.Size)), uint32(id.Mode))
+		size, mode = 0, 0
+	}
+	if !fits(flagMtime, mtime == int64(int32(mtime))) {
+		tails, mtime = le.AppendUint64(tails, uint64(id.ModTime)), 0
+	}
+	if !fits(flagNoBtime, id.BirthTime != 0) {
+		btime = 0
+	} else if !fits(flagBtime, btime == int64(int32(btime))) {
+		tails, btime = le.AppendUint64(tails, uint64(id.BirthTime)), 0
+	}
+	if !fits(flagContent, id.Content == [16]byte{}) {
+		tails = append(tails, id.Content[:]...)
+	}
+	tails = binary.AppendUvarint(tails, uint64(len(name)))
+	tails = binary.AppendUvarint(tails, uint64(len(result)))
+	tails = append(append(tails, name...), result...)
+	var fixed [entrySize]byte
+	le.PutUint64(fixed[:], id.Inode)
+	le.PutUint64(fixed[8:], uint64(id.ChangeTime))
+	le.PutUint32(fixed[16:], uint32(mtime))
+	le.PutUint32(fixed[20:], uint32(btime))
+	le.PutUint32(fixed[24:], size)
+	le.PutUint16(fixed[32:], mode)
+	fixed[34] = flags
+	putTail(fixed[:], at)
+	return fixed, tails
+}
+
+// putTail sets where the tail of an entry begins.
+func putTail(fixed []byte, at uint64) {
+	binary.LittleEndian.PutUint32(fixed[28:], uint32(at))
+	fixed[35] = byte(at >> 32)
+}
+
+// parseEntry returns the entry of a fixed part and what begins with its tail, and the
+// length of that. It returns false for whatever no writer makes, so that a hostile file
+// cannot cause a panic.
+func parseEntry(fixed, tail []byte) (e entry, size int, ok bool) {
+	e.fixed = fixed
+	flags := e.flags()
+	if flags&^flagsKnown != 0 {
+		return entry{}, 0, false
+	}
+	if flags&(flagUnfit|flagMtime|flagBtime|flagContent) != 0 {
+		size = int(flags&flagUnfit*3 + flags&flagMtime + flags&flagBtime/2 + flags&flagContent/4)
+		if size > len(tail) {
+			return entry{}, 0, false
+		}
+		e.long = tail[:size]
+	}
+	nameLen, k := binary.Uvarint(tail[size:])
+	if k <= 0 || nameLen > maxPath {
+		return entry{}, 0, false
+	}
+	size += k
+	resultLen, k := binary.Uvarint(tail[size:])
+	if k <= 0 || resultLen > maxResult {
+		return entry{}, 0, false
+	}
+	size += k
+	end := size + int(nameLen)
+	if end > len(tail)-int(resultLen) {
+		return entry{}, 0, false
+	}
+	e.name = tail[size:end:end]
+	size, end = end, end+int(resultLen)
+	e.result = tail[size:end:end]
+	return e, end, true
+}
+
+// appendRecord appends a record of the log.
+func appendRecord(b []byte, r Record) []byte {
 	start := len(b)
-	b = le.AppendUint32(b, uint32(len(r.Result)))
-	b = le.AppendUint32(b, 0)
-	b = le.AppendUint64(b, uint64(r.ID.ModTime))
-	if set(flagSize8, uint64(r.ID.Size) >= 1<<32) {
-		b = le.AppendUint64(b, uint64(r.ID.Size))
-	} else {
-		b = le.AppendUint32(b, uint32(r.ID.Size))
-	}
-	if set(flagInode8, r.ID.Inode >= 1<<32) {
-		b = le.AppendUint64(b, r.ID.Inode)
-	} else {
-		b = le.AppendUint32(b, uint32(r.ID.Inode))
-	}
-	if set(flagMode4, r.ID.Mode >= 1<<16) {
-		b = le.AppendUint32(b, uint32(r.ID.Mode))
-	} else {
-		b = le.AppendUint16(b, uint16(r.ID.Mode))
-	}
-	if set(flagCtime, r.ID.ChangeTime != r.ID.ModTime) {
-		b = le.AppendUint64(b, uint64(r.ID.ChangeTime))
-	}
-	if !set(flagBtimeIsM, r.ID.BirthTime == r.ID.ModTime) && set(flagBtime, r.ID.BirthTime != 0) {
-		b = le.AppendUint64(b, uint64(r.ID.BirthTime))
-	}
-	if set(flagContent, r.ID.Content != [16]byte{}) {
-		b = append(b, r.ID.Content[:]...)
-	}
-	le.PutUint32(b[start+4:], uint32(len(r.Path))|flags<<pathBits)
-	b = append(b, r.Path...)
-	b = append(b, r.Result...)
-	for (len(b)-start)%align != 0 {
-		b = append(b, 0)
-	}
+	fixed, b := appendEntry(append(b, make([]byte, entrySize)...), []byte(r.Path), r.ID, r.Outcome, r.Result)
+	putTail(fixed[:], 0)
+	copy(b[start:], fixed[:])
 	return b
 }
 
-// A span is an encoded record: b is all of it, padding included.
-type span struct {
-	b               []byte
-	pathAt, pathLen int
-	resultLen       int
-}
-
-// parse returns the record at place in buf. It returns false for whatever is
-// not a record within buf, so that a hostile file cannot cause a panic.
-func parse(buf []byte, place uint64) (span, bool) {
-	if place >= uint64(len(buf)) || len(buf)-int(place) < minRecord {
-		return span{}, false
+// parse returns the record of the log at the beginning of b, and its length.
+func parse(b []byte) (e entry, size int, ok bool) {
+	if len(b) < entrySize {
+		return entry{}, 0, false
 	}
-	b := buf[place:]
-	resultLen := binary.LittleEndian.Uint32(b)
-	word := binary.LittleEndian.Uint32(b[4:])
-	flags := word >> pathBits
-	if resultLen > maxResult || flags&^flagsKnown != 0 {
-		return span{}, false
-	}
-	s := span{pathAt: 26, pathLen: int(word & maxPath), resultLen: int(resultLen)}
-	s.pathAt += int(flags & flagSize8)              // 4 more bytes: the value of the flag
-	s.pathAt += int(flags & flagInode8 >> 1)        // 4
-	s.pathAt += int(flags & flagMode4 >> 3)         // 2
-	s.pathAt += int(flags & flagCtime >> 2)         // 8
-	s.pathAt += int(flags & flagBtime >> 3)         // 8
-	s.pathAt += int(flags & flagContent / (1 << 4)) // 16
-	size := (s.pathAt + s.pathLen + s.resultLen + align - 1) &^ (align - 1)
-	if size > len(b) {
-		return span{}, false
-	}
-	s.b = b[:size]
-	return s, true
+	e, size, ok = parseEntry(b[:entrySize], b[entrySize:])
+	return e, entrySize + size, ok
 }
 
-func (s span) flags() uint32    { return binary.LittleEndian.Uint32(s.b[4:]) >> pathBits }
-func (s span) outcome() Outcome { return Outcome(s.flags() & flagOutcome) }
-func (s span) path() []byte     { return s.b[s.pathAt : s.pathAt+s.pathLen : s.pathAt+s.pathLen] }
+func (e *entry) flags() uint32    { return uint32(e.fixed[34]) }
+func (e *entry) outcome() Outcome { return Outcome(e.flags() & flagOutcome) }
+func (e *entry) inode() uint64    { return binary.LittleEndian.Uint64(e.fixed) }
 
-// isAfter reports whether the file may have changed after the time sure.
-func (s span) isAfter(sure int64) bool { return sure < math.MaxInt64 && s.identity().Newest() > sure }
-
-// noted returns the record of a file of which no more is known than that it was there.
-func (s span) noted() span {
-	s, _ = parse(appendRecord(nil, Noted(string(s.path()))), 0)
-	return s
-}
-
-func (s span) result() []byte {
-	at := s.pathAt + s.pathLen
-	return s.b[at : at+s.resultLen : at+s.resultLen]
-}
-
-func (s span) view() View {
-	return View{Path: s.path(), ID: s.identity(), Outcome: s.outcome(), Result: s.result()}
-}
-
-func (s span) identity() Identity {
+func (e *entry) identity() (id Identity) {
 	le := binary.LittleEndian
-	flags, b := s.flags(), s.b[8:s.pathAt]
-	var id Identity
-	id.ModTime, b = int64(le.Uint64(b)), b[8:]
-	if flags&flagSize8 != 0 {
-		id.Size, b = int64(le.Uint64(b)), b[8:]
-	} else {
-		id.Size, b = int64(le.Uint32(b)), b[4:]
+	f, long, flags := e.fixed, e.long, e.flags()
+	id.Inode, id.ChangeTime = le.Uint64(f), int64(le.Uint64(f[8:]))
+	id.ModTime = id.ChangeTime + int64(int32(le.Uint32(f[16:])))
+	id.Size, id.Mode = int64(le.Uint32(f[24:])), fs.FileMode(le.Uint16(f[32:]))
+	if flags&flagNoBtime == 0 {
+		id.BirthTime = id.ChangeTime + int64(int32(le.Uint32(f[20:])))
 	}
-	if flags&flagInode8 != 0 {
-		id.Inode, b = le.Uint64(b), b[8:]
-	} else {
-		id.Inode, b = uint64(le.Uint32(b)), b[4:]
+	if len(long) == 0 {
+		return id
 	}
-	if flags&flagMode4 != 0 {
-		id.Mode, b = fs.FileMode(le.Uint32(b)), b[4:]
-	} else {
-		id.Mode, b = fs.FileMode(le.Uint16(b)), b[2:]
+	if flags&flagUnfit != 0 {
+		id.Size, id.Mode, long = int64(le.Uint64(long)), fs.FileMode(le.Uint32(long[8:])), long[12:]
 	}
-	id.ChangeTime = id.ModTime
-	if flags&flagCtime != 0 {
-		id.ChangeTime, b = int64(le.Uint64(b)), b[8:]
+	if flags&flagMtime != 0 {
+		id.ModTime, long = int64(le.Uint64(long)), long[8:]
 	}
-	switch {
-	case flags&flagBtime != 0:
-		id.BirthTime, b = int64(le.Uint64(b)), b[8:]
-	case flags&flagBtimeIsM != 0:
-		id.BirthTime = id.ModTime
+	if flags&flagBtime != 0 {
+		id.BirthTime, long = int64(le.Uint64(long)), long[8:]
 	}
 	if flags&flagContent != 0 {
-		copy(id.Content[:], b)
+		copy(id.Content[:], long)
 	}
 	return id
 }

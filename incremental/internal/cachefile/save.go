@@ -42,7 +42,7 @@ func (s *Store) tombstones(deleted []int) []chunk {
 	var cur chunk
 	for _, n := range deleted {
 		if rec, ok := s.loaded.at(n); ok {
-			full = cur.add(full, Record{Path: string(rec.Path), ID: rec.ID, Outcome: tombstone})
+			full = cur.add(full, Record{Path: rec.Path(), ID: rec.ID, Outcome: tombstone})
 		}
 	}
 	if cur.records > 0 {
@@ -67,7 +67,7 @@ func (s *Store) write(ctx context.Context, added, tombstones []chunk) error {
 		return s.failed("read what is there", err)
 	}
 	if s.disk.end > 0 && !s.isFull(added, tombstones) {
-		return s.append(st, added, tombstones)
+		return s.append(st, tombstones, added)
 	}
 	if base == nil {
 		if base, err = readImage(s.Path, s.key); err != nil {
@@ -237,9 +237,8 @@ func (s *Store) writeAt(f *os.File, b []byte, at int64) error {
 
 // replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
 func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
-	p := merge(base, added, tombstones)
-	h := header{generation: rand.Uint64(), key: s.key, dataLen: p.size - headerSize, records: uint64(p.records), slots: p.table.n, stamp: st}
-	if err := s.writeTemp(temp, h, p); err != nil {
+	h, err := s.writeTemp(st, temp, base, tombstones, added)
+	if err != nil {
 		os.Remove(temp)
 		return err
 	}
@@ -252,29 +251,28 @@ func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []
 	return nil
 }
 
-func (s *Store) writeTemp(temp string, h header, p *plan) error {
+func (s *Store) writeTemp(st stamp, temp string, base *image, groups ...[]chunk) (h header, err error) {
 	var f *os.File
-	err := s.step(0, func(int) (err error) {
+	err = s.step(0, func(int) (err error) {
 		// Results may come from files that only the caller may read: so the cache is private, too.
 		f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {
-		return s.failed("create a temporary file", err)
+		return h, s.failed("create a temporary file", err)
 	}
 	if info, err := os.Stat(s.Path); err == nil && info.Mode().Perm() != 0o600 {
 		f.Chmod(info.Mode().Perm()) // as the caller has set it; a failure leaves it private
 	}
-	w := &snapshotWriter{buf: make([]byte, 0, chunkSize), write: func(b []byte, at int64) error { return s.writeAt(f, b, at) }}
-	w.snapshot(h, p)
-	if w.err != nil {
+	w := newSnapshotWriter(func(b []byte, at int64) error { return s.writeAt(f, b, at) })
+	if h, err = w.snapshot(header{generation: rand.Uint64(), key: s.key, stamp: st}, base, groups...); err != nil {
 		f.Close()
-		return s.failed("write a snapshot", w.err)
+		return h, s.failed("write a snapshot", err)
 	}
 	if err := f.Close(); err != nil { // before the rename: Windows renames no open file
-		return s.failed("close a snapshot", err)
+		return h, s.failed("close a snapshot", err)
 	}
-	return nil
+	return h, nil
 }
 
 // patiently repeats do on Windows, which refuses for a moment to rename a file that another process has open, and to open one

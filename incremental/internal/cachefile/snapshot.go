@@ -2,11 +2,10 @@ package cachefile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
-	"math"
 	"slices"
-	"sort"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -20,20 +19,28 @@ type snapshotWriter struct {
 	err   error
 }
 
-func (w *snapshotWriter) snapshot(h header, p *plan) {
-	w.err = w.write(h.encode(), 0)
-	w.at = headerSize
-	for _, r := range p.stretches {
-		w.put(r.b)
+func newSnapshotWriter(write func(b []byte, at int64) error) *snapshotWriter {
+	return &snapshotWriter{write: write, buf: make([]byte, 0, chunkSize), at: headerSize}
+}
+
+// snapshot writes what base and, after it, groups have. It returns h with the sizes. The
+// header is written last.
+func (w *snapshotWriter) snapshot(h header, base *image, groups ...[]chunk) (header, error) {
+	m := merger{base: base, put: w.put}
+	for _, c := range slices.Concat(groups...) {
+		m.add(c.b[frameHeader:], c.records, anyTime)
 	}
-	w.put(p.table.slots)
+	m.merge()
+	h.dataLen, h.records, h.dirs = m.size, uint64(m.records), uint64(len(m.dirs)/dirSize)
+	w.put(m.dirs)
 	w.flush()
-	for len(w.sums)%align != 0 {
-		w.sums = append(w.sums, 0)
-	}
-	if w.err == nil {
+	if w.err == nil && len(w.sums) > 0 {
 		w.err = w.write(w.sums, w.at)
 	}
+	if w.err == nil {
+		w.err = w.write(h.encode(), 0)
+	}
+	return h, w.err
 }
 
 func (w *snapshotWriter) put(b []byte) {
@@ -56,163 +63,302 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// A plan is a snapshot to be written: its records, in stretches of memory, and its index.
-type plan struct {
-	stretches []stretch
-	table     table
-	records   int
-	size      uint64 // of the file so far: where the next record will be
+// A merger makes a layer out of records in the form of the log, and those of base: all of
+// them for a new snapshot, and none if it replays the log of base.
+type merger struct {
+	base    *image
+	replays bool
+	put     func([]byte)
+
+	chunks  []mergedChunk
+	byDir   map[string]int // numbers in changes
+	changes []dirChanges
+
+	dirs    []byte // of the new layer
+	size    uint64 // of its data
+	records int
+
+	dir                   *dirSources // at work
+	versions, kept        []version
+	keys                  []uint64
+	byInode               []inodeKey
+	entries, order, tails []byte
 }
 
-type stretch struct {
-	place uint64 // in the new file
-	b     []byte
+type mergedChunk struct {
+	b    []byte
+	sure int64 // records of files that changed later are not believed
 }
 
-// merge plans a snapshot. It adds the newest records first: an older one with the same path is left out.
-func merge(base *image, added, tombstones []chunk) *plan {
-	upper := base.records + base.logRecords
-	for _, c := range added {
-		upper += c.records
+type dirChanges struct {
+	path     []byte
+	versions []version
+}
+
+// A version is a record of a file: in the chunk with the number from, at this place, or
+// with the number at in a block of base.
+type version struct {
+	from int32
+	at   uint32
+}
+
+const (
+	fromSnapshot = -1 - iota
+	fromLog
+)
+
+type inodeKey struct {
+	inode uint64
+	place uint32
+}
+
+// add adds records of a chunk, which are later than those that were added before.
+func (m *merger) add(b []byte, records int, sure int64) {
+	if m.byDir == nil {
+		m.byDir = map[string]int{}
 	}
-	p := &plan{table: newTable(upper), size: headerSize}
-	for _, c := range slices.Backward(added) {
-		p.add(c.b[frameHeader:], nil, math.MaxInt64)
-	}
-	dead := base.dead(tombstones)
-	for i := range base.log.n {
-		at := base.log.place(i)
-		if rec, ok := parse(base.buf, at); ok && at != 0 {
-			if _, isDead := slices.BinarySearch(dead, at); !isDead {
-				sure := int64(math.MaxInt64)
-				if base.unsure[int(at)] {
-					sure = math.MinInt64
-				}
-				p.add(rec.b, nil, sure)
+	from, last := int32(len(m.chunks)), -1
+	m.chunks = append(m.chunks, mergedChunk{b, sure})
+	for at := 0; at < len(b); {
+		e, size, _ := parse(b[at:])
+		dir, _ := split(e.name)
+		if last < 0 || !bytes.Equal(dir, m.changes[last].path) {
+			var ok bool
+			if last, ok = m.byDir[string(dir)]; !ok {
+				last = len(m.changes)
+				m.byDir[string(dir)] = last
+				m.changes = append(m.changes, dirChanges{path: dir})
 			}
 		}
+		d := &m.changes[last]
+		d.versions = append(d.versions, version{from, uint32(at)})
+		at += size
 	}
-	from, _ := slices.BinarySearch(dead, headerSize)
-	p.add(base.data, dead[from:], base.sure)
-	if needed := newTableSize(p.records); p.table.n > needed+needed/4 {
-		p.reindex()
-	}
-	return p
 }
 
-// dead returns the places, sorted, of im's records that its log or tombstones delete.
-func (im *image) dead(tombstones []chunk) []uint64 {
-	var dead []uint64
-	kill := func(t table, path []byte, which func(old span) bool) (found, killed bool) {
-		n, old, found := find(t, im.buf, xxhash.Sum64(path), path)
-		if found && which(old) {
-			dead = append(dead, uint64(n))
-			return true, true
+// A dirSources is what there is of one directory.
+type dirSources struct {
+	hash          uint64
+	path          []byte
+	snapshot, log block
+	changes       []version
+}
+
+func (m *merger) merge() {
+	var all []dirSources
+	for i := range m.changes {
+		c := &m.changes[i]
+		d := dirSources{hash: xxhash.Sum64(c.path), path: c.path, changes: c.versions}
+		if m.replays {
+			d.snapshot = m.base.snapshot.find(string(c.path), d.hash)
 		}
-		return found, false
+		all = append(all, d)
 	}
-	all := func(span) bool { return true }
-	for i := range im.log.n {
-		if rec, ok := parse(im.buf, im.log.place(i)); ok && im.log.slot(i) != 0 && rec.outcome() == tombstone {
-			kill(im.snapshot, rec.path(), all) // the load has compared the identities
+	if !m.replays {
+		for i := range m.base.log.dirCount() {
+			b := m.base.log.block(i)
+			all = append(all, dirSources{hash: m.base.log.hash(i), path: b.path, log: b})
+		}
+		for i := range m.base.snapshot.dirCount() {
+			b := m.base.snapshot.block(i)
+			all = append(all, dirSources{hash: xxhash.Sum64(b.path), path: b.path, snapshot: b})
 		}
 	}
-	for _, c := range tombstones {
-		for b := c.b[frameHeader:]; len(b) > 0; {
-			rec, _ := parse(b, 0)
-			same := func(old span) bool { return old.outcome() != tombstone && old.identity() == rec.identity() }
-			inLog, killed := kill(im.log, rec.path(), same)
-			if killed {
-				kill(im.snapshot, rec.path(), all)
-			} else if !inLog {
-				kill(im.snapshot, rec.path(), same)
+	same := func(a, b dirSources) int { return cmp.Or(cmp.Compare(a.hash, b.hash), bytes.Compare(a.path, b.path)) }
+	slices.SortFunc(all, same)
+	for len(all) > 0 {
+		d := all[0]
+		for all = all[1:]; len(all) > 0 && same(d, all[0]) == 0; all = all[1:] {
+			// A hostile file may have a directory twice: the first is found by a search.
+			if next := &all[0]; d.snapshot.n == 0 {
+				d.snapshot = next.snapshot
 			}
-			b = b[len(rec.b):]
-		}
-	}
-	slices.Sort(dead)
-	return dead
-}
-
-// add plans the records in src. dead lists places of records to leave out, counted as if src followed a header. Of files
-// that changed after sure, it only notes that they were there.
-func (p *plan) add(src []byte, dead []uint64, sure int64) {
-	start := -1 // of the stretch that goes on
-	for at := 0; at < len(src); {
-		rec, ok := parse(src, uint64(at))
-		if !ok {
-			return // a hostile file: its checksum was right
-		}
-		next := at + len(rec.b)
-		isDead := false
-		for len(dead) > 0 && dead[0] <= uint64(at+headerSize) {
-			isDead = dead[0] == uint64(at+headerSize)
-			dead = dead[1:]
-		}
-		unsure := rec.isAfter(sure)
-		if unsure {
-			rec = rec.noted()
-		}
-		switch {
-		case isDead || rec.outcome() == tombstone || !p.index(rec):
-			start = -1
-		case start < 0 || unsure:
-			if start = at; unsure {
-				start = -1
+			if d.log.n == 0 {
+				d.log = all[0].log
 			}
-			p.stretches = append(p.stretches, stretch{place: p.size, b: rec.b})
-			p.size += uint64(len(rec.b))
-		default:
-			p.stretches[len(p.stretches)-1].b = src[start:next]
-			p.size += uint64(len(rec.b))
+			if d.changes == nil {
+				d.changes = all[0].changes
+			}
 		}
-		at = next
+		m.dir = &d
+		m.mergeDir()
 	}
 }
 
-// index enters rec, which will be at p.size. It returns false if rec is to be left out.
-func (p *plan) index(rec span) bool {
-	if p.size+uint64(len(rec.b)) > maxFile/2 {
+// mergeDir adds the block of m.dir.
+func (m *merger) mergeDir() {
+	d := m.dir
+	if m.isUntouched() {
+		m.addBlock(d.snapshot.n, d.snapshot.all)
+		return
+	}
+	m.versions = m.versions[:0]
+	if m.replays {
+		for _, v := range d.changes {
+			e := m.entry(v)
+			if i, ok := d.snapshot.byName(string(e.name)); ok {
+				m.versions = append(m.versions, version{fromSnapshot, uint32(i)})
+				m.base.overridden.set(d.snapshot.first + i)
+			}
+		}
+	} else {
+		for i := range d.snapshot.n {
+			if _, ok := d.snapshot.entry(i); ok && !m.base.overridden.has(d.snapshot.first+i) {
+				m.versions = append(m.versions, version{fromSnapshot, uint32(i)})
+			}
+		}
+		for i := range d.log.n {
+			m.versions = append(m.versions, version{fromLog, uint32(i)})
+		}
+	}
+	m.versions = append(m.versions, d.changes...)
+	m.newest()
+	if m.replays {
+		m.versions = slices.DeleteFunc(m.versions, func(v version) bool {
+			if v.from == fromSnapshot {
+				m.base.overridden.clear(d.snapshot.first + int(v.at))
+			}
+			return v.from == fromSnapshot
+		})
+	}
+	m.encode()
+}
+
+// isUntouched reports whether the new block is that of the snapshot.
+func (m *merger) isUntouched() bool {
+	d := m.dir
+	if m.replays || d.changes != nil || d.log.n > 0 || m.base.sure != anyTime {
 		return false
 	}
-	path := rec.path()
-	h := xxhash.Sum64(path)
-	i, taken, ok := p.table.vacant(h, func(place uint64) bool {
-		old, ok := p.at(place)
-		return ok && bytes.Equal(old.path(), path)
-	})
-	if taken || !ok {
-		return false
+	for i := range d.snapshot.n {
+		if m.base.overridden.has(d.snapshot.first + i) {
+			return false
+		}
 	}
-	p.table.set(i, h, p.size)
-	p.records++
 	return true
 }
 
-// at returns the planned record that will be at place.
-func (p *plan) at(place uint64) (span, bool) {
-	i := sort.Search(len(p.stretches), func(i int) bool { return p.stretches[i].place > place }) - 1
-	if i < 0 {
-		return span{}, false
+// entry returns a version of a file in m.dir.
+func (m *merger) entry(v version) (e entry) {
+	switch v.from {
+	case fromSnapshot:
+		e, _ = m.dir.snapshot.entry(int(v.at))
+	case fromLog:
+		e, _ = m.dir.log.entry(int(v.at))
+	default:
+		e, _, _ = parse(m.chunks[v.from].b[v.at:])
+		e.name = e.name[len(m.dir.path):]
 	}
-	return parse(p.stretches[i].b, place-p.stretches[i].place)
+	return e
 }
 
-// reindex makes the table anew, for the records that are there: merge has reckoned with
-// more. Where many hashes collide, a smaller table may have no slot for one of them.
-func (p *plan) reindex() {
-	t := newTable(p.records)
-	for _, r := range p.stretches {
-		for at := 0; at < len(r.b); {
-			rec, _ := parse(r.b, uint64(at))
-			h := xxhash.Sum64(rec.path())
-			i, _, ok := t.vacant(h, nil)
-			if !ok {
-				return
+// believes reports whether a version is believed.
+func (m *merger) believes(v version, id Identity) bool {
+	switch v.from {
+	case fromSnapshot:
+		return m.base.believes(m.dir.snapshot.first+int(v.at), id)
+	case fromLog:
+		return m.base.believes(m.dir.log.first+int(v.at), id)
+	}
+	return !id.isAfter(m.chunks[v.from].sure)
+}
+
+// newest keeps, of the versions of each file, which are in the order of time, the last
+// one, unless a tombstone deletes it. It sorts them by the hash of the name and by name.
+func (m *merger) newest() {
+	m.keys = m.keys[:0]
+	for i, v := range m.versions {
+		e := m.entry(v)
+		m.keys = append(m.keys, xxhash.Sum64(e.name)&^(1<<32-1)|uint64(i))
+	}
+	slices.Sort(m.keys)
+	kept := m.kept[:0]
+	of := func(key uint64) version { return m.versions[uint32(key)] }
+	for i, j := 0, 0; i < len(m.keys); i = j {
+		for j = i + 1; j < len(m.keys) && m.keys[j]>>32 == m.keys[i]>>32; {
+			j++
+		}
+		group := m.keys[i:j]
+		if len(group) > 1 {
+			slices.SortStableFunc(group, func(a, b uint64) int {
+				x, y := m.entry(of(a)), m.entry(of(b))
+				return bytes.Compare(x.name, y.name)
+			})
+		}
+		start := len(kept)
+		for k, key := range group {
+			e, v := m.entry(of(key)), of(key)
+			if k > 0 {
+				before := m.entry(of(group[k-1]))
+				if !bytes.Equal(before.name, e.name) {
+					start = len(kept)
+				}
 			}
-			t.set(i, h, r.place+uint64(at))
-			at += len(rec.b)
+			if e.outcome() != tombstone {
+				kept = append(kept[:start], v)
+			} else if len(kept) > start {
+				if old := m.entry(kept[start]); old.identity() == e.identity() {
+					kept = kept[:start]
+				}
+			}
 		}
 	}
-	p.table = t
+	m.versions, m.kept = kept, m.versions
+}
+
+// encode adds a block of m.versions.
+func (m *merger) encode() {
+	m.byInode, m.entries, m.tails = m.byInode[:0], m.entries[:0], m.tails[:0]
+	for i, v := range m.versions {
+		e := m.entry(v)
+		inode := e.inode()
+		if !m.replays && !m.believes(v, e.identity()) {
+			inode = 0
+		}
+		m.byInode = append(m.byInode, inodeKey{inode, uint32(i)})
+	}
+	slices.SortFunc(m.byInode, func(a, b inodeKey) int {
+		return cmp.Or(cmp.Compare(a.inode, b.inode), cmp.Compare(a.place, b.place))
+	})
+	m.order = slices.Grow(m.order[:0], len(m.versions)*orderSize)[:len(m.versions)*orderSize]
+	for i, k := range m.byInode {
+		v := m.versions[k.place]
+		e := m.entry(v)
+		id := e.identity()
+		name, outcome, result := e.name, e.outcome(), e.result
+		if !m.believes(v, id) {
+			if m.replays {
+				m.base.unsure[m.base.snapshot.records+m.records+i] = true
+			} else {
+				noted := Noted("")
+				id, outcome, result = noted.ID, noted.Outcome, nil
+			}
+		}
+		var fixed [entrySize]byte
+		fixed, m.tails = appendEntry(m.tails, name, id, outcome, result)
+		m.entries = append(m.entries, fixed[:]...)
+		binary.LittleEndian.PutUint32(m.order[k.place*orderSize:], uint32(i))
+	}
+	m.addBlock(len(m.versions), m.entries, m.order, m.dir.path, m.tails)
+}
+
+// addBlock adds the block of m.dir, which has n records. It does not if the file would be too long.
+func (m *merger) addBlock(n int, parts ...[]byte) {
+	size := 0
+	for _, b := range parts {
+		size += len(b)
+	}
+	if n == 0 || m.size+uint64(size) > maxFile/2 {
+		return
+	}
+	le := binary.LittleEndian
+	m.dirs = le.AppendUint64(m.dirs, m.dir.hash)
+	m.dirs = le.AppendUint64(m.dirs, m.size)
+	m.dirs = le.AppendUint32(m.dirs, uint32(m.records))
+	m.dirs = le.AppendUint32(m.dirs, uint32(len(m.dir.path)))
+	m.size += uint64(size)
+	m.records += n
+	for _, b := range parts {
+		m.put(b)
+	}
 }
