@@ -118,6 +118,75 @@ func TestOnlyWhatChanged(t *testing.T) {
 	p.calledFor()
 }
 
+// TestNamesAndInodes: a file is unchanged only if its name, its directory and its inode are, in whatever way they came together.
+func TestNamesAndInodes(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	for name, c := range map[string]struct {
+		change      func(p *project)
+		calls, gone []string
+	}{
+		"renamed in its directory": {func(p *project) { p.rename("d/a", "d/z") }, []string{"d/z"}, []string{"d/a"}},
+		"two names swapped":        {func(p *project) { p.rename("d/a", "x"); p.rename("d/b", "d/a"); p.rename("x", "d/b") }, []string{"d/a", "d/b"}, nil},
+		"moved":                    {func(p *project) { p.rename("d/a", "e/a") }, []string{"e/a"}, []string{"d/a"}},
+		"put in place of another":  {func(p *project) { p.rename("e/a", "d/a") }, []string{"d/a"}, []string{"e/a"}},
+		"inode used again": {func(p *project) {
+			p.remove("d/a")
+			p.write("d/y", "a new") // on most file systems it gets the inode of d/a
+		}, []string{"d/y"}, []string{"d/a"}},
+		"linked twice":             {func(p *project) { p.link("d/a", "d/a2"); p.link("d/a", "e/a2") }, []string{"d/a", "d/a2", "e/a2"}, nil},
+		"one of two links gone":    {func(p *project) { p.remove("l/1") }, []string{"l/2"}, []string{"l/1"}},
+		"a link in a link's place": {func(p *project) { p.remove("l/2"); p.link("l/1", "l/3") }, []string{"l/1", "l/3"}, []string{"l/2"}},
+		"directory renamed":        {func(p *project) { p.rename("d", "f") }, []string{"f/a", "f/b"}, []string{"d/a", "d/b"}},
+		"directories swapped": {func(p *project) { p.rename("d", "x"); p.rename("e", "d"); p.rename("x", "e") },
+			[]string{"d/a", "e/a", "e/b"}, []string{"d/b"}},
+		"directory replaced":   {func(p *project) { p.remove("d"); p.write("d/a", "1"); p.write("d/c", "5") }, []string{"d/a", "d/c"}, []string{"d/b"}},
+		"directory emptied":    {func(p *project) { p.remove("d/a"); p.remove("d/b") }, nil, []string{"d/a", "d/b"}},
+		"directory gone":       {func(p *project) { p.remove("d") }, nil, []string{"d/a", "d/b"}},
+		"file for a directory": {func(p *project) { p.remove("d"); p.write("d", "6") }, []string{"d"}, []string{"d/a", "d/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t, "d/a=1", "d/b=2", "e/a=3", "l/1=4", "g=7")
+			p.link("l/1", "l/2")
+			p.settle()
+			p.calledFor("d/a", "d/b", "e/a", "g", "l/1", "l/2")
+			p.calledFor()
+			c.change(p)
+			p.settle()
+			got := p.run()
+			for _, rel := range c.calls {
+				require.Contains(t, p.calls, rel)
+			}
+			require.Subset(t, append(c.calls, p.gone...), p.calls)
+			require.ElementsMatch(t, c.gone, p.gone)
+			p.calledFor()
+			// By content, and by name.
+			p.inc.Compare = incremental.CompareContent
+			require.ElementsMatch(t, got, p.run())
+			p.calledFor()
+			p.inc.Compare = incremental.CompareAuto
+			var rels []string
+			for e, err := range fileproc.Walk(t.Context(), p.root, fileproc.Options{}) {
+				require.NoError(t, err)
+				if !e.IsDir() {
+					rels = append(rels, e.Rel())
+				}
+			}
+			require.ElementsMatch(t, got, p.run())
+			p.opts.Files = slices.Values(rels)
+			found, err := p.try(t.Context())
+			require.NoError(t, err)
+			require.ElementsMatch(t, got, found)
+			require.Empty(t, p.calls)
+		})
+	}
+}
+
+func (p *project) rename(from, to string) { require.NoError(p.t, os.Rename(p.path(from), p.path(to))) }
+func (p *project) link(from, to string)   { require.NoError(p.t, os.Link(p.path(from), p.path(to))) }
+func (p *project) remove(rel string)      { require.NoError(p.t, os.RemoveAll(p.path(rel))) }
+
 // TestSameSizeWithinATick: a file written twice within the same step of the file system's clock shows its last content,
 // also if it was processed in between.
 func TestSameSizeWithinATick(t *testing.T) {

@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/fsinfo"
@@ -10,8 +11,9 @@ import (
 // A trust says where metadata shows each change.
 type trust struct {
 	compare Compare
-	root    bool     // of the device that root is on
-	others  sync.Map // by device: whether it does so there
+	root    bool          // of the device that root is on
+	others  sync.Map      // by device: whether it does so there
+	last    atomic.Uint64 // a device for which that is true, plus 1
 }
 
 // of reports whether it does so for f, which has the metadata s.
@@ -25,6 +27,9 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if s.ChangeTime.Nanosecond() == 0 {
 		return false
 	}
+	if t.last.Load() == s.Device+1 { // the map would take memory for each file
+		return true
+	}
 	if yes, ok := t.others.Load(s.Device); ok {
 		return yes.(bool)
 	}
@@ -36,5 +41,8 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	defer file.Close()
 	yes := fsinfo.FileKeepsTimes(file)
 	t.others.Store(s.Device, yes)
+	if yes {
+		t.last.Store(s.Device + 1)
+	}
 	return yes
 }

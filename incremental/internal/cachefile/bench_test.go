@@ -1,6 +1,7 @@
 package cachefile
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,8 +41,8 @@ func BenchmarkStore(b *testing.B) {
 	file := benchFile(b, 0)
 	b.Run("op=load", func(b *testing.B) { benchLoad(b, file) })
 	b.Run("op=load,log=100k", func(b *testing.B) { benchLoad(b, benchFile(b, 100_000)) })
-	b.Run("op=lookup,order=random", func(b *testing.B) { benchLookup(b, file, 7919) })
-	b.Run("op=lookup,order=saved", func(b *testing.B) { benchLookup(b, file, 1) })
+	b.Run("op=find,by=inode", func(b *testing.B) { benchFind(b, file, func(rec Record) uint64 { return rec.ID.Inode }) })
+	b.Run("op=find,by=name", func(b *testing.B) { benchFind(b, file, func(Record) uint64 { return 0 }) })
 	b.Run("op=unseen", func(b *testing.B) {
 		s := mustLoad(b, file)
 		for b.Loop() {
@@ -110,21 +111,36 @@ func benchLoad(b *testing.B, file string) {
 	b.ReportMetric(float64(int64(after.HeapAlloc-before.HeapAlloc)-int64(results))/benchEntries, "B/entry")
 }
 
-func benchLookup(b *testing.B, file string, stride int) {
+// benchFind looks up the files of one directory after the other, in an order of their own.
+func benchFind(b *testing.B, file string, inode func(Record) uint64) {
 	s := mustLoad(b, file)
-	paths := make([]string, benchEntries)
-	for i := range paths {
-		paths[i] = testRecord(i * stride % benchEntries).Path
+	const dirs = 1000
+	type key struct {
+		name  string
+		inode uint64
+	}
+	var paths []string
+	var files [dirs][]key
+	for k, i := range rand.New(rand.NewPCG(1, 2)).Perm(benchEntries) {
+		rec := testRecord(i)
+		_, name := filepath.Split(rec.Path)
+		if k < dirs {
+			paths = append(paths, filepath.Dir(testRecord(k).Path)+"/")
+		}
+		files[i%dirs] = append(files[i%dirs], key{name, inode(rec)})
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		for i := 0; pb.Next(); i++ {
-			rec, n, ok := s.Lookup(paths[i%benchEntries])
+	for i := 0; i < b.N; {
+		d := i / (benchEntries / dirs) * 7919 % dirs
+		dir := s.Dir(paths[d])
+		for _, f := range files[d] {
+			rec, n, ok := s.Find(&dir, f.inode, f.name)
 			if !ok || rec.ID.Inode == 0 {
-				b.Fail()
+				b.Fatal("lost a record")
 			}
 			s.MarkSeen(n)
+			i++
 		}
-	})
+	}
 }

@@ -107,9 +107,7 @@ func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result
 	if !fits(flagContent, id.Content == [16]byte{}) {
 		tails = append(tails, id.Content[:]...)
 	}
-	tails = binary.AppendUvarint(tails, uint64(len(name)))
-	tails = binary.AppendUvarint(tails, uint64(len(result)))
-	tails = append(append(tails, name...), result...)
+	tails = appendNamed(tails, name, result)
 	var fixed [entrySize]byte
 	le.PutUint64(fixed[:], id.Inode)
 	le.PutUint64(fixed[8:], uint64(id.ChangeTime))
@@ -120,6 +118,22 @@ func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result
 	fixed[34] = flags
 	putTail(fixed[:], at)
 	return fixed, tails
+}
+
+func appendNamed(tails, name, result []byte) []byte {
+	tails = binary.AppendUvarint(tails, uint64(len(name)))
+	tails = binary.AppendUvarint(tails, uint64(len(result)))
+	return append(append(tails, name...), result...)
+}
+
+func (e *entry) appendTail(tails []byte) []byte {
+	return appendNamed(append(tails, e.long...), e.name, e.result)
+}
+
+// noted returns the entry of a file of which no more is known than that it was there.
+func noted(name []byte) entry {
+	e, _, _ := parse(appendRecord(nil, Noted(string(name))))
+	return e
 }
 
 // putTail sets where the tail of an entry begins.
@@ -144,24 +158,30 @@ func parseEntry(fixed, tail []byte) (e entry, size int, ok bool) {
 		}
 		e.long = tail[:size]
 	}
-	nameLen, k := binary.Uvarint(tail[size:])
-	if k <= 0 || nameLen > maxPath {
-		return entry{}, 0, false
-	}
+	nameLen, k := length(tail[size:], maxPath)
 	size += k
-	resultLen, k := binary.Uvarint(tail[size:])
-	if k <= 0 || resultLen > maxResult {
-		return entry{}, 0, false
-	}
-	size += k
-	end := size + int(nameLen)
-	if end > len(tail)-int(resultLen) {
+	resultLen, j := length(tail[size:], maxResult)
+	size += j
+	end := size + nameLen
+	if k == 0 || j == 0 || end > len(tail)-resultLen {
 		return entry{}, 0, false
 	}
 	e.name = tail[size:end:end]
-	size, end = end, end+int(resultLen)
+	size, end = end, end+resultLen
 	e.result = tail[size:end:end]
 	return e, end, true
+}
+
+// length returns a varint, and how long that is: 0 if it is none or more than most.
+func length(b []byte, most uint64) (n, size int) {
+	if len(b) > 0 && b[0] < 0x80 { // nearly all are short
+		return int(b[0]), 1
+	}
+	v, size := binary.Uvarint(b)
+	if size <= 0 || v > most {
+		return 0, 0
+	}
+	return int(v), size
 }
 
 // appendRecord appends a record of the log.

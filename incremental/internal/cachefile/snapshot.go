@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -78,11 +79,13 @@ type merger struct {
 	size    uint64 // of its data
 	records int
 
-	dir                   *dirSources // at work
-	versions, kept        []version
-	keys                  []uint64
-	byInode               []inodeKey
-	entries, order, tails []byte
+	dir            *dirSources // at work
+	versions       []version
+	keys           []uint64
+	byInode        []inodeKey
+	kept, ranks    []uint32
+	entries, order []byte
+	samples, tails []byte
 }
 
 type mergedChunk struct {
@@ -96,10 +99,18 @@ type dirChanges struct {
 }
 
 // A version is a record of a file: in the chunk with the number from, at this place, or
-// with the number at in a block of base.
+// with the number at in a block of base. What it is sorted by is copied: records lie far
+// apart in memory.
 type version struct {
-	from int32
-	at   uint32
+	inode       uint64
+	at          uint32
+	hash        uint32
+	from        int32
+	isTombstone bool
+}
+
+func versionOf(e *entry, from int32, at int, name []byte) version {
+	return version{e.inode(), uint32(at), uint32(xxhash.Sum64(name) >> 32), from, e.outcome() == tombstone}
 }
 
 const (
@@ -121,7 +132,7 @@ func (m *merger) add(b []byte, records int, sure int64) {
 	m.chunks = append(m.chunks, mergedChunk{b, sure})
 	for at := 0; at < len(b); {
 		e, size, _ := parse(b[at:])
-		dir, _ := split(e.name)
+		dir, name := split(e.name)
 		if last < 0 || !bytes.Equal(dir, m.changes[last].path) {
 			var ok bool
 			if last, ok = m.byDir[string(dir)]; !ok {
@@ -131,7 +142,7 @@ func (m *merger) add(b []byte, records int, sure int64) {
 			}
 		}
 		d := &m.changes[last]
-		d.versions = append(d.versions, version{from, uint32(at)})
+		d.versions = append(d.versions, versionOf(&e, from, at, name))
 		at += size
 	}
 }
@@ -196,32 +207,37 @@ func (m *merger) mergeDir() {
 	if m.replays {
 		for _, v := range d.changes {
 			e := m.entry(v)
-			if i, ok := d.snapshot.byName(string(e.name)); ok {
-				m.versions = append(m.versions, version{fromSnapshot, uint32(i)})
+			name := string(e.name)
+			i, ok := d.snapshot.byInode(v.inode, name)
+			if !ok {
+				i, ok = d.snapshot.byName(name)
+			}
+			if ok {
+				m.versions = append(m.versions, version{d.snapshot.inode(i), uint32(i), v.hash, fromSnapshot, false})
 				m.base.overridden.set(d.snapshot.first + i)
 			}
 		}
 	} else {
-		for i := range d.snapshot.n {
-			if _, ok := d.snapshot.entry(i); ok && !m.base.overridden.has(d.snapshot.first+i) {
-				m.versions = append(m.versions, version{fromSnapshot, uint32(i)})
+		for k, b := range []*block{&d.snapshot, &d.log} {
+			for i := range b.n {
+				if e, ok := b.entry(i); ok && !m.base.overridden.has(b.first+i) {
+					m.versions = append(m.versions, versionOf(&e, fromSnapshot-int32(k), i, e.name))
+				}
 			}
-		}
-		for i := range d.log.n {
-			m.versions = append(m.versions, version{fromLog, uint32(i)})
 		}
 	}
 	m.versions = append(m.versions, d.changes...)
-	m.newest()
+	kept := m.newest()
 	if m.replays {
-		m.versions = slices.DeleteFunc(m.versions, func(v version) bool {
+		kept = slices.DeleteFunc(kept, func(k uint32) bool {
+			v := m.versions[k]
 			if v.from == fromSnapshot {
 				m.base.overridden.clear(d.snapshot.first + int(v.at))
 			}
 			return v.from == fromSnapshot
 		})
 	}
-	m.encode()
+	m.encode(kept)
 }
 
 // isUntouched reports whether the new block is that of the snapshot.
@@ -252,94 +268,119 @@ func (m *merger) entry(v version) (e entry) {
 	return e
 }
 
+func (m *merger) name(k uint32) []byte { return m.entry(m.versions[k]).name }
+
 // believes reports whether a version is believed.
-func (m *merger) believes(v version, id Identity) bool {
-	switch v.from {
-	case fromSnapshot:
-		return m.base.believes(m.dir.snapshot.first+int(v.at), id)
-	case fromLog:
-		return m.base.believes(m.dir.log.first+int(v.at), id)
+func (m *merger) believes(v version) bool {
+	sure := m.base.sure
+	switch {
+	case v.from >= 0:
+		sure = m.chunks[v.from].sure
+	case v.from == fromLog:
+		return m.base.believes(m.dir.log.first+int(v.at), Identity{})
 	}
-	return !id.isAfter(m.chunks[v.from].sure)
+	if sure == anyTime {
+		return true
+	}
+	e := m.entry(v)
+	return !e.identity().isAfter(sure)
 }
 
-// newest keeps, of the versions of each file, which are in the order of time, the last
-// one, unless a tombstone deletes it. It sorts them by the hash of the name and by name.
-func (m *merger) newest() {
+// newest returns, of the versions of each file, which are in the order of time, the number
+// of the last one, unless a tombstone deletes it. They are sorted by the hash of the name
+// and by name.
+func (m *merger) newest() []uint32 {
 	m.keys = m.keys[:0]
-	for i, v := range m.versions {
-		e := m.entry(v)
-		m.keys = append(m.keys, xxhash.Sum64(e.name)&^(1<<32-1)|uint64(i))
+	for i := range m.versions {
+		m.keys = append(m.keys, uint64(m.versions[i].hash)<<32|uint64(i))
 	}
 	slices.Sort(m.keys)
 	kept := m.kept[:0]
-	of := func(key uint64) version { return m.versions[uint32(key)] }
 	for i, j := 0, 0; i < len(m.keys); i = j {
 		for j = i + 1; j < len(m.keys) && m.keys[j]>>32 == m.keys[i]>>32; {
 			j++
 		}
 		group := m.keys[i:j]
-		if len(group) > 1 {
-			slices.SortStableFunc(group, func(a, b uint64) int {
-				x, y := m.entry(of(a)), m.entry(of(b))
-				return bytes.Compare(x.name, y.name)
-			})
-		}
-		start := len(kept)
-		for k, key := range group {
-			e, v := m.entry(of(key)), of(key)
-			if k > 0 {
-				before := m.entry(of(group[k-1]))
-				if !bytes.Equal(before.name, e.name) {
-					start = len(kept)
-				}
+		if len(group) == 1 {
+			if k := uint32(group[0]); !m.versions[k].isTombstone {
+				kept = append(kept, k)
 			}
-			if e.outcome() != tombstone {
-				kept = append(kept[:start], v)
+			continue
+		}
+		slices.SortStableFunc(group, func(a, b uint64) int { return bytes.Compare(m.name(uint32(a)), m.name(uint32(b))) })
+		start := len(kept)
+		for i, key := range group {
+			k := uint32(key)
+			if i > 0 && !bytes.Equal(m.name(uint32(group[i-1])), m.name(k)) {
+				start = len(kept)
+			}
+			if !m.versions[k].isTombstone {
+				kept = append(kept[:start], k)
 			} else if len(kept) > start {
-				if old := m.entry(kept[start]); old.identity() == e.identity() {
+				e, old := m.entry(m.versions[k]), m.entry(m.versions[kept[start]])
+				if old.identity() == e.identity() {
 					kept = kept[:start]
 				}
 			}
 		}
 	}
-	m.versions, m.kept = kept, m.versions
+	m.kept = kept
+	return kept
 }
 
-// encode adds a block of m.versions.
-func (m *merger) encode() {
-	m.byInode, m.entries, m.tails = m.byInode[:0], m.entries[:0], m.tails[:0]
-	for i, v := range m.versions {
-		e := m.entry(v)
-		inode := e.inode()
-		if !m.replays && !m.believes(v, e.identity()) {
-			inode = 0
+// encode adds a block of these versions, which are sorted by the hash of the name and by
+// name. The tails have the order of the versions: that in which files were listed when
+// they were added, and probably will be again.
+func (m *merger) encode(kept []uint32) {
+	n := len(kept)
+	const none = math.MaxUint32
+	m.ranks = slices.Grow(m.ranks[:0], len(m.versions))[:len(m.versions)]
+	for i := range m.ranks {
+		m.ranks[i] = none
+	}
+	m.byInode = m.byInode[:0]
+	for place, k := range kept {
+		v := &m.versions[k]
+		if !m.replays && !m.believes(*v) {
+			v.inode = 0
 		}
-		m.byInode = append(m.byInode, inodeKey{inode, uint32(i)})
+		m.byInode = append(m.byInode, inodeKey{v.inode, uint32(place)})
 	}
 	slices.SortFunc(m.byInode, func(a, b inodeKey) int {
-		return cmp.Or(cmp.Compare(a.inode, b.inode), cmp.Compare(a.place, b.place))
+		if a.inode != b.inode {
+			return cmp.Compare(a.inode, b.inode)
+		}
+		return cmp.Compare(a.place, b.place)
 	})
-	m.order = slices.Grow(m.order[:0], len(m.versions)*orderSize)[:len(m.versions)*orderSize]
-	for i, k := range m.byInode {
-		v := m.versions[k.place]
+	m.order = slices.Grow(m.order[:0], n*orderSize)[:n*orderSize]
+	for rank, k := range m.byInode {
+		m.ranks[kept[k.place]] = uint32(rank)
+		binary.LittleEndian.PutUint32(m.order[k.place*orderSize:], uint32(rank))
+	}
+	m.entries, m.tails = slices.Grow(m.entries[:0], n*entrySize)[:n*entrySize], m.tails[:0]
+	for i, rank := range m.ranks {
+		if rank == none {
+			continue
+		}
+		v := m.versions[i]
 		e := m.entry(v)
-		id := e.identity()
-		name, outcome, result := e.name, e.outcome(), e.result
-		if !m.believes(v, id) {
+		if !m.believes(v) {
 			if m.replays {
-				m.base.unsure[m.base.snapshot.records+m.records+i] = true
+				m.base.unsure[m.base.snapshot.records+m.records+int(rank)] = true
 			} else {
-				noted := Noted("")
-				id, outcome, result = noted.ID, noted.Outcome, nil
+				e = noted(e.name)
 			}
 		}
-		var fixed [entrySize]byte
-		fixed, m.tails = appendEntry(m.tails, name, id, outcome, result)
-		m.entries = append(m.entries, fixed[:]...)
-		binary.LittleEndian.PutUint32(m.order[k.place*orderSize:], uint32(i))
+		fixed := m.entries[int(rank)*entrySize:][:entrySize]
+		copy(fixed, e.fixed)
+		putTail(fixed, uint64(len(m.tails)))
+		m.tails = e.appendTail(m.tails)
 	}
-	m.addBlock(len(m.versions), m.entries, m.order, m.dir.path, m.tails)
+	m.samples = m.samples[:0]
+	for i := sampleOf; i < n; i += sampleOf {
+		m.samples = append(m.samples, m.entries[i*entrySize:i*entrySize+sampleSize]...)
+	}
+	m.addBlock(n, m.entries, m.order, m.samples, m.dir.path, m.tails)
 }
 
 // addBlock adds the block of m.dir, which has n records. It does not if the file would be too long.
