@@ -130,7 +130,7 @@ func TestParseHostile(t *testing.T) {
 				e.identity()
 			}
 			for dirs := range 4 {
-				for _, records := range []int{0, 1, 2, 1 << 24, 1<<32 - 1} {
+				for _, records := range []int{0, 1, 2, 1 << 24, math.MaxInt32} {
 					l := layer{data: b, dirs: b[:min(length, dirs*dirSize)/dirSize*dirSize], records: records}
 					im := image{snapshot: l}
 					for d := range im.blocks() {

@@ -65,7 +65,7 @@ func (l *layer) block(i int) (b block) {
 	if i+1 < l.dirCount() {
 		end = le.Uint64(d[dirSize+8:])
 	}
-	if at > end || end > uint64(len(l.data)) || first > last || last > l.base+l.records {
+	if at > end || end > uint64(len(l.data)) || first < l.base || first > last || last > l.base+l.records {
 		return block{}
 	}
 	data, n := l.data[at:end:end], last-first

@@ -82,7 +82,6 @@ type merger struct {
 	dir            *dirSources // at work
 	versions       []version
 	keys           []uint64
-	byInode        []inodeKey
 	kept, ranks    []uint32
 	entries, order []byte
 	samples, tails []byte
@@ -117,11 +116,6 @@ const (
 	fromSnapshot = -1 - iota
 	fromLog
 )
-
-type inodeKey struct {
-	inode uint64
-	place uint32
-}
 
 // add adds records of a chunk, which are later than those that were added before.
 func (m *merger) add(b []byte, records int, sure int64) {
@@ -338,24 +332,28 @@ func (m *merger) encode(kept []uint32) {
 	for i := range m.ranks {
 		m.ranks[i] = none
 	}
-	m.byInode = m.byInode[:0]
+	m.keys = m.keys[:0]
+	isLong := false
 	for place, k := range kept {
 		v := &m.versions[k]
 		if !m.replays && !m.believes(*v) {
 			v.inode = 0
 		}
-		m.byInode = append(m.byInode, inodeKey{v.inode, uint32(place)})
+		m.keys = append(m.keys, v.inode<<32|uint64(place))
+		isLong = isLong || v.inode>>32 != 0
 	}
-	slices.SortFunc(m.byInode, func(a, b inodeKey) int {
-		if a.inode != b.inode {
-			return cmp.Compare(a.inode, b.inode)
-		}
-		return cmp.Compare(a.place, b.place)
-	})
+	if isLong {
+		inodeOf := func(key uint64) uint64 { return m.versions[kept[uint32(key)]].inode }
+		slices.SortFunc(m.keys, func(a, b uint64) int {
+			return cmp.Or(cmp.Compare(inodeOf(a), inodeOf(b)), cmp.Compare(uint32(a), uint32(b)))
+		})
+	} else {
+		slices.Sort(m.keys)
+	}
 	m.order = slices.Grow(m.order[:0], n*orderSize)[:n*orderSize]
-	for rank, k := range m.byInode {
-		m.ranks[kept[k.place]] = uint32(rank)
-		binary.LittleEndian.PutUint32(m.order[k.place*orderSize:], uint32(rank))
+	for rank, key := range m.keys {
+		m.ranks[kept[uint32(key)]] = uint32(rank)
+		binary.LittleEndian.PutUint32(m.order[uint32(key)*orderSize:], uint32(rank))
 	}
 	m.entries, m.tails = slices.Grow(m.entries[:0], n*entrySize)[:n*entrySize], m.tails[:0]
 	for i, rank := range m.ranks {
