@@ -34,8 +34,8 @@ type API[Options, File, Stat any] struct {
 	// once the content has proved to be unchanged.
 	SetUnchanged func(File)
 
-	// Dir identifies the directory that was listed: two files have the same one if it is the same value. It keeps some memory
-	// of the run. A user can so know the directory without composing a path for each file.
+	// Dir identifies the directory that was listed: it is the same value for files of one directory, so that a user need not
+	// compose a path for each. It keeps some of the run's memory.
 	Dir func(File) any
 
 	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If it differs from
