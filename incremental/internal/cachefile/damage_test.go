@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -449,6 +451,73 @@ func assemble(data, dirs, log []byte, records uint64) []byte {
 		b = append(b, c.b...)
 	}
 	return b
+}
+
+// TestHostileLayers: whatever bytes a snapshot has, a search, a replay of the log and a new snapshot read nothing outside of them.
+func TestHostileLayers(t *testing.T) {
+	t.Parallel()
+	inTwo := func(i int) Record { // directories; a block has several samples
+		rec := testRecord(i)
+		rec.Path = fmt.Sprintf("d%d/f%d", i%3/2, i)
+		if i%50 == 0 {
+			rec.ID.Size, rec.ID.BirthTime = 1<<40, 5
+		}
+		return rec
+	}
+	file := filepath.Join(t.TempDir(), "cache")
+	s := mustLoad(t, file)
+	for i := range 700 {
+		s.Add(0, inTwo(i))
+	}
+	require.NoError(t, s.save(nil))
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	h, _ := decodeHeader(whole)
+	var log chunk
+	for i := range 30 {
+		rec := inTwo(i * 20)
+		if i%3 == 0 {
+			rec.Outcome = tombstone
+		}
+		log.add(nil, rec)
+	}
+	log.seal(7, stamp{})
+	r := rand.New(rand.NewPCG(1, 2))
+	for range testtree.Rounds(t, "FILEPROC_FAULTS", 30) * 20 {
+		data, dirs, records := bytes.Clone(whole[headerSize:h.dirsAt()]), bytes.Clone(whole[h.dirsAt():h.sumsAt()]), int(h.records)
+		for range r.IntN(6) {
+			b := [][]byte{data, data, dirs}[r.IntN(3)]
+			at := r.IntN(len(b) - 8)
+			switch r.IntN(4) {
+			case 0:
+				b[at] = byte(r.Uint32())
+			case 1:
+				binary.LittleEndian.PutUint32(b[at:], r.Uint32()>>r.IntN(32))
+			case 2:
+				binary.LittleEndian.PutUint64(b[at:], r.Uint64()>>r.IntN(64))
+			case 3:
+				copy(b[at:], b[r.IntN(len(b)):])
+			}
+		}
+		if r.IntN(4) == 0 {
+			records = r.IntN(len(data) / minRecord)
+		}
+		data = data[:len(data)-r.IntN(3)*r.IntN(len(data)/3)]
+		im := &image{snapshot: layer{data: data, dirs: dirs, records: records}, sure: []int64{anyTime, testRecord(300).ID.ModTime}[r.IntN(2)],
+			place: place{generation: 7}, buf: log.b}
+		im.replay()
+		for b := range im.blocks() {
+			for i := 0; i < b.n; i += 7 {
+				if v, ok := im.at(b.first + i); ok {
+					d := im.dir(string(v.Dir))
+					im.find(&d, v.ID.Inode, string(v.Name))
+					im.find(&d, 0, string(v.Name))
+				}
+			}
+		}
+		_, err := newSnapshotWriter(func([]byte, int64) error { return nil }).snapshot(header{}, im, []chunk{log})
+		require.NoError(t, err)
+	}
 }
 
 // FuzzLoad loads hostile files: their checksums are right, and nothing else need be.
