@@ -571,6 +571,22 @@ func TestDeletionSparesNewer(t *testing.T) {
 	}
 }
 
+// A deletion also spares a record that is in a snapshot which another process has written since.
+func TestDeletionSparesNewerSnapshot(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 10)...)
+	s := mustLoad(t, file)
+	_, n, ok := s.Lookup(testRecord(2).Path)
+	require.True(t, ok)
+	want := asMap(append(records(0, 10000), changed(testRecord(2), 1))...)
+	mustSave(t, mustLoad(t, file), slices.Collect(maps.Values(want))...)
+	require.NoError(t, s.save([]int{n}))
+	last := mustLoad(t, file)
+	require.Less(t, last.disk.snapshotEnd, last.disk.end, "the tombstone is in the log")
+	require.Equal(t, want, contents(t, last))
+}
+
 // The log and its tombstones stay shorter than a quarter of the snapshot.
 func TestLogStaysShort(t *testing.T) {
 	t.Parallel()
