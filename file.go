@@ -99,6 +99,15 @@ func (f *File) Stat() (Stat, error) {
 	return Stat(s), nil
 }
 
+// Info returns Stat as an fs.FileInfo, which may be kept. Its Sys is nil.
+func (f *File) Info() (fs.FileInfo, error) {
+	s, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return entryInfo{name: f.Name(), stat: &s}, nil
+}
+
 // restat is plumbing.API.Restat.
 func (f *File) restat() (Stat, error) {
 	var s sys.Stat

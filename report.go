@@ -70,6 +70,26 @@ func newReport(c counts, elapsed time.Duration) Report {
 	return r
 }
 
+// Add adds what another run did, for one Report of several roots. Elapsed becomes the
+// sum, too.
+func (r *Report) Add(other Report) {
+	r.Directories += other.Directories
+	r.Found += other.Found
+	r.Processed += other.Processed
+	r.Unchanged += other.Unchanged
+	r.Failed += other.Failed
+	r.Abandoned += other.Abandoned
+	r.Bytes += other.Bytes
+	r.URing += other.URing
+	r.Elapsed += other.Elapsed
+	skipped := map[SkipReason]int64{} // copies of r keep theirs
+	maps.Copy(skipped, r.Skipped)
+	for why, n := range other.Skipped {
+		skipped[why] += n
+	}
+	r.Skipped = skipped
+}
+
 // String returns the Report as one line for people. If fn has returned ErrSkip,
 // it shows both the number of files that fn got and the number processed.
 func (r Report) String() string {

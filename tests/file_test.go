@@ -320,6 +320,33 @@ func TestDataMayBeAppendedTo(t *testing.T) {
 	}
 }
 
+// TestFileInfo: a File describes itself as os.Lstat does, with Options.Stat and without, also when the run has ended.
+func TestFileInfo(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "a=x", "d/b=xy"))
+	for _, stat := range []bool{false, true} {
+		infos, err := fileproc.Process(t.Context(), dir, fileproc.Options{Stat: stat, Ordered: true}, func(f *fileproc.File) (fs.FileInfo, error) {
+			return f.Info()
+		})
+		require.NoError(t, err)
+		require.Len(t, infos, 2)
+		for i, name := range []string{"a", "d/b"} {
+			want, err := os.Lstat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			require.Equal(t, fs.FormatFileInfo(want), fs.FormatFileInfo(infos[i]))
+			require.True(t, want.ModTime().Equal(infos[i].ModTime()))
+			require.False(t, infos[i].IsDir())
+			require.Nil(t, infos[i].Sys())
+		}
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{ReadSize: fileproc.NoRead}, func(f *fileproc.File) error {
+		require.NoError(t, os.Remove(f.Path()))
+		_, err := f.Info()
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		return nil
+	}))
+}
+
 // TestEntryIsADirEntry: an Entry describes its file, with Options.Stat as Walk found it and otherwise as it is now.
 func TestEntryIsADirEntry(t *testing.T) {
 	dir := t.TempDir()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -197,6 +198,36 @@ func asError(v any) error {
 		return err
 	}
 	return fmt.Errorf("%v", v)
+}
+
+// TestReportAdd: every number is added, and neither the other Report nor a copy of the sum changes.
+func TestReportAdd(t *testing.T) {
+	numbered := func(skipped map[fileproc.SkipReason]int64) fileproc.Report {
+		r := fileproc.Report{Skipped: skipped}
+		v := reflect.ValueOf(&r).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).CanInt() {
+				v.Field(i).SetInt(1 << i)
+			}
+		}
+		return r
+	}
+	var sum fileproc.Report
+	one := numbered(map[fileproc.SkipReason]int64{"a": 1, "b": 2})
+	sum.Add(one)
+	require.Equal(t, one, sum)
+	kept := sum
+	sum.Add(numbered(map[fileproc.SkipReason]int64{"b": 3}))
+	require.Equal(t, one, numbered(map[fileproc.SkipReason]int64{"a": 1, "b": 2}))
+	require.Equal(t, one, kept)
+	sum.Add(fileproc.Report{})
+	require.Equal(t, map[fileproc.SkipReason]int64{"a": 1, "b": 5}, sum.Skipped)
+	v := reflect.ValueOf(sum)
+	for i := range v.NumField() {
+		if v.Field(i).CanInt() {
+			require.EqualValues(t, 2<<i, v.Field(i).Int(), "%s", v.Type().Field(i).Name)
+		}
+	}
 }
 
 func TestReportString(t *testing.T) {
