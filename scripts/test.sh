@@ -142,6 +142,7 @@ step "vet and builds for every platform" scripts/cross.sh
 step "tests on other platforms" scripts/portable.sh 386 js wasip1
 step "Spark" scripts/spark.sh
 step "Beam" scripts/beam.sh
+step "ports of other programs" go -C examples/ports run . -do test,compare
 step "mutants" env TMPDIR="$tmp" go -C scripts run ./mutants
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
 echo "all passed in $SECONDS s"

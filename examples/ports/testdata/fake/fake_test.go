@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	list("go.mod")
+	// Output: go.mod
+}
