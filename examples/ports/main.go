@@ -275,8 +275,12 @@ const dropCaches = "/proc/sys/vm/drop_caches"
 func (r run) time(head string, s sides, dir string) error {
 	row := "| " + head + " |"
 	for _, cold := range []bool{false, true} {
+		rounds := 6
+		if cold {
+			rounds = 3
+		}
 		var wall, cpu [2][]time.Duration
-		for round := range 6 {
+		for round := range rounds {
 			for turn := range s {
 				i := (turn + round) % 2
 				cmd := exec.Command(s[i].binary, strings.Fields(r.args)...)
@@ -291,7 +295,7 @@ func (r run) time(head string, s sides, dir string) error {
 				if err := cmd.Run(); cmd.ProcessState == nil {
 					return err
 				}
-				if round > 0 { // before, not all may be in memory
+				if cold || round > 0 { // before, not all may be in memory
 					wall[i] = append(wall[i], time.Since(start))
 					cpu[i] = append(cpu[i], cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 				}
