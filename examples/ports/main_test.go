@@ -128,8 +128,12 @@ func fake(t *testing.T) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
 	for _, name := range []string{"go.mod", "fake.go", "fake_test.go"} {
-		text, err := os.ReadFile(filepath.Join("testdata", "fake", name))
-		require.NoError(t, err)
+		text := []byte("module " + module + "\n\ngo 1.20\n") // a file of that name would be one more module here
+		if name != "go.mod" {
+			var err error
+			text, err = os.ReadFile(filepath.Join("testdata", "fake", name))
+			require.NoError(t, err)
+		}
 		f, err := w.Create(module + "@" + version + "/" + name)
 		require.NoError(t, err)
 		_, err = f.Write(text)

@@ -1,3 +1,0 @@
-module example.com/fake
-
-go 1.20
