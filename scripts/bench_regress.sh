@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# Measures the working tree and records it under .benchmarks; --update-baseline makes it a baseline too.
+# Measures the working tree; --update-baseline makes it a baseline.
 exec "$(dirname "${BASH_SOURCE[0]}")/bench.sh" run "$@"

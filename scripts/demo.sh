@@ -4,16 +4,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-
 data=$(cd .. && pwd)/.data
-bin=$(mktemp -d)
-trap 'rm -rf "$bin"' EXIT
-
-go run ./tickets -layout flat -count 5k -out "$data"
-go run ./tickets -layout nested1 -count 5k -out "$data"
-echo
-
-go build -o "$bin/default" ./demo
-go build -tags fileproc_unix -o "$bin/unix" ./demo
-go build -tags fileproc_generic -o "$bin/generic" ./demo
-"$bin/default" -bin "$bin/default,$bin/unix,$bin/generic" "$data/tickets_flat_5k" "$data/tickets_nested1_5k"
+for layout in flat nested1; do
+	go run ./tickets -layout $layout -count 5k -out "$data"
+done
+for tags in "" fileproc_unix fileproc_generic; do
+	echo
+	go run -tags "$tags" ./demo "$data/tickets_flat_5k" "$data/tickets_nested1_5k"
+done

@@ -6,18 +6,13 @@ replace github.com/fileproc/fileproc => ../
 
 require (
 	github.com/absfs/absfs v1.0.0
-	github.com/boyter/gocodewalker v1.4.0
 	github.com/charlievieth/fastwalk v1.0.14
 	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
 	github.com/goccy/go-yaml v1.19.2
 	github.com/hanwen/go-fuse/v2 v2.12.1
-	github.com/iafan/cwalk v0.0.0-20191125092548-dd7f505d2f66
-	github.com/karrick/godirwalk v1.17.0
-	github.com/saracen/walker v0.1.3
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
 	golang.org/x/text v0.42.0
 	golang.org/x/tools v0.51.0
 	gonum.org/v1/plot v0.17.0
@@ -42,7 +37,6 @@ require (
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/danwakefield/fnmatch v0.0.0-20160403171240-cbb64ac3d964 // indirect
 	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

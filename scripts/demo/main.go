@@ -1,20 +1,17 @@
-// Command demo extracts the frontmatter of every ticket with several builds of itself, one for each backend, and with a plain
-// loop. It checks that all agree, and prints the speed of each. scripts/demo.sh runs it:
+// Command demo extracts the frontmatter of every ticket with fileproc and with a plain loop, in turn. It checks that both find the
+// same, and prints the speed of each. scripts/demo.sh runs builds of it, one for each backend:
 //
-//	demo -bin ./demo-default,./demo-unix,./demo-generic DIR [DIR...]
+//	demo DIR [DIR...]
 package main
 
 import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
+	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,97 +22,41 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	reader := flag.String("reader", "", "internal: read the directory with the `reader` fileproc or plain, and print an answer")
-	bins := flag.String("bin", "", "comma-separated `programs`: this command built with different tags")
-	flag.Parse()
-	switch {
-	case *reader == "fileproc":
-		return read("fileproc "+fileproc.Backend(), readFileproc, flag.Arg(0))
-	case *reader == "plain":
-		return read("WalkDir + ReadFile", readPlain, flag.Arg(0))
-	case *bins == "" || flag.NArg() == 0:
-		return errors.New("usage: demo -bin PROGRAM,... DIR [DIR...]")
-	}
-	for _, dir := range flag.Args() {
-		if err := show(strings.Split(*bins, ","), dir); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
+	log.SetFlags(0)
+	const rounds = 15
+	for _, dir := range os.Args[1:] {
+		var found [2]string
+		var perSecond [2][]float64
+		for i := range 2 + 2*rounds {
+			start := time.Now()
+			extracts, err := []func(string) ([]extract, error){readPlain, readFileproc}[i%2](dir)
+			if err != nil {
+				log.Fatalf("demo: %s: %v", dir, err)
+			}
+			speed := float64(len(extracts)) / time.Since(start).Seconds()
+			if i < 2 { // the first passes do not count
+				found[i] = describe(extracts)
+			} else {
+				perSecond[i%2] = append(perSecond[i%2], speed)
+			}
 		}
-	}
-	return nil
-}
-
-// An answer is what a reader found, and its speed.
-type answer struct {
-	Name      string // of the reader
-	Found     string // the same if the paths and the frontmatter are
-	PerSecond []float64
-}
-
-// The readers run in turn, round by round, so that noise on the machine affects all of them. Each is a process, because the
-// backend is chosen at build time. It measures itself after a first pass, so its start does not count.
-const rounds, passes = 5, 3
-
-func show(programs []string, dir string) error {
-	var names []string
-	found := ""
-	speeds := map[string][]float64{}
-	for range rounds {
-		for i := range len(programs) + 1 {
-			kind := "fileproc"
-			if i == len(programs) {
-				kind = "plain" // which is the same in each program
-			}
-			cmd := exec.Command(programs[i%len(programs)], "-reader", kind, dir)
-			cmd.Stderr = os.Stderr
-			out, err := cmd.Output()
-			var a answer
-			if err = cmp.Or(err, json.Unmarshal(out, &a)); err != nil {
-				return fmt.Errorf("%s: %w", cmd, err)
-			}
-			if found = cmp.Or(found, a.Found); a.Found != found {
-				return fmt.Errorf("%s and %s disagree:\n%s\n%s", names[0], a.Name, found, a.Found)
-			}
-			if speeds[a.Name] == nil {
-				names = append(names, a.Name)
-			}
-			speeds[a.Name] = append(speeds[a.Name], a.PerSecond...)
+		if found[0] != found[1] {
+			log.Fatalf("demo: %s: the loop found %s, fileproc %s", dir, found[0], found[1])
 		}
+		for i := range perSecond {
+			slices.Sort(perSecond[i])
+		}
+		plain, ours := perSecond[0], perSecond[1]
+		fmt.Printf("%s: %s\n  %-20s %8.0f files/s (%.0f to %.0f)\n  %-20s %8.0f files/s (%.0f to %.0f), %.2f times the loop's\n",
+			filepath.Base(dir), found[0], "WalkDir + ReadFile", plain[rounds/2], plain[0], plain[rounds-1],
+			"fileproc, "+fileproc.Backend(), ours[rounds/2], ours[0], ours[rounds-1], ours[rounds/2]/plain[rounds/2])
 	}
-	fmt.Printf("%s: all readers found %s\n\n  %-20s %10s %12s  %s\n", filepath.Base(dir), found,
-		"reader", "files/s", "times plain", "slowest to fastest pass")
-	const middle = rounds * passes / 2
-	plain := slices.Sorted(slices.Values(speeds[names[len(names)-1]]))[middle]
-	for _, name := range names {
-		s := slices.Sorted(slices.Values(speeds[name]))
-		fmt.Printf("  %-20s %10.0f %12.2f  %.0f to %.0f\n", name, s[middle], s[middle]/plain, s[0], s[len(s)-1])
-	}
-	fmt.Println()
-	return nil
 }
 
-// read prints an answer.
-func read(name string, from func(dir string) ([]extract, error), dir string) error {
-	extracts, err := from(dir)
-	a := answer{Name: name}
+// describe is the same if the paths and the frontmatter are.
+func describe(extracts []extract) string {
 	slices.SortFunc(extracts, func(x, y extract) int { return strings.Compare(x.rel, y.rel) })
-	hash := sha256.New()
-	for _, x := range extracts {
-		fmt.Fprintf(hash, "%s\x00%d\x00%s", x.rel, len(x.frontmatter), x.frontmatter)
-	}
-	a.Found = fmt.Sprintf("%d tickets, sha256 of the frontmatter %.8x", len(extracts), hash.Sum(nil))
-	for i := 0; i < passes && err == nil; i++ {
-		start := time.Now()
-		extracts, err = from(dir)
-		a.PerSecond = append(a.PerSecond, float64(len(extracts))/time.Since(start).Seconds())
-	}
-	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(a))
+	return fmt.Sprintf("%d tickets, sha256 of the frontmatter %.8x", len(extracts), sha256.Sum256(fmt.Appendf(nil, "%q", extracts)))
 }
 
 type extract struct{ rel, frontmatter string }

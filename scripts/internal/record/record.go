@@ -1,5 +1,4 @@
-// Package record has the measured passes that the command bench prints, keeps and makes tables of, as text that benchstat
-// reads.
+// Package record has what the commands of bench measure: as text that benchstat reads, and as tables.
 package record
 
 import (
@@ -15,39 +14,38 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// A Record is one measured pass of one side, or, if Text is set, a message, such as why there is no measurement. The n-th
-// records of all sides are from the same round and are compared with each other.
+// A Record is one measured pass of one side. The n-th records of all sides are from the same round and are compared with each other.
 type Record struct {
 	Table   string
-	Data    string  // the set, such as flat_100k
-	Who     string  // the side
-	Version string  // of the side
-	Files   int     // processed in the pass
-	Wall    float64 // nanoseconds
-	CPU     float64 // nanoseconds, user and system; 0 where it is not known
-	Text    string
+	Data    string // the set, such as flat_100k
+	Who     string // the side
+	Version string // of the side
+	Files   int    // processed in the pass
+	Values  map[string]float64
 
 	Commit, Date, Machine string // of the measurement, which the report adds
 }
 
-// Side separates the name of a comparison in Who from its side, "ours" or "theirs".
-const Side = ": "
-
-// The units of a record. The one of a message has no meaning: benchstat reads no line without a value.
+// The units of times, which are those of a file. Other units are of the pass.
 const (
-	wall    = "ns/op"
-	cpu     = "cpu-ns/op"
-	leftOut = "left-out"
+	Wall = "ns/op"
+	CPU  = "cpu-ns/op" // user and system
+)
+
+// Ours and Theirs end the names of the two sides of a comparison.
+const (
+	Ours   = ": ours"
+	Theirs = ": theirs"
 )
 
 // configuration returns what stands on lines of its own before a pass, by the lines' keys.
 func (r *Record) configuration() map[string]*string {
-	return map[string]*string{"set": &r.Data, "side": &r.Who, "version": &r.Version, leftOut: &r.Text,
+	return map[string]*string{"set": &r.Data, "side": &r.Who, "version": &r.Version,
 		"commit": &r.Commit, "date": &r.Date, "machine": &r.Machine}
 }
 
 // known are the lines of records.
-var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|left-out|commit|date|machine):.*|Benchmark.*|)$\n?`)
+var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|commit|date|machine):.*|Benchmark.*|)$\n?`)
 
 // Write writes records for Read, an operation being a file:
 //
@@ -58,11 +56,9 @@ func Write(w io.Writer, records ...Record) error {
 	out, end := benchfmt.NewWriter(w), ""
 	for _, r := range records {
 		res := &benchfmt.Result{Name: benchfmt.Name(strings.ToUpper(r.Table[:1]) + r.Table[1:]), Iters: max(r.Files, 1)}
-		res.Values, end = []benchfmt.Value{{Value: r.Wall / float64(r.Files), Unit: wall}}, ""
-		if r.Text != "" {
-			res.Values = []benchfmt.Value{{Value: 1, Unit: leftOut}}
-		} else if r.CPU > 0 {
-			res.Values = append(res.Values, benchfmt.Value{Value: r.CPU / float64(r.Files), Unit: cpu})
+		end = ""
+		for _, unit := range slices.Sorted(maps.Keys(r.Values)) {
+			res.Values = append(res.Values, benchfmt.Value{Value: r.Values[unit], Unit: unit})
 		}
 		of := r.configuration()
 		for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -94,22 +90,12 @@ func Read(from io.Reader) (records []Record, err error) {
 		if !ok {
 			return nil, fmt.Errorf("not a record: %v", in.Result())
 		}
-		r := Record{Table: strings.ToLower(string(res.Name)), Files: res.Iters}
+		r := Record{Table: strings.ToLower(string(res.Name)), Files: res.Iters, Values: map[string]float64{}}
 		for key, value := range r.configuration() {
 			*value = res.GetConfig(key)
 		}
 		for _, v := range res.Values {
-			switch cmp.Or(v.OrigUnit, v.Unit) {
-			case wall:
-				r.Wall = cmp.Or(v.OrigValue, v.Value) * float64(res.Iters)
-			case cpu:
-				r.CPU = cmp.Or(v.OrigValue, v.Value) * float64(res.Iters)
-			}
-		}
-		if r.Text != "" {
-			r.Files = 0
-		} else if r.Wall == 0 {
-			return nil, fmt.Errorf("%s has no %s", res.Name, wall)
+			r.Values[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
 		}
 		records = append(records, r)
 	}

@@ -44,9 +44,8 @@ func (s Set) ReadManifest(out string) (Manifest, error) {
 const chunk = 64
 
 // Generate makes the set under out and returns its manifest. If the set is complete already, it does nothing. Files of an
-// interrupted run are kept if their content is right. The function progress, which may be nil, is called on several
-// goroutines with the number of files just finished.
-func (s Set) Generate(ctx context.Context, out string, progress func(files int)) (Manifest, error) {
+// interrupted run are kept if their content is right.
+func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 	m, err := s.ReadManifest(out)
 	if err == nil {
 		if m.Set != s || m.Version != Version {
@@ -83,9 +82,6 @@ func (s Set) Generate(ctx context.Context, out string, progress func(files int))
 					if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
 						stop(err)
 					}
-				}
-				if progress != nil {
-					progress(end - start)
 				}
 			}
 		})

@@ -4,30 +4,26 @@
 package turns
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 // Do calls do for each side in each round. A different side goes first in each round.
-func Do(rounds, sides int, do func(round, side int) error) error {
+func Do(rounds, sides int, do func(round, side int)) {
 	for round := range rounds {
-		if err := turn(round, sides, func(side int) error { return do(round, side) }); err != nil {
-			return err
+		for i := range sides {
+			do(round, (i+round)%sides)
 		}
 	}
-	return nil
-}
-
-func turn(round, sides int, do func(side int) error) error {
-	for i := range sides {
-		if err := do((i + round) % sides); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Work processes some files, all in the same way, and counts them.
@@ -47,6 +43,9 @@ func (w Work) Times(n int) Work {
 		return files, bytes, nil
 	}
 }
+
+// Side returns a side whose passes are timed.
+func (w Work) Side() Side { return Side{Pass: func() (Pass, error) { return Timed(w) }} }
 
 // A Pass is one measured run over a tree.
 type Pass struct {
@@ -81,4 +80,106 @@ func cpuTime() (total time.Duration) {
 		total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return total
+}
+
+// A Side is one of several ways to do the same work.
+type Side struct {
+	Name, Version string
+	Pass          func() (Pass, error)
+}
+
+// After returns the side with a call of prepare before each pass, which is not timed.
+func (s Side) After(prepare func() error) Side {
+	pass := s.Pass
+	s.Pass = func() (Pass, error) {
+		if err := prepare(); err != nil {
+			return Pass{}, err
+		}
+		return pass()
+	}
+	return s
+}
+
+// A Comparison is of its first side with the others.
+type Comparison []Side
+
+// Against returns a comparison of two sides.
+func Against(name string, ours, theirs Side) Comparison {
+	ours.Name, theirs.Name = name+record.Ours, name+record.Theirs
+	return Comparison{ours, theirs}
+}
+
+// A Measurement says how sides are compared.
+type Measurement struct {
+	Table, Data    string       // of the records
+	Rounds, Passes int          // the median of a side's passes in a round counts
+	Before         func() error // if not nil, it is called before each pass, and not timed
+}
+
+// Compare measures all comparisons in each round, so that all of them are from the same moments. Before that, each side warms up
+// with one pass. A side whose first pass fails or does other work than the first side is left out, with a message; that of the first side
+// must not fail, and all later passes must do the same work.
+func (m Measurement) Compare(ctx context.Context, list ...Comparison) (records []record.Record, err error) {
+	err = fail.Try(func() {
+		want := make([]Pass, len(list))
+		for k := range list {
+			list[k], want[k] = m.warmUp(ctx, list[k])
+		}
+		for round := range m.Rounds {
+			for k, sides := range list {
+				got := make([]record.Record, len(sides))
+				for i := range sides {
+					i = (i + round) % len(sides)
+					got[i] = m.median(ctx, sides[i], want[k])
+				}
+				records = append(records, got...)
+			}
+		}
+	})
+	return records, err
+}
+
+// warmUp returns the sides that can be compared, and the work of the first.
+func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass) {
+	for i, s := range all {
+		err := fail.Try(func() {
+			p := m.one(ctx, s)
+			if i == 0 {
+				want = p
+			}
+			fail.On(p.Same(want))
+		})
+		if err == nil {
+			sides = append(sides, s)
+			continue
+		}
+		fail.If(i == 0 || ctx.Err() != nil, "%s: %w", s.Name, err)
+		fmt.Fprintf(os.Stderr, "%s: %s: %s is left out: %v\n", m.Table, m.Data, s.Name, err)
+	}
+	return sides, want
+}
+
+func (m Measurement) one(ctx context.Context, s Side) Pass {
+	fail.On(context.Cause(ctx))
+	if m.Before != nil {
+		fail.On(m.Before())
+	}
+	p, err := s.Pass()
+	fail.On(err)
+	fail.If(p.Files == 0, "it saw no files")
+	return p
+}
+
+func (m Measurement) median(ctx context.Context, s Side, want Pass) record.Record {
+	var wall, cpu []float64
+	err := fail.Try(func() {
+		for range m.Passes {
+			p := m.one(ctx, s)
+			fail.On(p.Same(want))
+			wall, cpu = append(wall, p.Wall/float64(p.Files)), append(cpu, p.CPU/float64(p.Files))
+		}
+	})
+	fail.If(err != nil, "%s: %w", s.Name, err)
+	return record.Record{Table: m.Table, Data: m.Data, Who: s.Name, Version: s.Version, Files: want.Files,
+		Values: map[string]float64{record.Wall: measure.Median(wall), record.CPU: measure.Median(cpu)}}
 }

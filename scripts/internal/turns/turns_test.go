@@ -3,7 +3,6 @@
 package turns
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -18,11 +17,11 @@ import (
 // A different side goes first in each round.
 func TestDo(t *testing.T) {
 	var order []int
-	require.NoError(t, Do(3, 3, func(round, side int) error { order = append(order, 10*round+side); return nil }))
+	Do(3, 3, func(round, side int) { order = append(order, 10*round+side) })
 	assert.Equal(t, []int{0, 1, 2, 11, 12, 10, 22, 20, 21}, order)
-	stop := errors.New("stop")
-	assert.Equal(t, stop, Do(3, 3, func(int, int) error { return stop }))
 }
+
+var broken = Side{Pass: func() (Pass, error) { return Pass{}, errors.New("broken") }}
 
 // fake returns a side that notes its calls.
 func fake(calls *string, name string, bytes int64) Side {
@@ -32,47 +31,38 @@ func fake(calls *string, name string, bytes int64) Side {
 // Each side warms up once. Each round then measures every comparison, so all of them are from the same moments, and the sides of
 // a comparison take turns going first. Every pass is recorded, also if there is only one side.
 func TestCompare(t *testing.T) {
-	var out bytes.Buffer
 	var calls string
 	side := func(name string) Side { return fake(&calls, name, 4) }
-	list := func() []Comparison {
-		return []Comparison{Against("a / b", side("a"), side("b")), Against("c / b", side("c"), side("b")),
-			Against("alone / b", side("x"), Side{Missing: "no b"}), Against("none / b", Side{Missing: "no none"}, side("n"))}
-	}
-	m := Measurement{Table: "floor", Data: "flat_1k", Rounds: 2, Passes: 1, Out: &out, Records: true}
-	require.NoError(t, m.Compare(context.Background(), list()...))
-	assert.Equal(t, "ab"+"cb"+"x"+"ab"+"cb"+"x"+"ba"+"bc"+"x", calls)
-	records, err := record.Read(&out)
+	m := Measurement{Table: "floor", Data: "flat_1k", Rounds: 2, Passes: 1}
+	records, err := m.Compare(context.Background(), Against("a / b", side("a"), side("b")), Against("c / b", side("c"), side("b")),
+		Against("alone / b", side("x"), broken))
 	require.NoError(t, err)
+	assert.Equal(t, "ab"+"cb"+"x"+"ab"+"cb"+"x"+"ba"+"bc"+"x", calls)
 	var who []string
 	for _, r := range records {
-		who = append(who, r.Who+r.Text)
+		who = append(who, r.Who)
 		assert.Equal(t, []string{"floor", "flat_1k"}, []string{r.Table, r.Data})
 	}
 	round := []string{"a / b: ours", "a / b: theirs", "c / b: ours", "c / b: theirs", "alone / b: ours"}
-	missing := []string{"alone / b: theirs" + "left out: no b", "none / b: ours" + "left out: no none"}
-	assert.Equal(t, slices.Concat(missing, round, round), who)
-
-	out.Reset()
-	m.Records = false
-	require.NoError(t, m.Compare(context.Background(), list()...))
-	assert.Equal(t, "left out: alone / b: theirs: no b\nleft out: none / b: ours: no none\n"+
-		"a / b                                           1  1.000 (1.000 to 1.000)   1.000 (1.000 to 1.000)         2 ns       2 ns\n"+
-		"c / b                                           1  1.000 (1.000 to 1.000)   1.000 (1.000 to 1.000)         2 ns       2 ns\n"+
-		"alone / b                                       1  nothing to compare with                                   2 ns\n", out.String())
+	assert.Equal(t, slices.Concat(round, round), who)
 }
 
-// A pass that does other work than the first side, or none, or fails is an error; or its side is left out, if it is not the first.
+// A side whose first pass does other work than the first side, or fails, is left out, if it is not the first. Later that is an error.
 func TestCompareOnlyTheSame(t *testing.T) {
 	var calls string
-	var out bytes.Buffer
-	m := Measurement{Rounds: 1, Passes: 1, Out: &out}
-	a, ctx := fake(&calls, "a", 4), context.Background()
-	broken := Side{Pass: func() (Pass, error) { return Pass{}, errors.New("broken") }}
-	assert.EqualError(t, m.Compare(ctx, Against("a / fewer", a, fake(&calls, "b", 3))), "a / fewer: theirs: it saw 1 files, 3 bytes; right is 1 files, 4 bytes")
-	assert.EqualError(t, m.Compare(ctx, Against("a / broken", a, broken)), "a / broken: theirs: broken")
+	m, ctx := Measurement{Rounds: 1, Passes: 1}, context.Background()
+	a := fake(&calls, "a", 4)
+	for _, other := range []Side{fake(&calls, "b", 3), broken} {
+		records, err := m.Compare(ctx, Against("a / b", a, other))
+		require.NoError(t, err)
+		require.Len(t, records, 1)
+		assert.Equal(t, "a / b: ours", records[0].Who)
+	}
+	_, err := m.Compare(ctx, Against("broken / a", broken, a))
+	assert.EqualError(t, err, "broken / a: ours: broken")
 	none := Side{Name: "none", Pass: func() (Pass, error) { return Pass{}, nil }}
-	assert.EqualError(t, m.Compare(ctx, Comparison{Sides: []Side{none}}), "none: it saw no files")
+	_, err = m.Compare(ctx, Comparison{none})
+	assert.EqualError(t, err, "none: it saw no files")
 	first := true
 	later := Side{Name: "later", Pass: func() (Pass, error) {
 		p := Pass{Files: 1, Bytes: 4}
@@ -82,21 +72,18 @@ func TestCompareOnlyTheSame(t *testing.T) {
 		first = false
 		return p, nil
 	}}
-	assert.EqualError(t, m.Compare(ctx, Comparison{Sides: []Side{later}}), "later: it saw 1 files, 5 bytes; right is 1 files, 4 bytes")
-
-	m.LeaveOut = true
-	require.NoError(t, m.Compare(ctx, Against("a / fewer", a, fake(&calls, "b", 3)), Against("a / broken", a, broken)))
-	assert.Contains(t, out.String(), "left out: a / fewer: theirs: it saw 1 files, 3 bytes; right is 1 files, 4 bytes\nleft out: a / broken: theirs: broken\n")
-	assert.EqualError(t, m.Compare(ctx, Against("broken / a", broken, a)), "broken / a: ours: broken")
+	_, err = m.Compare(ctx, Comparison{later})
+	assert.EqualError(t, err, "later: it saw 1 files, 5 bytes; right is 1 files, 4 bytes")
 
 	interrupted, interrupt := context.WithCancel(ctx)
 	last := Side{Pass: func() (Pass, error) { interrupt(); return Pass{}, interrupted.Err() }}
-	assert.ErrorIs(t, m.Compare(interrupted, Against("a / interrupted", a, last)), context.Canceled)
-	assert.NotContains(t, out.String(), "interrupted", "this is no reason to leave a side out")
+	_, err = m.Compare(interrupted, Against("a / interrupted", a, last))
+	assert.ErrorIs(t, err, context.Canceled, "this is no reason to leave a side out")
 
 	stopped, stop := context.WithCancel(ctx)
 	stop()
-	assert.ErrorIs(t, m.Compare(stopped, Against("a / b", a, a)), context.Canceled)
+	_, err = m.Compare(stopped, Against("a / b", a, a))
+	assert.ErrorIs(t, err, context.Canceled)
 }
 
 // The median of a side's passes counts. What comes before a pass is not in its time.
@@ -104,22 +91,21 @@ func TestMedian(t *testing.T) {
 	walls := []float64{100, 7, 3, 5} // the first warms up
 	prepared := 0
 	s := Side{Pass: func() (Pass, error) {
-		p := Pass{Wall: walls[0], CPU: 2 * walls[0], Files: 3}
+		p := Pass{Wall: walls[0], CPU: 2 * walls[0], Files: 2}
 		walls = walls[1:]
 		return p, nil
 	}}.After(func() error { prepared++; return nil })
-	var out bytes.Buffer
-	m := Measurement{Table: "t", Rounds: 1, Passes: 3, Out: &out, Records: true}
-	require.NoError(t, m.Compare(context.Background(), Comparison{Sides: []Side{s}}))
-	records, err := record.Read(&out)
+	m := Measurement{Table: "t", Rounds: 1, Passes: 3}
+	records, err := m.Compare(context.Background(), Comparison{s})
 	require.NoError(t, err)
 	require.Len(t, records, 1)
-	assert.Equal(t, []float64{3, 5, 10}, []float64{float64(records[0].Files), records[0].Wall, records[0].CPU})
+	assert.Equal(t, map[string]float64{record.Wall: 2.5, record.CPU: 5}, records[0].Values)
 	assert.Equal(t, 4, prepared)
 
 	walls = []float64{100, 7, 3, 5}
 	m.Before = func() error { prepared += 10; return nil }
-	require.NoError(t, m.Compare(context.Background(), Comparison{Sides: []Side{s}}))
+	_, err = m.Compare(context.Background(), Comparison{s})
+	require.NoError(t, err)
 	assert.Equal(t, 48, prepared)
 
 	failure := errors.New("no")

@@ -8,16 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/fileproc/fileproc/cache"
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
@@ -40,28 +35,6 @@ func BenchmarkEviction(b *testing.B) {
 	for _, entries := range []int{1000, 10_000, 100_000, 1_000_000} {
 		eviction(entries).bench(b, evictionSides)
 	}
-}
-
-// BenchmarkDirectory shows what reading one file of a directory costs.
-func BenchmarkDirectory(b *testing.B) {
-	c, dir := &testCase{name: "a file of 4 KiB", files: 1, size: 4 << 10}, b.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), contentOf(0, c.size, 0), 0o666); err != nil {
-		b.Fatal(err)
-	}
-	time.Sleep(2100 * time.Millisecond) // a file that is younger is not trusted to show changes
-	over := func(f fs.FS, err error) (*target, error) {
-		open := func(name string) (io.ReadCloser, error) { return f.Open(name) }
-		return &target{names: []string{"file"}, src: &source{}, open: open}, err
-	}
-	of := func(name string, opts cache.Options) side {
-		return side{name, func(*testCase) (*target, error) { return over(cache.NewDir(dir, opts)) }}
-	}
-	c.bench(b, []side{
-		of("fileproc, Trust: Forever", cache.Options{Trust: cache.Forever}),
-		of("fileproc, Trust: 100 ms", cache.Options{Trust: 100 * time.Millisecond}),
-		of("fileproc, each hit compared with the file", cache.Options{}),
-		{"os.DirFS, no cache", func(*testCase) (*target, error) { return over(os.DirFS(dir), nil) }},
-	})
 }
 
 var round = flag.Int("round", 0, "the `number` of the round: a different side goes first in each")

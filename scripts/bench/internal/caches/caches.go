@@ -5,6 +5,7 @@
 package caches
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,11 +17,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-const usage = `scripts/bench_cache.sh [FLAG]... [PICTURE]
+const usage = `scripts/bench_cache.sh [FLAG]...
 
 Measures the cache beside absfs/cachefs and absfs/corfs, and prints the tables of docs/cache.md. Needs Linux and Go. A full
 run takes about three minutes.
@@ -32,9 +36,7 @@ func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("caches", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
 	sample := flags.Duration("sample", 20*time.Millisecond, "`time` of a side in a round, about")
-	plot := flags.Bool("plot", false, "draw PICTURE too, by default docs/img/cache.png, and beside it one of the writes")
-	repair := flags.Bool("repaired", false, "measure cachefs with a list that works, by a line more in its source")
-	engine := flags.Bool("engines", false, "measure only the cache's engine, beside jellydator/ttlcache and maypok86/otter")
+	raw := flags.Bool("records", false, "print records, which have the reads of the source too, for the command report and for benchstat")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -43,78 +45,54 @@ func Main(ctx context.Context, args []string) error {
 		return err
 	}
 	return fail.Try(func() {
-		fail.If(*rounds < 1 || flags.NArg() > 1 || flags.NArg() == 1 && !*plot, "-rounds must be at least 1, and a PICTURE is drawn with -plot")
+		fail.If(*rounds < 1 || flags.NArg() > 0, "-rounds must be at least 1, and there are no arguments")
 		tmp := fail.Must(os.MkdirTemp("", "caches-"))
 		defer os.RemoveAll(tmp)
-		if *engine {
-			engines(ctx, tmp)
+		binary := filepath.Join(tmp, "caches.test")
+		fail.Must(program.Output(ctx, "", "go", "test", "-c", "-o", binary, "./bench/internal/caches"))
+		records := fail.Must(measureAll(ctx, binary, *rounds, ".", sample.String()))
+		if *raw {
+			fail.On(record.Write(os.Stdout, records...))
 			return
 		}
-		build := []string{"go", "test", "-c", "-o", filepath.Join(tmp, "caches.test")}
-		if *repair {
-			build = append(build, "-modfile", repaired(ctx, tmp), "-mod=mod")
-		}
-		fail.On(program.All(ctx, [][]string{append(build, "./bench/internal/caches")}))
-		r := fail.Must(measureAll(ctx, filepath.Join(tmp, "caches.test"), *rounds, ".", sample.String()))
-		r.print(os.Stdout)
-		if *plot {
-			fail.On(r.plot(cmp.Or(flags.Arg(0), "../docs/img/cache.png")))
+		for _, table := range []string{"cases", "eviction", "policies"} {
+			fmt.Printf("\n%s", Tables[table](record.Of(records, table)))
 		}
 	})
 }
 
 // measureAll runs the benchmarks of the test program in rounds.
-func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) (*results, error) {
-	var r results
+func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) (records []record.Record, err error) {
 	for round := range rounds {
 		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", benchmarks,
 			"-test.benchtime", benchtime, "-round", fmt.Sprint(round))
-		var notes strings.Builder
-		cmd.Stderr = &notes
-		out, err := cmd.Output()
-		if err == nil {
-			err = r.add(out)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("round %d: %w\n%s%s", round, err, out, notes.String())
-		}
 		if round == 0 {
-			r.notes = notes.String()
+			cmd.Stderr = os.Stderr // what the benchmarks found wrong
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("round %d: %w\n%s", round, err, out)
+		}
+		for in := benchfmt.NewReader(bytes.NewReader(out), "the benchmarks"); in.Scan(); {
+			res, ok := in.Result().(*benchfmt.Result)
+			if !ok {
+				continue // such as a line that says that a side was skipped
+			}
+			benchmark, parts := res.Name.Parts()
+			text := func(part []byte) string { // without its key, and as it was before the package testing made it a name
+				_, value, _ := strings.Cut(string(part), "=")
+				return strings.ReplaceAll(value, "_", " ")
+			}
+			r := record.Record{Table: strings.ToLower(string(benchmark)), Data: text(parts[0]), Who: text(parts[1]), Files: res.Iters,
+				Values: map[string]float64{}}
+			for _, v := range res.Values {
+				r.Values[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
+			}
+			records = append(records, r)
 		}
 	}
-	if r.series == nil {
+	if records == nil {
 		return nil, errors.New("no such case")
 	}
-	return &r, nil
-}
-
-// repaired returns a go.mod with another cachefs v1.0.0. Its removeLRU leaves the list as it is when the entry, which is new, is in
-// none; as it was downloaded, it empties the list.
-func repaired(ctx context.Context, tmp string) (mod string) {
-	dir, mod := filepath.Join(tmp, "cachefs"), filepath.Join(tmp, "go.mod")
-	fail.On(os.CopyFS(dir, os.DirFS(fail.Must(program.Output(ctx, "", "go", "list", "-f", "{{.Dir}}", "github.com/absfs/cachefs")))))
-	const file, method = "cachefs.go", "removeLRU(entry *cacheEntry) {\n"
-	before, after, ok := strings.Cut(string(fail.Must(os.ReadFile(filepath.Join(dir, file)))), method)
-	fail.If(!ok, "this cachefs has another removeLRU")
-	fixed := before + method + "if entry.prev == nil && entry.next == nil && c.lruHead != entry {\nreturn\n}\n" + after
-	fail.On(os.WriteFile(filepath.Join(dir, file), []byte(fixed), 0o666))
-	fail.On(program.Module(ctx, mod, "github.com/absfs/cachefs", dir))
-	return mod
-}
-
-// engines runs a benchmark of the engine. It is not exported, so the benchmark is put into its package for this build alone, with a
-// go.mod that has the two libraries: the repository's own has not.
-func engines(ctx context.Context, tmp string) {
-	root := fail.Must(filepath.Abs(".."))
-	mod, overlay := filepath.Join(tmp, "go.mod"), filepath.Join(tmp, "overlay.json")
-	replace := fmt.Sprintf(`{"Replace": {"%[1]s/cache/%[2]s": "%[1]s/scripts/bench/internal/caches/testdata/%[2]s"}}`, root, "engines_test.go")
-	fail.On(os.WriteFile(overlay, []byte(replace), 0o666))
-	fail.On(program.All(ctx, [][]string{
-		{"cp", "../go.mod", "../go.sum", tmp},
-		{"go", "mod", "edit", "-require", "github.com/jellydator/ttlcache/v3@v3.4.1", "-require", "github.com/maypok86/otter/v2@v2.4.0", mod},
-	}))
-	cmd := exec.CommandContext(ctx, "go", "-C", root, "test", "-modfile", mod, "-mod=mod", "-overlay", overlay,
-		"-run", "^$", "-bench", "Engines", "-count", "5", "-benchtime", "200ms", "./cache")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	fail.On(cmd.Run())
+	return records, nil
 }

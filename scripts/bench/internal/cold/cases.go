@@ -1,24 +1,30 @@
 package cold
 
-import "slices"
-
 // A testCase is a row of a table.
 type testCase struct {
 	name, target string
 	data         string   // a set of tickets, go for Go's source, or 60x300
 	fs           string   // of an image that has the data; "" is the directory itself, on the machine's disk
 	disk         []string // flags of disk run
-	ours, loop   string   // sides of floor
+	ours, loop   string   // sides of floor; without a loop the runs are cancelled
 }
 
 // Target returns the target of the case with this name, if there is one.
 func Target(name string) (target string) {
-	for _, c := range slices.Concat(runs, cancels) {
+	for _, c := range cases {
 		if c.name == name {
 			target = c.target
 		}
 	}
 	return target
+}
+
+// Names returns those of the cases.
+func Names() (names []string) {
+	for _, c := range cases {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 var (
@@ -29,7 +35,7 @@ var (
 
 const again = "fileproc-again" // what changed since a run of package incremental, which is nothing
 
-var runs = []testCase{
+var cases = []testCase{
 	{"flat_100k, ext4", "≤ 2,500 requests", "flat_100k", "ext4", nil, "fileproc", "c"},
 	{"flat_100k, the machine's disk", "wall ≤ 0.65", "flat_100k", "", nil, "fileproc", "c"},
 	{"flat_100k, ext4, 3,000 requests/s", "≤ 6 s", "flat_100k", "ext4", cloud, "fileproc", "c"},
@@ -42,9 +48,6 @@ var runs = []testCase{
 	{"flat_1m, ext4", "≤ 30,000 requests", "flat_1m", "ext4", nil, "fileproc", "c"},
 	{"metadata of flat_100k, ext4", "≤ 1,450 requests, wall ≤ 1.00", "flat_100k", "ext4", nil, "fileproc-stat", "c-stat"},
 	{"nothing changed since an incremental run: flat_100k, ext4", "the requests of metadata", "flat_100k", "ext4", nil, again, "c-stat"},
-}
-
-var cancels = []testCase{
 	{"cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc", ""},
 	{"cancel-stat, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc-stat", ""},
 	{"cancel, 60 directories of 300 files, ext4, one head, 10ms a seek", "", "60x300", "ext4", slow, "fileproc", ""},

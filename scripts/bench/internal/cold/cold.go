@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,16 +23,17 @@ import (
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-const usage = `scripts/bench_cold.sh [-runs N] [-cancels N] [-against REVISION] [PATTERN]
+const usage = `scripts/bench_cold.sh [-runs N] [-cancels N] [-records] [PATTERN]
 
-Measures cold runs and prints them as a Markdown table: the requests to the disk and the seconds of fileproc, of the usual
-loop (a C loop in the order of the listing) and of the C loop in the order of the disk, each the median, and the target. A
-case that cannot run here is a row with the reason. A second table is of cancels at random moments of a run on one head.
-With PATTERN, only the cases whose name has this regular expression are measured.
+Measures cold runs and prints them as a Markdown table: the requests to the disk and the seconds of fileproc and of the usual
+loop, a C loop in the order of the listing, each the median, and the target. A case that cannot run here is named with the
+reason. A second table is of cancels at random moments of a run on one head. With PATTERN, only the cases whose name has this
+regular expression are measured.
 
 Needs Linux, root, Go, a C compiler, FUSE and loop devices, and drops the machine's caches. Missing sets of tickets and
 images are made in .data and kept, since counts are comparable only on the same image. A million files are measured only if
@@ -44,26 +44,20 @@ BENCH_COLD_1M is set.
 // A bench is one call of the command.
 type bench struct {
 	output        func(ctx context.Context, name string, args ...string) (string, error) // of a program
-	out           io.Writer
 	runs, cancels int
-	pattern       *regexp.Regexp
 	data, tmp     string
-	builds        []build
 }
-
-// A build is the command bench with one version of fileproc.
-type build struct{ version, path string }
 
 // Main measures and prints.
 func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
-	b := bench{out: os.Stdout}
+	var b bench
 	b.output = func(ctx context.Context, name string, args ...string) (string, error) {
 		return program.Output(ctx, "", name, args...)
 	}
 	flags.IntVar(&b.runs, "runs", 5, "`runs` of each side, in turn")
 	flags.IntVar(&b.cancels, "cancels", 20, "`moments` at which runs are cancelled")
-	against := flags.String("against", "", "add the columns of this `revision` of fileproc")
+	raw := flags.Bool("records", false, "print records, for the command report and for benchstat")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -75,24 +69,17 @@ func Main(ctx context.Context, args []string) error {
 		return errors.New("cold needs root, at least one run and one cancel, and at most one PATTERN")
 	}
 	return fail.Try(func() {
-		b.pattern = fail.Must(regexp.Compile(flags.Arg(0)))
+		pattern := fail.Must(regexp.Compile(flags.Arg(0)))
 		b.data = fail.Must(filepath.Abs("../.data"))
 		b.tmp = fail.Must(os.MkdirTemp("", "cold-"))
 		defer os.RemoveAll(b.tmp)
-		b.builds = []build{{"fileproc", fail.Must(os.Executable())}}
 		b.run(ctx, "go", "build", "-o", b.disk(), "./disk")
-		if *against != "" { // the same measuring program, with fileproc of the revision
-			tree, p := filepath.Join(b.tmp, "tree"), build{*against, filepath.Join(b.tmp, "against")}
-			b.run(ctx, "git", "worktree", "add", "-q", "--detach", tree, *against)
-			defer b.output(context.WithoutCancel(ctx), "git", "worktree", "remove", "--force", tree)
-			err := program.Module(ctx, p.path+".mod", "github.com/fileproc/fileproc", tree)
-			if err == nil {
-				_, err = b.output(ctx, "go", "build", "-modfile", p.path+".mod", "-mod=mod", "-o", p.path, "./bench")
-			}
-			fail.If(err != nil, "bench with fileproc of %s: %w", *against, err)
-			b.builds = append(b.builds, p)
+		records := b.measure(ctx, slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !pattern.MatchString(c.name) }))
+		if *raw {
+			fail.On(record.Write(os.Stdout, records...))
+		} else {
+			fmt.Printf("%s\n%s", Table(record.Of(records, "cold")), record.Of(records, "cancel").Units())
 		}
-		b.measure(ctx)
 	})
 }
 
@@ -103,40 +90,53 @@ func (b *bench) run(ctx context.Context, name string, args ...string) string {
 
 func (b *bench) disk() string { return filepath.Join(b.tmp, "disk") }
 
-func (b *bench) measure(ctx context.Context) {
-	columns := []string{"case"}
-	for _, p := range b.builds {
-		columns = append(columns, p.version+": requests", "time, s")
-	}
-	columns = append(columns, "usual loop: requests", "time, s", "in the disk's order: requests", "time, s", "target")
-	b.table(ctx, columns, runs, b.compare)
-	fmt.Fprintln(b.out)
-	columns = []string{"case", "of", "whole run", fmt.Sprintf("p95 of %d, ms", b.cancels), "worst, ms", "target"}
-	b.table(ctx, columns, cancels, b.cancel)
-}
-
-// A measurer returns what is in the rows of a case between its name and its target.
-type measurer func(ctx context.Context, c testCase, on string) (rows [][]string)
-
-func (b *bench) table(ctx context.Context, columns []string, cases []testCase, rows measurer) {
-	line := func(cells ...string) { fmt.Fprintf(b.out, "| %s |\n", strings.Join(cells, " | ")) }
-	line(columns...)
-	line(slices.Repeat([]string{"---"}, len(columns))...)
+// measure returns records of the table cold or cancel, in which a case is a set.
+func (b *bench) measure(ctx context.Context, cases []testCase) (records []record.Record) {
 	for _, c := range cases {
-		if !b.pattern.MatchString(c.name) {
-			continue
-		}
-		var list [][]string
-		err := fail.Try(func() { list = rows(ctx, c, b.prepare(ctx, c)) })
+		var list []record.Record
+		err := fail.Try(func() {
+			if on := b.prepare(ctx, c); c.loop == "" {
+				list = b.cancel(ctx, c, on)
+			} else {
+				list = b.compare(ctx, c, on)
+			}
+		})
 		fail.On(ctx.Err())
 		if err != nil {
-			list = [][]string{make([]string, len(columns)-2)}
-			list[0][0] = "not run: " + err.Error()
+			fmt.Fprintf(os.Stderr, "%s: not run: %v\n", c.name, err)
 		}
-		for _, cells := range list {
-			line(slices.Concat([]string{c.name}, cells, []string{c.target})...)
-		}
+		records = append(records, list...)
 	}
+	return records
+}
+
+// The sides of the records, with the versions.
+const (
+	ours  = "fileproc"
+	usual = "usual loop"
+)
+
+// Table returns the table of cold runs.
+func Table(r record.Results) string {
+	columns := []record.Column[string]{{Head: "case", Cell: func(name string) string { return name }}}
+	for _, side := range r.Sides() {
+		columns = append(columns, record.Column[string]{Head: side + ": requests", Cell: func(name string) string {
+			if s := r.Find(name, side); s != nil {
+				return measure.English.Sprintf("%.0f", s.Median("requests"))
+			}
+			return ""
+		}}, record.Column[string]{Head: "time, s", Cell: func(name string) string {
+			s, loop := r.Find(name, side), r.Find(name, usual)
+			switch {
+			case s == nil || loop == nil:
+				return ""
+			case s == loop:
+				return fmt.Sprintf("%.2f", s.Median("s"))
+			}
+			return fmt.Sprintf("%.2f (%.2f)", s.Median("s"), s.Median("s")/loop.Median("s"))
+		}})
+	}
+	return record.Table(r.Sets(), append(columns, record.Column[string]{Head: "target", Cell: Target})...)
 }
 
 // prepare makes what is missing of a case and returns its image or its directory.
@@ -152,7 +152,7 @@ func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
 		fail.If(strings.HasSuffix(c.data, "_1m") && os.Getenv("BENCH_COLD_1M") == "", "BENCH_COLD_1M is not set")
 		layout, count, _ := strings.Cut(c.data, "_")
 		set := fail.Must(tickets.ParseSet(layout, count, 1))
-		fail.Must(set.Generate(ctx, b.data, nil))
+		fail.Must(set.Generate(ctx, b.data))
 		path = filepath.Join(b.data, set.Name())
 	}
 	if c.fs == "" {
@@ -172,12 +172,12 @@ func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
 	return image
 }
 
-// A side is a program or a loop in a case.
+// A side is one of floor in a case.
 type side struct {
-	program           string
-	name              string // in floor
-	threads           int
-	requests, seconds []float64
+	who     string
+	name    string // in floor
+	threads int
+	passes  []pass
 }
 
 // A pass is what floor prints, and the requests to the disk.
@@ -188,10 +188,17 @@ type pass struct {
 	Requests int64
 }
 
+func (s *side) seconds() float64 {
+	var all []float64
+	for _, p := range s.passes {
+		all = append(all, p.Seconds)
+	}
+	return measure.Median(all)
+}
+
 // once runs one cold pass of a side.
 func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
-	cache := filepath.Join(b.tmp, "cache-"+filepath.Base(s.program))
-	args := []string{s.program, "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", cache}
+	args := []string{"/proc/self/exe", "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)
 	before := diskReads(on)
 	if c.fs == "" {
@@ -210,67 +217,49 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 	return p
 }
 
-// compare returns the requests and the times of the programs, of the usual loop and of the loop in the order of the disk.
-func (b *bench) compare(ctx context.Context, c testCase, on string) (rows [][]string) {
-	var sides []*side
-	for _, p := range b.builds {
-		sides = append(sides, &side{program: p.path, name: c.ours, threads: 1})
-		if c.ours == again {
-			b.once(ctx, c, on, sides[len(sides)-1])
-		}
+// compare measures fileproc and the usual loop, with 32 threads, or on the machine's disk with the best of three numbers.
+func (b *bench) compare(ctx context.Context, c testCase, on string) (records []record.Record) {
+	sides := []*side{{who: ours, name: c.ours, threads: 1}}
+	if c.ours == again {
+		b.once(ctx, c, on, sides[0])
 	}
 	threads := []int{32}
 	if c.fs == "" {
-		threads = []int{8, 32, 64} // of which the best counts
+		threads = []int{8, 32, 64}
 	}
 	for _, n := range threads {
-		sides = append(sides, &side{program: b.builds[0].path, name: c.loop, threads: n})
+		sides = append(sides, &side{who: usual, name: c.loop, threads: n})
 	}
-	sides = append(sides, &side{program: b.builds[0].path, name: c.loop + "-order", threads: 2})
-	var want pass
-	fail.On(turns.Do(b.runs, len(sides), func(_, i int) error {
-		s := sides[i]
-		p := b.once(ctx, c, on, s)
-		if want.Files == 0 {
-			want = p
-		}
-		s.requests, s.seconds = append(s.requests, float64(p.Requests)), append(s.seconds, p.Seconds)
-		if p.Files != want.Files || p.Bytes != want.Bytes {
-			return fmt.Errorf("%s saw %d files, %d bytes; another side %d, %d", s.name, p.Files, p.Bytes, want.Files, want.Bytes)
-		}
-		return nil
-	}))
-	n := len(b.builds)
-	best := slices.MinFunc(sides[n:n+len(threads)], func(x, y *side) int {
-		return cmp.Compare(measure.Median(x.seconds), measure.Median(y.seconds))
+	turns.Do(b.runs, len(sides), func(_, i int) {
+		p := b.once(ctx, c, on, sides[i])
+		sides[i].passes = append(sides[i].passes, p)
+		first := sides[0].passes[0] // which was measured before all others
+		fail.If(p.Files != first.Files || p.Bytes != first.Bytes, "%s saw %d files, %d bytes; %s %d, %d",
+			sides[i].name, p.Files, p.Bytes, sides[0].name, first.Files, first.Bytes)
 	})
-	var cells []string
-	for i, s := range append(sides[:n:n], best, sides[len(sides)-1]) {
-		t := measure.Median(s.seconds)
-		cells = append(cells, measure.English.Sprintf("%.0f", measure.Median(s.requests)), fmt.Sprintf("%.2f", t))
-		if i < n { // and times the usual loop's
-			cells[len(cells)-1] += fmt.Sprintf(" (%.2f)", t/measure.Median(best.seconds))
+	best := slices.MinFunc(sides[1:], func(x, y *side) int { return cmp.Compare(x.seconds(), y.seconds()) })
+	for _, s := range []*side{sides[0], best} {
+		for _, p := range s.passes {
+			records = append(records, record.Record{Table: "cold", Data: c.name, Who: s.who, Files: p.Files,
+				Values: map[string]float64{"requests": float64(p.Requests), "s": p.Seconds}})
 		}
 	}
-	return [][]string{cells}
+	return records
 }
 
-// cancel returns how long the programs' runs take to end that are cancelled at random moments, from the first one on.
-func (b *bench) cancel(ctx context.Context, c testCase, on string) (rows [][]string) {
-	for _, p := range b.builds {
-		var seconds []float64 // of the whole run, which shows when cancels are of use, and to the end of the others
-		for i := range b.cancels + 1 {
-			var flags []string
-			if i > 0 {
-				flags = []string{"-cancel", time.Duration(rand.Float64() * seconds[0] * float64(time.Second)).String()}
-			}
-			seconds = append(seconds, b.once(ctx, c, on, &side{program: p.path, name: c.ours, threads: 1}, flags...).Seconds)
+// cancel measures how long runs take to end that are cancelled at random moments, from the first one on.
+func (b *bench) cancel(ctx context.Context, c testCase, on string) []record.Record {
+	var ms []float64 // of the whole run, which shows when cancels are of use, and to the end of the others
+	for i := range b.cancels + 1 {
+		var flags []string
+		if i > 0 {
+			flags = []string{"-cancel", time.Duration(rand.Float64() * ms[0] * float64(time.Millisecond)).String()}
 		}
-		slices.Sort(seconds[1:])
-		ms := func(i int) string { return fmt.Sprintf("%.0f", seconds[i]*1000) }
-		rows = append(rows, []string{p.version, ms(0) + " ms", ms(1 + (b.cancels-1)*95/100), ms(b.cancels)})
+		ms = append(ms, 1000*b.once(ctx, c, on, &side{name: c.ours, threads: 1}, flags...).Seconds)
 	}
-	return rows
+	slices.Sort(ms[1:])
+	return []record.Record{{Table: "cancel", Data: c.name, Who: ours,
+		Values: map[string]float64{"whole-ms": ms[0], "p95-ms": ms[1+(b.cancels-1)*95/100], "ms": ms[b.cancels]}}}
 }
 
 // diskReads returns the requests so far to the disk of a file, and 0 if the kernel does not count them.

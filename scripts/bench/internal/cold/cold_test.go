@@ -3,26 +3,22 @@
 package cold
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 // fake is a bench whose sides take the seconds that are given for them, or saw another number of files if these are negative.
-func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer) {
-	out = &bytes.Buffer{}
-	b = &bench{out: out, runs: 3, cancels: 4, pattern: regexp.MustCompile("small"), data: t.TempDir(), tmp: t.TempDir()}
-	b.builds = []build{{"fileproc", "ours"}, {"HEAD~1", "theirs"}}
+func fake(t *testing.T, seconds map[string]float64) (b *bench) {
+	b = &bench{runs: 3, cancels: 4, data: t.TempDir(), tmp: t.TempDir()}
 	b.output = func(_ context.Context, name string, args ...string) (string, error) {
 		if name == b.disk() && args[0] == "image" {
 			if slices.Contains(args, "xfs") {
@@ -33,8 +29,6 @@ func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer
 		what := args[slices.Index(args, "-side")+1]
 		if i := slices.Index(args, "-threads"); strings.HasPrefix(what, "c") {
 			what += args[i+1]
-		} else if slices.Contains(args, "theirs") || name == "theirs" {
-			what = "theirs"
 		}
 		if i := slices.Index(args, "-cancel"); i >= 0 {
 			what = "cancel"
@@ -49,39 +43,35 @@ func fake(t *testing.T, seconds map[string]float64) (b *bench, out *bytes.Buffer
 		}
 		return printed, nil
 	}
-	return b, out
+	return b
 }
 
 func TestRows(t *testing.T) {
-	cases := []testCase{
+	list := []testCase{
 		{"small, ext4", "≤ 1", "flat_10", "ext4", cloud, "fileproc", "c"},
 		{"small, xfs", "≤ 2", "flat_10", "xfs", nil, "fileproc", "c"},
 		{"small, the machine's disk", "≤ 3", "flat_10", "", nil, "fileproc", "c"},
 		{"small, without a million", "≤ 4", "flat_1m", "ext4", nil, "fileproc", "c"},
-		{"another", "", "flat_10", "ext4", nil, "fileproc", "c"},
 	}
+	defer func(old []testCase) { cases = old }(cases)
+	cases = list
 	t.Setenv("BENCH_COLD_1M", "")
-	b, out := fake(t, map[string]float64{"fileproc": 1, "theirs": 1.5, "c8": 3, "c32": 4, "c64": 2, "c-order2": 0.5})
-	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 10), cases, b.compare) }))
-	rows := strings.Split(out.String(), "\n")
-	require.Equal(t, "| small, ext4 | 70 | 1.00 (0.25) | 70 | 1.50 (0.38) | 70 | 4.00 | 70 | 0.50 | ≤ 1 |", rows[2])
-	require.Equal(t, "| small, xfs | not run: no mkfs.xfs |  |  |  |  |  |  |  | ≤ 2 |", rows[3])
-	require.Regexp(t, `disk \| \d+ \| 1.00 \(0.50\) \| \d+ \| 1.50 \(0.75\) \| \d+ \| 2.00 \| \d+ \| 0.50 \| ≤ 3 \|$`, rows[4])
-	require.Contains(t, rows[5], "not run: BENCH_COLD_1M is not set |")
-	require.Len(t, rows, 7, "the pattern leaves one out")
+	b := fake(t, map[string]float64{"fileproc": 1, "c8": 3, "c32": 4, "c64": 2})
+	rows := strings.Split(Table(record.Of(b.measure(t.Context(), list), "cold")), "\n")
+	require.Equal(t, "| case | fileproc: requests | time, s | usual loop: requests | time, s | target |", rows[0])
+	require.Equal(t, "| small, ext4 | 70 | 1.00 (0.25) | 70 | 4.00 | ≤ 1 |", rows[2])
+	require.Regexp(t, `disk \| \d+ \| 1.00 \(0.50\) \| \d+ \| 2.00 \| ≤ 3 \|$`, rows[3])
+	require.Equal(t, []string{""}, rows[4:], "there is no mkfs.xfs, and BENCH_COLD_1M is not set")
 }
 
 // TestOtherWork: a side that saw other files is the reason why a case is left out.
 func TestOtherWork(t *testing.T) {
-	b, out := fake(t, map[string]float64{"fileproc": 1, "theirs": 1, "c32": -1, "c-order2": 1})
-	one := []testCase{{"small, ext4", "", "flat_10", "ext4", cloud, "fileproc", "c"}}
-	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 10), one, b.compare) }))
-	require.Contains(t, out.String(), "not run: c saw 9 files, 4000 bytes; another side 10, 4000")
+	b := fake(t, map[string]float64{"fileproc": 1, "c32": -1})
+	require.Empty(t, b.measure(t.Context(), []testCase{{"small, ext4", "", "flat_10", "ext4", cloud, "fileproc", "c"}}))
 }
 
 func TestCancels(t *testing.T) {
-	b, out := fake(t, map[string]float64{"fileproc": 2, "theirs": 3, "cancel": 0.04})
-	one := []testCase{{"small, cancel", "≤ 100 ms", "flat_10", "ext4", head, "fileproc", ""}}
-	require.NoError(t, fail.Try(func() { b.table(t.Context(), make([]string, 6), one, b.cancel) }))
-	require.Contains(t, out.String(), "| small, cancel | fileproc | 2000 ms | 40 | 40 | ≤ 100 ms |\n| small, cancel | HEAD~1 | 3000 ms | 40 | 40 | ≤ 100 ms |\n")
+	b := fake(t, map[string]float64{"fileproc": 2, "cancel": 0.04})
+	records := b.measure(t.Context(), []testCase{{"small, cancel", "≤ 100 ms", "flat_10", "ext4", head, "fileproc", ""}})
+	require.Equal(t, map[string]float64{"whole-ms": 2000, "p95-ms": 40, "ms": 40}, records[0].Values)
 }

@@ -16,10 +16,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
-	"github.com/fileproc/fileproc/scripts/bench/internal/readers"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/record"
+	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
@@ -30,192 +33,213 @@ const (
 	onceReadSize = 64 << 10 // the C loop in -case once, which reads whole files, as fileproc does
 )
 
-var metadata = fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}
+var whole, metadata = fileproc.Options{}, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}
 
 func (r *run) fileproc(opts fileproc.Options) turns.Side {
-	return readers.Fileproc(r.ctx, r.dir, opts).Side("")
+	return read(r.ctx, r.dir, opts).Side()
 }
 
 func (r *run) c(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
 
 // cases are the values of -case.
-var cases = map[string]func(*run){
-	"whole": func(r *run) {
-		r.compare(turns.Against("whole / C loop", r.fileproc(fileproc.Options{}), r.c("read", cReadSize)))
+var cases = map[string]func(*run) []record.Record{
+	"whole": func(r *run) []record.Record {
+		return r.compare(turns.Against("whole / C loop", r.fileproc(whole), r.c("read", cReadSize)))
 	},
-	"prefix": func(r *run) {
-		r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
+	"prefix": func(r *run) []record.Record {
+		return r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
 	},
-	"stat": func(r *run) {
-		r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
+	"stat": func(r *run) []record.Record {
+		return r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
 	},
-	"names": func(r *run) {
-		ours := readers.Entries(fileproc.ReadDir, r.dir).Side("")
-		r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
-			turns.Against("ReadDir / os.ReadDir", ours, readers.Entries(os.ReadDir, r.dir).Side("")))
+	"names": func(r *run) []record.Record {
+		ours := entries(fileproc.ReadDir, r.dir).Side()
+		return r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
+			turns.Against("ReadDir / os.ReadDir", ours, entries(os.ReadDir, r.dir).Side()))
 	},
-	"walkdir": func(r *run) {
-		r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(fileproc.Options{}), readers.WalkDir(r.dir).Side("")))
+	"walkdir": func(r *run) []record.Record {
+		return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(whole), walkDir(r.dir).Side()),
+			turns.Against("whole, Workers 1 / WalkDir + ReadFile", r.fileproc(fileproc.Options{Workers: 1}), walkDir(r.dir).Side()))
 	},
-	"plain": (*run).plain, "small": (*run).small, "shapes": (*run).shapes, "files": (*run).files, "again": (*run).again,
-	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs,
-	"peak": (*run).peak, "bare": (*run).bare, "fio": (*run).fio,
+	"peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
+	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
 }
 
-func (r *run) files() {
-	var listed []string
-	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
-		if err == nil && !e.IsDir() { // a run over names that are missing fails
-			listed = append(listed, e.Rel())
-		}
-	}
+func (r *run) files() []record.Record {
+	listed := r.list()
 	named := func(order string, names []string) turns.Comparison {
 		return turns.Against("names "+order+" / a run that lists them",
-			r.fileproc(fileproc.Options{Files: slices.Values(names)}), r.fileproc(fileproc.Options{}))
+			r.fileproc(fileproc.Options{Files: slices.Values(names)}), r.fileproc(whole))
 	}
 	shuffled := slices.Clone(listed)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	r.compare(named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled))
+	return r.compare(named("as listed", listed), named("sorted", slices.Sorted(slices.Values(listed))), named("shuffled", shuffled))
+}
+
+func (r *run) list() (names []string) {
+	for e, err := range fileproc.Walk(r.ctx, r.dir, fileproc.Options{}) {
+		fail.On(err)
+		if e.Type().IsRegular() {
+			names = append(names, e.Rel())
+		}
+	}
+	return names
 }
 
 // sweep compares the default with other numbers of workers.
-func (r *run) sweep() {
+func (r *run) sweep() []record.Record {
 	var list []turns.Comparison
 	for text := range strings.SplitSeq(r.workers, ",") {
 		n, err := strconv.Atoi(text)
 		fail.If(err != nil, "-workers: %w", err)
-		list = append(list, turns.Against("default / Workers "+text,
-			r.fileproc(fileproc.Options{}), r.fileproc(fileproc.Options{Workers: n})))
+		list = append(list, turns.Against("default / Workers "+text, r.fileproc(whole), r.fileproc(fileproc.Options{Workers: n})))
 	}
-	r.compare(list...)
+	return r.compare(list...)
 }
 
 // uring compares runs with io_uring and without, in a build that has it. A pass repeats the run until it has read some 20,000
 // files, so that passes over small sets, where it matters what a ring costs to make, are no shorter than others.
-func (r *run) uring() {
-	with := readers.Fileproc(r.ctx, r.dir, fileproc.Options{})
-	without := readers.Fileproc(r.ctx, r.dir, fileproc.Options{DisableURing: true})
+func (r *run) uring() []record.Record {
+	with, without := read(r.ctx, r.dir, whole), read(r.ctx, r.dir, fileproc.Options{DisableURing: true})
 	files, _, err := with()
 	fail.On(err)
 	calls := max(1, 20_000/max(1, files))
-	r.compare(turns.Against(r.Data+", whole / the same without io_uring",
-		with.Times(calls).Side(""), without.Times(calls).Side("")))
+	return r.compare(turns.Against("whole / the same without io_uring", with.Times(calls).Side(), without.Times(calls).Side()))
 }
 
-// small compares the cost of a call in small directories, where the set-up matters.
-func (r *run) small() {
-	r.overTrees(func(t tree) []turns.Comparison {
-		if t.calls == 1 {
-			return nil
-		}
-		return []turns.Comparison{turns.Against(t.name+" / ReadDir + ReadFile",
-			r.timesOf(t, 0), readers.ReadDir(t.dir).Times(t.calls).Side(""))}
-	})
-}
-
-// shapes compares trees of many small directories.
-func (r *run) shapes() {
-	r.overTrees(func(t tree) []turns.Comparison {
-		if t.calls > 1 || t.files == 1 {
-			return nil
-		}
-		return []turns.Comparison{turns.Against(t.name+" / C loop", r.timesOf(t, 0), r.cLoop(t.dir, "read", cReadSize, r.threads))}
-	})
-}
-
-// plain compares with a plain WalkDir loop, also with one worker, on the set or, without one, on small trees.
-func (r *run) plain() {
-	compare := func(t tree) (list []turns.Comparison) {
-		for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
-			list = append(list, turns.Against(fmt.Sprintf("%s, Workers %d / WalkDir + ReadFile", t.name, workers),
-				r.timesOf(t, workers), readers.WalkDir(t.dir).Times(t.calls).Side("")))
-		}
-		return list
-	}
-	if r.dir != "" {
-		r.compare(compare(tree{name: r.Data, dir: r.dir, calls: 1})...)
-	} else {
-		r.overTrees(compare)
-	}
-}
-
-// A tree has so many directories, or 1,000 in a chain, of so many files. A pass reads it so often that it sees about 2,000 files.
-type tree struct {
-	name               string
-	dirs, files, calls int
-	dir                string
-}
-
-func (r *run) timesOf(t tree, workers int) turns.Side {
-	return readers.Fileproc(r.ctx, t.dir, fileproc.Options{Workers: workers}).Times(t.calls).Side("")
-}
-
-// overTrees makes small trees and compares what compare says.
-func (r *run) overTrees(compare func(tree) []turns.Comparison) {
-	tmp := r.temp("")
-	const chain = 0
+// trees makes small trees, in which the cost of a run or of a directory matters. It compares single directories with the loop
+// over ReadDir, several with the C loop, and each with WalkDir, also with one worker. A pass sees about 2,000 files.
+func (r *run) trees() []record.Record {
+	tmp := r.temp()
+	const chain = 0 // 1,000 directories, one in another
 	var list []turns.Comparison
-	for _, t := range []tree{
-		{name: "1 files", dirs: 1, files: 1, calls: 2000}, {name: "2 files", dirs: 1, files: 2, calls: 1000},
-		{name: "3 files", dirs: 1, files: 3, calls: 666}, {name: "5 files", dirs: 1, files: 5, calls: 400},
-		{name: "10 files", dirs: 1, files: 10, calls: 200}, {name: "100 files", dirs: 1, files: 100, calls: 20},
-		{name: "1,000 directories of 1", dirs: 1000, files: 1, calls: 1}, {name: "1,000 directories of 3", dirs: 1000, files: 3, calls: 1},
-		{name: "chain of 1,000", dirs: chain, files: 3, calls: 1},
+	for _, t := range []struct {
+		name        string
+		dirs, files int
+	}{
+		{"1 file", 1, 1}, {"2 files", 1, 2}, {"3 files", 1, 3}, {"5 files", 1, 5}, {"10 files", 1, 10}, {"100 files", 1, 100},
+		{"1,000 directories of 1", 1000, 1}, {"1,000 directories of 3", 1000, 3}, {"chain of 1,000", chain, 3},
 	} {
-		t.dir = filepath.Join(tmp, t.name)
+		dir := filepath.Join(tmp, t.name)
 		for i := range max(1, t.dirs) {
-			sub := ""
+			sub := filepath.Join(dir, strconv.Itoa(i))
 			if t.dirs == chain {
-				sub = strings.Repeat("d/", 1000)
-			} else if t.dirs > 1 {
-				sub = strconv.Itoa(i)
+				sub = filepath.Join(dir, strings.Repeat("d/", 1000))
+			} else if t.dirs == 1 {
+				sub = dir
 			}
-			fail.On(os.MkdirAll(filepath.Join(t.dir, sub), 0o755))
+			fail.On(os.MkdirAll(sub, 0o755))
 			for k := range t.files {
-				fail.On(os.WriteFile(filepath.Join(t.dir, sub, fmt.Sprintf("ticket-%07d.md", k)), make([]byte, 400), 0o644))
+				fail.On(os.WriteFile(filepath.Join(sub, fmt.Sprintf("ticket-%07d.md", k)), make([]byte, 400), 0o644))
 			}
 		}
-		list = append(list, compare(t)...)
+		calls := 1
+		if t.dirs == 1 {
+			calls = 2000 / t.files
+		}
+		ours := read(r.ctx, dir, whole).Times(calls).Side()
+		if t.dirs == 1 {
+			list = append(list, turns.Against(t.name+" / ReadDir + ReadFile", ours, readDir(dir).Times(calls).Side()))
+		} else {
+			list = append(list, turns.Against(t.name+" / C loop", ours, r.cLoop(dir, "read", cReadSize, r.threads)))
+		}
+		theirs, one := walkDir(dir).Times(calls).Side(), read(r.ctx, dir, fileproc.Options{Workers: 1}).Times(calls).Side()
+		list = append(list, turns.Against(t.name+" / WalkDir + ReadFile", ours, theirs),
+			turns.Against(t.name+", Workers 1 / WalkDir + ReadFile", one, theirs))
 	}
-	r.compare(list...)
+	return r.compare(list...)
+}
+
+// again compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that
+// parses the YAML at the beginning of a ticket. Before each pass with changes it touches other files of the set.
+func (r *run) again() (records []record.Record) {
+	const changedOf, mostYAML = 100, 200_000 // of so many files one changes; the most files that are parsed
+	r.Passes = 1
+	tmp, names, round := r.temp(), r.list(), 0
+	touch := func() (err error) {
+		now := time.Now()
+		for i := round % changedOf; i < len(names); i += changedOf {
+			err = errors.Join(err, os.Chtimes(filepath.Join(r.dir, names[i]), now, now))
+		}
+		round++
+		time.Sleep(2100 * time.Millisecond) // until the files are so old that their results are kept
+		return err
+	}
+	for _, of := range []struct {
+		name string
+		fn   func(*fileproc.File) (int, error)
+	}{{"the size", size}, {"YAML", parsed}} {
+		if of.name == "YAML" && len(names) > mostYAML {
+			break
+		}
+		inc := incremental.Options[int]{File: filepath.Join(tmp, "cache"), Version: of.name}
+		full := turns.Work(func() (int, int64, error) { return sum(fileproc.Process(r.ctx, r.dir, whole, of.fn)) }).Side()
+		again := turns.Work(func() (int, int64, error) { return sum(incremental.Process(r.ctx, r.dir, inc, whole, of.fn)) }).Side()
+		fail.Must(again.Pass())
+		records = append(records, r.compare(
+			turns.Against("metadata alone / a full run", r.fileproc(metadata), full),
+			turns.Against(of.name+", 1 % changed / a full run", again.After(touch), full),
+			turns.Against(of.name+", nothing changed / a full run", again, full),
+			turns.Against(of.name+", the first run / a full run", again.After(func() error { return os.RemoveAll(inc.File) }), full))...)
+	}
+	return records
+}
+
+func size(f *fileproc.File) (int, error) { return len(f.Data()), nil }
+
+// parsed parses the YAML of a ticket and returns the ticket's size.
+func parsed(f *fileproc.File) (int, error) {
+	var fields map[string]any
+	text, err := tickets.Frontmatter(f.Data())
+	if err == nil {
+		err = yaml.Unmarshal(text, &fields)
+	}
+	if err == nil && fields["id"] == nil {
+		err = fmt.Errorf("no id in %v", fields)
+	}
+	return len(f.Data()), err
+}
+
+func sum(sizes []int, err error) (files int, bytes int64, _ error) {
+	for _, n := range sizes {
+		bytes += int64(n)
+	}
+	return len(sizes), bytes, err
 }
 
 // once prints one pass of one side as a line of JSON, without a pass before it to warm up. With cancel, a run of fileproc is
 // cancelled so long after its beginning, and the seconds are those from there to its end: 0 if it has ended before.
-func (r *run) once() {
+func (r *run) once() []record.Record {
 	ctx, stop := context.WithCancel(r.ctx)
 	defer stop()
 	ours := func(opts fileproc.Options) turns.Side {
-		work := readers.Fileproc(ctx, r.dir, opts)
+		work := read(ctx, r.dir, opts)
 		return turns.Work(func() (int, int64, error) {
 			if r.cancel >= 0 {
 				time.AfterFunc(r.cancel, stop)
 			}
 			return work()
-		}).Side("")
+		}).Side()
 	}
 	var s turns.Side
 	switch r.who {
 	case "fileproc":
-		s = ours(fileproc.Options{})
+		s = ours(whole)
 	case "fileproc-stat":
 		s = ours(metadata)
 	case "fileproc-again":
 		fail.On(os.Chdir(r.dir)) // the cache file is for a root with the name "."
 		s = turns.Work(func() (int, int64, error) {
-			sizes, err := incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, fileproc.Options{}, size)
+			sizes, err := incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, whole, size)
 			return len(sizes), 0, err
-		}).Side("")
+		}).Side()
 	case "c":
 		s = r.c("whole", onceReadSize)
-	case "c-order":
-		s = r.inOrder(onceReadSize, r.threads)
-	case "c-stat", "c-stat-order":
-		s = r.c(strings.TrimPrefix(r.who, "c-"), 0)
+	case "c-stat":
+		s = r.c("stat", 0)
 	default:
 		fail.If(true, "unknown side %q: -h lists them", r.who)
 	}
-	fail.If(s.Missing != "", "-side %s: %s", r.who, s.Missing)
 	if r.Before != nil {
 		s = s.After(r.Before)
 	}
@@ -224,33 +248,37 @@ func (r *run) once() {
 		p.Wall, err = max(0, p.Wall-float64(r.cancel)), nil
 	}
 	fail.On(err)
-	fail.On(json.NewEncoder(r.Out).Encode(struct {
-		Files   int     `json:"files"`
-		Bytes   int64   `json:"bytes"`
-		Seconds float64 `json:"seconds"`
-	}{p.Files, p.Bytes, p.Wall / 1e9}))
+	fail.On(json.NewEncoder(os.Stdout).Encode(map[string]any{"files": p.Files, "bytes": p.Bytes, "seconds": p.Wall / 1e9}))
+	return nil
 }
 
-func (r *run) allocs() {
+// value returns a record of what was measured once.
+func (r *run) value(who, unit string, value float64) []record.Record {
+	return []record.Record{{Table: r.Table, Data: r.Data, Who: who + record.Ours, Values: map[string]float64{unit: value}}}
+}
+
+func (r *run) allocs() []record.Record {
 	var before, after runtime.MemStats
-	work := readers.Fileproc(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize})
+	work := read(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize})
 	runtime.ReadMemStats(&before)
 	files, _, err := work()
 	fail.On(err)
 	runtime.ReadMemStats(&after)
-	fmt.Fprintf(r.Out, "%.4f allocations a file, %d files, prefix\n", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)), files)
+	return r.value("prefix", "allocations", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)))
 }
 
-// peak streams the files and prints the peak memory of the process.
-func (r *run) peak() {
-	files := 0
-	for _, err := range fileproc.Stream(r.ctx, r.dir, fileproc.Options{}, func(f *fileproc.File) (int, error) { return len(f.Data()), nil }) {
+// peak streams the files and returns the peak memory of the process.
+func (r *run) peak() []record.Record {
+	who := "Stream, warm"
+	if r.Before != nil {
+		who = "Stream, cold"
+		fail.On(r.Before())
+	}
+	for _, err := range fileproc.Stream(r.ctx, r.dir, whole, size) {
 		fail.On(err)
-		files++
 	}
-	for line := range strings.Lines(string(fail.Must(os.ReadFile("/proc/self/status")))) {
-		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			fmt.Fprintf(r.Out, "%s at most, %d files, Stream\n", strings.TrimSpace(kib), files)
-		}
-	}
+	var kib float64
+	_, text, _ := strings.Cut(string(fail.Must(os.ReadFile("/proc/self/status"))), "VmHWM:")
+	fail.Must(fmt.Sscan(text, &kib))
+	return r.value(who, "MiB", kib/1024)
 }

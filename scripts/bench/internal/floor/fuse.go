@@ -11,9 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -28,48 +25,19 @@ const slowFiles = 1000
 // A slowFile is a file in memory, served over FUSE, that takes a while to open.
 type slowFile struct {
 	fs.MemRegularFile
-	slow *slowness
+	delay time.Duration
 }
 
 var _ fs.NodeOpener = (*slowFile)(nil)
 
 func (f *slowFile) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	f.slow.wait()
+	time.Sleep(f.delay)
 	return f.MemRegularFile.Open(ctx, flags)
 }
 
-// slowness is the delay of each open.
-type slowness struct {
-	delay  time.Duration
-	busy   bool       // the delay uses a processor
-	serial bool       // one open at a time
-	mu     sync.Mutex // held during the delay if serial
-}
-
-func newSlowness(delay, kind string) (*slowness, error) {
-	d, err := time.ParseDuration(delay)
-	if !slices.Contains([]string{"", "busy", "serial", "busy,serial"}, kind) {
-		err = fmt.Errorf("-server: unknown kind %q: want busy, serial or busy,serial", kind)
-	}
-	return &slowness{delay: d, busy: strings.Contains(kind, "busy"), serial: strings.Contains(kind, "serial")}, err
-}
-
-func (s *slowness) wait() {
-	if s.serial {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-	}
-	if !s.busy {
-		time.Sleep(s.delay)
-		return
-	}
-	for start := time.Now(); time.Since(start) < s.delay; {
-	}
-}
-
 // serveSlow runs in the process that mountSlow starts. It serves a directory until its standard input ends.
-func serveSlow(dir, delay, kind string) error {
-	slow, err := newSlowness(delay, kind)
+func serveSlow(dir, delay string) error {
+	slow, err := time.ParseDuration(delay)
 	if err != nil {
 		return err
 	}
@@ -94,11 +62,10 @@ func serveSlow(dir, delay, kind string) error {
 
 // mountSlow mounts the directory to process. A separate process serves it, as with real file systems, so the server's goroutines do
 // not count towards this process's GOMAXPROCS.
-func (r *run) mountSlow() {
-	fail.Must(newSlowness(r.fuse.String(), r.server))
-	r.dir = r.temp("")
-	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, r.fuse)
-	_, out, err := r.start("/proc/self/exe", "floor", "serve", r.dir, r.fuse.String(), r.server)
+func (r *run) mountSlow(delay time.Duration) {
+	r.dir = r.temp()
+	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, delay)
+	_, out, err := r.start("/proc/self/exe", "floor", "serve", r.dir, delay.String())
 	fail.On(err)
 	fail.Must(out.ReadString('\n'))
 }

@@ -13,25 +13,6 @@ import (
 	"time"
 )
 
-// Module makes the file mod, and its go.sum, for go build -modfile -mod=mod: this module with the one in dir as that module.
-func Module(ctx context.Context, mod, module, dir string) error {
-	return All(ctx, [][]string{
-		{"cp", "go.mod", mod},
-		{"cp", "go.sum", strings.TrimSuffix(mod, ".mod") + ".sum"},
-		{"go", "mod", "edit", "-replace", module + "=" + dir, mod},
-	})
-}
-
-// All runs programs one after the other.
-func All(ctx context.Context, commands [][]string) error {
-	for _, args := range commands {
-		if _, err := Output(ctx, "", args[0], args[1:]...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Output runs a program in dir and returns what it printed. The error is one line: the first that the program complained with, since
 // those after it are consequences or a usage, and the last, since progress may stand before it.
 func Output(ctx context.Context, dir, name string, args ...string) (string, error) {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
-	"time"
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchmath"
@@ -34,21 +33,18 @@ const (
 func compare(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 30}
 	sel.flags(f)
-	against := f.String("against", "baseline", "what to compare with: baseline, prev (the newest record) or a `revision`")
+	against := f.String("against", "baseline", "what to compare with: baseline or a `revision`")
 	limit := f.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, or 20)")
-	tags := f.String("tags", "", tagsUsage)
 	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
 	return func(c clone) {
 		fail.If(*limit < 0 || math.IsNaN(*limit), "--fail-above %v: want a percentage above 0", *limit)
-		more := moreSamples
+		to := comparison{c, sel, *limit / 100, moreSamples}
 		if *short {
 			fail.If(sel.sizes != "" || sel.modes != allModes, "--short chooses the cases: leave out --sizes and --modes")
-			sel.sizes, sel.modes, more = shortSizes, shortModes, shortMore
+			to.sizes, to.modes, to.more = shortSizes, shortModes, shortMore
 		}
-		src := c.workingTree(*tags)
-		to := comparison{c, sel, *limit / 100, more}
-		if file, ok := recordFiles[*against]; ok {
-			to.withRecord(src, file)
+		if src := c.workingTree(); *against == "baseline" {
+			to.withBaseline(src)
 		} else {
 			to.withRevision(src, *against)
 		}
@@ -79,13 +75,13 @@ func (c comparison) withRevision(src source, rev string) {
 	})
 }
 
-// withRecord compares a source with the entries of a file that suit it best.
-func (c comparison) withRecord(src source, file string) {
-	entries := c.entriesWith(src.tags, file)
+// withBaseline compares a source with the entries that suit it best.
+func (c comparison) withBaseline(src source) {
+	entries := c.entriesWith(src.tags)
 	cases := c.cases(c.clone)
 	here, binary := c.meta("", src.tags), c.made("new.test")
-	old := choose(entries, here, file)
-	cases = old.having(cases, file, c.sizes != "")
+	old := choose(entries, here)
+	cases = old.having(cases, c.sizes != "")
 	c.build(src, binary)
 	fmt.Printf("old: %v\nnew: %v\n", old.meta, here)
 	c.timesAndCounts(func() { c.withEntry(cases, old, here, binary) }, func() {
@@ -117,33 +113,23 @@ func (c comparison) withEntry(cases []benchCase, old entry, here meta, binary st
 	c.limit = cmp.Or(c.limit, 0.20) // the entry is of another hour, in which time over floor differed by several percent
 	oldBinary := c.made("old.test")
 	built := sync.OnceValue(func() error {
-		return fail.Try(func() {
-			fail.If(old.Dirty, "the record is of a dirty tree")
-			c.buildRevision(old.Commit, old.BuildTags, oldBinary)
-		})
+		return fail.Try(func() { c.buildRevision(old.Commit, old.BuildTags, oldBinary) })
 	})
 	inTurn := func() *side {
 		if err := built(); err != nil {
-			fmt.Printf("The commit of the record cannot be measured beside: %v.\n", err)
+			fmt.Printf("The commit of the baseline cannot be measured beside: %v.\n", err)
 			return &side{cases: old.Cases, quiet: true}
 		}
-		fmt.Println("In turn with the commit of the record:")
+		fmt.Println("In turn with the commit of the baseline:")
 		return newSide(oldBinary)
 	}
-	record := func() *side { return &side{cases: old.Cases} }
-	switch {
-	case old.sameMachine(here):
-		c.confirmed(cases, binary, record, inTurn)
-	case built() == nil:
-		fmt.Println("These are different machines.")
-		c.confirmed(cases, binary, inTurn, inTurn)
-	default:
-		fail.If(old.IOUring != here.IOUring, "%w: io_uring is to be had on one of the machines only, "+
-			"and git does not have the commit %.12s to measure it here", errCannotTell, old.Commit)
-		fmt.Println("These are different machines: only time over floor can be compared.")
-		c.limit *= 2 // there the system calls have another share of the time
-		c.confirmed(cases, binary, record, record)
+	if old.sameMachine(here) {
+		c.confirmed(cases, binary, func() *side { return &side{cases: old.Cases} }, inTurn)
+		return
 	}
+	err := built()
+	fail.If(err != nil, "%w: these are different machines, and the commit of the baseline cannot be measured here: %w", errCannotTell, err)
+	c.confirmed(cases, binary, inTurn, inTurn)
 }
 
 // confirmed compares the cases with the first side, and what looks slower with the second.
@@ -216,7 +202,6 @@ type side struct {
 	binary string // unless empty, what is measured; else the side is a record
 	quiet  bool   // a record of a machine like this one, which must not be busier than then
 	cases  map[string]series
-	text   strings.Builder // all that its processes printed
 }
 
 func newSide(binary string) *side { return &side{binary: binary, cases: map[string]series{}} }
@@ -241,7 +226,6 @@ func (c clone) sample(s *side, bc benchCase) {
 	passes := max(3, min(6, 30_000/bc.set.Count))
 	pattern := bc.pattern("Process") + "|" + bc.pattern("Floor") + "/^goroutines=max$"
 	text := c.bench(nil, s.binary, pattern, max(1, 5_000/bc.set.Count), "-test.count", fmt.Sprint(passes))
-	fmt.Fprintln(&s.text, text)
 	times, floors := values(text, "Process/", "sec/op"), values(text, "Floor/", "sec/op")
 	fail.If(len(times) != passes || len(floors) != passes,
 		"%v: the benchmark printed %d results and %d of the floor, want %d of each", bc, len(times), len(floors), passes)
@@ -294,37 +278,22 @@ func (c change) above(limit float64) bool { return c.clear(limit) && c.Estimate 
 // decides reports whether the samples are enough: not while both the limit and half of it may be the change.
 func (c change) decides(limit float64) bool { return c.clear(limit) || c.Hi <= limit }
 
-// prove shows that the comparison finds a slowdown that was planted in the hot path, and that it finds none between two
-// builds of the same commit. It measures HEAD, not what was changed since.
+// prove shows that the comparison finds a slowdown that was planted in the hot path, and that it finds none between two builds of the
+// same commit. It measures HEAD, not what was changed since.
 func prove(f *flag.FlagSet) func(clone) {
 	repeats := f.Int("repeats", 20, "`times` that each comparison is made")
 	runs := f.Int("runs", 30, "`samples` of each side in a comparison")
-	baseline := f.Bool("baseline", false, "prove the short comparison with the baseline instead; the baseline must be there")
+	turns := f.Int("turns", 250, "`turns` of the planted loop for each file, of some four cycles each: 250 are about a tenth of its time")
 	return func(c clone) {
 		fail.If(*repeats < 1 || *runs < minRuns, "want --repeats of at least 1 and --runs of at least %d", minRuns)
-		percent, with := 10.0, c.buildTags("")
-		bc := newCase("flat_5k", "whole")
-		if *baseline {
-			c.entriesWith(with, baselineFile)
-			percent = 30
-		}
+		bc, old, binary := newCase("flat_5k", "whole"), c.made("one.test"), c.made("other.test")
 		bc.ensure(c)
-		old, binary := c.made("one.test"), c.made("other.test")
-		clean := c.buildRevision("HEAD", with, binary)
-		turns := c.calibrate(c.buildRevision("HEAD", with, old), old, bc, percent/100)
-		fmt.Printf("%v: %d turns of a loop for each file are %.3g %% of the time\n", bc, turns, percent)
-		names, sides, hits := []string{"planted", "same commit"}, []source{c.plant(clean, loop(turns), ""), clean}, []int{0, 0}
-		start := time.Now()
+		clean := c.buildRevision("HEAD", "", old)
+		names, sides, hits := []string{"planted", "same commit"}, []source{c.plant(clean, loop(*turns), ""), clean}, []int{0, 0}
 		for i := range 2 * *repeats {
 			fmt.Printf("\n%s, %d of %d\n", names[i%2], i/2+1, *repeats)
-			err := fail.Try(func() {
-				if *baseline {
-					comparison{c, selection{shortSizes, shortModes, *runs}, 0, shortMore}.withRecord(sides[i%2], baselineFile)
-				} else {
-					c.build(sides[i%2], binary)
-					comparison{c, selection{runs: *runs}, 0, moreSamples}.withBinary([]benchCase{bc}, old, binary)
-				}
-			})
+			c.build(sides[i%2], binary)
+			err := fail.Try(func() { comparison{c, selection{runs: *runs}, 0, moreSamples}.withBinary([]benchCase{bc}, old, binary) })
 			if errors.Is(err, errSlower) {
 				hits[i%2]++
 				fmt.Println(err)
@@ -332,22 +301,9 @@ func prove(f *flag.FlagSet) func(clone) {
 				fail.On(err)
 			}
 		}
-		fmt.Printf("\nplanted slowdown found %d times of %d; false alarms %d of %d; %.0f s\n",
-			hits[0], *repeats, hits[1], *repeats, time.Since(start).Seconds())
+		fmt.Printf("\nplanted slowdown found %d times of %d; false alarms %d of %d\n", hits[0], *repeats, hits[1], *repeats)
 		fail.If(hits[0] != *repeats || hits[1] != 0, "the proof does not hold")
 	}
-}
-
-// calibrate returns how many turns of the planted loop cost the given part of a file's time. A large plant is measured,
-// since its effect is large compared with the noise.
-func (c clone) calibrate(src source, binary string, bc benchCase, part float64) (turns int) {
-	const many, samples = 2000, 40
-	clean, slow := newSide(binary), newSide(c.made("slow.test"))
-	c.build(c.plant(src, loop(many), ""), slow.binary)
-	c.measureAll([]benchCase{bc}, samples, clean, slow)
-	cost := pairedChange(clean.cases[bc.String()].Time, slow.cases[bc.String()].Time)
-	fail.If(cost.Lo <= 0, "the planted loop cannot be seen at all: the machine is too noisy")
-	return int(part / cost.Estimate * many)
 }
 
 // loop is the code of a loop of so many turns. The variable keeps the compiler from leaving the loop out; it is no global one,

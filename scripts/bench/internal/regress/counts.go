@@ -4,9 +4,7 @@ package regress
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -71,7 +69,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	for _, bc := range cases {
 		all[bc.String()] = counts{allocations: c.allocations(binary, bc)}
 		if noTrace == nil {
-			maps.Copy(all[bc.String()], agreed(func() counts { return c.calls(counted, binary, bc, kindOf) }))
+			maps.Copy(all[bc.String()], agreed(func() counts { return c.calls(binary, bc) }))
 		}
 	}
 	if here {
@@ -111,19 +109,17 @@ func (c clone) allocations(binary string, bc benchCase) float64 {
 func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
 
 // calls returns the calls a file by kind: those of a long run less those of a short one, for what a process needs anyway.
-func (c clone) calls(under []string, binary string, bc benchCase, kindOf map[string]string) counts {
+func (c clone) calls(binary string, bc benchCase) counts {
 	file := binary + ".strace"
 	defer os.Remove(file)
-	under = slices.Concat(under, []string{"strace", "-f", "-o", file})
-	if kindOf != nil { // a question mark each, since an architecture may lack some of them
-		under = append(under, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
-	}
+	// A question mark each, since an architecture may lack some of them.
+	under := append(counted, "strace", "-f", "-o", file, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
 	passes := max(1, 15_000/bc.set.Count)
 	c.bench(under, binary, bc.pattern("Process"), 1)
-	short := readTrace(file, kindOf)
+	short := readTrace(file)
 	c.bench(under, binary, bc.pattern("Process"), 1+passes)
 	perFile := counts{}
-	for kind, n := range readTrace(file, kindOf) {
+	for kind, n := range readTrace(file) {
 		perFile[kind] = math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*1e6) / 1e6
 	}
 	return perFile
@@ -132,8 +128,8 @@ func (c clone) calls(under []string, binary string, bc benchCase, kindOf map[str
 // traceLine has a call's name, a parenthesis if the call begins, and the result if it ends: perhaps on a line of its own.
 var traceLine = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))?$`)
 
-// readTrace counts what strace wrote to a file: the calls by kind, by name if kindOf is nil.
-func readTrace(file string, kindOf map[string]string) map[string]int {
+// readTrace counts what strace wrote to a file, by kind.
+func readTrace(file string) map[string]int {
 	f := fail.Must(os.Open(file))
 	defer f.Close()
 	n := map[string]int{ringRequests: 0}
@@ -146,8 +142,8 @@ func readTrace(file string, kindOf map[string]string) map[string]int {
 		if m == nil {
 			continue
 		}
-		if kind, ok := kindOf[m[1]]; m[2] != "" && (ok || kindOf == nil) {
-			n[cmp.Or(kind, m[1])]++
+		if kind, ok := kindOf[m[1]]; m[2] != "" && ok {
+			n[kind]++
 		}
 		if m[1] == "io_uring_enter" && m[3] != "" {
 			n[ringRequests] += fail.Must(strconv.Atoi(m[3]))
@@ -202,61 +198,4 @@ func compareCounts(w io.Writer, old, new map[string]counts) {
 	t.Flush()
 	fmt.Fprintf(w, "%d counts compared, %d above their limits\n", compared, len(risen))
 	fail.If(risen != nil, "%w: %s", errMore, strings.Join(risen, "; "))
-}
-
-func profile(f *flag.FlagSet) func(clone) {
-	set := f.String("case", "flat_100k", "the `set`")
-	mode := f.String("mode", "frontmatter", "what is read of each file")
-	cpu := f.Bool("cpu", false, "CPU profile (the default, with --mem)")
-	mem := f.Bool("mem", false, "memory profile, every allocation")
-	trace := f.Bool("trace", false, "execution trace")
-	strace := f.Bool("strace", false, "count of system calls for each file; needs strace")
-	return func(c clone) {
-		bc := newCase(*set, *mode)
-		bc.ensure(c)
-		src := c.workingTree("")
-		dir := c.recordDir("profile", strings.ReplaceAll(bc.String(), "/", "-"))
-		binary := filepath.Join(dir, "bench.test")
-		c.build(src, binary)
-		pprof := func(kind, index string, flags ...string) { // over about a million files
-			file := filepath.Join(dir, kind+".pprof")
-			c.bench(nil, binary, bc.pattern("Process"), max(1, 1_000_000/bc.set.Count), append(flags, "-test."+kind+"profile", file)...)
-			top := c.output(dir, "go", "tool", "pprof", "-top", "-nodecount", "25", "-sample_index", index, binary, file) + "\n"
-			fmt.Println(top)
-			fail.On(os.WriteFile(filepath.Join(dir, kind+".txt"), []byte(top), 0o644))
-		}
-		all := !*cpu && !*mem && !*trace && !*strace
-		if *cpu || all {
-			pprof("cpu", "cpu")
-		}
-		if *mem || all {
-			pprof("mem", "alloc_space", "-test.memprofilerate", "1")
-		}
-		if *trace {
-			c.bench(nil, binary, bc.pattern("Process"), 1, "-test.trace", filepath.Join(dir, "trace.out"))
-		}
-		if *strace {
-			src.hooks = true
-			c.build(src, c.made("count.test"))
-			table := callTable(bc, c.calls(nil, c.made("count.test"), bc, nil))
-			fmt.Print(table)
-			fail.On(os.WriteFile(filepath.Join(dir, "strace.txt"), []byte(table), 0o644))
-		}
-		fmt.Println("left in .benchmarks/" + filepath.Base(dir))
-	}
-}
-
-// callTable has the system calls a file, the most frequent first.
-func callTable(bc benchCase, perFile counts) string {
-	table, total := fmt.Sprintf("system calls a file, %v\n", bc), 0.0
-	byCount := func(a, b string) int { return cmp.Compare(perFile[b], perFile[a]) }
-	for _, name := range slices.SortedFunc(maps.Keys(perFile), byCount) {
-		if name != ringRequests {
-			total += perFile[name]
-		}
-		if perFile[name] >= 0.0005 {
-			table += fmt.Sprintf("%8.3f  %s\n", perFile[name], name)
-		}
-	}
-	return table + fmt.Sprintf("%8.3f  in all\n", total)
 }

@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/perf/benchmath"
@@ -47,7 +44,7 @@ type meta struct {
 	Dirty      bool   `json:"dirty"`
 }
 
-// An entry is one line of history.jsonl or baseline.jsonl.
+// An entry is one line of baseline.jsonl.
 type entry struct {
 	meta
 	Cases  map[string]series `json:"cases"`
@@ -79,34 +76,28 @@ func (m meta) String() string {
 		m.CPU, m.Cores, m.Kernel, m.Filesystem, say(!m.IOUring, "no "))
 }
 
-const (
-	baselineFile, baselineKeeps = "baseline.jsonl", 5 // entries
-	historyFile, historyKeeps   = "history.jsonl", math.MaxInt
-)
+const baselineKeeps = 5 // entries
 
-// recordFiles are what --against names, other than revisions.
-var recordFiles = map[string]string{"baseline": baselineFile, "prev": historyFile}
+func (c clone) baseline() string { return filepath.Join(c.root, ".benchmarks", "baseline.jsonl") }
 
-func (c clone) records(name string) string { return filepath.Join(c.root, ".benchmarks", name) }
-
-// readEntries returns the entries of a file, the newest last.
-func (c clone) readEntries(name string) (entries []entry) {
-	data, err := os.ReadFile(c.records(name))
+// readEntries returns the entries of the baseline, the newest last.
+func (c clone) readEntries() (entries []entry) {
+	data, err := os.ReadFile(c.baseline())
 	fail.If(err != nil && !errors.Is(err, fs.ErrNotExist), "%w", err)
 	for text := range bytes.Lines(data) {
 		var e entry
 		err := json.Unmarshal(text, &e)
-		fail.If(err != nil, ".benchmarks/%s, line %d: %w", name, len(entries)+1, err)
-		fail.If(e.Schema != schema, ".benchmarks/%s, line %d, has schema version %d, and this command compares version %d: "+
-			"remove the file and measure again", name, len(entries)+1, e.Schema, schema)
+		fail.If(err != nil, "baseline.jsonl, line %d: %w", len(entries)+1, err)
+		fail.If(e.Schema != schema, "baseline.jsonl, line %d, has schema version %d, and this command compares version %d: "+
+			"remove the file and measure again", len(entries)+1, e.Schema, schema)
 		entries = append(entries, e)
 	}
 	return entries
 }
 
 // appendEntry adds an entry. The file keeps at most so many of those with the same build tags, the newest.
-func (c clone) appendEntry(name string, e entry, keep int) {
-	entries := append(c.readEntries(name), e)
+func (c clone) appendEntry(e entry) {
+	entries, keep := append(c.readEntries(), e), baselineKeeps
 	for i, old := range slices.Backward(entries) {
 		if old.BuildTags == e.BuildTags {
 			if keep--; keep < 0 {
@@ -118,38 +109,32 @@ func (c clone) appendEntry(name string, e entry, keep int) {
 	for _, e := range entries {
 		text = append(append(text, fail.Must(json.Marshal(e))...), '\n')
 	}
-	tmp := c.records(name + ".tmp")
-	fail.On(os.WriteFile(tmp, text, 0o644))
-	fail.On(os.Rename(tmp, c.records(name)))
+	fail.On(os.WriteFile(c.baseline()+".tmp", text, 0o644))
+	fail.On(os.Rename(c.baseline()+".tmp", c.baseline()))
 }
 
-// entriesWith returns the entries of a file that were built with these tags. Other builds are not comparable.
-func (c clone) entriesWith(want tags, file string) []entry {
-	entries := c.readEntries(file)
-	fail.If(len(entries) == 0, "there is no .benchmarks/%s to compare with: scripts/bench_regress.sh makes it "+
-		"(with --update-baseline the baseline)", file)
+// entriesWith returns the entries that were built with these tags. Other builds are not comparable.
+func (c clone) entriesWith(want tags) []entry {
+	entries := c.readEntries()
+	fail.If(len(entries) == 0, "there is no .benchmarks/baseline.jsonl to compare with: scripts/bench_regress.sh --update-baseline makes it")
 	newest := entries[len(entries)-1].BuildTags
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
-	fail.If(len(entries) == 0, "the working tree is built with %v, but no entry of .benchmarks/%s is; the newest was built with %v",
-		want, file, newest)
+	fail.If(len(entries) == 0, "the working tree is built with %v, but no entry of the baseline is; the newest was built with %v", want, newest)
 	return entries
 }
 
 // choose returns the newest entry from a machine like this one, or the newest of all, with the samples of all entries of
 // the same commit from the same machine: they are from several hours.
-func choose(entries []entry, here meta, file string) entry {
+func choose(entries []entry, here meta) entry {
 	chosen := entries[len(entries)-1]
 	for _, e := range entries {
 		if e.sameMachine(here) {
 			chosen = e
 		}
 	}
-	fail.If(chosen.Dirty && file == baselineFile, ".benchmarks/%s has an entry of a dirty tree, which is no baseline: "+
-		"measure a commit with scripts/bench_regress.sh --update-baseline", file)
 	chosen.Cases = map[string]series{}
 	for _, e := range entries {
-		clean := !e.Dirty && !chosen.Dirty
-		if e.meta == chosen.meta || clean && e.Commit == chosen.Commit && e.sameMachine(chosen.meta) {
+		if e.Commit == chosen.Commit && e.sameMachine(chosen.meta) {
 			for name, s := range e.Cases {
 				chosen.Cases[name] = chosen.Cases[name].and(s)
 			}
@@ -159,29 +144,28 @@ func choose(entries []entry, here meta, file string) entry {
 }
 
 // having returns the cases that the entry has too: all of them if they were asked for.
-func (e entry) having(cases []benchCase, file string, asked bool) (both []benchCase) {
+func (e entry) having(cases []benchCase, asked bool) (both []benchCase) {
 	for _, bc := range cases {
 		if e.Cases[bc.String()].Ratio != nil {
 			both = append(both, bc)
 			continue
 		}
-		fail.If(asked, ".benchmarks/%s has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes",
-			file, bc)
-		fmt.Printf("left out, since .benchmarks/%s does not have it: %v\n", file, bc)
+		fail.If(asked, "the baseline has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", bc)
+		fmt.Println("left out, since the baseline does not have it:", bc)
 	}
-	fail.If(both == nil, ".benchmarks/%s has none of these cases: measure them with scripts/bench_regress.sh --sizes …", file)
+	fail.If(both == nil, "the baseline has none of these cases: measure them with scripts/bench_regress.sh --sizes …")
 	return both
 }
 
 // countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.
 func countsLike(entries []entry, here meta) (of map[string]counts, why string) {
-	why = "the record has none; scripts/bench_regress.sh records them"
+	why = "the baseline has none; scripts/bench_regress.sh records them"
 	for _, e := range slices.Backward(entries) {
 		if e.Counts != nil && e.sameCalls(here) {
 			return e.Counts, ""
 		}
 		if e.Counts != nil {
-			why = "the record has none of a machine with this platform and file system, and io_uring allowed or not as here"
+			why = "the baseline has none of a machine with this platform and file system, and io_uring allowed or not as here"
 		}
 	}
 	return nil, why
@@ -190,31 +174,21 @@ func countsLike(entries []entry, here meta) (of map[string]counts, why string) {
 func record(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 20}
 	sel.flags(f)
-	tag := f.String("tag", "", "a `word` for the name of the record")
-	tags := f.String("tags", "", tagsUsage)
-	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl too, which is committed")
+	tag := f.String("tag", "", "a `word` for the entry")
+	update := f.Bool("update-baseline", false, "append to .benchmarks/baseline.jsonl, which is committed")
 	return func(c clone) {
-		fail.If(!regexp.MustCompile(`^[A-Za-z0-9._-]*$`).MatchString(*tag),
-			"--tag %q: want letters, digits, dots, dashes and underscores", *tag)
 		_, dirty := c.revision()
 		fail.If(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
-		src := c.workingTree(*tags)
-		for _, name := range recordFiles { // before minutes are spent
-			c.readEntries(name)
-		}
-		cases := sel.cases(c)
-		new := newSide(c.made("bench.test"))
+		src := c.workingTree()
+		c.readEntries() // before minutes are spent
+		cases, new := sel.cases(c), newSide(c.made("bench.test"))
 		c.build(src, new.binary)
 		c.measureAll(cases, sel.runs, new)
 		e := entry{c.meta(*tag, src.tags), new.cases, c.count(src, cases)}
-		dir := c.recordDir("regress", *tag)
-		fail.On(os.WriteFile(filepath.Join(dir, "meta.json"), append(fail.Must(json.MarshalIndent(e.meta, "", "  ")), '\n'), 0o644))
-		fail.On(os.WriteFile(filepath.Join(dir, "bench.txt"), []byte(new.text.String()), 0o644))
-		c.appendEntry(historyFile, e, historyKeeps)
 		if *update {
-			c.appendEntry(baselineFile, e, baselineKeeps)
+			c.appendEntry(e)
 		}
-		fmt.Printf("recorded in .benchmarks/%s\n%v\n", filepath.Base(dir), e.meta)
+		fmt.Println(e.meta)
 		for _, bc := range cases {
 			s := e.Cases[bc.String()]
 			ratio := benchmath.AssumeNothing.Summary(measure.NewSample(s.Ratio), 0.95)
@@ -225,10 +199,4 @@ func record(f *flag.FlagSet) func(clone) {
 			fmt.Printf("%s a run or a file: %v\n", name, e.Counts[name])
 		}
 	}
-}
-
-func (c clone) recordDir(kind, name string) string {
-	dir := c.records(strings.TrimSuffix(kind+time.Now().UTC().Format("-20060102T150405Z-")+name, "-"))
-	fail.On(os.MkdirAll(dir, 0o755))
-	return dir
 }

@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package regress guards the speed of fileproc: the commands behind bench_regress.sh, bench_compare.sh, bench_profile.sh and
-// bench_prove.sh.
+// Package regress guards the speed of fileproc: the commands behind bench_regress.sh, bench_compare.sh and bench_prove.sh.
 package regress
 
 import (
@@ -11,11 +10,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -28,7 +25,6 @@ import (
 var (
 	Run     = entryPoint("regress", record)
 	Compare = entryPoint("compare", compare)
-	Profile = entryPoint("profile", profile)
 	Prove   = entryPoint("prove", prove)
 )
 
@@ -53,26 +49,17 @@ type command func(*flag.FlagSet) (do func(clone))
 func entryPoint(name string, cmd command) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
 		return fail.Try(func() {
-			root := fail.Must(filepath.Abs(".."))
-			_, err := os.Stat(filepath.Join(root, benchFiles[0]))
-			fail.If(err != nil, "start it in the scripts directory of a clone, or through scripts/bench_*.sh")
 			tmp := fail.Must(os.MkdirTemp("", "regress-"))
 			defer os.RemoveAll(tmp)
-			clone{ctx, root, tmp}.run(name, cmd, args)
+			clone{ctx, fail.Must(filepath.Abs("..")), tmp}.run(name, cmd, args)
 		})
 	}
 }
 
 func (c clone) run(name string, cmd command, args []string) {
 	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is one line, which main prints
 	do := cmd(f)
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		f.SetOutput(os.Stderr)
-		f.Usage()
-	}
-	fail.On(err)
+	fail.On(f.Parse(args))
 	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))
 	do(c)
 }
@@ -121,7 +108,7 @@ func (bc benchCase) missing(c clone) bool {
 func (bc benchCase) ensure(c clone) {
 	fail.If(bc.missing(c), "%s is missing; make it: cd scripts && go run ./tickets -out ../.data -layout %s -count %d",
 		bc.set.Name(), bc.set.Layout, bc.set.Count)
-	fail.Must(bc.set.Generate(c.ctx, c.data(), nil))
+	fail.Must(bc.set.Generate(c.ctx, c.data()))
 }
 
 // A selection is which cases a command measures, and how often.
@@ -198,7 +185,7 @@ func (c clone) commit(rev string) (commit string) {
 	err := fail.Try(func() {
 		commit = c.output(c.root, "git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
 	})
-	fail.If(err != nil, "unknown revision %q: want baseline, prev or what git knows", rev)
+	fail.If(err != nil, "unknown revision %q: want baseline or what git knows", rev)
 	return commit
 }
 
@@ -207,9 +194,7 @@ func (c clone) buildRevision(rev string, with tags, binary string) source {
 	c.output(c.root, "git", "archive", "-o", src.dir+".tar", c.commit(rev))
 	fail.On(os.MkdirAll(src.dir, 0o755))
 	c.output(src.dir, "tar", "-xf", src.dir+".tar")
-	err := fail.Try(func() { c.matter(with, src.dir) })
-	fail.If(err != nil, "%s: %w", rev, err)
-	err = fail.Try(func() { c.build(src, binary) })
+	err := fail.Try(func() { c.build(src, binary) })
 	fail.If(err != nil, "%s cannot be measured with the benchmarks of today: %w", rev, err)
 	return src
 }
@@ -235,33 +220,15 @@ func (t tags) String() string {
 	return "-tags " + string(t)
 }
 
-const tagsUsage = "Go build `tags` of every build that is measured, separated by commas (default: those of GOFLAGS)"
-
-// workingTree returns the working tree as it is built with the value of --tags.
-func (c clone) workingTree(flag string) source {
-	src := source{dir: c.root, tags: c.buildTags(flag)}
-	c.matter(src.tags, src.dir)
-	return src
-}
-
-// buildTags returns the tags with which the go command builds, given the value of --tags.
-func (c clone) buildTags(flag string) tags {
-	fail.If(!regexp.MustCompile(`^([\w.]+(,[\w.]+)*)?$`).MatchString(flag),
-		"--tags %q: want build tags of letters, digits, dots and underscores, separated by commas", flag)
-	args := []string{"list", "-f", `{{join context.BuildTags ","}}`}
-	if flag != "" { // or those of GOFLAGS would not count
-		args = append(args, "-tags", flag)
-	}
-	list := slices.Sorted(strings.SplitSeq(c.output(c.root, "go", args...), ","))
-	return tags(strings.Join(slices.Compact(list), ","))
-}
-
-// matter fails if a tag changes nothing in the source: what is measured would not be what the user asked for.
-func (c clone) matter(t tags, dir string) {
+// workingTree returns the working tree as the go command builds it: with the tags of GOFLAGS. A tag that changes no file is an
+// error, since what is measured would not be what the user asked for.
+func (c clone) workingTree() source {
+	with := slices.Sorted(strings.SplitSeq(c.output(c.root, "go", "list", "-f", `{{join context.BuildTags ","}}`), ","))
 	files := func(tag string) string {
-		return c.output(dir, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
+		return c.output(c.root, "go", "list", "-deps", "-tags", tag, "-f", "{{.ImportPath}} {{.GoFiles}} {{.SFiles}}")
 	}
-	for tag := range strings.SplitSeq(string(t), ",") {
+	for _, tag := range with {
 		fail.If(tag != "" && files(tag) == files(""), "no file of the package depends on the build tag %q", tag)
 	}
+	return source{dir: c.root, tags: tags(strings.Join(slices.Compact(with), ","))}
 }

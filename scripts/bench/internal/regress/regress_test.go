@@ -62,43 +62,39 @@ func TestPairedChange(t *testing.T) {
 
 func TestEntries(t *testing.T) {
 	c := newClone(t, t.TempDir())
-	require.NoError(t, os.Mkdir(c.records(""), 0o755))
-	assert.Empty(t, c.readEntries(baselineFile))
+	require.NoError(t, os.Mkdir(filepath.Dir(c.baseline()), 0o755))
+	assert.Empty(t, c.readEntries())
 
 	for i := range baselineKeeps + 2 {
 		e := entry{meta: meta{Schema: schema, Cores: i}, Cases: map[string]series{"flat_5k/whole": {Ratio: []float64{1}}}}
-		c.appendEntry(baselineFile, e, baselineKeeps)
+		c.appendEntry(e)
 	}
-	entries := c.readEntries(baselineFile)
+	entries := c.readEntries()
 	require.Len(t, entries, baselineKeeps)
 	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
 	assert.Equal(t, []float64{1}, entries[0].Cases["flat_5k/whole"].Ratio)
 
-	assert.Equal(t, 3, choose(entries, meta{Cores: 3}, baselineFile).Cores, "the one from a machine like this")
-	assert.Equal(t, baselineKeeps+1, choose(entries, meta{Cores: 99}, baselineFile).Cores, "the newest")
+	assert.Equal(t, 3, choose(entries, meta{Cores: 3}).Cores, "the one from a machine like this")
+	assert.Equal(t, baselineKeeps+1, choose(entries, meta{Cores: 99}).Cores, "the newest")
 
 	more := entry{meta: meta{Schema: schema, Cores: 3}, Cases: map[string]series{"flat_5k/whole": {Ratio: []float64{2}}}}
-	chosen := choose(append(entries, more), meta{Cores: 3}, baselineFile)
+	chosen := choose(append(entries, more), meta{Cores: 3})
 	assert.Equal(t, []float64{1, 2}, chosen.Cases["flat_5k/whole"].Ratio, "the entries of one commit and machine are taken together")
 	more.Commit = "other"
-	chosen = choose(append(entries, more), meta{Cores: 3}, baselineFile)
+	chosen = choose(append(entries, more), meta{Cores: 3})
 	assert.Equal(t, []float64{2}, chosen.Cases["flat_5k/whole"].Ratio)
 
 	have, lacks := newCase("flat_5k", "whole"), newCase("flat_5k", "stat")
-	assert.Equal(t, []benchCase{have}, chosen.having([]benchCase{lacks, have}, baselineFile, false))
-	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{have, lacks}, baselineFile, true) }), "has no case flat_5k/stat")
-	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{lacks}, baselineFile, false) }), "none of these cases")
-
-	entries[len(entries)-1].Dirty = true
-	assert.ErrorContains(t, fail.Try(func() { choose(entries, meta{}, baselineFile) }), "dirty tree")
-	choose(entries, meta{}, historyFile)
+	assert.Equal(t, []benchCase{have}, chosen.having([]benchCase{lacks, have}, false))
+	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{have, lacks}, true) }), "has no case flat_5k/stat")
+	assert.ErrorContains(t, fail.Try(func() { chosen.having([]benchCase{lacks}, false) }), "none of these cases")
 
 	for text, want := range map[string]string{
 		`{"schema":99}`: "line 1, has schema version 99, and this command compares version 1",
 		"{":             "line 1: unexpected end of JSON input",
 	} {
-		require.NoError(t, os.WriteFile(c.records(historyFile), []byte(text), 0o644))
-		assert.ErrorContains(t, fail.Try(func() { c.readEntries(historyFile) }), want)
+		require.NoError(t, os.WriteFile(c.baseline(), []byte(text), 0o644))
+		assert.ErrorContains(t, fail.Try(func() { c.readEntries() }), want)
 	}
 }
 
@@ -106,34 +102,24 @@ func TestEntries(t *testing.T) {
 func TestCommittedBaseline(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	entries := newClone(t, root).readEntries(baselineFile)
+	entries := newClone(t, root).readEntries()
 	require.NotEmpty(t, entries)
-	chosen := choose(entries, entries[0].meta, baselineFile)
+	chosen := choose(entries, entries[0].meta)
 	for _, name := range countedCases {
 		assert.NotEmpty(t, chosen.Cases[name].Ratio, name)
 		assert.NotEmpty(t, chosen.Counts[name], name)
 	}
 
 	c := newClone(t, t.TempDir())
-	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Dir(c.baseline()), 0o755))
 	for _, e := range entries {
-		c.appendEntry(baselineFile, e, baselineKeeps)
+		c.appendEntry(e)
 	}
-	got, err := os.ReadFile(c.records(baselineFile))
+	got, err := os.ReadFile(c.baseline())
 	require.NoError(t, err)
-	want, err := os.ReadFile(filepath.Join(root, ".benchmarks", baselineFile))
+	want, err := os.ReadFile(newClone(t, root).baseline())
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, got), "an entry is written as it was read")
-}
-
-// An entry of a dirty tree is compared alone, since others of its commit are of other code.
-func TestDirtyEntry(t *testing.T) {
-	of := func(at string, dirty bool, ratio float64) entry {
-		return entry{meta: meta{Time: at, Dirty: dirty}, Cases: map[string]series{"x": {Ratio: []float64{ratio}}}}
-	}
-	clean, dirty := of("1", false, 1), of("2", true, 2)
-	assert.Equal(t, []float64{2}, choose([]entry{clean, dirty}, meta{}, historyFile).Cases["x"].Ratio)
-	assert.Equal(t, []float64{1}, choose([]entry{dirty, clean}, meta{}, historyFile).Cases["x"].Ratio)
 }
 
 // What is wrong with the input is said in one line, before anything is measured.
@@ -167,44 +153,28 @@ func TestBadInput(t *testing.T) {
 	git("commit", "-q", "-m", "x")
 	_, dirty := c.revision()
 	assert.False(t, dirty)
-	require.NoError(t, os.Mkdir(c.records(""), 0o755))
-	require.NoError(t, os.WriteFile(c.records(baselineFile), []byte(`{"schema":99}`), 0o644))
+	require.NoError(t, os.Mkdir(filepath.Dir(c.baseline()), 0o755))
+	write(".benchmarks/baseline.jsonl", `{"schema":99}`)
 	_, dirty = c.revision()
 	assert.False(t, dirty, "the second entry of a baseline is of the same commit")
 	check(compare, "schema version 99", "--against", "baseline", "--short")
-	check(prove, "schema version 99", "--baseline")
 	check(record, "schema version 99", "--update-baseline")
-	require.NoError(t, os.Remove(c.records(baselineFile)))
+	require.NoError(t, os.Remove(c.baseline()))
 	check(compare, "no .benchmarks/baseline.jsonl", "--against", "baseline")
-	check(compare, "no .benchmarks/history.jsonl", "--against", "prev")
 	check(compare, `unknown revision "nosuch"`, "--against", "nosuch")
-	check(compare, `--tags "a b"`, "--against", "HEAD", "--tags", "a b")
-	check(compare, `no file of the package depends on the build tag "fileproc_unx"`, "--against", "HEAD", "--tags", "fileproc_unix,fileproc_unx")
-	check(record, `no file of the package depends on the build tag "fileproc_unx"`, "--tags", "fileproc_unx")
-	write(".benchmarks/history.jsonl", `{"schema":1}`)
-	check(compare, "the working tree is built with -tags fileproc_unix, but no entry of .benchmarks/history.jsonl is; the newest was built with no build tags",
-		"--against", "prev", "--tags", "fileproc_unix")
 	write(".benchmarks/baseline.jsonl", `{"schema":1,"build_tags":"fileproc_unix"}`)
-	check(compare, "the working tree is built with no build tags, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
-	check(prove, "newest was built with -tags fileproc_unix", "--baseline")
-	t.Setenv("GOFLAGS", "-buildvcs=false -tags=fileproc_generic,fileproc_unix")
-	check(prove, "is built with -tags fileproc_generic,fileproc_unix, but", "--baseline")
+	check(compare, "the working tree is built with no build tags, but no entry of the baseline is; the newest was built with -tags fileproc_unix")
+	t.Setenv("GOFLAGS", "-buildvcs=false -tags=fileproc_unx")
+	check(compare, `no file of the package depends on the build tag "fileproc_unx"`, "--against", "HEAD")
+	check(record, `no file of the package depends on the build tag "fileproc_unx"`)
 	t.Setenv("GOFLAGS", "")
-	require.NoError(t, os.RemoveAll(c.records("")))
-	require.NoError(t, os.Mkdir(c.records(""), 0o755))
-	err := fail.Try(func() { c.buildRevision("HEAD~", "fileproc_unix", c.made("old.test")) })
-	require.EqualError(t, err, `HEAD~: no file of the package depends on the build tag "fileproc_unix"`)
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
 	check(compare, "not defined: -bogus", "--bogus")
 	check(compare, `unknown case "flat_7k"`, "--against", "HEAD", "--sizes", "5k,7k")
 	check(compare, `unknown mode "half"`, "--against", "HEAD", "--modes", "whole,half")
-	check(profile, `unknown case "round_5k"`, "--case", "round_5k")
-	check(profile, `unknown case "flat_7k"`, "--case", "flat_7k")
-	check(profile, "tickets_flat_1m is missing; make it: ", "--case", "flat_1m")
-	check(profile, `unknown mode "half"`, "--case", "flat_5k", "--mode", "half")
+	check(compare, "tickets_flat_1m is missing; make it: ", "--against", "HEAD", "--sizes", "1m")
 	check(prove, "--repeats of at least 1", "--repeats", "0")
-	check(record, "letters, digits", "--tag", "a/b")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
 	check(record, "dirty tree", "--update-baseline")
@@ -215,20 +185,13 @@ func TestBuildTags(t *testing.T) {
 	require.NoError(t, err)
 	c := newClone(t, root)
 	t.Setenv("GOFLAGS", "-buildvcs=false")
-	for flag, want := range map[string]tags{"": "", "b": "b", "b,a,b": "a,b", "go1.27": "go1.27"} {
-		assert.Equal(t, want, c.buildTags(flag))
+	assert.Equal(t, source{dir: root}, c.workingTree())
+	for _, tag := range []string{"fileproc_unix", "fileproc_generic", "fileproc_nouring"} {
+		t.Setenv("GOFLAGS", "-buildvcs=false --tags="+tag)
+		assert.Equal(t, source{dir: root, tags: tags(tag)}, c.workingTree())
 	}
-	for _, flag := range []string{",", "a,", "-race", "!a"} {
-		assert.ErrorContains(t, fail.Try(func() { c.buildTags(flag) }), "want build tags")
-	}
-
-	t.Setenv("GOFLAGS", "-tags=a -buildvcs=false --tags=c,b")
-	assert.Equal(t, tags("b,c"), c.buildTags(""))
-	assert.Equal(t, tags("d"), c.buildTags("d"), "--tags goes first, as it does for the go command")
-
-	for _, flag := range []string{"fileproc_unix", "fileproc_generic", "fileproc_nouring"} {
-		assert.Equal(t, source{dir: root, tags: tags(flag)}, c.workingTree(flag))
-	}
+	t.Setenv("GOFLAGS", "-tags=fileproc_unix,fileproc_nouring,fileproc_unix")
+	assert.Equal(t, tags("fileproc_nouring,fileproc_unix"), c.workingTree().tags)
 	binary := c.made("bench.test")
 	c.build(source{dir: root, tags: "fileproc_unix"}, binary)
 	info, err := buildinfo.ReadFile(binary)
@@ -239,23 +202,23 @@ func TestBuildTags(t *testing.T) {
 // Entries with other build tags are neither compared nor do they push each other out of the baseline.
 func TestEntriesWithBuildTags(t *testing.T) {
 	c := newClone(t, t.TempDir())
-	require.NoError(t, os.Mkdir(c.records(""), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Dir(c.baseline()), 0o755))
 	add := func(cores int, with tags) {
-		c.appendEntry(baselineFile, entry{meta: meta{Schema: schema, Cores: cores, BuildTags: with}}, baselineKeeps)
+		c.appendEntry(entry{meta: meta{Schema: schema, Cores: cores, BuildTags: with}})
 	}
 	add(0, "")
 	for i := range baselineKeeps + 2 {
 		add(i, "fileproc_unix")
 	}
-	entries := c.entriesWith("fileproc_unix", baselineFile)
+	entries := c.entriesWith("fileproc_unix")
 	require.Len(t, entries, baselineKeeps)
 	assert.Equal(t, 2, entries[0].Cores, "the oldest are dropped")
 	assert.Contains(t, entries[0].String(), "with -tags fileproc_unix")
-	entries = c.entriesWith("", baselineFile)
+	entries = c.entriesWith("")
 	require.Len(t, entries, 1)
 	assert.NotContains(t, entries[0].String(), "tags")
-	assert.ErrorContains(t, fail.Try(func() { c.entriesWith("fileproc_generic", baselineFile) }),
-		"built with -tags fileproc_generic, but no entry of .benchmarks/baseline.jsonl is; the newest was built with -tags fileproc_unix")
+	assert.ErrorContains(t, fail.Try(func() { c.entriesWith("fileproc_generic") }),
+		"built with -tags fileproc_generic, but no entry of the baseline is; the newest was built with -tags fileproc_unix")
 }
 
 func TestCases(t *testing.T) {

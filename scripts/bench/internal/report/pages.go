@@ -1,49 +1,67 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
+	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// A block is what a page shows of the measurements in the file from: a table and, beside the page, the picture img/NAME.svg.
+// A block is what a page shows of the part from. With a picture, img/NAME beside the page is drawn too, and the block shows it if
+// it has an alternative text.
 type block struct {
 	name, page, from string
-	sides            func(*document, results)                          // draws records
-	text             func(*runner, context.Context, *document, string) // in place of sides: draws what a command has printed
+	text             func(r *runner, ctx context.Context) string
+	pictures         []picture
+}
+
+type picture struct {
+	name, alt string
+	bars      func(record.Results) figure.Bars
 }
 
 const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
 
 var blocks = []block{
-	{"peers", benchmarks, "peers", (*document).bySide, nil},
-	{"readme", "README.md", "peers", (*document).readme, nil},
-	{"programs", benchmarks, "programs", (*document).bySide, nil},
-	{"backends", benchmarks, "backends", (*document).bySet, nil},
-	{"readdir", benchmarks, "readdir", (*document).bySet, nil},
-	{"floor", benchmarks, "floor", (*document).pairs, nil},
-	{"bare", benchmarks, "bare", (*document).pairs, nil},
-	{"fio", benchmarks, "fio", (*document).pairs, nil},
-	{"sizes", benchmarks, "sizes", (*document).bySet, nil},
-	{"workers", benchmarks, "workers", (*document).bySide, nil},
-	{"ablation", benchmarks, "ablation", (*document).ablation, nil},
-	{"targets", performance, "floor", nil, (*runner).drawTargets},
-	{"cold", performance, "cold", nil, (*runner).drawCold},
-	{"cache", cachePage, "cache", nil, drawTable("cachefs / fileproc")},
-	{"cache-eviction", cachePage, "cache", nil, drawTable("entries")},
-	{"cache-policies", cachePage, "cache", nil, drawTable("hits, %")},
-	{"load", "docs/dev/reliability.md", "load", nil, (*runner).drawLoad},
+	{"peers", benchmarks, "peers", tableOf("peers"),
+		[]picture{{"peers.svg", "Files per second of fileproc and its peers, with ranges", peerBars}, {"peers.png", "", peerBars}}},
+	{"readme", "README.md", "peers", (*runner).readme, nil},
+	{"programs", benchmarks, "programs", tableOf("programs"), nil},
+	{"floor", benchmarks, "floor", tableOf("floor"),
+		[]picture{{"floor.svg", "Time of fileproc over that of the bare system calls in C, with ranges and a line at 1", floorBars}}},
+	{"backends", benchmarks, "backends", tableOf("backends"), nil},
+	{"targets", performance, "floor", func(r *runner, _ context.Context) string { text, _ := r.targets(); return text }, nil},
+	{"cold", performance, "cold", func(r *runner, _ context.Context) string { return cold.Table(r.results("cold")) },
+		[]picture{{"../../img/cold.png", "", coldBars}}},
+	{"cache", cachePage, "cache", cacheTable("cases"),
+		[]picture{{"cache.png", "", cacheBars(false)}, {"cache-writes.png", "", cacheBars(true)}}},
+	{"cache-eviction", cachePage, "cache", cacheTable("eviction"), nil},
+	{"cache-policies", cachePage, "cache", cacheTable("policies"), nil},
+	{"load", "docs/dev/reliability.md", "load", (*runner).drawLoad, nil},
+}
+
+func tableOf(part string) func(*runner, context.Context) string {
+	return func(r *runner, _ context.Context) string { return r.results(part).String() }
+}
+
+func cacheTable(name string) func(*runner, context.Context) string {
+	return func(r *runner, _ context.Context) string {
+		return caches.Tables[name](record.Of(r.load("cache"), name))
+	}
 }
 
 // stampOf says what the records were measured with and on.
@@ -63,20 +81,28 @@ func (r *runner) draw(ctx context.Context, b block) {
 	if errors.Is(err, fs.ErrNotExist) && r.quick {
 		old, err = os.ReadFile(filepath.Join(r.root, b.page))
 	}
-	fail.On(errors.Join(err, os.MkdirAll(filepath.Join(filepath.Dir(page), "img"), 0o755)))
-	raw := string(fail.Must(os.ReadFile(r.file(b.from))))
-	d := &document{dir: filepath.Dir(page)}
-	stamp, _, _ := strings.Cut(raw, "\n")
-	if b.sides != nil || b.name == "targets" {
+	img := filepath.Join(filepath.Dir(page), "img")
+	fail.On(errors.Join(err, os.MkdirAll(img, 0o755), os.MkdirAll(filepath.Join(r.out, "docs/img"), 0o755)))
+	var stamp string
+	if b.from == "load" {
+		stamp = string(fail.Must(os.ReadFile(r.file(b.from))))
+	} else {
 		stamp = stampOf(r.load(b.from))
 	}
-	if b.sides != nil {
-		d.records(b, resultsOf(r.load(b.from), b.from))
-	} else {
-		b.text(r, ctx, d, raw)
+	text := b.text(r, ctx)
+	for _, p := range b.pictures {
+		bars := p.bars(record.Of(r.load(b.from), cmp.Or(map[string]string{"cache": "cases"}[b.from], b.from)))
+		if bars.Names == nil {
+			continue // such as without a C compiler
+		}
+		bars.Caption += "\n" + stamp
+		fail.On(bars.Save(filepath.Join(img, p.name)))
+		if p.alt != "" {
+			text += fmt.Sprintf("\n![%s](img/%s)\n", p.alt, p.name)
+		}
 	}
-	text := fail.Must(fill(string(old), b.name, d.String()+"\n"+stamp+"\n"))
-	fail.On(os.WriteFile(page, []byte(text), 0o644))
+	filled := fail.Must(fill(string(old), b.name, text+"\n"+stamp+"\n"))
+	fail.On(os.WriteFile(page, []byte(filled), 0o644))
 }
 
 // fill replaces what a page has between the two lines of a block.
@@ -92,105 +118,112 @@ func fill(page, name, text string) (string, error) {
 	}), nil
 }
 
-// records draws a block of records. What could not be measured is named below it.
-func (d *document) records(b block, r results) {
-	if p, ok := pictures[b.name]; len(r.series) > 0 {
-		b.sides(d, r)
-		if ok {
-			d.picture(b.name+".svg", p.alt, func(file string) error { return p.plot(r, file) })
-		}
-		if b.name == "peers" { // README.md shows it, where a picture must not depend on the reader's fonts
-			fail.On(p.plot(r, filepath.Join(d.dir, "img", "peers.png")))
-		}
-	}
-	d.leftOut(r)
-}
-
-func (r *runner) drawLoad(ctx context.Context, d *document, _ string) {
-	columns := []string{"operation", "through", "count", "ops/s", "med", "p(95)", "p(99)"}
-	d.table(columns...)
-	var ratios []string
-	below := &document{dir: d.dir}
-	for _, l := range loads {
-		var text string
-		below.picture(l.name+".svg", l.alt, func(file string) error {
-			text = output(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", file)
-			return nil
-		})
-		rows, all := tableOf(text, columns...), tableOf(text, "VUs", "p(95)")
-		for _, row := range all {
-			if row[1] == "all" {
-				ratios = append(ratios, l.store+", "+row[0]+" "+row[slices.Index(all[0], "p(95)")])
+// readme has wall and processor time side by side, of the loops that people write by hand.
+func (r *runner) readme(context.Context) string {
+	res := r.results("peers")
+	type column = record.Column[string]
+	columns := []column{{Head: "times fileproc's", Cell: func(who string) string { return who }}}
+	for _, set := range res.Sets() {
+		times := func(unit string) func(string) string {
+			return func(who string) string {
+				ratio, _ := res.Find(set, who).Over(res.Find(set, res.Sides()[0]), unit)
+				return fmt.Sprintf("%.1f", ratio.Median)
 			}
 		}
-		for _, row := range rows[min(1, len(rows)):] {
-			var cells []string
-			for _, c := range columns {
-				cells = append(cells, row[slices.Index(rows[0], c)])
-			}
-			if cells[0] == "read" || cells[0] == "list" {
-				cells[0] = l.store + ", " + cells[0]
-				d.row(cells...)
-			}
+		layout, _, _ := strings.Cut(set, "_")
+		columns = append(columns, column{Head: "`" + layout + "`: wall", Cell: times(record.Wall)}, column{Head: "processor", Cell: times(record.CPU)})
+	}
+	return record.Table(res.Sides()[1:], columns...)
+}
+
+// caption describes a measurement to a reader who sees nothing but the plot.
+func caption(r record.Results, about string) string {
+	fewest, most := math.MaxInt, 0
+	for _, s := range r {
+		n := len(s.Values[record.Wall])
+		fewest, most = min(fewest, n), max(most, n)
+	}
+	rounds := fmt.Sprint(most)
+	if fewest < most {
+		rounds = fmt.Sprintf("%d to %d", fewest, most)
+	}
+	return about + "\nBars and numbers: medians; whiskers: minimum to maximum of " + rounds + " interleaved rounds."
+}
+
+const tree = "Files of about 400 bytes, caches warm. flat: one directory; nested1: one for each month."
+
+// peerBars has the fastest side on top.
+func peerBars(r record.Results) figure.Bars {
+	sides := r.Sides()
+	slices.SortStableFunc(sides, func(a, b string) int {
+		return cmp.Compare(r.Find(r.Sets()[0], a).Median(record.Wall), r.Find(r.Sets()[0], b).Median(record.Wall))
+	})
+	return figure.Bars{Title: "Whole files read per second (longer is better)", Unit: "thousand files per second", Label: "%.0f",
+		Names: sides, Kinds: r.Sets(), Caption: caption(r, "All but fileproc read with os.ReadFile. "+tree),
+		Value: func(who, set string) (measure.Spread, bool) {
+			return spread(r.Find(set, who), record.Wall, func(ns float64) float64 { return record.PerSecond(ns) / 1000 })
+		}}
+}
+
+func spread(s *record.Series, unit string, f func(float64) float64) (measure.Spread, bool) {
+	if s == nil {
+		return measure.Spread{}, false
+	}
+	return s.Spread(unit, f), true
+}
+
+func floorBars(r record.Results) figure.Bars {
+	b := figure.Bars{Title: "Time of fileproc relative to the bare system calls in C (shorter is better)", Label: "%.2f",
+		Unit: "wall time / wall time of the C program", One: "1: as fast as the C program", Kinds: r.Sets(), Caption: caption(r,
+			"whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
+				"The C program makes plain system calls and does nothing else, with one thread per core. "+tree),
+		Value: func(name, set string) (measure.Spread, bool) {
+			return r.Find(set, name+record.Ours).Over(r.Find(set, name+record.Theirs), record.Wall)
+		}}
+	for _, p := range r.Pairs() {
+		notC := strings.HasSuffix(p.Name, "os.ReadDir")
+		if p.Theirs != nil && !notC && !slices.Contains(b.Names, p.Name) {
+			b.Names = append(b.Names, p.Name)
 		}
 	}
-	d.line("%s\np(95) against the other side: %s.", below, strings.Join(ratios, "; "))
+	return b
 }
 
-// drawTable copies the table that has these heads.
-func drawTable(heads ...string) func(*runner, context.Context, *document, string) {
-	return func(_ *runner, _ context.Context, d *document, raw string) {
-		rows := tableOf(raw, heads...)
-		fail.If(len(rows) < 2, "no table with the heads %v was printed", heads)
-		d.table(rows[0]...)
-		for _, row := range rows[1:] {
-			d.row(row...)
-		}
-	}
-}
-
-// A coldCase is a row of the table that scripts/bench_cold.sh prints: requests and seconds of fileproc, fileproc's time relative to
-// that of the usual loop, and the loop's requests.
-type coldCase struct {
-	name                            string
-	requests, seconds, ratio, usual float64
-}
-
-// coldCases returns those with figures.
-func coldCases(text string) (cases []coldCase) {
-	for _, row := range tableOf(text, "fileproc: requests") {
-		c := coldCase{name: row[0]}
-		figures := strings.ReplaceAll(strings.Join(row[1:min(4, len(row))], " "), ",", "")
-		if _, err := fmt.Sscanf(figures, "%f %f (%f) %f", &c.requests, &c.seconds, &c.ratio, &c.usual); err == nil {
-			cases = append(cases, c)
-		}
-	}
-	return cases
-}
-
-// drawCold also draws docs/img/cold.png, which README.md shows.
-func (r *runner) drawCold(ctx context.Context, d *document, raw string) {
-	var names []string
-	measured := map[string]coldCase{}
-	for _, c := range coldCases(raw) {
-		names, measured[c.name] = append(names, c.name), c
-	}
-	fail.If(names == nil, "scripts/bench_cold.sh has printed no figures")
-	drawTable("fileproc: requests")(r, ctx, d, raw)
-	fail.On(figure.Bars{
-		Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's", Names: names,
+func coldBars(r record.Results) figure.Bars {
+	return figure.Bars{Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's",
+		Names: slices.DeleteFunc(r.Sets(), func(set string) bool { return len(r.Find(set, "fileproc").Times(r.Find(set, "usual loop"), "s")) == 0 }),
 		Kinds: []string{"requests", "time"}, Label: "%.1f",
 		Value: func(name, kind string) (measure.Spread, bool) {
-			c := measured[name]
-			v := 100 * c.ratio
-			if kind == "requests" {
-				v = 100 * c.requests / c.usual
-			}
-			return measure.Spread{Median: v, Min: v, Max: v}, true
+			ratio, ok := r.Find(name, "fileproc").Over(r.Find(name, "usual loop"), cmp.Or(map[string]string{"time": "s"}[kind], kind))
+			return measure.Spread{Median: 100 * ratio.Median, Min: 100 * ratio.Min, Max: 100 * ratio.Max}, ok
 		},
 		Caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\n" +
-			"Medians; where no disk is named, an emulated one that only counts.\n" + strings.SplitN(raw, "\n", 2)[0],
-	}.Save(filepath.Join(r.out, "docs/img/cold.png")))
+			"Medians, and whiskers from minimum to maximum; where no disk is named, an emulated one that only counts."}
 }
 
-func (r *runner) drawTargets(_ context.Context, d *document, _ string) { d.targets(r) }
+func cacheBars(writes bool) func(record.Results) figure.Bars {
+	return func(r record.Results) figure.Bars {
+		title := map[bool]string{false: "Time to open, read and close a file (shorter is better)", true: "Time to write a file, or to write and read it (shorter is better)"}
+		return figure.Bars{Title: title[writes], Unit: "ns", Label: "%.0f", Kinds: r.Sides(),
+			Names: slices.DeleteFunc(r.Sets(), func(set string) bool { return strings.HasPrefix(set, "Write") != writes }),
+			Value: func(set, who string) (measure.Spread, bool) {
+				return spread(r.Find(set, who), record.Wall, func(ns float64) float64 { return ns })
+			},
+			Caption: caption(r, "One goroutine unless it says otherwise; the source is in memory. checked: each hit is compared with the file.")}
+	}
+}
+
+// drawLoad has the tables that the script prints.
+func (r *runner) drawLoad(ctx context.Context) (text string) {
+	for _, l := range loads {
+		printed := output(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", filepath.Join(r.out, "docs/dev/img", l.name+".svg"))
+		text += l.store + ":\n\n"
+		for line := range strings.Lines(printed + "\n") {
+			if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "|") {
+				text += line
+			}
+		}
+		text += fmt.Sprintf("\n![%s](img/%s.svg)\n\n", l.alt, l.name)
+	}
+	return text
+}

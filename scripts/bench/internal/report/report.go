@@ -6,16 +6,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
@@ -26,60 +26,71 @@ import (
 
 // The sets of the tables. Those of a million files are measured if they were made.
 var (
-	large, huge = []string{"flat_100k", "nested1_100k"}, []string{"flat_1m", "nested1_1m"}
-	smallSets   = []string{"flat_1k", "nested1_1k", "flat_5k", "nested1_5k"}
-	sizeSets    = []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k"}
+	none     = []string{""}
+	large    = []string{"flat_100k", "nested1_100k"}
+	huge     = []string{"flat_1m", "nested1_1m"}
+	all      = slices.Concat(large, huge)
+	sizeSets = []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k", "flat_1m"}
 )
 
 // A part is measured and kept by itself.
 type part struct {
-	name   string
-	sets   []string // {""}: none
-	rounds int      // at most; 0: as many as others
-	build  string   // of bench; "": the first one
-	floor  []string // arguments of bench floor, a run for each; nil: -case name
-	// text returns what a command has printed, in place of records.
-	text func(r *runner, ctx context.Context, set string) string
+	name string
+	sets []string
+	runs []run
+}
+
+// A run is of bench, built with a tag of fileproc's that is not empty.
+type run struct {
+	tag  string
+	args []string
+}
+
+func runs(lines ...string) (all []run) {
+	for _, l := range lines {
+		all = append(all, run{"", strings.Fields(l)})
+	}
+	return all
 }
 
 var parts = []part{
-	{name: "peers", sets: large},
-	{name: "programs", sets: large},
-	{name: "backends", sets: slices.Concat(smallSets, large, huge)},
-	{name: "readdir", sets: []string{"proc", "flat_1k", "flat_5k", "flat_100k", "flat_1m"}},
-	{name: "floor", sets: slices.Concat(large, huge), floor: []string{"-case whole", "-case prefix", "-case stat", "-case names"}},
-	{name: "bare", sets: large[:1], rounds: 5, floor: []string{"-case bare"}},
-	{name: "fio", sets: large[:1], rounds: 5, floor: []string{"-case fio"}},
-	{name: "sizes", sets: slices.Concat(sizeSets, huge[:1])},
-	{name: "workers", sets: large[:1]},
-	{name: "ablation", sets: large[:1]},
+	{"peers", large, runs("floor -case peers -passes 1")},
+	{"programs", large, runs("floor -case programs -passes 1")},
+	{"floor", all, runs("floor -case whole", "floor -case prefix", "floor -case stat", "floor -case names")},
+	{"backends", all, []run{{"nouring", wholeCase}, {"unix", wholeCase}, {"generic", wholeCase}}},
 	// The targets that are in none of the above, nor in cold.
-	{name: "nouring", sets: slices.Concat(large, huge), build: "nouring", floor: []string{"-case whole"}},
-	{name: "uring", sets: slices.Concat(sizeSets, huge[:1]), floor: []string{"-case uring"}},
-	{name: "walkdir", sets: large[:1], floor: []string{"-case walkdir"}},
-	{name: "small", sets: []string{""}, floor: []string{"-case small"}},
-	{name: "again", sets: huge[:1], floor: []string{"-case again"}},
-	{name: "fuse", sets: []string{""}, floor: []string{"-case sweep -fuse 1ms -workers 2"}},
-	{name: "unix", sets: large[:1], build: "unix", floor: []string{"-case whole"}},
-	{name: "generic", sets: large[:1], build: "generic", floor: []string{"-case whole"}},
-	{name: "shapes", sets: []string{""}, floor: []string{"-case shapes"}},
-	{name: "allocs", sets: large[:1], text: floorText("allocs", false)},
-	{name: "peak", sets: huge[:1], text: floorText("peak", false)},
-	{name: "peak-cold", sets: huge[:1], text: floorText("peak", true)},
-	{name: "cold", sets: []string{""}, text: (*runner).cold},
-	{name: "cache", sets: []string{""}, text: (*runner).cache},
-	{name: "load", sets: []string{""}, text: (*runner).mixedLoad},
+	{"uring", sizeSets, runs("floor -case uring")},
+	{"walkdir", large[:1], runs("floor -case walkdir")},
+	{"trees", none, runs("floor -case trees")},
+	{"again", huge[:1], runs("floor -case again")},
+	{"fuse", none, runs("floor -case sweep -fuse 1ms -workers 2")},
+	{"allocs", large[:1], runs("floor -case allocs")},
+	{"peak", huge[:1], runs("floor -case peak", "floor -case peak -cold")},
+	{"cold", none, coldRuns()},
+	{"cache", none, runs("caches")},
+	{"load", none, nil},
 }
 
-// builds are the builds of the table backends, named by their build tags. The first one is built without a tag.
-var builds = []string{"linux", "nouring", "unix", "generic"}
+var wholeCase = strings.Fields("floor -case whole")
+
+// coldRuns has a run for each case, so that what was measured before an interrupt is kept.
+func coldRuns() (all []run) {
+	for _, name := range cold.Names() {
+		all = append(all, run{"", []string{"cold", "^" + regexp.QuoteMeta(name) + "$"}})
+	}
+	return all
+}
+
+// on reports whether a run is of use on a set: a listing is of one directory, and a million files take the slow backends minutes.
+func (x run) on(set string) bool {
+	nested, slow := !strings.HasPrefix(set, "flat"), x.tag == "unix" || x.tag == "generic"
+	return !(nested && slices.Contains(x.args, "names")) && !(slow && strings.HasSuffix(set, "_1m"))
+}
 
 type runner struct {
 	root, raw, bins string // the repository, the directory of the measurements, and one of built commands
 	out             string // where the pages are
 	quick           bool
-	rounds, passes  int
-	runs            int      // of a case of cold runs
 	only            []string // sets; nil: all
 	stamp           record.Record
 }
@@ -90,11 +101,11 @@ func Main(ctx context.Context, args []string) error {
 	for _, p := range parts {
 		names = append(names, p.name)
 	}
-	r := &runner{rounds: 9, passes: 5, runs: 5}
+	var r runner
 	flags := flag.NewFlagSet("bench report", flag.ContinueOnError)
 	only := flags.String("only", strings.Join(names, ","), "`parts` to measure, or none; the others are drawn from what was measured before")
-	sets := flags.String("sets", "", "the parts' `sets` to measure, such as flat_1m, and to keep the others (default: all)")
-	flags.BoolVar(&r.quick, "quick", false, "use sets of at most 5,000 files and few rounds, and write to .data/report-quick")
+	sets := flags.String("sets", "", "the parts' `sets` to measure, such as flat_1m (default: all)")
+	flags.BoolVar(&r.quick, "quick", false, "use sets of at most 5,000 files, few rounds and no cold ones, and write to .data/report-quick")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -120,11 +131,8 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-// measures reports whether the set was chosen.
-func (r *runner) measures(set string) bool { return r.only == nil || slices.Contains(r.only, set) }
-
 // run measures the parts and writes the blocks. A part that cannot be measured, and a block that cannot be drawn, are left as
-// they were.
+// they were. After an interrupt it draws what was measured.
 func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error {
 	var failed []string
 	start := time.Now()
@@ -138,17 +146,17 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 		}
 	}
 	for _, p := range parts {
-		if slices.Contains(chosen, p.name) && slices.ContainsFunc(r.sized(p.sets), r.measures) && ctx.Err() == nil {
+		if slices.Contains(chosen, p.name) && ctx.Err() == nil {
 			try("measuring "+p.name, func() { r.measure(ctx, p) })
 		}
 	}
 	for _, b := range blocks {
-		if _, err := os.Stat(r.file(b.from)); err == nil && ctx.Err() == nil {
-			try("drawing "+b.name, func() { r.draw(ctx, b) })
+		if _, err := os.Stat(r.file(b.from)); err == nil {
+			try("drawing "+b.name, func() { r.draw(context.WithoutCancel(ctx), b) })
 		}
 	}
 	fmt.Fprintf(os.Stderr, "%.0f s in all, with the measurements in %s\n", time.Since(start).Seconds(), r.raw)
-	if failed != nil {
+	if failed != nil && ctx.Err() == nil {
 		return commands.Status{Text: strings.Join(failed, ", ") + ": left as it was, for the reasons above", Code: 3}
 	}
 	return ctx.Err()
@@ -160,7 +168,7 @@ func (r *runner) open(name string) {
 	r.out, r.raw = r.root, filepath.Join(r.root, ".data", name)
 	if r.quick {
 		r.raw += "-quick"
-		r.out, r.rounds, r.passes, r.runs = r.raw, min(r.rounds, 3), 1, 1
+		r.out = r.raw
 	}
 	fail.On(os.MkdirAll(r.raw, 0o755))
 	commit, _ := program.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
@@ -187,15 +195,12 @@ func (r *runner) sized(sets []string) (sized []string) {
 
 // set returns the directory of a set, which it makes if it is missing, but none of a million files.
 func (r *runner) set(ctx context.Context, name string) string {
-	layout, count, found := strings.Cut(name, "_")
-	if !found {
-		return map[string]string{"proc": "/proc"}[name]
-	}
+	layout, count, _ := strings.Cut(name, "_")
 	data := filepath.Join(r.root, ".data")
 	set := fail.Must(tickets.ParseSet(layout, count, 1))
 	_, err := set.ReadManifest(data)
 	fail.If(err != nil && count == "1m", "go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
-	fail.Must(set.Generate(ctx, data, nil))
+	fail.Must(set.Generate(ctx, data))
 	return filepath.Join(data, set.Name())
 }
 
@@ -204,123 +209,101 @@ func output(ctx context.Context, name string, args ...string) string {
 	return fail.Must(program.Output(ctx, "", name, args...))
 }
 
-// bench runs the command bench, built with the tag of a build.
-func (r *runner) bench(ctx context.Context, build string, args ...string) string {
-	build = cmp.Or(build, builds[0])
-	binary := filepath.Join(r.bins, build)
+// bench makes a run and returns the records that it prints. Their sides get the name of the build tag.
+func (r *runner) bench(ctx context.Context, p part, x run, dir string) []record.Record {
+	binary := filepath.Join(r.bins, "bench"+x.tag)
 	if _, err := os.Stat(binary); err != nil {
-		output(ctx, "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+build, "fileproc_linux"), "./bench")
+		output(ctx, "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+x.tag, "fileproc_"), "./bench")
 	}
-	return output(ctx, binary, args...)
+	rounds, sample, args := "9", "20ms", slices.Insert(slices.Clone(x.args), 1, "-records")
+	if r.quick {
+		rounds, sample = "2", "1ms"
+	}
+	switch x.args[0] {
+	case "floor":
+		args = append(args, "-pairs", rounds)
+		if strings.HasSuffix(dir, "_1m") || r.quick { // a pass over a million files takes as long as ten of others
+			args = append(args, "-passes", "1")
+		}
+		if dir != "" {
+			args = append(args, "-dir", dir)
+		}
+	case "caches":
+		args = append(args, "-rounds", rounds, "-sample", sample)
+	case "cold":
+		fail.If(r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
+	}
+	records := fail.Must(record.Read(strings.NewReader(output(ctx, binary, args...))))
+	for i := range records {
+		rec := &records[i]
+		rec.Commit, rec.Date, rec.Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
+		if x.args[0] == "floor" {
+			rec.Table = p.name
+		}
+		rec.Who = strings.TrimPrefix(x.tag+", "+rec.Who, ", ")
+	}
+	return records
 }
 
-// measure measures a part, or some of its sets, and keeps the measurements. A set that is missing is left out.
+// measure measures a part, or some of its sets. It keeps each run's records as soon as there are some, in place of older ones of the
+// same sides and sets. A set that is missing is left out.
 func (r *runner) measure(ctx context.Context, p part) {
-	var records []record.Record
-	var missing error
-	text := &strings.Builder{}
-	if p.text != nil {
-		fmt.Fprintf(text, "%s\n\n", stampOf([]record.Record{r.stamp}))
-	} else if r.only != nil {
-		fail.On(fail.Try(func() {
-			records = slices.DeleteFunc(r.load(p.name), func(rec record.Record) bool { return r.measures(rec.Data) })
-		}))
+	if p.name == "load" {
+		r.measureLoad(ctx)
+		return
 	}
-	old := len(records)
+	var wrong error
+	measured := false
 	for _, set := range r.sized(p.sets) {
-		if !r.measures(set) {
+		if r.only != nil && !slices.Contains(r.only, set) {
 			continue
 		}
-		dir := ""
-		if err := fail.Try(func() { dir = r.set(ctx, set) }); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s is left out: %v\n", p.name, set, err)
-			missing = err
-		} else if p.text != nil {
-			text.WriteString(p.text(r, ctx, dir))
-		} else {
-			records = append(records, r.measureSet(ctx, p, dir)...)
+		for _, x := range p.runs {
+			if !x.on(set) || ctx.Err() != nil {
+				continue
+			}
+			err := fail.Try(func() {
+				dir := ""
+				if set != "" {
+					dir = r.set(ctx, set)
+				}
+				r.keep(p.name, r.bench(ctx, p, x, dir))
+				measured = true
+			})
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %s %s is left out: %v\n", p.name, set, x.args, err)
+				wrong = err
+			}
 		}
 	}
-	if p.text != nil {
-		fail.On(missing)
-	} else if len(records) == old {
-		fail.On(cmp.Or(missing, errors.New("nothing was measured")))
+	if !measured {
+		fail.On(wrong)
 	}
-	for i := range records[old:] {
-		rec := &records[old+i]
-		rec.Commit, rec.Date, rec.Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
-	}
-	fail.On(record.Write(text, records...))
-	fail.On(os.WriteFile(r.file(p.name), []byte(text.String()), 0o644))
 }
 
-// load returns no records of a part that was not measured.
+// keep adds records to those of a part, in place of older ones of the same sides and sets.
+func (r *runner) keep(name string, records []record.Record) {
+	var old []record.Record
+	fail.Try(func() { old = r.load(name) }) // a file that cannot be read is replaced
+	old = slices.DeleteFunc(old, func(o record.Record) bool {
+		return slices.ContainsFunc(records, func(n record.Record) bool { return n.Table == o.Table && n.Data == o.Data && n.Who == o.Who })
+	})
+	var text strings.Builder
+	fail.On(record.Write(&text, append(old, records...)...))
+	fail.On(os.WriteFile(r.file(name)+".new", []byte(text.String()), 0o644))
+	fail.On(os.Rename(r.file(name)+".new", r.file(name)))
+}
+
 func (r *runner) load(name string) []record.Record {
 	text, err := os.ReadFile(r.file(name))
-	if errors.Is(err, fs.ErrNotExist) {
+	if os.IsNotExist(err) {
 		return nil
 	}
 	fail.On(err)
 	return fail.Must(record.Read(bytes.NewReader(text)))
 }
 
-// measureSet lets the builds of the table backends take turns, of which a different one goes first in each round. A pass over a
-// million files takes as long as ten of others.
-func (r *runner) measureSet(ctx context.Context, p part, dir string) (records []record.Record) {
-	rounds, passes := r.rounds, r.passes
-	if strings.HasSuffix(dir, "_1m") {
-		passes = 1
-	}
-	if p.rounds > 0 {
-		rounds = min(rounds, p.rounds)
-	}
-	if p.floor == nil {
-		p.floor = []string{"-case " + p.name}
-	}
-	run := func(build string, rounds int, args ...string) {
-		args = slices.Concat([]string{"floor"}, args, []string{"-json", "-pairs", fmt.Sprint(rounds), "-passes", fmt.Sprint(passes)})
-		if dir != "" {
-			args = append(args, "-dir", dir)
-		}
-		for _, rec := range fail.Must(record.Read(strings.NewReader(r.bench(ctx, build, args...)))) {
-			rec.Table = p.name
-			records = append(records, rec)
-		}
-	}
-	for _, c := range p.floor {
-		args := strings.Fields(c)
-		switch {
-		case p.name == "backends":
-			for i := range rounds * len(builds) {
-				build := builds[(i/len(builds)+i)%len(builds)]
-				run(build, 1, append(args, "-build", build)...)
-			}
-			continue
-		case c == "-case names" && !strings.Contains(dir, "_flat_"):
-			continue // it lists a single directory
-		case p.name == "programs":
-			count := filepath.Join(r.bins, "count")
-			output(ctx, "go", "build", "-o", count, "./bench/internal/peers/count")
-			args = append(args, "-count", count)
-		}
-		run(p.build, rounds, args...)
-	}
-	return records
-}
-
-// cold, cache and mixedLoad run the scripts of these names, and floorText a case of bench floor.
-func (r *runner) cold(ctx context.Context, _ string) string {
-	fail.If(r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
-	return output(ctx, "./bench_cold.sh", "-runs", fmt.Sprint(r.runs))
-}
-
-func (r *runner) cache(ctx context.Context, _ string) string {
-	args := []string{"-rounds", fmt.Sprint(r.rounds), "--plot"} // into docs/img
-	if r.quick {
-		args = append(args[:2], "-sample", "1ms")
-	}
-	return output(ctx, "./bench_cache.sh", args...)
-}
+func (r *runner) results(table string) record.Results { return record.Of(r.load(table), table) }
 
 // loads are the stores of the mixed load, and the flags and the picture of each.
 var loads = []struct{ name, store, flags, alt string }{
@@ -328,7 +311,8 @@ var loads = []struct{ name, store, flags, alt string }{
 	{"load-s3", "S3", " -backend s3 -files 200 -own 8", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"},
 }
 
-func (r *runner) mixedLoad(ctx context.Context, _ string) string {
+// measureLoad keeps a stamp beside what the script has measured.
+func (r *runner) measureLoad(ctx context.Context) {
 	stages := "25:12s,100:12s,25:12s"
 	if r.quick {
 		stages = "4:2s"
@@ -337,14 +321,5 @@ func (r *runner) mixedLoad(ctx context.Context, _ string) string {
 		flags := strings.Fields("-threshold checks:rate>=0 -slice 500ms -stages " + stages + l.flags)
 		output(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...)
 	}
-	return ""
-}
-
-func floorText(name string, cold bool) func(*runner, context.Context, string) string {
-	return func(r *runner, ctx context.Context, dir string) string {
-		if cold {
-			fail.On(os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200))
-		}
-		return r.bench(ctx, "", "floor", "-case", name, "-dir", dir)
-	}
+	fail.On(os.WriteFile(r.file("load"), []byte(stampOf([]record.Record{r.stamp})), 0o644))
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,27 +16,11 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
-	"github.com/fileproc/fileproc/scripts/internal/fail"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
-func TestFloor(t *testing.T) {
-	pass := func(who string, wall float64) record.Record {
-		return record.Record{Table: "floor", Data: "flat_1k", Who: who, Files: 1000, Wall: wall, CPU: 2 * wall}
-	}
-	records := []record.Record{
-		pass("whole / C loop: ours", 1.4e6), pass("whole / C loop: theirs", 2e6),
-		pass("whole / C loop: ours", 1.6e6), pass("whole / C loop: theirs", 2e6),
-		pass("names / bare: ours", 1e6),
-	}
-	var d document
-	d.pairs(resultsOf(records, "floor"))
-	assert.Contains(t, d.String(), "| flat_1k | whole / C loop | 0.75 (0.70…0.80) | 0.75 (0.70…0.80) | 1,500 |\n")
-	assert.Contains(t, d.String(), "| flat_1k | names / bare | no C compiler |  | 1,000 (1,000…1,000) |\n")
-	assert.ErrorContains(t, fail.Try(func() { d.pairs(resultsOf(records[1:], "floor")) }), "1 passes of ours, 2 of theirs")
-}
+const root = "../../../.."
 
 // Every part has sets, with --quick too, and every block is of a part and in its page.
 func TestParts(t *testing.T) {
@@ -45,7 +30,7 @@ func TestParts(t *testing.T) {
 			for _, set := range r.sized(p.sets) {
 				layout, n, _ := strings.Cut(set, "_")
 				parsed, err := tickets.ParseSet(layout, n, 1)
-				assert.True(t, set == "proc" || set == "" || err == nil, set)
+				assert.True(t, set == "" || err == nil, set)
 				assert.True(t, !r.quick || parsed.Count <= 5000, set)
 			}
 			assert.NotEmpty(t, r.sized(p.sets), p.name)
@@ -53,7 +38,7 @@ func TestParts(t *testing.T) {
 		files = append(files, p.name)
 	}
 	for _, target := range targets {
-		assert.Contains(t, append(files, ""), target.table, target.name)
+		assert.Contains(t, append(files, "", "cancel"), target.table, target.name)
 	}
 	for _, b := range blocks {
 		assert.Contains(t, files, b.from, b.name)
@@ -62,100 +47,116 @@ func TestParts(t *testing.T) {
 		_, err = fill(string(page), b.name, "")
 		assert.NoError(t, err)
 	}
+	for _, run := range coldRuns() {
+		matches := slices.DeleteFunc(cold.Names(), func(name string) bool { return !regexp.MustCompile(run.args[1]).MatchString(name) })
+		assert.Len(t, matches, 1)
+	}
 }
-
-const root = "../../../.."
 
 // The targets of the pages are those of the table.
 func TestTargetsOfThePages(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, performance))
 	require.NoError(t, err)
-	var d document
-	d.targets(&runner{raw: t.TempDir()})
-	want, got := tableOf(d.String(), "reached"), tableOf(string(page), "reached")
-	require.Len(t, want, len(targets)+1)
-	require.Len(t, got, len(want), "rows of the page")
-	for i := range want {
-		assert.Equal(t, []string{want[i][0], want[i][2]}, []string{got[i][0], got[i][2]})
-	}
-	table := tableOf(string(page), "fileproc: requests")
+	text, _ := (&runner{raw: t.TempDir()}).targets()
+	want := rowsOf(text, "case", "target")
+	require.Len(t, want, len(targets))
+	assert.Equal(t, want, rowsOf(string(page), "case", "target"))
+	_, rest, _ := strings.Cut(string(page), "<!-- report: cold -->")
+	table := rowsOf(rest, "case", "target")
 	require.NotEmpty(t, table)
-	for _, row := range table[1:] {
-		assert.Equal(t, cold.Target(row[0]), row[len(row)-1], row[0])
+	for _, row := range table {
+		assert.Equal(t, cold.Target(row[0]), row[1], row[0])
 	}
 	for _, target := range targets { // the names are those of the command cold
-		if target.table == "cold" {
+		if target.table == "cold" || target.table == "cancel" {
 			assert.NotEmpty(t, cold.Target(target.who), target.who)
 		}
 	}
 }
 
-const coldText = "at, date\n\n| case | fileproc: requests | time, s | usual loop: requests | time, s | in the disk's order: requests | time, s | target |\n" +
-	"| --- | --- | --- | --- | --- | --- | --- | --- |\n" +
-	"| flat_100k, ext4 | 2,501 | 2.23 (0.06) | 100,040 | 34.36 | 23 | 2.20 | ≤ 2,500 requests |\n" +
-	"| go, xfs, 3,000 requests/s | not run: no mkfs.xfs | | | | | | ≤ 1.5 s, ≤ 2,300 requests |\n\n" +
-	"| case | fileproc: whole run, ms | p95 of 20 cancels, ms | worst, ms | target |\n| --- | --- | --- | --- | --- |\n" +
-	"| cancel, 60 directories of 300 files, ext4, one head, 4ms a seek | 2000 | 80 | 90 | x |\n"
+func value(table, set, who, unit string, v float64) record.Record {
+	return record.Record{Table: table, Data: set, Who: who, Files: 1000, Values: map[string]float64{unit: v}}
+}
 
 func TestTargets(t *testing.T) {
-	pair := func(table, set, who string, ours float64) []record.Record {
-		return []record.Record{{Table: table, Data: set, Who: who + ": ours", Files: 1000, Wall: ours, CPU: ours},
-			{Table: table, Data: set, Who: who + ": theirs", Files: 1000, Wall: 100e6, CPU: 100e6}}
-	}
 	r := &runner{raw: t.TempDir()}
-	keep := func(name, text string) { require.NoError(t, os.WriteFile(r.file(name), []byte(text), 0o644)) }
-	for _, records := range [][]record.Record{
-		slices.Concat(pair("floor", "flat_100k", "whole / C loop", 85e6), pair("floor", "nested1_100k", "whole / C loop", 86e6)),
-		pair("small", "", "1 files / ReadDir + ReadFile", 50e6), pair("fuse", "slow", "default / Workers 2", 57e6), pair("unix", "flat_100k", whole, 140e6),
-	} {
-		var text strings.Builder
-		require.NoError(t, record.Write(&text, records...))
-		keep(records[0].Table, text.String())
+	keep := func(part string, records ...record.Record) { r.keep(part, records) }
+	pair := func(table, set, name string, ours float64) {
+		records := []record.Record{value(table, set, name+": ours", record.Wall, ours), value(table, set, name+": theirs", record.Wall, 100e3)}
+		for _, rec := range records {
+			rec.Values[record.CPU] = rec.Values[record.Wall]
+		}
+		keep(table, records...)
 	}
-	keep("allocs", "stamp\n\n0.0014 allocations a file, 100000 files, prefix\n")
-	keep("peak", "stamp\n\n20480 kB at most, 1000000 files, Stream\n")
-	keep("cold", coldText)
-	var d document
-	assert.Equal(t, 3, d.targets(r))
+	pair("floor", "flat_100k", whole, 85e3)
+	pair("floor", "nested1_100k", whole, 86e3)
+	pair("trees", "", "1 file / ReadDir + ReadFile", 50e3)
+	pair("fuse", "slow", "default / Workers 2", 57e3)
+	pair("backends", "flat_100k", "unix, "+whole, 140e3)
+	keep("allocs", value("allocs", "flat_100k", "prefix: ours", "allocations", 0.0014))
+	keep("peak", value("peak", "flat_1m", "Stream, warm: ours", "MiB", 20))
+	for side, v := range map[string]float64{"fileproc": 2501, "usual loop": 100040} {
+		keep("cold", value("cold", "flat_100k, ext4", side, "requests", v), value("cold", "flat_100k, the machine's disk", side, "s", v))
+	}
+	keep("cold", value("cancel", targets[23].who, "fileproc", "ms", 90))
+	text, missed := r.targets()
+	assert.Equal(t, 3, missed)
 	for _, row := range []string{
 		"| flat and nested, 100k and 1m, whole / C loop | wall 0.85, **0.86** | wall ≤ 0.85 |",
 		"| the same without io_uring |  | wall ≤ 1.00 |",
 		"| 1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile | wall 0.5; CPU 0.5 | wall ≤ 1.00, CPU ≤ 1.00 |",
 		"| cold, flat 100k | requests **2,501** | ≤ 2,500 requests |",
+		"| cold, flat 100k / best C loop in listing order | wall 0.025 | wall ≤ 0.65 |",
 		"| the same, xfs |  | ≤ 1.5 s, ≤ 2,300 requests |",
-		"| cancel, cold, one head of 4 ms, worst | ms 90 | ≤ 100 ms |",
-		"| FUSE, 1 ms an open, 1,000 files | ms 57 | ≤ 60 ms |",
+		"| cancel, cold, one head of 4 ms, worst | ms 90.0 | ≤ 100 ms |",
+		"| FUSE, 1 ms an open, 1,000 files | ms 57.0 | ≤ 60 ms |",
 		"| allocations a file, 100k, prefixes | allocations 0.0014 | ≤ 0.002 allocations |",
-		"| peak memory, Stream, 1m files, warm | MiB **20** | ≤ 16 MiB |",
+		"| peak memory, Stream, 1m files, warm | MiB **20.0** | ≤ 16 MiB |",
 		"| the same, cold |  | ≤ 80 MiB |",
-		"| unix backend, flat 100k, whole / C loop | wall 1.4; CPU 1.4 | reported |",
+		"| unix backend, 100k, whole / C loop | wall 1.4; CPU 1.4 | reported |",
 	} {
-		assert.Contains(t, d.String(), row+"\n")
+		assert.Contains(t, text, row+"\n")
 	}
 }
 
-func TestDrawCold(t *testing.T) {
-	r, d := &runner{out: t.TempDir()}, &document{}
-	require.NoError(t, os.MkdirAll(filepath.Join(r.out, "docs/img"), 0o755))
-	r.drawCold(t.Context(), d, coldText)
-	assert.Contains(t, d.String(), "| flat_100k, ext4 | 2,501 | 2.23 (0.06) | 100,040 | 34.36 | 23 | 2.20 | ≤ 2,500 requests |\n"+
-		"| go, xfs, 3,000 requests/s | not run: no mkfs.xfs |  |  |  |  |  | ≤ 1.5 s, ≤ 2,300 requests |\n")
-	assert.FileExists(t, filepath.Join(r.out, "docs/img/cold.png"))
-	assert.Error(t, fail.Try(func() { r.drawCold(t.Context(), &document{}, "no table") }))
+// The tables of both stores are there, each with its picture.
+func TestDrawLoad(t *testing.T) {
+	r := &runner{bins: t.TempDir(), out: t.TempDir()}
+	plant(t, r, "bench_load.sh", "echo words; echo '| a | b |'; echo '| $2 |'")
+	t.Chdir(r.bins)
+	text := r.drawLoad(t.Context())
+	assert.Contains(t, text, "files:\n\n| a | b |\n| $2 |\n\n!["+loads[0].alt+"](img/load.svg)\n\nS3:\n\n| a | b |")
+	assert.NotContains(t, text, "words")
 }
 
-// The pictures are below the table, whose rows are of both stores.
-func TestDrawLoad(t *testing.T) {
-	r, dir := &runner{bins: t.TempDir()}, t.TempDir()
-	plant(t, r, "bench_load.sh", "touch $4\ncat <<E\n| operation | through | count | ops/s | x | med | p(95) | p(99) |\n| --- |\n"+
-		"| create | os | 1 | 2 | 3 | 4 | 5 | 6 |\n| read | os | 1 | 2 | 3 | 4 | 5 | 6 |\n\n"+
-		"| operation | VUs | med | p(95) |\n| --- |\n| read | all | 1.1 | 1.2 |\n| read | 25 | 2 | 2 |\nE")
-	t.Chdir(r.bins)
-	d := &document{dir: dir}
-	r.drawLoad(t.Context(), d, "")
-	assert.Equal(t, "| operation | through | count | ops/s | med | p(95) | p(99) |\n|---|---|---|---|---|---|---|\n"+
-		"| files, read | os | 1 | 2 | 4 | 5 | 6 |\n| S3, read | os | 1 | 2 | 4 | 5 | 6 |\n\n"+
-		"!["+loads[0].alt+"](img/load.svg)\n\n!["+loads[1].alt+"](img/load-s3.svg)\n\np(95) against the other side: files, read 1.2; S3, read 1.2.\n", d.String())
+// rowsOf returns those columns of the first table of text whose first row has all of heads.
+func rowsOf(text string, heads ...string) (rows [][]string) {
+	var at []int
+	for line := range strings.Lines(text + "\n") {
+		line, isRow := strings.CutPrefix(strings.TrimSpace(line), "|")
+		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case !isRow && at != nil:
+			return rows
+		case isRow && at == nil:
+			for _, h := range heads {
+				at = append(at, slices.Index(cells, h))
+			}
+			if slices.Contains(at, -1) {
+				at = nil
+			}
+		case isRow && strings.Trim(line, "|-: ") != "":
+			var row []string
+			for _, i := range at {
+				row = append(row, cells[i])
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 func TestFill(t *testing.T) {
@@ -172,59 +173,79 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// planted returns a runner whose bench fails for the case programs and, after it has made the file stop, for others too.
+func planted(t *testing.T) (r *runner, page string) {
+	r = &runner{root: t.TempDir(), raw: t.TempDir(), bins: t.TempDir(), stamp: record.Record{Commit: "c0ffee", Date: "today", Machine: "m"}}
+	r.out = r.root
+	page = filepath.Join(r.root, benchmarks)
+	require.NoError(t, os.MkdirAll(filepath.Dir(page), 0o755))
+	text := "\n<!-- report: programs -->\nold\n<!-- end -->\n\n<!-- report: backends -->\nold\n<!-- end -->\n\n<!-- report: floor -->\nolder\n<!-- end -->\n"
+	require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
+	for _, tag := range []string{"", "unix", "generic"} {
+		plant(t, r, "bench"+tag, `[ $4 != programs ] || { echo planted >&2; exit 1; }
+eval set=\${$#}; printf 'set: %s\nside: a: ours\nBenchmarkAny 1 7 ns/op\n' ${set##*tickets_}`)
+	}
+	old := parts
+	t.Cleanup(func() { parts = old })
+	parts = []part{{"programs", []string{"flat_1"}, runs("floor -case programs")},
+		{"backends", []string{"flat_1", "flat_2"}, []run{{"unix", wholeCase}, {"generic", wholeCase}}}}
+	return r, page
+}
+
 // A part that fails leaves its table and measurements, and others go on. Each says what it was measured on.
 func TestRun(t *testing.T) {
-	r := &runner{root: t.TempDir(), raw: t.TempDir(), bins: t.TempDir(), rounds: 1, stamp: record.Record{Commit: "c0ffee", Date: "today", Machine: "m"}}
-	r.out = r.root
-	write := func(name, text string) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-	}
-	page := filepath.Join(r.root, benchmarks)
-	write(page, "\n<!-- report: fio -->\nold\n<!-- end -->\n\n<!-- report: ablation -->\nold\n<!-- end -->\n\n<!-- report: readdir -->\nolder\n<!-- end -->\n")
-	write(r.file("readdir"), "no record\n")
-	defer func(old []part) { parts = old }(parts)
-	plant(t, r, "linux", `[ $3 = ablation ] || { echo planted >&2; exit 1; }; eval set=\${$#}; printf 'set: %s\nside: a\nBenchmarkAblation 1 7 ns/op\n' ${set##*tickets_}`)
-	parts = []part{{name: "fio", sets: []string{"flat_1"}}, {name: "ablation", sets: []string{"flat_1", "flat_2"}}}
-	err := r.run(t.Context(), []string{"fio", "ablation"}, blocks)
-	assert.EqualError(t, err, "measuring fio, drawing readdir: left as it was, for the reasons above")
+	r, page := planted(t)
+	require.NoError(t, os.WriteFile(r.file("floor"), []byte("no record\n"), 0o644))
+	err := r.run(t.Context(), []string{"programs", "backends"}, blocks)
+	assert.EqualError(t, err, "measuring programs, drawing floor, drawing targets: left as it was, for the reasons above")
 	assert.Equal(t, 3, err.(commands.Status).ExitCode())
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	assert.Contains(t, string(text), "<!-- report: fio -->\nold\n")
-	assert.Contains(t, string(text), "<!-- report: readdir -->\nolder\n")
-	assert.Contains(t, string(text), "| a | 7 (7…7) |", "drawn")
+	assert.Contains(t, string(text), "<!-- report: programs -->\nold\n")
+	assert.Contains(t, string(text), "<!-- report: floor -->\nolder\n")
+	assert.Contains(t, string(text), "| flat_2 | generic, a |  |  | 7 ns/file |", "drawn")
 	assert.Contains(t, string(text), "\n\nc0ffee, today, m\n\n<!-- end -->")
 
 	r.stamp.Commit, r.only = "decaf", []string{"flat_2"} // measures one set again
-	assert.EqualError(t, r.run(t.Context(), []string{"fio", "ablation"}, blocks), "drawing readdir: left as it was, for the reasons above", "fio has no such set")
-	records := r.load("ablation")
-	require.Len(t, records, 2)
-	assert.Equal(t, []string{"flat_1 c0ffee", "flat_2 decaf"}, []string{records[0].Data + " " + records[0].Commit, records[1].Data + " " + records[1].Commit})
-	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(records))
+	require.NoError(t, os.Remove(r.file("floor")))
+	assert.NoError(t, r.run(t.Context(), []string{"programs", "backends"}, blocks), "programs has no such set")
+	var got []string
+	for _, rec := range r.load("backends") {
+		got = append(got, rec.Data+" "+rec.Who+" "+rec.Commit)
+	}
+	assert.Equal(t, []string{"flat_1 unix, a: ours c0ffee", "flat_1 generic, a: ours c0ffee",
+		"flat_2 unix, a: ours decaf", "flat_2 generic, a: ours decaf"}, got)
+	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(r.load("backends")))
 }
 
-// plant plants a build of the command bench.
-func plant(t *testing.T, r *runner, build, script string) {
+// What was measured before an interrupt is kept and drawn.
+func TestInterrupt(t *testing.T) {
+	r, page := planted(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	parts[1].runs[1].args = []string{"floor", "-case", "names"} // of flat_1; then comes the interrupt
+	stop := filepath.Join(r.bins, "stop")
+	plant(t, r, "benchgeneric", "echo >"+stop+"; exec sleep 60")
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(stop); err == nil {
+				interrupt()
+			}
+			runtime.Gosched()
+		}
+	}()
+	assert.ErrorIs(t, r.run(ctx, []string{"backends"}, blocks), context.Canceled)
+	require.Len(t, r.load("backends"), 1)
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "| flat_1 | unix, a |  |  | 7 ns/file |")
+}
+
+// plant plants a program.
+func plant(t *testing.T, r *runner, name, script string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the programs are shell scripts here")
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(r.bins, build), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-}
-
-// The builds are separate processes, and a different one goes first in each round.
-func TestBackendsTakeTurns(t *testing.T) {
-	r := &runner{bins: t.TempDir(), rounds: 3}
-	for _, build := range builds {
-		plant(t, r, build, "echo set: a; echo side: $5; echo BenchmarkPeers 1 1 ns/op")
-	}
-	records := r.measureSet(t.Context(), part{name: "backends"}, "flat_1")
-	var who []string
-	for _, r := range records {
-		assert.Equal(t, "backends", r.Table)
-		who = append(who, r.Who)
-	}
-	assert.Equal(t, []string{"linux", "nouring", "unix", "generic", "nouring", "unix", "generic", "linux", "unix", "generic", "linux", "nouring"}, who)
+	require.NoError(t, os.WriteFile(filepath.Join(r.bins, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 }
 
 // Every picture below docs is in a page.
@@ -253,62 +274,57 @@ func TestPicturesAreShown(t *testing.T) {
 
 // Each plot by itself says what was measured, which direction is better, and the range.
 func TestPlots(t *testing.T) {
-	var records []record.Record
-	add := func(table, set string, who ...string) { // medians of 20 µs a file, between 10 and 30
-		for round := range 3 {
-			for _, w := range who {
-				records = append(records, record.Record{Table: table, Data: set, Who: w, Files: 10, Wall: float64(1+round) * 1e5})
-			}
+	r := &runner{root: root, out: t.TempDir(), raw: t.TempDir(), quick: true, stamp: record.Record{Machine: "go9, 7 cores"}}
+	all := map[string][]record.Record{}
+	add := func(part, table, set, who, unit string, values ...float64) {
+		for _, v := range values {
+			rec := value(table, set, who, unit, v)
+			rec.Machine = r.stamp.Machine
+			all[part] = append(all[part], rec)
 		}
 	}
-	steady := func(table, set string, who ...string) { // 20 µs
-		for range 3 {
-			for _, w := range who {
-				records = append(records, record.Record{Table: table, Data: set, Who: w, Files: 10, Wall: 2e5})
-			}
+	for _, set := range []string{"flat_1k", "nested1_1k"} {
+		for _, who := range []string{"fileproc", "other"} {
+			add("peers", "peers", set, who, record.Wall, 1e4, 2e4, 3e4)
 		}
 	}
-	add("peers", "flat_1k", "fileproc", "other")
-	add("peers", "nested1_1k", "fileproc", "other")
-	add("backends", "flat_1k", builds...)
 	for _, c := range []string{"whole / C loop", "ReadDir / os.ReadDir"} {
-		add("floor", "flat_1k", c+": ours")
-		steady("floor", "flat_1k", c+": theirs")
+		add("floor", "floor", "flat_1k", c+": ours", record.Wall, 1e4, 2e4, 3e4)
+		add("floor", "floor", "flat_1k", c+": theirs", record.Wall, 2e4, 2e4, 2e4)
 	}
-	for _, c := range []string{"Go loop", "Go loop with io_uring, 1 deep", "Go loop with io_uring, 2 deep"} {
-		add("bare", "flat_1k", c+" / C loop: ours")
-		steady("bare", "flat_1k", c+" / C loop: theirs")
+	for _, unit := range []string{"requests", "s"} {
+		add("cold", "cold", "flat_100k, ext4", "fileproc", unit, 1, 2, 3)
+		add("cold", "cold", "flat_100k, ext4", "usual loop", unit, 20, 20, 20)
 	}
-	add("sizes", "flat_1k", "fileproc", "ReadDir + ReadFile", "charlievieth/fastwalk")
-	add("workers", "flat_1k", "fileproc/1", "ReadDir + goroutine pool/1")
-	out := t.TempDir()
-	for i := range records {
-		records[i].Machine = "go9, 7 cores"
+	for _, c := range []string{"ReadHit", "WriteAround"} {
+		add("cache", "cases", c, "fileproc", record.Wall, 1, 2, 3)
+	}
+	for part, records := range all {
+		r.keep(part, records)
 	}
 	for _, b := range blocks {
-		if _, ok := pictures[b.name]; ok {
-			r := resultsOf(records, b.name)
-			(&document{dir: out}).records(b, r)
+		if all[b.from] != nil {
+			for i := range b.pictures {
+				b.pictures[i].name = strings.Replace(b.pictures[i].name, ".png", ".svg", 1)
+			}
+			r.draw(t.Context(), b)
 		}
 	}
-
 	for name, want := range map[string]struct{ bars, lines int }{
-		"peers": {4, 0}, "backends": {4, 0}, "floor": {1, 1}, "bare": {3, 1}, "sizes": {3, 0}, "workers": {2, 0},
+		"dev/img/peers": {4, 0}, "dev/img/floor": {1, 1}, "img/cold": {2, 0}, "img/cache": {1, 0}, "img/cache-writes": {1, 0},
 	} {
-		text, err := os.ReadFile(filepath.Join(out, "img", name+".svg"))
+		text, err := os.ReadFile(filepath.Join(r.out, "docs", name+".svg"))
 		require.NoError(t, err)
 		svg := string(text)
 		words := strings.Join(regexp.MustCompile(`>[^<]+</text>`).FindAllString(svg, -1), "\n")
 		assert.Contains(t, words, "er is better)", name)
-		assert.Contains(t, words, "; whiskers: minimum to maximum of 3 interleaved rounds.", name)
-		assert.Contains(t, words, "Files of about 400 bytes, caches warm", name)
+		assert.Contains(t, words, "hiskers", name)
 		assert.Contains(t, words, "go9, 7 cores", name)
-		assert.Equal(t, name == "peers", strings.Contains(words, "nested1: one for each month"), name)
 		assert.Len(t, whisker.FindAllString(svg, -1), 3*want.bars, "%s: each with two caps", name)
 		assert.Equal(t, 2*want.lines, strings.Count(svg, "stroke-dasharray"), "%s: reference lines, in the plot and in the legend", name)
 	}
 
-	svg, err := os.ReadFile(filepath.Join(out, "img", "floor.svg"))
+	svg, err := os.ReadFile(filepath.Join(r.out, "docs/dev/img/floor.svg"))
 	require.NoError(t, err)
 	at := func(re *regexp.Regexp) (x []float64) {
 		match := re.FindStringSubmatch(string(svg))
@@ -326,29 +342,8 @@ func TestPlots(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{one - half, one + half}, at(whisker), 0.1)
 	line := at(regexp.MustCompile(`M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="[^"]*stroke-dasharray`))
 	assert.InDeltaSlice(t, []float64{one, one}, line, 0.1, "the line at 1 is vertical")
-	assert.False(t, strings.Contains(string(svg), "os.ReadDir"), "os.ReadDir is not the floor")
-	label := at(regexp.MustCompile(`<text x="([\d.]+)"[^>]*>1\.00</text>`))
-	assert.Greater(t, label[0], max(one, at(whisker)[1]), "no line crosses the number")
+	assert.NotContains(t, string(svg), "os.ReadDir", "it is not the floor")
 }
 
 // whisker matches the lines of whiskers on bars: from minimum to maximum, and the caps.
 var whisker = regexp.MustCompile(`<path d="M([\d.]+),[\d.]+L([\d.]+),[\d.]+" style="fill:none;stroke:#333333" />`)
-
-func TestSeries(t *testing.T) {
-	r := resultsOf([]record.Record{
-		{Table: "peers", Data: "flat_1k", Who: "a", Files: 1000, Wall: 2e6},
-		{Table: "peers", Data: "flat_1k", Who: "b", Files: 1000, Wall: 6e6},
-		{Table: "peers", Data: "flat_1k", Who: "c", Text: "left out: it saw 1 file"},
-		{Table: "other", Data: "flat_1k", Who: "a", Files: 1000, Wall: 9e6},
-		{Table: "peers", Data: "flat_1k", Who: "b", Files: 1000, Wall: 4e6},
-		{Table: "peers", Data: "flat_1k", Who: "a", Files: 1000, Wall: 4e6},
-	}, "peers")
-	assert.Equal(t, []string{"flat_1k"}, r.sets())
-	assert.Equal(t, []float64{2000, 4000}, r.find("flat_1k", "a").wall)
-	assert.Equal(t, measure.Spread{Median: 2, Min: 1, Max: 3}, paired(r.find("flat_1k", "b").wall, r.find("flat_1k", "a").wall, ratio))
-	assert.Len(t, r.leftOut, 1)
-}
-
-func TestSpread(t *testing.T) {
-	assert.Equal(t, "1,200 (−30…1,000,000)", spread(measure.Spread{Median: 1200, Min: -30, Max: 1e6}, "%.0f"))
-}

@@ -3,11 +3,9 @@ package report
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -38,8 +36,8 @@ func limitsOf(text string) (all []limit) {
 	return all
 }
 
-// A target is a row of the table of targets. Its measurements are the records of a table whose side begins with who, or the row
-// of the table of cold runs that has the name who. Without a table nothing here measures it.
+// A target is a row of the table of targets. Its measurements are the records of a table: of the comparisons whose names have who,
+// or of the case of cold runs that is who. Without a table nothing here measures it.
 type target struct {
 	name       string
 	table, who string
@@ -50,13 +48,13 @@ const whole = "whole / C loop"
 
 var targets = []target{
 	{"flat and nested, 100k and 1m, whole / C loop", "floor", whole, "wall ≤ 0.85"},
-	{"the same without io_uring", "nouring", whole, "wall ≤ 1.00"},
+	{"the same without io_uring", "backends", "nouring, ", "wall ≤ 1.00"},
 	{"1 to 1m files, with io_uring / without", "uring", "", "wall ≤ 1.02"},
 	{"metadata / C loop with fstatat", "floor", "stat / ", "wall ≤ 0.95"},
 	{"ReadDir / getdents64", "floor", "ReadDir / bare getdents64", "wall ≤ 0.90"},
 	{"ReadDir / os.ReadDir", "floor", "ReadDir / os.ReadDir", "wall ≤ 0.35"},
-	{"whole / WalkDir + ReadFile", "walkdir", "", "wall ≤ 0.20, CPU ≤ 0.30"},
-	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "small", "", "wall ≤ 1.00, CPU ≤ 1.00"},
+	{"whole / WalkDir + ReadFile", "walkdir", "whole / ", "wall ≤ 0.20, CPU ≤ 0.30"},
+	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "trees", " / ReadDir + ReadFile", "wall ≤ 1.00, CPU ≤ 1.00"},
 	{"cold, flat 100k", "cold", "flat_100k, ext4", ""},
 	{"cold, flat 100k / best C loop in listing order", "cold", "flat_100k, the machine's disk", ""},
 	{"cold, Go's source, 3,000 requests/s, ext4", "cold", "go, ext4, 3,000 requests/s", ""},
@@ -70,118 +68,102 @@ var targets = []target{
 	{"the same, p95", "", "", "≤ 10 ms"},
 	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", "≤ 60 ms"},
 	{"allocations a file, 100k, prefixes", "allocs", "", "≤ 0.002 allocations"},
-	{"peak memory, Stream, 1m files, warm", "peak", "", "≤ 16 MiB"},
-	{"the same, cold", "peak-cold", "", "≤ 80 MiB"},
-	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
+	{"peak memory, Stream, 1m files, warm", "peak", "Stream, warm", "≤ 16 MiB"},
+	{"the same, cold", "peak", "Stream, cold", "≤ 80 MiB"},
+	{"cancel, cold, one head of 4 ms, worst", "cancel", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
 	{"hash of 100 files of 1 GiB, peak memory", "", "", "≤ 16 MiB"},
 	{"the same / sha256sum", "", "", "wall ≤ 1.00"},
-	{"unix backend, flat 100k, whole / C loop", "unix", whole, ""},
-	{"generic backend, flat 100k, whole / C loop", "generic", whole, ""},
-	{"1,000 directories of 3 files, and a chain of 1,000 / C loop", "shapes", "", ""},
+	{"unix backend, 100k, whole / C loop", "backends", "unix, ", ""},
+	{"generic backend, 100k, whole / C loop", "backends", "generic, ", ""},
+	{"1,000 directories of 1 and of 3 files, and a chain of 1,000 / C loop", "trees", " / C loop", ""},
 }
 
-// measured returns the spreads of t by unit, in the order of the sets or cases.
+// measured returns the spreads of t by unit, in the order of the sets.
 func (t target) measured(r *runner) (found map[string][]measure.Spread) {
 	found = map[string][]measure.Spread{}
-	add := func(unit string, value float64) {
-		found[unit] = append(found[unit], measure.Spread{Median: value, Min: value, Max: value})
+	add := func(unit string, s measure.Spread, ok bool) {
+		if ok {
+			found[unit] = append(found[unit], s)
+		}
 	}
-	text, _ := os.ReadFile(r.file(t.table))
-	_, printed, _ := strings.Cut(string(text), "\n\n")
+	median := func(s *record.Series, unit string, scale float64) {
+		v := s.Median(unit) * scale
+		add(unit, measure.Spread{Median: v, Min: v, Max: v}, s != nil && s.Values[unit] != nil)
+	}
 	switch t.table {
 	case "":
-		return nil
-	case "cold":
-		for _, c := range coldCases(printed) {
-			if c.name == t.who {
-				add("requests", c.requests)
-				add("s", c.seconds)
-				add(wall, c.ratio)
-			}
+	case "cold", "cancel":
+		res := record.Of(r.load("cold"), t.table)
+		s := res.Find(t.who, "fileproc")
+		for _, unit := range []string{"requests", "s", "ms"} {
+			median(s, unit, 1)
 		}
-		rows := tableOf(printed, "worst, ms")
-		for _, row := range rows {
-			if ms, err := strconv.ParseFloat(row[slices.Index(rows[0], "worst, ms")], 64); err == nil && row[0] == t.who {
-				add("ms", ms)
-			}
-		}
-	case "allocs", "peak", "peak-cold": // what it prints begins with the number
-		var number float64
-		if _, err := fmt.Sscan(printed, &number); err == nil && t.table == "allocs" {
-			add("allocations", number)
-		} else if err == nil {
-			add("MiB", math.Round(number/102.4)/10) // it was KiB
-		}
+		ratio, ok := s.Over(res.Find(t.who, "usual loop"), "s")
+		add(wall, ratio, ok)
 	default:
-		res := resultsOf(r.load(t.table), t.table)
-		for _, set := range res.sets() {
-			for _, c := range res.comparisons() {
-				if w, p, ok := res.ratios(set, c); ok && strings.HasPrefix(c, t.who) {
-					found[wall], found[cpu] = append(found[wall], w), append(found[cpu], p)
-					if t.table == "fuse" { // 1,000 files, so that ns/file are thousandths of a millisecond
-						add("ms", math.Round(each(res.find(set, c+record.Side+"ours").wall, micros).Median))
-					}
-				}
+		for _, p := range r.results(t.table).Pairs() {
+			if !strings.Contains(p.Name, t.who) {
+				continue
+			}
+			for unit, of := range map[string]string{wall: record.Wall, cpu: record.CPU} {
+				ratio, ok := p.Ours.Over(p.Theirs, of)
+				add(unit, ratio, ok)
+			}
+			median(p.Ours, "allocations", 1)
+			median(p.Ours, "MiB", 1)
+			if t.table == "fuse" { // 1,000 files, so that ns/file are thousandths of a millisecond
+				ms := p.Ours.Median(record.Wall) / 1000
+				add("ms", measure.Spread{Median: ms, Min: ms, Max: ms}, true)
 			}
 		}
 	}
 	return found
 }
 
-// targets has a row for each target. Figures that miss it are bold.
-func (d *document) targets(r *runner) (missed int) {
-	d.table("case", "reached", "target")
-	for _, t := range targets {
-		found := t.measured(r)
-		allowed := cmp.Or(t.limits, cold.Target(t.who))
-		limits := limitsOf(allowed)
-		if limits == nil {
-			limits = []limit{{wall, math.Inf(1)}, {cpu, math.Inf(1)}}
-		}
-		var cells []string
-		for _, l := range limits {
-			var figures []string
-			for _, s := range found[l.unit] {
-				figure := measure.English.Sprintf("%v", s.Median)
-				if s.Min != s.Max {
-					figure = spread(s, "%.2f")
-				}
-				if s.Median > l.max {
-					figure, missed = "**"+figure+"**", missed+1
-				}
-				figures = append(figures, figure)
+// targets returns a table with a row for each target. Figures that miss it are bold.
+func (r *runner) targets() (text string, missed int) {
+	limits := func(t target) string { return cmp.Or(t.limits, cold.Target(t.who)) }
+	type column = record.Column[target]
+	text = record.Table(targets, column{Head: "case", Cell: func(t target) string { return t.name }},
+		column{Head: "reached", Cell: func(t target) string {
+			found := t.measured(r)
+			all := limitsOf(limits(t))
+			if all == nil {
+				all = []limit{{wall, math.Inf(1)}, {cpu, math.Inf(1)}}
 			}
-			if figures != nil {
-				cells = append(cells, l.unit+" "+strings.Join(figures, ", "))
+			var cells []string
+			for _, l := range all {
+				var figures []string
+				for _, s := range found[l.unit] {
+					figure := measure.English.Sprintf("%v", math.Round(s.Median*10000)/10000)
+					switch {
+					case s.Min != s.Max:
+						figure = record.Spread(s, "%.2f")
+					case l.unit == "MiB" || l.unit == "ms":
+						figure = measure.English.Sprintf("%.1f", s.Median)
+					}
+					if s.Median > l.max {
+						figure, missed = "**"+figure+"**", missed+1
+					}
+					figures = append(figures, figure)
+				}
+				if figures != nil {
+					cells = append(cells, l.unit+" "+strings.Join(figures, ", "))
+				}
 			}
-		}
-		d.row(t.name, strings.Join(cells, "; "), cmp.Or(allowed, "reported"))
-	}
-	return missed
+			return strings.Join(cells, "; ")
+		}}, column{Head: "target", Cell: func(t target) string { return cmp.Or(limits(t), "reported") }})
+	return text, missed
 }
 
-// Targets is the command targets.
-func Targets(ctx context.Context, args []string) error {
-	r := &runner{rounds: 9, passes: 5, runs: 1}
-	flags := flag.NewFlagSet("bench targets", flag.ContinueOnError)
-	flags.BoolVar(&r.quick, "quick", false, "use sets of 5,000 files, and no cold ones")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+// Targets is the command targets. It prints the table of what the command report has measured.
+func Targets(context.Context, []string) error {
 	return fail.Try(func() {
-		r.open("targets")
-		defer os.RemoveAll(r.bins)
-		var tables []string
-		for _, t := range targets {
-			tables = append(tables, t.table)
-		}
-		err := r.run(ctx, tables, nil)
-		var d document
-		missed := d.targets(r)
-		fmt.Print(d.String())
+		r := runner{raw: filepath.Join(fail.Must(filepath.Abs("..")), ".data", "report")}
+		text, missed := r.targets()
+		fmt.Print(text)
 		if missed > 0 {
-			err = commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1}
+			fail.On(commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1})
 		}
-		fail.On(err)
 	})
 }

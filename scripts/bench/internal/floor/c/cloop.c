@@ -4,8 +4,8 @@
 //
 // Each line on standard input, "MODE SIZE THREADS", runs one pass and prints "WALL_NS CPU_NS FILES BYTES". A pass lists DIR, with
 // its subdirectories, into memory and then reads with THREADS threads. After a failure it prints "error: …" and exits.
-// Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), stat (fstatat; SIZE is 0),
-// stat-order (the same in the order of the inodes) and names (list only DIR, with one buffer).
+// Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), stat (fstatat; SIZE is 0)
+// and names (list only DIR, with one buffer).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -118,11 +118,6 @@ static void run_threads(int n) {
 	for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
 }
 
-static int by_inode(const void *a, const void *b) {
-	unsigned long long x = ((struct file *)a)->entry->ino, y = ((struct file *)b)->entry->ino;
-	return (x > y) - (x < y);
-}
-
 static long long ns(clockid_t clock) {
 	struct timespec t;
 	clock_gettime(clock, &t);
@@ -146,7 +141,6 @@ int main(int argc, char **argv) {
 			count_names();
 		} else {
 			list();
-			if (!strcmp(mode, "stat-order")) qsort(files, nfiles, sizeof *files, by_inode);
 			run_threads(threads);
 		}
 		for (size_t i = 0; i < ndirs; i++) close(dirs[i]);

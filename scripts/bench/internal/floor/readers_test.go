@@ -1,10 +1,10 @@
 //go:build linux
 
-package readers
+package floor
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,13 +31,12 @@ func TestAllReadTheSame(t *testing.T) {
 	dir := writeTree(t)
 	link := filepath.Join(t.TempDir(), "tickets_flat_3")
 	require.NoError(t, os.Symlink(dir, link))
-	path, name, err := Set(link)
+	path, err := filepath.EvalSymlinks(link)
 	require.NoError(t, err)
-	assert.Equal(t, "flat_3", name)
 	ctx := context.Background()
 	for side, work := range map[string]turns.Work{
-		"fileproc": Fileproc(ctx, path, fileproc.Options{}), "stat": Fileproc(ctx, path, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}),
-		"WalkDir": WalkDir(path), "ReadDir": ReadDir(path), "pool": Pool(2, path),
+		"fileproc": read(ctx, path, fileproc.Options{}), "stat": read(ctx, path, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}),
+		"WalkDir": walkDir(path), "ReadDir": readDir(path), "pool": pool(2, path),
 	} {
 		for range 2 {
 			files, bytes, err := work()
@@ -47,11 +46,7 @@ func TestAllReadTheSame(t *testing.T) {
 		}
 	}
 
-	_, _, err = Set(filepath.Join(dir, "a"))
-	assert.ErrorContains(t, err, "not a directory")
-	_, _, err = Set(filepath.Join(dir, "nosuch"))
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	for _, work := range []turns.Work{WalkDir(dir + "x"), ReadDir(dir + "x"), Pool(1, dir+"x"), Entries(fileproc.ReadDir, dir+"x")} {
+	for _, work := range []turns.Work{walkDir(dir + "x"), readDir(dir + "x"), pool(1, dir+"x"), entries(fileproc.ReadDir, dir+"x")} {
 		_, _, err := work()
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 	}
@@ -59,12 +54,20 @@ func TestAllReadTheSame(t *testing.T) {
 
 // A failure in a pool does not block the side that lists.
 func TestPoolFails(t *testing.T) {
-	failure := errors.New("no")
-	err := InPool(2, func(string) error { return failure }, func(yield func(string) error) error {
-		for range 1000 {
-			yield("x")
-		}
-		return nil
-	})
-	assert.ErrorIs(t, err, failure)
+	dir := t.TempDir()
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o666))
+	}
+	assert.ErrorIs(t, inPool(2, func(string) error { return fs.ErrInvalid }, dir), fs.ErrInvalid)
+}
+
+// A program that does not print path:count is an error; the counts are added.
+func TestCounted(t *testing.T) {
+	lines, err := counted(t.Context(), []string{"printf", "a:b:2\nc:0\nd:3\n"})
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, lines)
+	_, err = counted(t.Context(), []string{"echo", "none"})
+	assert.ErrorContains(t, err, "not path:count")
+	_, err = counted(t.Context(), []string{"false"})
+	assert.Error(t, err)
 }

@@ -1,0 +1,222 @@
+//go:build linux
+
+package floor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/charlievieth/fastwalk"
+	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/record"
+	"github.com/fileproc/fileproc/scripts/internal/turns"
+)
+
+// peers compares with the loops and the package that people use in place of fileproc. Each file is read with os.ReadFile, in the
+// callback if there is one.
+func (r *run) peers() []record.Record {
+	fastWalk := paths(func(read func(string) error) error { return fastwalk.Walk(&fastwalk.Config{}, r.dir, regular(read)) })
+	sides := turns.Comparison{r.fileproc(whole), walkDir(r.dir).Side(), pool(runtime.GOMAXPROCS(0), r.dir).Side(), fastWalk.Side()}
+	for i, name := range []string{"fileproc", "WalkDir + ReadFile", "ReadDir + goroutine pool", "charlievieth/fastwalk"} {
+		sides[i].Name, sides[i].Version = name, runtime.Version()
+	}
+	info, _ := debug.ReadBuildInfo()
+	for _, m := range info.Deps {
+		if m.Path == "github.com/charlievieth/fastwalk" {
+			sides[3].Version = m.Version
+		}
+	}
+	return r.compare(sides)
+}
+
+// programs compares whole programs that count the lines with a string: the command fileproc, which is built for this, rg and grep.
+func (r *run) programs() []record.Record {
+	const needle = "status: open"
+	ours := filepath.Join(r.temp(), "fileproc")
+	fail.Must(program.Output(r.ctx, "../cmd/fileproc", "go", "build", "-o", ours, "."))
+	files := len(r.list())
+	var sides turns.Comparison
+	for _, p := range []struct {
+		who  string
+		args []string
+	}{
+		{"fileproc grep", []string{ours, "grep", "-uu", "-c"}},
+		{"ripgrep", []string{"rg", "--no-config", "-uuu", "-F", "-c"}},
+		{"grep", []string{"grep", "-rFc"}},
+	} {
+		side := turns.Work(func() (int, int64, error) {
+			lines, err := counted(r.ctx, append(p.args, needle, r.dir))
+			return files, lines, err
+		}).Side()
+		version, _ := exec.Command(p.args[0], "--version").Output() // none if it is not installed
+		side.Name = p.who
+		side.Version, _, _ = strings.Cut(string(version), "\n")
+		sides = append(sides, side)
+	}
+	return r.compare(sides)
+}
+
+// counted runs a program, whose output is lines of path:count, and returns the sum.
+func counted(ctx context.Context, args []string) (lines int64, err error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // grep is slower in other locales
+	out, err := cmd.Output()
+	for line := range bytes.Lines(out) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		n, err := strconv.ParseInt(string(line[bytes.LastIndexByte(line, ':')+1:]), 10, 64)
+		if err != nil {
+			return lines, fmt.Errorf("its output is not path:count: %q", line)
+		}
+		lines += n
+	}
+	return lines, err
+}
+
+// dropCaches empties the page, dentry and inode caches. It needs root.
+func dropCaches() error {
+	unix.Sync() // dirty pages cannot be dropped
+	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
+		return fmt.Errorf("dropping the caches: %w", err)
+	}
+	return nil
+}
+
+// read returns fileproc's work, which counts per worker, on separate cache lines, so that the counters cost nothing. With NoRead
+// and Stat it counts the bytes that the metadata says.
+func read(ctx context.Context, dir string, opts fileproc.Options) turns.Work {
+	if opts.Workers == 0 {
+		opts.Workers = runtime.GOMAXPROCS(0)
+	}
+	return func() (files int, bytes int64, err error) {
+		perWorker := make([]struct {
+			files int
+			bytes int64
+			_     [112]byte
+		}, opts.Workers)
+		_, err = fileproc.Process(ctx, dir, opts, func(f *fileproc.File) (struct{}, error) {
+			w := &perWorker[f.Worker()]
+			w.files++
+			if opts.ReadSize != fileproc.NoRead {
+				w.bytes += int64(len(f.Data()))
+				return struct{}{}, nil
+			}
+			st, err := f.Stat()
+			w.bytes += st.Size
+			return struct{}{}, err
+		})
+		for _, w := range perWorker {
+			files += w.files
+			bytes += w.bytes
+		}
+		return files, bytes, err
+	}
+}
+
+// paths returns the work of os.ReadFile for the paths that walk passes to read, on any goroutine. A call allocates nothing for the
+// counters, since it may read a single file.
+func paths(walk func(read func(path string) error) error) turns.Work {
+	var files, bytes atomic.Int64
+	read := func(path string) error {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			files.Add(1)
+			bytes.Add(int64(len(data)))
+		}
+		return err
+	}
+	return func() (int, int64, error) {
+		files.Store(0)
+		bytes.Store(0)
+		err := walk(read)
+		return int(files.Load()), bytes.Load(), err
+	}
+}
+
+// regular returns a callback for filepath.WalkDir that reads the regular files.
+func regular(read func(path string) error) fs.WalkDirFunc {
+	return func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		return read(path)
+	}
+}
+
+// walkDir returns the work of the usual loop.
+func walkDir(dir string) turns.Work {
+	return paths(func(read func(string) error) error { return filepath.WalkDir(dir, regular(read)) })
+}
+
+// readDir returns the work of a loop over os.ReadDir, which sees as many directories as there are.
+func readDir(dir string) turns.Work {
+	return paths(func(read func(string) error) error { return list(dir, read) })
+}
+
+func list(dir string, read func(path string) error) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if err != nil {
+			break
+		}
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			err = list(path, read)
+		case e.Type().IsRegular():
+			err = read(path)
+		}
+	}
+	return err
+}
+
+// pool returns the work of a loop over os.ReadDir in one goroutine, with others that read.
+func pool(goroutines int, dir string) turns.Work {
+	return paths(func(read func(string) error) error { return inPool(goroutines, read, dir) })
+}
+
+// inPool continues after a failure, so that the loop never blocks for ever.
+func inPool(goroutines int, read func(path string) error, dir string) error {
+	queue := make(chan string, 128) // for performance: neither side waits for each path
+	errs := make([]error, goroutines)
+	var wg sync.WaitGroup
+	for i := range goroutines {
+		wg.Go(func() {
+			for path := range queue {
+				if err := read(path); err != nil {
+					errs[i] = err
+				}
+			}
+		})
+	}
+	err := list(dir, func(path string) error {
+		queue <- path
+		return nil
+	})
+	close(queue)
+	wg.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+// entries returns the work of a function that lists one directory.
+func entries(list func(dir string) ([]fs.DirEntry, error), dir string) turns.Work {
+	return func() (int, int64, error) {
+		entries, err := list(dir)
+		return len(entries), 0, err
+	}
+}
