@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // A Status is an error with an exit status.
@@ -25,7 +26,7 @@ func (s Status) ExitCode() int { return s.Code }
 
 // Main runs one of the commands, which parse their own arguments. It exits with status after an error that has no ExitCode.
 func Main(status int, commands map[string]func(ctx context.Context, args []string) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	name, args := "", os.Args[1:]

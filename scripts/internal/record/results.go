@@ -113,8 +113,11 @@ type Column[Row any] struct {
 	Cell func(Row) string
 }
 
-// Table returns a table in Markdown.
+// Table returns a table in Markdown, or nothing if it would have no rows.
 func Table[Row any](rows []Row, columns ...Column[Row]) string {
+	if len(rows) == 0 {
+		return ""
+	}
 	lines := []string{"", ""}
 	for _, c := range columns {
 		lines[0] += "| " + c.Head + " "

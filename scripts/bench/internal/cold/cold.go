@@ -198,7 +198,7 @@ func (s *side) seconds() float64 {
 
 // once runs one cold pass of a side.
 func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
-	args := []string{"/proc/self/exe", "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
+	args := []string{fail.Must(os.Executable()), "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)
 	before := diskReads(on)
 	if c.fs == "" {

@@ -76,7 +76,7 @@ var wholeCase = strings.Fields("floor -case whole")
 // coldRuns has a run for each case, so that what was measured before an interrupt is kept.
 func coldRuns() (all []run) {
 	for _, name := range cold.Names() {
-		all = append(all, run{"", []string{"cold", "^" + regexp.QuoteMeta(name) + "$"}})
+		all = append(all, run{"", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(name) + "$"}})
 	}
 	return all
 }

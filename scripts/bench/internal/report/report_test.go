@@ -48,7 +48,7 @@ func TestParts(t *testing.T) {
 		assert.NoError(t, err)
 	}
 	for _, run := range coldRuns() {
-		matches := slices.DeleteFunc(cold.Names(), func(name string) bool { return !regexp.MustCompile(run.args[1]).MatchString(name) })
+		matches := slices.DeleteFunc(cold.Names(), func(name string) bool { return !regexp.MustCompile(run.args[3]).MatchString(name) })
 		assert.Len(t, matches, 1)
 	}
 }
