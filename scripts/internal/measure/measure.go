@@ -2,7 +2,6 @@
 package measure
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -31,10 +30,6 @@ func Median(values []float64) float64 {
 		return sorted[mid]
 	}
 	return (sorted[mid-1] + sorted[mid]) / 2
-}
-
-func (s Spread) String() string {
-	return fmt.Sprintf("%.3f (%.3f to %.3f)", s.Median, s.Min, s.Max)
 }
 
 // A Change is how much larger one sample is than another: 0.1 is 10 %. Lo and Hi bound it with 95 % confidence.

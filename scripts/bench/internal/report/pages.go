@@ -84,9 +84,16 @@ func (r *runner) draw(ctx context.Context, b block) {
 	img := filepath.Join(filepath.Dir(page), "img")
 	fail.On(errors.Join(err, os.MkdirAll(img, 0o755), os.MkdirAll(filepath.Join(r.out, "docs/img"), 0o755)))
 	var stamp string
-	if b.from == "load" {
+	switch {
+	case b.from == "load":
 		stamp = string(fail.Must(os.ReadFile(r.file(b.from))))
-	} else {
+	case b.name == "targets":
+		var measured []record.Record
+		for _, t := range targets {
+			measured = append(measured, r.load(t.table)...)
+		}
+		stamp = stampOf(measured)
+	default:
 		stamp = stampOf(r.load(b.from))
 	}
 	text := b.text(r, ctx)

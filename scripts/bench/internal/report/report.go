@@ -230,9 +230,9 @@ func (r *runner) bench(ctx context.Context, p part, x run, dir string) []record.
 		}
 	case "caches":
 		args = append(args, "-rounds", rounds, "-sample", sample)
-	case "cold":
-		fail.If(r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
 	}
+	cold := x.args[0] == "cold" || slices.Contains(x.args, "-cold")
+	fail.If(cold && r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
 	records := fail.Must(record.Read(strings.NewReader(output(ctx, binary, args...))))
 	for i := range records {
 		rec := &records[i]
