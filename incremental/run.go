@@ -44,6 +44,8 @@ type run[T any] struct {
 	gone    deletions
 	report  fileproc.Report
 	workers []workerState[T]
+	recent  map[string]*recent // of a session, by path: what the store does not have, nil for a run of its own
+	inOrder bool               // all records go into one buffer
 
 	saved   atomic.Int64 // nanoseconds from begun to the last save
 	stopped atomic.Bool  // before all files were seen
@@ -59,11 +61,13 @@ type workerState[T any] struct {
 	value     T    // of that file
 	outcome   cachefile.Outcome
 	own       bool
+	called    bool          // fn was, for the last file
 	dir       any           // the directory of the last file
 	known     cachefile.Dir // what the cache file has of it
 	isOwnDir  bool          // and whether it is in it
 	buf       []byte
-	_         [64]byte // workers do not share cache lines
+	recent    []*recent // what is to be in run.recent when all workers are done
+	_         [64]byte  // workers do not share cache lines
 }
 
 // begin loads the cache file and sets in opts what the run needs. It returns one
@@ -88,22 +92,40 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	}
 	workers = min(workers, 1<<16) // more is an error of fileproc's
 	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
-	r.store, _ = cachefile.Load(inc.File, r.key(), workers) // save says so if the file cannot be replaced either
+	r.load()
+	r.inspectRoot()
+	r.prepare(opts)
+	return r, nil
+}
+
+// load reads the cache file.
+func (r *run[T]) load() {
+	r.store, _ = cachefile.Load(r.inc.File, r.key(), len(r.workers)) // save says so if the file cannot be replaced either
 	r.loaded, _ = os.Stat(r.store.Path)
-	r.begun = time.Now()
-	r.trust.compare = inc.Compare
-	r.trust.root = inc.Compare == CompareMetadata
-	if opts.FS == nil {
-		own := pathBelow(root, r.store.Path)
-		r.ownDir, r.own = path.Split(own)
-		r.trust.root = inc.Compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(root))
+}
+
+// inspectRoot finds out what can be compared below root, and where the cache file is.
+func (r *run[T]) inspectRoot() {
+	compare := r.inc.Compare
+	r.trust.compare, r.trust.root, r.own = compare, compare == CompareMetadata, ""
+	r.trust.others.Clear()
+	if r.opts.FS == nil {
+		r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
+		r.trust.root = compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(r.root))
 	}
+	r.asks = r.trust.root || r.own != ""
+}
+
+// prepare sets in opts what the run needs.
+func (r *run[T]) prepare(opts *fileproc.Options) {
+	inc := r.inc
+	r.begun = time.Now()
 	opts.Report = &r.report
 	if opts.Workers == 0 && opts.FS == nil { // with an FS it means more than the number
-		opts.Workers = workers // GOMAXPROCS may change until the run asks for it
+		opts.Workers = len(r.workers) // GOMAXPROCS may change until the run asks for it
 	}
 	hooks := core.Hooks(opts)
-	if r.asks = r.trust.root || r.own != ""; r.asks {
+	if r.asks {
 		hooks.Unchanged = func(f *fileproc.File) bool {
 			w := &r.workers[f.Worker()]
 			w.unchanged = r.isUnchanged(w, f)
@@ -116,7 +138,7 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	if opts.Files == nil {
 		r.store.Links = uint64(opts.Symlinks)
 	}
-	r.gone = deletions{root: root, opts: &r.opts, store: r.store, tell: inc.Deleted}
+	r.gone = deletions{root: r.root, opts: &r.opts, store: r.store, tell: inc.Deleted}
 	if opts.Files != nil && inc.Deleted != nil {
 		r.gone.given = given{}
 		opts.Files = r.gone.files
@@ -129,7 +151,6 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 			return err
 		}
 	}
-	return r, nil
 }
 
 // key returns what the results depend on besides the files.
@@ -173,16 +194,35 @@ func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	if err != nil {
 		return false
 	}
-	rec, n, ok := r.store.Find(&w.known, s.Inode, f.Name())
-	if !ok {
-		return false
-	}
-	r.store.MarkSeen(n)
-	if !r.trust.of(s, f) {
+	rec, ok := r.lookup(w, f, s.Inode)
+	if !ok || !r.trust.of(s, f) {
 		return false
 	}
 	id, ok := identityOf(s)
-	return ok && id == rec.ID && r.take(w, rec)
+	return ok && id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, rec)
+}
+
+// lookup returns what is kept of f, and notes that it is still there. Inode is 0 if
+// it is unknown.
+func (r *run[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) (cachefile.View, bool) {
+	r.enter(w, f)
+	rec, n, ok := r.store.Find(&w.known, inode, f.Name())
+	if ok {
+		r.store.MarkSeen(n)
+	}
+	if e := r.recentOf(f); e != nil {
+		return e.view(), true
+	}
+	return rec, ok
+}
+
+// recentOf returns what a session knows of f beyond the cache file. Mostly there is no
+// such file, and no path is made.
+func (r *run[T]) recentOf(f *fileproc.File) *recent {
+	if len(r.recent) == 0 {
+		return nil
+	}
+	return r.recent[f.Rel()]
 }
 
 // take makes rec the outcome of w's file. What cannot be decoded is of no use.
@@ -249,26 +289,32 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	id, keeps := r.look(f)
 	byContent := id.Content != noContent
 	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
-		r.enter(w, f)
-		if rec, n, ok := r.store.Find(&w.known, 0, f.Name()); ok {
-			r.store.MarkSeen(n)
-			if byContent && rec.ID == id && r.take(w, rec) {
-				core.SetUnchanged(f)
-				return r.taken(w, f)
-			}
+		if rec, ok := r.lookup(w, f, 0); ok && byContent && rec.ID == id && r.take(w, rec) {
+			core.SetUnchanged(f)
+			return r.taken(w, f)
 		}
 	}
+	sum := r.sumOf(f, id, keeps)
+	if e := r.recent[rel]; keeps && e.isSame(id, sum) && r.take(w, e.view()) {
+		r.again(f, e, id, sum)
+		return r.taken(w, f)
+	}
 	rec, kept := cachefile.Record{Path: rel, ID: id}, false
+	w.called = true
 	switch v, err = r.process(f); {
 	case err == nil:
 		if rec.Result, v, keeps = r.encode(w, rel, v, keeps); keeps {
-			kept = r.keep(f, rec)
+			kept = r.keep(f, rec, sum)
 		}
 	case errors.Is(err, fs.SkipAll):
 		r.stopped.Store(true)
-	case errors.Is(err, fileproc.ErrSkip) && keeps:
-		rec.Outcome = cachefile.OutcomeSkipped
-		kept = r.keep(f, rec)
+	case errors.Is(err, fileproc.ErrSkip):
+		if rec.Outcome = cachefile.OutcomeSkipped; keeps {
+			kept = r.keep(f, rec, sum)
+		}
+	case keeps:
+		rec.Outcome = outcomeFailed
+		r.keep(f, rec, sum)
 	}
 	if !kept {
 		r.note(f, rel)
@@ -282,6 +328,9 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 		v, w.value = w.value, v
 		return v, nil
 	}
+	if w.outcome == outcomeFailed {
+		return v, errStillFails
+	}
 	return v, fileproc.ErrSkip
 }
 
@@ -290,7 +339,7 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 func (r *run[T]) onBinary(f *fileproc.File) {
 	rel := f.Rel()
 	id, keeps := r.look(f)
-	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}) {
+	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}, nil) {
 		r.note(f, rel)
 	}
 }
@@ -318,8 +367,9 @@ func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 }
 
 // keep adds rec, the outcome for f, to what is saved, unless f may have changed
-// since it was looked at. It reports whether it has.
-func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record) (kept bool) {
+// since it was looked at. It reports whether it has. A session remembers what it
+// does not keep, with the sum of the content.
+func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (kept bool) {
 	if rec.ID.Content == noContent {
 		s, err := core.Restat(f)
 		if err != nil {
@@ -330,22 +380,37 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record) (kept bool) {
 			rec.ID.BirthTime = after.BirthTime // what a handle gives has none on Linux
 		}
 		if !ok || after != rec.ID || !r.isSettled(after) {
+			if after.Identity != rec.ID.Identity {
+				sum = nil
+			}
+			r.remember(f, rec, sum)
 			return false
 		}
 	}
-	r.store.Add(f.Worker(), rec)
+	if rec.Outcome == outcomeFailed {
+		r.remember(f, rec, sum)
+		return false
+	}
+	r.add(f, rec)
+	r.rememberKept(f, rec)
 	r.saveNowAndThen()
 	return true
 }
 
+// add adds rec to what is saved. The buffers of workers are saved one after the other:
+// in a session, a later run's records must not come before those of an earlier one.
+func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
+	w := f.Worker()
+	if r.inOrder {
+		w = 0
+	}
+	r.store.Add(w, rec)
+}
+
 // note notes that f is there, if that will be asked for and is not known.
 func (r *run[T]) note(f *fileproc.File, rel string) {
-	w := &r.workers[f.Worker()]
-	r.enter(w, f)
-	if _, n, ok := r.store.Find(&w.known, 0, f.Name()); ok {
-		r.store.MarkSeen(n)
-	} else if r.inc.Deleted != nil {
-		r.store.Add(f.Worker(), cachefile.Noted(rel))
+	if _, ok := r.lookup(&r.workers[f.Worker()], f, 0); !ok && (r.inc.Deleted != nil || r.recent != nil) {
+		r.add(f, cachefile.Noted(rel))
 	}
 }
 

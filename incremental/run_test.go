@@ -155,9 +155,9 @@ func TestKeepLooksAgain(t *testing.T) {
 	_, err = fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
 		s, err := f.Stat()
 		id, _ := identityOf(s)
-		r.keep(f, cachefile.Record{Path: "same", ID: id})
+		r.keep(f, cachefile.Record{Path: "same", ID: id}, nil)
 		id.Inode++
-		r.keep(f, cachefile.Record{Path: "other", ID: id})
+		r.keep(f, cachefile.Record{Path: "other", ID: id}, nil)
 		return "", err
 	})
 	require.NoError(t, err)

@@ -3,7 +3,16 @@ package incremental
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"iter"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/fileproc/fileproc"
 )
@@ -15,31 +24,509 @@ type Result[T any] struct {
 	Value T // what fn returned, unless Kind is Deleted
 }
 
-// A Kind says how a file compares with the run before.
+// A Kind says how a file compares with the runs before.
 type Kind int
 
 const (
-	Unchanged Kind = iota // the result is from an earlier run, fn was not called
-	New                   // there was no result for this path
-	Changed               // fn was called, or its result was found elsewhere
-	Deleted               // there is no result any more: the file is gone, or the options no longer select it
+	Unchanged Kind = iota // the result is that of an earlier run
+	New                   // nothing was known of this path
+	Changed               // fn was called again
+	Deleted               // there is no result any more: the file is gone, or is no longer selected
 )
+
+func (k Kind) String() string {
+	if names := [...]string{"unchanged", "new", "changed", "deleted"}; k >= 0 && int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("Kind(%d)", int(k))
+}
 
 // A Session is an open cache file, for programs that live long: they run over all
 // files or over those that are named, as often as they like, and save when they
 // like. A run sees what the runs before it have found out, saved or not.
-type Session[T any] struct{}
+//
+// A session knows which files have a result. So a run says what has no result any
+// more, be it gone, skipped by fn, or left out by an option such as an ignore file
+// that was edited. It keeps the paths in memory, and until the next Save what is new.
+//
+// What was processed less than two seconds after its last write cannot be kept yet:
+// [Session.Unsettled] names it. A run that looks at it later does not call fn if the
+// content is the same. A failure of fn stays until the file changes.
+//
+// The methods are called by one goroutine at a time, and not in the loop over a run.
+type Session[T any] struct {
+	r    *run[T]
+	opts fileproc.Options
 
-// Open opens the cache file inc.File for a Session.
-func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) (*Session[T], error) {
-	return nil, errors.ErrUnsupported
+	runs      uint32 // number of the last one
+	full      bool   // a full run has ended
+	running   bool
+	dirs      sessionDir
+	files     int                // in dirs
+	failures  map[string]failure // of files and directories that could not be opened or read, by path
+	gone      map[string]bool    // deleted, but in the cache file; true: perhaps by a record that this session has added
+	drop      []int              // numbers of loaded records, likewise
+	kept      int                // of r.recent, since the load
+	unsettled map[string]time.Time
+	mark      marker
 }
 
-// Run looks at all files below root, or with names, at those.
-func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T], error] { return nil }
+// A sessionDir is a directory with files that have a result, or for which fn has failed.
+type sessionDir struct {
+	subs  map[string]*sessionDir
+	files map[string]uint32 // the number of the last run that has met the file
+}
 
-// Save writes what is new to the cache file.
-func (s *Session[T]) Save(ctx context.Context) error { return nil }
+type marker struct {
+	dir   string
+	files map[string]uint32
+}
 
-// Close saves, and ends the session.
-func (s *Session[T]) Close() error { return nil }
+type failure struct {
+	text string
+	run  uint32
+}
+
+// Open opens the cache file inc.File for runs that are like [Stream] with these
+// arguments. It does not look at root. Inc.Deleted is not called: runs yield what is
+// deleted. Opts.Files must be nil: a run is given names. Opts.Report is filled in by each
+// run.
+func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) (*Session[T], error) {
+	if opts.Files != nil {
+		return nil, errors.New("incremental: Options.Files is set: a run of a Session is given the names")
+	}
+	if fn == nil {
+		return nil, errors.New("incremental: fn is nil")
+	}
+	inc.Deleted = nil
+	runOpts := opts
+	r, err := begin(root, &inc, &runOpts, fn)
+	if err != nil {
+		return nil, err
+	}
+	r.recent = map[string]*recent{}
+	return &Session[T]{r: r, opts: opts, failures: map[string]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{}}, nil
+}
+
+// Run looks at all files below root if names is nil, and else at what these paths
+// lead to now: at a file, at all below a directory, or at what is known to have been
+// there. A name of an ignore file, or of one of SkipMarked, stands for its directory. It
+// yields the results of all files that it looked at, unchanged ones too, then
+// what is deleted, in the order of the paths. The first run over all files also yields what the cache file
+// has and the tree has not.
+//
+// A failure is yielded with the path it is about, unless opts.OnError is set, and only
+// once while it stays the same. What is below a directory that cannot be read counts as
+// it was, and so does everything while root cannot be read. A file that is gone before it
+// is opened is no failure.
+//
+// A run over names costs what they cost: what lies between root and the names is not
+// listed, unless one of them leads to a directory, or an option is about listings
+// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem). With Symlinks, other
+// than SymlinksSkip, each run looks at all files.
+//
+// A run that ends early, by a cancel or because the loop does, has to be repeated.
+func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T], error] {
+	return func(yield func(Result[T], error) bool) {
+		if s.running {
+			yield(Result[T]{}, errBusy)
+			return
+		}
+		s.running = true
+		defer func() { s.running = false }()
+		sc, err := s.scopeOf(names)
+		if err != nil {
+			yield(Result[T]{}, err)
+			return
+		}
+		s.runs++
+		s.mark = marker{}
+		if sc.all {
+			s.r.inspectRoot()
+		}
+		if sc.all || len(sc.files)+len(sc.trees) > 0 {
+			if !s.runFiles(ctx, sc, yield) {
+				return
+			}
+		} else if ctx.Err() != nil {
+			yield(Result[T]{}, context.Cause(ctx))
+			return
+		} else {
+			s.r.report = fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}}
+			s.r.giveReport()
+		}
+		s.yieldDeleted(ctx, sc, yield)
+	}
+}
+
+// An item is what a worker sends to the loop.
+type item[T any] struct {
+	rel, name string
+	value     T
+	called    bool // fn was
+	isKnown   bool // the cache file had something for this path; only the first full run asks
+	silent    bool // as a failure that has been yielded before
+}
+
+// runFiles yields the results, and reports whether the run has ended by itself.
+func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[T], error) bool) bool {
+	r, opts := s.r, s.opts
+	r.stopped.Store(false)
+	r.saved.Store(0)
+	r.report = fileproc.Report{}
+	sc.limit(&opts)
+	links := r.store.Links
+	if onError := opts.OnError; onError != nil {
+		opts.OnError = func(err error) error { // the calls come one at a time
+			if s.isNews(sc, err) {
+				return onError(err)
+			}
+			return nil
+		}
+	}
+	r.prepare(&opts)
+	if !sc.all {
+		r.store.Links = links
+	}
+	completed := true
+	for it, err := range fileproc.Stream(ctx, r.root, opts, s.visit) {
+		if f := (*fileproc.Failure)(nil); errors.As(err, &f) {
+			if opts.OnError != nil {
+				completed = false // it has stopped the run
+			} else if !s.isNews(sc, f) {
+				continue
+			}
+			if it.rel == "" {
+				it.rel = relOf(r.root, f.Path, opts.FS != nil)
+			}
+		} else if err != nil {
+			completed = false
+		}
+		res := Result[T]{Rel: it.rel, Value: it.value}
+		if err == nil {
+			isNew := s.met(it.rel, it.name)
+			switch {
+			case it.silent:
+				continue
+			case it.called && (s.full && !isNew || it.isKnown):
+				res.Kind = Changed
+			case it.called || s.full && isNew:
+				res.Kind = New
+			}
+		}
+		if !yield(res, err) {
+			completed = false
+			break
+		}
+	}
+	s.merge(sc)
+	r.giveReport()
+	return completed && ctx.Err() == nil && !r.stopped.Load() && r.report.Abandoned == 0
+}
+
+// merge takes in what the workers have found out, now that none of them runs.
+func (s *Session[T]) merge(sc *scope) {
+	r := s.r
+	for i := range r.workers {
+		w := &r.workers[i]
+		for _, e := range w.recent {
+			s.setRecent(e.rec.Path, e)
+		}
+		w.recent, w.dir = nil, nil // which keeps the run's memory, and the store's
+	}
+	if !r.inOrder {
+		r.store.Rewrites() // takes the workers' buffers
+		r.inOrder = true
+	}
+	for rel := range sc.failed {
+		s.met(rel, path.Base(rel))
+	}
+	for rel := range sc.changed {
+		s.setRecent(rel, &recent{state: recentUnsettled, due: time.Now()})
+	}
+	r.report.Found -= sc.gone
+	r.report.Failed -= sc.gone
+}
+
+func (s *Session[T]) setRecent(rel string, e *recent) {
+	s.r.recent[rel] = e
+	delete(s.unsettled, rel)
+	switch {
+	case e.state == recentKept:
+		s.kept++
+	case !e.due.IsZero():
+		s.unsettled[rel] = e.due
+	}
+}
+
+// visit is what fileproc calls.
+func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
+	w := &s.r.workers[f.Worker()]
+	w.called = false
+	v, err := s.r.call(f)
+	it := item[T]{rel: f.Rel(), name: f.Name(), value: v, called: w.called}
+	if it.called && !s.full {
+		_, _, it.isKnown = s.r.store.Lookup(it.rel)
+	}
+	if err == errStillFails {
+		it.silent, err = true, nil
+	}
+	return it, err
+}
+
+// met notes that rel has a result or a failure, and reports whether it had none.
+func (s *Session[T]) met(rel, name string) bool {
+	if dir := rel[:len(rel)-len(name)]; s.mark.files == nil || s.mark.dir != dir {
+		d := &s.dirs
+		for part := range strings.SplitSeq(strings.TrimSuffix(dir, "/"), "/") {
+			if part == "" {
+				continue
+			}
+			if d.subs == nil {
+				d.subs = map[string]*sessionDir{}
+			}
+			sub := d.subs[part]
+			if sub == nil {
+				sub = &sessionDir{}
+				d.subs[strings.Clone(part)] = sub
+			}
+			d = sub
+		}
+		if d.files == nil {
+			d.files = map[string]uint32{}
+		}
+		s.mark = marker{dir, d.files}
+	}
+	_, was := s.mark.files[name]
+	if s.mark.files[name] = s.runs; !was {
+		s.files++
+		delete(s.gone, rel)
+	}
+	return !was
+}
+
+// isNews notes a failure, and reports whether it is to be yielded: not that a file is
+// gone, nor what has been yielded before.
+func (s *Session[T]) isNews(sc *scope, err error) bool {
+	f, ok := err.(*fileproc.Failure)
+	if !ok {
+		return true
+	}
+	rel := relOf(s.r.root, f.Path, s.opts.FS != nil)
+	isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fileproc.ErrChanged) || errors.Is(err, syscall.ENOTDIR)
+	switch {
+	case f.Kind == fileproc.FailedFunc:
+		sc.failed[rel] = true
+		return true
+	case f.Kind != fileproc.FailedRoot && isGone, f.Kind == fileproc.FailedFile && sc.files[rel] && errors.Is(err, fs.ErrInvalid):
+		sc.gone++
+		if !errors.Is(err, fs.ErrNotExist) { // something else is there now
+			sc.changed[rel] = true
+		}
+		return false
+	case f.Kind == fileproc.FailedFile:
+		sc.failed[rel] = true
+	}
+	was := s.failures[rel]
+	s.failures[rel] = failure{err.Error(), s.runs}
+	return was.text != err.Error()
+}
+
+// relOf returns the path relative to root of what a failure is about, "." for root.
+func relOf(root, name string, isFS bool) string {
+	const some = "x"
+	prefix := strings.TrimSuffix(filepath.Join(root, some), some)
+	switch {
+	case name == root:
+		return "."
+	case isFS:
+		prefix = strings.TrimSuffix(path.Join(root, some), some)
+	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // is not cleaned
+		prefix = root + string(filepath.Separator)
+	}
+	rel, ok := strings.CutPrefix(name, prefix)
+	if !ok { // root leads to a file
+		return path.Base(filepath.ToSlash(name))
+	}
+	return filepath.ToSlash(rel)
+}
+
+// yieldDeleted yields what the run should have met and has not.
+func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
+	r := s.r
+	if f, ok := s.failures["."]; sc.all && r.report.Directories == 0 || ok && f.run == s.runs { // nothing is known without root
+		return
+	}
+	unread := map[string]bool{}
+	for rel, f := range s.failures {
+		switch {
+		case f.run == s.runs:
+			unread[rel] = true
+		case sc.has(rel):
+			delete(s.failures, rel)
+		}
+	}
+	var all []string
+	if sc.all && !s.full {
+		r.gone.tell = func(rel string) { all = append(all, rel) }
+		s.drop = append(s.drop, r.gone.numbers(ctx)...)
+		if ctx.Err() != nil {
+			yield(Result[T]{}, context.Cause(ctx))
+			return
+		}
+	}
+	s.mark = marker{}
+	sweep := func(rel string) {
+		all = s.sweep(all, rel, unread)
+	}
+	if sc.all {
+		sweep(".")
+		s.full = true
+	}
+	for _, names := range []map[string]bool{sc.files, sc.trees, sc.missing} {
+		for rel := range names {
+			sweep(rel)
+		}
+	}
+	slices.SortFunc(all, comparePaths)
+	there := r.gone.existence()
+	for _, rel := range slices.Compact(all) {
+		if there.hasFile(rel) == no { // else it is no longer selected, and may be again
+			s.gone[rel] = s.gone[rel] || r.recent[rel] != nil
+			delete(r.recent, rel)
+		}
+		delete(s.unsettled, rel)
+		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
+			return
+		}
+	}
+}
+
+// comparePaths compares name by name, byte by byte.
+func comparePaths(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	switch {
+	case n == len(a) || n == len(b) || a[n] != '/' && b[n] != '/':
+		return strings.Compare(a[n:], b[n:])
+	case a[n] == '/':
+		return -1
+	}
+	return 1
+}
+
+// sweep forgets the file rel, or the files below, that this run has not met, but for
+// those below directories that could not be read. It appends their paths to all.
+func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []string {
+	chain := []*sessionDir{&s.dirs}
+	names := []string{""}
+	if rel != "." {
+		dir, base := path.Split(rel)
+		for part := range strings.SplitSeq(dir, "/") {
+			if part == "" {
+				continue
+			}
+			d := chain[len(chain)-1].subs[part]
+			if chain, names = append(chain, d), append(names, part); d == nil || unread[path.Join(names...)] {
+				return all
+			}
+		}
+		d := chain[len(chain)-1]
+		if run, ok := d.files[base]; ok && run != s.runs {
+			delete(d.files, base)
+			s.files--
+			all = append(all, rel)
+		}
+		if sub := d.subs[base]; sub != nil {
+			chain, names = append(chain, sub), append(names, base)
+			all = s.sweepDir(all, rel+"/", sub, unread)
+		}
+	} else {
+		all = s.sweepDir(all, "", &s.dirs, unread)
+	}
+	for i := len(chain) - 1; i > 0 && len(chain[i].files)+len(chain[i].subs) == 0; i-- {
+		delete(chain[i-1].subs, names[i])
+	}
+	return all
+}
+
+func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread map[string]bool) []string {
+	if unread[strings.TrimSuffix(prefix, "/")] {
+		return all
+	}
+	for name, run := range d.files {
+		if run != s.runs {
+			delete(d.files, name)
+			s.files--
+			all = append(all, prefix+name)
+		}
+	}
+	for name, sub := range d.subs {
+		if all = s.sweepDir(all, prefix+name+"/", sub, unread); len(sub.files)+len(sub.subs) == 0 {
+			delete(d.subs, name)
+		}
+	}
+	return all
+}
+
+// Unsettled yields the paths of files that could not be kept yet, each with the time
+// from which a run over it may keep it.
+func (s *Session[T]) Unsettled() iter.Seq2[string, time.Time] { return maps.All(s.unsettled) }
+
+// Save writes what is new to the cache file. An error wraps ErrNotSaved. It waits for
+// another process that saves until ctx ends.
+func (s *Session[T]) Save(ctx context.Context) error {
+	if s.running {
+		return errBusy
+	}
+	return s.save(ctx, s.kept > max(1024, s.files/8))
+}
+
+// Close saves as Save does. The session is of no use afterwards.
+func (s *Session[T]) Close(ctx context.Context) error {
+	if s.running {
+		return errBusy
+	}
+	return s.save(ctx, false)
+}
+
+var errBusy = errors.New("incremental: a Session does one thing at a time")
+
+// save saves, and loads what is saved if reloads says so: then it needs no memory of
+// its own. Records that the session has added can be deleted only once they are loaded.
+func (s *Session[T]) save(ctx context.Context, reloads bool) error {
+	r, numbers := s.r, s.drop
+	for rel, isAdded := range s.gone {
+		if _, n, ok := r.store.Lookup(rel); ok && !isAdded {
+			numbers = append(numbers, n)
+		}
+		reloads = reloads || isAdded
+	}
+	err := r.store.Save(ctx, numbers)
+	if err == nil && reloads {
+		links := r.store.Links
+		r.load()
+		r.store.Links = links
+		maps.DeleteFunc(r.recent, func(_ string, e *recent) bool { return e.state == recentKept })
+		numbers, s.kept = nil, 0
+		for rel, isAdded := range s.gone {
+			if _, n, ok := r.store.Lookup(rel); ok && isAdded {
+				numbers = append(numbers, n)
+			}
+		}
+		err = r.store.Save(ctx, numbers)
+	}
+	if err == nil {
+		s.drop = nil
+		clear(s.gone)
+	} else {
+		err = fmt.Errorf("%w: %w", ErrNotSaved, err)
+	}
+	if r.encodeErr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %d cannot be encoded, such as %w", ErrNotSaved, r.unencoded, r.encodeErr))
+		r.encodeErr, r.unencoded = nil, 0
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package incremental
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/fileproc/fileproc"
+)
+
+// A scope is what a run of a Session looks at.
+type scope struct {
+	all     bool
+	lists   bool            // by a listing from root on, of the directories that lead there
+	files   map[string]bool // paths
+	trees   map[string]bool // directories, with all below
+	missing map[string]bool // neither
+	above   map[string]bool // the directories that lead to them, if lists is set
+
+	// What the run finds out.
+	failed  map[string]bool // files
+	changed map[string]bool // paths at which something else is now
+	gone    int64           // failures that say so
+}
+
+// scopeOf looks up what names lead to.
+func (s *Session[T]) scopeOf(names []string) (*scope, error) {
+	sc := &scope{
+		all: names == nil || s.opts.Symlinks != fileproc.SymlinksSkip, files: map[string]bool{}, trees: map[string]bool{}, missing: map[string]bool{},
+		above: map[string]bool{}, failed: map[string]bool{}, changed: map[string]bool{},
+	}
+	there := s.r.gone.existence()
+	for _, name := range names {
+		rel := strings.TrimSuffix(name, "/")
+		if rel != "." && !isBelow(rel) {
+			return nil, fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
+		}
+		if decides(&s.opts, rel) {
+			rel = path.Dir(rel)
+		}
+		if sc.all = sc.all || rel == "."; sc.all {
+			continue
+		}
+		switch info, err := there.stat(rel, false); {
+		case err == nil && info.IsDir():
+			sc.trees[rel] = true
+		case err == nil && (info.Mode().IsRegular() || s.opts.FS != nil && info.Mode()&fs.ModeIrregular != 0):
+			sc.files[rel] = true
+		case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			sc.missing[rel] = true
+		default:
+			sc.files[rel] = true // the run says what is wrong
+		}
+	}
+	// Without root, nothing that is missing is known to be deleted: a run over all says what is wrong.
+	if sc.all = sc.all || s.r.gone.existence().hasDir(".") != yes; sc.all {
+		sc.files, sc.trees, sc.missing = nil, nil, nil
+		return sc, nil
+	}
+	for _, of := range []map[string]bool{sc.files, sc.trees} {
+		maps.DeleteFunc(of, func(rel string, _ bool) bool { return sc.isBelowTree(path.Dir(rel)) })
+	}
+	sc.lists = len(sc.trees) > 0 || isAboutListings(&s.opts)
+	for rel := range maps.Keys(sc.files) {
+		sc.addAbove(rel)
+	}
+	for rel := range maps.Keys(sc.trees) {
+		sc.addAbove(rel)
+	}
+	return sc, nil
+}
+
+// decides reports whether a file of the name of rel decides what is selected in its directory.
+func decides(o *fileproc.Options, rel string) bool {
+	return slices.Contains(o.IgnoreFiles, path.Base(rel)) || slices.Contains(o.SkipMarked, path.Base(rel))
+}
+
+// isAboutListings reports whether o has an option that fileproc does not combine with Files.
+func isAboutListings(o *fileproc.Options) bool {
+	return o.MaxDepth != 0 || len(o.IgnoreFiles) > 0 || len(o.SkipMarked) > 0 || o.SelectDir != nil || o.OneFilesystem
+}
+
+func (sc *scope) addAbove(rel string) {
+	for sc.lists && rel != "." {
+		if rel = path.Dir(rel); sc.above[rel] {
+			return
+		}
+		sc.above[rel] = true
+	}
+}
+
+// isBelowTree reports whether dir is one of the trees or below one.
+func (sc *scope) isBelowTree(dir string) bool {
+	for len(sc.trees) > 0 && dir != "." {
+		if sc.trees[dir] {
+			return true
+		}
+		dir = path.Dir(dir)
+	}
+	return false
+}
+
+// has reports whether the run looks at rel.
+func (sc *scope) has(rel string) bool {
+	return sc.all || sc.files[rel] || sc.missing[rel] || sc.isBelowTree(rel)
+}
+
+// limit lets a run with o look at nothing else.
+func (sc *scope) limit(o *fileproc.Options) {
+	switch {
+	case sc.all:
+	case !sc.lists:
+		o.Files = slices.Values(slices.SortedFunc(maps.Keys(sc.files), comparePaths))
+	default:
+		if selects := o.Select; true {
+			o.Select = func(f *fileproc.File) bool { return sc.has(f.Rel()) && (selects == nil || selects(f)) }
+		}
+		selectDir := o.SelectDir
+		o.SelectDir = func(e fileproc.Entry) bool {
+			rel := e.Rel()
+			return (sc.above[rel] || sc.isBelowTree(rel)) && (selectDir == nil || selectDir(e))
+		}
+		if onSkip := o.OnSkip; onSkip != nil {
+			o.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {
+				if sc.has(cmp.Or(e.Rel(), ".")) {
+					onSkip(e, why)
+				}
+			}
+		}
+	}
+}

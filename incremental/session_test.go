@@ -1,0 +1,283 @@
+package incremental_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// A live is a session over a tree of a test. Fn returns the content, or fails if that ends with "!", or skips the file if with "?".
+type live struct {
+	*testing.T
+	root string
+	inc  incremental.Options[string]
+	opts fileproc.Options
+	s    *incremental.Session[string]
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func newLive(t *testing.T, opts fileproc.Options, specs ...string) *live {
+	l := &live{T: t, root: t.TempDir(), inc: incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, opts: opts}
+	l.opts.Workers = 3
+	testtree.Make(t, l.root, specs...)
+	l.open()
+	return l
+}
+
+func (l *live) open() {
+	s, err := incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+		l.mu.Lock()
+		l.calls = append(l.calls, f.Rel())
+		l.mu.Unlock()
+		text := string(f.Data())
+		switch {
+		case strings.HasSuffix(text, "!"):
+			return "", errors.New("fails")
+		case strings.HasSuffix(text, "?"):
+			return "", fileproc.ErrSkip
+		}
+		return text, nil
+	})
+	require.NoError(l, err)
+	l.s = s
+}
+
+func (l *live) path(rel string) string { return filepath.Join(l.root, rel) }
+func (l *live) write(rel, text string) {
+	require.NoError(l, os.MkdirAll(filepath.Dir(l.path(rel)), 0o755))
+	require.NoError(l, os.WriteFile(l.path(rel), []byte(text), 0o644))
+}
+
+// run returns, in order, what a run yields: "path=value kind".
+func (l *live) run(names ...string) []string {
+	l.Helper()
+	l.calls = nil
+	got := []string{}
+	for r, err := range l.s.Run(l.Context(), names) {
+		switch {
+		case err != nil:
+			got = append(got, r.Rel+" fails")
+		case r.Kind == incremental.Deleted:
+			got = append(got, r.Rel+" deleted")
+		default:
+			got = append(got, fmt.Sprintf("%s=%s %v", r.Rel, r.Value, r.Kind))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(l.calls)
+	return got
+}
+
+func (l *live) settle() { time.Sleep(incremental.Settled + 20*time.Millisecond) }
+
+// TestSessionFollowsTheTree: each run yields what its names lead to now, and what is deleted.
+func TestSessionFollowsTheTree(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
+	l.settle()
+	require.Equal(t, []string{"a=1 new", "d/b=2 new", "d/e/c=3 new"}, l.run())
+	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run())
+	require.Empty(t, l.calls)
+	require.Equal(t, []string{"d/b=2 unchanged"}, l.run("d/b"))
+	require.Empty(t, l.run("never"))
+
+	l.write("a", "one")
+	l.write("d/f", "4")
+	require.Equal(t, []string{"a=one changed"}, l.run("a"))
+	require.Equal(t, []string{"d/b=2 unchanged", "d/e/c=3 unchanged", "d/f=4 new"}, l.run("d"))
+
+	require.NoError(t, os.Rename(l.path("d"), l.path("g")))
+	require.Equal(t, []string{"d/b deleted", "d/e/c deleted", "d/f deleted", "g/b=2 new", "g/e/c=3 new", "g/f=4 new"}, l.run("d", "g/"))
+	require.NoError(t, os.RemoveAll(l.path("g/e")))
+	l.write("g/e", "a file for a directory")
+	require.Equal(t, []string{"g/e/c deleted", "g/e=a file for a directory new"}, l.run("g/e"))
+	require.NoError(t, os.Remove(l.path("g/e")))
+	l.write("g/e/c", "back")
+	require.Equal(t, []string{"g/e deleted", "g/e/c=back new"}, l.run("g/e", "g/e/c"))
+
+	for _, bad := range []string{"", "..", "../x", "/a", "a/../b", "a//b"} {
+		_, err := first(l.s.Run(t.Context(), []string{bad}))
+		require.ErrorIs(t, err, fs.ErrInvalid, bad)
+	}
+}
+
+func first[T any](seq func(func(T, error) bool)) (v T, err error) {
+	for v, err := range seq {
+		return v, err
+	}
+	return v, err
+}
+
+// TestSessionOutcomes: what fn skips has no result any more; a failure stays until the file changes, and is not called again.
+func TestSessionOutcomes(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1", "b=2", "c=3!")
+	l.settle()
+	require.Equal(t, []string{"a=1 new", "b=2 new", "c fails"}, l.run())
+	require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged"}, l.run())
+	require.Empty(t, l.calls)
+	l.write("a", "x?")
+	l.write("b", "x!")
+	l.write("c", "x")
+	require.Equal(t, []string{"a deleted", "b fails", "c=x changed"}, l.run("a", "b", "c"))
+	require.Empty(t, l.run("b"))
+	require.Empty(t, l.calls, "the content is the same")
+	require.NoError(t, os.Remove(l.path("b")))
+	require.Equal(t, []string{"b deleted"}, l.run("b"))
+	require.Empty(t, l.run("b"))
+}
+
+// TestSessionSettles: what is too new to be kept is named, looked at again, and kept without a call of fn.
+func TestSessionSettles(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	l := newLive(t, fileproc.Options{}, "a=1", "b=2")
+	for range 2 {
+		l.settle()
+		l.run()
+	}
+	l.write("a", "one")
+	require.Equal(t, []string{"a=one changed"}, l.run("a"))
+	names := []string{}
+	for name, when := range l.s.Unsettled() {
+		require.WithinDuration(t, time.Now(), when, time.Minute)
+		names = append(names, name)
+	}
+	require.Equal(t, []string{"a"}, names)
+	require.NotContains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
+	l.write("a", "one") // another write of the same content
+	require.Equal(t, []string{"a=one unchanged"}, l.run("a"))
+	require.Empty(t, l.calls)
+	l.write("a", "two")
+	require.Equal(t, []string{"a=two changed"}, l.run("a"))
+	l.settle()
+	require.Equal(t, []string{"a=two unchanged"}, l.run(names...))
+	require.Empty(t, l.calls)
+	for range l.s.Unsettled() {
+		t.Fatal("it has settled")
+	}
+	require.NoError(t, l.s.Close(t.Context()))
+	require.Len(t, incremental.Kept(l.root, l.inc, l.opts), 2)
+	l.open()
+	require.Equal(t, []string{"a=two unchanged", "b=2 unchanged"}, l.run())
+	require.Empty(t, l.calls)
+}
+
+// TestSessionSaves: the next session, after saves that load and ones that do not, has what this one had, and names what is deleted meanwhile.
+func TestSessionSaves(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, testtree.Numbered("d/f", 3000)...)
+	l.settle()
+	require.Len(t, l.run(), 3000)
+	require.NoError(t, l.s.Save(t.Context())) // 3,000 are worth a load
+	require.Len(t, l.run(), 3000)
+	require.Empty(t, l.calls)
+	l.write("a", "1")
+	l.write("b", "2")
+	require.NoError(t, os.Remove(l.path("d/f000001.md")))
+	require.Len(t, l.run("a", "b", "d/f000001.md"), 3)
+	l.settle()
+	require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged"}, l.run("a", "b"))
+	require.NoError(t, l.s.Save(t.Context()))
+	require.NoError(t, os.Remove(l.path("a")))
+	require.Equal(t, []string{"a deleted"}, l.run("a"))
+	require.NoError(t, l.s.Close(t.Context()))
+
+	require.NoError(t, os.Remove(l.path("b")))
+	l.write("d/f000002.md", "changed")
+	l.open()
+	got := l.run()
+	require.Equal(t, []string{"d/f000002.md"}, l.calls)
+	require.Len(t, got, 3000)
+	require.Contains(t, got, "b deleted")
+	require.Contains(t, got, "d/f000002.md=changed changed")
+}
+
+// TestSessionFilters: a run over names selects what a listing would, and an ignore file that changes shows as deletions and new files.
+func TestSessionFilters(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipMarked: []string{"SKIP"}, MaxDepth: 3},
+		"a.md=1", "d/b.md=2", "d/e/c.md=3", "d/e/f/deep.md=4", "d/.ignore=x*\n")
+	l.settle()
+	require.Len(t, l.run(), 4)
+	l.write("d/e/x.md", "ignored")
+	l.write("d/e/y.md", "5")
+	l.write("d/e/f/deep.md", "still too deep")
+	require.Equal(t, []string{"d/e/y.md=5 new"}, l.run("d/e/x.md", "d/e/y.md", "d/e/f/deep.md"))
+	l.write("d/.ignore", "y*\n")
+	require.Equal(t, []string{"d/.ignore=y*\n changed", "d/b.md=2 unchanged", "d/e/c.md=3 unchanged", "d/e/x.md=ignored new", "d/e/y.md deleted"}, l.run("d/.ignore"))
+	l.write("d/e/SKIP", "")
+	require.Equal(t, []string{"d/e/c.md deleted", "d/e/x.md deleted"}, l.run("d/e/SKIP"))
+	require.NoError(t, os.Remove(l.path("d/e/SKIP")))
+	require.Equal(t, []string{"d/e/c.md=3 new", "d/e/x.md=ignored new"}, l.run("d/e/SKIP"))
+	require.Empty(t, l.calls, "their results were known")
+}
+
+// TestSessionWithoutRoot: while root is away, everything counts as it was.
+func TestSessionWithoutRoot(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2")
+	l.settle()
+	require.Len(t, l.run(), 2)
+	aside := filepath.Join(t.TempDir(), "aside")
+	require.NoError(t, os.Rename(l.root, aside))
+	require.Equal(t, []string{". fails"}, l.run("a"))
+	require.Empty(t, l.run(), "the same failure")
+	require.NoError(t, os.Rename(aside, l.root))
+	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged"}, l.run())
+	require.NoError(t, os.RemoveAll(l.root))
+	require.Equal(t, []string{". fails"}, l.run())
+}
+
+// TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next one has it all.
+func TestSessionEndsEarly(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, testtree.Numbered("f", 500)...)
+	l.settle()
+	require.Len(t, l.run(), 500)
+	require.NoError(t, os.Remove(l.path("f000007.md")))
+	for range l.s.Run(t.Context(), nil) {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := first(l.s.Run(ctx, []string{"f000007.md"}))
+	require.ErrorIs(t, err, context.Canceled)
+	for r, err := range l.s.Run(t.Context(), nil) {
+		require.NoError(t, err)
+		_, err = first(l.s.Run(t.Context(), nil))
+		require.ErrorContains(t, err, "one thing at a time")
+		require.ErrorContains(t, l.s.Save(t.Context()), "one thing at a time")
+		if r.Kind == incremental.Deleted {
+			require.Equal(t, "f000007.md", r.Rel)
+			return
+		}
+	}
+	t.Fatal("the deletion is lost")
+}
+
+// TestSessionRefuses: what is wrong is said before anything is read.
+func TestSessionRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := incremental.Open(t.TempDir(), incremental.Options[int]{}, fileproc.Options{}, func(*fileproc.File) (int, error) { return 0, nil })
+	require.ErrorContains(t, err, "Options.File is empty")
+	_, err = incremental.Open[int](t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{}, nil)
+	require.ErrorContains(t, err, "fn is nil")
+	_, err = incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Files: slices.Values([]string{"a"})}, func(*fileproc.File) (int, error) { return 0, nil })
+	require.ErrorContains(t, err, "Options.Files")
+}
