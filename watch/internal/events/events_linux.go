@@ -215,6 +215,7 @@ func (s *Source) Moved() bool {
 // inotify queues an event before the system call that caused it returns.
 func (s *Source) Sync(context.Context) error {
 	s.takeIn()
+	s.mounted()
 	return nil
 }
 
@@ -320,6 +321,9 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 func (s *Source) mounted() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mounts < 0 {
+		return
+	}
 	was := s.points
 	s.points = s.mountPoints()
 	for rel, id := range was {
