@@ -173,6 +173,14 @@ func (n *node) appendPath(p []byte) []byte {
 // relPath returns the path of the entry name of n relative to root.
 func (n *node) relPath(name string) string { return n.join("", name) }
 
+// dirPath returns the path of the directory n relative to root, "." for root.
+func (n *node) dirPath() string {
+	if n.parent == nil {
+		return "."
+	}
+	return n.parent.relPath(n.name.String())
+}
+
 // givenError returns the failure err of the entry name of n as one of Options.Files,
 // if that named it: it is not a change, since nothing has listed the name.
 func (n *node) givenError(name string, err error) error {

@@ -61,6 +61,9 @@ func (w *worker) begin(n *node) bool {
 			w.skipGiven(n, n.given, why)
 		}
 	}
+	if selected && w.calls.onDir != nil && n.given == nil && !n.isLinks() {
+		w.calls.onDir(n.dirPath())
+	}
 	var err error
 	if selected {
 		err = w.open(n)

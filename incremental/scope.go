@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A scope is what a run of a Session looks at.
@@ -47,7 +48,9 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		if sc.all = sc.all || rel == "."; sc.all {
 			continue
 		}
-		switch info, err := there.stat(rel, false); {
+		info, err := there.stat(rel, false)
+		s.linked = s.linked || err == nil && fsinfo.Names(info) > 1
+		switch {
 		case err == nil && info.IsDir():
 			sc.trees[rel] = true
 		case err == nil && (info.Mode().IsRegular() || s.opts.FS != nil && info.Mode()&fs.ModeIrregular != 0):
@@ -58,6 +61,8 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 			sc.files[rel] = true // the run says what is wrong
 		}
 	}
+	// A file may have been written by another of its names, even by one that is missing by now.
+	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
 	// Without root, nothing that is missing is known to be deleted: a run over all says what is wrong.
 	if sc.all = sc.all || s.r.gone.existence().hasDir(".") != yes; sc.all {
 		sc.files, sc.trees, sc.missing = nil, nil, nil

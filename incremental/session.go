@@ -60,6 +60,7 @@ type Session[T any] struct {
 
 	runs      uint32 // number of the last one
 	full      bool   // a full run has ended
+	linked    bool   // a file with several names was met
 	running   bool
 	dirs      sessionDir
 	files     int                // in dirs
@@ -122,8 +123,9 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 //
 // A run over names costs what they cost: what lies between root and the names is not
 // listed, unless one of them leads to a directory, or an option is about listings
-// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem). With Symlinks, other
-// than SymlinksSkip, each run looks at all files.
+// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem). A run looks at all files
+// with Symlinks, other than SymlinksSkip, and once a name has led to a file that has
+// other names (hard links), by which it may have been written.
 //
 // A run that ends early, by a cancel or because the loop does, has to be repeated.
 func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T], error] {

@@ -1,5 +1,5 @@
 // Package plumbing is what packages of this module may do with a run and programs may not: keep a file from being opened,
-// and count it as unchanged. Package fileproc provides it, incremental and pipe use it.
+// and count it as unchanged. Package fileproc provides it, incremental, watch and pipe use it.
 //
 // Fileproc imports this package, which therefore cannot name its types. They are type parameters: Options is
 // fileproc.Options, File is *fileproc.File, and Stat is fileproc.Stat.
@@ -23,6 +23,10 @@ type Hooks[File any] struct {
 	// Of the .gitignore files below root it uses those that are listed.
 	GitRoot string
 	GitFS   fs.FS
+
+	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, which is "."
+	// for root. It is called as Options.SelectDir is, once that has returned true.
+	OnDir func(rel string)
 }
 
 // An API has one function for each thing that a user of this package does.

@@ -1,0 +1,389 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/plumbing"
+	"github.com/fileproc/fileproc/watch/internal/events"
+)
+
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
+
+const (
+	defaultQuiet   = 50 * time.Millisecond
+	defaultMaxWait = time.Second
+	defaultPoll    = time.Second
+	saveAfter      = 30 * time.Second
+	pollShare      = 100         // polling takes one part in so many of one processor
+	maxPoll        = time.Hour   // between two looks
+	farAhead       = time.Minute // a file that settles later has a time in the future
+)
+
+var errEnded = errors.New("watch: the loop has ended")
+
+// A loop is one use of a Watcher. All but watchDir is called on the goroutine of the
+// caller's loop.
+type loop[T any] struct {
+	w       *Watcher[T]
+	yield   func(Change[T], error) bool
+	session *incremental.Session[T]
+	source  *events.Source // nil: everything is polled
+	skipAll atomic.Bool    // fn has returned fs.SkipAll
+
+	dirty       map[string]bool // what the next burst looks at
+	first, last time.Time       // when something was added to it
+	syncs       []chan<- error
+	left        bool // by the caller
+	begun       bool // the first burst has ended
+	unsaved     bool
+	saveError   string // the last that was yielded
+	saidLimit   bool
+
+	settleAt, saveAt, pollAt time.Time // zero: not planned
+
+	mu     sync.Mutex
+	polled map[string]error // the directories without a watch, and why
+}
+
+func (l *loop[T]) run(ctx context.Context) {
+	opts := l.w.opts
+	core.Hooks(&opts).OnDir = l.watchDir
+	fn := l.w.fn
+	if fn != nil {
+		fn = func(f *fileproc.File) (T, error) {
+			v, err := l.w.fn(f)
+			if errors.Is(err, fs.SkipAll) {
+				l.skipAll.Store(true)
+			}
+			return v, err
+		}
+	}
+	var err error
+	if l.session, err = incremental.Open(l.w.root, l.w.inc, opts, fn); err != nil {
+		l.failed(err)
+		return
+	}
+	defer func() { // also after a panic in the caller's loop
+		if l.source != nil {
+			_ = l.source.Close()
+		}
+		for _, done := range l.syncs {
+			done <- errEnded
+		}
+		// A cancel must not lose what was found out, nor wait for long behind others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveAfter)
+		defer cancel()
+		l.failed(l.session.Close(ctx))
+	}()
+	for l.burst(ctx) && l.wait(ctx) {
+	}
+	if l.begun {
+		l.failed(context.Cause(ctx))
+	}
+}
+
+// send yields, unless the caller has left the loop. It reports whether it goes on.
+func (l *loop[T]) send(c Change[T], err error) bool {
+	l.left = l.left || !l.yield(c, err)
+	return !l.left
+}
+
+// failed yields an error that is not about a file.
+func (l *loop[T]) failed(err error) {
+	if err != nil {
+		l.send(Change[T]{}, err)
+	}
+}
+
+// burst looks at what is dirty, and reports whether the loop goes on.
+func (l *loop[T]) burst(ctx context.Context) bool {
+	names := slices.Collect(maps.Keys(l.dirty))
+	clear(l.dirty)
+	l.first = time.Time{}
+	all := slices.Contains(names, ".")
+	l.forgetPolled(names)
+	if all {
+		names = nil
+		l.openSource()
+	}
+	start, yielded := time.Now(), false
+	if all || len(names) > 0 {
+		for r, err := range l.session.Run(ctx, names) {
+			if err == nil && l.begun && r.Kind == incremental.Unchanged {
+				continue
+			}
+			yielded = true
+			if !l.send(Change[T]{Result: r}, err) {
+				return false
+			}
+			if f := (*fileproc.Failure)(nil); err != nil && (!errors.As(err, &f) || l.w.opts.OnError != nil) {
+				l.begun = false // it has ended the run, and the loop
+				return false
+			}
+		}
+		if l.skipAll.Load() {
+			return false
+		}
+	}
+	if !l.sayLimit() || (yielded || !l.begun) && !l.send(Change[T]{Settled: true}, nil) {
+		return false
+	}
+	l.begun = true
+	for _, done := range l.syncs {
+		done <- nil
+	}
+	l.syncs = nil
+	l.plan(start, all, yielded)
+	return true
+}
+
+// forgetPolled forgets the directories without a watch that are about to be looked at, and all below.
+func (l *loop[T]) forgetPolled(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := slices.ContainsFunc(names, func(rel string) bool { return rel == "." || l.polled[rel] != nil })
+	if !some {
+		return
+	}
+	tops := map[string]bool{}
+	for _, rel := range names {
+		tops[rel] = true
+	}
+	maps.DeleteFunc(l.polled, func(rel string, _ error) bool {
+		for ; rel != "." && !tops[rel]; rel = path.Dir(rel) {
+		}
+		return tops[rel]
+	})
+}
+
+// openSource opens a source of events if there is none, or if root has moved.
+func (l *loop[T]) openSource() {
+	if l.source != nil && !l.source.Moved() {
+		return
+	}
+	if l.source != nil {
+		_ = l.source.Close()
+	}
+	l.source = nil
+	if l.w.opts.FS == nil && !l.w.noEvents {
+		l.source, _ = events.Open(l.w.root) // else root is polled, until there are events
+	}
+}
+
+// watchDir sets the watch of a directory that a run is about to list. What happens
+// there before is listed, what happens later is an event.
+func (l *loop[T]) watchDir(rel string) {
+	if l.source == nil {
+		return
+	}
+	err := l.source.Add(rel)
+	if l.w.onAdd != nil {
+		err = errors.Join(err, l.w.onAdd(rel))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		delete(l.polled, rel)
+	} else {
+		l.polled[rel] = err
+	}
+}
+
+// sayLimit yields ErrLimit once. It reports whether the loop goes on.
+func (l *loop[T]) sayLimit() bool {
+	l.mu.Lock()
+	n, limit := len(l.polled), false
+	for _, err := range l.polled {
+		limit = limit || errors.Is(err, events.ErrLimit)
+	}
+	l.mu.Unlock()
+	if !limit || l.saidLimit {
+		return true
+	}
+	l.saidLimit = true
+	return l.send(Change[T]{}, fmt.Errorf("%w: %d directories (on Linux, fs.inotify.max_user_watches is the limit)", ErrLimit, n))
+}
+
+// pollNames returns what no event tells of: root for all, or the topmost directories without a watch.
+func (l *loop[T]) pollNames() []string {
+	if l.source == nil || l.w.opts.Symlinks != fileproc.SymlinksSkip {
+		return []string{"."}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for rel := range l.polled {
+		top := true
+		for up := rel; up != "." && top; {
+			up = path.Dir(up)
+			top = l.polled[up] == nil
+		}
+		if top {
+			names = append(names, rel)
+		}
+	}
+	return names
+}
+
+// plan sets the times of what is to be done while nothing happens, after a burst.
+func (l *loop[T]) plan(start time.Time, all, yielded bool) {
+	now := time.Now()
+	l.settleAt = time.Time{}
+	for _, at := range l.session.Unsettled() {
+		// The latest, so that one look is enough for all.
+		if at.Sub(now) < farAhead && at.After(l.settleAt) {
+			l.settleAt = at
+		}
+	}
+	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
+		l.saveAt = now.Add(saveAfter)
+	}
+	switch names := l.pollNames(); {
+	case len(names) == 0:
+		l.pollAt = time.Time{}
+	case all || l.pollAt.IsZero() || !l.pollAt.After(start):
+		cost := now.Sub(start) * time.Duration(min(cmp.Or(l.w.opts.Workers, runtime.GOMAXPROCS(0)), runtime.NumCPU()))
+		l.pollAt = now.Add(min(max(cmp.Or(l.w.Poll, defaultPoll), cost*pollShare), maxPoll))
+	}
+}
+
+// wait returns when there is something for a burst, or false when ctx ends.
+func (l *loop[T]) wait(ctx context.Context) bool {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next := l.due(ctx)
+		if ctx.Err() != nil || l.left {
+			return false
+		}
+		if next == 0 {
+			return true
+		}
+		timer.Reset(next)
+		var hints <-chan struct{}
+		if l.source != nil {
+			hints = l.source.Ready()
+		}
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-hints:
+			l.take()
+		case done := <-l.w.syncs:
+			l.syncs = append(l.syncs, done)
+			l.sync(ctx)
+		}
+	}
+}
+
+// due does what is due, and returns how long there is nothing to do, or 0 for a burst.
+func (l *loop[T]) due(ctx context.Context) time.Duration {
+	now := time.Now()
+	is := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
+	if is(l.settleAt) {
+		l.settleAt = time.Time{}
+		for rel, at := range l.session.Unsettled() {
+			if is(at) {
+				l.dirty[rel] = true
+			}
+		}
+		l.unsaved = true
+		return 0
+	}
+	if is(l.pollAt) {
+		l.pollAt = now
+		for _, rel := range l.pollNames() {
+			l.dirty[rel] = true
+		}
+		return 0
+	}
+	if is(l.saveAt) && len(l.dirty) == 0 {
+		l.saveAt, l.unsaved = time.Time{}, false
+		l.save(ctx)
+	}
+	if len(l.syncs) > 0 {
+		return 0
+	}
+	next := time.Time{}
+	for _, at := range []time.Time{l.settleAt, l.pollAt, l.saveAt} {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if !l.first.IsZero() {
+		quiet, most := l.w.Quiet, cmp.Or(l.w.MaxWait, defaultMaxWait)
+		if quiet == 0 {
+			quiet = defaultQuiet
+		}
+		at := l.last.Add(max(quiet, 0))
+		if end := l.first.Add(most); at.After(end) {
+			at = end
+		}
+		if is(at) {
+			return 0
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return 1<<63 - 1
+	}
+	return max(next.Sub(now), 1)
+}
+
+// take adds what events hint at to what is dirty.
+func (l *loop[T]) take() {
+	hints := l.source.Take()
+	if l.w.onHints != nil {
+		hints = l.w.onHints(hints)
+	}
+	for _, h := range hints {
+		l.dirty[h.Rel] = true
+	}
+	if len(hints) > 0 {
+		l.last = time.Now()
+		if l.first.IsZero() {
+			l.first = l.last
+		}
+	}
+}
+
+// sync makes all dirty that may have changed until now.
+func (l *loop[T]) sync(ctx context.Context) {
+	for _, rel := range l.pollNames() {
+		l.dirty[rel] = true
+	}
+	if l.source == nil {
+		return
+	}
+	if err := l.source.Sync(ctx); err != nil {
+		l.dirty["."] = true
+	}
+	l.take()
+}
+
+func (l *loop[T]) save(ctx context.Context) {
+	err := l.session.Save(ctx)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != l.saveError {
+		l.saveError = text
+		l.failed(err)
+	}
+}

@@ -1,0 +1,378 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/fileproc/fileproc/watch/internal/events"
+	"github.com/stretchr/testify/require"
+)
+
+// A follower is a loop over a tree of a test. Fn returns the content, or fails if that ends with "!", or skips the file if with "?".
+type follower struct {
+	testing.TB
+	root  string
+	w     *Watcher[string]
+	end   context.CancelCauseFunc
+	ended chan error // the last error
+
+	mu      sync.Mutex
+	results map[string]string
+	got     []string // what came, as text
+	running map[string]bool
+	calls   map[string]int
+}
+
+var errTestEnds = errors.New("the test has ended")
+
+func content(f *fileproc.File) (string, error) {
+	text := string(f.Data())
+	switch {
+	case strings.HasSuffix(text, "!"):
+		return "", errors.New("fails")
+	case strings.HasSuffix(text, "?"):
+		return "", fileproc.ErrSkip
+	}
+	return text, nil
+}
+
+// follow starts a loop, which is ended at the end of the test.
+func follow(t testing.TB, root, file string, opts fileproc.Options, set func(*Watcher[string])) *follower {
+	f := &follower{TB: t, root: root, results: map[string]string{}, running: map[string]bool{}, calls: map[string]int{}, ended: make(chan error, 1)}
+	f.w = New(root, incremental.Options[string]{File: file, Version: "1"}, opts, func(file *fileproc.File) (string, error) {
+		f.mu.Lock()
+		if f.running[file.Rel()] {
+			t.Error("two calls at once for ", file.Rel())
+		}
+		f.running[file.Rel()] = true
+		f.calls[file.Rel()]++
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			delete(f.running, file.Rel())
+			f.mu.Unlock()
+		}()
+		return content(file)
+	})
+	f.w.Quiet = 5 * time.Millisecond
+	if set != nil {
+		set(f.w)
+	}
+	ctx, end := context.WithCancelCause(context.Background())
+	f.end = end
+	go f.loop(ctx)
+	t.Cleanup(f.stop)
+	f.sync()
+	return f
+}
+
+func (f *follower) loop(ctx context.Context) {
+	var last error
+	for c, err := range f.w.Changes(ctx) {
+		f.mu.Lock()
+		last = err
+		switch {
+		case err != nil:
+			delete(f.results, c.Rel)
+			f.got = append(f.got, c.Rel+" fails")
+		case c.Settled:
+			f.got = append(f.got, "settled")
+		case c.Kind == incremental.Deleted:
+			if _, ok := f.results[c.Rel]; !ok {
+				f.got = append(f.got, c.Rel+" deleted, which had no result")
+			} else {
+				f.got = append(f.got, c.Rel+" deleted")
+			}
+			delete(f.results, c.Rel)
+		default:
+			f.results[c.Rel] = c.Value
+			f.got = append(f.got, fmt.Sprintf("%s=%s %v", c.Rel, c.Value, c.Kind))
+		}
+		f.mu.Unlock()
+	}
+	f.ended <- last
+}
+
+func (f *follower) stop() {
+	f.end(errTestEnds)
+	err := <-f.ended
+	f.ended <- err
+}
+
+func (f *follower) sync() {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(f, f.w.Sync(ctx))
+}
+
+// take syncs, and returns in order what has come since the last call.
+func (f *follower) take() []string {
+	f.Helper()
+	f.sync()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	got := f.got
+	f.got = nil
+	slices.Sort(got)
+	return slices.DeleteFunc(got, func(s string) bool { return s == "settled" })
+}
+
+func (f *follower) path(rel string) string { return filepath.Join(f.root, filepath.FromSlash(rel)) }
+
+func (f *follower) write(rel, text string) {
+	require.NoError(f, os.MkdirAll(filepath.Dir(f.path(rel)), 0o755))
+	require.NoError(f, os.WriteFile(f.path(rel), []byte(text), 0o644))
+}
+
+func quiet(time time.Duration) func(*Watcher[string]) {
+	return func(w *Watcher[string]) { w.Quiet = time }
+}
+
+// each runs a test with the events of this system, and with polling.
+func each(t *testing.T, test func(t *testing.T, set func(*Watcher[string]))) {
+	t.Run("events", func(t *testing.T) { test(t, nil) })
+	t.Run("polling", func(t *testing.T) { test(t, func(w *Watcher[string]) { w.noEvents = true }) })
+}
+
+// TestChanges: what is there, then each change, until the end.
+func TestChanges(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		root, file := t.TempDir(), filepath.Join(t.TempDir(), "c")
+		testtree.Make(t, root, "a=1", "d/b=2", "d/x=!")
+		f := follow(t, root, file, fileproc.Options{}, set)
+		require.Equal(t, []string{"a=1 new", "d/b=2 new", "d/x fails"}, f.take())
+		f.write("d/e/f/c", "3")
+		f.write("a", "one")
+		f.write("d/x", "now it works")
+		require.Equal(t, []string{"a=one changed", "d/e/f/c=3 new", "d/x=now it works changed"}, f.take())
+		require.NoError(t, os.Rename(f.path("d"), f.path("g")))
+		require.Equal(t, []string{"d/b deleted", "d/e/f/c deleted", "d/x deleted", "g/b=2 new", "g/e/f/c=3 new", "g/x=now it works new"}, f.take())
+		f.write("g/e/f/c", "?")
+		require.NoError(t, os.Remove(f.path("a")))
+		require.Equal(t, []string{"a deleted", "g/e/f/c deleted"}, f.take())
+		require.Empty(t, f.take())
+		f.stop()
+		require.ErrorIs(t, <-f.ended, errTestEnds)
+		f.ended <- nil
+		require.Error(t, f.w.Sync(timeout(t, 10*time.Millisecond)))
+
+		f.write("g/b", "changed while nobody looked")
+		f.write("new", "4")
+		require.NoError(t, os.Remove(f.path("g/x")))
+		f = follow(t, root, file, fileproc.Options{}, set)
+		require.Equal(t, []string{"g/b=changed while nobody looked changed", "g/x deleted, which had no result", "new=4 new"}, f.take())
+	})
+}
+
+func timeout(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestComesByItself: a change comes without Sync.
+func TestComesByItself(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		f := follow(t, t.TempDir(), filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
+			if w.Poll = 20 * time.Millisecond; set != nil {
+				set(w)
+			}
+		})
+		f.write("a/b/c", "1")
+		require.Eventually(t, func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.results["a/b/c"] == "1" && f.got[len(f.got)-1] == "settled"
+		}, 10*time.Second, time.Millisecond)
+	})
+}
+
+// TestSaves: an editor's save, whichever way, is one change.
+func TestEditorsSaves(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=old")
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, quiet(time.Hour)) // Sync alone begins a burst
+	f.take()
+	for i, save := range []func(text string){
+		func(text string) { // backup, new file, no backup
+			require.NoError(t, os.Rename(f.path("a"), f.path("a~")))
+			f.write("a", text)
+			require.NoError(t, os.Remove(f.path("a~")))
+		},
+		func(text string) { // a rename over it
+			f.write(".a.tmp", text)
+			require.NoError(t, os.Rename(f.path(".a.tmp"), f.path("a")))
+		},
+		func(text string) { // in place, in two parts
+			f.write("a", text[:1])
+			f.write("a", text)
+		},
+	} {
+		text := fmt.Sprint("saved ", i)
+		save(text)
+		require.Equal(t, []string{"a=" + text + " changed"}, f.take())
+		require.Equal(t, i+2, f.calls["a"])
+	}
+}
+
+// TestOneCallForEachChange: neither the check of a file that has settled, nor a write of the same content, calls fn.
+func TestOneCallForEachChange(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1")
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	f.write("a", "two")
+	f.sync()
+	f.write("a", "two") // before it has settled
+	f.sync()
+	time.Sleep(3 * fsinfo.Settled) // it is looked at again
+	require.Equal(t, []string{"a=1 new", "a=two changed"}, f.take())
+	require.Equal(t, 2, f.calls["a"])
+}
+
+// hasEvents reports whether there are events in the test's directory.
+func hasEvents(root string) bool {
+	s, err := events.Open(root)
+	return err == nil && errors.Join(s.Add("."), s.Close()) == nil
+}
+
+// TestFiltersCostNoWatch: what the options leave out is not watched, and an edited ignore file shows as deletions and new files.
+func TestFiltersCostNoWatch(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, ".ignore=node_modules\n", "src/a=1", "node_modules/x/y/z=2", ".git/objects/00/x=3", "out/b=4", "deep/er/c=5")
+	var mu sync.Mutex
+	var watched []string
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{
+		IgnoreFiles: []string{".ignore"}, SkipHidden: true, Exclude: []string{"out"}, MaxDepth: 2,
+	}, func(w *Watcher[string]) {
+		w.onAdd = func(rel string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			watched = append(watched, rel)
+			return nil
+		}
+	})
+	take := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(watched)
+		defer func() { watched = nil }()
+		return slices.Compact(watched)
+	}
+	require.Equal(t, []string{"src/a=1 new"}, f.take())
+	if hasEvents(root) {
+		require.Equal(t, []string{".", "deep", "src"}, take())
+	}
+	f.write(".ignore", "src\n")
+	f.write("node_modules/n", "6")
+	require.Equal(t, []string{"node_modules/n=6 new", "src/a deleted"}, f.take())
+	if hasEvents(root) {
+		require.Equal(t, []string{".", "deep", "node_modules"}, take())
+	}
+}
+
+// TestLimit: a directory that gets no watch is polled, which is said once.
+func TestLimit(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a/x=1", "b/x=2", "b/c/x=3")
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
+		w.Poll = 10 * time.Millisecond
+		w.onAdd = func(rel string) error {
+			if strings.HasPrefix(rel, "b") {
+				return events.ErrLimit
+			}
+			return nil
+		}
+		w.onHints = func(hints []events.Hint) []events.Hint {
+			return slices.DeleteFunc(hints, func(h events.Hint) bool { return strings.HasPrefix(h.Rel, "b/") })
+		}
+	})
+	if !hasEvents(root) {
+		t.Skip("everything is polled here")
+	}
+	require.Equal(t, []string{" fails", "a/x=1 new", "b/c/x=3 new", "b/x=2 new"}, f.take())
+	f.write("b/c/x", "three")
+	f.write("b/d/e/x", "4")
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.results["b/c/x"] == "three" && f.results["b/d/e/x"] == "4"
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, os.RemoveAll(f.path("b")))
+	require.Contains(t, f.take(), "b/d/e/x deleted")
+	require.Empty(t, f.take())
+}
+
+// TestRootMoves: while root is away its results stand, and what has changed comes when it is back.
+func TestRootMoves(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		root, aside := filepath.Join(t.TempDir(), "r"), filepath.Join(t.TempDir(), "aside")
+		testtree.Make(t, filepath.Dir(root), "r/a=1", "r/d/b=2")
+		f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, set)
+		f.take()
+		require.NoError(t, os.Rename(root, aside))
+		require.Equal(t, []string{". fails"}, f.take())
+		require.NoError(t, os.WriteFile(filepath.Join(aside, "a"), []byte("one"), 0o644))
+		require.NoError(t, os.Rename(aside, root))
+		require.Equal(t, []string{"a=one changed"}, f.take())
+		f.write("d/b", "two")
+		require.Equal(t, []string{"d/b=two changed"}, f.take())
+		require.NoError(t, os.Rename(root, aside)) // another directory in its place
+		f.write("d/c", "3")
+		require.Equal(t, []string{"a deleted", "d/b deleted", "d/c=3 new"}, f.take())
+		f.write("d/c", "three")
+		require.Equal(t, []string{"d/c=three changed"}, f.take())
+	})
+}
+
+// TestHardLinks: a write by one name changes the file of the other.
+func TestHardLinks(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "d/")
+	if err := os.Link(filepath.Join(root, "a"), filepath.Join(root, "d", "b")); err != nil {
+		t.Skip("no hard links here: ", err)
+	}
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	f.take()
+	f.write("d/b", "one")
+	require.Equal(t, []string{"a=one changed", "d/b=one changed"}, f.take())
+}
+
+// TestEnds: an error of OnError, fs.SkipAll and a break end the loop, and nothing is left.
+func TestEnds(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "b=!")
+	errStop := errors.New("stop")
+	all := func(opts fileproc.Options, fn func(*fileproc.File) (string, error)) (n int, last error) {
+		for _, err := range Stream(t.Context(), root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, opts, fn) {
+			n, last = n+1, err
+		}
+		return n, last
+	}
+	_, err := all(fileproc.Options{OnError: func(error) error { return errStop }}, content)
+	require.ErrorIs(t, err, errStop)
+	_, err = all(fileproc.Options{}, func(*fileproc.File) (string, error) { return "", fs.SkipAll })
+	require.NoError(t, err)
+	n, err := all(fileproc.Options{MaxDepth: -1}, content)
+	require.Equal(t, 1, n)
+	require.ErrorContains(t, err, "MaxDepth")
+	n, err = all(fileproc.Options{}, nil)
+	require.Equal(t, 1, n)
+	require.ErrorContains(t, err, "fn is nil")
+	for range Stream(t.Context(), root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content) {
+		break
+	}
+}
