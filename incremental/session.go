@@ -229,6 +229,7 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 // merge takes in what the workers have found out, now that none of them runs.
 func (s *Session[T]) merge(sc *scope) {
 	r := s.r
+	maps.DeleteFunc(s.unsettled, func(rel string, _ time.Time) bool { return sc.has(rel) })
 	for i := range r.workers {
 		w := &r.workers[i]
 		for _, e := range w.recent {
@@ -356,7 +357,7 @@ func relOf(root, name string, isFS bool) string {
 // yieldDeleted yields what the run should have met and has not.
 func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
 	r := s.r
-	if f, ok := s.failures["."]; sc.all && r.report.Directories == 0 || ok && f.run == s.runs { // nothing is known without root
+	if f, ok := s.failures["."]; ok && f.run == s.runs { // nothing is known without root
 		return
 	}
 	unread := map[string]bool{}

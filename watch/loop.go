@@ -54,8 +54,9 @@ type loop[T any] struct {
 
 	settleAt, saveAt, pollAt time.Time // zero: not planned
 
-	mu     sync.Mutex
-	polled map[string]error // the directories without a watch, and why
+	mu          sync.Mutex
+	polled      map[string]error // the directories without a watch, and why
+	rootWatched bool             // or polled, by this run
 }
 
 func (l *loop[T]) run(ctx context.Context) {
@@ -137,6 +138,10 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		if l.skipAll.Load() {
 			return false
 		}
+		if all && l.source != nil && !l.rootWatched { // it is away: no event tells when it is back
+			_ = l.source.Close()
+			l.source = nil
+		}
 	}
 	if !l.sayLimit() || (yielded || !l.begun) && !l.send(Change[T]{Settled: true}, nil) {
 		return false
@@ -171,6 +176,7 @@ func (l *loop[T]) forgetPolled(names []string) {
 
 // openSource opens a source of events if there is none, or if root has moved.
 func (l *loop[T]) openSource() {
+	l.rootWatched = false
 	if l.source != nil && !l.source.Moved() {
 		return
 	}
@@ -200,6 +206,7 @@ func (l *loop[T]) watchDir(rel string) {
 	} else {
 		l.polled[rel] = err
 	}
+	l.rootWatched = l.rootWatched || rel == "." && (err == nil || l.polled[rel] != nil)
 }
 
 // sayLimit yields ErrLimit once. It reports whether the loop goes on.
@@ -265,6 +272,12 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		select {
+		case done := <-l.w.syncs: // also if there is always something to do
+			l.syncs = append(l.syncs, done)
+			l.sync(ctx)
+		default:
+		}
 		next := l.due(ctx)
 		if ctx.Err() != nil || l.left {
 			return false

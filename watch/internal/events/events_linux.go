@@ -122,7 +122,7 @@ func (s *Source) Add(rel string) error {
 		}
 		return fmt.Errorf("%w: the file system of %s", ErrUnsupported, name)
 	}
-	n, err := unix.InotifyAddWatch(s.inotify, name, watched|unix.IN_MASK_ADD) // root has a watch already
+	n, err := unix.InotifyAddWatch(s.inotify, name, watched|unix.IN_MOVE_SELF|unix.IN_MASK_ADD) // root has a watch already
 	switch {
 	case err == unix.ENOSPC || err == unix.ENOMEM: // fs.inotify.max_user_watches
 		return fmt.Errorf("%w: %w", ErrLimit, os.NewSyscallError("inotify_add_watch", err))
@@ -130,6 +130,9 @@ func (s *Source) Add(rel string) error {
 		return &fs.PathError{Op: "inotify_add_watch", Path: name, Err: err}
 	}
 	watch := int32(n)
+	if _, ok := s.above[watch]; rel == "." && !ok { // root was away when the source was opened
+		s.above[watch] = ""
+	}
 	d := s.find(rel, true)
 	if was := s.byWatch[watch]; was != nil && was != d {
 		was.watch = 0

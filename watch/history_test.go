@@ -1,0 +1,342 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/fileproc/fileproc/watch/internal/events"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHistories lets a tree change at random while a loop follows it. At rest, what the loop has got is what a full run gives.
+// FILEPROC_WATCHED is the number of rounds, of 10 to 100 changes each; FILEPROC_SEED repeats one history that has failed.
+func TestHistories(t *testing.T) {
+	rounds := testtree.Rounds(t, "FILEPROC_WATCHED", 60)
+	seed, only := uint64(time.Now().UnixNano()), os.Getenv("FILEPROC_SEED")
+	if only != "" {
+		_, err := fmt.Sscan(only, &seed)
+		require.NoError(t, err)
+		rounds = min(rounds, roundsOfHistory)
+	}
+	total := 0
+	for done := 0; done < rounds && !t.Failed(); done += roundsOfHistory {
+		t.Run(fmt.Sprint("FILEPROC_SEED=", seed), func(t *testing.T) {
+			total += runHistory(t, seed, min(roundsOfHistory, rounds-done))
+		})
+		seed++
+	}
+	t.Logf("%d rounds, %d changes of %d kinds", rounds, total, len(changes))
+}
+
+const roundsOfHistory = 20
+
+var (
+	historyDirs  = []string{"d", "d/e", "d/e/f", "g", "g/.h", "i", "i/j/k", ""}
+	historyNames = []string{"a", "b", "c.txt", ".d", "odd \xff\n*[", "e", "f"}
+)
+
+type history struct {
+	*rand.Rand
+	dir, root string
+	serial    int
+	log       []string
+}
+
+func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
+	dir := t.TempDir()
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), dir: dir, root: filepath.Join(dir, "root")}
+	for _, d := range append(historyDirs, "../aside") {
+		require.NoError(t, os.MkdirAll(h.path(d), 0o755))
+	}
+	for range 10 + h.IntN(30) {
+		h.write(h.file())
+	}
+	opts := fileproc.Options{Workers: 1 + h.IntN(3), Ordered: h.IntN(3) == 0, DisableURing: h.IntN(2) == 0}
+	switch h.IntN(8) {
+	case 0:
+		opts.IgnoreFiles = []string{".ignore"}
+	case 1:
+		opts.SkipHidden, opts.MaxDepth = true, 3
+	case 2:
+		opts.Symlinks, opts.Ordered = fileproc.SymlinksFollow, false
+	case 3:
+		opts.Symlinks, opts.Exclude = fileproc.SymlinksFiles, []string{"d/e/f"}
+	case 4:
+		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{".nobackup"}
+	}
+	inc := incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}
+	kind := h.IntN(6)
+	if kind == 0 { // the cache file is in the tree
+		inc.File = h.path("own.cache")
+	}
+	start := func() *follower {
+		return follow(t, h.root, inc.File, opts, func(w *Watcher[string]) {
+			w.Quiet, w.MaxWait, w.Poll = []time.Duration{-1, time.Millisecond, 20 * time.Millisecond}[h.IntN(3)], 50*time.Millisecond, 5*time.Millisecond
+			switch kind {
+			case 1:
+				w.noEvents = true
+			case 2: // as after an overflow
+				w.onHints = func(hints []events.Hint) []events.Hint {
+					if len(hints) > 3 {
+						return []events.Hint{{Rel: ".", Tree: true}}
+					}
+					return hints
+				}
+			case 3:
+				w.onAdd = func(rel string) error {
+					if strings.HasPrefix(rel, "g") {
+						return events.ErrLimit
+					}
+					return nil
+				}
+			}
+		})
+	}
+	f := start()
+	defer func() {
+		if t.Failed() {
+			t.Logf("kind %d, %+v\n%s", kind, opts, strings.Join(h.log, "\n"))
+		}
+	}()
+	for range rounds {
+		h.log = h.log[:0]
+		if h.IntN(15) == 0 { // what changes meanwhile comes with the first burst
+			f.stop()
+			count += h.change(1 + h.IntN(30))
+			f = start()
+		}
+		count += h.change(10 + h.IntN(90))
+		os.MkdirAll(h.root, 0o755)
+		f.sync()
+		h.compare(t, f, opts)
+		if t.Failed() {
+			return count
+		}
+	}
+	// Without Sync: still for the quiet time, and for as long as polling takes.
+	count += h.change(50)
+	os.MkdirAll(h.root, 0o755)
+	want := h.full(t, opts)
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return maps.Equal(want, f.results)
+	}, 20*time.Second, 5*time.Millisecond)
+	return count
+}
+
+func (h *history) full(t *testing.T, opts fileproc.Options) map[string]string {
+	opts.OnError = func(error) error { return nil }
+	type result struct{ rel, text string }
+	all, err := fileproc.Process(t.Context(), h.root, opts, func(f *fileproc.File) (result, error) {
+		text, err := content(f)
+		if strings.HasPrefix(f.Rel(), "own.cache") {
+			err = fileproc.ErrSkip
+		}
+		return result{f.Rel(), text}, err
+	})
+	require.NoError(t, err)
+	want := map[string]string{}
+	for _, r := range all {
+		want[r.rel] = r.text
+	}
+	return want
+}
+
+func (h *history) compare(t *testing.T, f *follower, opts fileproc.Options) {
+	want := h.full(t, opts)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for rel, text := range want {
+		if got, ok := f.results[rel]; !ok || got != text {
+			t.Errorf("%q: got %q %v, want %q", rel, got, ok, text)
+		}
+	}
+	for rel, text := range f.results {
+		if _, ok := want[rel]; !ok {
+			t.Errorf("%q: got %q, want nothing", rel, text)
+		}
+	}
+	f.got = nil
+}
+
+func (h *history) path(rel string) string { return filepath.Join(h.root, filepath.FromSlash(rel)) }
+func (h *history) subdir() string         { return h.path(historyDirs[h.IntN(len(historyDirs)-1)]) }
+func (h *history) file() string {
+	return h.path(path.Join(historyDirs[h.IntN(len(historyDirs))], historyNames[h.IntN(len(historyNames))]))
+}
+func (h *history) aside() string {
+	h.serial++
+	return filepath.Join(h.dir, "aside", fmt.Sprint(h.serial))
+}
+
+func (h *history) content() []byte {
+	h.serial++
+	return []byte(fmt.Sprint(h.serial) + []string{"", "", "", "", "", "!", "?", strings.Repeat("x", h.IntN(20_000))}[h.IntN(8)])
+}
+
+func (h *history) write(name string) error {
+	os.MkdirAll(filepath.Dir(name), 0o755)
+	return os.WriteFile(name, h.content(), 0o644)
+}
+
+func (h *history) writeTo(name string, flags int, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+func swap(p, q, aside string) error {
+	return errors.Join(os.Rename(p, aside), os.Rename(q, p), os.Rename(aside, q))
+}
+
+// Each change gets the paths of two files and of two directories. One that fails half way is a change too.
+var changes = map[string]func(h *history, p, q, d, e string) error{
+	"write":     func(h *history, p, _, _, _ string) error { return h.write(p) },
+	"overwrite": func(h *history, p, _, _, _ string) error { return h.writeTo(p, 0, h.content()) },
+	"append":    func(h *history, p, _, _, _ string) error { return h.writeTo(p, os.O_APPEND, h.content()) },
+	"truncate":  func(h *history, p, _, _, _ string) error { return os.Truncate(p, h.Int64N(5)) },
+	"empty":     func(h *history, p, _, _, _ string) error { return h.writeTo(p, os.O_CREATE|os.O_TRUNC, nil) },
+	"write in parts": func(h *history, p, _, _, _ string) error {
+		return errors.Join(h.writeTo(p, os.O_CREATE|os.O_TRUNC, []byte("half")), h.writeTo(p, os.O_APPEND, h.content()))
+	},
+	"write again": func(h *history, p, _, _, _ string) error {
+		text, err := os.ReadFile(p)
+		return errors.Join(err, h.writeTo(p, os.O_TRUNC, text))
+	},
+	"set mtime back": func(h *history, p, _, _, _ string) error {
+		info, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		return errors.Join(h.writeTo(p, 0, h.content()), os.Chtimes(p, info.ModTime(), info.ModTime()))
+	},
+	"future": func(h *history, p, _, _, _ string) error {
+		return os.Chtimes(p, time.Time{}, time.Now().Add(time.Hour))
+	},
+	"chmod":              func(h *history, p, _, _, _ string) error { return os.Chmod(p, 0o600+os.FileMode(h.IntN(2))*0o44) },
+	"chmod directory":    func(h *history, _, _, d, _ string) error { return os.Chmod(d, 0o700+os.FileMode(h.IntN(2))*0o55) },
+	"rename":             func(h *history, p, q, _, _ string) error { return os.Rename(p, q) },
+	"rename there, back": func(h *history, p, q, _, _ string) error { return errors.Join(os.Rename(p, q), os.Rename(q, p)) },
+	"swap":               func(h *history, p, q, _, _ string) error { return swap(p, q, h.aside()) },
+	"delete":             func(h *history, p, _, _, _ string) error { return os.RemoveAll(p) },
+	"delete and write":   func(h *history, p, _, _, _ string) error { return errors.Join(os.Remove(p), h.write(p)) },
+	"move out":           func(h *history, p, _, _, _ string) error { return os.Rename(p, h.aside()) },
+	"move in": func(h *history, p, _, _, _ string) error {
+		aside := h.aside()
+		return errors.Join(os.WriteFile(aside, h.content(), 0o644), os.Rename(aside, p))
+	},
+	"save by backup": func(h *history, p, _, _, _ string) error {
+		return errors.Join(os.Rename(p, p+"~"), h.write(p), os.Remove(p+"~"))
+	},
+	"save by rename": func(h *history, p, _, _, _ string) error {
+		return errors.Join(h.write(p+".tmp"), os.Rename(p+".tmp", p))
+	},
+	"hard link": func(h *history, p, q, _, _ string) error {
+		return errors.Join(os.Remove(q), os.Link(p, q))
+	},
+	"link": func(h *history, p, q, _, _ string) error {
+		os.Remove(p)
+		return os.Symlink([]string{filepath.Base(q), q, filepath.Dir(q), "nowhere"}[h.IntN(4)], p)
+	},
+	"link for a directory": func(h *history, _, q, d, _ string) error {
+		return errors.Join(os.Rename(d, h.aside()), os.Symlink(filepath.Dir(q), d))
+	},
+	"directory for a file": func(h *history, p, _, _, _ string) error { return errors.Join(os.RemoveAll(p), h.write(p+"/a")) },
+	"file for a directory": func(h *history, _, _, d, _ string) error { return errors.Join(os.RemoveAll(d), h.write(d)) },
+	"mkdir -p": func(h *history, _, _, d, _ string) error {
+		return h.write(filepath.Join(d, fmt.Sprint(h.IntN(3)), fmt.Sprint(h.IntN(3)), fmt.Sprint(h.IntN(3)), "a"))
+	},
+	"many directories": func(h *history, _, _, d, _ string) (err error) {
+		for i := range 20 {
+			err = errors.Join(err, h.write(filepath.Join(d, fmt.Sprint("many", i), "a")))
+		}
+		return err
+	},
+	"many files": func(h *history, _, _, d, _ string) (err error) {
+		for i := range 30 {
+			err = errors.Join(err, h.write(filepath.Join(d, fmt.Sprint("f", i))))
+		}
+		return err
+	},
+	"delete a directory": func(h *history, _, _, d, _ string) error { return os.RemoveAll(d) },
+	"move a directory": func(h *history, _, _, d, e string) error {
+		return os.Rename(d, filepath.Join(e, fmt.Sprint("moved", h.IntN(3))))
+	},
+	"replace a directory": func(h *history, _, _, d, e string) error {
+		return errors.Join(os.Rename(d, h.aside()), os.Rename(e, d))
+	},
+	"swap directories": func(h *history, _, _, d, e string) error { return swap(d, e, h.aside()) },
+	"storm of renames": func(h *history, _, _, d, _ string) (err error) {
+		at := d
+		for i := range 10 {
+			next := fmt.Sprint(d, "-", i%3)
+			err = errors.Join(err, os.Rename(at, next), h.write(filepath.Join(next, "a")))
+			at = next
+		}
+		return errors.Join(err, os.Rename(at, d))
+	},
+	"directory out, back": func(h *history, _, _, d, _ string) error {
+		aside := h.aside()
+		return errors.Join(os.Rename(d, aside), h.write(filepath.Join(aside, "a")), os.Rename(aside, d))
+	},
+	"root out, back": func(h *history, _, _, _, _ string) error {
+		if h.IntN(4) > 0 {
+			return nil
+		}
+		aside := h.aside()
+		err := os.Rename(h.root, aside)
+		time.Sleep(time.Duration(h.IntN(3)) * time.Millisecond)
+		return errors.Join(err, h.write(filepath.Join(aside, "a")), os.Rename(aside, h.root))
+	},
+	"another root": func(h *history, _, _, _, _ string) error {
+		if h.IntN(8) > 0 {
+			return nil
+		}
+		return errors.Join(os.Rename(h.root, h.aside()), h.write(h.path("d/a")))
+	},
+	"rules": func(h *history, p, _, _, _ string) error {
+		name := filepath.Join(filepath.Dir(p), []string{".ignore", ".nobackup"}[h.IntN(2)])
+		if h.IntN(3) == 0 {
+			return os.Remove(name)
+		}
+		return os.WriteFile(name, []byte([]string{"a\n", "e\n", "*\n!a\n", "d/\n"}[h.IntN(4)]), 0o644)
+	},
+}
+
+var changeNames = slices.Sorted(maps.Keys(changes))
+
+func (h *history) change(n int) (done int) {
+	for range n {
+		name := changeNames[h.IntN(len(changeNames))]
+		p, q, d, e := h.file(), h.file(), h.subdir(), h.subdir()
+		err := changes[name](h, p, q, d, e)
+		if err == nil {
+			done++
+		}
+		h.log = append(h.log, fmt.Sprintf("%s  %s %q %q %q %q %.30v", time.Now().Format("05.000"), name, p[len(h.root):], q[len(h.root):], d[len(h.root):], e[len(h.root):], err))
+		switch h.IntN(200) {
+		case 0:
+			time.Sleep(time.Duration(h.IntN(10)) * time.Millisecond)
+		case 1:
+			time.Sleep(fsinfo.Settled)
+		}
+	}
+	return done
+}
