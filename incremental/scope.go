@@ -18,7 +18,7 @@ import (
 // A scope is what a run of a Session looks at.
 type scope struct {
 	all     bool
-	lists   bool            // by a listing from root on, of the directories that lead there
+	lists   bool            // by a listing from root on, of the directories that lead there, in place of Options.Files
 	files   map[string]bool // paths
 	trees   map[string]bool // directories, with all below
 	missing map[string]bool // neither
@@ -44,6 +44,9 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		}
 		if decides(&s.opts, rel) {
 			rel = path.Dir(rel)
+		}
+		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" { // for all of root
+			rel = "."
 		}
 		if sc.all = sc.all || rel == "."; sc.all {
 			continue
@@ -71,28 +74,24 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	for _, of := range []map[string]bool{sc.files, sc.trees} {
 		maps.DeleteFunc(of, func(rel string, _ bool) bool { return sc.isBelowTree(path.Dir(rel)) })
 	}
-	sc.lists = len(sc.trees) > 0 || isAboutListings(&s.opts)
-	for rel := range maps.Keys(sc.files) {
-		sc.addAbove(rel)
-	}
-	for rel := range maps.Keys(sc.trees) {
-		sc.addAbove(rel)
+	if sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem; sc.lists { // fileproc does not combine these with Files
+		for _, of := range []map[string]bool{sc.files, sc.trees} {
+			for rel := range of {
+				sc.addAbove(rel)
+			}
+		}
 	}
 	return sc, nil
 }
 
 // decides reports whether a file of the name of rel decides what is selected in its directory.
 func decides(o *fileproc.Options, rel string) bool {
-	return slices.Contains(o.IgnoreFiles, path.Base(rel)) || slices.Contains(o.SkipMarked, path.Base(rel))
-}
-
-// isAboutListings reports whether o has an option that fileproc does not combine with Files.
-func isAboutListings(o *fileproc.Options) bool {
-	return o.MaxDepth != 0 || len(o.IgnoreFiles) > 0 || len(o.SkipMarked) > 0 || o.SelectDir != nil || o.OneFilesystem
+	name := path.Base(rel)
+	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(o.SkipMarked, name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
 }
 
 func (sc *scope) addAbove(rel string) {
-	for sc.lists && rel != "." {
+	for rel != "." {
 		if rel = path.Dir(rel); sc.above[rel] {
 			return
 		}
@@ -121,7 +120,12 @@ func (sc *scope) limit(o *fileproc.Options) {
 	switch {
 	case sc.all:
 	case !sc.lists:
-		o.Files = slices.Values(slices.SortedFunc(maps.Keys(sc.files), comparePaths))
+		names := slices.Collect(maps.Keys(sc.files))
+		for rel := range sc.trees {
+			names = append(names, rel+"/")
+		}
+		slices.SortFunc(names, comparePaths)
+		o.Files = slices.Values(names)
 	default:
 		if selects := o.Select; true {
 			o.Select = func(f *fileproc.File) bool { return sc.has(f.Rel()) && (selects == nil || selects(f)) }

@@ -122,8 +122,7 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 // is opened is no failure.
 //
 // A run over names costs what they cost: what lies between root and the names is not
-// listed, unless one of them leads to a directory, or an option is about listings
-// (MaxDepth, IgnoreFiles, SkipMarked, SelectDir, OneFilesystem). A run looks at all files
+// listed, but with MaxDepth and OneFilesystem. A run looks at all files
 // with Symlinks, other than SymlinksSkip, and once a name has led to a file that has
 // other names (hard links), by which it may have been written.
 //

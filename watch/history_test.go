@@ -65,7 +65,7 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		h.write(h.file())
 	}
 	opts := fileproc.Options{Workers: 1 + h.IntN(3), Ordered: h.IntN(3) == 0, DisableURing: h.IntN(2) == 0}
-	switch h.IntN(8) {
+	switch h.IntN(10) {
 	case 0:
 		opts.IgnoreFiles = []string{".ignore"}
 	case 1:
@@ -74,6 +74,12 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		opts.Symlinks, opts.Ordered = fileproc.SymlinksFollow, false
 	case 3:
 		opts.Symlinks, opts.Exclude = fileproc.SymlinksFiles, []string{"d/e/f"}
+	case 5:
+		opts.SkipMarked, opts.SelectDir = []string{".nobackup"}, func(e fileproc.Entry) bool { return e.Name() != "i" }
+	case 6:
+		opts.GitIgnore = true
+		require.NoError(t, os.Mkdir(h.path(".git"), 0o755))
+		require.NoError(t, os.WriteFile(h.path(".gitignore"), []byte("e/\n"), 0o644))
 	case 4:
 		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{".nobackup"}
 	}
@@ -312,7 +318,7 @@ var changes = map[string]func(h *history, p, q, d, e string) error{
 		return errors.Join(os.Rename(h.root, h.aside()), h.write(h.path("d/a")))
 	},
 	"rules": func(h *history, p, _, _, _ string) error {
-		name := filepath.Join(filepath.Dir(p), []string{".ignore", ".nobackup"}[h.IntN(2)])
+		name := filepath.Join(filepath.Dir(p), []string{".ignore", ".gitignore", ".nobackup"}[h.IntN(3)])
 		if h.IntN(3) == 0 {
 			return os.Remove(name)
 		}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -186,6 +187,18 @@ func (l *loop[T]) openSource() {
 	l.source = nil
 	if l.w.opts.FS == nil && !l.w.noEvents {
 		l.source, _ = events.Open(l.w.root) // else root is polled, until there are events
+	}
+	if l.source == nil {
+		return
+	}
+	// Rules for all of root may be in directories that no run lists.
+	if l.w.opts.GitIgnore {
+		_ = l.source.Add(".git/info") // there is none outside a repository
+	}
+	for _, rel := range l.w.opts.IgnoreFiles {
+		if dir := path.Dir(rel); dir != "." && filepath.IsLocal(dir) {
+			_ = l.source.Add(dir)
+		}
 	}
 }
 
