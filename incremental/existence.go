@@ -74,6 +74,19 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 	return unknown
 }
 
+// isBehindLink reports whether a link has taken the place of a directory above rel.
+func (e *existence) isBehindLink(rel string) bool {
+	dir := path.Dir(rel)
+	if e.hasDir(dir) != no {
+		return false
+	}
+	for e.hasDir(path.Dir(dir)) == no {
+		dir = path.Dir(dir)
+	}
+	info, err := e.stat(dir, false)
+	return err == nil && info.Mode().Type() == fs.ModeSymlink
+}
+
 // isLoop reports whether rel is a link that leads to itself.
 func (e *existence) isLoop(rel string) bool {
 	_, err := filepath.EvalSymlinks(filepath.Join(e.root, filepath.FromSlash(rel)))

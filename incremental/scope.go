@@ -48,7 +48,8 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" { // for all of root
 			rel = "."
 		}
-		if sc.all = sc.all || rel == "."; sc.all {
+		// An event of a directory may come by the path of a link that has led there.
+		if sc.all = sc.all || rel == "." || there.isBehindLink(rel); sc.all {
 			continue
 		}
 		info, err := there.stat(rel, false)

@@ -320,7 +320,7 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 	case f.Kind == fileproc.FailedFunc:
 		sc.failed[rel] = true
 		return true
-	case f.Kind != fileproc.FailedRoot && isGone, f.Kind == fileproc.FailedFile && sc.files[rel] && errors.Is(err, fs.ErrInvalid):
+	case f.Kind != fileproc.FailedRoot && isGone, (sc.files[rel] || sc.trees[rel]) && errors.Is(err, fs.ErrInvalid): // behind a link
 		sc.gone++
 		if !errors.Is(err, fs.ErrNotExist) { // something else is there now
 			sc.changed[rel] = true
