@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// start serves a new directory with these files, and returns the directory and the page's address.
+func start(t *testing.T, files map[string]string) (dir, url string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		write(t, dir, name, text)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- serve(ctx, l, dir, filepath.Join(t.TempDir(), "cache")) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	return dir, "http://" + l.Addr().String()
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	name = filepath.Join(dir, filepath.FromSlash(name))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+}
+
+// updates returns a function that returns a page's rows, as path to title and status, once they are as wanted.
+func updates(t *testing.T, url, query string) (until func(want map[string]string)) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/rows?q="+query, nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	t.Cleanup(func() { response.Body.Close() })
+	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	lines, rows := bufio.NewScanner(response.Body), map[string]string{}
+	return func(want map[string]string) {
+		t.Helper()
+		for !equal(rows, want) {
+			require.True(t, lines.Scan(), "the stream has ended with %v", rows)
+			text, ok := strings.CutPrefix(lines.Text(), "data: ")
+			if !ok {
+				continue
+			}
+			var u update
+			require.NoError(t, json.Unmarshal([]byte(text), &u))
+			for _, rel := range u.Gone {
+				delete(rows, rel)
+			}
+			for _, r := range u.Set {
+				rows[r.Path] = strings.TrimSpace(r.Title + " " + r.Status)
+			}
+			require.Equal(t, len(rows), u.Found)
+		}
+	}
+}
+
+func equal(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// TestTableFollowsTheFiles: what is written, renamed, removed and ignored, for a page with and without a search.
+func TestTableFollowsTheFiles(t *testing.T) {
+	dir, url := start(t, map[string]string{
+		"a.md": "# First\ntext\n", "b/c.md": "---\ntitle: \"Second\"\nstatus: open\n---\n\nApples\n", "d.png": "x", ".hidden.md": "x",
+	})
+	until, searched := updates(t, url, ""), updates(t, url, "APPLES+c.md")
+	until(map[string]string{"a.md": "First", "b/c.md": "Second open"})
+	searched(map[string]string{"b/c.md": "Second open"})
+	write(t, dir, "a.md", "# Changed\n")
+	write(t, dir, "e/f/g/h.txt", "new, with apples and c.md\n")
+	until(map[string]string{"a.md": "Changed", "b/c.md": "Second open", "e/f/g/h.txt": "new, with apples and c.md"})
+	searched(map[string]string{"b/c.md": "Second open", "e/f/g/h.txt": "new, with apples and c.md"})
+	require.NoError(t, os.Rename(filepath.Join(dir, "b", "c.md"), filepath.Join(dir, "b", "moved.md")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.md")))
+	until(map[string]string{"b/moved.md": "Second open", "e/f/g/h.txt": "new, with apples and c.md"})
+	searched(map[string]string{"e/f/g/h.txt": "new, with apples and c.md"})
+	write(t, dir, ".gitignore", "e\n")
+	until(map[string]string{"b/moved.md": "Second open"})
+}
+
+// TestPageInABrowser: a row of the page that a browser shows changes when the file does, and the search leaves rows out.
+func TestPageInABrowser(t *testing.T) {
+	b := startBrowser(t)
+	dir, url := start(t, map[string]string{"a.md": "# <b>Before</b>\n", "b.md": "# Other\n"})
+	b.call("/url", map[string]any{"url": url})
+	b.until("a.md|<b>Before</b>| b.md|Other|")
+	write(t, dir, "a.md", "# After\n")
+	b.until("a.md|After| b.md|Other|")
+	write(t, dir, "aa.md", "# Between\n")
+	b.until("a.md|After| aa.md|Between| b.md|Other|")
+	b.run(`search.value = "other"; search.oninput()`)
+	b.until("b.md|Other|")
+	write(t, dir, "a.md", "# Another\n")
+	b.until("a.md|Another| b.md|Other|")
+	require.NoError(t, os.Remove(filepath.Join(dir, "b.md")))
+	b.until("a.md|Another|")
+	require.Equal(t, "1 notes", b.run(`return found.textContent`))
+}
+
+// A browser is a session of chromedriver, see https://www.w3.org/TR/webdriver2/.
+type browser struct {
+	t       *testing.T
+	session string // its address
+}
+
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	for _, program := range []string{"chromium", "chromedriver"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("no ", program)
+		}
+	}
+	profile, err := os.MkdirTemp("", "live")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // the browser may still be writing, so this is no t.TempDir
+	command := exec.Command("chromedriver", "--port=0") // not with t.Context, which ends before the clean-up that ends the browser
+	out, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	b := &browser{t: t}
+	for lines := bufio.NewScanner(out); b.session == "" && lines.Scan(); {
+		if _, port, ok := strings.Cut(lines.Text(), "on port "); ok && !strings.Contains(lines.Text(), "Starting") {
+			b.session = "http://127.0.0.1:" + strings.TrimSuffix(port, ".") + "/session"
+		}
+	}
+	require.NotEmpty(t, b.session)
+	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+		"--disable-sync", "--user-data-dir=" + profile}
+	made := b.call("", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{"goog:chromeOptions": map[string]any{"args": args}}}})
+	b.session += "/" + made.(map[string]any)["sessionId"].(string)
+	t.Cleanup(func() {
+		if request, err := http.NewRequest(http.MethodDelete, b.session, nil); err == nil {
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				response.Body.Close()
+			}
+		}
+	})
+	return b
+}
+
+// call returns the value of what the driver answers.
+func (b *browser) call(command string, argument any) any {
+	b.t.Helper()
+	text, err := json.Marshal(argument)
+	require.NoError(b.t, err)
+	response, err := http.Post(b.session+command, "application/json", bytes.NewReader(text))
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	var answer struct{ Value any }
+	require.NoError(b.t, json.NewDecoder(response.Body).Decode(&answer))
+	require.Equal(b.t, http.StatusOK, response.StatusCode, "%v", answer.Value)
+	return answer.Value
+}
+
+func (b *browser) run(script string) any {
+	b.t.Helper()
+	return b.call("/execute/sync", map[string]any{"script": script, "args": []any{}})
+}
+
+// until returns when the table is as wanted.
+func (b *browser) until(want string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		return b.run(`return [...rows.children].map(r => [...r.children].map(d => d.textContent).join("|")).join(" ")`) == want
+	}, time.Minute, 20*time.Millisecond, want)
+}
