@@ -140,7 +140,7 @@ func startBrowser(t *testing.T) *browser {
 	}
 	profile, err := os.MkdirTemp("", "live")
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // the browser may still be writing, so this is no t.TempDir
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })     // the browser may still be writing, so this is no t.TempDir
 	command := exec.Command("chromedriver", "--port=0") // not with t.Context, which ends before the clean-up that ends the browser
 	out, err := command.StdoutPipe()
 	require.NoError(t, err)
