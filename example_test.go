@@ -803,3 +803,13 @@ func ExampleFile_Open() {
 	fmt.Println(lines, err)
 	// Output: [10000 1] <nil>
 }
+
+// Metadata as an fs.FileInfo is for functions that take one.
+func ExampleFile_Info() {
+	f := fileproc.NewFile("notes/a.md", []byte("# A\n"))
+	info, err := f.Info()
+	if err == nil {
+		fmt.Println(info.Name(), info.Size())
+	}
+	// Output: a.md 4
+}
