@@ -17,7 +17,7 @@
 #                      the same, without a server
 # From nfs3 on they run in a user-mode Linux (uml.sh), which leaves the machine's own servers alone, with fewer runs.
 #
-# With -incremental, only the tests of package incremental run, with COUNT random histories of a tree and COUNT rounds of each
+# With -incremental, only the tests of packages incremental and watch run, with COUNT random histories of a tree and COUNT rounds of each
 # test of faults. On ext4-seconds, whose times are in whole seconds, only the histories run.
 #
 # Usage: filesystems.sh [-soak DURATION | -incremental COUNT] [NAME]...
@@ -42,7 +42,7 @@ if [ -z "${FILEPROC_BUILT:-}" ]; then
 		shift 2
 		;;
 	-incremental)
-		export FILEPROC_HISTORIES=$2 FILEPROC_FAULTS=$2
+		export FILEPROC_HISTORIES=$2 FILEPROC_FAULTS=$2 FILEPROC_WATCHED=$2
 		shift 2
 		[ $# -gt 0 ] || set -- ext4 ext4-seconds xfs btrfs tmpfs overlay
 		;;
@@ -50,7 +50,7 @@ if [ -z "${FILEPROC_BUILT:-}" ]; then
 	[ $# -gt 0 ] || set -- ext4 ext4-untyped ext4-seconds xfs btrfs tmpfs overlay squashfs erofs "${trees[@]}"
 	[ "$(uname)" = Linux ] && [ "$(id -u)" = 0 ] || { skip "mounting needs Linux and root"; exit 0; }
 	chmod 755 "$tmp" # another user runs some of the tests
-	for package in incremental incremental/internal/cachefile . tests internal/uring; do
+	for package in incremental incremental/internal/cachefile watch . tests internal/uring; do
 		go test -c -o "$tmp/test-${package//\//-}" "./$package"
 	done
 	for backend in linux unix generic; do
@@ -139,7 +139,7 @@ run_all() {
 	chmod 1777 "$at"
 	case $name in
 	ext4-seconds) run_tests incremental -test.run Histories ;; # the content decides there; the others assume finer times
-	*) run_tests "incremental/internal/cachefile incremental" ;;
+	*) run_tests "incremental/internal/cachefile incremental watch" ;;
 	esac
 	sed -En 's/^ +[a-z_]+\.go:[0-9]+: ([0-9]+ (histories|rounds))/   \1/p' "$tmp/log"
 	[ -z "${FILEPROC_HISTORIES:-}" ] && [ "$name" != ext4-seconds ] || return 0

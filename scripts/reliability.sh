@@ -80,6 +80,7 @@ run_hostile() {
 
 run_churn() {
 	broken linux churn -for "$((minutes * 30))s"
+	FILEPROC_WATCHED=$((minutes * 300)) go test -count=1 -timeout 0 -run Histories -v ./watch | grep rounds,
 	in_memory || { skip "the half in memory: no /dev/shm" && return 0; } # there the writers are twenty times as fast
 	broken linux churn -for "$((minutes * 30))s" -dir "$memory"
 }

@@ -47,8 +47,10 @@ type loop[T any] struct {
 	dirty       map[string]bool // what the next burst looks at
 	first, last time.Time       // when something was added to it
 	syncs       []chan<- error
-	left        bool // by the caller
-	begun       bool // the first burst has ended
+	left        bool          // by the caller
+	away        time.Duration // of the burst, in the caller's loop
+	rootAway    bool          // nothing but a look at it shows that it is back
+	begun       bool          // the first burst has ended
 	unsaved     bool
 	saveError   string // the last that was yielded
 	saidLimit   bool
@@ -99,7 +101,9 @@ func (l *loop[T]) run(ctx context.Context) {
 
 // send yields, unless the caller has left the loop. It reports whether it goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
+	start := time.Now()
 	l.left = l.left || !l.yield(c, err)
+	l.away += time.Since(start)
 	return !l.left
 }
 
@@ -122,6 +126,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		l.openSource()
 	}
 	start, yielded := time.Now(), false
+	l.away = 0
 	if all || len(names) > 0 {
 		for r, err := range l.session.Run(ctx, names) {
 			if err == nil && l.begun && r.Kind == incremental.Unchanged {
@@ -141,7 +146,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		}
 		if all && l.source != nil && !l.rootWatched { // it is away: no event tells when it is back
 			_ = l.source.Close()
-			l.source = nil
+			l.source, l.rootAway = nil, true
 		}
 	}
 	if !l.sayLimit() || (yielded || !l.begun) && !l.send(Change[T]{Settled: true}, nil) {
@@ -184,9 +189,11 @@ func (l *loop[T]) openSource() {
 	if l.source != nil {
 		_ = l.source.Close()
 	}
-	l.source = nil
+	l.source, l.rootAway = nil, false
 	if l.w.opts.FS == nil && !l.w.noEvents {
-		l.source, _ = events.Open(l.w.root) // else root is polled, until there are events
+		var err error
+		l.source, err = events.Open(l.w.root) // else root is polled, until there are events
+		l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported)
 	}
 	if l.source == nil {
 		return
@@ -275,7 +282,10 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
 	case all || l.pollAt.IsZero() || !l.pollAt.After(start):
-		cost := now.Sub(start) * time.Duration(min(cmp.Or(l.w.opts.Workers, runtime.GOMAXPROCS(0)), runtime.NumCPU()))
+		cost := (now.Sub(start) - l.away) * time.Duration(min(cmp.Or(l.w.opts.Workers, runtime.GOMAXPROCS(0)), runtime.NumCPU()))
+		if l.rootAway {
+			cost = 0
+		}
 		l.pollAt = now.Add(min(max(cmp.Or(l.w.Poll, defaultPoll), cost*pollShare), maxPoll))
 	}
 }
