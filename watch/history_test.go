@@ -138,11 +138,18 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	count += h.change(50)
 	os.MkdirAll(h.root, 0o755)
 	want := h.full(t, opts)
-	require.Eventually(t, func() bool {
+	isAtRest := func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return maps.Equal(want, f.results)
-	}, 20*time.Second, 5*time.Millisecond)
+	}
+	for end := time.Now().Add(20 * time.Second); !isAtRest() && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if h.compare(t, f, opts); t.Failed() {
+		f.sync()
+		t.Log("that is right after Sync: ", isAtRest())
+	}
 	return count
 }
 

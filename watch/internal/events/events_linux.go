@@ -136,6 +136,7 @@ func (s *Source) Add(rel string) error {
 	d := s.find(rel, true)
 	if was := s.byWatch[watch]; was != nil && was != d {
 		was.watch = 0
+		s.pending.add(was.rel(), true) // unless it has moved, a link has led here, and it needs a watch again
 	}
 	if d.watch != watch {
 		s.unwatch(d)

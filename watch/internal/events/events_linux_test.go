@@ -37,6 +37,20 @@ func TestAddBeforeTheMoveIsSeen(t *testing.T) {
 	require.Equal(t, []string{"n/e/f"}, take(t, s))
 }
 
+// TestLinkTakesAWatch: Add of a directory whose place a link has taken gets the watch of what that leads to, which is hinted at.
+func TestLinkTakesAWatch(t *testing.T) {
+	s, root := open(t, "d", "g")
+	s.reading.Lock() // no event is read
+	require.NoError(t, os.Remove(filepath.Join(root, "d")))
+	require.NoError(t, os.Symlink("g", filepath.Join(root, "d")))
+	require.NoError(t, s.Add("d"))
+	s.reading.Unlock()
+	require.Equal(t, []string{"d/", "g/"}, take(t, s))
+	require.NoError(t, s.Add("g"))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "g", "f"), nil, 0o644))
+	require.Contains(t, take(t, s), "g/f")
+}
+
 // TestDropForgets: what is dropped gives no hint and takes no memory, and the rest goes on.
 func TestDropForgets(t *testing.T) {
 	s, root := open(t, "d", "d/e", "d/e/f", "g")
