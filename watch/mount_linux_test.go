@@ -1,0 +1,73 @@
+package watch
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestMounts: what is mounted over a directory takes the place of its files, until it is unmounted.
+func TestMounts(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "d/b=2")
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	f.take()
+	if err := unix.Mount("none", f.path("d"), "tmpfs", 0, ""); err != nil {
+		t.Skip("nothing can be mounted here: ", err)
+	}
+	defer unix.Unmount(f.path("d"), unix.MNT_DETACH)
+	f.write("d/e/c", "3")
+	require.Equal(t, []string{"d/b deleted", "d/e/c=3 new"}, f.take())
+	f.write("d/e/c", "three")
+	require.Equal(t, []string{"d/e/c=three changed"}, f.take())
+	require.NoError(t, unix.Unmount(f.path("d"), unix.MNT_DETACH))
+	require.Equal(t, []string{"d/b=2 new", "d/e/c deleted"}, f.take())
+}
+
+// TestFewDescriptors: at a limit that is nearly reached, all files come.
+func TestFewDescriptors(t *testing.T) {
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	root := t.TempDir()
+	testtree.Make(t, root, testtree.Numbered("d/e/f/g/h/i", 500)...)
+	few := was
+	few.Cur = 40
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	require.Len(t, f.take(), 500)
+	f.write("d/e/f/g/h/i000001.md", "changed")
+	require.Equal(t, []string{"d/e/f/g/h/i000001.md=changed changed"}, f.take())
+}
+
+// TestNothingIsLeft: the end of a loop leaves no goroutine and no descriptor.
+func TestNothingIsLeft(t *testing.T) {
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "d/b=2")
+	goroutines, descriptors := runtime.NumGoroutine(), open()
+	for range 20 {
+		f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+		f.stop()
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && open() <= descriptors }, 10*time.Second, 10*time.Millisecond,
+		"%d goroutines and %d descriptors before", goroutines, descriptors)
+	links, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, l := range links {
+		to, _ := os.Readlink(l)
+		require.False(t, strings.Contains(to, "inotify"), to)
+	}
+}
