@@ -62,8 +62,9 @@ func TestNothingIsLeft(t *testing.T) {
 		f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
 		f.stop()
 	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && open() <= descriptors }, 10*time.Second, 10*time.Millisecond,
-		"%d goroutines and %d descriptors before", goroutines, descriptors)
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines || open() > descriptors; time.Sleep(10 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%d goroutines and %d descriptors, %d and %d before", runtime.NumGoroutine(), open(), goroutines, descriptors)
+	}
 	links, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(t, err)
 	for _, l := range links {
