@@ -56,7 +56,9 @@ func updates(t *testing.T, url, query string) (until func(want map[string]string
 	return func(want map[string]string) {
 		t.Helper()
 		for !equal(rows, want) {
-			require.True(t, lines.Scan(), "the stream has ended with %v", rows)
+			if !lines.Scan() {
+				require.Fail(t, "the stream has ended", "%v, with %v", lines.Err(), rows)
+			}
 			text, ok := strings.CutPrefix(lines.Text(), "data: ")
 			if !ok {
 				continue
@@ -150,11 +152,13 @@ func startBrowser(t *testing.T) *browser {
 		_ = command.Wait()
 	})
 	b := &browser{t: t}
-	for lines := bufio.NewScanner(out); b.session == "" && lines.Scan(); {
+	lines := bufio.NewScanner(out)
+	for b.session == "" && lines.Scan() {
 		if _, port, ok := strings.Cut(lines.Text(), "on port "); ok && !strings.Contains(lines.Text(), "Starting") {
 			b.session = "http://127.0.0.1:" + strings.TrimSuffix(port, ".") + "/session"
 		}
 	}
+	require.NoError(t, lines.Err())
 	require.NotEmpty(t, b.session)
 	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
 		"--disable-sync", "--user-data-dir=" + profile}
