@@ -402,9 +402,9 @@ func (r *run) finish(start time.Time) {
 		}
 	}()
 	r.pool.wait()
-	r.pool.stop() // nothing may begin once what it needs is closed
+	r.pool.stop()    // nothing may begin once what it needs is closed
+	r.dirs.unshare() // before the Report: what other runs evict, they evict before this run is over
 	defer r.dirs.closeAll(r.root)
-	defer r.dirs.unshare()
 	total := counts{abandoned: r.pool.abandoned}
 	for _, w := range r.workers {
 		if w == nil {
