@@ -177,7 +177,8 @@ func (r *run) again() (records []record.Record) {
 		again := turns.Work(func() (int, int64, error) { return sum(incremental.Process(r.ctx, r.dir, inc, whole, of.fn)) }).Side()
 		fail.Must(again.Pass())
 		records = append(records, r.compare(
-			turns.Against("metadata alone / a full run", r.fileproc(metadata), full),
+			turns.Against(of.name+", metadata alone / a full run", r.fileproc(metadata), full),
+			turns.Against(of.name+", nothing changed / metadata alone", again, r.fileproc(metadata)),
 			turns.Against(of.name+", 1 % changed / a full run", again.After(touch), full),
 			turns.Against(of.name+", nothing changed / a full run", again, full),
 			turns.Against(of.name+", the first run / a full run", again.After(func() error { return os.RemoveAll(inc.File) }), full))...)
