@@ -647,3 +647,21 @@ func TestDirPinIsIdleInFn(t *testing.T) {
 		}))
 	}
 }
+
+// btrfs lists what was there when the directory was opened: what is made between that and a watch would be in no listing and no event.
+func TestOnDirComesBeforeTheOpen(t *testing.T) {
+	w := &world{root: folder("", file("a", ""), folder("d", folder("e")))}
+	var order []string
+	w.during = func(what, name string) {
+		if what == "openDir" {
+			order = append(order, "open "+name)
+		}
+	}
+	opts := Options{Workers: 1, hooks: hooks{OnDir: func(rel string) { order = append(order, "OnDir "+rel) }}}
+	opts.openRoot = func(root string) (directory, error) {
+		order = append(order, "open root")
+		return w.openRoot(root)
+	}
+	require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
+	require.Equal(t, []string{"OnDir .", "open root", "OnDir d", "open d", "OnDir d/e", "open e"}, order)
+}

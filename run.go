@@ -264,6 +264,10 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	if r.cfg.fsys == nil {
 		r.dirs.share()
 	}
+	if r.calls.onDir != nil && r.given == nil {
+		// btrfs lists only what was there when the directory was opened, so it is watched before.
+		r.calls.onDir(".")
+	}
 	if err = r.openFirst(w); err == nil {
 		err = r.inspectRoot()
 	}

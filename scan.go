@@ -61,7 +61,7 @@ func (w *worker) begin(n *node) bool {
 			w.skipGiven(n, n.given, why)
 		}
 	}
-	if selected && w.calls.onDir != nil && n.given == nil && !n.isLinks() {
+	if selected && w.calls.onDir != nil && n.given == nil && n.parent != nil && !n.isLinks() {
 		w.calls.onDir(n.dirPath())
 	}
 	var err error

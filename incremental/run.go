@@ -111,7 +111,8 @@ func (r *run[T]) inspectRoot() {
 	r.trust.others.Clear()
 	if r.opts.FS == nil {
 		r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
-		r.trust.root = compare != CompareContent && (r.trust.root || fsinfo.KeepsTimes(r.root))
+		keeps, _ := fsinfo.KeepsTimes(r.root) // the run itself fails if root is not there
+		r.trust.root = compare != CompareContent && (r.trust.root || keeps)
 	}
 	r.asks = r.trust.root || r.own != ""
 }

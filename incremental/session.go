@@ -402,6 +402,12 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 			return
 		}
 	}
+	for rel := range sc.missing { // without a result
+		delete(s.unsettled, rel)
+		if r.recent[rel].isUnsettled() {
+			delete(r.recent, rel)
+		}
+	}
 }
 
 // comparePaths compares name by name, byte by byte.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,6 +122,26 @@ func first[T any](seq func(func(T, error) bool)) (v T, err error) {
 		return v, err
 	}
 	return v, err
+}
+
+// TestSessionForgetsWhatIsGone: a path at which there was something else for a moment is not looked at for ever.
+func TestSessionForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	var l *live
+	l = newLive(t, fileproc.Options{Select: func(f *fileproc.File) bool {
+		if f.Rel() == "d/x" {
+			require.NoError(t, os.Remove(l.path("d/x")))
+			require.NoError(t, os.Mkdir(l.path("d/x"), 0o755))
+		}
+		return true
+	}}, "a=1")
+	l.run()
+	l.write("d/x", "2")
+	require.Empty(t, l.run("d/x"))
+	require.Contains(t, maps.Collect(l.s.Unsettled()), "d/x")
+	require.NoError(t, os.Remove(l.path("d/x")))
+	require.Empty(t, l.run("d/x"))
+	require.NotContains(t, maps.Collect(l.s.Unsettled()), "d/x")
 }
 
 // TestSessionOutcomes: what fn skips has no result any more; a failure stays until the file changes, and is not called again.

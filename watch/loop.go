@@ -193,7 +193,12 @@ func (l *loop[T]) openSource() {
 	if l.w.opts.FS == nil && !l.w.noEvents {
 		var err error
 		l.source, err = events.Open(l.w.root) // else root is polled, until there are events
-		l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported)
+		if errors.Is(err, events.ErrLimit) {
+			l.mu.Lock()
+			l.polled["."] = err
+			l.mu.Unlock()
+		}
+		l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported) && !errors.Is(err, events.ErrLimit)
 	}
 	if l.source == nil {
 		return
@@ -275,6 +280,9 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 			l.settleAt = at
 		}
 	}
+	if soonest := now.Add(defaultQuiet); !l.settleAt.IsZero() && l.settleAt.Before(soonest) {
+		l.settleAt = soonest // whatever it is, the loop does not do nothing else
+	}
 	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
 		l.saveAt = now.Add(saveAfter)
 	}
@@ -295,10 +303,16 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		var hints <-chan struct{}
+		if l.source != nil {
+			hints = l.source.Ready()
+		}
 		select {
 		case done := <-l.w.syncs: // also if there is always something to do
 			l.syncs = append(l.syncs, done)
 			l.sync(ctx)
+		case <-hints:
+			l.take()
 		default:
 		}
 		next := l.due(ctx)
@@ -309,10 +323,6 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 			return true
 		}
 		timer.Reset(next)
-		var hints <-chan struct{}
-		if l.source != nil {
-			hints = l.source.Ready()
-		}
 		select {
 		case <-ctx.Done():
 		case <-timer.C:

@@ -1,10 +1,13 @@
 package watch
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +49,26 @@ func TestFewDescriptors(t *testing.T) {
 	require.Len(t, f.take(), 500)
 	f.write("d/e/f/g/h/i000001.md", "changed")
 	require.Equal(t, []string{"d/e/f/g/h/i000001.md=changed changed"}, f.take())
+}
+
+// TestHistoriesWithFewWatches is TestHistories for a user who may have 12 watches: root's, what is above it, and a few.
+func TestHistoriesWithFewWatches(t *testing.T) {
+	limit := func(n int, args ...string) ([]byte, error) {
+		args = append([]string{"-c", fmt.Sprintf(`echo %d >/proc/sys/user/max_inotify_watches && exec "$0" "$@"`, n)}, args...)
+		cmd := exec.Command("sh", args...)
+		cmd.Env = append(os.Environ(), "FILEPROC_FEW_WATCHES=1")
+		uid, gid := []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uid, GidMappings: gid}
+		return cmd.CombinedOutput()
+	}
+	if out, err := limit(1, "true"); err != nil {
+		t.Skipf("the limit of watches cannot be set in a user namespace here: %v %s", err, out)
+	}
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	out, err := limit(12, exe, "-test.run=^TestHistories$", "-test.v")
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), ErrLimit.Error(), "this tests nothing if the limit is never reached")
 }
 
 // TestNothingIsLeft: the end of a loop leaves no goroutine and no descriptor.

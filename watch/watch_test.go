@@ -88,6 +88,9 @@ func (f *follower) loop(ctx context.Context) {
 		case err != nil:
 			delete(f.results, c.Rel)
 			f.got = append(f.got, c.Rel+" fails")
+			if errors.Is(err, ErrLimit) {
+				f.Log(err)
+			}
 		case c.Settled:
 			f.got = append(f.got, "settled")
 		case c.Kind == incremental.Deleted:

@@ -3,6 +3,7 @@
 package fsinfo
 
 import (
+	"io/fs"
 	"os"
 	"slices"
 
@@ -15,9 +16,12 @@ var goodTypes = []string{"apfs", "hfs", "ufs", "zfs", "tmpfs"}
 
 // KeepsTimes reports whether the file system of the directory name is one of goodTypes,
 // and on this machine.
-func KeepsTimes(name string) bool {
+func KeepsTimes(name string) (bool, error) {
 	var st unix.Statfs_t
-	return unix.Statfs(name, &st) == nil && isGood(&st)
+	if err := unix.Statfs(name, &st); err != nil {
+		return false, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	return isGood(&st), nil
 }
 
 // FileKeepsTimes is KeepsTimes for an open file.

@@ -1,6 +1,7 @@
 package fsinfo
 
 import (
+	"io/fs"
 	"os"
 	"slices"
 
@@ -21,9 +22,12 @@ var goodTypes = []uint32{
 }
 
 // KeepsTimes reports whether the file system of the directory name is one of goodTypes.
-func KeepsTimes(name string) bool {
+func KeepsTimes(name string) (bool, error) {
 	var st unix.Statfs_t
-	return unix.Statfs(name, &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+	if err := unix.Statfs(name, &st); err != nil {
+		return false, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	return slices.Contains(goodTypes, uint32(st.Type)), nil
 }
 
 // FileKeepsTimes is KeepsTimes for an open file.

@@ -6,7 +6,7 @@ import "os"
 
 // KeepsTimes reports whether metadata shows each change of a file. Without the type
 // of the file system, or without ctime, that is unknown.
-func KeepsTimes(string) bool { return false }
+func KeepsTimes(string) (bool, error) { return false, nil }
 
 // FileKeepsTimes is KeepsTimes for an open file.
 func FileKeepsTimes(*os.File) bool { return false }

@@ -24,8 +24,8 @@ type Hooks[File any] struct {
 	GitRoot string
 	GitFS   fs.FS
 
-	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, which is "."
-	// for root. It is called as Options.SelectDir is, once that has returned true.
+	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, as
+	// Options.SelectDir is, once that has returned true. For root it is "." and comes first, before it is known what is there.
 	OnDir func(rel string)
 }
 

@@ -38,6 +38,7 @@ type Source struct {
 	top     *dir
 	byWatch map[int32]*dir
 	above   map[int32]string  // by the watch of a directory above root, or of root: the name in it that matters, "" for the directory itself
+	of      int32             // the watch of root in above: that of the directory that was root when the source was opened
 	points  map[string]string // see mountPoints
 	moved   bool
 	closed  bool
@@ -69,8 +70,8 @@ func Open(root string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !fsinfo.KeepsTimes(real) { // the same file systems: those that this kernel alone changes
-		return nil, fmt.Errorf("%w: the file system of %s", ErrUnsupported, root)
+	if err := tellsOfAll(real); err != nil {
+		return nil, err
 	}
 	s := &Source{
 		pending: newPending(), root: real, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
@@ -88,26 +89,50 @@ func Open(root string) (*Source, error) {
 		s.mounts = fd
 		s.points = s.mountPoints()
 	}
-	for dir := real; ; dir = filepath.Dir(dir) {
-		s.watchAbove(dir, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, "")
-		if dir == filepath.Dir(dir) {
-			break
-		}
+	if s.of, err = s.watchAbove(real, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, ""); err != nil {
+		s.closeAll()
+		return nil, err
+	}
+	for dir := real; dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		_, _ = s.watchAbove(dir, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, "")
 	}
 	if abs != real {
 		if info, err := os.Lstat(abs); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			s.watchAbove(filepath.Dir(abs), unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO, filepath.Base(abs))
+			_, _ = s.watchAbove(filepath.Dir(abs), unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO, filepath.Base(abs))
 		}
 	}
 	go s.read()
 	return s, nil
 }
 
-// watchAbove adds events of a directory that is not below root. If that is impossible, they are missing.
-func (s *Source) watchAbove(name string, mask uint32, entry string) {
-	if wd, err := unix.InotifyAddWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD); err == nil && s.above[int32(wd)] == "" {
-		s.above[int32(wd)] = entry
+// tellsOfAll returns an error with ErrUnsupported if the file system of a directory is
+// one that others change without a word to this kernel.
+func tellsOfAll(name string) error {
+	if ok, err := fsinfo.KeepsTimes(name); ok || err != nil {
+		return err
 	}
+	return fmt.Errorf("%w: the file system of %s", ErrUnsupported, name)
+}
+
+// watchAbove adds events of a directory that is not below root.
+func (s *Source) watchAbove(name string, mask uint32, entry string) (int32, error) {
+	watch, err := s.addWatch(name, mask)
+	if err == nil && s.above[watch] == "" {
+		s.above[watch] = entry
+	}
+	return watch, err
+}
+
+func (s *Source) addWatch(name string, mask uint32) (int32, error) {
+	watch, err := unix.InotifyAddWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD) // root is watched twice
+	switch {
+	case err == unix.ENOSPC || err == unix.ENOMEM: // fs.inotify.max_user_watches
+		return 0, fmt.Errorf("%w: %w", ErrLimit, os.NewSyscallError("inotify_add_watch", err))
+	case err != nil:
+		return 0, &fs.PathError{Op: "inotify_add_watch", Path: name, Err: err}
+	}
+	return int32(watch), nil
 }
 
 // Add watches the directory rel. What happens in it from now on gives a hint, so it is
@@ -116,22 +141,18 @@ func (s *Source) Add(rel string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := filepath.Join(s.root, rel)
-	if !fsinfo.KeepsTimes(name) {
-		if _, err := os.Lstat(name); err != nil {
+	if _, ok := s.points[rel]; ok || s.mounts < 0 { // the others have the file system of the directory above
+		if err := tellsOfAll(name); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: the file system of %s", ErrUnsupported, name)
 	}
-	n, err := unix.InotifyAddWatch(s.inotify, name, watched|unix.IN_MOVE_SELF|unix.IN_MASK_ADD) // root has a watch already
-	switch {
-	case err == unix.ENOSPC || err == unix.ENOMEM: // fs.inotify.max_user_watches
-		return fmt.Errorf("%w: %w", ErrLimit, os.NewSyscallError("inotify_add_watch", err))
-	case err != nil:
-		return &fs.PathError{Op: "inotify_add_watch", Path: name, Err: err}
+	watch, err := s.addWatch(name, watched|unix.IN_MOVE_SELF)
+	if err != nil {
+		return err
 	}
-	watch := int32(n)
-	if _, ok := s.above[watch]; rel == "." && !ok { // root was away when the source was opened
-		s.above[watch] = ""
+	if rel == "." && watch != s.of { // another directory than the one that tells when it moves
+		s.moved = true
+		s.pending.add(".", true)
 	}
 	d := s.find(rel, true)
 	if was := s.byWatch[watch]; was != nil && was != d {
@@ -230,12 +251,16 @@ func (s *Source) Close() error {
 	s.mu.Unlock()
 	_, _ = unix.Write(s.wake, binary.NativeEndian.AppendUint64(nil, 1))
 	<-s.done
+	s.closeAll()
+	return nil
+}
+
+func (s *Source) closeAll() {
 	for _, fd := range []int{s.inotify, s.wake, s.mounts} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 	}
-	return nil
 }
 
 // read takes in what the kernel tells until Close. It makes no system call while nothing happens.

@@ -131,6 +131,25 @@ func TestRootMoves(t *testing.T) {
 	}
 }
 
+// TestRootIsReplacedBeforeAdd: the first watch of root may be of another directory than that which tells when it moves. No event is needed.
+func TestRootIsReplacedBeforeAdd(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.Mkdir(root, 0o755))
+	s, err := Open(root)
+	require.NoError(t, err)
+	defer s.Close()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	require.NoError(t, s.Add("."))
+	require.False(t, s.Moved())
+	require.NoError(t, os.Rename(root, root+".away"))
+	require.ErrorIs(t, s.Add("."), os.ErrNotExist)
+	require.NoError(t, os.Mkdir(root, 0o755))
+	require.NoError(t, s.Add("."))
+	require.True(t, s.Moved())
+	require.Equal(t, []Hint{{".", true}}, s.Take())
+}
+
 // TestMounts: what is mounted over a directory, and unmounted again, is told of. Mounts elsewhere are not.
 func TestMounts(t *testing.T) {
 	if os.Getuid() != 0 {
