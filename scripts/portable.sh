@@ -3,7 +3,7 @@
 # js under node, wasip1 under wazero, and windows under wine, there with the tests of cmd/fileproc too. A platform whose tool is
 # missing is skipped with the reason: Debian's packages are qemu-user-static, nodejs, wine with wine64, and gcc-mingw-w64-x86-64.
 # Usage: portable.sh [386|arm64|s390x|js|wasip1|windows]...
-# Without an argument, all but windows run. For windows, the variable TESTFLAGS has more flags of go test.
+# Without an argument, all but windows run. For 386 and windows, the variable TESTFLAGS has more flags of go test.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export CGO_ENABLED=0
 timeout="-timeout=30m -vet=off" # cross.sh vets for all of them
@@ -75,7 +75,7 @@ run() {
 	case $1 in
 	386)
 		on linux/amd64 || return 0
-		GOARCH=386 go test $timeout -short ./...
+		GOARCH=386 go test $timeout -short $TESTFLAGS ./...
 		;;
 	arm64) emulated arm64 aarch64 ;;
 	s390x) emulated s390x s390x ;;

@@ -14,8 +14,10 @@ esac
 
 timeout=-timeout=20m
 tagged=(fileproc_unix fileproc_generic fileproc_nouring) # build tags that choose what reads directories and files
-short=-short
-[ "$set" != --all ] || short=
+# Tests that may take long, and tests of the core over a file system in memory, which is the same code in each build, are whole
+# each night. Before a change is merged, the latter run in the default build alone, with and without the race detector.
+short=-short elsewhere="-skip=^TestFaults"
+[ "$set" != --all ] || { short='' elsewhere=''; }
 
 step() {
 	local name=$1 start=$SECONDS
@@ -60,7 +62,7 @@ go_test() { brief go test "$timeout" -vet=off -v "$@"; }
 # but these builds never use it.
 test_with_tag() {
 	in_memory || true
-	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -count 1 -tags "$1" $short . ./tests ./internal/content ./internal/sys
+	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -count 1 -tags "$1" $short $elsewhere . ./tests ./internal/content ./internal/sys
 }
 
 # run_staticcheck runs it on the default build of every module, and each night on the other builds.
@@ -77,6 +79,7 @@ run_staticcheck() {
 }
 
 race() {
+	local slow
 	local -a packages
 	if [ "$(go env CGO_ENABLED)" != 1 ]; then
 		skip "the race detector needs cgo and a C compiler"
@@ -85,9 +88,11 @@ race() {
 	# Three packages start no goroutine and have no unsafe code.
 	go list ./... | grep -v -e internal/gitignore -e internal/gitrepo -e internal/pattern >"$tmp/packages"
 	mapfile -t packages <"$tmp/packages"
-	# Each process that a test starts waits at its end, by default a second. Two tests take a third of the time, and the same
-	# code is under the race detector in other tests of the cold mode and of panics.
-	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip "TestConformanceCold|TestFaultsPanicAtADirectoryThatIsPutAside"} "${packages[@]}"
+	# Each process that a test starts waits at its end, by default a second. These tests take more than half of the time, and the
+	# same code is under the race detector in other tests.
+	slow="TestConformance(Cold|WithManyInFlight)|TestInvariant(1EachCallFails|9BackendsAgree)"
+	slow+="|TestFaults(InTheColdMode|OfEachCall|PanicAtADirectoryThatIsPutAside)"
+	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip "$slow"} "${packages[@]}"
 }
 
 # Permission checks do not apply to root, so a run as root proves little about unreadable files. The packages are
@@ -112,7 +117,7 @@ as_another_user() {
 	fi
 	for package in . tests cmd/fileproc; do
 		echo "   $package"
-		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short -test.timeout 20m)
+		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short ${elsewhere/-/-test.} -test.timeout 20m)
 	done
 }
 
@@ -132,7 +137,7 @@ done
 step "go test, nested modules" in_nested_modules go_test ./...
 step "go test as another user" as_another_user
 if [ "$set" = --change ]; then
-	step "tests on another platform" scripts/portable.sh 386
+	step "tests on another platform" env TESTFLAGS="$elsewhere" scripts/portable.sh 386
 	step "vet for every platform, two more builds" scripts/cross.sh darwin/arm64 windows/amd64
 	echo "passed in $SECONDS s; scripts/test.sh --all runs every check"
 	exit
