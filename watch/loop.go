@@ -27,11 +27,12 @@ const (
 	defaultQuiet   = 50 * time.Millisecond
 	defaultMaxWait = time.Second
 	defaultPoll    = time.Second
-	saveAfter      = 30 * time.Second
 	pollShare      = 100         // polling takes one part in so many of one processor
 	maxPoll        = time.Hour   // between two looks
 	farAhead       = time.Minute // a file that settles later has a time in the future
 )
+
+var saveAfter = 30 * time.Second // tests change it
 
 var errEnded = errors.New("watch: the loop has ended")
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -378,4 +379,44 @@ func TestEnds(t *testing.T) {
 	for range Stream(t.Context(), root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content) {
 		break
 	}
+}
+
+// TestNoGrowth: after many saves of an editor, each with temporary files of names that never come again, a loop has the memory that it had
+// after some. There are six for each round of FILEPROC_WATCHED.
+func TestNoGrowth(t *testing.T) {
+	defer func(was time.Duration) { saveAfter = was }(saveAfter)
+	saveAfter = 10 * time.Millisecond
+	root := t.TempDir()
+	testtree.Make(t, root, testtree.Numbered("d", 50)...)
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	saves := 0
+	memory := func(n int) uint64 {
+		for range n {
+			saves++
+			name, temp := f.path(fmt.Sprintf("d/i%06d.md", saves%50)), f.path(fmt.Sprint("d/e/", saves, "~"))
+			require.NoError(t, os.MkdirAll(filepath.Dir(temp), 0o755))
+			require.NoError(t, os.WriteFile(temp, []byte(temp), 0o644))
+			if saves%3 == 0 {
+				f.take()
+			}
+			require.NoError(t, os.Rename(temp, name))
+			if saves%100 == 0 {
+				require.NoError(t, os.RemoveAll(filepath.Dir(temp)))
+			}
+			f.take()
+		}
+		f.mu.Lock()
+		f.calls = map[string]int{}
+		f.mu.Unlock()
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	rounds := testtree.Rounds(t, "FILEPROC_WATCHED", 60)
+	memory(300)
+	before := memory(rounds * 10)
+	after := memory(rounds * 10)
+	t.Logf("%d KiB after %d saves, %d after %d", before>>10, 300+rounds*3, after>>10, saves)
+	require.Less(t, after, before+before/4)
 }
