@@ -415,8 +415,8 @@ func TestNoGrowth(t *testing.T) {
 	}
 	rounds := testtree.Rounds(t, "FILEPROC_WATCHED", 60)
 	memory(300)
-	before := memory(rounds * 10)
-	after := memory(rounds * 10)
+	before := memory(rounds * 3)
+	after := memory(rounds * 3)
 	t.Logf("%d KiB after %d saves, %d after %d", before>>10, 300+rounds*3, after>>10, saves)
 	require.Less(t, after, before+before/4)
 }
