@@ -42,7 +42,7 @@ if [ -z "${FILEPROC_BUILT:-}" ]; then
 		shift 2
 		;;
 	-incremental)
-		export FILEPROC_HISTORIES=$2 FILEPROC_FAULTS=$2 FILEPROC_WATCHED=$2
+		export FILEPROC_HISTORIES=$2 FILEPROC_FAULTS=$2 FILEPROC_WATCHED=${FILEPROC_WATCHED:-$2}
 		shift 2
 		[ $# -gt 0 ] || set -- ext4 ext4-seconds xfs btrfs tmpfs overlay
 		;;
