@@ -18,6 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc/scripts/internal/commands"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 func TestSchedule(t *testing.T) {
@@ -46,7 +49,7 @@ func TestSchedule(t *testing.T) {
 
 func TestInFlight(t *testing.T) {
 	d := &drive{inflight: 2, latency: 10 * time.Millisecond}
-	require.NoError(t, d.check())
+	d.check()
 	start := time.Now()
 	done := make(chan struct{})
 	for range 6 {
@@ -64,18 +67,16 @@ func TestDriveFlags(t *testing.T) {
 	d.flags(flags)
 	require.NoError(t, flags.Parse(strings.Fields("-rate 0.5 -latency 500us -inflight 3 -seek 1s")))
 	assert.Equal(t, &drive{rate: 0.5, latency: 500 * time.Microsecond, inflight: 3, seek: time.Second}, &d)
-	assert.EqualError(t, (&drive{}).check(), "-inflight 0: must be at least 1")
-	assert.ErrorContains(t, (&drive{inflight: 1, seek: -1}).check(), "must not be negative")
+	assert.EqualError(t, fail.Try((&drive{}).check), "-inflight 0: must be at least 1")
+	assert.ErrorContains(t, fail.Try((&drive{inflight: 1, seek: -1}).check), "must not be negative")
 }
 
 func TestParseStat(t *testing.T) {
-	c, inflight, err := parseStat("  12 3 400 5 6 7 8 9 2 11 12 13 14 15 16 17 18\n")
-	require.NoError(t, err)
+	c, inflight := parseStat("  12 3 400 5 6 7 8 9 2 11 12 13 14 15 16 17 18\n")
 	assert.Equal(t, count{Requests: 12, Bytes: 204800}, c)
 	assert.EqualValues(t, 2, inflight)
 	for _, text := range []string{"", "1 2 3", "a b c d e f g h i"} {
-		_, _, err := parseStat(text)
-		assert.Error(t, err, text)
+		assert.Error(t, fail.Try(func() { parseStat(text) }), text)
 	}
 }
 
@@ -88,21 +89,21 @@ func TestSelected(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
-	_, err := identify(t.Context(), image)
-	assert.ErrorContains(t, err, "is not an image")
+	assert.ErrorContains(t, fail.Try(func() { identify(t.Context(), image) }), "is not an image")
 }
 
 func TestBadArguments(t *testing.T) {
+	for _, args := range []string{"", "mount"} {
+		assert.EqualError(t, commands.Do(t.Context(), strings.Fields(args), both), "want a command: one of [image run]")
+	}
 	for want, args := range map[string]string{
-		"want image or run":          "",
-		`unknown command "mount"`:    "mount",
 		"needs -from and -o":         "image -from x",
 		"needs -image and a command": "run -image x",
 		"-inflight 0":                "run -image x -inflight 0 true",
 		"must not be negative":       "run -image x -rate -1 true",
 		"and no other arguments":     "image -from x -o y z",
 	} {
-		assert.ErrorContains(t, run(t.Context(), strings.Fields(args)), want)
+		assert.ErrorContains(t, commands.Do(t.Context(), strings.Fields(args), both), want)
 	}
 }
 
@@ -132,19 +133,23 @@ func testDisk(t *testing.T, fs string) {
 	const pieces = 40
 	require.NoError(t, os.WriteFile(filepath.Join(from, "file"), bytes.Repeat([]byte("0123456789abcdef"), pieces*256<<10/16), 0o644))
 	image := filepath.Join(t.TempDir(), "image")
-	err := ownMounts() // of this test's thread, which ends with the test
-	if err == nil {
-		err = makeImage(t.Context(), fs, from, image)
-	}
+	err := fail.Try(func() {
+		ownMounts() // of this test's thread, which ends with the test
+		makeImage(t.Context(), fs, from, image)
+	})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
 		t.Skip("left out:", err) // a container, or a kernel without the file system
 	}
 	require.NoError(t, err)
 
+	try := func(ctx context.Context, d *drive, command ...string) (c count, err error) {
+		d.check()
+		err = fail.Try(func() { c = runOn(ctx, image, d, command) })
+		return c, err
+	}
 	runs := func(d *drive, command ...string) count {
 		t.Helper()
-		require.NoError(t, d.check())
-		c, err := runOn(t.Context(), image, d, command)
+		c, err := try(t.Context(), d, command...)
 		require.NoError(t, err)
 		return c
 	}
@@ -159,17 +164,17 @@ func testDisk(t *testing.T, fs string) {
 	assert.Equal(t, one.Requests, runs(&drive{inflight: 1}, read(1)...).Requests, "the second run is as cold as the first")
 
 	d := drive{inflight: 1}
-	require.NoError(t, d.check())
-	_, err = runOn(t.Context(), image, &d, []string{"cmp", "-s", "-n", "16", "{}/file", "/dev/zero"})
+	_, err = try(t.Context(), &d, "cmp", "-s", "-n", "16", "{}/file", "/dev/zero")
 	assert.ErrorContains(t, err, "cmp: exit status 1")
-	_, err = runOn(t.Context(), image, &d, []string{"/nosuch"})
+	_, err = try(t.Context(), &d, "/nosuch")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()
-	_, err = runOn(ctx, image, &d, []string{"sh", "-c", "cd {} && sleep 60 & cd {}; sleep 60"})
+	_, err = try(ctx, &d, "sh", "-c", "cd {} && sleep 60 & cd {}; sleep 60")
 	assert.EqualError(t, err, "interrupted")
 
-	assert.ErrorContains(t, makeImage(t.Context(), fs, filepath.Join(from, "file"), image+"2"), "cp: exit status 1")
+	err = fail.Try(func() { makeImage(t.Context(), fs, filepath.Join(from, "file"), image+"2") })
+	assert.ErrorContains(t, err, "cp: exit status 1")
 	assert.NoFileExists(t, image+"2")
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)

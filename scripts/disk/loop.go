@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // A mountOf says what to mount.
@@ -27,58 +29,45 @@ type mountOf struct {
 }
 
 // withMount calls use with the device and the directory where it is mounted.
-func withMount(m mountOf, use func(l loop, dir string) error) (err error) {
-	dir, err := os.MkdirTemp("", "disk-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(dir)) }() // not its files: if the unmount has failed, they are the image's
+func withMount(m mountOf, use func(l loop, dir string)) {
+	dir := fail.Must(os.MkdirTemp("", "disk-"))
+	defer fail.Undo(func() error { return os.Remove(dir) }) // not its files: if the unmount has failed, they are the image's
 	args, flags := []string{"losetup", "--find", "--show", m.file}, uintptr(0)
 	if m.readOnly {
 		args, flags = append(args, "--read-only", "--direct-io=on"), unix.MS_RDONLY
 	}
-	path, err := quietly(context.Background(), args...)
-	if err != nil {
-		return err
-	}
-	err = unix.Mount(path, dir, m.fs, flags, m.options)
-	if err != nil {
-		err = fmt.Errorf("mounting the image as %s: %w", m.fs, err)
-	}
+	path := quietly(context.Background(), args...)
+	err := unix.Mount(path, dir, m.fs, flags, m.options)
 	// A device that is in use is cleared with the unmount, also if that is the end of the namespace.
-	if _, e := quietly(context.Background(), "losetup", "--detach", path); err != nil || e != nil {
-		return errors.Join(err, e)
-	}
-	defer func() {
-		if e := retryBusy(func() error { return unix.Unmount(dir, 0) }); e != nil { // then when the last process that uses it ends
-			err = errors.Join(err, fmt.Errorf("unmounting %s: %w", dir, e), unix.Unmount(dir, unix.MNT_DETACH))
+	quietly(context.Background(), "losetup", "--detach", path)
+	fail.If(err != nil, "mounting the image as %s: %w", m.fs, err)
+	defer fail.Undo(func() error {
+		err := retryBusy(func() error { return unix.Unmount(dir, 0) })
+		if err != nil { // then when the last process that uses it ends
+			err = errors.Join(fmt.Errorf("unmounting %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 		}
-	}()
+		return err
+	})
 	l := loop(filepath.Base(path))
 	for name, value := range m.settings {
-		old, err := l.set(name, value)
-		if err != nil {
-			return err
-		}
+		old := l.set(name, value)
 		defer l.set(name, old) // it outlives the attached file
 	}
-	return use(l, dir)
+	use(l, dir)
 }
 
 // A loop is the name of a block device over a file.
 type loop string
 
 // set changes a setting of the device's queue, and returns what it was.
-func (l loop) set(name, value string) (old string, err error) {
+func (l loop) set(name, value string) (old string) {
 	file := filepath.Join("/sys/block", string(l), "queue", name)
-	text, err := os.ReadFile(file)
-	if old = selected(string(text)); err != nil || old == value {
-		return old, err
+	old = selected(string(fail.Must(os.ReadFile(file))))
+	if old != value {
+		err := os.WriteFile(file, []byte(value), 0)
+		fail.If(err != nil, "setting %s to %s: %w", name, value, err)
 	}
-	if err := os.WriteFile(file, []byte(value), 0); err != nil {
-		return old, fmt.Errorf("setting %s to %s: %w", name, value, err)
-	}
-	return old, nil
+	return old
 }
 
 // selected returns the value of a setting. Among several choices it is the one in brackets.
@@ -90,30 +79,22 @@ func selected(text string) string {
 }
 
 // reads returns what was read from the device so far. A killed process may have left requests, so it waits for them.
-func (l loop) reads() (count, error) {
-	for {
-		text, err := os.ReadFile(filepath.Join("/sys/block", string(l), "stat"))
-		if err != nil {
-			return count{}, err
+func (l loop) reads() count {
+	for ; ; time.Sleep(time.Millisecond) {
+		if c, inflight := parseStat(string(fail.Must(os.ReadFile(filepath.Join("/sys/block", string(l), "stat"))))); inflight == 0 {
+			return c
 		}
-		c, inflight, err := parseStat(string(text))
-		if err != nil || inflight == 0 {
-			return c, err
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
 // parseStat parses /sys/block/DEVICE/stat: the reads completed, merged, their sectors of 512 bytes, their milliseconds, the
 // same of writes, and the requests in flight.
-func parseStat(text string) (c count, inflight int64, err error) {
+func parseStat(text string) (c count, inflight int64) {
 	var sectors, other int64
-	_, err = fmt.Sscan(text, &c.Requests, &other, &sectors, &other, &other, &other, &other, &other, &inflight)
-	if err != nil {
-		return count{}, 0, fmt.Errorf("the device's stat is %q", text)
-	}
+	_, err := fmt.Sscan(text, &c.Requests, &other, &sectors, &other, &other, &other, &other, &other, &inflight)
+	fail.If(err != nil, "the device's stat is %q", text)
 	c.Bytes = sectors * 512
-	return c, inflight, nil
+	return c, inflight
 }
 
 // fileSystems has what makes an image of each file system, and the options that keep a mount from writing.
@@ -127,24 +108,22 @@ var fileSystems = map[string]struct {
 }
 
 // identify returns the file system of an image.
-func identify(ctx context.Context, image string) (string, error) {
-	name, err := quietly(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image)
+func identify(ctx context.Context, image string) (name string) {
+	err := fail.Try(func() { name = quietly(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image) })
 	if _, ok := fileSystems[name]; !ok {
-		return "", errors.Join(fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image), err)
+		fail.On(errors.Join(fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image), err))
 	}
-	return name, nil
+	return name
 }
 
 // makeImage makes an image of a file system with the files of a directory, which cp writes in the order of their inodes, as
 // they were written there.
-func makeImage(ctx context.Context, name, from, out string) error {
+func makeImage(ctx context.Context, name, from, out string) {
 	kind, ok := fileSystems[name]
-	if !ok {
-		return fmt.Errorf("unknown file system %q: want ext4, xfs or btrfs", name)
-	}
+	fail.If(!ok, "unknown file system %q: want ext4, xfs or btrfs", name)
 	// The image is sparse, so its size may be generous with the files and their inodes.
 	size := int64(1 << 30)
-	err := filepath.WalkDir(from, func(_ string, d fs.DirEntry, err error) error {
+	fail.On(filepath.WalkDir(from, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -153,36 +132,24 @@ func makeImage(ctx context.Context, name, from, out string) error {
 			size += 20<<10 + 2*info.Size()
 		}
 		return err
+	}))
+	fail.On(errors.Join(os.WriteFile(out, nil, 0o600), os.Truncate(out, size&^(1<<20-1))))
+	err := fail.Try(func() {
+		quietly(ctx, append(slices.Clone(kind.format), out)...)
+		withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) { quietly(ctx, "cp", "-a", from+"/.", dir) })
 	})
-	if err == nil {
-		err = errors.Join(os.WriteFile(out, nil, 0o600), os.Truncate(out, size&^(1<<20-1)))
-	}
 	if err != nil {
-		return err
+		fail.On(errors.Join(err, os.Remove(out)))
 	}
-	_, err = quietly(ctx, append(slices.Clone(kind.format), out)...)
-	if err == nil {
-		err = withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) error {
-			_, err := quietly(ctx, "cp", "-a", from+"/.", dir)
-			return err
-		})
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(out))
-	}
-	_, err = quietly(ctx, "sync", out) // written back later, it would disturb what is measured
-	return err
+	quietly(ctx, "sync", out) // written back later, it would disturb what is measured
 }
 
 // quietly runs a command and returns the last line of its output, which is in its error, too.
-func quietly(ctx context.Context, args ...string) (string, error) {
+func quietly(ctx context.Context, args ...string) string {
 	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	last := lines[len(lines)-1]
-	if ctx.Err() != nil {
-		err = errors.New("interrupted")
-	} else if err != nil {
-		err = fmt.Errorf("%s: %w %s", args[0], err, last)
-	}
-	return last, err
+	fail.If(ctx.Err() != nil, "interrupted")
+	fail.If(err != nil, "%s: %w %s", args[0], err, last)
+	return last
 }

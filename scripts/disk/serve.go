@@ -17,6 +17,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // maxRead is the largest read that FUSE passes on in one piece, in bytes. The block device asks for no more at once, so that
@@ -54,44 +56,27 @@ func (d *disk) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 
 // mapImage maps the image and reads what is not a hole. The kernel drops no page that is mapped, so that the machine's disk
 // does not take part in what is measured.
-func mapImage(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
+func mapImage(name string) []byte {
+	f := fail.Must(os.Open(name))
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	image, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %s: %w", name, err)
-	}
+	image, err := unix.Mmap(int(f.Fd()), 0, int(fail.Must(f.Stat()).Size()), unix.PROT_READ, unix.MAP_SHARED)
+	fail.If(err != nil, "mapping %s: %w", name, err)
 	for end := int64(0); ; {
 		start, err := f.Seek(end, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			return image, nil
-		} else if err != nil {
-			return nil, err
+			return image
 		}
-		if end, err = f.Seek(start, unix.SEEK_HOLE); err != nil {
-			return nil, err
-		}
-		start &^= int64(os.Getpagesize() - 1)
-		if err := unix.Madvise(image[start:end], unix.MADV_POPULATE_READ); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
+		fail.On(err)
+		end = fail.Must(f.Seek(start, unix.SEEK_HOLE))
+		err = unix.Madvise(image[start&^int64(os.Getpagesize()-1):end], unix.MADV_POPULATE_READ)
+		fail.If(err != nil, "reading %s: %w", name, err)
 	}
 }
 
 // serve mounts the directory of the image's disk, and returns what unmounts it. This process serves it, since what is measured is
 // a process of its own, whose GOMAXPROCS is not shared with these goroutines.
-func serve(image, dir string, d *drive) (stop func() error, err error) {
-	content, err := mapImage(image)
-	if err != nil {
-		return nil, err
-	}
+func serve(image, dir string, d *drive) (stop func() error) {
+	content := mapImage(image)
 	root := new(fs.Inode) // a directory with one file, the disk
 	server, err := fs.Mount(dir, root, &fs.Options{
 		OnAdd: func(ctx context.Context) {
@@ -104,9 +89,9 @@ func serve(image, dir string, d *drive) (stop func() error, err error) {
 			ExtraCapabilities: fuse.CAP_ASYNC_DIO, MaxBackground: 1024},
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("mounting FUSE: %w", err), unix.Munmap(content))
+		fail.On(errors.Join(fmt.Errorf("mounting FUSE: %w", err), unix.Munmap(content)))
 	}
-	return func() error { return errors.Join(retryBusy(server.Unmount), unix.Munmap(content)) }, nil
+	return func() error { return errors.Join(retryBusy(server.Unmount), unix.Munmap(content)) }
 }
 
 // retryBusy repeats an unmount for up to 5 s: the kernel may still be closing files of a process that has ended.
@@ -141,15 +126,10 @@ func (d *drive) flags(f *flag.FlagSet) {
 	f.DurationVar(&d.seek, "seek", 0, "`time` that the one head takes to a request that does not follow the last one")
 }
 
-func (d *drive) check() error {
-	switch {
-	case d.rate < 0 || d.latency < 0 || d.seek < 0:
-		return errors.New("-rate, -latency and -seek must not be negative")
-	case d.inflight < 1:
-		return fmt.Errorf("-inflight %d: must be at least 1", d.inflight)
-	}
+func (d *drive) check() {
+	fail.If(d.rate < 0 || d.latency < 0 || d.seek < 0, "-rate, -latency and -seek must not be negative")
+	fail.If(d.inflight < 1, "-inflight %d: must be at least 1", d.inflight)
 	d.slots = make(chan struct{}, d.inflight)
-	return nil
 }
 
 // wait returns when the drive has done a request for the bytes from off to end.

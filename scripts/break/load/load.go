@@ -131,7 +131,7 @@ func newRunner(ctx context.Context, l *load, s *store) (*runner, error) {
 func seedDir(i int) string { return fmt.Sprintf("seed/d%03d", i/100) }
 
 // run runs all stages, and adds what it measures to rec. It reports each slice to progress.
-func (r *runner) run(ctx context.Context, progress io.Writer, rec *record) error {
+func (r *runner) run(ctx context.Context, progress io.Writer, rec *outcome) error {
 	sums := map[int]*[2]slice{0: {}} // by the number of VUs, 0 for all
 	for i, st := range r.Stages {
 		if sums[st.VUs] == nil {

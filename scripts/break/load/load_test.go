@@ -103,8 +103,8 @@ func TestSlicesAreTakenInTurn(t *testing.T) {
 }
 
 // made returns what a run could have left, with all times of a side in a pair of slices equal to value(pair, side).
-func made(pairs int, value func(pair, side int) float64) *record {
-	r := &record{Machine: "m", Load: "l", Sides: [2]string{ours, "io/fs"}}
+func made(pairs int, value func(pair, side int) float64) *outcome {
+	r := &outcome{About: "m, l", Sides: [2]string{ours, "io/fs"}}
 	for i := range pairs {
 		p := level{VUs: 25}
 		for s := range p.Sides {
@@ -161,12 +161,12 @@ func TestRecord(t *testing.T) {
 	want.Levels = append(want.Levels, level{100, want.Pairs[0].Sides})
 	name := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, want.save(name))
-	got, err := loadRecord(name)
+	got, err := loadOutcome(name)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	for _, text := range []string{"", "{}", "BenchmarkOther 1 2 ns/op\n"} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-		_, err := loadRecord(name)
+		_, err := loadOutcome(name)
 		require.Error(t, err, text)
 	}
 }
@@ -177,13 +177,13 @@ func TestBenchstatReadsRecords(t *testing.T) {
 	for i, name := range names {
 		require.NoError(t, made(10, func(pair, side int) float64 { return 1 + float64(pair)/1000 + float64(i*(1-side)) }).save(name))
 	}
-	out, err := exec.Command("go", append(strings.Fields("run golang.org/x/perf/cmd/benchstat -filter part:slice -table /side -row /op,/vus -col .file -format csv"),
+	out, err := exec.Command("go", append(strings.Fields("run golang.org/x/perf/cmd/benchstat -filter .name:Slice -table side -row set -col .file -format csv"),
 		names...)...).Output()
 	require.NoError(t, err)
-	_, ratio, _ := strings.Cut(string(out), "/side: ratio")
+	_, ratio, _ := strings.Cut(string(out), "side: ratio")
 	require.Contains(t, ratio, "+99.55%,p=0.000 n=10")
-	_, other, _ := strings.Cut(string(out), "/side: other")
-	require.NotContains(t, strings.Split(other, "/side: ")[0], "p=0.000")
+	_, other, _ := strings.Cut(string(out), "side: io/fs")
+	require.NotContains(t, strings.Split(other, "side: ")[0], "p=0.000")
 }
 
 // brief is a load of two seconds.
@@ -198,7 +198,7 @@ func TestRun(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			status := run(t.Context(), brief(backend, dir, "-out", out, "-plot", out, "-threshold", "checks:rate==1", "-threshold", "read:p(95)<60000"), &stdout, &stderr, nil)
 			require.Zero(t, status, "%s%s", &stdout, &stderr)
-			r, err := loadRecord(out)
+			r, err := loadOutcome(out)
 			require.NoError(t, err)
 			require.NotContains(t, stdout.String(), "failed:")
 			for side := range r.Sides {
@@ -209,7 +209,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			require.Len(t, r.Levels, 3)
-			require.Equal(t, backend == "s3", strings.Contains(r.Machine, "backend io/fs"))
+			require.Equal(t, backend == "s3", strings.Contains(r.About, "backend io/fs"))
 			for _, format := range []string{".svg", ".png"} {
 				info, err := os.Stat(out + format)
 				require.NoError(t, err)
@@ -251,11 +251,11 @@ func breaking(n int64, fault func(data []byte) ([]byte, error)) func(*store) {
 
 // A load in which nothing can go wrong proves nothing: what is planted must be found, and change the exit status.
 func TestRunFindsWhatIsPlanted(t *testing.T) {
-	read := func(plant func(*store), more ...string) (int, *record, string) {
+	read := func(plant func(*store), more ...string) (int, *outcome, string) {
 		var stdout, stderr bytes.Buffer
 		out := filepath.Join(t.TempDir(), "out")
 		status := run(t.Context(), brief("os", t.TempDir(), append([]string{"-out", out, "-stages", "4:400ms"}, more...)...), &stdout, &stderr, plant)
-		r, err := loadRecord(out)
+		r, err := loadOutcome(out)
 		require.NoError(t, err, &stderr)
 		return status, r, stdout.String()
 	}

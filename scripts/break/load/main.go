@@ -61,14 +61,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 			s.thresholds = append(s.thresholds, t)
 		}
 	}
-	var r *record
+	var r *outcome
 	var err error
 	status := exitUsage
 	switch {
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.from != "":
-		r, err = loadRecord(s.from)
+		r, err = loadOutcome(s.from)
 	case s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0:
 		err = errors.New("-slice, -files and -own need numbers above 0")
 	default:
@@ -137,7 +137,7 @@ func parseStages(text string) (all []stage, err error) {
 	return all, nil
 }
 
-func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) (r *record, err error) {
+func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) (r *outcome, err error) {
 	var store *store
 	if s.s3 {
 		store, err = openS3(ctx)
@@ -155,8 +155,7 @@ func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*s
 	if err != nil {
 		return nil, err
 	}
-	r = &record{Machine: describeMachine(store, s.dir, s.revision), Load: s.load.String(),
-		Sides: [2]string{store.sides[0].name, store.sides[1].name}}
+	r = &outcome{About: s.load.describe(store, s.dir, s.revision), Sides: [2]string{store.sides[0].name, store.sides[1].name}}
 	if err := runner.run(ctx, progress, r); err != nil {
 		return nil, err
 	}

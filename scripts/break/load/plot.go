@@ -14,7 +14,7 @@ import (
 )
 
 // draw draws the latencies' percentiles to name.svg and name.png: a colour for each operation, dashes for the other side.
-func (r *record) draw(name string) error {
+func (r *outcome) draw(name string) error {
 	p := figure.New(fmt.Sprintf("Latency of a mixed load through %s and through %s", r.Sides[0], r.Sides[1]), "percentile", "ms")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, 8
@@ -49,7 +49,7 @@ func (r *record) draw(name string) error {
 	}
 	// Whole decades, so that there are labels, and room for the legend.
 	p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, 1+math.Ceil(math.Log10(p.Y.Max)))
-	caption := strings.Replace(r.Machine+"\n"+r.Load, ", GOMAXPROCS", "\nGOMAXPROCS", 1)
+	caption := strings.NewReplacer(", GOMAXPROCS", "\nGOMAXPROCS", ", stages", "\nstages").Replace(r.About)
 	return figure.SavePlot(name, p, 9*vg.Inch, 6*vg.Inch, caption, figure.Dark)
 }
 

@@ -15,21 +15,17 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/perf/benchfmt"
-
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// percentiles are those in records.
+// percentiles are those in outcomes.
 var percentiles = []float64{50, 90, 95, 99, 99.9}
 
-// stats are all statistics, and columns those in the table of a run.
-var (
-	stats   = append([]string{"p(50)", "p(99.9)", "min"}, columns...)
-	columns = []string{"count", "ops/s", "MB/s", "avg", "med", "p(90)", "p(95)", "p(99)", "max", "rate"}
-)
+// columns are the statistics in the table of a run.
+var columns = []string{"count", "ops/s", "MB/s", "avg", "med", "p(90)", "p(95)", "p(99)", "max", "rate"}
 
 // A metric summarises one operation of one side, with the names that k6 has: count, rate (the share that succeeded) and, of those
 // that succeeded, avg, min, med, max and p(N) in milliseconds, ops/s and MB/s (millions of bytes). What has no value is missing.
@@ -41,13 +37,13 @@ type level struct {
 	Sides [2]map[string]metric // by operation
 }
 
-// A record is what a run leaves.
-type record struct {
-	Machine, Load string
-	Sides         [2]string
-	Failures      []string // the first of them
-	Levels        []level  // the first is of all slices
-	Pairs         []level  // of slices that are neighbours
+// An outcome is what a run leaves.
+type outcome struct {
+	About    string // the machine and the load
+	Sides    [2]string
+	Failures []string // the first of them
+	Levels   []level  // the first is of all slices
+	Pairs    []level  // of slices that are neighbours
 }
 
 // summarize summarises a slice of each side.
@@ -95,110 +91,91 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 }
 
 // save writes what benchstat reads. A sample of it is a slice of the run, of each side and of the ratio of both; what sums the run up
-// has another part.
-func (r *record) save(name string) error {
-	var text bytes.Buffer
-	out := benchfmt.NewWriter(&text)
-	write := func(part int, op, side string, vus int, m metric) error {
-		res := &benchfmt.Result{Name: benchfmt.Name(fmt.Sprintf("Load/op=%s/vus=%d/side=%s", op, vus, side)), Iters: max(1, int(m["count"]))}
-		for _, c := range [][2]string{{"machine", r.Machine}, {"load", r.Load}, {"sides", r.Sides[0] + " " + r.Sides[1]}, {"part", []string{"whole", "slice"}[part]}} {
-			res.Config = append(res.Config, benchfmt.Config{Key: c[0], Value: []byte(c[1]), File: true})
-		}
-		for _, stat := range stats {
-			if v, ok := m[stat]; ok {
-				res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: stat})
-			}
-		}
-		return out.Write(res)
-	}
-	var err error
-	for part, levels := range [][]level{r.Levels, r.Pairs} {
+// is of another table.
+func (r *outcome) save(name string) error {
+	var all []record.Record
+	for table, levels := range [][]level{r.Levels, r.Pairs} {
 		for _, l := range levels {
 			for _, op := range opNames {
+				add := func(side string, m metric) {
+					all = append(all, record.Record{Table: tables[table], Data: fmt.Sprintf("%s/%d", op, l.VUs), Who: side,
+						Files: max(1, int(m["count"])), Values: m, Machine: r.About})
+				}
 				ours, other := l.Sides[0][op], l.Sides[1][op]
-				err = errors.Join(err, write(part, op, sideNames[0], l.VUs, ours), write(part, op, sideNames[1], l.VUs, other))
-				if ratio := (metric{}); part == 1 && ours["med"] > 0 && other["med"] > 0 {
+				add(r.Sides[0], ours)
+				add(r.Sides[1], other)
+				if ours["med"] > 0 && other["med"] > 0 {
+					ratio := metric{}
 					for _, stat := range []string{"med", "p(95)", "p(99)", "ops/s"} {
 						ratio[stat] = ours[stat] / other[stat]
 					}
-					err = errors.Join(err, write(part, op, "ratio", l.VUs, ratio))
+					add(ratioSide, ratio)
 				}
 			}
 		}
 	}
-	return errors.Join(err, os.WriteFile(name, text.Bytes(), 0o644))
+	var text bytes.Buffer
+	return errors.Join(record.Write(&text, all...), os.WriteFile(name, text.Bytes(), 0o644))
 }
 
-// sideNames are those in files: the name of a benchmark has its own slashes.
-var sideNames = []string{ours, "other"}
+// tables are those in files: of levels and of pairs.
+var tables = []string{"whole", "slice"}
 
-func loadRecord(name string) (*record, error) {
+const ratioSide = "ratio"
+
+func loadOutcome(name string) (*outcome, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	r, in := &record{}, benchfmt.NewReader(f, name)
-	pairs := map[string]int{} // how many slices there were, by operation, VUs and side
-	for in.Scan() {
-		res, ok := in.Result().(*benchfmt.Result)
-		var op, side string
-		var vus int
-		if !ok {
-			return nil, fmt.Errorf("%s: %v", name, in.Result())
-		} else if _, err := fmt.Sscanf(strings.ReplaceAll(string(res.Name), "/", " "), "Load op=%s vus=%d side=%s", &op, &vus, &side); err != nil {
-			return nil, fmt.Errorf("%s: %s is of no load: %w", name, res.Name, err)
-		}
-		r.Machine, r.Load = res.GetConfig("machine"), res.GetConfig("load")
-		fmt.Sscan(res.GetConfig("sides"), &r.Sides[0], &r.Sides[1])
-		i := slices.Index(sideNames, side)
-		if i < 0 {
+	records, err := record.Read(f)
+	r, seen := &outcome{}, map[string]int{} // how many records there were of a table, an operation and a side
+	for _, rec := range records {
+		op, number, _ := strings.Cut(rec.Data, "/")
+		vus, errNumber := strconv.Atoi(number)
+		table := slices.Index(tables, rec.Table)
+		if errNumber != nil || table < 0 {
+			return nil, fmt.Errorf("%s: %s %s is of no load", name, rec.Table, rec.Data)
+		} else if rec.Who == ratioSide {
 			continue
 		}
-		m := metric{}
-		for _, v := range res.Values {
-			m[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
+		side := 1
+		if r.About = rec.Machine; rec.Who == ours {
+			side = 0
 		}
-		levels, at := &r.Pairs, pairs[op+side]
-		if res.GetConfig("part") == "whole" {
-			levels = &r.Levels
-			if at = slices.IndexFunc(r.Levels, func(l level) bool { return l.VUs == vus }); at < 0 {
-				at = len(r.Levels)
-			}
-		} else {
-			pairs[op+side]++
-		}
-		if at == len(*levels) {
+		levels, key := []*[]level{&r.Levels, &r.Pairs}[table], rec.Table+op+rec.Who
+		if seen[key] == len(*levels) {
 			*levels = append(*levels, level{vus, [2]map[string]metric{{}, {}}})
 		}
-		(*levels)[at].Sides[i][op] = m
+		r.Sides[side] = rec.Who
+		(*levels)[seen[key]].Sides[side][op] = rec.Values
+		seen[key]++
 	}
-	if len(r.Levels) == 0 || len(r.Pairs) == 0 {
-		return nil, errors.Join(fmt.Errorf("%s: not a record of this command", name), in.Err())
+	if err == nil && (len(r.Levels) == 0 || len(r.Pairs) == 0) {
+		err = errors.New("not a record of this command")
 	}
-	return r, in.Err()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
 }
 
-// describeMachine says what a run is measured on, without names of hosts and users, and without paths.
-func describeMachine(s *store, dir, revision string) string {
+// describe says what is measured and on what, without names of hosts and users, and without paths.
+func (l *load) describe(s *store, dir, revision string) string {
 	backend := "io/fs"
 	if s.kind == "files" {
 		backend = fileproc.Backend()
 	}
-	text := fmt.Sprintf("%s, GOMAXPROCS=%d, backend %s, %s", host.Machine(dir), runtime.GOMAXPROCS(0), backend, s.kind)
 	if revision != "" {
-		text += ", revision " + revision
+		revision = ", revision " + revision
 	}
-	return text
-}
-
-func (l *load) String() string {
 	var stages []string
-	for _, s := range l.Stages {
-		stages = append(stages, fmt.Sprint(s.VUs, ":", s.Duration))
+	for _, st := range l.Stages {
+		stages = append(stages, fmt.Sprint(st.VUs, ":", st.Duration))
 	}
-	return fmt.Sprintf("stages %s in slices of about %v, seed %d, %d files shared, %d of each VU",
-		strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
+	return fmt.Sprintf("%s, GOMAXPROCS=%d, backend %s, %s%s, stages %s in slices of about %v, seed %d, %d files shared, %d of each VU",
+		host.Machine(dir), runtime.GOMAXPROCS(0), backend, s.kind, revision, strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
 }
 
 // A threshold is a condition on a metric in the words of k6, such as "read:p(95)<500". In place of a time, a threshold may
@@ -226,7 +203,7 @@ func parseThreshold(text string) (threshold, error) {
 }
 
 // judge returns the value that the threshold is for, and whether it is within. If nothing succeeded, it is not.
-func (t threshold) judge(r *record) (value float64, ok bool) {
+func (t threshold) judge(r *outcome) (value float64, ok bool) {
 	all := r.Levels[0].Sides
 	if t.metric == "checks" {
 		succeeded, count := 0.0, 0.0
@@ -261,9 +238,9 @@ func inWords(stat string, value float64) string {
 	return d.Round(unit).String()
 }
 
-// write writes the record as Markdown, and reports whether all thresholds are met.
-func (r *record) write(w io.Writer, thresholds []threshold) (ok bool) {
-	fmt.Fprintf(w, "%s, %s\n\n", r.Machine, r.Load)
+// write writes the outcome as Markdown, and reports whether all thresholds are met.
+func (r *outcome) write(w io.Writer, thresholds []threshold) (ok bool) {
+	fmt.Fprintf(w, "%s\n\n", r.About)
 	names := strings.ReplaceAll(strings.Join(columns, " | "), "rate", "success")
 	fmt.Fprintf(w, "| operation | through | %s |\n| --- | --- %s|\n", names, strings.Repeat("| ---: ", len(columns)))
 	for _, op := range opNames {
@@ -314,7 +291,7 @@ func (r *record) write(w io.Writer, thresholds []threshold) (ok bool) {
 
 // pairs returns a statistic of each pair of slices with this number of VUs, of the first side and of the second. A pair in which
 // an operation does not occur, or fails each time, is left out.
-func (r *record) pairs(op string, vus int, stat string) (first, second []float64) {
+func (r *outcome) pairs(op string, vus int, stat string) (first, second []float64) {
 	for _, p := range r.Pairs {
 		if a, b := p.Sides[0][op][stat], p.Sides[1][op][stat]; (vus == 0 || vus == p.VUs) && a > 0 && b > 0 {
 			first, second = append(first, a), append(second, b)

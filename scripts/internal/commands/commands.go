@@ -29,14 +29,7 @@ func Main(status int, commands map[string]func(ctx context.Context, args []strin
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	name, args := "", os.Args[1:]
-	if len(args) > 0 {
-		name, args = args[0], args[1:]
-	}
-	err := fmt.Errorf("want a command: one of %v", slices.Sorted(maps.Keys(commands)))
-	if do := commands[name]; do != nil {
-		err = do(ctx, args)
-	}
+	err := Do(ctx, os.Args[1:], commands)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -48,4 +41,12 @@ func Main(status int, commands map[string]func(ctx context.Context, args []strin
 		status = e.ExitCode()
 	}
 	os.Exit(status)
+}
+
+// Do runs the command that args begin with.
+func Do(ctx context.Context, args []string, commands map[string]func(context.Context, []string) error) error {
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:])
+	}
+	return fmt.Errorf("want a command: one of %v", slices.Sorted(maps.Keys(commands)))
 }

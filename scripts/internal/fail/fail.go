@@ -1,7 +1,10 @@
 // Package fail passes an error to where it ends a command: nearly all errors do.
 package fail
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // A failure is an error on its way to the next Try.
 type failure struct{ error }
@@ -39,4 +42,15 @@ func If(wrong bool, format string, args ...any) {
 func Must[T any](v T, err error) T {
 	On(err)
 	return v
+}
+
+// Undo is deferred. It calls do after a failure too, and fails with the errors of both.
+func Undo(do func() error) {
+	r := recover()
+	f, failed := r.(failure)
+	err := errors.Join(f.error, do())
+	if r != nil && !failed {
+		panic(r)
+	}
+	On(err)
 }
