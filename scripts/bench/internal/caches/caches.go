@@ -24,7 +24,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-const usage = `scripts/bench_cache.sh [FLAG]...
+const usage = `scripts/bench.sh caches [FLAG]...
 
 Measures the cache beside absfs/cachefs and absfs/corfs, and prints the tables of docs/cache.md. Needs Linux and Go. A full
 run takes about three minutes.

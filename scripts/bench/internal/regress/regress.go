@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package regress guards the speed of fileproc: the commands behind bench_regress.sh, bench_compare.sh and bench_prove.sh.
+// Package regress guards the speed of fileproc: the commands behind bench.sh run, bench.sh compare and bench.sh prove.
 package regress
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	Run     = entryPoint("regress", record)
+	Run     = entryPoint("run", record)
 	Compare = entryPoint("compare", compare)
 	Prove   = entryPoint("prove", prove)
 )
@@ -57,7 +57,7 @@ func entryPoint(name string, cmd command) func(context.Context, []string) error 
 }
 
 func (c clone) run(name string, cmd command, args []string) {
-	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
+	f := flag.NewFlagSet("bench.sh "+name, flag.ContinueOnError)
 	do := cmd(f)
 	fail.On(f.Parse(args))
 	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,18 +22,22 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
-// A task runs in a process of its own, which it limits first. It returns what it has seen.
+// A task runs in a process of its own, which it limits first.
 type task struct {
 	name  string
-	run   func(ctx context.Context, e env) (string, error)
+	run   job
 	env   string // added to the environment
 	group int    // the memory of the control group, in MiB
 	many  bool   // it needs -many
 	cold  bool   // the machine's caches are dropped before it
 }
+
+// A job returns what it has seen, or fails.
+type job func(ctx context.Context, e env) string
 
 // An env says where the trees are.
 type env struct{ wide, deep, many string }
@@ -70,19 +75,21 @@ func Main(ctx context.Context, args []string) error {
 		return err
 	}
 	if *in != "" {
-		return child(ctx, *only, *group, env{*in + "/wide", *in + "/deep", *many})
+		return fail.Try(func() { child(ctx, *only, *group, env{*in + "/wide", *in + "/deep", *many}) })
 	}
 	return flags.Temp(args, func(dir string) error {
 		e := env{dir + "/wide", dir + "/deep", *many}
 		defer removeChain(e.deep)
-		if err := errors.Join(os.Chmod(dir, 0o755), trial.Write(e.wide, testtree.BytesOf, wideRels()...), plantChain(e.deep)); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o755), trial.Write(e.wide, testtree.BytesOf, wideRels()...), fail.Try(func() { plantChain(e.deep) })); err != nil {
 			return err
 		}
 		for _, t := range tasks {
 			if !strings.Contains(t.name, *only) {
 				continue
 			}
-			switch why, err := t.start(ctx, e); {
+			why := ""
+			err := fail.Try(func() { why = t.start(ctx, e) })
+			switch {
 			case err != nil:
 				return fmt.Errorf("%s: %w\nto repeat: break limits -only %q", t.name, err, t.name)
 			case why != "":
@@ -97,23 +104,22 @@ func Main(ctx context.Context, args []string) error {
 }
 
 // start runs t in a process of its own, or returns why it cannot.
-func (t task) start(ctx context.Context, e env) (why string, err error) {
+func (t task) start(ctx context.Context, e env) (why string) {
 	group := ""
 	switch {
 	case t.many && e.many == "":
-		return "no -many", nil
+		return "no -many"
 	case t.cold && os.Getuid() != 0:
-		return "only root can drop the caches", nil
+		return "only root can drop the caches"
 	case t.group > 0:
-		if group, err = memoryGroup(t.group); err != nil {
-			return fmt.Sprintf("no control group can be made: %v", err), nil
+		err := fail.Try(func() { group = memoryGroup(t.group) })
+		if err != nil {
+			return fmt.Sprintf("no control group can be made: %v", err)
 		}
 		defer removeGroup(group)
 	}
 	if t.cold {
-		if err := trial.DropCaches(); err != nil {
-			return "", err
-		}
+		fail.On(trial.DropCaches())
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -122,44 +128,37 @@ func (t task) start(ctx context.Context, e env) (why string, err error) {
 	cmd.Env = append(os.Environ(), t.env)
 	out, err := cmd.CombinedOutput()
 	fmt.Printf("%s: %s\n", t.name, strings.TrimSpace(string(out)))
-	return "", err
+	fail.On(err)
+	return ""
 }
 
 // child runs a task in this process.
-func child(ctx context.Context, name, group string, e env) error {
+func child(ctx context.Context, name, group string, e env) {
 	if group != "" {
-		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return err
-		}
+		fail.On(os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0))
 	}
-	for _, t := range tasks {
-		if t.name == name {
-			did, err := t.run(ctx, e)
-			runtime.GC()
-			fmt.Printf("%s, peak %d MiB\n", did, trial.MemoryMiB("VmHWM"))
-			return err
-		}
-	}
-	return fmt.Errorf("no task %q", name)
+	i := slices.IndexFunc(tasks, func(t task) bool { return t.name == name })
+	fail.If(i < 0, "no task %q", name)
+	did := tasks[i].run(ctx, e)
+	runtime.GC()
+	fmt.Printf("%s, peak %d MiB\n", did, trial.MemoryMiB("VmHWM"))
 }
 
 // memoryGroup makes a control group of mib MiB, and returns its directory.
-func memoryGroup(mib int) (dir string, err error) {
+func memoryGroup(mib int) (dir string) {
 	limit := "/sys/fs/cgroup/memory/*/memory.limit_in_bytes"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil { // version 2
 		limit = "/sys/fs/cgroup/*/memory.max"
 	}
 	limit = strings.Replace(limit, "*", fmt.Sprintf("fileproc-limits-%d", os.Getpid()), 1)
 	dir = filepath.Dir(limit)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", err
-	}
+	fail.On(os.Mkdir(dir, 0o755))
 	if err := os.WriteFile(limit, fmt.Append(nil, mib<<20), 0o644); err != nil {
 		os.Remove(dir)
-		return "", err
+		fail.On(err)
 	}
 	os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o644)
-	return dir, nil
+	return dir
 }
 
 // removeGroup removes a control group, whose last process may not be gone yet.
@@ -173,46 +172,35 @@ func removeGroup(dir string) {
 }
 
 // descriptors makes n the limit of descriptors before it calls run. A hard limit too, since Go raises a soft one.
-func descriptors(n uint64, run func(context.Context, env) (string, error)) func(context.Context, env) (string, error) {
-	return func(ctx context.Context, e env) (string, error) {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-			return "", err
-		}
+func descriptors(n uint64, run job) job {
+	return func(ctx context.Context, e env) string {
+		fail.On(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}))
 		return run(ctx, e)
 	}
 }
 
-func noLockedMemory(ctx context.Context, e env) (string, error) {
-	err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{})
-	if err == nil && os.Getuid() == 0 {
-		err = errors.Join(unix.Setgroups(nil), unix.Setresgid(65534, 65534, 65534), unix.Setresuid(65534, 65534, 65534))
-	}
-	if err != nil {
-		return "", err
+func noLockedMemory(ctx context.Context, e env) string {
+	fail.On(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
+	if os.Getuid() == 0 {
+		fail.On(errors.Join(unix.Setgroups(nil), unix.Setresgid(65534, 65534, 65534), unix.Setresuid(65534, 65534, 65534)))
 	}
 	return wideTree(ctx, e)
 }
 
-func peakBelow(mib int) error {
-	if peak := trial.MemoryMiB("VmHWM"); peak >= mib {
-		return fmt.Errorf("peak memory %d MiB, want less than %d", peak, mib)
-	}
-	return nil
+func peakBelow(mib int) {
+	peak := trial.MemoryMiB("VmHWM")
+	fail.If(peak >= mib, "peak memory %d MiB, want less than %d", peak, mib)
 }
 
 // requireAll makes every kind of run over root and requires want files: those of set, if it is not nil, and else want is their number.
-func requireAll(ctx context.Context, root string, want int, set map[string]bool, file func(f *fileproc.File, a *trial.Answer) error) (string, error) {
+func requireAll(ctx context.Context, root string, want int, set map[string]bool, file func(f *fileproc.File, a *trial.Answer) error) string {
 	for _, entry := range []string{"ForEach", "Stream", "Walk"} {
 		r := &trial.Run{Root: root, Entry: entry, Opts: fileproc.Options{Ordered: entry == "Stream"}, Want: set, Content: testtree.BytesOf, File: file}
 		err := r.Do(ctx)
-		if err == nil && r.Files != int64(want) {
-			err = fmt.Errorf("%d files of %d: %+v", r.Files, want, r.Report)
-		}
-		if err != nil {
-			return "", fmt.Errorf("%v: %w", r, err)
-		}
+		fail.If(err != nil, "%v: %w", r, err)
+		fail.If(r.Files != int64(want), "%v: %d files of %d: %+v", r, r.Files, want, r.Report)
 	}
-	return fmt.Sprintf("%d files three times", want), nil
+	return fmt.Sprintf("%d files three times", want)
 }
 
 // wideRels returns the files of a tree of 3,000 directories, ten in each, with two files each.
@@ -225,12 +213,12 @@ func wideRels() (rels []string) {
 	return rels
 }
 
-func wideTree(ctx context.Context, e env) (string, error) {
+func wideTree(ctx context.Context, e env) string {
 	set := trial.Set(wideRels())
 	return requireAll(ctx, e.wide, len(set), set, nil)
 }
 
-func thousandRuns(ctx context.Context, e env) (string, error) {
+func thousandRuns(ctx context.Context, e env) string {
 	var runs sync.WaitGroup
 	var failed [1000]error
 	want := map[string]map[string]bool{} // by directory
@@ -248,12 +236,13 @@ func thousandRuns(ctx context.Context, e env) (string, error) {
 		runs.Go(func() { failed[i] = r.Deliver(ctx) })
 	}
 	runs.Wait()
-	return "1,000 complete", cmp.Or(failed[:]...)
+	fail.On(cmp.Or(failed[:]...))
+	return "1,000 complete"
 }
 
 // slowLoop lets the results of a run wait: 2 seconds before the first, and a millisecond after each hundred.
-func slowLoop(entry string, ordered bool) func(context.Context, env) (string, error) {
-	return func(ctx context.Context, e env) (string, error) {
+func slowLoop(entry string, ordered bool) job {
+	return func(ctx context.Context, e env) string {
 		n := 0
 		r := &trial.Run{Root: e.many, Entry: entry, Opts: fileproc.Options{Ordered: ordered}, Next: func() bool {
 			switch {
@@ -265,19 +254,18 @@ func slowLoop(entry string, ordered bool) func(context.Context, env) (string, er
 			n++
 			return true
 		}}
-		if err := r.Do(ctx); err != nil {
-			return "", err
-		}
+		fail.On(r.Do(ctx))
 		most := 64
 		if ordered { // keeps the names of the directory that is being listed
 			most = 256
 		}
-		return fmt.Sprintf("%d results", n), peakBelow(most)
+		peakBelow(most)
+		return fmt.Sprintf("%d results", n)
 	}
 }
 
 // manyFiles reads a million small files, and checks their number and the sum of their sizes.
-func manyFiles(ctx context.Context, e env) (string, error) {
+func manyFiles(ctx context.Context, e env) string {
 	var bytes atomic.Int64
 	r := &trial.Run{Root: e.many, Entry: "ForEach", Opts: fileproc.Options{Stat: true}, File: func(f *fileproc.File, _ *trial.Answer) error {
 		s, err := f.Stat()
@@ -288,40 +276,32 @@ func manyFiles(ctx context.Context, e env) (string, error) {
 		return err
 	}}
 	start := time.Now()
-	err := r.Do(ctx)
+	fail.On(r.Do(ctx))
 	took := time.Since(start)
-	dir, err2 := os.Open(e.many)
-	want := int64(0)
-	for err = errors.Join(err, err2); err == nil; { // without memory for all names
-		names, failure := dir.Readdirnames(1000)
-		if want += int64(len(names)); failure == io.EOF {
+	dir, want := fail.Must(os.Open(e.many)), int64(0)
+	for { // without memory for all names
+		names, err := dir.Readdirnames(1000)
+		if want += int64(len(names)); err == io.EOF {
 			break
 		}
-		err = failure
+		fail.On(err)
 	}
-	if err == nil && r.Files != want {
-		err = fmt.Errorf("%d files of %d", r.Files, want)
-	}
-	return fmt.Sprintf("%d files, %d MiB, %.1f s", r.Files, bytes.Load()>>20, took.Seconds()), err
+	fail.If(r.Files != want, "%d files of %d", r.Files, want)
+	return fmt.Sprintf("%d files, %d MiB, %.1f s", r.Files, bytes.Load()>>20, took.Seconds())
 }
 
 const chainLevels = 20_000
 
 // plantChain makes a chain of directories, each with a file that holds its level. Its path is longer than PATH_MAX.
-func plantChain(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	at, err := os.OpenRoot(dir)
-	for i := 0; i < chainLevels && err == nil; i++ {
-		var next *os.Root
-		if err = errors.Join(at.WriteFile("f", fmt.Append(nil, i), 0o644), at.Mkdir("d", 0o755)); err == nil {
-			next, err = at.OpenRoot("d")
-		}
+func plantChain(dir string) {
+	fail.On(os.Mkdir(dir, 0o755))
+	at := fail.Must(os.OpenRoot(dir))
+	for i := range chainLevels {
+		fail.On(errors.Join(at.WriteFile("f", fmt.Append(nil, i), 0o644), at.Mkdir("d", 0o755)))
+		next := fail.Must(at.OpenRoot("d"))
 		at.Close()
 		at = next
 	}
-	return err
 }
 
 // removeChain shortens the chain at its beginning. os.RemoveAll would need a descriptor for each level.
@@ -332,9 +312,9 @@ func removeChain(dir string) {
 	}
 }
 
-func deepChain(ctx context.Context, e env) (string, error) {
+func deepChain(ctx context.Context, e env) string {
 	seen := make([]atomic.Int32, chainLevels)
-	did, err := requireAll(ctx, e.deep, chainLevels, nil, func(f *fileproc.File, _ *trial.Answer) error {
+	did := requireAll(ctx, e.deep, chainLevels, nil, func(f *fileproc.File, _ *trial.Answer) error {
 		level := -1
 		if _, err := fmt.Sscan(string(f.Data()), &level); err != nil || level < 0 || level >= chainLevels {
 			return fmt.Errorf("it holds %q", f.Data())
@@ -343,9 +323,9 @@ func deepChain(ctx context.Context, e env) (string, error) {
 		return nil
 	})
 	for level := range seen {
-		if n := seen[level].Load(); err == nil && n != 2 { // once in ForEach, once in Stream
-			err = fmt.Errorf("level %d came %d times", level, n)
-		}
+		n := seen[level].Load() // once in ForEach, once in Stream
+		fail.If(n != 2, "level %d came %d times", level, n)
 	}
-	return did, errors.Join(err, peakBelow(256))
+	peakBelow(256)
+	return did
 }

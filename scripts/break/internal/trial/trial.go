@@ -108,7 +108,7 @@ func (f *Flags) Against(ctx context.Context, most, writers int, change func(rand
 	for k := 1; k <= most && err == nil && !f.Over(ctx); k++ {
 		var tried any
 		if tried, err = do(random, k, &still); err != nil {
-			err = fmt.Errorf("%w\nin run %d, %v\nto repeat: break %s -seed %d", err, k, tried, f.Name(), f.Seed)
+			err = fmt.Errorf("%w\nin run %d of %s -seed %d, %v", err, k, f.Name(), f.Seed, tried)
 		}
 	}
 	stop.Store(true)
