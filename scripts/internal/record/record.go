@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"golang.org/x/perf/benchfmt"
 )
 
@@ -104,3 +105,202 @@ func Read(from io.Reader) (records []Record, err error) {
 	}
 	return records, in.Err()
 }
+
+// A Series holds the measurements of one side on one set, by unit and in the order of the rounds.
+type Series struct {
+	Data, Who, Version string
+	Values             map[string][]float64
+}
+
+// Results are the series of a table.
+type Results []*Series
+
+// Of returns a table's series in the order in which they were measured.
+func Of(records []Record, table string) (r Results) {
+	for _, rec := range records {
+		if rec.Table != table {
+			continue
+		}
+		s := r.Find(rec.Data, rec.Who)
+		if s == nil {
+			s = &Series{rec.Data, rec.Who, rec.Version, map[string][]float64{}}
+			r = append(r, s)
+		}
+		for unit, v := range rec.Values {
+			s.Values[unit] = append(s.Values[unit], v)
+		}
+	}
+	return r
+}
+
+// Find returns nil if there is no such series.
+func (r Results) Find(data, who string) *Series {
+	for _, s := range r {
+		if s.Data == data && s.Who == who {
+			return s
+		}
+	}
+	return nil
+}
+
+// Sets and Sides return names in the order of measurement.
+func (r Results) Sets() []string  { return r.names(func(s *Series) string { return s.Data }) }
+func (r Results) Sides() []string { return r.names(func(s *Series) string { return s.Who }) }
+
+func (r Results) names(of func(*Series) string) (names []string) {
+	for _, s := range r {
+		if !slices.Contains(names, of(s)) {
+			names = append(names, of(s))
+		}
+	}
+	return names
+}
+
+// Median returns that of the values of a unit, and 0 for no series.
+func (s *Series) Median(unit string) float64 {
+	if s == nil || s.Values[unit] == nil {
+		return 0
+	}
+	return measure.Median(s.Values[unit])
+}
+
+// Spread summarizes f of each value of a unit.
+func (s *Series) Spread(unit string, f func(float64) float64) measure.Spread {
+	var out []float64
+	for _, v := range s.Values[unit] {
+		out = append(out, f(v))
+	}
+	return measure.Summarize(out)
+}
+
+// Over summarizes the ratios of s to another series, round by round, if there are both.
+func (s *Series) Over(to *Series, unit string) (ratios measure.Spread, ok bool) {
+	var out []float64
+	if s != nil && to != nil {
+		for i := range min(len(s.Values[unit]), len(to.Values[unit])) {
+			out = append(out, s.Values[unit][i]/to.Values[unit][i])
+		}
+	}
+	if out == nil {
+		return ratios, false
+	}
+	return measure.Summarize(out), true
+}
+
+// Times formats the ratios of Over; it is 1 if the series are the same.
+func (s *Series) Times(to *Series, unit string) string {
+	if ratios, ok := s.Over(to, unit); s == to {
+		return "1"
+	} else if ok {
+		return Spread(ratios, "%.2f")
+	}
+	return ""
+}
+
+// Spread formats the median and, in parentheses, the extremes.
+func Spread(s measure.Spread, format string) string {
+	if s.Min == s.Max {
+		return measure.English.Sprintf(format, s.Median)
+	}
+	return measure.English.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max)
+}
+
+// A Column has a cell for each row of a table.
+type Column[Row any] struct {
+	Head string
+	Cell func(Row) string
+}
+
+// Table returns a table in Markdown, or nothing if it would have no rows.
+func Table[Row any](rows []Row, columns ...Column[Row]) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	lines := []string{"", ""}
+	for _, c := range columns {
+		lines[0] += "| " + c.Head + " "
+		lines[1] += "|---"
+	}
+	for _, r := range rows {
+		line := ""
+		for _, c := range columns {
+			line += "| " + c.Cell(r) + " "
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "|\n") + "|\n"
+}
+
+// A Pair is a comparison of two sides on a set. Theirs may be nil.
+type Pair struct {
+	Set, Name    string
+	Ours, Theirs *Series
+}
+
+// Pairs returns the comparisons in the order of measurement.
+func (r Results) Pairs() (pairs []Pair) {
+	for _, s := range r {
+		if name, ours := strings.CutSuffix(s.Who, Ours); ours {
+			pairs = append(pairs, Pair{s.Data, name, s, r.Find(s.Data, name+Theirs)})
+		}
+	}
+	return pairs
+}
+
+// String returns the table of the results: a row for each pair, or for each side if there are no pairs.
+func (r Results) String() string {
+	pairs := r.Pairs()
+	if pairs == nil {
+		return r.bySide()
+	}
+	return Table(pairs,
+		Column[Pair]{"set", func(p Pair) string { return p.Set }},
+		Column[Pair]{"ours / theirs", func(p Pair) string { return p.Name }},
+		Column[Pair]{"wall", func(p Pair) string { return p.Ours.Times(p.Theirs, Wall) }},
+		Column[Pair]{"CPU", func(p Pair) string { return p.Ours.Times(p.Theirs, CPU) }},
+		Column[Pair]{"ours", Pair.ours})
+}
+
+// ours has the medians of all that was measured, times in nanoseconds.
+func (p Pair) ours() string {
+	if p.Ours.Values[Wall] != nil {
+		return measure.English.Sprintf("%.0f ns/file", p.Ours.Median(Wall))
+	}
+	return p.Ours.units()
+}
+
+func (s *Series) units() string {
+	var cells []string
+	for _, unit := range slices.Sorted(maps.Keys(s.Values)) {
+		cells = append(cells, measure.English.Sprintf("%.4g %s", s.Median(unit), unit))
+	}
+	return strings.Join(cells, ", ")
+}
+
+// Units returns a table of the medians of all units.
+func (r Results) Units() string {
+	return Table(r, Column[*Series]{"case", func(s *Series) string { return s.Data }}, Column[*Series]{"side", func(s *Series) string { return s.Who }},
+		Column[*Series]{"medians", (*Series).units})
+}
+
+// bySide has a row for each side, with the times relative to the first one's.
+func (r Results) bySide() string {
+	columns := []Column[string]{{"", func(who string) string { return who }}, {"version", func(who string) string {
+		return r[slices.IndexFunc(r, func(s *Series) bool { return s.Who == who })].Version
+	}}}
+	for _, set := range r.Sets() {
+		times := func(head, unit string) Column[string] {
+			return Column[string]{head, func(who string) string { return r.Find(set, who).Times(r.Find(set, r.Sides()[0]), unit) }}
+		}
+		columns = append(columns, Column[string]{set + ", files/s", func(who string) string {
+			if s := r.Find(set, who); s != nil {
+				return Spread(s.Spread(Wall, PerSecond), "%.0f")
+			}
+			return ""
+		}}, times("time", Wall), times("CPU", CPU))
+	}
+	return Table(r.Sides(), columns...)
+}
+
+// PerSecond returns how many operations of so many nanoseconds are done in a second.
+func PerSecond(ns float64) float64 { return 1e9 / ns }

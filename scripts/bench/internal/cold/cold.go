@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
@@ -53,7 +53,7 @@ func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
 	var b bench
 	b.output = func(ctx context.Context, name string, args ...string) (string, error) {
-		return program.Output(ctx, "", name, args...)
+		return commands.Output(ctx, "", name, args...)
 	}
 	flags.IntVar(&b.runs, "runs", 5, "`runs` of each side, in turn")
 	flags.IntVar(&b.cancels, "cancels", 20, "`moments` at which runs are cancelled")

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/scripts/bench/internal/program"
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
@@ -49,7 +49,7 @@ func (r *run) peers() []record.Record {
 func (r *run) programs() []record.Record {
 	const needle = "status: open"
 	ours := filepath.Join(r.temp(), "fileproc")
-	fail.Must(program.Output(r.ctx, "../cmd/fileproc", "go", "build", "-o", ours, "."))
+	fail.Must(commands.Output(r.ctx, "../cmd/fileproc", "go", "build", "-o", ours, "."))
 	files := len(r.list())
 	var sides turns.Comparison
 	for _, p := range []struct {

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
@@ -65,7 +64,7 @@ func (c clone) run(name string, cmd command, args []string) {
 }
 
 func (c clone) output(dir, name string, args ...string) string {
-	return fail.Must(program.Output(c.ctx, dir, name, args...))
+	return fail.Must(commands.Output(c.ctx, dir, name, args...))
 }
 
 // A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
-	"github.com/fileproc/fileproc/scripts/bench/internal/program"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/host"
@@ -171,7 +170,7 @@ func (r *runner) open(name string) {
 		r.out = r.raw
 	}
 	fail.On(os.MkdirAll(r.raw, 0o755))
-	commit, _ := program.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
+	commit, _ := commands.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
 	r.stamp = record.Record{Commit: cmp.Or(commit, "unknown"), Date: time.Now().UTC().Format(time.DateOnly),
 		Machine: host.Machine(filepath.Join(r.root, ".data"))}
 	r.bins = fail.Must(os.MkdirTemp("", "report-"))
@@ -206,7 +205,7 @@ func (r *runner) set(ctx context.Context, name string) string {
 
 // output runs a program, or fails.
 func output(ctx context.Context, name string, args ...string) string {
-	return fail.Must(program.Output(ctx, "", name, args...))
+	return fail.Must(commands.Output(ctx, "", name, args...))
 }
 
 // bench makes a run and returns the records that it prints. Their sides get the name of the build tag.

@@ -100,12 +100,8 @@ func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 	linkIsGone := slices.Contains([]string{"ENOENT", "ENOTDIR", "ELOOP"}, errno)
 	// With this one an entry is gone when the listing looks it up. Package os does not list it then.
 	unlisted := fileproc.Backend() == "generic" && j.t.call == "newfstatat" && errno == "ENOENT"
-	r = &trial.Run{Root: root, Entry: j.mode.entry, Opts: j.mode.opts, Cache: cache, Want: map[string]bool{}, Content: contentOf}
-	for rel, wanted := range files {
-		if wanted {
-			r.Want[rel] = true
-		}
-	}
+	r = &trial.Run{Root: root, Entry: j.mode.entry, Opts: j.mode.opts, Cache: cache, Want: maps.Clone(files), Content: contentOf}
+	maps.DeleteFunc(r.Want, func(_ string, wanted bool) bool { return !wanted })
 	r.May = func(rel string) bool {
 		_, known := files[rel]
 		return known && (mayExtra || errno == "ENOENT")
@@ -222,49 +218,43 @@ func canonical(rel string) string {
 	return strings.TrimPrefix(rel, "c/up/")
 }
 
+// trees are the files of each tree, where dir/file*3 stands for dir/file0 to dir/file2.
+var trees = map[string]string{
+	"small": `large middle z a/file*5 a/b/file*5 a/b/c/file*5 a/b/c/d/file*5 e/file*5 f/g/file*5 h/file*5 h/more*30`,
+	"many":  `file*1400 sub/file*400`,
+	"links": `one two .ignore ignored1 a/one a/ignored2 a/three a/b/two a/b/.ignore a/b/ignored3 c/one c/to-file
+		marked/one marked/CACHEDIR.TAG`,
+}
+
 // filesOf returns the files of a tree, and which of them a run delivers.
 func filesOf(tree string) map[string]bool {
-	names := "large middle z"
-	numbered := func(n int, stem string) {
-		for i := range n {
-			names += fmt.Sprint(" ", stem, i)
-		}
-	}
-	switch tree {
-	case "small":
-		for _, dir := range strings.Fields("a a/b a/b/c a/b/c/d e f/g h") {
-			numbered(5, dir+"/file")
-		}
-		numbered(30, "h/more")
-	case "many":
-		names = ""
-		numbered(1400, "file")
-		numbered(400, "sub/file")
-	case "links":
-		names = `one two .ignore ignored1 a/one a/ignored2 a/three a/b/two a/b/.ignore a/b/ignored3 c/one c/to-file
-			marked/one marked/CACHEDIR.TAG`
-	}
 	files := map[string]bool{}
-	for _, rel := range strings.Fields(names) {
-		files[rel] = !strings.HasPrefix(path.Base(rel), "ignored") && !strings.HasPrefix(rel, "marked/")
+	for _, name := range strings.Fields(trees[tree]) {
+		rel, times, numbered := strings.Cut(name, "*")
+		n, _ := strconv.Atoi(times)
+		for i := range max(n, 1) {
+			if numbered {
+				name = rel + strconv.Itoa(i)
+			}
+			files[name] = !strings.HasPrefix(path.Base(rel), "ignored") && !strings.HasPrefix(rel, "marked/")
+		}
 	}
 	return files
 }
 
 // plant writes the tree below root.
 func plant(name, root string) error {
-	var rels []string
+	rels := []string{"empty/"}
 	for rel := range filesOf(name) {
 		if links[rel] == "" {
 			rels = append(rels, rel)
 		}
 	}
-	if name != "links" {
-		return trial.Write(root, contentOf, append(rels, "empty/")...)
-	}
-	err := trial.Write(root, contentOf, append(rels, "c/")...)
+	err := trial.Write(root, contentOf, rels...)
 	for link, target := range links {
-		err = errors.Join(err, os.Symlink(target, filepath.Join(root, link)))
+		if name == "links" {
+			err = errors.Join(err, os.Symlink(target, filepath.Join(root, link)))
+		}
 	}
 	return err
 }

@@ -4,14 +4,20 @@
 package trial
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand"
 	"os"
+	"path"
 	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +25,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
 	"golang.org/x/sys/unix"
 )
 
@@ -171,4 +178,315 @@ func MemoryMiB(field string) (size int) {
 		fmt.Sscanf(line, field+": %d", &size)
 	}
 	return size >> 10
+}
+
+// A Run is one run of fileproc and what it has to deliver. Its functions are called as fileproc calls its own.
+type Run struct {
+	Root  string
+	Entry string           // Process, ForEach, Stream, Walk, ReadDir or incremental
+	Opts  fileproc.Options // Report and OnError are added
+	Cache string           // the cache file of incremental
+
+	// Want has the files that come exactly once, or at most once if the run ends early. If it is nil, files are only counted.
+	Want map[string]bool
+	// Content, if not nil, returns the content that comes with a file of Want.
+	Content func(rel string) []byte
+	// May reports whether a file that Want does not have may come. None may if it is nil.
+	May func(rel string) bool
+	// Missing reports whether a file of Want may be missing. None may if it is nil.
+	Missing func(rel string) bool
+	// File, if not nil, checks a file and can change its answer. Its error is fn's.
+	File func(f *fileproc.File, a *Answer) error
+	// Result, if not nil, checks an answer, also one from a cache.
+	Result func(a Answer) error
+	// Failure returns an error if a failure must not occur. If it is nil, none may.
+	Failure func(rel string, err error) error
+	// Error, if not nil, returns an error if the run must not return err.
+	Error func(err error) error
+	// Next, if not nil, is called in a loop over Stream or Walk, and breaks it by returning false.
+	Next func() bool
+	// Still, if not nil, is locked while leaks are looked for.
+	Still sync.Locker
+
+	// Ended is set when the caller's functions end the run early.
+	Ended atomic.Bool
+
+	Report      fileproc.Report
+	Files, Dirs int64          // results, and directories of Walk
+	Seen        map[string]int // how many results have an ID
+
+	mu    sync.Mutex // guards Files, Seen and wrong
+	wrong error
+}
+
+// An Answer is the result of a file: its path and, if they are another, the name by which it is counted and its generation.
+type Answer struct {
+	Rel, ID string
+	Gen     int64
+}
+
+// ErrEnough ends a run: as a panic, or as fn's error, which OnError returns.
+var ErrEnough = errors.New("enough")
+
+// Wrong keeps the first error of the run that is not nil.
+func (r *Run) Wrong(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wrong == nil {
+		r.wrong = err
+	}
+}
+
+// String returns the kind of run and those of its options that are set.
+func (r *Run) String() string {
+	s := r.Entry
+	for name, value := range reflect.ValueOf(r.Opts).Fields() {
+		if !value.IsZero() {
+			s += fmt.Sprintf(", %s %v", name.Name, value)
+		}
+	}
+	return s
+}
+
+// Do makes the run and returns what is wrong with it, or left of it.
+func (r *Run) Do(ctx context.Context) error {
+	if r.Still == nil {
+		r.Still = new(sync.Mutex)
+	}
+	r.Still.Lock()
+	before := Open()
+	r.Still.Unlock()
+	if err := r.Deliver(ctx); err != nil {
+		return err
+	}
+	r.Still.Lock()
+	defer r.Still.Unlock()
+	maps, _ := os.ReadFile("/proc/self/maps")
+	rings := bytes.Count(maps, []byte("io_uring"))
+	if left := Left(before); left != [2]int{} || rings > 0 {
+		return fmt.Errorf("leaked: %d goroutines, %d descriptors, %d mappings of rings", left[0], left[1], rings)
+	}
+	return nil
+}
+
+// Deliver makes the run and returns what is wrong with what it delivers.
+func (r *Run) Deliver(ctx context.Context) error {
+	r.Seen = map[string]int{}
+	done := make(chan error, 1)
+	go func() { // which fn may end by Goexit
+		defer close(done)
+		done <- r.run(ctx)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(10 * time.Minute): // a cold run may take some
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		return errors.New("the run hangs")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ended := r.Ended.Load()
+	if r.wrong != nil {
+		return r.wrong
+	}
+	if err != nil && !ended && r.Error != nil {
+		err = r.Error(err)
+	}
+	if err != nil && !ended {
+		return fmt.Errorf("the run failed: %w", err)
+	}
+	sum := r.Report.Processed + r.Report.Unchanged + r.Report.Failed + r.Report.Abandoned
+	for _, n := range r.Report.Skipped {
+		sum += n
+	}
+	if sum != r.Report.Found || !ended && r.Report.Abandoned > 0 {
+		return fmt.Errorf("the ledger is wrong: %+v", r.Report)
+	}
+	for rel, n := range r.Seen {
+		if r.Want[rel] && n > 1 {
+			return fmt.Errorf("%s came %d times", rel, n)
+		}
+		if !r.Want[rel] && (r.May == nil || !r.May(rel)) {
+			return fmt.Errorf("%s came, which does not exist or is excluded", rel)
+		}
+	}
+	for rel := range r.Want {
+		if r.Seen[rel] == 0 && !ended && (r.Missing == nil || !r.Missing(rel)) {
+			return fmt.Errorf("%s did not come", rel)
+		}
+	}
+	return nil
+}
+
+func (r *Run) run(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil && !strings.Contains(fmt.Sprint(v), ErrEnough.Error()) {
+			r.Wrong(fmt.Errorf("the run panicked: %v", v))
+		}
+	}()
+	opts := r.Opts
+	opts.Report, opts.OnError = &r.Report, r.Failed
+	fn := func(f *fileproc.File) (a Answer, err error) {
+		if r.Want != nil {
+			a = Answer{Rel: f.Rel(), ID: f.Rel()}
+		}
+		if r.File != nil {
+			err = r.File(f, &a)
+		}
+		if r.Content != nil && r.Want[a.ID] {
+			r.Wrong(r.Check(f, r.Content(a.ID)))
+		}
+		return a, err
+	}
+	var answers []Answer
+	switch r.Entry {
+	case "ReadDir":
+		r.readDir("")
+	case "Process":
+		answers, err = fileproc.Process(ctx, r.Root, opts, fn)
+	case "incremental":
+		answers, err = incremental.Process(ctx, r.Root, incremental.Options[Answer]{File: r.Cache, Version: "1"}, opts, fn)
+	case "ForEach":
+		return fileproc.ForEach(ctx, r.Root, opts, func(f *fileproc.File) error {
+			a, err := fn(f)
+			if err == nil {
+				r.result(a)
+			}
+			return err
+		})
+	case "Stream":
+		for a, failure := range fileproc.Stream(ctx, r.Root, opts, fn) {
+			if err = errors.Join(err, failure); failure == nil {
+				r.result(a)
+			}
+			if r.Next != nil && !r.Next() {
+				break
+			}
+		}
+	case "Walk":
+		for e, failure := range fileproc.Walk(ctx, r.Root, opts) {
+			switch err = errors.Join(err, failure); {
+			case failure != nil:
+			case e.IsDir():
+				r.Dirs++
+			case r.Want == nil:
+				r.result(Answer{})
+			default:
+				if r.Opts.Stat && r.Content != nil && r.Want[e.Rel()] {
+					if s, err := e.Stat(); err != nil || s.Size != int64(len(r.Content(e.Rel()))) {
+						r.Wrong(fmt.Errorf("%s: Stat returns %+v, %v", e.Rel(), s, err))
+					}
+				}
+				r.result(Answer{Rel: e.Rel(), ID: e.Rel()})
+			}
+			if r.Next != nil && !r.Next() {
+				break
+			}
+		}
+	}
+	for _, a := range answers {
+		r.result(a)
+	}
+	return err
+}
+
+// readDir lists a directory and those below it.
+func (r *Run) readDir(dir string) {
+	entries, err := fileproc.ReadDir(filepath.Join(r.Root, dir))
+	for _, e := range entries {
+		if rel := path.Join(dir, e.Name()); e.IsDir() {
+			r.readDir(rel)
+		} else {
+			r.result(Answer{Rel: rel, ID: rel})
+		}
+	}
+	if err != nil {
+		r.Failed(err)
+	}
+}
+
+// result counts a result.
+func (r *Run) result(a Answer) {
+	if r.Result != nil {
+		if err := r.Result(a); err != nil {
+			r.Wrong(err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Files++
+	if r.Want != nil {
+		r.Seen[a.ID]++
+	}
+}
+
+// Failed is Options.OnError, which sees every failure, not only the first 100.
+func (r *Run) Failed(err error) error {
+	if errors.Is(err, ErrEnough) {
+		return err
+	}
+	var p *fs.PathError
+	if !errors.As(err, &p) {
+		r.Wrong(fmt.Errorf("a failure without a path: %w", err))
+		return nil
+	}
+	rel, e := filepath.Rel(r.Root, p.Path)
+	if e != nil || !filepath.IsLocal(rel) {
+		r.Wrong(fmt.Errorf("a failure outside root: %w", err))
+		return nil
+	}
+	if r.Failure != nil {
+		err = r.Failure(rel, err)
+	}
+	if err != nil {
+		r.Wrong(fmt.Errorf("a failure that must not be: %w", err))
+	}
+	return nil
+}
+
+// Check returns an error unless f has what a run with these options reads of a file whose content is whole.
+func (r *Run) Check(f *fileproc.File, whole []byte) error {
+	want := whole
+	switch {
+	case r.Opts.ReadSize == fileproc.NoRead:
+		want = nil
+	case r.Opts.ReadSize > 0:
+		want = whole[:min(r.Opts.ReadSize, len(whole))]
+	}
+	if !bytes.Equal(f.Data(), want) {
+		return fmt.Errorf("%s: %d bytes that differ from the first %d of %d", f.Rel(), len(f.Data()), len(want), len(whole))
+	}
+	if f.Truncated() != (want != nil && len(want) < len(whole)) {
+		return fmt.Errorf("%s: Truncated is %v", f.Rel(), f.Truncated())
+	}
+	if r.Opts.Stat {
+		if s, err := f.Stat(); err != nil || s.Size != int64(len(whole)) || !s.Mode.IsRegular() {
+			return fmt.Errorf("%s: Stat returns %+v, %v", f.Rel(), s, err)
+		}
+	}
+	return nil
+}
+
+// Open counts the goroutines and the descriptors of the process, and opens nothing.
+func Open() (n [2]int) {
+	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
+	n[0] = runtime.NumGoroutine()
+	for fd := range 1024 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil {
+			n[1]++
+		}
+	}
+	return n
+}
+
+// Left returns how many more there are than before. Goroutines that are about to end get time.
+func Left(before [2]int) (left [2]int) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		now := Open()
+		left = [2]int{max(0, now[0]-before[0]), max(0, now[1]-before[1])}
+		if left[0] == 0 || left[1] > 0 || time.Now().After(deadline) {
+			return left
+		}
+	}
 }
