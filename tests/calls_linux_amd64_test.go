@@ -102,7 +102,7 @@ func readsCached(t *testing.T, name string) bool {
 // The table of docs/dev/performance.md: the calls for a file and for a directory.
 func TestCalls(t *testing.T) {
 	if fileproc.Backend() == "linux" {
-		t.Skip("this backend reads many files with one call; scripts/bench.sh compare counts the calls")
+		t.Skip("this backend reads many files with one call; scripts/bench_compare.sh counts the calls")
 	}
 	perFile := map[string]int{"openat": 1, "fstat": 1, "read": 2, "close": 1}
 	perDir := map[string]int{"openat": 1, "fcntl": 1, "getdents64": 3, "close": 1}

@@ -1,6 +1,10 @@
 //go:build linux
 
-// Command bench measures; scripts/bench.sh builds and runs it. It exits with 1 if something is slower or takes more than allowed, with 2 if something is wrong with the input, and with 3 if
+// Command bench measures. Each of its commands is behind a script in this repository's scripts directory, except as named:
+//
+//	go run ./bench COMMAND [FLAG]...
+//
+// It exits with 1 if something is slower or takes more than allowed, with 2 if something is wrong with the input, and with 3 if
 // this machine cannot tell.
 package main
 

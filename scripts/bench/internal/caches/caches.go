@@ -24,7 +24,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-const usage = `scripts/bench.sh caches [FLAG]...
+const usage = `scripts/bench_cache.sh [FLAG]...
 
 Measures the cache beside absfs/cachefs and absfs/corfs, and prints the tables of docs/cache.md. Needs Linux and Go. A full
 run takes about three minutes.

@@ -28,7 +28,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-const usage = `scripts/bench.sh cold [-runs N] [-cancels N] [-records] [PATTERN]
+const usage = `scripts/bench_cold.sh [-runs N] [-cancels N] [-records] [PATTERN]
 
 Measures cold runs and prints them as a Markdown table: the requests to the disk and the seconds of fileproc and of the usual
 loop, a C loop in the order of the listing, each the median, and the target. A case that cannot run here is named with the

@@ -116,7 +116,7 @@ func (c clone) appendEntry(e entry) {
 // entriesWith returns the entries that were built with these tags. Other builds are not comparable.
 func (c clone) entriesWith(want tags) []entry {
 	entries := c.readEntries()
-	fail.If(len(entries) == 0, "there is no .benchmarks/baseline.jsonl to compare with: scripts/bench.sh run --update-baseline makes it")
+	fail.If(len(entries) == 0, "there is no .benchmarks/baseline.jsonl to compare with: scripts/bench_regress.sh --update-baseline makes it")
 	newest := entries[len(entries)-1].BuildTags
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.BuildTags != want })
 	fail.If(len(entries) == 0, "the working tree is built with %v, but no entry of the baseline is; the newest was built with %v", want, newest)
@@ -150,16 +150,16 @@ func (e entry) having(cases []benchCase, asked bool) (both []benchCase) {
 			both = append(both, bc)
 			continue
 		}
-		fail.If(asked, "the baseline has no case %v: measure it with scripts/bench.sh run --sizes …, or choose with --sizes", bc)
+		fail.If(asked, "the baseline has no case %v: measure it with scripts/bench_regress.sh --sizes …, or choose with --sizes", bc)
 		fmt.Println("left out, since the baseline does not have it:", bc)
 	}
-	fail.If(both == nil, "the baseline has none of these cases: measure them with scripts/bench.sh run --sizes …")
+	fail.If(both == nil, "the baseline has none of these cases: measure them with scripts/bench_regress.sh --sizes …")
 	return both
 }
 
 // countsLike returns the counts of the newest entry that has some and makes the calls of here, or why there are none.
 func countsLike(entries []entry, here meta) (of map[string]counts, why string) {
-	why = "the baseline has none; scripts/bench.sh run records them"
+	why = "the baseline has none; scripts/bench_regress.sh records them"
 	for _, e := range slices.Backward(entries) {
 		if e.Counts != nil && e.sameCalls(here) {
 			return e.Counts, ""

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package regress guards the speed of fileproc: the commands behind bench.sh run, bench.sh compare and bench.sh prove.
+// Package regress guards the speed of fileproc: the commands behind bench_regress.sh, bench_compare.sh and bench_prove.sh.
 package regress
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	Run     = entryPoint("run", record)
+	Run     = entryPoint("regress", record)
 	Compare = entryPoint("compare", compare)
 	Prove   = entryPoint("prove", prove)
 )
@@ -56,7 +56,7 @@ func entryPoint(name string, cmd command) func(context.Context, []string) error 
 }
 
 func (c clone) run(name string, cmd command, args []string) {
-	f := flag.NewFlagSet("bench.sh "+name, flag.ContinueOnError)
+	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
 	do := cmd(f)
 	fail.On(f.Parse(args))
 	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))

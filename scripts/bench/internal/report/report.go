@@ -1,5 +1,5 @@
 // Package report measures what the pages show, and writes it into them: between the lines <!-- report: NAME --> and <!-- end -->
-// of a page, and into the pictures beside it. scripts/bench.sh report runs it.
+// of a page, and into the pictures beside it. scripts/bench_report.sh runs it.
 package report
 
 import (
@@ -231,7 +231,7 @@ func (r *runner) bench(ctx context.Context, p part, x run, dir string) []record.
 		args = append(args, "-rounds", rounds, "-sample", sample)
 	}
 	cold := x.args[0] == "cold" || slices.Contains(x.args, "-cold")
-	fail.If(cold && r.quick, "there is no quick form; scripts/bench.sh cold takes a pattern")
+	fail.If(cold && r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
 	records := fail.Must(record.Read(strings.NewReader(output(ctx, binary, args...))))
 	for i := range records {
 		rec := &records[i]
