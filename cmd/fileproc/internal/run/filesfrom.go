@@ -17,7 +17,7 @@ import (
 )
 
 // checkList completes the selection for --files-from. What a list names is not left out for being hidden or ignored, as an
-// argument is not.
+// argument is not, unless a flag asks for that.
 func (s *Selection) checkList(f *pflag.FlagSet) error {
 	if s.List == "" {
 		if s.Null && f.Lookup("print0") == nil {
@@ -26,10 +26,7 @@ func (s *Selection) checkList(f *pflag.FlagSet) error {
 		return nil
 	}
 	s.Null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
-	if f.Changed(noIgnoreFlag) && s.ignores || len(s.ignoreFiles) > 0 {
-		return errors.New("--files-from names files, so ignore files cannot be used with it")
-	}
-	s.ignores = false
+	s.ignores = s.ignores && f.Changed(noIgnoreFlag)
 	s.Opts.SkipHidden = s.Opts.SkipHidden && f.Changed(hiddenFlag)
 	return nil
 }
@@ -56,7 +53,7 @@ func (r *Run) eachListed(j *Job) error {
 	advance := func() (ok bool) {
 		var name string
 		if name, failed, ok = next(); ok && failed == nil {
-			dir, rel = SplitName(name)
+			dir, rel = splitName(name)
 			return true
 		}
 		return false
@@ -86,9 +83,9 @@ func (r *Run) eachListed(j *Job) error {
 	return context.Cause(r.Ctx)
 }
 
-// SplitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
+// splitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
 // file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
-func SplitName(name string) (dir, rel string) {
+func splitName(name string) (dir, rel string) {
 	if name == "" {
 		return ".", "." // which names no file either
 	}

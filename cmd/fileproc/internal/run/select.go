@@ -204,18 +204,8 @@ func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error
 		}
 	}
 	return opts, func(err error) error {
-		t := &r.Totals
-		t.Directories += report.Directories
-		t.Processed += report.Processed
-		t.Unchanged += report.Unchanged
-		t.Abandoned += report.Abandoned
-		t.Bytes += report.Bytes
-		if t.Skipped == nil {
-			t.Skipped = map[fileproc.SkipReason]int64{}
-		}
-		for why, n := range report.Skipped {
-			t.Skipped[why] += n
-		}
+		report.Found, report.Failed = 0, 0 // which Fail counts
+		r.Totals.Add(*report)
 		return err
 	}
 }
