@@ -5,7 +5,6 @@ go 1.26.1
 replace github.com/fileproc/fileproc => ../../../
 
 require (
-	github.com/aws/aws-sdk-go-v2 v1.46.0
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.3
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.111.0
 	github.com/fileproc/fileproc v0.0.0-00010101000000-000000000000
@@ -14,6 +13,8 @@ require (
 	gocloud.dev v0.47.0
 	gonum.org/v1/plot v0.17.0
 )
+
+require github.com/aws/aws-sdk-go-v2 v1.46.0 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
@@ -58,7 +59,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.46.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
-	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect

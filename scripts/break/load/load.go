@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // The operations, in the order of tables.
@@ -103,7 +105,7 @@ type runner struct {
 }
 
 // newRunner makes the files that all VUs read, 100 to a directory, and the VUs with their directories.
-func newRunner(ctx context.Context, l *load, s *store) (*runner, error) {
+func newRunner(ctx context.Context, l *load, s *store) *runner {
 	r := &runner{load: l, store: s, library: newLibrary(l.Seed, slices.Max(sizes)), dirs: map[string][]string{}}
 	rng := rand.New(rand.NewPCG(r.Seed, 0))
 	var buf []byte
@@ -112,26 +114,22 @@ func newRunner(ctx context.Context, l *load, s *store) (*runner, error) {
 		r.dirs[f.dir] = append(r.dirs[f.dir], f.name)
 		r.seeds = append(r.seeds, f)
 		buf = r.library.make(buf, f)
-		if err := errors.Join(ctx.Err(), r.mkdir(f.dir), r.create(f.path(), buf)); err != nil {
-			return nil, err
-		}
+		fail.On(errors.Join(ctx.Err(), r.mkdir(f.dir), r.create(f.path(), buf)))
 	}
 	for s := range r.vus {
 		for id := range slices.MaxFunc(l.Stages, func(a, b stage) int { return a.VUs - b.VUs }).VUs {
 			v := &vu{runner: r, id: id, side: &r.sides[s], dir: fmt.Sprintf("%c/vu%04d", 'a'+s, id)}
-			if err := r.mkdir(v.dir); err != nil {
-				return nil, err
-			}
+			fail.On(r.mkdir(v.dir))
 			r.vus[s] = append(r.vus[s], v)
 		}
 	}
-	return r, nil
+	return r
 }
 
 func seedDir(i int) string { return fmt.Sprintf("seed/d%03d", i/100) }
 
 // run runs all stages, and adds what it measures to rec. It reports each slice to progress.
-func (r *runner) run(ctx context.Context, progress io.Writer, rec *outcome) error {
+func (r *runner) run(ctx context.Context, progress io.Writer, rec *outcome) {
 	sums := map[int]*[2]slice{0: {}} // by the number of VUs, 0 for all
 	for i, st := range r.Stages {
 		if sums[st.VUs] == nil {
@@ -143,10 +141,7 @@ func (r *runner) run(ctx context.Context, progress io.Writer, rec *outcome) erro
 			for turn := range 2 {
 				side := (k + turn) % 2
 				fmt.Fprintf(progress, "stage %d of %d, %d VUs, slice %d of %d: %s\n", i+1, len(r.Stages), st.VUs, 2*k+turn+1, n, r.sides[side].name)
-				s, err := r.slice(ctx, r.vus[side][:st.VUs], len(rec.Pairs), st.Duration/time.Duration(n))
-				if err != nil {
-					return err
-				}
+				s := r.slice(ctx, r.vus[side][:st.VUs], len(rec.Pairs), st.Duration/time.Duration(n))
 				sums[0][side].add(s.elapsed, &s.ops)
 				sums[st.VUs][side].add(s.elapsed, &s.ops)
 				pair[side] = s
@@ -157,11 +152,10 @@ func (r *runner) run(ctx context.Context, progress io.Writer, rec *outcome) erro
 	for _, vus := range slices.Sorted(maps.Keys(sums)) {
 		rec.Levels = append(rec.Levels, summarize(vus, *sums[vus]))
 	}
-	return nil
 }
 
 // slice lets these VUs, which are of one side, work for a time.
-func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration) (s slice, err error) {
+func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration) (s slice) {
 	errs := make([]error, len(vus))
 	each(vus, func(v *vu) {
 		seed := uint64(1+v.id)<<32 | uint64(pair)
@@ -169,9 +163,8 @@ func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration
 		errs[v.id] = v.restore()
 		v.rng = rand.New(rand.NewPCG(^r.Seed, seed)) // the same for both sides, whatever restore had to do
 	})
-	if err := errors.Join(errs...); err != nil {
-		return s, fmt.Errorf("between slices: %w", err)
-	}
+	err := errors.Join(errs...)
+	fail.If(err != nil, "between slices: %w", err)
 	runtime.GC() // what the other side left is not this one's to collect
 
 	start := time.Now()
@@ -185,7 +178,8 @@ func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration
 		s.add(0, &v.samples)
 		v.samples = [operations]sample{}
 	}
-	return s, context.Cause(ctx)
+	fail.On(context.Cause(ctx))
+	return s
 }
 
 // each calls fn for all at the same time.
@@ -213,18 +207,14 @@ type vu struct {
 }
 
 // restore makes the number of living files what it was at the beginning. So directories do not grow from slice to slice.
-func (v *vu) restore() error {
-	for len(v.living) > v.Own {
-		if err := v.delete(len(v.living) - 1); err != nil {
-			return err
-		}
+func (v *vu) restore() (err error) {
+	for err == nil && len(v.living) > v.Own {
+		err = v.delete(len(v.living) - 1)
 	}
-	for len(v.living) < v.Own {
-		if _, _, err := v.createNext(); err != nil {
-			return err
-		}
+	for err == nil && len(v.living) < v.Own {
+		_, _, err = v.createNext()
 	}
-	return nil
+	return err
 }
 
 // createNext creates a file, whose name may be one that was deleted.

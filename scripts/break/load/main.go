@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // The exit statuses. That of a threshold that is not met is k6's.
@@ -39,15 +41,14 @@ func main() {
 }
 
 type settings struct {
-	load            load
-	s3              bool
-	dir, revision   string
-	out, plot, from string
-	thresholds      []threshold
+	load                   load
+	backend, dir, revision string
+	out, plot, from        string
+	thresholds             []threshold
 }
 
 // run returns the exit status. A test breaks the store with wrap.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func(*store)) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func(*store)) (status int) {
 	s := settings{load: load{Stages: []stage{{25, 20 * time.Second}, {100, 20 * time.Second}, {25, 20 * time.Second}}}}
 	flags := s.flags(stderr)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -57,36 +58,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, wrap func
 	}
 	if s.thresholds == nil {
 		for _, text := range []string{"checks:rate==1", "create:p(95)<=1.15x", "read:p(95)<=1.15x", "list:p(95)<=1.15x", "delete:p(95)<=1.15x"} {
-			t, _ := parseThreshold(text)
-			s.thresholds = append(s.thresholds, t)
+			s.thresholds = append(s.thresholds, fail.Must(parseThreshold(text)))
 		}
 	}
-	var r *outcome
-	var err error
-	status := exitUsage
-	switch {
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case s.from != "":
-		r, err = loadOutcome(s.from)
-	case s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0:
-		err = errors.New("-slice, -files and -own need numbers above 0")
-	default:
-		status = exitFailed
-		r, err = s.measure(ctx, stderr, wrap)
-	}
-	ok := err == nil && r.write(stdout, s.thresholds)
-	if err == nil && s.plot != "" {
-		err = r.draw(s.plot)
-	}
-	switch {
-	case err != nil:
+	status = exitUsage
+	err := fail.Try(func() {
+		var r *outcome
+		fail.If(flags.NArg() > 0, "unexpected argument %q", flags.Arg(0))
+		fail.If(s.load.Slice <= 0 || s.load.Files <= 0 || s.load.Own <= 0, "-slice, -files and -own need numbers above 0")
+		fail.If(stores[s.backend] == nil, "-backend %s: want os or s3", s.backend)
+		if s.from != "" {
+			r = fail.Must(loadOutcome(s.from))
+		} else {
+			status = exitFailed
+			r = s.measure(ctx, stderr, wrap)
+		}
+		ok := r.write(stdout, s.thresholds)
+		if s.plot != "" {
+			fail.On(r.draw(s.plot))
+		}
+		status = map[bool]int{true: 0, false: exitThresholds}[ok]
+	})
+	if err != nil {
 		fmt.Fprintln(stderr, "load:", err)
-		return status
-	case !ok:
-		return exitThresholds
 	}
-	return 0
+	return status
 }
 
 func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
@@ -106,12 +102,7 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 		s.thresholds = append(s.thresholds, t)
 		return err
 	})
-	flags.Func("backend", "`store`: os (files) or s3 (an S3 server in this process) (default os)", func(name string) error {
-		if s.s3 = name == "s3"; !s.s3 && name != "os" {
-			return errors.New("want os or s3")
-		}
-		return nil
-	})
+	flags.StringVar(&s.backend, "backend", "os", "`store`: os (files) or s3 (an S3 server in this process)")
 	flags.StringVar(&s.dir, "dir", os.TempDir(), "with -backend os: `directory` in which a directory with the files is made, and removed at the end")
 	flags.StringVar(&s.out, "out", "", "write the run to this `file`, as text that benchstat reads")
 	flags.StringVar(&s.plot, "plot", "", "draw the percentiles to `NAME`.svg and NAME.png")
@@ -137,31 +128,18 @@ func parseStages(text string) (all []stage, err error) {
 	return all, nil
 }
 
-func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) (r *outcome, err error) {
-	var store *store
-	if s.s3 {
-		store, err = openS3(ctx)
-	} else {
-		store, err = openFiles(s.dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.close()) }()
+func (s *settings) measure(ctx context.Context, progress io.Writer, wrap func(*store)) *outcome {
+	store := stores[s.backend](ctx, s.dir)
+	defer fail.Undo(store.close)
 	if wrap != nil {
 		wrap(store)
 	}
-	runner, err := newRunner(ctx, &s.load, store)
-	if err != nil {
-		return nil, err
-	}
-	r = &outcome{About: s.load.describe(store, s.dir, s.revision), Sides: [2]string{store.sides[0].name, store.sides[1].name}}
-	if err := runner.run(ctx, progress, r); err != nil {
-		return nil, err
-	}
+	runner := newRunner(ctx, &s.load, store)
+	r := &outcome{About: s.load.describe(store, s.dir, s.revision), Sides: [2]string{store.sides[0].name, store.sides[1].name}}
+	runner.run(ctx, progress, r)
 	r.Failures = runner.failures
 	if s.out != "" {
-		err = r.save(s.out)
+		fail.On(r.save(s.out))
 	}
-	return r, err
+	return r
 }

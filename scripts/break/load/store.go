@@ -5,13 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/johannesboyne/gofakes3"
@@ -20,6 +19,7 @@ import (
 	"gocloud.dev/blob/s3blob"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // A store keeps files for one run of the load. Paths have slashes and are relative to the store.
@@ -45,12 +45,12 @@ type side struct {
 
 const ours = "fileproc"
 
+// stores are those of -backend.
+var stores = map[string]func(ctx context.Context, dir string) *store{"os": openFiles, "s3": openS3}
+
 // openFiles returns a store in a new directory below parent, which close removes.
-func openFiles(parent string) (*store, error) {
-	root, err := os.MkdirTemp(parent, "fileproc-load-")
-	if err != nil {
-		return nil, err
-	}
+func openFiles(_ context.Context, parent string) *store {
+	root := fail.Must(os.MkdirTemp(parent, "fileproc-load-"))
 	at := func(path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
 	return &store{
 		kind:   "files",
@@ -62,36 +62,25 @@ func openFiles(parent string) (*store, error) {
 			fileprocSide(nil, at, func(dir, name string) (string, string) { return at(dir), name }),
 			otherSide("os", at, os.ReadFile, filepath.WalkDir),
 		},
-	}, nil
+	}
 }
 
 // openS3 returns a store in the memory of an S3 server, which runs in this process and listens on the loopback interface. Both
 // sides use it through one bucket of gocloud.dev/blob, which is an fs.FS.
-func openS3(ctx context.Context) (*store, error) {
+func openS3(ctx context.Context, _ string) *store {
 	const bucketName = "load"
 	memory := s3mem.New()
-	if err := memory.CreateBucket(bucketName); err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{Handler: gofakes3.New(memory, gofakes3.WithoutVersioning()).Server()}
-	go server.Serve(listener) // Close ends it
+	fail.On(memory.CreateBucket(bucketName))
+	server := httptest.NewServer(gofakes3.New(memory, gofakes3.WithoutVersioning()).Server())
 	client := s3.New(s3.Options{
 		Region:       "us-east-1",
-		BaseEndpoint: aws.String("http://" + listener.Addr().String()),
+		BaseEndpoint: &server.URL,
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider("load", "load", ""),
 		// A VU may need one connection for each request that is not read to its end, and the default keeps two.
 		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10_000}},
 	})
-	bucket, err := s3blob.OpenBucket(ctx, client, bucketName, nil)
-	if err != nil {
-		server.Close()
-		return nil, err
-	}
+	bucket := fail.Must(s3blob.OpenBucket(ctx, client, bucketName, nil))
 	at := func(path string) string { return path }
 	return &store{
 		kind:  "S3 server",
@@ -111,7 +100,7 @@ func openS3(ctx context.Context) (*store, error) {
 			otherSide("io/fs", at, func(name string) ([]byte, error) { return fs.ReadFile(bucket, name) },
 				func(dir string, fn fs.WalkDirFunc) error { return fs.WalkDir(bucket, dir, fn) }),
 		},
-	}, nil
+	}
 }
 
 // fileprocSide reads a file by a Process of this one name, and lists by a Walk. A nil fsys is the operating system's files. At

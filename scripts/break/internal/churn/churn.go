@@ -21,6 +21,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,32 +29,26 @@ import (
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("churn")
 	virtual := trial.MemoryMiB("VmSize")
-	return flags.Temp(args, func(dir string) error {
+	return flags.Temp(args, func(dir string) {
 		for ; !flags.Over(ctx); flags.Seed++ {
-			if err := churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed))); err != nil {
-				return err
-			}
+			churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed)))
 		}
 		runtime.GC()
-		if now := trial.MemoryMiB("VmSize"); now > virtual+2048 {
-			return fmt.Errorf("the address space has grown to %d MiB from %d", now, virtual)
-		}
-		return ctx.Err()
+		now := trial.MemoryMiB("VmSize")
+		fail.If(now > virtual+2048, "the address space has grown to %d MiB from %d", now, virtual)
+		fail.On(ctx.Err())
 	})
 }
 
 // churn makes one tree, and runs on it while three writers change it. As root, some runs are cold.
-func churn(ctx context.Context, flags *trial.Flags, root string) error {
+func churn(ctx context.Context, flags *trial.Flags, root string) {
 	defer os.RemoveAll(root)
 	defer testtree.ForgetBytes() // otherwise the process's memory grows with each tree
-	t, err := plant(root, flags.Seed, 3)
-	if err != nil {
-		return err
-	}
+	t := fail.Must(plant(root, flags.Seed, 3))
 	flags.Count("trees", 1)
-	return flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, _ int, still sync.Locker) (any, error) {
+	flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, still sync.Locker) (any, error) {
 		if os.Getuid() == 0 && random.Intn(40) == 0 {
-			if err := trial.DropCaches(); err != nil {
+			if err := fail.Try(trial.DropCaches); err != nil {
 				return nil, err
 			}
 		}
@@ -232,26 +227,22 @@ func Tree(ctx context.Context, args []string) error {
 	runs := flags.Int("runs", 100, "with -check: how many runs")
 	cold := flags.Bool("cold", false, "with -check: drop the machine's caches before each run (root)")
 	locked := flags.Bool("locked", false, "with -check: the directory is encrypted and its key removed, so each file has to fail with ENOKEY")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *makeTree == "" {
-		return check(ctx, flags, *checkTree, *runs, *cold, *locked)
-	}
-	if err := os.Mkdir(*makeTree, 0o755); err != nil {
-		return err
-	}
-	return trial.Write(*makeTree, contentOf, plan(flags.Seed)...)
+	return fail.Try(func() {
+		if fail.On(flags.Parse(args)); *makeTree == "" {
+			check(ctx, flags, *checkTree, *runs, *cold, *locked)
+			return
+		}
+		fail.On(os.Mkdir(*makeTree, 0o755))
+		fail.On(trial.Write(*makeTree, contentOf, plan(flags.Seed)...))
+	})
 }
 
 // check makes runs on the tree of -seed, which -make has written to root.
-func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold, locked bool) error {
+func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold, locked bool) {
 	t, random := &tree{root: root, stable: trial.Set(plan(flags.Seed))}, rand.New(rand.NewSource(flags.Seed))
 	for range runs {
 		if cold {
-			if err := trial.DropCaches(); err != nil {
-				return err
-			}
+			trial.DropCaches()
 		}
 		c := newAttempt(random, t, flags)
 		if c.Entry == "incremental" { // root may be read-only, and is not the place for a cache
@@ -261,12 +252,11 @@ func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold,
 		if locked {
 			do = c.doLocked
 		}
-		if err := do(ctx); err != nil {
-			return fmt.Errorf("%w\nin %v", err, c)
-		}
+		err := do(ctx)
+		fail.If(err != nil, "%w\nin %v", err, c)
 	}
 	flags.Print()
-	return ctx.Err()
+	fail.On(ctx.Err())
 }
 
 // doLocked makes a run on an encrypted tree whose key was removed. The kernel then lists other names and opens no file. The run has

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,23 +38,27 @@ func anyFile() string {
 	return ""
 }
 
+func checkAgain(t *testing.T, root string, locked bool) error {
+	return fail.Try(func() { check(t.Context(), newFlags(), root, 20, false, locked) })
+}
+
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	root := newTree(t)
-	require.NoError(t, check(t.Context(), newFlags(), root, 20, false, false))
+	require.NoError(t, checkAgain(t, root, false))
 	path := filepath.Join(root, anyFile())
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	content[len(content)-1]++
 	require.NoError(t, os.WriteFile(path, content, 0o644))
-	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, false), "differ")
+	require.ErrorContains(t, checkAgain(t, root, false), "differ")
 	require.NoError(t, os.Remove(path))
-	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, false), "did not come")
+	require.ErrorContains(t, checkAgain(t, root, false), "did not come")
 }
 
 // A tree that can be read is not one whose key was removed.
 func TestCheckLockedWantsFailures(t *testing.T) {
 	root := newTree(t)
-	require.ErrorContains(t, check(t.Context(), newFlags(), root, 20, false, true), "files delivered")
+	require.ErrorContains(t, checkAgain(t, root, true), "files delivered")
 	require.NoError(t, os.Remove(filepath.Join(root, anyFile())))
 	c := &attempt{t: &tree{stable: trial.Set(plan(seed))}}
 	c.Root, c.Entry = root, "Walk"

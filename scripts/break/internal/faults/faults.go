@@ -27,6 +27,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
@@ -131,50 +132,41 @@ type driver struct {
 }
 
 // drive makes a pass, until the time is over.
-func (d *driver) drive(dir string) error {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return errors.New("faults needs strace")
-	}
+func (d *driver) drive(dir string) {
+	_, err := exec.LookPath("strace")
+	fail.If(err != nil, "faults needs strace")
 	d.dir = dir
-	if err := d.prepare(); err != nil {
-		return err
-	}
+	d.prepare()
 	d.flags.Start()
 	if only := parseJob(d.only); only.backend != "" {
 		d.run([]job{only})
-	} else if err := d.count(); err != nil {
-		return err
 	} else {
+		d.count()
 		d.flags.Start()
 		d.run(d.withoutStrace())
 		d.run(d.plan())
 	}
-	if n := d.losses.Load(); n > 0 {
-		return fmt.Errorf("%d losses", n)
-	}
-	return d.ctx.Err()
+	n := d.losses.Load()
+	fail.If(n > 0, "%d losses", n)
+	fail.On(d.ctx.Err())
 }
 
 func (d *driver) over() bool { return d.flags.Over(d.ctx) || d.losses.Load() > maxLosses }
 
 // prepare writes the trees and builds the binaries.
-func (d *driver) prepare() error {
+func (d *driver) prepare() {
 	for _, name := range []string{"small", "many", "links"} {
-		if err := plant(name, d.tree(name)); err != nil {
-			return err
-		}
+		fail.On(plant(name, d.tree(name)))
 	}
 	syscall.Sync() // only what is on the disk can be dropped from the page cache
 	planted := time.Now()
 	for _, b := range backends {
 		cmd := exec.CommandContext(d.ctx, "go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", cmd, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		fail.If(err != nil, "%s: %w\n%s", cmd, err, out)
 	}
 	time.Sleep(fsinfo.Settled - time.Since(planted)) // package incremental saves nothing of files that may have changed since
-	return nil
 }
 
 func (d *driver) tree(name string) string { return filepath.Join(d.dir, "trees", name) }
@@ -216,7 +208,7 @@ func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string
 }
 
 // count finds out which calls each mode makes, and how often in one thread.
-func (d *driver) count() error {
+func (d *driver) count() {
 	for _, j := range uses() {
 		for _, paths := range []bool{true, false} {
 			var calls []string
@@ -226,13 +218,9 @@ func (d *driver) count() error {
 				}
 			}
 			scratch := filepath.Join(d.dir, "count")
-			if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
-				return err
-			}
+			fail.On(errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)))
 			out, log, err := d.strace(j, scratch, strings.Join(calls, ","), paths)
-			if err != nil || strings.Contains(out, "failed ") {
-				return fmt.Errorf("without a fault: %v: %s\n%s", err, j, out)
-			}
+			fail.If(err != nil || strings.Contains(out, "failed "), "without a fault: %v: %s\n%s", err, j, out)
 			threads := map[string]int{}
 			for line := range strings.Lines(log) {
 				if tid, call, ok := callOf(line); ok {
@@ -242,7 +230,6 @@ func (d *driver) count() error {
 			}
 		}
 	}
-	return nil
 }
 
 // callOf returns the thread and the call of a line of strace's.

@@ -21,13 +21,14 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
 // Main is the command hostile.
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("hostile")
-	return flags.Temp(args, func(dir string) error { return hostile(ctx, flags, dir) })
+	return flags.Temp(args, func(dir string) { hostile(ctx, flags, dir) })
 }
 
 const (
@@ -45,7 +46,7 @@ type tree struct {
 }
 
 // plant makes a tree. Outside has the same names as root, so that a link in a directory's place finds something.
-func plant(dir string) (*tree, error) {
+func plant(dir string) *tree {
 	t := &tree{root: filepath.Join(dir, "root"), calm: map[string]bool{}, bodies: map[string]bool{}}
 	var rels []string
 	links := map[string]string{}
@@ -72,17 +73,17 @@ func plant(dir string) (*tree, error) {
 		rels = append(rels, fmt.Sprintf("calm%d/f%03d", i%4, i))
 		t.calm[rels[len(rels)-1]] = true
 	}
-	err := errors.Join(trial.Write(t.root, testtree.BytesOf, rels...),
-		trial.Write(filepath.Join(dir, "outside"), func(string) []byte { return []byte(secret) }, rels...))
+	fail.On(trial.Write(t.root, testtree.BytesOf, rels...))
+	fail.On(trial.Write(filepath.Join(dir, "outside"), func(string) []byte { return []byte(secret) }, rels...))
 	for _, rel := range rels {
 		t.bodies[string(testtree.BytesOf(rel))] = true
 	}
 	for link, to := range links {
 		t.swapped = append(t.swapped, link)
-		err = errors.Join(err, os.Symlink(to, link))
+		fail.On(os.Symlink(to, link))
 	}
 	slices.Sort(t.swapped)
-	return t, err
+	return t
 }
 
 // newRun returns a run over a tree that is being swapped.
@@ -169,30 +170,19 @@ func (t *tree) content(r *trial.Run, data []byte, all bool) error {
 	return fmt.Errorf("%d bytes that no file of root has: %.60q", len(data), data)
 }
 
-func hostile(ctx context.Context, flags *trial.Flags, dir string) error {
-	t, err := plant(dir)
-	if err != nil {
-		return err
-	}
-	racer, err := newRacer(dir, t, flags)
-	if err != nil {
-		return err
-	}
+func hostile(ctx context.Context, flags *trial.Flags, dir string) {
+	t := plant(dir)
+	racer := newRacer(dir, t, flags)
 	runtime.GOMAXPROCS(2 + runtime.GOMAXPROCS(0)) // the racer never waits
-	err = flags.Against(ctx, math.MaxInt, 1, racer.swap, func(random *rand.Rand, _ int, still sync.Locker) (any, error) {
+	flags.Against(ctx, math.MaxInt, 1, racer.swap, func(random *rand.Rand, still sync.Locker) (any, error) {
 		flags.Count("runs", 1)
 		r := t.newRun(random, flags)
 		r.Still = still
 		return r, r.Do(ctx)
 	})
-	if err != nil {
-		return err
-	}
 	said := make([]byte, 2*len(fifoSecret))
-	if n, err := racer.fifo.Read(said); string(said[:n]) != fifoSecret {
-		return fmt.Errorf("somebody has read from the FIFO or written to it: %q, %w", said[:n], err)
-	}
-	return nil
+	n, err := racer.fifo.Read(said)
+	fail.If(string(said[:n]) != fifoSecret, "somebody has read from the FIFO or written to it: %q, %w", said[:n], err)
 }
 
 // A racer swaps entries of root with stand-ins, and with each other.
@@ -203,19 +193,12 @@ type racer struct {
 }
 
 // newRacer makes the stand-ins in dir/aside.
-func newRacer(dir string, t *tree, flags *trial.Flags) (*racer, error) {
+func newRacer(dir string, t *tree, flags *trial.Flags) *racer {
 	c := &racer{names: t.swapped}
 	outside, written := filepath.Join(dir, "outside"), filepath.Join(dir, "fifo")
-	err := errors.Join(os.Mkdir(filepath.Join(dir, "aside"), 0o755), unix.Mkfifo(written, 0o644))
-	if err == nil {
-		c.fifo, err = os.OpenFile(written, os.O_RDWR|unix.O_NONBLOCK, 0)
-	}
-	if err == nil {
-		_, err = c.fifo.WriteString(fifoSecret)
-	}
-	if err != nil {
-		return nil, err
-	}
+	fail.On(errors.Join(os.Mkdir(filepath.Join(dir, "aside"), 0o755), unix.Mkfifo(written, 0o644)))
+	c.fifo = fail.Must(os.OpenFile(written, os.O_RDWR|unix.O_NONBLOCK, 0))
+	fail.Must(c.fifo.WriteString(fifoSecret))
 	n := 0
 	put := func(kind string, do func(path string) error) {
 		path := filepath.Join(dir, "aside", fmt.Sprintf("%02d", n))
@@ -250,7 +233,7 @@ func newRacer(dir string, t *tree, flags *trial.Flags) (*racer, error) {
 		}
 		return e
 	})
-	return c, nil
+	return c
 }
 
 // exchange swaps two entries. Through a link the racer itself would move files of outside into root.

@@ -77,29 +77,27 @@ func Main(ctx context.Context, args []string) error {
 	if *in != "" {
 		return fail.Try(func() { child(ctx, *only, *group, env{*in + "/wide", *in + "/deep", *many}) })
 	}
-	return flags.Temp(args, func(dir string) error {
+	return flags.Temp(args, func(dir string) {
 		e := env{dir + "/wide", dir + "/deep", *many}
 		defer removeChain(e.deep)
-		if err := errors.Join(os.Chmod(dir, 0o755), trial.Write(e.wide, testtree.BytesOf, wideRels()...), fail.Try(func() { plantChain(e.deep) })); err != nil {
-			return err
-		}
+		fail.On(os.Chmod(dir, 0o755))
+		fail.On(trial.Write(e.wide, testtree.BytesOf, wideRels()...))
+		plantChain(e.deep)
 		for _, t := range tasks {
 			if !strings.Contains(t.name, *only) {
 				continue
 			}
 			why := ""
 			err := fail.Try(func() { why = t.start(ctx, e) })
-			switch {
-			case err != nil:
-				return fmt.Errorf("%s: %w\nto repeat: break limits -only %q", t.name, err, t.name)
-			case why != "":
+			fail.If(err != nil, "%s: %w\nto repeat: break limits -only %q", t.name, err, t.name)
+			if why != "" {
 				fmt.Printf("%s: skipped: %s\n", t.name, why)
 				flags.Count("limits skipped", 1)
-			default:
+			} else {
 				flags.Count("limits kept", 1)
 			}
 		}
-		return ctx.Err()
+		fail.On(ctx.Err())
 	})
 }
 
@@ -119,7 +117,7 @@ func (t task) start(ctx context.Context, e env) (why string) {
 		defer removeGroup(group)
 	}
 	if t.cold {
-		fail.On(trial.DropCaches())
+		trial.DropCaches()
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,23 +67,15 @@ func (f *Flags) Print() {
 }
 
 // Temp parses args, starts the time, calls do with a new directory, removes that, and prints the counts.
-func (f *Flags) Temp(args []string, do func(dir string) error) error {
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(f.dir, f.Name())
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
-	f.Start()
-	if err = do(dir); err == nil {
+func (f *Flags) Temp(args []string, do func(dir string)) error {
+	return fail.Try(func() {
+		fail.On(f.Parse(args))
+		dir := fail.Must(os.MkdirTemp(f.dir, f.Name()))
+		defer os.RemoveAll(dir)
+		f.Start()
+		do(fail.Must(filepath.EvalSymlinks(dir)))
 		f.Print()
-	}
-	return err
+	})
 }
 
 // Start starts the time, anew after what is not to count.
@@ -94,7 +87,7 @@ func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time
 // Against calls do, at most so many times, until the time is over. Meanwhile writers call change again and again, which returns what it
 // did, but not while do has locked still. An error of do gets what do has tried, and how to repeat it.
 func (f *Flags) Against(ctx context.Context, most, writers int, change func(random *rand.Rand, w, k int) (did string, err error),
-	do func(random *rand.Rand, k int, still sync.Locker) (tried any, err error)) (err error) {
+	do func(random *rand.Rand, still sync.Locker) (tried any, err error)) {
 	var still sync.RWMutex
 	var running sync.WaitGroup
 	var stop atomic.Bool
@@ -111,35 +104,29 @@ func (f *Flags) Against(ctx context.Context, most, writers int, change func(rand
 			}
 		})
 	}
+	var err error
 	random := rand.New(rand.NewSource(f.Seed))
 	for k := 1; k <= most && err == nil && !f.Over(ctx); k++ {
 		var tried any
-		if tried, err = do(random, k, &still); err != nil {
+		if tried, err = do(random, &still); err != nil {
 			err = fmt.Errorf("%w\nin run %d of %s -seed %d, %v", err, k, f.Name(), f.Seed, tried)
 		}
 	}
 	stop.Store(true)
 	running.Wait()
-	return errors.Join(append(failed, err, ctx.Err())...)
+	fail.On(errors.Join(append(failed, err, ctx.Err())...))
 }
 
 // Write writes files, whose content follows from their path, and their directories. A path that ends with a slash is a directory.
-func Write(root string, content func(rel string) []byte, rels ...string) error {
+func Write(root string, content func(rel string) []byte, rels ...string) (err error) {
 	for _, rel := range rels {
-		path := filepath.Join(root, rel)
-		isDir := rel == "" || strings.HasSuffix(rel, "/")
-		if isDir {
-			path += "/"
-		}
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil && !isDir {
-			err = os.WriteFile(path, content(rel), 0o644)
-		}
-		if err != nil {
-			return err
+		dir, name := path.Split(rel)
+		err = errors.Join(err, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		if err == nil && name != "" {
+			err = os.WriteFile(filepath.Join(root, rel), content(rel), 0o644)
 		}
 	}
-	return nil
+	return err
 }
 
 // Set returns the files, and not the directories, of what Write writes.
@@ -166,9 +153,9 @@ func Options(random *rand.Rand) fileproc.Options {
 }
 
 // DropCaches drops what the machine's memory has of files and directories. Only root may.
-func DropCaches() error {
+func DropCaches() {
 	unix.Sync()
-	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+	fail.On(os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0))
 }
 
 // MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (the most that was resident).
@@ -290,7 +277,7 @@ func (r *Run) Deliver(ctx context.Context) error {
 	if r.wrong != nil {
 		return r.wrong
 	}
-	if err != nil && !ended && r.Error != nil {
+	if err != nil && r.Error != nil {
 		err = r.Error(err)
 	}
 	if err != nil && !ended {
