@@ -19,7 +19,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
-// A mountOf says what to mount.
 type mountOf struct {
 	file     string            // a block device is made of it
 	readOnly bool              // and without the page cache
@@ -107,7 +106,6 @@ var fileSystems = map[string]struct {
 	"btrfs": {[]string{"mkfs.btrfs", "-q", "-f"}, ""},
 }
 
-// identify returns the file system of an image.
 func identify(ctx context.Context, image string) (name string) {
 	err := fail.Try(func() { name = quietly(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image) })
 	if _, ok := fileSystems[name]; !ok {

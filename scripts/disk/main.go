@@ -72,7 +72,6 @@ func ownMounts() {
 	fail.If(err != nil, "making a mount namespace: %w", err)
 }
 
-// A count is what a command did to the disk.
 type count struct {
 	Requests int64   `json:"requests"`
 	Bytes    int64   `json:"bytes"`

@@ -25,7 +25,6 @@ import (
 //go:embed mutants.txt
 var list string
 
-// A mutant is one mistake.
 type mutant struct {
 	name, file, dir, tests string // dir is of the package whose tests are to notice it
 	old, mistaken          string
@@ -33,7 +32,6 @@ type mutant struct {
 	source                 []byte // of file
 }
 
-// parse returns the mutants of the list that match only.
 func parse(root string, only *regexp.Regexp) (all []mutant, err error) {
 	for block := range strings.SplitSeq(list, "\n\n") {
 		var m mutant

@@ -15,7 +15,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
-// The operations, in the order of tables.
 const (
 	opCreate = iota
 	opRead
@@ -65,14 +64,12 @@ func (l *load) slices(s stage) int {
 	return max(1, int((s.Duration+2*l.Slice)/(4*l.Slice))) * 4
 }
 
-// A sample is what was measured of one operation.
 type sample struct {
 	latencies []time.Duration // of all that did not fail
 	failed    int
 	bytes     int64
 }
 
-// A slice is what was measured while one side ran.
 type slice struct {
 	elapsed time.Duration
 	ops     [operations]sample
@@ -88,10 +85,8 @@ func (s *slice) add(elapsed time.Duration, ops *[operations]sample) {
 	}
 }
 
-// maxFailures is how many failures are kept in words.
 const maxFailures = 20
 
-// A runner runs a load on a store.
 type runner struct {
 	*load
 	*store
@@ -182,7 +177,6 @@ func (r *runner) slice(ctx context.Context, vus []*vu, pair int, d time.Duration
 	return s
 }
 
-// each calls fn for all at the same time.
 func each(all []*vu, fn func(*vu)) {
 	var wg sync.WaitGroup
 	for _, v := range all {
@@ -237,7 +231,6 @@ func (v *vu) createNext() (took time.Duration, size int, err error) {
 	return took, f.size, nil
 }
 
-// delete deletes the i-th of the living files.
 func (v *vu) delete(i int) error {
 	f := v.living[i]
 	if err := v.remove(f.path()); err != nil {
@@ -248,7 +241,6 @@ func (v *vu) delete(i int) error {
 	return nil
 }
 
-// step does one operation and records it.
 func (v *vu) step(ctx context.Context) {
 	op := pick(v.rng, mix)
 	if op == opDelete && len(v.living) == 0 {

@@ -24,7 +24,6 @@ import (
 // percentiles are those in outcomes.
 var percentiles = []float64{50, 90, 95, 99, 99.9}
 
-// columns are the statistics in the table of a run.
 var columns = []string{"count", "ops/s", "MB/s", "avg", "med", "p(90)", "p(95)", "p(99)", "max", "rate"}
 
 // A metric summarises one operation of one side, with the names that k6 has: count, rate (the share that succeeded) and, of those
@@ -37,7 +36,6 @@ type level struct {
 	Sides [2]map[string]metric // by operation
 }
 
-// An outcome is what a run leaves.
 type outcome struct {
 	About    string // the machine and the load
 	Sides    [2]string
@@ -46,7 +44,6 @@ type outcome struct {
 	Pairs    []level  // of slices that are neighbours
 }
 
-// summarize summarises a slice of each side.
 func summarize(vus int, of [2]slice) level {
 	l := level{VUs: vus}
 	for side, s := range of {

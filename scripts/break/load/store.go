@@ -34,7 +34,6 @@ type store struct {
 	sides [2]side
 }
 
-// A side is one way to read and list.
 type side struct {
 	name string
 	// read calls check with the content of one file. It may be valid only until check returns.
@@ -45,7 +44,6 @@ type side struct {
 
 const ours = "fileproc"
 
-// stores are those of -backend.
 var stores = map[string]func(ctx context.Context, dir string) *store{"os": openFiles, "s3": openS3}
 
 // openFiles returns a store in a new directory below parent, which close removes.

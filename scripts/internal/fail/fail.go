@@ -24,21 +24,18 @@ func Try(do func()) (err error) {
 	return nil
 }
 
-// On fails with err, unless it is nil.
 func On(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// If fails if something is wrong.
 func If(wrong bool, format string, args ...any) {
 	if wrong {
 		panic(failure{fmt.Errorf(format, args...)})
 	}
 }
 
-// Must returns v, unless there is an error.
 func Must[T any](v T, err error) T {
 	On(err)
 	return v

@@ -33,7 +33,6 @@ var Colors = []color.Color{Blue, Orange, Green, Pink, Sky}
 // Dark is the colour of captions, of whiskers on bars, and of the line at 1.
 var Dark = color.Gray{Y: 0x33}
 
-// Margin is between what a figure shows and its edge.
 const Margin = vg.Length(10)
 
 // Formats are the file name extensions of the files that Save writes.
@@ -105,7 +104,6 @@ type Bars struct {
 	Caption      string
 }
 
-// Save draws to the files of the figure Save.
 func (b Bars) Save(file string) error {
 	p := New(b.Title, b.Unit, "")
 	thick := 13.0 // points, as is everything here that is not a fraction of a group's height

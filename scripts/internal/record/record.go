@@ -112,7 +112,6 @@ type Series struct {
 	Values             map[string][]float64
 }
 
-// Results are the series of a table.
 type Results []*Series
 
 // Of returns a table's series in the order in which they were measured.
@@ -277,7 +276,6 @@ func (s *Series) units() string {
 	return strings.Join(cells, ", ")
 }
 
-// Units returns a table of the medians of all units.
 func (r Results) Units() string {
 	return Table(r, Column[*Series]{"case", func(s *Series) string { return s.Data }}, Column[*Series]{"side", func(s *Series) string { return s.Who }},
 		Column[*Series]{"medians", (*Series).units})

@@ -29,7 +29,6 @@ import (
 // Version must change whenever the same Set would get different bytes or paths.
 const Version = 1
 
-// Layout is the distribution of a set's files over directories.
 type Layout string
 
 const (

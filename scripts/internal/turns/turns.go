@@ -29,7 +29,6 @@ func Do(rounds, sides int, do func(round, side int)) {
 // Work processes some files, all in the same way, and counts them.
 type Work func() (files int, bytes int64, err error)
 
-// Times returns the work of n calls of w.
 func (w Work) Times(n int) Work {
 	return func() (files int, bytes int64, err error) {
 		for range n {
@@ -47,7 +46,6 @@ func (w Work) Times(n int) Work {
 // Side returns a side whose passes are timed.
 func (w Work) Side() Side { return Side{Pass: func() (Pass, error) { return Timed(w) }} }
 
-// A Pass is one measured run over a tree.
 type Pass struct {
 	Wall, CPU float64 // nanoseconds; CPU is the user and system time of the process, and of the children that it has waited for
 	Files     int
@@ -103,7 +101,6 @@ func (s Side) After(prepare func() error) Side {
 // A Comparison is of its first side with the others.
 type Comparison []Side
 
-// Against returns a comparison of two sides.
 func Against(name string, ours, theirs Side) Comparison {
 	ours.Name, theirs.Name = name+record.Ours, name+record.Theirs
 	return Comparison{ours, theirs}

@@ -31,7 +31,6 @@ run takes about three minutes.
 
 `
 
-// Main measures and prints.
 func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("caches", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
@@ -61,7 +60,6 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-// measureAll runs the benchmarks of the test program in rounds.
 func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) (records []record.Record, err error) {
 	for round := range rounds {
 		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", benchmarks,
@@ -97,7 +95,6 @@ func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benc
 	return records, nil
 }
 
-// The sides of the cases.
 const (
 	ours       = "fileproc"
 	checked    = "fileproc, checked"
@@ -140,7 +137,6 @@ var Tables = map[string]func(record.Results) string{
 
 type column = record.Column[string]
 
-// bySet returns the columns of the times of sides.
 func bySet(r record.Results, head string, sides []string) []column {
 	columns := []column{{Head: head, Cell: func(set string) string { return set }}}
 	for _, side := range sides {

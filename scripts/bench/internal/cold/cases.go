@@ -1,6 +1,5 @@
 package cold
 
-// A testCase is a row of a table.
 type testCase struct {
 	name, target string
 	data         string   // a set of tickets, go for Go's source, or 60x300
@@ -19,7 +18,6 @@ func Target(name string) (target string) {
 	return target
 }
 
-// Names returns those of the cases.
 func Names() (names []string) {
 	for _, c := range cases {
 		names = append(names, c.name)

@@ -41,14 +41,12 @@ BENCH_COLD_1M is set.
 
 `
 
-// A bench is one call of the command.
 type bench struct {
 	output        func(ctx context.Context, name string, args ...string) (string, error) // of a program
 	runs, cancels int
 	data, tmp     string
 }
 
-// Main measures and prints.
 func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
 	var b bench
@@ -116,7 +114,6 @@ const (
 	usual = "usual loop"
 )
 
-// Table returns the table of cold runs.
 func Table(r record.Results) string {
 	columns := []record.Column[string]{{Head: "case", Cell: func(name string) string { return name }}}
 	for _, side := range r.Sides() {
@@ -196,7 +193,6 @@ func (s *side) seconds() float64 {
 	return measure.Median(all)
 }
 
-// once runs one cold pass of a side.
 func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
 	args := []string{fail.Must(os.Executable()), "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)

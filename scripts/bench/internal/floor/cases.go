@@ -41,7 +41,6 @@ func (r *run) fileproc(opts fileproc.Options) turns.Side {
 
 func (r *run) c(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
 
-// cases are the values of -case.
 var cases = map[string]func(*run) []record.Record{
 	"whole": func(r *run) []record.Record {
 		return r.compare(turns.Against("whole / C loop", r.fileproc(whole), r.c("read", cReadSize)))
@@ -86,7 +85,6 @@ func (r *run) list() (names []string) {
 	return names
 }
 
-// sweep compares the default with other numbers of workers.
 func (r *run) sweep() []record.Record {
 	var list []turns.Comparison
 	for text := range strings.SplitSeq(r.workers, ",") {
@@ -253,7 +251,6 @@ func (r *run) once() []record.Record {
 	return nil
 }
 
-// value returns a record of what was measured once.
 func (r *run) value(who, unit string, value float64) []record.Record {
 	return []record.Record{{Table: r.Table, Data: r.Data, Who: who + record.Ours, Values: map[string]float64{unit: value}}}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// A run is of one case.
 type run struct {
 	turns.Measurement
 	ctx                 context.Context
@@ -47,7 +46,6 @@ against itself: again (package incremental against a full run), files (Options.F
   sweep (the default against other -workers), uring (with io_uring against without);
 alone: once (one pass of -side, as JSON), allocs (allocations a file), peak (memory of Stream)`
 
-// Main is the command floor.
 func Main(ctx context.Context, args []string) (err error) {
 	if len(args) == 3 && args[0] == "serve" {
 		return serveSlow(args[1], args[2])
@@ -107,7 +105,6 @@ func (r *run) end() (err error) {
 	return err
 }
 
-// temp makes a directory that is removed after the run.
 func (r *run) temp() string {
 	dir := fail.Must(os.MkdirTemp("", "floor-"))
 	r.cleanup = append(r.cleanup, func() error { return os.RemoveAll(dir) })

@@ -158,7 +158,6 @@ func regular(read func(path string) error) fs.WalkDirFunc {
 	}
 }
 
-// walkDir returns the work of the usual loop.
 func walkDir(dir string) turns.Work {
 	return paths(func(read func(string) error) error { return filepath.WalkDir(dir, regular(read)) })
 }

@@ -100,7 +100,6 @@ func (c comparison) timesAndCounts(times, counts func()) {
 	fail.On(errors.Join(fail.Try(counts), err))
 }
 
-// withBinary compares two binaries, measured in turn.
 func (c comparison) withBinary(cases []benchCase, old, new string) {
 	c.limit = cmp.Or(c.limit, 0.05)
 	side := func() *side { return newSide(old) }
@@ -197,7 +196,6 @@ func (s series) and(o series) series {
 	return series{slices.Concat(s.Time, o.Time), slices.Concat(s.Floor, o.Floor), slices.Concat(s.Ratio, o.Ratio)}
 }
 
-// A side is one of those that are compared.
 type side struct {
 	binary string // unless empty, what is measured; else the side is a record
 	quiet  bool   // a record of a machine like this one, which must not be busier than then

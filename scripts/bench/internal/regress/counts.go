@@ -49,7 +49,6 @@ var kindOf = map[string]string{
 	"fstat": "stat", "newfstatat": "stat", "fstatat64": "stat", "statx": "stat", "fstatfs": "fstatfs",
 }
 
-// countedCases are those whose counts are recorded and compared.
 var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat"}
 
 // count returns the counts of those of the cases that are counted. Only the working tree's have requests to a disk.
@@ -128,7 +127,6 @@ func (c clone) calls(binary string, bc benchCase) counts {
 // traceLine has a call's name, a parenthesis if the call begins, and the result if it ends: perhaps on a line of its own.
 var traceLine = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))?$`)
 
-// readTrace counts what strace wrote to a file, by kind.
 func readTrace(file string) map[string]int {
 	f := fail.Must(os.Open(file))
 	defer f.Close()

@@ -44,7 +44,6 @@ type meta struct {
 	Dirty      bool   `json:"dirty"`
 }
 
-// An entry is one line of baseline.jsonl.
 type entry struct {
 	meta
 	Cases  map[string]series `json:"cases"`

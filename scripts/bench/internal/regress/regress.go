@@ -81,7 +81,6 @@ const (
 	minRuns  = 5     // is the least with which the test can find a difference significant and still says more than a coin
 )
 
-// newCase returns a case of a set such as flat_5k.
 func newCase(name, mode string) benchCase {
 	has := func(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
 	layout, size, _ := strings.Cut(name, "_")

@@ -64,7 +64,6 @@ func cacheTable(name string) func(*runner, context.Context) string {
 	}
 }
 
-// stampOf says what the records were measured with and on.
 func stampOf(records []record.Record) string {
 	var all []string
 	for _, r := range records {

@@ -94,7 +94,6 @@ type runner struct {
 	stamp           record.Record
 }
 
-// Main is the command report.
 func Main(ctx context.Context, args []string) error {
 	var names []string
 	for _, p := range parts {
@@ -203,7 +202,6 @@ func (r *runner) set(ctx context.Context, name string) string {
 	return filepath.Join(data, set.Name())
 }
 
-// output runs a program, or fails.
 func output(ctx context.Context, name string, args ...string) string {
 	return fail.Must(commands.Output(ctx, "", name, args...))
 }

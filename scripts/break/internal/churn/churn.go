@@ -25,7 +25,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the command churn.
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("churn")
 	virtual := trial.MemoryMiB("VmSize")
@@ -69,7 +68,6 @@ func limitFiles(n uint64) {
 	unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
 }
 
-// An attempt is one run and the way it ends.
 type attempt struct {
 	trial.Run
 	t     *tree
@@ -187,7 +185,6 @@ func (c *attempt) content(f *fileproc.File, a *trial.Answer) (err error) {
 	return err
 }
 
-// do makes the run.
 func (c *attempt) do(ctx context.Context) error {
 	c.Want, c.newest = map[string]bool{}, map[string]int64{}
 	for rel, gens := range c.t.replaced {

@@ -75,7 +75,6 @@ var targets = []target{
 	{"fsync", true, false, "EBADF EDQUOT EINVAL ENOSPC EROFS", false},
 }
 
-// errnos returns the errors of a call, each once.
 func (t target) errnos() []string {
 	if t.few {
 		return strings.Fields("EINTR ENOMEM EPERM ENOSYS EINVAL")
@@ -110,7 +109,6 @@ type filter struct {
 	odd      bool       // only if the argument 1 is odd: a length for which the runtime's mmap never asks
 }
 
-// number is the number of each call on this machine.
 var number = map[string]uintptr{
 	"io_uring_setup": unix.SYS_IO_URING_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
 	"io_setup": unix.SYS_IO_SETUP, "io_submit": unix.SYS_IO_SUBMIT, "io_getevents": unix.SYS_IO_GETEVENTS,
@@ -146,7 +144,6 @@ var filters = func() map[string]filter {
 	return all
 }()
 
-// install makes the filter hold for this process.
 func (f filter) install() error {
 	const (
 		load, equal, ret = seccomp.Load, seccomp.Equal, seccomp.Return

@@ -59,12 +59,10 @@ func Main(ctx context.Context, args []string) error {
 	return d.flags.Temp(args, d.drive)
 }
 
-// backends are the build tags of each.
 var backends = []struct{ name, tags string }{
 	{"linux", ""}, {"nouring", "fileproc_nouring"}, {"unix", "fileproc_unix"}, {"generic", "fileproc_generic"},
 }
 
-// A job is one run.
 type job struct {
 	backend string
 	mode    mode
@@ -103,7 +101,6 @@ func (j job) errno() string {
 	return ""
 }
 
-// byStrace reports whether strace makes the fault.
 func (j job) byStrace() bool { return j.t.call != seccompRuns && j.t.call != shortRuns }
 
 // use begins the keys of a mode on a backend in driver.counts.
@@ -131,7 +128,6 @@ type driver struct {
 	losses atomic.Int64
 }
 
-// drive makes a pass, until the time is over.
 func (d *driver) drive(dir string) {
 	_, err := exec.LookPath("strace")
 	fail.If(err != nil, "faults needs strace")
@@ -153,7 +149,6 @@ func (d *driver) drive(dir string) {
 
 func (d *driver) over() bool { return d.flags.Over(d.ctx) || d.losses.Load() > maxLosses }
 
-// prepare writes the trees and builds the binaries.
 func (d *driver) prepare() {
 	for _, name := range []string{"small", "many", "links"} {
 		fail.On(plant(name, d.tree(name)))
@@ -340,7 +335,6 @@ func (d *driver) command(args []string) (string, error) {
 	return string(out), err
 }
 
-// judge decides what became of a run.
 func (d *driver) judge(j job, out string, err error, injected int) {
 	var delivered, failed, leaked int
 	_, e := fmt.Sscanf(out[max(0, strings.LastIndex(out, "delivered=")):], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 )
 
-// Main says why nothing is run.
 func Main(context.Context, []string) error {
 	fmt.Println("skipped: faults needs a machine of 64 bits")
 	return nil

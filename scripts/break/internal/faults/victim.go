@@ -175,7 +175,6 @@ func giveShortCounts(seed string) error {
 	})
 }
 
-// forgetCached drops the files from the page cache.
 func forgetCached(tree, root string) {
 	for rel := range filesOf(tree) {
 		if fd, err := unix.Open(filepath.Join(root, rel), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
@@ -242,7 +241,6 @@ func filesOf(tree string) map[string]bool {
 	return files
 }
 
-// plant writes the tree below root.
 func plant(name, root string) error {
 	rels := []string{"empty/"}
 	for rel := range filesOf(name) {

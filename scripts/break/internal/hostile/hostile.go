@@ -25,7 +25,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the command hostile.
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("hostile")
 	return flags.Temp(args, func(dir string) { hostile(ctx, flags, dir) })

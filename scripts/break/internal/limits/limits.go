@@ -39,7 +39,6 @@ type task struct {
 // A job returns what it has seen, or fails.
 type job func(ctx context.Context, e env) string
 
-// An env says where the trees are.
 type env struct{ wide, deep, many string }
 
 var tasks = []task{
@@ -64,7 +63,6 @@ var tasks = []task{
 	{name: "cold, GOMEMLIMIT 40 MiB", run: manyFiles, many: true, env: "GOMEMLIMIT=40MiB", cold: true},
 }
 
-// Main is the command limits.
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("limits")
 	many := flags.String("many", "", "a flat directory of a million small files, for the limits of memory (default: those are skipped)")
@@ -130,7 +128,6 @@ func (t task) start(ctx context.Context, e env) (why string) {
 	return ""
 }
 
-// child runs a task in this process.
 func child(ctx context.Context, name, group string, e env) {
 	if group != "" {
 		fail.On(os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0))

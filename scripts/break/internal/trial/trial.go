@@ -51,7 +51,6 @@ func NewFlags(name string) *Flags {
 	return f
 }
 
-// Count adds n to a count that Temp prints.
 func (f *Flags) Count(what string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +80,6 @@ func (f *Flags) Temp(args []string, do func(dir string)) error {
 // Start starts the time, anew after what is not to count.
 func (f *Flags) Start() { f.end = time.Now().Add(f.time) }
 
-// Over reports whether the time is over.
 func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time.Now().After(f.end) }
 
 // Against calls do, at most so many times, until the time is over. Meanwhile writers call change again and again, which returns what it
@@ -140,7 +138,6 @@ func Set(rels []string) map[string]bool {
 	return set
 }
 
-// Pick returns one of values.
 func Pick[T any](random *rand.Rand, values ...T) T { return values[random.Intn(len(values))] }
 
 // Options returns options that every tree and every kind of run can have.
@@ -378,7 +375,6 @@ func (r *Run) run(ctx context.Context) (err error) {
 	return err
 }
 
-// readDir lists a directory and those below it.
 func (r *Run) readDir(dir string) {
 	entries, err := fileproc.ReadDir(filepath.Join(r.Root, dir))
 	for _, e := range entries {
@@ -393,7 +389,6 @@ func (r *Run) readDir(dir string) {
 	}
 }
 
-// result counts a result.
 func (r *Run) result(a Answer) {
 	if r.Result != nil {
 		if err := r.Result(a); err != nil {
