@@ -175,34 +175,28 @@ func (l *load) describe(s *store, dir, revision string) string {
 		host.Machine(dir), runtime.GOMAXPROCS(0), backend, s.kind, revision, strings.Join(stages, ","), l.Slice, l.Seed, l.Files, l.Own)
 }
 
-// A threshold is a condition on a metric in the words of k6, such as "read:p(95)<500". In place of a time, a threshold may
-// have a ratio to the other side: "read:p(95)<=1.15x".
-type threshold struct {
-	text     string
-	metric   string // an operation, or "checks" for all operations of both sides
-	stat     string // in metric
-	operator string
-	limit    float64 // times are in milliseconds
-	relative bool
-}
+// A threshold is a condition on a metric in the words of k6, such as "read:p(95)<500", and then its parts. The metric is an operation,
+// or "checks" for all operations of both sides. In place of a time in milliseconds, a threshold may have a ratio to the other side:
+// "read:p(95)<=1.15x".
+type threshold []string
 
-var thresholdPattern = regexp.MustCompile(`^(?:(checks):(rate)|(create|read|list|delete):(avg|min|med|max|rate|count|p\((?:50|90|95|99|99\.9)\)))` +
-	`(<=|>=|==|<|>)([0-9.]+)(x?)$`)
+var thresholdPattern = regexp.MustCompile(`^(checks|create|read|list|delete):(avg|min|med|max|rate|count|p\((?:50|90|95|99|99\.9)\))` +
+	`(<=|>=|==|<|>)([0-9]+(?:\.[0-9]+)?)(x?)$`)
 
 func parseThreshold(text string) (threshold, error) {
-	m := thresholdPattern.FindStringSubmatch(text)
-	if m == nil {
-		return threshold{}, errors.New("want METRIC:STATISTIC OPERATOR LIMIT without spaces, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x " +
+	t := thresholdPattern.FindStringSubmatch(text)
+	if t == nil || t[1] == "checks" && t[2] != "rate" {
+		return nil, errors.New("want METRIC:STATISTIC OPERATOR LIMIT without spaces, such as read:p(95)<500 (milliseconds), read:p(95)<=1.15x " +
 			"or checks:rate==1")
 	}
-	limit, err := strconv.ParseFloat(m[6], 64)
-	return threshold{text, m[1] + m[3], m[2] + m[4], m[5], limit, m[7] == "x"}, err
+	return t, nil
 }
 
 // judge returns the value that the threshold is for, and whether it is within. If nothing succeeded, it is not.
 func (t threshold) judge(r *outcome) (value float64, ok bool) {
-	all := r.Levels[0].Sides
-	if t.metric == "checks" {
+	all, metric, stat, operator := r.Levels[0].Sides, t[1], t[2], t[3]
+	limit, _ := strconv.ParseFloat(t[4], 64)
+	if metric == "checks" {
 		succeeded, count := 0.0, 0.0
 		for _, side := range all {
 			for _, m := range side {
@@ -210,12 +204,12 @@ func (t threshold) judge(r *outcome) (value float64, ok bool) {
 			}
 		}
 		value, ok = succeeded/max(count, 1), true
-	} else if value, ok = all[0][t.metric][t.stat]; t.relative {
-		other, known := all[1][t.metric][t.stat]
+	} else if value, ok = all[0][metric][stat]; t[5] == "x" {
+		other, known := all[1][metric][stat]
 		value, ok = value/other, ok && known
 	}
-	sign := map[int]string{-1: "<", 0: "=", 1: ">"}[cmp.Compare(value, t.limit)]
-	return value, ok && strings.Contains(t.operator, sign)
+	sign := map[int]string{-1: "<", 0: "=", 1: ">"}[cmp.Compare(value, limit)]
+	return value, ok && strings.Contains(operator, sign)
 }
 
 // inWords formats a statistic; times with four digits.
@@ -278,7 +272,7 @@ func (r *outcome) write(w io.Writer, thresholds []threshold) (ok bool) {
 	for _, t := range thresholds {
 		value, met := t.judge(r)
 		ok = ok && met
-		fmt.Fprintf(w, "%s %s: %.4g\n", map[bool]string{true: "✓", false: "✗"}[met], t.text, value)
+		fmt.Fprintf(w, "%s %s: %.4g\n", map[bool]string{true: "✓", false: "✗"}[met], t[0], value)
 	}
 	for _, f := range r.Failures {
 		fmt.Fprintln(w, "failed:", f)

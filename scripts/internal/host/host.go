@@ -1,7 +1,8 @@
-// Package host describes the machine of a measurement, without names of hosts and users.
+// Package host describes the machine of a measurement, without names of hosts and users, and empties its caches.
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,4 +43,22 @@ func FileSystem(dir string) string {
 		return ""
 	}
 	return lines[1]
+}
+
+// DropCaches empties the page, dentry and inode caches. It needs root.
+func DropCaches() error {
+	err := exec.Command("sync").Run() // dirty pages cannot be dropped
+	if err = errors.Join(err, os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200)); err != nil {
+		return fmt.Errorf("dropping the caches: %w", err)
+	}
+	return nil
+}
+
+// MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (the most that was resident).
+func MemoryMiB(field string) (size float64) {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		fmt.Sscanf(line, field+": %f", &size)
+	}
+	return size / 1024
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
@@ -35,22 +36,14 @@ const (
 
 var whole, metadata = fileproc.Options{}, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}
 
-func (r *run) fileproc(opts fileproc.Options) turns.Side {
-	return read(r.ctx, r.dir, opts).Side()
-}
+func (r *run) fileproc(opts fileproc.Options) turns.Side { return read(r.ctx, r.dir, opts).Side() }
 
 func (r *run) c(mode string, size int) turns.Side { return r.cLoop(r.dir, mode, size, r.threads) }
 
 var cases = map[string]func(*run) []record.Record{
-	"whole": func(r *run) []record.Record {
-		return r.compare(turns.Against("whole / C loop", r.fileproc(whole), r.c("read", cReadSize)))
-	},
-	"prefix": func(r *run) []record.Record {
-		return r.compare(turns.Against("prefix / C loop", r.fileproc(fileproc.Options{ReadSize: prefixSize}), r.c("read", prefixSize)))
-	},
-	"stat": func(r *run) []record.Record {
-		return r.compare(turns.Against("stat / C loop with fstatat", r.fileproc(metadata), r.c("stat", 0)))
-	},
+	"whole":  againstC("whole / C loop", whole, "read", cReadSize),
+	"prefix": againstC("prefix / C loop", fileproc.Options{ReadSize: prefixSize}, "read", prefixSize),
+	"stat":   againstC("stat / C loop with fstatat", metadata, "stat", 0),
 	"names": func(r *run) []record.Record {
 		ours := entries(fileproc.ReadDir, r.dir).Side()
 		return r.compare(turns.Against("ReadDir / bare getdents64", ours, r.c("names", 0)),
@@ -62,6 +55,10 @@ var cases = map[string]func(*run) []record.Record{
 	},
 	"peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
 	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
+}
+
+func againstC(name string, opts fileproc.Options, mode string, size int) func(*run) []record.Record {
+	return func(r *run) []record.Record { return r.compare(turns.Against(name, r.fileproc(opts), r.c(mode, size))) }
 }
 
 func (r *run) files() []record.Record {
@@ -275,8 +272,5 @@ func (r *run) peak() []record.Record {
 	for _, err := range fileproc.Stream(r.ctx, r.dir, whole, size) {
 		fail.On(err)
 	}
-	var kib float64
-	_, text, _ := strings.Cut(string(fail.Must(os.ReadFile("/proc/self/status"))), "VmHWM:")
-	fail.Must(fmt.Sscan(text, &kib))
-	return r.value(who, "MiB", kib/1024)
+	return r.value(who, "MiB", host.MemoryMiB("VmHWM"))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/host"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
@@ -69,7 +70,7 @@ func Main(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if *cold {
-		r.Before = dropCaches
+		r.Before = host.DropCaches
 	}
 	defer func() { err = errors.Join(err, r.end()) }()
 	return fail.Try(func() {

@@ -19,7 +19,6 @@ import (
 	"sync/atomic"
 
 	"github.com/charlievieth/fastwalk"
-	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
@@ -86,15 +85,6 @@ func counted(ctx context.Context, args []string) (lines int64, err error) {
 		lines += n
 	}
 	return lines, err
-}
-
-// dropCaches empties the page, dentry and inode caches. It needs root.
-func dropCaches() error {
-	unix.Sync() // dirty pages cannot be dropped
-	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200); err != nil {
-		return fmt.Errorf("dropping the caches: %w", err)
-	}
-	return nil
 }
 
 // read returns fileproc's work, which counts per worker, on separate cache lines, so that the counters cost nothing. With NoRead

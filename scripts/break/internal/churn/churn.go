@@ -22,19 +22,20 @@ import (
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/host"
 	"golang.org/x/sys/unix"
 )
 
 func Main(ctx context.Context, args []string) error {
 	flags := trial.NewFlags("churn")
-	virtual := trial.MemoryMiB("VmSize")
+	virtual := host.MemoryMiB("VmSize")
 	return flags.Temp(args, func(dir string) {
 		for ; !flags.Over(ctx); flags.Seed++ {
 			churn(ctx, flags, filepath.Join(dir, fmt.Sprint(flags.Seed)))
 		}
 		runtime.GC()
-		now := trial.MemoryMiB("VmSize")
-		fail.If(now > virtual+2048, "the address space has grown to %d MiB from %d", now, virtual)
+		now := host.MemoryMiB("VmSize")
+		fail.If(now > virtual+2048, "the address space has grown to %.0f MiB from %.0f", now, virtual)
 		fail.On(ctx.Err())
 	})
 }
@@ -47,7 +48,7 @@ func churn(ctx context.Context, flags *trial.Flags, root string) {
 	flags.Count("trees", 1)
 	flags.Against(ctx, 60, len(t.shares), t.step, func(random *rand.Rand, still sync.Locker) (any, error) {
 		if os.Getuid() == 0 && random.Intn(40) == 0 {
-			if err := fail.Try(trial.DropCaches); err != nil {
+			if err := host.DropCaches(); err != nil {
 				return nil, err
 			}
 		}
@@ -239,7 +240,7 @@ func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold,
 	t, random := &tree{root: root, stable: trial.Set(plan(flags.Seed))}, rand.New(rand.NewSource(flags.Seed))
 	for range runs {
 		if cold {
-			trial.DropCaches()
+			fail.On(host.DropCaches())
 		}
 		c := newAttempt(random, t, flags)
 		if c.Entry == "incremental" { // root may be read-only, and is not the place for a cache

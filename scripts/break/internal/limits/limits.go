@@ -23,6 +23,7 @@ import (
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"github.com/fileproc/fileproc/scripts/internal/host"
 	"golang.org/x/sys/unix"
 )
 
@@ -115,7 +116,7 @@ func (t task) start(ctx context.Context, e env) (why string) {
 		defer removeGroup(group)
 	}
 	if t.cold {
-		trial.DropCaches()
+		fail.On(host.DropCaches())
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -136,7 +137,7 @@ func child(ctx context.Context, name, group string, e env) {
 	fail.If(i < 0, "no task %q", name)
 	did := tasks[i].run(ctx, e)
 	runtime.GC()
-	fmt.Printf("%s, peak %d MiB\n", did, trial.MemoryMiB("VmHWM"))
+	fmt.Printf("%s, peak %.0f MiB\n", did, host.MemoryMiB("VmHWM"))
 }
 
 // memoryGroup makes a control group of mib MiB, and returns its directory.
@@ -182,9 +183,9 @@ func noLockedMemory(ctx context.Context, e env) string {
 	return wideTree(ctx, e)
 }
 
-func peakBelow(mib int) {
-	peak := trial.MemoryMiB("VmHWM")
-	fail.If(peak >= mib, "peak memory %d MiB, want less than %d", peak, mib)
+func peakBelow(mib float64) {
+	peak := host.MemoryMiB("VmHWM")
+	fail.If(peak >= mib, "peak memory %.0f MiB, want less than %.0f", peak, mib)
 }
 
 // requireAll makes every kind of run over root and requires want files: those of set, if it is not nil, and else want is their number.
@@ -250,7 +251,7 @@ func slowLoop(entry string, ordered bool) job {
 			return true
 		}}
 		fail.On(r.Do(ctx))
-		most := 64
+		most := 64.0
 		if ordered { // keeps the names of the directory that is being listed
 			most = 256
 		}

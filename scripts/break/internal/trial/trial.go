@@ -149,21 +149,6 @@ func Options(random *rand.Rand) fileproc.Options {
 	}
 }
 
-// DropCaches drops what the machine's memory has of files and directories. Only root may.
-func DropCaches() {
-	unix.Sync()
-	fail.On(os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0))
-}
-
-// MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (the most that was resident).
-func MemoryMiB(field string) (size int) {
-	status, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		fmt.Sscanf(line, field+": %d", &size)
-	}
-	return size >> 10
-}
-
 // A Run is one run of fileproc and what it has to deliver. Its functions are called as fileproc calls its own.
 type Run struct {
 	Root  string
