@@ -174,11 +174,17 @@ count_files() { # directory, flag
 	[ "$n" != 0 ]
 }
 
-test_inline() {
-	make_tree "$at/tree"
-	count_files "$at/tree" N
-	check_tree "$at/tree"
+# check_made makes a tree, counts the files with flags, and checks it.
+check_made() { # directory, flags of count_files
+	local flag
+	make_tree "$1"
+	for flag in "${@:2}"; do
+		count_files "$1" "$flag"
+	done
+	check_tree "$1"
 }
+
+test_inline() { check_made "$at/tree" N; }
 
 add_key() { printf 'fileproc%.0s' {1..8} | xfs_io -c add_enckey "$at" | sed 's/.* //'; } # prints its identifier
 
@@ -218,18 +224,14 @@ test_compressed() {
 	local algorithm
 	for algorithm in zstd lzo zlib; do
 		mount -o "remount,compress-force=$algorithm" "$at"
-		make_tree "$at/$algorithm"
-		count_files "$at/$algorithm" inline
-		count_files "$at/$algorithm" encoded
-		check_tree "$at/$algorithm"
+		check_made "$at/$algorithm" inline encoded
 	done
 }
 
 test_reflink() {
-	make_tree "$at/tree"
+	check_made "$at/tree"
 	cp -a --reflink=always "$at/tree" "$at/copy"
 	count_files "$at/copy" shared
-	check_tree "$at/tree"
 	check_tree "$at/copy"
 }
 
@@ -297,18 +299,15 @@ squashfs | erofs)
 	image "$at" "$fs" ${mkfs[$fs]} ${options[$name]:-}
 	;;
 esac
-case $name in
-squashfs | erofs) check linux "$at" 100 ;;
-*)
-	if is "$name" "${in_uml[@]}"; then
-		test_changing
-		exit # the kernel ends with what is mounted
-	elif is "$name" "${trees[@]}"; then
-		"test_${name#*-}"
-	else
-		run_all
-	fi
-	;;
-esac
+if is "$name" squashfs erofs; then
+	check linux "$at" 100
+elif is "$name" "${in_uml[@]}"; then
+	test_changing
+	exit # the kernel ends with what is mounted
+elif is "$name" "${trees[@]}"; then
+	"test_${name#*-}"
+else
+	run_all
+fi
 umount "$at" # fails if the tests have left a file open
 unset "mounted[-1]"
