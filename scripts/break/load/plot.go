@@ -50,7 +50,7 @@ func (r *outcome) draw(name string) error {
 	// Whole decades, so that there are labels, and room for the legend.
 	p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, 1+math.Ceil(math.Log10(p.Y.Max)))
 	caption := strings.NewReplacer(", GOMAXPROCS", "\nGOMAXPROCS", ", stages", "\nstages").Replace(r.About)
-	return figure.SavePlot(name, p, 9*vg.Inch, 6*vg.Inch, caption, figure.Dark)
+	return figure.SavePlot(name, p, 9*vg.Inch, 6*vg.Inch, caption)
 }
 
 // nines spreads the high percentiles: 90, 99 and 99.9 are at 1, 2 and 3.

@@ -18,25 +18,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colours that people with a colour vision deficiency can distinguish too.
-var (
-	Blue   = color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}
-	Orange = color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff}
-	Green  = color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff}
-	Pink   = color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff}
-	Sky    = color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}
-)
+// Colors are those of the kinds of bars, or of the curves, of a figure: blue, orange, green, pink and sky, which people with a colour
+// vision deficiency can distinguish too.
+var Colors = []color.Color{color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff}}
 
-// Colors are those of the kinds of bars, or of the curves, of a figure.
-var Colors = []color.Color{Blue, Orange, Green, Pink, Sky}
+// dark is the colour of captions, of whiskers on bars, and of the line at 1.
+var dark = color.Gray{Y: 0x33}
 
-// Dark is the colour of captions, of whiskers on bars, and of the line at 1.
-var Dark = color.Gray{Y: 0x33}
-
-const Margin = vg.Length(10)
-
-// Formats are the file name extensions of the files that Save writes.
-var Formats = []string{"svg", "png"}
+const margin = vg.Length(10) // between what a figure shows and its edge
 
 // New returns an empty plot with a title and the labels of its axes.
 func New(title, x, y string) *plot.Plot {
@@ -56,20 +46,20 @@ func New(title, x, y string) *plot.Plot {
 }
 
 // SavePlot saves p with the caption below it. The height is that of p alone.
-func SavePlot(name string, p *plot.Plot, width, height vg.Length, caption string, ink color.Color) error {
+func SavePlot(name string, p *plot.Plot, width, height vg.Length, caption string) error {
 	small := p.X.Tick.Label
-	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, ink, text.XLeft, text.YBottom
-	below := small.Height(caption) + 2*Margin
+	small.Font.Size, small.Color, small.XAlign, small.YAlign = 11, dark, text.XLeft, text.YBottom
+	below := small.Height(caption) + 2*margin
 	return Save(name, width, height+below, func(c draw.Canvas) {
-		c.FillText(small, vg.Point{X: Margin, Y: Margin}, caption)
-		p.Draw(draw.Crop(c, Margin, -Margin, below, -Margin))
+		c.FillText(small, vg.Point{X: margin, Y: margin}, caption)
+		p.Draw(draw.Crop(c, margin, -margin, below, -margin))
 	})
 }
 
 // Save writes name.svg and name.png, or only the one that name is, with what paint draws on a white canvas.
 func Save(name string, width, height vg.Length, paint func(draw.Canvas)) error {
-	formats := Formats
-	if format := strings.TrimPrefix(filepath.Ext(name), "."); slices.Contains(Formats, format) {
+	formats := []string{"svg", "png"}
+	if format := strings.TrimPrefix(filepath.Ext(name), "."); slices.Contains(formats, format) {
 		name, formats = strings.TrimSuffix(name, "."+format), []string{format}
 	}
 	for _, format := range formats {
@@ -125,7 +115,7 @@ func (b Bars) Save(file string) error {
 	}
 	if b.One != "" {
 		line := &plotter.Line{XYs: plotter.XYs{{X: 1, Y: -0.5}, {X: 1, Y: float64(len(b.Names)) - 0.5}},
-			LineStyle: draw.LineStyle{Color: Dark, Width: 1.5, Dashes: []vg.Length{5, 3}}}
+			LineStyle: draw.LineStyle{Color: dark, Width: 1.5, Dashes: []vg.Length{5, 3}}}
 		p.Add(line)
 		p.Legend.Add(b.One, line)
 	}
@@ -140,7 +130,7 @@ func (b Bars) Save(file string) error {
 		p.Y.Max += (18*float64(entries) - 6) / group
 	}
 	const around = 110 // points for the title and the axis
-	return SavePlot(file, p, 8*vg.Inch, vg.Length((p.Y.Max-p.Y.Min)*group+around), b.Caption, Dark)
+	return SavePlot(file, p, 8*vg.Inch, vg.Length((p.Y.Max-p.Y.Min)*group+around), b.Caption)
 }
 
 // add draws the bars of kind i at the offset beside from the middle of their groups, and returns the end of the longest
@@ -180,7 +170,7 @@ func (b Bars) add(p *plot.Plot, i int, beside, thick float64) (longest float64, 
 	if err != nil {
 		return 0, err
 	}
-	errorBars.Color, errorBars.CapWidth = Dark, vg.Length(thick/2)
+	errorBars.Color, errorBars.CapWidth = dark, vg.Length(thick/2)
 	tags, err := plotter.NewLabels(labels)
 	if err != nil {
 		return 0, err
