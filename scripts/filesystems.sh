@@ -229,9 +229,10 @@ test_compressed() {
 }
 
 test_reflink() {
-	check_made "$at/tree"
+	make_tree "$at/tree"
 	cp -a --reflink=always "$at/tree" "$at/copy"
 	count_files "$at/copy" shared
+	check_tree "$at/tree"
 	check_tree "$at/copy"
 }
 
