@@ -53,7 +53,7 @@ func (r *Run) eachListed(j *Job) error {
 	advance := func() (ok bool) {
 		var name string
 		if name, failed, ok = next(); ok && failed == nil {
-			dir, rel = splitName(name)
+			dir, rel = SplitName(name)
 			return true
 		}
 		return false
@@ -83,9 +83,9 @@ func (r *Run) eachListed(j *Job) error {
 	return context.Cause(r.Ctx)
 }
 
-// splitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
+// SplitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
 // file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
-func splitName(name string) (dir, rel string) {
+func SplitName(name string) (dir, rel string) {
 	if name == "" {
 		return ".", "." // which names no file either
 	}

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
@@ -40,7 +44,7 @@ type list struct {
 	plain    *regexp.Regexp // matches a line of the format "sum  name"
 	reversed int            // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
 
-	lines, same, different, malformed, unreadable int
+	lines, same, different, cached, malformed, unreadable int
 }
 
 // A listEntry is one line of a list.
@@ -60,7 +64,19 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 	l.tagged = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `$`)
 	l.plain = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + sum + `[ \t](.+)$`)
 	l.in.Buffer(nil, math.MaxInt)
-	run.InTurn(s.Run, l.entries, func(e listEntry, worker int, _ func()) (emit func()) {
+	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
+	if s.Cache != "" {
+		all := slices.Collect(entries)
+		entries = slices.Values(all)
+		s.fromCache(all, known)
+	}
+	run.InTurn(s.Run, entries, func(e listEntry, worker int, _ func()) (emit func()) {
+		if sum, ok := known[belowHere(e.name)]; ok {
+			return func() {
+				l.cached++
+				l.print(e.name, nil, sum != e.sum)
+			}
+		}
 		it := s.Named(e.name)
 		it.Worker = worker
 		defer it.Close()
@@ -68,12 +84,40 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		differs := string(sum) != e.sum // compared here, because the worker's next file overwrites sum
 		return func() { l.print(e.name, err, differs) }
 	})
-	s.Totals.Processed += int64(l.same + l.different)
+	s.Totals.Processed += int64(l.same + l.different - l.cached)
 	s.Totals.Failed += int64(l.unreadable)
 	if err := l.in.Err(); err != nil {
 		return false, err
 	}
 	return s.Ctx.Err() == nil && l.summarize(), nil
+}
+
+// belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
+func belowHere(name string) string {
+	if dir, rel := run.SplitName(name); dir == "." && !strings.HasSuffix(rel, "/") {
+		return rel
+	}
+	return ""
+}
+
+// fromCache puts the checksums of files below the working directory into known, by path, with --cache. What it cannot read,
+// such as a file behind a symbolic link, is left for checkList.
+func (s *sums) fromCache(entries []listEntry, known map[string]string) {
+	s.Opts.OnError = func(error) error { return nil }
+	s.Opts.Files = func(yield func(string) bool) {
+		for _, e := range entries {
+			if rel := belowHere(e.name); rel != "" && !yield(rel) {
+				return
+			}
+		}
+	}
+	err := s.Each(run.Job{Read: s.read, Version: "hash " + s.algorithm, Print: func(path string, sum []byte, _ *output.Chunk) error {
+		known[filepath.ToSlash(path)] = string(sum)
+		return nil
+	}})
+	if err != nil && s.Ctx.Err() == nil {
+		s.Fail(err)
+	}
 }
 
 // print prints the result of one file, as sha256sum does. err says that the file could not be read.

@@ -49,7 +49,8 @@ func Hash(r *run.Run) *cobra.Command {
 		Long: `Print the checksum of every regular file below the directories, including hidden and ignored files, in the format of
 sha256sum: names with a newline, a carriage return or a backslash are escaped. With --check, read such lines from the
 arguments, in every form that sha256sum accepts, and report which of the listed files have changed. "-" is standard input,
-which is also read without an argument if it is a pipe or a file, and always with --check.`,
+which is also read without an argument if it is a pipe or a file, and always with --check. --check --cache opens only what
+has changed below the working directory.`,
 		Example: "  fileproc hash src > SUMS\n  fileproc hash --check --quiet SUMS",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"quiet", "status", "warn", "strict", "ignore-missing"} {
@@ -76,7 +77,7 @@ which is also read without an argument if it is a pipe or a file, and always wit
 	f.BoolVarP(&s.warn, "warn", "w", false, "with --check: report each malformed line")
 	f.BoolVar(&s.strict, "strict", false, "with --check: fail if a line is malformed")
 	f.BoolVar(&s.ignoreMissing, "ignore-missing", false, "with --check: do not report or fail for missing files")
-	r.Flags(cmd, run.All|run.Reads|run.Sorts|run.Keeps, "json check", "json zero", "zero check", "check files-from", "check cache")
+	r.Flags(cmd, run.All|run.Reads|run.Sorts|run.Keeps, "json check", "json zero", "zero check", "check files-from")
 	return cmd
 }
 
