@@ -150,7 +150,7 @@ func BenchmarkSwitch(b *testing.B) {
 			b.StartTimer()
 			require.NoError(b, w.Sync(b.Context()))
 			b.StopTimer()
-			require.Len(b, got, len(names)+1, "each once, and that it has settled")
+			require.GreaterOrEqual(b, len(got), len(names)+1, "each once, unless it settles meanwhile, and that it has settled")
 			for len(got) > 0 {
 				<-got
 			}
