@@ -28,9 +28,11 @@ under_wine() {
 	sed 's/^\(\t*\)STATUS_NOT_SUPPORTED:/\1NTStatus(0xC0000002), STATUS_NOT_SUPPORTED:/' "$os_file" >"$tmp/at_windows.go"
 	echo "{\"Replace\": {\"$os_file\": \"$tmp/at_windows.go\"}}" >"$tmp/overlay.json"
 	echo "   $(wine --version)"
+	skip "package watch: wine tells of no change in a directory that has moved; its package events is tested"
 	for module in . cmd/fileproc; do
 		# One package at a time: tests that look at the time fail when many programs wait for wine's server.
-		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 $timeout -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS ./...) || status=1
+		(cd "$module" && GOOS=windows GOARCH=amd64 go test -p 1 $timeout -short -overlay "$tmp/overlay.json" -exec wine $TESTFLAGS \
+			$(GOOS=windows go list ./... | grep -v '/watch$')) || status=1
 	done
 	GOOS=windows GOARCH=amd64 go test -run - -bench TimesWalkDir -benchtime 15x -overlay "$tmp/overlay.json" -exec wine . | grep ^Bench
 	(cd cmd/fileproc && GOOS=windows GOARCH=amd64 go build -o "$tmp/fileproc.exe" .) || status=1

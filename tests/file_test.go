@@ -342,7 +342,11 @@ func TestFileInfo(t *testing.T) {
 	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{ReadSize: fileproc.NoRead}, func(f *fileproc.File) error {
 		require.NoError(t, os.Remove(f.Path()))
 		_, err := f.Info()
-		require.ErrorIs(t, err, fs.ErrNotExist)
+		if runtime.GOOS == "windows" || runtime.GOOS == "plan9" { // the listing has it
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
 		return nil
 	}))
 }
