@@ -3,6 +3,7 @@ package watch
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -75,10 +76,8 @@ func TestKilled(t *testing.T) {
 				}
 			}
 		}
-		go func() { // until it is killed
-			for lines.Scan() {
-			}
-		}()
+		require.NoError(t, lines.Err())
+		go io.Copy(io.Discard, out) // until it is killed
 		h.change(h.IntN(60))
 		time.Sleep(time.Duration(h.IntN(20)) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
