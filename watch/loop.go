@@ -282,7 +282,7 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 		}
 	}
 	if soonest := now.Add(defaultQuiet); !l.settleAt.IsZero() && l.settleAt.Before(soonest) {
-		l.settleAt = soonest // whatever it is, the loop does not do nothing else
+		l.settleAt = soonest // so that the loop never does this alone
 	}
 	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
 		l.saveAt = now.Add(saveAfter)

@@ -34,14 +34,14 @@ type Source struct {
 	reading sync.Mutex // held while events are read and taken in: in their order
 	buf     []byte     // of what is read
 
-	mu      sync.Mutex // guards what follows
-	top     *dir
-	byWatch map[int32]*dir
-	above   map[int32]string  // by the watch of a directory above root, or of root: the name in it that matters, "" for the directory itself
-	of      int32             // the watch of root in above: that of the directory that was root when the source was opened
-	points  map[string]string // see mountPoints
-	moved   bool
-	closed  bool
+	mu        sync.Mutex // guards what follows
+	top       *dir
+	byWatch   map[int32]*dir
+	above     map[int32]string  // by the watch of a directory above root, or of root: the name in it that matters, "" for the directory itself
+	rootWatch int32             // the watch of root in above: that of the directory that was root when the source was opened
+	points    map[string]string // see mountPoints
+	moved     bool
+	closed    bool
 }
 
 // A dir is a directory below root.
@@ -89,7 +89,7 @@ func Open(root string) (*Source, error) {
 		s.mounts = fd
 		s.points = s.mountPoints()
 	}
-	if s.of, err = s.watchAbove(real, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, ""); err != nil {
+	if s.rootWatch, err = s.watchAbove(real, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, ""); err != nil {
 		s.closeAll()
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Source) Add(rel string) error {
 	if err != nil {
 		return err
 	}
-	if rel == "." && watch != s.of { // another directory than the one that tells when it moves
+	if rel == "." && watch != s.rootWatch { // another directory than the one that tells when it moves
 		s.moved = true
 		s.pending.add(".", true)
 	}
