@@ -74,13 +74,56 @@ type Session[T any] struct {
 
 // A sessionDir is a directory with files that have a result, or for which fn has failed.
 type sessionDir struct {
-	subs  map[string]*sessionDir
+	subs map[string]*sessionDir
+	// While all files are those that one run has met, a list is enough: a map takes twice as long as what a run does with an unchanged file.
+	names []string
+	run   uint32            // the number of that run
 	files map[string]uint32 // the number of the last run that has met the file
 }
 
+// meet notes that a run has met a file, which it does once, and reports whether it is new here.
+func (d *sessionDir) meet(name string, run uint32) bool {
+	if d.files == nil && (len(d.names) == 0 || d.run == run) {
+		d.names, d.run = append(d.names, name), run
+		return true
+	}
+	d.index()
+	_, was := d.files[name]
+	d.files[name] = run
+	return !was
+}
+
+// index makes a map of the list.
+func (d *sessionDir) index() {
+	if d.files != nil {
+		return
+	}
+	d.files = make(map[string]uint32, len(d.names))
+	for _, name := range d.names {
+		d.files[name] = d.run
+	}
+	d.names = nil
+}
+
+// unmet forgets the files that the run has not met, and yields their names.
+func (d *sessionDir) unmet(run uint32, yield func(name string)) {
+	if d.files == nil && d.run == run {
+		return
+	}
+	d.index()
+	for name, last := range d.files {
+		if last != run {
+			delete(d.files, name)
+			yield(name)
+		}
+	}
+}
+
+func (d *sessionDir) isEmpty() bool { return len(d.names)+len(d.files)+len(d.subs) == 0 }
+
 type marker struct {
-	dir   string
-	files map[string]uint32
+	path string
+	dir  *sessionDir
 }
 
 type failure struct {
@@ -278,7 +321,7 @@ func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
 
 // met notes that rel has a result or a failure, and reports whether it had none.
 func (s *Session[T]) met(rel, name string) bool {
-	if dir := rel[:len(rel)-len(name)]; s.mark.files == nil || s.mark.dir != dir {
+	if dir := rel[:len(rel)-len(name)]; s.mark.dir == nil || s.mark.path != dir {
 		d := &s.dirs
 		for part := range strings.SplitSeq(strings.TrimSuffix(dir, "/"), "/") {
 			if part == "" {
@@ -294,17 +337,14 @@ func (s *Session[T]) met(rel, name string) bool {
 			}
 			d = sub
 		}
-		if d.files == nil {
-			d.files = map[string]uint32{}
-		}
-		s.mark = marker{dir, d.files}
+		s.mark = marker{dir, d}
 	}
-	_, was := s.mark.files[name]
-	if s.mark.files[name] = s.runs; !was {
+	isNew := s.mark.dir.meet(name, s.runs)
+	if isNew {
 		s.files++
 		delete(s.gone, rel)
 	}
-	return !was
+	return isNew
 }
 
 // isNews notes a failure, and reports whether it is to be yielded: not that a file is
@@ -442,10 +482,13 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 			}
 		}
 		d := chain[len(chain)-1]
-		if run, ok := d.files[base]; ok && run != s.runs {
-			delete(d.files, base)
-			s.files--
-			all = append(all, rel)
+		if d.files != nil || d.run != s.runs {
+			d.index()
+			if run, ok := d.files[base]; ok && run != s.runs {
+				delete(d.files, base)
+				s.files--
+				all = append(all, rel)
+			}
 		}
 		if sub := d.subs[base]; sub != nil {
 			chain, names = append(chain, sub), append(names, base)
@@ -454,7 +497,7 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 	} else {
 		all = s.sweepDir(all, "", &s.dirs, unread)
 	}
-	for i := len(chain) - 1; i > 0 && len(chain[i].files)+len(chain[i].subs) == 0; i-- {
+	for i := len(chain) - 1; i > 0 && chain[i].isEmpty(); i-- {
 		delete(chain[i-1].subs, names[i])
 	}
 	return all
@@ -464,15 +507,12 @@ func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread
 	if unread[strings.TrimSuffix(prefix, "/")] {
 		return all
 	}
-	for name, run := range d.files {
-		if run != s.runs {
-			delete(d.files, name)
-			s.files--
-			all = append(all, prefix+name)
-		}
-	}
+	d.unmet(s.runs, func(name string) {
+		s.files--
+		all = append(all, prefix+name)
+	})
 	for name, sub := range d.subs {
-		if all = s.sweepDir(all, prefix+name+"/", sub, unread); len(sub.files)+len(sub.subs) == 0 {
+		if all = s.sweepDir(all, prefix+name+"/", sub, unread); sub.isEmpty() {
 			delete(d.subs, name)
 		}
 	}

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Makes 5,000 tickets in one directory and 5,000 in year-month directories, then extracts every frontmatter with each
 # backend and with a plain loop. Needs Go, which downloads the two modules that the package itself needs.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-data=$(cd .. && pwd)/.data
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+data=$PWD/.data
+cd scripts
 for layout in flat nested1; do
 	go run ./tickets -layout $layout -count 5k -out "$data"
 done

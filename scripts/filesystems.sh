@@ -5,17 +5,9 @@
 # each file system; a file system without its tools is skipped with the reason. Installs nothing.
 #
 # These names run no tests. They check trees, warm and cold, with each backend:
-#   ext4-inline        small files and small directories are in their inodes
-#   ext4-encrypted     with the key; without it, when each file has to be a reported failure; with the key again
-#   ext4-immutable, xfs-immutable, btrfs-immutable
-#                      immutable and append-only files and directories, read as root and as another user
-#   btrfs-compressed   zstd, lzo and zlib, with small files in the metadata
-#   xfs-reflink, btrfs-reflink
-#                      a tree and its reflinked copy
-#   nfs3, nfs4, smb    on a server (nfs-kernel-server, samba and cifs-utils) of ext4, or of tmpfs for nfs4, also while others write
-#   f2fs, jfs, nilfs2, reiserfs, udf, vfat
-#                      the same, without a server
-# From nfs3 on they run in a user-mode Linux (uml.sh), which leaves the machine's own servers alone, with fewer runs.
+#   ext4-inline, ext4-encrypted (with its key, without, with it again), btrfs-compressed (zstd, lzo, zlib)
+#   ext4-immutable, xfs-immutable, btrfs-immutable (and append-only, as root and another user), xfs-reflink, btrfs-reflink
+#   nfs3, nfs4, smb, f2fs, jfs, nilfs2, reiserfs, udf, vfat: also while others write, and in a user-mode Linux (uml.sh)
 #
 # With -incremental, only the tests of packages incremental and watch run, with COUNT random histories of a tree and COUNT rounds of each
 # test of faults. On ext4-seconds, whose times are in whole seconds, only the histories run.

@@ -2,10 +2,9 @@
 # Tries to make fileproc lose, tear or leak something. Fails at the first part with a loss, and prints how to repeat that.
 # Usage: reliability.sh [--minutes N] [PART]...   N minutes for each part, 2 by default; all parts by default:
 #   faults   each system call with each of its errors, by strace's injection and by seccomp
-#   hostile  a process that swaps links, FIFOs, devices and directories; odd mounts and FUSE servers; names on a terminal
+#   hostile  a racer that swaps links, FIFOs, devices and directories; odd mounts and FUSE servers; names on a terminal
 #   churn    writers that create, rename, delete, rewrite and replace
-#   limits   few descriptors, little memory, one processor, many runs at once, slow consumers, deep chains; its time does not
-#            depend on N
+#   limits   few descriptors, little memory, many runs at once, slow consumers, deep chains; its time does not depend on N
 #   fuzz     the fuzz targets, of which FuzzPool makes random interleavings; at least 10 s each
 #   race     the short tests under the race detector, again and again, with 1, 2 and 8 processors
 # A part that needs what the machine lacks is skipped with the reason. docs/dev/reliability.md has the figures.
@@ -19,11 +18,8 @@ fi
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "reliability: --minutes needs a number of minutes" >&2; exit 2; }
 [ $# -gt 0 ] || set -- "${parts[@]}"
 
-# broken BACKEND COMMAND... runs a command of break with one backend.
-broken() {
-	[ -e "$tmp/break-$1" ] || go -C scripts build -tags "fileproc_$1" -o "$tmp/break-$1" ./break
-	nice "$tmp/break-$1" "${@:2}"
-}
+# in_go runs tests of tests/ with build tags, and prints what they say of themselves.
+in_go() { go test -count=1 -timeout 0 -v -tags "$1" -run "$2" ./tests | grep -e '_test\.go:' -e '^ *--- [FS]' -e '^ok' -e '^FAIL'; }
 
 run_faults() {
 	has strace || return 0
@@ -39,7 +35,7 @@ run_fuzz() {
 	mapfile -t targets < <(grep -rEo --exclude-dir=.data --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' .)
 	share=$((minutes * 60 / ${#targets[@]}))
 	[ "$share" -ge 10 ] || share=10
-	if in_memory; then at=$memory; fi # the targets make many small files
+	if in_memory tmpfs; then at=$memory; fi # the targets make many small files
 	for target in "${targets[@]}"; do
 		dir=${target%/*} target=${target##* }
 		echo "   $dir $target, $share s"
@@ -69,9 +65,8 @@ run_race() {
 }
 
 run_hostile() {
-	local backend
-	for backend in linux unix generic; do # a third of the time each
-		broken "$backend" hostile -for "$((minutes * 20))s"
+	for tag in fileproc_linux fileproc_unix fileproc_generic; do # a third of the time each
+		FILEPROC_HOSTILE=$((minutes * 20)) in_go "$tag" HostileTree
 	done
 	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' . ./tests
 	go -C internal/fusetest test -count=1 ./...
@@ -79,19 +74,15 @@ run_hostile() {
 }
 
 run_churn() {
-	broken linux churn -for "$((minutes * 30))s"
+	go -C scripts build -o "$tmp/break" ./break
+	nice "$tmp/break" churn -for "$((minutes * 30))s"
 	FILEPROC_WATCHED=$((minutes * 300)) go test -count=1 -timeout 0 -run Histories -v ./watch | grep rounds,
-	in_memory || { skip "the half in memory: no /dev/shm" && return 0; } # there the writers are twenty times as fast
-	broken linux churn -for "$((minutes * 30))s" -dir "$memory"
+	in_memory tmpfs || { skip "the half in memory: no /dev/shm" && return 0; } # there the writers are twenty times as fast
+	nice "$tmp/break" churn -for "$((minutes * 30))s" -dir "$memory"
 }
 
 run_limits() {
-	local many=${FILEPROC_MANY:-.data/tickets_flat_1m}
-	if [ ! -d "$many" ]; then
-		skip "the limits of memory: no $many; (cd scripts && go run ./tickets -layout flat -count 1m -out ../.data) makes it"
-		many=
-	fi
-	broken linux limits -many "$many"
+	FILEPROC_LIMITS=1 FILEPROC_MANY=${FILEPROC_MANY:-$(realpath -e .data/tickets_flat_1m 2>/dev/null || true)} in_go fileproc_linux 'FewDescriptors|LimitsThatForbid|AChain|LimitsOfMemory'
 }
 
 for part; do

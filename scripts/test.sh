@@ -58,12 +58,8 @@ brief() {
 # go_test leaves vet to the step of that name and to cross.sh: it would look at all that is imported, in each build again.
 go_test() { brief go test "$timeout" -vet=off -v "$@"; }
 
-# test_with_tag tests the packages whose code depends on build tags with one tag, on tmpfs. The package does not use io_uring there,
-# but these builds never use it.
-test_with_tag() {
-	in_memory || true
-	GOTMPDIR=$tmp TMPDIR=${memory:-${TMPDIR:-/tmp}} go_test -count 1 -tags "$1" $short $elsewhere . ./tests ./internal/content ./internal/sys
-}
+# test_with_tag tests the packages whose code depends on build tags with one tag.
+test_with_tag() { go_test -count 1 -tags "$1" $short $elsewhere . ./tests ./internal/content ./internal/sys; }
 
 # run_staticcheck runs it on the default build of every module, and each night on the other builds.
 run_staticcheck() {
@@ -98,7 +94,7 @@ race() {
 # Permission checks do not apply to root, so a run as root proves little about unreadable files. The packages are
 # copied because the other user may not be able to read the clone.
 as_another_user() {
-	local dir=$tmp/user package
+	local dir=${memory:-$tmp}/user package
 	local -a nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 	[ "$(id -u)" = 0 ] || { skip "only root can become another user" && return; }
 	has setpriv || return 0
@@ -109,7 +105,7 @@ as_another_user() {
 		[ ! -d "$package/testdata" ] || cp -R "$package/testdata" "$dir/$package"
 	done
 	cp go.mod go.sum "$dir"
-	chmod -R a+rX "$tmp"
+	chmod -R a+rX "$tmp" "$dir"
 	mkdir -m 1777 "$dir/tmp"
 	if ! "${nobody[@]}" test -r "$dir/go.mod"; then
 		skip "another user cannot reach the temporary directory"
@@ -121,6 +117,8 @@ as_another_user() {
 	done
 }
 
+# Each night they run on the machine's disk. GOTMPDIR is where the tests' directories are, if it is set.
+[ "$set" = --all ] || ! in_memory ext4 || export TMPDIR=$memory GOTMPDIR=$memory
 step "gofmt" formatted
 step "go vet" go vet ./...
 step "go test" go_test ./...
@@ -130,7 +128,7 @@ if [ -z "$set" ]; then
 fi
 step "staticcheck" run_staticcheck
 step "go test -race" race
-[ "$set" = --all ] || tagged=(fileproc_unix fileproc_generic) # on tmpfs, the default build has no io_uring either
+[ "$set" = --all ] || tagged=(fileproc_unix fileproc_generic) # tests of the default build have DisableURing, too
 for tags in "${tagged[@]}"; do
 	step "go test -tags $tags" test_with_tag "$tags"
 done

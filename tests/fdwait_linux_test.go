@@ -75,28 +75,35 @@ func TestInvariant4WaitOfAProcessWithoutTimers(t *testing.T) {
 	require.NoError(t, err, "%.300s", out)
 }
 
-func underALimit(t *testing.T, root string) {
-	limitDescriptors(t, 32)
-	for _, tree := range []string{"wide", "comb", "bush"} {
-		tree := filepath.Join(root, tree)
-		want := countFiles(t, tree)
-		for _, workers := range []int{1, 4, 64} {
-			leavesNothing(t, func() {
-				require.NoError(t, complete(t.Context(), tree, fileproc.Options{Workers: workers}, want), "%s, %d workers", tree, workers)
-			})
-		}
-		listed := int64(0)
-		for e, err := range fileproc.Walk(t.Context(), tree, fileproc.Options{Workers: 16}) {
-			require.NoError(t, err)
-			if !e.IsDir() {
-				listed++
+func underALimit(limit uint64) func(t *testing.T, root string) {
+	return func(t *testing.T, root string) {
+		limitDescriptors(t, limit)
+		for _, tree := range []string{"wide", "comb", "bush"} {
+			tree := filepath.Join(root, tree)
+			want := countFiles(t, tree)
+			for _, workers := range []int{1, 4, 64} {
+				leavesNothing(t, func() {
+					require.NoError(t, complete(t.Context(), tree, fileproc.Options{Workers: workers}, want), "%s, %d workers", tree, workers)
+				})
+			}
+			requireListed(t, tree, want)
+			for _, read := range []func(*fileproc.File) ([]byte, error){readOpened, readOn} {
+				require.NoError(t, openedInFn(t.Context(), tree, want, read))
 			}
 		}
-		require.Equal(t, want, listed, "Walk")
-		for _, read := range []func(*fileproc.File) ([]byte, error){readOpened, readOn} {
-			require.NoError(t, openedInFn(t.Context(), tree, want, read))
+	}
+}
+
+func requireListed(t *testing.T, root string, want int64) {
+	t.Helper()
+	listed := int64(0)
+	for e, err := range fileproc.Walk(t.Context(), root, fileproc.Options{Workers: 16}) {
+		require.NoError(t, err)
+		if !e.IsDir() {
+			listed++
 		}
 	}
+	require.Equal(t, want, listed, "Walk")
 }
 
 // openedInFn holds one more descriptor in each running call of fn.
@@ -173,19 +180,21 @@ func withFewLeft(t *testing.T, root string) {
 	}
 }
 
-// manyRunsAtOnce begins twice as many runs as there are descriptors. If their roots took all, none could go on.
-func manyRunsAtOnce(t *testing.T, root string) {
-	limitDescriptors(t, 64)
-	tree := filepath.Join(root, "bush")
-	want := countFiles(t, tree)
-	errs := make([]error, 128)
-	start := time.Now()
-	var runs sync.WaitGroup
-	for i := range errs {
-		runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) })
+// manyRunsAtOnce begins more runs than there are descriptors. If their roots took all, none could go on.
+func manyRunsAtOnce(limit uint64, n int) func(t *testing.T, root string) {
+	return func(t *testing.T, root string) {
+		limitDescriptors(t, limit)
+		tree := filepath.Join(root, "bush")
+		want := countFiles(t, tree)
+		errs := make([]error, n)
+		start := time.Now()
+		var runs sync.WaitGroup
+		for i := range errs {
+			runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) })
+		}
+		runs.Wait()
+		require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
 	}
-	runs.Wait()
-	require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
 }
 
 // beginWithNoneLeft begins runs while one that goes on has the last descriptors: those that are cancelled return, and the other
@@ -337,7 +346,11 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
-	for _, task := range []string{"limit", "hogged", "begin", "crowd", "nested", "recursion"} {
+	all := []string{"limit", "16 descriptors", "24 descriptors", "hogged", "begin", "crowd", "nested", "recursion"}
+	if os.Getenv(limitsVariable) != "" {
+		all = append(all, "1,000 runs", "1,000 runs, 1,024 descriptors")
+	}
+	for _, task := range all {
 		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
 		if task == "begin" { // in the cold mode the run that goes on closes what it has read ahead
 			continue

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -67,9 +68,9 @@ func printPeak(t *testing.T) {
 
 var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+)`)
 
-func peakMiB(t *testing.T, task, root string) (float64, bool) {
+func peakMiB(t *testing.T, task, root string, change ...func(*exec.Cmd)) (float64, bool) {
 	t.Helper()
-	out, ok := runTask(t, task, root)
+	out, ok := runTask(t, task, root, change...)
 	if !ok {
 		return 0, false
 	}

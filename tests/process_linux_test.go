@@ -18,10 +18,10 @@ import (
 
 // Each of the tasks runs in a process of its own, which may be limited, measured or given another user.
 var tasks = map[string]func(t *testing.T, root string){
-	"limit":      underALimit,
+	"limit":      underALimit(32),
 	"hogged":     withFewLeft,
 	"begin":      beginWithNoneLeft,
-	"crowd":      manyRunsAtOnce,
+	"crowd":      manyRunsAtOnce(64, 128),
 	"nested":     nestedRuns,
 	"recursion":  recursiveRuns,
 	"peak":       measuredPeak,

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && (amd64 || arm64 || loong64 || riscv64)
 
 // Command break tries to make fileproc lose, tear or leak something. Most of its commands are parts of scripts/reliability.sh or of
 // scripts/filesystems.sh:
@@ -13,17 +13,13 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/break/internal/churn"
 	"github.com/fileproc/fileproc/scripts/break/internal/faults"
-	"github.com/fileproc/fileproc/scripts/break/internal/hostile"
-	"github.com/fileproc/fileproc/scripts/break/internal/limits"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 )
 
 func main() {
 	commands.Main(1, map[string]func(context.Context, []string) error{
-		"churn":   churn.Main,
-		"hostile": hostile.Main,
-		"limits":  limits.Main,
-		"tree":    churn.Tree,
-		"faults":  faults.Main,
+		"churn":  churn.Main,
+		"tree":   churn.Tree,
+		"faults": faults.Main,
 	})
 }

@@ -16,12 +16,8 @@ const maxHead = 256
 type library struct{ pool []byte }
 
 func newLibrary(seed uint64, largest int) *library {
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
-	}
 	pool := make([]byte, largest+1<<20)
-	_, _ = rand.NewChaCha8(key).Read(pool) // never fails
+	_, _ = rand.NewChaCha8([32]byte(fmt.Appendf(nil, "%032d", seed))).Read(pool) // never fails
 	return &library{pool}
 }
 

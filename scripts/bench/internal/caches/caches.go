@@ -40,10 +40,8 @@ func Main(ctx context.Context, args []string) error {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
 	return fail.Try(func() {
+		fail.On(flags.Parse(args))
 		fail.If(*rounds < 1 || flags.NArg() > 0, "-rounds must be at least 1, and there are no arguments")
 		tmp := fail.Must(os.MkdirTemp("", "caches-"))
 		defer os.RemoveAll(tmp)

@@ -60,13 +60,10 @@ func Main(ctx context.Context, args []string) error {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if b.runs < 1 || b.cancels < 1 || flags.NArg() > 1 || os.Geteuid() != 0 {
-		return errors.New("cold needs root, at least one run and one cancel, and at most one PATTERN")
-	}
 	return fail.Try(func() {
+		fail.On(flags.Parse(args))
+		fail.If(b.runs < 1 || b.cancels < 1 || flags.NArg() > 1 || os.Geteuid() != 0,
+			"cold needs root, at least one run and one cancel, and at most one PATTERN")
 		pattern := fail.Must(regexp.Compile(flags.Arg(0)))
 		b.data = fail.Must(filepath.Abs("../.data"))
 		b.tmp = fail.Must(os.MkdirTemp("", "cold-"))

@@ -66,14 +66,12 @@ func Main(ctx context.Context, args []string) (err error) {
 	cold := flags.Bool("cold", false, "as root: drop the caches before each pass")
 	fuse := flags.Duration("fuse", 0, "in place of -dir: a FUSE file system of 1,000 files whose opens take this `long`")
 	raw := flags.Bool("records", false, "print the passes as records, for the command report and for benchstat")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *cold {
-		r.Before = host.DropCaches
-	}
 	defer func() { err = errors.Join(err, r.end()) }()
 	return fail.Try(func() {
+		fail.On(flags.Parse(args))
+		if *cold {
+			r.Before = host.DropCaches
+		}
 		do := cases[*name]
 		fail.If(flags.NArg() > 0, "unexpected argument %q", flags.Arg(0))
 		fail.If(do == nil, "unknown case %q: want one of %v", *name, slices.Sorted(maps.Keys(cases)))

@@ -257,45 +257,37 @@ func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold,
 	fail.On(ctx.Err())
 }
 
-// doLocked makes a run on an encrypted tree whose key was removed. The kernel then lists other names and opens no file. The run has
-// to list everything, and has to report each file that it cannot open.
+// doLocked makes two runs on an encrypted tree whose key was removed. The kernel then lists other names and opens no file. The
+// runs have to list everything, and to report each file that they cannot open.
 func (c *attempt) doLocked(ctx context.Context) error {
 	var size atomic.Int64
-	wantSize, failed := int64(0), map[string]bool{}
+	var opened, listed fileproc.Report
+	files, wantSize := int64(len(c.t.stable)), int64(0)
 	for rel := range c.t.stable {
 		wantSize += int64(len(contentOf(rel)))
 	}
-	if c.Entry == "ReadDir" {
-		c.Entry = "Walk"
-	}
-	o := c.Opts
-	r := trial.Run{Root: c.Root, Entry: c.Entry, Want: map[string]bool{}, May: func(string) bool { return true },
-		Opts: fileproc.Options{Workers: o.Workers, Ordered: o.Ordered, DisableURing: o.DisableURing, ReadSize: o.ReadSize, Stat: o.Stat},
-		File: func(f *fileproc.File, _ *trial.Answer) error {
-			s, err := f.Stat()
-			size.Add(s.Size)
-			return err
-		},
-		Failure: func(rel string, err error) error {
-			if !errors.Is(err, unix.ENOKEY) || failed[rel] {
-				return err
-			}
-			failed[rel] = true
+	opts := fileproc.Options{Workers: c.Opts.Workers, DisableURing: c.Opts.DisableURing, ReadSize: max(c.Opts.ReadSize, 0), Report: &opened}
+	opts.OnError = func(err error) error {
+		if errors.Is(err, unix.ENOKEY) {
 			return nil
-		}}
-	if err := r.Do(ctx); err != nil {
+		}
 		return err
 	}
-	files, listed, lost := len(c.t.stable), 0, len(c.t.stable)
-	if r.Entry == "Walk" || r.Opts.ReadSize == fileproc.NoRead { // no file is opened
-		listed, lost = files, 0
-	}
+	err := fileproc.ForEach(ctx, c.Root, opts, func(*fileproc.File) error { return nil })
+	opts.ReadSize, opts.Stat, opts.Report, opts.OnError = fileproc.NoRead, true, &listed, nil
+	err = errors.Join(err, fileproc.ForEach(ctx, c.Root, opts, func(f *fileproc.File) error {
+		s, err := f.Stat()
+		size.Add(s.Size)
+		return err
+	}))
 	switch {
-	case len(r.Seen) != listed || r.Files != int64(listed) || len(failed) != lost || r.Report.Found != int64(files):
-		return fmt.Errorf("%d files delivered, %d of them different, of %d, %d failed: %+v", r.Files, len(r.Seen), files, len(failed), r.Report)
-	case listed > 0 && r.Entry != "Walk" && size.Load() != wantSize:
-		return fmt.Errorf("the sizes add up to %d, not %d", size.Load(), wantSize)
+	case err != nil:
+	case listed.Processed != files || size.Load() != wantSize:
+		err = fmt.Errorf("listed: %+v, %d bytes, not %d files of %d", listed, size.Load(), files, wantSize)
+	case opened.Failed != files:
+		err = fmt.Errorf("opened: %+v, not %d failures", opened, files)
+	default:
+		c.flags.Count("files that failed with ENOKEY, as they have to", files)
 	}
-	c.flags.Count("files that failed with ENOKEY, as they have to", int64(lost))
-	return nil
+	return err
 }

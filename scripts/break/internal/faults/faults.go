@@ -27,6 +27,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
@@ -155,11 +156,9 @@ func (d *driver) prepare() {
 	}
 	syscall.Sync() // only what is on the disk can be dropped from the page cache
 	planted := time.Now()
+	fail.On(os.Setenv("CGO_ENABLED", "0"))
 	for _, b := range backends {
-		cmd := exec.CommandContext(d.ctx, "go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		fail.If(err != nil, "%s: %w\n%s", cmd, err, out)
+		fail.Must(commands.Output(d.ctx, "", "go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break"))
 	}
 	time.Sleep(fsinfo.Settled - time.Since(planted)) // package incremental saves nothing of files that may have changed since
 }

@@ -156,7 +156,7 @@ type Run struct {
 	Opts  fileproc.Options // Report and OnError are added
 	Cache string           // the cache file of incremental
 
-	// Want has the files that come exactly once, or at most once if the run ends early. If it is nil, files are only counted.
+	// Want has the files that come exactly once, or at most once if the run ends early.
 	Want map[string]bool
 	// Content, if not nil, returns the content that comes with a file of Want.
 	Content func(rel string) []byte
@@ -180,11 +180,10 @@ type Run struct {
 	// Ended is set when the caller's functions end the run early.
 	Ended atomic.Bool
 
-	Report      fileproc.Report
-	Files, Dirs int64          // results, and directories of Walk
-	Seen        map[string]int // how many results have an ID
+	Report fileproc.Report
+	Seen   map[string]int // how many results have an ID
 
-	mu    sync.Mutex // guards Files, Seen and wrong
+	mu    sync.Mutex // guards Seen and wrong
 	wrong error
 }
 
@@ -297,9 +296,7 @@ func (r *Run) run(ctx context.Context) (err error) {
 	opts := r.Opts
 	opts.Report, opts.OnError = &r.Report, r.Failed
 	fn := func(f *fileproc.File) (a Answer, err error) {
-		if r.Want != nil {
-			a = Answer{Rel: f.Rel(), ID: f.Rel()}
-		}
+		a = Answer{Rel: f.Rel(), ID: f.Rel()}
 		if r.File != nil {
 			err = r.File(f, &a)
 		}
@@ -337,11 +334,7 @@ func (r *Run) run(ctx context.Context) (err error) {
 		for e, failure := range fileproc.Walk(ctx, r.Root, opts) {
 			switch err = errors.Join(err, failure); {
 			case failure != nil:
-			case e.IsDir():
-				r.Dirs++
-			case r.Want == nil:
-				r.result(Answer{})
-			default:
+			case !e.IsDir():
 				if r.Opts.Stat && r.Content != nil && r.Want[e.Rel()] {
 					if s, err := e.Stat(); err != nil || s.Size != int64(len(r.Content(e.Rel()))) {
 						r.Wrong(fmt.Errorf("%s: Stat returns %+v, %v", e.Rel(), s, err))
@@ -382,10 +375,7 @@ func (r *Run) result(a Answer) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Files++
-	if r.Want != nil {
-		r.Seen[a.ID]++
-	}
+	r.Seen[a.ID]++
 }
 
 // Failed is Options.OnError, which sees every failure, not only the first 100.
