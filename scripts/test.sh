@@ -113,7 +113,7 @@ as_another_user() {
 	fi
 	for package in . tests cmd/fileproc; do
 		echo "   $package"
-		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short ${elsewhere/-/-test.} -test.timeout 20m)
+		(cd "$dir/$package" && HOME=$dir/tmp TMPDIR=$dir/tmp GOTMPDIR=$dir/tmp brief "${nobody[@]}" ./package.test -test.v -test.short ${elsewhere/-/-test.} -test.timeout 20m)
 	done
 }
 

@@ -346,6 +346,9 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
+	t.Run("limit, one processor", func(t *testing.T) {
+		runTask(t, "limit", root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "GOMAXPROCS=1") })
+	})
 	all := []string{"limit", "16 descriptors", "24 descriptors", "hogged", "begin", "crowd", "nested", "recursion"}
 	if os.Getenv(limitsVariable) != "" {
 		all = append(all, "1,000 runs", "1,000 runs, 1,024 descriptors")
