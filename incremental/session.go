@@ -75,15 +75,20 @@ type Session[T any] struct {
 // A sessionDir is a directory with files that have a result, or for which fn has failed.
 type sessionDir struct {
 	subs map[string]*sessionDir
-	// While all files are those that one run has met, a list is enough: a map takes twice as long as what a run does with an unchanged file.
+	// The files, in one of two forms. While they are those that one run has met, they are a list, which takes a first run less time.
 	names []string
 	run   uint32            // the number of that run
 	files map[string]uint32 // the number of the last run that has met the file
 }
 
+// isOf reports whether all files are in a list of those that the run has met.
+func (d *sessionDir) isOf(run uint32) bool {
+	return d.files == nil && (len(d.names) == 0 || d.run == run)
+}
+
 // meet notes that a run has met a file, which it does once, and reports whether it is new here.
 func (d *sessionDir) meet(name string, run uint32) bool {
-	if d.files == nil && (len(d.names) == 0 || d.run == run) {
+	if d.isOf(run) {
 		d.names, d.run = append(d.names, name), run
 		return true
 	}
@@ -107,7 +112,7 @@ func (d *sessionDir) index() {
 
 // unmet forgets the files that the run has not met, and yields their names.
 func (d *sessionDir) unmet(run uint32, yield func(name string)) {
-	if d.files == nil && d.run == run {
+	if d.isOf(run) {
 		return
 	}
 	d.index()
@@ -482,7 +487,7 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 			}
 		}
 		d := chain[len(chain)-1]
-		if d.files != nil || d.run != s.runs {
+		if !d.isOf(s.runs) {
 			d.index()
 			if run, ok := d.files[base]; ok && run != s.runs {
 				delete(d.files, base)

@@ -19,13 +19,14 @@ is() { [[ " ${*:2} " = *" $1 "* ]]; }
 # most of their time on creating and removing files, and an ext4 without a journal takes up to a millisecond for each, in which the
 # kernel looks for an inode that was not deleted lately. On tmpfs the package does not use io_uring. Without loop devices there is no ext4.
 in_memory() {
+	[ -z "$memory" ] || return 0
 	[ -w /dev/shm ] && [ "$(df --output=avail /dev/shm | tail -n 1)" -gt 5000000 ] || return 1 # KiB
 	memory=$(mktemp -d /dev/shm/fileproc.XXXXXX)
 	chmod 755 "$memory"
-	[ "$1" = tmpfs ] || {
-		mkdir "$memory/ext4" && truncate -s 4G "$memory/image" && mkfs.ext4 -q -F -E nodiscard "$memory/image" &&
-			mount -o loop,nodiscard "$memory/image" "$memory/ext4" && memory+=/ext4
-	} >/dev/null 2>&1
+	[ "$1" = ext4 ] || return 0
+	{ mkdir "$memory/ext4" && truncate -s 4G "$memory/image" && mkfs.ext4 -q -F -E nodiscard "$memory/image" &&
+		mount -o loop,nodiscard "$memory/image" "$memory/ext4"; } 2>/dev/null || { rm -rf "$memory" && memory= && return 1; }
+	memory+=/ext4
 }
 
 # failures prints what is of interest in $tmp/log, the output of go test -v.

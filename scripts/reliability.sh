@@ -18,8 +18,10 @@ fi
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "reliability: --minutes needs a number of minutes" >&2; exit 2; }
 [ $# -gt 0 ] || set -- "${parts[@]}"
 
-# in_go runs tests of tests/ with build tags, and prints what they say of themselves.
-in_go() { go test -count=1 -timeout 0 -v -tags "$1" -run "$2" ./tests | grep -e '_test\.go:' -e '^ *--- [FS]' -e '^ok' -e '^FAIL'; }
+# say TAGS TESTS runs tests of tests/ with build tags, and prints what they say.
+say() {
+	go test -count=1 -timeout 0 -v -tags "$1" -run "$2" ./tests >"$tmp/log" 2>&1 && grep '_test\.go:' "$tmp/log" || { failures && return 1; }
+}
 
 run_faults() {
 	has strace || return 0
@@ -66,7 +68,7 @@ run_race() {
 
 run_hostile() {
 	for tag in fileproc_linux fileproc_unix fileproc_generic; do # a third of the time each
-		FILEPROC_HOSTILE=$((minutes * 20)) in_go "$tag" HostileTree
+		FILEPROC_HOSTILE=$((minutes * 20)) say "$tag" HostileTree
 	done
 	go test -count=1 -run 'AcrossMounts|Replaced|Swapped' . ./tests
 	go -C internal/fusetest test -count=1 ./...
@@ -82,7 +84,7 @@ run_churn() {
 }
 
 run_limits() {
-	FILEPROC_LIMITS=1 FILEPROC_MANY=${FILEPROC_MANY:-$(realpath -e .data/tickets_flat_1m 2>/dev/null || true)} in_go fileproc_linux 'FewDescriptors|LimitsThatForbid|AChain|LimitsOfMemory'
+	FILEPROC_LIMITS=1 FILEPROC_MANY=${FILEPROC_MANY:-$(realpath -e .data/tickets_flat_1m 2>/dev/null || true)} say fileproc_linux 'FewDescriptors|LimitsThatForbid|AChain|LimitsOfMemory'
 }
 
 for part; do

@@ -6,10 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 case "$#$*" in
 0 | 1--change | 1--all) set=${1:-} ;;
-*)
-	echo "usage: test.sh [--change | --all]" >&2
-	exit 2
-	;;
+*) echo "usage: test.sh [--change | --all]" >&2 && exit 2 ;;
 esac
 
 timeout=-timeout=20m

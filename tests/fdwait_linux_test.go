@@ -91,6 +91,7 @@ func underALimit(limit uint64) func(t *testing.T, root string) {
 				require.NoError(t, openedInFn(t.Context(), tree, want, read))
 			}
 		}
+		printPeak(t)
 	}
 }
 
@@ -194,6 +195,7 @@ func manyRunsAtOnce(limit uint64, n int) func(t *testing.T, root string) {
 		}
 		runs.Wait()
 		require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
+		printPeak(t)
 	}
 }
 
@@ -346,15 +348,22 @@ func descriptorTrees(t *testing.T) string {
 
 func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 	root := descriptorTrees(t)
-	t.Run("limit, one processor", func(t *testing.T) {
-		runTask(t, "limit", root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "GOMAXPROCS=1") })
-	})
 	all := []string{"limit", "16 descriptors", "24 descriptors", "hogged", "begin", "crowd", "nested", "recursion"}
 	if os.Getenv(limitsVariable) != "" {
 		all = append(all, "1,000 runs", "1,000 runs, 1,024 descriptors")
 	}
 	for _, task := range all {
-		t.Run(task, func(t *testing.T) { runTask(t, task, root) })
+		t.Run(task, func(t *testing.T) {
+			out, _ := runTask(t, task, root)
+			if peak := peakLine.FindString(out); peak != "" {
+				t.Logf("%s: %s KiB", task, peak)
+			}
+		})
+		if task == "limit" {
+			t.Run("one processor", func(t *testing.T) {
+				runTask(t, task, root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "GOMAXPROCS=1") })
+			})
+		}
 		if task == "begin" { // in the cold mode the run that goes on closes what it has read ahead
 			continue
 		}

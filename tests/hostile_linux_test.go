@@ -161,9 +161,8 @@ func (h *hostileTree) run(t *testing.T, random *rand.Rand) {
 		}
 	}
 	opts.OnError = func(err error) error {
-		f := &fileproc.Failure{}
-		rel, isBelow := "", errors.As(err, &f)
-		if isBelow {
+		rel, isBelow := "", false
+		if f, ok := errors.AsType[*fileproc.Failure](err); ok {
 			rel, isBelow = strings.CutPrefix(f.Path, h.root+"/")
 		}
 		isCalm := strings.HasPrefix(rel, "calm") && (h.calm[rel] || !strings.Contains(rel, "/"))
