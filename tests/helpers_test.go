@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var defaultSlowCall = knobs.SlowCall
+
 func init() {
 	// On a busy machine any call is slow, and no test may depend on that.
 	knobs.SlowCall = time.Hour

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -87,6 +88,7 @@ func plantHostile(t *testing.T) *hostileTree {
 
 // TestInvariant3HostileTree makes runs over a tree while a racer swaps its entries, for as many seconds as FILEPROC_HOSTILE says.
 func TestInvariant3HostileTree(t *testing.T) {
+	testtree.Set(t, &knobs.SlowCall, defaultSlowCall) // runs here are as they are elsewhere
 	h := plantHostile(t)
 	c := newRacer(t, h)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 + runtime.GOMAXPROCS(0))) // the racer never waits
