@@ -28,7 +28,8 @@ var (
 
 // A Failure is why root, a directory or a file could not be processed. It is what
 // [Options.OnError] gets, and what [Stream] and [Walk] yield. In the error that
-// [Process] returns, errors.As finds the first.
+// [Process] returns, errors.As finds the first. If there are several, Unwrap()
+// []error returns up to 100.
 type Failure struct {
 	Kind FailureKind
 
@@ -48,6 +49,13 @@ const (
 	FailedFunc                    // fn returned an error
 )
 
+func (k FailureKind) String() string {
+	if names := [...]string{"root", "directory", "file", "function"}; k >= 0 && int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("FailureKind(%d)", int(k))
+}
+
 // Unwrap returns the *fs.PathError, which unwraps to Err. So errors.As finds it, and
 // a type assertion to *fs.PathError does not.
 func (f *Failure) Unwrap() error { return &f.PathError }
@@ -56,8 +64,8 @@ func (f *Failure) Unwrap() error { return &f.PathError }
 // delivered as if there were no error, and err is handled as without WithResult:
 // it is a failure of the file, or [fs.SkipAll] stops the run. [Stream] yields both
 // at once, or if [Options.OnError] gets the failure, the result alone. [Report]
-// counts the file as failed, or as processed if err is fs.SkipAll. Fn returns the
-// error as it is: wrapped in another one, it has no result.
+// counts the file as failed, or as processed if err is fs.SkipAll. Fn must not wrap
+// the returned error: that drops the result.
 func WithResult(err error) error {
 	switch {
 	case hasResult(err): // as it is

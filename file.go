@@ -58,9 +58,9 @@ func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 // [Options.FS] it is a path within that file system.
 func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
 
-// LinkTarget returns what a symbolic link led to, if there is one in Rel: the path
-// without links, as [File.Path] returns it for a file in root, and else an absolute
-// one. Otherwise it returns "". It looks nothing up, so root itself may be a link.
+// LinkTarget returns, if Rel goes through a symbolic link, the path without links:
+// as [File.Path] gives it below root, else absolute. Without a link it returns "".
+// It looks nothing up, so root itself may be a link.
 func (f *File) LinkTarget() string { return f.w.paths.target(f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
@@ -348,7 +348,7 @@ func (e Entry) lookUp() (fs.FileInfo, error) {
 	if e.node == nil {
 		return nil, &fs.PathError{Op: "stat", Err: fs.ErrInvalid}
 	}
-	return e.paths.info(e.Path())
+	return e.paths.info(e.Path(), e.typ == fs.ModeSymlink)
 }
 
 // entryInfo is the fs.FileInfo of an Entry that has metadata.

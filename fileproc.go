@@ -68,7 +68,7 @@ import (
 //
 // If root leads to a file, that is processed whatever its name: [File.Rel] is the
 // name and [File.Path] is root as given. Of the options that select files,
-// SkipLarger, SkipBinary, Select and Shard apply to it.
+// SkipLarger, SkipBinary, Select and Shard apply to it. It is always opened.
 //
 // If there is an error, Process also returns the results of all files that
 // could be processed. If ctx is cancelled, the error is context.Cause(ctx),
@@ -153,9 +153,10 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 
 // Walk yields the files that [Process] would pass to fn, without opening them,
 // and the directories below root. A directory comes before its contents; the
-// order is otherwise unspecified unless [Options.Ordered] is set. Options about
-// content have no effect. Failures are yielded as by Stream, with the zero
-// Entry. Each loop is a run of its own, as with Stream.
+// order is otherwise unspecified unless [Options.Ordered] is set.
+// [Options.SkipBinary], ReadSize, MaxFileSize and Download have no effect.
+// Failures are yielded as by Stream, with the zero Entry. Each loop is a run of
+// its own.
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		opts := opts

@@ -332,14 +332,15 @@ func (b *pathBase) setFile(name string) {
 	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRightFunc(b.root, isSeparator), name) })
 }
 
-// info looks up a path of the run.
-func (b *pathBase) info(path string) (fs.FileInfo, error) {
+// info looks up a path, where links are followed but for one that is an entry itself.
+func (b *pathBase) info(path string, isLink bool) (fs.FileInfo, error) {
+	follows := b.follows && !isLink
 	switch {
-	case b.fsys != nil && b.follows:
+	case b.fsys != nil && follows:
 		return fs.Stat(b.fsys, path)
 	case b.fsys != nil:
 		return fs.Lstat(b.fsys, path)
-	case b.follows:
+	case follows:
 		return os.Stat(path)
 	}
 	return os.Lstat(path)

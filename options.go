@@ -70,9 +70,9 @@ type Options struct {
 	// # Which files
 	//
 	// Suffixes, if not empty, keeps only files whose name ends with one of them.
-	// The comparison is byte-wise unless IgnoreCase is set, and precedes all other filters. A suffix that
-	// begins with * or has a slash is an error: patterns and paths are for
-	// [Options.Include].
+	// The comparison is byte-wise unless IgnoreCase is set, and precedes all other
+	// filters. A suffix that begins with * or has a slash is an error: patterns and
+	// paths are for [Options.Include].
 	Suffixes []string
 
 	// Include, if not empty, keeps only files whose path matches one of its
@@ -102,13 +102,12 @@ type Options struct {
 	//
 	// An element with a slash, such as ".git/info/exclude", is the path of one
 	// file that applies in all of root. It is absolute or relative to root, and
-	// need not exist. If it begins with "../" once or more, the patterns are about
-	// paths relative to the directory that this prefix leads to. In
-	// "../.././../rules", a file three levels above root, the "." ends the prefix
-	// after two levels.
+	// need not exist. Its patterns are about paths relative to root or, if it begins
+	// with "../", to the directory that its leading "../"s reach: two levels up for
+	// "../.././../rules".
 	//
-	// Files in a directory take precedence over those in its parents, and all
-	// these over paths. Among equals, later elements take precedence.
+	// A directory's files take precedence over its parents', and these over files
+	// named by path. Among equals, later elements take precedence.
 	IgnoreFiles []string
 
 	// GitIgnore skips what git would leave out of a repository's work tree: .git, and
@@ -130,12 +129,13 @@ type Options struct {
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
-	// SkipLarger, if positive, skips files of more than that many bytes. It costs no
-	// system call for files that are read. [NoRead] and [Walk] make one for each file.
+	// SkipLarger, if positive, skips files of more than that many bytes, before
+	// MaxFileSize and SkipBinary. It costs no system call for files that are read.
+	// [NoRead] and [Walk] make one for each file.
 	SkipLarger int64
 
-	// SkipBinary skips files with a NUL byte in their first 8 KiB. That much is
-	// read even if [Options.ReadSize] is less.
+	// SkipBinary skips files with a NUL byte in their first 8 KiB. A lower
+	// [Options.ReadSize] still reads those, and [NoRead] is invalid.
 	SkipBinary bool
 
 	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
@@ -172,10 +172,9 @@ type Options struct {
 
 	// # Symbolic links
 	//
-	// Symlinks selects what happens to symbolic links below root. The target of a
-	// link has the link's path, to which the filters, such as [Options.Suffixes] and
-	// [Options.Include], apply. A link does not lead to what [Options.Exclude] or
-	// [Options.SkipHidden] leaves out.
+	// Symlinks selects what happens to symbolic links below root. A link's target is
+	// processed under the link's path, which the filters judge. [Options.Exclude] and
+	// [Options.SkipHidden] also judge the target's own path in root.
 	Symlinks Symlinks
 
 	// SymlinksOutside allows links that lead out of root.
@@ -184,8 +183,8 @@ type Options struct {
 	// # What is read of each file
 	//
 	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
-	// file, behind which [File.Reader] reads on. Zero means whole files. [NoRead] opens no file and leaves [File.Data]
-	// nil.
+	// file, behind which [File.Reader] reads on. Zero means whole files. [NoRead]
+	// opens no file and leaves [File.Data] nil.
 	ReadSize int
 
 	// MaxFileSize is the size in bytes above which reading a whole file fails with
@@ -200,9 +199,9 @@ type Options struct {
 
 	// Stat fetches each file's metadata with the handle that reads it, for
 	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
-	// file. On Windows and Plan 9 they take it from the listing. On Windows that of
-	// a file that is being written, or that has several names, may be from before the
-	// last change.
+	// file, or use the listing on Windows and Plan 9. In a listing of Windows, a file
+	// that is being written, or that has several names, may be as before the last
+	// change.
 	Stat bool
 
 	// # Results, failures and progress
@@ -284,32 +283,32 @@ type Options struct {
 	//     a NUL byte or an element that is empty, "." or "..", but for its end;
 	//   - it names a directory without a slash at its end, a symbolic link (without
 	//     [SymlinksFiles]) or another file that is not regular;
-	//   - a directory in it is a link, in general.
+	//   - a directory in it is a link, but for an FS that follows links.
+	//
+	// The paths are grouped by directory as they come: a worker that has nothing
+	// else to do takes the group that came since, up to some 4 MiB. With
+	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
+	// given, files below a directory in path order. [Process] sorts all by path.
 	//
 	// The options judge a path as if it had been listed, before it is opened, and
 	// each directory in it too. If one of these is left out, by [Options.Exclude],
 	// [Options.SkipHidden], [Options.IgnoreFiles], [Options.GitIgnore],
 	// [Options.SkipMarked] or [Options.SelectDir], the path is skipped for that
-	// reason, which is no failure. Ignore files and marks are looked up once in each
-	// directory of the paths that a worker takes together, and SelectDir is called
-	// once. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
+	// reason, which is no failure, and a link is skipped as in a listing. Each group
+	// looks ignore files and SkipMarked's names up, and calls SelectDir, anew.
+	// [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
 	// listings and cannot be combined with Files. Root must be a directory. [Walk]
-	// yields the paths that lead to files, and below directories what it always does.
+	// yields the paths that lead to files, and of directories what it always does.
 	//
 	// With [Options.FS], the directories of the paths are not opened unless a path
 	// in them fails, and neither is root if it is ".": in an object store, that would
 	// list them.
 	//
-	// The paths are grouped by directory as they come: a worker that has nothing
-	// else to do takes all that came since, up to some 4 MiB of them. With
-	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
-	// given, files below a directory in path order. [Process] sorts all by path.
-	//
 	// The sequence is pulled once in each run, on one goroutine, which calls no fn
 	// until the sequence has returned. For Process and [ForEach] that is the calling
 	// one. The sequence may wait: what it has yielded until then is processed and
-	// delivered. When the run is stopped, its yield function returns false, and a
-	// panic in it is one in fn. A run returns only when the sequence has returned.
+	// delivered. When the run is stopped, yield returns false. A panic in the sequence
+	// is handled as one in fn. A run returns only when the sequence has returned.
 	// So after a cancel no call of fn begins, but a sequence that may wait for long
 	// must itself end when ctx does.
 	Files iter.Seq[string]

@@ -70,7 +70,7 @@ func (d *deletions) goneOf(ctx context.Context, byPath map[string]int) (gone []i
 
 // A given is what matters, once the run has ended, of the paths that Options.Files
 // gave: those that are in the cache file and were not there, and the directories,
-// each with a slash at its end.
+// with "/" or "/." at their ends.
 type given map[string]bool
 
 // files yields the paths that Options.Files gives, but for those of files that are in
@@ -79,7 +79,10 @@ func (d *deletions) files(yield func(string) bool) {
 	var known map[string]bool // the directories of files in the cache file, made when one is missing
 	dirs := d.existence()
 	for name := range d.opts.Files {
-		rel, isDir := strings.CutSuffix(name, "/")
+		rel, isDir := strings.CutSuffix(strings.TrimSuffix(name, "."), "/")
+		if !isDir { // and the dot is the name's own
+			rel = name
+		}
 		isThere := true
 		switch {
 		case !isBelow(rel):
@@ -129,7 +132,7 @@ func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
 	return func(yield func(int, cachefile.View) bool) {
 		hasDirs := false
 		for name := range g {
-			hasDirs = hasDirs || strings.HasSuffix(name, "/")
+			hasDirs = hasDirs || strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.")
 			if rec, n, ok := s.Lookup(name); ok && !s.IsSeen(n) && !yield(n, rec) {
 				return
 			}
@@ -145,8 +148,8 @@ func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
 	}
 }
 
-// hasDirOf reports whether rel, a directory with a slash at its end, is one of g, or
-// below one.
+// hasDirOf reports whether the files of rel, a directory with a slash at its end, are
+// of one of g.
 func (g given) hasDirOf(rel string) bool {
 	if strings.Count(rel, "/") > maxLevels {
 		return false
@@ -156,7 +159,7 @@ func (g given) hasDirOf(rel string) bool {
 			return true
 		}
 	}
-	return false
+	return g[rel+"."]
 }
 
 // existence returns one that has looked up nothing yet. Nothing is there without a root.
@@ -165,8 +168,8 @@ func (d *deletions) existence() *existence {
 	switch {
 	case d.opts.Files != nil && d.opts.FS != nil: // which opens what a name leads to
 		e.links = fileproc.SymlinksFollow
-	case d.opts.Files != nil: // and Symlinks cannot be set: what the last listing would reach through links is there
-		e.links = fileproc.Symlinks(d.store.Links)
+	case d.opts.Files != nil: // what the last listing would reach through links is there
+		e.links = max(e.links, fileproc.Symlinks(d.store.Links))
 	}
 	e.dirs["."] = unknown
 	if info, err := e.stat(".", true); err == nil && info.IsDir() { // root may be a link

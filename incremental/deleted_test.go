@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -370,6 +371,46 @@ func TestFilesAgreesWithAFullRun(t *testing.T) {
 			}
 			require.ElementsMatch(t, want, p.gone, "%v %q", links, names)
 		}
+	}
+}
+
+// TestFilesGivesALink: a link that is given, and that leads to a file, is there.
+func TestFilesGivesALink(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1")
+	testtree.Symlink(t, "a", p.path("l"))
+	p.opts.Symlinks, p.opts.Files = fileproc.SymlinksFiles, slices.Values([]string{"l"})
+	for range 2 {
+		p.run()
+		require.Empty(t, p.gone)
+	}
+	p.remove("l")
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"l"}, p.gone)
+}
+
+// TestFilesGivesADirectoryAlone: d/. stands for the files of d, here and gone, and not for those below.
+func TestFilesGivesADirectoryAlone(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "d/a=1", "d/b/c=2", "d/e=3")
+	p.run()
+	for _, step := range []struct {
+		remove  []string
+		files   iter.Seq[string]
+		deleted string
+	}{
+		{[]string{"d/a", "d/b/c"}, slices.Values([]string{"d/."}), "d/a"},
+		{[]string{"d"}, slices.Values([]string{"d/."}), "d/e"},
+		{nil, nil, "d/b/c"},
+	} {
+		for _, rel := range step.remove {
+			p.remove(rel)
+		}
+		p.opts.Files = step.files
+		_, err := p.try(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{step.deleted}, p.gone)
 	}
 }
 

@@ -273,7 +273,10 @@ var (
 	opts        fileproc.Options
 	files       *cache.FS
 	inc         incremental.Options[Ticket]
-	index       interface{ Remove(string) }
+	index       interface {
+		Remove(string)
+		Put(string, []byte) error
+	}
 	parse       func(*fileproc.File) (Ticket, error)
 )
 

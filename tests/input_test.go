@@ -42,6 +42,7 @@ func TestBadInput(t *testing.T) {
 		{name: "negative MaxDepth", root: dir, opts: opts{MaxDepth: -1}, says: []string{"MaxDepth", "-1"}},
 		{name: "negative Workers", root: dir, opts: opts{Workers: -7}, says: []string{"Workers", "-7"}},
 		{name: "MaxFileSize below -1", root: dir, opts: opts{MaxFileSize: -2}, says: []string{"MaxFileSize", "-2"}},
+		{name: "negative SkipLarger", root: dir, opts: opts{SkipLarger: -3}, says: []string{"SkipLarger", "-3"}},
 		{name: "root climbs out of FS", root: "../x", opts: opts{FS: system}, says: []string{"root", "../x", "FS"}},
 		{name: "root climbs inside FS", root: "d/../d", opts: opts{FS: system}, says: []string{"root", "d/../d", "FS"}},
 		{name: "absolute root in FS", root: "/d", opts: opts{FS: system}, says: []string{"root", "/d", "FS"}},

@@ -18,6 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestFailureKindString(t *testing.T) {
+	kinds := []fileproc.FailureKind{fileproc.FailedRoot, fileproc.FailedDir, fileproc.FailedFile, fileproc.FailedFunc, -1, 4}
+	require.Equal(t, "[root directory file function FailureKind(-1) FailureKind(4)]", fmt.Sprint(kinds))
+}
+
 func TestSkipFromFn(t *testing.T) {
 	_, all := rooted(t, testtree.Numbered("d/f", 40)...)
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {

@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -198,6 +200,17 @@ func TestEntryOfALink(t *testing.T) {
 			require.EqualValues(t, 4, info.Size())
 		}
 	}
+	require.NoError(t, os.Symlink("x", filepath.Join(root, "none")))
+	var skipped []string
+	opts := fileproc.Options{Symlinks: fileproc.SymlinksFiles, OnSkip: func(e fileproc.Entry, _ fileproc.SkipReason) {
+		info, err := e.Info()
+		assert.NoError(t, err)
+		assert.Equal(t, fs.ModeSymlink, info.Mode().Type(), "what is skipped is the link, not what it leads to")
+		skipped = append(skipped, e.Rel())
+	}}
+	_, err := fileproc.Process(t.Context(), root, opts, nameOf)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"ld", "none"}, skipped)
 }
 
 // TestLinkTarget: what a link led to is the path of that file where it is reached without a link, also below a linked

@@ -61,7 +61,7 @@ func search(root string, list, ignorePatterns []string, respectGitIgnore bool) (
 		})
 	}
 	opts := fileproc.Options{
-		GitIgnore: respectGitIgnore, Ordered: true, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
+		GitIgnore: respectGitIgnore, Ordered: true, Stat: true, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
 		SelectDir: func(e fileproc.Entry) bool { return !ignored(e.Path()) },
 		Select:    func(f *fileproc.File) bool { return wanted(f.Name()) && !ignored(f.Path()) },
 	}

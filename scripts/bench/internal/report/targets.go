@@ -37,7 +37,7 @@ func limitsOf(text string) (all []limit) {
 }
 
 // A target is a row of the table of targets. Its measurements are the records of a table: of the comparisons whose names have who,
-// or of the case of cold runs that is who. Without a table nothing here measures it.
+// or of the case of cold runs that is who.
 type target struct {
 	name       string
 	table, who string
@@ -64,15 +64,11 @@ var targets = []target{
 	{"cold, metadata of flat 100k / C loop", "cold", "metadata of flat_100k, ext4", ""},
 	{"again, 1m files, nothing changed / a full run", "again", "the size, nothing changed", "wall ≤ 0.45"},
 	{"again, 1m files, 1 % changed / a full run", "again", "the size, 1 % changed", "wall ≤ 0.50"},
-	{"a change in a watched tree of 100k, p50", "", "", "≤ 2 ms"},
-	{"the same, p95", "", "", "≤ 10 ms"},
 	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", "≤ 60 ms"},
 	{"allocations a file, 100k, prefixes", "allocs", "", "≤ 0.002 allocations"},
 	{"peak memory, Stream, 1m files, warm", "peak", "Stream, warm", "≤ 16 MiB"},
 	{"the same, cold", "peak", "Stream, cold", "≤ 80 MiB"},
 	{"cancel, cold, one head of 4 ms, worst", "cancel", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
-	{"hash of 100 files of 1 GiB, peak memory", "", "", "≤ 16 MiB"},
-	{"the same / sha256sum", "", "", "wall ≤ 1.00"},
 	{"unix backend, 100k, whole / C loop", "backends", "unix, ", ""},
 	{"generic backend, 100k, whole / C loop", "backends", "generic, ", ""},
 	{"1,000 directories of 1 and of 3 files, and a chain of 1,000 / C loop", "trees", " / C loop", ""},
@@ -91,7 +87,6 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread) {
 		add(unit, measure.Spread{Median: v, Min: v, Max: v}, s != nil && s.Values[unit] != nil)
 	}
 	switch t.table {
-	case "":
 	case "cold", "cancel":
 		res := record.Of(r.load("cold"), t.table)
 		s := res.Find(t.who, "fileproc")
