@@ -264,8 +264,8 @@ func (r *fileReader) close() {
 // no lock. It is not bound to one goroutine.
 func (f *File) Worker() int { return f.w.slot }
 
-// An Entry is a file or directory that [Walk] found. It is an [fs.DirEntry] and may
-// be kept.
+// An Entry is a file or directory that [Walk], [Options.OnSkip] or
+// [Options.SelectDir] gives. It is an [fs.DirEntry] and may be kept.
 type Entry struct {
 	paths *pathBase
 	node  *node // the directory that lists it

@@ -205,7 +205,7 @@ func TestRelativeRoot(t *testing.T) {
 func TestRootIsFile(t *testing.T) {
 	dir := t.TempDir()
 	text := testtree.Content(40_000)
-	require.True(t, testtree.Make(t, dir, "d/.f.md="+text, "d/.gitignore=*\n", ".gitignore=*\n"))
+	require.True(t, testtree.Make(t, dir, "d/.f.md="+text, "d/.gitignore=*\n", ".gitignore=*\n", "d/binary=\x00"))
 	full := filepath.Join(dir, "d", ".f.md")
 	t.Chdir(dir)
 	all := []place{
@@ -218,12 +218,14 @@ func TestRootIsFile(t *testing.T) {
 		all = append(all, place{"link", filepath.Join(dir, "link"), nil}, place{"chain", "chain", nil}, place{"link in fs", "link", os.DirFS(dir)})
 	}
 	every := fileproc.Options{
-		Suffixes: []string{".none"}, Include: []string{"none"}, Exclude: []string{"**"}, IgnoreFiles: []string{".gitignore", "d/.gitignore"}, SkipHidden: true,
+		Suffixes: []string{".none"}, Include: []string{"none"}, Exclude: []string{"**"}, IgnoreFiles: []string{".gitignore", "d/.gitignore"}, SkipHidden: true, IgnoreCase: true, GitIgnore: true,
 		SkipMarked: []string{".f.md", ".gitignore", "link", "chain"}, MaxDepth: 1, SelectDir: func(fileproc.Entry) bool { return false },
 		OnSkip: func(e fileproc.Entry, why fileproc.SkipReason) { t.Errorf("%v: %v", e, why) },
 	}
 	onOS := every
 	onOS.Symlinks, onOS.OneFilesystem = fileproc.SymlinksFiles, true
+	following := onOS
+	following.Symlinks = fileproc.SymlinksFollow
 	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
 		want := text
 		name := filepath.Base(filepath.FromSlash(p.root))
@@ -232,7 +234,7 @@ func TestRootIsFile(t *testing.T) {
 		}
 		options := []fileproc.Options{{}, every, {Stat: true}, {ReadSize: 1}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}, {Ordered: true}}
 		if p.fsys == nil {
-			options = append(options, onOS)
+			options = append(options, onOS, following)
 		}
 		for _, opts := range options {
 			opts.Workers = workers
@@ -305,6 +307,18 @@ func TestRootIsFile(t *testing.T) {
 		require.ErrorIs(t, errs[0], fileproc.ErrTooLarge)
 		require.Equal(t, fileproc.FailedFile, errs[0].(*fileproc.Failure).Kind)
 	})
+	binaries := []place{{"binary", filepath.Join(dir, "d", "binary"), nil}, {"binary in fs", "d/binary", os.DirFS(dir)}}
+	everyEntry(t, binaries, func(t *testing.T, p place, entry entryPoint, workers int) {
+		_, errs, report := entry(t, t.Context(), p, fileproc.Options{SkipBinary: true, Workers: workers}, nameOf)
+		require.Empty(t, errs)
+		require.EqualValues(t, 1, report.Skipped[fileproc.SkippedBinary])
+	})
+	_, err := fileproc.Process(t.Context(), full+string(filepath.Separator), fileproc.Options{}, nameOf)
+	var failure *fileproc.Failure
+	if runtime.GOOS != "windows" && runtime.GOOS != "plan9" {
+		require.ErrorAs(t, err, &failure, "a slash asks for a directory")
+		require.Equal(t, fileproc.FailedRoot, failure.Kind)
+	}
 }
 
 // bareFS has files that list nothing.

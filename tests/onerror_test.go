@@ -45,24 +45,25 @@ func TestSkipFromFn(t *testing.T) {
 
 func TestErrorFromFn(t *testing.T) {
 	_, all := rooted(t, append(testtree.Numbered("d/f", 20), "bad.md=x")...)
-	mine := errors.New("no title")
-	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
-		got, errs, report := entry(t, t.Context(), p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
-			if f.Name() == "bad.md" {
-				return "no result", mine
-			}
-			return f.Name(), nil
+	for _, mine := range []error{errors.New("no title"), fs.SkipDir} {
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			got, errs, report := entry(t, t.Context(), p, fileproc.Options{Workers: workers}, func(f *fileproc.File) (string, error) {
+				if f.Name() == "bad.md" {
+					return "no result", mine
+				}
+				return f.Name(), nil
+			})
+			require.Len(t, got, 20, "the others are processed")
+			require.Len(t, errs, 1)
+			require.ErrorIs(t, errs[0], mine)
+			var pathErr *fs.PathError
+			require.ErrorAs(t, errs[0], &pathErr)
+			require.Equal(t, p.path("bad.md"), pathErr.Path)
+			require.ErrorContains(t, errs[0], p.path("bad.md"))
+			require.EqualValues(t, 1, report.Failed)
+			require.Zero(t, report.Abandoned)
 		})
-		require.Len(t, got, 20, "the others are processed")
-		require.Len(t, errs, 1)
-		require.ErrorIs(t, errs[0], mine)
-		var pathErr *fs.PathError
-		require.ErrorAs(t, errs[0], &pathErr)
-		require.Equal(t, p.path("bad.md"), pathErr.Path)
-		require.ErrorContains(t, errs[0], p.path("bad.md"))
-		require.EqualValues(t, 1, report.Failed)
-		require.Zero(t, report.Abandoned)
-	})
+	}
 }
 
 func TestManyErrorsAreCountedBeyond100(t *testing.T) {

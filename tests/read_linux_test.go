@@ -82,6 +82,11 @@ func TestInvariant2KernelFilesAreWhole(t *testing.T) {
 			require.Empty(t, wrong)
 		})
 	}
+	if _, err := os.Stat("/proc/self/limits"); err == nil {
+		_, err := fileproc.Process(t.Context(), "/proc/self/limits", fileproc.Options{MaxFileSize: 1}, nameOf)
+		require.ErrorIs(t, err, fileproc.ErrTooLarge)
+		require.ErrorContains(t, err, "at least", "the size that its metadata has is 0")
+	}
 }
 
 // A read of /proc/kmsg waits for the kernel's next message. It consumes the kernel's messages, so one run is enough.

@@ -338,6 +338,10 @@ func TestNewFile(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, fileproc.Stat{Size: int64(len(data))}, s)
 			require.True(t, s.Mode.IsRegular())
+			info, err := f.Info()
+			require.NoError(t, err)
+			require.EqualValues(t, len(data), info.Size())
+			require.Empty(t, f.LinkTarget())
 			for range 2 {
 				got, err := io.ReadAll(f.Reader())
 				require.NoError(t, err)

@@ -241,6 +241,12 @@ func TestLinkTarget(t *testing.T) {
 	require.Equal(t, want, got)
 	require.Equal(t, map[string]string{"none": "", "out/none": "", "d/back": root, "ld": in("d/e")}, skipped)
 
+	given, err := fileproc.Process(t.Context(), root, fileproc.Options{
+		Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true, Ordered: true, Files: slices.Values([]string{"a", "chain", "d/up", "f"}),
+	}, func(f *fileproc.File) (string, error) { return f.LinkTarget(), nil })
+	require.NoError(t, err)
+	require.Equal(t, []string{"", in("a"), in("a"), out("f")}, given)
+
 	want["d"], want["d/e"], want["out"], want["out/sub"] = "", "", out(""), out("sub")
 	got = map[string]string{}
 	for e, err := range fileproc.Walk(t.Context(), root, opts) {
