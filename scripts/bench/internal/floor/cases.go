@@ -269,6 +269,8 @@ func (r *run) peak() []record.Record {
 	if r.Before != nil {
 		who = "Stream, cold"
 		fail.On(r.Before())
+	} else {
+		fail.Must(r.c("read", cReadSize).Pass())
 	}
 	own := host.MemoryMiB("VmHWM")
 	for _, err := range fileproc.Stream(r.ctx, r.dir, whole, size) {
