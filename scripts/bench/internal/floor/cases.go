@@ -226,8 +226,7 @@ func (r *run) once() []record.Record {
 	case "fileproc-again":
 		fail.On(os.Chdir(r.dir)) // the cache file is for a root with the name "."
 		s = turns.Work(func() (int, int64, error) {
-			sizes, err := incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, whole, size)
-			return len(sizes), 0, err
+			return sum(incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, whole, size))
 		}).Side()
 	case "c":
 		s = r.c("whole", onceReadSize)
