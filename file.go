@@ -313,9 +313,9 @@ func (e Entry) IsDir() bool { return e.typ.IsDir() }
 // String returns fs.FormatDirEntry(e).
 func (e Entry) String() string { return fs.FormatDirEntry(e) }
 
-// Stat returns the metadata. With [Options.Stat] it is what Walk found. Otherwise
-// Stat looks it up by Path at each call, as Info of an os.ReadDir entry does: a
-// symbolic link that has replaced a directory by then may lead elsewhere.
+// Stat returns the metadata. With [Options.Stat] it is what [Walk] found. Otherwise,
+// as in OnSkip, it is looked up by Path at each call, as by Info of an os.ReadDir
+// entry: a symbolic link that has replaced a directory may lead elsewhere.
 func (e Entry) Stat() (Stat, error) {
 	if e.stat != nil {
 		return *e.stat, nil

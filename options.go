@@ -286,7 +286,7 @@ type Options struct {
 	//   - a directory in it is a link, but for an FS that follows links.
 	//
 	// The paths are grouped by directory as they come: a worker that has nothing
-	// else to do takes the group that came since, up to some 4 MiB. With
+	// else to do takes the batch that came since, up to some 4 MiB. With
 	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
 	// given, files below a directory in path order. [Process] sorts all by path.
 	//
@@ -294,11 +294,12 @@ type Options struct {
 	// each directory in it too. If one of these is left out, by [Options.Exclude],
 	// [Options.SkipHidden], [Options.IgnoreFiles], [Options.GitIgnore],
 	// [Options.SkipMarked] or [Options.SelectDir], the path is skipped for that
-	// reason, which is no failure, and a link is skipped as in a listing. Each group
-	// looks ignore files and SkipMarked's names up, and calls SelectDir, anew.
-	// [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
-	// listings and cannot be combined with Files. Root must be a directory. [Walk]
-	// yields the paths that lead to files, and of directories what it always does.
+	// reason, which is no failure, and a link is skipped as in a listing. For each
+	// batch, ignore files and SkipMarked's names are looked up, and SelectDir is
+	// called, anew. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow]
+	// are about listings and cannot be combined with Files. Root must be a directory.
+	// [Walk] yields the paths that lead to files, and of directories what it always
+	// does.
 	//
 	// With [Options.FS], the directories of the paths are not opened unless a path
 	// in them fails, and neither is root if it is ".": in an object store, that would

@@ -253,24 +253,21 @@ func (r *run) value(who, unit string, value float64) []record.Record {
 
 func (r *run) allocs() []record.Record {
 	var before, after runtime.MemStats
-	work := read(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize})
-	fail.Must(work.Side().Pass()) // what later runs take over is made
+	side := read(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize}).Side()
+	fail.Must(side.Pass()) // what later runs take over is made
 	runtime.ReadMemStats(&before)
-	files, _, err := work()
-	fail.On(err)
+	files := fail.Must(side.Pass()).Files
 	runtime.ReadMemStats(&after)
 	return r.value("prefix", "allocations", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)))
 }
 
 // peak streams the files and returns the peak memory of that: this program alone has three times what a small one has.
 func (r *run) peak() []record.Record {
-	who := "Stream, warm"
+	who, before := "Stream, warm", func() error { _, err := r.c("read", cReadSize).Pass(); return err }
 	if r.Before != nil {
-		who = "Stream, cold"
-		fail.On(r.Before())
-	} else {
-		fail.Must(r.c("read", cReadSize).Pass())
+		who, before = "Stream, cold", r.Before
 	}
+	fail.On(before())
 	own := host.MemoryMiB("VmHWM")
 	for _, err := range fileproc.Stream(r.ctx, r.dir, whole, size) {
 		fail.On(err)

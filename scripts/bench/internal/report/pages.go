@@ -65,12 +65,18 @@ func cacheTable(name string) func(*runner, context.Context) string {
 }
 
 func stampOf(records []record.Record) string {
-	var all []string
+	commits := map[string][]string{} // by where and when they were measured
 	for _, r := range records {
-		all = append(all, r.Commit+", "+r.Date+", "+r.Machine)
+		if of := ", " + r.Date + ", " + r.Machine; !slices.Contains(commits[of], r.Commit) {
+			commits[of] = append(commits[of], r.Commit)
+		}
+	}
+	var all []string
+	for of, list := range commits {
+		all = append(all, strings.Join(list, ", ")+of)
 	}
 	slices.Sort(all)
-	return strings.Join(slices.Compact(all), "; ")
+	return strings.Join(all, "; ")
 }
 
 // draw writes a block into its page. With --quick the page is a copy.

@@ -215,7 +215,7 @@ func TestRun(t *testing.T) {
 	}
 	assert.Equal(t, []string{"flat_1 unix, a: ours c0ffee", "flat_1 generic, a: ours c0ffee",
 		"flat_2 unix, a: ours decaf", "flat_2 generic, a: ours decaf"}, got)
-	assert.Equal(t, "c0ffee, today, m; decaf, today, m", stampOf(r.load("backends")))
+	assert.Equal(t, "c0ffee, decaf, today, m", stampOf(r.load("backends")))
 }
 
 // What was measured before an interrupt is kept and drawn.

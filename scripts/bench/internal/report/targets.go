@@ -36,8 +36,7 @@ func limitsOf(text string) (all []limit) {
 	return all
 }
 
-// A target is a row of the table of targets. Its measurements are the records of a table: of the comparisons whose names have who,
-// or of the case of cold runs that is who.
+// A target is a row of the table of targets, measured by a table's records: of comparisons whose names have who, or the cold case who.
 type target struct {
 	name       string
 	table, who string
