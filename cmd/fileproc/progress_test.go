@@ -130,7 +130,7 @@ func TestProgressCountsWhatIsRead(t *testing.T) {
 		progress, _ := progressOf(t, onTerminal(t, commandAs(t, "fileproc-begun", args...), 80), 80)
 		require.Regexp(t, `^. 1 files, \d+ files/s, 3\.[03]M bytes$`, progress[len(progress)-1])
 		if args[1] != dir { // a directory's progress begins with the files found
-			require.Equal(t, "⠋ 0 files, 0 files/s, 256K bytes", progress[0])
+			require.Equal(t, "⠋ 0 files, 0 files/s, 32K bytes", progress[0])
 		}
 	}
 }
