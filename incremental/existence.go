@@ -7,8 +7,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/fileproc/fileproc"
@@ -103,6 +105,32 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
 	}
 	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
+}
+
+type lstat struct {
+	info fs.FileInfo
+	err  error
+}
+
+// lstat looks at all of rels at once: another branch of a repository changes thousands.
+func (e *existence) lstat(rels []string) []lstat {
+	all := make([]lstat, len(rels))
+	look := func(from, to int) {
+		for i := from; i < to; i++ {
+			all[i].info, all[i].err = e.stat(rels[i], false)
+		}
+	}
+	if e.fsys != nil { // which may serve one caller at a time, and panic
+		look(0, len(rels))
+		return all
+	}
+	var wg sync.WaitGroup
+	size := len(rels)/runtime.GOMAXPROCS(0) + 1
+	for from := 0; from < len(rels); from += size {
+		wg.Go(func() { look(from, min(from+size, len(rels))) })
+	}
+	wg.Wait()
+	return all
 }
 
 // read is not done through os.DirFS, which refuses paths that are not UTF-8.

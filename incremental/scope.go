@@ -37,6 +37,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		above: map[string]bool{}, failed: map[string]bool{}, changed: map[string]bool{},
 	}
 	there := s.r.gone.existence()
+	var rels []string
 	for _, name := range names {
 		rel := strings.TrimSuffix(name, "/")
 		if rel != "." && !isBelow(rel) {
@@ -49,10 +50,15 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 			rel = "."
 		}
 		// An event of a directory may come by the path of a link that has led there.
-		if sc.all = sc.all || rel == "." || there.isBehindLink(rel); sc.all {
-			continue
+		if sc.all = sc.all || rel == "." || there.isBehindLink(rel); !sc.all {
+			rels = append(rels, rel)
 		}
-		info, err := there.stat(rel, false)
+	}
+	if sc.all {
+		rels = nil
+	}
+	for i, it := range there.lstat(rels) {
+		rel, info, err := rels[i], it.info, it.err
 		s.linked = s.linked || err == nil && fsinfo.Names(info) > 1
 		switch {
 		case err == nil && info.IsDir():

@@ -102,6 +102,10 @@ func (l *loop[T]) run(ctx context.Context) {
 
 // send yields, unless the caller has left the loop. It reports whether it goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
+	if !l.begun { // two looks at the clock for each file that is there would be a twentieth of the start
+		l.left = l.left || !l.yield(c, err)
+		return !l.left
+	}
 	start := time.Now()
 	l.left = l.left || !l.yield(c, err)
 	l.away += time.Since(start)
@@ -153,7 +157,9 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	if !l.sayLimit() || (yielded || !l.begun) && !l.send(Change[T]{Settled: true}, nil) {
 		return false
 	}
-	l.begun = true
+	if !l.begun { // in this burst fn was called for all: what a look costs is not known yet
+		l.begun, l.away = true, time.Since(start)
+	}
 	for _, done := range l.syncs {
 		done <- nil
 	}
