@@ -27,8 +27,8 @@ type outlet[T any] interface {
 }
 
 // bufferPerWorker is how many results a worker can be ahead of the loop that takes
-// them: enough that neither waits for the other at every file, and few enough that
-// memory stays flat.
+// them: enough that they seldom all wait, after which processors are woken up, and few
+// enough that memory stays flat.
 const bufferPerWorker = 256
 
 // A resultBuffer is the outlet for results in no particular order.

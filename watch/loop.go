@@ -233,11 +233,9 @@ func (l *loop[T]) watchDir(rel string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		delete(l.polled, rel)
-	} else {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.polled[rel] = err
-	}
+	} // Else it stays polled if it was: this run may look at a part of it, and something may have happened in the rest before.
 	l.rootWatched = l.rootWatched || rel == "." && (err == nil || l.polled[rel] != nil)
 }
 

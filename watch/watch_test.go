@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,9 +138,21 @@ func (f *follower) take() []string {
 
 func (f *follower) path(rel string) string { return filepath.Join(f.root, filepath.FromSlash(rel)) }
 
+// write writes a file at once, so that no loop can see half of it.
 func (f *follower) write(rel, text string) {
-	require.NoError(f, os.MkdirAll(filepath.Dir(f.path(rel)), 0o755))
-	require.NoError(f, os.WriteFile(f.path(rel), []byte(text), 0o644))
+	name, temp := f.path(rel), filepath.Join(f.TempDir(), "temp")
+	require.NoError(f, os.MkdirAll(filepath.Dir(name), 0o755))
+	if info, err := os.Stat(name); err == nil && info.Size() <= int64(len(text)) {
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		require.NoError(f, err)
+		_, err = file.WriteString(text)
+		require.NoError(f, errors.Join(err, file.Close()))
+		return
+	}
+	require.NoError(f, os.WriteFile(temp, []byte(text), 0o644))
+	if os.Rename(temp, name) != nil { // a mount is in between
+		require.NoError(f, os.WriteFile(name, []byte(text), 0o644))
+	}
 }
 
 func quiet(time time.Duration) func(*Watcher[string]) {
@@ -288,6 +301,38 @@ func TestFiltersCostNoWatch(t *testing.T) {
 	}
 }
 
+// TestWatchTooLate: a directory that is polled gets a watch while a run looks at a part of it. The rest has still to be looked at.
+func TestWatchTooLate(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "d/x=1", "d/e/x=2")
+	var watched atomic.Bool
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxDepth: 3}, func(w *Watcher[string]) {
+		w.Poll = time.Hour
+		w.onAdd = func(rel string) error {
+			if rel == "d" && !watched.Load() {
+				return events.ErrLimit
+			}
+			return nil
+		}
+		w.onHints = func(hints []events.Hint) []events.Hint {
+			return slices.DeleteFunc(hints, func(h events.Hint) bool { return h.Rel == "d/x" })
+		}
+	})
+	if !hasEvents(root) {
+		t.Skip("everything is polled here")
+	}
+	require.Equal(t, []string{" fails", "d/e/x=2 new", "d/x=1 new"}, f.take())
+	f.write("d/x", "one")
+	watched.Store(true)
+	f.write("d/e/x", "two")
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.results["d/e/x"] == "two"
+	}, 10*time.Second, time.Millisecond)
+	require.Contains(t, f.take(), "d/x=one changed")
+}
+
 // TestLimit: a directory that gets no watch is polled, which is said once.
 func TestLimit(t *testing.T) {
 	root := t.TempDir()
@@ -384,7 +429,8 @@ func TestEnds(t *testing.T) {
 // TestNoGrowth: after many saves of an editor, each with temporary files of names that never come again, a loop has the memory that it had
 // after some. There are six for each round of FILEPROC_WATCHED.
 func TestNoGrowth(t *testing.T) {
-	defer func(was time.Duration) { saveAfter = was }(saveAfter)
+	was := saveAfter
+	t.Cleanup(func() { saveAfter = was }) // after the end of the loop
 	saveAfter = 10 * time.Millisecond
 	root := t.TempDir()
 	testtree.Make(t, root, testtree.Numbered("d", 50)...)
