@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -11,25 +10,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fileproc/fileproc/internal/records"
 )
-
-// checkList completes the selection for --files-from. What a list names is not left out for being hidden or ignored, as an
-// argument is not, unless a flag asks for that.
-func (s *Selection) checkList(f *pflag.FlagSet) error {
-	if s.List == "" {
-		if s.Null && f.Lookup("print0") == nil {
-			return errors.New("--null needs --files-from")
-		}
-		return nil
-	}
-	s.Null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
-	s.ignores = s.ignores && f.Changed(noIgnoreFlag)
-	s.Opts.SkipHidden = s.Opts.SkipHidden && f.Changed(hiddenFlag)
-	return nil
-}
 
 // eachListed visits the files of --files-from: each group of successive names that are relative to the same directory is
 // one run. A name is read when the one before has been taken.

@@ -269,7 +269,21 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 	} else if !os.IsPathSeparator(dir[len(dir)-1]) {
 		prefix += string(filepath.Separator)
 	}
-	opts, done := r.options(dir)
+	opts := r.Opts
+	opts.OnProgress = r.Out.OnProgress()
+	if opts.OnError == nil {
+		opts.OnError = func(err error) error {
+			if r.Ctx.Err() == nil {
+				r.Fail(err)
+			}
+			return nil
+		}
+	}
+	opts.Report = new(fileproc.Report)
+	defer func() {
+		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts
+		r.Totals.Add(*opts.Report)
+	}()
 	if j.Dir != nil {
 		finish := j.Dir(dir, prefix, &opts)
 		if finish == nil {
@@ -277,7 +291,6 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		}
 		defer finish()
 	}
-	opts.Ordered = r.sort
 	item := func(f *fileproc.File) *Item {
 		return &Item{run: r, F: f, path: prefix, Data: f.Data(), More: f.Truncated(), Worker: f.Worker()}
 	}
@@ -303,7 +316,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			}
 			return append(append([]byte(f.Rel()), 0), value...), nil
 		})
-	case r.sort:
+	case opts.Ordered:
 		results = fileproc.Stream(r.Ctx, dir, opts, func(f *fileproc.File) ([]byte, error) {
 			c := &chunks[f.Worker()] // without an output, it keeps everything
 			c.B = c.B[:0]
@@ -311,19 +324,19 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			return bytes.Clone(c.B), fileproc.WithResult(err)
 		})
 	default:
-		return done(fileproc.ForEach(r.Ctx, dir, opts, func(f *fileproc.File) error {
+		return fileproc.ForEach(r.Ctx, dir, opts, func(f *fileproc.File) error {
 			c := &chunks[f.Worker()]
 			c.Out = r.Out
 			defer c.FileDone()
 			return visit(f, c)
-		}))
+		})
 	}
 	for b, err := range results {
 		if errors.Is(err, incremental.ErrNotSaved) {
 			err = errors.New("--cache: " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), incremental.ErrNotSaved.Error()+": "), "incremental: ", ""))
 		}
 		if err != nil {
-			return done(err)
+			return err
 		}
 		if r.Cache == "" {
 			printed.B = append(printed.B, b...)
@@ -336,7 +349,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		}
 		printed.FileDone()
 	}
-	return done(nil)
+	return nil
 }
 
 // maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough

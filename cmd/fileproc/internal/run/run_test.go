@@ -72,8 +72,8 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 	}
 	stdout, stderr := file(t), file(t)
-	r := &Run{Ctx: t.Context(), Out: output.New(stdout, stderr, func(err error) { t.Error(err) }), Selection: Selection{sort: true}}
-	r.Opts.Workers = 1
+	r := &Run{Ctx: t.Context(), Out: output.New(stdout, stderr, func(err error) { t.Error(err) })}
+	r.Opts.Workers, r.Opts.Ordered = 1, true
 	require.NoError(t, r.Each(Job{Args: []string{dir}, Visit: func(it *Item, c *output.Chunk) error {
 		c.B = append(c.B, it.Name()+"\n"...)
 		if it.Name() == "a" {

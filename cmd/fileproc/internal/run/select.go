@@ -25,14 +25,11 @@ type Selection struct {
 	Null  bool             // -0, which every subcommand has: names in List end with NUL bytes
 
 	unrestricted     int
-	ignores          bool     // ignore files are read
-	ignoreFiles      []string // the values of --ignore-file
 	shard            string
 	judges           bool      // one of the next four is set
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
-	sort             bool
 }
 
 // These flags have no variables, because their defaults depend on the subcommand.
@@ -69,7 +66,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
 	f.StringArrayVarP(&s.Opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, what&All != 0, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
-	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
+	f.StringArrayVar(&s.Opts.IgnoreFiles, "ignore-file", nil,
 		"also read `FILE`, in the syntax of .gitignore: a name is read in every directory that has it, a path is one file")
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
@@ -89,7 +86,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.IntVarP(&s.Opts.Workers, "threads", "j", 0, "use `N` worker goroutines (default the number of processors)")
 	f.BoolVar(&s.Opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
 	if what&Sorts != 0 {
-		f.BoolVar(&s.sort, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
+		f.BoolVar(&s.Opts.Ordered, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
 	}
 	if what&Keeps != 0 {
 		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
@@ -119,25 +116,42 @@ var symlinks = map[string]fileproc.Symlinks{
 
 // Check validates the flags of cmd and completes the options.
 func (s *Selection) Check(cmd *cobra.Command) error {
-	if s.Used = cmd.Flags().Lookup(hiddenFlag) != nil; !s.Used {
+	f := cmd.Flags()
+	if s.Used = f.Lookup(hiddenFlag) != nil; !s.Used {
 		return nil
 	}
-	hidden, _ := cmd.Flags().GetBool(hiddenFlag) // no error: Flags has added them
-	noIgnore, _ := cmd.Flags().GetBool(noIgnoreFlag)
-	s.ignores = !noIgnore && s.unrestricted == 0
-	s.Opts.SkipHidden = !hidden && s.unrestricted < 2
 	if n := s.Opts.Workers; n < 0 || n > maxThreads { // checked before slices of that length are allocated
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
 	s.Opts.Workers = cmp.Or(s.Opts.Workers, runtime.GOMAXPROCS(0))
-	if err := s.checkList(cmd.Flags()); err != nil {
-		return err
+	hidden, _ := f.GetBool(hiddenFlag) // no error: Flags has added them
+	noIgnore, _ := f.GetBool(noIgnoreFlag)
+	if s.List != "" {
+		// What a list names is not left out for being hidden or ignored, as an argument is not, unless a flag asks for that.
+		hidden = hidden || !f.Changed(hiddenFlag)
+		noIgnore = noIgnore || !f.Changed(noIgnoreFlag)
+		s.Null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
+	} else if s.Null && f.Lookup("print0") == nil {
+		return errors.New("--null needs --files-from")
+	}
+	s.Opts.SkipHidden = !hidden && s.unrestricted < 2
+	if !noIgnore && s.unrestricted == 0 {
+		s.Opts.GitIgnore = true
+		s.Opts.IgnoreFiles = append([]string{".gitignore", ".ignore"}, s.Opts.IgnoreFiles...)
 	}
 	s.Opts.Symlinks = symlinks[s.symlinks]
-	if s.sort && s.symlinks == "follow" {
+	if s.Opts.Ordered && s.symlinks == "follow" {
 		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
 	}
 	s.patterns()
+	if s.judges {
+		s.Opts.Stat = true // so that a file whose metadata cannot be had is a failure
+		s.Opts.Select = func(f *fileproc.File) bool {
+			st, err := f.Stat()
+			return err != nil || st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) &&
+				!st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
+		}
+	}
 	if s.shard != "" {
 		var i, n int
 		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
@@ -172,41 +186,6 @@ func (s *Selection) patterns() {
 				patterns[i] += "/*"
 			}
 		}
-	}
-}
-
-// options completes the options for a run over dir: its ignore files, and the reporting of failures and progress. done adds
-// the run to the totals, and reports an error that is about dir alone, so that the other arguments are processed all the
-// same.
-func (r *Run) options(dir string) (opts fileproc.Options, done func(error) error) {
-	opts = r.Opts
-	if r.ignores {
-		opts.GitIgnore, opts.IgnoreFiles = true, []string{".gitignore", ".ignore"}
-	}
-	opts.IgnoreFiles = append(opts.IgnoreFiles, r.ignoreFiles...)
-	opts.OnProgress = r.Out.OnProgress()
-	if opts.OnError == nil {
-		opts.OnError = func(err error) error {
-			if r.Ctx.Err() == nil {
-				r.Fail(err)
-			}
-			return nil
-		}
-	}
-	report := new(fileproc.Report)
-	opts.Report = report
-	if r.judges {
-		opts.Stat = true // so that a file whose metadata cannot be had is a failure
-		opts.Select = func(f *fileproc.File) bool {
-			st, err := f.Stat()
-			return err != nil || st.Size >= r.minSize && (r.maxSize < 0 || st.Size <= r.maxSize) &&
-				!st.ModTime.Before(r.newer) && (r.older.IsZero() || st.ModTime.Before(r.older))
-		}
-	}
-	return opts, func(err error) error {
-		report.Found, report.Failed = 0, 0 // which Fail counts
-		r.Totals.Add(*report)
-		return err
 	}
 }
 
