@@ -30,15 +30,12 @@ func (r *Run) eachListed(j *Job) error {
 	}
 	next, stop := iter.Pull2(records.All(r.Ctx, in, end))
 	defer stop()
-	var dir, rel string // of the next name
+	var name, dir, rel string // the next name, and its parts
 	var failed error
 	advance := func() (ok bool) {
-		var name string
-		if name, failed, ok = next(); ok && failed == nil {
-			dir, rel = SplitName(name)
-			return true
-		}
-		return false
+		name, failed, ok = next()
+		dir, rel = SplitName(name)
+		return ok && failed == nil
 	}
 	for more := advance(); more && r.Ctx.Err() == nil; {
 		at, arg := dir, dir
