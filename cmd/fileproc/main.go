@@ -24,10 +24,10 @@ import (
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/sum"
 )
 
-func main() { os.Exit(execute(os.Args[1:])) }
+func main() { os.Exit(execute()) }
 
 // execute returns the exit code, as grep's: 0 if something was found, 1 if nothing was, and 2 if there was an error.
-func execute(args []string) int {
+func execute() int {
 	// A run is short and keeps little in memory, so collecting garbage less often costs hardly any.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -48,9 +48,7 @@ func execute(args []string) int {
 		by.die()
 	}()
 
-	cmd := rootCommand(r)
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(r.Ctx)
+	err := rootCommand(r).Execute()
 	r.Out.EndProgress()
 	flushErr, by := r.Out.Flush(), interrupt{}
 	switch {
