@@ -2,6 +2,7 @@
 package output
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 )
 
 const (
@@ -47,7 +49,10 @@ type Output struct {
 // New returns an Output. It calls onError if standard output cannot be written.
 func New(stdout, stderr *os.File, onError func(error)) *Output {
 	o := &Output{stdout: stdout, stderr: stderr, onError: onError, TTY: isTerminal(stdout), errTTY: isTerminal(stderr)}
-	o.progress = progress{Start: time.Now(), width: func() int { return columns(stderr) }}
+	o.progress = progress{Start: time.Now(), width: func() int {
+		n, _, _ := term.GetSize(int(stderr.Fd()))
+		return cmp.Or(max(n, 0), 80) // it is unknown on a serial line
+	}}
 	if o.errTTY && (o.TTY || !isPipe(stdout)) && os.Getenv("TERM") != "dumb" {
 		o.enabled = true
 		o.stderr = color.Error // translates escape sequences for a Windows console

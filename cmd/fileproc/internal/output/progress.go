@@ -1,13 +1,9 @@
 package output
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/fileproc/fileproc"
 )
@@ -36,12 +32,6 @@ type progress struct {
 	shown  bool      // the line is on the terminal
 	next   time.Time // when the line is to be drawn again
 	done   bool
-}
-
-// columns returns the width of a terminal, or 80 if it is unknown, as on a serial line.
-func columns(f *os.File) int {
-	n, _, _ := term.GetSize(int(f.Fd()))
-	return cmp.Or(max(n, 0), 80)
 }
 
 // OnProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its
