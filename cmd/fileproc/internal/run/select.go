@@ -26,7 +26,6 @@ type Selection struct {
 
 	unrestricted     int
 	shard            string
-	judges           bool      // one of the next four is set
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
@@ -78,10 +77,10 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 		f.BoolVar(&s.Opts.SkipBinary, "skip-binary", false, "skip files with a NUL byte in their first 8 KiB")
 		f.BoolVar(&s.Opts.Download, "download", false, "also read files whose content is in a cloud, which fetches it (Windows)")
 	}
-	f.Func("min-size", "only files of at least `SIZE` bytes; K, M, G and T stand for powers of 1024", s.size(&s.minSize))
-	f.Func("max-size", "only files of at most `SIZE` bytes", s.size(&s.maxSize))
-	f.Func("newer", "only files modified since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", s.instant(&s.newer))
-	f.Func("older", "only files not modified since `TIME`", s.instant(&s.older))
+	f.Func("min-size", "only files of at least `SIZE` bytes; K, M, G and T stand for powers of 1024", size(&s.minSize))
+	f.Func("max-size", "only files of at most `SIZE` bytes", size(&s.maxSize))
+	f.Func("newer", "only files modified since `TIME`: 2026-01-31, 2026-01-31T12:00:00Z, or an age: 36h, 7d, 2w", instant(&s.newer))
+	f.Func("older", "only files not modified since `TIME`", instant(&s.older))
 	f.StringVar(&s.shard, "shard", "", "only the files of shard `I/N`, e.g. 1/8, to divide a job among machines")
 	f.IntVarP(&s.Opts.Workers, "threads", "j", 0, "use `N` worker goroutines (default the number of processors)")
 	f.BoolVar(&s.Opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
@@ -144,7 +143,7 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
 	}
 	s.patterns()
-	if s.judges {
+	if s.minSize > 0 || s.maxSize >= 0 || !s.newer.IsZero() || !s.older.IsZero() {
 		s.Opts.Stat = true // so that a file whose metadata cannot be had is a failure
 		s.Opts.Select = func(f *fileproc.File) bool {
 			st, err := f.Stat()
@@ -190,9 +189,8 @@ func (s *Selection) patterns() {
 }
 
 // size returns a function that parses a flag's number of bytes into n.
-func (s *Selection) size(n *int64) func(string) error {
+func size(n *int64) func(string) error {
 	return func(v string) error {
-		s.judges = true
 		digits := strings.TrimRight(strings.ToUpper(v), "IB")
 		number := strings.TrimRight(digits, "KMGT")
 		shift := 10 * strings.Index(" KMGT", digits[len(number):])
@@ -206,9 +204,8 @@ func (s *Selection) size(n *int64) func(string) error {
 }
 
 // instant returns a function that parses a flag's point in time, or age, into t.
-func (s *Selection) instant(t *time.Time) func(string) error {
+func instant(t *time.Time) func(string) error {
 	return func(v string) (err error) {
-		s.judges = true
 		for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
 			if *t, err = time.ParseInLocation(layout, v, time.Local); err == nil {
 				return nil
