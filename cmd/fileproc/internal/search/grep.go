@@ -115,6 +115,10 @@ func (g *grep) run(args []string) error {
 	case g.context > 0:
 		g.before, g.after = g.context, g.context
 	}
+	printsLines := !g.count && !g.list && !g.listWithout && !g.quiet
+	if !printsLines || g.only {
+		g.before, g.after = 0, 0
+	}
 	if !slices.Contains(g.files, run.Stdin) {
 		args = g.OrStdin(args)
 	}
@@ -126,13 +130,13 @@ func (g *grep) run(args []string) error {
 		oneFile = err == nil && !info.IsDir()
 	}
 	g.withName = (g.withName || !oneFile) && !g.noName
-	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && !g.count && !g.list && !g.listWithout
+	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && printsLines
 	g.pathStyle, g.numberStyle, g.matchStyle = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
 	switch {
 	case g.json:
 	case g.heading:
 		g.Out.Between = []byte("\n")
-	case g.showsContext():
+	case g.before > 0 || g.after > 0:
 		g.Out.Between = []byte("--\n")
 	}
 	g.Opts.ReadSize = grepPrefix
@@ -143,11 +147,6 @@ func (g *grep) run(args []string) error {
 	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
 		return searchers[it.Worker].search(it, c)
 	}})
-}
-
-// showsContext reports whether lines are shown around the selected ones.
-func (g *grep) showsContext() bool {
-	return (g.before > 0 || g.after > 0) && !g.count && !g.list && !g.listWithout && !g.quiet && !g.only
 }
 
 func (s *searcher) printLine(line []byte, selected bool) {

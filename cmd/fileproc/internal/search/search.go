@@ -142,7 +142,7 @@ func (s *searcher) stream(it *run.Item) error {
 
 // contextBefore returns where the context before a line at end begins.
 func (s *searcher) contextBefore(end int) int {
-	for n := s.before; s.showsContext() && n > 0 && end > 0; n-- {
+	for n := s.before; n > 0 && end > 0; n-- {
 		end = bytes.LastIndexByte(s.data[:end-1], '\n') + 1
 	}
 	return end
@@ -206,7 +206,7 @@ func (s *searcher) handleLine(it *run.Item, begin, end int) (done bool) {
 
 // show prints a selected line and the context before it.
 func (s *searcher) show(begin, end int) {
-	if s.showsContext() {
+	if s.before > 0 || s.after > 0 {
 		s.contextAfter(begin)
 		first := max(s.contextBefore(begin), int(max(s.shown-s.base, 0)))
 		if s.shown > 0 && s.base+int64(first) > s.shown && !s.json {
