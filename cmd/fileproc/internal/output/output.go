@@ -274,11 +274,10 @@ func Size(n int64, human bool) string {
 // NewTable returns a table without lines between its cells.
 func NewTable(header table.Row) table.Writer {
 	t := table.NewWriter()
-	style := table.StyleDefault
+	style := t.Style()
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	t.AppendHeader(header)
 	return t
