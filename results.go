@@ -27,8 +27,8 @@ type outlet[T any] interface {
 }
 
 // bufferPerWorker is how many results a worker can be ahead of the loop that takes
-// them: enough that they seldom all wait, after which processors are woken up, and few
-// enough that memory stays flat.
+// them. With too few, all workers wait at once, and a processor without work falls
+// asleep, which takes long to end. With too many, memory does not stay flat.
 const bufferPerWorker = 256
 
 // A resultBuffer is the outlet for results in no particular order.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -107,13 +106,14 @@ func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
 	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
 }
 
+// An lstat is what os.Lstat returns.
 type lstat struct {
 	info fs.FileInfo
 	err  error
 }
 
-// lstat looks at all of rels at once: another branch of a repository changes thousands.
-func (e *existence) lstat(rels []string) []lstat {
+// lstatAll looks at rels, by so many workers: another branch of a repository changes thousands.
+func (e *existence) lstatAll(rels []string, workers int) []lstat {
 	all := make([]lstat, len(rels))
 	look := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -125,7 +125,7 @@ func (e *existence) lstat(rels []string) []lstat {
 		return all
 	}
 	var wg sync.WaitGroup
-	size := len(rels)/runtime.GOMAXPROCS(0) + 1
+	size := len(rels)/workers + 1
 	for from := 0; from < len(rels); from += size {
 		wg.Go(func() { look(from, min(from+size, len(rels))) })
 	}

@@ -57,7 +57,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	if sc.all {
 		rels = nil
 	}
-	for i, it := range there.lstat(rels) {
+	for i, it := range there.lstatAll(rels, len(s.r.workers)) {
 		rel, info, err := rels[i], it.info, it.err
 		s.linked = s.linked || err == nil && fsinfo.Names(info) > 1
 		switch {

@@ -102,13 +102,10 @@ func (l *loop[T]) run(ctx context.Context) {
 
 // send yields, unless the caller has left the loop. It reports whether it goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
-	if !l.begun { // two looks at the clock for each file that is there would be a twentieth of the start
-		l.left = l.left || !l.yield(c, err)
-		return !l.left
+	if l.begun { // for all files that are there, two looks at the clock would be a twentieth of the start
+		defer func(start time.Time) { l.away += time.Since(start) }(time.Now())
 	}
-	start := time.Now()
 	l.left = l.left || !l.yield(c, err)
-	l.away += time.Since(start)
 	return !l.left
 }
 
@@ -233,9 +230,11 @@ func (l *loop[T]) watchDir(rel string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// What is polled stays so, with a watch too, until a run looks at all of it, see forgetPolled: this one may
+	// look at a part, and something may have happened in the rest before.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.polled[rel] = err
-	} // Else it stays polled if it was: this run may look at a part of it, and something may have happened in the rest before.
+	}
 	l.rootWatched = l.rootWatched || rel == "." && (err == nil || l.polled[rel] != nil)
 }
 

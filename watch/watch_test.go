@@ -365,6 +365,30 @@ func TestLimit(t *testing.T) {
 	require.Empty(t, f.take())
 }
 
+// TestFirstBurstIsNoLook: the first burst, in which fn is called for all files, does not say how far apart looks are to be.
+func TestFirstBurstIsNoLook(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1")
+	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, func(file *fileproc.File) (int, error) {
+		if file.Rel() == "a" {
+			time.Sleep(300 * time.Millisecond) // of which polling would wait a hundred times, for each processor
+		}
+		return 0, nil
+	})
+	w.noEvents, w.Poll = true, time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for c, err := range w.Changes(ctx) {
+		require.NoError(t, err)
+		if c.Rel == "b" {
+			return
+		}
+		if c.Settled {
+			testtree.Make(t, root, "b=2")
+		}
+	}
+}
+
 // TestRootMoves: while root is away its results stand, and what has changed comes when it is back.
 func TestRootMoves(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
