@@ -32,6 +32,28 @@ in_memory() {
 # failures prints what is of interest in $tmp/log, the output of go test -v.
 failures() { grep -av -e '^ *=== ' -e '^ *--- PASS' "$tmp/log" | tail -n 300; }
 
+# step prints NAME, what a COMMAND prints, and how long it took.
+step() {
+	local name=$1 start=$SECONDS
+	shift
+	echo "== $name"
+	"$@"
+	echo "   $((SECONDS - start)) s"
+}
+
+# beside is step in the background, once fewer than two others run there, since a package's tests keep one processor busy, not two.
+# What it prints appears at its end. all_ended waits for all of them, and fails if one has.
+beside() {
+	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
+	(
+		out=$tmp/$BASHPID.out tmp=$(mktemp -d -p "$tmp")
+		trap '[ $? = 0 ] || touch "$out.failed"; cat "$out"' EXIT
+		export GOFLAGS="$GOFLAGS -p=1"
+		step "$@" >"$out" 2>&1
+	) &
+}
+all_ended() { wait && ! compgen -G "$tmp/*.failed" >/dev/null; }
+
 # venv PACKAGE==VERSION sets python to one that has the package, which it installs for the runs to come, too.
 venv() {
 	local dir=${HOME:-/var/tmp}/.cache/fileproc/${1/==/-}

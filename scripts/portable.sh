@@ -6,7 +6,7 @@
 # Without an argument, all but windows run. For 386 and windows, the variable TESTFLAGS has more flags of go test.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export CGO_ENABLED=0
-timeout="-timeout=30m -vet=off" # cross.sh vets for all of them
+timeout="-timeout=30m -vet=off" TESTFLAGS=${TESTFLAGS:-} # cross.sh vets for all of them
 wasm=$(go env GOROOT)/lib/wasm
 
 # on reports whether this machine is of a platform, or of an operating system.
@@ -98,15 +98,8 @@ run() {
 	esac
 }
 
-# check prints what run prints only when it is over, since two platforms run at a time.
-check() {
-	local out status=0
-	out=$(run "$1" 2>&1) || status=$?
-	printf '== go test as %s\n%s\n   %d s\n' "$1" "$out" "$SECONDS"
-	return "$status"
-}
-export -f check run emulated under_wine wine_calls skip has on
-export timeout wasm tmp TESTFLAGS=${TESTFLAGS:-}
-
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
-printf '%s\n' "$@" | xargs -P 2 -n 1 bash -c 'check "$1"' check
+for platform; do
+	beside "go test as $platform" eval "run $platform || false" # in run a command that fails is not the end
+done
+all_ended
