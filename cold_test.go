@@ -406,6 +406,7 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 	r := newRun(t.Context(), config{workers: 2, mayGrow: true}, callbacks{}, nil)
 	r.cold.on.Store(true)
 	r.pool.limitGrowth(maxColdWorkers)
+	r.pool.stopped.Store(true) // so that it starts none of the workers that it may have
 	w := &worker{shared: &r.shared}
 	knobs.AlwaysCold = false
 	defer func() { knobs.AlwaysCold = testtree.Cold }()
