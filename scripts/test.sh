@@ -77,7 +77,8 @@ race() {
 	# Each process that a test starts waits at its end, by default a second. These tests take more than half of the time, and the
 	# same code is under the race detector in other tests.
 	slow="TestConformance(Cold|WithManyInFlight)|TestInvariant(1EachCallFails|1RefusedRings.*|9BackendsAgree)"
-	slow+="|TestFaults(InTheColdMode|OfEachCall|PanicAtADirectoryThatIsPutAside)|TestEachStepFails|TestLogStaysShort"
+	slow+="|TestFaults(InTheColdMode|OfEachCall|PanicAtADirectoryThatIsPutAside|WithManyInFlight)|TestInFlightFalls"
+	slow+="|TestEachStepFails|TestLogStaysShort|TestDiskOrderFitsTheMemory"
 	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip "$slow"} "${packages[@]}"
 }
 
@@ -118,8 +119,9 @@ fi
 [ "$set" = --all ] || tagged=(fileproc_unix fileproc_generic) # tests of the default build have DisableURing, too
 beside "go test -race" race # the longest first
 beside "go test" go_test ./...
-# In 32 bits a system call takes ten times as long as elsewhere, and what these tests make differs by backends, not by word sizes.
-beside "tests on another platform" env TESTFLAGS="$elsewhere${short:+|^TestInvariant(1RefusedRingsLoseNothing|9BackendsAgree)$}" scripts/portable.sh 386
+# In 32 bits a system call takes ten times as long as elsewhere, and these tests make most of them, the same ones on each platform.
+slow="|^TestInvariant(1RefusedRingsLose|4FewDescriptors|6NothingIsLeftAfterThou|9BackendsAgree)|^TestHistories"
+beside "tests on another platform" env TESTFLAGS="$elsewhere${short:+$slow}" scripts/portable.sh 386
 beside "go test, nested modules" in_nested_modules go_test $short ./...
 for tags in "${tagged[@]}"; do
 	beside "go test -tags $tags" test_with_tag "$tags"

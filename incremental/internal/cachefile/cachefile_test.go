@@ -209,7 +209,11 @@ func TestRoundTrip(t *testing.T) {
 	want := asMap()
 	require.Equal(t, want, contents(t, s))
 	kinds := map[string]bool{}
-	for round := range 40 { // first a snapshot, then frames, then a snapshot again
+	rounds := 40
+	if testing.Short() {
+		rounds = 8
+	}
+	for round := range rounds { // first a snapshot, then frames, then a snapshot again
 		before := s.disk
 		for i := range 500 {
 			rec := changed(testRecord(i*(round+1)), round)

@@ -124,6 +124,9 @@ func TestBitFlips(t *testing.T) {
 	defer f.Close()
 	for i := range whole {
 		for bit := range 9 {
+			if bit < 8 && !testtree.Takes(i+bit) {
+				continue
+			}
 			_, err := f.WriteAt([]byte{whole[i] ^ byte(1<<bit)}, int64(i)) // the ninth puts it back
 			require.NoError(t, err)
 			got := contents(t, mustLoad(t, file))
