@@ -11,10 +11,9 @@ esac
 
 timeout=-timeout=20m
 tagged=(fileproc_unix fileproc_generic fileproc_nouring) # build tags that choose what reads directories and files
-# Tests that may take long, and tests of the core over a file system in memory, which is the same code in each build, are whole
-# each night. Before a change is merged, the latter run in the default build alone, with and without the race detector. So does
-# the conformance suite in two more modes; elsewhere it runs in the usual one.
-short=-short elsewhere="-skip=^TestFaults|^TestConformance(Cold|WithManyInFlight)$"
+# Before a change is merged, tests are short, but for the default build, and some run in it alone: those of the core over a file
+# system in memory, which is the same code in each build, and the conformance suite in two more modes. Each night, all are whole.
+short=-short elsewhere="-skip=^Test(Faults|InFlight|Ordered)|^TestConformance(Cold|WithManyInFlight)$"
 [ "$set" != --all ] || { short='' elsewhere=''; }
 
 # in_nested_modules runs a command in every module but the root one, and each night in those that need Apache Beam, too.
@@ -76,9 +75,8 @@ race() {
 	mapfile -t packages <"$tmp/packages"
 	# Each process that a test starts waits at its end, by default a second. These tests take more than half of the time, and the
 	# same code is under the race detector in other tests.
-	slow="TestConformance(Cold|WithManyInFlight)|TestInvariant(1EachCallFails|1RefusedRings.*|9BackendsAgree)"
-	slow+="|TestFaults(InTheColdMode|OfEachCall|PanicAtADirectoryThatIsPutAside|WithManyInFlight)|TestInFlightFalls"
-	slow+="|TestEachStepFails|TestLogStaysShort|TestDiskOrderFitsTheMemory"
+	slow="Test(Conformance|Faults)(Cold|InTheColdMode|WithManyInFlight|OfEachCall|PanicAtADirectoryThatIsPutAside)"
+	slow+="|TestInvariant(1EachCallFails|1RefusedRings|9BackendsAgree)|TestInFlightFalls|TestDiskOrderFits|TestEachStepFails|TestLogStaysShort"
 	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip "$slow"} "${packages[@]}"
 }
 

@@ -17,7 +17,11 @@ import (
 func TestEverySideIsMeasured(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	records, err := measureAll(t.Context(), self, 1, "Cases|Policies|Eviction/case=1,000$", "1x")
+	benchmarks := "Cases|Eviction/case=1,000$"
+	if !testing.Short() {
+		benchmarks += "|Policies" // most of the time
+	}
+	records, err := measureAll(t.Context(), self, 1, benchmarks, "1x")
 	require.NoError(t, err)
 	r := record.Of(records, "cases")
 	for _, c := range cases {
@@ -44,6 +48,9 @@ func TestEverySideIsMeasured(t *testing.T) {
 		"eviction": {"1,000 \\| N \\| N"},
 		"policies": {"fileproc, LRU \\| 64.6 \\| 80.8 \\| N", "corfs \\| 0.0 \\| 0.0 \\| N"},
 	} {
+		if table == "policies" && testing.Short() {
+			continue
+		}
 		for _, line := range lines {
 			require.Regexp(t, `(?m)^\| `+strings.ReplaceAll(line, "N", `[\d,.]+`)+` \|$`, Tables[table](record.Of(records, table)))
 		}
