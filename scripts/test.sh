@@ -73,10 +73,11 @@ race() {
 	# Three packages start no goroutine and have no unsafe code.
 	go list ./... | grep -v -e internal/gitignore -e internal/gitrepo -e internal/pattern >"$tmp/packages"
 	mapfile -t packages <"$tmp/packages"
-	# Each process that a test starts waits at its end, by default a second. These tests take more than half of the time, and the
-	# same code is under the race detector in other tests.
+	# Each process that a test starts waits at its end, by default a second. These tests take more than half of the time, and have
+	# one goroutine, or the same code is under the race detector in other tests.
 	slow="Test(Conformance|Faults)(Cold|InTheColdMode|WithManyInFlight|OfEachCall|PanicAtADirectoryThatIsPutAside)"
-	slow+="|TestInvariant(1EachCallFails|1RefusedRings|9BackendsAgree)|TestInFlightFalls|TestDiskOrderFits|TestEachStepFails|TestLogStaysShort"
+	slow+="|TestInvariant(1EachCallFails|1RefusedRings|1Limits|1ListingThat|4FewDesc|9BackendsAgree)|TestInFlightFalls"
+	slow+="|TestDiskOrder|TestSortUntil|TestEachStepFails|TestLogStaysShort|TestEqualHashes|TestDeletionSparesNewer"
 	GORACE=atexit_sleep_ms=20 go_test -race $short ${short:+-skip "$slow"} "${packages[@]}"
 }
 
@@ -118,8 +119,7 @@ fi
 beside "go test -race" race # the longest first
 beside "go test" go_test ./...
 # In 32 bits a system call takes ten times as long as elsewhere, and these tests make most of them, the same ones on each platform.
-slow="|^TestInvariant(1RefusedRingsLose|4FewDescriptors|6NothingIsLeftAfterThou|9BackendsAgree)|^TestHistories"
-beside "tests on another platform" env TESTFLAGS="$elsewhere${short:+$slow}" scripts/portable.sh 386
+beside "tests as 386" env TESTFLAGS="$elsewhere${short:+|^TestInvariant(1RefusedRings|4Few|6NothingIsLeftAfterThou|9Back)|^TestHistories}" scripts/portable.sh 386
 beside "go test, nested modules" in_nested_modules go_test $short ./...
 for tags in "${tagged[@]}"; do
 	beside "go test -tags $tags" test_with_tag "$tags"

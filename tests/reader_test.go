@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,14 +55,14 @@ func TestReader(t *testing.T) {
 			return io.ReadAll(to)
 		},
 	}
-	n := 0 // with -short, what of all this is read is up to the order of the map
-	for _, p := range all {
-		for _, size := range []int{0, 1, 512, 8192, 10_000, 1 << 20, fileproc.NoRead} {
-			for _, opts := range []fileproc.Options{{}, {Stat: true}, {SkipBinary: size != fileproc.NoRead}, {DisableURing: true}} {
-				for name, readAll := range readers {
-					if n++; !testtree.Takes(n) {
+	for i, p := range all {
+		for j, size := range []int{0, 1, 512, 8192, 10_000, 1 << 20, fileproc.NoRead} {
+			for k, opts := range []fileproc.Options{{}, {Stat: true}, {SkipBinary: size != fileproc.NoRead}, {DisableURing: true}} {
+				for l, name := range slices.Sorted(maps.Keys(readers)) {
+					if !testtree.Takes(i + j + k + l) {
 						continue
 					}
+					readAll := readers[name]
 					var report fileproc.Report
 					opts.ReadSize, opts.FS, opts.Report, opts.MaxFileSize = size, p.fsys, &report, 2<<20
 					leavesNothing(t, func() {
