@@ -225,11 +225,11 @@ func TestReaderOfAFileThatHasChanged(t *testing.T) {
 		for i := range 2 {
 			for _, stat := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/Stat=%t", name, places("")[i].name, stat), func(t *testing.T) {
-					if name == "another of the same size and time" && !fsinfo.HasInodes {
-						t.Skip("without inode numbers it cannot be told from the file")
-					}
 					dir, all := rooted(t, "d/f="+testtree.Content(50_000), "d/f.new="+testtree.Content(50_000))
 					p, file := all[i], filepath.Join(dir, "d", "f")
+					if !fsinfo.HasInodes && (name == "another of the same size and time" || name == "a link to a file" && p.fsys != nil) {
+						t.Skip("without inode numbers it cannot be told from the file") // an FS may follow a link
+					}
 					for _, path := range []string{file, file + ".new"} {
 						require.NoError(t, os.Chtimes(path, old, old))
 					}
