@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -38,10 +37,7 @@ func (r *Run) eachListed(j *Job) error {
 		return ok && failed == nil
 	}
 	for more := advance(); more && r.Ctx.Err() == nil; {
-		at, arg := dir, dir
-		if arg == "." {
-			arg = workingDir
-		}
+		at := dir
 		r.Opts.Files = nil
 		if rel == "" { // the whole directory
 			more = advance()
@@ -52,7 +48,7 @@ func (r *Run) eachListed(j *Job) error {
 				}
 			}
 		}
-		if err := r.eachInDir(j, arg); err != nil {
+		if err := r.eachInDir(j, at); err != nil {
 			return err
 		}
 	}
@@ -62,11 +58,11 @@ func (r *Run) eachListed(j *Job) error {
 	return context.Cause(r.Ctx)
 }
 
-// SplitName returns the directory to open for a name and the rest, which is slash-separated: "/etc/x" is x in /etc of the
-// file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
+// SplitName returns the directory to open for a name, empty for the working directory, and the rest, which is slash-separated:
+// "/etc/x" is etc/x in the file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
 func SplitName(name string) (dir, rel string) {
 	if name == "" {
-		return ".", "." // which names no file either
+		return "", "." // which names no file either
 	}
 	name = filepath.ToSlash(name)
 	volume := filepath.VolumeName(name)
@@ -77,7 +73,7 @@ func SplitName(name string) (dir, rel string) {
 	for strings.HasPrefix(rel, "../") {
 		dir, rel = dir+"../", rel[len("../"):]
 	}
-	return cmp.Or(filepath.FromSlash(strings.TrimSuffix(dir, "/")), "."), rel
+	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
 }
 
 // meansNothing matches what does not change the meaning of a path, after the beginning or a slash.

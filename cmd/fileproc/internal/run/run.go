@@ -109,32 +109,32 @@ func Version() string {
 // An Item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
 type Item struct {
 	F      *fileproc.File // nil if an argument names the file
+	Dir    string         // that is visited, as Join takes it; the path if F is nil
 	Data   []byte         // the content, or its beginning if More is set
 	More   bool           // only Reader gives the whole content
 	Worker int
 
 	run  *Run
-	path string      // what precedes F.Rel in the path, with the separator; the whole path if F is nil
 	info fs.FileInfo // of a file named as an argument
 	err  error       // set if there is no such file
 	in   *os.File    // what Read has opened
 }
 
 // Named returns the item of a file that is not in a directory that is visited.
-func (r *Run) Named(path string) Item { return Item{run: r, path: path, More: true} }
+func (r *Run) Named(path string) Item { return Item{run: r, Dir: path, More: true} }
 
 // Path returns the path to print.
 func (it *Item) Path() string {
 	if it.F == nil {
-		return it.path
+		return it.Dir
 	}
-	return it.path + filepath.FromSlash(it.F.Rel())
+	return Join(it.Dir, it.F.Rel())
 }
 
 // Name returns the last element of the path.
 func (it *Item) Name() string {
 	if it.F == nil {
-		return filepath.Base(it.path)
+		return filepath.Base(it.Dir)
 	}
 	return it.F.Name()
 }
@@ -149,10 +149,10 @@ func (it *Item) Reader() io.Reader {
 
 // Read reads a file that is in no directory that is visited. It adds what is read to the report and the progress.
 func (it *Item) Read(p []byte) (n int, err error) {
-	if it.in == nil && it.path == Stdin {
+	if it.in == nil && it.Dir == Stdin {
 		it.in = os.Stdin
 	} else if it.in == nil {
-		it.in, err = os.Open(it.path)
+		it.in, err = os.Open(it.Dir)
 	}
 	if err = cmp.Or(err, it.run.Ctx.Err()); err == nil {
 		n, err = it.in.Read(p)
@@ -190,9 +190,14 @@ func (r *Run) OrStdin(args []string) []string {
 	return args
 }
 
-// workingDir stands for the working directory where there is no argument. Paths in it are printed without a prefix. The NUL
-// byte keeps it distinct from every argument.
-const workingDir = "\x00"
+// Join returns the path to print for the slash-separated path rel in a directory. An empty dir is the working directory without
+// an argument: paths in it have nothing before them.
+func Join(dir, rel string) string {
+	if dir != "" && !os.IsPathSeparator(dir[len(dir)-1]) {
+		dir += string(filepath.Separator)
+	}
+	return dir + filepath.FromSlash(rel)
+}
 
 // A Job is what a subcommand does with each file.
 type Job struct {
@@ -208,9 +213,8 @@ type Job struct {
 	Print   func(path string, value []byte, c *output.Chunk) error
 	Version string // of what Read returns
 
-	// Dir, unless it is nil, is called before the files of a directory are visited, and may complete the options. It returns
-	// what to call afterwards, or nil to leave the directory out.
-	Dir func(dir, prefix string, opts *fileproc.Options) (done func())
+	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, that is left out.
+	Dir func(dir, rel string) bool
 }
 
 // Each runs j. A failure of a file is reported at once; an error that Each returns has ended the run.
@@ -234,17 +238,16 @@ func (r *Run) Each(j Job) error {
 	case r.List != "":
 		return r.eachListed(&j)
 	case len(j.Args) == 0:
-		j.Args = []string{workingDir}
+		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
 	}
 	var named []Item // since the last directory
 	for _, arg := range j.Args {
-		it, isDir := r.Named(arg), arg == workingDir
-		if !isDir && (arg != Stdin || !j.Stdin) {
+		it := r.Named(arg)
+		if arg != Stdin || !j.Stdin {
 			it.info, it.err = os.Stat(arg)
-			isDir = it.err == nil && it.info.IsDir()
 		}
 		switch {
-		case isDir:
+		case it.info != nil && it.info.IsDir():
 			r.eachNamed(&j, named)
 			named = nil
 			if err := r.eachInDir(&j, arg); err != nil {
@@ -263,12 +266,6 @@ func (r *Run) Each(j Job) error {
 // eachInDir visits the files of a directory. Their output is printed when Visit returns; with --sort and --cache it is
 // printed by this goroutine.
 func (r *Run) eachInDir(j *Job, dir string) error {
-	prefix := dir
-	if dir == workingDir {
-		dir, prefix = ".", ""
-	} else if !os.IsPathSeparator(dir[len(dir)-1]) {
-		prefix += string(filepath.Separator)
-	}
 	opts := r.Opts
 	opts.OnProgress = r.Out.OnProgress()
 	if opts.OnError == nil {
@@ -284,15 +281,14 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts
 		r.Totals.Add(*opts.Report)
 	}()
-	if j.Dir != nil {
-		finish := j.Dir(dir, prefix, &opts)
-		if finish == nil {
-			return nil
-		}
-		defer finish()
+	if j.Dir != nil && opts.Files == nil {
+		opts.SelectDir = func(e fileproc.Entry) bool { return j.Dir(dir, e.Rel()) }
+	}
+	if j.Dir != nil && !j.Dir(dir, "") {
+		return nil
 	}
 	item := func(f *fileproc.File) *Item {
-		return &Item{run: r, F: f, path: prefix, Data: f.Data(), More: f.Truncated(), Worker: f.Worker()}
+		return &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated(), Worker: f.Worker()}
 	}
 	visit := func(f *fileproc.File, c *output.Chunk) error {
 		err := j.Visit(item(f), c)
@@ -302,6 +298,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		}
 		return err
 	}
+	root := cmp.Or(dir, ".")
 	chunks := make([]output.Chunk, opts.Workers)
 	printed := output.Chunk{Out: r.Out}
 	var results iter.Seq2[[]byte, error]
@@ -309,7 +306,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 	case r.Cache != "":
 		inc := incremental.Options[[]byte]{File: r.Cache, Version: Version() + " " + j.Version, Codec: incremental.Raw[[]byte]()}
 		// What is kept is the path, a NUL byte, and what Read has returned: a result does not say of which file it is.
-		results = incremental.Stream(r.Ctx, dir, inc, opts, func(f *fileproc.File) ([]byte, error) {
+		results = incremental.Stream(r.Ctx, root, inc, opts, func(f *fileproc.File) ([]byte, error) {
 			value, err := j.Read(item(f))
 			if err != nil {
 				return nil, err
@@ -317,14 +314,14 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			return append(append([]byte(f.Rel()), 0), value...), nil
 		})
 	case opts.Ordered:
-		results = fileproc.Stream(r.Ctx, dir, opts, func(f *fileproc.File) ([]byte, error) {
+		results = fileproc.Stream(r.Ctx, root, opts, func(f *fileproc.File) ([]byte, error) {
 			c := &chunks[f.Worker()] // without an output, it keeps everything
 			c.B = c.B[:0]
 			err := visit(f, c)
 			return bytes.Clone(c.B), fileproc.WithResult(err)
 		})
 	default:
-		return fileproc.ForEach(r.Ctx, dir, opts, func(f *fileproc.File) error {
+		return fileproc.ForEach(r.Ctx, root, opts, func(f *fileproc.File) error {
 			c := &chunks[f.Worker()]
 			c.Out = r.Out
 			defer c.FileDone()
@@ -342,7 +339,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			printed.B = append(printed.B, b...)
 		} else {
 			rel, value, _ := bytes.Cut(b, []byte{0})
-			path := prefix + filepath.FromSlash(string(rel))
+			path := Join(dir, string(rel))
 			if err := j.Print(path, value, &printed); err != nil && r.Ctx.Err() == nil {
 				r.failOf(path, err)
 			}
@@ -361,7 +358,7 @@ func (r *Run) eachNamed(j *Job, items []Item) {
 	InTurn(r, slices.Values(items), func(it Item, worker int, wait func()) (emit func()) {
 		it.Worker = worker
 		c := &output.Chunk{Out: r.Out, Wait: wait}
-		if it.path == Stdin {
+		if it.Dir == Stdin {
 			wait() // if it is named twice, the first one reads it to the end
 		}
 		if it.err == nil {
@@ -376,7 +373,7 @@ func (r *Run) eachNamed(j *Job, items []Item) {
 				r.Totals.Processed++
 				r.Out.Count(1, 0)
 			case r.Ctx.Err() == nil:
-				r.failOf(it.path, it.err)
+				r.failOf(it.Dir, it.err)
 			default:
 				r.Totals.Abandoned++
 			}

@@ -94,7 +94,7 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 
 // belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
 func belowHere(name string) string {
-	if dir, rel := run.SplitName(name); dir == "." && !strings.HasSuffix(rel, "/") {
+	if dir, rel := run.SplitName(name); dir == "" && !strings.HasSuffix(rel, "/") {
 		return rel
 	}
 	return ""

@@ -3,7 +3,8 @@ package sum
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A diskUsage is one run of the subcommand du.
@@ -21,19 +23,12 @@ type diskUsage struct {
 	depth                                     int
 	summarize, human, total, countLinks, json bool
 
-	mu     sync.Mutex        // guards the fields below
-	seen   map[fileID]uint64 // files counted so far, of all arguments: a bit for each of 64 inode numbers
-	listed map[string]bool   // absolute paths of the directories counted so far; nil with one argument or --count-links
-	top    *top              // the directory whose files are being visited
-	tops   []*top            // of --files-from
-	grand  usage
-}
+	several bool // arguments, of which one may lie within another
 
-// A top is a directory that paths are relative to.
-type top struct {
-	dir, prefix string
-	real        string            // the absolute path; not set if listed is nil
-	dirs        map[string]*usage // of each directory below it without its subdirectories, by path
+	mu    sync.Mutex                   // guards the fields below
+	dirs  map[string]map[string]*usage // of each directory without its subdirectories, by run.Item.Dir and path in that
+	seen  map[fileID]uint64            // files and directories so far, of all arguments: a bit for each of 64 inode numbers
+	grand usage
 }
 
 // A fileID identifies 64 files, whichever of their hard links leads to them. Files of one tree mostly lie close together.
@@ -49,7 +44,7 @@ func (u *usage) add(v usage) { u.Files, u.Bytes = u.Files+v.Files, u.Bytes+v.Byt
 
 // DiskUsage returns the subcommand du.
 func DiskUsage(r *run.Run) *cobra.Command {
-	d := diskUsage{Run: r, seen: map[fileID]uint64{}}
+	d := diskUsage{Run: r, dirs: map[string]map[string]*usage{}, seen: map[fileID]uint64{}}
 	cmd := &cobra.Command{
 		Use:   "du [flags] [DIR|FILE]...",
 		Short: "Sum up file sizes by directory",
@@ -76,73 +71,58 @@ func (d *diskUsage) run(args []string) error {
 	if d.summarize {
 		d.depth = 0
 	}
+	d.Opts.ReadSize, d.Opts.Stat = fileproc.NoRead, true
+	d.several = len(args) > 1
 	if len(args) == 0 && d.List == "" {
 		args = []string{"."}
 	}
-	if len(args) > 1 && !d.countLinks {
-		d.listed = map[string]bool{}
+	runs := slices.Collect(slices.Chunk(args, 1)) // each argument is printed before the next one is visited
+	if d.List != "" {
+		runs = [][]string{args}
 	}
-	d.Opts.ReadSize, d.Opts.Stat = fileproc.NoRead, true
-	err := d.Each(run.Job{Args: args, Dir: d.begin, Visit: d.visit})
-	for _, t := range d.tops {
-		d.printDirs(t)
+	for _, args := range runs {
+		err := d.Each(run.Job{Args: args, Dir: d.enter, Visit: d.visit})
+		for _, dir := range slices.Sorted(maps.Keys(d.dirs)) {
+			d.printDirs(dir)
+		}
+		if err != nil {
+			return err
+		}
+		clear(d.dirs)
 	}
-	if d.total && err == nil {
+	if d.total {
 		c := output.Chunk{Out: d.Out}
 		d.print(&c, "total", d.grand)
 		c.FileDone()
 	}
-	return err
+	return nil
 }
 
-// begin prepares to visit the files of a directory, unless it has been listed. Names in --files-from that are relative to
-// the same directory are summed up together.
-func (d *diskUsage) begin(dir, prefix string, opts *fileproc.Options) (done func()) {
-	if opts.Files == nil {
-		opts.SelectDir = func(e fileproc.Entry) bool {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.usageOf(e.Rel()) != nil
+// enter is called before a directory is opened. It reports whether that has not been counted yet.
+func (d *diskUsage) enter(dir, rel string) bool {
+	var st fileproc.Stat
+	if d.several {
+		if info, err := os.Stat(run.Join(dir, rel)); err == nil {
+			st = fileproc.Stat(sys.StatOfInfo(info))
 		}
 	}
-	d.top = &top{dir, prefix, "", map[string]*usage{"": {}}}
-	switch i := slices.IndexFunc(d.tops, func(t *top) bool { return t.dir == dir }); {
-	case i >= 0:
-		d.top = d.tops[i]
-	case d.List != "":
-		d.tops = append(d.tops, d.top)
-	case d.listed != nil:
-		var err error
-		real, _ := filepath.EvalSymlinks(dir)
-		if d.top.real, err = filepath.Abs(cmp.Or(real, dir)); err != nil {
-			d.top.real = dir // the directory may then be listed twice
-		}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.alreadyCounted(st) {
+		return false
 	}
-	switch {
-	case d.isListed(""):
-		return nil
-	case d.List != "":
-		return func() {}
-	}
-	return func() {
-		for name := range d.top.dirs {
-			if d.listed != nil {
-				d.listed[filepath.Join(d.top.real, filepath.FromSlash(name))] = true
-			}
-		}
-		d.printDirs(d.top)
-	}
+	d.usageOf(dir, rel)
+	return true
 }
 
-func (d *diskUsage) isListed(rel string) bool {
-	return len(d.listed) > 0 && d.listed[filepath.Join(d.top.real, filepath.FromSlash(rel))]
-}
-
-// usageOf returns the usage of a directory, or nil if it has been listed. It adds the directories above too, which
-// --files-from need not name.
-func (d *diskUsage) usageOf(rel string) *usage {
-	dirs := d.top.dirs
-	for up := rel; dirs[up] == nil && !d.isListed(up); up = parent(up) {
+// usageOf returns the usage of a directory. It adds the directories above too, which --files-from need not name.
+func (d *diskUsage) usageOf(dir, rel string) *usage {
+	dirs := d.dirs[dir]
+	if dirs == nil {
+		dirs = map[string]*usage{"": {}}
+		d.dirs[dir] = dirs
+	}
+	for up := rel; dirs[up] == nil; up = parent(up) {
 		dirs[up] = &usage{}
 	}
 	return dirs[rel]
@@ -160,14 +140,14 @@ func (d *diskUsage) visit(it *run.Item, c *output.Chunk) error {
 		d.Found.Store(true)
 		d.grand.add(file)
 		d.print(c, it.Path(), file)
-	} else if u := d.usageOf(parent(it.F.Rel())); u != nil && !d.alreadyCounted(st) {
+	} else if u := d.usageOf(it.Dir, parent(it.F.Rel())); !d.alreadyCounted(st) {
 		u.add(file)
 	}
 	return nil
 }
 
-// alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links'
-// directories gets the size depends on the order of the walk.
+// alreadyCounted records a file or a directory, and reports whether it was counted by another path. Which directory gets the
+// size of a file with several hard links depends on the order of the walk.
 func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	if d.countLinks || st.Inode == 0 {
 		return false
@@ -180,11 +160,12 @@ func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 
 // printDirs prints the usage of each directory with its subdirectories: by component of the path, each after its contents,
 // that of the top last.
-func (d *diskUsage) printDirs(t *top) {
+func (d *diskUsage) printDirs(top string) {
 	c := output.Chunk{Out: d.Out}
 	defer c.FileDone()
+	dirs := d.dirs[top]
 	var keys []string // in which an end precedes what may follow it in a longer name, and follows the separator
-	for name := range t.dirs {
+	for name := range dirs {
 		if name != "" {
 			keys = append(keys, strings.ReplaceAll(name, "/", "\x00")+"\x01")
 		}
@@ -192,14 +173,14 @@ func (d *diskUsage) printDirs(t *top) {
 	slices.Sort(keys)
 	for _, key := range keys {
 		name := strings.ReplaceAll(key[:len(key)-1], "\x00", "/")
-		t.dirs[parent(name)].add(*t.dirs[name])
+		dirs[parent(name)].add(*dirs[name])
 		if d.depth < 0 || strings.Count(name, "/") < d.depth {
-			d.print(&c, t.prefix+filepath.FromSlash(name), *t.dirs[name])
+			d.print(&c, run.Join(top, name), *dirs[name])
 		}
 	}
-	d.Found.Store(d.Found.Load() || t.dirs[""].Files > 0)
-	d.grand.add(*t.dirs[""])
-	d.print(&c, t.dir, *t.dirs[""])
+	d.Found.Store(d.Found.Load() || dirs[""].Files > 0)
+	d.grand.add(*dirs[""])
+	d.print(&c, cmp.Or(top, "."), *dirs[""])
 }
 
 func (d *diskUsage) print(c *output.Chunk, path string, u usage) {
