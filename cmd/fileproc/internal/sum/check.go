@@ -70,7 +70,7 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 		entries = slices.Values(all)
 		s.fromCache(all, known)
 	}
-	run.InTurn(s.Run, entries, func(e listEntry, worker int, _ func()) (emit func()) {
+	run.InTurn(s.Run, entries, func(e listEntry, _ int, _ func()) (emit func()) {
 		if sum, ok := known[belowHere(e.name)]; ok {
 			return func() {
 				l.cached++
@@ -78,11 +78,9 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 			}
 		}
 		it := s.Named(e.name)
-		it.Worker = worker
 		defer it.Close()
 		sum, err := s.read(&it)
-		differs := string(sum) != e.sum // compared here, because the worker's next file overwrites sum
-		return func() { l.print(e.name, err, differs) }
+		return func() { l.print(e.name, err, string(sum) != e.sum) }
 	})
 	s.Totals.Processed += int64(l.same + l.different - l.cached)
 	s.Totals.Failed += int64(l.unreadable)

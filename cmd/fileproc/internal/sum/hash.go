@@ -2,7 +2,6 @@
 package sum
 
 import (
-	"cmp"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -26,7 +25,7 @@ var algorithms = map[string]func() hash.Hash{
 	"sha512": sha512.New,
 }
 
-// hashPrefix is how many bytes of a file are read at once, and the size of the reads behind them. Up to 64 files wait with that much
+// hashPrefix is how many bytes of a file are read at first. Up to 64 files wait with that much
 // for a worker: with 256 KiB, 100 files of 1 GiB take 30 MiB at the peak, and not 16, in the same time.
 const hashPrefix = 32 << 10
 
@@ -37,7 +36,6 @@ type sums struct {
 	null, json, checks, quiet, status, warn, strict, ignoreMissing bool
 
 	newHash func() hash.Hash
-	hashers []hasher // of the workers
 }
 
 // Hash returns the subcommand hash.
@@ -59,8 +57,7 @@ has changed below the working directory.`,
 					return fmt.Errorf("--%s needs --check", name)
 				}
 			}
-			s.newHash = algorithms[s.algorithm]
-			r.Opts.ReadSize, s.hashers = hashPrefix, make([]hasher, r.Opts.Workers)
+			s.newHash, r.Opts.ReadSize = algorithms[s.algorithm], hashPrefix
 			if s.checks {
 				s.check(args)
 				return nil
@@ -82,33 +79,15 @@ has changed below the working directory.`,
 	return cmd
 }
 
-// A hasher computes the checksums of one worker.
-type hasher struct {
-	h   hash.Hash
-	buf *[hashPrefix]byte // for files that are named as arguments
-	sum []byte
-	_   [64]byte // keeps two workers' hashers on different cache lines
-}
-
-// read returns the checksum of a file in hexadecimal. It is valid until the worker's next call.
+// read returns the checksum of a file in hexadecimal.
 func (s *sums) read(it *run.Item) ([]byte, error) {
-	h := &s.hashers[it.Worker]
-	if h.h == nil {
-		h.h = s.newHash()
-	}
-	h.h.Reset()
+	h := s.newHash()
 	if !it.More {
-		h.h.Write(it.Data)
-	} else {
-		h.buf = cmp.Or(h.buf, new([hashPrefix]byte))
-		if _, err := io.CopyBuffer(h.h, it.Reader(), h.buf[:]); err != nil {
-			return nil, err
-		}
+		h.Write(it.Data)
+	} else if _, err := io.Copy(h, it.Reader()); err != nil {
+		return nil, err
 	}
-	size := h.h.Size()
-	h.sum = h.h.Sum(h.sum[:0])
-	h.sum = hex.AppendEncode(h.sum, h.sum)
-	return h.sum[size:], nil
+	return hex.AppendEncode(nil, h.Sum(nil)), nil
 }
 
 func (s *sums) print(path string, sum []byte, c *output.Chunk) error {
