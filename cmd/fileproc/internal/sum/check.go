@@ -2,7 +2,6 @@ package sum
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,26 +22,21 @@ func (s *sums) check(lists []string) {
 	if len(lists) == 0 {
 		lists = []string{run.Stdin}
 	}
-	ok := true
+	s.Found.Store(true)
 	for _, list := range lists {
-		good, err := s.checkList(list)
-		if err != nil {
+		if err := s.checkList(list); err != nil {
 			s.Fail(err)
 		}
-		ok = ok && good
 	}
-	s.Found.Store(ok) // if not ok, the exit code is 1, as sha256sum's
 }
 
 // A list is a list of checksums that is read as sha256sum does.
 type list struct {
 	*sums
-	in       *bufio.Scanner
-	label    string
-	tag      string         // of the format "SHA256 (name) = sum"
-	tagged   *regexp.Regexp // matches a line of that format
-	plain    *regexp.Regexp // matches a line of the format "sum  name"
-	reversed int            // 1 if a single blank precedes names, as md5 -r prints them, and -1 if not: a list cannot mix the two
+	in    *bufio.Scanner
+	label string
+	tag   string         // of the format "SHA256 (name) = sum"
+	form  *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
 
 	lines, same, different, cached, malformed, unreadable int
 }
@@ -50,19 +44,18 @@ type list struct {
 // A listEntry is one line of a list.
 type listEntry struct{ sum, name string }
 
-func (s *sums) checkList(name string) (ok bool, err error) {
+func (s *sums) checkList(name string) (err error) {
 	in, label := os.Stdin, "'standard input'"
 	if name != run.Stdin {
 		if in, err = os.Open(name); err != nil {
-			return false, err
+			return err
 		}
 		defer in.Close()
 		label = name
 	}
 	l := list{sums: s, in: bufio.NewScanner(in), label: label, tag: strings.ToUpper(s.algorithm)}
 	sum := fmt.Sprintf("([[:xdigit:]]{%d})", 2*s.newHash().Size())
-	l.tagged = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `$`)
-	l.plain = regexp.MustCompile(`(?s)^[ \t]*(\\?)` + sum + `[ \t](.+)$`)
+	l.form = regexp.MustCompile(`(?s)^[ \t]*(\\?)(?:` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `|` + sum + `[ \t][ *]?(.+))$`)
 	l.in.Buffer(nil, math.MaxInt)
 	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
 	if s.Cache != "" {
@@ -84,10 +77,10 @@ func (s *sums) checkList(name string) (ok bool, err error) {
 	})
 	s.Totals.Processed += int64(l.same + l.different - l.cached)
 	s.Totals.Failed += int64(l.unreadable)
-	if err := l.in.Err(); err != nil {
-		return false, err
+	if l.in.Err() == nil && s.Ctx.Err() == nil && !l.summarize() {
+		s.Found.Store(false) // so that the exit code is 1, as sha256sum's
 	}
-	return s.Ctx.Err() == nil && l.summarize(), nil
+	return l.in.Err()
 }
 
 // belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
@@ -187,21 +180,12 @@ func (l *list) entries(yield func(listEntry) bool) {
 }
 
 func (l *list) parse(line string) (e listEntry, ok bool) {
-	escaped, reversed := "", 0
-	if m := l.tagged.FindStringSubmatch(line); m != nil {
-		escaped, e.name, e.sum = m[1], m[2], m[3]
-	} else if m := l.plain.FindStringSubmatch(line); m != nil {
-		escaped, e.sum, e.name, reversed = m[1], m[2], m[3], 1
-		if len(e.name) > 1 && (e.name[0] == ' ' || e.name[0] == '*') && l.reversed != 1 {
-			reversed, e.name = -1, e.name[1:]
-		}
-	}
-	if e.sum == "" || l.reversed*reversed < 0 {
+	m := l.form.FindStringSubmatch(line)
+	if m == nil {
 		return e, false
 	}
-	l.reversed = cmp.Or(reversed, l.reversed)
-	e.sum = strings.ToLower(e.sum)
-	if escaped != "" {
+	e = listEntry{sum: strings.ToLower(m[3] + m[4]), name: m[2] + m[5]}
+	if m[1] != "" {
 		e.name = unescaper.Replace(e.name)
 	}
 	return e, !strings.Contains(e.name, "\x00")
