@@ -30,18 +30,8 @@ var asciiFolds = [][]byte{[]byte("ſ"), []byte("\u212a")}
 // nonWord matches a character that is not part of a word.
 const nonWord = `[^\pL\pM\p{Nd}\p{Pc}]`
 
-// escapes match what in a pattern stands for something else: escapes, classes, flags and names of groups.
+// escapes match what in a pattern does not stand for itself: escapes, classes, flags and names of groups.
 var escapes = regexp.MustCompile(`\\[pP](?:\{[^}]*\}|.)|\\x(?:\{[^}]*\}|..)|\\[0-7]{2,3}|\\.|\[:\^?\w+:\]|\(\?(?:P?<\w+>|[a-zA-Z-]*[:)])`)
-
-// literals returns the text of a pattern that may stand for itself.
-func literals(pattern string) string {
-	return escapes.ReplaceAllStringFunc(pattern, func(s string) string {
-		if tree, err := syntax.Parse(s, syntax.Perl); err == nil && tree.Op == syntax.OpLiteral { // \., \x41
-			return string(tree.Rune)
-		}
-		return ""
-	})
-}
 
 var capital = regexp.MustCompile(`[\p{Lu}\p{Lt}]|^[].*+?|(){}^$\d,[]*$`) // or no literal, as in rg
 
@@ -57,7 +47,7 @@ func newMatcher(patterns []string, o matchOptions) (*matcher, error) {
 		if o.fixed {
 			alternatives[i] = regexp.QuoteMeta(p)
 		}
-		text += literals(alternatives[i])
+		text += escapes.ReplaceAllString(alternatives[i], "")
 	}
 	flags := syntax.Perl
 	if o.ignoreCase || o.smartCase && !capital.MatchString(text) {
