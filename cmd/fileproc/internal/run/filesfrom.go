@@ -6,7 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fileproc/fileproc/internal/records"
@@ -61,7 +61,7 @@ func (r *Run) eachListed(j *Job) error {
 // SplitName returns the directory to open for a name, empty for the working directory, and the rest, which is slash-separated:
 // "/etc/x" is etc/x in the file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
 func SplitName(name string) (dir, rel string) {
-	if name == "" {
+	if name == "" || name == "." {
 		return "", "." // which names no file either
 	}
 	name = filepath.ToSlash(name)
@@ -76,16 +76,13 @@ func SplitName(name string) (dir, rel string) {
 	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
 }
 
-// meansNothing matches what does not change the meaning of a path, after the beginning or a slash.
-var meansNothing = regexp.MustCompile(`(^|/)(\.?/)+`)
-
 // clean removes the elements of a path that mean nothing, and keeps a slash at the end.
 func clean(name string) string {
-	if name == "." || name[0] != '/' && name[0] != '.' && !strings.Contains(name, "//") && !strings.Contains(name, "/.") {
-		return name
+	elements := strings.Split(name, "/")
+	last := elements[len(elements)-1]
+	elements = slices.DeleteFunc(elements, func(e string) bool { return e == "" || e == "." })
+	if last == "" || last == "." {
+		elements = append(elements, "")
 	}
-	if strings.HasSuffix(name, "/.") {
-		name = name[:len(name)-1]
-	}
-	return meansNothing.ReplaceAllString(name, "$1")
+	return strings.Join(elements, "/")
 }
