@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/xhit/go-str2duration/v2"
 
 	"github.com/fileproc/fileproc"
 )
@@ -190,15 +191,10 @@ func (s *Selection) patterns() {
 
 // size returns a function that parses a flag's number of bytes into n.
 func size(n *int64) func(string) error {
-	return func(v string) error {
-		digits := strings.TrimRight(strings.ToUpper(v), "IB")
-		number := strings.TrimRight(digits, "KMGT")
-		shift := 10 * strings.Index(" KMGT", digits[len(number):])
-		k, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || k < 0 || k<<shift>>shift != k || len(digits)-len(number) > 1 {
+	return func(v string) (err error) {
+		if *n, err = units.RAMInBytes(v); err != nil || *n < 0 { // it overflowed
 			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
 		}
-		*n = k << shift
 		return nil
 	}
 }
@@ -211,16 +207,7 @@ func instant(t *time.Time) func(string) error {
 				return nil
 			}
 		}
-		age, err := time.ParseDuration(v)
-		for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-			if n, found := strings.CutSuffix(v, suffix); found {
-				var k int64
-				k, err = strconv.ParseInt(n, 10, 64)
-				if age = time.Duration(k) * unit; age/unit != time.Duration(k) {
-					age = -1 // it overflowed
-				}
-			}
-		}
+		age, err := str2duration.ParseDuration(v)
 		if err != nil || age < 0 {
 			return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w, of up to 292 years")
 		}
