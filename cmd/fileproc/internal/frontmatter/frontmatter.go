@@ -96,7 +96,6 @@ func (fm *frontmatter) run(args []string) error {
 	}
 	err := fm.Each(run.Job{Args: args, Read: fm.read, Print: fm.print, Version: "frontmatter"})
 	if !fm.json {
-		fm.Out.EndProgress()
 		fm.printTable()
 	}
 	return err
@@ -119,18 +118,13 @@ func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
-	var fields map[string]any
-	var err error
+	decode := unmarshalYAML
 	if front[0] == '+' {
-		err = toml.Unmarshal(front[1:], &fields)
-	} else {
-		err = yaml.Unmarshal(front[1:], (*yamlFields)(&fields))
+		decode = toml.Unmarshal
 	}
-	switch {
-	case err != nil:
+	fields := map[string]any{}
+	if err := decode(front[1:], &fields); err != nil {
 		return err
-	case fields == nil:
-		fields = map[string]any{}
 	}
 	jsonValue(fields)
 	if ok, err := fm.selects(path, fields); !ok || err != nil {
@@ -169,15 +163,17 @@ func cutFront(data []byte) (front []byte, open bool) {
 	return nil, true
 }
 
-// yamlFields decodes a YAML mapping and keeps keys and timestamps as the text in the file.
-type yamlFields map[string]any
-
-func (f *yamlFields) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind != yaml.MappingNode {
+// unmarshalYAML decodes a YAML mapping and keeps keys and timestamps as the text in the file.
+func unmarshalYAML(text []byte, fields any) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil || doc.IsZero() {
+		return err
+	}
+	if doc.Content[0].Kind != yaml.MappingNode {
 		return errors.New("the frontmatter is not a mapping")
 	}
-	keepText(n)
-	return n.Decode((*map[string]any)(f))
+	keepText(&doc)
+	return doc.Decode(fields)
 }
 
 func keepText(n *yaml.Node) {

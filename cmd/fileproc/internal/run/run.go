@@ -131,14 +131,6 @@ func (it *Item) Path() string {
 	return Join(it.Dir, it.F.Rel())
 }
 
-// Name returns the last element of the path.
-func (it *Item) Name() string {
-	if it.F == nil {
-		return filepath.Base(it.Dir)
-	}
-	return it.F.Name()
-}
-
 // Reader returns a reader of the whole content, which fails once the run is cancelled.
 func (it *Item) Reader() io.Reader {
 	if it.F != nil {
@@ -229,8 +221,6 @@ func (r *Run) Each(j Job) error {
 		}
 	}
 	switch {
-	case r.Cache != "" && r.List != "":
-		return errors.New("--cache and --files-from cannot be used together")
 	case r.Cache != "" && len(j.Args) > 1:
 		return errors.New("--cache is for one directory: use a cache file for each")
 	case r.List != "" && len(j.Args) > 0:
@@ -366,7 +356,6 @@ func (r *Run) eachNamed(j *Job, items []Item) {
 			it.Close()
 		}
 		return func() {
-			c.Wait = nil // it is this file's turn
 			c.FileDone()
 			switch {
 			case it.err == nil || it.err == ErrEnough || it.err == fileproc.ErrSkip:

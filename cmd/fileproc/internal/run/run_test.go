@@ -75,8 +75,8 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	r := &Run{Ctx: t.Context(), Out: output.New(stdout, stderr, func(err error) { t.Error(err) })}
 	r.Opts.Workers, r.Opts.Ordered = 1, true
 	require.NoError(t, r.Each(Job{Args: []string{dir}, Visit: func(it *Item, c *output.Chunk) error {
-		c.B = append(c.B, it.Name()+"\n"...)
-		if it.Name() == "a" {
+		c.B = append(c.B, it.F.Name()+"\n"...)
+		if it.F.Name() == "a" {
 			return errors.New("broken")
 		}
 		return nil

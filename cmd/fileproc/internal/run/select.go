@@ -71,7 +71,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
 	f.BoolVar(&s.Opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
-	Choice(cmd, f, &s.symlinks, "symlinks", "", "skip", []string{"skip", "files", "follow"},
+	Choice(cmd, f, &s.symlinks, "symlinks", "", "skip", symlinks,
 		"`MODE` of symbolic links: skip, files (read the files they lead to), or follow (enter directories too)")
 	f.BoolVar(&s.Opts.SymlinksOutside, "symlinks-outside", false, "with --symlinks: include links that lead out of the directory")
 	if what&Reads != 0 {
@@ -90,6 +90,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	}
 	if what&Keeps != 0 {
 		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
+		exclusive = append(exclusive, "cache files-from")
 	}
 	for _, names := range exclusive {
 		cmd.MarkFlagsMutuallyExclusive(strings.Fields(names)...)
@@ -110,9 +111,7 @@ func Choice(cmd *cobra.Command, f *pflag.FlagSet, p *string, name, short, initia
 	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-var symlinks = map[string]fileproc.Symlinks{
-	"skip": fileproc.SymlinksSkip, "files": fileproc.SymlinksFiles, "follow": fileproc.SymlinksFollow,
-}
+var symlinks = []string{fileproc.SymlinksSkip: "skip", fileproc.SymlinksFiles: "files", fileproc.SymlinksFollow: "follow"}
 
 // Check validates the flags of cmd and completes the options.
 func (s *Selection) Check(cmd *cobra.Command) error {
@@ -139,7 +138,7 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		s.Opts.GitIgnore = true
 		s.Opts.IgnoreFiles = append([]string{".gitignore", ".ignore"}, s.Opts.IgnoreFiles...)
 	}
-	s.Opts.Symlinks = symlinks[s.symlinks]
+	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
 	if s.Opts.Ordered && s.symlinks == "follow" {
 		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -39,14 +40,13 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
 				st, err := it.Stat()
 				if err == nil {
-					s.count(it.Name(), usage{1, st.Size})
+					s.count(filepath.Base(it.Path()), usage{1, st.Size})
 				}
 				return err
 			}})
 			s.Directories = r.Totals.Directories
 			s.complete(top)
 			r.Found.Store(s.Files > 0)
-			r.Out.EndProgress()
 			if asJSON {
 				fmt.Fprintln(r.Out, output.JSON(&s))
 			} else {
