@@ -108,15 +108,13 @@ func Version() string {
 
 // An Item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
 type Item struct {
-	F      *fileproc.File // nil if an argument names the file
-	Dir    string         // that is visited, as Join takes it; the path if F is nil
-	Data   []byte         // the content, or its beginning if More is set
-	More   bool           // only Reader gives the whole content
-	Worker int
+	F    *fileproc.File // nil if an argument names the file
+	Dir  string         // that is visited, as Join takes it; the path if F is nil
+	Data []byte         // the content, or its beginning if More is set
+	More bool           // only Reader gives the whole content
 
 	run  *Run
 	info fs.FileInfo // of a file named as an argument
-	err  error       // set if there is no such file
 	in   *os.File    // what Read has opened
 }
 
@@ -230,27 +228,81 @@ func (r *Run) Each(j Job) error {
 	case len(j.Args) == 0:
 		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
 	}
-	var named []Item // since the last directory
-	for _, arg := range j.Args {
+	InTurn(r, slices.Values(j.Args), func(arg string, wait func()) (emit func() error) {
 		it := r.Named(arg)
+		var err error
 		if arg != Stdin || !j.Stdin {
-			it.info, it.err = os.Stat(arg)
+			it.info, err = os.Stat(arg)
+		} else {
+			wait() // if it is named twice, the first one reads it to the end
 		}
 		switch {
 		case it.info != nil && it.info.IsDir():
-			r.eachNamed(&j, named)
-			named = nil
-			if err := r.eachInDir(&j, arg); err != nil {
+			return func() error { return r.eachInDir(&j, arg) }
+		case r.Cache != "":
+			return func() error { return cmp.Or(err, errors.New("--cache is for a directory, not for "+arg)) }
+		}
+		c := &output.Chunk{Out: r.Out, Wait: wait}
+		if err == nil {
+			err = j.Visit(&it, c)
+			it.Close()
+		}
+		return func() error {
+			c.FileDone()
+			switch {
+			case err == nil || err == ErrEnough || err == fileproc.ErrSkip:
+				r.Totals.Processed++
+				r.Out.Count(1, 0)
+			case r.Ctx.Err() == nil:
+				r.failOf(arg, err)
+			}
+			if err == ErrEnough {
 				return err
 			}
-		case r.Cache != "":
-			return cmp.Or(it.err, errors.New("--cache is for a directory, not for "+arg))
-		default:
-			named = append(named, it)
+			return nil
+		}
+	})
+	return context.Cause(r.Ctx)
+}
+
+// maxAhead is how many of the arguments may be visited before their turn to be printed, unless they are directories. It is large
+// enough that one large file does not block the other workers. Each file keeps at most output.SpillSize of output.
+const maxAhead = 256
+
+// InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
+// order of the items. work may wait for its item's turn. An error of emit ends the run, without a wait for other work, which
+// may hang.
+func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit func() error)) {
+	type task struct {
+		turn chan struct{} // closed when it is the item's turn
+		emit chan func() error
+	}
+	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
+	ahead, workers := make(chan task, maxAhead-2), make(chan struct{}, r.Opts.Workers)
+	go func() {
+		defer close(ahead)
+		for x := range items {
+			workers <- struct{}{}
+			if r.Ctx.Err() != nil { // a cancelled run starts no more work
+				return
+			}
+			t := task{make(chan struct{}), make(chan func() error, 1)}
+			ahead <- t
+			go func() {
+				t.emit <- work(x, func() { <-t.turn })
+				<-workers
+			}()
+		}
+	}()
+	for t := range ahead {
+		close(t.turn)
+		emit := <-t.emit
+		if err := emit(); err != nil {
+			r.Stop(err)
+			break
 		}
 	}
-	r.eachNamed(&j, named)
-	return context.Cause(r.Ctx)
+	r.Out.ShowProgress()
 }
 
 // eachInDir visits the files of a directory. Their output is printed when Visit returns; with --sort and --cache it is
@@ -278,7 +330,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		return nil
 	}
 	item := func(f *fileproc.File) *Item {
-		return &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated(), Worker: f.Worker()}
+		return &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated()}
 	}
 	visit := func(f *fileproc.File, c *output.Chunk) error {
 		err := j.Visit(item(f), c)
@@ -337,74 +389,4 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		printed.FileDone()
 	}
 	return nil
-}
-
-// maxAhead is how many of the files named as arguments may be visited before their turn to be printed. It is large enough
-// that one large file does not block the other workers. Each file keeps at most output.SpillSize of output.
-const maxAhead = 256
-
-// eachNamed visits the arguments that are not directories, and prints their output in the order of the arguments.
-func (r *Run) eachNamed(j *Job, items []Item) {
-	InTurn(r, slices.Values(items), func(it Item, worker int, wait func()) (emit func()) {
-		it.Worker = worker
-		c := &output.Chunk{Out: r.Out, Wait: wait}
-		if it.Dir == Stdin {
-			wait() // if it is named twice, the first one reads it to the end
-		}
-		if it.err == nil {
-			it.err = j.Visit(&it, c)
-			it.Close()
-		}
-		return func() {
-			c.FileDone()
-			switch {
-			case it.err == nil || it.err == ErrEnough || it.err == fileproc.ErrSkip:
-				r.Totals.Processed++
-				r.Out.Count(1, 0)
-			case r.Ctx.Err() == nil:
-				r.failOf(it.Dir, it.err)
-			default:
-				r.Totals.Abandoned++
-			}
-			if it.err == ErrEnough {
-				r.Stop(ErrEnough)
-			}
-		}
-	})
-}
-
-// InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
-// order of the items. work may wait for its item's turn. After ErrEnough InTurn does not wait for work, which may hang.
-func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, worker int, wait func()) (emit func())) {
-	type task struct {
-		turn chan struct{} // closed when it is the item's turn
-		emit chan func()
-	}
-	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
-	ahead, workers := make(chan task, maxAhead-2), make(chan int, r.Opts.Workers)
-	for w := range cap(workers) {
-		workers <- w
-	}
-	go func() {
-		defer close(ahead)
-		for x := range items {
-			t, w := task{make(chan struct{}), make(chan func(), 1)}, <-workers
-			if r.Ctx.Err() != nil { // a cancelled run starts no more work
-				return
-			}
-			ahead <- t
-			go func() {
-				t.emit <- work(x, w, func() { <-t.turn })
-				workers <- w
-			}()
-		}
-	}()
-	for t := range ahead {
-		close(t.turn)
-		emit := <-t.emit
-		if emit(); context.Cause(r.Ctx) == ErrEnough {
-			break
-		}
-	}
-	r.Out.ShowProgress()
 }

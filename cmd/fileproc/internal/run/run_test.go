@@ -30,7 +30,7 @@ func TestInTurn(t *testing.T) {
 			}
 		}
 		free := make(chan struct{})
-		go InTurn(r, each, func(x, _ int, wait func()) func() {
+		go InTurn(r, each, func(x int, wait func()) func() error {
 			switch x {
 			case 0:
 				<-free
@@ -38,7 +38,10 @@ func TestInTurn(t *testing.T) {
 				wait()
 				assert.Len(t, order, 1)
 			}
-			return func() { order = append(order, x) }
+			return func() error {
+				order = append(order, x)
+				return nil
+			}
 		})
 		synctest.Wait()
 		require.Equal(t, maxAhead, taken)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -140,12 +141,11 @@ func (g *grep) run(args []string) error {
 		g.Out.Between = []byte("--\n")
 	}
 	g.Opts.ReadSize = grepPrefix
-	searchers := make([]*searcher, g.Opts.Workers)
-	for i := range searchers {
-		searchers[i] = &searcher{grep: g}
-	}
+	searchers := sync.Pool{New: func() any { return &searcher{grep: g} }}
 	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
-		return searchers[it.Worker].search(it, c)
+		s := searchers.Get().(*searcher)
+		defer searchers.Put(s)
+		return s.search(it, c)
 	}})
 }
 

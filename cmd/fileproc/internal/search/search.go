@@ -25,7 +25,7 @@ const (
 // byteOrderMark precedes UTF-8 that some editors write. It is not part of a line, and offsets do not count it.
 var byteOrderMark = []byte("\ufeff")
 
-// A searcher searches one file at a time for one worker.
+// A searcher searches one file at a time.
 type searcher struct {
 	*grep
 	out  *output.Chunk

@@ -2,6 +2,7 @@ package sum
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,7 +39,7 @@ type list struct {
 	tag   string         // of the format "SHA256 (name) = sum"
 	form  *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
 
-	lines, same, different, cached, malformed, unreadable int
+	lines, same, different, malformed, unreadable int
 }
 
 // A listEntry is one line of a list.
@@ -57,25 +58,28 @@ func (s *sums) checkList(name string) (err error) {
 	sum := fmt.Sprintf("([[:xdigit:]]{%d})", 2*s.newHash().Size())
 	l.form = regexp.MustCompile(`(?s)^[ \t]*(\\?)(?:` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `|` + sum + `[ \t][ *]?(.+))$`)
 	l.in.Buffer(nil, math.MaxInt)
-	entries, known := iter.Seq[listEntry](l.entries), map[string]string{}
+	entries, known := iter.Seq[listEntry](l.entries), map[string][]byte{}
 	if s.Cache != "" {
 		all := slices.Collect(entries)
 		entries = slices.Values(all)
 		s.fromCache(all, known)
 	}
-	run.InTurn(s.Run, entries, func(e listEntry, _ int, _ func()) (emit func()) {
-		if sum, ok := known[belowHere(e.name)]; ok {
-			return func() {
-				l.cached++
-				l.print(e.name, nil, sum != e.sum)
-			}
+	run.InTurn(s.Run, entries, func(e listEntry, _ func()) (emit func() error) {
+		sum, isKnown := known[belowHere(e.name)]
+		var err error
+		if !isKnown {
+			it := s.Named(e.name)
+			sum, err = s.read(&it)
+			it.Close()
 		}
-		it := s.Named(e.name)
-		defer it.Close()
-		sum, err := s.read(&it)
-		return func() { l.print(e.name, err, string(sum) != e.sum) }
+		return func() error {
+			if !isKnown && err == nil {
+				s.Totals.Processed++
+			}
+			l.print(e.name, err, string(sum) != e.sum)
+			return nil
+		}
 	})
-	s.Totals.Processed += int64(l.same + l.different - l.cached)
 	s.Totals.Failed += int64(l.unreadable)
 	if l.in.Err() == nil && s.Ctx.Err() == nil && !l.summarize() {
 		s.Found.Store(false) // so that the exit code is 1, as sha256sum's
@@ -93,7 +97,7 @@ func belowHere(name string) string {
 
 // fromCache puts the checksums of files below the working directory into known, by path, with --cache. What it cannot read,
 // such as a file behind a symbolic link, is left for checkList.
-func (s *sums) fromCache(entries []listEntry, known map[string]string) {
+func (s *sums) fromCache(entries []listEntry, known map[string][]byte) {
 	s.Opts.OnError = func(error) error { return nil }
 	s.Opts.Files = func(yield func(string) bool) {
 		for _, e := range entries {
@@ -103,7 +107,7 @@ func (s *sums) fromCache(entries []listEntry, known map[string]string) {
 		}
 	}
 	err := s.Each(run.Job{Read: s.read, Version: "hash " + s.algorithm, Print: func(path string, sum []byte, _ *output.Chunk) error {
-		known[filepath.ToSlash(path)] = string(sum)
+		known[filepath.ToSlash(path)] = bytes.Clone(sum)
 		return nil
 	}})
 	if err != nil && s.Ctx.Err() == nil {
