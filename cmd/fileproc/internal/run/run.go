@@ -44,8 +44,11 @@ type Run struct {
 // ErrEnough is returned by Job.Visit to end the whole run early.
 var ErrEnough = errors.New("enough")
 
-// Fail prints a failure at once and counts it.
+// Fail prints a failure at once and counts it. A cancel, which all work then reports, is none.
 func (r *Run) Fail(err error) {
+	if r.Ctx.Err() != nil {
+		return
+	}
 	r.Failures.Add(1)
 	if !r.Silent {
 		r.Out.Warn(Describe(err)) // one line, whatever name is in it
@@ -61,9 +64,6 @@ func (r *Run) failOf(path string, err error) {
 
 // Describe returns the message of a failure, with the path once and without the package's own words.
 func Describe(err error) string {
-	if failure, ok := err.(*fileproc.Failure); ok {
-		err = &failure.PathError
-	}
 	p, ok := err.(*fs.PathError)
 	if !ok {
 		return err.Error()
@@ -249,11 +249,11 @@ func (r *Run) Each(j Job) error {
 		}
 		return func() error {
 			c.FileDone()
-			switch {
-			case err == nil || err == ErrEnough || err == fileproc.ErrSkip:
+			switch err {
+			case nil, ErrEnough, fileproc.ErrSkip:
 				r.Totals.Processed++
 				r.Out.Count(1, 0)
-			case r.Ctx.Err() == nil:
+			default:
 				r.failOf(arg, err)
 			}
 			if err == ErrEnough {
@@ -312,9 +312,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 	opts.OnProgress = r.Out.OnProgress()
 	if opts.OnError == nil {
 		opts.OnError = func(err error) error {
-			if r.Ctx.Err() == nil {
-				r.Fail(err)
-			}
+			r.Fail(errors.Unwrap(err)) // a Failure wraps an fs.PathError
 			return nil
 		}
 	}
@@ -382,7 +380,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		} else {
 			rel, value, _ := bytes.Cut(b, []byte{0})
 			path := Join(dir, string(rel))
-			if err := j.Print(path, value, &printed); err != nil && r.Ctx.Err() == nil {
+			if err := j.Print(path, value, &printed); err != nil {
 				r.failOf(path, err)
 			}
 		}

@@ -110,7 +110,7 @@ func (s *sums) fromCache(entries []listEntry, known map[string][]byte) {
 		known[filepath.ToSlash(path)] = bytes.Clone(sum)
 		return nil
 	}})
-	if err != nil && s.Ctx.Err() == nil {
+	if err != nil {
 		s.Fail(err)
 	}
 }

@@ -69,7 +69,7 @@ type summary struct {
 	Sizes       []sizes    `json:"sizes"`    // of the classes up to the largest one that has files
 	Suffixes    []suffixes `json:"suffixes"` // those with the most bytes first
 
-	mu   sync.Mutex        // guards Sizes and all
+	mu   sync.Mutex        // guards usage, Sizes and all
 	all  map[string]*usage // by suffix
 	rest usage             // of the suffixes that are left out
 }
@@ -92,6 +92,7 @@ func (s *summary) count(name string, u usage) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.add(u)
 	s.Sizes[slices.IndexFunc(s.Sizes, func(c sizes) bool { return u.Bytes <= c.UpTo })].add(u)
 	if s.all[suffix] == nil {
 		s.all[strings.Clone(suffix)] = &usage{}
@@ -101,14 +102,9 @@ func (s *summary) count(name string, u usage) {
 
 // complete fills in what is printed.
 func (s *summary) complete(top int) {
-	last := 0
-	for i, class := range s.Sizes {
-		s.add(class.usage)
-		if class.Files > 0 {
-			last = i
-		}
+	for len(s.Sizes) > 1 && s.Sizes[len(s.Sizes)-1].Files == 0 {
+		s.Sizes = s.Sizes[:len(s.Sizes)-1]
 	}
-	s.Sizes = s.Sizes[:last+1]
 	s.Suffixes = []suffixes{} // an array in JSON also if there are none
 	for _, name := range slices.SortedFunc(maps.Keys(s.all), func(x, y string) int {
 		a, b := s.all[x], s.all[y]
