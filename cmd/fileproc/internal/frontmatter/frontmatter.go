@@ -37,7 +37,7 @@ const (
 
 // Command returns the subcommand frontmatter.
 func Command(r *run.Run) *cobra.Command {
-	fm := frontmatter{Run: r}
+	fm := frontmatter{Run: r, rows: map[string]map[string]any{}}
 	cmd := &cobra.Command{
 		Use:     "frontmatter [flags] [DIR|FILE]...",
 		Aliases: []string{"fm"},
@@ -74,13 +74,8 @@ type frontmatter struct {
 
 	program *vm.Program // of where; nil without one
 
-	mu   sync.Mutex // guards rows
-	rows []row      // of the table
-}
-
-type row struct {
-	path   string
-	fields map[string]any
+	mu   sync.Mutex                // guards rows
+	rows map[string]map[string]any // of the table: the fields of each path
 }
 
 func (fm *frontmatter) run(args []string) error {
@@ -140,7 +135,7 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	}
 	fm.mu.Lock()
 	defer fm.mu.Unlock()
-	fm.rows = append(fm.rows, row{path, fields})
+	fm.rows[path] = fields
 	return nil
 }
 
@@ -234,12 +229,11 @@ func (fm *frontmatter) printTable() {
 	if len(fm.rows) == 0 {
 		return
 	}
-	slices.SortFunc(fm.rows, func(a, b row) int { return strings.Compare(a.path, b.path) })
 	columns := fm.fields
 	if len(columns) == 0 { // the most frequent first
 		count := map[string]int{}
-		for _, r := range fm.rows {
-			for name := range r.fields {
+		for _, fields := range fm.rows {
+			for name := range fields {
 				count[name]++
 			}
 		}
@@ -252,10 +246,10 @@ func (fm *frontmatter) printTable() {
 		header = append(header, output.Printable(name))
 	}
 	t := output.NewTable(header)
-	for _, r := range fm.rows {
-		line := table.Row{output.Printable(r.path)}
+	for _, path := range slices.Sorted(maps.Keys(fm.rows)) {
+		line := table.Row{output.Printable(path)}
 		for _, name := range columns {
-			line = append(line, cell(r.fields[name]))
+			line = append(line, cell(fm.rows[path][name]))
 		}
 		t.AppendRow(line)
 	}
