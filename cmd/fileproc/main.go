@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -87,7 +86,7 @@ func (by interrupt) Error() string { return by.String() }
 // die ends the process by the signal, so that a shell that runs it in a loop stops too.
 func (by interrupt) die() {
 	signal.Reset(by.Signal)
-	if p, err := os.FindProcess(os.Getpid()); err == nil && runtime.GOOS != "windows" && p.Signal(by.Signal) == nil {
+	if p, err := os.FindProcess(os.Getpid()); err == nil && p.Signal(by.Signal) == nil {
 		time.Sleep(time.Second) // the signal may take a moment to arrive
 	}
 	if by.Signal == syscall.SIGTERM {
@@ -115,7 +114,6 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 			return r.Check(cmd)
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetOut(r.Out) // so that help that cannot be written is an error
 	p := root.PersistentFlags()
 	run.Choice(root, p, &color, "color", "", "auto", []string{"auto", "always", "never"},
