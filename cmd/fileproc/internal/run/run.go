@@ -76,7 +76,9 @@ func Describe(err error) string {
 
 var optionFlags = strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--suffix", "Options.MaxDepth", "--max-depth", "Options.Include", "--include",
 	"Options.Exclude", "--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from",
-	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks", anywhere, "")
+	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks", anywhere, "",
+	"Options.Ordered", "--sort", "SymlinksFollow in Stream and Walk", "--symlinks follow",
+	incremental.ErrNotSaved.Error(), "--cache", "incremental: ", "")
 
 // AsFlags returns the message of an error that ends the run, in which flags replace the names of fileproc.Options and
 // pflag's wording.
@@ -92,7 +94,7 @@ func AsFlags(err error) string {
 	if m := regexp.MustCompile(`^if any flags in the group .* \[(.*)\] were all set$`).FindStringSubmatch(msg); m != nil {
 		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " cannot be used together"
 	}
-	if strings.HasPrefix(msg, "fileproc: ") {
+	if strings.HasPrefix(msg, "fileproc: ") || strings.HasPrefix(msg, "incremental: ") {
 		return optionFlags.Replace(msg)
 	}
 	return msg
@@ -369,9 +371,6 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		})
 	}
 	for b, err := range results {
-		if errors.Is(err, incremental.ErrNotSaved) {
-			err = errors.New("--cache: " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), incremental.ErrNotSaved.Error()+": "), "incremental: ", ""))
-		}
 		if err != nil {
 			return err
 		}

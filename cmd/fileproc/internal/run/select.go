@@ -139,9 +139,6 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		s.Opts.IgnoreFiles = append([]string{".gitignore", ".ignore"}, s.Opts.IgnoreFiles...)
 	}
 	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
-	if s.Opts.Ordered && s.symlinks == "follow" {
-		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
-	}
 	s.patterns()
 	if s.minSize > 0 || s.maxSize >= 0 || !s.newer.IsZero() || !s.older.IsZero() {
 		s.Opts.Stat = true // so that a file whose metadata cannot be had is a failure

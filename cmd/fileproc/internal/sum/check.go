@@ -111,7 +111,7 @@ func (s *sums) fromCache(entries []listEntry, known map[string][]byte) {
 		return nil
 	}})
 	if err != nil {
-		s.Fail(err)
+		s.Fail(errors.New(run.AsFlags(err)))
 	}
 }
 
