@@ -14,7 +14,7 @@ import (
 
 // Command returns the subcommand ls.
 func Command(r *run.Run) *cobra.Command {
-	var long, null, asJSON, human bool
+	var long, asJSON, human bool
 	cmd := &cobra.Command{
 		Use:   "ls [flags] [DIR]...",
 		Short: "List files",
@@ -24,7 +24,7 @@ fd -t f, hidden and ignored files are left out.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			r.Opts.ReadSize = fileproc.NoRead
 			style, end := r.Out.Style(output.PathColor), byte('\n')
-			if null {
+			if r.Null {
 				end = 0
 			}
 			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) error {
@@ -45,7 +45,7 @@ fd -t f, hidden and ignored files are left out.`,
 					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, output.Size(st.Size, human), st.ModTime.Format("2006-01-02 15:04"))
 				}
 				name := it.Path()
-				if !null {
+				if !r.Null {
 					name = r.Out.Shown(name)
 				}
 				c.B = append(style.Append(c.B, name), end)
@@ -56,8 +56,8 @@ fd -t f, hidden and ignored files are left out.`,
 	f := cmd.Flags()
 	f.BoolVarP(&long, "long", "l", false, "print mode, size and modification time before each path")
 	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
-	f.BoolVarP(&null, "print0", "0", false, "end each path with a NUL byte instead of a newline")
+	f.BoolVar(&r.Null, "print0", false, "end each path with a NUL byte instead of a newline, as -0 does")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
-	r.Flags(cmd, run.Sorts, "json long", "json print0")
+	r.Flags(cmd, run.Sorts, "json long", "json print0 null")
 	return cmd
 }

@@ -23,7 +23,7 @@ type Selection struct {
 	Used  bool             // the subcommand selects files
 	Cache string           // the file of --cache
 	List  string           // the file of --files-from
-	Null  bool             // -0, which every subcommand has: names in List end with NUL bytes
+	Null  bool             // -0: names in List end with NUL bytes
 
 	unrestricted     int
 	shard            string
@@ -55,9 +55,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	s.maxSize = -1
 	f.StringVar(&s.List, "files-from", "",
 		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
-	if f.ShorthandLookup("0") == nil { // ls has -0 for its output
-		f.BoolVarP(&s.Null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline")
-	}
+	f.BoolVarP(&s.Null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline, and ls prints them so")
 	if f.Lookup("max-depth") == nil { // du has its own
 		f.IntVarP(&s.Opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
 	}
@@ -129,7 +127,6 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		// What a list names is not left out for being hidden or ignored, as an argument is not, unless a flag asks for that.
 		hidden = hidden || !f.Changed(hiddenFlag)
 		noIgnore = noIgnore || !f.Changed(noIgnoreFlag)
-		s.Null, _ = f.GetBool(f.ShorthandLookup("0").Name) // no error: each subcommand has the flag
 	} else if s.Null && f.Lookup("print0") == nil {
 		return errors.New("--null needs --files-from")
 	}
