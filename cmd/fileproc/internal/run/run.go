@@ -59,10 +59,6 @@ func (r *Run) Fail(err error) {
 // opProcess is the Op that the package gives to an error that Job.Visit returns.
 const opProcess = "process"
 
-func (r *Run) failOf(path string, err error) {
-	r.Fail(&fs.PathError{Op: opProcess, Path: path, Err: err})
-}
-
 // Describe returns the message of a failure, with the path once and without the package's own words.
 func Describe(err error) string {
 	p, ok := err.(*fs.PathError)
@@ -257,7 +253,7 @@ func (r *Run) Each(j Job) error {
 				r.Totals.Processed++
 				r.Out.Count(1, 0)
 			default:
-				r.failOf(arg, err)
+				r.Fail(&fs.PathError{Op: opProcess, Path: arg, Err: err})
 			}
 			if err == ErrEnough {
 				return err
@@ -381,7 +377,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			rel, value, _ := bytes.Cut(b, []byte{0})
 			path := Join(dir, string(rel))
 			if err := j.Print(path, value, &printed); err != nil {
-				r.failOf(path, err)
+				r.Fail(&fs.PathError{Op: opProcess, Path: path, Err: err})
 			}
 		}
 		printed.FileDone()
@@ -391,10 +387,9 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 
 // eachListed visits the files of --files-from: each group of successive names that are relative to the same directory is
 // one run. A name is read when the one before has been taken.
-func (r *Run) eachListed(j *Job) error {
+func (r *Run) eachListed(j *Job) (err error) {
 	in := os.Stdin
 	if r.List != Stdin {
-		var err error
 		if in, err = os.Open(r.List); err != nil {
 			return fmt.Errorf("--files-from: %w", err)
 		}

@@ -144,7 +144,7 @@ type list struct {
 	tag   string         // of the format "SHA256 (name) = sum"
 	form  *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
 
-	lines, same, different, malformed, unreadable int
+	lines, missing, unreadable, different, malformed int
 }
 
 // A listEntry is one line of a list.
@@ -230,6 +230,7 @@ func (l *list) print(name string, err error, differs bool) {
 	what := "OK"
 	switch {
 	case err != nil && l.ignoreMissing && errors.Is(err, fs.ErrNotExist):
+		l.missing++
 		return
 	case err != nil:
 		l.unreadable++
@@ -238,8 +239,6 @@ func (l *list) print(name string, err error, differs bool) {
 	case differs:
 		l.different++
 		what = "FAILED"
-	default:
-		l.same++
 	}
 	if l.status || l.quiet && what == "OK" {
 		return
@@ -264,7 +263,7 @@ func (l *list) summarize() bool {
 	warn(l.malformed, "line is improperly formatted", "lines are improperly formatted")
 	warn(l.unreadable, "listed file could not be read", "listed files could not be read")
 	warn(l.different, "computed checksum did NOT match", "computed checksums did NOT match")
-	if l.same+l.different+l.unreadable == 0 && l.ignoreMissing {
+	if l.missing == l.lines {
 		l.Out.Warn(l.label + ": no file was verified")
 		return false
 	}
