@@ -55,7 +55,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	s.maxSize = -1
 	f.StringVar(&s.List, "files-from", "",
 		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
-	f.BoolVarP(&s.Null, "null", "0", false, "with --files-from: paths end with a NUL byte instead of a newline, and ls prints them so")
+	f.BoolVarP(&s.Null, "null", "0", false, "paths end with a NUL byte instead of a newline: those in the list of --files-from, and those that ls prints")
 	if f.Lookup("max-depth") == nil { // du has its own
 		f.IntVarP(&s.Opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
 	}
