@@ -17,7 +17,6 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	github.com/stretchr/testify v1.12.1
-	github.com/xhit/go-str2duration/v2 v2.2.0
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/term v0.44.0
 )

@@ -90,7 +90,7 @@ func (fm *frontmatter) run(args []string) error {
 		fm.Opts.Suffixes = []string{".md", ".markdown"}
 	}
 	err := fm.Each(run.Job{Args: args, Read: fm.read, Print: fm.print, Version: "frontmatter"})
-	if !fm.json {
+	if len(fm.rows) > 0 { // without --json
 		fm.printTable()
 	}
 	return err
@@ -226,9 +226,6 @@ func (fm *frontmatter) selects(path string, fields map[string]any) (bool, error)
 }
 
 func (fm *frontmatter) printTable() {
-	if len(fm.rows) == 0 {
-		return
-	}
 	columns := fm.fields
 	if len(columns) == 0 { // the most frequent first
 		count := map[string]int{}

@@ -182,10 +182,11 @@ func (r *Run) OrStdin(args []string) []string {
 // Join returns the path to print for the slash-separated path rel in a directory. An empty dir is the working directory without
 // an argument: paths in it have nothing before them.
 func Join(dir, rel string) string {
+	separator := ""
 	if dir != "" && !os.IsPathSeparator(dir[len(dir)-1]) {
-		dir += string(filepath.Separator)
+		separator = string(filepath.Separator)
 	}
-	return dir + filepath.FromSlash(rel)
+	return dir + separator + filepath.FromSlash(rel)
 }
 
 // A Job is what a subcommand does with each file.

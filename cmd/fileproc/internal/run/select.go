@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/xhit/go-str2duration/v2"
 
 	"github.com/fileproc/fileproc"
 )
@@ -37,9 +37,6 @@ const (
 	hiddenFlag   = "hidden"
 	noIgnoreFlag = "no-ignore"
 )
-
-// maxThreads is the largest value of fileproc.Options.Workers.
-const maxThreads = 1 << 16
 
 // What a subcommand does, as a set for Flags.
 const (
@@ -117,6 +114,7 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	if s.Used = f.Lookup(hiddenFlag) != nil; !s.Used {
 		return nil
 	}
+	const maxThreads = 1 << 16                        // as in fileproc.Options.Workers
 	if n := s.Opts.Workers; n < 0 || n > maxThreads { // checked before slices of that length are allocated
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
@@ -200,7 +198,14 @@ func instant(t *time.Time) func(string) error {
 				return nil
 			}
 		}
-		age, err := str2duration.ParseDuration(v)
+		age, err := time.ParseDuration(v)
+		for suffix, hours := range map[string]int64{"d": 24, "w": 7 * 24} {
+			if n, found := strings.CutSuffix(v, suffix); found {
+				k, wrong := strconv.ParseInt(n, 10, 32)
+				age, err = time.ParseDuration(fmt.Sprintf("%dh", k*hours)) // an error if it overflows
+				err = cmp.Or(wrong, err)
+			}
+		}
 		if err != nil || age < 0 {
 			return errors.New("want a date, a date and time, or an age such as 36h, 7d or 2w, of up to 292 years")
 		}

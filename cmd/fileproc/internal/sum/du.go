@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +14,6 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
-	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // A diskUsage is one run of the subcommand du.
@@ -23,12 +22,13 @@ type diskUsage struct {
 	depth                                     int
 	summarize, human, total, countLinks, json bool
 
-	several bool // arguments, of which one may lie within another
-
-	mu    sync.Mutex                   // guards the fields below
-	dirs  map[string]map[string]*usage // of each directory without its subdirectories, by run.Item.Dir and path in that
-	seen  map[fileID]uint64            // files and directories so far, of all arguments: a bit for each of 64 inode numbers
-	grand usage
+	mu     sync.Mutex                   // guards the fields below
+	dirs   map[string]map[string]*usage // of each directory without its subdirectories, by run.Item.Dir and path in that
+	top    map[string]*usage            // of dirs, of the directory whose files are being visited
+	seen   map[fileID]uint64            // files counted so far, of all arguments: a bit for each of 64 inode numbers
+	listed map[string]bool              // absolute paths of the directories counted so far; nil with one argument or --count-links
+	real   string                       // the absolute path of the argument; not set if listed is nil
+	grand  usage
 }
 
 // A fileID identifies 64 files, whichever of their hard links leads to them. Files of one tree mostly lie close together.
@@ -72,7 +72,9 @@ func (d *diskUsage) run(args []string) error {
 		d.depth = 0
 	}
 	d.Opts.ReadSize, d.Opts.Stat = fileproc.NoRead, true
-	d.several = len(args) > 1
+	if len(args) > 1 && !d.countLinks {
+		d.listed = map[string]bool{}
+	}
 	if len(args) == 0 && d.List == "" {
 		args = []string{"."}
 	}
@@ -88,6 +90,11 @@ func (d *diskUsage) run(args []string) error {
 		if err != nil {
 			return err
 		}
+		if d.listed != nil {
+			for rel := range d.dirs[args[0]] {
+				d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] = true
+			}
+		}
 		clear(d.dirs)
 	}
 	if d.total {
@@ -100,32 +107,30 @@ func (d *diskUsage) run(args []string) error {
 
 // enter is called before a directory is opened. It reports whether that has not been counted yet.
 func (d *diskUsage) enter(dir, rel string) bool {
-	var st fileproc.Stat
-	if d.several {
-		if info, err := os.Stat(run.Join(dir, rel)); err == nil {
-			st = fileproc.Stat(sys.StatOfInfo(info))
-		}
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.alreadyCounted(st) {
+	if d.listed != nil && rel == "" {
+		real, _ := filepath.EvalSymlinks(dir)
+		abs, _ := filepath.Abs(cmp.Or(real, dir))
+		d.real = cmp.Or(abs, dir) // its directories may be counted twice if it is relative
+	}
+	if d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] {
 		return false
 	}
-	d.usageOf(dir, rel)
+	if d.dirs[dir] == nil {
+		d.dirs[dir] = map[string]*usage{"": {}}
+	}
+	d.top = d.dirs[dir]
+	d.usageOf(rel)
 	return true
 }
 
 // usageOf returns the usage of a directory. It adds the directories above too, which --files-from need not name.
-func (d *diskUsage) usageOf(dir, rel string) *usage {
-	dirs := d.dirs[dir]
-	if dirs == nil {
-		dirs = map[string]*usage{"": {}}
-		d.dirs[dir] = dirs
+func (d *diskUsage) usageOf(rel string) *usage {
+	for up := rel; d.top[up] == nil; up = parent(up) {
+		d.top[up] = &usage{}
 	}
-	for up := rel; dirs[up] == nil; up = parent(up) {
-		dirs[up] = &usage{}
-	}
-	return dirs[rel]
+	return d.top[rel]
 }
 
 func (d *diskUsage) visit(it *run.Item, c *output.Chunk) error {
@@ -133,21 +138,24 @@ func (d *diskUsage) visit(it *run.Item, c *output.Chunk) error {
 	if err != nil {
 		return err
 	}
+	file, path := usage{1, st.Size}, it.Dir
+	if it.F != nil {
+		path = it.F.Rel() // a new string, made before the lock is taken
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	file := usage{1, st.Size}
 	if it.F == nil {
 		d.Found.Store(true)
 		d.grand.add(file)
-		d.print(c, it.Path(), file)
-	} else if u := d.usageOf(it.Dir, parent(it.F.Rel())); !d.alreadyCounted(st) {
+		d.print(c, path, file)
+	} else if u := d.usageOf(parent(path)); !d.alreadyCounted(st) {
 		u.add(file)
 	}
 	return nil
 }
 
-// alreadyCounted records a file or a directory, and reports whether it was counted by another path. Which directory gets the
-// size of a file with several hard links depends on the order of the walk.
+// alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links' directories
+// gets the size depends on the order of the walk.
 func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	if d.countLinks || st.Inode == 0 {
 		return false

@@ -38,9 +38,13 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			r.Opts.ReadSize = fileproc.NoRead
 			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
+				name := filepath.Base(it.Dir)
+				if it.F != nil {
+					name = it.F.Name()
+				}
 				st, err := it.Stat()
 				if err == nil {
-					s.count(filepath.Base(it.Path()), usage{1, st.Size})
+					s.count(name, usage{1, st.Size})
 				}
 				return err
 			}})
