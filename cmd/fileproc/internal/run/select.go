@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -183,7 +184,7 @@ func (s *Selection) patterns() {
 // size returns a function that parses a flag's number of bytes into n.
 func size(n *int64) func(string) error {
 	return func(v string) (err error) {
-		if *n, err = units.RAMInBytes(v); err != nil || *n < 0 { // it overflowed
+		if *n, err = units.RAMInBytes(v); err != nil || *n < 0 || *n == math.MaxInt64 { // too large: as the processor converts it
 			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
 		}
 		return nil
