@@ -36,7 +36,6 @@ func execute() int {
 	}
 	r := &run.Run{}
 	r.Ctx, r.Stop = context.WithCancelCause(context.Background())
-	defer r.Stop(nil)
 	r.Out = output.New(os.Stdout, os.Stderr, func(err error) { r.Stop(fmt.Errorf("the output cannot be written: %w", err)) })
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -27,10 +27,9 @@ fd -t f, hidden and ignored files are left out.`,
 			if r.Null {
 				end = 0
 			}
-			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) error {
+			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) (err error) {
 				var st fileproc.Stat
 				if long || asJSON {
-					var err error
 					if st, err = it.Stat(); err != nil {
 						return err
 					}
@@ -58,6 +57,6 @@ fd -t f, hidden and ignored files are left out.`,
 	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
 	f.BoolVar(&r.Null, "print0", false, "end each path with a NUL byte instead of a newline, as -0 does")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
-	r.Flags(cmd, run.Sorts, "json long", "json print0 null")
+	r.Flags(cmd, run.Sorts, "json long", "json print0", "json null")
 	return cmd
 }

@@ -74,7 +74,6 @@ func Describe(err error) string {
 var optionFlags = strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--suffix", "Options.MaxDepth", "--max-depth", "Options.Include", "--include",
 	"Options.Exclude", "--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from",
 	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks", anywhere, "",
-	"Options.Ordered", "--sort", "SymlinksFollow in Stream and Walk", "--symlinks follow",
 	incremental.ErrNotSaved.Error(), "--cache", "incremental: ", "")
 
 // AsFlags returns the message of an error that ends the run, in which flags replace the names of fileproc.Options and
@@ -219,6 +218,8 @@ func (r *Run) Each(j Job) error {
 		}
 	}
 	switch {
+	case r.Cache != "" && r.List != "":
+		return errors.New("--cache and --files-from cannot be used together")
 	case r.Cache != "" && len(j.Args) > 1:
 		return errors.New("--cache is for one directory: use a cache file for each")
 	case r.List != "" && len(j.Args) > 0:
@@ -270,8 +271,8 @@ func (r *Run) Each(j Job) error {
 const maxAhead = 256
 
 // InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
-// order of the items. work may wait for its item's turn. An error of emit ends the run, without a wait for other work, which
-// may hang.
+// order of the items. work may wait for its item's turn. An error of emit ends the run. After ErrEnough InTurn does not wait for
+// work, which may hang.
 func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit func() error)) {
 	type task struct {
 		turn chan struct{} // closed when it is the item's turn
@@ -299,6 +300,8 @@ func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit 
 		emit := <-t.emit
 		if err := emit(); err != nil {
 			r.Stop(err)
+		}
+		if context.Cause(r.Ctx) == ErrEnough {
 			break
 		}
 	}

@@ -1,12 +1,15 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,6 +69,29 @@ func content(t *testing.T, f *os.File) string {
 	b, err := os.ReadFile(f.Name())
 	require.NoError(t, err)
 	return string(b)
+}
+
+// After an error that ends the run, work that has begun is waited for; after ErrEnough it is not.
+func TestInTurnWaitsForWhatHasBegun(t *testing.T) {
+	for _, ends := range []error{errors.New("broken"), ErrEnough} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &Run{Out: output.New(os.Stdout, os.Stderr, nil)}
+			r.Ctx, r.Stop = context.WithCancelCause(t.Context())
+			r.Opts.Workers = 2
+			var done atomic.Bool
+			InTurn(r, slices.Values([]int{0, 1}), func(x int, _ func()) func() error {
+				time.Sleep(time.Duration(x) * time.Second)
+				done.Store(x == 1)
+				return func() error {
+					time.Sleep(time.Millisecond) // so that the other has begun
+					return ends
+				}
+			})
+			require.Equal(t, ends != ErrEnough, done.Load())
+			require.Equal(t, ends, context.Cause(r.Ctx))
+			time.Sleep(time.Minute) // all goroutines end
+		})
+	}
 }
 
 // The output of a file from before its failure is printed in order too.

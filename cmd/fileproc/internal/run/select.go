@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -34,10 +33,7 @@ type Selection struct {
 }
 
 // These flags have no variables, because their defaults depend on the subcommand.
-const (
-	hiddenFlag   = "hidden"
-	noIgnoreFlag = "no-ignore"
-)
+const hiddenFlag, noIgnoreFlag = "hidden", "no-ignore"
 
 // What a subcommand does, as a set for Flags.
 const (
@@ -86,7 +82,6 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	}
 	if what&Keeps != 0 {
 		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
-		exclusive = append(exclusive, "cache files-from")
 	}
 	for _, names := range exclusive {
 		cmd.MarkFlagsMutuallyExclusive(strings.Fields(names)...)
@@ -135,6 +130,9 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		s.Opts.IgnoreFiles = append([]string{".gitignore", ".ignore"}, s.Opts.IgnoreFiles...)
 	}
 	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
+	if s.Opts.Ordered && s.symlinks == "follow" {
+		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
+	}
 	s.patterns()
 	if s.minSize > 0 || s.maxSize >= 0 || !s.newer.IsZero() || !s.older.IsZero() {
 		s.Opts.Stat = true // so that a file whose metadata cannot be had is a failure
@@ -184,7 +182,7 @@ func (s *Selection) patterns() {
 // size returns a function that parses a flag's number of bytes into n.
 func size(n *int64) func(string) error {
 	return func(v string) (err error) {
-		if *n, err = units.RAMInBytes(v); err != nil || *n < 0 || *n == math.MaxInt64 { // too large: as the processor converts it
+		if *n, err = units.RAMInBytes(strings.TrimRight(v, "iIbB")); err != nil || *n+1 <= 0 { // negative, or too large
 			return errors.New("want a number of bytes, optionally followed by K, M, G or T")
 		}
 		return nil
