@@ -56,7 +56,7 @@ func goCommand(dir string, args ...string) (string, error) {
 // outside returns an empty directory outside of this module, and a function that runs the go command in it.
 func outside(t *testing.T) (dir string, run func(args ...string) string) {
 	if testing.Short() {
-		t.Skip("it is the same in each build: without -short")
+		t.Skip("builds what no build tag changes: once, without -short, is enough")
 	}
 	if out, err := goCommand(".", "list", "-deps", "-test", ".", "github.com/cespare/xxhash/v2"); err != nil {
 		t.Skip("no go command, or none of the modules that it needs: ", err, out)

@@ -55,7 +55,7 @@ fd -t f, hidden and ignored files are left out.`,
 	f := cmd.Flags()
 	f.BoolVarP(&long, "long", "l", false, "print mode, size and modification time before each path")
 	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
-	f.BoolVar(&r.Null, "print0", false, "end each path with a NUL byte instead of a newline, as -0 does")
+	f.BoolVar(&r.Null, "print0", false, "end each path with a NUL byte instead of a newline")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
 	r.Flags(cmd, run.Sorts, "json long", "json print0", "json null")
 	return cmd

@@ -204,6 +204,8 @@ type Job struct {
 
 	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, that is left out.
 	Dir func(dir, rel string) bool
+	// Done is called after the files of a directory that was not left out have been visited.
+	Done func(dir string)
 }
 
 // Each runs j. A failure of a file is reported at once; an error that Each returns has ended the run.
@@ -327,8 +329,11 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 	if j.Dir != nil && opts.Files == nil {
 		opts.SelectDir = func(e fileproc.Entry) bool { return j.Dir(dir, e.Rel()) }
 	}
-	if j.Dir != nil && !j.Dir(dir, "") {
-		return nil
+	if j.Dir != nil {
+		if !j.Dir(dir, "") {
+			return nil
+		}
+		defer j.Done(dir)
 	}
 	item := func(f *fileproc.File) *Item {
 		return &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated()}

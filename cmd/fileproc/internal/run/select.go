@@ -49,7 +49,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	s.maxSize = -1
 	f.StringVar(&s.List, "files-from", "",
 		"process the files whose paths `FILE` lists, one a line, in place of directories; - is standard input; a path that ends with a slash stands for all files below it")
-	f.BoolVarP(&s.Null, "null", "0", false, "paths end with a NUL byte instead of a newline: those in the list of --files-from, and those that ls prints")
+	f.BoolVarP(&s.Null, "null", "0", false, "paths in --files-from, and those that ls prints, end with a NUL byte instead of a newline")
 	if f.Lookup("max-depth") == nil { // du has its own
 		f.IntVarP(&s.Opts.MaxDepth, "max-depth", "d", 0, "descend at most `N` levels; 1 is the directory's own files (default no limit)")
 	}
@@ -110,8 +110,8 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	if s.Used = f.Lookup(hiddenFlag) != nil; !s.Used {
 		return nil
 	}
-	const maxThreads = 1 << 16                        // as in fileproc.Options.Workers
-	if n := s.Opts.Workers; n < 0 || n > maxThreads { // checked before slices of that length are allocated
+	const maxThreads = 1 << 16 // of fileproc.Options.Workers; checked before slices of that length are allocated
+	if n := s.Opts.Workers; n < 0 || n > maxThreads {
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
 	s.Opts.Workers = cmp.Or(s.Opts.Workers, runtime.GOMAXPROCS(0))

@@ -78,31 +78,16 @@ func (d *diskUsage) run(args []string) error {
 	if len(args) == 0 && d.List == "" {
 		args = []string{"."}
 	}
-	runs := slices.Collect(slices.Chunk(args, 1)) // each argument is printed before the next one is visited
-	if d.List != "" {
-		runs = [][]string{args}
+	err := d.Each(run.Job{Args: args, Dir: d.enter, Done: d.leave, Visit: d.visit})
+	for _, dir := range slices.Sorted(maps.Keys(d.dirs)) { // of --files-from
+		d.printDirs(dir)
 	}
-	for _, args := range runs {
-		err := d.Each(run.Job{Args: args, Dir: d.enter, Visit: d.visit})
-		for _, dir := range slices.Sorted(maps.Keys(d.dirs)) {
-			d.printDirs(dir)
-		}
-		if err != nil {
-			return err
-		}
-		if d.listed != nil {
-			for rel := range d.dirs[args[0]] {
-				d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] = true
-			}
-		}
-		clear(d.dirs)
-	}
-	if d.total {
+	if d.total && err == nil {
 		c := output.Chunk{Out: d.Out}
 		d.print(&c, "total", d.grand)
 		c.FileDone()
 	}
-	return nil
+	return err
 }
 
 // enter is called before a directory is opened. It reports whether that has not been counted yet.
@@ -123,6 +108,22 @@ func (d *diskUsage) enter(dir, rel string) bool {
 	d.top = d.dirs[dir]
 	d.usageOf(rel)
 	return true
+}
+
+// leave is called after the files of a directory have been visited. A list may come back to it.
+func (d *diskUsage) leave(dir string) {
+	d.mu.Lock() // files behind it may be visited
+	defer d.mu.Unlock()
+	if d.List != "" {
+		return
+	}
+	d.printDirs(dir)
+	for rel := range d.top {
+		if d.listed != nil {
+			d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] = true
+		}
+	}
+	delete(d.dirs, dir)
 }
 
 // usageOf returns the usage of a directory. It adds the directories above too, which --files-from need not name.

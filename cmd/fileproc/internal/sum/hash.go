@@ -35,8 +35,8 @@ var algorithms = map[string]func() hash.Hash{
 	"sha512": sha512.New,
 }
 
-// hashPrefix is how many bytes of a file are read at first. Up to 64 files wait with that much
-// for a worker: with 256 KiB, 100 files of 1 GiB take 30 MiB at the peak, and not 16, in the same time.
+// hashPrefix is how many bytes of a file are read at first. Up to 64 files wait with that much for a worker: with 256 KiB, 100
+// files of 1 GiB take 30 MiB at the peak, and not 16, in the same time.
 const hashPrefix = 32 << 10
 
 // A sums is one run of the subcommand hash: its flags, and the values derived from them.
