@@ -89,6 +89,7 @@ type user struct {
 
 func runHistory(t *testing.T, seed uint64, metadata bool, totals *historyTotals) {
 	dir := t.TempDir()
+	testtree.Removable(t, dir)
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), T: t, dir: dir, root: filepath.Join(dir, "root"), metadata: metadata,
 		backups: map[string][]byte{}, totals: totals, seen: map[string]bool{}}
 	defer func() {
@@ -333,10 +334,17 @@ var historyChanges = map[string]func(h *history, r *rand.Rand, p, q string) erro
 	},
 	"chmod": func(h *history, r *rand.Rand, p, _ string) error {
 		mode := choose[fs.FileMode](r, 0o644, 0o644, 0o600, 0o755, 0o444, 0)
-		if info, err := os.Lstat(p); err == nil && info.IsDir() {
+		if info, err := os.Stat(p); err == nil && info.IsDir() { // also behind a link, where it may be root
 			mode |= 0o700
 		}
 		return os.Chmod(p, mode)
+	},
+	"shut or open a directory": func(h *history, r *rand.Rand, _, _ string) error {
+		dir := h.subdir(r)
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			return err
+		}
+		return os.Chmod(dir, choose[fs.FileMode](r, 0o755, 0o755, 0))
 	},
 	"link": func(h *history, r *rand.Rand, p, q string) error {
 		os.Remove(p)
@@ -482,8 +490,8 @@ func (u *user) give(f *fileproc.File) (g given, err error) {
 	data := f.Data()
 	if u.opts.ReadSize == fileproc.NoRead && !u.content {
 		file, err := f.Open()
-		if err != nil {
-			return g, err
+		if err != nil { // fn has been called nevertheless
+			return given{kind: "fail", result: fmt.Sprintf("%q cannot be opened", f.Rel())}, nil
 		}
 		defer file.Close()
 		if data, err = io.ReadAll(file); err != nil {
@@ -699,7 +707,7 @@ func (h *history) checkDeleted(u *user, before map[string]string, deleted []stri
 		h.require(known, "%s: deleted, but was not kept: %q", u.name, rel)
 	}
 	for rel := range before {
-		want := !h.isThere(u, rel) && h.selects(u, rel)
+		want := h.isGone(u, rel) && h.selects(u, rel)
 		h.require(slices.Contains(deleted, rel) == want, "%s: deleted should be %v: %q", u.name, want, rel)
 	}
 }
@@ -725,8 +733,9 @@ func (h *history) checkKept(u *user, before, after map[string]string, full *trac
 	}
 }
 
-// isThere reports whether rel is a file for a run that treats links as u does.
-func (h *history) isThere(u *user, rel string) bool {
+// isGone reports whether rel is no file for a run that treats links as u does. Nobody knows what is in a directory that may not
+// be searched.
+func (h *history) isGone(u *user, rel string) bool {
 	stat := os.Lstat
 	if u.opts.Symlinks == fileproc.SymlinksFollow {
 		stat = os.Stat
@@ -734,7 +743,7 @@ func (h *history) isThere(u *user, rel string) bool {
 	for end, c := range rel {
 		if c == '/' {
 			if info, err := stat(h.path(rel[:end])); err != nil || !info.IsDir() {
-				return false
+				return !errors.Is(err, fs.ErrPermission)
 			}
 		}
 	}
@@ -742,7 +751,7 @@ func (h *history) isThere(u *user, rel string) bool {
 		stat = os.Stat
 	}
 	info, err := stat(h.path(rel))
-	return err == nil && info.Mode().IsRegular()
+	return (err != nil || !info.Mode().IsRegular()) && !errors.Is(err, fs.ErrPermission)
 }
 
 // selects reports whether a full run would select rel if it was there, among the files that filters look at.

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
 // unreadable makes files that another user may not read, below a directory that everyone may enter.
 func unreadable(t *testing.T) string {
 	root := t.TempDir()
+	testtree.Removable(t, root)
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 	plant(t, root, "open", "closed", "dir/file", "no-read/file", "no-search/file", "no-search/dir/file", "nothing/file")
 	for name, mode := range map[string]fs.FileMode{
@@ -23,11 +25,6 @@ func unreadable(t *testing.T) string {
 	} {
 		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
 	}
-	t.Cleanup(func() {
-		for _, name := range []string{"no-read", "no-search", "nothing"} {
-			os.Chmod(filepath.Join(root, name), 0o755)
-		}
-	})
 	return root
 }
 

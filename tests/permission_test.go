@@ -18,12 +18,9 @@ import (
 func TestUnreadable(t *testing.T) {
 	dir, all := rooted(t, "ok.md=1", "locked.md=2", "lockedDir/in.md=3", "d/ok.md=4")
 	file, sub := filepath.Join(dir, "locked.md"), filepath.Join(dir, "lockedDir")
+	testtree.Removable(t, dir)
 	require.NoError(t, os.Chmod(file, 0))
 	require.NoError(t, os.Chmod(sub, 0))
-	t.Cleanup(func() {
-		os.Chmod(file, 0o644)
-		os.Chmod(sub, 0o755)
-	})
 	readable := map[string]string{"ok.md": "1", "d/ok.md": "4"}
 	locked := map[string]bool{}
 	if data, err := os.ReadFile(file); err == nil {
@@ -90,8 +87,8 @@ func TestPrunedBySystem(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "skip/f=x", "ok/f=x", ".ignore=skip\n"))
 	skip := filepath.Join(dir, "skip")
+	testtree.Removable(t, dir)
 	require.NoError(t, os.Chmod(skip, 0))
-	t.Cleanup(func() { os.Chmod(skip, 0o755) })
 	if _, err := os.ReadDir(skip); err == nil {
 		t.Skip("permissions do not stop this user, or not here; scripts/test.sh --all runs this as a user whom they stop")
 	}

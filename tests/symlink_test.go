@@ -175,8 +175,8 @@ func TestSymlinksOpen(t *testing.T) {
 func TestSymlinksUnreadable(t *testing.T) {
 	root := linked(t, []string{"d/a=x", "l -> d/a"}, nil)
 	d := filepath.Join(root, "d")
+	testtree.Removable(t, root)
 	require.NoError(t, os.Chmod(d, 0))
-	t.Cleanup(func() { os.Chmod(d, 0o755) })
 	if _, err := os.ReadDir(d); err == nil {
 		t.Skip("permissions do not stop this user, or not here; scripts/test.sh --all runs this as a user whom they stop")
 	}

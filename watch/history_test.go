@@ -59,6 +59,7 @@ type history struct {
 
 func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	dir := t.TempDir()
+	testtree.Removable(t, dir)
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), dir: dir, root: filepath.Join(dir, "root")}
 	for _, d := range append(historyDirs, "../aside") {
 		require.NoError(t, os.MkdirAll(h.path(d), 0o755))

@@ -49,6 +49,7 @@ func TestKilled(t *testing.T) {
 		t.Skip("a process for each kill")
 	}
 	dir := t.TempDir()
+	testtree.Removable(t, dir)
 	h := &history{Rand: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)), dir: dir, root: filepath.Join(dir, "root")}
 	for _, d := range append(historyDirs, "../aside") {
 		require.NoError(t, os.MkdirAll(h.path(d), 0o755))

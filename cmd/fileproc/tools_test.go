@@ -441,6 +441,7 @@ func asAnother(t *testing.T, args ...string) *exec.Cmd {
 // What cannot be read or judged is an error, and the other files and arguments are processed all the same.
 func TestWhatCannotBeReadIsReported(t *testing.T) {
 	root := t.TempDir()
+	testtree.Removable(t, root)
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 	for _, name := range []string{"a", "closed", "names-only", "z"} {
 		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o755))
@@ -448,7 +449,6 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 	}
 	for name, mode := range map[string]os.FileMode{"closed": 0, "names-only": 0o644} {
 		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
-		t.Cleanup(func() { os.Chmod(filepath.Join(root, name), 0o755) })
 	}
 	for _, args := range []string{
 		"ls a closed z", "ls --sort a closed z", "grep x a closed z", "hash a closed z", "du a closed z", "stats a closed z", "frontmatter a closed z",

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,4 +64,35 @@ func TestContent(t *testing.T) {
 		require.Len(t, Content(n), n)
 	}
 	require.NotEqual(t, Content(8192)[:4096], Content(8192)[4096:])
+}
+
+// As root, and where there are no permissions, all can be removed anyway: then the modes alone show what was done.
+func TestRemovable(t *testing.T) {
+	dir := t.TempDir()
+	outside := t.TempDir()
+	require.NoError(t, os.Chmod(outside, 0o750))
+	before, err := os.Stat(outside)
+	require.NoError(t, err)
+	t.Run("test", func(t *testing.T) {
+		require.True(t, Make(t, dir, "shut/no-search/in/file", "read-only/file"))
+		if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+			t.Log("left out: ", err)
+		}
+		Removable(t, dir)
+		for _, name := range []string{"read-only=500", "shut/no-search/in=500", "shut/no-search=600", "shut=0"} { // innermost first
+			name, mode, _ := strings.Cut(name, "=")
+			perm, err := strconv.ParseUint(mode, 8, 32)
+			require.NoError(t, err)
+			require.NoError(t, os.Chmod(filepath.Join(dir, name), fs.FileMode(perm)))
+		}
+	})
+	for _, name := range []string{"shut", "shut/no-search", "shut/no-search/in", "read-only"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.EqualValues(t, 0o700, info.Mode().Perm()&0o700, name)
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "shut")))
+	after, err := os.Stat(outside)
+	require.NoError(t, err)
+	require.Equal(t, before.Mode(), after.Mode(), "behind a link")
 }

@@ -253,8 +253,8 @@ func TestUnwritable(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "cache")
 		mustSave(t, mustLoad(t, file), testRecord(1))
+		testtree.Removable(t, dir)
 		require.NoError(t, os.Chmod(dir, 0o500))
-		defer os.Chmod(dir, 0o700)
 		s := mustLoad(t, file)
 		s.Add(0, testRecord(2)) // appends: no new file is needed
 		require.NoError(t, s.save(nil))
