@@ -30,7 +30,7 @@ type Kind int
 const (
 	Unchanged Kind = iota // the result is that of an earlier run
 	New                   // nothing was known of this path
-	Changed               // fn was called again
+	Changed               // fn was called again, or the file could not be read before
 	Deleted               // there is no result any more: the file is gone, or is no longer selected
 )
 
@@ -132,8 +132,8 @@ type marker struct {
 }
 
 type failure struct {
-	text string
-	run  uint32
+	err *fileproc.Failure
+	run uint32
 }
 
 // Open opens the cache file inc.File for runs that are like [Stream] with these
@@ -254,10 +254,11 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		res := Result[T]{Rel: it.rel, Value: it.value}
 		if err == nil {
 			isNew := s.met(it.rel, it.name)
+			_, failed := s.failures[it.rel]
 			switch {
 			case it.silent:
 				continue
-			case it.called && (s.full && !isNew || it.isKnown):
+			case failed && !isNew || it.called && (s.full && !isNew || it.isKnown):
 				res.Kind = Changed
 			case it.called || s.full && isNew:
 				res.Kind = New
@@ -371,12 +372,12 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 			sc.changed[rel] = true
 		}
 		return false
-	case f.Kind == fileproc.FailedFile:
+	case f.Kind == fileproc.FailedFile && isBelow(rel):
 		sc.failed[rel] = true
 	}
-	was := s.failures[rel]
-	s.failures[rel] = failure{err.Error(), s.runs}
-	return was.text != err.Error()
+	was, ok := s.failures[rel]
+	s.failures[rel] = failure{f, s.runs}
+	return !ok || was.err.Error() != f.Error()
 }
 
 // relOf returns the path relative to root of what a failure is about, "." for root.
@@ -392,8 +393,8 @@ func relOf(root, name string, isFS bool) string {
 		prefix = root + string(filepath.Separator)
 	}
 	rel, ok := strings.CutPrefix(name, prefix)
-	if !ok { // root leads to a file
-		return path.Base(filepath.ToSlash(name))
+	if !ok || !isFS && filepath.IsAbs(rel) {
+		return "../" + strings.TrimLeft(filepath.ToSlash(name), "/") // a file of git's, by its absolute path
 	}
 	return filepath.ToSlash(rel)
 }
@@ -404,11 +405,12 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	if f, ok := s.failures["."]; ok && f.run == s.runs { // nothing is known without root
 		return
 	}
-	unread := map[string]bool{}
+	there := r.gone.existence()
+	unread := map[string]bool{} // directories: below a file that could not be read there is nothing
 	for rel, f := range s.failures {
 		switch {
 		case f.run == s.runs:
-			unread[rel] = true
+			unread[rel] = there.hasDir(rel) != no
 		case sc.has(rel):
 			delete(s.failures, rel)
 		}
@@ -436,7 +438,6 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 		}
 	}
 	slices.SortFunc(all, comparePaths)
-	there := r.gone.existence()
 	for _, rel := range slices.Compact(all) {
 		if there.hasFile(rel) == no { // else it is no longer selected, and may be again
 			s.gone[rel] = s.gone[rel] || r.recent[rel] != nil
@@ -522,6 +523,22 @@ func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread
 		}
 	}
 	return all
+}
+
+// Failed yields what could not be opened or read when a run last looked at it, each with the name
+// that a run has to be given to try again: "." for root, and for files outside root that say
+// what is ignored. The reason may pass without a change of the tree, as a lack of descriptors does.
+func (s *Session[T]) Failed() iter.Seq2[string, *fileproc.Failure] {
+	return func(yield func(string, *fileproc.Failure) bool) {
+		for rel, f := range s.failures {
+			if !isBelow(rel) {
+				rel = "."
+			}
+			if !yield(rel, f.err) {
+				return
+			}
+		}
+	}
 }
 
 // Unsettled yields the paths of files that could not be kept yet, each with the time

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -271,6 +272,73 @@ func TestSessionWithoutRoot(t *testing.T) {
 	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged"}, l.run())
 	require.NoError(t, os.RemoveAll(l.root))
 	require.Equal(t, []string{". fails"}, l.run())
+}
+
+// A failingFS fails to open some files and directories.
+type failingFS struct {
+	fs.ReadLinkFS
+	fails map[string]error
+}
+
+func (f failingFS) Open(name string) (fs.File, error) {
+	if err := f.fails[name]; err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return f.ReadLinkFS.Open(name)
+}
+
+// TestSessionFailuresPass: what could not be opened is named until a run over that name can open it. Its results are as they
+// were below a directory, and new for a file.
+func TestSessionFailuresPass(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
+	fsys := failingFS{os.DirFS(l.root).(fs.ReadLinkFS), map[string]error{}}
+	l.root, l.opts.FS = ".", fsys
+	l.open()
+	failed := func() []string {
+		return slices.Sorted(maps.Keys(maps.Collect(l.s.Failed())))
+	}
+	require.Len(t, l.run(), 3)
+	require.Empty(t, failed())
+	fsys.fails["a"], fsys.fails["d"] = syscall.EIO, syscall.EIO
+	for _, names := range [][]string{nil, {"a", "d"}} {
+		require.Subset(t, []string{"a fails", "d fails"}, l.run(names...))
+		require.Equal(t, []string{"a", "d"}, failed())
+	}
+	delete(fsys.fails, "a")
+	require.Equal(t, []string{"a=1 changed"}, l.run(failed()...))
+	require.Equal(t, []string{"d"}, failed())
+	delete(fsys.fails, "d")
+	require.Equal(t, []string{"d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run(failed()...))
+	require.Empty(t, failed())
+	fsys.fails["."] = syscall.EIO
+	require.Equal(t, []string{". fails"}, l.run())
+	require.Equal(t, []string{"."}, failed())
+}
+
+// TestSessionTriesGitsFilesAgain: a file of git's outside root that cannot be read has a path that is no file's below root, and
+// another try looks at all files.
+func TestSessionTriesGitsFilesAgain(t *testing.T) {
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	config := filepath.Join(os.Getenv("HOME"), ".gitconfig")
+	require.NoError(t, os.WriteFile(config, []byte("[broken"), 0o644))
+	l := newLive(t, fileproc.Options{GitIgnore: true}, "a=1", "d/b=2", ".gitconfig=3", ".git/HEAD=x", ".git/objects/", ".git/refs/")
+	t.Chdir(l.root)
+	for _, root := range []string{l.root, "."} {
+		require.NoError(t, os.WriteFile(config, []byte("[broken"), 0o644))
+		l.root = root
+		l.open()
+		got := l.run()
+		require.True(t, strings.HasPrefix(got[0], "../") && strings.HasSuffix(got[0], ".gitconfig fails"), got)
+		require.Len(t, got, 4)
+		require.Contains(t, maps.Collect(l.s.Failed()), ".")
+		require.Equal(t, []string{"d/b=2 unchanged"}, l.run("d"))
+		require.NoError(t, os.WriteFile(config, nil, 0o644))
+		require.Len(t, l.run("."), 3)
+		require.Empty(t, maps.Collect(l.s.Failed()))
+	}
 }
 
 // TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next one has it all.

@@ -30,6 +30,7 @@ const (
 	pollShare      = 100         // polling takes one part in so many of one processor
 	maxPoll        = time.Hour   // between two looks
 	farAhead       = time.Minute // a file that settles later has a time in the future
+	maxRetry       = time.Minute // between two looks at what could not be read
 )
 
 var saveAfter = 30 * time.Second // tests change it
@@ -52,11 +53,14 @@ type loop[T any] struct {
 	away        time.Duration // of the burst, in the caller's loop
 	rootAway    bool          // nothing but a look at it shows that it is back
 	begun       bool          // the first burst has ended
+	listed      bool          // root was, once
 	unsaved     bool
 	saveError   string // the last that was yielded
 	saidLimit   bool
 
-	settleAt, saveAt, pollAt time.Time // zero: not planned
+	settleAt, saveAt, pollAt, retryAt time.Time // zero: not planned
+
+	retryPause time.Duration // before retryAt
 
 	mu          sync.Mutex
 	polled      map[string]error // the directories without a watch, and why
@@ -131,16 +135,20 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	l.away = 0
 	if all || len(names) > 0 {
 		for r, err := range l.session.Run(ctx, names) {
-			if err == nil && l.begun && r.Kind == incremental.Unchanged {
+			if err == nil && l.listed && r.Kind == incremental.Unchanged {
 				continue
 			}
 			yielded = true
 			if !l.send(Change[T]{Result: r}, err) {
 				return false
 			}
-			if f := (*fileproc.Failure)(nil); err != nil && (!errors.As(err, &f) || l.w.opts.OnError != nil) {
+			var f *fileproc.Failure
+			if err != nil && (!errors.As(err, &f) || l.w.opts.OnError != nil) {
 				l.begun = false // it has ended the run, and the loop
 				return false
+			}
+			if f != nil && f.Kind != fileproc.FailedFunc {
+				l.retryAt, l.retryPause = time.Time{}, 0
 			}
 		}
 		if l.skipAll.Load() {
@@ -151,7 +159,9 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 			l.source, l.rootAway = nil, true
 		}
 	}
-	if !l.sayLimit() || (yielded || !l.begun) && !l.send(Change[T]{Settled: true}, nil) {
+	isFirst := !l.listed && !l.isRootUnread()
+	l.listed = l.listed || isFirst
+	if !l.sayLimit() || l.listed && (yielded || isFirst) && !l.send(Change[T]{Settled: true}, nil) {
 		return false
 	}
 	if !l.begun { // in this burst fn was called for all: what a look costs is not known yet
@@ -290,6 +300,7 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
 		l.saveAt = now.Add(saveAfter)
 	}
+	l.planRetry(start, now)
 	switch names := l.pollNames(); {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
@@ -300,6 +311,35 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 		}
 		l.pollAt = now.Add(min(max(cmp.Or(l.w.Poll, defaultPoll), cost*pollShare), maxPoll))
 	}
+}
+
+// planRetry sets the time at which what could not be read is tried again, after pauses that grow:
+// what kept the last burst from it may pass without an event.
+func (l *loop[T]) planRetry(start, now time.Time) {
+	switch {
+	case len(l.unread()) == 0:
+		l.retryAt, l.retryPause = time.Time{}, 0
+	case !l.retryAt.After(start): // the burst has tried it, or it is new
+		l.retryPause = min(max(2*l.retryPause, cmp.Or(l.w.Poll, defaultPoll)), maxRetry)
+		l.retryAt = now.Add(l.retryPause)
+	}
+}
+
+// unread returns what could not be read when it was last looked at.
+func (l *loop[T]) unread() (names []string) {
+	for rel := range l.session.Failed() {
+		names = append(names, rel)
+	}
+	return names
+}
+
+func (l *loop[T]) isRootUnread() bool {
+	for _, f := range l.session.Failed() {
+		if f.Kind == fileproc.FailedRoot {
+			return true
+		}
+	}
+	return false
 }
 
 // wait returns when there is something for a burst, or false when ctx ends.
@@ -355,9 +395,11 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	}
 	if is(l.pollAt) {
 		l.pollAt = now
-		for _, rel := range l.pollNames() {
-			l.dirty[rel] = true
-		}
+		l.mark(l.pollNames())
+		return 0
+	}
+	if is(l.retryAt) {
+		l.mark(l.unread())
 		return 0
 	}
 	if is(l.saveAt) && len(l.dirty) == 0 {
@@ -368,7 +410,7 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		return 0
 	}
 	next := time.Time{}
-	for _, at := range []time.Time{l.settleAt, l.pollAt, l.saveAt} {
+	for _, at := range []time.Time{l.settleAt, l.pollAt, l.saveAt, l.retryAt} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -395,6 +437,13 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	return max(next.Sub(now), 1)
 }
 
+// mark makes names dirty.
+func (l *loop[T]) mark(names []string) {
+	for _, rel := range names {
+		l.dirty[rel] = true
+	}
+}
+
 // take adds what events hint at to what is dirty.
 func (l *loop[T]) take() {
 	hints := l.source.Take()
@@ -414,9 +463,8 @@ func (l *loop[T]) take() {
 
 // sync makes all dirty that may have changed until now.
 func (l *loop[T]) sync(ctx context.Context) {
-	for _, rel := range l.pollNames() {
-		l.dirty[rel] = true
-	}
+	l.mark(l.pollNames())
+	l.mark(l.unread())
 	if l.source == nil {
 		return
 	}

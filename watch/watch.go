@@ -20,7 +20,8 @@
 // After the tree has been still for the quiet time, the results delivered are those of
 // a full run of fileproc.Process, whatever happened before. A result replaces the one
 // before for the same path; a failure and a deletion end it. While root, or a
-// directory, cannot be read, what was delivered of it stands.
+// directory, cannot be read, what was delivered of it stands. What cannot be read is
+// looked at again by Sync, and after pauses that grow to a minute.
 //
 // Events of the system are hints: each is followed by a look at the metadata, or at the
 // content, as package incremental decides. So fn is called once for each change of a
@@ -64,7 +65,7 @@ type Change[T any] struct {
 
 	// Settled marks the end of a burst: what was known to have changed has been
 	// delivered. A Change that is Settled has nothing else. The first one
-	// comes when all files that were there at the beginning are delivered. A burst in
+	// comes when root can be listed and all files that were there are delivered. A burst in
 	// which no result has changed has none.
 	Settled bool
 }

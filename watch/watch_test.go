@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -363,6 +364,98 @@ func TestLimit(t *testing.T) {
 	require.NoError(t, os.RemoveAll(f.path("b")))
 	require.Contains(t, f.take(), "b/d/e/x deleted")
 	require.Empty(t, f.take())
+}
+
+// TestFailuresPass: what could not be read is looked at again, without a hint, by Sync and by itself, until it can.
+func TestFailuresPass(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "d/b=2")
+	var lost atomic.Bool
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxFileSize: 8}, func(w *Watcher[string]) {
+		w.Poll = 5 * time.Millisecond
+		w.onHints = func(hints []events.Hint) []events.Hint {
+			if lost.Load() {
+				return nil
+			}
+			return hints
+		}
+	})
+	f.take()
+	for _, pass := range []func() []string{f.take, func() []string {
+		require.Eventually(t, func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.results["a"] == "short" && f.results["d/b"] == "short"
+		}, 10*time.Second, time.Millisecond)
+		return f.take()
+	}} {
+		lost.Store(false)
+		f.write("a", "too long to be read")
+		f.write("d/b", "too long to be read")
+		require.Equal(t, []string{"a fails", "d/b fails"}, f.take())
+		require.Empty(t, f.take(), "it still fails")
+		lost.Store(true) // as if no event told that it can be read
+		f.write("a", "short")
+		f.write("d/b", "short")
+		require.Equal(t, []string{"a=short changed", "d/b=short changed"}, pass())
+	}
+}
+
+// TestRetriesGrowRare: the pauses before what stays unreadable is looked at again grow, and a new failure begins with a short one.
+func TestRetriesGrowRare(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=too long", "b=short")
+	s, err := incremental.Open(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxFileSize: 5}, content)
+	require.NoError(t, err)
+	l := &loop[string]{w: &Watcher[string]{}, session: s}
+	for range s.Run(t.Context(), nil) {
+	}
+	now := time.Now()
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		l.planRetry(now, now)
+		l.planRetry(now, now.Add(pause*time.Second/2)) // after another burst
+		require.Equal(t, now.Add(pause*time.Second), l.retryAt)
+		now = l.retryAt
+	}
+	testtree.Make(t, root, "a=1")
+	for range s.Run(t.Context(), slices.Collect(maps.Keys(maps.Collect(s.Failed())))) {
+	}
+	l.planRetry(now, now)
+	require.Zero(t, l.retryAt)
+}
+
+// TestFileForADirectory: nothing is left of a directory when a file that cannot be read takes its place.
+func TestFileForADirectory(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		root := t.TempDir()
+		testtree.Make(t, root, "d/a=1", "d/e/b=2", "d-=3")
+		f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxFileSize: 8}, set)
+		f.take()
+		require.NoError(t, os.RemoveAll(f.path("d")))
+		f.write("d", "too long to be read")
+		require.Equal(t, []string{"d fails", "d/a deleted", "d/e/b deleted"}, f.take())
+	})
+}
+
+// TestRootComesLate: before root can be listed, nothing is settled. Then all its results come, those of the cache file too.
+func TestRootComesLate(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		dir := t.TempDir()
+		root, file := filepath.Join(dir, "root"), filepath.Join(dir, "c")
+		testtree.Make(t, dir, "root/a=1", "root/b=2")
+		time.Sleep(2 * fsinfo.Settled)
+		follow(t, root, file, fileproc.Options{}, set).stop()
+		require.NoError(t, os.Rename(root, root+".away"))
+		f := follow(t, root, file, fileproc.Options{}, set)
+		require.Empty(t, f.take()[1:])
+		require.Equal(t, []string(nil), f.got)
+		require.NoError(t, os.Rename(root+".away", root))
+		f.sync()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		slices.Sort(f.got[:2])
+		require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged", "settled"}, f.got)
+	})
 }
 
 // TestFirstBurstIsNoLook: the first burst, in which fn is called for all files, does not say how far apart looks are to be.
