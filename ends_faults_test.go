@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -75,6 +78,155 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 					})
 				}
 			}
+		}
+	}
+}
+
+// varied is a tree whose entries have every outcome. What it has on a file system has no faults.
+func varied() *object {
+	denied := fs.ErrPermission
+	return folder("", file("a.md", "a"), file("b.txt", "b"), file(".ignore", "ign*\n"), file("ign.md", ""), file("bin.md", "\x00"),
+		folder("d", file("c.md", "c", unknown), file("d.txt", "d"), folder("e", file("f.md", "f"), file("g.txt", ""))),
+		folder("marked", file("TAG", ""), file("m.md", "")),
+		folder("shut", file("s.md", ""), file("s.txt", ""), folder("in", file("deep.txt", ""), file("deep.md", ""))).with(opening(denied, denied, denied)),
+		file("gone.md", "", vanished), folder("gone", file("x.txt", "")).with(vanished), file("z.md", "z"))
+}
+
+// variedNames are names for Options.Files, of varied and others.
+var variedNames = []string{"a.md", "ign.md", "no//name", "d/c.md", "d/d.txt", "marked/m.md", "marked/m.txt", "bin.md", "shut/s.md", "shut/s.txt",
+	"shut/in/deep.md", "shut/in/deep.txt", "l.md", "l.txt", "d/e/", "gone/", "gone/x.txt", "gone/x.md", "b.txt", "gone.md", "no.md", "z.md"}
+
+// A mishapRun is a run in which one call of a callback does not return as it should.
+type mishapRun struct {
+	callback string
+	mishap   func(cancel func())
+	variant  int    // of the options: bits
+	turn     int    // chooses what the variants leave open
+	system   string // varied, on a file system
+	hasLinks bool   // in system
+
+	mu sync.Mutex
+	n  int // calls until the mishap
+}
+
+// at is called in each callback.
+func (r *mishapRun) at(callback string, cancel func()) {
+	if callback != r.callback {
+		return
+	}
+	r.mu.Lock()
+	r.n--
+	mine := r.n == -1
+	r.mu.Unlock()
+	if mine {
+		r.mishap(cancel)
+	}
+}
+
+func (r *mishapRun) options(w *world, cancel func()) (root string, opts Options) {
+	hasNames, isOrdered, isShard, judgesDirs := r.variant&1 > 0, r.variant&2 > 0, r.variant&4 > 0, r.variant&8 > 0
+	opts = Options{Workers: 1 + r.turn%3, Suffixes: []string{".md", "TAG"}, SkipBinary: r.entry() != "Walk", Ordered: isOrdered}
+	opts.Select = func(*File) bool { r.at("Select", cancel); return true }
+	opts.SelectDir = func(e Entry) bool { r.at("SelectDir", cancel); return e.Name() != "e" || r.turn%5 > 0 }
+	opts.OnSkip = func(Entry, SkipReason) { r.at("OnSkip", cancel) }
+	opts.OnError = func(error) error { r.at("OnError", cancel); return nil }
+	opts.OnProgress = func(Report) { r.at("OnProgress", cancel) }
+	if r.callback == "Unchanged" || r.callback == "OnBinary" {
+		opts.hooks.Unchanged = func(f *File) bool { r.at("Unchanged", cancel); return halfOld(f) }
+		opts.hooks.OnBinary = func(*File) { r.at("OnBinary", cancel) }
+	}
+	if isShard {
+		opts.Shard, opts.Shards = r.turn%2, 2
+	}
+	if judgesDirs {
+		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{"TAG"}
+	}
+	if hasNames {
+		opts.Files = func(yield func(string) bool) {
+			for _, name := range variedNames {
+				if r.at("Files", cancel); !yield(name) {
+					return
+				}
+			}
+		}
+	}
+	switch r.turn % 4 {
+	case 2:
+		if r.hasLinks {
+			opts.Symlinks, opts.SymlinksOutside = SymlinksFiles, r.turn%3 == 0
+			if !hasNames && (r.entry() == "Process" || !isOrdered) {
+				opts.Symlinks = SymlinksFollow
+			}
+		}
+		return r.system, opts
+	case 3:
+		opts.FS = os.DirFS(r.system)
+		return ".", opts
+	}
+	opts.openRoot = w.openRoot
+	return "root", opts
+}
+
+func (r *mishapRun) entry() string { return []string{"Process", "Stream", "Walk"}[r.turn/2%3] }
+
+// run reports whether the mishap came about in call k.
+func (r *mishapRun) run(t *testing.T, k int) bool {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.n = k
+	w, report := &world{root: varied()}, Report{}
+	root, opts := r.options(w, cancel)
+	opts.Report = &report
+	fn := func(f *File) (int, error) {
+		time.Sleep(progressPeriod)
+		if r.at("fn", cancel); f.Name() == "c.md" {
+			return 0, errBroken
+		}
+		return 0, nil
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { _ = recover() }()
+		switch r.entry() {
+		case "Process":
+			_, _ = Process(ctx, root, opts, fn)
+		case "Stream":
+			for range Stream(ctx, root, opts, fn) {
+				r.at("loop", cancel)
+			}
+		case "Walk":
+			for range Walk(ctx, root, opts) {
+				r.at("loop", cancel)
+			}
+		}
+	}()
+	<-over
+	requireLedger(t, report)
+	require.Zero(t, w.open)
+	return r.n < 0
+}
+
+// However and wherever a callback ends, each entry that was found is in the ledger once, whatever the options are.
+func TestFaultsLedgerAfterEveryMishap(t *testing.T) {
+	r := mishapRun{system: t.TempDir()}
+	require.True(t, testtree.Make(t, r.system, "a.md=a", "b.txt=b", ".ignore=ign*\n", "ign.md", "bin.md=\x00", "d/c.md=c", "d/d.txt=d", "d/e/f.md=f", "d/e/g.txt",
+		"marked/TAG", "marked/m.md", "z.md=z"))
+	r.hasLinks = testtree.Make(t, r.system, "l.md -> a.md", "l.txt -> a.md", "no.md -> none", "out.md -> ..", "ld -> d", "loop.md -> loop.md")
+	for name, mishap := range map[string]func(cancel func()){
+		"panic": func(func()) { panic(errBroken) }, "Goexit": func(func()) { runtime.Goexit() }, "cancel": func(cancel func()) { cancel() },
+	} {
+		for _, r.callback = range []string{"fn", "Select", "SelectDir", "Unchanged", "OnBinary", "OnSkip", "OnError", "OnProgress", "Files", "loop"} {
+			t.Run(name+"/"+r.callback, func(t *testing.T) {
+				r.mishap = mishap
+				for r.variant = range 16 {
+					for k, reached := 0, true; reached; k++ {
+						r.turn++
+						testtree.Set(t, &knobs.MaxBacklog, []int{1, 1 << 20}[r.turn%2])
+						inBubble(t, func(t *testing.T) { reached = r.run(t, k) })
+					}
+				}
+			})
 		}
 	}
 }

@@ -412,7 +412,7 @@ func TestFilesStoppedInABacklog(t *testing.T) {
 	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	r.stop(errBroken)
-	*r.root.given = backlog
+	*r.root.given, r.root.spans = backlog, nil
 	w.scanRuns(r.root)
 	require.EqualValues(t, 1, w.counts.found)
 	w.retire()

@@ -170,6 +170,7 @@ func (w *worker) failGiven(n *node, err error) {
 		}
 		if kept := w.filterGiven(n, part); len(kept) > 0 {
 			w.dirs.ref(n, 1)
+			w.counts.found += int64(len(kept))
 			w.pool.addBatch(&batch{node: n, entries: kept, err: err})
 		}
 	}
@@ -187,8 +188,9 @@ func (w *worker) failGiven(n *node, err error) {
 	}
 }
 
-// filterGiven counts names in n, which no directory above leaves out, and returns
-// those that are not skipped. It changes files.
+// filterGiven skips names in n, which no directory above leaves out, and returns the
+// others. These are found once the pool has them: until then a callback may panic, and
+// nobody would abandon them. It changes files.
 func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
@@ -196,7 +198,6 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 			w.skipFound(why, n, name.String(), 0)
 			continue
 		}
-		w.counts.found++
 		kept = append(kept, name)
 	}
 	return kept
@@ -219,6 +220,9 @@ func (w *worker) scanRuns(n *node) scanResult {
 		}
 	}
 	*n.given = givenNames{}
+	for _, s := range n.spans {
+		w.counts.found += int64(s.files)
+	}
 	n.spans = append(n.spans, &span{node: n})
 	return scanResult{}
 }
@@ -235,7 +239,6 @@ func (w *worker) addTreeSpan(root, n *node) {
 func (w *worker) addFileSpan(root *node, r *givenRun) {
 	kept := r.files
 	if r.invalid {
-		w.counts.found += int64(len(kept))
 		w.addGivenBatch(root, &batch{node: r.node, entries: kept, stage: stageInvalid})
 		return
 	}
