@@ -25,9 +25,10 @@ type File struct { // the fields are those of currentFile
 
 // NewFile returns a File that belongs to no run: to test a function without files, and
 // for content that comes from elsewhere, such as standard input. [File.Rel] returns
-// path, which has slashes and need not exist, and [File.Path] returns it with the
-// separators of the platform. [File.Data] is data itself. Stat has its size alone,
-// Worker is 0, a Reader is not closed, and Open fails with errors.ErrUnsupported.
+// path, which has slashes and need not exist, [File.Path] returns it with the
+// separators of the platform, and [File.Name] what is behind the last slash, which may
+// be nothing. [File.Data] is data itself. Stat has its size alone, Worker is 0, a Reader
+// is not closed, and Open fails with errors.ErrUnsupported.
 func NewFile(path string, data []byte) *File {
 	n := &node{}
 	name := path
@@ -56,7 +57,7 @@ func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 // Path returns root and Rel, joined as filepath.Join does, except that a ".."
 // in root is kept, since behind a symbolic link it need not lead back. With
 // [Options.FS] it is a path within that file system.
-func (f *File) Path() string { return f.w.paths.path(f.node, f.name.String()) }
+func (f *File) Path() string { return f.w.paths.entryPath(f.node, f.name.String()) }
 
 // LinkTarget returns, if Rel goes through a symbolic link, the path without links:
 // as [File.Path] gives it below root, else absolute. Without a link it returns "".
@@ -200,7 +201,7 @@ func (r *fileReader) Read(p []byte) (n int, err error) {
 		if n, err = r.readRest(p); err == nil && n == 0 {
 			err = io.EOF
 		} else if err != nil {
-			err = sys.PathError("read", r.w.paths.path(r.node, r.name.String()), err)
+			err = sys.PathError("read", r.w.paths.entryPath(r.node, r.name.String()), err)
 		}
 		r.given += int64(n)
 		if r.err = err; err != nil {
@@ -247,7 +248,7 @@ func (r *fileReader) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.data, r.more = nil, nil
-	r.err = &fs.PathError{Op: "read", Path: r.w.paths.path(r.node, r.name.String()), Err: fs.ErrClosed}
+	r.err = &fs.PathError{Op: "read", Path: r.w.paths.entryPath(r.node, r.name.String()), Err: fs.ErrClosed}
 	r.w.counts.bytes += max(0, r.given-r.skip)
 	r.close()
 }

@@ -354,6 +354,12 @@ func (b *pathBase) path(n *node, name string) string {
 		}
 		n, name = n.parent, n.name.String()
 	}
+	return b.entryPath(n, name)
+}
+
+// entryPath returns the path of the entry name of n. The name of a File of NewFile may
+// be "".
+func (b *pathBase) entryPath(n *node, name string) string {
 	if p := n.join(b.prefix(), name); b.fsys != nil || filepath.Separator == '/' {
 		return p
 	}

@@ -330,7 +330,7 @@ func TestReaderWithoutSeek(t *testing.T) {
 
 // TestNewFile: such a File is as one of a run is, but for Open.
 func TestNewFile(t *testing.T) {
-	for _, name := range []string{"f.md", "d/f.md", "d/e e/f.md", "/abs/f.md", "../f", "-", "a//b"} {
+	for _, name := range []string{"f.md", "d/f.md", "d/e e/f.md", "/abs/f.md", "../f", "-", "a//b", "", ".", "..", "/", "//", "a/", "a//", "/a/", "./", "C:/f.md", "C:f.md", "C:/", "//host/share/f"} {
 		for _, data := range []string{"", "some\x00bytes"} {
 			f := fileproc.NewFile(name, append([]byte(nil), data...))
 			require.Equal(t, name, f.Rel())
