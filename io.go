@@ -43,6 +43,23 @@ type directory interface {
 	close()
 }
 
+// A searchable is a directory of a system that opens directories for what is below
+// them alone, which needs no right to list them.
+type searchable interface {
+	openDirToSearch(name names.Name) (directory, error)
+}
+
+// openDirToSearch is parent.openDir for a directory that is not listed: the right to
+// search it is enough, as it is for paths that the kernel resolves, if parent is
+// searchable.
+func openDirToSearch(parent directory, name names.Name) (directory, error) {
+	d, err := parent.openDir(name)
+	if p, ok := parent.(searchable); ok && errors.Is(err, fs.ErrPermission) {
+		return p.openDirToSearch(name)
+	}
+	return d, err
+}
+
 // A metadataList is a directory whose listing may have metadata. On Windows a look at
 // each file takes a hundred times as long.
 type metadataList interface {

@@ -3,6 +3,7 @@
 package fileproc
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -23,8 +24,18 @@ type fdDir struct {
 	noCachedRead atomic.Bool
 }
 
-func openRoot(root string) (directory, error) {
-	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Open(root, sys.DirFlags, 0) })
+func openRoot(root string) (directory, error) { return openRootWith(sys.DirFlags, root) }
+
+func openRootToSearch(root string) (directory, error) {
+	d, err := openRoot(root)
+	if errors.Is(err, fs.ErrPermission) {
+		d, err = openRootWith(sys.SearchFlags, root)
+	}
+	return d, err
+}
+
+func openRootWith(flags int, root string) (directory, error) {
+	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Open(root, flags, 0) })
 	if err != nil {
 		return nil, &sys.Error{Op: "open", Err: err}
 	}
@@ -36,6 +47,14 @@ func (d *fdDir) number() int { return d.fd }
 
 func (d *fdDir) openDir(name names.Name) (directory, error) {
 	fd, err := sys.Openat(d.fd, name, sys.DirFlags|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, d.openError(name, err, fs.ModeDir)
+	}
+	return newDir(fd, name.String()), nil
+}
+
+func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
+	fd, err := sys.Openat(d.fd, name, sys.SearchFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
 	}

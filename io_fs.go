@@ -109,14 +109,14 @@ func openFSRoot(fsys fs.FS, root string) (directory, error) {
 	return &fsDir{fsys: fsys, name: root, file: f}, nil
 }
 
-// openGiven is parent.openDir for a directory that is not listed. One of an fs.FS, of
+// openGiven is openDirToSearch for names of Options.Files. One of an fs.FS, of
 // which files are opened by their path, is not opened itself: in an object store,
 // that would list it.
 func openGiven(parent directory, name names.Name) (directory, error) {
 	if d, ok := parent.(*fsDir); ok {
 		return &fsDir{fsys: d.fsys, name: name.String(), up: d}, nil
 	}
-	return parent.openDir(name)
+	return openDirToSearch(parent, name)
 }
 
 // join returns the path of the entry name.

@@ -49,6 +49,9 @@ func openRoot(name string) (directory, error) {
 	return d, nil
 }
 
+// openRootToSearch is openRoot: an os.Root is for directories that can be listed.
+func openRootToSearch(root string) (directory, error) { return openRoot(root) }
+
 func newRootDir(root *os.Root) (*rootDir, error) {
 	// Without O_NONBLOCK, package os would set it and clear it again.
 	f, err := root.OpenFile(".", os.O_RDONLY|sys.OpenFlags, 0)

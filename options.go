@@ -285,6 +285,10 @@ type Options struct {
 	//     [SymlinksFiles]) or another file that is not regular;
 	//   - a directory in it is a link, but for an FS that follows links.
 	//
+	// Root and the directories of the paths need not be readable if they can be searched,
+	// as a /home of mode 711 can (Linux, macOS, FreeBSD, Solaris and AIX, but not with the
+	// generic backend).
+	//
 	// The paths are grouped by directory as they come: a worker that has nothing
 	// else to do takes the batch that came since, up to some 4 MiB. With
 	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths

@@ -334,7 +334,11 @@ func (r *run) openRoot() (directory, error) {
 	case r.cfg.fsys != nil:
 		return openFSRoot(r.cfg.fsys, r.cfg.root)
 	}
-	d, err := openRoot(r.cfg.root)
+	open := openRoot
+	if r.cfg.files != nil { // root is not listed
+		open = openRootToSearch
+	}
+	d, err := open(r.cfg.root)
 	if err == nil || sys.IsScarce(err) || errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}

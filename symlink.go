@@ -105,7 +105,7 @@ func (l *links) reach(t target, use func(d directory, name names.Name) error) er
 		if name == "" { // the file system's root
 			name = "."
 		}
-		d, err := openRoot(dir)
+		d, err := openRootToSearch(dir)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (l *links) reach(t target, use func(d directory, name names.Name) error) er
 	}
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts[:len(parts)-1] {
-		sub, err := d.openDir(names.New(part))
+		sub, err := openDirToSearch(d, names.New(part))
 		if d != l.root.dir {
 			d.close()
 		}

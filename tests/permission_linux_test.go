@@ -79,3 +79,12 @@ func TestInvariant1UnreadableAsAnotherUser(t *testing.T) {
 	root := unreadable(t)
 	runTask(t, "other", root, asNobody(t))
 }
+
+func TestBelowSearchOnlyAsAnotherUser(t *testing.T) {
+	root := searchOnly(t)
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	for _, dir := range []string{".", "plain"} { // in which the task makes links
+		require.NoError(t, os.Chmod(filepath.Join(root, dir), 0o777))
+	}
+	runTask(t, "searched", root, asNobody(t))
+}

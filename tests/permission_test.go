@@ -2,11 +2,13 @@ package fileproc_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -98,4 +100,112 @@ func TestPrunedBySystem(t *testing.T) {
 	}
 	_, err := fileproc.Process(t.Context(), dir, fileproc.Options{}, relOf)
 	require.ErrorIs(t, err, fs.ErrPermission)
+}
+
+// searchOnly makes directories that this user, or another, may search and not list.
+func searchOnly(t *testing.T) string {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "top=t", "x/known=k", "x/y/deep=d", "x/open/a=a", "x/open/b=b", "x/.ignore=ign*\n", "x/ign=", "x/TAG=", "plain/f=f"))
+	for i := range 200 { // which are read together
+		require.True(t, testtree.Make(t, dir, fmt.Sprintf("x/many%d=%d", i, i)))
+	}
+	if testtree.Make(t, dir, "l -> x/known", "ld -> x", "x/ly -> y") {
+		t.Log("with links")
+	}
+	for _, sub := range []string{"x/y", "x"} {
+		sub = filepath.Join(dir, sub)
+		require.NoError(t, os.Chmod(sub, 0o111))
+		t.Cleanup(func() { os.Chmod(sub, 0o755) })
+	}
+	return dir
+}
+
+// TestBelowSearchOnly: what is named below a directory that may be searched and not listed, such as a /home of mode 711, is
+// opened as by other programs.
+func TestBelowSearchOnly(t *testing.T) { belowSearchOnly(t, searchOnly(t)) }
+
+func belowSearchOnly(t *testing.T, dir string) {
+	if _, err := os.ReadDir(filepath.Join(dir, "x")); err == nil {
+		t.Skip("permissions do not stop this user, or not here")
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "x/y/deep")); err != nil || string(data) != "d" {
+		t.Skip("such a directory cannot be searched here")
+	}
+	process := func(root string, opts fileproc.Options, names ...string) (got, failed map[string]string) {
+		got, failed = map[string]string{}, map[string]string{}
+		opts.Files, opts.Workers = slices.Values(names), 1
+		opts.OnError = func(err error) error {
+			var pathErr *fs.PathError
+			require.ErrorAs(t, err, &pathErr)
+			rel, _ := filepath.Rel(root, pathErr.Path)
+			for _, is := range []error{fs.ErrNotExist, fs.ErrPermission, fs.ErrInvalid} {
+				if errors.Is(err, is) {
+					failed[filepath.ToSlash(rel)] = is.Error()
+				}
+			}
+			return nil
+		}
+		var report fileproc.Report
+		opts.Report = &report
+		for data, err := range fileproc.Stream(t.Context(), root, opts, func(f *fileproc.File) (string, error) { return f.Rel() + "=" + string(f.Data()), nil }) {
+			require.NoError(t, err)
+			rel, data, _ := strings.Cut(data, "=")
+			got[rel] = data
+		}
+		requireBalanced(t, report)
+		return got, failed
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), filepath.Join(dir, "x", "known"), fileproc.Options{}, func(f *fileproc.File) error {
+		require.Equal(t, "k", string(f.Data()))
+		return nil
+	}), "root is such a file")
+	if fileproc.Backend() == "generic" { // an os.Root is for directories that can be listed
+		_, failed := process(dir, fileproc.Options{}, "x/known", "x/y/deep")
+		require.Equal(t, map[string]string{"x/known": fs.ErrPermission.Error(), "x/y/deep": fs.ErrPermission.Error()}, failed)
+		return
+	}
+	for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Stat: true}, {Ordered: true, Symlinks: fileproc.SymlinksFiles}} {
+		got, failed := process(dir, opts, "top", "x/known", "plain/f", "x/y/deep", "x/none", "x/y/", "x/open/", "ld/known", "x/ly/deep")
+		require.Equal(t, map[string]string{"top": "t", "x/known": "k", "plain/f": "f", "x/y/deep": "d", "x/open/a": "a", "x/open/b": "b"}, got)
+		require.Equal(t, fs.ErrNotExist.Error(), failed["x/none"])
+		require.Equal(t, fs.ErrPermission.Error(), failed["x/y"], "to be listed")
+		require.Len(t, failed, 4, "and those that lead through a link, or to nothing: %v", failed)
+
+		got, failed = process(filepath.Join(dir, "x"), opts, "known", "y/deep", "open/")
+		require.Equal(t, map[string]string{"known": "k", "y/deep": "d", "open/a": "a", "open/b": "b"}, got)
+		require.Empty(t, failed)
+
+		var many []string
+		for i := range 200 {
+			many = append(many, fmt.Sprint("many", i))
+		}
+		got, failed = process(filepath.Join(dir, "x"), opts, many...)
+		require.Len(t, got, 200)
+		require.Equal(t, "177", got["many177"])
+		require.Empty(t, failed)
+
+		opts.IgnoreFiles = []string{".ignore"}
+		got, failed = process(dir, opts, "x/known", "x/ign")
+		require.Equal(t, map[string]string{"x/known": "k"}, got)
+		require.Empty(t, failed)
+		opts.SkipMarked = []string{"TAG"}
+		got, failed = process(dir, opts, "x/known", "x/y/deep")
+		require.Empty(t, got)
+		require.Empty(t, failed)
+	}
+	if _, err := os.Readlink(filepath.Join(dir, "l")); err != nil {
+		return
+	}
+	for _, of := range []string{".", "plain"} { // below root, and outside
+		var got []string
+		opts := fileproc.Options{Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true, Suffixes: []string{"l"}, OnError: func(error) error { return nil }}
+		if of == "plain" {
+			require.NoError(t, os.Symlink("../x/known", filepath.Join(dir, "plain", "l")))
+		}
+		require.NoError(t, fileproc.ForEach(t.Context(), filepath.Join(dir, of), opts, func(f *fileproc.File) error {
+			got = append(got, string(f.Data()))
+			return nil
+		}))
+		require.Equal(t, []string{"k"}, got, of)
+	}
 }

@@ -26,6 +26,7 @@ var tasks = map[string]func(t *testing.T, root string){
 	"recursion":  recursiveRuns,
 	"peak":       measuredPeak,
 	"other":      asAnotherUser,
+	"searched":   belowSearchOnly,
 	"streaming":  streaming,
 	"unreadable": unreadableAmongMany,
 	"mounts":     acrossMounts,

@@ -13,6 +13,9 @@ import (
 const (
 	// DirFlags opens a directory.
 	DirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	// SearchFlags opens a directory for what is below it alone, where the system has
+	// such a flag: that needs no right to read the directory, nor to list it.
+	SearchFlags = searchOnly | unix.O_DIRECTORY | unix.O_CLOEXEC
 	// FileFlags opens a file. O_NONBLOCK has no effect on the regular files that stay
 	// open.
 	FileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | OpenFlags
