@@ -90,20 +90,49 @@ func (e *existence) isBehindLink(rel string) bool {
 
 // isLoop reports whether rel is a link that leads to itself.
 func (e *existence) isLoop(rel string) bool {
-	_, err := filepath.EvalSymlinks(filepath.Join(e.root, filepath.FromSlash(rel)))
+	_, err := filepath.EvalSymlinks(e.name(rel))
 	return fsinfo.IsLoop(err)
 }
 
-func (e *existence) stat(rel string, follows bool) (fs.FileInfo, error) {
+func (e *existence) stat(rel string, follows bool) (info fs.FileInfo, err error) {
 	switch {
 	case e.fsys != nil && follows:
 		return fs.Stat(e.fsys, path.Join(e.root, rel))
 	case e.fsys != nil:
 		return fs.Lstat(e.fsys, path.Join(e.root, rel))
 	case follows:
-		return os.Stat(filepath.Join(e.root, filepath.FromSlash(rel)))
+		info, err = os.Stat(e.name(rel))
+	default:
+		info, err = os.Lstat(e.name(rel))
 	}
-	return os.Lstat(filepath.Join(e.root, filepath.FromSlash(rel)))
+	if !errors.Is(err, syscall.ENAMETOOLONG) {
+		return info, err
+	}
+	err = e.inSteps(func(root *os.Root) error {
+		if info, err = root.Lstat(rel); follows {
+			info, err = root.Stat(rel)
+		}
+		return err
+	})
+	return info, err
+}
+
+// name returns the path of rel.
+func (e *existence) name(rel string) string {
+	if strings.Contains(e.root, "..") { // is not cleaned: the dots may be behind a link
+		return e.root + string(filepath.Separator) + filepath.FromSlash(rel)
+	}
+	return filepath.Join(e.root, filepath.FromSlash(rel))
+}
+
+// inSteps lets do go from root to a path that the system does not take at once. A link that leads out of root is an error then.
+func (e *existence) inSteps(do func(*os.Root) error) error {
+	root, err := os.OpenRoot(e.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return do(root)
 }
 
 // An lstat is what os.Lstat returns.
@@ -138,7 +167,11 @@ func (e *existence) read(rel string) ([]byte, error) {
 	if e.fsys != nil {
 		return fs.ReadFile(e.fsys, path.Join(e.root, rel))
 	}
-	return os.ReadFile(filepath.Join(e.root, filepath.FromSlash(rel)))
+	text, err := os.ReadFile(e.name(rel))
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		err = e.inSteps(func(root *os.Root) error { text, err = root.ReadFile(rel); return err })
+	}
+	return text, err
 }
 
 // addReal adds the files of these names that are in directories of t, with a suffix.

@@ -67,8 +67,10 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 			sc.files[rel] = true
 		case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			sc.missing[rel] = true
-		default:
+		case errors.Is(err, fs.ErrPermission):
 			sc.files[rel] = true // the run says what is wrong
+		default:
+			sc.all = true // it may be a directory
 		}
 	}
 	// A file may have been written by another of its names, even by one that is missing by now.

@@ -378,3 +378,45 @@ func TestSessionRefuses(t *testing.T) {
 	_, err = incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Files: slices.Values([]string{"a"})}, func(*fileproc.File) (int, error) { return 0, nil })
 	require.ErrorContains(t, err, "Options.Files")
 }
+
+// TestSessionAtLongPaths: what is longer than the system takes as a path is found, and found to be gone, from root on.
+func TestSessionAtLongPaths(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{})
+	if !testtree.Deep(t, l.root, 25, strings.Repeat("n", 200)) {
+		t.Skip("this system has no such paths")
+	}
+	root, err := os.OpenRoot(l.root)
+	require.NoError(t, err)
+	defer root.Close()
+	dir := strings.TrimSuffix(strings.Repeat(strings.Repeat("n", 200)+"/", 25), "/")
+	require.NoError(t, errors.Join(root.WriteFile(dir+"/f", []byte("1"), 0o644), root.WriteFile(dir+"/g", []byte("2"), 0o644)))
+	l.settle()
+	require.Len(t, l.run(), 2)
+	require.Equal(t, []string{dir + "/f=1 unchanged", dir + "/g=2 unchanged"}, l.run(dir))
+	require.Equal(t, []string{dir + "/f=1 unchanged"}, l.run(dir+"/f"))
+	require.NoError(t, root.Remove(dir+"/f"))
+	require.Equal(t, []string{dir + "/f deleted"}, l.run(dir+"/f"))
+	require.Equal(t, []string{dir + "/g=2 unchanged"}, l.run(dir))
+}
+
+// TestSessionRootBehindALink: the dots of a root behind a link are those of what the link leads to.
+func TestSessionRootBehindALink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testtree.Make(t, dir, "far/sub/", "far/root/a=1", "far/root/b=2")
+	testtree.Symlink(t, filepath.Join("far", "sub"), filepath.Join(dir, "link"))
+	l := newLive(t, fileproc.Options{})
+	l.root = dir + "/link/../root"
+	if _, err := os.Stat(l.root); err != nil {
+		t.Skip("this system cleans paths by their text: ", err)
+	}
+	l.open()
+	l.settle()
+	require.Equal(t, []string{"a=1 new", "b=2 new"}, l.run())
+	require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+	require.NoError(t, l.s.Close(t.Context()))
+	require.NoError(t, os.Remove(filepath.Join(dir, "far/root/b")))
+	l.open()
+	require.Equal(t, []string{"a=1 unchanged", "b deleted"}, l.run())
+}

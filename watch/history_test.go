@@ -51,18 +51,21 @@ var (
 
 type history struct {
 	*rand.Rand
-	dir, root string
+	dir, root string // root is behind a link, "now", that leads to a link, that leads to a directory
 	serial    int
-	links     bool // hard links are made: only a look at all files finds each write by another name
+	held      []*os.File // directories that were removed or moved, and are still used
+	rooted    bool       // root stays what it is
+	links     bool       // hard links are made: only a look at all files finds each write by another name
 	log       []string
 }
 
 func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	dir := t.TempDir()
 	testtree.Removable(t, dir)
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), dir: dir, root: filepath.Join(dir, "root")}
-	for _, d := range append(historyDirs, "../aside") {
-		require.NoError(t, os.MkdirAll(h.path(d), 0o755))
+	h := newHistory(t, seed, dir)
+	if h.IntN(2) == 0 {
+		t.Chdir(dir)
+		h.root = filepath.Join("now", "root")
 	}
 	for range 10 + h.IntN(30) {
 		h.write(h.file())
@@ -158,6 +161,40 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	return count
 }
 
+// newHistory makes the directories of a history.
+func newHistory(t *testing.T, seed uint64, dir string) *history {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), dir: dir, root: filepath.Join(dir, "now", "root")}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "aside"), 0o755))
+	require.NoError(t, h.release())
+	testtree.Symlink(t, "release", filepath.Join(dir, "now"))
+	for _, d := range historyDirs {
+		require.NoError(t, os.MkdirAll(h.path(d), 0o755))
+	}
+	t.Cleanup(h.letGo)
+	return h
+}
+
+// release makes a new directory with a root, to which the link "release" leads from now on.
+func (h *history) release() error {
+	h.serial++
+	to, link := fmt.Sprint("release", h.serial), filepath.Join(h.dir, "release")
+	return errors.Join(h.write(filepath.Join(h.dir, to, "root", "d", "a")), os.Symlink(to, link+".new"), os.Rename(link+".new", link))
+}
+
+// hold keeps root open, as a process does that has it as its working directory.
+func (h *history) hold() error {
+	f, err := os.Open(h.root)
+	h.held = append(h.held, f)
+	return err
+}
+
+func (h *history) letGo() {
+	for _, f := range h.held {
+		f.Close()
+	}
+	h.held = nil
+}
+
 func (h *history) full(t *testing.T, opts fileproc.Options) map[string]string {
 	opts.OnError = func(error) error { return nil }
 	type result struct{ rel, text string }
@@ -201,6 +238,16 @@ func (h *history) file() string {
 func (h *history) aside() string {
 	h.serial++
 	return filepath.Join(h.dir, "aside", fmt.Sprint(h.serial))
+}
+
+// movesRoot reports whether a change of root takes place: one in eight does.
+func (h *history) movesRoot() bool { return !h.rooted && h.IntN(8) == 0 }
+
+// settle lets, now and then, all files become so old that the loop has no reason of its own to look at them again.
+func (h *history) settle() {
+	if h.IntN(4) == 0 {
+		time.Sleep(3 * fsinfo.Settled)
+	}
 }
 
 func (h *history) content() []byte {
@@ -329,11 +376,35 @@ var changes = map[string]func(h *history, p, q, d, e string) error{
 		return errors.Join(err, h.write(filepath.Join(aside, "a")), os.Rename(aside, h.root))
 	},
 	"another root": func(h *history, _, _, _, _ string) error {
-		if h.IntN(8) > 0 {
+		if !h.movesRoot() {
 			return nil
 		}
 		return errors.Join(os.Rename(h.root, h.aside()), h.write(h.path("d/a")))
 	},
+	"root removed, made anew": func(h *history, p, _, _, _ string) error {
+		if !h.movesRoot() {
+			return nil
+		}
+		h.settle()
+		return errors.Join(h.hold(), os.RemoveAll(h.root), h.write(p))
+	},
+	"what is above root removed, made anew": func(h *history, p, _, _, _ string) error {
+		if !h.movesRoot() {
+			return nil
+		}
+		h.settle()
+		to, err := os.Readlink(filepath.Join(h.dir, "release"))
+		to = filepath.Join(h.dir, to)
+		return errors.Join(err, h.hold(), os.RemoveAll(to), os.Mkdir(to, 0o755), h.write(p))
+	},
+	"release": func(h *history, _, _, _, _ string) error {
+		if !h.movesRoot() {
+			return nil
+		}
+		h.settle()
+		return errors.Join(h.hold(), h.release())
+	},
+	"let go": func(h *history, _, _, _, _ string) error { h.letGo(); return nil },
 	"rules": func(h *history, p, _, _, _ string) error {
 		name := filepath.Join(filepath.Dir(p), []string{".ignore", ".gitignore", ".nobackup"}[h.IntN(3)])
 		if h.IntN(3) == 0 {

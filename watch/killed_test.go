@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +25,7 @@ func TestKilledLoop(t *testing.T) {
 		t.Skip("TestKilled starts it")
 	}
 	saveAfter = time.Millisecond
-	w := New(filepath.Join(dir, "root"), incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}, fileproc.Options{}, content)
+	w := New(filepath.Join(dir, "now", "root"), incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}, fileproc.Options{}, content)
 	w.Quiet, w.Poll = time.Millisecond, time.Millisecond
 	for c, err := range w.Changes(t.Context()) {
 		switch {
@@ -50,10 +49,8 @@ func TestKilled(t *testing.T) {
 	}
 	dir := t.TempDir()
 	testtree.Removable(t, dir)
-	h := &history{Rand: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)), dir: dir, root: filepath.Join(dir, "root")}
-	for _, d := range append(historyDirs, "../aside") {
-		require.NoError(t, os.MkdirAll(h.path(d), 0o755))
-	}
+	h := newHistory(t, uint64(time.Now().UnixNano()), dir)
+	h.rooted = true
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	kept := 0

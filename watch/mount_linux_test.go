@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -33,6 +35,30 @@ func TestMounts(t *testing.T) {
 	require.Equal(t, []string{"d/e/c=three changed"}, f.take())
 	require.NoError(t, unix.Unmount(f.path("d"), unix.MNT_DETACH))
 	require.Equal(t, []string{"d/b=2 new", "d/e/c deleted"}, f.take())
+}
+
+// TestDirectoryHasTwoPaths: a directory that a mount shows twice, root itself among them, does not keep the loop busy, and a change in
+// it comes by both paths.
+func TestDirectoryHasTwoPaths(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "d/b=2", "self/")
+	if err := unix.Mount(root, filepath.Join(root, "self"), "", unix.MS_BIND, ""); err != nil {
+		t.Skip("nothing can be mounted here: ", err)
+	}
+	defer unix.Unmount(filepath.Join(root, "self"), unix.MNT_DETACH)
+	var dirs atomic.Int64
+	count := func(fileproc.Entry) bool { dirs.Add(1); return true }
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{SelectDir: count}, nil)
+	require.Equal(t, []string{"a=1 new", "d/b=2 new", "self/a=1 new", "self/d/b=2 new"}, f.take())
+	time.Sleep(3 * fsinfo.Settled)
+	f.sync()
+	before := dirs.Load()
+	for range 10 { // each begins the burst that is due, if any
+		f.sync()
+	}
+	require.Equal(t, before, dirs.Load())
+	f.write("self/d/b", "two")
+	require.Equal(t, []string{"d/b=two changed", "self/d/b=two changed"}, f.take())
 }
 
 // TestFewDescriptors: at a limit that is nearly reached, all files come.

@@ -30,6 +30,9 @@
 //
 // # Where there are no events
 //
+// Root is what its path leads to at each time: all names in it, and in the targets of its
+// links, are watched as well, or looked at each second where that is not possible.
+//
 // On Linux, inotify watches each directory of ext4, xfs, btrfs, tmpfs, f2fs, ZFS, bcachefs
 // and overlayfs. On Windows, one handle watches the tree. Elsewhere, on network and FUSE mounts, with
 // Options.FS, and in directories for which Linux allows no more watches, the tree is

@@ -504,6 +504,87 @@ func TestRootMoves(t *testing.T) {
 	})
 }
 
+// TestRootIsAnother: without Sync, and with files that have settled, the loop finds out that root is another directory.
+func TestRootIsAnother(t *testing.T) {
+	for name, do := range map[string]func(dir string) error{
+		"made anew while it is used": func(dir string) error {
+			return errors.Join(os.RemoveAll(dir+"/one"), os.MkdirAll(dir+"/one/root", 0o755), os.WriteFile(dir+"/one/root/b", []byte("2"), 0o644))
+		},
+		"second link": func(dir string) error {
+			return errors.Join(os.Symlink("two", dir+"/new"), os.Rename(dir+"/new", dir+"/release"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, set func(*Watcher[string])) {
+				dir := t.TempDir()
+				testtree.Make(t, dir, "one/root/a=1", "two/root/b=2")
+				testtree.Symlink(t, "release", dir+"/now")
+				testtree.Symlink(t, "one", dir+"/release")
+				if runtime.GOOS != "windows" { // which lets nobody remove it then
+					held, err := os.Open(dir + "/now/root")
+					require.NoError(t, err)
+					defer held.Close()
+				}
+				f := follow(t, dir+"/now/root", filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
+					if w.Poll = 5 * time.Millisecond; set != nil {
+						set(w)
+					}
+				})
+				time.Sleep(3 * fsinfo.Settled)
+				require.NoError(t, do(dir))
+				require.Eventually(t, func() bool {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					return maps.Equal(map[string]string{"b": "2"}, f.results)
+				}, 10*time.Second, time.Millisecond)
+			})
+		})
+	}
+}
+
+// TestLongPaths: a file whose path is longer than the system takes is delivered once, and stays until it is gone.
+func TestLongPaths(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		dir := t.TempDir()
+		if !testtree.Deep(t, dir, 25, strings.Repeat("n", 200)) {
+			t.Skip("this system has no such paths")
+		}
+		root, err := os.OpenRoot(dir)
+		require.NoError(t, err)
+		defer root.Close()
+		rel := strings.Repeat(strings.Repeat("n", 200)+"/", 25) + "f"
+		require.NoError(t, root.WriteFile(rel, []byte("1"), 0o644))
+		f := follow(t, dir, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
+			if w.Quiet = time.Hour; set != nil { // no burst is between the two steps of a write
+				set(w)
+			}
+		})
+		time.Sleep(3 * fsinfo.Settled)
+		require.Equal(t, []string{rel + "=1 new"}, f.take())
+		require.NoError(t, root.WriteFile(rel, []byte("two"), 0o644))
+		require.Equal(t, []string{rel + "=two changed"}, f.take())
+		require.NoError(t, root.Remove(rel))
+		require.Equal(t, []string{rel + " deleted"}, f.take())
+	})
+}
+
+// TestLinkToAbove: a directory that is reached by several paths, here through a link to what is above root, does not keep the loop busy.
+func TestLinkToAbove(t *testing.T) {
+	dir := t.TempDir()
+	testtree.Make(t, dir, "root/d/a=1", "beside/b=2")
+	testtree.Symlink(t, "..", dir+"/root/up")
+	var looks atomic.Int64
+	f := follow(t, dir+"/root", filepath.Join(t.TempDir(), "c"), fileproc.Options{
+		Symlinks:  fileproc.SymlinksFollow,
+		SelectDir: func(fileproc.Entry) bool { looks.Add(1); return true },
+	}, func(w *Watcher[string]) { w.Poll = time.Hour })
+	time.Sleep(3 * fsinfo.Settled)
+	f.sync()
+	before := looks.Load()
+	time.Sleep(6 * fsinfo.Settled)
+	require.Equal(t, before, looks.Load())
+}
+
 // TestHardLinks: a write by one name changes the file of the other.
 func TestHardLinks(t *testing.T) {
 	root := t.TempDir()

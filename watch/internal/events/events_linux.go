@@ -9,8 +9,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"golang.org/x/sys/unix"
@@ -25,23 +27,22 @@ const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_M
 // goroutines at a time, but for Close, which is the last call.
 type Source struct {
 	pending *pending
-	root    string // without links
+	root    string // as the runs open it
 	inotify int
-	mounts  int // /proc/self/mountinfo, -1 if there is none
+	mounts  int // /proc/self/mountinfo
 	wake    int // an eventfd, with which Close ends the goroutine
 	done    chan struct{}
 
 	reading sync.Mutex // held while events are read and taken in: in their order
 	buf     []byte     // of what is read
 
-	mu        sync.Mutex // guards what follows
-	top       *dir
-	byWatch   map[int32]*dir
-	above     map[int32]string  // by the watch of a directory above root, or of root: the name in it that matters, "" for the directory itself
-	rootWatch int32             // the watch of root in above: that of the directory that was root when the source was opened
-	points    map[string]string // see mountPoints
-	moved     bool
-	closed    bool
+	mu      sync.Mutex // guards what follows
+	top     *dir
+	byWatch map[int32][]*dir  // several: by a mount, or through links, a directory has several paths
+	way     *way              // to the directory that was root when the source was opened
+	points  map[string]string // see mountPoints
+	moved   bool
+	closed  bool
 }
 
 // A dir is a directory below root.
@@ -59,51 +60,36 @@ func (d *dir) rel() string {
 	return join(d.parent.rel(), d.name)
 }
 
-// Open returns a source that watches nothing below root yet, but notes when root itself
-// is moved, replaced or unmounted, and what is mounted below it.
+// Open returns a source that watches nothing below root yet, but notes when root is
+// moved, replaced or unmounted, or leads elsewhere, and what is mounted below it.
 func Open(root string) (*Source, error) {
-	abs, err := filepath.Abs(root)
-	if err != nil {
-		return nil, err
-	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		return nil, err
-	}
-	if err := tellsOfAll(real); err != nil {
-		return nil, err
-	}
 	s := &Source{
-		pending: newPending(), root: real, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
-		top: &dir{}, byWatch: map[int32]*dir{}, above: map[int32]string{},
+		pending: newPending(), root: root, inotify: -1, wake: -1, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
+		top: &dir{}, byWatch: map[int32][]*dir{},
 	}
-	if s.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
-		// EMFILE: fs.inotify.max_user_instances.
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("inotify_init1", err))
-	}
-	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		_ = unix.Close(s.inotify)
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("eventfd", err))
-	}
-	if fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		s.mounts = fd
-		s.points = s.mountPoints()
-	}
-	if s.rootWatch, err = s.watchAbove(real, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, ""); err != nil {
+	if err := s.open(); err != nil {
 		s.closeAll()
 		return nil, err
 	}
-	for dir := real; dir != filepath.Dir(dir); {
-		dir = filepath.Dir(dir)
-		_, _ = s.watchAbove(dir, unix.IN_MOVE_SELF|unix.IN_DELETE_SELF, "")
-	}
-	if abs != real {
-		if info, err := os.Lstat(abs); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			_, _ = s.watchAbove(filepath.Dir(abs), unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO, filepath.Base(abs))
-		}
-	}
 	go s.read()
 	return s, nil
+}
+
+func (s *Source) open() (err error) {
+	if s.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+		// EMFILE: fs.inotify.max_user_instances.
+		return fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("inotify_init1", err))
+	}
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("eventfd", err))
+	}
+	if s.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("open /proc/self/mountinfo", err))
+	}
+	if s.way, err = s.findWay(); err == nil {
+		s.points = s.mountPoints()
+	}
+	return err
 }
 
 // tellsOfAll returns an error with ErrUnsupported if the file system of a directory is
@@ -113,15 +99,6 @@ func tellsOfAll(name string) error {
 		return err
 	}
 	return fmt.Errorf("%w: the file system of %s", ErrUnsupported, name)
-}
-
-// watchAbove adds events of a directory that is not below root.
-func (s *Source) watchAbove(name string, mask uint32, entry string) (int32, error) {
-	watch, err := s.addWatch(name, mask)
-	if err == nil && s.above[watch] == "" {
-		s.above[watch] = entry
-	}
-	return watch, err
 }
 
 func (s *Source) addWatch(name string, mask uint32) (int32, error) {
@@ -136,12 +113,16 @@ func (s *Source) addWatch(name string, mask uint32) (int32, error) {
 }
 
 // Add watches the directory rel. What happens in it from now on gives a hint, so it is
-// to be listed afterwards. If it was watched by another name, it has moved here.
+// to be listed afterwards.
 func (s *Source) Add(rel string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := filepath.Join(s.root, rel)
-	if _, ok := s.points[rel]; ok || s.mounts < 0 { // the others have the file system of the directory above
+	name, done, err := s.nameOf(rel)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, ok := s.points[rel]; ok { // the others have the file system of the directory above
 		if err := tellsOfAll(name); err != nil {
 			return err
 		}
@@ -150,21 +131,53 @@ func (s *Source) Add(rel string) error {
 	if err != nil {
 		return err
 	}
-	if rel == "." && watch != s.rootWatch { // another directory than the one that tells when it moves
+	if rel == "." && watch != s.way.root { // another directory than the one that tells when it moves
 		s.moved = true
 		s.pending.add(".", true)
 	}
-	d := s.find(rel, true)
-	if was := s.byWatch[watch]; was != nil && was != d {
-		was.watch = 0
-		s.pending.add(was.rel(), true) // unless it has moved, a link has led here, and it needs a watch again
+	if len(s.byWatch[watch]) > 0 && s.isBehindLink(rel, name) { // which has taken the place of a directory: what is there has its own path
+		return nil
 	}
-	if d.watch != watch {
+	if d := s.find(rel, true); d.watch != watch {
 		s.unwatch(d)
+		d.watch = watch
+		s.byWatch[watch] = append(s.byWatch[watch], d)
 	}
-	d.watch = watch
-	s.byWatch[watch] = d
 	return nil
+}
+
+// isBehindLink reports whether name, a path of rel, goes through a link below root.
+func (s *Source) isBehindLink(rel, name string) bool {
+	f, err := handle(unix.AT_FDCWD, name, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	real, err := os.Readlink(byHandle(f))
+	return err == nil && real != filepath.Join(s.way.real, rel)
+}
+
+// nameOf returns a path of rel that is short enough for the kernel, valid until done is called.
+func (s *Source) nameOf(rel string) (name string, done func(), err error) {
+	if name = s.root + "/" + rel; len(name) < unix.PathMax {
+		return name, func() {}, nil
+	}
+	at, err := handle(unix.AT_FDCWD, s.root, 0)
+	for err == nil && rel != "" {
+		part := rel
+		if len(part) >= unix.PathMax { // with the NUL byte at its end
+			part = part[:strings.LastIndexByte(part[:unix.PathMax-1], '/')+1]
+		}
+		var next *os.File
+		next, err = handle(int(at.Fd()), part, 0)
+		rel = rel[len(part):]
+		at.Close()
+		at = next
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return byHandle(at), func() { at.Close() }, nil
 }
 
 // find returns the directory rel, nil if it is not known and not to be made.
@@ -207,14 +220,17 @@ func (s *Source) drop(d *dir) {
 	s.forget(d)
 }
 
-// unwatch ends the watch of d. Root's also tells that root has moved, so it stays.
+// unwatch ends the watch of d, unless the directory has another path, or is on the way to root.
 func (s *Source) unwatch(d *dir) {
 	if d.watch == 0 {
 		return
 	}
-	delete(s.byWatch, d.watch)
-	if _, ok := s.above[d.watch]; !ok {
-		_, _ = unix.InotifyRmWatch(s.inotify, uint32(d.watch)) // it is gone if the directory is
+	others := slices.DeleteFunc(s.byWatch[d.watch], func(o *dir) bool { return o == d })
+	if s.byWatch[d.watch] = others; len(others) == 0 {
+		delete(s.byWatch, d.watch)
+		if !s.way.watches[d.watch] {
+			_, _ = unix.InotifyRmWatch(s.inotify, uint32(d.watch)) // it is gone if the directory is
+		}
 	}
 	d.watch = 0
 }
@@ -263,12 +279,24 @@ func (s *Source) closeAll() {
 	}
 }
 
-// read takes in what the kernel tells until Close. It makes no system call while nothing happens.
+// lookEvery is how often the way to root is looked at where not all that happens there gives an event.
+const lookEvery = time.Second
+
+// read takes in what the kernel tells until Close. It makes no system call while nothing happens, unless it has to look at the way to root.
 func (s *Source) read() {
 	defer close(s.done)
 	fds := []unix.PollFd{{Fd: int32(s.inotify), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: int32(s.mounts), Events: unix.POLLPRI}}
+	looked := time.Now()
 	for {
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+		timeout := -1
+		if s.way.blind {
+			if time.Since(looked) >= lookEvery { // also while events keep coming
+				s.look()
+				looked = time.Now()
+			}
+			timeout = int((lookEvery - time.Since(looked)).Milliseconds()) + 1
+		}
+		if _, err := unix.Poll(fds, timeout); err != nil && !errors.Is(err, unix.EINTR) {
 			s.pending.add(".", true)
 			return
 		}
@@ -316,43 +344,41 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	self := mask&(unix.IN_MOVE_SELF|unix.IN_DELETE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0
-	entry, above := s.above[watch]
-	if above && (self || entry != "" && name == entry) {
+	self := mask&(ofItself|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0
+	if s.way.steps[step{watch, name}] || self && s.way.watches[watch] {
 		s.moved = true
 		s.pending.add(".", true)
 	}
-	d := s.byWatch[watch]
-	if mask&unix.IN_IGNORED != 0 {
-		delete(s.above, watch)
-		if d != nil {
-			delete(s.byWatch, watch)
+	dirs := s.byWatch[watch]
+	if mask&unix.IN_IGNORED != 0 { // the watch has ended
+		delete(s.way.watches, watch)
+		delete(s.byWatch, watch)
+		for _, d := range dirs {
 			d.watch = 0
 			s.forget(d)
 		}
 		return
 	}
-	switch {
-	case d == nil: // it was dropped
-	case name == "" || self:
-		s.pending.add(d.rel(), true)
-	default:
-		isDir := mask&unix.IN_ISDIR != 0
+	isDir := mask&unix.IN_ISDIR != 0
+	for _, d := range slices.Clone(dirs) { // to drop takes some out of the list
+		rel := d.rel()
+		if name == "" || self {
+			s.pending.add(rel, true)
+			continue
+		}
 		if isDir && mask&(unix.IN_MOVED_FROM|unix.IN_DELETE) != 0 {
 			// What is watched there has another path now, or none.
-			s.drop(s.find(join(d.rel(), name), false))
+			s.drop(s.find(join(rel, name), false))
 		}
-		s.pending.add(join(d.rel(), name), isDir)
+		s.pending.add(join(rel, name), isDir)
 	}
 }
 
-// mounted hints at what has been mounted or unmounted.
+// mounted hints at what has been mounted or unmounted, also on the way to root.
 func (s *Source) mounted() {
+	s.look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mounts < 0 {
-		return
-	}
 	was := s.points
 	s.points = s.mountPoints()
 	for rel, id := range was {
@@ -380,9 +406,9 @@ func (s *Source) mountPoints() map[string]string {
 			continue
 		}
 		at := unescape(fields[4])
-		if rel, err := filepath.Rel(s.root, at); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(s.way.real, at); err == nil && filepath.IsLocal(rel) {
 			points[rel] += " " + fields[0]
-		} else if rel, err := filepath.Rel(at, s.root); err == nil && filepath.IsLocal(rel) {
+		} else if rel, err := filepath.Rel(at, s.way.real); err == nil && filepath.IsLocal(rel) {
 			points["."] += " " + fields[0]
 		}
 	}

@@ -1,10 +1,13 @@
 package events
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -37,18 +40,50 @@ func TestAddBeforeTheMoveIsSeen(t *testing.T) {
 	require.Equal(t, []string{"n/e/f"}, take(t, s))
 }
 
-// TestLinkTakesAWatch: Add of a directory whose place a link has taken gets the watch of what that leads to, which is hinted at.
-func TestLinkTakesAWatch(t *testing.T) {
-	s, root := open(t, "d", "g")
-	s.reading.Lock() // no event is read
-	require.NoError(t, os.Remove(filepath.Join(root, "d")))
+// TestLinkTakesNoWatch: Add of a directory whose place a link has taken leaves the watch of what that leads to where it is.
+func TestLinkTakesNoWatch(t *testing.T) {
+	s, root := open(t, "d", "d/e", "g", "g/e")
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "d")))
 	require.NoError(t, os.Symlink("g", filepath.Join(root, "d")))
+	take(t, s)
 	require.NoError(t, s.Add("d"))
-	s.reading.Unlock()
-	require.Equal(t, []string{"d/", "g/"}, take(t, s))
-	require.NoError(t, s.Add("g"))
+	require.NoError(t, s.Add("d/e"))
+	require.Empty(t, take(t, s))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "g", "f"), nil, 0o644))
-	require.Contains(t, take(t, s), "g/f")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "g", "e", "f"), nil, 0o644))
+	require.Equal(t, []string{"g/e/f", "g/f"}, take(t, s))
+}
+
+// TestDirectoryHasSeveralPaths: an event of a directory that a mount shows twice gives a hint for each path, and Add gives none.
+func TestDirectoryHasSeveralPaths(t *testing.T) {
+	s, root := open(t, "d", "d/e", "g")
+	bind(t, root, filepath.Join(root, "g"))
+	take(t, s)
+	for range 2 {
+		for _, rel := range []string{".", "d", "d/e", "g", "g/d", "g/d/e"} {
+			require.NoError(t, s.Add(rel))
+		}
+		require.Empty(t, take(t, s))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "d", "e", "f"), nil, 0o644))
+	require.Equal(t, []string{"d/e/f", "g/d/e/f"}, take(t, s))
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "d", "e")))
+	require.Equal(t, []string{"d/e/", "g/d/e/"}, take(t, s))
+	s.Drop("g/d")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "d", "f"), nil, 0o644))
+	require.Equal(t, []string{"d/f"}, take(t, s))
+}
+
+// bind mounts the directory from at to until the end of the test.
+func bind(t *testing.T, from, to string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount")
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("this system does not let root mount: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(to, unix.MNT_DETACH) })
 }
 
 // TestDropForgets: what is dropped gives no hint and takes no memory, and the rest goes on.
@@ -125,10 +160,148 @@ func TestRootMoves(t *testing.T) {
 			take(t, s)
 			require.False(t, s.Moved())
 			require.NoError(t, do(above, root))
-			require.Equal(t, []string{"./"}, take(t, s))
+			require.Equal(t, []Hint{{".", true}}, told(s))
 			require.True(t, s.Moved())
 		})
 	}
+}
+
+// told returns the hints of events alone: Sync also looks.
+func told(s *Source) []Hint {
+	s.takeIn()
+	return s.Take()
+}
+
+// TestWayToRoot: each name on the way to root, through links that lead to links, is watched. In each case root is another directory
+// afterwards.
+func TestWayToRoot(t *testing.T) {
+	remake := func(dir string) error { return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir+"/root", 0o755)) }
+	relink := func(target, name string) error {
+		return errors.Join(os.Symlink(target, name+".new"), os.Rename(name+".new", name))
+	}
+	for name, tt := range map[string]struct {
+		root string
+		do   func() error
+	}{
+		"removed":               {"one/root", func() error { return remake("one/root") }},
+		"above removed":         {"one/root", func() error { return remake("one") }},
+		"above replaced":        {"one/root", func() error { return errors.Join(os.Rename("one", "was"), os.Rename("two", "one")) }},
+		"exchanged":             {"one/root", func() error { return unix.Renameat2(unix.AT_FDCWD, "one", unix.AT_FDCWD, "two", unix.RENAME_EXCHANGE) }},
+		"link above":            {"now/root", func() error { return relink("two", "now") }},
+		"link above, removed":   {"now/root", func() error { return errors.Join(os.Remove("now"), os.Symlink("two", "now")) }},
+		"target removed":        {"now/root", func() error { return remake("one") }},
+		"first of two links":    {"now2/root", func() error { return relink("two", "now2") }},
+		"second of two links":   {"now2/root", func() error { return relink("two", "now") }},
+		"directory of a link":   {"far/root", func() error { return errors.Join(os.Rename("deep", "was"), os.Rename("deep2", "deep")) }},
+		"link behind a link":    {"far/root", func() error { return relink("../../two", "deep/er/now") }},
+		"root is a link":        {"conf", func() error { return relink("..2", "..data") }},
+		"above the link's root": {"now/../root", func() error { return relink("deep2/er", "now") }},
+	} {
+		for _, at := range []string{"", "absolute"} {
+			t.Run(name+" "+at, func(t *testing.T) {
+				dir := t.TempDir()
+				testtree.Make(t, dir, "one/root/", "two/root/", "deep/er/", "deep2/er/", "deep2/root/", "..1/conf/", "..2/conf/", "root/")
+				for _, link := range []string{"now one", "now2 now", "far deep/er/now", "deep/er/now ../../one", "deep2/er/now ../../two", "..data ..1", "conf ..data/conf"} {
+					link, target, _ := strings.Cut(link, " ")
+					if at != "" && !strings.HasPrefix(target, "..") {
+						target = dir + "/" + target
+					}
+					testtree.Symlink(t, target, filepath.Join(dir, link))
+				}
+				t.Chdir(dir)
+				root := tt.root
+				if at != "" {
+					root = dir + "/" + root
+				}
+				held, err := os.Open(root) // as a shell does that sits there
+				require.NoError(t, err)
+				defer held.Close()
+				s, err := Open(root)
+				require.NoError(t, err)
+				defer s.Close()
+				require.NoError(t, s.Add("."))
+				testtree.Make(t, dir, "beside", "one/beside", "two/beside")
+				require.NoError(t, os.Remove("beside"))
+				require.Empty(t, take(t, s))
+				require.False(t, s.Moved())
+				require.NoError(t, tt.do())
+				require.Equal(t, []Hint{{".", true}}, told(s))
+				require.True(t, s.Moved())
+				_, err = os.Stat(root)
+				require.NoError(t, err, "the case is as it is meant")
+			})
+		}
+	}
+}
+
+// TestWayWithoutEvents: where no event tells what happens on the way to root, Sync looks, and so does the source now and then.
+func TestWayWithoutEvents(t *testing.T) {
+	dir := t.TempDir()
+	testtree.Make(t, dir, "one/root/", "two/root/")
+	for name, tt := range map[string]struct {
+		root string
+		do   func() error
+	}{
+		"link of /proc": {"/proc/self/cwd/root", func() error { return os.Chdir(dir + "/two") }},
+		"711": {dir + "/one/root", func() error {
+			return errors.Join(os.Rename(dir+"/one", dir+"/was"), os.Rename(dir+"/two", dir+"/one"), os.Rename(dir+"/was", dir+"/two"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "711" && os.Getuid() == 0 {
+				t.Skip("root may read every directory")
+			}
+			t.Chdir(dir + "/one")
+			for _, name := range []string{dir + "/one", dir + "/two", dir} {
+				require.NoError(t, os.Chmod(name, 0o311)) // as 711 is for others
+				defer os.Chmod(name, 0o755)
+			}
+			for _, bySync := range []bool{true, false} {
+				s, err := Open(tt.root)
+				require.NoError(t, err)
+				require.NoError(t, s.Add("."))
+				require.Empty(t, take(t, s))
+				require.NoError(t, tt.do())
+				if bySync {
+					require.NoError(t, s.Sync(t.Context()))
+				} else {
+					select {
+					case <-s.Ready():
+					case <-time.After(20 * time.Second):
+					}
+				}
+				require.Equal(t, []Hint{{".", true}}, s.Take())
+				require.True(t, s.Moved())
+				require.NoError(t, s.Close())
+				if name != "711" {
+					require.NoError(t, os.Chdir(dir+"/one"))
+				}
+			}
+		})
+	}
+}
+
+// TestLongPaths: a directory whose path is longer than the kernel takes is watched as others are.
+func TestLongPaths(t *testing.T) {
+	s, root := open(t)
+	at, err := unix.Open(root, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	rel := ""
+	for range 50 {
+		name := strings.Repeat("n", 200)
+		require.NoError(t, unix.Mkdirat(at, name, 0o755))
+		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(at))
+		at = next
+		rel = strings.TrimPrefix(rel+"/"+name, "/")
+		require.NoError(t, s.Add(rel))
+	}
+	take(t, s)
+	fd, err := unix.Openat(at, "f", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(unix.Close(fd), unix.Close(at)))
+	require.Equal(t, []string{rel + "/f"}, take(t, s))
 }
 
 // TestRootIsReplacedBeforeAdd: the first watch of root may be of another directory than that which tells when it moves. No event is needed.

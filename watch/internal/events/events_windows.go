@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -29,7 +30,9 @@ const (
 // goroutines at a time, but for Close, which is the last call.
 type Source struct {
 	pending *pending
-	root    string
+	given   string      // root as the runs open it
+	is      os.FileInfo // what that led to when the source was opened
+	root    string      // without links
 	handle  windows.Handle
 	port    windows.Handle
 	done    chan struct{}
@@ -44,6 +47,10 @@ type Source struct {
 // Open returns a source that watches all below root.
 func Open(root string) (*Source, error) {
 	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	is, err := os.Stat(root)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +75,7 @@ func Open(root string) (*Source, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, os.NewSyscallError("CreateIoCompletionPort", err))
 	}
 	s := &Source{
-		pending: newPending(), root: abs, handle: handle, port: port, done: make(chan struct{}),
+		pending: newPending(), given: root, is: is, root: abs, handle: handle, port: port, done: make(chan struct{}),
 		buf: make([]byte, bufferSize), cookies: map[string]chan struct{}{},
 	}
 	if err := s.ask(); err != nil {
@@ -114,6 +121,9 @@ func (s *Source) Moved() bool {
 // Sync returns when the hints about all that has happened before are there for Take. It
 // makes a directory in root for a moment, and waits for the event of that.
 func (s *Source) Sync(ctx context.Context) error {
+	if s.look(); s.Moved() {
+		return nil
+	}
 	name, err := os.MkdirTemp(s.root, cookie)
 	if err != nil {
 		return err
@@ -140,6 +150,20 @@ func (s *Source) Sync(ctx context.Context) error {
 	}
 }
 
+// look finds out whether root leads to another directory now: no event tells that it was moved, or a link above it.
+func (s *Source) look() {
+	is, err := os.Stat(s.given)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.moved && (err != nil || !os.SameFile(is, s.is)) {
+		s.moved = true
+		s.pending.add(".", true)
+	}
+}
+
+// lookEvery is how often the source looks.
+const lookEvery = time.Second
+
 // Close ends the source. It waits until nothing of it is left.
 func (s *Source) Close() error {
 	err := windows.PostQueuedCompletionStatus(s.port, 0, stop, nil)
@@ -153,11 +177,19 @@ func (s *Source) Close() error {
 func (s *Source) read() {
 	defer close(s.done)
 	asked, stopped := true, false
+	looked := time.Now()
 	for asked || !stopped {
+		if time.Since(looked) >= lookEvery && !stopped {
+			s.look()
+			looked = time.Now()
+		}
 		var n uint32
 		var key uintptr
 		var io *windows.Overlapped
-		err := windows.GetQueuedCompletionStatus(s.port, &n, &key, &io, windows.INFINITE)
+		err := windows.GetQueuedCompletionStatus(s.port, &n, &key, &io, uint32(lookEvery.Milliseconds()))
+		if io == nil && errors.Is(err, windows.WAIT_TIMEOUT) {
+			continue
+		}
 		if io == nil { // Close's message, or the port does not work any more
 			stopped = true
 			_ = windows.CloseHandle(s.handle) // which ends what was asked

@@ -1,0 +1,166 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
+	"golang.org/x/sys/unix"
+)
+
+// A way is how the kernel gets to root: by looking up one name after the other, each in a directory, through all links.
+//
+// Each of these directories is watched, and an event of one of the names says that root may be another directory now. The
+// watch of root itself would tell too late: the kernel says that a directory was removed once nobody uses it any more, not
+// even as a working directory.
+type way struct {
+	steps   map[step]bool
+	watches map[int32]bool // of the directories, and of root
+	root    int32          // the watch of root
+	device  uint64         // of root, as the inode
+	inode   uint64
+	real    string // root's path without links
+	blind   bool   // not all that happens on the way gives an event
+}
+
+// A step is a name that is looked up in the directory with the watch.
+type step struct {
+	watch int32
+	name  string
+}
+
+func (w *way) equal(o *way) bool {
+	return w.root == o.root && w.device == o.device && w.inode == o.inode && w.blind == o.blind && maps.Equal(w.steps, o.steps)
+}
+
+const (
+	maxLinks = 40 // as many as Linux follows
+	ofItself = unix.IN_MOVE_SELF | unix.IN_DELETE_SELF
+	ofNames  = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO // a name that is there is not created
+)
+
+// findWay goes the way to root. It watches a directory before it looks a name up there, so that what happens to the name
+// later gives an event.
+func (s *Source) findWay() (*way, error) {
+	w := &way{steps: map[step]bool{}, watches: map[int32]bool{}}
+	at, names := ".", strings.Split(s.root, "/")
+	if filepath.IsAbs(s.root) {
+		at = "/"
+	}
+	dir, err := handle(unix.AT_FDCWD, at, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { dir.Close() }()
+	for links := 0; len(names) > 0; {
+		name := names[0]
+		if names = names[1:]; name == "" || name == "." {
+			continue
+		}
+		if err := s.watchStep(w, dir, name); err != nil {
+			return nil, err
+		}
+		next, err := handle(int(dir.Fd()), name, unix.O_NOFOLLOW)
+		if err != nil {
+			return nil, err
+		}
+		target, err := readLink(next)
+		switch {
+		case err == nil && links == maxLinks:
+			next.Close()
+			return nil, &fs.PathError{Op: "openat", Path: s.root, Err: unix.ELOOP}
+		case err == nil:
+			links++
+			names = append(strings.Split(target, "/"), names...)
+			if next.Close(); !filepath.IsAbs(target) {
+				continue
+			}
+			if next, err = handle(unix.AT_FDCWD, "/", 0); err != nil {
+				return nil, err
+			}
+		}
+		dir.Close()
+		dir = next
+	}
+	return w, s.arrive(w, dir)
+}
+
+// watchStep watches dir, in which name is about to be looked up.
+func (s *Source) watchStep(w *way, dir *os.File, name string) error {
+	watch, err := s.addWatch(byHandle(dir), ofNames|ofItself)
+	switch {
+	case err == nil:
+		w.watches[watch], w.steps[step{watch, name}] = true, true
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrLimit): // it may be used without being read
+		w.blind = true
+	default:
+		return err
+	}
+	w.blind = w.blind || !fsinfo.FileKeepsTimes(dir)
+	return nil
+}
+
+// arrive notes that dir is root, which it watches.
+func (s *Source) arrive(w *way, dir *os.File) (err error) {
+	if !fsinfo.FileKeepsTimes(dir) {
+		return fmt.Errorf("%w: the file system of %s", ErrUnsupported, s.root)
+	}
+	if w.root, err = s.addWatch(byHandle(dir), ofItself); err != nil {
+		return err
+	}
+	w.watches[w.root] = true
+	var st, now unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return &fs.PathError{Op: "fstat", Path: s.root, Err: err}
+	}
+	if err := unix.Stat(s.root, &now); err != nil {
+		return &fs.PathError{Op: "stat", Path: s.root, Err: err}
+	}
+	if st.Dev != now.Dev || st.Ino != now.Ino {
+		return fmt.Errorf("%w: a name in %s has changed meanwhile, or is a link of /proc that has a meaning of its own", ErrUnsupported, s.root)
+	}
+	w.device, w.inode = uint64(st.Dev), st.Ino
+	if w.real, err = os.Readlink(byHandle(dir)); err != nil { // it is longer than a path may be
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return nil
+}
+
+// handle opens name, relative to a directory, for nothing but being a place.
+func handle(at int, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "openat", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// byHandle returns a path that leads to where f is, however long its own is.
+func byHandle(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// readLink returns the text of a link. It fails if f is none.
+func readLink(f *os.File) (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(f.Fd()), "", b)
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+// look finds out whether the way to root is still the same, where no event tells.
+func (s *Source) look() {
+	w, err := s.findWay()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.moved && (err != nil || !w.equal(s.way)) {
+		s.moved = true
+		s.pending.add(".", true)
+	}
+}
