@@ -14,6 +14,7 @@ import (
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // gitIgnoreFile is the name of git's ignore files.
@@ -65,18 +66,20 @@ func (w *worker) readIgnorePaths() error {
 		if err != nil {
 			return err
 		}
-		var text []byte
-		err = w.retryOnResource(func() (err error) {
-			switch {
-			case filepath.IsAbs(p):
-				text, err = gitrepo.ReadFile(p, gitrepo.MaxIgnoreFile)
-			case w.cfg.fsys != nil:
-				text, err = fs.ReadFile(w.cfg.fsys, path.Join(dir, rest))
-			default:
-				text, err = gitrepo.ReadFile(filepath.Join(dir, rest), gitrepo.MaxIgnoreFile)
+		var place gitrepo.Place // of the system, also beside an FS
+		if !filepath.IsAbs(p) {
+			place.FS, place.Dir = w.cfg.fsys, dir
+			if n == 0 {
+				place.At, err = gitAt(w.root.dir, dir)
 			}
-			return err
-		})
+		}
+		var text []byte
+		if err == nil {
+			err = w.retryOnResource(func() error {
+				text, err = place.ReadFile(rest, gitrepo.MaxIgnoreFile)
+				return err
+			})
+		}
 		// Where .git is a file, as in a work tree, .git/info/exclude gives ENOTDIR.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
@@ -116,21 +119,50 @@ func (s *shared) above(n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
+// gitAt is gitDir.gitAt, and nil for a directory that is none.
+func gitAt(d directory, path string) (gitrepo.At, error) {
+	if g, ok := d.(gitDir); ok {
+		return g.gitAt(path)
+	}
+	return nil, nil
+}
+
 // enterRepository lets the rules of a git repository apply in n, if n is its top, or
-// if n is root and in it. It returns false if the run is stopped.
+// if n is root and in it. It returns false if the run is stopped, or if n cannot be
+// opened: that is a failure of n, or of each of its files that Options.Files names.
 func (w *worker) enterRepository(n *node) bool {
-	dir := filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath("")))
-	if w.cfg.gitFS != nil {
-		dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
+	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath("")))}
+	if p.FS != nil {
+		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
 	}
 	var rules []gitrepo.Rule
-	var found bool
+	var found, opened bool
 	var errs []error
-	err := w.retryOnResource(func() error {
-		rules, found, errs = gitrepo.Rules(w.cfg.gitFS, dir, n.parent != nil)
+	read := func() error {
+		opened = true
+		rules, found, errs = gitrepo.Rules(p, n.parent != nil)
 		return errors.Join(errs...)
-	})
-	if err == errStopped {
+	}
+	var err error
+	if p.FS != nil || w.cfg.gitRoot != "" { // not where n is
+		err = w.retryOnResource(read)
+	} else {
+		err = w.withDir(n, func(d directory) (err error) {
+			if p.At, err = gitAt(d, p.Dir); err == nil {
+				err = read()
+			}
+			return err
+		})
+	}
+	switch {
+	case err == errStopped:
+		return false
+	case !opened && n.parent == nil:
+		errs = append(errs, sys.PathError("open", p.Dir, err))
+	case !opened:
+		if n.given == nil {
+			w.failDir(n, err)
+		}
 		return false
 	}
 	for _, err := range errs {

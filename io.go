@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -66,6 +67,13 @@ type metadataList interface {
 	// listedStat returns what the listing said of an entry, once: who asks again wants
 	// to know what has changed.
 	listedStat(name names.Name) (sys.Stat, bool)
+}
+
+// A gitDir is a directory of the system, in which a repository may have its top.
+type gitDir interface {
+	// gitAt returns what reaches git's files from the open directory. Nil says that
+	// path, the directory's own, leads to it at this moment and has to do.
+	gitAt(path string) (gitrepo.At, error)
 }
 
 // An identity is equal to another if both are of the same directory.

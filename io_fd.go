@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
@@ -112,6 +113,21 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
+
+// OpenAt and ModeAt are those of gitrepo.At.
+func (d *fdDir) OpenAt(name string) (fs.File, error) {
+	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Openat(d.fd, name, sys.FileFlags&^unix.O_NOFOLLOW, 0) })
+	if err != nil {
+		return nil, &sys.Error{Op: "openat", Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func (d *fdDir) ModeAt(name string, isLink bool) (fs.FileMode, error) {
+	return sys.ModeAt(d.fd, name, isLink)
+}
+
+func (d *fdDir) gitAt(string) (gitrepo.At, error) { return d, nil }
 
 func (d *fdDir) identity() (identity, error) {
 	s, err := sys.Fstat(d.fd)

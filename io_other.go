@@ -3,6 +3,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -304,6 +306,19 @@ func (d *rootDir) identity() (identity, error) {
 		return nil, asRootError(d.root, err)
 	}
 	return osFile{info}, nil
+}
+
+// gitAt says that git's files are reached by d's path: an os.Root does not lead out of
+// it, where links and the file .git may. So path must lead to d.
+func (d *rootDir) gitAt(path string) (gitrepo.At, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, sys.AsError("stat", err)
+	}
+	if id, err := d.identity(); err != nil || !id.same(osFile{info}) {
+		return nil, cmp.Or(err, error(&sys.Error{Op: "stat", Err: ErrChanged}))
+	}
+	return nil, nil
 }
 
 type osFile struct{ fs.FileInfo }

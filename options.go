@@ -121,8 +121,8 @@ type Options struct {
 	// are skipped as well: only git's index knows them. A file of IgnoreFiles takes
 	// precedence over a .gitignore beside it.
 	//
-	// A file with rules that cannot be read, or a damaged configuration of git, is a
-	// failure of its own, and the other rules apply. With [Options.FS], repositories
+	// A file with rules that cannot be read, a damaged configuration of git, or a .git
+	// that cannot be looked at, is a failure of its own, and the other rules apply. With [Options.FS], repositories
 	// are those in FS, and git's configuration is not used.
 	GitIgnore bool
 

@@ -489,3 +489,118 @@ func TestIgnoreFiles(t *testing.T) {
 		}
 	})
 }
+
+// repository has what makes a directory the top of one, and what its .git/info/exclude says.
+func repository(top, exclude string) []string {
+	return []string{top + "/.git/HEAD=ref: refs/heads/main\n", top + "/.git/objects/", top + "/.git/refs/", top + "/.git/info/exclude=" + exclude}
+}
+
+// The rules of a repository are read from the open directory, and not by its path, which may lead elsewhere by now.
+func TestInvariant3GitRulesOfTheOpenDirectory(t *testing.T) {
+	newHome(t)
+	run := func(root string, opts fileproc.Options) (got []string, failed []error, skipped map[string]fileproc.SkipReason) {
+		var report fileproc.Report
+		skipped = map[string]fileproc.SkipReason{}
+		opts.GitIgnore, opts.Report = true, &report
+		opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) { skipped[filepath.ToSlash(e.Rel())] = why }
+		opts.OnError = func(err error) error {
+			failed = append(failed, err)
+			return nil
+		}
+		got, err := fileproc.Process(t.Context(), root, opts, relOf)
+		require.NoError(t, err)
+		requireBalanced(t, report)
+		slices.Sort(got)
+		return slash(got), failed, skipped
+	}
+	t.Run("a path of Files leads through a link", func(t *testing.T) {
+		root := linked(t, []string{"link -> ../outside"}, append(repository(".", "secret\n"), "secret=x", "other=x", "sub/secret=x"))
+		for _, ordered := range []bool{false, true} {
+			got, failed, skipped := run(root, fileproc.Options{Ordered: ordered, Files: slices.Values([]string{"link/secret", "link/other", "link/sub/secret"})})
+			require.Empty(t, got)
+			require.Empty(t, skipped)
+			require.Len(t, failed, 3)
+			for _, err := range failed {
+				require.ErrorIs(t, err, fs.ErrInvalid)
+			}
+		}
+	})
+	t.Run("a link takes the place of a directory above", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("Windows moves no directory that is open")
+		}
+		for _, ordered := range []bool{false, true} {
+			root := linked(t, append(repository("d/sub", "not\n"), "d/sub/own=x", "d/sub/not=x"), append(repository("sub", "own\n"), "sub/own=x"))
+			got, failed, skipped := run(root, fileproc.Options{Ordered: ordered, SelectDir: func(e fileproc.Entry) bool {
+				if e.Name() == "sub" {
+					require.NoError(t, os.Rename(filepath.Join(root, "d"), root+" aside"))
+					require.NoError(t, os.Symlink("../outside", filepath.Join(root, "d")))
+				}
+				return true
+			}})
+			if fileproc.Backend() == "generic" { // which has the path alone, and sees that it leads elsewhere
+				require.Empty(t, got)
+				require.Len(t, failed, 1)
+				require.ErrorIs(t, failed[0], fileproc.ErrChanged)
+				continue
+			}
+			require.Empty(t, failed)
+			require.Equal(t, []string{"d/sub/own"}, got)
+			require.Equal(t, map[string]fileproc.SkipReason{"d/sub/not": fileproc.SkippedIgnored}, skipped)
+		}
+	})
+}
+
+// A repository whose path is longer than a system call takes has rules like any other, or is a failure. So is one of which it is unknown
+// whether there is one.
+func TestGitRulesOfWhatHasNoPath(t *testing.T) {
+	newHome(t)
+	dir := t.TempDir()
+	top, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer top.Close()
+	deep := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 200)+"/", 25), "/")
+	if err := top.MkdirAll(deep, 0o777); err != nil {
+		t.Skip("no such paths here: ", err)
+	}
+	for _, sub := range []string{"objects", "refs", "info", "modules/m"} {
+		require.NoError(t, top.MkdirAll(deep+"/.git/"+sub, 0o777))
+	}
+	require.NoError(t, top.Mkdir(deep+"/m", 0o777))
+	for name, content := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/info/exclude": "not\n", "not": "", "own": "", ".gitignore": "nor\n", "nor": "",
+		"m/.git": "gitdir: ../.git/modules/m\n", "m/not": "", "m/own": "", ".git/modules/m/config": "[core]\n\texcludesFile = ../rules\n", "rules": "own\n"} {
+		require.NoError(t, top.WriteFile(deep+"/"+name, []byte(content), 0o666))
+	}
+	var failed []error
+	opts := fileproc.Options{GitIgnore: true, OnError: func(err error) error {
+		failed = append(failed, err)
+		return nil
+	}}
+	names, err := fileproc.Process(t.Context(), dir, opts, func(f *fileproc.File) (string, error) {
+		return strings.TrimPrefix(filepath.ToSlash(f.Rel()), deep+"/"), nil
+	})
+	require.NoError(t, err)
+	slices.Sort(names)
+	if fileproc.Backend() == "generic" {
+		require.Empty(t, names)
+		require.Len(t, failed, 1)
+	} else {
+		require.Empty(t, failed)
+		require.Equal(t, []string{".gitignore", "m/not", "own", "rules"}, names)
+	}
+
+	failed = nil
+	loop := filepath.Join(linked(t, []string{"r/.git -> .git", "r/f=x", "r/sub/.git -> nowhere", "r/sub/g=x"}, nil), "r")
+	for _, root := range []string{loop, filepath.Dir(loop)} {
+		failed = nil
+		names, err = fileproc.Process(t.Context(), root, opts, nameOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"f", "g"}, names)
+		require.Len(t, failed, 1)
+		var f *fileproc.Failure
+		require.ErrorAs(t, failed[0], &f)
+		real, err := filepath.EvalSymlinks(loop)
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(real, ".git"), f.Path)
+	}
+}

@@ -25,18 +25,20 @@ type config struct {
 }
 
 // ExcludesFile returns the path of core.excludesFile, by default git/ignore in
-// the user's configuration directory, or "" if it is set to nothing. It reads the
+// the user's configuration directory, or "" if it is set to nothing. A path that is
+// not absolute begins at the top of the work tree. It reads the
 // configuration of the system, the user and the repository, and the files that
 // these include, unconditionally or by gitdir. The returned file need not exist.
 func (r *Repository) ExcludesFile() (string, error) {
-	if r.fsys != nil {
+	if r.top.FS != nil {
 		return "", nil
 	}
 	c := config{repo: r, home: os.Getenv("HOME")}
 	if c.home == "" {
 		c.home, _ = os.UserHomeDir()
 	}
-	user := os.Getenv("XDG_CONFIG_HOME")
+	c.home = absolute(c.home)
+	user := absolute(os.Getenv("XDG_CONFIG_HOME"))
 	if user == "" && c.home != "" {
 		user = filepath.Join(c.home, ".config")
 	}
@@ -53,20 +55,31 @@ func (r *Repository) ExcludesFile() (string, error) {
 	}
 	for _, file := range files {
 		c.skipUnreadable = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
-		if err := c.read(file, 0); err != nil {
+		if err := c.read(absolute(file), 0); err != nil {
 			return "", err
 		}
 	}
 	c.skipUnreadable = false
-	if err := c.read(filepath.Join(r.Common, "config"), 0); err != nil {
+	if err := c.read(filepath.Join(r.common, "config"), 0); err != nil {
 		return "", err
 	}
 	if c.worktreeConfig {
-		if err := c.read(filepath.Join(r.Dir, "config.worktree"), 0); err != nil {
+		if err := c.read(filepath.Join(r.dir, "config.worktree"), 0); err != nil {
 			return "", err
 		}
 	}
 	return c.excludesFile, nil
+}
+
+// absolute returns the absolute path of a file that the environment names.
+func absolute(name string) string {
+	if name == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(name); err == nil {
+		return abs
+	}
+	return name
 }
 
 func getenv(name, unset string) string {
@@ -79,7 +92,7 @@ func getenv(name, unset string) string {
 // read reads a configuration file, which need not exist, and the files that it
 // includes.
 func (c *config) read(file string, included int) error {
-	content, err := ReadFile(file, maxConfig)
+	content, err := c.repo.top.ReadFile(file, maxConfig)
 	// HOME may be another user's home.
 	if isAbsent(err) || c.skipUnreadable && included == 0 && errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -90,7 +103,7 @@ func (c *config) read(file string, included int) error {
 	err = parse(string(content), func(name, value string) error {
 		switch condition, conditional := strings.CutPrefix(name, "includeif."); {
 		case name == "core.excludesfile":
-			c.excludesFile, err = c.expand(value, c.repo.Top)
+			c.excludesFile, err = c.expand(value, "")
 			return err
 		case name == "extensions.worktreeconfig":
 			c.worktreeConfig = isTrue(value)
@@ -108,7 +121,7 @@ func (c *config) read(file string, included int) error {
 	})
 	var e *fs.PathError
 	if err != nil && !errors.As(err, &e) {
-		err = &fs.PathError{Op: "read", Path: file, Err: err}
+		err = &fs.PathError{Op: "read", Path: c.repo.top.path(file), Err: err}
 	}
 	return err
 }
@@ -139,7 +152,7 @@ func (c *config) matches(condition, file string) bool {
 	case "~":
 		pattern = quoteGlob(c.home) + "/" + rest
 	case ".":
-		pattern = quoteGlob(filepath.Dir(file)) + "/" + rest
+		pattern = quoteGlob(c.repo.top.path(filepath.Dir(file))) + "/" + rest
 	default:
 		if !filepath.IsAbs(filepath.FromSlash(pattern)) {
 			pattern = "**/" + pattern
@@ -148,7 +161,7 @@ func (c *config) matches(condition, file string) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"
 	}
-	dir := filepath.ToSlash(resolved(c.repo.Dir))
+	dir := filepath.ToSlash(resolved(c.repo.top.path(c.repo.dir)))
 	if kind == "gitdir/i" {
 		pattern, dir = strings.ToLower(pattern), strings.ToLower(dir)
 	}

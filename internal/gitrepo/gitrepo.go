@@ -14,30 +14,52 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A Repository holds the paths of a work tree and of its git directories.
-type Repository struct {
-	fsys   fs.FS  // nil: the operating system's
-	Top    string // of the work tree
-	Dir    string // Top/.git, or the directory named by that file in a submodule or linked work tree
-	Common string // the directory that all work trees of the repository share, mostly Dir
+// A Place is a directory, and how the files that git has there are reached. Names in it
+// are relative to it, and may lead out of it, or are absolute.
+type Place struct {
+	FS  fs.FS  // nil: the operating system's
+	Dir string // absolute and without symbolic links, or a path in FS
+	At  At     // Dir, open; nil: it is reached by its path
 }
 
-// Find returns the repository whose work tree contains dir, or nil if there is
-// none. Dir is absolute and has no symbolic links, or is a path in fsys.
-func Find(fsys fs.FS, dir string) (*Repository, error) {
+// At is an open directory. The files in it are reached from there: its path may lead
+// elsewhere by now, or be too long. The names may have several components, and lead
+// through symbolic links, which git follows.
+type At interface {
+	// OpenAt opens a file and does not wait for the writer of a FIFO.
+	OpenAt(name string) (fs.File, error)
+	// ModeAt looks up a file, or with isLink a symbolic link itself.
+	ModeAt(name string, isLink bool) (fs.FileMode, error)
+}
+
+// A Repository is what is known of one. The paths are relative to the top of the work
+// tree, or absolute.
+type Repository struct {
+	top    Place
+	dir    string // .git, or the directory named by that file in a submodule or linked work tree
+	common string // the directory that all work trees of the repository share, mostly dir
+}
+
+// find returns the repository whose work tree contains p, or nil if there is none.
+// Above p, git finds none where it may not look.
+func find(p Place) (*Repository, error) {
 	parent := filepath.Dir
-	if fsys != nil {
+	if p.FS != nil {
 		parent = path.Dir
 	}
-	for path.Base(filepath.ToSlash(dir)) != ".git" {
-		r, err := open(fsys, dir)
-		up := parent(dir)
-		if r != nil || err != nil || up == dir {
+	for isAbove := false; path.Base(filepath.ToSlash(p.Dir)) != ".git"; isAbove = true {
+		r, err := open(p)
+		if isAbove && errors.Is(err, fs.ErrPermission) {
+			err = nil
+		}
+		up := parent(p.Dir)
+		if r != nil || err != nil || up == p.Dir {
 			return r, err
 		}
-		dir = up
+		p = Place{FS: p.FS, Dir: up}
 	}
 	return nil, nil
 }
@@ -48,23 +70,23 @@ type Rule struct {
 	List  *gitignore.List
 }
 
-// Rules returns, in increasing precedence, the ignore files that git uses in dir,
-// without that in dir: the user's, the repository's, and those of the directories
-// above dir. It reports false if dir is in no repository or, with isTop, is not the
+// Rules returns, in increasing precedence, the ignore files that git uses in p,
+// without that in p: the user's, the repository's, and those of the directories
+// above p. It reports false if p is in no repository or, with isTop, is not the
 // top of one. The errors are of files that do not apply because of them.
-func Rules(fsys fs.FS, dir string, isTop bool) (rules []Rule, found bool, errs []error) {
-	find := Find
+func Rules(p Place, isTop bool) (rules []Rule, found bool, errs []error) {
+	search := find
 	if isTop {
-		find = open
+		search = open
 	}
-	repo, err := find(fsys, dir)
+	repo, err := search(p)
 	if err != nil {
 		return nil, false, []error{err}
 	}
 	if repo == nil {
 		return nil, false, nil
 	}
-	rel, _ := filepath.Rel(repo.Top, dir) // it is a prefix of dir
+	rel, _ := filepath.Rel(repo.top.Dir, p.Dir) // it is a prefix
 	below := ""
 	if rel = filepath.ToSlash(rel); rel != "." {
 		below = rel + "/"
@@ -82,11 +104,11 @@ func Rules(fsys fs.FS, dir string, isTop bool) (rules []Rule, found bool, errs [
 	}
 	global, err := repo.ExcludesFile()
 	add(global, below, err)
-	add(filepath.Join(repo.Common, "info", "exclude"), below, nil)
-	for above, top := below, repo.Top; above != ""; {
-		add(filepath.Join(top, ".gitignore"), above, nil)
+	add(filepath.Join(repo.common, "info", "exclude"), below, nil)
+	for above, dir := below, ""; above != ""; {
+		add(filepath.Join(dir, ".gitignore"), above, nil)
 		name, rest, _ := strings.Cut(above, "/")
-		top, above = filepath.Join(top, name), rest
+		dir, above = filepath.Join(dir, name), rest
 	}
 	return rules, true, errs
 }
@@ -94,34 +116,23 @@ func Rules(fsys fs.FS, dir string, isTop bool) (rules []Rule, found bool, errs [
 // read returns the content of an ignore file, which is empty if there is none. In
 // the work tree, git follows no link to one.
 func (r *Repository) read(file string) ([]byte, error) {
-	stat := os.Stat
-	if filepath.Base(file) == ".gitignore" {
-		stat = os.Lstat
-	}
-	if r.fsys != nil {
-		file = filepath.ToSlash(file)
-		stat = func(name string) (fs.FileInfo, error) { return fs.Lstat(r.fsys, name) }
-	}
-	info, err := stat(file)
+	mode, err := r.top.mode(file, r.top.FS != nil || filepath.Base(file) == ".gitignore")
 	switch {
-	case isAbsent(err) || err == nil && !info.Mode().IsRegular():
+	case isAbsent(err) || err == nil && !mode.IsRegular():
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case r.fsys != nil:
-		return fs.ReadFile(r.fsys, file)
 	}
-	return ReadFile(file, MaxIgnoreFile)
+	return r.top.ReadFile(file, MaxIgnoreFile)
 }
 
-// openFS is open in fsys, whose configuration is not read.
-func openFS(fsys fs.FS, top string) (*Repository, error) {
-	dir := path.Join(top, ".git")
-	info, err := fs.Stat(fsys, dir)
-	if err == nil && info.IsDir() {
+// openFS is open in an fs.FS, whose configuration is not read.
+func openFS(p Place) (*Repository, error) {
+	mode, err := p.mode(".git", false)
+	if err == nil && mode.IsDir() {
 		for _, name := range []string{"HEAD", "objects", "refs"} {
 			if err == nil {
-				_, err = fs.Stat(fsys, path.Join(dir, name))
+				_, err = p.mode(path.Join(".git", name), false)
 			}
 		}
 	}
@@ -131,40 +142,49 @@ func openFS(fsys fs.FS, top string) (*Repository, error) {
 		}
 		return nil, err
 	}
-	return &Repository{fsys, top, dir, dir}, nil
+	return &Repository{p, ".git", ".git"}, nil
 }
 
-// open returns the repository whose work tree has its top at top, or nil.
-func open(fsys fs.FS, top string) (*Repository, error) {
-	if fsys != nil {
-		return openFS(fsys, top)
+// open returns the repository whose work tree has its top at p, or nil. What keeps it
+// from being known is an error: files that git ignores would come.
+func open(p Place) (*Repository, error) {
+	if p.FS != nil {
+		return openFS(p)
 	}
-	dir := filepath.Join(top, ".git")
-	info, err := os.Stat(dir)
+	dir := ".git"
+	mode, err := p.mode(dir, false)
 	switch {
-	case err != nil || !info.IsDir() && !info.Mode().IsRegular(): // git looks further up
+	case isAbsent(err) || err == nil && !mode.IsDir() && !mode.IsRegular(): // git looks further up
 		return nil, nil
-	case !info.IsDir():
-		content, err := ReadFile(dir, maxLink)
+	case err != nil:
+		return nil, err
+	case !mode.IsDir():
+		content, err := p.ReadFile(dir, maxLink)
 		if err != nil {
 			return nil, err
 		}
 		to, ok := strings.CutPrefix(string(content), "gitdir: ")
 		if !ok {
-			return nil, &fs.PathError{Op: "read", Path: dir, Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
+			return nil, &fs.PathError{Op: "read", Path: p.path(dir), Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
 		}
-		dir = join(top, strings.TrimRight(to, "\r\n")) // it may not exist, as in a container
+		dir = join("", strings.TrimRight(to, "\r\n")) // it may not exist, as in a container
 	}
-	shared, err := common(dir)
-	if err != nil || info.IsDir() && !isRepository(dir, shared) { // git looks further up
+	shared, err := p.common(dir)
+	if err == nil && mode.IsDir() {
+		var isOne bool
+		if isOne, err = p.isRepository(dir, shared); !isOne { // git looks further up
+			return nil, err
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &Repository{nil, top, dir, shared}, nil
+	return &Repository{p, dir, shared}, nil
 }
 
 // common returns the directory that dir shares with other work trees.
-func common(dir string) (string, error) {
-	content, err := ReadFile(filepath.Join(dir, "commondir"), maxLink)
+func (p Place) common(dir string) (string, error) {
+	content, err := p.ReadFile(filepath.Join(dir, "commondir"), maxLink)
 	switch {
 	case isAbsent(err):
 		return dir, nil
@@ -174,6 +194,68 @@ func common(dir string) (string, error) {
 	return join(dir, strings.TrimRight(string(content), "\r\n")), nil
 }
 
+// isRepository reports whether dir has the entries that git requires.
+func (p Place) isRepository(dir, common string) (bool, error) {
+	_, err := p.mode(filepath.Join(dir, "HEAD"), true)
+	for _, name := range []string{"objects", "refs"} {
+		if err == nil {
+			var mode fs.FileMode
+			if mode, err = p.mode(filepath.Join(common, name), false); err == nil && !mode.IsDir() {
+				return false, nil
+			}
+		}
+	}
+	if isAbsent(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// path returns the path of the file name.
+func (p Place) path(name string) string {
+	switch {
+	case p.FS != nil:
+		return path.Join(p.Dir, filepath.ToSlash(name))
+	case filepath.IsAbs(name):
+		return name
+	}
+	return filepath.Join(p.Dir, name)
+}
+
+// isAt reports whether the file name is reached from the open directory.
+func (p Place) isAt(name string) bool { return p.At != nil && !filepath.IsAbs(name) }
+
+// mode looks up the file name, or with isLink a symbolic link itself.
+func (p Place) mode(name string, isLink bool) (fs.FileMode, error) {
+	var info fs.FileInfo
+	var err error
+	switch full := p.path(name); {
+	case p.isAt(name):
+		mode, err := p.At.ModeAt(name, isLink)
+		return mode, withPath(full, err)
+	case p.FS != nil && isLink:
+		info, err = fs.Lstat(p.FS, full)
+	case p.FS != nil:
+		info, err = fs.Stat(p.FS, full)
+	case isLink:
+		info, err = os.Lstat(full)
+	default:
+		info, err = os.Stat(full)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Mode(), nil
+}
+
+// withPath returns err, unless nil, as that of the file at a path.
+func withPath(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return sys.PathError("open", path, sys.AsError("open", err))
+}
+
 const (
 	maxLink   = 1 << 20 // bytes of a file that names a directory
 	maxConfig = 64 << 20
@@ -181,45 +263,55 @@ const (
 	MaxIgnoreFile = 100 << 20
 )
 
-// ReadFile returns the content of a regular file of at most limit bytes. The null
-// device, which switches one of git's files off, counts as empty. Any other file
+// ReadFile returns the content of the regular file name of at most limit bytes. The
+// null device, which switches one of git's files off, counts as empty. Any other file
 // is an error: a device may be endless. The open does not wait for the writer of a
-// FIFO, which may take the place of a regular file at any time.
-func ReadFile(name string, limit int64) ([]byte, error) {
-	if name == os.DevNull {
+// FIFO, which may take the place of a regular file at any time. An fs.FS has no such
+// open: there the type is asked first.
+func (p Place) ReadFile(name string, limit int64) ([]byte, error) {
+	if name == os.DevNull && p.FS == nil {
 		return nil, nil
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	full := p.path(name)
+	f, err := p.openFile(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	if err == nil && !info.Mode().IsRegular() && (p.FS == nil || info.Mode().Type() != fs.ModeIrregular) {
+		err = notRegular(full)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withPath(full, err)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d bytes", limit)}
+		err = fmt.Errorf("larger than %d bytes", limit)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withPath(full, sys.AsError("read", err))
 	}
 	return content, nil
 }
 
-// isRepository reports whether dir has the entries that git requires.
-func isRepository(dir, common string) bool {
-	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
-	return err == nil && isDir(filepath.Join(common, "objects")) && isDir(filepath.Join(common, "refs"))
+func (p Place) openFile(name string) (fs.File, error) {
+	full := p.path(name)
+	if p.isAt(name) {
+		f, err := p.At.OpenAt(name)
+		return f, withPath(full, err)
+	}
+	if p.FS == nil {
+		return os.OpenFile(full, os.O_RDONLY|nonBlock, 0)
+	}
+	if _, waits := sys.OpenOfFSWaits(p.FS, full); waits {
+		return nil, notRegular(full)
+	}
+	return p.FS.Open(full)
 }
 
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
+func notRegular(path string) error {
+	return &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
 }
 
 // isAbsent reports whether err says that there is no such file.

@@ -1,9 +1,12 @@
 package gitrepo
 
 import (
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -126,9 +129,9 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 	require.NoError(t, os.MkdirAll(top, 0o777))
 	out, err := exec.Command(git, "init", "-q", top).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	repo, err := Find(nil, top)
+	repo, err := find(Place{Dir: top})
 	require.NoError(t, err)
-	require.Equal(t, &Repository{nil, top, filepath.Join(top, ".git"), filepath.Join(top, ".git")}, repo)
+	require.Equal(t, &Repository{Place{Dir: top}, ".git", ".git"}, repo)
 
 	const set = "[core]\nexcludesFile = "
 	when := func(condition string) map[string]string {
@@ -190,4 +193,70 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, filepath.FromSlash("/g"), got)
 	})
+}
+
+// failing is an open directory, with a repository, in which each look at name fails.
+type failing struct {
+	dir, name string
+	err       error
+}
+
+func (f failing) OpenAt(name string) (fs.File, error) {
+	if name == filepath.FromSlash(f.name) {
+		return nil, f.err
+	}
+	return os.Open(filepath.Join(f.dir, name))
+}
+
+func (f failing) ModeAt(name string, isLink bool) (fs.FileMode, error) {
+	if name == filepath.FromSlash(f.name) {
+		return 0, f.err
+	}
+	info, err := os.Lstat(filepath.Join(f.dir, name))
+	if err != nil {
+		return 0, err
+	}
+	return info.Mode(), nil
+}
+
+func (f failing) Open(name string) (fs.File, error) { return os.DirFS(f.dir).Open(name) }
+
+func (f failing) Stat(name string) (fs.FileInfo, error) {
+	if name == f.name {
+		return nil, f.err
+	}
+	return fs.Stat(os.DirFS(f.dir), name)
+}
+
+// Only what is not there is no repository: of all else it is unknown what git ignores.
+func TestRepositoryThatCannotBeSeen(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	dir := t.TempDir()
+	for _, sub := range []string{"objects", "refs", "info"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, ".git", sub), 0o777))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".git", "HEAD"), []byte("ref: refs/heads/main\n"), 0o666))
+	broken := errors.New("input/output error")
+	for _, name := range []string{".git", ".git/HEAD", ".git/objects", ".git/refs", ".git/commondir", ".git/config", ".git/info/exclude"} {
+		for _, err := range []error{fs.ErrPermission, broken} {
+			_, _, errs := Rules(Place{Dir: "/long ago", At: failing{dir, name, err}}, true)
+			require.Len(t, errs, 1, "%s: %v", name, err)
+			require.ErrorIs(t, errs[0], err)
+			var at *fs.PathError
+			require.ErrorAs(t, errs[0], &at)
+			require.Equal(t, "/long ago/"+name, filepath.ToSlash(at.Path))
+		}
+		_, found, errs := Rules(Place{Dir: dir, At: failing{dir, name, fs.ErrNotExist}}, true)
+		require.Empty(t, errs, name)
+		require.Equal(t, path.Base(name) != "HEAD" && path.Dir(name) != "." && name != ".git/objects" && name != ".git/refs", found, name)
+	}
+
+	// Above the directory it is as for git, which finds no repository that the user may not look at.
+	for _, err := range []error{fs.ErrPermission, broken} {
+		_, _, errs := Rules(Place{FS: failing{dir, ".git", err}, Dir: "a/b"}, false)
+		require.Equal(t, err == broken, len(errs) == 1, "%v", errs)
+		_, _, errs = Rules(Place{FS: failing{dir, ".git", err}, Dir: "."}, false)
+		require.Len(t, errs, 1)
+	}
 }

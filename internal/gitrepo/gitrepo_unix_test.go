@@ -15,6 +15,7 @@ import (
 
 // ReadFile never waits for the writer of a FIFO, also if that takes the place of a regular file at any time.
 func TestReadFileWhileAFIFOTakesItsPlace(t *testing.T) {
+	var here Place
 	dir := t.TempDir()
 	name, fifo, plain := filepath.Join(dir, "f"), filepath.Join(dir, "fifo"), filepath.Join(dir, "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("x"), 0o600))
@@ -47,7 +48,7 @@ func TestReadFileWhileAFIFOTakesItsPlace(t *testing.T) {
 	go func() {
 		whole, refused := 0, 0
 		for range rounds {
-			if content, err := ReadFile(name, 10); err == nil && string(content) == "x" {
+			if content, err := here.ReadFile(name, 10); err == nil && string(content) == "x" {
 				whole++
 			} else {
 				refused++
@@ -78,13 +79,13 @@ func TestReadFileWhileAFIFOTakesItsPlace(t *testing.T) {
 	require.Positive(t, got[1])
 
 	require.NoError(t, os.WriteFile(plain, []byte("0123456789a"), 0o600))
-	_, err := ReadFile(plain, 10)
+	_, err := here.ReadFile(plain, 10)
 	require.ErrorContains(t, err, "larger than 10 bytes")
-	content, err := ReadFile(plain, 11)
+	content, err := here.ReadFile(plain, 11)
 	require.NoError(t, err)
 	require.Equal(t, "0123456789a", string(content))
-	_, err = ReadFile(dir, 10)
+	_, err = here.ReadFile(dir, 10)
 	require.ErrorContains(t, err, "not a regular file")
-	_, err = ReadFile(filepath.Join(plain, "x"), 10)
+	_, err = here.ReadFile(filepath.Join(plain, "x"), 10)
 	require.ErrorIs(t, err, syscall.ENOTDIR)
 }

@@ -36,10 +36,24 @@ func StatAt(dirfd int, name names.Name) (Stat, error) {
 	return s, nil
 }
 
+// ModeAt returns the mode of what a path leads to from a directory on, or with isLink
+// that of a symbolic link itself.
+func ModeAt(dirfd int, path string, isLink bool) (fs.FileMode, error) {
+	flags := 0
+	if isLink {
+		flags = unix.AT_SYMLINK_NOFOLLOW
+	}
+	s, err := fstatat(dirfd, path, flags)
+	if err != nil {
+		return 0, &Error{Op: "fstatat", Err: err}
+	}
+	return s.Mode, nil
+}
+
 // fstatat is lookUp where the birth time is in a unix.Stat_t, or nowhere.
-func fstatat(dirfd int, name string) (Stat, error) {
+func fstatat(dirfd int, name string, flags int) (Stat, error) {
 	var st unix.Stat_t
-	_, err := IgnoringEINTR(func() (int, error) { return 0, unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	_, err := IgnoringEINTR(func() (int, error) { return 0, unix.Fstatat(dirfd, name, &st, flags) })
 	return StatOf(&st), err
 }
 

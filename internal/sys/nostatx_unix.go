@@ -2,5 +2,9 @@
 
 package sys
 
+import "golang.org/x/sys/unix"
+
 // lookUp returns the metadata of the entry name of a directory.
-func lookUp(dirfd int, name string) (Stat, error) { return fstatat(dirfd, name) }
+func lookUp(dirfd int, name string) (Stat, error) {
+	return fstatat(dirfd, name, unix.AT_SYMLINK_NOFOLLOW)
+}

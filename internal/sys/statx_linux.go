@@ -18,7 +18,7 @@ func lookUp(dirfd int, name string) (Stat, error) {
 	// ENOSYS before Linux 4.11. Old seccomp filters of containers refuse what they do
 	// not know with EPERM.
 	if err == unix.ENOSYS || err == unix.EPERM {
-		return fstatat(dirfd, name)
+		return fstatat(dirfd, name, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	return StatOfStatx(&st), err
 }
