@@ -174,7 +174,8 @@ type Options struct {
 	//
 	// Symlinks selects what happens to symbolic links below root. A link's target is
 	// processed under the link's path, which the filters judge. [Options.Exclude] and
-	// [Options.SkipHidden] also judge the target's own path in root.
+	// [Options.SkipHidden] also judge the target's own path in root. A link that leads
+	// nowhere, or to itself, is skipped; more than 255 links in a row are a failure.
 	Symlinks Symlinks
 
 	// SymlinksOutside allows links that lead out of root.

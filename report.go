@@ -25,7 +25,7 @@ const (
 	SkippedSelect          SkipReason = "select"           // by Options.Select
 	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
 	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked
-	SkippedDangling        SkipReason = "dangling"         // a symbolic link that leads nowhere, where Options.Symlinks follows links
+	SkippedDangling        SkipReason = "dangling"         // a symbolic link that leads nowhere, or to itself, where Options.Symlinks follows links
 	SkippedLarger          SkipReason = "larger"           // by Options.SkipLarger
 	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
 	SkippedRemote          SkipReason = "remote"           // content that would be fetched, without Options.Download

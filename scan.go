@@ -423,7 +423,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	w := s.w
 	why := w.links.excludedTarget(t)
 	switch {
-	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), fsinfo.IsLoop(t.err):
+	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), errors.Is(t.err, fsinfo.ErrLoop):
 		why = w.skips.file(s.node, name.Bytes(), fs.ModeSymlink)
 		if why == SkippedNotRegular {
 			why = SkippedDangling

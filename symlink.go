@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -67,7 +68,7 @@ func (l *links) resolve(n *node) error {
 }
 
 func (l *links) follow(n *node, name string) (t target) {
-	full, err := filepath.EvalSymlinks(filepath.Join(l.realRoot, filepath.FromSlash(n.relPath(name))))
+	full, err := fsinfo.EvalSymlinks(filepath.Join(l.realRoot, filepath.FromSlash(n.relPath(name))))
 	if err != nil {
 		return target{err: sys.AsError("readlink", err)}
 	}

@@ -90,8 +90,8 @@ func (e *existence) isBehindLink(rel string) bool {
 
 // isLoop reports whether rel is a link that leads to itself.
 func (e *existence) isLoop(rel string) bool {
-	_, err := filepath.EvalSymlinks(e.name(rel))
-	return fsinfo.IsLoop(err)
+	_, err := fsinfo.EvalSymlinks(e.name(rel))
+	return err == fsinfo.ErrLoop
 }
 
 func (e *existence) stat(rel string, follows bool) (info fs.FileInfo, err error) {

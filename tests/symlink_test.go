@@ -1,10 +1,12 @@
 package fileproc_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/fileproc/fileproc"
@@ -124,6 +126,51 @@ func TestSymlinks(t *testing.T) {
 				require.Equal(t, tc.skipped, report.Skipped)
 			}
 		})
+	}
+}
+
+// TestSymlinksManyInARow: a link is followed through up to 255 links. One with more is a failure that says so, not a link that leads
+// nowhere.
+func TestSymlinksManyInARow(t *testing.T) {
+	const most, many = 255, 300
+	specs := []string{"0=content", "self -> self"}
+	var all, followed []string
+	failed := map[string]bool{}
+	for i := 1; i <= many; i++ {
+		specs = append(specs, fmt.Sprintf("%d -> %d", i, i-1))
+		all = append(all, strconv.Itoa(i))
+		if i <= most {
+			followed = append(followed, strconv.Itoa(i))
+		} else {
+			failed[strconv.Itoa(i)] = true
+		}
+	}
+	root := linked(t, specs, nil)
+	for _, opts := range []fileproc.Options{
+		{Symlinks: fileproc.SymlinksFiles}, {Symlinks: fileproc.SymlinksFollow}, {Symlinks: fileproc.SymlinksFiles, Ordered: true},
+		{Symlinks: fileproc.SymlinksFiles, Files: slices.Values(append(all, "self"))},
+	} {
+		var report fileproc.Report
+		got, gotFailed := []string{}, map[string]bool{}
+		opts.Report = &report
+		opts.OnError = func(err error) error {
+			var failure *fileproc.Failure
+			require.ErrorAs(t, err, &failure)
+			require.Equal(t, fileproc.FailedFile, failure.Kind)
+			require.ErrorContains(t, err, "more than 255 symbolic links in a row")
+			gotFailed[filepath.Base(failure.Path)] = true
+			return nil
+		}
+		for name, err := range fileproc.Stream(t.Context(), root, opts, nameOf) {
+			require.NoError(t, err)
+			if name != "0" {
+				got = append(got, name)
+			}
+		}
+		require.ElementsMatch(t, followed, got)
+		require.Equal(t, failed, gotFailed)
+		require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedDangling: 1}, report.Skipped)
+		requireBalanced(t, report)
 	}
 }
 

@@ -1,0 +1,78 @@
+// Package fsinfo says what can be known of a file from its metadata, and of the
+// machine and the file system that keep it.
+package fsinfo
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxLinks is how many links filepath.EvalSymlinks follows.
+const maxLinks = 255
+
+var (
+	// ErrLoop is the error of EvalSymlinks for a link that leads to itself.
+	ErrLoop = errors.New("the symbolic link leads to itself")
+	// ErrManyLinks is its error for a path that it cannot follow to the end.
+	ErrManyLinks = errors.New("more than 255 symbolic links in a row")
+)
+
+// EvalSymlinks is filepath.EvalSymlinks, which has one error for links that lead to
+// themselves and for those that are only many, with the same text on all platforms.
+func EvalSymlinks(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil && strings.Contains(err.Error(), "too many links") {
+		if _, err = (&resolver{under: map[string]bool{}}).resolve(path); err == nil {
+			err = ErrManyLinks // they have changed meanwhile
+		}
+	}
+	return real, err
+}
+
+// A resolver follows links in order to find one that leads to itself.
+type resolver struct {
+	under map[string]bool // the links that are being resolved
+	links int             // followed so far
+}
+
+// resolve returns path without links, as far as it is there.
+func (r *resolver) resolve(path string) (string, error) {
+	end := len(path)
+	for end > 0 && os.IsPathSeparator(path[end-1]) {
+		end--
+	}
+	dir, name := filepath.Split(path[:end])
+	if name == "" {
+		return path, nil // the root
+	}
+	dir, err := r.resolve(dir)
+	switch {
+	case err != nil || name == ".":
+		return dir, err
+	case name == "..":
+		return filepath.Dir(dir), nil
+	}
+	full := filepath.Join(dir, name)
+	to, err := os.Readlink(full)
+	if err != nil || to == "" {
+		return full, nil
+	}
+	if r.under[full] {
+		return "", ErrLoop
+	}
+	if r.links++; r.links > maxLinks {
+		return "", ErrManyLinks
+	}
+	r.under[full] = true
+	defer delete(r.under, full)
+	switch {
+	case filepath.IsAbs(to):
+	case os.IsPathSeparator(to[0]): // on Windows
+		to = filepath.VolumeName(dir) + to
+	default:
+		to = dir + string(filepath.Separator) + to
+	}
+	return r.resolve(to)
+}
