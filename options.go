@@ -299,7 +299,9 @@ type Options struct {
 	// each directory in it too. If one of these is left out, by [Options.Exclude],
 	// [Options.SkipHidden], [Options.IgnoreFiles], [Options.GitIgnore],
 	// [Options.SkipMarked] or [Options.SelectDir], the path is skipped for that
-	// reason, which is no failure, and a link is skipped as in a listing. For each
+	// reason, which is no failure, and a link is skipped as in a listing. A path with a
+	// slash at its end counts as a directory, so only for SelectDir and SkipMarked: see
+	// [Report]. For each
 	// batch, ignore files and SkipMarked's names are looked up, and SelectDir is
 	// called, anew. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow]
 	// are about listings and cannot be combined with Files. Root must be a directory.

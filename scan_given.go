@@ -157,7 +157,17 @@ func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
 	for _, sub := range g.subs {
 		if sub.given != nil {
 			w.skipGiven(sub, sub.given, why)
+		} else {
+			w.skipGivenTree(sub, why)
 		}
+	}
+}
+
+// skipGivenTree counts n, a directory to be listed, if why is a reason for which
+// directories are counted: not by path or name, see Report.
+func (w *worker) skipGivenTree(n *node, why SkipReason) {
+	if why == SkippedSelectDir || why == SkippedMarked {
+		w.skipFound(why, n, "", fs.ModeDir)
 	}
 }
 
@@ -228,7 +238,12 @@ func (w *worker) scanRuns(n *node) scanResult {
 }
 
 func (w *worker) addTreeSpan(root, n *node) {
-	if w.skipsGiven(n.parent) == notSkipped && w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
+	why := w.skipsGiven(n.parent)
+	if why != notSkipped {
+		w.skipGivenTree(n, why)
+		return
+	}
+	if w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
 		n.ignore = n.parent.ignore
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)

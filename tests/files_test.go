@@ -539,6 +539,41 @@ func TestFilesFiltered(t *testing.T) {
 	})
 }
 
+// TestFilesBelowWhatIsLeftOut: below a directory that SelectDir or SkipMarked leaves out, each path given counts and OnSkip gets it, a
+// directory as well. One left out by path or name is not counted, as in a listing.
+func TestFilesBelowWhatIsLeftOut(t *testing.T) {
+	_, all := rooted(t, "no/f=1", "no/d/g=2", "no/d/e/h=3", "m/TAG", "m/f=4", "m/d/g=5", "m/d/e/h=6", ".h/d/g=7", "ok/d/g=8")
+	list := []string{"no/f", "no/d/", "no/d/e/", "no/d/.", "no/d/", "m/d/", "m/d/e/h", "m/d/e/", "m/none/", ".h/d/", ".h/d/g", "no/", "m/", "ok/d/"}
+	want := map[string]int{
+		"select-dir no/f": 1, "select-dir no/d/": 3, "select-dir no/d/e/": 1, "select-dir no/": 1,
+		"marked m/d/": 1, "marked m/d/e/h": 1, "marked m/d/e/": 1, "marked m/none/": 1, "marked m/": 1, "hidden .h/d/g": 1,
+	}
+	for _, backlog := range []int{1, 1 << 20} {
+		testtree.Set(t, &knobs.MaxBacklog, backlog)
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			for _, ordered := range []bool{false, true} {
+				told := map[string]int{}
+				opts := named(list...)
+				opts.Workers, opts.Ordered, opts.SkipHidden, opts.SkipMarked = workers, ordered, true, []string{"TAG"}
+				opts.SelectDir = func(e fileproc.Entry) bool { return e.Name() != "no" }
+				opts.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {
+					rel := filepath.ToSlash(e.Rel())
+					if e.IsDir() {
+						rel += "/"
+					}
+					told[fmt.Sprint(why, " ", rel)]++
+				}
+				got, errs, report := entry(t, t.Context(), p, opts, relOf)
+				require.Empty(t, errs)
+				require.Equal(t, []string{filepath.Join("ok", "d", "g")}, names(got))
+				require.Equal(t, want, told)
+				require.EqualValues(t, 13, report.Found)
+				require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedSelectDir: 6, fileproc.SkippedMarked: 5, fileproc.SkippedHidden: 1}, report.Skipped)
+			}
+		})
+	}
+}
+
 // The filters come first, whether or not anything is where a name leads: also below what is no directory, or is not there, and in
 // any order. What they leave out is no failure.
 func TestFilesFiltersComeFirst(t *testing.T) {

@@ -335,6 +335,8 @@ func (r *reference) runNames(names []string) expectation {
 			r.opts.Suffixes = nil
 		}
 		switch {
+		case isTree && (why == fileproc.SkippedSelectDir || why == fileproc.SkippedMarked):
+			r.skip(rel, why)
 		case isTree && (why != "" || r.prunes(rel, rules) || r.declines(rel)):
 		case isTree && r.typeOf(rel) != fs.ModeDir:
 			r.fail()
