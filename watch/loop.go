@@ -35,6 +35,13 @@ const (
 
 var saveAfter = 30 * time.Second // tests change it
 
+// How long a save waits for another process that saves, which takes less than a second: not for long while changes may
+// have to be delivered, nor when somebody waits for the end.
+const (
+	saveWait = 50 * time.Millisecond
+	lastWait = time.Second
+)
+
 var errEnded = errors.New("watch: the loop has ended")
 
 // A loop is one use of a Watcher. All but watchDir is called on the goroutine of the
@@ -86,14 +93,14 @@ func (l *loop[T]) run(ctx context.Context) {
 		return
 	}
 	defer func() { // also after a panic in the caller's loop
+		l.w.end()
 		if l.source != nil {
 			_ = l.source.Close()
 		}
 		for _, done := range l.syncs {
 			done <- errEnded
 		}
-		// A cancel must not lose what was found out, nor wait for long behind others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveAfter)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait) // a cancel must not lose what was found out
 		defer cancel()
 		l.failed(l.session.Close(ctx))
 	}()
@@ -403,7 +410,6 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		return 0
 	}
 	if is(l.saveAt) && len(l.dirty) == 0 {
-		l.saveAt, l.unsaved = time.Time{}, false
 		l.save(ctx)
 	}
 	if len(l.syncs) > 0 {
@@ -474,11 +480,16 @@ func (l *loop[T]) sync(ctx context.Context) {
 	l.take()
 }
 
+// save saves, or tries again later: a change is not kept waiting by another process that holds the cache file's lock.
 func (l *loop[T]) save(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, saveWait)
+	defer cancel()
 	err := l.session.Save(ctx)
 	text := ""
+	l.saveAt, l.unsaved = time.Time{}, false
 	if err != nil {
 		text = err.Error()
+		l.saveAt, l.unsaved = time.Now().Add(saveAfter), true
 	}
 	if text != l.saveError {
 		l.saveError = text

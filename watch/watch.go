@@ -55,6 +55,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -104,6 +105,9 @@ type Watcher[T any] struct {
 	fn    func(*fileproc.File) (T, error)
 	syncs chan chan<- error
 
+	mu    sync.Mutex
+	ended chan struct{} // closed when the loop ends
+
 	// Of tests: there are no events; a directory gets no watch; what events hint at is something else.
 	noEvents bool
 	onAdd    func(rel string) error
@@ -113,7 +117,7 @@ type Watcher[T any] struct {
 // New returns a Watcher, whose arguments are those of incremental.Stream, but for
 // inc.Deleted, which is not called, and opts.Files, which must be nil.
 func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) *Watcher[T] {
-	return &Watcher[T]{root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error)}
+	return &Watcher[T]{root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error), ended: make(chan struct{})}
 }
 
 // Changes yields the results of all files, those that are unchanged since an earlier
@@ -123,7 +127,9 @@ func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, 
 // on. It ends when ctx does, with context.Cause(ctx), when OnError returns an error,
 // when fn returns fs.SkipAll, and for invalid options. It saves the
 // cache file at the end, and 30 seconds after a change. An error of that wraps
-// incremental.ErrNotSaved, and ends nothing.
+// incremental.ErrNotSaved, and ends nothing: 30 seconds later it tries again. While
+// another process holds the cache file's lock, changes are delivered as always, and the
+// end waits a second for it. What is not saved is processed again by the next loop.
 //
 // Each burst is a run: with Ordered, its results are in order, and its deletions behind
 // them. Report is that of the last run when the loop gets a Change that is Settled.
@@ -132,18 +138,52 @@ func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, 
 // One loop at a time may use a Watcher.
 func (w *Watcher[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
+		w.begin()
+		defer w.end()
 		l := &loop[T]{w: w, yield: yield, dirty: map[string]bool{".": true}, polled: map[string]error{}}
 		l.run(ctx)
 	}
 }
 
+// begin notes that a loop runs.
+func (w *Watcher[T]) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hasEnded() {
+		w.ended = make(chan struct{})
+	}
+}
+
+// end lets those who wait for the loop go. It may be called again.
+func (w *Watcher[T]) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.hasEnded() {
+		close(w.ended)
+	}
+}
+
+func (w *Watcher[T]) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Sync waits until the loop has taken all that had changed before Sync was called, and
-// has come back for more. It waits for no quiet time. It is not called in the
-// loop itself, where it would wait for ever, and fails when ctx or the loop ends.
+// has come back for more. It waits for no quiet time, but for a loop that has not begun. It is not called in the
+// loop itself, where it would wait for ever, and fails when ctx or the loop ends, or if the loop has ended.
 func (w *Watcher[T]) Sync(ctx context.Context) error {
+	w.mu.Lock()
+	ended := w.ended
+	w.mu.Unlock()
 	done := make(chan error, 1) // the loop does not wait
 	select {
 	case w.syncs <- done:
+	case <-ended:
+		return errEnded
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

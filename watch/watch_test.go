@@ -21,6 +21,7 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/watch/internal/events"
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -622,6 +623,106 @@ func TestEnds(t *testing.T) {
 	for range Stream(t.Context(), root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content) {
 		break
 	}
+}
+
+// TestSyncEndsWithTheLoop: Sync returns when the loop ends while its body runs, and after that until another loop begins.
+func TestSyncEndsWithTheLoop(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1")
+	w := New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content)
+	errs := make(chan error)
+	sync := func() { errs <- w.Sync(context.Background()) }
+	end := func() error {
+		select {
+		case err := <-errs:
+			return err
+		case <-time.After(20 * time.Second):
+			return nil
+		}
+	}
+	for range 2 {
+		for range w.Changes(t.Context()) {
+			for range 10 {
+				go sync()
+			}
+			time.Sleep(10 * time.Millisecond) // some wait by now
+			break
+		}
+		for range 10 {
+			require.ErrorIs(t, end(), errEnded)
+		}
+		go sync()
+		require.ErrorIs(t, end(), errEnded)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		for range w.Changes(ctx) {
+		}
+		close(ended)
+	}()
+	require.Eventually(t, func() bool { return w.Sync(t.Context()) == nil }, 20*time.Second, time.Millisecond)
+	cancel()
+	<-ended
+
+	w = New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxDepth: -1}, content)
+	go sync() // waits for the first loop, which ends at once
+	time.Sleep(10 * time.Millisecond)
+	for _, err := range w.Changes(t.Context()) {
+		require.Error(t, err)
+	}
+	require.ErrorIs(t, end(), errEnded)
+}
+
+// lock takes the lock of a cache file, as another process does, until the function that it returns is called.
+func lock(t *testing.T, file string) (unlock func()) {
+	t.Helper()
+	l := flock.New(file + ".lock")
+	if ok, err := l.TryLock(); !ok {
+		t.Skip("this system has no locks: ", err)
+	}
+	t.Cleanup(func() { _ = l.Unlock() })
+	return func() { require.NoError(t, l.Unlock()) }
+}
+
+// TestLockedCache: while another process holds the cache file's lock, changes come, and saves are tried again.
+func TestLockedCache(t *testing.T) {
+	was := saveAfter
+	t.Cleanup(func() { saveAfter = was }) // after the end of the loop
+	saveAfter = 10 * time.Millisecond
+	file := filepath.Join(t.TempDir(), "c")
+	unlock := lock(t, file)
+	f := follow(t, t.TempDir(), file, fileproc.Options{}, nil)
+	f.write("a", "1")
+	has := func(what string) func() bool {
+		return func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return slices.Contains(f.got, what)
+		}
+	}
+	require.Eventually(t, has(" fails"), 20*time.Second, time.Millisecond)
+	f.write("b", "2")
+	require.Eventually(t, has("b=2 new"), 20*time.Second, time.Millisecond)
+	time.Sleep(6 * fsinfo.Settled) // nothing else leads to a save
+	require.NoFileExists(t, file)
+	unlock()
+	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, 20*time.Second, time.Millisecond)
+}
+
+// TestLockedCacheAtTheEnd: another process that holds the cache file's lock does not keep the loop from ending.
+func TestLockedCacheAtTheEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c")
+	lock(t, file)
+	f := follow(t, t.TempDir(), file, fileproc.Options{}, nil)
+	f.write("a", "1")
+	f.sync()
+	start := time.Now()
+	f.stop()
+	require.Less(t, time.Since(start), 15*time.Second, "half of what a save may wait")
+	err := <-f.ended
+	f.ended <- err
+	require.ErrorIs(t, err, incremental.ErrNotSaved)
 }
 
 // TestNoGrowth: after many saves of an editor, each with temporary files of names that never come again, a loop has the memory that it had
