@@ -12,6 +12,9 @@ import (
 
 // TestDocsStart runs the program at the beginning of docs/cache.md.
 func TestDocsStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds what no build tag changes: once, without -short, is enough")
+	}
 	page, err := os.ReadFile("../docs/cache.md")
 	if err != nil {
 		t.Skip("the tests run without the documentation: ", err)

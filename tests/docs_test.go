@@ -2,6 +2,7 @@ package fileproc_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -157,6 +158,39 @@ func TestOptionsInOrder(t *testing.T) {
 		}
 		require.Equal(t, fields, named, file)
 	}
+}
+
+// TestOptionsOfPipelines: a test of fileprocbeam, whose build takes minutes, has each option in one of its tables, of those that a
+// pipeline refuses and of those that it keeps.
+func TestOptionsOfPipelines(t *testing.T) {
+	inModule(t)
+	file, err := parser.ParseFile(token.NewFileSet(), "fileprocbeam/options_test.go", nil, parser.SkipObjectResolution)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the tests run without their source")
+	}
+	require.NoError(t, err)
+	tables := map[string]string{}
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.VAR {
+			continue
+		}
+		spec := gen.Specs[0].(*ast.ValueSpec)
+		if table := spec.Names[0].Name; table == "refusedOptions" || table == "keptOptions" {
+			for _, row := range spec.Values[0].(*ast.CompositeLit).Elts {
+				name := strings.Trim(row.(*ast.KeyValueExpr).Key.(*ast.BasicLit).Value, `"`)
+				require.Empty(t, tables[name], name)
+				tables[name] = table
+			}
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[fileproc.Options]()) {
+		if f.IsExported() {
+			require.NotEmpty(t, tables[f.Name], "Options.%s is in neither table of fileprocbeam/options_test.go", f.Name)
+			delete(tables, f.Name)
+		}
+	}
+	require.Empty(t, tables, "no options")
 }
 
 // TestDocsNameTestsThatAreThere: each promise in docs/dev/guarantees.md has one too.

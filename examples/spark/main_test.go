@@ -23,6 +23,7 @@ func TestBatch(t *testing.T) {
 	for name, content := range map[string]string{
 		"2024/1.md": "---\nid: T-1\nstatus: done\n---\n\nthree small words\n",
 		"2024/2.md": "no front matter",
+		"2024/3.md": strings.Repeat("x", 1<<20+1),
 		"notes.txt": "",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
@@ -40,6 +41,7 @@ func TestBatch(t *testing.T) {
 		require.Equal(t, []string{
 			`{"path":"2024/1.md","result":{"id":"T-1","status":"done","words":3,"sha256":"9a619da3ed6398ac2fb1a742aa4f2521393a36e50dc920a16bb367cdb1552be9"}}` + "\n",
 			`{"path":"2024/2.md","error":"process: not a ticket: no front matter with an id"}` + "\n",
+			`{"path":"2024/3.md","error":"read: fileproc: file is larger than Options.MaxFileSize: 1048577 bytes, the limit is 1048576"}` + "\n",
 		}, lines)
 	}
 	require.Error(t, run(t.Context(), filepath.Join(dir, "not"), false, strings.NewReader(""), nil))
