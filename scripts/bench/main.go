@@ -26,6 +26,6 @@ func main() {
 		"targets": report.Targets,
 		"caches":  caches.Main,
 		"cold":    cold.Main,
-		"compare": regress.Compare, "prove": regress.Prove, "run": regress.Run,
+		"compare": regress.Compare, "run": regress.Run,
 	})
 }

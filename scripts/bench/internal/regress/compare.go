@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -275,48 +274,3 @@ func (c change) above(limit float64) bool { return c.clear(limit) && c.Estimate 
 
 // decides reports whether the samples are enough: not while both the limit and half of it may be the change.
 func (c change) decides(limit float64) bool { return c.clear(limit) || c.Hi <= limit }
-
-// prove shows that the comparison finds a slowdown that was planted in the hot path, and that it finds none between two builds of the
-// same commit. It measures HEAD, not what was changed since.
-func prove(f *flag.FlagSet) func(clone) {
-	repeats := f.Int("repeats", 20, "`times` that each comparison is made")
-	runs := f.Int("runs", 30, "`samples` of each side in a comparison")
-	turns := f.Int("turns", 250, "`turns` of the planted loop for each file, of some four cycles each: 250 are about a tenth of its time")
-	return func(c clone) {
-		fail.If(*repeats < 1 || *runs < minRuns, "want --repeats of at least 1 and --runs of at least %d", minRuns)
-		bc, old, binary := newCase("flat_5k", "whole"), c.made("one.test"), c.made("other.test")
-		bc.ensure(c)
-		clean := c.buildRevision("HEAD", "", old)
-		names, sides, hits := []string{"planted", "same commit"}, []source{c.plant(clean, loop(*turns), ""), clean}, []int{0, 0}
-		for i := range 2 * *repeats {
-			fmt.Printf("\n%s, %d of %d\n", names[i%2], i/2+1, *repeats)
-			c.build(sides[i%2], binary)
-			err := fail.Try(func() { comparison{c, selection{runs: *runs}, 0, moreSamples}.withBinary([]benchCase{bc}, old, binary) })
-			if errors.Is(err, errSlower) {
-				hits[i%2]++
-				fmt.Println(err)
-			} else {
-				fail.On(err)
-			}
-		}
-		fmt.Printf("\nplanted slowdown found %d times of %d; false alarms %d of %d\n", hits[0], *repeats, hits[1], *repeats)
-		fail.If(hits[0] != *repeats || hits[1] != 0, "the proof does not hold")
-	}
-}
-
-// loop is the code of a loop of so many turns. The variable keeps the compiler from leaving the loop out; it is no global one,
-// which the workers would share.
-func loop(turns int) string {
-	return fmt.Sprintf("x := uint64(i)\nfor range %d { x = x*6364136223846793005 + 1 }\nif x == 42 { return }\n", turns)
-}
-
-// plant adds code to what is done for each file, and declarations after the imports. The next plant takes its place.
-func (c clone) plant(src source, code, declarations string) source {
-	const visit = "func (w *worker) visit("
-	before, after, ok := strings.Cut(string(fail.Must(os.ReadFile(filepath.Join(src.dir, plantedFile)))), visit)
-	head, body, ok2 := strings.Cut(after, "{\n")
-	fail.If(!ok || !ok2, "%s has no %s…) to plant a slowdown in", plantedFile, visit)
-	src.planted = c.made("planted.go")
-	fail.On(os.WriteFile(src.planted, []byte(before+declarations+visit+head+"{\n"+code+body), 0o644))
-	return src
-}

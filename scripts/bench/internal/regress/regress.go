@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package regress guards the speed of fileproc: the commands behind bench_regress.sh, bench_compare.sh and bench_prove.sh.
+// Package regress guards the speed of fileproc: the commands behind bench_regress.sh and bench_compare.sh.
 package regress
 
 import (
@@ -24,7 +24,6 @@ import (
 var (
 	Run     = entryPoint("regress", record)
 	Compare = entryPoint("compare", compare)
-	Prove   = entryPoint("prove", prove)
 )
 
 var (

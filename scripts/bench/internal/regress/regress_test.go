@@ -174,7 +174,6 @@ func TestBadInput(t *testing.T) {
 	check(compare, `unknown case "flat_7k"`, "--against", "HEAD", "--sizes", "5k,7k")
 	check(compare, `unknown mode "half"`, "--against", "HEAD", "--modes", "whole,half")
 	check(compare, "tickets_flat_1m is missing; make it: ", "--against", "HEAD", "--sizes", "1m")
-	check(prove, "--repeats of at least 1", "--repeats", "0")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
 	check(record, "dirty tree", "--update-baseline")
