@@ -161,6 +161,8 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	return count
 }
 
+var releaseMounts = func(string) {}
+
 // newHistory makes the directories of a history.
 func newHistory(t *testing.T, seed uint64, dir string) *history {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), dir: dir, root: filepath.Join(dir, "now", "root")}
@@ -170,7 +172,7 @@ func newHistory(t *testing.T, seed uint64, dir string) *history {
 	for _, d := range historyDirs {
 		require.NoError(t, os.MkdirAll(h.path(d), 0o755))
 	}
-	t.Cleanup(h.letGo)
+	t.Cleanup(func() { h.letGo(); releaseMounts(dir) })
 	return h
 }
 

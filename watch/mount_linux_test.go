@@ -1,11 +1,15 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -59,6 +63,31 @@ func TestDirectoryHasTwoPaths(t *testing.T) {
 	require.Equal(t, before, dirs.Load())
 	f.write("self/d/b", "two")
 	require.Equal(t, []string{"d/b=two changed", "self/d/b=two changed"}, f.take())
+}
+
+// Histories in which root may mount.
+func init() {
+	changes["bind mount"] = func(h *history, _, _, d, e string) error {
+		if h.IntN(4) > 0 {
+			return nil
+		}
+		return unix.Mount(d, e, "", unix.MS_BIND, "")
+	}
+	changes["unmount"] = func(h *history, _, _, _, _ string) error { return unmountBelow(h.dir) }
+	changeNames = slices.Sorted(maps.Keys(changes))
+	releaseMounts = func(dir string) { _ = unmountBelow(dir) }
+}
+
+// unmountBelow unmounts what is mounted below dir, wherever that has been moved.
+func unmountBelow(dir string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir) {
+			at, _ := strconv.Unquote(`"` + fields[4] + `"`) // with octal escapes
+			err = errors.Join(err, unix.Unmount(at, unix.MNT_DETACH))
+		}
+	}
+	return err
 }
 
 // TestFewDescriptors: at a limit that is nearly reached, all files come.

@@ -393,7 +393,7 @@ func (s *Source) mounted() {
 	}
 }
 
-// mountPoints returns the numbers of the mounts at and below root, and as "." those of the directories above.
+// mountPoints says what is mounted at and below root, and as "." also above.
 func (s *Source) mountPoints() map[string]string {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -405,11 +405,12 @@ func (s *Source) mountPoints() map[string]string {
 		if len(fields) < 5 {
 			continue
 		}
+		what := fmt.Sprint(fields[0], fields[2:4]) // the next mount may get the number of one that has gone
 		at := unescape(fields[4])
 		if rel, err := filepath.Rel(s.way.real, at); err == nil && filepath.IsLocal(rel) {
-			points[rel] += " " + fields[0]
+			points[rel] += what
 		} else if rel, err := filepath.Rel(at, s.way.real); err == nil && filepath.IsLocal(rel) {
-			points["."] += " " + fields[0]
+			points["."] += what
 		}
 	}
 	return points

@@ -353,6 +353,21 @@ func TestMounts(t *testing.T) {
 	}
 }
 
+// TestMountInPlaceOfAnother: what is mounted where something else was until now is told of, also if both happened at once.
+func TestMountInPlaceOfAnother(t *testing.T) {
+	s, root := open(t, "a", "b", "at")
+	bind(t, filepath.Join(root, "a"), filepath.Join(root, "at"))
+	require.Equal(t, []string{"at/"}, take(t, s))
+	s.mu.Lock() // nobody looks
+	err := unix.Unmount(filepath.Join(root, "at"), unix.MNT_DETACH)
+	if err == nil {
+		err = unix.Mount(filepath.Join(root, "b"), filepath.Join(root, "at"), "", unix.MS_BIND, "")
+	}
+	s.mu.Unlock()
+	require.NoError(t, err)
+	require.Equal(t, []string{"at/"}, take(t, s))
+}
+
 // TestNothingIsLeft: Close closes what Open has opened, and ends its goroutine.
 func TestNothingIsLeft(t *testing.T) {
 	count := func() int {
