@@ -307,6 +307,44 @@ func TestFaultsListingFailsHalfWay(t *testing.T) {
 }
 
 // A file that Select has looked at may change like any other.
+// A name that a listing has twice, which only a broken file system gives, is two entries, whatever the options and the backend.
+func TestFaultsListedTwice(t *testing.T) {
+	want := map[string]int{"a": 2, "b": 1, "d": 2, "d/c": 2, "d/e": 4, "d/e/f": 4}
+	tree := func() *object {
+		a, e := file("a", "alpha"), folder("e", file("f", "phi"))
+		d := folder("d", e, file("c", "gamma", unknown), e)
+		return folder("", a, d, file("b", "beta"), a, d)
+	}
+	for _, opts := range []Options{{}, {Ordered: true}, {IgnoreFiles: []string{".ignore"}}, {SkipMarked: []string{"TAG"}, Ordered: true}, {Stat: true}, {ReadSize: NoRead, Stat: true},
+		{hooks: hooks{Unchanged: halfOld}}} {
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			var report Report
+			opts.Workers, opts.openRoot, opts.Report = workers, w.openRoot, &report
+			got := map[string]int{}
+			for rel, err := range Stream(t.Context(), "root", opts, relOf) {
+				require.NoError(t, err)
+				got[filepath.ToSlash(rel)]++
+			}
+			files := maps.Clone(want)
+			delete(files, "d")
+			delete(files, "d/e")
+			require.Equal(t, files, got)
+			requireLedger(t, report)
+			require.EqualValues(t, 9, report.Found)
+
+			got = map[string]int{}
+			for e, err := range Walk(t.Context(), "root", opts) {
+				require.NoError(t, err)
+				got[filepath.ToSlash(e.Rel())]++
+			}
+			require.Equal(t, want, got)
+			requireLedger(t, report)
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open)
+		})
+	}
+}
+
 func TestFaultsChangeAfterSelect(t *testing.T) {
 	for _, opts := range []Options{{}, {ReadSize: 3}, {Stat: true}, {Stat: true, ReadSize: NoRead}} {
 		inBubble(t, func(t *testing.T) {

@@ -222,6 +222,39 @@ func (e listedEntry) Type() fs.FileMode { return e.typ }
 func (e listedEntry) IsDir() bool       { return e.typ.IsDir() }
 
 // An invalid name is a failure of its own that states the name, and nothing is opened by it.
+// listsTwice is a file system whose listings have each name twice.
+type listsTwice struct{ fs.FS }
+
+type listsTwiceDir struct{ fs.ReadDirFile }
+
+func (f listsTwice) Open(name string) (fs.File, error) {
+	file, err := f.FS.Open(name)
+	if dir, ok := file.(fs.ReadDirFile); ok {
+		return listsTwiceDir{dir}, err
+	}
+	return file, err
+}
+
+func (d listsTwiceDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	entries, err := d.ReadDirFile.ReadDir(n)
+	return append(entries, entries...), err
+}
+
+// TestFSListsTwice: a name that a listing has twice is two entries, in order as well.
+func TestFSListsTwice(t *testing.T) {
+	fsys := listsTwice{fstest.MapFS{"a": {Data: []byte("1")}, "d/b": {Data: []byte("2")}}}
+	for _, ordered := range []bool{false, true} {
+		for _, ignore := range [][]string{nil, {".ignore"}} {
+			var report fileproc.Report
+			opts := fileproc.Options{FS: fsys, Ordered: ordered, IgnoreFiles: ignore, Report: &report}
+			got, err := fileproc.Process(t.Context(), ".", opts, relOf)
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"a", "a", "d/b", "d/b", "d/b", "d/b"}, slash(got))
+			requireBalanced(t, report)
+		}
+	}
+}
+
 func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
 	names := []string{"", ".", "..", "/", "a/b", "../secret", "../../secret", "/secret", "sub/", "./", "x\x00", "\x00"}
 	types := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink, fs.ModeIrregular, fs.ModeType}
