@@ -99,28 +99,26 @@ var variedNames = []string{"a.md", "ign.md", "no//name", "d/c.md", "d/d.txt", "m
 // A mishapRun is a run in which one call of a callback does not return as it should.
 type mishapRun struct {
 	callback string
-	mishap   func(cancel func())
-	variant  int    // of the options: bits
-	turn     int    // chooses what the variants leave open
-	system   string // varied, on a file system
-	hasLinks bool   // in system
+	mishap   func(cancel func()) (stop bool) // stop: the callback is to end the run in its own way, if it has one
+	variant  int                             // of the options: bits
+	turn     int                             // chooses what the variants leave open
+	system   string                          // varied, on a file system
+	hasLinks bool                            // in system
 
 	mu sync.Mutex
 	n  int // calls until the mishap
 }
 
 // at is called in each callback.
-func (r *mishapRun) at(callback string, cancel func()) {
+func (r *mishapRun) at(callback string, cancel func()) (stop bool) {
 	if callback != r.callback {
-		return
+		return false
 	}
 	r.mu.Lock()
 	r.n--
 	mine := r.n == -1
 	r.mu.Unlock()
-	if mine {
-		r.mishap(cancel)
-	}
+	return mine && r.mishap(cancel)
 }
 
 func (r *mishapRun) options(w *world, cancel func()) (root string, opts Options) {
@@ -129,7 +127,12 @@ func (r *mishapRun) options(w *world, cancel func()) (root string, opts Options)
 	opts.Select = func(*File) bool { r.at("Select", cancel); return true }
 	opts.SelectDir = func(e Entry) bool { r.at("SelectDir", cancel); return e.Name() != "e" || r.turn%5 > 0 }
 	opts.OnSkip = func(Entry, SkipReason) { r.at("OnSkip", cancel) }
-	opts.OnError = func(error) error { r.at("OnError", cancel); return nil }
+	opts.OnError = func(error) error {
+		if r.at("OnError", cancel) {
+			return errBroken
+		}
+		return nil
+	}
 	opts.OnProgress = func(Report) { r.at("OnProgress", cancel) }
 	if r.callback == "Unchanged" || r.callback == "OnBinary" {
 		opts.hooks.Unchanged = func(f *File) bool { r.at("Unchanged", cancel); return halfOld(f) }
@@ -144,7 +147,7 @@ func (r *mishapRun) options(w *world, cancel func()) (root string, opts Options)
 	if hasNames {
 		opts.Files = func(yield func(string) bool) {
 			for _, name := range variedNames {
-				if r.at("Files", cancel); !yield(name) {
+				if r.at("Files", cancel) || !yield(name) {
 					return
 				}
 			}
@@ -179,7 +182,10 @@ func (r *mishapRun) run(t *testing.T, k int) bool {
 	opts.Report = &report
 	fn := func(f *File) (int, error) {
 		time.Sleep(progressPeriod)
-		if r.at("fn", cancel); f.Name() == "c.md" {
+		switch {
+		case r.at("fn", cancel):
+			return 0, fs.SkipAll
+		case f.Name() == "c.md":
 			return 0, errBroken
 		}
 		return 0, nil
@@ -193,11 +199,15 @@ func (r *mishapRun) run(t *testing.T, k int) bool {
 			_, _ = Process(ctx, root, opts, fn)
 		case "Stream":
 			for range Stream(ctx, root, opts, fn) {
-				r.at("loop", cancel)
+				if r.at("loop", cancel) {
+					break
+				}
 			}
 		case "Walk":
 			for range Walk(ctx, root, opts) {
-				r.at("loop", cancel)
+				if r.at("loop", cancel) {
+					break
+				}
 			}
 		}
 	}()
@@ -213,8 +223,11 @@ func TestFaultsLedgerAfterEveryMishap(t *testing.T) {
 	require.True(t, testtree.Make(t, r.system, "a.md=a", "b.txt=b", ".ignore=ign*\n", "ign.md", "bin.md=\x00", "d/c.md=c", "d/d.txt=d", "d/e/f.md=f", "d/e/g.txt",
 		"marked/TAG", "marked/m.md", "z.md=z"))
 	r.hasLinks = testtree.Make(t, r.system, "l.md -> a.md", "l.txt -> a.md", "no.md -> none", "out.md -> ..", "ld -> d", "loop.md -> loop.md")
-	for name, mishap := range map[string]func(cancel func()){
-		"panic": func(func()) { panic(errBroken) }, "Goexit": func(func()) { runtime.Goexit() }, "cancel": func(cancel func()) { cancel() },
+	for name, mishap := range map[string]func(cancel func()) bool{
+		"panic":  func(func()) bool { panic(errBroken) },
+		"Goexit": func(func()) bool { runtime.Goexit(); return false },
+		"cancel": func(cancel func()) bool { cancel(); return false },
+		"stop":   func(func()) bool { return true },
 	} {
 		for _, r.callback = range []string{"fn", "Select", "SelectDir", "Unchanged", "OnBinary", "OnSkip", "OnError", "OnProgress", "Files", "loop"} {
 			t.Run(name+"/"+r.callback, func(t *testing.T) {

@@ -105,7 +105,8 @@ func TestPrunedBySystem(t *testing.T) {
 // searchOnly makes directories that this user, or another, may search and not list.
 func searchOnly(t *testing.T) string {
 	dir := t.TempDir()
-	require.True(t, testtree.Make(t, dir, "top=t", "x/known=k", "x/y/deep=d", "x/open/a=a", "x/open/b=b", "x/.ignore=ign*\n", "x/ign=", "x/TAG=", "plain/f=f"))
+	require.True(t, testtree.Make(t, dir, "top=t", "x/known=k", "x/y/deep=d", "x/open/a=a", "x/open/b=b", "x/.ignore=ign*\n", "x/ign=", "x/.git/HEAD=ref: refs/heads/main\n",
+		"x/.git/objects/", "x/.git/refs/", "x/.gitignore=gi*\n", "x/gi=", "x/TAG=", "plain/f=f"))
 	for i := range 200 { // which are read together
 		require.True(t, testtree.Make(t, dir, fmt.Sprintf("x/many%d=%d", i, i)))
 	}
@@ -131,9 +132,10 @@ func belowSearchOnly(t *testing.T, dir string) {
 	if data, err := os.ReadFile(filepath.Join(dir, "x/y/deep")); err != nil || string(data) != "d" {
 		t.Skip("such a directory cannot be searched here")
 	}
+	newHome(t) // of the user whose git this is
 	process := func(root string, opts fileproc.Options, names ...string) (got, failed map[string]string) {
 		got, failed = map[string]string{}, map[string]string{}
-		opts.Files, opts.Workers = slices.Values(names), 1
+		opts.Files = slices.Values(names)
 		opts.OnError = func(err error) error {
 			var pathErr *fs.PathError
 			require.ErrorAs(t, err, &pathErr)
@@ -159,6 +161,15 @@ func belowSearchOnly(t *testing.T, dir string) {
 		require.Equal(t, "k", string(f.Data()))
 		return nil
 	}), "root is such a file")
+	open := 0
+	require.NoError(t, fileproc.ForEach(t.Context(), filepath.Join(dir, "x", "open"), fileproc.Options{Workers: 1}, func(*fileproc.File) error {
+		open++
+		return nil
+	}), "root is in such a directory")
+	require.Equal(t, 2, open)
+	got, failed := process(".", fileproc.Options{FS: os.DirFS(dir)}, "x/known", "x/y/deep")
+	require.Equal(t, map[string]string{"x/known": "k", "x/y/deep": "d"}, got)
+	require.Empty(t, failed)
 	if fileproc.Backend() == "generic" { // an os.Root is for directories that can be listed
 		_, failed := process(dir, fileproc.Options{}, "x/known", "x/y/deep")
 		require.Equal(t, map[string]string{"x/known": fs.ErrPermission.Error(), "x/y/deep": fs.ErrPermission.Error()}, failed)
@@ -180,13 +191,17 @@ func belowSearchOnly(t *testing.T, dir string) {
 			many = append(many, fmt.Sprint("many", i))
 		}
 		got, failed = process(filepath.Join(dir, "x"), opts, many...)
-		require.Len(t, got, 200)
+		require.Len(t, got, len(many))
 		require.Equal(t, "177", got["many177"])
 		require.Empty(t, failed)
 
 		opts.IgnoreFiles = []string{".ignore"}
 		got, failed = process(dir, opts, "x/known", "x/ign")
 		require.Equal(t, map[string]string{"x/known": "k"}, got)
+		require.Empty(t, failed)
+		opts.GitIgnore = true
+		got, failed = process(dir, opts, "x/known", "x/gi", "x/y/deep")
+		require.Equal(t, map[string]string{"x/known": "k", "x/y/deep": "d"}, got)
 		require.Empty(t, failed)
 		opts.SkipMarked = []string{"TAG"}
 		got, failed = process(dir, opts, "x/known", "x/y/deep")
