@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/plumbing"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/watch/internal/events"
 )
 
@@ -57,7 +57,8 @@ type loop[T any] struct {
 	first, last time.Time       // when something was added to it
 	syncs       []chan<- error
 	left        bool          // by the caller
-	away        time.Duration // of the burst, in the caller's loop
+	measures    bool          // this burst is a look, whose cost is measured
+	away        time.Duration // of processors, in the caller's loop, if measures is set
 	rootAway    bool          // nothing but a look at it shows that it is back
 	begun       bool          // the first burst has ended
 	listed      bool          // root was, once
@@ -113,8 +114,8 @@ func (l *loop[T]) run(ctx context.Context) {
 
 // send yields, unless the caller has left the loop. It reports whether it goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
-	if l.begun { // for all files that are there, two looks at the clock would be a twentieth of the start
-		defer func(start time.Time) { l.away += time.Since(start) }(time.Now())
+	if l.measures { // two system calls
+		defer func(start time.Duration) { l.away += sys.ProcessorTime() - start }(sys.ProcessorTime())
 	}
 	l.left = l.left || !l.yield(c, err)
 	return !l.left
@@ -133,13 +134,14 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	clear(l.dirty)
 	l.first = time.Time{}
 	all := slices.Contains(names, ".")
+	// In the first burst fn is called for all: what a look costs is not known yet.
+	l.measures, l.away = l.begun && len(l.pollNames()) > 0, 0
 	l.forgetPolled(names)
 	if all {
 		names = nil
 		l.openSource()
 	}
-	start, yielded := time.Now(), false
-	l.away = 0
+	start, used, yielded := time.Now(), sys.ProcessorTime(), false
 	if all || len(names) > 0 {
 		for r, err := range l.session.Run(ctx, names) {
 			if err == nil && l.listed && r.Kind == incremental.Unchanged {
@@ -171,14 +173,12 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	if !l.sayLimit() || l.listed && (yielded || isFirst) && !l.send(Change[T]{Settled: true}, nil) {
 		return false
 	}
-	if !l.begun { // in this burst fn was called for all: what a look costs is not known yet
-		l.begun, l.away = true, time.Since(start)
-	}
+	l.begun = true
 	for _, done := range l.syncs {
 		done <- nil
 	}
 	l.syncs = nil
-	l.plan(start, all, yielded)
+	l.plan(start, sys.ProcessorTime()-used-l.away, all, yielded)
 	return true
 }
 
@@ -292,7 +292,7 @@ func (l *loop[T]) pollNames() []string {
 }
 
 // plan sets the times of what is to be done while nothing happens, after a burst.
-func (l *loop[T]) plan(start time.Time, all, yielded bool) {
+func (l *loop[T]) plan(start time.Time, cost time.Duration, all, yielded bool) {
 	now := time.Now()
 	l.settleAt = time.Time{}
 	for _, at := range l.session.Unsettled() {
@@ -312,11 +312,11 @@ func (l *loop[T]) plan(start time.Time, all, yielded bool) {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
 	case all || l.pollAt.IsZero() || !l.pollAt.After(start):
-		cost := (now.Sub(start) - l.away) * time.Duration(min(cmp.Or(l.w.opts.Workers, runtime.GOMAXPROCS(0)), runtime.NumCPU()))
-		if l.rootAway {
-			cost = 0
+		pause := cmp.Or(l.w.Poll, defaultPoll)
+		if l.measures && !l.rootAway {
+			pause = max(pause, cost*pollShare)
 		}
-		l.pollAt = now.Add(min(max(cmp.Or(l.w.Poll, defaultPoll), cost*pollShare), maxPoll))
+		l.pollAt = now.Add(min(pause, maxPoll))
 	}
 }
 

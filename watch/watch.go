@@ -34,10 +34,11 @@
 // links, are watched as well, or looked at each second where that is not possible.
 //
 // On Linux, inotify watches each directory of ext4, xfs, btrfs, tmpfs, f2fs, ZFS, bcachefs
-// and overlayfs. On Windows, one handle watches the tree. Elsewhere, on network and FUSE mounts, with
+// and overlayfs. On Windows, one handle watches the tree. On macOS, the BSDs and all other systems,
+// on network and FUSE mounts, with
 // Options.FS, and in directories for which Linux allows no more watches, the tree is
-// polled: it is run over at an interval of a hundred times what that costs, at
-// least Watcher.Poll. With Symlinks, other than SymlinksSkip, it is polled too:
+// polled: it is run over at an interval of a hundred times the processor time that this takes,
+// at least Watcher.Poll. With Symlinks, other than SymlinksSkip, it is polled too:
 // no event tells what happens behind a link.
 //
 // Some changes give no event: a store through a shared memory mapping, before the file is
@@ -96,7 +97,8 @@ type Watcher[T any] struct {
 	MaxWait time.Duration
 
 	// Poll is the least time between two looks at what is polled. Zero means one
-	// second. They are further apart if a look takes more than a hundredth of that on one processor.
+	// second. They are further apart if a look takes more than a hundredth of that of one
+	// processor's time. Where the system does not tell a process how much it takes, time that passes counts.
 	Poll time.Duration
 
 	root  string

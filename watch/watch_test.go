@@ -19,6 +19,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/watch/internal/events"
 	"github.com/gofrs/flock"
@@ -459,13 +460,18 @@ func TestRootComesLate(t *testing.T) {
 	})
 }
 
-// TestFirstBurstIsNoLook: the first burst, in which fn is called for all files, does not say how far apart looks are to be.
-func TestFirstBurstIsNoLook(t *testing.T) {
+// TestPollingFollowsTheProcessor: a look that waits, as for another program, does not make the next one come late, nor does the first
+// burst, in which fn is called for all files.
+func TestPollingFollowsTheProcessor(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1")
 	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, func(file *fileproc.File) (int, error) {
-		if file.Rel() == "a" {
-			time.Sleep(300 * time.Millisecond) // of which polling would wait a hundred times, for each processor
+		switch start := sys.ProcessorTime(); file.Rel() {
+		case "a":
+			for sys.ProcessorTime()-start < 300*time.Millisecond { // of which polling would wait a hundred times
+			}
+		case "b":
+			time.Sleep(300 * time.Millisecond)
 		}
 		return 0, nil
 	})
@@ -474,10 +480,12 @@ func TestFirstBurstIsNoLook(t *testing.T) {
 	defer cancel()
 	for c, err := range w.Changes(ctx) {
 		require.NoError(t, err)
-		if c.Rel == "b" {
+		switch {
+		case c.Rel == "b":
+			testtree.Make(t, root, "c=3")
+		case c.Rel == "c":
 			return
-		}
-		if c.Settled {
+		case c.Settled:
 			testtree.Make(t, root, "b=2")
 		}
 	}

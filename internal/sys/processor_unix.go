@@ -1,0 +1,18 @@
+//go:build unix
+
+package sys
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProcessorTime returns how much time of processors this process has taken.
+func ProcessorTime() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return time.Since(begun)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
