@@ -62,6 +62,7 @@ type workerState[T any] struct {
 	outcome   cachefile.Outcome
 	own       bool
 	called    bool          // fn was, for the last file
+	held      any           // recent.value for that file
 	dir       any           // the directory of the last file
 	known     cachefile.Dir // what the cache file has of it
 	isOwnDir  bool          // and whether it is in it
@@ -200,7 +201,7 @@ func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 		return false
 	}
 	id, ok := identityOf(s)
-	return ok && id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, rec)
+	return ok && id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, f, rec)
 }
 
 // lookup returns what is kept of f, and notes that it is still there. Inode is 0 if
@@ -227,8 +228,11 @@ func (r *run[T]) recentOf(f *fileproc.File) *recent {
 }
 
 // take makes rec the outcome of w's file. What cannot be decoded is of no use.
-func (r *run[T]) take(w *workerState[T], rec cachefile.View) bool {
-	w.outcome = rec.Outcome
+func (r *run[T]) take(w *workerState[T], f *fileproc.File, rec cachefile.View) bool {
+	if w.outcome = rec.Outcome; rec.Outcome == outcomeHeld {
+		w.value, _ = r.recentOf(f).value.(T)
+		return true
+	}
 	if rec.Outcome != cachefile.OutcomeResult {
 		return true
 	}
@@ -290,42 +294,60 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	id, keeps := r.look(f)
 	byContent := id.Content != noContent
 	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
-		if rec, ok := r.lookup(w, f, 0); ok && byContent && rec.ID == id && r.take(w, rec) {
+		if rec, ok := r.lookup(w, f, 0); ok && byContent && rec.ID == id && r.take(w, f, rec) {
 			core.SetUnchanged(f)
 			return r.taken(w, f)
 		}
 	}
 	sum := r.sumOf(f, id, keeps)
-	if e := r.recent[rel]; keeps && e.isSame(id, sum) && r.take(w, e.view()) {
+	e := r.recent[rel]
+	if keeps && (e.isSame(id, sum) || r.isStill(rel, e, id)) && r.take(w, f, e.view()) {
 		r.again(f, e, id, sum)
 		return r.taken(w, f)
 	}
+	if !keeps {
+		id = cachefile.Identity{}
+	}
 	rec, kept := cachefile.Record{Path: rel, ID: id}, false
 	w.called = true
-	switch v, err = r.process(f); {
-	case err == nil:
-		if rec.Result, v, keeps = r.encode(w, rel, v, keeps); keeps {
-			kept = r.keep(f, rec, sum)
+	if rec.Result, rec.Outcome, v, err = r.callProcess(w, f, rel); err == nil || !errors.Is(err, fs.SkipAll) {
+		if kept = keeps && r.keep(f, rec, sum); !keeps {
+			r.remember(f, rec, nil)
 		}
-	case errors.Is(err, fs.SkipAll):
-		r.stopped.Store(true)
-	case errors.Is(err, fileproc.ErrSkip):
-		if rec.Outcome = cachefile.OutcomeSkipped; keeps {
-			kept = r.keep(f, rec, sum)
+		if e.isKnown(rec, w.held) {
+			if w.called = false; rec.Outcome == outcomeFailed {
+				err = errStillFails
+			}
 		}
-	case keeps:
-		rec.Outcome = outcomeFailed
-		r.keep(f, rec, sum)
 	}
+	w.held = nil
 	if !kept {
 		r.note(f, rel)
 	}
 	return v, err
 }
 
+// callProcess calls fn, and returns what is to be kept of it, and what the caller gets.
+func (r *run[T]) callProcess(w *workerState[T], f *fileproc.File, rel string) (result []byte, outcome cachefile.Outcome, v T, err error) {
+	switch v, err = r.process(f); {
+	case err == nil:
+		var ok bool
+		if result, v, ok = r.encode(w, rel, v); !ok {
+			w.held, outcome = v, outcomeHeld
+		}
+	case errors.Is(err, fs.SkipAll):
+		r.stopped.Store(true)
+	case errors.Is(err, fileproc.ErrSkip):
+		outcome = cachefile.OutcomeSkipped
+	default:
+		w.held, outcome = err.Error(), outcomeFailed
+	}
+	return result, outcome, v, err
+}
+
 // taken returns the outcome of f, which is unchanged.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
-	if w.outcome == cachefile.OutcomeResult {
+	if w.outcome == cachefile.OutcomeResult || w.outcome == outcomeHeld {
 		v, w.value = w.value, v
 		return v, nil
 	}
@@ -388,7 +410,7 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (ke
 			return false
 		}
 	}
-	if rec.Outcome == outcomeFailed {
+	if rec.Outcome >= outcomeFailed {
 		r.remember(f, rec, sum)
 		return false
 	}
@@ -439,7 +461,7 @@ const maxBuffer = 1 << 20
 
 // encode returns v as it is kept, and what the caller gets for it. If it cannot be
 // kept, the caller gets v.
-func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte, T, bool) {
+func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
 	b, err := r.codec.Append(w.buf[:0], v)
 	if cap(b) <= maxBuffer {
 		w.buf = b
@@ -447,7 +469,7 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T, keeps bool) ([]byte,
 	if err == nil {
 		var decoded T
 		if decoded, err = r.codec.Decode(b); err == nil {
-			return b, decoded, keeps
+			return b, decoded, true
 		}
 	}
 	if err == errNotUTF8 {

@@ -51,7 +51,9 @@ func (k Kind) String() string {
 //
 // What was processed less than two seconds after its last write cannot be kept yet:
 // [Session.Unsettled] names it. A run that looks at it later does not call fn if the
-// content is the same. A failure of fn stays until the file changes.
+// content is the same. A failure of fn stays until the file changes. If neither metadata nor content
+// can say that a file is unchanged, fn is called, and Unchanged says that its result is.
+// A result that cannot be encoded stays in memory.
 //
 // The methods are called by one goroutine at a time, and not in the loop over a run.
 type Session[T any] struct {

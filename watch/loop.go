@@ -54,6 +54,7 @@ type loop[T any] struct {
 	skipAll atomic.Bool    // fn has returned fs.SkipAll
 
 	dirty       map[string]bool // what the next burst looks at
+	still       map[string]bool // of these, the files to which nothing has happened since the last look, as events tell
 	first, last time.Time       // when something was added to it
 	syncs       []chan<- error
 	left        bool          // by the caller
@@ -78,6 +79,7 @@ type loop[T any] struct {
 func (l *loop[T]) run(ctx context.Context) {
 	opts := l.w.opts
 	core.Hooks(&opts).OnDir = l.watchDir
+	core.Hooks(&opts).IsStill = func(rel string) bool { return l.still[rel] }
 	fn := l.w.fn
 	if fn != nil {
 		fn = func(f *fileproc.File) (T, error) {
@@ -178,6 +180,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		done <- nil
 	}
 	l.syncs = nil
+	clear(l.still)
 	l.plan(start, sys.ProcessorTime()-used-l.away, all, yielded)
 	return true
 }
@@ -392,11 +395,15 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	is := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
 	if is(l.settleAt) {
 		l.settleAt = time.Time{}
+		if l.source != nil {
+			l.take()
+		}
 		for rel, at := range l.session.Unsettled() {
 			if is(at) {
-				l.dirty[rel] = true
+				l.still[rel] = l.isStill(rel)
 			}
 		}
+		l.mark(slices.Collect(maps.Keys(l.still)))
 		l.unsaved = true
 		return 0
 	}
@@ -441,6 +448,21 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		return 1<<63 - 1
 	}
 	return max(next.Sub(now), 1)
+}
+
+// isStill reports whether events would have told of what has happened to the file rel, and have not.
+func (l *loop[T]) isStill(rel string) bool {
+	if l.source == nil || l.w.opts.Symlinks != fileproc.SymlinksSkip {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; !l.dirty[rel] && l.polled[rel] == nil; rel = path.Dir(rel) {
+		if rel == "." {
+			return true
+		}
+	}
+	return false
 }
 
 // mark makes names dirty.

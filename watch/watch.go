@@ -142,7 +142,7 @@ func (w *Watcher[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
 		w.begin()
 		defer w.end()
-		l := &loop[T]{w: w, yield: yield, dirty: map[string]bool{".": true}, polled: map[string]error{}}
+		l := &loop[T]{w: w, yield: yield, dirty: map[string]bool{".": true}, still: map[string]bool{}, polled: map[string]error{}}
 		l.run(ctx)
 	}
 }

@@ -249,18 +249,76 @@ func TestEditorsSaves(t *testing.T) {
 	}
 }
 
-// TestOneCallForEachChange: neither the check of a file that has settled, nor a write of the same content, calls fn.
+// TestOneCallForEachChange: neither the check of a file that has settled, nor a write of the same content, calls fn. Where content is not
+// compared, events show that nothing has happened, and without them nothing comes twice.
 func TestOneCallForEachChange(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a=1")
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
-	f.write("a", "two")
-	f.sync()
-	f.write("a", "two") // before it has settled
-	f.sync()
-	time.Sleep(3 * fsinfo.Settled) // it is looked at again
-	require.Equal(t, []string{"a=1 new", "a=two changed"}, f.take())
-	require.Equal(t, 2, f.calls["a"])
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		for _, size := range []int{0, 2, fileproc.NoRead} {
+			t.Run(fmt.Sprint("ReadSize=", size), func(t *testing.T) {
+				root := t.TempDir()
+				testtree.Make(t, root, "a=1", "d/b=long")
+				f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{ReadSize: size}, set)
+				for _, again := range []string{"two", "twofold"} {
+					f.write("a", again)
+					f.sync()
+					if size == 0 {
+						f.write("a", again) // before it has settled
+						f.sync()
+					}
+					time.Sleep(3 * fsinfo.Settled) // it is looked at again
+					f.sync()
+				}
+				calls := f.calls
+				got := slices.DeleteFunc(f.take(), func(s string) bool { return strings.HasSuffix(s, "new") })
+				require.Len(t, got, 2, "%v", got)
+				if set == nil && hasEvents(root) || size == 0 {
+					require.Equal(t, map[string]int{"a": 3, "d/b": 1}, calls)
+				}
+			})
+		}
+	})
+}
+
+// TestEventBeforeItSettles: a file that is written again within a step of the clock, so that its metadata is the same, is not still.
+func TestEventBeforeItSettles(t *testing.T) {
+	l := &loop[string]{w: &Watcher[string]{}, source: &events.Source{}, dirty: map[string]bool{"a": true, "d": true}, polled: map[string]error{"p": events.ErrLimit}}
+	for rel, is := range map[string]bool{"a": false, "b": true, "d/e/f": false, "p/x": false, "e/f": true} {
+		require.Equal(t, is, l.isStill(rel), rel)
+	}
+	l.w.opts.Symlinks = fileproc.SymlinksFiles
+	require.False(t, l.isStill("b"))
+	l.w.opts.Symlinks, l.source = fileproc.SymlinksSkip, nil
+	require.False(t, l.isStill("b"))
+}
+
+// TestPollingIsQuiet: what can be kept in no cache file, nor be compared, does not come at each look.
+func TestPollingIsQuiet(t *testing.T) {
+	for name, set := range map[string]func(*Watcher[string]){
+		"not UTF-8":                func(*Watcher[string]) {},
+		"content alone":            func(w *Watcher[string]) { w.inc.Compare = incremental.CompareContent },
+		"neither":                  func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, fileproc.NoRead },
+		"neither, by their length": func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			testtree.Make(t, root, "latin1=caf\xe9", "text=cafe", "fails=caf!", "skipped=caf?")
+			f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
+				w.noEvents = true
+				set(w)
+			})
+			f.take()
+			for range 3 {
+				require.Empty(t, f.take())
+			}
+			time.Sleep(2 * fsinfo.Settled)
+			f.sync()
+			require.Empty(t, f.got, "not even settled")
+			require.NoError(t, os.Remove(f.path("latin1")))
+			require.Equal(t, []string{"latin1 deleted"}, f.take())
+			f.write("latin1", "caf\xe8s")
+			require.Len(t, f.take(), 1)
+		})
+	}
 }
 
 // hasEvents reports whether there are events in the test's directory.

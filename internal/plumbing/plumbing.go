@@ -27,6 +27,10 @@ type Hooks[File any] struct {
 	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, as
 	// Options.SelectDir is, once that has returned true. For root it is "." and comes first, before it is known what is there.
 	OnDir func(rel string)
+
+	// IsStill, if not nil, tells a Session of package incremental that nothing has happened to a file since the last run has
+	// looked at it, as package watch may know from events. It is asked where neither metadata nor content says so.
+	IsStill func(rel string) bool
 }
 
 // An API has one function for each thing that a user of this package does.
