@@ -66,7 +66,7 @@ func (w *worker) readIgnorePaths() error {
 		if err != nil {
 			return err
 		}
-		var place gitrepo.Place // of the system, also beside an FS
+		place := gitrepo.Place{Looks: w.calls.onRule} // of the system, also beside an FS
 		if !filepath.IsAbs(p) {
 			place.FS, place.Dir = w.cfg.fsys, dir
 			if n == 0 {
@@ -131,7 +131,7 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 // if n is root and in it. It returns false if the run is stopped, or if n cannot be
 // opened: that is a failure of n, or of each of its files that Options.Files names.
 func (w *worker) enterRepository(n *node) bool {
-	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath("")))}
+	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
 		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
 	}

@@ -398,7 +398,7 @@ func (o *Options) callbacks() callbacks {
 	if call := o.hooks.OnBinary; call != nil {
 		c.onBinary = func(f *currentFile) { call((*File)(f)) }
 	}
-	c.onDir = o.hooks.OnDir
+	c.onDir, c.onRule = o.hooks.OnDir, o.hooks.OnRule
 	if call := o.SelectDir; call != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
 			return call(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})

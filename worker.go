@@ -21,6 +21,7 @@ type callbacks struct {
 	unchanged  func(*currentFile) bool
 	onBinary   func(*currentFile)
 	onDir      func(rel string)
+	onRule     func(path string)
 	selectDir  func(w *worker, parent *node, name string) bool
 	// visitDir gets each directory that Walk finds, the entry name of parent, and
 	// the function that fetches its metadata. It reports whether to open it.

@@ -43,10 +43,10 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		if rel != "." && !isBelow(rel) {
 			return nil, fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
 		}
-		if decides(&s.opts, rel) {
+		if decides(&s.opts, rel) && !s.rules.names[rel] {
 			rel = path.Dir(rel)
 		}
-		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" { // for all of root
+		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] { // for all of root
 			rel = "."
 		}
 		// An event of a directory may come by the path of a link that has led there.

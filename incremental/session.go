@@ -71,6 +71,7 @@ type Session[T any] struct {
 	drop      []int              // numbers of loaded records, likewise
 	kept      int                // of r.recent, since the load
 	unsettled map[string]time.Time
+	rules     *rules // that runs have met since the last one over all files began
 	mark      marker
 }
 
@@ -156,12 +157,14 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 		return nil, err
 	}
 	r.recent = map[string]*recent{}
-	return &Session[T]{r: r, opts: opts, failures: map[string]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{}}, nil
+	return &Session[T]{r: r, opts: opts, failures: map[string]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{},
+		rules: newRules(root, core.Hooks(&opts).OnDir)}, nil
 }
 
 // Run looks at all files below root if names is nil, and else at what these paths
 // lead to now: at a file, at all below a directory, or at what is known to have been
-// there. A name of an ignore file, or of one of SkipMarked, stands for its directory. It
+// there. A name of an ignore file, or of one of SkipMarked, stands for its directory, and one of
+// a file that decides for more than that, such as .git/config, for all files. It
 // yields the results of all files that it looked at, unchanged ones too, then
 // what is deleted, in the order of the paths. The first run over all files also yields what the cache file
 // has and the tree has not.
@@ -194,6 +197,7 @@ func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T
 		s.mark = marker{}
 		if sc.all {
 			s.r.inspectRoot()
+			s.rules = newRules(s.r.root, core.Hooks(&s.opts).OnDir)
 		}
 		if sc.all || len(sc.files)+len(sc.trees) > 0 {
 			if !s.runFiles(ctx, sc, yield) {
@@ -234,6 +238,9 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 			}
 			return nil
 		}
+	}
+	if opts.FS == nil {
+		core.Hooks(&opts).OnRule = s.rules.note
 	}
 	r.prepare(&opts)
 	if !sc.all {

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"path/filepath"
+
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,21 +224,9 @@ func (l *loop[T]) openSource() {
 		}
 		l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported) && !errors.Is(err, events.ErrLimit)
 	}
-	if l.source == nil {
-		return
-	}
-	// Rules for all of root may be in directories that no run lists.
-	if l.w.opts.GitIgnore {
-		_ = l.source.Add(".git/info") // there is none outside a repository
-	}
-	for _, rel := range l.w.opts.IgnoreFiles {
-		if dir := path.Dir(rel); dir != "." && filepath.IsLocal(dir) {
-			_ = l.source.Add(dir)
-		}
-	}
 }
 
-// watchDir sets the watch of a directory that a run is about to list. What happens
+// watchDir sets the watch of a directory that a run is about to list, or in which it looks for rules. What happens
 // there before is listed, what happens later is an event.
 func (l *loop[T]) watchDir(rel string) {
 	if l.source == nil {

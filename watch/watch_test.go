@@ -549,6 +549,89 @@ func TestPollingFollowsTheProcessor(t *testing.T) {
 	}
 }
 
+// TestRulesInsideRoot: what is ignored follows each file that decides it, also in directories that no run lists and that come later.
+func TestRulesInsideRoot(t *testing.T) {
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	repository := func(f *follower, dir string) {
+		for _, name := range []string{"objects/", "refs/", "HEAD=x"} {
+			testtree.Make(t, f.root, dir+"/"+name)
+		}
+	}
+	exclude := func(f *follower, name string) { testtree.Make(t, f.root, name+"=*.log\n") }
+	for name, tc := range map[string]struct {
+		files string
+		paths []string // Options.IgnoreFiles
+		steps []func(f *follower)
+		left  string // of b.log and sub/b.log
+	}{
+		"git init": {steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".git/") },
+			func(f *follower) { exclude(f, ".git/info/exclude") },
+			func(f *follower) { repository(f, ".git") },
+		}},
+		"info/exclude of a new repository": {steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { testtree.Make(t, f.root, ".git/info/") },
+			func(f *follower) { exclude(f, ".git/info/exclude") },
+		}},
+		"a repository in place of another": {files: ".git/", steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { require.NoError(t, os.RemoveAll(f.path(".git"))) },
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { exclude(f, ".git/info/exclude") },
+		}},
+		"a repository below root": {steps: []func(f *follower){
+			func(f *follower) { repository(f, "sub/.git") },
+			func(f *follower) { exclude(f, "sub/.git/info/exclude") },
+		}, left: "b.log"},
+		"a submodule": {steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git/modules/sub") },
+			func(f *follower) { testtree.Make(t, f.root, "sub/.git=gitdir: ../.git/modules/sub\n") },
+			func(f *follower) { exclude(f, ".git/modules/sub/info/exclude") },
+		}, left: "b.log"},
+		"core.excludesFile": {steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { testtree.Make(t, f.root, ".git/config=[core]\nexcludesFile = .conf/rules\n") },
+			func(f *follower) { exclude(f, ".conf/rules") },
+		}},
+		"an included configuration": {steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { exclude(f, ".rules") },
+			func(f *follower) { testtree.Make(t, f.root, ".git/config=[include]\npath = ../.conf/more\n") },
+			func(f *follower) { testtree.Make(t, f.root, ".conf/more=[core]\nexcludesFile = .rules\n") },
+		}},
+		"an ignore file by its path": {paths: []string{".conf/d/ignore"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".conf/d/") },
+			func(f *follower) { exclude(f, ".conf/d/ignore") },
+		}},
+		"behind links": {files: ".one/ignore= .two/ignore=*.log\n", paths: []string{".conf/ignore"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Symlink(t, ".link", f.path(".conf")) },
+			func(f *follower) { testtree.Symlink(t, ".one", f.path(".link")) },
+			func(f *follower) {
+				require.NoError(t, os.Remove(f.path(".link")))
+				testtree.Symlink(t, ".two", f.path(".link"))
+			},
+			func(f *follower) { testtree.Make(t, f.root, ".two/ignore=a\n") },
+			func(f *follower) { exclude(f, ".two/ignore") },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			testtree.Make(t, root, append(strings.Fields(tc.files), "b.log=1", "sub/b.log=2")...)
+			f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{GitIgnore: tc.paths == nil, IgnoreFiles: tc.paths, SkipHidden: true}, nil)
+			for _, step := range tc.steps {
+				step(f)
+				f.sync() // else a burst sees several steps
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			require.Equal(t, strings.Fields(tc.left), slices.AppendSeq([]string{}, maps.Keys(f.results)))
+		})
+	}
+}
+
 // TestRootMoves: while root is away its results stand, and what has changed comes when it is back.
 func TestRootMoves(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {

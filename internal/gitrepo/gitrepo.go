@@ -23,6 +23,10 @@ type Place struct {
 	FS  fs.FS  // nil: the operating system's
 	Dir string // absolute and without symbolic links, or a path in FS
 	At  At     // Dir, open; nil: it is reached by its path
+
+	// Looks, if not nil, is called with the path of each file of the operating system's before git's rules are found in it, or in
+	// whether it is there.
+	Looks func(path string)
 }
 
 // At is an open directory. The files in it are reached from there: its path may lead
@@ -59,7 +63,7 @@ func find(p Place) (*Repository, error) {
 		if r != nil || err != nil || up == p.Dir {
 			return r, err
 		}
-		p = Place{FS: p.FS, Dir: up}
+		p = Place{FS: p.FS, Dir: up, Looks: p.Looks}
 	}
 	return nil, nil
 }
@@ -229,7 +233,9 @@ func (p Place) isAt(name string) bool { return p.At != nil && !filepath.IsAbs(na
 func (p Place) mode(name string, isLink bool) (fs.FileMode, error) {
 	var info fs.FileInfo
 	var err error
-	switch full := p.path(name); {
+	full := p.path(name)
+	p.looks(full)
+	switch {
 	case p.isAt(name):
 		mode, err := p.At.ModeAt(name, isLink)
 		return mode, withPath(full, err)
@@ -246,6 +252,12 @@ func (p Place) mode(name string, isLink bool) (fs.FileMode, error) {
 		return 0, err
 	}
 	return info.Mode(), nil
+}
+
+func (p Place) looks(path string) {
+	if p.Looks != nil && p.FS == nil {
+		p.Looks(path)
+	}
 }
 
 // withPath returns err, unless nil, as that of the file at a path.
@@ -273,6 +285,7 @@ func (p Place) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, nil
 	}
 	full := p.path(name)
+	p.looks(full)
 	f, err := p.openFile(name)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,11 @@ type Hooks[File any] struct {
 	// Options.SelectDir is, once that has returned true. For root it is "." and comes first, before it is known what is there.
 	OnDir func(rel string)
 
+	// OnRule, if not nil, is called with the path of each file outside the listings that decides what is ignored, by what it
+	// contains or by being there, before that is looked up: those that Options.IgnoreFiles names by path, and with GitIgnore those
+	// of the repository and its configuration. Workers call it at the same time.
+	OnRule func(path string)
+
 	// IsStill, if not nil, tells a Session of package incremental that nothing has happened to a file since the last run has
 	// looked at it, as package watch may know from events. It is asked where neither metadata nor content says so.
 	IsStill func(rel string) bool
