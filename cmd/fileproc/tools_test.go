@@ -278,7 +278,7 @@ func TestHashChecksTheLinesThatSha256sumChecks(t *testing.T) {
 		"SHA256 (a) = " + sum + " ", "SHA256 (f) = g) = " + sum, "SHA256 ((h) = " + sum, "SHA256 (a = " + sum, "SHA256 a = " + sum, "sha256 (a) = " + sum,
 		"SHA512 (a) = " + sum, "SHA256 (a) = " + sum[2:], `\SHA256 (b\\c) = ` + sum, ` \` + sum + `  d\ne`, `\` + sum + ` *b\\c`, `\` + sum + `  b\c`,
 		`\` + sum + `  b\`, sum + `  b\c`, `\` + sum + `  a`, `\\` + sum + `  a`, `\ ` + sum + `  a`, "# " + sum + "  a", " # " + sum + "  a",
-		sum + "x a\n" + sum + " a\nSHA256 (a) = " + sum,
+		sum + "x a\n" + sum + " a\nSHA256 (a) = " + sum, sum + "  -\n" + sum + "  a", sum + " *-\n" + sum + "  a", "SHA256 (-) = " + sum,
 	} {
 		t.Run(list, func(t *testing.T) {
 			check := func(cmd *exec.Cmd) (string, int) {

@@ -113,11 +113,19 @@ type Item struct {
 
 	run  *Run
 	info fs.FileInfo // of a file named as an argument
-	in   *os.File    // what Read has opened
+	in   *os.File    // standard input, or what Read has opened
 }
 
-// Named returns the item of a file that is not in a directory that is visited.
-func (r *Run) Named(path string) Item { return Item{run: r, Dir: path, More: true} }
+// Named returns the item of a file that is not in a directory that is visited. With stdin, Stdin stands for standard input,
+// for which it waits until it is the item's turn: if it is named twice, the first one reads it to the end.
+func (r *Run) Named(path string, stdin bool, wait func()) Item {
+	it := Item{run: r, Dir: path, More: true}
+	if stdin && path == Stdin {
+		wait()
+		it.in = os.Stdin
+	}
+	return it
+}
 
 // Path returns the path to print.
 func (it *Item) Path() string {
@@ -137,9 +145,7 @@ func (it *Item) Reader() io.Reader {
 
 // Read reads a file that is in no directory that is visited. It adds what is read to the report and the progress.
 func (it *Item) Read(p []byte) (n int, err error) {
-	if it.in == nil && it.Dir == Stdin {
-		it.in = os.Stdin
-	} else if it.in == nil {
+	if it.in == nil {
 		it.in, err = os.Open(it.Dir)
 	}
 	if err = cmp.Or(err, it.run.Ctx.Err()); err == nil {
@@ -232,12 +238,10 @@ func (r *Run) Each(j Job) error {
 		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
 	}
 	InTurn(r, slices.Values(j.Args), func(arg string, wait func()) (emit func() error) {
-		it := r.Named(arg)
+		it := r.Named(arg, j.Stdin, wait)
 		var err error
-		if arg != Stdin || !j.Stdin {
+		if it.in == nil {
 			it.info, err = os.Stat(arg)
-		} else {
-			wait() // if it is named twice, the first one reads it to the end
 		}
 		switch {
 		case it.info != nil && it.info.IsDir():

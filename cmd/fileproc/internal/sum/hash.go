@@ -142,10 +142,11 @@ func (s *sums) check(lists []string) {
 // A list is a list of checksums that is read as sha256sum does.
 type list struct {
 	*sums
-	in    *bufio.Scanner
-	label string
-	tag   string         // of the format "SHA256 (name) = sum"
-	form  *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
+	in      *bufio.Scanner
+	isStdin bool // in is standard input
+	label   string
+	tag     string         // of the format "SHA256 (name) = sum"
+	form    *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
 
 	lines, missing, unreadable, different, malformed int
 }
@@ -162,7 +163,7 @@ func (s *sums) checkList(name string) (err error) {
 		defer in.Close()
 		label = name
 	}
-	l := list{sums: s, in: bufio.NewScanner(in), label: label, tag: strings.ToUpper(s.algorithm)}
+	l := list{sums: s, in: bufio.NewScanner(in), isStdin: in == os.Stdin, label: label, tag: strings.ToUpper(s.algorithm)}
 	sum := fmt.Sprintf("([[:xdigit:]]{%d})", 2*algorithms[s.algorithm]().Size())
 	l.form = regexp.MustCompile(`(?s)^[ \t]*(\\?)(?:` + l.tag + ` ?\((.*)\)[ \t]*=[ \t]*` + sum + `|` + sum + `[ \t][ *]?(.+))$`)
 	l.in.Buffer(nil, math.MaxInt)
@@ -172,11 +173,11 @@ func (s *sums) checkList(name string) (err error) {
 		entries = slices.Values(all)
 		s.fromCache(all, known)
 	}
-	run.InTurn(s.Run, entries, func(e listEntry, _ func()) (emit func() error) {
+	run.InTurn(s.Run, entries, func(e listEntry, wait func()) (emit func() error) {
 		sum, isKnown := known[belowHere(e.name)]
 		var err error
 		if !isKnown {
-			it := s.Named(e.name)
+			it := s.Named(e.name, true, wait)
 			sum, err = s.read(&it)
 			it.Close()
 		}
@@ -197,7 +198,7 @@ func (s *sums) checkList(name string) (err error) {
 
 // belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
 func belowHere(name string) string {
-	if dir, rel := run.SplitName(name); dir == "" && !strings.HasSuffix(rel, "/") {
+	if dir, rel := run.SplitName(name); dir == "" && name != run.Stdin && !strings.HasSuffix(rel, "/") {
 		return rel
 	}
 	return ""
@@ -278,6 +279,7 @@ func (l *list) entries(yield func(listEntry) bool) {
 	for number := 1; l.in.Scan(); number++ {
 		line := l.in.Text()
 		switch e, ok := l.parse(line); {
+		case ok && e.name == run.Stdin && l.isStdin: // which is the list: malformed, as for sha256sum
 		case ok && !yield(e):
 			return
 		case ok || line == "" || line[0] == '#':
