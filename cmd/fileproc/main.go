@@ -59,7 +59,7 @@ func execute() int {
 	case errors.As(context.Cause(r.Ctx), &by):
 		by.die()
 	case err != nil && !errors.Is(err, run.ErrEnough):
-		r.Out.Warn(strings.Split(run.AsFlags(err), "\n")...)
+		r.Out.Warn(strings.Split(r.AsFlags(err), "\n")...)
 		return 2
 	}
 	if n := r.Totals.Skipped[fileproc.SkippedOutside]; n > 0 {

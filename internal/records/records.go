@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"runtime"
+	"strings"
 )
 
 // maxRecord is the length in bytes of a line above which the input cannot be a list of names.
@@ -52,6 +53,23 @@ func All(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
 				if p.err != nil && !yield("", p.err) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// List is All for a list that an editor may have written: of lines, it leaves out a byte
+// order mark before the first and a carriage return at each end.
+func List(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
+	if end != '\n' {
+		return All(ctx, r, end)
+	}
+	return func(yield func(string, error) bool) {
+		mark := "\ufeff"
+		for name, err := range All(ctx, r, end) {
+			name = strings.TrimSuffix(strings.TrimPrefix(name, mark), "\r")
+			if mark = ""; (name != "" || err != nil) && !yield(name, err) {
+				return
 			}
 		}
 	}

@@ -34,7 +34,6 @@ type Output struct {
 	Between []byte // separates the outputs of two files
 
 	stdout, stderr io.Writer
-	errTTY         bool // standard error is a terminal
 	colors         bool
 	onError        func(error)
 
@@ -48,12 +47,12 @@ type Output struct {
 
 // New returns an Output. It calls onError if standard output cannot be written.
 func New(stdout, stderr *os.File, onError func(error)) *Output {
-	o := &Output{stdout: stdout, stderr: stderr, onError: onError, TTY: isTerminal(stdout), errTTY: isTerminal(stderr)}
+	o := &Output{stdout: stdout, stderr: stderr, onError: onError, TTY: isTerminal(stdout)}
 	o.progress = progress{Start: time.Now(), width: func() int {
 		n, _, _ := term.GetSize(int(stderr.Fd()))
 		return cmp.Or(max(n, 0), 80) // it is unknown on a serial line
 	}}
-	if o.errTTY && (o.TTY || !isPipe(stdout)) && os.Getenv("TERM") != "dumb" {
+	if isTerminal(stderr) && (o.TTY || !isPipe(stdout)) && os.Getenv("TERM") != "dumb" {
 		o.enabled = true
 		o.stderr = color.Error // translates escape sequences for a Windows console
 	}
@@ -154,7 +153,8 @@ func (o *Output) Shown(path string) string {
 	return path
 }
 
-// Warn prints a message on standard error. On a terminal it escapes each of the lines, because names may be in them.
+// Warn prints a message on standard error. It escapes each of the lines, because names may be in them: on a terminal as Shown
+// does, and in a file so that no name looks like another message.
 func (o *Output) Warn(lines ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,13 +163,10 @@ func (o *Output) Warn(lines ...string) {
 		o.flushLocked()
 	}
 	for i, line := range lines {
-		if o.errTTY {
-			line = Printable(line)
-		}
 		if i == 0 {
 			line = "fileproc: " + line
 		}
-		fmt.Fprintln(o.stderr, line)
+		fmt.Fprintln(o.stderr, Printable(line))
 	}
 }
 
@@ -218,12 +215,15 @@ func (c *Chunk) FileDone() {
 	}
 }
 
+// printed are the characters that strconv.Quote escapes although they can be printed.
+var printed = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+
 // Printable escapes a text that could break a table or a terminal.
 func Printable(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == utf8.RuneError {
 			q := strconv.Quote(s)
-			return q[1 : len(q)-1]
+			return printed.Replace(q[1 : len(q)-1])
 		}
 	}
 	return s

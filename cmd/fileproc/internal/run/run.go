@@ -73,12 +73,12 @@ func Describe(err error) string {
 
 var optionFlags = strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--suffix", "Options.MaxDepth", "--max-depth", "Options.Include", "--include",
 	"Options.Exclude", "--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from",
-	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks", anywhere, "",
+	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks",
 	incremental.ErrNotSaved.Error(), "--cache", "incremental: ", "")
 
 // AsFlags returns the message of an error that ends the run, in which flags replace the names of fileproc.Options and
 // pflag's wording.
-func AsFlags(err error) string {
+func (s *Selection) AsFlags(err error) string {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		why := wrong.Unwrap()
 		if n, ok := errors.AsType[*strconv.NumError](why); ok {
@@ -91,6 +91,9 @@ func AsFlags(err error) string {
 		return "--" + strings.Join(strings.Fields(m[1]), " and --") + " cannot be used together"
 	}
 	if strings.HasPrefix(msg, "fileproc: ") || strings.HasPrefix(msg, "incremental: ") {
+		for _, w := range s.written {
+			msg = strings.Replace(msg, w[0], w[1], 1)
+		}
 		return optionFlags.Replace(msg)
 	}
 	return msg
@@ -116,12 +119,14 @@ type Item struct {
 	in   *os.File    // standard input, or what Read has opened
 }
 
-// Named returns the item of a file that is not in a directory that is visited. With stdin, Stdin stands for standard input,
-// for which it waits until it is the item's turn: if it is named twice, the first one reads it to the end.
-func (r *Run) Named(path string, stdin bool, wait func()) Item {
-	it := Item{run: r, Dir: path, More: true}
-	if stdin && path == Stdin {
-		wait()
+// Named returns the item of a file that is not in a directory that is visited.
+func (r *Run) Named(path string) Item { return Item{run: r, Dir: path, More: true} }
+
+// NamedOrStdin is Named, or for Stdin the item of standard input.
+func (r *Run) NamedOrStdin(path string, wait func()) Item {
+	it := r.Named(path)
+	if path == Stdin {
+		wait() // if it is named twice, the first one reads it to the end
 		it.in = os.Stdin
 	}
 	return it
@@ -238,7 +243,10 @@ func (r *Run) Each(j Job) error {
 		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
 	}
 	InTurn(r, slices.Values(j.Args), func(arg string, wait func()) (emit func() error) {
-		it := r.Named(arg, j.Stdin, wait)
+		it := r.Named(arg)
+		if j.Stdin {
+			it = r.NamedOrStdin(arg, wait)
+		}
 		var err error
 		if it.in == nil {
 			it.info, err = os.Stat(arg)
@@ -412,7 +420,7 @@ func (r *Run) eachListed(j *Job) (err error) {
 	if r.Null {
 		end = 0
 	}
-	next, stop := iter.Pull2(records.All(r.Ctx, in, end))
+	next, stop := iter.Pull2(records.List(r.Ctx, in, end))
 	defer stop()
 	var name, dir, rel string // the next name, and its parts
 	var failed error

@@ -30,6 +30,7 @@ type Selection struct {
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
+	written          [][2]string // patterns in the library's messages, and as they were written
 }
 
 // These flags have no variables, because their defaults depend on the subcommand.
@@ -152,30 +153,33 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	return nil
 }
 
-// anywhere is the prefix of a pattern that matches at every depth.
-const anywhere = "**/"
-
 // patterns translates -g and -E, which follow rg and fd, for fileproc.Options: a pattern without a slash matches at every
 // depth, a leading slash stands for the directory, a leading ! excludes, and dir/** is what dir contains, not dir itself.
 func (s *Selection) patterns() {
-	s.Opts.Include = slices.DeleteFunc(s.Opts.Include, func(p string) bool {
-		excluded, ok := strings.CutPrefix(p, "!")
-		if ok {
-			s.Opts.Exclude = append(s.Opts.Exclude, excluded)
+	include, exclude := s.Opts.Include, s.Opts.Exclude
+	s.Opts.Include, s.Opts.Exclude = nil, nil
+	for i, written := range slices.Concat(include, exclude) {
+		flag, option, patterns := "--include", "Options.Include", &s.Opts.Include
+		p, excluded := written, i >= len(include)
+		if excluded {
+			flag = "--exclude"
+		} else {
+			p, excluded = strings.CutPrefix(p, "!")
 		}
-		return ok
-	})
-	for _, patterns := range [][]string{s.Opts.Include, s.Opts.Exclude} {
-		for i, p := range patterns {
-			if strings.Contains(p, "/") {
-				patterns[i] = strings.TrimPrefix(p, "/")
-			} else if p != "" {
-				patterns[i] = anywhere + p
-			}
-			if strings.HasSuffix(p, "/**") {
-				patterns[i] += "/*"
-			}
+		if excluded {
+			option, patterns = "Options.Exclude", &s.Opts.Exclude
 		}
+		switch {
+		case strings.Contains(p, "/"):
+			p = strings.TrimPrefix(p, "/")
+		case p != "":
+			p = "**/" + p
+		}
+		if strings.HasSuffix(p, "/**") {
+			p += "/*"
+		}
+		*patterns = append(*patterns, p)
+		s.written = append(s.written, [2]string{fmt.Sprintf("%s has the pattern %q,", option, p), fmt.Sprintf("%s has the pattern %q,", flag, written)})
 	}
 }
 

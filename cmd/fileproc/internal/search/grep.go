@@ -95,7 +95,7 @@ func (g *grep) run(args []string) error {
 			return fmt.Errorf("--file: %w", err)
 		}
 		for line := range strings.Lines(string(text)) {
-			g.patterns = append(g.patterns, strings.TrimSuffix(line, "\n"))
+			g.patterns = append(g.patterns, strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
 		}
 	}
 	if len(g.patterns) == 0 && len(g.files) == 0 {

@@ -177,7 +177,7 @@ func (s *sums) checkList(name string) (err error) {
 		sum, isKnown := known[belowHere(e.name)]
 		var err error
 		if !isKnown {
-			it := s.Named(e.name, true, wait)
+			it := s.NamedOrStdin(e.name, wait)
 			sum, err = s.read(&it)
 			it.Close()
 		}
@@ -220,7 +220,7 @@ func (s *sums) fromCache(entries []listEntry, known map[string][]byte) {
 		return nil
 	}})
 	if err != nil {
-		s.Fail(errors.New(run.AsFlags(err)))
+		s.Fail(errors.New(s.AsFlags(err)))
 	}
 }
 
