@@ -2,6 +2,7 @@
 package frontmatter
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding"
@@ -37,7 +38,7 @@ const (
 
 // Command returns the subcommand frontmatter.
 func Command(r *run.Run) *cobra.Command {
-	fm := frontmatter{Run: r, rows: map[string]map[string]any{}}
+	fm := frontmatter{Run: r}
 	cmd := &cobra.Command{
 		Use:     "frontmatter [flags] [DIR|FILE]...",
 		Aliases: []string{"fm"},
@@ -74,8 +75,13 @@ type frontmatter struct {
 
 	program *vm.Program // of where; nil without one
 
-	mu   sync.Mutex                // guards rows
-	rows map[string]map[string]any // of the table: the fields of each path
+	mu   sync.Mutex // guards rows
+	rows []row      // of the table
+}
+
+type row struct {
+	path   string
+	fields map[string]any
 }
 
 func (fm *frontmatter) run(args []string) error {
@@ -98,22 +104,15 @@ func (fm *frontmatter) run(args []string) error {
 
 // read returns a file's frontmatter, preceded by '-' for YAML or '+' for TOML.
 func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
-	front, open := cutFront(it.Data)
-	if it.More && (open || len(it.Data) <= 3) {
-		data, err := io.ReadAll(io.LimitReader(it.Reader(), maxFront))
-		if err != nil {
-			return nil, err
-		}
-		front, _ = cutFront(data)
+	front, err := cutFront(bufio.NewReader(it.Reader()))
+	if front == nil && err == nil {
+		err = fileproc.ErrSkip
 	}
-	if front == nil {
-		return nil, fileproc.ErrSkip
-	}
-	return front, nil
+	return front, err
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
-	decode := unmarshalYAML
+	decode := decodeYAML
 	if front[0] == '+' {
 		decode = toml.Unmarshal
 	}
@@ -135,27 +134,59 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	}
 	fm.mu.Lock()
 	defer fm.mu.Unlock()
-	fm.rows[path] = fields
+	fm.rows = append(fm.rows, row{path, fields})
 	return nil
 }
 
-// cutFront returns the frontmatter at the beginning of data, or nil. open reports that a frontmatter begins but does not end
-// in data.
-func cutFront(data []byte) (front []byte, open bool) {
-	first, rest, _ := bytes.Cut(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\n"))
-	fence := bytes.TrimRight(first, " \t\r")
-	if string(fence) != "---" && string(fence) != "+++" {
-		return nil, false
+// cutFront returns what read does, or nil if in does not begin with a frontmatter that ends.
+func cutFront(in *bufio.Reader) (front []byte, err error) {
+	line, err := in.ReadSlice('\n')
+	fence := string(bytes.TrimRight(bytes.TrimPrefix(line, []byte("\ufeff")), " \t\r\n"))
+	if fence != "---" && fence != "+++" {
+		return nil, noEnd(err)
 	}
-	size := 0
-	for line := range bytes.Lines(rest) {
-		end := bytes.TrimRight(line, " \t\r\n")
-		if bytes.Equal(end, fence) || string(end) == "..." && fence[0] == '-' {
-			return append([]byte{fence[0]}, rest[:size]...), false
+	front = []byte{fence[0]}
+	for whole := true; err == nil || err == bufio.ErrBufferFull; whole = err == nil { // it is the beginning of a line
+		line, err = in.ReadSlice('\n')
+		end := string(bytes.TrimRight(line, " \t\r\n"))
+		switch {
+		case whole && err != bufio.ErrBufferFull && (end == fence || end == "..." && fence == "---"):
+			if len(front) > maxFront {
+				return nil, errors.New("the frontmatter is longer than 1 MiB")
+			}
+			return front, nil
+		case len(front) <= maxFront:
+			front = append(front, line...)
 		}
-		size += len(line)
 	}
-	return nil, true
+	return nil, noEnd(err)
+}
+
+// noEnd returns an error of a read that has not found the end of a frontmatter, unless there is none.
+func noEnd(err error) error {
+	if err == io.EOF || err == bufio.ErrBufferFull {
+		return nil
+	}
+	return err
+}
+
+// decodeYAML decodes a frontmatter. Its errors name lines of the file, in which a line precedes the frontmatter.
+func decodeYAML(text []byte, fields any) error {
+	err, before := unmarshalYAML(append([]byte("\n"), text...), fields), 0
+	switch {
+	case err == nil:
+		return nil
+	case strings.HasSuffix(err.Error(), "expected key") || strings.HasSuffix(err.Error(), "expected '-' indicator"):
+		// The parser names, from 0, the line where the collection begins, but the line of the mistake for one that begins in line 0.
+		err, before = unmarshalYAML(text, fields), 2
+	case strings.Contains(err.Error(), "did not find expected"):
+		before = 1 // the parser again
+	}
+	msg, line := strings.ReplaceAll(err.Error(), "\n ", ""), 0
+	if _, none := fmt.Sscanf(msg, "yaml: line %d:", &line); none == nil {
+		msg = strings.Replace(msg, fmt.Sprint(line), fmt.Sprint(line+before), 1)
+	}
+	return errors.New(msg)
 }
 
 // unmarshalYAML decodes a YAML mapping and keeps keys and timestamps as the text in the file.
@@ -229,8 +260,8 @@ func (fm *frontmatter) printTable() {
 	columns := fm.fields
 	if len(columns) == 0 { // the most frequent first
 		count := map[string]int{}
-		for _, fields := range fm.rows {
-			for name := range fields {
+		for _, r := range fm.rows {
+			for name := range r.fields {
 				count[name]++
 			}
 		}
@@ -243,10 +274,11 @@ func (fm *frontmatter) printTable() {
 		header = append(header, output.Printable(name))
 	}
 	t := output.NewTable(header)
-	for _, path := range slices.Sorted(maps.Keys(fm.rows)) {
-		line := table.Row{output.Printable(path)}
+	slices.SortFunc(fm.rows, func(a, b row) int { return strings.Compare(a.path, b.path) })
+	for _, r := range fm.rows {
+		line := table.Row{output.Printable(r.path)}
 		for _, name := range columns {
-			line = append(line, cell(fm.rows[path][name]))
+			line = append(line, cell(r.fields[name]))
 		}
 		t.AppendRow(line)
 	}
