@@ -44,6 +44,12 @@ func (c clone) made(name string) string { return filepath.Join(c.tmp, name) }
 // A command defines its flags, and returns what it does when they are parsed.
 type command func(*flag.FlagSet) (do func(clone))
 
+var purposes = map[string]string{
+	"regress": "measures the working tree; --update-baseline makes that the baseline",
+	"compare": "compares the working tree with the baseline or a revision; it fails if that is slower or takes more",
+	"prove":   "shows that bench_compare.sh detects a planted slowdown, and reports none for unchanged code",
+}
+
 func entryPoint(name string, cmd command) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
 		return fail.Try(func() {
@@ -56,6 +62,11 @@ func entryPoint(name string, cmd command) func(context.Context, []string) error 
 
 func (c clone) run(name string, cmd command, args []string) {
 	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "%s %s.\nThe exit status is 1 if something is slower or takes more than allowed, 2 after an error, and 3 if this machine cannot tell.\n",
+			f.Name(), purposes[name])
+		f.PrintDefaults()
+	}
 	do := cmd(f)
 	fail.On(f.Parse(args))
 	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -177,6 +178,19 @@ func TestBadInput(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
 	check(record, "dirty tree", "--update-baseline")
+}
+
+// The help says what a command is for, and what its exit status means.
+func TestHelp(t *testing.T) {
+	for name, cmd := range map[string]command{"regress": record, "compare": compare, "prove": prove} {
+		var help bytes.Buffer
+		do := func(f *flag.FlagSet) func(clone) {
+			f.SetOutput(&help)
+			return cmd(f)
+		}
+		require.ErrorIs(t, fail.Try(func() { clone{}.run(name, do, []string{"--help"}) }), flag.ErrHelp)
+		require.Regexp(t, `(?s)^bench_`+name+`\.sh \w+s .*The exit status is 1 if .*  -`, help.String())
+	}
 }
 
 func TestBuildTags(t *testing.T) {
