@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -113,6 +114,9 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			r.Out.SetColor(color)
+			if cmd.Name() == cobra.ShellCompRequestCmd { // which shows the text of flags as it is
+				eachFlag(cmd.Root(), func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+			}
 			return r.Check(cmd)
 		},
 	}
@@ -143,17 +147,37 @@ func manCommand() *cobra.Command {
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
 		Long:  "Write the manual pages, fileproc.1 and one for each subcommand, into DIR, which is created if it does not exist.",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("man: want one directory, for the pages")
+			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			for _, c := range append(root.Commands(), root) { // cobra/doc takes the text of a flag, such as **/*.md, for Markdown
-				c.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown.Replace(f.Usage) })
-			}
+			eachFlag(root, func(f *pflag.Flag) {
+				if placeholder, _ := pflag.UnquoteUsage(f); placeholder != "" { // cobra/doc shows the default value instead
+					if !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
+						f.Usage += " (default " + f.DefValue + ")"
+					}
+					f.DefValue, f.Value = placeholder, unquoted{f.Value}
+				}
+				f.Usage = markdown.Replace(f.Usage) // cobra/doc takes the text of a flag, such as **/*.md, for Markdown
+			})
 			return cmp.Or(os.MkdirAll(args[0], 0o777), doc.GenManTree(root, &doc.GenManHeader{Source: "fileproc", Manual: "fileproc"}, args[0]))
 		},
 	}
 }
+
+// eachFlag calls do for the flags of all commands.
+func eachFlag(root *cobra.Command, do func(*pflag.Flag)) {
+	for _, c := range append(root.Commands(), root) {
+		c.LocalFlags().VisitAll(do)
+	}
+}
+
+// An unquoted is a value that cobra/doc does not put in quotes, as it does with strings.
+type unquoted struct{ pflag.Value }
+
+func (unquoted) Type() string { return "" }
 
 // markdown escapes what Markdown would take away.
 var markdown = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`)

@@ -254,6 +254,14 @@ func Path(path string) string {
 	return Text(path)
 }
 
+// Count returns n and what is counted.
+func Count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + many
+}
+
 // Size formats a size in bytes in full, or for humans with a binary unit, as du -h does: rounded up, with one decimal below
 // 10.
 func Size(n int64, human bool) string {

@@ -60,7 +60,7 @@ is also read without a path if it is a pipe or a file. Files are printed one at 
 	f.BoolVarP(&g.word, "word-regexp", "w", false, "only matches that are not next to a letter, digit or underscore")
 	f.BoolVarP(&g.line, "line-regexp", "x", false, "only matches that are whole lines")
 	f.BoolVarP(&g.invert, "invert-match", "v", false, "print the lines that do not match")
-	f.Int64VarP(&g.maxCount, "max-count", "m", math.MaxInt64, "at most `N` lines of each file (default all)")
+	f.Int64VarP(&g.maxCount, "max-count", "m", math.MaxInt64, "print at most `N` lines of each file; 0 prints nothing (default all)")
 	f.Lookup("max-count").DefValue = "0" // so that the help does not show it
 	f.BoolVarP(&g.count, "count", "c", false, "print the number of matching lines of each file that has any")
 	f.BoolVarP(&g.list, "files-with-matches", "l", false, "print the paths of the files that match")

@@ -57,6 +57,7 @@ printed and counted only once. A file that is an argument itself counts each tim
 	}
 	f := cmd.Flags()
 	f.IntVarP(&d.depth, "max-depth", "d", -1, "print directories down to `N` levels below the arguments; deeper ones still count (default all)")
+	f.Lookup("max-depth").DefValue = "0" // so that the help does not show it
 	f.BoolVarP(&d.summarize, "summarize", "s", false, "print only the sum of each argument")
 	f.BoolVarP(&d.human, "human-readable", "h", false, "print sizes as 1.5K, 20M")
 	f.Bool("help", false, "help for du") // without cobra's -h

@@ -259,9 +259,9 @@ func (l *list) summarize() bool {
 		l.Out.Warn(l.label + ": no properly formatted checksum lines found")
 		return false
 	}
-	warn := func(n int, oneOrMany ...string) {
+	warn := func(n int, one, many string) {
 		if n > 0 && !l.status {
-			l.Out.Warn(fmt.Sprintf("WARNING: %d %s", n, oneOrMany[min(n, 2)-1]))
+			l.Out.Warn("WARNING: " + output.Count(int64(n), one, many))
 		}
 	}
 	warn(l.malformed, "line is improperly formatted", "lines are improperly formatted")

@@ -123,7 +123,8 @@ func (s *summary) complete(top int) {
 }
 
 func (s *summary) tables(out io.Writer) {
-	fmt.Fprintf(out, "%d files, %d bytes (%s), %d directories\n", s.Files, s.Bytes, output.Size(s.Bytes, true), s.Directories)
+	fmt.Fprintf(out, "%s, %s (%s), %s\n", output.Count(s.Files, "file", "files"), output.Count(s.Bytes, "byte", "bytes"),
+		output.Size(s.Bytes, true), output.Count(s.Directories, "directory", "directories"))
 	if s.Files == 0 {
 		return
 	}
