@@ -8,6 +8,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/knobs"
 )
 
@@ -37,6 +38,9 @@ type config struct {
 	gitIgnore                  bool
 	gitFS                      fs.FS  // where repositories are, see plumbing.Hooks; nil: the operating system's
 	gitRoot                    string // and root's path there; "" unless it is another than root
+	ignoreByName               bool   // this and the two below: see plumbing.Hooks
+	ignoreLists                []*gitignore.List
+	ignoreAbove                string
 	skipHidden, skipBinary     bool
 	ignoreCase                 bool // of suffixes, include and exclude
 	oneFilesystem              bool

@@ -37,6 +37,24 @@ func isPath(file string) bool {
 	return strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator)
 }
 
+// ignoreRank returns the rank of an ignore file: that of its name, for Hooks.IgnoreByName.
+func (c *config) ignoreRank(name string) int {
+	if !c.ignoreByName {
+		return 0
+	}
+	return 1 + slices.Index(c.ignoreNames, name)
+}
+
+// ignoredAbove returns which ignore files besides .gitignore apply from above root.
+func (c *config) ignoredAbove() (names []string) {
+	for _, name := range c.ignoreNames {
+		if c.ignoreByName && name != gitIgnoreFile {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // levelsUp returns how many directories above root the path of an ignore file
 // leads, and the rest of the path.
 func levelsUp(p string) (n int, rest string) {
@@ -140,7 +158,7 @@ func (w *worker) enterRepository(n *node) bool {
 	var errs []error
 	read := func() error {
 		opened = true
-		rules, found, errs = gitrepo.Rules(p, n.parent != nil)
+		rules, found, errs = gitrepo.Rules(p, n.parent != nil, w.cfg.ignoredAbove()...)
 		return errors.Join(errs...)
 	}
 	var err error
@@ -172,7 +190,7 @@ func (w *worker) enterRepository(n *node) bool {
 		n.ignore = n.ignore.NewRepository()
 	}
 	for _, r := range rules {
-		n.ignore = n.ignore.PushOfRepository(r.Above, w.skips.path.dir(n), r.List)
+		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.skips.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
 	}
 	return true
 }
@@ -203,11 +221,8 @@ func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	switch {
 	case err == nil:
 		dir, list := w.skips.path.dir(n), gitignore.Parse(c.Data)
-		if name.String() == gitIgnoreFile && n.ignore.InRepository() {
-			n.ignore = n.ignore.PushOfRepository("", dir, list)
-		} else {
-			n.ignore = n.ignore.Push(dir, list)
-		}
+		ofRepo := name.String() == gitIgnoreFile && n.ignore.InRepository()
+		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		w.failFound("open", n, name.String(), err)

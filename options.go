@@ -356,6 +356,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	c := config{
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
 		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked, gitIgnore: o.GitIgnore, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
+		ignoreByName: o.hooks.IgnoreByName, ignoreLists: o.hooks.Ignore, ignoreAbove: o.hooks.IgnoreAbove,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,

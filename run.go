@@ -277,6 +277,9 @@ func (r *run) open(w *worker) (ok bool, err error) {
 		r.early(w, func() { w.failDir(r.root, err) })
 		return false, nil
 	case !r.rootIsFile():
+		for _, list := range r.cfg.ignoreLists {
+			r.root.ignore = r.root.ignore.PushAbove(r.cfg.ignoreAbove, list)
+		}
 		if r.cfg.gitIgnore {
 			r.early(w, func() { w.enterRepository(r.root) })
 		}

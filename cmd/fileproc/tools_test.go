@@ -236,6 +236,48 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	t.Run("another global file", check)
 }
 
+// Of two ignore files that say the opposite, the same one counts as for rg, wherever both are.
+func TestIgnoreFilesHaveTheOrderOfRg(t *testing.T) {
+	git, rg := tool(t, "git"), tool(t, "rg")
+	home, top := t.TempDir(), t.TempDir()
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME"} {
+		t.Setenv(name, home)
+	}
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	_, code := runTool(t, exec.Command(git, "init", "-q"), top)
+	require.Zero(t, code)
+	write := func(path, content string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+	}
+	for _, name := range []string{"a", "b", "sub/a", "sub/b", "sub/deep/a", "sub/deep/b"} {
+		write(filepath.Join(top, name), "")
+	}
+	given := filepath.Join(home, "given")
+	sources := []string{given, filepath.Join(home, "git/ignore")}
+	for _, name := range []string{".gitignore", "sub/.gitignore", ".git/info/exclude", "sub/deep/.gitignore", ".ignore", "sub/.ignore", "sub/deep/.ignore"} {
+		sources = append(sources, filepath.Join(top, name))
+	}
+	for i, ignores := range sources {
+		for j, includes := range sources {
+			if i == j || !testtree.Takes(i+j) {
+				continue
+			}
+			for _, source := range sources {
+				require.NoError(t, os.RemoveAll(source))
+			}
+			write(given, "")
+			write(ignores, "a\n")
+			write(includes, "!a\n")
+			for _, dir := range []string{"", "sub", "sub/deep"} {
+				want, _ := runTool(t, exec.Command(rg, "--files", "-0", "--no-config", "--ignore-file", given), filepath.Join(top, dir))
+				got, _ := runTool(t, command(t, "ls", "-0", "--ignore-file", given), filepath.Join(top, dir))
+				require.Equal(t, sorted(want, "\x00"), sorted(got, "\x00"), "%s: %s ignores, %s includes", dir, ignores, includes)
+			}
+		}
+	}
+}
+
 func TestHashPrintsWhatSha256sumPrints(t *testing.T) {
 	find := tool(t, "find")
 	sum := tool(t, "sha256sum")

@@ -30,6 +30,7 @@ type Chain struct {
 	parent *Chain
 	ofRepo bool // list belongs to the repository
 	inRepo bool // the chain is for directories of a git repository
+	rank   int  // see PushRanked
 }
 
 // NewRepository returns a chain for the top of a git repository: without the lists
@@ -55,8 +56,19 @@ func (c *Chain) push(next Chain) *Chain {
 	if next.list == nil {
 		return c
 	}
+	if c != nil && c.rank > next.rank {
+		top := *c
+		top.parent = c.parent.push(next)
+		return &top
+	}
 	next.parent, next.inRepo = c, c.InRepository()
 	return &next
+}
+
+// PushRanked is PushOfRepository or, unless ofRepo, PushAbove for dir. The list takes precedence over the lists of the same
+// and of lower ranks. That of the others is 0.
+func (c *Chain) PushRanked(rank int, above, dir string, ofRepo bool, l *List) *Chain {
+	return c.push(Chain{list: l, base: len(dir), above: above, ofRepo: ofRepo, rank: rank})
 }
 
 // PushOfRepository is PushAbove for a list that applies in one repository alone. It

@@ -70,15 +70,17 @@ func find(p Place) (*Repository, error) {
 
 // A Rule is the patterns of one ignore file, for a directory below its own.
 type Rule struct {
+	Name  string // of the file in a directory above, or "" for one that is for the whole repository
 	Above string // the path from the file's directory to that one, with a slash at its end, or ""
 	List  *gitignore.List
 }
 
 // Rules returns, in increasing precedence, the ignore files that git uses in p,
 // without that in p: the user's, the repository's, and those of the directories
-// above p. It reports false if p is in no repository or, with isTop, is not the
-// top of one. The errors are of files that do not apply because of them.
-func Rules(p Place, isTop bool) (rules []Rule, found bool, errs []error) {
+// above p, there also those with the names of also. It reports false if p is in no
+// repository or, with isTop, is not the top of one. The errors are of files that do
+// not apply because of them.
+func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs []error) {
 	search := find
 	if isTop {
 		search = open
@@ -95,11 +97,11 @@ func Rules(p Place, isTop bool) (rules []Rule, found bool, errs []error) {
 	if rel = filepath.ToSlash(rel); rel != "." {
 		below = rel + "/"
 	}
-	add := func(file, above string, err error) {
+	add := func(file, name, above string, err error) {
 		if err == nil && file != "" {
 			var content []byte
-			if content, err = repo.read(file); err == nil {
-				rules = append(rules, Rule{above, gitignore.Parse(content)})
+			if content, err = repo.read(file, name != ""); err == nil {
+				rules = append(rules, Rule{name, above, gitignore.Parse(content)})
 			}
 		}
 		if err != nil {
@@ -107,10 +109,12 @@ func Rules(p Place, isTop bool) (rules []Rule, found bool, errs []error) {
 		}
 	}
 	global, err := repo.ExcludesFile()
-	add(global, below, err)
-	add(filepath.Join(repo.common, "info", "exclude"), below, nil)
+	add(global, "", below, err)
+	add(filepath.Join(repo.common, "info", "exclude"), "", below, nil)
 	for above, dir := below, ""; above != ""; {
-		add(filepath.Join(dir, ".gitignore"), above, nil)
+		for _, name := range append([]string{".gitignore"}, also...) {
+			add(filepath.Join(dir, name), name, above, nil)
+		}
 		name, rest, _ := strings.Cut(above, "/")
 		dir, above = filepath.Join(dir, name), rest
 	}
@@ -119,8 +123,8 @@ func Rules(p Place, isTop bool) (rules []Rule, found bool, errs []error) {
 
 // read returns the content of an ignore file, which is empty if there is none. In
 // the work tree, git follows no link to one.
-func (r *Repository) read(file string) ([]byte, error) {
-	mode, err := r.top.mode(file, r.top.FS != nil || filepath.Base(file) == ".gitignore")
+func (r *Repository) read(file string, inTree bool) ([]byte, error) {
+	mode, err := r.top.mode(file, r.top.FS != nil || inTree)
 	switch {
 	case isAbsent(err) || err == nil && !mode.IsRegular():
 		return nil, nil

@@ -1,11 +1,15 @@
 // Package plumbing is what packages of this module may do with a run and programs may not: keep a file from being opened,
-// and count it as unchanged. Package fileproc provides it, incremental, watch and pipe use it.
+// and count it as unchanged. Package fileproc provides it, incremental, watch, pipe and the command use it.
 //
 // Fileproc imports this package, which therefore cannot name its types. They are type parameters: Options is
 // fileproc.Options, File is *fileproc.File, and Stat is fileproc.Stat.
 package plumbing
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"github.com/fileproc/fileproc/internal/gitignore"
+)
 
 // Hooks are callbacks of a run beside those of its Options.
 type Hooks[File any] struct {
@@ -23,6 +27,16 @@ type Hooks[File any] struct {
 	// Of the .gitignore files below root it uses those that are listed.
 	GitRoot string
 	GitFS   fs.FS
+
+	// Ignore are patterns that apply in all of root, with less precedence than all others. They are about paths relative to a
+	// directory from which IgnoreAbove leads to root: empty, or with a slash at its end.
+	Ignore      []*gitignore.List
+	IgnoreAbove string
+
+	// IgnoreByName lets the files of a later element of Options.IgnoreFiles take precedence over all of an earlier one, as in rg
+	// and fd, rather than those of a directory over its parents'. With Options.GitIgnore those above root apply too, up to the
+	// repository's top.
+	IgnoreByName bool
 
 	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, as
 	// Options.SelectDir is, once that has returned true. For root it is "." and comes first, before it is known what is there.

@@ -333,6 +333,8 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			return nil
 		}
 	}
+	hooks := core.Hooks(&opts)
+	hooks.IgnoreByName, hooks.Ignore, hooks.IgnoreAbove = true, r.ignore, fromHere(dir)
 	opts.Report = new(fileproc.Report)
 	defer func() {
 		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/plumbing"
 )
 
 // A Selection holds the flags that select files. Only this file turns them into fileproc.Options.
@@ -30,7 +35,9 @@ type Selection struct {
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
 	symlinks         string
-	written          [][2]string // patterns in the library's messages, and as they were written
+	ignoreFiles      []string
+	ignore           []*gitignore.List // of ignoreFiles
+	written          [][2]string       // patterns in the library's messages, and as they were written
 }
 
 // These flags have no variables, because their defaults depend on the subcommand.
@@ -59,8 +66,8 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
 	f.StringArrayVarP(&s.Opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, what&All != 0, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
-	f.StringArrayVar(&s.Opts.IgnoreFiles, "ignore-file", nil,
-		"also read `FILE`, in the syntax of .gitignore: a name is read in every directory that has it, a path is one file")
+	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
+		"also read `FILE`, in the syntax of .gitignore, for paths relative to the working directory; a name without a slash is also read in every directory that has it")
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
 	f.CountVarP(&s.unrestricted, "unrestricted", "u", "-u is --no-ignore, -uu is --no-ignore --hidden")
 	f.BoolVar(&s.Opts.OneFilesystem, "one-file-system", false, "do not enter directories on other file systems")
@@ -128,7 +135,18 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	s.Opts.SkipHidden = !hidden && s.unrestricted < 2
 	if !noIgnore && s.unrestricted == 0 {
 		s.Opts.GitIgnore = true
-		s.Opts.IgnoreFiles = append([]string{".gitignore", ".ignore"}, s.Opts.IgnoreFiles...)
+		s.Opts.IgnoreFiles = []string{".gitignore", ".ignore"}
+	}
+	for _, name := range s.ignoreFiles {
+		text, err := os.ReadFile(name)
+		isName := filepath.Base(name) == name
+		if err != nil && !(isName && errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("--ignore-file: %w", err)
+		}
+		s.ignore = append(s.ignore, gitignore.Parse(text))
+		if isName {
+			s.Opts.IgnoreFiles = append(s.Opts.IgnoreFiles, name)
+		}
 	}
 	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
 	if s.Opts.Ordered && s.symlinks == "follow" {
@@ -182,6 +200,20 @@ func (s *Selection) patterns() {
 		s.written = append(s.written, [2]string{fmt.Sprintf("%s has the pattern %q,", option, p), fmt.Sprintf("%s has the pattern %q,", flag, written)})
 	}
 }
+
+// fromHere returns the path from the working directory to dir, with a slash at its end, or "".
+func fromHere(dir string) string {
+	here, _ := filepath.Abs(".") // if it is unknown, so is dir
+	abs, _ := filepath.Abs(dir)
+	rel, err := filepath.Rel(here, abs)
+	if err != nil { // it is on another volume
+		rel = abs
+	}
+	return strings.TrimPrefix(filepath.ToSlash(rel)+"/", "./")
+}
+
+// core gives access to the hooks of the options.
+var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 
 // size returns a function that parses a flag's number of bytes into n.
 func size(n *int64) func(string) error {
