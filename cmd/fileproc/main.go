@@ -14,17 +14,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
-	"github.com/spf13/pflag"
-
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/frontmatter"
-	"github.com/fileproc/fileproc/cmd/fileproc/internal/list"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/search"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/sum"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 func main() { os.Exit(execute()) }
@@ -125,21 +123,66 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	run.Choice(root, p, &color, "color", "", "auto", []string{"auto", "always", "never"},
 		"`WHEN` to print colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	p.BoolVar(&r.Report, "report", false, "at the end, print to standard error how many files were found, read and skipped")
-	root.AddCommand(search.Command(r), list.Command(r), sum.Hash(r), sum.DiskUsage(r), sum.Stats(r), frontmatter.Command(r), manCommand())
+	root.AddCommand(search.Command(r), listCommand(r), sum.Hash(r), sum.DiskUsage(r), sum.Stats(r), frontmatter.Command(r), manCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		switch cmd.Name() { // for an unknown name, cobra's own commands show help instead of an error
-		case "help":
-			cmd.Args = func(_ *cobra.Command, args []string) error {
-				_, _, err := root.Find(args)
-				return err
-			}
-		case "completion":
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
+	help, _, _ := root.Find([]string{"help"}) // no errors: they exist
+	completion, _, _ := root.Find([]string{"completion"})
+	// For an unknown name, cobra's own commands show help instead of an error.
+	help.Args = func(_ *cobra.Command, args []string) error {
+		_, _, err := root.Find(args)
+		return err
 	}
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return root
+}
+
+func listCommand(r *run.Run) *cobra.Command {
+	var long, asJSON, human bool
+	cmd := &cobra.Command{
+		Use:   "ls [flags] [DIR]...",
+		Short: "List files",
+		Long: `List the regular files below the directories (default the working directory), in no particular order. As with
+fd -t f, hidden and ignored files are left out.`,
+		Example: "  fileproc ls --suffix .go --newer 7d\n  fileproc ls -u -0 | xargs -0 wc -l",
+		RunE: func(_ *cobra.Command, args []string) error {
+			r.Opts.ReadSize = fileproc.NoRead
+			style, end := r.Out.Style(output.PathColor), byte('\n')
+			if r.Null {
+				end = 0
+			}
+			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) (err error) {
+				var st fileproc.Stat
+				if long || asJSON {
+					if st, err = it.Stat(); err != nil {
+						return err
+					}
+				}
+				r.Found.Store(true)
+				if asJSON {
+					c.B = fmt.Appendf(c.B, `{"path":%s,"size":%d,"modified":"%s","mode":"%s"}`+"\n",
+						output.Path(it.Path()), st.Size, st.ModTime.UTC().Format(time.RFC3339Nano), st.Mode)
+					return nil
+				}
+				if long {
+					c.B = fmt.Appendf(c.B, "%s%13s %s ", st.Mode, output.Size(st.Size, human), st.ModTime.Format("2006-01-02 15:04"))
+				}
+				name := it.Path()
+				if !r.Null {
+					name = r.Out.Shown(name)
+				}
+				c.B = append(style.Append(c.B, name), end)
+				return nil
+			}})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&long, "long", "l", false, "print mode, size and modification time before each path")
+	f.BoolVar(&human, "human-readable", false, "with --long: print sizes as 1.5K, 20M")
+	f.BoolVar(&r.Null, "print0", false, "end each path with a NUL byte instead of a newline")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per line: path, size, modified, mode")
+	r.Flags(cmd, run.Sorts, "json long", "json print0", "json null")
+	return cmd
 }
 
 func manCommand() *cobra.Command {
@@ -153,6 +196,7 @@ func manCommand() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			markdown := strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`)
 			eachFlag(root, func(f *pflag.Flag) {
 				if placeholder, _ := pflag.UnquoteUsage(f); placeholder != "" { // cobra/doc shows the default value instead
 					if !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
@@ -178,6 +222,3 @@ func eachFlag(root *cobra.Command, do func(*pflag.Flag)) {
 type unquoted struct{ pflag.Value }
 
 func (unquoted) Type() string { return "" }
-
-// markdown escapes what Markdown would take away.
-var markdown = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`)

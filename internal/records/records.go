@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -113,4 +115,34 @@ func appendRecord(records []string, record []byte, end byte) []string {
 		return records
 	}
 	return append(records, string(record))
+}
+
+// Split returns the directory to open for a name, empty for the working directory, and
+// the rest, which is slash-separated: "/etc/x" is etc/x in the file system's root, "../x"
+// is x in the directory above. An empty rest stands for the directory itself.
+func Split(name string) (dir, rel string) {
+	if name == "" || name == "." {
+		return "", "." // which names no file either
+	}
+	name = filepath.ToSlash(name)
+	volume := filepath.VolumeName(name)
+	if rest := name[len(volume):]; strings.HasPrefix(rest, "/") {
+		return filepath.FromSlash(volume + "/"), clean(rest)
+	}
+	rel = clean(name)
+	for strings.HasPrefix(rel, "../") {
+		dir, rel = dir+"../", rel[len("../"):]
+	}
+	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
+}
+
+// clean removes the elements of a path that mean nothing, and keeps a slash at the end.
+func clean(name string) string {
+	elements := strings.Split(name, "/")
+	last := elements[len(elements)-1]
+	elements = slices.DeleteFunc(elements, func(e string) bool { return e == "" || e == "." })
+	if last == "" || last == "." {
+		elements = append(elements, "")
+	}
+	return strings.Join(elements, "/")
 }

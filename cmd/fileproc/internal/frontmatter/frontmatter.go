@@ -19,21 +19,18 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/vm"
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
-	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
 const (
-	// frontPrefix is how many bytes of a file are read at first. Few frontmatters are longer.
-	frontPrefix = 4 << 10
-	// A frontmatter must end within the first maxFront bytes of a file.
-	maxFront = 1 << 20
+	frontPrefix = 4 << 10 // bytes of a file that are read at first; few frontmatters are longer
+	maxFront    = 1 << 20 // bytes of the longest frontmatter
 )
 
 // Command returns the subcommand frontmatter.
@@ -69,14 +66,12 @@ path and the name of the file. A file is left out if the expression cannot be ev
 // A frontmatter is one run of the subcommand: its flags, and the values derived from them.
 type frontmatter struct {
 	*run.Run
-	json   bool
-	where  string
-	fields []string
-
+	json    bool
+	where   string
+	fields  []string
 	program *vm.Program // of where; nil without one
-
-	mu   sync.Mutex // guards rows
-	rows []row      // of the table
+	mu      sync.Mutex  // guards rows
+	rows    []row       // of the table
 }
 
 type row struct {
@@ -104,11 +99,7 @@ func (fm *frontmatter) run(args []string) error {
 
 // read returns a file's frontmatter, preceded by '-' for YAML or '+' for TOML.
 func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
-	front, err := cutFront(bufio.NewReader(it.Reader()))
-	if front == nil && err == nil {
-		err = fileproc.ErrSkip
-	}
-	return front, err
+	return cutFront(bufio.NewReader(it.Reader()))
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
@@ -138,15 +129,13 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	return nil
 }
 
-// cutFront returns what read does, or nil if in does not begin with a frontmatter that ends.
+// cutFront returns what read does, or fileproc.ErrSkip if in does not begin with a frontmatter that ends.
 func cutFront(in *bufio.Reader) (front []byte, err error) {
 	line, err := in.ReadSlice('\n')
 	fence := string(bytes.TrimRight(bytes.TrimPrefix(line, []byte("\ufeff")), " \t\r\n"))
-	if fence != "---" && fence != "+++" {
-		return nil, noEnd(err)
-	}
-	front = []byte{fence[0]}
-	for whole := true; err == nil || err == bufio.ErrBufferFull; whole = err == nil { // it is the beginning of a line
+	front = []byte(fence[:min(len(fence), 1)])
+	begins := fence == "---" || fence == "+++"
+	for whole := true; begins && (err == nil || err == bufio.ErrBufferFull); whole = err == nil { // it is the beginning of a line
 		line, err = in.ReadSlice('\n')
 		end := string(bytes.TrimRight(line, " \t\r\n"))
 		switch {
@@ -159,15 +148,10 @@ func cutFront(in *bufio.Reader) (front []byte, err error) {
 			front = append(front, line...)
 		}
 	}
-	return nil, noEnd(err)
-}
-
-// noEnd returns an error of a read that has not found the end of a frontmatter, unless there is none.
-func noEnd(err error) error {
-	if err == io.EOF || err == bufio.ErrBufferFull {
-		return nil
+	if err == nil || err == io.EOF || err == bufio.ErrBufferFull {
+		err = fileproc.ErrSkip
 	}
-	return err
+	return nil, err
 }
 
 // decodeYAML decodes a frontmatter. Its errors name lines of the file, in which a line precedes the frontmatter.

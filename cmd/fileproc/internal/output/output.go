@@ -24,25 +24,22 @@ import (
 const (
 	flushSize  = 64 << 10 // bytes
 	flushAfter = 50 * time.Millisecond
-	// SpillSize is how many bytes of one file's output a worker buffers before it locks the output.
-	SpillSize = 1 << 20
+	SpillSize  = 1 << 20 // bytes of one file's output that a worker buffers before it locks the output
 )
 
 // An Output is standard output and standard error. The bytes of one write stay together.
 type Output struct {
-	TTY     bool   // standard output is a terminal
-	Between []byte // separates the outputs of two files
-
+	TTY            bool   // standard output is a terminal
+	Between        []byte // separates the outputs of two files
 	stdout, stderr io.Writer
 	colors         bool
 	onError        func(error)
-
-	mu       sync.Mutex // guards the fields below and the terminal
-	buf      []byte
-	timer    *time.Timer // set while buf waits to be flushed
-	err      error
-	any      bool // a file's output has been written
-	progress      // some of its fields
+	mu             sync.Mutex // guards the fields below and the terminal
+	buf            []byte
+	timer          *time.Timer // set while buf waits to be flushed
+	err            error
+	any            bool // a file's output has been written
+	progress            // some of its fields
 }
 
 // New returns an Output. It calls onError if standard output cannot be written.
@@ -172,10 +169,9 @@ func (o *Output) Warn(lines ...string) {
 
 // A Chunk buffers the output of one file at a time.
 type Chunk struct {
-	B    []byte
-	Out  *Output // nil if the chunk must keep all of its output
-	Wait func()  // waits for the file's turn; nil if files have none
-
+	B      []byte
+	Out    *Output  // nil if the chunk must keep all of its output
+	Wait   func()   // waits for the file's turn; nil if files have none
 	locked bool     // the chunk holds Out.mu until the end of the file
 	_      [64]byte // keeps the chunks of two workers on different cache lines
 }
@@ -262,8 +258,7 @@ func Count(n int64, one, many string) string {
 	return strconv.FormatInt(n, 10) + " " + many
 }
 
-// Size formats a size in bytes in full, or for humans with a binary unit, as du -h does: rounded up, with one decimal below
-// 10.
+// Size formats a size in bytes in full, or for humans with a binary unit, as du -h does: rounded up, with one decimal below 10.
 func Size(n int64, human bool) string {
 	unit, size := -1, float64(n)
 	for ; human && size > 1023; unit++ { // a size that rounds up to 1024 is 1.0 of the next unit

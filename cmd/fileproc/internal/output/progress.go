@@ -26,7 +26,6 @@ type progress struct {
 	enabled      bool
 	width        func() int   // of the terminal, in columns
 	files, bytes atomic.Int64 // processed so far
-
 	// guarded by the output's mutex
 	frames int       // how often the line was drawn
 	shown  bool      // the line is on the terminal
@@ -34,8 +33,7 @@ type progress struct {
 	done   bool
 }
 
-// OnProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its
-// own.
+// OnProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its own.
 func (o *Output) OnProgress() func(fileproc.Report) {
 	if !o.enabled {
 		return nil

@@ -19,12 +19,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/records"
+	"github.com/spf13/pflag"
 )
 
 // A Run is one run of the command.
@@ -33,7 +32,6 @@ type Run struct {
 	Stop context.CancelCauseFunc // ends the run early, for the given reason
 	Out  *output.Output
 	Selection
-
 	Report   bool            // Totals are printed at the end
 	Silent   bool            // Fail only counts
 	Totals   fileproc.Report // of all directories and files, for --report
@@ -72,9 +70,8 @@ func Describe(err error) string {
 }
 
 var optionFlags = strings.NewReplacer("fileproc: ", "", "Options.Suffixes", "--suffix", "Options.MaxDepth", "--max-depth", "Options.Include", "--include",
-	"Options.Exclude", "--exclude", "Options.IgnoreFiles", "--ignore-file", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from",
-	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks",
-	incremental.ErrNotSaved.Error(), "--cache", "incremental: ", "")
+	"Options.Exclude", "--exclude", "Options.OneFilesystem", "--one-file-system", "Options.Files", "--files-from",
+	"Options.SymlinksOutside", "--symlinks-outside", "Options.Symlinks", "--symlinks", incremental.ErrNotSaved.Error(), "--cache", "incremental: ", "")
 
 // AsFlags returns the message of an error that ends the run, in which flags replace the names of fileproc.Options and
 // pflag's wording.
@@ -113,7 +110,6 @@ type Item struct {
 	Dir  string         // that is visited, as Join takes it; the path if F is nil
 	Data []byte         // the content, or its beginning if More is set
 	More bool           // only Reader gives the whole content
-
 	run  *Run
 	info fs.FileInfo // of a file named as an argument
 	in   *os.File    // standard input, or what Read has opened
@@ -206,13 +202,11 @@ type Job struct {
 	// Visit appends the file's output to c, in whole lines. An error that it returns is a failure of the file.
 	// It is called on several goroutines at once.
 	Visit func(it *Item, c *output.Chunk) error
-
 	// A subcommand that has --cache has these in place of Visit. Read returns what is to be kept of the file, or
 	// fileproc.ErrSkip, and Print appends the output for that. Both are called on several goroutines at once.
 	Read    func(it *Item) ([]byte, error)
 	Print   func(path string, value []byte, c *output.Chunk) error
 	Version string // of what Read returns
-
 	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, that is left out.
 	Dir func(dir, rel string) bool
 	// Done is called after the files of a directory that was not left out have been visited.
@@ -453,31 +447,5 @@ func (r *Run) eachListed(j *Job) (err error) {
 	return context.Cause(r.Ctx)
 }
 
-// SplitName returns the directory to open for a name, empty for the working directory, and the rest, which is slash-separated:
-// "/etc/x" is etc/x in the file system's root, "../x" is x in the directory above. An empty rest stands for the directory itself.
-func SplitName(name string) (dir, rel string) {
-	if name == "" || name == "." {
-		return "", "." // which names no file either
-	}
-	name = filepath.ToSlash(name)
-	volume := filepath.VolumeName(name)
-	if rest := name[len(volume):]; strings.HasPrefix(rest, "/") {
-		return filepath.FromSlash(volume + "/"), clean(rest)
-	}
-	rel = clean(name)
-	for strings.HasPrefix(rel, "../") {
-		dir, rel = dir+"../", rel[len("../"):]
-	}
-	return filepath.FromSlash(strings.TrimSuffix(dir, "/")), rel
-}
-
-// clean removes the elements of a path that mean nothing, and keeps a slash at the end.
-func clean(name string) string {
-	elements := strings.Split(name, "/")
-	last := elements[len(elements)-1]
-	elements = slices.DeleteFunc(elements, func(e string) bool { return e == "" || e == "." })
-	if last == "" || last == "." {
-		elements = append(elements, "")
-	}
-	return strings.Join(elements, "/")
-}
+// SplitName divides a listed name.
+var SplitName = records.Split

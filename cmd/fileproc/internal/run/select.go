@@ -14,22 +14,20 @@ import (
 	"time"
 
 	"github.com/docker/go-units"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/plumbing"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // A Selection holds the flags that select files. Only this file turns them into fileproc.Options.
 type Selection struct {
-	Opts  fileproc.Options // what the flags and the subcommand say; a run over a directory adds its own
-	Used  bool             // the subcommand selects files
-	Cache string           // the file of --cache
-	List  string           // the file of --files-from
-	Null  bool             // -0: names in List end with NUL bytes
-
+	Opts             fileproc.Options // what the flags and the subcommand say; a run over a directory adds its own
+	Used             bool             // the subcommand selects files
+	Cache            string           // the file of --cache
+	List             string           // the file of --files-from
+	Null             bool             // -0: names in List end with NUL bytes
 	unrestricted     int
 	shard            string
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
@@ -178,11 +176,9 @@ func (s *Selection) patterns() {
 	s.Opts.Include, s.Opts.Exclude = nil, nil
 	for i, written := range slices.Concat(include, exclude) {
 		flag, option, patterns := "--include", "Options.Include", &s.Opts.Include
-		p, excluded := written, i >= len(include)
-		if excluded {
-			flag = "--exclude"
-		} else {
-			p, excluded = strings.CutPrefix(p, "!")
+		p, excluded := strings.CutPrefix(written, "!")
+		if i >= len(include) {
+			flag, p, excluded = "--exclude", written, true
 		}
 		if excluded {
 			option, patterns = "Options.Exclude", &s.Opts.Exclude
@@ -203,13 +199,12 @@ func (s *Selection) patterns() {
 
 // fromHere returns the path from the working directory to dir, with a slash at its end, or "".
 func fromHere(dir string) string {
-	here, _ := filepath.Abs(".") // if it is unknown, so is dir
-	abs, _ := filepath.Abs(dir)
-	rel, err := filepath.Rel(here, abs)
-	if err != nil { // it is on another volume
-		rel = abs
+	here, _ := filepath.Abs(".")
+	path, _ := filepath.Abs(dir)
+	if rel, err := filepath.Rel(here, path); err == nil { // they are on one volume
+		path = rel
 	}
-	return strings.TrimPrefix(filepath.ToSlash(rel)+"/", "./")
+	return strings.TrimPrefix(filepath.ToSlash(path)+"/", "./")
 }
 
 // core gives access to the hooks of the options.

@@ -13,10 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+	"github.com/spf13/cobra"
 )
 
 // A grep is one run of the subcommand: its flags, and the values derived from them.
@@ -29,9 +28,8 @@ type grep struct {
 	number, noNumber, withName, noName, heading, noHeading          bool
 	maxCount                                                        int64
 	before, after, context                                          int
-
-	m                                  *matcher
-	pathStyle, numberStyle, matchStyle output.Style
+	m                                                               *matcher
+	pathStyle, numberStyle, matchStyle                              output.Style
 }
 
 // Command returns the subcommand grep.

@@ -144,8 +144,7 @@ func (l *literal) index(b []byte) int {
 	return -1
 }
 
-// required returns literals such that every match of the simplified tree contains at least one of them, or nil if it knows
-// none.
+// required returns literals such that every match of the simplified tree contains at least one of them, or nil if it knows none.
 func required(tree *syntax.Regexp) (found []literal) {
 	switch tree.Op {
 	case syntax.OpLiteral:

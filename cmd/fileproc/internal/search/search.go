@@ -14,12 +14,10 @@ import (
 const (
 	// grepPrefix is how many bytes of a file are read at first: the buffer of the package's workers holds that many.
 	// A longer file is opened again and read in parts of at least partSize, into a reused buffer.
-	grepPrefix = 32<<10 - 1
-	partSize   = 256 << 10
-	// A NUL byte in the first binaryPrefix bytes makes a file binary as a whole.
-	binaryPrefix = 64 << 10
-	// maxLine is the length in bytes of the longest line that is kept in memory.
-	maxLine = 256 << 20
+	grepPrefix   = 32<<10 - 1
+	partSize     = 256 << 10
+	binaryPrefix = 64 << 10  // bytes of a file: a NUL byte among them makes it binary as a whole
+	maxLine      = 256 << 20 // bytes of the longest line that is kept in memory
 )
 
 // byteOrderMark precedes UTF-8 that some editors write. It is not part of a line, and offsets do not count it.
@@ -30,10 +28,8 @@ type searcher struct {
 	*grep
 	out  *output.Chunk
 	find lineFinder
-
 	buf  []byte // for files that are read in parts
 	path string // of the file; set from the first selected line on
-
 	// The current file.
 	explicit bool   // named as an argument
 	base     int64  // offset of data in the file
@@ -82,8 +78,7 @@ func (s *searcher) search(it *run.Item, c *output.Chunk) error {
 	return err
 }
 
-// untilNUL looks for a NUL byte in data[from:] and returns the lines of data to search. cut reports that the NUL byte ends
-// them.
+// untilNUL looks for a NUL byte in data[from:] and returns the lines of data to search. cut reports that the NUL byte ends them.
 func (s *searcher) untilNUL(data []byte, from int) (lines []byte, cut bool) {
 	if s.nul < 0 && !s.text {
 		if i := bytes.IndexByte(data[from:], 0); i >= 0 {
@@ -148,8 +143,7 @@ func (s *searcher) contextBefore(end int) int {
 	return end
 }
 
-// searchPart searches the lines of data that begin at or after from. It reports whether the file need not be searched
-// further.
+// searchPart searches the lines of data that begin at or after from. It reports whether the file need not be searched further.
 func (s *searcher) searchPart(it *run.Item, data []byte, from int) (done bool) {
 	if s.base == 0 && from == 0 && bytes.HasPrefix(data, byteOrderMark) {
 		from = len(byteOrderMark)

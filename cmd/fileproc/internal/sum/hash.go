@@ -24,15 +24,13 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+	"github.com/spf13/cobra"
 )
 
 var algorithms = map[string]func() hash.Hash{
-	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384,
-	"sha512": sha512.New,
+	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
 }
 
 // hashPrefix is how many bytes of a file are read at first. Up to 64 files wait with that much for a worker: with 256 KiB, 100
@@ -44,8 +42,7 @@ type sums struct {
 	*run.Run
 	algorithm                                                      string
 	null, json, checks, quiet, status, warn, strict, ignoreMissing bool
-
-	hashes sync.Pool // of hash.Hash: a new one for each file takes a tenth more time
+	hashes                                                         sync.Pool // of hash.Hash: a new one for each file takes a tenth more time
 }
 
 // Hash returns the subcommand hash.
@@ -69,7 +66,15 @@ has changed below the working directory.`,
 			}
 			s.hashes.New, r.Opts.ReadSize = func() any { return algorithms[s.algorithm]() }, hashPrefix
 			if s.checks {
-				s.check(args)
+				s.Found.Store(true)
+				if len(args) == 0 {
+					args = []string{run.Stdin}
+				}
+				for _, list := range args {
+					if err := s.checkList(list); err != nil {
+						s.Fail(err)
+					}
+				}
 				return nil
 			}
 			return r.Each(run.Job{Args: r.OrStdin(args), Stdin: true, Read: s.read, Print: s.print, Version: "sum " + s.algorithm})
@@ -119,41 +124,27 @@ func (s *sums) print(path string, sum []byte, c *output.Chunk) error {
 	return nil
 }
 
-// escaper and unescaper convert names as sha256sum does. unescaper turns an invalid escape into a NUL byte, which no name
-// has.
+// escaper and unescaper convert names as sha256sum does. unescaper turns an invalid escape into a NUL byte, which no name has.
 var (
 	escaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 	unescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\`, "\x00")
 )
 
-// check is hash --check.
-func (s *sums) check(lists []string) {
-	if len(lists) == 0 {
-		lists = []string{run.Stdin}
-	}
-	s.Found.Store(true)
-	for _, list := range lists {
-		if err := s.checkList(list); err != nil {
-			s.Fail(err)
-		}
-	}
-}
-
 // A list is a list of checksums that is read as sha256sum does.
 type list struct {
 	*sums
-	in      *bufio.Scanner
-	isStdin bool // in is standard input
-	label   string
-	tag     string         // of the format "SHA256 (name) = sum"
-	form    *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
-
+	in                                               *bufio.Scanner
+	isStdin                                          bool // in is standard input
+	label                                            string
+	tag                                              string         // of the format "SHA256 (name) = sum"
+	form                                             *regexp.Regexp // of that format, or "sum  name": one blank, as md5 -r prints, or two, of which the second may be *
 	lines, missing, unreadable, different, malformed int
 }
 
 // A listEntry is one line of a list.
 type listEntry struct{ sum, name string }
 
+// checkList is hash --check for one list.
 func (s *sums) checkList(name string) (err error) {
 	in, label := os.Stdin, "'standard input'"
 	if name != run.Stdin {
