@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +37,7 @@ type Source struct {
 
 	mu      sync.Mutex // guards what follows
 	top     *dir
-	byWatch map[int32][]*dir  // several: by a mount, or through links, a directory has several paths
+	byWatch map[int32]*dir    // the last one added, see dir.twin
 	way     *way              // to the directory that was root when the source was opened
 	points  map[string]string // see mountPoints
 	moved   bool
@@ -51,6 +50,7 @@ type dir struct {
 	name   string
 	subs   map[string]*dir // nil: none
 	watch  int32           // 0: it is not watched
+	twin   *dir            // another path of the same directory, by a mount or through a link, with the same watch
 }
 
 func (d *dir) rel() string {
@@ -65,7 +65,7 @@ func (d *dir) rel() string {
 func Open(root string) (*Source, error) {
 	s := &Source{
 		pending: newPending(), root: root, inotify: -1, wake: -1, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
-		top: &dir{}, byWatch: map[int32][]*dir{},
+		top: &dir{}, byWatch: map[int32]*dir{},
 	}
 	if err := s.open(); err != nil {
 		s.closeAll()
@@ -135,13 +135,13 @@ func (s *Source) Add(rel string) error {
 		s.moved = true
 		s.pending.add(".", true)
 	}
-	if len(s.byWatch[watch]) > 0 && s.isBehindLink(rel, name) { // which has taken the place of a directory: what is there has its own path
+	if s.byWatch[watch] != nil && s.isBehindLink(rel, name) { // which has taken the place of a directory: what is there has its own path
 		return nil
 	}
 	if d := s.find(rel, true); d.watch != watch {
 		s.unwatch(d)
 		d.watch = watch
-		s.byWatch[watch] = append(s.byWatch[watch], d)
+		d.twin, s.byWatch[watch] = s.byWatch[watch], d
 	}
 	return nil
 }
@@ -225,8 +225,13 @@ func (s *Source) unwatch(d *dir) {
 	if d.watch == 0 {
 		return
 	}
-	others := slices.DeleteFunc(s.byWatch[d.watch], func(o *dir) bool { return o == d })
-	if s.byWatch[d.watch] = others; len(others) == 0 {
+	first := s.byWatch[d.watch]
+	at := &first
+	for *at != d {
+		at = &(*at).twin
+	}
+	*at, d.twin = d.twin, nil
+	if s.byWatch[d.watch] = first; first == nil {
 		delete(s.byWatch, d.watch)
 		if !s.way.watches[d.watch] {
 			_, _ = unix.InotifyRmWatch(s.inotify, uint32(d.watch)) // it is gone if the directory is
@@ -349,18 +354,21 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 		s.moved = true
 		s.pending.add(".", true)
 	}
-	dirs := s.byWatch[watch]
+	var dirs []*dir // to drop takes some out of the list
+	for d := s.byWatch[watch]; d != nil; d = d.twin {
+		dirs = append(dirs, d)
+	}
 	if mask&unix.IN_IGNORED != 0 { // the watch has ended
 		delete(s.way.watches, watch)
 		delete(s.byWatch, watch)
 		for _, d := range dirs {
-			d.watch = 0
+			d.watch, d.twin = 0, nil
 			s.forget(d)
 		}
 		return
 	}
 	isDir := mask&unix.IN_ISDIR != 0
-	for _, d := range slices.Clone(dirs) { // to drop takes some out of the list
+	for _, d := range dirs {
 		rel := d.rel()
 		if name == "" || self {
 			s.pending.add(rel, true)
