@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -322,11 +323,14 @@ func TestFaultsPanicOfACloseWhileAnotherIsOpened(t *testing.T) {
 
 // Entries found before the backend panicked are counted, even if a directory's entries are buffered until all are listed.
 func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
+	names := slices.Values([]string{"a", "d/b", "no//name", "d/.ignore", "x", "gone/q", "gone/r/", "d/untyped", "d/e/", "few", "long", "empty/"})
 	for name, opts := range map[string]Options{
 		"":             {},
 		"ignore files": {IgnoreFiles: []string{".ignore"}},
 		"ordered":      {Ordered: true},
 		"both":         {Ordered: true, IgnoreFiles: []string{".ignore"}},
+		"names":        {Files: names},
+		"all":          {Files: names, Ordered: true, IgnoreFiles: []string{".ignore"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everyCall(t, func(t *testing.T, w *world, of Options, k int) bool {

@@ -574,6 +574,21 @@ func TestFilesBelowWhatIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestFilesOfAMarkedRoot: so it is if SkipMarked leaves root out.
+func TestFilesOfAMarkedRoot(t *testing.T) {
+	_, all := rooted(t, "TAG", "f=1", "d/g=2", "d/e/h=3")
+	everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+		for _, ordered := range []bool{false, true} {
+			opts := named("f", "d/", "d/e/", "d/g")
+			opts.Workers, opts.Ordered, opts.SkipMarked = workers, ordered, []string{"TAG"}
+			got, errs, report := entry(t, t.Context(), p, opts, relOf)
+			require.Empty(t, errs)
+			require.Empty(t, got)
+			require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedMarked: 4}, report.Skipped)
+		}
+	})
+}
+
 // The filters come first, whether or not anything is where a name leads: also below what is no directory, or is not there, and in
 // any order. What they leave out is no failure.
 func TestFilesFiltersComeFirst(t *testing.T) {
