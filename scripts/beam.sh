@@ -8,6 +8,7 @@ cd fileprocbeam
 
 version=$(go list -m -f '{{.Version}}' github.com/apache/beam/sdks/v2)
 export TMPDIR=$tmp # Beam's runners leave files there
+! in_memory tmpfs || export TMPDIR=$memory # on a busy disk, 100,000 files take minutes to be made and removed
 service=
 
 cleanup() {
@@ -42,7 +43,7 @@ run_on() {
 		sleep 0.2
 	done
 	echo "   $name"
-	FILEPROCBEAM_ENDPOINT=localhost:$port "$tmp/test" "${tests[@]}" -test.timeout 3m -test.v >"$tmp/out" 2>&1 || {
+	FILEPROCBEAM_ENDPOINT=localhost:$port "$tmp/test" "${tests[@]}" -test.timeout 10m -test.v >"$tmp/out" 2>&1 || {
 		cat "$tmp/out"
 		return 1
 	}

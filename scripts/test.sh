@@ -133,11 +133,13 @@ if [ "$set" = --change ]; then
 	exit
 fi
 step "vet and builds for every platform" scripts/cross.sh
+# The longest first. None of them measures; the benchmarks at the end are only run, and alone.
+beside "mutants" env TMPDIR="$tmp" go -C scripts run ./mutants
+beside "Spark" scripts/spark.sh
+beside "Beam" scripts/beam.sh
 # arm64 and s390x are run by hand, because qemu's user mode sometimes spins forever in Go programs.
-step "tests on two more platforms" scripts/portable.sh js wasip1
-step "Spark" scripts/spark.sh
-step "Beam" scripts/beam.sh
-step "ports of other programs" go -C examples/ports run . -do test,compare
-step "mutants" env TMPDIR="$tmp" go -C scripts run ./mutants
+beside "tests on two more platforms" scripts/portable.sh js wasip1
+beside "ports of other programs" go -C examples/ports run . -do test,compare
+all_ended
 step "benchmarks, small sets, 10 iterations each" go test "$timeout" -short -run '^$' -bench . -benchtime 10x .
 echo "all passed in $SECONDS s"

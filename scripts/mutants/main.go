@@ -72,7 +72,7 @@ func (m *mutant) passes(root, tmp, text string) (out []byte, passed bool) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1", "-timeout=60s", "-run", "^("+m.tests+")$")
+	cmd := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1", "-timeout=2m", "-run", "^("+m.tests+")$")
 	cmd.Dir = filepath.Join(root, m.dir) // which may be in a module of its own
 	out, err = cmd.CombinedOutput()
 	return out, err == nil
