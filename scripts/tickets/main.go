@@ -35,5 +35,5 @@ func main() {
 	if err != nil {
 		log.Fatalf("tickets: %v (after an interrupt, the same command continues)", err)
 	}
-	fmt.Printf("%s: %d files, %d bytes, sha256 %.12s\n", filepath.Join(*out, set.Name()), m.Count, m.Bytes, m.SHA256)
+	fmt.Printf("%s: %d files, %d bytes\n", filepath.Join(*out, set.Name()), m.Count, m.Bytes)
 }

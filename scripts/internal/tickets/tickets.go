@@ -1,14 +1,11 @@
 // Package tickets makes reproducible sets of ticket files, Markdown with YAML frontmatter, and reads them back.
 //
-// A set is a pure function of its layout, count and seed: every path, every byte and the hash in its manifest can be
-// computed without reading the disk. So sets are identical on all machines, and interrupted runs can be resumed.
+// A set is a pure function of its layout, count and seed. So sets are identical on all machines, and interrupted runs can be resumed.
 package tickets
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,13 +146,11 @@ func Frontmatter(data []byte) ([]byte, error) {
 	return rest[:end+1], nil
 }
 
-// A Manifest describes a complete set. SHA256 is the hash of all files in path order, each as path, NUL, length in decimal,
-// NUL, content.
+// A Manifest describes a complete set.
 type Manifest struct {
 	Set
-	Bytes   int64  `json:"bytes"`
-	SHA256  string `json:"sha256"`
-	Version int    `json:"version"`
+	Bytes   int64 `json:"bytes"`
+	Version int   `json:"version"`
 }
 
 // ManifestPath returns the path of the manifest of a set under out. The manifest is beside the set's directory, so that it is
@@ -200,7 +195,7 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var writers sync.WaitGroup
-	var next atomic.Int64
+	var next, size atomic.Int64
 	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
 		writers.Go(func() {
 			var file []byte
@@ -212,6 +207,7 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 				}
 				for i := start; i < end && ctx.Err() == nil; i++ {
 					file = s.appendFile(file[:0], i)
+					size.Add(int64(len(file)))
 					if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
 						stop(err)
 					}
@@ -219,14 +215,11 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 			}
 		})
 	}
-	m, err = s.manifest(ctx)
 	writers.Wait()
 	if ctx.Err() != nil {
 		return m, context.Cause(ctx)
 	}
-	if err != nil {
-		return m, err
-	}
+	m = Manifest{s, size.Load(), Version}
 	// The rename makes sure that a manifest is complete.
 	data, err := json.MarshalIndent(m, "", "  ")
 	name := s.ManifestPath(out)
@@ -237,25 +230,6 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 		err = os.Rename(name+".tmp", name)
 	}
 	return m, err
-}
-
-// manifest computes the manifest of the complete set without reading it. Paths sort in ticket order, so it need not sort.
-func (s Set) manifest(ctx context.Context) (Manifest, error) {
-	m := Manifest{Set: s, Version: Version}
-	h := sha256.New()
-	var file, record []byte
-	for i := range s.Count {
-		if err := ctx.Err(); err != nil {
-			return m, err
-		}
-		file = s.appendFile(file[:0], i)
-		record = fmt.Appendf(record[:0], "%s\x00%d\x00", s.Path(i), len(file))
-		h.Write(record)
-		h.Write(file)
-		m.Bytes += int64(len(file))
-	}
-	m.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return m, nil
 }
 
 func writeFile(name string, data []byte) error {
