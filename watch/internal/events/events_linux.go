@@ -135,14 +135,17 @@ func (s *Source) Add(rel string) error {
 		s.moved = true
 		s.pending.add(".", true)
 	}
+	d := s.find(rel, false)
+	if d != nil && d.watch == watch {
+		return nil
+	}
 	if s.byWatch[watch] != nil && s.isBehindLink(rel, name) { // which has taken the place of a directory: what is there has its own path
 		return nil
 	}
-	if d := s.find(rel, true); d.watch != watch {
-		s.unwatch(d)
-		d.watch = watch
-		d.twin, s.byWatch[watch] = s.byWatch[watch], d
-	}
+	d = s.find(rel, true)
+	s.unwatch(d)
+	d.watch = watch
+	d.twin, s.byWatch[watch] = s.byWatch[watch], d
 	return nil
 }
 
