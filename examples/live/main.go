@@ -73,6 +73,7 @@ type table struct {
 	mu      sync.Mutex // guards what follows
 	rows    map[string]row
 	count   int           // of the changes so far
+	problem string        // why the table is not as the files are, or ""
 	changed chan struct{} // closed at the end of the next burst
 }
 
@@ -88,14 +89,20 @@ func (t *table) follow(ctx context.Context, dir, cache string) {
 	inc := incremental.Options[Note]{File: cache, Version: "1"}
 	opts := fileproc.Options{Suffixes: []string{".md", ".txt"}, SkipHidden: true, IgnoreFiles: []string{".gitignore"}, ReadSize: maxText}
 	for c, err := range watch.Stream(ctx, dir, inc, opts, read) {
+		problem := ""
+		if _, gone := os.Stat(dir); gone != nil {
+			problem = "The folder cannot be read: " + gone.Error()
+		}
 		t.mu.Lock()
 		switch t.count++; {
 		case ctx.Err() != nil:
 		case err != nil:
 			log.Print(err) // the file is read again when it changes
+			if problem != t.problem {
+				t.wake(problem)
+			}
 		case c.Settled: // the pages change once for each burst
-			close(t.changed)
-			t.changed = make(chan struct{})
+			t.wake(problem)
 		case c.Kind == incremental.Deleted:
 			delete(t.rows, c.Rel)
 		default:
@@ -103,6 +110,16 @@ func (t *table) follow(ctx context.Context, dir, cache string) {
 		}
 		t.mu.Unlock()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wake("The folder is no longer followed") // a page that is still open, if ctx has not ended
+}
+
+// wake lets the pages change. The table is locked.
+func (t *table) wake(problem string) {
+	t.problem = problem
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // maxRows is how many rows a page has at most.
@@ -110,9 +127,10 @@ const maxRows = 500
 
 // An update is what a page is told: rows that are new or changed, those to be removed, and how many notes match.
 type update struct {
-	Set   []shown
-	Gone  []string
-	Found int
+	Set     []shown
+	Gone    []string
+	Found   int
+	Problem string // to be shown in place of how many match, or ""
 }
 
 type shown struct{ Path, Title, Status string }
@@ -129,7 +147,7 @@ func (t *table) since(sent map[string]int, words []string) (u update, changed <-
 		}
 	}
 	slices.Sort(found)
-	u.Found = len(found)
+	u.Found, u.Problem = len(found), t.problem
 	keep := map[string]bool{}
 	for _, rel := range found[:min(len(found), maxRows)] {
 		keep[rel] = true
@@ -173,9 +191,10 @@ func (t *table) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	out, words, sent := http.NewResponseController(w), strings.Fields(strings.ToLower(r.URL.Query().Get("q"))), map[string]int{}
-	for first := true; ; first = false {
+	for first, problem := true, ""; ; first = false {
 		u, changed := t.since(sent, words)
-		if first || len(u.Set)+len(u.Gone) > 0 {
+		if first || len(u.Set)+len(u.Gone) > 0 || u.Problem != problem {
+			problem = u.Problem
 			text, err := json.Marshal(u)
 			if err == nil {
 				_, err = fmt.Fprintf(w, "data: %s\n\n", text)
@@ -192,6 +211,24 @@ func (t *table) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// onlyHere answers requests for this program by an address of its own. A page on the internet whose name leads here for a moment, which
+// is DNS rebinding, has another Host, and could read the notes.
+func onlyHere(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local := r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+		_, port, _ := net.SplitHostPort(local) // no error: a listener of TCP
+		host := strings.ToLower(r.Host)
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host += ":80" // which browsers leave out
+		}
+		if host != local && !slices.Contains([]string{"localhost:" + port, "127.0.0.1:" + port, "[::1]:" + port}, host) {
+			http.Error(w, "this address is not one of this program", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // serve follows dir and answers on l until ctx ends.
 func serve(ctx context.Context, l net.Listener, dir, cache string) error {
 	t := newTable()
@@ -200,7 +237,7 @@ func serve(ctx context.Context, l net.Listener, dir, cache string) error {
 		defer close(followed)
 		t.follow(ctx, dir, cache)
 	}()
-	server := &http.Server{Handler: t, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: onlyHere(t), BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err := server.Serve(l)

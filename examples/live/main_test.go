@@ -124,7 +124,58 @@ func TestPageInABrowser(t *testing.T) {
 	b.until("a.md|Another| b.md|Other|")
 	require.NoError(t, os.Remove(filepath.Join(dir, "b.md")))
 	b.until("a.md|Another|")
-	require.Equal(t, "1 notes", b.run(`return found.textContent`))
+	require.Equal(t, "1 note", b.run(`return found.textContent`))
+	write(t, dir, "a.md", "# Another"+strings.Repeat("-long-word", 100)+"\n")
+	b.until("a.md|Another" + strings.Repeat("-long-word", 100) + "|")
+	require.Equal(t, true, b.run(`return document.documentElement.scrollWidth <= innerWidth && rows.children[0].children[0].offsetWidth > rows.offsetWidth / 4`))
+	require.NoError(t, os.RemoveAll(dir))
+	require.Eventually(t, func() bool {
+		return strings.HasPrefix(b.run(`return found.textContent`).(string), "The folder cannot be read: ")
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// TestFolderIsGone: pages are told when the folder goes, and when it is back.
+func TestFolderIsGone(t *testing.T) {
+	dir, url := start(t, map[string]string{"a.md": "# First\n"})
+	response, err := http.Get(url + "/rows")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	until := func(wanted func(update) bool) {
+		t.Helper()
+		for lines.Scan() {
+			var u update
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok && json.Unmarshal([]byte(text), &u) == nil && wanted(u) {
+				return
+			}
+		}
+		require.Fail(t, "the stream has ended", "%v", lines.Err())
+	}
+	until(func(u update) bool { return u.Found == 1 && u.Problem == "" })
+	require.NoError(t, os.RemoveAll(dir))
+	until(func(u update) bool { return strings.HasPrefix(u.Problem, "The folder cannot be read: ") })
+	write(t, dir, "b.md", "# Second\n")
+	until(func(u update) bool { return u.Found == 1 && u.Problem == "" })
+}
+
+// TestOnlyHere: a page with another name, which leads here for a moment, gets nothing.
+func TestOnlyHere(t *testing.T) {
+	_, url := start(t, map[string]string{"a.md": "# First\n"})
+	port := url[strings.LastIndexByte(url, ':'):]
+	for host, want := range map[string]int{
+		"": 200, "localhost" + port: 200, "LocalHost" + port: 200, "127.0.0.1" + port: 200, "[::1]" + port: 200,
+		"evil.example": 403, "evil.example" + port: 403, "localhost": 403, "localhost:1": 403, "127.0.0.1.evil.example" + port: 403, "localhost.evil.example": 403,
+	} {
+		for _, path := range []string{"/", "/rows"} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+			require.NoError(t, err)
+			request.Host = host
+			response, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			response.Body.Close()
+			require.Equal(t, want, response.StatusCode, "%s%s", host, path)
+		}
+	}
 }
 
 // A browser is a session of chromedriver, see https://www.w3.org/TR/webdriver2/.
