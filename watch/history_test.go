@@ -84,8 +84,13 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		opts.SkipMarked, opts.SelectDir = []string{".nobackup"}, func(e fileproc.Entry) bool { return e.Name() != "i" }
 	case 6:
 		opts.GitIgnore = true
-		require.NoError(t, os.Mkdir(h.path(".git"), 0o755))
 		require.NoError(t, os.WriteFile(h.path(".gitignore"), []byte("e/\n"), 0o644))
+	case 7:
+		opts.IgnoreFiles = []string{".ignore", ".far/rules"}
+	case 8:
+		opts.MaxFileSize = 1000 // larger files fail
+	case 9:
+		opts.ReadSize = 3
 	case 4:
 		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{".nobackup"}
 	}
@@ -130,6 +135,16 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 			f.stop()
 			count += h.change(1 + h.IntN(30))
 			f = start()
+		}
+		if h.IntN(2) == 0 { // so that the look at what has settled does not find what a burst has missed
+			time.Sleep(2 * fsinfo.Settled)
+			f.sync()
+			count += h.change(1 + h.IntN(3))
+			os.MkdirAll(h.root, 0o755)
+			f.sync()
+			if h.compare(t, f, opts); t.Failed() {
+				return count
+			}
 		}
 		count += h.change(10 + h.IntN(90))
 		os.MkdirAll(h.root, 0o755)
@@ -407,6 +422,33 @@ var changes = map[string]func(h *history, p, q, d, e string) error{
 		return errors.Join(h.hold(), h.release())
 	},
 	"let go": func(h *history, _, _, _, _ string) error { h.letGo(); return nil },
+	"git's rules": func(h *history, _, _, d, _ string) error {
+		const rules = "a\n*.txt\n"
+		top := []string{h.root, d}[h.IntN(2)]
+		at := func(name string) string { return filepath.Join(top, filepath.FromSlash(name)) }
+		write := func(name, text string) error {
+			return errors.Join(os.MkdirAll(filepath.Dir(at(name)), 0o755), os.WriteFile(at(name), []byte(text), 0o644))
+		}
+		switch h.IntN(7) {
+		case 0:
+			return os.RemoveAll(at(".git"))
+		case 1:
+			return write(".git/info/exclude", rules[h.IntN(len(rules)):])
+		case 2:
+			return write(".git/config", "[core]\nexcludesFile = .far/rules\n")
+		case 3:
+			return write(".far/rules", rules[h.IntN(len(rules)):])
+		case 4:
+			return os.Rename(at(".git"), h.aside())
+		}
+		return errors.Join(os.MkdirAll(at(".git/objects"), 0o755), os.MkdirAll(at(".git/refs"), 0o755), write(".git/HEAD", "x"))
+	},
+	"large, small": func(h *history, p, _, _, _ string) error {
+		return h.writeTo(p, os.O_CREATE|os.O_TRUNC, []byte(strings.Repeat("x", h.IntN(3)*900+1)))
+	},
+	"a large file for a directory": func(h *history, _, _, d, _ string) error {
+		return errors.Join(os.RemoveAll(d), os.WriteFile(d, make([]byte, 2000), 0o644))
+	},
 	"rules": func(h *history, p, _, _, _ string) error {
 		name := filepath.Join(filepath.Dir(p), []string{".ignore", ".gitignore", ".nobackup"}[h.IntN(3)])
 		if h.IntN(3) == 0 {

@@ -65,6 +65,7 @@ type loop[T any] struct {
 	listed      bool          // root was, once
 	unsaved     bool
 	saveError   string // the last that was yielded
+	broken      string // why the last run could not begin
 	saidLimit   bool
 
 	settleAt, saveAt, pollAt, retryAt time.Time // zero: not planned
@@ -145,7 +146,19 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	}
 	start, used, yielded := time.Now(), sys.ProcessorTime(), false
 	if all || len(names) > 0 {
+		broken := l.broken
+		l.broken = ""
 		for r, err := range l.session.Run(ctx, names) {
+			if l.isPassing(ctx, err) {
+				if l.broken = err.Error(); l.broken == broken {
+					continue
+				}
+				l.retryAt, l.retryPause = time.Time{}, 0
+				if l.failed(err); l.left {
+					return false
+				}
+				continue
+			}
 			if err == nil && l.listed && r.Kind == incremental.Unchanged {
 				continue
 			}
@@ -323,8 +336,19 @@ func (l *loop[T]) planRetry(start, now time.Time) {
 	}
 }
 
+// isPassing reports whether a run could not begin for a reason that may pass, as when a file of Options.IgnoreFiles cannot be read. At
+// the beginning that ends the loop, as invalid options do.
+func (l *loop[T]) isPassing(ctx context.Context, err error) bool {
+	var f *fileproc.Failure
+	var e *fs.PathError
+	return l.begun && l.w.opts.OnError == nil && ctx.Err() == nil && !errors.As(err, &f) && errors.As(err, &e)
+}
+
 // unread returns what could not be read when it was last looked at.
 func (l *loop[T]) unread() (names []string) {
+	if l.broken != "" {
+		return []string{"."}
+	}
 	for rel := range l.session.Failed() {
 		names = append(names, rel)
 	}

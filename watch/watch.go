@@ -42,8 +42,9 @@
 // no event tells what happens behind a link.
 //
 // Some changes give no event: a store through a shared memory mapping, before the file is
-// unmapped; a write by another name (hard link) outside root, or by one that is gone
-// when the event is looked at; what another machine, or a program that has the
+// unmapped; a write by another name (hard link) outside root, in a directory that is left out, or by one that is gone
+// when the event is looked at; a write to a file that is mounted over another, or by Linux's
+// io_submit or through a loop device before that ends; what another machine, or a program that has the
 // lower layer of an overlay, changes. They show when the file is looked at next.
 //
 // # A program that writes into the tree

@@ -461,6 +461,21 @@ func TestFailuresPass(t *testing.T) {
 	}
 }
 
+// TestIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, everything stands, and then comes what has changed.
+func TestIgnoreFileFails(t *testing.T) {
+	root := t.TempDir()
+	testtree.Make(t, root, "a=1", "b=2")
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{IgnoreFiles: []string{".conf/rules"}, SkipHidden: true}, nil)
+	f.take()
+	testtree.Make(t, root, ".conf/rules/")
+	f.write("a", "one")
+	require.Equal(t, []string{" fails"}, f.take())
+	require.Empty(t, f.take(), "it still fails")
+	require.NoError(t, os.Remove(f.path(".conf/rules")))
+	testtree.Make(t, root, ".conf/rules=b\n")
+	require.Equal(t, []string{"a=one changed", "b deleted"}, f.take())
+}
+
 // TestRetriesGrowRare: the pauses before what stays unreadable is looked at again grow, and a new failure begins with a short one.
 func TestRetriesGrowRare(t *testing.T) {
 	root := t.TempDir()
