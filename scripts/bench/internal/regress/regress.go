@@ -47,7 +47,6 @@ type command func(*flag.FlagSet) (do func(clone))
 var purposes = map[string]string{
 	"regress": "measures the working tree; --update-baseline makes that the baseline",
 	"compare": "compares the working tree with the baseline or a revision; it fails if that is slower or takes more",
-	"prove":   "shows that bench_compare.sh detects a planted slowdown, and reports none for unchanged code",
 }
 
 func entryPoint(name string, cmd command) func(context.Context, []string) error {

@@ -182,7 +182,7 @@ func TestBadInput(t *testing.T) {
 
 // The help says what a command is for, and what its exit status means.
 func TestHelp(t *testing.T) {
-	for name, cmd := range map[string]command{"regress": record, "compare": compare, "prove": prove} {
+	for name, cmd := range map[string]command{"regress": record, "compare": compare} {
 		var help bytes.Buffer
 		do := func(f *flag.FlagSet) func(clone) {
 			f.SetOutput(&help)
