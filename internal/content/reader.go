@@ -150,7 +150,7 @@ func (r *Reader) read(h File, c *Content) error {
 		switch err {
 		case nil:
 			p = q
-		case ErrNeedsSlot:
+		case ErrNeedsSlot, ErrStopped:
 			return err
 		}
 	}
@@ -221,10 +221,17 @@ func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, &sys.Error{Op: "read", Err: err}
 	}
-	copy(q, p)
-	r.Release()
-	r.large = q
-	return q, nil
+	was := r.large
+	r.large = q // which a stop gives back, too
+	for n := 0; n < len(p) && err == nil; n += MaxRead {
+		if copy(q[n:], p[n:min(len(p), n+MaxRead)]); r.Stopped() {
+			err = ErrStopped
+		}
+	}
+	if was != nil {
+		putBuffer(was)
+	}
+	return q, err
 }
 
 // heapBuffers are kept from file to file and from run to run: those for files of up

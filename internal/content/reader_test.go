@@ -30,3 +30,44 @@ func TestReaderUsesBuffersAgain(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*size/4))
 }
+
+// endless is a file that grows faster than it is read.
+type endless struct {
+	read  int
+	until int
+	full  func()
+}
+
+func (f *endless) Cached([]byte) (int, bool) { return 0, false }
+func (f *endless) Stat() (sys.Stat, error)   { return sys.Stat{}, nil }
+func (f *endless) Close()                    {}
+func (f *endless) Read(p []byte) (int, error) {
+	if f.read += len(p); f.read >= f.until && len(p) < MaxRead { // the end of a buffer
+		f.full()
+	}
+	return len(p), nil
+}
+
+// A stop ends the copy of a large file's content to a larger buffer.
+func TestStopWhileABufferGrows(t *testing.T) {
+	const size = 64 << 20
+	for _, asked := range []int{2, 5, 30} {
+		full, after := false, 0
+		f := &endless{until: size, full: func() {
+			require.False(t, full, "read on after a stop")
+			full = true
+		}}
+		r := Reader{Want: Want{Limit: -1}, Stopped: func() bool {
+			if full {
+				after++
+			}
+			return after >= asked
+		}}
+		r.TakeBuffer()
+		var c Content
+		require.ErrorIs(t, r.Read(f, &c), ErrStopped)
+		require.Equal(t, asked, after)
+		r.GiveBuffer()
+		require.Nil(t, r.large)
+	}
+}

@@ -8,7 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
+
+// adviseHuge asks for huge pages. Where there are none, or not enough, p has others.
+func adviseHuge(p []byte) { _ = unix.Madvise(p, unix.MADV_HUGEPAGE) }
 
 // MemoryOfGroup returns how many bytes of memory this process's control groups allow.
 func MemoryOfGroup() int64 { return groupLimit(os.DirFS("/")) }

@@ -1,9 +1,14 @@
 package sys
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -31,5 +36,26 @@ func TestMemoryOfGroups(t *testing.T) {
 			}
 			require.Equal(t, tc.want, groupLimit(root))
 		})
+	}
+}
+
+// A large buffer asks for huge pages: to give back others takes so long that a stop would be seen late.
+func TestLargeMemoryHasHugePages(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil {
+		t.Skip("a kernel without huge pages: ", err)
+	}
+	for _, size := range []int64{hugeFrom - 1, hugeFrom} {
+		p, err := AllocLarge(size)
+		require.NoError(t, err)
+		maps, err := os.ReadFile("/proc/self/smaps")
+		FreeLarge(p)
+		require.NoError(t, err)
+		_, ours, found := strings.Cut(string(maps), fmt.Sprintf("\n%x-", unsafe.SliceData(p)))
+		if !found {
+			t.Skip("the mapping is part of another")
+		}
+		_, flags, _ := strings.Cut(ours, "VmFlags:")
+		flags, _, _ = strings.Cut(flags, "\n")
+		require.Equal(t, size == hugeFrom, slices.Contains(strings.Fields(flags), "hg"), "%d bytes: %s", size, flags)
 	}
 }
