@@ -64,6 +64,9 @@ type fsDir struct {
 	name string  // the path, or with up the last name of it: with all paths, memory would grow with the square of the depth
 	file fs.File // nil once the listing is over
 	up   *fsDir  // unless nil, this directory was named and not opened
+	// named says that Options.Files may name what is opened in the directory. Nothing has
+	// listed that, and it may be a FIFO, whose open would wait.
+	named bool
 	// looked is set once why knows whether a named directory is one: nil, or the
 	// reason why it is none.
 	looked atomic.Pointer[error]
@@ -93,7 +96,10 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 }
 
 // openFSRoot opens root, which may lead to a file.
-func openFSRoot(fsys fs.FS, root string) (directory, error) {
+func openFSRoot(fsys fs.FS, root string, named bool) (directory, error) {
+	if mode, waits := sys.OpenOfFSWaits(fsys, root); waits {
+		return nil, &sys.Error{Op: "open", Err: irregularRoot(mode)}
+	}
 	f, err := fsys.Open(root)
 	if err != nil {
 		return nil, sys.AsError("open", err) // nothing has listed root, so it has not changed
@@ -106,7 +112,7 @@ func openFSRoot(fsys fs.FS, root string) (directory, error) {
 		f.Close()
 		return nil, errNotListable
 	}
-	return &fsDir{fsys: fsys, name: root, file: f}, nil
+	return &fsDir{fsys: fsys, name: root, file: f, named: named}, nil
 }
 
 // openGiven is openDirToSearch for names of Options.Files. One of an fs.FS, of
@@ -114,7 +120,7 @@ func openFSRoot(fsys fs.FS, root string) (directory, error) {
 // that would list it.
 func openGiven(parent directory, name names.Name) (directory, error) {
 	if d, ok := parent.(*fsDir); ok {
-		return &fsDir{fsys: d.fsys, name: name.String(), up: d}, nil
+		return &fsDir{fsys: d.fsys, name: name.String(), up: d, named: true}, nil
 	}
 	return openDirToSearch(parent, name)
 }
@@ -167,7 +173,7 @@ func (d *fsDir) look() error {
 	if known := d.looked.Load(); known != nil {
 		return *known
 	}
-	sub, err := openSubdir(d.fsys, d.up.join(d.name))
+	sub, err := openSubdir(d.fsys, d.up.join(d.name), true)
 	if err == nil {
 		sub.close()
 		d.note(nil)
@@ -200,15 +206,23 @@ func (d *fsDir) list(l *listing) (bool, error) {
 }
 
 func (d *fsDir) openDir(name names.Name) (directory, error) {
-	sub, err := openSubdir(d.fsys, d.join(name.String()))
+	sub, err := openSubdir(d.fsys, d.join(name.String()), d.named)
 	if err != nil {
 		return nil, d.why(err)
 	}
 	return sub, nil
 }
 
-func openSubdir(fsys fs.FS, name string) (directory, error) {
-	sub, err := openFS(fsys, name)
+func openSubdir(fsys fs.FS, name string, named bool) (directory, error) {
+	var sub directory
+	waits := false
+	err := error(errNotDirectory)
+	if named {
+		_, waits = sys.OpenOfFSWaits(fsys, name)
+	}
+	if !waits {
+		sub, err = openFS(fsys, name)
+	}
 	if err == errNotListable || err == errNotDirectory {
 		err = &sys.Error{Op: "readdir", Err: sys.Changed{Err: errors.Unwrap(err)}}
 	}
@@ -216,7 +230,13 @@ func openSubdir(fsys fs.FS, name string) (directory, error) {
 }
 
 func (d *fsDir) open(name names.Name, _ content.File) (content.File, error) {
-	f, err := d.fsys.Open(d.join(name.String()))
+	p := d.join(name.String())
+	if d.named {
+		if mode, waits := sys.OpenOfFSWaits(d.fsys, p); waits {
+			return nil, sys.CheckRegular("stat", mode)
+		}
+	}
+	f, err := d.fsys.Open(p)
 	if err != nil {
 		return nil, d.why(asFSError(err))
 	}

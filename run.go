@@ -333,9 +333,9 @@ func (r *run) openRoot() (directory, error) {
 	case r.calls.openRoot != nil:
 		return r.calls.openRoot(r.cfg.root)
 	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // which is always there, and not listed
-		return &fsDir{fsys: r.cfg.fsys, name: "."}, nil
+		return &fsDir{fsys: r.cfg.fsys, name: ".", named: true}, nil
 	case r.cfg.fsys != nil:
-		return openFSRoot(r.cfg.fsys, r.cfg.root)
+		return openFSRoot(r.cfg.fsys, r.cfg.root, r.cfg.files != nil)
 	}
 	open := openRoot
 	if r.cfg.files != nil { // root is not listed

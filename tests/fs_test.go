@@ -536,3 +536,58 @@ func TestFSClosesWhatIsSwapped(t *testing.T) {
 	require.ErrorIs(t, failed[1], fs.ErrNotExist)
 	require.Zero(t, open)
 }
+
+// statOnly is an fs.FS that can look names up and follow no link by itself.
+type statOnly struct{ fsys fs.FS }
+
+func (s statOnly) Open(name string) (fs.File, error)     { return s.fsys.Open(name) }
+func (s statOnly) Stat(name string) (fs.FileInfo, error) { return fs.Stat(s.fsys, name) }
+
+// A name that nothing has listed may be that of a FIFO, whose open would wait for a writer: it is a failure in an fs.FS, too.
+func TestFSWithAFIFO(t *testing.T) {
+	watchdog(t)
+	top := t.TempDir()
+	if !testtree.Make(t, top, "r/fifo|", "r/ok=x", "r/d/fifo|", "r/d/ok=x", "r/g/.git/HEAD=ref: refs/heads/main\n", "r/g/.git/objects/", "r/g/.git/refs/", "r/g/.git/info/exclude|",
+		"r/g/.gitignore|", "r/g/d/ok=x", "r/h/.git|", "r/h/d/ok=x") {
+		t.Skip("this platform makes no FIFOs")
+	}
+	_ = os.Symlink("fifo", filepath.Join(top, "r", "link"))
+	dir := filepath.Join(top, "r")
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	sub, err := fs.Sub(os.DirFS(top), "r")
+	require.NoError(t, err)
+	for name, fsys := range map[string]fs.FS{"os.DirFS": os.DirFS(dir), "os.Root": root.FS(), "fs.Sub": sub, "Stat alone": statOnly{os.DirFS(dir)}} {
+		for _, ordered := range []bool{false, true} {
+			for _, under := range []string{".", "d"} {
+				var report fileproc.Report
+				opts := fileproc.Options{FS: fsys, Ordered: ordered, Report: &report, Files: slices.Values([]string{"fifo", "ok", "fifo/x", "fifo/"}), OnError: func(err error) error {
+					require.ErrorIs(t, err, fs.ErrInvalid, name)
+					return nil
+				}}
+				if under == "." && isThere(filepath.Join(dir, "link")) {
+					opts.Files = slices.Values([]string{"fifo", "ok", "link", "d/fifo/x", "d/fifo/"})
+				}
+				got, err := fileproc.Process(t.Context(), under, opts, relOf)
+				require.NoError(t, err, name)
+				require.Equal(t, []string{"ok"}, got, name)
+				require.Positive(t, report.Failed)
+				requireBalanced(t, report)
+			}
+			opts := fileproc.Options{FS: fsys, Ordered: ordered}
+			_, err = fileproc.Process(t.Context(), "d/fifo", opts, relOf)
+			require.ErrorContains(t, err, "neither a directory nor a regular file", name)
+			for _, file := range []string{"./fifo", "../fifo"} {
+				opts.IgnoreFiles = []string{file}
+				_, err = fileproc.Process(t.Context(), "d", opts, relOf)
+				require.ErrorContains(t, err, "not a regular file", name)
+			}
+			for _, under := range []string{"g/d", "h/d"} {
+				got, err := fileproc.Process(t.Context(), under, fileproc.Options{FS: fsys, Ordered: ordered, GitIgnore: true}, relOf)
+				require.NoError(t, err, name)
+				require.Equal(t, []string{"ok"}, got, name)
+			}
+		}
+	}
+}

@@ -246,7 +246,7 @@ func (p Place) mode(name string, isLink bool) (fs.FileMode, error) {
 	case p.FS != nil && isLink:
 		info, err = fs.Lstat(p.FS, full)
 	case p.FS != nil:
-		info, err = fs.Stat(p.FS, full)
+		info, err = sys.StatFS(p.FS, full)
 	case isLink:
 		info, err = os.Lstat(full)
 	default:
