@@ -24,7 +24,7 @@ var errBroken = errors.New("input/output error")
 var (
 	scarceErrors = []error{syscall.EMFILE}
 	leasedErrors []error
-	otherErrors  = []error{errBroken, fs.ErrPermission, syscall.EINTR}
+	otherErrors  = []error{errBroken, fs.ErrPermission}
 )
 
 // A world is a tree in memory behind the seam in which everything can go wrong. It checks that the core
@@ -36,10 +36,11 @@ type world struct {
 	onCall  func(int)               // called with the number of each call, from 0
 	during  func(what, name string) // called during each call
 	// fails gives each call its error; closing and reading from the page cache have none.
-	fails  func(call int, what string) error
-	limit  int   // most handles open at once; 0: no limit
-	nth    int   // every nth open fails; 0: none
-	scarce error // the error of these opens
+	fails    func(call int, what string) error
+	limit    int   // most handles open at once; 0: no limit
+	hasSpare bool  // a descriptor is free, whatever opens say
+	nth      int   // every nth open fails; 0: none
+	scarce   error // the error of these opens
 
 	mu     sync.Mutex
 	calls  int
@@ -307,6 +308,12 @@ func (d *worldDir) list(l *listing) (bool, error) {
 func (d *worldDir) openDir(name names.Name) (directory, error) {
 	if err := d.w.called(&d.closed, "openDir", name.String()); err != nil {
 		return nil, err
+	}
+	if name == names.Dot && (d.w.limit > 0 || d.w.hasSpare) {
+		if err := d.w.take(); err != nil {
+			return nil, err
+		}
+		return &worldDir{w: d.w, o: d.o, run: d.run}, nil
 	}
 	o, err := d.lookup(name)
 	if err != nil {

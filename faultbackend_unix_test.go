@@ -7,5 +7,5 @@ import "syscall"
 func init() {
 	scarceErrors = append(scarceErrors, syscall.ENFILE)
 	otherErrors = append(otherErrors, syscall.ENOMEM, syscall.ESTALE)
-	leasedErrors = append(leasedErrors, syscall.EAGAIN)
+	leasedErrors = append(leasedErrors, syscall.EAGAIN, syscall.EINTR)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -51,20 +52,44 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 	})
 }
 
+// retryOnInterrupt calls try, and again if it is interrupted.
+func (w *worker) retryOnInterrupt(try func() error) error {
+	err := try()
+	if sys.IsInterrupted(err) {
+		err = retry(w.ctx, leasePatience, sys.IsInterrupted, try)
+	}
+	return err
+}
+
+// statDir is d.stat, and again if that is interrupted.
+func (w *worker) statDir(d directory, name names.Name) (s sys.Stat, err error) {
+	err = w.retryOnInterrupt(func() error {
+		s, err = d.stat(name)
+		return err
+	})
+	return s, err
+}
+
 // retryOnResource calls try. If a lease is held on the file it waits until that is
-// released. If there are no descriptors left it gives up all that the run can do
+// released, and if a call was interrupted it makes it again. If there are no descriptors left it gives up all that the run can do
 // without, and retries.
 func (w *worker) retryOnResource(try func() error) error {
 	for err := try(); ; {
 		switch {
-		case sys.IsLeased(err):
-			err = retry(w.ctx, leasePatience, sys.IsLeased, try)
-			if sys.IsLeased(err) {
+		case sys.MayPass(err):
+			err = w.retryAside(leasePatience, sys.MayPass, try)
+			if sys.MayPass(err) {
 				return err
 			}
 		case sys.IsScarce(err):
-			err = w.waitForDescriptor(try)
-			w.addDeferred()
+			err = w.retryAside(descriptorPatience, isOwnScarcity, func() error {
+				err := w.waitForDescriptor(try)
+				w.addDeferred()
+				return err
+			})
+			if own, ok := err.(ownScarcity); ok {
+				return own.error
+			}
 			if sys.IsScarce(err) {
 				return err
 			}
@@ -72,6 +97,69 @@ func (w *worker) retryOnResource(try func() error) error {
 			return err
 		}
 	}
+}
+
+// An ownScarcity is the error of a file that reports scarcity while there are
+// descriptors, as a FUSE server may.
+type ownScarcity struct{ error }
+
+func (o ownScarcity) Unwrap() error { return o.error }
+
+func isOwnScarcity(err error) bool {
+	_, own := err.(ownScarcity)
+	return own
+}
+
+// retryAside is retry, and lets another worker run in w's place while w waits, unless w
+// is in a callback. So files that are never ready keep nobody from the others.
+func (w *worker) retryAside(patience time.Duration, waits func(error) bool, try func() error) error {
+	if !w.mayStepAside {
+		return retry(w.ctx, patience, waits, try)
+	}
+	defer w.stepBack()
+	return retry(w.ctx, patience, waits, func() error {
+		err := try()
+		if waits(err) {
+			w.stepAside()
+		}
+		return err
+	})
+}
+
+// aside calls do, during which w may step aside: it is in no callback.
+func (w *worker) aside(do func() error) error {
+	w.mayStepAside = true
+	defer func() { w.mayStepAside = false }()
+	return do()
+}
+
+func (w *worker) stepAside() {
+	if !w.isAside && w.pool.stepAside() {
+		w.isAside = true
+		if w.slot != noSlot {
+			w.slots <- w.slot
+			w.slot = noSlot
+		}
+	}
+}
+
+func (w *worker) stepBack() {
+	if w.isAside {
+		w.isAside = false
+		w.pool.stepBack()
+	}
+}
+
+// hasDescriptor reports whether one is free. It asks root's directory for it.
+func (w *worker) hasDescriptor() bool {
+	if w.root.dir == nil {
+		return false
+	}
+	d, err := w.root.dir.openDir(names.Dot)
+	if err == nil {
+		d.close()
+	}
+	return err == nil
 }
 
 func (w *worker) waitForDescriptor(try func() error) error {
@@ -94,12 +182,18 @@ func (w *worker) waitForDescriptor(try func() error) error {
 		w.dirs.setRetrying(false)
 		<-fdTurn
 	}()
-	return retry(w.ctx, descriptorPatience, sys.IsScarce, func() error {
+	isShort := func(err error) bool { return sys.IsScarce(err) && !isOwnScarcity(err) }
+	return retry(w.ctx, descriptorPatience, isShort, func() error {
 		for depth := w.dirs.retryDepth(); ; {
 			w.giveUpDescriptors()
 			evictAllRuns()
 			err, was := try(), depth
-			if depth = w.dirs.retryDepth(); !sys.IsScarce(err) || depth <= was {
+			switch depth = w.dirs.retryDepth(); {
+			case !sys.IsScarce(err):
+				return err
+			case depth <= was && w.hasDescriptor():
+				return ownScarcity{err}
+			case depth <= was:
 				return err
 			}
 		}

@@ -181,6 +181,9 @@ type busy struct {
 }
 
 func (b busy) openDir(name names.Name) (directory, error) {
+	if name == names.Dot { // a look whether there are descriptors
+		return b.directory.openDir(name)
+	}
 	if b.opens.Add(1)%2 == 1 {
 		return nil, &sys.Error{Op: "openat", Err: b.err}
 	}
@@ -559,4 +562,49 @@ func TestNesting(t *testing.T) {
 		}
 	}
 	begin(1)
+}
+
+// Files that report a lease, an interrupt or scarcity for ever keep nobody from the others, and wait at the same time. They fail in the end.
+func TestFaultsFilesThatAreNeverReady(t *testing.T) {
+	for _, never := range append(slices.Clone(leasedErrors), scarceErrors...) {
+		for name, opts := range map[string]Options{"one worker": {Workers: 1}, "two": {Workers: 2}, "stat": {Workers: 2, Stat: true}, "select": {Workers: 2, Select: func(*File) bool { return true }}} {
+			t.Run(fmt.Sprintf("%v/%s", never, name), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					const stuck, others = 6, 60
+					w := &world{root: folder(""), hasSpare: true}
+					for i := range others {
+						if i%(others/stuck) == 0 {
+							w.root.kids = append(w.root.kids, file(fmt.Sprint("stuck", i), "", opening(slices.Repeat([]error{never}, 1_000_000)...)))
+						}
+						w.root.kids = append(w.root.kids, folder(fmt.Sprint("d", i), file("f", "f")))
+					}
+					w.root.kids = append(w.root.kids, folder("stuck").with(opening(slices.Repeat([]error{never}, 1_000_000)...)))
+					start := time.Now()
+					var last atomic.Int64
+					var busy, most, fns atomic.Int32
+					out := w.process(t.Context(), opts, func(f *File) error {
+						if f.Worker() >= opts.Workers {
+							return errors.New("a worker too many")
+						}
+						if n := busy.Add(1); n > most.Load() {
+							most.Store(n)
+						}
+						last.Store(int64(time.Since(start)))
+						time.Sleep(time.Microsecond)
+						busy.Add(-1)
+						fns.Add(1)
+						return nil
+					})
+					require.NoError(t, out.err)
+					require.EqualValues(t, others, fns.Load())
+					require.EqualValues(t, others, out.report.Processed)
+					require.EqualValues(t, stuck+1, out.report.Failed)
+					require.LessOrEqual(t, int(most.Load()), opts.Workers)
+					require.Less(t, last.Load(), int64(descriptorPatience/2))
+					require.Less(t, time.Since(start), 2*leasePatience)
+					w.requireSound(t, out)
+				})
+			})
+		}
+	}
 }

@@ -82,7 +82,7 @@ func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error 
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || sys.IsOtherKind(err):
 		err = sys.Changed{Err: err}
-	case sys.IsScarce(err) || sys.IsLeased(err):
+	case sys.IsScarce(err) || sys.MayPass(err):
 	default:
 		if s, e := d.stat(name); e == nil && s.Mode.Type() != listed {
 			err = sys.Changed{Err: err}
@@ -168,6 +168,8 @@ func (f *fdFile) Cached(p []byte) (int, bool) {
 func (f *fdFile) Read(p []byte) (int, error) {
 	n, err := sys.IgnoringEINTR(func() (int, error) { return f.readOnce(p) })
 	switch {
+	case err == unix.EINTR:
+		return 0, content.ErrWouldBlock
 	case err == unix.EAGAIN: // a regular file that obeys O_NONBLOCK, such as /proc/kmsg
 		waitReadable(f.fd)
 		return 0, content.ErrWouldBlock

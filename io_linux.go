@@ -72,6 +72,9 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		start := time.Now()
 		n, err := getdents(d.fd, buf[:ask], l.take)
 		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
+		if sys.IsInterrupted(err) && len(l.entries) > 0 { // the next call goes on
+			return true, nil
+		}
 		if err != nil {
 			return false, err
 		}

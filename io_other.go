@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitrepo"
@@ -130,9 +131,9 @@ func (d *rootDir) known(name string, typ fs.FileMode) (fs.FileInfo, error) {
 // lstat is Root.Lstat. Package os repeats most calls that a signal has interrupted,
 // but not this one.
 func (d *rootDir) lstat(name string) (fs.FileInfo, error) {
-	for {
+	for start := time.Now(); ; {
 		info, err := d.root.Lstat(name)
-		if !errors.Is(err, syscall.EINTR) {
+		if !errors.Is(err, syscall.EINTR) || time.Since(start) > content.WaitSlice {
 			return info, err
 		}
 	}
@@ -168,7 +169,7 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 // openError is the error of an open. For a link, a socket or a file in a
 // directory's place it differs by system, so the name is looked up.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
-	if !sys.IsScarce(err) && !sys.IsLeased(err) {
+	if !sys.IsScarce(err) && !sys.MayPass(err) {
 		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
 			return err
 		}

@@ -66,7 +66,9 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 	isFull := w.size > wholeSize
 	switch {
 	case !isFull && !ends():
-		d.listMore(w, l.recordBuffer())
+		if err := d.listMore(w, l.recordBuffer()); err != nil {
+			return false, err
+		}
 		if !ends() {
 			return true, nil
 		}
@@ -79,6 +81,9 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 		})
 		if n > 0 && err == nil {
 			return true, nil
+		}
+		if sys.IsInterrupted(err) {
+			return false, err
 		}
 		d.whole = nil
 		return false, err
@@ -96,23 +101,27 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 
 // listMore makes one call of the listing, at the end of which it begins another if
 // the directory has changed.
-func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
+// It returns an error if the call was interrupted and is to be made again.
+func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	if !w.midway {
 		w.midway = true
 		w.listings++
 		w.began = d.times()
 		if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
 			w.err = &sys.Error{Op: "lseek", Err: err}
-			return
+			return nil
 		}
 	}
 	// The entry between two calls is in danger. With fewer bytes than in the listing
 	// before, another is.
 	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
 	n, err := getdents(d.fd, buf, w.take)
+	if sys.IsInterrupted(err) {
+		return err
+	}
 	if n > 0 || err != nil {
 		w.err = err
-		return
+		return nil
 	}
 	w.midway = false
 	ended := d.times()
@@ -123,6 +132,7 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) {
 	if w.over = same || w.listings == wholeTries; w.over {
 		w.seen = nil
 	}
+	return nil
 }
 
 // take adds a copy of r unless there is an entry of that name.

@@ -73,11 +73,13 @@ type pool struct {
 	queue      queue
 	maxWorkers int      // the most that run while calls block
 	maxGrown   int      // see limitGrowth
+	maxAside   int      // see stepAside
 	paused     []*node  // directories partly listed that no worker has
 	partly     int      // how many are partly listed, by a worker or not
 	ready      []*batch // batches that no worker visits
 	active     []*batch // batches that are being visited
 	limit      int      // workers that may run now
+	aside      int      // workers that wait so long that others run in their places
 	started    int      // workers that were started and have not been dismissed
 	dismissed  []int    // the ids of those that have
 	busy       int      // workers that may still find work
@@ -160,7 +162,7 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 	p.busy--
 	p.begun = true
 	for !p.stopped.Load() {
-		if id >= p.workers && p.started > p.limit && p.busy > 0 {
+		if id >= p.workers && p.started > p.limit+p.aside && p.busy > 0 {
 			p.dismiss(id, w)
 			break
 		}
@@ -305,7 +307,7 @@ func (p *pool) wakeAll() {
 // with p.mu held. A worker that is about to wait holds p.mu from its last look for
 // work until it waits, so no wake-up is lost.
 func (p *pool) wakeOne(own *batch, spare int) {
-	if p.stopped.Load() || p.idle == 0 && p.started >= p.limit {
+	if p.stopped.Load() || p.idle == 0 && p.started >= p.limit+p.aside {
 		return
 	}
 	if !p.hasMore(own, spare) {

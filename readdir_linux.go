@@ -35,6 +35,9 @@ const halveFrom = 4
 
 func readDir(name string) ([]fs.DirEntry, error) {
 	d, err := openRoot(name)
+	for sys.IsInterrupted(err) {
+		d, err = openRoot(name)
+	}
 	if err != nil {
 		return nil, sys.PathError("open", name, err)
 	}
@@ -90,6 +93,9 @@ func (p *part) list(buffers int) {
 			return
 		}
 		n, err := getdents(p.dir.fd, l.recordBuffer(), p.take)
+		for sys.IsInterrupted(err) { // package os repeats it for ever, too
+			n, err = getdents(p.dir.fd, l.recordBuffer(), p.take)
+		}
 		p.over = n == 0 || err != nil
 		if err != errPartEnds {
 			p.err = err
@@ -103,6 +109,9 @@ func (p *part) listWhole() {
 	defer listings.Put(l)
 	for more := true; more && p.err == nil; l.reset() {
 		more, p.err = p.dir.list(l)
+		if sys.IsInterrupted(p.err) {
+			more, p.err = true, nil
+		}
 		for _, e := range l.entries {
 			if err := p.add(e); err != nil && p.err == nil {
 				p.err = err

@@ -94,7 +94,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	if cfg.mayGrow {
 		inFlight = max(inFlight, budget.inFlight)
 	}
-	if inFlight > cfg.workers {
+	if cfg.mayGrow {
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
 	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]
@@ -115,6 +115,9 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	s.pool = &r.parts.pool
 	s.cold.cfg, s.cold.pool, s.cold.dirs = cfg, s.pool, &s.dirs
 	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
+	if cfg.mayGrow {
+		s.pool.maxAside = mostAside
+	}
 	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
 	if descriptors.Few() && descriptors.RunsOpen.Load() > 0 {
 		s.pool.level = min(descriptors.Nesting(), descriptors.Levels-1)
@@ -269,7 +272,7 @@ func (r *run) open(w *worker) (ok bool, err error) {
 		r.calls.onDir(".")
 	}
 	if err = r.openFirst(w); err == nil {
-		err = r.inspectRoot()
+		err = r.inspectRoot(w)
 	}
 	switch {
 	case err == errStopped:
@@ -309,7 +312,7 @@ func (r *run) rootIsFile() bool {
 	return ok
 }
 
-func (r *run) inspectRoot() error {
+func (r *run) inspectRoot(w *worker) error {
 	if f, ok := r.root.dir.(*soleFile); ok {
 		r.paths.setFile(f.name.String())
 		if r.cfg.files != nil {
@@ -318,7 +321,7 @@ func (r *run) inspectRoot() error {
 		return nil
 	}
 	if r.cfg.oneFilesystem {
-		s, err := r.root.dir.stat(names.Dot)
+		s, err := w.statDir(r.root.dir, names.Dot)
 		if err != nil {
 			return sys.AsError("stat", err)
 		}
@@ -363,7 +366,7 @@ func (r *run) openFirst(w *worker) error {
 	if descriptors.RunsOpen.Add(1) > 1 {
 		err := r.openWithReserve()
 		switch {
-		case sys.IsLeased(err): // a file
+		case sys.MayPass(err): // a file with a lease
 			return w.retryOnResource(r.openWithReserve)
 		case !sys.IsScarce(err):
 			return err

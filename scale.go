@@ -64,10 +64,34 @@ func (p *pool) grow() {
 	if p.idle > 0 {
 		return
 	}
-	if p.started >= p.limit {
+	if p.started >= p.limit+p.aside {
 		p.limit = max(p.workers, min(4*p.limit, p.maxWorkers, p.maxGrown))
 	}
 	p.wakeOne(nil, 0)
+}
+
+// mostAside is how many workers may wait aside at a time.
+const mostAside = 256
+
+// stepAside lets one more worker run, in the place of the caller's, which is going to
+// wait for long, and reports whether it does.
+func (p *pool) stepAside() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.begun || p.aside >= p.maxAside {
+		return false
+	}
+	p.aside++
+	p.wakeOne(nil, 0)
+	return true
+}
+
+// stepBack ends what stepAside has begun.
+func (p *pool) stepBack() {
+	p.mu.Lock()
+	p.aside--
+	p.cond.Broadcast() // one of those that wait is too many
+	p.mu.Unlock()
 }
 
 // shrink dismisses half of the workers, but none of those that run while no calls

@@ -94,7 +94,7 @@ func (w *worker) begin(n *node) bool {
 		n.buffer = new(entryBuffer)
 	}
 	if w.calls.visitDir != nil && n.isLinkedDir() {
-		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return n.dir.stat(names.Dot) })
+		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return w.statDir(n.dir, names.Dot) })
 	}
 	return true
 }
@@ -153,17 +153,19 @@ const listedQuickly = 64
 
 // open opens and pins n. It waits while there is no descriptor.
 func (w *worker) open(n *node) error {
-	return w.retryOnResource(func() error {
-		acquire := func() (int, error) {
-			_, err := w.dirs.acquire(n)
-			return 1, err
-		}
-		if n.parent == nil {
-			_, err := acquire()
-			return err
-		}
-		return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
-	})
+	return w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
+}
+
+func (w *worker) openOnce(n *node) error {
+	acquire := func() (int, error) {
+		_, err := w.dirs.acquire(n)
+		return 1, err
+	}
+	if n.parent == nil {
+		_, err := acquire()
+		return err
+	}
+	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }
 
 // skipOpened reports whether n, which is open, is not to be listed because of what
@@ -172,10 +174,14 @@ func (w *worker) skipOpened(n *node) bool {
 	if n.isLinks() {
 		return false
 	}
-	duplicate, err := w.links.enteredBefore(n)
+	var duplicate bool
+	err := w.retryOnInterrupt(func() (err error) {
+		duplicate, err = w.links.enteredBefore(n)
+		return err
+	})
 	var s sys.Stat
 	if !duplicate && err == nil && w.cfg.oneFilesystem && n.parent != nil {
-		s, err = n.dir.stat(names.Dot)
+		s, err = w.statDir(n.dir, names.Dot)
 	} else {
 		s.Device = w.device
 	}
@@ -216,9 +222,11 @@ func (s *scanner) list(n *node) (more bool) {
 		return false
 	}
 	l := listings.Get().(*listing)
-	err := w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
-		more, err = s.dir.list(l)
-		return 1 + len(l.entries)/listedQuickly, err
+	err := w.retryOnInterrupt(func() error {
+		return w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
+			more, err = s.dir.list(l)
+			return 1 + len(l.entries)/listedQuickly, err
+		})
 	})
 	for _, err := range l.errs {
 		w.failEntry(n, err)
@@ -294,7 +302,7 @@ func (s *scanner) add(e *listedEntry) {
 			return
 		}
 		kept := w.arena.Add(name)
-		st, err := s.dir.stat(kept)
+		st, err := w.statDir(s.dir, kept)
 		if err != nil {
 			w.failFound("stat", s.node, kept.String(), err)
 			return
@@ -466,7 +474,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	if w.order != nil {
 		w.pos = position{span: s.spans[len(s.spans)-1].span, file: -1}
 	}
-	if !w.calls.visitDir(w, s.node, kept.String(), func() (sys.Stat, error) { return s.dir.stat(kept) }) && sub != nil {
+	if !w.calls.visitDir(w, s.node, kept.String(), func() (sys.Stat, error) { return w.statDir(s.dir, kept) }) && sub != nil {
 		s.subs = s.subs[:len(s.subs)-1] // one failure of a directory is enough
 		if sub.span != nil {
 			sub.span.node, sub.span.expanded = nil, true

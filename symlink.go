@@ -59,7 +59,7 @@ func (l *links) resolve(n *node) error {
 			continue
 		}
 		t := l.follow(n, name.String())
-		if sys.IsScarce(t.err) || sys.IsLeased(t.err) { // another attempt resolves it
+		if sys.IsScarce(t.err) || sys.MayPass(t.err) { // another attempt resolves it
 			return t.err
 		}
 		n.link.targets[name] = t

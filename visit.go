@@ -117,10 +117,10 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	}
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
-		return f.fetchRegular()
+		return w.aside(f.fetchRegular)
 	}
 	start := time.Now()
-	err := f.fetchRegular()
+	err := w.aside(f.fetchRegular)
 	w.looked(b, i, time.Since(start))
 	return err
 }
@@ -269,10 +269,10 @@ func (w *worker) loadOne(f *currentFile) error {
 	switch {
 	case err == nil:
 		return nil
-	case sys.IsScarce(err) || sys.IsLeased(err):
+	case sys.IsScarce(err) || sys.MayPass(err):
 		err = w.readPatiently(f)
 	}
-	if err == content.ErrNeedsSlot {
+	for err == content.ErrNeedsSlot { // again if the worker stepped aside
 		if !w.acquireSlot() {
 			return errStopped
 		}
@@ -291,7 +291,9 @@ func readFile(r *content.Reader, d directory, name names.Name, c *content.Conten
 }
 
 func (w *worker) readPatiently(f *currentFile) error {
-	return w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
+	return w.aside(func() error {
+		return w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
+	})
 }
 
 // fetchRegular is fetchStat, but if f is no regular file any more, that is an error.

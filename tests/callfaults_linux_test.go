@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/callfaults"
@@ -28,6 +29,7 @@ import (
 func init() {
 	tasks["each call fails"] = eachCallFails
 	tasks["short counts"] = shortCounts
+	tasks["always interrupted"] = alwaysInterrupted
 }
 
 // failingCalls are the calls that fail in the tests, and whether a run has another way than each.
@@ -62,6 +64,61 @@ func TestInvariant2ShortCounts(t *testing.T) {
 	root, _ := plantMany(t, 3, 40)
 	output, _ := runTask(t, "short counts", root)
 	noteLeftOut(t, output)
+}
+
+// TestInvariant8CallThatIsAlwaysInterrupted cancels runs in which each call of a kind is interrupted each time.
+func TestInvariant8CallThatIsAlwaysInterrupted(t *testing.T) {
+	root, _ := plantMany(t, 3, 40)
+	output, _ := runTask(t, "always interrupted", root)
+	noteLeftOut(t, output)
+}
+
+func alwaysInterrupted(t *testing.T, root string) {
+	var number atomic.Uint64 // of the call that is interrupted, or none
+	var met atomic.Int64
+	const none = 1 << 40
+	errCancelled := errors.New("cancelled")
+	number.Store(none)
+	calls := []string{"openat", "openat2", "getdents64", "statx", "fstat", "fstatat", "read", "pread64", "preadv2", "io_uring_enter", "io_getevents"}
+	var numbers []uintptr
+	for _, c := range calls {
+		numbers = append(numbers, failingCalls[c].number)
+	}
+	err := callfaults.Start(numbers, func(c callfaults.Call) (int, unix.Errno, bool) {
+		if uint64(c.Number) != number.Load() {
+			return 0, 0, false
+		}
+		met.Add(1)
+		return 0, unix.EINTR, true
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+		return
+	}
+	for _, cold := range []bool{false, true} {
+		testtree.Set(t, &knobs.AlwaysCold, cold)
+		for _, call := range calls {
+			for _, opts := range []fileproc.Options{{}, {Stat: true, OneFilesystem: true}, {Stat: true, ReadSize: fileproc.NoRead, Ordered: true}} {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				timer := time.AfterFunc(50*time.Millisecond, func() { cancel(errCancelled) })
+				leavesNothing(t, func() {
+					var report fileproc.Report
+					opts.Report = &report
+					met.Store(0)
+					number.Store(uint64(failingCalls[call].number))
+					defer number.Store(none) // which a run that goes on past the cancel never reaches
+					_, err = fileproc.Process(ctx, root, opts, relOf)
+					number.Store(none)
+					if met.Load() > 1000 {
+						require.ErrorIs(t, err, errCancelled, "%s, %+v", call, opts)
+					}
+					requireBalanced(t, report)
+				})
+				timer.Stop()
+				cancel(nil)
+			}
+		}
+	}
 }
 
 func eachCallFails(t *testing.T, root string) {

@@ -102,9 +102,10 @@ func (c *Context) Read(reads []Read) error {
 	if errno != 0 {
 		return errno
 	}
+	interrupted := 0
 	for left := int(n); left > 0; {
 		k, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, c.id, uintptr(left), uintptr(left), uintptr(unsafe.Pointer(&c.events[0])), 0, 0)
-		if errno == unix.EINTR {
+		if interrupted++; errno == unix.EINTR && interrupted < mostInterrupts {
 			continue
 		}
 		if errno != 0 {
@@ -118,6 +119,9 @@ func (c *Context) Read(reads []Read) error {
 	}
 	return nil
 }
+
+// mostInterrupts is how many signals interrupt a wait for reads that are complete.
+const mostInterrupts = 10_000
 
 // Close ends the use of the context.
 func (c *Context) Close() { unix.Syscall(unix.SYS_IO_DESTROY, c.id, 0, 0) }

@@ -33,18 +33,19 @@ func TestReaderUsesBuffersAgain(t *testing.T) {
 
 // endless is a file that grows faster than it is read.
 type endless struct {
+	t     *testing.T
 	read  int
 	until int
-	full  func()
+	full  bool // until bytes have been read, and the buffer is full
 }
 
 func (f *endless) Cached([]byte) (int, bool) { return 0, false }
 func (f *endless) Stat() (sys.Stat, error)   { return sys.Stat{}, nil }
 func (f *endless) Close()                    {}
 func (f *endless) Read(p []byte) (int, error) {
-	if f.read += len(p); f.read >= f.until && len(p) < MaxRead { // the end of a buffer
-		f.full()
-	}
+	require.False(f.t, f.full, "it is read on")
+	f.read += len(p)
+	f.full = f.read >= f.until && len(p) < MaxRead // which is the end of a buffer
 	return len(p), nil
 }
 
@@ -52,13 +53,10 @@ func (f *endless) Read(p []byte) (int, error) {
 func TestStopWhileABufferGrows(t *testing.T) {
 	const size = 64 << 20
 	for _, asked := range []int{2, 5, 30} {
-		full, after := false, 0
-		f := &endless{until: size, full: func() {
-			require.False(t, full, "read on after a stop")
-			full = true
-		}}
+		after := 0
+		f := &endless{t: t, until: size}
 		r := Reader{Want: Want{Limit: -1}, Stopped: func() bool {
-			if full {
+			if f.full {
 				after++
 			}
 			return after >= asked

@@ -26,6 +26,9 @@ type Error struct {
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// MayPass reports whether err is a reason to try again soon: a lease, or an interrupt.
+func MayPass(err error) bool { return IsLeased(err) || IsInterrupted(err) }
+
 // AsError removes the path, a single name or that of a handle, from an error of
 // package os or of an fs.FS.
 func AsError(op string, err error) error {

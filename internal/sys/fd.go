@@ -115,11 +115,19 @@ func fileType(mode uint32) fs.FileMode {
 	return TypeUnknown
 }
 
-// IgnoringEINTR repeats call while a signal interrupts it. The int that call
-// returns is a descriptor or a number of bytes.
+// interruptedFor is for how long a call is repeated that is interrupted each time, as
+// by a FUSE server that answers nothing else. The caller then sees whether the run goes on.
+const interruptedFor = 5 * time.Millisecond
+
+// IgnoringEINTR repeats call while a signal interrupts it, for interruptedFor at most,
+// but once at least. The int that call returns is a descriptor or a number of bytes.
 func IgnoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
+	n, err := call()
+	if err != unix.EINTR {
+		return n, err
+	}
+	for start := time.Now(); ; {
+		if n, err = call(); err != unix.EINTR || time.Since(start) > interruptedFor {
 			return n, err
 		}
 	}

@@ -28,6 +28,8 @@ func IsScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
 
 func IsLeased(error) bool { return false }
 
+func IsInterrupted(error) bool { return false }
+
 func IsOtherKind(error) bool { return false }
 
 // DescriptorLimit is not known here.

@@ -21,6 +21,10 @@ func IsScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(
 // another process holds a lease on the file. It has been asked to release it.
 func IsLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
+// IsInterrupted reports whether err says that a call was interrupted, each time that it
+// was made.
+func IsInterrupted(err error) bool { return errors.Is(err, unix.EINTR) }
+
 // IsOtherKind reports whether err, from an open, says that the name is not a
 // regular file or directory: links that lead to each other; a socket or a device.
 func IsOtherKind(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) }

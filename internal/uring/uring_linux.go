@@ -20,6 +20,9 @@ import (
 // patience is how many times a call is repeated that fails for want of memory.
 const patience = 100
 
+// mostInterrupts is how many signals interrupt the wait for the requests of one call.
+const mostInterrupts = 10_000
+
 // A Ring reads up to depth files at once. One goroutine at a time may use it, on
 // any thread.
 //
@@ -213,12 +216,16 @@ func (r *Ring) sqe(i uint32) *sqe {
 func (r *Ring) run(tail uint32, n int) error {
 	atomic.StoreUint32(r.sqTail, tail)
 	submit, complete := n, n
+	interrupted := 0
 	for stuck := 0; complete > 0; {
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
 		switch errno {
 		case 0:
 			submit -= int(n)
-		case unix.EINTR:
+		case unix.EINTR: // by a signal; each time, only where a tracer or a filter answers
+			if interrupted++; interrupted == mostInterrupts {
+				return r.giveUp(errno, complete-submit)
+			}
 		case unix.EAGAIN, unix.EBUSY: // no memory now; there may be some later
 			if stuck++; stuck == patience {
 				return r.giveUp(errno, complete-submit)
