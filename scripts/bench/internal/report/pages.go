@@ -51,7 +51,6 @@ var blocks = []block{
 		[]picture{{"cache.png", "", cacheBars(false)}, {"cache-writes.png", "", cacheBars(true)}}},
 	{"cache-eviction", cachePage, "cache", cacheTable("eviction"), nil},
 	{"cache-policies", cachePage, "cache", cacheTable("policies"), nil},
-	{"load", "docs/dev/reliability.md", "load", (*runner).drawLoad, nil},
 }
 
 func tableOf(part string) func(*runner, context.Context) string {
@@ -89,16 +88,13 @@ func (r *runner) draw(ctx context.Context, b block) {
 	img := filepath.Join(filepath.Dir(page), "img")
 	fail.On(errors.Join(err, os.MkdirAll(img, 0o755), os.MkdirAll(filepath.Join(r.out, "docs/img"), 0o755)))
 	var stamp string
-	switch {
-	case b.from == "load":
-		stamp = string(fail.Must(os.ReadFile(r.file(b.from))))
-	case b.name == "targets":
+	if b.name == "targets" {
 		var measured []record.Record
 		for _, t := range targets {
 			measured = append(measured, r.load(t.table)...)
 		}
 		stamp = stampOf(measured)
-	default:
+	} else {
 		stamp = stampOf(r.load(b.from))
 	}
 	text := b.text(r, ctx)
@@ -223,19 +219,4 @@ func cacheBars(writes bool) func(record.Results) figure.Bars {
 			},
 			Caption: caption(r, "One goroutine unless it says otherwise; the source is in memory. checked: each hit is compared with the file.")}
 	}
-}
-
-// drawLoad has the tables that the script prints.
-func (r *runner) drawLoad(ctx context.Context) (text string) {
-	for _, l := range loads {
-		printed := output(ctx, "./bench_load.sh", "-from", filepath.Join(r.raw, l.name+".json"), "-plot", filepath.Join(r.out, "docs/dev/img", l.name+".svg"))
-		text += l.store + ":\n\n"
-		for line := range strings.Lines(printed + "\n") {
-			if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "|") {
-				text += line
-			}
-		}
-		text += fmt.Sprintf("\n![%s](img/%s.svg)\n\n", l.alt, l.name)
-	}
-	return text
 }

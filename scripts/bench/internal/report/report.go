@@ -67,7 +67,6 @@ var parts = []part{
 	{"peak", huge[:1], runs("floor -case peak", "floor -case peak -cold")},
 	{"cold", none, coldRuns()},
 	{"cache", none, runs("caches")},
-	{"load", none, nil},
 }
 
 var wholeCase = strings.Fields("floor -case whole")
@@ -245,10 +244,6 @@ func (r *runner) bench(ctx context.Context, p part, x run, dir string) []record.
 // measure measures a part, or some of its sets. It keeps each run's records as soon as there are some, in place of older ones of the
 // same sides and sets. A set that is missing is left out.
 func (r *runner) measure(ctx context.Context, p part) {
-	if p.name == "load" {
-		r.measureLoad(ctx)
-		return
-	}
 	var wrong error
 	measured := false
 	for _, set := range r.sized(p.sets) {
@@ -301,22 +296,3 @@ func (r *runner) load(name string) []record.Record {
 }
 
 func (r *runner) results(table string) record.Results { return record.Of(r.load(table), table) }
-
-// loads are the stores of the mixed load, and the flags and the picture of each.
-var loads = []struct{ name, store, flags, alt string }{
-	{"load", "files", "", "Percentiles of the latency through fileproc and through package os"},
-	{"load-s3", "S3", " -backend s3 -files 200 -own 8", "Percentiles of the latency through fileproc and through io/fs, on an S3 server"},
-}
-
-// measureLoad keeps a stamp beside what the script has measured.
-func (r *runner) measureLoad(ctx context.Context) {
-	stages := "25:12s,100:12s,25:12s"
-	if r.quick {
-		stages = "4:2s"
-	}
-	for _, l := range loads {
-		flags := strings.Fields("-threshold checks:rate>=0 -slice 500ms -stages " + stages + l.flags)
-		output(ctx, "./bench_load.sh", append(flags, "-out", filepath.Join(r.raw, l.name+".json"))...)
-	}
-	fail.On(os.WriteFile(r.file("load"), []byte(stampOf([]record.Record{r.stamp})), 0o644))
-}

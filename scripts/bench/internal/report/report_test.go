@@ -119,16 +119,6 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// The tables of both stores are there, each with its picture.
-func TestDrawLoad(t *testing.T) {
-	r := &runner{bins: t.TempDir(), out: t.TempDir()}
-	plant(t, r, "bench_load.sh", "echo words; echo '| a | b |'; echo '| $2 |'")
-	t.Chdir(r.bins)
-	text := r.drawLoad(t.Context())
-	assert.Contains(t, text, "files:\n\n| a | b |\n| $2 |\n\n!["+loads[0].alt+"](img/load.svg)\n\nS3:\n\n| a | b |")
-	assert.NotContains(t, text, "words")
-}
-
 // rowsOf returns those columns of the first table of text whose first row has all of heads.
 func rowsOf(text string, heads ...string) (rows [][]string) {
 	var at []int
