@@ -434,8 +434,12 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	if len(l.syncs) > 0 {
 		return 0
 	}
+	save := l.saveAt
+	if len(l.dirty) > 0 {
+		save = time.Time{} // behind the burst
+	}
 	next := time.Time{}
-	for _, at := range []time.Time{l.settleAt, l.pollAt, l.saveAt, l.retryAt} {
+	for _, at := range []time.Time{l.settleAt, l.pollAt, save, l.retryAt} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

@@ -877,6 +877,15 @@ func TestLockedCache(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, 20*time.Second, time.Millisecond)
 }
 
+// TestSaveWaitsForTheBurst: a save whose time has come does not keep the loop busy while a change waits for quiet.
+func TestSaveWaitsForTheBurst(t *testing.T) {
+	now := time.Now()
+	w := New(t.TempDir(), incremental.Options[string]{}, fileproc.Options{}, content)
+	w.Quiet, w.MaxWait = time.Hour, time.Hour
+	l := loop[string]{w: w, dirty: map[string]bool{"a": true}, first: now, last: now, saveAt: now}
+	require.Greater(t, l.due(t.Context()), time.Minute)
+}
+
 // TestLockedCacheAtTheEnd: another process that holds the cache file's lock does not keep the loop from ending.
 func TestLockedCacheAtTheEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c")

@@ -305,6 +305,9 @@ func (s *Source) read() {
 			timeout = int((lookEvery - time.Since(looked)).Milliseconds()) + 1
 		}
 		if _, err := unix.Poll(fds, timeout); err != nil && !errors.Is(err, unix.EINTR) {
+			s.mu.Lock()
+			s.moved = true // so that another source is opened
+			s.mu.Unlock()
 			s.pending.add(".", true)
 			return
 		}
