@@ -97,8 +97,10 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 
 // openFSRoot opens root, which may lead to a file.
 func openFSRoot(fsys fs.FS, root string, named bool) (directory, error) {
-	if mode, waits := sys.OpenOfFSWaits(fsys, root); waits {
-		return nil, &sys.Error{Op: "open", Err: irregularRoot(mode)}
+	if root != "." { // which is a directory
+		if mode, waits := sys.OpenOfFSWaits(fsys, root); waits {
+			return nil, &sys.Error{Op: "open", Err: irregularRoot(mode)}
+		}
 	}
 	f, err := fsys.Open(root)
 	if err != nil {
