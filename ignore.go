@@ -146,9 +146,9 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 }
 
 // enterRepository lets the rules of a git repository apply in n, if n is its top, or
-// if n is root and in it. It returns false if the run is stopped, or if n cannot be
-// opened: that is a failure of n, or of each of its files that Options.Files names.
-func (w *worker) enterRepository(n *node) bool {
+// if n is root and in it. It returns errStopped if the run is stopped, or the reason
+// why n, which is not root, cannot be opened.
+func (w *worker) enterRepository(n *node) error {
 	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
 		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
@@ -174,14 +174,11 @@ func (w *worker) enterRepository(n *node) bool {
 	}
 	switch {
 	case err == errStopped:
-		return false
+		return err
 	case !opened && n.parent == nil:
 		errs = append(errs, sys.PathError("open", p.Dir, err))
 	case !opened:
-		if n.given == nil {
-			w.failDir(n, err)
-		}
-		return false
+		return err
 	}
 	for _, err := range errs {
 		w.failIgnored(err)
@@ -192,15 +189,17 @@ func (w *worker) enterRepository(n *node) bool {
 	for _, r := range rules {
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.skips.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
 	}
-	return true
+	return nil
 }
 
-// readIgnoreFiles reads the ignore files that n has, and with git what .git says. It
-// returns false if the run is stopped: what the files ignore is then unknown.
-func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) bool {
+// readIgnoreFiles reads the ignore files that n has, and with git what .git says. What
+// n's files ignore is unknown if it returns an error: errStopped, or one of all of n.
+func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) error {
 	defer w.pin.drop(&w.dirs)
-	if git && n.parent != nil && !w.enterRepository(n) { // root's is known
-		return false
+	if git && n.parent != nil { // root's is known
+		if err := w.enterRepository(n); err != nil {
+			return err
+		}
 	}
 	files := w.cfg.ignoreNames
 	if n.ignore.InRepository() && !slices.Contains(files, gitIgnoreFile) {
@@ -208,10 +207,10 @@ func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) 
 	}
 	for _, name := range files {
 		if has(name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
-			return false
+			return errStopped
 		}
 	}
-	return true
+	return nil
 }
 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,4 +208,55 @@ func TestIgnoreFileMemoryIsLetGo(t *testing.T) {
 		})
 	}
 	require.Less(t, (pages()-before)*os.Getpagesize(), 25*size)
+}
+
+// With Options.Files nothing is listed: what an ignore file says is unknown, too, if the directory cannot be opened to look for it, and
+// a failure of the look is not the absence of the file.
+func TestIgnoreFilesWithFaultsBesideNames(t *testing.T) {
+	looking := func(err error) func(*object) { return func(o *object) { o.statErr = err } }
+	for name, tc := range map[string]struct {
+		dir, rules, mark []func(*object)
+		got, failed      []string
+	}{
+		"none":                         {got: []string{"a"}},
+		"the rules are not there":      {rules: []func(*object){looking(fs.ErrNotExist)}, got: []string{"a", "d/b", "d/c", "d/sub/s"}},
+		"a look at the rules fails":    {rules: []func(*object){looking(errBroken)}, got: []string{"a", "d/b", "d/c", "d/sub/s"}, failed: []string{"/d/.rules"}},
+		"may not look at the rules":    {rules: []func(*object){looking(fs.ErrPermission)}, got: []string{"a", "d/b", "d/c", "d/sub/s"}, failed: []string{"/d/.rules"}},
+		"a look at the marker fails":   {mark: []func(*object){looking(errBroken)}, got: []string{"a"}, failed: []string{"/d/.mark"}},
+		"one open of the directory":    {dir: []func(*object){opening(errBroken)}, got: []string{"a"}, failed: []string{"/d/b", "/d/c", "/d/sub"}},
+		"the directory is not there":   {dir: []func(*object){vanished}, got: []string{"a"}, failed: []string{"/d/b", "/d/c", "/d/sub"}},
+		"few descriptors for the look": {dir: []func(*object){opening(scarceErrors[0], scarceErrors[0])}, got: []string{"a"}},
+	} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/ordered=%v", name, ordered), func(t *testing.T) {
+				tree := func() *object {
+					return folder("", file("a", ""), folder("d", file(".rules", "b\nc\nsub/\n", tc.rules...), file(".mark", "", tc.mark...).with(vanishedUnless(tc.mark)), file("b", ""), file("c", ""),
+						folder("sub", file("s", ""))).with(tc.dir...))
+				}
+				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+					out := outcome{failed: map[string]error{}}
+					opts := Options{Workers: workers, Ordered: ordered, IgnoreFiles: []string{".rules"}, SkipMarked: []string{".mark"}, Files: slices.Values([]string{"a", "d/b", "d/c", "d/sub/"})}
+					w.trace(&out, &opts)
+					var got []string
+					for rel, err := range Stream(t.Context(), "root", opts, relOf) {
+						if out.fail(err); err == nil {
+							got = append(got, filepath.ToSlash(rel))
+						}
+					}
+					require.ElementsMatch(t, tc.got, got)
+					require.ElementsMatch(t, tc.failed, slices.Collect(maps.Keys(out.failed)))
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open)
+					requireLedger(t, out.report)
+				})
+			})
+		}
+	}
+}
+
+func vanishedUnless(faults []func(*object)) func(*object) {
+	if len(faults) > 0 {
+		return func(*object) {}
+	}
+	return vanished
 }

@@ -78,8 +78,9 @@ type givenNames struct {
 	invalid []names.Name   // of a backlog: names that cannot be paths below root
 
 	runs   []givenRun // of a backlog in order
-	judged bool       // in order: skip is known
+	judged bool       // in order: skip and err are known
 	skip   SkipReason // why all are skipped, or notSkipped
+	err    error      // why all fail
 }
 
 // A givenRun is names of one directory that were given one after the other, or a

@@ -55,8 +55,10 @@ func (w *worker) begin(n *node) bool {
 		return false
 	}
 	selected := w.selectDir(n)
+	var err error
 	if selected && n.given != nil {
-		why := w.judgeGiven(n)
+		var why SkipReason
+		why, err = w.judgeGiven(n)
 		if selected = why == notSkipped; !selected {
 			w.skipGiven(n, n.given, why)
 		}
@@ -64,8 +66,7 @@ func (w *worker) begin(n *node) bool {
 	if selected && w.calls.onDir != nil && n.given == nil && n.parent != nil && !n.isLinks() {
 		w.calls.onDir(n.dirPath())
 	}
-	var err error
-	if selected {
+	if selected && err == nil {
 		err = w.open(n)
 	}
 	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference
@@ -103,10 +104,11 @@ func (w *worker) begin(n *node) bool {
 // were open while they are read, it would keep a descriptor during the wait for
 // another.
 func (w *worker) reopen(n *node) bool {
-	if !w.readIgnoreFiles(n, n.buffer.git, func(name string) bool { return slices.Contains(n.buffer.ignore, name) }) {
-		return false
+	err := w.readIgnoreFiles(n, n.buffer.git, func(name string) bool { return slices.Contains(n.buffer.ignore, name) })
+	if err == nil {
+		err = w.open(n)
 	}
-	if err := w.open(n); err != nil {
+	if err != nil {
 		w.failDir(n, err)
 		return false
 	}

@@ -1,8 +1,10 @@
 package fileproc
 
 import (
+	"errors"
 	"io/fs"
 	"slices"
+	"syscall"
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
@@ -80,71 +82,77 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 func (w *worker) skipsGivenRoot() SkipReason {
 	if s := w.given; !s.rootJudged {
 		s.rootJudged = true
-		s.rootSkip = w.judgeGiven(w.root)
+		s.rootSkip, _ = w.judgeGiven(w.root) // which is open: an error is a stop
 	}
 	return w.given.rootSkip
 }
 
 // skipsGiven returns why all names in n, of a backlog in order, are skipped since n or
-// a directory above it is left out.
-func (w *worker) skipsGiven(n *node) SkipReason {
+// a directory above it is left out, or fail since one of them cannot be judged.
+func (w *worker) skipsGiven(n *node) (SkipReason, error) {
 	if n.parent == nil {
-		return w.skipsGivenRoot()
+		return w.skipsGivenRoot(), nil
 	}
 	if g := n.given; !g.judged {
 		g.judged = true
-		if g.skip = w.skipsGiven(n.parent); g.skip == notSkipped {
+		if g.skip, g.err = w.skipsGiven(n.parent); g.skip == notSkipped {
 			n.ignore = n.parent.ignore
 			g.skip = w.skips.dir(n.parent, n.name.Bytes())
 		}
-		if g.skip == notSkipped && w.calls.selectDir != nil {
+		if g.skip == notSkipped && g.err == nil && w.calls.selectDir != nil {
 			if w.acquireSlot() && !w.calls.selectDir(w, n.parent, n.name.String()) {
 				g.skip = SkippedSelectDir
 			}
 			w.releaseSlot()
 		}
-		if g.skip == notSkipped {
-			g.skip = w.judgeGiven(n)
+		if g.skip == notSkipped && g.err == nil {
+			g.skip, g.err = w.judgeGiven(n)
 		}
 	}
-	return n.given.skip
+	return n.given.skip, n.given.err
 }
 
 // judgeGiven returns why n, a directory that Options.Files names entries of, is left
 // out because of what is in it. It reads n's ignore files. Nothing has listed n: each
-// name that matters is looked up.
-func (w *worker) judgeGiven(n *node) SkipReason {
+// name that matters is looked up. An error is one of each name in n: what the files
+// ignore is unknown.
+func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 	if len(w.cfg.ignoreNames) == 0 && len(w.cfg.skipMarked) == 0 && !w.cfg.gitIgnore {
-		return notSkipped
+		return notSkipped, nil
 	}
 	defer w.pin.drop(&w.dirs)
-	has := func(name string) bool { return w.typeOfGiven(n, names.New(name)) == 0 }
-	if slices.ContainsFunc(w.cfg.skipMarked, has) {
-		return SkippedMarked
+	if err := w.withDir(n, func(directory) error { return nil }); err != nil {
+		return notSkipped, err
 	}
-	w.readIgnoreFiles(n, w.cfg.gitIgnore, has)
-	return notSkipped
+	has := func(name string) bool {
+		typ, err := w.typeOfGiven(n, names.New(name))
+		if err != nil && err != errStopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			w.failFound("stat", n, name, err)
+		}
+		return err == nil && typ == 0
+	}
+	if slices.ContainsFunc(w.cfg.skipMarked, has) {
+		return SkippedMarked, nil
+	}
+	return notSkipped, w.readIgnoreFiles(n, w.cfg.gitIgnore, has)
 }
 
-// typeOfGiven returns the type of the entry name of n, or fs.ModeIrregular.
-func (w *worker) typeOfGiven(n *node, name names.Name) fs.FileMode {
-	typ := fs.ModeIrregular
-	err := w.withDir(n, func(d directory) error {
-		if f, ok := d.(*fsDir); ok { // whose stat follows links
+// typeOfGiven returns the type of the entry name of n.
+func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err error) {
+	err = w.withDir(n, func(d directory) error {
+		if f, ok := d.(*fsDir); ok { // whose stat gives an error its reason, with more opens
 			info, err := fs.Lstat(f.fsys, f.join(name.String()))
-			if err == nil {
-				typ = info.Mode().Type() &^ fs.ModeIrregular
+			if err != nil {
+				return asFSError(err)
 			}
-			return err
+			typ = info.Mode().Type() &^ fs.ModeIrregular
+			return nil
 		}
 		st, err := d.stat(name)
 		typ = st.Mode.Type()
 		return err
 	})
-	if err != nil { // what is wrong shows when a file is opened
-		return fs.ModeIrregular
-	}
-	return typ
+	return typ, err
 }
 
 // skipGiven counts names in n and below that are skipped since their directory is.
@@ -238,12 +246,16 @@ func (w *worker) scanRuns(n *node) scanResult {
 }
 
 func (w *worker) addTreeSpan(root, n *node) {
-	why := w.skipsGiven(n.parent)
+	why, err := w.skipsGiven(n.parent)
 	if why != notSkipped {
 		w.skipGivenTree(n, why)
 		return
 	}
 	if w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
+		if err != nil {
+			w.failDir(n, err)
+			return
+		}
 		n.ignore = n.parent.ignore
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)
@@ -257,12 +269,19 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 		w.addGivenBatch(root, &batch{node: r.node, entries: kept, stage: stageInvalid})
 		return
 	}
-	if why := w.skipsGiven(r.node); why != notSkipped {
+	why, err := w.skipsGiven(r.node)
+	switch {
+	case why != notSkipped:
 		w.skipGiven(r.node, &givenNames{files: [][]names.Name{kept}}, why)
 		return
+	case err == errStopped:
+		return
 	}
-	for w.cfg.followFiles && len(kept) > 0 {
-		k := slices.IndexFunc(kept, func(name names.Name) bool { return w.typeOfGiven(r.node, name) == fs.ModeSymlink })
+	for err == nil && w.cfg.followFiles && len(kept) > 0 {
+		k := slices.IndexFunc(kept, func(name names.Name) bool {
+			typ, err := w.typeOfGiven(r.node, name)
+			return err == nil && typ == fs.ModeSymlink // the open says what is wrong
+		})
 		w.pin.drop(&w.dirs)
 		if k < 0 {
 			break
@@ -274,7 +293,7 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 		w.dirs.ref(r.node, 1) // which n gives up when it is begun
 		kept = kept[k+1:]
 	}
-	w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept)})
+	w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept), err: err})
 }
 
 func (w *worker) addGivenBatch(root *node, b *batch) {

@@ -588,8 +588,21 @@ func TestGitRulesOfWhatHasNoPath(t *testing.T) {
 		require.Empty(t, failed)
 		require.Equal(t, []string{".gitignore", "m/not", "own", "rules"}, names)
 	}
+	for _, ordered := range []bool{false, true} {
+		failed = nil
+		given := opts
+		given.Ordered, given.Files = ordered, slices.Values([]string{deep + "/not", deep + "/own"})
+		names, err = fileproc.Process(t.Context(), dir, given, nameOf)
+		require.NoError(t, err)
+		if fileproc.Backend() == "generic" {
+			require.Empty(t, names)
+			require.Len(t, failed, 2)
+		} else {
+			require.Equal(t, []string{"own"}, names)
+			require.Empty(t, failed)
+		}
+	}
 
-	failed = nil
 	loop := filepath.Join(linked(t, []string{"r/.git -> .git", "r/f=x", "r/sub/.git -> nowhere", "r/sub/g=x"}, nil), "r")
 	for _, root := range []string{loop, filepath.Dir(loop)} {
 		failed = nil
