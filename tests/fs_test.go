@@ -552,6 +552,9 @@ func TestFSWithAFIFO(t *testing.T) {
 		t.Skip("this platform makes no FIFOs")
 	}
 	_ = os.Symlink("fifo", filepath.Join(top, "r", "link"))
+	far := []string{"l/far", "abs", "out", "loop"} // of which none is ever opened by an FS that has no Stat
+	testtree.Make(t, top, "r/x/y/far -> ../fifo", "r/x/fifo|", "r/l -> x/y", "r/out -> ../r/fifo", "r/loop -> loop")
+	_ = os.Symlink(filepath.Join(top, "r", "fifo"), filepath.Join(top, "r", "abs"))
 	dir := filepath.Join(top, "r")
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
@@ -574,6 +577,20 @@ func TestFSWithAFIFO(t *testing.T) {
 				require.Equal(t, []string{"ok"}, got, name)
 				require.Positive(t, report.Failed)
 				requireBalanced(t, report)
+			}
+			if name == "fs.Sub" {
+				failed := 0
+				got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: ordered, Files: slices.Values(append(far, "ok")), OnError: func(error) error {
+					failed++
+					return nil
+				}}, relOf)
+				require.NoError(t, err)
+				require.Equal(t, []string{"ok"}, got)
+				require.Equal(t, len(far), failed)
+				_, err = fileproc.Process(t.Context(), "abs", fileproc.Options{FS: fsys}, relOf)
+				require.Error(t, err)
+				_, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, IgnoreFiles: []string{"./abs"}}, relOf)
+				require.Error(t, err)
 			}
 			opts := fileproc.Options{FS: fsys, Ordered: ordered}
 			_, err = fileproc.Process(t.Context(), "d/fifo", opts, relOf)
