@@ -30,7 +30,19 @@ func openRoot(root string) (directory, error) { return openRootWith(sys.DirFlags
 func openRootToSearch(root string) (directory, error) {
 	d, err := openRoot(root)
 	if errors.Is(err, fs.ErrPermission) {
-		d, err = openRootWith(sys.SearchFlags, root)
+		d, err = searched(openRootWith(sys.SearchFlags, root))
+	}
+	return d, err
+}
+
+// searched returns d, opened with sys.SearchFlags, if it may be searched: for O_PATH of
+// Linux that needs no right at all.
+func searched(d directory, err error) (directory, error) {
+	if err == nil {
+		if _, err = d.stat(names.Dot); err != nil {
+			d.close()
+			return nil, err
+		}
 	}
 	return d, err
 }
@@ -59,7 +71,7 @@ func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
 	}
-	return newDir(fd, name.String()), nil
+	return searched(newDir(fd, name.String()), nil)
 }
 
 func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) {

@@ -553,7 +553,7 @@ func TestFSWithAFIFO(t *testing.T) {
 	}
 	_ = os.Symlink("fifo", filepath.Join(top, "r", "link"))
 	far := []string{"l/far", "abs", "out", "loop"} // of which none is ever opened by an FS that has no Stat
-	testtree.Make(t, top, "r/x/y/far -> ../fifo", "r/x/fifo|", "r/l -> x/y", "r/out -> ../r/fifo", "r/loop -> loop")
+	testtree.Make(t, top, "r/x/y/far -> ../pipe", "r/x/pipe|", "r/l -> x/y", "r/out -> ../r/fifo", "r/loop -> loop")
 	_ = os.Symlink(filepath.Join(top, "r", "fifo"), filepath.Join(top, "r", "abs"))
 	dir := filepath.Join(top, "r")
 	root, err := os.OpenRoot(dir)

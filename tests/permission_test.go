@@ -113,9 +113,14 @@ func searchOnly(t *testing.T) string {
 	if testtree.Make(t, dir, "l -> x/known", "ld -> x", "x/ly -> y") {
 		t.Log("with links")
 	}
-	for _, sub := range []string{"x/y", "x"} {
+	require.True(t, testtree.Make(t, dir, "shut/a=a", "shut/b=b"))
+	for _, sub := range []string{"x/y", "x", "shut"} {
+		mode := fs.FileMode(0o111)
+		if sub == "shut" {
+			mode = 0
+		}
 		sub = filepath.Join(dir, sub)
-		require.NoError(t, os.Chmod(sub, 0o111))
+		require.NoError(t, os.Chmod(sub, mode))
 		t.Cleanup(func() { os.Chmod(sub, 0o755) })
 	}
 	return dir
@@ -167,6 +172,15 @@ func belowSearchOnly(t *testing.T, dir string) {
 		return nil
 	}), "root is in such a directory")
 	require.Equal(t, 2, open)
+	for _, opts := range []fileproc.Options{{}, {ReadSize: fileproc.NoRead}, {IgnoreFiles: []string{".ignore"}}} {
+		opts.Files = slices.Values([]string{"a", "b"})
+		var failure *fileproc.Failure
+		require.ErrorAs(t, fileproc.ForEach(t.Context(), filepath.Join(dir, "shut"), opts, func(*fileproc.File) error { return nil }), &failure)
+		require.Equal(t, fileproc.FailedRoot, failure.Kind, "a root that may not be searched either: %v", failure)
+		require.ErrorIs(t, failure, fs.ErrPermission)
+		_, failed := process(dir, opts, "shut/a", "shut/b")
+		require.Equal(t, map[string]string{"shut/a": fs.ErrPermission.Error(), "shut/b": fs.ErrPermission.Error()}, failed)
+	}
 	got, failed := process(".", fileproc.Options{FS: os.DirFS(dir)}, "x/known", "x/y/deep")
 	require.Equal(t, map[string]string{"x/known": "k", "x/y/deep": "d"}, got)
 	require.Empty(t, failed)
