@@ -3,6 +3,7 @@ package fileproc_test
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -615,5 +616,51 @@ func TestGitRulesOfWhatHasNoPath(t *testing.T) {
 		real, err := filepath.EvalSymlinks(loop)
 		require.NoError(t, err)
 		require.Equal(t, filepath.Join(real, ".git"), f.Path)
+	}
+}
+
+// In an FS, too, what git takes for no repository ends no other's rules, and a file .git that names no directory is a failure.
+func TestGitFileOfAnFS(t *testing.T) {
+	newHome(t)
+	for what, tt := range map[string]struct {
+		specs []string
+		want  []string
+		fails bool
+	}{
+		"no .git":           {want: []string{"sub/y"}},
+		"FIFO":              {specs: []string{"sub/.git|"}, want: []string{"sub/y"}},
+		"link to a FIFO":    {specs: []string{"fifo|", "sub/.git -> ../fifo"}, want: []string{"sub/y"}},
+		"link to nothing":   {specs: []string{"sub/.git -> nothing"}, want: []string{"sub/y"}},
+		"garbage":           {specs: []string{"sub/.git=garbage"}, want: []string{"sub/y"}, fails: true},
+		"gitdir":            {specs: []string{"sub/.git=gitdir: ../elsewhere\n"}, want: []string{"sub/x.md", "sub/y"}},
+		"empty directory":   {specs: []string{"sub/.git/"}, want: []string{"sub/y"}},
+		"nested repository": {specs: repository("sub", ""), want: []string{"sub/x.md", "sub/y"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			watchdog(t)
+			dir := t.TempDir()
+			require.True(t, testtree.Make(t, dir, append(repository(".", ""), ".gitignore=*.md\n", "sub/x.md=", "sub/y=")...))
+			if !testtree.Make(t, dir, tt.specs...) {
+				t.Skip("this platform makes no such entry")
+			}
+			sub, err := fs.Sub(os.DirFS(filepath.Dir(dir)), filepath.Base(dir))
+			require.NoError(t, err)
+			for _, fsys := range []fs.FS{nil, os.DirFS(dir), sub} {
+				root := dir
+				if fsys != nil {
+					root = "."
+				}
+				for _, files := range []iter.Seq[string]{nil, slices.Values([]string{"sub/x.md", "sub/y"})} {
+					failed := 0
+					got, err := fileproc.Process(t.Context(), root, fileproc.Options{FS: fsys, GitIgnore: true, Files: files, Suffixes: []string{"x.md", "y"}, OnError: func(error) error {
+						failed++
+						return nil
+					}}, relOf)
+					require.NoError(t, err)
+					require.ElementsMatch(t, tt.want, slash(got), "%T", fsys)
+					require.Equal(t, tt.fails, failed == 1, "%d failures with %T", failed, fsys)
+				}
+			}
+		})
 	}
 }

@@ -137,12 +137,17 @@ func (r *Repository) read(file string, inTree bool) ([]byte, error) {
 // openFS is open in an fs.FS, whose configuration is not read.
 func openFS(p Place) (*Repository, error) {
 	mode, err := p.mode(".git", false)
-	if err == nil && mode.IsDir() {
+	switch {
+	case err == nil && mode.IsDir():
 		for _, name := range []string{"HEAD", "objects", "refs"} {
 			if err == nil {
 				_, err = p.mode(path.Join(".git", name), false)
 			}
 		}
+	case err == nil && mode.Type()&^fs.ModeIrregular != 0: // which an object store may call any file
+		return nil, nil
+	case err == nil:
+		_, err = p.gitDir()
 	}
 	if err != nil {
 		if isAbsent(err) {
@@ -167,15 +172,9 @@ func open(p Place) (*Repository, error) {
 	case err != nil:
 		return nil, err
 	case !mode.IsDir():
-		content, err := p.ReadFile(dir, maxLink)
-		if err != nil {
+		if dir, err = p.gitDir(); err != nil {
 			return nil, err
 		}
-		to, ok := strings.CutPrefix(string(content), "gitdir: ")
-		if !ok {
-			return nil, &fs.PathError{Op: "read", Path: p.path(dir), Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
-		}
-		dir = join("", strings.TrimRight(to, "\r\n")) // it may not exist, as in a container
 	}
 	shared, err := p.common(dir)
 	if err == nil && mode.IsDir() {
@@ -188,6 +187,19 @@ func open(p Place) (*Repository, error) {
 		return nil, err
 	}
 	return &Repository{p, dir, shared}, nil
+}
+
+// gitDir returns the directory that the file .git names. It may not exist, as in a container.
+func (p Place) gitDir() (string, error) {
+	content, err := p.ReadFile(".git", maxLink)
+	if err != nil {
+		return "", err
+	}
+	to, ok := strings.CutPrefix(string(content), "gitdir: ")
+	if !ok {
+		return "", &fs.PathError{Op: "read", Path: p.path(".git"), Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
+	}
+	return join("", strings.TrimRight(to, "\r\n")), nil
 }
 
 // common returns the directory that dir shares with other work trees.
