@@ -33,7 +33,7 @@ func (d *deletions) numbers(ctx context.Context) (gone []int) {
 		candidates = d.store.Unseen()
 	}
 	for n, rec := range candidates {
-		if rel := rec.Path(); isBelow(rel) {
+		if rel := rec.Path(); isShallow(rel) && isBelow(rel) {
 			byPath[rel] = n
 		}
 		if len(byPath) == judgedAtOnce {
@@ -85,7 +85,7 @@ func (d *deletions) files(yield func(string) bool) {
 		}
 		isThere := true
 		switch {
-		case !isBelow(rel):
+		case !isShallow(rel) || !isBelow(rel):
 		case isDir:
 			d.given[name] = true
 			dirs = d.existence() // the sequence may take long: what was there may be gone
@@ -118,7 +118,7 @@ func dirsOf(paths iter.Seq[string]) map[string]bool {
 	all := map[string]bool{}
 	for dir := range paths {
 		rel := strings.TrimSuffix(dir, "/")
-		for isBelow(dir+"x") && isBelow(rel) && !all[rel] {
+		for isShallow(dir) && isBelow(dir+"x") && isBelow(rel) && !all[rel] {
 			all[rel] = true
 			rel = path.Dir(rel)
 		}

@@ -23,9 +23,11 @@ const maxLevels = 4096
 // isBelow reports whether rel is a path below root: that of a hostile cache file may
 // be any text.
 func isBelow(rel string) bool {
-	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel) &&
-		strings.Count(rel, "/") <= maxLevels
+	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel)
 }
+
+// isShallow reports whether rel is below so few directories that each can be looked at.
+func isShallow(rel string) bool { return strings.Count(rel, "/") <= maxLevels }
 
 type answer int
 

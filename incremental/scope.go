@@ -50,7 +50,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 			rel = "."
 		}
 		// An event of a directory may come by the path of a link that has led there.
-		if sc.all = sc.all || rel == "." || there.isBehindLink(rel); !sc.all {
+		if sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel); !sc.all {
 			rels = append(rels, rel)
 		}
 	}

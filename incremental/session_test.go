@@ -400,6 +400,21 @@ func TestSessionAtLongPaths(t *testing.T) {
 	require.Equal(t, []string{dir + "/g=2 unchanged"}, l.run(dir))
 }
 
+// TestSessionAtManyLevels: a name below any number of directories is one that a run takes.
+func TestSessionAtManyLevels(t *testing.T) {
+	t.Parallel()
+	const levels = 4200
+	l := newLive(t, fileproc.Options{}, "a=1")
+	if !testtree.Deep(t, l.root, levels, "d") {
+		t.Skip("this system has no such paths")
+	}
+	dir := strings.TrimSuffix(strings.Repeat("d/", levels), "/")
+	require.Equal(t, []string{"a=1 new"}, l.run())
+	for _, name := range []string{dir, dir + "/f"} {
+		require.Equal(t, []string{"a=1 unchanged"}, l.run(name))
+	}
+}
+
 // TestSessionRootBehindALink: the dots of a root behind a link are those of what the link leads to.
 func TestSessionRootBehindALink(t *testing.T) {
 	t.Parallel()
