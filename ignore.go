@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
@@ -120,10 +121,7 @@ func (s *shared) above(n int) (dir, below string, err error) {
 	split, clean := path.Split, path.Clean
 	if dir = s.cfg.root; s.cfg.fsys == nil {
 		split, clean = filepath.Split, filepath.Clean
-		if dir, err = filepath.Abs(dir); err == nil {
-			dir, err = filepath.EvalSymlinks(dir)
-		}
-		if err != nil {
+		if dir, err = fsinfo.RealPath(dir); err != nil {
 			return "", "", err
 		}
 	}

@@ -38,10 +38,7 @@ func (l *links) resolveRoot() error {
 	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {
 		return nil
 	}
-	root, err := filepath.Abs(cmp.Or(l.cfg.gitRoot, l.cfg.root))
-	if err == nil {
-		root, err = filepath.EvalSymlinks(root)
-	}
+	root, err := fsinfo.RealPath(cmp.Or(l.cfg.gitRoot, l.cfg.root))
 	if err != nil {
 		return sys.AsError("readlink", err)
 	}

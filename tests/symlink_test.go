@@ -183,6 +183,31 @@ func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
 	require.ElementsMatch(t, []string{"a", "l"}, got)
 }
 
+// TestRootWithDotsBehindALink: the dots of such a root are those of what the link leads to, for links and ignore files below root too.
+func TestRootWithDotsBehindALink(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	testtree.Make(t, ".", "root/t=of another root", "far/sub/", "far/root/t=right", "far/root/x.a=", "far/above=/root/x.a\n",
+		"far/root/.git/HEAD=x", "far/root/.git/objects/", "far/root/.git/refs/")
+	testtree.Symlink(t, filepath.Join("far", "sub"), "link")
+	testtree.Symlink(t, "t", filepath.Join("far", "root", "l"))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	for _, root := range []string{"link/../root", here + "/link/../root"} {
+		if _, err := os.Stat(root + "/x.a"); err != nil {
+			t.Skip("this system cleans paths by their text: ", err)
+		}
+		opts := fileproc.Options{Ordered: true, GitIgnore: true, Symlinks: fileproc.SymlinksFiles, IgnoreFiles: []string{"../above"}}
+		got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) { return f.Rel() + "=" + string(f.Data()), nil })
+		require.NoError(t, err)
+		require.Equal(t, []string{"l=right", "t=right"}, got)
+		_, err = fileproc.Process(t.Context(), root, fileproc.Options{IgnoreFiles: []string{".git/refs"}}, relOf)
+		var e *fs.PathError
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, filepath.FromSlash(root+"/.git/refs"), e.Path)
+	}
+}
+
 func TestSymlinksWalk(t *testing.T) {
 	root := linked(t, []string{"a=x", "l -> a", "d -> ../outside"}, []string{"sub/f=y"})
 	opts := fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true, Stat: true}

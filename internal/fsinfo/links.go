@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -29,6 +30,28 @@ func EvalSymlinks(path string) (string, error) {
 		}
 	}
 	return real, err
+}
+
+// Abs is filepath.Abs for a system that looks up one name after the other: dots behind
+// a link are those of what the link leads to, so the path is not cleaned.
+func Abs(path string) (string, error) {
+	switch {
+	case runtime.GOOS == "windows" || runtime.GOOS == "plan9" || runtime.GOOS == "wasip1": // paths are cleaned by their text
+		return filepath.Abs(path)
+	case filepath.IsAbs(path):
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	return strings.TrimSuffix(dir, "/") + "/" + path, err
+}
+
+// RealPath returns the absolute path without links of what path leads to.
+func RealPath(path string) (string, error) {
+	abs, err := Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
 }
 
 // A resolver follows links in order to find one that leads to itself.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -238,8 +239,15 @@ func (p Place) path(name string) string {
 		return path.Join(p.Dir, filepath.ToSlash(name))
 	case filepath.IsAbs(name):
 		return name
+	case hasDots(p.Dir) || hasDots(strings.TrimLeft(filepath.ToSlash(name), "./")): // is not cleaned: they may be behind a link
+		return p.Dir + string(filepath.Separator) + filepath.FromSlash(name)
 	}
 	return filepath.Join(p.Dir, name)
+}
+
+// hasDots reports whether a path goes up.
+func hasDots(path string) bool {
+	return slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..")
 }
 
 // isAt reports whether the file name is reached from the open directory.
