@@ -54,6 +54,7 @@ func Open(root string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	os.SameFile(is, is) // looks the file's identity up, which Stat leaves for later: by its path, which may lead elsewhere then
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		abs = real
 	}
