@@ -1,17 +1,23 @@
 package incremental
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // Rules are the files that decide what is ignored in all of a tree, or in a repository: those that no listing has
 // shown, such as .git/config. The names are of those below root, there or not, and of what leads to them.
 type rules struct {
-	root, real string           // absolute; real is without links
-	onDir      func(rel string) // of plumbing.Hooks, which may be nil: called for the directories that lead to a file
+	root  string           // absolute, and without links
+	is    os.FileInfo      // root
+	onDir func(rel string) // of plumbing.Hooks, which may be nil: called for the directories that lead to a file
 
 	mu    sync.Mutex
 	names map[string]bool
@@ -19,71 +25,79 @@ type rules struct {
 
 func newRules(root string, onDir func(rel string)) *rules {
 	r := &rules{onDir: onDir, names: map[string]bool{}}
-	r.root, _ = filepath.Abs(root)
-	if r.real, _ = filepath.EvalSymlinks(r.root); r.real == "" {
-		r.real = r.root
-	}
+	r.root, _ = fsinfo.RealPath(root) // "" if root is not there: then no rules are read
+	r.is, _ = os.Stat(root)
 	return r
 }
 
 // maxLinks is how many links may lead to a file.
 const maxLinks = 40
 
-// note is plumbing.Hooks.OnRule. It follows links by itself: each may be switched.
+// note is plumbing.Hooks.OnRule. It goes the way to the file by itself, name by name as the system does: each name
+// below root may lead elsewhere later, also where a link outside leads into root. It takes in names that are not there yet.
 func (r *rules) note(file string) {
-	for range maxLinks {
-		if file = r.follow(r.relOf(file)); file == "" {
-			return
-		}
-	}
-}
-
-// relOf returns the path relative to root of a file, "" if it is not below root.
-func (r *rules) relOf(file string) string {
-	abs, err := filepath.Abs(file)
+	abs, err := fsinfo.Abs(file)
 	if err != nil {
-		return ""
+		return
 	}
-	behind, _ := filepath.EvalSymlinks(filepath.Dir(abs))
-	for _, file := range []string{abs, filepath.Join(behind, filepath.Base(abs))} {
-		for _, root := range []string{r.root, r.real} {
-			if rel, err := filepath.Rel(root, file); err == nil && rel != "." && filepath.IsLocal(rel) {
-				return rel
-			}
+	root := r.root
+	dir, names := split("", abs)
+	for links := 0; len(names) > 0; {
+		name := names[0]
+		names = names[1:]
+		if name == ".." { // dir has no links
+			dir = filepath.Dir(dir)
+			continue
 		}
+		full := filepath.Join(dir, name)
+		rel, isBelow := r.add(root, full)
+		var info os.FileInfo
+		if err == nil { // else nothing is known of what comes after that
+			info, err = os.Lstat(full)
+		}
+		isDir := err == nil && info.IsDir() || errors.Is(err, syscall.ENAMETOOLONG) // it may be one
+		switch {
+		case err == nil && info.Mode()&os.ModeSymlink != 0:
+			to, err := os.Readlink(full)
+			if links++; err != nil || links > maxLinks {
+				return
+			}
+			var more []string
+			dir, more = split(dir, to)
+			names = append(more, names...)
+			continue
+		case err == nil && os.SameFile(info, r.is): // by another path, if that differs in case or is a mount's
+			root = full
+		case isDir && isBelow && len(names) > 0 && r.onDir != nil:
+			r.onDir(rel)
+		}
+		dir = full
 	}
-	return ""
 }
 
-// follow notes the names that lead to the file rel, up to the first link, and returns the file behind that, or "".
-func (r *rules) follow(rel string) (behind string) {
-	for end := 0; end < len(rel); end++ {
-		next := strings.IndexByte(rel[end:], filepath.Separator)
-		if end += next; next < 0 {
-			end = len(rel)
-		}
-		name := rel[:end]
-		slashed := filepath.ToSlash(name)
-		r.mu.Lock()
-		r.names[slashed] = true
-		r.mu.Unlock()
-		full := filepath.Join(r.real, name)
-		info, err := os.Lstat(full)
-		switch {
-		case err != nil: // the watch of the directory above tells when it is there
-			return ""
-		case info.Mode()&os.ModeSymlink != 0:
-			to, err := os.Readlink(full)
-			if err != nil {
-				return ""
-			}
-			if !filepath.IsAbs(to) {
-				to = filepath.Join(filepath.Dir(full), to)
-			}
-			return filepath.Join(to, rel[end:])
-		case info.IsDir() && end < len(rel) && r.onDir != nil:
-			r.onDir(slashed)
+// split returns where the way of a path begins that is looked up in dir, and the names on the way.
+func split(dir, path string) (from string, names []string) {
+	volume := filepath.VolumeName(path)
+	if path = path[len(volume):]; path != "" && os.IsPathSeparator(path[0]) {
+		dir = cmp.Or(volume, filepath.VolumeName(dir)) + string(filepath.Separator)
+	}
+	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == filepath.Separator }) {
+		if name != "." {
+			names = append(names, name)
 		}
 	}
-	return ""
+	return dir, names
+}
+
+// add notes the name of what is at a path without links, and returns it, if that is below root.
+func (r *rules) add(root, full string) (rel string, isBelow bool) {
+	rel, err := filepath.Rel(root, full)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return "", false
+	}
+	rel = filepath.ToSlash(rel)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.names[rel] = true
+	return rel, true
 }

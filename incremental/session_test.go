@@ -419,9 +419,9 @@ func TestSessionAtManyLevels(t *testing.T) {
 func TestSessionRootBehindALink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	testtree.Make(t, dir, "far/sub/", "far/root/a=1", "far/root/b=2")
+	testtree.Make(t, dir, "far/sub/", "far/root/a=1", "far/root/b=2", "far/root/.c/ignore=none\n")
 	testtree.Symlink(t, filepath.Join("far", "sub"), filepath.Join(dir, "link"))
-	l := newLive(t, fileproc.Options{})
+	l := newLive(t, fileproc.Options{SkipHidden: true, IgnoreFiles: []string{".c/ignore"}})
 	l.root = dir + "/link/../root"
 	if _, err := os.Stat(l.root); err != nil {
 		t.Skip("this system cleans paths by their text: ", err)
@@ -434,4 +434,9 @@ func TestSessionRootBehindALink(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "far/root/b")))
 	l.open()
 	require.Equal(t, []string{"a=1 unchanged", "b deleted"}, l.run())
+	require.NoError(t, os.Rename(filepath.Join(dir, "far/root/.c/ignore"), filepath.Join(dir, "far/root/.c/rules")))
+	testtree.Symlink(t, "rules", filepath.Join(dir, "far/root/.c/ignore"))
+	require.Equal(t, []string{"a=1 unchanged"}, l.run())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "far/root/.c/rules"), []byte("a\n"), 0o644))
+	require.Equal(t, []string{"a deleted"}, l.run(".c/rules"))
 }

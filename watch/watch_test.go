@@ -570,7 +570,6 @@ func TestPollingFollowsTheProcessor(t *testing.T) {
 // TestRulesInsideRoot: what is ignored follows each file that decides it, also in directories that no run lists and that come later.
 func TestRulesInsideRoot(t *testing.T) {
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "")
 	repository := func(f *follower, dir string) {
 		for _, name := range []string{"objects/", "refs/", "HEAD=x"} {
@@ -580,7 +579,8 @@ func TestRulesInsideRoot(t *testing.T) {
 	exclude := func(f *follower, name string) { testtree.Make(t, f.root, name+"=*.log\n") }
 	for name, tc := range map[string]struct {
 		files string
-		paths []string // Options.IgnoreFiles
+		links map[string]string // to their targets: both are paths relative to the directory of root and home, but for targets with dots
+		paths []string          // Options.IgnoreFiles; what begins with a slash is in the same directory
 		steps []func(f *follower)
 		left  string // of b.log and sub/b.log
 	}{
@@ -634,10 +634,60 @@ func TestRulesInsideRoot(t *testing.T) {
 			func(f *follower) { testtree.Make(t, f.root, ".two/ignore=a\n") },
 			func(f *follower) { exclude(f, ".two/ignore") },
 		}},
+		"the user's file is a link into root": {links: map[string]string{"home/.config/git/ignore": "root/.dots/ignore"}, steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { testtree.Make(t, f.root, ".dots/") },
+			func(f *follower) { exclude(f, ".dots/ignore") },
+		}},
+		"the user's configuration is a link into root": {links: map[string]string{"home/.gitconfig": "root/.dots/config"}, steps: []func(f *follower){
+			func(f *follower) { repository(f, ".git") },
+			func(f *follower) { exclude(f, ".rules") },
+			func(f *follower) {
+				testtree.Make(t, f.root, ".dots/config=[core]\nexcludesFile = "+filepath.ToSlash(f.path(".rules"))+"\n")
+			},
+		}},
+		"a link outside leads into root": {links: map[string]string{"out": "root/.x/ignore"}, paths: []string{"/out"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".x/") },
+			func(f *follower) { exclude(f, ".x/ignore") },
+		}},
+		"a directory outside is a link to one that comes later": {links: map[string]string{"conf": "root/.x"}, paths: []string{"/conf/d/ignore"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".x/") },
+			func(f *follower) { testtree.Make(t, f.root, ".x/d/") },
+			func(f *follower) { exclude(f, ".x/d/ignore") },
+		}},
+		"out of root and in again": {links: map[string]string{"root/.c/ignore": "out", "out": "root/.h/ignore"}, paths: []string{".c/ignore"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".h/") },
+			func(f *follower) { exclude(f, ".h/ignore") },
+		}},
+		"dots behind a link": {files: ".sub/deep/", links: map[string]string{"root/.cur": "root/.sub/deep", "root/.conf": ".cur/../rules"}, paths: []string{".conf/ignore"}, steps: []func(f *follower){
+			func(f *follower) { testtree.Make(t, f.root, ".sub/rules/") },
+			func(f *follower) { exclude(f, ".sub/rules/ignore") },
+		}},
+		"a name with dots behind a link": {files: ".sub/deep/ .sub/rules/", links: map[string]string{"root/.cur": "root/.sub/deep"}, paths: []string{".cur/../rules/ignore"}, steps: []func(f *follower){
+			func(f *follower) { exclude(f, ".sub/rules/ignore") },
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
+			dir := t.TempDir()
+			root := filepath.Join(dir, "root")
+			t.Setenv("HOME", filepath.Join(dir, "home"))
 			testtree.Make(t, root, append(strings.Fields(tc.files), "b.log=1", "sub/b.log=2")...)
+			for link, to := range tc.links {
+				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o755))
+				if !strings.Contains(to, "..") {
+					to = filepath.Join(dir, to)
+				} else if runtime.GOOS == "windows" {
+					t.Skip("this system cleans paths by their text")
+				}
+				testtree.Symlink(t, to, filepath.Join(dir, link))
+			}
+			for i, path := range tc.paths {
+				if strings.HasPrefix(path, "/") {
+					tc.paths[i] = filepath.Join(dir, path)
+				} else if strings.Contains(path, "..") && runtime.GOOS == "windows" {
+					t.Skip("this system cleans paths by their text")
+				}
+			}
 			f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{GitIgnore: tc.paths == nil, IgnoreFiles: tc.paths, SkipHidden: true}, nil)
 			for _, step := range tc.steps {
 				step(f)
@@ -734,6 +784,29 @@ func TestLongPaths(t *testing.T) {
 		require.NoError(t, root.Remove(rel))
 		require.Equal(t, []string{rel + " deleted"}, f.take())
 	})
+}
+
+// TestRulesBelowLongPaths: the rules of a repository are followed also where a path is longer than the system takes.
+func TestRulesBelowLongPaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", t.TempDir())
+	if !testtree.Deep(t, dir, 25, strings.Repeat("n", 200)) {
+		t.Skip("this system has no such paths")
+	}
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	repo := strings.Repeat(strings.Repeat("n", 200)+"/", 25)
+	for _, name := range []string{".git/objects", ".git/refs", ".git/info"} {
+		require.NoError(t, root.MkdirAll(repo+name, 0o755))
+	}
+	for _, name := range []string{".git/HEAD", ".git/info/exclude", "b.log"} {
+		require.NoError(t, root.WriteFile(repo+name, []byte("x"), 0o644))
+	}
+	f := follow(t, dir, filepath.Join(t.TempDir(), "c"), fileproc.Options{GitIgnore: true}, nil)
+	require.Equal(t, []string{repo + "b.log=x new"}, f.take())
+	require.NoError(t, root.WriteFile(repo+".git/info/exclude", []byte("*.log"), 0o644))
+	require.Equal(t, []string{repo + "b.log deleted"}, f.take())
 }
 
 // TestLinkToAbove: a directory that is reached by several paths, here through a link to what is above root, does not keep the loop busy.
