@@ -230,6 +230,20 @@ func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	s.end(t)
 }
 
+// What kept a directory from being identified, such as an interrupt, may be over when it is next used.
+func TestDirCacheIdentityThatFailedOnce(t *testing.T) {
+	s := newStand(t, 0, row(1))
+	s.objectOf("n0").idErr = errBroken
+	s.mustPin(t, "n0")
+	s.release(s.node["n0"], 1, 0)
+	require.NotNil(t, s.node["n0"].dir)
+	s.objectOf("n0").idErr = nil
+	s.mustPin(t, "n0")
+	s.release(s.node["n0"], 1, 0)
+	require.Nil(t, s.node["n0"].dir)
+	s.end(t)
+}
+
 // Two workers that open one directory at the same time get one handle; the other handle is closed.
 func TestDirCacheOpenedTwiceAtATime(t *testing.T) {
 	s := newStand(t, 8, row(1))

@@ -213,19 +213,18 @@ func (r *fileReader) Read(p []byte) (n int, err error) {
 
 func (r *fileReader) readRest(p []byte) (int, error) {
 	if r.rest == nil {
-		var h content.File
-		err := r.w.withDir(r.node, func(d directory) (err error) {
-			h, err = d.open(r.name, nil)
-			return err
-		})
-		if err != nil {
-			return 0, err
-		}
 		b := &r.beginning
 		if r.skip == 0 {
 			b = nil
 		}
-		if r.rest, err = content.NewRest(h, b, r.skip, r.w.stopped); err != nil {
+		err := r.w.withDir(r.node, func(d directory) error {
+			h, err := d.open(r.name, nil)
+			if err == nil {
+				r.rest, err = content.NewRest(h, b, r.skip, r.w.stopped)
+			}
+			return err
+		})
+		if err != nil {
 			return 0, err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -97,6 +98,36 @@ func TestFilesFaultsOfOneEntry(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A link is known as one though the look at it was interrupted.
+func TestFilesFaultsOfALinkLookedAt(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "f=content"))
+	testtree.Symlink(t, "f", filepath.Join(dir, "link"))
+	for _, interrupt := range leasedErrors {
+		if !sys.IsInterrupted(interrupt) {
+			continue
+		}
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("")}
+			stats := 0
+			w.fails = func(_ int, what string) error {
+				if what == "stat" {
+					if stats++; stats == 1 {
+						return interrupt
+					}
+				}
+				return nil
+			}
+			opts := Options{Symlinks: SymlinksFiles, Files: slices.Values([]string{"link"}), Workers: 1, openRoot: w.openSystem}
+			got, err := Process(t.Context(), dir, opts, func(f *File) (string, error) { return string(f.Data()), nil })
+			require.NoError(t, err)
+			require.Equal(t, []string{"content"}, got)
+			require.Greater(t, stats, 1)
+			require.Empty(t, w.wrong)
 		})
 	}
 }

@@ -72,10 +72,17 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		start := time.Now()
 		n, err := getdents(d.fd, buf[:ask], l.take)
 		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
-		if sys.IsInterrupted(err) && len(l.entries) > 0 { // the next call goes on
+		switch {
+		case sys.IsInterrupted(err) && first: // the next call begins again, and asks how the directory is to be listed
+			l.reset()
+			if _, e := unix.Seek(d.fd, 0, unix.SEEK_SET); e != nil {
+				return false, &sys.Error{Op: "lseek", Err: e}
+			}
+			d.begun = false
+			return false, err
+		case sys.IsInterrupted(err) && len(l.entries) > 0: // the next call goes on
 			return true, nil
-		}
-		if err != nil {
+		case err != nil:
 			return false, err
 		}
 		if first && len(buf) < listingSize { // the second call

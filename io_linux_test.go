@@ -313,6 +313,7 @@ type countingClient struct {
 	answer  int  // entries of one call, if not 0
 	fails   int  // which call fails, if not 0
 	garbles bool // and in place of EIO, gives what is no record
+	stops   int  // which call is interrupted, for so long that it is not repeated at once, if not 0
 	calls   int
 	suffix  string // of each name, which is none of the directory's then
 	from    int    // the first entry with the suffix
@@ -325,6 +326,10 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 			return 32, nil
 		}
 		return -1, unix.EIO
+	}
+	if c.stops > 0 && c.calls >= c.stops && c.calls <= c.stops+1 {
+		time.Sleep(10 * time.Millisecond)
+		return -1, unix.EINTR
 	}
 	off, err := unix.Seek(fd, 0, unix.SEEK_CUR)
 	if err != nil || off == 0 {
@@ -502,6 +507,20 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			}
 			client = countingClient{answer: few.answer, suffix: few.suffix}
 			list(t, dir, 1, want)
+		})
+	}
+	// An interrupt, of any call, does not hide that the directory is to be listed whole.
+	for stops := 1; stops <= 4; stops++ {
+		t.Run(fmt.Sprintf("interrupt,%d", stops), func(t *testing.T) {
+			for _, way := range ways {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
+				client = countingClient{t: t, dir: dir, at: map[int]int{}, changes: 1, stops: stops}
+				got, err := way(dir)
+				require.NoError(t, err)
+				require.Greater(t, client.calls, stops+1)
+				require.True(t, slices.Equal(want, got), "%d names", len(got))
+			}
+			client = countingClient{}
 		})
 	}
 	t.Run("name that is none", func(t *testing.T) {

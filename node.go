@@ -41,7 +41,7 @@ type node struct {
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
 	id   identity  // set when dir is evicted, or from the link that leads to it
-	noID bool      // dir's identity failed: only evictAll tries again
+	noID bool      // dir's identity failed: until n is next used, only evictAll tries again
 	pins int       // users of dir at this moment
 	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -185,6 +186,33 @@ func TestFaultsReadThatWaits(t *testing.T) {
 			require.ErrorIs(t, out.err, errBroken)
 			require.LessOrEqual(t, time.Since(start), content.Patience/2+content.WaitSlice)
 			w.requireSound(t, out)
+		})
+	}
+}
+
+// File.Reader opens the file again if a look at it was interrupted.
+func TestFaultsReaderIsInterrupted(t *testing.T) {
+	for _, err := range leasedErrors {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("f", "content"))}
+			failed := false
+			out := w.process(t.Context(), Options{Workers: 1, ReadSize: 2}, func(f *File) error {
+				w.fails = func(_ int, what string) error {
+					if failed || what != "fstat" {
+						return nil
+					}
+					failed = true
+					return err
+				}
+				all, err := io.ReadAll(f.Reader())
+				require.Equal(t, "content", string(all))
+				return err
+			})
+			require.NoError(t, out.err)
+			require.Empty(t, out.failed)
+			require.True(t, failed)
+			require.Empty(t, w.wrong)
+			require.Zero(t, w.open, "handles left open")
 		})
 	}
 }

@@ -49,7 +49,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	for _, name := range g.files[0] {
 		hint := place
 		if w.cfg.followFiles && !w.stopped() {
-			if st, err := s.dir.stat(name); err == nil && st.Mode.Type() == fs.ModeSymlink {
+			if st, err := w.statDir(s.dir, name); err == nil && st.Mode.Type() == fs.ModeSymlink {
 				s.links = append(s.links, name)
 				continue
 			}
