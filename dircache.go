@@ -76,7 +76,8 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 func (c *dirCache) pinOpen(n *node) (directory, identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever
-	n.noID = false // what interrupted each call may be over
+	// What interrupted each call may be over.
+	n.noID = false
 	if n.dir != nil {
 		n.pins++
 	}

@@ -171,7 +171,7 @@ type object struct {
 
 	kids    []*object
 	errs    []error // about entries without a name, in the first list
-	listErr error   // of the list numbered failAt, after half of its entries
+	listErr error   // of the list numbered failAt, after half of its entries; of each if that is -1
 	failAt  int
 
 	content []byte
@@ -269,7 +269,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 		n = 3
 	}
 	end := min(d.at+n, len(d.o.kids))
-	fails := d.o.listErr != nil && d.lists == d.o.failAt
+	fails := d.o.listErr != nil && (d.lists == d.o.failAt || d.o.failAt < 0)
 	if fails {
 		end = d.at + (end-d.at)/2
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -52,11 +53,16 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 	})
 }
 
-// retryOnInterrupt calls try, and again if it is interrupted.
+// withDirAside is withDir, but w may step aside. It is in no callback.
+func (w *worker) withDirAside(n *node, do func(directory) error) error {
+	return w.aside(func() error { return w.withDir(n, do) })
+}
+
+// retryOnInterrupt calls try, and again if it is interrupted. It is in no callback.
 func (w *worker) retryOnInterrupt(try func() error) error {
 	err := try()
 	if sys.IsInterrupted(err) {
-		err = retry(w.ctx, leasePatience, sys.IsInterrupted, try)
+		err = w.aside(func() error { return w.retryAside(leasePatience, sys.IsInterrupted, try) })
 	}
 	return err
 }
@@ -71,8 +77,8 @@ func (w *worker) statDir(d directory, name names.Name) (s sys.Stat, err error) {
 }
 
 // retryOnResource calls try. If a lease is held on the file it waits until that is
-// released, and if a call was interrupted it makes it again. If there are no descriptors left it gives up all that the run can do
-// without, and retries.
+// released, and if a call was interrupted it makes it again. If there are no
+// descriptors left it gives up all that the run can do without, and retries.
 func (w *worker) retryOnResource(try func() error) error {
 	for err := try(); ; {
 		switch {
@@ -110,44 +116,53 @@ func isOwnScarcity(err error) bool {
 	return own
 }
 
-// retryAside is retry, and lets another worker run in w's place while w waits, unless w
-// is in a callback. So files that are never ready keep nobody from the others.
+// retryAside is retry, and lets another worker run in w's place while w waits, if w may
+// step aside. So files that are never ready keep nobody from the others. An aside
+// worker has no slot, and each try takes one that is free.
 func (w *worker) retryAside(patience time.Duration, waits func(error) bool, try func() error) error {
-	if !w.mayStepAside {
-		return retry(w.ctx, patience, waits, try)
+	if w.isAside { // it has waited before
+		patience -= time.Since(w.asideSince)
 	}
-	defer w.stepBack()
-	return retry(w.ctx, patience, waits, func() error {
+	again := func(err error) bool { return waits(err) || w.isAside && err == content.ErrNeedsSlot }
+	return retry(w.ctx, patience, again, func() error {
 		err := try()
-		if waits(err) {
+		if w.mayStepAside && again(err) {
 			w.stepAside()
 		}
 		return err
 	})
 }
 
-// aside calls do, during which w may step aside: it is in no callback.
+// aside calls do, during which w may step aside: it is in no callback. While it drains
+// directories, it may be in one.
 func (w *worker) aside(do func() error) error {
+	if w.mayStepAside || w.draining {
+		return do()
+	}
 	w.mayStepAside = true
-	defer func() { w.mayStepAside = false }()
+	defer func() {
+		w.mayStepAside = false
+		if w.isAside {
+			w.isAside = false
+			w.pool.stepBack()
+		}
+	}()
 	return do()
 }
 
+// stepAside gives up what others could use, also what the last try has taken.
 func (w *worker) stepAside() {
-	if !w.isAside && w.pool.stepAside() {
-		w.isAside = true
-		if w.slot != noSlot {
-			w.slots <- w.slot
-			w.slot = noSlot
+	if !w.isAside {
+		if !w.pool.stepAside() {
+			return
 		}
+		w.isAside, w.asideSince = true, time.Now()
 	}
-}
-
-func (w *worker) stepBack() {
-	if w.isAside {
-		w.isAside = false
-		w.pool.stepBack()
+	if w.slot != noSlot {
+		w.slots <- w.slot
+		w.slot = noSlot
 	}
+	w.pin.drop(&w.dirs)
 }
 
 // hasDescriptor reports whether one is free. It asks root's directory for it.
@@ -155,7 +170,7 @@ func (w *worker) hasDescriptor() bool {
 	if w.root.dir == nil {
 		return false
 	}
-	d, err := w.root.dir.openDir(names.Dot)
+	d, err := openDirToSearch(w.root.dir, names.Dot)
 	if err == nil {
 		d.close()
 	}
@@ -221,8 +236,9 @@ func retry(ctx context.Context, patience time.Duration, waits func(error) bool, 
 // neither for the loop over a Stream or Walk nor for OnError: w may have fdTurn,
 // and either may have begun a run that waits for it.
 func (w *worker) giveUpDescriptors() {
-	w.draining = true
+	may := w.mayStepAside
+	w.draining, w.mayStepAside = true, false
 	w.pool.drain(w)
-	w.draining = false
+	w.draining, w.mayStepAside = false, may
 	w.dirs.evictAll()
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -607,4 +608,176 @@ func TestFaultsFilesThatAreNeverReady(t *testing.T) {
 			})
 		}
 	}
+}
+
+// never lets each open fail with err.
+func never(err error) func(*object) { return opening(slices.Repeat([]error{err}, 10_000)...) }
+
+// The same holds for what is read beside the files, and for what takes memory.
+func TestFaultsWhatElseIsNeverReady(t *testing.T) {
+	ignores := Options{IgnoreFiles: []string{".ignore"}}
+	given := func(names ...string) Options {
+		return Options{IgnoreFiles: ignores.IgnoreFiles, Files: slices.Values(names)}
+	}
+	interrupt := syscall.Errno(0)
+	for _, err := range leasedErrors {
+		if sys.IsInterrupted(err) {
+			interrupt = err.(syscall.Errno)
+		}
+	}
+	if interrupt == 0 {
+		t.Skip("no call is interrupted")
+	}
+	large := strings.Repeat("x", content.MaxFree+10)
+	for name, tt := range map[string]struct {
+		stuck func() *object
+		opts  Options
+		path  string // of what opts.Files name in each
+	}{
+		"ignore file":    {stuck: func() *object { return folder("", file(".ignore", "", never(interrupt))) }, opts: ignores},
+		"ignore file, E": {stuck: func() *object { return folder("", file(".ignore", "", never(scarceErrors[0]))) }, opts: ignores},
+		"listing":        {stuck: func() *object { return folder("").with(listFails(-1, interrupt)) }},
+		"identity":       {stuck: func() *object { o := folder(""); o.idErr = interrupt; return o }, opts: Options{Symlinks: SymlinksFollow}},
+		"type": {stuck: func() *object {
+			return folder("", file("?", "", unknown, func(o *object) { o.statErr = interrupt }))
+		}},
+		"look at an ignore file": {stuck: func() *object {
+			return folder("", file("f", ""), file(".ignore", "", func(o *object) { o.statErr = interrupt }))
+		}, opts: given(), path: "f"},
+		"large file": {stuck: func() *object { return folder("", file("large", large, readFails(content.MaxFree, scarceErrors[0]))) }},
+	} {
+		for workers := 1; workers <= 2; workers++ {
+			t.Run(fmt.Sprintf("%s/%d", name, workers), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					const stuck, others = 4, 40
+					w := &world{root: folder(""), hasSpare: true, eager: true, perList: 100}
+					opts, paths := tt.opts, []string{}
+					for i := range others {
+						if i%(others/stuck) == 0 {
+							o := tt.stuck()
+							o.name = fmt.Sprint("stuck", i)
+							w.root.kids = append(w.root.kids, o)
+							paths = append(paths, o.name+"/"+tt.path)
+						}
+						w.root.kids = append(w.root.kids, folder(fmt.Sprint("d", i), file("good", "")))
+						paths = append(paths, fmt.Sprint("d", i, "/good"))
+					}
+					opts.Workers, opts.openRoot, opts.OnError = workers, w.openRoot, func(error) error { return nil }
+					if opts.Files != nil {
+						opts.Files = slices.Values(paths)
+					}
+					start := time.Now()
+					good := 0
+					var last time.Duration
+					_ = ForEach(t.Context(), t.TempDir(), opts, func(f *File) error {
+						if f.Name() == "good" {
+							w.mu.Lock()
+							defer w.mu.Unlock()
+							good++
+							last = max(last, time.Since(start))
+						}
+						return nil
+					})
+					require.Equal(t, others, good)
+					require.Less(t, last, descriptorPatience/2)
+					require.Less(t, time.Since(start), 3*leasePatience, "an ignore file is a file, too")
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open)
+				})
+			})
+		}
+	}
+}
+
+// A directory takes no more than one worker that waits, while others of its files are to be visited.
+func TestFaultsManyFilesThatAreNeverReady(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder(""), eager: true, perList: 1000}
+		for i := range mostAside + 40 {
+			w.root.kids = append(w.root.kids, folder(fmt.Sprint("d", i), file("1", "", never(leased(t))), file("2", ""), file("3", "")))
+		}
+		start, soon := time.Now(), 0
+		out := w.process(t.Context(), Options{Workers: 2}, func(f *File) error {
+			if time.Since(start) < leasePatience/2 {
+				w.mu.Lock()
+				soon++
+				w.mu.Unlock()
+			}
+			return nil
+		})
+		require.NoError(t, out.err)
+		require.GreaterOrEqual(t, soon, 2*mostAside)
+		require.Len(t, out.got, 2*(mostAside+40))
+		w.requireSound(t, out)
+	})
+}
+
+// leased returns the error of a file with a lease.
+func leased(t *testing.T) error {
+	if len(leasedErrors) == 0 {
+		t.Skip("there are no leases")
+	}
+	return leasedErrors[0]
+}
+
+// Workers that wait aside keep nothing open between their tries.
+func TestFaultsFilesThatAreNeverReadyKeepNothingOpen(t *testing.T) {
+	testtree.NotInColdMode(t, "what is listed ahead stays open")
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder(""), eager: true, perList: 100}
+		for i := range 50 {
+			w.root.kids = append(w.root.kids, folder(fmt.Sprint("d", i), file("good", ""), file("stuck", "", never(leased(t)))))
+		}
+		open := -1
+		time.AfterFunc(leasePatience/2+123*time.Microsecond, func() {
+			w.mu.Lock()
+			open = w.open
+			w.mu.Unlock()
+		})
+		out := w.process(t.Context(), Options{Workers: 2}, nil)
+		require.NoError(t, out.err)
+		require.Len(t, out.failed, 50)
+		w.requireSound(t, out)
+		require.LessOrEqual(t, open, 1+descriptorBudget().open, "root, and what stays open for later use")
+		require.Positive(t, open)
+	})
+}
+
+// searchOnly is a directory that may be searched and not listed.
+type searchOnly struct{ directory }
+
+func (s searchOnly) openDir(names.Name) (directory, error) {
+	return nil, &sys.Error{Op: "openat", Err: fs.ErrPermission}
+}
+
+func (s searchOnly) openDirToSearch(name names.Name) (directory, error) {
+	return s.directory.openDir(name)
+}
+
+// Whether a descriptor is free can be asked of each root.
+func TestHasDescriptor(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "sub/f=f"))
+	for name, open := range map[string]func() (directory, error){
+		"directory":       func() (directory, error) { return openRoot(dir) },
+		"to be searched":  func() (directory, error) { d, err := openRoot(dir); return searchOnly{d}, err },
+		"of an FS":        func() (directory, error) { return openFSRoot(os.DirFS(dir), ".", false) },
+		"below, of an FS": func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub", false) },
+		"file":            func() (directory, error) { return openSoleFile(filepath.Join(dir, "sub", "f"), errNotDirectory) },
+		"file of an FS":   func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub/f", false) },
+	} {
+		d, err := open()
+		require.NoError(t, err, name)
+		w := &worker{shared: &shared{root: &node{dir: d}}}
+		require.True(t, w.hasDescriptor(), name)
+		d.close()
+	}
+	top, err := openFSRoot(os.DirFS(dir), ".", true)
+	require.NoError(t, err)
+	defer top.close()
+	named, err := openGiven(top, names.New("sub"))
+	require.NoError(t, err)
+	s, err := named.stat(names.Dot)
+	require.NoError(t, err)
+	require.True(t, s.Mode.IsDir())
 }

@@ -161,9 +161,9 @@ func (w *worker) enterRepository(n *node) error {
 	}
 	var err error
 	if p.FS != nil || w.cfg.gitRoot != "" { // not where n is
-		err = w.retryOnResource(read)
+		err = w.aside(func() error { return w.retryOnResource(read) })
 	} else {
-		err = w.withDir(n, func(d directory) (err error) {
+		err = w.withDirAside(n, func(d directory) (err error) {
 			if p.At, err = gitAt(d, p.Dir); err == nil {
 				err = read()
 			}
@@ -214,7 +214,7 @@ func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	var c content.Content
 	r := w.reader.Limited(gitrepo.MaxIgnoreFile)
-	err := w.withDir(n, func(d directory) error { return readFile(&r, d, name, &c) })
+	err := w.withDirAside(n, func(d directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
 		dir, list := w.skips.path.dir(n), gitignore.Parse(c.Data)

@@ -181,7 +181,17 @@ func (d *soleFile) list(l *listing) (bool, error) {
 	return false, nil
 }
 
-func (d *soleFile) openDir(names.Name) (directory, error) { return nil, errNotDirectory }
+// openDir opens d itself once more, as ".".
+func (d *soleFile) openDir(name names.Name) (directory, error) {
+	if name != names.Dot {
+		return nil, errNotDirectory
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return &soleFile{name: d.name, file: fsFile{f}, reopen: d.reopen}, nil
+}
 
 func (d *soleFile) open(names.Name, content.File) (content.File, error) {
 	if !d.isRead {

@@ -127,8 +127,14 @@ func openGiven(parent directory, name names.Name) (directory, error) {
 	return openDirToSearch(parent, name)
 }
 
-// join returns the path of the entry name.
+// join returns the path of the entry name, or d's own if that is ".".
 func (d *fsDir) join(name string) string {
+	if name == "." {
+		if d.up == nil {
+			return d.name
+		}
+		d, name = d.up, d.name
+	}
 	size := len(name)
 	for up := d; up != nil; up = up.up {
 		size += len(up.name) + 1

@@ -226,6 +226,11 @@ func (p *pool) pick() (*batch, *node) {
 		p.activate(b)
 		return b, nil
 	}
+	if p.aside > 0 { // else each directory that is begun could take one more worker that waits
+		if b := p.join(); b != nil {
+			return b, nil
+		}
+	}
 	if !p.queue.isFull() {
 		if n := p.popPaused(); n != nil {
 			return nil, n
@@ -244,6 +249,11 @@ func (p *pool) pick() (*batch, *node) {
 	if n := p.popPaused(); n != nil {
 		return nil, n
 	}
+	return p.join(), nil
+}
+
+// join returns the batch of which most is left, for one more worker to visit, or nil.
+func (p *pool) join() *batch {
 	var most *batch
 	left := 0
 	for _, b := range p.active {
@@ -255,7 +265,7 @@ func (p *pool) pick() (*batch, *node) {
 		most.users++
 		most.joined.Store(true)
 	}
-	return most, nil
+	return most
 }
 
 func (p *pool) popPaused() *node {

@@ -146,6 +146,8 @@ func TestReaderLargeBuffers(t *testing.T) {
 		require.True(t, r.Large())
 		r.Release()
 		require.False(t, r.Large())
+		require.ErrorIs(t, r.Read(&worldFile{w: w, o: file("f", text, sized(told), readFails(len(text)-1, errBroken))}, &c), errBroken)
+		require.False(t, r.Large(), "a file that cannot be read may be tried again for long")
 	}
 }
 

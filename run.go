@@ -93,8 +93,6 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	inFlight := cfg.workers
 	if cfg.mayGrow {
 		inFlight = max(inFlight, budget.inFlight)
-	}
-	if cfg.mayGrow {
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
 	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]

@@ -138,7 +138,7 @@ func (w *worker) selectDir(n *node) bool {
 	if w.calls.visitDir != nil && !n.isLinkedDir() && n.given == nil && n.parent.given == nil {
 		defer w.pin.drop(&w.dirs)
 		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
-			err = w.withDir(n.parent, func(d directory) error {
+			err = w.withDirAside(n.parent, func(d directory) error {
 				s, err = d.stat(n.name)
 				return err
 			})

@@ -121,7 +121,7 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 		return notSkipped, nil
 	}
 	defer w.pin.drop(&w.dirs)
-	if err := w.withDir(n, func(directory) error { return nil }); err != nil {
+	if err := w.withDirAside(n, func(directory) error { return nil }); err != nil {
 		return notSkipped, err
 	}
 	has := func(name string) bool {
@@ -139,7 +139,7 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 
 // typeOfGiven returns the type of the entry name of n.
 func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err error) {
-	err = w.withDir(n, func(d directory) error {
+	err = w.withDirAside(n, func(d directory) error {
 		if f, ok := d.(*fsDir); ok { // whose stat gives an error its reason, with more opens
 			info, err := fs.Lstat(f.fsys, f.join(name.String()))
 			if err != nil {

@@ -266,19 +266,25 @@ func (w *worker) loadOne(f *currentFile) error {
 		err = readFile(&w.reader, d, f.name, &f.content)
 		w.pin.idle()
 	}
-	switch {
-	case err == nil:
-		return nil
-	case sys.IsScarce(err) || sys.MayPass(err):
-		err = w.readPatiently(f)
-	}
-	for err == content.ErrNeedsSlot { // again if the worker stepped aside
-		if !w.acquireSlot() {
-			return errStopped
-		}
-		err = w.readPatiently(f)
+	if sys.IsScarce(err) || sys.MayPass(err) || err == content.ErrNeedsSlot {
+		err = w.readPatiently(f, err)
 	}
 	return err
+}
+
+// readPatiently reads f, of which a try has failed with err.
+func (w *worker) readPatiently(f *currentFile, err error) error {
+	return w.aside(func() error {
+		for {
+			if err == content.ErrNeedsSlot && !w.acquireSlot() {
+				return errStopped
+			}
+			err = w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
+			if err != content.ErrNeedsSlot { // again if the worker stepped aside
+				return err
+			}
+		}
+	})
 }
 
 // readFile reads the file name of d into c.
@@ -288,12 +294,6 @@ func readFile(r *content.Reader, d directory, name names.Name, c *content.Conten
 		return err
 	}
 	return r.Read(h, c)
-}
-
-func (w *worker) readPatiently(f *currentFile) error {
-	return w.aside(func() error {
-		return w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
-	})
 }
 
 // fetchRegular is fetchStat, but if f is no regular file any more, that is an error.

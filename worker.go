@@ -130,8 +130,9 @@ type worker struct {
 
 	withError any // the result of fn for the failure that yieldError gets next
 
-	mayStepAside bool // is in no callback: see retryAside
-	isAside      bool // another worker may run in its place
+	mayStepAside bool      // is in no callback: see aside
+	isAside      bool      // another worker may run in its place
+	asideSince   time.Time // while isAside
 
 	draining bool     // must not wait for the loop or for OnError: see giveUpDescriptors
 	deferred []func() // calls of onError and onSkip, for when draining is over

@@ -83,7 +83,7 @@ func statRegular(h File) (sys.Stat, error) {
 	return s, err
 }
 
-// Read reads h into c, and closes it.
+// Read reads h into c, and closes it. If it fails it keeps no large memory.
 func (r *Reader) Read(h File, c *Content) error {
 	r.spare = h
 	defer h.Close() // also when an fs.FS panics
@@ -92,7 +92,11 @@ func (r *Reader) Read(h File, c *Content) error {
 			return ErrRemote
 		}
 	}
-	return r.read(h, c)
+	err := r.read(h, c)
+	if err != nil {
+		r.Release()
+	}
+	return err
 }
 
 func (r *Reader) read(h File, c *Content) error {
