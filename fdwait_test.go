@@ -781,3 +781,49 @@ func TestHasDescriptor(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.Mode.IsDir())
 }
+
+// stuckStat is a directory in which a look at the name stuck fails with err, each time.
+type stuckStat struct {
+	directory
+	err error
+}
+
+func (s stuckStat) stat(name names.Name) (sys.Stat, error) {
+	if name.String() == "stuck" {
+		return sys.Stat{}, &sys.Error{Op: "fstatat", Err: s.err}
+	}
+	return s.directory.stat(name)
+}
+
+// Of several links in a directory, only those fail that are never resolved.
+func TestFaultsLinkThatIsNeverReady(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "f=f", "g=g", "stuck=s", "sub/h=h"))
+	for link, to := range map[string]string{"1": "f", "2": "stuck", "3": "g", "4": "stuck", "5": "f"} {
+		testtree.Symlink(t, filepath.Join("..", to), filepath.Join(dir, "sub", link))
+	}
+	for _, err := range append(slices.Clone(leasedErrors), scarceErrors...) {
+		inBubble(t, func(t *testing.T) {
+			var got []string
+			var report Report
+			failed := map[string]error{}
+			opts := Options{Workers: 1, Symlinks: SymlinksFiles, Report: &report, openRoot: func(root string) (directory, error) {
+				d, e := openRoot(root)
+				return stuckStat{d, err}, e
+			}, OnError: func(err error) error {
+				failed[filepath.Base(err.(*Failure).Path)] = err
+				return nil
+			}}
+			require.NoError(t, ForEach(t.Context(), dir, opts, func(f *File) error {
+				got = append(got, f.Rel())
+				return nil
+			}))
+			slices.Sort(got)
+			require.Equal(t, []string{"f", "g", "stuck", "sub/1", "sub/3", "sub/5", "sub/h"}, got)
+			require.Len(t, failed, 2)
+			require.ErrorIs(t, failed["2"], err)
+			require.ErrorIs(t, failed["4"], err)
+			requireLedger(t, report)
+		})
+	}
+}

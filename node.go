@@ -98,6 +98,8 @@ type linkNode struct {
 	// node then has the path and the depth of the parent.
 	links   []names.Name
 	targets map[names.Name]target // of links, once they are resolved
+	// resolved says that what kept some links from being resolved has lasted too long.
+	resolved bool
 	// to is the target of the one link that leads to the node.
 	to      target
 	entered bool // by another path

@@ -153,9 +153,15 @@ func (w *worker) selectDir(n *node) bool {
 // listedQuickly is how many entries a call lists in much less time than knobs.SlowCall.
 const listedQuickly = 64
 
-// open opens and pins n. It waits while there is no descriptor.
+// open opens and pins n. It waits while there is no descriptor. One of several links
+// that cannot be resolved for long is a failure of its own.
 func (w *worker) open(n *node) error {
-	return w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
+	err := w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
+	if err != nil && err != errStopped && n.isLinks() {
+		n.link.resolved = true
+		err = w.openOnce(n)
+	}
+	return err
 }
 
 func (w *worker) openOnce(n *node) error {

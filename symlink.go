@@ -46,22 +46,23 @@ func (l *links) resolveRoot() error {
 	return nil
 }
 
-// resolve finds out where the links of n lead.
-func (l *links) resolve(n *node) error {
+// resolve finds out where the links of n lead. After an error another attempt resolves
+// the rest of them. The last attempt has the errors of those that are left as targets.
+func (l *links) resolve(n *node) (err error) {
 	if n.link.targets == nil {
 		n.link.targets = make(map[names.Name]target, len(n.link.links))
 	}
+	mayPass := func(t target) bool { return !n.link.resolved && (sys.IsScarce(t.err) || sys.MayPass(t.err)) }
 	for _, name := range n.link.links {
-		if _, ok := n.link.targets[name]; ok {
+		if t, ok := n.link.targets[name]; ok && !mayPass(t) {
 			continue
 		}
 		t := l.follow(n, name.String())
-		if sys.IsScarce(t.err) || sys.MayPass(t.err) { // another attempt resolves it
-			return t.err
+		if n.link.targets[name] = t; mayPass(t) && err == nil {
+			err = t.err
 		}
-		n.link.targets[name] = t
 	}
-	return nil
+	return err
 }
 
 func (l *links) follow(n *node, name string) (t target) {
