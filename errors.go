@@ -37,6 +37,8 @@ type Failure struct {
 	// or one of this package. For FailedFunc, Op is "process", and Err the very value
 	// that fn returned.
 	fs.PathError
+
+	ofRule bool // see plumbing.API.IsOfRule
 }
 
 // A FailureKind says what has failed.
@@ -59,6 +61,12 @@ func (k FailureKind) String() string {
 // Unwrap returns the *fs.PathError, which unwraps to Err. So errors.As finds it, and
 // a type assertion to *fs.PathError does not.
 func (f *Failure) Unwrap() error { return &f.PathError }
+
+// isOfRule is plumbing.API.IsOfRule.
+func isOfRule(err error) bool {
+	f, ok := err.(*Failure)
+	return ok && f.ofRule
+}
 
 // WithResult returns an error with which fn returns a result too. The result is
 // delivered as if there were no error, and err is handled as without WithResult:

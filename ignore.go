@@ -222,7 +222,7 @@ func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
-		w.failFound("open", n, name.String(), err)
+		w.failRule(w.failure(FailedFile, "open", n, name.String(), err))
 	}
 	r.Release()
 	return err != errStopped

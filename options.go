@@ -341,6 +341,7 @@ func init() {
 		SetUnchanged: func(f *File) { f.unchanged = true },
 		Dir:          func(f *File) any { return f.node },
 		Restat:       (*File).restat,
+		IsOfRule:     isOfRule,
 	})
 }
 

@@ -322,13 +322,17 @@ func (w *worker) fail(op string, n *node, name string, err error) {
 }
 
 func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err error) {
+	w.addFailure(w.failure(kind, op, n, name, err))
+}
+
+func (w *worker) failure(kind FailureKind, op string, n *node, name string, err error) *Failure {
 	if w.given != nil && kind != FailedFunc && kind != FailedRoot {
 		err = n.givenError(name, err)
 	}
 	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
 		op, err = e.Op, e.Err
 	}
-	w.addFailure(&Failure{kind, fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}})
+	return &Failure{Kind: kind, PathError: fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
 }
 
 func (w *worker) addFailure(failure *Failure) {
@@ -397,6 +401,12 @@ func (w *worker) failIgnored(err error) {
 	if e, ok := err.(*fs.PathError); ok {
 		failure.PathError = *e
 	}
+	w.failRule(failure)
+}
+
+// failRule is failFound for a file that says what is ignored.
+func (w *worker) failRule(failure *Failure) {
+	failure.ofRule = true
 	w.addFailure(failure)
 	w.counts.found++
 }

@@ -65,11 +65,11 @@ type Session[T any] struct {
 	linked    bool   // a file with several names was met
 	running   bool
 	dirs      sessionDir
-	files     int                // in dirs
-	failures  map[string]failure // of files and directories that could not be opened or read, by path
-	gone      map[string]bool    // deleted, but in the cache file; true: perhaps by a record that this session has added
-	drop      []int              // numbers of loaded records, likewise
-	kept      int                // of r.recent, since the load
+	files     int                    // in dirs
+	failures  map[failureKey]failure // what could not be opened or read
+	gone      map[string]bool        // deleted, but in the cache file; true: perhaps by a record that this session has added
+	drop      []int                  // numbers of loaded records, likewise
+	kept      int                    // of r.recent, since the load
 	unsettled map[string]time.Time
 	rules     *rules // that runs have met since the last one over all files began
 	mark      marker
@@ -134,6 +134,12 @@ type marker struct {
 	dir  *sessionDir
 }
 
+// A failureKey is what a failure is about: of a file, whether it is processed or says what is ignored.
+type failureKey struct {
+	rel  string
+	rule string // the failure's text if it is one of a rule: a file may have several, as a configuration and as an ignore file
+}
+
 type failure struct {
 	err *fileproc.Failure
 	run uint32
@@ -157,7 +163,7 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 		return nil, err
 	}
 	r.recent = map[string]*recent{}
-	return &Session[T]{r: r, opts: opts, failures: map[string]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{},
+	return &Session[T]{r: r, opts: opts, failures: map[failureKey]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{},
 		rules: newRules(root, core.Hooks(&opts).OnDir)}, nil
 }
 
@@ -170,7 +176,8 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 // has and the tree has not.
 //
 // A failure is yielded with the path it is about, unless opts.OnError is set, and only
-// once while it stays the same. What is below a directory that cannot be read counts as
+// once while it stays the same. A file that says what is ignored and cannot be read is no failure at its path, where a result may
+// stand: it is yielded with an empty path, or with one outside root. What is below a directory that cannot be read counts as
 // it was, and so does everything while root cannot be read. A file that is gone before it
 // is opened is no failure.
 //
@@ -254,8 +261,8 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 			} else if !s.isNews(sc, f) {
 				continue
 			}
-			if it.rel == "" {
-				it.rel = relOf(r.root, f.Path, opts.FS != nil)
+			if rel := relOf(r.root, f.Path, opts.FS != nil); it.rel == "" && !(core.IsOfRule(f) && isBelow(rel)) {
+				it.rel = rel
 			}
 		} else if err != nil {
 			completed = false
@@ -263,7 +270,7 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		res := Result[T]{Rel: it.rel, Value: it.value}
 		if err == nil {
 			isNew := s.met(it.rel, it.name)
-			_, failed := s.failures[it.rel]
+			_, failed := s.failures[failureKey{rel: it.rel}]
 			switch {
 			case it.silent:
 				continue
@@ -369,7 +376,8 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 	if !ok {
 		return true
 	}
-	rel := relOf(s.r.root, f.Path, s.opts.FS != nil)
+	key := failureKey{rel: relOf(s.r.root, f.Path, s.opts.FS != nil)}
+	rel := key.rel
 	isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fileproc.ErrChanged) || errors.Is(err, syscall.ENOTDIR)
 	switch {
 	case f.Kind == fileproc.FailedFunc:
@@ -377,15 +385,17 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 		return true
 	case f.Kind != fileproc.FailedRoot && isGone, (sc.files[rel] || sc.trees[rel]) && errors.Is(err, fs.ErrInvalid): // behind a link
 		sc.gone++
-		if !errors.Is(err, fs.ErrNotExist) { // something else is there now
+		if !errors.Is(err, fs.ErrNotExist) && isBelow(rel) { // something else is there now
 			sc.changed[rel] = true
 		}
 		return false
+	case core.IsOfRule(err): // what comes of the file, if it is processed, comes too
+		key.rule = err.Error()
 	case f.Kind == fileproc.FailedFile && isBelow(rel):
 		sc.failed[rel] = true
 	}
-	was, ok := s.failures[rel]
-	s.failures[rel] = failure{f, s.runs}
+	was, ok := s.failures[key]
+	s.failures[key] = failure{f, s.runs}
 	return !ok || was.err.Error() != f.Error()
 }
 
@@ -411,17 +421,17 @@ func relOf(root, name string, isFS bool) string {
 // yieldDeleted yields what the run should have met and has not.
 func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
 	r := s.r
-	if f, ok := s.failures["."]; ok && f.run == s.runs { // nothing is known without root
+	if f, ok := s.failures[failureKey{rel: "."}]; ok && f.run == s.runs { // nothing is known without root
 		return
 	}
 	there := r.gone.existence()
-	unread := map[string]bool{} // directories: below a file that could not be read there is nothing
-	for rel, f := range s.failures {
+	unlisted := map[string]bool{} // directories: below a file that could not be read there is nothing
+	for key, f := range s.failures {
 		switch {
-		case f.run == s.runs:
-			unread[rel] = there.hasDir(rel) != no
-		case sc.has(rel):
-			delete(s.failures, rel)
+		case f.run == s.runs && key.rule == "":
+			unlisted[key.rel] = there.hasDir(key.rel) != no
+		case f.run != s.runs && sc.has(key.rel):
+			delete(s.failures, key)
 		}
 	}
 	var all []string
@@ -435,7 +445,7 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	}
 	s.mark = marker{}
 	sweep := func(rel string) {
-		all = s.sweep(all, rel, unread)
+		all = s.sweep(all, rel, unlisted)
 	}
 	if sc.all {
 		sweep(".")
@@ -482,7 +492,7 @@ func comparePaths(a, b string) int {
 
 // sweep forgets the file rel, or the files below, that this run has not met, but for
 // those below directories that could not be read. It appends their paths to all.
-func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []string {
+func (s *Session[T]) sweep(all []string, rel string, unlisted map[string]bool) []string {
 	chain := []*sessionDir{&s.dirs}
 	names := []string{""}
 	if rel != "." {
@@ -492,7 +502,7 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 				continue
 			}
 			d := chain[len(chain)-1].subs[part]
-			if chain, names = append(chain, d), append(names, part); d == nil || unread[path.Join(names...)] {
+			if chain, names = append(chain, d), append(names, part); d == nil || unlisted[path.Join(names...)] {
 				return all
 			}
 		}
@@ -507,10 +517,10 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 		}
 		if sub := d.subs[base]; sub != nil {
 			chain, names = append(chain, sub), append(names, base)
-			all = s.sweepDir(all, rel+"/", sub, unread)
+			all = s.sweepDir(all, rel+"/", sub, unlisted)
 		}
 	} else {
-		all = s.sweepDir(all, "", &s.dirs, unread)
+		all = s.sweepDir(all, "", &s.dirs, unlisted)
 	}
 	for i := len(chain) - 1; i > 0 && chain[i].isEmpty(); i-- {
 		delete(chain[i-1].subs, names[i])
@@ -518,8 +528,8 @@ func (s *Session[T]) sweep(all []string, rel string, unread map[string]bool) []s
 	return all
 }
 
-func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread map[string]bool) []string {
-	if unread[strings.TrimSuffix(prefix, "/")] {
+func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unlisted map[string]bool) []string {
+	if unlisted[strings.TrimSuffix(prefix, "/")] {
 		return all
 	}
 	d.unmet(s.runs, func(name string) {
@@ -527,7 +537,7 @@ func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread
 		all = append(all, prefix+name)
 	})
 	for name, sub := range d.subs {
-		if all = s.sweepDir(all, prefix+name+"/", sub, unread); sub.isEmpty() {
+		if all = s.sweepDir(all, prefix+name+"/", sub, unlisted); sub.isEmpty() {
 			delete(d.subs, name)
 		}
 	}
@@ -539,8 +549,9 @@ func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unread
 // what is ignored. The reason may pass without a change of the tree, as a lack of descriptors does.
 func (s *Session[T]) Failed() iter.Seq2[string, *fileproc.Failure] {
 	return func(yield func(string, *fileproc.Failure) bool) {
-		for rel, f := range s.failures {
-			if !isBelow(rel) {
+		for key, f := range s.failures {
+			rel := key.rel
+			if !isBelow(rel) || key.rule != "" && !decides(&s.opts, rel) && !s.rules.names[rel] {
 				rel = "."
 			}
 			if !yield(rel, f.err) {

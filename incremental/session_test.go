@@ -341,6 +341,74 @@ func TestSessionTriesGitsFilesAgain(t *testing.T) {
 	}
 }
 
+// TestSessionRuleFails: a file that says what is ignored and cannot be read as such fails once. That is no failure of the file among those
+// that are processed: its result neither changes nor stands for that, and none that it never had is deleted. Failed names it.
+func TestSessionRuleFails(t *testing.T) {
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	repository := []string{".git/HEAD=x", ".git/objects/", ".git/refs/", ".git/config=[include]\npath = ../inc\n", "a=1"}
+	failed := func(l *live) []string { return slices.Sorted(maps.Keys(maps.Collect(l.s.Failed()))) }
+	open := func(t *testing.T, opts fileproc.Options, more ...string) *live {
+		l := newLive(t, opts, append(repository, more...)...)
+		l.settle()
+		return l
+	}
+	t.Run("with a result", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true}, "inc=x[")
+		require.Equal(t, []string{" fails", "a=1 new", "inc=x[ new"}, l.run())
+		for range 2 {
+			require.Equal(t, []string{"inc"}, failed(l))
+			require.Equal(t, []string{"a=1 unchanged", "inc=x[ unchanged"}, l.run(failed(l)...))
+		}
+		l.write(".gitignore", "inc\n")
+		require.Equal(t, []string{".gitignore=inc\n new", "a=1 unchanged", "inc deleted"}, l.run(".gitignore"))
+		l.write("inc", "")
+		require.Equal(t, []string{".gitignore=inc\n unchanged", "a=1 unchanged"}, l.run(failed(l)...))
+		require.Empty(t, failed(l))
+	})
+	t.Run("failing too", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true, MaxFileSize: 3}, "inc=x[ is long")
+		require.Equal(t, []string{" fails", "a=1 new", "inc fails"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged"}, l.run(failed(l)...))
+		l.write("inc", "#")
+		require.Equal(t, []string{"a=1 unchanged", "inc=# changed"}, l.run(failed(l)...))
+		require.Empty(t, failed(l))
+	})
+	t.Run("for two reasons", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true, Exclude: []string{"inc"}}, "sub/.git/HEAD=x", "sub/.git/objects/", "sub/.git/refs/",
+			"sub/.git/config=[include]\npath = ../../inc\n", "inc=[includeIf \"gitdir:sub/\"]\npath = inc\nx[")
+		require.Equal(t, []string{" fails", " fails", "a=1 new"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged"}, l.run(failed(l)...))
+	})
+	t.Run("as a directory", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true}, "inc/x=2", "inc/y=3")
+		require.Equal(t, []string{" fails", "a=1 new", "inc/x=2 new", "inc/y=3 new"}, l.run())
+		require.NoError(t, os.Remove(l.path("inc/x")))
+		require.Equal(t, []string{"a=1 unchanged", "inc/x deleted", "inc/y=3 unchanged"}, l.run(failed(l)...))
+	})
+	t.Run("left out", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true}, ".git/config=[x")
+		require.Equal(t, []string{" fails", "a=1 new"}, l.run())
+		require.Equal(t, []string{".git/config"}, failed(l))
+		l.write(".git/config", "")
+		require.Equal(t, []string{"a=1 unchanged"}, l.run(".git/config"))
+		require.Empty(t, failed(l))
+	})
+	t.Run("listed and hidden", func(t *testing.T) {
+		l := open(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipHidden: true}, "d/.ignore=a\n", "d/a=1")
+		fsys := failingFS{os.DirFS(l.root).(fs.ReadLinkFS), map[string]error{"d/.ignore": syscall.EIO}}
+		l.root, l.opts.FS = ".", fsys
+		l.open()
+		require.Equal(t, []string{" fails", "a=1 new", "d/a=1 new"}, l.run())
+		require.Equal(t, []string{"d/.ignore"}, failed(l))
+		require.Equal(t, []string{"d/a=1 unchanged"}, l.run(failed(l)...))
+		delete(fsys.fails, "d/.ignore")
+		require.Equal(t, []string{"d/a deleted"}, l.run(failed(l)...))
+		require.Empty(t, failed(l))
+	})
+}
+
 // TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next one has it all.
 func TestSessionEndsEarly(t *testing.T) {
 	t.Parallel()

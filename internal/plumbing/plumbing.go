@@ -68,6 +68,10 @@ type API[Options, File, Stat any] struct {
 	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If it differs from
 	// File.Stat, the file may have changed while its content was read.
 	Restat func(File) (Stat, error)
+
+	// IsOfRule reports whether a failure is that of a file as one that says what is ignored, such as .gitignore. Whether
+	// it is a file that is processed, and what came of that, is another matter.
+	IsOfRule func(failure error) bool
 }
 
 var provided any // an API
