@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,10 +27,11 @@ const (
 	defaultQuiet   = 50 * time.Millisecond
 	defaultMaxWait = time.Second
 	defaultPoll    = time.Second
-	pollShare      = 100         // polling takes one part in so many of one processor
-	maxPoll        = time.Hour   // between two looks
-	farAhead       = time.Minute // a file that settles later has a time in the future
-	maxRetry       = time.Minute // between two looks at what could not be read
+	pollShare      = 100              // polling takes one part in so many of one processor
+	minPoll        = time.Millisecond // between two looks
+	maxPoll        = time.Hour        // between two looks
+	farAhead       = time.Minute      // a file that settles later has a time in the future
+	maxRetry       = time.Minute      // between two looks at what could not be read
 )
 
 var saveAfter = 30 * time.Second // tests change it
@@ -51,7 +52,11 @@ type loop[T any] struct {
 	yield   func(Change[T], error) bool
 	session *incremental.Session[T]
 	source  *events.Source // nil: everything is polled
-	skipAll atomic.Bool    // fn has returned fs.SkipAll
+
+	skipAll   atomic.Bool  // fn has returned fs.SkipAll
+	refused   atomic.Bool  // Options.OnError has returned an error
+	hasFailed atomic.Bool  // what had not, or for another reason, since planRetry was called
+	inFn      atomic.Int64 // nanoseconds, in this burst
 
 	dirty       map[string]bool // what the next burst looks at
 	still       map[string]bool // of these, the files to which nothing has happened since the last look, as events tell
@@ -61,6 +66,7 @@ type loop[T any] struct {
 	measures    bool          // this burst is a look, whose cost is measured
 	away        time.Duration // of processors, in the caller's loop, if measures is set
 	rootAway    bool          // nothing but a look at it shows that it is back
+	look        time.Duration // of processors, that the last look has taken beside fn, as far as is known
 	begun       bool          // the first burst has ended
 	listed      bool          // root was, once
 	unsaved     bool
@@ -77,22 +83,46 @@ type loop[T any] struct {
 	rootWatched bool             // or polled, by this run
 }
 
-func (l *loop[T]) run(ctx context.Context) {
+// open opens the session.
+func (l *loop[T]) open() (err error) {
 	opts := l.w.opts
 	core.Hooks(&opts).OnDir = l.watchDir
 	core.Hooks(&opts).IsStill = func(rel string) bool { return l.still[rel] }
+	if onError := opts.OnError; onError != nil {
+		opts.OnError = func(err error) error {
+			l.noteFailure(err)
+			if err = onError(err); err != nil {
+				l.refused.Store(true)
+			}
+			return err
+		}
+	}
 	fn := l.w.fn
 	if fn != nil {
 		fn = func(f *fileproc.File) (T, error) {
+			start := time.Now()
 			v, err := l.w.fn(f)
+			l.inFn.Add(int64(time.Since(start)))
 			if errors.Is(err, fs.SkipAll) {
 				l.skipAll.Store(true)
 			}
 			return v, err
 		}
 	}
-	var err error
-	if l.session, err = incremental.Open(l.w.root, l.w.inc, opts, fn); err != nil {
+	l.session, err = incremental.Open(l.w.root, l.w.inc, opts, fn)
+	return err
+}
+
+// noteFailure notes a failure that the session has not told of before. What failed in fn is tried again when it changes.
+func (l *loop[T]) noteFailure(err error) {
+	var f *fileproc.Failure
+	if errors.As(err, &f) && f.Kind != fileproc.FailedFunc {
+		l.hasFailed.Store(true)
+	}
+}
+
+func (l *loop[T]) run(ctx context.Context) {
+	if err := l.open(); err != nil {
 		l.failed(err)
 		return
 	}
@@ -137,13 +167,14 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	clear(l.dirty)
 	l.first = time.Time{}
 	all := slices.Contains(names, ".")
-	// In the first burst fn is called for all: what a look costs is not known yet.
+	// The first burst reads all files: what a look costs is not known yet.
 	l.measures, l.away = l.begun && len(l.pollNames()) > 0, 0
 	l.forgetPolled(names)
 	if all {
 		names = nil
 		l.openSource()
 	}
+	l.inFn.Store(0)
 	start, used, yielded := time.Now(), sys.ProcessorTime(), false
 	if all || len(names) > 0 {
 		broken := l.broken
@@ -167,13 +198,11 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 				return false
 			}
 			var f *fileproc.Failure
-			if err != nil && (!errors.As(err, &f) || l.w.opts.OnError != nil) {
+			if err != nil && (!errors.As(err, &f) || l.refused.Load()) {
 				l.begun = false // it has ended the run, and the loop
 				return false
 			}
-			if f != nil && f.Kind != fileproc.FailedFunc {
-				l.retryAt, l.retryPause = time.Time{}, 0
-			}
+			l.noteFailure(err)
 		}
 		if l.skipAll.Load() {
 			return false
@@ -316,22 +345,39 @@ func (l *loop[T]) plan(start time.Time, cost time.Duration, all, yielded bool) {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
 	case all || l.pollAt.IsZero() || !l.pollAt.After(start):
-		pause := cmp.Or(l.w.Poll, defaultPoll)
+		pause := l.poll()
 		if l.measures && !l.rootAway {
-			pause = max(pause, cost*pollShare)
+			l.measure(cost)
+			pause = max(pause, l.look*pollShare)
 		}
 		l.pollAt = now.Add(min(pause, maxPoll))
+	}
+}
+
+// poll returns the least time between two looks.
+func (l *loop[T]) poll() time.Duration { return max(cmp.Or(l.w.Poll, defaultPoll), minPoll) }
+
+// measure sets look after one in which the processors have worked for the time cost, in fn too. There it is not known how many have,
+// at most all. So in a burst that calls fn, look only grows, by what was certainly not in fn.
+func (l *loop[T]) measure(cost time.Duration) {
+	if inFn := time.Duration(l.inFn.Load()); inFn == 0 {
+		l.look = cost
+	} else {
+		l.look = max(l.look, cost-inFn*time.Duration(runtime.GOMAXPROCS(0)))
 	}
 }
 
 // planRetry sets the time at which what could not be read is tried again, after pauses that grow:
 // what kept the last burst from it may pass without an event.
 func (l *loop[T]) planRetry(start, now time.Time) {
+	if l.hasFailed.Swap(false) {
+		l.retryAt, l.retryPause = time.Time{}, 0
+	}
 	switch {
 	case len(l.unread()) == 0:
 		l.retryAt, l.retryPause = time.Time{}, 0
 	case !l.retryAt.After(start): // the burst has tried it, or it is new
-		l.retryPause = min(max(2*l.retryPause, cmp.Or(l.w.Poll, defaultPoll)), maxRetry)
+		l.retryPause = min(max(2*l.retryPause, l.poll()), maxRetry)
 		l.retryAt = now.Add(l.retryPause)
 	}
 }
@@ -341,7 +387,7 @@ func (l *loop[T]) planRetry(start, now time.Time) {
 func (l *loop[T]) isPassing(ctx context.Context, err error) bool {
 	var f *fileproc.Failure
 	var e *fs.PathError
-	return l.begun && l.w.opts.OnError == nil && ctx.Err() == nil && !errors.As(err, &f) && errors.As(err, &e)
+	return l.begun && !l.refused.Load() && ctx.Err() == nil && !errors.As(err, &f) && errors.As(err, &e)
 }
 
 // unread returns what could not be read when it was last looked at.

@@ -98,8 +98,8 @@ type Watcher[T any] struct {
 	MaxWait time.Duration
 
 	// Poll is the least time between two looks at what is polled. Zero means one
-	// second. They are further apart if a look takes more than a hundredth of that of one
-	// processor's time. Where the system does not tell a process how much it takes, time that passes counts.
+	// second, and a millisecond is the least. They are further apart if a look takes more than a hundredth of that of one
+	// processor's time, without that in fn. Where the system does not tell a process how much it takes, time that passes counts.
 	Poll time.Duration
 
 	root  string

@@ -466,17 +466,42 @@ func TestFailuresPass(t *testing.T) {
 
 // TestIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, everything stands, and then comes what has changed.
 func TestIgnoreFileFails(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a=1", "b=2")
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{IgnoreFiles: []string{".conf/rules"}, SkipHidden: true}, nil)
-	f.take()
-	testtree.Make(t, root, ".conf/rules/")
-	f.write("a", "one")
-	require.Equal(t, []string{" fails"}, f.take())
-	require.Empty(t, f.take(), "it still fails")
-	require.NoError(t, os.Remove(f.path(".conf/rules")))
-	testtree.Make(t, root, ".conf/rules=b\n")
-	require.Equal(t, []string{"a=one changed", "b deleted"}, f.take())
+	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			testtree.Make(t, root, "a=1", "b=2")
+			f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{
+				IgnoreFiles: []string{".conf/rules"}, SkipHidden: true, MaxFileSize: 8, OnError: onError,
+			}, nil)
+			f.take()
+			f.write("c", "too long to be read") // OnError is called
+			testtree.Make(t, root, ".conf/rules/")
+			f.write("a", "one")
+			require.Equal(t, []string{" fails"}, f.take())
+			require.Empty(t, f.take(), "it still fails")
+			require.NoError(t, os.Remove(f.path(".conf/rules")))
+			testtree.Make(t, root, ".conf/rules=b\n")
+			require.Subset(t, []string{"a=one changed", "b deleted", "c fails"}, f.take())
+			require.Equal(t, map[string]string{"a": "one"}, f.results)
+		})
+	}
+}
+
+// TestOnErrorEndsTheLoop: an error of OnError ends the loop in a later burst, too, whatever it is.
+func TestOnErrorEndsTheLoop(t *testing.T) {
+	for _, refuse := range []func(error) error{
+		func(err error) error { return err },
+		func(error) error { return &fs.PathError{Op: "open", Path: "log", Err: errTestEnds} },
+	} {
+		root := t.TempDir()
+		testtree.Make(t, root, "a=1")
+		f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxFileSize: 8, OnError: refuse}, nil)
+		f.take()
+		f.write("a", "too long to be read")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		require.ErrorIs(t, f.w.Sync(ctx), errEnded)
+	}
 }
 
 // TestRetriesGrowRare: the pauses before what stays unreadable is looked at again grow, and a new failure begins with a short one.
@@ -500,6 +525,64 @@ func TestRetriesGrowRare(t *testing.T) {
 	}
 	l.planRetry(now, now)
 	require.Zero(t, l.retryAt)
+
+	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			testtree.Make(t, root, "a=too long", "b=short")
+			w := New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxFileSize: 5, OnError: onError}, content)
+			l := &loop[string]{w: w, yield: func(Change[string], error) bool { return true }, dirty: map[string]bool{".": true}, polled: map[string]error{}}
+			require.NoError(t, l.open())
+			require.True(t, l.burst(t.Context()))
+			for _, spec := range []string{"b=longer", "c=another"} {
+				l.retryPause, l.retryAt = maxRetry, time.Now().Add(maxRetry)
+				require.True(t, l.burst(t.Context()), "nothing is dirty")
+				require.Equal(t, maxRetry, l.retryPause)
+				testtree.Make(t, root, spec)
+				l.mark([]string{spec[:1]})
+				require.True(t, l.burst(t.Context()))
+				require.Equal(t, defaultPoll, l.retryPause)
+			}
+			l.retryPause, l.retryAt = maxRetry, time.Now().Add(maxRetry)
+			l.mark([]string{"."})
+			require.True(t, l.burst(t.Context()), "as before")
+			require.Equal(t, maxRetry, l.retryPause)
+			if l.source != nil {
+				require.NoError(t, l.source.Close())
+			}
+		})
+	}
+}
+
+// TestLooksAreMeasured: the first burst, which reads all, does not say what a look takes. A tree in which fn is called at each look is polled
+// as rarely as others.
+func TestLooksAreMeasured(t *testing.T) {
+	w := New(t.TempDir(), incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content)
+	w.noEvents = true
+	l := &loop[string]{w: w, yield: func(Change[string], error) bool { return true }, dirty: map[string]bool{".": true}, polled: map[string]error{}}
+	require.NoError(t, l.open())
+	for _, measures := range []bool{false, true} {
+		require.True(t, l.burst(t.Context()))
+		require.Equal(t, measures, l.measures)
+		l.mark([]string{"."})
+	}
+	l.inFn.Store(1)
+	l.measure(time.Second)
+	require.InDelta(t, time.Second, l.look, float64(time.Millisecond))
+	l.inFn.Store(int64(time.Hour))
+	l.measure(time.Minute)
+	require.InDelta(t, time.Second, l.look, float64(time.Millisecond))
+	l.inFn.Store(0)
+	l.measure(time.Millisecond)
+	require.Equal(t, time.Millisecond, l.look)
+}
+
+// TestPollIsNoBusyLoop: a time that is too short to poll does not keep a processor busy.
+func TestPollIsNoBusyLoop(t *testing.T) {
+	for _, poll := range []time.Duration{-time.Second, -1, 1} {
+		l := &loop[string]{w: &Watcher[string]{Poll: poll}}
+		require.Equal(t, minPoll, l.poll())
+	}
 }
 
 // TestFileForADirectory: nothing is left of a directory when a file that cannot be read takes its place.
@@ -536,14 +619,13 @@ func TestRootComesLate(t *testing.T) {
 	})
 }
 
-// TestPollingFollowsTheProcessor: a look that waits, as for another program, does not make the next one come late, nor does the first
-// burst, in which fn is called for all files.
+// TestPollingFollowsTheProcessor: a look that waits, as for another program, does not make the next one come late, nor does fn.
 func TestPollingFollowsTheProcessor(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1")
 	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, func(file *fileproc.File) (int, error) {
 		switch start := sys.ProcessorTime(); file.Rel() {
-		case "a":
+		case "a", "c":
 			for sys.ProcessorTime()-start < 300*time.Millisecond { // of which polling would wait a hundred times
 			}
 		case "b":
@@ -560,6 +642,8 @@ func TestPollingFollowsTheProcessor(t *testing.T) {
 		case c.Rel == "b":
 			testtree.Make(t, root, "c=3")
 		case c.Rel == "c":
+			testtree.Make(t, root, "d=4")
+		case c.Rel == "d":
 			return
 		case c.Settled:
 			testtree.Make(t, root, "b=2")
