@@ -623,13 +623,16 @@ func TestRootComesLate(t *testing.T) {
 func TestPollingFollowsTheProcessor(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1")
-	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, func(file *fileproc.File) (int, error) {
-		switch start := sys.ProcessorTime(); file.Rel() {
-		case "a", "c":
+	var waits sync.Once
+	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{Select: func(file *fileproc.File) bool {
+		if file.Rel() == "b" {
+			waits.Do(func() { time.Sleep(300 * time.Millisecond) })
+		}
+		return true
+	}}, func(file *fileproc.File) (int, error) {
+		if start := sys.ProcessorTime(); file.Rel() != "b" {
 			for sys.ProcessorTime()-start < 300*time.Millisecond { // of which polling would wait a hundred times
 			}
-		case "b":
-			time.Sleep(300 * time.Millisecond)
 		}
 		return 0, nil
 	})
