@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -132,7 +133,25 @@ func (d *fdDir) OpenAt(name string) (fs.File, error) {
 	if err != nil {
 		return nil, &sys.Error{Op: "openat", Err: err}
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return atFile{os.NewFile(uintptr(fd), name), fd}, nil
+}
+
+// An atFile is an open regular file, or one that is only looked at.
+type atFile struct {
+	*os.File
+	fd int
+}
+
+// Read does not repeat for ever a read that is interrupted each time, as package os does.
+func (f atFile) Read(p []byte) (int, error) {
+	n, err := sys.IgnoringEINTR(func() (int, error) { return unix.Read(f.fd, p) })
+	switch {
+	case err != nil:
+		return 0, &sys.Error{Op: "read", Err: err}
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 func (d *fdDir) ModeAt(name string, isLink bool) (fs.FileMode, error) {

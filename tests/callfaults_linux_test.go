@@ -72,11 +72,13 @@ func TestInvariant8CallThatIsAlwaysInterrupted(t *testing.T) {
 		t.Skip("package os repeats its calls for ever")
 	}
 	root, _ := plantMany(t, 3, 40)
+	require.True(t, testtree.Make(t, root, repository(".", "none\n")...))
 	output, _ := runTask(t, "always interrupted", root)
 	noteLeftOut(t, output)
 }
 
 func alwaysInterrupted(t *testing.T, root string) {
+	newHome(t)
 	var number atomic.Uint64 // of the call that is interrupted, or none
 	var met atomic.Int64
 	const none = 1 << 40
@@ -107,12 +109,13 @@ func alwaysInterrupted(t *testing.T, root string) {
 				leavesNothing(t, func() {
 					var report fileproc.Report
 					opts.Report = &report
+					opts.GitIgnore = call == "read" // of .git/info/exclude
 					met.Store(0)
 					number.Store(uint64(failingCalls[call].number))
 					defer number.Store(none) // which a run that goes on past the cancel never reaches
 					_, err = fileproc.Process(ctx, root, opts, relOf)
 					number.Store(none)
-					if call == "openat" { // without which there is no run; of others there are other ways
+					if call == "openat" || opts.GitIgnore { // without which there is no run; of others there are other ways
 						require.ErrorIs(t, err, errCancelled)
 						require.Positive(t, met.Load())
 					}
