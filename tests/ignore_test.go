@@ -527,8 +527,11 @@ func TestInvariant3GitRulesOfTheOpenDirectory(t *testing.T) {
 		}
 	})
 	t.Run("a link takes the place of a directory above", func(t *testing.T) {
-		if runtime.GOOS == "windows" {
+		switch runtime.GOOS {
+		case "windows":
 			t.Skip("Windows moves no directory that is open")
+		case "js", "wasip1", "plan9":
+			t.Skip("an open directory is found by its path again, which leads elsewhere by then")
 		}
 		for _, ordered := range []bool{false, true} {
 			root := linked(t, append(repository("d/sub", "not\n"), "d/sub/own=x", "d/sub/not=x"), append(repository("sub", "own\n"), "sub/own=x"))
