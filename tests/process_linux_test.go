@@ -82,11 +82,12 @@ func asNobody(t *testing.T) func(*exec.Cmd) {
 	binary, err := os.ReadFile(self)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	copied := filepath.Join(dir, "fileproc.test")
-	require.NoError(t, os.WriteFile(copied, binary, 0o755))
+	copied, tmp := filepath.Join(dir, "fileproc.test"), filepath.Join(dir, "tmp")
+	require.NoError(t, errors.Join(os.WriteFile(copied, binary, 0o755), os.Mkdir(tmp, 0o777)))
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(tmp, 0o777)))
 	return func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Args[0], cmd.Dir = copied, copied, dir
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp, "GOTMPDIR="+tmp)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
 }
