@@ -600,6 +600,10 @@ func TestGitRulesOfWhatHasNoPath(t *testing.T) {
 		require.NoError(t, err)
 		if fileproc.Backend() == "generic" {
 			require.Empty(t, names)
+			failed = slices.DeleteFunc(failed, func(err error) bool { // the path of a directory above may be just short enough, and that of its .git not
+				var f *fileproc.Failure
+				return errors.As(err, &f) && filepath.Base(f.Path) == ".git"
+			})
 			require.Len(t, failed, 2)
 		} else {
 			require.Equal(t, []string{"own"}, names)
