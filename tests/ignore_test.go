@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
