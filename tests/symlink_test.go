@@ -187,7 +187,7 @@ func TestSymlinksAbsoluteIntoRoot(t *testing.T) {
 func TestRootWithDotsBehindALink(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	testtree.Make(t, ".", "root/t=of another root", "far/sub/", "far/root/t=right", "far/root/x.a=", "far/above=/root/x.a\n",
+	testtree.Make(t, ".", "root/t=of another root", "far/sub/", "far/root/t=right", "far/root/x.a=", "far/above=root/x.a\n",
 		"far/root/.git/HEAD=x", "far/root/.git/objects/", "far/root/.git/refs/")
 	testtree.Symlink(t, filepath.Join("far", "sub"), "link")
 	testtree.Symlink(t, "t", filepath.Join("far", "root", "l"))

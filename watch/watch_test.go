@@ -900,7 +900,7 @@ func TestRulesBelowLongPaths(t *testing.T) {
 func TestLinkToAbove(t *testing.T) {
 	dir := t.TempDir()
 	testtree.Make(t, dir, "root/d/a=1", "beside/b=2")
-	testtree.Symlink(t, "..", dir+"/root/up")
+	testtree.Symlink(t, "..", filepath.Join(dir, "root", "up"))
 	var looks atomic.Int64
 	f := follow(t, dir+"/root", filepath.Join(t.TempDir(), "c"), fileproc.Options{
 		Symlinks:  fileproc.SymlinksFollow,

@@ -192,16 +192,16 @@ func TestWayToRoot(t *testing.T) {
 		"target removed":        {"now/root", func() error { return remake("one") }},
 		"first of two links":    {"now2/root", func() error { return relink("two", "now2") }},
 		"second of two links":   {"now2/root", func() error { return relink("two", "now") }},
-		"directory of a link":   {"far/root", func() error { return errors.Join(os.Rename("deep", "was"), os.Rename("deep2", "deep")) }},
+		"directory of a link":   {"far/root", func() error { return errors.Join(os.Rename("deep", "was"), os.Rename("deepest", "deep")) }},
 		"link behind a link":    {"far/root", func() error { return relink("../../two", "deep/er/now") }},
 		"root is a link":        {"conf", func() error { return relink("..2", "..data") }},
-		"above the link's root": {"now/../root", func() error { return relink("deep2/er", "now") }},
+		"above the link's root": {"now/../root", func() error { return relink("deepest/er", "now") }},
 	} {
 		for _, at := range []string{"", "absolute"} {
 			t.Run(name+" "+at, func(t *testing.T) {
 				dir := t.TempDir()
-				testtree.Make(t, dir, "one/root/", "two/root/", "deep/er/", "deep2/er/", "deep2/root/", "..1/conf/", "..2/conf/", "root/")
-				for _, link := range []string{"now one", "now2 now", "far deep/er/now", "deep/er/now ../../one", "deep2/er/now ../../two", "..data ..1", "conf ..data/conf"} {
+				testtree.Make(t, dir, "one/root/", "two/root/", "deep/er/", "deepest/er/", "deepest/root/", "..1/conf/", "..2/conf/", "root/")
+				for _, link := range []string{"now one", "now2 now", "far deep/er/now", "deep/er/now ../../one", "deepest/er/now ../../two", "..data ..1", "conf ..data/conf"} {
 					link, target, _ := strings.Cut(link, " ")
 					if at != "" && !strings.HasPrefix(target, "..") {
 						target = dir + "/" + target
