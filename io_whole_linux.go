@@ -100,8 +100,8 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 }
 
 // listMore makes one call of the listing, at the end of which it begins another if
-// the directory has changed.
-// It returns an error if the call was interrupted and is to be made again.
+// the directory has changed. It returns an error if the call was interrupted and is
+// to be made again.
 func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	if !w.midway {
 		w.midway = true
