@@ -25,16 +25,17 @@ type scope struct {
 	above   map[string]bool // the directories that lead to them, if lists is set
 
 	// What the run finds out.
-	failed  map[string]bool // files
-	changed map[string]bool // paths at which something else is now
-	gone    int64           // failures that say so
+	failures map[failureKey]failure // while the loop reads the session's
+	failed   map[string]bool        // files
+	changed  map[string]bool        // paths at which something else is now
+	gone     int64                  // failures that say so
 }
 
 // scopeOf looks up what names lead to.
 func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	sc := &scope{
 		all: names == nil || s.opts.Symlinks != fileproc.SymlinksSkip, files: map[string]bool{}, trees: map[string]bool{}, missing: map[string]bool{},
-		above: map[string]bool{}, failed: map[string]bool{}, changed: map[string]bool{},
+		above: map[string]bool{}, failures: map[failureKey]failure{}, failed: map[string]bool{}, changed: map[string]bool{},
 	}
 	there := s.r.gone.existence()
 	var rels []string

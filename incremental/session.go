@@ -305,6 +305,7 @@ func (s *Session[T]) merge(sc *scope) {
 		r.store.Rewrites() // takes the workers' buffers
 		r.inOrder = true
 	}
+	maps.Copy(s.failures, sc.failures)
 	for rel := range sc.failed {
 		s.met(rel, path.Base(rel))
 	}
@@ -394,8 +395,11 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 	case f.Kind == fileproc.FailedFile && isBelow(rel):
 		sc.failed[rel] = true
 	}
-	was, ok := s.failures[key]
-	s.failures[key] = failure{f, s.runs}
+	was, ok := sc.failures[key]
+	if !ok {
+		was, ok = s.failures[key]
+	}
+	sc.failures[key] = failure{f, s.runs}
 	return !ok || was.err.Error() != f.Error()
 }
 

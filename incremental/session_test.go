@@ -316,6 +316,22 @@ func TestSessionFailuresPass(t *testing.T) {
 	require.Equal(t, []string{"."}, failed())
 }
 
+// TestSessionOnErrorBesideResults: OnError is called while results are yielded, and both are as without it.
+func TestSessionOnErrorBesideResults(t *testing.T) {
+	t.Parallel()
+	var specs []string
+	for i := range 600 {
+		specs = append(specs, fmt.Sprintf("f%d=%s", i, strings.Repeat("x", i%2*9)))
+	}
+	failed := 0
+	l := newLive(t, fileproc.Options{MaxFileSize: 5, OnError: func(error) error { failed++; return nil }}, specs...)
+	for range 30 {
+		require.Len(t, l.run(), 300)
+		require.Equal(t, 300, failed, "what fails again is no news")
+		require.Len(t, maps.Collect(l.s.Failed()), 300)
+	}
+}
+
 // TestSessionTriesGitsFilesAgain: a file of git's outside root that cannot be read has a path that is no file's below root, and
 // another try looks at all files.
 func TestSessionTriesGitsFilesAgain(t *testing.T) {

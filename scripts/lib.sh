@@ -42,17 +42,18 @@ step() {
 }
 
 # beside is step in the background, once fewer than two others run there, since a package's tests keep one processor busy, not two.
-# What it prints appears at its end. all_ended waits for all of them, and fails if one has.
+# What it prints appears at its end. all_ended waits for all of them. It fails if one has, whose output it prints then: the end of a
+# long log is what people read, and what a CI service keeps.
 beside() {
 	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
 	(
 		out=$tmp/$BASHPID.out tmp=$(mktemp -d -p "$tmp")
-		trap '[ $? = 0 ] || touch "$out.failed"; cat "$out"' EXIT
+		trap '[ $? = 0 ] && cat "$out" || { mv "$out" "$out.failed" && echo "== $1 failed; its output is at the end"; }' EXIT
 		export GOFLAGS="$GOFLAGS -p=1"
 		step "$@" >"$out" 2>&1
 	) &
 }
-all_ended() { wait && ! compgen -G "$tmp/*.failed" >/dev/null; }
+all_ended() { wait && ! { compgen -G "$tmp/*.failed" >/dev/null && tail -n 300 "$tmp"/*.failed; }; }
 
 # venv PACKAGE==VERSION sets python to one that has the package, which it installs for the runs to come, too.
 venv() {
