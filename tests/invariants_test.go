@@ -109,10 +109,12 @@ func TestInvariant6NothingIsLeftAfterAnyEnd(t *testing.T) {
 		"Stream cancelled by its reader": {want: context.Canceled, run: func(ctx context.Context, p place, opts fileproc.Options) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			var last error
 			// A result is delivered when its file is done, so the first result cannot wait for the 250th call.
-			for _, err := range stream(ctx, p.root, opts, onNth(250, func() { <-ctx.Done() })) {
-				cancel()
+			cancelled := make(chan struct{}) // after ctx.Done: the run's own context ends later
+			end := sync.OnceFunc(func() { cancel(); close(cancelled) })
+			var last error
+			for _, err := range stream(ctx, p.root, opts, onNth(250, func() { <-cancelled })) {
+				end()
 				if err != nil {
 					last = err
 				}
