@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed mutants.txt
+var list string
+
+// A known mistake is an edit of one function. What is compared are tokens: the list stays true when code is formatted or commented
+// anew, or moves to another file.
+type known struct {
+	name, dir, function, testDir, tests string
+	old, mistaken                       string
+	survives                            string // why no test notices it
+}
+
+func parse(only *regexp.Regexp) (all []known, err error) {
+	for block := range strings.SplitSeq(list, "\n\n") {
+		var k known
+		for line := range strings.Lines(block) {
+			rest := strings.TrimPrefix(strings.TrimSuffix(line[1:], "\n")+"\n", " ")
+			switch line[0] {
+			case '-':
+				k.old += rest
+			case '+':
+				k.mistaken += rest
+			case '!':
+				k.survives = strings.TrimSpace(rest)
+			case '=':
+				_, e := fmt.Sscan(rest, &k.dir, &k.function, &k.testDir, &k.tests)
+				err = errors.Join(err, e)
+			case '#':
+				k.name = strings.TrimSpace(rest)
+			}
+		}
+		if k.dir != "" && only.MatchString(k.dir+"/"+k.function+": "+k.name) {
+			all = append(all, k)
+		}
+	}
+	return all, err
+}
+
+// copyFunctions plants each known mistake as a copy of its function, which the function calls in place of its own code.
+func copyFunctions(root string, all []known, plans *[]*plan) (sources []*source, err error) {
+	fset, dirs := token.NewFileSet(), map[string][]*source{}
+	for _, k := range all {
+		if dirs[k.dir] == nil {
+			names, _ := filepath.Glob(filepath.Join(root, k.dir, "*.go"))
+			for _, name := range names {
+				if strings.HasSuffix(name, "_test.go") {
+					continue
+				}
+				text, e := os.ReadFile(name)
+				err = errors.Join(err, e)
+				syntax, e := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+				if err = errors.Join(err, e); err != nil {
+					return nil, err
+				}
+				dirs[k.dir] = append(dirs[k.dir], &source{name: name, text: text, syntax: syntax, start: syntax.FileStart})
+			}
+			sources = append(sources, dirs[k.dir]...)
+		}
+		*plans = append(*plans, &plan{name: k.function + ": " + k.name, survives: k.survives, dir: filepath.Join(root, k.testDir), tests: k.tests})
+		if e := plantKnown(dirs[k.dir], k, len(*plans), (*plans)[len(*plans)-1]); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %s: %w", k.function, k.name, e))
+		}
+	}
+	sources = slices.DeleteFunc(sources, func(s *source) bool { return len(s.inserts) == 0 })
+	for _, s := range sources {
+		s.insert(s.syntax.Name.End(), s.syntax.Name.End(), -1, importMutant)
+	}
+	return sources, err
+}
+
+func plantKnown(files []*source, k known, id int, plan *plan) error {
+	n := 0
+	for _, s := range files {
+		for _, d := range s.syntax.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil || funcName(fn) != k.function {
+				continue
+			}
+			body := s.text[fn.Body.Lbrace-s.start : fn.Body.Rbrace+1-s.start]
+			places := find(body, []byte(k.old))
+			if n += len(places); len(places) != 1 {
+				continue // in another system's file, perhaps
+			}
+			edited := string(body[:places[0][0]]) + strings.TrimSuffix(k.mistaken, "\n") + string(body[places[0][1]:])
+			plan.file = s.name
+			if e := s.copyFunction(fn, edited, id); e != nil {
+				return e
+			}
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("its text is there %d times", n)
+	}
+	return nil
+}
+
+// copyFunction adds a copy of fn with another body. fn begins with a call of it.
+func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) error {
+	var args []string
+	for _, field := range fn.Type.Params.List {
+		for _, name := range field.Names {
+			arg := name.Name
+			if arg == "_" {
+				arg = fmt.Sprintf("unused%d", name.Pos())
+				if !slices.ContainsFunc(s.inserts, func(in insert) bool { return in.at == int(name.Pos()-s.start) }) {
+					s.insert(name.Pos(), name.End(), 0, arg)
+				}
+			}
+			if _, ok := field.Type.(*ast.Ellipsis); ok {
+				arg += "..."
+			}
+			args = append(args, arg)
+		}
+	}
+	if len(args) < fn.Type.Params.NumFields() {
+		return errors.New("its function has a parameter without a name")
+	}
+	name := fmt.Sprintf("%s_%d", fn.Name.Name, id)
+	call := fmt.Sprintf("%s(%s)", name, strings.Join(args, ", "))
+	if fn.Recv != nil {
+		receiver := fn.Recv.List[0]
+		if len(receiver.Names) == 0 || receiver.Names[0].Name == "_" {
+			return errors.New("its function has a receiver without a name")
+		}
+		call = receiver.Names[0].Name + "." + call
+	}
+	if fn.Type.Results != nil {
+		call = "return " + call
+	} else {
+		call += "; return"
+	}
+	s.insert(fn.Body.Lbrace+1, fn.Body.Lbrace+1, id, fmt.Sprintf(" if mutant.On(%d) { %s };", id, call))
+	head := s.text[fn.Pos()-s.start : fn.Body.Lbrace-s.start]
+	before, after, _ := bytes.Cut(head, []byte(fn.Name.Name+string(s.text[fn.Name.End()-s.start])))
+	s.insert(s.syntax.FileEnd, s.syntax.FileEnd, id, fmt.Sprintf("\n%s%s%c%s%s\n", before, name, s.text[fn.Name.End()-s.start], after, body))
+	return nil
+}
+
+// find returns where part's tokens are in text: from the begin of the first to the end of the last.
+func find(text, part []byte) (places [][2]int) {
+	in, want := tokens(text), tokens(part)
+	for len(want) > 0 && want[len(want)-1].text == "\n" {
+		want = want[:len(want)-1]
+	}
+	for i := range len(in) - len(want) + 1 {
+		if len(want) > 0 && slices.EqualFunc(in[i:i+len(want)], want, func(a, b tok) bool { return a.text == b.text }) {
+			places = append(places, [2]int{in[i].at, in[i+len(want)-1].at + len(in[i+len(want)-1].text)})
+		}
+	}
+	return places
+}
+
+type tok struct {
+	at   int
+	text string
+}
+
+func tokens(text []byte) (all []tok) {
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	s.Init(file, text, nil, 0)
+	for {
+		pos, t, lit := s.Scan()
+		if t == token.EOF {
+			return all
+		}
+		if t.IsOperator() && t != token.SEMICOLON || lit == "" {
+			lit = t.String()
+		}
+		all = append(all, tok{file.Offset(pos), lit})
+	}
+}
+
+// funcName is F, or T.M for a method.
+func funcName(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return fn.Name.Name
+	}
+	t := fn.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	switch g := t.(type) {
+	case *ast.IndexExpr:
+		t = g.X
+	case *ast.IndexListExpr:
+		t = g.X
+	}
+	return t.(*ast.Ident).Name + "." + fn.Name.Name
+}
