@@ -12,6 +12,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -65,17 +66,19 @@ type tool struct {
 	plans     []*plan
 	sources   []*source
 	full      bool
+	tests     string // a regexp, for mistakes by syntax
 }
 
 func main() {
 	log.SetFlags(0)
 	only := flag.String("run", "", "plant only the mistakes whose function and name match this `regexp`")
 	with := flag.String("with", "", "run the tests in these `directories`, too, separated by commas")
+	tests := flag.String("tests", "", "run only the tests that match this `regexp`")
 	since := flag.String("since", "", "plant mistakes only in functions that were changed after this `commit`")
 	sample := flag.Int("sample", 0, "plant only `N` mistakes, chosen at random")
 	full := flag.Bool("full", false, "run whole tests, not those of -short")
 	flag.Parse()
-	t := tool{full: *full}
+	t := tool{full: *full, tests: *tests}
 	t.root, _ = filepath.Abs("..")
 	var err error
 	if t.tmp, err = os.MkdirTemp("", "mutants"); err != nil {
@@ -318,7 +321,7 @@ func (t *tool) run(b *binary, id int, tests string, limit time.Duration, env ...
 func (t *tool) profile(bins map[string]*binary) error {
 	var tests []*test
 	for _, b := range bins {
-		cmd := exec.Command(b.path, "-test.list", "^(Test|Example|Fuzz)")
+		cmd := exec.Command(b.path, "-test.list", cmp.Or(t.tests, "^(Test|Example|Fuzz)"))
 		cmd.Dir = b.dir
 		out, err := cmd.Output()
 		if err != nil {
