@@ -16,7 +16,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
-	"github.com/fileproc/fileproc/scripts/internal/figure"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -31,7 +30,7 @@ type block struct {
 
 type picture struct {
 	name, alt string
-	bars      func(record.Results) figure.Bars
+	bars      func(record.Results) bars
 }
 
 const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
@@ -99,12 +98,12 @@ func (r *runner) draw(ctx context.Context, b block) {
 	}
 	text := b.text(r, ctx)
 	for _, p := range b.pictures {
-		bars := p.bars(record.Of(r.load(b.from), cmp.Or(map[string]string{"cache": "cases"}[b.from], b.from)))
-		if bars.Names == nil {
+		drawn := p.bars(record.Of(r.load(b.from), cmp.Or(map[string]string{"cache": "cases"}[b.from], b.from)))
+		if drawn.names == nil {
 			continue // such as without a C compiler
 		}
-		bars.Caption += "\n" + stamp
-		fail.On(bars.Save(filepath.Join(img, p.name)))
+		drawn.caption += "\n" + stamp
+		fail.On(drawn.save(filepath.Join(img, p.name)))
 		if p.alt != "" {
 			text += fmt.Sprintf("\n![%s](img/%s)\n", p.alt, p.name)
 		}
@@ -161,14 +160,14 @@ func caption(r record.Results, about string) string {
 const tree = "Files of about 400 bytes, caches warm. flat: one directory; nested1: one for each month."
 
 // peerBars has the fastest side on top.
-func peerBars(r record.Results) figure.Bars {
+func peerBars(r record.Results) bars {
 	sides := r.Sides()
 	slices.SortStableFunc(sides, func(a, b string) int {
 		return cmp.Compare(r.Find(r.Sets()[0], a).Median(record.Wall), r.Find(r.Sets()[0], b).Median(record.Wall))
 	})
-	return figure.Bars{Title: "Whole files read per second (longer is better)", Unit: "thousand files per second", Label: "%.0f",
-		Names: sides, Kinds: r.Sets(), Caption: caption(r, "All but fileproc read with os.ReadFile. "+tree),
-		Value: func(who, set string) (measure.Spread, bool) {
+	return bars{title: "Whole files read per second (longer is better)", unit: "thousand files per second", label: "%.0f",
+		names: sides, kinds: r.Sets(), caption: caption(r, "All but fileproc read with os.ReadFile. "+tree),
+		value: func(who, set string) (measure.Spread, bool) {
 			return spread(r.Find(set, who), record.Wall, func(ns float64) float64 { return record.PerSecond(ns) / 1000 })
 		}}
 }
@@ -180,43 +179,43 @@ func spread(s *record.Series, unit string, f func(float64) float64) (measure.Spr
 	return s.Spread(unit, f), true
 }
 
-func floorBars(r record.Results) figure.Bars {
-	b := figure.Bars{Title: "Time of fileproc relative to the bare system calls in C (shorter is better)", Label: "%.2f",
-		Unit: "wall time / wall time of the C program", One: "1: as fast as the C program", Kinds: r.Sets(), Caption: caption(r,
+func floorBars(r record.Results) bars {
+	b := bars{title: "Time of fileproc relative to the bare system calls in C (shorter is better)", label: "%.2f",
+		unit: "wall time / wall time of the C program", one: "1: as fast as the C program", kinds: r.Sets(), caption: caption(r,
 			"whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
 				"The C program makes plain system calls and does nothing else, with one thread per core. "+tree),
-		Value: func(name, set string) (measure.Spread, bool) {
+		value: func(name, set string) (measure.Spread, bool) {
 			return r.Find(set, name+record.Ours).Over(r.Find(set, name+record.Theirs), record.Wall)
 		}}
 	for _, p := range r.Pairs() {
 		notC := strings.HasSuffix(p.Name, "os.ReadDir")
-		if p.Theirs != nil && !notC && !slices.Contains(b.Names, p.Name) {
-			b.Names = append(b.Names, p.Name)
+		if p.Theirs != nil && !notC && !slices.Contains(b.names, p.Name) {
+			b.names = append(b.names, p.Name)
 		}
 	}
 	return b
 }
 
-func coldBars(r record.Results) figure.Bars {
-	return figure.Bars{Title: "Cold trees: requests to the disk, and time (shorter is better)", Unit: "percent of the usual loop's",
-		Names: slices.DeleteFunc(r.Sets(), func(set string) bool { return len(r.Find(set, "fileproc").Times(r.Find(set, "usual loop"), "s")) == 0 }),
-		Kinds: []string{"requests", "time"}, Label: "%.1f",
-		Value: func(name, kind string) (measure.Spread, bool) {
+func coldBars(r record.Results) bars {
+	return bars{title: "Cold trees: requests to the disk, and time (shorter is better)", unit: "percent of the usual loop's",
+		names: slices.DeleteFunc(r.Sets(), func(set string) bool { return len(r.Find(set, "fileproc").Times(r.Find(set, "usual loop"), "s")) == 0 }),
+		kinds: []string{"requests", "time"}, label: "%.1f",
+		value: func(name, kind string) (measure.Spread, bool) {
 			ratio, ok := r.Find(name, "fileproc").Over(r.Find(name, "usual loop"), cmp.Or(map[string]string{"time": "s"}[kind], kind))
 			return measure.Spread{Median: 100 * ratio.Median, Min: 100 * ratio.Min, Max: 100 * ratio.Max}, ok
 		},
-		Caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\n" +
+		caption: "The usual loop lists and then opens, reads and closes each file, with 32 threads.\n" +
 			"Medians, and whiskers from minimum to maximum; where no disk is named, an emulated one that only counts."}
 }
 
-func cacheBars(writes bool) func(record.Results) figure.Bars {
-	return func(r record.Results) figure.Bars {
+func cacheBars(writes bool) func(record.Results) bars {
+	return func(r record.Results) bars {
 		title := map[bool]string{false: "Time to open, read and close a file (shorter is better)", true: "Time to write a file, or to write and read it (shorter is better)"}
-		return figure.Bars{Title: title[writes], Unit: "ns", Label: "%.0f", Kinds: r.Sides(),
-			Names: slices.DeleteFunc(r.Sets(), func(set string) bool { return strings.HasPrefix(set, "Write") != writes }),
-			Value: func(set, who string) (measure.Spread, bool) {
+		return bars{title: title[writes], unit: "ns", label: "%.0f", kinds: r.Sides(),
+			names: slices.DeleteFunc(r.Sets(), func(set string) bool { return strings.HasPrefix(set, "Write") != writes }),
+			value: func(set, who string) (measure.Spread, bool) {
 				return spread(r.Find(set, who), record.Wall, func(ns float64) float64 { return ns })
 			},
-			Caption: caption(r, "One goroutine unless it says otherwise; the source is in memory. checked: each hit is compared with the file.")}
+			caption: caption(r, "One goroutine unless it says otherwise; the source is in memory. checked: each hit is compared with the file.")}
 	}
 }

@@ -1,4 +1,4 @@
-package figure
+package report
 
 import (
 	"os"
@@ -16,10 +16,10 @@ import (
 // The number of a bar that ends left of the line at 1 is right of it, and a bar without a value has none.
 func TestBarsNumbersAreOffTheLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.svg")
-	require.NoError(t, Bars{Title: "t", Unit: "u", Names: []string{"a", "b"}, Kinds: []string{"k", "missing"}, Label: "%.2f", One: "one",
-		Value: func(name, kind string) (measure.Spread, bool) {
+	require.NoError(t, bars{title: "t", unit: "u", names: []string{"a", "b"}, kinds: []string{"k", "missing"}, label: "%.2f", one: "one",
+		value: func(name, kind string) (measure.Spread, bool) {
 			return measure.Spread{Median: 0.97, Min: 0.9, Max: 0.98}, name == "a" && kind == "k"
-		}}.Save(file))
+		}}.save(file))
 	svg, err := os.ReadFile(file)
 	require.NoError(t, err)
 	x := func(expr string) float64 {
