@@ -23,7 +23,6 @@ func main() {
 	commands.Main(2, map[string]func(context.Context, []string) error{
 		"floor":   floor.Main,
 		"report":  report.Main,
-		"targets": report.Targets,
 		"caches":  caches.Main,
 		"cold":    cold.Main,
 		"compare": regress.Compare, "run": regress.Run,

@@ -73,7 +73,7 @@ func copyFunctions(root string, all []known, plans *[]*plan) (sources []*source,
 			}
 			sources = append(sources, dirs[k.dir]...)
 		}
-		*plans = append(*plans, &plan{name: k.function + ": " + k.name, survives: k.survives, dir: filepath.Join(root, k.testDir), tests: k.tests})
+		*plans = append(*plans, &plan{id: len(*plans) + 1, name: k.function + ": " + k.name, survives: k.survives, dir: filepath.Join(root, k.testDir), tests: k.tests})
 		if e := plantKnown(dirs[k.dir], k, len(*plans), (*plans)[len(*plans)-1]); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %s: %w", k.function, k.name, e))
 		}
@@ -99,10 +99,8 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 				continue // in another system's file, perhaps
 			}
 			edited := string(body[:places[0][0]]) + strings.TrimSuffix(k.mistaken, "\n") + string(body[places[0][1]:])
-			plan.file = s.name
-			if e := s.copyFunction(fn, edited, id); e != nil {
-				return e
-			}
+			plan.file, plan.line = s.name, bytes.Count(s.text[:int(fn.Body.Lbrace-s.start)+places[0][0]], []byte("\n"))+1
+			s.copyFunction(fn, edited, id)
 		}
 	}
 	if n != 1 {
@@ -112,7 +110,7 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 }
 
 // copyFunction adds a copy of fn with another body. fn begins with a call of it.
-func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) error {
+func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) {
 	var args []string
 	for _, field := range fn.Type.Params.List {
 		for _, name := range field.Names {
@@ -129,17 +127,10 @@ func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) error {
 			args = append(args, arg)
 		}
 	}
-	if len(args) < fn.Type.Params.NumFields() {
-		return errors.New("its function has a parameter without a name")
-	}
 	name := fmt.Sprintf("%s_%d", fn.Name.Name, id)
 	call := fmt.Sprintf("%s(%s)", name, strings.Join(args, ", "))
 	if fn.Recv != nil {
-		receiver := fn.Recv.List[0]
-		if len(receiver.Names) == 0 || receiver.Names[0].Name == "_" {
-			return errors.New("its function has a receiver without a name")
-		}
-		call = receiver.Names[0].Name + "." + call
+		call = fn.Recv.List[0].Names[0].Name + "." + call
 	}
 	if fn.Type.Results != nil {
 		call = "return " + call
@@ -150,7 +141,6 @@ func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) error {
 	head := s.text[fn.Pos()-s.start : fn.Body.Lbrace-s.start]
 	before, after, _ := bytes.Cut(head, []byte(fn.Name.Name+string(s.text[fn.Name.End()-s.start])))
 	s.insert(s.syntax.FileEnd, s.syntax.FileEnd, id, fmt.Sprintf("\n%s%s%c%s%s\n", before, name, s.text[fn.Name.End()-s.start], after, body))
-	return nil
 }
 
 // find returns where part's tokens are in text: from the begin of the first to the end of the last.

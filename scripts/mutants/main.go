@@ -20,6 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -42,63 +43,79 @@ const importMutant = `; import "github.com/fileproc/fileproc/internal/mutant"`
 //go:embed mutant/mutant.go
 var mutantSource []byte
 
-// A plan is a mistake and what is to notice it: the tests of one directory, or those that come to it.
+// A plan is a mistake, whose number chooses it, and the tests that are to notice it.
 type plan struct {
+	id         int
 	name, file string
 	line       int
 	survives   string // why no test notices it
-	dir, tests string
-	cannot     string // why it cannot be planted
+	dir, tests string // of a known mistake
 	covering   []*test
 }
 
-type test struct {
-	bin  *binary
-	name string
-	took time.Duration
+func (p *plan) String() string {
+	return fmt.Sprintf("%s:%d: %s", filepath.Base(p.file), p.line, p.name)
 }
 
-// A binary has the tests of the package in dir.
-type binary struct{ dir, path string }
+// A test is one of those in dir, or several that run together.
+type test struct {
+	dir, name string
+	took      time.Duration
+}
 
 type tool struct {
 	root, tmp string
 	plans     []*plan
 	sources   []*source
-	full      bool
-	tests     string // a regexp, for mistakes by syntax
+	binaries  map[string]string // of the tests in a directory
+	short     string
 }
 
 func main() {
 	log.SetFlags(0)
-	only := flag.String("run", "", "plant only the mistakes whose function and name match this `regexp`")
+	only := flag.String("run", "", "plant only the mistakes whose place and name match this `regexp`")
 	with := flag.String("with", "", "run the tests in these `directories`, too, separated by commas")
-	tests := flag.String("tests", "", "run only the tests that match this `regexp`")
+	tests := flag.String("tests", "^(Test|Example|Fuzz)", "run only the tests that match this `regexp`")
 	since := flag.String("since", "", "plant mistakes only in functions that were changed after this `commit`")
-	sample := flag.Int("sample", 0, "plant only `N` mistakes, chosen at random")
+	sample := flag.Int("sample", math.MaxInt, "plant only `N` mistakes, chosen at random")
 	full := flag.Bool("full", false, "run whole tests, not those of -short")
 	flag.Parse()
-	t := tool{full: *full, tests: *tests}
-	t.root, _ = filepath.Abs("..")
-	var err error
-	if t.tmp, err = os.MkdirTemp("", "mutants"); err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(t.tmp)
-	pattern := regexp.MustCompile(*only)
-	if flag.NArg() == 0 {
-		err = t.known(pattern)
-	} else {
-		err = t.bySyntax(flag.Args(), strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), *since, pattern, *sample)
-	}
+	t := tool{binaries: map[string]string{}, short: fmt.Sprint("-test.short=", !*full)}
+	err := t.do(regexp.MustCompile(*only), strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), *tests, *since, *sample)
+	os.RemoveAll(t.tmp)
 	if err != nil {
-		os.RemoveAll(t.tmp)
 		log.Fatal(err)
 	}
 }
 
-// known runs each mistake of the list with the tests that it names. What lives has a second try alone, in which nothing that another
-// test does, a mount for example, gives a test what it waits for.
+func (t *tool) do(only *regexp.Regexp, with []string, tests, since string, sample int) (err error) {
+	t.root, _ = filepath.Abs("..")
+	if t.tmp, err = os.MkdirTemp("", "mutants"); err != nil {
+		return err
+	}
+	if flag.NArg() == 0 {
+		return t.known(only)
+	}
+	if err := t.plantAll(flag.Args(), since); err != nil {
+		return err
+	}
+	for _, dir := range slices.Concat(flag.Args(), with) {
+		if err := t.build(filepath.Join(t.root, dir)); err != nil {
+			return err
+		}
+	}
+	if err := t.profile(tests); err != nil {
+		return err
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(t.plans), func(i, k int) { t.plans[i], t.plans[k] = t.plans[k], t.plans[i] })
+	t.plans = slices.DeleteFunc(t.plans, func(p *plan) bool { return !only.MatchString(p.String()) })
+	t.plans = t.plans[:min(sample, len(t.plans))]
+	live := t.live(false)
+	fmt.Printf("%d of %d mistakes are not noticed: %.1f %%\n", len(live), len(t.plans), 100*float64(len(live))/float64(max(1, len(t.plans))))
+	return nil
+}
+
+// known runs each mistake of the list with the tests that it names.
 func (t *tool) known(only *regexp.Regexp) error {
 	all, err := parse(only)
 	if err != nil {
@@ -107,63 +124,42 @@ func (t *tool) known(only *regexp.Regexp) error {
 	if t.sources, err = copyFunctions(t.root, all, &t.plans); err != nil {
 		return err
 	}
-	var dirs []string
+	sound := map[test]*test{}
 	for _, p := range t.plans {
-		dirs = append(dirs, p.dir)
-	}
-	bins, err := t.build(dirs)
-	if err != nil {
-		return err
-	}
-	sound := map[string]bool{} // tests that pass without a mistake
-	for _, p := range t.plans {
-		if key := p.dir + p.tests; !sound[key] {
-			if out, passed := t.run(bins[p.dir], 0, p.tests, 2*time.Minute); !passed || bytes.Contains(out, []byte("no tests to run")) {
+		key := test{dir: p.dir, name: p.tests}
+		if sound[key] == nil {
+			start := time.Now()
+			if err := t.build(p.dir); err != nil {
+				return err
+			}
+			if out, passed := t.run(0, &key, 2*time.Minute); !passed || bytes.Contains(out, []byte("no tests to run")) {
 				return fmt.Errorf("%s: without the mistake: %s", p.name, out)
 			}
-			sound[key] = true
+			sound[key] = &test{p.dir, p.tests, time.Since(start)}
 		}
+		p.covering = []*test{sound[key]}
 	}
-	live := make([]bool, len(t.plans)+1)
-	try := func(id int, p *plan) error {
-		start := time.Now()
-		_, live[id] = t.run(bins[p.dir], id, p.tests, 2*time.Minute)
-		outcome := map[bool]string{true: "lives", false: "killed"}[live[id]]
-		if p.survives != "" {
-			outcome += ", is known to live: " + p.survives
-		}
-		fmt.Printf("%4.0f s  %s: %s: %s\n", time.Since(start).Seconds(), filepath.Base(p.file), p.name, outcome)
-		return nil
-	}
-	err = t.each(try)
+	live := t.live(true)
 	wrong := 0
-	for i, p := range t.plans {
-		if live[i+1] && p.survives == "" {
-			err = errors.Join(err, try(i+1, p))
+	for _, p := range t.plans {
+		lives := slices.Contains(live, p)
+		if lives && p.survives == "" { // alone, nothing that another test does, as a mount, gives a test what it waits for
+			lives = !t.killed(p)
 		}
-		if live[i+1] != (p.survives != "") {
+		if lives != (p.survives != "") {
+			fmt.Printf("not as listed: %s\n", p)
 			wrong++
 		}
 	}
 	if wrong > 0 {
-		return errors.Join(err, fmt.Errorf("%d of %d mistakes are not as listed", wrong, len(t.plans)))
+		return fmt.Errorf("%d of %d mistakes are not as listed", wrong, len(t.plans))
 	}
 	fmt.Printf("%d mistakes are as listed\n", len(t.plans))
-	return err
+	return nil
 }
 
-// each calls fn for all mistakes, as many at a time as there are processors. What fn gets is the number that chooses the mistake.
-func (t *tool) each(fn func(id int, p *plan) error) error {
-	var g errgroup.Group
-	g.SetLimit(runtime.NumCPU())
-	for i, p := range t.plans {
-		g.Go(func() error { return fn(i+1, p) })
-	}
-	return g.Wait()
-}
-
-// bySyntax plants mistakes in the packages of dirs, and prints those that live.
-func (t *tool) bySyntax(dirs, with []string, since string, only *regexp.Regexp, sample int) error {
+// plantAll plants mistakes by syntax in the packages of dirs.
+func (t *tool) plantAll(dirs []string, since string) error {
 	wanted := func(string, int, int) bool { return true }
 	if since != "" {
 		changed, err := changedLines(t.root, since)
@@ -176,8 +172,8 @@ func (t *tool) bySyntax(dirs, with []string, since string, only *regexp.Regexp, 
 	}
 	for _, dir := range dirs {
 		pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: filepath.Join(t.root, dir)}, ".")
-		if err != nil || len(pkgs) != 1 || len(pkgs[0].Errors) > 0 {
-			return fmt.Errorf("%s: %w %v", dir, err, pkgs)
+		if err != nil || packages.PrintErrors(pkgs) > 0 {
+			return fmt.Errorf("%s cannot be loaded: %w", dir, err)
 		}
 		sources, err := plant(pkgs[0], wanted, &t.plans)
 		if err != nil {
@@ -185,181 +181,146 @@ func (t *tool) bySyntax(dirs, with []string, since string, only *regexp.Regexp, 
 		}
 		t.sources = append(t.sources, sources...)
 	}
-	if len(t.plans) == 0 {
-		fmt.Println("there is no function to plant mistakes in")
-		return nil
-	}
-	var testDirs []string
-	for _, dir := range slices.Concat(dirs, with) {
-		testDirs = append(testDirs, filepath.Join(t.root, dir))
-	}
-	bins, err := t.build(testDirs)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := t.profile(bins); err != nil {
-		return err
-	}
-	log.Printf("%d mistakes; all tests once, each alone, in %.0f s", len(t.plans), time.Since(start).Seconds())
-	chosen := map[*plan]bool{}
-	for _, i := range rand.New(rand.NewPCG(uint64(len(t.plans)), 0)).Perm(len(t.plans)) {
-		if only.MatchString(t.plans[i].String()) && (sample == 0 || len(chosen) < sample) {
-			chosen[t.plans[i]] = true
-		}
-	}
+	return nil
+}
+
+// live returns the mistakes that no test notices. It prints them, or all, when it knows.
+func (t *tool) live(all bool) (live []*plan) {
 	var mu sync.Mutex
-	var alive, killed, unreached, done int
-	err = t.each(func(id int, p *plan) error {
-		if !chosen[p] {
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for _, p := range t.plans {
+		g.Go(func() error {
+			start := time.Now()
+			killed := t.killed(p)
+			mu.Lock()
+			defer mu.Unlock()
+			outcome := "lives"
+			switch {
+			case killed && !all:
+				return nil
+			case killed:
+				outcome = "killed"
+			case len(p.covering) == 0:
+				outcome = "no test comes to it"
+			}
+			if !killed {
+				live = append(live, p)
+			}
+			fmt.Printf("%4.0f s  %s: %s\n", time.Since(start).Seconds(), p, strings.TrimSuffix(outcome+": "+p.survives, ": "))
 			return nil
-		}
-		began := time.Now()
-		by := t.killer(id, p)
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		switch {
-		case by != "":
-			killed++
-		case len(p.covering) == 0:
-			unreached++
-			fmt.Printf("%s: no test comes to it\n", p)
-		default:
-			alive++
-			fmt.Printf("%s: lives, %d tests, %.0f s\n", p, len(p.covering), time.Since(began).Seconds())
-		}
-		if done%50 == 0 {
-			log.Printf("%d of %d, %.0f s", done, len(chosen), time.Since(start).Seconds())
-		}
-		return nil
-	})
-	fmt.Printf("%d mistakes: %d killed, %d live, no test comes to %d: %.1f %% are not noticed\n",
-		len(chosen), killed, alive, unreached, 100*float64(alive+unreached)/float64(max(1, len(chosen))))
-	return err
+		})
+	}
+	_ = g.Wait()
+	return live
 }
 
-func (p *plan) String() string {
-	return fmt.Sprintf("%s:%d: %s", filepath.Base(p.file), p.line, p.name)
-}
-
-// killer returns a test that notices the mistake. Quick tests run first, together.
-func (t *tool) killer(id int, p *plan) string {
-	slices.SortFunc(p.covering, func(a, b *test) int { return int(a.took - b.took) })
+// killed reports whether a test notices the mistake. Quick tests run first, together.
+func (t *tool) killed(p *plan) bool {
+	slices.SortFunc(p.covering, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
 	for rest := p.covering; len(rest) > 0; {
-		n, together := 1, rest[0].took
-		for n < len(rest) && rest[n].bin == rest[0].bin && together+rest[n].took < time.Second {
-			together += rest[n].took
-			n++
+		several := *rest[0]
+		for rest = rest[1:]; len(rest) > 0 && rest[0].dir == several.dir && several.took+rest[0].took < time.Second; rest = rest[1:] {
+			several.name += "|" + rest[0].name
+			several.took += rest[0].took
 		}
-		names := make([]string, n)
-		for i := range n {
-			names[i] = rest[i].name
+		if _, passed := t.run(p.id, &several, 10*time.Second+5*several.took); !passed {
+			return true
 		}
-		if _, passed := t.run(rest[0].bin, id, strings.Join(names, "|"), 10*time.Second+5*together); !passed {
-			return names[0]
-		}
-		rest = rest[n:]
 	}
-	return ""
+	return false
 }
 
-// build writes the sources with all mistakes, and builds the tests in each directory with them.
-func (t *tool) build(dirs []string) (bins map[string]*binary, err error) {
-	replace, bins := map[string]string{}, map[string]*binary{}
-	write := func(name string, text []byte) {
-		replace[name] = filepath.Join(t.tmp, fmt.Sprintf("%d.go", len(replace)))
-		err = errors.Join(err, os.WriteFile(replace[name], text, 0o666))
-	}
-	write(filepath.Join(t.root, "internal/mutant/mutant.go"), mutantSource)
-	for _, s := range t.sources {
-		write(s.name, s.planted())
+// build builds the tests in a directory with all mistakes, once. The first call writes the sources.
+func (t *tool) build(dir string) (err error) {
+	if t.binaries[dir] != "" {
+		return nil
 	}
 	overlay := filepath.Join(t.tmp, "overlay.json")
-	text, _ := json.Marshal(map[string]any{"Replace": replace})
-	if err = errors.Join(err, os.WriteFile(overlay, text, 0o666)); err != nil {
-		return nil, err
-	}
-	for _, dir := range dirs {
-		if bins[dir] != nil {
-			continue
+	if len(t.binaries) == 0 {
+		replace := map[string]string{}
+		write := func(name string, text []byte) {
+			replace[name] = filepath.Join(t.tmp, fmt.Sprintf("%d.go", len(replace)))
+			err = errors.Join(err, os.WriteFile(replace[name], text, 0o666))
 		}
-		b := &binary{dir: dir, path: filepath.Join(t.tmp, fmt.Sprintf("%d.test", len(bins)))}
-		cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, ".")
-		cmd.Dir = dir // which may be in a module of its own
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", dir, err, out)
+		write(filepath.Join(t.root, "internal/mutant/mutant.go"), mutantSource)
+		for _, s := range t.sources {
+			write(s.name, s.planted())
 		}
-		bins[dir] = b
+		text, _ := json.Marshal(map[string]any{"Replace": replace})
+		if err = errors.Join(err, os.WriteFile(overlay, text, 0o666)); err != nil {
+			return err
+		}
 	}
-	return bins, nil
+	t.binaries[dir] = filepath.Join(t.tmp, fmt.Sprintf("%d.test", len(t.binaries)))
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", t.binaries[dir], ".")
+	cmd.Dir = dir // which may be in a module of its own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", dir, err, out)
+	}
+	return nil
 }
 
 // run runs tests with a mistake, and reports whether they pass in time.
-func (t *tool) run(b *binary, id int, tests string, limit time.Duration, env ...string) (out []byte, passed bool) {
+func (t *tool) run(id int, tests *test, limit time.Duration, env ...string) (out []byte, passed bool) {
 	ctx, stop := context.WithTimeout(context.Background(), limit+5*time.Second)
 	defer stop()
-	args := []string{"-test.run=^(" + tests + ")$", "-test.failfast", "-test.timeout=" + limit.String()}
-	if !t.full {
-		args = append(args, "-test.short")
-	}
-	cmd := exec.CommandContext(ctx, b.path, args...)
-	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(id))
-	cmd.Env = append(cmd.Env, env...)
+	cmd := exec.CommandContext(ctx, t.binaries[tests.dir], "-test.run=^("+tests.name+")$", "-test.failfast", "-test.timeout="+limit.String(), t.short)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = tests.dir, append(append(os.Environ(), fmt.Sprint("MUTANT=", id)), env...), time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what a test has started, too
+	cmd.Cancel = kill
 	out, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a test that was killed has started
+		_ = kill()
 	}
 	return out, err == nil
 }
 
 // profile runs each test alone, and notes to which mistakes it comes.
-func (t *tool) profile(bins map[string]*binary) error {
-	var tests []*test
-	for _, b := range bins {
-		cmd := exec.Command(b.path, "-test.list", cmp.Or(t.tests, "^(Test|Example|Fuzz)"))
-		cmd.Dir = b.dir
-		out, err := cmd.Output()
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.dir, err)
-		}
-		for name := range strings.FieldsSeq(string(out)) {
-			tests = append(tests, &test{bin: b, name: name})
-		}
-	}
+func (t *tool) profile(match string) error {
+	start := time.Now()
+	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
-	var mu sync.Mutex
-	for i, test := range tests {
-		g.Go(func() error {
-			hits := filepath.Join(t.tmp, fmt.Sprintf("hits%d", i))
-			if err := os.WriteFile(hits, make([]byte, len(t.plans)+1), 0o666); err != nil {
-				return err
-			}
-			defer os.Remove(hits)
-			start := time.Now()
-			out, passed := t.run(test.bin, 0, test.name, 5*time.Minute, "MUTANT_HITS="+hits)
-			test.took = time.Since(start)
-			if !passed {
-				log.Printf("left out: %s fails without a mistake: %s", test.name, out[max(0, len(out)-1000):])
-				return nil
-			}
-			hit, err := os.ReadFile(hits)
-			mu.Lock()
-			defer mu.Unlock()
-			for i, p := range t.plans {
-				if len(hit) > i+1 && hit[i+1] != 0 {
-					p.covering = append(p.covering, test)
+	n := 0
+	for dir, binary := range t.binaries {
+		cmd := exec.Command(binary, "-test.list", match)
+		cmd.Dir = dir
+		names, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+		for name := range strings.FieldsSeq(string(names)) {
+			n++
+			test, hits := &test{dir: dir, name: name}, filepath.Join(t.tmp, fmt.Sprint("hits", n))
+			g.Go(func() error {
+				if err := os.WriteFile(hits, make([]byte, len(t.plans)+1), 0o666); err != nil {
+					return err
 				}
-			}
-			return err
-		})
+				defer os.Remove(hits)
+				start := time.Now()
+				out, passed := t.run(0, test, 5*time.Minute, "MUTANT_HITS="+hits)
+				test.took = time.Since(start)
+				if !passed {
+					log.Printf("left out: %s fails without a mistake: %s", name, out[max(0, len(out)-1000):])
+					return nil
+				}
+				hit, err := os.ReadFile(hits)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, p := range t.plans {
+					if err == nil && hit[p.id] != 0 {
+						p.covering = append(p.covering, test)
+					}
+				}
+				return err
+			})
+		}
 	}
-	return g.Wait()
+	err := g.Wait()
+	log.Printf("%d mistakes; %d tests, each alone, took %.0f s", len(t.plans), n, time.Since(start).Seconds())
+	return err
 }
 
 // changedLines returns which lines of which files were changed after a commit.

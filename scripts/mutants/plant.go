@@ -91,7 +91,7 @@ func (p *planter) mistake(what string, n ast.Node) int {
 	if len(text) > 90 {
 		text = text[:87] + "..."
 	}
-	*p.plans = append(*p.plans, &plan{file: p.name, line: p.line(n.Pos()), name: p.of + ": " + what + ": " + text})
+	*p.plans = append(*p.plans, &plan{id: len(*p.plans) + 1, file: p.name, line: p.line(n.Pos()), name: p.of + ": " + what + ": " + text})
 	return len(*p.plans)
 }
 

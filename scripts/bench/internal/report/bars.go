@@ -48,9 +48,6 @@ func (b bars) save(file string) error {
 		p.Add(line)
 		p.Legend.Add(b.one, line)
 		longest = 1
-		p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
-			return append(plot.DefaultTicks{}.Ticks(lo, hi), plot.Tick{Value: 1, Label: "1"})
-		})
 	}
 	for i, kind := range b.kinds {
 		values, numbers := make(plotter.Values, len(b.names)), plotter.XYLabels{}

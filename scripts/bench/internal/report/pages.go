@@ -43,7 +43,7 @@ var blocks = []block{
 	{"floor", benchmarks, "floor", tableOf("floor"),
 		[]picture{{"floor.svg", "Time of fileproc over that of the bare system calls in C, with ranges and a line at 1", floorBars}}},
 	{"backends", benchmarks, "backends", tableOf("backends"), nil},
-	{"targets", performance, "floor", func(r *runner, _ context.Context) string { text, _ := r.targets(); return text }, nil},
+	{"targets", performance, "floor", func(r *runner, _ context.Context) string { return r.targets() }, nil},
 	{"cold", performance, "cold", func(r *runner, _ context.Context) string { return cold.Table(r.results("cold")) },
 		[]picture{{"../../img/cold.png", "", coldBars}}},
 	{"cache", cachePage, "cache", cacheTable("cases"),
@@ -183,7 +183,7 @@ func floorBars(r record.Results) bars {
 	b := bars{title: "Time of fileproc relative to the bare system calls in C (shorter is better)", label: "%.2f",
 		unit: "wall time / wall time of the C program", one: "1: as fast as the C program", kinds: r.Sets(), caption: caption(r,
 			"whole: each file is read; prefix: its first 2,048 bytes; stat: its size and time; ReadDir: names alone.\n"+
-				"The C program makes plain system calls and does nothing else, with one thread per core. "+tree),
+				"The C program makes plain system calls and does nothing else, with one thread per core.\n"+tree),
 		value: func(name, set string) (measure.Spread, bool) {
 			return r.Find(set, name+record.Ours).Over(r.Find(set, name+record.Theirs), record.Wall)
 		}}

@@ -2,16 +2,11 @@ package report
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
-	"github.com/fileproc/fileproc/scripts/internal/commands"
-	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
@@ -115,10 +110,10 @@ func (t target) measured(r *runner) (found map[string][]measure.Spread) {
 }
 
 // targets returns a table with a row for each target. Figures that miss it are bold.
-func (r *runner) targets() (text string, missed int) {
+func (r *runner) targets() string {
 	limits := func(t target) string { return cmp.Or(t.limits, cold.Target(t.who)) }
 	type column = record.Column[target]
-	text = record.Table(targets, column{Head: "case", Cell: func(t target) string { return t.name }},
+	return record.Table(targets, column{Head: "case", Cell: func(t target) string { return t.name }},
 		column{Head: "reached", Cell: func(t target) string {
 			found := t.measured(r)
 			all := limitsOf(limits(t))
@@ -137,7 +132,7 @@ func (r *runner) targets() (text string, missed int) {
 						figure = measure.English.Sprintf("%.1f", s.Median)
 					}
 					if s.Median > l.max {
-						figure, missed = "**"+figure+"**", missed+1
+						figure = "**" + figure + "**"
 					}
 					figures = append(figures, figure)
 				}
@@ -147,17 +142,4 @@ func (r *runner) targets() (text string, missed int) {
 			}
 			return strings.Join(cells, "; ")
 		}}, column{Head: "target", Cell: func(t target) string { return cmp.Or(limits(t), "reported") }})
-	return text, missed
-}
-
-// Targets is the command targets. It prints the table of what the command report has measured.
-func Targets(context.Context, []string) error {
-	return fail.Try(func() {
-		r := runner{raw: filepath.Join(fail.Must(filepath.Abs("..")), ".data", "report")}
-		text, missed := r.targets()
-		fmt.Print(text)
-		if missed > 0 {
-			fail.On(commands.Status{Text: fmt.Sprint(missed, " figures miss their target"), Code: 1})
-		}
-	})
 }
