@@ -1,6 +1,7 @@
 package cachefile
 
 import (
+	"context"
 	"iter"
 	mathbits "math/bits"
 	"os"
@@ -20,6 +21,8 @@ type Store struct {
 	workers []workerBuffer
 	Links   uint64 // how the runs that list treat them, a number of the caller's; the last to save counts
 
+	lock func(ctx context.Context, file string) (unlock func(), locked bool, err error) // the function lock, but in a test
+
 	mu      sync.Mutex                                    // held by save; guards the fields below
 	disk    place                                         // the end of what is known to be in the file
 	pending []chunk                                       // taken from the workers by a save that failed
@@ -30,7 +33,7 @@ type Store struct {
 // damaged, of another format or has another key. The error is for information:
 // the file exists and cannot be read, or is not a cache at all.
 func Load(file string, key [32]byte, workers int) (*Store, error) {
-	s := &Store{Path: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1))}
+	s := &Store{Path: resolve(file), key: key, workers: make([]workerBuffer, max(workers, 1)), lock: lock}
 	im, err := readImage(s.Path, key)
 	s.loaded, s.disk, s.Links = im, im.place, im.links
 	s.seen = make([]atomic.Uint32, (im.snapshot.records+im.log.records)/32+1)

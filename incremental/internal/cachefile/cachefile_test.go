@@ -76,6 +76,39 @@ func contents(t testing.TB, s *Store) map[string]Record {
 	return all
 }
 
+// mustBeSorted checks that the layers of s are what searches rely on, and that each record is found by its inode and by its name.
+func mustBeSorted(t testing.TB, s *Store) {
+	t.Helper()
+	for _, l := range []*layer{&s.loaded.snapshot, &s.loaded.log} {
+		n := l.base
+		for i := range l.dirCount() {
+			b := l.block(i)
+			require.Positive(t, b.n)
+			require.Equal(t, n, b.first)
+			n += b.n
+			require.Equal(t, dirHash(string(b.path)), l.hash(i))
+			require.True(t, i == 0 || l.hash(i-1) <= l.hash(i), "directories are sorted by hash")
+			require.Equal(t, b.first, l.find(string(b.path), l.hash(i)).first)
+			require.Len(t, b.samples, (b.n-1)/sampleOf*sampleSize)
+			for k := range b.n {
+				require.True(t, k == 0 || b.inode(k-1) <= b.inode(k), "entries are sorted by inode")
+				if k > 0 && k%sampleOf == 0 {
+					require.Equal(t, b.inode(k), binary.LittleEndian.Uint64(b.samples[(k/sampleOf-1)*sampleSize:]))
+				}
+				name := string(b.name(k))
+				at, ok := b.byInode(b.inode(k), name)
+				require.True(t, ok, name)
+				require.Equal(t, k, at, name)
+				at, ok = b.byName(name)
+				require.True(t, ok, name)
+				require.Equal(t, k, at, name)
+				require.Equal(t, b.first, l.of(b.first+k).first)
+			}
+		}
+		require.Equal(t, l.base+l.records, n)
+	}
+}
+
 func asMap(recs ...Record) map[string]Record {
 	all := map[string]Record{}
 	for _, rec := range recs {
@@ -225,6 +258,7 @@ func TestRoundTrip(t *testing.T) {
 		kinds[fmt.Sprint(before.generation == s.disk.generation)] = true
 		s = mustLoad(t, file)
 		require.Equal(t, want, contents(t, s))
+		mustBeSorted(t, s)
 		if round%3 == 2 { // deletes every tenth
 			var deleted []int
 			gone := map[string]bool{}
@@ -258,12 +292,14 @@ func TestAnotherBoot(t *testing.T) {
 	margin := int64(WrittenBack / time.Second)
 	file1 := func(path string, sec, ns int64) Record {
 		ns += sec * 1e9
-		return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: 1, ModTime: 5, ChangeTime: ns, BirthTime: 7}}, Result: []byte(path)}
+		inode := uint64(200 - path[0]) // not in the order of the names
+		return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: 1, ModTime: 5, ChangeTime: ns, BirthTime: 7, Inode: inode}}, Result: []byte(path)}
 	}
 	byContent := Record{Path: "content", ID: Identity{Identity: fsinfo.Identity{Size: 1}, Content: [16]byte{1}}, Result: []byte("c")}
 	believed := func(want string) {
 		t.Helper()
 		s, got := mustLoad(t, file), ""
+		mustBeSorted(t, s)
 		for n, rec := range s.Unseen() {
 			require.NotZero(t, len(rec.Path()))
 			found, k, ok := s.Lookup(rec.Path())
@@ -366,6 +402,147 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// All has each record that counts once, and Dirs their directories. UnseenIn asks once about each directory that has an unseen record.
+// A loop may end at each of its steps.
+func TestIterators(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	recs := []Record{{Path: "at root"}, {Path: "gone/1"}, {Path: "replaced/1"}, {Path: "replaced/2"}}
+	for i := range 200 { // several words of bits in one directory
+		recs = append(recs, Record{Path: fmt.Sprintf("d/%03d", i)}, Record{Path: fmt.Sprintf("e/%03d", i)})
+	}
+	mustSave(t, mustLoad(t, file), recs...)
+	s := mustLoad(t, file)
+	_, gone, ok := s.Lookup("gone/1")
+	require.True(t, ok)
+	s.Add(0, Record{Path: "replaced/1", Result: []byte("new")})
+	s.Add(0, Record{Path: "replaced/2", Result: []byte("new")})
+	s.Add(0, Record{Path: "added/1"})
+	require.NoError(t, s.save([]int{gone}))
+	s = mustLoad(t, file)
+	paths := []string{"added/1"}
+	for _, rec := range recs {
+		if rec.Path != "gone/1" {
+			paths = append(paths, rec.Path)
+		}
+	}
+	var got []string
+	for n, rec := range s.All() {
+		require.Equal(t, strings.HasPrefix(rec.Path(), "replaced"), string(rec.Result) == "new")
+		_, k, ok := s.Lookup(rec.Path())
+		require.True(t, ok)
+		require.Equal(t, k, n)
+		got = append(got, rec.Path())
+	}
+	require.ElementsMatch(t, paths, got)
+	require.ElementsMatch(t, []string{"", "added/", "replaced/", "d/", "e/"}, slices.Collect(s.Dirs()))
+
+	seen := func(path string) {
+		_, n, ok := s.Lookup(path)
+		require.True(t, ok)
+		require.False(t, s.IsSeen(n))
+		s.MarkSeen(n)
+		require.True(t, s.IsSeen(n))
+	}
+	for i := range 200 {
+		seen(fmt.Sprintf("d/%03d", i))
+		if i%37 != 5 {
+			seen(fmt.Sprintf("e/%03d", i))
+		}
+	}
+	seen("added/1")
+	var asked, want []string
+	got = nil
+	for _, rec := range s.UnseenIn(func(dir string) bool { asked = append(asked, dir); return dir != "replaced/" }) {
+		got = append(got, rec.Path())
+	}
+	for i := 5; i < 200; i += 37 {
+		want = append(want, fmt.Sprintf("e/%03d", i))
+	}
+	require.ElementsMatch(t, append(want, "at root"), got)
+	require.ElementsMatch(t, []string{"", "replaced/", "e/"}, asked)
+
+	for name, loop := range map[string]func(yield func() bool){
+		"Unseen": func(yield func() bool) { s.Unseen()(func(int, View) bool { return yield() }) },
+		"All":    func(yield func() bool) { s.All()(func(int, View) bool { return yield() }) },
+		"Dirs":   func(yield func() bool) { s.Dirs()(func(string) bool { return yield() }) },
+	} {
+		for k, ended := 1, true; ended; k++ {
+			ended = false
+			n := 0
+			loop(func() bool { // which may not be called again once it has returned false
+				require.False(t, ended, name)
+				n++
+				ended = n == k
+				return !ended
+			})
+		}
+	}
+}
+
+// A save would write a new snapshot if what was added, or what is there, makes the log longer than its limit: by one byte, not at it.
+func TestRewrites(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	s := mustLoad(t, file)
+	require.False(t, s.Rewrites())
+	s.Add(0, testRecord(0))
+	require.False(t, s.Rewrites(), "there is none yet")
+	require.NoError(t, s.save(nil))
+	s = mustLoad(t, file)
+	require.False(t, s.Rewrites())
+	filled := func(more int) *Store { // with a log of the limit and so much more, in two saves
+		require.NoError(t, os.Remove(file))
+		mustSave(t, mustLoad(t, file), testRecord(0))
+		mustSave(t, mustLoad(t, file), testRecord(1))
+		s := mustLoad(t, file)
+		rest := int(logLimit(s.disk.snapshotEnd) - (s.disk.end - s.disk.snapshotEnd))
+		rec := testRecord(2)
+		rec.Result = nil
+		size := frameHeader + len(appendRecord(nil, rec)) + 2 // of a longer length of the result
+		rec.Result = make([]byte, rest-size+more)
+		s.Add(0, rec)
+		return s
+	}
+	for more, want := range []bool{false, true} {
+		s = filled(more)
+		require.Equal(t, want, s.Rewrites())
+		require.Equal(t, want, s.Rewrites(), "it has kept what was added")
+		before := s.disk
+		require.NoError(t, s.save(nil))
+		require.Equal(t, want, before.generation != s.disk.generation)
+		require.Equal(t, logLimit(before.snapshotEnd), max(s.disk.end-s.disk.snapshotEnd, logLimit(before.snapshotEnd)))
+		require.Len(t, contents(t, mustLoad(t, file)), 3)
+	}
+}
+
+// A file may be a cache whose beginning is the magic, as far as it was read, and one that was damaged has most of it or a zero where no
+// text has one.
+func TestMagic(t *testing.T) {
+	t.Parallel()
+	for b, want := range map[string]bool{"": false, "f": true, magic[:15]: true, magic: true, magic + "more": true, "x": false, "fileproc cachE": false, magic[:15] + "x": false} {
+		require.Equal(t, want, HasMagic([]byte(b)), "%q", b)
+	}
+	damaged := func(n int, last byte) []byte { // n bytes are the magic's
+		b := []byte(magic)
+		for i := range len(b) - n {
+			b[i] ^= 0x80
+		}
+		b[len(b)-1] = last
+		return b
+	}
+	require.True(t, ours(nil))
+	require.True(t, ours([]byte(magic[:1])))
+	require.False(t, ours([]byte("x")))
+	require.True(t, ours([]byte(magic[:5])))
+	require.False(t, ours([]byte(magic[:4]+"x")))
+	require.True(t, ours(damaged(8, 0)))
+	require.False(t, ours(damaged(7, 0)))
+	require.True(t, ours(damaged(13, 'x')), "12 are")
+	require.False(t, ours(damaged(12, 'x')))
+	require.True(t, ours(append(damaged(8, 0), "more"...)))
+}
+
 // TestFindByInode: a record is found by the inode and the name of its file, by its name if the inode is another one, and the
 // log's record counts where there are two.
 func TestFindByInode(t *testing.T) {
@@ -411,9 +588,13 @@ func TestFindByInode(t *testing.T) {
 				require.True(t, s.IsSeen(n))
 			}
 		}
+		mustBeSorted(t, s)
 		d, root, none := s.Dir("d/"), s.Dir(""), s.Dir("none/")
 		for range 2 {
 			want(&d, 1000, "0", "version 0")
+			i, ok := d.snapshot.byInode(1000, "0")
+			require.True(t, ok)
+			require.Equal(t, i+1, d.next, "the next file is looked for there first")
 			want(&d, 999, "1", "version 0")
 			want(&d, 998, "2", "version 0")
 			want(&d, 1000, "1", "version 0") // another inode: found by name

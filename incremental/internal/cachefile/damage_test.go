@@ -2,10 +2,13 @@ package cachefile
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -14,6 +17,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -397,6 +402,149 @@ func failAt(t *testing.T, scenario func(string) (*Store, map[string]Record, map[
 	require.Equal(t, want, contents(t, mustLoad(t, file)))
 	require.NoFileExists(t, file+tempSuffix)
 	return true
+}
+
+// Where there are no locks, a writer may save in the middle of another's save, at each of its steps. Both succeed, the file holds what
+// one of them or both have saved, and no temporary file is left.
+func TestWritersWithoutLocks(t *testing.T) {
+	t.Parallel()
+	for name, scenario := range scenarios(t) {
+		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS == "windows" {
+				t.Skip("a file that another writer has open cannot be replaced there")
+			}
+			for k, met := 0, true; met; k++ {
+				met = false
+				file := filepath.Join(t.TempDir(), "cache")
+				s, before, want := scenario(file)
+				without := func(context.Context, string) (func(), bool, error) { return func() {}, false, nil }
+				other := mustLoad(t, file)
+				s.lock, other.lock = without, without
+				extra := testRecord(70_000)
+				want[extra.Path] = extra
+				for _, rec := range append(slices.Collect(maps.Values(want)), extra) { // all of it, so that it writes a snapshot, too
+					other.Add(0, rec)
+				}
+				step := 0
+				s.hook = func(size int, do func(int) error) error {
+					if step++; step-1 == k {
+						met = true
+						require.NoError(t, other.save(nil))
+					}
+					return do(size)
+				}
+				require.NoError(t, s.save(nil), "step %d", k)
+				after := contents(t, mustLoad(t, file))
+				for path, rec := range after {
+					require.True(t, rec.ID == before[path].ID || rec.ID == want[path].ID, "step %d", k)
+				}
+				for path := range before {
+					if _, ok := after[path]; !ok {
+						t.Fatal("step ", k, " has lost ", path)
+					}
+				}
+				names, err := os.ReadDir(filepath.Dir(file))
+				require.NoError(t, err)
+				for _, e := range names {
+					rest, ok := strings.CutPrefix(e.Name(), "cache")
+					require.True(t, ok && (rest == "" || rest == lockSuffix), "step %d leaves %s", k, e.Name())
+				}
+			}
+		})
+	}
+}
+
+// What a failed save has kept is written by the next one that succeeds, and by that one alone: later it would replace what others
+// have saved since.
+func TestPendingIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 10)...)
+	s := mustLoad(t, file)
+	s.Add(0, changed(testRecord(1), 1))
+	s.hook = func(int, func(int) error) error { return errInjected }
+	for range 2 {
+		require.ErrorIs(t, s.save(nil), errInjected)
+	}
+	s.hook = nil
+	require.NoError(t, s.save(nil))
+	require.Equal(t, changed(testRecord(1), 1), contents(t, mustLoad(t, file))[testRecord(1).Path])
+	mustSave(t, mustLoad(t, file), changed(testRecord(1), 2))
+	saved, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, s.save(nil))
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(saved, after), "there was nothing to save")
+	s.Add(0, testRecord(20))
+	require.NoError(t, s.save(nil))
+	require.Equal(t, changed(testRecord(1), 2), contents(t, mustLoad(t, file))[testRecord(1).Path])
+}
+
+// A faultyFile is an open file whose read with the number at, from 0, or its Stat at -1, fails with err and gives so much of n bytes.
+type faultyFile struct {
+	*os.File
+	at    int64
+	gives func(n int) int
+	err   error
+	reads *atomic.Int64
+}
+
+func (f faultyFile) Stat() (fs.FileInfo, error) {
+	if f.at < 0 {
+		return nil, f.err
+	}
+	return f.File.Stat()
+}
+
+func (f faultyFile) ReadAt(b []byte, at int64) (int, error) {
+	if f.reads.Add(1)-1 != f.at {
+		return f.File.ReadAt(b, at)
+	}
+	n, _ := f.File.ReadAt(b[:f.gives(len(b))], at)
+	return n, f.err
+}
+
+// A read that fails is reported, whichever it is: what it did not read may be the records of many files. A read that is short, since
+// the file has become so, leaves the records before that or none.
+func TestEachReadFails(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 6000)...)
+	s := mustLoad(t, file)
+	require.Greater(t, s.disk.snapshotEnd, int64(2*chunkSize))
+	mustSave(t, s, changed(testRecord(1), 1))
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	for name, gives := range map[string]func(n int) int{
+		"nothing": func(int) int { return 0 }, "half": func(n int) int { return n / 2 }, "all but a byte": func(n int) int { return n - 1 },
+	} {
+		for at := int64(-1); ; at++ {
+			read := func(fault error) (*image, int64, error) {
+				var reads atomic.Int64
+				im, err := readOpen(faultyFile{f, at, gives, fault, &reads}, testKey)
+				return im, reads.Load(), err
+			}
+			im, reads, err := read(errInjected)
+			if reads <= at {
+				require.NoError(t, err)
+				require.Equal(t, 6001, im.live+1)
+				require.Greater(t, at, int64(4))
+				break
+			}
+			require.ErrorIs(t, err, errInjected, "%s of read %d", name, at)
+			require.Nil(t, im)
+			if at < 1 {
+				continue // without a header it is not known whose file it is
+			}
+			im, _, err = read(io.EOF)
+			require.NoError(t, err)
+			if im != nil {
+				require.Equal(t, 6000, im.live, "%s of read %d", name, at)
+			}
+		}
+	}
 }
 
 // Several processes save to one file at once; none of their records is lost.

@@ -50,23 +50,39 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedAppendCloses: an append that fails leaves no descriptor open.
-func TestFailedAppendCloses(t *testing.T) {
+// TestFailedSaveCloses: a save that fails leaves no descriptor open and no temporary file, be it an append or a new snapshot and
+// whichever step fails; nor does one that succeeds, or a load.
+func TestFailedSaveCloses(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "cache")
-	mustSave(t, mustLoad(t, file), records(0, 1000)...)
-	s := mustLoad(t, file)
-	s.hook = func(int, func(int) error) error { return unix.EIO }
-	for range 3 {
-		s.Add(0, testRecord(1))
-		require.ErrorIs(t, s.save(nil), unix.EIO)
-	}
-	open, err := filepath.Glob("/proc/self/fd/*")
-	require.NoError(t, err)
-	require.NotEmpty(t, open)
-	for _, fd := range open {
-		name, _ := os.Readlink(fd)
-		require.NotContains(t, name, s.Path)
+	for name, scenario := range scenarios(t) {
+		t.Run(name, func(t *testing.T) {
+			for k, failed := 0, true; failed; k++ {
+				failed = false
+				file := filepath.Join(t.TempDir(), "cache")
+				s, _, _ := scenario(file)
+				step := 0
+				s.hook = func(size int, do func(int) error) error {
+					if step++; step-1 == k {
+						failed = true
+						return unix.EIO
+					}
+					return do(size)
+				}
+				if err := s.save(nil); failed {
+					require.ErrorIs(t, err, unix.EIO)
+				}
+				open, err := filepath.Glob("/proc/self/fd/*")
+				require.NoError(t, err)
+				require.NotEmpty(t, open)
+				for _, fd := range open {
+					name, _ := os.Readlink(fd)
+					require.NotContains(t, name, filepath.Dir(s.Path), "step %d", k)
+				}
+				left, err := filepath.Glob(file + tempSuffix + "*")
+				require.NoError(t, err)
+				require.Empty(t, left)
+			}
+		})
 	}
 }
 

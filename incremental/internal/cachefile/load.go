@@ -48,8 +48,15 @@ func readImage(file string, key [32]byte) (*image, error) {
 	return im, nil
 }
 
+// A source is what a load reads: an open file.
+type source interface {
+	io.ReaderAt
+	Name() string
+	Stat() (fs.FileInfo, error)
+}
+
 // readOpen returns nil for a file that does not check out.
-func readOpen(f *os.File, key [32]byte) (*image, error) {
+func readOpen(f source, key [32]byte) (*image, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -85,7 +92,7 @@ func readOpen(f *os.File, key [32]byte) (*image, error) {
 
 // allZero reports whether f begins with zeros: what a crash of the machine may
 // leave of a file. A disk image begins with zeros, too, but with fewer.
-func allZero(f *os.File) bool {
+func allZero(f source) bool {
 	b := make([]byte, 64<<10)
 	n, err := f.ReadAt(b, 0)
 	return notEOF(err) == nil && len(bytes.TrimRight(b[:n], "\x00")) == 0
@@ -94,7 +101,7 @@ func allZero(f *os.File) bool {
 // readAll reads size bytes and verifies the snapshot, in parallel: page faults
 // and the copy out of the page cache take most of a load. It returns nil if a
 // checksum is wrong.
-func readAll(f *os.File, h header, size int64) ([]byte, error) {
+func readAll(f source, h header, size int64) ([]byte, error) {
 	sums := make([]byte, h.sumsLen())
 	if _, err := f.ReadAt(sums, h.sumsAt()); err != nil {
 		return nil, notEOF(err)
@@ -124,15 +131,9 @@ func readAll(f *os.File, h header, size int64) ([]byte, error) {
 					return
 				}
 				part := buf[from:min(from+chunkSize, size)]
-				n, err := f.ReadAt(part, from)
-				if i >= chunks { // of the log: a short read, after a truncation, leaves zeros
-					if n < len(part) && notEOF(err) != nil {
-						stop(err)
-					}
-					continue
-				}
-				covered := part[:min(int64(len(part)), h.sumsAt()-from)]
-				if n < len(covered) || crc32.Checksum(covered, castagnoli) != binary.LittleEndian.Uint32(sums[i*4:]) {
+				_, err := f.ReadAt(part, from) // a short read, after a truncation, leaves zeros
+				wrong := i < chunks && crc32.Checksum(part[:min(int64(len(part)), h.sumsAt()-from)], castagnoli) != binary.LittleEndian.Uint32(sums[i*4:])
+				if wrong || notEOF(err) != nil {
 					stop(err)
 				}
 			}

@@ -52,7 +52,7 @@ func (s *Store) tombstones(deleted []int) []chunk {
 }
 
 func (s *Store) write(ctx context.Context, added, tombstones []chunk) error {
-	unlock, locked, err := lock(ctx, s.Path)
+	unlock, locked, err := s.lock(ctx, s.Path)
 	if err != nil {
 		return s.failed("take the lock", err)
 	}
