@@ -105,21 +105,21 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 			w.Quiet, w.MaxWait, w.Poll = []time.Duration{-1, time.Millisecond, 20 * time.Millisecond}[h.IntN(3)], 50*time.Millisecond, 5*time.Millisecond
 			switch kind {
 			case 1:
-				w.noEvents = true
+				w.open = noEvents
 			case 2: // as after an overflow
-				w.onHints = func(hints []events.Hint) []events.Hint {
+				alter(w, nil, func(hints []events.Hint) []events.Hint {
 					if len(hints) > 3 {
 						return []events.Hint{{Rel: ".", Tree: true}}
 					}
 					return hints
-				}
+				})
 			case 3:
-				w.onAdd = func(rel string) error {
+				alter(w, func(rel string) error {
 					if strings.HasPrefix(rel, "g") {
 						return events.ErrLimit
 					}
 					return nil
-				}
+				}, nil)
 			}
 		})
 	}

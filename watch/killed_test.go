@@ -24,9 +24,8 @@ func TestKilledLoop(t *testing.T) {
 	if dir == "" {
 		t.Skip("TestKilled starts it")
 	}
-	saveAfter = time.Millisecond
 	w := New(filepath.Join(dir, "now", "root"), incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}, fileproc.Options{}, content)
-	w.Quiet, w.Poll = time.Millisecond, time.Millisecond
+	w.Quiet, w.Poll, w.saveAfter = time.Millisecond, time.Millisecond, time.Millisecond
 	for c, err := range w.Changes(t.Context()) {
 		switch {
 		case err != nil:

@@ -17,7 +17,6 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/plumbing"
-	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/watch/internal/events"
 )
 
@@ -32,9 +31,9 @@ const (
 	maxPoll        = time.Hour        // between two looks
 	farAhead       = time.Minute      // a file that settles later has a time in the future
 	maxRetry       = time.Minute      // between two looks at what could not be read
-)
 
-var saveAfter = 30 * time.Second // tests change it
+	defaultSaveAfter = 30 * time.Second // a change
+)
 
 // How long a save waits for another process that saves, which takes less than a second: not for long while changes may
 // have to be delivered, nor when somebody waits for the end.
@@ -45,13 +44,31 @@ const (
 
 var errEnded = errors.New("watch: the loop has ended")
 
+// A source says what may have changed. Events.Source, which says what its methods do, is the one that is used; tests have others.
+type source interface {
+	Add(rel string) error
+	Ready() <-chan struct{}
+	Take() []events.Hint
+	Sync(context.Context) error
+	Moved() bool
+	Close() error
+}
+
+func openEvents(root string) (source, error) {
+	s, err := events.Open(root)
+	if err != nil {
+		return nil, err // s would be a source that is not nil
+	}
+	return s, nil
+}
+
 // A loop is one use of a Watcher. All but watchDir is called on the goroutine of the
 // caller's loop.
 type loop[T any] struct {
 	w       *Watcher[T]
 	yield   func(Change[T], error) bool
 	session *incremental.Session[T]
-	source  *events.Source // nil: everything is polled
+	source  source // nil: everything is polled
 
 	skipAll   atomic.Bool  // fn has returned fs.SkipAll
 	refused   atomic.Bool  // Options.OnError has returned an error
@@ -148,7 +165,7 @@ func (l *loop[T]) run(ctx context.Context) {
 // send yields, unless the caller has left the loop. It reports whether it goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
 	if l.measures { // two system calls
-		defer func(start time.Duration) { l.away += sys.ProcessorTime() - start }(sys.ProcessorTime())
+		defer func(start time.Duration) { l.away += l.w.processorTime() - start }(l.w.processorTime())
 	}
 	l.left = l.left || !l.yield(c, err)
 	return !l.left
@@ -175,7 +192,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		l.openSource()
 	}
 	l.inFn.Store(0)
-	start, used, yielded := time.Now(), sys.ProcessorTime(), false
+	used, yielded := l.w.processorTime(), false
 	if all || len(names) > 0 {
 		broken := l.broken
 		l.broken = ""
@@ -223,7 +240,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	}
 	l.syncs = nil
 	clear(l.still)
-	l.plan(start, sys.ProcessorTime()-used-l.away, all, yielded)
+	l.plan(l.w.processorTime()-used-l.away, all, yielded)
 	return true
 }
 
@@ -256,16 +273,14 @@ func (l *loop[T]) openSource() {
 		_ = l.source.Close()
 	}
 	l.source, l.rootAway = nil, false
-	if l.w.opts.FS == nil && !l.w.noEvents {
-		var err error
-		l.source, err = events.Open(l.w.root) // else root is polled, until there are events
-		if errors.Is(err, events.ErrLimit) {
-			l.mu.Lock()
-			l.polled["."] = err
-			l.mu.Unlock()
-		}
-		l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported) && !errors.Is(err, events.ErrLimit)
+	var err error
+	l.source, err = l.w.open(l.w.root) // else root is polled, until there are events
+	if errors.Is(err, events.ErrLimit) {
+		l.mu.Lock()
+		l.polled["."] = err
+		l.mu.Unlock()
 	}
+	l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported) && !errors.Is(err, events.ErrLimit)
 }
 
 // watchDir sets the watch of a directory that a run is about to list, or in which it looks for rules. What happens
@@ -275,9 +290,6 @@ func (l *loop[T]) watchDir(rel string) {
 		return
 	}
 	err := l.source.Add(rel)
-	if l.w.onAdd != nil {
-		err = errors.Join(err, l.w.onAdd(rel))
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// What is polled stays so, with a watch too, until a run looks at all of it, see forgetPolled: this one may
@@ -325,7 +337,7 @@ func (l *loop[T]) pollNames() []string {
 }
 
 // plan sets the times of what is to be done while nothing happens, after a burst.
-func (l *loop[T]) plan(start time.Time, cost time.Duration, all, yielded bool) {
+func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
 	now := time.Now()
 	l.settleAt = time.Time{}
 	for _, at := range l.session.Unsettled() {
@@ -338,13 +350,13 @@ func (l *loop[T]) plan(start time.Time, cost time.Duration, all, yielded bool) {
 		l.settleAt = soonest // so that the loop never does this alone
 	}
 	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
-		l.saveAt = now.Add(saveAfter)
+		l.saveAt = now.Add(l.w.saveAfter)
 	}
-	l.planRetry(start, now)
+	l.planRetry(now)
 	switch names := l.pollNames(); {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
-	case all || l.pollAt.IsZero() || !l.pollAt.After(start):
+	case all || l.pollAt.IsZero(): // this burst has looked, or it is new
 		pause := l.poll()
 		if l.measures && !l.rootAway {
 			l.measure(cost)
@@ -369,14 +381,14 @@ func (l *loop[T]) measure(cost time.Duration) {
 
 // planRetry sets the time at which what could not be read is tried again, after pauses that grow:
 // what kept the last burst from it may pass without an event.
-func (l *loop[T]) planRetry(start, now time.Time) {
+func (l *loop[T]) planRetry(now time.Time) {
 	if l.hasFailed.Swap(false) {
 		l.retryAt, l.retryPause = time.Time{}, 0
 	}
 	switch {
 	case len(l.unread()) == 0:
 		l.retryAt, l.retryPause = time.Time{}, 0
-	case !l.retryAt.After(start): // the burst has tried it, or it is new
+	case l.retryAt.IsZero(): // this burst has tried it, or it is new
 		l.retryPause = min(max(2*l.retryPause, l.poll()), maxRetry)
 		l.retryAt = now.Add(l.retryPause)
 	}
@@ -451,8 +463,9 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 func (l *loop[T]) due(ctx context.Context) time.Duration {
 	now := time.Now()
 	is := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
+	isDue := false // all that is, in one burst
 	if is(l.settleAt) {
-		l.settleAt = time.Time{}
+		isDue, l.settleAt = true, time.Time{}
 		if l.source != nil {
 			l.take()
 		}
@@ -463,15 +476,16 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		}
 		l.mark(slices.Collect(maps.Keys(l.still)))
 		l.unsaved = true
-		return 0
 	}
 	if is(l.pollAt) {
-		l.pollAt = now
+		isDue, l.pollAt = true, time.Time{}
 		l.mark(l.pollNames())
-		return 0
 	}
 	if is(l.retryAt) {
+		isDue, l.retryAt = true, time.Time{}
 		l.mark(l.unread())
+	}
+	if isDue {
 		return 0
 	}
 	if is(l.saveAt) && len(l.dirty) == 0 {
@@ -537,9 +551,6 @@ func (l *loop[T]) mark(names []string) {
 // take adds what events hint at to what is dirty.
 func (l *loop[T]) take() {
 	hints := l.source.Take()
-	if l.w.onHints != nil {
-		hints = l.w.onHints(hints)
-	}
 	for _, h := range hints {
 		l.dirty[h.Rel] = true
 	}
@@ -573,7 +584,7 @@ func (l *loop[T]) save(ctx context.Context) {
 	l.saveAt, l.unsaved = time.Time{}, false
 	if err != nil {
 		text = err.Error()
-		l.saveAt, l.unsaved = time.Now().Add(saveAfter), true
+		l.saveAt, l.unsaved = time.Now().Add(l.w.saveAfter), true
 	}
 	if text != l.saveError {
 		l.saveError = text

@@ -62,6 +62,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/watch/internal/events"
 )
 
@@ -111,16 +112,23 @@ type Watcher[T any] struct {
 	mu    sync.Mutex
 	ended chan struct{} // closed when the loop ends
 
-	// Of tests: there are no events; a directory gets no watch; what events hint at is something else.
-	noEvents bool
-	onAdd    func(rel string) error
-	onHints  func([]events.Hint) []events.Hint
+	// What New sets, and tests replace.
+	open          func(root string) (source, error)
+	processorTime func() time.Duration // which the process has taken
+	saveAfter     time.Duration        // a change
 }
 
 // New returns a Watcher, whose arguments are those of incremental.Stream, but for
 // inc.Deleted, which is not called, and opts.Files, which must be nil.
 func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) *Watcher[T] {
-	return &Watcher[T]{root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error), ended: make(chan struct{})}
+	w := &Watcher[T]{
+		root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error), ended: make(chan struct{}),
+		open: openEvents, processorTime: sys.ProcessorTime, saveAfter: defaultSaveAfter,
+	}
+	if opts.FS != nil {
+		w.open = func(string) (source, error) { return nil, events.ErrUnsupported }
+	}
+	return w
 }
 
 // Changes yields the results of all files, those that are unchanged since an earlier

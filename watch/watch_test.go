@@ -19,7 +19,6 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/fsinfo"
-	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/watch/internal/events"
 	"github.com/gofrs/flock"
@@ -41,13 +40,16 @@ type follower struct {
 	calls   map[string]int
 }
 
-var errTestEnds = errors.New("the test has ended")
+var (
+	errTestEnds = errors.New("the test has ended")
+	errFails    = errors.New("fails")
+)
 
 func content(f *fileproc.File) (string, error) {
 	text := string(f.Data())
 	switch {
 	case strings.HasSuffix(text, "!"):
-		return "", errors.New("fails")
+		return "", errFails
 	case strings.HasSuffix(text, "?"):
 		return "", fileproc.ErrSkip
 	}
@@ -162,10 +164,46 @@ func quiet(time time.Duration) func(*Watcher[string]) {
 	return func(w *Watcher[string]) { w.Quiet = time }
 }
 
+func noEvents(string) (source, error) { return nil, events.ErrUnsupported }
+
+// An altered source is that of this system, but for the error of Add and what Take returns, unless these are nil.
+type altered struct {
+	source
+	add  func(rel string) error
+	take func([]events.Hint) []events.Hint
+}
+
+// alter gives w a source that is altered.
+func alter(w *Watcher[string], add func(rel string) error, take func([]events.Hint) []events.Hint) {
+	w.open = func(root string) (source, error) {
+		s, err := openEvents(root)
+		if err != nil {
+			return nil, err
+		}
+		return altered{s, add, take}, nil
+	}
+}
+
+func (s altered) Add(rel string) error {
+	err := s.source.Add(rel)
+	if s.add != nil {
+		err = errors.Join(err, s.add(rel))
+	}
+	return err
+}
+
+func (s altered) Take() []events.Hint {
+	hints := s.source.Take()
+	if s.take != nil {
+		hints = s.take(hints)
+	}
+	return hints
+}
+
 // each runs a test with the events of this system, and with polling.
 func each(t *testing.T, test func(t *testing.T, set func(*Watcher[string]))) {
 	t.Run("events", func(t *testing.T) { test(t, nil) })
-	t.Run("polling", func(t *testing.T) { test(t, func(w *Watcher[string]) { w.noEvents = true }) })
+	t.Run("polling", func(t *testing.T) { test(t, func(w *Watcher[string]) { w.open = noEvents }) })
 }
 
 // TestChanges: what is there, then each change, until the end.
@@ -249,36 +287,6 @@ func TestEditorsSaves(t *testing.T) {
 	}
 }
 
-// TestOneCallForEachChange: neither the check of a file that has settled, nor a write of the same content, calls fn. Where content is not
-// compared, events show that nothing has happened, and without them nothing comes twice.
-func TestOneCallForEachChange(t *testing.T) {
-	each(t, func(t *testing.T, set func(*Watcher[string])) {
-		for _, size := range []int{0, 2, fileproc.NoRead} {
-			t.Run(fmt.Sprint("ReadSize=", size), func(t *testing.T) {
-				root := t.TempDir()
-				testtree.Make(t, root, "a=1", "d/b=long")
-				f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{ReadSize: size}, set)
-				for _, again := range []string{"two", "twofold"} {
-					f.write("a", again)
-					f.sync()
-					if size == 0 {
-						f.write("a", again) // before it has settled
-						f.sync()
-					}
-					time.Sleep(3 * fsinfo.Settled) // it is looked at again
-					f.sync()
-				}
-				calls := f.calls
-				got := slices.DeleteFunc(f.take(), func(s string) bool { return strings.HasSuffix(s, "new") })
-				require.Len(t, got, 2, "%v", got)
-				if set == nil && hasEvents(root) || size == 0 {
-					require.Equal(t, map[string]int{"a": 3, "d/b": 1}, calls)
-				}
-			})
-		}
-	})
-}
-
 // TestEventBeforeItSettles: a file that is written again within a step of the clock, so that its metadata is the same, is not still.
 func TestEventBeforeItSettles(t *testing.T) {
 	l := &loop[string]{w: &Watcher[string]{}, source: &events.Source{}, dirty: map[string]bool{"a": true, "d": true}, polled: map[string]error{"p": events.ErrLimit}}
@@ -291,177 +299,10 @@ func TestEventBeforeItSettles(t *testing.T) {
 	require.False(t, l.isStill("b"))
 }
 
-// TestPollingIsQuiet: what can be kept in no cache file, nor be compared, does not come at each look.
-func TestPollingIsQuiet(t *testing.T) {
-	for name, set := range map[string]func(*Watcher[string]){
-		"not UTF-8":                func(*Watcher[string]) {},
-		"content alone":            func(w *Watcher[string]) { w.inc.Compare = incremental.CompareContent },
-		"neither":                  func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, fileproc.NoRead },
-		"neither, by their length": func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, 3 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			testtree.Make(t, root, "latin1=caf\xe9", "text=cafe", "fails=caf!", "skipped=caf?")
-			f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
-				w.noEvents = true
-				set(w)
-			})
-			f.take()
-			for range 3 {
-				require.Empty(t, f.take())
-			}
-			time.Sleep(2 * fsinfo.Settled)
-			f.sync()
-			require.Empty(t, f.got, "not even settled")
-			calls := maps.Clone(f.calls)
-			f.sync()
-			require.True(t, strings.HasPrefix(name, "neither") || maps.Equal(calls, f.calls), "fn is called again")
-			require.NoError(t, os.Remove(f.path("latin1")))
-			require.Equal(t, []string{"latin1 deleted"}, f.take())
-			f.write("latin1", "caf\xe8s")
-			require.Len(t, f.take(), 1)
-		})
-	}
-}
-
 // hasEvents reports whether there are events in the test's directory.
 func hasEvents(root string) bool {
 	s, err := events.Open(root)
 	return err == nil && errors.Join(s.Add("."), s.Close()) == nil
-}
-
-// TestFiltersCostNoWatch: what the options leave out is not watched, and an edited ignore file shows as deletions and new files.
-func TestFiltersCostNoWatch(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, ".ignore=node_modules\n", "src/a=1", "node_modules/x/y/z=2", ".git/objects/00/x=3", "out/b=4", "deep/er/c=5")
-	var mu sync.Mutex
-	var watched []string
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{
-		IgnoreFiles: []string{".ignore"}, SkipHidden: true, Exclude: []string{"out"}, MaxDepth: 2,
-	}, func(w *Watcher[string]) {
-		w.onAdd = func(rel string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			watched = append(watched, rel)
-			return nil
-		}
-	})
-	take := func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		slices.Sort(watched)
-		defer func() { watched = nil }()
-		return slices.Compact(watched)
-	}
-	require.Equal(t, []string{"src/a=1 new"}, f.take())
-	if hasEvents(root) {
-		require.Equal(t, []string{".", "deep", "src"}, take())
-	}
-	f.write(".ignore", "src\n")
-	f.write("node_modules/n", "6")
-	require.Equal(t, []string{"node_modules/n=6 new", "src/a deleted"}, f.take())
-	if hasEvents(root) {
-		require.Equal(t, []string{".", "deep", "node_modules"}, take())
-	}
-}
-
-// TestWatchTooLate: a directory that is polled gets a watch while a run looks at a part of it. The rest has still to be looked at.
-func TestWatchTooLate(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "d/x=1", "d/e/x=2")
-	var watched atomic.Bool
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxDepth: 3}, func(w *Watcher[string]) {
-		w.Poll = time.Hour
-		w.onAdd = func(rel string) error {
-			if rel == "d" && !watched.Load() {
-				return events.ErrLimit
-			}
-			return nil
-		}
-		w.onHints = func(hints []events.Hint) []events.Hint {
-			return slices.DeleteFunc(hints, func(h events.Hint) bool { return h.Rel == "d/x" })
-		}
-	})
-	if !hasEvents(root) {
-		t.Skip("everything is polled here")
-	}
-	require.Equal(t, []string{" fails", "d/e/x=2 new", "d/x=1 new"}, f.take())
-	f.write("d/x", "one")
-	watched.Store(true)
-	f.write("d/e/x", "two")
-	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.results["d/e/x"] == "two"
-	}, 10*time.Second, time.Millisecond)
-	require.Contains(t, f.take(), "d/x=one changed")
-}
-
-// TestLimit: a directory that gets no watch is polled, which is said once.
-func TestLimit(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a/x=1", "b/x=2", "b/c/x=3")
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) {
-		w.Poll = 10 * time.Millisecond
-		w.onAdd = func(rel string) error {
-			if strings.HasPrefix(rel, "b") {
-				return events.ErrLimit
-			}
-			return nil
-		}
-		w.onHints = func(hints []events.Hint) []events.Hint {
-			return slices.DeleteFunc(hints, func(h events.Hint) bool { return strings.HasPrefix(h.Rel, "b/") })
-		}
-	})
-	if !hasEvents(root) {
-		t.Skip("everything is polled here")
-	}
-	require.Equal(t, []string{" fails", "a/x=1 new", "b/c/x=3 new", "b/x=2 new"}, f.take())
-	f.write("b/c/x", "three")
-	f.write("b/d/e/x", "4")
-	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.results["b/c/x"] == "three" && f.results["b/d/e/x"] == "4"
-	}, 10*time.Second, time.Millisecond)
-	require.NoError(t, os.RemoveAll(f.path("b")))
-	require.Contains(t, f.take(), "b/d/e/x deleted")
-	require.Empty(t, f.take())
-}
-
-// TestFailuresPass: what could not be read is looked at again, without a hint, by Sync and by itself, until it can.
-func TestFailuresPass(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a=1", "d/b=2")
-	var lost atomic.Bool
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{MaxFileSize: 8}, func(w *Watcher[string]) {
-		w.Poll = 5 * time.Millisecond
-		w.onHints = func(hints []events.Hint) []events.Hint {
-			if lost.Load() {
-				return nil
-			}
-			return hints
-		}
-	})
-	f.take()
-	for _, pass := range []func() []string{f.take, func() []string {
-		require.Eventually(t, func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.results["a"] == "short" && f.results["d/b"] == "short"
-		}, 10*time.Second, time.Millisecond)
-		return f.take()
-	}} {
-		lost.Store(false)
-		f.write("a", "too long to be read")
-		f.write("d/b", "too long to be read")
-		require.Equal(t, []string{"a fails", "d/b fails"}, f.take())
-		require.Empty(t, f.take(), "it still fails")
-		lost.Store(true) // as if no event told that it can be read
-		f.write("a", "short")
-		f.write("d/b", "short")
-		require.Equal(t, []string{"a=short changed", "d/b=short changed"}, pass())
-	}
 }
 
 // TestIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, everything stands, and then comes what has changed.
@@ -504,87 +345,6 @@ func TestOnErrorEndsTheLoop(t *testing.T) {
 	}
 }
 
-// TestRetriesGrowRare: the pauses before what stays unreadable is looked at again grow, and a new failure begins with a short one.
-func TestRetriesGrowRare(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a=too long", "b=short")
-	s, err := incremental.Open(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxFileSize: 5}, content)
-	require.NoError(t, err)
-	l := &loop[string]{w: &Watcher[string]{}, session: s}
-	for range s.Run(t.Context(), nil) {
-	}
-	now := time.Now()
-	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		l.planRetry(now, now)
-		l.planRetry(now, now.Add(pause*time.Second/2)) // after another burst
-		require.Equal(t, now.Add(pause*time.Second), l.retryAt)
-		now = l.retryAt
-	}
-	testtree.Make(t, root, "a=1")
-	for range s.Run(t.Context(), slices.Collect(maps.Keys(maps.Collect(s.Failed())))) {
-	}
-	l.planRetry(now, now)
-	require.Zero(t, l.retryAt)
-
-	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			testtree.Make(t, root, "a=too long", "b=short")
-			w := New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxFileSize: 5, OnError: onError}, content)
-			l := &loop[string]{w: w, yield: func(Change[string], error) bool { return true }, dirty: map[string]bool{".": true}, polled: map[string]error{}}
-			require.NoError(t, l.open())
-			require.True(t, l.burst(t.Context()))
-			for _, spec := range []string{"b=longer", "c=another"} {
-				l.retryPause, l.retryAt = maxRetry, time.Now().Add(maxRetry)
-				require.True(t, l.burst(t.Context()), "nothing is dirty")
-				require.Equal(t, maxRetry, l.retryPause)
-				testtree.Make(t, root, spec)
-				l.mark([]string{spec[:1]})
-				require.True(t, l.burst(t.Context()))
-				require.Equal(t, defaultPoll, l.retryPause)
-			}
-			l.retryPause, l.retryAt = maxRetry, time.Now().Add(maxRetry)
-			l.mark([]string{"."})
-			require.True(t, l.burst(t.Context()), "as before")
-			require.Equal(t, maxRetry, l.retryPause)
-			if l.source != nil {
-				require.NoError(t, l.source.Close())
-			}
-		})
-	}
-}
-
-// TestLooksAreMeasured: the first burst, which reads all, does not say what a look takes. A tree in which fn is called at each look is polled
-// as rarely as others.
-func TestLooksAreMeasured(t *testing.T) {
-	w := New(t.TempDir(), incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, content)
-	w.noEvents = true
-	l := &loop[string]{w: w, yield: func(Change[string], error) bool { return true }, dirty: map[string]bool{".": true}, polled: map[string]error{}}
-	require.NoError(t, l.open())
-	for _, measures := range []bool{false, true} {
-		require.True(t, l.burst(t.Context()))
-		require.Equal(t, measures, l.measures)
-		l.mark([]string{"."})
-	}
-	l.inFn.Store(1)
-	l.measure(time.Second)
-	require.InDelta(t, time.Second, l.look, float64(time.Millisecond))
-	l.inFn.Store(int64(time.Hour))
-	l.measure(time.Minute)
-	require.InDelta(t, time.Second, l.look, float64(time.Millisecond))
-	l.inFn.Store(0)
-	l.measure(time.Millisecond)
-	require.Equal(t, time.Millisecond, l.look)
-}
-
-// TestPollIsNoBusyLoop: a time that is too short to poll does not keep a processor busy.
-func TestPollIsNoBusyLoop(t *testing.T) {
-	for _, poll := range []time.Duration{-time.Second, -1, 1} {
-		l := &loop[string]{w: &Watcher[string]{Poll: poll}}
-		require.Equal(t, minPoll, l.poll())
-	}
-}
-
 // TestFileForADirectory: nothing is left of a directory when a file that cannot be read takes its place.
 func TestFileForADirectory(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
@@ -596,62 +356,6 @@ func TestFileForADirectory(t *testing.T) {
 		f.write("d", "too long to be read")
 		require.Equal(t, []string{"d fails", "d/a deleted", "d/e/b deleted"}, f.take())
 	})
-}
-
-// TestRootComesLate: before root can be listed, nothing is settled. Then all its results come, those of the cache file too.
-func TestRootComesLate(t *testing.T) {
-	each(t, func(t *testing.T, set func(*Watcher[string])) {
-		dir := t.TempDir()
-		root, file := filepath.Join(dir, "root"), filepath.Join(dir, "c")
-		testtree.Make(t, dir, "root/a=1", "root/b=2")
-		time.Sleep(2 * fsinfo.Settled)
-		follow(t, root, file, fileproc.Options{}, set).stop()
-		require.NoError(t, os.Rename(root, root+".away"))
-		f := follow(t, root, file, fileproc.Options{}, set)
-		require.Empty(t, f.take()[1:])
-		require.Equal(t, []string(nil), f.got)
-		require.NoError(t, os.Rename(root+".away", root))
-		f.sync()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		slices.Sort(f.got[:2])
-		require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged", "settled"}, f.got)
-	})
-}
-
-// TestPollingFollowsTheProcessor: a look that waits, as for another program, does not make the next one come late, nor does fn.
-func TestPollingFollowsTheProcessor(t *testing.T) {
-	root := t.TempDir()
-	testtree.Make(t, root, "a=1")
-	var waits sync.Once
-	w := New(root, incremental.Options[int]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{Select: func(file *fileproc.File) bool {
-		if file.Rel() == "b" {
-			waits.Do(func() { time.Sleep(300 * time.Millisecond) })
-		}
-		return true
-	}}, func(file *fileproc.File) (int, error) {
-		if start := sys.ProcessorTime(); file.Rel() != "b" {
-			for sys.ProcessorTime()-start < 300*time.Millisecond { // of which polling would wait a hundred times
-			}
-		}
-		return 0, nil
-	})
-	w.noEvents, w.Poll = true, time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for c, err := range w.Changes(ctx) {
-		require.NoError(t, err)
-		switch {
-		case c.Rel == "b":
-			testtree.Make(t, root, "c=3")
-		case c.Rel == "c":
-			testtree.Make(t, root, "d=4")
-		case c.Rel == "d":
-			return
-		case c.Settled:
-			testtree.Make(t, root, "b=2")
-		}
-	}
 }
 
 // TestRulesInsideRoot: what is ignored follows each file that decides it, also in directories that no run lists and that come later.
@@ -1012,64 +716,12 @@ func lock(t *testing.T, file string) (unlock func()) {
 	return func() { require.NoError(t, l.Unlock()) }
 }
 
-// TestLockedCache: while another process holds the cache file's lock, changes come, and saves are tried again.
-func TestLockedCache(t *testing.T) {
-	was := saveAfter
-	t.Cleanup(func() { saveAfter = was }) // after the end of the loop
-	saveAfter = 10 * time.Millisecond
-	file := filepath.Join(t.TempDir(), "c")
-	unlock := lock(t, file)
-	f := follow(t, t.TempDir(), file, fileproc.Options{}, nil)
-	f.write("a", "1")
-	has := func(what string) func() bool {
-		return func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return slices.Contains(f.got, what)
-		}
-	}
-	require.Eventually(t, has(" fails"), 20*time.Second, time.Millisecond)
-	f.write("b", "2")
-	require.Eventually(t, has("b=2 new"), 20*time.Second, time.Millisecond)
-	time.Sleep(6 * fsinfo.Settled) // nothing else leads to a save
-	require.NoFileExists(t, file)
-	unlock()
-	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, 20*time.Second, time.Millisecond)
-}
-
-// TestSaveWaitsForTheBurst: a save whose time has come does not keep the loop busy while a change waits for quiet.
-func TestSaveWaitsForTheBurst(t *testing.T) {
-	now := time.Now()
-	w := New(t.TempDir(), incremental.Options[string]{}, fileproc.Options{}, content)
-	w.Quiet, w.MaxWait = time.Hour, time.Hour
-	l := loop[string]{w: w, dirty: map[string]bool{"a": true}, first: now, last: now, saveAt: now}
-	require.Greater(t, l.due(t.Context()), time.Minute)
-}
-
-// TestLockedCacheAtTheEnd: another process that holds the cache file's lock does not keep the loop from ending.
-func TestLockedCacheAtTheEnd(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "c")
-	lock(t, file)
-	f := follow(t, t.TempDir(), file, fileproc.Options{}, nil)
-	f.write("a", "1")
-	f.sync()
-	start := time.Now()
-	f.stop()
-	require.Less(t, time.Since(start), 15*time.Second, "half of what a save may wait")
-	err := <-f.ended
-	f.ended <- err
-	require.ErrorIs(t, err, incremental.ErrNotSaved)
-}
-
 // TestNoGrowth: after many saves of an editor, each with temporary files of names that never come again, a loop has the memory that it had
 // after some. There are six for each round of FILEPROC_WATCHED.
 func TestNoGrowth(t *testing.T) {
-	was := saveAfter
-	t.Cleanup(func() { saveAfter = was }) // after the end of the loop
-	saveAfter = 10 * time.Millisecond
 	root := t.TempDir()
 	testtree.Make(t, root, testtree.Numbered("d", 50)...)
-	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, nil)
+	f := follow(t, root, filepath.Join(t.TempDir(), "c"), fileproc.Options{}, func(w *Watcher[string]) { w.saveAfter = 10 * time.Millisecond })
 	saves := 0
 	memory := func(n int) uint64 {
 		for range n {

@@ -1,0 +1,1399 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/fileproc/fileproc/internal/sys"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/fileproc/fileproc/watch/internal/events"
+	"github.com/stretchr/testify/require"
+)
+
+// TestModelBeginning: the first burst yields all results, and is Settled, also if there is none.
+func TestModelBeginning(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1", "d/b=2", "d/x=!", "d/s=?")
+		m.start()
+		m.want("a=1 new, d/b=2 new, d/x fails, settled")
+		m.after(time.Hour)
+		m.stop()
+		m.want(errTestEnds.Error())
+
+		m.start()
+		m.want("a=1 unchanged, d/b=2 unchanged, d/x fails, settled")
+		m.sync()
+	})
+	inModel(t, func(m *model) {
+		m.start()
+		m.want("settled")
+	})
+}
+
+// TestModelQuiet: a change is looked at once nothing has changed for the quiet time, 50 ms if none is set.
+func TestModelQuiet(t *testing.T) {
+	for _, tc := range []struct{ set, is time.Duration }{{0, 50 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}} {
+		inModel(t, func(m *model) {
+			m.w.Quiet = tc.set
+			m.start()
+			m.take()
+			for range 2 {
+				m.write("a", "half")
+				m.after(tc.is - 1)
+			}
+			m.write("a", "whole")
+			m.after(tc.is, "a=whole new, settled")
+			m.write("a", "again")
+			m.after(tc.is, "a=again changed, settled")
+		})
+	}
+	inModel(t, func(m *model) {
+		m.w.Quiet = -1
+		m.start()
+		m.take()
+		m.write("a", "1")
+		m.want("a=1 new, settled")
+	})
+}
+
+// TestModelMaxWait: a file that is written all the time is looked at after MaxWait, one second if none is set, and so again and again.
+func TestModelMaxWait(t *testing.T) {
+	for _, tc := range []struct{ set, is time.Duration }{{0, time.Second}, {200 * time.Millisecond, 200 * time.Millisecond}} {
+		inModel(t, func(m *model) {
+			m.w.MaxWait = tc.set
+			m.start()
+			m.take()
+			for burst := range 3 {
+				m.write("a", "new")
+				for range int(tc.is/(20*time.Millisecond)) - 1 {
+					m.after(20 * time.Millisecond)
+					m.write("a", fmt.Sprint(burst))
+				}
+				m.after(20*time.Millisecond, fmt.Sprintf("a=%d %v, settled", burst, []incremental.Kind{incremental.New, incremental.Changed}[min(burst, 1)]))
+			}
+		})
+	}
+}
+
+// TestModelOneBurst: what changes within the quiet time comes in one burst, a file once, however many events tell of it.
+func TestModelOneBurst(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.tell = func(hints []events.Hint) []events.Hint { return slices.Repeat(hints, 3) }
+		m.old("a=1", "b=2", "d/c=3")
+		m.start()
+		m.take()
+		m.calls = 0
+		m.rename("a", "a~") // an editor's save
+		m.write("a", "one")
+		m.remove("a~")
+		m.write(".b.tmp", "two") // and another's
+		m.rename(".b.tmp", "b")
+		m.rename("d", "e")
+		m.after(50*time.Millisecond, "a=one changed, b=two changed, d/c deleted, e/c=3 new, settled")
+		require.Equal(m, 3, m.calls)
+	})
+}
+
+// TestModelNothingNew: a burst in which no result has changed yields nothing, and calls nothing.
+func TestModelNothingNew(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.write("a", "1")
+		m.start()
+		m.take()
+		m.takeLooks()
+		time.Sleep(time.Second) // it has not settled
+		m.write("a", "1")
+		m.write("d/e/", "")
+		m.after(50 * time.Millisecond)
+		require.Equal(m, 1, m.takeLooks())
+		m.rest()
+		require.Equal(m, 1, m.calls)
+	})
+}
+
+// TestModelStillDay: while nothing happens and events tell of all, a loop looks at no file. What was written last it looks at once more, when
+// that has settled.
+func TestModelStillDay(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1", "d/b=2")
+		m.start()
+		m.want("a=1 new, d/b=2 new, settled")
+		m.takeLooks()
+		m.after(24 * time.Hour)
+		require.Zero(m, m.takeLooks())
+		m.write("a", "one")
+		m.after(50*time.Millisecond, "a=one changed, settled")
+		require.Equal(m, 1, m.takeLooks())
+		m.after(settles - 50*time.Millisecond - 1)
+		require.Zero(m, m.takeLooks())
+		m.after(1)
+		require.Equal(m, 1, m.takeLooks())
+		m.after(24 * time.Hour)
+		require.Zero(m, m.takeLooks())
+		require.Equal(m, 3, m.calls)
+	})
+}
+
+// TestModelSettling: one look is enough for several files that settle soon after each other, and none is made for one whose time is far ahead.
+// A write that no time shows is found when the file has settled.
+func TestModelSettling(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1", "b=2", "far=3")
+		m.start()
+		m.take()
+		m.takeLooks()
+		m.world.putAt(modelRoot+"/far", "three", time.Now().Add(time.Hour))
+		m.hint("far", false)
+		m.write("a", "one")
+		m.after(50*time.Millisecond, "a=one changed, far=three changed, settled")
+		m.write("b", "two")
+		m.after(50*time.Millisecond, "b=two changed, settled")
+		require.Equal(m, 3, m.takeLooks())
+		m.world.putAt(modelRoot+"/a", "ONE", time.Now().Add(-100*time.Millisecond)) // with the same time, and no event
+		m.after(settles-50*time.Millisecond, "a=ONE changed, settled")
+		require.Equal(m, 2, m.takeLooks())
+		m.rest()
+		m.takeLooks()
+		m.after(30 * time.Minute)
+		require.Zero(m, m.takeLooks())
+	})
+}
+
+// TestModelUnsettledForEver: a file whose metadata differs at each look, though its times are old, does not keep the loop busy.
+func TestModelUnsettledForEver(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		old := time.Now().Add(-time.Hour)
+		n := 0
+		m.world.onStat = func(name string) {
+			if name == modelRoot+"/a" {
+				n++
+				m.world.putAt(name, strings.Repeat("x", n), old)
+			}
+		}
+		m.start()
+		m.take()
+		m.takeLooks()
+		time.Sleep(10 * time.Second)
+		looks := m.takeLooks()
+		require.Positive(m, looks)
+		require.LessOrEqual(m, looks, 200, "each 50 ms")
+	})
+}
+
+// TestModelSync: Sync waits for no quiet time, delivers what events tell of late, and says nothing new if there is nothing.
+func TestModelSync(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.Quiet, m.w.MaxWait = time.Hour, time.Hour
+		m.late = func(events.Hint) time.Duration { return time.Minute }
+		m.old("a=1")
+		m.start()
+		m.take()
+		m.write("a", "one")
+		m.write("b", "2")
+		m.sync("a=one changed, b=2 new, settled")
+		m.sync()
+		m.rest()
+		m.takeLooks()
+		m.sync()
+		require.Zero(m, m.takeLooks(), "nothing is looked at")
+		m.syncing = func() error { return errors.New("nobody knows") }
+		m.world.put(modelRoot+"/a", "unnoticed")
+		m.sync("a=unnoticed changed, settled")
+	})
+}
+
+// TestModelSyncs: several calls of Sync are answered by one burst, which may be one that is under way. One that is given up keeps nobody.
+func TestModelSyncs(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.Quiet = -1
+		block, blocked := make(chan struct{}), false
+		m.onYield = func(c Change[string], err error) bool {
+			if blocked && c.Settled {
+				<-block
+			}
+			return true
+		}
+		m.start()
+		m.take()
+		blocked = true
+		m.write("a", "1")
+		synctest.Wait()
+		var done atomic.Int32
+		for range 5 {
+			go func() {
+				if m.w.Sync(context.Background()) == nil {
+					done.Add(1)
+				}
+			}()
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		gone := make(chan error, 1)
+		go func() { gone <- m.w.Sync(ctx) }()
+		synctest.Wait()
+		require.Zero(m, done.Load())
+		cancel(errTestEnds)
+		require.ErrorIs(m, <-gone, errTestEnds)
+		blocked = false
+		close(block)
+		synctest.Wait()
+		require.EqualValues(m, 5, done.Load())
+		m.want("a=1 new, settled")
+	})
+}
+
+// TestModelSyncEnds: a Sync that the loop has taken is answered when the loop ends, whatever ends it, and so is one that comes later.
+func TestModelSyncEnds(t *testing.T) {
+	for name, set := range map[string]func(m *model){
+		"break":  func(m *model) { m.onYield = func(Change[string], error) bool { return false } },
+		"cancel": func(m *model) { m.end(errTestEnds) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.old("a=1")
+				m.start()
+				m.take()
+				m.syncing = func() error {
+					set(m)
+					m.world.put(modelRoot+"/a", "one")
+					return errTestEnds // all is looked at
+				}
+				require.ErrorIs(m, m.w.Sync(context.Background()), errEnded)
+				<-m.ended
+				require.ErrorIs(m, m.w.Sync(context.Background()), errEnded)
+			})
+		})
+	}
+}
+
+// TestModelSyncBeforeTheLoop: Sync waits for a loop that has not begun, and so does one after the next use of the Watcher has begun.
+func TestModelSyncBeforeTheLoop(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		for range 2 {
+			done := make(chan error, 1)
+			if m.end == nil {
+				go func() { done <- m.w.Sync(context.Background()) }()
+				time.Sleep(time.Hour)
+				require.Empty(m, done)
+			} else {
+				m.stop()
+				require.ErrorIs(m, m.w.Sync(context.Background()), errEnded)
+			}
+			m.take()
+			m.start()
+			if len(m.take()) != 1 {
+				t.Error("one burst")
+			}
+			if m.opened == 1 {
+				require.NoError(m, <-done)
+			}
+			m.sync()
+		}
+	})
+}
+
+// TestModelOverflow: a hint of root stands for all that is below.
+func TestModelOverflow(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.tell = func([]events.Hint) []events.Hint { return []events.Hint{{Rel: ".", Tree: true}} }
+		m.old("a=1", "d/b=2", "d/c=3")
+		m.start()
+		m.take()
+		m.write("d/b", "two")
+		m.world.put(modelRoot+"/e/f/g", "4")
+		m.world.move(modelRoot+"/a", "")
+		m.after(50*time.Millisecond, "a deleted, d/b=two changed, e/f/g=4 new, settled")
+	})
+}
+
+// TestModelNewDirectories: a directory that comes is watched, with all below, before it is listed, so that nothing in it is missed.
+func TestModelNewDirectories(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.Quiet = -1
+		m.add = func(rel string) error {
+			if strings.HasPrefix(rel, "d") { // as soon as a directory is watched, something comes there
+				m.world.put(modelRoot+"/"+rel+"/early", "1")
+			}
+			return nil
+		}
+		m.start()
+		m.take()
+		m.takeWatched()
+		m.write("d/e/f/", "")
+		m.want("d/e/early=1 new, d/e/f/early=1 new, d/early=1 new, settled")
+		require.Equal(m, []string{"d", "d/e", "d/e/f"}, m.takeWatched())
+		m.add = nil
+		m.write("d/e/f/g", "2")
+		m.want("d/e/f/g=2 new, settled")
+		m.remove("d")
+		m.want("d/e/early deleted, d/e/f/early deleted, d/e/f/g deleted, d/early deleted, settled")
+	})
+}
+
+// TestModelFilters: what the options leave out gets no watch. An edited ignore file shows as deletions and new files, and the directories
+// that are no longer left out get one.
+func TestModelFilters(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.opts.IgnoreFiles, m.w.opts.SkipHidden, m.w.opts.Exclude, m.w.opts.MaxDepth = []string{".ignore"}, true, []string{"out"}, 2
+		m.old(".ignore=node_modules\n", "src/a=1", "node_modules/x/y/z=2", ".git/objects/00/x=3", "out/b=4", "deep/er/c=5")
+		m.start()
+		m.want("src/a=1 new, settled")
+		require.Equal(m, []string{".", "deep", "src"}, m.takeWatched())
+		m.write(".ignore", "src\n")
+		m.write("node_modules/n", "6")
+		m.after(50*time.Millisecond, "node_modules/n=6 new, src/a deleted, settled")
+		require.Equal(m, []string{".", "deep", "node_modules"}, m.takeWatched())
+	})
+}
+
+// TestModelFailuresPass: what cannot be read fails once. It is looked at again after pauses that grow from Poll to a minute, and a new failure
+// begins with a short one.
+func TestModelFailuresPass(t *testing.T) {
+	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.w.opts.OnError = onError
+				fails := func(rel string) []string {
+					if onError != nil {
+						return nil
+					}
+					return []string{rel + " fails, settled"}
+				}
+				m.old("a=1", "b=2", "d/c=3")
+				m.start()
+				m.take()
+				m.world.fails("d/c", fs.ErrPermission)
+				m.write("d/c", "three")
+				m.after(50*time.Millisecond, fails("d/c")...)
+				m.takeLooks()
+				for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+					m.after(pause*time.Second - 1)
+					require.Zero(m, m.takeLooks(), "%d", pause)
+					m.after(1)
+					require.Equal(m, 1, m.takeLooks(), "%d", pause)
+				}
+				m.world.fails("b", fs.ErrPermission)
+				m.write("b", "two")
+				m.after(50*time.Millisecond, fails("b")...)
+				m.takeLooks()
+				m.after(time.Second - 1)
+				require.Zero(m, m.takeLooks())
+				m.after(1)
+				require.Equal(m, 2, m.takeLooks(), "both")
+				m.world.fails("d/c", nil)
+				m.after(2*time.Second, "d/c=three changed, settled")
+				m.world.fails("b", nil)
+				m.sync("b=two changed, settled")
+				m.rest()
+				m.takeLooks()
+				m.after(time.Hour)
+				require.Zero(m, m.takeLooks(), "nothing fails")
+			})
+		})
+	}
+}
+
+// TestModelRetriesAreKept: other bursts, and failures of fn, change nothing about when what cannot be read is looked at again.
+func TestModelRetriesAreKept(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.Poll = 10 * time.Second
+		m.old("a=1", "b=2")
+		m.world.fails("a", fs.ErrPermission)
+		m.start()
+		m.want("a fails, b=2 new, settled")
+		time.Sleep(5 * time.Second)
+		m.write("b", "!")
+		m.after(50*time.Millisecond, "b fails, settled")
+		m.rest()
+		m.takeLooks()
+		m.after(m.w.Poll - 5*time.Second - 50*time.Millisecond - 2*settles - 1)
+		require.Zero(m, m.takeLooks())
+		m.after(1)
+		require.Equal(m, 1, m.takeLooks())
+	})
+}
+
+// TestModelLimit: what gets no watch is polled, from the topmost directory without one on, and nothing else is. That the limit is reached is
+// said once; another reason is not said.
+func TestModelLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		first string
+	}{
+		"limit":       {events.ErrLimit, "a/x=1 new, b/c/x=3 new, b/x=2 new, limit, settled"},
+		"unsupported": {events.ErrUnsupported, "a/x=1 new, b/c/x=3 new, b/x=2 new, settled"},
+		"other":       {fs.ErrPermission, "a/x=1 new, b/c/x=3 new, b/x=2 new, settled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.w.Poll = 7 * time.Second
+				m.add = func(rel string) error {
+					if strings.HasPrefix(rel, "b") {
+						return fmt.Errorf("%s: %w", rel, tc.err)
+					}
+					return nil
+				}
+				m.old("a/x=1", "b/x=2", "b/c/x=3")
+				m.start()
+				m.want(tc.first)
+				m.takeLooks()
+				for range 3 {
+					m.after(7*time.Second - 1)
+					require.Zero(m, m.takeLooks())
+					m.after(1)
+					require.Equal(m, 2, m.takeLooks(), "two files below b")
+				}
+				m.write("b/c/x", "three")
+				m.write("b/d/e/x", "4")
+				m.after(7*time.Second, "b/c/x=three changed, b/d/e/x=4 new, settled")
+				m.write("a/x", "one")
+				m.after(50*time.Millisecond, "a/x=one changed, settled")
+				m.write("b/x", "two")
+				m.sync("b/x=two changed, settled")
+				m.remove("b")
+				m.after(50*time.Millisecond, "b/c/x deleted, b/d/e/x deleted, b/x deleted, settled")
+				m.rest()
+				m.takeLooks()
+				m.after(time.Hour)
+				require.Zero(m, m.takeLooks(), "nothing is polled")
+			})
+		})
+	}
+}
+
+// TestModelLimitEnds: a directory that gets its watch in a look at all of it is not polled any more. One that is gone when it is to be watched
+// is no reason to poll.
+func TestModelLimitEnds(t *testing.T) {
+	inModel(t, func(m *model) {
+		refuses := true
+		m.add = func(rel string) error {
+			switch {
+			case rel == "b" && refuses:
+				return events.ErrLimit
+			case rel == "a":
+				return fs.ErrNotExist
+			}
+			return nil
+		}
+		m.old("a/x=1", "b/x=2", "b/c/x=3")
+		m.start()
+		m.want("a/x=1 new, b/c/x=3 new, b/x=2 new, limit, settled")
+		m.after(time.Second)
+		refuses = false
+		m.takeLooks()
+		m.after(time.Second)
+		require.Equal(m, 2, m.takeLooks())
+		m.after(time.Hour)
+		require.Zero(m, m.takeLooks())
+		refuses = true
+		m.write("b/y/", "")
+		m.write("b/y/x", "5")
+		m.after(50*time.Millisecond, "b/y/x=5 new, settled")
+		m.hint("b", true)
+		m.after(50 * time.Millisecond)
+		m.takeLooks()
+		m.after(settles)
+		require.Positive(m, m.takeLooks(), "it is polled again, and that is not said again")
+	})
+}
+
+// TestModelWatchTooLate: a directory that is polled gets a watch while a run looks at a part of it. The rest has still to be looked at.
+func TestModelWatchTooLate(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.opts.MaxDepth = 3 // d is listed, and so watched, for the sake of d/e/x
+		refuses := true
+		m.add = func(rel string) error {
+			if rel == "d" && refuses {
+				return events.ErrLimit
+			}
+			return nil
+		}
+		m.old("d/x=1", "d/e/x=2")
+		m.start()
+		m.want("d/e/x=2 new, d/x=1 new, limit, settled")
+		m.write("d/x", "one")
+		refuses = false
+		m.write("d/e/x", "two")
+		m.after(50*time.Millisecond, "d/e/x=two changed, settled")
+		m.after(950*time.Millisecond, "d/x=one changed, settled")
+		m.rest()
+		m.write("d/x", "ONE")
+		m.after(50*time.Millisecond, "d/x=ONE changed, settled")
+	})
+}
+
+// TestModelInstances: where no source can be opened for lack of watches, all is polled, which is said, until there is one.
+func TestModelInstances(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.opening = func() error { return fmt.Errorf("%w: inotify_add_watch", events.ErrLimit) }
+		m.old("a=1")
+		m.start()
+		m.want("a=1 new, limit, settled")
+		m.write("a", "one")
+		m.after(time.Second, "a=one changed, settled")
+		m.opening = nil
+		m.after(time.Second)
+		require.Equal(m, 1, m.opened)
+		m.rest()
+		m.takeLooks()
+		m.after(time.Hour)
+		require.Zero(m, m.takeLooks())
+	})
+}
+
+// polls is the opening of a place without events.
+func polls() error { return events.ErrUnsupported }
+
+// TestModelPolling: without events all is looked at each second, or after Poll, however often something else leads to a burst.
+func TestModelPolling(t *testing.T) {
+	for _, tc := range []struct{ set, is time.Duration }{
+		{0, time.Second}, {time.Minute, time.Minute}, {time.Millisecond, time.Millisecond}, {1, time.Millisecond}, {-time.Hour, time.Millisecond},
+	} {
+		inModel(t, func(m *model) {
+			m.opening = polls
+			m.w.Poll = tc.set
+			m.old("a=1", "b=2")
+			m.start()
+			m.take()
+			m.takeLooks()
+			for range 3 {
+				m.after(tc.is - 1)
+				require.Zero(m, m.takeLooks())
+				m.after(1)
+				require.Equal(m, 2, m.takeLooks())
+			}
+			m.write("d/c", "3")
+			m.after(tc.is, "d/c=3 new, settled")
+			m.remove("a")
+			m.after(tc.is, "a deleted, settled")
+			m.write("b", "two")
+			m.sync("b=two changed, settled")
+		})
+	}
+}
+
+// TestModelPollingTakesItsShare: looks are so rare that they take one part in a hundred of a processor, with an hour as the most. The first
+// burst, which reads all, does not count, nor do the loop's body and fn.
+func TestModelPollingTakesItsShare(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.opening = polls
+		m.old("a=1")
+		cost := 20 * time.Millisecond
+		m.w.opts.Select = func(*fileproc.File) bool { m.use(cost); return true }
+		m.start()
+		m.take()
+		m.takeLooks()
+		for _, look := range []struct{ cost, pause time.Duration }{
+			{50 * time.Millisecond, time.Second},     // after the first burst
+			{time.Millisecond, 5 * time.Second},      // after one that took 50 ms
+			{20 * time.Millisecond, time.Second},     // 100 ms would do
+			{time.Hour, 2 * time.Second},             //
+			{36*time.Second - 1, time.Hour},          // not 100 hours
+			{30 * time.Millisecond, time.Hour - 100}, //
+			{20 * time.Millisecond, 3 * time.Second}, //
+			{20 * time.Millisecond, 2 * time.Second}, //
+		} {
+			cost = look.cost
+			m.after(look.pause - 1)
+			require.Zero(m, m.takeLooks(), "%v", look)
+			m.after(1)
+			require.Equal(m, 1, m.takeLooks(), "%v", look)
+		}
+		m.onYield = func(Change[string], error) bool { m.use(time.Minute); return true }
+		m.write("a", "one")
+		m.after(2*time.Second, "a=one changed, settled")
+		m.after(2 * time.Second)
+		m.rest()
+		takes := time.Minute
+		m.w.fn = func(f *fileproc.File) (string, error) {
+			m.use(takes)
+			time.Sleep(takes)
+			return content(f)
+		}
+		m.write("a", "two")
+		m.sync("a=two changed, settled")
+		m.after(2*time.Second - 1)
+		m.takeLooks()
+		m.after(1)
+		require.Equal(m, 1, m.takeLooks())
+		takes, cost = time.Millisecond, time.Second // what was certainly not in fn, however many processors there are
+		m.write("a", "three")
+		m.sync("a=three changed, settled")
+		m.after(settles)
+		m.takeLooks()
+		m.after(100*(time.Second-takes*time.Duration(runtime.GOMAXPROCS(0)-1)) - settles - 1)
+		require.Zero(m, m.takeLooks())
+		m.after(1)
+		require.Equal(m, 1, m.takeLooks())
+	})
+}
+
+// TestModelWaitingIsNoWork: a look that waits, as for another program or a disk, does not make the next one come late.
+func TestModelWaitingIsNoWork(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.opening = polls
+		m.old("a=1")
+		m.w.opts.Select = func(*fileproc.File) bool { time.Sleep(300 * time.Millisecond); return true }
+		m.start()
+		time.Sleep(300 * time.Millisecond)
+		m.take()
+		for range 3 {
+			m.takeLooks()
+			m.after(time.Second)
+			require.Equal(m, 1, m.takeLooks())
+			m.after(300 * time.Millisecond)
+		}
+	})
+}
+
+// TestModelLooksCoincide: what has settled, what is polled and what could not be read are looked at together if all are due, none of them later.
+func TestModelLooksCoincide(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.opening = polls
+		m.w.Poll = settles
+		m.old("a=1", "b=2", "c=3")
+		m.start()
+		m.take()
+		m.write("a", "one")
+		m.write("b", "two")
+		m.world.fails("b", fs.ErrPermission)
+		m.sync("a=one changed, b fails, settled")
+		m.takeLooks()
+		m.write("c", "three")
+		m.world.fails("b", nil)
+		m.after(settles, "b=two changed, c=three changed, settled")
+	})
+}
+
+// TestModelRootIsAway: while root is away, its results stand, it is looked at each second, however much a look costs, and what has changed
+// comes when it is back. A new source is opened then.
+func TestModelRootIsAway(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.opts.Select = func(*fileproc.File) bool { m.use(time.Minute); return true }
+		m.old("a=1", "d/b=2")
+		m.start()
+		m.take()
+		for range 2 {
+			m.moveRoot(modelRoot, "aside")
+			m.after(50*time.Millisecond, ". fails, settled")
+			require.Equal(m, map[string]string{"a": "1", "d/b": "2"}, without(m.results, "."))
+			require.Zero(m, m.sources)
+			m.after(time.Minute)
+			m.world.put("aside/a", "one")
+			m.moveRoot("aside", modelRoot)
+			m.after(time.Second, "a=one changed, settled")
+			require.Equal(m, 1, m.sources)
+			m.write("a", "1")
+			m.after(50*time.Millisecond, "a=1 changed, settled")
+		}
+		require.Equal(m, 3, m.opened)
+		m.moveRoot(modelRoot, "aside")
+		m.moveRoot("other", modelRoot)
+		m.write("d/c", "3")
+		m.sync("a deleted, d/b deleted, d/c=3 new, settled")
+		require.Equal(m, 1, m.sources)
+		require.Equal(m, 4, m.opened)
+		m.write("d/c", "three")
+		m.after(50*time.Millisecond, "d/c=three changed, settled")
+		require.Equal(m, 4, m.opened)
+	})
+}
+
+func without[V any](of map[string]V, name string) map[string]V {
+	delete(of, name)
+	return of
+}
+
+// TestModelRootComesLate: before root can be listed nothing is settled. Then all its results come, those of the cache file too.
+func TestModelRootComesLate(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1", "b=2")
+		m.start()
+		m.take()
+		m.stop()
+		m.moveRoot(modelRoot, "aside")
+		m.take()
+		m.start()
+		m.want(". fails")
+		m.after(time.Hour)
+		m.moveRoot("aside", modelRoot)
+		m.after(time.Second, "a=1 unchanged, b=2 unchanged, settled")
+		m.after(time.Hour)
+		require.Equal(m, 2, m.opened)
+	})
+}
+
+// TestModelRootGoesDuringOpen: root may go between the look that finds it and that which opens a source, and between that and its watch.
+func TestModelRootGoesDuringOpen(t *testing.T) {
+	for name, set := range map[string]func(m *model, do func()){
+		"before": func(m *model, do func()) { m.opening = func() error { do(); return nil } },
+		"after":  func(m *model, do func()) { m.add = func(string) error { do(); return nil } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.old("a=1")
+				done := false
+				set(m, func() {
+					if !done {
+						m.world.move(modelRoot, "aside")
+					}
+					done = true
+				})
+				m.start()
+				m.want(". fails")
+				require.Zero(m, m.sources)
+				m.world.move("aside", modelRoot)
+				m.after(time.Second, "a=1 new, settled")
+				require.Equal(m, 1, m.sources)
+			})
+		})
+	}
+}
+
+// TestModelSaves: what has changed is saved 30 seconds later, once, and nothing is if nothing has changed.
+func TestModelSaves(t *testing.T) {
+	inModel(t, func(m *model) {
+		file := m.w.inc.File
+		written := func() time.Time {
+			info, err := os.Stat(file)
+			if err != nil {
+				return time.Time{}
+			}
+			return info.ModTime()
+		}
+		m.old("a=1")
+		m.start()
+		m.take()
+		m.after(30*time.Second - 1)
+		require.Zero(m, written())
+		m.after(1)
+		require.NotZero(m, written())
+		require.NoError(m, os.Remove(file))
+		for _, wait := range []time.Duration{0, time.Hour} {
+			time.Sleep(wait)
+			m.write("a", fmt.Sprint(wait))
+			m.after(50*time.Millisecond, fmt.Sprintf("a=%v changed, settled", wait))
+			m.after(10 * time.Second)
+			m.write("b", fmt.Sprint(wait)) // does not put it off
+			require.Len(m, m.take(), 0)
+			m.sync(fmt.Sprintf("b=%v %v, settled", wait, []incremental.Kind{incremental.New, incremental.Changed}[min(wait, 1)]))
+			m.after(20*time.Second - 1)
+			require.Zero(m, written())
+			m.after(1)
+			require.NotZero(m, written())
+			require.NoError(m, os.Remove(file))
+			m.after(time.Hour)
+			require.Zero(m, written())
+		}
+		m.write("c", "3")
+		m.after(50*time.Millisecond, "c=3 new, settled")
+		m.stop()
+		require.NotZero(m, written(), "at the end")
+	})
+}
+
+// TestModelSaveWaitsForTheBurst: a save whose time has come waits for a burst that is near, and does not keep the loop busy.
+func TestModelSaveWaitsForTheBurst(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.Quiet, m.w.MaxWait = time.Minute, 2*time.Minute
+		m.old("a=1")
+		m.start()
+		m.take()
+		time.Sleep(20 * time.Second)
+		m.write("a", "one")
+		m.after(59 * time.Second)
+		require.NoFileExists(m, m.w.inc.File)
+		m.after(time.Second, "a=one changed, settled")
+		require.FileExists(m, m.w.inc.File)
+	})
+}
+
+// TestModelLockedCache: while another process holds the cache file's lock, changes come as always, the save is tried again each 30 seconds,
+// which is said once, and the end waits a second.
+func TestModelLockedCache(t *testing.T) {
+	inModel(t, func(m *model) {
+		unlock := lock(t, m.w.inc.File)
+		m.start()
+		m.take()
+		m.write("a", "1")
+		m.after(50*time.Millisecond, "a=1 new, settled")
+		time.Sleep(29 * time.Second)
+		m.want()
+		time.Sleep(time.Second + saveWait)
+		m.want("not saved")
+		m.write("a", "one")
+		time.Sleep(50 * time.Millisecond)
+		m.want("a=one changed, settled")
+		time.Sleep(time.Minute)
+		require.NoFileExists(m, m.w.inc.File)
+		m.want()
+		unlock()
+		time.Sleep(30*time.Second + saveWait)
+		require.FileExists(m, m.w.inc.File)
+		require.NoError(m, os.Remove(m.w.inc.File))
+		m.want()
+
+		m.write("a", "again")
+		m.after(50*time.Millisecond, "a=again changed, settled")
+		m.rest() // else there is nothing to save
+		lock(t, m.w.inc.File)
+		start := time.Now()
+		m.stop()
+		require.Equal(m, lastWait, time.Since(start))
+		m.want("not saved, the test has ended")
+		require.ErrorIs(m, m.last, incremental.ErrNotSaved)
+	})
+}
+
+// TestModelErrorsOfSaving: an error of saving is yielded when it is another than the one before, also one that had passed.
+func TestModelErrorsOfSaving(t *testing.T) {
+	inModel(t, func(m *model) {
+		file := m.w.inc.File
+		dir := filepath.Dir(file)
+		again := func() []string {
+			m.hint("a", false)
+			m.world.put(modelRoot+"/a", time.Now().String())
+			time.Sleep(31 * time.Second)
+			return m.take()[1:]
+		}
+		noDirectory := func() {
+			require.NoError(m, os.RemoveAll(dir))
+		}
+		isFile := func() {
+			require.NoError(m, os.RemoveAll(dir))
+			require.NoError(m, os.WriteFile(dir, nil, 0o600))
+		}
+		well := func() {
+			require.NoError(m, os.RemoveAll(dir))
+			require.NoError(m, os.Mkdir(dir, 0o700))
+		}
+		m.start()
+		m.take()
+		require.Empty(m, again())
+		for i, step := range []struct {
+			do   func()
+			want []string
+		}{
+			{noDirectory, []string{"not saved"}}, {noDirectory, []string{}}, {isFile, []string{"not saved"}}, {isFile, []string{}},
+			{noDirectory, []string{"not saved"}}, {well, []string{}}, {noDirectory, []string{"not saved"}}, {well, []string{}},
+		} {
+			step.do()
+			require.Equal(m, step.want, again(), "%d", i)
+		}
+	})
+}
+
+// TestModelLeft: a caller that leaves the loop at whatever it yields ends it, and gets nothing more.
+func TestModelLeft(t *testing.T) {
+	for at, is := range map[string]func(c Change[string], err error) bool{
+		"a result":            func(c Change[string], err error) bool { return err == nil && c.Rel == "b" },
+		"a failure":           func(c Change[string], err error) bool { return err != nil && c.Rel == "x" },
+		"a deletion":          func(c Change[string], err error) bool { return c.Kind == incremental.Deleted },
+		"settled":             func(c Change[string], err error) bool { return c.Settled },
+		"an error of saving":  func(c Change[string], err error) bool { return errors.Is(err, incremental.ErrNotSaved) },
+		"the limit":           func(c Change[string], err error) bool { return errors.Is(err, ErrLimit) },
+		"a run without begin": func(c Change[string], err error) bool { return err != nil && c.Rel == "" },
+	} {
+		t.Run(at, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.w.opts.IgnoreFiles = []string{"conf/rules"}
+				m.old("a=1", "x=2", "d/c=3")
+				left := 0
+				m.onYield = func(c Change[string], err error) bool {
+					if left > 0 || is(c, err) {
+						left++
+					}
+					return left == 0
+				}
+				m.add = func(rel string) error {
+					if rel == "d" && at == "the limit" {
+						return events.ErrLimit
+					}
+					return nil
+				}
+				m.start()
+				if at == "an error of saving" {
+					require.NoError(m, os.RemoveAll(filepath.Dir(m.w.inc.File)))
+					time.Sleep(time.Minute)
+				}
+				if at == "a run without begin" {
+					m.write("conf/rules/x", "")
+					time.Sleep(time.Minute)
+				}
+				m.write("b", "1")
+				m.write("x", "!")
+				m.remove("a")
+				time.Sleep(time.Minute)
+				<-m.ended
+				require.Equal(m, 1, left)
+			})
+		})
+	}
+}
+
+// TestModelPanicInTheLoop: a panic in the caller's loop closes the source, and keeps nobody in Sync.
+func TestModelPanicInTheLoop(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		done := make(chan error)
+		go func() { done <- m.w.Sync(context.Background()) }()
+		synctest.Wait()
+		require.PanicsWithValue(m, errTestEnds, func() {
+			for range m.w.Changes(context.Background()) {
+				panic(errTestEnds)
+			}
+		})
+		require.ErrorIs(m, <-done, errEnded)
+		require.Zero(m, m.sources)
+	})
+}
+
+// TestModelEnds: fs.SkipAll, also wrapped, and an error of OnError end the loop, in each burst. The results so far are saved.
+func TestModelEnds(t *testing.T) {
+	errRefused := errors.New("refused")
+	skipAll := func(f *fileproc.File) (string, error) {
+		if text := string(f.Data()); text != "!" {
+			return text, nil
+		}
+		return "", fmt.Errorf("enough: %w", fs.SkipAll)
+	}
+	for name, tc := range map[string]struct {
+		onError func(error) error
+		fn      func(*fileproc.File) (string, error)
+		is      error
+	}{
+		"fs.SkipAll":                        {nil, skipAll, nil},
+		"another error":                     {func(error) error { return errRefused }, content, errRefused},
+		"the failure itself":                {func(err error) error { return err }, content, errFails},
+		"one of the system":                 {func(error) error { return &fs.PathError{Op: "write", Path: "log", Err: errRefused} }, content, errRefused},
+		"the failure itself, of the system": {func(err error) error { return fmt.Errorf("%w: %w", fs.ErrPermission, err) }, content, errFails},
+	} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " later=", later), func(t *testing.T) {
+				inModel(t, func(m *model) {
+					m.w.opts.OnError = tc.onError
+					fn := tc.fn
+					m.w.fn = func(f *fileproc.File) (string, error) { return fn(f) }
+					specs := []string{"a=1"}
+					if !later {
+						specs = append(specs, "x=!")
+					}
+					m.old(specs...)
+					m.start()
+					if later {
+						m.want("a=1 new, settled")
+						m.write("x", "!")
+						time.Sleep(time.Minute)
+					}
+					<-m.ended
+					got := m.take()
+					require.NotContains(m, fmt.Sprint(got), "settled")
+					if tc.is == nil {
+						require.NotContains(m, fmt.Sprint(got), "x")
+						require.NoError(m, m.last)
+					} else {
+						require.ErrorIs(m, m.last, tc.is)
+						require.NotContains(m, fmt.Sprint(got), errTestEnds.Error())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestModelOnErrorGoesOn: with an OnError that returns nil, failures go there, once each, and the loop goes on.
+func TestModelOnErrorGoesOn(t *testing.T) {
+	inModel(t, func(m *model) {
+		var failed []string
+		m.w.opts.OnError = func(err error) error {
+			var f *fileproc.Failure
+			require.ErrorAs(m, err, &f)
+			failed = append(failed, f.Path)
+			return nil
+		}
+		m.old("a=1", "x=!")
+		m.start()
+		m.want("a=1 new, settled")
+		require.Equal(m, []string{"r/x"}, failed)
+		m.write("a", "!")
+		m.sync()
+		require.Equal(m, []string{"r/x", "r/a"}, failed)
+	})
+}
+
+// TestModelWrong: what is wrong with the arguments ends the loop before anything else.
+func TestModelWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		set  func(w *Watcher[string])
+		want string
+	}{
+		"options":     {func(w *Watcher[string]) { w.opts.MaxDepth = -1 }, "MaxDepth"},
+		"file":        {func(w *Watcher[string]) { w.inc.File = "" }, "File is empty"},
+		"fn":          {func(w *Watcher[string]) { w.fn = nil }, "fn is nil"},
+		"names":       {func(w *Watcher[string]) { w.opts.Files = slices.Values([]string{"a"}) }, "Files"},
+		"ignore file": {func(w *Watcher[string]) { w.opts.IgnoreFiles = []string{"conf/rules"} }, "conf/rules"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.old("a=1", "conf/rules/x=")
+				tc.set(m.w)
+				m.start()
+				<-m.ended
+				require.Len(m, m.take(), 1)
+				require.ErrorContains(m, m.last, tc.want)
+			})
+		})
+	}
+}
+
+// TestModelIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, which is said once, everything stands, it is tried again after
+// pauses that grow, and then comes what has changed. Another reason is said too.
+func TestModelIgnoreFileFails(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.opts.IgnoreFiles, m.w.opts.Exclude = []string{"conf/rules"}, []string{"conf"}
+		m.old("a=1", "b=2")
+		m.start()
+		m.take()
+		m.write("conf/rules", "b")
+		m.world.fails("conf/rules", fs.ErrPermission)
+		m.write("a", "one")
+		time.Sleep(50 * time.Millisecond)
+		got := m.take()
+		require.Len(m, got, 1)
+		require.Contains(m, got[0], "conf/rules: permission denied")
+		m.rest()
+		m.takeLooks()
+		m.sync()
+		require.Zero(m, m.takeLooks())
+		require.Equal(m, map[string]string{"a": "1", "b": "2"}, without(m.results, ""))
+		m.world.fails("conf/rules", fs.ErrInvalid)
+		got = nil
+		time.Sleep(time.Minute)
+		got = m.take()
+		require.Len(m, got, 1)
+		require.Contains(m, got[0], "conf/rules: invalid")
+		m.world.fails("conf/rules", nil)
+		time.Sleep(time.Minute)
+		m.want("a=one changed, b deleted, settled")
+	})
+}
+
+// TestModelOrdered: with Ordered a burst's results are in order, and its deletions behind them. Report is that of the last run.
+func TestModelOrdered(t *testing.T) {
+	inModel(t, func(m *model) {
+		var report fileproc.Report
+		m.w.opts.Ordered, m.w.opts.Report = true, &report
+		var rels []string
+		var found []int64
+		m.onYield = func(c Change[string], err error) bool {
+			if c.Settled {
+				found = append(found, report.Found)
+			} else if err == nil {
+				rels = append(rels, c.Rel)
+			}
+			return true
+		}
+		m.old("a=1", "b=2", "c/d=3", "c/e=4", "f=5")
+		m.start()
+		m.take()
+		m.write("c/d", "three")
+		m.remove("a")
+		m.remove("f")
+		m.write("g", "6")
+		m.write("b", "two")
+		m.sync("a deleted, b=two changed, c/d=three changed, f deleted, g=6 new, settled")
+		require.Equal(m, []string{"a", "b", "c/d", "c/e", "f", "b", "c/d", "g", "a", "f"}, rels)
+		require.Equal(m, []int64{5, 3}, found)
+	})
+}
+
+// TestModelOneCallForEachChange: neither the look at a file that has settled, nor a write of the same content before that, calls fn. Where
+// content is not compared, events show that nothing has happened, and without them nothing comes twice.
+func TestModelOneCallForEachChange(t *testing.T) {
+	for _, size := range []int{0, 2, fileproc.NoRead} {
+		for _, hasEvents := range []bool{true, false} {
+			t.Run(fmt.Sprint("ReadSize=", size, " events=", hasEvents), func(t *testing.T) {
+				inModel(t, func(m *model) {
+					if !hasEvents {
+						m.opening = polls
+					}
+					m.w.opts.ReadSize = size
+					m.write("a", "1")
+					m.write("d/b", "long")
+					m.start()
+					m.rest()
+					for _, again := range []string{"two", "twofold"} {
+						m.write("a", again)
+						text := map[int]string{0: again, 2: "tw"}[size]
+						m.sync(fmt.Sprintf("a=%s changed, settled", text))
+						if size == 0 {
+							time.Sleep(time.Second)
+							m.write("a", again)
+							m.sync()
+						}
+						time.Sleep(10 * settles)
+						m.want()
+					}
+					if hasEvents || size == 0 {
+						require.Equal(m, 4, m.calls)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestModelNotStill: a file that is written again before it has settled, so that nothing but an event tells, is passed to fn again, also if the
+// event comes just when the file is looked at anew, or is about its directory.
+func TestModelNotStill(t *testing.T) {
+	for _, hinted := range []string{"d/e/a", "d/e", "d"} {
+		inModel(t, func(m *model) {
+			m.w.opts.ReadSize = 2
+			m.old("d/e/a=long")
+			m.start()
+			m.rest()
+			m.write("d/e/a", "LONG")
+			m.after(50*time.Millisecond, "d/e/a=LO changed, settled")
+			written := time.Now().Add(-50 * time.Millisecond)
+			calls := m.calls
+			time.Sleep(settles - 60*time.Millisecond)
+			m.world.putAt(modelRoot+"/d/e/a", "long", written)
+			m.hint(hinted, hinted != "d/e/a")
+			m.after(10*time.Millisecond, "d/e/a=lo changed, settled")
+			require.Equal(m, calls+1, m.calls)
+			m.after(time.Hour)
+		})
+	}
+}
+
+// TestModelLinks: with Symlinks all is polled, though there are events: none tells what happens behind a link.
+func TestModelLinks(t *testing.T) {
+	root, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("1"), 0o600))
+	testtree.Symlink(t, target, filepath.Join(root, "link"))
+	inModel(t, func(m *model) {
+		m.w.root, m.w.opts.FS, m.w.opts.Symlinks, m.w.opts.SymlinksOutside = root, nil, fileproc.SymlinksFiles, true
+		m.start()
+		m.want("link=1 new, settled")
+		require.Equal(m, 1, m.sources)
+		require.NoError(m, os.WriteFile(target, []byte("one"), 0o600))
+		m.after(time.Second, "link=one changed, settled")
+	})
+}
+
+// TestModelLostHint: the loop finds out nothing that no event tells of: whichever hint of a history is lost, the results differ. So the model is
+// not blind. A hint of root makes up for it, and so does Sync if the source does not know what it has lost.
+func TestModelLostHint(t *testing.T) {
+	run := func(lost int) (hints int) {
+		inModel(t, func(m *model) {
+			m.old("a=1", "b=2", "c=3", "d/e=4", "d/f=5", "g/h=6")
+			m.start()
+			m.take()
+			m.tell = func(all []events.Hint) []events.Hint {
+				if hints++; hints == lost {
+					return nil
+				}
+				return all
+			}
+			m.write("a", "one")
+			m.write("d/e", "four")
+			m.write("new", "7")
+			m.write("i/j/k", "8")
+			m.remove("b")
+			m.remove("g")
+			m.rename("c", "d/c")
+			m.rename("d/f", "l")
+			time.Sleep(time.Second)
+			require.Equal(m, lost == 0, maps.Equal(m.full(), m.results), "%d", lost)
+			m.take()
+			m.sync()
+			require.Equal(m, lost == 0, maps.Equal(m.full(), m.results), "%d", lost)
+			if lost%2 == 0 {
+				m.hint(".", true)
+				time.Sleep(time.Second)
+			} else {
+				m.syncing = func() error { return errTestEnds }
+				require.NoError(m, m.w.Sync(m.Context()))
+			}
+			require.Equal(m, m.full(), m.results)
+		})
+		return hints
+	}
+	hints := run(0)
+	require.Equal(t, 11, hints)
+	for i := range hints - 1 { // the last one is that of root
+		run(i + 1)
+	}
+}
+
+// TestModelHistories: whatever events do but get lost, the results at rest are those of a full run, each directory has a watch, and nothing is
+// left of the loop at its end. What changes has settled before, so that the loop has no other reason to look at it.
+func TestModelHistories(t *testing.T) {
+	for kind, set := range map[string]func(m *model, r *rand.Rand){
+		"exact": func(m *model, r *rand.Rand) {},
+		"repeated": func(m *model, r *rand.Rand) {
+			m.tell = func(h []events.Hint) []events.Hint { return slices.Repeat(h, 1+r.IntN(3)) }
+		},
+		"late": func(m *model, r *rand.Rand) {
+			m.late = func(events.Hint) time.Duration { return time.Duration(r.IntN(500)) * time.Millisecond }
+		},
+		"overflows":  func(m *model, r *rand.Rand) { m.tell = func(h []events.Hint) []events.Hint { return overflow(h, r) } },
+		"polled":     func(m *model, r *rand.Rand) { m.opening = polls },
+		"few":        func(m *model, r *rand.Rand) { m.add = func(rel string) error { return refuse(rel, events.ErrLimit) } },
+		"other":      func(m *model, r *rand.Rand) { m.add = func(rel string) error { return refuse(rel, fs.ErrPermission) } },
+		"content":    func(m *model, r *rand.Rand) { m.w.inc.Compare = incremental.CompareContent },
+		"root moves": func(m *model, r *rand.Rand) {},
+		"rules":      func(m *model, r *rand.Rand) { m.w.opts.IgnoreFiles = []string{".ignore"} },
+		"depth":      func(m *model, r *rand.Rand) { m.w.opts.MaxDepth = 2 },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for seed := range uint64(5) {
+				inModel(t, func(m *model) {
+					r := rand.New(rand.NewPCG(seed, 0))
+					set(m, r)
+					h := &modelHistory{model: m, Rand: r, rules: kind == "rules"}
+					for range 20 {
+						h.change()
+					}
+					time.Sleep(time.Hour)
+					m.start()
+					for round := range 10 {
+						m.rest()
+						for range 1 + r.IntN(10) {
+							h.change()
+							time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+						}
+						if kind == "root moves" && r.IntN(3) == 0 {
+							m.moveRoot(modelRoot, "aside")
+							time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+							m.moveRoot("aside", modelRoot)
+						}
+						if r.IntN(2) == 0 {
+							require.NoError(m, m.w.Sync(m.Context()))
+						} else {
+							time.Sleep(settles - 250*time.Millisecond) // no file has settled
+						}
+						require.Equal(m, m.full(), m.results, "seed %d, round %d: %v", seed, round, h.log)
+						h.log = nil
+					}
+					m.rest()
+					require.Equal(m, m.full(), m.results)
+					if kind == "exact" || kind == "late" || kind == "repeated" {
+						require.Equal(m, m.world.dirs(), m.source.dirs)
+					}
+				})
+			}
+		})
+	}
+}
+
+func overflow(hints []events.Hint, r *rand.Rand) []events.Hint {
+	if r.IntN(3) == 0 {
+		return []events.Hint{{Rel: ".", Tree: true}}
+	}
+	return hints
+}
+
+func refuse(rel string, err error) error {
+	if strings.Contains(rel, "e") {
+		return err
+	}
+	return nil
+}
+
+type modelHistory struct {
+	*model
+	*rand.Rand
+	rules bool
+	log   []string
+}
+
+// change makes one change.
+func (h *modelHistory) change() {
+	file := func() string {
+		dir := []string{"", "d/", "d/e/", "f/", "f/e/g/"}[h.IntN(5)]
+		if h.rules && h.IntN(4) == 0 {
+			return dir + ".ignore"
+		}
+		return dir + []string{"a", "b", "c"}[h.IntN(3)]
+	}
+	one, other := file(), file()
+	if h.IntN(4) == 0 {
+		one, other = []string{"d", "d/e", "f"}[h.IntN(3)], []string{"x", "f/y"}[h.IntN(2)]
+	}
+	there, isFile := h.world.has(modelRoot+"/"+one), strings.HasSuffix(one, "a") || strings.HasSuffix(one, "b") || strings.HasSuffix(one, "c") || strings.HasSuffix(one, ".ignore")
+	kind := h.IntN(6)
+	h.log = append(h.log, fmt.Sprint(kind, " ", one, " ", other))
+	switch {
+	case kind == 0 && there:
+		h.remove(one)
+	case kind == 1 && there && !h.world.has(modelRoot+"/"+other) && h.world.has(path.Join(modelRoot, path.Dir(other))) && !strings.HasPrefix(other, one+"/"):
+		h.rename(one, other)
+	case isFile:
+		h.write(one, []string{"a", "b\nc", fmt.Sprint(h.IntN(1000)), fmt.Sprint(h.IntN(1000)), fmt.Sprint(h.IntN(1000)), "!", "?"}[h.IntN(7)])
+	}
+}
+
+// TestModelPollingIsQuiet: what can be kept in no cache file, nor be compared, does not come at each look. Where it can be compared, fn is not
+// called again.
+func TestModelPollingIsQuiet(t *testing.T) {
+	for name, set := range map[string]func(w *Watcher[string]){
+		"metadata":                 func(*Watcher[string]) {},
+		"content":                  func(w *Watcher[string]) { w.inc.Compare = incremental.CompareContent },
+		"neither":                  func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, fileproc.NoRead },
+		"neither, by their length": func(w *Watcher[string]) { w.inc.Compare, w.opts.ReadSize = incremental.CompareContent, 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModel(t, func(m *model) {
+				m.opening = polls
+				set(m.w)
+				m.write("latin1", "caf\xe9")
+				m.write("text", "cafe")
+				m.write("fails", "caf!")
+				m.write("skipped", "caf?")
+				m.start()
+				require.Len(m, m.take(), 1)
+				calls := m.calls
+				m.sync()
+				m.after(10 * settles)
+				require.True(m, strings.HasPrefix(name, "neither") || calls == m.calls, "fn is called again")
+				m.remove("latin1")
+				m.after(time.Second, "latin1 deleted, settled")
+				m.write("latin1", "caf\xe8s")
+				time.Sleep(time.Second)
+				require.Len(m, m.take(), 1)
+			})
+		})
+	}
+}
+
+// TestNewWatcher: a new Watcher measures by the process's own processor time, and saves 30 seconds after a change. It has no events for a file
+// system that is handed in.
+func TestNewWatcher(t *testing.T) {
+	w := New("root", incremental.Options[string]{}, fileproc.Options{FS: fstest.MapFS{}}, content)
+	before := sys.ProcessorTime()
+	used := w.processorTime()
+	require.LessOrEqual(t, before, used)
+	require.LessOrEqual(t, used, sys.ProcessorTime())
+	require.Equal(t, 30*time.Second, w.saveAfter)
+	_, err := w.open("root")
+	require.ErrorIs(t, err, events.ErrUnsupported)
+}
