@@ -549,3 +549,105 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// Whatever comes of it, a look at what a directory is on keeps the directory from nobody who waits for a descriptor.
+func TestEnterLeavesItsPinIdle(t *testing.T) {
+	s := newStand(t, 9, row(1))
+	c := coldMode{cfg: &config{}, dirs: s.dirCache}
+	var pin dirPin
+	s.addPin(&pin)
+	b := &batch{node: s.node["n0"], entries: []names.Name{names.New("f")}}
+	require.False(t, c.enter(&pin, b, 0), "it is on no disk")
+	require.False(t, c.on.Load())
+	require.EqualValues(t, pinIdle, pin.state.Load())
+	s.evictAll()
+	require.Equal(t, 1, s.world.open, "root alone")
+	s.end(t)
+}
+
+// The cold mode is entered where files are read or looked at in the order of the disk, and not without either.
+func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
+	testtree.NotInColdMode(t, "where it is entered")
+	for name, opts := range map[string]Options{"content": {}, "metadata": {ReadSize: NoRead, Stat: true}, "names": {ReadSize: NoRead}} {
+		for _, ordered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/ordered=%v", name, ordered), func(t *testing.T) {
+				root := t.TempDir()
+				require.True(t, testtree.Make(t, root, "f=content"))
+				opts.Workers = 1
+				calls, entered := opts.callbacks(), 0
+				calls.fn = func(f *currentFile) error {
+					c := &f.w.cold
+					onDisk := diskOf(f.w.root.dir).Kind != content.NotOnDisk
+					want := onDisk && (name == "content" || name == "metadata" && !ordered)
+					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
+					b.next.Store(1)
+					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
+					require.Equal(t, want, c.on.Load())
+					require.NotEqual(t, int32(pinInUse), f.w.pin.state.Load())
+					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
+					entered++
+					return nil
+				}
+				cfg, err := opts.config(root, false)
+				require.NoError(t, err)
+				r := newRun(t.Context(), cfg, calls, nil)
+				if ordered { // as if no files were listed ahead
+					r.cold.disk = nil
+				}
+				require.NoError(t, r.execute())
+				require.Equal(t, 1, entered)
+			})
+		}
+	}
+}
+
+// Files that a worker gives back to the queue are work for a worker that waits.
+func TestFilesListedAheadWakeAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newColdCrew(oneDirectory(1), 2, 8, 9)
+		cold, n := c.dirs.cold, &node{refs: 1}
+		cold.cfg, cold.disk, cold.pool, cold.dirs = &config{}, c.dirs, c.pool, new(dirCache)
+		c.dirs.stack, c.pool.begun = nil, true
+		var visited []string
+		c.pool.start = func(id int) work { return noter{fakeWorker{c, id}, &visited} }
+		b := &batch{node: n, entries: []names.Name{names.New("0/0/0"), names.New("0/0/1"), names.New("0/0/2")}, inodes: []uint64{3, 2, 1}}
+		b.next.Store(1) // the caller has the first
+		require.True(t, cold.listAhead(b))
+		synctest.Wait()
+		require.Equal(t, []string{"0/0/2", "0/0/1"}, visited)
+		require.Equal(t, 3, n.refs, "one for each of these")
+		require.True(t, cold.listAhead(b), "there are no more of them")
+		require.True(t, c.dirs.isEmpty())
+		c.pool.stop()
+		c.pool.wait()
+	})
+}
+
+// A noter notes what it visits.
+type noter struct {
+	fakeWorker
+	visited *[]string
+}
+
+func (n noter) visit(b *batch, i int) { *n.visited = append(*n.visited, b.entries[i].String()) }
+
+// What a worker has waited for a slot before a call says nothing of the call.
+func TestWaitForASlotIsNotThatOfTheNextCall(t *testing.T) {
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, takes := range []time.Duration{0, 5 * time.Millisecond} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("")}
+			r := newRun(t.Context(), config{workers: 2, mayGrow: true}, callbacks{openRoot: w.openRoot}, nil)
+			r.pool.stopped.Store(true) // so that it starts none of the workers that it may have
+			r.pool.started = r.pool.limit
+			m := latencyMeter{waited: time.Hour}
+			require.NoError(t, r.cold.await(t.Context(), &m, &m.opens, func() directory { return &worldDir{w: w, o: w.root} }, func() (int, error) {
+				time.Sleep(takes)
+				return 1, nil
+			}))
+			require.Zero(t, m.waited)
+			require.Equal(t, takes > 0, r.pool.limit > 2, "the call blocks")
+			require.Zero(t, r.cold.calls.pending)
+		})
+	}
+}

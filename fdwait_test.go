@@ -218,17 +218,19 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	}
 }
 
-// A run counts as open while it is, however it ends.
+// A run counts as open while it is, and lets others evict its directories, however it ends.
 func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
 	before := descriptors.RunsOpen.Load() // 0, unless a test has been given up
+	shared := len(openRuns.dirs)
 	for name, run := range map[string]func(root string){
 		"complete": func(root string) {
 			require.NoError(t, ForEach(t.Context(), root, Options{}, func(*File) error {
 				require.Equal(t, before+1, descriptors.RunsOpen.Load())
 				return ForEach(t.Context(), root, Options{}, func(*File) error {
 					require.Equal(t, before+2, descriptors.RunsOpen.Load())
+					require.Len(t, openRuns.dirs, shared+2)
 					return nil
 				})
 			}))
@@ -257,6 +259,7 @@ func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 	} {
 		run(dir)
 		require.Equal(t, before, descriptors.RunsOpen.Load(), name)
+		require.Len(t, openRuns.dirs, shared, "%s: caches that others would evict from for ever", name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -540,4 +541,40 @@ func TestFilesColdOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, inodes, 2000)
 	require.True(t, slices.IsSorted(inodes))
+}
+
+// A name that cannot be looked up keeps its place among the names: its failure does not come before all that can be read. A
+// stopped run looks none up.
+func TestFilesPlaceOfWhatIsMissing(t *testing.T) {
+	w := &world{root: folder("", file("a", "alpha"), file("b", "", func(o *object) { o.statErr = errBroken }))}
+	opts := Options{Files: slices.Values([]string(nil))}
+	cfg, err := opts.config("root", false)
+	require.NoError(t, err)
+	r := newRun(t.Context(), cfg, callbacks{}, nil)
+	s := scanner{w: r.startWorker(0), dir: &worldDir{w: w, o: w.root}}
+	defer s.w.retire()
+	require.Zero(t, s.inodeOf(names.New("a"), 7), "its number in this tree")
+	require.EqualValues(t, 7, s.inodeOf(names.New("none"), 7))
+	require.EqualValues(t, 8, s.inodeOf(names.New("b"), 8))
+	calls := w.calls
+	r.stop(errBroken)
+	require.EqualValues(t, 9, s.inodeOf(names.New("a"), 9))
+	require.Equal(t, calls, w.calls)
+}
+
+// What fn returns is the caller's own error, also where it is like one of a name that was given.
+func TestFilesErrorOfFnIsItsOwn(t *testing.T) {
+	own := &sys.Error{Op: "open", Err: sys.Changed{Err: fs.ErrNotExist}}
+	for _, list := range []iter.Seq[string]{nil, slices.Values([]string{"d/f"})} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", folder("d", file("f", "")))}
+			out := w.process(t.Context(), Options{Files: list}, func(*File) error { return own })
+			var failure *Failure
+			require.ErrorAs(t, out.failed["/d/f"], &failure)
+			require.Equal(t, FailedFunc, failure.Kind)
+			require.Same(t, own, failure.Err)
+			require.ErrorIs(t, failure, ErrChanged)
+			require.Equal(t, "process", failure.Op)
+		})
+	}
 }

@@ -112,3 +112,12 @@ func TestTargetOnAShare(t *testing.T) {
 	linked.link.to = target{path: "d"}
 	require.Equal(t, `C:\root\d\f`, base.target(linked, "f"))
 }
+
+// The path of a file that is root itself is root as it was given, but for separators behind it.
+func TestPathOfARootThatIsAFile(t *testing.T) {
+	for root, want := range map[string]string{"f": "f", "d/f": "d/f", "d/f/": "d/f", "../f//": "../f", "/f": "/f", "/d//f": "/d//f"} {
+		b := &pathBase{root: root}
+		b.setFile("f")
+		require.Equal(t, want, b.path(&node{}, "f"), root)
+	}
+}

@@ -252,6 +252,7 @@ func (c *crew) requireSound(t *testing.T, listings int) {
 	require.Contains(t, []int{ended, ended + len(c.visited) - c.returned}, c.found, "found against visited + abandoned")
 	require.Empty(t, c.pool.active, "batches still visited")
 	require.Zero(t, c.pool.idle)
+	require.EqualValues(t, max(0, c.pool.started-c.pool.workers), c.pool.extra.Load(), "workers above those that run while no calls block")
 }
 
 func (c *crew) requireComplete(t *testing.T, listings int) {
@@ -882,4 +883,67 @@ func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	p.stop()
 	p.wake()
 	require.Equal(t, 1, p.started)
+}
+
+// Where calls block no longer, the workers above p.workers are dismissed, while others find work, and nobody else is: worker 0 is
+// the caller. So from then on each worker keeps its slot again.
+func TestPoolDismissesOnlyExtraWorkers(t *testing.T) {
+	c := newCrew(oneDirectory(1), 2, 8)
+	p := c.pool
+	p.ready = []*batch{{entries: make([]names.Name, 1)}, {entries: make([]names.Name, 1)}, {entries: make([]names.Name, 1)}}
+	p.started, p.busy, p.maxWorkers = 6, 6, 6
+	p.extra.Store(4)
+	next := func(id int) bool {
+		b, n := p.next(id, fakeWorker{c, id})
+		return b != nil || n != nil
+	}
+	p.aside = 1 // one of those that wait so long that another runs in its place
+	require.True(t, next(0))
+	require.False(t, next(5))
+	require.True(t, next(1))
+	require.False(t, next(2), "the first that is not one of p.workers")
+	require.False(t, next(4))
+	require.True(t, next(3), "there may be as many as that")
+	p.aside = 0
+	p.busy = 1
+	require.True(t, next(3), "the last one that may find work")
+	p.busy = 2
+	require.False(t, next(3))
+	require.Equal(t, []int{5, 2, 4, 3}, p.dismissed)
+	require.Equal(t, p.workers, p.started)
+	require.Zero(t, p.extra.Load())
+}
+
+// While one worker resolves links, which may take long, no other that wakes does so too, nor takes it for the end: all are there
+// for what the links lead to.
+func TestPoolKeepsItsWorkersWhileLinksAreResolved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const visit = 10 * time.Millisecond
+		c := newCrew(append(oneDirectory(4), wide(8, 1)...), 4, 8)
+		for i := range c.plan[1][0].subs {
+			c.plan[1][0].subs[i]++
+		}
+		calls := 0
+		c.pool.late = func() []*node {
+			if calls++; calls > 1 {
+				return nil
+			}
+			time.Sleep(time.Second)
+			c.pool.wakeAll()
+			time.Sleep(time.Second)
+			require.Equal(t, 1, calls)
+			return []*node{{name: names.New("1")}}
+		}
+		var start time.Time
+		c.onVisit = func(int) { time.Sleep(visit) }
+		c.onScan = func(dir, _ int) {
+			if dir == 1 {
+				start = time.Now()
+			}
+		}
+		c.run()
+		c.requireComplete(t, 8)
+		require.Equal(t, 4, c.pool.started)
+		require.Equal(t, 2*visit, time.Since(start).Truncate(time.Millisecond))
+	})
 }

@@ -219,6 +219,45 @@ func TestFaultsReaderIsInterrupted(t *testing.T) {
 	}
 }
 
+// File.Reader closes the file at its end, or when a read fails, not only when the callback returns, which may take long.
+func TestFaultsReaderClosesAtTheEnd(t *testing.T) {
+	for _, opts := range []Options{{ReadSize: 2}, {ReadSize: NoRead}} {
+		for _, fault := range []func(*object){nil, readFails(5, errBroken), becomes(fs.ModeNamedPipe)} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: folder("", file("f", "content", chunks(1)))}
+				opts.Workers = 1
+				out := w.process(t.Context(), opts, func(f *File) error {
+					before := w.open
+					if fault != nil {
+						w.find("f").with(fault)
+					}
+					_, err := io.ReadAll(f.Reader())
+					require.Equal(t, fault == nil, err == nil)
+					require.LessOrEqual(t, w.open, max(before, 1), "with root, which is the file's directory")
+
+					clear(w.root.kids)
+					w.root.kids[0] = file("f", "content", chunks(1))
+					r := f.Reader()
+					p := make([]byte, 3)
+					_, err = io.ReadFull(r, p)
+					require.NoError(t, err)
+					require.Equal(t, 2, w.open)
+					again := f.Reader() // which ends the one before
+					require.Equal(t, 1, w.open)
+					_, err = r.Read(p)
+					require.ErrorIs(t, err, fs.ErrClosed)
+					_, err = io.ReadFull(again, p)
+					require.NoError(t, err)
+					return nil // and leaves it
+				})
+				require.NoError(t, out.err)
+				require.Zero(t, w.open, "handles left open")
+				require.Empty(t, w.wrong)
+			})
+		}
+	}
+}
+
 func TestFaultsReadsAreCappedAndStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		huge := strings.Repeat("0123456789abcdef", 5<<16+1)

@@ -13,9 +13,12 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/descriptors"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -371,4 +374,57 @@ func TestInvariant4FewDescriptorsLoseNothing(t *testing.T) {
 			runTask(t, task, root, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "FILEPROC_TEST_COLD=1") })
 		})
 	}
+}
+
+// A run that begins beside others waits for a reserve of descriptors, which they may never give up: in the end it begins without.
+func TestRootIsOpenedWithoutAReserve(t *testing.T) {
+	outer, inner := t.TempDir(), t.TempDir()
+	plant(t, outer, "f")
+	plant(t, inner, "f")
+	left := 2 // for root and a file
+	if fileproc.Backend() == "generic" {
+		left = 4
+	}
+	testtree.Set(t, &descriptors.Limit, func() uint64 { return 256 }) // else little is said to be in use
+	synctest.Test(t, func(t *testing.T) {
+		err := fileproc.ForEach(t.Context(), outer, fileproc.Options{Workers: 1}, func(*fileproc.File) error {
+			start, n := time.Now(), 0
+			err := withDescriptors(t, left, func() error {
+				return fileproc.ForEach(t.Context(), inner, fileproc.Options{Workers: 1}, func(*fileproc.File) error { n++; return nil })
+			})
+			require.Equal(t, 1, n)
+			require.Equal(t, 30*time.Second, time.Since(start).Truncate(time.Second))
+			return err
+		})
+		require.NoError(t, err)
+	})
+}
+
+// withDescriptors calls do while this process has no more than left free descriptors.
+func withDescriptors(t *testing.T, left int, do func() error) error {
+	t.Helper()
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	few := was
+	few.Cur = min(256, was.Cur)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	var held []int
+	defer func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	}()
+	for {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, fd)
+	}
+	for range left {
+		unix.Close(held[0])
+		held = held[1:]
+	}
+	return do()
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -945,6 +946,35 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 	for _, why := range []fileproc.SkipReason{fileproc.SkippedIgnored, fileproc.SkippedHidden, fileproc.SkippedPattern, fileproc.SkippedMarked, fileproc.SkippedSelectDir, fileproc.SkippedDangling} {
 		if runtime.GOOS != "windows" || why != fileproc.SkippedDangling {
 			require.Positive(t, counted[why], why)
+		}
+	}
+}
+
+// In an object store, where nothing says more of a file than that it is no directory, markers and ignore files are found beside
+// names as in a listing.
+func TestFilesBesideMarkersOfAnObjectStore(t *testing.T) {
+	for _, typ := range []fs.FileMode{0, fs.ModeIrregular, fs.ModeDir, fs.ModeNamedPipe} {
+		for _, ordered := range []bool{false, true} {
+			store := fstest.MapFS{
+				"a": {}, "marked/x": {}, "marked/CACHEDIR.TAG": {Mode: typ}, "rules/x": {}, "rules/y": {}, "rules/.ignore": {Data: []byte("x\n"), Mode: typ},
+			}
+			if typ.IsDir() {
+				store["marked/CACHEDIR.TAG/in"], store["rules/.ignore/in"] = &fstest.MapFile{}, &fstest.MapFile{}
+			}
+			var report fileproc.Report
+			got, err := fileproc.Process(t.Context(), ".", fileproc.Options{
+				FS: store, SkipMarked: []string{"CACHEDIR.TAG"}, IgnoreFiles: []string{".ignore"}, Ordered: ordered,
+				Files: slices.Values([]string{"marked/x", "rules/x", "rules/y", "a"}), Report: &report,
+			}, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
+			require.NoError(t, err)
+			if typ&^fs.ModeIrregular == 0 {
+				require.ElementsMatch(t, []string{"rules/y", "a"}, got, typ)
+				require.EqualValues(t, 1, report.Skipped[fileproc.SkippedMarked])
+				require.EqualValues(t, 1, report.Skipped[fileproc.SkippedIgnored])
+			} else {
+				require.ElementsMatch(t, []string{"marked/x", "rules/x", "rules/y", "a"}, got, typ)
+			}
+			requireBalanced(t, report)
 		}
 	}
 }

@@ -89,3 +89,33 @@ func TestInvariant1LeasedFileIsWaitedForByOpen(t *testing.T) {
 	require.Equal(t, []string{"leased"}, got)
 	<-released
 }
+
+// A leased file that is root itself is waited for, too, whatever other runs are under way.
+func TestInvariant1LeasedRootIsWaitedFor(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) {
+			watchdog(t)
+			dir := t.TempDir()
+			leased := filepath.Join(dir, "leased")
+			require.NoError(t, os.WriteFile(leased, []byte("leased"), 0o644))
+			released, ok := lease(t, leased)
+			if !ok {
+				return
+			}
+			run := func() {
+				got, err := read(t.Context(), leased, fileproc.Options{})
+				require.NoError(t, err)
+				require.Equal(t, map[string]string{"leased": "leased"}, got)
+			}
+			if beside {
+				require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{ReadSize: fileproc.NoRead}, func(*fileproc.File) error {
+					run()
+					return nil
+				}))
+			} else {
+				run()
+			}
+			<-released
+		})
+	}
+}
