@@ -201,13 +201,13 @@ func (q *diskOrder) pending(listed, maxListings int) int {
 	dirs := q.unlisted()
 	if files, all := q.due(listed); files != nil {
 		k, most := files.count, content.WindowMax
-		if !all {
-			k -= len(files.unsorted)
+		if !all { // the last of the sorted runs wait for more of them
+			k -= len(files.unsorted) + (looksFrom-1)*runSize
 		}
 		if files == &q.looks {
 			most = maxLooks
 		}
-		return (k + most - 1) / most
+		return max(1, (k+most-1)/most)
 	}
 	return min(dirs, max(0, min(maxListings, q.cold.maxListings())-listed))
 }

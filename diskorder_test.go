@@ -428,3 +428,37 @@ func TestMemoryLimitOfGo(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(50 << 20))
 	require.LessOrEqual(t, memoryLimit(), int64(50<<20))
 }
+
+// What is pending is never more than take gives, so that no worker is woken for nothing, and nothing only if there is nothing.
+func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
+	sortRuns(t, maxLooks/looksFrom)
+	for _, looks := range []int{0, 1, maxLooks - 1, maxLooks, maxLooks + 1, maxLooks + 2*tableInodes, maxLooks + (looksFrom-1)*runSize + 1} {
+		for _, reads := range []int{0, content.WindowMax, content.WindowMax + 1} {
+			for _, dirs := range []int{0, 2, 5} {
+				for _, listed := range []int{0, 1, 3} {
+					for _, cold := range []bool{false, true} {
+						q := &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}}
+						q.cold.window.Store(content.WindowMax)
+						q.cold.on.Store(cold)
+						n := &node{}
+						for k, files := range []int{looks, reads} {
+							q.addFiles(n, k == 0, make([]names.Name, files), make([]uint64, files))
+						}
+						q.add(nil, scanResult{subs: slices.Repeat([]*node{n}, dirs)})
+						pending, given := q.pending(listed, 4), 0
+						for at := listed; ; given++ {
+							b, d := q.take(at, 4)
+							if d != nil {
+								at++
+							} else if b == nil {
+								break
+							}
+						}
+						require.LessOrEqual(t, pending, given, "%d to look at, %d to read, %d directories, %d listed", looks, reads, dirs, listed)
+						require.Equal(t, given > 0, pending > 0)
+					}
+				}
+			}
+		}
+	}
+}

@@ -254,6 +254,51 @@ func TestIgnoreFilesWithFaultsBesideNames(t *testing.T) {
 	}
 }
 
+// The rules above a directory that cannot be opened hold for the names in it and below: those that are ignored are no failures.
+func TestIgnoreFilesAboveNamesThatFail(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		tree := func() *object {
+			return folder("", file(".rules", "*.o\n/d/e/x\nskipped/\n"), folder("d", folder("e", file("x", ""))).with(vanished), file("a", ""))
+		}
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			list := []string{"a", "d/f", "d/f.o", "d/e/x", "d/e/y", "d/e/y.o", "d/e/tree/", "d/e/skipped/", "d/e/skipped/z", "d/skipped/z", "d/e/g/h/y", "d/e/g/h/y.o"}
+			out := outcome{failed: map[string]error{}}
+			opts := Options{Workers: workers, Ordered: ordered, IgnoreFiles: []string{".rules"}, Files: slices.Values(list)}
+			w.trace(&out, &opts)
+			got := 0
+			for _, err := range Stream(t.Context(), "root", opts, relOf) {
+				if out.fail(err); err == nil {
+					got++
+				}
+			}
+			require.Equal(t, 1, got)
+			require.ElementsMatch(t, []string{"/d/f", "/d/e/y", "/d/e/tree", "/d/e/g/h/y"}, slices.Collect(maps.Keys(out.failed)))
+			require.EqualValues(t, 6, out.report.Skipped[SkippedIgnored])
+			requireLedger(t, out.report)
+		})
+	}
+}
+
+// A directory is closed once it is judged, if all names in it are left out.
+func TestMarkedDirectoriesAreClosedWhenJudged(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		tree := func() *object {
+			return folder("", file("a", ""), folder("d", file(".mark", ""), file("x", "")), folder("e", folder("g", file(".mark", ""), file("y", ""))))
+		}
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			out := outcome{}
+			opts := Options{Workers: workers, Ordered: ordered, SkipMarked: []string{".mark"}, Files: slices.Values([]string{"a", "d/x", "e/g/y"})}
+			w.trace(&out, &opts)
+			for rel, err := range Stream(t.Context(), "root", opts, relOf) {
+				require.NoError(t, err)
+				require.Equal(t, "a", rel)
+			}
+			require.EqualValues(t, 2, out.report.Skipped[SkippedMarked])
+			w.requireSound(t, out)
+		})
+	}
+}
+
 func vanishedUnless(faults []func(*object)) func(*object) {
 	if len(faults) > 0 {
 		return func(*object) {}

@@ -60,6 +60,7 @@ func (w *worker) begin(n *node) bool {
 		var why SkipReason
 		why, err = w.judgeGiven(n)
 		if selected = why == notSkipped; !selected {
+			w.dirs.release(n, 0, 1) // which is open
 			w.skipGiven(n, n.given, why)
 		}
 	}
