@@ -308,7 +308,7 @@ func (s *givenSource) addTree(n *node) {
 func (s *givenSource) addFile(dir *node, name names.Name) {
 	if s.inOrder {
 		runs := s.backlog.top.runs
-		if k := len(runs) - 1; k >= 0 && runs[k].node == dir && !runs[k].isTree && !runs[k].invalid && len(runs[k].files) < spanSize {
+		if k := len(runs) - 1; k >= 0 && runs[k].node == dir && !runs[k].invalid && len(runs[k].files) < spanSize {
 			runs[k].files = append(runs[k].files, name)
 		} else {
 			s.addRun(givenRun{node: dir, files: []names.Name{name}})

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -575,6 +576,297 @@ func TestFilesErrorOfFnIsItsOwn(t *testing.T) {
 			require.Same(t, own, failure.Err)
 			require.ErrorIs(t, failure, ErrChanged)
 			require.Equal(t, "process", failure.Op)
+		})
+	}
+}
+
+// newNames returns a givenSource that nobody pulls.
+func newNames(inOrder bool) *givenSource {
+	canOpen := func(name []byte) bool { return string(name) != "con" }
+	return newGivenSource(nil, canOpen, &node{}, inOrder, func() {})
+}
+
+// A name is a file, a tree, the files of one directory, or leads nowhere below root: also where something of another name is there.
+func TestFilesWhatANameIs(t *testing.T) {
+	long, deep := strings.Repeat("x", maxGivenLen), strings.Repeat("d/", maxGivenParts-1)
+	for name, want := range map[string]string{
+		"a": "file a", "d/a": "file d/a", "d/": "tree d", "d/e/": "tree d/e", "d/.": "flat d", "d/e/.": "flat d/e", ".a": "file .a", "..a/b..": "file ..a/b..",
+		long: "file " + long, deep + "f": "file " + deep + "f", deep + "f/": "tree " + deep + "f",
+		"": "", ".": "", "..": "", "/": "", "./": "", "/.": "", "/a": "", "/d/a": "", "//": "", "d//": "", "d//a": "", "d/../a": "", "../a": "", "d/./a": "", "./a": "",
+		"\x00": "", "\x00a": "", "a\x00": "", "a\x00/b": "", "d/\x00a/": "", "con": "", "d/con": "", "con/a": "", "d/con/e/a": "", "con/": "",
+		long + "x": "", deep + "d/f": "", deep + "d/f/": "",
+	} {
+		for _, inOrder := range []bool{false, true} {
+			s := newNames(inOrder)
+			s.add("d/other") // the directory may be known, too
+			s.backlog.top = &givenNames{}
+			for _, n := range s.backlog.dirs {
+				n.given = &givenNames{}
+			}
+			s.add(name)
+			got := ""
+			describe := func(n *node, names []names.Name, isTree bool) {
+				require.Empty(t, got)
+				switch {
+				case isTree && n.flat:
+					got = "flat " + n.dirPath()
+				case isTree:
+					got = "tree " + n.dirPath()
+				default:
+					require.Len(t, names, 1)
+					got = "file " + n.relPath(names[0].String())
+				}
+			}
+			for _, r := range s.backlog.top.runs {
+				if r.invalid {
+					require.Equal(t, name, r.files[0].String())
+				} else {
+					describe(r.node, r.files, r.isTree)
+				}
+			}
+			for n := range maps.Values(s.backlog.dirs) {
+				require.True(t, !inOrder || len(n.given.files) == 0, "in order they are in the runs alone")
+			}
+			var grouped func(n *node)
+			grouped = func(n *node) {
+				g := s.of(n)
+				for _, part := range g.files {
+					describe(n, part, false)
+				}
+				for _, sub := range g.subs {
+					if sub.given == nil {
+						describe(sub, nil, true)
+					} else {
+						grouped(sub)
+					}
+				}
+			}
+			grouped(s.root)
+			for n := range maps.Values(s.backlog.dirs) { // of which d was known
+				if n.parent == s.root && n.name.String() == "d" && !inOrder {
+					grouped(n)
+				}
+			}
+			require.Equal(t, want, got, "%.20q", name)
+			require.Equal(t, want == "" && !inOrder, len(s.backlog.top.invalid) == 1)
+		}
+	}
+	require.ErrorContains(t, badPath(long+"x"), "65536 bytes")
+	require.ErrorContains(t, badPath(deep+"d/f"), "4096 elements")
+	require.NotContains(t, badPath(deep+"f/").Error(), "elements")
+	require.ErrorContains(t, badPath("../a"), `"../a" is not`)
+	for _, name := range []string{"../a", long + "x"} {
+		require.ErrorIs(t, badPath(name), fs.ErrInvalid)
+	}
+}
+
+// Names of one directory share a run up to a span's length, or a part up to what one scan takes. Directories have numbers in the
+// order in which they came, and what is in memory is counted.
+func TestFilesBacklog(t *testing.T) {
+	s := newNames(false)
+	cost := 0
+	for range givenPart + 1 {
+		s.add("f")
+		cost += givenCost + len("f")
+	}
+	require.Len(t, s.backlog.top.files, 2)
+	require.Len(t, s.backlog.top.files[0], givenPart)
+	require.Len(t, s.backlog.top.files[1], 1)
+	for k, name := range []string{"d/f", "t/", "d/e/f", "d/u/"} { // one new directory each
+		s.add(name)
+		n := s.backlog.dir
+		if i := slices.IndexFunc(s.of(n).subs, func(sub *node) bool { return sub.given == nil }); i >= 0 {
+			n = s.of(n).subs[i]
+		}
+		require.EqualValues(t, k+1, n.inode, name)
+		cost += givenCost + len(name) + givenDirCost
+	}
+	cost += len("d") + len("e")
+	require.Equal(t, cost, s.backlog.cost)
+	require.Equal(t, givenPart+5, s.backlog.count)
+	s.add("d/f")
+	require.Equal(t, cost+givenCost+len("d/f"), s.backlog.cost, "it is known")
+
+	s = newNames(true)
+	for range spanSize + 1 {
+		s.add("d/f")
+	}
+	s.add("d//")
+	s.add("f")
+	s.add("f")
+	s.add("d/t/")
+	s.add("d/f")
+	var lens []int
+	for _, r := range s.backlog.top.runs {
+		lens = append(lens, len(r.files))
+	}
+	require.Equal(t, []int{spanSize, 1, 1, 2, 0, 1}, lens)
+	require.Equal(t, (spanSize+6)*givenCost+(spanSize+2)*len("d/f")+len("d//ffd/t/")+7*givenRunCost+givenDirCost+len("d"), s.backlog.cost+givenRunCost-givenDirCost)
+}
+
+// A path is kept only for a directory that is come back to.
+func TestFilesPathsOfDirectoriesComeBackTo(t *testing.T) {
+	s := newNames(false)
+	for _, name := range []string{"a/b/f", "a/b/g", "a/c/f", "d/f"} {
+		s.add(name)
+		require.Empty(t, s.backlog.paths)
+	}
+	s.add("a/b/h")
+	require.Len(t, s.backlog.paths, 1)
+	require.Same(t, s.backlog.dir, s.backlog.paths["a/b"])
+	for a, b := range map[string]string{"": "", "a": "", "abc": "abd", "ab": "abab", "x": "y"} {
+		n := 0
+		for n < len(a) && n < len(b) && a[n] == b[n] {
+			n++
+		}
+		require.Equal(t, n, commonPrefix(a, b))
+		require.Equal(t, n, commonPrefix(b, a))
+	}
+}
+
+// Names are pulled up to a bound on memory, and on once a worker has taken those: also if it took some before they were many. One
+// wake-up for each backlog is enough.
+func TestFilesArePulledUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pulled, wakes := 0, 0
+		next := make(chan bool)
+		s := newNames(false)
+		s.wake = func() { wakes++ }
+		s.maxBacklog = 3 * (givenCost + 1)
+		s.all = func(yield func(string) bool) {
+			for waits := true; waits || pulled < 20; {
+				if waits {
+					waits = <-next
+				}
+				pulled++
+				if !yield("f") {
+					return
+				}
+			}
+		}
+		var stopped atomic.Bool
+		done, ended := make(chan struct{}), false
+		go func() { s.pull(&stopped, done); ended = true }()
+		take := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			require.Equal(t, want, pulled)
+			require.True(t, s.isReady())
+			require.False(t, s.isOver())
+			require.Same(t, s.root, s.take())
+			require.False(t, s.isReady())
+			s.scanned(s.root)
+		}
+		require.False(t, s.isReady() || s.isOver(), "there may be some")
+		next <- true
+		take(1) // of which the goroutine that pulls learns late
+		next <- false
+		take(4)
+		take(7)
+		take(10)
+		require.Equal(t, 4, wakes)
+		synctest.Wait()
+		require.Equal(t, 5, wakes)
+		close(done) // while there is no room
+		synctest.Wait()
+		require.True(t, ended)
+		require.Equal(t, 13, pulled)
+		require.False(t, s.isOver(), "some are not taken")
+
+		s = newNames(false)
+		s.all, pulled = slices.Values([]string{"a", "b"}), 0
+		s.pull(&stopped, nil)
+		require.False(t, s.isOver())
+		s.take()
+		s.scanned(s.root)
+		require.True(t, s.isOver())
+
+		s = newNames(false)
+		s.all = func(yield func(string) bool) {
+			pulled++
+			require.False(t, yield("a"))
+		}
+		stopped.Store(true)
+		s.pull(&stopped, nil)
+		require.Equal(t, 1, pulled)
+		require.False(t, s.isReady() || s.isOver())
+	})
+}
+
+// A directory that cannot be opened may have any number of names, each of which fails.
+func TestFilesManyOfADirectoryThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: folder("", folder("x").with(vanished))}
+		var list []string
+		for i := range 2*givenPart + 1 {
+			list = append(list, fmt.Sprint("x/", i))
+		}
+		out := w.process(t.Context(), Options{Workers: 2, Files: slices.Values(list)}, nil)
+		require.NoError(t, out.err)
+		require.Len(t, out.failed, len(list))
+		w.requireSound(t, out)
+	})
+}
+
+// In the cold mode, names whose place on the disk is unknown are begun in the order in which they were given.
+func TestFilesColdOrderIsThatOfTheNames(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	inBubble(t, func(t *testing.T) {
+		root := folder("")
+		for i := range 2*givenPart + 100 {
+			root.kids = append(root.kids, file(fmt.Sprint(i), ""))
+		}
+		w := &world{root: root}
+		list := w.names()
+		var got []string
+		out := w.process(t.Context(), Options{Workers: 1, Files: slices.Values(list)}, func(f *File) error {
+			got = append(got, f.Rel())
+			return nil
+		})
+		require.NoError(t, out.err)
+		require.True(t, slices.Equal(list, got))
+	})
+}
+
+// Root is judged once, however many backlogs there are, and a directory that is left out is no matter for SelectDir, nor is what
+// is below one that fails.
+func TestFilesAreJudgedOnce(t *testing.T) {
+	testtree.Set(t, &knobs.MaxBacklog, 1)
+	for _, ordered := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", ""), file("b", ""), folder("out", file("f", "")), folder("gone", folder("sub", file("f", ""))).with(vanished),
+				folder("d", file("f", ""), folder(".mark", file("in", ""))))} // which is no marker
+			looks, selected := map[string]int{}, map[string]bool{}
+			w.during = func(what, name string) {
+				if what == "stat" {
+					looks[name]++
+				}
+			}
+			list := []string{"a", "out/f", "b", "out/f", "gone/sub/f", "d/f"}
+			opts := Options{Workers: 1, Ordered: ordered, Files: slices.Values(list), SkipMarked: []string{".mark"}, Exclude: []string{"out"}, openRoot: w.openRoot}
+			opts.SelectDir = func(e Entry) bool { selected[e.Rel()] = true; return true }
+			got, err := Process(t.Context(), "root", opts, relOf)
+			require.ErrorIs(t, err, fs.ErrNotExist)
+			require.ElementsMatch(t, []string{"a", "b", "d/f"}, got)
+			require.Equal(t, map[string]int{".mark": 2}, looks, "root's and d's")
+			require.Equal(t, map[string]bool{"gone": true, "d": true}, selected)
+		})
+	}
+}
+
+// The rules above a tree that is given hold in it.
+func TestFilesTreeBelowRules(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file(".rules", "*.o\n"), folder("d", file(".rules", "*.x\n"), folder("t", file("a.o", ""), file("a.x", ""), file("a.c", ""))))}
+			opts := Options{Ordered: ordered, IgnoreFiles: []string{".rules"}, Files: slices.Values([]string{"d/t/"}), openRoot: w.openRoot}
+			var got []string
+			for rel, err := range Stream(t.Context(), "root", opts, relOf) {
+				require.NoError(t, err)
+				got = append(got, rel)
+			}
+			require.Equal(t, []string{"d/t/a.c"}, got)
+			require.Zero(t, w.open)
 		})
 	}
 }

@@ -25,7 +25,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // which may be empty
 		w.counts.found++
 	}
-	if why := w.skipsGivenRoot(); s.node.parent == nil && why != notSkipped {
+	if why := w.skipsGivenRoot(); why != notSkipped { // this is root: nothing below it is begun
 		w.skipGiven(s.node, g, why)
 		*g = givenNames{}
 		return false
@@ -44,7 +44,8 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	if len(g.files) == 0 {
 		return false
 	}
-	place := w.given.places.Add(uint64(len(g.files[0])))
+	count := uint64(len(g.files[0]))
+	place := w.given.places.Add(count) - count
 	looksUp := w.cold.on.Load() && diskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place

@@ -123,14 +123,28 @@ func TestWindowHasItsEntries(t *testing.T) {
 	require.False(t, a.Has(0) || a.Has(7))
 }
 
-// A fakeGroup has nothing of its files.
+// What a group gives came through an io_uring if the group is one.
+func TestGroupSaysWhetherItIsARing(t *testing.T) {
+	for _, ring := range []bool{false, true} {
+		for _, fills := range []bool{false, true} {
+			a := Ahead{NoRing: true, ring: ring, group: &fakeGroup{fills: fills}}
+			require.True(t, a.Read(Dir{}, make([]names.Name, 4), 0))
+			require.Equal(t, 4, a.filled)
+			ok, through := a.Get(1, new(Content))
+			require.Equal(t, fills, ok)
+			require.Equal(t, fills && ring, through)
+		}
+	}
+}
+
+// A fakeGroup has all of its files, or nothing.
 type fakeGroup struct {
-	fails, uncached bool
-	closed          int
+	fails, uncached, fills bool
+	closed                 int
 }
 
 func (g *fakeGroup) read(Dir, []names.Name) bool { return !g.fails }
-func (g *fakeGroup) get(int, *Content) bool      { return false }
+func (g *fakeGroup) get(int, *Content) bool      { return g.fills }
 func (g *fakeGroup) isUncached(int) bool         { return g.uncached }
 func (g *fakeGroup) close()                      { g.closed++ }
 

@@ -1,7 +1,9 @@
 package content
 
 import (
+	"io"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/fileproc/fileproc/internal/sys"
@@ -29,6 +31,15 @@ func TestReaderUsesBuffersAgain(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*size/4))
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		var r Reader
+		r.TakeBuffer()
+		r.GiveBuffer()
+		require.Nil(t, r.buf)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*FirstBuffer/4))
 }
 
 // endless is a file that grows faster than it is read.
@@ -68,4 +79,138 @@ func TestStopWhileABufferGrows(t *testing.T) {
 		r.GiveBuffer()
 		require.Nil(t, r.large)
 	}
+}
+
+// A fileAtHand has its first bytes at hand, and knows whether that is all.
+type fileAtHand struct {
+	*textFile
+	hand  int
+	whole bool
+}
+
+func (f fileAtHand) Cached(p []byte) (int, bool) {
+	n, _ := f.Reader.Read(p[:min(len(p), f.hand)])
+	return n, f.whole
+}
+
+// What a file is read for decides on it alike, whatever of it is at hand and whether its metadata is known before: the limits are
+// the last size and the last byte that count.
+func TestReaderDecides(t *testing.T) {
+	text := strings.Repeat("0123456789", 2000)
+	nul := func(at int) string { return text[:at] + "\x00" + text[at+1:] }
+	whole, large := Want{Limit: -1}, Want{Limit: -1, SkipLarger: 100}
+	binary := Want{Limit: -1, SkipBinary: true}
+	for _, c := range []struct {
+		want Want
+		text string
+		data int // bytes
+		err  error
+	}{
+		{whole, text, len(text), nil},
+		{whole, "", 0, nil},
+		{large, text[:100], 100, nil},
+		{large, text[:101], 0, ErrLarger},
+		{Want{Limit: 99, SkipLarger: 100}, text[:100], 0, ErrTooLarge},
+		{Want{Limit: 99, SkipLarger: 100}, text[:101], 0, ErrLarger},
+		{Want{Limit: 100}, text[:100], 100, nil},
+		{Want{Limit: 100}, text[:101], 0, ErrTooLarge},
+		{Want{}, "", 0, nil},
+		{Want{}, "x", 0, ErrTooLarge},
+		{Want{Truncate: true}, "x", 0, nil},
+		{Want{Truncate: true}, text, 0, nil},
+		{Want{Limit: 100, Truncate: true}, text[:101], 100, nil},
+		{binary, nul(0), 0, ErrBinary},
+		{binary, nul(BinaryPrefix - 1), 0, ErrBinary},
+		{binary, nul(BinaryPrefix), len(text), nil},
+		{binary, nul(50)[:51], 0, ErrBinary},
+		{Want{Limit: 100, SkipBinary: true}, nul(5000), 0, ErrBinary},
+		{Want{Limit: 100, SkipBinary: true}, text, 0, ErrTooLarge},
+		{Want{Limit: 100, Truncate: true, SkipBinary: true}, nul(5000), 0, ErrBinary},
+		{Want{Limit: 100, Truncate: true, SkipBinary: true}, nul(BinaryPrefix), 100, nil},
+		{Want{Limit: 9000, Truncate: true, SkipBinary: true}, nul(8999), 9000, nil},
+	} {
+		for _, stat := range []bool{false, true} {
+			for _, lies := range []bool{false, true} {
+				if lies && c.err == ErrLarger && c.want.Limit > 0 {
+					continue // no more is read than says that it is above the limit
+				}
+				for _, hand := range []int{0, 7, len(c.text)} {
+					f := newTextFile(c.text)
+					if lies {
+						f.stat.Size = 0
+					}
+					h := fileAtHand{f, hand, hand == len(c.text) && hand > 0 && hand < 9000}
+					r := Reader{Want: c.want, Stopped: goesOn}
+					r.Want.Stat = stat
+					if h.whole && c.want.Limit >= 0 && hand > int(c.want.Limit) {
+						h.whole = false // no more than that is asked for
+					}
+					r.TakeBuffer()
+					var got Content
+					err := r.Read(h, &got)
+					require.Equal(t, 1, f.closed)
+					require.Equal(t, h, r.Spare())
+					require.ErrorIs(t, err, c.err, "%+v, %d bytes, %d at hand", c.want, len(c.text), hand)
+					if err == nil {
+						require.Equal(t, c.text[:c.data], string(got.Data))
+						require.Equal(t, c.data < len(c.text), got.Truncated)
+						require.Equal(t, stat, got.HasStat)
+						require.Equal(t, hand == 0 || len(c.text) == 0, r.Uncached())
+					}
+					if got.Truncated && err == nil {
+						b := got.Beginning
+						require.Equal(t, h.whole, b.Whole)
+						require.NotEmpty(t, b.Rest)
+						require.True(t, strings.HasPrefix(c.text[c.data:], string(b.Rest)))
+						require.True(t, h.whole || b.Stat == f.stat)
+					}
+					r.GiveBuffer()
+				}
+			}
+		}
+	}
+}
+
+// A file above 1 MiB needs a slot for its memory, and one of just that size none.
+func TestReaderNeedsASlotForMuch(t *testing.T) {
+	for _, size := range []int{MaxFree - 1, MaxFree} {
+		for _, slot := range []bool{false, true} {
+			f := newTextFile(strings.Repeat("x", size))
+			r := Reader{Want: Want{Limit: -1}, Stopped: goesOn, MayAllocate: func() bool { return slot }}
+			r.TakeBuffer()
+			var c Content
+			err := r.Read(manyBytes{f}, &c)
+			if size == MaxFree && !slot {
+				require.Equal(t, ErrNeedsSlot, err)
+			} else {
+				require.NoError(t, err)
+				require.Len(t, c.Data, size)
+				require.True(t, r.Large())
+			}
+			r.GiveBuffer()
+			require.False(t, r.Large())
+		}
+	}
+}
+
+// manyBytes gives as much at a time as is asked for.
+type manyBytes struct{ *textFile }
+
+func (f manyBytes) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+// A Reader that is made for other files has the buffer of the first, and ends with the same run.
+func TestReaderLimited(t *testing.T) {
+	r := Reader{Want: Want{Limit: -1, SkipBinary: true}, Stopped: func() bool { return true }}
+	r.TakeBuffer()
+	limited := r.Limited(3)
+	require.Same(t, r.buf, limited.buf)
+	require.ErrorIs(t, limited.Read(newTextFile("text"), new(Content)), ErrTooLarge)
+	require.Equal(t, ErrStopped, limited.Read(newTextFile("x\x00"), new(Content)))
+	r.GiveBuffer()
 }

@@ -18,7 +18,9 @@ type textFile struct {
 	stat    sys.Stat
 	statErr error
 	waits   int // reads that find nothing yet
+	reads   int
 	ends    int // reads at the end
+	skipped []int64
 	closed  int
 	panics  bool
 }
@@ -43,6 +45,7 @@ func (f *textFile) Read(p []byte) (int, error) {
 		time.Sleep(WaitSlice)
 		return 0, ErrWouldBlock
 	}
+	f.reads++
 	n, err := f.Reader.Read(p[:min(len(p), 10)])
 	if err != io.EOF {
 		return n, err
@@ -60,6 +63,7 @@ type skippingFile struct {
 }
 
 func (f skippingFile) Skip(n int64) bool {
+	f.skipped = append(f.skipped, n)
 	if f.does {
 		_, _ = f.Reader.(io.Seeker).Seek(n, io.SeekStart)
 	}
@@ -108,6 +112,11 @@ func TestRestSkipsWhatWasDelivered(t *testing.T) {
 		for _, f := range []File{newTextFile(text), skippingFile{newTextFile(text), true}, skippingFile{newTextFile(text), false}} {
 			r, err := NewRest(f, nil, int64(n), goesOn)
 			require.NoError(t, err)
+			require.Nil(t, r.reader.buf, "it is given back")
+			if s, ok := f.(skippingFile); ok {
+				require.Equal(t, n > 0, len(s.skipped) == 1)
+				require.Equal(t, n == 0 || s.does, s.reads == 0, "it is skipped")
+			}
 			var got []byte
 			for {
 				p := make([]byte, 100)

@@ -46,6 +46,24 @@ func TestRingsAreFew(t *testing.T) {
 	require.NotNil(t, rings[0])
 }
 
+// To ask whether there are rings takes none.
+func TestHasRingsTakesNone(t *testing.T) {
+	before := rings.Load()
+	ring := newRingGroup(-1)
+	has := ring != nil
+	if has {
+		ring.close()
+	}
+	for range 3 {
+		require.Equal(t, has, HasRings())
+	}
+	require.Equal(t, before, rings.Load())
+	most := mostRings
+	defer func() { mostRings = most }()
+	mostRings = func() int64 { return 0 }
+	require.False(t, HasRings())
+}
+
 // leaveDescriptors calls do while no more than left are free.
 func leaveDescriptors(t *testing.T, left int, do func()) {
 	var limit unix.Rlimit
