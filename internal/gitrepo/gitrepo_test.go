@@ -9,9 +9,12 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/stretchr/testify/require"
 )
 
@@ -193,6 +196,217 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, filepath.FromSlash("/g"), got)
 	})
+}
+
+// noUser switches the configuration of the system and the user off.
+func noUser(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]string{"HOME": t.TempDir(), "XDG_CONFIG_HOME": "", "GIT_CONFIG_SYSTEM": os.DevNull, "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": ""} {
+		t.Setenv(name, value)
+	}
+}
+
+// write makes files, whose names have slashes, and their directories below dir. A name with a slash at its end is a directory.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		if strings.HasSuffix(name, "/") {
+			require.NoError(t, os.MkdirAll(full, 0o777))
+			continue
+		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o777))
+		require.NoError(t, os.WriteFile(full, []byte(content), 0o666))
+	}
+}
+
+// A repository is found from each directory of its work tree, but not from its own .git: what is in there is no work tree. A .git
+// without what git requires is none, and the search goes on above it. All of this holds in an fs.FS as well.
+func TestFind(t *testing.T) {
+	noUser(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	files := map[string]string{"top/.git/HEAD": "ref: refs/heads/main\n", "top/.git/objects/": "", "top/.git/refs/": "", "top/.git/hooks/x": "", "top/a/b/f": "",
+		"module/.git": "gitdir: ../top/.git/modules/m\r\n", "module/a/f": "", "none/f": ""}
+	parts := map[string]string{"HEAD": "HEAD", "objects": "objects/x", "refs": "refs/x"}
+	for missing := range parts {
+		for part, file := range parts {
+			if part != missing {
+				files["top/no "+missing+"/.git/"+file] = ""
+			}
+		}
+	}
+	inFS := fstest.MapFS{}
+	for name, content := range files {
+		inFS[strings.TrimSuffix(name, "/")] = &fstest.MapFile{Data: []byte(content)}
+		if strings.HasSuffix(name, "/") {
+			inFS[strings.TrimSuffix(name, "/")].Mode = fs.ModeDir | 0o777
+		}
+	}
+	write(t, dir, files)
+	for from, top := range map[string]string{
+		"top": "top", "top/a": "top", "top/a/b": "top", "top/.git": "", "top/.git/hooks": "", "top/.git/refs": "", "module": "module", "module/a": "module", "none": "",
+		"top/no HEAD": "top", "top/no objects": "top", "top/no refs": "top",
+	} {
+		for _, p := range []Place{{Dir: filepath.Join(dir, filepath.FromSlash(from))}, {FS: inFS, Dir: from}} {
+			r, err := find(p)
+			require.NoError(t, err, from)
+			if top == "" {
+				require.Nil(t, r, from)
+				continue
+			}
+			require.NotNil(t, r, from)
+			want := top
+			if p.FS == nil {
+				want = filepath.Join(dir, top)
+			}
+			require.Equal(t, want, r.top.Dir, from)
+			if top == "module" && p.FS == nil {
+				require.Equal(t, filepath.FromSlash("../top/.git/modules/m"), r.dir)
+				require.Equal(t, r.dir, r.common)
+			} else {
+				require.Equal(t, ".git", r.dir)
+			}
+			_, found, errs := Rules(p, true)
+			require.Empty(t, errs, from)
+			require.Equal(t, top == from, found, "the top of one: %s", from)
+		}
+	}
+}
+
+// The rules of a directory are those of the user, of the repository that all its work trees share, and of the directories above it, in
+// this order; each says how the path goes on from its file to the directory.
+func TestRules(t *testing.T) {
+	noUser(t)
+	top := t.TempDir()
+	write(t, top, map[string]string{
+		"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "r/.git/info/exclude": "shared", "r/.git/config": "[core]\nexcludesFile = .git/mine\n", "r/.git/mine": "mine",
+		"r/.git/worktrees/w/commondir": "../..\n", "r/.git/worktrees/w/info/exclude": "not read",
+		"w/.git": "gitdir: " + filepath.ToSlash(top) + "/r/.git/worktrees/w\n", "w/d/e/": "",
+		"r/.gitignore": "1", "r/.ignore": "2", "r/a/.gitignore/": "", "r/a/.ignore": "3", "r/a/b/.gitignore": "own", "r/a/b/.ignore": "own",
+	})
+	for _, tt := range []struct {
+		dir  string
+		also []string
+		want []Rule
+	}{
+		{"r", []string{".ignore"}, []Rule{{"", "", nil}, {"", "", nil}}},
+		{"r/a", nil, []Rule{{"", "a/", nil}, {"", "a/", nil}, {".gitignore", "a/", nil}}},
+		{"r/a/b", []string{".ignore"}, []Rule{{"", "a/b/", nil}, {"", "a/b/", nil}, {".gitignore", "a/b/", nil}, {".ignore", "a/b/", nil}, {".gitignore", "b/", nil}, {".ignore", "b/", nil}}},
+		{"w/d", nil, []Rule{{"", "d/", nil}, {"", "d/", nil}, {".gitignore", "d/", nil}}},
+	} {
+		var looked []string
+		rules, found, errs := Rules(Place{Dir: filepath.Join(top, filepath.FromSlash(tt.dir)), Looks: func(path string) { looked = append(looked, filepath.ToSlash(path)) }}, false, tt.also...)
+		require.Empty(t, errs)
+		require.True(t, found)
+		for i := range rules {
+			rules[i].List = nil
+		}
+		require.Equal(t, tt.want, rules, tt.dir)
+		for _, file := range []string{".git", "r/.git/config", "r/.git/info/exclude"} {
+			if file == ".git" {
+				file = tt.dir + "/.git"
+			}
+			require.Contains(t, looked, filepath.ToSlash(top)+"/"+file, "each look is reported")
+		}
+		if tt.dir == "r/a/b" {
+			require.Contains(t, looked, filepath.ToSlash(top)+"/r/a/.gitignore")
+			require.NotContains(t, looked, filepath.ToSlash(top)+"/r/a/b/.gitignore")
+		}
+	}
+	rules, _, _ := Rules(Place{Dir: filepath.Join(top, "r", "a")}, false)
+	for i, pattern := range []string{"mine", "shared", "1"} {
+		require.Equal(t, gitignore.Parse([]byte(pattern)), rules[i].List)
+	}
+}
+
+// The null device stands for an empty file: as the configuration of the system or the user, as an included one, and as the file of
+// what is ignored.
+func TestNullDevice(t *testing.T) {
+	noUser(t)
+	dir := t.TempDir()
+	null := filepath.ToSlash(os.DevNull)
+	write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", ".git/config": "[include]\npath = " + null + "\n[core]\nexcludesFile = " + null + "\n"})
+	repo, err := open(Place{Dir: dir})
+	require.NoError(t, err)
+	content, err := Place{}.ReadFile(os.DevNull, 10)
+	require.NoError(t, err)
+	require.Empty(t, content)
+	if runtime.GOOS == "windows" {
+		t.Skip("the null device is no absolute path there")
+	}
+	file, err := repo.ExcludesFile()
+	require.NoError(t, err)
+	require.Equal(t, os.DevNull, file)
+	_, found, errs := Rules(Place{Dir: dir}, true)
+	require.True(t, found)
+	require.Empty(t, errs)
+}
+
+// Configuration files include each other as deep as git lets them, and no deeper.
+func TestIncludesAsDeepAsGit(t *testing.T) {
+	noUser(t)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": ""})
+	for _, depth := range []int{10, 11} { // more than 10 is an error of git's
+		write(t, dir, map[string]string{".git/config": "[include]\npath = 1\n"})
+		for i := 1; i < depth; i++ {
+			write(t, dir, map[string]string{".git/" + strconv.Itoa(i): "[include]\npath = " + strconv.Itoa(i+1) + "\n"})
+		}
+		write(t, dir, map[string]string{".git/" + strconv.Itoa(depth): "[core]\nexcludesFile = last\n"})
+		repo, err := open(Place{Dir: dir})
+		require.NoError(t, err)
+		file, err := repo.ExcludesFile()
+		if depth > 10 {
+			require.ErrorContains(t, err, "nested more than 10 deep")
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, "last", file)
+		}
+		if git, err := exec.LookPath("git"); err == nil {
+			cmd := exec.Command(git, "config", "--file", ".git/config", "--includes", "core.excludesFile")
+			cmd.Dir = dir
+			out, err := cmd.Output()
+			require.Equal(t, depth > 10, err != nil, "%s", out)
+		}
+	}
+}
+
+// A value is true as git says: by a word, in any case, or as a number other than 0.
+func TestIsTrue(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "TRUE": true, "Yes": true, "on": true, "1": true, "2": true, "-1": true, "10": true,
+		"false": false, "no": false, "off": false, "0": false, "00": false, "": false} {
+		require.Equal(t, want, isTrue(value), value)
+		if git, err := exec.LookPath("git"); err == nil {
+			out, err := exec.Command(git, "-c", "a.b="+value, "config", "--type=bool", "a.b").Output()
+			require.NoError(t, err, value)
+			require.Equal(t, want, string(out) == "true\n", value)
+		}
+	}
+}
+
+// The work tree has a configuration of its own only if the repository says so, and that comes last.
+func TestWorktreeConfig(t *testing.T) {
+	noUser(t)
+	dir := t.TempDir()
+	const set = "[core]\nexcludesFile = "
+	write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", ".git/config.worktree": set + "own\n"})
+	for extension, want := range map[string]string{"": "shared", "[extensions]\nworktreeConfig = false\n": "shared", "[extensions]\nworktreeConfig\n": "own"} {
+		write(t, dir, map[string]string{".git/config": set + "shared\n" + extension})
+		repo, err := open(Place{Dir: dir})
+		require.NoError(t, err)
+		file, err := repo.ExcludesFile()
+		require.NoError(t, err)
+		require.Equal(t, want, file, extension)
+	}
+	write(t, dir, map[string]string{".git/config": "[extensions]\nworktreeConfig\n", ".git/config.worktree": "[core\n"})
+	repo, err := open(Place{Dir: dir})
+	require.NoError(t, err)
+	_, err = repo.ExcludesFile()
+	require.ErrorContains(t, err, "line 1 is not valid")
+	var at *fs.PathError
+	require.ErrorAs(t, err, &at)
+	require.Equal(t, filepath.Join(dir, ".git", "config.worktree"), at.Path)
 }
 
 // failing is an open directory, with a repository, in which each look at name fails.
