@@ -25,6 +25,47 @@ func get[V comparable](e *engine[V], key string) (V, bool) {
 	return v, ok
 }
 
+// TestSlowerComparison: a comparison that began earlier, and ended later, takes back no trust that a newer one has given.
+func TestSlowerComparison(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 100, maxEntries: 10})
+	e.set("k", 1, loaded{cost: 1, began: 10})
+	trusted := func(notBefore int64) bool {
+		v, ok, trusted := e.get("k", notBefore)
+		require.True(t, ok)
+		require.Equal(t, 1, v)
+		return trusted
+	}
+	require.True(t, trusted(10))
+	require.False(t, trusted(11))
+	for _, at := range []int64{30, 20} {
+		e.checked("k", 1, at, same, changed)
+		require.True(t, trusted(30))
+		require.False(t, trusted(31))
+	}
+	e.checked("k", 1, 40, unknown, changed)
+	require.False(t, trusted(31), "a comparison that failed gives none")
+	e.checked("k", 2, 50, same, changed)
+	require.False(t, trusted(31), "nor does one of another value")
+	e.checked("k", 2, 50, differs, changed)
+	require.True(t, trusted(30))
+	e.checked("k", 1, 10, differs, changed)
+	_, ok := get(e, "k")
+	require.False(t, ok)
+}
+
+// TestLongestTTL: an entry whose time to live goes beyond the end of the clock never expires, whenever it comes.
+func TestLongestTTL(t *testing.T) {
+	for _, age := range []time.Duration{0, 1, time.Hour} {
+		for _, ttl := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Minute} {
+			e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, start: time.Now().Add(-age)})
+			e.set("k", 1, loaded{cost: 1, ttl: ttl})
+			_, ok := get(e, "k")
+			require.True(t, ok)
+			require.Positive(t, e.shards[0].entries["k"].expires)
+		}
+	}
+}
+
 // A model is an engine of one shard, written plainly: each step looks at all
 // entries.
 type model struct {

@@ -465,6 +465,82 @@ func TestRemoveOfADirectory(t *testing.T) {
 	}
 }
 
+// TestFileThatGoesBeforeADirectory: a name that is to be removed goes from the store before something below it is written there,
+// whatever makes that necessary: a look at a directory further down, or a write at once, since it is large.
+func TestFileThatGoesBeforeADirectory(t *testing.T) {
+	large := make([]byte, 5000)
+	for what, step := range map[string]func(c *FS) error{
+		"list": func(c *FS) error {
+			if err := c.WriteFile("d/e/f", nil); err != nil {
+				return err
+			}
+			entries, err := c.ReadDir("d/e")
+			require.Len(t, entries, 1)
+			return err
+		},
+		"stat": func(c *FS) error {
+			if err := c.WriteFile("d/e/f", nil); err != nil {
+				return err
+			}
+			_, err := c.Stat("d/e")
+			return err
+		},
+		"large":              func(c *FS) error { return c.WriteFile("d/f", large) },
+		"large, far below":   func(c *FS) error { return c.WriteFile("d/e/f/g", large) },
+		"large and a sister": func(c *FS) error { return errors.Join(c.WriteFile("d/e", nil), c.WriteFile("d/f", large)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			c, err := NewDir(t.TempDir(), Options{Write: WriteBack, FlushInterval: Forever, MaxDirtyBytes: 4000})
+			require.NoError(t, err)
+			require.NoError(t, c.WriteFile("d", []byte("a file")))
+			require.NoError(t, c.WriteFile("dd", []byte("not below it")))
+			require.NoError(t, c.Flush("d"))
+			require.NoError(t, c.Remove("d"))
+			require.NoError(t, step(c))
+			require.Contains(t, c.Dirty(), "dd", "what has nothing to do with it stays dirty")
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestFlushOfWhatChangesMeanwhile: what is discarded, written or removed while a flush calls the store for another file, is not
+// written as it was before.
+func TestFlushOfWhatChangesMeanwhile(t *testing.T) {
+	for what, tt := range map[string]struct {
+		change func(c *FS)
+		dirty  []string
+		last   string
+	}{
+		"discarded": {change: func(c *FS) { c.Discard("b") }, last: "beneath"},
+		"written":   {change: func(c *FS) { _ = c.WriteFile("b", []byte("newer")) }, dirty: []string{"b"}, last: "newer"},
+		"removed":   {change: func(c *FS) { _ = c.Remove("b") }, dirty: []string{"b"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMemFS(map[string]string{"b": "beneath"})
+			c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+			require.NoError(t, c.WriteFile("a", nil))
+			require.NoError(t, c.WriteFile("b", []byte("older")))
+			m.setFault(func(op, name string) error {
+				if op == "write" && name == "a" {
+					tt.change(c)
+				}
+				return nil
+			})
+			require.NoError(t, c.Flush())
+			got, _ := m.get("b")
+			require.Equal(t, "beneath", got)
+			require.Equal(t, tt.dirty, c.Dirty())
+			require.EqualValues(t, 1, c.Stats().Writes.Flushes)
+			require.Equal(t, len(tt.dirty) > 0, c.Stats().Writes.DirtyBytes > 0)
+			m.setFault(nil)
+			require.NoError(t, c.Close())
+			got, _ = m.get("b")
+			require.Equal(t, tt.last, got)
+			require.Zero(t, c.Stats().Writes.DirtyBytes)
+		})
+	}
+}
+
 // TestFlushWorkers: so many files are written at a time, and no more; a failure keeps its
 // file alone; with one file below another, the order is kept.
 func TestFlushWorkers(t *testing.T) {

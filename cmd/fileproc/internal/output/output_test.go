@@ -2,8 +2,13 @@ package output
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"math"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,4 +54,92 @@ func TestSize(t *testing.T) {
 	} {
 		require.Equal(t, want, Size(size, true), size)
 	}
+}
+
+// A failing writer fails after so many writes.
+type failing struct {
+	left  int
+	calls int
+	err   error
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.calls++; f.calls > f.left {
+		return 0, f.err
+	}
+	return len(p), nil
+}
+
+// After standard output could not be written, nothing more is, as a reader would take what follows for the rest. The error is reported
+// once, and each Flush returns it.
+func TestNothingIsWrittenAfterAnError(t *testing.T) {
+	for left := range 3 {
+		stdout := &failing{left: left, err: errors.New("no space left")}
+		reported := 0
+		out := &Output{stdout: stdout, stderr: io.Discard, onError: func(err error) {
+			require.Equal(t, stdout.err, err)
+			reported++
+		}}
+		for i := range 6 {
+			n, err := out.Write([]byte("a line\n"))
+			require.NoError(t, err)
+			require.Equal(t, 7, n)
+			if err = out.Flush(); i < left {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, stdout.err, err)
+			}
+			require.Equal(t, min(i, left)+1, stdout.calls)
+		}
+		require.Equal(t, 1, reported)
+		out.Write(bytes.Repeat([]byte("a line\n"), flushSize))
+		out.LastFlush()
+		require.Equal(t, left+1, stdout.calls)
+	}
+}
+
+// What is written goes out at the end of 50 ms, or at once if it is much; the outputs of two files are separated; and one that is long
+// goes out in parts, between which no other comes.
+func TestOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stdout bytes.Buffer
+		out := &Output{stdout: &stdout, stderr: io.Discard, Between: []byte("--\n"), onError: func(err error) { t.Error(err) }}
+		out.Write([]byte("1\n"))
+		time.Sleep(flushAfter - 1)
+		out.Write([]byte("2\n"))
+		require.Empty(t, stdout.String())
+		time.Sleep(2)
+		synctest.Wait()
+		require.Equal(t, "1\n2\n", stdout.String())
+		out.Write(bytes.Repeat([]byte{'\n'}, flushSize-1))
+		require.Len(t, stdout.String(), 4)
+		out.Write([]byte{'\n'})
+		require.Len(t, stdout.String(), 4+flushSize)
+
+		stdout.Reset()
+		waited := 0
+		first, second, none := Chunk{Out: out, B: []byte("first\n"), Wait: func() { waited++ }}, Chunk{Out: out}, Chunk{Out: out}
+		first.LineDone()
+		require.Zero(t, waited, "its turn is waited for when there is something to write")
+		first.FileDone()
+		require.Equal(t, 1, waited)
+		none.FileDone()
+		second.B = bytes.Repeat([]byte{'x'}, SpillSize-1)
+		second.LineDone()
+		require.Len(t, second.B, SpillSize-1)
+		second.B = append(second.B, 'x')
+		second.LineDone()
+		require.Empty(t, second.B)
+		third := Chunk{Out: out, B: []byte("third\n")}
+		done := make(chan bool)
+		go func() { third.FileDone(); close(done) }()
+		second.B = append(second.B, "end\n"...)
+		second.FileDone()
+		<-done
+		require.NoError(t, out.Flush())
+		require.Equal(t, "first\n--\n"+strings.Repeat("x", SpillSize)+"end\n--\nthird\n", stdout.String())
+		keeps := Chunk{B: make([]byte, SpillSize)}
+		keeps.LineDone()
+		require.Len(t, keeps.B, SpillSize, "without an output")
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 )
 
@@ -114,4 +115,44 @@ func TestInOrderPrintsWhatCameBeforeAFailure(t *testing.T) {
 	require.Equal(t, "a\nb\n", content(t, stdout))
 	require.EqualValues(t, 1, r.Failures.Load())
 	require.Regexp(t, `^fileproc: .*[/\\]a: broken\n$`, content(t, stderr))
+}
+
+// A file that is named as an argument and that its job skips has been processed; any other error is a failure, which ends nothing, and
+// ErrEnough ends the run. What a file has printed comes out in each case.
+func TestNamedFiles(t *testing.T) {
+	dir := t.TempDir()
+	var args []string
+	for _, name := range []string{"done", "skipped", "broken", "absent", "enough", "after"} {
+		args = append(args, filepath.Join(dir, name))
+		if name != "absent" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("12345"), 0o666))
+		}
+	}
+	for _, n := range []int{3, 4, 6} { // without a failure of the system, with one, with an early end
+		stdout, stderr := file(t), file(t)
+		r := &Run{Out: output.New(stdout, stderr, func(err error) { t.Error(err) })}
+		r.Ctx, r.Stop = context.WithCancelCause(t.Context())
+		r.Opts.Workers = 1
+		err := r.Each(Job{Args: args[:n], Visit: func(it *Item, c *output.Chunk) error {
+			name := filepath.Base(it.Path())
+			c.B = append(c.B, name+"\n"...)
+			st, err := it.Stat()
+			require.NoError(t, err)
+			require.EqualValues(t, 5, st.Size)
+			return map[string]error{"skipped": fileproc.ErrSkip, "broken": errors.New("no good"), "enough": ErrEnough}[name]
+		}})
+		require.NoError(t, r.Out.Flush())
+		want, failures, processed := "done\nskipped\nbroken\n", min(n-2, 2), 2
+		if n > 4 {
+			want, processed = want+"enough\n", 3
+			require.ErrorIs(t, err, ErrEnough)
+		} else {
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, content(t, stdout))
+		require.EqualValues(t, failures, r.Failures.Load())
+		require.EqualValues(t, processed, r.Totals.Processed)
+		require.Contains(t, content(t, stderr), "broken: no good\n")
+		require.NotContains(t, content(t, stderr), "skipped")
+	}
 }

@@ -2,6 +2,7 @@ package search
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -155,6 +156,55 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 	require.Len(t, used, 5)
 	for by, n := range used {
 		require.Greater(t, n, 100, "%s: hardly tested", by)
+	}
+}
+
+// A failing context has ended, as a file that cannot be read further, once it was asked so many times.
+type failing struct {
+	context.Context
+	asked, at int
+}
+
+var errRead = errors.New("input/output error")
+
+func (f *failing) Err() error {
+	if f.asked++; f.asked > f.at {
+		return errRead
+	}
+	return nil
+}
+
+// A read that fails, whichever it is, is a failure of the file: what has been found before that is not all.
+func TestEachReadFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("a line with a needle\nand one without\n"), 3*partSize/36), 0o666))
+	m, err := newMatcher([]string{"needle"}, matchOptions{})
+	require.NoError(t, err)
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer null.Close()
+	for name, g := range map[string]*grep{"print": {}, "count": {count: true}, "without": {listWithout: true}} {
+		for at := 0; ; at++ {
+			ctx := &failing{t.Context(), 0, at}
+			r := &run.Run{Ctx: ctx, Out: output.New(null, null, func(err error) { t.Error(err) })}
+			g.Run, g.m, g.maxCount = r, m, math.MaxInt64
+			if g.listWithout {
+				g.m, err = newMatcher([]string{"nothing"}, matchOptions{})
+				require.NoError(t, err)
+			}
+			s, c, it := &searcher{grep: g}, &output.Chunk{}, r.Named(path)
+			err := s.search(&it, c)
+			it.Close()
+			if ctx.asked <= at {
+				require.NoError(t, err)
+				require.Greater(t, at, 3)
+				break
+			}
+			require.ErrorIs(t, err, errRead, "%s, read %d", name, at)
+			if g.listWithout {
+				require.Empty(t, c.B, "it is not known to be without")
+			}
+		}
 	}
 }
 
