@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -161,6 +162,10 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		"a star":           when("gitdir:~/*/.git"),
 		"two":              when("gitdir:~/**/.git"),
 		"another":          when("unheardof:x"),
+		"another, alike":   when("unheardof:repo/"),
+		"case matters":     when("gitdir:Repo/"),
+		"above":            {".gitconfig": "[includeIf \"gitdir:repo/\"]\npath = more\n[includeIf \"gitdir:repo/\"]\nother = more\n", "more": set + "/then\n"},
+		"not a path":       {".gitconfig": "[includeIf \"gitdir:repo/\"]\nother = more\n[include]\nother = more\n", "more": set + "/then\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for file, content := range files {
@@ -407,6 +412,288 @@ func TestWorktreeConfig(t *testing.T) {
 	var at *fs.PathError
 	require.ErrorAs(t, err, &at)
 	require.Equal(t, filepath.Join(dir, ".git", "config.worktree"), at.Path)
+}
+
+// An openFile is an open file that counts its ends, and whose looks fail with stat and whose reads fail with read.
+type openFile struct {
+	fs.File
+	ended      *int
+	stat, read error
+}
+
+func (f openFile) Stat() (fs.FileInfo, error) {
+	if f.stat != nil {
+		return nil, f.stat
+	}
+	return f.File.Stat()
+}
+
+func (f openFile) Read(b []byte) (int, error) {
+	if f.read != nil {
+		return 0, f.read
+	}
+	return f.File.Read(b)
+}
+
+func (f openFile) Close() error { *f.ended++; return f.File.Close() }
+
+// opening is an open directory, and an FS, whose files are those.
+type opening struct {
+	fs.FS
+	openFile
+}
+
+func (o opening) OpenAt(name string) (fs.File, error) { return o.Open(name) }
+func (o opening) Open(name string) (fs.File, error) {
+	f, err := o.FS.Open(name)
+	if err == nil {
+		o.openFile.File = f
+		f = o.openFile
+	}
+	return f, err
+}
+func (o opening) Lstat(name string) (fs.FileInfo, error) { return fs.Stat(o.FS, name) }
+func (o opening) ReadLink(string) (string, error)        { return "", fs.ErrInvalid }
+func (o opening) ModeAt(name string, _ bool) (fs.FileMode, error) {
+	info, err := fs.Stat(o.FS, name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Mode(), nil
+}
+
+// A file is read whole up to its limit, and closed. What is no regular file, is longer, or fails is an error that has the path.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"ten": "0123456789", "eleven": "0123456789a", "empty": "", "dir/x": ""}
+	write(t, dir, files)
+	inFS := fstest.MapFS{"object": {Data: []byte("x"), Mode: fs.ModeIrregular}, "fifo": {Mode: fs.ModeNamedPipe}, "link": {Data: []byte("ten"), Mode: fs.ModeSymlink}}
+	for name, content := range files {
+		inFS[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	broken := errors.New("input/output error")
+	for name, tt := range map[string]struct {
+		stat, read error
+		want, says string
+		onlyFS     bool
+	}{
+		"ten":    {want: "0123456789"},
+		"empty":  {},
+		"eleven": {says: "larger than 10 bytes"},
+		"dir":    {says: "not a regular file"},
+		"absent": {says: "not exist"},
+		"object": {want: "x", onlyFS: true},
+		"link":   {want: "0123456789", onlyFS: true},
+		"fifo":   {says: "not a regular file", onlyFS: true},
+	} {
+		ended := 0
+		for kind, p := range map[string]Place{"path": {Dir: dir}, "FS": {FS: opening{inFS, openFile{ended: &ended}}, Dir: "."}, "at": {Dir: dir, At: opening{os.DirFS(dir), openFile{ended: &ended}}}} {
+			if tt.onlyFS && kind != "FS" {
+				continue
+			}
+			ended = 0
+			content, err := p.ReadFile(name, 10)
+			require.Equal(t, tt.want, string(content), name)
+			if tt.says == "" {
+				require.NoError(t, err, "%s of %s", name, kind)
+			} else {
+				require.Equal(t, name == "absent", isAbsent(err))
+				if name != "absent" { // each system has words of its own
+					require.ErrorContains(t, err, tt.says, "%s of %s", name, kind)
+				}
+				var at *fs.PathError
+				require.ErrorAs(t, err, &at)
+				require.Equal(t, p.path(name), at.Path, "%s of %s", name, kind)
+			}
+			if kind != "path" && name != "absent" && name != "fifo" {
+				require.Equal(t, 1, ended, "%s of %s is closed", name, kind)
+			}
+		}
+	}
+	for what, f := range map[string]openFile{"stat": {stat: broken}, "read": {read: broken}} {
+		ended := 0
+		f.ended = &ended
+		for _, p := range []Place{{FS: opening{inFS, f}, Dir: "."}, {Dir: dir, At: opening{os.DirFS(dir), f}}} {
+			ended = 0
+			content, err := p.ReadFile("ten", 10)
+			require.ErrorIs(t, err, broken, what)
+			require.Nil(t, content)
+			var at *fs.PathError
+			require.ErrorAs(t, err, &at)
+			require.Equal(t, p.path("ten"), at.Path)
+			require.Equal(t, 1, ended, what)
+		}
+	}
+}
+
+// The path of a file is that of its place, whichever dots are in it: they are not cleaned away where they may be behind a link.
+func TestPath(t *testing.T) {
+	dir := filepath.FromSlash("/a/b")
+	abs, err := filepath.Abs(filepath.FromSlash("/c/d"))
+	require.NoError(t, err)
+	sep := string(filepath.Separator)
+	for _, tt := range []struct {
+		p          Place
+		name, want string
+	}{
+		{Place{FS: fstest.MapFS{}, Dir: "."}, filepath.FromSlash("x/y"), "x/y"},
+		{Place{FS: fstest.MapFS{}, Dir: "a/b"}, "x", "a/b/x"},
+		{Place{Dir: dir}, filepath.FromSlash(".git/config"), filepath.FromSlash("/a/b/.git/config")},
+		{Place{Dir: dir}, abs, abs},
+		{Place{Dir: dir}, filepath.FromSlash("../x"), filepath.FromSlash("/a/x")},
+		{Place{Dir: dir}, filepath.FromSlash("./../x"), filepath.FromSlash("/a/x")},
+		{Place{Dir: dir}, filepath.FromSlash("link/../x"), dir + sep + filepath.FromSlash("link/../x")},
+		{Place{Dir: dir}, filepath.FromSlash("x/..y"), filepath.FromSlash("/a/b/x/..y")},
+		{Place{Dir: dir + sep + ".."}, "x", dir + sep + ".." + sep + "x"},
+	} {
+		require.Equal(t, tt.want, tt.p.path(tt.name))
+	}
+	require.Equal(t, filepath.Clean(abs), join("x", abs+"/y/.."))
+	require.Equal(t, filepath.FromSlash("x/z"), join("x", "y/../z"))
+}
+
+// A link in the work tree, which git does not follow, is no ignore file; one to the repository's own file is followed. In an fs.FS none
+// is. What is no regular file counts as empty.
+func TestLinkedIgnoreFiles(t *testing.T) {
+	noUser(t)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", "rules": "*.x", ".git/info/": "", "a/.gitignore/": "", "a/b/": "", "own/.gitignore": "*.y", "own/d/": ""})
+	for _, link := range []string{".gitignore", ".git/info/exclude"} {
+		if err := os.Symlink(filepath.Join(dir, "rules"), filepath.Join(dir, filepath.FromSlash(link))); err != nil {
+			t.Skip("no links here: ", err)
+		}
+	}
+	lists := func(p Place) (names []string) {
+		rules, found, errs := Rules(p, false)
+		require.True(t, found)
+		require.Empty(t, errs)
+		for _, r := range rules {
+			if r.List != nil && !reflect.DeepEqual(r.List, gitignore.Parse(nil)) {
+				names = append(names, "name:"+r.Name)
+			}
+		}
+		return names
+	}
+	require.Equal(t, []string{"name:"}, lists(Place{Dir: filepath.Join(dir, "a", "b")}))
+	require.Equal(t, []string{"name:", "name:.gitignore"}, lists(Place{Dir: filepath.Join(dir, "own", "d")}))
+	require.Empty(t, lists(Place{FS: os.DirFS(dir), Dir: "a/b"}))
+	require.Equal(t, []string{"name:.gitignore"}, lists(Place{FS: os.DirFS(dir), Dir: "own/d"}))
+}
+
+// What looks like a repository and cannot be read as one is an error, and of what is none git looks further up.
+func TestOddRepositories(t *testing.T) {
+	noUser(t)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		says  string // "": there is none at r, and that above is found
+		at    string
+	}{
+		"garbage":                {map[string]string{"r/.git": "garbage"}, `does not begin with "gitdir: "`, "r/.git"},
+		"a long file":            {map[string]string{"r/.git": "gitdir: " + strings.Repeat("x", maxLink)}, "larger than", "r/.git"},
+		"objects is a file":      {map[string]string{"r/.git/HEAD": "x", "r/.git/objects": "", "r/.git/refs/": ""}, "", ""},
+		"refs is a file":         {map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs": ""}, "", ""},
+		"commondir is none":      {map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "r/.git/commondir/": ""}, "not a regular file", "r/.git/commondir"},
+		"commondir leads away":   {map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "r/.git/commondir": "nowhere\n"}, "", ""},
+		"commondir of a file":    {map[string]string{"r/.git": "gitdir: ../g\n", "g/commondir/": ""}, "not a regular file", "r/../g/commondir"},
+		"exclude is a directory": {map[string]string{"r/.git": "gitdir: ../g\n", "g/info/exclude/": ""}, "-", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			require.NoError(t, err)
+			write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", "r/d/": ""})
+			write(t, dir, tt.files)
+			rules, found, errs := Rules(Place{Dir: filepath.Join(dir, "r", "d")}, false)
+			if tt.says == "" || tt.says == "-" {
+				require.Empty(t, errs)
+				require.True(t, found)
+				above := map[string]string{"": "r/d/", "-": "d/"}[tt.says]
+				require.Equal(t, above, rules[0].Above)
+				return
+			}
+			require.False(t, found)
+			require.Empty(t, rules)
+			require.Len(t, errs, 1)
+			require.ErrorContains(t, errs[0], tt.says)
+			var at *fs.PathError
+			require.ErrorAs(t, errs[0], &at)
+			require.Equal(t, filepath.Join(dir, filepath.FromSlash(tt.at)), filepath.Clean(at.Path))
+		})
+	}
+}
+
+// Where the user's and the system's files are is what the environment says, whose paths may be relative to the working directory.
+func TestWhereConfigurationIs(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	t.Chdir(dir)
+	const set = "[core]\nexcludesFile = "
+	write(t, dir, map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "home/.gitconfig": set + "~/rules\n", "xdg/git/config": set + "xdg\n", "system": set + "system\n", "empty/": ""})
+	home := filepath.Join(dir, "home")
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"home":                  {map[string]string{"HOME": home}, filepath.Join(home, "rules")},
+		"relative home":         {map[string]string{"HOME": "home"}, filepath.Join(home, "rules")},
+		"default":               {map[string]string{"HOME": filepath.Join(dir, "empty")}, filepath.Join(dir, "empty", ".config", "git", "ignore")},
+		"other default":         {map[string]string{"HOME": filepath.Join(dir, "empty"), "XDG_CONFIG_HOME": "empty"}, filepath.Join(dir, "empty", "git", "ignore")},
+		"xdg":                   {map[string]string{"HOME": filepath.Join(dir, "empty"), "XDG_CONFIG_HOME": "xdg"}, "xdg"},
+		"both":                  {map[string]string{"HOME": home, "XDG_CONFIG_HOME": "xdg"}, filepath.Join(home, "rules")},
+		"nobody's":              {map[string]string{}, ""},
+		"nobody's, but xdg":     {map[string]string{"XDG_CONFIG_HOME": "xdg"}, "xdg"},
+		"system":                {map[string]string{"GIT_CONFIG_SYSTEM": filepath.Join(dir, "system")}, "system"},
+		"relative system":       {map[string]string{"GIT_CONFIG_SYSTEM": "system"}, "system"},
+		"system, user":          {map[string]string{"GIT_CONFIG_SYSTEM": "system", "HOME": home}, filepath.Join(home, "rules")},
+		"system, switched off":  {map[string]string{"GIT_CONFIG_SYSTEM": "system", "GIT_CONFIG_NOSYSTEM": "yes"}, ""},
+		"system, set to no":     {map[string]string{"GIT_CONFIG_SYSTEM": "system", "GIT_CONFIG_NOSYSTEM": "no"}, "system"},
+		"global instead":        {map[string]string{"HOME": home, "GIT_CONFIG_GLOBAL": filepath.Join(dir, "system")}, "system"},
+		"global that is absent": {map[string]string{"HOME": home, "XDG_CONFIG_HOME": "xdg", "GIT_CONFIG_GLOBAL": "absent"}, filepath.Join(dir, "xdg", "git", "ignore")},
+	} {
+		if runtime.GOOS == "windows" && !strings.Contains(name, "home") {
+			continue // where the home directory is known without HOME
+		}
+		for _, v := range []string{"HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"} {
+			value, ok := tt.env[v]
+			if v == "GIT_CONFIG_SYSTEM" && !ok {
+				value, ok = filepath.Join(dir, "none"), true
+			}
+			t.Setenv(v, value)
+			if !ok {
+				os.Unsetenv(v)
+			}
+		}
+		repo, err := open(Place{Dir: filepath.Join(dir, "r")})
+		require.NoError(t, err)
+		file, err := repo.ExcludesFile()
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, file, name)
+	}
+
+	// What one of these files has wrong is an error, and not the next one's value.
+	t.Setenv("HOME", home)
+	t.Setenv("GIT_CONFIG_GLOBAL", "")
+	os.Unsetenv("GIT_CONFIG_GLOBAL")
+	for content, says := range map[string]string{"[core": "line 1 is not valid", set + "~you/x\n": "another user's home directory", "[include]\npath = ~you/x\n": "another user's home directory",
+		"[include]\npath = more\n": "line 2 is not valid"} {
+		write(t, home, map[string]string{".gitconfig": content, "more": "\n[core"})
+		repo, err := open(Place{Dir: filepath.Join(dir, "r")})
+		require.NoError(t, err)
+		file, err := repo.ExcludesFile()
+		require.ErrorContains(t, err, says)
+		require.Empty(t, file)
+		var at *fs.PathError
+		require.ErrorAs(t, err, &at)
+		name := ".gitconfig"
+		if strings.Contains(content, "more") {
+			name = "more"
+		}
+		require.Equal(t, filepath.Join(home, name), at.Path, "of the file that has it")
+	}
+	repo, err := open(Place{FS: os.DirFS(dir), Dir: "r"})
+	require.NoError(t, err)
+	file, err := repo.ExcludesFile()
+	require.NoError(t, err)
+	require.Empty(t, file, "an fs.FS has no user")
 }
 
 // failing is an open directory, with a repository, in which each look at name fails.
