@@ -258,6 +258,13 @@ func TestFlushErrorsAreBounded(t *testing.T) {
 	require.Equal(t, 101, strings.Count(err.Error(), "\n")+1)
 	require.Error(t, c.Flush("7"))
 	require.NoError(t, c.Flush("no such"))
+	var most []string
+	for i := range maxFlushErrors {
+		most = append(most, fmt.Sprint(i))
+	}
+	err = c.Flush(most...)
+	require.Equal(t, maxFlushErrors, strings.Count(err.Error(), "\n")+1)
+	require.NotContains(t, err.Error(), "more")
 	require.Equal(t, 2, c.Discard("7", "/8", "no such"))
 	require.Len(t, c.Dirty(), 118)
 }
@@ -541,6 +548,369 @@ func TestFlushOfWhatChangesMeanwhile(t *testing.T) {
 	}
 }
 
+// TestWriteErrorsSayWhere: an error that the cache makes itself says what was to be done, and with which file.
+func TestWriteErrorsSayWhere(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old", "g": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 10, FlushInterval: Forever})
+	is := func(err, kind error, op, name string) {
+		t.Helper()
+		require.ErrorIs(t, err, kind)
+		at, ok := err.(*fs.PathError)
+		require.True(t, ok)
+		require.Equal(t, op, at.Op)
+		require.Equal(t, name, at.Path)
+	}
+	is(c.WriteFile("../f", nil), fs.ErrInvalid, "write", "../f")
+	is(c.Remove("/f"), fs.ErrInvalid, "remove", "/f")
+	require.NoError(t, c.Remove("f"))
+	_, err := c.ReadFile("f")
+	is(err, fs.ErrNotExist, "open", "f")
+	m.failing("remove")
+	is(c.WriteFile("g", nil), ErrDirty, "write", "g")
+	is(c.Remove("g"), ErrDirty, "remove", "g")
+	m.setFault(nil)
+	require.Equal(t, []string{"f"}, c.Dirty())
+	require.NoError(t, c.Close())
+	is(c.WriteFile("g", nil), fs.ErrClosed, "write", "g")
+	is(c.w.add(&dirtyFile{name: "g", content: &content{}}), fs.ErrClosed, "write", "g")
+	is(newFS(t, m, Options{}).WriteFile("g", nil), ErrNoStore, "write", "g")
+}
+
+// TestRemoveMeetsAnother: a removal during which the file is removed by another call, or the cache is closed, says so, and is none.
+func TestRemoveMeetsAnother(t *testing.T) {
+	for what, tt := range map[string]struct {
+		name    string
+		another func(c *FS) error
+		want    error
+		left    bool
+	}{
+		"removed":           {"f", func(c *FS) error { return c.Remove("f") }, fs.ErrNotExist, false},
+		"closed":            {"f", func(c *FS) error { return c.Close() }, fs.ErrClosed, true},
+		"closed, directory": {"d", func(c *FS) error { return c.Close() }, fs.ErrClosed, true},
+	} {
+		m := newMemFS(map[string]string{"f": "old"})
+		m.touchDir("d")
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+		met := false
+		m.setFault(func(op, _ string) error {
+			if op == "stat" && !met {
+				met = true
+				require.NoError(t, tt.another(c))
+			}
+			return nil
+		})
+		err := c.Remove(tt.name)
+		require.ErrorIs(t, err, tt.want, what)
+		var at *fs.PathError
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, "remove", at.Op)
+		require.Equal(t, tt.name, at.Path)
+		m.setFault(nil)
+		require.NoError(t, c.Close())
+		_, has := m.get(tt.name)
+		require.Equal(t, tt.left, has, what)
+		require.Equal(t, !tt.left, c.Stats().Writes.Removes == 1, what)
+	}
+}
+
+// TestRemoveWritesThrough: a removal that is not kept in memory asks the store alone, and what it says counts.
+func TestRemoveWritesThrough(t *testing.T) {
+	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
+		m := newMemFS(map[string]string{"f": "old"})
+		c := newFS(t, m, Options{Store: m, Write: mode})
+		m.failing("stat", "open")
+		require.NoError(t, c.Remove("f"))
+		m.setFault(nil)
+		_, has := m.get("f")
+		require.False(t, has)
+		require.Zero(t, m.stats.Load()+m.opens.Load())
+		require.ErrorIs(t, c.Remove("f"), fs.ErrNotExist)
+		require.EqualValues(t, 1, c.Stats().Writes.Removes)
+	}
+}
+
+// TestFailedFlushEndsTheCall: a call that needs a flush does nothing if that fails, in particular not what may not come before it.
+func TestFailedFlushEndsTheCall(t *testing.T) {
+	m := newMemFS(map[string]string{"d": "a file", "e/f": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
+	require.NoError(t, c.Remove("d"))
+	require.NoError(t, c.Remove("e/f"))
+	var called []string
+	m.setFault(func(op, name string) error {
+		if op == "remove" || op == "write" {
+			called = append(called, op+" "+name)
+			return errStore
+		}
+		return nil
+	})
+	require.ErrorIs(t, c.WriteFile("d/f", make([]byte, 5000)), errStore)
+	require.ErrorIs(t, c.Remove("e"), errStore)
+	require.Equal(t, []string{"remove d", "remove e/f"}, called)
+	require.Equal(t, []string{"d", "e/f"}, c.Dirty())
+	require.Zero(t, c.Stats().Writes.Writes)
+}
+
+// TestOnlyWhatIsBelowIsFlushed: a look at a name writes neither that nor what is beside or above it.
+func TestOnlyWhatIsBelowIsFlushed(t *testing.T) {
+	m := newMemFS(map[string]string{"a/x": "", "b/x": ""})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	for _, name := range []string{"a", "b/c", "bb", "c"} {
+		require.NoError(t, c.WriteFile(name, nil))
+	}
+	for _, name := range []string{"a/x", "c", "bb"} {
+		_, err := c.Stat(name)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"a", "b/c", "bb", "c"}, c.Dirty())
+	_, err := c.ReadDir("b")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "bb", "c"}, c.Dirty())
+	_, err = c.ReadDir("b")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "bb", "c"}, c.Dirty(), "nothing is below it any more")
+}
+
+// TestFlushOfNestedNames: with several workers too, what is above or below another file is flushed in the order of the calls.
+func TestFlushOfNestedNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"d": "a file"})
+		var done []string
+		m.setFault(func(op, name string) error {
+			if op == "remove" {
+				time.Sleep(time.Second) // in which other workers would go on
+			}
+			if op == "removed" || op == "written" {
+				done = append(done, name)
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, FlushWorkers: 4})
+		require.NoError(t, c.Remove("d"))
+		require.NoError(t, c.WriteFile("d/e/f", nil))
+		require.NoError(t, c.WriteFile("g", nil))
+		require.NoError(t, c.Close())
+		require.Equal(t, []string{"d", "d/e/f", "g"}, done)
+	})
+}
+
+// TestRoomThatOthersTake: a write whose flush has made room that another write takes flushes again.
+func TestRoomThatOthersTake(t *testing.T) {
+	m := newMemFS(nil)
+	unit := int64(entryOverhead + 1 + 8)
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 2 * unit, MaxBytes: 4 * unit, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("a", []byte("12345678")))
+	require.NoError(t, c.WriteFile("b", []byte("12345678")))
+	once := sync.Once{}
+	m.setFault(func(op, name string) error {
+		if op == "write" && name == "b" {
+			once.Do(func() { require.NoError(t, c.WriteFile("c", []byte("12345678")), "into the room of a") })
+		}
+		return nil
+	})
+	large := strings.Repeat("x", 64) // that fits beside none of them
+	require.NoError(t, c.WriteFile("d", []byte(large)))
+	require.Equal(t, []string{"d"}, c.Dirty())
+	require.Equal(t, large, readFile(t, c, "d"))
+	got, _ := m.get("c")
+	require.Equal(t, "12345678", got)
+	require.NoError(t, c.Close())
+}
+
+// TestOneCallAtATime: with WriteBack, each call of the store keeps flushes away, be it of a flush, of a large write, or of the removal
+// of a directory.
+func TestOneCallAtATime(t *testing.T) {
+	m := newMemFS(nil)
+	m.touchDir("d")
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
+	var called []string
+	m.setFault(func(op, name string) error {
+		if op == "write" || op == "remove" {
+			called = append(called, op+" "+name)
+			require.False(t, c.w.flushing.TryLock(), "%s %s", op, name)
+		}
+		return nil
+	})
+	require.NoError(t, c.WriteFile("f", []byte("small")))
+	require.NoError(t, c.Flush())
+	require.NoError(t, c.WriteFile("f", []byte("small")))
+	superseded := c.Stats().Writes.Superseded
+	require.NoError(t, c.WriteFile("f", make([]byte, 5000)))
+	require.Equal(t, superseded+1, c.Stats().Writes.Superseded, "the small one was never written")
+	require.Empty(t, c.Dirty())
+	require.Zero(t, c.Stats().Writes.DirtyBytes)
+	require.NoError(t, c.Remove("d"))
+	require.Equal(t, []string{"write f", "remove d"}, slices.Compact(called))
+	require.True(t, c.w.flushing.TryLock(), "none is left")
+	c.w.flushing.Unlock()
+	require.NoError(t, c.Close())
+}
+
+// odd is a store that says something else of what it has written.
+type odd struct {
+	*memFS
+	info memInfo
+}
+
+func (o odd) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	_, err := o.memFS.WriteFile(name, data)
+	return &o.info, err
+}
+
+// TestStoreThatSaysSomethingElse: what was written is not served where the store says that the file is longer, or no regular file, since
+// the file is another one by then.
+func TestStoreThatSaysSomethingElse(t *testing.T) {
+	settledFiles(t)
+	for what, info := range map[string]memInfo{
+		"right":     {data: []byte("new")},
+		"longer":    {data: []byte("longer")},
+		"shorter":   {data: []byte("n")},
+		"directory": {data: []byte("new"), dir: true},
+	} {
+		m := newMemFS(nil)
+		info.name, info.mtime = "other/name", time.Unix(1_000_001, 0) // that of the first write
+		c := newFS(t, m, Options{Store: odd{m, info}, Trust: Forever})
+		require.NoError(t, c.WriteFile("f", []byte("new")))
+		require.Equal(t, what == "right", c.Stats().Files.Entries == 1, what)
+		require.Equal(t, "new", readFile(t, c, "f"))
+		i, err := c.Stat("f")
+		require.NoError(t, err)
+		require.Equal(t, "f", i.Name())
+	}
+}
+
+// TestTimesOfWhatIsWritten: a dirty file has the time of its write, and what is made of a written file is trusted from then on.
+func TestTimesOfWhatIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: time.Minute})
+		r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.NoError(t, c.WriteFile("f", []byte("x")))
+		at := time.Now()
+		time.Sleep(time.Second)
+		i, err := c.Stat("f")
+		require.NoError(t, err)
+		require.True(t, at.Equal(i.ModTime()))
+		require.EqualValues(t, 0o644, i.Mode())
+		require.NoError(t, c.Flush())
+		_, err = r.Load("f")
+		require.NoError(t, err)
+		stats := m.stats.Load()
+		time.Sleep(time.Minute - 1)
+		readFile(t, c, "f")
+		_, err = r.Load("f")
+		require.NoError(t, err)
+		require.Equal(t, stats, m.stats.Load(), "it is trusted for a minute")
+		time.Sleep(2)
+		_, err = r.Load("f")
+		require.NoError(t, err)
+		require.Less(t, stats, m.stats.Load())
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestNoTimerWithoutDirtyFiles: the interval begins with the first dirty file and ends with the last, and Close stops it.
+func TestNoTimerWithoutDirtyFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: time.Second})
+		runs := 0
+		c.w.flushLater = func() { runs++; c.flushAtInterval() }
+		armed := func() bool {
+			c.w.mu.Lock()
+			defer c.w.mu.Unlock()
+			return c.w.timer != nil
+		}
+		require.False(t, armed())
+		for range 2 {
+			require.NoError(t, c.WriteFile("f", nil))
+			require.NoError(t, c.WriteFile("g", nil))
+			require.True(t, armed())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.False(t, armed())
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 2, runs)
+		require.NoError(t, c.WriteFile("f", nil))
+		require.NoError(t, c.Close())
+		require.False(t, armed())
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, runs)
+		c = newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+		require.NoError(t, c.WriteFile("f", nil))
+		require.False(t, armed(), "without an interval there is none")
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestDiscardForgets what was made of the content that is dropped.
+func TestDiscardForgets(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: Forever})
+	r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { return string(f.Data), nil })
+	require.NoError(t, err)
+	require.NoError(t, c.WriteFile("f", []byte("dropped")))
+	for _, want := range []string{"dropped", "old"} {
+		got, err := r.Load("f")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, want, readFile(t, c, "f"))
+		i, err := c.Stat("f")
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), i.Size())
+		c.Discard("f")
+	}
+}
+
+// TestJustEnoughRoom: a file that takes all the room that dirty files have is dirty, and so is a removal.
+func TestJustEnoughRoom(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "old"})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 1 + 8, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("f", []byte("12345678")))
+	require.Equal(t, []string{"f"}, c.Dirty())
+	require.NoError(t, c.WriteFile("f", []byte("123456789")))
+	require.Empty(t, c.Dirty())
+	c = newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: entryOverhead + 1, FlushInterval: Forever})
+	require.NoError(t, c.Remove("f"))
+	require.Equal(t, []string{"f"}, c.Dirty())
+}
+
+// TestTTLOfWhatIsWritten: a written file has the time to live that a file that is read has.
+func TestTTLOfWhatIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(nil)
+		c := newFS(t, m, Options{Store: m, Trust: Forever, TTLOf: func(name string, i fs.FileInfo) time.Duration {
+			require.Equal(t, "f", i.Name())
+			require.EqualValues(t, 1, i.Size())
+			return time.Minute
+		}})
+		require.NoError(t, c.WriteFile("f", []byte("x")))
+		time.Sleep(time.Minute - 1)
+		require.EqualValues(t, 1, c.Stats().Files.Entries)
+		time.Sleep(2)
+		require.Zero(t, c.Stats().Files.Entries)
+	})
+}
+
+// TestTwoFlushWorkers write two files at a time, and one writes one.
+func TestTwoFlushWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for workers, want := range map[int]time.Duration{0: 4, 1: 4, 2: 2, 4: 1, 9: 1} {
+			m := newMemFS(nil)
+			m.slow("write")
+			c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, FlushWorkers: workers})
+			for i := range 4 {
+				require.NoError(t, c.WriteFile(fmt.Sprint("d/", i), nil))
+			}
+			start := time.Now()
+			require.NoError(t, c.Flush())
+			require.Equal(t, want*time.Second, time.Since(start), workers)
+		}
+	})
+}
+
 // TestFlushWorkers: so many files are written at a time, and no more; a failure keeps its
 // file alone; with one file below another, the order is kept.
 func TestFlushWorkers(t *testing.T) {
@@ -628,7 +998,15 @@ func TestStoreThatPanics(t *testing.T) {
 				}
 				return nil
 			})
-			require.Panics(t, func() { _ = c.Flush() })
+			caught := func() (p any) {
+				defer func() { p = recover() }()
+				return c.Flush()
+			}()
+			if what == "panic" {
+				require.Equal(t, "store", caught)
+			} else {
+				require.ErrorContains(t, caught.(error), "the store ended the goroutine")
+			}
 			require.Contains(t, c.Dirty(), "5")
 			m.setFault(nil)
 			require.NoError(t, c.Close())
@@ -748,6 +1126,14 @@ func TestStoreWithoutMetadata(t *testing.T) {
 		require.NoError(t, c.WriteFile("f", []byte("x")))
 		require.Equal(t, trust != 0, c.Stats().Files.Entries == 1)
 		require.Equal(t, "x", readFile(t, c, "f"))
+		f, err := c.Open("f")
+		require.NoError(t, err)
+		i, err := f.Stat()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, i.Size())
+		require.Equal(t, "f", i.Name())
+		require.EqualValues(t, 0o644, i.Mode())
+		require.NoError(t, f.Close())
 	}
 }
 
