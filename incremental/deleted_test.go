@@ -178,6 +178,27 @@ func TestGoneDirectoryThatBecameAnIgnoreFile(t *testing.T) {
 	require.Equal(t, []string{".ignore/b", "d/b"}, p.gone)
 }
 
+// TestGoneBesideWhatIsNoIgnoreFile: a FIFO, a link or a directory with the name of an ignore file says nothing about what is gone, and is
+// not read, which could take for ever.
+func TestGoneBesideWhatIsNoIgnoreFile(t *testing.T) {
+	t.Parallel()
+	for mode, isIgnored := range map[fs.FileMode]bool{fs.ModeNamedPipe: false, fs.ModeSocket: false, fs.ModeDevice: false, fs.ModeDir: false,
+		fs.ModeIrregular: true, 0: true} { // object stores have the last but one
+		p := newProject(t)
+		files := fstest.MapFS{"a": {}, "gone": {}}
+		p.opts.FS, p.root, p.opts.IgnoreFiles = files, ".", []string{".ignore"}
+		p.run()
+		files[".ignore"] = &fstest.MapFile{Data: []byte("gone\n"), Mode: mode}
+		full, err := fileproc.Process(t.Context(), p.root, p.opts, result)
+		require.NoError(t, err)
+		require.Equal(t, isIgnored, !slices.Contains(full, "gone="), mode)
+		delete(files, "gone")
+		_, err = p.try(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, isIgnored, len(p.gone) == 0, mode)
+	}
+}
+
 // TestGoneGitIgnore: what git's rules leave out now is not selected, so it is not gone: rules of the directories above root, of a
 // repository in another one, and of the user.
 func TestGoneGitIgnore(t *testing.T) {

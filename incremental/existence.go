@@ -47,7 +47,12 @@ type existence struct {
 }
 
 func (e *existence) hasFile(rel string) answer {
-	return e.has(rel, e.links != fileproc.SymlinksSkip, func(mode fs.FileMode) bool { return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0 })
+	return e.has(rel, e.links != fileproc.SymlinksSkip, e.isFile)
+}
+
+// isFile reports whether a run takes what has this mode for a file: object stores have some that are not regular.
+func (e *existence) isFile(mode fs.FileMode) bool {
+	return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0
 }
 
 func (e *existence) hasDir(rel string) answer {
@@ -195,7 +200,7 @@ func (e *existence) addReal(t tree, names []string, suffix string) {
 			if err == nil && name == dotGit { // mostly a directory: the tree only shows that it is there
 				t.add(rel, "")
 			}
-			if err != nil || name == dotGit || !info.Mode().IsRegular() {
+			if err != nil || name == dotGit || !e.isFile(info.Mode()) {
 				continue
 			}
 			if text, err := e.read(rel); err == nil {

@@ -3,7 +3,9 @@ package incremental
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,3 +71,35 @@ func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]
 	}
 	return kept
 }
+
+// Remembered returns the paths of what a session has in memory beyond what its cache file had when it was loaded.
+func Remembered[T any](s *Session[T]) []string { return slices.Sorted(maps.Keys(s.r.recent)) }
+
+// Known returns how many files a session knows that have a result or for which fn fails, as it counts them and as it finds them.
+func Known[T any](s *Session[T]) (counted, found int) {
+	var count func(d *sessionDir)
+	count = func(d *sessionDir) {
+		found += len(d.names) + len(d.files)
+		for _, sub := range d.subs {
+			count(sub)
+		}
+	}
+	count(&s.dirs)
+	return s.files, found
+}
+
+// KnownDirs returns how many directories a session knows that have or had such files.
+func KnownDirs[T any](s *Session[T]) (n int) {
+	var count func(d *sessionDir)
+	count = func(d *sessionDir) {
+		n += len(d.subs)
+		for _, sub := range d.subs {
+			count(sub)
+		}
+	}
+	count(&s.dirs)
+	return n
+}
+
+// ComparePaths is comparePaths.
+func ComparePaths(a, b string) int { return comparePaths(a, b) }

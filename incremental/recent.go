@@ -32,8 +32,9 @@ const (
 
 // Outcomes that are never saved.
 const (
-	outcomeFailed cachefile.Outcome = 100 + iota // fn has failed
-	outcomeHeld                                  // the result cannot be encoded
+	outcomeFailed  cachefile.Outcome = 100 + iota // fn has failed
+	outcomeHeld                                   // the result cannot be encoded
+	outcomeDeleted                                // there is none: what the store has is of a file that was deleted
 )
 
 // errStillFails is returned in place of calling fn for a file that has not changed since fn failed.
@@ -42,6 +43,10 @@ var errStillFails = errors.New("incremental: as before")
 func (e *recent) view() cachefile.View {
 	return cachefile.View{ID: e.rec.ID, Outcome: e.rec.Outcome, Result: e.rec.Result}
 }
+
+func deleted() *recent { return &recent{rec: cachefile.Record{Outcome: outcomeDeleted}} }
+
+func (e *recent) isDeleted() bool { return e != nil && e.rec.Outcome == outcomeDeleted }
 
 func (e *recent) isUnsettled() bool { return e != nil && e.state == recentUnsettled }
 

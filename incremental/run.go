@@ -213,7 +213,7 @@ func (r *run[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) (cach
 		r.store.MarkSeen(n)
 	}
 	if e := r.recentOf(f); e != nil {
-		return e.view(), true
+		return e.view(), !e.isDeleted()
 	}
 	return rec, ok
 }

@@ -64,7 +64,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		switch {
 		case err == nil && info.IsDir():
 			sc.trees[rel] = true
-		case err == nil && (info.Mode().IsRegular() || s.opts.FS != nil && info.Mode()&fs.ModeIrregular != 0):
+		case err == nil && there.isFile(info.Mode()):
 			sc.files[rel] = true
 		case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			sc.missing[rel] = true
@@ -82,7 +82,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		return sc, nil
 	}
 	for _, of := range []map[string]bool{sc.files, sc.trees} {
-		maps.DeleteFunc(of, func(rel string, _ bool) bool { return sc.isBelowTree(path.Dir(rel)) })
+		maps.DeleteFunc(of, func(rel string, _ bool) bool { return isIn(sc.trees, path.Dir(rel)) })
 	}
 	if sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem; sc.lists { // fileproc does not combine these with Files
 		for _, of := range []map[string]bool{sc.files, sc.trees} {
@@ -109,20 +109,20 @@ func (sc *scope) addAbove(rel string) {
 	}
 }
 
-// isBelowTree reports whether dir is one of the trees or below one.
-func (sc *scope) isBelowTree(dir string) bool {
-	for len(sc.trees) > 0 && dir != "." {
-		if sc.trees[dir] {
+// isIn reports whether rel is one of paths or below one.
+func isIn(paths map[string]bool, rel string) bool {
+	for len(paths) > 0 && rel != "." {
+		if paths[rel] {
 			return true
 		}
-		dir = path.Dir(dir)
+		rel = path.Dir(rel)
 	}
 	return false
 }
 
 // has reports whether the run looks at rel.
 func (sc *scope) has(rel string) bool {
-	return sc.all || sc.files[rel] || sc.missing[rel] || sc.isBelowTree(rel)
+	return sc.all || sc.files[rel] || isIn(sc.missing, rel) || isIn(sc.trees, rel)
 }
 
 // limit lets a run with o look at nothing else.
@@ -143,7 +143,7 @@ func (sc *scope) limit(o *fileproc.Options) {
 		selectDir := o.SelectDir
 		o.SelectDir = func(e fileproc.Entry) bool {
 			rel := e.Rel()
-			return (sc.above[rel] || sc.isBelowTree(rel)) && (selectDir == nil || selectDir(e))
+			return (sc.above[rel] || isIn(sc.trees, rel)) && (selectDir == nil || selectDir(e))
 		}
 		if onSkip := o.OnSkip; onSkip != nil {
 			o.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {

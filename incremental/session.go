@@ -68,7 +68,6 @@ type Session[T any] struct {
 	files     int                    // in dirs
 	failures  map[failureKey]failure // what could not be opened or read
 	gone      map[string]bool        // deleted, but in the cache file; true: perhaps by a record that this session has added
-	drop      []int                  // numbers of loaded records, likewise
 	kept      int                    // of r.recent, since the load
 	unsettled map[string]time.Time
 	rules     *rules // that runs have met since the last one over all files began
@@ -269,14 +268,15 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		}
 		res := Result[T]{Rel: it.rel, Value: it.value}
 		if err == nil {
+			_, wasDeleted := s.gone[it.rel]
 			isNew := s.met(it.rel, it.name)
 			_, failed := s.failures[failureKey{rel: it.rel}]
 			switch {
 			case it.silent:
 				continue
-			case failed && !isNew || it.called && (s.full && !isNew || it.isKnown):
+			case !isNew && (failed || it.called) || it.called && it.isKnown && !wasDeleted:
 				res.Kind = Changed
-			case it.called || s.full && isNew:
+			case it.called || s.full && isNew || wasDeleted:
 				res.Kind = New
 			}
 		}
@@ -287,7 +287,7 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	}
 	s.merge(sc)
 	r.giveReport()
-	return completed && ctx.Err() == nil && !r.stopped.Load() && r.report.Abandoned == 0
+	return completed && ctx.Err() == nil && !r.stopped.Load()
 }
 
 // merge takes in what the workers have found out, now that none of them runs.
@@ -335,6 +335,7 @@ func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
 	it := item[T]{rel: f.Rel(), name: f.Name(), value: v, called: w.called}
 	if it.called && !s.full {
 		_, _, it.isKnown = s.r.store.Lookup(it.rel)
+		it.isKnown = it.isKnown && !s.r.recent[it.rel].isDeleted()
 	}
 	if err == errStillFails {
 		it.silent, err = true, nil
@@ -413,7 +414,7 @@ func relOf(root, name string, isFS bool) string {
 	case isFS:
 		prefix = strings.TrimSuffix(path.Join(root, some), some)
 	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // is not cleaned
-		prefix = root + string(filepath.Separator)
+		prefix = strings.TrimRightFunc(root, func(r rune) bool { return r == '/' || r == filepath.Separator }) + string(filepath.Separator)
 	}
 	rel, ok := strings.CutPrefix(name, prefix)
 	if !ok || !isFS && filepath.IsAbs(rel) {
@@ -441,7 +442,7 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	var all []string
 	if sc.all && !s.full {
 		r.gone.tell = func(rel string) { all = append(all, rel) }
-		s.drop = append(s.drop, r.gone.numbers(ctx)...)
+		r.gone.numbers(ctx)
 		if ctx.Err() != nil {
 			yield(Result[T]{}, context.Cause(ctx))
 			return
@@ -461,20 +462,36 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 		}
 	}
 	slices.SortFunc(all, comparePaths)
-	for _, rel := range slices.Compact(all) {
-		if there.hasFile(rel) == no { // else it is no longer selected, and may be again
-			s.gone[rel] = s.gone[rel] || r.recent[rel] != nil
-			delete(r.recent, rel)
+	all = slices.Compact(all)
+	for i, rel := range all {
+		e := r.recent[rel]
+		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be again
+		if isGone {
+			s.gone[rel] = e != nil
+		}
+		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // which is a failure anew then
+			r.recent[rel] = deleted()
 		}
 		delete(s.unsettled, rel)
 		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
+			for _, rel := range all[i+1:] { // are known until a run yields them
+				s.met(rel, path.Base(rel))
+			}
 			return
 		}
 	}
-	for rel := range sc.missing { // without a result
+	forget := func(rel string) { // what is missing without a result
 		delete(s.unsettled, rel)
 		if r.recent[rel].isUnsettled() {
 			delete(r.recent, rel)
+		}
+	}
+	for rel := range sc.missing {
+		forget(rel)
+	}
+	for rel := range s.unsettled {
+		if isIn(sc.missing, rel) {
+			forget(rel)
 		}
 	}
 }
@@ -591,7 +608,8 @@ var errBusy = errors.New("incremental: a Session does one thing at a time")
 // save saves, and loads what is saved if reloads says so: then it needs no memory of
 // its own. Records that the session has added can be deleted only once they are loaded.
 func (s *Session[T]) save(ctx context.Context, reloads bool) error {
-	r, numbers := s.r, s.drop
+	r := s.r
+	var numbers []int
 	for rel, isAdded := range s.gone {
 		if _, n, ok := r.store.Lookup(rel); ok && !isAdded {
 			numbers = append(numbers, n)
@@ -613,7 +631,12 @@ func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 		err = r.store.Save(ctx, numbers)
 	}
 	if err == nil {
-		s.drop = nil
+		for rel := range s.gone { // of which the store still has the record that the file has not
+			if _, n, ok := r.store.Lookup(rel); ok {
+				r.store.MarkSeen(n)
+				s.setRecent(rel, deleted())
+			}
+		}
 		clear(s.gone)
 	} else {
 		err = fmt.Errorf("%w: %w", ErrNotSaved, err)

@@ -1,6 +1,7 @@
 package incremental_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc"
@@ -29,15 +32,35 @@ type live struct {
 	opts fileproc.Options
 	s    *incremental.Session[string]
 
+	report fileproc.Report
+	failed error // what OnError returns
+	ctx    context.Context
+	cancel context.CancelFunc // of the last run
+
 	mu    sync.Mutex
 	calls []string
 }
 
+// inVirtualTime runs a test with a clock that is ahead of the file system's: a file is as young as the time that the test gives
+// it, and settle takes no time.
+func inVirtualTime(t *testing.T, test func(t *testing.T)) {
+	ahead := time.Now().Round(0).Add(24 * time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(ahead))
+		test(t)
+	})
+}
+
 func newLive(t *testing.T, opts fileproc.Options, specs ...string) *live {
-	l := &live{T: t, root: t.TempDir(), inc: incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, opts: opts}
-	l.opts.Workers = 3
+	l := newUnopened(t, opts)
 	testtree.Make(t, l.root, specs...)
 	l.open()
+	return l
+}
+
+func newUnopened(t *testing.T, opts fileproc.Options) *live {
+	l := &live{T: t, root: t.TempDir(), inc: incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, opts: opts}
+	l.opts.Workers, l.opts.Report = 3, &l.report
 	return l
 }
 
@@ -46,31 +69,49 @@ func (l *live) open() {
 		l.mu.Lock()
 		l.calls = append(l.calls, f.Rel())
 		l.mu.Unlock()
-		text := string(f.Data())
-		switch {
-		case strings.HasSuffix(text, "!"):
-			return "", errors.New("fails")
-		case strings.HasSuffix(text, "?"):
-			return "", fileproc.ErrSkip
-		}
-		return text, nil
+		return l.result(f)
 	})
 	require.NoError(l, err)
 	l.s = s
+}
+
+func (l *live) result(f *fileproc.File) (string, error) {
+	text := string(f.Data())
+	switch {
+	case text == "enough":
+		return "", fs.SkipAll
+	case text == "cancel":
+		l.cancel()
+		return "", l.ctx.Err()
+	case strings.HasSuffix(text, "!"):
+		return "", errors.New("fails")
+	case strings.HasSuffix(text, "?"):
+		return "", fileproc.ErrSkip
+	}
+	return text, nil
 }
 
 func (l *live) path(rel string) string { return filepath.Join(l.root, rel) }
 func (l *live) write(rel, text string) {
 	require.NoError(l, os.MkdirAll(filepath.Dir(l.path(rel)), 0o755))
 	require.NoError(l, os.WriteFile(l.path(rel), []byte(text), 0o644))
+	l.touch(rel)
+}
+
+// touch gives a file the test's time, which decides in virtual time whether it has settled.
+func (l *live) touch(rel string) {
+	now := time.Now()
+	require.NoError(l, os.Chtimes(l.path(rel), now, now))
 }
 
 // run returns, in order, what a run yields: "path=value kind".
 func (l *live) run(names ...string) []string {
 	l.Helper()
 	l.calls = nil
+	l.ctx, l.cancel = context.WithCancel(l.Context())
+	defer l.cancel()
 	got := []string{}
-	for r, err := range l.s.Run(l.Context(), names) {
+	for r, err := range l.s.Run(l.ctx, names) {
 		switch {
 		case err != nil:
 			got = append(got, r.Rel+" fails")
@@ -82,7 +123,29 @@ func (l *live) run(names ...string) []string {
 	}
 	slices.Sort(got)
 	slices.Sort(l.calls)
+	l.checkCounts()
 	return got
+}
+
+// checkCounts requires that the ledger balances, and that the session counts its files as it has them.
+func (l *live) checkCounts() {
+	l.Helper()
+	r := l.report
+	sum := r.Processed + r.Unchanged + r.Failed + r.Abandoned
+	for _, n := range r.Skipped {
+		sum += n
+	}
+	require.Equal(l, r.Found, sum, "%+v", r)
+	counted, found := incremental.Known(l.s)
+	require.Equal(l, found, counted)
+}
+
+func (l *live) unsettled() map[string]time.Time {
+	all := maps.Collect(l.s.Unsettled())
+	for rel, due := range all {
+		all[rel] = due.In(time.Now().Location())
+	}
+	return all
 }
 
 func (l *live) settle() { time.Sleep(incremental.Settled + 20*time.Millisecond) }
@@ -90,32 +153,34 @@ func (l *live) settle() { time.Sleep(incremental.Settled + 20*time.Millisecond) 
 // TestSessionFollowsTheTree: each run yields what its names lead to now, and what is deleted.
 func TestSessionFollowsTheTree(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
-	l.settle()
-	require.Equal(t, []string{"a=1 new", "d/b=2 new", "d/e/c=3 new"}, l.run())
-	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run())
-	require.Empty(t, l.calls)
-	require.Equal(t, []string{"d/b=2 unchanged"}, l.run("d/b"))
-	require.Empty(t, l.run("never"))
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
+		l.settle()
+		require.Equal(t, []string{"a=1 new", "d/b=2 new", "d/e/c=3 new"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run())
+		require.Empty(t, l.calls)
+		require.Equal(t, []string{"d/b=2 unchanged"}, l.run("d/b"))
+		require.Empty(t, l.run("never"))
 
-	l.write("a", "one")
-	l.write("d/f", "4")
-	require.Equal(t, []string{"a=one changed"}, l.run("a"))
-	require.Equal(t, []string{"d/b=2 unchanged", "d/e/c=3 unchanged", "d/f=4 new"}, l.run("d"))
+		l.write("a", "one")
+		l.write("d/f", "4")
+		require.Equal(t, []string{"a=one changed"}, l.run("a"))
+		require.Equal(t, []string{"d/b=2 unchanged", "d/e/c=3 unchanged", "d/f=4 new"}, l.run("d"))
 
-	require.NoError(t, os.Rename(l.path("d"), l.path("g")))
-	require.Equal(t, []string{"d/b deleted", "d/e/c deleted", "d/f deleted", "g/b=2 new", "g/e/c=3 new", "g/f=4 new"}, l.run("d", "g/"))
-	require.NoError(t, os.RemoveAll(l.path("g/e")))
-	l.write("g/e", "a file for a directory")
-	require.Equal(t, []string{"g/e/c deleted", "g/e=a file for a directory new"}, l.run("g/e"))
-	require.NoError(t, os.Remove(l.path("g/e")))
-	l.write("g/e/c", "back")
-	require.Equal(t, []string{"g/e deleted", "g/e/c=back new"}, l.run("g/e", "g/e/c"))
+		require.NoError(t, os.Rename(l.path("d"), l.path("g")))
+		require.Equal(t, []string{"d/b deleted", "d/e/c deleted", "d/f deleted", "g/b=2 new", "g/e/c=3 new", "g/f=4 new"}, l.run("d", "g/"))
+		require.NoError(t, os.RemoveAll(l.path("g/e")))
+		l.write("g/e", "a file for a directory")
+		require.Equal(t, []string{"g/e/c deleted", "g/e=a file for a directory new"}, l.run("g/e"))
+		require.NoError(t, os.Remove(l.path("g/e")))
+		l.write("g/e/c", "back")
+		require.Equal(t, []string{"g/e deleted", "g/e/c=back new"}, l.run("g/e", "g/e/c"))
 
-	for _, bad := range []string{"", "..", "../x", "/a", "a/../b", "a//b"} {
-		_, err := first(l.s.Run(t.Context(), []string{bad}))
-		require.ErrorIs(t, err, fs.ErrInvalid, bad)
-	}
+		for _, bad := range []string{"", "..", "../x", "/a", "a/../b", "a//b"} {
+			_, err := first(l.s.Run(t.Context(), []string{bad}))
+			require.ErrorIs(t, err, fs.ErrInvalid, bad)
+		}
+	})
 }
 
 func first[T any](seq func(func(T, error) bool)) (v T, err error) {
@@ -128,107 +193,99 @@ func first[T any](seq func(func(T, error) bool)) (v T, err error) {
 // TestSessionForgetsWhatIsGone: a path at which there was something else for a moment is not looked at for ever.
 func TestSessionForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
-	var l *live
-	l = newLive(t, fileproc.Options{Select: func(f *fileproc.File) bool {
-		if f.Rel() == "d/x" {
-			require.NoError(t, os.Remove(l.path("d/x")))
-			require.NoError(t, os.Mkdir(l.path("d/x"), 0o755))
-		}
-		return true
-	}}, "a=1")
-	l.run()
-	l.write("d/x", "2")
-	require.Empty(t, l.run("d/x"))
-	require.Contains(t, maps.Collect(l.s.Unsettled()), "d/x")
-	require.NoError(t, os.Remove(l.path("d/x")))
-	require.Empty(t, l.run("d/x"))
-	require.NotContains(t, maps.Collect(l.s.Unsettled()), "d/x")
+	inVirtualTime(t, func(t *testing.T) {
+		var l *live
+		l = newLive(t, fileproc.Options{Select: func(f *fileproc.File) bool {
+			if f.Rel() == "d/x" {
+				require.NoError(t, os.Remove(l.path("d/x")))
+				require.NoError(t, os.Mkdir(l.path("d/x"), 0o755))
+			}
+			return true
+		}}, "a=1")
+		l.run()
+		l.write("d/x", "2")
+		require.Empty(t, l.run("d/x"))
+		require.Contains(t, maps.Collect(l.s.Unsettled()), "d/x")
+		require.NoError(t, os.Remove(l.path("d/x")))
+		require.Empty(t, l.run("d/x"))
+		require.NotContains(t, maps.Collect(l.s.Unsettled()), "d/x")
+	})
 }
 
 // TestSessionOutcomes: what fn skips has no result any more; a failure stays until the file changes, and is not called again.
 func TestSessionOutcomes(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, "a=1", "b=2", "c=3!")
-	l.settle()
-	require.Equal(t, []string{"a=1 new", "b=2 new", "c fails"}, l.run())
-	require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged"}, l.run())
-	require.Empty(t, l.calls)
-	l.write("a", "x?")
-	l.write("b", "x!")
-	l.write("c", "x")
-	require.Equal(t, []string{"a deleted", "b fails", "c=x changed"}, l.run("a", "b", "c"))
-	require.Empty(t, l.run("b"))
-	require.Empty(t, l.calls, "the content is the same")
-	require.NoError(t, os.Remove(l.path("b")))
-	require.Equal(t, []string{"b deleted"}, l.run("b"))
-	require.Empty(t, l.run("b"))
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, "a=1", "b=2", "c=3!")
+		l.settle()
+		require.Equal(t, []string{"a=1 new", "b=2 new", "c fails"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged"}, l.run())
+		require.Empty(t, l.calls)
+		l.write("a", "x?")
+		l.write("b", "x!")
+		l.write("c", "x")
+		require.Equal(t, []string{"a deleted", "b fails", "c=x changed"}, l.run("a", "b", "c"))
+		require.Empty(t, l.run("b"))
+		require.Empty(t, l.calls, "the content is the same")
+		require.NoError(t, os.Remove(l.path("b")))
+		require.Equal(t, []string{"b deleted"}, l.run("b"))
+		require.Empty(t, l.run("b"))
+	})
 }
 
 // TestSessionSettles: what is too new to be kept is named, looked at again, and kept without a call of fn.
 func TestSessionSettles(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
-	l := newLive(t, fileproc.Options{}, "a=1", "b=2")
-	for range 2 {
-		l.settle()
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, "a=1", "b=2")
 		l.run()
-	}
-	var names []string
-	text := ""
-	for names == nil {
-		text += "one"
 		begun := time.Now()
-		l.write("a", text)
-		require.Equal(t, []string{"a=" + text + " changed"}, l.run("a"))
-		for name, when := range l.s.Unsettled() {
-			require.WithinDuration(t, time.Now(), when, time.Minute)
-			names = append(names, name)
-		}
-		if names == nil {
-			require.Greater(t, time.Since(begun), incremental.Settled, "only a machine that stands still leaves time to settle")
-		}
-	}
-	require.Equal(t, []string{"a"}, names)
-	require.NotContains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
-	l.write("a", text) // another write of the same content
-	require.Equal(t, []string{"a=" + text + " unchanged"}, l.run("a"))
-	require.Empty(t, l.calls)
-	l.write("a", "two")
-	require.Equal(t, []string{"a=two changed"}, l.run("a"))
-	l.settle()
-	require.Equal(t, []string{"a=two unchanged"}, l.run(names...))
-	require.Empty(t, l.calls)
-	for range l.s.Unsettled() {
-		t.Fatal("it has settled")
-	}
-	require.NoError(t, l.s.Close(t.Context()))
-	require.Len(t, incremental.Kept(l.root, l.inc, l.opts), 2)
-	l.open()
-	require.Equal(t, []string{"a=two unchanged", "b=2 unchanged"}, l.run())
-	require.Empty(t, l.calls)
+		l.write("a", "one")
+		require.Equal(t, []string{"a=one changed"}, l.run("a"))
+		require.Equal(t, map[string]time.Time{"a": begun.Add(incremental.Settled)}, l.unsettled())
+		require.NotContains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
+		time.Sleep(time.Millisecond)
+		l.write("a", "one") // another write of the same content
+		require.Equal(t, []string{"a=one unchanged"}, l.run("a"))
+		require.Empty(t, l.calls)
+		require.Equal(t, map[string]time.Time{"a": time.Now().Add(incremental.Settled)}, l.unsettled())
+		l.write("a", "two")
+		require.Equal(t, []string{"a=two changed"}, l.run("a"))
+		time.Sleep(incremental.Settled - 1)
+		require.Equal(t, []string{"a=two unchanged"}, l.run("a"))
+		require.Contains(t, l.unsettled(), "a")
+		time.Sleep(1)
+		require.Equal(t, []string{"a=two unchanged"}, l.run("a"))
+		require.Empty(t, l.calls)
+		require.Empty(t, l.unsettled(), "it has settled")
+		require.NoError(t, l.s.Close(t.Context()))
+		require.Len(t, incremental.Kept(l.root, l.inc, l.opts), 2)
+		l.open()
+		require.Equal(t, []string{"a=two unchanged", "b=2 unchanged"}, l.run())
+		require.Empty(t, l.calls)
+	})
 }
 
 // TestSessionSaves: the next session, after saves that load and ones that do not, has what this one had, and names what is deleted meanwhile.
 func TestSessionSaves(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, testtree.Numbered("d/f", 3000)...)
-	l.settle()
+	l := newMemory(t, fileproc.Options{}, testtree.Numbered("d/f", 3000)...)
 	require.Len(t, l.run(), 3000)
 	require.NoError(t, l.s.Save(t.Context())) // 3,000 are worth a load
 	require.Len(t, l.run(), 3000)
 	require.Empty(t, l.calls)
 	l.write("a", "1")
 	l.write("b", "2")
-	require.NoError(t, os.Remove(l.path("d/f000001.md")))
+	l.remove("d/f000001.md")
 	require.Len(t, l.run("a", "b", "d/f000001.md"), 3)
-	l.settle()
 	require.Equal(t, []string{"a=1 unchanged", "b=2 unchanged"}, l.run("a", "b"))
 	require.NoError(t, l.s.Save(t.Context()))
-	require.NoError(t, os.Remove(l.path("a")))
+	l.remove("a")
 	require.Equal(t, []string{"a deleted"}, l.run("a"))
 	require.NoError(t, l.s.Close(t.Context()))
 
-	require.NoError(t, os.Remove(l.path("b")))
+	l.remove("b")
 	l.write("d/f000002.md", "changed")
 	l.open()
 	got := l.run()
@@ -238,46 +295,239 @@ func TestSessionSaves(t *testing.T) {
 	require.Contains(t, got, "d/f000002.md=changed changed")
 }
 
+// TestSessionGivesMemoryBack: a save loads the cache file when more than 1,024 files are new, and more than an eighth of all. Then
+// the session has nothing of them in memory, and calls fn for none.
+func TestSessionGivesMemoryBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ files, bound int }{{1030, 1024}, {8208, 1026}} {
+		l := newMemory(t, fileproc.Options{}, testtree.Numbered("f", c.files)...)
+		require.Len(t, l.run(), c.files)
+		require.NoError(t, l.s.Close(t.Context()))
+		l.open()
+		require.Len(t, l.run(), c.files)
+		require.Empty(t, incremental.Remembered(l.s), "what the cache file has")
+		for i := range c.bound {
+			l.write(fmt.Sprintf("f%06d.md", i), "changed")
+		}
+		for range 2 { // what is the same again counts once
+			require.Len(t, l.run(), c.files)
+		}
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Len(t, incremental.Remembered(l.s), c.bound)
+		one := fmt.Sprintf("f%06d.md", c.bound)
+		for n, text := range []string{"changed", "changed again"} { // after the load, the count begins anew
+			l.write(one, text)
+			require.Len(t, l.run(one), 1)
+			require.NoError(t, l.s.Save(t.Context()))
+			require.Len(t, incremental.Remembered(l.s), n)
+		}
+		require.Len(t, l.run(), c.files)
+		require.Empty(t, l.calls)
+	}
+}
+
+// TestSessionSavesDeletions: what is deleted leaves the cache file, and nothing else does, whether the record is loaded or one
+// that the session has added, and whatever has come back.
+func TestSessionSavesDeletions(t *testing.T) {
+	t.Parallel()
+	kept := func(l *memory) []string {
+		return slices.Sorted(maps.Keys(incremental.Kept(l.root, l.inc, l.opts)))
+	}
+	open := func(t *testing.T) *memory {
+		l := newMemory(t, fileproc.Options{}, "a=1", "b=2", "c=3", "d=4")
+		require.Len(t, l.run(), 4)
+		require.NoError(t, l.s.Close(t.Context()))
+		l.open()
+		require.Len(t, l.run(), 4)
+		return l
+	}
+	t.Run("a loaded and an added one at once", func(t *testing.T) {
+		l := open(t)
+		l.write("x", "5")
+		l.write("y", "6")
+		require.Equal(t, []string{"x=5 new", "y=6 new"}, l.run("x", "y"))
+		require.NoError(t, l.s.Save(t.Context()))
+		l.remove("a")
+		l.remove("x")
+		require.Equal(t, []string{"a deleted", "x deleted"}, l.run("a", "x"))
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"b", "c", "d", "y"}, kept(l))
+		require.Len(t, l.run(), 4)
+		require.Empty(t, l.calls)
+	})
+	t.Run("on the way to the first run over all", func(t *testing.T) {
+		l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+		l.run()
+		require.NoError(t, l.s.Close(t.Context()))
+		l.remove("a")
+		l.open()
+		require.Equal(t, []string{"b=2 unchanged"}, l.run("b"))
+		require.Equal(t, []string{"a deleted", "b=2 unchanged"}, l.run())
+		require.Equal(t, []string{"b=2 unchanged"}, l.run())
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"b"}, kept(l))
+		l.write("c", "3")
+		l.run("c")
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"b", "c"}, kept(l), "what was deleted is deleted once")
+	})
+	t.Run("told once", func(t *testing.T) { // by the cache file and by the session, after a load
+		l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+		require.Len(t, l.run("a", "b"), 2)
+		l.remove("b")
+		require.Equal(t, []string{"b deleted"}, l.run("b"))
+		require.NoError(t, l.s.Save(t.Context()))
+		l.remove("a")
+		require.Equal(t, []string{"a deleted"}, l.run())
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Empty(t, kept(l))
+	})
+	t.Run("back before the save", func(t *testing.T) {
+		l := open(t)
+		l.remove("a")
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run("a"))
+		require.Empty(t, l.calls)
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"a", "b", "c", "d"}, kept(l))
+	})
+	t.Run("back after the save", func(t *testing.T) {
+		l := open(t)
+		l.remove("a")
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+		require.NoError(t, l.s.Save(t.Context()))
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run("a"))
+		require.NoError(t, l.s.Close(t.Context()))
+		require.Equal(t, []string{"a", "b", "c", "d"}, kept(l))
+	})
+	t.Run("back before the first run over all", func(t *testing.T) {
+		l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+		l.run()
+		require.NoError(t, l.s.Close(t.Context()))
+		l.open()
+		require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+		for _, saves := range []bool{false, true} {
+			for _, text := range []string{"1", "2"} {
+				l.remove("a")
+				require.Equal(t, []string{"a deleted"}, l.run("a"))
+				if saves {
+					require.NoError(t, l.s.Save(t.Context()))
+				}
+				l.write("a", text)
+				require.Equal(t, []string{"a=" + text + " new"}, l.run("a"))
+			}
+		}
+		l.write("b", "x")
+		require.Equal(t, []string{"a=2 unchanged", "b=x changed"}, l.run())
+	})
+	t.Run("twice before the save", func(t *testing.T) {
+		l := open(t)
+		l.write("a", "x")
+		require.Equal(t, []string{"a=x changed"}, l.run("a"))
+		l.remove("a")
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+		l.write("a", "1") // as it was when the cache file was loaded
+		require.Equal(t, []string{"a=1 new"}, l.run("a"))
+		l.remove("a")
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+		require.NoError(t, l.s.Close(t.Context()))
+		require.Equal(t, []string{"b", "c", "d"}, kept(l))
+		l.open()
+		require.Len(t, l.run(), 3)
+	})
+}
+
+// TestSessionSaveFails: what could not be saved is saved by the next save, deletions too. A result that cannot be encoded is an
+// error of one save, and stays known to the session.
+func TestSessionSaveFails(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+	l.run()
+	require.NoError(t, l.s.Save(t.Context()))
+	l.remove("a")
+	l.write("c", "3")
+	l.run()
+	require.NoError(t, os.Rename(l.inc.File, l.inc.File+".aside"))
+	require.NoError(t, os.Mkdir(l.inc.File, 0o755)) // which nothing replaces
+	for range 2 {
+		require.ErrorIs(t, l.s.Save(t.Context()), incremental.ErrNotSaved)
+	}
+	require.NoError(t, os.Remove(l.inc.File))
+	require.NoError(t, os.Rename(l.inc.File+".aside", l.inc.File))
+	require.NoError(t, l.s.Close(t.Context()))
+	require.Equal(t, []string{"b", "c"}, slices.Sorted(maps.Keys(incremental.Kept(l.root, l.inc, l.opts))))
+
+	l.inc.Codec, l.inc.File = partly{}, l.inc.File+"2"
+	l.open()
+	l.write("odd", "unspeakable")
+	l.write("odd too", "unspeakable")
+	require.Len(t, l.run(), 4)
+	err := l.s.Save(t.Context())
+	require.ErrorIs(t, err, incremental.ErrNotSaved)
+	require.ErrorContains(t, err, "2 cannot be encoded, such as the result for odd")
+	require.NoError(t, l.s.Save(t.Context()))
+	require.Equal(t, []string{"b=2 unchanged", "c=3 unchanged", "odd too=unspeakable unchanged", "odd=unspeakable unchanged"}, l.run())
+	require.Empty(t, l.calls)
+	require.NoError(t, l.s.Close(t.Context()))
+}
+
+// Partly is a codec that refuses one text.
+type partly struct{}
+
+func (partly) Append(b []byte, v string) ([]byte, error) {
+	if v == "unspeakable" {
+		return nil, errors.New("not this")
+	}
+	return append(b, v...), nil
+}
+func (partly) Decode(b []byte) (string, error) { return string(b), nil }
+
 // TestSessionFilters: a run over names selects what a listing would, and an ignore file that changes shows as deletions and new files.
 func TestSessionFilters(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipMarked: []string{"SKIP"}, MaxDepth: 3},
-		"a.md=1", "d/b.md=2", "d/e/c.md=3", "d/e/f/deep.md=4", "d/.ignore=x*\n")
-	l.settle()
-	require.Len(t, l.run(), 4)
-	l.write("d/e/x.md", "ignored")
-	l.write("d/e/y.md", "5")
-	l.write("d/e/f/deep.md", "still too deep")
-	require.Equal(t, []string{"d/e/y.md=5 new"}, l.run("d/e/x.md", "d/e/y.md", "d/e/f/deep.md"))
-	l.write("d/.ignore", "y*\n")
-	require.Equal(t, []string{"d/.ignore=y*\n changed", "d/b.md=2 unchanged", "d/e/c.md=3 unchanged", "d/e/x.md=ignored new", "d/e/y.md deleted"}, l.run("d/.ignore"))
-	l.write("d/e/SKIP", "")
-	require.Equal(t, []string{"d/e/c.md deleted", "d/e/x.md deleted"}, l.run("d/e/SKIP"))
-	require.NoError(t, os.Remove(l.path("d/e/SKIP")))
-	require.Equal(t, []string{"d/e/c.md=3 new", "d/e/x.md=ignored new"}, l.run("d/e/SKIP"))
-	require.Empty(t, l.calls, "their results were known")
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipMarked: []string{"SKIP"}, MaxDepth: 3},
+			"a.md=1", "d/b.md=2", "d/e/c.md=3", "d/e/f/deep.md=4", "d/.ignore=x*\n")
+		l.settle()
+		require.Len(t, l.run(), 4)
+		l.write("d/e/x.md", "ignored")
+		l.write("d/e/y.md", "5")
+		l.write("d/e/f/deep.md", "still too deep")
+		require.Equal(t, []string{"d/e/y.md=5 new"}, l.run("d/e/x.md", "d/e/y.md", "d/e/f/deep.md"))
+		l.write("d/.ignore", "y*\n")
+		require.Equal(t, []string{"d/.ignore=y*\n changed", "d/b.md=2 unchanged", "d/e/c.md=3 unchanged", "d/e/x.md=ignored new", "d/e/y.md deleted"}, l.run("d/.ignore"))
+		l.write("d/e/SKIP", "")
+		require.Equal(t, []string{"d/e/c.md deleted", "d/e/x.md deleted"}, l.run("d/e/SKIP"))
+		require.NoError(t, os.Remove(l.path("d/e/SKIP")))
+		require.Equal(t, []string{"d/e/c.md=3 new", "d/e/x.md=ignored new"}, l.run("d/e/SKIP"))
+		require.Empty(t, l.calls, "their results were known")
+	})
 }
 
 // TestSessionWithoutRoot: while root is away, everything counts as it was.
 func TestSessionWithoutRoot(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2")
-	l.settle()
-	require.Len(t, l.run(), 2)
-	aside := filepath.Join(t.TempDir(), "aside")
-	require.NoError(t, os.Rename(l.root, aside))
-	require.Equal(t, []string{". fails"}, l.run("a"))
-	require.Empty(t, l.run(), "the same failure")
-	require.NoError(t, os.Rename(aside, l.root))
-	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged"}, l.run())
-	require.NoError(t, os.RemoveAll(l.root))
-	require.Equal(t, []string{". fails"}, l.run())
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, "a=1", "d/b=2")
+		l.settle()
+		require.Len(t, l.run(), 2)
+		aside := filepath.Join(t.TempDir(), "aside")
+		require.NoError(t, os.Rename(l.root, aside))
+		require.Equal(t, []string{". fails"}, l.run("a"))
+		require.Empty(t, l.run(), "the same failure")
+		require.NoError(t, os.Rename(aside, l.root))
+		require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged"}, l.run())
+		require.NoError(t, os.RemoveAll(l.root))
+		require.Equal(t, []string{". fails"}, l.run())
+	})
 }
 
-// A failingFS fails to open some files and directories.
+// A failingFS fails to open some files and directories, and to look some up.
 type failingFS struct {
 	fs.ReadLinkFS
-	fails map[string]error
+	fails, hidden map[string]error
 }
 
 func (f failingFS) Open(name string) (fs.File, error) {
@@ -287,31 +537,57 @@ func (f failingFS) Open(name string) (fs.File, error) {
 	return f.ReadLinkFS.Open(name)
 }
 
+func (f failingFS) Lstat(name string) (fs.FileInfo, error) {
+	if err := f.hidden[name]; err != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	return f.ReadLinkFS.Lstat(name)
+}
+
+// A memory is a session over files in memory, of which the content decides.
+type memory struct {
+	*live
+	fstest.MapFS
+	failingFS
+}
+
+func newMemory(t *testing.T, opts fileproc.Options, specs ...string) *memory {
+	files := fstest.MapFS{}
+	m := &memory{newUnopened(t, opts), files, failingFS{files, map[string]error{}, map[string]error{}}}
+	m.root, m.opts.FS = ".", m.failingFS
+	for _, spec := range specs {
+		rel, text, _ := strings.Cut(spec, "=")
+		m.write(rel, text)
+	}
+	m.open()
+	return m
+}
+
+func (m *memory) write(rel, text string) { m.MapFS[rel] = &fstest.MapFile{Data: []byte(text)} }
+func (m *memory) remove(rel string)      { delete(m.MapFS, rel) }
+
 // TestSessionFailuresPass: what could not be opened is named until a run over that name can open it. Its results are as they
 // were below a directory, and new for a file.
 func TestSessionFailuresPass(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
-	fsys := failingFS{os.DirFS(l.root).(fs.ReadLinkFS), map[string]error{}}
-	l.root, l.opts.FS = ".", fsys
-	l.open()
+	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
 	failed := func() []string {
 		return slices.Sorted(maps.Keys(maps.Collect(l.s.Failed())))
 	}
 	require.Len(t, l.run(), 3)
 	require.Empty(t, failed())
-	fsys.fails["a"], fsys.fails["d"] = syscall.EIO, syscall.EIO
+	l.fails["a"], l.fails["d"] = syscall.EIO, syscall.EIO
 	for _, names := range [][]string{nil, {"a", "d"}} {
 		require.Subset(t, []string{"a fails", "d fails"}, l.run(names...))
 		require.Equal(t, []string{"a", "d"}, failed())
 	}
-	delete(fsys.fails, "a")
+	delete(l.fails, "a")
 	require.Equal(t, []string{"a=1 changed"}, l.run(failed()...))
 	require.Equal(t, []string{"d"}, failed())
-	delete(fsys.fails, "d")
+	delete(l.fails, "d")
 	require.Equal(t, []string{"d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run(failed()...))
 	require.Empty(t, failed())
-	fsys.fails["."] = syscall.EIO
+	l.fails["."] = syscall.EIO
 	require.Equal(t, []string{". fails"}, l.run())
 	require.Equal(t, []string{"."}, failed())
 }
@@ -413,7 +689,7 @@ func TestSessionRuleFails(t *testing.T) {
 	})
 	t.Run("listed and hidden", func(t *testing.T) {
 		l := open(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipHidden: true}, "d/.ignore=a\n", "d/a=1")
-		fsys := failingFS{os.DirFS(l.root).(fs.ReadLinkFS), map[string]error{"d/.ignore": syscall.EIO}}
+		fsys := failingFS{os.DirFS(l.root).(fs.ReadLinkFS), map[string]error{"d/.ignore": syscall.EIO}, nil}
 		l.root, l.opts.FS = ".", fsys
 		l.open()
 		require.Equal(t, []string{" fails", "a=1 new", "d/a=1 new"}, l.run())
@@ -428,28 +704,354 @@ func TestSessionRuleFails(t *testing.T) {
 // TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next one has it all.
 func TestSessionEndsEarly(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{}, testtree.Numbered("f", 500)...)
-	l.settle()
-	require.Len(t, l.run(), 500)
-	require.NoError(t, os.Remove(l.path("f000007.md")))
-	for range l.s.Run(t.Context(), nil) {
-		break
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, testtree.Numbered("f", 500)...)
+		l.settle()
+		require.Len(t, l.run(), 500)
+		require.NoError(t, os.Remove(l.path("f000007.md")))
+		for range l.s.Run(t.Context(), nil) {
+			break
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := first(l.s.Run(ctx, []string{"f000007.md"}))
+		require.ErrorIs(t, err, context.Canceled)
+		for r, err := range l.s.Run(t.Context(), nil) {
+			require.NoError(t, err)
+			_, err = first(l.s.Run(t.Context(), nil))
+			require.ErrorContains(t, err, "one thing at a time")
+			require.ErrorContains(t, l.s.Save(t.Context()), "one thing at a time")
+			if r.Kind == incremental.Deleted {
+				require.Equal(t, "f000007.md", r.Rel)
+				return
+			}
+		}
+		t.Fatal("the deletion is lost")
+	})
+}
+
+// TestSessionFailsAnew: a failure of fn that was deleted, since its file was left out, is yielded again once the file is not.
+func TestSessionFailsAnew(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{SkipMarked: []string{"SKIP"}}, "d/a=1!", "d/b=2", "d/c=3?")
+	require.Equal(t, []string{"d/a fails", "d/b=2 new"}, l.run())
+	for range 2 {
+		l.write("d/SKIP", "")
+		require.Equal(t, []string{"d/a deleted", "d/b deleted"}, l.run("d/SKIP"))
+		l.remove("d/SKIP")
+		require.Equal(t, []string{"d/a fails", "d/b=2 new"}, l.run("d/SKIP"))
+		require.Equal(t, []string{"d/a"}, l.calls)
+		require.Equal(t, []string{"d/b=2 unchanged"}, l.run())
+		require.Empty(t, l.calls)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := first(l.s.Run(ctx, []string{"f000007.md"}))
-	require.ErrorIs(t, err, context.Canceled)
-	for r, err := range l.s.Run(t.Context(), nil) {
-		require.NoError(t, err)
-		_, err = first(l.s.Run(t.Context(), nil))
-		require.ErrorContains(t, err, "one thing at a time")
-		require.ErrorContains(t, l.s.Save(t.Context()), "one thing at a time")
-		if r.Kind == incremental.Deleted {
-			require.Equal(t, "f000007.md", r.Rel)
-			return
+}
+
+// TestSessionLeftAmongDeletions: what a loop that ends has not been told, the next run yields, and the cache file has until then.
+func TestSessionLeftAmongDeletions(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{nil, {"."}, {"a", "b", "d"}} {
+		l := newMemory(t, fileproc.Options{}, "a=1", "b=2", "d/c=3", "e=4")
+		l.run()
+		require.NoError(t, l.s.Close(t.Context()))
+		l.open()
+		if names != nil {
+			l.run()
+		}
+		l.remove("a")
+		l.remove("b")
+		l.remove("d/c")
+		for r, err := range l.s.Run(t.Context(), names) {
+			require.NoError(t, err)
+			if r.Kind == incremental.Deleted {
+				require.Equal(t, "a", r.Rel)
+				break
+			}
+		}
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"b", "d/c", "e"}, slices.Sorted(maps.Keys(incremental.Kept(l.root, l.inc, l.opts))))
+		want := []string{"b deleted", "d/c deleted", "e=4 unchanged"}
+		if len(names) > 1 {
+			want = want[:2]
+		}
+		require.Equal(t, want, l.run(names...))
+		require.Equal(t, []string{"e=4 unchanged"}, l.run())
+	}
+}
+
+// TestSessionVanishes: what is gone, or something else, before it is opened is no failure, is not counted, and its result is deleted.
+// Where something else is now, a later run looks again.
+func TestSessionVanishes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err   error
+		again bool
+	}{{fs.ErrNotExist, false}, {fileproc.ErrChanged, true}, {syscall.ENOTDIR, true}} {
+		for _, names := range [][]string{nil, {"d"}, {"d/b"}} {
+			l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/c=3")
+			require.Len(t, l.run(), 3)
+			l.fails["d/b"] = c.err
+			got := l.run(names...)
+			require.Contains(t, got, "d/b deleted", "%v %q", c, names)
+			require.NotContains(t, got, "d/b fails", "%v %q", c, names)
+			require.Zero(t, l.report.Failed, "%v %q", c, names)
+			require.Equal(t, int64(len(got)-1), l.report.Found)
+			require.Empty(t, maps.Collect(l.s.Failed()))
+			delete(l.fails, "d/b")
+			require.Equal(t, []string{"d/b=2 new"}, l.run("d/b"))
+		}
+		l := newMemory(t, fileproc.Options{}, "a=1")
+		l.fails["a"] = c.err
+		require.Empty(t, l.run())
+		require.Equal(t, c.again, len(l.unsettled()) == 1, "%v", c)
+		delete(l.fails, "a")
+		require.Equal(t, []string{"a=1 new"}, l.run("a"))
+		require.Empty(t, l.unsettled())
+	}
+}
+
+// TestSessionIsStopped: a run that fn, OnError or a cancel stops deletes nothing, not even if no other file was left.
+func TestSessionIsStopped(t *testing.T) {
+	t.Parallel()
+	for _, files := range [][]string{{"a=1"}, {"a=1", "b=2", "c=3", "d/e=4"}} {
+		stop := map[string]func(l *memory) (end func()){
+			"fs.SkipAll": func(l *memory) func() {
+				l.write("a", "enough")
+				return func() {}
+			},
+			"OnError": func(l *memory) func() {
+				l.fails["a"], l.failed = syscall.EIO, errors.New("enough")
+				return func() { l.failed = nil; clear(l.fails) }
+			},
+			"cancel": func(l *memory) func() {
+				l.write("a", "cancel")
+				return func() {}
+			},
+		}
+		for how, stop := range stop {
+			for _, names := range [][]string{nil, {"a", "x"}} {
+				l := newMemory(t, fileproc.Options{}, files...)
+				l.opts.Workers = 1
+				l.opts.OnError = func(error) error { return l.failed }
+				l.open()
+				require.Len(t, l.run(), len(files))
+				l.write("x", "5")
+				require.Len(t, l.run("x"), 1)
+				l.remove("x")
+				end := stop(l)
+				for _, res := range l.run(names...) {
+					require.NotContains(t, res, "deleted", "%s %q %q", how, files, names)
+				}
+				end()
+				l.write("a", "1")
+				require.Subset(t, []string{"a=1 changed", "a=1 unchanged", "b=2 unchanged", "c=3 unchanged", "d/e=4 unchanged", "x deleted"}, l.run())
+				require.Len(t, l.run(), len(files))
+			}
 		}
 	}
-	t.Fatal("the deletion is lost")
+}
+
+// TestSessionReports: each run fills in Options.Report with its own counts, also one that looks at no file.
+func TestSessionReports(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2")
+	l.run()
+	require.EqualValues(t, 2, l.report.Processed)
+	require.EqualValues(t, 2, l.report.Found)
+	l.run("d")
+	require.EqualValues(t, 1, l.report.Unchanged)
+	require.EqualValues(t, 1, l.report.Found)
+	l.remove("a")
+	require.Equal(t, []string{"a deleted"}, l.run("a"))
+	require.Zero(t, l.report.Found)
+	require.Zero(t, l.report.Unchanged)
+	require.NotNil(t, l.report.Skipped)
+}
+
+// TestSessionRootIsElsewhere: a run over all files finds out again what root is: whether its file system keeps times, and whether the
+// cache file, which fn does not get, is below it.
+func TestSessionRootIsElsewhere(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{})
+		dir := l.root
+		testtree.Make(t, dir, "one/a=1", "two/b=2")
+		l.root, l.inc.File = filepath.Join(dir, "root"), filepath.Join(dir, "two", "c")
+		l.open() // there is no root
+		require.Equal(t, []string{". fails"}, l.run())
+		testtree.Symlink(t, "one", l.root)
+		for range 2 {
+			require.Len(t, l.run(), 1)
+		}
+		require.Zero(t, l.report.Bytes, "the metadata decides")
+		require.NoError(t, l.s.Save(t.Context()))
+		require.NoError(t, os.Remove(l.root))
+		testtree.Symlink(t, "two", l.root)
+		require.Equal(t, []string{"a deleted", "b=2 new"}, l.run())
+		require.Equal(t, []string{"b"}, l.calls)
+	})
+}
+
+// TestSessionSavesOnTheWay: a run that takes long saves now and then, and so does the one after it.
+func TestSessionSavesOnTheWay(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{Ordered: true})
+		var kept []int
+		l.opts.Workers = 1
+		var err error
+		l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+			kept = append(kept, len(incremental.Kept(l.root, l.inc, l.opts)))
+			time.Sleep(40 * time.Second)
+			return string(f.Data()), nil
+		})
+		require.NoError(t, err)
+		testtree.Make(t, l.root, testtree.Numbered("a", 4)...)
+		require.Len(t, l.run(), 4)
+		require.Equal(t, []int{0, 1, 2, 3}, kept)
+		testtree.Make(t, l.root, testtree.Numbered("b", 3)...)
+		kept = nil
+		require.Len(t, l.run("b000000.md", "b000001.md", "b000002.md"), 3)
+		require.Equal(t, []int{4, 5, 6}, kept)
+	})
+}
+
+// TestSessionFailuresHaveTheirNames: a failure is yielded with the path relative to root, however root is written.
+func TestSessionFailuresHaveTheirNames(t *testing.T) {
+	t.Parallel()
+	l := newUnopened(t, fileproc.Options{MaxFileSize: 5})
+	dir := l.root
+	testtree.Make(t, dir, "root/a=too long", "root/d/b=too long", "root/d/x=1")
+	for _, root := range []string{"root", "root/", "./root", "root/.", "root/d/..", "root/d/../", "root//d/.."} {
+		l.root = dir + "/" + root
+		if l.inc.File += "x"; strings.Contains(root, "..") && filepath.Separator != '/' {
+			continue
+		}
+		l.open()
+		require.Equal(t, []string{"a fails", "d/b fails", "d/x=1 new"}, l.run(), root)
+		require.Equal(t, []string{"a", "d/b"}, slices.Sorted(maps.Keys(maps.Collect(l.s.Failed()))))
+		require.Empty(t, l.run("a", "d/b"))
+	}
+	m := newMemory(t, fileproc.Options{MaxFileSize: 5}, "root/a=too long", "root/d/b=too long", "x=too long")
+	for _, root := range []string{".", "root", "root/d"} {
+		m.root = root
+		m.open()
+		want := map[string][]string{".": {"root/a fails", "root/d/b fails", "x fails"}, "root": {"a fails", "d/b fails"}, "root/d": {"b fails"}}
+		require.Equal(t, want[root], m.run(), root)
+	}
+}
+
+// TestSessionFailureIsNewsOnce: a failure is yielded again when it is another one, and is forgotten when it has passed.
+func TestSessionFailureIsNewsOnce(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/c=3")
+	require.Len(t, l.run(), 3)
+	for _, err := range []error{syscall.EIO, syscall.EACCES, syscall.EIO} {
+		l.fails["d"] = err
+		require.Equal(t, []string{"a=1 unchanged", "d fails"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged"}, l.run())
+		require.ErrorIs(t, maps.Collect(l.s.Failed())["d"], err)
+		require.Empty(t, l.run("d"))
+		require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+		require.Contains(t, maps.Collect(l.s.Failed()), "d", "the run has not looked at it")
+	}
+	l.remove("d/b")
+	require.Empty(t, l.run("d"), "what is there cannot be listed")
+	require.Equal(t, []string{"d/b deleted"}, l.run("d/b"), "but looked up")
+	clear(l.fails)
+	require.Equal(t, []string{"d/c=3 unchanged"}, l.run("d"))
+	for range l.s.Failed() {
+		t.Fatal("it has passed")
+	}
+	l.fails["a"], l.fails["d/c"] = syscall.EIO, syscall.EIO
+	require.Len(t, l.run(), 2)
+	for range l.s.Failed() {
+		break
+	}
+}
+
+// TestSessionKindsOfNamedFiles: a session that has had no run over all files knows what it has yielded, and what the cache file has.
+func TestSessionKindsOfNamedFiles(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+	require.Equal(t, []string{"a=1 new"}, l.run("a"))
+	l.write("a", "2")
+	require.Equal(t, []string{"a=2 changed"}, l.run("a"))
+	require.NoError(t, l.s.Close(t.Context()))
+	l.open()
+	require.Equal(t, []string{"a=2 unchanged", "b=2 new"}, l.run("a", "b"))
+	l.open()
+	l.write("a", "3")
+	require.Equal(t, []string{"a=3 changed", "b=2 new"}, l.run("a", "b"))
+	l.open()
+	require.Equal(t, []string{"a=3 changed", "b=2 new"}, l.run())
+}
+
+// TestSessionKinds: a kind has a name.
+func TestSessionKinds(t *testing.T) {
+	t.Parallel()
+	for kind, name := range map[incremental.Kind]string{incremental.Unchanged: "unchanged", incremental.New: "new", incremental.Changed: "changed",
+		incremental.Deleted: "deleted", -1: "Kind(-1)", 4: "Kind(4)"} {
+		require.Equal(t, name, kind.String())
+	}
+}
+
+// TestSessionDeletionsAreInOrder: of the paths, name by name.
+func TestSessionDeletionsAreInOrder(t *testing.T) {
+	t.Parallel()
+	want := []string{"a/a", "a/b/a", "a/b/b", "a/b!", "a/c", "a b", "a!/x", "a-", "a.b", "ab/c", "b"}
+	l := newMemory(t, fileproc.Options{})
+	for _, rel := range want {
+		l.write(rel, "1")
+	}
+	require.Len(t, l.run(), len(want))
+	clear(l.MapFS)
+	l.write("z", "1")
+	var got []string
+	for r, err := range l.s.Run(t.Context(), nil) {
+		if require.NoError(t, err); r.Kind == incremental.Deleted {
+			got = append(got, r.Rel)
+		}
+	}
+	require.Equal(t, want, got)
+	for i, a := range want {
+		for j, b := range want {
+			require.Equal(t, cmp.Compare(i, j), incremental.ComparePaths(a, b), "%q %q", a, b)
+		}
+	}
+}
+
+// TestSessionDoesOneThingAtATime: in the loop over a run, no other run, save or close is begun.
+func TestSessionDoesOneThingAtATime(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1")
+	for range l.s.Run(t.Context(), nil) {
+		_, err := first(l.s.Run(t.Context(), nil))
+		for _, err := range []error{err, l.s.Save(t.Context()), l.s.Close(t.Context())} {
+			require.ErrorContains(t, err, "one thing at a time")
+		}
+	}
+	require.NoFileExists(t, l.inc.File)
+	require.Equal(t, []string{"a=1 unchanged"}, l.run())
+	require.NoError(t, l.s.Close(t.Context()))
+	require.FileExists(t, l.inc.File)
+}
+
+// TestSessionForgetsDirectories: of directories whose files are gone nothing stays in memory.
+func TestSessionForgetsDirectories(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{nil, {"d", "g/h/x", "i/j"}, {"d/e/f/x", "d/y", "g", "i/j/x"}} {
+		l := newMemory(t, fileproc.Options{}, "a=1", "d/e/f/x=2", "d/y=3", "g/h/x=4", "i/j/x=5", "i/z=6")
+		require.Len(t, l.run(), 6)
+		require.Equal(t, 7, incremental.KnownDirs(l.s))
+		for _, rel := range []string{"d/e/f/x", "d/y", "g/h/x", "i/j/x"} {
+			l.remove(rel)
+		}
+		l.run(names...)
+		require.Equal(t, 1, incremental.KnownDirs(l.s), names)
+		require.Equal(t, []string{"a=1 unchanged", "i/z=6 unchanged"}, l.run())
+		require.Equal(t, 1, incremental.KnownDirs(l.s))
+	}
 }
 
 // TestSessionRefuses: what is wrong is said before anything is read.
@@ -466,22 +1068,24 @@ func TestSessionRefuses(t *testing.T) {
 // TestSessionAtLongPaths: what is longer than the system takes as a path is found, and found to be gone, from root on.
 func TestSessionAtLongPaths(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, fileproc.Options{})
-	if !testtree.Deep(t, l.root, 25, strings.Repeat("n", 200)) {
-		t.Skip("this system has no such paths")
-	}
-	root, err := os.OpenRoot(l.root)
-	require.NoError(t, err)
-	defer root.Close()
-	dir := strings.TrimSuffix(strings.Repeat(strings.Repeat("n", 200)+"/", 25), "/")
-	require.NoError(t, errors.Join(root.WriteFile(dir+"/f", []byte("1"), 0o644), root.WriteFile(dir+"/g", []byte("2"), 0o644)))
-	l.settle()
-	require.Len(t, l.run(), 2)
-	require.Equal(t, []string{dir + "/f=1 unchanged", dir + "/g=2 unchanged"}, l.run(dir))
-	require.Equal(t, []string{dir + "/f=1 unchanged"}, l.run(dir+"/f"))
-	require.NoError(t, root.Remove(dir+"/f"))
-	require.Equal(t, []string{dir + "/f deleted"}, l.run(dir+"/f"))
-	require.Equal(t, []string{dir + "/g=2 unchanged"}, l.run(dir))
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{})
+		if !testtree.Deep(t, l.root, 25, strings.Repeat("n", 200)) {
+			t.Skip("this system has no such paths")
+		}
+		root, err := os.OpenRoot(l.root)
+		require.NoError(t, err)
+		defer root.Close()
+		dir := strings.TrimSuffix(strings.Repeat(strings.Repeat("n", 200)+"/", 25), "/")
+		require.NoError(t, errors.Join(root.WriteFile(dir+"/f", []byte("1"), 0o644), root.WriteFile(dir+"/g", []byte("2"), 0o644)))
+		l.settle()
+		require.Len(t, l.run(), 2)
+		require.Equal(t, []string{dir + "/f=1 unchanged", dir + "/g=2 unchanged"}, l.run(dir))
+		require.Equal(t, []string{dir + "/f=1 unchanged"}, l.run(dir+"/f"))
+		require.NoError(t, root.Remove(dir+"/f"))
+		require.Equal(t, []string{dir + "/f deleted"}, l.run(dir+"/f"))
+		require.Equal(t, []string{dir + "/g=2 unchanged"}, l.run(dir))
+	})
 }
 
 // TestSessionAtManyLevels: a name below any number of directories is one that a run takes.
@@ -502,25 +1106,27 @@ func TestSessionAtManyLevels(t *testing.T) {
 // TestSessionRootBehindALink: the dots of a root behind a link are those of what the link leads to.
 func TestSessionRootBehindALink(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	testtree.Make(t, dir, "far/sub/", "far/root/a=1", "far/root/b=2", "far/root/.c/ignore=none\n")
-	testtree.Symlink(t, filepath.Join("far", "sub"), filepath.Join(dir, "link"))
-	l := newLive(t, fileproc.Options{SkipHidden: true, IgnoreFiles: []string{".c/ignore"}})
-	l.root = dir + "/link/../root"
-	if _, err := os.Stat(l.root); err != nil {
-		t.Skip("this system cleans paths by their text: ", err)
-	}
-	l.open()
-	l.settle()
-	require.Equal(t, []string{"a=1 new", "b=2 new"}, l.run())
-	require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
-	require.NoError(t, l.s.Close(t.Context()))
-	require.NoError(t, os.Remove(filepath.Join(dir, "far/root/b")))
-	l.open()
-	require.Equal(t, []string{"a=1 unchanged", "b deleted"}, l.run())
-	require.NoError(t, os.Rename(filepath.Join(dir, "far/root/.c/ignore"), filepath.Join(dir, "far/root/.c/rules")))
-	testtree.Symlink(t, "rules", filepath.Join(dir, "far/root/.c/ignore"))
-	require.Equal(t, []string{"a=1 unchanged"}, l.run())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "far/root/.c/rules"), []byte("a\n"), 0o644))
-	require.Equal(t, []string{"a deleted"}, l.run(".c/rules"))
+	inVirtualTime(t, func(t *testing.T) {
+		dir := t.TempDir()
+		testtree.Make(t, dir, "far/sub/", "far/root/a=1", "far/root/b=2", "far/root/.c/ignore=none\n")
+		testtree.Symlink(t, filepath.Join("far", "sub"), filepath.Join(dir, "link"))
+		l := newLive(t, fileproc.Options{SkipHidden: true, IgnoreFiles: []string{".c/ignore"}})
+		l.root = dir + "/link/../root"
+		if _, err := os.Stat(l.root); err != nil {
+			t.Skip("this system cleans paths by their text: ", err)
+		}
+		l.open()
+		l.settle()
+		require.Equal(t, []string{"a=1 new", "b=2 new"}, l.run())
+		require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+		require.NoError(t, l.s.Close(t.Context()))
+		require.NoError(t, os.Remove(filepath.Join(dir, "far/root/b")))
+		l.open()
+		require.Equal(t, []string{"a=1 unchanged", "b deleted"}, l.run())
+		require.NoError(t, os.Rename(filepath.Join(dir, "far/root/.c/ignore"), filepath.Join(dir, "far/root/.c/rules")))
+		testtree.Symlink(t, "rules", filepath.Join(dir, "far/root/.c/ignore"))
+		require.Equal(t, []string{"a=1 unchanged"}, l.run())
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "far/root/.c/rules"), []byte("a\n"), 0o644))
+		require.Equal(t, []string{"a deleted"}, l.run(".c/rules"))
+	})
 }

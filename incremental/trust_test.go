@@ -66,3 +66,29 @@ func TestMountBelowRoot(t *testing.T) {
 	require.Equal(t, 0, calls)
 	require.Equal(t, 0, read)
 }
+
+// TestTrustNeedsALook: a device is trusted once its file system could be asked about, by a file that can be opened. What is known of it
+// then holds for its other files, and for no other device.
+func TestTrustNeedsALook(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+	if ok, _ := fsinfo.KeepsTimes(root); !ok {
+		t.Skip("the file system of the test's directory is not known to keep times")
+	}
+	_, err := fileproc.Process(t.Context(), root, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, func(f *fileproc.File) (bool, error) {
+		s, err := f.Stat()
+		require.NoError(t, err)
+		s.ChangeTime = time.Unix(1e9, 1)
+		known, unknown := trust{compare: CompareAuto, root: true}, trust{compare: CompareAuto, root: true}
+		require.True(t, known.of(s, f))
+		require.NoError(t, os.Remove(filepath.Join(root, "a")))
+		require.False(t, unknown.of(s, f), "it cannot be opened")
+		require.True(t, known.of(s, f), "it need not be")
+		s.Device++
+		require.False(t, known.of(s, f), "of this device nothing is known")
+		require.False(t, (&trust{compare: CompareAuto}).of(s, nil))
+		return true, nil
+	})
+	require.NoError(t, err)
+}

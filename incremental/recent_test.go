@@ -1,0 +1,129 @@
+package incremental_test
+
+import (
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRecentBehindReadSize: of a young file that is longer than ReadSize, equal content says nothing: fn may read the rest.
+func TestRecentBehindReadSize(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{ReadSize: 3})
+		open := func() {
+			var err error
+			l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+				file, err := f.Open()
+				if err != nil {
+					return "", err
+				}
+				defer file.Close()
+				text, err := io.ReadAll(file)
+				return string(text), err
+			})
+			require.NoError(t, err)
+		}
+		open()
+		l.write("a", "abc1")
+		require.Equal(t, []string{"a=abc1 new"}, l.run())
+		time.Sleep(time.Millisecond)
+		l.write("a", "abc2")
+		require.Equal(t, []string{"a=abc2 changed"}, l.run("a"))
+		l.settle()
+		require.Equal(t, []string{"a=abc2 unchanged"}, l.run("a"))
+		require.Empty(t, l.unsettled())
+	})
+}
+
+// TestRecentFailureOfAYoungFile: a failure is final once the file has settled. Until then the file is read again, since it may have
+// been written again within a step of the clock, but fn is called only if the content differs.
+func TestRecentFailureOfAYoungFile(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{})
+		l.write("a", "1!")
+		require.Equal(t, []string{"a fails"}, l.run())
+		require.Empty(t, l.unsettled(), "nothing is kept of it later")
+		for range 2 {
+			require.Empty(t, l.run("a"))
+			require.Empty(t, l.calls)
+			require.EqualValues(t, 2, l.report.Bytes)
+		}
+		l.settle()
+		require.Empty(t, l.run("a"))
+		require.Empty(t, l.calls)
+		require.Empty(t, l.run("a"))
+		require.Zero(t, l.report.Bytes, "its metadata decides")
+		require.EqualValues(t, 1, l.report.Unchanged)
+	})
+}
+
+// TestRecentMode: the mode of a file counts although its content is the same, and the time does not.
+func TestRecentMode(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{})
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run())
+		time.Sleep(1)
+		l.touch("a")
+		require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+		require.Empty(t, l.calls)
+		require.NoError(t, os.Chmod(l.path("a"), 0o600))
+		require.Equal(t, []string{"a=1 changed"}, l.run("a"))
+		require.Equal(t, []string{"a"}, l.calls)
+	})
+}
+
+// TestRecentIsForgotten: of a file without a result nothing stays in memory once it is gone.
+func TestRecentIsForgotten(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{})
+		l.write("a", "skipped?")
+		require.Empty(t, l.run())
+		require.Contains(t, l.unsettled(), "a")
+		require.Equal(t, []string{"a"}, incremental.Remembered(l.s))
+		require.NoError(t, os.Remove(l.path("a")))
+		require.Empty(t, l.run("a"))
+		require.Empty(t, l.unsettled())
+		require.Empty(t, incremental.Remembered(l.s))
+
+		l.write("d/e/b", "skipped?") // below a directory that is gone
+		l.write("c", "skipped?")
+		require.Empty(t, l.run("c", "d"))
+		require.NoError(t, os.RemoveAll(l.path("d")))
+		require.Empty(t, l.run("d"))
+		require.Contains(t, l.unsettled(), "c")
+		require.Equal(t, []string{"c"}, incremental.Remembered(l.s))
+	})
+}
+
+// TestRecentNothingToCompare: where neither metadata nor content can say that a file is unchanged, fn is called, and a result or failure
+// that is the same is said to be.
+func TestRecentNothingToCompare(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{ReadSize: 1}, "a=1", "b=12", "c=!!", "d=??")
+	require.Equal(t, []string{"a=1 new", "b=1 new", "c fails"}, l.run())
+	l.write("c", "!x")
+	for range 2 {
+		require.Equal(t, []string{"a=1 unchanged", "b=1 unchanged"}, l.run())
+		require.Equal(t, []string{"b", "c", "d"}, l.calls)
+	}
+	l.write("b", "x2")
+	l.write("c", "xx")
+	l.write("d", "xx")
+	require.Equal(t, []string{"b=x changed", "c=x changed", "d=x new"}, l.run("b", "c", "d"))
+	l.write("b", "??")
+	require.Equal(t, []string{"b deleted"}, l.run("b"))
+}
