@@ -562,6 +562,11 @@ func TestEnterLeavesItsPinIdle(t *testing.T) {
 	require.EqualValues(t, pinIdle, pin.state.Load())
 	s.evictAll()
 	require.Equal(t, 1, s.world.open, "root alone")
+	w := s.world
+	w.root.kids[0].gone = true
+	require.False(t, c.enter(&pin, b, 0), "it is not there any more")
+	require.False(t, c.on.Load())
+	require.EqualValues(t, pinNone, pin.state.Load())
 	s.end(t)
 }
 
@@ -580,7 +585,6 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 					onDisk := diskOf(f.w.root.dir).Kind != content.NotOnDisk
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
 					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
-					b.next.Store(1)
 					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
 					require.Equal(t, want, c.on.Load())
 					require.NotEqual(t, int32(pinInUse), f.w.pin.state.Load())
@@ -590,12 +594,16 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 				}
 				cfg, err := opts.config(root, false)
 				require.NoError(t, err)
-				r := newRun(t.Context(), cfg, calls, nil)
-				if ordered { // as if no files were listed ahead
+				r, ahead := newRun(t.Context(), cfg, calls, nil), &shelf{}
+				if r.cold.disk = ahead; ordered { // as if no files were listed ahead
 					r.cold.disk = nil
 				}
 				require.NoError(t, r.execute())
 				require.Equal(t, 1, entered)
+				if cold := r.cold.on.Load(); cold {
+					require.Equal(t, maxColdWorkers, r.pool.maxGrown)
+					require.Equal(t, !ordered, ahead.files == 1, "the file that no worker had")
+				}
 			})
 		}
 	}
@@ -649,5 +657,335 @@ func TestWaitForASlotIsNotThatOfTheNextCall(t *testing.T) {
 			require.Equal(t, takes > 0, r.pool.limit > 2, "the call blocks")
 			require.Zero(t, r.cold.calls.pending)
 		})
+	}
+}
+
+// A shelf is listedAhead, and counts.
+type shelf struct {
+	files, looks, fits int
+}
+
+func (s *shelf) addFiles(_ *node, look bool, files []names.Name, _ []uint64) {
+	if s.files += len(files); look {
+		s.looks += len(files)
+	}
+}
+
+func (s *shelf) fitMemory(int64) { s.fits++ }
+
+// A coldStand has a run of two workers whose pool starts none, and the calls of one worker.
+type coldStand struct {
+	*testing.T
+	*run
+	*shelf
+	meter latencyMeter
+	took  time.Duration
+	err   error
+	calls int
+}
+
+func newColdStand(t *testing.T, c config) *coldStand {
+	c.workers, c.mayGrow = 2, true
+	w := &world{root: folder("")}
+	s := &coldStand{T: t, run: newRun(t.Context(), c, callbacks{openRoot: w.openRoot}, nil), shelf: &shelf{}}
+	s.root.dir = &worldDir{w: w, o: w.root}
+	s.pool.stopped.Store(true)
+	s.pool.started = s.pool.limit
+	s.cold.disk = s.shelf
+	return s
+}
+
+// await makes a call that takes this long, and returns how much the disk was asked for meanwhile.
+func (s *coldStand) await(takes time.Duration) (pending int) {
+	s.Helper()
+	s.took = takes
+	err := s.cold.await(s.ctx, &s.meter, &s.meter.lists, func() directory { return s.root.dir }, func() (int, error) {
+		s.calls++
+		time.Sleep(s.took)
+		pending = s.cold.calls.pending
+		return 1, s.err
+	})
+	require.Equal(s.T, s.err, err)
+	require.Zero(s.T, s.cold.calls.pending)
+	return pending
+}
+
+// While nothing is known of what calls wait for, those that are timed take a turn; on a disk all do, until they have been quick
+// for long; and where there is none, none does.
+func TestCallsThatTakeATurn(t *testing.T) {
+	testtree.NotInColdMode(t, "where that is known")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, c := range []struct {
+		disk               int32
+		untimed, unblocked int
+		takes              bool
+	}{
+		{diskUnknown, 0, 0, true}, {diskUnknown, 0, shrinkAfter, true}, {diskUnknown, 1, 0, false},
+		{diskSlow, 0, shrinkAfter, true}, {diskSlow, 1, 0, true}, {diskSlow, 1, shrinkAfter - 1, true}, {diskSlow, 1, shrinkAfter, false},
+		{diskNone, 0, 0, false}, {diskNone, 1, 0, false},
+	} {
+		inBubble(t, func(t *testing.T) {
+			s := newColdStand(t, config{})
+			s.cold.waitsFor.Store(c.disk)
+			s.cold.callsNow.Store(99)
+			s.meter.lists.untimed, s.meter.unblocked = c.untimed, c.unblocked
+			require.Equal(t, c.takes, s.await(time.Second) == callFiles, "%+v", c)
+			require.Equal(t, c.takes, s.cold.callsNow.Load() != 99, "what is no disk has no pace")
+			require.EqualValues(t, map[bool]int32{false: c.disk, true: diskNone}[c.disk == diskUnknown && c.takes], s.cold.waitsFor.Load())
+		})
+	}
+	inBubble(t, func(t *testing.T) {
+		s := newColdStand(t, config{})
+		s.cold.calls.pending = s.cold.calls.pace.files
+		s.stop(errBroken)
+		require.Equal(t, errStopped, s.cold.await(s.ctx, &s.meter, &s.meter.lists, nil, nil))
+	})
+}
+
+// What calls that wait for a disk lead to: windows, if files are looked at in the order of the disk; few workers, if they are read;
+// and nothing where it is no disk, or if a call fails.
+func TestWhatSlowCallsLeadTo(t *testing.T) {
+	testtree.NotInColdMode(t, "where that is known")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, c := range []struct {
+		name      string
+		config    config
+		disk      int32
+		err       error
+		noDisk    bool // files are not listed ahead
+		cold, few bool
+		grows     bool
+	}{
+		{"content", config{}, diskSlow, nil, false, false, true, true},
+		{"names", config{noRead: true}, diskSlow, nil, false, false, false, true},
+		{"metadata", config{noRead: true, stat: true}, diskSlow, nil, false, true, true, true},
+		{"metadata in order", config{noRead: true, stat: true}, diskSlow, nil, true, false, false, true},
+		{"metadata and content", config{statFirst: true}, diskSlow, nil, false, true, true, true},
+		{"metadata and content in order", config{statFirst: true}, diskSlow, nil, true, false, true, true},
+		{"no disk", config{statFirst: true}, diskNone, nil, false, false, false, true},
+		{"a failure", config{}, diskSlow, errBroken, false, false, false, false},
+	} {
+		inBubble(t, func(t *testing.T) {
+			s := newColdStand(t, c.config)
+			if c.noDisk {
+				s.cold.disk = nil
+			}
+			most := s.pool.maxGrown
+			require.Greater(t, most, maxColdWorkers)
+			s.cold.waitsFor.Store(c.disk)
+			s.err = c.err
+			for range 3 {
+				s.await(time.Second)
+			}
+			require.Equal(t, c.cold, s.cold.on.Load(), c.name)
+			require.Equal(t, c.cold, s.fits == 1, c.name)
+			require.Equal(t, c.few, s.pool.maxGrown == maxColdWorkers, c.name)
+			require.Equal(t, c.grows, s.pool.limit > 2, c.name)
+		})
+	}
+}
+
+// Directories that come from the page cache for long are listed by as many as there are, and end the cold mode if nothing but
+// metadata is asked of the disk first. A slow call takes that back, a quick one does not.
+func TestQuickCallsOnADisk(t *testing.T) {
+	testtree.NotInColdMode(t, "which does not end")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, looks := range []bool{false, true} {
+		for _, disk := range []int32{diskSlow, diskNone} {
+			inBubble(t, func(t *testing.T) {
+				s := newColdStand(t, config{statFirst: looks})
+				s.cold.on.Store(true)
+				s.cold.waitsFor.Store(disk)
+				for k := range 3 * quickInARow {
+					s.meter.lists.untimed = 0
+					s.await(0)
+					was := k+1 >= quickInARow && disk == diskSlow
+					require.Equal(t, was, s.cold.callsNow.Load() == pendingMost, k)
+					require.Equal(t, !(was && looks), s.cold.on.Load(), k)
+				}
+				s.meter.lists.untimed = 0
+				s.await(knobs.SlowCall)
+				require.Equal(t, disk == diskSlow, s.cold.callsNow.Load() == pendingMost)
+				s.meter.lists.untimed = 0
+				s.await(knobs.SlowCall + 1)
+				require.EqualValues(t, pendingMin, s.cold.callsNow.Load())
+			})
+		}
+	}
+}
+
+// Which files are listed ahead: what is to be looked at, and what is to be read once nobody is to be asked any more.
+func TestWhatIsListedAhead(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config config
+		stage  stage
+		takes  bool
+		looks  bool
+	}{
+		{"content", config{}, stageListed, true, false},
+		{"names", config{noRead: true}, stageListed, false, false},
+		{"metadata", config{noRead: true, stat: true}, stageListed, true, true},
+		{"metadata was looked at", config{noRead: true, stat: true}, stageAsked, false, false},
+		{"to be asked", config{statFirst: true}, stageListed, true, true},
+		{"asked", config{statFirst: true}, stageAsked, true, false},
+		{"asked about names", config{statFirst: true, files: slices.Values([]string{})}, stageListed, false, false},
+		{"asked about names before", config{statFirst: true, files: slices.Values([]string{})}, stageAsked, true, false},
+	} {
+		for _, on := range []bool{false, true} {
+			for _, ordered := range []bool{false, true} {
+				for _, taken := range []int{0, 1, 3, 4} {
+					s, n := newColdStand(t, c.config), &node{refs: 1}
+					s.cold.on.Store(on)
+					if ordered {
+						s.cold.disk = nil
+					}
+					b := &batch{node: n, entries: make([]names.Name, 3), inodes: make([]uint64, 3), stage: c.stage}
+					b.next.Store(int64(taken))
+					want := c.takes && on && !ordered
+					require.Equal(t, want, s.cold.takes(b), c.name)
+					require.Equal(t, want, s.cold.listAhead(b), c.name)
+					left := 0
+					if want {
+						left = max(0, 3-taken)
+					}
+					require.Equal(t, left, s.files, c.name)
+					require.Equal(t, left, n.refs-1)
+					require.Equal(t, c.looks && left > 0, s.looks > 0, c.name)
+					require.Equal(t, c.looks, s.cold.looksAt(b), c.name)
+				}
+			}
+		}
+	}
+	s := newColdStand(t, config{})
+	s.cold.on.Store(true)
+	require.False(t, s.cold.listAhead(&batch{nodes: make([]*node, 1), entries: make([]names.Name, 1)}), "a window was")
+}
+
+// Files that waited for the end of all listings need a worker when the cold mode ends.
+func TestEndOfTheColdModeWakesAWorker(t *testing.T) {
+	testtree.NotInColdMode(t, "which does not end")
+	synctest.Test(t, func(t *testing.T) {
+		c := newColdCrew(oneDirectory(1), 2, 8, 9)
+		c.dirs.cold.pool = c.pool
+		c.pool.begun, c.pool.partly = true, 1 // worker 0 lists a directory
+		c.dirs.stack = nil
+		var visited []string
+		c.pool.start = func(id int) work { return noter{fakeWorker{c, id}, &visited} }
+		c.dirs.addFiles(&node{}, false, []names.Name{names.New("0/0/0")}, []uint64{1})
+		c.pool.wake()
+		synctest.Wait()
+		require.Empty(t, visited)
+		c.dirs.cold.leave()
+		synctest.Wait()
+		require.Equal(t, []string{"0/0/0"}, visited)
+		c.pool.stop()
+		c.pool.wait()
+	})
+}
+
+// Who wants less than another that waits does not come first. What is more than the pace is asked for alone, not never.
+func TestTurnsOvertakeNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(coldMode)
+		c.calls.pace.files = 16
+		got := map[int]turn{}
+		acquire := func(k, wanted int) {
+			go func() { got[k] = c.calls.acquire(t.Context(), wanted, nil) }()
+			synctest.Wait()
+		}
+		release := func(k int) {
+			c.releaseCall(got[k], 0)
+			synctest.Wait()
+		}
+		acquire(0, 100)
+		require.Equal(t, 100, got[0].files)
+		acquire(1, 8)
+		require.Len(t, got, 1)
+		release(0)
+		require.Equal(t, 8, got[1].files)
+		acquire(2, 16)
+		acquire(3, 4)
+		require.Len(t, got, 2, "although there is room for the last")
+		release(1)
+		require.Len(t, got, 3)
+		require.Equal(t, 16, got[2].files)
+		release(2)
+		require.Equal(t, 4, got[3].files)
+		release(3)
+		require.Zero(t, c.calls.pending)
+	})
+}
+
+// Up to a few files, a window that takes long by itself is a reason not to ask for more; above, what was pending in all counts.
+func TestPaceOfFewFiles(t *testing.T) {
+	for files, want := range map[int]int{pendingFew: pendingFew, 2 * pendingFew: 4 * pendingFew} {
+		c := new(coldMode)
+		c.begin(4, content.WindowMax)
+		c.windows.pace.files = files
+		c.window.Store(content.WindowMax)
+		c.acquire(t.Context(), files/2)
+		c.release(c.acquire(t.Context(), files/2), longWindow*3/4)
+		require.Equal(t, want, c.windows.pace.files)
+	}
+}
+
+// One call or window that began before the pace changed says nothing of the new one. One window at a time is read as long as calls
+// are made one by one, or were just before.
+func TestPaceOfOneHead(t *testing.T) {
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	c := new(coldMode)
+	c.begin(8, content.WindowMax)
+	c.releaseCall(c.acquireCall(t.Context()), time.Millisecond)
+	require.False(t, c.windows.pace.alone)
+	for files, alone := range map[int]bool{callFiles: true, 2 * callFiles: false, 4 * callFiles: false} {
+		c.oneHead = false
+		c.calls.pace = pace{files: files}
+		c.releaseCall(c.acquireCall(t.Context()), longCall)
+		require.Equal(t, alone, c.windows.pace.alone || c.oneHead, files)
+		c.oneHead = true
+		c.windows.readAlone(true)
+		c.calls.pace = pace{files: files}
+		c.releaseCall(c.acquireCall(t.Context()), longCall)
+		require.Equal(t, files <= 2*callFiles, c.windows.pace.alone, files)
+		require.Equal(t, files <= 2*callFiles, c.oneHead, files)
+		c.windows.readAlone(false)
+	}
+	c.calls.pace = pace{files: 2 * callFiles}
+	before := c.acquireCall(t.Context())
+	c.calls.pace = pace{files: 4 * callFiles}
+	c.releaseCall(before, time.Hour)
+	require.Equal(t, pace{files: 4 * callFiles}, c.calls.pace)
+	require.Zero(t, c.calls.pending)
+}
+
+// The bounds of what makes a pace quicker and slower.
+func TestPaceAfterCalls(t *testing.T) {
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	for _, c := range []struct {
+		was     pace
+		pending int
+		took    time.Duration
+		want    pace
+	}{
+		{pace{files: 8}, 8, knobs.SlowCall, pace{files: 8}},
+		{pace{files: 8}, 8, knobs.SlowCall + 1, pace{files: 8, quick: 1}},
+		{pace{files: 8}, 8, longCall, pace{files: 8, quick: 1}},
+		{pace{files: 8}, 8, longCall + 1, pace{files: 8, long: 1}},
+		{pace{files: 8}, 4, longCall / 2, pace{files: 8, quick: 1}},
+		{pace{files: 8}, 4, longCall/2 + 1, pace{files: 8}},
+		{pace{files: 8, long: longInARow - 1}, 8, longCall, pace{files: 8, quick: 1}},
+		{pace{files: 8, long: longInARow - 1}, 8, time.Hour, pace{files: callFiles, slowed: true}},
+		{pace{files: 8, long: longAgain - 1}, 8, time.Hour, pace{files: 8, long: longAgain}},
+		{pace{files: 8, long: longAgain - 1, slowed: true}, 8, time.Hour, pace{files: callFiles, slowed: true}},
+		{pace{files: pendingMost, quick: quickInARow - 1}, pendingMost, time.Millisecond, pace{files: pendingMost}},
+	} {
+		require.Equal(t, c.want, c.was.nextCall(c.pending, c.took), "%+v, %d, %s", c.was, c.pending, c.took)
+	}
+	for was, want := range map[pace]int{
+		{files: 4}: pendingMin, {files: 2 * pendingMin}: pendingMin, {files: 40}: 20, {files: 2*content.WindowMax + 2}: content.WindowMax,
+		{files: 4, alone: true}: pendingMin, {files: 40, alone: true}: 40, {files: content.WindowMax + 1, alone: true}: content.WindowMax,
+	} {
+		require.Equal(t, want, was.window(), "%+v", was)
 	}
 }

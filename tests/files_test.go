@@ -962,17 +962,57 @@ func TestFilesBesideMarkersOfAnObjectStore(t *testing.T) {
 				store["marked/CACHEDIR.TAG/in"], store["rules/.ignore/in"] = &fstest.MapFile{}, &fstest.MapFile{}
 			}
 			var report fileproc.Report
-			got, err := fileproc.Process(t.Context(), ".", fileproc.Options{
+			var got []string
+			for rel, err := range fileproc.Stream(t.Context(), ".", fileproc.Options{
 				FS: store, SkipMarked: []string{"CACHEDIR.TAG"}, IgnoreFiles: []string{".ignore"}, Ordered: ordered,
 				Files: slices.Values([]string{"marked/x", "rules/x", "rules/y", "a"}), Report: &report,
-			}, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
-			require.NoError(t, err)
+			}, func(f *fileproc.File) (string, error) { return f.Rel(), nil }) {
+				require.NoError(t, err)
+				got = append(got, rel)
+			}
 			if typ&^fs.ModeIrregular == 0 {
 				require.ElementsMatch(t, []string{"rules/y", "a"}, got, typ)
 				require.EqualValues(t, 1, report.Skipped[fileproc.SkippedMarked])
 				require.EqualValues(t, 1, report.Skipped[fileproc.SkippedIgnored])
 			} else {
 				require.ElementsMatch(t, []string{"marked/x", "rules/x", "rules/y", "a"}, got, typ)
+			}
+			requireBalanced(t, report)
+		}
+	}
+}
+
+// A name that leads to a link is followed, one that leads to a file is no link, in order too, and whatever stands beside it.
+func TestFilesThatAreLinks(t *testing.T) {
+	root, _ := rooted(t, "a=1", "b=2", "d/c=3", "out=x")
+	for _, link := range []string{"l1", "l2", "d/l3"} {
+		testtree.Symlink(t, map[string]string{"l1": "a", "l2": "d/c", "d/l3": "../b"}[link], filepath.Join(root, filepath.FromSlash(link)))
+	}
+	testtree.Symlink(t, "none", filepath.Join(root, "dangling"))
+	want := []string{"a=1 ", "l1=1 a", "b=2 ", "l2=3 d/c", "l1=1 a", "d/c=3 ", "d/l3=2 b", "d/c=3 "}
+	for _, ordered := range []bool{false, true} {
+		for _, workers := range []int{1, 4} {
+			opts := named("a", "l1", "b", "out", "l2", "l1", "dangling", "d/c", "d/l3", "d/c")
+			var report fileproc.Report
+			opts.Symlinks, opts.Ordered, opts.Workers, opts.Exclude, opts.Report = fileproc.SymlinksFiles, ordered, workers, []string{"out"}, &report
+			var got []string
+			for s, err := range fileproc.Stream(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+				target := f.LinkTarget()
+				if target != "" {
+					rel, err := filepath.Rel(root, target)
+					require.NoError(t, err)
+					target = filepath.ToSlash(rel)
+				}
+				s, err := contentOf(f)
+				return s + " " + target, err
+			}) {
+				require.NoError(t, err)
+				got = append(got, s)
+			}
+			if ordered {
+				require.Equal(t, want, got)
+			} else {
+				require.ElementsMatch(t, want, got)
 			}
 			requireBalanced(t, report)
 		}
