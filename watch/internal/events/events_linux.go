@@ -22,10 +22,19 @@ import (
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_CLOSE_WRITE |
 	unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
+// A kernel has the system calls that fail now and then, and what is known of a file system. Tests have others.
+type kernel struct {
+	addWatch   func(fd int, name string, mask uint32) (watch int, err error)
+	read       func(fd int, b []byte) (n int, err error)
+	poll       func(fds []unix.PollFd, timeout int) (n int, err error)
+	keepsTimes func(name string) (bool, error) // as fsinfo.KeepsTimes
+}
+
 // A Source watches directories below one root. Its methods may be called by several
 // goroutines at a time, but for Close, which is the last call.
 type Source struct {
 	pending *pending
+	kernel  kernel
 	root    string // as the runs open it
 	inotify int
 	mounts  int // /proc/self/mountinfo
@@ -63,8 +72,16 @@ func (d *dir) rel() string {
 // Open returns a source that watches nothing below root yet, but notes when root is
 // moved, replaced or unmounted, or leads elsewhere, and what is mounted below it.
 func Open(root string) (*Source, error) {
+	return openWith(root, system())
+}
+
+func system() kernel {
+	return kernel{addWatch: unix.InotifyAddWatch, read: unix.Read, poll: unix.Poll, keepsTimes: fsinfo.KeepsTimes}
+}
+
+func openWith(root string, k kernel) (*Source, error) {
 	s := &Source{
-		pending: newPending(), root: root, inotify: -1, wake: -1, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
+		pending: newPending(), kernel: k, root: root, inotify: -1, wake: -1, mounts: -1, done: make(chan struct{}), buf: make([]byte, 64<<10),
 		top: &dir{}, byWatch: map[int32]*dir{},
 	}
 	if err := s.open(); err != nil {
@@ -94,15 +111,15 @@ func (s *Source) open() (err error) {
 
 // tellsOfAll returns an error with ErrUnsupported if the file system of a directory is
 // one that others change without a word to this kernel.
-func tellsOfAll(name string) error {
-	if ok, err := fsinfo.KeepsTimes(name); ok || err != nil {
+func (s *Source) tellsOfAll(name string) error {
+	if ok, err := s.kernel.keepsTimes(name); ok || err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: the file system of %s", ErrUnsupported, name)
 }
 
 func (s *Source) addWatch(name string, mask uint32) (int32, error) {
-	watch, err := unix.InotifyAddWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD) // root is watched twice
+	watch, err := s.kernel.addWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD) // root is watched twice
 	switch {
 	case err == unix.ENOSPC || err == unix.ENOMEM: // fs.inotify.max_user_watches
 		return 0, fmt.Errorf("%w: %w", ErrLimit, os.NewSyscallError("inotify_add_watch", err))
@@ -123,7 +140,7 @@ func (s *Source) Add(rel string) error {
 	}
 	defer done()
 	if _, ok := s.points[rel]; ok { // the others have the file system of the directory above
-		if err := tellsOfAll(name); err != nil {
+		if err := s.tellsOfAll(name); err != nil {
 			return err
 		}
 	}
@@ -304,7 +321,7 @@ func (s *Source) read() {
 			}
 			timeout = int((lookEvery - time.Since(looked)).Milliseconds()) + 1
 		}
-		if _, err := unix.Poll(fds, timeout); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := s.kernel.poll(fds, timeout); err != nil && !errors.Is(err, unix.EINTR) {
 			s.mu.Lock()
 			s.moved = true // so that another source is opened
 			s.mu.Unlock()
@@ -331,7 +348,7 @@ func (s *Source) takeIn() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	for {
-		n, err := unix.Read(s.inotify, s.buf)
+		n, err := s.kernel.read(s.inotify, s.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -376,7 +393,7 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 	isDir := mask&unix.IN_ISDIR != 0
 	for _, d := range dirs {
 		rel := d.rel()
-		if name == "" || self {
+		if name == "" {
 			s.pending.add(rel, true)
 			continue
 		}
@@ -413,17 +430,22 @@ func (s *Source) mountPoints() map[string]string {
 	if err != nil {
 		return s.points
 	}
+	return pointsIn(string(text), s.way.real)
+}
+
+// pointsIn is mountPoints for a root without links and the text of mountinfo.
+func pointsIn(text, root string) map[string]string {
 	points := map[string]string{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		fields := strings.Fields(line) // number, parent, device, directory of the device, mount point, ...; see proc(5)
 		if len(fields) < 5 {
 			continue
 		}
 		what := fmt.Sprint(fields[0], fields[2:4]) // the next mount may get the number of one that has gone
 		at := unescape(fields[4])
-		if rel, err := filepath.Rel(s.way.real, at); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(root, at); err == nil && filepath.IsLocal(rel) {
 			points[rel] += what
-		} else if rel, err := filepath.Rel(at, s.way.real); err == nil && filepath.IsLocal(rel) {
+		} else if rel, err := filepath.Rel(at, root); err == nil && filepath.IsLocal(rel) {
 			points["."] += what
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -42,6 +41,7 @@ func TestAddBeforeTheMoveIsSeen(t *testing.T) {
 
 // TestLinkTakesNoWatch: Add of a directory whose place a link has taken leaves the watch of what that leads to where it is.
 func TestLinkTakesNoWatch(t *testing.T) {
+	leavesNoFile(t)
 	s, root := open(t, "d", "d/e", "g", "g/e")
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "d")))
 	require.NoError(t, os.Symlink("g", filepath.Join(root, "d")))
@@ -257,22 +257,21 @@ func TestWayWithoutEvents(t *testing.T) {
 				defer os.Chmod(name, 0o755)
 			}
 			for _, bySync := range []bool{true, false} {
-				s, err := Open(tt.root)
-				require.NoError(t, err)
-				require.NoError(t, s.Add("."))
-				require.Empty(t, take(t, s))
-				require.NoError(t, tt.do())
-				if bySync {
-					require.NoError(t, s.Sync(t.Context()))
-				} else {
-					select {
-					case <-s.Ready():
-					case <-time.After(20 * time.Second):
+				inBubble(t, func(t *testing.T, k kernel) {
+					s, err := openWith(tt.root, k)
+					require.NoError(t, err)
+					defer s.Close()
+					require.NoError(t, s.Add("."))
+					require.Empty(t, take(t, s))
+					require.NoError(t, tt.do())
+					if bySync {
+						require.NoError(t, s.Sync(t.Context()))
+					} else {
+						<-s.Ready()
 					}
-				}
-				require.Equal(t, []Hint{{".", true}}, s.Take())
-				require.True(t, s.Moved())
-				require.NoError(t, s.Close())
+					require.Equal(t, []Hint{{".", true}}, s.Take())
+					require.True(t, s.Moved())
+				})
 				if name != "711" {
 					require.NoError(t, os.Chdir(dir+"/one"))
 				}
@@ -283,6 +282,7 @@ func TestWayWithoutEvents(t *testing.T) {
 
 // TestLongPaths: a directory whose path is longer than the kernel takes is watched as others are.
 func TestLongPaths(t *testing.T) {
+	leavesNoFile(t)
 	s, root := open(t)
 	at, err := unix.Open(root, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)

@@ -101,6 +101,7 @@ func TestManyHintsAreOne(t *testing.T) {
 	p.add("d", false)
 	p.add("d/e", true)
 	p.add("d/e/f", true)
+	p.add("d/e", false) // it stays one about all that is below
 	require.True(t, isBelowTree(p.hints, "d/e/f"))
 	require.False(t, isBelowTree(map[string]bool{"d": false, "e": true}, "d/e/f"))
 	require.False(t, isBelowTree(map[string]bool{"d/e": true}, "d/e"))

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fileproc/fileproc/internal/fsinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,11 +21,9 @@ import (
 type way struct {
 	steps   map[step]bool
 	watches map[int32]bool // of the directories, and of root
-	root    int32          // the watch of root
-	device  uint64         // of root, as the inode
-	inode   uint64
-	real    string // root's path without links
-	blind   bool   // not all that happens on the way gives an event
+	root    int32          // the watch of root, which no other directory gets
+	real    string         // root's path without links
+	blind   bool           // not all that happens on the way gives an event
 }
 
 // A step is a name that is looked up in the directory with the watch.
@@ -36,7 +33,7 @@ type step struct {
 }
 
 func (w *way) equal(o *way) bool {
-	return w.root == o.root && w.device == o.device && w.inode == o.inode && w.blind == o.blind && maps.Equal(w.steps, o.steps)
+	return w.root == o.root && w.blind == o.blind && maps.Equal(w.steps, o.steps)
 }
 
 const (
@@ -102,13 +99,14 @@ func (s *Source) watchStep(w *way, dir *os.File, name string) error {
 	default:
 		return err
 	}
-	w.blind = w.blind || !fsinfo.FileKeepsTimes(dir)
+	keeps, _ := s.kernel.keepsTimes(byHandle(dir))
+	w.blind = w.blind || !keeps
 	return nil
 }
 
 // arrive notes that dir is root, which it watches.
 func (s *Source) arrive(w *way, dir *os.File) (err error) {
-	if !fsinfo.FileKeepsTimes(dir) {
+	if keeps, _ := s.kernel.keepsTimes(byHandle(dir)); !keeps {
 		return fmt.Errorf("%w: the file system of %s", ErrUnsupported, s.root)
 	}
 	if w.root, err = s.addWatch(byHandle(dir), ofItself); err != nil {
@@ -125,7 +123,6 @@ func (s *Source) arrive(w *way, dir *os.File) (err error) {
 	if st.Dev != now.Dev || st.Ino != now.Ino {
 		return fmt.Errorf("%w: a name in %s has changed meanwhile, or is a link of /proc that has a meaning of its own", ErrUnsupported, s.root)
 	}
-	w.device, w.inode = uint64(st.Dev), st.Ino
 	if w.real, err = os.Readlink(byHandle(dir)); err != nil { // it is longer than a path may be
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
