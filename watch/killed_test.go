@@ -79,7 +79,7 @@ func TestKilled(t *testing.T) {
 		time.Sleep(time.Duration(h.IntN(20)) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
-		require.Equal(t, want, got)
+		require.Empty(t, want.differences(got))
 	}
 	require.Positive(t, kept, "this tests nothing if no loop has saved")
 }
