@@ -68,7 +68,6 @@ type tool struct {
 	plans     []*plan
 	sources   []*source
 	binaries  map[string]string // of the tests in a directory
-	short     string
 }
 
 func main() {
@@ -78,9 +77,8 @@ func main() {
 	tests := flag.String("tests", "^(Test|Example|Fuzz)", "run only the tests that match this `regexp`")
 	since := flag.String("since", "", "plant mistakes only in functions that were changed after this `commit`")
 	sample := flag.Int("sample", math.MaxInt, "plant only `N` mistakes, chosen at random")
-	full := flag.Bool("full", false, "run whole tests, not those of -short")
 	flag.Parse()
-	t := tool{binaries: map[string]string{}, short: fmt.Sprint("-test.short=", !*full)}
+	t := tool{binaries: map[string]string{}}
 	err := t.do(regexp.MustCompile(*only), strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), *tests, *since, *sample)
 	os.RemoveAll(t.tmp)
 	if err != nil {
@@ -265,7 +263,7 @@ func (t *tool) build(dir string) (err error) {
 func (t *tool) run(id int, tests *test, limit time.Duration, env ...string) (out []byte, passed bool) {
 	ctx, stop := context.WithTimeout(context.Background(), limit+5*time.Second)
 	defer stop()
-	cmd := exec.CommandContext(ctx, t.binaries[tests.dir], "-test.run=^("+tests.name+")$", "-test.failfast", "-test.timeout="+limit.String(), t.short)
+	cmd := exec.CommandContext(ctx, t.binaries[tests.dir], "-test.run=^("+tests.name+")$", "-test.failfast", "-test.timeout="+limit.String(), "-test.short")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = tests.dir, append(append(os.Environ(), fmt.Sprint("MUTANT=", id)), env...), time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what a test has started, too
