@@ -106,6 +106,69 @@ func TestRecentIsForgotten(t *testing.T) {
 		require.Empty(t, l.run("d"))
 		require.Contains(t, l.unsettled(), "c")
 		require.Equal(t, []string{"c"}, incremental.Remembered(l.s))
+
+		l.opts.SkipMarked = []string{"SKIP"} // what is left out now
+		l.open()
+		l.write("d/b", "skipped?")
+		l.write("d/e", "1")
+		require.Equal(t, []string{"d/e=1 new"}, l.run("d"))
+		require.Len(t, l.unsettled(), 2)
+		l.write("d/SKIP", "")
+		require.Equal(t, []string{"d/e deleted"}, l.run("d/SKIP"))
+		require.Empty(t, l.unsettled())
+	})
+}
+
+// TestRecentChangedMeanwhile: a file that changes while fn has it is looked at again, however old it looks.
+func TestRecentChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{Select: func(*fileproc.File) bool { return true }}, "a=1")
+		long := time.Now().Add(-time.Hour)
+		changes := true
+		var err error
+		l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+			if text := string(f.Data()); !changes {
+				return text, nil
+			}
+			require.NoError(t, os.WriteFile(l.path("a"), []byte("22"), 0o644))
+			require.NoError(t, os.Chtimes(l.path("a"), long, long))
+			return "1", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, []string{"a=1 new"}, l.run())
+		require.Contains(t, l.unsettled(), "a")
+		require.NotContains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
+		changes = false
+		require.Equal(t, []string{"a=22 changed"}, l.run("a"))
+		require.Empty(t, l.unsettled())
+	})
+}
+
+// TestRecentHeld: a result that cannot be encoded is known as long as the session lives, also of a file that was young.
+func TestRecentHeld(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{})
+		l.inc.Codec = partly{}
+		l.open()
+		l.write("a", "unspeakable")
+		require.Equal(t, []string{"a=unspeakable new"}, l.run())
+		for range 2 {
+			for range 2 {
+				require.Equal(t, []string{"a=unspeakable unchanged"}, l.run("a"))
+				require.Empty(t, l.calls)
+			}
+			l.settle()
+		}
+		require.Empty(t, l.unsettled())
+		l.write("b", "1")
+		require.Equal(t, []string{"a=unspeakable unchanged", "b=1 new"}, l.run())
+		time.Sleep(1)
+		l.touch("b")
+		require.Equal(t, []string{"a=unspeakable unchanged", "b=1 unchanged"}, l.run())
 	})
 }
 
@@ -126,4 +189,8 @@ func TestRecentNothingToCompare(t *testing.T) {
 	require.Equal(t, []string{"b=x changed", "c=x changed", "d=x new"}, l.run("b", "c", "d"))
 	l.write("b", "??")
 	require.Equal(t, []string{"b deleted"}, l.run("b"))
+	require.Contains(t, incremental.Remembered(l.s), "b")
+	l.remove("b")
+	require.Empty(t, l.run("b"))
+	require.NotContains(t, incremental.Remembered(l.s), "b")
 }

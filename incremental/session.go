@@ -200,7 +200,6 @@ func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T
 			return
 		}
 		s.runs++
-		s.mark = marker{}
 		if sc.all {
 			s.r.inspectRoot()
 			s.rules = newRules(s.r.root, core.Hooks(&s.opts).OnDir)
@@ -318,7 +317,6 @@ func (s *Session[T]) merge(sc *scope) {
 
 func (s *Session[T]) setRecent(rel string, e *recent) {
 	s.r.recent[rel] = e
-	delete(s.unsettled, rel)
 	switch {
 	case e.state == recentKept:
 		s.kept++
@@ -426,7 +424,7 @@ func relOf(root, name string, isFS bool) string {
 // yieldDeleted yields what the run should have met and has not.
 func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
 	r := s.r
-	if f, ok := s.failures[failureKey{rel: "."}]; ok && f.run == s.runs { // nothing is known without root
+	if s.failures[failureKey{rel: "."}].run == s.runs { // nothing is known without root
 		return
 	}
 	there := r.gone.existence()
@@ -472,7 +470,6 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // which is a failure anew then
 			r.recent[rel] = deleted()
 		}
-		delete(s.unsettled, rel)
 		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
 			for _, rel := range all[i+1:] { // are known until a run yields them
 				s.met(rel, path.Base(rel))

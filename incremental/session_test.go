@@ -249,6 +249,7 @@ func TestSessionSettles(t *testing.T) {
 		l.write("a", "one") // another write of the same content
 		require.Equal(t, []string{"a=one unchanged"}, l.run("a"))
 		require.Empty(t, l.calls)
+		require.EqualValues(t, 1, l.report.Unchanged)
 		require.Equal(t, map[string]time.Time{"a": time.Now().Add(incremental.Settled)}, l.unsettled())
 		l.write("a", "two")
 		require.Equal(t, []string{"a=two changed"}, l.run("a"))
@@ -306,6 +307,8 @@ func TestSessionGivesMemoryBack(t *testing.T) {
 		l.open()
 		require.Len(t, l.run(), c.files)
 		require.Empty(t, incremental.Remembered(l.s), "what the cache file has")
+		l.write("g", "a failure, which is in no cache file!")
+		require.Equal(t, []string{"g fails"}, l.run("g"))
 		for i := range c.bound {
 			l.write(fmt.Sprintf("f%06d.md", i), "changed")
 		}
@@ -313,13 +316,13 @@ func TestSessionGivesMemoryBack(t *testing.T) {
 			require.Len(t, l.run(), c.files)
 		}
 		require.NoError(t, l.s.Save(t.Context()))
-		require.Len(t, incremental.Remembered(l.s), c.bound)
+		require.Len(t, incremental.Remembered(l.s), c.bound+1)
 		one := fmt.Sprintf("f%06d.md", c.bound)
 		for n, text := range []string{"changed", "changed again"} { // after the load, the count begins anew
 			l.write(one, text)
 			require.Len(t, l.run(one), 1)
 			require.NoError(t, l.s.Save(t.Context()))
-			require.Len(t, incremental.Remembered(l.s), n)
+			require.Len(t, incremental.Remembered(l.s), n+1)
 		}
 		require.Len(t, l.run(), c.files)
 		require.Empty(t, l.calls)
@@ -370,6 +373,37 @@ func TestSessionSavesDeletions(t *testing.T) {
 		l.run("c")
 		require.NoError(t, l.s.Save(t.Context()))
 		require.Equal(t, []string{"b", "c"}, kept(l), "what was deleted is deleted once")
+	})
+	t.Run("saved once, and without a load", func(t *testing.T) {
+		l := open(t)
+		l.write("x", "5")
+		l.remove("a")
+		l.run()
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, []string{"a", "x"}, incremental.Remembered(l.s), "the one as deleted")
+		before, err := os.Stat(l.inc.File)
+		require.NoError(t, err)
+		require.NoError(t, l.s.Save(t.Context()))
+		after, err := os.Stat(l.inc.File)
+		require.NoError(t, err)
+		require.Equal(t, before.Size(), after.Size())
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2")
+		l.run()
+		require.NoError(t, l.s.Close(t.Context()))
+		l.remove("d/b")
+		cancels := true
+		l.opts.SelectDir = func(fileproc.Entry) bool { // which is asked about what is gone
+			if cancels {
+				l.cancel()
+			}
+			return true
+		}
+		l.open()
+		require.Equal(t, []string{" fails", "a=1 unchanged"}, l.run())
+		cancels = false
+		require.Equal(t, []string{"a=1 unchanged", "d/b deleted"}, l.run())
 	})
 	t.Run("told once", func(t *testing.T) { // by the cache file and by the session, after a load
 		l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
@@ -453,6 +487,7 @@ func TestSessionSaveFails(t *testing.T) {
 	require.NoError(t, os.Mkdir(l.inc.File, 0o755)) // which nothing replaces
 	for range 2 {
 		require.ErrorIs(t, l.s.Save(t.Context()), incremental.ErrNotSaved)
+		require.ErrorIs(t, l.s.Close(t.Context()), incremental.ErrNotSaved)
 	}
 	require.NoError(t, os.Remove(l.inc.File))
 	require.NoError(t, os.Rename(l.inc.File+".aside", l.inc.File))
@@ -738,6 +773,8 @@ func TestSessionFailsAnew(t *testing.T) {
 	for range 2 {
 		l.write("d/SKIP", "")
 		require.Equal(t, []string{"d/a deleted", "d/b deleted"}, l.run("d/SKIP"))
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Contains(t, incremental.Kept(l.root, l.inc, l.opts), "d/b", "it is not gone")
 		l.remove("d/SKIP")
 		require.Equal(t, []string{"d/a fails", "d/b=2 new"}, l.run("d/SKIP"))
 		require.Equal(t, []string{"d/a"}, l.calls)
@@ -822,6 +859,10 @@ func TestSessionIsStopped(t *testing.T) {
 				l.fails["a"], l.failed = syscall.EIO, errors.New("enough")
 				return func() { l.failed = nil; clear(l.fails) }
 			},
+			"OnError with the failure": func(l *memory) func() {
+				l.fails["a"], l.failed = syscall.EIO, syscall.EIO
+				return func() { l.failed = nil; clear(l.fails) }
+			},
 			"cancel": func(l *memory) func() {
 				l.write("a", "cancel")
 				return func() {}
@@ -831,19 +872,26 @@ func TestSessionIsStopped(t *testing.T) {
 			for _, names := range [][]string{nil, {"a", "x"}} {
 				l := newMemory(t, fileproc.Options{}, files...)
 				l.opts.Workers = 1
-				l.opts.OnError = func(error) error { return l.failed }
+				l.opts.OnError = func(err error) error {
+					if errors.Is(err, l.failed) {
+						return err
+					}
+					return l.failed
+				}
 				l.open()
 				require.Len(t, l.run(), len(files))
 				l.write("x", "5")
 				require.Len(t, l.run("x"), 1)
 				l.remove("x")
 				end := stop(l)
-				for _, res := range l.run(names...) {
+				got := l.run(names...)
+				for _, res := range got {
 					require.NotContains(t, res, "deleted", "%s %q %q", how, files, names)
 				}
+				require.Equal(t, how != "fs.SkipAll", slices.ContainsFunc(got, func(res string) bool { return strings.HasSuffix(res, " fails") }), "%s: %q", how, got)
 				end()
 				l.write("a", "1")
-				require.Subset(t, []string{"a=1 changed", "a=1 unchanged", "b=2 unchanged", "c=3 unchanged", "d/e=4 unchanged", "x deleted"}, l.run())
+				require.Contains(t, l.run(), "x deleted")
 				require.Len(t, l.run(), len(files))
 			}
 		}
@@ -968,6 +1016,31 @@ func TestSessionFailureIsNewsOnce(t *testing.T) {
 	for range l.s.Failed() {
 		break
 	}
+	l.remove("d/c")
+	require.Equal(t, []string{"d/c deleted"}, l.run("d"))
+	require.Equal(t, []string{"a"}, slices.Collect(maps.Keys(maps.Collect(l.s.Failed()))), "what is gone cannot fail")
+}
+
+// TestSessionBelowWhatFails: what is below a directory that this run could not list counts as it was, also if a name says that it is gone.
+func TestSessionBelowWhatFails(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
+	require.Len(t, l.run(), 3)
+	l.fails["d"] = syscall.EIO
+	l.remove("d/b")
+	l.remove("d/e/c")
+	l.write("d/x", "keeps d")
+	require.Equal(t, []string{"d fails"}, l.run("d", "d/b", "d/e/c"))
+	clear(l.fails)
+	require.Equal(t, []string{"d/b deleted", "d/e/c deleted", "d/x=keeps d new"}, l.run("d"))
+	for _, name := range []string{"d", "d/x"} { // a link has taken the place of what leads there
+		l.fails[name] = fs.ErrInvalid
+		require.Equal(t, []string{"d/x deleted"}, l.run(name))
+		require.Empty(t, maps.Collect(l.s.Failed()))
+		require.Contains(t, l.run(), name+" fails", "a run over all files does not go through links")
+		clear(l.fails)
+		require.Len(t, l.run(), 2)
+	}
 }
 
 // TestSessionKindsOfNamedFiles: a session that has had no run over all files knows what it has yielded, and what the cache file has.
@@ -1052,6 +1125,61 @@ func TestSessionForgetsDirectories(t *testing.T) {
 		require.Equal(t, []string{"a=1 unchanged", "i/z=6 unchanged"}, l.run())
 		require.Equal(t, 1, incremental.KnownDirs(l.s))
 	}
+}
+
+// TestSessionFindsADirectoryAgain: a directory that was forgotten is known again with its next file.
+func TestSessionFindsADirectoryAgain(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "d/a=1", "z=2")
+	for range 2 {
+		require.Equal(t, []string{"d/a=1 new"}, l.run("d"))
+		l.remove("d/a")
+		require.Equal(t, []string{"d/a deleted"}, l.run("d"))
+		l.write("d/a", "1")
+	}
+}
+
+// TestSessionSavesInOrder: of two results for a file, the cache file has the later one, whichever workers made them.
+func TestSessionSavesInOrder(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		l := newMemory(t, fileproc.Options{}, testtree.Numbered("f", 100)...)
+		var mu sync.Mutex
+		workers := map[string]int{}
+		open := func() {
+			clear(workers)
+			var err error
+			l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+				time.Sleep(time.Second) // of all workers at once
+				mu.Lock()
+				defer mu.Unlock()
+				workers[f.Rel()] = f.Worker()
+				return string(f.Data()), nil
+			})
+			require.NoError(t, err)
+		}
+		open()
+		require.Len(t, l.run(), 100)
+		others := slices.DeleteFunc(slices.Sorted(maps.Keys(workers)), func(rel string) bool { return workers[rel] == 0 })
+		require.NotEmpty(t, others)
+		for _, rel := range others {
+			l.write(rel, "later")
+			require.Equal(t, []string{rel + "=later changed"}, l.run(rel))
+		}
+		require.NoError(t, l.s.Close(t.Context()))
+		open()
+		require.Len(t, l.run(), 100)
+		require.Empty(t, workers, "fn is called for none")
+	})
+}
+
+// TestSessionOnOneFilesystem: a run over names is what it is without OneFilesystem, where there is one.
+func TestSessionOnOneFilesystem(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{OneFilesystem: true}, "a=1", "d/b=2", "d/e/c=3")
+	require.Len(t, l.run(), 3)
+	require.Equal(t, []string{"d/b=2 unchanged"}, l.run("d/b"))
+	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run("a", "d"))
 }
 
 // TestSessionRefuses: what is wrong is said before anything is read.
