@@ -168,16 +168,14 @@ func HasMagic(b []byte) bool {
 	return len(b) > 0 && string(b) == magic[:len(b)]
 }
 
-// frames returns the end of the last frame that checks out and the number of
-// records up to there. buf holds the file from the place base on.
-func frames(buf []byte, base, from int64, generation uint64) (end int64, records int) {
+// frames returns the end of the last frame that checks out. buf holds the file from the place base on.
+func frames(buf []byte, base, from int64, generation uint64) (end int64) {
 	for {
-		payload, n, ok := frameAt(buf, from-base, generation)
+		payload, _, ok := frameAt(buf, from-base, generation)
 		if !ok {
-			return from, records
+			return from
 		}
 		from += frameHeader + int64(len(payload))
-		records += n
 	}
 }
 

@@ -1,7 +1,10 @@
 package cachefile
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"testing"
 
@@ -66,4 +69,126 @@ func TestFormat(t *testing.T) {
 		b = append(b, c.b...)
 	}
 	require.Equal(t, written, b)
+}
+
+// A header is one of this format alone, and its sizes are possible up to their bounds and not beyond.
+func TestHeaderBounds(t *testing.T) {
+	sealed := func(h header, change func(b []byte)) []byte {
+		b := h.encode()
+		change(b)
+		binary.LittleEndian.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
+		return b
+	}
+	h := header{generation: 3, key: testKey, dataLen: 10 * minRecord, records: 10, dirs: 2, stamp: stamp{saved: 5, links: 6}}
+	got, ok := decodeHeader(h.encode())
+	require.True(t, ok)
+	require.Equal(t, h, got)
+	for name, b := range map[string][]byte{
+		"short": h.encode()[:headerSize-1], "another magic": sealed(h, func(b []byte) { b[3]++ }), "another format": sealed(h, func(b []byte) { b[16]++ }),
+		"a flipped bit": append([]byte{magic[0] ^ 1}, h.encode()[1:]...),
+	} {
+		_, ok := decodeHeader(b)
+		require.False(t, ok, name)
+	}
+	longest := uint64(maxFile - headerSize)
+	for n := longest; ; n-- {
+		if h := (header{dataLen: n}); h.sumsAt()+h.sumsLen() <= maxFile {
+			longest = n
+			break
+		}
+	}
+	for _, tt := range []struct {
+		h  header
+		ok bool
+	}{
+		{header{}, true}, {header{dataLen: 10 * minRecord, records: 11}, false}, {header{dataLen: 10*minRecord - 1, records: 10}, false},
+		{header{dataLen: longest}, true}, {header{dataLen: longest + 1}, false}, {header{dataLen: maxFile}, false}, {header{dataLen: 1<<64 - headerSize}, false},
+		{header{dirs: longest / dirSize}, true}, {header{dirs: longest/dirSize + 1}, false}, {header{dirs: 1 << 61}, false}, {header{dataLen: longest - dirSize, dirs: 1}, true},
+		{header{dataLen: longest - dirSize + 1, dirs: 1}, false},
+	} {
+		got, ok := decodeHeader(tt.h.encode())
+		require.Equal(t, tt.ok, ok, tt.h)
+		require.Equal(t, tt.h, got)
+	}
+	require.EqualValues(t, 0, header{}.chunks())
+	require.EqualValues(t, 1, header{dataLen: 1}.chunks())
+	require.EqualValues(t, 1, header{dataLen: chunkSize}.chunks())
+	require.EqualValues(t, 2, header{dataLen: chunkSize - dirSize + 1, dirs: 1}.chunks())
+}
+
+// A frame is one of this generation that is whole, whose checksum is right, and which holds as many records as it says and nothing else.
+func TestFrameChecks(t *testing.T) {
+	var c chunk
+	for i := range 3 {
+		require.Empty(t, c.add(nil, testRecord(i)))
+	}
+	c.seal(7, stamp{saved: 5})
+	resealed := func(change func(b []byte) []byte) []byte {
+		b := change(bytes.Clone(c.b))
+		binary.LittleEndian.PutUint32(b[20:], frameSum(b))
+		return b
+	}
+	payload, records, ok := frameAt(c.b, 0, 7)
+	require.True(t, ok)
+	require.Equal(t, 3, records)
+	require.Equal(t, c.b[frameHeader:], payload)
+	padded := append(append([]byte("before"), c.b...), "behind"...)
+	payload, _, ok = frameAt(padded, 6, 7)
+	require.True(t, ok)
+	require.Equal(t, c.b[frameHeader:], payload)
+	require.Equal(t, int64(1000+6+len(c.b)), frames(padded, 1000, 1006, 7))
+	require.Equal(t, int64(1005), frames(padded, 1000, 1005, 7))
+	for name, b := range map[string][]byte{
+		"short": c.b[:len(c.b)-1], "a header alone": c.b[:frameHeader], "half a header": c.b[:frameHeader-1], "nothing": nil,
+		"a flipped bit":   append(bytes.Clone(c.b[:60]), append([]byte{c.b[60] ^ 1}, c.b[61:]...)...),
+		"another magic":   resealed(func(b []byte) []byte { b[0]++; return b }),
+		"a record less":   resealed(func(b []byte) []byte { b[16]--; return b }),
+		"a record more":   resealed(func(b []byte) []byte { b[16]++; return b }),
+		"an odd record":   resealed(func(b []byte) []byte { b[frameHeader+34] |= 0x80; return b }),
+		"half a record":   resealed(func(b []byte) []byte { b[4]--; return b[:len(b)-1] }),
+		"a longer length": resealed(func(b []byte) []byte { b[4]++; return b }),
+	} {
+		_, _, ok := frameAt(b, 0, 7)
+		require.False(t, ok, name)
+	}
+	_, _, ok = frameAt(c.b, 0, 8)
+	require.False(t, ok, "of another generation")
+	empty := chunk{b: make([]byte, frameHeader)}
+	empty.seal(7, stamp{})
+	payload, records, ok = frameAt(empty.b, 0, 7)
+	require.True(t, ok)
+	require.Empty(t, payload)
+	require.Zero(t, records)
+}
+
+// A chunk is full when another record might not fit, and a record that is larger has one of its own.
+func TestChunks(t *testing.T) {
+	var c chunk
+	var full []chunk
+	rec := func(n int) Record { return Record{Path: "p", Result: make([]byte, n)} }
+	for i := 0; len(full) < 3; i++ {
+		before := c
+		full = c.add(full, rec(i%1000))
+		if c.records == 1 && len(full) > 0 {
+			require.Greater(t, len(before.b)+maxRecordHead+1+i%1000, chunkSize)
+			require.Equal(t, before, full[len(full)-1])
+			require.Equal(t, chunkSize, cap(c.b), "its memory is not made several times")
+		}
+		require.LessOrEqual(t, len(c.b), chunkSize)
+	}
+	c, full = chunk{}, nil
+	full = c.add(full, rec(0))
+	exact := chunkSize - len(c.b) - maxRecordHead - 1
+	full = c.add(full, rec(exact))
+	require.Empty(t, full, "it just fits")
+	c, full = chunk{}, nil
+	full = c.add(full, rec(0))
+	full = c.add(full, rec(exact+1))
+	require.Len(t, full, 1)
+	c, full = chunk{}, nil
+	full = c.add(full, rec(3*chunkSize))
+	require.Empty(t, full)
+	full = c.add(full, rec(0))
+	require.Len(t, full, 1)
+	require.Equal(t, 1, full[0].records)
 }

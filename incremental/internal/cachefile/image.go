@@ -111,11 +111,10 @@ func (im *image) at(n int) (View, bool) {
 	return b.view(n - b.first)
 }
 
-// replay makes the layer of the log's records. A later record replaces an earlier one.
+// replay makes the layer of the records of the log, which begins at end. A later record replaces an earlier one.
 func (im *image) replay() {
 	m := merger{base: im, replays: true}
 	im.live = im.snapshot.records
-	im.end = im.snapshotEnd
 	for {
 		payload, records, ok := frameAt(im.buf, im.end, im.generation)
 		if !ok {

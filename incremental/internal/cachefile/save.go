@@ -161,8 +161,7 @@ func (s *Store) extended() (end int64, ok bool) {
 	if _, err := f.ReadAt(tail, s.disk.end); err != nil {
 		return 0, false
 	}
-	end, _ = frames(tail, s.disk.end, s.disk.end, s.disk.generation)
-	return end, true
+	return frames(tail, s.disk.end, s.disk.end, s.disk.generation), true
 }
 
 // append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
