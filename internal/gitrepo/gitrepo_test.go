@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -137,6 +138,7 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &Repository{Place{Dir: top}, ".git", ".git"}, repo)
 
+	require.NoError(t, os.Symlink("W[o]rk", filepath.Join(home, "link")))
 	const set = "[core]\nexcludesFile = "
 	when := func(condition string) map[string]string {
 		return map[string]string{".gitconfig": "[includeIf \"" + condition + "\"]\npath = more\n", "more": set + "/then\n"}
@@ -164,6 +166,9 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		"another":          when("unheardof:x"),
 		"another, alike":   when("unheardof:repo/"),
 		"case matters":     when("gitdir:Repo/"),
+		"from the top":     when("gitdir:/W?o?rk/repo/"),
+		"a part of a name": when("gitdir:" + filepath.ToSlash(home) + "/W?o?rk/repo/.g"),
+		"behind a link":    when("gitdir:~/link/"),
 		"above":            {".gitconfig": "[includeIf \"gitdir:repo/\"]\npath = more\n[includeIf \"gitdir:repo/\"]\nother = more\n", "more": set + "/then\n"},
 		"not a path":       {".gitconfig": "[includeIf \"gitdir:repo/\"]\nother = more\n[include]\nother = more\n", "more": set + "/then\n"},
 	} {
@@ -193,6 +198,18 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 			require.Equal(t, want, got)
 		})
 	}
+	t.Run("home behind a link", func(t *testing.T) {
+		link := filepath.Join(t.TempDir(), "home")
+		require.NoError(t, os.Symlink(home, link))
+		t.Setenv("HOME", link)
+		write(t, home, when("gitdir:~/W\\\\[o]rk/"))
+		defer os.Remove(filepath.Join(home, ".gitconfig"))
+		for _, dir := range []string{top, filepath.Join(link, "W[o]rk", "repo")} {
+			got, err := (&Repository{Place{Dir: dir}, ".git", ".git"}).ExcludesFile()
+			require.NoError(t, err)
+			require.Equal(t, filepath.FromSlash("/then"), got)
+		}
+	})
 	t.Run("GIT_CONFIG_GLOBAL", func(t *testing.T) {
 		file := filepath.Join(home, "mine")
 		require.NoError(t, os.WriteFile(file, []byte(set+"/g\n"), 0o666))
@@ -382,6 +399,7 @@ func TestIsTrue(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "TRUE": true, "Yes": true, "on": true, "1": true, "2": true, "-1": true, "10": true,
 		"false": false, "no": false, "off": false, "0": false, "00": false, "": false} {
 		require.Equal(t, want, isTrue(value), value)
+		require.False(t, isTrue(value+strings.Repeat("9", 20)), "which git refuses")
 		if git, err := exec.LookPath("git"); err == nil {
 			out, err := exec.Command(git, "-c", "a.b="+value, "config", "--type=bool", "a.b").Output()
 			require.NoError(t, err, value)
@@ -505,8 +523,8 @@ func TestReadFile(t *testing.T) {
 				require.ErrorAs(t, err, &at)
 				require.Equal(t, p.path(name), at.Path, "%s of %s", name, kind)
 			}
-			if kind != "path" && name != "absent" && name != "fifo" {
-				require.Equal(t, 1, ended, "%s of %s is closed", name, kind)
+			if kind != "path" && name != "absent" { // an open of a FIFO would wait
+				require.Equal(t, name != "fifo", ended == 1, "%s of %s is closed", name, kind)
 			}
 		}
 	}
@@ -627,7 +645,7 @@ func TestWhereConfigurationIs(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(dir)
 	const set = "[core]\nexcludesFile = "
-	write(t, dir, map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "home/.gitconfig": set + "~/rules\n", "xdg/git/config": set + "xdg\n", "system": set + "system\n", "empty/": ""})
+	write(t, dir, map[string]string{"r/.git/HEAD": "x", "r/.git/objects/": "", "r/.git/refs/": "", "home/.gitconfig": set + "~/rules\n", ".gitconfig": set + "not read\n", "xdg/git/config": set + "xdg\n", "system": set + "system\n", "empty/": ""})
 	home := filepath.Join(dir, "home")
 	for name, tt := range map[string]struct {
 		env  map[string]string
@@ -694,6 +712,32 @@ func TestWhereConfigurationIs(t *testing.T) {
 	file, err := repo.ExcludesFile()
 	require.NoError(t, err)
 	require.Empty(t, file, "an fs.FS has no user")
+}
+
+// A line that is not valid is named by its number, whatever is before it.
+func TestLineOfAnError(t *testing.T) {
+	for content, line := range map[string]int{"1": 1, "[a]\nb = c\n\n# d\nd = e \\\nf\n1\n": 7, "[a]\n\n[b\n": 3, "[a]\nb = \"c\nd\n": 2, "[a]\r\nb = \"c\\\r\nd\n": 3} {
+		err := parse(content, func(string, string) error { return nil })
+		require.EqualError(t, err, fmt.Sprintf("line %d is not valid in a git configuration", line), "%q", content)
+	}
+}
+
+// A file of the user's own that may not be read is left out, but not one that it includes, nor any that the environment names.
+func TestUnreadableConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"including": "[include]\npath = secret\n"})
+	r := &Repository{top: Place{Dir: dir, At: failing{dir, "secret", fs.ErrPermission}}}
+	for _, tt := range []struct {
+		file     string
+		skip, ok bool
+	}{{"secret", true, true}, {"secret", false, false}, {"including", true, false}, {"including", false, false}} {
+		c := config{repo: r, skipUnreadable: tt.skip}
+		if err := c.read(tt.file, 0); tt.ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, fs.ErrPermission, tt)
+		}
+	}
 }
 
 // failing is an open directory, with a repository, in which each look at name fails.
