@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,4 +156,53 @@ func TestNamedFiles(t *testing.T) {
 		require.Contains(t, content(t, stderr), "broken: no good\n")
 		require.NotContains(t, content(t, stderr), "skipped")
 	}
+}
+
+// A named file is open while it is visited and no longer, whatever the visit says, and what is read of it counts. A read of it fails once
+// the run is cancelled. Standard input stays open for the next one.
+func TestNamedFilesAreClosed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(name, []byte("12345"), 0o666))
+	stdin, err := os.Open(name)
+	require.NoError(t, err)
+	defer stdin.Close()
+	defer func(f *os.File) { os.Stdin = f }(os.Stdin)
+	os.Stdin = stdin
+	for _, ends := range []error{nil, fileproc.ErrSkip, errors.New("broken")} {
+		var opened []*os.File
+		stdout, stderr := file(t), file(t)
+		r := &Run{Out: output.New(stdout, stderr, func(err error) { t.Error(err) })}
+		r.Ctx, r.Stop = context.WithCancelCause(t.Context())
+		r.Opts.Workers = 1
+		require.NoError(t, r.Each(Job{Args: []string{name, Stdin, name}, Stdin: true, Visit: func(it *Item, _ *output.Chunk) error {
+			b, err := io.ReadAll(it.Reader())
+			require.NoError(t, err)
+			if it.Path() == name {
+				require.Equal(t, "12345", string(b))
+				opened = append(opened, it.in)
+				_, err = it.in.Stat()
+				require.NoError(t, err)
+			}
+			return ends
+		}}))
+		require.Len(t, opened, 2)
+		for _, f := range opened {
+			_, err := f.Stat()
+			require.ErrorIs(t, err, os.ErrClosed)
+		}
+		_, err := stdin.Seek(0, io.SeekStart)
+		require.NoError(t, err, "it is open")
+		require.EqualValues(t, 15, r.Read.Load())
+
+		it := r.Named(name)
+		r.Stop(errors.New("stop"))
+		n, err := it.Read(make([]byte, 5))
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, n)
+		it.Close()
+	}
+	r := &Run{Ctx: t.Context(), Out: output.New(os.Stdout, os.Stderr, nil)}
+	it := r.Named(name + " absent")
+	_, err = it.Read(make([]byte, 5))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
