@@ -154,6 +154,31 @@ func TestOtherGeneration(t *testing.T) {
 	require.Equal(t, states[end], contents(t, s))
 }
 
+// What is in memory is of no use for a new snapshot once another process has replaced the file, though its log ends where it ended.
+func TestSameEndOfAnotherGeneration(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	mustSave(t, mustLoad(t, file), records(0, 1000)...)
+	mustSave(t, mustLoad(t, file), changed(testRecord(0), 1))
+	s := mustLoad(t, file)
+	want := asMap()
+	for _, rec := range records(0, 1000) {
+		rec.ID.ModTime++ // as long in the file, but another one
+		want[rec.Path] = rec
+	}
+	require.NoError(t, os.Remove(file))
+	mustSave(t, mustLoad(t, file), slices.Collect(maps.Values(want))...)
+	mustSave(t, s, changed(testRecord(0), 2))
+	want[testRecord(0).Path] = changed(testRecord(0), 2)
+	require.Equal(t, s.loaded.end, s.disk.end)
+	require.NotEqual(t, s.loaded.generation, s.disk.generation)
+	mustSave(t, s, records(2000, 7000)...)
+	maps.Copy(want, asMap(records(2000, 7000)...))
+	last := mustLoad(t, file)
+	require.Zero(t, last.loaded.log.records, "it is a new snapshot")
+	require.Equal(t, want, contents(t, last))
+}
+
 // A file that has become shorter since the load takes what is saved.
 func TestShorterSinceLoad(t *testing.T) {
 	t.Parallel()
