@@ -769,6 +769,8 @@ func TestDeletionSparesNewerSnapshot(t *testing.T) {
 	require.NoError(t, s.save([]int{n}))
 	last := mustLoad(t, file)
 	require.Less(t, last.disk.snapshotEnd, last.disk.end, "the tombstone is in the log")
+	require.Zero(t, last.loaded.log.records, "and what it spares stays where it is")
+	require.Equal(t, last.loaded.snapshot.records, last.len())
 	require.Equal(t, want, contents(t, last))
 }
 

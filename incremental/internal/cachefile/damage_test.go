@@ -154,6 +154,73 @@ func TestOtherGeneration(t *testing.T) {
 	require.Equal(t, states[end], contents(t, s))
 }
 
+// A file that somebody else has put in the place of the cache since the load is reported and left as it is, be it longer or shorter.
+func TestForeignSinceLoad(t *testing.T) {
+	t.Parallel()
+	whole, _ := smallFile(t)
+	for _, size := range []int{10, len(whole), 3 * len(whole)} {
+		s := loadBytes(t, whole)
+		require.Positive(t, s.disk.end)
+		foreign := bytes.Repeat([]byte("my notes\n"), size)
+		require.NoError(t, os.WriteFile(s.Path, foreign, 0o600))
+		for range 2 {
+			s.Add(0, testRecord(9))
+			require.ErrorIs(t, s.save(nil), errForeign)
+			left, err := os.ReadFile(s.Path)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(foreign, left))
+		}
+		require.NoError(t, os.Remove(s.Path))
+		require.NoError(t, s.save(nil), "what it has kept is saved once there is room")
+		require.Contains(t, contents(t, mustLoad(t, s.Path)), testRecord(9).Path)
+	}
+}
+
+// An append that is long goes out in several writes. If one of them fails, the file is as it was.
+func TestLongAppend(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	large := Record{Path: "large", Result: make([]byte, 11<<20)}
+	mustSave(t, mustLoad(t, file), large)
+	s := mustLoad(t, file)
+	var added []Record
+	for i := range 5 {
+		added = append(added, Record{Path: fmt.Sprint("added", i), Result: make([]byte, chunkSize)})
+	}
+	var writes []int
+	fails := -1
+	s.hook = func(size int, do func(int) error) error {
+		if size == 0 {
+			return do(0)
+		}
+		writes = append(writes, size)
+		if len(writes)-1 == fails {
+			return errors.Join(do(size/2), errInjected)
+		}
+		return do(size)
+	}
+	for _, rec := range added {
+		s.Add(0, rec)
+	}
+	before := s.disk
+	for fails = range 2 {
+		writes = nil
+		require.ErrorIs(t, s.save(nil), errInjected)
+		require.Equal(t, before, s.disk)
+		require.Len(t, contents(t, mustLoad(t, file)), 1)
+	}
+	writes, fails = nil, -1
+	require.NoError(t, s.save(nil))
+	require.Equal(t, before.generation, s.disk.generation)
+	require.Len(t, writes, 2)
+	require.GreaterOrEqual(t, writes[0], 4*chunkSize)
+	require.Less(t, writes[0], 6*chunkSize)
+	require.Len(t, contents(t, mustLoad(t, file)), 6)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, s.disk.end, info.Size())
+}
+
 // What is in memory is of no use for a new snapshot once another process has replaced the file, though its log ends where it ended.
 func TestSameEndOfAnotherGeneration(t *testing.T) {
 	t.Parallel()
