@@ -391,7 +391,7 @@ func scenarios(t *testing.T) map[string]func(file string) (s *Store, before, wan
 		}
 		return s
 	}
-	many := records(0, 5000)
+	many := records(0, 3200) // more than a chunk
 	return map[string]func(file string) (*Store, map[string]Record, map[string]Record){
 		"first": func(file string) (*Store, map[string]Record, map[string]Record) {
 			return start(file, nil, many...), asMap(), asMap(many...)
@@ -483,10 +483,10 @@ func failAt(t *testing.T, scenario func(string) (*Store, map[string]Record, map[
 	s.hook = nil
 	if kill { // what follows is another process
 		s = mustLoad(t, file)
-		for i := range 5000 {
+		for i := range 3200 {
 			s.Add(0, testRecord(i))
 		}
-		maps.Copy(want, asMap(records(0, 5000)...))
+		maps.Copy(want, asMap(records(0, 3200)...))
 		want[testRecord(9).Path] = testRecord(9)
 		s.Add(0, testRecord(9))
 	}
