@@ -679,3 +679,34 @@ func TestOnDirComesBeforeTheOpen(t *testing.T) {
 	require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
 	require.Equal(t, []string{"OnDir .", "open root", "OnDir d", "open d", "OnDir d/e", "open e"}, order)
 }
+
+// As many as the limit stay open beside those that are in use, and one that cannot be identified is no reason to keep another.
+func TestDirCacheEvictsTheNext(t *testing.T) {
+	s := newStand(t, 2, row(5))
+	for _, name := range []string{"n0", "n1", "n2"} {
+		s.mustPin(t, name)
+	}
+	s.release(s.node["n0"], 1, 0)
+	s.release(s.node["n1"], 1, 0)
+	require.Len(t, s.dirCache.open, 3, "two, and one in use")
+	s.objectOf("n0").idErr = errBroken
+	s.objectOf("n1").idErr = errBroken
+	s.mustPin(t, "n3")
+	s.mustPin(t, "n4")
+	s.addWaiters(1)
+	s.release(s.node["n2"], 1, 0)
+	s.addWaiters(-1)
+	require.Nil(t, s.node["n2"].dir, "the only one that is not in use and may be opened again")
+	require.True(t, s.node["n0"].noID || s.node["n1"].noID, "one was tried before")
+	s.end(t)
+}
+
+// A directory is the same by its numbers and by itself: another with the same numbers, as on two file systems, is entered, too.
+func TestLinksEnterEachDirectoryOnce(t *testing.T) {
+	l := &links{}
+	a, b := &object{name: "a"}, &object{name: "b"} // with equal numbers
+	require.True(t, l.enter(a))
+	require.True(t, l.enter(b))
+	require.False(t, l.enter(a))
+	require.False(t, l.enter(b))
+}

@@ -436,8 +436,13 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 		for _, reads := range []int{0, content.WindowMax, content.WindowMax + 1} {
 			for _, dirs := range []int{0, 2, 5} {
 				for _, listed := range []int{0, 1, 3} {
-					for _, cold := range []bool{false, true} {
+					for _, mode := range []string{"warm", "cold", "one directory at a time"} {
 						q := &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}}
+						cold := mode != "warm"
+						if mode == "one directory at a time" {
+							q.cold.waitsFor.Store(diskSlow)
+							q.cold.callsNow.Store(callFiles)
+						}
 						q.cold.window.Store(content.WindowMax)
 						q.cold.on.Store(cold)
 						n := &node{}
@@ -456,9 +461,58 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 						}
 						require.LessOrEqual(t, pending, given, "%d to look at, %d to read, %d directories, %d listed", looks, reads, dirs, listed)
 						require.Equal(t, given > 0, pending > 0)
+						if dirs == 0 && listed == 0 && looks*reads == 0 || looks+reads == 0 {
+							require.Equal(t, given, pending, "no less, if it is all files or all directories")
+						}
 					}
 				}
 			}
 		}
 	}
+}
+
+// Files that were looked at are not looked at again: a window of those to be read is at the stage that follows.
+func TestDiskOrderStages(t *testing.T) {
+	for _, look := range []bool{false, true} {
+		q := &diskOrder{cold: new(coldMode), readStage: stageAsked}
+		q.addFiles(&node{}, look, make([]names.Name, 1), make([]uint64, 1))
+		b, _ := q.take(0, 1)
+		require.Equal(t, map[bool]stage{false: stageAsked, true: stageListed}[look], b.stage)
+		q.reuse(b)
+		q.addFiles(&node{}, !look, make([]names.Name, 1), make([]uint64, 1))
+		again, _ := q.take(0, 1)
+		require.Same(t, b, again, "its memory is used again")
+		require.Len(t, again.entries, 1)
+		require.Equal(t, map[bool]stage{true: stageAsked, false: stageListed}[look], again.stage)
+	}
+}
+
+// A window of files to be looked at ends where a part of a table of inodes does, if that is not far.
+func TestDiskOrderEndsBetweenTables(t *testing.T) {
+	for _, c := range []struct {
+		first  uint64 // number of the first file, which others follow
+		device uint64 // of those from 300 on
+		want   int
+	}{
+		{0, 0, tableInodes},
+		{tableInodes / 2, 0, content.WindowMax},
+		{tableInodes/2 + 1, 0, content.WindowMax + tableInodes - 1},
+		{0, 1, 300},
+	} {
+		q, a, b := &diskOrder{cold: new(coldMode)}, &node{}, &node{device: c.device}
+		for i := range 2000 {
+			n := a
+			if i >= 300 {
+				n = b
+			}
+			q.addFiles(n, true, make([]names.Name, 1), []uint64{c.first + uint64(i)})
+		}
+		w, _ := q.take(0, 1)
+		require.Len(t, w.entries, c.want, "%+v", c)
+		require.Len(t, w.inodes, c.want)
+	}
+	q := &diskOrder{cold: new(coldMode)}
+	q.addFiles(&node{}, true, make([]names.Name, 2000), make([]uint64, 2000))
+	w, _ := q.take(0, 1)
+	require.Len(t, w.entries, maxLooks, "of a file system without numbers")
 }

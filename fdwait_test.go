@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -834,4 +835,120 @@ func TestFaultsLinkThatIsNeverReady(t *testing.T) {
 			requireLedger(t, report)
 		})
 	}
+}
+
+// newAsideWorker returns worker 0 of a run over w, whose pool starts no other.
+func newAsideWorker(t *testing.T, w *world) *worker {
+	r := newRun(t.Context(), config{workers: 2, mayGrow: true}, callbacks{}, nil)
+	var err error
+	r.root.dir, err = w.openRoot("")
+	require.NoError(t, err)
+	r.pool.begun = true
+	r.pool.stopped.Store(true)
+	t.Cleanup(func() {
+		r.dirs.closeAll(r.root)
+		require.Zero(t, w.open)
+		require.Empty(t, w.wrong)
+	})
+	return r.startWorker(0)
+}
+
+// A worker that steps aside gives up its slot and its directory, counts as one that waits, and is back when what it waits for is
+// over. It does so only where it may, and once.
+func TestStepAside(t *testing.T) {
+	w := newAsideWorker(t, &world{root: folder("", folder("d"))})
+	n := &node{parent: w.root, name: names.New("d"), refs: 1}
+	pin := func() {
+		_, err := w.pin.use(&w.dirs, n)
+		require.NoError(t, err)
+		w.pin.idle()
+	}
+	for range 2 { // it may again
+		require.NoError(t, w.aside(func() error {
+			require.True(t, w.mayStepAside)
+			for range 2 {
+				pin()
+				w.stepAside()
+				require.True(t, w.isAside)
+				require.Equal(t, 1, w.pool.aside)
+				require.Equal(t, noSlot, w.slot)
+				require.Len(t, w.slots, 1)
+				require.EqualValues(t, pinNone, w.pin.state.Load())
+			}
+			require.Equal(t, errBroken, w.aside(func() error { return errBroken }))
+			require.True(t, w.isAside && w.mayStepAside, "what it was in before goes on")
+			return nil
+		}))
+		require.False(t, w.isAside || w.mayStepAside)
+		require.Zero(t, w.pool.aside)
+		require.True(t, w.tryAcquireSlot())
+	}
+	w.draining = true // maybe in a callback
+	require.Equal(t, errBroken, w.aside(func() error {
+		require.False(t, w.mayStepAside)
+		return errBroken
+	}))
+	w.draining = false
+	w.pool.maxAside = 0
+	require.NoError(t, w.aside(func() error {
+		pin()
+		w.stepAside()
+		require.False(t, w.isAside, "too many are")
+		require.NotEqual(t, noSlot, w.slot)
+		require.EqualValues(t, pinIdle, w.pin.state.Load())
+		return nil
+	}))
+	w.pin.drop(&w.dirs)
+	w.retire()
+}
+
+// The tries of one operation follow each other ever more slowly, for as long as its patience lasts, of which what it has waited
+// aside before is a part. Only there is a slot waited for.
+func TestRetryAside(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newAsideWorker(t, &world{root: folder("")})
+		start := time.Now()
+		var at []time.Duration
+		isBroken := func(err error) bool { return err == errBroken }
+		try := func() error {
+			at = append(at, time.Since(start).Truncate(time.Millisecond)/time.Millisecond)
+			return errBroken
+		}
+		require.Equal(t, errBroken, retry(t.Context(), 200*time.Millisecond, isBroken, try))
+		require.Equal(t, []time.Duration{0, 1, 3, 7, 15, 31, 63, 113, 163, 213}, at)
+
+		require.NoError(t, w.aside(func() error {
+			start = time.Now()
+			require.Equal(t, content.ErrNeedsSlot, w.retryAside(time.Minute, isBroken, func() error { return content.ErrNeedsSlot }))
+			require.Zero(t, time.Since(start), "not yet aside")
+			require.Equal(t, io.EOF, w.retryAside(time.Minute, isBroken, func() error { return io.EOF }))
+			require.False(t, w.isAside)
+			w.stepAside()
+			time.Sleep(20 * time.Second)
+			start = time.Now()
+			require.Equal(t, content.ErrNeedsSlot, w.retryAside(time.Minute, isBroken, func() error { return content.ErrNeedsSlot }))
+			require.Equal(t, 40*time.Second, time.Since(start).Truncate(time.Second))
+			return nil
+		}))
+		start = time.Now()
+		require.Equal(t, errBroken, w.retryAside(time.Minute, isBroken, func() error { return errBroken }))
+		require.Equal(t, time.Minute, time.Since(start).Truncate(time.Second))
+		require.False(t, w.isAside, "it may be in a callback")
+		w.retire()
+	})
+}
+
+// A file that reports scarcity while there are descriptors fails with its own error, and the pool grows no more.
+func TestOwnScarcityIsReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newAsideWorker(t, &world{root: folder(""), hasSpare: true})
+		start, own := time.Now(), &sys.Error{Op: "open", Err: scarceErrors[0]}
+		require.Equal(t, error(own), w.retryOnResource(func() error { return own }))
+		require.Equal(t, descriptorPatience, time.Since(start).Truncate(time.Second))
+		require.Equal(t, w.pool.workers, w.pool.maxWorkers)
+		require.Zero(t, w.dirs.waiters)
+		require.False(t, w.dirs.retrying)
+		require.Empty(t, fdTurn)
+		w.retire()
+	})
 }

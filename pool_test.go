@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -409,6 +410,64 @@ func TestRunOfNamesStartsNoWorkerForASmallDirectory(t *testing.T) {
 		c.requireComplete(t, 8)
 		require.Equal(t, 1, c.pool.started)
 	})
+}
+
+// What a run is made of follows from its options: files that a callback is to be asked about first are not read in windows, and
+// those that are read after a look are not looked at again.
+func TestRunIsMadeOfItsOptions(t *testing.T) {
+	unchanged := hooks{Unchanged: func(*File) bool { return false }}
+	for _, tt := range []struct {
+		name    string
+		opts    Options
+		ordered bool
+		windows bool
+		stage   stage
+	}{
+		{"content", Options{}, false, true, stageListed},
+		{"Select", Options{Select: func(*File) bool { return true }}, false, false, stageListed},
+		{"Unchanged", Options{hooks: unchanged}, false, true, stageAsked},
+		{"Unchanged in order", Options{hooks: unchanged}, true, false, stageListed},
+	} {
+		tt.opts.Workers = 2
+		cfg, err := tt.opts.config(".", false)
+		require.NoError(t, err)
+		var order *ordered
+		if tt.ordered {
+			order = newOrdered(2)
+		}
+		for _, grows := range []bool{false, true} {
+			cfg.mayGrow = grows
+			r := newRun(t.Context(), cfg, tt.opts.callbacks(), order)
+			require.Equal(t, tt.windows, r.cold.mostReaders > 0, tt.name)
+			if !tt.ordered {
+				require.Equal(t, tt.stage, r.disk.readStage, tt.name)
+			}
+			require.Equal(t, grows, r.pool.maxAside == mostAside)
+			require.Equal(t, grows, cap(r.slots) == 2)
+			require.Equal(t, grows, r.pool.maxWorkers > 2)
+			require.Zero(t, r.pool.level)
+		}
+	}
+}
+
+// The level of a run counts only where descriptors are few and other runs are under way.
+func TestLevelOfARun(t *testing.T) {
+	defer descriptors.RunsOpen.Store(descriptors.RunsOpen.Load())
+	for _, few := range []bool{false, true} {
+		for _, runs := range []int64{0, 1} {
+			for depth := range descriptors.Levels + 2 {
+				testtree.Set(t, &descriptors.Limit, func() uint64 { return map[bool]uint64{false: 1 << 20, true: 256}[few] })
+				descriptors.RunsOpen.Store(runs)
+				level := -1
+				descriptors.Within(depth, func() { level = newRun(t.Context(), config{workers: 1}, callbacks{}, nil).pool.level })
+				want := 0
+				if few && runs > 0 {
+					want = min(depth+1, descriptors.Levels-1)
+				}
+				require.Equal(t, want, level, "few: %v, %d runs, depth %d", few, runs, depth)
+			}
+		}
+	}
 }
 
 func TestPoolSpreadsSlowVisits(t *testing.T) {
