@@ -12,10 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -448,6 +450,88 @@ func TestRunIsMadeOfItsOptions(t *testing.T) {
 			require.Zero(t, r.pool.level)
 		}
 	}
+}
+
+// Where a worker reads ahead, and what: content only if no callback is to be asked about each file first, no metadata is to be that of
+// the handle, and what is read says whether a file is binary; metadata alone if nothing else is wanted, or it decides.
+func TestWhereWorkersReadAhead(t *testing.T) {
+	asked := callbacks{selectFile: func(*currentFile) bool { return true }}
+	for _, tt := range []struct {
+		name        string
+		config      config
+		calls       callbacks
+		ordered     bool
+		ahead, look bool
+	}{
+		{"content", config{}, callbacks{}, false, true, false},
+		{"names", config{noRead: true}, callbacks{}, false, false, false},
+		{"content and metadata", config{stat: true}, callbacks{}, false, false, false},
+		{"metadata", config{noRead: true, stat: true}, callbacks{}, false, false, true},
+		{"Select", config{}, asked, false, false, false},
+		{"Select, metadata", config{noRead: true, stat: true}, asked, false, false, false},
+		{"Unchanged", config{statFirst: true}, callbacks{}, false, true, true},
+		{"Unchanged in order", config{statFirst: true}, callbacks{}, true, false, true},
+		{"Unchanged, no content", config{statFirst: true, noRead: true}, callbacks{}, false, false, true},
+		{"a prefix", config{truncate: true, readLimit: 100}, callbacks{}, false, true, false},
+		{"no binary files", config{skipBinary: true, readLimit: -1}, callbacks{}, false, true, false},
+		{"no large files, nor binary ones", config{skipBinary: true, readLimit: 100}, callbacks{}, false, true, false},
+		{"a short prefix of what is not binary", config{skipBinary: true, truncate: true, readLimit: content.BinaryPrefix - 1}, callbacks{}, false, false, false},
+		{"a long prefix of what is not binary", config{skipBinary: true, truncate: true, readLimit: content.BinaryPrefix}, callbacks{}, false, true, false},
+	} {
+		for _, ring := range []bool{false, true} {
+			tt.config.workers, tt.config.mayGrow, tt.config.noURing = 2, true, !ring
+			var order *ordered
+			if tt.ordered {
+				order = newOrdered(2)
+			}
+			r := newRun(t.Context(), tt.config, tt.calls, order)
+			for id := range 3 {
+				w := r.startWorker(id)
+				wait := map[bool]int{false: content.Never, true: content.AheadFrom}
+				require.Equal(t, wait[tt.ahead && id < 2], w.ahead.Wait, "%s, worker %d", tt.name, id)
+				require.Equal(t, wait[tt.look && id < 2], w.look.Wait, "%s, worker %d", tt.name, id)
+				require.Equal(t, content.Ahead{Limit: tt.config.readLimit, NeedsStat: tt.config.statFirst, Wait: w.ahead.Wait, NoRing: !ring}, w.ahead)
+				require.Equal(t, content.Ahead{StatOnly: true, Birth: tt.config.statFirst, Wait: w.look.Wait, NoRing: true}, w.look)
+				require.Equal(t, map[bool]int{false: noSlot, true: id}[id < 2], w.slot, "a worker of many has none of its own")
+				require.Equal(t, 1, w.latency.reads.untimed)
+				require.Equal(t, id == 0, w.latency.lists.untimed == 1)
+				require.Equal(t, r.cfg.want(), w.reader.Want)
+				require.False(t, w.reader.Stopped())
+				require.Same(t, w, r.startWorker(id), "it goes on with what it had")
+				w.retire()
+			}
+		}
+	}
+}
+
+// A slot is waited for until one is free or the run is stopped, and given back only where there are more workers than slots.
+func TestSlots(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{}, nil)
+		a, b := r.startWorker(0), r.startWorker(1)
+		defer a.retire()
+		defer b.retire()
+		a.releaseSlot()
+		require.Zero(t, a.slot, "nobody else could use it")
+		r.pool.extra.Store(1)
+		require.False(t, b.tryAcquireSlot())
+		go func() {
+			time.Sleep(time.Second)
+			a.releaseSlot()
+			a.releaseSlot() // it has none any more
+		}()
+		require.True(t, b.acquireSlot())
+		synctest.Wait()
+		require.Equal(t, time.Second, b.latency.waited)
+		require.Zero(t, b.slot)
+		require.Equal(t, noSlot, a.slot)
+		require.True(t, b.acquireSlot())
+		require.Equal(t, time.Second, b.latency.waited, "it had one")
+		time.AfterFunc(time.Second, func() { r.stop(errBroken) })
+		require.False(t, a.acquireSlot())
+		require.Equal(t, time.Second, a.latency.waited)
+		require.Equal(t, noSlot, a.slot)
+	})
 }
 
 // The level of a run counts only where descriptors are few and other runs are under way.
@@ -942,6 +1026,100 @@ func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	p.stop()
 	p.wake()
 	require.Equal(t, 1, p.started)
+}
+
+// Much is left if a directory takes more than one scan, or from some batches and directories on.
+func TestPoolHasMuch(t *testing.T) {
+	for _, tt := range []struct {
+		paused, ready, dirs int
+		much                bool
+	}{{0, 0, 0, false}, {1, 0, 0, true}, {0, muchLeft - 1, 0, false}, {0, muchLeft, 0, true}, {0, 0, muchLeft - 1, false}, {0, 0, muchLeft, true}, {0, 1, muchLeft - 1, true}} {
+		c := newCrew(oneDirectory(1), 2, 100)
+		c.dirs.stack = make([]*node, tt.dirs)
+		c.pool.paused, c.pool.ready = make([]*node, tt.paused), make([]*batch, tt.ready)
+		require.Equal(t, tt.much, c.pool.hasMuch(), "%+v", tt)
+	}
+}
+
+// Workers take new directories before they join in visiting a batch, but for those in the place of others, and join where most is
+// left. Whoever visits it learns of that.
+func TestPoolJoins(t *testing.T) {
+	for _, aside := range []int{0, 1} {
+		c := newCrew(oneDirectory(1), 2, 8)
+		p, most, less := c.pool, batchOf(3), batchOf(2)
+		p.aside = aside
+		for _, b := range []*batch{less, most, batchOf(0)} {
+			p.activate(b)
+		}
+		b, n := p.pick()
+		require.Equal(t, aside > 0, n == nil)
+		if n != nil {
+			b, n = p.pick()
+			require.Nil(t, n)
+		}
+		require.Same(t, most, b)
+		require.Equal(t, 2, b.users)
+		require.True(t, b.joined.Load())
+		require.False(t, less.joined.Load())
+	}
+	c := newCrew(oneDirectory(1), 2, 8)
+	c.pool.aside = 1
+	_, n := c.pool.pick()
+	require.NotNil(t, n, "there is no batch to join")
+	require.Equal(t, 1, c.pool.partly)
+	b, n := c.pool.pick()
+	require.True(t, b == nil && n == nil)
+	require.Equal(t, 1, c.pool.partly)
+}
+
+// One worker is woken or started for what is left beside the caller's own. The second of all starts at once if that is much, and
+// later if it is a few entries.
+func TestPoolWakesForWhatIsLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		own            *batch
+		ready, started int
+		starts, delays bool
+	}{
+		{"nothing", nil, 0, 1, false, false},
+		{"another batch", nil, 1, 1, true, false},
+		{"the caller's own entry", batchOf(1), 0, 1, false, false},
+		{"one entry more", batchOf(2), 0, 1, false, true},
+		{"a few entries more", batchOf(fewEntries), 0, 1, false, true},
+		{"many entries more", batchOf(fewEntries + 1), 0, 1, true, false},
+		{"one entry more, for a third worker", batchOf(2), 0, 2, true, false},
+		{"another batch beside one entry", batchOf(1), 1, 1, true, false},
+		{"as many workers as there may be", batchOf(9), 1, 3, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrew(oneDirectory(1), 3, 8)
+			var started atomic.Int32
+			c.dirs.stack = nil
+			p := c.pool
+			p.start = func(id int) work {
+				started.Add(1)
+				require.Equal(t, tt.started, id)
+				p.stop()
+				return fakeWorker{c, id}
+			}
+			p.started = tt.started
+			if tt.own != nil {
+				p.activate(tt.own)
+			}
+			p.ready = slices.Repeat([]*batch{batchOf(1)}, tt.ready)
+			p.mu.Lock()
+			p.wakeOne(tt.own, 0)
+			require.Equal(t, tt.delays, p.delayed != nil, tt.name)
+			p.mu.Unlock()
+			synctest.Wait()
+			require.Equal(t, tt.starts, started.Load() == 1, tt.name)
+			time.Sleep(headStart)
+			synctest.Wait()
+			require.Equal(t, tt.starts || tt.delays, started.Load() == 1, tt.name)
+			require.Nil(t, p.delayed)
+			p.wait()
+		})
+	}
 }
 
 // Where calls block no longer, the workers above p.workers are dismissed, while others find work, and nobody else is: worker 0 is
