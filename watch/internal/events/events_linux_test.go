@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -267,7 +268,7 @@ func TestWayWithoutEvents(t *testing.T) {
 					if bySync {
 						require.NoError(t, s.Sync(t.Context()))
 					} else {
-						<-s.Ready()
+						time.Sleep(2 * lookEvery)
 					}
 					require.Equal(t, []Hint{{".", true}}, s.Take())
 					require.True(t, s.Moved())
