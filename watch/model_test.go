@@ -50,6 +50,9 @@ type model struct {
 
 	mu      sync.Mutex // guards what follows, and the events
 	used    time.Duration
+	tax     time.Duration // what each burst takes at least of the processors
+	bursts  int           // grows with each
+	turns   int           // of the loop, in all
 	since   time.Time
 	steps   int // that the loop has taken in the millisecond since then
 	results map[string]string
@@ -83,6 +86,8 @@ func newModel(t *testing.T, file string) *model {
 		m.step()
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		m.used += m.tax
+		m.bursts++
 		return m.used
 	}
 	m.world.put(modelRoot+"/", "")
@@ -96,6 +101,7 @@ func (m *model) step() {
 	if time.Since(m.since) > time.Millisecond {
 		m.since, m.steps = time.Now(), 0
 	}
+	m.turns++
 	if m.steps++; m.steps > 10_000 {
 		panic("the loop is busy, and hardly any time passes")
 	}
@@ -248,6 +254,20 @@ func (m *model) takeLooks() int {
 	n := m.looks
 	m.looks = 0
 	return n
+}
+
+// isIdle fails the test if the loop does anything in so long, be it only to wake up, but once, to save.
+func (m *model) isIdle(d time.Duration) {
+	m.Helper()
+	synctest.Wait()
+	m.mu.Lock()
+	bursts, turns := m.bursts, m.turns
+	m.mu.Unlock()
+	m.after(d)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Equal(m, bursts, m.bursts, "bursts")
+	require.LessOrEqual(m, m.turns-turns, 1, "turns of the loop")
 }
 
 // takeWatched returns the directories that were watched since the last call.

@@ -214,6 +214,8 @@ func TestModelSync(t *testing.T) {
 		m.takeLooks()
 		m.sync()
 		require.Zero(m, m.takeLooks(), "nothing is looked at")
+		m.source.ready <- struct{}{} // as after a Sync that has taken all
+		m.isIdle(time.Hour)
 		m.syncing = func() error { return errors.New("nobody knows") }
 		m.world.put(modelRoot+"/a", "unnoticed")
 		m.sync("a=unnoticed changed, settled")
@@ -321,6 +323,7 @@ func TestModelOverflow(t *testing.T) {
 		m.world.put(modelRoot+"/e/f/g", "4")
 		m.world.move(modelRoot+"/a", "")
 		m.after(50*time.Millisecond, "a deleted, d/b=two changed, e/f/g=4 new, settled")
+		require.Equal(m, 1, m.opened)
 	})
 }
 
@@ -403,9 +406,15 @@ func TestModelFailuresPass(t *testing.T) {
 				m.world.fails("b", nil)
 				m.sync("b=two changed, settled")
 				m.rest()
-				m.takeLooks()
-				m.after(time.Hour)
-				require.Zero(m, m.takeLooks(), "nothing fails")
+				m.isIdle(time.Hour)
+				m.world.fails("a", fs.ErrPermission)
+				m.write("a", "one")
+				m.after(50*time.Millisecond, fails("a")...)
+				m.world.fails("a", nil)
+				m.write("a", "ONE")
+				m.after(50*time.Millisecond, "a=ONE changed, settled")
+				m.rest()
+				m.isIdle(time.Hour)
 			})
 		})
 	}
@@ -471,9 +480,7 @@ func TestModelLimit(t *testing.T) {
 				m.remove("b")
 				m.after(50*time.Millisecond, "b/c/x deleted, b/d/e/x deleted, b/x deleted, settled")
 				m.rest()
-				m.takeLooks()
-				m.after(time.Hour)
-				require.Zero(m, m.takeLooks(), "nothing is polled")
+				m.isIdle(time.Hour)
 			})
 		})
 	}
@@ -501,8 +508,7 @@ func TestModelLimitEnds(t *testing.T) {
 		m.takeLooks()
 		m.after(time.Second)
 		require.Equal(m, 2, m.takeLooks())
-		m.after(time.Hour)
-		require.Zero(m, m.takeLooks())
+		m.isIdle(time.Hour)
 		refuses = true
 		m.write("b/y/", "")
 		m.write("b/y/x", "5")
@@ -549,8 +555,13 @@ func TestModelInstances(t *testing.T) {
 		m.want("a=1 new, limit, settled")
 		m.write("a", "one")
 		m.after(time.Second, "a=one changed, settled")
-		m.opening = nil
-		m.after(time.Second)
+		m.tax = 50 * time.Millisecond
+		m.after(time.Minute)
+		m.sync()
+		m.write("a", "ONE")
+		m.after(5*time.Second, "a=ONE changed, settled") // a hundred times what the look took
+		m.tax, m.opening = 0, nil
+		m.after(time.Minute)
 		require.Equal(m, 1, m.opened)
 		m.rest()
 		m.takeLooks()
@@ -687,7 +698,7 @@ func TestModelLooksCoincide(t *testing.T) {
 // comes when it is back. A new source is opened then.
 func TestModelRootIsAway(t *testing.T) {
 	inModel(t, func(m *model) {
-		m.w.opts.Select = func(*fileproc.File) bool { m.use(time.Minute); return true }
+		m.tax = time.Minute
 		m.old("a=1", "d/b=2")
 		m.start()
 		m.take()
@@ -743,6 +754,19 @@ func TestModelRootComesLate(t *testing.T) {
 
 // TestModelRootGoesDuringOpen: root may go between the look that finds it and that which opens a source, and between that and its watch.
 func TestModelRootGoesDuringOpen(t *testing.T) {
+	inModel(t, func(m *model) { // and no event may tell that it has moved
+		m.tax = time.Minute
+		m.old("a=1")
+		m.start()
+		m.take()
+		m.world.move(modelRoot, "aside")
+		m.source.tell(events.Hint{Rel: ".", Tree: true})
+		m.after(50*time.Millisecond, ". fails, settled")
+		require.Zero(m, m.sources)
+		m.world.move("aside", modelRoot)
+		m.after(time.Second)
+		require.Equal(m, 1, m.sources)
+	})
 	for name, set := range map[string]func(m *model, do func()){
 		"before": func(m *model, do func()) { m.opening = func() error { do(); return nil } },
 		"after":  func(m *model, do func()) { m.add = func(string) error { do(); return nil } },
@@ -821,7 +845,10 @@ func TestModelSaveWaitsForTheBurst(t *testing.T) {
 		m.write("a", "one")
 		m.after(59 * time.Second)
 		require.NoFileExists(m, m.w.inc.File)
+		unlock := lock(t, m.w.inc.File)
 		m.after(time.Second, "a=one changed, settled")
+		unlock()
+		time.Sleep(saveWait)
 		require.FileExists(m, m.w.inc.File)
 	})
 }
@@ -1084,15 +1111,17 @@ func TestModelIgnoreFileFails(t *testing.T) {
 		m.sync()
 		require.Zero(m, m.takeLooks())
 		require.Equal(m, map[string]string{"a": "1", "b": "2"}, without(m.results, ""))
+		time.Sleep(10 * time.Minute)
+		m.want()
 		m.world.fails("conf/rules", fs.ErrInvalid)
-		got = nil
-		time.Sleep(time.Minute)
-		got = m.take()
-		require.Len(m, got, 1)
-		require.Contains(m, got[0], "conf/rules: invalid")
+		m.sync(strings.Replace(got[0], "permission denied", "invalid argument", 1))
 		m.world.fails("conf/rules", nil)
-		time.Sleep(time.Minute)
-		m.want("a=one changed, b deleted, settled")
+		m.after(time.Second, "a=one changed, b deleted, settled")
+		m.rest()
+		m.isIdle(time.Hour)
+		m.world.fails("conf/rules", fs.ErrInvalid)
+		m.hint("a", false)
+		m.after(50*time.Millisecond, strings.Replace(got[0], "permission denied", "invalid argument", 1))
 	})
 }
 
@@ -1396,4 +1425,206 @@ func TestNewWatcher(t *testing.T) {
 	require.Equal(t, 30*time.Second, w.saveAfter)
 	_, err := w.open("root")
 	require.ErrorIs(t, err, events.ErrUnsupported)
+}
+
+// TestModelIdle: a file that is gone before it has settled, and files that settle one after the other, are no reason for bursts that find nothing.
+func TestModelIdle(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		m.start()
+		m.rest()
+		m.write("b", "2")
+		m.after(50*time.Millisecond, "b=2 new, settled")
+		m.remove("b")
+		m.after(50*time.Millisecond, "b deleted, settled")
+		m.isIdle(time.Hour)
+		for i := range 20 {
+			m.write(fmt.Sprint("f", i), "x")
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(m, m.w.Sync(m.Context()))
+		m.take()
+		m.isIdle(settles - 2*time.Millisecond)
+		m.after(2 * time.Millisecond)
+		m.isIdle(time.Hour)
+	})
+}
+
+// TestModelMixedLimits: the limit is said also if most directories have no watch for another reason. A look at one directory that is polled
+// does not end the polling of others. Where root itself gets no watch, its source stays, and all is polled as rarely as it costs.
+func TestModelMixedLimits(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.add = func(rel string) error {
+			switch {
+			case rel == "limit":
+				return events.ErrLimit
+			case rel != ".":
+				return fs.ErrPermission
+			}
+			return nil
+		}
+		for i := range 30 {
+			m.old(fmt.Sprintf("d%d/x=1", i))
+		}
+		m.old("limit/x=1")
+		m.start()
+		require.Contains(m, m.take()[0], "limit, ")
+		m.hint("d1", true)
+		m.after(50 * time.Millisecond)
+		m.world.put(modelRoot+"/d2/x", "two")
+		m.after(950*time.Millisecond, "d2/x=two changed, settled")
+	})
+	inModel(t, func(m *model) {
+		m.add = func(rel string) error {
+			if rel == "." {
+				return events.ErrLimit
+			}
+			return nil
+		}
+		m.tax = 100 * time.Millisecond
+		m.old("a=1")
+		m.start()
+		m.want("a=1 new, limit, settled")
+		m.after(time.Second)
+		m.world.put(modelRoot+"/a", "one")
+		m.after(10*time.Second, "a=one changed, settled")
+		require.Equal(m, 1, m.opened)
+		require.Equal(m, 1, m.sources)
+	})
+}
+
+// TestModelMeanwhile: what changes while the caller's loop or fn is busy comes afterwards.
+func TestModelMeanwhile(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		m.onYield = func(c Change[string], err error) bool {
+			if c.Rel == "a" {
+				m.onYield = nil
+				m.world.put(modelRoot+"/b", "2")
+				m.source.tell(events.Hint{Rel: "b"})
+				time.Sleep(time.Second)
+			}
+			return true
+		}
+		m.start()
+		time.Sleep(time.Second)
+		m.want("a=1 new, settled")
+		m.after(50*time.Millisecond, "b=2 new, settled")
+		m.w.fn = func(f *fileproc.File) (string, error) {
+			if f.Rel() == "b" {
+				m.w.fn = content
+				m.world.put(modelRoot+"/c", "3")
+				m.source.tell(events.Hint{Rel: "c"})
+			}
+			return content(f)
+		}
+		m.write("b", "two")
+		m.after(50*time.Millisecond, "b=two changed, settled")
+		m.after(50*time.Millisecond, "c=3 new, settled")
+	})
+}
+
+// TestModelStillIsForgotten: that nothing had happened to a file when it settled says nothing about later.
+func TestModelStillIsForgotten(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.opts.ReadSize = 2
+		m.old("a=long")
+		m.start()
+		m.rest()
+		for _, text := range []string{"one-", "two-"} {
+			m.write("a", text+"1")
+			m.after(50*time.Millisecond, fmt.Sprintf("a=%s changed, settled", text[:2]))
+			at := time.Now().Add(-50 * time.Millisecond)
+			m.world.putAt(modelRoot+"/a", strings.ToUpper(text)+"1", at)
+			m.hint("a", false)
+			m.after(50*time.Millisecond, fmt.Sprintf("a=%s changed, settled", strings.ToUpper(text[:2])))
+			m.rest()
+		}
+		m.write("a", "three")
+		m.after(50*time.Millisecond, "a=th changed, settled")
+		m.world.putAt(modelRoot+"/a", "THREE", time.Now().Add(-50*time.Millisecond))
+		m.mu.Lock()
+		m.source.hints = append(m.source.hints, events.Hint{Rel: "a"}) // the source is about to say so
+		m.mu.Unlock()
+		m.after(settles-50*time.Millisecond, "a=TH changed, settled")
+	})
+}
+
+// TestModelSavesWhatSettles: what settles after a save is saved by the next one. While there is nothing to save, nothing is tried.
+func TestModelSavesWhatSettles(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("a=1")
+		m.start()
+		m.take()
+		time.Sleep(29 * time.Second)
+		m.write("b", "2")
+		m.after(50*time.Millisecond, "b=2 new, settled")
+		time.Sleep(10 * time.Second)
+		before, err := os.ReadFile(m.w.inc.File)
+		require.NoError(m, err)
+		time.Sleep(30 * time.Second)
+		after, err := os.ReadFile(m.w.inc.File)
+		require.NoError(m, err)
+		require.Greater(m, len(after), len(before))
+		m.isIdle(time.Hour)
+	})
+}
+
+// TestModelLeavesTheRest: a caller that leaves at the first result lets fn see few of the files that are left.
+func TestModelLeavesTheRest(t *testing.T) {
+	inModel(t, func(m *model) {
+		for i := range 3000 {
+			m.world.put(fmt.Sprintf("%s/f%d", modelRoot, i), "x")
+		}
+		m.onYield = func(Change[string], error) bool { return false }
+		m.start()
+		<-m.ended
+		require.Less(m, m.calls, 2500)
+	})
+}
+
+// TestModelCancelled: the cause of a cancel comes once and last, whenever it happens.
+func TestModelCancelled(t *testing.T) {
+	for _, at := range []string{"first", "later", "idle"} {
+		inModel(t, func(m *model) {
+			causes, cancels := 0, at == "first"
+			m.onYield = func(c Change[string], err error) bool {
+				if errors.Is(err, errTestEnds) {
+					causes++
+				}
+				if cancels {
+					m.end(errTestEnds)
+				}
+				return true
+			}
+			m.old("a=1", "b=2")
+			m.start()
+			switch at {
+			case "later":
+				cancels = true
+				m.write("a", "one")
+				m.write("b", "two")
+				time.Sleep(time.Second)
+			case "idle":
+				m.end(errTestEnds)
+			}
+			<-m.ended
+			require.ErrorIs(m, m.last, errTestEnds)
+			require.Equal(m, 1, causes)
+		})
+	}
+}
+
+// TestModelSyncIsGivenUp: a Sync that the loop has taken returns when its context ends.
+func TestModelSyncIsGivenUp(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.start()
+		block := make(chan struct{})
+		m.syncing = func() error { <-block; return nil }
+		ctx, cancel := context.WithCancelCause(context.Background())
+		time.AfterFunc(time.Second, func() { cancel(errFails) })
+		require.ErrorIs(m, m.w.Sync(ctx), errFails)
+		close(block)
+		require.NoError(m, m.w.Sync(m.Context()))
+	})
 }
