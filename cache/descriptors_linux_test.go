@@ -36,16 +36,17 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	oldSync := fsync
 	defer func() { fsync = oldSync }()
 	for what, do := range map[string]func() error{
-		"write":           func() error { return c.WriteFile("d/f", []byte("x")) },
-		"write, again":    func() error { return c.WriteFile("d/g", []byte("x")) },
-		"read":            func() error { _, err := c.ReadFile("d/h"); return err },
-		"remove":          func() error { return c.Remove("d/r") },
-		"list":            func() error { _, err := c.ReadDir("d"); return err },
-		"snapshot":        func() error { return c.SaveSnapshot(filepath.Join(dir, "snapshot")) },
-		"FIFO, failing":   func() error { _, err := c.ReadFile("fifo"); return err },
-		"place, failing":  func() error { return c.WriteFile("d", []byte("x")) },
-		"below, failing":  func() error { return c.WriteFile("d/h/i", []byte("x")) },
-		"absent, failing": func() error { return c.Remove("no") },
+		"write":              func() error { return c.WriteFile("d/f", []byte("x")) },
+		"write, again":       func() error { return c.WriteFile("d/g", []byte("x")) },
+		"read":               func() error { _, err := c.ReadFile("d/h"); return err },
+		"remove":             func() error { return c.Remove("d/r") },
+		"list":               func() error { _, err := c.ReadDir("d"); return err },
+		"snapshot":           func() error { return c.SaveSnapshot(filepath.Join(dir, "snapshot")) },
+		"FIFO, failing":      func() error { _, err := c.ReadFile("fifo"); return err },
+		"place, failing":     func() error { return c.WriteFile("d", []byte("x")) },
+		"below, failing":     func() error { return c.WriteFile("d/h/i", []byte("x")) },
+		"absent, failing":    func() error { return c.Remove("no") },
+		"far below, failing": func() error { return c.WriteFile("d/h/i/j", []byte("x")) },
 		"content, failing": func() error {
 			_, err := replace(root, "d/f", 0o600, true, true, func(io.Writer) error { return errStore })
 			return err
@@ -54,6 +55,11 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 			fsync = func(*os.File) error { return errStore }
 			defer func() { fsync = oldSync }()
 			return c.WriteFile("d/f", nil)
+		},
+		"sync of a removal, failing": func() error {
+			fsync = func(*os.File) error { return errStore }
+			defer func() { fsync = oldSync }()
+			return c.Remove("d/r")
 		},
 		"sync of a directory, failing": func() error {
 			fsync = func(f *os.File) error {
@@ -81,4 +87,9 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	require.Len(t, open(), 1)
+	_, err = NewDir(filepath.Join(dir, "absent"), Options{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = NewDir(dir, Options{Shards: -1})
+	require.Error(t, err)
+	require.Len(t, open(), 1, "a directory that is of no use is closed")
 }
