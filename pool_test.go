@@ -3,6 +3,7 @@ package fileproc
 import (
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -532,6 +533,55 @@ func TestSlots(t *testing.T) {
 		require.Equal(t, time.Second, a.latency.waited)
 		require.Equal(t, noSlot, a.slot)
 	})
+}
+
+// What fn returns is counted as one thing: a stop of the run makes only the error of that stop no failure, and what is unchanged is so
+// unless fn fails.
+func TestOutcomeOfACall(t *testing.T) {
+	stopped := fmt.Errorf("read: %w", errStopped)
+	for _, tt := range []struct {
+		name      string
+		err       error
+		unchanged bool
+		stops     bool // the run, while fn runs
+		want      counts
+		ends      bool
+	}{
+		{name: "a result", want: counts{processed: 1}},
+		{name: "unchanged", unchanged: true, want: counts{unchanged: 1}},
+		{name: "unchanged and skipped", err: fmt.Errorf("%w", ErrSkip), unchanged: true, want: counts{unchanged: 1}},
+		{name: "unchanged and a failure", err: errBroken, unchanged: true, want: counts{failed: 1}},
+		{name: "a failure", err: errBroken, want: counts{failed: 1}},
+		{name: "a failure when the run is stopped", err: errBroken, stops: true, want: counts{failed: 1}, ends: true},
+		{name: "the stop", err: stopped, stops: true, want: counts{abandoned: 1}, ends: true},
+		{name: "the stop of another run", err: stopped, want: counts{failed: 1}},
+		{name: "a result when the run is stopped", stops: true, want: counts{processed: 1}, ends: true},
+		{name: "a result and the end", err: &resultError{error: fs.SkipAll}, want: counts{processed: 1}, ends: true},
+		{name: "a result and a failure", err: &resultError{error: errBroken}, want: counts{failed: 1}},
+	} {
+		r := newRun(t.Context(), config{workers: 1}, callbacks{}, nil)
+		var got error
+		r.failures.onError = func(err error) error { got = err; return nil }
+		r.calls.onError = r.failures.onError
+		r.calls.fn = func(*currentFile) error {
+			if tt.stops {
+				r.stop(errEnough)
+			}
+			return tt.err
+		}
+		w := r.startWorker(0)
+		w.call(&currentFile{w: w, node: r.root, name: names.New("f"), unchanged: tt.unchanged})
+		require.Equal(t, tt.want, w.counts, tt.name)
+		require.Equal(t, tt.ends, r.stopped(), tt.name)
+		require.Equal(t, tt.want.failed > 0, got != nil, tt.name)
+		w.retire()
+	}
+	r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{}, nil)
+	w := r.startWorker(1) // which has no slot
+	r.stop(errBroken)
+	w.call(&currentFile{w: w, node: r.root})
+	require.Equal(t, counts{abandoned: 1}, w.counts, "it is not called")
+	w.retire()
 }
 
 // The level of a run counts only where descriptors are few and other runs are under way.
