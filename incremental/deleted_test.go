@@ -178,6 +178,55 @@ func TestGoneDirectoryThatBecameAnIgnoreFile(t *testing.T) {
 	require.Equal(t, []string{".ignore/b", "d/b"}, p.gone)
 }
 
+// TestGoneIsWhatTheOptionsSelect: a run neither tells of a file that is gone, nor drops its entry, unless its options would select it.
+func TestGoneIsWhatTheOptionsSelect(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]fileproc.Options{
+		"MaxDepth":    {MaxDepth: 2},
+		"Suffixes":    {Suffixes: []string{".md"}},
+		"Include":     {Include: []string{"d/*"}},
+		"Exclude":     {Exclude: []string{"**/gone.txt"}},
+		"IgnoreCase":  {Exclude: []string{"**/GONE.txt"}, IgnoreCase: true},
+		"SkipHidden":  {SkipHidden: true},
+		"SkipMarked":  {SkipMarked: []string{"MARK"}},
+		"IgnoreFiles": {IgnoreFiles: []string{"ignore"}},
+		"at root":     {IgnoreFiles: []string{"conf/ignore"}},
+		"SelectDir":   {SelectDir: func(e fileproc.Entry) bool { return e.Name() != ".e" }},
+	} {
+		p := newProject(t)
+		files := fstest.MapFS{"a": {}, "d/.e/gone.txt": {}, "d/.e/stays.txt": {}, "d/.e/MARK": {}, "d/ignore": {Data: []byte("gone.txt\n")}, "conf/ignore": {Data: []byte(".e/\n")}}
+		p.opts.FS, p.root = files, "."
+		p.run()
+		delete(files, "d/.e/gone.txt")
+		p.opts = o
+		p.opts.FS = files
+		for range 2 {
+			p.run()
+			require.Empty(t, p.gone, name)
+		}
+		p.opts = fileproc.Options{FS: files}
+		p.run()
+		require.Equal(t, []string{"d/.e/gone.txt"}, p.gone, name)
+	}
+	p := newProject(t)
+	files := fstest.MapFS{"a": {}, "b": {}, "c": {}, "d": {}, "e": {}, "f": {}, "g": {}, "h": {}}
+	p.opts.FS, p.root = files, "."
+	p.run()
+	for name := range files {
+		if name != "a" {
+			delete(files, name)
+		}
+	}
+	var all []string
+	for shard := range 3 {
+		p.opts.Shards, p.opts.Shard = 3, shard
+		p.run()
+		require.Less(t, len(p.gone), 7)
+		all = append(all, p.gone...)
+	}
+	require.ElementsMatch(t, []string{"b", "c", "d", "e", "f", "g", "h"}, all)
+}
+
 // TestGoneBesideWhatIsNoIgnoreFile: a FIFO, a link or a directory with the name of an ignore file says nothing about what is gone, and is
 // not read, which could take for ever.
 func TestGoneBesideWhatIsNoIgnoreFile(t *testing.T) {

@@ -228,3 +228,50 @@ func TestMetIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsKeptOfTimes: a file whose times cannot be compared is not kept. One without a time of change is.
+func TestWhatIsKeptOfTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		mod, change time.Time
+		keeps       bool
+	}{{now, now, true}, {now, time.Time{}, true}, {time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC), now, false}, {now, time.Unix(-1, 0), false}, {now, time.Unix(0, 0), false},
+		{now, time.Unix(0, 1), true}, {time.Unix(-1, 0), now, true}} {
+		_, keeps := identityOf(fileproc.Stat{ModTime: c.mod, ChangeTime: c.change})
+		require.Equal(t, c.keeps, keeps, "%+v", c)
+	}
+}
+
+// TestLargeResultsAreNotHeld: a worker keeps its buffer for the next result, unless it has more than a megabyte.
+func TestLargeResultsAreNotHeld(t *testing.T) {
+	t.Parallel()
+	r, w := run[string]{codec: Raw[string]()}, workerState[string]{}
+	for _, size := range []int{maxBuffer, maxBuffer + 1} {
+		_, got, ok := r.encode(&w, "a", strings.Repeat("x", size))
+		require.True(t, ok)
+		require.Len(t, got, size)
+		require.Equal(t, maxBuffer, cap(w.buf))
+	}
+}
+
+// TestDirectoriesThatAreGiven: the files of a directory that Files gives are its own: of "d/." those in it alone, and of "d/" all below.
+func TestDirectoriesThatAreGiven(t *testing.T) {
+	t.Parallel()
+	g := given{"d/": true, "e/.": true}
+	for dir, want := range map[string]bool{"d/": true, "d/x/": true, "dx/": false, "e/": true, "e/x/": false, "e/.x/": false, "": false} {
+		require.Equal(t, want, g.hasDirOf(dir), dir)
+	}
+}
+
+// TestWrongOptions: one error says all that is wrong.
+func TestWrongOptions(t *testing.T) {
+	t.Parallel()
+	for file, inFile := range map[string]string{"": "is empty", "a\x00b": "NUL byte", "\x00": "NUL byte"} {
+		for _, compare := range []Compare{-1, CompareContent + 1} {
+			_, err := begin(t.TempDir(), &Options[string]{File: file, Compare: compare}, &fileproc.Options{}, func(*fileproc.File) (string, error) { return "", nil })
+			require.ErrorContains(t, err, inFile)
+			require.ErrorContains(t, err, "Options.Compare is")
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package incremental
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestShapesAreToldApart: types of one name have different shapes if a field, an element or a key differs, so that no result of another
+// type is decoded.
+func TestShapesAreToldApart(t *testing.T) {
+	t.Parallel()
+	type shape func() reflect.Type
+	seen := map[string]int{}
+	for i, of := range []shape{
+		func() reflect.Type { type T int; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T string; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T []int; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T []string; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T *int; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T *string; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T map[string]int; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T map[int]int; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T map[string]string; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T struct{ A int }; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T struct{ B int }; return reflect.TypeFor[T]() },
+		func() reflect.Type { type T struct{ A string }; return reflect.TypeFor[T]() },
+		func() reflect.Type {
+			type T struct {
+				A int `json:"b"`
+			}
+			return reflect.TypeFor[T]()
+		},
+		func() reflect.Type { type T struct{ A, B int }; return reflect.TypeFor[T]() },
+		func() reflect.Type {
+			type U struct{ A int }
+			type T struct{ A U }
+			return reflect.TypeFor[T]()
+		},
+		func() reflect.Type {
+			type U struct{ B int }
+			type T struct{ A U }
+			return reflect.TypeFor[T]()
+		},
+		func() reflect.Type {
+			type T struct{ Next *T }
+			return reflect.TypeFor[T]()
+		},
+	} {
+		name := shapeOf(of())
+		other, ok := seen[name]
+		require.False(t, ok, "%d and %d: %s", i, other, name)
+		require.Equal(t, name, shapeOf(of()))
+		seen[name] = i
+	}
+}
+
+type textOfPointer struct{ hidden int }
+
+func (*textOfPointer) MarshalText() ([]byte, error) { return nil, nil }
+
+type textOfValue struct{ hidden int }
+
+func (textOfValue) MarshalJSON() ([]byte, error) { return nil, nil }
+
+// TestWhatJSONLoses: a field that JSON leaves out is found wherever it is, unless its type has methods of its own.
+func TestWhatJSONLoses(t *testing.T) {
+	t.Parallel()
+	type dash struct {
+		A int `json:"-"`
+	}
+	type hidden struct{ a int }
+	type tree struct {
+		Sub []tree
+		Map map[string]*hidden
+	}
+	for _, lost := range []reflect.Type{reflect.TypeFor[dash](), reflect.TypeFor[hidden](), reflect.TypeFor[[]hidden](), reflect.TypeFor[map[string][2]hidden](),
+		reflect.TypeFor[*hidden](), reflect.TypeFor[struct{ A struct{ B hidden } }](), reflect.TypeFor[tree]()} {
+		require.NotEmpty(t, lostByJSON(lost, map[reflect.Type]bool{}), lost)
+	}
+	for _, kept := range []reflect.Type{reflect.TypeFor[textOfPointer](), reflect.TypeFor[textOfValue](), reflect.TypeFor[*textOfPointer](), reflect.TypeFor[json.Number](),
+		reflect.TypeFor[struct{ A, B struct{ C int } }](), reflect.TypeFor[struct {
+			A int `json:",omitempty"`
+		}]()} {
+		require.Empty(t, lostByJSON(kept, map[reflect.Type]bool{}), kept)
+	}
+	_ = []any{hidden{}.a, textOfPointer{}.hidden, textOfValue{}.hidden}
+}
+
+// TestPlainTextOfJSON: a text is decoded without the preparations of encoding/json, with the same outcome.
+func TestPlainTextOfJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`""`: "", `"a"`: "a", `"a b"`: "a b", "\"\x7f\"": "\x7f", "\"\xff\"": "\ufffd", `"é"`: "é", `"\n"`: "\n"} {
+		got, err := JSON[string]().Decode([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got)
+	}
+	for _, wrong := range []string{"\"a\x1fb\"", "\"\x00\"", `"a\"`, `""x`} {
+		_, err := JSON[string]().Decode([]byte(wrong))
+		require.Error(t, err, wrong)
+	}
+	var text string
+	for _, plain := range []string{`""`, `" "`, `"a"`, "\"~\x7f\""} {
+		require.True(t, decodePlain([]byte(plain), &text), plain)
+	}
+	var n int64
+	require.True(t, decodePlain([]byte("12"), &n))
+	require.False(t, decodePlain([]byte("x"), &n))
+	require.EqualValues(t, 12, n)
+}
+
+// TestGobSaysWhatIsWrong: with what cannot be encoded, and with bytes that it has not made.
+func TestGobSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := Gob[chan int]().Append(nil, nil)
+	require.Error(t, err)
+	_, err = Gob[int]().Decode([]byte("x"))
+	require.Error(t, err)
+}
