@@ -262,6 +262,10 @@ func TestDirectoriesThatAreGiven(t *testing.T) {
 	for dir, want := range map[string]bool{"d/": true, "d/x/": true, "dx/": false, "e/": true, "e/x/": false, "e/.x/": false, "": false} {
 		require.Equal(t, want, g.hasDirOf(dir), dir)
 	}
+	require.True(t, g.hasDirOf(strings.Repeat("d/", maxLevels)))
+	require.False(t, g.hasDirOf(strings.Repeat("d/", maxLevels+1)))
+	require.True(t, isShallow(strings.Repeat("d/", maxLevels)))
+	require.False(t, isShallow(strings.Repeat("d/", maxLevels+1)))
 }
 
 // TestWrongOptions: one error says all that is wrong.

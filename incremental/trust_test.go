@@ -88,6 +88,8 @@ func TestTrustNeedsALook(t *testing.T) {
 		s.Device++
 		require.False(t, known.of(s, f), "of this device nothing is known")
 		require.False(t, (&trust{compare: CompareAuto}).of(s, nil))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+		require.True(t, unknown.of(s, f), "that said nothing about the device")
 		return true, nil
 	})
 	require.NoError(t, err)
