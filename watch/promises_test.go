@@ -960,6 +960,11 @@ func TestModelLeft(t *testing.T) {
 				if at == "an error of saving" {
 					require.NoError(m, os.RemoveAll(filepath.Dir(m.w.inc.File)))
 					time.Sleep(time.Minute)
+					select {
+					case <-m.ended: // without another change
+					default:
+						m.Fatal("the loop goes on")
+					}
 				}
 				if at == "a run without begin" {
 					m.write("conf/rules/x", "")
