@@ -643,6 +643,7 @@ func TestInterrupted(t *testing.T) {
 		root := t.TempDir()
 		s := openThis(t, root, k)
 		require.NoError(t, s.Add("."))
+		synctest.Wait() // the source waits, and does not read first
 		require.NoError(t, os.Mkdir(root+"/d", 0o755))
 		interrupts.Store(true)
 		require.Equal(t, []Hint{{"d", true}}, told(s))
