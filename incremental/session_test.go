@@ -256,7 +256,7 @@ func TestSessionSettles(t *testing.T) {
 		time.Sleep(incremental.Settled - 1)
 		require.Equal(t, []string{"a=two unchanged"}, l.run("a"))
 		require.Contains(t, l.unsettled(), "a")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.Equal(t, []string{"a=two unchanged"}, l.run("a"))
 		require.Empty(t, l.calls)
 		require.Empty(t, l.unsettled(), "it has settled")

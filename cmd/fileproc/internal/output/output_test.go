@@ -108,7 +108,7 @@ func TestOutputs(t *testing.T) {
 		time.Sleep(flushAfter - 1)
 		out.Write([]byte("2\n"))
 		require.Empty(t, stdout.String())
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, "1\n2\n", stdout.String())
 		out.Write(bytes.Repeat([]byte{'\n'}, flushSize-1))
