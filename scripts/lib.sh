@@ -47,8 +47,8 @@ step() {
 beside() {
 	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
 	(
-		out=$tmp/$BASHPID.out tmp=$(mktemp -d -p "$tmp")
-		trap '[ $? = 0 ] && cat "$out" || { mv "$out" "$out.failed" && echo "== $1 failed; its output is at the end"; }' EXIT
+		out=$tmp/$BASHPID.out what=$1 tmp=$(mktemp -d -p "$tmp")
+		trap '[ $? = 0 ] && cat "$out" || { mv "$out" "$out.failed" && echo "== $what failed; its output is at the end"; }' EXIT
 		export GOFLAGS="$GOFLAGS -p=1"
 		step "$@" >"$out" 2>&1
 	) &
