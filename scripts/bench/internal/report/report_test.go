@@ -214,7 +214,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	parts[1].runs[1].args = []string{"floor", "-case", "names"} // of flat_1; then comes the interrupt
 	stop := filepath.Join(r.bins, "stop")
-	plant(t, r, "benchgeneric", "echo >"+stop+"; exec sleep 60")
+	plant(t, r, "benchgeneric", "echo >'"+stop+"'; exec sleep 60") // the path may have a space
 	go func() {
 		for ctx.Err() == nil {
 			if _, err := os.Stat(stop); err == nil {
