@@ -42,8 +42,7 @@ step() {
 }
 
 # beside is step in the background, once fewer than two others run there, since a package's tests keep one processor busy, not two.
-# What it prints appears at its end. all_ended waits for all of them. It fails if one has, whose output it prints then: the end of a
-# long log is what people read, and what a CI service keeps.
+# What it prints appears at its end. all_ended waits for all of them. It fails if one has, whose output it prints last, where it is read.
 beside() {
 	while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || true; done
 	(

@@ -135,8 +135,8 @@ fi
 step "vet and builds for every platform" scripts/cross.sh
 # The longest first. None of them measures; the benchmarks at the end are only run, and alone.
 beside "mutants" env TMPDIR="$tmp" go -C scripts run ./mutants
-release=$(git describe --tags --abbrev=0 2>/dev/null || git rev-list --max-parents=0 HEAD | tail -n 1) # else all that there is
-beside "mistakes by syntax" env TMPDIR="$tmp" go -C scripts run ./mutants -since "$release" -sample 300 -with ./tests . ./incremental ./watch
+beside "mistakes by syntax" env TMPDIR="$tmp" go -C scripts run ./mutants -sample 300 -with ./tests \
+	-since "$(git describe --tags --abbrev=0 2>/dev/null || git rev-list --max-parents=0 HEAD | tail -n 1)" . ./incremental ./watch
 beside "Spark" scripts/spark.sh
 beside "Beam" scripts/beam.sh
 # arm64 and s390x are run by hand, because qemu's user mode sometimes spins forever in Go programs.

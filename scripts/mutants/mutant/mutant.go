@@ -41,8 +41,7 @@ func On(k int) bool {
 }
 
 // Less is a < b, and a <= b with mistake k. LessEqual is the other way around.
-func Less[T cmp.Ordered](k int, a, b T) bool { return a < b || a == b && On(k) }
-
+func Less[T cmp.Ordered](k int, a, b T) bool      { return a < b || a == b && On(k) }
 func LessEqual[T cmp.Ordered](k int, a, b T) bool { return a < b || a == b && !On(k) }
 
 // NoError is err, and nil with mistake k.
