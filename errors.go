@@ -18,18 +18,19 @@ var (
 	// failure wraps it, and its text has the size and the limit.
 	ErrTooLarge = content.ErrTooLarge
 
-	// ErrChanged is the failure of an entry that, when it was opened, had vanished
-	// or was no longer the regular file or directory that was listed, and of a
-	// directory that was removed while it was listed. [File.Reader] returns it for a
-	// file that has changed since Data was read. It wraps the operating system's
-	// error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is true.
+	// ErrChanged is the failure of an entry that had changed when the run opened it: it
+	// had vanished, or was no longer the regular file or directory that was listed. It is
+	// also the failure of a directory that was removed while it was listed. [File.Reader]
+	// returns it for a file that has changed since Data was read. It wraps the operating
+	// system's error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is
+	// true.
 	ErrChanged = sys.ErrChanged
 )
 
-// A Failure is why root, a directory or a file could not be processed. It is what
-// [Options.OnError] gets, and what [Stream] and [Walk] yield. In the error that
-// [Process] returns, errors.As finds the first. If there are several, Unwrap()
-// []error returns up to 100.
+// A Failure says why root, a directory or a file could not be processed.
+// [Options.OnError] gets it, and [Stream] and [Walk] yield it. In the error that
+// [Process] returns, errors.As finds the first Failure. If there are several, the
+// error's method Unwrap() []error returns up to 100.
 type Failure struct {
 	Kind FailureKind
 
@@ -45,9 +46,9 @@ type Failure struct {
 type FailureKind int
 
 const (
-	FailedRoot FailureKind = iota // root: to open it, or to list it to its end
-	FailedDir                     // a directory below root, likewise, or to fetch its metadata
-	FailedFile                    // a file: to open it, or to read it; or an entry whose name or type cannot be told
+	FailedRoot FailureKind = iota // root could not be opened, or not listed to its end
+	FailedDir                     // a directory below root, for these reasons, or its metadata could not be fetched
+	FailedFile                    // a file could not be opened or read, or an entry's name is invalid or its type unknown
 	FailedFunc                    // fn returned an error
 )
 
@@ -58,8 +59,8 @@ func (k FailureKind) String() string {
 	return fmt.Sprintf("FailureKind(%d)", int(k))
 }
 
-// Unwrap returns the *fs.PathError, which unwraps to Err. So errors.As finds it, and
-// a type assertion to *fs.PathError does not.
+// Unwrap returns the *fs.PathError, which unwraps to Err. So errors.As finds the
+// *fs.PathError, but a type assertion does not.
 func (f *Failure) Unwrap() error { return &f.PathError }
 
 // isOfRule is plumbing.API.IsOfRule.
@@ -68,12 +69,12 @@ func isOfRule(err error) bool {
 	return ok && f.ofRule
 }
 
-// WithResult returns an error with which fn returns a result too. The result is
-// delivered as if there were no error, and err is handled as without WithResult:
-// it is a failure of the file, or [fs.SkipAll] stops the run. [Stream] yields both
-// at once, or if [Options.OnError] gets the failure, the result alone. [Report]
-// counts the file as failed, or as processed if err is fs.SkipAll. Fn must not wrap
-// the returned error: that drops the result.
+// WithResult returns an error with which fn can return both err and a result. The
+// result is delivered as if there were no error, and err is handled as without
+// WithResult: it is a failure of the file, or [fs.SkipAll] stops the run. [Stream]
+// yields the result and the failure together; if [Options.OnError] gets the failure,
+// it yields the result alone. [Report] counts the file as failed, or as processed if
+// err is fs.SkipAll. If fn wraps the returned error, the result is dropped.
 func WithResult(err error) error {
 	switch {
 	case hasResult(err): // as it is

@@ -23,12 +23,12 @@ type File struct { // the fields are those of currentFile
 	unchanged bool
 }
 
-// NewFile returns a File that belongs to no run: to test a function without files, and
-// for content that comes from elsewhere, such as standard input. [File.Rel] returns
-// path, which has slashes and need not exist, [File.Path] returns it with the
-// separators of the platform, and [File.Name] what is behind the last slash, which may
-// be nothing. [File.Data] is data itself. Stat has its size alone, Worker is 0, a Reader
-// is not closed, and Open fails with errors.ErrUnsupported.
+// NewFile returns a File that belongs to no run. It serves to test a function without
+// files, and for content that comes from elsewhere, such as standard input. The path has
+// slashes and need not exist. [File.Rel] returns path, [File.Path] returns path with the
+// separators of the platform, and [File.Name] returns what follows the last slash, which
+// may be nothing. [File.Data] is data itself. Stat has only its size, Worker is 0,
+// nothing closes a Reader, and Open fails with errors.ErrUnsupported.
 func NewFile(path string, data []byte) *File {
 	n := &node{}
 	name := path
@@ -55,13 +55,13 @@ func (f *File) Name() string { return f.name.String() }
 func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 
 // Path returns root and Rel, joined as filepath.Join does, except that a ".."
-// in root is kept, since behind a symbolic link it need not lead back. With
-// [Options.FS] it is a path within that file system.
+// in root is kept, since after a symbolic link ".." need not lead back. With
+// [Options.FS] the result is a path within that file system.
 func (f *File) Path() string { return f.w.paths.entryPath(f.node, f.name.String()) }
 
-// LinkTarget returns, if Rel goes through a symbolic link, the path without links:
-// as [File.Path] gives it below root, else absolute. Without a link it returns "".
-// It looks nothing up, so root itself may be a link.
+// LinkTarget returns the path without symbolic links if Rel goes through a link, and ""
+// otherwise. The path has the form of [File.Path] if it lies below root; else it is
+// absolute. LinkTarget looks nothing up, so root itself may be a link.
 func (f *File) LinkTarget() string { return f.w.paths.target(f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
@@ -80,17 +80,17 @@ type Stat struct {
 	// ChangeTime is when the content or the metadata changed last. It is zero where
 	// there is none, as on Windows or in most fs.FS.
 	ChangeTime time.Time
-	// BirthTime is when the file was created. It is zero where that is unknown, and
-	// on Linux with [Options.Stat], since to ask for it takes longer.
+	// BirthTime is when the file was created. It is zero where it is unknown, and
+	// on Linux with [Options.Stat], where fetching it would take longer.
 	BirthTime time.Time
 	Mode      fs.FileMode // type and permission bits
 	Inode     uint64      // 0 where there is none, as ChangeTime
 	Device    uint64      // as Inode
 }
 
-// Stat returns the file's metadata. With [Options.Stat] it is that of the handle
-// that was read. Otherwise the first call looks it up, in the directory that
-// was listed, without following a link. In a run of package incremental it may
+// Stat returns the file's metadata. With [Options.Stat] they come from the handle
+// that was read. Otherwise the first call looks them up, in the directory that
+// was listed, without following a link. In a run of package incremental they may
 // be from before the content was read.
 func (f *File) Stat() (Stat, error) {
 	s, err := (*currentFile)(f).fetchStat()
@@ -125,9 +125,9 @@ func (f *File) restat() (Stat, error) {
 // Open opens the file, for example to read a large file as a stream. The caller
 // must close it. The file is opened in the directory that was listed, without
 // following a link. If it is no longer a regular file, the error is [ErrChanged].
-// Its Name is Path, where the generic backend may have "/./" for "/".
-// Report.Bytes does not count what is read through it. With [Options.FS], which
-// has no *os.File, the error is errors.ErrUnsupported.
+// The Name of the result is Path, in which the generic backend may have "/./" for
+// "/". Report.Bytes does not count what is read through the result. With
+// [Options.FS], which has no *os.File, the error is errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
 	err := f.w.withDir(f.node, func(d directory) (err error) {
@@ -140,18 +140,18 @@ func (f *File) Open() (*os.File, error) {
 	return file, nil
 }
 
-// Reader returns a reader of the whole file: [File.Data], and then what follows it,
-// which is read as it is asked for, without regard to [Options.MaxFileSize]. It may be
-// used until the callback returns, also by io.Copy, which then needs little memory.
-// Each call begins anew and ends the use of the reader before, so that there is at most
-// one open file.
+// Reader returns a reader of the whole file: of [File.Data], and then of what follows
+// Data, which it reads on demand, without regard to [Options.MaxFileSize]. The reader may
+// be used until the callback returns. With io.Copy, it needs little memory. Each call of
+// Reader begins at the start of the file and ends the use of the reader before, so that
+// there is at most one open file.
 //
-// If Data is not all, the file is opened again as [File.Open] does, by the first read
-// behind Data, and closed at its end or when the callback returns. It must be the same
-// file, without a change that its metadata show: otherwise the read fails with
-// [ErrChanged]. They are the device, the inode, the size and the times of change, as far
-// as there are such. Without Data, as with [NoRead] and in [Options.Select], it may be
-// any regular file of that name. Report.Bytes counts what is read behind Data.
+// If Data is not the whole file, the first read behind Data opens the file again, as
+// [File.Open] does. The file is closed at its end or when the callback returns. If it is
+// another file, or its metadata show a change, the read fails with [ErrChanged]. The read
+// compares the device, the inode, the size and the times of change, as far as the system
+// has them. Without Data, as with [NoRead] and in [Options.Select], it accepts any regular
+// file of that name. Report.Bytes counts what is read behind Data.
 func (f *File) Reader() io.Reader {
 	f.w.endReading()
 	c := &f.content
@@ -165,20 +165,20 @@ func (f *File) Reader() io.Reader {
 	return r
 }
 
-// A fileReader is what Reader returns. Its lock is for who still uses it when the
-// callback has returned: that is an error, and reads nothing of another file.
+// A fileReader is what Reader returns. Its lock is there because a caller may still use
+// it when the callback has returned: such a read fails, and reads nothing of another file.
 type fileReader struct {
 	w         *worker
 	node      *node
 	name      names.Name
 	beginning content.Beginning // of the file to be opened, if skip is not 0
-	skip      int64             // bytes of Data, behind which to begin in it
+	skip      int64             // the offset at which to begin in that file: the bytes of Data
 
 	mu         sync.Mutex // guards what follows
-	data, more []byte     // what is left of what is in memory
-	opens      bool       // and then of the file
+	data, more []byte     // what is still to be returned of what is in memory
+	opens      bool       // the rest of the file follows them
 	rest       *content.Rest
-	given      int64 // bytes, of all
+	given      int64 // bytes returned so far
 	err        error // of all reads behind data and more
 }
 
@@ -231,11 +231,11 @@ func (r *fileReader) readRest(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// copyBuffers are for WriteTo, of which several may run in one callback.
+// copyBuffers are for WriteTo. Several calls of it may run in one callback.
 var copyBuffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
-// WriteTo makes io.Copy fast. It does not hold the lock while to is written to, which
-// may take for ever.
+// WriteTo makes io.Copy fast. It does not hold the lock during a write, which may take
+// for ever.
 func (r *fileReader) WriteTo(to io.Writer) (int64, error) {
 	buf := copyBuffers.Get().(*[128 << 10]byte)
 	defer copyBuffers.Put(buf)
@@ -296,7 +296,7 @@ func (e Entry) Path() string {
 }
 
 // LinkTarget returns what [File.LinkTarget] returns, also for a directory. For a link
-// that [Options.OnSkip] gets, it returns "" if that leads nowhere.
+// that [Options.OnSkip] gets, it returns "" if the link leads nowhere.
 func (e Entry) LinkTarget() string {
 	if e.node == nil {
 		return ""
@@ -313,9 +313,9 @@ func (e Entry) IsDir() bool { return e.typ.IsDir() }
 // String returns fs.FormatDirEntry(e).
 func (e Entry) String() string { return fs.FormatDirEntry(e) }
 
-// Stat returns the metadata. With [Options.Stat] it is what [Walk] found. Otherwise,
-// as in OnSkip, it is looked up by Path at each call, as by Info of an os.ReadDir
-// entry: a symbolic link that has replaced a directory may lead elsewhere.
+// Stat returns the metadata. With [Options.Stat] they are those that [Walk] found.
+// Otherwise, and in OnSkip, each call looks them up by Path, as Info of an os.ReadDir
+// entry does: a symbolic link that has replaced a directory may then lead elsewhere.
 func (e Entry) Stat() (Stat, error) {
 	if e.stat != nil {
 		return *e.stat, nil
@@ -333,7 +333,7 @@ func (e Entry) Stat() (Stat, error) {
 // Info returns Stat as an fs.FileInfo. Its Sys is nil with [Options.Stat] or
 // [Options.FS].
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.stat != nil || e.node != nil && e.paths.fsys != nil { // an FS whose types change, see statOfStored
+	if e.stat != nil || e.node != nil && e.paths.fsys != nil { // statOfStored may change the type that an FS gives
 		s, err := e.Stat()
 		if err != nil {
 			return nil, err

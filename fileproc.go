@@ -35,22 +35,24 @@
 // or fn. It wraps an [*fs.PathError]. Failures do not end the run: all other files
 // are processed. Process returns the first 100 failures as one error, which states
 // the number of the rest. [Options.OnError] gets each failure as it occurs and may
-// stop the run. Invalid options, or an unreadable file that [Options.IgnoreFiles]
-// names by its path, keep a run from starting: Process returns that error alone, a
-// loop over Stream or Walk yields nothing else, and OnError is not called.
+// stop the run. A run does not start if its options are invalid, or if a file that
+// [Options.IgnoreFiles] names by its path is unreadable. Then Process returns that
+// error alone, a loop over Stream or Walk yields nothing else, and OnError is not
+// called.
 //
-// A panic in fn stops the run. It continues as a [*PanicError], with the
-// original stack, on the goroutine that called Process or that loops over
-// Stream. [runtime.Goexit] in fn ends that goroutine in the same way.
+// A panic in fn stops the run. The goroutine that called Process, or that loops
+// over Stream, then panics with a [*PanicError], which has the original stack.
+// If fn calls [runtime.Goexit], the run stops and the same goroutine ends.
 //
 // # Platforms
 //
 // On Linux, fileproc lists directories with getdents64 and opens files with
 // openat, or many at a time with io_uring where that is available and certain
-// to be right. Other Unix systems use openat and package os. The rest, among
-// them Windows, Plan 9, js and wasip1, use package os through [os.Root], with
-// its limits where it is emulated. [Backend] names the one in use. The build
-// tags fileproc_unix and fileproc_generic select a portable one on Linux.
+// to give the right result. On other Unix systems it uses openat and package os.
+// Elsewhere, as on Windows, Plan 9, js and wasip1, it uses package os through
+// [os.Root]; where os.Root is emulated, its limits apply. [Backend] returns the
+// name of the backend in use. The build tags fileproc_unix and fileproc_generic
+// select a portable backend on Linux.
 package fileproc
 
 import (
@@ -68,18 +70,19 @@ import (
 // [Options.Ordered] is set. Root is a directory or a file, or a symbolic link to
 // one.
 //
-// If root leads to a file, that is processed whatever its name: [File.Rel] is the
-// name and [File.Path] is root as given. Of the options that select files,
-// SkipLarger, SkipBinary, Select and Shard apply to it. It is always opened.
+// If root leads to a file, Process processes that file whatever its name:
+// [File.Rel] is the name, and [File.Path] is root as given. Of the options that
+// select files, SkipLarger, SkipBinary, Select and Shard apply to this file. The
+// run always opens it.
 //
 // If there is an error, Process also returns the results of all files that
 // could be processed. If ctx is cancelled, the error is context.Cause(ctx),
-// joined with the failures so far, if any. Files that were not reached may then
-// be missing anywhere among the results, also with Options.Ordered.
+// joined with the failures so far, if any. Files that the run did not reach may
+// then be missing anywhere among the results, also with Options.Ordered.
 //
 // The function fn may return [ErrSkip] to give no result, and [fs.SkipAll] to
-// stop the run. Process reports neither as an error. The result that fn returns
-// with any other error is dropped, unless that is from [WithResult].
+// stop the run. Process reports neither as an error. If fn returns any other
+// error, its result is dropped, unless the error is from [WithResult].
 func Process[T any](ctx context.Context, root string, opts Options, fn func(*File) (T, error)) ([]T, error) {
 	if opts.Ordered {
 		all, err := process(ctx, root, &opts, fn == nil, func(f *File) (located[T], error) {
@@ -123,12 +126,12 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 // Stream is like [Process], but yields each result when it is ready. Workers wait
 // when they are far ahead of the loop. Leaving the loop stops the run.
 //
-// A failure is yielded with the zero value of T, or with what fn returned by
-// [WithResult], unless [Options.OnError] is set.
-// The error that stopped the run is yielded last, also with the zero value.
-// After a cancel, the loop gets the results that are ready and then
-// context.Cause(ctx). With [Options.Ordered] these are in order, with gaps for
-// files not reached.
+// Stream yields a failure with the zero value of T, or with the result that fn
+// returned with an error from [WithResult]. If [Options.OnError] is set, OnError
+// gets the failures and the loop does not. The error that stopped the run comes
+// last, with the zero value. After a cancel, the loop gets the results that are
+// ready and then context.Cause(ctx). With [Options.Ordered] the results are in
+// order, with gaps for files that the run did not reach.
 //
 // Each loop over the sequence is a run of its own: it lists and reads the files
 // again and sets [Options.Report] anew. The function fn and those in opts run on
@@ -157,7 +160,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 // and the directories below root. A directory comes before its contents; the
 // order is otherwise unspecified unless [Options.Ordered] is set.
 // [Options.SkipBinary], ReadSize, MaxFileSize and Download have no effect.
-// Failures are yielded as by Stream, with the zero Entry. Each loop is a run of
+// Walk yields failures as Stream does, with the zero Entry. Each loop is a run of
 // its own.
 func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -196,7 +199,8 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 	}
 }
 
-// streamRun executes a run and yields what the callbacks that set adds send.
+// streamRun executes a run. The function set adds callbacks, and streamRun yields
+// what they send to the outlet.
 func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool, set func(*callbacks, outlet[T]), yield func(T, error) bool) {
 	var zero T
 	cfg, err := opts.config(root, noFn)
@@ -227,6 +231,6 @@ func Backend() string { return sys.Backend }
 
 // ReadDir returns the entries of the named directory, of all types, in
 // directory order. As with os.ReadDir, an entry's Info looks up the metadata
-// when called. If the listing fails part-way, the entries so far are returned
+// when called. If the listing fails part-way, ReadDir returns the entries so far
 // with the error.
 func ReadDir(name string) ([]fs.DirEntry, error) { return readDir(name) }

@@ -15,11 +15,12 @@ import (
 	"github.com/fileproc/fileproc/internal/plumbing"
 )
 
-// NoRead as [Options.ReadSize] means that files are not opened: fn gets their
-// names, and on request their metadata.
+// NoRead, as the value of [Options.ReadSize], means that no file is opened: fn gets
+// their names, and on request their metadata.
 const NoRead = -1
 
-// NoLimit as [Options.MaxFileSize] means that files of every size are read whole.
+// NoLimit, as the value of [Options.MaxFileSize], means that files of every size are
+// read whole.
 const NoLimit = -1
 
 // defaultMaxFileSize is the limit for a zero Options.MaxFileSize, in bytes.
@@ -82,32 +83,32 @@ type Options struct {
 	// A pattern matches the whole slash-separated path relative to root: "*.md"
 	// matches in root alone, "**/*.md" everywhere, "**/testdata" each directory of
 	// that name. The wildcards *, ?, [a-z] and [!a-z] match no slash, {a,b/c}
-	// matches either alternative, and ** as a name any number of directories; see
-	// github.com/bmatcuk/doublestar.
+	// matches either alternative, and ** as a whole element matches any number of
+	// directories; see github.com/bmatcuk/doublestar.
 	Include, Exclude []string
 
 	// IgnoreCase lets Suffixes, Include and Exclude match without regard to case, by
-	// simple Unicode folding as strings.EqualFold does. Ignore files and SkipMarked
-	// always distinguish case, and so does GitIgnore.
+	// simple Unicode folding as strings.EqualFold does. Ignore files, SkipMarked and
+	// GitIgnore always distinguish case.
 	IgnoreCase bool
 
-	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". What
-	// their patterns ignore, exactly as in git, is skipped. An ignored directory is
-	// not opened.
+	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". The run
+	// skips what their patterns ignore, exactly as git would. It does not open an
+	// ignored directory.
 	//
-	// An element without a slash is the name of a file in any directory, found in
-	// its listing, that applies there and below. A symbolic link of that name is
-	// not used. A file that cannot be read is a failure of its own. Entries are
-	// kept in memory until their directory's listing ends.
+	// An element without a slash is the name of an ignore file in any directory. A
+	// file of that name, found in the directory's listing, applies there and below;
+	// a symbolic link of that name does not. A file that cannot be read is a failure
+	// of its own. Entries are kept in memory until their directory's listing ends.
 	//
 	// An element with a slash, such as ".git/info/exclude", is the path of one
-	// file that applies in all of root. It is absolute or relative to root, and
-	// need not exist. Its patterns are about paths relative to root or, if it begins
-	// with "../", to the directory that its leading "../"s reach: two levels up for
-	// "../.././../rules".
+	// file that applies in all of root. The path is absolute or relative to root, and
+	// need not exist. The patterns in the file are relative to root or, if the path
+	// begins with "../", to the directory that its leading "../"s lead to: two levels
+	// up for "../.././../rules".
 	//
-	// A directory's files take precedence over its parents', and these over files
-	// named by path. Among equals, later elements take precedence.
+	// A directory's files take precedence over those of its parents, and all of these
+	// over files named by path. Among equals, later elements take precedence.
 	IgnoreFiles []string
 
 	// GitIgnore skips what git would leave out of a repository's work tree: .git, and
@@ -115,27 +116,27 @@ type Options struct {
 	// file (core.excludesFile) ignore. Outside a repository it skips nothing. It does
 	// not run git.
 	//
-	// If root is in a repository, the rules of the directories above it apply too, but
-	// cannot ignore root itself. A repository below root, such as a submodule, is
-	// judged by its own rules alone. Files that git tracks although a rule ignores them
-	// are skipped as well: only git's index knows them. A file of IgnoreFiles takes
-	// precedence over a .gitignore beside it.
+	// If root is in a repository, the rules of the directories above root apply too, but
+	// cannot ignore root itself. In a repository below root, such as a submodule, only
+	// its own rules apply. Files that git tracks although a rule ignores them are skipped
+	// as well: only git's index, which is not read, lists them. A file of IgnoreFiles
+	// takes precedence over a .gitignore beside it.
 	//
-	// A file with rules that cannot be read, a damaged configuration of git, or a .git
-	// that cannot be looked at, is a failure of its own, and the other rules apply. With [Options.FS], repositories
-	// are those in FS, and git's configuration is not used.
+	// A rules file that cannot be read, a damaged configuration of git, or a .git that
+	// cannot be examined is a failure of its own, and the other rules apply. With
+	// [Options.FS], repositories are those in FS, and git's configuration is not used.
 	GitIgnore bool
 
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
-	// SkipLarger, if positive, skips files of more than that many bytes, before
-	// MaxFileSize and SkipBinary. It costs no system call for files that are read.
-	// [NoRead] and [Walk] make one for each file.
+	// SkipLarger, if positive, skips files of more than that many bytes. It applies
+	// before MaxFileSize and SkipBinary. It costs no system call for files that are
+	// read. With [NoRead] and in [Walk], it costs one for each file.
 	SkipLarger int64
 
-	// SkipBinary skips files with a NUL byte in their first 8 KiB. A lower
-	// [Options.ReadSize] still reads those, and [NoRead] is invalid.
+	// SkipBinary skips files with a NUL byte in their first 8 KiB. It reads these 8 KiB
+	// even if [Options.ReadSize] is lower, and cannot be combined with [NoRead].
 	SkipBinary bool
 
 	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
@@ -148,34 +149,38 @@ type Options struct {
 	Select func(*File) bool
 
 	// SelectDir, if not nil, is called before a directory below root is opened. If
-	// it returns false, the directory is left out with all its contents, and adds
-	// one to Report.Found and to Report.Skipped[SkippedSelectDir]. It is called as
-	// [Options.Select] is, with an [Entry] without metadata.
+	// it returns false, the run leaves out the directory with all its contents, and
+	// adds one to Report.Found and to Report.Skipped[SkippedSelectDir]. Like
+	// [Options.Select], it is called on the workers, several calls at a time. Its
+	// [Entry] has no metadata.
 	//
 	// [Walk] yields a directory after SelectDir has returned true. It also calls
 	// SelectDir for directories that [Options.MaxDepth] leaves closed. SelectDir
-	// judges paths: a link may still lead to a directory that it refuses. Of several
-	// links to one directory, it gets only the first.
+	// judges one path: a link may still lead to a directory that SelectDir has refused
+	// under another path. If several links lead to one directory, SelectDir gets only
+	// the first link.
 	SelectDir func(Entry) bool
 
 	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG
-	// or .nobackup. A directory, root included, that lists a regular file of such
-	// a name is left out with all its contents, and adds one to Report.Found and
-	// to Report.Skipped[SkippedMarked]. Only the listing shows this, so [Walk] has
-	// already yielded the directory. Entries are kept in memory until their
-	// directory's listing ends.
+	// or .nobackup. If a directory, root included, has a regular file of such a name,
+	// the run leaves out the directory with all its contents, and adds one to
+	// Report.Found and to Report.Skipped[SkippedMarked]. Only the listing shows the
+	// file, so [Walk] has already yielded the directory. Entries are kept in memory
+	// until their directory's listing ends.
 	SkipMarked []string
 
 	// OneFilesystem keeps the run from entering directories on another device than
-	// root's. Where there are no device numbers (Windows), all count as one.
+	// root's. Without device numbers (on Windows), all directories count as being on
+	// one device.
 	OneFilesystem bool
 
 	// # Symbolic links
 	//
 	// Symlinks selects what happens to symbolic links below root. A link's target is
-	// processed under the link's path, which the filters judge. [Options.Exclude] and
-	// [Options.SkipHidden] also judge the target's own path in root. A link that leads
-	// nowhere, or to itself, is skipped; more than 255 links in a row are a failure.
+	// processed under the link's path, and the filters apply to that path.
+	// [Options.Exclude] and [Options.SkipHidden] also apply to the target's own path in
+	// root. A link that leads nowhere, or to itself, is skipped. A chain of more than
+	// 255 links is a failure.
 	Symlinks Symlinks
 
 	// SymlinksOutside allows links that lead out of root.
@@ -183,9 +188,9 @@ type Options struct {
 
 	// # What is read of each file
 	//
-	// ReadSize, if positive, limits reads to the first ReadSize bytes of each
-	// file, behind which [File.Reader] reads on. Zero means whole files. [NoRead]
-	// opens no file and leaves [File.Data] nil.
+	// ReadSize, if positive, limits reads, and so [File.Data], to the first ReadSize
+	// bytes of each file. [File.Reader] reads what follows them. Zero means whole files.
+	// [NoRead] opens no file and leaves File.Data nil.
 	ReadSize int
 
 	// MaxFileSize is the size in bytes above which reading a whole file fails with
@@ -193,45 +198,46 @@ type Options struct {
 	// no limit. It does not apply to reads that [Options.ReadSize] limits.
 	MaxFileSize int64
 
-	// Download also reads files whose content is elsewhere, which fetches it: those
-	// that a cloud's driver shows on Windows (FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS).
-	// They are skipped otherwise. [Options.FS] makes no difference between files.
+	// Download also reads files that are stored remotely; reading downloads them. They
+	// are those that the driver of a cloud storage shows on Windows
+	// (FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS). Without Download, the run skips them. With
+	// [Options.FS], no file counts as stored remotely.
 	Download bool
 
 	// Stat fetches each file's metadata with the handle that reads it, for
 	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
-	// file, or use the listing on Windows and Plan 9. In a listing of Windows, a file
-	// that is being written, or that has several names, may be as before the last
-	// change.
+	// file, or use the listing on Windows and Plan 9. A listing on Windows may show
+	// metadata from before the last change, if the file is being written or has several
+	// names.
 	Stat bool
 
 	// # Results, failures and progress
 	//
 	// Ordered gives results in the order of their paths, compared name by name and
-	// byte by byte on every platform. [Process] sorts them at the end. [Stream] and
-	// [Walk] yield them in order. For that they keep a bounded number of results
-	// waiting, and the names of each directory being listed. A file's failure is
-	// yielded in its place, that of a listing before the directory's contents.
-	// Only Process supports Ordered with [SymlinksFollow].
+	// byte by byte on every platform. [Process] sorts the results at the end. [Stream]
+	// and [Walk] yield them in order; for that they hold back a bounded number of
+	// results, and keep the names of each directory being listed. They yield a file's
+	// failure in the file's place, and the failure of a listing before the directory's
+	// contents. Only Process supports Ordered with [SymlinksFollow].
 	Ordered bool
 
-	// OnError, if not nil, is called with each failure, a [*Failure], also that of
-	// root. If it returns nil, the run goes on and reports the failure nowhere else.
+	// OnError, if not nil, is called with each failure, also one of root, as a
+	// [*Failure]. If it returns nil, the run goes on and reports the failure nowhere else.
 	// If it returns an error, the run stops and returns that error. Without OnError,
 	// [Process] returns the failures at its end, and [Stream] and [Walk] yield them as
 	// they occur.
 	//
 	// The calls come one at a time, each on the worker that met the failure, while
 	// other workers run fn. The goroutine that calls Process is one of the
-	// workers. The one that loops over Stream or Walk is not. OnError is not
+	// workers; the goroutine that loops over Stream or Walk is not. OnError is not
 	// called if the run does not start: for invalid options, or an unreadable file that
 	// [Options.IgnoreFiles] names by its path.
 	OnError func(error) error
 
 	// OnSkip, if not nil, is called with each entry that Report counts as skipped, and
-	// the reason. It is not called for what is in a directory that is left out. The
-	// Entry of root, if SkipMarked leaves it out, has an empty Rel. The calls come on
-	// the workers, and no call of OnSkip or OnError overlaps another.
+	// the reason. If a directory is left out, OnSkip is not called for the entries in it.
+	// If SkipMarked leaves out root, the Entry of root has an empty Rel. The calls come
+	// on the workers, and no call of OnSkip or OnError overlaps another.
 	OnSkip func(Entry, SkipReason)
 
 	// Report, if not nil, is filled in before the run returns, whatever its error.
@@ -244,8 +250,8 @@ type Options struct {
 	//
 	// The calls come one at a time, on a goroutine of their own, while workers run
 	// fn and OnError. The last call comes after all calls of fn have returned, on
-	// the goroutine that called [Process]. None is on the goroutine that loops over
-	// [Stream] or [Walk].
+	// the goroutine that called [Process]. No call is made on the goroutine that loops
+	// over [Stream] or [Walk].
 	OnProgress func(Report)
 
 	// # Workers and machines
@@ -254,16 +260,16 @@ type Options struct {
 	// run at the same time. Zero means GOMAXPROCS. Goroutines are started only as
 	// there is work for them.
 	//
-	// Where opens and reads wait for a disk, a network or a FUSE server, more files
-	// than Workers are opened and read at a time, up to 64, and then wait for fn.
-	// With [Options.FS], that is so only if Workers is zero; else at most Workers
-	// goroutines call it.
+	// Where opens and reads wait for a disk, a network or a FUSE server, the run opens
+	// and reads more files than Workers at a time, up to 64. Each file then waits for
+	// its call of fn. With [Options.FS], the run does so only if Workers is zero;
+	// otherwise at most Workers goroutines call FS.
 	Workers int
 
-	// Shard and Shards divide a job among processes or machines. Of Shards parts,
-	// numbered from 0, the run processes the files of part Shard. A file's part
-	// depends only on its path relative to root. Every part lists all directories.
-	// Zero Shards is no division.
+	// Shard and Shards divide a job among processes or machines. There are Shards
+	// parts, numbered from 0, and the run processes the files of part Shard. A file's
+	// part depends only on its path relative to root. The run of each part lists all
+	// directories. If Shards is zero, the job is not divided.
 	Shard, Shards int
 
 	// DisableURing keeps the run from using io_uring on Linux even where it works.
@@ -275,50 +281,51 @@ type Options struct {
 	// Files, if not nil, gives the paths of the files to process, relative to root
 	// and with slashes. Root is then not listed. A path with a slash at its end
 	// stands for all files below that directory, and one with "/." at its end for the
-	// directory's own files. Each path given counts: one that is given twice, or that
-	// is also in a directory given, is delivered twice.
+	// directory's own files. A file that is given twice, or that is also in a directory
+	// given, is delivered twice.
 	//
 	// A path that does not lead to a regular file is a failure of its own. If
 	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if
 	//   - the path is empty, absolute, above 65,536 bytes or 4,096 elements, or has
-	//     a NUL byte or an element that is empty, "." or "..", but for its end;
+	//     a NUL byte;
+	//   - it has an element that is empty, "." or "..", not counting a "/" or "/." at
+	//     its end;
 	//   - it names a directory without a slash at its end, a symbolic link (without
 	//     [SymlinksFiles]) or another file that is not regular;
-	//   - a directory in it is a link, but for an FS that follows links.
+	//   - a directory in it is a link, unless FS follows links.
 	//
 	// Root and the directories of the paths need not be readable if they can be searched,
 	// as a /home of mode 711 can (Linux, macOS, FreeBSD, Solaris and AIX, but not with the
 	// generic backend).
 	//
-	// The paths are grouped by directory as they come: a worker that has nothing
-	// else to do takes the batch that came since, up to some 4 MiB. With
+	// The run groups the paths by directory, batch by batch: a worker that has nothing
+	// else to do takes the paths that have come since the last batch, up to some 4 MiB. With
 	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
 	// given, files below a directory in path order. [Process] sorts all by path.
 	//
-	// The options judge a path as if it had been listed, before it is opened, and
-	// each directory in it too. If one of these is left out, by [Options.Exclude],
-	// [Options.SkipHidden], [Options.IgnoreFiles], [Options.GitIgnore],
-	// [Options.SkipMarked] or [Options.SelectDir], the path is skipped for that
-	// reason, which is no failure, and a link is skipped as in a listing. A path with a
-	// slash at its end counts as a directory, so only for SelectDir and SkipMarked: see
-	// [Report]. For each
-	// batch, ignore files and SkipMarked's names are looked up, and SelectDir is
-	// called, anew. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow]
-	// are about listings and cannot be combined with Files. Root must be a directory.
-	// [Walk] yields the paths that lead to files, and of directories what it always
-	// does.
+	// Before a path is opened, the options apply to it, and to each directory in it, as
+	// if they had been listed. If [Options.Exclude], [Options.SkipHidden],
+	// [Options.IgnoreFiles], [Options.GitIgnore], [Options.SkipMarked] or
+	// [Options.SelectDir] leaves out one of these directories, the path is skipped for
+	// that reason, which is no failure. With [SymlinksFiles], a link is skipped for the
+	// same reasons as in a listing. A path with a slash at its end is a directory, so
+	// [Report] counts it as skipped only if SelectDir or SkipMarked leaves it out. The
+	// run looks up ignore files and SkipMarked's names, and calls SelectDir, anew for each
+	// batch. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
+	// listings and cannot be combined with Files. Root must be a directory. [Walk] yields
+	// the paths that lead to files, and what is below a directory given.
 	//
-	// With [Options.FS], the directories of the paths are not opened unless a path
-	// in them fails, and neither is root if it is ".": in an object store, that would
-	// list them.
+	// With [Options.FS], the run opens a directory of the paths only if a path in it
+	// fails, and does not open a root of ".", since to open a directory of an object
+	// store lists it.
 	//
-	// The sequence is pulled once in each run, on one goroutine, which calls no fn
-	// until the sequence has returned. For Process and [ForEach] that is the calling
-	// one. The sequence may wait: what it has yielded until then is processed and
-	// delivered. When the run is stopped, yield returns false. A panic in the sequence
-	// is handled as one in fn. A run returns only when the sequence has returned.
-	// So after a cancel no call of fn begins, but a sequence that may wait for long
-	// must itself end when ctx does.
+	// Each run pulls the sequence once, on one goroutine, which calls no fn until the
+	// sequence has returned. For Process and [ForEach] this is the calling goroutine. The
+	// sequence may wait: meanwhile the run processes and delivers what has been yielded so
+	// far. When the run is stopped, yield returns false. A panic in the sequence is
+	// handled as one in fn. A run returns only when the sequence has returned. So after a
+	// cancel no call of fn begins, but a sequence that may wait for long must itself end
+	// when ctx does.
 	Files iter.Seq[string]
 
 	// FS, if not nil, is read in place of the operating system's files. Root is
@@ -365,7 +372,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
-		c.stat = true // nothing else shows what a path leads to, or the size; or it is fetched anyway
+		c.stat = true // only metadata show what a path leads to, or the size; for statFirst they are fetched anyway
 	}
 	if c.gitRoot != "" {
 		c.gitFS = o.hooks.GitFS
@@ -386,7 +393,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 // callbacks returns the caller's functions, without fn.
 func (o *Options) callbacks() callbacks {
 	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
-	// A closure keeps what it uses and not o, which then need not be allocated.
+	// Each closure captures the function that it calls, and not o: so o need not be allocated.
 	if call := o.Select; call != nil {
 		c.selectFile = func(f *currentFile) bool {
 			selects := call((*File)(f))

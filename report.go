@@ -28,7 +28,7 @@ const (
 	SkippedDangling        SkipReason = "dangling"         // a symbolic link that leads nowhere, or to itself, where Options.Symlinks follows links
 	SkippedLarger          SkipReason = "larger"           // by Options.SkipLarger
 	SkippedBinary          SkipReason = "binary"           // content with a NUL byte, by Options.SkipBinary
-	SkippedRemote          SkipReason = "remote"           // content that would be fetched, without Options.Download
+	SkippedRemote          SkipReason = "remote"           // content that is stored remotely, without Options.Download
 	SkippedByFunc          SkipReason = "func"             // fn returned ErrSkip or fs.SkipAll
 )
 
@@ -41,9 +41,10 @@ const notSkipped SkipReason = ""
 //
 // Found counts the entries that are not directories. A directory, or root, adds one
 // to Found and Failed if it could not be opened or read to its end. It adds one to
-// Found and Skipped if [Options.SelectDir] left it out, or what it proved to be
-// once opened. Those left out by path or name (MaxDepth, SkipHidden, Include,
-// Exclude, IgnoreFiles, GitIgnore) are not counted.
+// Found and Skipped if [Options.SelectDir] left it out, or if opening or listing it
+// showed the reason (OneFilesystem, SkipMarked, a duplicate). A directory left out by
+// its path or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles, GitIgnore) is
+// not counted.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
@@ -70,8 +71,8 @@ func newReport(c counts, elapsed time.Duration) Report {
 	return r
 }
 
-// Add adds what another run did, for one Report of several roots. Elapsed becomes the
-// sum, too.
+// Add adds the Report of another run to r, for one Report of several roots. Elapsed
+// becomes the sum, too.
 func (r *Report) Add(other Report) {
 	r.Directories += other.Directories
 	r.Found += other.Found
