@@ -26,17 +26,17 @@ const (
 	defaultQuiet   = 50 * time.Millisecond
 	defaultMaxWait = time.Second
 	defaultPoll    = time.Second
-	pollShare      = 100              // polling takes one part in so many of one processor
-	minPoll        = time.Millisecond // between two looks
-	maxPoll        = time.Hour        // between two looks
+	pollShare      = 100              // polling uses at most 1/pollShare of one processor
+	minPoll        = time.Millisecond // the shortest interval between two polls
+	maxPoll        = time.Hour        // the longest
 	farAhead       = time.Minute      // a file that settles later has a time in the future
-	maxRetry       = time.Minute      // between two looks at what could not be read
+	maxRetry       = time.Minute      // the longest pause before another try to read what could not be read
 
-	defaultSaveAfter = 30 * time.Second // a change
+	defaultSaveAfter = 30 * time.Second // from a change to the save
 )
 
-// How long a save waits for another process that saves, which takes less than a second: not for long while changes may
-// have to be delivered, nor when somebody waits for the end.
+// How long a save waits for another process that saves, which takes less than a second. A save during the loop waits
+// briefly, since changes may have to be delivered. So does the last save, since somebody waits for the loop to end.
 const (
 	saveWait = 50 * time.Millisecond
 	lastWait = time.Second
@@ -44,7 +44,7 @@ const (
 
 var errEnded = errors.New("watch: the loop has ended")
 
-// A source says what may have changed. Events.Source, which says what its methods do, is the one that is used; tests have others.
+// A source reports what may have changed. Programs use events.Source, which documents the methods; tests have other sources.
 type source interface {
 	Add(rel string) error
 	Ready() <-chan struct{}
@@ -57,13 +57,13 @@ type source interface {
 func openEvents(root string) (source, error) {
 	s, err := events.Open(root)
 	if err != nil {
-		return nil, err // s would be a source that is not nil
+		return nil, err // not s: a nil *events.Source makes a source that is not nil
 	}
 	return s, nil
 }
 
-// A loop is one use of a Watcher. All but watchDir is called on the goroutine of the
-// caller's loop.
+// A loop is one use of a Watcher. Its methods run on the goroutine of the caller's loop.
+// Workers also call watchDir and, through OnError, noteFailure.
 type loop[T any] struct {
 	w       *Watcher[T]
 	yield   func(Change[T], error) bool
@@ -72,32 +72,32 @@ type loop[T any] struct {
 
 	skipAll   atomic.Bool  // fn has returned fs.SkipAll
 	refused   atomic.Bool  // Options.OnError has returned an error
-	hasFailed atomic.Bool  // what had not, or for another reason, since planRetry was called
-	inFn      atomic.Int64 // nanoseconds, in this burst
+	hasFailed atomic.Bool  // since planRetry was called, there is a new failure, or an old one has another reason
+	inFn      atomic.Int64 // nanoseconds that this burst has spent in fn, summed over the calls
 
-	dirty       map[string]bool // what the next burst looks at
-	still       map[string]bool // of these, the files to which nothing has happened since the last look, as events tell
-	first, last time.Time       // when something was added to it
+	dirty       map[string]bool // the paths that the next burst looks at
+	still       map[string]bool // the unsettled files in dirty; true: events tell of no change since the last look
+	first, last time.Time       // when events added the first and the last path to dirty; first is zero if none did
 	syncs       []chan<- error
-	left        bool          // by the caller
-	measures    bool          // this burst is a look, whose cost is measured
-	away        time.Duration // of processors, in the caller's loop, if measures is set
-	rootAway    bool          // nothing but a look at it shows that it is back
-	look        time.Duration // of processors, that the last look has taken beside fn, as far as is known
+	left        bool          // the caller has left the loop
+	measures    bool          // something is polled, so the cost of this burst is measured
+	away        time.Duration // processor time of the caller's loop body in this burst, if measures is set
+	rootAway    bool          // only polling shows that root is back
+	look        time.Duration // processor time of the last poll without that in fn, as far as is known
 	begun       bool          // the first burst has ended
-	listed      bool          // root was, once
+	listed      bool          // root has been listed, once at least
 	unsaved     bool
-	saveError   string // the last that was yielded
+	saveError   string // the error of the last save, as text; "" if it succeeded
 	broken      string // why the last run could not begin
 	saidLimit   bool
 
 	settleAt, saveAt, pollAt, retryAt time.Time // zero: not planned
 
-	retryPause time.Duration // before retryAt
+	retryPause time.Duration // the pause that ends at retryAt
 
 	mu          sync.Mutex
 	polled      map[string]error // the directories without a watch, and why
-	rootWatched bool             // or polled, by this run
+	rootWatched bool             // this run has set the watch of root, or root is polled
 }
 
 // open opens the session.
@@ -130,7 +130,8 @@ func (l *loop[T]) open() (err error) {
 	return err
 }
 
-// noteFailure notes a failure that the session has not told of before. What failed in fn is tried again when it changes.
+// noteFailure notes a failure that is new to the session, so that the next retry comes soon. A file that failed in fn needs no
+// retry: the loop looks at it again when it changes.
 func (l *loop[T]) noteFailure(err error) {
 	var f *fileproc.Failure
 	if errors.As(err, &f) && f.Kind != fileproc.FailedFunc {
@@ -151,7 +152,7 @@ func (l *loop[T]) run(ctx context.Context) {
 		for _, done := range l.syncs {
 			done <- errEnded
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait) // a cancel must not lose what was found out
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait) // a cancel must not lose results
 		defer cancel()
 		l.failed(l.session.Close(ctx))
 	}()
@@ -162,9 +163,9 @@ func (l *loop[T]) run(ctx context.Context) {
 	}
 }
 
-// send yields, unless the caller has left the loop. It reports whether it goes on.
+// send yields c and err, unless the caller has left the loop. It reports whether the loop goes on.
 func (l *loop[T]) send(c Change[T], err error) bool {
-	if l.measures { // two system calls
+	if l.measures { // else it would cost two system calls for nothing
 		defer func(start time.Duration) { l.away += l.w.processorTime() - start }(l.w.processorTime())
 	}
 	l.left = l.left || !l.yield(c, err)
@@ -178,13 +179,13 @@ func (l *loop[T]) failed(err error) {
 	}
 }
 
-// burst looks at what is dirty, and reports whether the loop goes on.
+// burst runs over the dirty paths, and reports whether the loop goes on.
 func (l *loop[T]) burst(ctx context.Context) bool {
 	names := slices.Collect(maps.Keys(l.dirty))
 	clear(l.dirty)
 	l.first = time.Time{}
 	all := slices.Contains(names, ".")
-	// The first burst reads all files: what a look costs is not known yet.
+	// The first burst is not measured: it reads all files, so it costs more than a poll.
 	l.measures, l.away = l.begun && len(l.pollNames()) > 0, 0
 	l.forgetPolled(names)
 	if all {
@@ -216,7 +217,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 			}
 			var f *fileproc.Failure
 			if err != nil && (!errors.As(err, &f) || l.refused.Load()) {
-				l.begun = false // it has ended the run, and the loop
+				l.begun = false // err ends the loop, and run adds no context.Cause to it
 				return false
 			}
 			l.noteFailure(err)
@@ -224,7 +225,7 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		if l.skipAll.Load() {
 			return false
 		}
-		if all && l.source != nil && !l.rootWatched { // it is away: no event tells when it is back
+		if all && l.source != nil && !l.rootWatched { // root is away: no event tells when it is back
 			_ = l.source.Close()
 			l.source, l.rootAway = nil, true
 		}
@@ -244,7 +245,8 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	return true
 }
 
-// forgetPolled forgets the directories without a watch that are about to be looked at, and all below.
+// forgetPolled removes from polled the names that a burst is about to look at, and all directories below them. The burst calls
+// watchDir, which adds those that still get no watch.
 func (l *loop[T]) forgetPolled(names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +276,7 @@ func (l *loop[T]) openSource() {
 	}
 	l.source, l.rootAway = nil, false
 	var err error
-	l.source, err = l.w.open(l.w.root) // else root is polled, until there are events
+	l.source, err = l.w.open(l.w.root) // without a source, root is polled
 	if errors.Is(err, events.ErrLimit) {
 		l.mu.Lock()
 		l.polled["."] = err
@@ -283,8 +285,8 @@ func (l *loop[T]) openSource() {
 	l.rootAway = err != nil && !errors.Is(err, events.ErrUnsupported) && !errors.Is(err, events.ErrLimit)
 }
 
-// watchDir sets the watch of a directory that a run is about to list, or in which it looks for rules. What happens
-// there before is listed, what happens later is an event.
+// watchDir sets the watch of a directory. A run calls it before it lists the directory or looks for ignore rules there:
+// the run sees what has happened before, and events report what happens later.
 func (l *loop[T]) watchDir(rel string) {
 	if l.source == nil {
 		return
@@ -292,8 +294,8 @@ func (l *loop[T]) watchDir(rel string) {
 	err := l.source.Add(rel)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What is polled stays so, with a watch too, until a run looks at all of it, see forgetPolled: this one may
-	// look at a part, and something may have happened in the rest before.
+	// A polled directory stays polled, even with a watch, until a run looks at all of it, see forgetPolled. This run
+	// may look at a part only, and the rest may have changed before the watch was set.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.polled[rel] = err
 	}
@@ -315,7 +317,7 @@ func (l *loop[T]) sayLimit() bool {
 	return l.send(Change[T]{}, fmt.Errorf("%w: %d directories (on Linux, fs.inotify.max_user_watches is the limit)", ErrLimit, n))
 }
 
-// pollNames returns what no event tells of: root for all, or the topmost directories without a watch.
+// pollNames returns the directories to poll: root if no event covers the whole tree, else the topmost ones without a watch.
 func (l *loop[T]) pollNames() []string {
 	if l.source == nil || l.w.opts.Symlinks != fileproc.SymlinksSkip {
 		return []string{"."}
@@ -336,18 +338,19 @@ func (l *loop[T]) pollNames() []string {
 	return names
 }
 
-// plan sets the times of what is to be done while nothing happens, after a burst.
+// plan runs after a burst, which has taken the processor time cost. It sets the times at which the loop looks again at unsettled
+// files, polls, saves and retries, all without an event.
 func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
 	now := time.Now()
 	l.settleAt = time.Time{}
 	for _, at := range l.session.Unsettled() {
-		// The latest, so that one look is enough for all.
+		// The latest time, so that one burst is enough for all files.
 		if at.Sub(now) < farAhead && at.After(l.settleAt) {
 			l.settleAt = at
 		}
 	}
 	if soonest := now.Add(defaultQuiet); !l.settleAt.IsZero() && l.settleAt.Before(soonest) {
-		l.settleAt = soonest // so that the loop never does this alone
+		l.settleAt = soonest // so that settling does not keep the loop busy
 	}
 	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
 		l.saveAt = now.Add(l.w.saveAfter)
@@ -356,7 +359,7 @@ func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
 	switch names := l.pollNames(); {
 	case len(names) == 0:
 		l.pollAt = time.Time{}
-	case all || l.pollAt.IsZero(): // this burst has looked, or it is new
+	case all || l.pollAt.IsZero(): // this burst was a poll, or polling is new
 		pause := l.poll()
 		if l.measures && !l.rootAway {
 			l.measure(cost)
@@ -366,11 +369,12 @@ func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
 	}
 }
 
-// poll returns the least time between two looks.
+// poll returns the shortest interval between two polls.
 func (l *loop[T]) poll() time.Duration { return max(cmp.Or(l.w.Poll, defaultPoll), minPoll) }
 
-// measure sets look after one in which the processors have worked for the time cost, in fn too. There it is not known how many have,
-// at most all. So in a burst that calls fn, look only grows, by what was certainly not in fn.
+// measure sets look after a burst that has taken the processor time cost, including that in fn. Only the elapsed time in fn is
+// known, during which up to GOMAXPROCS processors have worked. So a burst that calls fn can only raise look, to the part of
+// cost that was certainly not in fn.
 func (l *loop[T]) measure(cost time.Duration) {
 	if inFn := time.Duration(l.inFn.Load()); inFn == 0 {
 		l.look = cost
@@ -379,8 +383,8 @@ func (l *loop[T]) measure(cost time.Duration) {
 	}
 }
 
-// planRetry sets the time at which what could not be read is tried again, after pauses that grow:
-// what kept the last burst from it may pass without an event.
+// planRetry sets the time of the next try to read what could not be read, after pauses that grow:
+// the reason for the failure may pass without an event.
 func (l *loop[T]) planRetry(now time.Time) {
 	if l.hasFailed.Swap(false) {
 		l.retryAt, l.retryPause = time.Time{}, 0
@@ -388,21 +392,21 @@ func (l *loop[T]) planRetry(now time.Time) {
 	switch {
 	case len(l.unread()) == 0:
 		l.retryAt, l.retryPause = time.Time{}, 0
-	case l.retryAt.IsZero(): // this burst has tried it, or it is new
+	case l.retryAt.IsZero(): // this burst was a retry, or the failure is new
 		l.retryPause = min(max(2*l.retryPause, l.poll()), maxRetry)
 		l.retryAt = now.Add(l.retryPause)
 	}
 }
 
-// isPassing reports whether a run could not begin for a reason that may pass, as when a file of Options.IgnoreFiles cannot be read. At
-// the beginning that ends the loop, as invalid options do.
+// isPassing reports whether err is the reason why a run could not begin, and may pass, as when a file of Options.IgnoreFiles cannot be
+// read. In the first burst such an error ends the loop, as invalid options do.
 func (l *loop[T]) isPassing(ctx context.Context, err error) bool {
 	var f *fileproc.Failure
 	var e *fs.PathError
 	return l.begun && !l.refused.Load() && ctx.Err() == nil && !errors.As(err, &f) && errors.As(err, &e)
 }
 
-// unread returns what could not be read when it was last looked at.
+// unread returns the paths that could not be read at the last look.
 func (l *loop[T]) unread() (names []string) {
 	if l.broken != "" {
 		return []string{"."}
@@ -422,7 +426,7 @@ func (l *loop[T]) isRootUnread() bool {
 	return false
 }
 
-// wait returns when there is something for a burst, or false when ctx ends.
+// wait returns true when a burst is due, and false when ctx ends or the caller has left the loop.
 func (l *loop[T]) wait(ctx context.Context) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -432,7 +436,7 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 			hints = l.source.Ready()
 		}
 		select {
-		case done := <-l.w.syncs: // also if there is always something to do
+		case done := <-l.w.syncs: // before due, which may always find a burst
 			l.syncs = append(l.syncs, done)
 			l.sync(ctx)
 		case <-hints:
@@ -459,11 +463,11 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 	}
 }
 
-// due does what is due, and returns how long there is nothing to do, or 0 for a burst.
+// due does what is due. It returns 0 if a burst is due, else the time until something is.
 func (l *loop[T]) due(ctx context.Context) time.Duration {
 	now := time.Now()
 	is := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
-	isDue := false // all that is, in one burst
+	isDue := false // one burst does all that is due
 	if is(l.settleAt) {
 		isDue, l.settleAt = true, time.Time{}
 		if l.source != nil {
@@ -496,7 +500,7 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	}
 	save := l.saveAt
 	if len(l.dirty) > 0 {
-		save = time.Time{} // behind the burst
+		save = time.Time{} // after the burst
 	}
 	next := time.Time{}
 	for _, at := range []time.Time{l.settleAt, l.pollAt, save, l.retryAt} {
@@ -526,7 +530,7 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 	return max(next.Sub(now), 1)
 }
 
-// isStill reports whether events would have told of what has happened to the file rel, and have not.
+// isStill reports whether events cover the file rel, and none has told of a change of it or of a directory above it.
 func (l *loop[T]) isStill(rel string) bool {
 	if l.source == nil || l.w.opts.Symlinks != fileproc.SymlinksSkip {
 		return false
@@ -548,7 +552,7 @@ func (l *loop[T]) mark(names []string) {
 	}
 }
 
-// take adds what events hint at to what is dirty.
+// take adds the paths that events hint at to dirty.
 func (l *loop[T]) take() {
 	hints := l.source.Take()
 	for _, h := range hints {
@@ -562,7 +566,7 @@ func (l *loop[T]) take() {
 	}
 }
 
-// sync makes all dirty that may have changed until now.
+// sync adds to dirty all that may have changed until now.
 func (l *loop[T]) sync(ctx context.Context) {
 	l.mark(l.pollNames())
 	l.mark(l.unread())
@@ -575,7 +579,8 @@ func (l *loop[T]) sync(ctx context.Context) {
 	l.take()
 }
 
-// save saves, or tries again later: a change is not kept waiting by another process that holds the cache file's lock.
+// save saves the cache file, or plans another try. It waits only briefly for another process that holds the file's lock, since
+// changes must not wait for that.
 func (l *loop[T]) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)
 	defer cancel()

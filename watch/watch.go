@@ -1,5 +1,5 @@
-// Package watch is package fileproc for programs that follow a tree: a loop yields the
-// results of all files, and then those of each file that changes, until it ends.
+// Package watch is package fileproc for programs that follow a tree. A loop yields the
+// results of all files, and then a result for each change of a file, until the loop ends.
 //
 //	for c, err := range watch.Stream(ctx, "notes", incremental.Options[string]{File: "notes.cache", Version: "1"},
 //		fileproc.Options{Suffixes: []string{".md"}}, title) {
@@ -17,40 +17,39 @@
 //
 // # What it promises
 //
-// After the tree has been still for the quiet time, the results delivered are those of
-// a full run of fileproc.Process, whatever happened before. A result replaces the one
-// before for the same path; a failure and a deletion end it. While root, or a
-// directory, cannot be read, what was delivered of it stands. What cannot be read is
-// looked at again by Sync, and after pauses that grow to a minute.
+// Once the tree has not changed for the quiet time, the delivered results are those of
+// a full run of fileproc.Process, whatever happened before. A result replaces the previous
+// one for the same path; a failure or a deletion withdraws it. While root or a
+// directory cannot be read, the results delivered for its files remain valid. Sync tries
+// again to read what could not be read, and so does the loop, after pauses that grow to a minute.
 //
-// Events of the system are hints: each is followed by a look at the metadata, or at the
+// Events of the system are hints: after an event, the loop compares the metadata or the
 // content, as package incremental decides. So fn is called once for each change of a
-// file, and never twice at a time for one path. What the options leave out is not watched. An edited ignore
-// file shows as deletions and new files.
+// file, and never concurrently for one path. Paths that the options leave out are not watched.
+// After an edit of an ignore file, the loop yields deletions and new files.
 //
 // # Where there are no events
 //
-// Root is what its path leads to at each time: all names in it, and in the targets of its
-// links, are watched as well, or looked at each second where that is not possible.
+// Root is the directory to which its path leads at any time. So the loop also watches each
+// name in that path, and in the targets of its links, or checks them each second where it cannot watch them.
 //
 // On Linux, inotify watches each directory of ext4, xfs, btrfs, tmpfs, f2fs, ZFS, bcachefs
-// and overlayfs. On Windows, one handle watches the tree. On macOS, the BSDs and all other systems,
-// on network and FUSE mounts, with
-// Options.FS, and in directories for which Linux allows no more watches, the tree is
-// polled: it is run over at an interval of a hundred times the processor time that this takes,
-// at least Watcher.Poll. With Symlinks, other than SymlinksSkip, it is polled too:
-// no event tells what happens behind a link.
+// and overlayfs. On Windows, one handle watches the tree. The loop polls on macOS, the BSDs and
+// all other systems, on network and FUSE mounts, with Options.FS, and in directories for which
+// Linux allows no more watches. It also polls with Symlinks other than SymlinksSkip, since
+// no event reports a change behind a link. The interval between two polls is a hundred
+// times the processor time that a poll takes, but at least Watcher.Poll.
 //
 // Some changes give no event: a store through a shared memory mapping, before the file is
-// unmapped; a write by another name (hard link) outside root, in a directory that is left out, or by one that is gone
-// when the event is looked at; a write to a file that is mounted over another, or by Linux's
-// io_submit or through a loop device before that ends; what another machine, or a program that has the
-// lower layer of an overlay, changes. They show when the file is looked at next.
+// unmapped; a write by another name (hard link) that is outside root, in a directory that is left out, or gone
+// when the loop looks at the event; a write to a file that is mounted over another; a write by Linux's
+// io_submit, before the file is closed; a write through a loop device, before the device is detached; a change by
+// another machine, or by a program that has the lower layer of an overlay. The loop sees them when it next looks at the file.
 //
 // # A program that writes into the tree
 //
-// A program whose output is below root wakes itself with each result. Leave the output
-// out with Options.Exclude. The cache file may be below root: it is never delivered.
+// A program that writes its output below root wakes itself with each result. Exclude the
+// output with Options.Exclude. The cache file may be below root: it is never delivered.
 package watch
 
 import (
@@ -66,41 +65,41 @@ import (
 	"github.com/fileproc/fileproc/watch/internal/events"
 )
 
-// A Change is the result for one file, or its deletion, or the mark that all is delivered.
+// A Change is the result for one file, or its deletion, or the mark that all results are delivered.
 type Change[T any] struct {
 	incremental.Result[T]
 
-	// Settled marks the end of a burst: what was known to have changed has been
-	// delivered. A Change that is Settled has nothing else. The first one
-	// comes when root can be listed and all files that were there are delivered. A burst in
-	// which no result has changed has none.
+	// Settled marks the end of a burst: all known changes have been delivered. Such
+	// a Change has no other field set. The first one comes when root can be listed and
+	// all files that were there are delivered. A burst without a changed result
+	// has no such mark.
 	Settled bool
 }
 
-// ErrLimit is in an error that the loop gets once, when the system allows no more
-// watches. The loop goes on: the directories without one are polled.
+// ErrLimit is in an error that the loop yields once, when the system allows no more
+// watches. The loop goes on, and polls the directories without a watch.
 var ErrLimit = errors.New("watch: the system's limit of watches is reached; the rest is polled")
 
-// Stream yields what is there, and then what changes, until ctx ends. It is
+// Stream yields the results of all files, and then each change, until ctx ends. It is
 // [Watcher.Changes] of a Watcher with the default times.
 func Stream[T any](ctx context.Context, root string, inc incremental.Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) iter.Seq2[Change[T], error] {
 	return New(root, inc, opts, fn).Changes(ctx)
 }
 
-// A Watcher follows the files below a directory. Its fields are set before Changes is
-// called.
+// A Watcher follows the files below a directory. Set its fields before you call
+// Changes.
 type Watcher[T any] struct {
-	// Quiet is how long nothing must have changed before a burst of changes is looked
-	// at, so that an editor's save is one change. Zero means 50 milliseconds, and
-	// a negative time none.
+	// Quiet is the time without a change after which the loop looks at a burst of
+	// changes, so that an editor's save is one change. Zero means 50 milliseconds, and
+	// a negative time means no wait.
 	Quiet time.Duration
 
-	// MaxWait is how long a change waits for quiet at most. Zero means one second.
+	// MaxWait is the longest time that a change waits for quiet. Zero means one second.
 	MaxWait time.Duration
 
-	// Poll is the least time between two looks at what is polled. Zero means one
-	// second, and a millisecond is the least. They are further apart if a look takes more than a hundredth of that of one
-	// processor's time, without that in fn. Where the system does not tell a process how much it takes, time that passes counts.
+	// Poll is the shortest interval between two polls. Zero means one second, a millisecond is
+	// the minimum, and an hour the maximum. The interval grows, up to an hour, if a poll takes more than a hundredth of it
+	// in processor time, not counting the time in fn. Where a process cannot ask for its processor time, elapsed time counts.
 	Poll time.Duration
 
 	root  string
@@ -114,12 +113,12 @@ type Watcher[T any] struct {
 
 	// What New sets, and tests replace.
 	open          func(root string) (source, error)
-	processorTime func() time.Duration // which the process has taken
-	saveAfter     time.Duration        // a change
+	processorTime func() time.Duration // that the process has used so far
+	saveAfter     time.Duration        // from a change to the save
 }
 
-// New returns a Watcher, whose arguments are those of incremental.Stream, but for
-// inc.Deleted, which is not called, and opts.Files, which must be nil.
+// New returns a Watcher. The arguments are those of incremental.Stream, with two
+// exceptions: inc.Deleted is not called, and opts.Files must be nil.
 func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) *Watcher[T] {
 	w := &Watcher[T]{
 		root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error), ended: make(chan struct{}),
@@ -131,20 +130,20 @@ func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, 
 	return w
 }
 
-// Changes yields the results of all files, those that are unchanged since an earlier
-// process saved them among them, and what is deleted since. Then it yields each change.
+// Changes first yields the results of all files, also those that are unchanged since an
+// earlier process saved them, and the deletions since then. Then it yields each change.
 //
-// Failures are yielded as by fileproc.Stream, or go to Options.OnError, and the loop goes
-// on. It ends when ctx does, with context.Cause(ctx), when OnError returns an error,
-// when fn returns fs.SkipAll, and for invalid options. It saves the
-// cache file at the end, and 30 seconds after a change. An error of that wraps
-// incremental.ErrNotSaved, and ends nothing: 30 seconds later it tries again. While
-// another process holds the cache file's lock, changes are delivered as always, and the
-// end waits a second for it. What is not saved is processed again by the next loop.
+// Changes yields failures as fileproc.Stream does, or passes them to Options.OnError, and the loop goes
+// on. The loop ends when ctx does, with context.Cause(ctx), when OnError returns an error,
+// when fn returns fs.SkipAll, and for invalid options. The loop saves the
+// cache file at its end, and 30 seconds after a change. If saving fails, the error wraps
+// incremental.ErrNotSaved, and the loop goes on and tries again 30 seconds later. While
+// another process holds the cache file's lock, the loop delivers changes as always; at its
+// end it waits a second for the lock. The next loop processes again what was not saved.
 //
-// Each burst is a run: with Ordered, its results are in order, and its deletions behind
-// them. Report is that of the last run when the loop gets a Change that is Settled.
-// While the loop does something else, workers wait, and events gather.
+// Each burst is a run: with Options.Ordered, its results come in order, and its deletions after
+// them. When the loop body gets a Change with Settled, Options.Report is that of the last run.
+// While the loop body is busy, workers wait, and events accumulate.
 //
 // One loop at a time may use a Watcher.
 func (w *Watcher[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
@@ -156,7 +155,7 @@ func (w *Watcher[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 	}
 }
 
-// begin notes that a loop runs.
+// begin notes that a loop has begun, so that Sync waits for it.
 func (w *Watcher[T]) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +164,7 @@ func (w *Watcher[T]) begin() {
 	}
 }
 
-// end lets those who wait for the loop go. It may be called again.
+// end makes calls of Sync that wait for the loop fail. It may be called again.
 func (w *Watcher[T]) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,14 +182,14 @@ func (w *Watcher[T]) hasEnded() bool {
 	}
 }
 
-// Sync waits until the loop has taken all that had changed before Sync was called, and
-// has come back for more. It waits for no quiet time, but for a loop that has not begun. It is not called in the
-// loop itself, where it would wait for ever, and fails when ctx or the loop ends, or if the loop has ended.
+// Sync waits until the loop body has taken all changes that were made before the call of Sync, and
+// has come back for more. Sync does not wait for the quiet time. It waits for a loop that has not begun. It fails when
+// ctx or the loop ends, or if the loop has ended. Do not call it in the loop body, where it would wait for ever.
 func (w *Watcher[T]) Sync(ctx context.Context) error {
 	w.mu.Lock()
 	ended := w.ended
 	w.mu.Unlock()
-	done := make(chan error, 1) // the loop does not wait
+	done := make(chan error, 1) // buffered: the loop does not wait for Sync
 	select {
 	case w.syncs <- done:
 	case <-ended:

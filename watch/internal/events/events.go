@@ -1,10 +1,10 @@
-// Package events says what may have changed below a directory: a seam for what the
-// systems offer. An event is a hint, and the reader looks at what it names. No event
-// is missing: what a source cannot name exactly, it names as a whole.
+// Package events reports what may have changed below a directory. It hides how the
+// systems differ. An event is a hint: the reader looks at the path that it names. No event
+// is missing: if a source cannot name a path exactly, it names a directory above it, or root.
 //
-// On Linux each directory is watched by inotify. On Windows one handle watches all
-// that is below root. Elsewhere, and on file systems that other machines or programs
-// change without a word to the kernel, there is no source: see ErrUnsupported.
+// On Linux inotify watches each directory. On Windows one handle watches all
+// that is below root. On other systems, and on file systems that other machines or programs
+// change without telling the kernel, there is no source: see ErrUnsupported.
 package events
 
 import (
@@ -14,26 +14,26 @@ import (
 )
 
 var (
-	// ErrUnsupported is in the error of Open and Add where there are no events, or not
-	// of all changes: the reader has to look by itself now and then.
+	// ErrUnsupported is in the error of Open and Add where the system reports no changes, or
+	// not all of them. The reader then has to poll.
 	ErrUnsupported = errors.New("no events here")
 
 	// ErrLimit is in the error of Add when the system allows no more watches.
 	ErrLimit = errors.New("no more watches")
 )
 
-// A Hint names what may have been made, written, replaced or removed.
+// A Hint names a file or directory that may have been made, written, replaced or removed.
 type Hint struct {
 	Rel  string // a path below root with slashes, "." for root
-	Tree bool   // also anything below Rel
+	Tree bool   // the hint is also about everything below Rel
 }
 
-// maxHints bounds the hints that wait for Take. Beyond it they become one about root.
+// maxHints is the maximum number of hints that wait for Take. If there are more, one hint about root replaces them.
 const maxHints = 1 << 18
 
 // A pending gathers hints until they are taken.
 type pending struct {
-	ready chan struct{} // buffered: who adds does not wait
+	ready chan struct{} // buffered: add does not wait
 
 	mu    sync.Mutex
 	hints map[string]bool // Tree by Rel
@@ -59,8 +59,8 @@ func (p *pending) add(rel string, tree bool) {
 // Ready returns a channel that has a value when Take may return hints.
 func (s *Source) Ready() <-chan struct{} { return s.pending.ready }
 
-// Take returns the hints since the last call, in no order: each path once, and none
-// that is below one with Tree.
+// Take returns the hints since the last call, in no order. It returns each path once, and leaves
+// out the paths below one with Tree.
 func (s *Source) Take() []Hint {
 	p := s.pending
 	p.mu.Lock()

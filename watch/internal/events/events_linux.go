@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is asked of a directory. IN_MODIFY is for files that stay open for long, and
-// IN_ATTRIB for modes and times, which incremental compares.
+// The events that a watch of a directory asks for. IN_MODIFY is for files that stay open for long, and
+// IN_ATTRIB for modes and times, which package incremental compares.
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_CLOSE_WRITE |
 	unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
-// A kernel has the system calls that fail now and then, and what is known of a file system. Tests have others.
+// A kernel has the system calls that fail now and then, and the check of a file system. Tests replace them.
 type kernel struct {
 	addWatch   func(fd int, name string, mask uint32) (watch int, err error)
 	read       func(fd int, b []byte) (n int, err error)
@@ -30,23 +30,23 @@ type kernel struct {
 	keepsTimes func(name string) (bool, error) // as fsinfo.KeepsTimes
 }
 
-// A Source watches directories below one root. Its methods may be called by several
-// goroutines at a time, but for Close, which is the last call.
+// A Source watches directories below one root. Several goroutines may call its methods at a
+// time, except Close, which must be the last call.
 type Source struct {
 	pending *pending
 	kernel  kernel
-	root    string // as the runs open it
+	root    string // the path by which the runs open it
 	inotify int
 	mounts  int // /proc/self/mountinfo
 	wake    int // an eventfd, with which Close ends the goroutine
 	done    chan struct{}
 
-	reading sync.Mutex // held while events are read and taken in: in their order
-	buf     []byte     // of what is read
+	reading sync.Mutex // held while events are read and handled, so that they stay in order
+	buf     []byte     // for the events that are read
 
 	mu      sync.Mutex // guards what follows
 	top     *dir
-	byWatch map[int32]*dir    // the last one added, see dir.twin
+	byWatch map[int32]*dir    // the directory that was added last with this watch; dir.twin leads to the others
 	way     *way              // to the directory that was root when the source was opened
 	points  map[string]string // see mountPoints
 	moved   bool
@@ -58,7 +58,7 @@ type dir struct {
 	parent *dir
 	name   string
 	subs   map[string]*dir // nil: none
-	watch  int32           // 0: it is not watched
+	watch  int32           // 0: none
 	twin   *dir            // another path of the same directory, by a mount or through a link, with the same watch
 }
 
@@ -69,8 +69,8 @@ func (d *dir) rel() string {
 	return join(d.parent.rel(), d.name)
 }
 
-// Open returns a source that watches nothing below root yet, but notes when root is
-// moved, replaced or unmounted, or leads elsewhere, and what is mounted below it.
+// Open returns a source that watches nothing below root yet. It already notes when root is
+// moved, replaced or unmounted, or leads elsewhere, and what is mounted below root.
 func Open(root string) (*Source, error) {
 	return openWith(root, system())
 }
@@ -109,8 +109,8 @@ func (s *Source) open() (err error) {
 	return err
 }
 
-// tellsOfAll returns an error with ErrUnsupported if the file system of a directory is
-// one that others change without a word to this kernel.
+// tellsOfAll returns an error with ErrUnsupported if others may change the file system of the
+// directory name without telling this kernel.
 func (s *Source) tellsOfAll(name string) error {
 	if ok, err := s.kernel.keepsTimes(name); ok || err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Source) tellsOfAll(name string) error {
 }
 
 func (s *Source) addWatch(name string, mask uint32) (int32, error) {
-	watch, err := s.kernel.addWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD) // root is watched twice
+	watch, err := s.kernel.addWatch(s.inotify, name, mask|unix.IN_ONLYDIR|unix.IN_MASK_ADD) // root is watched twice: IN_MASK_ADD keeps the first mask
 	switch {
 	case err == unix.ENOSPC || err == unix.ENOMEM: // fs.inotify.max_user_watches
 		return 0, fmt.Errorf("%w: %w", ErrLimit, os.NewSyscallError("inotify_add_watch", err))
@@ -129,8 +129,8 @@ func (s *Source) addWatch(name string, mask uint32) (int32, error) {
 	return int32(watch), nil
 }
 
-// Add watches the directory rel. What happens in it from now on gives a hint, so it is
-// to be listed afterwards.
+// Add watches the directory rel. From now on each change in it gives a hint. So the caller lists the
+// directory after Add: a change before Add gives none.
 func (s *Source) Add(rel string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Source) Add(rel string) error {
 		return err
 	}
 	defer done()
-	if _, ok := s.points[rel]; ok { // the others have the file system of the directory above
+	if _, ok := s.points[rel]; ok { // a directory that is no mount point has the file system of the one above
 		if err := s.tellsOfAll(name); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (s *Source) Add(rel string) error {
 	if err != nil {
 		return err
 	}
-	if rel == "." && watch != s.way.root { // another directory than the one that tells when it moves
+	if rel == "." && watch != s.way.root { // root is not the directory that Open found: it was replaced since
 		s.moved = true
 		s.pending.add(".", true)
 	}
@@ -156,7 +156,7 @@ func (s *Source) Add(rel string) error {
 	if d != nil && d.watch == watch {
 		return nil
 	}
-	if s.byWatch[watch] != nil && s.isBehindLink(rel, name) { // which has taken the place of a directory: what is there has its own path
+	if s.byWatch[watch] != nil && s.isBehindLink(rel, name) { // a link has replaced a directory; its target is watched by its own path
 		return nil
 	}
 	d = s.find(rel, true)
@@ -166,7 +166,7 @@ func (s *Source) Add(rel string) error {
 	return nil
 }
 
-// isBehindLink reports whether name, a path of rel, goes through a link below root.
+// isBehindLink reports whether name, a path of the directory rel, leads through a link below root.
 func (s *Source) isBehindLink(rel, name string) bool {
 	f, err := handle(unix.AT_FDCWD, name, 0)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Source) isBehindLink(rel, name string) bool {
 	return err == nil && real != filepath.Join(s.way.real, rel)
 }
 
-// nameOf returns a path of rel that is short enough for the kernel, valid until done is called.
+// nameOf returns a path of rel that is short enough for the kernel. The path is valid until the caller calls done.
 func (s *Source) nameOf(rel string) (name string, done func(), err error) {
 	if name = s.root + "/" + rel; len(name) < unix.PathMax {
 		return name, func() {}, nil
@@ -185,7 +185,7 @@ func (s *Source) nameOf(rel string) (name string, done func(), err error) {
 	at, err := handle(unix.AT_FDCWD, s.root, 0)
 	for err == nil && rel != "" {
 		part := rel
-		if len(part) >= unix.PathMax { // with the NUL byte at its end
+		if len(part) >= unix.PathMax { // PathMax counts the NUL byte at the end
 			part = part[:strings.LastIndexByte(part[:unix.PathMax-1], '/')+1]
 		}
 		var next *os.File
@@ -200,7 +200,7 @@ func (s *Source) nameOf(rel string) (name string, done func(), err error) {
 	return byHandle(at), func() { at.Close() }, nil
 }
 
-// find returns the directory rel, nil if it is not known and not to be made.
+// find returns the directory rel. If it is unknown, find adds it if makes is set, else returns nil.
 func (s *Source) find(rel string, makes bool) *dir {
 	d := s.top
 	for rel != "." && rel != "" {
@@ -222,7 +222,7 @@ func (s *Source) find(rel string, makes bool) *dir {
 	return d
 }
 
-// Drop ends the watches of rel and of all below.
+// Drop ends the watches of rel and of all directories below it.
 func (s *Source) Drop(rel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *Source) drop(d *dir) {
 	s.forget(d)
 }
 
-// unwatch ends the watch of d, unless the directory has another path, or is on the way to root.
+// unwatch takes the watch from d. It ends the kernel's watch unless the directory has another path, or is on the way to root.
 func (s *Source) unwatch(d *dir) {
 	if d.watch == 0 {
 		return
@@ -254,13 +254,13 @@ func (s *Source) unwatch(d *dir) {
 	if s.byWatch[d.watch] = first; first == nil {
 		delete(s.byWatch, d.watch)
 		if !s.way.watches[d.watch] {
-			_, _ = unix.InotifyRmWatch(s.inotify, uint32(d.watch)) // it is gone if the directory is
+			_, _ = unix.InotifyRmWatch(s.inotify, uint32(d.watch)) // fails if the directory, and with it the watch, is gone
 		}
 	}
 	d.watch = 0
 }
 
-// forget removes d, and the directories above it, from the tree if nothing needs them.
+// forget removes d from the tree if nothing needs it, then likewise each directory above it.
 func (s *Source) forget(d *dir) {
 	for d.parent != nil && d.watch == 0 && len(d.subs) == 0 {
 		if d.parent.subs[d.name] == d {
@@ -270,22 +270,22 @@ func (s *Source) forget(d *dir) {
 	}
 }
 
-// Moved reports whether root may not be where it was. Another source is then to be opened.
+// Moved reports whether root may not be where it was. The caller must then open another source.
 func (s *Source) Moved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.moved
 }
 
-// Sync returns when the hints about all that has happened before are there for Take.
-// inotify queues an event before the system call that caused it returns.
+// Sync returns when Take can return the hints about all changes that were made before the call.
+// inotify queues an event before the system call that caused it returns, so Sync need not wait.
 func (s *Source) Sync(context.Context) error {
 	s.takeIn()
 	s.mounted()
 	return nil
 }
 
-// Close ends the source. It waits until nothing of it is left.
+// Close ends the source. It waits until the source's goroutine has ended.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -304,10 +304,11 @@ func (s *Source) closeAll() {
 	}
 }
 
-// lookEvery is how often the way to root is looked at where not all that happens there gives an event.
+// lookEvery is the interval at which the source checks the way to root where not all changes of the way give an event.
 const lookEvery = time.Second
 
-// read takes in what the kernel tells until Close. It makes no system call while nothing happens, unless it has to look at the way to root.
+// read handles what the kernel reports, until Close. While nothing happens it makes no system call, unless it has to check the way to
+// root.
 func (s *Source) read() {
 	defer close(s.done)
 	fds := []unix.PollFd{{Fd: int32(s.inotify), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: int32(s.mounts), Events: unix.POLLPRI}}
@@ -377,7 +378,7 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 		s.moved = true
 		s.pending.add(".", true)
 	}
-	var dirs []*dir // to drop takes some out of the list
+	var dirs []*dir // a copy of the list, from which drop removes some
 	for d := s.byWatch[watch]; d != nil; d = d.twin {
 		dirs = append(dirs, d)
 	}
@@ -398,14 +399,14 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 			continue
 		}
 		if isDir && mask&(unix.IN_MOVED_FROM|unix.IN_DELETE) != 0 {
-			// What is watched there has another path now, or none.
+			// The directories that are watched there have another path now, or none.
 			s.drop(s.find(join(rel, name), false))
 		}
 		s.pending.add(join(rel, name), isDir)
 	}
 }
 
-// mounted hints at what has been mounted or unmounted, also on the way to root.
+// mounted adds hints about all that has been mounted or unmounted, also on the way to root.
 func (s *Source) mounted() {
 	s.look()
 	s.mu.Lock()
@@ -424,7 +425,7 @@ func (s *Source) mounted() {
 	}
 }
 
-// mountPoints says what is mounted at and below root, and as "." also above.
+// mountPoints returns what is mounted at each path at or below root. The entry "." also has the mounts above root.
 func (s *Source) mountPoints() map[string]string {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -433,7 +434,7 @@ func (s *Source) mountPoints() map[string]string {
 	return pointsIn(string(text), s.way.real)
 }
 
-// pointsIn is mountPoints for a root without links and the text of mountinfo.
+// pointsIn is mountPoints for the text of mountinfo. root is a path without links.
 func pointsIn(text, root string) map[string]string {
 	points := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -441,7 +442,7 @@ func pointsIn(text, root string) map[string]string {
 		if len(fields) < 5 {
 			continue
 		}
-		what := fmt.Sprint(fields[0], fields[2:4]) // the next mount may get the number of one that has gone
+		what := fmt.Sprint(fields[0], fields[2:4]) // not the number alone: a new mount may get that of one that is gone
 		at := unescape(fields[4])
 		if rel, err := filepath.Rel(root, at); err == nil && filepath.IsLocal(rel) {
 			points[rel] += what

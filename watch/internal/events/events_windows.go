@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// bufferSize is the most that ReadDirectoryChangesW takes for every volume.
+// bufferSize is the largest buffer that ReadDirectoryChangesW accepts on every volume.
 const bufferSize = 64 << 10
 
 // cookie begins the names of the directories that Sync makes for a moment.
@@ -26,13 +26,13 @@ const (
 	stop = 1 // the key of Close's message
 )
 
-// A Source watches all that is below one root. Its methods may be called by several
-// goroutines at a time, but for Close, which is the last call.
+// A Source watches all that is below one root. Several goroutines may call its methods at a
+// time, except Close, which must be the last call.
 type Source struct {
 	pending *pending
-	given   string      // root as the runs open it
-	is      os.FileInfo // what that led to when the source was opened
-	root    string      // without links
+	given   string      // the path by which the runs open root
+	is      os.FileInfo // the directory to which given led when the source was opened
+	root    string      // its path without links
 	handle  windows.Handle
 	port    windows.Handle
 	done    chan struct{}
@@ -40,7 +40,7 @@ type Source struct {
 	io      windows.Overlapped
 
 	mu      sync.Mutex               // guards what follows
-	cookies map[string]chan struct{} // of the calls of Sync that wait
+	cookies map[string]chan struct{} // by name; each belongs to a call of Sync that waits
 	moved   bool
 }
 
@@ -54,7 +54,7 @@ func Open(root string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.SameFile(is, is) // looks the file's identity up, which Stat leaves for later: by its path, which may lead elsewhere then
+	os.SameFile(is, is) // looks up the file's identity now: Stat leaves that for later, when the path may lead elsewhere
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		abs = real
 	}
@@ -101,7 +101,7 @@ func isLocal(name string) bool {
 	return false
 }
 
-// ask lets the system fill the buffer. From the first call on it keeps what happens between two.
+// ask lets the system fill the buffer. From the first call on, the system keeps what happens between two calls.
 func (s *Source) ask() error {
 	return windows.ReadDirectoryChanges(s.handle, &s.buf[0], bufferSize, true, changes, nil, &s.io, 0)
 }
@@ -112,15 +112,15 @@ func (s *Source) Add(string) error { return nil }
 // Drop does nothing.
 func (s *Source) Drop(string) {}
 
-// Moved reports whether root may not be where it was. Another source is then to be opened.
+// Moved reports whether root may not be where it was. The caller must then open another source.
 func (s *Source) Moved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.moved
 }
 
-// Sync returns when the hints about all that has happened before are there for Take. It
-// makes a directory in root for a moment, and waits for the event of that.
+// Sync returns when Take can return the hints about all changes that were made before the call. It
+// makes and removes a directory in root, and waits for the event of the removal.
 func (s *Source) Sync(ctx context.Context) error {
 	if s.look(); s.Moved() {
 		return nil
@@ -138,7 +138,7 @@ func (s *Source) Sync(ctx context.Context) error {
 		delete(s.cookies, filepath.Base(name))
 		s.mu.Unlock()
 	}()
-	if err := os.Remove(name); err != nil { // an event that comes after seen is known
+	if err := os.Remove(name); err != nil { // its event comes when seen is already in s.cookies
 		return err
 	}
 	select {
@@ -151,7 +151,7 @@ func (s *Source) Sync(ctx context.Context) error {
 	}
 }
 
-// look finds out whether root leads to another directory now: no event tells that it was moved, or a link above it.
+// look finds out whether root leads to another directory now: no event reports a move of root, or a change of a link above it.
 func (s *Source) look() {
 	is, err := os.Stat(s.given)
 	s.mu.Lock()
@@ -162,10 +162,10 @@ func (s *Source) look() {
 	}
 }
 
-// lookEvery is how often the source looks.
+// lookEvery is the interval at which the source calls look.
 const lookEvery = time.Second
 
-// Close ends the source. It waits until nothing of it is left.
+// Close ends the source. It waits until the source's goroutine has ended.
 func (s *Source) Close() error {
 	err := windows.PostQueuedCompletionStatus(s.port, 0, stop, nil)
 	if err == nil {
@@ -174,7 +174,7 @@ func (s *Source) Close() error {
 	return errors.Join(err, windows.CloseHandle(s.port))
 }
 
-// read takes in what the system tells until Close.
+// read handles what the system reports, until Close.
 func (s *Source) read() {
 	defer close(s.done)
 	asked, stopped := true, false
@@ -193,7 +193,7 @@ func (s *Source) read() {
 		}
 		if io == nil { // Close's message, or the port does not work any more
 			stopped = true
-			_ = windows.CloseHandle(s.handle) // which ends what was asked
+			_ = windows.CloseHandle(s.handle) // which ends the request of ask
 			if err != nil {
 				return
 			}
@@ -229,7 +229,7 @@ func (s *Source) lost() {
 	s.wakeAll()
 }
 
-// wakeAll ends the waiting of all calls of Sync: a hint covers all that has happened.
+// wakeAll ends the waiting of all calls of Sync. The caller has added a hint that covers all that has happened.
 func (s *Source) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *Source) wakeAll() {
 	}
 }
 
-// takeIn makes hints of FILE_NOTIFY_INFORMATION structures.
+// takeIn turns FILE_NOTIFY_INFORMATION structures into hints.
 func (s *Source) takeIn(b []byte) {
 	const head = 12
 	for len(b) >= head {
@@ -267,6 +267,6 @@ func (s *Source) event(rel string, action uint32) {
 		s.mu.Unlock()
 		return
 	}
-	// Of a change in a directory there are events of its own; one that comes or goes brings what is in it.
+	// A change in a directory gives events of its own. The hint about a directory that comes or goes covers all that is in it.
 	s.pending.add(rel, action != windows.FILE_ACTION_MODIFIED)
 }

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A way is how the kernel gets to root: by looking up one name after the other, each in a directory, through all links.
+// A way is how the kernel finds root: it looks up one name after the other, each in a directory, and follows all links.
 //
-// Each of these directories is watched, and an event of one of the names says that root may be another directory now. The
-// watch of root itself would tell too late: the kernel says that a directory was removed once nobody uses it any more, not
+// The source watches each of these directories. An event about one of the names says that root may be another directory now. The
+// watch of root itself would tell too late: the kernel reports the removal of a directory once nobody uses it any more, not
 // even as a working directory.
 type way struct {
 	steps   map[step]bool
 	watches map[int32]bool // of the directories, and of root
 	root    int32          // the watch of root, which no other directory gets
 	real    string         // root's path without links
-	blind   bool           // not all that happens on the way gives an event
+	blind   bool           // not all changes of the way give an event
 }
 
-// A step is a name that is looked up in the directory with the watch.
+// A step is the lookup of a name in the directory with the watch.
 type step struct {
 	watch int32
 	name  string
@@ -37,13 +37,13 @@ func (w *way) equal(o *way) bool {
 }
 
 const (
-	maxLinks = 40 // as many as Linux follows
+	maxLinks = 40 // the number that Linux follows
 	ofItself = unix.IN_MOVE_SELF | unix.IN_DELETE_SELF
-	ofNames  = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO // a name that is there is not created
+	ofNames  = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO // no IN_CREATE: the name exists already
 )
 
-// findWay goes the way to root. It watches a directory before it looks a name up there, so that what happens to the name
-// later gives an event.
+// findWay follows the way to root. It watches a directory before it looks up a name there, so that each later change of the
+// name gives an event.
 func (s *Source) findWay() (*way, error) {
 	w := &way{steps: map[step]bool{}, watches: map[int32]bool{}}
 	at, names := ".", strings.Split(s.root, "/")
@@ -94,7 +94,7 @@ func (s *Source) watchStep(w *way, dir *os.File, name string) error {
 	switch {
 	case err == nil:
 		w.watches[watch], w.steps[step{watch, name}] = true, true
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrLimit): // it may be used without being read
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrLimit): // a name can be looked up without the right to read, which a watch needs
 		w.blind = true
 	default:
 		return err
@@ -104,7 +104,7 @@ func (s *Source) watchStep(w *way, dir *os.File, name string) error {
 	return nil
 }
 
-// arrive notes that dir is root, which it watches.
+// arrive notes that dir is root, and watches it.
 func (s *Source) arrive(w *way, dir *os.File) (err error) {
 	if keeps, _ := s.kernel.keepsTimes(byHandle(dir)); !keeps {
 		return fmt.Errorf("%w: the file system of %s", ErrUnsupported, s.root)
@@ -123,13 +123,13 @@ func (s *Source) arrive(w *way, dir *os.File) (err error) {
 	if st.Dev != now.Dev || st.Ino != now.Ino {
 		return fmt.Errorf("%w: a name in %s has changed meanwhile, or is a link of /proc that has a meaning of its own", ErrUnsupported, s.root)
 	}
-	if w.real, err = os.Readlink(byHandle(dir)); err != nil { // it is longer than a path may be
+	if w.real, err = os.Readlink(byHandle(dir)); err != nil { // root's path is longer than a path may be
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return nil
 }
 
-// handle opens name, relative to a directory, for nothing but being a place.
+// handle opens name, relative to the directory at, with O_PATH: the result only marks a place in the tree.
 func handle(at int, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
@@ -138,10 +138,10 @@ func handle(at int, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// byHandle returns a path that leads to where f is, however long its own is.
+// byHandle returns a short path that leads to the open file f, however long f's own path is.
 func byHandle(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
-// readLink returns the text of a link. It fails if f is none.
+// readLink returns the target of the symbolic link f. It fails if f is no link.
 func readLink(f *os.File) (string, error) {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(f.Fd()), "", b)
@@ -151,7 +151,7 @@ func readLink(f *os.File) (string, error) {
 	return string(b[:n]), nil
 }
 
-// look finds out whether the way to root is still the same, where no event tells.
+// look finds out whether the way to root is still the same. It is for changes that give no event.
 func (s *Source) look() {
 	w, err := s.findWay()
 	s.mu.Lock()
