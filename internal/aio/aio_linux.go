@@ -1,6 +1,6 @@
-// Package aio reads what the page cache has of many open files, and starts to read
-// the rest, with one system call, through Linux's older asynchronous I/O. It is
-// there where io_uring is forbidden: containers by default allow it.
+// Package aio reads from many open files with one system call, through Linux's older
+// asynchronous I/O. It returns what the page cache has, and makes the disk start to read
+// the rest. Containers allow it by default, also where io_uring is forbidden.
 //
 // See io_submit(2).
 package aio
@@ -53,13 +53,13 @@ type Context struct {
 	reads  []iocb
 	refs   []*iocb
 	events []event
-	broken bool // results of earlier reads may come
+	broken bool // results of earlier reads may still arrive, and would count for later ones
 }
 
-// New makes a context. It fails where this I/O is missing, forbidden, or out of
+// New makes a context. It fails where this I/O is missing or forbidden, or out of
 // resources (fs.aio-max-nr).
 func New(depth int) (*Context, error) {
-	if runtime.GOOS == "android" { // which may kill processes that try
+	if runtime.GOOS == "android" { // Android may kill a process that tries
 		return nil, errors.ErrUnsupported
 	}
 	c := &Context{reads: make([]iocb, depth), refs: make([]*iocb, depth), events: make([]event, depth)}
@@ -72,19 +72,19 @@ func New(depth int) (*Context, error) {
 	return c, nil
 }
 
-// flagsAt is where iocb.keyFlags has the flags.
+// flagsAt is the index of the flags in iocb.keyFlags.
 var flagsAt = func() int {
 	one := uint16(1)
 	return int(*(*byte)(unsafe.Pointer(&one)))
 }()
 
-// Read makes the reads, at most depth of regular files, without waiting for a disk:
-// the Count of those that would have to wait is negative, and the disk has begun
-// with them. All are submitted together, so those that are next to each other on a
+// Read makes the reads, at most depth, of regular files. It does not wait for a disk:
+// a read that would have to wait gets a negative Count, and the disk begins
+// with it. Read submits all together, so reads that are next to each other on a
 // disk become one request of the disk. If the file system has no such reads, Read
 // returns unix.EOPNOTSUPP.
 //
-// If the results cannot be had, the context cannot be used again.
+// If Read cannot get the results, the context cannot be used again.
 func (c *Context) Read(reads []Read) error {
 	if c.broken {
 		return errors.ErrUnsupported
@@ -120,8 +120,8 @@ func (c *Context) Read(reads []Read) error {
 	return nil
 }
 
-// mostInterrupts is how many signals interrupt a wait for reads that are complete.
+// mostInterrupts is how often a signal may interrupt the wait for results, which are complete, before Read gives up.
 const mostInterrupts = 10_000
 
-// Close ends the use of the context.
+// Close frees the context.
 func (c *Context) Close() { unix.Syscall(unix.SYS_IO_DESTROY, c.id, 0, 0) }

@@ -20,8 +20,8 @@ type Call struct {
 	Args   [6]uint64
 }
 
-// An Answer says what a call returns, or that the kernel makes it. It runs on one goroutine. It must make the calls for which it is
-// asked by Bypass alone, and quickly: a thread waits.
+// An Answer decides what a call returns, or, if answered is false, that the kernel makes it. Start calls it on one goroutine. An Answer
+// that itself makes a call on which it decides must use Bypass. It must be quick, since the thread that makes the call waits.
 type Answer func(c Call) (result int, err unix.Errno, answered bool)
 
 // The structs here are those of the kernel's include/uapi/linux/seccomp.h.
@@ -52,11 +52,11 @@ const (
 	send    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
 	goOn    = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE
 
-	// mark is the sixth argument of calls that the filter lets pass. None of the calls that are of use here has so many.
+	// mark is the sixth argument of calls that the filter lets pass. None of the calls that tests answer has six arguments.
 	mark = 0x66617573
 )
 
-// Start makes answer decide on each of the calls, for all threads and until the process ends. It fails where seccomp or its
+// Start makes answer decide on each of the calls, in all threads, until the process ends. It fails where seccomp or its
 // notifications are missing or forbidden.
 func Start(calls []uintptr, answer Answer) error {
 	const (
@@ -69,8 +69,8 @@ func Start(calls []uintptr, answer Answer) error {
 	)
 	filter := []unix.SockFilter{
 		{Code: load, K: seccomp.Argument(5)}, {Code: equal, K: mark, Jf: 1}, {Code: ret, K: seccomp.Allow},
-		// The C library, which the race detector brings, makes calls while it has what the answering thread may need. It is elsewhere
-		// in memory than Go's code.
+		// Calls by the C library pass: it may hold locks that the answering thread needs. The race detector brings that library. Its
+		// code is elsewhere in memory than Go's.
 		{Code: load, K: caller}, {Code: equal, K: uint32(uint64(reflect.ValueOf(Start).Pointer()) >> 32), Jt: 1}, {Code: ret, K: seccomp.Allow},
 		{Code: load, K: 0},
 	}
@@ -112,13 +112,14 @@ func Start(calls []uintptr, answer Answer) error {
 	}
 }
 
-// Bypass makes a call of up to five arguments without a question.
+// Bypass makes a call of up to five arguments, which the filter lets pass.
 func Bypass(c Call) (result int, err unix.Errno) {
 	r, _, errno := unix.Syscall6(c.Number, uintptr(c.Args[0]), uintptr(c.Args[1]), uintptr(c.Args[2]), uintptr(c.Args[3]), uintptr(c.Args[4]), mark)
 	return int(r), errno
 }
 
-// Short makes a call that counts bytes, with at most n of them asked for: a short count that the kernel may return at any time.
+// Short makes a call that counts bytes, but asks for n bytes at most. The result is a short count, as the kernel may return it at any
+// time.
 func Short(c Call, n uint64) (result int, err unix.Errno) {
 	c.Args[2] = min(c.Args[2], n) // of read, pread64 and getdents64
 	return Bypass(c)

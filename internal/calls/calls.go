@@ -1,21 +1,21 @@
 //go:build linux
 
-// Package calls makes several system calls in a row, some with the result of
-// another.
+// Package calls makes several system calls in a row. A call may use the result of an
+// earlier one.
 package calls
 
 import "golang.org/x/sys/unix"
 
-// A Call is one system call. Pointers in Args point to memory that is not on a
-// stack and that the caller keeps alive.
+// A Call is one system call. Pointers in Args must not point to a stack, and the caller
+// keeps their memory alive.
 type Call struct {
 	Trap uintptr
 	Args [6]uintptr
-	// Chained makes the call use the result of the last unchained call before
-	// it as the first argument. If that call failed, this one is not made and
-	// has the same error.
+	// Chained makes the call take the result of the last unchained call as its
+	// first argument. If that call failed, Run does not make this one, which gets
+	// the same error.
 	Chained bool
-	// Result is what the call returned or, negated, its unix.Errno.
+	// Result is what the call returned, or its unix.Errno, negated.
 	Result int
 }
 

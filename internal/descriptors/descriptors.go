@@ -1,4 +1,4 @@
-// Package descriptors keeps runs from taking descriptors that others need to go on.
+// Package descriptors keeps runs from taking descriptors that other runs need to go on.
 package descriptors
 
 import (
@@ -14,30 +14,30 @@ import (
 // Limit returns how many descriptors this process may have. Tests set it.
 var Limit = sys.DescriptorLimit
 
-// Kept is how many descriptors a run leaves to all runs when it takes one
-// that it keeps to its end: what the one that holds fdTurn needs besides its root,
-// and one for a run that began alone and has not opened its root yet.
+// Kept is the reserve of level 0: the number of descriptors that must stay free after a run
+// has opened one that it keeps to its end. It is what the holder of fdTurn needs besides its
+// root, and one for a run that began alone and has not opened its root yet.
 var Kept = map[bool]int{false: 4, true: 7}[sys.Backend == "generic"]
 
-// Levels is how many reserves there are. A run that begins in a callback of
-// another leaves less than that by what a root takes, and so does a third in its
-// callback, which leaves the least that the holder of fdTurn can do with. So the runs
-// of one level never take what those need for which they wait.
+// Levels is the number of reserves. A run in a callback of another run is one level higher,
+// and its reserve is smaller by what a root takes. The reserve of the last level is the least with
+// which the holder of fdTurn can go on. So the runs of one level never take the descriptors
+// that the runs for which they wait need.
 const Levels = 3
 
 // rootTakes is how many descriptors a root takes.
 var rootTakes = map[bool]int{false: 1, true: 2}[sys.Backend == "generic"]
 
-// many is half of a limit that many small runs at once do not come near.
+// many is half of the lowest limit that many small runs at once do not come near.
 const many = 2048
 
 // Few reports whether many small runs at once may come near the limit.
 func Few() bool { return Limit()/2 < many }
 
-// LeavesReserve returns nil if the reserve of level is left. The descriptor to be kept
-// is open and has this number; -1 is unknown. Where the limit is high and little of
-// it is in use it does not look: all runs keep half of it at most. A low number alone
-// says little, since what others have just closed may lie below what is kept.
+// LeavesReserve returns nil if the reserve of level is free. The caller has opened the
+// descriptor number, to keep it; -1 means that the number is unknown. LeavesReserve does not
+// look if the limit is high and little of it is in use: all runs keep half of it at most. A low
+// number alone says little: others may just have closed it, and kept ones may have higher numbers.
 func LeavesReserve(number, level int) error {
 	limit := Limit()
 	half := min(limit/2, math.MaxInt32)
@@ -56,12 +56,12 @@ func LeavesReserve(number, level int) error {
 }
 
 // RunsOpen counts the runs whose root is open in the operating system. A root stays
-// open until its run ends. So roots must never take all descriptors: then none of
-// the runs could go on.
+// open until its run ends. So roots must never take all descriptors: no run
+// could go on then.
 var RunsOpen atomic.Int64
 
-// Within calls f below depth+1 frames of its own, by which Nesting knows a run that
-// begins in f. Nothing else says in which callback a goroutine is.
+// Within calls f below depth+1 frames of Within. Nesting counts these frames, to find the level of a
+// run that begins in f: nothing else says in which callback a goroutine is.
 //
 //go:noinline
 func Within(depth int, f func()) {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// The values of Record.Type. A file system may report Unknown for any entry; the caller must then stat it.
+// The values of Record.Type. A file system may report Unknown for any entry; the caller must then stat the entry.
 const (
 	Unknown   = 0
 	FIFO      = 1
@@ -46,9 +46,9 @@ type Record struct {
 
 // Next parses the record at the head of buf and returns what follows it.
 //
-// It skips no entry: the caller handles ".", "..", and a name with a slash. On success rest is shorter than buf, and on
-// failure it is nil, so a loop while rest is not empty always ends. After a malformed record, whose length cannot be
-// trusted, nothing can be parsed.
+// Next skips no entry: the caller handles ".", "..", and a name with a slash. On success rest is shorter than buf, and on
+// failure rest is nil, so a loop while rest is not empty always ends. Nothing can be parsed after a malformed record,
+// since its length cannot be trusted.
 func Next(buf []byte) (rec Record, rest []byte, err error) {
 	// A record has a header and at least one byte of name; the NUL is checked below.
 	if len(buf) <= nameOffset {
@@ -71,8 +71,8 @@ func Next(buf []byte) (rec Record, rest []byte, err error) {
 	}, buf[reclen:], nil
 }
 
-// malformed returns an error that says what is wrong with the record at the head of buf. It is a function of its own to
-// keep formatting and its allocation out of the loop over good records.
+// malformed returns an error that says what is wrong with the record at the head of buf. It is not part of Next, which
+// keeps formatting and its allocation out of the loop over good records.
 //
 //go:noinline
 func malformed(buf []byte) error {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Settled is how old the times of a file must be to show each later change. The clock
+// Settled is the age from which a file's times show each later change. The clock
 // of a file system advances in steps of up to 10 ms (Linux), 1 s (HFS+) or 2 s (FAT):
-// what is written twice within a step may look the same. Tests set it.
+// two writes within a step may leave the same times. Tests set Settled.
 var Settled = 2 * time.Second
 
-// IsSettled reports whether a file whose last change was at the time at, and that is
-// looked at now, shows each later change. Both are nanoseconds since 1970.
+// IsSettled reports whether a file's times show each later change, if its last change was
+// at the time at, and the caller looks at it now. Both are nanoseconds since 1970.
 func IsSettled(at, now int64) bool { return at <= now-int64(Settled) }
 
-// An Identity is what is compared of a file's metadata: if it stays the same, and the
+// An Identity is the part of a file's metadata that is compared: if it stays the same, and the
 // times had settled, the file has not changed. Times are nanoseconds since 1970, 0 if
-// there is none. What is not compared is 0.
+// there is none. A field that is not compared is 0.
 type Identity struct {
 	Size                           int64
 	ModTime, ChangeTime, BirthTime int64
@@ -25,7 +25,7 @@ type Identity struct {
 	Mode                           fs.FileMode
 }
 
-// Of returns the identity that info shows: it has no birth time.
+// Of returns the identity that info shows. The identity has no birth time.
 func Of(info fs.FileInfo) Identity {
 	id := Identity{Size: info.Size(), Mode: info.Mode()}
 	var change time.Time
@@ -34,11 +34,11 @@ func Of(info fs.FileInfo) Identity {
 	return id
 }
 
-// NoTime is the ModTime or ChangeTime of a file whose time cannot be compared: it is
-// not within the years 1678 to 2262.
+// NoTime is the ModTime or ChangeTime of a file whose time is outside the years 1678 to
+// 2262, and so cannot be compared.
 const NoTime = math.MinInt64
 
-// SetTimes sets the times of id, of which change and birth may be zero.
+// SetTimes sets the times of id. Change and birth may be zero.
 func (id *Identity) SetTimes(mod, change, birth time.Time) {
 	id.ModTime = nanoseconds(mod, NoTime)
 	if !change.IsZero() {

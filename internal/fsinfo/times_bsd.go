@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goodTypes are the file systems on which each change of a file also changes its
-// ctime, by a clock of this machine, and a rename does so too.
+// goodTypes are the file systems on which each change of a file, and a rename of it, sets
+// the file's ctime, by a clock of this machine.
 var goodTypes = []string{"apfs", "hfs", "ufs", "zfs", "tmpfs"}
 
-// KeepsTimes reports whether the file system of the directory name is one of goodTypes,
-// and on this machine.
+// KeepsTimes reports whether the file system of the directory name is one of goodTypes
+// and is on this machine.
 func KeepsTimes(name string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {
@@ -34,7 +34,7 @@ func isGood(st *unix.Statfs_t) bool {
 	return slices.Contains(goodTypes, unix.ByteSliceToString(st.Fstypename[:])) && st.Flags&unix.MNT_LOCAL != 0
 }
 
-// BootName returns a text that no two boots of the machine share, "" if there is none.
+// BootName returns a text that is different for each boot of the machine, "" if there is none.
 func BootName() string {
 	name, err := unix.SysctlRaw("kern.bootsessionuuid") // macOS
 	if err != nil {

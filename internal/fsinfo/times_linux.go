@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goodTypes are the file systems of Linux on which each change of a file also
-// changes its ctime, by a clock of this machine, and a rename does so too.
+// goodTypes are the file systems of Linux on which each change of a file, and a rename of
+// it, sets the file's ctime, by a clock of this machine.
 var goodTypes = []uint32{
 	unix.EXT4_SUPER_MAGIC, // and ext2, ext3
 	unix.XFS_SUPER_MAGIC,
@@ -36,7 +36,7 @@ func FileKeepsTimes(f *os.File) bool {
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
 }
 
-// BootName returns a text that no two boots of the machine share, "" if there is none.
+// BootName returns a text that is different for each boot of the machine, "" if there is none.
 func BootName() string {
 	name, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(name)

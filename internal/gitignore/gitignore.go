@@ -1,7 +1,7 @@
 // Package gitignore decides which paths an ignore file ignores, exactly as git
 // does. It reads no files.
 //
-// Where git's manual is silent, git's behaviour was found by comparison: see
+// Where git's manual is silent, the package does what comparisons with git have shown: see
 // docs/ignore-files.md. Case matters, as with git's core.ignoreCase false.
 package gitignore
 
@@ -33,8 +33,8 @@ type Chain struct {
 	rank   int  // see PushRanked
 }
 
-// NewRepository returns a chain for the top of a git repository: without the lists
-// of a repository that contains it. Such a chain ignores .git.
+// NewRepository returns a chain for the top of a git repository. The chain leaves out the lists
+// of a repository that contains this one, and ignores .git.
 func (c *Chain) NewRepository() *Chain {
 	var kept []Chain
 	for ; c != nil; c = c.parent {
@@ -49,7 +49,7 @@ func (c *Chain) NewRepository() *Chain {
 	return top
 }
 
-// InRepository reports whether NewRepository has begun the chain.
+// InRepository reports whether the chain derives from one of NewRepository.
 func (c *Chain) InRepository() bool { return c != nil && c.inRepo }
 
 func (c *Chain) push(next Chain) *Chain {
@@ -65,14 +65,14 @@ func (c *Chain) push(next Chain) *Chain {
 	return &next
 }
 
-// PushRanked is PushOfRepository or, unless ofRepo, PushAbove for dir. The list takes precedence over the lists of the same
-// and of lower ranks. That of the others is 0.
+// PushRanked is PushOfRepository or, unless ofRepo is set, PushAbove for dir. The list takes precedence over the lists of the same
+// rank and of lower ranks. The other methods push lists of rank 0.
 func (c *Chain) PushRanked(rank int, above, dir string, ofRepo bool, l *List) *Chain {
 	return c.push(Chain{list: l, base: len(dir), above: above, ofRepo: ofRepo, rank: rank})
 }
 
-// PushOfRepository is PushAbove for a list that applies in one repository alone. It
-// is Push for dir if above is "".
+// PushOfRepository is PushAbove, or Push for dir if above is "", for a list that applies in one
+// repository only: NewRepository leaves the list out.
 func (c *Chain) PushOfRepository(above, dir string, l *List) *Chain {
 	return c.push(Chain{list: l, base: len(dir), above: above, ofRepo: true})
 }
@@ -84,16 +84,16 @@ func (c *Chain) Push(dir string, l *List) *Chain {
 }
 
 // PushAbove is Push for an ignore file of a directory above the one where the
-// walk began. The path above leads from the former to the latter and ends with
+// walk began. The path above leads from the file's directory to the walk's, and ends with
 // a slash.
 func (c *Chain) PushAbove(above string, l *List) *Chain {
 	return c.push(Chain{list: l, above: above})
 }
 
 // Match returns the verdict on the entry name of directory dir. dir is a path
-// below the directories of all lists, with slashes between components and one at
+// below the directories of all lists, with slashes between components and a slash at
 // the end, or "" for the directory where the walk began. The contents of an
-// ignored directory are ignored too, so the caller must not enter one. A symbolic
+// ignored directory are ignored too, so the caller must not enter it. A symbolic
 // link is not a directory.
 func (c *Chain) Match(dir, name string, isDir bool) Verdict {
 	if name == ".git" && c.InRepository() {
@@ -186,7 +186,7 @@ type pattern struct {
 	negated bool
 	dirOnly bool
 	hasLast bool
-	last    byte   // if hasLast, the last byte of every name that can match: most other names fail on it at once
+	last    byte   // if hasLast, the last byte of every name that can match, which rules out most other names at once
 	dir     string // the literal beginning of a path, up to its last slash
 	name    string // the literal text after dir; with kindSuffix, the end of a name
 	glob    glob   // the rest
@@ -199,7 +199,7 @@ func parse(line string) (p pattern, ok bool) {
 	isPath := strings.Contains(line, "/")
 	line = strings.TrimPrefix(line, "/")
 	if rest, found := strings.CutPrefix(line, "**/"); found && !strings.Contains(rest, "/") {
-		line, isPath = rest, false // the same, and faster
+		line, isPath = rest, false // **/rest means the same as rest, which is faster
 	}
 	if line == "" {
 		return p, false

@@ -2,7 +2,7 @@ package gitignore
 
 import "strings"
 
-// A path is an entry's path in two parts, which saves joining them.
+// A path is an entry's path in two parts, so that nobody has to join them.
 type path struct {
 	dir, name string
 }
@@ -43,8 +43,8 @@ const (
 	opDirs    // **/: nothing, or any bytes up to a slash
 )
 
-// MatchPath reports whether a slash-separated path as a whole matches a pattern,
-// in the sense of the conditions in git's configuration.
+// MatchPath reports whether a pattern matches a whole slash-separated path, as
+// the conditions in git's configuration do.
 func MatchPath(pattern, p string) bool {
 	g, ok := compile(pattern)
 	return ok && g.match(path{"", p})
@@ -53,8 +53,8 @@ func MatchPath(pattern, p string) bool {
 // match reports whether g matches all of t.
 //
 // It backtracks only to the last * and to the last **. That is enough, because
-// the tokens before them matched as early as possible. It bounds the time: within
-// a component by the product of the lengths, times the number of positions where
+// the tokens before them matched as early as possible. So the time is at most the product
+// of the lengths of a component and the pattern, times the number of positions where
 // the last ** may end.
 func (g glob) match(t path) bool {
 	const none = -1
@@ -121,7 +121,7 @@ func (t *token) matches(b byte) bool {
 	return t.set.has(b)
 }
 
-// compile returns false if p can match nothing.
+// compile returns the glob of p. ok is false if p can match nothing.
 func compile(p string) (g glob, ok bool) {
 	for i := 0; i < len(p); {
 		switch p[i] {
@@ -164,7 +164,7 @@ func compile(p string) (g glob, ok bool) {
 	return g, true
 }
 
-// A set is the bytes that a [...] matches.
+// A set holds the bytes that a [...] matches.
 type set [256 / 64]uint64
 
 func (s *set) has(b byte) bool { return s[b/64]>>(b%64)&1 != 0 }
@@ -237,7 +237,7 @@ func parseSet(p string) (*set, int) {
 	}
 }
 
-// addClass adds the bytes of a POSIX class, which is ASCII in git.
+// addClass adds the bytes of a POSIX class, which has only ASCII in git. It returns false if there is no such class.
 func (s *set) addClass(name string) bool {
 	switch name {
 	case "alnum":
