@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// workersLimit keeps a mistaken number (a size, a time) from becoming a
-	// million goroutines' worth of tables.
+	// workersLimit rejects a mistaken number (a size, a time), for which a run would
+	// allocate the tables of a million goroutines.
 	workersLimit = 1 << 16
 	// maxInFlight bounds the workers while calls block. More would gain nothing
 	// on a disk, and little on a network.
@@ -33,11 +33,11 @@ type config struct {
 	files                      iter.Seq[string] // nil: all that listings give
 	maxDepth                   int              // 0: no limit
 	suffixes, include, exclude []string
-	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; the later counts more
+	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; later elements take precedence
 	skipMarked                 []string
 	gitIgnore                  bool
 	gitFS                      fs.FS  // where repositories are, see plumbing.Hooks; nil: the operating system's
-	gitRoot                    string // and root's path there; "" unless it is another than root
+	gitRoot                    string // root's path for git; "" if that is root itself
 	ignoreByName               bool   // this and the two below: see plumbing.Hooks
 	ignoreLists                []*gitignore.List
 	ignoreAbove                string
@@ -55,7 +55,7 @@ type config struct {
 	stat       bool
 	statFirst  bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing    bool
-	download   bool // read files whose content that fetches
+	download   bool // also read files that are stored remotely
 
 	workers int
 	// mayGrow says that more files than workers may wait for an open or a read.
@@ -68,14 +68,14 @@ func (c *config) want() content.Want {
 		SkipRemote: knobs.HasRemote && !c.download}
 }
 
-// looksAhead reports whether to look at files in the order of the disk. Where names are
-// given, a look would be needed to learn it.
+// looksAhead reports whether to look at files, which is to fetch their metadata, in the
+// order of the disk. For names that Options.Files gives, only a look would show that order.
 func (c *config) looksAhead() bool { return (c.statFirst || c.noRead && c.stat) && c.files == nil }
 
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }
 
-// A budget says how many descriptors a run may take for what.
+// A budget says how many descriptors a run may take for each purpose.
 type budget struct {
 	open     int // directories that stay open while they are not in use
 	listings int // directories that are partly listed, which keeps them in use
@@ -83,11 +83,11 @@ type budget struct {
 	window   int // files that a worker opens to read them together
 }
 
-// descriptorBudget is how a run divides its descriptors. Below 64, Linux need
-// not grow the process's table, for which all threads wait; and a walk seldom
-// returns to more than a few dozen levels. Under a low limit, directories get a
-// third of it. Files in flight, a descriptor or two each, get an eighth of it
-// at most.
+// descriptorBudget returns how a run divides its descriptors. Below 64, Linux
+// need not grow the process's table of descriptors; all threads wait while it
+// grows. A walk seldom returns to more than a few dozen levels. Under a low limit,
+// directories get a third of the limit. Files in flight, which take a descriptor
+// or two each, get at most an eighth of it.
 var descriptorBudget = sync.OnceValue(func() budget {
 	b, most := fullBudget, descriptors.Limit()
 	if most == math.MaxUint64 { // none, or unknown

@@ -28,7 +28,7 @@ func (f *failures) add(err error) {
 		if f.over {
 			return
 		}
-		f.over = true // unless it returns nil: it may also panic
+		f.over = true // until onError returns nil: it may also panic
 		if err := f.onError(err); err != nil {
 			f.stop(err)
 			return
@@ -41,15 +41,15 @@ func (f *failures) add(err error) {
 	}
 }
 
-// oneAtATime makes a call of onSkip.
+// oneAtATime makes a call of onSkip while no other call of onSkip or onError runs.
 func (f *failures) oneAtATime(call func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	call()
 }
 
-// join returns one error for all failures and for cause, which stopped the run
-// early unless it is nil.
+// join returns one error for all failures and for cause, the error that stopped the
+// run early, or nil.
 func (f *failures) join(cause error) error {
 	errs := f.first
 	if cause != nil {

@@ -14,21 +14,23 @@ const (
 	// descriptorPatience is how long one operation waits for a descriptor, once
 	// it is its turn.
 	descriptorPatience = 30 * time.Second
-	// turnPause is how often those that wait for their turn give up descriptors.
+	// turnPause is after how long a worker that waits for its turn gives up descriptors
+	// again.
 	turnPause = 50 * time.Millisecond
 	// leasePatience is how long an operation waits for a lease to be released.
 	// Linux breaks it after fs.lease-break-time, 45 s by default.
 	leasePatience = time.Minute
 )
 
-// fdTurn is held by the one worker of all runs that goes on while there are no
-// descriptors left. If several went on, each could hold a descriptor and wait for
-// those of the others.
+// fdTurn is held by the one worker, of all runs, that goes on while no descriptors are
+// left. If several workers went on, each could hold a descriptor and wait for those of
+// the others.
 var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
 
-// beginTurns are held by the one run of each level that waits to open its root. They
-// are not fdTurn, which the runs need that must end first; nor may a run wait for
-// the turn of one that it is nested in or beside.
+// beginTurns has a turn for each level: the one run of the level that retries to open
+// its root holds it. These runs do not use fdTurn, because the runs that must end first
+// need fdTurn. Each level has its own turn, because a run must not wait for the turn of
+// a run that it is nested in, or of one beside that.
 var beginTurns [descriptors.Levels]chan struct{}
 
 func init() {
@@ -37,8 +39,8 @@ func init() {
 	}
 }
 
-// withDir calls do with n's directory, and again while there is no descriptor for
-// it, or a lease is held on its file.
+// withDir calls do with n's directory. It retries while there is no descriptor, or
+// while a lease is held on the file that do opens.
 func (w *worker) withDir(n *node, do func(directory) error) error {
 	return w.retryOnResource(func() error {
 		d, err := w.pin.use(&w.dirs, n)
@@ -53,12 +55,13 @@ func (w *worker) withDir(n *node, do func(directory) error) error {
 	})
 }
 
-// withDirAside is withDir, but w may step aside. It is in no callback.
+// withDirAside is withDir, but w may step aside. W is in no callback.
 func (w *worker) withDirAside(n *node, do func(directory) error) error {
 	return w.aside(func() error { return w.withDir(n, do) })
 }
 
-// retryOnInterrupt calls try, and again if it is interrupted. It is in no callback.
+// retryOnInterrupt calls try, and retries while a signal interrupts it, for
+// leasePatience at most. W is in no callback.
 func (w *worker) retryOnInterrupt(try func() error) error {
 	err := try()
 	if sys.IsInterrupted(err) {
@@ -67,7 +70,7 @@ func (w *worker) retryOnInterrupt(try func() error) error {
 	return err
 }
 
-// statDir is d.stat, and again if that is interrupted.
+// statDir is d.stat, and retries while that is interrupted.
 func (w *worker) statDir(d directory, name names.Name) (s sys.Stat, err error) {
 	err = w.retryOnInterrupt(func() error {
 		s, err = d.stat(name)
@@ -76,9 +79,9 @@ func (w *worker) statDir(d directory, name names.Name) (s sys.Stat, err error) {
 	return s, err
 }
 
-// retryOnResource calls try. If a lease is held on the file it waits until that is
-// released, and if a call was interrupted it makes it again. If there are no
-// descriptors left it gives up all that the run can do without, and retries.
+// retryOnResource calls try. If a lease is held on the file, it waits for the release.
+// If a call was interrupted, it retries. If no descriptors are left, it gives up all
+// that the run can do without, and retries.
 func (w *worker) retryOnResource(try func() error) error {
 	for err := try(); ; {
 		switch {
@@ -105,8 +108,8 @@ func (w *worker) retryOnResource(try func() error) error {
 	}
 }
 
-// An ownScarcity is the error of a file that reports scarcity while there are
-// descriptors, as a FUSE server may.
+// An ownScarcity is the error of a file whose open reports a lack of descriptors
+// although some are left, as a FUSE server may.
 type ownScarcity struct{ error }
 
 func (o ownScarcity) Unwrap() error { return o.error }
@@ -116,9 +119,9 @@ func isOwnScarcity(err error) bool {
 	return own
 }
 
-// retryAside is retry, and lets another worker run in w's place while w waits, if w may
-// step aside. So files that are never ready keep nobody from the others. An aside
-// worker has no slot, and each try takes one that is free.
+// retryAside is retry, but if w may step aside, another worker runs in w's place while w
+// waits. So files that are never ready do not keep workers from other files. A worker
+// that is aside has no slot; each try takes a slot if one is free.
 func (w *worker) retryAside(patience time.Duration, waits func(error) bool, try func() error) error {
 	if w.isAside { // it has waited before
 		patience -= time.Since(w.asideSince)
@@ -133,8 +136,8 @@ func (w *worker) retryAside(patience time.Duration, waits func(error) bool, try 
 	})
 }
 
-// aside calls do, during which w may step aside: it is in no callback. While it drains
-// directories, it may be in one.
+// aside calls do, and lets w step aside meanwhile. W is in no callback, unless it drains
+// directories: then it may be in one, and does not step aside.
 func (w *worker) aside(do func() error) error {
 	if w.mayStepAside || w.draining {
 		return do()
@@ -150,7 +153,8 @@ func (w *worker) aside(do func() error) error {
 	return do()
 }
 
-// stepAside gives up what others could use, also what the last try has taken.
+// stepAside lets another worker run in w's place, and gives up the slot and the pin
+// that w has, also if the last try has taken them.
 func (w *worker) stepAside() {
 	if !w.isAside {
 		if !w.pool.stepAside() {
@@ -165,7 +169,8 @@ func (w *worker) stepAside() {
 	w.pin.drop(&w.dirs)
 }
 
-// hasDescriptor reports whether one is free. It asks root's directory for it.
+// hasDescriptor reports whether a descriptor is free. It opens root's directory to find
+// out.
 func (w *worker) hasDescriptor() bool {
 	if w.root.dir == nil {
 		return false
@@ -177,6 +182,9 @@ func (w *worker) hasDescriptor() bool {
 	return err == nil
 }
 
+// waitForDescriptor waits for fdTurn and then retries try, for descriptorPatience at
+// most. Before each try it closes all directories that no run uses. If try fails for
+// lack of a descriptor although one is free, the error is an ownScarcity.
 func (w *worker) waitForDescriptor(try func() error) error {
 	w.pool.disableGrowth()
 	w.dirs.addWaiters(1)
@@ -189,7 +197,7 @@ func (w *worker) waitForDescriptor(try func() error) error {
 		case <-w.ctx.Done():
 			return errStopped
 		case <-time.After(turnPause):
-			w.giveUpDescriptors() // those of workers that wait for w's slot
+			w.giveUpDescriptors() // also those of workers that have come to wait for w's slot
 		}
 	}
 	w.dirs.setRetrying(true)
@@ -215,7 +223,7 @@ func (w *worker) waitForDescriptor(try func() error) error {
 	})
 }
 
-// retry calls try until its error is no reason to wait, the run is stopped, or
+// retry calls try until waits returns false for its error, the run is stopped, or
 // patience is over.
 func retry(ctx context.Context, patience time.Duration, waits func(error) bool, try func() error) error {
 	deadline := time.Now().Add(patience)
@@ -232,9 +240,9 @@ func retry(ctx context.Context, patience time.Duration, waits func(error) bool, 
 	}
 }
 
-// giveUpDescriptors closes every directory that the run does not use now. It waits
-// neither for the loop over a Stream or Walk nor for OnError: w may have fdTurn,
-// and either may have begun a run that waits for it.
+// giveUpDescriptors closes every directory that the run does not use now. It does not
+// wait for the loop over a Stream or Walk, nor for OnError: w may hold fdTurn, and the
+// loop or OnError may have begun a run that waits for fdTurn.
 func (w *worker) giveUpDescriptors() {
 	may := w.mayStepAside
 	w.draining, w.mayStepAside = true, false

@@ -16,9 +16,9 @@ type work interface {
 	scan(n *node) scanResult
 	// visit processes one entry.
 	visit(b *batch, i int)
-	// leave says that the worker visits no more entries of b; last, that no worker
-	// does and that b may be reused. The calls of several workers may overlap, so
-	// one that is not the last need not come before it.
+	// leave says that the worker visits no more entries of b. If last is set, no
+	// worker does, and b may be reused. The calls of several workers may overlap, so
+	// that the call with last set may come before others.
 	leave(b *batch, last bool)
 	// idle says that the worker may be about to wait. It does not block, and may be
 	// called with the pool's mutex held.
@@ -28,39 +28,39 @@ type work interface {
 // A queue says what the workers of a pool begin next.
 type queue interface {
 	// take returns the next batch to visit or directory to list, or neither if
-	// none may be begun now. At this moment listed directories are partly listed,
-	// and maxListings may be.
+	// none may be begun now. Listed is how many directories are partly listed at
+	// this moment, and maxListings how many may be.
 	take(listed, maxListings int) (*batch, *node)
-	// add takes what a scan of n has found, but for the batch.
+	// add takes what a scan of n has found, except the batch.
 	add(n *node, r scanResult)
-	// pending returns how many times take would succeed, or a lower number, which is
-	// 0 only if take would not.
+	// pending returns at most the number of times that take would succeed, and 0
+	// only if take would not succeed.
 	pending(listed, maxListings int) int
 	// isFull reports whether to take a batch before a partly listed directory.
 	isFull() bool
-	// isEmpty reports whether all has been begun.
+	// isEmpty reports whether all work has been begun.
 	isEmpty() bool
 	// abandon takes the files that have not been begun and returns how many they are.
 	abandon() int64
 }
 
-// A pool runs one kind of worker. Each takes a directory, lists a part of it and
-// then visits the files it got, while others go on with the listing, list other
-// directories, or join in visiting the batch. So there is never more than one
-// batch a worker, and nothing that can fill up and block.
+// A pool runs one kind of worker. Each worker takes a directory, lists a part of it
+// and then visits the files it got, while others go on with the listing, list other
+// directories, or join in visiting the batch. So there is never more than one batch
+// per worker, and no buffer that can fill up and block.
 //
 // Directories that are partly listed come first, since they hold descriptors, and
 // then what the queue gives.
 //
-// Workers are started one by one: each that finds more work than it takes wakes or
-// starts one other, which does the same. While calls block there may be more than
-// otherwise, see grow.
+// Workers are started one by one: a worker that finds more work than it takes wakes
+// or starts another, which does the same. While calls block, more workers may run
+// than otherwise: see grow.
 type pool struct {
 	start       func(id int) work // called on the worker's goroutine
 	halt        func(error)       // ends what workers wait for outside the pool
 	late        func() []*node    // unless nil, gives more directories when all others are done
 	workers     int               // the most that run while no calls block
-	few         int               // entries of a batch for which worker 1 starts later; see delay
+	few         int               // a batch of no more entries than this delays the start of worker 1; see delay
 	maxListings int               // the most directories that may be partly listed
 	level       int               // of the run, see descriptors.Levels
 
@@ -81,7 +81,7 @@ type pool struct {
 	limit      int      // workers that may run now
 	aside      int      // workers that wait so long that others run in their places
 	started    int      // workers that were started and have not been dismissed
-	dismissed  []int    // the ids of those that have
+	dismissed  []int    // the ids of those that have been dismissed
 	busy       int      // workers that may still find work
 	idle       int      // workers that wait
 	begun      bool     // worker 0 has looked for work
@@ -153,9 +153,9 @@ func (p *pool) recordPanic(v any) {
 	p.stop()
 }
 
-// next waits for a batch to visit or a directory to scan. It returns neither
-// when there is no more work: when all other workers wait, none is left that
-// could find any. It also returns neither to a worker that it dismisses.
+// next waits for a batch to visit or a directory to scan. It returns neither if
+// there is no more work: that is so once all other workers wait, since no worker is
+// left that could find any. It also returns neither to a worker that it dismisses.
 func (p *pool) next(id int, w work) (*batch, *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,8 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 	return nil, nil
 }
 
-// muchLeft is how many directories and batches that no worker has are much work.
+// muchLeft is from how many directories and batches on, that no worker has, hasMuch
+// counts them as much work.
 const muchLeft = 16
 
 // hasMuch reports whether much work is left that no worker has. A directory that
@@ -226,7 +227,7 @@ func (p *pool) pick() (*batch, *node) {
 		p.activate(b)
 		return b, nil
 	}
-	if p.aside > 0 { // else each directory that is begun could take one more worker that waits
+	if p.aside > 0 { // begin no directory first: each could make one more worker wait
 		if b := p.join(); b != nil {
 			return b, nil
 		}
@@ -252,7 +253,8 @@ func (p *pool) pick() (*batch, *node) {
 	return p.join(), nil
 }
 
-// join returns the batch of which most is left, for one more worker to visit, or nil.
+// join lets one more worker visit the batch with the most entries left, and returns
+// that batch, or nil if no batch has any.
 func (p *pool) join() *batch {
 	var most *batch
 	left := 0
@@ -285,18 +287,19 @@ func (p *pool) activate(b *batch) {
 }
 
 const (
-	// fewEntries are visited in less time than it takes to start a worker that
-	// then finds nothing left.
+	// fewEntries is how many entries one worker visits in less time than another
+	// takes to start, which then finds nothing left.
 	fewEntries = 16
-	// fewNames are the same if no file is opened.
+	// fewNames is that number if no file is opened.
 	fewNames = 1024
-	// headStart is how long worker 0 has them for itself if there is nothing else
-	// to do. A function that takes longer is slow.
+	// headStart is how long worker 0 has such a batch for itself if there is nothing
+	// else to do. A function that takes longer is slow.
 	headStart = 200 * time.Microsecond
 )
 
 // wake wakes or starts one worker if there is work for it. It may be called before
-// worker 0 has begun, which then takes the work, and after all have returned.
+// worker 0 has begun, since worker 0 then takes the work, and after all workers have
+// returned.
 func (p *pool) wake() {
 	p.mu.Lock()
 	if p.begun {
@@ -305,7 +308,8 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
-// wakeAll lets all workers that wait look for work, and whether there will be any.
+// wakeAll lets all workers that wait look for work, and find out whether there will be
+// any.
 func (p *pool) wakeAll() {
 	p.mu.Lock()
 	p.cond.Broadcast()
@@ -373,8 +377,8 @@ func (p *pool) hasMore(own *batch, spare int) bool {
 	return false
 }
 
-// publish lets other workers take what a scan of n has found, but for the batch:
-// the caller visits that first.
+// publish lets other workers take what a scan of n has found. The caller visits the
+// batch; others may join it.
 func (p *pool) publish(n *node, r scanResult) {
 	p.mu.Lock()
 	p.add(n, r)
@@ -458,8 +462,8 @@ func (p *pool) visit(w work, b *batch) {
 	returned = true
 }
 
-// wait returns when the workers that the pool started have returned. It is
-// called when worker 0 has, or while wg counts it too.
+// wait returns when the workers that the pool started have returned. It is called
+// when worker 0 has returned, or while wg counts worker 0, too.
 func (p *pool) wait() {
 	p.mu.Lock()
 	if p.delayed != nil && p.delayed.Stop() {

@@ -14,21 +14,21 @@ type result[T any] struct {
 
 // An outlet hands results from the workers to the loop over Stream or Walk.
 type outlet[T any] interface {
-	// send takes a result, or a failure, of the worker at pos. It waits while the
-	// workers are too far ahead of the loop, if they may wait.
+	// send takes a result, or a failure, of a worker whose position is pos. If
+	// mayWait is set, it waits while the workers are too far ahead of the loop.
 	send(pos *position, mayWait bool, v T, err error)
 	// receive waits for results and returns all there are, or none at the end.
-	// It reuses the slice that it returned before.
+	// It reuses old, the slice that it returned before.
 	receive(old []result[T]) []result[T]
-	// close says that no more is sent.
+	// close says that nothing more is sent.
 	close()
 	// discard drops what is sent from now on: the loop has ended.
 	discard()
 }
 
-// bufferPerWorker is how many results a worker can be ahead of the loop that takes
-// them. With too few, all workers wait at once, and a processor without work falls
-// asleep, which takes long to end. With too many, memory does not stay flat.
+// bufferPerWorker is how many results each worker may be ahead of the loop that takes
+// them. With too few, all workers wait at once, and a processor without work goes to
+// sleep, from which it takes long to wake. With too many, memory use grows.
 const bufferPerWorker = 256
 
 // A resultBuffer is the outlet for results in no particular order.
@@ -99,8 +99,9 @@ func (b *resultBuffer[T]) discard() {
 	b.mu.Unlock()
 }
 
-// stream calls execute on a goroutine of its own and yields, on the caller's, what
-// it sends to the outlet. It returns when execute has; stop makes that soon.
+// stream calls execute on a goroutine of its own. On the caller's goroutine, it
+// yields what execute sends to the outlet. It returns after execute has returned; at
+// an early end of the loop it calls stop, so that execute returns soon.
 func stream[T any](out outlet[T], execute func() error, stop func(error), yield func(T, error) bool) {
 	var zero T
 	var err error
@@ -124,7 +125,7 @@ loop:
 	for results := out.receive(nil); len(results) > 0; results = out.receive(results) {
 		for _, r := range results {
 			if broken = !yield(r.v, r.err); broken {
-				end() // until then fn may still panic
+				end() // until it returns, fn may still panic
 				break loop
 			}
 		}
@@ -139,7 +140,7 @@ loop:
 	}
 }
 
-// A collector keeps the results of Process, apart for each slot.
+// A collector keeps the results of Process, those of each slot apart from the others.
 type collector[T any] struct {
 	first []T // slot 0
 	_     cacheLine
@@ -150,7 +151,7 @@ func newCollector[T any](workers int) *collector[T] {
 	return &collector[T]{rest: make([]*padded[T], workers-1)}
 }
 
-// add is called in a slot.
+// add keeps v. The worker that calls it has the slot, so no lock is needed.
 func (c *collector[T]) add(slot int, v T) {
 	if slot == 0 {
 		c.first = append(c.first, v)

@@ -14,8 +14,8 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// The locks. A goroutine that holds one takes only those that stand below it, but
-// for callbacks, which may begin runs of their own.
+// The locks. A goroutine that holds a lock takes only locks that stand below it in
+// this table. Callbacks are an exception: they may begin runs of their own.
 //
 //	beginTurns        the turn of one run of each level to retry for its root
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
@@ -26,7 +26,8 @@ import (
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
 //	givenSource.mu    the names of Options.Files that no worker has taken
-//	coldMode.mu       how many files are read together, and who waits for that
+//	turns.mu          how many files a disk is asked for, and who waits; of calls, then of windows
+//	coldMode.mu       the readers of windows that no worker has
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
@@ -35,7 +36,8 @@ import (
 //	rootDir.mu        the generic backend: what a listing said of entries
 //
 // No callback, no method of an fs.FS and no system call that may block runs under
-// pool.mu or one below it: what to do is chosen under the lock, and done without it.
+// pool.mu or a lock below it. A goroutine chooses under the lock what to do, and does
+// it without the lock.
 
 // A run is one call of Process, ForEach, Stream or Walk.
 type run struct {
@@ -53,8 +55,9 @@ type treeBase struct {
 // runs are kept from call to call.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
-// runOnce executes a run of which nothing is used afterwards: when execute returns, no
-// goroutine is left that knows it. If execute does not return, the run is not kept.
+// runOnce executes a run and keeps its memory in runs: when execute returns, no
+// goroutine and no result refers to the run any more. If execute panics or ends the
+// goroutine, the run is not kept.
 func runOnce(ctx context.Context, c config, calls callbacks) error {
 	r := runs.Get().(*run)
 	r.init(ctx, c, calls, nil)
@@ -138,9 +141,9 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	}
 }
 
-// execute runs the workers until all is done. Worker 0 is the calling goroutine, but
-// for a sequence of Options.Files that takes long: see pullGiven.
-// It returns why the run was stopped, if it was, and its failures.
+// execute runs the workers until all is done. Worker 0 runs on the calling goroutine,
+// unless the sequence of Options.Files takes long: see pullGiven. The error says why
+// the run was stopped, if it was, and has the failures.
 func (r *run) execute() error {
 	start := time.Now()
 	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
@@ -178,9 +181,10 @@ func (r *run) execute() error {
 }
 
 // pullGiven pulls the names of Options.Files and reports whether worker 0 is still to
-// be run. If the sequence has not returned after headStart, it may be waiting, and
-// worker 0 begins on a goroutine that the pool waits for. A goroutine for a few names
-// would cost more than they do, and each of its waits the turns of all that are ready.
+// be run. If the sequence has not returned after headStart, it may be waiting; worker 0
+// then begins on a goroutine of its own, for which the pool waits. It does not do so at
+// once: for a few names the goroutine would cost more than the names do, and after each
+// wait it would get its turn only after all goroutines that are ready.
 func (r *run) pullGiven() (runWorker bool) {
 	p := r.pool
 	p.wg.Add(1)
@@ -203,8 +207,8 @@ func (r *run) pullGiven() (runWorker bool) {
 	return
 }
 
-// watch stops the pool when the caller's context is cancelled, until the function
-// that it returns has returned.
+// watch lets a cancel of the caller's context stop the pool. Once end has returned,
+// nothing does so any more.
 func (r *run) watch() (end func()) {
 	if r.uncancellable {
 		return func() {}
@@ -224,7 +228,8 @@ func (r *run) watch() (end func()) {
 // progressPeriod is how often Options.OnProgress is called.
 const progressPeriod = 100 * time.Millisecond
 
-// startProgress calls onProgress with what the workers show, until end has returned.
+// startProgress calls onProgress every progressPeriod, with the counts that the workers
+// show, until end is called. When end has returned, no call is under way.
 func (r *run) startProgress(start time.Time) (end func()) {
 	if r.calls.onProgress == nil {
 		return func() {}
@@ -256,8 +261,9 @@ func (r *run) startProgress(start time.Time) (end func()) {
 	})
 }
 
-// open opens root and reads what the run needs to know about it. If root fails, that
-// is reported like other failures. An error keeps the run from starting.
+// open opens root and finds out what the run needs to know about it. It reports a
+// failure of root like other failures, and returns false. If it returns an error, the
+// run does not start.
 func (r *run) open(w *worker) (ok bool, err error) {
 	if r.ctx.Err() != nil {
 		return false, context.Cause(r.ctx)
@@ -266,7 +272,7 @@ func (r *run) open(w *worker) (ok bool, err error) {
 		r.dirs.share()
 	}
 	if r.calls.onDir != nil && r.given == nil {
-		// btrfs lists only what was there when the directory was opened, so it is watched before.
+		// btrfs lists only what was there when the directory was opened: a watch must begin before that.
 		r.calls.onDir(".")
 	}
 	if err = r.openFirst(w); err == nil {
@@ -292,7 +298,7 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	return err == nil, err
 }
 
-// early calls do, which may report failures, before any worker runs. OnError may panic.
+// early calls do before any worker runs. Do may report failures, and so OnError may panic.
 func (r *run) early(w *worker, do func()) {
 	returned := false
 	defer func() {
@@ -328,12 +334,12 @@ func (r *run) inspectRoot(w *worker) error {
 	return r.links.resolveRoot()
 }
 
-// openRoot opens root, which may be a file, and a symbolic link.
+// openRoot opens root: a directory, a file, or a symbolic link to one.
 func (r *run) openRoot() (directory, error) {
 	switch {
 	case r.calls.openRoot != nil:
 		return r.calls.openRoot(r.cfg.root)
-	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // which is always there, and not listed
+	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // root is always there, and is not listed
 		return &fsDir{fsys: r.cfg.fsys, name: ".", named: true}, nil
 	case r.cfg.fsys != nil:
 		return openFSRoot(r.cfg.fsys, r.cfg.root, r.cfg.files != nil)
@@ -349,9 +355,9 @@ func (r *run) openRoot() (directory, error) {
 	return openSoleFile(r.cfg.root, err)
 }
 
-// openFirst opens root. While too few descriptors would be left to the runs that
-// are under way, it waits, for descriptorPatience at most, until these have given up
-// more or one of them has ended.
+// openFirst opens root. If too few descriptors would then be left to the runs under
+// way, it waits until they have given up more or one of them has ended. After
+// descriptorPatience it opens root all the same.
 func (r *run) openFirst(w *worker) error {
 	open := func() (err error) {
 		r.root.dir, err = r.openRoot()
@@ -387,7 +393,8 @@ func (r *run) openFirst(w *worker) error {
 	return w.retryOnResource(open)
 }
 
-// openWithReserve opens root if that leaves the reserve of the run's level.
+// openWithReserve opens root. If that does not leave the reserve of the run's level, it
+// closes root again and returns an error.
 func (r *run) openWithReserve() error {
 	d, err := r.openRoot()
 	if err != nil {
@@ -414,8 +421,8 @@ func (r *run) finish(start time.Time) {
 		}
 	}()
 	r.pool.wait()
-	r.pool.stop()    // nothing may begin once what it needs is closed
-	r.dirs.unshare() // before the Report: what other runs evict, they evict before this run is over
+	r.pool.stop()    // nothing may begin once the directories that it needs are closed
+	r.dirs.unshare() // before the Report: other runs evict nothing of a run that is over
 	defer r.dirs.closeAll(r.root)
 	total := counts{abandoned: r.pool.abandoned}
 	for _, w := range r.workers {
@@ -433,7 +440,7 @@ func (r *run) finish(start time.Time) {
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)
 	}
-	if r.calls.onProgress == nil || r.pool.panicked != nil || r.pool.exited { // which the caller gets
+	if r.calls.onProgress == nil || r.pool.panicked != nil || r.pool.exited { // the caller gets the panic or the exit
 		return
 	}
 	defer func() {

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// timedEvery: one of so many calls is timed while calls do not block.
+	// timedEvery is how many calls go untimed between two that are timed, while calls
+	// do not block.
 	timedEvery = 16
-	// shrinkAfter: after so many of a worker's calls in a row that did not block,
-	// the pool shrinks.
+	// shrinkAfter is how many of a worker's timed calls in a row must not block for
+	// the pool to shrink.
 	shrinkAfter = 16
 )
 
 // A latencyMeter finds out whether a worker's calls block.
 type latencyMeter struct {
 	reads, opens, lists latencyProbe
-	unblocked           int           // calls in a row that did not block
+	unblocked           int           // timed calls in a row that did not block
 	waited              time.Duration // for a slot, since a call was timed
 }
 
@@ -34,9 +35,10 @@ func (c *latencyProbe) isDue(p *pool) bool {
 	return c.untimed < 0 || p.extra.Load() > 0
 }
 
-// blocks takes the duration of a call and reports whether calls block. A single
-// call that is a bit slow may just not have had a processor. The wait for a slot
-// does not count: calls that end before callbacks are ready for more delay nobody.
+// blocks takes the duration d of a call of the kind c, and reports whether calls block.
+// A single call that is a bit slow does not say so: it may have lacked a processor. The
+// wait for a slot does not count, because a call that ends before a callback is free
+// for its file delays nobody.
 func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
 	d -= m.waited
 	m.waited = 0
@@ -57,7 +59,8 @@ func (m *latencyMeter) blocks(c *latencyProbe, p *pool, d time.Duration) bool {
 	return blocks
 }
 
-// grow lets four times as many workers run, if all are busy: calls block.
+// grow is called because calls block. It lets four times as many workers run, if all
+// are busy.
 func (p *pool) grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +76,8 @@ func (p *pool) grow() {
 // mostAside is how many workers may wait aside at a time.
 const mostAside = 256
 
-// stepAside lets one more worker run, in the place of the caller's, which is going to
-// wait for long, and reports whether it does.
+// stepAside lets one more worker run in the place of the caller's worker, which is
+// about to wait for long. It returns false if no more workers may wait aside.
 func (p *pool) stepAside() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +93,7 @@ func (p *pool) stepAside() bool {
 func (p *pool) stepBack() {
 	p.mu.Lock()
 	p.aside--
-	p.cond.Broadcast() // one of those that wait is too many
+	p.cond.Broadcast() // one worker is too many now: if it waits, it is dismissed
 	p.mu.Unlock()
 }
 

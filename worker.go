@@ -23,12 +23,13 @@ type callbacks struct {
 	onDir      func(rel string)
 	onRule     func(path string)
 	selectDir  func(w *worker, parent *node, name string) bool
-	// visitDir gets each directory that Walk finds, the entry name of parent, and
-	// the function that fetches its metadata. It reports whether to open it.
+	// visitDir gets each directory that Walk finds: the entry name of parent, and
+	// stat, which fetches the directory's metadata. It reports whether to open the
+	// directory.
 	visitDir   func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool
 	onError    func(error) error
 	onSkip     func(w *worker, n *node, name string, typ fs.FileMode, why SkipReason)
-	yieldError func(*worker, error) // Stream and Walk: the loop gets what onError does not
+	yieldError func(*worker, error) // Stream and Walk: without onError, the loop gets the failures
 	onProgress func(counts, time.Duration)
 	onReport   func(counts, time.Duration)
 	openRoot   func(root string) (directory, error) // in place of the backend's
@@ -51,7 +52,7 @@ type shared struct {
 
 	ctx    context.Context // cancelled when the run is stopped
 	cancel context.CancelCauseFunc
-	slots  chan int // free to run callbacks; nil: each worker keeps its own
+	slots  chan int // the free ones, in which callbacks may run; nil: each worker keeps its own
 
 	// Known once root is open, before any worker starts.
 	root   *node
@@ -60,13 +61,13 @@ type shared struct {
 	mu      sync.Mutex // guards workers while the run goes on
 	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone
 
-	// parts are what each run has, in one allocation. To allocate each of them took a
+	// parts are what every run needs, in one allocation. Separate allocations took a
 	// quarter of the time of a run of one file.
 	parts struct {
 		config config
 		pool   pool
 		disk   diskOrder
-		_      cacheLine // before it is what all workers write
+		_      cacheLine // all workers write what stands before it
 		worker worker    // the first
 		batch  batch     // its first
 		// The first elements of slices.
@@ -93,8 +94,8 @@ func (s *shared) buffersEntries() bool {
 	return len(s.cfg.ignoreNames) > 0 || s.cfg.gitIgnore || len(s.cfg.skipMarked) > 0 || s.order != nil
 }
 
-// asksFirst reports whether a callback is to be asked about each file that is listed,
-// before it is opened: files cannot be read together.
+// asksFirst reports whether a callback is asked about each listed file right before
+// the file is opened, so that files cannot be read together.
 func (s *shared) asksFirst() bool {
 	if s.cfg.statFirst {
 		return s.order != nil
@@ -111,9 +112,9 @@ type worker struct {
 	visits  int // since it last yielded its processor
 	pin     dirPin
 	reader  content.Reader
-	ahead   content.Ahead // content
-	look    content.Ahead // metadata, for hooks.Unchanged or without content
-	toRead  *batch        // of the batch that the worker visits, the files for which that returned false
+	ahead   content.Ahead // reads content
+	look    content.Ahead // fetches metadata, for hooks.Unchanged or if no file is opened
+	toRead  *batch        // the files of the worker's batch for which hooks.Unchanged has returned false
 	arena   names.Arena
 	skips   entryFilter
 	scanner scanner
@@ -125,10 +126,10 @@ type worker struct {
 	counts counts
 	shown  struct {
 		sync.Mutex
-		counts // as they were before what the worker does now, which may take long
+		counts // from before the worker's present step, which may take long
 	}
 
-	withError any // the result of fn for the failure that yieldError gets next
+	withError any // the result that fn returned with the failure that yieldError gets next
 
 	mayStepAside bool      // is in no callback: see aside
 	isAside      bool      // another worker may run in its place
@@ -150,7 +151,7 @@ type scanner struct {
 	spans []spanAt     // ordered: the directories, among the files
 }
 
-// A currentFile is the file that a worker is at. The API converts it to a File,
+// A currentFile is the file that a worker processes. The API converts it to a File,
 // which has the same fields.
 type currentFile struct {
 	w       *worker
@@ -162,8 +163,8 @@ type currentFile struct {
 	unchanged bool
 }
 
-// startWorker returns the worker id. Its goroutine calls it first; a worker that
-// was dismissed goes on with what it had.
+// startWorker returns the worker with this id. The worker's goroutine calls it first.
+// A worker that was dismissed and is started again keeps the state that it had.
 func (s *shared) startWorker(id int) *worker {
 	s.mu.Lock()
 	if k := id + 1 - len(s.workers); k > 0 {
@@ -183,7 +184,7 @@ func (s *shared) startWorker(id int) *worker {
 	c := s.cfg
 	w.shared, w.id, w.slot = s, id, id
 	w.skips.filter, w.skips.cfg = &s.filter, c
-	w.latency.reads.untimed = 1 // a clock would not pay for one file
+	w.latency.reads.untimed = 1 // reading the clock would not pay for one file
 	if id == 0 {
 		w.latency.lists.untimed = 1 // nor for one directory
 	}
@@ -197,7 +198,7 @@ func (s *shared) startWorker(id int) *worker {
 	if !c.statFirst && (!c.noRead || !c.stat || s.asksFirst()) {
 		w.look.Wait = content.Never
 	}
-	if id >= c.workers { // calls block: a readahead would wait
+	if id >= c.workers { // the worker was started because calls block: a readahead would wait
 		w.slot, w.ahead.Wait, w.look.Wait = noSlot, content.Never, content.Never
 	}
 	s.mu.Lock()
@@ -225,7 +226,7 @@ func (w *worker) idle() {
 }
 
 // releaseSlot lets another worker run callbacks. While there are no more workers
-// than slots, each worker keeps its own.
+// than slots, each worker keeps its slot.
 func (w *worker) releaseSlot() {
 	if w.pool.extra.Load() > 0 && w.slot != noSlot {
 		w.slots <- w.slot
@@ -246,7 +247,7 @@ func (w *worker) tryAcquireSlot() bool {
 
 // acquireSlot waits until w may run callbacks, and reports false when the run is
 // stopped. A worker that has a slot may be waiting for a descriptor, so w must
-// hold none that evictAll cannot close: see waitForDescriptor.
+// hold no descriptor that evictAll cannot close: see waitForDescriptor.
 func (w *worker) acquireSlot() bool {
 	if w.tryAcquireSlot() {
 		return true
@@ -309,8 +310,8 @@ func (w *worker) call(f *currentFile) {
 	}
 }
 
-// fail reports a failure and then counts it: if OnError panics, the entry is
-// abandoned. An empty name stands for n itself.
+// fail reports a failure and then counts it: if OnError panics, the entry counts as
+// abandoned instead. An empty name stands for n itself.
 func (w *worker) fail(op string, n *node, name string, err error) {
 	kind := FailedFile
 	if name == "" {
@@ -347,7 +348,7 @@ func (w *worker) addFailure(failure *Failure) {
 	w.counts.failed++
 }
 
-// addDeferred makes the calls of OnError and OnSkip for what w met while it was draining.
+// addDeferred makes the calls of OnError and OnSkip that w has deferred while it was draining.
 func (w *worker) addDeferred() {
 	deferred := w.deferred
 	w.deferred = nil
@@ -357,7 +358,7 @@ func (w *worker) addDeferred() {
 }
 
 // skip tells OnSkip of the entry name of n, or of n itself if name is "", and then
-// counts it: if OnSkip panics, the entry is abandoned.
+// counts the entry as skipped: if OnSkip panics, it counts as abandoned instead.
 func (w *worker) skip(why SkipReason, n *node, name string, typ fs.FileMode) {
 	if w.calls.onSkip != nil {
 		w.tellSkipped(why, n, strings.Clone(name), typ)
