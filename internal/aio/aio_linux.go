@@ -120,7 +120,7 @@ func (c *Context) Read(reads []Read) error {
 	return nil
 }
 
-// mostInterrupts is how often a signal may interrupt the wait for results, which are complete, before Read gives up.
+// mostInterrupts is the number of interrupts by signals after which Read no longer waits for results, which are complete.
 const mostInterrupts = 10_000
 
 // Close frees the context.

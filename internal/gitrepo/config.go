@@ -21,12 +21,12 @@ type config struct {
 	home           string
 	excludesFile   string
 	worktreeConfig bool // extensions.worktreeConfig: the work tree has a configuration of its own
-	skipUnreadable bool // the current file may be unreadable for the user
+	skipUnreadable bool // read skips the current file if the user may not read it
 }
 
 // ExcludesFile returns the path of core.excludesFile, by default git/ignore in
-// the user's configuration directory, or "" if it is set to nothing. A path that is
-// not absolute begins at the top of the work tree. It reads the
+// the user's configuration directory, or "" if the variable is set to nothing. A path that is
+// not absolute begins at the top of the work tree. ExcludesFile reads the
 // configuration of the system, the user and the repository, and the files that
 // these include, unconditionally or by gitdir. The returned file need not exist.
 func (r *Repository) ExcludesFile() (string, error) {
@@ -126,8 +126,7 @@ func (c *config) read(file string, included int) error {
 	return err
 }
 
-// expand returns the path that value stands for. A relative path is relative to
-// dir.
+// expand returns the path that value stands for. A relative path begins at dir.
 func (c *config) expand(value, dir string) (string, error) {
 	switch rest, home := strings.CutPrefix(value, "~/"); {
 	case value == "":
@@ -140,7 +139,7 @@ func (c *config) expand(value, dir string) (string, error) {
 	return join(dir, value), nil
 }
 
-// matches reports whether the condition of an include in file is gitdir, with a
+// matches reports whether the condition of an include in file is true: it is gitdir, with a
 // pattern that the repository matches. Other conditions are false.
 func (c *config) matches(condition, file string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
@@ -319,7 +318,7 @@ func (s *scanner) value() (string, bool) {
 		case '"':
 			quoted = !quoted
 		case '\\':
-			if s.rest == "" { // handled like the end of a line
+			if s.rest == "" { // the end of the file counts as the end of a line
 				continue
 			}
 			at := strings.IndexByte("\ntbn\\\"", s.skip(1)[0])

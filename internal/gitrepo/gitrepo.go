@@ -1,5 +1,5 @@
 // Package gitrepo finds the git repository that contains a directory, and the ignore
-// files that git uses there besides those in the directory. It does not run git.
+// files that git uses for the directory and that are not in it. It does not run git.
 package gitrepo
 
 import (
@@ -18,38 +18,38 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A Place is a directory, and how the files that git has there are reached. Names in it
-// are relative to it, and may lead out of it, or are absolute.
+// A Place is a directory and the way in which git's files there are opened. A name in a
+// Place is absolute, or relative to the directory, and may then lead out of it.
 type Place struct {
 	FS  fs.FS  // nil: the operating system's
 	Dir string // absolute and without symbolic links, or a path in FS
-	At  At     // Dir, open; nil: it is reached by its path
+	At  At     // Dir, open; nil: files are reached by Dir's path
 
-	// Looks, if not nil, is called with the path of each file of the operating system's before git's rules are found in it, or in
-	// whether it is there.
+	// Looks, if not nil, is called with the path of each file on which git's rules depend, before the file is read or looked up.
+	// Looks is not called for files in FS.
 	Looks func(path string)
 }
 
-// At is an open directory. The files in it are reached from there: its path may lead
-// elsewhere by now, or be too long. The names may have several components, and lead
+// At is an open directory. Files are opened relative to At, since the directory's path may lead
+// elsewhere by now, or be too long. A name may have several components, and lead
 // through symbolic links, which git follows.
 type At interface {
 	// OpenAt opens a file and does not wait for the writer of a FIFO.
 	OpenAt(name string) (fs.File, error)
-	// ModeAt looks up a file, or with isLink a symbolic link itself.
+	// ModeAt returns the mode of a file, or, with isLink, that of a symbolic link itself.
 	ModeAt(name string, isLink bool) (fs.FileMode, error)
 }
 
-// A Repository is what is known of one. The paths are relative to the top of the work
+// A Repository has the paths of a git repository. They are relative to the top of the work
 // tree, or absolute.
 type Repository struct {
 	top    Place
 	dir    string // .git, or the directory named by that file in a submodule or linked work tree
-	common string // the directory that all work trees of the repository share, mostly dir
+	common string // the directory that all work trees of the repository share, in most cases dir
 }
 
 // find returns the repository whose work tree contains p, or nil if there is none.
-// Above p, git finds none where it may not look.
+// Like git, it passes over directories above p in which it may not look.
 func find(p Place) (*Repository, error) {
 	parent := filepath.Dir
 	if p.FS != nil {
@@ -69,18 +69,18 @@ func find(p Place) (*Repository, error) {
 	return nil, nil
 }
 
-// A Rule is the patterns of one ignore file, for a directory below its own.
+// A Rule has the patterns of one ignore file, for the directory for which Rules was called.
 type Rule struct {
-	Name  string // of the file in a directory above, or "" for one that is for the whole repository
-	Above string // the path from the file's directory to that one, with a slash at its end, or ""
+	Name  string // of a file in a directory above, or "" for a file that applies to the whole repository
+	Above string // the path from the file's directory, or the work tree's top, to that directory, with a slash at its end, or ""
 	List  *gitignore.List
 }
 
-// Rules returns, in increasing precedence, the ignore files that git uses in p,
-// without that in p: the user's, the repository's, and those of the directories
-// above p, there also those with the names of also. It reports false if p is in no
-// repository or, with isTop, is not the top of one. The errors are of files that do
-// not apply because of them.
+// Rules returns, in increasing precedence, the ignore files that git uses in p, except
+// the file in p: the user's, the repository's, and those in the directories
+// above p. In the latter it also reads files with the names in also. It reports false if p is in no
+// repository or, with isTop, is not the top of a repository. Each error is of a file that
+// could not be used; the rules of that file do not apply.
 func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs []error) {
 	search := find
 	if isTop {
@@ -93,7 +93,7 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs 
 	if repo == nil {
 		return nil, false, nil
 	}
-	rel, _ := filepath.Rel(repo.top.Dir, p.Dir) // it is a prefix
+	rel, _ := filepath.Rel(repo.top.Dir, p.Dir) // no error: the former is a prefix of the latter
 	below := ""
 	if rel = filepath.ToSlash(rel); rel != "." {
 		below = rel + "/"
@@ -122,8 +122,8 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs 
 	return rules, true, errs
 }
 
-// read returns the content of an ignore file, which is empty if there is none. In
-// the work tree, git follows no link to one.
+// read returns the content of an ignore file, or nothing if there is no such file. In
+// the work tree, it follows no link to an ignore file, as git does.
 func (r *Repository) read(file string, inTree bool) ([]byte, error) {
 	mode, err := r.top.mode(file, r.top.FS != nil || inTree)
 	switch {
@@ -135,7 +135,7 @@ func (r *Repository) read(file string, inTree bool) ([]byte, error) {
 	return r.top.ReadFile(file, MaxIgnoreFile)
 }
 
-// openFS is open in an fs.FS, whose configuration is not read.
+// openFS is open for an fs.FS. It does not read the repository's configuration.
 func openFS(p Place) (*Repository, error) {
 	mode, err := p.mode(".git", false)
 	switch {
@@ -145,7 +145,7 @@ func openFS(p Place) (*Repository, error) {
 				_, err = p.mode(path.Join(".git", name), false)
 			}
 		}
-	case err == nil && mode.Type()&^fs.ModeIrregular != 0: // which an object store may call any file
+	case err == nil && mode.Type()&^fs.ModeIrregular != 0: // an object store may call any file irregular
 		return nil, nil
 	case err == nil:
 		_, err = p.gitDir()
@@ -159,8 +159,8 @@ func openFS(p Place) (*Repository, error) {
 	return &Repository{p, ".git", ".git"}, nil
 }
 
-// open returns the repository whose work tree has its top at p, or nil. What keeps it
-// from being known is an error: files that git ignores would come.
+// open returns the repository whose work tree has its top at p, or nil. It fails if it cannot
+// find out: without an error, a run would process files that git ignores.
 func open(p Place) (*Repository, error) {
 	if p.FS != nil {
 		return openFS(p)
@@ -190,7 +190,7 @@ func open(p Place) (*Repository, error) {
 	return &Repository{p, dir, shared}, nil
 }
 
-// gitDir returns the directory that the file .git names. It may not exist, as in a container.
+// gitDir returns the directory that the file .git names. The directory may not exist, as in a container.
 func (p Place) gitDir() (string, error) {
 	content, err := p.ReadFile(".git", maxLink)
 	if err != nil {
@@ -239,21 +239,21 @@ func (p Place) path(name string) string {
 		return path.Join(p.Dir, filepath.ToSlash(name))
 	case filepath.IsAbs(name):
 		return name
-	case hasDots(p.Dir) || hasDots(strings.TrimLeft(filepath.ToSlash(name), "./")): // is not cleaned: they may be behind a link
+	case hasDots(p.Dir) || hasDots(strings.TrimLeft(filepath.ToSlash(name), "./")): // Join would remove dots that may be behind a link
 		return p.Dir + string(filepath.Separator) + filepath.FromSlash(name)
 	}
 	return filepath.Join(p.Dir, name)
 }
 
-// hasDots reports whether a path goes up.
+// hasDots reports whether a path has a component "..".
 func hasDots(path string) bool {
 	return slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..")
 }
 
-// isAt reports whether the file name is reached from the open directory.
+// isAt reports whether the file name is opened relative to p.At.
 func (p Place) isAt(name string) bool { return p.At != nil && !filepath.IsAbs(name) }
 
-// mode looks up the file name, or with isLink a symbolic link itself.
+// mode returns the mode of the file name, or, with isLink, that of a symbolic link itself.
 func (p Place) mode(name string, isLink bool) (fs.FileMode, error) {
 	var info fs.FileInfo
 	var err error
@@ -284,7 +284,7 @@ func (p Place) looks(path string) {
 	}
 }
 
-// withPath returns err, unless nil, as that of the file at a path.
+// withPath adds the path to err, unless err is nil.
 func withPath(path string, err error) error {
 	if err == nil {
 		return nil
@@ -293,17 +293,17 @@ func withPath(path string, err error) error {
 }
 
 const (
-	maxLink   = 1 << 20 // bytes of a file that names a directory
+	maxLink   = 1 << 20 // the maximum size in bytes of a file that names a directory
 	maxConfig = 64 << 20
 	// MaxIgnoreFile limits the size of an ignore file in bytes, as git does.
 	MaxIgnoreFile = 100 << 20
 )
 
-// ReadFile returns the content of the regular file name of at most limit bytes. The
-// null device, which switches one of git's files off, counts as empty. Any other file
-// is an error: a device may be endless. The open does not wait for the writer of a
+// ReadFile returns the content of the regular file name, of at most limit bytes. The
+// null device, with which users switch one of git's files off, counts as empty. ReadFile fails for any other
+// file that is not regular: a device may be endless. An fs.FS may call any file irregular, so that is no failure there. The open does not wait for the writer of a
 // FIFO, which may take the place of a regular file at any time. An fs.FS has no such
-// open: there the type is asked first.
+// open, so ReadFile looks up the type first.
 func (p Place) ReadFile(name string, limit int64) ([]byte, error) {
 	if name == os.DevNull && p.FS == nil {
 		return nil, nil

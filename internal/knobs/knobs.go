@@ -1,5 +1,5 @@
-// Package knobs holds what all runs of a process share and tests set: no option
-// changes it.
+// Package knobs holds variables that all runs of a process share. Tests set them; no option
+// does.
 package knobs
 
 import (
@@ -9,18 +9,18 @@ import (
 )
 
 var (
-	// SlowCall is how long a call takes that waits for something other than a
-	// processor.
+	// SlowCall is the duration above which a call counts as one that has waited for
+	// something other than a processor.
 	SlowCall = 100 * time.Microsecond
 
 	// AlwaysCold keeps every run in the cold mode.
 	AlwaysCold bool
 
-	// MaxBacklog is about how many bytes of memory the names may take that were
-	// pulled and that no worker has taken: 100,000 names of 20 bytes.
+	// MaxBacklog is the approximate maximum of memory, in bytes, for names that have
+	// been pulled and that no worker has taken: 100,000 names of 20 bytes.
 	MaxBacklog = 4 << 20
 
-	// HasRemote says that a file's handle may know that its content is remote.
+	// HasRemote says that a file's handle may tell that the content is stored remotely.
 	HasRemote = runtime.GOOS == "windows"
 
 	// NoOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses

@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// A Name is the name of an entry. Only an Arena makes one, so a zero byte always
-// follows it in memory, and a system call can take Pointer without a copy.
+// A Name is the name of an entry. Only an Arena makes Names. It puts a zero byte behind each
+// in memory, so a system call can take Pointer without a copy.
 type Name struct{ s string }
 
-// Dot is the name of a directory in itself.
+// Dot is the name of a directory's entry for itself.
 var Dot = New(".")
 
 // New returns a Name with memory of its own.
@@ -29,8 +29,8 @@ const (
 	maxBlock = 64 << 10
 )
 
-// An Arena holds names in blocks. No part of a block is written twice, so a name
-// may be kept for ever (and keeps its block, of at most maxBlock bytes or one
+// An Arena holds names in blocks. It writes no part of a block twice, so callers may keep a name
+// for ever (and with it the name's block, of at most maxBlock bytes or one
 // name). The blocks grow, so that a small run takes little memory.
 type Arena struct {
 	block []byte
@@ -48,8 +48,8 @@ func (a *Arena) Add(name []byte) Name {
 	return Name{unsafe.String(unsafe.SliceData(a.block[start:]), len(name))}
 }
 
-// Valid reports whether name is one component of a path. What a listing gives
-// need not be: an fs.FS may be wrong or hostile, an image damaged.
+// Valid reports whether name is one component of a path. A name from a listing may be invalid: an
+// fs.FS may be wrong or hostile, or a file system's image damaged.
 func Valid(name []byte) bool {
 	return len(name) > 0 && !IsDot(name) && bytes.IndexByte(name, '/') < 0
 }

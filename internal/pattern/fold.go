@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendFold appends s with one letter in place of all that strings.EqualFold takes for
-// it. Bytes that are not UTF-8 stay as they are.
+// AppendFold appends s, with the same letter in place of all letters that strings.EqualFold
+// treats as equal. Bytes that are not UTF-8 stay as they are.
 func AppendFold(b []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -31,7 +31,7 @@ func AppendFold(b []byte, s string) []byte {
 	return b
 }
 
-// fold returns the first of the letters that are r but for the case.
+// fold returns the first of the letters that differ from r at most in case.
 func fold(r rune) rune {
 	for {
 		next := unicode.SimpleFold(r)
@@ -42,8 +42,8 @@ func fold(r rune) rune {
 	}
 }
 
-// Fold returns the pattern that matches what AppendFold returns for the paths that
-// pattern, which must be well-formed, matches without regard to case.
+// Fold returns a pattern for folded paths: it matches what AppendFold returns for the paths that
+// pattern matches without regard to case. The argument must be well-formed.
 func Fold(pattern string) string {
 	var b []byte
 	for i := 0; i < len(pattern); {
@@ -64,8 +64,8 @@ func Fold(pattern string) string {
 	return string(b)
 }
 
-// appendFoldedClass appends class, which has brackets, with the folds of its members
-// in front of them.
+// appendFoldedClass appends class, with its brackets, and inserts the folds of its members
+// in front of the members.
 func appendFoldedClass(b []byte, class string) []byte {
 	b = append(b, '[')
 	members := class[1 : len(class)-1]
@@ -94,7 +94,7 @@ func appendFoldedClass(b []byte, class string) []byte {
 			b = utf8.AppendRune(b, fold(all[from]))
 		}
 	}
-	if members[0] == '-' { // not a range from the last fold on
+	if members[0] == '-' { // else the last fold would begin a range
 		b = append(b, '\\')
 	}
 	return append(append(b, members...), ']')

@@ -8,15 +8,15 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// maxAlternatives is how many patterns the braces of one may expand to.
+// maxAlternatives is the maximum number of patterns to which the braces of one pattern may expand.
 const maxAlternatives = 1 << 16
 
-// A Glob is a pattern without braces, split at its slashes. A part matches one
-// name, and ** any number of names. So no part can match a slash, and pruning
-// directories and matching files agree.
+// A Glob is a pattern without braces, split at its slashes. Each part matches one
+// name, and ** any number of names. So no part can match a slash, and Reaches, which
+// prunes directories, agrees with Match.
 type Glob []part
 
-// A part is what one name, or with ** any number of names, must match.
+// A part is a pattern for one name, or, if it is **, for any number of names.
 type part struct {
 	kind partKind
 	text string
@@ -31,7 +31,7 @@ const (
 	partAny                    // **
 )
 
-// Expand returns the globs that pattern expands to.
+// Expand returns the globs to which pattern expands.
 func Expand(pattern string) []Glob {
 	var globs []Glob
 	for _, p := range alternatives(nil, pattern) {
@@ -57,7 +57,7 @@ func newPart(p string) part {
 	last := ""
 	for i := 0; i < len(p); i = behind(p, i) {
 		this := p[i:behind(p, i)]
-		if this != "*" || last != "*" { // doublestar may take two of several for **
+		if this != "*" || last != "*" { // doublestar may take two of several * for **
 			b.WriteString(this)
 		}
 		last = this
@@ -84,7 +84,7 @@ func (p part) matches(name string) bool {
 	return doublestar.MatchUnvalidated(p.text, name)
 }
 
-// alternatives appends what pattern expands to, one pattern for each
+// alternatives appends the patterns to which pattern expands, one for each
 // alternative of each {a,b}. It stops one above maxAlternatives.
 func alternatives(all []string, pattern string) []string {
 	open := -1
@@ -136,7 +136,7 @@ func behind(pattern string, i int) int {
 
 // Match reports whether g matches the whole path rel.
 //
-// Only the last ** is tried again with more names, since what precedes it has
+// Match tries only the last ** again with more names, since the parts before it have
 // matched as early as possible.
 func (g Glob) Match(rel string) bool {
 	var again Glob // what follows the last **
@@ -168,7 +168,7 @@ func (g Glob) Match(rel string) bool {
 	}
 }
 
-// Reaches reports whether a path below the directory rel could match.
+// Reaches reports whether g may match a path below the directory rel.
 func (g Glob) Reaches(rel string) bool {
 	for rel != "" && len(g) > 0 && g[0].kind != partAny {
 		var name string

@@ -22,10 +22,10 @@ const (
 	Allow  = 0x7fff0000 // SECCOMP_RET_ALLOW
 )
 
-// AllThreads is SECCOMP_FILTER_FLAG_TSYNC. Without it a filter holds for the thread that installs it.
+// AllThreads is SECCOMP_FILTER_FLAG_TSYNC. Without this flag a filter applies only to the thread that installs it.
 const AllThreads = 1
 
-// Argument returns the offset into struct seccomp_data of the lower half of an argument, which has 64 bits.
+// Argument returns the offset into struct seccomp_data of the lower half of argument i. An argument has 64 bits.
 func Argument(i int) uint32 {
 	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
 		return uint32(16 + 8*i + 4)
@@ -33,7 +33,7 @@ func Argument(i int) uint32 {
 	return uint32(16 + 8*i)
 }
 
-// Install installs a filter and returns what seccomp(2) returns: with a flag for it, a descriptor.
+// Install installs a filter and returns the result of seccomp(2), a descriptor if a flag asks for one.
 func Install(filter []unix.SockFilter, flags uintptr) (result uintptr, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

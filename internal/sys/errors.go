@@ -16,7 +16,7 @@ func (c Changed) Error() string        { return ErrChanged.Error() + ": " + c.Er
 func (c Changed) Is(target error) bool { return target == ErrChanged }
 func (c Changed) Unwrap() error        { return c.Err }
 
-// An Error is a failure without a path. A backend sees one name at a time; only the
+// An Error is a failure without a path. A backend sees one name at a time, and only the
 // core knows the whole path.
 type Error struct {
 	Op  string
@@ -26,7 +26,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// MayPass reports whether err is a reason to try again soon: a lease, or an interrupt.
+// MayPass reports whether the caller should soon try again: err tells of a lease or an interrupt.
 func MayPass(err error) bool { return IsLeased(err) || IsInterrupted(err) }
 
 // AsError removes the path, a single name or that of a handle, from an error of
@@ -41,7 +41,7 @@ func AsError(op string, err error) error {
 	return &Error{op, err}
 }
 
-// PathError adds the path to err. An Error has an op of its own.
+// PathError adds the path to err. If err is an Error, its own op replaces op.
 func PathError(op, path string, err error) error {
 	if e, ok := err.(*Error); ok {
 		op, err = e.Op, e.Err
@@ -49,8 +49,8 @@ func PathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// CheckRegular returns the failure of a name that is no longer a regular file, unless
-// mode is one's. Nothing else decides that about metadata.
+// CheckRegular returns nil if mode is that of a regular file, else the failure of a name that is no
+// longer one. All code that checks a listed name by its metadata calls CheckRegular.
 func CheckRegular(op string, mode fs.FileMode) error {
 	if mode.IsRegular() {
 		return nil
@@ -58,7 +58,7 @@ func CheckRegular(op string, mode fs.FileMode) error {
 	return &Error{op, Changed{Irregular(mode)}}
 }
 
-// An Irregular is the mode of what should be a regular file.
+// An Irregular is the mode of something that should be a regular file, and is not.
 type Irregular fs.FileMode
 
 func (i Irregular) Error() string {

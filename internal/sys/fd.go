@@ -13,13 +13,13 @@ import (
 const (
 	// DirFlags opens a directory.
 	DirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	// SearchFlags opens a directory for what is below it alone, where the system has
-	// such a flag: that needs no right to read the directory, nor to list it.
+	// SearchFlags opens a directory only to open what is below it, where the system has
+	// such a flag. This needs no right to read the directory, and so none to list it.
 	SearchFlags = searchOnly | unix.O_DIRECTORY | unix.O_CLOEXEC
 	// FileFlags opens a file. O_NONBLOCK has no effect on the regular files that stay
 	// open.
 	FileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | OpenFlags
-	// OpenFlags are those for what may have taken a file's place: the open must not
+	// OpenFlags are for an open that may meet something other than the listed file: it must not
 	// wait for a FIFO's writer, nor make a terminal the process's own.
 	OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 )
@@ -36,7 +36,7 @@ func StatAt(dirfd int, name names.Name) (Stat, error) {
 	return s, nil
 }
 
-// ModeAt returns the mode of what a path leads to from a directory on, or with isLink
+// ModeAt returns the mode of the file to which a path leads from a directory, or, with isLink,
 // that of a symbolic link itself.
 func ModeAt(dirfd int, path string, isLink bool) (fs.FileMode, error) {
 	flags := 0
@@ -50,7 +50,7 @@ func ModeAt(dirfd int, path string, isLink bool) (fs.FileMode, error) {
 	return s.Mode, nil
 }
 
-// fstatat is lookUp where the birth time is in a unix.Stat_t, or nowhere.
+// fstatat is lookUp without statx. The birth time is that of a unix.Stat_t, if it has one.
 func fstatat(dirfd int, name string, flags int) (Stat, error) {
 	var st unix.Stat_t
 	_, err := IgnoringEINTR(func() (int, error) { return 0, unix.Fstatat(dirfd, name, &st, flags) })
@@ -66,7 +66,7 @@ func Fstat(fd int) (Stat, error) {
 	return StatOf(&st), nil
 }
 
-// StatOf returns what st says.
+// StatOf converts st to a Stat.
 func StatOf(st *unix.Stat_t) Stat {
 	return Stat{
 		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), ChangeTime: time.Unix(st.Ctim.Unix()), BirthTime: birthOf(st),
@@ -74,7 +74,7 @@ func StatOf(st *unix.Stat_t) Stat {
 	}
 }
 
-// modeOf returns an inode's mode.
+// modeOf converts the mode of an inode to an fs.FileMode.
 func modeOf(inode uint32) fs.FileMode {
 	mode := fs.FileMode(inode & 0o777)
 	if typ := fileType(inode); typ == TypeUnknown {
@@ -94,7 +94,7 @@ func modeOf(inode uint32) fs.FileMode {
 	return mode
 }
 
-// fileType returns the type that is in an inode's mode.
+// fileType returns the file type in the mode of an inode.
 func fileType(mode uint32) fs.FileMode {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -115,12 +115,12 @@ func fileType(mode uint32) fs.FileMode {
 	return TypeUnknown
 }
 
-// interruptedFor is for how long a call is repeated that is interrupted each time, as
-// by a FUSE server that answers nothing else. The caller then sees whether the run goes on.
+// interruptedFor is the time for which a call is repeated that is interrupted each time, as
+// by a FUSE server whose only answer is EINTR. Then the caller checks whether the run goes on.
 const interruptedFor = 5 * time.Millisecond
 
 // IgnoringEINTR repeats call while a signal interrupts it, for interruptedFor at most,
-// but once at least. The int that call returns is a descriptor or a number of bytes.
+// but at least once. The int that call returns is a descriptor or a number of bytes.
 func IgnoringEINTR(call func() (int, error)) (int, error) {
 	n, err := call()
 	if err != unix.EINTR {
@@ -133,8 +133,8 @@ func IgnoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// IsWhole reports whether the n bytes that a read from the page cache gave, of
-// want that it asked for, are certain to be all of a regular file. Such a read
-// falls short at the file's end, or between pages where the rest is not cached; of
-// a block device, between sectors. So an odd length is the end of a regular file.
+// IsWhole reports whether a read from the page cache, which asked for want bytes and got
+// n, has certainly read all of a regular file. Such a read falls short at the file's end, or
+// at the end of a page if the rest is not cached, or, on a block device, at the end of a
+// sector. So a length that is no multiple of 512 is the end of a regular file.
 func IsWhole(n, want int) bool { return n < want && n%512 != 0 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backend is which io_*.go lists and opens.
+// Backend names the io_*.go whose code lists and opens.
 const Backend = "linux"
 
 // Openat is unix.Openat without its copy of the name.
@@ -34,15 +34,15 @@ func Openat2(dirfd int, name names.Name, how *unix.OpenHow) (int, error) {
 	return int(fd), nil
 }
 
-// ReadCached reads what the page cache has of the file's beginning. It passes
-// an offset so that a FIFO, whose content could be as short as a small file's,
-// refuses (ESPIPE). Linux has the flag since 4.14. EOPNOTSUPP means an older
+// ReadCached reads the part of the file's beginning that the page cache has. It passes
+// an offset so that the read of a FIFO fails (ESPIPE): its content could be as short as
+// that of a small file. Linux has had the flag since 4.14. EOPNOTSUPP means an older
 // kernel, or a file system without such a read: FUSE, proc, sysfs, overlayfs,
 // and tmpfs.
 func ReadCached(fd int, p []byte) (int, error) {
 	return unix.Preadv2(fd, [][]byte{p}, 0, unix.RWF_NOWAIT)
 }
 
-// DirentType is fileType of a record. Its type is an inode's mode without the
-// lower 12 bits.
+// DirentType is fileType for the type in a directory record, which is an inode's mode
+// without the lower 12 bits.
 func DirentType(t uint8) fs.FileMode { return fileType(uint32(t) << 12) }

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxLinks is how many symbolic links in a row are followed, as many as Linux does.
+// maxLinks is the maximum number of symbolic links that one path may follow, as on Linux.
 const maxLinks = 40
 
-// OpenOfFSWaits reports whether name in fsys leads to what an open may wait for or
-// have an effect on, a FIFO or a device, and its mode. It does not open it: an fs.FS
-// that cannot look a name up is not asked. A link that fsys alone can follow may lead
-// to one.
+// OpenOfFSWaits reports whether an open of name in fsys may wait or have an effect: name
+// leads to a FIFO, a device or a socket, whose mode it returns. It opens nothing: if fsys cannot
+// look up a name, it returns false. It returns true for a link that only fsys can follow, since the link
+// may lead to such a file.
 func OpenOfFSWaits(fsys fs.FS, name string) (mode fs.FileMode, waits bool) {
 	info, err := lookUpFS(fsys, name)
 	if errors.Is(err, errFarLink) {
@@ -25,7 +25,7 @@ func OpenOfFSWaits(fsys fs.FS, name string) (mode fs.FileMode, waits bool) {
 	return info.Mode(), info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice|fs.ModeSocket) != 0
 }
 
-// StatFS is fs.Stat, but opens name only if fsys cannot look it up otherwise.
+// StatFS is fs.Stat, but opens name only if fsys has no other way to look it up.
 func StatFS(fsys fs.FS, name string) (fs.FileInfo, error) {
 	if info, err := lookUpFS(fsys, name); info != nil || err != nil {
 		return info, err
@@ -35,7 +35,7 @@ func StatFS(fsys fs.FS, name string) (fs.FileInfo, error) {
 
 var errFarLink = errors.New("a link whose target cannot be looked up without opening it")
 
-// lookUpFS returns neither if fsys cannot look name up.
+// lookUpFS looks up name without opening it. It returns nil and nil if fsys cannot do that.
 func lookUpFS(fsys fs.FS, name string) (info fs.FileInfo, err error) {
 	if f, ok := fsys.(fs.StatFS); ok {
 		return f.Stat(name)
@@ -50,8 +50,8 @@ func lookUpFS(fsys fs.FS, name string) (info fs.FileInfo, err error) {
 	return info, err
 }
 
-// follow looks up what the link name leads to. It goes one component at a time, since
-// behind a link .. is not the directory that the path says.
+// follow looks up the file to which the link name leads. It goes one component at a time, since
+// .. behind a link is the parent of the link's target.
 func follow(f fs.ReadLinkFS, name string) (info fs.FileInfo, err error) {
 	at, links := ".", 0
 	for rest := strings.Split(name, "/"); len(rest) > 0; {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFlags are for what may have taken a file's place: the open must not wait
-// for a FIFO's writer, nor make a terminal the process's own.
+// OpenFlags are for an open that may meet something other than the listed file: it must not
+// wait for a FIFO's writer, nor make a terminal the process's own.
 const OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY
 
 const OpenWaits = false
@@ -18,7 +18,7 @@ const OpenWaits = false
 // ListsMetadata is false: package os looks each entry up.
 const ListsMetadata = false
 
-// InDir behind a path opens nothing but a directory.
+// InDir, appended to a path, makes the open fail unless the path leads to a directory.
 const InDir = "/."
 
 // Unchanged reports whether a and b are the same file without a change in

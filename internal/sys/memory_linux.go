@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adviseHuge asks for huge pages. Where there are none, or not enough, p has others.
+// adviseHuge asks for huge pages. Where there are none, or not enough, p gets other pages.
 func adviseHuge(p []byte) { _ = unix.Madvise(p, unix.MADV_HUGEPAGE) }
 
-// MemoryOfGroup returns how many bytes of memory this process's control groups allow.
+// MemoryOfGroup returns the lowest limit, in bytes, that this process's control groups set for memory.
 func MemoryOfGroup() int64 { return groupLimit(os.DirFS("/")) }
 
 // groupLimit returns the lowest limit of the memory groups that proc/self/cgroup names,

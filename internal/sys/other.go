@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// OpenFlags are for files and directories.
+// OpenFlags are the extra flags for opening files and directories.
 const OpenFlags = 0
 
-// InDir is for systems on which the open of a directory may wait. Here package os
-// looks first, or no open waits.
+// InDir is for systems on which the open of a directory may wait for a FIFO. Here package os
+// checks the type first, or no open waits.
 const InDir = ""
 
 // OpenWaits says that the open of a FIFO waits for a writer.
 const OpenWaits = runtime.GOOS == "js" || runtime.GOOS == "wasip1"
 
-// ListsMetadata says that a listing has metadata.
+// ListsMetadata says that a listing comes with the metadata of each entry.
 const ListsMetadata = runtime.GOOS == "windows" || runtime.GOOS == "plan9"
 
 func IsScarce(err error) bool { return errors.Is(err, syscall.EMFILE) }
@@ -47,7 +47,7 @@ func FreeLarge([]byte) {}
 func addSystemStat(*Stat, fs.FileInfo) {}
 
 // Unchanged reports whether a and b are the same file without a write in
-// between. A new file may have an old one's number, but not its time too.
+// between. A new file may have the number of an old file, but not also its time.
 func Unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
 }

@@ -2,4 +2,4 @@ package sys
 
 import "time"
 
-var begun = time.Now() // where ProcessorTime is the time that has passed
+var begun = time.Now() // the start of ProcessorTime where it counts elapsed time

@@ -4,5 +4,5 @@ package sys
 
 import "time"
 
-// ProcessorTime returns how much time has passed: this system does not say how much of it this process has taken.
+// ProcessorTime returns the elapsed time: this system does not report the processor time of a process.
 func ProcessorTime() time.Duration { return time.Since(begun) }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessorTime returns how much time of processors this process has taken.
+// ProcessorTime returns the processor time that this process has used, or elapsed time if the system does not tell.
 func ProcessorTime() time.Duration {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {

@@ -3,5 +3,5 @@
 package sys
 
 // Race says that borrowed buffers are overwritten when fn returns, so that
-// a test run under the race detector sees a slice that was kept.
+// a test under the race detector notices a slice that fn has kept.
 const Race = true

@@ -1,4 +1,4 @@
-// Package sys holds system calls and what differs between systems: descriptors, metadata,
+// Package sys holds system calls and code that differs between systems: descriptors, metadata,
 // errors, limits and memory.
 package sys
 
@@ -19,11 +19,11 @@ type Stat struct {
 	Device     uint64
 }
 
-// TypeUnknown is the type of an entry whose file system did not report it. The
-// bits are those of a file type, so no listing can give it.
+// TypeUnknown is the type of an entry whose type the file system did not report. It has all the
+// bits of a file type, so no listing can give it.
 const TypeUnknown = fs.ModeType
 
-// StatOfInfo returns what info says.
+// StatOfInfo converts info to a Stat.
 func StatOfInfo(info fs.FileInfo) Stat {
 	s := Stat{Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode()}
 	addSystemStat(&s, info)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StatxMask is what a Stat needs.
+// StatxMask selects the fields that a Stat needs.
 const StatxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
 // lookUp returns the metadata of the entry name of a directory.
 func lookUp(dirfd int, name string) (Stat, error) {
 	var st unix.Statx_t
 	_, err := IgnoringEINTR(func() (int, error) { return 0, unix.Statx(dirfd, name, unix.AT_SYMLINK_NOFOLLOW, StatxMask, &st) })
-	// ENOSYS before Linux 4.11. Old seccomp filters of containers refuse what they do
+	// Linux before 4.11 returns ENOSYS. Old seccomp filters of containers refuse calls that they do
 	// not know with EPERM.
 	if err == unix.ENOSYS || err == unix.EPERM {
 		return fstatat(dirfd, name, unix.AT_SYMLINK_NOFOLLOW)

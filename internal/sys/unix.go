@@ -18,22 +18,22 @@ import (
 func IsScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 // IsLeased reports whether err, from an open that does not wait, says that
-// another process holds a lease on the file. It has been asked to release it.
+// another process holds a lease on the file. The kernel has asked that process to release it.
 func IsLeased(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-// IsInterrupted reports whether err says that a call was interrupted, each time that it
+// IsInterrupted reports whether err says that a call was interrupted each time that it
 // was made.
 func IsInterrupted(err error) bool { return errors.Is(err, unix.EINTR) }
 
 // IsOtherKind reports whether err, from an open, says that the name is not a
-// regular file or directory: links that lead to each other; a socket or a device.
+// regular file or directory: it is a link or part of a loop of links, or a socket or a device.
 func IsOtherKind(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) }
 
 // DescriptorLimit returns how many descriptors this process may have.
 //
 // The first timer of a process takes two descriptors for the runtime's poller,
-// and ends the process if there are none. So it is set here, before any are
-// scarce.
+// and ends the process if there are none. So DescriptorLimit sets a timer, before
+// descriptors are scarce.
 var DescriptorLimit = sync.OnceValue(func() uint64 {
 	time.AfterFunc(time.Hour, func() {}).Stop()
 	var l unix.Rlimit
@@ -43,9 +43,9 @@ var DescriptorLimit = sync.OnceValue(func() uint64 {
 	return uint64(l.Cur) // signed on some systems
 })
 
-// AllocLarge makes a mapping of its own. The garbage collector would free a buffer
-// of more than 1 MiB only after the next is made. unix.Mmap would hold a lock of all
-// mappings during the call, and Munmap, which takes longest, as well.
+// AllocLarge makes a separate mapping. The garbage collector would free a buffer
+// of more than 1 MiB only after the next is made. unix.Mmap and unix.Munmap would hold a lock
+// for all mappings during the call, and Munmap takes longest.
 func AllocLarge(size int64) ([]byte, error) {
 	if size > math.MaxInt {
 		return nil, unix.ENOMEM
@@ -61,16 +61,16 @@ func AllocLarge(size int64) ([]byte, error) {
 	return b, nil
 }
 
-// hugeFrom is the size in bytes from which memory should have huge pages: to give back
-// 32 MiB in pages of 4 KiB takes some 10 ms, and a run that is stopped waits for that.
+// hugeFrom is the size in bytes from which memory should have huge pages: freeing
+// 32 MiB in pages of 4 KiB takes some 10 ms, for which a run that is stopped waits.
 const hugeFrom = 32 << 20
 
-// FreeLarge frees what AllocLarge has returned, whose capacity nobody has changed.
+// FreeLarge frees memory of AllocLarge. p must have the capacity that AllocLarge gave it.
 func FreeLarge(p []byte) {
 	unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p)), uintptr(cap(p))) // fails only for what MmapPtr did not return
 }
 
-// addSystemStat adds to s what only the system's own form of info has.
+// addSystemStat adds to s the fields that only info.Sys has.
 func addSystemStat(s *Stat, info fs.FileInfo) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.Device, s.Inode = uint64(st.Dev), uint64(st.Ino)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturb makes one random change to the file path, which a reader may be reading: it writes, truncates or removes the
-// file, changes its mode, or replaces it. aside is the path of a temporary file. New content is the byte 'm' only.
+// Disturb makes one random change to the file path, while a reader may read it. It writes, truncates or removes the
+// file, changes its mode, or replaces it. aside is the path of a temporary file. All new content is the byte 'm'.
 func Disturb(random *rand.Rand, path, aside string) {
 	content := bytes.Repeat([]byte{'m'}, random.Intn(random.Intn(40_000)+1))
 	write := func(flags int) { // must not follow a link, nor block on a FIFO

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An IgnoreGenerator makes trees of few names and patterns of few bytes, so that patterns often match.
+// An IgnoreGenerator makes trees with few names and patterns of few bytes, so that patterns often match.
 type IgnoreGenerator struct{ *rand.Rand }
 
 func pick[T any](g IgnoreGenerator, from ...T) T { return from[g.IntN(len(from))] }
@@ -27,7 +27,7 @@ func (g IgnoreGenerator) name() string {
 	return pick(g, "a", "b", "c") + g.times(2, func() string { return pick(g, "a", "b", "a.b", "ab") })
 }
 
-// component returns a random part of a pattern between slashes.
+// component returns a random part of a pattern, as it stands between slashes.
 func (g IgnoreGenerator) component() string {
 	switch g.IntN(4) {
 	case 0:

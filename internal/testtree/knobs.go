@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Cold says that FILEPROC_TEST_COLD=1 is to run every test in the cold mode.
+// Cold says that every test runs in the cold mode, because FILEPROC_TEST_COLD is 1.
 var Cold = os.Getenv("FILEPROC_TEST_COLD") == "1"
 
-// NotInColdMode skips a test that says nothing if FILEPROC_TEST_COLD keeps every run in the cold mode, because of why.
+// NotInColdMode skips a test if FILEPROC_TEST_COLD keeps every run in the cold mode. why says why the test proves nothing then.
 func NotInColdMode(tb testing.TB, why string) {
 	if Cold {
 		tb.Helper()
@@ -16,7 +16,7 @@ func NotInColdMode(tb testing.TB, why string) {
 	}
 }
 
-// Set sets a variable of package knobs for the rest of the test.
+// Set sets a variable of package knobs until the end of the test.
 func Set[T any](tb testing.TB, knob *T, value T) {
 	was := *knob
 	*knob = value

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Takes reports whether a test makes the i-th of many similar cases: with -short, it makes one in four.
+// Takes reports whether a test runs the i-th of many similar cases. With -short, a test runs one in four.
 func Takes(i int) bool { return !testing.Short() || i%4 == 0 }
 
-// Rounds returns how often a test repeats what it does: as often as the variable says,
+// Rounds returns how often a test repeats its work: as often as the environment variable says,
 // else n times, or a sixth of that with -short.
 func Rounds(tb testing.TB, variable string, n int) int {
 	tb.Helper()

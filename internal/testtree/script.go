@@ -2,8 +2,8 @@ package testtree
 
 import "math/rand/v2"
 
-// Script returns a generator whose numbers are the bytes of data, one each, so that a fuzzer that changes a byte changes one
-// choice. Behind the last byte it goes on with numbers that are the same in every run.
+// Script returns a generator that makes one number of each byte of data. So a fuzzer that changes one byte changes one
+// choice. After the last byte, the generator goes on with numbers that are the same in every run.
 func Script(data []byte) *rand.Rand {
 	return rand.New(&script{data, rand.NewPCG(0, 0)})
 }

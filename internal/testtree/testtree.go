@@ -1,9 +1,9 @@
 // Package testtree makes directory trees for tests from lists of strings, and reads them back the slow, obvious way.
 //
-// It works on every platform. An entry that a platform or a file system cannot represent is reported and does not fail the
-// test, which then leaves the case out of its table.
+// It works on every platform. If a platform or a file system cannot represent an entry, the package reports that and does not
+// fail the test, which then leaves the case out of its table.
 //
-// Set and NotInColdMode are for tests of package fileproc that set what package knobs holds.
+// Set and NotInColdMode are for tests of package fileproc that set variables of package knobs.
 package testtree
 
 import (
@@ -20,7 +20,7 @@ import (
 	"unicode/utf8"
 )
 
-// errUnsupported says that the platform cannot represent an entry. It does not fail a test.
+// errUnsupported says that the platform cannot represent an entry. This error does not fail a test.
 var errUnsupported = errors.New("not supported here")
 
 // Make makes a tree in the existing directory dir. Paths are slash-separated, and missing parents are made. A spec is one of
@@ -32,11 +32,11 @@ var errUnsupported = errors.New("not supported here")
 //	"p|"               a FIFO
 //	"s@"               a Unix-domain socket
 //
-// It logs the reason and returns false if the platform cannot represent an entry, because it forbids or changes the name or
+// Make logs the reason and returns false if the platform cannot represent an entry, because it forbids or changes the name or
 // does not support the kind. The tree is then incomplete. Any other failure ends the test.
 func Make(tb testing.TB, dir string, specs ...string) (ok bool) {
 	tb.Helper()
-	made := map[string]bool{} // saves large trees a MkdirAll for each file
+	made := map[string]bool{} // the directories that exist, so that not each file takes a MkdirAll
 	for _, spec := range specs {
 		err := makeOne(dir, spec, made)
 		if errors.Is(err, errUnsupported) {
@@ -97,8 +97,8 @@ func makeOne(dir, spec string, made map[string]bool) error {
 	return checkName(parent, path.Base(name))
 }
 
-// Symlink makes a symbolic link. It skips the test, which is about the link, where none can be made: Windows wants a privilege for
-// them, a WASI host refuses absolute ones, and Plan 9 and some file systems have none.
+// Symlink makes a symbolic link. Where it cannot, it skips the test, which is about the link: Windows demands a privilege for
+// links, a WASI host refuses absolute ones, and Plan 9 and some file systems have none.
 func Symlink(tb testing.TB, target, name string) {
 	tb.Helper()
 	if err := symlink(target, name); err != nil {
@@ -106,7 +106,7 @@ func Symlink(tb testing.TB, target, name string) {
 	}
 }
 
-// symlink is os.Symlink, and an error if there is no link then: wine's CreateSymbolicLink makes none and says that it has.
+// symlink is os.Symlink, but fails if there is no link afterwards: wine's CreateSymbolicLink makes none and reports success.
 func symlink(target, name string) error {
 	if err := os.Symlink(target, name); err != nil {
 		return err
@@ -139,8 +139,8 @@ func isUnportable(name string) bool {
 		strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ")
 }
 
-// checkName looks for the name in its directory's listing, because some file systems normalise names, and some platforms
-// replace bytes that are not UTF-8, without an error.
+// checkName looks for the name in its directory's listing. Some file systems normalise names, and some platforms
+// replace bytes that are not UTF-8, both without an error.
 func checkName(dir, base string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -176,7 +176,7 @@ func Content(n int) string {
 // Deep makes a chain of depth directories in dir, all with the given name, and puts the files into each of them. It
 // descends by handle, so the chain may be far longer than the longest path that the system accepts.
 //
-// It logs the reason and returns false if the platform cannot descend that far.
+// Deep logs the reason and returns false if the platform cannot descend that far.
 func Deep(tb testing.TB, dir string, depth int, name string, files ...string) (ok bool) {
 	tb.Helper()
 	if n := depth * (len(name) + 1); n > 4000 && IsWine() {
@@ -218,8 +218,8 @@ func descend(root **os.Root, name string, files []string) error {
 	return nil
 }
 
-// Snapshot returns the content of every regular file under dir by its slash-separated path relative to dir. It is the
-// reference of the tests: it uses filepath.WalkDir and os.Open, and descends by handle where paths are too long for them.
+// Snapshot returns the content of every regular file under dir, by its slash-separated path relative to dir. Tests use it as
+// their reference. It uses filepath.WalkDir and os.Open, and descends by handle where paths are too long for these.
 func Snapshot(tb testing.TB, dir string) map[string][]byte {
 	tb.Helper()
 	var files map[string][]byte
@@ -238,7 +238,7 @@ func Snapshot(tb testing.TB, dir string) map[string][]byte {
 	return files
 }
 
-// List returns the type of every entry under dir by its slash-separated path relative to dir.
+// List returns the type of every entry under dir, by its slash-separated path relative to dir.
 func List(tb testing.TB, dir string) map[string]fs.FileMode {
 	tb.Helper()
 	var entries map[string]fs.FileMode
@@ -251,8 +251,8 @@ func List(tb testing.TB, dir string) map[string]fs.FileMode {
 
 type visitFunc func(rel string, d fs.DirEntry, open func() (*os.File, error)) error
 
-// visit calls start and then fn for every entry under dir. If that fails by path, it calls start again and descends by
-// handle.
+// visit calls start, and then fn for every entry under dir, which it reaches by path. If that fails, visit calls start again and
+// descends by handle.
 func visit(tb testing.TB, dir string, start func(), fn visitFunc) {
 	tb.Helper()
 	start()

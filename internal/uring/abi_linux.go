@@ -19,7 +19,7 @@ const (
 	enterGetEvents = 1 << 0
 
 	featSingleMmap = 1 << 0
-	featCQESkip    = 1 << 11 // not used, but only Linux 5.17 and later have it
+	featCQESkip    = 1 << 11 // not used, but shows that Linux is 5.17 or later
 
 	registerFiles   = 2
 	unregisterFiles = 3
@@ -61,7 +61,7 @@ type cqe struct {
 }
 
 // The kernel's layout is the same on every architecture. If a struct here
-// differs from it, the two array types on its line differ and the package does
+// differs from that layout, the two array types on the struct's line differ and the package does
 // not compile.
 var (
 	_ [120]byte = [unsafe.Sizeof(params{})]byte{}

@@ -1,6 +1,6 @@
-// Package uring opens and reads many small files with one system call, through
-// Linux's io_uring. It knows one request: open a name in a directory and read
-// the beginning of the file.
+// Package uring opens and reads many small files with few system calls, through
+// Linux's io_uring. It makes two kinds of request: open a name in a directory, and read
+// the beginning of a file.
 //
 // See io_uring_setup(2) and io_uring_enter(2).
 package uring
@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how many times a call is repeated that fails for want of memory.
+// patience is the number of failures for want of memory after which run gives up.
 const patience = 100
 
-// mostInterrupts is how many signals interrupt the wait for the requests of one call.
+// mostInterrupts is the number of interrupts by signals after which run no longer waits for its requests.
 const mostInterrupts = 10_000
 
 // A Ring reads up to depth files at once. One goroutine at a time may use it, on
@@ -32,7 +32,7 @@ type Ring struct {
 	fd    int
 	rings []byte // the queues
 	sqes  []byte
-	bufs  []byte // of New: buffers of size bytes
+	bufs  []byte // the ring's memory; for a ring of New, buffers of size bytes
 	slots bool   // the ring keeps files open
 
 	size                   int
@@ -43,11 +43,11 @@ type Ring struct {
 	broken bool // a request may be in flight that nobody waits for
 	n      []int32
 
-	memory *[]byte // of bufs; nil if the kernel may write to it even after Close
+	memory *[]byte // holds bufs; nil if the kernel may write to bufs even after Close
 }
 
-// memories are kept from ring to ring. To map the memory, touch each buffer for the
-// first time and unmap it took two thirds of the time of making and closing a ring.
+// memories keeps the memory of closed rings for new ones. Mapping memory, touching each buffer for the
+// first time and unmapping took two thirds of the time of making and closing a ring.
 var memories sync.Pool
 
 func takeMemory(size int) *[]byte {
@@ -58,14 +58,14 @@ func takeMemory(size int) *[]byte {
 	return &m
 }
 
-// stuck is memory that the kernel may write to: it is never used again.
+// stuck keeps memory to which the kernel may still write. It is never freed or used again.
 var stuck struct {
 	sync.Mutex
 	memories []*[]byte
 }
 
-// New makes a ring that reads up to size bytes of each of depth files at a time;
-// depth is a power of two. It fails where io_uring is missing, older than Linux
+// New makes a ring that reads up to size bytes of each of depth files at a time.
+// depth must be a power of two. New fails where io_uring is missing, older than Linux
 // 5.17, forbidden, or out of resources.
 func New(depth, size int) (*Ring, error) {
 	r, err := setUp(depth, depth*size)
@@ -134,15 +134,14 @@ func setUp(entries, size int) (_ *Ring, err error) {
 	return r, nil
 }
 
-// at returns the number at an offset in the queues.
+// at returns the address of the number at an offset in the queues.
 func (r *Ring) at(offset uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.rings[offset]))
 }
 
-// Read opens the files in the directory dirfd with flags and reads up to want
+// Read opens the files, at most depth, in the directory dirfd with flags and reads up to want
 // bytes of each, with the flags rwFlags of preadv2(2). It returns when all
-// requests are complete; Bytes(i) is then the content of file i. There are at most
-// depth names.
+// requests are complete; Bytes(i) then returns the content of file i.
 //
 // After an error there are no results and the ring cannot be used again.
 func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags uint32) error {
@@ -174,23 +173,23 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 }
 
 // A FileRead is a read of the first Len bytes of the open file FD into the ring's
-// memory, at At.
+// memory, from its byte At on.
 type FileRead struct {
 	FD      int32
 	At, Len uint32
 }
 
-// ReadFiles makes all reads at once, at most depth, with the flags rwFlags of
-// preadv2(2), and waits for all. They are submitted by one system call, so those
-// that are next to each other on a disk become one request of the disk. Read i has
-// then Count(i) bytes.
+// ReadFiles makes all reads, at most depth, at once, with the flags rwFlags of
+// preadv2(2), and waits for all. One system call submits them, so reads
+// that are next to each other on a disk become one request of the disk. Read i then
+// has Count(i) bytes.
 //
 // After an error there are no results and the ring cannot be used again.
 func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32) error {
 	if r.broken {
 		return errors.ErrUnsupported
 	}
-	// A read that waits goes on in the thread that has submitted it.
+	// The kernel continues a read that waits in the thread that has submitted it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	tail := *r.sqTail
@@ -222,7 +221,7 @@ func (r *Ring) run(tail uint32, n int) error {
 		switch errno {
 		case 0:
 			submit -= int(n)
-		case unix.EINTR: // by a signal; each time, only where a tracer or a filter answers
+		case unix.EINTR: // by a signal; each time, only where a tracer or a filter answers the call
 			if interrupted++; interrupted == mostInterrupts {
 				return r.giveUp(errno, complete-submit)
 			}
@@ -249,8 +248,9 @@ func (r *Ring) reap() int {
 	return count
 }
 
-// giveUp waits for the requests in flight when the kernel accepts no more: until
-// they complete, it may write to the buffers.
+// giveUp waits for the requests in flight, when the kernel accepts no more of them: until
+// they complete, the kernel may write to the buffers. After a second or more it puts the memory
+// into stuck.
 func (r *Ring) giveUp(err error, inFlight int) error {
 	r.broken = true
 	for range 1000 {
@@ -266,7 +266,7 @@ func (r *Ring) giveUp(err error, inFlight int) error {
 	return err
 }
 
-// Bytes returns what the last Read read of file i: nothing if the file could not
+// Bytes returns what the last Read has read of file i, or nothing if the file could not
 // be opened or read, or was empty. The bytes are valid until the next Read.
 func (r *Ring) Bytes(i int) []byte {
 	n := int(r.n[i])
