@@ -14,21 +14,21 @@ import (
 	"unicode/utf8"
 )
 
-// A Codec turns results into bytes and back. Its methods are called by several
-// goroutines at a time.
+// A Codec turns results into bytes and back. Several goroutines call its methods at the
+// same time.
 type Codec[T any] interface {
 	// Append appends v to b and returns the extended slice.
 	Append(b []byte, v T) ([]byte, error)
-	// Decode returns what Append appended. It must neither keep nor change b.
+	// Decode returns the result that Append has encoded as b. It must neither keep nor change b.
 	Decode(b []byte) (T, error)
 }
 
-// JSON is the Codec of package encoding/json. The type T must not have fields that
-// that package leaves out (unexported ones, ones with the tag "-", ones that share
-// their name through embedding), unless it has methods of its own for JSON or text.
-// Those of an embedded type, such as time.Time, count as its own, although they leave
-// out all other fields: such a T needs methods of its own, or another Codec. A result
-// with text that is not UTF-8, which JSON cannot hold, is not kept.
+// JSON is the Codec of package encoding/json. T must have no field that encoding/json
+// leaves out: an unexported field, a field with the tag "-", or fields that share their
+// name through embedding. A type with methods of its own for JSON or text may have such
+// fields. Methods that T gets from an embedded type, such as time.Time, count as its own,
+// although they leave out all other fields: such a T needs methods of its own, or another
+// Codec. A result with text that is not UTF-8 is not kept: JSON cannot hold such text.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
 type jsonCodec[T any] struct{}
@@ -38,9 +38,9 @@ var errNotUTF8 = errors.New("text that is not UTF-8")
 func (c jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
 	p, err := json.Marshal(v)
 	switch {
-	case bytes.Contains(p, []byte(`\ufffd`)): // up to Go 1.26 in place of a byte; a U+FFFD is not escaped
+	case bytes.Contains(p, []byte(`\ufffd`)): // up to Go 1.26, the escape replaces a byte that is not UTF-8; a real U+FFFD is not escaped
 		err = errNotUTF8
-	case err == nil && bytes.Contains(p, []byte("\ufffd")): // from Go 1.27 on a U+FFFD, or in place of a byte
+	case err == nil && bytes.Contains(p, []byte("\ufffd")): // from Go 1.27 on, a real U+FFFD, or one that replaces such a byte
 		if w, e := c.Decode(p); e != nil || !reflect.DeepEqual(v, w) {
 			err = errNotUTF8
 		}
@@ -57,9 +57,9 @@ func (jsonCodec[T]) Decode(b []byte) (v T, err error) {
 	return u, err
 }
 
-// decodePlain decodes a number or a text into v if it is one of a usual type. The
-// preparations of json.Unmarshal for that take a tenth of the time of a run with
-// nothing changed.
+// decodePlain decodes b if v points to an int, an int64 or a string, and reports whether
+// it has. It leaves all but plain numbers and text without escapes to json.Unmarshal,
+// whose setup takes a tenth of the time of a run with nothing changed.
 func decodePlain(b []byte, v any) bool {
 	switch v := v.(type) {
 	case *int:
@@ -90,8 +90,8 @@ func decodePlain(b []byte, v any) bool {
 	return false
 }
 
-// Gob is the Codec of package encoding/gob. Unlike JSON it does not refuse a type
-// with unexported fields: they are lost without an error.
+// Gob is the Codec of package encoding/gob. Unlike JSON, it accepts a type with
+// unexported fields, and loses these without an error.
 func Gob[T any]() Codec[T] { return gobCodec[T]{} }
 
 type gobCodec[T any] struct{}
@@ -124,8 +124,8 @@ func (nothing[T]) Append(b []byte, _ T) ([]byte, error) { return b, nil }
 
 func (nothing[T]) Decode([]byte) (v T, err error) { return v, nil }
 
-// codecOf returns the Codec to use. It refuses a type of which JSON would lose a
-// part.
+// codecOf returns the Codec to use: c, or the default if c is nil. It returns an error if
+// that is JSON and JSON would lose a part of T.
 func codecOf[T any](c Codec[T]) (Codec[T], error) {
 	t := reflect.TypeFor[T]()
 	if c == nil && t.Kind() == reflect.Struct && t.NumField() == 0 {
@@ -144,8 +144,8 @@ func codecOf[T any](c Codec[T]) (Codec[T], error) {
 
 var marshalers = []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()}
 
-// lostByJSON returns a field of t, or of what t has, that JSON leaves out, and what to
-// do about it, or "".
+// lostByJSON describes a field of t, or of a type in t, that JSON leaves out, and says
+// what to do about it. It returns "" if there is none.
 func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	if seen[t] {
 		return ""
@@ -165,9 +165,9 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	return ""
 }
 
-// lostFields is lostByJSON for a struct. JSON gives the fields of structs that are
-// embedded in each other one list of names: of two fields with the same name it
-// leaves out one or both.
+// lostFields is lostByJSON for a struct. JSON puts the fields of a struct and of its
+// embedded structs into one list of names. Of two fields with the same name, it leaves
+// out one or both.
 func lostFields(t reflect.Type, names map[string]bool, embedded, seen map[reflect.Type]bool) string {
 	embedded[t] = true
 	for i := range t.NumField() {
@@ -208,8 +208,8 @@ func structOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// nameOf returns what tells one codec from others: its type, and its value if that
-// has plain fields alone. What is behind a pointer may be another one in each run.
+// nameOf returns the text that tells one codec from others: its type, and its value if
+// that has only plain fields. A pointer is not plain: it may differ in each run.
 func nameOf(codec any) string {
 	t := reflect.TypeOf(codec)
 	name := shapeOf(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 )
 
-// A deletions finds the files that are in the cache file and gone.
+// A deletions finds the files that are in the cache file and no longer exist.
 type deletions struct {
 	root  string
 	opts  *fileproc.Options // as the caller gave them
@@ -21,11 +21,11 @@ type deletions struct {
 	given given
 }
 
-// numbers returns the numbers of the records that are to be dropped, after it has
-// told the caller. These are the records of files that the run has not met, that
-// it would have selected, and that are not there. That a file is not there is
-// looked up: what a listing has left out may have been skipped, or may lie in a
-// directory that could not be read. It stops when ctx ends.
+// numbers returns the numbers of the records to drop, after it has told the caller
+// of each. These are the records of files that the run has not met, that it would
+// have selected, and that do not exist. It looks up whether a file exists: a file
+// that no listing has shown may have been skipped, or may be in a directory that
+// could not be read. It stops when ctx ends.
 func (d *deletions) numbers(ctx context.Context) (gone []int) {
 	byPath := map[string]int{}
 	candidates := d.given.unseen(d.store)
@@ -44,7 +44,7 @@ func (d *deletions) numbers(ctx context.Context) (gone []int) {
 	return append(gone, d.goneOf(ctx, byPath)...)
 }
 
-// judgedAtOnce bounds how many paths are in memory. Tests set it.
+// judgedAtOnce bounds how many paths numbers has in memory. Tests set it.
 var judgedAtOnce = 1 << 16
 
 // goneOf is numbers for some records, by their paths.
@@ -68,19 +68,19 @@ func (d *deletions) goneOf(ctx context.Context, byPath map[string]int) (gone []i
 	return gone
 }
 
-// A given is what matters, once the run has ended, of the paths that Options.Files
-// gave: those that are in the cache file and were not there, and the directories,
-// with "/" or "/." at their ends.
+// A given has the paths from Options.Files that matter once the run has ended: those
+// that are in the cache file and did not exist, and the directories, with "/" or "/."
+// at their ends.
 type given map[string]bool
 
-// files yields the paths that Options.Files gives, but for those of files that are in
-// the cache file and not there: they are deleted, and no failures.
+// files yields the paths from Options.Files, except those that the cache file knows and
+// that do not exist: they count as deleted, not as failures.
 func (d *deletions) files(yield func(string) bool) {
-	var known map[string]bool // the directories of files in the cache file, made when one is missing
+	var known map[string]bool // the directories of files in the cache file, made when a directory is missing
 	dirs := d.existence()
 	for name := range d.opts.Files {
 		rel, isDir := strings.CutSuffix(strings.TrimSuffix(name, "."), "/")
-		if !isDir { // and the dot is the name's own
+		if !isDir { // then the dot belongs to the name
 			rel = name
 		}
 		isThere := true
@@ -88,7 +88,7 @@ func (d *deletions) files(yield func(string) bool) {
 		case !isShallow(rel) || !isBelow(rel):
 		case isDir:
 			d.given[name] = true
-			dirs = d.existence() // the sequence may take long: what was there may be gone
+			dirs = d.existence() // the sequence may take long: a directory may be gone by now
 			if isThere = dirs.hasDir(rel) != no; isThere {
 				break
 			}
@@ -102,7 +102,7 @@ func (d *deletions) files(yield func(string) bool) {
 			}
 		}
 		if !isThere {
-			dirs = d.existence() // what is not there now may be soon
+			dirs = d.existence() // a path that is missing now may exist soon
 			isThere = dirs.dirs["."] != yes
 		}
 		if !isThere {
@@ -113,7 +113,7 @@ func (d *deletions) files(yield func(string) bool) {
 	}
 }
 
-// dirsOf returns the directories that these are, or that they are below.
+// dirsOf returns these directories and all directories above them, without root.
 func dirsOf(paths iter.Seq[string]) map[string]bool {
 	all := map[string]bool{}
 	for dir := range paths {
@@ -126,8 +126,8 @@ func dirsOf(paths iter.Seq[string]) map[string]bool {
 	return all
 }
 
-// unseen returns the records in s of the paths in g, and of all that is below its
-// directories, that were not met.
+// unseen returns the records in s that the run has not met, of the paths in g and of all
+// files below the directories in g.
 func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
 	return func(yield func(int, cachefile.View) bool) {
 		hasDirs := false
@@ -148,8 +148,8 @@ func (g given) unseen(s *cachefile.Store) iter.Seq2[int, cachefile.View] {
 	}
 }
 
-// hasDirOf reports whether the files of rel, a directory with a slash at its end, are
-// of one of g.
+// hasDirOf reports whether g names the files of rel, a directory with a slash at its end:
+// g has rel or a directory above with "/" at its end, or rel with "/.".
 func (g given) hasDirOf(rel string) bool {
 	if strings.Count(rel, "/") > maxLevels {
 		return false
@@ -162,13 +162,13 @@ func (g given) hasDirOf(rel string) bool {
 	return g[rel+"."]
 }
 
-// existence returns one that has looked up nothing yet. Nothing is there without a root.
+// existence returns one that has looked up root alone. If root is no directory, all its answers are unknown.
 func (d *deletions) existence() *existence {
 	e := &existence{fsys: d.opts.FS, root: d.root, links: d.opts.Symlinks, dirs: map[string]answer{}}
 	switch {
-	case d.opts.Files != nil && d.opts.FS != nil: // which opens what a name leads to
+	case d.opts.Files != nil && d.opts.FS != nil: // an fs.FS opens what a name leads to
 		e.links = fileproc.SymlinksFollow
-	case d.opts.Files != nil: // what the last listing would reach through links is there
+	case d.opts.Files != nil: // a file that the last listing would reach through links is there
 		e.links = max(e.links, fileproc.Symlinks(d.store.Links))
 	}
 	e.dirs["."] = unknown
@@ -179,8 +179,9 @@ func (d *deletions) existence() *existence {
 }
 
 // selected returns, in order, those of the paths that the run would have passed to
-// fn. A run over a tree in memory that has nothing else decides that. It leaves out
-// Select, which may ask for metadata, and ignore files from outside root.
+// fn. To decide that, it runs fileproc over a tree in memory that has these paths and
+// the files that say what to ignore. That run leaves out Select, which may ask for
+// metadata, and ignore files from outside root.
 func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *existence) []string {
 	tree := make(tree)
 	o := d.opts
@@ -194,7 +195,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, IgnoreCase: o.IgnoreCase, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
-		OnError: func(error) error { return nil }, // there are none in memory
+		OnError: func(error) error { return nil }, // a tree in memory has no failures
 	}
 	if o.GitIgnore {
 		opts.GitIgnore = true
@@ -205,7 +206,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 	dirs.addReal(tree, o.SkipMarked, "")
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
-			// With a name of its own: what is gone may be below a directory of that name.
+			// The ignore file gets another name: a file that is gone may be below a directory with this one.
 			opts.IgnoreFiles = append(opts.IgnoreFiles, name+ignoreSuffix)
 			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}

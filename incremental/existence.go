@@ -16,17 +16,17 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// maxLevels bounds the work that one path may cause: it grows with the square of
-// the number of levels. The entry of a file below more directories stays.
+// maxLevels bounds the work that one path may cause: the work grows with the square of
+// the number of levels. The record of a file below more directories stays in the cache file.
 const maxLevels = 4096
 
-// isBelow reports whether rel is a path below root: that of a hostile cache file may
+// isBelow reports whether rel is a path below root. A path from a hostile cache file may
 // be any text.
 func isBelow(rel string) bool {
 	return path.Clean(rel) == rel && rel != "." && rel != ".." && !strings.HasPrefix(rel, "../") && !path.IsAbs(rel)
 }
 
-// isShallow reports whether rel is below so few directories that each can be looked at.
+// isShallow reports whether at most maxLevels directories are between root and rel, so that each can be looked at.
 func isShallow(rel string) bool { return strings.Count(rel, "/") <= maxLevels }
 
 type answer int
@@ -37,20 +37,20 @@ const (
 	no
 )
 
-// An existence looks up what is below root. What a link has replaced is not there,
-// unless links of that kind are followed.
+// An existence looks up which files and directories exist below root. A file or directory
+// that a link has replaced does not exist, unless the run follows such links.
 type existence struct {
 	fsys  fs.FS
 	root  string
 	links fileproc.Symlinks
-	dirs  map[string]answer // whether they are there
+	dirs  map[string]answer // by path: whether the directory exists, as far as it has been looked up
 }
 
 func (e *existence) hasFile(rel string) answer {
 	return e.has(rel, e.links != fileproc.SymlinksSkip, e.isFile)
 }
 
-// isFile reports whether a run takes what has this mode for a file: object stores have some that are not regular.
+// isFile reports whether a run takes an entry with this mode for a file: object stores have files that are not regular.
 func (e *existence) isFile(mode fs.FileMode) bool {
 	return mode.IsRegular() || e.fsys != nil && mode&fs.ModeIrregular != 0
 }
@@ -64,7 +64,7 @@ func (e *existence) hasDir(rel string) answer {
 	return a
 }
 
-// has reports whether rel is there as what it should be.
+// has reports whether rel exists and should returns true for its mode. Follows says whether a link counts as its target.
 func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool) answer {
 	if e.fsys == nil && !filepath.IsLocal(filepath.FromSlash(rel)) { // "..\\x" is a file's name to isBelow
 		return unknown
@@ -124,15 +124,15 @@ func (e *existence) stat(rel string, follows bool) (info fs.FileInfo, err error)
 	return info, err
 }
 
-// name returns the path of rel.
+// name returns the path by which the system finds rel.
 func (e *existence) name(rel string) string {
-	if strings.Contains(e.root, "..") { // is not cleaned: the dots may be behind a link
+	if strings.Contains(e.root, "..") { // then the path is not cleaned: the dots may be behind a link
 		return e.root + string(filepath.Separator) + filepath.FromSlash(rel)
 	}
 	return filepath.Join(e.root, filepath.FromSlash(rel))
 }
 
-// inSteps lets do go from root to a path that the system does not take at once. A link that leads out of root is an error then.
+// inSteps calls do with root open, for a path that is too long for one system call. A link that leads out of root is then an error.
 func (e *existence) inSteps(do func(*os.Root) error) error {
 	root, err := os.OpenRoot(e.root)
 	if err != nil {
@@ -148,7 +148,7 @@ type lstat struct {
 	err  error
 }
 
-// lstatAll looks at rels, by so many workers: another branch of a repository changes thousands.
+// lstatAll calls lstat for each of rels, in parallel: a change to another branch of a repository changes thousands of files.
 func (e *existence) lstatAll(rels []string, workers int) []lstat {
 	all := make([]lstat, len(rels))
 	look := func(from, to int) {
@@ -156,7 +156,7 @@ func (e *existence) lstatAll(rels []string, workers int) []lstat {
 			all[i].info, all[i].err = e.stat(rels[i], false)
 		}
 	}
-	if e.fsys != nil { // which may serve one caller at a time, and panic
+	if e.fsys != nil { // an fs.FS may serve only one caller at a time, and may panic
 		look(0, len(rels))
 		return all
 	}
@@ -169,7 +169,7 @@ func (e *existence) lstatAll(rels []string, workers int) []lstat {
 	return all
 }
 
-// read is not done through os.DirFS, which refuses paths that are not UTF-8.
+// read returns the content of rel. It does not use os.DirFS, which refuses paths that are not UTF-8.
 func (e *existence) read(rel string) ([]byte, error) {
 	if e.fsys != nil {
 		return fs.ReadFile(e.fsys, path.Join(e.root, rel))
@@ -181,8 +181,9 @@ func (e *existence) read(rel string) ([]byte, error) {
 	return text, err
 }
 
-// addReal adds the files of these names that are in directories of t, with a suffix.
-// It does not look into a directory whose place a link has taken.
+// addReal looks for files with these names in the directories of t, and adds them to t
+// with suffix at the end of their names. It does not look into a directory that a link
+// has replaced.
 func (e *existence) addReal(t tree, names []string, suffix string) {
 	if len(names) == 0 {
 		return
@@ -197,7 +198,7 @@ func (e *existence) addReal(t tree, names []string, suffix string) {
 			}
 			rel := path.Join(dir, name)
 			info, err := e.stat(rel, false)
-			if err == nil && name == dotGit { // mostly a directory: the tree only shows that it is there
+			if err == nil && name == dotGit { // mostly a directory: t only shows that it exists
 				t.add(rel, "")
 			}
 			if err != nil || name == dotGit || !e.isFile(info.Mode()) {

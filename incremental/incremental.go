@@ -1,6 +1,6 @@
 // Package incremental is package fileproc for trees that are processed again and
-// again: a run opens what has changed since the last one, and takes the results of
-// all other files from a cache file.
+// again: a run opens the files that have changed since the last run, and takes the
+// results of all other files from a cache file.
 //
 //	titles, err := incremental.Process(ctx, "notes", incremental.Options[string]{File: "notes.cache", Version: "1"},
 //		fileproc.Options{Suffixes: []string{".md"}},
@@ -12,32 +12,31 @@
 // The results are those that a run without a cache would give, whatever has
 // happened to the tree or to the cache file meanwhile, as long as
 //
-//   - what fn returns depends on the file's content, path, size and mode, on the
-//     options and on Options.Version alone;
-//   - who changes a file does not hide that from the file system: a store through a
-//     shared memory mapping may show in the times later, and someone who writes to
-//     the disk below a mounted file system does not show there at all.
+//   - the result of fn depends only on the file's content, path, size and mode, on the
+//     options and on Options.Version;
+//   - the file system sees each change of a file: a store through a shared memory
+//     mapping may show in the times later, and a write to the disk below a mounted
+//     file system never shows there.
 //
 // # What is unchanged
 //
-// On file systems that are known to keep their times well, a file is unchanged if
-// its path, size, inode number, mode, and the times of its last write, of its last
-// change and of its birth are what they were. A result is kept only if all that
-// was the same before and after fn had read the file, and the times were then at
-// least two seconds old: the clock of a file system may stand still for some
-// milliseconds while a file is written twice. Files with times in the future are
-// processed in every run. After another start of the machine, results of files that
-// changed less than five minutes before they were saved are not used: a loss of
-// power may have left old content beside new times.
+// On file systems that are known to keep their times well, a file is unchanged if all
+// of these are the same as before: its path, size, inode number and mode, and the times
+// of its last write, its last change and its birth. A result is kept only if they were
+// the same before and after fn had read the file, and the times were then at least two
+// seconds old: the clock of a file system may stand still for some milliseconds while a
+// file is written twice. Files with times in the future are processed in every run.
+// After a reboot, a result is not used if its file changed less than five minutes before
+// the result was saved: a loss of power may have left old content beside new times.
 //
-// On others (network and FUSE mounts, FAT, an fs.FS, and all on Windows, Plan 9, js
-// and wasip1) every file is read, and is unchanged if a hash of File.Data is what it
-// was (SHA-256, of which 128 bits are kept). There fn must take the content from
-// Data, and nothing from File.Stat or File.Open. Nothing is kept there with
-// fileproc.NoRead, nor of files longer than ReadSize.
+// On other file systems (network and FUSE mounts, FAT, an fs.FS, and all file systems on
+// Windows, Plan 9, js and wasip1) a run reads every file. A file is unchanged if the hash
+// of File.Data is the same as before (SHA-256, of which 128 bits are kept). There fn must
+// take the content from Data, and nothing from File.Stat or File.Open. No result is kept
+// there with fileproc.NoRead, nor for a file longer than ReadSize.
 //
-// What is kept of a file is its result, that fn returned fileproc.ErrSkip, or that
-// Options.SkipBinary skipped it. Failures are not kept.
+// One of three outcomes is kept for a file: its result, that fn returned
+// fileproc.ErrSkip, or that fileproc.Options.SkipBinary skipped it. Failures are not kept.
 package incremental
 
 import (
@@ -47,13 +46,13 @@ import (
 	"github.com/fileproc/fileproc"
 )
 
-// Process is like fileproc.Process, but files that are unchanged since the last run
-// with the same inc.File are not processed: their results are those of that run.
-// Report.Unchanged counts them.
+// Process is like fileproc.Process, but does not call fn for files that are unchanged
+// since the last run with the same inc.File: it returns the results of that run.
+// Report.Unchanged counts these files.
 //
 // If the cache file cannot be written, Process returns all results and an error
-// that wraps ErrNotSaved. A long run also saves every 30 seconds, so that most is
-// kept if it is killed.
+// that wraps ErrNotSaved. A long run also saves every 30 seconds, so that most results
+// are kept if the program is killed.
 func Process[T any](ctx context.Context, root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) ([]T, error) {
 	r, err := begin(root, &inc, &opts, fn)
 	if err != nil {
@@ -64,8 +63,8 @@ func Process[T any](ctx context.Context, root string, inc Options[T], opts filep
 	return results, r.end(ctx, err)
 }
 
-// Stream is like fileproc.Stream, as Process is like fileproc.Process. What the
-// loop did not wait for is saved too. Each loop is a run of its own.
+// Stream is like fileproc.Stream, with the cache as in Process. If the loop ends early,
+// results that it has not received are saved too. Each loop is a run of its own.
 func Stream[T any](ctx context.Context, root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -89,9 +88,8 @@ func Stream[T any](ctx context.Context, root string, inc Options[T], opts filepr
 	}
 }
 
-// ForEach is like fileproc.ForEach, as Process is like fileproc.Process: fn is not
-// called for a file for which it has returned nil or fileproc.ErrSkip in an earlier
-// run, if the file is unchanged.
+// ForEach is like fileproc.ForEach, with the cache as in Process: fn is not called for
+// an unchanged file for which it has returned nil or fileproc.ErrSkip in an earlier run.
 func ForEach(ctx context.Context, root string, inc Options[struct{}], opts fileproc.Options, fn func(*fileproc.File) error) error {
 	var call func(*fileproc.File) (struct{}, error)
 	if fn != nil {

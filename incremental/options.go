@@ -2,55 +2,57 @@ package incremental
 
 import "errors"
 
-// ErrNotSaved is in the error of a run whose results are complete, but not all of
-// them are in the cache file. The next run processes those files again.
+// ErrNotSaved is wrapped by the error of a run that could not write all its results to
+// the cache file. The results are complete. The next run processes the files whose
+// results are missing there again.
 var ErrNotSaved = errors.New("incremental: not all results are saved")
 
 // Options say where and how results are kept between runs.
 type Options[T any] struct {
-	// File is the path of the cache file. It is made if it is not there, and
-	// replaced if it is damaged, or was written for another Version, root, type T or
-	// Codec, or with other options that change what is read. A file that was never
-	// a cache file is left alone, which is ErrNotSaved, unless it is empty or begins
-	// with zeros, as after a crash of the machine. One file serves one
-	// tree. Runs in several processes may use it at a time. File.lock, which is beside it, stays
-	// there. Both are made with mode 0600, so that only their owner can use them. While
-	// the cache file is replaced, there is also one whose name begins with
-	// File.fileproc-tmp. If these files are below root, fn does not get them, nor the
-	// cache file through a link or by another name.
+	// File is the path of the cache file. A run creates it if it does not exist, and
+	// replaces it if it is damaged, or was written for another Version, root, type T or
+	// Codec, or with other options that change what is read. A run does not replace a
+	// file that was never a cache file: its error then wraps ErrNotSaved. It does replace
+	// such a file if that is empty or begins with zeros, as after a crash of the machine.
+	// One file serves one tree. Runs in several processes may use it at the same time.
+	//
+	// The lock file File.lock stays beside the cache file. Both are created with mode 0600,
+	// so that only their owner can use them. While a run replaces the cache file, there is
+	// also a file whose name begins with File.fileproc-tmp. If these files are below root,
+	// fn does not get them, nor the cache file through a link or by another name.
 	File string
 
 	// Version stands for fn: change it whenever fn would return something else for
 	// the same file.
 	Version string
 
-	// Codec turns results into bytes and back. If it is nil, it is JSON. Each
-	// result is what Decode makes of it, also if the file was processed in this run,
-	// so that it does not depend on what was in the cache file. A codec is known by its
-	// type, and by its value if that consists of numbers, text, and arrays and structs of
-	// these. For other values that decode differently (a dictionary, a function), Version
-	// must differ.
+	// Codec turns results into bytes and back. Nil means JSON. A run returns each result
+	// as Decode gives it, even if fn has returned it in this run, so that results do not
+	// depend on what was in the cache file. A codec is identified by its type, and also
+	// by its value if that consists of numbers, text, and arrays and structs of these.
+	// Codecs that differ in other values (a dictionary, a function) and so decode
+	// differently need different Versions.
 	Codec Codec[T]
 
 	// Compare says how to decide that a file is unchanged.
 	Compare Compare
 
 	// Deleted, if not nil, is called for each file that is in the cache file and
-	// that the options select, but that is no longer there, with its path relative
-	// to root. The calls come one after the other when the run has ended, before the
-	// cache file is written: a program that stops in between gets them again. There
-	// are none if the run was cancelled or stopped early, and no more after a cancel.
+	// that the options select, but that no longer exists. Rel is its path relative
+	// to root. The run makes these calls one after the other at its end, before it
+	// writes the cache file: a program that stops in between gets them again. A run
+	// that was cancelled or stopped early makes none, and a cancel ends them.
 	//
-	// While it is set, the cache file also knows the files whose results are not kept,
-	// but not those that have always failed before fn was called.
-	// It is not called for a file that only the cache file of another Version, root,
+	// While Deleted is set, the cache file also records files whose results are not kept,
+	// but not files that could never be read, so that fn never got them.
+	// Deleted is not called for a file that only the cache file of another Version, root,
 	// type T or Codec had.
 	//
-	// If opts.Files names the files, it is called for those among them, and those
-	// below a directory among them, that are no longer there. Such a path is not a
-	// failure then. One that the cache file does not know is a failure that wraps
-	// fs.ErrNotExist. Behind a link is what the last saved run without Files would have
-	// reached with its Symlinks.
+	// With opts.Files, Deleted is called for the named files, and the files below the
+	// named directories, that no longer exist. Such a path is then not a failure. A
+	// missing path that the cache file does not know is a failure that wraps
+	// fs.ErrNotExist. A file behind a link counts as existing if the last saved run
+	// without Files, with its Symlinks, would have reached it.
 	Deleted func(rel string)
 }
 

@@ -18,15 +18,15 @@ type recent struct {
 	rec   cachefile.Record
 	sum   *[16]byte // of the content, nil if it is unknown
 	state recentState
-	due   time.Time // of what is not kept: when it may be
-	value any       // of outcomeHeld: the result; of outcomeFailed: the text of the error
+	due   time.Time // when an outcome that is not kept yet may be kept; zero if there is no such time
+	value any       // for outcomeHeld the result, for outcomeFailed the text of the error
 }
 
 type recentState int
 
 const (
-	recentKept      recentState = iota // the store has it too, and the next load will
-	recentUnsettled                    // too new to be kept: equal metadata says nothing yet
+	recentKept      recentState = iota // the store has it too, and will have it after the next load
+	recentUnsettled                    // too new to be kept: equal metadata proves nothing yet
 	recentHeld                         // known as long as the session lives: fn has failed, or its result cannot be encoded
 )
 
@@ -34,10 +34,11 @@ const (
 const (
 	outcomeFailed  cachefile.Outcome = 100 + iota // fn has failed
 	outcomeHeld                                   // the result cannot be encoded
-	outcomeDeleted                                // there is none: what the store has is of a file that was deleted
+	outcomeDeleted                                // there is no outcome: the record in the store is of a file that was deleted
 )
 
-// errStillFails is returned in place of calling fn for a file that has not changed since fn failed.
+// errStillFails stands for a failure of fn that is known: fn was not called, because the file has not changed since
+// fn failed, or fn was called and failed as before.
 var errStillFails = errors.New("incremental: as before")
 
 func (e *recent) view() cachefile.View {
@@ -50,25 +51,25 @@ func (e *recent) isDeleted() bool { return e != nil && e.rec.Outcome == outcomeD
 
 func (e *recent) isUnsettled() bool { return e != nil && e.state == recentUnsettled }
 
-// isSame reports whether fn would get what it got for e.
+// isSame reports whether fn would get a file with the same content, size and mode as the one it got for e.
 func (e *recent) isSame(id cachefile.Identity, sum *[16]byte) bool {
 	return e != nil && e.sum != nil && sum != nil && *e.sum == *sum && e.rec.ID.Mode == id.Mode && e.rec.ID.Size == id.Size
 }
 
-// isKnown reports whether rec, for which fn was called, is what e says, though nothing shows that the file has changed: its
-// metadata is the same, or cannot be compared. Value is as in e.
+// isKnown reports whether a call of fn gave rec, the outcome that e has already, and nothing shows that the file has
+// changed in between: its metadata is the same, or cannot be compared. Value is as in e.
 func (e *recent) isKnown(rec cachefile.Record, value any) bool {
 	return e != nil && isSameID(e.rec.ID, rec.ID) && e.rec.Outcome == rec.Outcome && bytes.Equal(e.rec.Result, rec.Result) && reflect.DeepEqual(e.value, value)
 }
 
-// isStill reports whether e is the outcome for a file with the metadata id, that is not compared by content, because nothing
-// has happened to it since.
+// isStill reports whether e, an unsettled outcome without a sum of the content, still stands for the file rel: its metadata
+// is still id, and the hook IsStill says that nothing has happened to it since.
 func (r *run[T]) isStill(rel string, e *recent, id cachefile.Identity) bool {
 	still := core.Hooks(&r.opts).IsStill
 	return still != nil && e.isUnsettled() && e.sum == nil && id.Content == noContent && isSameID(e.rec.ID, id) && still(rel)
 }
 
-// isSameID compares what two looks gave. On Linux, what a handle gives has no birth time.
+// isSameID compares the identities that two looks gave. On Linux, the metadata of an open file has no birth time.
 func isSameID(a, b cachefile.Identity) bool {
 	if a.BirthTime == 0 || b.BirthTime == 0 {
 		a.BirthTime, b.BirthTime = 0, 0
@@ -76,8 +77,9 @@ func isSameID(a, b cachefile.Identity) bool {
 	return a == b
 }
 
-// sumOf returns the sum of the content of f if that will be compared: because it is
-// too new to be kept, or was. It is called before fn, which may overwrite the content.
+// sumOf returns the sum of the content of f if a session will compare it: because f is too
+// new to be kept, or was so before. Otherwise it returns nil. It is called before fn, which
+// may overwrite the content.
 func (r *run[T]) sumOf(f *fileproc.File, id cachefile.Identity, keeps bool) *[16]byte {
 	if r.recent == nil || !keeps || id.Content != noContent || r.opts.ReadSize == fileproc.NoRead || f.Truncated() {
 		return nil
@@ -100,7 +102,7 @@ func (r *run[T]) again(f *fileproc.File, e *recent, id cachefile.Identity, sum *
 	w.held = nil
 }
 
-// remember notes the outcome for f, which is not kept.
+// remember notes rec, an outcome for f that is not kept, if there is a session.
 func (r *run[T]) remember(f *fileproc.File, rec cachefile.Record, sum *[16]byte) {
 	if r.recent == nil {
 		return
@@ -124,6 +126,6 @@ func (r *run[T]) rememberKept(f *fileproc.File, rec cachefile.Record) {
 
 func (r *run[T]) addRecent(f *fileproc.File, e *recent) {
 	w := &r.workers[f.Worker()]
-	e.rec.Result = bytes.Clone(e.rec.Result) // it is in the worker's buffer
+	e.rec.Result = bytes.Clone(e.rec.Result) // the result is in the worker's buffer
 	w.recent = append(w.recent, e)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// Rules are the files that decide what is ignored in all of a tree, or in a repository: those that no listing has
-// shown, such as .git/config. The names are of those below root, there or not, and of what leads to them.
+// Rules are the files that decide what is ignored in a whole tree or repository and that no listing shows, such as
+// .git/config. Names has the paths below root of these files, which need not exist, and of all that leads to them.
 type rules struct {
 	root  string           // absolute, and without links
 	is    os.FileInfo      // root
-	onDir func(rel string) // of plumbing.Hooks, which may be nil: called for the directories that lead to a file
+	onDir func(rel string) // Hooks.OnDir of plumbing, which may be nil: called for the directories that lead to a file
 
 	mu    sync.Mutex
 	names map[string]bool
@@ -30,11 +30,12 @@ func newRules(root string, onDir func(rel string)) *rules {
 	return r
 }
 
-// maxLinks is how many links may lead to a file.
+// maxLinks is how many links note follows on the way to a file.
 const maxLinks = 40
 
-// note is plumbing.Hooks.OnRule. It goes the way to the file by itself, name by name as the system does: each name
-// below root may lead elsewhere later, also where a link outside leads into root. It takes in names that are not there yet.
+// note is plumbing.Hooks.OnRule. It resolves the path of the file itself, name by name as the system does, and adds each name
+// below root, also where a link outside leads into root: each name may lead elsewhere later. It also adds names that do not
+// exist yet.
 func (r *rules) note(file string) {
 	abs, err := fsinfo.Abs(file)
 	if err != nil {
@@ -52,10 +53,10 @@ func (r *rules) note(file string) {
 		full := filepath.Join(dir, name)
 		rel, isBelow := r.add(root, full)
 		var info os.FileInfo
-		if err == nil { // else nothing is known of what comes after that
+		if err == nil { // after an error, nothing is known of the names that follow
 			info, err = os.Lstat(full)
 		}
-		isDir := err == nil && info.IsDir() || errors.Is(err, syscall.ENAMETOOLONG) // it may be one
+		isDir := err == nil && info.IsDir() || errors.Is(err, syscall.ENAMETOOLONG) // it may be a directory
 		switch {
 		case err == nil && info.Mode()&os.ModeSymlink != 0:
 			to, err := os.Readlink(full)
@@ -66,7 +67,7 @@ func (r *rules) note(file string) {
 			dir, more = split(dir, to)
 			names = append(more, names...)
 			continue
-		case err == nil && os.SameFile(info, r.is): // by another path, if that differs in case or is a mount's
+		case err == nil && os.SameFile(info, r.is): // root by another path, which differs in case or is that of a mount
 			root = full
 		case isDir && isBelow && len(names) > 0 && r.onDir != nil:
 			r.onDir(rel)
@@ -75,7 +76,7 @@ func (r *rules) note(file string) {
 	}
 }
 
-// split returns where the way of a path begins that is looked up in dir, and the names on the way.
+// split returns the directory in which the lookup of path begins, dir if path is relative, and the names to look up from there.
 func split(dir, path string) (from string, names []string) {
 	volume := filepath.VolumeName(path)
 	if path = path[len(volume):]; path != "" && os.IsPathSeparator(path[0]) {
@@ -89,7 +90,7 @@ func split(dir, path string) (from string, names []string) {
 	return dir, names
 }
 
-// add notes the name of what is at a path without links, and returns it, if that is below root.
+// add adds full, a path without links, to the names if it is below root, and returns it relative to root.
 func (r *rules) add(root, full string) (rel string, isBelow bool) {
 	rel, err := filepath.Rel(root, full)
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {

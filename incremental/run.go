@@ -24,10 +24,10 @@ import (
 
 var core = plumbing.Of[fileproc.Options, *fileproc.File, fileproc.Stat]()
 
-// meaning is part of every key. It changes with what the library keeps of a file.
+// meaning is part of every key. A change of the library to what it keeps of a file changes meaning too.
 const meaning = "1"
 
-// A run is one call of Process, ForEach or Stream.
+// A run is one call of Process, ForEach or Stream, or all runs of a Session.
 type run[T any] struct {
 	root    string
 	inc     *Options[T]
@@ -35,44 +35,44 @@ type run[T any] struct {
 	codec   Codec[T]
 	process func(*fileproc.File) (T, error)
 	store   *cachefile.Store
-	ownDir  string      // of the cache file, relative to root, with a slash at its end
-	own     string      // the cache file's name in it, "" if it is not below root
+	ownDir  string      // directory of the cache file, relative to root, with a slash at its end
+	own     string      // name of the cache file in ownDir, "" if it is not below root
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
-	asks    bool // isUnchanged is called
+	asks    bool // the run calls isUnchanged for each file
 	gone    deletions
 	report  fileproc.Report
 	workers []workerState[T]
-	recent  map[string]*recent // of a session, by path: what the store does not have, nil for a run of its own
-	inOrder bool               // all records go into one buffer
+	recent  map[string]*recent // by path: what a session knows beyond the cache file; nil for a run without a session
+	inOrder bool               // add gives all records to one buffer
 
 	saved   atomic.Int64 // nanoseconds from begun to the last save
-	stopped atomic.Bool  // before all files were seen
+	stopped atomic.Bool  // the run has ended before all files were seen
 
 	mu        sync.Mutex // guards what follows
-	encodeErr error      // the first
-	unencoded int        // results
+	encodeErr error      // the first error of a result that cannot be encoded
+	unencoded int        // how many results these are
 }
 
 // A workerState is used by one worker at a time.
 type workerState[T any] struct {
-	unchanged bool // fn is called next, for the file that is unchanged
+	unchanged bool // isUnchanged returned true: the next call is for that file
 	value     T    // of that file
 	outcome   cachefile.Outcome
 	own       bool
-	called    bool          // fn was, for the last file
+	called    bool          // fn was called for the last file, and its outcome was not known
 	held      any           // recent.value for that file
 	dir       any           // the directory of the last file
-	known     cachefile.Dir // what the cache file has of it
-	isOwnDir  bool          // and whether it is in it
+	known     cachefile.Dir // what the cache file has of that directory
+	isOwnDir  bool          // whether the cache file is in that directory
 	buf       []byte
-	recent    []*recent // what is to be in run.recent when all workers are done
+	recent    []*recent // go to run.recent when all workers are done
 	_         [64]byte  // workers do not share cache lines
 }
 
 // begin loads the cache file and sets in opts what the run needs. It returns one
-// error that lists what is wrong with inc.
+// error that lists all mistakes in inc.
 func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
 	codec, err := codecOf(inc.Codec)
 	if inc.File == "" {
@@ -91,7 +91,7 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	workers = min(workers, 1<<16) // more is an error of fileproc's
+	workers = min(workers, 1<<16) // fileproc refuses more
 	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
 	r.load()
 	r.inspectRoot()
@@ -101,11 +101,11 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 
 // load reads the cache file.
 func (r *run[T]) load() {
-	r.store, _ = cachefile.Load(r.inc.File, r.key(), len(r.workers)) // save says so if the file cannot be replaced either
+	r.store, _ = cachefile.Load(r.inc.File, r.key(), len(r.workers)) // if the file cannot be replaced either, Save returns an error
 	r.loaded, _ = os.Stat(r.store.Path)
 }
 
-// inspectRoot finds out what can be compared below root, and where the cache file is.
+// inspectRoot finds out whether metadata can be compared below root, and where below root the cache file is.
 func (r *run[T]) inspectRoot() {
 	compare := r.inc.Compare
 	r.trust.compare, r.trust.root, r.own = compare, compare == CompareMetadata, ""
@@ -123,8 +123,8 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 	inc := r.inc
 	r.begun = time.Now()
 	opts.Report = &r.report
-	if opts.Workers == 0 && opts.FS == nil { // with an FS it means more than the number
-		opts.Workers = len(r.workers) // GOMAXPROCS may change until the run asks for it
+	if opts.Workers == 0 && opts.FS == nil { // with an FS, zero means more than a number
+		opts.Workers = len(r.workers) // GOMAXPROCS may change before fileproc reads it
 	}
 	hooks := core.Hooks(opts)
 	if r.asks {
@@ -155,7 +155,7 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 	}
 }
 
-// key returns what the results depend on besides the files.
+// key returns a hash of all that the results depend on besides the files.
 func (r *run[T]) key() [32]byte {
 	o := &r.opts
 	h := sha256.New()
@@ -168,8 +168,8 @@ func (r *run[T]) key() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// identityOf returns what is compared of s, and whether s can be kept at all. The number
-// of a device may be another one after the next mount.
+// identityOf returns the part of s that runs compare, and whether s can be kept at all. It
+// leaves out the number of the device, which may change with the next mount.
 func identityOf(s fileproc.Stat) (cachefile.Identity, bool) {
 	id := fsinfo.Identity{Size: s.Size, Inode: s.Inode, Mode: s.Mode}
 	id.SetTimes(s.ModTime, s.ChangeTime, s.BirthTime)
@@ -185,8 +185,8 @@ func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
 	}
 }
 
-// isUnchanged reports whether w has the outcome of f, or f is the run's own file. It
-// makes no path: a million of them take as long as all else.
+// isUnchanged reports whether it has found the outcome of f and put it into w, or f is one
+// of the run's own files. It makes no path: a million paths take as long as all else.
 func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	r.enter(w, f)
 	if w.own = w.isOwnDir && r.isOwn(f.Name()); w.own || !r.trust.root {
@@ -204,8 +204,8 @@ func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	return ok && id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, f, rec)
 }
 
-// lookup returns what is kept of f, and notes that it is still there. Inode is 0 if
-// it is unknown.
+// lookup returns what is kept of f, and notes that f is still there. Inode is 0 if
+// unknown.
 func (r *run[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) (cachefile.View, bool) {
 	r.enter(w, f)
 	rec, n, ok := r.store.Find(&w.known, inode, f.Name())
@@ -218,8 +218,8 @@ func (r *run[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) (cach
 	return rec, ok
 }
 
-// recentOf returns what a session knows of f beyond the cache file. Mostly there is no
-// such file, and no path is made.
+// recentOf returns what a session knows of f beyond the cache file. Mostly it knows no
+// such file, and recentOf makes no path.
 func (r *run[T]) recentOf(f *fileproc.File) *recent {
 	if len(r.recent) == 0 {
 		return nil
@@ -227,7 +227,7 @@ func (r *run[T]) recentOf(f *fileproc.File) *recent {
 	return r.recent[f.Rel()]
 }
 
-// take makes rec the outcome of w's file. What cannot be decoded is of no use.
+// take puts rec, the outcome of f, into w. It returns false if the result cannot be decoded: then fn is called.
 func (r *run[T]) take(w *workerState[T], f *fileproc.File, rec cachefile.View) bool {
 	if w.outcome = rec.Outcome; rec.Outcome == outcomeHeld {
 		w.value, _ = r.recentOf(f).value.(T)
@@ -248,8 +248,8 @@ func (r *run[T]) isOwn(name string) bool {
 	return ok && cachefile.IsOwnSuffix(rest)
 }
 
-// isCache reports whether f is the cache file by another name. Content that begins
-// as its does, or its size and time, make that worth a look.
+// isCache reports whether f is the cache file by another name. It looks only if the content
+// of f begins as a cache file does, or, with NoRead, if f has the cache file's size and time.
 func (r *run[T]) isCache(f *fileproc.File) bool {
 	looks := cachefile.HasMagic(f.Data())
 	if r.opts.ReadSize == fileproc.NoRead && r.asks && r.loaded != nil {
@@ -269,7 +269,7 @@ func (r *run[T]) isCache(f *fileproc.File) bool {
 	return err == nil && ownErr == nil && os.SameFile(info, own)
 }
 
-// fn returns the function that fileproc calls, nil if the caller's is.
+// fn returns the function that fileproc calls, nil if the caller's function is nil.
 func (r *run[T]) fn() func(*fileproc.File) (T, error) {
 	if r.process == nil {
 		return nil
@@ -293,7 +293,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	rel := f.Rel()
 	id, keeps := r.look(f)
 	byContent := id.Content != noContent
-	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked it up
+	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked f up
 		if rec, ok := r.lookup(w, f, 0); ok && byContent && rec.ID == id && r.take(w, f, rec) {
 			core.SetUnchanged(f)
 			return r.taken(w, f)
@@ -327,7 +327,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	return v, err
 }
 
-// callProcess calls fn, and returns what is to be kept of it, and what the caller gets.
+// callProcess calls fn. It returns the result and the outcome to keep, and what the caller gets.
 func (r *run[T]) callProcess(w *workerState[T], f *fileproc.File, rel string) (result []byte, outcome cachefile.Outcome, v T, err error) {
 	switch v, err = r.process(f); {
 	case err == nil:
@@ -345,7 +345,7 @@ func (r *run[T]) callProcess(w *workerState[T], f *fileproc.File, rel string) (r
 	return result, outcome, v, err
 }
 
-// taken returns the outcome of f, which is unchanged.
+// taken returns to the caller the outcome that take has put into w, for f, which is unchanged.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 	if w.outcome == cachefile.OutcomeResult || w.outcome == outcomeHeld {
 		v, w.value = w.value, v
@@ -357,8 +357,8 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 	return v, fileproc.ErrSkip
 }
 
-// onBinary is the run's plumbing.Hooks.OnBinary. A binary file whose content is to be
-// compared has none by now, and is read in each run.
+// onBinary is the run's plumbing.Hooks.OnBinary. It gets no content: where content is
+// compared, it keeps no binary file, and each run reads these files.
 func (r *run[T]) onBinary(f *fileproc.File) {
 	rel := f.Rel()
 	id, keeps := r.look(f)
@@ -369,16 +369,16 @@ func (r *run[T]) onBinary(f *fileproc.File) {
 
 var noContent [16]byte
 
-// look returns what is to be compared of f, and whether it can be kept. It is called
-// before fn, which may overwrite the content.
+// look returns what later runs compare of f, and whether the outcome of f can be kept. It
+// is called before fn, which may overwrite the content.
 func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	if r.asks {
-		// It is from before the content was read.
+		// The metadata is from before the content was read.
 		if s, err := f.Stat(); err == nil && r.trust.of(s, f) {
 			return identityOf(s)
 		}
 	}
-	// Of a file that is longer than ReadSize, fn may have read the rest through Open.
+	// If the file is longer than ReadSize, fn may read the rest through Open, which Data does not show.
 	if r.opts.ReadSize == fileproc.NoRead || r.inc.Compare == CompareMetadata || f.Truncated() {
 		return cachefile.Identity{}, false
 	}
@@ -389,9 +389,9 @@ func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	return id, true
 }
 
-// keep adds rec, the outcome for f, to what is saved, unless f may have changed
-// since it was looked at. It reports whether it has. A session remembers what it
-// does not keep, with the sum of the content.
+// keep adds rec, the outcome for f, to the records to save, unless f may have changed
+// since it was looked at. It reports whether it has added rec. A session remembers an
+// outcome that keep does not add, with the sum of the content.
 func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (kept bool) {
 	if rec.ID.Content == noContent {
 		s, err := core.Restat(f)
@@ -400,7 +400,7 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (ke
 		}
 		after, ok := identityOf(s)
 		if rec.ID.BirthTime == 0 {
-			rec.ID.BirthTime = after.BirthTime // what a handle gives has none on Linux
+			rec.ID.BirthTime = after.BirthTime // on Linux, the metadata of an open file has none
 		}
 		if !ok || after != rec.ID || !r.isSettled(after) {
 			if after.Identity != rec.ID.Identity {
@@ -420,8 +420,8 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (ke
 	return true
 }
 
-// add adds rec to what is saved. The buffers of workers are saved one after the other:
-// in a session, a later run's records must not come before those of an earlier one.
+// add adds rec to the records to save. Save writes the buffers of the workers one after the
+// other. In a session, all records go into one buffer: those of an earlier run must come first.
 func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
 	w := f.Worker()
 	if r.inOrder {
@@ -430,15 +430,15 @@ func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
 	r.store.Add(w, rec)
 }
 
-// note notes that f is there, if that will be asked for and is not known.
+// note saves that f is there, if Options.Deleted or a session will ask and the store does not know.
 func (r *run[T]) note(f *fileproc.File, rel string) {
 	if _, ok := r.lookup(&r.workers[f.Worker()], f, 0); !ok && (r.inc.Deleted != nil || r.recent != nil) {
 		r.add(f, cachefile.Noted(rel))
 	}
 }
 
-// saveEvery is after how long a run saves what it has so far: a first run may take
-// hours, and may be killed. Tests set it.
+// saveEvery is the time between two saves during a run: a first run may take hours, and
+// may be killed. Tests set it.
 var saveEvery = 30 * time.Second
 
 func (r *run[T]) saveNowAndThen() {
@@ -446,21 +446,21 @@ func (r *run[T]) saveNowAndThen() {
 	if now-time.Duration(last) > saveEvery && r.saved.CompareAndSwap(last, int64(now)) {
 		noWait, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = r.store.Save(noWait, nil) // the one at the end tries again, and reports its error
+		_ = r.store.Save(noWait, nil) // the save at the end tries again, and reports its error
 	}
 }
 
-// isSettled reports whether a further change would show in the times. The clock may
-// have been set back since the run began.
+// isSettled reports whether a further change would show in the times. It takes the earlier of
+// now and the begin of the run: the clock may have been set back since then.
 func (r *run[T]) isSettled(id cachefile.Identity) bool {
 	return fsinfo.IsSettled(id.Newest(), min(r.begun.UnixNano(), time.Now().UnixNano()))
 }
 
-// maxBuffer is how many bytes of memory for encoded results a worker keeps.
+// maxBuffer is the length in bytes of the longest buffer for encoded results that a worker keeps.
 const maxBuffer = 1 << 20
 
-// encode returns v as it is kept, and what the caller gets for it. If it cannot be
-// kept, the caller gets v.
+// encode returns the bytes to keep of v, and the value decoded from them, which the caller
+// gets. If v cannot be kept, encode returns false, and the caller gets v.
 func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
 	b, err := r.codec.Append(w.buf[:0], v)
 	if cap(b) <= maxBuffer {
@@ -483,10 +483,10 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
 	return nil, v, false
 }
 
-// end saves what is new, and returns err, the error of the run, and its own.
+// end finds out what is gone, saves what is new, and returns err, the error of the run, joined with its own errors.
 func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
-	hasRoot := r.report.Directories > 0 || len(r.gone.given) > 0 // whose paths are looked up one by one
+	hasRoot := r.report.Directories > 0 || len(r.gone.given) > 0 // given paths are looked up one by one, without a listing
 	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
 		if r.inc.Deleted != nil || r.store.Rewrites() {
 			gone = r.gone.numbers(ctx)
@@ -509,8 +509,8 @@ func (r *run[T]) giveReport() {
 	}
 }
 
-// pathBelow returns the path of file, which is absolute and without links, relative
-// to root with slashes, or "" if it is not below root.
+// pathBelow returns the path of file relative to root, with slashes, or "" if file is not
+// below root. File is absolute and without links.
 func pathBelow(root, file string) string {
 	at, err := os.Stat(root)
 	if err != nil {

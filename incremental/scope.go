@@ -18,17 +18,17 @@ import (
 // A scope is what a run of a Session looks at.
 type scope struct {
 	all     bool
-	lists   bool            // by a listing from root on, of the directories that lead there, in place of Options.Files
+	lists   bool            // the run lists from root on, only directories that lead to the scope, in place of Options.Files
 	files   map[string]bool // paths
 	trees   map[string]bool // directories, with all below
-	missing map[string]bool // neither
-	above   map[string]bool // the directories that lead to them, if lists is set
+	missing map[string]bool // paths at which there is neither
+	above   map[string]bool // the directories that lead to files and trees, if lists is set
 
 	// What the run finds out.
-	failures map[failureKey]failure // while the loop reads the session's
+	failures map[failureKey]failure // apart from the session's, which the loop reads meanwhile
 	failed   map[string]bool        // files
 	changed  map[string]bool        // paths at which something else is now
-	gone     int64                  // failures that say so
+	gone     int64                  // how many failures say only that a file is gone or replaced
 }
 
 // scopeOf looks up what names lead to.
@@ -47,10 +47,10 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		if decides(&s.opts, rel) && !s.rules.names[rel] {
 			rel = path.Dir(rel)
 		}
-		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] { // for all of root
+		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] { // it decides for all of root
 			rel = "."
 		}
-		// An event of a directory may come by the path of a link that has led there.
+		// An event in a directory may give the path through a link that has led there.
 		if sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel); !sc.all {
 			rels = append(rels, rel)
 		}
@@ -69,14 +69,14 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			sc.missing[rel] = true
 		case errors.Is(err, fs.ErrPermission):
-			sc.files[rel] = true // the run says what is wrong
+			sc.files[rel] = true // the run yields the failure
 		default:
 			sc.all = true // it may be a directory
 		}
 	}
-	// A file may have been written by another of its names, even by one that is missing by now.
+	// A file may have been written by another of its names, even by a name that is missing by now.
 	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
-	// Without root, nothing that is missing is known to be deleted: a run over all says what is wrong.
+	// Without root, a missing file is not known to be deleted: a run over all files yields what is wrong with root.
 	if sc.all = sc.all || s.r.gone.existence().hasDir(".") != yes; sc.all {
 		sc.files, sc.trees, sc.missing = nil, nil, nil
 		return sc, nil
@@ -125,7 +125,7 @@ func (sc *scope) has(rel string) bool {
 	return sc.all || sc.files[rel] || isIn(sc.missing, rel) || isIn(sc.trees, rel)
 }
 
-// limit lets a run with o look at nothing else.
+// limit makes a run with o look only at what is in the scope.
 func (sc *scope) limit(o *fileproc.Options) {
 	switch {
 	case sc.all:

@@ -24,7 +24,7 @@ type Result[T any] struct {
 	Value T // what fn returned, unless Kind is Deleted
 }
 
-// A Kind says how a file compares with the runs before.
+// A Kind says how a file compares with what earlier runs have found out.
 type Kind int
 
 const (
@@ -41,54 +41,55 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// A Session is an open cache file, for programs that live long: they run over all
-// files or over those that are named, as often as they like, and save when they
-// like. A run sees what the runs before it have found out, saved or not.
+// A Session is an open cache file for long-running programs. They run it over all files
+// or over named files, as often as they like, and save when they like. A run knows what
+// earlier runs have found out, saved or not.
 //
-// A session knows which files have a result. So a run says what has no result any
-// more, be it gone, skipped by fn, or left out by an option such as an ignore file
-// that was edited. It keeps the paths in memory, and until the next Save what is new.
+// A session knows which files have a result. So a run yields the files that no longer
+// have one: files that are gone, that fn now skips, or that an option now leaves out, as
+// after an edit of an ignore file. A session keeps all paths in memory, and new results
+// at least until the next Save.
 //
-// What was processed less than two seconds after its last write cannot be kept yet:
-// [Session.Unsettled] names it. A run that looks at it later does not call fn if the
-// content is the same. A failure of fn stays until the file changes. If neither metadata nor content
-// can say that a file is unchanged, fn is called, and Unchanged says that its result is.
-// A result that cannot be encoded stays in memory.
+// The result of a file that was processed less than two seconds after its last write
+// cannot be kept yet: [Session.Unsettled] names such files. A later run over one does not
+// call fn if the content is the same. A failure of fn stands until the file changes. If
+// neither metadata nor content can show that a file is unchanged, a run calls fn, and the
+// Kind is Unchanged if the result is. A result that cannot be encoded stays in memory.
 //
-// The methods are called by one goroutine at a time, and not in the loop over a run.
+// Only one goroutine at a time may call the methods, and not within the loop over a run.
 type Session[T any] struct {
 	r    *run[T]
 	opts fileproc.Options
 
-	runs      uint32 // number of the last one
+	runs      uint32 // number of the last run
 	full      bool   // a full run has ended
 	linked    bool   // a file with several names was met
 	running   bool
 	dirs      sessionDir
-	files     int                    // in dirs
+	files     int                    // how many are in dirs
 	failures  map[failureKey]failure // what could not be opened or read
-	gone      map[string]bool        // deleted, but in the cache file; true: perhaps by a record that this session has added
-	kept      int                    // of r.recent, since the load
+	gone      map[string]bool        // deleted files that the cache file may have; true: perhaps by a record that this session has added
+	kept      int                    // how many outcomes were both kept and noted in r.recent since the load
 	unsettled map[string]time.Time
-	rules     *rules // that runs have met since the last one over all files began
+	rules     *rules // the rules that runs have met since the last run over all files began
 	mark      marker
 }
 
 // A sessionDir is a directory with files that have a result, or for which fn has failed.
 type sessionDir struct {
 	subs map[string]*sessionDir
-	// The files, in one of two forms. While they are those that one run has met, they are a list, which takes a first run less time.
+	// The files are in one of two forms. While one run has met all of them, they are a list, which takes a first run less time.
 	names []string
-	run   uint32            // the number of that run
+	run   uint32            // the number of the run that has met names
 	files map[string]uint32 // the number of the last run that has met the file
 }
 
-// isOf reports whether all files are in a list of those that the run has met.
+// isOf reports whether the run has met all files, and they are in a list.
 func (d *sessionDir) isOf(run uint32) bool {
 	return d.files == nil && (len(d.names) == 0 || d.run == run)
 }
 
-// meet notes that a run has met a file, which it does once, and reports whether it is new here.
+// meet notes that a run has met a file, and reports whether the file is new here. A run calls it once for each file.
 func (d *sessionDir) meet(name string, run uint32) bool {
 	if d.isOf(run) {
 		d.names, d.run = append(d.names, name), run
@@ -133,10 +134,10 @@ type marker struct {
 	dir  *sessionDir
 }
 
-// A failureKey is what a failure is about: of a file, whether it is processed or says what is ignored.
+// A failureKey says what a failure is about: a file as one that is processed, or as a rule, which says what is ignored.
 type failureKey struct {
 	rel  string
-	rule string // the failure's text if it is one of a rule: a file may have several, as a configuration and as an ignore file
+	rule string // the text of the failure of a rule: a file may have several, as a configuration and as an ignore file
 }
 
 type failure struct {
@@ -145,9 +146,8 @@ type failure struct {
 }
 
 // Open opens the cache file inc.File for runs that are like [Stream] with these
-// arguments. It does not look at root. Inc.Deleted is not called: runs yield what is
-// deleted. Opts.Files must be nil: a run is given names. Opts.Report is filled in by each
-// run.
+// arguments. Root need not exist. Inc.Deleted is not called: runs yield deleted files.
+// Opts.Files must be nil: Run takes the names. Each run fills in opts.Report.
 func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) (*Session[T], error) {
 	if opts.Files != nil {
 		return nil, errors.New("incremental: Options.Files is set: a run of a Session is given the names")
@@ -166,26 +166,26 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 		rules: newRules(root, core.Hooks(&opts).OnDir)}, nil
 }
 
-// Run looks at all files below root if names is nil, and else at what these paths
-// lead to now: at a file, at all below a directory, or at what is known to have been
-// there. A name of an ignore file, or of one of SkipMarked, stands for its directory, and one of
-// a file that decides for more than that, such as .git/config, for all files. It
-// yields the results of all files that it looked at, unchanged ones too, then
-// what is deleted, in the order of the paths. The first run over all files also yields what the cache file
-// has and the tree has not.
+// Run looks at all files below root if names is nil. Else it looks at what each name leads
+// to now: at a file, at all files below a directory, or, if nothing is there, at the files
+// that are known to have been there. The name of an ignore file, or of a file in SkipMarked,
+// stands for its directory. The name of a file that decides for more than its directory,
+// such as .git/config, stands for all files. Run yields the results of all files that it has
+// looked at, unchanged ones too, and then the deleted files, in the order of their paths. The
+// first run over all files also yields the files that are in the cache file and not in the tree.
 //
-// A failure is yielded with the path it is about, unless opts.OnError is set, and only
-// once while it stays the same. A file that says what is ignored and cannot be read is no failure at its path, where a result may
-// stand: it is yielded with an empty path, or with one outside root. What is below a directory that cannot be read counts as
-// it was, and so does everything while root cannot be read. A file that is gone before it
-// is opened is no failure.
+// Run yields a failure with the path it is about, unless opts.OnError is set, and only once
+// while the failure stays the same. If a file that says what is ignored cannot be read, the
+// failure does not come with its path below root, where a result may stand: the path is empty,
+// or outside root. What is known of files below a directory that cannot be read stands, and so does
+// all else while root cannot be read. A file that vanishes before it is opened is not a failure.
 //
-// A run over names costs what they cost: what lies between root and the names is not
-// listed, but with MaxDepth and OneFilesystem. A run looks at all files
-// with Symlinks, other than SymlinksSkip, and once a name has led to a file that has
-// other names (hard links), by which it may have been written.
+// The cost of a run over names depends on the names: it does not list the directories between
+// root and the names, except with MaxDepth and OneFilesystem. A run over names looks at all
+// files if Symlinks is not SymlinksSkip. It also does so once a name has led to a file with
+// other names (hard links), because the file may have been written by these.
 //
-// A run that ends early, by a cancel or because the loop does, has to be repeated.
+// A run that ends early, by a cancel or a break of the loop, has to be repeated.
 func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T], error] {
 	return func(yield func(Result[T], error) bool) {
 		if s.running {
@@ -223,12 +223,12 @@ func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T
 type item[T any] struct {
 	rel, name string
 	value     T
-	called    bool // fn was
-	isKnown   bool // the cache file had something for this path; only the first full run asks
-	silent    bool // as a failure that has been yielded before
+	called    bool // fn was called
+	isKnown   bool // the cache file had something for this path; runs ask only until a full run has ended
+	silent    bool // not yielded: a failure that has been yielded before
 }
 
-// runFiles yields the results, and reports whether the run has ended by itself.
+// runFiles yields the results, and reports whether the run has come to its end.
 func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[T], error) bool) bool {
 	r, opts := s.r, s.opts
 	r.stopped.Store(false)
@@ -255,7 +255,7 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	for it, err := range fileproc.Stream(ctx, r.root, opts, s.visit) {
 		if f := (*fileproc.Failure)(nil); errors.As(err, &f) {
 			if opts.OnError != nil {
-				completed = false // it has stopped the run
+				completed = false // OnError has stopped the run
 			} else if !s.isNews(sc, f) {
 				continue
 			}
@@ -298,7 +298,7 @@ func (s *Session[T]) merge(sc *scope) {
 		for _, e := range w.recent {
 			s.setRecent(e.rec.Path, e)
 		}
-		w.recent, w.dir = nil, nil // which keeps the run's memory, and the store's
+		w.recent, w.dir = nil, nil // they keep memory of the run
 	}
 	if !r.inOrder {
 		r.store.Rewrites() // takes the workers' buffers
@@ -325,7 +325,7 @@ func (s *Session[T]) setRecent(rel string, e *recent) {
 	}
 }
 
-// visit is what fileproc calls.
+// visit is the function that fileproc calls for each file.
 func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
 	w := &s.r.workers[f.Worker()]
 	w.called = false
@@ -341,7 +341,7 @@ func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
 	return it, err
 }
 
-// met notes that rel has a result or a failure, and reports whether it had none.
+// met notes that rel has a result or a failure, and reports whether it had neither.
 func (s *Session[T]) met(rel, name string) bool {
 	if dir := rel[:len(rel)-len(name)]; s.mark.dir == nil || s.mark.path != dir {
 		d := &s.dirs
@@ -369,8 +369,8 @@ func (s *Session[T]) met(rel, name string) bool {
 	return isNew
 }
 
-// isNews notes a failure, and reports whether it is to be yielded: not that a file is
-// gone, nor what has been yielded before.
+// isNews notes a failure, and reports whether to yield it. It does not yield that a file
+// is gone, nor a failure that has been yielded before.
 func (s *Session[T]) isNews(sc *scope, err error) bool {
 	f, ok := err.(*fileproc.Failure)
 	if !ok {
@@ -389,7 +389,7 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 			sc.changed[rel] = true
 		}
 		return false
-	case core.IsOfRule(err): // what comes of the file, if it is processed, comes too
+	case core.IsOfRule(err): // if the file is processed too, that has an outcome of its own
 		key.rule = err.Error()
 	case f.Kind == fileproc.FailedFile && isBelow(rel):
 		sc.failed[rel] = true
@@ -402,7 +402,7 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 	return !ok || was.err.Error() != f.Error()
 }
 
-// relOf returns the path relative to root of what a failure is about, "." for root.
+// relOf returns name, the path of a failure, relative to root: "." for root.
 func relOf(root, name string, isFS bool) string {
 	const some = "x"
 	prefix := strings.TrimSuffix(filepath.Join(root, some), some)
@@ -411,7 +411,7 @@ func relOf(root, name string, isFS bool) string {
 		return "."
 	case isFS:
 		prefix = strings.TrimSuffix(path.Join(root, some), some)
-	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // is not cleaned
+	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // fileproc does not clean such a root
 		prefix = strings.TrimRightFunc(root, func(r rune) bool { return r == '/' || r == filepath.Separator }) + string(filepath.Separator)
 	}
 	rel, ok := strings.CutPrefix(name, prefix)
@@ -421,14 +421,14 @@ func relOf(root, name string, isFS bool) string {
 	return filepath.ToSlash(rel)
 }
 
-// yieldDeleted yields what the run should have met and has not.
+// yieldDeleted yields the files that the run should have met and has not met.
 func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
 	r := s.r
 	if s.failures[failureKey{rel: "."}].run == s.runs { // nothing is known without root
 		return
 	}
 	there := r.gone.existence()
-	unlisted := map[string]bool{} // directories: below a file that could not be read there is nothing
+	unlisted := map[string]bool{} // true for directories: below a file that could not be read there is nothing
 	for key, f := range s.failures {
 		switch {
 		case f.run == s.runs && key.rule == "":
@@ -463,21 +463,21 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	all = slices.Compact(all)
 	for i, rel := range all {
 		e := r.recent[rel]
-		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be again
+		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be selected again
 		if isGone {
 			s.gone[rel] = e != nil
 		}
-		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // which is a failure anew then
+		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // if the file comes back, its failure is news again
 			r.recent[rel] = deleted()
 		}
 		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
-			for _, rel := range all[i+1:] { // are known until a run yields them
+			for _, rel := range all[i+1:] { // these stay known until a run yields them
 				s.met(rel, path.Base(rel))
 			}
 			return
 		}
 	}
-	forget := func(rel string) { // what is missing without a result
+	forget := func(rel string) { // for a missing file, also one without a result
 		delete(s.unsettled, rel)
 		if r.recent[rel].isUnsettled() {
 			delete(r.recent, rel)
@@ -493,7 +493,7 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	}
 }
 
-// comparePaths compares name by name, byte by byte.
+// comparePaths compares two paths name by name, and names byte by byte.
 func comparePaths(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -508,8 +508,9 @@ func comparePaths(a, b string) int {
 	return 1
 }
 
-// sweep forgets the file rel, or the files below, that this run has not met, but for
-// those below directories that could not be read. It appends their paths to all.
+// sweep forgets the file rel, and the files below rel, if this run has not met them. It
+// keeps those below directories that could not be read. It appends the paths of the
+// files that it forgets to all.
 func (s *Session[T]) sweep(all []string, rel string, unlisted map[string]bool) []string {
 	chain := []*sessionDir{&s.dirs}
 	names := []string{""}
@@ -562,9 +563,9 @@ func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unlist
 	return all
 }
 
-// Failed yields what could not be opened or read when a run last looked at it, each with the name
-// that a run has to be given to try again: "." for root, and for files outside root that say
-// what is ignored. The reason may pass without a change of the tree, as a lack of descriptors does.
+// Failed yields the files and directories that could not be opened or read when a run last looked at
+// them, each with the name to give to Run to try again. The name is "." for root, and for a file outside
+// root that says what is ignored. The cause may pass without a change of the tree, as a lack of descriptors does.
 func (s *Session[T]) Failed() iter.Seq2[string, *fileproc.Failure] {
 	return func(yield func(string, *fileproc.Failure) bool) {
 		for key, f := range s.failures {
@@ -579,12 +580,12 @@ func (s *Session[T]) Failed() iter.Seq2[string, *fileproc.Failure] {
 	}
 }
 
-// Unsettled yields the paths of files that could not be kept yet, each with the time
-// from which a run over it may keep it.
+// Unsettled yields the paths of files whose results could not be kept yet, each with the
+// time from which a run over the file may keep its result.
 func (s *Session[T]) Unsettled() iter.Seq2[string, time.Time] { return maps.All(s.unsettled) }
 
-// Save writes what is new to the cache file. An error wraps ErrNotSaved. It waits for
-// another process that saves until ctx ends.
+// Save writes what is new to the cache file. If it cannot, its error wraps ErrNotSaved. While
+// another process saves, Save waits until ctx ends, but at most 30 seconds.
 func (s *Session[T]) Save(ctx context.Context) error {
 	if s.running {
 		return errBusy
@@ -602,8 +603,9 @@ func (s *Session[T]) Close(ctx context.Context) error {
 
 var errBusy = errors.New("incremental: a Session does one thing at a time")
 
-// save saves, and loads what is saved if reloads says so: then it needs no memory of
-// its own. Records that the session has added can be deleted only once they are loaded.
+// save writes what is new. If reloads is set, it then loads the cache file again, so that the
+// session need not keep these results in memory of its own. It also does so if a gone file may
+// have a record that the session has added: such a record can be deleted only once it is loaded.
 func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 	r := s.r
 	var numbers []int
@@ -628,7 +630,7 @@ func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 		err = r.store.Save(ctx, numbers)
 	}
 	if err == nil {
-		for rel := range s.gone { // of which the store still has the record that the file has not
+		for rel := range s.gone { // the store still has their records, which the cache file no longer has
 			if _, n, ok := r.store.Lookup(rel); ok {
 				r.store.MarkSeen(n)
 				s.setRecent(rel, deleted())

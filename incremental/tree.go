@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A tree is an fs.FS in memory: the entries of each directory, by their names, those
-// of directories with a slash. A path that was a file once and a directory later is
-// both.
+// A tree is an fs.FS in memory: the entries of each directory, by their names. The name
+// of a directory has a slash at its end, so that a path that was a file once and a
+// directory later can be both.
 type tree map[string]map[string]treeEntry
 
 type treeEntry struct {

@@ -8,15 +8,15 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// A trust says where metadata shows each change.
+// A trust says on which devices metadata shows every change of a file.
 type trust struct {
 	compare Compare
-	root    bool          // of the device that root is on
-	others  sync.Map      // by device: whether it does so there
-	last    atomic.Uint64 // a device for which that is true, plus 1
+	root    bool          // whether it does on the device of root
+	others  sync.Map      // by device: whether it does there
+	last    atomic.Uint64 // a device on which it does, plus 1
 }
 
-// of reports whether it does so for f, which has the metadata s.
+// of reports whether metadata shows every change of f, which has the metadata s.
 func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if t.compare != CompareAuto || !t.root {
 		return t.root
@@ -27,7 +27,7 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if s.ChangeTime.Nanosecond() == 0 {
 		return false
 	}
-	if t.last.Load() == s.Device+1 { // the map would take memory for each file
+	if t.last.Load() == s.Device+1 { // a look into the map would allocate for each file
 		return true
 	}
 	if yes, ok := t.others.Load(s.Device); ok {
