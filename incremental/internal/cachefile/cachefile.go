@@ -19,14 +19,14 @@ type Store struct {
 	loaded  *image
 	seen    []atomic.Uint32 // a bit for each loaded record
 	workers []workerBuffer
-	Links   uint64 // how the runs that list treat them, a number of the caller's; the last to save counts
+	Links   uint64 // the caller's number for how runs that list treat links; a load gets that of the last save
 
-	lock func(ctx context.Context, file string) (unlock func(), locked bool, err error) // the function lock, but in a test
+	lock func(ctx context.Context, file string) (unlock func(), locked bool, err error) // the function lock; tests set another
 
 	mu      sync.Mutex                                    // held by save; guards the fields below
 	disk    place                                         // the end of what is known to be in the file
 	pending []chunk                                       // taken from the workers by a save that failed
-	hook    func(size int, do func(size int) error) error // of a test: see step
+	hook    func(size int, do func(size int) error) error // set by a test: see step
 }
 
 // Load reads file. The store is never nil: it is empty if the file is missing,
@@ -46,8 +46,8 @@ func Load(file string, key [32]byte, workers int) (*Store, error) {
 	return s, err
 }
 
-// resolve follows links, also to a file that is not there yet, so that a rename
-// replaces the file and not a link to it, and makes the name independent of the
+// resolve follows links, even to a file that does not exist yet, so that a rename
+// replaces the file and not a link to it. It also makes the name independent of the
 // working directory.
 func resolve(file string) string {
 	if abs, err := filepath.Abs(file); err == nil {
@@ -73,24 +73,24 @@ func resolve(file string) string {
 	return file
 }
 
-// maxLinks is how many links to a file that is not there are followed, as many as by Linux.
+// maxLinks is how many links resolve follows to a file that does not exist. Linux follows the same number.
 const maxLinks = 40
 
-// IsOwnSuffix reports whether a path that goes on with rest after that of the
-// cache file is the cache file, its lock or one of its temporary files.
+// IsOwnSuffix reports whether the path of the cache file plus rest is the path of the
+// cache file, of its lock or of one of its temporary files.
 func IsOwnSuffix(rest string) bool {
 	number, isTemp := strings.CutPrefix(rest, tempSuffix)
 	return rest == "" || rest == lockSuffix || isTemp && strings.Trim(number, "-0123456789abcdef") == ""
 }
 
 // Dir returns what was loaded of the directory with this path, which has a slash at its
-// end, or is empty for root. A Dir is for one goroutine.
+// end, or is empty for root. Only one goroutine may use a Dir.
 func (s *Store) Dir(path string) Dir { return s.loaded.dir(path) }
 
 // Find returns the loaded record of the file name in d and its number, which MarkSeen and
-// Save take. The record is looked for first where it is if it has this inode, 0 is none:
-// that takes a part of the time. Find does not allocate. The record aliases the loaded
-// file and stays valid as long as it is referenced; records added in this run are not seen.
+// Save take. If inode is not 0, Find first searches by inode, which takes a part of the time
+// of a search by name. Find does not allocate. The record aliases the loaded file and stays
+// valid as long as it is referenced. Find does not see records added in this run.
 func (s *Store) Find(d *Dir, inode uint64, name string) (rec View, n int, ok bool) {
 	return s.loaded.find(d, inode, name)
 }
@@ -142,7 +142,7 @@ func (s *Store) UnseenIn(in func(dir string) bool) iter.Seq2[int, View] {
 	}
 }
 
-// All returns the loaded records that no other one replaces or deletes, with their numbers.
+// All returns the loaded records that no other record replaces or deletes, with their numbers.
 func (s *Store) All() iter.Seq2[int, View] {
 	return func(yield func(int, View) bool) {
 		for b := range s.loaded.blocks() {

@@ -13,23 +13,23 @@
 // block by inode or by name, where they lie, so a load decodes nothing but the log. A
 // record of the log overrides the record of the snapshot with the same path; a tombstone
 // in the log deletes a record if that one still has the identity that the tombstone
-// names. A frame that does not check out ends the log: the next writer truncates there.
+// names. An invalid frame ends the log: the next writer truncates the file there.
 //
-// A snapshot is written to a temporary file and renamed, so the snapshot below
-// FILE never changes. The log of a file grows and is truncated only under the
-// lock FILE.lock, which a save holds and a load does not: a load that meets a
-// half-written frame ends there.
+// A snapshot is written to a temporary file and renamed, so the snapshot in FILE never
+// changes. The log grows and is truncated only under the lock FILE.lock. A save holds this
+// lock, a load does not: a load that meets a half-written frame ends there.
 //
 // Nothing calls fsync. The checksums find what a crash of the machine has left
 // incomplete, and a lost cache costs a full run, not a wrong result.
 //
 // A record is right for ever: it says what fn returned for a file with this
 // identity. So writers may lose records to each other or merge them in any
-// order without a wrong result. Only a loss of power can make it wrong: the disk
-// may keep the new times of a file beside its old content. So a stamp says in which
-// boot of the machine, and when, a snapshot or a frame was saved. In another boot,
-// records of files that changed shortly before that only say that the file was
-// there, and a new snapshot, whose stamp is of that boot, has no more of them.
+// order without a wrong result. Only a loss of power can make a record wrong: the disk
+// may keep the new times of a file beside its old content. Therefore each snapshot and
+// frame has a stamp, which says in which boot of the machine and when it was saved. In
+// another boot, the record of a file that changed shortly before the save says only that
+// the file was there. A new snapshot has the stamp of the new boot, and so keeps no more
+// of such a record.
 package cachefile
 
 import (
@@ -103,7 +103,7 @@ func (h header) sumsLen() int64 { return h.chunks() * 4 }
 // A stamp says in which boot of the machine, and when, a snapshot or a frame was saved. It
 // takes 32 bytes of the file: boot (16), saved (8), links (8).
 type stamp struct {
-	boot  [16]byte // zero if that is unknown
+	boot  [16]byte // zero if unknown
 	saved int64    // nanoseconds since 1970
 	links uint64
 }
@@ -120,16 +120,17 @@ func decodeStamp(b []byte) stamp {
 	return stamp{[16]byte(b), int64(le.Uint64(b[16:])), le.Uint64(b[24:])}
 }
 
-// WrittenBack is how long before a save a file must have changed for its content to
-// be on the disk for certain. Linux starts to write what has been dirty for 30 s,
-// looks for that every 5 s (vm.dirty_expire_centisecs, dirty_writeback_centisecs),
-// and lets the disk's own cache wait for a commit of 5 (ext4), 30 (xfs, btrfs) or
-// 60 s (f2fs). The rest is for settings of laptops, and for disks that are busy.
+// WrittenBack is the time after which the content of a changed file is on the disk for
+// certain: after a reboot, a record is believed if its file changed at least this long before
+// the save. Linux starts to write data that has been dirty for 30 s, looks for such data every
+// 5 s (vm.dirty_expire_centisecs, dirty_writeback_centisecs), and flushes the disk's own
+// cache with a commit every 5 (ext4), 30 (xfs, btrfs) or 60 s (f2fs). The rest is for
+// settings of laptops, and for disks that are busy.
 const WrittenBack = 5 * time.Minute
 
-// sureUntil returns the newest time that a file may have for what s stamps of it to
-// be believed. While the machine is up, memory has the content that goes with the
-// times. If it stops, the disk may keep new times beside old content.
+// sureUntil returns a time: a record with the stamp s is believed if its file has not
+// changed after that time. While the machine is up, memory has the content that goes with
+// the times. If the machine stops, the disk may keep new times beside old content.
 func (s stamp) sureUntil() int64 {
 	if boot := ThisBoot(); s.boot == boot && boot != [16]byte{} {
 		return math.MaxInt64
@@ -137,8 +138,8 @@ func (s stamp) sureUntil() int64 {
 	return s.saved - int64(WrittenBack)
 }
 
-// ThisBoot returns what stands for the time since the machine was started, zero if
-// nothing does. Tests set it.
+// ThisBoot returns the identity of this boot of the machine, zero if it is unknown. Tests
+// set it.
 var ThisBoot = sync.OnceValue(func() (boot [16]byte) {
 	if name := fsinfo.BootName(); name != "" {
 		sum := sha256.Sum256([]byte(name))
@@ -147,9 +148,9 @@ var ThisBoot = sync.OnceValue(func() (boot [16]byte) {
 	return boot
 })
 
-// ours reports whether a file that begins with b was a cache, though some of
-// its bytes may have been damaged. A file that the caller names by mistake was
-// none, and is not replaced.
+// ours reports whether a file that begins with b was a cache file, even if some of its
+// bytes are damaged. A file that the caller names by mistake never was a cache file, and
+// is not replaced.
 func ours(b []byte) bool {
 	b = b[:min(len(b), len(magic))]
 	same := 0
@@ -168,7 +169,7 @@ func HasMagic(b []byte) bool {
 	return len(b) > 0 && string(b) == magic[:len(b)]
 }
 
-// frames returns the end of the last frame that checks out. buf holds the file from the place base on.
+// frames returns the end of the last valid frame, from the place from on. Buf holds the file from the place base on.
 func frames(buf []byte, base, from int64, generation uint64) (end int64) {
 	for {
 		payload, _, ok := frameAt(buf, from-base, generation)
@@ -179,7 +180,7 @@ func frames(buf []byte, base, from int64, generation uint64) (end int64) {
 	}
 }
 
-// frameAt returns the records of the frame at offset at in buf.
+// frameAt returns the records of the frame at offset at in buf, and false if no valid frame is there.
 func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records int, ok bool) {
 	le := binary.LittleEndian
 	if int64(len(buf))-at < frameHeader {
@@ -204,7 +205,7 @@ func frameAt(buf []byte, at int64, generation uint64) (payload []byte, records i
 	return payload, records, records == int(le.Uint32(b[16:]))
 }
 
-// frameSum returns the checksum, which lies at 20, of all else of a frame.
+// frameSum returns the checksum of a frame: of all its bytes but the four at 20, where the checksum is.
 func frameSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:20], castagnoli), castagnoli, b[24:])
 }

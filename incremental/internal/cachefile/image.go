@@ -6,11 +6,11 @@ import (
 	mathbits "math/bits"
 )
 
-// A place says where in which generation of the file the log ends.
+// A place is the end of the log in one generation of the file.
 type place struct {
 	generation  uint64
 	snapshotEnd int64
-	end         int64 // 0 = there is no file that checks out
+	end         int64 // 0 if there is no valid file
 }
 
 // An image is a file in memory. It does not change once it is loaded. The records of log
@@ -33,8 +33,7 @@ func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0
 func (b bits) set(n int)      { b[n/64] |= 1 << (n % 64) }
 func (b bits) clear(n int)    { b[n/64] &^= 1 << (n % 64) }
 
-// A Dir is what is known of the files in one directory. The zero Dir is one of which
-// nothing is known.
+// A Dir is what is known of the files in one directory. The zero Dir knows no files.
 type Dir struct {
 	snapshot, log block
 	next          int // the entry of snapshot after the one that was found last
@@ -68,7 +67,7 @@ func (im *image) find(d *Dir, inode uint64, name string) (v View, n int, ok bool
 	return View{}, 0, false
 }
 
-// view returns entry i of b. If it is not believed, its identity fits no file.
+// view returns entry i of b. If the entry is not believed, view gives it a size that no file has.
 func (im *image) view(b *block, i int) (View, bool) {
 	v, ok := b.view(i)
 	if !im.believes(b.first+i, v.ID) {
@@ -111,7 +110,8 @@ func (im *image) at(n int) (View, bool) {
 	return b.view(n - b.first)
 }
 
-// replay makes the layer of the records of the log, which begins at end. A later record replaces an earlier one.
+// replay makes the layer im.log out of the log, which begins at im.end, and moves im.end to the end of the last valid
+// frame. A later record replaces an earlier one.
 func (im *image) replay() {
 	m := merger{base: im, replays: true}
 	im.live = im.snapshot.records
@@ -140,4 +140,4 @@ func (im *image) replay() {
 	}
 }
 
-const anyTime = math.MaxInt64 // for sure: all that is there is believed
+const anyTime = math.MaxInt64 // a value of sure: all records are believed

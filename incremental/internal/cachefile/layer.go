@@ -9,8 +9,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A layer is the records of a snapshot, as they lie in the file, or in the same form
-// those that a load makes of the log. Whatever its bytes are, nothing here panics.
+// A layer has the records of a snapshot, as they lie in the file, or those of a log, which a
+// load brings into the same form. Nothing here panics, whatever the bytes of a layer are.
 type layer struct {
 	data, dirs []byte
 	base       int // the number of its first record
@@ -22,13 +22,16 @@ type layer struct {
 // directories are sorted by hash and path, and their blocks follow in the same order.
 const dirSize = 24
 
-// A block is what is known of the files of one directory: entries, sorted by inode and
-// then as in order; the numbers of the entries (4), sorted by the hash of the name and
-// then by name; the inodes (8) of each 128th entry but the first, which stay in the
-// processor's cache; the path of the directory with the slash at its end, "" for root; tails.
+// A block has the records of the files of one directory, in these parts:
 //
-// So a file is found by the inode that the look at its metadata gives, in whatever
-// order files are listed, or by its name.
+//   - entries: sorted by inode and then as in order
+//   - order: the numbers of the entries (4), sorted by the hash of the name and then by name
+//   - samples: the inode (8) of each 128th entry but the first; they stay in the processor's cache
+//   - path: that of the directory, with the slash at its end, "" for root
+//   - tails: of the entries
+//
+// So a file is found by the inode in its metadata, in whatever order files are listed, or
+// by its name.
 type block struct {
 	all                                  []byte // which has, in this order,
 	entries, order, samples, path, tails []byte
@@ -49,7 +52,8 @@ func (l *layer) dirCount() int { return len(l.dirs) / dirSize }
 
 func (l *layer) hash(i int) uint64 { return binary.LittleEndian.Uint64(l.dirs[i*dirSize:]) }
 
-// first returns the number of the first record of directory i, or of all at the end.
+// first returns the number of the first record of directory i. If i is the number of directories, it returns the
+// number after that of the last record.
 func (l *layer) first(i int) int {
 	if i == l.dirCount() {
 		return l.base + l.records
@@ -93,7 +97,7 @@ func (l *layer) find(dir string, hash uint64) block {
 	return l.block(i)
 }
 
-// of returns the directory and the block of record n.
+// of returns the block of record n, an empty one if there is none.
 func (l *layer) of(n int) block {
 	i := sort.Search(l.dirCount(), func(i int) bool { return l.first(i) > n }) - 1
 	if i < 0 {
@@ -102,7 +106,7 @@ func (l *layer) of(n int) block {
 	return l.block(i)
 }
 
-// entry returns entry i; false if it is none that a writer makes.
+// entry returns entry i, and false if no writer makes such an entry.
 func (b *block) entry(i int) (e entry, ok bool) {
 	fixed := b.entries[i*entrySize : (i+1)*entrySize]
 	at := uint64(binary.LittleEndian.Uint32(fixed[28:])) | uint64(fixed[35])<<32
@@ -123,18 +127,18 @@ func (b *block) view(i int) (View, bool) {
 
 func (b *block) inode(i int) uint64 { return binary.LittleEndian.Uint64(b.entries[i*entrySize:]) }
 
-// name returns the name of entry i, nil if it is none.
+// name returns the name of entry i, nil if the entry is invalid.
 func (b *block) name(i int) []byte {
 	e, _ := b.entry(i)
 	return e.name
 }
 
-// ordered returns the i-th entry by hash and name.
+// ordered returns the number of the entry that is the i-th by hash and name.
 func (b *block) ordered(i int) int {
 	return int(binary.LittleEndian.Uint32(b.order[i*orderSize:]) % uint32(b.n))
 }
 
-// byInode returns the entry with this inode and name.
+// byInode returns the number of the entry with this inode and name.
 func (b *block) byInode(inode uint64, name string) (int, bool) {
 	lo, hi := 0, len(b.samples)/sampleSize
 	for lo < hi {
@@ -148,7 +152,7 @@ func (b *block) byInode(inode uint64, name string) (int, bool) {
 	if lo >= b.n {
 		return 0, false
 	}
-	// Files that were created together have inodes in a row.
+	// Files that were created together have inodes in a row: first look where the entry then is.
 	if i := uint64(lo) + inode - b.inode(lo); i <= uint64(hi) && b.inode(int(i)) == inode && string(b.name(int(i))) == name {
 		return int(i), true
 	}
@@ -162,7 +166,7 @@ func (b *block) byInode(inode uint64, name string) (int, bool) {
 	})
 }
 
-// byName returns the entry with this name.
+// byName returns the number of the entry with this name.
 func (b *block) byName(name string) (int, bool) {
 	i, ok := find(b.n, hashOf(name), func(i int) uint64 { return xxhash.Sum64(b.name(b.ordered(i))) >> 32 },
 		func(i int) int { return compare(b.name(b.ordered(i)), name) })
@@ -182,13 +186,13 @@ func compare(b []byte, s string) int {
 	return 1
 }
 
-// find returns the place among n that are sorted by key, and by what order compares, of
-// the one with this key for which order returns 0.
+// find searches n elements, which are sorted by key and then by what order compares. It
+// returns the place of the element with this key for which order returns 0.
 func find(n int, key uint64, keyOf func(int) uint64, order func(int) int) (int, bool) {
 	return findFrom(lowerBound(n, key, keyOf), n, key, keyOf, order)
 }
 
-// findFrom is find for those from i on, which have no lower key.
+// findFrom is find for the elements from i on, none of which has a lower key.
 func findFrom(i, n int, key uint64, keyOf func(int) uint64, order func(int) int) (int, bool) {
 	for end := i + 4; i < end; i++ {
 		if i == n || keyOf(i) != key {
@@ -198,7 +202,7 @@ func findFrom(i, n int, key uint64, keyOf func(int) uint64, order func(int) int)
 			return i, true
 		}
 	}
-	// Many have the same key. Those after them count as greater.
+	// Many elements have this key. The elements after them count as greater.
 	rest, ok := sort.Find(n-i, func(k int) int {
 		if keyOf(i+k) != key {
 			return -1
@@ -210,7 +214,7 @@ func findFrom(i, n int, key uint64, keyOf func(int) uint64, order func(int) int)
 
 // lowerBound returns the first of n places, sorted by key, whose key is not below key.
 // It guesses as if the keys were spread evenly, as hashes are. Each third step halves
-// what is left, whatever they are.
+// the rest, however the keys are spread.
 func lowerBound(n int, key uint64, keyOf func(int) uint64) int {
 	if n == 0 || key <= keyOf(0) {
 		return 0
@@ -219,7 +223,7 @@ func lowerBound(n int, key uint64, keyOf func(int) uint64) int {
 	if key > above {
 		return n
 	}
-	lo, hi := 0, n-1 // the keys there are below key, and not below it
+	lo, hi := 0, n-1 // the key at lo is below key, the key at hi is not
 	for step := 1; hi-lo > 1; step++ {
 		m := lo + (hi-lo)/2
 		if step%3 != 0 && below < above {

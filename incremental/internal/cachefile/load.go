@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 )
 
-// maxLog is the longest log that is read. Writers stay far below it.
+// maxLog returns the length of the longest log that a load reads after a snapshot of this size. Writers stay far below it.
 func maxLog(snapshot int64) int64 { return snapshot + 64<<20 }
 
 var errForeign = errors.New("the file exists and is not a cache of this package; it is neither used nor replaced")
 
-// readImage reads file. The image is empty, never nil, for whatever does not check out.
+// readImage reads file. The image is never nil: it is empty if there is no valid file.
 func readImage(file string, key [32]byte) (*image, error) {
 	info, err := os.Stat(file) // before the open, which would wait for the writer of a FIFO
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ type source interface {
 	Stat() (fs.FileInfo, error)
 }
 
-// readOpen returns nil for a file that does not check out.
+// readOpen reads f. It returns nil if f is damaged, or is of another format or key.
 func readOpen(f source, key [32]byte) (*image, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -90,8 +90,8 @@ func readOpen(f source, key [32]byte) (*image, error) {
 	return im, nil
 }
 
-// allZero reports whether f begins with zeros: what a crash of the machine may
-// leave of a file. A disk image begins with zeros, too, but with fewer.
+// allZero reports whether f begins with zeros, 64 KiB or to its end: a crash of the machine
+// may leave such a file. A disk image begins with zeros, too, but with fewer.
 func allZero(f source) bool {
 	b := make([]byte, 64<<10)
 	n, err := f.ReadAt(b, 0)

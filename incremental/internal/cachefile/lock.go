@@ -29,12 +29,12 @@ const unlockTries = 3
 // lock takes the writers' lock of file. It returns false, without an error, where
 // there are no locks: on Plan 9, js and WASI, and on network file systems without
 // a lock service. Writers that save at the same moment can lose each other's
-// records there, and nothing else: what they mix up does not check out. It waits
-// for another writer until ctx ends.
+// records there, and nothing else: frames that they mix up are invalid. It waits
+// for another writer until ctx ends, but not longer than lockWait.
 func lock(ctx context.Context, file string) (unlock func(), locked bool, err error) {
 	name := file + lockSuffix
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		// To open a FIFO would wait, and to open a dangling link make its target.
+		// Opening a FIFO would wait, and opening a dangling link would create its target.
 		return nil, false, &fs.PathError{Op: "lock", Path: name, Err: errNotRegular}
 	}
 	l := flock.New(name)

@@ -8,7 +8,7 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// An Identity is what is compared to decide that a file is unchanged: metadata without
+// An Identity is what runs compare to decide whether a file is unchanged: metadata without
 // a device, or a size and a hash of the content.
 type Identity struct {
 	fsinfo.Identity
@@ -24,7 +24,7 @@ type Outcome uint8
 const (
 	OutcomeResult  Outcome = iota
 	OutcomeSkipped         // fn has skipped it
-	OutcomeBinary          // Options.SkipBinary has
+	OutcomeBinary          // Options.SkipBinary has skipped it
 	tombstone              // in the log only: deletes the record that has this identity
 )
 
@@ -36,7 +36,7 @@ type Record struct {
 	Result  []byte
 }
 
-// Noted returns the record of a file that was met but not kept.
+// Noted returns the record of a file that was met, but whose result is not kept.
 func Noted(path string) Record {
 	return Record{Path: path, ID: Identity{Identity: fsinfo.Identity{Size: NoSize}}, Outcome: OutcomeSkipped}
 }
@@ -55,11 +55,12 @@ func (v View) Path() string { return string(v.Dir) + string(v.Name) }
 // isAfter reports whether a file with this identity may have changed after the time sure.
 func (id Identity) isAfter(sure int64) bool { return sure < math.MaxInt64 && id.Newest() > sure }
 
-// An entry is a record in the file: a part of fixed size, and a tail, which follows it in
-// the log and lies elsewhere in a snapshot. The fixed part has inode (8), ctime (8), mtime
-// and btime less ctime (4 each), size (4), where its tail begins (4), mode (2), flags (1),
-// and the high byte of the tail's place. The tail has what does not fit, the lengths of
-// name and result as varints, and both. The name is the path in the log.
+// An entry is a record in the file: a part of fixed size, and a tail. The tail follows the
+// fixed part in the log and lies elsewhere in a snapshot. The fixed part has inode (8),
+// ctime (8), mtime and btime less ctime (4 each), size (4), where the tail begins (4), mode
+// (2), flags (1), and the high byte of where the tail begins. The tail has the values that
+// do not fit, the lengths of name and result as varints, and then name and result. In the
+// log, the name is the path.
 type entry struct {
 	fixed, long, name, result []byte
 }
@@ -90,7 +91,7 @@ func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result
 		}
 		return ok
 	}
-	mtime, btime := id.ModTime-id.ChangeTime, id.BirthTime-id.ChangeTime // they may overflow, and add up all the same
+	mtime, btime := id.ModTime-id.ChangeTime, id.BirthTime-id.ChangeTime // both may overflow: adding ChangeTime gives the right value all the same
 	size, mode := uint32(id.Size), uint16(id.Mode)
 	if !fits(flagUnfit, uint64(id.Size) == uint64(size) && uint32(id.Mode) == uint32(mode)) {
 		tails = le.AppendUint32(le.AppendUint64(tails, uint64(id.Size)), uint32(id.Mode))
@@ -130,7 +131,7 @@ func (e *entry) appendTail(tails []byte) []byte {
 	return appendNamed(append(tails, e.long...), e.name, e.result)
 }
 
-// noted returns the entry of a file of which no more is known than that it was there.
+// noted returns the entry of a file that was there and of which nothing else is known.
 func noted(name []byte) entry {
 	e, _, _ := parse(appendRecord(nil, Noted(string(name))))
 	return e
@@ -142,9 +143,9 @@ func putTail(fixed []byte, at uint64) {
 	fixed[35] = byte(at >> 32)
 }
 
-// parseEntry returns the entry of a fixed part and what begins with its tail, and the
-// length of that. It returns false for whatever no writer makes, so that a hostile file
-// cannot cause a panic.
+// parseEntry returns the entry with this fixed part, whose tail is at the beginning of tail,
+// and the length of that tail. It returns false for an entry that no writer makes, so that a
+// hostile file cannot cause a panic.
 func parseEntry(fixed, tail []byte) (e entry, size int, ok bool) {
 	e.fixed = fixed
 	flags := e.flags()
@@ -172,7 +173,8 @@ func parseEntry(fixed, tail []byte) (e entry, size int, ok bool) {
 	return e, end, true
 }
 
-// length returns a varint, and how long that is: 0 if it is none or more than most.
+// length returns the varint at the beginning of b, and how many bytes it has: 0 if there is
+// none, or if its value is more than most.
 func length(b []byte, most uint64) (n, size int) {
 	if len(b) > 0 && b[0] < 0x80 { // nearly all are short
 		return int(b[0]), 1

@@ -15,12 +15,12 @@ import (
 
 // Save writes what was added since the last save, and deletes the records with
 // the numbers in deleted. It appends to the log, or writes a new snapshot if
-// there is none or if the log has become long. What other processes have saved
-// since the load is kept. After an error the file is as it was or holds a part
-// of what was added, and the next save tries again. It waits for another writer until
-// ctx ends.
+// there is none or if the log has become long. It keeps the records that other
+// processes have saved since the load. After an error the file is as it was or holds a
+// part of what was added, and the next save tries again. Save waits for another writer
+// until ctx ends, but not longer than lockWait.
 //
-// It may be called several times, also while workers go on adding.
+// Save may be called several times, also while workers go on adding.
 func (s *Store) Save(ctx context.Context, deleted []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Store) write(ctx context.Context, added, tombstones []chunk) error {
 			return s.failed("read what is there", err)
 		}
 	}
-	os.Remove(temp) // of a writer that was killed: nobody else writes one under the lock
+	os.Remove(temp) // left by a writer that was killed: nobody else writes this file under the lock
 	return s.replace(st, temp, base, added, tombstones)
 }
 
@@ -85,10 +85,11 @@ func (s *Store) failed(step string, err error) error {
 	return fmt.Errorf("incremental: save %s: %s: %w", s.Path, step, err)
 }
 
-// logLimit is the longest log beside a snapshot of this size. Measured: a new
-// snapshot costs as much as 10 loads of a log with the same records do beyond
-// the load of a snapshot. If 1 % of the files change from run to run, the sum of both is
-// least at a seventh, and a log of this length doubles the time of a load at most.
+// logLimit returns the length of the longest log beside a snapshot of this size. Measured:
+// a new snapshot costs as much as 10 loads of a log with the same records do beyond the load
+// of a snapshot. If 1 % of the files change from run to run, the sum of both costs is least
+// with a log of a seventh of the snapshot. A log of the length returned doubles the time of
+// a load at most.
 func logLimit(snapshot int64) int64 { return max(snapshot/8, 64<<10) }
 
 // isFull reports whether the log would be too long with groups at its end.
@@ -100,7 +101,8 @@ func (s *Store) isFull(groups ...[]chunk) bool {
 	return log > logLimit(s.disk.snapshotEnd)
 }
 
-// Rewrites reports whether a save would write a new snapshot in place of the one there.
+// Rewrites reports whether a save would write a new snapshot in place of the one there. To
+// find out, it takes the workers' buffers, as a save does, and keeps them for the next save.
 func (s *Store) Rewrites() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +166,7 @@ func (s *Store) extended() (end int64, ok bool) {
 	return frames(tail, s.disk.end, s.disk.end, s.disk.generation), true
 }
 
-// append writes frames at the end of the log and truncates what is behind: the torn tail of a killed writer.
+// append truncates what is behind the log, which is the torn tail of a killed writer, and writes frames at its end.
 func (s *Store) append(st stamp, groups ...[]chunk) error {
 	f, err := open(s.Path, os.O_RDWR)
 	if err != nil {
@@ -172,7 +174,7 @@ func (s *Store) append(st stamp, groups ...[]chunk) error {
 	}
 	end, err := s.appendTo(f, st, groups)
 	if err != nil {
-		f.Truncate(s.disk.end) // of no consequence if it fails too: the tail does not check out
+		f.Truncate(s.disk.end) // a failure of this does no harm: the tail is invalid
 		f.Close()
 		return err
 	}
@@ -234,7 +236,7 @@ func (s *Store) writeAt(f *os.File, b []byte, at int64) error {
 	})
 }
 
-// replace writes a new snapshot of base, without the deleted records, and added, to temp and renames it.
+// replace writes a new snapshot to temp, with the records of base that are not deleted and those in added, and renames it.
 func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
 	h, err := s.writeTemp(st, temp, base, tombstones, added)
 	if err != nil {
@@ -274,8 +276,8 @@ func (s *Store) writeTemp(st stamp, temp string, base *image, groups ...[]chunk)
 	return h, nil
 }
 
-// patiently repeats do on Windows, which refuses for a moment to rename a file that another process has open, and to open one
-// that another process renames.
+// patiently calls do, and on Windows repeats it after an error, for about a second: Windows refuses for a moment to rename a
+// file that another process has open, and to open a file that another process renames.
 func patiently(do func() error) error {
 	err := do()
 	for wait := time.Millisecond; err != nil && runtime.GOOS == "windows" && !errors.Is(err, fs.ErrNotExist) && wait < time.Second; wait *= 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A snapshotWriter writes a snapshot in pieces of chunkSize and sums them.
+// A snapshotWriter writes a snapshot in pieces of chunkSize, and takes the checksum of each.
 type snapshotWriter struct {
 	write func(b []byte, at int64) error
 	buf   []byte
@@ -24,8 +24,8 @@ func newSnapshotWriter(write func(b []byte, at int64) error) *snapshotWriter {
 	return &snapshotWriter{write: write, buf: make([]byte, 0, chunkSize), at: headerSize}
 }
 
-// snapshot writes what base and, after it, groups have. It returns h with the sizes. The
-// header is written last.
+// snapshot writes the records of base and those of groups, which are later. It returns h
+// with the sizes. It writes the header last.
 func (w *snapshotWriter) snapshot(h header, base *image, groups ...[]chunk) (header, error) {
 	m := merger{base: base, put: w.put}
 	for _, c := range slices.Concat(groups...) {
@@ -64,22 +64,22 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// A merger makes a layer out of records in the form of the log, and those of base: all of
-// them for a new snapshot, and none if it replays the log of base.
+// A merger makes a layer out of records in the form of the log. For a new snapshot it also
+// takes all records of base. If it replays the log of base, it takes none of them.
 type merger struct {
 	base    *image
 	replays bool
 	put     func([]byte)
 
 	chunks  []mergedChunk
-	byDir   map[string]int // numbers in changes
+	byDir   map[string]int // by path: the number of the directory in changes
 	changes []dirChanges
 
 	dirs    []byte // of the new layer
 	size    uint64 // of its data
 	records int
 
-	dir            *dirSources // at work
+	dir            *dirSources // the directory that mergeDir merges
 	versions       []version
 	keys           []uint64
 	kept, ranks    []uint32
@@ -97,9 +97,9 @@ type dirChanges struct {
 	versions []version
 }
 
-// A version is a record of a file: in the chunk with the number from, at this place, or
-// with the number at in a block of base. What it is sorted by is copied: records lie far
-// apart in memory.
+// A version says where a record of a file is: at the place at in the chunk with the number
+// from, or, if from is negative, with the number at in a block of base. It has copies of the
+// values by which versions are sorted: records lie far apart in memory.
 type version struct {
 	inode       uint64
 	at          uint32
@@ -117,7 +117,7 @@ const (
 	fromLog
 )
 
-// add adds records of a chunk, which are later than those that were added before.
+// add adds the records of a chunk. They are later than all that were added before.
 func (m *merger) add(b []byte, records int, sure int64) {
 	if m.byDir == nil {
 		m.byDir = map[string]int{}
@@ -141,7 +141,7 @@ func (m *merger) add(b []byte, records int, sure int64) {
 	}
 }
 
-// A dirSources is what there is of one directory.
+// A dirSources has the records of one directory from all sources.
 type dirSources struct {
 	hash          uint64
 	path          []byte
@@ -174,7 +174,7 @@ func (m *merger) merge() {
 	for len(all) > 0 {
 		d := all[0]
 		for all = all[1:]; len(all) > 0 && same(d, all[0]) == 0; all = all[1:] {
-			// A hostile file may have a directory twice: the first is found by a search.
+			// A hostile file may have a directory twice: merge takes the first, which a search finds too.
 			if next := &all[0]; d.snapshot.n == 0 {
 				d.snapshot = next.snapshot
 			}
@@ -234,7 +234,7 @@ func (m *merger) mergeDir() {
 	m.encode(kept)
 }
 
-// isUntouched reports whether the new block is that of the snapshot.
+// isUntouched reports whether the new block is the same as that of the snapshot.
 func (m *merger) isUntouched() bool {
 	d := m.dir
 	if m.replays || d.changes != nil || d.log.n > 0 || m.base.sure != anyTime {
@@ -280,9 +280,9 @@ func (m *merger) believes(v version) bool {
 	return !e.identity().isAfter(sure)
 }
 
-// newest returns, of the versions of each file, which are in the order of time, the number
-// of the last one, unless a tombstone deletes it. They are sorted by the hash of the name
-// and by name.
+// newest returns the number of the last version of each file, unless a tombstone deletes
+// that version. The versions of a file are in the order of time. The numbers are sorted by
+// the hash of the name and then by name.
 func (m *merger) newest() []uint32 {
 	m.keys = m.keys[:0]
 	for i := range m.versions {
@@ -322,9 +322,9 @@ func (m *merger) newest() []uint32 {
 	return kept
 }
 
-// encode adds a block of these versions, which are sorted by the hash of the name and by
-// name. The tails have the order of the versions: that in which files were listed when
-// they were added, and probably will be again.
+// encode adds a block of these versions, which are sorted by the hash of the name and then
+// by name. The tails are in the order of m.versions: files were listed in this order when
+// they were added, and probably will be listed in it again.
 func (m *merger) encode(kept []uint32) {
 	n := len(kept)
 	const none = math.MaxUint32
@@ -381,7 +381,7 @@ func (m *merger) encode(kept []uint32) {
 	m.addBlock(n, m.entries, m.order, m.samples, m.dir.path, m.tails)
 }
 
-// addBlock adds the block of m.dir, which has n records. It does not if the file would be too long.
+// addBlock adds the block of m.dir, which has n records. It leaves the block out if n is 0, or if the file would be too long.
 func (m *merger) addBlock(n int, parts ...[]byte) {
 	size := 0
 	for _, b := range parts {
