@@ -398,8 +398,8 @@ func (l *loop[T]) planRetry(now time.Time) {
 	}
 }
 
-// isPassing reports whether err is the reason why a run could not begin, and may pass, as when a file of Options.IgnoreFiles cannot be
-// read. In the first burst such an error ends the loop, as invalid options do.
+// isPassing reports whether err is the reason why a run could not begin, and may pass, as when a file of
+// Options.IgnoreFiles cannot be read. In the first burst such an error ends the loop, as invalid options do.
 func (l *loop[T]) isPassing(ctx context.Context, err error) bool {
 	var f *fileproc.Failure
 	var e *fs.PathError

@@ -30,8 +30,9 @@
 //
 // # Where there are no events
 //
-// Root is the directory to which its path leads at any time. So the loop also watches each
-// name in that path, and in the targets of its links, or checks them each second where it cannot watch them.
+// Root is the directory to which its path leads at any time. So the loop also watches each name
+// in that path, and in the targets of its links, or checks them each second where it cannot
+// watch them.
 //
 // On Linux, inotify watches each directory of ext4, xfs, btrfs, tmpfs, f2fs, ZFS, bcachefs
 // and overlayfs. On Windows, one handle watches the tree. The loop polls on macOS, the BSDs and
@@ -40,11 +41,16 @@
 // no event reports a change behind a link. The interval between two polls is a hundred
 // times the processor time that a poll takes, but at least Watcher.Poll.
 //
-// Some changes give no event: a store through a shared memory mapping, before the file is
-// unmapped; a write by another name (hard link) that is outside root, in a directory that is left out, or gone
-// when the loop looks at the event; a write to a file that is mounted over another; a write by Linux's
-// io_submit, before the file is closed; a write through a loop device, before the device is detached; a change by
-// another machine, or by a program that has the lower layer of an overlay. The loop sees them when it next looks at the file.
+// Some changes give no event:
+//   - a store through a shared memory mapping, before the file is unmapped;
+//   - a write by another name (hard link) that is outside root, in a directory that is left
+//     out, or gone when the loop looks at the event;
+//   - a write to a file that is mounted over another;
+//   - a write by Linux's io_submit, before the file is closed;
+//   - a write through a loop device, before the device is detached;
+//   - a change by another machine, or by a program that has the lower layer of an overlay.
+//
+// The loop sees such a change when it next looks at the file.
 //
 // # A program that writes into the tree
 //
@@ -98,8 +104,9 @@ type Watcher[T any] struct {
 	MaxWait time.Duration
 
 	// Poll is the shortest interval between two polls. Zero means one second, a millisecond is
-	// the minimum, and an hour the maximum. The interval grows, up to an hour, if a poll takes more than a hundredth of it
-	// in processor time, not counting the time in fn. Where a process cannot ask for its processor time, elapsed time counts.
+	// the minimum, and an hour the maximum. The interval grows, up to an hour, if a poll takes
+	// more than a hundredth of it in processor time, not counting the time in fn. Where a
+	// process cannot ask for its processor time, elapsed time counts.
 	Poll time.Duration
 
 	root  string
@@ -133,13 +140,13 @@ func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, 
 // Changes first yields the results of all files, also those that are unchanged since an
 // earlier process saved them, and the deletions since then. Then it yields each change.
 //
-// Changes yields failures as fileproc.Stream does, or passes them to Options.OnError, and the loop goes
-// on. The loop ends when ctx does, with context.Cause(ctx), when OnError returns an error,
-// when fn returns fs.SkipAll, and for invalid options. The loop saves the
-// cache file at its end, and 30 seconds after a change. If saving fails, the error wraps
-// incremental.ErrNotSaved, and the loop goes on and tries again 30 seconds later. While
-// another process holds the cache file's lock, the loop delivers changes as always; at its
-// end it waits a second for the lock. The next loop processes again what was not saved.
+// Changes yields failures as fileproc.Stream does, or passes them to Options.OnError, and the
+// loop goes on. The loop ends when ctx does, with context.Cause(ctx), when OnError returns an
+// error, when fn returns fs.SkipAll, and for invalid options. The loop saves the cache file at
+// its end, and 30 seconds after a change. If saving fails, the error wraps
+// incremental.ErrNotSaved, and the loop goes on and tries again 30 seconds later. While another
+// process holds the cache file's lock, the loop delivers changes as always; at its end it waits
+// a second for the lock. The next loop processes again what was not saved.
 //
 // Each burst is a run: with Options.Ordered, its results come in order, and its deletions after
 // them. When the loop body gets a Change with Settled, Options.Report is that of the last run.
@@ -182,9 +189,10 @@ func (w *Watcher[T]) hasEnded() bool {
 	}
 }
 
-// Sync waits until the loop body has taken all changes that were made before the call of Sync, and
-// has come back for more. Sync does not wait for the quiet time. It waits for a loop that has not begun. It fails when
-// ctx or the loop ends, or if the loop has ended. Do not call it in the loop body, where it would wait for ever.
+// Sync waits until the loop body has taken all changes that were made before the call of Sync,
+// and has come back for more. Sync does not wait for the quiet time. It waits for a loop that
+// has not begun. It fails when ctx or the loop ends, or if the loop has ended. Do not call it
+// in the loop body, where it would wait for ever.
 func (w *Watcher[T]) Sync(ctx context.Context) error {
 	w.mu.Lock()
 	ended := w.ended

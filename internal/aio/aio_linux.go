@@ -120,7 +120,8 @@ func (c *Context) Read(reads []Read) error {
 	return nil
 }
 
-// mostInterrupts is the number of interrupts by signals after which Read no longer waits for results, which are complete.
+// mostInterrupts is the number of interrupts by signals after which Read no longer waits for results, which
+// are complete.
 const mostInterrupts = 10_000
 
 // Close frees the context.

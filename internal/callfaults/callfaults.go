@@ -20,8 +20,9 @@ type Call struct {
 	Args   [6]uint64
 }
 
-// An Answer decides what a call returns, or, if answered is false, that the kernel makes it. Start calls it on one goroutine. An Answer
-// that itself makes a call on which it decides must use Bypass. It must be quick, since the thread that makes the call waits.
+// An Answer decides what a call returns, or, if answered is false, that the kernel makes it. Start calls it on one
+// goroutine. An Answer that itself makes a call on which it decides must use Bypass. It must be quick, since the thread
+// that makes the call waits.
 type Answer func(c Call) (result int, err unix.Errno, answered bool)
 
 // The structs here are those of the kernel's include/uapi/linux/seccomp.h.

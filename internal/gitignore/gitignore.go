@@ -65,8 +65,8 @@ func (c *Chain) push(next Chain) *Chain {
 	return &next
 }
 
-// PushRanked is PushOfRepository or, unless ofRepo is set, PushAbove for dir. The list takes precedence over the lists of the same
-// rank and of lower ranks. The other methods push lists of rank 0.
+// PushRanked is PushOfRepository or, unless ofRepo is set, PushAbove for dir. The list takes precedence
+// over the lists of the same rank and of lower ranks. The other methods push lists of rank 0.
 func (c *Chain) PushRanked(rank int, above, dir string, ofRepo bool, l *List) *Chain {
 	return c.push(Chain{list: l, base: len(dir), above: above, ofRepo: ofRepo, rank: rank})
 }

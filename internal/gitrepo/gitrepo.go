@@ -25,8 +25,8 @@ type Place struct {
 	Dir string // absolute and without symbolic links, or a path in FS
 	At  At     // Dir, open; nil: files are reached by Dir's path
 
-	// Looks, if not nil, is called with the path of each file on which git's rules depend, before the file is read or looked up.
-	// Looks is not called for files in FS.
+	// Looks, if not nil, is called with the path of each file on which git's rules depend, before the file
+	// is read or looked up. Looks is not called for files in FS.
 	Looks func(path string)
 }
 
@@ -76,11 +76,10 @@ type Rule struct {
 	List  *gitignore.List
 }
 
-// Rules returns, in increasing precedence, the ignore files that git uses in p, except
-// the file in p: the user's, the repository's, and those in the directories
-// above p. In the latter it also reads files with the names in also. It reports false if p is in no
-// repository or, with isTop, is not the top of a repository. Each error is of a file that
-// could not be used; the rules of that file do not apply.
+// Rules returns, in increasing precedence, the ignore files that git uses in p, except the file in p: the
+// user's, the repository's, and those in the directories above p. In the latter it also reads files with
+// the names in also. It reports false if p is in no repository or, with isTop, is not the top of a
+// repository. Each error is of a file that could not be used; the rules of that file do not apply.
 func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs []error) {
 	search := find
 	if isTop {
@@ -299,11 +298,11 @@ const (
 	MaxIgnoreFile = 100 << 20
 )
 
-// ReadFile returns the content of the regular file name, of at most limit bytes. The
-// null device, with which users switch one of git's files off, counts as empty. ReadFile fails for any other
-// file that is not regular: a device may be endless. An fs.FS may call any file irregular, so that is no failure there. The open does not wait for the writer of a
-// FIFO, which may take the place of a regular file at any time. An fs.FS has no such
-// open, so ReadFile looks up the type first.
+// ReadFile returns the content of the regular file name, of at most limit bytes. The null device, with
+// which users switch one of git's files off, counts as empty. ReadFile fails for any other file that is not
+// regular: a device may be endless. An fs.FS may call any file irregular, so that is no failure there. The
+// open does not wait for the writer of a FIFO, which may take the place of a regular file at any time. An
+// fs.FS has no such open, so ReadFile looks up the type first.
 func (p Place) ReadFile(name string, limit int64) ([]byte, error) {
 	if name == os.DevNull && p.FS == nil {
 		return nil, nil

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// mksocket makes the socket at a short path and renames it: an address holds only some 100 bytes, and the path of a test's
-// directory is longer.
+// mksocket makes the socket at a short path and renames it: an address holds only some 100 bytes, and the
+// path of a test's directory is longer.
 func mksocket(name string) error {
 	tmp, err := os.MkdirTemp("", "s")
 	if err != nil {

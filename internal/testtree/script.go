@@ -2,8 +2,9 @@ package testtree
 
 import "math/rand/v2"
 
-// Script returns a generator that makes one number of each byte of data. So a fuzzer that changes one byte changes one
-// choice. After the last byte, the generator goes on with numbers that are the same in every run.
+// Script returns a generator that makes one number of each byte of data. So a fuzzer that changes one byte
+// changes one choice. After the last byte, the generator goes on with numbers that are the same in every
+// run.
 func Script(data []byte) *rand.Rand {
 	return rand.New(&script{data, rand.NewPCG(0, 0)})
 }

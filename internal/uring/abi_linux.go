@@ -60,9 +60,8 @@ type cqe struct {
 	_        uint32
 }
 
-// The kernel's layout is the same on every architecture. If a struct here
-// differs from that layout, the two array types on the struct's line differ and the package does
-// not compile.
+// The kernel's layout is the same on every architecture. If a struct here differs from that layout, the two
+// array types on the struct's line differ and the package does not compile.
 var (
 	_ [120]byte = [unsafe.Sizeof(params{})]byte{}
 	_ [0]byte   = [unsafe.Offsetof(params{}.sqEntries)]byte{}

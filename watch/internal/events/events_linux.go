@@ -240,7 +240,8 @@ func (s *Source) drop(d *dir) {
 	s.forget(d)
 }
 
-// unwatch takes the watch from d. It ends the kernel's watch unless the directory has another path, or is on the way to root.
+// unwatch takes the watch from d. It ends the kernel's watch unless the directory has another path, or is
+// on the way to root.
 func (s *Source) unwatch(d *dir) {
 	if d.watch == 0 {
 		return
@@ -304,11 +305,12 @@ func (s *Source) closeAll() {
 	}
 }
 
-// lookEvery is the interval at which the source checks the way to root where not all changes of the way give an event.
+// lookEvery is the interval at which the source checks the way to root where not all changes of the way
+// give an event.
 const lookEvery = time.Second
 
-// read handles what the kernel reports, until Close. While nothing happens it makes no system call, unless it has to check the way to
-// root.
+// read handles what the kernel reports, until Close. While nothing happens it makes no system call, unless
+// it has to check the way to root.
 func (s *Source) read() {
 	defer close(s.done)
 	fds := []unix.PollFd{{Fd: int32(s.inotify), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: int32(s.mounts), Events: unix.POLLPRI}}

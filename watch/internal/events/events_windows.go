@@ -151,7 +151,8 @@ func (s *Source) Sync(ctx context.Context) error {
 	}
 }
 
-// look finds out whether root leads to another directory now: no event reports a move of root, or a change of a link above it.
+// look finds out whether root leads to another directory now: no event reports a move of root, or a change
+// of a link above it.
 func (s *Source) look() {
 	is, err := os.Stat(s.given)
 	s.mu.Lock()
@@ -267,6 +268,7 @@ func (s *Source) event(rel string, action uint32) {
 		s.mu.Unlock()
 		return
 	}
-	// A change in a directory gives events of its own. The hint about a directory that comes or goes covers all that is in it.
+	// A change in a directory gives events of its own. The hint about a directory that comes or goes covers
+	// all that is in it.
 	s.pending.add(rel, action != windows.FILE_ACTION_MODIFIED)
 }
