@@ -16,29 +16,29 @@ import (
 
 const (
 	// pendingFrom, pendingMin and pendingMost are how many files workers read in
-	// windows at the same time: at first, however long that takes, and at most.
+	// windows at the same time: at first, at least (however slow the disk is), and at most.
 	pendingFrom = 16
 	pendingMin  = 8
 	pendingMost = 4 * content.WindowMax
-	// pendingFew is up to how many are so few that a slow disk is to be noticed before
-	// it is asked for more.
+	// pendingFew is a pace up to which a window counts by its own files alone, so that a
+	// slow disk is noticed before it is asked for more.
 	pendingFew = 64
-	// callFiles is as how many files a call counts. It reads several blocks, one after
-	// the other.
+	// One call counts as callFiles files. It reads several blocks, one after the other.
 	callFiles = 4
 	// longWindow is how long the reads of a window may take before the disk is asked
 	// for less. A run that is stopped waits for them.
 	longWindow = 40 * time.Millisecond
-	// longCall is how long as many calls as the disk may be asked for may take, for it
-	// to be asked for more. Those that follow may read more blocks.
+	// longCall is a time above which a call takes long. A disk is asked for more only if
+	// as many calls as it may be asked for would take no longer. Later calls may read more
+	// blocks.
 	longCall = 5 * time.Millisecond
-	// longInARow is how many calls in a row must take longer than longCall, for a disk to
-	// be asked for one at a time, and longAgain how many are enough the next time. One
-	// may have waited for a processor.
+	// longInARow is how many calls in a row must take longer than longCall for a disk to
+	// be asked for one call at a time. The next time, longAgain calls are enough. A single
+	// call may have waited for a processor.
 	longInARow = 4
 	longAgain  = 2
-	// quickInARow is how many windows must take less, once one was slow, before the
-	// disk is asked for more.
+	// quickInARow is how many windows must be quick, once one was slow, before the disk is
+	// asked for more, and how many calls must be.
 	quickInARow = 32
 )
 
@@ -48,23 +48,23 @@ var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), sys.Memory
 // A coldMode says whether a run reads from a disk, and then how.
 type coldMode struct {
 	on atomic.Bool
-	// window is how many files to read together. It is 0, and stays so, if none are,
-	// because descriptors are scarce.
+	// window is how many files to read together. If descriptors are scarce, it is 0, and
+	// stays 0: then no files are read together.
 	window    atomic.Int32
 	maxWindow int
 
 	windows turns
 	// calls are for what one worker waits for alone: the open or the listing of a
-	// directory, or a file. Each counts as callFiles.
+	// directory. Each counts as callFiles files.
 	calls    turns
 	callsNow atomic.Int32 // the pace of calls, unless directories come from the page cache
 	oneHead  bool         // one call at a time is best, or was until a few calls ago; guarded by calls.mu
-	waitsFor atomic.Int32 // what these wait for: diskUnknown and so on
+	waitsFor atomic.Int32 // what calls wait for: diskUnknown and so on
 
 	mu sync.Mutex // guards what follows
-	// readers are those that no worker has, of readersMade. A worker has one only while
-	// it visits a batch: it may be one of many that were started before the cold mode,
-	// and end after that.
+	// readers are those of the readersMade readers that no worker has. A worker has a
+	// reader only while it visits a batch: the worker may be one of many that were started
+	// before the cold mode, and end after the batch.
 	readers     []content.WindowReader
 	readersMade int
 	mostReaders int // does not change while workers run; 0: see shared.asksFirst
@@ -76,10 +76,11 @@ type coldMode struct {
 	disk listedAhead // nil: results come in order
 }
 
-// listedAhead is the files that workers do not read where they are listed: a diskOrder.
+// listedAhead takes the files that workers do not visit right after they have listed
+// them. It is a diskOrder.
 type listedAhead interface {
 	addFiles(n *node, look bool, files []names.Name, inodes []uint64)
-	// fitMemory keeps them to what a process has that may use limit bytes.
+	// fitMemory bounds the memory for files in a process that may use limit bytes.
 	fitMemory(limit int64)
 }
 
@@ -89,7 +90,7 @@ const (
 	diskNone // what is slow is not a disk: calls may wait in parallel
 )
 
-// turns are the right to ask a disk for files, which many workers want.
+// turns give workers, of which many may want it, the right to ask a disk for files.
 type turns struct {
 	mu      sync.Mutex // guards what follows
 	pace    pace
@@ -98,14 +99,14 @@ type turns struct {
 	wanted  []int         // files that they want
 }
 
-// A turn is a worker's right to read files files. With these, pending files are being
-// read, at the pace paced.
+// A turn is a worker's right to read so many files. Pending is how many files were being
+// read when the turn began, these included, and paced the pace at that time.
 type turn struct {
 	files, pending int
 	paced          pace
 }
 
-// begin makes c ready for workers workers, and windows of at most maxWindow files.
+// begin prepares c for a number of workers, and for windows of at most maxWindow files.
 func (c *coldMode) begin(workers, maxWindow int) {
 	if knobs.AlwaysCold {
 		c.on.Store(true)
@@ -119,9 +120,9 @@ func (c *coldMode) begin(workers, maxWindow int) {
 	c.window.Store(int32(min(c.windows.pace.window(), maxWindow)))
 }
 
-// enter turns the cold mode on, if that is of use for the directory of entry i of b,
-// and lets the queue have the entries that no worker has taken. The pin is that of
-// the worker that visits b.
+// enter turns the cold mode on if that is of use for the directory of entry i of b, and
+// gives the queue the entries that no worker has taken. It reports whether the cold mode
+// is on. The pin is that of the worker that visits b.
 func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
 	if c.on.Load() {
 		return true
@@ -152,7 +153,7 @@ func (c *coldMode) turnOn() {
 }
 
 // leave turns the cold mode off. The pool stays as small as it is: the files that are
-// listed ahead are still read in windows, and the next may wait for a disk again.
+// listed ahead are still read in windows, and later files may wait for a disk again.
 func (c *coldMode) leave() {
 	if knobs.AlwaysCold {
 		return
@@ -161,8 +162,9 @@ func (c *coldMode) leave() {
 	c.pool.wake() // there may be files that wait for the end of the listing
 }
 
-// takes reports whether files like those of b are to be listed ahead: those that are
-// to be looked at, and those that are to be read, once hooks.Unchanged has been asked.
+// takes reports whether files like those of b are to be listed ahead. These are the
+// files to be looked at, and the files to be read, once hooks.Unchanged, if set, has been
+// asked about them.
 func (c *coldMode) takes(b *batch) bool {
 	return c.disk != nil && c.on.Load() && (c.looksAt(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
 }
@@ -170,14 +172,14 @@ func (c *coldMode) takes(b *batch) bool {
 // looksAt reports whether the next step of files like those of b is to look at them.
 func (c *coldMode) looksAt(b *batch) bool { return c.cfg.looksAhead() && b.stage == stageListed }
 
-// addFiles lists the entries of b ahead, from from on.
+// addFiles lists the entries of b ahead, beginning with entry from.
 func (c *coldMode) addFiles(b *batch, from int) {
 	c.dirs.ref(b.node, len(b.entries)-from)
 	c.disk.addFiles(b.node, c.looksAt(b), b.entries[from:], b.inodes[from:])
 }
 
-// listAhead gives the entries of b that no worker has taken back to the queue.
-// It reports whether they are not the caller's any more.
+// listAhead gives the entries of b that no worker has taken back to the queue. If it
+// returns true, the caller must not visit them.
 func (c *coldMode) listAhead(b *batch) bool {
 	if b.isWindow() || !c.takes(b) {
 		return false
@@ -191,12 +193,12 @@ func (c *coldMode) listAhead(b *batch) bool {
 }
 
 // await makes a call that may wait for a disk, and lets the pool grow if calls block.
-// Until it is known what they wait for, few of those that are timed are made at the
-// same time, and if that is a disk, few of all: a run that is cancelled waits for
-// them, and a disk with one head serves one after the other. The call must not wait
-// for another worker. It returns as how much work it counts: 1 is little. If it
-// succeeds, dir returns the directory that it was about. The error is errStopped if
-// ctx, the run's, was cancelled before the call.
+// While it is unknown what calls wait for, few timed calls are made at the same time. If
+// they wait for a disk, few calls of any kind are: a run that is cancelled waits for all
+// of them, and a disk with one head serves them one after the other. The call must not
+// wait for another worker. It returns how much work it counts as; 1 is little. If it
+// succeeds, dir returns the directory that it was about. The error of await is
+// errStopped if ctx, the run's context, was cancelled before the call.
 func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyProbe, dir func() directory, call func() (work int, err error)) error {
 	disk := c.waitsFor.Load()
 	if !probe.isDue(c.pool) && (disk != diskSlow || m.unblocked >= shrinkAfter) {
@@ -289,9 +291,9 @@ func (c *coldMode) releaseCall(t turn, d time.Duration) {
 	q.admit(nil)
 }
 
-// maxListings returns how many directories may be partly listed, so that they are in
-// the order of the disk: while two are listed, one of them may find directories that
-// lie between both.
+// maxListings returns how many directories may be partly listed, so that directories are
+// listed in the order of the disk. While two are listed, either may find directories that
+// lie between the two.
 func (c *coldMode) maxListings() int {
 	if !c.on.Load() || c.waitsFor.Load() != diskSlow {
 		return math.MaxInt
@@ -299,8 +301,8 @@ func (c *coldMode) maxListings() int {
 	return int(c.callsNow.Load()) / callFiles
 }
 
-// listsQuickly is called when directories come from the page cache. A slow call takes
-// back what it does.
+// listsQuickly is called when directories come from the page cache. The next slow call
+// undoes what it does.
 func (c *coldMode) listsQuickly() {
 	c.callsNow.Store(pendingMost)
 	if c.cfg.looksAhead() {
@@ -308,7 +310,8 @@ func (c *coldMode) listsQuickly() {
 	}
 }
 
-// acquire waits for a turn of at most wanted files, and of at most most.
+// acquire waits for a turn of at most wanted files. Unless most is nil, the turn has no
+// more files than most says.
 func (q *turns) acquire(ctx context.Context, wanted int, most *atomic.Int32) turn {
 	q.mu.Lock()
 	if len(q.waiting) == 0 {
@@ -323,7 +326,7 @@ func (q *turns) acquire(ctx context.Context, wanted int, most *atomic.Int32) tur
 	select {
 	case t := <-mine:
 		return t
-	case <-ctx.Done(): // for all others too, so it does not matter what this one gets
+	case <-ctx.Done(): // this ends all other waits too, so it does not matter if mine still gets a turn
 		return turn{}
 	}
 }
@@ -336,7 +339,8 @@ func (q *turns) readAlone(alone bool) {
 	q.mu.Unlock()
 }
 
-// release is called with q.mu held, like admit and take. The disk was asked for asked files.
+// release ends a turn, for which the disk was asked for asked files at the same time. Like
+// admit and take, it is called with q.mu held.
 func (q *turns) release(t turn, asked int, reading time.Duration) {
 	if q.pace.files == t.paced.files { // it has not changed since
 		q.pace = q.pace.next(asked, reading)
@@ -356,7 +360,7 @@ func (q *turns) admit(most *atomic.Int32) {
 	}
 }
 
-// take returns a turn if the disk may be asked for that now.
+// take returns a turn if the disk may be asked for its files now.
 func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
 	if most != nil {
 		wanted = min(wanted, int(most.Load()))
@@ -409,8 +413,8 @@ func (c *coldMode) close() {
 	closing.Wait()
 }
 
-// A pace says how much a disk is asked for at the same time. One that serves a
-// request after the other is slow because of the sum of them, whoever makes them.
+// A pace says how much a disk is asked for at the same time. A disk that serves one
+// request after the other is slow because of all requests together, whoever makes them.
 type pace struct {
 	files  int  // in all windows that are read at the same time
 	slowed bool // a window was slow
@@ -420,8 +424,8 @@ type pace struct {
 }
 
 // next returns the pace after a window that was read in the time reading, while
-// pending files were being read, its own among them. Many disks are fast where files
-// lie side by side and slow elsewhere, so one slow window counts for long.
+// pending files were being read, those of the window among them. Many disks are fast where
+// files lie side by side and slow elsewhere, so one slow window counts for long.
 func (p pace) next(pending int, reading time.Duration) pace {
 	switch {
 	case reading > longWindow:
@@ -435,9 +439,10 @@ func (p pace) next(pending int, reading time.Duration) pace {
 	return p
 }
 
-// nextCall returns the pace after a call that took the time d, while pending files'
-// worth of calls were made. If some in a row take long, the disk has one head, which
-// goes from one to the other: one call alone finds what follows the last.
+// nextCall returns the pace after a call that took the time d, while calls that count as
+// pending files were made. If several calls in a row take long, the disk has one head,
+// which moves from one call's place to another's. A call that is alone finds the head
+// where the last call left it.
 func (p pace) nextCall(pending int, d time.Duration) pace {
 	switch {
 	case d > longCall:
@@ -455,9 +460,9 @@ func (p pace) nextCall(pending int, d time.Duration) pace {
 	return p
 }
 
-// window returns how many files a window has. Two are pending, so that the disk has
-// work while files are opened; but one alone where it has one head, which then goes on
-// behind the last.
+// window returns how many files a window has. Two windows are pending, so that the disk
+// has work while files are opened. Where the disk has one head, one window alone is
+// pending: the head then goes on behind the last file.
 func (p pace) window() int {
 	if p.alone {
 		return min(max(pendingMin, p.files), content.WindowMax)

@@ -10,28 +10,30 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// maxListedAhead is about how many bytes of memory the files and directories may
-// take that are listed ahead: a million files with names of 20 bytes. Tests set it.
+// maxListedAhead is about how many bytes of memory files and directories that are listed
+// ahead may take: those of a million files with names of 20 bytes. Tests set it.
 var maxListedAhead = 52 << 20
 
 // runSize is how many files are sorted at a time. Tests set it.
 var runSize = 4096
 
 const (
-	// memoryBesides is about what a process takes in the cold mode for everything else.
+	// memoryBesides is about how many bytes of memory a process takes in the cold mode
+	// for everything else.
 	memoryBesides = 24 << 20
 	// minListedAhead is enough for windows whose files lie side by side.
 	minListedAhead = 1 << 20
-	// fileCost and dirCost are the bytes of one, without its name.
+	// fileCost and dirCost are the bytes of memory of a file and of a directory,
+	// without its name.
 	fileCost = 32
 	dirCost  = 240
-	// looksFrom is how many sorted runs of files there are before the first is looked at
-	// while directories are listed.
+	// looksFrom is how many sorted runs of files there must be for a worker to look at
+	// files while directories are still listed.
 	looksFrom = 4
-	// tableInodes is how many inodes ext4 reads at a time, by default and in inodes of 256
-	// bytes. Two workers that look at some of them each would both ask for the rest.
+	// tableInodes is how many inodes ext4 reads at a time, by default and with inodes of
+	// 256 bytes. If two workers each looked at some of these, both would ask for the rest.
 	tableInodes = 512
-	// maxLooks is how many files a window has at most that are looked at.
+	// maxLooks is how many files a window of files to be looked at has at most.
 	maxLooks = content.WindowMax + tableInodes
 )
 
@@ -44,9 +46,9 @@ const (
 // the order of these numbers, and a disk reads neighbours in one request if it is
 // asked for them together.
 //
-// Files that are to be looked at are given while directories are listed, and the
-// lowest numbers come from many of them: so a disk reads each part of its tables of
-// inodes once.
+// To look at a file is to fetch its metadata. Files that are to be looked at are given
+// while directories are still listed. The lowest inode numbers then come from many
+// directories, so that a disk reads each part of its tables of inodes once.
 type diskOrder struct {
 	cold      *coldMode
 	readStage stage        // of all files that are to be read
@@ -58,22 +60,24 @@ type diskOrder struct {
 	dirBytes  int         // taken by dirs
 	looks     listedFiles // to be looked at
 	reads     listedFiles // to be read
-	fileBytes int         // taken by both, and by those visited since there were none
-	full      bool        // until no file is left
+	fileBytes int         // taken by looks and reads, and by the files given since both were last empty
+	full      bool        // maxListedAhead is reached; true until no file is left
 	withheld  int         // bytes of maxListedAhead that are not to be used
 	spare     []*batch
 }
 
-// fitMemory withholds what a process that may use limit bytes of memory cannot have.
-// The garbage collector lets a heap grow to twice what is in use.
+// fitMemory withholds the part of maxListedAhead that does not fit into a process that
+// may use limit bytes of memory. It halves what the limit leaves, because the garbage
+// collector lets a heap grow to twice what is in use.
 func (q *diskOrder) fitMemory(limit int64) {
 	q.mu.Lock()
 	q.withheld = int(max(0, int64(maxListedAhead)-max(minListedAhead, (limit-memoryBesides)/2)))
 	q.mu.Unlock()
 }
 
-// take gives files to be read only when nothing is being listed any more: a file that
-// is next to one of them on the disk may be in any directory.
+// take gives files to be read only when nothing is being listed any more, unless the
+// memory for them is full or the cold mode is off: the file that is next to one of them
+// on the disk may be in any directory.
 func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,8 +90,8 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	return nil, q.takeDir()
 }
 
-// due returns the files of which take gives a window, if it does, and whether it is of
-// all or of the sorted ones.
+// due returns the files from which take makes a window, or nil if it makes none, and
+// whether the window is from all of them or only from the sorted ones.
 func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
 	all = q.full || !q.cold.on.Load() || listed == 0 && q.unlisted() == 0
 	switch {
@@ -99,7 +103,7 @@ func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
 	return nil, false
 }
 
-// unlisted returns how many directories are to be listed, and backlogs of names.
+// unlisted returns how many directories and backlogs of names are to be listed.
 func (q *diskOrder) unlisted() int {
 	k := len(q.stack) + len(q.dirs.nodes)
 	if k == 0 && q.given.isReady() {
@@ -241,7 +245,7 @@ type listedFiles struct {
 
 func (l *listedFiles) add(f listedFile) {
 	if l.unsorted == nil && len(l.runs) > 0 {
-		l.unsorted = make([]listedFile, 0, runSize) // what append outgrows would be much garbage
+		l.unsorted = make([]listedFile, 0, runSize) // append would leave much garbage as the slice grows
 	}
 	l.unsorted = append(l.unsorted, f)
 	l.count++
@@ -287,7 +291,7 @@ func (f listedFile) compare(g listedFile) int {
 	return cmp.Or(cmp.Compare(f.node.device, g.node.device), cmp.Compare(f.inode, g.inode))
 }
 
-// shares reports whether one read of a table of inodes has those of both.
+// shares reports whether one read of a table of inodes has the inodes of both files.
 func (f listedFile) shares(g listedFile) bool {
 	return f.inode/tableInodes == g.inode/tableInodes && f.node.device == g.node.device
 }
@@ -307,9 +311,9 @@ func (h *fileHeap) Pop() any {
 	return run
 }
 
-// A dirHeap is directories. In front is the one that follows the last that was
-// taken; the lowest inode number follows the highest, so that a disk's head goes
-// back once for all that was found behind it.
+// A dirHeap is directories in the order of their inode numbers. In front is the
+// directory that follows the one taken last. After the highest number comes the lowest,
+// so that a disk's head goes back once for all directories that were found behind it.
 type dirHeap struct {
 	nodes []*node
 	last  uint64

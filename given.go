@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// givenCost, givenDirCost and givenRunCost are the bytes of a name, a directory and
-	// a run of names in order, without what they are called.
+	// givenCost, givenDirCost and givenRunCost are the bytes of memory that a name, a
+	// directory and a run of names in order take besides the bytes of their names.
 	givenCost    = 17
 	givenDirCost = 400
 	givenRunCost = 400
@@ -28,13 +28,14 @@ const (
 	maxGivenParts = 4096
 )
 
-// A givenSource pulls the names of Options.Files from their iterator, which may wait
-// for long, on a goroutine that is no worker until the iterator has returned. What
-// no worker has taken yet is the backlog: it grows while all workers are busy, and a
-// worker that has nothing else to do takes all of it, also if that is one name. So
-// names are processed as they come, and many at a time where they come fast.
+// A givenSource pulls the names of Options.Files from their iterator. The iterator may
+// wait for long, so the goroutine that pulls is no worker until the iterator has
+// returned. The names that no worker has taken yet are the backlog. It grows while all
+// workers are busy, and a worker that has nothing else to do takes all of it, even if it
+// is a single name. So names are processed as they come, and many at a time if they come
+// fast.
 //
-// A backlog is grouped by directory while it grows, or in the order of the names if
+// While a backlog grows, its names are grouped by directory, or kept in their order if
 // the results are in order.
 type givenSource struct {
 	all        iter.Seq[string]
@@ -67,8 +68,8 @@ type givenBacklog struct {
 	cost  int
 }
 
-// An entryOf is the key of a directory. With whole paths as keys, a deep directory
-// and those above it would take the square of the depth.
+// An entryOf is the key of a directory. With whole paths as keys, the memory for a deep
+// directory and those above it would grow with the square of the depth.
 type entryOf struct {
 	parent *node
 	name   string
@@ -93,7 +94,7 @@ func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 		s.add(name)
 		first, full := s.backlog.count == 1, s.backlog.cost >= s.maxBacklog
 		s.mu.Unlock()
-		if first { // of all the others, a worker that looks for work learns
+		if first { // the other names need no wake: a worker that looks for work finds them
 			s.wake()
 		}
 		for ; full; full = s.isFull() {
@@ -136,8 +137,9 @@ func (s *givenSource) isOver() bool {
 	return s.backlog == nil && s.ended
 }
 
-// take makes the backlog what root is to list, and returns root, or else nil. The one
-// before must have been scanned to its end, so that few are in memory.
+// take makes the backlog what root is to list, and returns root. It returns nil if
+// there is no backlog, or if the backlog taken before has not been scanned to its end:
+// so few backlogs are in memory.
 func (s *givenSource) take() *node {
 	if s == nil {
 		return nil
@@ -156,7 +158,7 @@ func (s *givenSource) take() *node {
 	return s.root
 }
 
-// lists reports whether what n lists is backlogs.
+// lists reports whether n is the node that lists the backlogs: root, with Options.Files.
 func (s *givenSource) lists(n *node) bool { return s != nil && n == s.root }
 
 // scanned says that n has been scanned to its end.
@@ -213,16 +215,17 @@ func (s *givenSource) isName(name string) bool {
 // bytesOf returns the bytes of s, which must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// enter makes the directory with this path the one that add puts names into, and
-// reports whether there can be one. Names tend to come in the order of their paths:
-// what the path has in common with the one before is not looked up again.
+// enter makes the directory with this path the one into which add puts names. It
+// reports false if no directory can have this path. Names tend to come in the order of
+// their paths, so enter does not look up again what the path has in common with the path
+// before.
 func (s *givenSource) enter(path string) bool {
 	b := s.backlog
 	if n := b.paths[path]; n != nil {
 		b.path, b.dir = path, n
 		return true
 	}
-	n, end := b.dir, len(b.path) // n's path is path[:end], once that is a part of both
+	n, end := b.dir, len(b.path) // n's path is b.path[:end], and behind the loop a part of both paths
 	for same := commonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; n = n.parent {
 		end = max(0, end-len(n.name.String())-1)
 	}

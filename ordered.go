@@ -7,7 +7,7 @@ import "sync"
 // in order, and not too far ahead of what has been delivered; but the span that is
 // delivered next can always be begun, so that nothing waits for ever.
 type ordered struct {
-	limit int          // the most results that are begun and not delivered, but for the next
+	limit int          // the most results that are begun and not delivered, without those of the next span
 	wake  func()       // called when there is room for more
 	given *givenSource // nil without Options.Files
 
@@ -19,8 +19,8 @@ type ordered struct {
 	waiting bool // the loop waits for head
 }
 
-// A worker may be orderedAhead results ahead of the loop that takes them, and all
-// together orderedMin: some readaheads for each.
+// Each worker may be orderedAhead results ahead of the loop that takes them, and all
+// workers together orderedMin more: some readaheads for each.
 const (
 	orderedAhead = 4 * spanSize
 	orderedMin   = 8 * spanSize
@@ -116,8 +116,8 @@ func (q *ordered) add(n *node, r scanResult) {
 	}
 }
 
-// expand puts the spans of the directory n, which has been listed, behind it. The last
-// of them may be n's own again.
+// expand puts the spans of the directory n, which has been listed, behind n's own span.
+// The last of them may be another span of n: see scanRuns.
 func (q *ordered) expand(n *node) {
 	d := n.span
 	d.expanded = true
@@ -155,7 +155,7 @@ func (q *ordered) remove(s *span) {
 
 // visited marks the file at pos as visited.
 func (q *ordered) visited(pos *position) {
-	if pos.sent { // and marked by send
+	if pos.sent { // send has marked it
 		return
 	}
 	q.mu.Lock()
@@ -173,7 +173,8 @@ func (q *ordered) signal(s *span) {
 }
 
 // An orderedOutlet hands results from the workers to the loop over Stream or Walk
-// in order. Workers do not wait for the loop: they find nothing to begin.
+// in order. Workers do not wait in send: if they are too far ahead of the loop, the
+// queue has nothing for them to begin.
 type orderedOutlet[T any] struct {
 	*ordered
 	closed bool // all workers have returned
@@ -244,7 +245,7 @@ func (q *orderedOutlet[T]) collect(to []result[T]) (_ []result[T], advanced bool
 			break
 		}
 		q.begun -= s.weight()
-		q.head, s.next, advanced = s.next, nil, true // root's span would keep all others through next
+		q.head, s.next, advanced = s.next, nil, true // else root's span would keep all others through next
 	}
 	return to, advanced
 }

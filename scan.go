@@ -17,7 +17,7 @@ import (
 // scan lists a part of n. While the listing goes on, n is pinned.
 func (w *worker) scan(n *node) scanResult {
 	if w.order != nil {
-		defer func(was position) { w.pos = was }(w.pos) // a visit's, which may wait for a descriptor
+		defer func(was position) { w.pos = was }(w.pos) // of a visit, which scans while it waits for a descriptor
 		w.pos = position{span: n.span, file: -1}
 	}
 	if w.order != nil && n.given != nil {
@@ -60,7 +60,7 @@ func (w *worker) begin(n *node) bool {
 		var why SkipReason
 		why, err = w.judgeGiven(n)
 		if selected = why == notSkipped; !selected {
-			w.dirs.release(n, 0, 1) // which is open
+			w.dirs.release(n, 0, 1) // judgeGiven has opened n
 			w.skipGiven(n, n.given, why)
 		}
 	}
@@ -70,7 +70,7 @@ func (w *worker) begin(n *node) bool {
 	if selected && err == nil {
 		err = w.open(n)
 	}
-	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference
+	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference to its parent
 		w.dirs.release(n.parent, 0, 1)
 	}
 	switch {
@@ -101,8 +101,8 @@ func (w *worker) begin(n *node) bool {
 	return true
 }
 
-// reopen reads the ignore files among n's buffered entries and then opens n. If n
-// were open while they are read, it would keep a descriptor during the wait for
+// reopen reads the ignore files among n's buffered entries and then opens n. N is
+// closed while it reads them: open, n would keep a descriptor during a wait for
 // another.
 func (w *worker) reopen(n *node) bool {
 	err := w.readIgnoreFiles(n, n.buffer.git, func(name string) bool { return slices.Contains(n.buffer.ignore, name) })
@@ -117,9 +117,9 @@ func (w *worker) reopen(n *node) bool {
 	return true
 }
 
-// selectDir reports whether Options.SelectDir, or Walk's Stat of the directory,
-// lets n be opened. It is called here, and not while n's parent is listed, since w
-// now uses no directory whose descriptor another worker could wait for.
+// selectDir reports whether n may be opened. Options.SelectDir may refuse n, and Walk
+// may fail to fetch n's metadata. Begin calls it, and not the scan of n's parent, because
+// w now uses no directory whose descriptor another worker could wait for.
 func (w *worker) selectDir(n *node) bool {
 	if w.calls.selectDir == nil || n.parent == nil || n.isLinks() {
 		return true
@@ -154,8 +154,8 @@ func (w *worker) selectDir(n *node) bool {
 // listedQuickly is how many entries a call lists in much less time than knobs.SlowCall.
 const listedQuickly = 64
 
-// open opens and pins n. It waits while there is no descriptor. One of several links
-// that cannot be resolved for long is a failure of its own.
+// open opens and pins n. It waits while there is no descriptor. If n stands for several
+// links and one of them cannot be resolved for long, that link is a failure of its own.
 func (w *worker) open(n *node) error {
 	err := w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
 	if err != nil && err != errStopped && n.isLinks() {
@@ -177,8 +177,8 @@ func (w *worker) openOnce(n *node) error {
 	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }
 
-// skipOpened reports whether n, which is open, is not to be listed because of what
-// it is, or because that is unknown.
+// skipOpened reports whether n, which is open, is not to be listed: because it has been
+// entered before, because of its device, or because these are unknown.
 func (w *worker) skipOpened(n *node) bool {
 	if n.isLinks() {
 		return false
@@ -213,8 +213,8 @@ func (w *worker) failDir(n *node, err error) {
 	}
 }
 
-// list takes a part of the listing of n, or of what stands for one, and reports
-// whether it goes on.
+// list takes a part of the listing of n, or of what n has in place of a listing, and
+// reports whether there is more.
 func (s *scanner) list(n *node) (more bool) {
 	w := s.w
 	if n.given != nil {
@@ -295,11 +295,11 @@ func (s *scanner) result(more bool) scanResult {
 	} else {
 		w.dirs.release(n, 1, 1)
 	}
-	s.batch = nil // the caller's now; if release has panicked, finish counts its entries
+	s.batch = nil // it is the caller's now; if release panics before this, finish counts its entries
 	return r
 }
 
-// add takes one entry. It copies the bytes of name if it keeps them.
+// add takes one entry. It copies the bytes of the name if it keeps the name.
 func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
@@ -331,9 +331,10 @@ func (s *scanner) add(e *listedEntry) {
 	b.marked = b.marked || typ == 0 && slices.Contains(w.cfg.skipMarked, string(name))
 }
 
-// canOpen reports whether a name opens nothing else than the entry. An fs.FS can
-// list a NUL byte, at which a system call would end the name. Windows has separators,
-// drives and devices besides the slash, and takes dots and spaces from a name's end.
+// canOpen reports whether a name can open nothing but the entry. An fs.FS can list a
+// name with a NUL byte, at which a system call would end the name. Windows has another
+// separator besides the slash, drives and devices, and removes dots and spaces from the
+// end of a name.
 func (c *config) canOpen(name []byte) bool {
 	if c.fsys != nil {
 		return bytes.IndexByte(name, 0) < 0
@@ -358,9 +359,9 @@ func (s *scanner) classifyBuffer() {
 	}
 }
 
-// sortUntil sorts s, which may be very long, unless the run is stopped: then s is
-// soon in any order. All that is left compares as equal, which slices.SortFunc
-// takes for sorted.
+// sortUntil sorts s, which may be very long. If the run is stopped, it returns soon and
+// leaves s in any order: from then on all elements compare as equal, which
+// slices.SortFunc takes for sorted.
 func sortUntil[E any](s []E, compare func(a, b E) int, stopped func() bool) {
 	calls, over := 0, false
 	slices.SortFunc(s, func(a, b E) int {
@@ -435,7 +436,7 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 	s.batch.inodes = append(s.batch.inodes, inode)
 }
 
-// addLink adds the entry that a link of s.node stands for.
+// addLink adds the link name of s.node as an entry of the kind that its target t is.
 func (s *scanner) addLink(name names.Name, t target) {
 	w := s.w
 	why := w.links.excludedTarget(t)
@@ -471,7 +472,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 		return
 	}
 	kept = s.keep(name, kept)
-	visitLater := w.calls.selectDir != nil // which must return true first, see worker.selectDir
+	visitLater := w.calls.selectDir != nil // selectDir must return true first, see worker.selectDir
 	var sub *node
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
 		sub = s.node.child(kept, inode)

@@ -10,9 +10,9 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// The names of Options.Files are scanned as if a directory listed them: each
-// directory that has some is opened by its own name in its parent, so that one
-// behind a link is not reached. What a name is shows when it is opened.
+// The names of Options.Files are scanned as if a directory listed them. Each directory
+// that has some of them is opened by its own name in its parent, so that a directory
+// behind a link is not reached. Only the open of a name shows what it leads to.
 
 // listGiven takes a part of the names in a directory, or those of a backlog that are
 // root's own, and reports whether there are more.
@@ -22,7 +22,7 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 		if w.stopped() {
 			return false
 		}
-		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // which may be empty
+		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // the name may be empty
 		w.counts.found++
 	}
 	if why := w.skipsGivenRoot(); why != notSkipped { // this is root: nothing below it is begun
@@ -66,9 +66,9 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	return len(g.files) > 0
 }
 
-// inodeOf returns the inode number of an entry, or else its place among the names.
-// A look at each name takes time, but where names are not in the order of the disk
-// it takes a tenth of the requests, or fewer.
+// inodeOf returns the inode number of an entry, or, if that is unknown, place, which
+// is the entry's place among the names. A look at each name takes time. But if the names
+// are not in the order of the disk, the disk then needs a tenth of the requests, or fewer.
 func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 	if s.w.stopped() { // a look may have to wait for the disk
 		return place
@@ -79,17 +79,19 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 	return place
 }
 
-// skipsGivenRoot returns why all names are skipped since root is left out.
+// skipsGivenRoot returns why root is left out, and so all names are skipped, or
+// notSkipped.
 func (w *worker) skipsGivenRoot() SkipReason {
 	if s := w.given; !s.rootJudged {
 		s.rootJudged = true
-		s.rootSkip, _ = w.judgeGiven(w.root) // which is open: an error is a stop
+		s.rootSkip, _ = w.judgeGiven(w.root) // root is open: an error says that the run is stopped
 	}
 	return w.given.rootSkip
 }
 
-// skipsGiven returns why all names in n, of a backlog in order, are skipped since n or
-// a directory above it is left out, or fail since one of them cannot be judged.
+// skipsGiven returns why n or a directory above n is left out, so that all names in n
+// are skipped, or notSkipped. An error says that one of these directories cannot be
+// judged, so that all names in n fail. It is for backlogs in order.
 func (w *worker) skipsGiven(n *node) (SkipReason, error) {
 	if n.parent == nil {
 		return w.skipsGivenRoot(), nil
@@ -113,10 +115,10 @@ func (w *worker) skipsGiven(n *node) (SkipReason, error) {
 	return n.given.skip, n.given.err
 }
 
-// judgeGiven returns why n, a directory that Options.Files names entries of, is left
-// out because of what is in it. It reads n's ignore files. Nothing has listed n: each
-// name that matters is looked up. An error is one of each name in n: what the files
-// ignore is unknown.
+// judgeGiven returns why n is left out because of what is in it, or notSkipped, and
+// reads n's ignore files. In n are names of Options.Files. Nothing has listed n, so
+// judgeGiven looks up each name that matters. An error is a failure of each name in n,
+// because what the ignore files ignore is then unknown.
 func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 	if len(w.cfg.ignoreNames) == 0 && len(w.cfg.skipMarked) == 0 && !w.cfg.gitIgnore {
 		return notSkipped, nil
@@ -141,7 +143,7 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 // typeOfGiven returns the type of the entry name of n.
 func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err error) {
 	err = w.withDirAside(n, func(d directory) error {
-		if f, ok := d.(*fsDir); ok { // whose stat gives an error its reason, with more opens
+		if f, ok := d.(*fsDir); ok { // the stat of an fsDir finds the reason of an error, with more opens
 			info, err := fs.Lstat(f.fsys, f.join(name.String()))
 			if err != nil {
 				return asFSError(err)
@@ -156,7 +158,7 @@ func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err err
 	return typ, err
 }
 
-// skipGiven counts names in n and below that are skipped since their directory is.
+// skipGiven counts the names in n and below as skipped, because n is left out.
 func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
 	for _, part := range g.files {
 		for _, name := range part {
@@ -172,16 +174,17 @@ func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
 	}
 }
 
-// skipGivenTree counts n, a directory to be listed, if why is a reason for which
-// directories are counted: not by path or name, see Report.
+// skipGivenTree counts n, a directory to be listed, as skipped, if why is one of the
+// reasons for which a Report counts directories: none by path or name.
 func (w *worker) skipGivenTree(n *node, why SkipReason) {
 	if why == SkippedSelectDir || why == SkippedMarked {
 		w.skipFound(why, n, "", fs.ModeDir)
 	}
 }
 
-// failGiven makes each name below n, which cannot be opened, a failure of its own, if
-// the filters do not leave it out. Select is asked when the name is visited.
+// failGiven is called if n cannot be opened. It makes each name below n a failure of
+// its own, unless the filters leave the name out. Select is asked when the name is
+// visited.
 func (w *worker) failGiven(n *node, err error) {
 	for _, part := range n.given.files {
 		if w.stopped() {
@@ -207,9 +210,10 @@ func (w *worker) failGiven(n *node, err error) {
 	}
 }
 
-// filterGiven skips names in n, which no directory above leaves out, and returns the
-// others. These are found once the pool has them: until then a callback may panic, and
-// nobody would abandon them. It changes files.
+// filterGiven skips the names in n that the filters leave out, and returns the others. N
+// and the directories above it are not left out. The caller counts the others as found
+// once all callbacks have returned: if one panicked before the pool had these names,
+// nobody would count them as abandoned. It overwrites files.
 func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
@@ -222,8 +226,8 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	return kept
 }
 
-// scanRuns makes spans of a backlog whose names are in order. Behind them it puts a
-// span of n again, for the next backlog. Without any names, there are no more.
+// scanRuns makes spans of a backlog whose names are in order. After them it puts another
+// span of n, for the next backlog. A backlog without names says that no more will come.
 func (w *worker) scanRuns(n *node) scanResult {
 	if len(n.given.runs) == 0 {
 		return scanResult{}
@@ -260,7 +264,7 @@ func (w *worker) addTreeSpan(root, n *node) {
 		n.ignore = n.parent.ignore
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)
-		w.dirs.ref(n.parent, 1) // which n gives up when it is begun
+		w.dirs.ref(n.parent, 1) // n gives up the reference when it is begun
 	}
 }
 
@@ -281,7 +285,7 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 	for err == nil && w.cfg.followFiles && len(kept) > 0 {
 		k := slices.IndexFunc(kept, func(name names.Name) bool {
 			typ, err := w.typeOfGiven(r.node, name)
-			return err == nil && typ == fs.ModeSymlink // the open says what is wrong
+			return err == nil && typ == fs.ModeSymlink // after an error, the open of the name says what is wrong
 		})
 		w.pin.drop(&w.dirs)
 		if k < 0 {
@@ -291,7 +295,7 @@ func (w *worker) addFileSpan(root *node, r *givenRun) {
 		n := r.node.childForLinks(kept[k : k+1])
 		n.span = &span{node: n}
 		root.spans = append(root.spans, n.span)
-		w.dirs.ref(r.node, 1) // which n gives up when it is begun
+		w.dirs.ref(r.node, 1) // n gives up the reference when it is begun
 		kept = kept[k+1:]
 	}
 	w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept), err: err})
