@@ -35,7 +35,7 @@ func plantBench(b *testing.B) (root string) {
 
 func size(f *fileproc.File) (int, error) { return len(f.Data()), nil }
 
-// BenchmarkStart is from the call of Changes to the first Settled, with nothing changed, and the same by incremental.Stream.
+// BenchmarkStart measures the time from the call of Changes to the first Settled, with nothing changed, and the same with incremental.Stream.
 func BenchmarkStart(b *testing.B) {
 	root := plantBench(b)
 	inc := incremental.Options[int]{File: filepath.Join(b.TempDir(), "c"), Version: "1"}
@@ -70,7 +70,7 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// watchBench starts a loop and returns its watcher, and what it has got: at most so many changes at a time.
+// watchBench starts a loop. It returns the loop's watcher, and a channel of the changes, which holds a limited number of them.
 func watchBench(b *testing.B, root string, most int, set func(*Watcher[int])) (*Watcher[int], <-chan Change[int]) {
 	w := New(root, incremental.Options[int]{File: filepath.Join(b.TempDir(), "c"), Version: "1"}, fileproc.Options{}, size)
 	w.Quiet = -1
@@ -95,7 +95,7 @@ func watchBench(b *testing.B, root string, most int, set func(*Watcher[int])) (*
 	return w, got
 }
 
-// BenchmarkChange is from close(2) of a written file until the loop has its result, without a quiet time.
+// BenchmarkChange measures the time from close(2) of a written file until the loop has its result, without a quiet time.
 func BenchmarkChange(b *testing.B) {
 	root := plantBench(b)
 	_, got := watchBench(b, root, 1<<20, func(*Watcher[int]) {})
@@ -121,8 +121,8 @@ func BenchmarkChange(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds()), "p95-µs")
 }
 
-// BenchmarkSwitch changes 10,000 of 100,000 files, each of which is processed once, and compares with runs over these names:
-// one that keeps nothing, and one that loads and saves what is known of all files.
+// BenchmarkSwitch changes 10,000 of 100,000 files, so that the loop processes each of these once. It compares this with runs over
+// the same names: a run that keeps nothing, and a run that loads and saves what is known of all files.
 func BenchmarkSwitch(b *testing.B) {
 	root := plantBench(b)
 	var names []string
@@ -175,7 +175,7 @@ func BenchmarkSwitch(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory is the memory of a loop over empty directories, for each of them.
+// BenchmarkMemory measures the memory of a loop over empty directories, per directory.
 func BenchmarkMemory(b *testing.B) {
 	root := b.TempDir()
 	const dirs = 20_000

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHistories lets a tree change at random while a loop follows it. At rest, what the loop has got is what a full run gives.
+// TestHistories lets a tree change at random while a loop follows it. At rest, the loop has the results of a full run.
 // FILEPROC_WATCHED is the number of rounds, of 10 to 100 changes each; FILEPROC_SEED repeats one history that has failed.
-// FILEPROC_FEW_WATCHES says that most directories are polled.
+// FILEPROC_FEW_WATCHES tells the test that most directories are polled.
 func TestHistories(t *testing.T) {
 	rounds := testtree.Rounds(t, "FILEPROC_WATCHED", 60)
 	seed, only := uint64(time.Now().UnixNano()), os.Getenv("FILEPROC_SEED")

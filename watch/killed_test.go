@@ -18,7 +18,7 @@ import (
 
 const killedVariable = "FILEPROC_WATCH_KILLED"
 
-// TestKilledLoop is what TestKilled starts: a loop that saves soon after each change, and prints what it gets.
+// TestKilledLoop is the program that TestKilled starts: a loop that saves soon after each change, and prints what it gets.
 func TestKilledLoop(t *testing.T) {
 	dir := os.Getenv(killedVariable)
 	if dir == "" {
@@ -40,7 +40,7 @@ func TestKilledLoop(t *testing.T) {
 	}
 }
 
-// TestKilled: the first burst of a loop gives what a full run gives, whenever the loop before it was killed, and whatever has changed since.
+// TestKilled: the first burst of a loop gives the results of a full run, whenever the previous loop was killed, and whatever has changed since.
 // FILEPROC_WATCHED is six times the number of kills.
 func TestKilled(t *testing.T) {
 	if testing.Short() {

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A model is a loop in a world in memory: a clock that a test moves, a file system whose times are that clock's, and a source of events
-// that the test may let lose, delay, repeat and reorder them, or refuse watches. No test waits, and each time is exact.
+// A model is a loop in a world in memory: a clock that a test moves, a file system whose times are that clock's, and a source of events.
+// The test may make the source lose, delay, repeat and reorder events, or refuse watches. No test waits, and each time is exact.
 //
 // A test sets up fields, calls start, and then changes files, moves the clock by after or sync, and says what the loop must have yielded.
 type model struct {
@@ -32,7 +32,7 @@ type model struct {
 	w     *Watcher[string] // its arguments may be set before start
 	world *world
 
-	// Events, from when on they are set. Nil: each change gives its hints at once; each directory may be watched; all is well.
+	// How events behave, from the moment when a field is set. Nil: each change gives its hints at once; each directory may be watched; all is well.
 	tell    func(hints []events.Hint) []events.Hint // what becomes of the hints of a change
 	late    func(events.Hint) time.Duration         // how late one comes
 	add     func(rel string) error
@@ -62,9 +62,9 @@ type model struct {
 	last    error
 }
 
-const settles = 2 * time.Second // after it has been written, a file shows each later change
+const settles = 2 * time.Second // the age from which a file shows each later change
 
-// inModel runs a test in a bubble of its own, in which the goroutines of the loop have to end.
+// inModel runs a test in a separate bubble. The goroutines of the loop have to end in it.
 func inModel(t *testing.T, test func(m *model)) {
 	t.Helper()
 	testtree.Set(t, &fsinfo.Settled, settles)
@@ -94,7 +94,7 @@ func newModel(t *testing.T, file string) *model {
 	return m
 }
 
-// step is called for what the loop does in each turn. One that is busy for ever would never let the clock move.
+// step counts what the loop does in each turn, and fails if that is too much: a loop that is always busy would never let the clock move.
 func (m *model) step() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,7 +213,7 @@ func (m *model) want(bursts ...string) {
 	require.Equal(m, bursts, m.take())
 }
 
-// after moves the clock. It fails the test unless nothing comes before it has moved by d, and these bursts at that moment.
+// after moves the clock by d. It fails the test unless nothing comes before the end of d, and these bursts come at that moment.
 func (m *model) after(d time.Duration, bursts ...string) {
 	m.Helper()
 	time.Sleep(d - 1)
@@ -222,7 +222,7 @@ func (m *model) after(d time.Duration, bursts ...string) {
 	m.want(bursts...)
 }
 
-// rest lets the time pass in which files settle, and takes what comes.
+// rest lets the time pass in which files settle, and drops the bursts that come.
 func (m *model) rest() {
 	time.Sleep(2 * settles)
 	m.take()
@@ -256,7 +256,7 @@ func (m *model) takeLooks() int {
 	return n
 }
 
-// isIdle fails the test if the loop does anything in so long, be it only to wake up, but once, to save.
+// isIdle fails the test if the loop does anything within that time, even if it only wakes up. One save is allowed.
 func (m *model) isIdle(d time.Duration) {
 	m.Helper()
 	synctest.Wait()
@@ -335,7 +335,7 @@ func (m *model) rename(from, to string) {
 	m.hint(to, isDir)
 }
 
-// moveRoot moves root, or moves it back. The source says so, if there is one.
+// moveRoot moves root, or moves it back. The source, if there is one, tells of it.
 func (m *model) moveRoot(from, to string) {
 	m.world.move(from, to)
 	m.mu.Lock()
@@ -402,7 +402,7 @@ func (m *model) open(root string) (source, error) {
 	return m.source, nil
 }
 
-// A fakeSource tells of what happens in the directories that were added.
+// A fakeSource tells of changes in the directories that were added.
 type fakeSource struct {
 	m     *model
 	ready chan struct{}
@@ -475,7 +475,7 @@ func (s *fakeSource) Take() []events.Hint {
 	return hints
 }
 
-// Sync lets no hint be late.
+// Sync makes late hints come at once.
 func (s *fakeSource) Sync(context.Context) error {
 	s.m.mu.Lock()
 	for timer, h := range s.late {

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMounts: what is mounted over a directory takes the place of its files, until it is unmounted.
+// TestMounts: the files of a mount replace those of the directory below it, until it is unmounted.
 func TestMounts(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1", "d/b=2")
@@ -41,8 +41,8 @@ func TestMounts(t *testing.T) {
 	require.Equal(t, []string{"d/b=2 new", "d/e/c deleted"}, f.take())
 }
 
-// TestDirectoryHasTwoPaths: a directory that a mount shows twice, root itself among them, does not keep the loop busy, and a change in
-// it comes by both paths.
+// TestDirectoryHasTwoPaths: a bind mount may show a directory, or root itself, at a second path. It does not keep the loop busy, and
+// each change there comes by both paths.
 func TestDirectoryHasTwoPaths(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1", "d/b=2", "self/")
@@ -90,7 +90,7 @@ func unmountBelow(dir string) error {
 	return err
 }
 
-// TestFewDescriptors: at a limit that is nearly reached, all files come.
+// TestFewDescriptors: all files come although the limit of descriptors is nearly reached.
 func TestFewDescriptors(t *testing.T) {
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
@@ -106,7 +106,7 @@ func TestFewDescriptors(t *testing.T) {
 	require.Equal(t, []string{"d/e/f/g/h/i000001.md=changed changed"}, f.take())
 }
 
-// TestHistoriesWithFewWatches is TestHistories for a user who may have 12 watches: root's, what is above it, and a few.
+// TestHistoriesWithFewWatches is TestHistories for a user who may have 12 watches: for root, the directories above it, and a few others.
 func TestHistoriesWithFewWatches(t *testing.T) {
 	limit := func(n int, args ...string) ([]byte, error) {
 		args = append([]string{"-c", fmt.Sprintf(`echo %d >/proc/sys/user/max_inotify_watches && exec "$0" "$@"`, n)}, args...)

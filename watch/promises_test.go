@@ -27,7 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestModelBeginning: the first burst yields all results, and is Settled, also if there is none.
+// TestModelBeginning: the first burst yields all results, and ends with Settled even if there is no result.
 func TestModelBeginning(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1", "d/b=2", "d/x=!", "d/s=?")
@@ -47,7 +47,7 @@ func TestModelBeginning(t *testing.T) {
 	})
 }
 
-// TestModelQuiet: a change is looked at once nothing has changed for the quiet time, 50 ms if none is set.
+// TestModelQuiet: the loop looks at a change when nothing has changed for the quiet time, which is 50 ms by default.
 func TestModelQuiet(t *testing.T) {
 	for _, tc := range []struct{ set, is time.Duration }{{0, 50 * time.Millisecond}, {300 * time.Millisecond, 300 * time.Millisecond}} {
 		inModel(t, func(m *model) {
@@ -73,7 +73,7 @@ func TestModelQuiet(t *testing.T) {
 	})
 }
 
-// TestModelMaxWait: a file that is written all the time is looked at after MaxWait, one second if none is set, and so again and again.
+// TestModelMaxWait: the loop looks at a file that is written all the time after each MaxWait, which is one second by default.
 func TestModelMaxWait(t *testing.T) {
 	for _, tc := range []struct{ set, is time.Duration }{{0, time.Second}, {200 * time.Millisecond, 200 * time.Millisecond}} {
 		inModel(t, func(m *model) {
@@ -92,7 +92,7 @@ func TestModelMaxWait(t *testing.T) {
 	}
 }
 
-// TestModelOneBurst: what changes within the quiet time comes in one burst, a file once, however many events tell of it.
+// TestModelOneBurst: all changes within the quiet time come in one burst, which has each file once, however many events tell of it.
 func TestModelOneBurst(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.tell = func(hints []events.Hint) []events.Hint { return slices.Repeat(hints, 3) }
@@ -111,7 +111,7 @@ func TestModelOneBurst(t *testing.T) {
 	})
 }
 
-// TestModelNothingNew: a burst in which no result has changed yields nothing, and calls nothing.
+// TestModelNothingNew: a burst in which no result has changed yields nothing and does not call fn.
 func TestModelNothingNew(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.write("a", "1")
@@ -128,8 +128,8 @@ func TestModelNothingNew(t *testing.T) {
 	})
 }
 
-// TestModelStillDay: while nothing happens and events tell of all, a loop looks at no file. What was written last it looks at once more, when
-// that has settled.
+// TestModelStillDay: while nothing happens and events cover the tree, a loop looks at no file. After a write it looks at the file once
+// more, when the file has settled.
 func TestModelStillDay(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1", "d/b=2")
@@ -151,8 +151,8 @@ func TestModelStillDay(t *testing.T) {
 	})
 }
 
-// TestModelSettling: one look is enough for several files that settle soon after each other, and none is made for one whose time is far ahead.
-// A write that no time shows is found when the file has settled.
+// TestModelSettling: if several files settle soon after each other, one burst looks at all. No burst is for a file whose time is far in
+// the future. When a file has settled, the loop finds a write that neither its time nor an event has shown.
 func TestModelSettling(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1", "b=2", "far=3")
@@ -176,7 +176,7 @@ func TestModelSettling(t *testing.T) {
 	})
 }
 
-// TestModelUnsettledForEver: a file whose metadata differs at each look, though its times are old, does not keep the loop busy.
+// TestModelUnsettledForEver: the metadata of a file differs at each look, although its times are old. It does not keep the loop busy.
 func TestModelUnsettledForEver(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -198,7 +198,7 @@ func TestModelUnsettledForEver(t *testing.T) {
 	})
 }
 
-// TestModelSync: Sync waits for no quiet time, delivers what events tell of late, and says nothing new if there is nothing.
+// TestModelSync: Sync does not wait for the quiet time, delivers also changes whose events are late, and none if nothing has changed.
 func TestModelSync(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.Quiet, m.w.MaxWait = time.Hour, time.Hour
@@ -222,7 +222,7 @@ func TestModelSync(t *testing.T) {
 	})
 }
 
-// TestModelSyncs: several calls of Sync are answered by one burst, which may be one that is under way. One that is given up keeps nobody.
+// TestModelSyncs: calls of Sync during a burst all return after it. A call that its context ends does not block the others.
 func TestModelSyncs(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.Quiet = -1
@@ -261,7 +261,7 @@ func TestModelSyncs(t *testing.T) {
 	})
 }
 
-// TestModelSyncEnds: a Sync that the loop has taken is answered when the loop ends, whatever ends it, and so is one that comes later.
+// TestModelSyncEnds: when the loop ends, for whatever reason, a Sync that it has taken fails, and so does a later call.
 func TestModelSyncEnds(t *testing.T) {
 	for name, set := range map[string]func(m *model){
 		"break":  func(m *model) { m.onYield = func(Change[string], error) bool { return false } },
@@ -285,7 +285,7 @@ func TestModelSyncEnds(t *testing.T) {
 	}
 }
 
-// TestModelSyncBeforeTheLoop: Sync waits for a loop that has not begun, and so does one after the next use of the Watcher has begun.
+// TestModelSyncBeforeTheLoop: Sync waits for the first loop of a Watcher. After a loop has ended, Sync fails until the next one has begun.
 func TestModelSyncBeforeTheLoop(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -312,7 +312,7 @@ func TestModelSyncBeforeTheLoop(t *testing.T) {
 	})
 }
 
-// TestModelOverflow: a hint of root stands for all that is below.
+// TestModelOverflow: a hint about root covers all that is below root.
 func TestModelOverflow(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.tell = func([]events.Hint) []events.Hint { return []events.Hint{{Rel: ".", Tree: true}} }
@@ -327,7 +327,7 @@ func TestModelOverflow(t *testing.T) {
 	})
 }
 
-// TestModelNewDirectories: a directory that comes is watched, with all below, before it is listed, so that nothing in it is missed.
+// TestModelNewDirectories: a new directory, and each one below it, gets its watch before it is listed, so that the loop misses no file in it.
 func TestModelNewDirectories(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.Quiet = -1
@@ -351,8 +351,8 @@ func TestModelNewDirectories(t *testing.T) {
 	})
 }
 
-// TestModelFilters: what the options leave out gets no watch. An edited ignore file shows as deletions and new files, and the directories
-// that are no longer left out get one.
+// TestModelFilters: directories that the options leave out get no watch. After an edit of an ignore file, deletions and new files come, and
+// directories that are no longer left out get a watch.
 func TestModelFilters(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.opts.IgnoreFiles, m.w.opts.SkipHidden, m.w.opts.Exclude, m.w.opts.MaxDepth = []string{".ignore"}, true, []string{"out"}, 2
@@ -367,8 +367,8 @@ func TestModelFilters(t *testing.T) {
 	})
 }
 
-// TestModelFailuresPass: what cannot be read fails once. It is looked at again after pauses that grow from Poll to a minute, and a new failure
-// begins with a short one.
+// TestModelFailuresPass: a file that cannot be read yields one failure. The loop tries again after pauses that grow from Poll to a minute. A
+// new failure makes the next pause short.
 func TestModelFailuresPass(t *testing.T) {
 	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
 		t.Run(name, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestModelFailuresPass(t *testing.T) {
 	}
 }
 
-// TestModelRetriesAreKept: other bursts, and failures of fn, change nothing about when what cannot be read is looked at again.
+// TestModelRetriesAreKept: neither other bursts nor failures of fn change the time at which the loop tries again to read a file.
 func TestModelRetriesAreKept(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.Poll = 10 * time.Second
@@ -440,8 +440,8 @@ func TestModelRetriesAreKept(t *testing.T) {
 	})
 }
 
-// TestModelLimit: what gets no watch is polled, from the topmost directory without one on, and nothing else is. That the limit is reached is
-// said once; another reason is not said.
+// TestModelLimit: the loop polls the topmost directories without a watch, with all that is below, and nothing else. It says once that the
+// limit is reached; it does not say other reasons.
 func TestModelLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
@@ -486,8 +486,8 @@ func TestModelLimit(t *testing.T) {
 	}
 }
 
-// TestModelLimitEnds: a directory that gets its watch in a look at all of it is not polled any more. One that is gone when it is to be watched
-// is no reason to poll.
+// TestModelLimitEnds: a directory is no longer polled once it has got its watch in a run over all of it. A directory that is gone before it
+// gets its watch is no reason to poll.
 func TestModelLimitEnds(t *testing.T) {
 	inModel(t, func(m *model) {
 		refuses := true
@@ -521,7 +521,7 @@ func TestModelLimitEnds(t *testing.T) {
 	})
 }
 
-// TestModelWatchTooLate: a directory that is polled gets a watch while a run looks at a part of it. The rest has still to be looked at.
+// TestModelWatchTooLate: if a polled directory gets its watch in a run over a part of it, the loop still looks at the rest.
 func TestModelWatchTooLate(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.opts.MaxDepth = 3 // d is listed, and so watched, for the sake of d/e/x
@@ -546,7 +546,7 @@ func TestModelWatchTooLate(t *testing.T) {
 	})
 }
 
-// TestModelInstances: where no source can be opened for lack of watches, all is polled, which is said, until there is one.
+// TestModelInstances: if no source can be opened for lack of watches, the loop says so, and polls all until it can open one.
 func TestModelInstances(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.opening = func() error { return fmt.Errorf("%w: inotify_add_watch", events.ErrLimit) }
@@ -570,10 +570,10 @@ func TestModelInstances(t *testing.T) {
 	})
 }
 
-// polls is the opening of a place without events.
+// polls is an opening that fails, as where there are no events.
 func polls() error { return events.ErrUnsupported }
 
-// TestModelPolling: without events all is looked at each second, or after Poll, however often something else leads to a burst.
+// TestModelPolling: without events the loop looks at all files each second, or at the interval Poll, and also when Sync asks for it.
 func TestModelPolling(t *testing.T) {
 	for _, tc := range []struct{ set, is time.Duration }{
 		{0, time.Second}, {time.Minute, time.Minute}, {time.Millisecond, time.Millisecond}, {1, time.Millisecond}, {-time.Hour, time.Millisecond},
@@ -601,8 +601,8 @@ func TestModelPolling(t *testing.T) {
 	}
 }
 
-// TestModelPollingTakesItsShare: looks are so rare that they take one part in a hundred of a processor, with an hour as the most. The first
-// burst, which reads all, does not count, nor do the loop's body and fn.
+// TestModelPollingTakesItsShare: polls are so rare that they use a hundredth of one processor, but are at most an hour apart. The cost of the
+// first burst, which reads all files, does not count, nor does the cost of the loop's body and of fn.
 func TestModelPollingTakesItsShare(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.opening = polls
@@ -657,7 +657,7 @@ func TestModelPollingTakesItsShare(t *testing.T) {
 	})
 }
 
-// TestModelWaitingIsNoWork: a look that waits, as for another program or a disk, does not make the next one come late.
+// TestModelWaitingIsNoWork: if a poll waits, as for another program or a disk, the next one is not later for it.
 func TestModelWaitingIsNoWork(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.opening = polls
@@ -675,7 +675,7 @@ func TestModelWaitingIsNoWork(t *testing.T) {
 	})
 }
 
-// TestModelLooksCoincide: what has settled, what is polled and what could not be read are looked at together if all are due, none of them later.
+// TestModelLooksCoincide: if settling, polling and a retry are due at the same time, one burst does all.
 func TestModelLooksCoincide(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.opening = polls
@@ -694,8 +694,8 @@ func TestModelLooksCoincide(t *testing.T) {
 	})
 }
 
-// TestModelRootIsAway: while root is away, its results stand, it is looked at each second, however much a look costs, and what has changed
-// comes when it is back. A new source is opened then.
+// TestModelRootIsAway: while root is away, its results remain, and the loop polls each second, however much a poll costs. When root is back,
+// the loop opens a new source and yields what has changed.
 func TestModelRootIsAway(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.tax = time.Minute
@@ -733,7 +733,7 @@ func without[V any](of map[string]V, name string) map[string]V {
 	return of
 }
 
-// TestModelRootComesLate: before root can be listed nothing is settled. Then all its results come, those of the cache file too.
+// TestModelRootComesLate: no Settled comes before root can be listed. Then all its results come, also those of the cache file.
 func TestModelRootComesLate(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1", "b=2")
@@ -752,9 +752,9 @@ func TestModelRootComesLate(t *testing.T) {
 	})
 }
 
-// TestModelRootGoesDuringOpen: root may go between the look that finds it and that which opens a source, and between that and its watch.
+// TestModelRootGoesDuringOpen: root may go away before a source is opened, or between the opening and root's watch.
 func TestModelRootGoesDuringOpen(t *testing.T) {
-	inModel(t, func(m *model) { // and no event may tell that it has moved
+	inModel(t, func(m *model) { // without an event that tells of the move
 		m.tax = time.Minute
 		m.old("a=1")
 		m.start()
@@ -792,7 +792,7 @@ func TestModelRootGoesDuringOpen(t *testing.T) {
 	}
 }
 
-// TestModelSaves: what has changed is saved 30 seconds later, once, and nothing is if nothing has changed.
+// TestModelSaves: the loop saves once, 30 seconds after a change, and not without a change.
 func TestModelSaves(t *testing.T) {
 	inModel(t, func(m *model) {
 		file := m.w.inc.File
@@ -834,7 +834,7 @@ func TestModelSaves(t *testing.T) {
 	})
 }
 
-// TestModelSaveWaitsForTheBurst: a save whose time has come waits for a burst that is near, and does not keep the loop busy.
+// TestModelSaveWaitsForTheBurst: a save that is due waits for a burst that is planned, and does not keep the loop busy.
 func TestModelSaveWaitsForTheBurst(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.Quiet, m.w.MaxWait = time.Minute, 2*time.Minute
@@ -853,8 +853,8 @@ func TestModelSaveWaitsForTheBurst(t *testing.T) {
 	})
 }
 
-// TestModelLockedCache: while another process holds the cache file's lock, changes come as always, the save is tried again each 30 seconds,
-// which is said once, and the end waits a second.
+// TestModelLockedCache: while another process holds the cache file's lock, changes come as always. The loop tries to save every 30 seconds and
+// yields the error once. At its end it waits a second.
 func TestModelLockedCache(t *testing.T) {
 	inModel(t, func(m *model) {
 		unlock := lock(t, m.w.inc.File)
@@ -890,7 +890,7 @@ func TestModelLockedCache(t *testing.T) {
 	})
 }
 
-// TestModelErrorsOfSaving: an error of saving is yielded when it is another than the one before, also one that had passed.
+// TestModelErrorsOfSaving: the loop yields an error of saving unless the previous save has failed with the same error.
 func TestModelErrorsOfSaving(t *testing.T) {
 	inModel(t, func(m *model) {
 		file := m.w.inc.File
@@ -928,7 +928,7 @@ func TestModelErrorsOfSaving(t *testing.T) {
 	})
 }
 
-// TestModelLeft: a caller that leaves the loop at whatever it yields ends it, and gets nothing more.
+// TestModelLeft: a caller may leave the loop at anything that it yields. The loop then ends and yields nothing more.
 func TestModelLeft(t *testing.T) {
 	for at, is := range map[string]func(c Change[string], err error) bool{
 		"a result":            func(c Change[string], err error) bool { return err == nil && c.Rel == "b" },
@@ -981,7 +981,7 @@ func TestModelLeft(t *testing.T) {
 	}
 }
 
-// TestModelPanicInTheLoop: a panic in the caller's loop closes the source, and keeps nobody in Sync.
+// TestModelPanicInTheLoop: after a panic in the caller's loop, the source is closed, and calls of Sync return.
 func TestModelPanicInTheLoop(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -998,7 +998,7 @@ func TestModelPanicInTheLoop(t *testing.T) {
 	})
 }
 
-// TestModelEnds: fs.SkipAll, also wrapped, and an error of OnError end the loop, in each burst. The results so far are saved.
+// TestModelEnds: fs.SkipAll, also wrapped, and an error of OnError end the loop, in the first burst and in a later one.
 func TestModelEnds(t *testing.T) {
 	errRefused := errors.New("refused")
 	skipAll := func(f *fileproc.File) (string, error) {
@@ -1051,7 +1051,7 @@ func TestModelEnds(t *testing.T) {
 	}
 }
 
-// TestModelOnErrorGoesOn: with an OnError that returns nil, failures go there, once each, and the loop goes on.
+// TestModelOnErrorGoesOn: if OnError returns nil, it gets each failure once, and the loop goes on.
 func TestModelOnErrorGoesOn(t *testing.T) {
 	inModel(t, func(m *model) {
 		var failed []string
@@ -1071,7 +1071,7 @@ func TestModelOnErrorGoesOn(t *testing.T) {
 	})
 }
 
-// TestModelWrong: what is wrong with the arguments ends the loop before anything else.
+// TestModelWrong: a wrong argument ends the loop before it yields anything but the error.
 func TestModelWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set  func(w *Watcher[string])
@@ -1096,8 +1096,8 @@ func TestModelWrong(t *testing.T) {
 	}
 }
 
-// TestModelIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, which is said once, everything stands, it is tried again after
-// pauses that grow, and then comes what has changed. Another reason is said too.
+// TestModelIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, all results remain. The loop says so once, and again for another
+// reason, and tries again after pauses that grow. When it can read the file, it yields what has changed.
 func TestModelIgnoreFileFails(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.opts.IgnoreFiles, m.w.opts.Exclude = []string{"conf/rules"}, []string{"conf"}
@@ -1130,7 +1130,7 @@ func TestModelIgnoreFileFails(t *testing.T) {
 	})
 }
 
-// TestModelOrdered: with Ordered a burst's results are in order, and its deletions behind them. Report is that of the last run.
+// TestModelOrdered: with Ordered, the results of a burst are in order, and its deletions come after them. Report is that of the last run.
 func TestModelOrdered(t *testing.T) {
 	inModel(t, func(m *model) {
 		var report fileproc.Report
@@ -1159,8 +1159,8 @@ func TestModelOrdered(t *testing.T) {
 	})
 }
 
-// TestModelOneCallForEachChange: neither the look at a file that has settled, nor a write of the same content before that, calls fn. Where
-// content is not compared, events show that nothing has happened, and without them nothing comes twice.
+// TestModelOneCallForEachChange: the loop does not call fn again when it looks at a file that has settled, nor after a write of the same content
+// before that. Where it does not compare content, events show that nothing has happened. Without events, no result comes twice.
 func TestModelOneCallForEachChange(t *testing.T) {
 	for _, size := range []int{0, 2, fileproc.NoRead} {
 		for _, hasEvents := range []bool{true, false} {
@@ -1195,8 +1195,8 @@ func TestModelOneCallForEachChange(t *testing.T) {
 	}
 }
 
-// TestModelNotStill: a file that is written again before it has settled, so that nothing but an event tells, is passed to fn again, also if the
-// event comes just when the file is looked at anew, or is about its directory.
+// TestModelNotStill: if a file is written again before it has settled, only an event shows that. The file is passed to fn again, also if the
+// event comes just before the loop looks at the file again, or is about a directory above it.
 func TestModelNotStill(t *testing.T) {
 	for _, hinted := range []string{"d/e/a", "d/e", "d"} {
 		inModel(t, func(m *model) {
@@ -1218,7 +1218,7 @@ func TestModelNotStill(t *testing.T) {
 	}
 }
 
-// TestModelLinks: with Symlinks all is polled, though there are events: none tells what happens behind a link.
+// TestModelLinks: with Symlinks the loop polls all, although there are events: none tells of a change behind a link.
 func TestModelLinks(t *testing.T) {
 	root, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.WriteFile(target, []byte("1"), 0o600))
@@ -1233,8 +1233,8 @@ func TestModelLinks(t *testing.T) {
 	})
 }
 
-// TestModelLostHint: the loop finds out nothing that no event tells of: whichever hint of a history is lost, the results differ. So the model is
-// not blind. A hint of root makes up for it, and so does Sync if the source does not know what it has lost.
+// TestModelLostHint: whichever hint of a history is lost, the results differ. So the loop finds no change that no event tells of, and the
+// model notices a lost hint. A hint about root makes up for the lost one, and so does Sync if the source's Sync fails.
 func TestModelLostHint(t *testing.T) {
 	run := func(lost int) (hints int) {
 		inModel(t, func(m *model) {
@@ -1278,8 +1278,8 @@ func TestModelLostHint(t *testing.T) {
 	}
 }
 
-// TestModelHistories: whatever events do but get lost, the results at rest are those of a full run, each directory has a watch, and nothing is
-// left of the loop at its end. What changes has settled before, so that the loop has no other reason to look at it.
+// TestModelHistories: unless events are lost, the results at rest are those of a full run, each directory has a watch, and the loop leaves
+// nothing behind at its end. Files have settled before they change, so the loop has no other reason to look at them.
 func TestModelHistories(t *testing.T) {
 	for kind, set := range map[string]func(m *model, r *rand.Rand){
 		"exact": func(m *model, r *rand.Rand) {},
@@ -1386,8 +1386,8 @@ func (h *modelHistory) change() {
 	}
 }
 
-// TestModelPollingIsQuiet: what can be kept in no cache file, nor be compared, does not come at each look. Where it can be compared, fn is not
-// called again.
+// TestModelPollingIsQuiet: a result that cannot be kept in a cache file does not come at each poll, even if the file cannot be compared. If it
+// can be compared, fn is not called again.
 func TestModelPollingIsQuiet(t *testing.T) {
 	for name, set := range map[string]func(w *Watcher[string]){
 		"metadata":                 func(*Watcher[string]) {},
@@ -1419,8 +1419,8 @@ func TestModelPollingIsQuiet(t *testing.T) {
 	}
 }
 
-// TestNewWatcher: a new Watcher measures by the process's own processor time, and saves 30 seconds after a change. It has no events for a file
-// system that is handed in.
+// TestNewWatcher: a new Watcher measures the processor time of the process, and saves 30 seconds after a change. With Options.FS it has no
+// events.
 func TestNewWatcher(t *testing.T) {
 	w := New("root", incremental.Options[string]{}, fileproc.Options{FS: fstest.MapFS{}}, content)
 	before := sys.ProcessorTime()
@@ -1432,7 +1432,7 @@ func TestNewWatcher(t *testing.T) {
 	require.ErrorIs(t, err, events.ErrUnsupported)
 }
 
-// TestModelIdle: a file that is gone before it has settled, and files that settle one after the other, are no reason for bursts that find nothing.
+// TestModelIdle: neither a file that is gone before it has settled, nor files that settle one after the other, lead to bursts for nothing.
 func TestModelIdle(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -1455,8 +1455,9 @@ func TestModelIdle(t *testing.T) {
 	})
 }
 
-// TestModelMixedLimits: the limit is said also if most directories have no watch for another reason. A look at one directory that is polled
-// does not end the polling of others. Where root itself gets no watch, its source stays, and all is polled as rarely as it costs.
+// TestModelMixedLimits: the loop says that the limit is reached, even if most directories have no watch for another reason. A run over one polled
+// directory does not end the polling of others. If root itself gets no watch, the source stays open, and the cost decides how often the
+// loop polls.
 func TestModelMixedLimits(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.add = func(rel string) error {
@@ -1498,7 +1499,7 @@ func TestModelMixedLimits(t *testing.T) {
 	})
 }
 
-// TestModelMeanwhile: what changes while the caller's loop or fn is busy comes afterwards.
+// TestModelMeanwhile: a change while the caller's loop or fn is busy comes afterwards.
 func TestModelMeanwhile(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -1529,7 +1530,7 @@ func TestModelMeanwhile(t *testing.T) {
 	})
 }
 
-// TestModelStillIsForgotten: that nothing had happened to a file when it settled says nothing about later.
+// TestModelStillIsForgotten: the loop forgets that a file had not changed when it settled.
 func TestModelStillIsForgotten(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.w.opts.ReadSize = 2
@@ -1555,7 +1556,7 @@ func TestModelStillIsForgotten(t *testing.T) {
 	})
 }
 
-// TestModelSavesWhatSettles: what settles after a save is saved by the next one. While there is nothing to save, nothing is tried.
+// TestModelSavesWhatSettles: the next save has the files that have settled since the last one. While there is nothing to save, the loop does not try.
 func TestModelSavesWhatSettles(t *testing.T) {
 	inModel(t, func(m *model) {
 		m.old("a=1")
@@ -1575,7 +1576,7 @@ func TestModelSavesWhatSettles(t *testing.T) {
 	})
 }
 
-// TestModelLeavesTheRest: a caller that leaves at the first result lets fn see few of the files that are left.
+// TestModelLeavesTheRest: if the caller leaves at the first result, fn gets only some of the other files.
 func TestModelLeavesTheRest(t *testing.T) {
 	inModel(t, func(m *model) {
 		for i := range 3000 {
@@ -1588,7 +1589,7 @@ func TestModelLeavesTheRest(t *testing.T) {
 	})
 }
 
-// TestModelCancelled: the cause of a cancel comes once and last, whenever it happens.
+// TestModelCancelled: the cause of a cancel comes once, as the last error, whenever the cancel happens.
 func TestModelCancelled(t *testing.T) {
 	for _, at := range []string{"first", "later", "idle"} {
 		inModel(t, func(m *model) {

@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A follower is a loop over a tree of a test. Fn returns the content, or fails if that ends with "!", or skips the file if with "?".
+// A follower is a loop over a tree of a test. fn returns the content. If the content ends with "!", fn fails; if with "?", fn skips the file.
 type follower struct {
 	testing.TB
 	root  string
@@ -56,7 +56,7 @@ func content(f *fileproc.File) (string, error) {
 	return text, nil
 }
 
-// follow starts a loop, which is ended at the end of the test.
+// follow starts a loop. The end of the test ends it.
 func follow(t testing.TB, root, file string, opts fileproc.Options, set func(*Watcher[string])) *follower {
 	f := &follower{TB: t, root: root, results: map[string]string{}, running: map[string]bool{}, calls: map[string]int{}, ended: make(chan error, 1)}
 	f.w = New(root, incremental.Options[string]{File: file, Version: "1"}, opts, func(file *fileproc.File) (string, error) {
@@ -129,7 +129,7 @@ func (f *follower) sync() {
 	require.NoError(f, f.w.Sync(ctx))
 }
 
-// take syncs, and returns in order what has come since the last call.
+// take calls Sync, and returns, in order, what has come since the last call of take.
 func (f *follower) take() []string {
 	f.Helper()
 	f.sync()
@@ -155,7 +155,7 @@ func (f *follower) write(rel, text string) {
 		return
 	}
 	require.NoError(f, os.WriteFile(temp, []byte(text), 0o644))
-	if os.Rename(temp, name) != nil { // a mount is in between
+	if os.Rename(temp, name) != nil { // name is in another mount
 		require.NoError(f, os.WriteFile(name, []byte(text), 0o644))
 	}
 }
@@ -166,14 +166,14 @@ func quiet(time time.Duration) func(*Watcher[string]) {
 
 func noEvents(string) (source, error) { return nil, events.ErrUnsupported }
 
-// An altered source is that of this system, but for the error of Add and what Take returns, unless these are nil.
+// An altered source is that of this system, with more errors of Add and other results of Take, unless these fields are nil.
 type altered struct {
 	source
 	add  func(rel string) error
 	take func([]events.Hint) []events.Hint
 }
 
-// alter gives w a source that is altered.
+// alter gives w an altered source.
 func alter(w *Watcher[string], add func(rel string) error, take func([]events.Hint) []events.Hint) {
 	w.open = func(root string) (source, error) {
 		s, err := openEvents(root)
@@ -206,7 +206,7 @@ func each(t *testing.T, test func(t *testing.T, set func(*Watcher[string]))) {
 	t.Run("polling", func(t *testing.T) { test(t, func(w *Watcher[string]) { w.open = noEvents }) })
 }
 
-// TestChanges: what is there, then each change, until the end.
+// TestChanges: the loop yields the results of all files, then each change, until its end. The next loop yields what has changed since.
 func TestChanges(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
 		root, file := t.TempDir(), filepath.Join(t.TempDir(), "c")
@@ -259,7 +259,7 @@ func TestComesByItself(t *testing.T) {
 	})
 }
 
-// TestSaves: an editor's save, whichever way, is one change.
+// TestEditorsSaves: an editor's save is one change, in whichever way the editor writes the file.
 func TestEditorsSaves(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=old")
@@ -287,7 +287,7 @@ func TestEditorsSaves(t *testing.T) {
 	}
 }
 
-// TestEventBeforeItSettles: a file that is written again within a step of the clock, so that its metadata is the same, is not still.
+// TestEventBeforeItSettles: a file is still only if events cover it and none has told of a change of it or of a directory above it.
 func TestEventBeforeItSettles(t *testing.T) {
 	l := &loop[string]{w: &Watcher[string]{}, source: &events.Source{}, dirty: map[string]bool{"a": true, "d": true}, polled: map[string]error{"p": events.ErrLimit}}
 	for rel, is := range map[string]bool{"a": false, "b": true, "d/e/f": false, "p/x": false, "e/f": true} {
@@ -299,13 +299,13 @@ func TestEventBeforeItSettles(t *testing.T) {
 	require.False(t, l.isStill("b"))
 }
 
-// hasEvents reports whether there are events in the test's directory.
+// hasEvents reports whether a source can watch root.
 func hasEvents(root string) bool {
 	s, err := events.Open(root)
 	return err == nil && errors.Join(s.Add("."), s.Close()) == nil
 }
 
-// TestIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, everything stands, and then comes what has changed.
+// TestIgnoreFileFails: while a file of Options.IgnoreFiles cannot be read, all results remain. When it can be read, the changes come.
 func TestIgnoreFileFails(t *testing.T) {
 	for name, onError := range map[string]func(error) error{"yielded": nil, "OnError": func(error) error { return nil }} {
 		t.Run(name, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestIgnoreFileFails(t *testing.T) {
 	}
 }
 
-// TestOnErrorEndsTheLoop: an error of OnError ends the loop in a later burst, too, whatever it is.
+// TestOnErrorEndsTheLoop: any error of OnError ends the loop, in a later burst too.
 func TestOnErrorEndsTheLoop(t *testing.T) {
 	for _, refuse := range []func(error) error{
 		func(err error) error { return err },
@@ -345,7 +345,7 @@ func TestOnErrorEndsTheLoop(t *testing.T) {
 	}
 }
 
-// TestFileForADirectory: nothing is left of a directory when a file that cannot be read takes its place.
+// TestFileForADirectory: all results of a directory are deleted when an unreadable file replaces it.
 func TestFileForADirectory(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
 		root := t.TempDir()
@@ -358,7 +358,7 @@ func TestFileForADirectory(t *testing.T) {
 	})
 }
 
-// TestRulesInsideRoot: what is ignored follows each file that decides it, also in directories that no run lists and that come later.
+// TestRulesInsideRoot: the loop follows each file that decides what is ignored, also in directories that no run lists and that come later.
 func TestRulesInsideRoot(t *testing.T) {
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("XDG_CONFIG_HOME", "")
@@ -491,7 +491,7 @@ func TestRulesInsideRoot(t *testing.T) {
 	}
 }
 
-// TestRootMoves: while root is away its results stand, and what has changed comes when it is back.
+// TestRootMoves: while root is away its results remain. When root is back, the changes come.
 func TestRootMoves(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
 		root, aside := filepath.Join(t.TempDir(), "r"), filepath.Join(t.TempDir(), "aside")
@@ -513,7 +513,7 @@ func TestRootMoves(t *testing.T) {
 	})
 }
 
-// TestRootIsAnother: without Sync, and with files that have settled, the loop finds out that root is another directory.
+// TestRootIsAnother: the loop finds out that root is another directory, without Sync and although all files have settled.
 func TestRootIsAnother(t *testing.T) {
 	for name, do := range map[string]func(dir string) error{
 		"made anew while it is used": func(dir string) error {
@@ -551,7 +551,7 @@ func TestRootIsAnother(t *testing.T) {
 	}
 }
 
-// TestLongPaths: a file whose path is longer than the system takes is delivered once, and stays until it is gone.
+// TestLongPaths: a file whose path is longer than the system accepts is delivered once for each change, and its result remains until it is gone.
 func TestLongPaths(t *testing.T) {
 	each(t, func(t *testing.T, set func(*Watcher[string])) {
 		dir := t.TempDir()
@@ -577,7 +577,7 @@ func TestLongPaths(t *testing.T) {
 	})
 }
 
-// TestRulesBelowLongPaths: the rules of a repository are followed also where a path is longer than the system takes.
+// TestRulesBelowLongPaths: the loop follows the rules of a repository also where a path is longer than the system accepts.
 func TestRulesBelowLongPaths(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", t.TempDir())
@@ -600,7 +600,7 @@ func TestRulesBelowLongPaths(t *testing.T) {
 	require.Equal(t, []string{repo + "b.log deleted"}, f.take())
 }
 
-// TestLinkToAbove: a directory that is reached by several paths, here through a link to what is above root, does not keep the loop busy.
+// TestLinkToAbove: a directory with several paths, here by a link that leads above root, does not keep the loop busy.
 func TestLinkToAbove(t *testing.T) {
 	dir := t.TempDir()
 	testtree.Make(t, dir, "root/d/a=1", "beside/b=2")
@@ -617,7 +617,7 @@ func TestLinkToAbove(t *testing.T) {
 	require.Equal(t, before, looks.Load())
 }
 
-// TestHardLinks: a write by one name changes the file of the other.
+// TestHardLinks: a write by one name of a file is a change of its other name, too.
 func TestHardLinks(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1", "d/")
@@ -630,7 +630,7 @@ func TestHardLinks(t *testing.T) {
 	require.Equal(t, []string{"a=one changed", "d/b=one changed"}, f.take())
 }
 
-// TestEnds: an error of OnError, fs.SkipAll and a break end the loop, and nothing is left.
+// TestEnds: an error of OnError, fs.SkipAll, wrong arguments and a break end the loop.
 func TestEnds(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1", "b=!")
@@ -656,7 +656,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestSyncEndsWithTheLoop: Sync returns when the loop ends while its body runs, and after that until another loop begins.
+// TestSyncEndsWithTheLoop: Sync fails when the loop ends while its body runs, and after that until another loop begins.
 func TestSyncEndsWithTheLoop(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a=1")
@@ -705,7 +705,7 @@ func TestSyncEndsWithTheLoop(t *testing.T) {
 	require.ErrorIs(t, end(), errEnded)
 }
 
-// lock takes the lock of a cache file, as another process does, until the function that it returns is called.
+// lock takes the lock of a cache file, as another process does. The caller releases it by unlock.
 func lock(t *testing.T, file string) (unlock func()) {
 	t.Helper()
 	l := flock.New(file + ".lock")
@@ -716,8 +716,8 @@ func lock(t *testing.T, file string) (unlock func()) {
 	return func() { require.NoError(t, l.Unlock()) }
 }
 
-// TestNoGrowth: after many saves of an editor, each with temporary files of names that never come again, a loop has the memory that it had
-// after some. There are six for each round of FILEPROC_WATCHED.
+// TestNoGrowth: after many saves of an editor, a loop uses as little memory as after some, although each save has temporary files with new
+// names. There are six saves for each round of FILEPROC_WATCHED.
 func TestNoGrowth(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, testtree.Numbered("d", 50)...)

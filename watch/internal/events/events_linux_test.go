@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMovedDirectoryHasItsNewPath: the watches below a directory that has moved are gone, and what is added anew has the new path.
+// TestMovedDirectoryHasItsNewPath: the watches below a moved directory are gone. Directories that are added again have the new path.
 func TestMovedDirectoryHasItsNewPath(t *testing.T) {
 	s, root := open(t, "d", "d/e", "o")
 	require.NoError(t, os.Rename(filepath.Join(root, "d"), filepath.Join(root, "o", "d")))
@@ -40,7 +40,7 @@ func TestAddBeforeTheMoveIsSeen(t *testing.T) {
 	require.Equal(t, []string{"n/e/f"}, take(t, s))
 }
 
-// TestLinkTakesNoWatch: Add of a directory whose place a link has taken leaves the watch of what that leads to where it is.
+// TestLinkTakesNoWatch: if a link has replaced a directory, Add of that directory leaves the watch of the link's target at the target's path.
 func TestLinkTakesNoWatch(t *testing.T) {
 	leavesNoFile(t)
 	s, root := open(t, "d", "d/e", "g", "g/e")
@@ -55,7 +55,7 @@ func TestLinkTakesNoWatch(t *testing.T) {
 	require.Equal(t, []string{"g/e/f", "g/f"}, take(t, s))
 }
 
-// TestDirectoryHasSeveralPaths: an event of a directory that a mount shows twice gives a hint for each path, and Add gives none.
+// TestDirectoryHasSeveralPaths: if a mount shows a directory at a second path, an event gives a hint for each path. Add gives no hint.
 func TestDirectoryHasSeveralPaths(t *testing.T) {
 	s, root := open(t, "d", "d/e", "g")
 	bind(t, root, filepath.Join(root, "g"))
@@ -87,7 +87,7 @@ func bind(t *testing.T, from, to string) {
 	t.Cleanup(func() { _ = unix.Unmount(to, unix.MNT_DETACH) })
 }
 
-// TestDropForgets: what is dropped gives no hint and takes no memory, and the rest goes on.
+// TestDropForgets: a dropped directory gives no hint and takes no memory. Other directories still give hints.
 func TestDropForgets(t *testing.T) {
 	s, root := open(t, "d", "d/e", "d/e/f", "g")
 	s.Drop("d/e")
@@ -128,7 +128,7 @@ func TestOverflow(t *testing.T) {
 	require.Equal(t, []string{"d/a"}, take(t, s))
 }
 
-// TestRootMoves: a root that is moved, removed or replaced, by itself or with a directory above, or through its own link, is told of.
+// TestRootMoves: the source tells when root is moved, removed or replaced, itself, with a directory above it, or by a change of its link.
 func TestRootMoves(t *testing.T) {
 	for name, do := range map[string]func(above, root string) error{
 		"root":   func(above, root string) error { return os.Rename(root, root+".away") },
@@ -167,7 +167,7 @@ func TestRootMoves(t *testing.T) {
 	}
 }
 
-// told returns the hints of events alone: Sync also looks.
+// told returns the hints of events only. take would also return those of Sync's checks.
 func told(s *Source) []Hint {
 	s.takeIn()
 	return s.Take()
@@ -235,7 +235,7 @@ func TestWayToRoot(t *testing.T) {
 	}
 }
 
-// TestWayWithoutEvents: where no event tells what happens on the way to root, Sync looks, and so does the source now and then.
+// TestWayWithoutEvents: where no event tells of changes on the way to root, Sync checks the way, and so does the source now and then.
 func TestWayWithoutEvents(t *testing.T) {
 	dir := t.TempDir()
 	testtree.Make(t, dir, "one/root/", "two/root/")
@@ -281,7 +281,7 @@ func TestWayWithoutEvents(t *testing.T) {
 	}
 }
 
-// TestLongPaths: a directory whose path is longer than the kernel takes is watched as others are.
+// TestLongPaths: a directory whose path is longer than the kernel accepts is watched as others are.
 func TestLongPaths(t *testing.T) {
 	leavesNoFile(t)
 	s, root := open(t)
@@ -305,7 +305,7 @@ func TestLongPaths(t *testing.T) {
 	require.Equal(t, []string{rel + "/f"}, take(t, s))
 }
 
-// TestRootIsReplacedBeforeAdd: the first watch of root may be of another directory than that which tells when it moves. No event is needed.
+// TestRootIsReplacedBeforeAdd: root may be replaced between Open and Add. Add notices that without an event.
 func TestRootIsReplacedBeforeAdd(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	require.NoError(t, os.Mkdir(root, 0o755))
@@ -324,7 +324,7 @@ func TestRootIsReplacedBeforeAdd(t *testing.T) {
 	require.Equal(t, []Hint{{".", true}}, s.Take())
 }
 
-// TestMounts: what is mounted over a directory, and unmounted again, is told of. Mounts elsewhere are not.
+// TestMounts: the source tells of a mount over a directory, and of its unmount, but not of mounts elsewhere.
 func TestMounts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount")
@@ -354,7 +354,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestMountInPlaceOfAnother: what is mounted where something else was until now is told of, also if both happened at once.
+// TestMountInPlaceOfAnother: the source tells of a mount that replaces another one, also if it sees neither in between.
 func TestMountInPlaceOfAnother(t *testing.T) {
 	s, root := open(t, "a", "b", "at")
 	bind(t, filepath.Join(root, "a"), filepath.Join(root, "at"))

@@ -47,7 +47,7 @@ func take(t *testing.T, s *Source) []string {
 	return got
 }
 
-// names returns the paths of hints, whether all below is meant or not: systems differ in that for files.
+// names returns the paths of hints without the mark of Tree, in which systems differ for files.
 func names(hints []string) []string {
 	for i := range hints {
 		hints[i] = strings.TrimSuffix(hints[i], "/")
@@ -78,7 +78,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestDirectoriesComeWithTheirContents: what is in a directory that comes or goes may have changed too.
+// TestDirectoriesComeWithTheirContents: the hint about a directory that comes or goes covers all that is in it.
 func TestDirectoriesComeWithTheirContents(t *testing.T) {
 	s, root := open(t, "d", "d/e")
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "a", "b", "c"), 0o755))
@@ -91,7 +91,7 @@ func TestDirectoriesComeWithTheirContents(t *testing.T) {
 	require.Contains(t, take(t, s), "d/")
 }
 
-// TestManyHintsAreOne: what waits for Take has a bound.
+// TestManyHintsAreOne: at most maxHints hints wait for Take. One about root replaces more.
 func TestManyHintsAreOne(t *testing.T) {
 	p := newPending()
 	for i := range maxHints + 1 {
@@ -101,7 +101,7 @@ func TestManyHintsAreOne(t *testing.T) {
 	p.add("d", false)
 	p.add("d/e", true)
 	p.add("d/e/f", true)
-	p.add("d/e", false) // it stays one about all that is below
+	p.add("d/e", false) // Tree stays set
 	require.True(t, isBelowTree(p.hints, "d/e/f"))
 	require.False(t, isBelowTree(map[string]bool{"d": false, "e": true}, "d/e/f"))
 	require.False(t, isBelowTree(map[string]bool{"d/e": true}, "d/e"))

@@ -53,25 +53,25 @@ func watches(s *Source) int {
 	return len(all)
 }
 
-// knows reports whether s has rel.
+// knows reports whether s knows the directory rel.
 func knows(s *Source, rel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.find(rel, false) != nil
 }
 
-// setPoints makes s believe that these are mounted.
+// setPoints replaces the mount points that s knows.
 func setPoints(s *Source, points map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.points = points
 }
 
-// What a call of addWatch is for shows in what it asks.
+// The mask shows whether a call of addWatch is for a directory on the way to root, or for root itself.
 func isStep(mask uint32) bool { return mask&unix.IN_MOVED_TO != 0 && mask&unix.IN_CREATE == 0 }
 func isRoot(mask uint32) bool { return mask&unix.IN_MOVED_TO == 0 }
 
-// TestOpenLeavesNothing: an Open that fails for want of descriptors, at each call that needs one, leaves none behind.
+// TestOpenLeavesNothing: Open leaves no descriptor behind if any of its calls fails for want of one.
 func TestOpenLeavesNothing(t *testing.T) {
 	leavesNoFile(t)
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestOpenLeavesNothing(t *testing.T) {
 	require.GreaterOrEqual(t, len(failed), 5, "%v", failed)
 }
 
-// TestNoWatch: Add says when the limit of watches is reached, and what else is wrong with which directory. It then watches nothing.
+// TestNoWatch: the error of Add tells whether the limit of watches is reached, or names the directory and what is wrong. Add then sets no watch.
 func TestNoWatch(t *testing.T) {
 	var refused error
 	k := system()
@@ -139,7 +139,7 @@ func TestNoWatch(t *testing.T) {
 	require.Equal(t, watches(s), kernelWatches(t, s))
 }
 
-// openThis is Open with a kernel. The source is closed at the end of the test.
+// openThis is Open with the kernel k. The end of the test closes the source.
 func openThis(t *testing.T, root string, k kernel) *Source {
 	t.Helper()
 	s, err := openWith(root, k)
@@ -148,8 +148,8 @@ func openThis(t *testing.T, root string, k kernel) *Source {
 	return s
 }
 
-// TestWayIsBlind: a directory on the way to root may be one that gets no watch, or on a file system that does not tell of all. Root itself may
-// not, nor may another failure pass.
+// TestWayIsBlind: a directory on the way to root may get no watch for lack of permission or at the limit, or be on a file system that does not
+// tell of all changes. If that is true of root itself, or another call fails, Open fails.
 func TestWayIsBlind(t *testing.T) {
 	root := t.TempDir()
 	no := errors.New("no")
@@ -200,7 +200,7 @@ func TestWayIsBlind(t *testing.T) {
 	}
 }
 
-// TestRootChangesDuringOpen: a root that is another directory by the time that it has its watch, or is gone, is an error.
+// TestRootChangesDuringOpen: Open fails if root is another directory, or gone, by the time when it has its watch.
 func TestRootChangesDuringOpen(t *testing.T) {
 	for name, again := range map[string]bool{"another": true, "gone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestRootChangesDuringOpen(t *testing.T) {
 	}
 }
 
-// TestWayFails: what does not lead to a directory is an error that says where.
+// TestWayFails: if the path does not lead to a directory, Open fails with an error that says where.
 func TestWayFails(t *testing.T) {
 	leavesNoFile(t)
 	dir := t.TempDir()
@@ -256,7 +256,7 @@ func TestWayFails(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestWaysDiffer: each thing that is known of a way makes a difference.
+// TestWaysDiffer: two ways differ if their steps, their root or blind differ.
 func TestWaysDiffer(t *testing.T) {
 	newWay := func() *way {
 		return &way{steps: map[step]bool{{1, "a"}: true}, watches: map[int32]bool{1: true}, root: 2}
@@ -271,7 +271,7 @@ func TestWaysDiffer(t *testing.T) {
 	}
 }
 
-// TestMountPoints: mountinfo says what is mounted at root and below, and above root as if it were at root.
+// TestMountPoints: mountinfo tells of the mounts at and below root. Those above root count as mounts at root.
 func TestMountPoints(t *testing.T) {
 	text := strings.Join([]string{
 		"1 0 8:1 / / rw - ext4 /dev/a rw", "2 1 8:2 / /r rw - ext4", "3 2 8:3 /x /r/oot rw", "4 3 8:4 / /r/oot/a\\040b/c rw", "5 3 8:5 / /r/oot2 rw",
@@ -288,7 +288,7 @@ func TestMountPoints(t *testing.T) {
 	}
 }
 
-// TestMountsAreTold: what is mounted, unmounted or replaced gives a hint for all below it, what stays gives none.
+// TestMountsAreTold: a mount that comes, goes or is replaced gives a hint about all below it. One that stays gives none.
 func TestMountsAreTold(t *testing.T) {
 	s, _ := open(t)
 	s.mu.Lock()
@@ -312,7 +312,7 @@ func TestMountsAreTold(t *testing.T) {
 	require.Equal(t, []string{"./"}, take(t, s), "mounted")
 }
 
-// TestMountWithoutEvents: a mount below root is asked whether its file system tells of all changes, other directories are not.
+// TestMountWithoutEvents: Add checks whether the file system tells of all changes for mount points below root, and for no other directory.
 func TestMountWithoutEvents(t *testing.T) {
 	k := system()
 	k.poll = func(fds []unix.PollFd, timeout int) (int, error) { return unix.Poll(fds[:2], timeout) } // without what others mount
@@ -341,7 +341,7 @@ func TestMountWithoutEvents(t *testing.T) {
 	require.False(t, knows(s, "d"))
 }
 
-// TestDroppedRoot: a directory on the way to root keeps its watch when it is dropped as one below root, and root does.
+// TestDroppedRoot: a Drop of root, which is on the way, leaves the kernel's watch of root.
 func TestDroppedRoot(t *testing.T) {
 	s, root := open(t, "d")
 	n := kernelWatches(t, s)
@@ -359,7 +359,7 @@ func TestDroppedRoot(t *testing.T) {
 	require.True(t, s.Moved())
 }
 
-// TestOtherDirectory: a directory that has taken the place of a watched one gets the watch, and the other loses it.
+// TestOtherDirectory: if a directory has replaced a watched one, Add watches the new one and ends the watch of the other.
 func TestOtherDirectory(t *testing.T) {
 	s, root := open(t, "d", "e")
 	s.reading.Lock() // no event is read
@@ -383,7 +383,7 @@ func TestOtherDirectory(t *testing.T) {
 	require.Nil(t, s.find("d", false).twin)
 }
 
-// TestBehindLink: a directory that only a link leads to is watched by that path.
+// TestBehindLink: a directory to which only a link leads is watched by the path of the link.
 func TestBehindLink(t *testing.T) {
 	leavesNoFile(t)
 	s, root := open(t)
@@ -396,7 +396,7 @@ func TestBehindLink(t *testing.T) {
 	require.Equal(t, []string{"l/f"}, take(t, s))
 }
 
-// TestRemovedDirectories: of directories that are gone nothing is kept, even if nothing above them was watched.
+// TestRemovedDirectories: the source keeps nothing of directories that are gone, even if no directory above them was watched.
 func TestRemovedDirectories(t *testing.T) {
 	root := t.TempDir()
 	testtree.Make(t, root, "a/b/c/", "a/b/d/")
@@ -423,7 +423,7 @@ func TestRemovedDirectories(t *testing.T) {
 	require.Equal(t, n-1, kernelWatches(t, s))
 }
 
-// TestEvents: what each event of the kernel hints at.
+// TestEvents: each event of the kernel gives the right hints.
 func TestEvents(t *testing.T) {
 	for name, tc := range map[string]struct {
 		of    string // the directory with the watch, "" for none
@@ -471,7 +471,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestPathsAtTheLimit: paths that are as long as the kernel takes, and a byte longer, are watched, and leave no descriptor.
+// TestPathsAtTheLimit: directories with paths of the length that the kernel accepts, and a byte longer, are watched, and leave no descriptor.
 func TestPathsAtTheLimit(t *testing.T) {
 	leavesNoFile(t)
 	root := t.TempDir()
@@ -492,7 +492,7 @@ func TestPathsAtTheLimit(t *testing.T) {
 	}
 }
 
-// inBubble runs a test in virtual time, in which a poll returns as soon as there is something.
+// inBubble runs a test in virtual time. A poll there returns as soon as something is to be read.
 func inBubble(t *testing.T, test func(t *testing.T, k kernel)) {
 	synctest.Test(t, func(t *testing.T) {
 		k := system()
@@ -511,7 +511,7 @@ func inBubble(t *testing.T, test func(t *testing.T, k kernel)) {
 	})
 }
 
-// TestReads: hints come without Sync. A source makes no call while nothing happens.
+// TestReads: hints come without Sync. While nothing happens, a source makes no call.
 func TestReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k kernel) {
 		var polls, reads, adds atomic.Int64
@@ -543,7 +543,7 @@ func TestReads(t *testing.T) {
 	})
 }
 
-// TestMountsWithoutSync: what is mounted and unmounted is told of without Sync, once. The rest of the system's mounts is not.
+// TestMountsWithoutSync: the source tells once, without Sync, of a mount and of an unmount, and not of the system's other mounts.
 func TestMountsWithoutSync(t *testing.T) {
 	inBubble(t, func(t *testing.T, k kernel) {
 		root := t.TempDir()
@@ -562,8 +562,8 @@ func TestMountsWithoutSync(t *testing.T) {
 	})
 }
 
-// TestBlindLooks: where no event tells what happens on the way to root, the source looks each second, also while events keep coming, and tells
-// of it once.
+// TestBlindLooks: where no event tells of changes on the way to root, the source checks the way each second, also while events keep coming. It
+// tells of a change once.
 func TestBlindLooks(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, k kernel) {
@@ -616,7 +616,7 @@ func TestBlindLooks(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a signal during a call makes no difference. An end of what can be read is no reason to read on.
+// TestInterrupted: a signal during a call makes no difference. The source stops reading when a read returns nothing.
 func TestInterrupted(t *testing.T) {
 	inBubble(t, func(t *testing.T, k kernel) {
 		poll, read := k.poll, k.read
@@ -660,7 +660,7 @@ func TestInterrupted(t *testing.T) {
 	require.Empty(t, told(s))
 }
 
-// TestPollFails: a source that can wait for no more events says that another one is to be opened, and can be closed.
+// TestPollFails: a source that cannot wait for events any more says that it has moved, so that another one is opened, and can be closed.
 func TestPollFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, k kernel) {
 		k.poll = func([]unix.PollFd, int) (int, error) { return -1, unix.ENOMEM }
