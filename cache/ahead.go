@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// What is cached ahead of its first use, by Warm and LoadSnapshot, takes the room that
-// is free, and no other. Of two such entries, the one that came first is evicted last.
+// Warm and LoadSnapshot cache values ahead of their first use. Such values take only the room
+// that is free. Of two such entries, the one that came first is evicted last.
 
 // fresh reports whether key has a value or is being loaded.
 func (e *engine[V]) fresh(key string) bool {
@@ -26,8 +26,7 @@ const (
 	aheadNoRoom
 )
 
-// loadAhead loads key by fn as load does, unless it is fresh. That is not counted as a
-// miss.
+// loadAhead loads key by fn as load does, unless key is fresh. It does not count a miss.
 func (e *engine[V]) loadAhead(key string, fn func() (V, loaded, error)) (aheadResult, error) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -56,7 +55,7 @@ func (e *engine[V]) loadAhead(key string, fn func() (V, loaded, error)) (aheadRe
 	return aheadRefused, nil
 }
 
-// add makes v the value of key, unless it is fresh.
+// add makes v the value of key, unless key is fresh.
 func (e *engine[V]) add(key string, v V, l loaded) aheadResult {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -109,7 +108,7 @@ func (e *engine[V]) all() []held[V] {
 	return found
 }
 
-// find returns the entry of key, which that does not use.
+// find returns the entry of key. It does not count as a use.
 func (e *engine[V]) find(key string) (h held[V], ok bool) {
 	s := e.shard(key)
 	s.mu.Lock()

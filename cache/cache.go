@@ -11,35 +11,35 @@
 //
 // # What is right
 //
-// A file is cached when its end is known: a read has returned io.EOF, at the size
-// that the metadata has, and the metadata is the same before and after. Content
+// A file is cached only if its end is known: a read has returned io.EOF, at the size
+// in the metadata, and the metadata is the same before and after the read. Content
 // without this proof is returned, and not cached.
 //
-// By default each hit is compared with the file: size, modification time and mode,
-// and where the system has them change time, inode and device. That takes a stat
+// By default the cache compares each hit with the file: size, modification time and mode,
+// and, where the system has them, change time, inode and device. That takes a stat
 // instead of an open, reads and a close. A call returns no state older than the
 // call itself. [Options.Trust] omits the comparison for an interval, or always.
 //
 // A file system's clock moves in steps, and a file may change twice within one step. So a
 // file that changed within 2 seconds before it was read is read again until it is older,
 // and a file without times, as in an embed.FS, is read each time. With Trust both are
-// served from memory. A change that the file system itself hides, as a network file
-// system with a cache of its own may, is hidden here too. So is a store through a shared
-// mapping (mmap), as long as the system has not set the times anew: Linux does so once
-// when the page is first written, and next after it was written back.
+// served from memory. The cache does not see a change that the file system itself hides, as
+// a network file system with a cache of its own may. Nor does it see a store through a shared
+// mapping (mmap) before the system sets the times anew: Linux does so when the page is first
+// written, and again only after the page has been written back.
 //
 // # The bounds
 //
 // Entries take at most [Options.MaxBytes] at each moment: room is made before an
 // entry is added. An entry counts as the memory of its content, which Go's allocator
 // rounds up, its name and 512 bytes, and 256 more if its metadata has a Sys. Listings
-// and metadata have a bound of their own. Not counted are files while they are read,
-// and what open files and slices hold after the entry was evicted.
+// and metadata have a bound of their own. Files do not count while they are read, and
+// neither does memory that open files and slices hold after the entry was evicted.
 //
-// What is read is bounded too, whatever the metadata says: a file that goes on beyond
-// MaxFileSize is not cached, and Open returns the source's own. Only ReadFile, View and
-// [Results] read such a file whole, which takes its size in memory, and for one without
-// an end does not return.
+// Reads are bounded too, whatever the metadata says: a file that goes on beyond
+// MaxFileSize is not cached, and Open returns the source's own file. Only ReadFile, View
+// and [Results] read such a file whole. That takes its size in memory, and does not return
+// for a file without an end.
 //
 // The entries are divided among [Options.Shards], each with a mutex and its part of
 // the bounds. Policies hold within a shard; with one shard they are exact. An
@@ -57,12 +57,12 @@
 //
 // # Warming and snapshots
 //
-// [FS.Warm] reads files before somebody asks for them: all, those of a pattern, a
-// directory or a list, such as the most used of the last run, which [FS.Entries] gives.
-// With [NewDir] they are read by fileproc, on systems with inodes, and from other sources as
-// loads read them, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the
-// content of files from one run to the next. Warming and snapshots cache nothing that a
-// load would not, and evict nothing unless [WarmOptions] has Evict.
+// [FS.Warm] reads files before somebody asks for them: all files, or those of a pattern, a
+// directory or a list, such as the most used files of the last run, which [FS.Entries] gives.
+// With [NewDir], fileproc reads them, on systems with inodes. From other sources, Warm reads
+// them as loads do, several at a time. [FS.SaveSnapshot] and [FS.LoadSnapshot] keep the
+// content of files from one run to the next. Warming and snapshots cache only what a load
+// would cache, and evict nothing unless [WarmOptions] has Evict.
 //
 // # Writes
 //
@@ -86,10 +86,10 @@
 // The store of [NewDir] writes a temporary file, syncs it, renames it and syncs the
 // directory. So others see the old file or the new one, and what the store has survives a
 // crash of the machine, if the file system keeps what it has synced. Windows and Plan 9 do
-// not sync directories. A file that is there keeps its permissions, a link is replaced,
-// and the directories above are made. Temporary files (.cache- and 26 characters) are not
-// listed. The first write into a directory removes those older than an hour, which writers
-// that were killed have left.
+// not sync directories. An existing file keeps its permissions, a link is replaced, and
+// missing directories above are made. Temporary files (.cache- and 26 characters) are not
+// listed. The first write into a directory removes temporary files older than an hour,
+// which writers that were killed have left.
 package cache
 
 import (
@@ -137,8 +137,8 @@ type Options struct {
 	// each hit is compared, with Forever none is. Metadata is cached only with Trust.
 	Trust time.Duration
 
-	// Store takes what WriteFile and Remove write; nil refuses writes. With NewDir, nil is
-	// the directory.
+	// Store takes what WriteFile and Remove write; nil refuses writes. With NewDir, nil
+	// stands for the directory.
 	Store Store
 	// Write says when a write reaches the store.
 	Write WriteMode
@@ -146,7 +146,7 @@ type Options struct {
 	// It is part of MaxBytes. A larger file is written to the store at once.
 	MaxDirtyBytes int64
 	// FlushInterval is the time after which WriteBack flushes dirty files; 0 is 5 seconds.
-	// With Forever, Flush and Close do that.
+	// With Forever, WriteBack does not flush by time.
 	FlushInterval time.Duration
 	// FlushWorkers is how many files a flush writes at a time; 0 is 1. With more than one,
 	// the order of the flushes is kept for each name, and not among names.
@@ -174,9 +174,10 @@ const (
 	LFU
 	// TTL evicts the entry that expires first. It needs Options.TTL.
 	TTL
-	// Hybrid evicts, least recently used first, entries that were used once; then
-	// those used again, which may take up four fifths of the bounds. So a scan through
-	// many files that are read once does not evict what is used often.
+	// Hybrid first evicts entries that were used once, then entries that were used
+	// again; of each, the least recently used first. Entries that were used again may take
+	// up four fifths of the bounds. So a scan that reads many files once does not evict
+	// files that are used often.
 	Hybrid
 )
 
@@ -316,7 +317,7 @@ func (c *FS) ttlOf(name string, i *info) time.Duration {
 	return c.ttl(name, i)
 }
 
-// notBefore is when a value that is trusted now was checked at the earliest.
+// notBefore returns the earliest time of a check after which a value is still trusted now.
 func (c *FS) notBefore() int64 {
 	switch c.trust {
 	case 0:
@@ -327,8 +328,8 @@ func (c *FS) notBefore() int64 {
 	return c.data.now() - int64(c.trust)
 }
 
-// hit returns the cached value of key, if it is trusted or is still what the file
-// name is.
+// hit returns the cached value of key, if it is trusted, or if a comparison shows that
+// the file name is still the same.
 func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
 	v, ok, trusted := e.get(key, c.notBefore())
 	if !ok || trusted {
@@ -343,8 +344,8 @@ func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
 	return v, is == same
 }
 
-// load loads key by fn. Of another's load that began earlier it takes what a hit
-// would be.
+// load loads key by fn. It takes the value of another caller's load that began earlier, if
+// that value would be a hit.
 func load[V stamped](c *FS, e *engine[V], key, name string, fn func() (V, loaded, error)) (V, error) {
 	return e.load(key, fn, func(v V, err error) bool {
 		if err != nil {
@@ -355,7 +356,7 @@ func load[V stamped](c *FS, e *engine[V], key, name string, fn func() (V, loaded
 	})
 }
 
-// content returns what the file name is.
+// content returns the file or directory name as it is in memory, dirty or cached, or loads it.
 func (c *FS) content(name string) (*content, error) {
 	if ct, err := c.dirtyContent(name); ct != nil || err != nil {
 		return ct, err
@@ -419,8 +420,8 @@ func (c *FS) ReadFile(name string) ([]byte, error) {
 	return mine, nil
 }
 
-// View is ReadFile without the copy: the caller must not modify what it returns,
-// which never changes.
+// View is ReadFile without the copy: the caller must not modify the content that it
+// returns, and that content never changes.
 func (c *FS) View(name string) ([]byte, error) {
 	data, _, err := c.view(name)
 	return data, err
@@ -480,7 +481,7 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 	return &ct.info, nil
 }
 
-// Lstat is [fs.Lstat] of the source, which is not cached.
+// Lstat is [fs.Lstat] of the source. It is not cached.
 func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err := valid("lstat", name); err != nil {
 		return nil, err
@@ -494,7 +495,7 @@ func (c *FS) Lstat(name string) (fs.FileInfo, error) {
 	return fs.Lstat(c.source, name)
 }
 
-// ReadLink is [fs.ReadLink] of the source, which is not cached.
+// ReadLink is [fs.ReadLink] of the source. It is not cached.
 func (c *FS) ReadLink(name string) (string, error) {
 	if err := valid("readlink", name); err != nil {
 		return "", err
@@ -524,9 +525,9 @@ func (c *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 
 // Invalidate makes the cache forget the names, and the listings of the directories
 // that they are in. A name with a slash at its end stands for the directory and all below
-// it, which takes time in proportion to all entries: "a/b/" for "a/b" and "a/b/c", and not
-// for "a/bc". It returns how many files were cached. What is being loaded meanwhile is not
-// cached.
+// it: "a/b/" stands for "a/b" and "a/b/c", and not for "a/bc". Such a name takes time in
+// proportion to all entries. Invalidate returns how many files were cached. A load that is
+// under way meanwhile does not cache its file.
 func (c *FS) Invalidate(names ...string) (files int) {
 	var trees []string
 	results := c.dependents()
@@ -562,10 +563,10 @@ func below(name, prefix string) bool {
 	return prefix == "." || name == prefix || len(name) > len(prefix) && name[len(prefix)] == '/' && name[:len(prefix)] == prefix
 }
 
-// InvalidatePattern makes the cache forget the names that match one of the patterns,
-// which are those of fileproc's Options.Include: * does not match a slash, and **
-// matches any number of directories; and all listings, since files that match may be
-// new. It returns how many files were cached.
+// InvalidatePattern makes the cache forget the names that match one of the patterns, and
+// all listings, since files that match may be new. Patterns are as in fileproc's
+// Options.Include: * does not match a slash, and ** matches any number of directories. It
+// returns how many files were cached.
 func (c *FS) InvalidatePattern(patterns ...string) (int, error) {
 	for _, p := range patterns {
 		if err := validPattern(p); err != nil {
@@ -577,8 +578,8 @@ func (c *FS) InvalidatePattern(patterns ...string) (int, error) {
 	}, all), nil
 }
 
-// validPattern refuses what is no pattern, and what matches no name: a slash at an end,
-// an empty part, . and ..
+// validPattern refuses a text that is no pattern, and a pattern that matches no name: with
+// a slash at an end, an empty part, . or ..
 func validPattern(p string) error {
 	parts := strings.Split(p, "/")
 	if !doublestar.ValidatePattern(p) || slices.ContainsFunc(parts, func(s string) bool { return s == "" || s == ".." || s == "." && p != "." }) {
@@ -606,7 +607,8 @@ func (c *FS) invalidate(match, listed func(name string) bool) int {
 	return files
 }
 
-// clean is name without what a caller may put around it.
+// clean returns the name by which the cache knows a file: without slashes at its ends, doubled
+// slashes, and the elements . and ..; "." for root.
 func clean(name string) string {
 	name = strings.Trim(path.Clean("/"+name), "/")
 	if name == "" {

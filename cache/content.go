@@ -14,9 +14,9 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// firm reports whether a file that was read after now shows each later change by its
-// identity. The change time is set by the system alone, so it counts where there is
-// one. A file without times cannot be compared.
+// firm reports whether the identity of a file that is read after now shows each later
+// change of the file. Only the system sets the change time, so firm uses that time where
+// there is one. A file without times cannot be compared.
 func firm(id fsinfo.Identity, now time.Time) bool {
 	at := id.ModTime
 	if id.ChangeTime > 0 {
@@ -51,7 +51,7 @@ type content struct {
 	info   info
 	data   []byte
 	names  []fs.DirEntry // of a directory, sorted
-	first  file          // for the first who opens it: a miss allocates it with the rest
+	first  file          // for the first caller that opens it: a miss allocates this file with the rest
 }
 
 // file returns a new open file of what name holds.
@@ -67,7 +67,7 @@ func (ct *content) file(name string) *file {
 // bytes is the content. What a caller appends does not reach the memory behind it.
 func (ct *content) bytes() []byte { return slices.Clip(ct.data) }
 
-// cost is the memory of an entry, where the allocator's size classes count.
+// cost returns the memory of an entry. Its data counts with the rest of the allocator's size class.
 func (ct *content) cost(name string) int64 {
 	cost := int64(cap(ct.data)+len(name)) + entryOverhead
 	if ct.info.sys != nil {
@@ -84,7 +84,7 @@ const (
 	uncachable // too large, or no regular file: it is read from the source each time
 )
 
-// info is metadata that does not change with the file, as that of some fs.FS does.
+// info is a copy of metadata: the metadata of some fs.FS changes with the file.
 type info struct {
 	name  string
 	size  int64
@@ -101,7 +101,7 @@ func (i *info) IsDir() bool        { return i.mode.IsDir() }
 func (i *info) Sys() any           { return i.sys }
 
 // isRegular reports whether a mode is that of a file with content. Object stores give
-// theirs the type fs.ModeIrregular.
+// their files the type fs.ModeIrregular.
 func isRegular(mode fs.FileMode) bool { return mode.Type()&^fs.ModeIrregular == 0 }
 
 func infoOf(f fs.FileInfo) info {
@@ -114,7 +114,7 @@ const (
 	dirEntryMemory = 96  // of a name in a listing, besides its bytes
 )
 
-// open opens name. What it returns has no content yet.
+// open opens name. The content that it returns has no data yet.
 func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
 	now := time.Now()
 	f, err := c.source.Open(name)
@@ -130,9 +130,8 @@ func (c *FS) open(name string) (fs.File, *content, fs.FileInfo, error) {
 	return f, &content{stamp: stamp{id: id, firm: firm(id, now), began: c.data.at(now)}, info: infoOf(info)}, info, nil
 }
 
-// read reads the file name, if it has at most largest bytes. Its content is whole if all of it is known to be
-// there: the end was reached where the metadata says it is, and these are the same
-// before and after.
+// read reads the file name, if it has at most largest bytes. It sets whole if all the content is known to be
+// there: the read has reached the end at the size in the metadata, and the metadata is the same before and after.
 func (c *FS) read(name string, largest int64) (*content, loaded, error) {
 	f, ct, before, err := c.open(name)
 	if err != nil {
@@ -171,7 +170,7 @@ func (c *FS) largest(name string) int64 {
 	return min(c.maxFile, c.data.maxCost()-entryOverhead-int64(len(name)))
 }
 
-// compare compares the file name with what id says.
+// compare compares the identity of the file name with id.
 func (c *FS) compare(name string, id fsinfo.Identity) verdict {
 	after, err := c.stat(name)
 	switch {
@@ -183,19 +182,19 @@ func (c *FS) compare(name string, id fsinfo.Identity) verdict {
 	return unknown
 }
 
-// isStill reports whether the file name is known to be what id says.
+// isStill reports whether the file name is known to have the identity id now.
 func (c *FS) isStill(name string, id fsinfo.Identity) bool { return c.compare(name, id) == same }
 
 var scratch = sync.Pool{New: func() any { return new([512]byte) }}
 
-// errLonger is the error of readAll for what is longer than its limit, whatever its size was said to be.
+// errLonger is the error of readAll for a file that is longer than the limit, whatever size the metadata gave.
 var errLonger = errors.New("cache: longer than the limit")
 
-// believed is the size in bytes for which memory is taken before anything was read.
+// believed is the largest size in bytes for which readAll allocates memory before it has read anything.
 const believed = 16 << 20
 
-// readAll reads f to its end, which only io.EOF proves. If f has that size, what it
-// returns takes that much memory, and the rest of its size class.
+// readAll reads f to its end, which only io.EOF proves. If f has the given size, the
+// content takes that much memory, and the rest of its size class.
 func readAll(f io.Reader, size, limit int64) ([]byte, error) {
 	// Some file systems give -1 for a size that they do not know.
 	data := slices.Grow([]byte(nil), int(min(max(0, size), believed)))
@@ -213,7 +212,7 @@ func readAll(f io.Reader, size, limit int64) ([]byte, error) {
 		if len(data) < cap(data) {
 			data = data[:len(data)+n]
 		} else if n > 0 {
-			if rest := size - int64(len(data)); rest >= int64(n) { // no more than what is said, where append takes a quarter more
+			if rest := size - int64(len(data)); rest >= int64(n) { // take no more than the given size, where append takes a quarter more
 				data = append(slices.Grow([]byte(nil), len(data)+int(min(rest, max(int64(len(data)), int64(n))))), data...)
 			}
 			data = append(data, more[:n]...)

@@ -25,7 +25,7 @@ var ErrNotRegular = errors.New("not a regular file")
 type dirFS struct {
 	root    *os.Root
 	name    string   // absolute, for fileproc
-	written sync.Map // the directories with a file that it has written
+	written sync.Map // the directories into which it has written a file
 }
 
 var _ interface {
@@ -106,7 +106,7 @@ func (d *dirFS) ReadLink(name string) (string, error) {
 	return d.root.Readlink(name)
 }
 
-// A temporary file is named temporary and what rand.Text gives, 26 characters.
+// temporary begins the name of a temporary file; the 26 characters of rand.Text follow.
 const temporary = ".cache-"
 
 func isTemporary(base string) bool {
@@ -115,13 +115,13 @@ func isTemporary(base string) bool {
 }
 
 const (
-	leftover       = time.Hour // an older temporary file is one of a writer that was killed
-	leftoversAmong = 10_000    // so many names of a directory are looked at
+	leftover       = time.Hour // an older temporary file is from a writer that was killed
+	leftoversAmong = 10_000    // how many names of a directory removeLeftovers looks at
 )
 
-// removeLeftovers removes the temporary files of dir that are older than f, which is a new
-// one: its time is of the same clock. A writer that lives nevertheless cannot rename its
-// file, and leaves what was there.
+// removeLeftovers removes the temporary files of dir that are more than an hour older than f,
+// a new temporary file: its time is from the same clock. If the writer of a removed file still
+// lives, it cannot rename that file, and leaves what was there.
 func removeLeftovers(root *os.Root, dir string, f *os.File) {
 	made, err := f.Stat()
 	if err != nil {
@@ -182,8 +182,8 @@ func (d *dirFS) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 
 var fsync = (*os.File).Sync // a test notes the calls
 
-// writeError is err with the name of the file, which the caller knows, in place of the
-// temporary one's.
+// writeError returns err with the name of the file, which the caller knows, in place of the
+// name of the temporary file.
 func writeError(name string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -198,9 +198,10 @@ func writeError(name string, err error) error {
 
 var testAfterRename = func() {} // a test changes the file
 
-// replace writes a temporary file beside name and renames it to name. The metadata that
-// it returns is nil if another process has changed the file meanwhile. clear says whether it
-// removes leftovers there, and exists that perm are the file's, to which no umask applies.
+// replace writes a temporary file beside name and renames it to name. It returns no metadata
+// on Windows, and if another process has changed the file meanwhile. clear says whether it
+// removes leftovers there. exists says that perm is that of the old file, to which no umask
+// applies.
 func replace(root *os.Root, name string, perm fs.FileMode, exists, clear bool, write func(io.Writer) error) (info fs.FileInfo, err error) {
 	dir := path.Dir(name)
 	tmp := path.Join(dir, temporary+rand.Text())
@@ -259,8 +260,8 @@ func (d *dirFS) Remove(name string) error {
 	return syncDir(d.root, path.Dir(name))
 }
 
-// local refuses names that are no names of the system: a backslash or a colon on Windows,
-// which would lead to a file that has another name here.
+// local refuses names that are no names of the system, such as those with a backslash or a
+// colon on Windows, which would lead to a file that has another name here.
 func local(op, name string) error {
 	if _, err := filepath.Localize(name); err != nil {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}

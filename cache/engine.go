@@ -12,8 +12,8 @@ import (
 )
 
 // An engine holds values by key under a bound of cost and of entries. Each shard
-// is exact: its policy holds among its own entries, and what it holds never
-// exceeds its part of the bounds, at no moment.
+// is exact: its policy holds among its own entries, and these never exceed its part
+// of the bounds.
 type engine[V comparable] struct {
 	shards []*shard[V]
 	seed   maphash.Seed
@@ -33,8 +33,8 @@ type limits struct {
 }
 
 const (
-	// A shard that is chosen, not asked for, has at least so much of the bounds:
-	// else a part of the bound would be too small for the entries that meet there.
+	// If newEngine chooses the number of shards, each has at least this much of the bounds:
+	// else its part would be too small for the entries that meet there.
 	minShardBytes   = 32 << 20
 	minShardEntries = 4096
 	maxShards       = 16
@@ -101,7 +101,7 @@ func (e *engine[V]) ttlOf(ttl time.Duration) time.Duration {
 }
 
 // get returns the value of key and makes it the most recently used. If the value
-// was last checked at notBefore or later, it is trusted, and that is a hit.
+// was last checked at notBefore or later, it is trusted, and get counts a hit.
 func (e *engine[V]) get(key string, notBefore int64) (v V, ok, trusted bool) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -127,8 +127,8 @@ const (
 	unknown                // the comparison failed: the value is not served now, and stays
 )
 
-// checked notes that v was compared with its file, at the time that the engine's
-// clock showed then.
+// checked notes what a comparison of v with its file has shown. The engine's clock showed
+// the time at before the comparison.
 func (e *engine[V]) checked(key string, v V, at int64, is verdict, why reason) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -153,8 +153,8 @@ func (e *engine[V]) drops(key string) uint64 {
 }
 
 // setUnlessDropped makes v the value of key, if it fits, and if there was no drop since
-// drops returned before: else v may be older than the drop, and key has no value. Loads of
-// key under way are not kept.
+// drops returned before. After a drop, v may be older than the drop, and key gets no value.
+// Loads of key under way are not kept.
 func (e *engine[V]) setUnlessDropped(key string, v V, l loaded, before uint64) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -167,14 +167,15 @@ func (e *engine[V]) setUnlessDropped(key string, v V, l loaded, before uint64) {
 	}
 }
 
-// drop removes key, and neither loads of it under way nor what was to be set since
-// before are kept. It reports whether key had a value.
+// drop removes key. Loads of key under way are not kept, and neither is a value that
+// setUnlessDropped sets later with an earlier number of drops. It reports whether key had a
+// value.
 func (e *engine[V]) drop(key string) bool {
 	return e.forget(key, 1)
 }
 
-// forget is drop, which counts as so many. A write, which is the only one of its key,
-// counts as none: writes of other keys go on.
+// forget is drop, and adds drops to the number of drops in the shard. A write adds none: it
+// is the only write of its key, and setUnlessDropped must keep the writes of other keys.
 func (e *engine[V]) forget(key string, drops uint64) bool {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -213,8 +214,8 @@ func (e *engine[V]) dropAll(match func(key string) bool) (dropped int) {
 	return dropped
 }
 
-// empty reports whether there is neither a value nor a load under way. A load that
-// begins meanwhile begins after this call.
+// empty reports whether there is neither a value nor a load under way. It may miss a load
+// that begins during this call; such a load is newer than the beginning of the call.
 func (e *engine[V]) empty() bool {
 	for _, s := range e.shards {
 		s.mu.Lock()
@@ -244,13 +245,13 @@ func (e *engine[V]) total() Counts {
 	return t
 }
 
-// A flight is a load under way. Those who want the key meanwhile wait for it.
+// A flight is a load under way. Callers that want the key meanwhile wait for it.
 type flight[V comparable] struct {
 	done   chan struct{} // closed when value and err are set; nil until somebody waits, under the shard's mu
 	value  V
 	err    error
 	number uint64 // of the shard's flights
-	reused bool   // if nobody has waited: who began it does not look at it after fly
+	reused bool   // fly may reuse it if nobody has waited: the caller of fly does not look at it afterwards
 	kept   bool   // whether the value was cached
 }
 
@@ -305,8 +306,8 @@ func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V
 	return e.fly(s, key, f, fn)
 }
 
-// errAbandoned is the end of a load whose function panicked. Those who waited for
-// it load the key themselves.
+// errAbandoned is the error of a load whose function panicked or ended its goroutine.
+// Callers that waited for it load the key themselves.
 var errAbandoned = errors.New("cache: a load was abandoned")
 
 // fly runs fn for f. After a panic or Goexit in fn, f ends with errAbandoned, and
@@ -370,13 +371,13 @@ type shard[V comparable] struct {
 	entries    map[string]*node[V]
 	flights    map[string]*flight[V]
 	flown      uint64
-	drops      atomic.Uint64 // by Invalidate and the methods like it; changes under mu
-	counts     Counts        // but for Entries, Bytes and Evictions
+	drops      atomic.Uint64 // how many there were by Invalidate and the methods like it; changes under mu
+	counts     Counts        // without Entries, Bytes and Evictions
 	evictions  [reasons]int64
 	expiry     expiry[V]
 
-	recent    queue[V]  // LRU: all; Hybrid: those used once
-	protected queue[V]  // Hybrid: those used again
+	recent    queue[V]  // LRU: all entries; Hybrid: entries used once
+	protected queue[V]  // Hybrid: entries used again
 	rare      *queue[V] // LFU: the queue of the lowest frequency
 
 	freeNode   *node[V] // removed, for the next insertion
@@ -390,9 +391,9 @@ type node[V comparable] struct {
 	cost       int64
 	expires    int64 // on the engine's clock; 0 is never
 	checked    int64 // on the engine's clock: when the value was last known to be right
-	uses       int64 // since it was inserted; of one that was cached ahead, from 0, else from 1
-	inserted   int64 // how many were before it
-	slot       int   // in shard.expiry, from 1; 0 is not there
+	uses       int64 // since it was inserted, counted from 1, or from 0 if it was cached ahead
+	inserted   int64 // how many insertions were before it
+	slot       int   // in shard.expiry, from 1; 0 if it is not there
 	queue      *queue[V]
 	prev, next *node[V] // in queue, from the first used to the last
 }
@@ -405,7 +406,7 @@ type queue[V comparable] struct {
 	entriesMost    int // of Hybrid's protected
 	bytesMost      int64
 	uses           int64     // of LFU
-	prev, next     *queue[V] // of LFU: of fewer and of more uses
+	prev, next     *queue[V] // of LFU: the queues of fewer and of more uses
 }
 
 func (q *queue[V]) push(n *node[V]) { q.link(n, q.newest, nil) }
@@ -475,7 +476,7 @@ func (s *shard[V]) touch(n *node[V]) {
 	}
 }
 
-// use moves n to the queue of one more use.
+// use moves n to the queue of the nodes with one more use.
 func (s *shard[V]) use(n *node[V]) {
 	q := n.queue
 	up := q.next
@@ -541,7 +542,7 @@ func (s *shard[V]) dropEmpty(q *queue[V]) {
 	s.freeQueue = q
 }
 
-// victim is the next to be evicted. There is one.
+// victim returns the next entry to evict. The shard must not be empty.
 func (s *shard[V]) victim() *node[V] {
 	switch s.policy {
 	case LFU:
@@ -560,7 +561,7 @@ func (s *shard[V]) victim() *node[V] {
 func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 	cost, ttl := l.cost, l.ttl
 	n, had := s.entries[key], 0
-	if n != nil { // its place is used again
+	if n != nil { // the node is used again
 		s.unlink(n, replaced)
 		had = 1
 	}
@@ -653,13 +654,13 @@ func (s *shard[V]) expire(e *engine[V], most int) (removed int) {
 	return removed
 }
 
-// expiry is a heap of the nodes that expire: the first does so first.
+// expiry is a heap of the nodes that expire: the first node expires first.
 type expiry[V comparable] []*node[V]
 
 func (x expiry[V]) Len() int { return len(x) }
 
 // Less orders nodes that expire at the same time by their insertion: a clock may stand
-// still between two.
+// still between two insertions.
 func (x expiry[V]) Less(i, j int) bool {
 	a, b := x[i], x[j]
 	return a.expires < b.expires || a.expires == b.expires && a.inserted < b.inserted

@@ -46,10 +46,10 @@ type result[T any] struct {
 	value T
 }
 
-// NewResults makes a cache of what fn returns for files. It lives as long as files.
-// fn is called by one goroutine for a file at a time, unless the file is written or
-// invalidated during a call: then another may begin. fn must not load the result of the
-// same file, which would wait for itself. An error of fn is returned, and not cached.
+// NewResults makes a cache of what fn returns for files. The cache lives as long as files.
+// Only one goroutine at a time calls fn for the same file, unless the file is written or
+// invalidated during a call: then another call may begin. fn must not load the result of the
+// same file: that load would wait for itself. An error of fn is returned, and not cached.
 func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error)) (*Results[T], error) {
 	if files == nil || fn == nil {
 		return nil, errors.New("cache: Results need files and a function")
@@ -82,7 +82,7 @@ func (r *Results[T]) Get(name string) (value T, ok bool) {
 }
 
 // Load returns the result for the file name. If it is not cached, Load calls the
-// function; of callers at the same time, one does.
+// function. Of several callers at the same time, one calls it.
 func (r *Results[T]) Load(name string) (value T, err error) {
 	if err := valid("load", name); err != nil {
 		return value, err
@@ -121,5 +121,5 @@ func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 	return &result[T]{ct.stamp, v}, loaded{cost: cost, began: ct.began, keep: r.files.worthKeeping(&ct.stamp)}, nil
 }
 
-// Stats returns the counters of the results. Those of the files are the FS's.
+// Stats returns the counters of the results. [FS.Stats] has those of the files.
 func (r *Results[T]) Stats() Counts { return r.engine.total() }

@@ -19,8 +19,8 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// ErrSnapshot is the error of LoadSnapshot for what is not a whole, undamaged snapshot of
-// this version.
+// ErrSnapshot is the error of LoadSnapshot for a file that is not a whole, undamaged snapshot
+// of this version.
 var ErrSnapshot = errors.New("not a whole snapshot")
 
 // A snapshot is snapshotMagic, a record for each entry, and the end.
@@ -37,8 +37,8 @@ var ErrSnapshot = errors.New("not a whole snapshot")
 //	        the sum
 //
 // Numbers are little-endian. The sum is the xxHash64 of all that comes before it, from the
-// beginning of the snapshot. So a length is not used, and a content not cached, before it
-// is known to be what was written there.
+// beginning of the snapshot. So the length of a content is not used, and a content not
+// cached, before it is known to be what was written there.
 const (
 	snapshotMagic  = "fpcache\x01" // the last byte is the version
 	recordSize     = 4 + 8 + 4 + 7*8 + 8
@@ -66,8 +66,8 @@ func (c *FS) writeSnapshot(w io.Writer) error {
 	return s.to.Flush()
 }
 
-// wallClock is what the wall clock shows when the engine's shows at, and 0 if that is
-// never.
+// wallClock returns what the wall clock shows when the engine's clock shows at, and 0 if at
+// is never or too far away.
 func (c *FS) wallClock(at int64) int64 {
 	left := time.Duration(at - c.data.now())
 	if at == 0 || left > 100*365*24*time.Hour { // UnixNano ends in 2262
@@ -255,10 +255,10 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 
 // SaveSnapshot saves the cached files in the file name, the most used first, for
 // LoadSnapshot at the next start. It replaces the file by a rename: the file has the whole
-// snapshot or what it had before. It leaves out files that could not be compared with the
-// source then, because they have no times, or one outside of the years 1678 to 2262, or changed less than 2 seconds before they were
-// read; dirty files, which only a flush saves; and listings, metadata and Results. The
-// cache can be used meanwhile.
+// snapshot or what it had before. It leaves out files that LoadSnapshot could not compare with
+// the source: those that have no times, or a time outside of the years 1678 to 2262, or that
+// changed less than 2 seconds before they were read. It also leaves out dirty files, which only
+// a flush saves, and listings, metadata and Results. The cache can be used meanwhile.
 func (c *FS) SaveSnapshot(name string) error {
 	dir, base := filepath.Split(name)
 	root, err := os.OpenRoot(cmp.Or(dir, "."))
@@ -276,18 +276,18 @@ func (c *FS) SaveSnapshot(name string) error {
 }
 
 // LoadSnapshot caches the files of the snapshot name that fit into the room that is free, and
-// returns how many. It evicts nothing and replaces nothing, and the files that it cached
-// are evicted before those that were used. Files whose TTL has ended since are left out.
+// returns how many. It evicts nothing and replaces nothing, and the files that it has cached
+// are evicted before files that were used. Files whose TTL has ended since are left out.
 //
-// Each file is compared with the source when it is first used, also with Trust, as every
-// hit is without Trust. A file that has changed since is read. So the source must be the
-// one of the snapshot, or one whose sizes, times or modes differ where the contents do.
-// The Sys method of the files' metadata returns nil.
+// Each file is compared with the source when it is first used, even with Trust. A file that
+// has changed since is read. So the source must be that of the snapshot, or files whose
+// contents differ must differ in size, times or mode too. The Sys method of the files'
+// metadata returns nil.
 //
-// For damage, a missing part or another version, the error is ErrSnapshot. What was read
-// before is right and stays. If there is no file, it is fs.ErrNotExist. The checksums show
-// damage, not forgery: keep a snapshot where only those can write who may also change the
-// files.
+// For damage, a missing part or another version, the error wraps ErrSnapshot. Files that were
+// read before are right and stay. If there is no file, the error wraps fs.ErrNotExist. The
+// checksums show damage, not forgery: keep a snapshot where only those can write who may also
+// change the files.
 func (c *FS) LoadSnapshot(name string) (loaded int, err error) {
 	f, err := os.Open(name)
 	if err != nil {

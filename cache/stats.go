@@ -20,8 +20,8 @@ func (c *FS) Stats() Stats {
 	return Stats{Files: data, Metadata: meta, Writes: writes}
 }
 
-// Counts are the exact counters of a cache since it was made. A moment's view is
-// taken shard by shard; at rest, Inserted = Entries + the sum of Evictions, and
+// Counts are the exact counters of a cache since it was made. They are read shard by
+// shard. While nothing changes, Inserted = Entries + the sum of Evictions, and
 // Loads = LoadErrors + NotCached + the values that loads have inserted.
 type Counts struct {
 	Hits       int64 `json:"hits"`       // served from memory
@@ -38,8 +38,8 @@ type Counts struct {
 
 	// Evictions has the values that left the cache, by reason: "bytes" or "entries", to
 	// keep that bound; "expired", at the end of their TTL, or of Options.Trust if their
-	// file cannot be compared; "changed", as their file has; "invalidated", by a call or a
-	// write; "replaced", by a newer value.
+	// file cannot be compared; "changed", because their file has changed; "invalidated", by
+	// a call or a write; "replaced", by a newer value.
 	Evictions map[string]int64 `json:"evictions"`
 }
 
@@ -55,7 +55,7 @@ func (c *Counts) add(d *Counts) {
 	c.TooLarge += d.TooLarge
 }
 
-// HitRate is the part of hits, from 0 to 1; 0 if nothing was asked for.
+// HitRate returns the share of hits among hits and misses, from 0 to 1; 0 if there were none.
 func (c Counts) HitRate() float64 {
 	if c.Hits+c.Misses == 0 {
 		return 0
@@ -66,7 +66,7 @@ func (c Counts) HitRate() float64 {
 // WriteStats are the counters of writes.
 type WriteStats struct {
 	Writes      int64 `json:"writes"`      // calls of WriteFile that returned nil
-	WriteErrors int64 `json:"writeErrors"` // and those that failed
+	WriteErrors int64 `json:"writeErrors"` // calls of WriteFile that failed
 	Removes     int64 `json:"removes"`     // calls of Remove that returned nil
 	Flushes     int64 `json:"flushes"`     // dirty files written to the store, or removed from it
 	FlushErrors int64 `json:"flushErrors"` // dirty files for which that failed, each time
@@ -86,8 +86,8 @@ type Entry struct {
 }
 
 // Entries returns what the cache knows of the names, in their order. Without a name it
-// returns all files that the cache has, the most used first and the dirty ones last. It
-// does not count as a use.
+// returns all files that the cache has, the most used first and the dirty ones last. A call
+// of Entries does not count as a use.
 func (c *FS) Entries(names ...string) []Entry {
 	files := c.w.sorted(all)
 	dirty := make(map[string]Entry, len(files))

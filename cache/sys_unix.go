@@ -12,9 +12,10 @@ import (
 // openFlags keeps the open of a FIFO from waiting for a writer.
 const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// syncDir makes what was renamed and removed in a directory survive a crash of the
-// machine, where the process may read the directory and the file system syncs such: others
-// answer EINVAL, ENOTSUP, or EBADF because a directory is not open for writing.
+// syncDir makes renames and removals in a directory survive a crash of the machine. It
+// returns nil without that if the process may not read the directory, or if the file system
+// does not sync directories: such ones answer EINVAL, ENOTSUP, or EBADF because a directory
+// is not open for writing.
 func syncDir(root *os.Root, name string) error {
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {

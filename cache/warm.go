@@ -44,7 +44,7 @@ type WarmOptions struct {
 	OnProgress func(WarmReport)
 }
 
-// A WarmReport is the ledger of Warm: each file that it met counts in one of the first five.
+// A WarmReport says what Warm has done: each file that it met counts in one of the first five fields.
 type WarmReport struct {
 	Warmed    int64 `json:"warmed"`    // read and cached
 	Cached    int64 `json:"cached"`    // cached before, being loaded by others, or dirty
@@ -67,10 +67,10 @@ const (
 // Warm reads files before somebody asks for them, as fast as fileproc does. A file is
 // cached if a load would cache it, with the same proof.
 //
-// Warm evicts nothing, unless Evict is set. Files that it cached and nobody has used are
-// evicted before those that were used, the last ones read first. With names from
-// Files, groups are read one after the other: the first has 64 names, each further one
-// twice as many as the one before, up to 4,096.
+// Warm evicts nothing, unless Evict is set. Files that Warm has cached and nobody has used are
+// evicted before files that were used, the last ones read first. With names from Files, Warm
+// reads groups of names one after the other: the first has 64 names, each further group has
+// twice as many as the group before, up to 4,096.
 //
 // Listing skips links; names in Files may be links. The error joins the first 100
 // failures. A missing file is not a failure, and neither is one that does not fit. When
@@ -223,9 +223,9 @@ func (w *warming) hasRoom(name string) bool {
 	return w.opts.Evict || w.c.data.fits(name, int64(len(name))+entryOverhead)
 }
 
-// read caches what fileproc has read, if it is what a load would read. A file that is
-// firm since before Warm began did not change while it was read, and its metadata
-// now shows that it is the file of that name, within the source.
+// read caches the content that fileproc has read, if a load would read the same. A file that was
+// firm before Warm began, and has the same metadata now, did not change while it was read. That
+// metadata comes from the source, so it also shows that the file of that name is within the source.
 func (w *warming) read(f *fileproc.File) error {
 	c, name := w.c, f.Rel()
 	s, err := f.Stat()
@@ -258,7 +258,7 @@ func (c *FS) loadWarm(name string) (*content, loaded, error) { return c.read(nam
 
 // load loads name by fn and counts what becomes of it.
 func (w *warming) load(name string, fn func(name string) (*content, loaded, error)) {
-	if !w.hasRoom(name) { // since it was selected: others were loaded before it
+	if !w.hasRoom(name) { // other files may have been loaded since this one was selected
 		w.noRoom()
 		return
 	}
@@ -295,7 +295,8 @@ func (w *warming) noRoom() {
 	}
 }
 
-// failedFile notes a failure of fileproc. It reads no links, which a load does.
+// failedFile notes a failure of fileproc, except for a link that Files names: fileproc does not
+// read it, but a load does, so failedFile loads it.
 func (w *warming) failedFile(root string, err error) {
 	var at *fs.PathError
 	if len(w.opts.First) > 0 && errors.As(err, &at) && !w.meets(at.Path) {
@@ -361,8 +362,8 @@ func (w *warming) failure() error {
 	return errors.Join(w.errs...)
 }
 
-// progress is called one at a time, also at the end of each pass, of which a second may
-// have many.
+// progress is called once at a time, also at the end of each pass. A second may have many
+// passes, so progress calls OnProgress at most every 50 milliseconds.
 func (w *warming) progress() {
 	if now := time.Now(); now.Sub(w.shown) >= 50*time.Millisecond {
 		w.shown = now

@@ -16,13 +16,13 @@ import (
 )
 
 // A Store takes what is written. Several goroutines may call its methods, but only one at
-// a time for one name. The methods must not call those of the FS, which may hold locks
+// a time for one name. The methods must not call methods of the FS, which may hold locks
 // meanwhile.
 type Store interface {
 	// WriteFile makes data the content of the file name, all of it or nothing. It
 	// must neither modify nor keep data. It returns the metadata that the source
-	// has of the file as it was written, or nil if it does not know them: then the
-	// content is cached only with Options.Trust.
+	// has of the file as it was written, or nil if it does not know this metadata:
+	// then the content is cached only with Options.Trust.
 	WriteFile(name string, data []byte) (fs.FileInfo, error)
 	// Remove removes a file. For a file that does not exist, its error must be or wrap
 	// fs.ErrNotExist, which a flush with WriteBack takes as success.
@@ -40,8 +40,8 @@ const (
 	WriteAround
 	// WriteBack keeps what is written in memory, dirty, until a flush. A flush happens at
 	// the end of Options.FlushInterval, in Flush and Close, when Options.MaxDirtyBytes is
-	// reached, and in ReadDir, Open, Stat, Lstat or Remove of a directory above, which fails if
-	// the flush does. Dirty files are read as they were written, are never evicted, and
+	// reached, and in ReadDir, Open, Stat, Lstat or Remove of a directory above; that call fails
+	// if the flush does. Dirty files are read as they were written, are never evicted, and
 	// survive each failure of the store. They do not survive the process. A file that was
 	// removed is dirty too, until a flush removes it from the store.
 	WriteBack
@@ -64,8 +64,8 @@ var ErrDirty = errors.New("the cache is full of files that could not be flushed"
 //	shard.mu         entries, loads under way, counters        not held
 //	writer.mu        dirty files, counters of writes           not held
 //
-// writer.names and writer.flushing are never locked together, and none of the last two while
-// one of them is held.
+// writer.names and writer.flushing are never locked together, and neither are shard.mu and
+// writer.mu.
 type writer struct {
 	store    Store
 	mode     WriteMode
@@ -85,7 +85,7 @@ type writer struct {
 	// not flush.
 	closing sync.Mutex
 
-	count      atomic.Int64 // of dirty files, for those who read
+	count      atomic.Int64 // of dirty files, to be read without mu
 	mu         sync.Mutex   // guards all below
 	dirty      map[string]*dirtyFile
 	bytes      int64
@@ -93,7 +93,7 @@ type writer struct {
 	below      map[string]int // how many are dirty in the tree below each directory
 	timer      *time.Timer
 	flushLater func()     // what the timer calls
-	stats      WriteStats // but for those counted below
+	stats      WriteStats // without those counted below
 
 	ended                        atomic.Bool // by Close, which sets it under mu
 	writes, writeErrors, removes atomic.Int64
@@ -132,8 +132,9 @@ func (l *nameLocks) waitForAll() {
 	}
 }
 
-// A dirtyFile is not in the store yet, or not removed from it. It counts in writer.bytes
-// until it has left dirty and is not being flushed either.
+// A dirtyFile is a file that was written and is not in the store yet, or that was removed
+// and is still there. It counts in writer.bytes until it has left dirty and no flush of it
+// is under way.
 type dirtyFile struct {
 	name     string
 	content  *content // without data if removed
@@ -195,11 +196,12 @@ func (c *FS) writable(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// admit lets a write of name to the store in, which leave ends. It checks the name then:
-// Close waits for those that are in, and a write that comes later is refused.
+// admit waits until a write of name to the store may begin; leave ends the write. It checks
+// the name after the wait: Close waits for the writes that were admitted, and admit refuses
+// a write that comes later.
 func (c *FS) admit(op, name string) (*nameLocks, error) {
 	w := &c.w
-	var l *nameLocks // nil is flushing
+	var l *nameLocks // nil stands for flushing
 	if w.mode == WriteBack {
 		w.flushing.Lock()
 	} else {
@@ -221,9 +223,9 @@ func (w *writer) leave(l *nameLocks, name string) {
 	}
 }
 
-// writeStore writes to the store. Whatever happens there, nothing of before is served
-// from memory afterwards: also not what was written, if name was invalidated since. It is
-// the only write of the name.
+// writeStore writes to the store. Whatever happens there, nothing from before is served
+// from memory afterwards. If name was invalidated meanwhile, the written content is not
+// cached either. The caller keeps other writes of the name away.
 func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	var now time.Time
 	var drops uint64
@@ -245,7 +247,7 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 	ct := &content{stamp: stamp{whole: true, began: began}}
 	if i != nil {
 		ct.id, ct.info = fsinfo.Of(i), infoOf(i)
-		ct.info.name = path.Base(name) // the store may have written under another
+		ct.info.name = path.Base(name) // the store may have written under another name
 		ct.whole = i.Size() == int64(len(data)) && isRegular(i.Mode())
 		ct.firm = ct.whole && firm(ct.id, now)
 	} else {
@@ -271,8 +273,8 @@ func (c *FS) forget(name string) {
 	c.forgetAround(name)
 }
 
-// forgetAround is forget without the content. What is made of content is dropped after it,
-// so that none is made of what was there before.
+// forgetAround is forget without the content. Results are dropped after the content that they
+// are made of, so that no result is made of old content in between.
 func (c *FS) forgetAround(name string) {
 	for _, r := range c.dependents() {
 		r.forget(name, 0)
@@ -289,7 +291,7 @@ func (c *FS) forgetAround(name string) {
 	}
 }
 
-// Remove removes the file name. With WriteBack it is dirty until a flush removes it from
+// Remove removes the file name. With WriteBack the file is dirty until a flush removes it from
 // the store, and after an error nothing has changed. In the other modes, and for an empty
 // directory, the store removes it at once, and after an error the store decides.
 func (c *FS) Remove(name string) error {
@@ -317,13 +319,13 @@ func (c *FS) remove(name string) error {
 		return err
 	}
 	ct, err := c.dirtyContent(name)
-	if err != nil { // it is removed
+	if err != nil { // the file has been removed already
 		return err
 	}
 	d := &dirtyFile{name: name, content: &content{}, removed: true}
 	if ct == nil {
 		info, err := c.stat(name)
-		if err != nil { // of a link that leads nowhere too
+		if err != nil { // perhaps it is a link that leads nowhere: Remove removes such a link too
 			info, err = fs.Lstat(c.source, name)
 		}
 		if err != nil {
@@ -341,7 +343,7 @@ func (c *FS) remove(name string) error {
 	return c.makeDirty(d)
 }
 
-// removeStored removes name from the store. The caller keeps other calls for it away.
+// removeStored removes name from the store. The caller keeps other calls for the name away.
 func (c *FS) removeStored(name string) error {
 	defer c.forget(name)
 	return c.w.store.Remove(name)
@@ -381,7 +383,7 @@ func (c *FS) makeDirty(d *dirtyFile) error {
 func (w *writer) add(d *dirtyFile) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended.Load() { // since writable: nothing would flush d
+	if w.ended.Load() { // Close came after the check in writable: nothing would flush d
 		return &fs.PathError{Op: d.op(), Path: d.name, Err: fs.ErrClosed}
 	}
 	old := w.dirty[d.name]
@@ -407,7 +409,7 @@ func (w *writer) add(d *dirtyFile) error {
 	return nil
 }
 
-// tally counts a name that has become dirty, with n = 1, or is no longer, with -1.
+// tally counts a name that has become dirty, with n = 1, or is no longer dirty, with n = -1.
 func (w *writer) tally(name string, n int) {
 	w.count.Add(int64(n))
 	for name != "." {
@@ -427,7 +429,7 @@ func (w *writer) drop(d *dirtyFile) {
 	}
 }
 
-// writeLarge writes a file to the store that is larger than all that may be dirty.
+// writeLarge writes to the store a file that is larger than all dirty files together may be.
 func (c *FS) writeLarge(name string, data []byte) error {
 	w := &c.w
 	if err := c.flushAround(name); err != nil {
@@ -503,8 +505,8 @@ func (w *writer) sorted(match func(string) bool) []*dirtyFile {
 	return files
 }
 
-// Discard drops what is dirty under the names, without writing it: they are again what
-// the store has. It returns how many files were dirty. If one is being flushed at the
+// Discard drops the dirty files of the names without writing them: reads then give what
+// the store has. It returns how many files were dirty. If a file is being flushed at the
 // moment, the store may get it.
 func (c *FS) Discard(names ...string) (discarded int) {
 	for _, name := range names {
@@ -523,9 +525,9 @@ func (c *FS) Discard(names ...string) (discarded int) {
 }
 
 // Flush writes the dirty files of the names to the store, or all without a name, in the
-// order of their last writes. It tries each. Those that fail stay dirty, and the error
-// names the first 100 and says how many more there are. With Options.FlushWorkers,
-// several are written at a time.
+// order of their last writes. It tries each file. Files that fail stay dirty, and the error
+// names the first 100 of them and says how many more there are. With Options.FlushWorkers,
+// several files are written at a time.
 func (c *FS) Flush(names ...string) error {
 	if len(names) == 0 {
 		return c.flush(all)
@@ -545,8 +547,8 @@ func (c *FS) flushBelow(dir string) error {
 	return c.flushAround(dir)
 }
 
-// flushAround flushes what is dirty in the tree below name, and above: a file that has
-// to go before there can be a directory.
+// flushAround flushes name and what is dirty below and above it, if something there is dirty. A
+// removed file above has to leave the store before a directory can take its place.
 func (c *FS) flushAround(name string) error {
 	around := func(other string) bool { return other != name && (below(other, name) || below(name, other)) }
 	if c.w.count.Load() == 0 || len(c.w.sorted(around)) == 0 {
@@ -653,7 +655,7 @@ func (f *flushed) err() error {
 }
 
 // flushFile writes d to the store, or removes it from there, unless it is no longer dirty.
-// The store has it before dirty has it no more, so it can be read at each moment.
+// The file leaves dirty only once the store has it, so that it can be read at each moment.
 func (c *FS) flushFile(d *dirtyFile) (err error) {
 	w := &c.w
 	w.mu.Lock()
@@ -691,7 +693,7 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 	return err
 }
 
-// arm sets the timer of the next flush, if there is something to flush and none is set.
+// arm sets the timer of the next flush, if there is something to flush and no timer is set.
 // The caller holds mu.
 func (w *writer) arm() {
 	if w.timer == nil && w.interval != Forever && !w.ended.Load() && len(w.dirty) > 0 {
@@ -699,7 +701,7 @@ func (w *writer) arm() {
 	}
 }
 
-// flushAtInterval runs when the timer does.
+// flushAtInterval runs when the timer fires.
 func (c *FS) flushAtInterval() {
 	defer func() { // also if the store ends the goroutine
 		c.w.mu.Lock()
@@ -721,7 +723,7 @@ func (c *FS) Close() error {
 	defer w.closing.Unlock()
 	w.mu.Lock()
 	w.ended.Store(true)
-	if w.timer != nil && w.timer.Stop() { // else its flush has begun, and resets it at its end
+	if w.timer != nil && w.timer.Stop() { // else the timer's flush has begun, and resets timer at its end
 		w.timer = nil
 	}
 	w.mu.Unlock()
