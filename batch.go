@@ -7,9 +7,9 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A batch is the files that one scan of a directory gave, or a window: files that
-// lie next to each other on a disk, of any directories. Several workers may visit
-// one: each takes the next entry.
+// A batch is the files that one scan of a directory gave, or a window: files that lie
+// next to each other on a disk, in any directories. Several workers may visit one batch:
+// each takes the next entry.
 type batch struct {
 	node    *node
 	nodes   []*node // of a window's entries; see isWindow
@@ -17,7 +17,7 @@ type batch struct {
 	entries []names.Name
 	inodes  []uint64     // of entries, as listed; not in spans
 	stage   stage        // of all entries
-	stats   []sys.Stat   // stageAsked: the zero Stat where it is unknown; not in windows
+	stats   []sys.Stat   // of entries, in stageAsked: the zero Stat if unknown; not in windows
 	next    atomic.Int64 // the first entry that no worker has taken
 	joined  atomic.Bool  // more than one worker has visited the batch
 	err     error        // why none of the entries can be opened, if Options.Files named them
@@ -25,14 +25,14 @@ type batch struct {
 	users int // workers that visit it; guarded by the pool's mutex
 }
 
-// A stage is how far the files of a batch have come. What is known of one of them
-// alone is its content.Content.
+// A stage says how far all files of a batch have come. What is known of a single file is
+// in its content.Content.
 type stage uint8
 
 const (
 	stageListed  stage = iota // Select and hooks.Unchanged are yet to be asked
-	stageAsked                // hooks.Unchanged has returned false, after Select: to be read
-	stageInvalid              // they cannot be paths: Options.Files named them
+	stageAsked                // Select has returned true and hooks.Unchanged false: to be read
+	stageInvalid              // the names, which Options.Files gave, cannot be paths
 )
 
 func (b *batch) isWindow() bool { return len(b.nodes) > 0 }
@@ -57,7 +57,7 @@ func (b *batch) left() int {
 	return max(0, len(b.entries)-int(b.next.Load()))
 }
 
-// abandon takes all the entries that are left and returns how many they were.
+// abandon takes all entries that are left and returns how many it took.
 func (b *batch) abandon() int64 {
 	n := int64(len(b.entries))
 	return max(0, n-b.next.Swap(n))
@@ -89,9 +89,9 @@ const (
 	scanAgain                  // the directory is to be begun anew, and holds no descriptor until then
 )
 
-// A span is a part of the results in order: a directory, or up to spanSize files
-// of one. A directory's own results, its name and its failures, come before
-// those of the spans that it is expanded to.
+// A span is a part of the results in order: a directory, or up to spanSize files of one
+// directory. A directory's own results, its name and its failures, come before those of
+// the spans to which it is expanded.
 type span struct {
 	next               *span  // in order
 	prevTodo, nextTodo *span  // see ordered.todo
@@ -111,7 +111,7 @@ const spanSize = 64
 
 var _ [spanSize]struct{} = [64]struct{}{}
 
-// weight is what a span counts for while it is begun and not delivered.
+// weight is how many results a span counts as while it is begun and not delivered.
 func (s *span) weight() int {
 	if s.node != nil {
 		return 1
@@ -119,13 +119,14 @@ func (s *span) weight() int {
 	return s.files
 }
 
-// A spanAt is a directory's span, and how many files of the scan come before it.
+// A spanAt is a directory's span, with the number of files of the scan that come before
+// it.
 type spanAt struct {
 	span  *span
 	files int
 }
 
-// A position is where the results of a worker go, in order.
+// A position says where the results of a worker go if they are in order.
 type position struct {
 	span *span
 	file int  // of the span, or -1: a result of the directory's own

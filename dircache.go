@@ -9,26 +9,26 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A dirCache holds the open directories of a run. Those in use are pinned. Of the
-// others, which have more to do in them, some stay open. When these are too many,
-// or descriptors are short, they are evicted: closed, to be opened again later.
+// A dirCache holds the open directories of a run. Directories in use are pinned. Others,
+// in which there is more to do, may stay open without a pin. When too many do, or
+// descriptors are short, they are evicted: closed, to be opened again later.
 //
 // Opening, closing and identifying a directory may take long, and one slow file
-// system must not stall the others. So a decision is made under mu, and carried
-// out after it is unlocked, on a directory that is pinned or out of the cache.
+// system must not stall the others. So a goroutine decides under mu, and acts after it
+// has unlocked mu, on a directory that is pinned or out of the cache.
 type dirCache struct {
 	limit      int                            // the most directories that stay open without a pin
 	openLinked func(*node) (directory, error) // opens a node that is reached through links
 
 	mu        sync.Mutex
 	waiters   int       // workers that wait for a descriptor: no directory stays open for later
-	open      []*node   // open but for root, the one opened first in front
+	open      []*node   // open directories without root, in the order in which they were opened
 	pins      []*dirPin // of all workers
 	retrying  bool      // a worker of this run has fdTurn: see pinForRetry
 	retryNode *node     // pinned
 }
 
-// acquire opens n if need be and keeps it open until release.
+// acquire opens n unless it is open, and pins it until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
 	d, was := c.pinOpen(n)
 	if d != nil {
@@ -42,7 +42,7 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		if parent, err = c.acquire(n.parent); err != nil {
 			return nil, err
 		}
-		defer c.release(n.parent, 1, 0) // after d is in the cache: an fs.FS may panic here
+		defer c.release(n.parent, 1, 0) // once d is in the cache: an fs.FS may panic here
 		if n.given != nil {
 			d, err = openGiven(parent, n.name)
 		} else {
@@ -72,11 +72,12 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 	return d, nil
 }
 
-// pinOpen pins n and returns its directory if that is open, and else what it was.
+// pinOpen pins n and returns its directory, if that is open. If it is not, pinOpen
+// returns the identity that it had, if known.
 func (c *dirCache) pinOpen(n *node) (directory, identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever
-	// What interrupted each call may be over.
+	// The signals that interrupted each call of identity may be over.
 	n.noID = false
 	if n.dir != nil {
 		n.pins++
@@ -84,7 +85,7 @@ func (c *dirCache) pinOpen(n *node) (directory, identity) {
 	return n.dir, n.id
 }
 
-// insert pins n and makes d its directory, unless it has one. It returns n's.
+// insert pins n and makes d its directory, unless n has one. It returns n's directory.
 func (c *dirCache) insert(n *node, d directory) directory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,8 @@ func (c *dirCache) ref(n *node, refs int) {
 	n.check()
 }
 
-// check panics if more was given back than taken: n would be closed while it is in
-// use.
+// check panics if more pins or references were given back than taken: n would be closed
+// while it is in use.
 func (n *node) check() {
 	if n.pins < 0 || n.refs < 0 {
 		panic(fmt.Sprintf("fileproc: directory %q has %d pins and %d references", n.relPath(""), n.pins, n.refs))
@@ -134,9 +135,9 @@ func (c *dirCache) release(n *node, pins, refs int) {
 	}
 }
 
-// evict closes v, which can be opened again, and reports whether it did: v may have
-// no identity, or be in use by then. While v is identified a pin keeps it open. Like
-// close, identify, victim and unpinned, it is called with c.mu held.
+// evict closes v, which can be opened again, and reports whether it did. It does not if
+// v's identity cannot be found out, or if v is in use by then. A pin keeps v open while it
+// is identified. Like close, identify, victim and unpinned, evict is called with c.mu held.
 func (c *dirCache) evict(v *node) bool {
 	if v.id == nil && v.refs > 0 {
 		v.pins++
@@ -169,15 +170,15 @@ func (c *dirCache) identify(d directory) (identity, error) {
 	return d.identity()
 }
 
-// victim returns the directory to evict first, or nil if none can be. A
-// depth-first walk returns to the deepest first, and opening one again takes an
-// open for each level below the nearest that is open. So those are kept whose
-// distances from the deepest grow like powers of a number: then the way back from
-// depth d takes O(d log d) opens. If the last ones opened were kept, all next to
-// each other, it would take O(d²).
+// victim returns the directory to evict first, or nil if none can be evicted. A
+// depth-first walk returns to the deepest directory first. To open a directory again
+// takes an open for each level below its nearest ancestor that is open. So victim keeps
+// directories whose distances from the deepest grow like powers of a number: then the
+// way back from depth d takes O(d log d) opens. If the last directories opened were kept,
+// all next to each other, the way back would take O(d²).
 func (c *dirCache) victim() (v *node) {
 	least, above := 0.0, 0
-	deepest := c.open[len(c.open)-1].depth // of where the walk is
+	deepest := c.open[len(c.open)-1].depth // where the walk is
 	for i, n := range c.open {
 		below := n.depth + 1
 		if i+1 < len(c.open) {
@@ -208,8 +209,8 @@ func (c *dirCache) evictAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pins {
-		// After the swap node is the one that was pinned: the worker cannot pin
-		// another while c.mu is held.
+		// After the swap, p.node is still the node that was pinned: the worker cannot
+		// pin another while c.mu is held.
 		if p.state.CompareAndSwap(pinIdle, pinNone) {
 			n := p.node.Load()
 			n.pins--
@@ -223,7 +224,7 @@ func (c *dirCache) evictAll() {
 	}
 }
 
-// openRuns are the caches of all runs under way, but for those over an fs.FS, whose
+// openRuns are the caches of all runs under way, except runs over an fs.FS, whose
 // methods another run must not call.
 var openRuns struct {
 	sync.RWMutex // held for reading while their directories are evicted
@@ -237,7 +238,7 @@ func (c *dirCache) share() {
 	openRuns.Unlock()
 }
 
-// unshare waits until no other run evicts directories of c.
+// unshare ends share. It waits until no other run evicts directories of c.
 func (c *dirCache) unshare() {
 	openRuns.Lock()
 	defer openRuns.Unlock()
@@ -246,8 +247,9 @@ func (c *dirCache) unshare() {
 	}
 }
 
-// evictAllRuns closes every directory that no run uses at this moment. A run all of
-// whose workers are in callbacks cannot do so itself, and one of these may wait.
+// evictAllRuns closes every directory that no run uses at this moment. If all workers of
+// a run are in callbacks, that run cannot close its own directories, and one of these
+// callbacks may itself be waiting.
 func evictAllRuns() {
 	openRuns.RLock()
 	defer openRuns.RUnlock()
@@ -256,19 +258,19 @@ func evictAllRuns() {
 	}
 }
 
-// addWaiters says that k more workers, or fewer, wait for a descriptor.
+// addWaiters says that k more workers wait for a descriptor, or fewer if k is negative.
 func (c *dirCache) addWaiters(k int) {
 	c.mu.Lock()
 	c.waiters += k
 	c.mu.Unlock()
 }
 
-// pinForRetry pins n, in which there was no descriptor to open something, until the
-// wait for one is over or gets further than n. Otherwise each try would begin
-// at root, and in a deep tree perhaps none would ever succeed. It does so only
-// while a worker of this run has fdTurn, so that it keeps no descriptor that
-// another run waits for. Another worker of this run may replace n by a node of its
-// own, but then waits itself, so that this happens once for each.
+// pinForRetry pins n, in which something could not be opened for lack of a descriptor. The
+// pin lasts until the wait for a descriptor is over or a try gets further than n. Without
+// it each try would begin at root, and in a deep tree perhaps none would ever succeed.
+// PinForRetry does nothing unless a worker of this run has fdTurn, so that it keeps no
+// descriptor for which another run waits. Another worker of this run may replace n by a
+// node of its own, but then waits itself, so that each worker does so once.
 func (c *dirCache) pinForRetry(n *node) {
 	c.mu.Lock()
 	if !c.retrying {
@@ -279,15 +281,15 @@ func (c *dirCache) pinForRetry(n *node) {
 	c.swapRetryNode(n)
 }
 
-// setRetrying begins or ends what pinForRetry does.
+// setRetrying says whether pinForRetry is to pin nodes, and ends the pin that there is.
 func (c *dirCache) setRetrying(on bool) {
 	c.mu.Lock()
 	c.retrying = on
 	c.swapRetryNode(nil)
 }
 
-// retryDepth returns the depth of the node that pinForRetry has pinned, or -1. When
-// it grows, the next try gets further, without a wait.
+// retryDepth returns the depth of the node that pinForRetry has pinned, or -1. If the
+// depth has grown, the next try gets further and needs no wait before it.
 func (c *dirCache) retryDepth() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +309,7 @@ func (c *dirCache) swapRetryNode(n *node) {
 	}
 }
 
-// closeAll ends the run's use of its directories, root too. If one of an fs.FS
+// closeAll closes all directories of the run, root too. If the close of one of an fs.FS
 // panics, the others are closed all the same.
 func (c *dirCache) closeAll(root *node) {
 	if root.dir != nil {
@@ -320,9 +322,9 @@ func (c *dirCache) closeAll(root *node) {
 	c.open = nil
 }
 
-// A dirPin is a worker's pin on the directory that it visits files of. While fn
-// runs the pin is idle: evictAll may take it away, so that a slow fn does not keep
-// a descriptor from others.
+// A dirPin is a worker's pin on the directory whose files it visits. While fn runs, the
+// pin is idle: evictAll may take it away, so that a slow fn does not keep a descriptor
+// from others.
 type dirPin struct {
 	state atomic.Int32
 	node  atomic.Pointer[node] // written by the worker alone, while it has no pin

@@ -21,7 +21,7 @@ type filter struct {
 	include, exclude []pattern.Glob
 	shard, shards    int
 	needsPath        bool // include, exclude or shards is set
-	ignoreCase       bool // the others are folded, and match names and paths that are
+	ignoreCase       bool // suffixes and patterns are folded, and match folded names and paths
 }
 
 func newFilter(c *config) filter {
@@ -47,7 +47,7 @@ func newFilter(c *config) filter {
 	return f
 }
 
-// fold returns s as the methods that follow take names and paths.
+// fold returns s in the form in which the methods that follow take names and paths.
 func (f *filter) fold(s string) string {
 	if f.ignoreCase {
 		s = string(pattern.AppendFold(nil, s))
@@ -79,8 +79,8 @@ func (f *filter) inShard(rel string) bool {
 	return f.shards <= 1 || shardOf(rel, f.shards) == f.shard
 }
 
-// shardOf returns which of n shards the path rel belongs to. It must never
-// change, since the shards of a job may run different versions.
+// shardOf returns which of n shards the path rel belongs to. The result for a path must
+// never change, since the shards of a job may run different versions.
 func shardOf(rel string, n int) int {
 	// FNV-1a, 64 bits, as hash/fnv computes it, then the 64-bit finalizer of
 	// MurmurHash3, since with FNV alone the last bytes reach only some bits.
@@ -96,7 +96,7 @@ func shardOf(rel string, n int) int {
 	return int(h % uint64(n))
 }
 
-// An entryFilter is what one worker filters entries with, before any is opened.
+// An entryFilter filters entries for one worker, before any is opened.
 type entryFilter struct {
 	*filter
 	cfg    *config
@@ -118,7 +118,7 @@ func (f *entryFilter) keeps(rel string) bool      { return f.filter.keeps(f.fold
 func (f *entryFilter) skipsDir(rel string) bool   { return f.filter.skipsDir(f.fold(rel)) }
 func (f *entryFilter) excludes(rel string) bool   { return f.filter.excludes(f.fold(rel)) }
 
-// file returns why the entry name of n, which is no directory, is skipped by
+// file returns why the entry name of n, which is no directory, is skipped because of
 // what is known before it is opened, or notSkipped.
 func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 	switch {
@@ -145,8 +145,8 @@ func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 	return notSkipped
 }
 
-// dir returns why the directory name of n is left out, with all that is in it, without
-// being opened, or notSkipped.
+// dir returns why the directory name of n is left out with all that is in it, before it
+// is opened, or notSkipped.
 func (f *entryFilter) dir(n *node, name []byte) SkipReason {
 	switch {
 	case f.cfg.skipHidden && name[0] == '.':
@@ -159,8 +159,8 @@ func (f *entryFilter) dir(n *node, name []byte) SkipReason {
 	return notSkipped
 }
 
-// excludesBehind reports whether Options.Exclude leaves out the entry name of n
-// by its path without links, if there is a link in n's path.
+// excludesBehind reports whether n's path has a link in it, and Options.Exclude leaves
+// out the entry name of n because of its path without links.
 func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
 	if !f.cfg.followDirs || len(f.exclude) == 0 {
 		return false
@@ -180,8 +180,8 @@ func (f *entryFilter) ignores(n *node, name []byte, isDir bool) bool {
 		n.ignore.Match(f.path.dir(n), stringOf(name), isDir) == gitignore.Ignored
 }
 
-// below returns why a name is skipped that lies in a directory that is
-// left out: Options.Suffixes precede all other filters.
+// below returns why a name is skipped that lies in a directory left out for the reason
+// why: Options.Suffixes precede all other filters.
 func (f *entryFilter) below(name names.Name, why SkipReason) SkipReason {
 	if !f.hasSuffix(name.String()) {
 		return SkippedSuffix

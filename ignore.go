@@ -21,8 +21,8 @@ import (
 // gitIgnoreFile is the name of git's ignore files.
 const gitIgnoreFile = ".gitignore"
 
-// splitIgnoreFiles divides Options.IgnoreFiles into names, which are looked for
-// in each listing, and paths. Both keep their order.
+// splitIgnoreFiles divides Options.IgnoreFiles into names, which a scan looks for in
+// each listing, and paths. Both keep their order.
 func splitIgnoreFiles(files []string) (names, paths []string) {
 	for _, f := range files {
 		if isPath(f) {
@@ -38,7 +38,8 @@ func isPath(file string) bool {
 	return strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator)
 }
 
-// ignoreRank returns the rank of an ignore file: that of its name, for Hooks.IgnoreByName.
+// ignoreRank returns the rank of an ignore file. With Hooks.IgnoreByName it depends on
+// the file's name; otherwise all files have the same.
 func (c *config) ignoreRank(name string) int {
 	if !c.ignoreByName {
 		return 0
@@ -46,7 +47,8 @@ func (c *config) ignoreRank(name string) int {
 	return 1 + slices.Index(c.ignoreNames, name)
 }
 
-// ignoredAbove returns which ignore files besides .gitignore apply from above root.
+// ignoredAbove returns the names of the ignore files, besides .gitignore, that apply from
+// directories above root.
 func (c *config) ignoredAbove() (names []string) {
 	for _, name := range c.ignoreNames {
 		if c.ignoreByName && name != gitIgnoreFile {
@@ -85,7 +87,7 @@ func (w *worker) readIgnorePaths() error {
 		if err != nil {
 			return err
 		}
-		place := gitrepo.Place{Looks: w.calls.onRule} // of the system, also beside an FS
+		place := gitrepo.Place{Looks: w.calls.onRule} // absolute paths are of the system, also with an FS
 		if !filepath.IsAbs(p) {
 			place.FS, place.Dir = w.cfg.fsys, dir
 			if n == 0 {
@@ -112,8 +114,8 @@ func (w *worker) readIgnorePaths() error {
 	return nil
 }
 
-// above returns the directory n levels above root, and root's path relative to
-// it with a slash at its end. It stops at the file system's root.
+// above returns the directory n levels above root, and root's path relative to that
+// directory, with a slash at its end. It stops at the file system's root.
 func (s *shared) above(n int) (dir, below string, err error) {
 	if n == 0 {
 		return s.cfg.root, "", nil
@@ -135,7 +137,7 @@ func (s *shared) above(n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
-// gitAt is gitDir.gitAt, and nil for a directory that is none.
+// gitAt is d.gitAt if d is a gitDir, and else returns nil.
 func gitAt(d directory, path string) (gitrepo.At, error) {
 	if g, ok := d.(gitDir); ok {
 		return g.gitAt(path)
@@ -143,9 +145,9 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 	return nil, nil
 }
 
-// enterRepository lets the rules of a git repository apply in n, if n is its top, or
-// if n is root and in it. It returns errStopped if the run is stopped, or the reason
-// why n, which is not root, cannot be opened.
+// enterRepository lets the rules of a git repository apply in n, if n is the repository's
+// top, or if n is root and lies in the repository. It returns errStopped if the run is
+// stopped. If n is not root and cannot be opened, it returns the reason.
 func (w *worker) enterRepository(n *node) error {
 	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
@@ -160,7 +162,7 @@ func (w *worker) enterRepository(n *node) error {
 		return errors.Join(errs...)
 	}
 	var err error
-	if p.FS != nil || w.cfg.gitRoot != "" { // not where n is
+	if p.FS != nil || w.cfg.gitRoot != "" { // git's files are not reached from n's open directory
 		err = w.aside(func() error { return w.retryOnResource(read) })
 	} else {
 		err = w.withDirAside(n, func(d directory) (err error) {
@@ -190,8 +192,9 @@ func (w *worker) enterRepository(n *node) error {
 	return nil
 }
 
-// readIgnoreFiles reads the ignore files that n has, and with git what .git says. What
-// n's files ignore is unknown if it returns an error: errStopped, or one of all of n.
+// readIgnoreFiles reads the ignore files that n has, and with git also what .git says. If
+// it returns an error, what n's files ignore is unknown: the error is errStopped, or the
+// failure of n as a whole.
 func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) error {
 	defer w.pin.drop(&w.dirs)
 	if git && n.parent != nil { // root's is known

@@ -44,15 +44,15 @@ type directory interface {
 	close()
 }
 
-// A searchable is a directory of a system that opens directories for what is below
-// them alone, which needs no right to list them.
+// A searchable is a directory of a system that can open a directory only to reach what is
+// below it. Such an open needs no right to list the directory.
 type searchable interface {
 	openDirToSearch(name names.Name) (directory, error)
 }
 
-// openDirToSearch is parent.openDir for a directory that is not listed: the right to
-// search it is enough, as it is for paths that the kernel resolves, if parent is
-// searchable.
+// openDirToSearch is parent.openDir for a directory that will not be listed. If parent is
+// searchable, the right to search the directory is enough, as it is for paths that the
+// kernel resolves.
 func openDirToSearch(parent directory, name names.Name) (directory, error) {
 	d, err := parent.openDir(name)
 	if p, ok := parent.(searchable); ok && errors.Is(err, fs.ErrPermission) {
@@ -61,25 +61,27 @@ func openDirToSearch(parent directory, name names.Name) (directory, error) {
 	return d, err
 }
 
-// A metadataList is a directory whose listing may have metadata. On Windows a look at
-// each file takes a hundred times as long.
+// A metadataList is a directory whose listing may have metadata. On Windows, fetching the
+// metadata of each file takes a hundred times as long.
 type metadataList interface {
-	// listedStat returns what the listing said of an entry, once: who asks again wants
-	// to know what has changed.
+	// listedStat returns what the listing said of an entry, but only once: a second
+	// call for the entry wants to know what has changed.
 	listedStat(name names.Name) (sys.Stat, bool)
 }
 
-// A gitDir is a directory of the system, in which a repository may have its top.
+// A gitDir is a directory of the operating system, which may be the top of a repository.
 type gitDir interface {
-	// gitAt returns what reaches git's files from the open directory. Nil says that
-	// path, the directory's own, leads to it at this moment and has to do.
+	// gitAt returns an At that reaches git's files from the open directory. If it
+	// returns nil without an error, path, the directory's own, leads to the directory
+	// at this moment, and the caller must use path.
 	gitAt(path string) (gitrepo.At, error)
 }
 
-// An identity is equal to another if both are of the same directory.
+// An identity says which directory it is of.
 type identity interface {
+	// same reports whether both are of the same directory.
 	same(identity) bool
-	// inode is the same for all identities that are equal, and for few others.
+	// inode is equal for identities of the same directory, and for few others.
 	inode() (device, inode uint64)
 }
 
@@ -110,17 +112,17 @@ func (l *listing) reset() {
 	l.entries, l.errs, l.records = l.entries[:0], nil, l.records[:0]
 }
 
-// statOfStored is sys.StatOf for an fs.FS. Some, object stores among them, call
-// a file fs.ModeIrregular, since they know nothing else about it.
+// statOfStored is sys.StatOfInfo for an fs.FS. Some fs.FS, object stores among them, give
+// files the type fs.ModeIrregular, since they know no more about a file.
 func statOfStored(info fs.FileInfo) sys.Stat {
 	s := sys.StatOfInfo(info)
 	s.Mode &^= fs.ModeIrregular
 	return s
 }
 
-// A soleFile is the directory of a root that leads to a file: it lists that one
-// alone. Root is opened once, and what is read and looked up is the open file. Only
-// who wants a second handle opens root again, which must then lead to the same file.
+// A soleFile is the directory of a root that leads to a file: it lists only that file.
+// Root is opened once; reads and look-ups use the open file. Only a second handle needs
+// another open of root, which must then lead to the same file.
 type soleFile struct {
 	name   names.Name
 	file   content.File
@@ -130,9 +132,10 @@ type soleFile struct {
 
 var _ directory = (*soleFile)(nil)
 
-// openSoleFile opens root if that leads to a file. NotDir is why it cannot be opened
-// as a directory. What root is counts once it is open, but to open a device may have
-// an effect, and that of a FIFO may wait.
+// openSoleFile opens root if root leads to a file. NotDir is the reason why root cannot be
+// opened as a directory. It asks for root's type before the open, because the open of a
+// device may have an effect and that of a FIFO may wait, and again after the open, whose
+// answer counts.
 func openSoleFile(root string, notDir error) (directory, error) {
 	info, err := os.Stat(root)
 	switch {
@@ -163,7 +166,7 @@ func openSoleFile(root string, notDir error) (directory, error) {
 	})
 }
 
-// newSoleFile returns the directory of the file name, if s is a file's.
+// newSoleFile returns the directory of the file name, if s is that of a regular file.
 func newSoleFile(name string, f content.File, s sys.Stat, reopen func() (fs.File, error)) (directory, error) {
 	if !s.Mode.IsRegular() {
 		f.Close()
@@ -205,7 +208,7 @@ func (d *soleFile) open(names.Name, content.File) (content.File, error) {
 	return fsFile{f}, nil
 }
 
-// keptOpen is a file that stays open when its content has been read.
+// A keptOpen is a file that stays open after its content has been read.
 type keptOpen struct{ content.File }
 
 func (keptOpen) Close() {}

@@ -19,10 +19,10 @@ import (
 
 // The Linux and the Unix backend share directories that are descriptors.
 
-// fdDir is the part of a directory that needs only its descriptor.
+// fdDir has the methods of a directory that need only its descriptor.
 type fdDir struct {
 	fd int
-	// noCachedRead says that the file system has no read that does not wait.
+	// noCachedRead says that the file system does not support reads that do not wait.
 	noCachedRead atomic.Bool
 }
 
@@ -36,8 +36,8 @@ func openRootToSearch(root string) (directory, error) {
 	return d, err
 }
 
-// searched returns d, opened with sys.SearchFlags, if it may be searched: for O_PATH of
-// Linux that needs no right at all.
+// searched returns d, which was opened with sys.SearchFlags, if d may be searched. The
+// open alone does not show that: on Linux it uses O_PATH, which needs no right at all.
 func searched(d directory, err error) (directory, error) {
 	if err == nil {
 		if _, err = d.stat(names.Dot); err != nil {
@@ -56,7 +56,7 @@ func openRootWith(flags int, root string) (directory, error) {
 	return newDir(fd, root), nil
 }
 
-// number returns the descriptor: the lowest that was free.
+// number returns the descriptor, which was the lowest that was free.
 func (d *fdDir) number() int { return d.fd }
 
 func (d *fdDir) openDir(name names.Name) (directory, error) {
@@ -88,9 +88,9 @@ func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) 
 	return f, nil
 }
 
-// openError marks the error of an open as ErrChanged if the name is not what
-// was listed. Systems differ in the error for a link, a socket or a file in a
-// directory's place, so the name is looked up unless the error is clear.
+// openError marks the error of an open as ErrChanged if the name is no longer what was
+// listed. For a link, a socket or a file in a directory's place, the error differs by
+// system, so openError looks the name up unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || sys.IsOtherKind(err):
@@ -116,8 +116,8 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 		err = sys.CheckRegular("fstat", s.Mode)
 	}
 	if err == nil {
-		// The caller reads it like any file. Without this, package os would
-		// try to poll it.
+		// The caller reads the file like any other. With O_NONBLOCK, package
+		// os would try to poll it.
 		err = unix.SetNonblock(fd, false)
 	}
 	if err != nil {
@@ -136,13 +136,13 @@ func (d *fdDir) OpenAt(name string) (fs.File, error) {
 	return atFile{os.NewFile(uintptr(fd), name), fd}, nil
 }
 
-// An atFile is an open regular file, or one that is only looked at.
+// An atFile is an open regular file, or another file whose metadata alone are used.
 type atFile struct {
 	*os.File
 	fd int
 }
 
-// Read does not repeat for ever a read that is interrupted each time, as package os does.
+// Read gives up a read that is interrupted each time. Package os would repeat it for ever.
 func (f atFile) Read(p []byte) (int, error) {
 	n, err := sys.IgnoringEINTR(func() (int, error) { return unix.Read(f.fd, p) })
 	switch {
@@ -178,7 +178,7 @@ func (i inodeID) inode() (device, inode uint64) { return i.device, i.number }
 type fdFile struct {
 	fd  int
 	dir *fdDir
-	off int64 // the end of what cached read, where read continues
+	off int64 // the end of what Cached has read, where Read continues
 }
 
 func (f *fdFile) Cached(p []byte) (int, bool) {
@@ -228,7 +228,7 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
-// Skip is that of content.Skipper. Where a file has no offset, Read fails.
+// Skip is that of content.Skipper. If the file has no offset, Read fails.
 func (f *fdFile) Skip(n int64) bool {
 	f.off = n
 	return true

@@ -18,26 +18,26 @@ import (
 // listingSize is the size in bytes of the records of one directory.list.
 const listingSize = 32 << 10
 
-// shortCall is how many bytes of a listing one call asks for, some 50 µs of
-// work, unless calls wait. Go's monitor takes the processor from a call that it
-// sees twice, at least 20 µs apart; see visitsInARow.
+// shortCall is how many bytes of a listing one call asks for unless calls wait. They
+// take some 50 µs of work. Go's monitor takes the processor from a goroutine that it sees
+// in the same call twice, at least 20 µs apart; see visitsInARow.
 const shortCall = 4 << 10
 
 // linuxDir lists with getdents64 and parses the records in place.
 type linuxDir struct {
 	fdDir
-	typ   atomic.Int64  // fileSystem's answer
-	waits bool          // a call of list took long
-	begun bool          // list was called
-	whole *wholeListing // of a directory that is listed so
+	typ   atomic.Int64  // what fileSystem returns; 0: not yet known
+	waits bool          // a call of getdents64 took long
+	begun bool          // list has been called
+	whole *wholeListing // unless nil, the directory is listed whole
 }
 
 var _ directory = (*linuxDir)(nil)
 
 func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
 
-// openDir passes on what is known of d's file system, unless name is a mount point.
-// Android may kill a process that tries to find out.
+// openDir passes the type of d's file system on to the subdirectory, unless name is a mount
+// point. On Android it does not try: a process that calls openat2 may be killed.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	typ, refused := d.typ.Load(), false
 	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
@@ -73,14 +73,14 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		n, err := getdents(d.fd, buf[:ask], l.take)
 		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
 		switch {
-		case sys.IsInterrupted(err) && first: // the next call begins again, and asks how the directory is to be listed
+		case sys.IsInterrupted(err) && first: // the next call of list begins again, and decides anew whether to list whole
 			l.reset()
 			if _, e := unix.Seek(d.fd, 0, unix.SEEK_SET); e != nil {
 				return false, &sys.Error{Op: "lseek", Err: e}
 			}
 			d.begun = false
 			return false, err
-		case sys.IsInterrupted(err) && len(l.entries) > 0: // the next call goes on
+		case sys.IsInterrupted(err) && len(l.entries) > 0: // the next call of list goes on
 			return true, nil
 		case err != nil:
 			return false, err
@@ -117,7 +117,7 @@ func (l *listing) recordBuffer() []byte {
 	return l.records[:listingSize]
 }
 
-// In tests these are a file system's own.
+// Tests replace these by functions of a file system of their own.
 var (
 	getdents64 = unix.Getdents
 	fstatfs    = unix.Fstatfs
@@ -142,12 +142,12 @@ func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
 	return n, err
 }
 
-// unknownFileSystem is fileSystem's answer if fstatfs fails.
+// unknownFileSystem is what fileSystem returns if fstatfs fails.
 const unknownFileSystem = -1
 
-// fileSystem returns the type of d's file system, as statfs(2) lists them. It asks
-// the kernel once, and not at all if d was opened from a directory that had asked,
-// since for ext4 fstatfs locks counters and adds up those of all processors.
+// fileSystem returns the type of d's file system, as in the list of statfs(2). It asks
+// the kernel once, and not at all if d was opened from a directory that had asked: on
+// ext4, fstatfs locks counters and adds up those of all processors.
 func (d *linuxDir) fileSystem() int64 {
 	if typ := d.typ.Load(); typ != 0 {
 		return typ
@@ -164,9 +164,9 @@ func (d *linuxDir) fileSystem() int64 {
 
 func (d *linuxDir) close() { unix.Close(d.fd) }
 
-// diskOf says how several files of d are read together. On FUSE reads through an
-// io_uring are wrong without an error (Linux 6.18, direct I/O); overlayfs makes each of
-// them in a thread of the kernel, so that the disk gets them one by one.
+// diskOf says how several files of d can be read together. On FUSE, reads through an
+// io_uring return wrong content without an error (Linux 6.18, direct I/O). On overlayfs, a
+// thread of the kernel makes each such read, so that the disk gets them one by one.
 func diskOf(d directory) content.Dir {
 	dir, ok := d.(*linuxDir)
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// losesPosition reports whether a listing that takes several calls may leave out,
-// or give twice, entries that nobody touches, if others come and go meanwhile. The
-// client of SMB counts entries. That of NFS knows the server's positions, which on
+// losesPosition reports whether a listing that takes several calls may leave out, or
+// give twice, an entry that nobody touches, if other entries come and go meanwhile. The
+// client of SMB counts entries. The client of NFS uses the server's positions, which on
 // some file systems (tmpfs before Linux 6.6) do not survive a change.
 func (d *linuxDir) losesPosition() bool {
 	switch d.fileSystem() {
@@ -24,42 +24,42 @@ func (d *linuxDir) losesPosition() bool {
 }
 
 const (
-	// oneAnswer is how many entries any server gives in one answer. The client of NFS
-	// asks for 4 KiB and more, of which an entry with its attributes takes up to 600.
+	// oneAnswer is how many entries every server can give in one answer. The client of NFS
+	// asks for at least 4 KiB, of which an entry with its attributes takes up to 600 bytes.
 	oneAnswer = 6
-	// maxRecord is the size in bytes of the longest record, rounded up. SMB has names
-	// of 255 characters, of up to three bytes each.
+	// maxRecord is the size in bytes of the longest record, rounded up. SMB has names of
+	// 255 characters of up to three bytes each.
 	maxRecord = 1 << 10
-	// wholeTries is how often a directory is listed that changes all the time. A listing
-	// in calls of 4 KiB left out one entry in 1,100 on SMB (docs/dev/reliability.md).
+	// wholeTries is how often at most a directory is listed that changes all the time. A
+	// listing in calls of 4 KiB left out one entry in 1,100 on SMB (docs/dev/reliability.md).
 	wholeTries = 4
-	// wholePart is how many entries one call of list gives of a wholeListing.
+	// wholePart is how many entries of a wholeListing one call of list gives.
 	wholePart = 1024
 )
 
 // coarseTime is the coarsest unit of a directory's time, the 2 s of FAT, and more.
 var coarseTime = 3 * time.Second
 
-// wholeSize is about how many bytes of memory the entries of a directory may take
-// that is listed whole: those of 300,000 names of 10 bytes.
+// wholeSize is about how many bytes of memory the entries of a directory that is listed
+// whole may take: those of 300,000 names of 10 bytes.
 var wholeSize = 32 << 20
 
-// A wholeListing lists a directory from its beginning, and again if it has changed
-// meanwhile, before it gives what any of the listings had.
+// A wholeListing lists a directory from its beginning, and again if the directory has
+// changed meanwhile. Only then does it give the entries: all that any of the listings had.
 type wholeListing struct {
-	entries  []listedEntry
+	entries  []listedEntry // to be given
 	names    names.Arena
 	seen     map[string]struct{} // the names of all entries, also of those that were given; nil when nothing is left
-	size     int                 // in bytes, of those
+	size     int                 // of all entries, in bytes of memory
 	midway   bool                // a listing is under way
-	listings int                 // that were begun
-	began    [2]time.Time        // linuxDir.times
+	listings int                 // listings that were begun
+	began    [2]time.Time        // linuxDir.times when the last listing began
 	over     bool                // nothing is left to be listed
 	err      error
 }
 
-// listWhole is list with a wholeListing. It makes one call of getdents64, after
-// which a run may end.
+// listWhole is list for a directory with a wholeListing. It makes at most one call of
+// getdents64, so that a run that is stopped can end soon.
 func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 	w := d.whole
 	ends := func() bool { return w.over || w.err != nil }
@@ -99,9 +99,9 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 	return false, w.err
 }
 
-// listMore makes one call of the listing, at the end of which it begins another if
-// the directory has changed. It returns an error if the call was interrupted and is
-// to be made again.
+// listMore makes one call of the listing. If that was the last call and the directory
+// has changed, the next call begins another listing. It returns an error if the call was
+// interrupted and is to be made again.
 func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	if !w.midway {
 		w.midway = true
@@ -112,8 +112,8 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 			return nil
 		}
 	}
-	// The entry between two calls is in danger. With fewer bytes than in the listing
-	// before, another is.
+	// A change endangers the entry at which one call ends and the next begins. With fewer
+	// bytes per call than in the listing before, it is another entry.
 	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
 	n, err := getdents(d.fd, buf, w.take)
 	if sys.IsInterrupted(err) {
@@ -151,8 +151,8 @@ func (w *wholeListing) take(r dirent.Record) error {
 	return nil
 }
 
-// times returns when d's entries and d itself have changed, zero times if that
-// fails. It asks the server, since the client may keep times for a minute.
+// times returns when d's entries and when d itself changed last, or zero times if that is
+// unknown. It asks the server, since the client may cache times for a minute.
 func (d *linuxDir) times() (times [2]time.Time) {
 	var st unix.Statx_t
 	_, err := sys.IgnoringEINTR(func() (int, error) {

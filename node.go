@@ -17,9 +17,9 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A node is a directory of the tree: root, or a name in its parent. It may be
-// closed while it is not in use; it is then opened again from the nearest ancestor
-// that is open, one component at a time.
+// A node is a directory of the tree: root, or a name in its parent. While it is not in
+// use, it may be closed. It is opened again from the nearest ancestor that is open, one
+// component at a time.
 //
 // A node keeps its own name only. If each kept its path, memory would grow with
 // the square of the depth.
@@ -34,19 +34,19 @@ type node struct {
 	span   *span            // ordered: the directory's own
 	spans  []*span          // ordered: what span is expanded to
 	phase  nodePhase        // used by the worker that scans the node
-	flat   bool             // the directories in it are left out
+	flat   bool             // the directories in the node are left out
 	buffer *entryBuffer     // nil unless entries are buffered until all are listed
-	given  *givenNames      // nil unless Options.Files names entries of it; root then lists one backlog after the other
+	given  *givenNames      // nil unless Options.Files names entries of the node; root then lists one backlog after the other
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
-	id   identity  // set when dir is evicted, or from the link that leads to it
-	noID bool      // dir's identity failed: until n is next used, only evictAll tries again
+	id   identity  // of dir: set when dir is evicted, or from the link that leads to it
+	noID bool      // dir.identity failed: until the node is next used, only evictAll tries it again
 	pins int       // users of dir at this moment
-	refs int       // what may need dir again: its listing, its batches, its unopened subdirectories
+	refs int       // those that may need dir again: its listing, its batches, its unopened subdirectories
 }
 
-// A nodePhase is how far the listing of a node has come.
+// A nodePhase says how far the listing of a node has come.
 type nodePhase uint8
 
 const (
@@ -56,7 +56,7 @@ const (
 	nodeClassifying           // open and pinned again, after nodeBuffered
 )
 
-// An entryBuffer is what the listing of one directory has given so far.
+// An entryBuffer has what the listing of one directory has given so far.
 type entryBuffer struct {
 	entries []bufferedEntry
 	ignore  []string // names of ignore files
@@ -70,11 +70,11 @@ type bufferedEntry struct {
 	inode uint64
 }
 
-// givenNames are the entries of one directory that Options.Files names, or all of a
-// backlog in the order in which they were given.
+// givenNames are the entries of one directory that Options.Files names, or all names of
+// a backlog in the order in which they were given.
 type givenNames struct {
 	files   [][]names.Name // in parts, each for one scan
-	subs    []*node        // directories that have some, and those to be listed
+	subs    []*node        // directories with such names in them, and those to be listed
 	invalid []names.Name   // of a backlog: names that cannot be paths below root
 
 	runs   []givenRun // of a backlog in order
@@ -83,7 +83,7 @@ type givenNames struct {
 	err    error      // why all fail
 }
 
-// A givenRun is names of one directory that were given one after the other, or a
+// A givenRun is names in one directory that were given one after the other, or one
 // directory to be listed.
 type givenRun struct {
 	node    *node
@@ -92,17 +92,18 @@ type givenRun struct {
 	invalid bool // the names cannot be paths below root
 }
 
-// A linkNode is what only a node that is reached through symbolic links has.
+// A linkNode has the fields that only a node that is reached through symbolic links has.
 type linkNode struct {
-	// links are those, of one scan of the parent, that the node stands for. The
+	// links are the links, from one scan of the parent, for which the node stands. The
 	// node then has the path and the depth of the parent.
 	links   []names.Name
 	targets map[names.Name]target // of links, once they are resolved
-	// resolved says that what kept some links from being resolved has lasted too long.
+	// resolved says that the wait for links that cannot be resolved has lasted too
+	// long: their errors are final.
 	resolved bool
 	// to is the target of the one link that leads to the node.
 	to      target
-	entered bool // by another path
+	entered bool // the run has entered the directory by another path
 }
 
 // A target is what a link leads to.
@@ -121,7 +122,8 @@ func (n *node) child(name names.Name, inode uint64) *node {
 	return c
 }
 
-// givenChild is child before n is judged, which another goroutine may be doing.
+// givenChild is child for an n that may not have been judged yet. It reads neither device
+// nor ignore of n, because another goroutine may be judging n.
 func (n *node) givenChild(name names.Name, inode uint64) *node {
 	return &node{parent: n, name: name, depth: n.depth + 1, inode: inode, refs: 1}
 }
@@ -157,8 +159,8 @@ func (n *node) pathLen() (k int) {
 	return k
 }
 
-// appendPath appends n's path relative to root with a slash behind each name,
-// so nothing for root.
+// appendPath appends n's path relative to root, with a slash behind each name. For
+// root it appends nothing.
 func (n *node) appendPath(p []byte) []byte {
 	end := len(p) + n.pathLen()
 	p = slices.Grow(p, end-len(p))[:end]
@@ -184,8 +186,9 @@ func (n *node) dirPath() string {
 	return n.parent.relPath(n.name.String())
 }
 
-// givenError returns the failure err of the entry name of n as one of Options.Files,
-// if that named it: it is not a change, since nothing has listed the name.
+// givenError returns the failure err of the entry name of n. If Options.Files named the
+// entry, an ErrChanged becomes another error: nothing has listed the name, so it cannot
+// have changed since.
 func (n *node) givenError(name string, err error) error {
 	if name == "" && n.parent != nil {
 		n = n.parent
@@ -238,8 +241,8 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 	return order
 }
 
-// A pathBuffer holds the path of the directory that a worker is at. Most calls
-// are about the directory of the call before, or one in it.
+// A pathBuffer holds the path of the directory that a worker is at. Most calls are
+// about the directory of the call before, or about a subdirectory of it.
 type pathBuffer struct {
 	path   []byte
 	of     *node // the directory that path begins with
@@ -269,14 +272,14 @@ func (p *pathBuffer) dir(n *node) string {
 	return unsafe.String(unsafe.SliceData(p.path), p.dirLen)
 }
 
-// A pathBase turns the paths of a run, which are relative to root, into those
-// that the caller can use.
+// A pathBase turns the paths of a run, which are relative to root, into paths that the
+// caller can use.
 type pathBase struct {
 	root    string // as the caller gave it
 	fsys    fs.FS  // nil: the operating system's
 	follows bool   // symbolic links are what they lead to
 
-	once  sync.Once // few runs of one file ask for a path, and to clean root takes long
+	once  sync.Once // prefix is computed on demand: few runs of one file need it, and cleaning root takes long
 	joins string    // what prefix returns
 }
 
@@ -291,7 +294,7 @@ func (b *pathBase) prefix() string {
 		case b.fsys != nil:
 			b.joins = strings.TrimSuffix(path.Join(b.root, name), name)
 		case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
-			// Behind a symbolic link a/.. need not be what Join makes of it.
+			// If a is a symbolic link, a/.. need not be what Join makes of it.
 			b.joins = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
 		default:
 			b.joins = strings.TrimSuffix(filepath.Join(b.root, name), name)
@@ -335,7 +338,8 @@ func (b *pathBase) setFile(name string) {
 	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRightFunc(b.root, isSeparator), name) })
 }
 
-// info looks up a path, where links are followed but for one that is an entry itself.
+// info looks up a path. It follows links if the run does, except if the entry itself is
+// a link.
 func (b *pathBase) info(path string, isLink bool) (fs.FileInfo, error) {
 	follows := b.follows && !isLink
 	switch {

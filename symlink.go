@@ -16,9 +16,9 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A link is resolved to a path without links, and its target is then opened like
-// everything else: one component at a time from root, without following anything.
-// So a link that changes meanwhile leads nowhere else.
+// A link is resolved to a path without links. Its target is then opened by that path,
+// like every other entry: one component at a time from root, without following links.
+// So a link that changes meanwhile does not lead the run elsewhere.
 
 // links are what a run knows of symbolic links: where they lead, and with
 // SymlinksFollow the directories that it has entered, or is to enter through links.
@@ -26,7 +26,7 @@ type links struct {
 	cfg      *config
 	filter   *filter
 	root     *node  // open before any worker starts
-	realRoot string // absolute and without links, if that is used
+	realRoot string // root's path, absolute and without links, if the run needs it
 
 	mu     sync.Mutex // guards what follows
 	linked []*node    // directories that links lead to
@@ -46,8 +46,9 @@ func (l *links) resolveRoot() error {
 	return nil
 }
 
-// resolve finds out where the links of n lead. After an error another attempt resolves
-// the rest of them. The last attempt has the errors of those that are left as targets.
+// resolve finds out where the links of n lead. If it returns an error, the next attempt
+// resolves the links that are left. In the last attempt, the target of a link that cannot
+// be resolved is the error.
 func (l *links) resolve(n *node) (err error) {
 	if n.link.targets == nil {
 		n.link.targets = make(map[names.Name]target, len(n.link.links))
@@ -132,7 +133,7 @@ func (l *links) reach(t target, use func(d directory, name names.Name) error) er
 	return use(d, names.New(parts[len(parts)-1]))
 }
 
-// excludedTarget returns why t is left out by its own path, or notSkipped.
+// excludedTarget returns why t is left out because of its own path, or notSkipped.
 func (l *links) excludedTarget(t target) SkipReason {
 	if t.err != nil || t.outside || t.path == "." {
 		return notSkipped
@@ -152,8 +153,8 @@ func (l *links) excludedTarget(t target) SkipReason {
 	return notSkipped
 }
 
-// enteredBefore reports whether n, which is open, must not be listed since it has
-// been reached by another path.
+// enteredBefore reports whether n, which is open, must not be listed because the run
+// has reached the directory by another path.
 func (l *links) enteredBefore(n *node) (bool, error) {
 	if !l.cfg.followDirs || n.link != nil {
 		return false, nil
@@ -173,8 +174,8 @@ func (l *links) addLinked(n *node) {
 }
 
 // takeLinked returns the directories that links lead to. It is called when all others
-// have been listed. Of several links to one directory, all but one are marked as
-// entered: which one depends on their paths alone.
+// have been listed. If several links lead to one directory, it marks all but one as
+// entered. Which one it leaves depends only on their paths.
 func (l *links) takeLinked() []*node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
