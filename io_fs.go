@@ -17,11 +17,11 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// listSize is how many entries package os, or an fs.FS, is asked for at a time.
+// listSize is how many entries listFile asks package os, or an fs.FS, for at a time.
 const listSize = 256
 
-// listFile is directory.list for directories with ReadDir. It ignores the type
-// bits in regular, and calls note, unless nil, for each entry.
+// listFile is directory.list for directories with ReadDir. It ignores the type bits in
+// regular. Unless note is nil, it calls note for each entry.
 func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.DirEntry)) (bool, error) {
 	_, goesOn := f.(*os.File)
 	for listed := 0; listed < listSize; {
@@ -39,7 +39,7 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 			continue
 		}
 		switch {
-		case err == io.EOF, err == nil && len(entries) == 0: // nil: an fs.FS that breaks its promise
+		case err == io.EOF, err == nil && len(entries) == 0: // without io.EOF, an fs.FS breaks the contract of ReadDir
 			return false, nil
 		case err != nil:
 			return false, sys.AsError("readdir", err)
@@ -48,27 +48,26 @@ func listFile(f fs.ReadDirFile, l *listing, regular fs.FileMode, note func(fs.Di
 	return true, nil
 }
 
-// isEntryError reports whether err, from package os, is about the type of one
-// entry. The error does not have the entry's name, and the listing goes on
-// after it. With another fs.FS such an error may be the directory's, and come
-// for ever.
+// isEntryError reports whether err, from package os, is about the type of one entry. The
+// error does not have the entry's name, and the listing goes on after it. From another
+// fs.FS, such an error may be about the directory and come again for ever.
 func isEntryError(err error) bool {
 	e, ok := err.(*fs.PathError)
 	return ok && (e.Op == "fstatat" || e.Op == "lstat")
 }
 
-// fsDir is a directory of an fs.FS, which opens by path alone. So fsDir is a path,
-// and an open file during the listing.
+// fsDir is a directory of an fs.FS, which opens by path alone. So fsDir is a path, and
+// during the listing also an open file.
 type fsDir struct {
 	fsys fs.FS
-	name string  // the path, or with up the last name of it: with all paths, memory would grow with the square of the depth
+	name string  // the path, or its last element if up is set: with whole paths, memory would grow with the square of the depth
 	file fs.File // nil once the listing is over
-	up   *fsDir  // unless nil, this directory was named and not opened
-	// named says that Options.Files may name what is opened in the directory. Nothing has
-	// listed that, and it may be a FIFO, whose open would wait.
+	up   *fsDir  // the directory above, if Options.Files named this one and nothing has opened it; else nil
+	// named says that Options.Files may name the files that are opened in the directory.
+	// Nothing has listed them, and one may be a FIFO, whose open would wait.
 	named bool
-	// looked is set once why knows whether a named directory is one: nil, or the
-	// reason why it is none.
+	// looked is set once it is known whether a directory that was named is one. It has
+	// nil, or the reason why it is none.
 	looked atomic.Pointer[error]
 }
 
@@ -97,7 +96,7 @@ func openFS(fsys fs.FS, name string) (directory, error) {
 
 // openFSRoot opens root, which may lead to a file.
 func openFSRoot(fsys fs.FS, root string, named bool) (directory, error) {
-	if root != "." { // which is a directory
+	if root != "." { // "." is always a directory
 		if mode, waits := sys.OpenOfFSWaits(fsys, root); waits {
 			return nil, &sys.Error{Op: "open", Err: irregularRoot(mode)}
 		}
@@ -117,9 +116,9 @@ func openFSRoot(fsys fs.FS, root string, named bool) (directory, error) {
 	return &fsDir{fsys: fsys, name: root, file: f, named: named}, nil
 }
 
-// openGiven is openDirToSearch for names of Options.Files. One of an fs.FS, of
-// which files are opened by their path, is not opened itself: in an object store,
-// that would list it.
+// openGiven is openDirToSearch for a directory in which Options.Files names entries. It
+// does not open a directory of an fs.FS, whose files are opened by their paths: in an
+// object store, the open would list the directory.
 func openGiven(parent directory, name names.Name) (directory, error) {
 	if d, ok := parent.(*fsDir); ok {
 		return &fsDir{fsys: d.fsys, name: name.String(), up: d, named: true}, nil
@@ -148,8 +147,8 @@ func (d *fsDir) join(name string) string {
 	return unsafe.String(&p[end], size-end)
 }
 
-// why returns the reason why something in d cannot be opened: err, or that d is not
-// a directory.
+// why returns the reason why an entry of d cannot be opened: err, or an error that says
+// that d, or a directory above it, is none.
 func (d *fsDir) why(err error) error {
 	if d.up == nil {
 		return err
@@ -161,7 +160,7 @@ func (d *fsDir) why(err error) error {
 	if notDir == nil {
 		return err
 	}
-	var above []*fsDir // the reason is that of the highest that is none: a path may be long, and each open may take long
+	var above []*fsDir // the highest that is no directory has the reason; a search finds it with few opens, which may take long
 	for up := d.up; up.up != nil; up = up.up {
 		above = append(above, up)
 	}
@@ -176,7 +175,7 @@ func (d *fsDir) why(err error) error {
 	return notDir
 }
 
-// look returns why the named directory d is none, or nil.
+// look returns why d, which was named, is no directory, or nil.
 func (d *fsDir) look() error {
 	if known := d.looked.Load(); known != nil {
 		return *known
@@ -189,14 +188,14 @@ func (d *fsDir) look() error {
 	return err
 }
 
-// note keeps what look returns from now on, unless that may pass.
+// note keeps notDir, which look then returns, unless it is an error that may pass.
 func (d *fsDir) note(notDir error) {
 	if notDir == nil || errors.Is(notDir, ErrChanged) {
 		d.looked.Store(&notDir)
 	}
 }
 
-// asFSError is asSysError for opening or looking up an entry.
+// asFSError is sys.AsError for opening or looking up an entry.
 func asFSError(err error) error {
 	err = sys.AsError("open", err)
 	if e := err.(*sys.Error); errors.Is(err, fs.ErrNotExist) {
@@ -265,7 +264,8 @@ func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
 
 func (d *fsDir) identity() (identity, error) { return fsIdentity{}, nil }
 
-// A node's directory is known by its path alone, which does not change.
+// An fsIdentity equals all others: a node finds its directory by path, which does not
+// change.
 type fsIdentity struct{}
 
 func (fsIdentity) same(identity) bool { return true }
@@ -280,7 +280,7 @@ func (d *fsDir) close() {
 	}
 }
 
-// fsFile is an open file of an fs.FS, and all but stat of one of package os.
+// fsFile is an open file of an fs.FS. For a file of package os, it has all but Stat.
 type fsFile struct{ fs.File }
 
 func (f fsFile) Cached([]byte) (int, bool) { return 0, false }
@@ -290,7 +290,7 @@ func (f fsFile) Read(p []byte) (int, error) {
 	for range 100 {
 		n, err := f.File.Read(p)
 		switch {
-		case err != nil && err != io.EOF: // an error that came with content need not come again
+		case err != nil && err != io.EOF: // also if content came with the error, which need not come again
 			return 0, sys.AsError("read", err)
 		case n > 0 || err == io.EOF:
 			return n, nil
@@ -327,8 +327,8 @@ type polledFile struct {
 }
 
 func newPolledFile(f *os.File, info fs.FileInfo) polledFile {
-	// Few regular files support a deadline: those that the runtime's poller takes,
-	// such as /proc/kmsg and files on FUSE.
+	// Few regular files support a deadline: only those that the runtime's poller
+	// accepts, such as /proc/kmsg and files on FUSE.
 	return polledFile{fsFile{f}, info, f.SetReadDeadline(time.Time{}) == nil}
 }
 

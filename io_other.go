@@ -18,20 +18,20 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// rootDir is a directory as an os.Root. An os.Root never leads outside, but follows
-// links that stay inside, so what was opened is compared with the name itself.
+// rootDir is a directory as an os.Root. An os.Root never leads outside, but it follows
+// links that stay inside, so rootDir compares what it has opened with the name itself.
 type rootDir struct {
 	root *os.Root
 	file *os.File    // nil once the listing is over
 	self fs.FileInfo // nil if unknown
 
 	mu sync.Mutex
-	// listed is what the listing said of entries not opened yet, by name: package
-	// os has looked each one up already.
+	// listed is what the listing said of entries that are not opened yet, by name.
+	// Package os has looked up each of them already.
 	listed map[string]fs.FileInfo
 }
 
-// mostListed bounds rootDir.listed, at some 250 bytes an entry.
+// mostListed is how many entries rootDir.listed has at most, at some 250 bytes each.
 const mostListed = 16 * listSize
 
 var (
@@ -40,7 +40,7 @@ var (
 )
 
 func openRoot(name string) (directory, error) {
-	// The dot keeps the open of a FIFO from waiting for a writer.
+	// The dot keeps the open from waiting for a writer if name is a FIFO.
 	root, err := os.OpenRoot(name + sys.InDir)
 	if err != nil {
 		return nil, sys.AsError("open", err)
@@ -65,9 +65,9 @@ func newRootDir(root *os.Root) (*rootDir, error) {
 	return &rootDir{root: root, file: f}, nil
 }
 
-// asRootError is asSysError for opening or looking up an entry of root. A name
-// that leads outside or to itself is a link that replaced what was listed. Package os does not
-// export the error for it, so it is taken from a path that does lead outside.
+// asRootError is sys.AsError for opening or looking up an entry of root. A name that
+// leads outside or to itself is a link that has replaced what was listed. Package os does
+// not export the error for a path that leads outside, so asRootError gets it from "..".
 func asRootError(root *os.Root, err error) error {
 	e := sys.AsError("openat", err).(*sys.Error)
 	_, outside := root.Lstat("..")
@@ -110,8 +110,8 @@ func (d *rootDir) note(e fs.DirEntry) {
 	d.listed[e.Name()] = info
 }
 
-// takeListed returns what the listing said of name, once: who asks again wants to
-// know what has changed. It is nil if that is not known.
+// takeListed returns what the listing said of name, or nil if that is unknown. It does so
+// only once: a second call for the name wants to know what has changed.
 func (d *rootDir) takeListed(name string) fs.FileInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,9 +152,9 @@ func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// compare returns an error unless opened is what name was when it was known,
-// with no change since, or is what name is now: another file may have taken its
-// place.
+// compare returns an error if another file may have taken the place of name. It returns
+// nil if opened is the file that known describes, without a change since, or the file that
+// name leads to now.
 func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	if sys.Unchanged(known, opened) {
 		return nil
@@ -166,8 +166,8 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	return err
 }
 
-// openError is the error of an open. For a link, a socket or a file in a
-// directory's place it differs by system, so the name is looked up.
+// openError returns the error of an open that failed with err. For a link, a socket or a
+// file in a directory's place, err differs by system, so openError looks the name up.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
 	if !sys.IsScarce(err) && !sys.MayPass(err) {
 		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
@@ -183,8 +183,8 @@ func (d *rootDir) openDir(entry names.Name) (directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The dot avoids the open of a FIFO that took the directory's place, which
-	// would wait for a writer.
+	// If a FIFO has taken the directory's place, the dot keeps the open from
+	// waiting for a writer.
 	root, err := d.root.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, d.openError(name, fs.ModeDir, err)
@@ -228,7 +228,7 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 		if err != nil || !sys.IsReparsePoint(opened) {
 			return f, opened, err
 		}
-		f.Close() // a file of which a driver makes the content
+		f.Close() // a driver makes the content of this file: open it without sys.NoFollow
 	}
 	known, err := d.known(name, 0)
 	if err != nil {
@@ -247,8 +247,8 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	}
 }
 
-// openKnown opens the file name, which was known as known. Without known, it opens
-// the name itself and no link's target, which only sys.NoFollow can.
+// openKnown opens the file name, which known describes. If known is nil, it opens name
+// with sys.NoFollow, which never opens the target of a link.
 func (d *rootDir) openKnown(name string, known fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	flags := os.O_RDONLY | sys.OpenFlags
 	if known == nil {
@@ -309,8 +309,8 @@ func (d *rootDir) identity() (identity, error) {
 	return osFile{info}, nil
 }
 
-// gitAt says that git's files are reached by d's path: an os.Root does not lead out of
-// it, where links and the file .git may. So path must lead to d.
+// gitAt returns nil, which says that git's files are reached by path: a link or the file
+// .git may lead out of d, where an os.Root does not go. It fails unless path leads to d.
 func (d *rootDir) gitAt(path string) (gitrepo.At, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -29,8 +29,8 @@ func (e *listedName) Type() fs.FileMode          { return e.typ }
 func (e *listedName) Info() (fs.FileInfo, error) { return os.Lstat(*e.dir + "/" + e.name.String()) }
 func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 
-// halveFrom is how many buffers of entries ReadDir lists, about a millisecond's
-// work, before it opens a second descriptor for the latter half of the rest.
+// halveFrom is how many buffers of entries ReadDir lists before it opens a second
+// descriptor for the latter half of the rest. They take about a millisecond.
 const halveFrom = 4
 
 func readDir(name string) ([]fs.DirEntry, error) {
@@ -47,7 +47,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		latter part
 		wg     sync.WaitGroup
 	)
-	p.list(2) // of which the second says whether there is more
+	p.list(2) // the second buffer says whether there is more
 	if p.err == nil && (!p.over || len(p.blocks) > 1 || len(p.block) > oneAnswer) && p.dir.losesPosition() {
 		p.dir.whole = new(wholeListing)
 		*p = part{dir: p.dir, name: p.name}
@@ -70,12 +70,12 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	return listedEntries(blocks), err
 }
 
-// A part is the entries of a directory from the position of dir to end.
+// A part is the entries of a directory from the position of dir up to the position end.
 type part struct {
 	dir  *linuxDir
 	name *string
 	at   int64 // the position of the next entry
-	end  int64 // 0: that of the directory
+	end  int64 // 0: the end of the directory
 	over bool
 	err  error
 
@@ -84,7 +84,7 @@ type part struct {
 	block  []listedName   // the last of them
 }
 
-// list lists a number of buffers of the part.
+// list lists so many buffers of the part, or fewer if the part ends.
 func (p *part) list(buffers int) {
 	l := listings.Get().(*listing)
 	defer listings.Put(l)
@@ -93,7 +93,7 @@ func (p *part) list(buffers int) {
 			return
 		}
 		n, err := getdents(p.dir.fd, l.recordBuffer(), p.take)
-		for sys.IsInterrupted(err) { // package os repeats it for ever, too
+		for sys.IsInterrupted(err) { // package os repeats the call for ever, too
 			n, err = getdents(p.dir.fd, l.recordBuffer(), p.take)
 		}
 		p.over = n == 0 || err != nil
@@ -160,9 +160,9 @@ func (p *part) add(l listedEntry) error {
 	return nil
 }
 
-// halve makes latter, with a descriptor of its own, the latter half of p. The
-// file system must allow a seek to any position, also one that it has not
-// given, keep the positions of entries, and list entries in that order.
+// halve makes latter the latter half of p, with a descriptor of its own, and reports
+// whether it could. The file system must allow a seek to any position, also to one that it
+// has not given, must keep the positions of entries, and must list entries in their order.
 func (p *part) halve(latter *part) bool {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return false
@@ -186,7 +186,7 @@ func (p *part) halve(latter *part) bool {
 	if err != nil {
 		return false
 	}
-	// Without hashes, or with hashes of 31 bits, ext4 refuses such a position.
+	// Without hashes, or with hashes of 31 bits, ext4 refuses a position like middle.
 	if off, err := unix.Seek(fd, middle, unix.SEEK_SET); err != nil || off != middle {
 		unix.Close(fd)
 		return false
@@ -196,8 +196,8 @@ func (p *part) halve(latter *part) bool {
 	return true
 }
 
-// listedEntries makes one slice of all entries once their number is known.
-// Growing the slice instead takes twice the time.
+// listedEntries makes one slice of all entries once their number is known. To grow the
+// slice entry by entry takes twice the time.
 func listedEntries(blocks [][]listedName) []fs.DirEntry {
 	n := 0
 	for _, b := range blocks {
