@@ -20,17 +20,17 @@ const (
 	pendingFrom = 16
 	pendingMin  = 8
 	pendingMost = 4 * content.WindowMax
-	// pendingFew is a pace up to which a window counts by its own files alone, so that a
-	// slow disk is noticed before it is asked for more.
+	// pendingFew is the highest pace at which a window is judged by its own files alone,
+	// so that a slow disk is noticed before it is asked for more.
 	pendingFew = 64
 	// One call counts as callFiles files. It reads several blocks, one after the other.
 	callFiles = 4
 	// longWindow is how long the reads of a window may take before the disk is asked
 	// for less. A run that is stopped waits for them.
 	longWindow = 40 * time.Millisecond
-	// longCall is a time above which a call takes long. A disk is asked for more only if
-	// as many calls as it may be asked for would take no longer. Later calls may read more
-	// blocks.
+	// longCall is the time above which a call takes long. A disk is asked for more only if
+	// a call would stay within longCall with as many calls at a time as the pace allows.
+	// Later calls may read more blocks.
 	longCall = 5 * time.Millisecond
 	// longInARow is how many calls in a row must take longer than longCall for a disk to
 	// be asked for one call at a time. The next time, longAgain calls are enough. A single
@@ -90,7 +90,7 @@ const (
 	diskNone // what is slow is not a disk: calls may wait in parallel
 )
 
-// turns give workers, of which many may want it, the right to ask a disk for files.
+// turns give workers the right to ask a disk for files. Many workers may want it.
 type turns struct {
 	mu      sync.Mutex // guards what follows
 	pace    pace

@@ -14,7 +14,7 @@ const (
 	// descriptorPatience is how long one operation waits for a descriptor, once
 	// it is its turn.
 	descriptorPatience = 30 * time.Second
-	// turnPause is after how long a worker that waits for its turn gives up descriptors
+	// turnPause is how long a worker waits for its turn before it gives up descriptors
 	// again.
 	turnPause = 50 * time.Millisecond
 	// leasePatience is how long an operation waits for a lease to be released.

@@ -133,9 +133,9 @@ type soleFile struct {
 var _ directory = (*soleFile)(nil)
 
 // openSoleFile opens root if root leads to a file. NotDir is the reason why root cannot be
-// opened as a directory. It asks for root's type before the open, because the open of a
-// device may have an effect and that of a FIFO may wait, and again after the open, whose
-// answer counts.
+// opened as a directory. What counts is the type of the open file. But openSoleFile asks
+// for root's type before the open, too: to open a device may have an effect, and the open
+// of a FIFO may wait.
 func openSoleFile(root string, notDir error) (directory, error) {
 	info, err := os.Stat(root)
 	switch {

@@ -316,8 +316,8 @@ type Options struct {
 	// the paths that lead to files, and what is below a directory given.
 	//
 	// With [Options.FS], the run opens a directory of the paths only if a path in it
-	// fails, and does not open a root of ".", since to open a directory of an object
-	// store lists it.
+	// fails, and root only if root is not ".": in an object store, the open would list
+	// the directory.
 	//
 	// Each run pulls the sequence once, on one goroutine, which calls no fn until the
 	// sequence has returned. For Process and [ForEach] this is the calling goroutine. The

@@ -186,8 +186,8 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 	return nil, nil
 }
 
-// muchLeft is from how many directories and batches on, that no worker has, hasMuch
-// counts them as much work.
+// muchLeft is the number of directories and batches without a worker that counts as
+// much work.
 const muchLeft = 16
 
 // hasMuch reports whether much work is left that no worker has. A directory that
