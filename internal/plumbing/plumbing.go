@@ -1,5 +1,5 @@
-// Package plumbing is what packages of this module may do with a run and programs may not: keep a file from being opened,
-// and count it as unchanged. Package fileproc provides it, incremental, watch, pipe and the command use it.
+// Package plumbing has what packages of this module may do with a run and programs may not, such as keeping a file from being
+// opened and counting it as unchanged. Package fileproc provides it; incremental, watch and the command use it.
 //
 // Fileproc imports this package, which therefore cannot name its types. They are type parameters: Options is
 // fileproc.Options, File is *fileproc.File, and Stat is fileproc.Stat.
@@ -16,45 +16,47 @@ type Hooks[File any] struct {
 	// Unchanged, if not nil, is called for each selected file before it is opened, as Options.Select is, with the metadata
 	// that File.Stat returns. If it returns true, the file is not opened, and fn is called at once, with the same
 	// File.Worker and without content. Otherwise the file is read as usual, perhaps later, and File.Stat returns metadata
-	// from before that. Unchanged is not called for a file whose metadata cannot be fetched, which is read, nor by Walk.
+	// from before the read. Unchanged is not called for a file whose metadata cannot be fetched: the run reads such a file.
+	// Walk never calls it.
 	Unchanged func(File) bool
 
-	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, before Options.OnSkip is. It is called as
-	// Options.Select is, and without content.
+	// OnBinary, if not nil, is called for each file that Options.SkipBinary skips, before Options.OnSkip. It is called as
+	// Options.Select is, and the File has no content.
 	OnBinary func(File)
 
-	// GitRoot, if not empty, is what Options.GitIgnore takes for root, and GitFS for Options.FS, when it looks for repositories.
-	// Of the .gitignore files below root it uses those that are listed.
+	// GitRoot, if not empty, replaces root, and GitFS replaces Options.FS, when Options.GitIgnore looks for repositories. The
+	// .gitignore files below root are still those that the listings of the run show.
 	GitRoot string
 	GitFS   fs.FS
 
-	// Ignore are patterns that apply in all of root, with less precedence than all others. They are about paths relative to a
-	// directory from which IgnoreAbove leads to root: empty, or with a slash at its end.
+	// Ignore has patterns that apply in all of root, with less precedence than all others. They match paths relative to another
+	// directory. IgnoreAbove is the path from that directory to root: empty, or with a slash at its end.
 	Ignore      []*gitignore.List
 	IgnoreAbove string
 
-	// IgnoreByName lets the files of a later element of Options.IgnoreFiles take precedence over all of an earlier one, as in rg
-	// and fd, rather than those of a directory over its parents'. With Options.GitIgnore those above root apply too, up to the
-	// repository's top.
+	// IgnoreByName gives the files of a later element of Options.IgnoreFiles precedence over all files of an earlier element, as
+	// in rg and fd. Without it, the files of a directory have precedence over those of its parents. With Options.GitIgnore the
+	// files above root apply too, up to the top of the repository.
 	IgnoreByName bool
 
-	// OnDir, if not nil, is called before a directory is opened to be listed, with its path relative to root, as
-	// Options.SelectDir is, once that has returned true. For root it is "." and comes first, before it is known what is there.
+	// OnDir, if not nil, is called with the path of a directory relative to root, after Options.SelectDir has returned true for
+	// it and before the directory is opened to be listed. It is called as SelectDir is. The first call is for root, with ".",
+	// before it is known what is there.
 	OnDir func(rel string)
 
-	// OnRule, if not nil, is called with the path of each file outside the listings that decides what is ignored, by what it
-	// contains or by being there, before that is looked up: those that Options.IgnoreFiles names by path, and with GitIgnore those
-	// of the repository and its configuration. Workers call it at the same time.
+	// OnRule, if not nil, is called with the path of each file outside the listings that decides what is ignored, by its content
+	// or because it exists. The call comes before the file is looked up. These are the files that Options.IgnoreFiles names by
+	// path, and with GitIgnore those of the repository and its configuration. Workers call it at the same time.
 	OnRule func(path string)
 
-	// IsStill, if not nil, tells a Session of package incremental that nothing has happened to a file since the last run has
-	// looked at it, as package watch may know from events. It is asked where neither metadata nor content says so.
+	// IsStill, if not nil, tells a Session of package incremental whether nothing has happened to a file since the last run
+	// looked at it, as package watch may know from events. The Session asks where neither metadata nor content shows that.
 	IsStill func(rel string) bool
 }
 
 // An API has one function for each thing that a user of this package does.
 type API[Options, File, Stat any] struct {
-	// Hooks returns where the hooks of the options are.
+	// Hooks returns a pointer to the hooks in the options.
 	Hooks func(*Options) *Hooks[File]
 
 	// SetUnchanged makes Report.Unchanged count a file for which Hooks.Unchanged has not returned true. It is called in fn,
@@ -62,15 +64,15 @@ type API[Options, File, Stat any] struct {
 	SetUnchanged func(File)
 
 	// Dir identifies the directory that was listed: it is the same value for files of one directory, so that a user need not
-	// compose a path for each. It keeps some of the run's memory.
+	// compose a path for each. The value keeps some of the run's memory.
 	Dir func(File) any
 
-	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If it differs from
-	// File.Stat, the file may have changed while its content was read.
+	// Restat looks the metadata up anew, in the directory that was listed, without following a link. If this metadata differs
+	// from that of File.Stat, the file may have changed while its content was read.
 	Restat func(File) (Stat, error)
 
-	// IsOfRule reports whether a failure is that of a file as one that says what is ignored, such as .gitignore. Whether
-	// it is a file that is processed, and what came of that, is another matter.
+	// IsOfRule reports whether a failure is about a file, such as .gitignore, as one that says what is ignored. The run may
+	// also process that file, with an outcome of its own.
 	IsOfRule func(failure error) bool
 }
 

@@ -13,14 +13,15 @@ import (
 	"strings"
 )
 
-// maxRecord is the length in bytes of a line above which the input cannot be a list of names.
+// maxRecord bounds the length in bytes of a name: input with a longer one cannot be a list of names.
 const maxRecord = 1 << 20
 
 var errTooLong = fmt.Errorf("a name is longer than %d bytes", maxRecord)
 
-// All yields what is between the ends in r, as it comes; of empty lines nothing. It
-// returns when ctx is cancelled, although a Read of r may wait for ever. After an error
-// nothing follows, nor does a name that it has broken off come before.
+// All yields the names in r as they come. Each ends with the byte end, except that the
+// last one need not. All leaves out empty lines. It returns when ctx is cancelled, although
+// a Read of r may wait for ever. After an error it yields nothing more, and it does not
+// yield a name that the error has cut off.
 func All(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
 	type part struct {
 		records []string
@@ -60,8 +61,8 @@ func All(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
 	}
 }
 
-// List is All for a list that an editor may have written: of lines, it leaves out a byte
-// order mark before the first and a carriage return at each end.
+// List is All for a list that an editor may have written: if names are lines, it leaves out a
+// byte order mark before the first line and a carriage return at the end of each.
 func List(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
 	if end != '\n' {
 		return All(ctx, r, end)
@@ -77,7 +78,7 @@ func List(ctx context.Context, r io.Reader, end byte) iter.Seq2[string, error] {
 	}
 }
 
-// split yields the records that end in each Read of r, and what is behind the last end.
+// split yields, after each Read of r, the records that end in it, and at the end of r what follows the last end.
 func split(r io.Reader, end byte, yield func([]string, error) bool) {
 	var rest []byte
 	buf := make([]byte, 64<<10)
