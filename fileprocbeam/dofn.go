@@ -21,8 +21,8 @@ var (
 	content  = beam.NewCounter("fileprocbeam", "bytes")
 )
 
-// failed keeps the failures of a run for the goroutine of its DoFn, on which alone
-// Beam's emitters may be called.
+// failed keeps the failures of a run for the goroutine of its DoFn: only that goroutine
+// may call Beam's emitters.
 type failed struct {
 	mu   sync.Mutex
 	list []Failure
@@ -40,7 +40,8 @@ func (f *failed) add(err error) {
 	f.list = append(f.list, at)
 }
 
-// unlessOfRoot adds err, or returns it if without it there is nothing to process.
+// unlessOfRoot adds err, unless it is a failure of root: then it returns err, because
+// there is nothing to process.
 func (f *failed) unlessOfRoot(err error) error {
 	if about, ok := err.(*fileproc.Failure); ok && about.Kind == fileproc.FailedRoot {
 		return err
@@ -109,7 +110,7 @@ func (l *listFn) Teardown() error { return l.src.close() }
 func (l *listFn) ProcessElement(ctx context.Context, _ []byte, emit func([]byte), fail func(Failure)) error {
 	var failed failed
 	opts := l.job.Opts
-	opts.Stat, opts.SkipLarger = false, 0 // without a look at each file
+	opts.Stat, opts.SkipLarger = false, 0 // so that listing takes no look at each file
 	if l.src.bucket != nil {
 		opts.FS = keys{ctx, l.src.bucket}
 	}

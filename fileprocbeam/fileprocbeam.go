@@ -21,25 +21,25 @@
 // # Batches
 //
 // A batch has at least 16 names (the last one may have fewer) and at most 1,000,
-// and at most 256 KiB of them unless one name alone is longer. In between it has
-// at most 1/64 of the names listed so far, so that few files with much work are
+// and at most 256 KiB of names unless one name alone is longer. Within these bounds it
+// has at most 1/64 of the names listed so far, so that a few files with much work are
 // divided too.
 //
 // # Failures
 //
-// A file that cannot be read, one that has vanished since it was listed, and one
-// for which fn returns an error are elements of the failures, with their paths, and
-// so are directories that cannot be listed. All other files are processed. A
-// pipeline that must not ignore failures has to say so, for example with
-// passert.Empty. On a worker where nothing is mounted on root, an empty directory,
-// all names of a batch are failures.
+// The failures have an element, with the path, for each file that cannot be read, that
+// has vanished since it was listed, or for which fn returns an error, and for each
+// directory that cannot be listed. All other files are processed. A pipeline that must
+// not ignore failures has to say so, for example with passert.Empty. On a worker where
+// root is an empty directory, because nothing is mounted on it, all names of a batch are
+// failures.
 //
 // A bundle fails, without output, if fn panics or returns [ErrRetry], if its worker
 // dies, and if a worker cannot open root. What then happens is the runner's
 // decision. Prism and the job service of Beam's Python SDK fail the pipeline: Run
 // returns an error, and sinks that write after a GroupByKey, as textio.Write does,
 // have written nothing. Other runners may process the bundle again, so fn may see
-// a file more than once; the results of one attempt count. This package is tested
+// a file more than once; only the results of one attempt count. This package is tested
 // with Prism, in the process of the program and outside, and with Python's job
 // service. It is not tested with Flink, Spark or Dataflow, and promises no retry
 // there.
@@ -137,7 +137,7 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 	registered[name] = fn
 	if t := reflect.TypeFor[T](); !typesRegistered[t] {
 		typesRegistered[t] = true
-		// Not register.DoFn4x1, which spares the reflection of one call for each batch and makes the program megabytes larger.
+		// register.DoFn4x1 would save the reflection of one call for each batch, and make the program megabytes larger.
 		beam.RegisterType(reflect.TypeFor[processFn[T]]())
 		register.Emitter1[T]()
 	}
@@ -158,11 +158,12 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 //     directory, and not processed. Other keys that are no paths, such as "a//b", make
 //     their directory a failure, which names them.
 //
-// Workers, and all options that say which files are listed or what is read of each,
-// mean what they do in package fileproc. Paths in IgnoreFiles, and the user's ignore file with GitIgnore, are those of the worker
-// that lists. Process panics, as Beam's functions do, for invalid options and for those
-// that cannot travel or have no meaning here: Files, FS, Select, SelectDir, Symlinks,
-// SymlinksOutside, Ordered, OnError, OnSkip, Report and OnProgress.
+// Workers, and all options that say which files are listed or what is read of each file,
+// have the same meaning as in package fileproc. Paths in IgnoreFiles, and the user's ignore
+// file with GitIgnore, are those of the worker that lists. Process panics, as Beam's
+// functions do, for invalid options and for options that cannot travel or have no meaning
+// here: Files, FS, Select, SelectDir, Symlinks, SymlinksOutside, Ordered, OnError, OnSkip,
+// Report and OnProgress.
 func (t *Transform[T]) Process(s beam.Scope, root string, opts fileproc.Options) (results, failures beam.PCollection) {
 	results, failures, err := t.TryProcess(s, root, opts)
 	if err != nil {

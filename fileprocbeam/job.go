@@ -49,8 +49,8 @@ func decodeJob(b []byte) (j job, err error) {
 	return j, err
 }
 
-// refused says of options why a pipeline cannot have them. Of others that cannot
-// travel, refuse says only that.
+// refused says, by the name of an option, why a pipeline cannot have it. Of other options
+// that cannot travel, refuse says only that they cannot.
 var refused = map[string]string{
 	"Files":           "a pipeline lists root",
 	"FS":              "it cannot travel to the workers: give the URL of a bucket as root",
@@ -85,9 +85,9 @@ func refuse(opts fileproc.Options) error {
 	return errors.Join(errs...)
 }
 
-// validate reports what package fileproc refuses. A run that is cancelled before it
-// begins checks its options. It may also open root, which need not be there on this
-// machine.
+// validate returns an error if package fileproc refuses opts. It starts a run that is
+// already cancelled: such a run checks its options. The run may also open root, so validate
+// drops errors of paths: root need not exist on this machine.
 func validate(root string, opts fileproc.Options) error {
 	var none fileproc.Options
 	opts.FS, opts.OnError, opts.Report, opts.OnProgress, opts.Files = none.FS, none.OnError, none.Report, none.OnProgress, none.Files

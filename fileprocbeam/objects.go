@@ -13,8 +13,8 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// keys is a bucket for listing it. A blob.Bucket names an entry by the last element of its key: "a//b" and the mark
-// "d/" of a directory then pass for "a/a" and "d/d", which may be other objects.
+// keys is a bucket as an fs.FS that is listed. A blob.Bucket as an fs.FS names an entry by the last element of its key:
+// "a//b" and the mark "d/" of a directory then pass for "a/a" and "d/d", which may be other objects.
 type keys struct {
 	ctx    context.Context
 	bucket *blob.Bucket
@@ -44,7 +44,7 @@ type listedDir struct {
 	items  *blob.ListIterator
 	item   *blob.ListObject // the next one, unless err is set
 	err    error
-	odd    []string // keys that are no paths, the first of them
+	odd    []string // the first 10 keys that are no paths
 }
 
 func (d *listedDir) next() { d.item, d.err = d.items.Next(d.ctx) }
@@ -77,12 +77,12 @@ func (d *listedDir) ReadDir(n int) (entries []fs.DirEntry, err error) {
 }
 
 // objects is the part of a bucket that a batch names. A blob.Bucket is an fs.FS too,
-// but it asks whether an object exists before it opens it, and opens a directory by
-// listing all of it: once for each batch, that would be as many listings.
+// but it asks whether an object exists before it opens the object, and it opens a
+// directory by listing all of it: that would be one listing for each batch.
 type objects struct {
 	ctx    context.Context
 	bucket *blob.Bucket
-	dirs   map[string]bool // root and what is between it and the names
+	dirs   map[string]bool // root and the directories between root and the names
 }
 
 var _ fs.StatFS = (*objects)(nil)

@@ -35,8 +35,8 @@ func newAnswers(out io.Writer, cancel func(error)) *answers {
 	return &answers{out: out, cancel: cancel, pending: map[string]int{}}
 }
 
-// call calls do, which may panic, for f, or for no file if f is nil. A run that has panicked still waits for names, so call
-// ends that.
+// call calls do, which may panic, for f, or for no file if f is nil. After a panic, call cancels the batch, because the run
+// would still wait for names.
 func (a *answers) call(f *fileproc.File, do func()) {
 	returned := false
 	defer func() {

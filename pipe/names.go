@@ -32,7 +32,7 @@ func appendName(b []byte, name string) []byte {
 	return append(b, text...)
 }
 
-// parseName returns the name that a line stands for. With an error it is the line.
+// parseName returns the name that a line stands for. With an error, it returns the line.
 func parseName(line string) (string, error) {
 	switch {
 	case strings.HasPrefix(line, `"`):
@@ -74,8 +74,8 @@ func hasLoneSurrogate(line string) bool {
 
 var errNoPath = fmt.Errorf("not the path of a file below root: %w", fs.ErrInvalid)
 
-// checkName returns an error for a name that Options.Files takes for a tree, or that is no path. The others have their own
-// path in a failure, where nameOf finds it.
+// checkName returns an error for a name that Options.Files takes for a tree, or that is no path. A failure of any other name
+// has it in its path, where nameOf finds it.
 func checkName(name string, isFS bool) error {
 	foreign := !isFS && filepath.Separator != '/' && strings.ContainsRune(name, filepath.Separator)
 	if foreign || strings.Contains(name, "\x00") {
@@ -101,7 +101,7 @@ func pathPrefix(root string, isFS bool) string {
 	return strings.TrimSuffix(filepath.Join(root, name), name)
 }
 
-// nameOf returns the name of the file that err is a failure of, and why it failed. The reason is nil if err is not about a
+// nameOf returns the name of the file that has failed with err, and the reason. The reason is nil if err is not about a
 // file.
 func nameOf(err error, prefix string, isFS bool) (name string, why error) {
 	e, ok := err.(*fileproc.Failure)
@@ -112,7 +112,7 @@ func nameOf(err error, prefix string, isFS bool) (name string, why error) {
 	if !ok {
 		return "", nil
 	}
-	if !isFS { // there, a backslash is a character like any other
+	if !isFS { // in an fs.FS, a backslash is a character like any other
 		name = filepath.ToSlash(name)
 	}
 	return name, fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -28,10 +28,10 @@
 // string, or {"bytes":"…"} with the bytes in base64 if they are not UTF-8. A line
 // of standard input that begins with a double quote or with {"bytes": is such a
 // value, and any other line is the name as it stands, with its carriage return if
-// it has one; empty lines are none. With -list, every line is such a value, the
+// it has one; empty lines are no names. With -list, every line is such a value, the
 // same as in the answer. With -0, names are never quoted, on input and with -list.
 //
-// The exit status is 0 if every name is answered. Any other says that the batch
+// The exit status is 0 if every name is answered. Any other status says that the batch
 // as a whole could not be done, and standard error says why: root cannot be
 // opened, standard input or output broke, the function panicked. An engine then
 // starts the batch again, and drops the lines that it got. At exit status 0 each
@@ -88,23 +88,23 @@ func Main[T any](opts fileproc.Options, fn func(*fileproc.File) (T, error)) {
 	}
 }
 
-// Run answers the names in in, one a line, with lines written to out, each Write
-// whole ones. Its error says that the batch as a whole could not be done; it is
-// context.Cause(ctx) after a cancel, and wraps a *fileproc.PanicError if fn
+// Run reads names from in, one a line, and writes a line to out for each. Each Write
+// has whole lines. The error of Run says that the batch as a whole could not be done;
+// it is context.Cause(ctx) after a cancel, and wraps a *fileproc.PanicError if fn
 // panicked. Run may then return while a Read of in still waits.
 //
 // The Options apply as they do to a run with Options.Files, which must be nil.
-// Those about listings apply to List alone; Symlinks cannot be used in either. If
-// there is an Options.OnError, it is called for each failure of a file: if it
-// returns an error, that ends the batch, so that an engine tries again later
-// what another machine or another time may cure.
+// Options about listings apply to List alone; neither Run nor List can use Symlinks.
+// Options.OnError, if set, is called for each failure of a file. If it returns an
+// error, the batch ends, so that an engine tries again a failure that another machine
+// or another time may cure.
 func Run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, opts fileproc.Options, fn func(*fileproc.File) (T, error)) error {
 	return run(ctx, root, in, out, '\n', opts, fn)
 }
 
 // List writes the names of the files below root that opts select to out, in the
-// form that Run reads. A directory that cannot be listed ends it with an error,
-// unless Options.OnError returns nil for it.
+// form that Run reads. A directory that cannot be listed ends List with an error,
+// unless Options.OnError returns nil for that error.
 func List(ctx context.Context, root string, out io.Writer, opts fileproc.Options) error {
 	return listNames(ctx, root, out, '\n', opts)
 }
@@ -214,7 +214,7 @@ func process[T any](f *fileproc.File, a *answers, fn func(*fileproc.File) (T, er
 		err = fmt.Errorf("a batch cannot be ended early: %v", err)
 	case err == nil:
 		if line.text, err = marshal(v); err == nil && !utf8.Valid(line.text) {
-			err = errNotUTF8 // what json.RawMessage and json.Marshaler return is taken as it is
+			err = errNotUTF8 // package json takes the text of a json.RawMessage or json.Marshaler as it is
 		}
 	}
 	return line, err
@@ -252,7 +252,7 @@ func answerSkipped(opts *fileproc.Options, a *answers) {
 	}
 }
 
-// give yields the names in r, and answers those that can be no file below root.
+// give yields the names in r, and answers the names that cannot be those of files below root.
 func (a *answers) give(ctx context.Context, r io.Reader, end byte, isFS bool, yield func(string) bool) error {
 	for record, err := range records.All(ctx, r, end) {
 		if err != nil {
