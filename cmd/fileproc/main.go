@@ -27,7 +27,7 @@ import (
 
 func main() { os.Exit(execute()) }
 
-// execute returns the exit code, as grep's: 0 if something was found, 1 if nothing was, and 2 if there was an error.
+// execute returns the exit code, which is like that of grep: 0 if something was found, 1 if nothing was, and 2 if there was an error.
 func execute() int {
 	// A run is short and keeps little in memory, so collecting garbage less often costs hardly any.
 	if os.Getenv("GOGC") == "" {
@@ -43,7 +43,7 @@ func execute() int {
 		r.Stop(by)
 		signal.Stop(signals) // a second signal ends the process at once
 		time.Sleep(time.Second)
-		// A read of a pipe or of a lost network mount hangs. The output so far is printed all the same.
+		// A read of a pipe or of a lost network mount may hang. The output so far is printed all the same.
 		r.Out.LastFlush()
 		by.die()
 	}()
@@ -112,7 +112,7 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			r.Out.SetColor(color)
-			if cmd.Name() == cobra.ShellCompRequestCmd { // which shows the text of flags as it is
+			if cmd.Name() == cobra.ShellCompRequestCmd { // this command shows the text of flags as it is
 				eachFlag(cmd.Root(), func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
 			}
 			return r.Check(cmd)
@@ -218,7 +218,7 @@ func eachFlag(root *cobra.Command, do func(*pflag.Flag)) {
 	}
 }
 
-// An unquoted is a value that cobra/doc does not put in quotes, as it does with strings.
+// An unquoted is a value that cobra/doc prints without quotes; it puts strings in quotes.
 type unquoted struct{ pflag.Value }
 
 func (unquoted) Type() string { return "" }

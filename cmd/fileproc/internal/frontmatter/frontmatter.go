@@ -129,7 +129,7 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	return nil
 }
 
-// cutFront returns what read does, or fileproc.ErrSkip if in does not begin with a frontmatter that ends.
+// cutFront returns the same as read, or fileproc.ErrSkip if in does not begin with a frontmatter that has an end.
 func cutFront(in *bufio.Reader) (front []byte, err error) {
 	line, err := in.ReadSlice('\n')
 	fence := string(bytes.TrimRight(bytes.TrimPrefix(line, []byte("\ufeff")), " \t\r\n"))
@@ -161,10 +161,10 @@ func decodeYAML(text []byte, fields any) error {
 	case err == nil:
 		return nil
 	case strings.HasSuffix(err.Error(), "expected key") || strings.HasSuffix(err.Error(), "expected '-' indicator"):
-		// The parser names, from 0, the line where the collection begins, but the line of the mistake for one that begins in line 0.
+		// The parser names the line where the collection begins, counted from 0. If that is line 0, it names the line of the mistake.
 		err, before = unmarshalYAML(text, fields), 2
 	case strings.Contains(err.Error(), "did not find expected"):
-		before = 1 // the parser again
+		before = 1 // here too, the parser counts lines from 0
 	}
 	msg, line := strings.ReplaceAll(err.Error(), "\n ", ""), 0
 	if _, none := fmt.Sscanf(msg, "yaml: line %d:", &line); none == nil {

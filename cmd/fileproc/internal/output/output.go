@@ -211,7 +211,7 @@ func (c *Chunk) FileDone() {
 	}
 }
 
-// printed are the characters that strconv.Quote escapes although they can be printed.
+// printed undoes the escapes of strconv.Quote for characters that can be printed.
 var printed = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // Printable escapes a text that could break a table or a terminal.

@@ -43,7 +43,7 @@ type Run struct {
 // ErrEnough is returned by Job.Visit to end the whole run early.
 var ErrEnough = errors.New("enough")
 
-// Fail prints a failure at once and counts it. A cancel, which all work then reports, is none.
+// Fail prints a failure at once and counts it. After a cancel it does nothing, since all work then reports the cancel.
 func (r *Run) Fail(err error) {
 	if r.Ctx.Err() != nil {
 		return
@@ -107,7 +107,7 @@ func Version() string {
 // An Item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
 type Item struct {
 	F    *fileproc.File // nil if an argument names the file
-	Dir  string         // that is visited, as Join takes it; the path if F is nil
+	Dir  string         // the directory that is visited, as Join takes it; the path of the file if F is nil
 	Data []byte         // the content, or its beginning if More is set
 	More bool           // only Reader gives the whole content
 	run  *Run
@@ -115,14 +115,14 @@ type Item struct {
 	in   *os.File    // standard input, or what Read has opened
 }
 
-// Named returns the item of a file that is not in a directory that is visited.
+// Named returns the item of a file that is in no directory that is visited.
 func (r *Run) Named(path string) Item { return Item{run: r, Dir: path, More: true} }
 
 // NamedOrStdin is Named, or for Stdin the item of standard input.
 func (r *Run) NamedOrStdin(path string, wait func()) Item {
 	it := r.Named(path)
 	if path == Stdin {
-		wait() // if it is named twice, the first one reads it to the end
+		wait() // if standard input is named twice, the first item reads it to the end
 		it.in = os.Stdin
 	}
 	return it
@@ -144,7 +144,7 @@ func (it *Item) Reader() io.Reader {
 	return it
 }
 
-// Read reads a file that is in no directory that is visited. It adds what is read to the report and the progress.
+// Read reads a file that is in no directory that is visited. It adds the bytes that it reads to the report and the progress.
 func (it *Item) Read(p []byte) (n int, err error) {
 	if it.in == nil {
 		it.in, err = os.Open(it.Dir)
@@ -159,7 +159,7 @@ func (it *Item) Read(p []byte) (n int, err error) {
 
 // Close closes what Read has opened.
 func (it *Item) Close() {
-	if it.in != os.Stdin { // which the next item may read on
+	if it.in != os.Stdin { // the next item may go on reading standard input
 		it.in.Close()
 	}
 }
@@ -175,8 +175,8 @@ func (it *Item) Stat() (fileproc.Stat, error) {
 // Stdin is the argument that stands for standard input.
 const Stdin = "-"
 
-// OrStdin returns the arguments. If there are none, nor a list of files or a cache, and standard input is a pipe, a socket or
-// a file, it returns standard input, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
+// OrStdin returns the arguments. If there are no arguments, no list of files and no cache, and standard input is a pipe, a socket
+// or a file, it returns Stdin, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
 func (r *Run) OrStdin(args []string) []string {
 	info, err := os.Stdin.Stat()
 	if len(args) == 0 && r.List == "" && r.Cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
@@ -202,12 +202,13 @@ type Job struct {
 	// Visit appends the file's output to c, in whole lines. An error that it returns is a failure of the file.
 	// It is called on several goroutines at once.
 	Visit func(it *Item, c *output.Chunk) error
-	// A subcommand that has --cache has these in place of Visit. Read returns what is to be kept of the file, or
-	// fileproc.ErrSkip, and Print appends the output for that. Both are called on several goroutines at once.
+	// A subcommand that has --cache has Read and Print in place of Visit. Read returns the value to keep for the file, or
+	// fileproc.ErrSkip. Print appends the output for that value. Both are called on several goroutines at once.
 	Read    func(it *Item) ([]byte, error)
 	Print   func(path string, value []byte, c *output.Chunk) error
 	Version string // of what Read returns
-	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, that is left out.
+	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, the directory is left
+	// out.
 	Dir func(dir, rel string) bool
 	// Done is called after the files of a directory that was not left out have been visited.
 	Done func(dir string)
@@ -316,8 +317,8 @@ func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit 
 	r.Out.ShowProgress()
 }
 
-// eachInDir visits the files of a directory. Their output is printed when Visit returns; with --sort and --cache it is
-// printed by this goroutine.
+// eachInDir visits the files of a directory. The output of a file is printed when Visit returns; with --sort and --cache, this
+// goroutine prints it.
 func (r *Run) eachInDir(j *Job, dir string) error {
 	opts := r.Opts
 	opts.OnProgress = r.Out.OnProgress()
@@ -403,7 +404,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 }
 
 // eachListed visits the files of --files-from: each group of successive names that are relative to the same directory is
-// one run. A name is read when the one before has been taken.
+// one run. A name is read only when the name before it has been taken.
 func (r *Run) eachListed(j *Job) (err error) {
 	in := os.Stdin
 	if r.List != Stdin {

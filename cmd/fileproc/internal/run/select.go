@@ -43,7 +43,7 @@ const hiddenFlag, noIgnoreFlag = "hidden", "no-ignore"
 
 // What a subcommand does, as a set for Flags.
 const (
-	All   = 1 << iota // it processes all files, as sha256sum and du, rather than those neither hidden nor ignored, as rg and fd
+	All   = 1 << iota // it processes all files, as sha256sum and du do; else only those neither hidden nor ignored, as rg and fd do
 	Reads             // it reads files, rather than only listing them
 	Sorts             // it prints each file when it is finished, so it has --sort
 	Keeps             // its results depend on the content of each file alone, so it has --cache
@@ -124,7 +124,7 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	hidden, _ := f.GetBool(hiddenFlag) // no error: Flags has added them
 	noIgnore, _ := f.GetBool(noIgnoreFlag)
 	if s.List != "" {
-		// What a list names is not left out for being hidden or ignored, as an argument is not, unless a flag asks for that.
+		// As with an argument, a file that a list names is not left out for being hidden or ignored, unless a flag asks for that.
 		hidden = hidden || !f.Changed(hiddenFlag)
 		noIgnore = noIgnore || !f.Changed(noIgnoreFlag)
 	} else if s.Null && f.Lookup("print0") == nil {

@@ -15,8 +15,8 @@ import (
 // A matcher finds the lines that match one of the patterns. All workers share it.
 type matcher struct {
 	re *regexp.Regexp // of one line, without its newline
-	// later, nil without -w, is re for the rest of a line after a match, whose beginning is not a word boundary. In both
-	// the first group is the match.
+	// later is re for the rest of a line after a match: the beginning of that rest is not a word boundary. It is nil without
+	// -w. In both the first group is the match.
 	later *regexp.Regexp
 	// Every matching line contains at least one of literals. It is empty if no such literals are known.
 	literals []literal
@@ -30,7 +30,7 @@ var asciiFolds = [][]byte{[]byte("ſ"), []byte("\u212a")}
 // nonWord matches a character that is not part of a word.
 const nonWord = `[^\pL\pM\p{Nd}\p{Pc}]`
 
-// escapes match what in a pattern does not stand for itself: escapes, classes, flags and names of groups.
+// escapes matches the parts of a pattern that do not stand for themselves: escapes, classes, flags and names of groups.
 var escapes = regexp.MustCompile(`\\[pP](?:\{[^}]*\}|.)|\\x(?:\{[^}]*\}|..)|\\[0-7]{2,3}|\\.|\[:\^?\w+:\]|\(\?(?:P?<\w+>|[a-zA-Z-]*[:)])`)
 
 var capital = regexp.MustCompile(`[\p{Lu}\p{Lt}]|^[].*+?|(){}^$\d,[]*$`) // or no literal, as in rg

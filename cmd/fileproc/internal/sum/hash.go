@@ -33,8 +33,8 @@ var algorithms = map[string]func() hash.Hash{
 	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
 }
 
-// hashPrefix is how many bytes of a file are read at first. Up to 64 files wait with that much for a worker: with 256 KiB, 100
-// files of 1 GiB take 30 MiB at the peak, and not 16, in the same time.
+// hashPrefix is how many bytes of a file are read at first. Up to 64 files with that much content wait for a worker: with 256
+// KiB, 100 files of 1 GiB take 30 MiB of memory at the peak instead of 16, in the same time.
 const hashPrefix = 32 << 10
 
 // A sums is one run of the subcommand hash: its flags, and the values derived from them.
@@ -195,8 +195,8 @@ func belowHere(name string) string {
 	return ""
 }
 
-// fromCache puts the checksums of files below the working directory into known, by path, with --cache. What it cannot read,
-// such as a file behind a symbolic link, is left for checkList.
+// fromCache puts the checksums of files below the working directory into known, by path, with --cache. It leaves a file that it
+// cannot read, such as one behind a symbolic link, to checkList.
 func (s *sums) fromCache(entries []listEntry, known map[string][]byte) {
 	s.Opts.OnError = func(error) error { return nil }
 	s.Opts.Files = func(yield func(string) bool) {
@@ -270,7 +270,7 @@ func (l *list) entries(yield func(listEntry) bool) {
 	for number := 1; l.in.Scan(); number++ {
 		line := l.in.Text()
 		switch e, ok := l.parse(line); {
-		case ok && e.name == run.Stdin && l.isStdin: // which is the list: malformed, as for sha256sum
+		case ok && e.name == run.Stdin && l.isStdin: // standard input is the list itself: the line is malformed, as for sha256sum
 		case ok && !yield(e):
 			return
 		case ok || line == "" || line[0] == '#':
@@ -288,7 +288,7 @@ func (l *list) parse(line string) (e listEntry, ok bool) {
 	if m == nil {
 		return e, false
 	}
-	sum, _ := hex.DecodeString(m[3] + m[4]) // no error: they are so many digits
+	sum, _ := hex.DecodeString(m[3] + m[4]) // no error: form takes only hexadecimal digits, as many as a sum has
 	e = listEntry{sum: string(sum), name: m[2] + m[5]}
 	if m[1] != "" {
 		e.name = unescaper.Replace(e.name)

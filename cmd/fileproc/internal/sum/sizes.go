@@ -33,7 +33,7 @@ type diskUsage struct {
 	grand                                     usage
 }
 
-// A fileID identifies 64 files, whichever of their hard links leads to them. Files of one tree mostly lie close together.
+// A fileID identifies 64 files, whichever of their hard links leads to them. The inode numbers of one tree mostly lie close together.
 type fileID struct{ device, inodes uint64 }
 
 // A usage is a number of files and their bytes.
@@ -93,7 +93,7 @@ func (d *diskUsage) run(args []string) error {
 	return err
 }
 
-// enter is called before a directory is opened. It reports whether that has not been counted yet.
+// enter is called before a directory is opened. It reports whether the directory has not been counted yet.
 func (d *diskUsage) enter(dir, rel string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +113,8 @@ func (d *diskUsage) enter(dir, rel string) bool {
 	return true
 }
 
-// leave is called after the files of a directory have been visited. A list may come back to it.
+// leave is called after the files of a directory have been visited. With --files-from it does nothing: the list may come back
+// to the directory.
 func (d *diskUsage) leave(dir string) {
 	d.mu.Lock() // files behind it may be visited
 	defer d.mu.Unlock()
@@ -170,13 +171,13 @@ func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
 	return known
 }
 
-// printDirs prints the usage of each directory with its subdirectories: by component of the path, each after its contents,
-// that of the top last.
+// printDirs prints the usage of each directory with its subdirectories, in the order of the components of the paths: each
+// directory comes after its contents, top comes last.
 func (d *diskUsage) printDirs(top string) {
 	c := output.Chunk{Out: d.Out}
 	defer c.FileDone()
 	dirs := d.dirs[top]
-	var keys []string // in which an end precedes what may follow it in a longer name, and follows the separator
+	var keys []string // in a key, the end of a name sorts after the separator, and before what may follow in a longer name
 	for name := range dirs {
 		if name != "" {
 			keys = append(keys, strings.ReplaceAll(name, "/", "\x00")+"\x01")
