@@ -65,7 +65,7 @@ type textOfValue struct{ hidden int }
 
 func (textOfValue) MarshalJSON() ([]byte, error) { return nil, nil }
 
-// TestWhatJSONLoses: a field that JSON leaves out is found wherever it is, unless its type has methods of its own.
+// TestWhatJSONLoses: codecOf finds a field that JSON leaves out wherever it is, unless its type has methods of its own.
 func TestWhatJSONLoses(t *testing.T) {
 	t.Parallel()
 	type dash struct {
@@ -111,7 +111,7 @@ func TestPlainTextOfJSON(t *testing.T) {
 	require.EqualValues(t, 12, n)
 }
 
-// TestGobSaysWhatIsWrong: with what cannot be encoded, and with bytes that it has not made.
+// TestGobSaysWhatIsWrong: Gob returns an error for a value that cannot be encoded, and for bytes that Gob has not made.
 func TestGobSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := Gob[chan int]().Append(nil, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoneFileThatBecameADirectory: a path that was a file and later a directory can vanish together with what was in that.
+// TestGoneFileThatBecameADirectory: a path that was a file and later a directory can vanish together with the directory's files.
 func TestGoneFileThatBecameADirectory(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "d/x=1", "d/b=2")
@@ -53,8 +53,8 @@ func (f *countedFS) Lstat(name string) (fs.FileInfo, error) {
 	return f.MapFS.Lstat(name)
 }
 
-// TestNarrowRun: of the files that a run does not select, none is looked up, and without Deleted none at all until a new
-// snapshot is written.
+// TestNarrowRun: a run looks up none of the files that it does not select. Without Deleted it looks up no file at all, except to
+// write a new snapshot.
 func TestNarrowRun(t *testing.T) {
 	t.Parallel()
 	files := &countedFS{MapFS: fstest.MapFS{}}
@@ -96,7 +96,7 @@ func TestNarrowRun(t *testing.T) {
 	require.Len(t, incremental.Kept(p.root, p.inc, p.opts), 2000)
 }
 
-// TestCancelWhileDeleted: no more files are looked up, and those reported are not reported again.
+// TestCancelWhileDeleted: after a cancel the run looks up no more files, and the files that it has reported are not reported again.
 func TestCancelWhileDeleted(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, testtree.Numbered("d/", 20)...)
@@ -116,7 +116,7 @@ func TestCancelWhileDeleted(t *testing.T) {
 	require.NotContains(t, p.gone, told[0])
 }
 
-// TestNothingIsDeletedAfterACancel, although all files were processed before it was seen.
+// TestNothingIsDeletedAfterACancel, although the run had processed all files before it saw the cancel.
 func TestNothingIsDeletedAfterACancel(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "b=2")
@@ -138,8 +138,8 @@ func TestNothingIsDeletedAfterACancel(t *testing.T) {
 	require.Equal(t, []string{"b"}, p.gone)
 }
 
-// TestGoneBelowALink: where a link has taken a directory's place, the files of the directory are there only for a run that
-// follows the link; ignore files behind the link have a say only then. A link to itself leads nowhere.
+// TestGoneBelowALink: where a link has replaced a directory, the files of the directory exist only for a run that follows the
+// link, and ignore files behind the link count only for such a run. A link to itself leads nowhere.
 func TestGoneBelowALink(t *testing.T) {
 	t.Parallel()
 	for links, want := range map[fileproc.Symlinks][]string{
@@ -165,7 +165,7 @@ func TestGoneBelowALink(t *testing.T) {
 	}
 }
 
-// TestGoneDirectoryThatBecameAnIgnoreFile: the file has its say about what was in the directory, too.
+// TestGoneDirectoryThatBecameAnIgnoreFile: the ignore file also decides about the files that were in the directory.
 func TestGoneDirectoryThatBecameAnIgnoreFile(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, ".ignore/a.md=1", ".ignore/b=1", "d/a.md=1", "d/b=2")
@@ -227,8 +227,8 @@ func TestGoneIsWhatTheOptionsSelect(t *testing.T) {
 	require.ElementsMatch(t, []string{"b", "c", "d", "e", "f", "g", "h"}, all)
 }
 
-// TestGoneBesideWhatIsNoIgnoreFile: a FIFO, a link or a directory with the name of an ignore file says nothing about what is gone, and is
-// not read, which could take for ever.
+// TestGoneBesideWhatIsNoIgnoreFile: a FIFO, a link or a directory with the name of an ignore file says nothing about gone files. A run
+// does not read it, since the read of a FIFO could take for ever.
 func TestGoneBesideWhatIsNoIgnoreFile(t *testing.T) {
 	t.Parallel()
 	for mode, isIgnored := range map[fs.FileMode]bool{fs.ModeNamedPipe: false, fs.ModeSocket: false, fs.ModeDevice: false, fs.ModeDir: false,
@@ -248,8 +248,8 @@ func TestGoneBesideWhatIsNoIgnoreFile(t *testing.T) {
 	}
 }
 
-// TestGoneGitIgnore: what git's rules leave out now is not selected, so it is not gone: rules of the directories above root, of a
-// repository in another one, and of the user.
+// TestGoneGitIgnore: a file that git's rules leave out now is not selected, so a run does not report it as gone. The rules are those of
+// the directories above root, of a repository in another one, and of the user.
 func TestGoneGitIgnore(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -289,7 +289,7 @@ func TestGoneMarker(t *testing.T) {
 	require.Equal(t, []string{"d/.nobackup"}, p.gone)
 }
 
-// TestGoneOddNames: an ignore file has its say also in a directory whose name is not UTF-8.
+// TestGoneOddNames: an ignore file counts also in a directory whose name is not UTF-8.
 func TestGoneOddNames(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -309,7 +309,7 @@ func TestGoneOddNames(t *testing.T) {
 	require.Contains(t, p.gone, "d\xff/\xfe.md")
 }
 
-// TestSourceOfChanges: of the paths that Options.Files gives, those that are in the cache file and not there are deleted.
+// TestSourceOfChanges: paths from Options.Files that are in the cache file and do not exist are deleted.
 func TestSourceOfChanges(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -414,7 +414,7 @@ func TestSourceOfChanges(t *testing.T) {
 	require.Equal(t, []string{"h/i"}, p.gone)
 }
 
-// TestFilesAgreesWithAFullRun: on what is gone where a link has taken the place of a directory or a file.
+// TestFilesAgreesWithAFullRun: a run with Files and a full run find the same files gone where a link has replaced a directory or a file.
 func TestFilesAgreesWithAFullRun(t *testing.T) {
 	t.Parallel()
 	for links, want := range map[fileproc.Symlinks][]string{
@@ -444,7 +444,7 @@ func TestFilesAgreesWithAFullRun(t *testing.T) {
 	}
 }
 
-// TestFilesGivesALink: a link that is given, and that leads to a file, is there.
+// TestFilesGivesALink: a link that Files gives, and that leads to a file, counts as existing.
 func TestFilesGivesALink(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1")
@@ -460,7 +460,7 @@ func TestFilesGivesALink(t *testing.T) {
 	require.Equal(t, []string{"l"}, p.gone)
 }
 
-// TestFilesGivesADirectoryAlone: d/. stands for the files of d, here and gone, and not for those below.
+// TestFilesGivesADirectoryAlone: d/. stands for the files in d, existing and gone, and not for files in directories below d.
 func TestFilesGivesADirectoryAlone(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "d/a=1", "d/b/c=2", "d/e=3")
@@ -506,7 +506,7 @@ func TestDeletedWhatWasNotKept(t *testing.T) {
 	}
 }
 
-// TestRootMovesAway: when nothing can be looked up any more, nothing is deleted.
+// TestRootMovesAway: when a run can look up nothing any more, it deletes nothing.
 func TestRootMovesAway(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1")
@@ -523,7 +523,7 @@ func TestRootMovesAway(t *testing.T) {
 	require.Empty(t, p.gone)
 }
 
-// TestRootInAnFSIsALink: what is gone below it is gone.
+// TestRootInAnFSIsALink: files that are gone below the link are deleted.
 func TestRootInAnFSIsALink(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "b=2", "c=3")
@@ -562,7 +562,7 @@ func TestRootMovesAwayDuringAListing(t *testing.T) {
 	require.Empty(t, p.gone)
 }
 
-// TestSourceOfChangesBehindALink: what other runs reach through a link is there for a run that is given names, too. Such a run
+// TestSourceOfChangesBehindALink: a file that other runs reach through a link exists for a run that is given names, too. Such a run
 // cannot follow links: the name is a failure.
 func TestSourceOfChangesBehindALink(t *testing.T) {
 	t.Parallel()
@@ -592,7 +592,7 @@ func TestSourceOfChangesBehindALink(t *testing.T) {
 	require.Equal(t, []string{"d/a"}, p.gone)
 }
 
-// TestSourceOfChangesBehindALinkOfAnFS: an os.DirFS opens what a name leads to, so a link is there, and what it leads to.
+// TestSourceOfChangesBehindALinkOfAnFS: an os.DirFS opens what a name leads to, so both a link and the file that it leads to exist.
 func TestSourceOfChangesBehindALinkOfAnFS(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "d/a=1", "d/b=2", "f=3")

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// NeedsTimes skips a test of what the metadata decides, where the content does.
+// NeedsTimes skips a test about the comparison of metadata on a file system where runs compare content.
 func NeedsTimes(t *testing.T) {
 	if ok, _ := fsinfo.KeepsTimes(t.TempDir()); !ok {
 		t.Skip("the file system of the test's directory is not known to keep times")
@@ -50,11 +50,11 @@ func Boot(name string, ahead time.Duration) (end func()) {
 // JudgedAtOnce is judgedAtOnce.
 const JudgedAtOnce = 64
 
-// Noted is what Kept says of a file that was met but not kept.
+// Noted is what Kept says of a file that was met, but whose result was not kept.
 const Noted = "noted"
 
-// Kept returns what inc.File holds for a run: the entries by their paths, each with what is compared of the file. Metadata is
-// given as size, mtime, ctime, inode and mode.
+// Kept returns the entries that inc.File holds for a run, by path, each with what runs compare of the file. It gives metadata
+// as size, mtime, ctime, inode and mode.
 func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]string {
 	codec, _ := codecOf(inc.Codec)
 	s, _ := cachefile.Load(inc.File, (&run[T]{root: root, inc: &inc, opts: opts, codec: codec}).key(), 1)
@@ -72,10 +72,10 @@ func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]
 	return kept
 }
 
-// Remembered returns the paths of what a session has in memory beyond what its cache file had when it was loaded.
+// Remembered returns the paths of the files of which a session knows more than its cache file did when it was loaded.
 func Remembered[T any](s *Session[T]) []string { return slices.Sorted(maps.Keys(s.r.recent)) }
 
-// Known returns how many files a session knows that have a result or for which fn fails, as it counts them and as it finds them.
+// Known returns how many files a session knows that have a result or for which fn fails: by its own count, and counted here.
 func Known[T any](s *Session[T]) (counted, found int) {
 	var count func(d *sessionDir)
 	count = func(d *sessionDir) {

@@ -22,7 +22,7 @@ func mount(t *testing.T, dir, kind, options string) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// TestLockThatIsNone: a FIFO, a link or a directory in the place of the lock is neither opened nor followed.
+// TestLockThatIsNone: a run neither opens nor follows a FIFO, a link or a directory in the place of the lock.
 func TestLockThatIsNone(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(string) error{
@@ -99,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: as on a full disk.
+// TestReadOnlyDisk: a disk that is read-only is like a full disk.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "b=2")
@@ -122,7 +122,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	p.calledFor()
 }
 
-// TestOtherFileSystemBelow: where a file system is mounted below root that does not keep its times well, content is compared.
+// TestOtherFileSystemBelow: on a file system that is mounted below root and does not keep its times well, a run compares content.
 func TestOtherFileSystemBelow(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "m/")

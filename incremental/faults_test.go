@@ -167,7 +167,7 @@ func TestKilled(t *testing.T) {
 	require.NotZero(t, kept)
 }
 
-// TestWritersAtOnceLoseNothing: what several processes keep at the same time is all kept.
+// TestWritersAtOnceLoseNothing: the cache file keeps all results that several processes save at the same time.
 func TestWritersAtOnceLoseNothing(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
@@ -196,7 +196,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	t.Logf("%d rounds of 4 writers at once", count)
 }
 
-// TestDamagedCache: whatever a cache file has become, the run after that is right, and the one after that calls fn for nothing.
+// TestDamagedCache: whatever a cache file has become, the next run is right, and the run after that calls fn for no file.
 func TestDamagedCache(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(seeded(t), 0))

@@ -219,7 +219,7 @@ func (h *history) file(r *rand.Rand) string {
 
 func (h *history) subdir(r *rand.Rand) string { return h.path(choose(r, historyDirs[:5]...)) }
 
-// content returns a content that has never been before, as far as the size allows; -1 is a random size. Its last byte
+// content returns content that no file has had before, as far as the size allows; -1 is a random size. The last byte
 // decides what fn returns.
 func (h *history) content(r *rand.Rand, size int64) []byte {
 	if size < 0 {
@@ -240,7 +240,7 @@ func (h *history) write(name string, content []byte) error {
 	return os.WriteFile(name, content, 0o644)
 }
 
-// overwrite puts as many bytes in place of those that a file has.
+// overwrite replaces the content of a file by as many other bytes.
 func (h *history) overwrite(r *rand.Rand, name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -471,7 +471,7 @@ type given struct {
 	keeps  bool // unless it is too new
 }
 
-// A trace is what is seen of a run.
+// A trace is what a test sees of a run.
 type trace struct {
 	mu            sync.Mutex
 	calls         map[string]given // of fn and of OnBinary
@@ -684,8 +684,8 @@ func (h *history) checkResults(u *user, tr, full *trace) {
 	}
 }
 
-// checkCalls requires that fn was called for exactly the files whose entries did not fit, and that it was called with what
-// each of the others holds when their entries were made.
+// checkCalls requires that fn was called for exactly the files whose entries did not fit, and that each other file still has the
+// content with which fn was called when its entry was made.
 func (h *history) checkCalls(u *user, tr, full *trace) {
 	for rel, g := range full.calls {
 		if g.kind == "binary" { // Report counts it as unchanged, or OnSkip gets it
@@ -733,8 +733,8 @@ func (h *history) checkKept(u *user, before, after map[string]string, full *trac
 	}
 }
 
-// isGone reports whether rel is no file for a run that treats links as u does. Nobody knows what is in a directory that may not
-// be searched.
+// isGone reports whether rel is no file for a run that treats links as u does. It returns false for a file in a directory that may
+// not be searched, since nobody knows what is there.
 func (h *history) isGone(u *user, rel string) bool {
 	stat := os.Lstat
 	if u.opts.Symlinks == fileproc.SymlinksFollow {

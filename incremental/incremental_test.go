@@ -118,7 +118,7 @@ func TestOnlyWhatChanged(t *testing.T) {
 	p.calledFor()
 }
 
-// TestNamesAndInodes: a file is unchanged only if its name, its directory and its inode are, in whatever way they came together.
+// TestNamesAndInodes: a file is unchanged only if its name, its directory and its inode are unchanged, whatever has exchanged them.
 func TestNamesAndInodes(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -229,8 +229,8 @@ func TestMetadataThatLies(t *testing.T) {
 	p.calledFor("a") // from the future
 }
 
-// TestPowerLoss: after another start of the machine, the disk may have old content beside new times. Results for files that
-// changed shortly before they were saved are not used then, and not in later starts either; Deleted knows the files.
+// TestPowerLoss: after a reboot, the disk may have old content beside new times. If a file changed shortly before its result was
+// saved, the result is not used then, nor after later reboots; Deleted still knows the file.
 func TestPowerLoss(t *testing.T) {
 	incremental.NeedsTimes(t)
 	p := newProject(t, "a=1", "b=2", "c=3")
@@ -356,7 +356,7 @@ func TestFilesByName(t *testing.T) {
 	require.Equal(t, []string{"b"}, p.gone)
 }
 
-// TestOddNames: names that are not UTF-8, and those with characters that mean something in patterns, are as others.
+// TestOddNames: runs treat names that are not UTF-8, and names with characters that mean something in patterns, like other names.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	if !testtree.Make(t, t.TempDir(), "odd \n*[/b.md=1") {
@@ -397,7 +397,7 @@ func TestShardsShareAFile(t *testing.T) {
 	require.Equal(t, 1, told)
 }
 
-// TestReplacedByALink: a file or a directory whose place a link has taken is no longer there.
+// TestReplacedByALink: a file or a directory that a link has replaced no longer exists.
 func TestReplacedByALink(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "d/b=2", "e/b=3")
@@ -417,7 +417,7 @@ func TestReplacedByALink(t *testing.T) {
 	require.Equal(t, []string{"old/b"}, p.gone)
 }
 
-// TestOwnFiles: the cache file, its lock and temporary files are not delivered if they are below root.
+// TestOwnFiles: fn does not get the cache file, its lock and its temporary files if they are below root.
 func TestOwnFiles(t *testing.T) {
 	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.fileproc-tmp-1f=torn", "d/cache.tmp=3")
 	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
@@ -433,7 +433,7 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestCacheByAnotherName: the cache file is not delivered through a link, or by its second name, either. A copy is.
+// TestCacheByAnotherName: fn does not get the cache file through a link or by its second name either. It does get a copy.
 func TestCacheByAnotherName(t *testing.T) {
 	t.Parallel()
 	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
@@ -518,7 +518,7 @@ func TestFS(t *testing.T) {
 	require.Equal(t, []string{"d/b"}, gone)
 }
 
-// TestStream: as Process, in order too, and each loop is a run of its own.
+// TestStream: Stream gives the same as Process, in order too, and each loop is a run of its own.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	for _, ordered := range []bool{false, true} {
@@ -598,7 +598,7 @@ func TestSettledBeforeTheRun(t *testing.T) {
 	require.NotContains(t, kept, "b")
 }
 
-// TestChangedWhileRead: what changes while fn has it is not kept, whenever that is.
+// TestChangedWhileRead: the result of a file that changes while fn has it is not kept, whenever the change comes.
 func TestChangedWhileRead(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "b=2")
@@ -613,8 +613,8 @@ func TestChangedWhileRead(t *testing.T) {
 	p.calledFor("a")
 }
 
-// TestCodecs: results come as the codec gives them, from the cache file or not. What a codec cannot keep is an error, or is
-// processed in each run.
+// TestCodecs: results come as the codec gives them, from the cache file or not. A result that a codec cannot keep is an error, or
+// its file is processed in each run.
 func TestCodecs(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1")
@@ -650,7 +650,7 @@ func TestCodecs(t *testing.T) {
 
 type word string
 
-// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that is a struct, and fields that share
+// TestEmbeddedInJSON: JSON leaves out an embedded field of an unexported type, unless that type is a struct, and fields that share
 // their name with others.
 func TestEmbeddedInJSON(t *testing.T) {
 	t.Parallel()
@@ -739,7 +739,7 @@ func TestSelectDirOfTheGone(t *testing.T) {
 	require.Len(t, p.gone, 30)
 }
 
-// TestNotUTF8: JSON cannot hold such text, so the file is processed in each run.
+// TestNotUTF8: JSON cannot hold text that is not UTF-8, so a file with such a result is processed in each run.
 func TestNotUTF8(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "latin1=caf\xe9", "utf8=caf\u00e9 \ufffd")
@@ -796,7 +796,7 @@ func TestTreesThatShareAFile(t *testing.T) {
 	}
 }
 
-// TestRootIsFile: a root that leads to a file is unchanged until its content is another.
+// TestRootIsFile: a root that leads to a file is unchanged until its content changes.
 func TestRootIsFile(t *testing.T) {
 	dir := t.TempDir()
 	root := filepath.Join(dir, "f.md")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecentBehindReadSize: of a young file that is longer than ReadSize, equal content says nothing: fn may read the rest.
+// TestRecentBehindReadSize: for a young file that is longer than ReadSize, equal content proves nothing: fn may read the rest.
 func TestRecentBehindReadSize(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -66,7 +66,7 @@ func TestRecentFailureOfAYoungFile(t *testing.T) {
 	})
 }
 
-// TestRecentMode: the mode of a file counts although its content is the same, and the time does not.
+// TestRecentMode: if the content of a file is the same, another mode is a change, and another time is none.
 func TestRecentMode(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -84,7 +84,7 @@ func TestRecentMode(t *testing.T) {
 	})
 }
 
-// TestRecentIsForgotten: of a file without a result nothing stays in memory once it is gone.
+// TestRecentIsForgotten: once a file without a result is gone, nothing of it stays in memory.
 func TestRecentIsForgotten(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -146,7 +146,7 @@ func TestRecentChangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestRecentHeld: a result that cannot be encoded is known as long as the session lives, also of a file that was young.
+// TestRecentHeld: a session knows a result that cannot be encoded as long as it lives, also for a file that was young.
 func TestRecentHeld(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -172,8 +172,8 @@ func TestRecentHeld(t *testing.T) {
 	})
 }
 
-// TestRecentNothingToCompare: where neither metadata nor content can say that a file is unchanged, fn is called, and a result or failure
-// that is the same is said to be.
+// TestRecentNothingToCompare: where neither metadata nor content can show that a file is unchanged, a run calls fn, and reports a result
+// or failure that is the same as unchanged.
 func TestRecentNothingToCompare(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{ReadSize: 1}, "a=1", "b=12", "c=!!", "d=??")

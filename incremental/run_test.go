@@ -30,7 +30,7 @@ func TestWorkersAreFixed(t *testing.T) {
 	require.Len(t, r.workers, opts.Workers)
 }
 
-// TestHostilePaths: a cache file may hold paths that no run has kept. None leads out of root, or takes more time than it is long.
+// TestHostilePaths: a cache file may hold paths that no run has kept. No such path leads out of root, or takes more time than it is long.
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
@@ -78,7 +78,7 @@ func TestHostilePaths(t *testing.T) {
 	require.False(t, g.hasDirOf("deep"+strings.Repeat("/d", maxLevels+1)))
 }
 
-// TestJSONOfPlainTypes: numbers and texts are what encoding/json makes of them, and an int takes no memory.
+// TestJSONOfPlainTypes: numbers and texts are decoded as encoding/json decodes them, and an int takes no memory.
 func TestJSONOfPlainTypes(t *testing.T) {
 	same(t, 0, -12, math.MaxInt, math.MinInt)
 	same(t, int64(0), math.MaxInt64, math.MinInt64)
@@ -143,7 +143,7 @@ func same[T any](t *testing.T, values ...T) {
 	}
 }
 
-// TestKeepLooksAgain: what had another identity when it was looked at is not kept, however old the present one is.
+// TestKeepLooksAgain: the outcome of a file that had another identity at the first look is not kept, however old the present identity is.
 func TestKeepLooksAgain(t *testing.T) {
 	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
@@ -166,7 +166,7 @@ func TestKeepLooksAgain(t *testing.T) {
 	require.NotContains(t, Kept(root, *r.inc, opts), "other")
 }
 
-// TestClockSetBack: what has times in the future is not kept, although the run began, as it seems, later.
+// TestClockSetBack: the result of a file with times in the future is not kept, although the run seems to have begun even later.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	r := run[string]{begun: time.Now().Add(time.Hour)}
@@ -199,7 +199,7 @@ func TestNobodyWaitsForALock(t *testing.T) {
 	require.Equal(t, 1, len(Kept(r.root, *r.inc, opts)))
 }
 
-// TestMetIsSeen: of the files that a run has met, none is looked up when it has ended, be they unchanged, changed or not kept.
+// TestMetIsSeen: at its end, a run looks up no file that it has met, whether the file is unchanged, changed or not kept.
 func TestMetIsSeen(t *testing.T) {
 	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
@@ -229,7 +229,7 @@ func TestMetIsSeen(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptOfTimes: a file whose times cannot be compared is not kept. One without a time of change is.
+// TestWhatIsKeptOfTimes: a file whose times cannot be compared is not kept. A file without a change time is.
 func TestWhatIsKeptOfTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -255,7 +255,7 @@ func TestLargeResultsAreNotHeld(t *testing.T) {
 	}
 }
 
-// TestDirectoriesThatAreGiven: the files of a directory that Files gives are its own: of "d/." those in it alone, and of "d/" all below.
+// TestDirectoriesThatAreGiven: if Files gives "d/.", it names only the files in d itself; if it gives "d/", all files below d.
 func TestDirectoriesThatAreGiven(t *testing.T) {
 	t.Parallel()
 	g := given{"d/": true, "e/.": true}
@@ -268,7 +268,7 @@ func TestDirectoriesThatAreGiven(t *testing.T) {
 	require.False(t, isShallow(strings.Repeat("d/", maxLevels+1)))
 }
 
-// TestWrongOptions: one error says all that is wrong.
+// TestWrongOptions: one error lists all mistakes.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
 	for file, inFile := range map[string]string{"": "is empty", "a\x00b": "NUL byte", "\x00": "NUL byte"} {

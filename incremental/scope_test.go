@@ -15,8 +15,8 @@ import (
 
 var repository = []string{".git/HEAD=x", ".git/objects/", ".git/refs/"}
 
-// TestScopeOfARepository: a directory that becomes a repository, or is none any more, decides what is ignored there, and so does an
-// ignore file of git's. No run but one with GitIgnore asks for that.
+// TestScopeOfARepository: when a directory becomes a repository, or stops being one, that decides what is ignored there, as an ignore
+// file of git's does. Only runs with GitIgnore take account of that.
 func TestScopeOfARepository(t *testing.T) {
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("HOME", t.TempDir())
@@ -54,7 +54,7 @@ func TestScopeOfExclude(t *testing.T) {
 	require.Equal(t, []string{".git/info/exclude=b\n unchanged"}, l.run(".git/info/exclude"))
 }
 
-// TestScopeOfAnIgnoreFile: an ignore file stands for its directory, one that Options names by a path for all files.
+// TestScopeOfAnIgnoreFile: an ignore file stands for its directory. An ignore file that Options names by a path stands for all files.
 func TestScopeOfAnIgnoreFile(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{IgnoreFiles: []string{"conf/rules", ".ignore"}, Suffixes: []string{".md"}}, "a.md=1", "d/b.md=2", "d/c.md=3")
@@ -83,8 +83,8 @@ func TestScopeOfAnObjectStore(t *testing.T) {
 	require.Equal(t, []string{"d/b deleted"}, l.run("d/b"))
 }
 
-// TestScopeOfHardLinks: what is written by one of several names shows at all, also if that name is gone when the run looks. A name
-// of a directory is no reason to look at all files.
+// TestScopeOfHardLinks: a write by one of several names shows at all names, even if the written name is gone when the run looks. The
+// name of a directory is no reason to look at all files.
 func TestScopeOfHardLinks(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestScopeOfHardLinks(t *testing.T) {
 	})
 }
 
-// TestScopeOfNamesBehindALink: an event by a path through a link may be one of what the link leads to, at whatever level it is.
+// TestScopeOfNamesBehindALink: an event with a path through a link may be about the file that the link leads to, at whatever level.
 func TestScopeOfNamesBehindALink(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestScopeOfNamesBehindALink(t *testing.T) {
 	})
 }
 
-// TestScopeAllowsNothingElse: with MaxDepth, a run over names lists what leads to them. Select, SelectDir and OnSkip are asked about what
-// the run looks at, and nothing else.
+// TestScopeAllowsNothingElse: with MaxDepth, a run over names lists the directories that lead to them. It asks Select, SelectDir and
+// OnSkip only about files and directories that it looks at.
 func TestScopeAllowsNothingElse(t *testing.T) {
 	t.Parallel()
 	var selects, dirs, skips []string
@@ -155,8 +155,8 @@ func TestScopeAllowsNothingElse(t *testing.T) {
 	require.Equal(t, []string{"d/b.md=2 unchanged", "d/e/c.md=3 unchanged"}, run("d", "d/e", "d/b.md"), "once each")
 }
 
-// TestScopeOfWhatCannotBeLookedUp: what may not be looked up is tried, and says what is wrong. If that may be a directory, the run
-// looks at all files.
+// TestScopeOfWhatCannotBeLookedUp: a run tries a name that it may not look up, and so yields the failure. If the name may be that of a
+// directory, the run looks at all files.
 func TestScopeOfWhatCannotBeLookedUp(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2")

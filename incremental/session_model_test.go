@@ -61,7 +61,7 @@ type sessionModel struct {
 	log     []string
 }
 
-// A shutFS fails with all that is below a directory that cannot be opened.
+// A shutFS fails for all paths below a directory that cannot be opened.
 type shutFS struct{ failingFS }
 
 func (f shutFS) shut(name string) error {
@@ -254,8 +254,8 @@ func (m *sessionModel) step(seed uint64) {
 	}
 }
 
-// apply lets the session run, takes in what it yields, and checks the kinds. A fresh session knows what the cache file has, and its first
-// run over all files yields all that there is.
+// apply lets the session run, notes what it yields, and checks the kinds. A fresh session knows what the cache file has, and its first
+// run over all files yields all files.
 func (m *sessionModel) apply(names []string, fresh bool, where string) {
 	if fresh {
 		m.full = false

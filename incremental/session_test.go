@@ -24,7 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A live is a session over a tree of a test. Fn returns the content, or fails if that ends with "!", or skips the file if with "?".
+// A live is a session over a tree of a test. Fn returns the content. It fails if the content ends with "!", and skips the file if it
+// ends with "?".
 type live struct {
 	*testing.T
 	root string
@@ -127,7 +128,7 @@ func (l *live) run(names ...string) []string {
 	return got
 }
 
-// checkCounts requires that the ledger balances, and that the session counts its files as it has them.
+// checkCounts requires that the counts of the report add up, and that the session's count of its files is right.
 func (l *live) checkCounts() {
 	l.Helper()
 	r := l.report
@@ -190,7 +191,7 @@ func first[T any](seq func(func(T, error) bool)) (v T, err error) {
 	return v, err
 }
 
-// TestSessionForgetsWhatIsGone: a path at which there was something else for a moment is not looked at for ever.
+// TestSessionForgetsWhatIsGone: a path at which there was something else for a moment is not looked at again for ever.
 func TestSessionForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestSessionForgetsWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestSessionOutcomes: what fn skips has no result any more; a failure stays until the file changes, and is not called again.
+// TestSessionOutcomes: a file that fn skips has no result any more. A failure stays until the file changes, and fn is not called again.
 func TestSessionOutcomes(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -233,7 +234,7 @@ func TestSessionOutcomes(t *testing.T) {
 	})
 }
 
-// TestSessionSettles: what is too new to be kept is named, looked at again, and kept without a call of fn.
+// TestSessionSettles: a file that is too new to be kept is named, looked at again, and kept without a call of fn.
 func TestSessionSettles(t *testing.T) {
 	t.Parallel()
 	incremental.NeedsTimes(t)
@@ -268,7 +269,8 @@ func TestSessionSettles(t *testing.T) {
 	})
 }
 
-// TestSessionSaves: the next session, after saves that load and ones that do not, has what this one had, and names what is deleted meanwhile.
+// TestSessionSaves: after saves that load and saves that do not, the next session has what this one had, and yields files that were
+// deleted meanwhile.
 func TestSessionSaves(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{}, testtree.Numbered("d/f", 3000)...)
@@ -297,7 +299,7 @@ func TestSessionSaves(t *testing.T) {
 }
 
 // TestSessionGivesMemoryBack: a save loads the cache file when more than 1,024 files are new, and more than an eighth of all. Then
-// the session has nothing of them in memory, and calls fn for none.
+// the session has nothing of these files in memory, and calls fn for none of them.
 func TestSessionGivesMemoryBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ files, bound int }{{1030, 1024}, {8208, 1026}} {
@@ -329,8 +331,8 @@ func TestSessionGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// TestSessionSavesDeletions: what is deleted leaves the cache file, and nothing else does, whether the record is loaded or one
-// that the session has added, and whatever has come back.
+// TestSessionSavesDeletions: only deleted files leave the cache file, whether their records were loaded or added by the session, and
+// whatever has come back.
 func TestSessionSavesDeletions(t *testing.T) {
 	t.Parallel()
 	kept := func(l *memory) []string {
@@ -473,7 +475,7 @@ func TestSessionSavesDeletions(t *testing.T) {
 	})
 }
 
-// TestSessionSaveFails: what could not be saved is saved by the next save, deletions too. A result that cannot be encoded is an
+// TestSessionSaveFails: the next save writes what a failed save could not, deletions too. A result that cannot be encoded is an
 // error of one save, and stays known to the session.
 func TestSessionSaveFails(t *testing.T) {
 	t.Parallel()
@@ -541,7 +543,7 @@ func TestSessionFilters(t *testing.T) {
 	})
 }
 
-// TestSessionWithoutRoot: while root is away, everything counts as it was.
+// TestSessionWithoutRoot: while root is away, what is known of all files stands.
 func TestSessionWithoutRoot(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -579,7 +581,7 @@ func (f failingFS) Lstat(name string) (fs.FileInfo, error) {
 	return f.ReadLinkFS.Lstat(name)
 }
 
-// A memory is a session over files in memory, of which the content decides.
+// A memory is a session over files in memory, which compares their content.
 type memory struct {
 	*live
 	fstest.MapFS
@@ -601,8 +603,8 @@ func newMemory(t *testing.T, opts fileproc.Options, specs ...string) *memory {
 func (m *memory) write(rel, text string) { m.MapFS[rel] = &fstest.MapFile{Data: []byte(text)} }
 func (m *memory) remove(rel string)      { delete(m.MapFS, rel) }
 
-// TestSessionFailuresPass: what could not be opened is named until a run over that name can open it. Its results are as they
-// were below a directory, and new for a file.
+// TestSessionFailuresPass: a file or directory that could not be opened is named until a run over that name can open it. Below a
+// directory, the results are then as they were; a file has a new result.
 func TestSessionFailuresPass(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
@@ -627,7 +629,7 @@ func TestSessionFailuresPass(t *testing.T) {
 	require.Equal(t, []string{"."}, failed())
 }
 
-// TestSessionOnErrorBesideResults: OnError is called while results are yielded, and both are as without it.
+// TestSessionOnErrorBesideResults: OnError is called while results are yielded. Its errors and the results are the same as without it.
 func TestSessionOnErrorBesideResults(t *testing.T) {
 	t.Parallel()
 	var specs []string
@@ -643,8 +645,8 @@ func TestSessionOnErrorBesideResults(t *testing.T) {
 	}
 }
 
-// TestSessionTriesGitsFilesAgain: a file of git's outside root that cannot be read has a path that is no file's below root, and
-// another try looks at all files.
+// TestSessionTriesGitsFilesAgain: the failure of a file of git's outside root has a path that no file below root has, and another try
+// looks at all files.
 func TestSessionTriesGitsFilesAgain(t *testing.T) {
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("HOME", t.TempDir())
@@ -668,8 +670,8 @@ func TestSessionTriesGitsFilesAgain(t *testing.T) {
 	}
 }
 
-// TestSessionRuleFails: a file that says what is ignored and cannot be read as such fails once. That is no failure of the file among those
-// that are processed: its result neither changes nor stands for that, and none that it never had is deleted. Failed names it.
+// TestSessionRuleFails: a file that says what is ignored, and cannot be read as such, fails once. If the file is processed too, this
+// failure does not change its result, and a file that never had a result is not deleted. Failed names the file.
 func TestSessionRuleFails(t *testing.T) {
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("HOME", t.TempDir())
@@ -736,7 +738,7 @@ func TestSessionRuleFails(t *testing.T) {
 	})
 }
 
-// TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next one has it all.
+// TestSessionEndsEarly: a run that is left or cancelled deletes nothing, and the next run yields everything.
 func TestSessionEndsEarly(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -765,7 +767,8 @@ func TestSessionEndsEarly(t *testing.T) {
 	})
 }
 
-// TestSessionFailsAnew: a failure of fn that was deleted, since its file was left out, is yielded again once the file is not.
+// TestSessionFailsAnew: if a file with a failure of fn was left out, and so deleted, its failure is yielded again once the file is
+// selected again.
 func TestSessionFailsAnew(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{SkipMarked: []string{"SKIP"}}, "d/a=1!", "d/b=2", "d/c=3?")
@@ -783,7 +786,8 @@ func TestSessionFailsAnew(t *testing.T) {
 	}
 }
 
-// TestSessionLeftAmongDeletions: what a loop that ends has not been told, the next run yields, and the cache file has until then.
+// TestSessionLeftAmongDeletions: the next run yields the deletions that a loop has not got because it ended. Until then the cache file
+// has these files.
 func TestSessionLeftAmongDeletions(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{nil, {"."}, {"a", "b", "d"}} {
@@ -815,8 +819,8 @@ func TestSessionLeftAmongDeletions(t *testing.T) {
 	}
 }
 
-// TestSessionVanishes: what is gone, or something else, before it is opened is no failure, is not counted, and its result is deleted.
-// Where something else is now, a later run looks again.
+// TestSessionVanishes: a file that is gone or replaced before it is opened is no failure and is not counted, and its result is deleted.
+// If something else is there now, a later run looks again.
 func TestSessionVanishes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -846,7 +850,7 @@ func TestSessionVanishes(t *testing.T) {
 	}
 }
 
-// TestSessionIsStopped: a run that fn, OnError or a cancel stops deletes nothing, not even if no other file was left.
+// TestSessionIsStopped: a run that fn, OnError or a cancel stops deletes nothing, even if it had come to its last file.
 func TestSessionIsStopped(t *testing.T) {
 	t.Parallel()
 	for _, files := range [][]string{{"a=1"}, {"a=1", "b=2", "c=3", "d/e=4"}} {
@@ -940,7 +944,7 @@ func TestSessionRootIsElsewhere(t *testing.T) {
 	})
 }
 
-// TestSessionSavesOnTheWay: a run that takes long saves now and then, and so does the one after it.
+// TestSessionSavesOnTheWay: a run that takes long saves now and then, and so does the next run.
 func TestSessionSavesOnTheWay(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -989,7 +993,7 @@ func TestSessionFailuresHaveTheirNames(t *testing.T) {
 	}
 }
 
-// TestSessionFailureIsNewsOnce: a failure is yielded again when it is another one, and is forgotten when it has passed.
+// TestSessionFailureIsNewsOnce: a failure is yielded again only when it becomes another one, and is forgotten when it has passed.
 func TestSessionFailureIsNewsOnce(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/c=3")
@@ -1021,7 +1025,8 @@ func TestSessionFailureIsNewsOnce(t *testing.T) {
 	require.Equal(t, []string{"a"}, slices.Collect(maps.Keys(maps.Collect(l.s.Failed()))), "what is gone cannot fail")
 }
 
-// TestSessionBelowWhatFails: what is below a directory that this run could not list counts as it was, also if a name says that it is gone.
+// TestSessionBelowWhatFails: what is known of files below a directory that this run could not list stands, also if a name says that they
+// are gone.
 func TestSessionBelowWhatFails(t *testing.T) {
 	t.Parallel()
 	l := newMemory(t, fileproc.Options{}, "a=1", "d/b=2", "d/e/c=3")
@@ -1069,7 +1074,7 @@ func TestSessionKinds(t *testing.T) {
 	}
 }
 
-// TestSessionDeletionsAreInOrder: of the paths, name by name.
+// TestSessionDeletionsAreInOrder: deletions come in the order of their paths, compared name by name.
 func TestSessionDeletionsAreInOrder(t *testing.T) {
 	t.Parallel()
 	want := []string{"a/a", "a/b/a", "a/b/b", "a/b!", "a/c", "a b", "a!/x", "a-", "a.b", "ab/c", "b"}
@@ -1110,7 +1115,7 @@ func TestSessionDoesOneThingAtATime(t *testing.T) {
 	require.FileExists(t, l.inc.File)
 }
 
-// TestSessionForgetsDirectories: of directories whose files are gone nothing stays in memory.
+// TestSessionForgetsDirectories: once the files of a directory are gone, nothing of the directory stays in memory.
 func TestSessionForgetsDirectories(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{nil, {"d", "g/h/x", "i/j"}, {"d/e/f/x", "d/y", "g", "i/j/x"}} {
@@ -1173,7 +1178,7 @@ func TestSessionSavesInOrder(t *testing.T) {
 	})
 }
 
-// TestSessionOnOneFilesystem: a run over names is what it is without OneFilesystem, where there is one.
+// TestSessionOnOneFilesystem: on one file system, a run over names gives the same with OneFilesystem as without it.
 func TestSessionOnOneFilesystem(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, fileproc.Options{OneFilesystem: true}, "a=1", "d/b=2", "d/e/c=3")
@@ -1182,7 +1187,7 @@ func TestSessionOnOneFilesystem(t *testing.T) {
 	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run("a", "d"))
 }
 
-// TestSessionRefuses: what is wrong is said before anything is read.
+// TestSessionRefuses: mistakes are reported before anything is read.
 func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := incremental.Open(t.TempDir(), incremental.Options[int]{}, fileproc.Options{}, func(*fileproc.File) (int, error) { return 0, nil })
@@ -1193,7 +1198,7 @@ func TestSessionRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "Options.Files")
 }
 
-// TestSessionAtLongPaths: what is longer than the system takes as a path is found, and found to be gone, from root on.
+// TestSessionAtLongPaths: a session finds a file whose path is longer than the system takes, or finds that it is gone, from root on.
 func TestSessionAtLongPaths(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -1216,7 +1221,7 @@ func TestSessionAtLongPaths(t *testing.T) {
 	})
 }
 
-// TestSessionAtManyLevels: a name below any number of directories is one that a run takes.
+// TestSessionAtManyLevels: a run takes names below any number of directories.
 func TestSessionAtManyLevels(t *testing.T) {
 	t.Parallel()
 	const levels = 4200
@@ -1231,7 +1236,7 @@ func TestSessionAtManyLevels(t *testing.T) {
 	}
 }
 
-// TestSessionRootBehindALink: the dots of a root behind a link are those of what the link leads to.
+// TestSessionRootBehindALink: if ".." follows a link in root, it is the parent of the directory that the link leads to.
 func TestSessionRootBehindALink(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

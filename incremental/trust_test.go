@@ -25,7 +25,7 @@ func TestCoarseTimes(t *testing.T) {
 	require.False(t, auto.of(s, nil))
 }
 
-// TestMountBelowRoot: of files on another file system below root, the content decides, although root's keeps times well.
+// TestMountBelowRoot: for files on another file system below root, the content decides, although root's file system keeps times well.
 func TestMountBelowRoot(t *testing.T) {
 	t.Parallel()
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
@@ -67,8 +67,8 @@ func TestMountBelowRoot(t *testing.T) {
 	require.Equal(t, 0, read)
 }
 
-// TestTrustNeedsALook: a device is trusted once its file system could be asked about, by a file that can be opened. What is known of it
-// then holds for its other files, and for no other device.
+// TestTrustNeedsALook: a run trusts a device only once it has opened a file there and so looked at its file system. The answer then
+// holds for the other files of that device, and for no other device.
 func TestTrustNeedsALook(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

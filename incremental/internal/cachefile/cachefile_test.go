@@ -76,7 +76,7 @@ func contents(t testing.TB, s *Store) map[string]Record {
 	return all
 }
 
-// mustBeSorted checks that the layers of s are what searches rely on, and that each record is found by its inode and by its name.
+// mustBeSorted checks that the layers of s have the order on which searches rely, and that each record is found by its inode and by its name.
 func mustBeSorted(t testing.TB, s *Store) {
 	t.Helper()
 	for _, l := range []*layer{&s.loaded.snapshot, &s.loaded.log} {
@@ -148,7 +148,7 @@ func TestRecordForms(t *testing.T) {
 	}
 }
 
-// parse reads nothing outside of the buffer, whatever is in it, nor does a search in a layer.
+// Neither parse nor a search in a layer reads outside of the buffer, whatever is in it.
 func TestParseHostile(t *testing.T) {
 	t.Parallel()
 	b := make([]byte, 0, 300)
@@ -194,7 +194,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-// A search finds each key among many, those that are there several times too, and takes few steps if they are spread evenly.
+// A search finds each key among many, also a key that is there several times, and takes few steps if the keys are spread evenly.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -281,8 +281,8 @@ func TestRoundTrip(t *testing.T) {
 	require.Len(t, kinds, 2, "both a frame and a snapshot were written")
 }
 
-// What a snapshot or a frame of another boot says of files that changed shortly before it was saved is not believed, however
-// often it was loaded and saved since; that the files were there is known.
+// A record from another boot is not believed if its file changed shortly before the snapshot or frame was saved, however often it
+// was loaded and saved since. It still says that the file was there.
 func TestAnotherBoot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	oldBoot, oldClock := ThisBoot, Clock
@@ -352,7 +352,7 @@ func TestAnotherBoot(t *testing.T) {
 	believed("acdei")
 }
 
-// How runs treat links is known from the last save, be it a snapshot or a frame.
+// A load gets from the last save, a snapshot or a frame, how runs treat links.
 func TestLinksOfTheLastSave(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
@@ -480,7 +480,8 @@ func TestIterators(t *testing.T) {
 	}
 }
 
-// A save would write a new snapshot if what was added, or what is there, makes the log longer than its limit: by one byte, not at it.
+// A save would write a new snapshot if the records added, or the records there, make the log longer than its limit, by one byte or
+// more. A log of just the limit stays.
 func TestRewrites(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
@@ -516,8 +517,8 @@ func TestRewrites(t *testing.T) {
 	}
 }
 
-// A file may be a cache whose beginning is the magic, as far as it was read, and one that was damaged has most of it or a zero where no
-// text has one.
+// A file may be a cache if it begins with the magic, as far as it was read. A damaged cache has most bytes of the magic, or half of them
+// and the zero at its end, which no text has.
 func TestMagic(t *testing.T) {
 	t.Parallel()
 	for b, want := range map[string]bool{"": false, "f": true, magic[:15]: true, magic: true, magic + "more": true, "x": false, "fileproc cachE": false, magic[:15] + "x": false} {
@@ -543,8 +544,8 @@ func TestMagic(t *testing.T) {
 	require.True(t, ours(append(damaged(8, 0), "more"...)))
 }
 
-// TestFindByInode: a record is found by the inode and the name of its file, by its name if the inode is another one, and the
-// log's record counts where there are two.
+// TestFindByInode: a record is found by the inode and the name of its file, or by the name alone if the inode differs. If there are
+// two records, the one in the log counts.
 func TestFindByInode(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")

@@ -144,7 +144,7 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// A frame that belongs to another snapshot does not check out.
+// A frame that belongs to another snapshot is invalid.
 func TestOtherGeneration(t *testing.T) {
 	t.Parallel()
 	whole, states := smallFile(t)
@@ -221,7 +221,7 @@ func TestLongAppend(t *testing.T) {
 	require.Equal(t, s.disk.end, info.Size())
 }
 
-// What is in memory is of no use for a new snapshot once another process has replaced the file, though its log ends where it ended.
+// A save does not make a new snapshot from memory once another process has replaced the file, even if the log ends where it ended before.
 func TestSameEndOfAnotherGeneration(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
@@ -286,7 +286,7 @@ func otherFormat(t *testing.T, number byte) []byte {
 	return b
 }
 
-// What is no usable cache but may be one that was damaged is empty and gets replaced.
+// A file that is no usable cache, but may be a damaged one, is loaded as empty and replaced.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	whole, _ := smallFile(t)
@@ -307,7 +307,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// What somebody else has written, and what is not a file, is reported and left as it is.
+// A file that somebody else has written, and anything that is not a file, is reported and left as it is.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	random := make([]byte, 5000)
@@ -337,7 +337,7 @@ func TestForeign(t *testing.T) {
 	require.ErrorIs(t, s.save(nil), errNotRegular)
 }
 
-// A directory that cannot be written, or is none, gives an error that names the file.
+// If the directory cannot be written, or is no directory, the error names the file.
 func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	notDir := writeFile(t, []byte("x"))
@@ -546,8 +546,8 @@ func TestWritersWithoutLocks(t *testing.T) {
 	}
 }
 
-// What a failed save has kept is written by the next one that succeeds, and by that one alone: later it would replace what others
-// have saved since.
+// The next save that succeeds writes the records that a failed save has kept, and only that save does: a later one would replace
+// what others have saved since.
 func TestPendingIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
@@ -597,8 +597,8 @@ func (f faultyFile) ReadAt(b []byte, at int64) (int, error) {
 	return n, f.err
 }
 
-// A read that fails is reported, whichever it is: what it did not read may be the records of many files. A read that is short, since
-// the file has become so, leaves the records before that or none.
+// Each read that fails is reported: the part that it did not read may have the records of many files. A read that is short, because
+// the file has become shorter, leaves the records before that place or none.
 func TestEachReadFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "cache")
@@ -763,7 +763,7 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// FuzzLoad loads hostile files: their checksums are right, and nothing else need be.
+// FuzzLoad loads hostile files: their checksums are right, all else may be wrong.
 func FuzzLoad(f *testing.F) {
 	var log []byte
 	for i := range 4 {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFormat: testdata/format-3.cache has a snapshot, a frame of records and one of a tombstone. It is read as what it was
-// written for, and written byte by byte. A change of the format has another number, and another file.
+// TestFormat: testdata/format-3.cache has a snapshot, a frame of records and one of a tombstone. Reading it gives the records that
+// were written, and writing them gives the same bytes. A change of the format needs another number, and another file.
 func TestFormat(t *testing.T) {
 	require.Equal(t, 3, format)
 	const ns, file = 1_700_000_000_000_000_000, "testdata/format-3.cache"
@@ -71,7 +71,7 @@ func TestFormat(t *testing.T) {
 	require.Equal(t, written, b)
 }
 
-// A header is one of this format alone, and its sizes are possible up to their bounds and not beyond.
+// A header is valid only with the number of this format, and with sizes up to their bounds.
 func TestHeaderBounds(t *testing.T) {
 	sealed := func(h header, change func(b []byte)) []byte {
 		b := h.encode()
@@ -116,7 +116,7 @@ func TestHeaderBounds(t *testing.T) {
 	require.EqualValues(t, 2, header{dataLen: chunkSize - dirSize + 1, dirs: 1}.chunks())
 }
 
-// A frame is one of this generation that is whole, whose checksum is right, and which holds as many records as it says and nothing else.
+// A frame is valid if it is of this generation and whole, its checksum is right, and it holds as many records as it says and nothing else.
 func TestFrameChecks(t *testing.T) {
 	var c chunk
 	for i := range 3 {

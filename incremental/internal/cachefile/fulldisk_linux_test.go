@@ -50,8 +50,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedSaveCloses: a save that fails leaves no descriptor open and no temporary file, be it an append or a new snapshot and
-// whichever step fails; nor does one that succeeds, or a load.
+// TestFailedSaveCloses: a failed save, an append or a new snapshot, leaves no descriptor open and no temporary file, whichever step
+// fails. Neither does a save that succeeds, or a load.
 func TestFailedSaveCloses(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range scenarios(t) {

@@ -16,7 +16,7 @@ import (
 
 const unlockVariable = "FILEPROC_TEST_UNLOCK"
 
-// TestInterruptedUnlock: the lock is released although a signal interrupts that.
+// TestInterruptedUnlock: the lock is released although a signal interrupts the unlock.
 func TestInterruptedUnlock(t *testing.T) {
 	if file := os.Getenv(unlockVariable); file != "" {
 		interruptedUnlock(t, file)
