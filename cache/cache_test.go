@@ -95,7 +95,7 @@ func requireStats(t *testing.T, c Counts) {
 	require.Equal(t, c.Inserted, c.Entries+left, "%+v", c)
 }
 
-// TestHitReadsNothing: a hit with the check takes a stat, one without takes nothing.
+// TestHitReadsNothing: a hit with the comparison takes a stat, a hit without it takes no call of the source.
 func TestHitReadsNothing(t *testing.T) {
 	for _, trust := range []time.Duration{0, time.Hour, Forever} {
 		m := newMemFS(map[string]string{"a": "x", "d/b": "y"})
@@ -514,8 +514,8 @@ func TestTTLOfOneEntry(t *testing.T) {
 	})
 }
 
-// TestReadIsNotOlderThanTheCall: who joins a load that began before a write does not
-// get what was there before the write.
+// TestReadIsNotOlderThanTheCall: a caller that joins a load that began before a write
+// does not get the content from before the write.
 func TestReadIsNotOlderThanTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(map[string]string{"f": "old"})
@@ -592,7 +592,7 @@ func TestLargeFilesPass(t *testing.T) {
 	}
 }
 
-// TestFirm: which times show each later change.
+// TestFirm says which times show each later change.
 func TestFirm(t *testing.T) {
 	now := time.Unix(10_000, 500)
 	for _, tt := range []struct {
@@ -618,7 +618,7 @@ func TestFirm(t *testing.T) {
 	}
 }
 
-// TestListingThatChanges while it is read is not cached.
+// TestListingThatChanges: a listing that changes while it is read is not cached.
 func TestListingThatChanges(t *testing.T) {
 	m := newMemFS(map[string]string{"d/a": ""})
 	c := newFS(t, m, Options{Trust: Forever})
@@ -636,7 +636,7 @@ func TestListingThatChanges(t *testing.T) {
 	}
 }
 
-// TestTrustOfWhatCannotBeCompared ends with the interval: then it is read again.
+// TestTrustOfWhatCannotBeCompared: trust of a file that cannot be compared ends with the interval; then the file is read again.
 func TestTrustOfWhatCannotBeCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memFS{files: map[string]*memInfo{}, timeless: true}
@@ -681,7 +681,7 @@ type scribbler struct{}
 
 func (scribbler) Write(p []byte) (int, error) { copy(p, "XXXX"); return len(p), nil }
 
-// TestOpenFileKeepsItsState, also when it is evicted and when the file changes.
+// TestOpenFileKeepsItsState: an open file keeps its state, also when it is evicted and when the file changes.
 func TestOpenFileKeepsItsState(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
 	c := newFS(t, m, Options{})
@@ -726,8 +726,8 @@ func TestNothingOutsideIsReached(t *testing.T) {
 	}
 }
 
-// TestDirRefusesNames that the system has no file for: a backslash separates no names in an
-// fs.FS, so on Windows dirFS must not open d/f as d\f too.
+// TestDirRefusesNames: dirFS refuses names that no file of the system has. A backslash does
+// not separate names in an fs.FS, so on Windows dirFS must not open d/f as d\f too.
 func TestDirRefusesNames(t *testing.T) {
 	dir := t.TempDir()
 	d, err := newDirFS(dir)
@@ -777,8 +777,8 @@ func TestStatsAsJSON(t *testing.T) {
 	require.True(t, bytes.HasPrefix(data, []byte(`{"files":{"hits":0,"misses":1,`)), string(data))
 }
 
-// TestJoinedLoadIsCompared: a call that waits for a load that began before it gets nothing
-// older than the call, unless that is trusted.
+// TestJoinedLoadIsCompared: a call that waits for an earlier load gets nothing older than the
+// call, unless the result is trusted.
 func TestJoinedLoadIsCompared(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -847,7 +847,7 @@ func TestNegativeSize(t *testing.T) {
 	require.Zero(t, c.Stats().Files.Entries)
 }
 
-// TestSizeThatLies does not defeat MaxFileSize: Open reads little more than that, also of a file without an end.
+// TestSizeThatLies: a size that lies does not defeat MaxFileSize. Open reads little more than MaxFileSize, even of a file without an end.
 func TestSizeThatLies(t *testing.T) {
 	for _, size := range []int64{-1, 0, 10, 1 << 10} {
 		source := &endless{size: size}
@@ -892,7 +892,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadAllInSteps: memory that is taken in steps has the whole content.
+// TestReadAllInSteps: if readAll allocates memory in steps, it returns the whole content.
 func TestReadAllInSteps(t *testing.T) {
 	for _, size := range []int{believed, believed + 1, 2*believed + 77} {
 		data, err := readAll(iotest.DataErrReader(io.LimitReader(rand.New(rand.NewSource(1)), int64(size))), int64(size), int64(size))
@@ -955,7 +955,7 @@ type linkedEverywhere struct{ *memFS }
 func (l linkedEverywhere) Open(string) (fs.File, error)     { return l.memFS.Open("f") }
 func (l linkedEverywhere) Stat(string) (fs.FileInfo, error) { return l.memFS.Stat("f") }
 
-// TestStatThatFails once: the entry is not served then, and is not lost.
+// TestStatThatFails: if a stat fails once, the entry is not served then, and is not lost.
 func TestStatThatFails(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "x", "g": "y"})
 	c := newFS(t, m, Options{})
@@ -976,7 +976,7 @@ func TestStatThatFails(t *testing.T) {
 	require.Zero(t, c.Stats().Files.Entries)
 }
 
-// TestPatternsThatMatchNothing are refused.
+// TestPatternsThatMatchNothing: patterns that match nothing are refused.
 func TestPatternsThatMatchNothing(t *testing.T) {
 	c := newFS(t, newMemFS(map[string]string{"a.txt": "", "d/b.txt": ""}), Options{})
 	for _, p := range []string{"/*.txt", "d/", "", "./*.txt", "d//b.txt", "../*", "d/../a.txt", "d/./b.txt", "["} {
@@ -993,7 +993,7 @@ func TestPatternsThatMatchNothing(t *testing.T) {
 	}
 }
 
-// TestTrustBeginsWithTheComparison, not with its end.
+// TestTrustBeginsWithTheComparison: the interval of trust begins when the comparison begins, not when it ends.
 func TestTrustBeginsWithTheComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(map[string]string{"f": "old"})
@@ -1017,8 +1017,8 @@ func TestTrustBeginsWithTheComparison(t *testing.T) {
 	})
 }
 
-// TestFirmWhenItBegan: what was young when a read or a write of it began may have changed in the same step of the clock, however
-// long that took.
+// TestFirmWhenItBegan: a file that was young when a read or a write of it began may have changed in the same step of the clock, however
+// long the read or the write took.
 func TestFirmWhenItBegan(t *testing.T) {
 	for _, op := range []string{"open", "written"} {
 		synctest.Test(t, func(t *testing.T) {

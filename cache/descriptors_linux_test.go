@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNoDescriptorIsLeft: what writes, removes, lists and reads in a directory leaves no descriptor open but the directory's own, and
-// no temporary file, be there an error or not. After Close there is none at all.
+// TestNoDescriptorIsLeft: writing, removing, listing and reading in a directory leave no descriptor open but the directory's own, and
+// no temporary file, with or without an error. After Close no descriptor is open at all.
 func TestNoDescriptorIsLeft(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestFIFO(t *testing.T) {
 	require.Equal(t, "fifo", at.Path)
 }
 
-// TestPermissionsOfWrites: a new file has those that the umask leaves, and one that is replaced keeps its own.
+// TestPermissionsOfWrites: a new file has the permissions that the umask leaves, and a file that is replaced keeps its own.
 func TestPermissionsOfWrites(t *testing.T) {
 	dir := t.TempDir()
 	c, err := NewDir(dir, Options{})
@@ -51,7 +51,7 @@ func TestPermissionsOfWrites(t *testing.T) {
 	}
 }
 
-// TestDirOfARelativeName is where it was when it was opened, for Warm too.
+// TestDirOfARelativeName: a directory with a relative name is where it was when it was opened, for Warm too.
 func TestDirOfARelativeName(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))

@@ -25,7 +25,7 @@ func get[V comparable](e *engine[V], key string) (V, bool) {
 	return v, ok
 }
 
-// TestSlowerComparison: a comparison that began earlier, and ended later, takes back no trust that a newer one has given.
+// TestSlowerComparison: a comparison that began earlier, and ended later, does not take back the trust that a newer comparison has given.
 func TestSlowerComparison(t *testing.T) {
 	e := newEngine[int](limits{maxBytes: 100, maxEntries: 10})
 	e.set("k", 1, loaded{cost: 1, began: 10})
@@ -397,8 +397,8 @@ func TestLoadIsSingleFlight(t *testing.T) {
 	})
 }
 
-// TestLoadRefused: a caller who may not use an older load gets one that began after
-// the call, and all such callers share it.
+// TestLoadRefused: a caller that must not use an older load gets a load that began after
+// the call, and all such callers share that load.
 func TestLoadRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
@@ -422,8 +422,8 @@ func TestLoadRefused(t *testing.T) {
 	})
 }
 
-// TestLoadThatIsOvertaken: what was loaded before a set or a drop is not cached after
-// it.
+// TestLoadThatIsOvertaken: a value that was loaded before a set or a drop is not cached
+// after it.
 func TestLoadThatIsOvertaken(t *testing.T) {
 	overtake := map[string]func(e *engine[int]){
 		"set":     func(e *engine[int]) { e.set("k", 7, loaded{cost: 1}) },
@@ -449,7 +449,7 @@ func TestLoadThatIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestLoadThatPanics: nobody waits for ever, and those who waited load themselves.
+// TestLoadThatPanics: nobody waits for ever, and callers that waited load the key themselves.
 func TestLoadThatPanics(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("x") }, "goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -469,8 +469,8 @@ func TestLoadThatPanics(t *testing.T) {
 	}
 }
 
-// TestHybridOutlivesAScan: what is used again survives files that are read once, also
-// while the cache is half empty.
+// TestHybridOutlivesAScan: entries that are used again survive a scan of files that are
+// read once, also while the cache is half empty.
 func TestHybridOutlivesAScan(t *testing.T) {
 	e := newEngine[int](limits{policy: Hybrid, maxBytes: 1000, maxEntries: 100, shards: 1})
 	for i := range 20 {
@@ -486,7 +486,7 @@ func TestHybridOutlivesAScan(t *testing.T) {
 	}
 }
 
-// TestHybridOfFewEntries: as many as fit into four fifths of the bound, and at least one of two, survive a scan.
+// TestHybridOfFewEntries: the entries that fit into four fifths of the bound survive a scan, and of two entries at least one.
 func TestHybridOfFewEntries(t *testing.T) {
 	for n := 2; n < 20; n++ {
 		for _, l := range []limits{{maxBytes: 1 << 20, maxEntries: n}, {maxBytes: int64(n), maxEntries: 100}} {
@@ -508,7 +508,7 @@ func TestHybridOfFewEntries(t *testing.T) {
 	}
 }
 
-// TestReplacedInPlace: a value that is replaced leaves its place to the next, whatever the bounds do meanwhile.
+// TestReplacedInPlace: the value that replaces another uses its node, whatever the bounds require meanwhile.
 func TestReplacedInPlace(t *testing.T) {
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) {
@@ -546,7 +546,7 @@ func TestAnEntryThatLeavesIsNotReachable(t *testing.T) {
 	require.Nil(t, e.shards[0].freeFlight.value)
 }
 
-// TestEmptyCountsLoads: a load under way makes an engine not empty, since what it loads may be older than a write.
+// TestEmptyCountsLoads: an engine with a load under way is not empty, since the load may give a value older than a write.
 func TestEmptyCountsLoads(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		e := newEngine[int](limits{maxBytes: 100, maxEntries: 100, shards: shards})
@@ -580,8 +580,8 @@ func TestEvictionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// fullEngine fills e with n entries, of which all but one were used again, and returns keys that evict each other when they
-// are set in turn, with LFU and with Hybrid while its protected part has room for no more.
+// fullEngine fills e with n entries, of which all but one were used again. It returns keys that evict each other when they are
+// set in turn: with LFU, and with Hybrid while its protected part has no room.
 func fullEngine(e *engine[int], n int) (keys []string) {
 	for i := range n {
 		key := fmt.Sprint("some/directory/", i)
@@ -619,7 +619,7 @@ func TestLFUQueuesAreFew(t *testing.T) {
 	require.Equal(t, len(s.entries), entries)
 }
 
-// TestLoadNotKept: a failed load, and one that says so, leave nothing.
+// TestLoadNotKept: a failed load leaves nothing, and neither does a load whose value must not be cached.
 func TestLoadNotKept(t *testing.T) {
 	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
 	_, err := e.load("failed", func() (int, loaded, error) { return 1, loaded{cost: 1, keep: true}, errors.New("x") }, nil)
@@ -634,7 +634,7 @@ func TestLoadNotKept(t *testing.T) {
 	require.EqualValues(t, 1, c.NotCached)
 }
 
-// TestExpiredGoFirst: while there are expired entries, no other is evicted.
+// TestExpiredGoFirst: while there are expired entries, no other entry is evicted.
 func TestExpiredGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
@@ -675,8 +675,8 @@ func TestExpiryIsAHeap(t *testing.T) {
 	}
 }
 
-// TestCheckedOfAnOlderValue: the comparison of a value says nothing of the one that has
-// replaced it.
+// TestCheckedOfAnOlderValue: the comparison of a value says nothing about the value that
+// has replaced it.
 func TestCheckedOfAnOlderValue(t *testing.T) {
 	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
 	e.set("k", 1, loaded{cost: 1})

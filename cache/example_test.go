@@ -73,7 +73,7 @@ func ExampleNew() {
 	// Output: 2 hits, 1 load
 }
 
-// What a function makes of a file is made again when the file has changed.
+// The function is called again for a file that has changed.
 func ExampleResults() {
 	source := fstest.MapFS{"a.txt": {Data: []byte("one two three"), ModTime: time.Unix(1, 0)}}
 	files, err := cache.New(source, cache.Options{})
@@ -126,7 +126,7 @@ func ExampleFS_WriteFile() {
 	// new <nil>
 }
 
-// A slash at the end stands for all that is below.
+// A name with a slash at its end stands for the directory and all below it.
 func ExampleFS_Invalidate() {
 	source := fstest.MapFS{"dir/a": {}, "dir/sub/b": {}, "dir2/c": {}}
 	files, err := cache.New(source, cache.Options{Trust: cache.Forever})
@@ -261,7 +261,7 @@ func (s mapStore) Remove(name string) error {
 	return nil
 }
 
-// A Store takes what is written. Whatever has two such methods can be one.
+// A Store takes what is written. Any type with these two methods can be a Store.
 func ExampleStore() {
 	source := fstest.MapFS{}
 	files, err := cache.New(source, cache.Options{Store: mapStore{source}})
@@ -275,7 +275,7 @@ func ExampleStore() {
 	// Output: hello
 }
 
-// A removal is dirty until a flush, as a write is; Discard takes it back.
+// Like a write, a removal is dirty until a flush; Discard takes it back.
 func ExampleFS_Flush() {
 	source := fstest.MapFS{"a": {}, "b": {}}
 	files, err := cache.New(source, cache.Options{Store: mapStore{source}, Write: cache.WriteBack, FlushInterval: cache.Forever})

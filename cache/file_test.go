@@ -53,8 +53,8 @@ func TestFileIsAReader(t *testing.T) {
 	}
 }
 
-// TestFirstFileIsOpenedOnce: the open file that comes with the content serves one caller. After its Close it stays closed,
-// and it stays what it was when the entry has left the cache.
+// TestFirstFileIsOpenedOnce: the open file that comes with the content serves one caller. After its Close it stays closed. When
+// the entry has left the cache, the file keeps its content.
 func TestFirstFileIsOpenedOnce(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
 	c := newFS(t, m, Options{Trust: Forever})

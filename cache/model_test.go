@@ -117,7 +117,7 @@ type modelUser struct {
 	rnd     *rand.Rand
 }
 
-// step does one operation, and reports whether all is as it must be.
+// step does one operation, and reports whether its outcome is right.
 func (u *modelUser) step(i int) bool {
 	name := fmt.Sprint("f", u.rnd.IntN(8))
 	full := u.dir + "/" + name
@@ -252,8 +252,8 @@ func (u *modelUser) step(i int) bool {
 	return true
 }
 
-// fromStore sets what is wanted to what the store has, after an error that says
-// nothing of it.
+// fromStore sets the wanted content to what the store has, after an error that does not
+// say what the store has.
 func (u *modelUser) fromStore(name string) {
 	if data, ok := u.m.get(u.dir + "/" + name); ok {
 		u.want[name] = data
@@ -262,7 +262,7 @@ func (u *modelUser) fromStore(name string) {
 	}
 }
 
-// invalidate returns one of the ways.
+// invalidate returns one of the ways to invalidate a name.
 func (u *modelUser) invalidate() func(string) {
 	return []func(string){
 		func(name string) { u.c.Invalidate(name) },

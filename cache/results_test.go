@@ -77,7 +77,7 @@ func TestResults(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestResultOfAChangingFile: what was made of content that is not proven is not kept.
+// TestResultOfAChangingFile: a result that was made of content without proof is not kept.
 func TestResultOfAChangingFile(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "abc"})
 	m.files["f"].lies = 1
@@ -102,7 +102,7 @@ func TestCostOfAResultDoesNotOverflow(t *testing.T) {
 	require.EqualValues(t, 1, s.TooLarge)
 }
 
-// TestSeveralResults of one FS are all dropped, and get content whose end is its capacity's.
+// TestSeveralResults: several Results of one FS are all dropped. Their functions get content whose capacity is its length.
 func TestSeveralResults(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "x"})
 	c := newFS(t, m, Options{Trust: Forever, Store: m})

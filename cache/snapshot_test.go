@@ -80,7 +80,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsComparedAtFirstUse, also with Trust, through FS and Results.
+// TestSnapshotIsComparedAtFirstUse: each file of a snapshot is compared at its first use, also with Trust, through FS and Results.
 func TestSnapshotIsComparedAtFirstUse(t *testing.T) {
 	for _, trust := range []time.Duration{0, time.Hour, Forever} {
 		m := newMemFS(map[string]string{"f": "old", "gone": "x"})
@@ -103,7 +103,7 @@ func TestSnapshotIsComparedAtFirstUse(t *testing.T) {
 	}
 }
 
-// TestSnapshotLeavesOut what could not be compared, and what is dirty.
+// TestSnapshotLeavesOut: a snapshot leaves out files that could not be compared, and dirty files.
 func TestSnapshotLeavesOut(t *testing.T) {
 	m := &memFS{files: map[string]*memInfo{}, timeless: true}
 	m.put("f", "x")
@@ -129,7 +129,7 @@ func TestSnapshotLeavesOut(t *testing.T) {
 	require.Equal(t, "dirty", readFile(t, dirty, "f"))
 }
 
-// TestSnapshotKeepsTheBounds: what is used stays, and the files used most come first.
+// TestSnapshotKeepsTheBounds: used entries stay in the cache, and the most used files of the snapshot come first.
 func TestSnapshotKeepsTheBounds(t *testing.T) {
 	files := map[string]string{"used": "u", "large": strings.Repeat("x", 4000)}
 	var names []string
@@ -183,8 +183,8 @@ func TestSnapshotKeepsTTLs(t *testing.T) {
 	})
 }
 
-// TestDamagedSnapshot: each byte that is wrong and each cut is an error, and nothing wrong
-// is cached.
+// TestDamagedSnapshot: each wrong byte and each cut is an error, and no wrong content is
+// cached.
 func TestDamagedSnapshot(t *testing.T) {
 	files := map[string]string{"a": "content of a", "b": "content of b", "c": ""}
 	m := newMemFS(files)
@@ -303,7 +303,7 @@ func TestSnapshotWithPolicyTTL(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfAnotherCount: whole sums do not excuse an end that counts other entries.
+// TestSnapshotOfAnotherCount: an end with another number of entries is an error, even if all sums are right.
 func TestSnapshotOfAnotherCount(t *testing.T) {
 	var b bytes.Buffer
 	s := &snapshotWriter{to: bufio.NewWriter(&b), sum: xxhash.New()}

@@ -129,8 +129,8 @@ func TestWarmRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestWarmEvictsNothing: what is used stays, warming stops when the cache is full, and what
-// was warmed is evicted before what was used, in the reverse of its order.
+// TestWarmEvictsNothing: used entries stay, and warming stops when the cache is full. Warmed
+// entries are evicted before used ones, in the reverse of the order in which they were warmed.
 func TestWarmEvictsNothing(t *testing.T) {
 	settledFiles(t)
 	files := map[string]string{"used": "u", "new1": "", "new2": ""}
@@ -193,7 +193,7 @@ func TestWarmEvicts(t *testing.T) {
 	require.EqualValues(t, 490, c.Stats().Files.Evictions["entries"])
 }
 
-// TestWarmFirst: when there is not room for all, those of the first pattern have it.
+// TestWarmFirst: if there is not room for all files, those of the first pattern get it.
 func TestWarmFirst(t *testing.T) {
 	files := map[string]string{}
 	for i := range 300 {
@@ -209,8 +209,8 @@ func TestWarmFirst(t *testing.T) {
 	require.Equal(t, map[byte]int{'c': 300, 'b': 150}, count)
 }
 
-// TestWarmProvesTheEnd: what changes while it is read, lies about its size, or changed
-// just now is not cached.
+// TestWarmProvesTheEnd: a file that changes while it is read, that lies about its size, or
+// that changed just now is not cached.
 func TestWarmProvesTheEnd(t *testing.T) {
 	files := map[string]string{"f": "old"}
 	m := newMemFS(files)
@@ -268,7 +268,7 @@ func TestWarmEndsWhenTheCacheIsFull(t *testing.T) {
 	require.Less(t, m.opens.Load(), int64(1500))
 }
 
-// TestWarmPassesBy files that are too large for the room that is left.
+// TestWarmPassesBy: Warm passes by files that are too large for the room that is left.
 func TestWarmPassesBy(t *testing.T) {
 	files := map[string]string{}
 	var names []string
@@ -321,7 +321,7 @@ func TestWarmOfADirThatWasReplaced(t *testing.T) {
 	require.Equal(t, "mine", readFile(t, c, "f"))
 }
 
-// TestWarmMeetsAChange between fileproc's read and the metadata after it.
+// TestWarmMeetsAChange: a file changes between the read by fileproc and the look at its metadata after the read.
 func TestWarmMeetsAChange(t *testing.T) {
 	if !fsinfo.HasInodes {
 		t.Skip("without inodes fileproc reads through the source, and there is no read of its own to come between")
@@ -341,7 +341,7 @@ func TestWarmMeetsAChange(t *testing.T) {
 	require.Equal(t, "new", readFile(t, c, "f"), "it was read again")
 }
 
-// TestInvalidateDuringWarm keeps the result out of the cache.
+// TestInvalidateDuringWarm: invalidating a name while Warm loads it keeps the content out of the cache.
 func TestInvalidateDuringWarm(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
 	c := newFS(t, m, Options{Trust: Forever})
@@ -365,7 +365,7 @@ func TestWarmLeavesDirtyFilesAlone(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestWarmReadsLinks that are named, not those that are listed.
+// TestWarmReadsLinks: Warm reads links that Files names, not links that it lists.
 func TestWarmReadsLinks(t *testing.T) {
 	settledFiles(t)
 	dir := warmTree(t, map[string]string{"d/f": "data", "out/g": "outside"})
@@ -500,7 +500,7 @@ func TestWarmOfFilesWithoutTimes(t *testing.T) {
 	}
 }
 
-// TestWarmCountsADirectoryOnce: each pass of First meets the one that cannot be listed.
+// TestWarmCountsADirectoryOnce: Warm counts a directory that cannot be listed once, although each pass of First meets it.
 func TestWarmCountsADirectoryOnce(t *testing.T) {
 	m := newMemFS(map[string]string{"bad/f": "", "a": "", "b": ""})
 	m.setFault(func(op, name string) error {
@@ -541,7 +541,8 @@ func TestWarmGivesTheSourceNoBadNames(t *testing.T) {
 	require.EqualValues(t, len(bad), r.Failed)
 }
 
-// TestCountedAlike: an entry counts the same whether it was read, warmed or, but for the system's metadata, loaded from a snapshot.
+// TestCountedAlike: an entry counts the same whether it was read, warmed or loaded from a snapshot; only the latter has no Sys, and
+// counts less by that.
 func TestCountedAlike(t *testing.T) {
 	settledFiles(t)
 	dir := warmTree(t, map[string]string{"f": strings.Repeat("x", 1100)})

@@ -68,8 +68,8 @@ func TestWriteThrough(t *testing.T) {
 	require.Equal(t, WriteStats{Writes: 1, Removes: 1}, c.Stats().Writes)
 }
 
-// TestFailedWriteLeavesNothingStale: whether the store has done it or not, what it has
-// is read afterwards, also with Trust.
+// TestFailedWriteLeavesNothingStale: after a failed write, reads give what the store has,
+// whether it has done the write or not, also with Trust.
 func TestFailedWriteLeavesNothingStale(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
 		for _, fault := range []string{"write", "written"} {
@@ -104,8 +104,8 @@ func TestWriteAround(t *testing.T) {
 	require.Equal(t, "2", readFile(t, c, "f"))
 }
 
-// TestWriteDuringALoad: a load that began before the write does not bring back what was
-// there, in any mode.
+// TestWriteDuringALoad: in no mode does a load that began before a write bring back the
+// content from before the write.
 func TestWriteDuringALoad(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWriteDuringALoad(t *testing.T) {
 	}
 }
 
-// TestNewDirectoriesAreListed after a write, also with Trust.
+// TestNewDirectoriesAreListed: new directories are listed after a write, also with Trust.
 func TestNewDirectoriesAreListed(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround, WriteBack} {
 		m := newMemFS(map[string]string{"f": ""})
@@ -200,7 +200,7 @@ func TestWriteBack(t *testing.T) {
 	})
 }
 
-// TestFailedFlushLosesNothing and says so: to Flush, Close, OnFlushError, the counters.
+// TestFailedFlushLosesNothing: a failed flush loses nothing, and its error goes to Flush, Close, OnFlushError and the counters.
 func TestFailedFlushLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -304,7 +304,7 @@ func TestDirtyIsBounded(t *testing.T) {
 	require.Equal(t, large, readFile(t, c, "f"))
 }
 
-// TestWritersShareLittleRoom: a write waits for room as long as flushes make some.
+// TestWritersShareLittleRoom: a write tries again as long as flushes make room.
 func TestWritersShareLittleRoom(t *testing.T) {
 	m := newMemFS(nil)
 	m.setFault(func(op, name string) error {
@@ -331,8 +331,8 @@ func TestWritersShareLittleRoom(t *testing.T) {
 	}
 }
 
-// TestWriteDuringAFlush: what is written while the store takes the one before stays
-// dirty, and the bytes of both count.
+// TestWriteDuringAFlush: content that is written while the store takes the content before
+// it stays dirty, and the bytes of both count.
 func TestWriteDuringAFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -361,7 +361,7 @@ func TestWriteDuringAFlush(t *testing.T) {
 	})
 }
 
-// TestWriteBackRemove: a removal is dirty as a write is. It is seen at once, reaches the
+// TestWriteBackRemove: like a write, a removal is dirty. It is seen at once, reaches the
 // store at a flush, and survives each failure of the store.
 func TestWriteBackRemove(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old", "g": "old"})
@@ -427,7 +427,7 @@ func TestWriteBackRemove(t *testing.T) {
 	require.Equal(t, WriteStats{Writes: 3, Removes: 4, Flushes: 3, Discarded: 1, Superseded: 3}, s)
 }
 
-// TestRemoveWithoutRoom removes from the store at once.
+// TestRemoveWithoutRoom: a removal that finds no room for a dirty file removes from the store at once.
 func TestRemoveWithoutRoom(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old", "g": "old", "h": "old"})
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 10, FlushInterval: Forever})
@@ -443,7 +443,7 @@ func TestRemoveWithoutRoom(t *testing.T) {
 	require.ErrorIs(t, c.Remove("."), fs.ErrInvalid)
 }
 
-// TestRemoveOfADirectory flushes what is below it.
+// TestRemoveOfADirectory: removing a directory flushes what is below it.
 func TestRemoveOfADirectory(t *testing.T) {
 	for _, workers := range []int{0, 4} {
 		c, err := NewDir(t.TempDir(), Options{Write: WriteBack, FlushInterval: Forever, FlushWorkers: workers})
@@ -472,8 +472,8 @@ func TestRemoveOfADirectory(t *testing.T) {
 	}
 }
 
-// TestFileThatGoesBeforeADirectory: a name that is to be removed goes from the store before something below it is written there,
-// whatever makes that necessary: a look at a directory further down, or a write at once, since it is large.
+// TestFileThatGoesBeforeADirectory: a removed file leaves the store before something is written below its name, whatever makes that
+// write necessary: a look at a directory further down, or a file that is written at once because it is large.
 func TestFileThatGoesBeforeADirectory(t *testing.T) {
 	large := make([]byte, 5000)
 	for what, step := range map[string]func(c *FS) error{
@@ -510,7 +510,7 @@ func TestFileThatGoesBeforeADirectory(t *testing.T) {
 	}
 }
 
-// TestFlushOfWhatChangesMeanwhile: what is discarded, written or removed while a flush calls the store for another file, is not
+// TestFlushOfWhatChangesMeanwhile: a file that is discarded, written or removed while a flush calls the store for another file is not
 // written as it was before.
 func TestFlushOfWhatChangesMeanwhile(t *testing.T) {
 	for what, tt := range map[string]struct {
@@ -576,7 +576,8 @@ func TestWriteErrorsSayWhere(t *testing.T) {
 	is(newFS(t, m, Options{}).WriteFile("g", nil), ErrNoStore, "write", "g")
 }
 
-// TestRemoveMeetsAnother: a removal during which the file is removed by another call, or the cache is closed, says so, and is none.
+// TestRemoveMeetsAnother: if another call removes the file, or closes the cache, during a removal, the removal returns that as its error
+// and does nothing.
 func TestRemoveMeetsAnother(t *testing.T) {
 	for what, tt := range map[string]struct {
 		name    string
@@ -613,7 +614,7 @@ func TestRemoveMeetsAnother(t *testing.T) {
 	}
 }
 
-// TestRemoveWritesThrough: a removal that is not kept in memory asks the store alone, and what it says counts.
+// TestRemoveWritesThrough: without WriteBack, a removal calls the store alone, and returns its error.
 func TestRemoveWritesThrough(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
 		m := newMemFS(map[string]string{"f": "old"})
@@ -629,7 +630,7 @@ func TestRemoveWritesThrough(t *testing.T) {
 	}
 }
 
-// TestFailedFlushEndsTheCall: a call that needs a flush does nothing if that fails, in particular not what may not come before it.
+// TestFailedFlushEndsTheCall: a call that needs a flush does nothing if the flush fails, in particular nothing that must come after it.
 func TestFailedFlushEndsTheCall(t *testing.T) {
 	m := newMemFS(map[string]string{"d": "a file", "e/f": "old"})
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxDirtyBytes: 4000, FlushInterval: Forever})
@@ -650,7 +651,7 @@ func TestFailedFlushEndsTheCall(t *testing.T) {
 	require.Zero(t, c.Stats().Writes.Writes)
 }
 
-// TestOnlyWhatIsBelowIsFlushed: a look at a name writes neither that nor what is beside or above it.
+// TestOnlyWhatIsBelowIsFlushed: a look at a name flushes neither the file itself nor files beside or above it.
 func TestOnlyWhatIsBelowIsFlushed(t *testing.T) {
 	m := newMemFS(map[string]string{"a/x": "", "b/x": ""})
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
@@ -670,7 +671,7 @@ func TestOnlyWhatIsBelowIsFlushed(t *testing.T) {
 	require.Equal(t, []string{"a", "bb", "c"}, c.Dirty(), "nothing is below it any more")
 }
 
-// TestFlushOfNestedNames: with several workers too, what is above or below another file is flushed in the order of the calls.
+// TestFlushOfNestedNames: with several workers too, files above or below other files are flushed in the order of the calls.
 func TestFlushOfNestedNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(map[string]string{"d": "a file"})
@@ -716,8 +717,8 @@ func TestRoomThatOthersTake(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestOneCallAtATime: with WriteBack, each call of the store keeps flushes away, be it of a flush, of a large write, or of the removal
-// of a directory.
+// TestOneCallAtATime: with WriteBack, no flush begins during a call of the store, whether a flush, a large write or the removal of a
+// directory makes that call.
 func TestOneCallAtATime(t *testing.T) {
 	m := newMemFS(nil)
 	m.touchDir("d")
@@ -745,7 +746,7 @@ func TestOneCallAtATime(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// odd is a store that says something else of what it has written.
+// odd is a store that returns other metadata than that of the file that it has written.
 type odd struct {
 	*memFS
 	info memInfo
@@ -756,8 +757,8 @@ func (o odd) WriteFile(name string, data []byte) (fs.FileInfo, error) {
 	return &o.info, err
 }
 
-// TestStoreThatSaysSomethingElse: what was written is not served where the store says that the file is longer, or no regular file, since
-// the file is another one by then.
+// TestStoreThatSaysSomethingElse: the written content is not served if the store says that the file is longer, or no regular file: the
+// file is another one by then.
 func TestStoreThatSaysSomethingElse(t *testing.T) {
 	settledFiles(t)
 	for what, info := range map[string]memInfo{
@@ -778,7 +779,7 @@ func TestStoreThatSaysSomethingElse(t *testing.T) {
 	}
 }
 
-// TestTimesOfWhatIsWritten: a dirty file has the time of its write, and what is made of a written file is trusted from then on.
+// TestTimesOfWhatIsWritten: a dirty file has the time of its write, and the result of a flushed file is trusted from the flush on.
 func TestTimesOfWhatIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -845,7 +846,7 @@ func TestNoTimerWithoutDirtyFiles(t *testing.T) {
 	})
 }
 
-// TestDiscardForgets what was made of the content that is dropped.
+// TestDiscardForgets: Discard forgets the results that were made of the content that it drops.
 func TestDiscardForgets(t *testing.T) {
 	m := newMemFS(map[string]string{"f": "old"})
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: Forever})
@@ -877,7 +878,7 @@ func TestJustEnoughRoom(t *testing.T) {
 	require.Equal(t, []string{"f"}, c.Dirty())
 }
 
-// TestTTLOfWhatIsWritten: a written file has the time to live that a file that is read has.
+// TestTTLOfWhatIsWritten: a written file has the same time to live as a file that is read.
 func TestTTLOfWhatIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -894,7 +895,7 @@ func TestTTLOfWhatIsWritten(t *testing.T) {
 	})
 }
 
-// TestTwoFlushWorkers write two files at a time, and one writes one.
+// TestTwoFlushWorkers: two workers write two files at a time, and one worker writes one.
 func TestTwoFlushWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for workers, want := range map[int]time.Duration{0: 4, 1: 4, 2: 2, 4: 1, 9: 1} {
@@ -911,8 +912,8 @@ func TestTwoFlushWorkers(t *testing.T) {
 	})
 }
 
-// TestFlushWorkers: so many files are written at a time, and no more; a failure keeps its
-// file alone; with one file below another, the order is kept.
+// TestFlushWorkers: each worker writes one file at a time. A failure keeps only its own file
+// dirty. With one file below another, the order is kept.
 func TestFlushWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -979,8 +980,8 @@ func TestFlushInOrder(t *testing.T) {
 	}
 }
 
-// TestStoreThatPanics in a flush: the panic is the caller's, and what was not written stays
-// dirty.
+// TestStoreThatPanics: if the store panics in a flush, the caller gets the panic, and files
+// that were not written stay dirty.
 func TestStoreThatPanics(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		for what, end := range map[string]func(){"panic": func() { panic("store") }, "goexit": runtime.Goexit} {
@@ -1175,7 +1176,7 @@ func TestDirIsAStore(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestDirWriteIsCached: what dirFS returns of a written file is what a later Stat shows.
+// TestDirWriteIsCached: dirFS returns the metadata of a written file that a later Stat shows.
 func TestDirWriteIsCached(t *testing.T) {
 	old := fsinfo.Settled
 	fsinfo.Settled = -time.Hour // all files are
@@ -1197,7 +1198,7 @@ func TestDirWriteIsCached(t *testing.T) {
 	require.Equal(t, "f", i.Name())
 }
 
-// TestLargeWritesAreNotCached, as large files are not when they are read.
+// TestLargeWritesAreNotCached: a written file beyond MaxFileSize is not cached, like a file that is read.
 func TestLargeWritesAreNotCached(t *testing.T) {
 	m := newMemFS(nil)
 	c := newFS(t, m, Options{Store: m, MaxFileSize: 10})
@@ -1207,8 +1208,8 @@ func TestLargeWritesAreNotCached(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Files.Inserted)
 }
 
-// TestWriteWhileTheStoreIsCalled: what is written during the flush of a removal, or during
-// the write of a large file, is newer, and stays dirty.
+// TestWriteWhileTheStoreIsCalled: content that is written during the flush of a removal, or
+// during the write of a large file, is newer, and stays dirty.
 func TestWriteWhileTheStoreIsCalled(t *testing.T) {
 	for name, call := range map[string]func(c *FS) error{
 		"remove": func(c *FS) error { return errors.Join(c.Remove("f"), c.Flush()) },
@@ -1300,9 +1301,9 @@ func TestLstatOfADirtyFile(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestDirWriteThatAnotherProcessChanges: content that was written is not cached under the
-// metadata of what another process has made of the file since. This matters where files
-// count as settled at once, as on a server whose clock is behind.
+// TestDirWriteThatAnotherProcessChanges: if another process has changed the file since a
+// write, the written content is not cached under the metadata of that change. This matters
+// where files count as settled at once, as on a server whose clock is behind.
 func TestDirWriteThatAnotherProcessChanges(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows renames no open file, so dirFS closes it before and returns no metadata of what it wrote")
@@ -1327,7 +1328,7 @@ func TestDirWriteThatAnotherProcessChanges(t *testing.T) {
 	}
 }
 
-// TestDirWriteErrorsNameTheFile, and not the temporary one.
+// TestDirWriteErrorsNameTheFile: errors of writes name the file, and not the temporary file.
 func TestDirWriteErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	c, err := NewDir(dir, Options{})
@@ -1347,7 +1348,7 @@ func TestDirWriteErrorsNameTheFile(t *testing.T) {
 	}
 }
 
-// TestDirWriteReturnsItsOwnMetadata or none: also if the size alone shows the change.
+// TestDirWriteReturnsItsOwnMetadata: a write returns the metadata of what it has written or none, also if the size alone shows the change.
 func TestDirWriteReturnsItsOwnMetadata(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows renames no open file, so dirFS closes it before and returns no metadata of what it wrote")
@@ -1389,8 +1390,8 @@ func TestStoreThatEndsTheIntervalFlush(t *testing.T) {
 	})
 }
 
-// TestTwoCloses: when the first fails, the second still refuses the writes that it does not
-// flush.
+// TestTwoCloses: if the first Close fails, the second still refuses the writes that it does
+// not flush.
 func TestTwoCloses(t *testing.T) {
 	m := newMemFS(nil)
 	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
@@ -1450,7 +1451,7 @@ func TestFailedCloseKeepsOneTimer(t *testing.T) {
 	})
 }
 
-// TestCloseThatPanics, as the store does, leaves the FS open like a Close that fails.
+// TestCloseThatPanics: a Close in which the store panics leaves the FS open, like a Close that fails.
 func TestCloseThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemFS(nil)
@@ -1488,7 +1489,7 @@ func TestReadLinkOfADirtyFile(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestLinksWithWriteBack: a link is a link beside dirty files too, and Remove removes one that
+// TestLinksWithWriteBack: a link is a link beside dirty files too, and Remove removes a link that
 // leads nowhere.
 func TestLinksWithWriteBack(t *testing.T) {
 	dir := t.TempDir()
@@ -1513,8 +1514,8 @@ func TestLinksWithWriteBack(t *testing.T) {
 	require.Len(t, left, 1)
 }
 
-// TestInvalidateDuringAWrite: what was written before is not cached after it, in WriteFile and in a flush. A write of another
-// name drops nothing.
+// TestInvalidateDuringAWrite: content whose write began before an Invalidate is not cached after it, in WriteFile and in a flush. A
+// write of another name drops nothing.
 func TestInvalidateDuringAWrite(t *testing.T) {
 	for name, drop := range map[string]func(c *FS){
 		"name":    func(c *FS) { c.Invalidate("f") },
@@ -1559,7 +1560,7 @@ func TestInvalidateDuringAWrite(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Files.Entries)
 }
 
-// TestWritersOfOtherNamesDoNotWait, however many there are.
+// TestWritersOfOtherNamesDoNotWait: writers of other names do not wait, however many there are.
 func TestWritersOfOtherNamesDoNotWait(t *testing.T) {
 	for _, mode := range []WriteMode{WriteThrough, WriteAround} {
 		synctest.Test(t, func(t *testing.T) {
@@ -1577,7 +1578,7 @@ func TestWritersOfOtherNamesDoNotWait(t *testing.T) {
 	}
 }
 
-// TestDirSyncs the file before its rename, and then the directories that have a new entry; as does a snapshot.
+// TestDirSyncs: a write syncs the file before its rename, and then the directories that have a new entry. So does a snapshot.
 func TestDirSyncs(t *testing.T) {
 	old := fsync
 	defer func() { fsync = old }()
@@ -1639,7 +1640,7 @@ func TestDirSyncs(t *testing.T) {
 	}
 }
 
-// TestLeftovers: temporary files of writers that were killed are not listed, and go when they are old. No other file does.
+// TestLeftovers: temporary files of killed writers are not listed, and are removed when they are old. No other file is removed.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	young, old := temporary+strings.Repeat("A", 26), temporary+strings.Repeat("7", 26)

@@ -33,7 +33,7 @@ func newFS(t *testing.T, opts cache.Options) *cache.FS {
 	return files
 }
 
-// TestExact: each number of Stats is the metric's, and there is no other.
+// TestExact: each number of Stats is that of its metric, and there is no other metric.
 func TestExact(t *testing.T) {
 	files := newFS(t, cache.Options{MaxEntries: 2, Write: cache.WriteBack, FlushInterval: cache.Forever})
 	for _, name := range []string{"a", "a", "b", "c", "none", "a"} {
@@ -115,7 +115,7 @@ func TestLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// TestSeveralCaches in one registry have a label each.
+// TestSeveralCaches: several caches in one registry have a label each.
 func TestSeveralCaches(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	for _, name := range []string{"one", "two"} {
