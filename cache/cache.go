@@ -38,8 +38,8 @@
 //
 // Reads are bounded too, whatever the metadata says: a file that goes on beyond
 // MaxFileSize is not cached, and Open returns the source's own file. Only ReadFile, View
-// and [Results] read such a file whole. That takes its size in memory, and does not return
-// for a file without an end.
+// and [Results] read such a file whole. This read takes the size of the file in memory, and
+// never returns for a file without an end.
 //
 // The entries are divided among [Options.Shards], each with a mutex and its part of
 // the bounds. Policies hold within a shard; with one shard they are exact. An
@@ -329,7 +329,7 @@ func (c *FS) notBefore() int64 {
 }
 
 // hit returns the cached value of key, if it is trusted, or if a comparison shows that
-// the file name is still the same.
+// its file, name, is unchanged.
 func hit[V stamped](c *FS, e *engine[V], key, name string) (v V, ok bool) {
 	v, ok, trusted := e.get(key, c.notBefore())
 	if !ok || trusted {

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotRegular is the error of [FS.Open] in a directory of [NewDir], and of [Results], for
-// what is neither a regular file nor a directory: a FIFO, a socket, a device.
+// a name that is neither a regular file nor a directory, but a FIFO, a socket or a device.
 var ErrNotRegular = errors.New("not a regular file")
 
 // dirFS is a directory of the operating system as source and store. All is opened through
@@ -121,7 +121,7 @@ const (
 
 // removeLeftovers removes the temporary files of dir that are more than an hour older than f,
 // a new temporary file: its time is from the same clock. If the writer of a removed file still
-// lives, it cannot rename that file, and leaves what was there.
+// lives, its rename fails, and the file that it would have replaced stays.
 func removeLeftovers(root *os.Root, dir string, f *os.File) {
 	made, err := f.Stat()
 	if err != nil {
@@ -233,7 +233,7 @@ func replace(root *os.Root, name string, perm fs.FileMode, exists, clear bool, w
 	if err != nil {
 		return nil, err
 	}
-	if runtime.GOOS == "windows" { // which renames no open file
+	if runtime.GOOS == "windows" { // it renames no open file
 		if err := f.Close(); err != nil {
 			return nil, err
 		}

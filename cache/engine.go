@@ -127,8 +127,8 @@ const (
 	unknown                // the comparison failed: the value is not served now, and stays
 )
 
-// checked notes what a comparison of v with its file has shown. The engine's clock showed
-// the time at before the comparison.
+// checked notes what a comparison of v with its file has shown. At is what the engine's
+// clock showed when the comparison began.
 func (e *engine[V]) checked(key string, v V, at int64, is verdict, why reason) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -268,8 +268,8 @@ type loaded struct {
 // or dropped while fn runs. Of all callers who want a key at the same time, one
 // runs fn.
 //
-// accept is asked about the result of a load that began before this call, since
-// such a result may be older than the call. If it refuses, key is loaded again; the
+// load asks accept about the result of a load that began before this call, since
+// such a result may be older than the call. If accept refuses, key is loaded again; the
 // second load began after the call.
 func (e *engine[V]) load(key string, fn func() (V, loaded, error), accept func(V, error) bool) (V, error) {
 	s := e.shard(key)

@@ -369,8 +369,8 @@ func (r *run[T]) onBinary(f *fileproc.File) {
 
 var noContent [16]byte
 
-// look returns what later runs compare of f, and whether the outcome of f can be kept. It
-// is called before fn, which may overwrite the content.
+// look returns what runs compare of f, and whether the outcome of f can be kept. It is
+// called before fn, which may overwrite the content.
 func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	if r.asks {
 		// The metadata is from before the content was read.

@@ -236,7 +236,8 @@ func (s *Store) writeAt(f *os.File, b []byte, at int64) error {
 	})
 }
 
-// replace writes a new snapshot to temp, with the records of base that are not deleted and those in added, and renames it.
+// replace writes a new snapshot to temp, with the records of base that are not deleted and those in added, and renames temp to
+// the path of the cache file.
 func (s *Store) replace(st stamp, temp string, base *image, added, tombstones []chunk) error {
 	h, err := s.writeTemp(st, temp, base, tombstones, added)
 	if err != nil {
