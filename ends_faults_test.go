@@ -73,7 +73,7 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 							}
 							w.requireSound(t, out)
 							for w := range ran {
-								require.False(t, w.reader.Large(), "memory of a large file")
+								require.Zero(t, w.reader.Held(), "memory of a large file")
 							}
 						})
 					})

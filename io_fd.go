@@ -24,6 +24,8 @@ type fdDir struct {
 	fd int
 	// noCachedRead says that the file system does not support reads that do not wait.
 	noCachedRead atomic.Bool
+	typ          atomic.Int64  // Linux: fileSystem's answer
+	device       atomic.Uint64 // Linux: of the directory, once hasTrueSize has asked
 }
 
 func openRoot(root string) (directory, error) { return openRootWith(sys.DirFlags, root) }
@@ -185,7 +187,7 @@ func (f *fdFile) Cached(p []byte) (int, bool) {
 	if f.dir.noCachedRead.Load() {
 		return 0, false
 	}
-	n, err := sys.ReadCached(f.fd, p)
+	n, err := sys.ReadCached(f.fd, p, 0)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		f.dir.noCachedRead.Store(true)
 	}
@@ -223,7 +225,13 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	if f.off == 0 { // not every file supports an offset
 		return unix.Read(f.fd, p)
 	}
-	n, err := unix.Pread(f.fd, p, f.off)
+	n, err := 0, error(unix.EOPNOTSUPP)
+	if !f.dir.noCachedRead.Load() {
+		n, err = sys.ReadCached(f.fd, p, f.off)
+	}
+	if err != nil {
+		n, err = unix.Pread(f.fd, p, f.off)
+	}
 	f.off += int64(max(n, 0))
 	return n, err
 }
@@ -233,6 +241,9 @@ func (f *fdFile) Skip(n int64) bool {
 	f.off = n
 	return true
 }
+
+// HasTrueSize is that of content.Sized.
+func (f *fdFile) HasTrueSize(s sys.Stat) bool { return f.dir.hasTrueSize(s) }
 
 func (f *fdFile) Stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 

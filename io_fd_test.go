@@ -60,7 +60,7 @@ func TestOpenErrorOfAnotherKind(t *testing.T) {
 
 // A read that fails behind what the page cache gave leaves its position, and an open of what is no longer there its reason.
 func TestFailuresOfADescriptor(t *testing.T) {
-	f := &fdFile{fd: -1, off: 5}
+	f := &fdFile{fd: -1, off: 5, dir: new(fdDir)}
 	_, err := f.readOnce(make([]byte, 10))
 	require.Error(t, err)
 	require.EqualValues(t, 5, f.off)

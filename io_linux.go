@@ -4,7 +4,6 @@ package fileproc
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -26,7 +25,6 @@ const shortCall = 4 << 10
 // linuxDir lists with getdents64 and parses the records in place.
 type linuxDir struct {
 	fdDir
-	typ   atomic.Int64  // what fileSystem returns; 0: not yet known
 	waits bool          // a call of getdents64 took long
 	begun bool          // list has been called
 	whole *wholeListing // unless nil, the directory is listed whole
@@ -148,7 +146,7 @@ const unknownFileSystem = -1
 // fileSystem returns the type of d's file system, as in the list of statfs(2). It asks
 // the kernel once, and not at all if d was opened from a directory that had asked: on
 // ext4, fstatfs locks counters and adds up those of all processors.
-func (d *linuxDir) fileSystem() int64 {
+func (d *fdDir) fileSystem() int64 {
 	if typ := d.typ.Load(); typ != 0 {
 		return typ
 	}
@@ -160,6 +158,26 @@ func (d *linuxDir) fileSystem() int64 {
 	}
 	d.typ.Store(typ)
 	return typ
+}
+
+// hasTrueSize reports whether the size in s, of a file of d, is where its content ends:
+// the file system keeps sizes exact, and the file is on it, not mounted over the name.
+func (d *fdDir) hasTrueSize(s sys.Stat) bool {
+	switch d.fileSystem() {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+	default:
+		return false
+	}
+	device := d.device.Load()
+	if device == 0 {
+		own, err := sys.Fstat(d.fd)
+		if err != nil {
+			return false
+		}
+		device = own.Device
+		d.device.Store(device)
+	}
+	return s.Device == device
 }
 
 func (d *linuxDir) close() { unix.Close(d.fd) }

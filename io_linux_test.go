@@ -23,6 +23,7 @@ import (
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -149,6 +150,37 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	require.NoError(t, err)
 	defer sub.close()
 	require.Positive(t, sub.(*linuxDir).fileSystem())
+}
+
+// A size is where the content ends only on a file system that is known for that, and if the file is on it: another one may be
+// mounted over the name.
+func TestTrueSize(t *testing.T) {
+	t.Cleanup(func() { fstatfs = unix.Fstatfs })
+	dir := t.TempDir()
+	for typ, want := range map[int64]bool{
+		unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true,
+		unix.FUSE_SUPER_MAGIC: false, unix.NFS_SUPER_MAGIC: false, unix.PROC_SUPER_MAGIC: false, unix.OVERLAYFS_SUPER_MAGIC: false,
+		unknownFileSystem: false,
+	} {
+		fstatfs = func(_ int, st *unix.Statfs_t) error {
+			setType(&st.Type, typ)
+			if typ == unknownFileSystem {
+				return unix.EIO
+			}
+			return nil
+		}
+		d, err := openRoot(dir)
+		require.NoError(t, err)
+		s, err := sys.Fstat(d.(*linuxDir).fd)
+		require.NoError(t, err)
+		for range 2 {
+			require.Equal(t, want, d.(*linuxDir).hasTrueSize(s), "%#x", typ)
+			require.False(t, d.(*linuxDir).hasTrueSize(sys.Stat{Device: s.Device + 1}), "%#x", typ)
+		}
+		d.close()
+		d = &linuxDir{fdDir: fdDir{fd: -1}}
+		require.False(t, d.(*linuxDir).hasTrueSize(sys.Stat{}), "%#x", typ)
+	}
 }
 
 // A read from the page cache counts as the whole file only if nothing else can make a read that short: a length

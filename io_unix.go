@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // unixDir lists with package os.
@@ -23,5 +24,7 @@ func newDir(fd int, name string) directory {
 func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }
 
 func (d *unixDir) close() { d.file.Close() }
+
+func (d *fdDir) hasTrueSize(sys.Stat) bool { return false }
 
 func diskOf(directory) content.Dir { return content.Dir{} }

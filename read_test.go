@@ -143,11 +143,11 @@ func TestReaderLargeBuffers(t *testing.T) {
 		require.NoError(t, r.Read(&worldFile{w: w, o: file("f", text, sized(told))}, &c))
 		require.True(t, text == string(c.Data))
 		require.LessOrEqual(t, w.maxAsk, content.MaxRead)
-		require.True(t, r.Large())
+		require.GreaterOrEqual(t, r.Held(), len(text))
 		r.Release()
-		require.False(t, r.Large())
+		require.Zero(t, r.Held())
 		require.ErrorIs(t, r.Read(&worldFile{w: w, o: file("f", text, sized(told), readFails(len(text)-1, errBroken))}, &c), errBroken)
-		require.False(t, r.Large(), "a file that cannot be read may be tried again for long")
+		require.Zero(t, r.Held(), "a file that cannot be read may be tried again for long")
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
 //	shared.mu         the list of workers
+//	content.Memory.mu the memory for large files that no reader uses
 //	worker.shown      the counts that OnProgress sees
 //	rootDir.mu        the generic backend: what a listing said of entries
 //
@@ -436,6 +437,7 @@ func (r *run) finish(start time.Time) {
 		w.retire()
 	}
 	r.cold.close()
+	r.memory.Close()
 	elapsed := time.Since(start)
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)

@@ -19,7 +19,7 @@ const (
 type latencyMeter struct {
 	reads, opens, lists latencyProbe
 	unblocked           int           // timed calls in a row that did not block
-	waited              time.Duration // for a slot, since a call was timed
+	waited              time.Duration // for a slot, or to copy, since a call was timed
 }
 
 // A latencyProbe is the part of a latencyMeter for one kind of call.
@@ -33,6 +33,17 @@ type latencyProbe struct {
 func (c *latencyProbe) isDue(p *pool) bool {
 	c.untimed--
 	return c.untimed < 0 || p.extra.Load() > 0
+}
+
+// copied tells m that the call that it gets next has copied n bytes, which is no waiting. A copy
+// from the page cache counts as 1 byte a nanosecond. Where the page cache had nothing, or
+// the file system does not say, it counts as 4, so that a fast disk is still noticed.
+func (m *latencyMeter) copied(n int, uncached bool) {
+	d := time.Duration(n)
+	if uncached {
+		d /= 4
+	}
+	m.waited += d
 }
 
 // blocks takes the duration d of a call of the kind c, and reports whether calls block.

@@ -256,6 +256,30 @@ func TestInFlightFewDescriptors(t *testing.T) {
 	}
 }
 
+// To copy a file takes time, in which nothing is waited for: more of it if the page cache had the file.
+func TestCopiesAreNoWaiting(t *testing.T) {
+	for _, uncached := range []bool{false, true} {
+		var m latencyMeter
+		p := &pool{}
+		const n = 1 << 20
+		copying := time.Duration(n)
+		if uncached {
+			copying /= 4
+		}
+		for _, waits := range []bool{false, true} {
+			for range 3 {
+				d := copying + knobs.SlowCall
+				if waits {
+					d++
+				}
+				m.copied(n, uncached)
+				m.blocks(&m.reads, p, d)
+				require.Equal(t, waits, m.reads.slow)
+			}
+		}
+	}
+}
+
 // All files in flight may be large, but are not in memory at the same time.
 func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")

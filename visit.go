@@ -20,6 +20,7 @@ func (w *worker) visit(b *batch, i int) {
 	w.show()
 	if w.visits++; w.visits == visitsInARow {
 		w.visits = 0
+		w.memory.Age()
 		runtime.Gosched()
 	}
 	w.pos = position{span: b.span, file: i}
@@ -47,6 +48,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 	switch err := w.load(f, b, i); err {
 	case nil:
+		w.ahead.Saw(len(f.content.Data))
 		w.call(f)
 	case content.ErrBinary:
 		w.callOnBinary(f)
@@ -254,6 +256,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	}
 	start := time.Now()
 	err := w.loadOne(f)
+	w.latency.copied(len(f.content.Data), w.reader.Uncached())
 	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.Uncached() && w.cold.enter(&w.pin, b, i)) {
 		w.pool.grow()
 	}

@@ -49,6 +49,7 @@ type shared struct {
 	disk     *diskOrder   // nil: results come in order
 	given    *givenSource // nil without Options.Files
 	cold     coldMode
+	memory   content.Memory // for large files
 
 	ctx    context.Context // cancelled when the run is stopped
 	cancel context.CancelCauseFunc
@@ -188,7 +189,7 @@ func (s *shared) startWorker(id int) *worker {
 	if id == 0 {
 		w.latency.lists.untimed = 1 // nor for one directory
 	}
-	w.reader = content.Reader{Want: c.want(), Stopped: s.stopped, MayAllocate: w.tryAcquireSlot}
+	w.reader = content.Reader{Want: c.want(), Stopped: s.stopped, MayAllocate: w.tryAcquireSlot, Memory: &s.memory}
 	w.reader.TakeBuffer()
 	w.ahead = content.Ahead{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
 	if c.noRead || c.stat || s.asksFirst() || c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix {

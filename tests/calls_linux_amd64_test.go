@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +45,7 @@ func init() {
 				n[i], err = strconv.Atoi(v[i])
 			}
 		}
+		knobs.SlowCall = 1 << 62 // the same calls on a busy machine
 		opts := fileproc.Options{ReadSize: n[1], Stat: n[1] == fileproc.NoRead, SkipLarger: int64(n[2])}
 		for ; err == nil && n[0] > 0; n[0]-- {
 			_, err = fileproc.Process(context.Background(), v[3], opts, func(*fileproc.File) (struct{}, error) { return struct{}{}, nil })
@@ -87,6 +90,34 @@ func TestFewFiles(t *testing.T) {
 				}
 			}), "allocations")
 		})
+	}
+}
+
+// Once a run knows how large files are, it asks for no more than it needs. A file takes three calls. If its size could also be the
+// end of the cached part, its metadata tells; and a file of more than 1 MiB is measured before it is read, 1 MiB a call.
+func TestCallsBySize(t *testing.T) {
+	dir := t.TempDir()
+	plant(t, dir, "file")
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &st))
+	if fileproc.Backend() != "linux" || st.Type == unix.TMPFS_MAGIC || !readsCached(t, filepath.Join(dir, "file")) {
+		t.Skip("promised of the linux backend on a file system that can read what is cached alone")
+	}
+	for size, want := range map[int]map[string]int{
+		20_001:    {"openat": 1, "preadv2": 1, "close": 1},
+		65_701:    {"openat": 1, "preadv2": 1, "close": 1},
+		65_536:    {"openat": 1, "preadv2": 1, "fstat": 1, "close": 1},
+		3<<20 + 1: {"openat": 1, "preadv2": 4, "fstat": 1, "close": 1},
+	} {
+		few, many := t.TempDir(), t.TempDir()
+		for i := range 20 {
+			for _, dir := range []string{few, many} {
+				if i < 10 || dir == many {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d", i)), bytes.Repeat([]byte{'x'}, size), 0o600))
+				}
+			}
+		}
+		require.Equal(t, want, callsOfEach(t, few, many, 10, fileproc.Options{}), size)
 	}
 }
 

@@ -12,8 +12,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
@@ -110,6 +113,61 @@ func TestInvariant5LargeFilesTakeTheirSizeOnce(t *testing.T) {
 				require.Less(t, peak, c.limit, "MiB")
 			}
 		})
+	}
+}
+
+// isMapped reports whether the memory of data is mapped.
+func isMapped(t *testing.T, data uintptr) bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		var from, to uintptr
+		_, err := fmt.Sscanf(line, "%x-%x", &from, &to)
+		require.NoError(t, err)
+		if from <= data && data < to {
+			return true
+		}
+	}
+	return false
+}
+
+// Memory for large files is kept for others, but not for ever in a run whose other files are small, and not after the run.
+func TestInvariant6LargeMemoryIsLetGo(t *testing.T) {
+	if fileproc.Backend() == "generic" {
+		t.Skip("package os chooses the order")
+	}
+	const size, small = 3<<20 + 1, 3000
+	root := memoryDir(t)
+	names := []string{"large0", "large1"}
+	for _, name := range names {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), make([]byte, size), 0o600))
+	}
+	for i := range small {
+		names = append(names, fmt.Sprint("small", i))
+		require.NoError(t, os.WriteFile(filepath.Join(root, names[len(names)-1]), []byte("content"), 0o600))
+	}
+	names = append(names, "large2")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "large2"), make([]byte, size), 0o600))
+	var at []uintptr
+	n, mapped := 0, 0
+	opts := fileproc.Options{Workers: 1, Files: slices.Values(names)}
+	_, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (struct{}, error) {
+		if len(f.Data()) == size {
+			at = append(at, uintptr(unsafe.Pointer(unsafe.SliceData(f.Data()))))
+			require.True(t, isMapped(t, at[len(at)-1]))
+		} else if n++; n%100 == 0 && isMapped(t, at[0]) {
+			mapped = n
+		}
+		return struct{}{}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, small, n)
+	require.Len(t, at, 3)
+	require.Equal(t, at[0], at[1], "it is used again")
+	require.Positive(t, mapped, "it is kept")
+	require.Less(t, mapped, 2000, "not for ever")
+	for _, at := range at {
+		require.False(t, isMapped(t, at))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/seccomp"
 	"golang.org/x/sys/unix"
 )
@@ -80,6 +81,7 @@ func Start(calls []uintptr, answer Answer) error {
 	}
 	filter = append(filter, unix.SockFilter{Code: ret, K: seccomp.Allow})
 
+	knobs.Reported = true
 	listener := make(chan int)
 	failed := make(chan error)
 	go func() {

@@ -79,6 +79,11 @@ const (
 	ringAnyway = 1024
 	// readaheadDepth is how many files are read at once, at most.
 	readaheadDepth = 64
+	// readaheadBytes is how large they are together, about: copies to more memory than
+	// that fall out of the processor's cache.
+	readaheadBytes = 128 << 10
+	// readaheadAverage is the average size in bytes of files that are too large.
+	readaheadAverage = 32 << 10
 	// ringShare: at once, a ring reads at most one file for so many that the worker
 	// has read ahead. Otherwise, at the end of a small set, one worker would read many
 	// files while the others have nothing left to do.
@@ -121,7 +126,9 @@ type Ahead struct {
 	filled int  // files read ahead without io_uring
 	tried  int  // files read ahead since it was last judged
 	missed int  // those of them that had to be read one by one
-	cold   int  // those of these that were not in the page cache
+	seen   int  // files whose size is in bytes: all, but the older, the less they count
+	bytes  int
+	cold   int // those of these that were not in the page cache
 
 	windows int       // how many have been read
 	inCache int       // of these, in a row, those that did not wait for a disk
@@ -133,6 +140,17 @@ type Ahead struct {
 
 // Has reports whether entry i has been read ahead. Get knows whether that was of use.
 func (a *Ahead) Has(i int) bool { return a.first <= i && i < a.end }
+
+// Saw says that a file of n bytes was read, by whatever means.
+func (a *Ahead) Saw(n int) {
+	if a.seen++; a.seen == readaheadDepth {
+		a.seen, a.bytes = a.seen/2, a.bytes/2
+	}
+	a.bytes += min(n, 4*readaheadAverage)
+}
+
+// average returns the average size of the files, at least 1.
+func (a *Ahead) average() int { return a.bytes/max(a.seen, 1) + 1 }
 
 // Get puts what has been read ahead of entry i into c, if that is of use, and reports
 // whether it came through an io_uring.
@@ -162,6 +180,8 @@ func (a *Ahead) Next(left int, hasMuch func() bool) (n int, isCold bool) {
 	case a.Wait > 0:
 		a.Wait--
 		return 0, false
+	case a.average() > readaheadAverage:
+		return 0, false
 	}
 	if stop, cold := a.judge(); stop {
 		if !cold {
@@ -170,7 +190,7 @@ func (a *Ahead) Next(left int, hasMuch func() bool) (n int, isCold bool) {
 		return 0, cold
 	}
 	a.choose(hasMuch)
-	return min(a.depth, left), false
+	return min(a.depth, left, max(readaheadBytes/a.average(), AheadFrom/2)), false
 }
 
 // Pause reads nothing ahead for a while.

@@ -210,6 +210,31 @@ func TestAheadOfTheRest(t *testing.T) {
 	require.Equal(t, readaheadPause, a.Wait)
 }
 
+// As many files are read together as fit in the processor's cache, by the size of those before; where they are large, none are.
+func TestAheadBySize(t *testing.T) {
+	for size, want := range map[int]int{1: readaheadDepth, 1000: readaheadDepth, 8 << 10: 15, 16 << 10: AheadFrom / 2, readaheadAverage - 1: AheadFrom / 2,
+		readaheadAverage: 0, 1 << 30: 0} {
+		a := Ahead{NoRing: true, group: &fakeGroup{}, depth: readaheadDepth}
+		for range AheadFrom {
+			a.Saw(size)
+		}
+		n, _ := a.Next(1000, nil)
+		require.Equal(t, want, n, size)
+		for range 10 * readaheadDepth { // after others
+			a.Saw(100)
+		}
+		n, _ = a.Next(1000, nil)
+		require.Equal(t, readaheadDepth, n)
+	}
+	a := Ahead{NoRing: true, group: &fakeGroup{}, depth: readaheadDepth}
+	for range 31 {
+		a.Saw(1000)
+	}
+	a.Saw(1 << 40)
+	n, _ := a.Next(1000, nil)
+	require.Positive(t, n, "one very large file does not stop it")
+}
+
 // The depth of an io_uring grows with what the worker has read ahead, up to a bound.
 func TestAheadDepthOfARing(t *testing.T) {
 	a := Ahead{NoRing: true, group: &fakeGroup{}, ring: true}

@@ -27,6 +27,13 @@ type File interface {
 // A Remote is a File that knows whether its content would be fetched to be read.
 type Remote interface{ IsRemote() bool }
 
+// A Sized is a File that may know where its content ends.
+type Sized interface {
+	// HasTrueSize reports whether the size in s, which Stat has returned, is the end of
+	// the content: there is nothing to be read behind it.
+	HasTrueSize(s sys.Stat) bool
+}
+
 // WaitSlice is how long one read waits before the reader looks whether the run
 // goes on.
 const WaitSlice = 5 * time.Millisecond

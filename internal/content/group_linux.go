@@ -15,7 +15,7 @@ import (
 
 const (
 	// readaheadSize is the size in bytes below which a file is read ahead.
-	readaheadSize = 16 << 10
+	readaheadSize = 32 << 10
 	callDepth     = 16
 	// perFile is how many calls a file takes: openat, preadv2 and close.
 	perFile = 3
@@ -23,13 +23,14 @@ const (
 
 // A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
-	want  int  // bytes to ask for, so that fewer are a whole file; 0: metadata
+	most  int  // bytes to ask for of a file; 0: metadata
+	want  int  // that the last read asked for, so that fewer are a whole file
 	birth bool // metadata with the time of birth
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	statx [callDepth]unix.Statx_t
-	bufs  [callDepth][readaheadSize]byte
+	buf   [callDepth * readaheadSize / 2]byte
 }
 
 // callGroups are kept from run to run.
@@ -38,14 +39,14 @@ var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 // newCallGroup returns a groupReader, or nil, and how many files it takes at
 // once. It reads files, with limit as in reader, or only fetches their metadata.
 func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
-	want := bytesWanted(limit)
+	most := bytesWanted(limit)
 	if statOnly {
-		if want = 0; sys.FstatatCall == 0 && !birth {
+		if most = 0; sys.FstatatCall == 0 && !birth {
 			return nil, 0
 		}
 	}
 	a := callGroups.Get().(*callGroup)
-	a.want, a.birth = want, birth
+	a.most, a.birth = most, birth
 	return a, callDepth
 }
 
@@ -61,20 +62,22 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 	if d.Kind != OnDiskForRings {
 		return false
 	}
+	size := len(a.buf) / len(files)
+	a.want = min(a.most, size)
 	n := 0
 	for i, name := range files {
 		p := uintptr(name.Pointer())
 		switch {
-		case a.want == 0 && a.birth:
+		case a.most == 0 && a.birth:
 			a.calls[i] = calls.Call{Trap: unix.SYS_STATX, Args: [6]uintptr{uintptr(d.FD), p, unix.AT_SYMLINK_NOFOLLOW, sys.StatxMask, uintptr(unsafe.Pointer(&a.statx[i]))}}
 			n++
 			continue
-		case a.want == 0:
+		case a.most == 0:
 			a.calls[i] = calls.Call{Trap: sys.FstatatCall, Args: [6]uintptr{uintptr(d.FD), p, uintptr(unsafe.Pointer(&a.stats[i])), unix.AT_SYMLINK_NOFOLLOW}}
 			n++
 			continue
 		}
-		a.parts[i].Base = &a.bufs[i][0]
+		a.parts[i].Base = &a.buf[i*size]
 		a.parts[i].SetLen(a.want)
 		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.FD), p, sys.FileFlags | unix.O_LARGEFILE}}
 		a.calls[n+1] = calls.Call{Trap: unix.SYS_PREADV2, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&a.parts[i])), 2: 1, 5: unix.RWF_NOWAIT}, Chained: true}
@@ -87,7 +90,7 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 }
 
 func (a *callGroup) get(i int, c *Content) bool {
-	if a.want == 0 {
+	if a.most == 0 {
 		if a.calls[i].Result != 0 {
 			return false
 		}
@@ -103,12 +106,12 @@ func (a *callGroup) get(i int, c *Content) bool {
 	if n <= 0 || !sys.IsWhole(n, a.want) {
 		return false
 	}
-	c.Data = a.bufs[i][:n:n]
+	c.Data = unsafe.Slice(a.parts[i].Base, n)
 	return true
 }
 
 func (a *callGroup) isUncached(i int) bool {
-	return a.want > 0 && a.calls[perFile*i+1].Err() == unix.EAGAIN
+	return a.most > 0 && a.calls[perFile*i+1].Err() == unix.EAGAIN
 }
 
 func (a *callGroup) close() { callGroups.Put(a) }

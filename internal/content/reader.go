@@ -1,7 +1,6 @@
 package content
 
 import (
-	"math/bits"
 	"os"
 	"sync"
 	"time"
@@ -33,14 +32,17 @@ const (
 	Patience = time.Second
 )
 
-// A Reader reads files into a buffer that it reuses.
+// A Reader reads files into memory that it reuses.
 type Reader struct {
 	Want
 	Stopped     func() bool
 	MayAllocate func() bool // more than MaxFree bytes now; nil: always
+	Memory      *Memory     // of the run; nil: large files have mappings of their own
 
 	buf      *[FirstBuffer]byte
-	large    []byte // of the current file, if it did not fit buf
+	large    []byte // for files that do not fit buf: see Release
+	expected int64  // size of the next file, by those before it
+	expects  bool   // expected counts the last file
 	uncached bool   // the page cache had nothing of the last file, or does not say
 	spare    File
 	waited   time.Duration // of Patience
@@ -56,6 +58,7 @@ func (r *Reader) TakeBuffer() { r.buf = buffers.Get().(*[FirstBuffer]byte) }
 
 // GiveBuffer gives back what the next run can use.
 func (r *Reader) GiveBuffer() {
+	r.expected = 0
 	r.Release()
 	buffers.Put(r.buf)
 	r.buf = nil
@@ -72,8 +75,8 @@ func (r *Reader) Spare() File { return r.spare }
 // Uncached reports whether the page cache had nothing of the last file, or does not say.
 func (r *Reader) Uncached() bool { return r.uncached }
 
-// Large reports whether the last file did not fit the buffer.
-func (r *Reader) Large() bool { return r.large != nil }
+// Held returns how many bytes of memory r has beside its first buffer.
+func (r *Reader) Held() int { return cap(r.large) }
 
 func statRegular(h File) (sys.Stat, error) {
 	s, err := h.Stat()
@@ -101,38 +104,34 @@ func (r *Reader) Read(h File, c *Content) error {
 
 func (r *Reader) read(h File, c *Content) error {
 	r.waited = 0
-	p := r.buf[:]
-	if r.Limit >= 0 && r.Limit < int64(len(p)) {
-		least := r.Limit + 1 // one byte more tells whether there is more
-		if r.SkipBinary {
-			least = max(least, BinaryPrefix)
-		}
-		p = p[:least]
-	}
-	if r.Want.Stat { // before the content, which may change
-		s, err := statRegular(h)
-		if err != nil {
+	var s sys.Stat
+	var err error
+	known := r.Want.Stat || r.expected > MaxFree
+	if known { // with Want.Stat before the content, which may change
+		if s, err = r.inspect(h); err != nil {
 			return err
 		}
-		c.Stat, c.HasStat = s, true
-		if r.IsLarger(s.Size) {
-			return ErrLarger
+		if r.Want.Stat {
+			c.Stat, c.HasStat = s, true
 		}
 	}
-	n, ok := h.Cached(p)
+	p, err := r.first(s.Size, known)
+	if err != nil {
+		return err
+	}
+	most := min(len(p), MaxRead)
+	if r.SkipBinary {
+		most = min(most, FirstBuffer)
+	}
+	n, ok := h.Cached(p[:most])
 	r.uncached = n == 0
 	r.beginning.Whole = ok
 	if ok {
 		return r.deliver(c, p[:n])
 	}
-	s := c.Stat
-	var err error
-	if !r.Want.Stat {
-		if s, err = statRegular(h); err != nil {
+	if !known {
+		if s, err = r.inspect(h); err != nil {
 			return err
-		}
-		if r.IsLarger(s.Size) {
-			return ErrLarger
 		}
 	}
 	r.beginning.Stat = s
@@ -144,7 +143,7 @@ func (r *Reader) read(h File, c *Content) error {
 			return r.deliver(c, p[:n])
 		}
 	}
-	if !r.Truncate && r.Limit >= 0 && s.Size > r.Limit {
+	if r.refuses(s.Size) {
 		return &sys.Error{Op: "read", Err: r.TooLarge(s.Size, false)}
 	}
 	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
@@ -159,6 +158,9 @@ func (r *Reader) read(h File, c *Content) error {
 		}
 	}
 	for {
+		if int64(n) == s.Size && n > 0 && isTrueSize(h, s) {
+			return r.deliver(c, p[:n])
+		}
 		if n == len(p) {
 			if r.Limit >= 0 && int64(n) > r.Limit {
 				return r.deliver(c, p)
@@ -176,6 +178,55 @@ func (r *Reader) read(h File, c *Content) error {
 		}
 		n += k
 	}
+}
+
+// inspect returns the metadata of h. If it is larger than SkipLarger, that is ErrLarger.
+func (r *Reader) inspect(h File) (sys.Stat, error) {
+	s, err := statRegular(h)
+	if err == nil && r.IsLarger(s.Size) {
+		err = ErrLarger
+	}
+	return s, err
+}
+
+// refuses reports whether a file of size bytes is too large to be read at all.
+func (r *Reader) refuses(size int64) bool { return !r.Truncate && r.Limit >= 0 && size > r.Limit }
+
+// first returns the memory for the first read of a file of size bytes, if that is
+// known. Otherwise it has room for twice what is expected.
+func (r *Reader) first(size int64, known bool) ([]byte, error) {
+	want := r.capped(min(size, maxBelieved))
+	switch {
+	case !known && r.expected > FirstBuffer:
+		want = r.capped(min(2*r.expected, MaxFree-1))
+	case !known:
+		want = 0
+	case r.refuses(size): // unless it is a binary file
+		want = 0
+	}
+	if want > FirstBuffer {
+		switch p, err := r.grow(nil, want); err {
+		case nil:
+			return p, nil
+		case ErrNeedsSlot, ErrStopped:
+			return nil, err
+		}
+	}
+	p := r.buf[:]
+	if r.Limit >= 0 && r.Limit < int64(len(p)) {
+		least := r.Limit + 1 // one byte more tells whether there is more
+		if r.SkipBinary {
+			least = max(least, BinaryPrefix)
+		}
+		p = p[:least]
+	}
+	return p, nil
+}
+
+// isTrueSize reports whether the size in s, of h, is where its content ends.
+func isTrueSize(h File, s sys.Stat) bool {
+	f, ok := h.(Sized)
+	return ok && f.HasTrueSize(s)
 }
 
 // next is h.read, but waits while there is nothing to read yet: for Patience
@@ -216,68 +267,58 @@ func (r *Reader) capped(size int64) int64 {
 	return size + 1
 }
 
-// grow returns a buffer of size bytes that begins with what p holds.
+// grow returns memory of size bytes that begins with what p holds.
 func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
 	if size > MaxFree && r.MayAllocate != nil && !r.MayAllocate() {
 		return nil, ErrNeedsSlot
 	}
-	q, err := takeBuffer(size)
-	if err != nil {
-		return nil, &sys.Error{Op: "read", Err: err}
-	}
 	was := r.large
-	r.large = q // which a stop gives back, too
+	if int64(cap(was)) >= size {
+		if q := was[:size]; len(p) > 0 && &p[0] == &q[0] {
+			return q, nil
+		}
+		was = nil
+	} else {
+		if len(p) == 0 { // nothing to copy: not both at the same time
+			r.large = nil
+			r.Memory.put(was)
+			was = nil
+		}
+		q, err := r.Memory.take(size)
+		if err != nil {
+			return nil, &sys.Error{Op: "read", Err: err}
+		}
+		r.large = q // which a stop gives back, too
+	}
+	q := r.large[:size]
+	var err error
 	for n := 0; n < len(p) && err == nil; n += MaxRead {
 		if copy(q[n:], p[n:min(len(p), n+MaxRead)]); r.Stopped() {
 			err = ErrStopped
 		}
 	}
-	if was != nil {
-		putBuffer(was)
-	}
+	r.Memory.put(was)
 	return q, err
 }
 
-// heapBuffers are kept from file to file and from run to run: those for files of up
-// to 64 KiB, of up to 128 KiB and so on, and the byte that shows the end of each. A
-// new one would have to be cleared, and collected.
-var heapBuffers [5]sync.Pool
+// lessExpected forgets large files over the next.
+func (r *Reader) lessExpected() int64 { return r.expected - r.expected/8 }
 
-// heapClass returns the pool for buffers of size bytes, if there is one.
-func heapClass(size int) (class int, ok bool) {
-	class = max(bits.Len(uint(max(size-2, 0)))-16, 0)
-	return class, class < len(heapBuffers)
-}
-
-func takeBuffer(size int64) ([]byte, error) {
-	if size > MaxFree {
-		return sys.AllocLarge(size)
-	}
-	class, _ := heapClass(int(size))
-	if p, ok := heapBuffers[class].Get().(*[]byte); ok {
-		return (*p)[:size], nil
-	}
-	return make([]byte, size, 1<<(16+class)+1), nil
-}
-
-// putBuffer takes back what takeBuffer has returned.
-func putBuffer(p []byte) {
-	if class, ok := heapClass(cap(p)); ok {
-		heapBuffers[class].Put(&p)
-		return
-	}
-	sys.FreeLarge(p)
-}
-
-// Release lets go of a large file's memory.
+// Release ends the use of the last file's content. Memory of more than MaxFree bytes is
+// given back, and all of it once some smaller files have followed.
 func (r *Reader) Release() {
-	if r.large != nil {
-		putBuffer(r.large)
+	if !r.expects {
+		r.expected = r.lessExpected()
+	}
+	r.expects = false
+	if r.large != nil && (cap(r.large) > MaxFree || r.expected <= FirstBuffer) {
+		r.Memory.put(r.large)
 		r.large = nil
 	}
 }
 
 func (r *Reader) deliver(c *Content, p []byte) error {
+	r.expected, r.expects = max(r.lessExpected(), int64(len(p))), true
 	switch {
 	case r.IsLarger(int64(len(p))):
 		return ErrLarger

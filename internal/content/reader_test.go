@@ -12,11 +12,11 @@ import (
 
 func TestReaderUsesBuffersAgain(t *testing.T) {
 	for size, want := range map[int64]int{1: 1<<16 + 1, 1<<16 + 1: 1<<16 + 1, 1<<16 + 2: 1<<17 + 1, 1<<20 + 1: 1<<20 + 1, 1<<20 + 2: 1<<20 + 2} {
-		p, err := takeBuffer(size)
+		p, err := (*Memory)(nil).take(size)
 		require.NoError(t, err)
 		require.Len(t, p, int(size))
 		require.Equal(t, want, cap(p))
-		putBuffer(p)
+		(*Memory)(nil).put(p)
 	}
 	if sys.Race {
 		t.Skip("under the race detector a sync.Pool forgets some of what it gets")
@@ -25,9 +25,9 @@ func TestReaderUsesBuffersAgain(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range rounds {
-		p, err := takeBuffer(size)
+		p, err := (*Memory)(nil).take(size)
 		require.NoError(t, err)
-		putBuffer(p)
+		(*Memory)(nil).put(p)
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(rounds*size/4))
@@ -185,10 +185,10 @@ func TestReaderNeedsASlotForMuch(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 				require.Len(t, c.Data, size)
-				require.True(t, r.Large())
+				require.Greater(t, r.Held(), size)
 			}
 			r.GiveBuffer()
-			require.False(t, r.Large())
+			require.Zero(t, r.Held())
 		}
 	}
 }

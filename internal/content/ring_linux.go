@@ -15,6 +15,7 @@ import (
 // A ringGroup is a groupReader that uses io_uring. Android kills processes that try.
 type ringGroup struct {
 	ring *uring.Ring
+	most int // as callGroup.most
 	want int // as callGroup.want
 }
 
@@ -29,11 +30,11 @@ var mostRings = func() int64 { return int64(min(descriptors.Limit()/4, 1<<16)) }
 // resources have run out, or when rings already have their share of descriptors,
 // or few are left.
 func newRingGroup(limit int64) groupReader {
-	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize) })
+	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize/2) })
 	if ring == nil {
 		return nil
 	}
-	return &ringGroup{ring: ring, want: bytesWanted(limit)}
+	return &ringGroup{ring: ring, most: bytesWanted(limit)}
 }
 
 func newRing(try func() (*uring.Ring, error)) *uring.Ring {
@@ -55,6 +56,7 @@ func closeRing(r *uring.Ring) {
 }
 
 func (a *ringGroup) read(d Dir, files []names.Name) bool {
+	a.want = min(a.most, a.ring.Room(len(files)))
 	// A direct open, which makes no descriptor, refuses O_CLOEXEC.
 	return d.Kind == OnDiskForRings &&
 		a.ring.Read(d.FD, files, sys.FileFlags&^unix.O_CLOEXEC, a.want, unix.RWF_NOWAIT) == nil

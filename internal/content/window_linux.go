@@ -217,7 +217,7 @@ func (w *fileWindow) probe() float64 {
 		if f.at < 0 {
 			continue
 		}
-		n, err := sys.ReadCached(f.fd, w.memory(f))
+		n, err := sys.ReadCached(f.fd, w.memory(f), 0)
 		if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 			return -1
 		}

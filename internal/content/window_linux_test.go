@@ -79,7 +79,7 @@ func (s *shelf) readsWithoutWaiting(t *testing.T, i int) bool {
 	f, err := os.Open(s.file(i))
 	require.NoError(t, err)
 	defer f.Close()
-	n, err := sys.ReadCached(int(f.Fd()), make([]byte, 1))
+	n, err := sys.ReadCached(int(f.Fd()), make([]byte, 1), 0)
 	return n > 0 || err != unix.EAGAIN
 }
 

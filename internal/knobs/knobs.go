@@ -23,6 +23,10 @@ var (
 	// HasRemote says that a file's handle may tell that the content is stored remotely.
 	HasRemote = runtime.GOOS == "windows"
 
+	// Reported says that Go's scheduler hears of each system call. Where the process itself
+	// answers them, a call that it does not hear of would wait for a goroutine that has no processor.
+	Reported bool
+
 	// NoOpenat2 says that the kernel (before Linux 5.6) or a seccomp filter refuses
 	// openat2.
 	NoOpenat2 atomic.Bool

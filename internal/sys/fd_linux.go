@@ -4,8 +4,10 @@ package sys
 
 import (
 	"io/fs"
+	"syscall"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
@@ -34,13 +36,39 @@ func Openat2(dirfd int, name names.Name, how *unix.OpenHow) (int, error) {
 	return int(fd), nil
 }
 
-// ReadCached reads the part of the file's beginning that the page cache has. It passes
-// an offset so that the read of a FIFO fails (ESPIPE): its content could be as short as
+const (
+	// maxCached is how many bytes ReadCached reads at most: copying them takes some 0.1 ms.
+	maxCached = 1 << 20
+	// rawFrom is the size in bytes of a read that may take longer than 20 µs.
+	rawFrom = 64 << 10
+)
+
+// ReadCached reads the part of a file, from an offset on, that the page cache has. It
+// passes the offset so that the read of a FIFO fails (ESPIPE): its content could be as short as
 // that of a small file. Linux has had the flag since 4.14. EOPNOTSUPP means an older
 // kernel, or a file system without such a read: FUSE, proc, sysfs, overlayfs,
 // and tmpfs.
-func ReadCached(fd int, p []byte) (int, error) {
-	return unix.Preadv2(fd, [][]byte{p}, 0, unix.RWF_NOWAIT)
+//
+// Go's monitor thread gives a processor to another thread when a call takes longer than
+// 20 µs. So a large read, which waits for nothing either, is not reported to Go's scheduler.
+func ReadCached(fd int, p []byte, offset int64) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	part := unix.Iovec{Base: &p[0]}
+	part.SetLen(min(len(p), maxCached))
+	low, high := uintptr(offset), uintptr(uint64(offset)>>32) // of which a 64-bit kernel ignores the second
+	var n uintptr
+	var errno syscall.Errno
+	if len(p) >= rawFrom && !knobs.Reported {
+		n, _, errno = syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1, low, high, unix.RWF_NOWAIT)
+	} else {
+		n, _, errno = syscall.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1, low, high, unix.RWF_NOWAIT)
+	}
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // DirentType is fileType for the type in a directory record, which is an inode's mode

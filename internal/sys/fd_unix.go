@@ -14,4 +14,4 @@ func Openat(dirfd int, name names.Name, flags int) (int, error) {
 }
 
 // ReadCached is not supported.
-func ReadCached(int, []byte) (int, error) { return 0, unix.EOPNOTSUPP }
+func ReadCached(int, []byte, int64) (int, error) { return 0, unix.EOPNOTSUPP }

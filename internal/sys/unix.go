@@ -50,24 +50,29 @@ func AllocLarge(size int64) ([]byte, error) {
 	if size > math.MaxInt {
 		return nil, unix.ENOMEM
 	}
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+largeSkew), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, err
 	}
-	b := unsafe.Slice((*byte)(p), size)
+	b := unsafe.Slice((*byte)(p), size+largeSkew)
 	if size >= hugeFrom {
 		adviseHuge(b)
 	}
-	return b, nil
+	return b[largeSkew:], nil
 }
+
+const largeSkew = 16
 
 // hugeFrom is the size in bytes from which memory should have huge pages: freeing
 // 32 MiB in pages of 4 KiB takes some 10 ms, for which a run that is stopped waits.
-const hugeFrom = 32 << 20
+const hugeFrom = 2 << 20
 
 // FreeLarge frees memory of AllocLarge. p must have the capacity that AllocLarge gave it.
 func FreeLarge(p []byte) {
-	unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p)), uintptr(cap(p))) // fails only for what MmapPtr did not return
+	if cap(p) == 0 {
+		return
+	}
+	unix.MunmapPtr(unsafe.Add(unsafe.Pointer(unsafe.SliceData(p)), -largeSkew), uintptr(cap(p)+largeSkew)) // fails only for what MmapPtr did not return
 }
 
 // addSystemStat adds to s the fields that only info.Sys has.

@@ -139,9 +139,13 @@ func (r *Ring) at(offset uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.rings[offset]))
 }
 
+// Room returns how many bytes a Read of n files can read of each.
+func (r *Ring) Room(n int) int { return len(r.bufs) / n &^ 63 }
+
 // Read opens the files, at most depth, in the directory dirfd with flags and reads up to want
 // bytes of each, with the flags rwFlags of preadv2(2). It returns when all
 // requests are complete; Bytes(i) then returns the content of file i.
+// want must be at most Room(len(files)).
 //
 // After an error there are no results and the ring cannot be used again.
 func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags uint32) error {
@@ -149,6 +153,7 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 		return errors.ErrUnsupported
 	}
 	tail := *r.sqTail
+	r.size = r.Room(len(files))
 	for i, name := range files {
 		*r.sqe(tail) = sqe{opcode: opOpenat, fd: int32(dirfd), addr: uint64(uintptr(name.Pointer())),
 			opFlags: uint32(flags), userData: uint64(i), fileIndex: uint32(i) + 1}
@@ -165,7 +170,7 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 			continue // its slot in the ring may hold another file
 		}
 		*r.sqe(tail) = sqe{opcode: opRead, flags: sqeFixedFile, fd: int32(i), addr: uint64(uintptr(unsafe.Pointer(&r.bufs[i*r.size]))),
-			len: uint32(min(want, r.size)), opFlags: rwFlags, userData: uint64(i)}
+			len: uint32(want), opFlags: rwFlags, userData: uint64(i)}
 		tail++
 		opened++
 	}

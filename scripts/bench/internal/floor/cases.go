@@ -3,6 +3,7 @@
 package floor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,7 @@ var cases = map[string]func(*run) []record.Record{
 		return r.compare(turns.Against("whole / WalkDir + ReadFile", r.fileproc(whole), walkDir(r.dir).Side()),
 			turns.Against("whole, Workers 1 / WalkDir + ReadFile", r.fileproc(fileproc.Options{Workers: 1}), walkDir(r.dir).Side()))
 	},
-	"peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
+	"sizes": (*run).sizes, "peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
 	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
 }
 
@@ -143,6 +144,32 @@ func (r *run) trees() []record.Record {
 			turns.Against(t.name+", Workers 1 / WalkDir + ReadFile", one, theirs))
 	}
 	return r.compare(list...)
+}
+
+// sizes compares whole files, those below -dir or of -bytes each, with the C loop that asks for the size and with os.ReadFile.
+func (r *run) sizes() (list []record.Record) {
+	const all = 512 << 20 // bytes of a set, unless that are too few files or too many
+	compare := func(name, dir string, largest int64) {
+		ours := read(r.ctx, dir, fileproc.Options{MaxFileSize: fileproc.NoLimit}).Side()
+		list = append(list, r.compare(turns.Against(name+" / C loop with fstat", ours, r.cLoop(dir, "sized", int(largest), r.threads)),
+			turns.Against(name+" / os.ReadFile", ours, pool(runtime.GOMAXPROCS(0), dir).Side()))...)
+	}
+	if r.dir != "" {
+		compare("whole", r.dir, 2<<30)
+		return list
+	}
+	for text := range strings.SplitSeq(r.bytes, ",") {
+		size := fail.Must(strconv.ParseInt(text, 10, 64))
+		dir := filepath.Join(r.temp(), text)
+		fail.On(os.Mkdir(dir, 0o755))
+		data := bytes.Repeat([]byte("text and more\n"), int(size/14+1))[:size]
+		for i := range min(20_000, max(all/size, 4)) {
+			fail.On(os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%05d.txt", i)), data, 0o644))
+		}
+		compare(text+" bytes", dir, size)
+		fail.On(r.end())
+	}
+	return list
 }
 
 // again compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that

@@ -30,17 +30,18 @@ import (
 
 type run struct {
 	turns.Measurement
-	ctx                 context.Context
-	dir                 string
-	workers, who, cache string
-	threads             int
-	cancel              time.Duration
-	cloop               string         // the C program, once it is built
-	cleanup             []func() error // what the run has made, in reverse order
+	ctx          context.Context
+	dir          string
+	workers, who string
+	cache, bytes string
+	threads      int
+	cancel       time.Duration
+	cloop        string         // the C program, once it is built
+	cleanup      []func() error // what the run has made, in reverse order
 }
 
 const caseHelp = `
-against the C loop: whole, prefix, stat, names (and os.ReadDir);
+against the C loop: whole, prefix, stat, names (and os.ReadDir), sizes (files of -bytes each, which it makes, and os.ReadFile);
 against hand-written loops: walkdir, trees (small trees, which it makes, and the C loop);
 against other packages: peers; against rg and grep, each a whole program: programs;
 against itself: again (package incremental against a full run), files (Options.Files with all names against a run that lists),
@@ -59,6 +60,7 @@ func Main(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&r.Passes, "passes", 5, "`passes` of each side in a round, of which the median is used")
 	flags.IntVar(&r.threads, "threads", runtime.GOMAXPROCS(0), "`threads` of the C loop")
 	flags.StringVar(&r.workers, "workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
+	flags.StringVar(&r.bytes, "bytes", "411,2111,4077,8301,16501,65701,262301,1048701,16778001,209800001", "`sizes` of the files of -case sizes")
 	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package "+
 		"incremental with -cache), c (the C loop) or c-stat")
 	flags.StringVar(&r.cache, "cache", "", "absolute path of the cache `file` of -side fileproc-again")
@@ -76,7 +78,7 @@ func Main(ctx context.Context, args []string) (err error) {
 		fail.If(flags.NArg() > 0, "unexpected argument %q", flags.Arg(0))
 		fail.If(do == nil, "unknown case %q: want one of %v", *name, slices.Sorted(maps.Keys(cases)))
 		fail.If(r.Rounds < 1 || r.Passes < 1 || r.threads < 1, "-pairs, -passes and -threads must be at least 1")
-		fail.If(r.dir == "" && *fuse == 0 && *name != "trees", "-case %s needs -dir", *name)
+		fail.If(r.dir == "" && *fuse == 0 && *name != "trees" && *name != "sizes", "-case %s needs -dir", *name)
 		if r.Table = *name; *fuse > 0 {
 			r.mountSlow(*fuse)
 		} else if r.dir != "" {
@@ -101,6 +103,7 @@ func (r *run) end() (err error) {
 	for _, undo := range slices.Backward(r.cleanup) {
 		err = errors.Join(err, undo())
 	}
+	r.cleanup, r.cloop = nil, ""
 	return err
 }
 

@@ -4,8 +4,8 @@
 //
 // Each line on standard input, "MODE SIZE THREADS", runs one pass and prints "WALL_NS CPU_NS FILES BYTES". A pass lists DIR, with
 // its subdirectories, into memory and then reads with THREADS threads. After a failure it prints "error: …" and exits.
-// Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), stat (fstatat; SIZE is 0)
-// and names (list only DIR, with one buffer).
+// Modes: read (open, one read of SIZE bytes, close), whole (reads of SIZE bytes until a short one), sized (open, fstat, one read of
+// all, which is at most SIZE bytes, close), stat (fstatat; SIZE is 0) and names (list only DIR, with one buffer).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +32,8 @@ static struct file files[MAX_FILES];
 static int dirs[MAX_DIRS]; // open while the pass runs
 static size_t nfiles, ndirs;
 
-static int whole;        // read on until a short read
+static int whole, sized; // read on until a short read; ask for the size, and read that
+static size_t batch;     // files that a thread takes at once: one where they are few
 static size_t read_size; // 0: fstatat
 static atomic_size_t next_file;
 static atomic_llong total;
@@ -92,9 +93,17 @@ static long long one(struct file *f, char *buf) {
 	}
 	int fd = openat(f->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) die("openat", name);
-	long long sum = 0;
-	for (ssize_t n = read_size; n == (ssize_t)read_size && (whole || !sum); sum += n)
-		if ((n = read(fd, buf, read_size)) < 0) die("read", name);
+	size_t size = read_size;
+	if (sized) {
+		if (fstat(fd, &st)) die("fstat", name);
+		if ((size = st.st_size) > read_size) errno = EFBIG, die("read", name);
+	}
+	size_t sum = 0;
+	ssize_t n;
+	do {
+		if ((n = read(fd, sized ? buf + sum : buf, sized ? size - sum : size)) < 0) die("read", name);
+		sum += n;
+	} while (sized ? n && sum < size : whole && n == (ssize_t)size);
 	close(fd);
 	return sum;
 }
@@ -103,8 +112,8 @@ static void *work(void *unused) {
 	char *buf = malloc(read_size + 1);
 	if (!buf) die("malloc", "");
 	long long sum = 0;
-	for (size_t i; (i = atomic_fetch_add(&next_file, BATCH)) < nfiles;)
-		for (size_t end = i + BATCH < nfiles ? i + BATCH : nfiles; i < end; i++) sum += one(&files[i], buf);
+	for (size_t i; (i = atomic_fetch_add(&next_file, batch)) < nfiles;)
+		for (size_t end = i + batch < nfiles ? i + batch : nfiles; i < end; i++) sum += one(&files[i], buf);
 	free(buf);
 	total += sum;
 	return unused;
@@ -113,6 +122,7 @@ static void *work(void *unused) {
 static void run_threads(int n) {
 	pthread_t threads[MAX_THREADS];
 	full(n > MAX_THREADS, "threads");
+	batch = nfiles / (8 * n) + 1 < BATCH ? nfiles / (8 * n) + 1 : BATCH;
 	for (int i = 0; i < n; i++)
 		if ((errno = pthread_create(&threads[i], NULL, work, NULL))) die("pthread_create", "");
 	for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
@@ -134,7 +144,7 @@ int main(int argc, char **argv) {
 
 	while (scanf("%15s %zu %d", mode, &read_size, &threads) == 3) {
 		long long wall = ns(CLOCK_MONOTONIC), cpu = ns(CLOCK_PROCESS_CPUTIME_ID);
-		whole = !strcmp(mode, "whole");
+		whole = !strcmp(mode, "whole"), sized = !strcmp(mode, "sized");
 		nfiles = ndirs = next_file = total = 0;
 		open_dir(AT_FDCWD, argv[1]);
 		if (!strcmp(mode, "names")) {
