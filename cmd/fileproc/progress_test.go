@@ -110,6 +110,53 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
+// A signal leaves no progress on the terminal, also while a read blocks.
+func TestASignalErasesProgress(t *testing.T) {
+	stdin, feed, err := os.Pipe()
+	require.NoError(t, err)
+	defer feed.Close()
+	cmd := commandAs(t, "fileproc-begun", "grep", "x", "-")
+	terminal, tty, err := pty.Open()
+	require.NoError(t, err)
+	defer terminal.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, tty, tty
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	require.NoError(t, cmd.Start())
+	stdin.Close()
+	tty.Close()
+	_, err = feed.Write(make([]byte, 1<<20)) // more than a pipe holds: the command has begun to read
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	screen, _ := io.ReadAll(terminal)
+	requireEndedBy(t, syscall.SIGTERM, cmd.Wait())
+	progress, rest := progressOf(t, string(screen), 80)
+	require.NotEmpty(t, progress)
+	require.Empty(t, rest)
+}
+
+// Colours are for a terminal that can show them, unless a flag or the environment says otherwise.
+func TestColors(t *testing.T) {
+	dir := twoFiles(t)
+	for _, tc := range []struct {
+		env, flag string
+		colors    bool
+	}{
+		{"NO_COLOR=", "--color=auto", true}, {"NO_COLOR=1", "--color=auto", false}, {"TERM=dumb", "--color=auto", false},
+		{"NO_COLOR=", "--color=never", false}, {"NO_COLOR=1", "--color=always", true},
+	} {
+		path, number, match, off := "", "", "", ""
+		if tc.colors {
+			path, number, match, off = "\x1b[35m", "\x1b[32m", "\x1b[31;1m", "\x1b[0m"
+		}
+		line := "\r\n" + number + "1" + off + ":" + match + "x" + off + "\r\n"
+		want := path + filepath.Join(dir, "a") + off + line + "\r\n" + path + filepath.Join(dir, "b") + off + line
+		screen := onTerminal(t, commandAs(t, "fileproc-quick", "grep", "--sort", tc.flag, "x", dir), 80, tc.env)
+		require.Equal(t, want, screen, "%+v", tc)
+	}
+	screen := onTerminal(t, commandAs(t, "fileproc-quick", "grep", "-N", "--no-heading", "--sort", "x", dir), 80, "NO_COLOR=1")
+	require.Equal(t, filepath.Join(dir, "a")+":x\r\n"+filepath.Join(dir, "b")+":x\r\n", screen)
+}
+
 // A run that ends before output.ProgressDelay shows no progress.
 func TestNoProgressOfQuickWork(t *testing.T) {
 	cmd := commandAs(t, "fileproc-quick", "ls", twoFiles(t))
@@ -126,10 +173,13 @@ func TestProgressCountsWhatIsRead(t *testing.T) {
 	require.NoError(t, err)
 	list := filepath.Join(t.TempDir(), "list")
 	require.NoError(t, os.WriteFile(list, sums, 0o666))
-	for _, args := range [][]string{{"hash", dir}, {"hash", filepath.Join(dir, "large")}, {"hash", "--check", list}} {
-		progress, _ := progressOf(t, onTerminal(t, commandAs(t, "fileproc-begun", args...), 80), 80)
+	for _, args := range [][]string{{"hash", "--sort"}, {"hash", dir}, {"hash", filepath.Join(dir, "large")}, {"hash", "--check", list}} {
+		cmd := commandAs(t, "fileproc-begun", args...)
+		cmd.Dir = dir
+		progress, _ := progressOf(t, onTerminal(t, cmd, 80), 80)
+		require.NotEmpty(t, progress, args)
 		require.Regexp(t, `^. 1 files, \d+ files/s, 3\.[03]M bytes$`, progress[len(progress)-1])
-		if args[1] != dir { // a directory's progress begins with the files found
+		if args[1] != dir && args[1] != "--sort" { // a directory's progress begins with the files found
 			require.Equal(t, "⠋ 0 files, 0 files/s, 32K bytes", progress[0])
 		}
 	}
@@ -204,6 +254,7 @@ func TestNamesOnATerminal(t *testing.T) {
 	for _, name := range names {
 		require.Contains(t, string(out), name)
 	}
+	require.Contains(t, onTerminal(t, commandAs(t, "fileproc-quick", "ls", "-0", dir), 80), "/\x1b[2J", "with -0, names are for programs")
 }
 
 func TestGrepPrintsTheHeadingsThatRgPrints(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ func commandAs(t *testing.T, name string, args ...string) *exec.Cmd {
 	return exec.Command(link, args...)
 }
 
-// An interrupt ends a run that would take hours, and the output so far is printed.
+// An interrupt ends a run that would take hours. The output so far is printed, and nothing about what had not been read.
 func TestInterruptPrintsWhatThereIs(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "small"), []byte("hello\n"), 0o666))
@@ -39,26 +40,39 @@ func TestInterruptPrintsWhatThereIs(t *testing.T) {
 	require.NoError(t, huge.Truncate(1<<42)) // 4 TiB, sparse
 	require.NoError(t, huge.Close())
 
-	cmd := command(t, "hash", dir)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	r := bufio.NewReader(stdout)
-	line, err := r.ReadString('\n') // also shows that a line does not wait for the buffer to be full
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(line, "small\n"), line)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	rest, err := io.ReadAll(r)
-	require.NoError(t, err)
-	require.Empty(t, rest)
-	requireEndedBy(t, syscall.SIGINT, cmd.Wait())
+	list := filepath.Join(t.TempDir(), "list")
+	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03  " // of hello
+	require.NoError(t, os.WriteFile(list, []byte(sum+dir+"/small\n"+sum+dir+"/huge\n"+sum+dir+"/none\n"), 0o666))
+
+	for want, args := range map[string][]string{"small\n": {"hash", dir}, "small: OK\n": {"hash", "--check", "--report", list}} {
+		cmd := command(t, args...)
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		require.NoError(t, cmd.Start())
+		r := bufio.NewReader(stdout)
+		line, err := r.ReadString('\n') // also shows that a line does not wait for the buffer to be full
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(line, want), line)
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		rest, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Empty(t, rest)
+		requireEndedBy(t, syscall.SIGINT, cmd.Wait())
+		require.Empty(t, stderr.String())
+	}
 }
 
 // A signal ends the command also while a read blocks.
 func TestSignalEndsABlockedRead(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		t.Run(sig.String(), func(t *testing.T) {
+	test := func(sig syscall.Signal, ignored bool) {
+		t.Run(fmt.Sprint(sig, ignored), func(t *testing.T) {
+			t.Parallel()
 			cmd := command(t, "grep", "-c", "x", "-")
+			if ignored { // as by a shell whose background job the command is: the signal cannot end it
+				cmd = exec.Command("sh", "-c", `trap "" INT; exec "$0" "$@"`, cmd.Path, "grep", "-c", "x", "-")
+			}
 			stdin, err := cmd.StdinPipe()
 			require.NoError(t, err)
 			defer stdin.Close()
@@ -66,9 +80,16 @@ func TestSignalEndsABlockedRead(t *testing.T) {
 			_, err = stdin.Write(make([]byte, 1<<20)) // more than a pipe holds: the command has begun to read
 			require.NoError(t, err)
 			require.NoError(t, cmd.Process.Signal(sig))
-			requireEndedBy(t, sig, cmd.Wait())
+			err = cmd.Wait()
+			requireEndedBy(t, sig, err)
+			if ignored {
+				require.Equal(t, 128+int(sig), cmd.ProcessState.ExitCode())
+			}
 		})
 	}
+	test(syscall.SIGINT, false)
+	test(syscall.SIGTERM, false)
+	test(syscall.SIGINT, true)
 }
 
 // The same while the file that is read has so much output that its worker has locked standard output.

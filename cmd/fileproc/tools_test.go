@@ -495,6 +495,7 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 	for _, args := range []string{
 		"ls a closed z", "ls --sort a closed z", "grep x a closed z", "hash a closed z", "du a closed z", "stats a closed z", "frontmatter a closed z",
 		"ls --min-size 1 a names-only z", "ls --newer 1d names-only a z", "du --max-size 1K a names-only z", "stats --older 2001-01-01 names-only",
+		"ls -l a names-only z", "ls --json names-only z a", "stats z names-only a",
 	} {
 		cmd := asAnother(t, append([]string{"--report"}, strings.Fields(args)...)...)
 		cmd.Dir = root

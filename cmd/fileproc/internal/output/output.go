@@ -156,9 +156,6 @@ func (o *Output) Warn(lines ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.hide()
-	if o.TTY {
-		o.flushLocked()
-	}
 	for i, line := range lines {
 		if i == 0 {
 			line = "fileproc: " + line
@@ -216,13 +213,8 @@ var printed = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // Printable escapes a text that could break a table or a terminal.
 func Printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == utf8.RuneError {
-			q := strconv.Quote(s)
-			return printed.Replace(q[1 : len(q)-1])
-		}
-	}
-	return s
+	q := strconv.Quote(s)
+	return printed.Replace(q[1 : len(q)-1])
 }
 
 // JSON returns v, which JSON can represent, in JSON.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc"
 )
 
 // A message takes the place of the progress, which reappears below it until the end.
@@ -29,12 +31,67 @@ func TestProgressGivesWay(t *testing.T) {
 	show(3, 8192)
 	out.Warn("another")
 	show(4, 8192)
+	out.LastFlush()
+	out.mu.Unlock()
+	show(5, 8192)
 	out.EndProgress()
 	out.Write([]byte("the end\n"))
 	show(5, 8192)
 	require.Equal(t, "\r⠋ 1 files, 0 files/s\x1b[0K"+"\r⠙ 2 files, 0 files/s, 4.0K bytes\x1b[0K"+eraseLine+"a line\n"+
 		"fileproc: a message\n"+"\r⠹ 3 files, 0 files/s, 8.0K bytes\x1b[0K"+eraseLine+"fileproc: another\n"+
-		"\r⠸ 4 files, 0 files/s, 8.0K bytes\x1b[0K"+eraseLine+"the end\n", screen.String())
+		"\r⠸ 4 files, 0 files/s, 8.0K bytes\x1b[0K"+eraseLine+"\r⠼ 5 files, 0 files/s, 8.0K bytes\x1b[0K"+eraseLine+"the end\n", screen.String())
+}
+
+// Progress counts what each directory reports, and what is counted beside that. It is drawn again after a tenth of a second, in a line
+// that the terminal can hold.
+func TestProgressCounts(t *testing.T) {
+	require.Nil(t, new(Output).OnProgress(), "no progress is shown")
+	synctest.Test(t, func(t *testing.T) {
+		var screen bytes.Buffer
+		columns := 40
+		out := &Output{stderr: &screen, progress: progress{enabled: true, Start: time.Now(), width: func() int { return columns }}}
+		shows := func(want string) {
+			t.Helper()
+			require.Equal(t, want, screen.String())
+			screen.Reset()
+		}
+		time.Sleep(ProgressDelay - 1)
+		out.Count(1, 0)
+		shows("")
+		time.Sleep(1)
+		out.Count(1, 0)
+		shows("\r⠋ 2 files, 2 files/s\x1b[0K")
+		time.Sleep(100 * time.Millisecond)
+		out.Count(1, 1024)
+		shows("")
+		time.Sleep(1)
+		out.Count(0, 0)
+		shows("\r⠙ 3 files, 3 files/s, 1.0K bytes\x1b[0K")
+		for range 2 { // directories
+			each := out.OnProgress()
+			each(fileproc.Report{Processed: 1, Bytes: 1024})
+			screen.Reset()
+			each(fileproc.Report{Processed: 2, Unchanged: 3, Bytes: 4096})
+		}
+		shows("\r⠴ 13 files, 12 files/s, 9.0K bytes\x1b[0K")
+		for columns = range 6 {
+			out.ShowProgress()
+		}
+		shows("\r⠦ 1\x1b[0K\r⠧ 13\x1b[0K")
+		out.mu.Lock()
+		time.Sleep(time.Second)
+		out.Count(1, 0) // by a worker whose output is long
+		out.mu.Unlock()
+		shows("")
+	})
+}
+
+// Values in JSON are as they are, and what is not UTF-8 is in base64.
+func TestJSON(t *testing.T) {
+	require.Equal(t, `"<a> & \"é\"\n"`, Path("<a> & \"é\"\n"))
+	require.Equal(t, `{"bytes":"Yf8="}`, Path("a\xff"))
+	require.Equal(t, `{"text":"<a>"}`, Text("<a>"))
+	require.Equal(t, `{"bytes":"Yf8="}`, Text("a\xff"))
 }
 
 // Names in a table are escaped where they are not printable UTF-8.
@@ -113,9 +170,14 @@ func TestOutputs(t *testing.T) {
 		require.Equal(t, "1\n2\n", stdout.String())
 		out.Write(bytes.Repeat([]byte{'\n'}, flushSize-1))
 		require.Len(t, stdout.String(), 4)
+		time.Sleep(flushAfter / 2)
 		out.Write([]byte{'\n'})
 		require.Len(t, stdout.String(), 4+flushSize)
+		out.Write([]byte("late\n"))
+		time.Sleep(flushAfter - 1)
+		require.Len(t, stdout.String(), 4+flushSize, "the time begins anew")
 
+		require.NoError(t, out.Flush())
 		stdout.Reset()
 		waited := 0
 		first, second, none := Chunk{Out: out, B: []byte("first\n"), Wait: func() { waited++ }}, Chunk{Out: out}, Chunk{Out: out}

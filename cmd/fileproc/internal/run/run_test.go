@@ -73,7 +73,7 @@ func content(t *testing.T, f *os.File) string {
 	return string(b)
 }
 
-// After an error that ends the run, work that has begun is waited for; after ErrEnough it is not.
+// After an error that ends the run, no work begins, and what has begun is waited for; after ErrEnough it is not.
 func TestInTurnWaitsForWhatHasBegun(t *testing.T) {
 	for _, ends := range []error{errors.New("broken"), ErrEnough} {
 		synctest.Test(t, func(t *testing.T) {
@@ -81,9 +81,11 @@ func TestInTurnWaitsForWhatHasBegun(t *testing.T) {
 			r.Ctx, r.Stop = context.WithCancelCause(t.Context())
 			r.Opts.Workers = 2
 			var done atomic.Bool
-			InTurn(r, slices.Values([]int{0, 1}), func(x int, _ func()) func() error {
+			var begun atomic.Int64
+			InTurn(r, slices.Values([]int{0, 1, 2, 3}), func(x int, _ func()) func() error {
+				begun.Add(1)
 				time.Sleep(time.Duration(x) * time.Second)
-				done.Store(x == 1)
+				done.CompareAndSwap(false, x == 1)
 				return func() error {
 					time.Sleep(time.Millisecond) // so that the other has begun
 					return ends
@@ -92,6 +94,7 @@ func TestInTurnWaitsForWhatHasBegun(t *testing.T) {
 			require.Equal(t, ends != ErrEnough, done.Load())
 			require.Equal(t, ends, context.Cause(r.Ctx))
 			time.Sleep(time.Minute) // all goroutines end
+			require.EqualValues(t, 3, begun.Load(), "the last one's turn came after the end")
 		})
 	}
 }

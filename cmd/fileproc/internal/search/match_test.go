@@ -159,6 +159,28 @@ func TestMatcherAgreesWithRegexp(t *testing.T) {
 	}
 }
 
+// What is looked for in a file is the longest text that all matches have, or one text for each alternative. If case does not matter, it is
+// of ASCII, and its rarest letter is looked for in both cases.
+func TestLiterals(t *testing.T) {
+	for pattern, want := range map[string][]string{
+		"a[0-9]longest[0-9]bc": {"longest"}, "ab.cd": {"ab"}, "größe": {"größe"}, "a\ufffdbcd\ufffdefg": {"bcd"}, "(ab)+": {"ab"}, "a*b?": nil, "a|b*": nil,
+		"(abc|de)f": {"abc", "de"}, "(abc|d)ef": {"ef"}, "(ab|cd)ef": {"ef"}, ".": nil, "a{2,}": {"a"},
+		"(?i)größe": {"GR/g", "GR/G"}, "(?i)\u0080ax": {"AX/x", "AX/X"}, "(?i)éü": nil, "(?i)a-": {"A-/-", "A-/-"}, "(?i)1a": {"1A/1", "1A/1"},
+	} {
+		m, err := newMatcher([]string{pattern}, matchOptions{})
+		require.NoError(t, err)
+		var got []string
+		for _, l := range m.literals {
+			if text := string(l.text); l.fold {
+				got = append(got, text+"/"+string(l.c))
+			} else {
+				got = append(got, text)
+			}
+		}
+		require.Equal(t, want, got, pattern)
+	}
+}
+
 // A failing context has ended, as a file that cannot be read further, once it was asked so many times.
 type failing struct {
 	context.Context

@@ -216,9 +216,6 @@ func (s *searcher) show(begin, end int) {
 
 // contextAfter prints the pending lines of context after the last printed line, up to limit or a NUL byte.
 func (s *searcher) contextAfter(limit int) {
-	if s.pending == 0 {
-		return
-	}
 	if nul := s.nul - s.base; s.nul >= 0 && nul < int64(limit) && !s.json {
 		limit = bytes.LastIndexByte(s.data[:max(nul, 0)], '\n') + 1
 	}

@@ -224,7 +224,7 @@ func (l *list) print(name string, err error, differs bool) {
 	l.Out.Count(1, 0)
 	what := "OK"
 	switch {
-	case err != nil && l.ignoreMissing && errors.Is(err, fs.ErrNotExist):
+	case l.ignoreMissing && errors.Is(err, fs.ErrNotExist):
 		l.missing++
 		return
 	case err != nil:

@@ -212,7 +212,7 @@ func parent(rel string) string { return rel[:max(strings.LastIndexByte(rel, '/')
 func Stats(r *run.Run) *cobra.Command {
 	s := summary{Sizes: []sizes{{}}, all: map[string]*usage{}}
 	for shift := 6; shift < 63; shift += 2 {
-		s.Sizes = append(s.Sizes, sizes{UpTo: 1 << shift})
+		s.Sizes = append(s.Sizes, sizes{UpTo: int64(1) << shift})
 	}
 	s.Sizes = append(s.Sizes, sizes{UpTo: math.MaxInt64})
 	var asJSON bool
