@@ -255,6 +255,7 @@ func TestNamesOnATerminal(t *testing.T) {
 		require.Contains(t, string(out), name)
 	}
 	require.Contains(t, onTerminal(t, commandAs(t, "fileproc-quick", "ls", "-0", dir), 80), "/\x1b[2J", "with -0, names are for programs")
+	require.Contains(t, onTerminal(t, commandAs(t, "fileproc-quick", "grep", "-lZ", "x", dir), 80), "/\x1b[2J")
 }
 
 func TestGrepPrintsTheHeadingsThatRgPrints(t *testing.T) {

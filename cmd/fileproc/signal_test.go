@@ -42,10 +42,13 @@ func TestInterruptPrintsWhatThereIs(t *testing.T) {
 
 	list := filepath.Join(t.TempDir(), "list")
 	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03  " // of hello
-	require.NoError(t, os.WriteFile(list, []byte(sum+dir+"/small\n"+sum+dir+"/huge\n"+sum+dir+"/none\n"), 0o666))
+	require.NoError(t, os.WriteFile(list, []byte(sum+dir+"/small\n"+sum+dir+"/huge\n"+strings.Repeat(sum+dir+"/none\n", 9)), 0o666))
 
-	for want, args := range map[string][]string{"small\n": {"hash", dir}, "small: OK\n": {"hash", "--check", "--report", list}} {
-		cmd := command(t, args...)
+	for _, args := range [][]string{
+		{"small\n", "hash", dir}, {"small\n", "hash", filepath.Join(dir, "small"), filepath.Join(dir, "huge")},
+		{"small: OK\n", "hash", "--check", "--report", "-j1", list},
+	} {
+		cmd := command(t, args[1:]...)
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		var stderr bytes.Buffer
@@ -54,7 +57,7 @@ func TestInterruptPrintsWhatThereIs(t *testing.T) {
 		r := bufio.NewReader(stdout)
 		line, err := r.ReadString('\n') // also shows that a line does not wait for the buffer to be full
 		require.NoError(t, err)
-		require.True(t, strings.HasSuffix(line, want), line)
+		require.True(t, strings.HasSuffix(line, args[0]), line)
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		rest, err := io.ReadAll(r)
 		require.NoError(t, err)

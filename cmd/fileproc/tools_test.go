@@ -489,6 +489,7 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "f.md"), []byte("---\nx: x\n---\n"), 0o644))
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "file-closed"), nil, 0))
 	for name, mode := range map[string]os.FileMode{"closed": 0, "names-only": 0o644} {
 		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
 	}
@@ -496,6 +497,7 @@ func TestWhatCannotBeReadIsReported(t *testing.T) {
 		"ls a closed z", "ls --sort a closed z", "grep x a closed z", "hash a closed z", "du a closed z", "stats a closed z", "frontmatter a closed z",
 		"ls --min-size 1 a names-only z", "ls --newer 1d names-only a z", "du --max-size 1K a names-only z", "stats --older 2001-01-01 names-only",
 		"ls -l a names-only z", "ls --json names-only z a", "stats z names-only a",
+		"grep x a/f.md file-closed", "hash file-closed a/f.md", "frontmatter a/f.md file-closed",
 	} {
 		cmd := asAnother(t, append([]string{"--report"}, strings.Fields(args)...)...)
 		cmd.Dir = root

@@ -31,6 +31,11 @@ func TestProgressGivesWay(t *testing.T) {
 	show(3, 8192)
 	out.Warn("another")
 	show(4, 8192)
+	at := screen.Len()
+	out.mu.Lock()
+	out.LastFlush() // while another holds the output
+	out.mu.Unlock()
+	require.Equal(t, at, screen.Len())
 	out.LastFlush()
 	out.mu.Unlock()
 	show(5, 8192)
@@ -78,6 +83,12 @@ func TestProgressCounts(t *testing.T) {
 			out.ShowProgress()
 		}
 		shows("\r⠦ 1\x1b[0K\r⠧ 13\x1b[0K")
+		var stdout bytes.Buffer
+		out.stdout = &stdout
+		out.Write([]byte("x\n"))
+		require.NoError(t, out.Flush())
+		require.Equal(t, "x\n", stdout.String())
+		shows("") // standard output is no terminal
 		out.mu.Lock()
 		time.Sleep(time.Second)
 		out.Count(1, 0) // by a worker whose output is long
@@ -146,6 +157,7 @@ func TestNothingIsWrittenAfterAnError(t *testing.T) {
 			} else {
 				require.Equal(t, stdout.err, err)
 			}
+			_ = out.Flush() // of nothing
 			require.Equal(t, min(i, left)+1, stdout.calls)
 		}
 		require.Equal(t, 1, reported)
@@ -168,16 +180,20 @@ func TestOutputs(t *testing.T) {
 		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, "1\n2\n", stdout.String())
-		out.Write(bytes.Repeat([]byte{'\n'}, flushSize-1))
+		out.Write(bytes.Repeat([]byte{'\n'}, flushSize-2))
+		time.Sleep(flushAfter / 4)
+		out.Write([]byte{'\n'})
 		require.Len(t, stdout.String(), 4)
-		time.Sleep(flushAfter / 2)
+		time.Sleep(flushAfter / 4)
 		out.Write([]byte{'\n'})
 		require.Len(t, stdout.String(), 4+flushSize)
 		out.Write([]byte("late\n"))
 		time.Sleep(flushAfter - 1)
 		require.Len(t, stdout.String(), 4+flushSize, "the time begins anew")
+		time.Sleep(2 * time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, stdout.String(), 4+flushSize+5)
 
-		require.NoError(t, out.Flush())
 		stdout.Reset()
 		waited := 0
 		first, second, none := Chunk{Out: out, B: []byte("first\n"), Wait: func() { waited++ }}, Chunk{Out: out}, Chunk{Out: out}

@@ -153,14 +153,14 @@ func (s *searcher) printLine(line []byte, selected bool) {
 		return
 	}
 	text := bytes.TrimSuffix(line, []byte("\n"))
-	sign, only, done := byte('-'), selected && s.only, 0
+	sign, only, done := byte('-'), s.only, 0 // with only, no line is context
 	if selected {
 		sign = ':'
 	}
 	if !only {
 		s.printPrefix(sign)
 	}
-	if only || selected && s.matchStyle.On != "" && !s.invert {
+	if only || selected && s.matchStyle.On != "" {
 		for _, at := range s.m.matches(text) {
 			switch {
 			case at[0] == at[1]:

@@ -108,11 +108,7 @@ func (m *matcher) matches(line []byte) (found [][]int) {
 			break
 		}
 		found = append(found, []int{pos + at[2], pos + at[3]})
-		pos += at[3]
-		if at[2] == at[3] { // an empty match: go on after the next character
-			_, n := utf8.DecodeRune(line[pos:])
-			pos += max(n, 1)
-		}
+		pos += at[3] // later takes at least one character more, also after an empty match
 	}
 	return found
 }

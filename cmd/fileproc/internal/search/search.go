@@ -120,7 +120,7 @@ func (s *searcher) stream(it *run.Item) error {
 			end = n + bytes.LastIndexByte(lines[n:], '\n') + 1
 		}
 		n += k
-		if end == n-k && !last {
+		if !last && (end == n-k || !s.explicit && s.base+int64(n) < binaryPrefix) { // a NUL byte that follows may leave out the file
 			continue
 		}
 		if s.searchPart(it, s.buf[:end], from) || last {
