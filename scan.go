@@ -54,20 +54,11 @@ func (w *worker) begin(n *node) bool {
 		w.skipFound(SkippedDuplicate, n, "", fs.ModeDir)
 		return false
 	}
-	selected := w.selectDir(n)
-	var err error
-	if selected && n.given != nil {
-		var why SkipReason
-		why, err = w.judgeGiven(n)
-		if selected = why == notSkipped; !selected {
-			w.dirs.release(n, 0, 1) // judgeGiven has opened n
-			w.skipGiven(n, n.given, why)
+	admitted, err := w.admit(n)
+	if admitted && err == nil {
+		if w.calls.onDir != nil && n.given == nil && n.parent != nil && !n.isLinks() {
+			w.calls.onDir(n.dirPath())
 		}
-	}
-	if selected && w.calls.onDir != nil && n.given == nil && n.parent != nil && !n.isLinks() {
-		w.calls.onDir(n.dirPath())
-	}
-	if selected && err == nil {
 		err = w.open(n)
 	}
 	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference to its parent
@@ -79,13 +70,35 @@ func (w *worker) begin(n *node) bool {
 	case err != nil:
 		w.failDir(n, err)
 	}
-	if err != nil || !selected {
+	if err != nil || !admitted {
 		return false
 	}
-	if w.skipOpened(n) {
+	if !w.inspect(n) {
 		w.dirs.release(n, 1, 1)
 		return false
 	}
+	w.prepare(n)
+	return true
+}
+
+// admit reports whether n may be opened. If not, it has told so.
+func (w *worker) admit(n *node) (bool, error) {
+	if !w.selectDir(n) {
+		return false, nil
+	}
+	if n.given == nil {
+		return true, nil
+	}
+	why, err := w.judgeGiven(n)
+	if why != notSkipped {
+		w.dirs.release(n, 0, 1) // judgeGiven has opened n
+		w.skipGiven(n, n.given, why)
+	}
+	return why == notSkipped, err
+}
+
+// prepare makes n, which is open, ready to be listed.
+func (w *worker) prepare(n *node) {
 	n.phase = nodeListing
 	if w.cold.on.Load() && !n.isLinks() {
 		if id, err := n.dir.identity(); err == nil {
@@ -98,7 +111,6 @@ func (w *worker) begin(n *node) bool {
 	if w.calls.visitDir != nil && n.isLinkedDir() {
 		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return w.statDir(n.dir, names.Dot) })
 	}
-	return true
 }
 
 // reopen reads the ignore files among n's buffered entries and then opens n. N is
@@ -177,11 +189,11 @@ func (w *worker) openOnce(n *node) error {
 	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }
 
-// skipOpened reports whether n, which is open, is not to be listed: because it has been
-// entered before, because of its device, or because these are unknown.
-func (w *worker) skipOpened(n *node) bool {
+// inspect reports whether n, which is open, is to be listed. It is not if it has been
+// entered before, because of its device, or if these are unknown.
+func (w *worker) inspect(n *node) bool {
 	if n.isLinks() {
-		return false
+		return true
 	}
 	var duplicate bool
 	err := w.retryOnInterrupt(func() (err error) {
@@ -202,9 +214,9 @@ func (w *worker) skipOpened(n *node) bool {
 	case s.Device != w.device:
 		w.skipFound(SkippedOtherFilesystem, n, "", fs.ModeDir)
 	default:
-		return false
+		return true
 	}
-	return true
+	return false
 }
 
 func (w *worker) failDir(n *node, err error) {

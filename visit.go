@@ -239,17 +239,27 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 		if ring {
 			w.counts.uring++
 		}
-		if w.reader.IsLarger(int64(len(f.content.Data))) {
-			return content.ErrLarger
-		}
-		if w.cfg.skipBinary && content.IsBinary(f.content.Data) {
-			return content.ErrBinary
-		}
-		return nil
+		return w.readAhead(f)
 	}
 	if cold && w.stopped() {
 		return errStopped
 	}
+	return w.loadTimed(f, b, i)
+}
+
+// readAhead returns why the content of f, which was read ahead, is not wanted.
+func (w *worker) readAhead(f *currentFile) error {
+	switch {
+	case w.reader.IsLarger(int64(len(f.content.Data))):
+		return content.ErrLarger
+	case w.cfg.skipBinary && content.IsBinary(f.content.Data):
+		return content.ErrBinary
+	}
+	return nil
+}
+
+// loadTimed reads f alone, and lets the pool grow if that shows that calls block.
+func (w *worker) loadTimed(f *currentFile, b *batch, i int) error {
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
 		return w.loadOne(f)

@@ -195,34 +195,8 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	l.inFn.Store(0)
 	used, yielded := l.w.processorTime(), false
 	if all || len(names) > 0 {
-		broken := l.broken
-		l.broken = ""
-		for r, err := range l.session.Run(ctx, names) {
-			if l.isPassing(ctx, err) {
-				if l.broken = err.Error(); l.broken == broken {
-					continue
-				}
-				l.retryAt, l.retryPause = time.Time{}, 0
-				if l.failed(err); l.left {
-					return false
-				}
-				continue
-			}
-			if err == nil && l.listed && r.Kind == incremental.Unchanged {
-				continue
-			}
-			yielded = true
-			if !l.send(Change[T]{Result: r}, err) {
-				return false
-			}
-			var f *fileproc.Failure
-			if err != nil && (!errors.As(err, &f) || l.refused.Load()) {
-				l.begun = false // err ends the loop, and run adds no context.Cause to it
-				return false
-			}
-			l.noteFailure(err)
-		}
-		if l.skipAll.Load() {
+		var goesOn bool
+		if yielded, goesOn = l.deliver(ctx, names); !goesOn {
 			return false
 		}
 		if all && l.source != nil && !l.rootWatched { // root is away: no event tells when it is back
@@ -243,6 +217,39 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	clear(l.still)
 	l.plan(l.w.processorTime()-used-l.away, all, yielded)
 	return true
+}
+
+// deliver runs the session over names, or over the whole tree if there are none, and yields what comes. It reports whether it
+// has yielded anything, and whether the loop goes on.
+func (l *loop[T]) deliver(ctx context.Context, names []string) (yielded, goesOn bool) {
+	broken := l.broken
+	l.broken = ""
+	for r, err := range l.session.Run(ctx, names) {
+		if l.isPassing(ctx, err) {
+			if l.broken = err.Error(); l.broken == broken {
+				continue
+			}
+			l.retryAt, l.retryPause = time.Time{}, 0
+			if l.failed(err); l.left {
+				return yielded, false
+			}
+			continue
+		}
+		if err == nil && l.listed && r.Kind == incremental.Unchanged {
+			continue
+		}
+		yielded = true
+		if !l.send(Change[T]{Result: r}, err) {
+			return yielded, false
+		}
+		var f *fileproc.Failure
+		if err != nil && (!errors.As(err, &f) || l.refused.Load()) {
+			l.begun = false // err ends the loop, and run adds no context.Cause to it
+			return yielded, false
+		}
+		l.noteFailure(err)
+	}
+	return yielded, !l.skipAll.Load()
 }
 
 // forgetPolled removes from polled the names that a burst is about to look at, and all directories below them. The burst calls
@@ -466,36 +473,14 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 // due does what is due. It returns 0 if a burst is due, else the time until something is.
 func (l *loop[T]) due(ctx context.Context) time.Duration {
 	now := time.Now()
-	is := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
-	isDue := false // one burst does all that is due
-	if is(l.settleAt) {
-		isDue, l.settleAt = true, time.Time{}
-		if l.source != nil {
-			l.take()
-		}
-		for rel, at := range l.session.Unsettled() {
-			if is(at) {
-				l.still[rel] = l.isStill(rel)
-			}
-		}
-		l.mark(slices.Collect(maps.Keys(l.still)))
-		l.unsaved = true
-	}
-	if is(l.pollAt) {
-		isDue, l.pollAt = true, time.Time{}
-		l.mark(l.pollNames())
-	}
-	if is(l.retryAt) {
-		isDue, l.retryAt = true, time.Time{}
-		l.mark(l.unread())
-	}
-	if isDue {
+	if l.markDue(now) {
 		return 0
 	}
-	if is(l.saveAt) && len(l.dirty) == 0 {
+	if isDue(l.saveAt, now) && len(l.dirty) == 0 {
 		l.save(ctx)
 	}
-	if len(l.syncs) > 0 {
+	burst := l.burstAt()
+	if len(l.syncs) > 0 || isDue(burst, now) {
 		return 0
 	}
 	save := l.saveAt
@@ -503,24 +488,8 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		save = time.Time{} // after the burst
 	}
 	next := time.Time{}
-	for _, at := range []time.Time{l.settleAt, l.pollAt, save, l.retryAt} {
+	for _, at := range []time.Time{l.settleAt, l.pollAt, save, l.retryAt, burst} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	if !l.first.IsZero() {
-		quiet, most := l.w.Quiet, cmp.Or(l.w.MaxWait, defaultMaxWait)
-		if quiet == 0 {
-			quiet = defaultQuiet
-		}
-		at := l.last.Add(max(quiet, 0))
-		if end := l.first.Add(most); at.After(end) {
-			at = end
-		}
-		if is(at) {
-			return 0
-		}
-		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -528,6 +497,50 @@ func (l *loop[T]) due(ctx context.Context) time.Duration {
 		return 1<<63 - 1
 	}
 	return max(next.Sub(now), 1)
+}
+
+func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// markDue makes dirty all that is to be looked at now, and reports whether there is any: one burst looks at all of it.
+func (l *loop[T]) markDue(now time.Time) (any bool) {
+	if isDue(l.settleAt, now) {
+		any, l.settleAt = true, time.Time{}
+		if l.source != nil {
+			l.take()
+		}
+		for rel, at := range l.session.Unsettled() {
+			if isDue(at, now) {
+				l.still[rel] = l.isStill(rel)
+			}
+		}
+		l.mark(slices.Collect(maps.Keys(l.still)))
+		l.unsaved = true
+	}
+	if isDue(l.pollAt, now) {
+		any, l.pollAt = true, time.Time{}
+		l.mark(l.pollNames())
+	}
+	if isDue(l.retryAt, now) {
+		any, l.retryAt = true, time.Time{}
+		l.mark(l.unread())
+	}
+	return any
+}
+
+// burstAt returns when the hints that have come are looked at, the zero time if there are none.
+func (l *loop[T]) burstAt() time.Time {
+	if l.first.IsZero() {
+		return l.first
+	}
+	quiet, most := l.w.Quiet, cmp.Or(l.w.MaxWait, defaultMaxWait)
+	if quiet == 0 {
+		quiet = defaultQuiet
+	}
+	at := l.last.Add(max(quiet, 0))
+	if end := l.first.Add(most); at.After(end) {
+		return end
+	}
+	return at
 }
 
 // isStill reports whether events cover the file rel, and none has told of a change of it or of a directory above it.

@@ -134,6 +134,11 @@ func (r *Reader) read(h File, c *Content) error {
 			return err
 		}
 	}
+	return r.readOn(h, c, p, n, s)
+}
+
+// readOn reads the rest of h, which has metadata s, behind p[:n].
+func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err error) {
 	r.beginning.Stat = s
 	if r.SkipBinary { // before a binary file's size can be an error
 		if n, err = r.readUpTo(h, p, n, BinaryPrefix); err != nil {
