@@ -126,9 +126,9 @@ type Ahead struct {
 	filled int  // files read ahead without io_uring
 	tried  int  // files read ahead since it was last judged
 	missed int  // those of them that had to be read one by one
+	cold   int  // those of these that were not in the page cache
 	seen   int  // files whose size is in bytes: all, but the older, the less they count
 	bytes  int
-	cold   int // those of these that were not in the page cache
 
 	windows int       // how many have been read
 	inCache int       // of these, in a row, those that did not wait for a disk

@@ -5,6 +5,7 @@ package content
 import (
 	"math"
 	"testing"
+	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
@@ -82,4 +83,21 @@ func TestNeverReadsNoGroup(t *testing.T) {
 	n, _ := a.Next(readaheadDepth, func() bool { return true })
 	require.Equal(t, callDepth, n)
 	a.Close()
+}
+
+// As TestMemoryBeginsAtAMultipleOf512, for files that are read together.
+func TestGroupBuffersBeginAtAMultipleOf512(t *testing.T) {
+	g, most := newCallGroup(-1, false, false)
+	defer g.close()
+	a := g.(*callGroup)
+	for n := 1; n <= most; n++ {
+		files := make([]names.Name, n)
+		for i := range files {
+			files[i] = names.Dot
+		}
+		require.True(t, a.read(Dir{FD: -1, Kind: OnDiskForRings}, files))
+		for i := range files {
+			require.Zero(t, uintptr(unsafe.Pointer(a.parts[i].Base))%512, "%d of %d", i, n)
+		}
+	}
 }

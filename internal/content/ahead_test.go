@@ -1,6 +1,7 @@
 package content
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,7 +231,7 @@ func TestAheadBySize(t *testing.T) {
 	for range 31 {
 		a.Saw(1000)
 	}
-	a.Saw(1 << 40)
+	a.Saw(math.MaxInt)
 	n, _ := a.Next(1000, nil)
 	require.Positive(t, n, "one very large file does not stop it")
 }

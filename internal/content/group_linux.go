@@ -23,14 +23,14 @@ const (
 
 // A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
-	most  int  // bytes to ask for of a file; 0: metadata
-	want  int  // that the last read asked for, so that fewer are a whole file
-	birth bool // metadata with the time of birth
+	buf   [callDepth * readaheadSize / 2]byte // first, so that it begins with a page: see sys.IsWhole
+	most  int                                 // bytes to ask for of a file; 0: metadata
+	want  int                                 // that the last read asked for, so that fewer are a whole file
+	birth bool                                // metadata with the time of birth
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	statx [callDepth]unix.Statx_t
-	buf   [callDepth * readaheadSize / 2]byte
 }
 
 // callGroups are kept from run to run.
@@ -62,7 +62,7 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 	if d.Kind != OnDiskForRings {
 		return false
 	}
-	size := len(a.buf) / len(files)
+	size := len(a.buf) / len(files) &^ 511
 	a.want = min(a.most, size)
 	n := 0
 	for i, name := range files {

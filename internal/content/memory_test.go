@@ -245,3 +245,52 @@ func TestReaderDoesNotExpectInVain(t *testing.T) {
 		require.NotContains(t, f.log, "read")
 	}
 }
+
+// Where there is no memory for what the metadata claims, a file is read into memory that no other reader gets.
+func TestReaderWithoutMemory(t *testing.T) {
+	t.Cleanup(func() { allocLarge = sys.AllocLarge })
+	allocLarge = func(int64) ([]byte, error) { return nil, io.ErrShortBuffer }
+	for _, size := range []int{5000, FirstBuffer, 500_000} {
+		r := Reader{Want: Want{Limit: -1}, Stopped: goesOn}
+		r.TakeBuffer()
+		var c Content
+		require.NoError(t, r.Read(recorded(100_001), &c))
+		r.Release()
+		f := recorded(size)
+		f.size, f.cached = 3<<30, 0
+		require.NoError(t, r.Read(f, &c))
+		require.Len(t, c.Data, size)
+		if p := r.large; p != nil {
+			require.Same(t, unsafe.SliceData(p), unsafe.SliceData(c.Data))
+		} else {
+			require.Same(t, &r.buf[0], unsafe.SliceData(c.Data))
+		}
+		r.GiveBuffer()
+	}
+}
+
+// A file that cannot be read may be tried again for long: it keeps no memory meanwhile, nor does one that is left out.
+func TestReaderKeepsNothingForAFailure(t *testing.T) {
+	r := Reader{Want: Want{Limit: -1, SkipLarger: 300_000}, Stopped: goesOn}
+	r.TakeBuffer()
+	defer r.GiveBuffer()
+	var c Content
+	require.NoError(t, r.Read(recorded(200_001), &c))
+	r.Release()
+	require.Positive(t, r.Held())
+	require.Equal(t, ErrLarger, r.Read(recorded(300_001), &c))
+	require.Zero(t, r.Held())
+}
+
+// A read that finds no memory for a page of its buffer is short, and must not look like one of a whole file: see sys.IsWhole.
+func TestMemoryBeginsAtAMultipleOf512(t *testing.T) {
+	for _, size := range []int64{1, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 3 << 20} {
+		p := taken(t, nil, size)
+		require.Zero(t, uintptr(unsafe.Pointer(unsafe.SliceData(p)))%512, size)
+		(*Memory)(nil).put(p)
+	}
+	var r Reader
+	r.TakeBuffer()
+	require.Zero(t, uintptr(unsafe.Pointer(r.buf))%512)
+	r.GiveBuffer()
+}

@@ -98,6 +98,8 @@ func (r *Reader) Read(h File, c *Content) error {
 	err := r.read(h, c)
 	if err != nil {
 		r.Release()
+		r.Memory.put(r.large)
+		r.large = nil
 	}
 	return err
 }
@@ -155,11 +157,13 @@ func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err er
 		// Where there is no memory for what the metadata claims, the content
 		// may still be small.
 		q, err := r.grow(p[:n], want)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			p = q
-		case ErrNeedsSlot, ErrStopped:
+		case err == ErrNeedsSlot || err == ErrStopped:
 			return err
+		case r.large == nil: // grow has given back what p was
+			p = r.buf[:]
 		}
 	}
 	for {

@@ -136,5 +136,7 @@ func IgnoringEINTR(call func() (int, error)) (int, error) {
 // IsWhole reports whether a read from the page cache, which asked for want bytes and got
 // n, has certainly read all of a regular file. Such a read falls short at the file's end, or
 // at the end of a page if the rest is not cached, or, on a block device, at the end of a
-// sector. So a length that is no multiple of 512 is the end of a regular file.
+// sector. So a length that is no multiple of 512 is the end of a regular file. Where there is no
+// memory for a page of the buffer, it ends at the beginning of that page: so a
+// buffer must begin at a multiple of 512.
 func IsWhole(n, want int) bool { return n < want && n%512 != 0 }

@@ -4,6 +4,7 @@ package sys
 
 import (
 	"io/fs"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -50,7 +51,9 @@ const (
 // and tmpfs.
 //
 // Go's monitor thread gives a processor to another thread when a call takes longer than
-// 20 µs. So a large read, which waits for nothing either, is not reported to Go's scheduler.
+// 20 µs. So a large read is not reported to Go's scheduler, unless the read before found that
+// content is not cached: then the call begins to read ahead, and may wait for the disk to
+// tell where the content is. All goroutines would wait with it.
 func ReadCached(fd int, p []byte, offset int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -60,16 +63,27 @@ func ReadCached(fd int, p []byte, offset int64) (int, error) {
 	low, high := uintptr(offset), uintptr(uint64(offset)>>32) // of which a 64-bit kernel ignores the second
 	var n uintptr
 	var errno syscall.Errno
-	if len(p) >= rawFrom && !knobs.Reported {
+	if isRaw(len(p)) {
 		n, _, errno = syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1, low, high, unix.RWF_NOWAIT)
 	} else {
 		n, _, errno = syscall.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1, low, high, unix.RWF_NOWAIT)
+	}
+	if asked := min(len(p), maxCached); errno == 0 || errno == unix.EAGAIN {
+		if is := errno != 0 || int(n) < asked && n > 0 && !IsWhole(int(n), asked); is != uncached.Load() {
+			uncached.Store(is)
+		}
 	}
 	if errno != 0 {
 		return 0, errno
 	}
 	return int(n), nil
 }
+
+// uncached says that the last ReadCached did not find all that it asked for in the page cache.
+var uncached atomic.Bool
+
+// isRaw reports whether a read of size bytes is not reported to Go's scheduler.
+func isRaw(size int) bool { return size >= rawFrom && !knobs.Reported && !uncached.Load() }
 
 // DirentType is fileType for the type in a directory record, which is an inode's mode
 // without the lower 12 bits.

@@ -47,7 +47,7 @@ var DescriptorLimit = sync.OnceValue(func() uint64 {
 // of more than 1 MiB only after the next is made. unix.Mmap and unix.Munmap would hold a lock
 // for all mappings during the call, and Munmap takes longest.
 func AllocLarge(size int64) ([]byte, error) {
-	if size > math.MaxInt {
+	if size > math.MaxInt-largeSkew {
 		return nil, unix.ENOMEM
 	}
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+largeSkew), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -61,7 +61,7 @@ func AllocLarge(size int64) ([]byte, error) {
 	return b[largeSkew:], nil
 }
 
-const largeSkew = 16
+const largeSkew = 512 // as content.skew
 
 // hugeFrom is the size in bytes from which memory should have huge pages: freeing
 // 32 MiB in pages of 4 KiB takes some 10 ms, for which a run that is stopped waits.

@@ -139,8 +139,8 @@ func (r *Ring) at(offset uint32) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.rings[offset]))
 }
 
-// Room returns how many bytes a Read of n files can read of each.
-func (r *Ring) Room(n int) int { return len(r.bufs) / n &^ 63 }
+// Room returns how many bytes a Read of n files can read of each. It is a multiple of 512: see sys.IsWhole.
+func (r *Ring) Room(n int) int { return len(r.bufs) / n &^ 511 }
 
 // Read opens the files, at most depth, in the directory dirfd with flags and reads up to want
 // bytes of each, with the flags rwFlags of preadv2(2). It returns when all

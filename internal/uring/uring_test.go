@@ -223,3 +223,16 @@ func TestRingsShareNoMemory(t *testing.T) {
 		}
 	}
 }
+
+// A file's buffer begins at a multiple of 512, and all buffers fit.
+func TestRoom(t *testing.T) {
+	for _, size := range []int{1 << 20, 1<<20 + 100} {
+		r := &Ring{bufs: make([]byte, size)}
+		for n := 1; n <= 64; n++ {
+			room := r.Room(n)
+			if room%512 != 0 || n*room > size || (room+512)*n <= size {
+				t.Errorf("%d bytes for each of %d in %d", room, n, size)
+			}
+		}
+	}
+}
