@@ -39,6 +39,11 @@ func SaveAlways() (end func()) {
 	return func() { saveEvery = 30 * time.Second }
 }
 
+// SetIsStill sets the hook by which package watch says that nothing has happened to a file.
+func SetIsStill(opts *fileproc.Options, isStill func(rel string) bool) {
+	core.Hooks(opts).IsStill = isStill
+}
+
 // Boot makes the machine look started anew, as name, and sets the clock of saves ahead, until the function that it returns is called.
 func Boot(name string, ahead time.Duration) (end func()) {
 	oldBoot, oldClock := cachefile.ThisBoot, cachefile.Clock

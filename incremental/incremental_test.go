@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -419,18 +421,35 @@ func TestReplacedByALink(t *testing.T) {
 
 // TestOwnFiles: fn does not get the cache file, its lock and its temporary files if they are below root.
 func TestOwnFiles(t *testing.T) {
-	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.fileproc-tmp-1f=torn", "d/cache.tmp=3")
+	p := newProject(t, "d/a=1", "d/cache.locked=2", "d/cache=", "d/cache.fileproc-tmp-1f=torn", "d/cache.tmp=3", "d/.lock=4", "d/.fileproc-tmp-1=5", "cache=6", "d/e/cache.lock=7")
 	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
 		t.Chdir(p.root)
 		p.inc = incremental.Options[string]{File: "d/cache", Compare: compare}
 		for range 3 {
 			got, err := p.try(t.Context())
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2", "d/cache.tmp=3"}, got)
+			require.ElementsMatch(t, []string{"d/a=1", "d/cache.locked=2", "d/cache.tmp=3", "d/.lock=4", "d/.fileproc-tmp-1=5", "cache=6", "d/e/cache.lock=7"}, got)
 		}
 		require.Empty(t, p.calls)
 		require.FileExists(t, "d/cache")
 	}
+}
+
+// TestNoOwnFilesElsewhere: if the cache file is not below root, fn gets each file, whatever its name is.
+func TestNoOwnFilesElsewhere(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, ".lock=1", ".fileproc-tmp-1=2", "cache=3", "d/cache.lock=4")
+	p.calledFor(".fileproc-tmp-1", ".lock", "cache", "d/cache.lock")
+	p.calledFor()
+
+	p.inc.File, p.opts.FS = p.path("own"), os.DirFS(p.root) // nobody knows where the files of an FS are
+	p.root = "."
+	for _, n := range []int{4, 6} {
+		got, err := p.try(t.Context())
+		require.NoError(t, err)
+		require.Len(t, got, n)
+	}
+	require.Equal(t, []string{"own", "own.lock"}, p.calls)
 }
 
 // TestCacheByAnotherName: fn does not get the cache file through a link or by its second name either. It does get a copy.
@@ -457,15 +476,17 @@ func TestCacheByAnotherName(t *testing.T) {
 			var report fileproc.Report
 			p.opts.Report = &report
 			p.settle()
-			_, err = p.try(t.Context())
+			got, err := p.try(t.Context())
 			require.NoError(t, err)
 			if keeps, _ := fsinfo.KeepsTimes(p.root); size == fileproc.NoRead && !keeps {
 				continue
 			}
+			require.Len(t, got, 4)
+			require.NotContains(t, got, "")
 			require.Subset(t, p.calls, []string{"copy", "prefix"})
 			require.NotContains(t, p.calls, "second")
 			require.NotContains(t, p.calls, "link")
-			require.GreaterOrEqual(t, report.Unchanged, int64(2))
+			require.EqualValues(t, 4, report.Unchanged)
 		}
 	}
 }
@@ -759,6 +780,110 @@ incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareC
 	require.EqualError(t, err, "fileproc: fn is nil")
 	require.EqualError(t, incremental.ForEach(t.Context(), t.TempDir(), incremental.Options[struct{}]{File: inc.File}, fileproc.Options{}, nil), "fileproc: fn is nil")
 	require.NoFileExists(t, inc.File)
+}
+
+// TestBadOptionsChangeNothing: a run whose options are refused tells of no deletion, and leaves the Report as it is.
+func TestBadOptionsChangeNothing(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2")
+	p.run()
+	require.NoError(t, os.Remove(p.path("b")))
+	for _, opts := range []fileproc.Options{{ReadSize: -5}, {Workers: 1 << 17}, {Workers: math.MaxInt}, {Workers: -1}} {
+		for _, files := range []iter.Seq[string]{nil, slices.Values([]string{"b"})} {
+			opts.Report, opts.Files = &fileproc.Report{Found: 7}, files
+			p.opts = opts
+			got, err := p.try(t.Context())
+			require.ErrorContains(t, err, "fileproc: Options.")
+			require.Empty(t, got)
+			require.Empty(t, p.gone)
+			require.Equal(t, fileproc.Report{Found: 7}, *opts.Report)
+		}
+	}
+	p.opts = fileproc.Options{}
+	p.run()
+	require.Equal(t, []string{"b"}, p.gone)
+}
+
+// TestStoppedIsNoOutcome: a file for which fn has returned fs.SkipAll is processed again, although its type of result can be empty.
+func TestStoppedIsNoOutcome(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1")
+	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
+		inc := incremental.Options[struct{}]{File: p.inc.File, Compare: compare, Version: fmt.Sprint(compare)}
+		for range 2 {
+			calls := 0
+			require.NoError(t, incremental.ForEach(t.Context(), p.root, inc, fileproc.Options{}, func(*fileproc.File) error {
+				calls++
+				return fs.SkipAll
+			}))
+			require.Equal(t, 1, calls)
+		}
+	}
+}
+
+// TestBinaryFilesWhereContentIsCompared: the outcome of a binary file is not kept, because nothing has its content. So a file in its place
+// that is empty is processed.
+func TestBinaryFilesWhereContentIsCompared(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=x\x00y")
+	p.inc.Compare, p.opts.SkipBinary = incremental.CompareContent, true
+	for range 2 {
+		p.calledFor()
+		require.Equal(t, map[string]string{"a": incremental.Noted}, incremental.Kept(p.root, p.inc, p.opts))
+	}
+	p.write("a", "")
+	p.calledFor("a")
+}
+
+// TestMetadataOfAnFS: CompareMetadata compares the metadata of an FS too, and reads nothing that is unchanged. A file without a time
+// is never unchanged, nor is one of which nothing is known, however little its metadata says.
+func TestMetadataOfAnFS(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(-time.Hour)
+	files := fstest.MapFS{"a": {Data: []byte("1"), ModTime: long}, "timeless": {Data: []byte("2")}, "empty": {ModTime: time.Unix(0, 0)}}
+	var report fileproc.Report
+	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache"), Compare: incremental.CompareMetadata, Codec: incremental.Raw[string]()}
+	opts := fileproc.Options{FS: files, Workers: 1, Report: &report}
+	run := func(unchanged, bytes int) {
+		got, err := incremental.Process(t.Context(), ".", inc, opts, result)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"a=" + string(files["a"].Data), "timeless=2", "empty="}, got)
+		require.EqualValues(t, unchanged, report.Unchanged)
+		require.EqualValues(t, bytes, report.Bytes)
+	}
+	run(0, 2)
+	run(2, 1)
+	files["a"].Data = []byte("12")
+	run(1, 3)
+	inc.Compare = incremental.CompareAuto
+	run(0, 3)
+	run(3, 3)
+}
+
+// Flaky is a codec that cannot decode once in a while.
+type flaky struct{ fails *atomic.Int32 }
+
+func (f flaky) Append(b []byte, v string) ([]byte, error) { return append(b, v...), nil }
+func (f flaky) Decode(b []byte) (string, error) {
+	if f.fails.Add(-1) >= 0 {
+		return "", errors.New("not now")
+	}
+	return string(b), nil
+}
+
+// TestResultsThatCannotBeDecoded: if what is kept of a file cannot be decoded, fn is called.
+func TestResultsThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	for _, compare := range []incremental.Compare{incremental.CompareAuto, incremental.CompareContent} {
+		p := newProject(t, "a=1", "b=2")
+		fails := new(atomic.Int32)
+		p.inc.Compare, p.inc.Codec, p.opts.Workers, p.opts.Ordered = compare, flaky{fails}, 1, true
+		p.run()
+		fails.Store(1)
+		p.run()
+		require.Len(t, p.calls, 1)
+		p.calledFor()
+	}
 }
 
 // TestNotSaved: results are complete if the cache file cannot be written, and a file that is no cache is left alone.

@@ -3,6 +3,7 @@ package incremental_test
 import (
 	"io"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,4 +194,161 @@ func TestRecentNothingToCompare(t *testing.T) {
 	l.remove("b")
 	require.Empty(t, l.run("b"))
 	require.NotContains(t, incremental.Remembered(l.s), "b")
+}
+
+// TestRecentIsStill: an outcome for a young file stands without a look at the content if nothing has happened to the file, and its metadata
+// is the same. That says nothing where metadata is not compared, or cannot be.
+func TestRecentIsStill(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{ReadSize: fileproc.NoRead})
+		still := true
+		incremental.SetIsStill(&l.opts, func(rel string) bool { return still && rel == "a" })
+		l.open()
+		l.write("a", "1")
+		l.write("b", "2")
+		require.Equal(t, []string{"a= new", "b= new"}, l.run())
+		require.Equal(t, []string{"a= unchanged", "b= unchanged"}, l.run("a", "b"))
+		require.Equal(t, []string{"b"}, l.calls)
+		require.NoError(t, os.Chmod(l.path("a"), 0o700))
+		l.run("a")
+		require.Equal(t, []string{"a"}, l.calls)
+		l.run("a")
+		require.Empty(t, l.calls)
+		still = false
+		l.run("a")
+		require.Equal(t, []string{"a"}, l.calls)
+	})
+	m := newMemory(t, fileproc.Options{ReadSize: 1}, "a=12", "b=3")
+	incremental.SetIsStill(&m.opts, func(string) bool { return true })
+	m.open()
+	require.Equal(t, []string{"a=1 new", "b=3 new"}, m.run())
+	require.Equal(t, []string{"a=1 unchanged"}, m.run("a"))
+	require.Equal(t, []string{"a"}, m.calls)
+
+	m = newMemory(t, fileproc.Options{SkipBinary: true}, "a=1", "b=\x00")
+	m.inc.Compare = incremental.CompareMetadata
+	m.open()
+	for range 2 {
+		m.run()
+		require.Equal(t, []string{"a"}, m.calls, "it has no time")
+		require.Empty(t, m.unsettled(), "nor will it")
+	}
+	require.Equal(t, []string{"a"}, incremental.Remembered(m.s))
+}
+
+// TestRecentIsGoneMeanwhile: a file that fn removes has its result, and nothing is kept of it except that it was there.
+func TestRecentIsGoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{})
+		var err error
+		l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) { return string(f.Data()), os.Remove(l.path(f.Rel())) })
+		require.NoError(t, err)
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run())
+		require.Empty(t, incremental.Remembered(l.s))
+		require.NoError(t, l.s.Save(t.Context()))
+		require.Equal(t, map[string]string{"a": incremental.Noted}, incremental.Kept(l.root, l.inc, l.opts))
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+	})
+}
+
+// TestRecentWrittenForAMoment: if a file was changed while fn had it, equal content proves nothing: fn may have read the change.
+func TestRecentWrittenForAMoment(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{})
+		change := true
+		var err error
+		l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+			if change {
+				time.Sleep(time.Nanosecond)
+				l.write("a", "2")
+			}
+			text, err := os.ReadFile(l.path("a"))
+			return string(text), err
+		})
+		require.NoError(t, err)
+		l.write("a", "1")
+		require.Equal(t, []string{"a=2 new"}, l.run())
+		change = false
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 changed"}, l.run("a"))
+	})
+}
+
+// TestRecentIsNotUTF8: a session holds a result that JSON cannot keep.
+func TestRecentIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{}, "a=caf\xe9")
+		require.Equal(t, []string{"a=caf\xe9 new"}, l.run())
+		require.Equal(t, []string{"a=caf\xe9 unchanged"}, l.run("a"))
+		require.Empty(t, l.calls)
+		require.NoError(t, l.s.Close(t.Context()))
+		require.Equal(t, map[string]string{"a": incremental.Noted}, incremental.Kept(l.root, l.inc, l.opts))
+	})
+}
+
+// TestRecentFailsAfterItsReturn: a file that was deleted, is back and fails is noted again.
+func TestRecentFailsAfterItsReturn(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1")
+	require.Equal(t, []string{"a=1 new"}, l.run())
+	require.NoError(t, l.s.Close(t.Context()))
+	l.open()
+	require.Equal(t, []string{"a=1 unchanged"}, l.run())
+	l.remove("a")
+	require.Equal(t, []string{"a deleted"}, l.run("a"))
+	require.NoError(t, l.s.Save(t.Context()))
+	require.Empty(t, incremental.Kept(l.root, l.inc, l.opts))
+	l.write("a", "x?")
+	require.Empty(t, l.run("a"))
+	l.write("a", "x!")
+	require.Equal(t, []string{"a fails"}, l.run("a"))
+	require.NoError(t, l.s.Save(t.Context()))
+	require.Contains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
+}
+
+// TestRecentCannotBeDecoded: if the result of a young file cannot be decoded, fn is called.
+func TestRecentCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newUnopened(t, fileproc.Options{})
+		fails := new(atomic.Int32)
+		l.inc.Codec = flaky{fails}
+		l.open()
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run())
+		fails.Store(1)
+		require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+		require.Equal(t, []string{"a"}, l.calls)
+		l.run("a")
+		require.Empty(t, l.calls)
+	})
+}
+
+// TestRecentCacheFile: fn does not get the cache file by another name, also after a save has made it longer.
+func TestRecentCacheFile(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1")
+	l.run()
+	require.NoError(t, l.s.Save(t.Context()))
+	if err := os.Link(l.inc.File, l.path("second")); err != nil {
+		t.Skip("no hard links: ", err)
+	}
+	l.open()
+	require.Len(t, l.run(), 1)
+	for _, name := range []string{"b", "c"} {
+		l.write(name, "1")
+		require.Len(t, l.run(), 2+int(name[0]-'b'))
+		require.NotContains(t, l.calls, "second")
+		require.NoError(t, l.s.Save(t.Context()))
+	}
 }

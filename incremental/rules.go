@@ -67,7 +67,7 @@ func (r *rules) note(file string) {
 			dir, more = split(dir, to)
 			names = append(more, names...)
 			continue
-		case err == nil && os.SameFile(info, r.is): // root by another path, which differs in case or is that of a mount
+		case os.SameFile(info, r.is): // root by another path, which differs in case or is that of a mount
 			root = full
 		case isDir && isBelow && len(names) > 0 && r.onDir != nil:
 			r.onDir(rel)

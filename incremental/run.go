@@ -109,7 +109,8 @@ func (r *run[T]) load() {
 func (r *run[T]) inspectRoot() {
 	compare := r.inc.Compare
 	r.trust.compare, r.trust.root, r.own = compare, compare == CompareMetadata, ""
-	r.trust.others.Clear()
+	r.trust.others.Clear() // the number of a device that was mounted may be another one's by now
+	r.trust.last.Store(0)
 	if r.opts.FS == nil {
 		r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
 		keeps, _ := fsinfo.KeepsTimes(r.root) // the run itself fails if root is not there
@@ -264,9 +265,9 @@ func (r *run[T]) isCache(f *fileproc.File) bool {
 		return false
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	own, ownErr := os.Stat(r.store.Path)
-	return err == nil && ownErr == nil && os.SameFile(info, own)
+	info, _ := file.Stat()
+	own, _ := os.Stat(r.store.Path)
+	return os.SameFile(info, own) // false for nil
 }
 
 // fn returns the function that fileproc calls, nil if the caller's function is nil.
@@ -292,9 +293,8 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	}
 	rel := f.Rel()
 	id, keeps := r.look(f)
-	byContent := id.Content != noContent
-	if byContent || !r.asks || !r.trust.root { // else isUnchanged has looked f up
-		if rec, ok := r.lookup(w, f, 0); ok && byContent && rec.ID == id && r.take(w, f, rec) {
+	if id.Content != noContent { // else isUnchanged has looked f up, or nothing can be compared
+		if rec, _ := r.lookup(w, f, 0); rec.ID == id && r.take(w, f, rec) {
 			core.SetUnchanged(f)
 			return r.taken(w, f)
 		}
@@ -310,7 +310,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 	}
 	rec, kept := cachefile.Record{Path: rel, ID: id}, false
 	w.called = true
-	if rec.Result, rec.Outcome, v, err = r.callProcess(w, f, rel); err == nil || !errors.Is(err, fs.SkipAll) {
+	if rec.Result, rec.Outcome, v, err = r.callProcess(w, f, rel); !errors.Is(err, fs.SkipAll) {
 		if kept = keeps && r.keep(f, rec, sum); !keeps {
 			r.remember(f, rec, nil)
 		}
@@ -398,11 +398,11 @@ func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (ke
 		if err != nil {
 			return false
 		}
-		after, ok := identityOf(s)
+		after, _ := identityOf(s)
 		if rec.ID.BirthTime == 0 {
 			rec.ID.BirthTime = after.BirthTime // on Linux, the metadata of an open file has none
 		}
-		if !ok || after != rec.ID || !r.isSettled(after) {
+		if after != rec.ID || !r.isSettled(after) {
 			if after.Identity != rec.ID.Identity {
 				sum = nil
 			}
@@ -512,13 +512,10 @@ func (r *run[T]) giveReport() {
 // pathBelow returns the path of file relative to root, with slashes, or "" if file is not
 // below root. File is absolute and without links.
 func pathBelow(root, file string) string {
-	at, err := os.Stat(root)
-	if err != nil {
-		return ""
-	}
+	at, _ := os.Stat(root) // if it is nil, no directory is the same
 	rel := filepath.Base(file)
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && os.SameFile(info, at) {
+		if info, _ := os.Stat(dir); os.SameFile(info, at) {
 			return filepath.ToSlash(rel)
 		}
 		if dir == filepath.Dir(dir) {

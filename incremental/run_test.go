@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"context"
+	"errors"
 	html "html/template"
 	"math"
 	"os"
@@ -158,12 +159,135 @@ func TestKeepLooksAgain(t *testing.T) {
 		r.keep(f, cachefile.Record{Path: "same", ID: id}, nil)
 		id.Inode++
 		r.keep(f, cachefile.Record{Path: "other", ID: id}, nil)
+		id.Inode--
+		id.BirthTime = 1
+		r.keep(f, cachefile.Record{Path: "born at another time", ID: id}, nil)
 		return "", err
 	})
 	require.NoError(t, err)
 	require.NoError(t, r.store.Save(t.Context(), nil))
 	require.Contains(t, Kept(root, *r.inc, opts), "same")
-	require.NotContains(t, Kept(root, *r.inc, opts), "other")
+	require.Len(t, Kept(root, *r.inc, opts), 1)
+}
+
+// TestKeyHasWhatResultsDependOn: results of other options that change what fn gets, or what is made of it, are not used. Other options
+// change nothing.
+func TestKeyHasWhatResultsDependOn(t *testing.T) {
+	t.Parallel()
+	keyOf := func(root string, inc Options[string], opts fileproc.Options) [32]byte {
+		codec, err := codecOf(inc.Codec)
+		require.NoError(t, err)
+		return (&run[string]{root: root, inc: &inc, opts: opts, codec: codec}).key()
+	}
+	plain := keyOf("a", Options[string]{}, fileproc.Options{})
+	seen := map[[32]byte]int{plain: -1}
+	for i, c := range []struct {
+		root string
+		inc  Options[string]
+		opts fileproc.Options
+	}{
+		{root: "b"}, {root: "a", inc: Options[string]{Version: "1"}}, {root: "a", inc: Options[string]{Codec: Raw[string]()}}, {root: "a", opts: fileproc.Options{ReadSize: 1}},
+		{root: "a", opts: fileproc.Options{SkipBinary: true}}, {root: "a", opts: fileproc.Options{MaxFileSize: 1}}, {root: "a", opts: fileproc.Options{FS: os.DirFS(".")}},
+	} {
+		key := keyOf(c.root, c.inc, c.opts)
+		require.NotContains(t, seen, key, i)
+		seen[key] = i
+	}
+	require.Equal(t, plain, keyOf("a", Options[string]{File: "x", Compare: CompareContent}, fileproc.Options{Suffixes: []string{".md"}, Workers: 3, Ordered: true}))
+	require.NotEqual(t, plain, (&run[[]byte]{root: "a", inc: &Options[[]byte]{}, codec: JSON[[]byte]()}).key())
+}
+
+// TestLookWithoutMetadata: with CompareMetadata, a file whose metadata cannot be fetched is compared by nothing.
+func TestLookWithoutMetadata(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+	opts := fileproc.Options{Workers: 1}
+	r, err := begin(root, &Options[string]{File: filepath.Join(t.TempDir(), "cache"), Compare: CompareMetadata}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	_, err = fileproc.Process(t.Context(), root, fileproc.Options{Workers: 1, ReadSize: fileproc.NoRead}, func(f *fileproc.File) (string, error) {
+		require.NoError(t, os.Remove(filepath.Join(root, "a")))
+		_, err := f.Stat()
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.False(t, r.isUnchanged(&r.workers[0], f))
+		id, keeps := r.look(f)
+		require.Equal(t, cachefile.Identity{}, id)
+		require.False(t, keeps)
+		return "", nil
+	})
+	require.NoError(t, err)
+}
+
+// TestCopyIsNoCache: a file that begins as a cache file does is not the run's own. Nor is it if it can no longer be opened.
+func TestCopyIsNoCache(t *testing.T) {
+	t.Parallel()
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	opts := fileproc.Options{Workers: 1}
+	r, err := begin(root, &Options[string]{File: file}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	r.store.Add(0, cachefile.Record{Path: "a"})
+	require.NoError(t, r.store.Save(t.Context(), nil))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "copy"), text, 0o644))
+	_, err = fileproc.Process(t.Context(), root, fileproc.Options{Workers: 1}, func(f *fileproc.File) (string, error) {
+		require.True(t, cachefile.HasMagic(f.Data()))
+		require.False(t, r.isCache(f))
+		require.NoError(t, os.Rename(file, file+"2"))
+		require.False(t, r.isCache(f), "there is none")
+		require.NoError(t, os.Rename(file+"2", file))
+		require.NoError(t, os.Remove(filepath.Join(root, "copy")))
+		require.False(t, r.isCache(f))
+		return "", nil
+	})
+	require.NoError(t, err)
+}
+
+// TestWhatARunPrepares: with an FS, fileproc chooses the number of workers, and a run that compares content looks up no metadata.
+func TestWhatARunPrepares(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{0, 2} {
+		opts := fileproc.Options{FS: os.DirFS("."), Workers: workers}
+		_, err := begin(".", &Options[string]{File: filepath.Join(t.TempDir(), "cache")}, &opts, func(*fileproc.File) (string, error) { return "", nil })
+		require.NoError(t, err)
+		require.Equal(t, workers, opts.Workers)
+		require.Nil(t, core.Hooks(&opts).Unchanged)
+	}
+}
+
+// TestDeviceMayBeAnother: before a run over all files, a session forgets which devices it trusts: another file system may be mounted by
+// now, with the number of the one before.
+func TestDeviceMayBeAnother(t *testing.T) {
+	t.Parallel()
+	r := run[string]{root: t.TempDir(), inc: &Options[string]{File: filepath.Join(t.TempDir(), "cache")}, codec: JSON[string]()}
+	r.load()
+	r.trust.others.Store(uint64(7), true)
+	r.trust.last.Store(8)
+	r.inspectRoot()
+	_, ok := r.trust.others.Load(uint64(7))
+	require.False(t, ok)
+	require.Zero(t, r.trust.last.Load())
+}
+
+// Refusing is a codec that encodes text that it says it cannot encode.
+type refusing struct{ shift }
+
+func (c refusing) Append(b []byte, v string) ([]byte, error) {
+	return append(b, v...), errors.New("no " + v)
+}
+
+// TestFirstErrorOfACodec: what a codec does not encode is not kept, and the first error is reported.
+func TestFirstErrorOfACodec(t *testing.T) {
+	t.Parallel()
+	r, w := run[string]{codec: refusing{}}, workerState[string]{}
+	for _, text := range []string{"a", "b"} {
+		b, got, ok := r.encode(&w, text, text)
+		require.False(t, ok)
+		require.Equal(t, text, got)
+		require.Empty(t, b)
+	}
+	require.EqualError(t, r.encodeErr, "the result for a: no a")
+	require.Equal(t, 2, r.unencoded)
 }
 
 // TestClockSetBack: the result of a file with times in the future is not kept, although the run seems to have begun even later.

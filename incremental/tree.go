@@ -62,6 +62,9 @@ type treeDir struct {
 }
 
 func (d *treeDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if len(d.left) == 0 && n > 0 {
+		return nil, io.EOF
+	}
 	if n <= 0 || n > len(d.left) {
 		n = len(d.left)
 	}
@@ -70,9 +73,6 @@ func (d *treeDir) ReadDir(n int) ([]fs.DirEntry, error) {
 		all = append(all, e)
 	}
 	d.left = d.left[n:]
-	if n == 0 {
-		return nil, io.EOF
-	}
 	return all, nil
 }
 

@@ -65,6 +65,8 @@ func TestMountBelowRoot(t *testing.T) {
 	run(true)
 	require.Equal(t, 0, calls)
 	require.Equal(t, 0, read)
+	run(false) // nor the other way around
+	require.Equal(t, 1, calls)
 }
 
 // TestTrustNeedsALook: a run trusts a device only once it has opened a file there and so looked at its file system. The answer then
