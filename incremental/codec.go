@@ -40,7 +40,7 @@ func (c jsonCodec[T]) Append(b []byte, v T) ([]byte, error) {
 	switch {
 	case bytes.Contains(p, []byte(`\ufffd`)): // up to Go 1.26, the escape replaces a byte that is not UTF-8; a real U+FFFD is not escaped
 		err = errNotUTF8
-	case err == nil && bytes.Contains(p, []byte("\ufffd")): // from Go 1.27 on, a real U+FFFD, or one that replaces such a byte
+	case bytes.Contains(p, []byte("\ufffd")): // from Go 1.27 on, a real U+FFFD, or one that replaces such a byte
 		if w, e := c.Decode(p); e != nil || !reflect.DeepEqual(v, w) {
 			err = errNotUTF8
 		}
@@ -231,7 +231,7 @@ func isPlain(t reflect.Type) bool {
 	case reflect.Array:
 		return isPlain(t.Elem())
 	default:
-		return reflect.Bool <= k && k <= reflect.Complex128 || k == reflect.String
+		return k <= reflect.Complex128 || k == reflect.String
 	}
 }
 

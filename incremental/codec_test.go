@@ -109,6 +109,60 @@ func TestPlainTextOfJSON(t *testing.T) {
 	require.True(t, decodePlain([]byte("12"), &n))
 	require.False(t, decodePlain([]byte("x"), &n))
 	require.EqualValues(t, 12, n)
+	var i int
+	require.True(t, decodePlain([]byte("12"), &i))
+	require.False(t, decodePlain([]byte("x"), &i))
+	require.Equal(t, 12, i)
+	require.False(t, decodePlain([]byte("\"\x80\""), &text))
+}
+
+// TestShapeStays: if the text for a type were another one, no cache file of that type could be used any more.
+func TestShapeStays(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `.map[string][]int map[.string string].[]int slice of .int int`, shapeOf(reflect.TypeFor[map[string][]int]()))
+	require.Equal(t, `.struct { A *int8 "json:\"a\""; B [2]bool } struct{A "json:\"a\"" .*int8 ptr of .int8 int8;B "" .[2]bool array of .bool bool;}`, shapeOf(reflect.TypeFor[struct {
+		A *int8 `json:"a"`
+		B [2]bool
+	}]()))
+}
+
+// Lossy is a text that JSON always replaces.
+type lossy string
+
+func (l lossy) MarshalJSON() ([]byte, error) { return []byte("\"\ufffd\""), nil }
+
+// Odd is a number that JSON encodes as a text.
+type odd int
+
+func (odd) MarshalJSON() ([]byte, error) { return []byte("\"\ufffd\""), nil }
+
+// TestJSONReplaces: a result is not kept if what JSON makes of it has a replacement, and is another value or none at all.
+func TestJSONReplaces(t *testing.T) {
+	t.Parallel()
+	_, err := JSON[lossy]().Append(nil, "\xff")
+	require.Equal(t, errNotUTF8, err)
+	_, err = JSON[lossy]().Append(nil, "\ufffd")
+	require.NoError(t, err)
+	_, err = JSON[odd]().Append(nil, 1)
+	require.Equal(t, errNotUTF8, err)
+	_, err = JSON[chan int]().Append(nil, nil)
+	require.ErrorContains(t, err, "unsupported")
+}
+
+// TestDefaultCodec: results without content take no space, unless the caller says how to encode them.
+func TestDefaultCodec(t *testing.T) {
+	t.Parallel()
+	codec, err := codecOf[struct{}](nil)
+	require.NoError(t, err)
+	require.Equal(t, nothing[struct{}]{}, codec)
+	codec, err = codecOf(JSON[struct{}]())
+	require.NoError(t, err)
+	require.Equal(t, JSON[struct{}](), codec)
+	_, err = codecOf(Gob[struct{ a int }]())
+	require.NoError(t, err)
+	_, err = codecOf(JSON[struct{ a int }]())
+	require.ErrorContains(t, err, "export it")
+	_ = struct{ a int }{}.a
 }
 
 // TestGobSaysWhatIsWrong: Gob returns an error for a value that cannot be encoded, and for bytes that Gob has not made.

@@ -211,10 +211,8 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}
 	}
-	all, err := fileproc.Process(ctx, ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
-	if err != nil { // a cancel: the options are those of the run, which were valid
-		return nil
-	}
+	// An error is that of ctx: the options are those of the run, which were valid.
+	all, _ := fileproc.Process(ctx, ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }
 

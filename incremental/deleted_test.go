@@ -617,3 +617,89 @@ func TestSourceOfChangesBehindALinkOfAnFS(t *testing.T) {
 	given("link/")
 	require.Equal(t, []string{"link/a"}, p.gone)
 }
+
+// TestGoneBesideAMarkerThatCannotBeRead: a file in SkipMarked marks its directory also if it cannot be read, so that no file there is
+// selected, whether it exists or not. An ignore file that cannot be read ignores nothing.
+func TestGoneBesideAMarkerThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	files := failingFS{fstest.MapFS{"a": {Data: []byte("1")}, "d/b": {Data: []byte("2")}, "e/c": {Data: []byte("3")}}, map[string]error{}, map[string]error{}}
+	tree := files.ReadLinkFS.(fstest.MapFS)
+	var gone []string
+	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache"), Deleted: func(rel string) { gone = append(gone, rel) }}
+	opts := fileproc.Options{FS: files, SkipMarked: []string{"SKIP"}, IgnoreFiles: []string{".ignore"}, OnError: func(error) error { return nil }}
+	run := func() {
+		gone = nil
+		_, err := incremental.Process(t.Context(), ".", inc, opts, result)
+		require.NoError(t, err)
+	}
+	run()
+	delete(tree, "d/b")
+	delete(tree, "e/c")
+	tree["d/SKIP"], files.fails["d/SKIP"] = &fstest.MapFile{}, fs.ErrPermission
+	tree["e/.ignore"], files.fails["e/.ignore"] = &fstest.MapFile{Data: []byte("c")}, fs.ErrPermission
+	run()
+	require.Equal(t, []string{"e/c"}, gone)
+	delete(tree, "d/SKIP")
+	run()
+	require.Equal(t, []string{"d/b"}, gone)
+}
+
+// TestGoneWithIgnoreFilesElsewhere: ignore files outside root do not keep a run from telling what is gone.
+func TestGoneWithIgnoreFilesElsewhere(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a=1", "b=2", "c=3", "d=4")
+	p.run()
+	for name, rel := range map[string]string{filepath.Join(filepath.Dir(p.root), "none"): "a", "../none": "b", "conf/none": "c"} {
+		p.opts.IgnoreFiles = []string{name}
+		require.NoError(t, os.Remove(p.path(rel)))
+		p.run()
+		require.Equal(t, []string{rel}, p.gone, name)
+	}
+}
+
+// TestFilesWithADotAtTheirEnds: the dot at the end of a file's name belongs to the name.
+func TestFilesWithADotAtTheirEnds(t *testing.T) {
+	t.Parallel()
+	p := newProject(t, "a.=1", "b=2")
+	if _, err := os.Stat(p.path("a")); err == nil {
+		t.Skip("names end without dots here")
+	}
+	p.run()
+	require.NoError(t, os.Remove(p.path("a.")))
+	require.NoError(t, os.Remove(p.path("b")))
+	p.opts.Files = slices.Values([]string{"a."})
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"a."}, p.gone)
+}
+
+// TestRunOverNamesKeepsWhatLinksAre: after a run over all files that has followed links, a session's run over names leaves that in the cache
+// file: a file behind a link counts as existing for a run that is given its path.
+func TestRunOverNamesKeepsWhatLinksAre(t *testing.T) {
+	t.Parallel()
+	l := newUnopened(t, fileproc.Options{})
+	outside := t.TempDir()
+	testtree.Make(t, l.root, "b=2")
+	testtree.Make(t, outside, "a=1")
+	testtree.Symlink(t, outside, filepath.Join(l.root, "link"))
+	l.inc.Compare = incremental.CompareContent
+	var gone []string
+	inc, opts := l.inc, fileproc.Options{Symlinks: fileproc.SymlinksFollow, SymlinksOutside: true, OnError: func(error) error { return nil }}
+	inc.Deleted = func(rel string) { gone = append(gone, rel) }
+	run := func(names ...string) {
+		if opts.Files = nil; names != nil {
+			opts.Files = slices.Values(names)
+		}
+		_, err := incremental.Process(t.Context(), l.root, inc, opts, result)
+		require.NoError(t, err)
+	}
+	run()
+	require.Contains(t, incremental.Kept(l.root, inc, opts), "link/a")
+	l.open()
+	l.write("b", "two")
+	require.Equal(t, []string{"b=two changed"}, l.run("b"))
+	require.NoError(t, l.s.Close(t.Context()))
+	opts.Symlinks, opts.SymlinksOutside = fileproc.SymlinksSkip, false
+	run("b", "link/")
+	require.Empty(t, gone, "it is there")
+}

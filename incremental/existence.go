@@ -204,9 +204,8 @@ func (e *existence) addReal(t tree, names []string, suffix string) {
 			if err != nil || name == dotGit || !e.isFile(info.Mode()) {
 				continue
 			}
-			if text, err := e.read(rel); err == nil {
-				t.add(rel+suffix, string(text))
-			}
+			text, _ := e.read(rel) // a file that cannot be read ignores nothing, and marks its directory
+			t.add(rel+suffix, string(text))
 		}
 	}
 }

@@ -71,9 +71,18 @@ type workerState[T any] struct {
 	_         [64]byte  // workers do not share cache lines
 }
 
-// begin loads the cache file and sets in opts what the run needs. It returns one
-// error that lists all mistakes in inc.
+// begin is newRun for a run of its own, not for a session.
 func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
+	r, err := newRun(root, inc, opts, fn)
+	if err == nil && opts.Files == nil {
+		r.store.Links = uint64(opts.Symlinks)
+	}
+	return r, err
+}
+
+// newRun loads the cache file and sets in opts what the run needs. It returns one
+// error that lists all mistakes in inc.
+func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
 	codec, err := codecOf(inc.Codec)
 	if inc.File == "" {
 		err = errors.Join(err, errors.New("incremental: Options.File is empty"))
@@ -137,9 +146,6 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 	}
 	if opts.SkipBinary {
 		hooks.OnBinary = r.onBinary
-	}
-	if opts.Files == nil {
-		r.store.Links = uint64(opts.Symlinks)
 	}
 	r.gone = deletions{root: r.root, opts: &r.opts, store: r.store, tell: inc.Deleted}
 	if opts.Files != nil && inc.Deleted != nil {

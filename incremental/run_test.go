@@ -120,6 +120,12 @@ func TestCodecsAreToldApart(t *testing.T) {
 	require.NotEqual(t, nameOf(nested{}), nameOf(v))
 	v.Level[1].A = 1
 	require.NotEqual(t, nameOf(nested{Name: "a"}), nameOf(v))
+	type flags struct {
+		Bool    bool
+		Complex complex128
+	}
+	require.NotEqual(t, nameOf(flags{}), nameOf(flags{Bool: true}))
+	require.NotEqual(t, nameOf(flags{}), nameOf(flags{Complex: 1}))
 	type state struct{ p [1]*int }
 	require.Equal(t, nameOf(state{[1]*int{new(int)}}), nameOf(state{}), "it differs from run to run")
 	require.Equal(t, nameOf(&nested{}), nameOf(&v), "it may count its calls")

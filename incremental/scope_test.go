@@ -171,3 +171,14 @@ func TestScopeOfWhatCannotBeLookedUp(t *testing.T) {
 	l.hidden["a"] = syscall.ENOTDIR
 	require.Equal(t, []string{"a deleted"}, l.run("a"))
 }
+
+// TestScopeBelowAFile: a name below a file leads nowhere, and is no reason to look at all files.
+func TestScopeBelowAFile(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2")
+	require.Len(t, l.run(), 2)
+	require.Empty(t, l.run("a/x", "a/x/y"))
+	require.NoError(t, os.RemoveAll(l.path("d")))
+	l.write("d", "3")
+	require.Equal(t, []string{"d/b deleted"}, l.run("d/b"))
+}

@@ -157,7 +157,7 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 	}
 	inc.Deleted = nil
 	runOpts := opts
-	r, err := begin(root, &inc, &runOpts, fn)
+	r, err := newRun(root, &inc, &runOpts, fn)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,9 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	r.saved.Store(0)
 	r.report = fileproc.Report{}
 	sc.limit(&opts)
-	links := r.store.Links
+	if sc.all {
+		r.store.Links = uint64(opts.Symlinks)
+	}
 	if onError := opts.OnError; onError != nil {
 		opts.OnError = func(err error) error { // the calls come one at a time
 			if s.isNews(sc, err) {
@@ -248,9 +250,6 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		core.Hooks(&opts).OnRule = s.rules.note
 	}
 	r.prepare(&opts)
-	if !sc.all {
-		r.store.Links = links
-	}
 	completed := true
 	for it, err := range fileproc.Stream(ctx, r.root, opts, s.visit) {
 		if f := (*fileproc.Failure)(nil); errors.As(err, &f) {

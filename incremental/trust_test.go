@@ -90,8 +90,17 @@ func TestTrustNeedsALook(t *testing.T) {
 		s.Device++
 		require.False(t, known.of(s, f), "of this device nothing is known")
 		require.False(t, (&trust{compare: CompareAuto}).of(s, nil))
+		s.Device--
 		require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
 		require.True(t, unknown.of(s, f), "that said nothing about the device")
+		s.Device += 2
+		require.True(t, unknown.of(s, f))
+		require.NoError(t, os.Remove(filepath.Join(root, "a")))
+		require.True(t, unknown.of(s, f))
+		s.Device -= 2
+		require.True(t, unknown.of(s, f), "the answer for the device before still holds")
+		s.Device++
+		require.False(t, unknown.of(s, f))
 		return true, nil
 	})
 	require.NoError(t, err)
