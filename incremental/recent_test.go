@@ -108,6 +108,18 @@ func TestRecentIsForgotten(t *testing.T) {
 		require.Contains(t, l.unsettled(), "c")
 		require.Equal(t, []string{"c"}, incremental.Remembered(l.s))
 
+		require.NoError(t, os.Remove(l.path("c"))) // a run over all files, or over a directory, meets no trace of it
+		require.Empty(t, l.run())
+		require.Empty(t, incremental.Remembered(l.s))
+		l.write("d/e/b", "skipped?")
+		l.write("d/e/c", "skipped?")
+		require.Empty(t, l.run())
+		require.NoError(t, os.Remove(l.path("d/e/b")))
+		require.Empty(t, l.run("d"))
+		require.Equal(t, []string{"d/e/c"}, incremental.Remembered(l.s))
+		require.NoError(t, os.RemoveAll(l.path("d")))
+		require.Empty(t, l.run())
+
 		l.opts.SkipMarked = []string{"SKIP"} // what is left out now
 		l.open()
 		l.write("d/b", "skipped?")

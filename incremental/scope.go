@@ -28,6 +28,7 @@ type scope struct {
 	failures map[failureKey]failure // apart from the session's, which the loop reads meanwhile
 	failed   map[string]bool        // files
 	changed  map[string]bool        // paths at which something else is now
+	young    []string               // what was unsettled before
 	gone     int64                  // how many failures say only that a file is gone or replaced
 }
 

@@ -182,3 +182,14 @@ func TestScopeBelowAFile(t *testing.T) {
 	l.write("d", "3")
 	require.Equal(t, []string{"d/b deleted"}, l.run("d/b"))
 }
+
+// TestScopeWhereLinksAreFollowed: where a run may reach a file by several paths, it looks at all files, also for one name.
+func TestScopeWhereLinksAreFollowed(t *testing.T) {
+	t.Parallel()
+	for _, links := range []fileproc.Symlinks{fileproc.SymlinksFiles, fileproc.SymlinksFollow} {
+		l := newLive(t, fileproc.Options{Symlinks: links}, "a=1", "b=2")
+		require.Len(t, l.run(), 2)
+		l.write("b", "x")
+		require.Equal(t, []string{"a=1 unchanged", "b=x changed"}, l.run("a"))
+	}
+}

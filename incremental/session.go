@@ -291,7 +291,12 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 // merge takes in what the workers have found out, now that none of them runs.
 func (s *Session[T]) merge(sc *scope) {
 	r := s.r
-	maps.DeleteFunc(s.unsettled, func(rel string, _ time.Time) bool { return sc.has(rel) })
+	maps.DeleteFunc(s.unsettled, func(rel string, _ time.Time) bool {
+		if sc.has(rel) {
+			sc.young = append(sc.young, rel)
+		}
+		return sc.has(rel)
+	})
 	for i := range r.workers {
 		w := &r.workers[i]
 		for _, e := range w.recent {
@@ -484,6 +489,11 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	}
 	for rel := range sc.missing {
 		forget(rel)
+	}
+	for _, rel := range sc.young {
+		if _, isMet := s.unsettled[rel]; !isMet && there.hasFile(rel) == no {
+			forget(rel)
+		}
 	}
 	for rel := range s.unsettled {
 		if isIn(sc.missing, rel) {
