@@ -1097,6 +1097,10 @@ func TestSessionDeletionsAreInOrder(t *testing.T) {
 			require.Equal(t, cmp.Compare(i, j), incremental.ComparePaths(a, b), "%q %q", a, b)
 		}
 	}
+	for _, longer := range []string{"a/b", "ab", "a!"} {
+		require.Equal(t, -1, incremental.ComparePaths("a", longer), longer)
+		require.Equal(t, 1, incremental.ComparePaths(longer, "a"), longer)
+	}
 }
 
 // TestSessionDoesOneThingAtATime: in the loop over a run, no other run, save or close is begun.
@@ -1262,4 +1266,21 @@ func TestSessionRootBehindALink(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "far/root/.c/rules"), []byte("a\n"), 0o644))
 		require.Equal(t, []string{"a deleted"}, l.run(".c/rules"))
 	})
+}
+
+// TestSessionRootIsAFile: if root is a file that cannot be read, that is a failure of root, and no file of that name is known.
+func TestSessionRootIsAFile(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1")
+	l.root = "a"
+	l.fails["a"] = syscall.EIO
+	l.open()
+	for _, want := range [][]string{{". fails"}, {}} {
+		require.Equal(t, want, l.run())
+		counted, _ := incremental.Known(l.s)
+		require.Zero(t, counted)
+	}
+	require.Equal(t, []string{"."}, slices.Collect(maps.Keys(maps.Collect(l.s.Failed()))))
+	clear(l.fails)
+	require.Len(t, l.run(), 1)
 }
