@@ -949,6 +949,35 @@ func TestDanglingLink(t *testing.T) {
 	require.NotZero(t, info.Mode()&os.ModeSymlink)
 }
 
+// A path is resolved to an absolute one without links, whether the file exists or not.
+func TestResolve(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	t.Chdir(dir)
+	testtree.Make(t, dir, "real/deep/", "real/there=1")
+	for link, target := range map[string]string{"way": "real/deep", "to-there": "way/../there", "to-none": filepath.Join(dir, "way", "..", "none"), "first": "to-none", "loop": "loop"} {
+		testtree.Symlink(t, filepath.FromSlash(target), filepath.Join(dir, link))
+	}
+	for name, want := range map[string]string{
+		"none": "none", "real/there": "real/there", "way/none": "real/deep/none", "to-there": "real/there", "to-none": "none", "first": "none", "way/x/../none": "real/deep/none",
+		"not/there": "not/there", "loop": "loop", ".": ".",
+	} {
+		want = filepath.Join(dir, filepath.FromSlash(want))
+		if name == "to-none" || name == "first" {
+			want = filepath.Join(dir, "none") // Join has cleaned its target
+		}
+		require.Equal(t, want, resolve(filepath.FromSlash(name)), name)
+		require.Equal(t, want, resolve(filepath.Join(dir, filepath.FromSlash(name))), name)
+	}
+	last := "many0"
+	for i := range maxLinks {
+		last = fmt.Sprint("many", i+1)
+		testtree.Symlink(t, fmt.Sprint("many", i), filepath.Join(dir, last))
+	}
+	require.Equal(t, filepath.Join(dir, "many0"), resolve(fmt.Sprint("many", maxLinks-1)))
+	require.Equal(t, filepath.Join(dir, last), resolve(last), "one link more than the system follows")
+}
+
 // A cache is private; the caller may make it less so, and a new snapshot keeps that.
 func TestMode(t *testing.T) {
 	t.Parallel()
@@ -966,6 +995,29 @@ func TestMode(t *testing.T) {
 	}
 }
 
+// What is no regular file is not used as a lock. A link to a file that is not there is one of these.
+func TestOddLock(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cache")
+	for _, name := range []string{"directory", "link"} {
+		if name == "directory" {
+			require.NoError(t, os.Mkdir(file+lockSuffix, 0o755))
+		} else {
+			testtree.Symlink(t, "none", file+lockSuffix)
+		}
+		unlock, locked, err := lock(t.Context(), file)
+		require.ErrorIs(t, err, errNotRegular, name)
+		require.ErrorContains(t, err, file+lockSuffix)
+		require.False(t, locked)
+		require.Nil(t, unlock)
+		require.NoError(t, os.Remove(file+lockSuffix))
+	}
+	require.NoFileExists(t, filepath.Join(filepath.Dir(file), "none"))
+	_, locked, err := lock(t.Context(), filepath.Join(file, "in a directory that is not there"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.False(t, locked)
+}
+
 func TestLockHeld(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	s := mustLoad(t, file)
@@ -979,6 +1031,12 @@ func TestLockHeld(t *testing.T) {
 	err := s.save(nil)
 	require.ErrorContains(t, err, "another process holds "+s.Path+lockSuffix)
 	lockWait = time.Minute
+	ended, end := context.WithCancel(t.Context())
+	end()
+	unlock, locked, err := lock(ended, s.Path)
+	require.EqualError(t, err, "another process holds "+s.Path+lockSuffix)
+	require.False(t, locked)
+	require.Nil(t, unlock)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	require.ErrorContains(t, s.Save(ctx, nil), "another process holds ") // the wait ends with ctx

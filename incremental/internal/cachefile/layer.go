@@ -73,7 +73,7 @@ func (l *layer) block(i int) (b block) {
 		return block{}
 	}
 	data, n := l.data[at:end:end], last-first
-	samples := max(0, n-1) / sampleOf * sampleSize
+	samples := (n - 1) / sampleOf * sampleSize // 0 for an empty block, too
 	if uint64(len(data)) < uint64(n)*(entrySize+orderSize)+uint64(samples)+pathLen {
 		return block{}
 	}
@@ -226,7 +226,7 @@ func lowerBound(n int, key uint64, keyOf func(int) uint64) int {
 	lo, hi := 0, n-1 // the key at lo is below key, the key at hi is not
 	for step := 1; hi-lo > 1; step++ {
 		m := lo + (hi-lo)/2
-		if step%3 != 0 && below < above {
+		if step%3 != 0 {
 			m = lo + int(float64(key-below)/float64(above-below)*float64(hi-lo))
 			m = min(max(m, lo+1), hi-1)
 		}

@@ -81,10 +81,10 @@ const (
 	maxRecordHead = entrySize + 12 + 8 + 8 + 16 + 3 + 5
 )
 
-// appendEntry appends the tail of a record to tails, and returns its fixed part too.
+// appendEntry appends the tail of a record to tails, and returns its fixed part too, without where the tail begins.
 func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result []byte) ([entrySize]byte, []byte) {
 	le := binary.LittleEndian
-	flags, at := byte(outcome), uint64(len(tails))
+	flags := byte(outcome)
 	fits := func(flag byte, ok bool) bool {
 		if !ok {
 			flags |= flag
@@ -117,7 +117,6 @@ func appendEntry(tails []byte, name []byte, id Identity, outcome Outcome, result
 	le.PutUint32(fixed[24:], size)
 	le.PutUint16(fixed[32:], mode)
 	fixed[34] = flags
-	putTail(fixed[:], at)
 	return fixed, tails
 }
 
@@ -190,7 +189,6 @@ func length(b []byte, most uint64) (n, size int) {
 func appendRecord(b []byte, r Record) []byte {
 	start := len(b)
 	fixed, b := appendEntry(append(b, make([]byte, entrySize)...), []byte(r.Path), r.ID, r.Outcome, r.Result)
-	putTail(fixed[:], 0)
 	copy(b[start:], fixed[:])
 	return b
 }
