@@ -91,6 +91,34 @@ func TestDirectoriesComeWithTheirContents(t *testing.T) {
 	require.Contains(t, take(t, s), "d/")
 }
 
+// TestPending: maxHints hints wait for Take, which gives each once. Ready has a value once there are some, however many are added.
+func TestPending(t *testing.T) {
+	s := &Source{pending: newPending()}
+	isReady := func() bool {
+		select {
+		case <-s.Ready():
+			return true
+		default:
+			return false
+		}
+	}
+	require.False(t, isReady())
+	for i := range maxHints {
+		s.pending.add(strconv.Itoa(i), false)
+	}
+	require.True(t, isReady())
+	require.False(t, isReady())
+	require.Len(t, s.Take(), maxHints)
+	require.Empty(t, s.Take())
+	s.pending.add("d", false)
+	require.True(t, isReady())
+	for range 2 {
+		s.pending.add("d", true)
+		s.pending.add("d", false)
+	}
+	require.Equal(t, []Hint{{"d", true}}, s.Take())
+}
+
 // TestManyHintsAreOne: at most maxHints hints wait for Take. One about root replaces more.
 func TestManyHintsAreOne(t *testing.T) {
 	p := newPending()

@@ -393,6 +393,20 @@ func TestOtherDirectory(t *testing.T) {
 	require.Nil(t, s.find("d", false).twin)
 }
 
+// TestAddedTwice: Add of a directory that is watched leaves its watch as it is.
+func TestAddedTwice(t *testing.T) {
+	s, root := open(t, "d")
+	n := kernelWatches(t, s)
+	for range 2 {
+		require.NoError(t, s.Add("d"))
+		require.NoError(t, s.Add("."))
+		require.Equal(t, n, kernelWatches(t, s))
+		require.Empty(t, take(t, s))
+		require.NoError(t, os.WriteFile(root+"/d/f", nil, 0o644))
+		require.Equal(t, []string{"d/f"}, take(t, s))
+	}
+}
+
 // TestBehindLink: a directory to which only a link leads is watched by the path of the link.
 func TestBehindLink(t *testing.T) {
 	leavesNoFile(t)
