@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand"
 	"os"
 	"path"
@@ -1041,4 +1042,301 @@ func TestFirmWhenItBegan(t *testing.T) {
 			require.Zero(t, c.Stats().Files.Entries)
 		})
 	}
+}
+
+// TestInvalidateOneName: a name that is invalidated is forgotten as a file, as a directory with its listing, and in the listing above it, and
+// nothing else is.
+func TestInvalidateOneName(t *testing.T) {
+	m := newMemFS(map[string]string{"d/e/f": "x", "d/g": "y"})
+	c := newFS(t, m, Options{Trust: Forever})
+	calls := func() (made []string) {
+		m.setFault(func(op, name string) error {
+			if op != "read" {
+				made = append(made, op+" "+name)
+			}
+			return nil
+		})
+		defer m.setFault(nil)
+		for _, dir := range []string{".", "d", "d/e"} {
+			_, err := c.ReadDir(dir)
+			require.NoError(t, err)
+			_, err = c.Stat(dir)
+			require.NoError(t, err)
+		}
+		for _, name := range []string{"d/e/f", "d/g"} {
+			_, err := c.Stat(name)
+			require.NoError(t, err)
+			readFile(t, c, name)
+		}
+		return made
+	}
+	listing := func(dir string) []string { return []string{"open " + dir, "stat " + dir} } // the second proves that it has not changed
+	calls()
+	require.Empty(t, calls())
+	require.Zero(t, c.Invalidate("d"))
+	require.Equal(t, append(listing("."), append(listing("d"), "stat d")...), calls())
+	require.Equal(t, 1, c.Invalidate("d/g"))
+	require.Equal(t, append(listing("d"), "stat d/g", "open d/g", "stat d/g"), calls())
+	require.Equal(t, 1, c.Invalidate("d/e/"))
+	require.Equal(t, append(listing("d"), append(listing("d/e"), "stat d/e", "stat d/e/f", "open d/e/f", "stat d/e/f")...), calls())
+}
+
+// TestMetadataIsCounted: a listing counts as its name, its entries and their names; metadata as its name.
+func TestMetadataIsCounted(t *testing.T) {
+	m := newMemFS(map[string]string{"dir/a": "", "dir/bcd": ""})
+	c := newFS(t, m, Options{Trust: Forever})
+	_, err := c.Stat("dir/a")
+	require.NoError(t, err)
+	stat := int64(len("dir/a") + entryOverhead)
+	require.Equal(t, stat, c.Stats().Metadata.Bytes)
+	_, err = c.ReadDir("dir")
+	require.NoError(t, err)
+	require.Equal(t, stat+int64(len("dir")+entryOverhead+2*dirEntryMemory+2*(1+3)+2*len("dir")), c.Stats().Metadata.Bytes)
+}
+
+// TestNames says which names are below a directory, and by which name the cache knows a file.
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		name, prefix string
+		want         bool
+	}{{"a", ".", true}, {".", ".", true}, {"a", "a", true}, {"a/b", "a", true}, {"a/b/c", "a", true}, {"ab", "a", false}, {"a", "a/b", false}, {"b/b", "a", false}, {"a.b", "a", false}, {".", "a", false}} {
+		require.Equal(t, tt.want, below(tt.name, tt.prefix), "%+v", tt)
+	}
+	for name, want := range map[string]string{"": ".", "/": ".", ".": ".", "a": "a", "/a/": "a", "a//b": "a/b", "./a": "a", "a/../b": "b", "../a": "a", "..": "."} {
+		require.Equal(t, want, clean(name), "%q", name)
+	}
+}
+
+// TestOptionsAtTheirBounds: WriteBack may use all of MaxBytes, and by default a quarter.
+func TestOptionsAtTheirBounds(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, MaxBytes: 1000, MaxDirtyBytes: 1000, Shards: 1})
+	require.Zero(t, c.data.maxCost())
+	c = newFS(t, m, Options{Store: m, Write: WriteBack, MaxBytes: 1000, Shards: 1})
+	require.EqualValues(t, 750, c.data.maxCost())
+	c = newFS(t, m, Options{MaxMetaBytes: 100, MaxBytes: 1000, MaxEntries: 3, Shards: 1})
+	require.EqualValues(t, 1000, c.data.maxCost())
+	require.EqualValues(t, 100, c.meta.maxCost())
+	require.Equal(t, 3, c.data.shards[0].maxEntries)
+	require.Equal(t, math.MaxInt, c.meta.shards[0].maxEntries)
+	c = newFS(t, m, Options{Shards: 1})
+	require.EqualValues(t, defaultMaxBytes, c.data.maxCost())
+	require.EqualValues(t, defaultMaxMetaBytes, c.meta.maxCost())
+	require.Equal(t, math.MaxInt, c.data.shards[0].maxEntries)
+	for _, opts := range []Options{{}, {MaxBytes: 1, MaxEntries: 1, MaxFileSize: 1, MaxMetaBytes: 1, TTL: 1, Trust: 1, Shards: 1, Policy: TTL}, {Policy: Hybrid, Write: WriteBack}} {
+		require.NoError(t, opts.validate())
+	}
+	for name, opts := range map[string]Options{"MaxBytes is negative": {MaxBytes: -1}, "FlushWorkers is negative": {Write: WriteBack, FlushWorkers: -1}, "Policy 4 is unknown": {Policy: 4}, "Policy -1 is unknown": {Policy: -1},
+		"Policy TTL needs": {Policy: TTL}, "Write 3 is unknown": {Write: 3}, "Write -1 is unknown": {Write: -1}, "are for WriteBack": {FlushWorkers: 2}, "is more than MaxBytes": {Write: WriteBack, MaxBytes: 1, MaxDirtyBytes: 2}} {
+		require.ErrorContains(t, opts.validate(), name)
+	}
+	var counts Counts
+	require.Zero(t, counts.HitRate())
+}
+
+// A stutter is a reader that gives nothing for some reads before each byte.
+type stutter struct {
+	pause, paused int
+	text          string
+	read          int // bytes that were asked for
+}
+
+func (s *stutter) Read(p []byte) (int, error) {
+	s.read += len(p)
+	switch {
+	case s.text == "":
+		return 0, io.EOF
+	case s.paused < s.pause:
+		s.paused++
+		return 0, nil
+	}
+	s.paused = 0
+	p[0], s.text = s.text[0], s.text[1:]
+	return 1, nil
+}
+
+// TestReadAllOfAStutter: a file may give nothing for 99 reads in a row, however often.
+func TestReadAllOfAStutter(t *testing.T) {
+	for _, size := range []int64{0, 2, 3, 10} {
+		data, err := readAll(&stutter{pause: 99, text: "abc"}, size, 100)
+		require.NoError(t, err)
+		require.Equal(t, "abc", string(data))
+		_, err = readAll(&stutter{pause: 100, text: "abc"}, size, 100)
+		require.Equal(t, io.ErrNoProgress, err)
+	}
+	s := &stutter{text: strings.Repeat("x", 50)}
+	_, err := readAll(s, 10, 20)
+	require.Equal(t, errLonger, err)
+	require.Len(t, s.text, 29, "a byte more than the limit shows that it is longer")
+	for _, size := range []int64{-1, 0, 1, 600, 5000} {
+		r := &countedReader{}
+		_, err := readAll(r, size, 1000)
+		require.Equal(t, errLonger, err)
+		require.Equal(t, 1001, r.read, "size %d", size)
+	}
+}
+
+// A countedReader has no end, and counts what it gives.
+type countedReader struct{ read int }
+
+func (r *countedReader) Read(p []byte) (int, error) { r.read += len(p); return len(p), nil }
+
+// TestFileOfTheLargestSize: a file that just fits is cached, and one of a byte more is not.
+func TestFileOfTheLargestSize(t *testing.T) {
+	for _, opts := range []Options{{MaxFileSize: 1024}, {MaxBytes: 1024 + entryOverhead + 1, Shards: 1}} {
+		for _, more := range []int{0, 1} {
+			m := newMemFS(map[string]string{"f": strings.Repeat("x", 1024+more)})
+			c := newFS(t, m, opts)
+			readFile(t, c, "f")
+			require.EqualValues(t, 1-more, c.Stats().Files.Entries)
+			if more == 0 {
+				snapshot := snapshotOf(t, m, opts, "f")
+				c.Clear()
+				n, err := c.readSnapshot(bytes.NewReader(snapshot))
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+				c.Clear()
+				require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
+			}
+		}
+	}
+}
+
+// A plain source has files without ReadDir, and lists directories by itself.
+type plainFS struct{ *memFS }
+
+func (p plainFS) Open(name string) (fs.File, error) {
+	f, err := p.memFS.Open(name)
+	return struct{ fs.File }{f}, err
+}
+
+func (p plainFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := p.step("readdir", name); err != nil {
+		return nil, err
+	}
+	f, err := p.memFS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.(fs.ReadDirFile).ReadDir(-1)
+}
+
+// TestListingsThatFail: a listing that fails is an error and is not kept, and a file has none.
+func TestListingsThatFail(t *testing.T) {
+	for _, trust := range []time.Duration{0, Forever} {
+		m := newMemFS(map[string]string{"d/b": "", "d/a": "", "f": "x"})
+		c := newFS(t, plainFS{m}, Options{Trust: trust})
+		for _, op := range []string{"open", "readdir"} {
+			m.failing(op)
+			_, err := c.ReadDir("d")
+			require.ErrorIs(t, err, errStore, op)
+			require.Zero(t, c.Stats().Metadata.Entries)
+		}
+		m.setFault(nil)
+		entries, err := c.ReadDir("d")
+		require.NoError(t, err)
+		require.Len(t, entries, 2)
+		require.Equal(t, "a", entries[0].Name())
+		for range 2 {
+			_, err = c.ReadDir("f")
+			require.ErrorContains(t, err, "readdir f: not a directory")
+		}
+		require.EqualValues(t, 1, c.Stats().Metadata.Entries)
+		_, err = c.ReadDir("none")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
+// TestEntriesOfAListing: an entry gives its name, its type and the metadata that its file has now.
+func TestEntriesOfAListing(t *testing.T) {
+	m := newMemFS(map[string]string{"d/e/f": "", "d/f": "123"})
+	entries, err := newFS(t, m, Options{}).ReadDir("d")
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.True(t, entries[0].IsDir())
+	require.Equal(t, fs.ModeDir, entries[0].Type())
+	require.False(t, entries[1].IsDir())
+	m.put("d/f", "12345")
+	info, err := entries[1].Info()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, info.Size())
+	require.Equal(t, "f", info.Name())
+}
+
+// TestBadNamesStayHere: a name that is none of an FS is refused before the source is called: not all sources look at names.
+func TestBadNamesStayHere(t *testing.T) {
+	m := newMemFS(map[string]string{"f": ""})
+	c := newFS(t, careless{m, t}, Options{Store: m})
+	for _, name := range []string{"", "/f", "../f", "d//f", "f/"} {
+		for op, call := range map[string]func() error{
+			"open":     func() error { _, err := c.Open(name); return err },
+			"read":     func() error { _, err := c.View(name); return err },
+			"stat":     func() error { _, err := c.Stat(name); return err },
+			"lstat":    func() error { _, err := c.Lstat(name); return err },
+			"readlink": func() error { _, err := c.ReadLink(name); return err },
+			"readdir":  func() error { _, err := c.ReadDir(name); return err },
+		} {
+			require.Equal(t, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}, call())
+		}
+		_, err := c.ReadFile(name)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+	}
+	require.Zero(t, m.opens.Load()+m.stats.Load())
+}
+
+// TestStatErrors: metadata that cannot be had is an error and is not kept. With Trust it has the TTL of its name.
+func TestStatErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "x"})
+		c := newFS(t, m, Options{Trust: Forever, TTLOf: func(string, fs.FileInfo) time.Duration { return time.Minute }})
+		m.failing("stat")
+		_, err := c.Stat("f")
+		require.ErrorIs(t, err, errStore)
+		m.setFault(nil)
+		for range 2 {
+			_, err = c.Stat("f")
+			require.NoError(t, err)
+			_, err = c.ReadDir(".")
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 2, c.Stats().Metadata.Entries)
+		require.EqualValues(t, 2, c.Stats().Metadata.Hits)
+		time.Sleep(time.Minute)
+		require.Zero(t, c.Stats().Metadata.Entries)
+	})
+}
+
+// TestJoinedLoadWithoutProof: a call that waits for an earlier load does not get content that is not known to be whole, though the file has not changed.
+func TestJoinedLoadWithoutProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "x"})
+		m.files["f"].lies = 1
+		m.setFault(func(op, _ string) error {
+			if op == "open" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		c := newFS(t, m, Options{})
+		go c.ReadFile("f")
+		synctest.Wait()
+		require.Equal(t, "x", readFile(t, c, "f"))
+		require.EqualValues(t, 2, m.opens.Load())
+	})
+}
+
+// TestInvalidateOthersDuringALoad: invalidating other names during a load keeps its file in the cache.
+func TestInvalidateOthersDuringALoad(t *testing.T) {
+	m := newMemFS(map[string]string{"d/f": "x", "e/g": ""})
+	c := newFS(t, m, Options{Trust: Forever})
+	m.setFault(func(op, name string) error {
+		if op == "read" && name == "d/f" {
+			c.Invalidate("e/", "d/g")
+			_, err := c.InvalidatePattern("d/g*", "e/**")
+			require.NoError(t, err)
+		}
+		return nil
+	})
+	readFile(t, c, "d/f")
+	require.EqualValues(t, 1, c.Stats().Files.Entries)
 }

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -63,4 +65,49 @@ func TestDirOfARelativeName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
 	require.Equal(t, "x", readFile(t, c, "f"))
+}
+
+// TestSyncOfADirectory: a file system that does not sync directories is no failure, nor is a directory that may not be read. Any other is.
+func TestSyncOfADirectory(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	defer root.Close()
+	defer func(old func(*os.File) error) { fsync = old }(fsync)
+	for err, fails := range map[error]bool{nil: false, syscall.EINVAL: false, syscall.ENOTSUP: false, syscall.EBADF: false, syscall.EIO: true, errStore: true} {
+		fsync = func(*os.File) error { return err }
+		got := syncDir(root, ".")
+		require.Equal(t, fails, got != nil, "%v", err)
+		require.True(t, !fails || got == err)
+	}
+	require.ErrorIs(t, syncDir(root, "none"), fs.ErrNotExist)
+	if os.Getuid() > 0 {
+		require.NoError(t, root.Mkdir("closed", 0o300))
+		require.NoError(t, syncDir(root, "closed"))
+	}
+}
+
+// TestLeftoversAreOld: a temporary file is removed if it is older by more than leftover than the new one, by however little.
+func TestLeftoversAreOld(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	made := time.Unix(1_700_000_000, 0)
+	name := func(letter string) string { return filepath.Join(dir, temporary+strings.Repeat(letter, 26)) }
+	for letter, at := range map[string]time.Time{"A": made, "B": made.Add(-leftover), "C": made.Add(-leftover - time.Second)} {
+		require.NoError(t, os.WriteFile(name(letter), nil, 0o600))
+		require.NoError(t, os.Chtimes(name(letter), at, at))
+	}
+	f, err := os.Open(name("A"))
+	require.NoError(t, err)
+	defer f.Close()
+	removeLeftovers(root, ".", f)
+	require.FileExists(t, name("A"))
+	require.FileExists(t, name("B"))
+	require.NoFileExists(t, name("C"))
+	removeLeftovers(root, "none", f)
+	for base, want := range map[string]bool{temporary + strings.Repeat("A", 26): true, temporary + strings.Repeat("Z7", 13): true, temporary + strings.Repeat("1", 26): false,
+		temporary + strings.Repeat("A", 25): false, temporary + strings.Repeat("A", 27): false, strings.Repeat("A", 26): false} {
+		require.Equal(t, want, isTemporary(base), base)
+	}
 }

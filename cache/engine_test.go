@@ -695,3 +695,113 @@ func TestCheckedOfAnOlderValue(t *testing.T) {
 	_, ok = get(e, "k")
 	require.False(t, ok)
 }
+
+// TestShardsAreChosen: the number of shards is a power of two up to the processors and maxShards, as long as each shard has enough of the bounds.
+func TestShardsAreChosen(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	const many = math.MaxInt
+	for _, tt := range []struct {
+		processors int
+		bytes      int64
+		entries    int
+		want       int
+	}{
+		{1, many, many, 1}, {2, many, many, 2}, {3, many, many, 4}, {64, many, many, maxShards}, {maxShards, many, many, maxShards},
+		{64, 2 * minShardBytes, many, 2}, {64, 2*minShardBytes - 1, many, 1}, {64, 4*minShardBytes - 1, many, 2}, {64, 4 * minShardBytes, many, 4},
+		{64, many, 2 * minShardEntries, 2}, {64, many, 2*minShardEntries - 1, 1}, {64, many, 4 * minShardEntries, 4}, {64, 0, 0, 1},
+	} {
+		runtime.GOMAXPROCS(tt.processors)
+		require.Len(t, newEngine[int](limits{maxBytes: tt.bytes, maxEntries: tt.entries}).shards, tt.want, "%+v", tt)
+	}
+	for n := 1; n < 20; n++ {
+		for _, total := range []int64{0, 1, int64(n), int64(n + 1), 1003} {
+			sum, last := int64(0), part(total, n, 0)
+			for i := range n {
+				p := part(total, n, i)
+				require.True(t, p == last || p == last-1, "the parts do not grow, and differ by 1")
+				require.LessOrEqual(t, part(total, n, 0)-p, int64(1))
+				sum, last = sum+p, p
+			}
+			require.Equal(t, total, sum)
+		}
+	}
+}
+
+// TestAheadFits: an entry fits ahead if the room that is free is just enough. Room that an expired entry has is free.
+func TestAheadFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 10, maxEntries: 2, shards: 1})
+		require.True(t, e.fits("k", 10))
+		require.False(t, e.fits("k", 11))
+		require.Equal(t, aheadCached, e.add("a", 1, loaded{cost: 6, ttl: time.Second, ahead: true}))
+		require.True(t, e.fits("k", 4))
+		require.False(t, e.fits("k", 5))
+		require.True(t, e.fresh("a"))
+		require.False(t, e.fresh("k"))
+		require.Equal(t, aheadWasThere, e.add("a", 2, loaded{cost: 1, ahead: true}))
+		require.Equal(t, aheadNoRoom, e.add("k", 2, loaded{cost: 5, ahead: true}))
+		require.Equal(t, aheadCached, e.add("b", 2, loaded{cost: 4, ahead: true}))
+		require.False(t, e.fits("k", 0), "there are as many as there may be")
+		require.Equal(t, aheadNoRoom, e.add("k", 2, loaded{ahead: true}))
+		h, ok := e.find("a")
+		require.True(t, ok)
+		require.Equal(t, held[int]{"a", 1, 0, e.shards[0].entries["a"].expires}, h)
+		_, err := e.load("c", func() (int, loaded, error) {
+			require.True(t, e.fresh("c"), "it is being loaded")
+			_, ok := e.find("c")
+			require.False(t, ok)
+			return 0, loaded{}, nil
+		}, nil)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.False(t, e.fresh("a"))
+		_, ok = e.find("a")
+		require.False(t, ok)
+		require.True(t, e.fits("k", 6))
+		require.False(t, e.fits("k", 7))
+	})
+}
+
+// TestLoadAheadTells says what became of a value: no room is another thing than a load that does not want to be cached, or fails.
+func TestLoadAheadTells(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	for _, tt := range []struct {
+		l    loaded
+		err  error
+		want aheadResult
+	}{
+		{loaded{cost: 4, keep: true, ahead: true}, nil, aheadCached}, {loaded{cost: 7, keep: true, ahead: true}, nil, aheadNoRoom}, {loaded{cost: 1, ahead: true}, nil, aheadRefused},
+		{loaded{cost: 1, keep: true, ahead: true}, errStore, aheadRefused}, {loaded{cost: 7, keep: true}, nil, aheadCached}, {loaded{cost: 11, keep: true}, nil, aheadNoRoom},
+	} {
+		got, err := e.loadAhead("k", func() (int, loaded, error) { return 1, tt.l, tt.err })
+		require.Equal(t, tt.want, got, "%+v", tt)
+		require.ErrorIs(t, err, tt.err)
+		_, ok := e.find("k")
+		require.Equal(t, tt.want == aheadCached, ok)
+		e.drop("k")
+		if tt.l.cost == 4 {
+			e.set("other", 1, loaded{cost: 4})
+		}
+	}
+	require.Zero(t, e.total().Misses, "nobody has asked for them")
+}
+
+// TestExpireRemovesSoMany: expire removes as many expired entries as it may, those that expired first, and no other.
+func TestExpireRemovesSoMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+		s := e.shards[0]
+		require.Zero(t, s.expire(e, 5))
+		for i, key := range []string{"c", "b", "a", "lives"} {
+			e.set(key, i, loaded{cost: 1, ttl: []time.Duration{3, 2, 1, 4}[i] * time.Second})
+		}
+		time.Sleep(3*time.Second - 1)
+		require.Equal(t, 1, s.expire(e, 1))
+		require.NotContains(t, s.entries, "a")
+		require.Len(t, s.entries, 3)
+		time.Sleep(1)
+		require.Equal(t, 2, s.expire(e, 5))
+		require.Len(t, s.entries, 1)
+		require.Zero(t, s.expire(e, 5))
+	})
+}

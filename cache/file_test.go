@@ -5,7 +5,9 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,4 +99,49 @@ func TestFirstFileIsOpenedOnce(t *testing.T) {
 	require.Equal(t, "new", string(data))
 	_, err = first.Read(make([]byte, 1))
 	require.ErrorIs(t, err, fs.ErrClosed)
+}
+
+// TestClosedHandles: each method of a file or directory that is closed fails, and says what was called on what.
+func TestClosedHandles(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"f": "text", "d/a": "", "d/b": ""}), Options{})
+	f, err := c.Open("f")
+	require.NoError(t, err)
+	d, err := c.Open("d")
+	require.NoError(t, err)
+	dir := d.(fs.ReadDirFile)
+	n, err := dir.Read(make([]byte, 1))
+	require.Zero(t, n)
+	require.Equal(t, &fs.PathError{Op: "read", Path: "d", Err: syscall.EISDIR}, err)
+	_, err = f.(io.ReaderAt).ReadAt(make([]byte, 1), -1)
+	require.Equal(t, &fs.PathError{Op: "read", Path: "f", Err: fs.ErrInvalid}, err)
+	_, err = f.(io.Seeker).Seek(-1, io.SeekStart)
+	require.Equal(t, &fs.PathError{Op: "seek", Path: "f", Err: fs.ErrInvalid}, err)
+	entries, err := dir.ReadDir(1)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	entries, err = dir.ReadDir(2)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	_, err = dir.ReadDir(1)
+	require.Equal(t, io.EOF, err)
+	entries, err = dir.ReadDir(0)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	for _, h := range []fs.File{f, d} {
+		require.NoError(t, h.Close())
+	}
+	for what, do := range map[string]func() error{
+		"close f": f.Close, "close d": d.Close,
+		"stat f":    func() error { _, err := f.Stat(); return err },
+		"stat d":    func() error { _, err := d.Stat(); return err },
+		"read f":    func() error { _, err := f.Read(make([]byte, 1)); return err },
+		"read f,":   func() error { _, err := f.(io.ReaderAt).ReadAt(make([]byte, 1), 0); return err },
+		"read f,,":  func() error { _, err := f.(io.WriterTo).WriteTo(io.Discard); return err },
+		"seek f":    func() error { _, err := f.(io.Seeker).Seek(0, io.SeekStart); return err },
+		"read d":    func() error { _, err := d.Read(make([]byte, 1)); return err },
+		"readdir d": func() error { _, err := dir.ReadDir(-1); return err },
+	} {
+		op, name, _ := strings.Cut(strings.TrimRight(what, ","), " ")
+		require.Equal(t, &fs.PathError{Op: op, Path: name, Err: fs.ErrClosed}, do(), what)
+	}
 }

@@ -2,9 +2,13 @@ package cache
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -121,5 +125,54 @@ func TestSeveralResults(t *testing.T) {
 			require.Equal(t, 1, n)
 		}
 		require.Equal(t, 3*(i+1), calls)
+	}
+}
+
+// TestResultOptions: the bounds of results are those of their options. What is no regular file has no result.
+func TestResultOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"a": "1", "b": "2", "c": "3"})
+		c := newFS(t, m, Options{Trust: Forever})
+		fn := func(f File) (int, error) { return len(f.Data), nil }
+		for name, tt := range map[string]struct {
+			opts ResultOptions[int]
+			why  string
+			left int64
+		}{
+			"entries": {ResultOptions[int]{MaxEntries: 2, Shards: 1}, "entries", 2},
+			"bytes":   {ResultOptions[int]{MaxBytes: 2 * (entryOverhead + 1), Shards: 1}, "bytes", 2},
+			"cost":    {ResultOptions[int]{MaxBytes: 3 * (entryOverhead + 1), Cost: func(int) int64 { return 1 }, Shards: 1}, "bytes", 2},
+			"less":    {ResultOptions[int]{MaxBytes: 3 * (entryOverhead + 1), Cost: func(int) int64 { return -1000 }, Shards: 1}, "bytes", 3},
+			"time":    {ResultOptions[int]{TTL: time.Second, Shards: 3}, "expired", 0},
+			"policy":  {ResultOptions[int]{Policy: TTL, TTL: time.Second, MaxEntries: 2, Shards: 1}, "entries", 0},
+		} {
+			r, err := NewResults(c, tt.opts, fn)
+			require.NoError(t, err)
+			for _, file := range []string{"a", "b", "c"} {
+				_, err := r.Load(file)
+				require.NoError(t, err)
+				_, ok := r.Get("a")
+				require.True(t, file == "c" || ok, name)
+			}
+			_, ok := r.Get("b")
+			require.Equal(t, name == "policy" || name == "time" || name == "less", ok, "%s: the one that was used less, or came later", name)
+			require.Len(t, r.engine.shards, tt.opts.Shards)
+			time.Sleep(time.Second)
+			s := r.Stats()
+			require.Equal(t, tt.left, s.Entries, name)
+			require.Equal(t, tt.why != "expired" && tt.left != 3, s.Evictions[tt.why] == 1, name)
+		}
+	})
+	for _, opts := range []ResultOptions[int]{{MaxEntries: -1}, {Policy: 9}, {TTL: -1}, {Shards: -1}, {Policy: TTL}} {
+		_, err := NewResults(newFS(t, newMemFS(nil), Options{}), opts, func(File) (int, error) { return 0, nil })
+		require.Error(t, err)
+	}
+	_, err := NewResults[int](newFS(t, newMemFS(nil), Options{}), ResultOptions[int]{}, nil)
+	require.Error(t, err)
+	r, err := NewResults(newFS(t, fstest.MapFS{"fifo": {Mode: fs.ModeNamedPipe}, "d/f": {}}, Options{}), ResultOptions[int]{}, func(File) (int, error) { return 0, nil })
+	require.NoError(t, err)
+	for name, want := range map[string]error{"fifo": ErrNotRegular, "d": syscall.EISDIR, "none": fs.ErrNotExist, "/": fs.ErrInvalid} {
+		_, err = r.Load(name)
+		require.ErrorIs(t, err, want, name)
 	}
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -315,4 +317,128 @@ func TestSnapshotOfAnotherCount(t *testing.T) {
 	require.NoError(t, s.to.Flush())
 	_, err := newFS(t, newMemFS(nil), Options{}).readSnapshot(&b)
 	require.ErrorIs(t, err, ErrSnapshot)
+}
+
+// TestRecordsOfNoFile: a record that no snapshot has is an error, even if all sums are right.
+func TestRecordsOfNoFile(t *testing.T) {
+	write := func(name, data string, change func(id *fsinfo.Identity)) []byte {
+		var b bytes.Buffer
+		s := &snapshotWriter{to: bufio.NewWriter(&b), sum: xxhash.New()}
+		s.write([]byte(snapshotMagic))
+		ct := &content{data: []byte(data), stamp: stamp{id: fsinfo.Identity{Size: int64(len(data)), ModTime: 1, Mode: 0o644}}}
+		change(&ct.id)
+		s.entry(held[*content]{key: name, value: ct}, 0)
+		var end [recordSize]byte
+		end[4] = 1
+		s.write(end[:])
+		s.writeSum()
+		require.NoError(t, s.to.Flush())
+		return b.Bytes()
+	}
+	same := func(*fsinfo.Identity) {}
+	longest := strings.Repeat("x", maxRecordName)
+	for what, tt := range map[string]struct {
+		snapshot []byte
+		says     string
+	}{
+		"a file":            {write("f", "x", same), ""},
+		"an irregular file": {write("f", "x", func(id *fsinfo.Identity) { id.Mode = fs.ModeIrregular }), ""},
+		"the longest name":  {write(longest, "x", same), ""},
+		"a longer name":     {write(longest+"x", "x", same), "record 0 is damaged"},
+		"no name of an FS":  {write("../f", "x", same), "record 0 is none of a file"},
+		"another size":      {write("f", "x", func(id *fsinfo.Identity) { id.Size++ }), "record 0 is none of a file"},
+		"a directory":       {write("f", "x", func(id *fsinfo.Identity) { id.Mode = fs.ModeDir }), "record 0 is none of a file"},
+	} {
+		c := newFS(t, newMemFS(nil), Options{})
+		n, err := c.readSnapshot(bytes.NewReader(tt.snapshot))
+		require.Equal(t, n, len(cachedNames(c)))
+		if tt.says == "" {
+			require.NoError(t, err, what)
+			require.Equal(t, 1, n, what)
+			continue
+		}
+		require.ErrorIs(t, err, ErrSnapshot, what)
+		require.ErrorContains(t, err, tt.says, what)
+		require.Zero(t, n)
+	}
+	// A length below 0, as the number is read.
+	b := write("f", "", func(id *fsinfo.Identity) { id.Size = -1 })
+	first := b[:len(snapshotMagic)+recordSize+1]
+	for i := range 8 {
+		first[len(snapshotMagic)+4+i] = 0xff
+	}
+	sum := xxhash.New()
+	sum.Write(first)
+	_, err := newFS(t, newMemFS(nil), Options{}).readSnapshot(bytes.NewReader(binary.LittleEndian.AppendUint64(bytes.Clone(first), sum.Sum64())))
+	require.ErrorContains(t, err, "record 0 is none of a file")
+}
+
+// TestSnapshotLeavesOutLongNames: a file whose name is longer than a record's may be is left out, and the others are not.
+func TestSnapshotLeavesOutLongNames(t *testing.T) {
+	longest := strings.Repeat("x", maxRecordName)
+	m := newMemFS(map[string]string{longest: "", longest + "x": "", "f": ""})
+	snapshot := snapshotOf(t, m, Options{}, longest, longest+"x", "f")
+	c := newFS(t, m, Options{})
+	n, err := c.readSnapshot(bytes.NewReader(snapshot))
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.ElementsMatch(t, []string{"f", longest}, cachedNames(c))
+}
+
+// TestSnapshotAtTheEndOfATTL: a file whose time ends at the moment of the load is left out. A limit that is far away is none in a snapshot.
+func TestSnapshotAtTheEndOfATTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS(map[string]string{"f": "x"})
+		opts := Options{Trust: Forever, TTL: time.Minute}
+		snapshot := snapshotOf(t, m, opts, "f")
+		load := func(opts Options) *FS {
+			c := newFS(t, m, opts)
+			_, err := c.readSnapshot(bytes.NewReader(snapshot))
+			require.NoError(t, err)
+			return c
+		}
+		time.Sleep(time.Minute - 1)
+		require.Len(t, cachedNames(load(opts)), 1)
+		c := load(Options{Trust: Forever})
+		require.Len(t, cachedNames(c), 1)
+		time.Sleep(1)
+		require.Empty(t, cachedNames(c), "the limit of the snapshot is kept where there is no other")
+		require.Empty(t, cachedNames(load(opts)))
+
+		snapshot = snapshotOf(t, m, Options{}, "f")
+		c = load(Options{Trust: Forever, TTLOf: func(name string, i fs.FileInfo) time.Duration {
+			require.Equal(t, name, i.Name())
+			return time.Minute
+		}})
+		require.Len(t, cachedNames(c), 1)
+		time.Sleep(time.Minute)
+		require.Empty(t, cachedNames(c), "that of the name is kept, too")
+
+		const years = 100 * 365 * 24 * time.Hour
+		now := c.data.now()
+		require.Zero(t, c.wallClock(0))
+		require.Equal(t, time.Now().Add(time.Hour).UnixNano(), c.wallClock(now+int64(time.Hour)))
+		require.Equal(t, time.Now().Add(years).UnixNano(), c.wallClock(now+int64(years)))
+		require.Zero(t, c.wallClock(now+int64(years)+1))
+	})
+}
+
+// TestSnapshotErrorsNameTheFile: an error of SaveSnapshot is about the snapshot. A name without a directory is one in the working directory.
+func TestSnapshotErrorsNameTheFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	c := newFS(t, newMemFS(map[string]string{"f": "x"}), Options{})
+	readFile(t, c, "f")
+	require.NoError(t, c.SaveSnapshot("here"))
+	require.FileExists(t, filepath.Join(dir, "here"))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", "e"), 0o777))
+	var at *fs.PathError
+	require.ErrorAs(t, c.SaveSnapshot("d"), &at)
+	require.Equal(t, "d", at.Path)
+	defer func(old func(*os.File) error) { fsync = old }(fsync)
+	fsync = func(*os.File) error { return errStore }
+	err := c.SaveSnapshot("here")
+	require.ErrorIs(t, err, errStore)
+	require.ErrorAs(t, err, &at)
+	require.Equal(t, "here", at.Path)
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
@@ -561,4 +562,166 @@ func TestCountedAlike(t *testing.T) {
 	_, err = c.readSnapshot(&snapshot)
 	require.NoError(t, err)
 	require.Equal(t, want-sysMemory, c.Stats().Files.Bytes)
+}
+
+// TestWarmGroups: Warm takes names in groups: the first has firstWarmGroup, each further group twice as many as the one before, up to maxWarmGroup.
+func TestWarmGroups(t *testing.T) {
+	m := newMemFS(map[string]string{"f": ""})
+	taken := 0
+	var groups []int
+	c := newFS(t, m, Options{})
+	w := &warming{c: c, opts: WarmOptions{Workers: 1, Files: func(yield func(string) bool) {
+		for taken < 3*maxWarmGroup {
+			taken++
+			if !yield(fmt.Sprint("none", taken)) {
+				return
+			}
+		}
+	}}}
+	seen := 0
+	m.setFault(func(op, name string) error {
+		if taken != seen {
+			groups, seen = append(groups, taken-seen), taken
+		}
+		return fs.ErrNotExist
+	})
+	require.NoError(t, w.run(t.Context()))
+	require.Equal(t, []int{64, 128, 256, 512, 1024, 2048, 4096, 4096, 64}, groups)
+	require.EqualValues(t, 3*maxWarmGroup, w.report().Missing)
+}
+
+// TestWarmWorkers: Warm reads as many files at a time as Workers says, and by default at least 16.
+func TestWarmWorkers(t *testing.T) {
+	files := map[string]string{}
+	for i := range 40 {
+		files[fmt.Sprint(i)] = "x"
+	}
+	for _, workers := range []int{0, 3} {
+		want := 16
+		if workers > 0 {
+			want = workers
+		}
+		m := newMemFS(files)
+		var mu sync.Mutex
+		reading, most, all := 0, 0, make(chan struct{})
+		m.setFault(func(op, name string) error {
+			if op != "read" {
+				return nil
+			}
+			mu.Lock()
+			reading++
+			if most = max(most, reading); reading == want {
+				select {
+				case <-all:
+				default:
+					close(all)
+				}
+			}
+			mu.Unlock()
+			select {
+			case <-all:
+			case <-time.After(time.Minute):
+				t.Error("no more files are read at a time")
+			}
+			mu.Lock()
+			reading--
+			mu.Unlock()
+			return nil
+		})
+		require.EqualValues(t, 40, warm(t, newFS(t, m, Options{}), WarmOptions{Workers: workers}).Warmed)
+		require.True(t, workers == 0 || most == workers, most)
+	}
+}
+
+// TestWarmProgressIsNotTooOften: of calls within 50 milliseconds, one gives a report.
+func TestWarmProgressIsNotTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		w := &warming{start: time.Now(), shown: time.Now(), opts: WarmOptions{OnProgress: func(r WarmReport) { calls++; require.Positive(t, r.Elapsed) }}}
+		for _, step := range []struct {
+			wait time.Duration
+			want int
+		}{{0, 0}, {50*time.Millisecond - 1, 0}, {1, 1}, {50*time.Millisecond - 1, 1}, {1, 2}} {
+			time.Sleep(step.wait)
+			w.progress()
+			require.Equal(t, step.want, calls)
+		}
+	})
+}
+
+// TestWarmFailures: maxWarmErrors failures are all told, with their names, and more are counted. What is missing is none.
+func TestWarmFailures(t *testing.T) {
+	w := &warming{}
+	require.NoError(t, w.failure())
+	w.record("missing", fs.ErrNotExist)
+	require.NoError(t, w.failure())
+	w.record("a name", errStore)
+	require.EqualError(t, w.failure(), "warm a name: "+errStore.Error())
+	for range maxWarmErrors - 1 {
+		w.record("", errStore)
+	}
+	lines := strings.Split(w.failure().Error(), "\n")
+	require.Len(t, lines, maxWarmErrors)
+	require.Equal(t, errStore.Error(), lines[maxWarmErrors-1])
+	w.record("", errStore)
+	lines = strings.Split(w.failure().Error(), "\n")
+	require.Equal(t, append(lines[:maxWarmErrors:maxWarmErrors], "and 1 more"), lines)
+	r := w.report()
+	require.EqualValues(t, 1, r.Missing)
+	require.EqualValues(t, maxWarmErrors+1, r.Failed)
+}
+
+// TestWarmIsFull: the cache is full after fullAfter files in a row without room. A file that is cached begins the count again.
+func TestWarmIsFull(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x", "g": "x", "h": "x"})
+	c := newFS(t, m, Options{MaxEntries: 1, Shards: 1})
+	stopped := 0
+	w := &warming{c: c, stop: func() { stopped++ }}
+	for range fullAfter - 1 {
+		w.noRoom()
+	}
+	require.False(t, w.full.Load())
+	w.load("f", c.loadWarm)
+	require.EqualValues(t, 1, w.report().Warmed)
+	w.load("f", c.loadWarm)
+	require.False(t, w.wants("g"))
+	require.EqualValues(t, fullAfter+1, w.report().NotCached)
+	for range fullAfter - 3 {
+		require.False(t, w.full.Load())
+		w.load("h", c.loadWarm)
+	}
+	require.False(t, w.full.Load() || stopped > 0)
+	w.noRoom()
+	require.True(t, w.full.Load())
+	require.Equal(t, 1, stopped)
+	r := w.report()
+	require.False(t, w.wants("none"))
+	r.Elapsed = 0
+	after := w.report()
+	after.Elapsed = 0
+	require.Equal(t, r, after, "nothing is counted any more")
+}
+
+// TestWarmWithoutRoot: a source that cannot be listed at all is an error of its own, and no file that failed.
+func TestWarmWithoutRoot(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	m.setFault(func(_, name string) error {
+		if name == "." {
+			return errStore
+		}
+		return nil
+	})
+	r, err := newFS(t, m, Options{}).Warm(t.Context(), WarmOptions{})
+	require.ErrorIs(t, err, errStore)
+	require.Zero(t, r.Failed)
+}
+
+// TestWarmOfAFullCache: what is cached counts as that, also when there is no room for more, and is not read.
+func TestWarmOfAFullCache(t *testing.T) {
+	m := newMemFS(map[string]string{"a": "x", "b": "x", "c": "x"})
+	c := newFS(t, m, Options{MaxEntries: 3, Shards: 1})
+	require.EqualValues(t, 3, warm(t, c, WarmOptions{}).Warmed)
+	r := warm(t, c, WarmOptions{})
+	require.EqualValues(t, 3, r.Cached)
+	require.Zero(t, r.NotCached)
 }
