@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
@@ -1339,4 +1340,148 @@ func TestInvalidateOthersDuringALoad(t *testing.T) {
 	})
 	readFile(t, c, "d/f")
 	require.EqualValues(t, 1, c.Stats().Files.Entries)
+}
+
+// TestJoinedLoadOfAnUnchangedFile: a call that waits for an earlier load takes its content if the file has not changed since, however old the load is.
+func TestJoinedLoadOfAnUnchangedFile(t *testing.T) {
+	for _, trust := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemFS(map[string]string{"f": "x"})
+			c := newFS(t, m, Options{Trust: trust})
+			time.Sleep(time.Hour)
+			m.setFault(func(op, _ string) error {
+				if op == "read" || op == "stat" && trust > 0 {
+					time.Sleep(time.Second)
+				}
+				return nil
+			})
+			go c.ReadFile("f")
+			synctest.Wait()
+			require.Equal(t, "x", readFile(t, c, "f"))
+			require.EqualValues(t, 1, m.opens.Load())
+			if trust > 0 { // so it is for metadata, which cannot be compared
+				c.Clear()
+				stats := m.stats.Load()
+				go c.Stat("f")
+				synctest.Wait()
+				_, err := c.Stat("f")
+				require.NoError(t, err)
+				require.Equal(t, stats+1, m.stats.Load())
+			}
+		})
+	}
+}
+
+// A linkFS is a source with links, of which there are none.
+type linkFS struct{ *memFS }
+
+func (l linkFS) Lstat(name string) (fs.FileInfo, error) { return l.Stat(name) }
+func (l linkFS) ReadLink(name string) (string, error) {
+	return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+}
+
+// TestLstat asks a source that has links each time, once what is dirty below the name is there. For another source it is Stat.
+func TestLstat(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	for source, stats := range map[fs.FS]int64{m: 1, linkFS{m}: 2} {
+		m.stats.Store(0)
+		c := newFS(t, source, Options{Trust: Forever})
+		for range 2 {
+			i, err := c.Lstat("f")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, i.Size())
+		}
+		require.Equal(t, stats, m.stats.Load())
+	}
+	c := newFS(t, linkFS{m}, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	require.NoError(t, c.WriteFile("d/f", nil))
+	m.failing("write")
+	_, err := c.Lstat("d")
+	require.ErrorIs(t, err, errStore)
+	m.setFault(nil)
+	i, err := c.Lstat("d")
+	require.NoError(t, err)
+	require.True(t, i.IsDir())
+	require.NoError(t, c.Close())
+}
+
+// TestWithoutTrustNoMetadataIsKept: metadata would have to be compared with itself.
+func TestWithoutTrustNoMetadataIsKept(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "x"})
+	c := newFS(t, m, Options{})
+	for range 2 {
+		_, err := c.Stat("f")
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, m.stats.Load())
+	require.Zero(t, c.Stats().Metadata.Inserted)
+}
+
+// A statless source has files whose metadata cannot be had, and counts those that are open.
+type statless struct {
+	*memFS
+	open int
+}
+
+type statlessFile struct {
+	fs.File
+	of *statless
+}
+
+func (s *statless) Open(name string) (fs.File, error) {
+	f, err := s.memFS.Open(name)
+	s.open++
+	return statlessFile{f, s}, err
+}
+func (f statlessFile) Stat() (fs.FileInfo, error) { return nil, errStore }
+func (f statlessFile) Close() error               { f.of.open--; return f.File.Close() }
+
+// TestFileWithoutMetadata: a file whose metadata cannot be had is an error, and is closed.
+func TestFileWithoutMetadata(t *testing.T) {
+	s := &statless{memFS: newMemFS(map[string]string{"f": "x", "d/f": ""})}
+	c := newFS(t, s, Options{Trust: Forever})
+	_, err := c.ReadFile("f")
+	require.ErrorIs(t, err, errStore)
+	_, err = c.ReadDir("d")
+	require.ErrorIs(t, err, errStore)
+	require.Zero(t, s.open)
+}
+
+// TestReadsOfWhatIsNoCachedFile: a directory has no content. A file that is too large is read from the source, and only by ReadFile.
+func TestReadsOfWhatIsNoCachedFile(t *testing.T) {
+	m := newMemFS(map[string]string{"large": "123", "d/f": ""})
+	c := newFS(t, m, Options{MaxFileSize: 2})
+	for range 2 {
+		data, err := c.ReadFile("d")
+		require.Equal(t, &fs.PathError{Op: "read", Path: "d", Err: syscall.EISDIR}, err)
+		require.Nil(t, data)
+	}
+	m.failing("read")
+	f, err := c.Open("large")
+	require.NoError(t, err, "its content is not read")
+	require.NoError(t, f.Close())
+	_, err = c.ReadFile("large")
+	require.ErrorIs(t, err, errStore)
+	_, err = c.View("large")
+	require.ErrorIs(t, err, errStore)
+}
+
+// TestDirOpensFiles: a file of a directory that is too large is one of the system, and is no directory. Another store may take what is written.
+func TestDirOpensFiles(t *testing.T) {
+	m := newMemFS(nil)
+	c, err := NewDir(warmTree(t, map[string]string{"large": "123", "d/f": ""}), Options{MaxFileSize: 2, Store: m})
+	require.NoError(t, err)
+	defer c.Close()
+	f, err := c.Open("large")
+	require.NoError(t, err)
+	defer f.Close()
+	require.IsType(t, &os.File{}, f)
+	d, err := c.source.Open("d")
+	require.NoError(t, err)
+	defer d.Close()
+	require.IsType(t, listedDir{}, d)
+	require.NoError(t, c.WriteFile("g", []byte("x")))
+	data, ok := m.get("g")
+	require.True(t, ok)
+	require.Equal(t, "x", data)
 }

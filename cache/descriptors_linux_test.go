@@ -33,15 +33,20 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	defer root.Close()
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	require.NoError(t, c.SaveSnapshot(filepath.Join(dir, "saved")))
 	oldSync := fsync
 	defer func() { fsync = oldSync }()
 	for what, do := range map[string]func() error{
-		"write":              func() error { return c.WriteFile("d/f", []byte("x")) },
-		"write, again":       func() error { return c.WriteFile("d/g", []byte("x")) },
-		"read":               func() error { _, err := c.ReadFile("d/h"); return err },
-		"remove":             func() error { return c.Remove("d/r") },
-		"list":               func() error { _, err := c.ReadDir("d"); return err },
-		"snapshot":           func() error { return c.SaveSnapshot(filepath.Join(dir, "snapshot")) },
+		"write":        func() error { return c.WriteFile("d/f", []byte("x")) },
+		"write, again": func() error { return c.WriteFile("d/g", []byte("x")) },
+		"read":         func() error { _, err := c.ReadFile("d/h"); return err },
+		"remove":       func() error { return c.Remove("d/r") },
+		"list":         func() error { _, err := c.ReadDir("d"); return err },
+		"snapshot":     func() error { return c.SaveSnapshot(filepath.Join(dir, "snapshot")) },
+		"load of a snapshot": func() error {
+			_, err := c.LoadSnapshot(filepath.Join(dir, "saved"))
+			return err
+		},
 		"FIFO, failing":      func() error { _, err := c.ReadFile("fifo"); return err },
 		"place, failing":     func() error { return c.WriteFile("d", []byte("x")) },
 		"below, failing":     func() error { return c.WriteFile("d/h/i", []byte("x")) },

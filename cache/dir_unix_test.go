@@ -111,3 +111,39 @@ func TestLeftoversAreOld(t *testing.T) {
 		require.Equal(t, want, isTemporary(base), base)
 	}
 }
+
+// TestWriteInPlaceOfAFIFO: what replaces something that is no file has the permissions of a new file.
+func TestWriteInPlaceOfAFIFO(t *testing.T) {
+	dir := t.TempDir()
+	fifo, usual := filepath.Join(dir, "fifo"), filepath.Join(dir, "usual")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Skip("the file system of the temporary directory has no FIFOs: ", err)
+	}
+	require.NoError(t, os.Chmod(fifo, 0o611))
+	require.NoError(t, os.WriteFile(usual, nil, 0o666))
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.WriteFile("fifo", []byte("x")))
+	want, err := os.Stat(usual)
+	require.NoError(t, err)
+	got, err := os.Stat(fifo)
+	require.NoError(t, err)
+	require.Equal(t, want.Mode(), got.Mode())
+}
+
+// TestSnapshotWhoseDirectoryIsNotSynced: SaveSnapshot fails, since a crash of the machine may lose the snapshot.
+func TestSnapshotWhoseDirectoryIsNotSynced(t *testing.T) {
+	c := newFS(t, newMemFS(nil), Options{})
+	defer func(old func(*os.File) error) { fsync = old }(fsync)
+	fsync = func(f *os.File) error {
+		if i, err := f.Stat(); err != nil || i.IsDir() {
+			return errStore
+		}
+		return nil
+	}
+	name := filepath.Join(t.TempDir(), "snapshot")
+	var at *fs.PathError
+	require.ErrorAs(t, c.SaveSnapshot(name), &at)
+	require.Equal(t, fs.PathError{Op: "write", Path: name, Err: errStore}, *at)
+}

@@ -805,3 +805,83 @@ func TestExpireRemovesSoMany(t *testing.T) {
 		require.Zero(t, s.expire(e, 5))
 	})
 }
+
+// TestHybridProtectsSoManyBytes: of the entries that were used again, those that were used last keep four fifths of the bytes.
+func TestHybridProtectsSoManyBytes(t *testing.T) {
+	e := newEngine[int](limits{policy: Hybrid, maxBytes: 100, maxEntries: 100, shards: 1})
+	s := e.shards[0]
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		e.set(key, 1, loaded{cost: 20})
+		get(e, key)
+	}
+	require.EqualValues(t, 80, s.protected.bytes)
+	require.Equal(t, 4, s.protected.entries)
+	require.EqualValues(t, 20, s.recent.bytes)
+	require.Equal(t, "a", s.recent.oldest.key)
+	get(e, "a")
+	require.EqualValues(t, 80, s.protected.bytes)
+	require.Equal(t, "b", s.recent.oldest.key)
+	e.drop("c")
+	require.EqualValues(t, 60, s.protected.bytes)
+	for _, key := range []string{"a", "b", "d", "e"} {
+		e.drop(key)
+	}
+	require.Zero(t, s.protected.bytes+s.recent.bytes)
+}
+
+// TestSetAfterADrop: a value that may be older than a drop is not set, and the value that is there is not known to be newer.
+func TestSetAfterADrop(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 100, maxEntries: 100, shards: 1})
+	e.set("k", 1, loaded{cost: 1})
+	before := e.drops("k")
+	e.drop("another")
+	e.setUnlessDropped("k", 2, loaded{cost: 1}, before)
+	_, ok := get(e, "k")
+	require.False(t, ok)
+	require.EqualValues(t, 1, e.total().Evictions["invalidated"])
+	e.setUnlessDropped("none", 2, loaded{cost: 1}, before)
+	_, ok = get(e, "none")
+	require.False(t, ok)
+	e.forget("another", 0)
+	require.Equal(t, before+1, e.drops("k"))
+}
+
+// TestNodesAreUsedAgain: a value that replaces another has its node, and one that follows a removal that of the removed one. What left the
+// heap of those that expire is not in its memory.
+func TestNodesAreUsedAgain(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 100, maxEntries: 100, shards: 1, ttl: time.Hour})
+	s := e.shards[0]
+	for i := range 3 {
+		e.set(fmt.Sprint(i), 1, loaded{cost: 1})
+	}
+	n := s.entries["1"]
+	e.set("1", 2, loaded{cost: 1})
+	require.Same(t, n, s.entries["1"])
+	e.drop("1")
+	e.set("new", 1, loaded{cost: 1})
+	require.Same(t, n, s.entries["new"])
+	for _, key := range []string{"0", "2", "new"} {
+		e.drop(key)
+	}
+	for _, n := range s.expiry[:cap(s.expiry)] {
+		require.Nil(t, n)
+	}
+}
+
+// TestLFUCountsUses: each entry is in the queue of its uses.
+func TestLFUCountsUses(t *testing.T) {
+	e := newEngine[int](limits{policy: LFU, maxBytes: 1 << 20, maxEntries: 50, shards: 1})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		if key := fmt.Sprint(rnd.IntN(10)*rnd.IntN(10) + rnd.IntN(20)); rnd.IntN(20) == 0 {
+			e.drop(key)
+		} else if _, ok := get(e, key); !ok {
+			e.set(key, i, loaded{cost: 1, ahead: rnd.IntN(2) == 0})
+		}
+		for key, n := range e.shards[0].entries {
+			if n.queue.uses != n.uses {
+				t.Fatalf("step %d: %s has %d uses and is in the queue of %d", i, key, n.uses, n.queue.uses)
+			}
+		}
+	}
+}

@@ -174,5 +174,8 @@ func TestResultOptions(t *testing.T) {
 	for name, want := range map[string]error{"fifo": ErrNotRegular, "d": syscall.EISDIR, "none": fs.ErrNotExist, "/": fs.ErrInvalid} {
 		_, err = r.Load(name)
 		require.ErrorIs(t, err, want, name)
+		var at *fs.PathError
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, name, at.Path)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -441,4 +442,31 @@ func TestSnapshotErrorsNameTheFile(t *testing.T) {
 	require.ErrorIs(t, err, errStore)
 	require.ErrorAs(t, err, &at)
 	require.Equal(t, "here", at.Path)
+}
+
+// TestSnapshotErrorsSayWhat: the error of a reader is told as it is, wherever it comes. A snapshot that is cut off has no end, and one of another
+// version begins with something else.
+func TestSnapshotErrorsSayWhat(t *testing.T) {
+	m := newMemFS(map[string]string{"a": "content", "b": ""})
+	snapshot := snapshotOf(t, m, Options{}, "a", "b")
+	for n := range len(snapshot) + 1 {
+		for _, opts := range []Options{{}, {MaxFileSize: 1}} { // the second skips the content
+			_, err := newFS(t, m, opts).readSnapshot(io.MultiReader(bytes.NewReader(snapshot[:n]), iotest.ErrReader(errStore)))
+			require.ErrorIs(t, err, errStore, n)
+			require.NotErrorIs(t, err, ErrSnapshot, n)
+			if n < len(snapshot) {
+				_, err = newFS(t, m, opts).readSnapshot(bytes.NewReader(snapshot[:n]))
+				require.ErrorIs(t, err, ErrSnapshot, n)
+				require.ErrorContains(t, err, "its end is missing", n)
+			}
+		}
+	}
+	other := bytes.Clone(snapshot)
+	other[len(snapshotMagic)-1]++
+	_, err := newFS(t, m, Options{}).readSnapshot(bytes.NewReader(other))
+	require.ErrorIs(t, err, ErrSnapshot)
+	require.ErrorContains(t, err, "it begins with")
+	n, err := newFS(t, m, Options{MaxFileSize: int64(len("content")) - 1}).readSnapshot(bytes.NewReader(snapshot))
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "that which is not too large")
 }

@@ -725,3 +725,65 @@ func TestWarmOfAFullCache(t *testing.T) {
 	require.EqualValues(t, 3, r.Cached)
 	require.Zero(t, r.NotCached)
 }
+
+// TestWarmFirstEndsWithItsContext: the error is the cause also when the context ends in the pass of a first pattern.
+func TestWarmFirstEndsWithItsContext(t *testing.T) {
+	m := newMemFS(map[string]string{"a": "x", "b": "x"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m.setFault(func(op, name string) error {
+		if op == "read" {
+			cancel(errStore)
+		}
+		return nil
+	})
+	_, err := newFS(t, m, Options{}).Warm(ctx, WarmOptions{First: []string{"a"}, Workers: 1})
+	require.ErrorIs(t, err, errStore)
+}
+
+// TestWarmLoads says how each load counts: only files without room make the cache full.
+func TestWarmLoads(t *testing.T) {
+	m := newMemFS(map[string]string{"there": "x", "changing": "x", "large": strings.Repeat("x", 5000)})
+	m.files["changing"].lies = 1
+	whole := func(c *FS) func(string) (*content, loaded, error) {
+		return func(name string) (*content, loaded, error) { return c.read(name, 1<<20) }
+	}
+	for name, tt := range map[string]struct {
+		evict bool
+		want  WarmReport
+		full  int64
+	}{
+		"there": {false, WarmReport{Cached: 1}, 0}, "changing": {false, WarmReport{NotCached: 1}, 0}, "large": {false, WarmReport{NotCached: 1}, 1},
+		"large ": {true, WarmReport{NotCached: 1}, 0}, "none": {false, WarmReport{Missing: 1}, 0},
+	} {
+		c := newFS(t, m, Options{MaxBytes: 4000, Shards: 1})
+		readFile(t, c, "there")
+		w := &warming{c: c, opts: WarmOptions{Evict: tt.evict}, start: time.Now()}
+		w.load(strings.TrimSpace(name), whole(c))
+		r := w.report()
+		r.Elapsed = 0
+		require.Equal(t, tt.want, r, name)
+		require.Equal(t, tt.full, w.withoutRoom.Load(), name)
+	}
+}
+
+// TestWarmOfADirKeepsTimes: what Warm has read in a directory is known to be right since then, and expires when a load would let it.
+func TestWarmOfADirKeepsTimes(t *testing.T) {
+	settledFiles(t)
+	dir := warmTree(t, map[string]string{"f": "x"})
+	c, err := NewDir(dir, Options{Trust: time.Hour, Shards: 1, TTLOf: func(name string, i fs.FileInfo) time.Duration {
+		require.Equal(t, name, i.Name())
+		return time.Hour
+	}})
+	require.NoError(t, err)
+	defer c.Close()
+	require.EqualValues(t, 1, warm(t, c, WarmOptions{}).Warmed)
+	n := c.data.shards[0].entries["f"]
+	require.Positive(t, n.checked)
+	require.Greater(t, n.expires, int64(time.Hour))
+	testtree.Symlink(t, "f", filepath.Join(dir, "link"))
+	for _, want := range []WarmReport{{Warmed: 1, Bytes: 1}, {Cached: 1}} {
+		r := warm(t, c, WarmOptions{Files: slices.Values([]string{"link"})})
+		r.Elapsed = 0
+		require.Equal(t, want, r)
+	}
+}
