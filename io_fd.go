@@ -195,7 +195,7 @@ func (f *fdFile) Cached(p []byte) (int, bool) {
 		return 0, false
 	}
 	f.off = int64(n)
-	return n, sys.IsWhole(n, len(p)) // only regular files and block devices give bytes here
+	return n, sys.HoldsWhole(n, p) // only regular files and block devices give bytes here
 }
 
 func (f *fdFile) Read(p []byte) (int, error) {

@@ -281,16 +281,3 @@ func TestReaderKeepsNothingForAFailure(t *testing.T) {
 	require.Equal(t, ErrLarger, r.Read(recorded(300_001), &c))
 	require.Zero(t, r.Held())
 }
-
-// A read that finds no memory for a page of its buffer is short, and must not look like one of a whole file: see sys.IsWhole.
-func TestMemoryBeginsAtAMultipleOf512(t *testing.T) {
-	for _, size := range []int64{1, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 3 << 20} {
-		p := taken(t, nil, size)
-		require.Zero(t, uintptr(unsafe.Pointer(unsafe.SliceData(p)))%512, size)
-		(*Memory)(nil).put(p)
-	}
-	var r Reader
-	r.TakeBuffer()
-	require.Zero(t, uintptr(unsafe.Pointer(r.buf))%512)
-	r.GiveBuffer()
-}

@@ -5,6 +5,7 @@ package sys
 import (
 	"io/fs"
 	"time"
+	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
@@ -136,7 +137,12 @@ func IgnoringEINTR(call func() (int, error)) (int, error) {
 // IsWhole reports whether a read from the page cache, which asked for want bytes and got
 // n, has certainly read all of a regular file. Such a read falls short at the file's end, or
 // at the end of a page if the rest is not cached, or, on a block device, at the end of a
-// sector. So a length that is no multiple of 512 is the end of a regular file. Where there is no
-// memory for a page of the buffer, it ends at the beginning of that page: so a
-// buffer must begin at a multiple of 512.
+// sector. So a length that is no multiple of 512 is the end of a regular file, if the
+// buffer begins at such a multiple, too: where there is no memory for a page of the
+// buffer, the read ends at the beginning of that page.
 func IsWhole(n, want int) bool { return n < want && n%512 != 0 }
+
+// HoldsWhole is IsWhole for a read of n bytes into p, which may begin anywhere.
+func HoldsWhole(n int, p []byte) bool {
+	return IsWhole(n, len(p)) && (uintptr(unsafe.Pointer(unsafe.SliceData(p)))+uintptr(n))%512 != 0
+}

@@ -3,9 +3,11 @@
 package sys
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -47,5 +49,59 @@ func TestReadCached(t *testing.T) {
 		require.Equal(t, unix.ESPIPE, err)
 		unix.Close(pipe[0])
 		unix.Close(pipe[1])
+	}
+}
+
+// A read that may have to wait for a disk is reported to Go's scheduler: the one after a read that found something missing.
+func TestReadCachedIsReported(t *testing.T) {
+	t.Cleanup(func() { uncached.Store(false) })
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer f.Close()
+	const size = 256<<10 + 1
+	_, err = f.Write(make([]byte, size))
+	require.NoError(t, err)
+	fd, p := int(f.Fd()), make([]byte, 2*size)
+	if _, err = ReadCached(fd, p, 0); err == unix.EOPNOTSUPP {
+		t.Skip("no such reads here")
+	}
+	require.NoError(t, err)
+	require.False(t, uncached.Load())
+	require.NoError(t, f.Sync())
+	unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)
+	if _, err = ReadCached(fd, p, 0); err != unix.EAGAIN {
+		t.Skip("the page cache keeps it: ", err)
+	}
+	require.True(t, uncached.Load())
+	require.False(t, isRaw(1<<20))
+	_, err = f.ReadAt(p[:size], 0)
+	require.NoError(t, err)
+	n, err := ReadCached(fd, p, 0)
+	require.NoError(t, err)
+	require.Equal(t, size, n)
+	require.False(t, uncached.Load())
+	require.True(t, isRaw(rawFrom))
+	require.False(t, isRaw(rawFrom-1))
+}
+
+// What no platform can map is an error, on 32 bits too.
+func TestAllocLargeOfTooMuch(t *testing.T) {
+	for _, size := range []int64{math.MaxInt - largeSkew + 1, math.MaxInt} {
+		_, err := AllocLarge(size)
+		require.Equal(t, unix.ENOMEM, err)
+	}
+}
+
+// A read that finds no memory for a page of its buffer ends where that page begins, which is no sign of the end of a file.
+func TestHoldsWhole(t *testing.T) {
+	page := make([]byte, 3*4096)
+	page = page[4096-uintptr(unsafe.Pointer(&page[0]))%4096:]
+	for at, want := range map[int]map[int]bool{
+		0:  {0: false, 1: true, 511: true, 512: false, 4080: true, 4096: false, 5000: false},
+		16: {1: true, 496: false, 512: false, 4080: false, 4081: true, 4096: false, 5000: false},
+	} {
+		for n, whole := range want {
+			require.Equal(t, whole, HoldsWhole(n, page[at:at+5000]), "%d at %d", n, at)
+		}
 	}
 }

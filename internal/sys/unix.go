@@ -61,7 +61,7 @@ func AllocLarge(size int64) ([]byte, error) {
 	return b[largeSkew:], nil
 }
 
-const largeSkew = 512 // as content.skew
+const largeSkew = 16 // as content.skew
 
 // hugeFrom is the size in bytes from which memory should have huge pages: freeing
 // 32 MiB in pages of 4 KiB takes some 10 ms, for which a run that is stopped waits.
