@@ -221,7 +221,6 @@ func (e listedEntry) Name() string      { return e.name }
 func (e listedEntry) Type() fs.FileMode { return e.typ }
 func (e listedEntry) IsDir() bool       { return e.typ.IsDir() }
 
-// An invalid name is a failure of its own that states the name, and nothing is opened by it.
 // listsTwice is a file system whose listings have each name twice.
 type listsTwice struct{ fs.FS }
 
@@ -255,6 +254,7 @@ func TestFSListsTwice(t *testing.T) {
 	}
 }
 
+// An invalid name is a failure of its own that states the name, and nothing is opened by it.
 func TestInvariant3FSListsNamesThatAreNone(t *testing.T) {
 	names := []string{"", ".", "..", "/", "a/b", "../secret", "../../secret", "/secret", "sub/", "./", "x\x00", "\x00"}
 	types := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink, fs.ModeIrregular, fs.ModeType}

@@ -656,6 +656,41 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestSyncEndsWhileFnRuns: Sync returns, too, when the loop ends by a call of fn that it waits for.
+func TestSyncEndsWhileFnRuns(t *testing.T) {
+	for name, fn := range map[string]func(){"cancel": func() {}, "panic": func() { panic("by fn") }} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			testtree.Make(t, root, "a=1")
+			running, goOn := make(chan struct{}), make(chan struct{})
+			w := New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{}, func(*fileproc.File) (string, error) {
+				close(running)
+				<-goOn
+				fn()
+				return "", nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan any)
+			go func() {
+				defer func() { ended <- recover() }()
+				for range w.Changes(ctx) {
+				}
+			}()
+			<-running
+			synced := make(chan error, 10)
+			for range cap(synced) {
+				go func() { synced <- w.Sync(context.Background()) }()
+			}
+			cancel()
+			close(goOn)
+			require.Equal(t, name == "panic", <-ended != nil)
+			for range cap(synced) {
+				require.ErrorIs(t, <-synced, errEnded)
+			}
+		})
+	}
+}
+
 // TestSyncEndsWithTheLoop: Sync fails when the loop ends while its body runs, and after that until another loop begins.
 func TestSyncEndsWithTheLoop(t *testing.T) {
 	root := t.TempDir()

@@ -158,6 +158,15 @@ func TestFolderIsGone(t *testing.T) {
 	until(func(u update) bool { return u.Found == 1 && u.Problem == "" })
 }
 
+// TestPageText: a long word does not make the table wider than the page, and one note is no "notes". TestPageInABrowser sees both.
+func TestPageText(t *testing.T) {
+	page, err := os.ReadFile("page.html")
+	require.NoError(t, err)
+	for _, text := range []string{"table-layout: fixed", "overflow-wrap: anywhere", `n === 1 ? "1 note"`} {
+		require.Contains(t, string(page), text)
+	}
+}
+
 // TestOnlyHere: a page with another name, which leads here for a moment, gets nothing.
 func TestOnlyHere(t *testing.T) {
 	_, url := start(t, map[string]string{"a.md": "# First\n"})
