@@ -1248,6 +1248,19 @@ func TestListingsThatFail(t *testing.T) {
 	}
 }
 
+// TestOpenOfADirectoryThatCannotBeListed: Open of a directory lists it, and fails if it cannot.
+func TestOpenOfADirectoryThatCannotBeListed(t *testing.T) {
+	m := newMemFS(map[string]string{"d/a": ""})
+	c := newFS(t, plainFS{m}, Options{})
+	m.failing("readdir")
+	_, err := c.Open("d")
+	require.ErrorIs(t, err, errStore)
+	m.setFault(nil)
+	d, err := c.Open("d")
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+}
+
 // TestEntriesOfAListing: an entry gives its name, its type and the metadata that its file has now.
 func TestEntriesOfAListing(t *testing.T) {
 	m := newMemFS(map[string]string{"d/e/f": "", "d/f": "123"})
@@ -1398,6 +1411,10 @@ func TestLstat(t *testing.T) {
 	m.failing("write")
 	_, err := c.Lstat("d")
 	require.ErrorIs(t, err, errStore)
+	_, err = c.Stat("d")
+	require.ErrorIs(t, err, errStore)
+	_, err = c.ReadLink("d/f")
+	require.Equal(t, &fs.PathError{Op: "readlink", Path: "d/f", Err: fs.ErrInvalid}, err)
 	m.setFault(nil)
 	i, err := c.Lstat("d")
 	require.NoError(t, err)

@@ -754,11 +754,11 @@ func TestAheadFits(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
+		require.True(t, e.fits("k", 6))
+		require.False(t, e.fits("k", 7))
 		require.False(t, e.fresh("a"))
 		_, ok = e.find("a")
 		require.False(t, ok)
-		require.True(t, e.fits("k", 6))
-		require.False(t, e.fits("k", 7))
 	})
 }
 
@@ -884,4 +884,68 @@ func TestLFUCountsUses(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFlightsAreNotMixedUp: a load during another one does not end the other's, for those who wait for it.
+func TestFlightsAreNotMixedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 100, maxEntries: 100, shards: 1})
+		value := func(v int) func() (int, loaded, error) {
+			return func() (int, loaded, error) { return v, loaded{cost: 1, keep: true}, nil }
+		}
+		accept := func(int, error) bool { return true }
+		_, err := e.load("before", value(0), accept)
+		require.NoError(t, err)
+		waited := make(chan int, 1)
+		v, err := e.load("a", func() (int, loaded, error) {
+			go func() {
+				v, err := e.load("a", value(7), accept)
+				require.NoError(t, err)
+				waited <- v
+			}()
+			synctest.Wait()
+			v, err := e.load("b", value(2), accept)
+			require.NoError(t, err)
+			require.Equal(t, 2, v)
+			synctest.Wait()
+			require.Empty(t, waited)
+			return value(1)()
+		}, accept)
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+		require.Equal(t, 1, <-waited)
+		c := e.total()
+		require.EqualValues(t, 3, c.Loads)
+		require.EqualValues(t, 3, c.Inserted)
+		require.Zero(t, c.NotCached+c.LoadErrors)
+	})
+}
+
+// TestShardWithoutEntries: a shard that may have no entry takes none.
+func TestShardWithoutEntries(t *testing.T) {
+	for name, policy := range policies {
+		e := newEngine[int](limits{policy: policy, maxBytes: 100, maxEntries: 1, ttl: time.Hour, shards: 2})
+		for i := range 20 {
+			e.set(fmt.Sprint(i), i, loaded{cost: 1})
+		}
+		require.EqualValues(t, 1, e.total().Entries, name)
+		require.NotZero(t, e.total().TooLarge, name)
+		e.checked("none", 1, 5, differs, changed)
+		e.checked("none", 1, 5, same, changed)
+	}
+}
+
+// TestLoadAheadThatPanics: who waits for a load ahead that panics loads the key.
+func TestLoadAheadThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, shards: 1})
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = e.loadAhead("k", func() (int, loaded, error) { time.Sleep(time.Second); panic("x") })
+		}()
+		synctest.Wait()
+		v, err := e.load("k", func() (int, loaded, error) { return 2, loaded{cost: 1, keep: true}, nil }, func(int, error) bool { return true })
+		require.NoError(t, err)
+		require.Equal(t, 2, v)
+	})
 }

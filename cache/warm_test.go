@@ -127,7 +127,7 @@ func TestWarmRefuses(t *testing.T) {
 	_, err := c.Warm(t.Context(), WarmOptions{Files: slices.Values([]string{"a"}), First: []string{"a"}})
 	require.Error(t, err)
 	_, err = c.Warm(t.Context(), WarmOptions{Workers: -1})
-	require.Error(t, err)
+	require.ErrorContains(t, err, "cache: WarmOptions.Workers is negative")
 }
 
 // TestWarmEvictsNothing: used entries stay, and warming stops when the cache is full. Warmed
