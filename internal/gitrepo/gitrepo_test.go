@@ -84,6 +84,7 @@ func TestParseAgainstGit(t *testing.T) {
 		"[a]b=\"c\\\n d\"\n", "[a]b=c\"d e\"f  g  # h", "[a]b=\\t\\n\\b\\\\\\\"x", "[a]b=\\x", "[a]b # c\n", "[a\n", "[a \"b]\n", "[a b]\n", "[]\nb=c\n", "b=c\n", "[a]1b=c\n",
 		"[a]b-1=c", "[a]b_1=c", "[a] [b] c=d", "[a]b=c\\", "=\n", "[a]=x\n", "[a]b = \"\" \n", "[a]b = \" c \" \n", "[a \t\"b\"]c=d\n", "[a\"b\"]c=d\n", "[a \"b\" ]c=d\n",
 		"[a \"b\\\n\"]c=d\n", "[a]\n;x\n\n#y\nb=c;d#e\n", "[a-b.c]d=e\n", "[a]b=c\rd\n", "[a]b=c\vd \v\n",
+		"[a \"b", "[a \"", "[a \"b\\", "[a b\"]\nc=d\n", "[a ", "[a b\"c\"]\n", "[", "[a \"b\"", "[a.]b=c\n", "[.a]b=c\n",
 	} {
 		compare(t, git, content)
 	}
@@ -804,4 +805,25 @@ func TestRepositoryThatCannotBeSeen(t *testing.T) {
 		_, _, errs = Rules(Place{FS: failing{dir, ".git", err}, Dir: "."}, false)
 		require.Len(t, errs, 1)
 	}
+}
+
+// In an fs.FS, .git may be a link to a directory, or a file that names one, also one that the FS calls irregular. A file that names none is an
+// error, and what is neither file nor directory is no repository.
+func TestRepositoryOfAnFS(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"real/HEAD": "x", "real/objects/": "", "real/refs/": "", "r/": ""})
+	inFS := fstest.MapFS{"named/.git": {Data: []byte("gitdir: ../x\n")}, "irregular/.git": {Data: []byte("gitdir: ../x\n"), Mode: fs.ModeIrregular}, "fifo/.git": {Mode: fs.ModeNamedPipe}, "garbage/.git": {Data: []byte("x")}}
+	for name, want := range map[string]bool{"named": true, "irregular": true, "fifo": false, "none": false} {
+		r, err := open(Place{FS: inFS, Dir: name})
+		require.NoError(t, err, name)
+		require.Equal(t, want, r != nil, name)
+	}
+	_, err := open(Place{FS: inFS, Dir: "garbage"})
+	require.ErrorContains(t, err, `does not begin with "gitdir: "`)
+	if err := os.Symlink(filepath.FromSlash("../real"), filepath.Join(dir, "r", ".git")); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	r, err := open(Place{FS: os.DirFS(dir), Dir: "r"})
+	require.NoError(t, err)
+	require.Equal(t, "r", r.top.Dir)
 }
