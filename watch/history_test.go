@@ -18,6 +18,7 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/watch/internal/events"
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,7 +135,16 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		if h.IntN(15) == 0 { // what changes meanwhile comes with the first burst
 			f.stop()
 			count += h.change(1 + h.IntN(30))
+			aside := h.aside()
+			rootComesLate := kind != 0 && !h.rooted && h.IntN(3) == 0 && os.Rename(h.root, aside) == nil
 			f = start()
+			if rootComesLate {
+				require.NoError(t, os.Rename(aside, h.root))
+			}
+		}
+		if l := flock.New(inc.File + ".lock"); kind != 0 && h.IntN(15) == 0 { // another process may save for long: no change waits for that
+			_, _ = l.TryLock()
+			defer l.Unlock()
 		}
 		if h.IntN(2) == 0 { // so that the look at what has settled does not find what a burst has missed
 			time.Sleep(2 * fsinfo.Settled)
