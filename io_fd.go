@@ -24,8 +24,7 @@ type fdDir struct {
 	fd int
 	// noCachedRead says that the file system does not support reads that do not wait.
 	noCachedRead atomic.Bool
-	typ          atomic.Int64  // Linux: fileSystem's answer
-	device       atomic.Uint64 // Linux: of the directory, once hasTrueSize has asked
+	fileSystemID
 }
 
 func openRoot(root string) (directory, error) { return openRootWith(sys.DirFlags, root) }

@@ -4,6 +4,7 @@ package fileproc
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -31,6 +32,12 @@ type linuxDir struct {
 }
 
 var _ directory = (*linuxDir)(nil)
+
+// A fileSystemID is what is known of the file system of a directory. 0 is unknown.
+type fileSystemID struct {
+	typ    atomic.Int64  // what fileSystem returns
+	device atomic.Uint64 // once hasTrueSize has asked
+}
 
 func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
 
