@@ -241,15 +241,21 @@ func TestFaultsReadLaterBesideOthers(t *testing.T) {
 	}
 }
 
-// A large file's memory is let go when it has been visited, also if it has failed.
+// A large file's memory is let go when some small files have followed it, also if it has failed.
 func TestFaultsOfALargeFile(t *testing.T) {
 	long := strings.Repeat("long ", content.FirstBuffer)
 	for _, opts := range []Options{{}, {SkipBinary: true}} {
 		inBubble(t, func(t *testing.T) {
 			w := &world{root: folder("", file("bad", long, readFails(2*content.FirstBuffer, errBroken)), file("a", ""), file("binary", long+"\x00", func(o *object) { o.content[9] = 0 }), file("b", "b"), file("long", long), file("c", ""))}
+			for i := range 30 {
+				w.root.kids = append(w.root.kids, file(fmt.Sprint("d", i), ""))
+			}
 			opts.Workers = 1
 			out := w.process(t.Context(), opts, func(f *File) error {
 				require.LessOrEqual(t, len(f.Data()), content.FirstBuffer+f.w.reader.Held(), f.Name())
+				if f.Name() == "d29" {
+					require.Zero(t, f.w.reader.Held())
+				}
 				if f.Name() == "b" {
 					return errBroken
 				}
