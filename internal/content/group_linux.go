@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// readaheadSize is the size in bytes below which a file is read ahead.
+	// readaheadSize is how many bytes of a file are read ahead at most; with many files at
+	// once there is room for fewer.
 	readaheadSize = 32 << 10
 	callDepth     = 16
 	// perFile is how many calls a file takes: openat, preadv2 and close.

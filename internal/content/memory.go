@@ -32,7 +32,7 @@ var allocLarge = sys.AllocLarge
 // the next is made. What no reader uses is kept for the next file, because the kernel
 // clears each page of a new mapping, which takes longer than to copy a cached file. So
 // there are never more than readers had at the same time. The methods may be called by
-// several goroutines. A nil Memory keeps nothing.
+// several goroutines. On a nil Memory, take and put work, and nothing is kept.
 type Memory struct {
 	mu    sync.Mutex // guards what follows
 	kept  []keptMemory

@@ -98,8 +98,7 @@ func (r *Reader) Read(h File, c *Content) error {
 	err := r.read(h, c)
 	if err != nil {
 		r.Release()
-		r.Memory.put(r.large)
-		r.large = nil
+		r.drop()
 	}
 	return err
 }
@@ -320,10 +319,15 @@ func (r *Reader) Release() {
 		r.expected = r.lessExpected()
 	}
 	r.expects = false
-	if r.large != nil && (cap(r.large) > MaxFree || r.expected <= FirstBuffer) {
-		r.Memory.put(r.large)
-		r.large = nil
+	if cap(r.large) > MaxFree || r.expected <= FirstBuffer {
+		r.drop()
 	}
+}
+
+// drop gives back all memory but the first buffer.
+func (r *Reader) drop() {
+	r.Memory.put(r.large)
+	r.large = nil
 }
 
 func (r *Reader) deliver(c *Content, p []byte) error {
