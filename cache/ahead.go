@@ -34,8 +34,7 @@ func (e *engine[V]) loadAhead(key string, fn func() (V, loaded, error)) (aheadRe
 		s.mu.Unlock()
 		return aheadWasThere, nil
 	}
-	s.flown++
-	f := &flight[V]{number: s.flown, err: errAbandoned}
+	f := &flight[V]{err: errAbandoned} // without a number: load asks accept about it
 	s.flights[key] = f
 	s.mu.Unlock()
 	wanted := false

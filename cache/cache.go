@@ -229,9 +229,8 @@ func (o *Options) maxDirty() int64 {
 // goroutines.
 type FS struct {
 	source  fs.FS
-	stat    func(name string) (fs.FileInfo, error) // of source
-	data    *engine[*content]                      // by name
-	meta    *engine[*content]                      // metadata by name, listings by name and a slash
+	data    *engine[*content] // by name
+	meta    *engine[*content] // metadata by name, listings by name and a slash
 	trust   time.Duration
 	maxFile int64
 	ttl     func(string, fs.FileInfo) time.Duration
@@ -239,7 +238,7 @@ type FS struct {
 
 	w writer
 
-	results atomic.Pointer[[]dropper]
+	results atomic.Pointer[[]dropper] // set under w.mu
 }
 
 // A dropper is the engine of Results.
@@ -273,17 +272,13 @@ func New(source fs.FS, opts Options) (*FS, error) {
 		return nil, err
 	}
 	l := limits{policy: opts.Policy, maxBytes: opts.maxBytes() - opts.maxDirty(), ttl: opts.TTL, shards: opts.Shards,
-		maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt), start: time.Now()}
+		maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt)}
 	c := &FS{source: source, trust: opts.Trust, maxFile: cmp.Or(opts.MaxFileSize, math.MaxInt64), ttl: opts.TTLOf}
-	c.stat = func(name string) (fs.FileInfo, error) { return fs.Stat(source, name) }
-	if s, ok := source.(fs.StatFS); ok {
-		c.stat = s.Stat
-	}
 	c.data = newEngine[*content](l)
 	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
 	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
-		workers: max(1, opts.FlushWorkers), most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
+		workers: opts.FlushWorkers, most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
 		flushLater: c.flushAtInterval}
 	for i := range c.w.names {
 		c.w.names[i].left.L = &c.w.names[i].mu
@@ -410,40 +405,31 @@ func (c *FS) Open(name string) (fs.File, error) {
 }
 
 // ReadFile returns a copy of what the file name holds.
-func (c *FS) ReadFile(name string) ([]byte, error) {
-	data, own, err := c.view(name)
-	if err != nil || own {
-		return data, err
-	}
-	mine := make([]byte, len(data))
-	copy(mine, data)
-	return mine, nil
-}
+func (c *FS) ReadFile(name string) ([]byte, error) { return c.view(name, true) }
 
 // View is ReadFile without the copy: the caller must not modify the content that it
 // returns, and that content never changes.
-func (c *FS) View(name string) ([]byte, error) {
-	data, _, err := c.view(name)
-	return data, err
-}
+func (c *FS) View(name string) ([]byte, error) { return c.view(name, false) }
 
-// view returns the content of the file name. own says that nobody else has it.
-func (c *FS) view(name string) (data []byte, own bool, err error) {
+// view returns the content of the file name, or a copy that the caller may modify.
+func (c *FS) view(name string, own bool) ([]byte, error) {
 	if err := valid("read", name); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	ct, err := c.content(name)
-	if err != nil {
-		return nil, false, err
+	switch {
+	case err != nil:
+		return nil, err
+	case ct.kind == directory:
+		return nil, isDirectory("read", name)
+	case ct.kind == uncachable:
+		return fs.ReadFile(c.source, name)
+	case own:
+		data := make([]byte, len(ct.data))
+		copy(data, ct.data)
+		return data, nil
 	}
-	switch ct.kind {
-	case directory:
-		return nil, false, isDirectory("read", name)
-	case uncachable:
-		data, err = fs.ReadFile(c.source, name)
-		return data, true, err
-	}
-	return ct.bytes(), false, nil
+	return ct.bytes(), nil
 }
 
 // Stat returns metadata. With Options.Trust it is cached.
@@ -461,14 +447,14 @@ func (c *FS) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if c.trust == 0 {
-		return c.stat(name)
+		return fs.Stat(c.source, name)
 	}
 	if ct, _, trusted := c.meta.get(name, c.notBefore()); trusted {
 		return &ct.info, nil
 	}
 	ct, err := load(c, c.meta, name, name, func() (*content, loaded, error) {
 		began := c.data.now()
-		i, err := c.stat(name)
+		i, err := fs.Stat(c.source, name)
 		if err != nil {
 			return nil, loaded{}, err
 		}
@@ -536,7 +522,6 @@ func (c *FS) Invalidate(names ...string) (files int) {
 		name = clean(name)
 		if tree {
 			trees = append(trees, name)
-			continue
 		}
 		if c.data.drop(name) {
 			files++
@@ -553,9 +538,7 @@ func (c *FS) Invalidate(names ...string) (files int) {
 	}
 	return files + c.invalidate(func(name string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return below(name, tree) })
-	}, func(dir string) bool {
-		return slices.ContainsFunc(trees, func(tree string) bool { return path.Dir(tree) == dir })
-	})
+	}, false)
 }
 
 // below reports whether name is prefix or in the tree below it.
@@ -575,7 +558,7 @@ func (c *FS) InvalidatePattern(patterns ...string) (int, error) {
 	}
 	return c.invalidate(func(name string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool { return doublestar.MatchUnvalidated(p, name) })
-	}, all), nil
+	}, true), nil
 }
 
 // validPattern refuses a text that is no pattern, and a pattern that matches no name: with
@@ -589,17 +572,16 @@ func validPattern(p string) error {
 }
 
 // Clear makes the cache forget everything but its counters.
-func (c *FS) Clear() { c.invalidate(all, all) }
+func (c *FS) Clear() { c.invalidate(all, true) }
 
 func all(string) bool { return true }
 
-// invalidate drops the names that match, and the listings of the directories for
-// which listed says so.
-func (c *FS) invalidate(match, listed func(name string) bool) int {
+// invalidate drops the names that match, and all listings if listings says so.
+func (c *FS) invalidate(match func(name string) bool, listings bool) int {
 	files := c.data.dropAll(match)
 	c.meta.dropAll(func(key string) bool {
 		name, listing := strings.CutSuffix(key, "/")
-		return match(name) || listing && listed(name)
+		return match(name) || listing && listings
 	})
 	for _, r := range c.dependents() {
 		r.dropAll(match)

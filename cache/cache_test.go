@@ -791,7 +791,8 @@ func TestJoinedLoadIsCompared(t *testing.T) {
 		{"compared", 0, false, "new"},
 		{"not comparable", 0, true, "new"},
 		{"trusted", time.Minute, false, "old"},
-		{"trusted for less than the load takes", time.Second, false, "new"},
+		{"trusted for as long as the load takes", 10 * time.Second, false, "old"},
+		{"trusted for less than the load takes", 10*time.Second - 1, false, "new"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -906,12 +907,35 @@ func TestReadAllInSteps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, data[:1000])
 	}
-	data, err := readAll(strings.NewReader("12345"), 2, 5)
+	data, err := readAll(io.LimitReader(&countedReader{}, believed+1), 1<<50, 1<<60)
+	require.NoError(t, err)
+	require.Len(t, data, believed+1)
+	require.LessOrEqual(t, cap(data), 2*believed+1<<16, "a size that lies is not believed")
+	data, err = readAll(strings.NewReader("12345"), 2, 5)
 	require.NoError(t, err)
 	require.Equal(t, "12345", string(data))
 	_, err = readAll(strings.NewReader("123456"), 2, 5)
 	require.Equal(t, errLonger, err)
 }
+
+// TestReadAllOfAKnownSize: a file of the size in its metadata takes one read for its content, one for its end, and the memory of its content.
+func TestReadAllOfAKnownSize(t *testing.T) {
+	for _, size := range []int64{1, 4096, 5000} {
+		r := strings.NewReader(strings.Repeat("x", int(size)))
+		calls := 0
+		_, err := readAll(readFunc(func(p []byte) (int, error) { calls++; return r.Read(p) }), size, 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, 2, calls)
+		require.EqualValues(t, 1, testing.AllocsPerRun(100, func() {
+			_, _ = r.Seek(0, io.SeekStart)
+			_, _ = readAll(r, size, 1<<20)
+		}))
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestMemoryIsCounted: the heap does not exceed what the entries count, whatever the size classes of the contents.
 func TestMemoryIsCounted(t *testing.T) {
@@ -1095,6 +1119,17 @@ func TestMetadataIsCounted(t *testing.T) {
 	require.Equal(t, stat+int64(len("dir")+entryOverhead+2*dirEntryMemory+2*(1+3)+2*len("dir")), c.Stats().Metadata.Bytes)
 }
 
+// TestInvalidateDropsNoWrites: a name that is invalidated keeps writes of others, which other shards have, in the cache.
+func TestInvalidateDropsNoWrites(t *testing.T) {
+	c := newFS(t, newMemFS(nil), Options{Shards: 8})
+	c.Invalidate("a", "b/c")
+	drops := uint64(0)
+	for _, s := range c.data.shards {
+		drops += s.drops.Load()
+	}
+	require.EqualValues(t, 2, drops)
+}
+
 // TestNames says which names are below a directory, and by which name the cache knows a file.
 func TestNames(t *testing.T) {
 	for _, tt := range []struct {
@@ -1259,6 +1294,41 @@ func TestOpenOfADirectoryThatCannotBeListed(t *testing.T) {
 	d, err := c.Open("d")
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
+}
+
+// TestOpenAsksOnce: Open of what is not there asks the source once, and Open of a directory with dirty files once for it and once for its listing.
+func TestOpenAsksOnce(t *testing.T) {
+	m := newMemFS(map[string]string{"d/a": ""})
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever})
+	_, err := c.Open("none")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.EqualValues(t, 1, m.opens.Load())
+	require.NoError(t, c.WriteFile("d/b", nil))
+	d, err := c.Open("d")
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.EqualValues(t, 3, m.opens.Load())
+	require.NoError(t, c.Close())
+}
+
+// TestOpenOfADirectoryThatBecomesAFile: when a file takes the place of a directory during Open, Open returns the file.
+func TestOpenOfADirectoryThatBecomesAFile(t *testing.T) {
+	m := newMemFS(map[string]string{"d/a": ""})
+	opens := 0
+	m.setFault(func(op, name string) error {
+		if op == "open" && name == "d" {
+			if opens++; opens == 2 { // the listing
+				m.delete("d/a")
+				m.put("d", "x")
+			}
+		}
+		return nil
+	})
+	f, err := newFS(t, m, Options{}).Open("d")
+	require.NoError(t, err)
+	data, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(data))
 }
 
 // TestEntriesOfAListing: an entry gives its name, its type and the metadata that its file has now.
@@ -1497,6 +1567,25 @@ func TestDirOpensFiles(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	require.IsType(t, listedDir{}, d)
+	for _, n := range []int{-1, 0, 1} { // of temporary files alone, and then with another
+		dir := t.TempDir()
+		for _, letter := range []string{"A", "B", "C"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, temporary+strings.Repeat(letter, 26)), nil, 0o600))
+		}
+		for _, want := range []int{0, 1} {
+			d, err := os.Open(dir)
+			require.NoError(t, err)
+			entries, err := listedDir{d}.ReadDir(n)
+			d.Close()
+			require.Len(t, entries, want)
+			if n <= 0 || want > 0 {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, io.EOF, err)
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
+		}
+	}
 	require.NoError(t, c.WriteFile("g", []byte("x")))
 	data, ok := m.get("g")
 	require.True(t, ok)

@@ -30,7 +30,7 @@ type stamp struct {
 	id    fsinfo.Identity
 	firm  bool  // whether id shows each change since
 	whole bool  // whether the content is known to be all of that state
-	began int64 // on the clock of the engines: the value is not older
+	began int64 // on the clock of FS.data, which times all loads and comparisons: the value is not older
 }
 
 func (s *stamp) made() *stamp { return s }
@@ -172,7 +172,7 @@ func (c *FS) largest(name string) int64 {
 
 // compare compares the identity of the file name with id.
 func (c *FS) compare(name string, id fsinfo.Identity) verdict {
-	after, err := c.stat(name)
+	after, err := fs.Stat(c.source, name)
 	switch {
 	case err == nil && fsinfo.Of(after) == id:
 		return same
@@ -213,7 +213,7 @@ func readAll(f io.Reader, size, limit int64) ([]byte, error) {
 			data = data[:len(data)+n]
 		} else if n > 0 {
 			if rest := size - int64(len(data)); rest >= int64(n) { // take no more than the given size, where append takes a quarter more
-				data = append(slices.Grow([]byte(nil), len(data)+int(min(rest, max(int64(len(data)), int64(n))))), data...)
+				data = append(slices.Grow([]byte(nil), len(data)+int(min(rest, int64(len(data))))), data...)
 			}
 			data = append(data, more[:n]...)
 		}
@@ -242,7 +242,6 @@ func (c *FS) list(name string) (*content, loaded, error) {
 	}
 	defer f.Close()
 	if !before.IsDir() {
-		ct.kind = uncachable
 		return ct, loaded{}, nil
 	}
 	ct.kind = directory
@@ -263,7 +262,6 @@ func (c *FS) list(name string) (*content, loaded, error) {
 	}
 	slices.SortFunc(ct.names, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	ct.whole = c.isStill(name, ct.id)
-	ct.firm = ct.firm && ct.whole
 	return ct, loaded{cost: cost, ttl: c.ttlOf(name, &ct.info), began: ct.began, keep: c.worthKeeping(&ct.stamp)}, nil
 }
 

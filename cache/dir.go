@@ -77,9 +77,8 @@ type listedDir struct{ fs.ReadDirFile }
 func (d listedDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	for {
 		entries, err := d.ReadDirFile.ReadDir(n)
-		found := len(entries) > 0
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return isTemporary(e.Name()) })
-		if n <= 0 || err != nil || len(entries) > 0 || !found {
+		if n <= 0 || err != nil || len(entries) > 0 {
 			return entries, err
 		}
 	}

@@ -73,7 +73,7 @@ func TestSyncOfADirectory(t *testing.T) {
 	require.NoError(t, err)
 	defer root.Close()
 	defer func(old func(*os.File) error) { fsync = old }(fsync)
-	for err, fails := range map[error]bool{nil: false, syscall.EINVAL: false, syscall.ENOTSUP: false, syscall.EBADF: false, syscall.EIO: true, errStore: true} {
+	for err, fails := range map[error]bool{nil: false, syscall.EINVAL: false, syscall.ENOTSUP: false, syscall.EBADF: false, syscall.EACCES: false, syscall.EIO: true, errStore: true} {
 		fsync = func(*os.File) error { return err }
 		got := syncDir(root, ".")
 		require.Equal(t, fails, got != nil, "%v", err)
@@ -106,6 +106,9 @@ func TestLeftoversAreOld(t *testing.T) {
 	require.FileExists(t, name("B"))
 	require.NoFileExists(t, name("C"))
 	removeLeftovers(root, "none", f)
+	require.NoError(t, f.Close())
+	removeLeftovers(root, ".", f) // it has no time
+	require.FileExists(t, name("B"))
 	for base, want := range map[string]bool{temporary + strings.Repeat("A", 26): true, temporary + strings.Repeat("Z7", 13): true, temporary + strings.Repeat("1", 26): false,
 		temporary + strings.Repeat("A", 25): false, temporary + strings.Repeat("A", 27): false, strings.Repeat("A", 26): false} {
 		require.Equal(t, want, isTemporary(base), base)
@@ -130,6 +133,21 @@ func TestWriteInPlaceOfAFIFO(t *testing.T) {
 	got, err := os.Stat(fifo)
 	require.NoError(t, err)
 	require.Equal(t, want.Mode(), got.Mode())
+}
+
+// TestWriteBelowALinkThatLeadsNowhere: the error is that of the directory, which cannot be made in the place of the link.
+func TestWriteBelowALinkThatLeadsNowhere(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "link")))
+	c, err := NewDir(dir, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	to, err := c.ReadLink("link")
+	require.NoError(t, err)
+	require.Equal(t, "nowhere", to)
+	err = c.WriteFile("link/f", nil)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, fs.ErrNotExist)
 }
 
 // TestSnapshotWhoseDirectoryIsNotSynced: SaveSnapshot fails, since a crash of the machine may lose the snapshot.

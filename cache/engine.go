@@ -28,8 +28,7 @@ type limits struct {
 	maxBytes   int64
 	maxEntries int
 	ttl        time.Duration
-	shards     int       // 0 chooses
-	start      time.Time // of the clock; zero is now
+	shards     int // 0 chooses
 }
 
 const (
@@ -47,10 +46,7 @@ func newEngine[V comparable](l limits) *engine[V] {
 			l.maxEntries/(2*n) >= minShardEntries; n *= 2 {
 		}
 	}
-	e := &engine[V]{seed: maphash.MakeSeed(), start: l.start, ttl: l.ttl, policy: l.policy}
-	if e.start.IsZero() {
-		e.start = time.Now()
-	}
+	e := &engine[V]{seed: maphash.MakeSeed(), start: time.Now(), ttl: l.ttl, policy: l.policy}
 	for i := range n {
 		s := &shard[V]{
 			policy:     l.policy,
@@ -94,7 +90,7 @@ func (e *engine[V]) maxCost() int64 { return e.shards[len(e.shards)-1].maxBytes 
 
 // ttlOf is the TTL of an entry whose own is ttl; 0 or less is none.
 func (e *engine[V]) ttlOf(ttl time.Duration) time.Duration {
-	if ttl == 0 || e.policy == TTL && ttl < 0 {
+	if ttl <= 0 && (ttl == 0 || e.policy == TTL) {
 		return e.ttl
 	}
 	return ttl
@@ -127,8 +123,8 @@ const (
 	unknown                // the comparison failed: the value is not served now, and stays
 )
 
-// checked notes what a comparison of v with its file has shown. At is what the engine's
-// clock showed when the comparison began.
+// checked notes what a comparison of v with its file has shown. At is what the callers' clock
+// showed when the comparison began.
 func (e *engine[V]) checked(key string, v V, at int64, is verdict, why reason) {
 	s := e.shard(key)
 	s.mu.Lock()
@@ -180,9 +176,7 @@ func (e *engine[V]) forget(key string, drops uint64) bool {
 	s := e.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if drops > 0 {
-		s.drops.Add(drops)
-	}
+	s.drops.Add(drops)
 	delete(s.flights, key)
 	n := s.live(key, e)
 	if n != nil {
@@ -260,7 +254,7 @@ type loaded struct {
 	cost  int64
 	ttl   time.Duration // 0 is the engine's, negative is none
 	keep  bool          // whether the value may be cached
-	began int64         // on the engine's clock: the value is not older
+	began int64         // on the callers' clock: the value is not older
 	ahead bool          // nobody has asked for it: it evicts nothing, and is evicted before what was used
 }
 
@@ -390,7 +384,7 @@ type node[V comparable] struct {
 	value      V
 	cost       int64
 	expires    int64 // on the engine's clock; 0 is never
-	checked    int64 // on the engine's clock: when the value was last known to be right
+	checked    int64 // on the callers' clock: when the value was last known to be right
 	uses       int64 // since it was inserted, counted from 1, or from 0 if it was cached ahead
 	inserted   int64 // how many insertions were before it
 	slot       int   // in shard.expiry, from 1; 0 if it is not there
@@ -439,7 +433,6 @@ func (q *queue[V]) take(n *node[V]) {
 	} else {
 		q.newest = n.prev
 	}
-	n.queue, n.prev, n.next = nil, nil, nil
 	q.entries--
 	q.bytes -= n.cost
 }
@@ -525,7 +518,8 @@ func (s *shard[V]) lowQueue(uses int64) *queue[V] {
 	return s.addQueue(uses, prev, next)
 }
 
-// dropEmpty removes q from the frequencies if it has no node.
+// dropEmpty removes q from LFU's frequencies if it has no node. It changes nothing that other
+// policies use.
 func (s *shard[V]) dropEmpty(q *queue[V]) {
 	if q.entries > 0 {
 		return
@@ -538,7 +532,6 @@ func (s *shard[V]) dropEmpty(q *queue[V]) {
 	if q.next != nil {
 		q.next.prev = q.prev
 	}
-	q.prev, q.next = nil, nil
 	s.freeQueue = q
 }
 
@@ -580,8 +573,7 @@ func (s *shard[V]) insert(e *engine[V], key string, v V, l loaded) bool {
 			why = overEntries
 		}
 		if s.expire(e, 1) == 0 {
-			if l.ahead {
-				delete(s.entries, key)
+			if l.ahead { // n is nil: key is not fresh
 				return false
 			}
 			s.remove(s.victim(), why)
@@ -634,20 +626,14 @@ func (s *shard[V]) unlink(n *node[V], why reason) {
 	}
 	q := n.queue
 	q.take(n)
-	if s.policy == LFU {
-		s.dropEmpty(q)
-	}
+	s.dropEmpty(q)
 	*n = node[V]{} // the value must not stay reachable
 }
 
 // expire removes up to most entries that have expired, and returns how many. It
 // looks at the clock only if entries can expire.
 func (s *shard[V]) expire(e *engine[V], most int) (removed int) {
-	if len(s.expiry) == 0 {
-		return 0
-	}
-	now := e.now()
-	for removed < most && len(s.expiry) > 0 && s.expiry[0].expires <= now {
+	for removed < most && len(s.expiry) > 0 && s.expiry[0].expires <= e.now() {
 		s.remove(s.expiry[0], expired)
 		removed++
 	}

@@ -57,7 +57,8 @@ func TestSlowerComparison(t *testing.T) {
 func TestLongestTTL(t *testing.T) {
 	for _, age := range []time.Duration{0, 1, time.Hour} {
 		for _, ttl := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Minute} {
-			e := newEngine[int](limits{maxBytes: 100, maxEntries: 10, start: time.Now().Add(-age)})
+			e := newEngine[int](limits{maxBytes: 100, maxEntries: 10})
+			e.start = e.start.Add(-age)
 			e.set("k", 1, loaded{cost: 1, ttl: ttl})
 			_, ok := get(e, "k")
 			require.True(t, ok)
@@ -373,6 +374,13 @@ func TestShardsDivideTheBounds(t *testing.T) {
 		require.EqualValues(t, l.maxEntries, entries)
 	}
 	require.Len(t, newEngine[int](limits{maxBytes: 1 << 20, maxEntries: 1 << 30}).shards, 1, "a small bound is not divided")
+	e := newEngine[int](limits{maxBytes: 1000, maxEntries: 1000, shards: 4})
+	for i := range 300 {
+		e.set(fmt.Sprint(i), i, loaded{cost: 1})
+	}
+	for _, s := range e.shards {
+		require.NotEmpty(t, s.entries, "so are the entries")
+	}
 }
 
 func TestLoadIsSingleFlight(t *testing.T) {
@@ -884,6 +892,27 @@ func TestLFUCountsUses(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLFUQueueOfOne: an entry that is alone with its uses takes its queue along.
+func TestLFUQueueOfOne(t *testing.T) {
+	e := newEngine[int](limits{policy: LFU, maxBytes: 10, maxEntries: 10, shards: 1})
+	e.set("k", 1, loaded{cost: 1})
+	n := e.shards[0].entries["k"]
+	q := n.queue
+	get(e, "k")
+	require.Same(t, q, n.queue)
+	require.EqualValues(t, 2, q.uses)
+	e.set("other", 1, loaded{cost: 1})
+	get(e, "other")
+	require.Same(t, q, e.shards[0].entries["other"].queue)
+}
+
+// TestLoadsAllocateNothing: a load without a caller that waits for it uses the flight of the load before.
+func TestLoadsAllocateNothing(t *testing.T) {
+	e := newEngine[int](limits{maxBytes: 10, maxEntries: 10, shards: 1})
+	load := func() (int, loaded, error) { return 1, loaded{}, nil }
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = e.load("k", load, nil) }))
 }
 
 // TestFlightsAreNotMixedUp: a load during another one does not end the other's, for those who wait for it.

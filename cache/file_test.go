@@ -62,6 +62,9 @@ func TestFirstFileIsOpenedOnce(t *testing.T) {
 	c := newFS(t, m, Options{Trust: Forever})
 	first, err := c.Open("f")
 	require.NoError(t, err)
+	h, ok := c.data.find("f")
+	require.True(t, ok)
+	require.Same(t, &h.value.first, first)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

@@ -59,18 +59,13 @@ func NewResults[T any](files *FS, opts ResultOptions[T], fn func(File) (T, error
 		return nil, err
 	}
 	l := limits{policy: opts.Policy, maxBytes: cmp.Or(opts.MaxBytes, 64<<20), maxEntries: cmp.Or(opts.MaxEntries, math.MaxInt),
-		ttl: opts.TTL, shards: opts.Shards, start: files.data.start}
+		ttl: opts.TTL, shards: opts.Shards}
 	r := &Results[T]{files: files, fn: fn, cost: opts.Cost, engine: newEngine[*result[T]](l)}
-	for {
-		old := files.results.Load()
-		all := []dropper{r.engine}
-		if old != nil {
-			all = append(all, *old...)
-		}
-		if files.results.CompareAndSwap(old, &all) {
-			return r, nil
-		}
-	}
+	files.w.mu.Lock()
+	defer files.w.mu.Unlock()
+	all := append(files.dependents(), r.engine)
+	files.results.Store(&all)
+	return r, nil
 }
 
 // Get returns the result for the file name if it is cached.
@@ -99,7 +94,7 @@ func (r *Results[T]) Load(name string) (value T, err error) {
 
 func (r *Results[T]) build(name string) (*result[T], loaded, error) {
 	ct, err := r.files.content(name)
-	if err == nil && ct.kind == uncachable && isRegular(ct.info.mode) {
+	if err == nil && ct.kind == uncachable {
 		ct, _, err = r.files.read(name, math.MaxInt64) // the result may be small
 	}
 	switch {

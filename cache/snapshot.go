@@ -51,7 +51,7 @@ func (c *FS) writeSnapshot(w io.Writer) error {
 	s.write([]byte(snapshotMagic))
 	n := uint64(0)
 	for _, h := range c.data.all() {
-		if h.value.firm && h.value.id.ModTime != fsinfo.NoTime && h.key != "" && len(h.key) <= maxRecordName && s.err == nil {
+		if h.value.firm && h.value.id.ModTime != fsinfo.NoTime && len(h.key) <= maxRecordName {
 			s.entry(h, c.wallClock(h.expires))
 			n++
 		}
@@ -60,9 +60,6 @@ func (c *FS) writeSnapshot(w io.Writer) error {
 	binary.LittleEndian.PutUint64(end[4:], n)
 	s.write(end[:])
 	s.writeSum()
-	if s.err != nil {
-		return s.err
-	}
 	return s.to.Flush()
 }
 
@@ -79,14 +76,11 @@ func (c *FS) wallClock(at int64) int64 {
 type snapshotWriter struct {
 	to  *bufio.Writer
 	sum *xxhash.Digest
-	err error
 }
 
 func (s *snapshotWriter) write(p []byte) {
 	s.sum.Write(p)
-	if s.err == nil {
-		_, s.err = s.to.Write(p)
-	}
+	_, _ = s.to.Write(p) // Flush returns the first error
 }
 
 func (s *snapshotWriter) writeSum() {
@@ -116,12 +110,12 @@ func (c *FS) readSnapshot(r io.Reader) (loaded int, err error) {
 	s := &snapshotReader{from: bufio.NewReaderSize(r, snapshotBuffer), sum: xxhash.New()}
 	var magic [len(snapshotMagic)]byte
 	s.read(magic[:])
-	if s.err == nil && string(magic[:]) != snapshotMagic {
+	if string(magic[:]) != snapshotMagic {
 		s.fail("it begins with %q", magic)
 	}
-	for n := uint64(0); s.err == nil; n++ {
-		rec, end := s.record(n)
-		if s.err != nil || end {
+	for n := uint64(0); ; n++ {
+		rec := s.record(n)
+		if rec == nil {
 			break
 		}
 		if c.loadRecord(s, rec) {
@@ -142,6 +136,7 @@ type record struct {
 	expires int64
 }
 
+// A snapshotReader reads on after an error, and keeps the first one.
 type snapshotReader struct {
 	from *bufio.Reader
 	sum  *xxhash.Digest
@@ -149,86 +144,81 @@ type snapshotReader struct {
 }
 
 func (s *snapshotReader) fail(format string, args ...any) {
-	s.err = fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, args...)...)
+	s.note(fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, args...)...))
 }
 
 func (s *snapshotReader) note(err error) {
 	switch {
+	case s.err != nil:
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
 		s.fail("its end is missing")
-	case err != nil:
+	default:
 		s.err = err
 	}
 }
 
 func (s *snapshotReader) read(p []byte) {
-	if s.err == nil {
-		_, err := io.ReadFull(s.from, p)
-		s.note(err)
-		s.sum.Write(p)
-	}
+	_, err := io.ReadFull(s.from, p)
+	s.note(err)
+	s.sum.Write(p)
 }
 
 func (s *snapshotReader) skip(n int64) {
-	if s.err == nil {
-		_, err := io.CopyN(s.sum, s.from, n)
-		s.note(err)
-	}
+	_, err := io.CopyN(s.sum, s.from, n)
+	s.note(err)
 }
 
 func (s *snapshotReader) checkSum(of string) {
 	want := s.sum.Sum64()
 	var sum [8]byte
 	s.read(sum[:])
-	if s.err == nil && binary.LittleEndian.Uint64(sum[:]) != want {
+	if binary.LittleEndian.Uint64(sum[:]) != want {
 		s.fail("%s is damaged", of)
 	}
 }
 
-// record reads the record after n others, or the end.
-func (s *snapshotReader) record(n uint64) (rec record, end bool) {
+// record reads the record after n others. It returns nil at the end and after an error.
+func (s *snapshotReader) record(n uint64) *record {
 	var b [recordSize]byte
 	s.read(b[:])
 	le := binary.LittleEndian
 	nameLength, length := le.Uint32(b[:]), le.Uint64(b[4:])
-	if s.err == nil && nameLength > maxRecordName {
+	if nameLength > maxRecordName {
 		s.fail("record %d is damaged", n)
-	}
-	if s.err != nil {
-		return rec, false
+		return nil
 	}
 	name := make([]byte, nameLength)
 	s.read(name)
 	s.checkSum(fmt.Sprint("record ", n))
-	if s.err != nil {
-		return rec, false
-	}
 	if nameLength == 0 {
 		if length != n {
 			s.fail("it has %d entries of %d", n, length)
 		} else if _, err := s.from.ReadByte(); err == nil {
 			s.fail("something follows its end")
 		} else if err != io.EOF {
-			s.err = err
+			s.note(err)
 		}
-		return rec, true
+		return nil
 	}
 	var f [8]uint64
 	for i := range f {
 		f[i] = le.Uint64(b[16+8*i:])
 	}
-	rec = record{name: string(name), length: int64(length), expires: int64(f[7]),
+	rec := &record{name: string(name), length: int64(length), expires: int64(f[7]),
 		id: fsinfo.Identity{Mode: fs.FileMode(le.Uint32(b[12:])), Size: int64(f[0]), ModTime: int64(f[1]*1e9 + f[2]),
 			ChangeTime: int64(f[3]*1e9 + f[4]), Device: f[5], Inode: f[6]}}
 	if !fs.ValidPath(rec.name) || rec.length < 0 || rec.length != rec.id.Size || !isRegular(rec.id.Mode) {
 		s.fail("record %d is none of a file", n)
 	}
-	return rec, false
+	if s.err != nil {
+		return nil
+	}
+	return rec
 }
 
 // loadRecord reads the content of rec and caches it if there is room.
-func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
-	l := loaded{cost: entryOverhead + int64(len(rec.name)), began: math.MinInt64, ahead: true}
+func (c *FS) loadRecord(s *snapshotReader, rec *record) bool {
+	l := loaded{began: math.MinInt64, ahead: true}
 	ct := &content{stamp: stamp{id: rec.id, firm: true, whole: true, began: math.MinInt64}}
 	ct.info = info{name: path.Base(rec.name), size: rec.id.Size, mode: rec.id.Mode, mtime: time.Unix(0, rec.id.ModTime)}
 	l.ttl = c.ttlOf(rec.name, &ct.info)
@@ -237,11 +227,12 @@ func (c *FS) loadRecord(s *snapshotReader, rec record) bool {
 		if left <= 0 {
 			rec.expires = -1
 		}
-		if ttl := c.data.ttlOf(l.ttl); ttl <= 0 || left < ttl {
+		if l.ttl = c.data.ttlOf(l.ttl); l.ttl <= 0 {
 			l.ttl = left
 		}
+		l.ttl = min(l.ttl, left)
 	}
-	if rec.expires < 0 || rec.length > c.largest(rec.name) || !c.data.fits(rec.name, l.cost+rec.length) || c.w.pending(rec.name) {
+	if rec.expires < 0 || rec.length > c.largest(rec.name) || !c.data.fits(rec.name, entryOverhead+int64(len(rec.name))+rec.length) || c.w.pending(rec.name) {
 		s.skip(rec.length)
 		s.checkSum("the content of " + rec.name)
 		return false

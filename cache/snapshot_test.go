@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -469,6 +470,43 @@ func TestSnapshotErrorsSayWhat(t *testing.T) {
 	n, err := newFS(t, m, Options{MaxFileSize: int64(len("content")) - 1}).readSnapshot(bytes.NewReader(snapshot))
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "that which is not too large")
+}
+
+// TestSnapshotOfWhatHasNoRoom: content for which there is no room is not read into memory.
+func TestSnapshotOfWhatHasNoRoom(t *testing.T) {
+	files := map[string]string{}
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprint(i))
+		files[names[i]] = strings.Repeat("x", 100_000)
+	}
+	m := newMemFS(files)
+	snapshot := snapshotOf(t, m, Options{}, names...)
+	c := newFS(t, m, Options{MaxBytes: 150_000, Shards: 1})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n, err := c.readSnapshot(bytes.NewReader(snapshot))
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(3_000_000))
+}
+
+// TestSnapshotLeavesOutFarTimes: a file whose time is no number of nanoseconds is left out, though its change time shows each change.
+func TestSnapshotLeavesOutFarTimes(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{})
+	for name, at := range map[string]int64{"far": fsinfo.NoTime, "near": 1} {
+		ct := &content{stamp: stamp{id: fsinfo.Identity{ModTime: at, ChangeTime: 1}, firm: true, whole: true}}
+		require.Equal(t, aheadCached, c.data.add(name, ct, loaded{cost: ct.cost(name)}))
+	}
+	var b bytes.Buffer
+	require.NoError(t, c.writeSnapshot(&b))
+	c = newFS(t, m, Options{})
+	n, err := c.readSnapshot(&b)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, []string{"near"}, cachedNames(c))
 }
 
 // TestSnapshotLeavesOutYoungFiles: a file that changed just before it was read may have changed again in the same step of the clock. It is trusted,

@@ -18,15 +18,11 @@ const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
 // is not open for writing.
 func syncDir(root *os.Root, name string) error {
 	f, err := root.Open(name)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
+	if err == nil {
+		defer f.Close()
+		err = fsync(f)
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	err = fsync(f)
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EBADF) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EBADF) {
 		return nil
 	}
 	return err

@@ -80,7 +80,7 @@ func (c *FS) Warm(ctx context.Context, opts WarmOptions) (WarmReport, error) {
 	if err := opts.validate(); err != nil {
 		return WarmReport{}, err
 	}
-	w := &warming{c: c, opts: opts, start: time.Now()}
+	w := &warming{c: c, opts: opts, start: time.Now(), listed: map[string]bool{}}
 	w.shown = w.start
 	err := w.run(ctx)
 	if w.full.Load() {
@@ -99,9 +99,7 @@ func (c *FS) Warm(ctx context.Context, opts WarmOptions) (WarmReport, error) {
 func (o *WarmOptions) validate() error {
 	var errs []error
 	for _, p := range slices.Concat(o.Include, o.Exclude, o.First) {
-		if err := validPattern(p); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, validPattern(p))
 	}
 	if o.Files != nil && len(o.First) > 0 {
 		errs = append(errs, errors.New("cache: WarmOptions.First cannot be combined with Files, whose order is theirs"))
@@ -138,7 +136,7 @@ func (w *warming) run(ctx context.Context) error {
 	for i, pattern := range w.opts.First {
 		if err := w.pass(ctx, nil, []string{pattern}, func(name string) bool {
 			return !matches(w.opts.First[:i], name) && (len(w.opts.Include) == 0 || matches(w.opts.Include, name))
-		}); err != nil || w.full.Load() {
+		}); err != nil { // also if the cache is full: stop has ended ctx
 			return err
 		}
 	}
@@ -165,7 +163,7 @@ func (w *warming) groups(ctx context.Context) error {
 		if len(names) == 0 {
 			return nil
 		}
-		if err := w.pass(ctx, slices.Values(names), w.opts.Include, nil); err != nil || w.full.Load() {
+		if err := w.pass(ctx, slices.Values(names), w.opts.Include, nil); err != nil {
 			return err
 		}
 	}
@@ -194,10 +192,11 @@ func (w *warming) pass(ctx context.Context, files iter.Seq[string], include []st
 		}
 	}
 	opts.OnError = func(err error) error {
-		if about, ok := err.(*fileproc.Failure); ok && about.Kind == fileproc.FailedRoot {
+		failure := err.(*fileproc.Failure)
+		if failure.Kind == fileproc.FailedRoot {
 			return err
 		}
-		w.failedFile(root, err)
+		w.failedFile(root, failure)
 		return nil
 	}
 	return fileproc.ForEach(ctx, root, opts, fn)
@@ -228,10 +227,7 @@ func (w *warming) hasRoom(name string) bool {
 // metadata comes from the source, so it also shows that the file of that name is within the source.
 func (w *warming) read(f *fileproc.File) error {
 	c, name := w.c, f.Rel()
-	s, err := f.Stat()
-	if err != nil {
-		return err
-	}
+	s, _ := f.Stat() // without an error: Options.Stat is set
 	id := fsinfo.Identity{Size: s.Size, Mode: s.Mode, Device: s.Device, Inode: s.Inode}
 	id.SetTimes(s.ModTime, s.ChangeTime, time.Time{})
 	if c.trust == 0 && !firm(id, time.Now()) {
@@ -297,43 +293,33 @@ func (w *warming) noRoom() {
 
 // failedFile notes a failure of fileproc, except for a link that Files names: fileproc does not
 // read it, but a load does, so failedFile loads it.
-func (w *warming) failedFile(root string, err error) {
-	var at *fs.PathError
-	if len(w.opts.First) > 0 && errors.As(err, &at) && !w.meets(at.Path) {
+func (w *warming) failedFile(root string, failure *fileproc.Failure) {
+	if len(w.opts.First) > 0 && !w.meets(failure.Path) {
 		return
 	}
-	if errors.Is(err, fileproc.ErrTooLarge) {
+	if errors.Is(failure, fileproc.ErrTooLarge) {
 		w.notCached.Add(1)
 		return
 	}
-	if w.opts.Files != nil && errors.Is(err, fs.ErrInvalid) && errors.As(err, &at) {
-		name := strings.TrimPrefix(filepath.ToSlash(at.Path), strings.TrimSuffix(filepath.ToSlash(root), "/")+"/")
-		if !fs.ValidPath(name) {
-			w.record("", err)
-			return
-		}
-		if info, statErr := fs.Stat(w.c.source, name); statErr == nil && isRegular(info.Mode()) {
+	name := strings.TrimPrefix(filepath.ToSlash(failure.Path), strings.TrimSuffix(filepath.ToSlash(root), "/")+"/")
+	if errors.Is(failure, fs.ErrInvalid) && fs.ValidPath(name) {
+		if info, err := fs.Stat(w.c.source, name); err == nil && isRegular(info.Mode()) {
 			if w.wants(name) {
 				w.load(name, w.c.loadWarm)
 			}
 			return
 		}
 	}
-	w.record("", err)
+	w.record("", failure)
 }
 
 // meets reports whether path has not failed before.
 func (w *warming) meets(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.listed[path] {
-		return false
-	}
-	if w.listed == nil {
-		w.listed = map[string]bool{}
-	}
+	met := w.listed[path]
 	w.listed[path] = true
-	return true
+	return !met
 }
 
 func (w *warming) record(name string, err error) {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -480,6 +481,7 @@ func TestEntries(t *testing.T) {
 			}
 			require.NoError(t, c.WriteFile("dirty", []byte("123")))
 			require.NoError(t, c.WriteFile("a dirty one", nil))
+			require.Equal(t, aheadCached, c.data.add("dirty", &content{}, loaded{cost: 1}), "as of a load that began before the write")
 			require.Equal(t, []Entry{{Name: "b", Cached: true, Bytes: 2, Uses: 6}, {Name: "not cached"}, {Name: "dirty", Dirty: true, Bytes: 3},
 				{Name: "never", Cached: true}}, c.Entries("/b", "not cached", "dirty", "never"))
 			require.Equal(t, []Entry{{Name: "c", Cached: true, Uses: 9}, {Name: "b", Cached: true, Bytes: 2, Uses: 6}, {Name: "a", Cached: true, Uses: 3},
@@ -531,6 +533,13 @@ func (s careless) Stat(name string) (fs.FileInfo, error) {
 func (s careless) Open(name string) (fs.File, error) {
 	require.True(s.t, fs.ValidPath(name), "%q", name)
 	return s.memFS.Open(name)
+}
+
+func (s careless) Lstat(name string) (fs.FileInfo, error) { return s.Stat(name) }
+
+func (s careless) ReadLink(name string) (string, error) {
+	require.True(s.t, fs.ValidPath(name), "%q", name)
+	return "", fs.ErrInvalid
 }
 
 // TestWarmGivesTheSourceNoBadNames: not all sources look at names.
@@ -590,14 +599,16 @@ func TestWarmGroups(t *testing.T) {
 	require.EqualValues(t, 3*maxWarmGroup, w.report().Missing)
 }
 
-// TestWarmWorkers: Warm reads as many files at a time as Workers says, and by default at least 16.
+// TestWarmWorkers: Warm reads as many files at a time as Workers says, and by default at least 16, or as many as there are processors.
 func TestWarmWorkers(t *testing.T) {
 	files := map[string]string{}
 	for i := range 40 {
 		files[fmt.Sprint(i)] = "x"
 	}
-	for _, workers := range []int{0, 3} {
-		want := 16
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for processors, workers := range map[int]int{1: 0, 17: 0, 2: 3} {
+		runtime.GOMAXPROCS(processors)
+		want := max(16, processors)
 		if workers > 0 {
 			want = workers
 		}
@@ -764,6 +775,109 @@ func TestWarmLoads(t *testing.T) {
 		require.Equal(t, tt.want, r, name)
 		require.Equal(t, tt.full, w.withoutRoom.Load(), name)
 	}
+}
+
+// A countedDir is a directory that counts what is opened.
+type countedDir struct {
+	*dirFS
+	opens int
+}
+
+func (d *countedDir) Open(name string) (fs.File, error) { d.opens++; return d.dirFS.Open(name) }
+
+// TestWarmReadsADirOnce: what fileproc has read is not read again by the source, if its metadata there is the same. What a load would not
+// cache is not read again either.
+func TestWarmReadsADirOnce(t *testing.T) {
+	if !fsinfo.HasInodes {
+		t.Skip("without inodes fileproc reads through the source")
+	}
+	settledFiles(t)
+	d, err := newDirFS(warmTree(t, map[string]string{"f": "data"}))
+	require.NoError(t, err)
+	defer d.Close()
+	for age, want := range map[time.Duration]WarmReport{-time.Hour: {Warmed: 1, Bytes: 4}, time.Hour: {NotCached: 1}} {
+		fsinfo.Settled = age
+		source := &countedDir{dirFS: d}
+		w := &warming{c: newFS(t, source, Options{}), start: time.Now()}
+		require.NoError(t, fileproc.ForEach(t.Context(), d.name, fileproc.Options{Stat: true}, w.read))
+		r := w.report()
+		r.Elapsed = 0
+		require.Equal(t, want, r)
+		require.Zero(t, source.opens)
+		if h, ok := w.c.data.find("f"); ok {
+			require.Positive(t, h.value.began)
+		}
+	}
+}
+
+// A watchedContext counts who waits for its end.
+type watchedContext struct {
+	context.Context
+	came, left int
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return make(chan struct{}) }
+func (c *watchedContext) AfterFunc(func()) (stop func() bool) {
+	c.came++
+	return func() bool { c.left++; return true }
+}
+
+// TestWarmLeavesNothing: at the end of Warm, nothing of it waits for the end of its context, and the sequence of names has ended.
+func TestWarmLeavesNothing(t *testing.T) {
+	c := newFS(t, newMemFS(map[string]string{"f": ""}), Options{})
+	ctx := &watchedContext{Context: context.Background()}
+	_, err := c.Warm(ctx, WarmOptions{})
+	require.NoError(t, err)
+	require.NotZero(t, ctx.came)
+	require.Equal(t, ctx.came, ctx.left)
+
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(errStore)
+	ended := false
+	_, err = c.Warm(cancelled, WarmOptions{Files: func(yield func(string) bool) {
+		for yield("f") {
+		}
+		ended = true
+	}})
+	require.ErrorIs(t, err, errStore)
+	require.True(t, ended)
+}
+
+// TestWarmReportsOnce: a warming that takes no time gives one report, at its end.
+func TestWarmReportsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := 0
+		c := newFS(t, newMemFS(map[string]string{"f": ""}), Options{})
+		warm(t, c, WarmOptions{First: []string{"f"}, OnProgress: func(WarmReport) { reports++ }})
+		require.Equal(t, 1, reports)
+	})
+}
+
+// TestWarmOfNamesThatFail: each name counts, however often it is given. Only what may be a link is tried again by a load.
+func TestWarmOfNamesThatFail(t *testing.T) {
+	m := newMemFS(map[string]string{"f": "", "d/f": ""})
+	c := newFS(t, m, Options{})
+	fail := func(name string, opts WarmOptions) WarmReport {
+		failed := false
+		m.setFault(func(_, called string) error {
+			if called != name || failed {
+				return nil
+			}
+			failed = true
+			return errStore
+		})
+		r, err := c.Warm(t.Context(), opts)
+		require.ErrorIs(t, err, errStore)
+		r.Elapsed = 0
+		return r
+	}
+	require.Equal(t, WarmReport{Failed: 1}, fail("f", WarmOptions{Files: slices.Values([]string{"f"})}))
+	require.Equal(t, WarmReport{}, fail(".", WarmOptions{First: []string{"f"}}), "root, in the first pass")
+	m.setFault(nil)
+	r, err := c.Warm(t.Context(), WarmOptions{Files: slices.Values([]string{"../f", "d", "../f", "d"})})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	r.Elapsed = 0
+	require.Equal(t, WarmReport{Failed: 4}, r)
 }
 
 // TestWarmOfADirKeepsTimes: what Warm has read in a directory is known to be right since then, and expires when a load would let it.

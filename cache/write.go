@@ -62,7 +62,7 @@ var ErrDirty = errors.New("the cache is full of files that could not be flushed"
 //	writer.flushing  one flush at a time, with WriteBack       held, and of OnFlushError
 //	flushed.mu       the errors of a flush                     held during OnFlushError
 //	shard.mu         entries, loads under way, counters        not held
-//	writer.mu        dirty files, counters of writes           not held
+//	writer.mu        dirty files, their counters, FS.results   not held
 //
 // writer.names and writer.flushing are never locked together, and neither are shard.mu and
 // writer.mu.
@@ -324,7 +324,7 @@ func (c *FS) remove(name string) error {
 	}
 	d := &dirtyFile{name: name, content: &content{}, removed: true}
 	if ct == nil {
-		info, err := c.stat(name)
+		info, err := fs.Stat(c.source, name)
 		if err != nil { // perhaps it is a link that leads nowhere: Remove removes such a link too
 			info, err = fs.Lstat(c.source, name)
 		}

@@ -1335,16 +1335,17 @@ func TestDirWriteErrorsNameTheFile(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", "full"), 0o777))
-	requireNamed := func(name string) {
+	requireNamed := func(name string) error {
 		var at *fs.PathError
 		err := c.WriteFile(name, []byte("x"))
 		require.ErrorAs(t, err, &at)
 		require.Equal(t, name, at.Path)
 		require.NotContains(t, err.Error(), temporary)
+		return err
 	}
-	requireNamed("d") // the rename fails
+	require.Error(t, requireNamed("d"), "the rename fails")
 	if os.RemoveAll(dir) == nil {
-		requireNamed("f") // the temporary file cannot be made
+		require.ErrorIs(t, requireNamed("f"), fs.ErrNotExist, "the temporary file cannot be made")
 	}
 }
 
