@@ -74,10 +74,11 @@ func (b *batch) reset() {
 	b.joined.Store(false)
 }
 
-// A scanResult is what a scan of a directory has found.
+// A scanResult is what a scan of a job has found.
 type scanResult struct {
 	batch *batch  // files; nil if there were none
-	subs  []*node // directories to be listed
+	subs  []*job  // directories to be listed, and links to be resolved
+	spans []*span // ordered: all that the job has found, when it is over
 	state scanState
 }
 
@@ -86,7 +87,7 @@ type scanState uint8
 const (
 	scanDone  scanState = iota // nothing is left to list
 	scanMore                   // the listing goes on
-	scanAgain                  // the directory is to be begun anew, and holds no descriptor until then
+	scanAgain                  // the job is to be gone on with later, and holds no descriptor until then
 )
 
 // A span is a part of the results in order: a directory, or up to spanSize files of one
@@ -95,7 +96,7 @@ const (
 type span struct {
 	next               *span  // in order
 	prevTodo, nextTodo *span  // see ordered.todo
-	node               *node  // of a directory
+	job                *job   // of a directory
 	batch              *batch // of files
 	files              int
 	begun              bool // a worker has begun to list the directory
@@ -113,7 +114,7 @@ var _ [spanSize]struct{} = [64]struct{}{}
 
 // weight is how many results a span counts as while it is begun and not delivered.
 func (s *span) weight() int {
-	if s.node != nil {
+	if s.job != nil {
 		return 1
 	}
 	return s.files

@@ -17,8 +17,7 @@ import (
 // system must not stall the others. So a goroutine decides under mu, and acts after it
 // has unlocked mu, on a directory that is pinned or out of the cache.
 type dirCache struct {
-	limit      int                            // the most directories that stay open without a pin
-	openLinked func(*node) (directory, error) // opens a node that is reached through links
+	limit int // the most directories that stay open without a pin
 
 	mu        sync.Mutex
 	waiters   int       // workers that wait for a descriptor: no directory stays open for later
@@ -35,15 +34,15 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		return d, nil
 	}
 	var err error
-	if n.link != nil {
-		d, err = c.openLinked(n)
+	if n.way != nil {
+		d, err = n.way.open()
 	} else {
 		var parent directory
 		if parent, err = c.acquire(n.parent); err != nil {
 			return nil, err
 		}
 		defer c.release(n.parent, 1, 0) // once d is in the cache: an fs.FS may panic here
-		if n.given != nil {
+		if n.given {
 			d, err = openGiven(parent, n.name)
 		} else {
 			d, err = parent.openDir(n.name)
@@ -121,7 +120,7 @@ func (c *dirCache) release(n *node, pins, refs int) {
 	n.pins -= pins
 	n.refs -= refs
 	n.check()
-	if n.parent == nil || n.pins > 0 || n.dir == nil {
+	if n.isRoot() || n.pins > 0 || n.dir == nil {
 		return
 	}
 	if n.refs == 0 {

@@ -532,7 +532,8 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 		var arena names.Arena
 		n := root
 		for range levels {
-			n = n.child(arena.Add([]byte("n")), 0)
+			sub := n.child(arena.Add([]byte("n")), 0)
+			n = &sub
 			_, err := h.acquire(n)
 			require.NoError(t, err)
 			h.release(n, 1, 0)

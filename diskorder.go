@@ -55,8 +55,8 @@ type diskOrder struct {
 	given     *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
 
 	mu        sync.Mutex  // guards what follows; it may be taken while the pool's is held
-	stack     []*node     // directories, the one found last at the end
-	dirs      dirHeap     // directories listed ahead
+	stack     []*job      // the one found last at the end
+	dirs      jobHeap     // those of directories listed ahead
 	dirBytes  int         // taken by dirs
 	looks     listedFiles // to be looked at
 	reads     listedFiles // to be read
@@ -78,7 +78,7 @@ func (q *diskOrder) fitMemory(limit int64) {
 // take gives files to be read only when nothing is being listed any more, unless the
 // memory for them is full or the cold mode is off: the file that is next to one of them
 // on the disk may be in any directory.
-func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
+func (q *diskOrder) take(listed, maxListings int) (*batch, *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if files, all := q.due(listed); files != nil {
@@ -87,7 +87,7 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *node) {
 	if listed >= min(maxListings, q.cold.maxListings()) {
 		return nil, nil
 	}
-	return nil, q.takeDir()
+	return nil, q.takeJob()
 }
 
 // due returns the files from which take makes a window, or nil if it makes none, and
@@ -103,9 +103,9 @@ func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
 	return nil, false
 }
 
-// unlisted returns how many directories and backlogs of names are to be listed.
+// unlisted returns how many jobs are to be begun, backlogs of names among them.
 func (q *diskOrder) unlisted() int {
-	k := len(q.stack) + len(q.dirs.nodes)
+	k := len(q.stack) + len(q.dirs.jobs)
 	if k == 0 && q.given.isReady() {
 		k = 1
 	}
@@ -144,43 +144,40 @@ func (q *diskOrder) reuse(b *batch) {
 	q.mu.Unlock()
 }
 
-func (q *diskOrder) takeDir() *node {
+func (q *diskOrder) takeJob() *job {
 	if k := len(q.stack); k > 0 {
-		n := q.stack[k-1]
+		j := q.stack[k-1]
 		q.stack[k-1] = nil
 		q.stack = q.stack[:k-1]
-		return n
+		return j
 	}
-	if len(q.dirs.nodes) == 0 {
+	if len(q.dirs.jobs) == 0 {
 		return q.given.take()
 	}
-	n := heap.Pop(&q.dirs).(*node)
-	q.dirs.last = n.inode
-	q.dirBytes -= dirCost + len(n.name.String())
-	return n
+	j := heap.Pop(&q.dirs).(*job)
+	q.dirs.last = j.node.inode
+	q.dirBytes -= dirCost + len(j.node.name.String())
+	return j
 }
 
-func (q *diskOrder) add(n *node, r scanResult) {
+func (q *diskOrder) add(j *job, r scanResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, d := range r.subs {
-		q.addDir(d)
+	for _, sub := range r.subs {
+		q.addJob(sub)
 	}
-	switch r.state {
-	case scanAgain:
-		q.addDir(n)
-	case scanDone:
-		q.given.scanned(n)
+	if r.state == scanAgain {
+		q.addJob(j)
 	}
 }
 
-func (q *diskOrder) addDir(n *node) {
+func (q *diskOrder) addJob(j *job) {
 	if !q.cold.on.Load() || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead {
-		q.stack = append(q.stack, n)
+		q.stack = append(q.stack, j)
 		return
 	}
-	heap.Push(&q.dirs, n)
-	q.dirBytes += dirCost + len(n.name.String())
+	heap.Push(&q.dirs, j)
+	q.dirBytes += dirCost + len(j.node.name.String())
 }
 
 // addFiles takes files of n, to be looked at or to be read. It keeps neither slice.
@@ -311,22 +308,24 @@ func (h *fileHeap) Pop() any {
 	return run
 }
 
-// A dirHeap is directories in the order of their inode numbers. In front is the
+// A jobHeap is jobs in the order of their directories' inode numbers. In front is the
 // directory that follows the one taken last. After the highest number comes the lowest,
 // so that a disk's head goes back once for all directories that were found behind it.
-type dirHeap struct {
-	nodes []*node
-	last  uint64
+type jobHeap struct {
+	jobs []*job
+	last uint64
 }
 
-func (h *dirHeap) Len() int           { return len(h.nodes) }
-func (h *dirHeap) Less(i, j int) bool { return h.nodes[i].inode-h.last < h.nodes[j].inode-h.last }
-func (h *dirHeap) Swap(i, j int)      { h.nodes[i], h.nodes[j] = h.nodes[j], h.nodes[i] }
-func (h *dirHeap) Push(n any)         { h.nodes = append(h.nodes, n.(*node)) }
-func (h *dirHeap) Pop() any {
-	k := len(h.nodes) - 1
-	n := h.nodes[k]
-	h.nodes[k] = nil
-	h.nodes = h.nodes[:k]
-	return n
+func (h *jobHeap) Len() int { return len(h.jobs) }
+func (h *jobHeap) Less(i, j int) bool {
+	return h.jobs[i].node.inode-h.last < h.jobs[j].node.inode-h.last
+}
+func (h *jobHeap) Swap(i, j int) { h.jobs[i], h.jobs[j] = h.jobs[j], h.jobs[i] }
+func (h *jobHeap) Push(j any)    { h.jobs = append(h.jobs, j.(*job)) }
+func (h *jobHeap) Pop() any {
+	k := len(h.jobs) - 1
+	j := h.jobs[k]
+	h.jobs[k] = nil
+	h.jobs = h.jobs[:k]
+	return j
 }

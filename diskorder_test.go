@@ -34,8 +34,8 @@ func sortRuns(t *testing.T, size int) {
 type orderModel struct {
 	q     *diskOrder
 	max   int // listings
-	stack []*node
-	ahead []*node        // directories listed ahead
+	stack []*job
+	ahead []*job         // of directories listed ahead
 	last  uint64         // inode of the directory of ahead that was taken last
 	files []listedFile   // to be read
 	looks [][]listedFile // to be looked at, in the runs in which they were sorted
@@ -43,15 +43,20 @@ type orderModel struct {
 	bytes int            // of files, since there were none
 	full  bool
 
-	partly []*node // taken and not listed to the end
+	partly []*job // taken and not listed to the end
 	given  map[string]int
 	made   int
 }
 
+// jobFor returns a job of which a queue is told no more than the directory's name and inode number.
+func jobFor(name string, inode uint64) *job {
+	return newJob(node{name: names.New(name), inode: inode}, alwaysReady{})
+}
+
 func newOrderModel(window int32) *orderModel {
-	root := &node{name: names.New("root")}
-	m := &orderModel{max: 3, stack: []*node{root}, given: map[string]int{}}
-	m.q = &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}, stack: []*node{root}}
+	root := jobFor("root", 0)
+	m := &orderModel{max: 3, stack: []*job{root}, given: map[string]int{}}
+	m.q = &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}, stack: []*job{root}}
 	m.q.cold.window.Store(window)
 	return m
 }
@@ -60,7 +65,7 @@ func (m *orderModel) cold() bool { return m.q.cold.on.Load() }
 
 func (m *orderModel) dirBytes() (n int) {
 	for _, d := range m.ahead {
-		n += dirCost + len(d.name.String())
+		n += dirCost + len(d.node.name.String())
 	}
 	return n
 }
@@ -78,52 +83,52 @@ func (m *orderModel) mayLook() bool {
 }
 
 // nextDir takes the directory that take must give out of the model, or returns nil.
-func (m *orderModel) nextDir() *node {
+func (m *orderModel) nextDir() *job {
 	if k := len(m.stack); k > 0 {
-		n := m.stack[k-1]
+		j := m.stack[k-1]
 		m.stack = m.stack[:k-1]
-		return n
+		return j
 	}
 	if len(m.ahead) == 0 {
 		return nil
 	}
 	// The lowest number from last on, or else the lowest of all.
-	slices.SortStableFunc(m.ahead, func(a, b *node) int { return cmp.Compare(a.inode, b.inode) })
-	i := slices.IndexFunc(m.ahead, func(n *node) bool { return n.inode >= m.last })
-	n := m.ahead[max(i, 0)]
-	m.last = n.inode
+	slices.SortStableFunc(m.ahead, func(a, b *job) int { return cmp.Compare(a.node.inode, b.node.inode) })
+	i := slices.IndexFunc(m.ahead, func(j *job) bool { return j.node.inode >= m.last })
+	j := m.ahead[max(i, 0)]
+	m.last = j.node.inode
 	m.ahead = slices.Delete(m.ahead, max(i, 0), max(i, 0)+1)
-	return n
+	return j
 }
 
 func (m *orderModel) take(t *testing.T) {
 	pending := m.q.pending(len(m.partly), m.max)
-	b, n := m.q.take(len(m.partly), m.max)
-	require.Equal(t, pending > 0, b != nil || n != nil, "pending says %d", pending)
+	b, j := m.q.take(len(m.partly), m.max)
+	require.Equal(t, pending > 0, b != nil || j != nil, "pending says %d", pending)
 	switch {
 	case m.mayLook():
-		require.Nil(t, n)
+		require.Nil(t, j)
 		m.requireLooks(t, b, pending)
 	case m.mayGiveAll() && len(m.files) > 0:
-		require.Nil(t, n)
+		require.Nil(t, j)
 		m.requireWindow(t, b, pending)
 	case len(m.partly) < m.max:
 		require.Nil(t, b, "files of directories that may have neighbours elsewhere")
 		require.LessOrEqual(t, pending, min(len(m.stack)+len(m.ahead), m.max-len(m.partly)))
 		want := m.nextDir()
-		if n != want { // of equal numbers either may come first
-			require.NotNil(t, n)
+		if j != want { // of equal numbers either may come first
+			require.NotNil(t, j)
 			require.NotNil(t, want)
-			require.Equal(t, want.inode, n.inode)
-			m.ahead[slices.Index(m.ahead, n)] = want
+			require.Equal(t, want.node.inode, j.node.inode)
+			m.ahead[slices.Index(m.ahead, j)] = want
 		}
-		if n != nil {
-			m.give(t, n.name.String())
-			m.partly = append(m.partly, n)
+		if j != nil {
+			m.give(t, j.node.name.String())
+			m.partly = append(m.partly, j)
 		}
 	default:
 		require.Nil(t, b)
-		require.Nil(t, n)
+		require.Nil(t, j)
 	}
 }
 
@@ -190,12 +195,11 @@ func (m *orderModel) list(t *testing.T, r *rand.Rand) {
 		return
 	}
 	i := r.IntN(len(m.partly))
-	n := m.partly[i]
+	j := m.partly[i]
 	var res scanResult
 	for range r.IntN(4) {
 		m.made++
-		d := &node{parent: n, name: names.New(fmt.Sprint("d", m.made)), inode: r.Uint64() >> (r.IntN(2) * 58)}
-		res.subs = append(res.subs, d)
+		res.subs = append(res.subs, jobFor(fmt.Sprint("d", m.made), r.Uint64()>>(r.IntN(2)*58)))
 	}
 	var files []names.Name
 	var inodes []uint64
@@ -206,27 +210,27 @@ func (m *orderModel) list(t *testing.T, r *rand.Rand) {
 		inodes = append(inodes, inode)
 	}
 	if len(files) > 0 {
-		m.addFiles(t, n, r.IntN(2) == 0, files, inodes)
+		m.addFiles(t, j.node, r.IntN(2) == 0, files, inodes)
 	}
 	res.state = scanState(r.IntN(3))
 	if res.state != scanMore {
 		m.partly = slices.Delete(m.partly, i, i+1)
 	}
-	for _, d := range res.subs {
-		m.addDir(d)
+	for _, sub := range res.subs {
+		m.addJob(sub)
 	}
 	if res.state == scanAgain {
-		m.given[n.name.String()]--
-		m.addDir(n)
+		m.given[j.node.name.String()]--
+		m.addJob(j)
 	}
-	m.q.add(n, res)
+	m.q.add(j, res)
 }
 
-func (m *orderModel) addDir(n *node) {
+func (m *orderModel) addJob(j *job) {
 	if !m.cold() || m.dirBytes()+m.bytes >= maxListedAhead {
-		m.stack = append(m.stack, n)
+		m.stack = append(m.stack, j)
 	} else {
-		m.ahead = append(m.ahead, n)
+		m.ahead = append(m.ahead, j)
 	}
 }
 
@@ -363,9 +367,9 @@ func TestDiskOrderIsBounded(t *testing.T) {
 	added := fillUp(t, q, n, 100)
 	require.Greater(t, added*(fileCost+20+8), maxListedAhead*9/10, "full too early")
 	for i := range 3 {
-		q.add(n, scanResult{subs: []*node{{name: names.New(fmt.Sprint(i)), inode: uint64(i)}}})
+		q.add(nil, scanResult{subs: []*job{jobFor(fmt.Sprint(i), uint64(i))}})
 	}
-	require.Empty(t, q.dirs.nodes)
+	require.Empty(t, q.dirs.jobs)
 	got := 0
 	for q.isFull() {
 		b, d := q.take(2, 9) // although directories are partly listed
@@ -376,7 +380,7 @@ func TestDiskOrderIsBounded(t *testing.T) {
 	for _, want := range []string{"2", "1", "0"} {
 		b, d := q.take(0, 9)
 		require.Nil(t, b)
-		require.Equal(t, want, d.name.String())
+		require.Equal(t, want, d.node.name.String())
 	}
 	require.True(t, q.isEmpty())
 }
@@ -394,8 +398,8 @@ func TestDiskOrderFitsTheMemory(t *testing.T) {
 		n := &node{name: names.New("n")}
 		added := fillUp(t, q, n, 1000)
 		require.InDelta(t, want/(fileCost+21), added, float64(want/(fileCost+21)/10+1000))
-		q.add(n, scanResult{subs: []*node{{name: names.New("d")}}})
-		require.Empty(t, q.dirs.nodes)
+		q.add(nil, scanResult{subs: []*job{jobFor("d", 0)}})
+		require.Empty(t, q.dirs.jobs)
 	}
 }
 
@@ -449,7 +453,7 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 						for k, files := range []int{looks, reads} {
 							q.addFiles(n, k == 0, make([]names.Name, files), make([]uint64, files))
 						}
-						q.add(nil, scanResult{subs: slices.Repeat([]*node{n}, dirs)})
+						q.add(nil, scanResult{subs: slices.Repeat([]*job{jobFor("", 0)}, dirs)})
 						pending, given := q.pending(listed, 4), 0
 						for at := listed; ; given++ {
 							b, d := q.take(at, 4)

@@ -37,7 +37,8 @@ func NewFile(path string, data []byte) *File {
 		if !found {
 			break
 		}
-		n, name = n.child(names.New(dir), 0), rest
+		sub := n.child(names.New(dir), 0)
+		n, name = &sub, rest
 	}
 	n.dir = new(fsDir) // which opens no *os.File
 	w := &worker{shared: &shared{paths: &pathBase{root: "."}}}

@@ -186,7 +186,6 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 					if err != nil {
 						if err != errStopped {
 							w.failAs(FailedDir, "stat", parent, name, err)
-							w.counts.found++
 						}
 						return false
 					}

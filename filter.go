@@ -2,7 +2,6 @@ package fileproc
 
 import (
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"unsafe"
@@ -165,13 +164,8 @@ func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
 	if !f.cfg.followDirs || len(f.exclude) == 0 {
 		return false
 	}
-	for up := n; up != nil; up = up.parent {
-		if up.isLinkedDir() {
-			to := up.link.to
-			return !to.outside && f.excludes(path.Join(to.path, f.path.rel(n, name)[up.pathLen():]))
-		}
-	}
-	return false
+	t, ok := n.behindLink(f.path.rel(n, name))
+	return ok && !t.outside && f.excludes(t.path)
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.

@@ -57,13 +57,17 @@ type givenSource struct {
 	ended   bool   // the iterator has returned
 }
 
-// A givenBacklog is the names that no worker has taken.
+// A givenBacklog is the names that no worker has taken, and then the source of the job in
+// which a worker takes them all.
 type givenBacklog struct {
-	top   *givenNames // root's own, grouped; or all, in order
-	dirs  map[entryOf]*node
-	paths map[string]*node // of dirs, those that were entered more than once, by path
-	path  string           // of the directory of the last name
-	dir   *node
+	alwaysReady
+	of    *givenSource
+	top   *givenNames // root's
+	runs  []givenRun  // in order: all names, in the order in which they were given
+	dirs  map[entryOf]*givenNames
+	paths map[string]*givenNames // of dirs, those that were entered more than once, by path
+	path  string                 // of the directory of the last name
+	dir   *givenNames
 	count int // of names
 	cost  int
 }
@@ -71,16 +75,51 @@ type givenBacklog struct {
 // An entryOf is the key of a directory. With whole paths as keys, the memory for a deep
 // directory and those above it would grow with the square of the depth.
 type entryOf struct {
-	parent *node
+	parent *givenNames
 	name   string
 }
 
+// givenNames are the names of a backlog that lie in one directory, and the source of the
+// job of that directory. In order, the names are in the backlog's runs instead.
+type givenNames struct {
+	alwaysReady
+	node    *node
+	up      *givenNames    // of the directory above; nil: the directory is root
+	files   [][]names.Name // in parts, each for one scan
+	subs    []*job         // of directories with such names in them, and of those to be listed
+	invalid []names.Name   // of root: names that cannot be paths below it
+
+	judged bool       // in order: skip and err are known
+	skip   SkipReason // why all names are skipped, or notSkipped
+	err    error      // why all names fail
+}
+
+// A givenTree is the source of a directory that Options.Files names, to be listed.
+type givenTree struct {
+	alwaysReady
+	flat bool // without its subdirectories
+}
+
+// A givenRun is names in one directory that were given one after the other, or one
+// directory to be listed.
+type givenRun struct {
+	in      *givenNames
+	files   []names.Name
+	tree    *job // of the directory to be listed, in place of files
+	invalid bool // the names cannot be paths below root
+}
+
 func newGivenSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *givenSource {
-	root.given = &givenNames{}
+	root.given = true
 	return &givenSource{
 		all: all, canOpen: canOpen, root: root, inOrder: inOrder, maxBacklog: knobs.MaxBacklog, wake: wake,
 		room: make(chan struct{}, 1),
 	}
+}
+
+func (s *givenSource) newBacklog() *givenBacklog {
+	top := &givenNames{node: s.root}
+	return &givenBacklog{of: s, top: top, dirs: map[entryOf]*givenNames{}, paths: map[string]*givenNames{}, dir: top}
 }
 
 // pull takes names until there are no more or the run is stopped. The iterator is
@@ -137,44 +176,62 @@ func (s *givenSource) isOver() bool {
 	return s.backlog == nil && s.ended
 }
 
-// take makes the backlog what root is to list, and returns root. It returns nil if
-// there is no backlog, or if the backlog taken before has not been scanned to its end:
-// so few backlogs are in memory.
-func (s *givenSource) take() *node {
+// take returns a job for the backlog. It returns nil if there is no backlog, or if the
+// backlog taken before has not been scanned to its end: so few backlogs are in memory.
+func (s *givenSource) take() *job {
 	if s == nil {
 		return nil
 	}
+	b := s.takeBacklog()
+	if b == nil {
+		return nil
+	}
+	return &job{node: s.root, source: b}
+}
+
+func (s *givenSource) takeBacklog() *givenBacklog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.backlog == nil || s.begun {
 		return nil
 	}
-	*s.root.given, s.root.phase = *s.backlog.top, nodeUnopened
+	b := s.backlog
 	s.backlog, s.begun = nil, true
 	select {
 	case s.room <- struct{}{}:
 	default: // the goroutine that pulls has not yet seen that there was room before
 	}
-	return s.root
+	return b
 }
 
-// lists reports whether n is the node that lists the backlogs: root, with Options.Files.
-func (s *givenSource) lists(n *node) bool { return s != nil && n == s.root }
+// end says that the backlog has been scanned to its end.
+func (b *givenBacklog) end() {
+	b.of.mu.Lock()
+	b.of.begun = false
+	b.of.mu.Unlock()
+}
 
-// scanned says that n has been scanned to its end.
-func (s *givenSource) scanned(n *node) {
-	if !s.lists(n) {
-		return
+// A nextBacklog is the source of a job for a backlog that may not be there yet. In order,
+// its place is behind the backlog before.
+type nextBacklog struct{ *givenSource }
+
+func (b nextBacklog) isReady() bool { return b.givenSource.isReady() || b.isOver() }
+
+// begin gives j the backlog, or an empty one if no more names will come.
+func (b nextBacklog) begin(j *job) {
+	next := b.takeBacklog()
+	if next == nil {
+		next = b.newBacklog()
 	}
-	s.mu.Lock()
-	s.begun = false
-	s.mu.Unlock()
+	j.source = next
 }
+
+func (nextBacklog) end() {}
 
 // add puts a name into the backlog.
 func (s *givenSource) add(name string) {
 	if s.backlog == nil {
-		s.backlog = &givenBacklog{top: &givenNames{}, dirs: map[entryOf]*node{}, paths: map[string]*node{}, dir: s.root}
+		s.backlog = s.newBacklog()
 	}
 	b := s.backlog
 	b.count++
@@ -192,10 +249,7 @@ func (s *givenSource) add(name string) {
 	}
 	kept := s.arena.Add(bytesOf(base))
 	if isTree {
-		s.dirs++
-		n := b.dir.givenChild(kept, s.dirs)
-		n.flat = isFlat
-		s.addTree(n)
+		s.addTree(b.dir, kept, isFlat)
 	} else {
 		s.addFile(b.dir, kept)
 	}
@@ -221,13 +275,13 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 // before.
 func (s *givenSource) enter(path string) bool {
 	b := s.backlog
-	if n := b.paths[path]; n != nil {
-		b.path, b.dir = path, n
+	if g := b.paths[path]; g != nil {
+		b.path, b.dir = path, g
 		return true
 	}
-	n, end := b.dir, len(b.path) // n's path is b.path[:end], and behind the loop a part of both paths
-	for same := commonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; n = n.parent {
-		end = max(0, end-len(n.name.String())-1)
+	g, end := b.dir, len(b.path) // g's path is b.path[:end], and behind the loop a part of both paths
+	for same := commonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; g = g.up {
+		end = max(0, end-len(g.node.name.String())-1)
 	}
 	isNew := false
 	for end < len(path) {
@@ -236,18 +290,18 @@ func (s *givenSource) enter(path string) bool {
 			rest = rest[1:]
 		}
 		name, _, _ := strings.Cut(rest, "/")
-		sub := b.dirs[entryOf{n, name}]
+		sub := b.dirs[entryOf{g, name}]
 		if sub == nil {
 			if !isNew && !s.areNames(rest) {
 				return false
 			}
 			isNew = true
-			sub = s.newDir(n, name)
+			sub = s.newDir(g, name)
 		}
-		n, end = sub, len(path)-len(rest)+len(name)
+		g, end = sub, len(path)-len(rest)+len(name)
 	}
-	if b.path, b.dir = path, n; !isNew {
-		b.paths[path] = n
+	if b.path, b.dir = path, g; !isNew {
+		b.paths[path] = g
 	}
 	return true
 }
@@ -268,67 +322,68 @@ func (s *givenSource) areNames(path string) bool {
 	return true
 }
 
-func (s *givenSource) newDir(parent *node, name string) *node {
-	b := s.backlog
-	s.dirs++
-	n := parent.givenChild(s.arena.Add(bytesOf(name)), s.dirs) // in the cold mode they are opened in this order
-	n.given = &givenNames{}
-	b.dirs[entryOf{parent, n.name.String()}] = n
-	b.cost += givenDirCost + len(name)
+func (s *givenSource) newDir(up *givenNames, name string) *givenNames {
+	g := &givenNames{up: up}
+	j := s.newJob(up, s.arena.Add(bytesOf(name)), g)
+	g.node = j.node
+	g.node.given = true
+	s.backlog.dirs[entryOf{up, g.node.name.String()}] = g
+	s.backlog.cost += givenDirCost + len(name)
 	if s.inOrder {
-		n.refs = 0 // it is opened when one of its files is
+		g.node.refs = 0 // it has no job: it is opened when one of its files is
 	} else {
-		s.of(parent).subs = append(s.of(parent).subs, n)
+		up.subs = append(up.subs, j)
 	}
-	return n
+	return g
 }
 
-// of returns the backlog's names in the directory n.
-func (s *givenSource) of(n *node) *givenNames {
-	if n == s.root {
-		return s.backlog.top
-	}
-	return n.given
+// newJob returns a job for the directory name in up. It reads neither device nor ignore of
+// up's node, because another goroutine may be judging that. In the cold mode the
+// directories are opened in the order in which they were given.
+func (s *givenSource) newJob(up *givenNames, name names.Name, from source) *job {
+	s.dirs++
+	return newJob(node{parent: up.node, name: name, depth: up.node.depth + 1, inode: s.dirs, refs: 1}, from)
 }
 
 func (s *givenSource) addInvalid(name string) {
+	b := s.backlog
 	if kept := s.arena.Add(bytesOf(name)); s.inOrder {
-		s.addRun(givenRun{node: s.root, files: []names.Name{kept}, invalid: true})
+		b.addRun(givenRun{in: b.top, files: []names.Name{kept}, invalid: true})
 	} else {
-		s.backlog.top.invalid = append(s.backlog.top.invalid, kept)
+		b.top.invalid = append(b.top.invalid, kept)
 	}
 }
 
-func (s *givenSource) addTree(n *node) {
+func (s *givenSource) addTree(in *givenNames, name names.Name, isFlat bool) {
+	j := s.newJob(in, name, givenTree{flat: isFlat})
 	s.backlog.cost += givenDirCost
 	if s.inOrder {
-		s.addRun(givenRun{node: n, isTree: true})
+		s.backlog.addRun(givenRun{in: in, tree: j})
 	} else {
-		s.of(n.parent).subs = append(s.of(n.parent).subs, n)
+		in.subs = append(in.subs, j)
 	}
 }
 
-func (s *givenSource) addFile(dir *node, name names.Name) {
+func (s *givenSource) addFile(in *givenNames, name names.Name) {
 	if s.inOrder {
-		runs := s.backlog.top.runs
-		if k := len(runs) - 1; k >= 0 && runs[k].node == dir && !runs[k].invalid && len(runs[k].files) < spanSize {
+		runs := s.backlog.runs
+		if k := len(runs) - 1; k >= 0 && runs[k].in == in && runs[k].tree == nil && !runs[k].invalid && len(runs[k].files) < spanSize {
 			runs[k].files = append(runs[k].files, name)
 		} else {
-			s.addRun(givenRun{node: dir, files: []names.Name{name}})
+			s.backlog.addRun(givenRun{in: in, files: []names.Name{name}})
 		}
 		return
 	}
-	g := s.of(dir)
-	if k := len(g.files) - 1; k >= 0 && len(g.files[k]) < givenPart {
-		g.files[k] = append(g.files[k], name)
+	if k := len(in.files) - 1; k >= 0 && len(in.files[k]) < givenPart {
+		in.files[k] = append(in.files[k], name)
 	} else {
-		g.files = append(g.files, []names.Name{name})
+		in.files = append(in.files, []names.Name{name})
 	}
 }
 
-func (s *givenSource) addRun(r givenRun) {
-	s.backlog.cost += givenRunCost
-	s.backlog.top.runs = append(s.backlog.top.runs, r)
+func (b *givenBacklog) addRun(r givenRun) {
+	b.cost += givenRunCost
+	b.runs = append(b.runs, r)
 }
 
 // badPath is the failure of a name of Options.Files that leads nowhere below root.

@@ -387,14 +387,14 @@ func relOf(f *File) (string, error) { return f.Rel(), nil }
 
 // Until a backlog has been scanned there is no other, whatever has been pulled.
 func TestFilesOneBacklogAtATime(t *testing.T) {
-	root := &node{}
-	s := newGivenSource(nil, func([]byte) bool { return true }, root, false, func() {})
+	s := newGivenSource(nil, func([]byte) bool { return true }, &node{}, false, func() {})
 	s.add("a")
-	require.NotNil(t, s.take())
+	first := s.take()
+	require.NotNil(t, first)
 	s.add("b")
 	require.Nil(t, s.take())
 	require.False(t, s.isReady())
-	s.scanned(root)
+	first.source.end()
 	require.True(t, s.isReady())
 	require.NotNil(t, s.take())
 	require.Nil(t, s.take())
@@ -404,7 +404,7 @@ func TestFilesOneBacklogAtATime(t *testing.T) {
 func TestFilesDirectoriesAreKnownByName(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		s := newGivenSource(nil, func([]byte) bool { return true }, &node{}, inOrder, func() {})
-		given, paths := 0, map[string]*node{"": s.root}
+		given, paths := 0, map[string]*givenNames{}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 3000 {
 			dir := ""
@@ -414,13 +414,14 @@ func TestFilesDirectoriesAreKnownByName(t *testing.T) {
 			s.add(dir + "f")
 			given += len(dir)
 			w := s.backlog
-			require.Equal(t, dir, w.dir.relPath(""))
-			if n := paths[dir]; n != nil {
-				require.Same(t, n, w.dir)
+			require.Equal(t, dir, w.dir.node.relPath(""))
+			if g := paths[dir]; g != nil {
+				require.Same(t, g, w.dir)
 			}
 			paths[dir] = w.dir
 		}
-		require.LessOrEqual(t, len(paths)-1, len(s.backlog.dirs))
+		delete(paths, "")
+		require.LessOrEqual(t, len(paths), len(s.backlog.dirs))
 		kept := 0
 		for key := range s.backlog.dirs {
 			kept += len(key.name)
@@ -441,13 +442,15 @@ func TestFilesStoppedInABacklog(t *testing.T) {
 	require.NoError(t, err)
 	r := newRun(t.Context(), cfg, callbacks{}, newOrdered(1))
 	w := r.startWorker(0)
-	backlog := givenNames{runs: []givenRun{{node: r.root, files: []names.Name{names.New("a")}}}}
-	*r.root.given = backlog
-	w.scanRuns(r.root)
-	require.EqualValues(t, 1, w.counts.found)
-	r.stop(errBroken)
-	*r.root.given, r.root.spans = backlog, nil
-	w.scanRuns(r.root)
+	for _, stops := range []bool{false, true} {
+		r.given.add("a")
+		if stops {
+			r.stop(errBroken)
+		}
+		b := r.given.takeBacklog()
+		w.spansOf(b)
+		b.end()
+	}
 	require.EqualValues(t, 1, w.counts.found)
 	w.retire()
 }
@@ -600,52 +603,51 @@ func TestFilesWhatANameIs(t *testing.T) {
 		for _, inOrder := range []bool{false, true} {
 			s := newNames(inOrder)
 			s.add("d/other") // the directory may be known, too
-			s.backlog.top = &givenNames{}
-			for _, n := range s.backlog.dirs {
-				n.given = &givenNames{}
+			s.backlog.runs, s.backlog.top.files, s.backlog.top.subs = nil, nil, nil
+			for _, g := range s.backlog.dirs {
+				g.files, g.subs = nil, nil
 			}
 			s.add(name)
 			got := ""
-			describe := func(n *node, names []names.Name, isTree bool) {
+			describe := func(n *node, names []names.Name, tree *job) {
 				require.Empty(t, got)
 				switch {
-				case isTree && n.flat:
-					got = "flat " + n.dirPath()
-				case isTree:
-					got = "tree " + n.dirPath()
-				default:
+				case tree == nil:
 					require.Len(t, names, 1)
 					got = "file " + n.relPath(names[0].String())
+				case tree.source.(givenTree).flat:
+					got = "flat " + tree.node.dirPath()
+				default:
+					got = "tree " + tree.node.dirPath()
 				}
 			}
-			for _, r := range s.backlog.top.runs {
+			for _, r := range s.backlog.runs {
 				if r.invalid {
 					require.Equal(t, name, r.files[0].String())
 				} else {
-					describe(r.node, r.files, r.isTree)
+					describe(r.in.node, r.files, r.tree)
 				}
 			}
-			for n := range maps.Values(s.backlog.dirs) {
-				require.True(t, !inOrder || len(n.given.files) == 0, "in order they are in the runs alone")
+			for g := range maps.Values(s.backlog.dirs) {
+				require.True(t, !inOrder || len(g.files) == 0, "in order they are in the runs alone")
 			}
-			var grouped func(n *node)
-			grouped = func(n *node) {
-				g := s.of(n)
+			var grouped func(g *givenNames)
+			grouped = func(g *givenNames) {
 				for _, part := range g.files {
-					describe(n, part, false)
+					describe(g.node, part, nil)
 				}
 				for _, sub := range g.subs {
-					if sub.given == nil {
-						describe(sub, nil, true)
+					if names, ok := sub.source.(*givenNames); ok {
+						grouped(names)
 					} else {
-						grouped(sub)
+						describe(nil, nil, sub)
 					}
 				}
 			}
-			grouped(s.root)
-			for n := range maps.Values(s.backlog.dirs) { // of which d was known
-				if n.parent == s.root && n.name.String() == "d" && !inOrder {
-					grouped(n)
+			grouped(s.backlog.top)
+			for g := range maps.Values(s.backlog.dirs) { // of which d was known
+				if g.up == s.backlog.top && g.node.name.String() == "d" && !inOrder {
+					grouped(g)
 				}
 			}
 			require.Equal(t, want, got, "%.20q", name)
@@ -675,9 +677,12 @@ func TestFilesBacklog(t *testing.T) {
 	require.Len(t, s.backlog.top.files[1], 1)
 	for k, name := range []string{"d/f", "t/", "d/e/f", "d/u/"} { // one new directory each
 		s.add(name)
-		n := s.backlog.dir
-		if i := slices.IndexFunc(s.of(n).subs, func(sub *node) bool { return sub.given == nil }); i >= 0 {
-			n = s.of(n).subs[i]
+		n := s.backlog.dir.node
+		for _, sub := range s.backlog.dir.subs {
+			if _, isTree := sub.source.(givenTree); isTree {
+				n = sub.node
+				break
+			}
 		}
 		require.EqualValues(t, k+1, n.inode, name)
 		cost += givenCost + len(name) + givenDirCost
@@ -698,7 +703,7 @@ func TestFilesBacklog(t *testing.T) {
 	s.add("d/t/")
 	s.add("d/f")
 	var lens []int
-	for _, r := range s.backlog.top.runs {
+	for _, r := range s.backlog.runs {
 		lens = append(lens, len(r.files))
 	}
 	require.Equal(t, []int{spanSize, 1, 1, 2, 0, 1}, lens)
@@ -754,9 +759,10 @@ func TestFilesArePulledUpToABound(t *testing.T) {
 			require.Equal(t, want, pulled)
 			require.True(t, s.isReady())
 			require.False(t, s.isOver())
-			require.Same(t, s.root, s.take())
+			j := s.take()
+			require.Same(t, s.root, j.node)
 			require.False(t, s.isReady())
-			s.scanned(s.root)
+			j.source.end()
 		}
 		require.False(t, s.isReady() || s.isOver(), "there may be some")
 		next <- true
@@ -777,8 +783,7 @@ func TestFilesArePulledUpToABound(t *testing.T) {
 		s.all, pulled = slices.Values([]string{"a", "b"}), 0
 		s.pull(&stopped, nil)
 		require.False(t, s.isOver())
-		s.take()
-		s.scanned(s.root)
+		s.take().source.end()
 		require.True(t, s.isOver())
 
 		s = newNames(false)

@@ -181,7 +181,11 @@ func (w *worker) enterRepository(n *node) error {
 		return err
 	}
 	for _, err := range errs {
-		w.failIgnored(err)
+		failure := &Failure{Kind: FailedFile, PathError: fs.PathError{Op: "open", Path: ".git", Err: err}}
+		if e, ok := err.(*fs.PathError); ok {
+			failure.PathError = *e
+		}
+		w.failRule(failure)
 	}
 	if found {
 		n.ignore = n.ignore.NewRepository()

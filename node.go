@@ -17,9 +17,9 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// A node is a directory of the tree: root, or a name in its parent. While it is not in
-// use, it may be closed. It is opened again from the nearest ancestor that is open, one
-// component at a time.
+// A node is a directory of the tree, root or a name in its parent, and the handle through
+// which its entries are opened. While no one uses it, it may be closed. It is opened again
+// from the nearest ancestor that is open, one component at a time.
 //
 // A node keeps its own name only. If each kept its path, memory would grow with
 // the square of the depth.
@@ -29,81 +29,62 @@ type node struct {
 	depth  int              // 0: root
 	inode  uint64           // as listed, 0 if unknown: a hint for the order on the disk
 	device uint64           // 0 unless the run is cold: a hint too
-	link   *linkNode        // nil unless reached through symbolic links
 	ignore *gitignore.Chain // the ignore files that apply to the entries
-	span   *span            // ordered: the directory's own
-	spans  []*span          // ordered: what span is expanded to
-	phase  nodePhase        // used by the worker that scans the node
-	flat   bool             // the directories in the node are left out
-	buffer *entryBuffer     // nil unless entries are buffered until all are listed
-	given  *givenNames      // nil unless Options.Files names entries of the node; root then lists one backlog after the other
+	way    way              // nil: the node is opened by its name in its parent
+	given  bool             // Options.Files names entries of the node: it is opened to reach them, not to be listed
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
 	id   identity  // of dir: set when dir is evicted, or from the link that leads to it
 	noID bool      // dir.identity failed: until the node is next used, only evictAll tries it again
 	pins int       // users of dir at this moment
-	refs int       // those that may need dir again: its listing, its batches, its unopened subdirectories
+	refs int       // those that may need dir again: its job, its batches, its unopened subdirectories
 }
 
-// A nodePhase says how far the listing of a node has come.
-type nodePhase uint8
-
-const (
-	nodeUnopened    nodePhase = iota
-	nodeListing               // open, pinned and partly listed
-	nodeBuffered              // all is in buffer; the ignore files in it are to be read
-	nodeClassifying           // open and pinned again, after nodeBuffered
-)
-
-// An entryBuffer has what the listing of one directory has given so far.
-type entryBuffer struct {
-	entries []bufferedEntry
-	ignore  []string // names of ignore files
-	git     bool     // .git is among them, and Options.GitIgnore set
-	marked  bool     // a file of Options.SkipMarked is among them
+// A way opens a node that is not opened by its name in its parent. See symlink.go.
+type way interface {
+	open() (directory, error)
+	// leadsTo returns where the node really is. It returns false for a node whose entries
+	// are links, each of which leads elsewhere.
+	leadsTo() (target, bool)
 }
 
-type bufferedEntry struct {
-	name  names.Name
-	typ   fs.FileMode
-	inode uint64
+// child returns a node for a subdirectory of n.
+func (n *node) child(name names.Name, inode uint64) node {
+	return node{parent: n, name: name, depth: n.depth + 1, inode: inode, device: n.device, ignore: n.ignore, refs: 1}
 }
 
-// givenNames are the entries of one directory that Options.Files names, or all names of
-// a backlog in the order in which they were given.
-type givenNames struct {
-	files   [][]names.Name // in parts, each for one scan
-	subs    []*node        // directories with such names in them, and those to be listed
-	invalid []names.Name   // of a backlog: names that cannot be paths below root
-
-	runs   []givenRun // of a backlog in order
-	judged bool       // in order: skip and err are known
-	skip   SkipReason // why all are skipped, or notSkipped
-	err    error      // why all fail
+// by returns another node with n's path, whose entries are opened through w.
+func (n *node) by(w way) node {
+	return node{parent: n.parent, name: n.name, depth: n.depth, ignore: n.ignore, way: w, refs: 1}
 }
 
-// A givenRun is names in one directory that were given one after the other, or one
-// directory to be listed.
-type givenRun struct {
-	node    *node
-	files   []names.Name
-	isTree  bool
-	invalid bool // the names cannot be paths below root
+// isRoot reports whether n is the node that the run has opened first. Another node with
+// root's path has a way.
+func (n *node) isRoot() bool { return n.parent == nil && n.way == nil }
+
+// belowLink reports whether n's path has a link in it.
+func (n *node) belowLink() bool {
+	for ; n != nil; n = n.parent {
+		if n.way != nil {
+			return true
+		}
+	}
+	return false
 }
 
-// A linkNode has the fields that only a node that is reached through symbolic links has.
-type linkNode struct {
-	// links are the links, from one scan of the parent, for which the node stands. The
-	// node then has the path and the depth of the parent.
-	links   []names.Name
-	targets map[names.Name]target // of links, once they are resolved
-	// resolved says that the wait for links that cannot be resolved has lasted too
-	// long: their errors are final.
-	resolved bool
-	// to is the target of the one link that leads to the node.
-	to      target
-	entered bool // the run has entered the directory by another path
+// behindLink returns what the entry of n with this path relative to root is without the
+// links above it. It returns false if there are none.
+func (n *node) behindLink(path string) (target, bool) {
+	for up := n; up != nil; up = up.parent {
+		if up.way == nil {
+			continue
+		}
+		if t, ok := up.way.leadsTo(); ok {
+			return t.join(path[up.pathLen():]), true
+		}
+	}
+	return target{}, false
 }
 
 // A target is what a link leads to.
@@ -115,46 +96,20 @@ type target struct {
 	err     error    // why there is no target
 }
 
-// child returns a node for a subdirectory of n.
-func (n *node) child(name names.Name, inode uint64) *node {
-	c := n.givenChild(name, inode)
-	c.device, c.ignore = n.device, n.ignore
-	return c
-}
-
-// givenChild is child for an n that may not have been judged yet. It reads neither device
-// nor ignore of n, because another goroutine may be judging n.
-func (n *node) givenChild(name names.Name, inode uint64) *node {
-	return &node{parent: n, name: name, depth: n.depth + 1, inode: inode, refs: 1}
-}
-
-// childForLinks returns a node for symbolic links that n lists.
-func (n *node) childForLinks(links []names.Name) *node {
-	return &node{parent: n, depth: n.depth, ignore: n.ignore, refs: 1, link: &linkNode{links: links}}
-}
-
-// isLinks reports whether n stands for links of its parent.
-func (n *node) isLinks() bool { return n.link != nil && n.link.links != nil }
-
-// isLinkedDir reports whether n is the directory that a link leads to.
-func (n *node) isLinkedDir() bool { return n.link != nil && n.link.links == nil }
-
-// belowLink reports whether n's path has a link in it.
-func (n *node) belowLink() bool {
-	for ; n != nil; n = n.parent {
-		if n.link != nil {
-			return true
-		}
+// join returns the target of an entry that has the path rel in the directory t.
+func (t target) join(rel string) target {
+	if t.outside {
+		t.path = filepath.Join(t.path, rel)
+	} else {
+		t.path = path.Join(t.path, rel)
 	}
-	return false
+	return t
 }
 
 // pathLen returns the length of what appendPath appends.
 func (n *node) pathLen() (k int) {
 	for ; n.parent != nil; n = n.parent {
-		if !n.isLinks() {
-			k += len(n.name.String()) + 1
-		}
+		k += len(n.name.String()) + 1
 	}
 	return k
 }
@@ -165,12 +120,10 @@ func (n *node) appendPath(p []byte) []byte {
 	end := len(p) + n.pathLen()
 	p = slices.Grow(p, end-len(p))[:end]
 	for ; n.parent != nil; n = n.parent {
-		if !n.isLinks() {
-			end--
-			p[end] = '/'
-			end -= len(n.name.String())
-			copy(p[end:], n.name.String())
-		}
+		end--
+		p[end] = '/'
+		end -= len(n.name.String())
+		copy(p[end:], n.name.String())
 	}
 	return p
 }
@@ -194,7 +147,7 @@ func (n *node) givenError(name string, err error) error {
 		n = n.parent
 	}
 	e, _ := err.(*sys.Error)
-	if n.given == nil || e == nil {
+	if !n.given || e == nil {
 		return err
 	}
 	c, ok := e.Err.(sys.Changed)
@@ -214,28 +167,19 @@ func (n *node) join(prefix, name string) string {
 	return unsafe.String(unsafe.SliceData(p), len(p))
 }
 
-// lister returns the directory that lists n's entries.
-func (n *node) lister() *node {
-	if n.isLinks() {
-		return n.parent
-	}
-	return n
-}
-
 // comparePaths compares the paths of the entry aName of a and the entry bName
 // of b name by name, so that what is in a directory comes before a sibling whose
 // name begins with the directory's. It allocates nothing: paths may be long.
 func comparePaths(a *node, aName string, b *node, bName string) int {
-	a, b = a.lister(), b.lister()
 	shorter := 0 // a path comes before those that go on from it
-	for ; a.depth > b.depth; a = a.parent.lister() {
+	for ; a.depth > b.depth; a = a.parent {
 		aName, shorter = a.name.String(), 1
 	}
-	for ; b.depth > a.depth; b = b.parent.lister() {
+	for ; b.depth > a.depth; b = b.parent {
 		bName, shorter = b.name.String(), -1
 	}
 	order := cmp.Or(strings.Compare(aName, bName), shorter)
-	for ; a != b; a, b = a.parent.lister(), b.parent.lister() {
+	for ; a != b; a, b = a.parent, b.parent {
 		order = cmp.Or(strings.Compare(a.name.String(), b.name.String()), order)
 	}
 	return order
@@ -261,7 +205,7 @@ func (p *pathBuffer) rel(n *node, name []byte) string {
 func (p *pathBuffer) dir(n *node) string {
 	switch {
 	case n == p.of:
-	case n.parent != nil && n.parent == p.of && !n.isLinks():
+	case n.parent != nil && n.parent == p.of:
 		p.path = append(append(p.path[:p.dirLen], n.name.String()...), '/')
 		p.dirLen = len(p.path)
 	default:
@@ -303,35 +247,6 @@ func (b *pathBase) prefix() string {
 	return b.joins
 }
 
-// target returns the path without links of the entry name of n, or "" if there is no
-// link in its path.
-func (b *pathBase) target(n *node, name string) string {
-	if !b.follows {
-		return ""
-	}
-	var t target
-	if n.isLinks() {
-		if t = n.link.targets[names.New(name)]; t.err != nil {
-			return "" // also below a link to a directory
-		}
-	}
-	for up := n; up != nil && t.path == ""; up = up.parent {
-		if up.isLinkedDir() {
-			t = up.link.to
-			t.path = filepath.Join(t.path, n.relPath(name)[up.pathLen():])
-		}
-	}
-	switch {
-	case t.path == "":
-		return ""
-	case t.path == ".":
-		return b.root
-	case t.outside:
-		return filepath.FromSlash(t.path)
-	}
-	return b.prefix() + filepath.FromSlash(t.path)
-}
-
 // setFile says that root leads to a file of this name.
 func (b *pathBase) setFile(name string) {
 	b.follows = true
@@ -356,7 +271,7 @@ func (b *pathBase) info(path string, isLink bool) (fs.FileInfo, error) {
 // path returns the path of the entry name of n, or of n itself if name is "".
 func (b *pathBase) path(n *node, name string) string {
 	if name == "" {
-		if n = n.lister(); n.parent == nil {
+		if n.parent == nil {
 			return b.root
 		}
 		n, name = n.parent, n.name.String()

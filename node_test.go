@@ -19,13 +19,15 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 	nodes, paths = []*node{{}}, []string{""}
 	for range 30 {
 		i := r.IntN(len(nodes))
-		if r.IntN(5) == 0 && !nodes[i].isLinks() {
-			nodes, paths = append(nodes, nodes[i].childForLinks([]names.Name{names.New("l")})), append(paths, paths[i])
+		if r.IntN(5) == 0 {
+			links := nodes[i].by(new(linkSet))
+			nodes, paths = append(nodes, &links), append(paths, paths[i])
 			continue
 		}
 		name := []string{"a", "a-", "a.b", "b", "\xff", "\x01"}[r.IntN(6)]
 		// A listing may give a name twice.
-		nodes, paths = append(nodes, nodes[i].child(names.New(name), 0)), append(paths, paths[i]+name+"/")
+		sub := nodes[i].child(names.New(name), 0)
+		nodes, paths = append(nodes, &sub), append(paths, paths[i]+name+"/")
 	}
 	return nodes, paths
 }
@@ -107,10 +109,12 @@ func TestTargetOnAShare(t *testing.T) {
 	}
 	base := &pathBase{root: `C:\root`, follows: true}
 	linked := (&node{}).child(names.New("l"), 0)
-	linked.link = &linkNode{to: target{path: `\\host\share\d`, outside: true}}
-	require.Equal(t, `\\host\share\d\e\f`, base.target(linked.child(names.New("e"), 0), "f"))
-	linked.link.to = target{path: "d"}
-	require.Equal(t, `C:\root\d\f`, base.target(linked, "f"))
+	way := &linkedDir{to: target{path: `\\host\share\d`, outside: true}}
+	linked.way = way
+	sub := linked.child(names.New("e"), 0)
+	require.Equal(t, `\\host\share\d\e\f`, base.target(&sub, "f"))
+	way.to = target{path: "d"}
+	require.Equal(t, `C:\root\d\f`, base.target(&linked, "f"))
 }
 
 // The path of a file that is root itself is root as it was given, but for separators behind it.

@@ -7,9 +7,8 @@ import "sync"
 // in order, and not too far ahead of what has been delivered; but the span that is
 // delivered next can always be begun, so that nothing waits for ever.
 type ordered struct {
-	limit int          // the most results that are begun and not delivered, without those of the next span
-	wake  func()       // called when there is room for more
-	given *givenSource // nil without Options.Files
+	limit int    // the most results that are begun and not delivered, without those of the next span
+	wake  func() // called when there is room for more
 
 	mu      sync.Mutex // guards what follows; it may be taken while the pool's is held
 	head    *span      // what is delivered next
@@ -32,16 +31,15 @@ func newOrdered(workers int) *ordered {
 	return q
 }
 
-// begin gives the queue its first directory and the function that lets a worker look
-// for work.
-func (q *ordered) begin(root *node, wake func()) {
+// begin gives the queue its first job and the function that lets a worker look for work.
+func (q *ordered) begin(first *job, wake func()) {
 	q.wake = wake
-	root.span = &span{node: root}
-	q.head, q.todo = root.span, root.span
+	first.span = &span{job: first}
+	q.head, q.todo = first.span, first.span
 }
 
 // take begins the first span that may be begun.
-func (q *ordered) take(listed, maxListings int) (*batch, *node) {
+func (q *ordered) take(listed, maxListings int) (*batch, *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.ready()
@@ -49,12 +47,10 @@ func (q *ordered) take(listed, maxListings int) (*batch, *node) {
 		return nil, nil
 	}
 	q.begun += s.weight()
-	if s.node != nil {
-		if q.given.lists(s.node) {
-			q.given.take()
-		}
+	if s.job != nil {
+		s.job.source.begin(s.job)
 		s.begun = true
-		return nil, s.node
+		return nil, s.job
 	}
 	q.remove(s)
 	return s.batch, nil
@@ -66,10 +62,7 @@ func (q *ordered) ready() *span {
 	for s != nil && s.begun {
 		s = s.nextTodo
 	}
-	switch {
-	case s == nil, s != q.head && q.begun+s.weight() > q.limit:
-		return nil
-	case q.given.lists(s.node) && !q.given.isReady() && !q.given.isOver():
+	if s == nil || s != q.head && q.begun+s.weight() > q.limit || s.job != nil && !s.job.source.isReady() {
 		return nil
 	}
 	return s
@@ -103,26 +96,23 @@ func (q *ordered) abandon() (n int64) {
 	return n
 }
 
-func (q *ordered) add(n *node, r scanResult) {
+func (q *ordered) add(j *job, r scanResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch r.state {
 	case scanDone:
-		q.given.scanned(n)
-		q.expand(n)
+		q.expand(j.span, r.spans)
 	case scanAgain:
-		n.span.begun = false
-		q.begun -= n.span.weight()
+		j.span.begun = false
+		q.begun -= j.span.weight()
 	}
 }
 
-// expand puts the spans of the directory n, which has been listed, behind n's own span.
-// The last of them may be another span of n: see scanRuns.
-func (q *ordered) expand(n *node) {
-	d := n.span
+// expand puts the spans of a job that has been listed behind d, the job's own span.
+func (q *ordered) expand(d *span, spans []*span) {
 	d.expanded = true
 	last, lastTodo, next := d, d, d.next
-	for _, s := range n.spans {
+	for _, s := range spans {
 		last.next, last = s, s
 		if s.weight() > 0 {
 			s.prevTodo, s.nextTodo = lastTodo, lastTodo.nextTodo
@@ -132,10 +122,7 @@ func (q *ordered) expand(n *node) {
 			lastTodo.nextTodo, lastTodo = s, s
 		}
 	}
-	last.next, n.spans = next, nil
-	if last.node == n {
-		n.span = last
-	}
+	last.next = next
 	q.remove(d)
 	q.signal(d)
 }

@@ -263,7 +263,7 @@ func TestOrderedListingDuringAVisit(t *testing.T) {
 		require.True(t, ok)
 		at := position{span: new(span), file: 3}
 		worker.pos = at
-		worker.scan(r.root)
+		worker.scan(r.first)
 		require.Equal(t, at, worker.pos)
 		r.finish(time.Now())
 	})
@@ -449,13 +449,13 @@ func TestOrderedMemory(t *testing.T) {
 // TestOrderedBegunAnew: a directory that is begun again, as when descriptors are short, counts once.
 func TestOrderedBegunAnew(t *testing.T) {
 	q := newOrdered(1)
-	root := &node{}
+	root := jobFor("", 0)
 	q.begin(root, nil)
 	for range 3 {
-		_, n := q.take(0, 1)
-		require.Same(t, root, n)
+		_, j := q.take(0, 1)
+		require.Same(t, root, j)
 		require.Equal(t, 1, q.begun)
-		q.add(n, scanResult{state: scanAgain})
+		q.add(j, scanResult{state: scanAgain})
 		require.Zero(t, q.begun)
 	}
 }
@@ -554,7 +554,7 @@ func TestSortOfADirectoryIsNotWaitedFor(t *testing.T) {
 		entries[i].name = names.New(fmt.Sprint(len(entries) - i))
 	}
 	w := &worker{shared: &shared{order: newOrdered(1), ctx: ctx}}
-	s := scanner{w: w, node: &node{buffer: &entryBuffer{entries: entries}}}
+	s := scanner{w: w, job: &job{buffer: &entryBuffer{entries: entries}}}
 	s.classifyBuffer()
 	require.False(t, slices.IsSortedFunc(entries, func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }))
 }

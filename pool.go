@@ -12,8 +12,8 @@ import (
 
 // work is what one worker of a pool does.
 type work interface {
-	// scan lists a part of n.
-	scan(n *node) scanResult
+	// scan lists a part of j.
+	scan(j *job) scanResult
 	// visit processes one entry.
 	visit(b *batch, i int)
 	// leave says that the worker visits no more entries of b. If last is set, no
@@ -27,12 +27,12 @@ type work interface {
 
 // A queue says what the workers of a pool begin next.
 type queue interface {
-	// take returns the next batch to visit or directory to list, or neither if
-	// none may be begun now. Listed is how many directories are partly listed at
+	// take returns the next batch to visit or job to list, or neither if
+	// none may be begun now. Listed is how many jobs are partly listed at
 	// this moment, and maxListings how many may be.
-	take(listed, maxListings int) (*batch, *node)
-	// add takes what a scan of n has found, except the batch.
-	add(n *node, r scanResult)
+	take(listed, maxListings int) (*batch, *job)
+	// add takes what a scan of j has found, except the batch.
+	add(j *job, r scanResult)
 	// pending returns at most the number of times that take would succeed, and 0
 	// only if take would not succeed.
 	pending(listed, maxListings int) int
@@ -58,10 +58,10 @@ type queue interface {
 type pool struct {
 	start       func(id int) work // called on the worker's goroutine
 	halt        func(error)       // ends what workers wait for outside the pool
-	late        func() []*node    // unless nil, gives more directories when all others are done
+	late        func() []*job     // unless nil, gives more jobs when all others are done
 	workers     int               // the most that run while no calls block
 	few         int               // a batch of no more entries than this delays the start of worker 1; see delay
-	maxListings int               // the most directories that may be partly listed
+	maxListings int               // the most jobs that may be partly listed
 	level       int               // of the run, see descriptors.Levels
 
 	stopped atomic.Bool
@@ -74,7 +74,7 @@ type pool struct {
 	maxWorkers int      // the most that run while calls block
 	maxGrown   int      // see limitGrowth
 	maxAside   int      // see stepAside
-	paused     []*node  // directories partly listed that no worker has
+	paused     []*job   // those partly listed that no worker has
 	partly     int      // how many are partly listed, by a worker or not
 	ready      []*batch // batches that no worker visits
 	active     []*batch // batches that are being visited
@@ -121,12 +121,12 @@ func (p *pool) loop(id int) {
 	}()
 	w := p.start(id)
 	for {
-		b, n := p.next(id, w)
+		b, j := p.next(id, w)
 		switch {
-		case n != nil:
+		case j != nil:
 			w.idle()
-			r := w.scan(n)
-			p.publish(n, r)
+			r := w.scan(j)
+			p.publish(j, r)
 			if r.batch != nil {
 				p.visit(w, r.batch)
 			}
@@ -153,10 +153,10 @@ func (p *pool) recordPanic(v any) {
 	p.stop()
 }
 
-// next waits for a batch to visit or a directory to scan. It returns neither if
+// next waits for a batch to visit or a job to scan. It returns neither if
 // there is no more work: that is so once all other workers wait, since no worker is
 // left that could find any. It also returns neither to a worker that it dismisses.
-func (p *pool) next(id int, w work) (*batch, *node) {
+func (p *pool) next(id int, w work) (*batch, *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
@@ -166,10 +166,10 @@ func (p *pool) next(id int, w work) (*batch, *node) {
 			p.dismiss(id, w)
 			break
 		}
-		if b, n := p.pick(); b != nil || n != nil {
+		if b, j := p.pick(); b != nil || j != nil {
 			p.busy++
 			p.wakeOne(b, 0)
-			return b, n
+			return b, j
 		}
 		if p.busy == 0 && p.queue.isEmpty() {
 			if p.late != nil && p.addLate() {
@@ -198,16 +198,16 @@ func (p *pool) hasMuch() bool {
 	return len(p.paused) > 0 || len(p.ready)+p.queue.pending(p.partly, p.maxListings) >= muchLeft
 }
 
-// addLate adds the late directories, if there are any. It is called with p.mu
+// addLate adds the late jobs, if there are any. It is called with p.mu
 // held, by a worker that counts as busy while p.late runs without p.mu.
 func (p *pool) addLate() bool {
 	p.busy++
 	p.mu.Unlock()
-	dirs := p.late()
+	jobs := p.late()
 	p.mu.Lock()
 	p.busy--
-	p.queue.add(nil, scanResult{subs: dirs})
-	return len(dirs) > 0
+	p.queue.add(nil, scanResult{subs: jobs})
+	return len(jobs) > 0
 }
 
 // dismiss is called with p.mu held, by the worker id, while others are busy.
@@ -220,7 +220,7 @@ func (p *pool) dismiss(id int, w work) {
 }
 
 // pick is called with p.mu held.
-func (p *pool) pick() (*batch, *node) {
+func (p *pool) pick() (*batch, *job) {
 	if k := len(p.ready); k > 0 {
 		b := p.ready[k-1]
 		p.ready = p.ready[:k-1]
@@ -233,22 +233,22 @@ func (p *pool) pick() (*batch, *node) {
 		}
 	}
 	if !p.queue.isFull() {
-		if n := p.popPaused(); n != nil {
-			return nil, n
+		if j := p.popPaused(); j != nil {
+			return nil, j
 		}
 	}
-	b, n := p.queue.take(p.partly, p.maxListings)
+	b, j := p.queue.take(p.partly, p.maxListings)
 	if b != nil {
 		p.activate(b)
 	}
-	if n != nil {
+	if j != nil {
 		p.partly++
 	}
-	if b != nil || n != nil {
-		return b, n
+	if b != nil || j != nil {
+		return b, j
 	}
-	if n := p.popPaused(); n != nil {
-		return nil, n
+	if j := p.popPaused(); j != nil {
+		return nil, j
 	}
 	return p.join(), nil
 }
@@ -270,15 +270,15 @@ func (p *pool) join() *batch {
 	return most
 }
 
-func (p *pool) popPaused() *node {
+func (p *pool) popPaused() *job {
 	k := len(p.paused)
 	if k == 0 {
 		return nil
 	}
-	n := p.paused[k-1]
+	j := p.paused[k-1]
 	p.paused[k-1] = nil
 	p.paused = p.paused[:k-1]
-	return n
+	return j
 }
 
 func (p *pool) activate(b *batch) {
@@ -377,11 +377,11 @@ func (p *pool) hasMore(own *batch, spare int) bool {
 	return false
 }
 
-// publish lets other workers take what a scan of n has found. The caller visits the
+// publish lets other workers take what a scan of j has found. The caller visits the
 // batch; others may join it.
-func (p *pool) publish(n *node, r scanResult) {
+func (p *pool) publish(j *job, r scanResult) {
 	p.mu.Lock()
-	p.add(n, r)
+	p.add(j, r)
 	spare := 1
 	if r.batch != nil {
 		p.activate(r.batch)
@@ -391,13 +391,13 @@ func (p *pool) publish(n *node, r scanResult) {
 	p.mu.Unlock()
 }
 
-func (p *pool) add(n *node, r scanResult) {
+func (p *pool) add(j *job, r scanResult) {
 	if r.state == scanMore {
-		p.paused = append(p.paused, n)
+		p.paused = append(p.paused, j)
 	} else {
 		p.partly--
 	}
-	p.queue.add(n, r)
+	p.queue.add(j, r)
 }
 
 // addBatch lets workers visit b.
@@ -413,14 +413,14 @@ func (p *pool) addBatch(b *batch) {
 func (p *pool) drain(w work) {
 	for !p.stopped.Load() {
 		p.mu.Lock()
-		n := p.popPaused()
+		j := p.popPaused()
 		p.mu.Unlock()
-		if n == nil {
+		if j == nil {
 			return
 		}
-		r := w.scan(n)
+		r := w.scan(j)
 		p.mu.Lock()
-		p.add(n, r)
+		p.add(j, r)
 		if r.batch != nil {
 			p.ready = append(p.ready, r.batch)
 		}

@@ -31,7 +31,7 @@ type fakeWorker struct {
 	id int
 }
 
-func (f fakeWorker) scan(n *node) scanResult   { return f.crew.scan(n) }
+func (f fakeWorker) scan(j *job) scanResult    { return f.crew.scan(j.node) }
 func (f fakeWorker) visit(b *batch, i int)     { f.crew.visit(f.id, b, i) }
 func (f fakeWorker) leave(b *batch, last bool) { f.crew.leave(b, last) }
 func (f fakeWorker) idle()                     {}
@@ -89,7 +89,7 @@ type crew struct {
 
 func newCrew(p plan, workers, listings int) *crew {
 	c := &crew{plan: p, workers: workers, at: map[*node]int{}, inHands: map[*node]bool{}, visited: map[string]int{}, left: map[*batch]bool{}}
-	c.dirs = &diskOrder{cold: new(coldMode), stack: []*node{{name: names.New("0")}}}
+	c.dirs = &diskOrder{cold: new(coldMode), stack: []*job{jobFor("0", 0)}}
 	c.pool = new(pool)
 	c.pool.init(c.dirs, func(id int) work { return fakeWorker{c, id} }, workers, workers, listings)
 	return c
@@ -177,15 +177,15 @@ func (c *crew) scan(n *node) scanResult {
 			b = nil
 		}
 	}
-	var subs []*node
+	r := scanResult{batch: b, state: scanMore}
 	for _, s := range got.subs {
-		subs = append(subs, &node{parent: n, name: names.New(strconv.Itoa(s)), inode: uint64(s * s % 11)})
+		r.subs = append(r.subs, jobFor(strconv.Itoa(s), uint64(s*s%11)))
 	}
-	if at+1 < len(c.plan[dir]) {
-		return scanResult{b, subs, scanMore}
+	if at+1 == len(c.plan[dir]) {
+		c.partway--
+		r.state = scanDone
 	}
-	c.partway--
-	return scanResult{b, subs, scanDone}
+	return r
 }
 
 // looks says that every third directory has files to be looked at.
@@ -998,7 +998,7 @@ func runScript(t *testing.T, r *rand.Rand) {
 	c.workers += r.IntN(9) // more of them while calls block
 	c.pool.maxWorkers, c.pool.maxGrown = c.workers, c.workers
 	late := r.IntN(4)
-	c.pool.late = func() []*node {
+	c.pool.late = func() []*job {
 		if late == 0 {
 			return nil
 		}
@@ -1007,7 +1007,7 @@ func runScript(t *testing.T, r *rand.Rand) {
 		c.mu.Lock()
 		c.plan = append(c.plan, []bufferful{{files: late}})
 		c.mu.Unlock()
-		return []*node{{name: names.New(strconv.Itoa(dir))}}
+		return []*job{jobFor(strconv.Itoa(dir), 0)}
 	}
 	end := ""
 	c.onStep = func(k int) {
@@ -1071,7 +1071,7 @@ func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	q := newOrdered(2)
 	p := new(pool)
 	p.init(q, nil, 2, 2, 9)
-	q.begin(&node{}, p.wake)
+	q.begin(jobFor("", 0), p.wake)
 	p.begun = true // worker 0, which has taken nothing
 	p.stop()
 	p.wake()
@@ -1085,8 +1085,8 @@ func TestPoolHasMuch(t *testing.T) {
 		much                bool
 	}{{0, 0, 0, false}, {1, 0, 0, true}, {0, muchLeft - 1, 0, false}, {0, muchLeft, 0, true}, {0, 0, muchLeft - 1, false}, {0, 0, muchLeft, true}, {0, 1, muchLeft - 1, true}} {
 		c := newCrew(oneDirectory(1), 2, 100)
-		c.dirs.stack = make([]*node, tt.dirs)
-		c.pool.paused, c.pool.ready = make([]*node, tt.paused), make([]*batch, tt.ready)
+		c.dirs.stack = make([]*job, tt.dirs)
+		c.pool.paused, c.pool.ready = make([]*job, tt.paused), make([]*batch, tt.ready)
 		require.Equal(t, tt.much, c.pool.hasMuch(), "%+v", tt)
 	}
 }
@@ -1211,7 +1211,7 @@ func TestPoolKeepsItsWorkersWhileLinksAreResolved(t *testing.T) {
 			c.plan[1][0].subs[i]++
 		}
 		calls := 0
-		c.pool.late = func() []*node {
+		c.pool.late = func() []*job {
 			if calls++; calls > 1 {
 				return nil
 			}
@@ -1219,7 +1219,7 @@ func TestPoolKeepsItsWorkersWhileLinksAreResolved(t *testing.T) {
 			c.pool.wakeAll()
 			time.Sleep(time.Second)
 			require.Equal(t, 1, calls)
-			return []*node{{name: names.New("1")}}
+			return []*job{jobFor("1", 0)}
 		}
 		var start time.Time
 		c.onVisit = func(int) { time.Sleep(visit) }

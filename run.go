@@ -45,6 +45,7 @@ type run struct {
 	shared
 	uncancellable bool // the caller's context is never cancelled
 	counted       bool // in descriptors.RunsOpen
+	first         *job // lists root, unless Options.Files gives backlogs in no order
 }
 
 // A treeBase is what an Entry or a result keeps of its run.
@@ -86,14 +87,13 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
 	s.cfg, s.calls, s.filter, s.order = cfg, calls, newFilter(cfg), order
 	s.root, s.paths = &base.root, &base.paths
+	r.first = &r.parts.job
+	*r.first = job{node: s.root, source: foundDir{}}
 	s.links.cfg, s.links.filter, s.links.root = cfg, &s.filter, s.root
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	stop := s.stop
 	s.failures = failures{onError: calls.onError, stop: stop}
 	s.dirs.limit = budget.open
-	if cfg.followFiles {
-		s.dirs.openLinked = s.links.openLinked
-	}
 	inFlight := cfg.workers
 	if cfg.mayGrow {
 		inFlight = max(inFlight, budget.inFlight)
@@ -108,7 +108,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	if order == nil {
 		s.disk = &r.parts.disk
 		s.cold.disk = s.disk
-		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], s.root)
+		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], r.first)
 		if cfg.statFirst {
 			s.disk.readStage = stageAsked // see coldMode.takes
 		}
@@ -135,8 +135,10 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	}
 	switch {
 	case order != nil:
-		order.given = s.given
-		order.begin(s.root, s.pool.wake)
+		if s.given != nil {
+			r.first.source = nextBacklog{s.given}
+		}
+		order.begin(r.first, s.pool.wake)
 	case s.given != nil:
 		s.disk.given, s.disk.stack = s.given, nil
 	}
@@ -307,7 +309,7 @@ func (r *run) early(w *worker, do func()) {
 			r.pool.recordPanic(recover())
 		}
 	}()
-	w.pos = position{span: r.root.span, file: -1}
+	w.pos = position{span: r.first.span, file: -1}
 	do()
 	returned = true
 }
@@ -320,6 +322,7 @@ func (r *run) rootIsFile() bool {
 func (r *run) inspectRoot(w *worker) error {
 	if f, ok := r.root.dir.(*soleFile); ok {
 		r.paths.setFile(f.name.String())
+		r.first.source = rootFile{}
 		if r.cfg.files != nil {
 			return &sys.Error{Op: "open", Err: errRootIsFile}
 		}
@@ -425,16 +428,11 @@ func (r *run) finish(start time.Time) {
 	r.pool.stop()    // nothing may begin once the directories that it needs are closed
 	r.dirs.unshare() // before the Report: other runs evict nothing of a run that is over
 	defer r.dirs.closeAll(r.root)
-	total := counts{abandoned: r.pool.abandoned}
+	total := r.total()
 	for _, w := range r.workers {
-		if w == nil {
-			continue
+		if w != nil {
+			w.retire()
 		}
-		total.add(&w.counts)
-		if b := w.scanner.batch; b != nil { // its scan panicked
-			total.abandoned += int64(len(b.entries))
-		}
-		w.retire()
 	}
 	r.cold.close()
 	r.memory.Close()

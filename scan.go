@@ -7,33 +7,72 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// scan lists a part of n. While the listing goes on, n is pinned.
-func (w *worker) scan(n *node) scanResult {
+// A lister is what workers use of a source. A worker takes three steps before it lists:
+// admit, open, inspect. Each returns a verdict, and if that ends the job, refuse tells why.
+type lister interface {
+	source
+	// admit says whether the job's node may be opened.
+	admit(w *worker, j *job) verdict
+	// open opens the job's node and pins it.
+	open(w *worker, j *job) error
+	// inspect says whether the node, which is open, is to be listed.
+	inspect(w *worker, j *job) verdict
+	// refuse counts what the job would have listed, as v says, and tells the callbacks.
+	refuse(w *worker, j *job, v verdict)
+	// list takes a part of the entries, and reports whether there are more.
+	list(s *scanner) (more bool)
+}
+
+// A verdict says whether a job goes on, as it does after the zero verdict, and if not, why.
+type verdict struct {
+	ends bool
+	skip SkipReason // if it is not notSkipped, the job is left out
+	err  error      // if it is not nil, the job fails
+}
+
+func leftOut(why SkipReason) verdict { return verdict{ends: true, skip: why} }
+
+func failed(err error) verdict { return verdict{ends: err != nil, err: err} }
+
+// untold is the verdict about a job of which the Report says nothing: the run is stopped,
+// Walk has told the loop, or the directory is too deep.
+var untold = verdict{ends: true}
+
+// scan lists a part of j.
+func (w *worker) scan(j *job) scanResult {
+	if !w.draining {
+		return w.scanPart(j)
+	}
+	was := w.scanner // w waits in the middle of another scan, or of a visit
+	w.scanner = scanner{}
+	r := w.scanPart(j)
+	w.scanner = was
+	return r
+}
+
+func (w *worker) scanPart(j *job) scanResult {
 	if w.order != nil {
 		defer func(was position) { w.pos = was }(w.pos) // of a visit, which scans while it waits for a descriptor
-		w.pos = position{span: n.span, file: -1}
+		w.pos = position{span: j.span, file: -1}
 	}
-	if w.order != nil && n.given != nil {
-		return w.scanRuns(n)
-	}
-	if n.phase == nodeUnopened && !w.begin(n) || n.phase == nodeBuffered && !w.reopen(n) {
+	from := j.source.(lister)
+	if !w.makeReady(j, from) {
+		j.end(&w.dirs)
 		return scanResult{}
 	}
 	s := &w.scanner
-	*s = scanner{w: w, node: n, dir: n.dir, subs: s.subs[:0]}
-	more := n.phase == nodeListing && s.list(n)
+	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0]}
+	more := j.phase == jobListing && from.list(s)
 	w.show()
-	if n.buffer != nil && !more {
-		if n.phase == nodeListing && (n.buffer.ignore != nil || n.buffer.git) {
-			n.phase = nodeBuffered
-			w.dirs.release(n, 1, 0) // reading the ignore files may have to wait
+	if j.buffer != nil && !more {
+		if j.phase == jobListing && (j.buffer.ignore != nil || j.buffer.git) {
+			j.phase = jobBuffered
+			j.pause(&w.dirs) // reading the ignore files may have to wait
 			return scanResult{state: scanAgain}
 		}
 		s.classifyBuffer()
@@ -41,114 +80,84 @@ func (w *worker) scan(n *node) scanResult {
 	return s.result(more)
 }
 
-// begin opens n, gives up its reference to the parent, and reports whether there
-// is something to list.
-func (w *worker) begin(n *node) bool {
-	if w.given.lists(n) { // root is open, and has been inspected
-		n.phase = nodeListing
-		w.dirs.ref(n, 1)
-		_, err := w.dirs.acquire(n)
-		return err == nil
-	}
-	if n.isLinkedDir() && n.link.entered {
-		w.skipFound(SkippedDuplicate, n, "", fs.ModeDir)
-		return false
-	}
-	admitted, err := w.admit(n)
-	if admitted && err == nil {
-		if w.calls.onDir != nil && n.given == nil && n.parent != nil && !n.isLinks() {
-			w.calls.onDir(n.dirPath())
+// makeReady makes j ready to be listed, unless it is, and reports whether it could.
+func (w *worker) makeReady(j *job, from lister) bool {
+	switch j.phase {
+	case jobNew:
+		v := from.admit(w, j)
+		if !v.ends {
+			v = failed(from.open(w, j))
+			j.opened(&w.dirs, !v.ends)
 		}
-		err = w.open(n)
+		if !v.ends {
+			v = from.inspect(w, j)
+		}
+		if v.ends {
+			if v.err != errStopped {
+				from.refuse(w, j, v)
+			}
+			return false
+		}
+		j.phase = jobListing
+	case jobBuffered:
+		return w.reopen(j)
 	}
-	if n.parent != nil && !n.isLinkedDir() { // a linked directory has no reference to its parent
-		w.dirs.release(n.parent, 0, 1)
-	}
-	switch {
-	case err != nil && err != errStopped && n.given != nil:
-		w.failGiven(n, err)
-	case err != nil:
-		w.failDir(n, err)
-	}
-	if err != nil || !admitted {
-		return false
-	}
-	if !w.inspect(n) {
-		w.dirs.release(n, 1, 1)
-		return false
-	}
-	w.prepare(n)
 	return true
 }
 
-// admit reports whether n may be opened. If not, it has told so.
-func (w *worker) admit(n *node) (bool, error) {
-	if !w.selectDir(n) {
-		return false, nil
-	}
-	if n.given == nil {
-		return true, nil
-	}
-	why, err := w.judgeGiven(n)
-	if why != notSkipped {
-		w.dirs.release(n, 0, 1) // judgeGiven has opened n
-		w.skipGiven(n, n.given, why)
-	}
-	return why == notSkipped, err
-}
-
-// prepare makes n, which is open, ready to be listed.
-func (w *worker) prepare(n *node) {
-	n.phase = nodeListing
-	if w.cold.on.Load() && !n.isLinks() {
-		if id, err := n.dir.identity(); err == nil {
-			n.device, _ = id.inode()
-		}
-	}
-	if w.buffersEntries() && !n.isLinks() {
-		n.buffer = new(entryBuffer)
-	}
-	if w.calls.visitDir != nil && n.isLinkedDir() {
-		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return w.statDir(n.dir, names.Dot) })
-	}
-}
-
-// reopen reads the ignore files among n's buffered entries and then opens n. N is
-// closed while it reads them: open, n would keep a descriptor during a wait for
+// reopen reads the ignore files among j's buffered entries and then opens j's node. The
+// node is closed while it reads them: open, it would keep a descriptor during a wait for
 // another.
-func (w *worker) reopen(n *node) bool {
-	err := w.readIgnoreFiles(n, n.buffer.git, func(name string) bool { return slices.Contains(n.buffer.ignore, name) })
+func (w *worker) reopen(j *job) bool {
+	err := w.readIgnoreFiles(j.node, j.buffer.git, func(name string) bool { return slices.Contains(j.buffer.ignore, name) })
 	if err == nil {
-		err = w.open(n)
+		err = w.open(j.node)
 	}
 	if err != nil {
-		w.failDir(n, err)
+		w.failDir(j.node, err)
 		return false
 	}
-	n.phase = nodeClassifying
+	j.opened(&w.dirs, true)
+	j.phase = jobClassifying
 	return true
 }
 
-// selectDir reports whether n may be opened. Options.SelectDir may refuse n, and Walk
-// may fail to fetch n's metadata. Begin calls it, and not the scan of n's parent, because
-// w now uses no directory whose descriptor another worker could wait for.
-func (w *worker) selectDir(n *node) bool {
-	if w.calls.selectDir == nil || n.parent == nil || n.isLinks() {
-		return true
+// askSelectDir asks Options.SelectDir about n. A job's admit calls it, and not the scan that
+// found n, because w now uses no directory whose descriptor another worker could wait for.
+func (w *worker) askSelectDir(n *node) verdict {
+	if w.calls.selectDir == nil || n.parent == nil {
+		return verdict{}
 	}
 	if !w.acquireSlot() {
-		return false
+		return untold
 	}
-	if !w.calls.selectDir(w, n.parent, n.name.String()) {
-		if n.given != nil {
-			w.skipGiven(n, n.given, SkippedSelectDir)
-		} else {
-			w.skipFound(SkippedSelectDir, n, "", fs.ModeDir)
-		}
-		return false
-	}
+	selected := w.calls.selectDir(w, n.parent, n.name.String())
 	w.releaseSlot()
-	if w.calls.visitDir != nil && !n.isLinkedDir() && n.given == nil && n.parent.given == nil {
+	if !selected {
+		return leftOut(SkippedSelectDir)
+	}
+	return verdict{}
+}
+
+// A foundDir is the source of a directory that a listing has found, and of root.
+type foundDir struct{ alwaysReady }
+
+func (d foundDir) admit(w *worker, j *job) verdict {
+	n := j.node
+	v := w.askSelectDir(n)
+	if !v.ends && w.calls.selectDir != nil && n.parent != nil {
+		v = w.tellWalk(n)
+	}
+	if !v.ends {
+		w.tellOnDir(n)
+	}
+	return v
+}
+
+// tellWalk tells Walk of the directory n, which SelectDir has let pass. Without SelectDir
+// the scan that found n has told Walk, and looked at its depth.
+func (w *worker) tellWalk(n *node) verdict {
+	if w.calls.visitDir != nil {
 		defer w.pin.drop(&w.dirs)
 		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
 			err = w.withDirAside(n.parent, func(d directory) error {
@@ -157,45 +166,28 @@ func (w *worker) selectDir(n *node) bool {
 			})
 			return s, err
 		}) {
-			return false
+			return untold
 		}
 	}
-	return w.cfg.opensDepth(n.depth)
+	if !w.cfg.opensDepth(n.depth) {
+		return untold
+	}
+	return verdict{}
 }
 
-// listedQuickly is how many entries a call lists in much less time than knobs.SlowCall.
-const listedQuickly = 64
-
-// open opens and pins n. It waits while there is no descriptor. If n stands for several
-// links and one of them cannot be resolved for long, that link is a failure of its own.
-func (w *worker) open(n *node) error {
-	err := w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
-	if err != nil && err != errStopped && n.isLinks() {
-		n.link.resolved = true
-		err = w.openOnce(n)
+// tellOnDir tells hooks.OnDir of a directory that is to be listed. Root's is told before
+// it is opened.
+func (w *worker) tellOnDir(n *node) {
+	if w.calls.onDir != nil && n.parent != nil {
+		w.calls.onDir(n.dirPath())
 	}
-	return err
 }
 
-func (w *worker) openOnce(n *node) error {
-	acquire := func() (int, error) {
-		_, err := w.dirs.acquire(n)
-		return 1, err
-	}
-	if n.parent == nil {
-		_, err := acquire()
-		return err
-	}
-	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
-}
-
-// inspect reports whether n, which is open, is to be listed. It is not if it has been
-// entered before, because of its device, or if these are unknown.
-func (w *worker) inspect(n *node) bool {
-	if n.isLinks() {
-		return true
-	}
+// inspect ends the job if the directory has been entered before, because of its device, or
+// if these are unknown.
+func (d foundDir) inspect(w *worker, j *job) verdict {
 	var duplicate bool
+	n := j.node
 	err := w.retryOnInterrupt(func() (err error) {
 		duplicate, err = w.links.enteredBefore(n)
 		return err
@@ -208,40 +200,86 @@ func (w *worker) inspect(n *node) bool {
 	}
 	switch {
 	case err != nil:
-		w.failDir(n, err)
+		return failed(err)
 	case duplicate:
-		w.skipFound(SkippedDuplicate, n, "", fs.ModeDir)
+		return leftOut(SkippedDuplicate)
 	case s.Device != w.device:
-		w.skipFound(SkippedOtherFilesystem, n, "", fs.ModeDir)
-	default:
-		return true
+		return leftOut(SkippedOtherFilesystem)
 	}
+	w.noteDevice(n)
+	if w.buffersEntries() {
+		j.buffer = new(entryBuffer)
+	}
+	return verdict{}
+}
+
+// noteDevice finds out, in the cold mode, which disk the files of n are on.
+func (w *worker) noteDevice(n *node) {
+	if !w.cold.on.Load() {
+		return
+	}
+	if id, err := n.dir.identity(); err == nil {
+		n.device, _ = id.inode()
+	}
+}
+
+func (d foundDir) open(w *worker, j *job) error { return w.open(j.node) }
+
+func (d foundDir) refuse(w *worker, j *job, v verdict) {
+	switch {
+	case v.err != nil:
+		w.failDir(j.node, v.err)
+	case v.skip != notSkipped:
+		w.skip(v.skip, j.node, "", fs.ModeDir)
+	}
+}
+
+func (d foundDir) list(s *scanner) (more bool) { return s.listDir() }
+
+// A rootFile is the source of a root that leads to a file.
+type rootFile struct{ foundDir }
+
+// list takes the file that root leads to. The caller has named it: of the filters by name
+// and path, only Options.Shard applies.
+func (f rootFile) list(s *scanner) (more bool) {
+	w, name := s.w, s.dir.(*soleFile).name
+	if !w.filter.inShard(name.String()) {
+		w.skip(SkippedShard, s.node, name.String(), 0)
+		return false
+	}
+	s.addToBatch(name, 0)
 	return false
+}
+
+// listedQuickly is how many entries a call lists in much less time than knobs.SlowCall.
+const listedQuickly = 64
+
+// open opens and pins n. It waits while there is no descriptor.
+func (w *worker) open(n *node) error {
+	return w.aside(func() error { return w.retryOnResource(func() error { return w.openOnce(n) }) })
+}
+
+func (w *worker) openOnce(n *node) error {
+	acquire := func() (int, error) {
+		_, err := w.dirs.acquire(n)
+		return 1, err
+	}
+	if n.isRoot() {
+		_, err := acquire()
+		return err
+	}
+	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }
 
 func (w *worker) failDir(n *node, err error) {
 	if err != errStopped {
-		w.failFound("open", n, "", err)
+		w.fail("open", n, "", err)
 	}
 }
 
-// list takes a part of the listing of n, or of what n has in place of a listing, and
-// reports whether there is more.
-func (s *scanner) list(n *node) (more bool) {
-	w := s.w
-	if n.given != nil {
-		return s.listGiven(n.given)
-	}
-	if n.isLinks() {
-		for _, name := range n.link.links {
-			s.addLink(name, n.link.targets[name])
-		}
-		return false
-	}
-	if f, ok := s.dir.(*soleFile); ok {
-		s.addRootFile(f.name)
-		return false
-	}
+// listDir takes a part of a directory's listing, and reports whether there is more.
+func (s *scanner) listDir() (more bool) {
+	w, n := s.w, s.node
 	l := listings.Get().(*listing)
 	err := w.retryOnInterrupt(func() error {
 		return w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
@@ -250,7 +288,7 @@ func (s *scanner) list(n *node) (more bool) {
 		})
 	})
 	for _, err := range l.errs {
-		w.failEntry(n, err)
+		w.failAs(FailedFile, "readdir", n, "", err)
 	}
 	for i := range l.entries {
 		s.add(&l.entries[i])
@@ -258,9 +296,9 @@ func (s *scanner) list(n *node) (more bool) {
 	l.reset()
 	listings.Put(l)
 	switch {
-	case n.buffer != nil && n.buffer.marked:
-		n.buffer.entries, n.buffer.ignore, n.buffer.git = nil, nil, false
-		w.skipFound(SkippedMarked, n, "", fs.ModeDir)
+	case s.job.buffer != nil && s.job.buffer.marked:
+		*s.job.buffer = entryBuffer{}
+		w.skip(SkippedMarked, n, "", fs.ModeDir)
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
@@ -280,34 +318,41 @@ func (s *scanner) list(n *node) (more bool) {
 func (s *scanner) result(more bool) scanResult {
 	w, n := s.w, s.node
 	if len(s.links) > 0 {
-		s.subs = append(s.subs, n.childForLinks(s.links))
+		s.subs = append(s.subs, w.newLinksJob(n, s.links))
 	}
-	b, refs := s.batch, len(s.subs)
+	b := s.batch
 	if b != nil && w.cold.takes(b) {
 		w.cold.addFiles(b, 0)
 		b.reset()
 		w.spare, b = b, nil
 	}
-	if w.order != nil && !more {
-		n.spans = splitIntoSpans(n, b, s.spans)
-		for _, d := range n.spans {
+	r, refs := scanResult{subs: s.subs}, 0
+	for _, sub := range s.subs {
+		if sub.needsParent {
+			refs++
+		}
+	}
+	switch {
+	case s.givenSpans != nil:
+		r.spans = s.givenSpans // of several directories, each of which is referred to
+	case w.order != nil && !more:
+		r.spans = splitIntoSpans(n, b, s.spans) // they have the batch's entries
+		for _, d := range r.spans {
 			refs += min(d.files, 1)
 		}
-		b = nil // the spans have its entries
-	}
-	if b != nil {
+	case b != nil:
+		r.batch = b
 		refs++
 	}
 	if refs > 0 {
 		w.dirs.ref(n, refs)
 	}
-	r := scanResult{batch: b, subs: s.subs}
 	if more {
 		r.state = scanMore
 	} else {
-		w.dirs.release(n, 1, 1)
+		s.job.end(&w.dirs)
 	}
-	s.batch = nil // it is the caller's now; if release panics before this, finish counts its entries
+	s.batch = nil // it is the caller's now; if end panics before this, finish counts its entries
 	return r
 }
 
@@ -315,7 +360,7 @@ func (s *scanner) result(more bool) scanResult {
 func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
-		w.failEntry(s.node, badName(name))
+		w.failAs(FailedFile, "readdir", s.node, "", badName(name))
 		return
 	}
 	if typ == sys.TypeUnknown {
@@ -325,12 +370,12 @@ func (s *scanner) add(e *listedEntry) {
 		kept := w.arena.Add(name)
 		st, err := w.statDir(s.dir, kept)
 		if err != nil {
-			w.failFound("stat", s.node, kept.String(), err)
+			w.fail("stat", s.node, kept.String(), err)
 			return
 		}
 		typ = st.Mode.Type()
 	}
-	b := s.node.buffer
+	b := s.job.buffer
 	if b == nil {
 		s.classify(name, names.Name{}, typ, e.inode)
 		return
@@ -357,8 +402,8 @@ func (c *config) canOpen(name []byte) bool {
 
 // classifyBuffer classifies the entries that were buffered.
 func (s *scanner) classifyBuffer() {
-	entries := s.node.buffer.entries
-	s.node.buffer = nil
+	entries := s.job.buffer.entries
+	s.job.buffer = nil
 	if s.w.order != nil {
 		compare := func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }
 		sortUntil(entries, compare, s.w.stopped)
@@ -398,7 +443,7 @@ func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode, inode 
 		if s.w.order == nil {
 			s.links = append(s.links, kept)
 		} else {
-			s.addSub(s.node.childForLinks([]names.Name{kept}))
+			s.addSub(s.w.newLinksJob(s.node, []names.Name{kept}))
 		}
 	default:
 		s.addFile(name, kept, typ, inode)
@@ -416,27 +461,16 @@ func (s *scanner) keep(name []byte, kept names.Name) names.Name {
 func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	w := s.w
 	if why := w.skips.file(s.node, name, typ); why != notSkipped {
-		w.skipFound(why, s.node, stringOf(name), typ)
+		w.skip(why, s.node, stringOf(name), typ)
 		return
 	}
-	w.counts.found++
 	s.addToBatch(s.keep(name, kept), inode)
 }
 
-// addRootFile takes the file that root leads to. The caller has named it: of the
-// filters by name and path, only Options.Shard applies.
-func (s *scanner) addRootFile(name names.Name) {
-	w := s.w
-	if !w.filter.inShard(name.String()) {
-		w.skipFound(SkippedShard, s.node, name.String(), 0)
-		return
-	}
-	w.counts.found++
-	s.addToBatch(name, 0)
-}
-
+// addToBatch takes a file to be visited.
 func (s *scanner) addToBatch(name names.Name, inode uint64) {
 	w := s.w
+	w.found(1)
 	if s.batch == nil {
 		if s.batch = w.spare; s.batch == nil {
 			s.batch = &batch{}
@@ -448,46 +482,17 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 	s.batch.inodes = append(s.batch.inodes, inode)
 }
 
-// addLink adds the link name of s.node as an entry of the kind that its target t is.
-func (s *scanner) addLink(name names.Name, t target) {
-	w := s.w
-	why := w.links.excludedTarget(t)
-	switch {
-	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), errors.Is(t.err, fsinfo.ErrLoop):
-		why = w.skips.file(s.node, name.Bytes(), fs.ModeSymlink)
-		if why == SkippedNotRegular {
-			why = SkippedDangling
-		}
-		w.skipFound(why, s.node, name.String(), fs.ModeSymlink)
-	case t.err != nil:
-		w.failFound("readlink", s.node, name.String(), t.err)
-	case t.outside && !w.cfg.followOutside:
-		w.skipFound(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
-	case t.mode == fs.ModeDir && w.cfg.followDirs:
-		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
-			n := s.node.child(name, 0)
-			n.id, n.link = t.id, &linkNode{to: t}
-			w.links.addLinked(n)
-		}
-	case t.mode == fs.ModeDir:
-		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
-	case why != notSkipped:
-		w.skipFound(why, s.node, name.String(), t.mode)
-	default:
-		s.addFile(name.Bytes(), name, t.mode, 0)
-	}
-}
-
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
-	if s.node.flat || w.skips.dir(s.node, name) != notSkipped {
+	if s.flat || w.skips.dir(s.node, name) != notSkipped {
 		return
 	}
 	kept = s.keep(name, kept)
 	visitLater := w.calls.selectDir != nil // selectDir must return true first, see worker.selectDir
-	var sub *node
+	var sub *job
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
-		sub = s.node.child(kept, inode)
+		sub = newJob(s.node.child(kept, inode), foundDir{})
+		sub.needsParent = true
 	}
 	s.addSub(sub)
 	if w.calls.visitDir == nil || visitLater {
@@ -499,22 +504,22 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	if !w.calls.visitDir(w, s.node, kept.String(), func() (sys.Stat, error) { return w.statDir(s.dir, kept) }) && sub != nil {
 		s.subs = s.subs[:len(s.subs)-1] // one failure of a directory is enough
 		if sub.span != nil {
-			sub.span.node, sub.span.expanded = nil, true
+			sub.span.job, sub.span.expanded = nil, true
 		}
 	}
 }
 
-// addSub takes a directory to be listed, or nil for one that is not.
-func (s *scanner) addSub(n *node) {
-	if n != nil {
-		s.subs = append(s.subs, n)
+// addSub takes a job, or nil for a directory that is not to be listed.
+func (s *scanner) addSub(j *job) {
+	if j != nil {
+		s.subs = append(s.subs, j)
 	}
 	if s.w.order == nil {
 		return
 	}
-	d := spanAt{span: &span{node: n, expanded: n == nil}}
-	if n != nil {
-		n.span = d.span
+	d := spanAt{span: &span{job: j, expanded: j == nil}}
+	if j != nil {
+		j.span = d.span
 	}
 	if s.batch != nil {
 		d.files = len(s.batch.entries)

@@ -14,33 +14,83 @@ import (
 // that has some of them is opened by its own name in its parent, so that a directory
 // behind a link is not reached. Only the open of a name shows what it leads to.
 
-// listGiven takes a part of the names in a directory, or those of a backlog that are
-// root's own, and reports whether there are more.
-func (s *scanner) listGiven(g *givenNames) (more bool) {
+// admit lets a backlog be scanned: root is open, and has been inspected.
+func (b *givenBacklog) admit(w *worker, j *job) verdict {
+	w.dirs.ref(j.node, 1)
+	return verdict{}
+}
+
+func (b *givenBacklog) open(w *worker, j *job) error {
+	_, err := w.dirs.acquire(j.node)
+	return err
+}
+
+func (b *givenBacklog) inspect(*worker, *job) verdict { return verdict{} }
+
+func (b *givenBacklog) refuse(*worker, *job, verdict) {}
+
+func (b *givenBacklog) list(s *scanner) (more bool) {
 	w := s.w
-	for _, name := range g.invalid {
+	if w.order != nil {
+		s.givenSpans = w.spansOf(b)
+		return false
+	}
+	for _, name := range b.top.invalid {
 		if w.stopped() {
 			return false
 		}
 		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // the name may be empty
-		w.counts.found++
 	}
-	if why := w.skipsGivenRoot(); why != notSkipped { // this is root: nothing below it is begun
-		w.skipGiven(s.node, g, why)
-		*g = givenNames{}
+	b.top.invalid = nil
+	if why := w.skipsGivenRoot(); why != notSkipped { // nothing below root is begun
+		w.skipGiven(b.top, why)
 		return false
 	}
+	return b.top.list(s)
+}
+
+func (g *givenNames) admit(w *worker, j *job) verdict {
+	v := w.askSelectDir(g.node)
+	if v.ends {
+		return v
+	}
+	why, err := w.judgeGiven(g.node)
+	if why != notSkipped {
+		return leftOut(why)
+	}
+	return failed(err)
+}
+
+func (g *givenNames) open(w *worker, j *job) error { return w.open(g.node) }
+
+func (g *givenNames) inspect(w *worker, j *job) verdict {
+	w.noteDevice(g.node)
+	return verdict{}
+}
+
+// refuse makes each name below g's directory a failure or a skipped file of its own.
+func (g *givenNames) refuse(w *worker, j *job, v verdict) {
+	switch {
+	case v.err != nil:
+		w.failGiven(g, v.err)
+	case v.skip != notSkipped:
+		w.skipGiven(g, v.skip)
+	}
+}
+
+// list takes a part of the names, and reports whether there are more.
+func (g *givenNames) list(s *scanner) (more bool) {
+	w := s.w
 	for _, sub := range g.subs {
-		why := w.skips.dir(s.node, sub.name.Bytes())
-		switch {
-		case why == notSkipped:
-			sub.ignore = s.node.ignore
+		why := w.skips.dir(s.node, sub.node.name.Bytes())
+		if why == notSkipped {
+			sub.node.ignore, sub.needsParent = s.node.ignore, true
 			s.subs = append(s.subs, sub)
-		case sub.given != nil:
-			w.skipGiven(sub, sub.given, why)
+		} else if names, ok := sub.source.(*givenNames); ok {
+			w.skipGiven(names, why)
 		}
 	}
-	g.invalid, g.subs = nil, nil
+	g.subs = nil
 	if len(g.files) == 0 {
 		return false
 	}
@@ -66,6 +116,26 @@ func (s *scanner) listGiven(g *givenNames) (more bool) {
 	return len(g.files) > 0
 }
 
+// admit is foundDir's, but the caller has named the directory, so Walk does not yield it.
+func (t givenTree) admit(w *worker, j *job) verdict {
+	v := w.askSelectDir(j.node)
+	if !v.ends {
+		w.tellOnDir(j.node)
+	}
+	return v
+}
+
+func (t givenTree) open(w *worker, j *job) error { return foundDir{}.open(w, j) }
+
+func (t givenTree) inspect(w *worker, j *job) verdict { return foundDir{}.inspect(w, j) }
+
+func (t givenTree) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
+
+func (t givenTree) list(s *scanner) (more bool) {
+	s.flat = t.flat
+	return s.listDir()
+}
+
 // inodeOf returns the inode number of an entry, or, if that is unknown, place, which
 // is the entry's place among the names. A look at each name takes time. But if the names
 // are not in the order of the disk, the disk then needs a tenth of the requests, or fewer.
@@ -89,30 +159,27 @@ func (w *worker) skipsGivenRoot() SkipReason {
 	return w.given.rootSkip
 }
 
-// skipsGiven returns why n or a directory above n is left out, so that all names in n
+// skipsGiven returns why g's directory or one above it is left out, so that all names in g
 // are skipped, or notSkipped. An error says that one of these directories cannot be
-// judged, so that all names in n fail. It is for backlogs in order.
-func (w *worker) skipsGiven(n *node) (SkipReason, error) {
-	if n.parent == nil {
+// judged, so that all names in g fail. It is for backlogs in order.
+func (w *worker) skipsGiven(g *givenNames) (SkipReason, error) {
+	if g.up == nil {
 		return w.skipsGivenRoot(), nil
 	}
-	if g := n.given; !g.judged {
+	if !g.judged {
 		g.judged = true
-		if g.skip, g.err = w.skipsGiven(n.parent); g.skip == notSkipped {
-			n.ignore = n.parent.ignore
-			g.skip = w.skips.dir(n.parent, n.name.Bytes())
-		}
-		if g.skip == notSkipped && g.err == nil && w.calls.selectDir != nil {
-			if w.acquireSlot() && !w.calls.selectDir(w, n.parent, n.name.String()) {
-				g.skip = SkippedSelectDir
-			}
-			w.releaseSlot()
+		if g.skip, g.err = w.skipsGiven(g.up); g.skip == notSkipped {
+			g.node.ignore = g.up.node.ignore
+			g.skip = w.skips.dir(g.up.node, g.node.name.Bytes())
 		}
 		if g.skip == notSkipped && g.err == nil {
-			g.skip, g.err = w.judgeGiven(n)
+			g.skip = w.askSelectDir(g.node).skip
+		}
+		if g.skip == notSkipped && g.err == nil {
+			g.skip, g.err = w.judgeGiven(g.node)
 		}
 	}
-	return n.given.skip, n.given.err
+	return g.skip, g.err
 }
 
 // judgeGiven returns why n is left out because of what is in it, or notSkipped, and
@@ -130,7 +197,7 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 	has := func(name string) bool {
 		typ, err := w.typeOfGiven(n, names.New(name))
 		if err != nil && err != errStopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			w.failFound("stat", n, name, err)
+			w.fail("stat", n, name, err)
 		}
 		return err == nil && typ == 0
 	}
@@ -158,19 +225,23 @@ func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err err
 	return typ, err
 }
 
-// skipGiven counts the names in n and below as skipped, because n is left out.
-func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
+// skipGiven counts the names in g and below as skipped, because g's directory is left out.
+func (w *worker) skipGiven(g *givenNames, why SkipReason) {
 	for _, part := range g.files {
-		for _, name := range part {
-			w.skipFound(w.skips.below(name, why), n, name.String(), 0)
-		}
+		w.skipGivenFiles(g.node, part, why)
 	}
 	for _, sub := range g.subs {
-		if sub.given != nil {
-			w.skipGiven(sub, sub.given, why)
+		if names, ok := sub.source.(*givenNames); ok {
+			w.skipGiven(names, why)
 		} else {
-			w.skipGivenTree(sub, why)
+			w.skipGivenTree(sub.node, why)
 		}
+	}
+}
+
+func (w *worker) skipGivenFiles(n *node, files []names.Name, why SkipReason) {
+	for _, name := range files {
+		w.skip(w.skips.below(name, why), n, name.String(), 0)
 	}
 }
 
@@ -178,34 +249,34 @@ func (w *worker) skipGiven(n *node, g *givenNames, why SkipReason) {
 // reasons for which a Report counts directories: none by path or name.
 func (w *worker) skipGivenTree(n *node, why SkipReason) {
 	if why == SkippedSelectDir || why == SkippedMarked {
-		w.skipFound(why, n, "", fs.ModeDir)
+		w.skip(why, n, "", fs.ModeDir)
 	}
 }
 
-// failGiven is called if n cannot be opened. It makes each name below n a failure of
-// its own, unless the filters leave the name out. Select is asked when the name is
-// visited.
-func (w *worker) failGiven(n *node, err error) {
-	for _, part := range n.given.files {
+// failGiven makes each name below g's directory, which cannot be opened, a failure of its
+// own, unless the filters leave the name out. Select is asked when the name is visited.
+func (w *worker) failGiven(g *givenNames, err error) {
+	for _, part := range g.files {
 		if w.stopped() {
 			return
 		}
-		if kept := w.filterGiven(n, part); len(kept) > 0 {
-			w.dirs.ref(n, 1)
-			w.counts.found += int64(len(kept))
-			w.pool.addBatch(&batch{node: n, entries: kept, err: err})
+		if kept := w.filterGiven(g.node, part); len(kept) > 0 {
+			w.dirs.ref(g.node, 1)
+			w.found(len(kept))
+			w.pool.addBatch(&batch{node: g.node, entries: kept, err: err})
 		}
 	}
-	for _, sub := range n.given.subs {
-		why := w.skips.dir(n, sub.name.Bytes())
-		sub.ignore = n.ignore
+	for _, sub := range g.subs {
+		why := w.skips.dir(g.node, sub.node.name.Bytes())
+		sub.node.ignore = g.node.ignore
+		names, ok := sub.source.(*givenNames)
 		switch {
-		case why == notSkipped && sub.given != nil:
-			w.failGiven(sub, err)
+		case why == notSkipped && ok:
+			w.failGiven(names, err)
 		case why == notSkipped && !w.stopped():
-			w.failFound("open", sub, "", err)
-		case sub.given != nil:
-			w.skipGiven(sub, sub.given, why)
+			w.fail("open", sub.node, "", err)
+		case ok:
+			w.skipGiven(names, why)
 		}
 	}
 }
@@ -218,7 +289,7 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
 		if why := w.skips.file(n, name.Bytes(), 0); why != notSkipped {
-			w.skipFound(why, n, name.String(), 0)
+			w.skip(why, n, name.String(), 0)
 			continue
 		}
 		kept = append(kept, name)
@@ -226,86 +297,88 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	return kept
 }
 
-// scanRuns makes spans of a backlog whose names are in order. After them it puts another
-// span of n, for the next backlog. A backlog without names says that no more will come.
-func (w *worker) scanRuns(n *node) scanResult {
-	if len(n.given.runs) == 0 {
-		return scanResult{}
+// spansOf makes spans of a backlog whose names are in order. After them it puts the span of
+// the next backlog. A backlog without names says that no more will come.
+func (w *worker) spansOf(b *givenBacklog) (spans []*span) {
+	if len(b.runs) == 0 {
+		return []*span{}
 	}
-	for i := range n.given.runs {
+	for i := range b.runs {
 		if w.stopped() {
 			break
 		}
-		if r := &n.given.runs[i]; r.isTree {
-			w.addTreeSpan(n, r.node)
+		if r := &b.runs[i]; r.tree != nil {
+			spans = w.addTreeSpan(spans, r)
 		} else {
-			w.addFileSpan(n, r)
+			spans = w.addFileSpans(spans, r)
 		}
 	}
-	*n.given = givenNames{}
-	for _, s := range n.spans {
-		w.counts.found += int64(s.files)
+	b.runs = nil
+	for _, s := range spans {
+		w.found(s.files)
 	}
-	n.spans = append(n.spans, &span{node: n})
-	return scanResult{}
+	return appendJob(spans, &job{node: w.root, source: nextBacklog{b.of}})
 }
 
-func (w *worker) addTreeSpan(root, n *node) {
-	why, err := w.skipsGiven(n.parent)
+func (w *worker) addTreeSpan(spans []*span, r *givenRun) []*span {
+	up, n := r.in.node, r.tree.node
+	why, err := w.skipsGiven(r.in)
 	if why != notSkipped {
 		w.skipGivenTree(n, why)
-		return
+		return spans
 	}
-	if w.skips.dir(n.parent, n.name.Bytes()) == notSkipped {
-		if err != nil {
-			w.failDir(n, err)
-			return
-		}
-		n.ignore = n.parent.ignore
-		n.span = &span{node: n}
-		root.spans = append(root.spans, n.span)
-		w.dirs.ref(n.parent, 1) // n gives up the reference when it is begun
+	if w.skips.dir(up, n.name.Bytes()) != notSkipped {
+		return spans
 	}
+	if err != nil {
+		w.failDir(n, err)
+		return spans
+	}
+	n.ignore = up.ignore
+	r.tree.needsParent = true
+	w.dirs.ref(up, 1)
+	return appendJob(spans, r.tree)
 }
 
-func (w *worker) addFileSpan(root *node, r *givenRun) {
-	kept := r.files
+func appendJob(spans []*span, j *job) []*span {
+	j.span = &span{job: j}
+	return append(spans, j.span)
+}
+
+func (w *worker) addFileSpans(spans []*span, r *givenRun) []*span {
+	n, kept := r.in.node, r.files
 	if r.invalid {
-		w.addGivenBatch(root, &batch{node: r.node, entries: kept, stage: stageInvalid})
-		return
+		return w.appendGiven(spans, &batch{node: n, entries: kept, stage: stageInvalid})
 	}
-	why, err := w.skipsGiven(r.node)
+	why, err := w.skipsGiven(r.in)
 	switch {
 	case why != notSkipped:
-		w.skipGiven(r.node, &givenNames{files: [][]names.Name{kept}}, why)
-		return
+		w.skipGivenFiles(n, kept, why)
+		return spans
 	case err == errStopped:
-		return
+		return spans
 	}
 	for err == nil && w.cfg.followFiles && len(kept) > 0 {
 		k := slices.IndexFunc(kept, func(name names.Name) bool {
-			typ, err := w.typeOfGiven(r.node, name)
+			typ, err := w.typeOfGiven(n, name)
 			return err == nil && typ == fs.ModeSymlink // after an error, the open of the name says what is wrong
 		})
 		w.pin.drop(&w.dirs)
 		if k < 0 {
 			break
 		}
-		w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept[:k:k])})
-		n := r.node.childForLinks(kept[k : k+1])
-		n.span = &span{node: n}
-		root.spans = append(root.spans, n.span)
-		w.dirs.ref(r.node, 1) // n gives up the reference when it is begun
+		spans = w.appendGiven(spans, &batch{node: n, entries: w.filterGiven(n, kept[:k:k])})
+		spans = appendJob(spans, w.newLinksJob(n, kept[k:k+1]))
 		kept = kept[k+1:]
 	}
-	w.addGivenBatch(root, &batch{node: r.node, entries: w.filterGiven(r.node, kept), err: err})
+	return w.appendGiven(spans, &batch{node: n, entries: w.filterGiven(n, kept), err: err})
 }
 
-func (w *worker) addGivenBatch(root *node, b *batch) {
+func (w *worker) appendGiven(spans []*span, b *batch) []*span {
 	if len(b.entries) == 0 {
-		return
+		return spans
 	}
 	b.span = &span{batch: b, files: len(b.entries)}
-	root.spans = append(root.spans, b.span)
 	w.dirs.ref(b.node, 1)
+	return append(spans, b.span)
 }

@@ -29,7 +29,7 @@ type links struct {
 	realRoot string // root's path, absolute and without links, if the run needs it
 
 	mu     sync.Mutex // guards what follows
-	linked []*node    // directories that links lead to
+	linked []*job     // directories that links lead to
 	ids    map[[2]uint64][]identity
 }
 
@@ -46,24 +46,88 @@ func (l *links) resolveRoot() error {
 	return nil
 }
 
-// resolve finds out where the links of n lead. If it returns an error, the next attempt
+// A linkSet is symbolic links that one scan of a directory found, and the way to what they
+// lead to.
+type linkSet struct {
+	alwaysReady
+	*links
+	node    *node // has the path of the directory, and this way
+	names   []names.Name
+	targets map[names.Name]target // of names, once they are resolved
+	// final says that the wait for links that cannot be resolved has lasted too long:
+	// their errors are final.
+	final bool
+}
+
+func (s *linkSet) open() (directory, error) { return linkDir{s}, s.resolve() }
+
+func (s *linkSet) leadsTo() (target, bool) { return target{}, false }
+
+// resolve finds out where the links lead. If it returns an error, the next attempt
 // resolves the links that are left. In the last attempt, the target of a link that cannot
 // be resolved is the error.
-func (l *links) resolve(n *node) (err error) {
-	if n.link.targets == nil {
-		n.link.targets = make(map[names.Name]target, len(n.link.links))
+func (s *linkSet) resolve() (err error) {
+	if s.targets == nil {
+		s.targets = make(map[names.Name]target, len(s.names))
 	}
-	mayPass := func(t target) bool { return !n.link.resolved && (sys.IsScarce(t.err) || sys.MayPass(t.err)) }
-	for _, name := range n.link.links {
-		if t, ok := n.link.targets[name]; ok && !mayPass(t) {
+	mayPass := func(t target) bool { return !s.final && (sys.IsScarce(t.err) || sys.MayPass(t.err)) }
+	for _, name := range s.names {
+		if t, ok := s.targets[name]; ok && !mayPass(t) {
 			continue
 		}
-		t := l.follow(n, name.String())
-		if n.link.targets[name] = t; mayPass(t) && err == nil {
+		t := s.follow(s.node, name.String())
+		if s.targets[name] = t; mayPass(t) && err == nil {
 			err = t.err
 		}
 	}
 	return err
+}
+
+// A linkedDir is the way to a directory behind a link.
+type linkedDir struct {
+	alwaysReady
+	*links
+	to      target
+	entered bool // the run has entered the directory by another path
+}
+
+func (d *linkedDir) open() (sub directory, err error) {
+	if d.to.outside {
+		return openRoot(d.to.path)
+	}
+	err = d.reach(d.to, func(parent directory, name names.Name) error {
+		sub, err = parent.openDir(name)
+		return err
+	})
+	return sub, err
+}
+
+func (d *linkedDir) leadsTo() (target, bool) { return d.to, true }
+
+// target returns the path without links of the entry name of n, or "" if there is no
+// link in its path.
+func (b *pathBase) target(n *node, name string) string {
+	if !b.follows {
+		return ""
+	}
+	var t target
+	if s, ok := n.way.(*linkSet); ok {
+		if t = s.targets[names.New(name)]; t.err != nil {
+			return "" // also below a link to a directory
+		}
+	}
+	if t.path == "" {
+		t, _ = n.behindLink(n.relPath(name))
+	}
+	switch {
+	case t.path == "":
+		return ""
+	case t.path == ".":
+		return b.root
+	case t.outside:
+		return filepath.FromSlash(t.path)
+	}
+	return b.prefix() + filepath.FromSlash(t.path)
 }
 
 func (l *links) follow(n *node, name string) (t target) {
@@ -156,7 +220,7 @@ func (l *links) excludedTarget(t target) SkipReason {
 // enteredBefore reports whether n, which is open, must not be listed because the run
 // has reached the directory by another path.
 func (l *links) enteredBefore(n *node) (bool, error) {
-	if !l.cfg.followDirs || n.link != nil {
+	if !l.cfg.followDirs || n.way != nil {
 		return false, nil
 	}
 	id, err := n.dir.identity()
@@ -166,26 +230,25 @@ func (l *links) enteredBefore(n *node) (bool, error) {
 	return !l.enter(id) && n.belowLink(), nil
 }
 
-// addLinked puts off n, which a link leads to, until all others are listed.
-func (l *links) addLinked(n *node) {
+// addLinked puts off j, whose directory a link leads to, until all others are listed.
+func (l *links) addLinked(j *job) {
 	l.mu.Lock()
-	l.linked = append(l.linked, n)
+	l.linked = append(l.linked, j)
 	l.mu.Unlock()
 }
 
 // takeLinked returns the directories that links lead to. It is called when all others
 // have been listed. If several links lead to one directory, it marks all but one as
 // entered. Which one it leaves depends only on their paths.
-func (l *links) takeLinked() []*node {
+func (l *links) takeLinked() []*job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slices.SortFunc(l.linked, func(a, b *node) int {
-		return comparePaths(a.parent, a.name.String(), b.parent, b.name.String())
+	slices.SortFunc(l.linked, func(a, b *job) int {
+		return comparePaths(a.node.parent, a.node.name.String(), b.node.parent, b.node.name.String())
 	})
-	var taken []*node
-	for _, n := range l.linked {
-		n.link.entered = !l.insert(n.id)
-		taken = append(taken, n)
+	taken := l.linked
+	for _, j := range taken {
+		j.node.way.(*linkedDir).entered = !l.insert(j.node.id)
 	}
 	l.linked = nil
 	slices.Reverse(taken) // the queue takes the last one first
@@ -214,62 +277,42 @@ func (l *links) insert(id identity) bool {
 	return true
 }
 
-// openLinked opens a node that is reached through links.
-func (l *links) openLinked(n *node) (d directory, err error) {
-	if n.isLinks() {
-		return &linkDir{l, n}, l.resolve(n)
-	}
-	if n.link.to.outside {
-		return openRoot(n.link.to.path)
-	}
-	err = l.reach(n.link.to, func(parent directory, name names.Name) error {
-		d, err = parent.openDir(name)
-		return err
-	})
-	return d, err
-}
+// A linkDir is the directory of a linkSet's node: its entries are the links' targets.
+type linkDir struct{ *linkSet }
 
-// A linkDir is the directory of a node that stands for links: its entries are
-// their targets.
-type linkDir struct {
-	*links
-	node *node
-}
+var _ directory = linkDir{}
 
-var _ directory = (*linkDir)(nil)
+func (d linkDir) list(*listing) (bool, error) { return false, nil } // see foundLinks.list
 
-func (d *linkDir) list(*listing) (bool, error) { return false, nil } // see scanner.list
-
-func (d *linkDir) openDir(names.Name) (directory, error) {
+func (d linkDir) openDir(names.Name) (directory, error) {
 	return nil, &sys.Error{Op: "openat", Err: errors.ErrUnsupported} // each has a node of its own
 }
 
-func (d *linkDir) open(name names.Name, spare content.File) (content.File, error) {
+func (d linkDir) open(name names.Name, spare content.File) (content.File, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (content.File, error) { return parent.open(name, spare) })
 }
 
-func (d *linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }
+func (d linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }
 
-func (d *linkDir) openFile(name names.Name, path string) (*os.File, error) {
+func (d linkDir) openFile(name names.Name, path string) (*os.File, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (*os.File, error) { return parent.openFile(name, path) })
 }
 
 // targetOf returns what get returns for the target of the link name.
-func targetOf[T any](d *linkDir, name names.Name, get func(directory, names.Name) (T, error)) (v T, err error) {
-	err = d.reach(d.node.link.targets[name], func(parent directory, name names.Name) error {
+func targetOf[T any](d linkDir, name names.Name, get func(directory, names.Name) (T, error)) (v T, err error) {
+	err = d.reach(d.targets[name], func(parent directory, name names.Name) error {
 		v, err = get(parent, name)
 		return err
 	})
 	return v, err
 }
 
-func (d *linkDir) identity() (identity, error) { return d, nil }
+func (d linkDir) identity() (identity, error) { return d, nil }
 
-func (d *linkDir) same(other identity) bool {
-	o, ok := other.(*linkDir)
-	return ok && o.node == d.node
+func (d linkDir) same(other identity) bool {
+	return d == other
 }
 
-func (d *linkDir) inode() (device, inode uint64) { return 0, 0 }
+func (d linkDir) inode() (device, inode uint64) { return 0, 0 }
 
-func (d *linkDir) close() {}
+func (d linkDir) close() {}

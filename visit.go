@@ -35,7 +35,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
 	switch b.stage {
 	case stageInvalid:
-		w.failAs(FailedFile, "open", f.node, f.name.String(), badPath(f.name.String())) // which may be empty
+		f.fail(badPath(f.name.String()))
 		return
 	case stageListed:
 		if !w.ask(f, b, i) {
@@ -53,13 +53,13 @@ func (w *worker) visitFile(b *batch, i int) {
 	case content.ErrBinary:
 		w.callOnBinary(f)
 	case content.ErrRemote:
-		w.skip(SkippedRemote, f.node, f.name.String(), 0)
+		f.skip(SkippedRemote)
 	case content.ErrLarger:
-		w.skip(SkippedLarger, f.node, f.name.String(), 0)
+		f.skip(SkippedLarger)
 	case errStopped:
-		w.counts.abandoned++
+		f.abandon()
 	default:
-		w.fail("open", f.node, f.name.String(), err)
+		f.fail(err)
 	}
 	w.reader.Release()
 }
@@ -69,16 +69,16 @@ func (w *worker) visitFile(b *batch, i int) {
 func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
-			w.counts.abandoned++
+			f.abandon()
 			return false
 		}
 		if !selects(f) {
-			w.skip(SkippedSelect, f.node, f.name.String(), 0)
+			f.skip(SkippedSelect)
 			return false
 		}
 	}
 	if b.err != nil {
-		w.fail("open", f.node, f.name.String(), b.err)
+		f.fail(b.err)
 		return false
 	}
 	if !w.cfg.statFirst {
@@ -86,11 +86,11 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 	}
 	if w.lookAt(f, b, i) == nil { // else f is read all the same
 		if w.reader.IsLarger(f.content.Stat.Size) {
-			w.skip(SkippedLarger, f.node, f.name.String(), 0)
+			f.skip(SkippedLarger)
 			return false
 		}
 		if !w.acquireSlot() {
-			w.counts.abandoned++
+			f.abandon()
 			return false
 		}
 		if f.unchanged = w.calls.unchanged(f); f.unchanged {
@@ -160,13 +160,13 @@ func (w *worker) readLater(f *currentFile, inode uint64) {
 func (w *worker) callOnBinary(f *currentFile) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {
-			w.counts.abandoned++
+			f.abandon()
 			return
 		}
 		f.content.Data = nil
 		w.calls.onBinary(f)
 	}
-	w.skip(SkippedBinary, f.node, f.name.String(), 0)
+	f.skip(SkippedBinary)
 }
 
 // leave is called when the worker visits no more entries of b.

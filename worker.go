@@ -2,9 +2,7 @@ package fileproc
 
 import (
 	"context"
-	"errors"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -71,11 +69,12 @@ type shared struct {
 		_      cacheLine // all workers write what stands before it
 		worker worker    // the first
 		batch  batch     // its first
+		job    job       // root's
 		// The first elements of slices.
 		workers [4]*worker
 		pins    [2]*dirPin
 		active  [2]*batch
-		stack   [2]*node
+		stack   [2]*job
 		entries [fewEntries]names.Name
 		inodes  [fewEntries]uint64
 	}
@@ -144,12 +143,16 @@ type worker struct {
 // scan.go.
 type scanner struct {
 	w     *worker
-	node  *node
+	job   *job
+	node  *node // the job's
 	dir   directory
+	flat  bool         // subdirectories are left out
 	batch *batch       // files
-	subs  []*node      // directories to be listed
+	subs  []*job       // directories to be listed
 	links []names.Name // symbolic links to be resolved
 	spans []spanAt     // ordered: the directories, among the files
+
+	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
 }
 
 // A currentFile is the file that a worker processes. The API converts it to a File,
@@ -271,10 +274,10 @@ func (w *worker) endReading() {
 	}
 }
 
-// call runs fn for f and counts the outcome.
+// call runs fn for f, and settles f.
 func (w *worker) call(f *currentFile) {
 	if !w.acquireSlot() {
-		w.counts.abandoned++
+		f.abandon()
 		return
 	}
 	err := w.calls.fn(f)
@@ -286,154 +289,5 @@ func (w *worker) call(f *currentFile) {
 			data[i] = 0xDB
 		}
 	}
-	with, both := err.(*resultError)
-	if both {
-		err = with.error
-	}
-	switch {
-	case f.unchanged && (err == nil || errors.Is(err, ErrSkip)):
-		w.counts.unchanged++
-	case err == nil:
-		w.counts.processed++
-	case w.stopped() && errors.Is(err, errStopped):
-		w.counts.abandoned++
-	case errors.Is(err, ErrSkip):
-		w.skip(SkippedByFunc, f.node, f.name.String(), 0)
-	case errors.Is(err, fs.SkipAll):
-		if both {
-			w.counts.processed++
-		} else {
-			w.skip(SkippedByFunc, f.node, f.name.String(), 0)
-		}
-		w.stop(errEnough)
-	default:
-		w.failAs(FailedFunc, "process", f.node, f.name.String(), err)
-	}
-}
-
-// fail reports a failure and then counts it: if OnError panics, the entry counts as
-// abandoned instead. An empty name stands for n itself.
-func (w *worker) fail(op string, n *node, name string, err error) {
-	kind := FailedFile
-	if name == "" {
-		if kind = FailedDir; n.lister().parent == nil {
-			kind = FailedRoot
-		}
-	}
-	w.failAs(kind, op, n, name, err)
-}
-
-func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err error) {
-	w.addFailure(w.failure(kind, op, n, name, err))
-}
-
-func (w *worker) failure(kind FailureKind, op string, n *node, name string, err error) *Failure {
-	if w.given != nil && kind != FailedFunc && kind != FailedRoot {
-		err = n.givenError(name, err)
-	}
-	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
-		op, err = e.Op, e.Err
-	}
-	return &Failure{Kind: kind, PathError: fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
-}
-
-func (w *worker) addFailure(failure *Failure) {
-	switch {
-	case w.calls.onError == nil && w.calls.yieldError != nil:
-		w.calls.yieldError(w, failure)
-	case w.calls.onError != nil && w.draining:
-		w.deferred = append(w.deferred, func() { w.failures.add(failure) })
-	default:
-		w.failures.add(failure)
-	}
-	w.counts.failed++
-}
-
-// addDeferred makes the calls of OnError and OnSkip that w has deferred while it was draining.
-func (w *worker) addDeferred() {
-	deferred := w.deferred
-	w.deferred = nil
-	for _, call := range deferred {
-		call()
-	}
-}
-
-// skip tells OnSkip of the entry name of n, or of n itself if name is "", and then
-// counts the entry as skipped: if OnSkip panics, it counts as abandoned instead.
-func (w *worker) skip(why SkipReason, n *node, name string, typ fs.FileMode) {
-	if w.calls.onSkip != nil {
-		w.tellSkipped(why, n, strings.Clone(name), typ)
-	}
-	w.counts.skip(why, 1)
-}
-
-func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
-	if name == "" && n.parent != nil {
-		n, name = n.parent, n.name.String()
-	}
-	tell := func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) }
-	if w.draining {
-		w.deferred = append(w.deferred, tell)
-	} else {
-		tell()
-	}
-}
-
-// skipFound is skip for what has not been counted as found.
-func (w *worker) skipFound(why SkipReason, n *node, name string, typ fs.FileMode) {
-	w.skip(why, n, name, typ)
-	w.counts.found++
-}
-
-// failFound is fail for what has not been counted as found.
-func (w *worker) failFound(op string, n *node, name string, err error) {
-	w.fail(op, n, name, err)
-	w.counts.found++
-}
-
-// failEntry is failFound for an entry of n that cannot be named.
-func (w *worker) failEntry(n *node, err error) {
-	w.failAs(FailedFile, "readdir", n, "", err)
-	w.counts.found++
-}
-
-// failIgnored is failFound for a file of git's, which may be outside root.
-func (w *worker) failIgnored(err error) {
-	failure := &Failure{Kind: FailedFile, PathError: fs.PathError{Op: "open", Path: ".git", Err: err}}
-	if e, ok := err.(*fs.PathError); ok {
-		failure.PathError = *e
-	}
-	w.failRule(failure)
-}
-
-// failRule is failFound for a file that says what is ignored.
-func (w *worker) failRule(failure *Failure) {
-	failure.ofRule = true
-	w.addFailure(failure)
-	w.counts.found++
-}
-
-// show lets OnProgress see w's counts.
-func (w *worker) show() {
-	if w.calls.onProgress == nil {
-		return
-	}
-	w.shown.Lock()
-	w.shown.counts = w.counts
-	w.shown.Unlock()
-}
-
-// shownCounts adds up what the workers show. Abandoned is known only at the end.
-func (s *shared) shownCounts() (total counts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.workers {
-		if w != nil {
-			w.shown.Lock()
-			total.add(&w.shown.counts)
-			w.shown.Unlock()
-		}
-	}
-	total.abandoned = 0
-	return total
+	f.settle(err)
 }

@@ -23,12 +23,12 @@ import (
 var layers = []string{
 	"fileproc options file",
 	"run",
-	"scan scan_given visit fdwait ignore",
-	"worker",
+	"scan scan_given scan_links visit fdwait ignore",
+	"worker ledger",
 	"pool diskorder cold ordered given scale",
 	"results failures",
 	"symlink",
-	"dircache node batch filter",
+	"dircache node job batch filter",
 	"io io_* readdir readdir_*",
 	"config report errors",
 }

@@ -1,0 +1,104 @@
+package fileproc
+
+import (
+	"io/fs"
+
+	"github.com/fileproc/fileproc/internal/names"
+)
+
+// A job is something to be listed: a directory, links, or names that Options.Files gives.
+// A worker lists one part of it at a time, and other workers may list the next part.
+//
+// A job holds what it needs, and gives each up once, with the methods of this file:
+//
+//   - a reference to its node's parent, until the node has been opened by its name in it,
+//   - a reference to its node, until the job is over,
+//   - a pin on its node, while the job is being listed.
+type job struct {
+	node        *node // what the entries are entries of
+	source      source
+	span        *span        // ordered: the job's own
+	buffer      *entryBuffer // nil unless entries are buffered until all are listed
+	phase       jobPhase
+	needsParent bool // holds the reference to the parent
+	pinned      bool
+}
+
+// A jobPhase says how far the listing of a job has come.
+type jobPhase uint8
+
+const (
+	jobNew         jobPhase = iota
+	jobListing              // open, pinned and partly listed
+	jobBuffered             // all is in buffer; the ignore files in it are to be read
+	jobClassifying          // open and pinned again, after jobBuffered
+)
+
+// A source says where the entries of a job come from. These are the methods that the
+// queues use; scan.go has those that workers use.
+type source interface {
+	// isReady reports whether the job can be begun now.
+	isReady() bool
+	// begin is called when the job is taken from its queue for the first time.
+	begin(j *job)
+	// end is called when the job has ended.
+	end()
+}
+
+// alwaysReady has the methods of a source that is known whole when its job is made.
+type alwaysReady struct{}
+
+func (alwaysReady) isReady() bool { return true }
+func (alwaysReady) begin(*job)    {}
+func (alwaysReady) end()          {}
+
+// newJob returns a job for a copy of n, in one allocation.
+func newJob(n node, s source) *job {
+	j := &struct {
+		job
+		own node
+	}{job{source: s}, n}
+	j.node = &j.own
+	return &j.job
+}
+
+// opened says that the node has been opened and pinned, if ok, or cannot be opened. In
+// both cases its parent is needed no more.
+func (j *job) opened(c *dirCache, ok bool) {
+	j.pinned = j.pinned || ok
+	if j.needsParent {
+		j.needsParent = false
+		c.release(j.node.parent, 0, 1)
+	}
+}
+
+// pause gives up the pin. The node may be closed until the job goes on.
+func (j *job) pause(c *dirCache) {
+	j.pinned = false
+	c.release(j.node, 1, 0)
+}
+
+// end ends the job, and gives up all that it holds.
+func (j *job) end(c *dirCache) {
+	j.source.end()
+	j.opened(c, false)
+	pins := 0
+	if j.pinned {
+		j.pinned, pins = false, 1
+	}
+	c.release(j.node, pins, 1)
+}
+
+// An entryBuffer has what the listing of one directory has given so far.
+type entryBuffer struct {
+	entries []bufferedEntry
+	ignore  []string // names of ignore files
+	git     bool     // .git is among them, and Options.GitIgnore set
+	marked  bool     // a file of Options.SkipMarked is among them
+}
+
+type bufferedEntry struct {
+	name  names.Name
+	typ   fs.FileMode
+	inode uint64
+}

@@ -1,0 +1,182 @@
+package fileproc
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+// The ledger. Each entry counts once as found, and once as what becomes of it: processed,
+// unchanged, skipped, failed or abandoned.
+//
+//   - Whoever meets an entry, in a listing or among given names, calls a method of worker:
+//     skip or fail, which count both, or found, if the entry goes into a batch.
+//   - Whoever visits a file of a batch calls one method of currentFile: settle, skip, fail or
+//     abandon. The file has been counted as found.
+//   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
+//     the pool. total adds them.
+//
+// A method that calls OnError or OnSkip counts after the call: if the callback panics, the
+// entry counts as abandoned instead, like the rest of its batch.
+
+// found counts k files that go into a batch.
+func (w *worker) found(k int) { w.counts.found += int64(k) }
+
+// skip counts the entry name of n, or n itself if name is "", as found and skipped.
+func (w *worker) skip(why SkipReason, n *node, name string, typ fs.FileMode) {
+	w.countSkipped(why, n, name, typ)
+	w.found(1)
+}
+
+// fail counts the entry name of n, or n itself if name is "", as found and failed.
+func (w *worker) fail(op string, n *node, name string, err error) {
+	kind := FailedFile
+	if name == "" {
+		if kind = FailedDir; n.parent == nil {
+			kind = FailedRoot
+		}
+	}
+	w.failAs(kind, op, n, name, err)
+}
+
+// failAs is fail for a failure whose kind does not follow from name.
+func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err error) {
+	w.countFailed(w.failure(kind, op, n, name, err))
+	w.found(1)
+}
+
+// failRule is fail for a file that says what is ignored, which may be outside root.
+func (w *worker) failRule(failure *Failure) {
+	failure.ofRule = true
+	w.countFailed(failure)
+	w.found(1)
+}
+
+// settle counts f, for which fn has returned err.
+func (f *currentFile) settle(err error) {
+	w := f.w
+	with, both := err.(*resultError)
+	if both {
+		err = with.error
+	}
+	switch {
+	case f.unchanged && (err == nil || errors.Is(err, ErrSkip)):
+		w.counts.unchanged++
+	case err == nil:
+		w.counts.processed++
+	case w.stopped() && errors.Is(err, errStopped):
+		f.abandon()
+	case errors.Is(err, ErrSkip):
+		f.skip(SkippedByFunc)
+	case errors.Is(err, fs.SkipAll):
+		if both {
+			w.counts.processed++
+		} else {
+			f.skip(SkippedByFunc)
+		}
+		w.stop(errEnough)
+	default:
+		w.countFailed(w.failure(FailedFunc, "process", f.node, f.name.String(), err))
+	}
+}
+
+func (f *currentFile) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), 0) }
+
+func (f *currentFile) fail(err error) {
+	f.w.countFailed(f.w.failure(FailedFile, "open", f.node, f.name.String(), err))
+}
+
+func (f *currentFile) abandon() { f.w.counts.abandoned++ }
+
+// total returns the counts of the run, which is over.
+func (s *shared) total() counts {
+	total := counts{abandoned: s.pool.abandoned}
+	for _, w := range s.workers {
+		if w == nil {
+			continue
+		}
+		total.add(&w.counts)
+		if b := w.scanner.batch; b != nil { // its scan panicked
+			total.abandoned += int64(len(b.entries))
+		}
+	}
+	return total
+}
+
+// failure returns a failure of the entry name of n, or of n itself if name is "".
+func (w *worker) failure(kind FailureKind, op string, n *node, name string, err error) *Failure {
+	if w.given != nil && kind != FailedFunc && kind != FailedRoot {
+		err = n.givenError(name, err)
+	}
+	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
+		op, err = e.Op, e.Err
+	}
+	return &Failure{Kind: kind, PathError: fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
+}
+
+func (w *worker) countFailed(failure *Failure) {
+	switch {
+	case w.calls.onError == nil && w.calls.yieldError != nil:
+		w.calls.yieldError(w, failure)
+	case w.calls.onError != nil && w.draining:
+		w.deferred = append(w.deferred, func() { w.failures.add(failure) })
+	default:
+		w.failures.add(failure)
+	}
+	w.counts.failed++
+}
+
+func (w *worker) countSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
+	if w.calls.onSkip != nil {
+		w.tellSkipped(why, n, strings.Clone(name), typ)
+	}
+	w.counts.skip(why, 1)
+}
+
+func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
+	if name == "" && n.parent != nil {
+		n, name = n.parent, n.name.String()
+	}
+	tell := func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) }
+	if w.draining {
+		w.deferred = append(w.deferred, tell)
+	} else {
+		tell()
+	}
+}
+
+// addDeferred makes the calls of OnError and OnSkip that w has deferred while it was draining.
+func (w *worker) addDeferred() {
+	deferred := w.deferred
+	w.deferred = nil
+	for _, call := range deferred {
+		call()
+	}
+}
+
+// show lets OnProgress see w's counts.
+func (w *worker) show() {
+	if w.calls.onProgress == nil {
+		return
+	}
+	w.shown.Lock()
+	w.shown.counts = w.counts
+	w.shown.Unlock()
+}
+
+// shownCounts adds up what the workers show. Abandoned is known only at the end.
+func (s *shared) shownCounts() (total counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		if w != nil {
+			w.shown.Lock()
+			total.add(&w.shown.counts)
+			w.shown.Unlock()
+		}
+	}
+	total.abandoned = 0
+	return total
+}

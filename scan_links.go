@@ -1,0 +1,105 @@
+package fileproc
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+// foundLinks is the source of symbolic links: its entries are what they lead to.
+type foundLinks struct{ *linkSet }
+
+// newLinksJob returns a job for links that a scan of n has found.
+func (w *worker) newLinksJob(n *node, found []names.Name) *job {
+	set := &linkSet{links: &w.links, names: found}
+	j := newJob(n.by(set), foundLinks{set})
+	set.node = j.node
+	return j
+}
+
+func (l foundLinks) admit(*worker, *job) verdict { return verdict{} }
+
+// open resolves the links. If one of them cannot be resolved for long, that link is a
+// failure of its own.
+func (l foundLinks) open(w *worker, j *job) error {
+	err := w.open(j.node)
+	if err != nil && err != errStopped {
+		l.final = true
+		err = w.openOnce(j.node)
+	}
+	return err
+}
+
+func (l foundLinks) inspect(*worker, *job) verdict { return verdict{} }
+
+func (l foundLinks) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
+
+func (l foundLinks) list(s *scanner) (more bool) {
+	for _, name := range l.names {
+		s.addLink(name, l.targets[name])
+	}
+	return false
+}
+
+// linkedSource is the source of a directory that a link leads to.
+type linkedSource struct{ *linkedDir }
+
+func (l linkedSource) admit(w *worker, j *job) verdict {
+	if l.entered {
+		return leftOut(SkippedDuplicate)
+	}
+	v := w.askSelectDir(j.node)
+	if !v.ends {
+		w.tellOnDir(j.node)
+	}
+	return v
+}
+
+func (l linkedSource) open(w *worker, j *job) error { return foundDir{}.open(w, j) }
+
+func (l linkedSource) inspect(w *worker, j *job) verdict {
+	v := foundDir{}.inspect(w, j)
+	if n := j.node; !v.ends && w.calls.visitDir != nil {
+		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return w.statDir(n.dir, names.Dot) })
+	}
+	return v
+}
+
+func (l linkedSource) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
+
+func (l linkedSource) list(s *scanner) (more bool) { return s.listDir() }
+
+// addLink adds the link name of s.node as an entry of the kind that its target t is.
+func (s *scanner) addLink(name names.Name, t target) {
+	w := s.w
+	why := w.links.excludedTarget(t)
+	switch {
+	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), errors.Is(t.err, fsinfo.ErrLoop):
+		why = w.skips.file(s.node, name.Bytes(), fs.ModeSymlink)
+		if why == SkippedNotRegular {
+			why = SkippedDangling
+		}
+		w.skip(why, s.node, name.String(), fs.ModeSymlink)
+	case t.err != nil:
+		w.fail("readlink", s.node, name.String(), t.err)
+	case t.outside && !w.cfg.followOutside:
+		w.skip(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
+	case t.mode == fs.ModeDir && w.cfg.followDirs:
+		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
+			way := &linkedDir{links: &w.links, to: t}
+			n := s.node.child(name, 0)
+			n.id, n.way = t.id, way
+			w.links.addLinked(newJob(n, linkedSource{way}))
+		}
+	case t.mode == fs.ModeDir:
+		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
+	case why != notSkipped:
+		w.skip(why, s.node, name.String(), t.mode)
+	default:
+		s.addFile(name.Bytes(), name, t.mode, 0)
+	}
+}
