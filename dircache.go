@@ -19,12 +19,10 @@ import (
 type dirCache struct {
 	limit int // the most directories that stay open without a pin
 
-	mu        sync.Mutex
-	waiters   int       // workers that wait for a descriptor: no directory stays open for later
-	open      []*node   // open directories without root, in the order in which they were opened
-	pins      []*dirPin // of all workers
-	retrying  bool      // a worker of this run has fdTurn: see pinForRetry
-	retryNode *node     // pinned
+	mu    sync.Mutex
+	open  []*node     // open directories without root, in the order in which they were opened
+	pins  []*dirPin   // of all workers
+	short []*shortage // of all workers: while there are any, no directory stays open for later
 }
 
 // acquire opens n unless it is open, and pins it until release.
@@ -127,7 +125,7 @@ func (c *dirCache) release(n *node, pins, refs int) {
 		c.close(n)
 		return
 	}
-	for c.waiters > 0 || len(c.open) > c.limit && c.unpinned() > c.limit {
+	for len(c.short) > 0 || len(c.open) > c.limit && c.unpinned() > c.limit {
 		if v := c.victim(); v == nil || c.evict(v) {
 			return
 		}
@@ -220,91 +218,6 @@ func (c *dirCache) evictAll() {
 		if n.dir != nil && n.pins == 0 {
 			c.evict(n)
 		}
-	}
-}
-
-// openRuns are the caches of all runs under way, except runs over an fs.FS, whose
-// methods another run must not call.
-var openRuns struct {
-	sync.RWMutex // held for reading while their directories are evicted
-	dirs         []*dirCache
-}
-
-// share lets other runs evict directories of c, until unshare.
-func (c *dirCache) share() {
-	openRuns.Lock()
-	openRuns.dirs = append(openRuns.dirs, c)
-	openRuns.Unlock()
-}
-
-// unshare ends share. It waits until no other run evicts directories of c.
-func (c *dirCache) unshare() {
-	openRuns.Lock()
-	defer openRuns.Unlock()
-	if i := slices.Index(openRuns.dirs, c); i >= 0 {
-		openRuns.dirs = slices.Delete(openRuns.dirs, i, i+1)
-	}
-}
-
-// evictAllRuns closes every directory that no run uses at this moment. If all workers of
-// a run are in callbacks, that run cannot close its own directories, and one of these
-// callbacks may itself be waiting.
-func evictAllRuns() {
-	openRuns.RLock()
-	defer openRuns.RUnlock()
-	for _, c := range openRuns.dirs {
-		c.evictAll()
-	}
-}
-
-// addWaiters says that k more workers wait for a descriptor, or fewer if k is negative.
-func (c *dirCache) addWaiters(k int) {
-	c.mu.Lock()
-	c.waiters += k
-	c.mu.Unlock()
-}
-
-// pinForRetry pins n, in which something could not be opened for lack of a descriptor. The
-// pin lasts until the wait for a descriptor is over or a try gets further than n. Without
-// it each try would begin at root, and in a deep tree perhaps none would ever succeed.
-// PinForRetry does nothing unless a worker of this run has fdTurn, so that it keeps no
-// descriptor for which another run waits. Another worker of this run may replace n by a
-// node of its own, but then waits itself, so that each worker does so once.
-func (c *dirCache) pinForRetry(n *node) {
-	c.mu.Lock()
-	if !c.retrying {
-		c.mu.Unlock()
-		return
-	}
-	n.pins++
-	c.swapRetryNode(n)
-}
-
-// setRetrying says whether pinForRetry is to pin nodes, and ends the pin that there is.
-func (c *dirCache) setRetrying(on bool) {
-	c.mu.Lock()
-	c.retrying = on
-	c.swapRetryNode(nil)
-}
-
-// retryDepth returns the depth of the node that pinForRetry has pinned, or -1. If the
-// depth has grown, the next try gets further and needs no wait before it.
-func (c *dirCache) retryDepth() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.retryNode == nil {
-		return -1
-	}
-	return c.retryNode.depth
-}
-
-// swapRetryNode is called with c.mu held and unlocks it.
-func (c *dirCache) swapRetryNode(n *node) {
-	was := c.retryNode
-	c.retryNode = n
-	c.mu.Unlock()
-	if was != nil {
-		c.release(was, 1, 0)
 	}
 }
 

@@ -272,10 +272,10 @@ func TestDirCacheOpenedTwiceAtATime(t *testing.T) {
 func TestDirCacheWithWaiters(t *testing.T) {
 	s := newStand(t, 8, row(2))
 	s.mustPin(t, "n0")
-	s.addWaiters(1)
+	short := s.newShortage()
 	s.release(s.node["n0"], 1, 0)
 	require.Nil(t, s.node["n0"].dir, "kept while descriptors are scarce")
-	s.addWaiters(-1)
+	short.end()
 	s.mustPin(t, "n0")
 	s.release(s.node["n0"], 1, 0)
 	require.NotNil(t, s.node["n0"].dir)
@@ -332,7 +332,10 @@ func TestDirCachePinForRetry(t *testing.T) {
 	attempt("b")
 	require.Equal(t, 1, s.world.open)
 
-	s.setRetrying(true)
+	short := s.newShortage()
+	attempt("b")
+	require.Equal(t, 1, s.world.open)
+	require.True(t, short.takeTurn(t.Context(), s.evictAll))
 	attempt("b")
 	require.NotNil(t, s.node["b"].dir)
 	attempt("c")
@@ -340,7 +343,7 @@ func TestDirCachePinForRetry(t *testing.T) {
 	require.NotNil(t, s.node["c"].dir)
 	s.evictAll()
 	require.Equal(t, 2, s.world.open)
-	s.setRetrying(false)
+	short.end()
 	require.Equal(t, 1, s.world.open)
 	s.end(t)
 }
@@ -478,9 +481,9 @@ func TestDirCacheUsedByMany(t *testing.T) {
 				case 0:
 					s.evictAll()
 				case 1:
-					s.addWaiters(1)
+					short := s.newShortage()
 					s.evictAll()
-					s.addWaiters(-1)
+					short.end()
 				case 2:
 					s.ref(n, 1)
 					s.release(n, 0, 1)
@@ -694,9 +697,9 @@ func TestDirCacheEvictsTheNext(t *testing.T) {
 	s.objectOf("n1").idErr = errBroken
 	s.mustPin(t, "n3")
 	s.mustPin(t, "n4")
-	s.addWaiters(1)
+	short := s.newShortage()
 	s.release(s.node["n2"], 1, 0)
-	s.addWaiters(-1)
+	short.end()
 	require.Nil(t, s.node["n2"].dir, "the only one that is not in use and may be opened again")
 	require.True(t, s.node["n0"].noID || s.node["n1"].noID, "one was tried before")
 	s.end(t)

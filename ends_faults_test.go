@@ -365,7 +365,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 // If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
 	for _, opts := range []Options{{}, {Ordered: true}, {hooks: hooks{Unchanged: func(f *File) bool {
-		f.w.dirs.addWaiters(1) // so that one is evicted after each batch, too
+		f.w.dirs.newShortage() // so that one is evicted after each batch, too
 		return false
 	}}}} {
 		for k, reached := 0, true; reached; k++ {

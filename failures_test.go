@@ -81,7 +81,7 @@ func TestFailuresOnError(t *testing.T) {
 	require.NoError(t, f.join(nil), "reported nowhere else")
 }
 
-// A failure goes to the loop over a Stream if there is no OnError, and else to OnError: once the worker drains no more.
+// A failure goes to the loop over a Stream if there is no OnError, and else to OnError: once the worker is short no more.
 func TestFailuresGoToOne(t *testing.T) {
 	for _, hasOnError := range []bool{false, true} {
 		var yielded, seen []error
@@ -94,14 +94,12 @@ func TestFailuresGoToOne(t *testing.T) {
 		r := newRun(t.Context(), cfg, calls, nil)
 		w := r.startWorker(0)
 		w.fail("open", r.root, "a", errBroken)
-		w.draining = true
+		w.short = new(shortage)
 		w.fail("open", r.root, "b", errBroken)
 		if hasOnError {
 			require.Len(t, seen, 1)
 		}
-		w.draining = false
-		w.addDeferred()
-		w.addDeferred()
+		w.short.callDeferred()
 		require.NoError(t, r.failures.join(nil), "reported nowhere else")
 		require.EqualValues(t, 2, w.counts.failed)
 		if !hasOnError {
@@ -114,7 +112,7 @@ func TestFailuresGoToOne(t *testing.T) {
 	}
 }
 
-// What is skipped goes to OnSkip once the worker drains no more, and is counted at once.
+// What is skipped goes to OnSkip once the worker is short no more, and is counted at once.
 func TestOnSkipAfterTheDrain(t *testing.T) {
 	var seen []string
 	opts := Options{OnSkip: func(e Entry, _ SkipReason) { seen = append(seen, e.Name()) }}
@@ -124,14 +122,12 @@ func TestOnSkipAfterTheDrain(t *testing.T) {
 	w := r.startWorker(0)
 	defer w.retire()
 	name := []byte("a")
-	w.draining = true
+	w.short = new(shortage)
 	w.skip(SkippedSuffix, r.root, stringOf(name), 0)
 	name[0] = 'b' // the memory is a listing's
 	require.Empty(t, seen)
 	require.EqualValues(t, 1, w.counts.skipped[0].n)
-	w.draining = false
-	w.addDeferred()
-	w.addDeferred()
+	w.short.callDeferred()
 	require.Equal(t, []string{"a"}, seen)
 }
 

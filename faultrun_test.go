@@ -125,7 +125,7 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 		require.Zero(t, n.pins, "pins of %q", n.name.String())
 	}
 	if s := out.run; s != nil {
-		require.Zero(t, s.dirs.waiters)
+		require.Empty(t, s.dirs.short)
 		require.Zero(t, s.cold.windows.pending)
 		require.Zero(t, s.cold.calls.pending)
 		require.True(t, s.order == nil || s.order.begun == 0, "results that were begun and are not delivered")

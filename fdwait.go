@@ -10,34 +10,9 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-const (
-	// descriptorPatience is how long one operation waits for a descriptor, once
-	// it is its turn.
-	descriptorPatience = 30 * time.Second
-	// turnPause is how long a worker waits for its turn before it gives up descriptors
-	// again.
-	turnPause = 50 * time.Millisecond
-	// leasePatience is how long an operation waits for a lease to be released.
-	// Linux breaks it after fs.lease-break-time, 45 s by default.
-	leasePatience = time.Minute
-)
-
-// fdTurn is held by the one worker, of all runs, that goes on while no descriptors are
-// left. If several workers went on, each could hold a descriptor and wait for those of
-// the others.
-var fdTurn = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
-
-// beginTurns has a turn for each level: the one run of the level that retries to open
-// its root holds it. These runs do not use fdTurn, because the runs that must end first
-// need fdTurn. Each level has its own turn, because a run must not wait for the turn of
-// a run that it is nested in, or of one beside that.
-var beginTurns [descriptors.Levels]chan struct{}
-
-func init() {
-	for i := range beginTurns {
-		beginTurns[i] = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
-	}
-}
+// leasePatience is how long an operation waits for a lease to be released.
+// Linux breaks it after fs.lease-break-time, 45 s by default.
+const leasePatience = time.Minute
 
 // withDir calls do with n's directory. It retries while there is no descriptor, or
 // while a lease is held on the file that do opens.
@@ -91,14 +66,11 @@ func (w *worker) retryOnResource(try func() error) error {
 				return err
 			}
 		case sys.IsScarce(err):
-			err = w.retryAside(descriptorPatience, isOwnScarcity, func() error {
-				err := w.waitForDescriptor(try)
-				w.addDeferred()
+			var isOwn bool
+			err = w.retryAside(descriptorPatience, func(error) bool { return isOwn }, func() (err error) {
+				isOwn, err = w.waitForDescriptor(try)
 				return err
 			})
-			if own, ok := err.(ownScarcity); ok {
-				return own.error
-			}
 			if sys.IsScarce(err) {
 				return err
 			}
@@ -106,17 +78,6 @@ func (w *worker) retryOnResource(try func() error) error {
 			return err
 		}
 	}
-}
-
-// An ownScarcity is the error of a file whose open reports a lack of descriptors
-// although some are left, as a FUSE server may.
-type ownScarcity struct{ error }
-
-func (o ownScarcity) Unwrap() error { return o.error }
-
-func isOwnScarcity(err error) bool {
-	_, own := err.(ownScarcity)
-	return own
 }
 
 // retryAside is retry, but if w may step aside, another worker runs in w's place while w
@@ -129,17 +90,17 @@ func (w *worker) retryAside(patience time.Duration, waits func(error) bool, try 
 	again := func(err error) bool { return waits(err) || w.isAside && err == content.ErrNeedsSlot }
 	return retry(w.ctx, patience, again, func() error {
 		err := try()
-		if w.mayStepAside && again(err) {
+		if w.mayStepAside && w.short == nil && again(err) {
 			w.stepAside()
 		}
 		return err
 	})
 }
 
-// aside calls do, and lets w step aside meanwhile. W is in no callback, unless it drains
-// directories: then it may be in one, and does not step aside.
+// aside calls do, and lets w step aside meanwhile. W is in no callback, unless it is short:
+// then it may be in one, and does not step aside.
 func (w *worker) aside(do func() error) error {
-	if w.mayStepAside || w.draining {
+	if w.mayStepAside || w.short != nil {
 		return do()
 	}
 	w.mayStepAside = true
@@ -182,45 +143,41 @@ func (w *worker) hasDescriptor() bool {
 	return err == nil
 }
 
-// waitForDescriptor waits for fdTurn and then retries try, for descriptorPatience at
-// most. Before each try it closes all directories that no run uses. If try fails for
-// lack of a descriptor although one is free, the error is an ownScarcity.
-func (w *worker) waitForDescriptor(try func() error) error {
+// waitForDescriptor retries try in a shortage, and says whether that was the file's own.
+func (w *worker) waitForDescriptor(try func() error) (isOwn bool, err error) {
 	w.pool.disableGrowth()
-	w.dirs.addWaiters(1)
-	defer w.dirs.addWaiters(-1)
-	w.giveUpDescriptors()
-	for waits := true; waits; {
-		select {
-		case fdTurn <- struct{}{}:
-			waits = false
-		case <-w.ctx.Done():
-			return errStopped
-		case <-time.After(turnPause):
-			w.giveUpDescriptors() // also those of workers that have come to wait for w's slot
+	s := w.dirs.newShortage()
+	err = w.retryInTurn(s, try)
+	s.callDeferred()
+	return s.isOwn, err
+}
+
+// retryInTurn waits for fdTurn, retries try for descriptorPatience at most, and ends s.
+func (w *worker) retryInTurn(s *shortage, try func() error) error {
+	w.short = s
+	defer func() {
+		w.short = nil
+		s.end()
+	}()
+	if !s.takeTurn(w.ctx, w.giveUpDescriptors) {
+		return errStopped
+	}
+	isShort := func(err error) bool { return sys.IsScarce(err) && !s.isOwn }
+	return retry(w.ctx, descriptorPatience, isShort, func() error { return w.tryInTurn(s, try) })
+}
+
+// tryInTurn calls try, and again at once as long as each call gets further.
+func (w *worker) tryInTurn(s *shortage, try func() error) error {
+	for {
+		depth := s.depth()
+		w.giveUpDescriptors()
+		descriptors.Holders.GiveUp()
+		err := try()
+		if !sys.IsScarce(err) || s.depth() <= depth {
+			s.isOwn = sys.IsScarce(err) && w.hasDescriptor()
+			return err
 		}
 	}
-	w.dirs.setRetrying(true)
-	defer func() {
-		w.dirs.setRetrying(false)
-		<-fdTurn
-	}()
-	isShort := func(err error) bool { return sys.IsScarce(err) && !isOwnScarcity(err) }
-	return retry(w.ctx, descriptorPatience, isShort, func() error {
-		for depth := w.dirs.retryDepth(); ; {
-			w.giveUpDescriptors()
-			evictAllRuns()
-			err, was := try(), depth
-			switch depth = w.dirs.retryDepth(); {
-			case !sys.IsScarce(err):
-				return err
-			case depth <= was && w.hasDescriptor():
-				return ownScarcity{err}
-			case depth <= was:
-				return err
-			}
-		}
-	})
 }
 
 // retry calls try until waits returns false for its error, the run is stopped, or
@@ -240,13 +197,8 @@ func retry(ctx context.Context, patience time.Duration, waits func(error) bool, 
 	}
 }
 
-// giveUpDescriptors closes every directory that the run does not use now. It does not
-// wait for the loop over a Stream or Walk, nor for OnError: w may hold fdTurn, and the
-// loop or OnError may have begun a run that waits for fdTurn.
+// giveUpDescriptors closes every directory that the run does not use now. W is short.
 func (w *worker) giveUpDescriptors() {
-	may := w.mayStepAside
-	w.draining, w.mayStepAside = true, false
 	w.pool.drain(w)
-	w.draining, w.mayStepAside = false, may
 	w.dirs.evictAll()
 }

@@ -155,6 +155,37 @@ func TestFaultsScarceRunWaitsForNoOnError(t *testing.T) {
 	})
 }
 
+// Nor does it wait for OnSkip, which may do the same, to report a failure without OnError.
+func TestFaultsScarceRunWaitsForNoOnSkip(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		waits := file("waits", "", opening(slices.Repeat([]error{scarceErrors[0]}, 100)...))
+		partWay := folder("part-way", file("slow", ""), file("more", "")).with(listFails(1, errBroken))
+		w := &world{root: folder("", waits, partWay, file(".hidden", "")), perList: 1, eager: true}
+		w.during = func(what, name string) {
+			if what == "open" && name == "waits" {
+				time.Sleep(time.Second) // until OnSkip and slow run
+			}
+		}
+		inner := &world{root: folder("", file("a", "alpha", opening(scarceErrors[0], scarceErrors[0])))}
+		told := false
+		err := ForEach(t.Context(), "root", Options{Workers: 3, SkipHidden: true, openRoot: w.openRoot, OnSkip: func(Entry, SkipReason) {
+			time.Sleep(5 * time.Second) // until the worker that waits lists the rest of part-way
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.NoError(t, inner.process(ctx, Options{Workers: 1}, nil).err)
+			told = true
+		}}, func(f *File) error {
+			if f.Name() == "slow" {
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		require.True(t, told)
+		require.ErrorIs(t, err, errBroken)
+		require.Empty(t, fdTurn)
+	})
+}
+
 // Each failure of a directory that is listed to its end because descriptors are short reaches OnError, once.
 func TestFaultsFewDescriptorsAndFailingListings(t *testing.T) {
 	for _, workers := range []int{2, 5} {
@@ -224,14 +255,14 @@ func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
 	before := descriptors.RunsOpen.Load() // 0, unless a test has been given up
-	shared := len(openRuns.dirs)
+	shared := descriptors.Holders.Len()
 	for name, run := range map[string]func(root string){
 		"complete": func(root string) {
 			require.NoError(t, ForEach(t.Context(), root, Options{}, func(*File) error {
 				require.Equal(t, before+1, descriptors.RunsOpen.Load())
 				return ForEach(t.Context(), root, Options{}, func(*File) error {
 					require.Equal(t, before+2, descriptors.RunsOpen.Load())
-					require.Len(t, openRuns.dirs, shared+2)
+					require.Equal(t, shared+2, descriptors.Holders.Len())
 					return nil
 				})
 			}))
@@ -260,7 +291,7 @@ func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 	} {
 		run(dir)
 		require.Equal(t, before, descriptors.RunsOpen.Load(), name)
-		require.Len(t, openRuns.dirs, shared, "%s: caches that others would evict from for ever", name)
+		require.Equal(t, shared, descriptors.Holders.Len(), "%s: caches that others would evict from for ever", name)
 	}
 }
 
@@ -883,12 +914,12 @@ func TestStepAside(t *testing.T) {
 		require.Zero(t, w.pool.aside)
 		require.True(t, w.tryAcquireSlot())
 	}
-	w.draining = true // maybe in a callback
+	w.short = new(shortage) // maybe in a callback
 	require.Equal(t, errBroken, w.aside(func() error {
 		require.False(t, w.mayStepAside)
 		return errBroken
 	}))
-	w.draining = false
+	w.short = nil
 	w.pool.maxAside = 0
 	require.NoError(t, w.aside(func() error {
 		pin()
@@ -946,8 +977,7 @@ func TestOwnScarcityIsReturned(t *testing.T) {
 		require.Equal(t, error(own), w.retryOnResource(func() error { return own }))
 		require.Equal(t, descriptorPatience, time.Since(start).Truncate(time.Second))
 		require.Equal(t, w.pool.workers, w.pool.maxWorkers)
-		require.Zero(t, w.dirs.waiters)
-		require.False(t, w.dirs.retrying)
+		require.Empty(t, w.dirs.short)
 		require.Empty(t, fdTurn)
 		w.retire()
 	})

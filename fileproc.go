@@ -148,7 +148,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 				case calls.onError == nil && isFailure(err):
 					f.w.withError = v // yieldError sends both
 				default:
-					out.send(&f.w.pos, !f.w.draining, v, nil)
+					out.send(&f.w.pos, true, v, nil)
 				}
 				return err
 			}
@@ -173,7 +173,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 					s := f.content.Stat
 					e.stat = (*Stat)(&s)
 				}
-				out.send(&f.w.pos, !f.w.draining, e, nil)
+				out.send(&f.w.pos, true, e, nil)
 				return nil
 			}
 			calls.visitDir = func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool {
@@ -191,7 +191,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 					}
 					e.stat = (*Stat)(&s)
 				}
-				out.send(&w.pos, !w.draining, e, nil)
+				out.send(&w.pos, w.short == nil, e, nil)
 				return true
 			}
 		}, yield)
@@ -217,7 +217,7 @@ func streamRun[T any](ctx context.Context, root string, opts *Options, noFn bool
 	calls.yieldError = func(w *worker, err error) {
 		v, _ := w.withError.(T)
 		w.withError = nil
-		out.send(&w.pos, !w.draining, v, err)
+		out.send(&w.pos, w.short == nil, v, err)
 	}
 	set(&calls, out)
 	r := newRun(ctx, cfg, calls, order)

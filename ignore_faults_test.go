@@ -156,12 +156,12 @@ func TestFaultsOfADirectoryReopenedForItsIgnoreFile(t *testing.T) {
 			}
 			out := w.process(t.Context(), Options{Workers: 1, IgnoreFiles: []string{".ignore"}}, func(f *File) error {
 				if f.Name() == "a" { // which comes first
-					f.w.dirs.addWaiters(1)
+					f.w.dirs.newShortage()
 				}
 				return nil
 			})
 			require.NoError(t, out.err)
-			out.run.dirs.addWaiters(-1)
+			out.run.dirs.short[0].end()
 			w.requireSound(t, out)
 			require.Len(t, out.failed, 1)
 			require.ErrorIs(t, out.failed[fails], errBroken)

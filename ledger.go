@@ -117,13 +117,10 @@ func (w *worker) failure(kind FailureKind, op string, n *node, name string, err 
 }
 
 func (w *worker) countFailed(failure *Failure) {
-	switch {
-	case w.calls.onError == nil && w.calls.yieldError != nil:
+	if w.calls.onError == nil && w.calls.yieldError != nil {
 		w.calls.yieldError(w, failure)
-	case w.calls.onError != nil && w.draining:
-		w.deferred = append(w.deferred, func() { w.failures.add(failure) })
-	default:
-		w.failures.add(failure)
+	} else {
+		w.short.after(func() { w.failures.add(failure) })
 	}
 	w.counts.failed++
 }
@@ -139,21 +136,7 @@ func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMo
 	if name == "" && n.parent != nil {
 		n, name = n.parent, n.name.String()
 	}
-	tell := func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) }
-	if w.draining {
-		w.deferred = append(w.deferred, tell)
-	} else {
-		tell()
-	}
-}
-
-// addDeferred makes the calls of OnError and OnSkip that w has deferred while it was draining.
-func (w *worker) addDeferred() {
-	deferred := w.deferred
-	w.deferred = nil
-	for _, call := range deferred {
-		call()
-	}
+	w.short.after(func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) })
 }
 
 // show lets OnProgress see w's counts.

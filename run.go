@@ -17,11 +17,11 @@ import (
 // The locks. A goroutine that holds a lock takes only locks that stand below it in
 // this table. Callbacks are an exception: they may begin runs of their own.
 //
-//	beginTurns        the turn of one run of each level to retry for its root
+//	Turns (channels)  of package descriptors: the turn of one run of each level to retry for its root
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
-//	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
 //	failures.mu       the failures, and one call of OnError or OnSkip at a time
-//	openRuns          the caches of all runs, while one of them is evicted from
+//	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
+//	Holders.mu        of package descriptors: the caches of all runs, while they give up descriptors
 //	pool.mu           the workers and their work; worker.idle runs under it
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
@@ -272,7 +272,7 @@ func (r *run) open(w *worker) (ok bool, err error) {
 		return false, context.Cause(r.ctx)
 	}
 	if r.cfg.fsys == nil {
-		r.dirs.share()
+		descriptors.Holders.Add(&r.dirs)
 	}
 	if r.calls.onDir != nil && r.given == nil {
 		// btrfs lists only what was there when the directory was opened: a watch must begin before that.
@@ -379,7 +379,7 @@ func (r *run) openFirst(w *worker) error {
 		case !sys.IsScarce(err):
 			return err
 		}
-		turn := beginTurns[r.pool.level]
+		turn := descriptors.Turns[r.pool.level]
 		select {
 		case turn <- struct{}{}:
 		case <-r.ctx.Done():
@@ -387,7 +387,7 @@ func (r *run) openFirst(w *worker) error {
 		}
 		defer func() { <-turn }()
 		if err = retry(w.ctx, descriptorPatience, sys.IsScarce, func() error {
-			evictAllRuns()
+			descriptors.Holders.GiveUp()
 			return r.openWithReserve()
 		}); sys.IsScarce(err) {
 			err = open()
@@ -425,8 +425,8 @@ func (r *run) finish(start time.Time) {
 		}
 	}()
 	r.pool.wait()
-	r.pool.stop()    // nothing may begin once the directories that it needs are closed
-	r.dirs.unshare() // before the Report: other runs evict nothing of a run that is over
+	r.pool.stop()                       // nothing may begin once the directories that it needs are closed
+	descriptors.Holders.Remove(&r.dirs) // before the Report: other runs evict nothing of a run that is over
 	defer r.dirs.closeAll(r.root)
 	total := r.total()
 	for _, w := range r.workers {

@@ -45,7 +45,7 @@ var untold = verdict{ends: true}
 
 // scan lists a part of j.
 func (w *worker) scan(j *job) scanResult {
-	if !w.draining {
+	if w.short == nil {
 		return w.scanPart(j)
 	}
 	was := w.scanner // w waits in the middle of another scan, or of a visit

@@ -134,9 +134,7 @@ type worker struct {
 	mayStepAside bool      // is in no callback: see aside
 	isAside      bool      // another worker may run in its place
 	asideSince   time.Time // while isAside
-
-	draining bool     // must not wait for the loop or for OnError: see giveUpDescriptors
-	deferred []func() // calls of onError and onSkip, for when draining is over
+	short        *shortage // while w waits for a descriptor
 }
 
 // A scanner is what a scan of a directory has found so far. Its methods are in
@@ -251,7 +249,7 @@ func (w *worker) tryAcquireSlot() bool {
 
 // acquireSlot waits until w may run callbacks, and reports false when the run is
 // stopped. A worker that has a slot may be waiting for a descriptor, so w must
-// hold no descriptor that evictAll cannot close: see waitForDescriptor.
+// hold no descriptor that evictAll cannot close: see shortage.
 func (w *worker) acquireSlot() bool {
 	if w.tryAcquireSlot() {
 		return true

@@ -5,7 +5,9 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/sys"
@@ -24,6 +26,16 @@ var Kept = map[bool]int{false: 4, true: 7}[sys.Backend == "generic"]
 // which the holder of fdTurn can go on. So the runs of one level never take the descriptors
 // that the runs for which they wait need.
 const Levels = 3
+
+// Turns has a turn for each level: the one run of the level that waits for its reserve holds
+// it. Each level has its own turn, because a run must not wait for the turn of a run that it
+// is nested in, or of one beside that.
+var Turns = func() (turns [Levels]chan struct{}) {
+	for i := range turns {
+		turns[i] = make(chan struct{}, 1) // buffered: a mutex that a select can wait for
+	}
+	return turns
+}()
 
 // rootTakes is how many descriptors a root takes.
 var rootTakes = map[bool]int{false: 1, true: 2}[sys.Backend == "generic"]
@@ -59,6 +71,50 @@ func LeavesReserve(number, level int) error {
 // open until its run ends. So roots must never take all descriptors: no run
 // could go on then.
 var RunsOpen atomic.Int64
+
+// A Holder closes the descriptors that it can do without.
+type Holder interface{ GiveUp() }
+
+// Holders are those of all runs under way, except of runs over an fs.FS, whose methods
+// another run must not call.
+var Holders holders
+
+type holders struct {
+	mu  sync.RWMutex // held for reading while they give up descriptors
+	all []Holder
+}
+
+// Add adds h, until Remove.
+func (s *holders) Add(h Holder) {
+	s.mu.Lock()
+	s.all = append(s.all, h)
+	s.mu.Unlock()
+}
+
+// Remove waits until no other run makes h give up descriptors.
+func (s *holders) Remove(h Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.all, h); i >= 0 {
+		s.all = slices.Delete(s.all, i, i+1)
+	}
+}
+
+// GiveUp closes what no run uses at this moment.
+func (s *holders) GiveUp() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.all {
+		h.GiveUp()
+	}
+}
+
+// Len returns how many there are.
+func (s *holders) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.all)
+}
 
 // Within calls f below depth+1 frames of Within. Nesting counts these frames, to find the level of a
 // run that begins in f: nothing else says in which callback a goroutine is.
