@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -116,8 +115,8 @@ func (s *holders) Len() int {
 	return len(s.all)
 }
 
-// Within calls f below depth+1 frames of Within. Nesting counts these frames, to find the level of a
-// run that begins in f: nothing else says in which callback a goroutine is.
+// Within calls f below depth+1 frames of Within. Nesting counts these frames to find the
+// level of a run that begins in f: nothing else says in which callback a goroutine is.
 //
 //go:noinline
 func Within(depth int, f func()) {
@@ -128,18 +127,22 @@ func Within(depth int, f func()) {
 	f()
 }
 
+// calls has the return addresses of the calls in Within: of f, and of Within.
+var calls = sync.OnceValue(func() (pcs [2]uintptr) {
+	Within(1, func() { runtime.Callers(2, pcs[:]) })
+	return pcs
+})
+
 // Nesting returns the number of frames of the innermost Within, or 0 outside any.
 func Nesting() (frames int) {
+	calls := calls()
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		for fs, more := runtime.CallersFrames(pcs[:n]), n > 0; more; {
-			var f runtime.Frame
-			f, more = fs.Next()
-			switch {
-			case strings.HasSuffix(f.Function, "/descriptors.Within"):
+		for _, pc := range pcs[:n] {
+			if pc == calls[0] || pc == calls[1] {
 				frames++
-			case frames > 0:
+			} else if frames > 0 {
 				return frames
 			}
 		}
