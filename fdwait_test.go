@@ -969,6 +969,29 @@ func TestRetryAside(t *testing.T) {
 	})
 }
 
+// One worker at a time has the turn. Those that wait for it give up descriptors again and again, until it is given back or their
+// run ends.
+func TestShortagesTakeTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var c dirCache
+		first, second, third := c.newShortage(), c.newShortage(), c.newShortage()
+		require.True(t, first.takeTurn(t.Context(), func() {}))
+		time.AfterFunc(10*turnPause-time.Millisecond, first.end)
+		gaveUp := 0
+		require.True(t, second.takeTurn(t.Context(), func() { gaveUp++ }))
+		require.Equal(t, 10, gaveUp)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.False(t, third.takeTurn(ctx, func() {}))
+		third.end()
+		require.Equal(t, []*shortage{second}, c.short)
+		require.Len(t, fdTurn, 1)
+		second.end()
+		require.Empty(t, c.short)
+		require.Empty(t, fdTurn)
+	})
+}
+
 // A file that reports scarcity while there are descriptors fails with its own error, and the pool grows no more.
 func TestOwnScarcityIsReturned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
