@@ -312,6 +312,37 @@ func TestFaultsEveryNthOpen(t *testing.T) {
 	}
 }
 
+// A try that gets further is followed by the next at once, however deep the tree is.
+func TestFaultsRetryThatGetsFurther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var above []*object
+		dir := folder("d", file("f", "f"))
+		for range 40 {
+			above = append(above, dir)
+			dir = folder("d", dir)
+		}
+		w := &world{root: folder("", dir), eager: true}
+		out := w.process(t.Context(), Options{Workers: 1}, func(f *File) error {
+			f.w.dirs.evictAll()
+			w.mu.Lock()
+			for _, o := range above {
+				o.openErr = []error{scarceErrors[0]}
+			}
+			w.mu.Unlock()
+			start := time.Now()
+			_, err := f.restat()
+			require.Zero(t, time.Since(start))
+			return err
+		})
+		require.NoError(t, out.err)
+		require.Len(t, out.got, 1)
+		for _, o := range above {
+			require.Empty(t, o.openErr)
+		}
+		w.requireSound(t, out)
+	})
+}
+
 // A directory is closed once its contents have been listed and visited, and not only when too many are open.
 func TestFaultsDirectoriesAreClosedWhenDone(t *testing.T) {
 	testtree.NotInColdMode(t, "directories stay open until their files are read")
