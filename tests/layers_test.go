@@ -28,7 +28,7 @@ var layers = []string{
 	"pool diskorder cold ordered given scale",
 	"results failures",
 	"symlink",
-	"dircache shortage node job batch filter",
+	"dircache node job batch filter",
 	"io io_* readdir readdir_*",
 	"config report errors",
 }
