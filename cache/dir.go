@@ -233,9 +233,7 @@ func replace(root *os.Root, name string, perm fs.FileMode, exists, clear bool, w
 		return nil, err
 	}
 	if runtime.GOOS == "windows" { // it renames no open file
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
+		f.Close()
 		return nil, root.Rename(tmp, name)
 	}
 	if err := root.Rename(tmp, name); err != nil {

@@ -3,6 +3,7 @@
 package cache
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -148,6 +149,56 @@ func TestWriteBelowALinkThatLeadsNowhere(t *testing.T) {
 	err = c.WriteFile("link/f", nil)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestReplaceThatFails: each step may fail. The error is that of the step, the old file stays, and no temporary file does. Once the file is
+// renamed, it has only no metadata.
+func TestReplaceThatFails(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("old"), 0o600))
+	defer func(old func(*os.File) error) { fsync = old }(fsync)
+	defer func() { testAfterRename = func() {} }()
+	var f *os.File
+	step, sync := "", fsync
+	closeIn := func(at string) {
+		if step == at {
+			f.Close()
+		}
+	}
+	fsync = func(f *os.File) error {
+		err := sync(f)
+		closeIn("stat")
+		return err
+	}
+	testAfterRename = func() { closeIn("") }
+	for _, step = range []string{"write", "chmod", "stat", ""} {
+		info, err := replace(root, "f", 0o600, true, false, func(w io.Writer) error {
+			f = w.(*os.File)
+			closeIn("write")
+			_, err := w.Write([]byte("new"))
+			closeIn("chmod")
+			return err
+		})
+		require.Nil(t, info)
+		data, readErr := os.ReadFile(filepath.Join(dir, "f"))
+		require.NoError(t, readErr)
+		if step != "" {
+			var at *fs.PathError
+			require.ErrorAs(t, err, &at)
+			require.Equal(t, step, at.Op)
+			require.ErrorIs(t, err, fs.ErrClosed)
+			require.Equal(t, "old", string(data))
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, "new", string(data))
+		}
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, left, 1)
+	}
 }
 
 // TestSnapshotWhoseDirectoryIsNotSynced: SaveSnapshot fails, since a crash of the machine may lose the snapshot.

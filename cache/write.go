@@ -551,7 +551,7 @@ func (c *FS) flushBelow(dir string) error {
 // removed file above has to leave the store before a directory can take its place.
 func (c *FS) flushAround(name string) error {
 	around := func(other string) bool { return other != name && (below(other, name) || below(name, other)) }
-	if c.w.count.Load() == 0 || len(c.w.sorted(around)) == 0 {
+	if len(c.w.sorted(around)) == 0 {
 		return nil
 	}
 	return c.flush(func(other string) bool { return other == name || around(other) })

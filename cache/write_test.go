@@ -1515,6 +1515,29 @@ func TestLinksWithWriteBack(t *testing.T) {
 	require.Len(t, left, 1)
 }
 
+// TestReadsDoNotWaitForTheLockOfWrites: while nothing is dirty, reads do not lock what all writes lock.
+func TestReadsDoNotWaitForTheLockOfWrites(t *testing.T) {
+	m := linked{newMemFS(map[string]string{"d/f": "x"})}
+	c := newFS(t, m, Options{Store: m, Write: WriteBack})
+	c.w.mu.Lock()
+	done := make(chan error)
+	go func() {
+		_, err := c.ReadFile("d/f")
+		_, err2 := c.ReadDir("d")
+		_, err3 := c.Lstat("d/f")
+		_, err4 := c.Stat("d")
+		done <- errors.Join(err, err2, err3, err4)
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Error("they wait")
+	}
+	c.w.mu.Unlock()
+	require.NoError(t, c.Close())
+}
+
 // TestInvalidateDuringAWrite: content whose write began before an Invalidate is not cached after it, in WriteFile and in a flush. A
 // write of another name drops nothing.
 func TestInvalidateDuringAWrite(t *testing.T) {
