@@ -1487,6 +1487,8 @@ func TestLstat(t *testing.T) {
 	require.ErrorIs(t, err, errStore)
 	_, err = c.Stat("d")
 	require.ErrorIs(t, err, errStore)
+	_, err = c.Open("d")
+	require.ErrorIs(t, err, errStore)
 	_, err = c.ReadLink("d/f")
 	require.Equal(t, &fs.PathError{Op: "readlink", Path: "d/f", Err: fs.ErrInvalid}, err)
 	m.setFault(nil)

@@ -304,9 +304,7 @@ func (w *warming) failedFile(root string, failure *fileproc.Failure) {
 	name := strings.TrimPrefix(filepath.ToSlash(failure.Path), strings.TrimSuffix(filepath.ToSlash(root), "/")+"/")
 	if errors.Is(failure, fs.ErrInvalid) && fs.ValidPath(name) {
 		if info, err := fs.Stat(w.c.source, name); err == nil && isRegular(info.Mode()) {
-			if w.wants(name) {
-				w.load(name, w.c.loadWarm)
-			}
+			w.load(name, w.c.loadWarm)
 			return
 		}
 	}

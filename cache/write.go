@@ -227,11 +227,7 @@ func (w *writer) leave(l *nameLocks, name string) {
 // from memory afterwards. If name was invalidated meanwhile, the written content is not
 // cached either. The caller keeps other writes of the name away.
 func (c *FS) writeStore(name string, data []byte, keep bool) error {
-	var now time.Time
-	var drops uint64
-	if keep {
-		now, drops = time.Now(), c.data.drops(name)
-	}
+	now, drops := time.Now(), c.data.drops(name)
 	replaced := false
 	defer func() { // after a panic too
 		if !replaced {
@@ -249,7 +245,7 @@ func (c *FS) writeStore(name string, data []byte, keep bool) error {
 		ct.id, ct.info = fsinfo.Of(i), infoOf(i)
 		ct.info.name = path.Base(name) // the store may have written under another name
 		ct.whole = i.Size() == int64(len(data)) && isRegular(i.Mode())
-		ct.firm = ct.whole && firm(ct.id, now)
+		ct.firm = firm(ct.id, now)
 	} else {
 		ct.info = written(name, data, now)
 	}
@@ -318,12 +314,8 @@ func (c *FS) remove(name string) error {
 	if err := c.flushBelow(name); err != nil {
 		return err
 	}
-	ct, err := c.dirtyContent(name)
-	if err != nil { // the file has been removed already
-		return err
-	}
 	d := &dirtyFile{name: name, content: &content{}, removed: true}
-	if ct == nil {
+	if ct, _ := c.dirtyContent(name); ct == nil {
 		info, err := fs.Stat(c.source, name)
 		if err != nil { // perhaps it is a link that leads nowhere: Remove removes such a link too
 			info, err = fs.Lstat(c.source, name)
@@ -696,7 +688,7 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 // arm sets the timer of the next flush, if there is something to flush and no timer is set.
 // The caller holds mu.
 func (w *writer) arm() {
-	if w.timer == nil && w.interval != Forever && !w.ended.Load() && len(w.dirty) > 0 {
+	if w.timer == nil && w.interval != Forever && len(w.dirty) > 0 {
 		w.timer = time.AfterFunc(w.interval, w.flushLater)
 	}
 }

@@ -651,6 +651,17 @@ func TestFailedFlushEndsTheCall(t *testing.T) {
 	require.Zero(t, c.Stats().Writes.Writes)
 }
 
+// TestLargeWriteAfterAFailedFlush: a file that is too large to be dirty is not written while what is below it cannot be.
+func TestLargeWriteAfterAFailedFlush(t *testing.T) {
+	m := newMemFS(nil)
+	c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, MaxDirtyBytes: 1000})
+	require.NoError(t, c.WriteFile("d/f", nil))
+	m.failing("write d/f")
+	require.ErrorIs(t, c.WriteFile("d", make([]byte, 1000)), errStore)
+	_, ok := m.get("d")
+	require.False(t, ok)
+}
+
 // TestOnlyWhatIsBelowIsFlushed: a look at a name flushes neither the file itself nor files beside or above it.
 func TestOnlyWhatIsBelowIsFlushed(t *testing.T) {
 	m := newMemFS(map[string]string{"a/x": "", "b/x": ""})
@@ -795,9 +806,9 @@ func TestTimesOfWhatIsWritten(t *testing.T) {
 		require.True(t, at.Equal(i.ModTime()))
 		require.EqualValues(t, 0o644, i.Mode())
 		require.NoError(t, c.Flush())
+		stats := m.stats.Load()
 		_, err = r.Load("f")
 		require.NoError(t, err)
-		stats := m.stats.Load()
 		time.Sleep(time.Minute - 1)
 		readFile(t, c, "f")
 		_, err = r.Load("f")
@@ -863,6 +874,18 @@ func TestDiscardForgets(t *testing.T) {
 		require.EqualValues(t, len(want), i.Size())
 		c.Discard("f")
 	}
+	synctest.Test(t, func(t *testing.T) { // nor does a later call get what is being made of it
+		c := newFS(t, m, Options{Store: m, Write: WriteBack, FlushInterval: Forever, Trust: Forever})
+		r, err := NewResults(c, ResultOptions[string]{}, func(f File) (string, error) { time.Sleep(time.Second); return string(f.Data), nil })
+		require.NoError(t, err)
+		require.NoError(t, c.WriteFile("f", []byte("dropped")))
+		go r.Load("f")
+		synctest.Wait()
+		require.Equal(t, 1, c.Discard("f"))
+		got, err := r.Load("f")
+		require.NoError(t, err)
+		require.Equal(t, "old", got)
+	})
 }
 
 // TestJustEnoughRoom: a file that takes all the room that dirty files have is dirty, and so is a removal.
@@ -1507,6 +1530,7 @@ func TestLinksWithWriteBack(t *testing.T) {
 	require.ErrorIs(t, c.Remove("broken"), fs.ErrNotExist)
 	require.NoError(t, c.Remove("link/f"))
 	require.NoError(t, c.Remove("link"))
+	require.NoFileExists(t, filepath.Join(dir, "link"), "as a directory")
 	_, err = c.ReadFile("link/f")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, c.Close())
