@@ -462,9 +462,12 @@ func TestSnapshotErrorsSayWhat(t *testing.T) {
 			}
 		}
 	}
+	large := newMemFS(map[string]string{"f": strings.Repeat("x", 2*snapshotBuffer)}) // the second read comes while the content is skipped
+	_, err := newFS(t, large, Options{MaxFileSize: 1}).readSnapshot(iotest.TimeoutReader(bytes.NewReader(snapshotOf(t, large, Options{}, "f"))))
+	require.ErrorIs(t, err, iotest.ErrTimeout)
 	other := bytes.Clone(snapshot)
 	other[len(snapshotMagic)-1]++
-	_, err := newFS(t, m, Options{}).readSnapshot(bytes.NewReader(other))
+	_, err = newFS(t, m, Options{}).readSnapshot(bytes.NewReader(other))
 	require.ErrorIs(t, err, ErrSnapshot)
 	require.ErrorContains(t, err, "it begins with")
 	n, err := newFS(t, m, Options{MaxFileSize: int64(len("content")) - 1}).readSnapshot(bytes.NewReader(snapshot))
