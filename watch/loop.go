@@ -80,6 +80,7 @@ type loop[T any] struct {
 	first, last time.Time       // when events added the first and the last path to dirty; first is zero if none did
 	syncs       []chan<- error
 	left        bool          // the caller has left the loop
+	yielded     bool          // this burst has yielded results or failures
 	measures    bool          // something is polled, so the cost of this burst is measured
 	away        time.Duration // processor time of the caller's loop body in this burst, if measures is set
 	rootAway    bool          // only polling shows that root is back
@@ -193,20 +194,20 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 		l.openSource()
 	}
 	l.inFn.Store(0)
-	used, yielded := l.w.processorTime(), false
+	l.yielded = false
+	used := l.w.processorTime()
 	if all || len(names) > 0 {
-		var goesOn bool
-		if yielded, goesOn = l.deliver(ctx, names); !goesOn {
+		if !l.deliver(ctx, names) {
 			return false
 		}
-		if all && l.source != nil && !l.rootWatched { // root is away: no event tells when it is back
+		if l.source != nil && !l.rootWatched { // root is away: no event tells when it is back
 			_ = l.source.Close()
 			l.source, l.rootAway = nil, true
 		}
 	}
 	isFirst := !l.listed && !l.isRootUnread()
 	l.listed = l.listed || isFirst
-	if !l.sayLimit() || l.listed && (yielded || isFirst) && !l.send(Change[T]{Settled: true}, nil) {
+	if !l.sayLimit() || l.listed && (l.yielded || isFirst) && !l.send(Change[T]{Settled: true}, nil) {
 		return false
 	}
 	l.begun = true
@@ -215,13 +216,13 @@ func (l *loop[T]) burst(ctx context.Context) bool {
 	}
 	l.syncs = nil
 	clear(l.still)
-	l.plan(l.w.processorTime()-used-l.away, all, yielded)
+	l.plan(l.w.processorTime()-used-l.away, all)
 	return true
 }
 
-// deliver runs the session over names, or over the whole tree if there are none, and yields what comes. It reports whether it
-// has yielded anything, and whether the loop goes on.
-func (l *loop[T]) deliver(ctx context.Context, names []string) (yielded, goesOn bool) {
+// deliver runs the session over names, or over the whole tree if there are none, and yields what comes. It reports whether the
+// loop goes on.
+func (l *loop[T]) deliver(ctx context.Context, names []string) (goesOn bool) {
 	broken := l.broken
 	l.broken = ""
 	for r, err := range l.session.Run(ctx, names) {
@@ -230,26 +231,24 @@ func (l *loop[T]) deliver(ctx context.Context, names []string) (yielded, goesOn 
 				continue
 			}
 			l.retryAt, l.retryPause = time.Time{}, 0
-			if l.failed(err); l.left {
-				return yielded, false
-			}
+			l.failed(err)
 			continue
 		}
 		if err == nil && l.listed && r.Kind == incremental.Unchanged {
 			continue
 		}
-		yielded = true
+		l.yielded = true
 		if !l.send(Change[T]{Result: r}, err) {
-			return yielded, false
+			return false
 		}
 		var f *fileproc.Failure
 		if err != nil && (!errors.As(err, &f) || l.refused.Load()) {
 			l.begun = false // err ends the loop, and run adds no context.Cause to it
-			return yielded, false
+			return false
 		}
 		l.noteFailure(err)
 	}
-	return yielded, !l.skipAll.Load()
+	return !l.skipAll.Load()
 }
 
 // forgetPolled removes from polled the names that a burst is about to look at, and all directories below them. The burst calls
@@ -347,7 +346,7 @@ func (l *loop[T]) pollNames() []string {
 
 // plan runs after a burst, which has taken the processor time cost. It sets the times at which the loop looks again at unsettled
 // files, polls, saves and retries, all without an event.
-func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
+func (l *loop[T]) plan(cost time.Duration, all bool) {
 	now := time.Now()
 	l.settleAt = time.Time{}
 	for _, at := range l.session.Unsettled() {
@@ -359,7 +358,7 @@ func (l *loop[T]) plan(cost time.Duration, all, yielded bool) {
 	if soonest := now.Add(defaultQuiet); !l.settleAt.IsZero() && l.settleAt.Before(soonest) {
 		l.settleAt = soonest // so that settling does not keep the loop busy
 	}
-	if l.unsaved = l.unsaved || yielded; l.unsaved && l.saveAt.IsZero() {
+	if l.unsaved = l.unsaved || l.yielded; l.unsaved && l.saveAt.IsZero() {
 		l.saveAt = now.Add(l.w.saveAfter)
 	}
 	l.planRetry(now)
@@ -436,7 +435,6 @@ func (l *loop[T]) isRootUnread() bool {
 // wait returns true when a burst is due, and false when ctx ends or the caller has left the loop.
 func (l *loop[T]) wait(ctx context.Context) bool {
 	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		var hints <-chan struct{}
 		if l.source != nil {
@@ -536,7 +534,7 @@ func (l *loop[T]) burstAt() time.Time {
 	if quiet == 0 {
 		quiet = defaultQuiet
 	}
-	at := l.last.Add(max(quiet, 0))
+	at := l.last.Add(quiet)
 	if end := l.first.Add(most); at.After(end) {
 		return end
 	}

@@ -883,6 +883,10 @@ func TestModelLockedCache(t *testing.T) {
 		m.rest() // else there is nothing to save
 		lock(t, m.w.inc.File)
 		start := time.Now()
+		m.end(errTestEnds)
+		synctest.Wait()
+		require.ErrorIs(m, m.w.Sync(m.Context()), errEnded, "Sync does not wait for the save")
+		require.Zero(m, time.Since(start))
 		m.stop()
 		require.Equal(m, lastWait, time.Since(start))
 		m.want("not saved, the test has ended")
@@ -1051,7 +1055,7 @@ func TestModelEnds(t *testing.T) {
 	}
 }
 
-// TestModelOnErrorGoesOn: if OnError returns nil, it gets each failure once, and the loop goes on.
+// TestModelOnErrorGoesOn: if OnError returns nil, it gets each failure once, and the loop goes on, also when a run cannot begin later.
 func TestModelOnErrorGoesOn(t *testing.T) {
 	inModel(t, func(m *model) {
 		var failed []string
@@ -1061,6 +1065,7 @@ func TestModelOnErrorGoesOn(t *testing.T) {
 			failed = append(failed, f.Path)
 			return nil
 		}
+		m.w.opts.IgnoreFiles, m.w.opts.Exclude = []string{"conf/rules"}, []string{"conf"}
 		m.old("a=1", "x=!")
 		m.start()
 		m.want("a=1 new, settled")
@@ -1068,6 +1073,13 @@ func TestModelOnErrorGoesOn(t *testing.T) {
 		m.write("a", "!")
 		m.sync()
 		require.Equal(m, []string{"r/x", "r/a"}, failed)
+		m.write("conf/rules", "")
+		m.world.fails("conf/rules", fs.ErrPermission)
+		m.write("a", "2")
+		require.NoError(m, m.w.Sync(m.Context()))
+		require.Len(m, m.take(), 1)
+		m.world.fails("conf/rules", nil)
+		m.sync("a=2 changed, settled")
 	})
 }
 
@@ -1591,7 +1603,7 @@ func TestModelLeavesTheRest(t *testing.T) {
 
 // TestModelCancelled: the cause of a cancel comes once, as the last error, whenever the cancel happens.
 func TestModelCancelled(t *testing.T) {
-	for _, at := range []string{"first", "later", "idle"} {
+	for _, at := range []string{"first", "later", "idle", "running"} {
 		inModel(t, func(m *model) {
 			causes, cancels := 0, at == "first"
 			m.onYield = func(c Change[string], err error) bool {
@@ -1606,6 +1618,16 @@ func TestModelCancelled(t *testing.T) {
 			m.old("a=1", "b=2")
 			m.start()
 			switch at {
+			case "running": // with a cause that looks like the failure of a run that may pass
+				fn := m.w.fn
+				m.w.fn = func(f *fileproc.File) (string, error) {
+					m.end(&fs.PathError{Op: "open", Path: "x", Err: errTestEnds})
+					return fn(f)
+				}
+				for i := range 100 {
+					m.write(fmt.Sprint("f", i), "")
+				}
+				time.Sleep(time.Second)
 			case "later":
 				cancels = true
 				m.write("a", "one")
@@ -1619,6 +1641,30 @@ func TestModelCancelled(t *testing.T) {
 			require.Equal(m, 1, causes)
 		})
 	}
+}
+
+// TestModelFailureEndsByAnEvent: when an event has led to a look that succeeds, there is no other try.
+func TestModelFailureEndsByAnEvent(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.old("d/a=1")
+		m.start()
+		m.take()
+		m.world.fails("d", fs.ErrPermission)
+		m.hint("d", true)
+		m.after(50*time.Millisecond, "d fails, settled")
+		m.world.fails("d", nil)
+		m.hint("d", true)
+		m.after(50 * time.Millisecond)
+		m.isIdle(time.Hour)
+	})
+}
+
+// TestPollNames: of the directories without a watch, the loop polls the topmost ones.
+func TestPollNames(t *testing.T) {
+	l := &loop[string]{w: &Watcher[string]{}, source: &fakeSource{}, polled: map[string]error{"a": errFails, "a/b": errFails, "a/b/c/d": errFails, "ab": errFails, "e/f/g": errFails}}
+	require.ElementsMatch(t, []string{"a", "ab", "e/f/g"}, l.pollNames())
+	l.polled["."] = errFails
+	require.Equal(t, []string{"."}, l.pollNames())
 }
 
 // TestModelSyncIsGivenUp: a Sync that the loop has taken returns when its context ends.
