@@ -152,18 +152,8 @@ func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err er
 	if r.refuses(s.Size) {
 		return &sys.Error{Op: "read", Err: r.TooLarge(s.Size, false)}
 	}
-	if want := r.capped(min(s.Size, maxBelieved)); want > int64(len(p)) {
-		// Where there is no memory for what the metadata claims, the content
-		// may still be small.
-		q, err := r.grow(p[:n], want)
-		switch {
-		case err == nil:
-			p = q
-		case err == ErrNeedsSlot || err == ErrStopped:
-			return err
-		case r.large == nil: // grow has given back what p was
-			p = r.buf[:]
-		}
+	if p, err = r.fit(p, n, s.Size); err != nil {
+		return err
 	}
 	for {
 		if int64(n) == s.Size && n > 0 && isTrueSize(h, s) {
@@ -186,6 +176,25 @@ func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err er
 		}
 		n += k
 	}
+}
+
+// fit returns memory for a file of size bytes, with p[:n] at its beginning. Where there is
+// no memory for what the metadata claims, the content may still be small.
+func (r *Reader) fit(p []byte, n int, size int64) ([]byte, error) {
+	want := r.capped(min(size, maxBelieved))
+	if want <= int64(len(p)) {
+		return p, nil
+	}
+	q, err := r.grow(p[:n], want)
+	switch {
+	case err == nil:
+		return q, nil
+	case err == ErrNeedsSlot || err == ErrStopped:
+		return nil, err
+	case r.large == nil: // grow has given back what p was
+		return r.buf[:], nil
+	}
+	return p, nil
 }
 
 // inspect returns the metadata of h. If it is larger than SkipLarger, that is ErrLarger.

@@ -192,12 +192,7 @@ func parseSet(p string) (*set, int) {
 		c := p[i]
 		switch {
 		case c == ']' && !first:
-			if negated {
-				for j := range s {
-					s[j] = ^s[j]
-				}
-			}
-			s['/'/64] &^= 1 << ('/' % 64) // no set matches a slash
+			s.end(negated)
 			return s, i + 1
 		case c == '-' && prev != 0 && i+1 < len(p) && p[i+1] != ']':
 			i++
@@ -212,16 +207,13 @@ func parseSet(p string) (*set, int) {
 			i++
 			continue
 		case c == '[' && strings.HasPrefix(p[i+1:], ":"):
-			end := strings.IndexByte(p[i+2:], ']')
-			if end < 0 {
+			n, ok := s.parseClass(p[i:])
+			if !ok {
 				return nil, 0
 			}
-			if name, found := strings.CutSuffix(p[i+2:i+2+end], ":"); found {
-				if !s.addClass(name) {
-					return nil, 0
-				}
+			if n > 0 {
 				prev = 0
-				i += 2 + end + 1
+				i += n
 				continue
 			}
 		case c == '\\':
@@ -235,6 +227,30 @@ func parseSet(p string) (*set, int) {
 		prev = c
 		i++
 	}
+}
+
+// end makes s the set of the other bytes, if negated, without the slash, which no set matches.
+func (s *set) end(negated bool) {
+	if negated {
+		for j := range s {
+			s[j] = ^s[j]
+		}
+	}
+	s['/'/64] &^= 1 << ('/' % 64)
+}
+
+// parseClass adds the class at the beginning of p, which is "[:", and returns the length of
+// the class. It returns 0 if p is no class, and false if the class has no end or is unknown.
+func (s *set) parseClass(p string) (int, bool) {
+	end := strings.IndexByte(p[2:], ']')
+	if end < 0 {
+		return 0, false
+	}
+	name, found := strings.CutSuffix(p[2:2+end], ":")
+	if !found {
+		return 0, true
+	}
+	return 2 + end + 1, s.addClass(name)
 }
 
 // addClass adds the bytes of a POSIX class, which has only ASCII in git. It returns false if there is no such class.

@@ -121,6 +121,35 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		return fmt.Errorf("--threads is %d: want 1 to %d, or 0 for the number of processors", n, maxThreads)
 	}
 	s.Opts.Workers = cmp.Or(s.Opts.Workers, runtime.GOMAXPROCS(0))
+	if err := s.checkIgnored(f); err != nil {
+		return err
+	}
+	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
+	if s.Opts.Ordered && s.symlinks == "follow" {
+		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
+	}
+	s.patterns()
+	if s.minSize > 0 || s.maxSize >= 0 || !s.newer.IsZero() || !s.older.IsZero() {
+		s.Opts.Stat, s.Opts.Select = true, s.selects // Stat, so that a file whose metadata cannot be had is a failure
+	}
+	if s.shard != "" {
+		var i, n int
+		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
+			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
+		}
+		s.Opts.Shard, s.Opts.Shards = i-1, n
+	}
+	return nil
+}
+
+// selects is Options.Select for sizes and times.
+func (s *Selection) selects(f *fileproc.File) bool {
+	st, err := f.Stat()
+	return err != nil || st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) && !st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
+}
+
+// checkIgnored completes the options that say what is hidden and ignored.
+func (s *Selection) checkIgnored(f *pflag.FlagSet) error {
 	hidden, _ := f.GetBool(hiddenFlag) // no error: Flags has added them
 	noIgnore, _ := f.GetBool(noIgnoreFlag)
 	if s.List != "" {
@@ -145,26 +174,6 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 		if isName {
 			s.Opts.IgnoreFiles = append(s.Opts.IgnoreFiles, name)
 		}
-	}
-	s.Opts.Symlinks = fileproc.Symlinks(slices.Index(symlinks, s.symlinks))
-	if s.Opts.Ordered && s.symlinks == "follow" {
-		return errors.New("--symlinks follow visits linked directories last, so --sort cannot be used with it")
-	}
-	s.patterns()
-	if s.minSize > 0 || s.maxSize >= 0 || !s.newer.IsZero() || !s.older.IsZero() {
-		s.Opts.Stat = true // so that a file whose metadata cannot be had is a failure
-		s.Opts.Select = func(f *fileproc.File) bool {
-			st, err := f.Stat()
-			return err != nil || st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) &&
-				!st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
-		}
-	}
-	if s.shard != "" {
-		var i, n int
-		if _, err := fmt.Sscanf(s.shard+"\n", "%d/%d\n", &i, &n); err != nil || i < 1 || i > n {
-			return fmt.Errorf("--shard is %q: want I/N with 1 ≤ I ≤ N", s.shard)
-		}
-		s.Opts.Shard, s.Opts.Shards = i-1, n
 	}
 	return nil
 }

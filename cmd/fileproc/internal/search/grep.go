@@ -114,21 +114,33 @@ func (g *grep) run(args []string) error {
 	case g.context > 0:
 		g.before, g.after = g.context, g.context
 	}
-	printsLines := !g.count && !g.list && !g.listWithout && !g.quiet
-	if !printsLines || g.only {
-		g.before, g.after = 0, 0
-	}
 	if !slices.Contains(g.files, run.Stdin) {
 		args = g.OrStdin(args)
 	}
-	g.null = g.null || g.Null && g.List == ""
-	g.number = (g.number || g.Out.TTY) && !g.noNumber
 	oneFile := len(args) == 1
 	if oneFile && args[0] != run.Stdin {
 		info, err := os.Stat(args[0])
 		oneFile = err == nil && !info.IsDir()
 	}
 	g.withName = (g.withName || !oneFile) && !g.noName
+	g.format()
+	g.Opts.ReadSize = grepPrefix
+	searchers := sync.Pool{New: func() any { return &searcher{grep: g} }}
+	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
+		s := searchers.Get().(*searcher)
+		defer searchers.Put(s)
+		return s.search(it, c)
+	}})
+}
+
+// format decides how lines are printed.
+func (g *grep) format() {
+	printsLines := !g.count && !g.list && !g.listWithout && !g.quiet
+	if !printsLines || g.only {
+		g.before, g.after = 0, 0
+	}
+	g.null = g.null || g.Null && g.List == ""
+	g.number = (g.number || g.Out.TTY) && !g.noNumber
 	g.heading = (g.heading || g.Out.TTY) && !g.noHeading && g.withName && printsLines
 	g.pathStyle, g.numberStyle, g.matchStyle = g.Out.Style(output.PathColor), g.Out.Style(output.NumberColor), g.Out.Style(output.MatchColor)
 	switch {
@@ -138,13 +150,6 @@ func (g *grep) run(args []string) error {
 	case g.before > 0 || g.after > 0:
 		g.Out.Between = []byte("--\n")
 	}
-	g.Opts.ReadSize = grepPrefix
-	searchers := sync.Pool{New: func() any { return &searcher{grep: g} }}
-	return g.Each(run.Job{Args: args, Stdin: true, Visit: func(it *run.Item, c *output.Chunk) error {
-		s := searchers.Get().(*searcher)
-		defer searchers.Put(s)
-		return s.search(it, c)
-	}})
 }
 
 func (s *searcher) printLine(line []byte, selected bool) {

@@ -338,16 +338,9 @@ func (d *driver) judge(j job, out string, err error, injected int) {
 	var delivered, failed, leaked int
 	_, e := fmt.Sscanf(out[max(0, strings.LastIndex(out, "delivered=")):], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)
 	counted := e == nil
-	errno := j.errno()
-	// A runtime that ends the process is no loss, nor is a filter that kills it.
-	byRuntime := strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")
-	ended := byRuntime && !counted && !j.t.paths && !strings.Contains(out, "LOSS")
-	var exit *exec.ExitError
-	if j.t.call == seccompRuns && errno == "" && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS {
-		ended = true
-	}
+	ended := !counted && j.byRuntime(out) || j.byFilter(err)
 	// Strace does not make the call, so its descriptor stays open; a file that stays locked is closed by the garbage collector.
-	if (j.t.call == "close" || j.t.call == "flock") && errno != "" {
+	if (j.t.call == "close" || j.t.call == "flock") && j.errno() != "" {
 		leaked = max(0, leaked-injected)
 	}
 	why := ""
@@ -359,15 +352,8 @@ func (d *driver) judge(j job, out string, err error, injected int) {
 		why = fmt.Sprint("it ended with ", err)
 	case leaked > 0:
 		why = fmt.Sprintf("%d descriptors are left open", leaked)
-	case failed > 0 && injected == 0:
-		why = "files failed without a fault"
-	case failed > 0 && j.t.absorbed:
-		why = "files failed although the run has another way"
-	case failed > 0 && errno == "":
-		why = "files failed because of a delay or a signal"
-	case failed > 0 && injected == 1 && retried(j.t.call, errno) &&
-		(j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
-		why = "a file failed with an error after which the call is to be made again"
+	case failed > 0:
+		why = j.whyFailed(injected)
 	}
 	if why != "" {
 		d.lost(j, why+"\n"+out)
@@ -388,6 +374,33 @@ func (d *driver) judge(j job, out string, err error, injected int) {
 	if j.byStrace() {
 		d.flags.Count("errors, delays and signals", int64(injected))
 	}
+}
+
+// byRuntime reports whether Go's runtime has ended the process, which is no loss.
+func (j job) byRuntime(out string) bool {
+	return (strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")) && !j.t.paths && !strings.Contains(out, "LOSS")
+}
+
+// byFilter reports whether a filter has killed the process, which is no loss either.
+func (j job) byFilter(err error) bool {
+	var exit *exec.ExitError
+	return j.t.call == seccompRuns && j.errno() == "" && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS
+}
+
+// whyFailed returns why no file may fail after so many faults, or "".
+func (j job) whyFailed(injected int) string {
+	errno := j.errno()
+	switch {
+	case injected == 0:
+		return "files failed without a fault"
+	case j.t.absorbed:
+		return "files failed although the run has another way"
+	case errno == "":
+		return "files failed because of a delay or a signal"
+	case injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
+		return "a file failed with an error after which the call is to be made again"
+	}
+	return ""
 }
 
 func (d *driver) lost(j job, why string) {

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"math/rand"
 	"os"
@@ -254,16 +255,20 @@ func (r *Run) Deliver(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ended := r.Ended.Load()
 	if r.wrong != nil {
 		return r.wrong
 	}
 	if err != nil && r.Error != nil {
 		err = r.Error(err)
 	}
-	if err != nil && !ended {
+	if err != nil && !r.Ended.Load() {
 		return fmt.Errorf("the run failed: %w", err)
 	}
+	return r.judge(r.Ended.Load())
+}
+
+// judge returns what is wrong with the Report, and with what came. It is called with r.mu held.
+func (r *Run) judge(ended bool) error {
 	sum := r.Report.Processed + r.Report.Unchanged + r.Report.Failed + r.Report.Abandoned
 	for _, n := range r.Report.Skipped {
 		sum += n
@@ -322,35 +327,39 @@ func (r *Run) run(ctx context.Context) (err error) {
 			return err
 		})
 	case "Stream":
-		for a, failure := range fileproc.Stream(ctx, r.Root, opts, fn) {
-			if err = errors.Join(err, failure); failure == nil {
-				r.result(a)
-			}
-			if r.Next != nil && !r.Next() {
-				break
-			}
-		}
+		return each(r, fileproc.Stream(ctx, r.Root, opts, fn), r.result)
 	case "Walk":
-		for e, failure := range fileproc.Walk(ctx, r.Root, opts) {
-			switch err = errors.Join(err, failure); {
-			case failure != nil:
-			case !e.IsDir():
-				if r.Opts.Stat && r.Content != nil && r.Want[e.Rel()] {
-					if s, err := e.Stat(); err != nil || s.Size != int64(len(r.Content(e.Rel()))) {
-						r.Wrong(fmt.Errorf("%s: Stat returns %+v, %v", e.Rel(), s, err))
-					}
-				}
-				r.result(Answer{Rel: e.Rel(), ID: e.Rel()})
-			}
-			if r.Next != nil && !r.Next() {
-				break
-			}
-		}
+		return each(r, fileproc.Walk(ctx, r.Root, opts), r.entry)
 	}
 	for _, a := range answers {
 		r.result(a)
 	}
 	return err
+}
+
+// each takes what a loop yields. It returns the failures.
+func each[T any](r *Run, loop iter.Seq2[T, error], take func(T)) (err error) {
+	for v, failure := range loop {
+		if err = errors.Join(err, failure); failure == nil {
+			take(v)
+		}
+		if r.Next != nil && !r.Next() {
+			break
+		}
+	}
+	return err
+}
+
+func (r *Run) entry(e fileproc.Entry) {
+	if e.IsDir() {
+		return
+	}
+	if r.Opts.Stat && r.Content != nil && r.Want[e.Rel()] {
+		if s, err := e.Stat(); err != nil || s.Size != int64(len(r.Content(e.Rel()))) {
+			r.Wrong(fmt.Errorf("%s: Stat returns %+v, %v", e.Rel(), s, err))
+		}
+	}
+	r.result(Answer{Rel: e.Rel(), ID: e.Rel()})
 }
 
 func (r *Run) readDir(dir string) {
