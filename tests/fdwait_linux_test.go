@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -174,13 +174,11 @@ func withFewLeft(t *testing.T, root string) {
 	}
 	for tree, want := range trees {
 		require.NoError(t, complete(t.Context(), tree, fileproc.Options{Workers: 16}, want), "one run over %s", tree)
-		errs := make([]error, 8)
-		var runs sync.WaitGroup
-		for i := range errs {
-			runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 16}, want) })
+		var runs errgroup.Group
+		for range 8 {
+			runs.Go(func() error { return complete(t.Context(), tree, fileproc.Options{Workers: 16}, want) })
 		}
-		runs.Wait()
-		require.NoError(t, errors.Join(errs...), "eight runs over %s", tree)
+		require.NoError(t, runs.Wait(), "eight runs over %s", tree)
 	}
 }
 
@@ -190,14 +188,12 @@ func manyRunsAtOnce(limit uint64, n int) func(t *testing.T, root string) {
 		limitDescriptors(t, limit)
 		tree := filepath.Join(root, "bush")
 		want := countFiles(t, tree)
-		errs := make([]error, n)
 		start := time.Now()
-		var runs sync.WaitGroup
-		for i := range errs {
-			runs.Go(func() { errs[i] = complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) })
+		var runs errgroup.Group
+		for range n {
+			runs.Go(func() error { return complete(t.Context(), tree, fileproc.Options{Workers: 2}, want) })
 		}
-		runs.Wait()
-		require.NoError(t, errors.Join(errs...), "after %v", time.Since(start))
+		require.NoError(t, runs.Wait(), "after %v", time.Since(start))
 		printPeak(t)
 	}
 }

@@ -2,6 +2,8 @@ package cachefile
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -9,8 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // maxLog returns the length of the longest log that a load reads after a snapshot of this size. Writers stay far below it.
@@ -111,37 +114,28 @@ func readAll(f source, h header, size int64) ([]byte, error) {
 	if n, err := f.ReadAt(buf[:headerSize], 0); n < headerSize {
 		return nil, notEOF(err)
 	}
-	var (
-		next   atomic.Int64
-		failed atomic.Bool
-		first  error
-		once   sync.Once
-		wg     sync.WaitGroup
-	)
-	stop := func(err error) {
-		once.Do(func() { first = notEOF(err) })
-		failed.Store(true)
-	}
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(context.Background())
 	for range min(max(runtime.GOMAXPROCS(0), 1), 4, int((size-headerSize)/chunkSize)+1) {
-		wg.Go(func() {
-			for !failed.Load() {
+		g.Go(func() error {
+			for ctx.Err() == nil {
 				i := next.Add(1) - 1
 				from := headerSize + i*chunkSize
 				if from >= size {
-					return
+					break
 				}
 				part := buf[from:min(from+chunkSize, size)]
 				_, err := f.ReadAt(part, from) // a short read, after a truncation, leaves zeros
 				wrong := i < chunks && crc32.Checksum(part[:min(int64(len(part)), h.sumsAt()-from)], castagnoli) != binary.LittleEndian.Uint32(sums[i*4:])
 				if wrong || notEOF(err) != nil {
-					stop(err)
+					return cmp.Or(err, io.EOF) // a wrong checksum is no error
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if failed.Load() {
-		return nil, first
+	if err := g.Wait(); err != nil {
+		return nil, notEOF(err)
 	}
 	return buf, nil
 }

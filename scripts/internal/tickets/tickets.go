@@ -5,6 +5,7 @@ package tickets
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Version must change whenever the same Set would get different bytes or paths.
@@ -192,32 +194,29 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 		return m, err
 	}
 
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var writers sync.WaitGroup
+	writers, ctx := errgroup.WithContext(ctx)
 	var next, size atomic.Int64
 	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
-		writers.Go(func() {
+		writers.Go(func() error {
 			var file []byte
-			for ctx.Err() == nil {
+			for {
 				start := int(next.Add(chunk)) - chunk
 				end := min(start+chunk, s.Count)
 				if start >= end {
-					return
+					return nil
 				}
-				for i := start; i < end && ctx.Err() == nil; i++ {
+				for i := start; i < end; i++ {
 					file = s.appendFile(file[:0], i)
 					size.Add(int64(len(file)))
-					if err := writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file); err != nil {
-						stop(err)
+					if err := cmp.Or(ctx.Err(), writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file)); err != nil {
+						return err
 					}
 				}
 			}
 		})
 	}
-	writers.Wait()
-	if ctx.Err() != nil {
-		return m, context.Cause(ctx)
+	if err := writers.Wait(); err != nil {
+		return m, err
 	}
 	m = Manifest{s, size.Load(), Version}
 	// The rename makes sure that a manifest is complete.

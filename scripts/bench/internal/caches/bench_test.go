@@ -4,17 +4,17 @@ package caches
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/fileproc/fileproc/scripts/internal/measure"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // The command caches runs these benchmarks once in each round. An operation opens, reads and closes a file. Before a case is
@@ -98,13 +98,11 @@ func (c *testCase) together(t *target, first, n int) error {
 	if c.goroutines == 0 {
 		return c.do(t, first, n)
 	}
-	errs := make([]error, c.goroutines)
-	var wg sync.WaitGroup
-	for g := range errs {
-		wg.Go(func() { errs[g] = c.do(t, first+g*n/c.goroutines, n/c.goroutines) })
+	var all errgroup.Group
+	for g := range c.goroutines {
+		all.Go(func() error { return c.do(t, first+g*n/c.goroutines, n/c.goroutines) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 // do does n operations, of which the first has that number.

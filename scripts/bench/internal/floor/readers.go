@@ -4,6 +4,7 @@ package floor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/charlievieth/fastwalk"
@@ -25,6 +25,8 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // peers compares with the loops and the package that people use in place of fileproc. Each file is read with os.ReadFile, in the
@@ -182,15 +184,13 @@ func pool(goroutines int, dir string) turns.Work {
 // inPool continues after a failure, so that the loop never blocks for ever.
 func inPool(goroutines int, read func(path string) error, dir string) error {
 	queue := make(chan string, 128) // for performance: neither side waits for each path
-	errs := make([]error, goroutines)
-	var wg sync.WaitGroup
-	for i := range goroutines {
-		wg.Go(func() {
+	var g errgroup.Group
+	for range goroutines {
+		g.Go(func() (err error) {
 			for path := range queue {
-				if err := read(path); err != nil {
-					errs[i] = err
-				}
+				err = cmp.Or(err, read(path))
 			}
+			return err
 		})
 	}
 	err := list(dir, func(path string) error {
@@ -198,8 +198,7 @@ func inPool(goroutines int, read func(path string) error, dir string) error {
 		return nil
 	})
 	close(queue)
-	wg.Wait()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(g.Wait(), err)
 }
 
 // entries returns the work of a function that lists one directory.

@@ -28,6 +28,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,19 +89,19 @@ func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time
 func (f *Flags) Against(ctx context.Context, most, writers int, change func(random *rand.Rand, w, k int) (did string, err error),
 	do func(random *rand.Rand, still sync.Locker) (tried any, err error)) {
 	var still sync.RWMutex
-	var running sync.WaitGroup
+	var running errgroup.Group
 	var stop atomic.Bool
-	failed := make([]error, writers)
 	for w := range writers {
 		random := rand.New(rand.NewSource(f.Seed + int64(w)))
-		running.Go(func() {
-			for k := 0; failed[w] == nil && !stop.Load(); k++ {
+		running.Go(func() (err error) {
+			for k := 0; err == nil && !stop.Load(); k++ {
 				var did string
 				still.RLock()
-				did, failed[w] = change(random, w, k)
+				did, err = change(random, w, k)
 				still.RUnlock()
 				f.Count("changes: "+did, 1)
 			}
+			return err
 		})
 	}
 	var err error
@@ -112,8 +113,7 @@ func (f *Flags) Against(ctx context.Context, most, writers int, change func(rand
 		}
 	}
 	stop.Store(true)
-	running.Wait()
-	fail.On(errors.Join(append(failed, err, ctx.Err())...))
+	fail.On(errors.Join(running.Wait(), err, ctx.Err()))
 }
 
 // Write writes files, whose content follows from their path, and their directories. A path that ends with a slash is a directory.
