@@ -438,18 +438,24 @@ func readdir(dir string) (tally, error) {
 type meter struct {
 	b      *testing.B
 	before runtime.MemStats
+	faults int64
 }
+
+// pageFaults returns those of the process so far where the system counts them.
+var pageFaults = func() int64 { return 0 }
 
 func startMeter(b *testing.B) *meter {
 	m := &meter{b: b}
 	b.ReportAllocs()
 	runtime.ReadMemStats(&m.before)
+	m.faults = pageFaults()
 	return m
 }
 
 // perFile is called after the loop, each pass of which handled that many files.
 func (m *meter) perFile(files, bytes int64) {
 	var after runtime.MemStats
+	faults := pageFaults() - m.faults
 	runtime.ReadMemStats(&after)
 	total := float64(files) * float64(m.b.N)
 	seconds := m.b.Elapsed().Seconds()
@@ -457,6 +463,7 @@ func (m *meter) perFile(files, bytes int64) {
 	m.b.ReportMetric(total/seconds, "files/s")
 	m.b.ReportMetric(float64(after.TotalAlloc-m.before.TotalAlloc)/total, "B/file")
 	m.b.ReportMetric(float64(after.Mallocs-m.before.Mallocs)/total, "allocs/file")
+	m.b.ReportMetric(float64(faults)/total, "faults/file")
 	m.b.ReportMetric(float64(bytes)*float64(m.b.N)/1e6/seconds, "MB/s") // of the files, read or not
 }
 

@@ -14,12 +14,12 @@ func TestSummarize(t *testing.T) {
 	assert.Equal(t, Spread{Median: 7, Min: 7, Max: 7}, Summarize([]float64{7}))
 }
 
-func TestPairedRatio(t *testing.T) {
+func TestChangeOf(t *testing.T) {
 	var of, to []float64
 	for i := range 20 { // both sides follow the machine
 		to = append(to, 1+float64(i))
 		of = append(of, 1.5*(1+float64(i)))
 	}
-	ratio, lo, hi := PairedRatio(of, to)
-	assert.InDeltaSlice(t, []float64{1.5, 1.5, 1.5}, []float64{ratio, lo, hi}, 1e-9)
+	c := ChangeOf(to, of)
+	assert.InDeltaSlice(t, []float64{0.5, 0.5, 0.5}, []float64{c.Estimate, c.Lo, c.Hi}, 1e-9)
 }

@@ -114,10 +114,10 @@ type Series struct {
 
 type Results []*Series
 
-// Of returns a table's series in the order in which they were measured.
+// Of returns a table's series, or those of all for "", in the order in which they were measured.
 func Of(records []Record, table string) (r Results) {
 	for _, rec := range records {
-		if rec.Table != table {
+		if table != "" && rec.Table != table {
 			continue
 		}
 		s := r.Find(rec.Data, rec.Who)

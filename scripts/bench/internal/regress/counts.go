@@ -99,7 +99,7 @@ var counted = []string{"env", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreempto
 func (c clone) allocations(binary string, bc benchCase) float64 {
 	var all []float64
 	for range 3 {
-		all = append(all, values(c.bench(counted, binary, bc.pattern("Process"), 20), "Process/", "allocs/op")...)
+		all = append(all, values(c.bench(counted, binary, bc, 20), "allocs/op")...)
 	}
 	fail.If(len(all) != 3, "%v: the benchmark printed the allocations %d times, want 3", bc, len(all))
 	return slices.Min(all)
@@ -114,9 +114,9 @@ func (c clone) calls(binary string, bc benchCase) counts {
 	// A question mark each, since an architecture may lack some of them.
 	under := append(counted, "strace", "-f", "-o", file, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
 	passes := max(1, 15_000/bc.set.Count)
-	c.bench(under, binary, bc.pattern("Process"), 1)
+	c.bench(under, binary, bc, 1)
 	short := readTrace(file)
-	c.bench(under, binary, bc.pattern("Process"), 1+passes)
+	c.bench(under, binary, bc, 1+passes)
 	perFile := counts{}
 	for kind, n := range readTrace(file) {
 		perFile[kind] = math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*1e6) / 1e6

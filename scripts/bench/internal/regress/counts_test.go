@@ -4,10 +4,8 @@ package regress
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,20 +53,17 @@ func TestCompareCounts(t *testing.T) {
 }
 
 // Counts are of the calls, so they are compared between machines of other speed, but not where other calls are made.
-func TestCountsLike(t *testing.T) {
-	ext4 := meta{Filesystem: "ext4", IOUring: true, CPU: "one", Cores: 2}
+func TestSameCalls(t *testing.T) {
+	ext4 := entry{Filesystem: "ext4", IOUring: true, HugePages: true, Machine: "one"}
 	here := ext4
-	here.CPU, here.Cores = "other", 64
-	first, second := map[string]counts{"flat_5k/whole": {"openat": 1}}, map[string]counts{"flat_5k/whole": {"openat": 2}}
-
-	got, why := countsLike([]entry{{meta: ext4, Counts: first}, {meta: ext4, Counts: second}, {meta: ext4}}, here)
-	require.Empty(t, why)
-	assert.Equal(t, second, got, "the newest that has some")
-	_, why = countsLike([]entry{{meta: ext4}}, here)
-	assert.Contains(t, why, "the baseline has none;")
-	here.IOUring = false
-	_, why = countsLike([]entry{{meta: ext4, Counts: first}}, here)
-	assert.Contains(t, why, "io_uring allowed or not")
+	here.Machine, here.Time, here.Commit = "other", "later", "other"
+	assert.True(t, here.sameCalls(ext4))
+	for _, change := range []func(*entry){func(e *entry) { e.IOUring = false }, func(e *entry) { e.HugePages = false },
+		func(e *entry) { e.Filesystem = "xfs" }, func(e *entry) { e.Platform = "linux/386" }} {
+		other := ext4
+		change(&other)
+		assert.False(t, here.sameCalls(other), other)
+	}
 }
 
 // Without its hooks a traced process reads many files twice.
@@ -76,23 +71,6 @@ func TestOldRevisionIsNotCounted(t *testing.T) {
 	c := newClone(t, t.TempDir())
 	assert.False(t, source{dir: c.root}.countable())
 	assert.ErrorContains(t, fail.Try(func() { c.build(source{dir: c.root, hooks: true}, c.made("count.test")) }), "no export_test.go")
-}
-
-// An entry from before there were counts is read and written back as it was.
-func TestCountsInEntries(t *testing.T) {
-	c := newClone(t, t.TempDir())
-	require.NoError(t, os.Mkdir(filepath.Dir(c.baseline()), 0o755))
-	c.appendEntry(entry{meta: meta{Schema: schema}, Cases: map[string]series{"flat_5k/whole": {Ratio: []float64{1}}}})
-	before, err := os.ReadFile(c.baseline())
-	require.NoError(t, err)
-	assert.NotContains(t, string(before), "counts")
-	want := map[string]counts{"flat_5k/whole": {"openat": 0.0516, allocations: 63}}
-	c.appendEntry(entry{meta: meta{Schema: schema}, Counts: want})
-	after, err := os.ReadFile(c.baseline())
-	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(string(after), string(before)))
-	assert.Equal(t, want, c.readEntries()[1].Counts)
-	assert.True(t, json.Valid(bytes.Split(after, []byte("\n"))[1]))
 }
 
 // A disturbed count is not taken, whether it is too large or too small.

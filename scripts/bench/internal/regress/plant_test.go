@@ -28,14 +28,14 @@ func TestProve(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
 	c := newClone(t, root)
-	bc, old, binary := newCase("flat_5k", "whole"), c.made("one.test"), c.made("other.test")
+	bc := newCase("flat_5k", "whole")
 	bc.ensure(c)
-	clean := c.buildRevision("HEAD", "", old)
+	clean := c.buildRevision("HEAD", "", c.made("old.test"))
 	names, sides, hits := []string{"planted", "same commit"}, []source{c.plant(clean, loop(turns), ""), clean}, []int{0, 0}
 	for i := range 2 * repeats {
 		fmt.Printf("\n%s, %d of %d\n", names[i%2], i/2+1, repeats)
-		c.build(sides[i%2], binary)
-		err := fail.Try(func() { comparison{c, selection{runs: 30}, 0, moreSamples}.withBinary([]benchCase{bc}, old, binary) })
+		c.build(sides[i%2], c.made("new.test"))
+		err := fail.Try(func() { comparison{c, selection{runs: 30}, 0.05, moreSamples}.times([]benchCase{bc}) })
 		if errors.Is(err, errSlower) {
 			hits[i%2]++
 			fmt.Println(err)

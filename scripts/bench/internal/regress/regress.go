@@ -76,7 +76,7 @@ func (c clone) output(dir, name string, args ...string) string {
 	return fail.Must(commands.Output(c.ctx, dir, name, args...))
 }
 
-// A benchCase is one that both BenchmarkProcess and BenchmarkFloor have.
+// A benchCase is one of BenchmarkProcess.
 type benchCase struct {
 	set                tickets.Set
 	layout, size, mode string
@@ -102,8 +102,8 @@ func newCase(name, mode string) benchCase {
 
 func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
 
-func (bc benchCase) pattern(benchmark string) string {
-	return fmt.Sprintf("^Benchmark%s$/^layout=%s$/^files=%s$/^mode=%s$", benchmark, bc.layout, bc.size, bc.mode)
+func (bc benchCase) pattern() string {
+	return fmt.Sprintf("^BenchmarkProcess$/^layout=%s$/^files=%s$/^mode=%s$", bc.layout, bc.size, bc.mode)
 }
 
 // missing reports whether the data has to be made, and that takes too long to be done without asking.

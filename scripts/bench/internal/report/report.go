@@ -1,13 +1,15 @@
 // Package report measures what the pages show, and writes it into them: between the lines <!-- report: NAME --> and <!-- end -->
-// of a page, and into the pictures beside it. scripts/bench_report.sh runs it.
+// of a page, and into README.md's pictures. scripts/bench_report.sh runs it.
 package report
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fileproc/fileproc/scripts/bench/internal/caches"
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
@@ -23,116 +26,121 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
-// The sets of the tables. Those of a million files are measured if they were made.
+const usage = `scripts/bench_report.sh [PATTERN]
+
+Measures what the pages show and writes it into them. A measurement is a part, a set, a build tag and a command of bench; only
+those that have PATTERN, a regular expression, are made: all by default, and with none, pages are written from what was measured
+before. Measurements are in .data/report, as text for benchstat. What cannot be measured stays as it was. An interrupt ends the
+measuring; then the pages are written.
+
+Needs Linux and Go, and root for cold trees. It uses a C compiler, ripgrep and grep if they are installed, and sets of a million
+files if they were made.
+
+`
+
 var (
-	none     = []string{""}
-	large    = []string{"flat_100k", "nested1_100k"}
-	huge     = []string{"flat_1m", "nested1_1m"}
-	all      = slices.Concat(large, huge)
-	sizeSets = []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k", "flat_1m"}
+	none  = []string{""} // of a part that makes its own files, or has none
+	large = []string{"flat_100k", "nested1_100k"}
+	huge  = []string{"flat_1m", "nested1_1m"}
+	all   = slices.Concat(large, huge)
 )
 
-// A part is measured and kept by itself.
-type part struct {
-	name string
-	sets []string
-	runs []run
+// A measurement is of bench, built with a tag of fileproc's that is not empty, and belongs to a part, which is shown as a whole.
+type measurement struct {
+	part, set, tag string
+	args           []string
 }
 
-// A run is of bench, built with a tag of fileproc's that is not empty.
-type run struct {
-	tag  string
-	args []string
-}
-
-func runs(lines ...string) (all []run) {
-	for _, l := range lines {
-		all = append(all, run{"", strings.Fields(l)})
+var measurements = func() (list []measurement) {
+	add := func(part string, sets []string, tag string, runs ...string) {
+		for _, set := range sets {
+			for _, run := range runs {
+				list = append(list, measurement{part, set, tag, strings.Fields(run)})
+			}
+		}
 	}
-	return all
-}
-
-var parts = []part{
-	{"peers", large, runs("floor -case peers -passes 1")},
-	{"programs", large, runs("floor -case programs -passes 1")},
-	{"floor", all, runs("floor -case whole", "floor -case prefix", "floor -case stat", "floor -case names")},
-	{"backends", all, []run{{"nouring", wholeCase}, {"unix", wholeCase}, {"generic", wholeCase}}},
+	add("peers", large, "", "floor -case peers -passes 1")
+	add("programs", large, "", "floor -case programs -passes 1")
+	for _, set := range all {
+		add("floor", []string{set}, "", "floor -case whole", "floor -case prefix", "floor -case stat")
+		if strings.HasPrefix(set, "flat") { // a listing is of one directory
+			add("floor", []string{set}, "", "floor -case names")
+		}
+	}
+	add("backends", all, "nouring", "floor -case whole")
+	add("backends", large, "unix", "floor -case whole") // a million files would take these minutes
+	add("backends", large, "generic", "floor -case whole")
 	// The targets that are in none of the above, nor in cold.
-	{"uring", sizeSets, runs("floor -case uring")},
-	{"walkdir", large[:1], runs("floor -case walkdir")},
-	{"trees", none, runs("floor -case trees")},
-	{"again", huge[:1], runs("floor -case again")},
-	{"fuse", none, runs("floor -case sweep -fuse 1ms -workers 2")},
-	{"allocs", large[:1], runs("floor -case allocs")},
-	{"peak", huge[:1], runs("floor -case peak", "floor -case peak -cold")},
-	{"cold", none, coldRuns()},
-	{"cache", none, runs("caches")},
-}
-
-var wholeCase = strings.Fields("floor -case whole")
-
-// coldRuns has a run for each case, so that what was measured before an interrupt is kept.
-func coldRuns() (all []run) {
-	for _, name := range cold.Names() {
-		all = append(all, run{"", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(name) + "$"}})
+	add("uring", []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k", "flat_1m"}, "", "floor -case uring")
+	add("walkdir", large[:1], "", "floor -case walkdir")
+	add("trees", none, "", "floor -case trees")
+	add("again", huge[:1], "", "floor -case again")
+	add("fuse", none, "", "floor -case sweep -fuse 1ms -workers 2")
+	add("allocs", large[:1], "", "floor -case allocs")
+	add("peak", huge[:1], "", "floor -case peak", "floor -case peak -cold")
+	for _, name := range cold.Names() { // one each, so that what was measured before an interrupt is kept
+		list = append(list, measurement{"cold", "", "", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(name) + "$"}})
 	}
-	return all
+	add("cache", none, "", "caches")
+	return list
+}()
+
+func (m measurement) String() string {
+	return strings.Join(strings.Fields(strings.Join(append([]string{m.part, m.set, m.tag}, m.args...), " ")), " ")
 }
 
-// on reports whether a run is of use on a set: a listing is of one directory, and a million files take the slow backends minutes.
-func (x run) on(set string) bool {
-	nested, slow := !strings.HasPrefix(set, "flat"), x.tag == "unix" || x.tag == "generic"
-	return !(nested && slices.Contains(x.args, "names")) && !(slow && strings.HasSuffix(set, "_1m"))
+// A block is what a page shows of the part from.
+type block struct {
+	name, page, from string
+	text             func(*runner, record.Results) string
+	picture          string // a file that is drawn too
+	bars             func(record.Results) (title string, bars []bar)
+}
+
+const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/performance.md", "docs/cache.md"
+
+var blocks = []block{
+	{"peers", benchmarks, "peers", table, "docs/img/peers.svg", peerBars},
+	{"readme", "README.md", "peers", readme, "", nil},
+	{"programs", benchmarks, "programs", table, "", nil},
+	{"floor", benchmarks, "floor", table, "", nil},
+	{"backends", benchmarks, "backends", table, "", nil},
+	{"targets", performance, "", func(r *runner, _ record.Results) string { return r.targets() }, "", nil},
+	{"cold", performance, "cold", func(r *runner, _ record.Results) string { return cold.Table(record.Of(r.load("cold"), "cold")) },
+		"docs/img/cold.svg", coldBars},
+	{"cache", cachePage, "cache", cacheTable("cases"), "", nil},
+	{"cache-eviction", cachePage, "cache", cacheTable("eviction"), "", nil},
+	{"cache-policies", cachePage, "cache", cacheTable("policies"), "", nil},
+}
+
+func table(_ *runner, r record.Results) string { return r.String() }
+
+func cacheTable(name string) func(*runner, record.Results) string {
+	return func(r *runner, _ record.Results) string { return caches.Tables[name](record.Of(r.load("cache"), name)) }
 }
 
 type runner struct {
 	root, raw, bins string // the repository, the directory of the measurements, and one of built commands
-	out             string // where the pages are
-	quick           bool
-	only            []string // sets; nil: all
-	stamp           record.Record
 }
 
+// Main is called in the directory scripts.
 func Main(ctx context.Context, args []string) error {
-	var names []string
-	for _, p := range parts {
-		names = append(names, p.name)
-	}
-	var r runner
-	flags := flag.NewFlagSet("bench report", flag.ContinueOnError)
-	only := flags.String("only", strings.Join(names, ","), "`parts` to measure, or none; the others are drawn from what was measured before")
-	sets := flags.String("sets", "", "the parts' `sets` to measure, such as flat_1m (default: all)")
-	flags.BoolVar(&r.quick, "quick", false, "use sets of at most 5,000 files, few rounds and no cold ones, and write to .data/report-quick")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	flags := flag.NewFlagSet("report", flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
 	return fail.Try(func() {
-		chosen, known := strings.Split(*only, ","), []string(nil)
-		if *only == "none" {
-			chosen = nil
-		}
-		for _, name := range chosen {
-			i := slices.Index(names, name)
-			fail.If(i < 0, "unknown part %q: want some of %v", name, names)
-			known = append(known, r.sized(parts[i].sets)...)
-		}
-		if *sets != "" {
-			r.only = strings.Split(*sets, ",")
-		}
-		for _, set := range r.only {
-			fail.If(!slices.Contains(known, set), "none of these parts measures a set %q", set)
-		}
-		r.open("report")
+		fail.On(flags.Parse(args))
+		fail.If(flags.NArg() > 1, "want at most one PATTERN")
+		root := fail.Must(filepath.Abs(".."))
+		r := &runner{root, filepath.Join(root, ".data/report"), fail.Must(os.MkdirTemp("", "report-"))}
 		defer os.RemoveAll(r.bins)
-		fail.On(r.run(ctx, chosen, blocks))
+		fail.On(os.MkdirAll(r.raw, 0o755))
+		fail.On(r.run(ctx, fail.Must(regexp.Compile(flags.Arg(0)))))
 	})
 }
 
-// run measures the parts and writes the blocks. A part that cannot be measured, and a block that cannot be drawn, are left as
-// they were. After an interrupt it draws what was measured.
-func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error {
+// run measures and writes the blocks. What cannot be measured or written is left as it was.
+func (r *runner) run(ctx context.Context, pattern *regexp.Regexp) error {
 	var failed []string
-	start := time.Now()
 	try := func(what string, do func()) {
 		began := time.Now()
 		err := fail.Try(do)
@@ -142,157 +150,91 @@ func (r *runner) run(ctx context.Context, chosen []string, blocks []block) error
 			failed = append(failed, what)
 		}
 	}
-	for _, p := range parts {
-		if slices.Contains(chosen, p.name) && ctx.Err() == nil {
-			try("measuring "+p.name, func() { r.measure(ctx, p) })
+	for _, m := range measurements {
+		if ctx.Err() == nil && pattern.MatchString(m.String()) {
+			try(m.String(), func() { r.measure(ctx, m) })
 		}
 	}
 	for _, b := range blocks {
-		if _, err := os.Stat(r.file(b.from)); err == nil {
-			try("drawing "+b.name, func() { r.draw(context.WithoutCancel(ctx), b) })
+		if r.load(b.from) != nil {
+			try("writing "+b.name, func() { r.draw(b) })
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%.0f s in all, with the measurements in %s\n", time.Since(start).Seconds(), r.raw)
 	if failed != nil && ctx.Err() == nil {
 		return commands.Status{Text: strings.Join(failed, ", ") + ": left as it was, for the reasons above", Code: 3}
 	}
 	return ctx.Err()
 }
 
-// open is called in the directory scripts. name is that of the directory with the measurements.
-func (r *runner) open(name string) {
-	r.root = fail.Must(filepath.Abs(".."))
-	r.out, r.raw = r.root, filepath.Join(r.root, ".data", name)
-	if r.quick {
-		r.raw += "-quick"
-		r.out = r.raw
-	}
-	fail.On(os.MkdirAll(r.raw, 0o755))
-	commit, _ := commands.Output(context.Background(), r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
-	r.stamp = record.Record{Commit: cmp.Or(commit, "unknown"), Date: time.Now().UTC().Format(time.DateOnly),
-		Machine: host.Machine(filepath.Join(r.root, ".data"))}
-	r.bins = fail.Must(os.MkdirTemp("", "report-"))
+func (r *runner) file(m measurement) string {
+	return filepath.Join(r.raw, url.PathEscape(m.String())+".txt")
 }
 
-// file returns the name of what is kept of a part.
-func (r *runner) file(part string) string { return filepath.Join(r.raw, part+".txt") }
-
-// sized returns the sets that --quick measures, or all.
-func (r *runner) sized(sets []string) (sized []string) {
-	for _, set := range sets {
-		if r.quick {
-			set = strings.NewReplacer("_100k", "_5k", "_10k", "_5k", "_1m", "_5k").Replace(set)
+// measure keeps what bench prints, after lines that say of what it is. Sides get the name of the build tag.
+func (r *runner) measure(ctx context.Context, m measurement) {
+	args := slices.Insert(slices.Clone(m.args), 1, "-records")
+	if m.set != "" {
+		layout, count, _ := strings.Cut(m.set, "_")
+		data, set := filepath.Join(r.root, ".data"), fail.Must(tickets.ParseSet(layout, count, 1))
+		if _, err := set.ReadManifest(data); count == "1m" {
+			fail.If(err != nil, "go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
+			args = append(args, "-passes", "1") // one takes as long as ten of others
 		}
-		if !slices.Contains(sized, set) {
-			sized = append(sized, set)
-		}
+		fail.Must(set.Generate(ctx, data))
+		args = append(args, "-dir", filepath.Join(data, set.Name()))
 	}
-	return sized
-}
-
-// set returns the directory of a set, which it makes if it is missing, but none of a million files.
-func (r *runner) set(ctx context.Context, name string) string {
-	layout, count, _ := strings.Cut(name, "_")
-	data := filepath.Join(r.root, ".data")
-	set := fail.Must(tickets.ParseSet(layout, count, 1))
-	_, err := set.ReadManifest(data)
-	fail.If(err != nil && count == "1m", "go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
-	fail.Must(set.Generate(ctx, data))
-	return filepath.Join(data, set.Name())
-}
-
-func output(ctx context.Context, name string, args ...string) string {
-	return fail.Must(commands.Output(ctx, "", name, args...))
-}
-
-// bench makes a run and returns the records that it prints. Their sides get the name of the build tag.
-func (r *runner) bench(ctx context.Context, p part, x run, dir string) []record.Record {
-	binary := filepath.Join(r.bins, "bench"+x.tag)
+	binary := filepath.Join(r.bins, "bench"+m.tag)
 	if _, err := os.Stat(binary); err != nil {
-		output(ctx, "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+x.tag, "fileproc_"), "./bench")
+		fail.Must(commands.Output(ctx, "", "go", "build", "-o", binary, "-tags", strings.TrimSuffix("fileproc_"+m.tag, "fileproc_"), "./bench"))
 	}
-	rounds, sample, args := "9", "20ms", slices.Insert(slices.Clone(x.args), 1, "-records")
-	if r.quick {
-		rounds, sample = "2", "1ms"
-	}
-	switch x.args[0] {
-	case "floor":
-		args = append(args, "-pairs", rounds)
-		if strings.HasSuffix(dir, "_1m") || r.quick { // a pass over a million files takes as long as ten of others
-			args = append(args, "-passes", "1")
+	text := fail.Must(commands.Output(ctx, "", binary, args...))
+	text = strings.ReplaceAll(text, "\nside: ", "\nside: "+strings.TrimPrefix(m.tag+", ", ", "))
+	commit, _ := commands.Output(ctx, r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
+	text = fmt.Sprintf("commit: %s\ndate: %s\nmachine: %s\n%s\n", cmp.Or(commit, "unknown"), time.Now().UTC().Format(time.DateOnly),
+		host.Machine(filepath.Join(r.root, ".data")), text)
+	fail.Must(record.Read(strings.NewReader(text)))
+	fail.On(errors.Join(os.WriteFile(r.file(m)+".new", []byte(text), 0o644), os.Rename(r.file(m)+".new", r.file(m))))
+}
+
+// load returns what was measured of a part, or of all for "".
+func (r *runner) load(part string) (records []record.Record) {
+	for _, m := range measurements {
+		if text, err := os.ReadFile(r.file(m)); err == nil && (part == "" || part == m.part) {
+			records = append(records, fail.Must(record.Read(bytes.NewReader(text)))...)
 		}
-		if dir != "" {
-			args = append(args, "-dir", dir)
-		}
-	case "caches":
-		args = append(args, "-rounds", rounds, "-sample", sample)
-	}
-	cold := x.args[0] == "cold" || slices.Contains(x.args, "-cold")
-	fail.If(cold && r.quick, "there is no quick form; scripts/bench_cold.sh takes a pattern")
-	records := fail.Must(record.Read(strings.NewReader(output(ctx, binary, args...))))
-	for i := range records {
-		rec := &records[i]
-		rec.Commit, rec.Date, rec.Machine = r.stamp.Commit, r.stamp.Date, r.stamp.Machine
-		if x.args[0] == "floor" {
-			rec.Table = p.name
-		}
-		rec.Who = strings.TrimPrefix(x.tag+", "+rec.Who, ", ")
 	}
 	return records
 }
 
-// measure measures a part, or some of its sets. It keeps each run's records as soon as there are some, in place of older ones of the
-// same sides and sets. A set that is missing is left out.
-func (r *runner) measure(ctx context.Context, p part) {
-	var wrong error
-	measured := false
-	for _, set := range r.sized(p.sets) {
-		if r.only != nil && !slices.Contains(r.only, set) {
-			continue
-		}
-		for _, x := range p.runs {
-			if !x.on(set) || ctx.Err() != nil {
-				continue
-			}
-			err := fail.Try(func() {
-				dir := ""
-				if set != "" {
-					dir = r.set(ctx, set)
-				}
-				r.keep(p.name, r.bench(ctx, p, x, dir))
-				measured = true
-			})
-			if err != nil {
-				fmt.Fprintf(os.Stderr, "%s: %s %s is left out: %v\n", p.name, set, x.args, err)
-				wrong = err
-			}
+// draw writes a block into its page, with the commits, the dates and the machines.
+func (r *runner) draw(b block) {
+	records := r.load(b.from)
+	results := record.Of(records, "")
+	commits := map[string][]string{}
+	var stamps []string
+	for _, rec := range records {
+		if of := ", " + rec.Date + ", " + rec.Machine; !slices.Contains(commits[of], rec.Commit) {
+			commits[of] = append(commits[of], rec.Commit)
 		}
 	}
-	if !measured {
-		fail.On(wrong)
+	for of, list := range commits {
+		stamps = append(stamps, strings.Join(list, ", ")+of)
 	}
-}
-
-// keep adds records to those of a part, in place of older ones of the same sides and sets.
-func (r *runner) keep(name string, records []record.Record) {
-	var old []record.Record
-	fail.Try(func() { old = r.load(name) }) // a file that cannot be read is replaced
-	old = slices.DeleteFunc(old, func(o record.Record) bool {
-		return slices.ContainsFunc(records, func(n record.Record) bool { return n.Table == o.Table && n.Data == o.Data && n.Who == o.Who })
-	})
-	var text strings.Builder
-	fail.On(record.Write(&text, append(old, records...)...))
-	fail.On(os.WriteFile(r.file(name)+".new", []byte(text.String()), 0o644))
-	fail.On(os.Rename(r.file(name)+".new", r.file(name)))
-}
-
-func (r *runner) load(name string) []record.Record {
-	text, err := os.ReadFile(r.file(name))
-	if os.IsNotExist(err) {
-		return nil
+	slices.Sort(stamps)
+	text := b.text(r, results)
+	if b.bars != nil {
+		picture := filepath.Join(r.root, b.picture)
+		fail.On(errors.Join(os.MkdirAll(filepath.Dir(picture), 0o755), os.WriteFile(picture, svg(b.bars(results)), 0o644)))
 	}
-	fail.On(err)
-	return fail.Must(record.Read(bytes.NewReader(text)))
+	page := filepath.Join(r.root, b.page)
+	old := string(fail.Must(os.ReadFile(page)))
+	fail.On(os.WriteFile(page, []byte(fill(old, b.name, text+"\n"+strings.Join(stamps, "; "))), 0o644))
 }
 
-func (r *runner) results(table string) record.Results { return record.Of(r.load(table), table) }
+// fill replaces what a page has between the two lines of a block.
+func fill(page, name, text string) string {
+	block := regexp.MustCompile(`(?s)(\n<!-- report: ` + regexp.QuoteMeta(name) + ` -->\n).*?(\n<!-- end -->\n)`)
+	fail.If(len(block.FindAllString(page, 2)) != 1, "the page has no block %s, or two", name)
+	at := block.FindStringSubmatchIndex(page)
+	return page[:at[3]] + "\n" + strings.TrimSpace(text) + "\n" + page[at[4]:]
+}
