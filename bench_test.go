@@ -2,6 +2,7 @@ package fileproc_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ import (
 var (
 	layouts = []string{"flat", "nested1", "nested3"}
 	sizes   = []string{"1k", "5k", "100k", "1m"}
+	// Sets of few files, and of larger ones, in one directory.
+	fewOrLarge = []string{"1", "10", "100", "64x16KiB", "4x16MiB"}
 )
 
 var modes = []struct {
@@ -42,7 +45,10 @@ var modes = []struct {
 
 func BenchmarkProcess(b *testing.B) {
 	for _, layout := range layouts {
-		for _, size := range sizes {
+		for _, size := range slices.Concat(sizes, fewOrLarge) {
+			if layout != "flat" && slices.Contains(fewOrLarge, size) {
+				continue
+			}
 			set, ok := openDataset(b, layout, size)
 			if !ok {
 				continue
@@ -496,7 +502,8 @@ func (s dataset) check(b *testing.B, content bool, got []tally) {
 
 func openDataset(b *testing.B, layout, size string) (set dataset, ok bool) {
 	name := "tickets_" + layout + "_" + size
-	n, small := map[string]int{"1k": 1000, "5k": 5000}[size]
+	n, small := map[string]int{"1": 1, "10": 10, "100": 100, "64x16KiB": 64, "4x16MiB": 4, "1k": 1000, "5k": 5000}[size]
+	each := cmp.Or(map[string]int{"64x16KiB": 16 << 10, "4x16MiB": 16 << 20}[size], len(ticket))
 	if !small && testing.Short() {
 		fmt.Printf("# %s is left out because of -short\n", name)
 		return set, false
@@ -514,7 +521,7 @@ func openDataset(b *testing.B, layout, size string) (set dataset, ok bool) {
 		fmt.Printf("# %s is missing: cd scripts && go run ./tickets -out ../.data -layout %s -count %s\n", name, layout, size)
 		return set, false
 	}
-	set = dataset{filepath.Join(".data", "bench_"+layout+"_"+size), int64(n), int64(n * len(ticket))}
+	set = dataset{filepath.Join(".data", "bench_"+layout+"_"+size), int64(n), int64(n * each)}
 	if info, err := fs.ReadDir(os.DirFS(".data"), filepath.Base(set.dir)); err == nil && len(info) > 0 {
 		return set, true
 	}
@@ -527,7 +534,7 @@ func openDataset(b *testing.B, layout, size string) (set dataset, ok bool) {
 	}
 	switch layout {
 	case "flat":
-		fill(b, tmp, n)
+		fillWith(b, tmp, n, strings.Repeat(ticket, each/len(ticket)+1)[:each])
 	case "nested1":
 		for month := range 10 {
 			fill(b, filepath.Join(tmp, fmt.Sprintf("2025-%02d", month+1)), n/10)
@@ -545,12 +552,14 @@ func openDataset(b *testing.B, layout, size string) (set dataset, ok bool) {
 
 var ticket = "---\nid: 1\nstatus: open\ntype: bug\n---\n" + strings.Repeat("Lorem ipsum dolor sit amet. ", 13)
 
-func fill(b *testing.B, dir string, files int) {
+func fill(b *testing.B, dir string, files int) { fillWith(b, dir, files, ticket) }
+
+func fillWith(b *testing.B, dir string, files int, content string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.Fatal(err)
 	}
 	for i := range files {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%06d.md", i)), []byte(ticket), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ticket-%06d.md", i)), []byte(content), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

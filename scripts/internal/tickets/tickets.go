@@ -49,34 +49,59 @@ type Set struct {
 	Layout Layout `json:"layout"`
 	Count  int    `json:"files"`
 	Seed   uint64 `json:"seed"`
+	Size   int    `json:"file_bytes,omitempty"` // of each file; 0: a ticket's own, about 400
 }
 
-// ParseSet validates a user's input. The count is a number, which may have the suffix k or m.
+// ParseSet validates a user's input. The count is a number, which may have the suffix k or m, and after an x the size of the files,
+// with KiB or MiB.
 func ParseSet(layout, count string, seed uint64) (Set, error) {
 	s := Set{Layout: Layout(layout), Seed: seed}
 	if !slices.Contains([]Layout{Flat, Nested1, Nested3}, s.Layout) {
 		return Set{}, fmt.Errorf("unknown layout %q: want flat, nested1 or nested3", layout)
 	}
-	u := units[slices.IndexFunc(units, func(u unit) bool { return strings.HasSuffix(count, u.suffix) })]
-	n, err := strconv.Atoi(strings.TrimSuffix(count, u.suffix))
-	if err != nil || n < 1 || n > MaxCount/u.files {
-		return Set{}, fmt.Errorf("bad count %q: want 1 to %d, or a number with k or m such as 5k", count, MaxCount)
+	files, size, sized := strings.Cut(count, "x")
+	var ok, okSize bool
+	s.Count, ok = parse(files, units, MaxCount)
+	s.Size, okSize = parse(size, sizes, 1<<30)
+	if !ok || sized && !okSize {
+		return Set{}, fmt.Errorf("bad count %q: want 1 to %d, or a number with k or m such as 5k, and perhaps a size, as in 64x16KiB", count, MaxCount)
 	}
-	s.Count = n * u.files
 	return s, nil
 }
 
 type unit struct {
 	suffix string
-	files  int
+	n      int
 }
 
-var units = []unit{{"m", 1_000_000}, {"k", 1_000}, {"", 1}}
+var (
+	units = []unit{{"m", 1_000_000}, {"k", 1_000}, {"", 1}}
+	sizes = []unit{{"MiB", 1 << 20}, {"KiB", 1 << 10}}
+)
 
-// Name returns the name of the set's directory, such as tickets_flat_5k.
+// parse is the reverse of format.
+func parse(text string, units []unit, most int) (n int, ok bool) {
+	for _, u := range units {
+		if digits, has := strings.CutSuffix(text, u.suffix); has {
+			n, err := strconv.Atoi(digits)
+			return n * u.n, err == nil && n > 0 && n <= most/u.n
+		}
+	}
+	return 0, false
+}
+
+func format(n int, units []unit) string {
+	u := units[slices.IndexFunc(units, func(u unit) bool { return n%u.n == 0 })]
+	return fmt.Sprint(n/u.n, u.suffix)
+}
+
+// Name returns the name of the set's directory, such as tickets_flat_5k or tickets_flat_64x16KiB.
 func (s Set) Name() string {
-	u := units[slices.IndexFunc(units, func(u unit) bool { return s.Count%u.files == 0 })]
-	return fmt.Sprintf("tickets_%s_%d%s", s.Layout, s.Count/u.files, u.suffix)
+	name := fmt.Sprintf("tickets_%s_%s", s.Layout, format(s.Count, units))
+	if s.Size > 0 {
+		name += "x" + format(s.Size, sizes)
+	}
+	return name
 }
 
 // Path returns the slash-separated path of ticket i within the set. Paths sort in the order of i, by component and byte-wise.
@@ -129,11 +154,11 @@ func (s Set) appendFile(b []byte, i int) []byte {
 		i+1, title, pick(r, statuses), pick(r, types), 1+r.IntN(5), created.Format(time.RFC3339),
 		pick(r, assignees), tagNames[firstTag], tagNames[secondTag], title)
 	first := r.IntN(len(sentences))
-	for k := range 4 {
+	for k := 0; k < 4 || len(b) < s.Size; k++ {
 		b = append(b, sentences[(first+k)%len(sentences)]...)
 		b = append(b, '\n')
 	}
-	return b
+	return b[:cmp.Or(s.Size, len(b))]
 }
 
 var errFrontmatter = errors.New("no frontmatter between two lines of ---")

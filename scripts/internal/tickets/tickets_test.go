@@ -47,12 +47,13 @@ func TestParseSet(t *testing.T) {
 	for count, want := range map[string]string{
 		"1": "tickets_flat_1", "999": "tickets_flat_999", "1000": "tickets_flat_1k", "5k": "tickets_flat_5k",
 		"100k": "tickets_flat_100k", "1000k": "tickets_flat_1m", "1m": "tickets_flat_1m", "1500": "tickets_flat_1500",
+		"64x16KiB": "tickets_flat_64x16KiB", "1000x2048KiB": "tickets_flat_1kx2MiB",
 	} {
 		s, err := ParseSet("flat", count, 1)
 		require.NoError(t, err, count)
 		assert.Equal(t, want, s.Name())
 	}
-	for _, count := range []string{"", "0", "-1", "k", "1.5k", "10m", "10000000", "9999999999999999999", "5K", "5 k"} {
+	for _, count := range []string{"", "0", "-1", "k", "1.5k", "10m", "10000000", "9999999999999999999", "5K", "5 k", "5x", "5x0KiB", "5x1", "x1KiB", "5x9999MiB", "1x1KiBx1KiB"} {
 		_, err := ParseSet("flat", count, 1)
 		assert.ErrorContains(t, err, "bad count", count)
 	}
@@ -73,7 +74,7 @@ func TestGenerate(t *testing.T) {
 	} {
 		t.Run(string(c.layout), func(t *testing.T) {
 			out := t.TempDir()
-			m, err := Set{c.layout, 300, 1}.Generate(t.Context(), out)
+			m, err := Set{c.layout, 300, 1, 0}.Generate(t.Context(), out)
 			require.NoError(t, err)
 			assert.Equal(t, c.hash, requireComplete(t, out, m))
 			assert.InDelta(t, 400, float64(m.Bytes)/float64(m.Count), 40, "bytes per file")
@@ -89,14 +90,31 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// A set of larger files has tickets with longer texts.
+func TestSizes(t *testing.T) {
+	s, err := ParseSet("flat", "3x16KiB", 1)
+	require.NoError(t, err)
+	out := t.TempDir()
+	m, err := s.Generate(t.Context(), out)
+	require.NoError(t, err)
+	requireComplete(t, out, m)
+	assert.EqualValues(t, 3*16<<10, m.Bytes)
+	for i := range s.Count {
+		data, err := os.ReadFile(filepath.Join(out, s.Name(), s.Path(i)))
+		require.NoError(t, err)
+		assert.Len(t, data, 16<<10)
+		assert.Contains(t, string(data), fmt.Sprintf("id: T-%07d", i+1))
+	}
+}
+
 func TestSeedChangesContent(t *testing.T) {
-	assert.NotEqual(t, Set{Flat, 10, 1}.appendFile(nil, 0), Set{Flat, 10, 2}.appendFile(nil, 0))
+	assert.NotEqual(t, Set{Flat, 10, 1, 0}.appendFile(nil, 0), Set{Flat, 10, 2, 0}.appendFile(nil, 0))
 }
 
 // An interrupted run leaves no manifest, and the next one completes the set.
 func TestResume(t *testing.T) {
 	out := t.TempDir()
-	s := Set{Nested1, 2000, 1}
+	s := Set{Nested1, 2000, 1, 0}
 	file := func(i int) string { return filepath.Join(out, s.Name(), filepath.FromSlash(s.Path(i))) }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -125,7 +143,7 @@ func TestResume(t *testing.T) {
 
 func TestFinishedSetIsLeftAlone(t *testing.T) {
 	out := t.TempDir()
-	s := Set{Flat, 3, 1}
+	s := Set{Flat, 3, 1, 0}
 	first, err := s.Generate(t.Context(), out)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(out, s.Name(), s.Path(0))))
@@ -134,7 +152,7 @@ func TestFinishedSetIsLeftAlone(t *testing.T) {
 	assert.Equal(t, first, again)
 	assert.NoFileExists(t, filepath.Join(out, s.Name(), s.Path(0)), "a finished set was written again")
 
-	_, err = Set{Flat, 3, 2}.Generate(t.Context(), out)
+	_, err = Set{Flat, 3, 2, 0}.Generate(t.Context(), out)
 	assert.ErrorContains(t, err, "has seed 1, version 1; want seed 2")
 
 	require.NoError(t, os.RemoveAll(filepath.Join(out, s.Name())))
@@ -161,7 +179,7 @@ type ticket struct {
 
 // TestTicketsParse: each frontmatter is valid YAML.
 func TestTicketsParse(t *testing.T) {
-	s := Set{Flat, 500, 1}
+	s := Set{Flat, 500, 1, 0}
 	for i := range s.Count {
 		front, err := Frontmatter(s.appendFile(nil, i))
 		require.NoError(t, err)

@@ -26,7 +26,7 @@ const (
 	// How many times as many samples are taken again, at most, of what is undecided. The short form has to end in three minutes.
 	moreSamples = 3
 	shortMore   = 1
-	shortSizes  = "5k"
+	shortSizes  = "5k," + fewOrLarge
 	shortModes  = "frontmatter,whole,stat" // names take too little time to be steady
 )
 
@@ -35,7 +35,7 @@ func compare(f *flag.FlagSet) func(clone) {
 	sel.flags(f)
 	against := f.String("against", "baseline", "what to compare with: baseline or a `revision`")
 	limit := f.Float64("fail-above", 0, "`percent` above which a significant change fails (default: 5 against a revision, or 20)")
-	short := f.Bool("short", false, "the short form, for CI: only 5,000 files, and not their names alone")
+	short := f.Bool("short", false, "the short form, for CI: of small files 5,000 or few, and not their names alone")
 	return func(c clone) {
 		fail.If(*limit < 0 || math.IsNaN(*limit), "--fail-above %v: want a percentage above 0", *limit)
 		to := comparison{c, sel, *limit / 100, moreSamples}
@@ -90,7 +90,7 @@ func (c comparison) withBaseline(src source) {
 	}, func() {
 		i := slices.IndexFunc(entries, here.sameCalls)
 		if i < 0 {
-			fmt.Println("no counts are compared: the baseline has none of a machine with this platform and file system, and with io_uring and huge pages allowed or not as here")
+			fmt.Println("no counts are compared: the baseline has none of a machine with this platform and file system, and with io_uring allowed or not as here")
 			return
 		}
 		compareCounts(os.Stdout, entries[i].Counts, c.count(src, cases))
@@ -182,8 +182,8 @@ func (c clone) measureAll(cases []benchCase, runs int, sides ...*side) {
 // sample runs one process, in which the case has some passes. A pass is short, so that some are not disturbed, and the least counts:
 // what else happens on a machine only adds time, and at first the process itself is cold.
 func (c clone) sample(s *side, bc benchCase) {
-	passes := max(3, min(6, 30_000/bc.set.Count))
-	times := values(c.bench(nil, c.made(s.name+".test"), bc, max(1, 5_000/bc.set.Count), "-test.count", fmt.Sprint(passes)), "sec/op")
+	passes := max(3, min(6, 31_000/bc.work()))
+	times := values(c.bench(nil, c.made(s.name+".test"), bc, max(1, 5_000/bc.work()), "-test.count", fmt.Sprint(passes)), "sec/op")
 	fail.If(len(times) != passes, "%v: the benchmark printed %d results, want %d", bc, len(times), passes)
 	s.samples[bc] = append(s.samples[bc], slices.Min(times)*1e9/float64(bc.set.Count))
 }

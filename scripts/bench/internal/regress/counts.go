@@ -25,6 +25,8 @@ type counts map[string]float64
 
 const (
 	allocations  = "allocations"
+	pageFaults   = "page faults"       // those without a read from a disk
+	mappings     = "mappings"          // calls that map memory, or change a mapping
 	ringRequests = "io_uring requests" // those that io_uring_enter submitted
 	diskRequests = "disk requests"     // of a cold run, to the disk that the command disk emulates
 )
@@ -34,6 +36,8 @@ func most(kind string, old float64) (now float64, of string) {
 	switch kind {
 	case allocations:
 		return old + 30, "a run"
+	case pageFaults, mappings:
+		return 1.05*old + 0.25, "a file" // the runtime adds some, but not one for each file
 	case diskRequests:
 		// Two images of the same files, and two runs over one, differ: 0.026 to 0.039 on a busy machine. In the order of the
 		// listing it is more than 1.
@@ -47,9 +51,10 @@ var kindOf = map[string]string{
 	"openat": "openat", "openat2": "openat", "close": "close", "getdents64": "getdents64", "io_uring_enter": "io_uring_enter",
 	"read": "read", "pread64": "read", "preadv2": "read",
 	"fstat": "stat", "newfstatat": "stat", "fstatat64": "stat", "statx": "stat", "fstatfs": "fstatfs",
+	"mmap": mappings, "mmap2": mappings, "munmap": mappings, "mremap": mappings, "madvise": mappings,
 }
 
-var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat"}
+var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat", "flat_64x16KiB/whole", "flat_4x16MiB/whole"}
 
 // count returns the counts of those of the cases that are counted. Only the working tree's have requests to a disk.
 func (c clone) count(src source, cases []benchCase) map[string]counts {
@@ -66,7 +71,7 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	}
 	all := map[string]counts{}
 	for _, bc := range cases {
-		all[bc.String()] = counts{allocations: c.allocations(binary, bc)}
+		all[bc.String()] = c.inProcess(binary, bc)
 		if noTrace == nil {
 			maps.Copy(all[bc.String()], agreed(func() counts { return c.calls(binary, bc) }))
 		}
@@ -92,17 +97,21 @@ func agreed(count func() counts) counts {
 	return n
 }
 
-// counted has one worker, since it matters which one gets a file, and no garbage collector, which frees what a run keeps.
-var counted = []string{"env", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
+// counted has one worker, since it matters which one gets a file, no garbage collector, which frees what a run keeps, and no huge pages.
+var counted = []string{"env", "FILEPROC_BENCH_SMALL_PAGES=1", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
 
-// allocations returns those of a run. The least of some processes counts: the runtime's own come and go.
-func (c clone) allocations(binary string, bc benchCase) float64 {
-	var all []float64
+// inProcess returns what a process counts of itself. The least of some processes counts: the runtime's own come and go.
+func (c clone) inProcess(binary string, bc benchCase) counts {
+	least := counts{allocations: math.Inf(1), pageFaults: math.Inf(1)}
 	for range 3 {
-		all = append(all, values(c.bench(counted, binary, bc, 20), "allocs/op")...)
+		text := c.bench(counted, binary, bc, 20)
+		for kind, unit := range map[string]string{allocations: "allocs/op", pageFaults: "faults/file"} {
+			v := values(text, unit)
+			fail.If(len(v) != 1, "%v: the benchmark printed %s %d times, want 1", bc, unit, len(v))
+			least[kind] = min(least[kind], math.Round(v[0]*1e4)/1e4)
+		}
 	}
-	fail.If(len(all) != 3, "%v: the benchmark printed the allocations %d times, want 3", bc, len(all))
-	return slices.Min(all)
+	return least
 }
 
 func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
@@ -113,13 +122,17 @@ func (c clone) calls(binary string, bc benchCase) counts {
 	defer os.Remove(file)
 	// A question mark each, since an architecture may lack some of them.
 	under := append(counted, "strace", "-f", "-o", file, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
-	passes := max(1, 15_000/bc.set.Count)
+	passes := max(1, 16_000/bc.work(), 40/bc.set.Count)
 	c.bench(under, binary, bc, 1)
 	short := readTrace(file)
 	c.bench(under, binary, bc, 1+passes)
 	perFile := counts{}
 	for kind, n := range readTrace(file) {
-		perFile[kind] = math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*1e6) / 1e6
+		parts := 1e6 // of one call, to which the count is rounded
+		if kind == mappings {
+			parts = 20 // no two processes have the same ones of the runtime
+		}
+		perFile[kind] = max(0, math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*parts)/parts)
 	}
 	return perFile
 }
@@ -155,7 +168,7 @@ func readTrace(file string) map[string]int {
 func (c clone) countRequests(cases []benchCase, all map[string]counts) {
 	fail.If(os.Getuid() != 0, "only root can mount a disk")
 	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")
-	cases = slices.DeleteFunc(cases, func(bc benchCase) bool { return bc.mode != "whole" }) // the others have the same files
+	cases = slices.DeleteFunc(cases, func(bc benchCase) bool { return bc.mode != "whole" || bc.set.Size > 0 }) // the others have the same files, or large ones
 	for _, bc := range cases {
 		image := c.made(bc.set.Name() + ".img")
 		c.output(c.data(), c.made("disk"), "image", "-fs", "ext4", "-from", bc.set.Name(), "-o", image)

@@ -59,6 +59,9 @@ func (c clone) plant(src source, code, declarations string) source {
 	before, after, ok := strings.Cut(string(fail.Must(os.ReadFile(filepath.Join(src.dir, plantedFile)))), visit)
 	head, body, ok2 := strings.Cut(after, "{\n")
 	fail.If(!ok || !ok2, "%s has no %s…) to plant a slowdown in", plantedFile, visit)
+	if strings.Contains(code, "syscall.") {
+		before = strings.Replace(before, "import (\n", "import (\n\t\"syscall\"\n", 1)
+	}
 	src.planted = c.made("planted.go")
 	fail.On(os.WriteFile(src.planted, []byte(before+declarations+visit+head+"{\n"+code+body), 0o644))
 	return src

@@ -36,8 +36,7 @@ type entry struct {
 	Machine    string             `json:"machine"`
 	Platform   string             `json:"platform"`
 	Filesystem string             `json:"filesystem"`
-	IOUring    bool               `json:"io_uring"`   // whether it is allowed
-	HugePages  bool               `json:"huge_pages"` // the same
+	IOUring    bool               `json:"io_uring"` // whether it is allowed
 	Counts     map[string]counts  `json:"counts"`
 	NS         map[string]float64 `json:"ns_a_file"` // medians, which are compared with nothing
 }
@@ -46,15 +45,14 @@ type entry struct {
 func (c clone) entry(with tags) entry {
 	// A ring is refused before its arguments are read, or not at all: containers often forbid it.
 	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
-	huge, _ := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	commit, _ := c.revision()
 	return entry{schema, time.Now().UTC().Format(time.RFC3339), commit, with, host.Machine(c.data()), runtime.GOOS + "/" + runtime.GOARCH,
-		host.FileSystem(c.data()), errno == unix.EFAULT, len(huge) > 0 && !bytes.Contains(huge, []byte("[never]")), nil, map[string]float64{}}
+		host.FileSystem(c.data()), errno == unix.EFAULT, nil, map[string]float64{}}
 }
 
 // sameCalls reports whether the same code makes the same system calls on both: processor and cores do not matter.
 func (e entry) sameCalls(o entry) bool {
-	return e.Platform == o.Platform && e.Filesystem == o.Filesystem && e.IOUring == o.IOUring && e.HugePages == o.HugePages
+	return e.Platform == o.Platform && e.Filesystem == o.Filesystem && e.IOUring == o.IOUring
 }
 
 func (e entry) String() string { return fmt.Sprintf("%.12s of %s (%s)", e.Commit, e.Time, e.Machine) }

@@ -84,14 +84,17 @@ type benchCase struct {
 
 const (
 	layouts  = "flat,nested1,nested3"
-	allSizes = "1k,5k,100k,1m"
-	allModes = "frontmatter,whole,stat,names"
-	madeHere = 5_000 // is the size up to which a missing set is made without asking: it takes a second
-	minRuns  = 5     // is the least with which the test can find a difference significant and still says more than a coin
+	allSizes = "1k,5k,100k,1m," + fewOrLarge
+	// Few files, for what a run costs, and larger ones. They are in one directory, and read whole.
+	fewOrLarge = "1,10,100,64x16KiB,4x16MiB"
+	allModes   = "frontmatter,whole,stat,names"
+	madeHere   = 5_000 // is the size up to which a missing set is made without asking: it takes a second
+	minRuns    = 5     // is the least with which the test can find a difference significant and still says more than a coin
 )
 
+func has(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
+
 func newCase(name, mode string) benchCase {
-	has := func(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
 	layout, size, _ := strings.Cut(name, "_")
 	fail.If(!has(layouts, layout) || !has(allSizes, size),
 		"unknown case %q: want one of %s, then _, then one of %s", name, layouts, allSizes)
@@ -99,6 +102,9 @@ func newCase(name, mode string) benchCase {
 	const seed = 1
 	return benchCase{fail.Must(tickets.ParseSet(layout, size, seed)), layout, size, mode}
 }
+
+// work returns how many small files take about as long as a run.
+func (bc benchCase) work() int { return (bc.set.Count + 5) * (1 + bc.set.Size>>13) }
 
 func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
 
@@ -125,7 +131,7 @@ type selection struct {
 }
 
 func (s *selection) flags(f *flag.FlagSet) {
-	f.StringVar(&s.sizes, "sizes", "", "`sizes` of the sets: 1k,5k,100k,1m (default: 1k and 5k, and the larger ones that exist)")
+	f.StringVar(&s.sizes, "sizes", "", "`sizes` of the sets: some of "+allSizes+" (default: all, but 100k and 1m only if they exist)")
 	f.StringVar(&s.modes, "modes", allModes, "`modes`: what is read of each file")
 	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
 }
@@ -136,7 +142,9 @@ func (s *selection) cases(c clone) (cases []benchCase) {
 	for size := range strings.SplitSeq(cmp.Or(s.sizes, allSizes), ",") {
 		for _, layout := range []string{"flat_", "nested1_"} {
 			for mode := range strings.SplitSeq(s.modes, ",") {
-				if bc := newCase(layout+size, mode); s.sizes != "" || !bc.missing(c) {
+				bc := newCase(layout+size, mode)
+				only := has(fewOrLarge, size) && bc.pattern() != newCase("flat_"+size, "whole").pattern()
+				if !only && (s.sizes != "" || !bc.missing(c)) {
 					cases = append(cases, bc)
 				}
 			}

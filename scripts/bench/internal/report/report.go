@@ -60,6 +60,7 @@ var measurements = func() (list []measurement) {
 		}
 	}
 	add("peers", large, "", "floor -case peers -passes 1")
+	add("sizes", []string{"flat_4kx16KiB", "flat_16x16MiB"}, "", "floor -case peers -passes 1")
 	add("programs", large, "", "floor -case programs -passes 1")
 	for _, set := range all {
 		add("floor", []string{set}, "", "floor -case whole", "floor -case prefix", "floor -case stat")
@@ -102,6 +103,8 @@ const benchmarks, performance, cachePage = "docs/dev/benchmarks.md", "docs/dev/p
 var blocks = []block{
 	{"peers", benchmarks, "peers", table, "docs/img/peers.svg", peerBars},
 	{"readme", "README.md", "peers", readme, "", nil},
+	{"sizes", benchmarks, "sizes", table, "", nil},
+	{"readme-sizes", "README.md", "sizes", readme, "", nil},
 	{"programs", benchmarks, "programs", table, "", nil},
 	{"floor", benchmarks, "floor", table, "", nil},
 	{"backends", benchmarks, "backends", table, "", nil},
@@ -156,7 +159,7 @@ func (r *runner) run(ctx context.Context, pattern *regexp.Regexp) error {
 		}
 	}
 	for _, b := range blocks {
-		if r.load(b.from) != nil {
+		if r.load(cmp.Or(b.from, "floor")) != nil {
 			try("writing "+b.name, func() { r.draw(b) })
 		}
 	}

@@ -187,7 +187,7 @@ eval set=\${$#}; printf 'set: %s\nside: a: ours\nBenchmarkAny 1 7 ns/op\n' ${set
 func TestRun(t *testing.T) {
 	r, page := planted(t, "")
 	err := r.run(t.Context(), regexp.MustCompile(""))
-	assert.EqualError(t, err, "programs flat_1 floor -case programs, writing targets: left as it was, for the reasons above")
+	assert.EqualError(t, err, "programs flat_1 floor -case programs: left as it was, for the reasons above")
 	assert.Equal(t, 3, err.(commands.Status).ExitCode())
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 	plant(t, r, "benchunix", "printf 'set: s\nside: b: ours\nBenchmarkAny 1 8 ns/op\n'")
 	plant(t, r, "benchgeneric", "echo BenchmarkAny")
 	err = r.run(t.Context(), regexp.MustCompile("flat_2|generic"))
-	assert.EqualError(t, err, "backends flat_1 generic floor -case whole, writing targets: left as it was, for the reasons above")
+	assert.EqualError(t, err, "backends flat_1 generic floor -case whole: left as it was, for the reasons above")
 	after, err := os.ReadFile(r.file(measurements[1]))
 	require.NoError(t, err)
 	assert.Equal(t, before, after)

@@ -118,8 +118,11 @@ func readme(_ *runner, r record.Results) string {
 				return fmt.Sprintf("%.1f", ratio.Median)
 			}
 		}
-		layout, _, _ := strings.Cut(set, "_")
-		columns = append(columns, column{Head: "`" + layout + "`: wall", Cell: times(record.Wall)}, column{Head: "processor", Cell: times(record.CPU)})
+		head, count, _ := strings.Cut(set, "_")
+		if _, size, sized := strings.Cut(count, "x"); sized {
+			head = size
+		}
+		columns = append(columns, column{Head: "`" + head + "`: wall", Cell: times(record.Wall)}, column{Head: "processor", Cell: times(record.CPU)})
 	}
 	return record.Table(r.Sides()[1:], columns...)
 }
