@@ -785,6 +785,9 @@ func TestNoGrowth(t *testing.T) {
 	memory(300)
 	before := memory(rounds * 3)
 	after := memory(rounds * 3)
+	for i := 0; i < 1000 && after >= before+512<<10; i++ { // a save may run at the moment
+		after = memory(0)
+	}
 	t.Logf("%d KiB after %d saves, %d after %d", before>>10, 300+rounds*3, after>>10, saves)
 	require.Less(t, after, before+512<<10, "beyond what differs between two moments")
 }
