@@ -41,39 +41,20 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	there := s.r.gone.existence()
 	var rels []string
 	for _, name := range names {
-		rel := strings.TrimSuffix(name, "/")
-		if rel != "." && !isBelow(rel) {
-			return nil, fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
-		}
-		if decides(&s.opts, rel) && !s.rules.names[rel] {
-			rel = path.Dir(rel)
-		}
-		if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] { // it decides for all of root
-			rel = "."
+		rel, err := s.placeOf(name)
+		if err != nil {
+			return nil, err
 		}
 		// An event in a directory may give the path through a link that has led there.
-		if sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel); !sc.all {
+		if sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel); sc.all {
+			rels = nil
+		} else {
 			rels = append(rels, rel)
 		}
 	}
-	if sc.all {
-		rels = nil
-	}
 	for i, it := range there.lstatAll(rels, len(s.r.workers)) {
-		rel, info, err := rels[i], it.info, it.err
-		s.linked = s.linked || err == nil && fsinfo.Names(info) > 1
-		switch {
-		case err == nil && info.IsDir():
-			sc.trees[rel] = true
-		case err == nil && there.isFile(info.Mode()):
-			sc.files[rel] = true
-		case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-			sc.missing[rel] = true
-		case errors.Is(err, fs.ErrPermission):
-			sc.files[rel] = true // the run yields the failure
-		default:
-			sc.all = true // it may be a directory
-		}
+		s.linked = s.linked || it.err == nil && fsinfo.Names(it.info) > 1
+		sc.put(rels[i], it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
 	}
 	// A file may have been written by another of its names, even by a name that is missing by now.
 	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
@@ -86,13 +67,39 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		maps.DeleteFunc(of, func(rel string, _ bool) bool { return isIn(sc.trees, path.Dir(rel)) })
 	}
 	if sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem; sc.lists { // fileproc does not combine these with Files
-		for _, of := range []map[string]bool{sc.files, sc.trees} {
-			for rel := range of {
-				sc.addAbove(rel)
-			}
-		}
+		sc.addAbove()
 	}
 	return sc, nil
+}
+
+// placeOf returns the path of what a run must look at because of name: of a directory, or
+// root's, if the file of that name decides what is selected there.
+func (s *Session[T]) placeOf(name string) (string, error) {
+	rel := strings.TrimSuffix(name, "/")
+	if rel != "." && !isBelow(rel) {
+		return "", fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
+	}
+	if decides(&s.opts, rel) && !s.rules.names[rel] {
+		rel = path.Dir(rel)
+	}
+	if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] {
+		rel = "."
+	}
+	return rel, nil
+}
+
+// put adds rel, whose look-up has found a directory, a file, something else, or err.
+func (sc *scope) put(rel string, isDir, isFile bool, err error) {
+	switch {
+	case isDir:
+		sc.trees[rel] = true
+	case isFile, errors.Is(err, fs.ErrPermission): // the run yields the failure
+		sc.files[rel] = true
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		sc.missing[rel] = true
+	default:
+		sc.all = true // it may be a directory
+	}
 }
 
 // decides reports whether a file of the name of rel decides what is selected in its directory.
@@ -101,12 +108,15 @@ func decides(o *fileproc.Options, rel string) bool {
 	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(o.SkipMarked, name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
 }
 
-func (sc *scope) addAbove(rel string) {
-	for rel != "." {
-		if rel = path.Dir(rel); sc.above[rel] {
-			return
+// addAbove fills above.
+func (sc *scope) addAbove() {
+	for _, of := range []map[string]bool{sc.files, sc.trees} {
+		for rel := range of {
+			for rel != "." && !sc.above[path.Dir(rel)] {
+				rel = path.Dir(rel)
+				sc.above[rel] = true
+			}
 		}
-		sc.above[rel] = true
 	}
 }
 

@@ -266,16 +266,8 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		}
 		res := Result[T]{Rel: it.rel, Value: it.value}
 		if err == nil {
-			_, wasDeleted := s.gone[it.rel]
-			isNew := s.met(it.rel, it.name)
-			_, failed := s.failures[failureKey{rel: it.rel}]
-			switch {
-			case it.silent:
+			if res.Kind = s.kindOf(it); it.silent {
 				continue
-			case !isNew && (failed || it.called) || it.called && it.isKnown && !wasDeleted:
-				res.Kind = Changed
-			case it.called || s.full && isNew || wasDeleted:
-				res.Kind = New
 			}
 		}
 		if !yield(res, err) {
@@ -286,6 +278,20 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	s.merge(sc)
 	r.giveReport()
 	return completed && ctx.Err() == nil && !r.stopped.Load()
+}
+
+// kindOf returns what has become of the file of it, and notes that the run has met the file.
+func (s *Session[T]) kindOf(it item[T]) (kind Kind) {
+	_, wasDeleted := s.gone[it.rel]
+	isNew := s.met(it.rel, it.name)
+	_, failed := s.failures[failureKey{rel: it.rel}]
+	switch {
+	case !isNew && (failed || it.called) || it.called && it.isKnown && !wasDeleted:
+		return Changed
+	case it.called || s.full && isNew || wasDeleted:
+		return New
+	}
+	return kind
 }
 
 // merge takes in what the workers have found out, now that none of them runs.
@@ -425,14 +431,10 @@ func relOf(root, name string, isFS bool) string {
 	return filepath.ToSlash(rel)
 }
 
-// yieldDeleted yields the files that the run should have met and has not met.
-func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
-	r := s.r
-	if s.failures[failureKey{rel: "."}].run == s.runs { // nothing is known without root
-		return
-	}
-	there := r.gone.existence()
-	unlisted := map[string]bool{} // true for directories: below a file that could not be read there is nothing
+// unlisted returns what could not be listed or read in the run. The value is true for a
+// directory; below a file there is nothing. It forgets failures of earlier runs.
+func (s *Session[T]) unlisted(sc *scope, there *existence) map[string]bool {
+	unlisted := map[string]bool{}
 	for key, f := range s.failures {
 		switch {
 		case f.run == s.runs && key.rule == "":
@@ -441,6 +443,17 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 			delete(s.failures, key)
 		}
 	}
+	return unlisted
+}
+
+// yieldDeleted yields the files that the run should have met and has not met.
+func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Result[T], error) bool) {
+	r := s.r
+	if s.failures[failureKey{rel: "."}].run == s.runs { // nothing is known without root
+		return
+	}
+	there := r.gone.existence()
+	unlisted := s.unlisted(sc, there)
 	var all []string
 	if sc.all && !s.full {
 		r.gone.tell = func(rel string) { all = append(all, rel) }
@@ -481,7 +494,13 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 			return
 		}
 	}
-	forget := func(rel string) { // for a missing file, also one without a result
+	s.forgetMissing(sc, there)
+}
+
+// forgetMissing forgets the files that are no longer there, also those without a result.
+func (s *Session[T]) forgetMissing(sc *scope, there *existence) {
+	r := s.r
+	forget := func(rel string) {
 		delete(s.unsettled, rel)
 		if r.recent[rel].isUnsettled() {
 			delete(r.recent, rel)
