@@ -152,7 +152,7 @@ func lostByJSON(t reflect.Type, seen map[reflect.Type]bool) string {
 	}
 	seen[t] = true
 	for _, m := range marshalers {
-		if t.Implements(m) || reflect.PointerTo(t).Implements(m) {
+		if reflect.PointerTo(t).Implements(m) {
 			return ""
 		}
 	}

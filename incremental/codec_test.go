@@ -65,6 +65,8 @@ type textOfValue struct{ hidden int }
 
 func (textOfValue) MarshalJSON() ([]byte, error) { return nil, nil }
 
+type Exported struct{ B int }
+
 // TestWhatJSONLoses: codecOf finds a field that JSON leaves out wherever it is, unless its type has methods of its own.
 func TestWhatJSONLoses(t *testing.T) {
 	t.Parallel()
@@ -83,6 +85,9 @@ func TestWhatJSONLoses(t *testing.T) {
 	for _, kept := range []reflect.Type{reflect.TypeFor[textOfPointer](), reflect.TypeFor[textOfValue](), reflect.TypeFor[*textOfPointer](), reflect.TypeFor[json.Number](),
 		reflect.TypeFor[struct{ A, B struct{ C int } }](), reflect.TypeFor[struct {
 			A int `json:",omitempty"`
+		}](), reflect.TypeFor[struct {
+			A        int `json:"Exported"`
+			Exported     // whose fields JSON takes, not its name
 		}]()} {
 		require.Empty(t, lostByJSON(kept, map[reflect.Type]bool{}), kept)
 	}
@@ -143,8 +148,10 @@ func TestJSONReplaces(t *testing.T) {
 	require.Equal(t, errNotUTF8, err)
 	_, err = JSON[lossy]().Append(nil, "\ufffd")
 	require.NoError(t, err)
-	_, err = JSON[odd]().Append(nil, 1)
-	require.Equal(t, errNotUTF8, err)
+	for n := range odd(2) { // none of them can be decoded
+		_, err = JSON[odd]().Append(nil, n)
+		require.Equal(t, errNotUTF8, err)
+	}
 	_, err = JSON[chan int]().Append(nil, nil)
 	require.ErrorContains(t, err, "unsupported")
 }

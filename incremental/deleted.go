@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental/internal/cachefile"
@@ -76,7 +77,7 @@ type given map[string]bool
 // files yields the paths from Options.Files, except those that the cache file knows and
 // that do not exist: they count as deleted, not as failures.
 func (d *deletions) files(yield func(string) bool) {
-	var known map[string]bool // the directories of files in the cache file, made when a directory is missing
+	known := sync.OnceValue(func() map[string]bool { return dirsOf(d.store.Dirs()) }) // the directories of files in the cache file
 	dirs := d.existence()
 	for name := range d.opts.Files {
 		rel, isDir := strings.CutSuffix(strings.TrimSuffix(name, "."), "/")
@@ -92,10 +93,7 @@ func (d *deletions) files(yield func(string) bool) {
 			if isThere = dirs.hasDir(rel) != no; isThere {
 				break
 			}
-			if known == nil {
-				known = dirsOf(d.store.Dirs())
-			}
-			isThere = !known[rel]
+			isThere = !known()[rel]
 		default:
 			if _, _, ok := d.store.Lookup(rel); ok {
 				isThere = dirs.hasFile(rel) != no
@@ -118,7 +116,7 @@ func dirsOf(paths iter.Seq[string]) map[string]bool {
 	all := map[string]bool{}
 	for dir := range paths {
 		rel := strings.TrimSuffix(dir, "/")
-		for isShallow(dir) && isBelow(dir+"x") && isBelow(rel) && !all[rel] {
+		for isShallow(dir) && isBelow(rel) && !all[rel] {
 			all[rel] = true
 			rel = path.Dir(rel)
 		}
@@ -195,7 +193,6 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 		MaxDepth: o.MaxDepth, Suffixes: o.Suffixes, Include: o.Include, Exclude: o.Exclude, IgnoreCase: o.IgnoreCase, SkipHidden: o.SkipHidden,
 		SelectDir: o.SelectDir, SkipMarked: o.SkipMarked, Shard: o.Shard, Shards: o.Shards,
 		FS: tree, ReadSize: fileproc.NoRead, Ordered: true, Workers: o.Workers,
-		OnError: func(error) error { return nil }, // a tree in memory has no failures
 	}
 	if o.GitIgnore {
 		opts.GitIgnore = true
@@ -211,7 +208,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 			dirs.addReal(tree, []string{name}, ignoreSuffix)
 		}
 	}
-	// An error is that of ctx: the options are those of the run, which were valid.
+	// An error is that of ctx, or is about git's files, which the run itself has reported: the options are those of the run, which were valid.
 	all, _ := fileproc.Process(ctx, ".", opts, func(f *fileproc.File) (string, error) { return f.Rel(), nil })
 	return slices.DeleteFunc(all, func(rel string) bool { _, ok := paths[rel]; return !ok })
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -65,6 +66,10 @@ func TestNarrowRun(t *testing.T) {
 	p := newProject(t)
 	p.opts.FS, p.root = files, "."
 	p.run()
+	files.lookups.Store(0)
+	_, err := p.try(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, files.lookups.Load(), "nothing is missing")
 	delete(files.MapFS, "b.txt")
 	exclude := fileproc.Options{Exclude: []string{"**/e"}}
 	for name, o := range map[string]fileproc.Options{
@@ -79,11 +84,29 @@ func TestNarrowRun(t *testing.T) {
 	}
 	p.opts = exclude
 	p.opts.FS = files
-	_, err := p.try(t.Context())
+	_, err = p.try(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"b.txt"}, p.gone)
 	// For each part of the candidates, root is looked up; and b.txt once.
 	require.EqualValues(t, (202-1+incremental.JudgedAtOnce-1)/incremental.JudgedAtOnce+1, files.lookups.Load())
+
+	// An ignore file with a path is looked for once, and each directory is looked up once.
+	for rel := range files.MapFS {
+		if path.Dir(rel) == "d00/e/.h" {
+			delete(files.MapFS, rel)
+		}
+	}
+	files.MapFS["d00/e/.h/x"] = &fstest.MapFile{}
+	files.lookups.Store(0)
+	_, err = incremental.Process(t.Context(), p.root, p.inc, fileproc.Options{FS: files, Include: []string{"d00/**"}, IgnoreFiles: []string{"conf/ignore"}}, result)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, files.lookups.Load(), "the run itself looks for conf/ignore")
+	files.lookups.Store(0)
+	p.opts = fileproc.Options{FS: files, Include: []string{"d00/e/.h/f*"}, IgnoreFiles: []string{"conf/ignore"}}
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, p.gone, 10)
+	require.EqualValues(t, 1+4*2+2*3+10, files.lookups.Load(), "root and conf/ignore for each part of the candidates; three directories in two parts, ten files")
 
 	// A new snapshot leaves out what is gone.
 	p.opts = fileproc.Options{FS: files}
@@ -114,6 +137,26 @@ func TestCancelWhileDeleted(t *testing.T) {
 	p.run()
 	require.Len(t, p.gone, 19)
 	require.NotContains(t, p.gone, told[0])
+
+	files := &countedFS{MapFS: fstest.MapFS{}}
+	for i := range 3 * incremental.JudgedAtOnce {
+		files.MapFS[fmt.Sprint("d", i, "/f")] = &fstest.MapFile{}
+	}
+	p.opts.FS, p.root = files, "."
+	p.run()
+	clear(files.MapFS)
+	files.MapFS["a"] = &fstest.MapFile{}
+	ctx, cancel = context.WithCancel(t.Context())
+	lookups := int32(0)
+	inc.Deleted = func(rel string) {
+		cancel()
+		lookups = files.lookups.Load()
+	}
+	p.opts.IgnoreFiles = []string{".ignore"} // which is looked for in each directory
+	_, err = incremental.Process(ctx, p.root, inc, p.opts, result)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotZero(t, lookups)
+	require.Equal(t, lookups, files.lookups.Load(), "after the cancel nothing is looked up")
 }
 
 // TestNothingIsDeletedAfterACancel, although the run had processed all files before it saw the cancel.
@@ -256,20 +299,20 @@ func TestGoneGitIgnore(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	require.True(t, testtree.Make(t, home, ".config/git/ignore=*.u\n"))
 	for _, withFS := range []bool{false, true} {
-		p := newProject(t, "a.log=1", "a.u=1", "a.x=1", "d/a.log=1", "d/k.log=1", "d/a=1", "sub/.git=gitdir: x\n", "sub/a.log=1", "sub/a.o=1", "z/.git/a=1")
+		p := newProject(t, "a.log=1", "a.u=1", "a.x=1", "d/a.log=1", "d/k.log=1", "d/a=1", "sub/a.log=1", "sub/a.o=1", "sub2/a.log=1", "z/.git/a=1")
 		root := p.root
 		require.True(t, testtree.Make(t, filepath.Dir(root), ".git=gitdir: x\n", ".gitignore=*.x\n"))
-		want := []string{"d/a", "d/k.log", "sub/a.log"}
+		want := []string{"d/a", "d/k.log", "sub/a.log", "sub2/a.log"}
 		if withFS { // where the user's file does not apply
 			p.opts.FS, p.root = os.DirFS(filepath.Dir(root)), filepath.Base(root)
 			want = append([]string{"a.u"}, want...)
 		}
 		p.run()
-		for _, rel := range []string{"a.log", "a.u", "a.x", "d/a.log", "d/k.log", "d/a", "sub/a.log", "sub/a.o", "z"} {
+		for _, rel := range []string{"a.log", "a.u", "a.x", "d/a.log", "d/k.log", "d/a", "sub/a.log", "sub/a.o", "sub2/a.log", "z"} {
 			require.NoError(t, os.RemoveAll(filepath.Join(root, rel)))
 		}
 		p.opts.GitIgnore = true
-		require.True(t, testtree.Make(t, root, ".gitignore=*.log\n!k.log\n", "sub/.gitignore=*.o\n"))
+		require.True(t, testtree.Make(t, root, ".gitignore=*.log\n!k.log\n", "sub/.gitignore=*.o\n", "sub/.git=gitdir: x\n", "sub2/.git/HEAD=x", "sub2/.git/objects/", "sub2/.git/refs/"))
 		p.run()
 		require.Equal(t, want, p.gone)
 	}
@@ -649,6 +692,7 @@ func TestGoneWithIgnoreFilesElsewhere(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "a=1", "b=2", "c=3", "d=4")
 	p.run()
+	_ = os.WriteFile(filepath.Join(filepath.Dir(p.root), "none\xff"), []byte("*"), 0o644) // is no such file, though inside root this name stands for one
 	for name, rel := range map[string]string{filepath.Join(filepath.Dir(p.root), "none"): "a", "../none": "b", "conf/none": "c"} {
 		p.opts.IgnoreFiles = []string{name}
 		require.NoError(t, os.Remove(p.path(rel)))
@@ -702,4 +746,6 @@ func TestRunOverNamesKeepsWhatLinksAre(t *testing.T) {
 	opts.Symlinks, opts.SymlinksOutside = fileproc.SymlinksSkip, false
 	run("b", "link/")
 	require.Empty(t, gone, "it is there")
+	l.open()
+	require.Equal(t, []string{"b=two unchanged", "link/a deleted"}, l.run("link/a"), "for a session that does not follow links, it is not")
 }

@@ -76,7 +76,7 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 	switch {
 	case err == nil && should(info.Mode()):
 		return yes
-	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || e.fsys == nil && follows && e.isLoop(rel):
+	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || e.fsys == nil && e.isLoop(rel):
 		return no
 	}
 	return unknown
@@ -84,15 +84,12 @@ func (e *existence) has(rel string, follows bool, should func(fs.FileMode) bool)
 
 // isBehindLink reports whether a link has taken the place of a directory above rel.
 func (e *existence) isBehindLink(rel string) bool {
-	dir := path.Dir(rel)
-	if e.hasDir(dir) != no {
-		return false
+	for dir := path.Dir(rel); e.hasDir(dir) == no; dir = path.Dir(dir) {
+		if info, err := e.stat(dir, false); err == nil && info.Mode().Type() == fs.ModeSymlink {
+			return true
+		}
 	}
-	for e.hasDir(path.Dir(dir)) == no {
-		dir = path.Dir(dir)
-	}
-	info, err := e.stat(dir, false)
-	return err == nil && info.Mode().Type() == fs.ModeSymlink
+	return false
 }
 
 // isLoop reports whether rel is a link that leads to itself.
@@ -142,8 +139,9 @@ func (e *existence) inSteps(do func(*os.Root) error) error {
 	return do(root)
 }
 
-// An lstat is what os.Lstat returns.
+// An lstat is what os.Lstat returns for rel.
 type lstat struct {
+	rel  string
 	info fs.FileInfo
 	err  error
 }
@@ -151,19 +149,21 @@ type lstat struct {
 // lstatAll calls lstat for each of rels, in parallel: a change to another branch of a repository changes thousands of files.
 func (e *existence) lstatAll(rels []string, workers int) []lstat {
 	all := make([]lstat, len(rels))
-	look := func(from, to int) {
-		for i := from; i < to; i++ {
-			all[i].info, all[i].err = e.stat(rels[i], false)
+	for i, rel := range rels {
+		all[i].rel = rel
+	}
+	look := func(part []lstat) {
+		for i := range part {
+			part[i].info, part[i].err = e.stat(part[i].rel, false)
 		}
 	}
 	if e.fsys != nil { // an fs.FS may serve only one caller at a time, and may panic
-		look(0, len(rels))
+		look(all)
 		return all
 	}
 	var wg sync.WaitGroup
-	size := len(rels)/workers + 1
-	for from := 0; from < len(rels); from += size {
-		wg.Go(func() { look(from, min(from+size, len(rels))) })
+	for part := range slices.Chunk(all, len(all)/workers+1) {
+		wg.Go(func() { look(part) })
 	}
 	wg.Wait()
 	return all
@@ -185,27 +185,21 @@ func (e *existence) read(rel string) ([]byte, error) {
 // with suffix at the end of their names. It does not look into a directory that a link
 // has replaced.
 func (e *existence) addReal(t tree, names []string, suffix string) {
-	if len(names) == 0 {
-		return
-	}
 	for _, dir := range slices.Collect(maps.Keys(t)) {
-		if e.hasDir(dir) != yes {
-			continue
-		}
 		for _, name := range names {
-			if dir != "." && strings.Contains(name, "/") {
+			if dir != "." && strings.Contains(name, "/") || e.hasDir(dir) != yes {
 				continue
 			}
 			rel := path.Join(dir, name)
 			info, err := e.stat(rel, false)
-			if err == nil && name == dotGit { // mostly a directory: t only shows that it exists
+			switch {
+			case err != nil:
+			case name == dotGit: // mostly a directory: t only shows that it exists
 				t.add(rel, "")
+			case e.isFile(info.Mode()):
+				text, _ := e.read(rel) // a file that cannot be read ignores nothing, and marks its directory
+				t.add(rel+suffix, string(text))
 			}
-			if err != nil || name == dotGit || !e.isFile(info.Mode()) {
-				continue
-			}
-			text, _ := e.read(rel) // a file that cannot be read ignores nothing, and marks its directory
-			t.add(rel+suffix, string(text))
 		}
 	}
 }

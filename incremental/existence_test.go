@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -159,4 +160,83 @@ func TestRootThatIsNoDirectory(t *testing.T) {
 	require.Equal(t, unknown, d.existence().hasFile("a"))
 	d.root = filepath.Dir(file)
 	require.Equal(t, no, d.existence().hasFile("a"))
+}
+
+// TestGivenAsNoFile: fileproc gets a given path that is not below root, or is below too many directories, even if the cache file has it.
+func TestGivenAsNoFile(t *testing.T) {
+	t.Parallel()
+	s, err := cachefile.Load(filepath.Join(t.TempDir(), "cache"), [32]byte{}, 1)
+	require.NoError(t, err)
+	deep := strings.Repeat("d/", maxLevels) + "d"
+	for _, rel := range []string{"../x", "../y/z", deep + "/f", "gone", "gone.d/x"} {
+		s.Add(0, cachefile.Record{Path: rel})
+	}
+	require.NoError(t, s.Save(t.Context(), nil))
+	s, err = cachefile.Load(s.Path, [32]byte{}, 1)
+	require.NoError(t, err)
+	given := []string{"../x", "../y/", deep + "/f", "gone", "gone.d/"}
+	d := deletions{root: "root", store: s, opts: &fileproc.Options{FS: fstest.MapFS{"root/a": {}}, Files: slices.Values(given)}, given: map[string]bool{}}
+	require.Equal(t, []string{"../x", "../y/", deep + "/f"}, slices.Collect(d.files))
+	require.Len(t, d.given, 2)
+}
+
+// A lookup is an FS whose calls of Lstat fail.
+type lookup struct {
+	fstest.MapFS
+	err error
+}
+
+func (l lookup) Lstat(string) (fs.FileInfo, error) { return nil, l.err }
+
+// TestExistenceAfterAnError: only some errors say that there is no file.
+func TestExistenceAfterAnError(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]answer{fs.ErrNotExist: no, syscall.ENOTDIR: no, syscall.EIO: unknown, fs.ErrPermission: unknown} {
+		e := existence{root: ".", fsys: lookup{err: err}, dirs: map[string]answer{".": yes}}
+		require.Equal(t, want, e.hasFile("a"), err)
+		require.Equal(t, want, e.hasDir("d"), err)
+		require.Equal(t, want, e.hasFile("d/a"), err)
+	}
+}
+
+// TestNothingStaysOpen: what is opened for a look is closed.
+func TestNothingStaysOpen(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("nothing lists the descriptors of this process: ", err)
+	}
+	opened := func() (n int) {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		require.NoError(t, err)
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); strings.HasPrefix(to, root) {
+				n++
+			}
+		}
+		return n
+	}
+	deep := strings.Repeat("d/", 3000) + "f"
+	e := existence{root: root}
+	_, err = e.stat(deep, false)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Zero(t, opened())
+
+	file := filepath.Join(root, "a")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err = fileproc.Process(t.Context(), file, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}, func(f *fileproc.File) (bool, error) {
+		s, err := f.Stat()
+		require.NoError(t, err)
+		s.ChangeTime = time.Unix(1e9, 1)
+		info, err := f.Info()
+		require.NoError(t, err)
+		before := opened()
+		(&trust{compare: CompareAuto, root: true}).of(s, f)
+		r := run[string]{loaded: info, asks: true, opts: fileproc.Options{ReadSize: fileproc.NoRead}, store: &cachefile.Store{Path: file}}
+		require.True(t, r.isCache(f))
+		require.Equal(t, before, opened())
+		return true, nil
+	})
+	require.NoError(t, err)
 }

@@ -144,4 +144,12 @@ func TestOtherFileSystemBelow(t *testing.T) {
 	require.NoError(t, os.Remove(p.path("m/b")))
 	p.calledFor()
 	require.Equal(t, []string{"m/b"}, p.gone)
+
+	p.root, p.opts.Report = p.path("m"), &report // and so it does if root is there
+	p.calledFor("c.skip")
+	p.calledFor()
+	_, err = p.try(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, report.Unchanged)
+	require.EqualValues(t, 1, report.Bytes)
 }

@@ -788,7 +788,7 @@ func TestBadOptionsChangeNothing(t *testing.T) {
 	p := newProject(t, "a=1", "b=2")
 	p.run()
 	require.NoError(t, os.Remove(p.path("b")))
-	for _, opts := range []fileproc.Options{{ReadSize: -5}, {Workers: 1 << 17}, {Workers: math.MaxInt}, {Workers: -1}} {
+	for _, opts := range []fileproc.Options{{ReadSize: -5}, {Workers: 1 << 17}, {Workers: math.MaxInt}, {Workers: -1}, {Symlinks: 7}} {
 		for _, files := range []iter.Seq[string]{nil, slices.Values([]string{"b"})} {
 			opts.Report, opts.Files = &fileproc.Report{Found: 7}, files
 			p.opts = opts
@@ -858,6 +858,14 @@ func TestMetadataOfAnFS(t *testing.T) {
 	inc.Compare = incremental.CompareAuto
 	run(0, 3)
 	run(3, 3)
+
+	opts.ReadSize = fileproc.NoRead // then a run that compares content keeps nothing
+	for _, compare := range []incremental.Compare{incremental.CompareContent, incremental.CompareMetadata} {
+		inc.Compare = compare
+		_, err := incremental.Process(t.Context(), ".", inc, opts, result)
+		require.NoError(t, err)
+		require.Zero(t, report.Unchanged)
+	}
 }
 
 // Flaky is a codec that cannot decode once in a while.

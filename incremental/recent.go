@@ -51,9 +51,9 @@ func (e *recent) isDeleted() bool { return e != nil && e.rec.Outcome == outcomeD
 
 func (e *recent) isUnsettled() bool { return e != nil && e.state == recentUnsettled }
 
-// isSame reports whether fn would get a file with the same content, size and mode as the one it got for e.
+// isSame reports whether fn would get a file with the same content and mode as the one it got for e.
 func (e *recent) isSame(id cachefile.Identity, sum *[16]byte) bool {
-	return e != nil && e.sum != nil && sum != nil && *e.sum == *sum && e.rec.ID.Mode == id.Mode && e.rec.ID.Size == id.Size
+	return e != nil && e.sum != nil && sum != nil && *e.sum == *sum && e.rec.ID.Mode == id.Mode
 }
 
 // isKnown reports whether a call of fn gave rec, the outcome that e has already, and nothing shows that the file has
@@ -66,7 +66,7 @@ func (e *recent) isKnown(rec cachefile.Record, value any) bool {
 // is still id, and the hook IsStill says that nothing has happened to it since.
 func (r *run[T]) isStill(rel string, e *recent, id cachefile.Identity) bool {
 	still := core.Hooks(&r.opts).IsStill
-	return still != nil && e.isUnsettled() && e.sum == nil && id.Content == noContent && isSameID(e.rec.ID, id) && still(rel)
+	return still != nil && e.isUnsettled() && e.sum == nil && isSameID(e.rec.ID, id) && still(rel)
 }
 
 // isSameID compares the identities that two looks gave. On Linux, the metadata of an open file has no birth time.
@@ -80,8 +80,8 @@ func isSameID(a, b cachefile.Identity) bool {
 // sumOf returns the sum of the content of f if a session will compare it: because f is too
 // new to be kept, or was so before. Otherwise it returns nil. It is called before fn, which
 // may overwrite the content.
-func (r *run[T]) sumOf(f *fileproc.File, id cachefile.Identity, keeps bool) *[16]byte {
-	if r.recent == nil || !keeps || id.Content != noContent || r.opts.ReadSize == fileproc.NoRead || f.Truncated() {
+func (r *run[T]) sumOf(f *fileproc.File, id cachefile.Identity) *[16]byte {
+	if r.recent == nil || r.opts.ReadSize == fileproc.NoRead || f.Truncated() {
 		return nil
 	}
 	if e := r.recent[f.Rel()]; r.isSettled(id) && (e == nil || e.sum == nil) {
@@ -96,10 +96,8 @@ func (r *run[T]) again(f *fileproc.File, e *recent, id cachefile.Identity, sum *
 	core.SetUnchanged(f)
 	rec := e.rec
 	rec.ID = id
-	w := &r.workers[f.Worker()]
-	w.held = e.value
+	r.workers[f.Worker()].held = e.value
 	r.keep(f, rec, sum)
-	w.held = nil
 }
 
 // remember notes rec, an outcome for f that is not kept, if there is a session.

@@ -1,6 +1,7 @@
 package incremental_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
@@ -32,8 +33,11 @@ func TestRecentBehindReadSize(t *testing.T) {
 			require.NoError(t, err)
 		}
 		open()
+		l.write("a", "abc")
+		require.Equal(t, []string{"a=abc new"}, l.run())
+		time.Sleep(time.Millisecond)
 		l.write("a", "abc1")
-		require.Equal(t, []string{"a=abc1 new"}, l.run())
+		require.Equal(t, []string{"a=abc1 changed"}, l.run())
 		time.Sleep(time.Millisecond)
 		l.write("a", "abc2")
 		require.Equal(t, []string{"a=abc2 changed"}, l.run("a"))
@@ -165,18 +169,21 @@ func TestRecentHeld(t *testing.T) {
 	incremental.NeedsTimes(t)
 	inVirtualTime(t, func(t *testing.T) {
 		l := newUnopened(t, fileproc.Options{})
-		l.inc.Codec = partly{}
+		l.inc.Codec, l.opts.Workers = partly{}, 1
 		l.open()
 		l.write("a", "unspeakable")
 		require.Equal(t, []string{"a=unspeakable new"}, l.run())
-		for range 2 {
+		for _, text := range []string{"x?", "y?"} {
 			for range 2 {
+				text += "?"
+				l.write("b", text)
+				require.Empty(t, l.run("b"))
 				require.Equal(t, []string{"a=unspeakable unchanged"}, l.run("a"))
 				require.Empty(t, l.calls)
 			}
 			l.settle()
 		}
-		require.Empty(t, l.unsettled())
+		require.NotContains(t, l.unsettled(), "a")
 		l.write("b", "1")
 		require.Equal(t, []string{"a=unspeakable unchanged", "b=1 new"}, l.run())
 		time.Sleep(time.Nanosecond)
@@ -325,6 +332,13 @@ func TestRecentFailsAfterItsReturn(t *testing.T) {
 	require.Equal(t, []string{"a fails"}, l.run("a"))
 	require.NoError(t, l.s.Save(t.Context()))
 	require.Contains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
+	l.remove("a")
+	require.Equal(t, []string{"a deleted"}, l.run("a"))
+	require.NoError(t, l.s.Save(t.Context()))
+	l.write("a", "fails at once!")
+	require.Equal(t, []string{"a fails"}, l.run("a"))
+	require.NoError(t, l.s.Save(t.Context()))
+	require.Contains(t, incremental.Kept(l.root, l.inc, l.opts), "a")
 }
 
 // TestRecentCannotBeDecoded: if the result of a young file cannot be decoded, fn is called.
@@ -363,4 +377,66 @@ func TestRecentCacheFile(t *testing.T) {
 		require.NotContains(t, l.calls, "second")
 		require.NoError(t, l.s.Save(t.Context()))
 	}
+}
+
+// TestRecentGoneInTheLoop: a file that the run has met stays unsettled, though it is gone at the end of the run.
+func TestRecentGoneInTheLoop(t *testing.T) {
+	t.Parallel()
+	incremental.NeedsTimes(t)
+	inVirtualTime(t, func(t *testing.T) {
+		l := newLive(t, fileproc.Options{})
+		l.write("a", "1")
+		require.Equal(t, []string{"a=1 new"}, l.run())
+		for r, err := range l.s.Run(t.Context(), nil) {
+			require.NoError(t, err)
+			require.Equal(t, incremental.Unchanged, r.Kind)
+			require.NoError(t, os.Remove(l.path("a")))
+		}
+		require.Contains(t, l.unsettled(), "a")
+		require.Equal(t, []string{"a deleted"}, l.run("a"))
+		require.Empty(t, l.unsettled())
+	})
+}
+
+// TestRecentFailsOtherwise: where nothing can be compared, a failure is yielded again once it is another one.
+func TestRecentFailsOtherwise(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{ReadSize: 1, Ordered: true}, "a=12", "b=34")
+	text := "one"
+	var err error
+	l.opts.Workers = 1
+	l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+		if f.Name() == "b" {
+			return "same", nil
+		}
+		return "", errors.New(text)
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a fails", "b=same new"}, l.run())
+	for _, text = range []string{"two", "one"} {
+		require.Equal(t, []string{"a fails", "b=same unchanged"}, l.run())
+		require.Equal(t, []string{"b=same unchanged"}, l.run())
+	}
+}
+
+// TestRecentEmptyResult: where nothing can be compared, an empty result is told from none.
+func TestRecentEmptyResult(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{ReadSize: 1}, "a=12")
+	skips := true
+	l.inc.Codec = incremental.Raw[string]()
+	var err error
+	l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
+		if skips {
+			return "", fileproc.ErrSkip
+		}
+		return "", nil
+	})
+	require.NoError(t, err)
+	require.Empty(t, l.run("a"))
+	skips = false
+	require.Equal(t, []string{"a= new"}, l.run("a"))
+	require.Equal(t, []string{"a= unchanged"}, l.run("a"))
+	skips = true
+	require.Equal(t, []string{"a deleted"}, l.run("a"))
 }

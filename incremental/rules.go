@@ -82,8 +82,8 @@ func split(dir, path string) (from string, names []string) {
 	if path = path[len(volume):]; path != "" && os.IsPathSeparator(path[0]) {
 		dir = cmp.Or(volume, filepath.VolumeName(dir)) + string(filepath.Separator)
 	}
-	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == filepath.Separator }) {
-		if name != "." {
+	for name := range strings.SplitSeq(filepath.ToSlash(path), "/") {
+		if name != "" && name != "." {
 			names = append(names, name)
 		}
 	}
@@ -92,8 +92,8 @@ func split(dir, path string) (from string, names []string) {
 
 // add adds full, a path without links, to the names if it is below root, and returns it relative to root.
 func (r *rules) add(root, full string) (rel string, isBelow bool) {
-	rel, err := filepath.Rel(root, full)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+	rel, _ = filepath.Rel(root, full) // "" if there is no root
+	if rel == "." || !filepath.IsLocal(rel) {
 		return "", false
 	}
 	rel = filepath.ToSlash(rel)

@@ -3,6 +3,7 @@ package incremental
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -73,6 +74,11 @@ func TestRulesNoteAllThatLeadsToAFile(t *testing.T) {
 	r.note(filepath.Join(root, ".git", "config"))
 	require.Equal(t, map[string]bool{".git": true, ".git/config": true}, r.names)
 
+	r = newRules(root, nil)
+	r.is = nil // as if root's inode were another one at each look
+	r.note(filepath.Join(root, ".git", "config"))
+	require.Equal(t, map[string]bool{".git": true, ".git/config": true}, r.names)
+
 	r = newRules(filepath.Join(root, "none"), nil)
 	r.note(filepath.Join(root, "none", "x"))
 	require.Empty(t, r.names, "there is no root")
@@ -94,4 +100,18 @@ func TestRulesSplitPaths(t *testing.T) {
 		require.Equal(t, want.from, from, path)
 		require.Equal(t, strings.Fields(want.names), append([]string{}, names...), path)
 	}
+}
+
+// TestRulesOfNoDirectory: a path relative to a directory that is gone leads to no file.
+func TestRulesOfNoDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	t.Chdir(dir)
+	_ = os.Remove(dir)
+	if _, err := os.Getwd(); err == nil {
+		t.Skip("this system does not remove a directory that a process works in")
+	}
+	r := newRules(string(filepath.Separator), nil)
+	r.note("x")
+	require.Empty(t, r.names)
 }

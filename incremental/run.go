@@ -144,9 +144,7 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 			return w.unchanged
 		}
 	}
-	if opts.SkipBinary {
-		hooks.OnBinary = r.onBinary
-	}
+	hooks.OnBinary = r.onBinary
 	r.gone = deletions{root: r.root, opts: &r.opts, store: r.store, tell: inc.Deleted}
 	if opts.Files != nil && inc.Deleted != nil {
 		r.gone.given = given{}
@@ -199,16 +197,13 @@ func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
 	if w.own = w.isOwnDir && r.isOwn(f.Name()); w.own || !r.trust.root {
 		return w.own
 	}
-	s, err := f.Stat()
-	if err != nil {
-		return false
-	}
+	s, _ := f.Stat() // fileproc has fetched it
 	rec, ok := r.lookup(w, f, s.Inode)
 	if !ok || !r.trust.of(s, f) {
 		return false
 	}
-	id, ok := identityOf(s)
-	return ok && id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, f, rec)
+	id, _ := identityOf(s)
+	return id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, f, rec)
 }
 
 // lookup returns what is kept of f, and notes that f is still there. Inode is 0 if
@@ -260,16 +255,13 @@ func (r *run[T]) isOwn(name string) bool {
 func (r *run[T]) isCache(f *fileproc.File) bool {
 	looks := cachefile.HasMagic(f.Data())
 	if r.opts.ReadSize == fileproc.NoRead && r.asks && r.loaded != nil {
-		s, err := f.Stat()
-		looks = err == nil && s.Size == r.loaded.Size() && s.ModTime.Equal(r.loaded.ModTime())
+		s, _ := f.Stat()
+		looks = s.Size == r.loaded.Size() && s.ModTime.Equal(r.loaded.ModTime())
 	}
-	if !looks || r.opts.FS != nil {
+	if !looks {
 		return false
 	}
-	file, err := f.Open()
-	if err != nil {
-		return false
-	}
+	file, _ := f.Open() // nil with an FS: nobody knows where its files are
 	defer file.Close()
 	info, _ := file.Stat()
 	own, _ := os.Stat(r.store.Path)
@@ -305,7 +297,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 			return r.taken(w, f)
 		}
 	}
-	sum := r.sumOf(f, id, keeps)
+	sum := r.sumOf(f, id)
 	e := r.recent[rel]
 	if keeps && (e.isSame(id, sum) || r.isStill(rel, e, id)) && r.take(w, f, e.view()) {
 		r.again(f, e, id, sum)
@@ -326,7 +318,6 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 			}
 		}
 	}
-	w.held = nil
 	if !kept {
 		r.note(f, rel)
 	}
@@ -335,6 +326,7 @@ func (r *run[T]) call(f *fileproc.File) (v T, err error) {
 
 // callProcess calls fn. It returns the result and the outcome to keep, and what the caller gets.
 func (r *run[T]) callProcess(w *workerState[T], f *fileproc.File, rel string) (result []byte, outcome cachefile.Outcome, v T, err error) {
+	w.held = nil
 	switch v, err = r.process(f); {
 	case err == nil:
 		var ok bool
@@ -493,7 +485,7 @@ func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
 func (r *run[T]) end(ctx context.Context, err error) error {
 	var gone []int
 	hasRoot := r.report.Directories > 0 || len(r.gone.given) > 0 // given paths are looked up one by one, without a listing
-	if !r.stopped.Load() && ctx.Err() == nil && r.report.Abandoned == 0 && hasRoot {
+	if !r.stopped.Load() && ctx.Err() == nil && hasRoot {
 		if r.inc.Deleted != nil || r.store.Rewrites() {
 			gone = r.gone.numbers(ctx)
 			err = errors.Join(err, context.Cause(ctx))

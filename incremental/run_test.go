@@ -3,14 +3,19 @@ package incremental
 import (
 	"context"
 	"errors"
+	"fmt"
 	html "html/template"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	text "text/template"
 	"time"
 
@@ -163,6 +168,20 @@ func TestKeepLooksAgain(t *testing.T) {
 		s, err := f.Stat()
 		id, _ := identityOf(s)
 		r.keep(f, cachefile.Record{Path: "same", ID: id}, nil)
+		require.Nil(t, r.sumOf(f, cachefile.Identity{}), "there is no session")
+		r.recent = map[string]*recent{}
+		for range 2 {
+			require.Nil(t, r.sumOf(f, id), "it has settled")
+			r.recent["a"] = &recent{}
+		}
+		core.Hooks(&r.opts).IsStill = func(string) bool { return true }
+		require.True(t, r.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled}, id))
+		require.False(t, r.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled, sum: new([16]byte)}, id), "its content tells more")
+		young := id
+		young.ModTime = time.Now().UnixNano()
+		require.NotNil(t, r.sumOf(f, young))
+		r.recent = nil
+		require.Nil(t, r.sumOf(f, young), "there is no session")
 		id.Inode++
 		r.keep(f, cachefile.Record{Path: "other", ID: id}, nil)
 		id.Inode--
@@ -282,6 +301,11 @@ func (c refusing) Append(b []byte, v string) ([]byte, error) {
 	return append(b, v...), errors.New("no " + v)
 }
 
+// Undecodable is a codec that cannot decode what it encodes.
+type undecodable struct{ shift }
+
+func (undecodable) Decode(b []byte) (string, error) { return "", fmt.Errorf("not %s", b) }
+
 // TestFirstErrorOfACodec: what a codec does not encode is not kept, and the first error is reported.
 func TestFirstErrorOfACodec(t *testing.T) {
 	t.Parallel()
@@ -294,6 +318,12 @@ func TestFirstErrorOfACodec(t *testing.T) {
 	}
 	require.EqualError(t, r.encodeErr, "the result for a: no a")
 	require.Equal(t, 2, r.unencoded)
+
+	r = run[string]{codec: undecodable{}}
+	_, got, ok := r.encode(&w, "a", "b")
+	require.False(t, ok)
+	require.Equal(t, "b", got)
+	require.EqualError(t, r.encodeErr, "the result for a: not b")
 }
 
 // TestClockSetBack: the result of a file with times in the future is not kept, although the run seems to have begun even later.
@@ -353,6 +383,9 @@ func TestMetIsSeen(t *testing.T) {
 			for _, rec := range r.store.Unseen() {
 				t.Errorf("%s is not seen", rec.Path())
 			}
+			for i := range r.workers {
+				require.Empty(t, r.workers[i].recent, "there is no session")
+			}
 			require.NoError(t, r.end(t.Context(), nil))
 			require.NoError(t, os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644))
 		}
@@ -407,5 +440,165 @@ func TestWrongOptions(t *testing.T) {
 			require.ErrorContains(t, err, inFile)
 			require.ErrorContains(t, err, "Options.Compare is")
 		}
+	}
+}
+
+// TestBirthTimeThatIsUnknown: two looks at a file are compared without the time of birth only if one of them does not know that time.
+func TestBirthTimeThatIsUnknown(t *testing.T) {
+	t.Parallel()
+	var none, one, two cachefile.Identity
+	one.BirthTime, two.BirthTime = 1, 2
+	for _, id := range []cachefile.Identity{none, one, two} {
+		require.True(t, isSameID(id, none))
+		require.True(t, isSameID(none, id))
+		require.True(t, isSameID(id, id))
+	}
+	require.False(t, isSameID(one, two))
+	one.Size = 1
+	require.False(t, isSameID(one, none))
+}
+
+// TestUnchangedTakesNoMemory: a run over a million unchanged files allocates nothing for each, and opens none.
+func TestUnchangedTakesNoMemory(t *testing.T) {
+	NeedsTimes(t)
+	root, file := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	require.NoError(t, os.Mkdir(filepath.Join(root, "d"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "d", "a"), []byte("1"), 0o644))
+	_, err := fileproc.Process(t.Context(), root, fileproc.Options{Workers: 1, ReadSize: fileproc.NoRead, Stat: true}, func(f *fileproc.File) (int, error) {
+		s, err := f.Stat()
+		require.NoError(t, err)
+		var r *run[int]
+		for range 2 { // the second one loads what the first has saved
+			r, err = begin(root, &Options[int]{File: file}, &fileproc.Options{ReadSize: fileproc.NoRead}, func(*fileproc.File) (int, error) { return 0, nil })
+			require.NoError(t, err)
+			id, _ := identityOf(s)
+			r.store.Add(0, cachefile.Record{Path: "d/a", ID: id, Result: []byte("7")})
+			require.NoError(t, r.store.Save(t.Context(), nil))
+		}
+		w := &r.workers[0]
+		require.Zero(t, testing.AllocsPerRun(100, func() { require.True(t, r.isUnchanged(w, f)) }))
+		require.Equal(t, 7, w.value)
+		s.Device = 1 << 40 // a small number takes no memory anyway
+		require.Zero(t, testing.AllocsPerRun(100, func() { require.True(t, r.trust.of(s, f)) }))
+
+		for _, text := range []string{"size", "1"} { // it has another size, or another time
+			require.NoError(t, os.WriteFile(file+"2", []byte(text), 0o644))
+			require.NoError(t, os.Chtimes(file+"2", s.ModTime, s.ModTime.Add(time.Duration(4-len(text))*time.Hour)))
+			r.loaded, err = os.Stat(file + "2")
+			require.NoError(t, err)
+			require.Zero(t, testing.AllocsPerRun(100, func() { require.False(t, r.isCache(f)) }))
+		}
+		return 0, nil
+	})
+	require.NoError(t, err)
+}
+
+// TestSessionDirIsAListAtFirst: as long as one run has met all files of a directory, they take the memory of a list.
+func TestSessionDirIsAListAtFirst(t *testing.T) {
+	t.Parallel()
+	var d sessionDir
+	for _, name := range []string{"a", "b", "c"} {
+		require.True(t, d.meet(name, 1))
+	}
+	unmet := func(run uint32) (names []string) {
+		d.unmet(run, func(name string) { names = append(names, name) })
+		slices.Sort(names)
+		return names
+	}
+	require.Empty(t, unmet(1))
+	require.Len(t, d.names, 3)
+	require.False(t, d.meet("b", 2))
+	require.True(t, d.meet("d", 2))
+	require.Equal(t, []string{"a", "c"}, unmet(2))
+	require.Len(t, d.files, 2)
+	require.Empty(t, d.names)
+	require.Equal(t, []string{"b", "d"}, unmet(3))
+	require.True(t, d.isEmpty())
+}
+
+// TestSessionSavesHowItTreatsLinks: the cache file says how the last run over all files has treated links, even if a save only loads it.
+func TestSessionSavesHowItTreatsLinks(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write := func(name string) { require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o644)) }
+	write("a")
+	inc, fn := Options[string]{File: filepath.Join(t.TempDir(), "cache"), Compare: CompareContent}, func(*fileproc.File) (string, error) { return "", nil }
+	_, err := Process(t.Context(), root, inc, fileproc.Options{Symlinks: fileproc.SymlinksFollow}, fn)
+	require.NoError(t, err)
+	s, err := Open(root, inc, fileproc.Options{}, fn)
+	require.NoError(t, err)
+	links := func(names ...string) uint64 {
+		for _, err := range s.Run(t.Context(), names) {
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.Save(t.Context()))
+		store, err := cachefile.Load(inc.File, s.r.key(), 1)
+		require.NoError(t, err)
+		return store.Links
+	}
+	write("b")
+	require.EqualValues(t, fileproc.SymlinksFollow, links("b"))
+	for _, err := range s.Run(t.Context(), nil) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.Remove(filepath.Join(root, "b")))
+	require.EqualValues(t, fileproc.SymlinksSkip, links("b"))
+}
+
+// A listed is an FS that counts how often the metadata of a file is looked up.
+type listed struct {
+	fstest.MapFS
+	looks *atomic.Int32
+}
+
+type listedEntry struct {
+	fs.DirEntry
+	looks *atomic.Int32
+}
+
+func (l listed) ReadDir(name string) ([]fs.DirEntry, error) {
+	all, err := l.MapFS.ReadDir(name)
+	for i := range all {
+		all[i] = listedEntry{all[i], l.looks}
+	}
+	return all, err
+}
+
+func (l listed) Open(name string) (fs.File, error) {
+	if !strings.HasPrefix(name, ".") {
+		l.looks.Add(1)
+	}
+	return l.MapFS.Open(name)
+}
+
+func (l listed) Lstat(name string) (fs.FileInfo, error) {
+	if !strings.HasPrefix(name, ".") {
+		l.looks.Add(1)
+	}
+	return l.MapFS.Lstat(name)
+}
+
+func (l listed) Stat(name string) (fs.FileInfo, error) {
+	if !strings.HasPrefix(name, ".") {
+		l.looks.Add(1)
+	}
+	return l.MapFS.Stat(name)
+}
+
+func (e listedEntry) Info() (fs.FileInfo, error) {
+	e.looks.Add(1)
+	return e.DirEntry.Info()
+}
+
+// TestNoReadLooksNothingUp: where runs compare content and read none, they look up no metadata either.
+func TestNoReadLooksNothingUp(t *testing.T) {
+	t.Parallel()
+	files := listed{fstest.MapFS{"a": {}, "b": {}}, new(atomic.Int32)}
+	inc := Options[string]{File: filepath.Join(t.TempDir(), "cache")}
+	for range 2 {
+		got, err := Process(t.Context(), ".", inc, fileproc.Options{FS: files, ReadSize: fileproc.NoRead}, func(*fileproc.File) (string, error) { return "", nil })
+		require.NoError(t, err)
+		require.Len(t, got, 2)
+		require.Zero(t, files.looks.Load())
 	}
 }

@@ -22,7 +22,6 @@ type scope struct {
 	files   map[string]bool // paths
 	trees   map[string]bool // directories, with all below
 	missing map[string]bool // paths at which there is neither
-	above   map[string]bool // the directories that lead to files and trees, if lists is set
 
 	// What the run finds out.
 	failures map[failureKey]failure // apart from the session's, which the loop reads meanwhile
@@ -36,7 +35,7 @@ type scope struct {
 func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	sc := &scope{
 		all: names == nil || s.opts.Symlinks != fileproc.SymlinksSkip, files: map[string]bool{}, trees: map[string]bool{}, missing: map[string]bool{},
-		above: map[string]bool{}, failures: map[failureKey]failure{}, failed: map[string]bool{}, changed: map[string]bool{},
+		failures: map[failureKey]failure{}, failed: map[string]bool{}, changed: map[string]bool{},
 	}
 	there := s.r.gone.existence()
 	var rels []string
@@ -46,15 +45,12 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 			return nil, err
 		}
 		// An event in a directory may give the path through a link that has led there.
-		if sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel); sc.all {
-			rels = nil
-		} else {
-			rels = append(rels, rel)
-		}
+		sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel)
+		rels = append(rels, rel)
 	}
-	for i, it := range there.lstatAll(rels, len(s.r.workers)) {
+	for _, it := range there.lstatAll(rels, len(s.r.workers)) {
 		s.linked = s.linked || it.err == nil && fsinfo.Names(it.info) > 1
-		sc.put(rels[i], it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
+		sc.put(it.rel, it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
 	}
 	// A file may have been written by another of its names, even by a name that is missing by now.
 	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
@@ -66,9 +62,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 	for _, of := range []map[string]bool{sc.files, sc.trees} {
 		maps.DeleteFunc(of, func(rel string, _ bool) bool { return isIn(sc.trees, path.Dir(rel)) })
 	}
-	if sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem; sc.lists { // fileproc does not combine these with Files
-		sc.addAbove()
-	}
+	sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem // fileproc does not combine these with Files
 	return sc, nil
 }
 
@@ -79,11 +73,11 @@ func (s *Session[T]) placeOf(name string) (string, error) {
 	if rel != "." && !isBelow(rel) {
 		return "", fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
 	}
-	if decides(&s.opts, rel) && !s.rules.names[rel] {
+	switch {
+	case slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel]:
+		rel = "." // it decides for all of root
+	case decides(&s.opts, rel):
 		rel = path.Dir(rel)
-	}
-	if slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel] {
-		rel = "."
 	}
 	return rel, nil
 }
@@ -108,21 +102,23 @@ func decides(o *fileproc.Options, rel string) bool {
 	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(o.SkipMarked, name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
 }
 
-// addAbove fills above.
-func (sc *scope) addAbove() {
+// above returns the directories that lead to the scope.
+func (sc *scope) above() map[string]bool {
+	above := map[string]bool{}
 	for _, of := range []map[string]bool{sc.files, sc.trees} {
 		for rel := range of {
-			for rel != "." && !sc.above[path.Dir(rel)] {
+			for rel != "." {
 				rel = path.Dir(rel)
-				sc.above[rel] = true
+				above[rel] = true
 			}
 		}
 	}
+	return above
 }
 
 // isIn reports whether rel is one of paths or below one.
 func isIn(paths map[string]bool, rel string) bool {
-	for len(paths) > 0 && rel != "." {
+	for rel != "." {
 		if paths[rel] {
 			return true
 		}
@@ -148,13 +144,12 @@ func (sc *scope) limit(o *fileproc.Options) {
 		slices.SortFunc(names, comparePaths)
 		o.Files = slices.Values(names)
 	default:
-		if selects := o.Select; true {
-			o.Select = func(f *fileproc.File) bool { return sc.has(f.Rel()) && (selects == nil || selects(f)) }
-		}
-		selectDir := o.SelectDir
+		above := sc.above()
+		selects, selectDir := o.Select, o.SelectDir
+		o.Select = func(f *fileproc.File) bool { return sc.has(f.Rel()) && (selects == nil || selects(f)) }
 		o.SelectDir = func(e fileproc.Entry) bool {
 			rel := e.Rel()
-			return (sc.above[rel] || isIn(sc.trees, rel)) && (selectDir == nil || selectDir(e))
+			return (above[rel] || isIn(sc.trees, rel)) && (selectDir == nil || selectDir(e))
 		}
 		if onSkip := o.OnSkip; onSkip != nil {
 			o.OnSkip = func(e fileproc.Entry, why fileproc.SkipReason) {

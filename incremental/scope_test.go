@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -48,6 +49,10 @@ func TestScopeOfExclude(t *testing.T) {
 	require.Equal(t, []string{"a=1 new", "d/b=2 new"}, l.run())
 	l.write(".git/info/exclude", "b\n")
 	require.Equal(t, []string{"a=1 unchanged", "d/b deleted"}, l.run(".git/info/exclude"))
+	l.fails[".git/info/exclude"] = syscall.EIO
+	require.Equal(t, []string{" fails", "a=1 unchanged", "d/b=2 new"}, l.run("."))
+	require.Equal(t, []string{"."}, slices.Collect(maps.Keys(maps.Collect(l.s.Failed()))), "no listing shows it")
+	clear(l.fails)
 	l.opts.GitIgnore = false
 	l.open()
 	l.run()
@@ -65,6 +70,31 @@ func TestScopeOfAnIgnoreFile(t *testing.T) {
 	require.Equal(t, []string{"d/c.md deleted"}, l.run("d/.ignore"))
 	l.remove("d/.ignore")
 	require.Equal(t, []string{"d/c.md=3 new"}, l.run("d/.ignore"))
+
+	l.opts.IgnoreFiles = []string{"conf/.ignore", ".ignore"} // by its path and by its name
+	l.open()
+	require.Len(t, l.run(), 3)
+	l.write("conf/.ignore", "b.md")
+	require.Equal(t, []string{"a.md=1 unchanged", "d/b.md deleted", "d/c.md=3 unchanged"}, l.run("conf/.ignore"))
+}
+
+// TestScopeOfRulesAboveRoot: a file above root that says what is ignored fails with a path outside root. Another try looks at all files.
+func TestScopeOfRulesAboveRoot(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{GitIgnore: true}, ".git/HEAD=x", ".git/objects/x=x", ".git/refs/x=x", ".gitignore=b", "root/a=1", "root/d/b=2")
+	l.root = "root"
+	for err, want := range map[error][]string{syscall.EIO: {"../.gitignore fails", "a=1 new", "d/b=2 new"}, fileproc.ErrChanged: {"a=1 new", "d/b=2 new"}} {
+		l.inc.File += "x"
+		l.open()
+		l.fails[".gitignore"] = err
+		require.Equal(t, want, l.run())
+		for rel := range l.s.Failed() {
+			require.Equal(t, ".", rel)
+		}
+		require.Empty(t, l.unsettled())
+		clear(l.fails)
+		require.Equal(t, []string{"a=1 unchanged", "d/b deleted"}, l.run("."))
+	}
 }
 
 // TestScopeOfAnObjectStore: a name leads to a file of a mode that is neither regular nor special, as object stores have.
@@ -79,6 +109,8 @@ func TestScopeOfAnObjectStore(t *testing.T) {
 	require.Equal(t, []string{"d/a=x changed"}, l.run("d/a"))
 	l.MapFS["d/a"].Mode = fs.ModeNamedPipe
 	require.Equal(t, []string{"d/a deleted"}, l.run("d/a"))
+	require.Zero(t, l.report.Found, "there is no file")
+	require.Empty(t, l.unsettled())
 	l.remove("d/b")
 	require.Equal(t, []string{"d/b deleted"}, l.run("d/b"))
 }
@@ -150,6 +182,8 @@ func TestScopeAllowsNothingElse(t *testing.T) {
 	require.Equal(t, []string{"d/e/c.md"}, selects)
 	require.Subset(t, []string{"d/e/c.txt", "d/e/f"}, skips)
 	require.Contains(t, skips, "d/e/c.txt")
+	require.Empty(t, run("gone"))
+	require.Zero(t, l.report.Directories, "nothing is listed")
 	require.Empty(t, run("d/no"))
 	require.Equal(t, []string{"d", "d/no"}, dirs)
 	require.Equal(t, []string{"d/b.md=2 unchanged", "d/e/c.md=3 unchanged"}, run("d", "d/e", "d/b.md"), "once each")
@@ -192,4 +226,46 @@ func TestScopeWhereLinksAreFollowed(t *testing.T) {
 		l.write("b", "x")
 		require.Equal(t, []string{"a=1 unchanged", "b=x changed"}, l.run("a"))
 	}
+}
+
+// TestScopeIsRunInOrder: a run over names gives fileproc the names in the order of their paths.
+func TestScopeIsRunInOrder(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2", "c=3", "d=4", "e=5", "f=6", "g=7", "h=8", "i=9")
+	l.opts.Workers = 1
+	l.open()
+	var got []string
+	for r, err := range l.s.Run(t.Context(), []string{"i", "h", "c", "a", "g", "b", "f", "d", "e"}) {
+		require.NoError(t, err)
+		got = append(got, r.Rel)
+	}
+	require.Equal(t, []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, got)
+}
+
+// TestScopeOfRulesOfAnFS: the absolute path of an ignore file is one of the system. A file of that path relative to root is none.
+func TestScopeOfRulesOfAnFS(t *testing.T) {
+	l := newMemory(t, fileproc.Options{}, "a=1", "conf/rules=2")
+	dir := t.TempDir()
+	t.Chdir(dir)
+	testtree.Make(t, dir, "conf/rules=a")
+	l.opts.IgnoreFiles = []string{filepath.Join(dir, "conf", "rules")}
+	l.open()
+	require.Equal(t, []string{"conf/rules=2 new"}, l.run())
+	l.write("conf/rules", "two")
+	require.Equal(t, []string{"conf/rules=two changed"}, l.run("conf/rules"))
+	require.Zero(t, l.report.Skipped[fileproc.SkippedIgnored], "the run has not looked at a")
+}
+
+// TestScopeKeepsRules: a run over names forgets none of the files that decide for all, although it has not met them.
+func TestScopeKeepsRules(t *testing.T) {
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	l := newLive(t, fileproc.Options{GitIgnore: true}, "a=1", "inc=", "sub/b=2", "sub/.git/HEAD=x", "sub/.git/objects/", "sub/.git/refs/", "sub/.git/config=[include]\npath = ../../inc\n")
+	require.Len(t, l.run(), 3)
+	require.Equal(t, []string{"a=1 unchanged"}, l.run("a"))
+	require.Len(t, l.run("inc"), 3)
+	l.write("sub/.git/config", "")
+	require.Len(t, l.run(), 3)
+	require.Equal(t, []string{"inc= unchanged"}, l.run("inc"), "it is none any more")
 }

@@ -224,7 +224,7 @@ type item[T any] struct {
 	rel, name string
 	value     T
 	called    bool // fn was called
-	isKnown   bool // the cache file had something for this path; runs ask only until a full run has ended
+	isKnown   bool // fn was called, and the cache file had something for this path; runs ask only until a full run has ended
 	silent    bool // not yielded: a failure that has been yielded before
 }
 
@@ -233,14 +233,13 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	r, opts := s.r, s.opts
 	r.stopped.Store(false)
 	r.saved.Store(0)
-	r.report = fileproc.Report{}
 	sc.limit(&opts)
 	if sc.all {
 		r.store.Links = uint64(opts.Symlinks)
 	}
 	if onError := opts.OnError; onError != nil {
 		opts.OnError = func(err error) error { // the calls come one at a time
-			if s.isNews(sc, err) {
+			if s.isNews(sc, err.(*fileproc.Failure)) {
 				return onError(err)
 			}
 			return nil
@@ -253,12 +252,10 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 	completed := true
 	for it, err := range fileproc.Stream(ctx, r.root, opts, s.visit) {
 		if f := (*fileproc.Failure)(nil); errors.As(err, &f) {
-			if opts.OnError != nil {
-				completed = false // OnError has stopped the run
-			} else if !s.isNews(sc, f) {
+			if opts.OnError == nil && !s.isNews(sc, f) { // else OnError has stopped the run
 				continue
 			}
-			if rel := relOf(r.root, f.Path, opts.FS != nil); it.rel == "" && !(core.IsOfRule(f) && isBelow(rel)) {
+			if rel := s.relOf(f.Path); !(core.IsOfRule(f) && isBelow(rel)) {
 				it.rel = rel
 			}
 		} else if err != nil {
@@ -286,7 +283,7 @@ func (s *Session[T]) kindOf(it item[T]) (kind Kind) {
 	isNew := s.met(it.rel, it.name)
 	_, failed := s.failures[failureKey{rel: it.rel}]
 	switch {
-	case !isNew && (failed || it.called) || it.called && it.isKnown && !wasDeleted:
+	case !isNew && (failed || it.called) || it.isKnown && !wasDeleted:
 		return Changed
 	case it.called || s.full && isNew || wasDeleted:
 		return New
@@ -297,12 +294,12 @@ func (s *Session[T]) kindOf(it item[T]) (kind Kind) {
 // merge takes in what the workers have found out, now that none of them runs.
 func (s *Session[T]) merge(sc *scope) {
 	r := s.r
-	maps.DeleteFunc(s.unsettled, func(rel string, _ time.Time) bool {
+	for rel := range s.unsettled {
 		if sc.has(rel) {
 			sc.young = append(sc.young, rel)
+			delete(s.unsettled, rel)
 		}
-		return sc.has(rel)
-	})
+	}
 	for i := range r.workers {
 		w := &r.workers[i]
 		for _, e := range w.recent {
@@ -381,26 +378,22 @@ func (s *Session[T]) met(rel, name string) bool {
 
 // isNews notes a failure, and reports whether to yield it. It does not yield that a file
 // is gone, nor a failure that has been yielded before.
-func (s *Session[T]) isNews(sc *scope, err error) bool {
-	f, ok := err.(*fileproc.Failure)
-	if !ok {
-		return true
-	}
-	key := failureKey{rel: relOf(s.r.root, f.Path, s.opts.FS != nil)}
+func (s *Session[T]) isNews(sc *scope, f *fileproc.Failure) bool {
+	key := failureKey{rel: s.relOf(f.Path)}
 	rel := key.rel
-	isGone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fileproc.ErrChanged) || errors.Is(err, syscall.ENOTDIR)
+	isGone := errors.Is(f, fs.ErrNotExist) || errors.Is(f, fileproc.ErrChanged) || errors.Is(f, syscall.ENOTDIR)
 	switch {
 	case f.Kind == fileproc.FailedFunc:
 		sc.failed[rel] = true
 		return true
-	case f.Kind != fileproc.FailedRoot && isGone, (sc.files[rel] || sc.trees[rel]) && errors.Is(err, fs.ErrInvalid): // behind a link
+	case f.Kind != fileproc.FailedRoot && isGone, (sc.files[rel] || sc.trees[rel]) && errors.Is(f, fs.ErrInvalid): // behind a link
 		sc.gone++
-		if !errors.Is(err, fs.ErrNotExist) && isBelow(rel) { // something else is there now
+		if !errors.Is(f, fs.ErrNotExist) && isBelow(rel) { // something else is there now
 			sc.changed[rel] = true
 		}
 		return false
-	case core.IsOfRule(err): // if the file is processed too, that has an outcome of its own
-		key.rule = err.Error()
+	case core.IsOfRule(f): // if the file is processed too, that has an outcome of its own
+		key.rule = f.Error()
 	case f.Kind == fileproc.FailedFile && isBelow(rel):
 		sc.failed[rel] = true
 	}
@@ -413,19 +406,20 @@ func (s *Session[T]) isNews(sc *scope, err error) bool {
 }
 
 // relOf returns name, the path of a failure, relative to root: "." for root.
-func relOf(root, name string, isFS bool) string {
+func (s *Session[T]) relOf(name string) string {
 	const some = "x"
+	root := s.r.root
 	prefix := strings.TrimSuffix(filepath.Join(root, some), some)
 	switch {
 	case name == root:
 		return "."
-	case isFS:
+	case s.opts.FS != nil:
 		prefix = strings.TrimSuffix(path.Join(root, some), some)
 	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // fileproc does not clean such a root
-		prefix = strings.TrimRightFunc(root, func(r rune) bool { return r == '/' || r == filepath.Separator }) + string(filepath.Separator)
+		prefix = root[:len(strings.TrimRight(filepath.ToSlash(root), "/"))] + string(filepath.Separator)
 	}
 	rel, ok := strings.CutPrefix(name, prefix)
-	if !ok || !isFS && filepath.IsAbs(rel) {
+	if !ok || filepath.IsAbs(rel) {
 		return "../" + strings.TrimLeft(filepath.ToSlash(name), "/") // a file of git's, by its absolute path
 	}
 	return filepath.ToSlash(rel)
@@ -554,13 +548,11 @@ func (s *Session[T]) sweep(all []string, rel string, unlisted map[string]bool) [
 			}
 		}
 		d := chain[len(chain)-1]
-		if !d.isOf(s.runs) {
-			d.index()
-			if run, ok := d.files[base]; ok && run != s.runs {
-				delete(d.files, base)
-				s.files--
-				all = append(all, rel)
-			}
+		d.index()
+		if run, ok := d.files[base]; ok && run != s.runs {
+			delete(d.files, base)
+			s.files--
+			all = append(all, rel)
 		}
 		if sub := d.subs[base]; sub != nil {
 			chain, names = append(chain, sub), append(names, base)
@@ -638,10 +630,12 @@ func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 	r := s.r
 	var numbers []int
 	for rel, isAdded := range s.gone {
-		if _, n, ok := r.store.Lookup(rel); ok && !isAdded {
+		if _, n, ok := r.store.Lookup(rel); ok {
 			numbers = append(numbers, n)
 		}
-		reloads = reloads || isAdded
+		if isAdded {
+			reloads = true
+		}
 	}
 	err := r.store.Save(ctx, numbers)
 	if err == nil && reloads {
@@ -650,8 +644,8 @@ func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 		r.store.Links = links
 		maps.DeleteFunc(r.recent, func(_ string, e *recent) bool { return e.state == recentKept })
 		numbers, s.kept = nil, 0
-		for rel, isAdded := range s.gone {
-			if _, n, ok := r.store.Lookup(rel); ok && isAdded {
+		for rel := range s.gone {
+			if _, n, ok := r.store.Lookup(rel); ok {
 				numbers = append(numbers, n)
 			}
 		}

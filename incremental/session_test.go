@@ -347,18 +347,21 @@ func TestSessionSavesDeletions(t *testing.T) {
 		return l
 	}
 	t.Run("a loaded and an added one at once", func(t *testing.T) {
-		l := open(t)
-		l.write("x", "5")
-		l.write("y", "6")
-		require.Equal(t, []string{"x=5 new", "y=6 new"}, l.run("x", "y"))
-		require.NoError(t, l.s.Save(t.Context()))
-		l.remove("a")
-		l.remove("x")
-		require.Equal(t, []string{"a deleted", "x deleted"}, l.run("a", "x"))
-		require.NoError(t, l.s.Save(t.Context()))
-		require.Equal(t, []string{"b", "c", "d", "y"}, kept(l))
-		require.Len(t, l.run(), 4)
-		require.Empty(t, l.calls)
+		for _, rel := range []string{"a", "b", "c", "d"} {
+			l := open(t)
+			l.write("x", "5")
+			l.write("y", "6")
+			require.Equal(t, []string{"x=5 new", "y=6 new"}, l.run("x", "y"))
+			require.NoError(t, l.s.Save(t.Context()))
+			l.remove(rel)
+			l.remove("x")
+			require.Equal(t, []string{rel + " deleted", "x deleted"}, l.run(rel, "x"))
+			require.NoError(t, l.s.Save(t.Context()))
+			require.Equal(t, slices.DeleteFunc([]string{"a", "b", "c", "d", "y"}, func(s string) bool { return s == rel }), kept(l))
+			require.Equal(t, []string{"x"}, incremental.Remembered(l.s), "as deleted")
+			require.Len(t, l.run(), 4)
+			require.Empty(t, l.calls)
+		}
 	})
 	t.Run("on the way to the first run over all", func(t *testing.T) {
 		l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
@@ -710,6 +713,15 @@ func TestSessionRuleFails(t *testing.T) {
 		require.Equal(t, []string{" fails", " fails", "a=1 new"}, l.run())
 		require.Equal(t, []string{"a=1 unchanged"}, l.run(failed(l)...))
 	})
+	t.Run("in two repositories", func(t *testing.T) {
+		l := open(t, fileproc.Options{GitIgnore: true}, ".git/config=[include]\npath = ../inc\n", "sub/.git/HEAD=x", "sub/.git/objects/", "sub/.git/refs/", "sub/b=2")
+		config := filepath.Join(os.Getenv("HOME"), ".gitconfig")
+		require.NoError(t, os.WriteFile(config, []byte("[x"), 0o644))
+		defer os.Remove(config)
+		got := l.run()
+		require.Len(t, got, 3)
+		require.True(t, strings.HasSuffix(got[0], ".gitconfig fails"), got)
+	})
 	t.Run("as a directory", func(t *testing.T) {
 		l := open(t, fileproc.Options{GitIgnore: true}, "inc/x=2", "inc/y=3")
 		require.Equal(t, []string{" fails", "a=1 new", "inc/x=2 new", "inc/y=3 new"}, l.run())
@@ -765,6 +777,21 @@ func TestSessionEndsEarly(t *testing.T) {
 		}
 		t.Fatal("the deletion is lost")
 	})
+}
+
+// TestSessionCancelledAtTheEnd: a run deletes nothing if it was cancelled, even if that was in the loop's last turn.
+func TestSessionCancelledAtTheEnd(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+	require.Len(t, l.run(), 2)
+	l.remove("b")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for r := range l.s.Run(ctx, nil) {
+		require.NotEqual(t, incremental.Deleted, r.Kind)
+		cancel()
+	}
+	require.Equal(t, []string{"a=1 unchanged", "b deleted"}, l.run())
 }
 
 // TestSessionFailsAnew: if a file with a failure of fn was left out, and so deleted, its failure is yielded again once the file is
@@ -952,9 +979,10 @@ func TestSessionSavesOnTheWay(t *testing.T) {
 		var kept []int
 		l.opts.Workers = 1
 		var err error
+		pause := 40 * time.Second
 		l.s, err = incremental.Open(l.root, l.inc, l.opts, func(f *fileproc.File) (string, error) {
 			kept = append(kept, len(incremental.Kept(l.root, l.inc, l.opts)))
-			time.Sleep(40 * time.Second)
+			time.Sleep(pause)
 			return string(f.Data()), nil
 		})
 		require.NoError(t, err)
@@ -965,6 +993,10 @@ func TestSessionSavesOnTheWay(t *testing.T) {
 		kept = nil
 		require.Len(t, l.run("b000000.md", "b000001.md", "b000002.md"), 3)
 		require.Equal(t, []int{4, 5, 6}, kept)
+		testtree.Make(t, l.root, testtree.Numbered("c", 4)...)
+		kept, pause = nil, 30*time.Second
+		require.Len(t, l.run(), 11)
+		require.Equal(t, []int{7, 7, 9, 9}, kept, "every two pauses")
 	})
 }
 
@@ -1038,11 +1070,24 @@ func TestSessionBelowWhatFails(t *testing.T) {
 	require.Equal(t, []string{"d fails"}, l.run("d", "d/b", "d/e/c"))
 	clear(l.fails)
 	require.Equal(t, []string{"d/b deleted", "d/e/c deleted", "d/x=keeps d new"}, l.run("d"))
+	l.remove("d/x")
+	l.write("d", "a file that cannot be read, in the directory's place")
+	l.fails["d"] = syscall.EIO
+	require.Equal(t, []string{"a=1 unchanged", "d fails", "d/x deleted"}, l.run())
+	l.remove("d")
+	clear(l.fails)
+	l.write("d/x", "keeps d")
+	require.Equal(t, []string{"a=1 unchanged", "d deleted", "d/x=keeps d new"}, l.run())
 	for _, name := range []string{"d", "d/x"} { // a link has taken the place of what leads there
 		l.fails[name] = fs.ErrInvalid
 		require.Equal(t, []string{"d/x deleted"}, l.run(name))
 		require.Empty(t, maps.Collect(l.s.Failed()))
-		require.Contains(t, l.run(), name+" fails", "a run over all files does not go through links")
+		for _, all := range [][]string{nil, {name, "."}} {
+			require.Contains(t, l.run(all...), name+" fails", "a run over all files does not go through links")
+			clear(l.fails)
+			require.Len(t, l.run(), 2)
+			l.fails[name] = fs.ErrInvalid
+		}
 		clear(l.fails)
 		require.Len(t, l.run(), 2)
 	}
@@ -1171,9 +1216,11 @@ func TestSessionSavesInOrder(t *testing.T) {
 		require.Len(t, l.run(), 100)
 		others := slices.DeleteFunc(slices.Sorted(maps.Keys(workers)), func(rel string) bool { return workers[rel] == 0 })
 		require.NotEmpty(t, others)
-		for _, rel := range others {
-			l.write(rel, "later")
-			require.Equal(t, []string{rel + "=later changed"}, l.run(rel))
+		for _, text := range []string{"later", "even later"} {
+			for _, rel := range others {
+				l.write(rel, text)
+			}
+			require.Len(t, l.run(others...), len(others))
 		}
 		require.NoError(t, l.s.Close(t.Context()))
 		open()
@@ -1200,6 +1247,50 @@ func TestSessionRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "fn is nil")
 	_, err = incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Files: slices.Values([]string{"a"})}, func(*fileproc.File) (int, error) { return 0, nil })
 	require.ErrorContains(t, err, "Options.Files")
+}
+
+// TestSessionDoesNotCallDeleted: runs of a session yield deletions, and do not call Options.Deleted.
+func TestSessionDoesNotCallDeleted(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2", "c=3")
+	l.inc.Deleted = func(rel string) { t.Error(rel) }
+	l.open()
+	require.Len(t, l.run("a", "b"), 2)
+	l.remove("a")
+	require.Equal(t, []string{"a deleted", "b=2 unchanged"}, l.run("a", "b"))
+	l.remove("b")
+	require.Equal(t, []string{"b deleted", "c=3 new"}, l.run())
+}
+
+// TestSessionGathersWhatItSaves: many runs over few files add as much to the cache file as one run over all of these files.
+func TestSessionGathersWhatItSaves(t *testing.T) {
+	t.Parallel()
+	var sizes []int64
+	for _, runs := range [][][]string{{{"a", "b", "c", "d"}}, {{"a"}, {"b"}, {"c"}, {"d"}}} {
+		l := newMemory(t, fileproc.Options{}, "first=0", "a=1", "b=2", "c=3", "d=4")
+		require.Len(t, l.run("first"), 1)
+		require.NoError(t, l.s.Save(t.Context()))
+		for _, names := range runs {
+			require.Len(t, l.run(names...), len(names))
+		}
+		require.NoError(t, l.s.Save(t.Context()))
+		info, err := os.Stat(l.inc.File)
+		require.NoError(t, err)
+		sizes = append(sizes, info.Size())
+	}
+	require.Equal(t, sizes[0], sizes[1])
+}
+
+// TestSessionRefusedOptions: a run whose options are refused deletes nothing.
+func TestSessionRefusedOptions(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=1", "b=2")
+	require.Len(t, l.run(), 2)
+	require.NoError(t, l.s.Close(t.Context()))
+	l.remove("b")
+	l.opts.Symlinks = fileproc.SymlinksFiles // an FS has none
+	l.open()
+	require.Equal(t, []string{" fails"}, l.run())
 }
 
 // TestSessionAtLongPaths: a session finds a file whose path is longer than the system takes, or finds that it is gone, from root on.
@@ -1283,4 +1374,10 @@ func TestSessionRootIsAFile(t *testing.T) {
 	require.Equal(t, []string{"."}, slices.Collect(maps.Keys(maps.Collect(l.s.Failed()))))
 	clear(l.fails)
 	require.Len(t, l.run(), 1)
+	l.opts.MaxFileSize = 2
+	l.write("a", "too long")
+	l.open()
+	require.Equal(t, []string{". fails"}, l.run())
+	counted, _ := incremental.Known(l.s)
+	require.Zero(t, counted)
 }

@@ -44,7 +44,7 @@ func (t tree) Open(name string) (fs.File, error) {
 	if e, ok := t[path.Dir(name)][path.Base(name)]; ok {
 		return &treeFile{e, strings.NewReader(e.content)}, nil
 	}
-	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	return nil, fs.ErrNotExist
 }
 
 type treeFile struct {
@@ -65,9 +65,10 @@ func (d *treeDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if len(d.left) == 0 && n > 0 {
 		return nil, io.EOF
 	}
-	if n <= 0 || n > len(d.left) {
+	if n <= 0 {
 		n = len(d.left)
 	}
+	n = min(n, len(d.left))
 	var all []fs.DirEntry
 	for _, e := range d.left[:n] {
 		all = append(all, e)

@@ -14,6 +14,7 @@ func TestTreeIsAnFS(t *testing.T) {
 	t.Parallel()
 	files := tree{}
 	for _, rel := range []string{"a", "d/b", "d/e/c", "d/e/f/g"} {
+		files.add(rel, "before")
 		files.add(rel, rel)
 	}
 	got := map[string]string{}
