@@ -11,55 +11,28 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/pace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
 const (
-	// pendingFrom, pendingMin and pendingMost are how many files workers read in
-	// windows at the same time: at first, at least (however slow the disk is), and at most.
-	pendingFrom = 16
-	pendingMin  = 8
-	pendingMost = 4 * content.WindowMax
-	// pendingFew is the highest pace at which a window is judged by its own files alone,
-	// so that a slow disk is noticed before it is asked for more.
-	pendingFew = 64
-	// One call counts as callFiles files. It reads several blocks, one after the other.
-	callFiles = 4
-	// longWindow is how long the reads of a window may take before the disk is asked
-	// for less. A run that is stopped waits for them.
-	longWindow = 40 * time.Millisecond
-	// longCall is the time above which a call takes long. A disk is asked for more only if
-	// a call would stay within longCall with as many calls at a time as the pace allows.
-	// Later calls may read more blocks.
-	longCall = 5 * time.Millisecond
-	// longInARow is how many calls in a row must take longer than longCall for a disk to
-	// be asked for one call at a time. The next time, longAgain calls are enough. A single
-	// call may have waited for a processor.
-	longInARow = 4
-	longAgain  = 2
-	// quickInARow is how many windows must be quick, once one was slow, before the disk is
-	// asked for more, and how many calls must be.
-	quickInARow = 32
+	// filesAlone is how many files of the queue a worker takes where it reads them one by one.
+	filesAlone = 8
+	// quickCalls is how many timed calls in a row must be quick for directories to count as
+	// cached.
+	quickCalls = 32
 )
 
 // memoryLimit returns how many bytes of memory this process may use. Tests set it.
 var memoryLimit = func() int64 { return min(debug.SetMemoryLimit(-1), sys.MemoryOfGroup()) }
 
-// A coldMode says whether a run reads from a disk, and then how.
+// A coldMode says whether a run reads from a disk, and then how. Where results come in
+// order, no files are listed ahead (ahead is nil). Where descriptors are scarce, or a
+// callback is asked about each file first, no windows are read (pace.Window is 0).
 type coldMode struct {
-	on atomic.Bool
-	// window is how many files to read together. If descriptors are scarce, it is 0, and
-	// stays 0: then no files are read together.
-	window    atomic.Int32
-	maxWindow int
-
-	windows turns
-	// calls are for what one worker waits for alone: the open or the listing of a
-	// directory. Each counts as callFiles files.
-	calls    turns
-	callsNow atomic.Int32 // the pace of calls, unless directories come from the page cache
-	oneHead  bool         // one call at a time is best, or was until a few calls ago; guarded by calls.mu
-	waitsFor atomic.Int32 // what calls wait for: diskUnknown and so on
+	state atomic.Int32 // a coldState
+	pace  pace.Disk    // of windows of files; its calls are opens and listings of directories
+	ahead listedAhead  // nil: results come in order
 
 	mu sync.Mutex // guards what follows
 	// readers are those of the readersMade readers that no worker has. A worker has a
@@ -67,13 +40,12 @@ type coldMode struct {
 	// before the cold mode, and end after the batch.
 	readers     []content.WindowReader
 	readersMade int
-	mostReaders int // does not change while workers run; 0: see shared.asksFirst
+	mostReaders int // does not change while workers run
 
 	// Known before any worker starts.
 	cfg  *config
 	pool *pool
 	dirs *dirCache
-	disk listedAhead // nil: results come in order
 }
 
 // listedAhead takes the files that workers do not visit right after they have listed
@@ -84,50 +56,82 @@ type listedAhead interface {
 	fitMemory(limit int64)
 }
 
+// A coldState says two things. Cold or warm: whether the cold mode is on, because files
+// are not in the page cache. Unknown, Disk or Remote: what the slow opens and listings of
+// directories wait for.
+//
+//	             waitsForElse               waitsForDisk
+//	warmRemote <-------------- warmUnknown --------------> warmDisk
+//	    |^                         |^                         |^
+//	    ||                         ||                         ||   down: filesWait
+//	    v|                         v|                         v|   up: filesCached
+//	coldRemote <-------------- coldUnknown --------------> coldDisk
+//	             waitsForElse               waitsForDisk
+//
+// These events come from:
+//   - waitsForElse, waitsForDisk: await, after the first slow call.
+//   - filesWait: enter, when a worker has waited for a file on a disk. Where files are
+//     looked at in the order of the disk, also await, after a slow call.
+//   - filesCached: leave, when a worker found most of a window in the page cache. Where
+//     files are looked at, also await, after many quick calls.
+type coldState int32
+
 const (
-	diskUnknown int32 = iota // no call was slow so far
-	diskSlow
-	diskNone // what is slow is not a disk: calls may wait in parallel
+	// No call was slow so far. Timed calls take turns, so that few of them find out.
+	warmUnknown coldState = iota
+	// Calls wait in parallel: what is no disk has no pace.
+	warmRemote
+	// All calls take turns, but those of a worker for which they were quick lately.
+	warmDisk
+	// The same. Besides, files are listed ahead and read in windows.
+	coldUnknown
+	coldRemote
+	coldDisk // and few directories are partly listed: see maxListings
 )
 
-// turns give workers the right to ask a disk for files. Many workers may want it.
-type turns struct {
-	mu      sync.Mutex // guards what follows
-	pace    pace
-	pending int           // files that are being read
-	waiting []chan<- turn // of workers, in the order in which they came
-	wanted  []int         // files that they want
-}
+func (s coldState) isCold() bool    { return s >= coldUnknown }
+func (s coldState) isUnknown() bool { return s == warmUnknown || s == coldUnknown }
+func (s coldState) isDisk() bool    { return s == warmDisk || s == coldDisk }
+func (s coldState) isRemote() bool  { return s == warmRemote || s == coldRemote }
 
-// A turn is a worker's right to read so many files. Pending is how many files were being
-// read when the turn began, these included, and paced the pace at that time.
-type turn struct {
-	files, pending int
-	paced          pace
+// A coldEvent is the state that comes after each state.
+type coldEvent [6]coldState
+
+var (
+	filesWait    = coldEvent{coldUnknown, coldRemote, coldDisk, coldUnknown, coldRemote, coldDisk}
+	filesCached  = coldEvent{warmUnknown, warmRemote, warmDisk, warmUnknown, warmRemote, warmDisk}
+	waitsForDisk = coldEvent{warmDisk, warmRemote, warmDisk, coldDisk, coldRemote, coldDisk}
+	waitsForElse = coldEvent{warmRemote, warmRemote, warmDisk, coldRemote, coldRemote, coldDisk}
+)
+
+func (c *coldMode) now() coldState { return coldState(c.state.Load()) }
+
+// isOn is called for each file.
+func (c *coldMode) isOn() bool { return c.now().isCold() }
+
+func (c *coldMode) happens(e *coldEvent) {
+	for was := c.now(); !c.state.CompareAndSwap(int32(was), int32(e[was])); {
+		was = c.now()
+	}
 }
 
 // begin prepares c for a number of workers, and for windows of at most maxWindow files.
 func (c *coldMode) begin(workers, maxWindow int) {
 	if knobs.AlwaysCold {
-		c.on.Store(true)
-		c.waitsFor.Store(diskSlow)
+		c.state.Store(int32(coldDisk))
 	}
 	c.mostReaders = max(workers, maxColdWorkers)
-	c.maxWindow = maxWindow
-	c.windows.pace = pace{files: pendingFrom}
-	c.calls.pace = pace{files: pendingMin}
-	c.callsNow.Store(pendingMin)
-	c.window.Store(int32(min(c.windows.pace.window(), maxWindow)))
+	c.pace.Init(maxWindow)
 }
 
 // enter turns the cold mode on if that is of use for the directory of entry i of b, and
 // gives the queue the entries that no worker has taken. It reports whether the cold mode
 // is on. The pin is that of the worker that visits b.
 func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
-	if c.on.Load() {
+	if c.isOn() {
 		return true
 	}
-	if c.cfg.noRead && (c.disk == nil || !c.cfg.looksAhead()) {
+	if c.cfg.noRead && (c.ahead == nil || !c.cfg.looksAhead()) {
 		return false
 	}
 	d, err := pin.use(c.dirs, b.nodeOf(i))
@@ -145,10 +149,10 @@ func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
 }
 
 func (c *coldMode) turnOn() {
-	if c.disk != nil {
-		c.disk.fitMemory(memoryLimit())
+	if c.ahead != nil {
+		c.ahead.fitMemory(memoryLimit())
 	}
-	c.on.Store(true)
+	c.happens(&filesWait)
 	c.pool.limitGrowth(maxColdWorkers)
 }
 
@@ -158,7 +162,7 @@ func (c *coldMode) leave() {
 	if knobs.AlwaysCold {
 		return
 	}
-	c.on.Store(false)
+	c.happens(&filesCached)
 	c.pool.wake() // there may be files that wait for the end of the listing
 }
 
@@ -166,7 +170,7 @@ func (c *coldMode) leave() {
 // files to be looked at, and the files to be read, once hooks.Unchanged, if set, has been
 // asked about them.
 func (c *coldMode) takes(b *batch) bool {
-	return c.disk != nil && c.on.Load() && (c.looksAt(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
+	return c.ahead != nil && c.isOn() && (c.looksAt(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
 }
 
 // looksAt reports whether the next step of files like those of b is to look at them.
@@ -175,7 +179,7 @@ func (c *coldMode) looksAt(b *batch) bool { return c.cfg.looksAhead() && b.stage
 // addFiles lists the entries of b ahead, beginning with entry from.
 func (c *coldMode) addFiles(b *batch, from int) {
 	c.dirs.ref(b.node, len(b.entries)-from)
-	c.disk.addFiles(b.node, c.looksAt(b), b.entries[from:], b.inodes[from:])
+	c.ahead.addFiles(b.node, c.looksAt(b), b.entries[from:], b.inodes[from:])
 }
 
 // listAhead gives the entries of b that no worker has taken back to the queue. If it
@@ -200,14 +204,14 @@ func (c *coldMode) listAhead(b *batch) bool {
 // succeeds, dir returns the directory that it was about. The error of await is
 // errStopped if ctx, the run's context, was cancelled before the call.
 func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyProbe, dir func() directory, call func() (work int, err error)) error {
-	disk := c.waitsFor.Load()
-	if !probe.isDue(c.pool) && (disk != diskSlow || m.unblocked >= shrinkAfter) {
+	state := c.now()
+	if !probe.isDue(c.pool) && (!state.isDisk() || m.unblocked >= shrinkAfter) {
 		_, err := call()
 		return err
 	}
-	var t turn
-	if disk != diskNone {
-		if t = c.acquireCall(ctx); t.files == 0 {
+	var turn pace.Turn
+	if !state.isRemote() {
+		if turn = c.pace.AcquireCall(ctx); turn.Requests == 0 {
 			return errStopped
 		}
 	}
@@ -215,169 +219,70 @@ func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyPro
 	start := time.Now()
 	work, err := call()
 	took := time.Since(start)
-	if t.files > 0 {
-		c.releaseCall(t, took)
-	}
-	if !m.blocks(probe, c.pool, took/time.Duration(work)) || err != nil {
-		if probe.quick == quickInARow && disk == diskSlow {
-			c.listsQuickly()
-		}
-		return err
-	}
-	if disk == diskUnknown {
-		disk = diskNone
-		if diskOf(dir()).Kind != content.NotOnDisk {
-			disk = diskSlow
-		}
-		c.waitsFor.CompareAndSwap(diskUnknown, disk)
+	if turn.Requests > 0 {
+		c.pace.ReleaseCall(turn, took)
 	}
 	switch {
-	case disk != diskSlow:
-	case c.disk != nil && c.cfg.looksAhead():
-		if !c.on.Load() {
+	case m.blocks(probe, c.pool, took/time.Duration(work)) && err == nil:
+		c.callsBlock(state, dir)
+	case probe.quick == quickCalls && state.isDisk():
+		c.listsQuickly()
+	}
+	return err
+}
+
+// callsBlock is called after a slow call, which was about dir and began in the state was.
+func (c *coldMode) callsBlock(was coldState, dir func() directory) {
+	onDisk := was.isDisk()
+	if was.isUnknown() {
+		event := &waitsForElse
+		if onDisk = diskOf(dir()).Kind != content.NotOnDisk; onDisk {
+			event = &waitsForDisk
+		}
+		c.happens(event)
+	}
+	switch {
+	case !onDisk:
+	case c.ahead != nil && c.cfg.looksAhead():
+		if !c.isOn() {
 			c.turnOn()
 		}
 	case !c.cfg.noRead:
 		c.pool.limitGrowth(maxColdWorkers)
 	}
 	c.pool.grow()
-	return nil
-}
-
-// acquire waits until a window may be read, of at most wanted files. The turn has no
-// files when the run is stopped, or when no windows are read.
-func (c *coldMode) acquire(ctx context.Context, wanted int) turn {
-	return c.windows.acquire(ctx, wanted, &c.window)
-}
-
-// release ends a turn whose reads took the time reading.
-func (c *coldMode) release(t turn, reading time.Duration) {
-	q := &c.windows
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	asked := t.pending
-	if q.pace.files <= pendingFew {
-		asked = t.files // most of the others may have been read by the time it began
-	}
-	q.release(t, asked, reading)
-	if was := c.window.Load(); was > 0 {
-		c.window.CompareAndSwap(was, int32(min(q.pace.window(), c.maxWindow)))
-	}
-	q.admit(&c.window)
-}
-
-// acquireCall waits until a worker may make one call. The turn has no files when the
-// run is stopped.
-func (c *coldMode) acquireCall(ctx context.Context) turn {
-	return c.calls.acquire(ctx, callFiles, nil)
-}
-
-// releaseCall ends a turn whose call took the time d.
-func (c *coldMode) releaseCall(t turn, d time.Duration) {
-	q := &c.calls
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.pace.files == t.paced.files { // it has not changed since
-		q.pace = q.pace.nextCall(t.pending, d)
-	}
-	q.pending -= t.files
-	if oneHead := q.pace.files == callFiles || c.oneHead && q.pace.files == 2*callFiles; oneHead != c.oneHead {
-		c.oneHead = oneHead
-		c.windows.readAlone(oneHead)
-	}
-	if d > knobs.SlowCall {
-		c.callsNow.Store(int32(q.pace.files))
-	}
-	q.admit(nil)
 }
 
 // maxListings returns how many directories may be partly listed, so that directories are
 // listed in the order of the disk. While two are listed, either may find directories that
 // lie between the two.
 func (c *coldMode) maxListings() int {
-	if !c.on.Load() || c.waitsFor.Load() != diskSlow {
+	if c.now() != coldDisk {
 		return math.MaxInt
 	}
-	return int(c.callsNow.Load()) / callFiles
+	return c.pace.Calls()
 }
 
 // listsQuickly is called when directories come from the page cache. The next slow call
 // undoes what it does.
 func (c *coldMode) listsQuickly() {
-	c.callsNow.Store(pendingMost)
+	c.pace.CallsAreCached()
 	if c.cfg.looksAhead() {
 		c.leave()
 	}
 }
 
-// acquire waits for a turn of at most wanted files. Unless most is nil, the turn has no
-// more files than most says.
-func (q *turns) acquire(ctx context.Context, wanted int, most *atomic.Int32) turn {
-	q.mu.Lock()
-	if len(q.waiting) == 0 {
-		if t, ok := q.take(wanted, most); ok {
-			q.mu.Unlock()
-			return t
-		}
+// together returns how many files of the queue a worker takes at a time.
+func (c *coldMode) together() int {
+	if n := c.pace.Window(); n > 0 {
+		return n
 	}
-	mine := make(chan turn, 1) // admit does not wait
-	q.waiting, q.wanted = append(q.waiting, mine), append(q.wanted, wanted)
-	q.mu.Unlock()
-	select {
-	case t := <-mine:
-		return t
-	case <-ctx.Done(): // this ends all other waits too, so it does not matter if mine still gets a turn
-		return turn{}
-	}
-}
-
-// readAlone says whether one window at a time is to be read. It may be called with the
-// mutex of calls held, for windows.
-func (q *turns) readAlone(alone bool) {
-	q.mu.Lock()
-	q.pace.alone = alone
-	q.mu.Unlock()
-}
-
-// release ends a turn, for which the disk was asked for asked files at the same time. Like
-// admit and take, it is called with q.mu held.
-func (q *turns) release(t turn, asked int, reading time.Duration) {
-	if q.pace.files == t.paced.files { // it has not changed since
-		q.pace = q.pace.next(asked, reading)
-	}
-	q.pending -= t.files
-}
-
-// admit gives turns to those who wait.
-func (q *turns) admit(most *atomic.Int32) {
-	for len(q.waiting) > 0 {
-		t, ok := q.take(q.wanted[0], most)
-		if !ok {
-			return
-		}
-		q.waiting[0] <- t
-		q.waiting, q.wanted = q.waiting[1:], q.wanted[1:]
-	}
-}
-
-// take returns a turn if the disk may be asked for its files now.
-func (q *turns) take(wanted int, most *atomic.Int32) (turn, bool) {
-	if most != nil {
-		wanted = min(wanted, int(most.Load()))
-	}
-	if q.pending > 0 && q.pending+wanted > q.pace.files {
-		return turn{}, false
-	}
-	q.pending += wanted
-	return turn{wanted, q.pending, q.pace}, true
+	return filesAlone
 }
 
 // takeReader returns a content.WindowReader that no worker has, or what create returns, or
 // nil if there are enough.
 func (c *coldMode) takeReader(create func() content.WindowReader) (r content.WindowReader) {
-	if c.mostReaders == 0 {
-		return nil
-	}
 	c.mu.Lock()
 	k := len(c.readers)
 	mayCreate := k == 0 && c.readersMade < c.mostReaders
@@ -411,61 +316,4 @@ func (c *coldMode) close() {
 		closing.Go(r.Close)
 	}
 	closing.Wait()
-}
-
-// A pace says how much a disk is asked for at the same time. A disk that serves one
-// request after the other is slow because of all requests together, whoever makes them.
-type pace struct {
-	files  int  // in all windows that are read at the same time
-	slowed bool // a window was slow
-	quick  int  // windows in a row that were not
-	long   int  // calls in a row that took long
-	alone  bool // one window at a time has all the files
-}
-
-// next returns the pace after a window that was read in the time reading, while
-// pending files were being read, those of the window among them. Many disks are fast where
-// files lie side by side and slow elsewhere, so one slow window counts for long.
-func (p pace) next(pending int, reading time.Duration) pace {
-	switch {
-	case reading > longWindow:
-		return pace{files: max(pendingMin, p.files/2), slowed: true, alone: p.alone}
-	case pending < p.window() || reading*time.Duration(p.files) > longWindow*time.Duration(pending):
-		return p // that was little to ask for
-	}
-	if p.quick++; !p.slowed || p.quick == quickInARow {
-		return pace{files: min(2*p.files, pendingMost), slowed: p.slowed, alone: p.alone}
-	}
-	return p
-}
-
-// nextCall returns the pace after a call that took the time d, while calls that count as
-// pending files were made. If several calls in a row take long, the disk has one head,
-// which moves from one call's place to another's. A call that is alone finds the head
-// where the last call left it.
-func (p pace) nextCall(pending int, d time.Duration) pace {
-	switch {
-	case d > longCall:
-		if p.long++; p.long == longInARow || p.slowed && p.long == longAgain {
-			return pace{files: callFiles, slowed: true}
-		}
-		return p
-	case d <= knobs.SlowCall || d*time.Duration(p.files) > longCall*time.Duration(pending):
-		return p // no reason for more
-	}
-	p.long = 0
-	if p.quick++; p.quick == quickInARow {
-		return pace{files: min(2*p.files, pendingMost), slowed: p.slowed}
-	}
-	return p
-}
-
-// window returns how many files a window has. Two windows are pending, so that the disk
-// has work while files are opened. Where the disk has one head, one window alone is
-// pending: the head then goes on behind the last file.
-func (p pace) window() int {
-	if p.alone {
-		return min(max(pendingMin, p.files), content.WindowMax)
-	}
-	return min(max(pendingMin, p.files/2), content.WindowMax)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,38 +14,36 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/pace"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
-func TestPace(t *testing.T) {
-	for _, test := range []struct {
-		was     pace
-		pending int
-		reading time.Duration
-		want    pace
-	}{
-		{pace{files: 16}, 8, 0, pace{files: 32}},
-		{pace{files: 16}, 16, longWindow, pace{files: 32}},
-		{pace{files: 16}, 8, longWindow / 2, pace{files: 32}},
-		{pace{files: 16}, 8, longWindow/2 + 1, pace{files: 16}}, // too long for half of the files
-		{pace{files: 16}, 7, 0, pace{files: 16}},                // less than a window
-		{pace{files: 64}, 32, longWindow + 1, pace{files: 32, slowed: true}},
-		{pace{files: 64}, 5, longWindow + 1, pace{files: 32, slowed: true}},
-		{pace{files: 64, slowed: true, quick: 9}, 64, time.Hour, pace{files: 32, slowed: true}},
-		{pace{files: 64, slowed: true, quick: 9}, 64, 0, pace{files: 64, slowed: true, quick: 10}},
-		{pace{files: 64, slowed: true, quick: quickInARow - 1}, 64, 0, pace{files: 128, slowed: true}},
-		{pace{files: pendingMin, slowed: true}, 1, time.Hour, pace{files: pendingMin, slowed: true}},
-		{pace{files: pendingMost}, pendingMost, 0, pace{files: pendingMost}},
-	} {
-		got := test.was.next(test.pending, test.reading)
-		if !got.slowed {
-			got.quick = 0 // nobody looks at it
-		}
-		require.Equal(t, test.want, got, "%+v", test)
+// callsAtFirst is how many calls are made at the same time while nothing is known of a disk.
+var callsAtFirst = newPace(0).Calls()
+
+// newPace returns the pace of a disk of which nothing is known.
+func newPace(window int) *pace.Disk {
+	p := new(pace.Disk)
+	p.Init(window)
+	return p
+}
+
+// setOn turns the cold mode on or off, and nothing else.
+func (c *coldMode) setOn(on bool) {
+	if on {
+		c.happens(&filesWait)
+	} else {
+		c.happens(&filesCached)
 	}
-	require.Equal(t, pendingMin, pace{files: pendingMin}.window())
-	require.Equal(t, content.WindowMax, pace{files: pendingMost}.window())
+}
+
+// fillWindows lets windows have n files, as a disk does that was quick.
+func (c *coldMode) fillWindows(n int) {
+	c.pace.LimitWindows(n)
+	for c.pace.Window() < n {
+		c.pace.ReleaseWindow(c.pace.AcquireWindow(context.Background(), n), 0)
+	}
 }
 
 // A slowDisk serves one file after the other, in the order in which it is asked.
@@ -67,55 +64,6 @@ func (d *slowDisk) read(files int) {
 	done := d.free
 	d.mu.Unlock()
 	time.Sleep(time.Until(done))
-}
-
-// readCold reads windows from d with workers, until it is cancelled after the time
-// until. It returns how many files were read and how long the workers took to end.
-func readCold(d *slowDisk, workers int, until time.Duration) (files int, last time.Duration, c *coldMode) {
-	ctx, cancel := context.WithCancel(context.Background())
-	c = new(coldMode)
-	c.begin(workers, content.WindowMax)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				time.Sleep(100 * time.Microsecond) // opens
-				turn := c.acquire(ctx, content.WindowMax)
-				if turn.files == 0 {
-					continue
-				}
-				start := time.Now()
-				d.read(turn.files)
-				c.release(turn, time.Since(start))
-				d.mu.Lock()
-				files += turn.files
-				d.mu.Unlock()
-			}
-		})
-	}
-	time.Sleep(until)
-	cancelled := time.Now()
-	cancel()
-	wg.Wait()
-	return files, time.Since(cancelled), c
-}
-
-// TestInvariant8CancelOnADiskWithOneHead: what is asked of a disk that serves one request after the other, 4 ms each, is
-// done within 100 ms, however many workers there are, and the disk is never idle for long.
-func TestInvariant8CancelOnADiskWithOneHead(t *testing.T) {
-	const seek = 4 * time.Millisecond
-	for _, workers := range []int{1, 2, 8, 64} {
-		for seed := range uint64(100) {
-			synctest.Test(t, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(seed, 8))
-				until := time.Duration(r.IntN(3000)) * time.Millisecond
-				files, last, c := readCold(&slowDisk{cost: func() time.Duration { return seek }}, workers, until)
-				require.LessOrEqual(t, last, 100*time.Millisecond)
-				require.GreaterOrEqual(t, time.Duration(files)*seek, (until+last)*95/100-time.Millisecond, "what the disk did")
-				require.LessOrEqual(t, c.windows.pace.files, 2*pendingMin)
-			})
-		}
-	}
 }
 
 // TestInvariant8CancelWhileADiskIsListed: opens and listings of directories, of several requests each, are few at the same
@@ -148,7 +96,7 @@ func TestInvariant8CancelWhileADiskIsListed(t *testing.T) {
 				require.ErrorIs(t, out.err, context.DeadlineExceeded)
 				w.requireSound(t, out)
 				require.LessOrEqual(t, time.Since(start)-until, 100*time.Millisecond)
-				require.LessOrEqual(t, calls.most, pendingMin/callFiles)
+				require.LessOrEqual(t, calls.most, callsAtFirst)
 			})
 		}
 	}
@@ -177,7 +125,7 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 		out := w.process(t.Context(), Options{Workers: 16}, nil)
 		require.NoError(t, out.err)
 		w.requireSound(t, out)
-		require.Equal(t, pendingMin/callFiles, first.most)
+		require.Equal(t, callsAtFirst, first.most)
 		require.GreaterOrEqual(t, all.most, 16)
 	})
 }
@@ -256,127 +204,6 @@ func TestOneDirectoryAtATimeOnASlowDisk(t *testing.T) {
 	}
 }
 
-// What has blocks of the page cache alone says nothing about the disk, and what is quick once may be slow next time.
-func TestPaceOfCalls(t *testing.T) {
-	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	c := new(coldMode)
-	c.begin(8, content.WindowMax)
-	c.on.Store(true)
-	c.waitsFor.Store(diskSlow)
-	call := func(took time.Duration) int {
-		var other turn
-		if c.calls.pace.files > callFiles {
-			other = c.acquireCall(t.Context())
-		}
-		c.releaseCall(c.acquireCall(t.Context()), took)
-		c.calls.pending -= other.files
-		require.Equal(t, c.calls.pace.files/callFiles, c.maxListings())
-		return c.calls.pace.files
-	}
-	for range 100 {
-		require.Equal(t, pendingMin, call(50*time.Microsecond), "from the page cache")
-	}
-	for range longInARow - 1 {
-		require.Equal(t, pendingMin, call(longCall+1))
-	}
-	require.Equal(t, pendingFrom/2, c.windows.pace.window())
-	require.Equal(t, callFiles, call(longCall+1), "one at a time")
-	require.Equal(t, pendingFrom, c.windows.pace.window(), "so is a window")
-	for range quickInARow - 1 {
-		require.Equal(t, callFiles, call(longCall))
-	}
-	require.Equal(t, 2*callFiles, call(longCall))
-	for range quickInARow - 1 {
-		require.Equal(t, 2*callFiles, call(longCall/2))
-	}
-	require.Equal(t, 4*callFiles, call(longCall/2))
-	require.Equal(t, 4*callFiles, call(longCall+1))
-	require.Equal(t, callFiles, call(longCall+1), "it has been slow before")
-	c.on.Store(false)
-	require.Equal(t, math.MaxInt, c.maxListings(), "where the order is that of the tree")
-	require.Empty(t, c.calls.waiting)
-	require.Zero(t, c.calls.pending)
-}
-
-// A disk that serves all at the same time gets much after a few windows, also where a window in a hundred is delayed.
-func TestPaceOfAFastDisk(t *testing.T) {
-	for _, workers := range []int{1, 8} {
-		synctest.Test(t, func(t *testing.T) {
-			c := new(coldMode)
-			c.begin(workers, content.WindowMax)
-			for k := range 1000 {
-				turn := c.acquire(t.Context(), content.WindowMax)
-				require.Equal(t, min(c.windows.pace.window(), content.WindowMax), turn.files)
-				reading := 3 * time.Millisecond
-				if k%100 == 99 {
-					reading = 10 * longWindow
-				}
-				c.release(turn, reading)
-				if k == 10 {
-					require.Equal(t, pendingMost, c.windows.pace.files)
-				}
-				require.GreaterOrEqual(t, c.windows.pace.files, pendingFrom)
-			}
-			require.GreaterOrEqual(t, c.windows.pace.files, pendingMost/2)
-		})
-	}
-}
-
-// Workers get their turns in the order in which they come, which is that of the disk, and no more files than the pace allows.
-func TestTurnsAreInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := new(coldMode)
-		c.begin(4, content.WindowMax)
-		c.windows.pace.files = pendingMin
-		var order []int
-		var wg sync.WaitGroup
-		for k := range 20 {
-			wg.Go(func() {
-				turn := c.acquire(t.Context(), 5+k%3)
-				order = append(order, k) // the pace allows one at a time
-				require.Equal(t, 5+k%3, turn.files)
-				require.LessOrEqual(t, turn.pending, turn.paced.files)
-				time.Sleep(time.Second)
-				c.release(turn, 0)
-			})
-			synctest.Wait()
-		}
-		wg.Wait()
-		for k, got := range order {
-			require.Equal(t, k, got)
-		}
-		require.Zero(t, c.windows.pending)
-		require.Empty(t, c.windows.waiting)
-	})
-}
-
-// Slow windows that began at the same time, before the pace changed, make it slower once.
-func TestOneSlowMomentCountsOnce(t *testing.T) {
-	c := new(coldMode)
-	c.begin(8, content.WindowMax)
-	c.windows.pace = pace{files: pendingMost}
-	c.window.Store(content.WindowMax)
-	var turns []turn
-	for range 4 {
-		turns = append(turns, c.acquire(t.Context(), content.WindowMax))
-	}
-	for _, turn := range turns {
-		c.release(turn, time.Second)
-	}
-	require.Equal(t, pendingMost/2, c.windows.pace.files)
-	require.Zero(t, c.windows.pending)
-}
-
-func TestNoTurnsWithoutDescriptors(t *testing.T) {
-	c := new(coldMode)
-	c.begin(8, content.WindowMax)
-	held := c.acquire(t.Context(), 8)
-	c.window.Store(0)
-	require.Zero(t, c.acquire(t.Context(), 8).files)
-	c.release(held, 0)
-	require.Zero(t, c.window.Load())
-}
-
 // However many workers come and go, windows take the memory of few.
 func TestWindowReadersAreFew(t *testing.T) {
 	for _, workers := range []int{2, maxColdWorkers + 3} {
@@ -404,14 +231,14 @@ func TestWindowReadersAreFew(t *testing.T) {
 // read than before: those beyond maxColdWorkers would have no windowReader.
 func TestColdModeLeavesThePoolSmall(t *testing.T) {
 	r := newRun(t.Context(), config{workers: 2, mayGrow: true}, callbacks{}, nil)
-	r.cold.on.Store(true)
+	r.cold.setOn(true)
 	r.pool.limitGrowth(maxColdWorkers)
 	r.pool.stopped.Store(true) // so that it starts none of the workers that it may have
 	w := &worker{shared: &r.shared}
 	knobs.AlwaysCold = false
 	defer func() { knobs.AlwaysCold = testtree.Cold }()
 	w.cold.leave()
-	require.False(t, r.cold.on.Load())
+	require.False(t, r.cold.isOn())
 	for range 9 {
 		r.pool.started = r.pool.limit
 		r.pool.grow()
@@ -452,16 +279,6 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	}
 	require.NoError(t, newRun(t.Context(), cfg, calls, nil).execute())
 	require.True(t, checked)
-}
-
-// Where descriptors are too few for windows, the end of one that was being read does not bring them back.
-func TestNoWindowsAfterDescriptorsWereScarce(t *testing.T) {
-	var c coldMode
-	c.begin(1, content.WindowMax)
-	turn := c.acquire(t.Context(), content.WindowMax)
-	c.window.Store(0)
-	c.release(turn, 0)
-	require.Zero(t, c.window.Load())
 }
 
 // TestFaultsInTheColdMode: where all is listed ahead, every fault of an entry and every end at any step leaves as little
@@ -518,7 +335,7 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 		return root
 	}
 	for _, mode := range []string{"cold", "entered at each third file, left at each fifth"} {
-		for _, window := range []int32{0, 1, 5, content.WindowMax} {
+		for _, window := range []int{0, 1, 5, content.WindowMax} {
 			t.Run(fmt.Sprintf("%s/window=%d", mode, window), func(t *testing.T) {
 				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
 					if knobs.AlwaysCold = mode == "cold"; knobs.AlwaysCold {
@@ -530,13 +347,13 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						if visits++; visits == 1 {
-							f.w.cold.window.Store(window)
+							f.w.cold.pace.LimitWindows(window)
 						}
 						if mode != "cold" && visits%3 == 0 {
-							f.w.cold.on.Store(true)
+							f.w.cold.setOn(true)
 						}
 						if mode != "cold" && visits%5 == 0 {
-							f.w.cold.on.Store(false)
+							f.w.cold.setOn(false)
 							f.w.pool.wake()
 						}
 						return nil
@@ -558,14 +375,14 @@ func TestEnterLeavesItsPinIdle(t *testing.T) {
 	s.addPin(&pin)
 	b := &batch{node: s.node["n0"], entries: []names.Name{names.New("f")}}
 	require.False(t, c.enter(&pin, b, 0), "it is on no disk")
-	require.False(t, c.on.Load())
+	require.False(t, c.isOn())
 	require.EqualValues(t, pinIdle, pin.state.Load())
 	s.evictAll()
 	require.Equal(t, 1, s.world.open, "root alone")
 	w := s.world
 	w.root.kids[0].gone = true
 	require.False(t, c.enter(&pin, b, 0), "it is not there any more")
-	require.False(t, c.on.Load())
+	require.False(t, c.isOn())
 	require.EqualValues(t, pinNone, pin.state.Load())
 	s.end(t)
 }
@@ -586,7 +403,7 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
 					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
 					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
-					require.Equal(t, want, c.on.Load())
+					require.Equal(t, want, c.isOn())
 					require.NotEqual(t, int32(pinInUse), f.w.pin.state.Load())
 					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
 					entered++
@@ -595,12 +412,12 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 				cfg, err := opts.config(root, false)
 				require.NoError(t, err)
 				r, ahead := newRun(t.Context(), cfg, calls, nil), &shelf{}
-				if r.cold.disk = ahead; ordered { // as if no files were listed ahead
-					r.cold.disk = nil
+				if r.cold.ahead = ahead; ordered { // as if no files were listed ahead
+					r.cold.ahead = nil
 				}
 				require.NoError(t, r.execute())
 				require.Equal(t, 1, entered)
-				if cold := r.cold.on.Load(); cold {
+				if cold := r.cold.isOn(); cold {
 					require.Equal(t, maxColdWorkers, r.pool.maxGrown)
 					require.Equal(t, !ordered, ahead.files == 1, "the file that no worker had")
 				}
@@ -614,7 +431,7 @@ func TestFilesListedAheadWakeAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newColdCrew(oneDirectory(1), 2, 8, 9)
 		cold, n := c.dirs.cold, &node{refs: 1}
-		cold.cfg, cold.disk, cold.pool, cold.dirs = &config{}, c.dirs, c.pool, new(dirCache)
+		cold.cfg, cold.ahead, cold.pool, cold.dirs = &config{}, c.dirs, c.pool, new(dirCache)
 		c.dirs.stack, c.pool.begun = nil, true
 		var visited []string
 		c.pool.start = func(id int) work { return noter{fakeWorker{c, id}, &visited} }
@@ -655,7 +472,7 @@ func TestWaitForASlotIsNotThatOfTheNextCall(t *testing.T) {
 			}))
 			require.Zero(t, m.waited)
 			require.Equal(t, takes > 0, r.pool.limit > 2, "the call blocks")
-			require.Zero(t, r.cold.calls.pending)
+			require.True(t, r.cold.pace.IsIdle())
 		})
 	}
 }
@@ -691,23 +508,23 @@ func newColdStand(t *testing.T, c config) *coldStand {
 	s.root.dir = &worldDir{w: w, o: w.root}
 	s.pool.stopped.Store(true)
 	s.pool.started = s.pool.limit
-	s.cold.disk = s.shelf
+	s.cold.ahead = s.shelf
 	return s
 }
 
-// await makes a call that takes this long, and returns how much the disk was asked for meanwhile.
-func (s *coldStand) await(takes time.Duration) (pending int) {
+// await makes a call that takes this long, and reports whether it took a turn.
+func (s *coldStand) await(takes time.Duration) (turn bool) {
 	s.Helper()
 	s.took = takes
 	err := s.cold.await(s.ctx, &s.meter, &s.meter.lists, func() directory { return s.root.dir }, func() (int, error) {
 		s.calls++
 		time.Sleep(s.took)
-		pending = s.cold.calls.pending
+		turn = !s.cold.pace.IsIdle()
 		return 1, s.err
 	})
 	require.Equal(s.T, s.err, err)
-	require.Zero(s.T, s.cold.calls.pending)
-	return pending
+	require.True(s.T, s.cold.pace.IsIdle())
+	return turn
 }
 
 // While nothing is known of what calls wait for, those that are timed take a turn; on a disk all do, until they have been quick
@@ -716,27 +533,34 @@ func TestCallsThatTakeATurn(t *testing.T) {
 	testtree.NotInColdMode(t, "where that is known")
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	for _, c := range []struct {
-		disk               int32
+		state              coldState
 		untimed, unblocked int
 		takes              bool
 	}{
-		{diskUnknown, 0, 0, true}, {diskUnknown, 0, shrinkAfter, true}, {diskUnknown, 1, 0, false},
-		{diskSlow, 0, shrinkAfter, true}, {diskSlow, 1, 0, true}, {diskSlow, 1, shrinkAfter - 1, true}, {diskSlow, 1, shrinkAfter, false},
-		{diskNone, 0, 0, false}, {diskNone, 1, 0, false},
+		{warmUnknown, 0, 0, true}, {warmUnknown, 0, shrinkAfter, true}, {coldUnknown, 0, 0, true}, {warmUnknown, 1, 0, false},
+		{warmDisk, 0, shrinkAfter, true}, {warmDisk, 1, 0, true}, {coldDisk, 1, shrinkAfter - 1, true}, {warmDisk, 1, shrinkAfter, false},
+		{warmRemote, 0, 0, false}, {coldRemote, 0, 0, false}, {warmRemote, 1, 0, false},
 	} {
 		inBubble(t, func(t *testing.T) {
 			s := newColdStand(t, config{})
-			s.cold.waitsFor.Store(c.disk)
-			s.cold.callsNow.Store(99)
+			s.cold.state.Store(int32(c.state))
+			s.cold.pace.CallsAreCached()
+			many := s.cold.pace.Calls()
 			s.meter.lists.untimed, s.meter.unblocked = c.untimed, c.unblocked
-			require.Equal(t, c.takes, s.await(time.Second) == callFiles, "%+v", c)
-			require.Equal(t, c.takes, s.cold.callsNow.Load() != 99, "what is no disk has no pace")
-			require.EqualValues(t, map[bool]int32{false: c.disk, true: diskNone}[c.disk == diskUnknown && c.takes], s.cold.waitsFor.Load())
+			require.Equal(t, c.takes, s.await(time.Second), "%+v", c)
+			require.Equal(t, c.takes, s.cold.pace.Calls() != many, "what is no disk has no pace")
+			want := c.state
+			if c.takes && want.isUnknown() {
+				want = waitsForElse[want]
+			}
+			require.Equal(t, want, s.cold.now())
 		})
 	}
 	inBubble(t, func(t *testing.T) {
 		s := newColdStand(t, config{})
-		s.cold.calls.pending = s.cold.calls.pace.files
+		for range s.cold.pace.Calls() {
+			s.cold.pace.AcquireCall(s.ctx)
+		}
 		s.stop(errBroken)
 		require.Equal(t, errStopped, s.cold.await(s.ctx, &s.meter, &s.meter.lists, nil, nil))
 	})
@@ -750,34 +574,34 @@ func TestWhatSlowCallsLeadTo(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		config    config
-		disk      int32
+		state     coldState
 		err       error
-		noDisk    bool // files are not listed ahead
+		ordered   bool // files are not listed ahead
 		cold, few bool
 		grows     bool
 	}{
-		{"content", config{}, diskSlow, nil, false, false, true, true},
-		{"names", config{noRead: true}, diskSlow, nil, false, false, false, true},
-		{"metadata", config{noRead: true, stat: true}, diskSlow, nil, false, true, true, true},
-		{"metadata in order", config{noRead: true, stat: true}, diskSlow, nil, true, false, false, true},
-		{"metadata and content", config{statFirst: true}, diskSlow, nil, false, true, true, true},
-		{"metadata and content in order", config{statFirst: true}, diskSlow, nil, true, false, true, true},
-		{"no disk", config{statFirst: true}, diskNone, nil, false, false, false, true},
-		{"a failure", config{}, diskSlow, errBroken, false, false, false, false},
+		{"content", config{}, warmDisk, nil, false, false, true, true},
+		{"names", config{noRead: true}, warmDisk, nil, false, false, false, true},
+		{"metadata", config{noRead: true, stat: true}, warmDisk, nil, false, true, true, true},
+		{"metadata in order", config{noRead: true, stat: true}, warmDisk, nil, true, false, false, true},
+		{"metadata and content", config{statFirst: true}, warmDisk, nil, false, true, true, true},
+		{"metadata and content in order", config{statFirst: true}, warmDisk, nil, true, false, true, true},
+		{"no disk", config{statFirst: true}, warmRemote, nil, false, false, false, true},
+		{"a failure", config{}, warmDisk, errBroken, false, false, false, false},
 	} {
 		inBubble(t, func(t *testing.T) {
 			s := newColdStand(t, c.config)
-			if c.noDisk {
-				s.cold.disk = nil
+			if c.ordered {
+				s.cold.ahead = nil
 			}
 			most := s.pool.maxGrown
 			require.Greater(t, most, maxColdWorkers)
-			s.cold.waitsFor.Store(c.disk)
+			s.cold.state.Store(int32(c.state))
 			s.err = c.err
 			for range 3 {
 				s.await(time.Second)
 			}
-			require.Equal(t, c.cold, s.cold.on.Load(), c.name)
+			require.Equal(t, c.cold, s.cold.isOn(), c.name)
 			require.Equal(t, c.cold, s.fits == 1, c.name)
 			require.Equal(t, c.few, s.pool.maxGrown == maxColdWorkers, c.name)
 			require.Equal(t, c.grows, s.pool.limit > 2, c.name)
@@ -791,24 +615,24 @@ func TestQuickCallsOnADisk(t *testing.T) {
 	testtree.NotInColdMode(t, "which does not end")
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
 	for _, looks := range []bool{false, true} {
-		for _, disk := range []int32{diskSlow, diskNone} {
+		for _, state := range []coldState{coldDisk, coldRemote} {
 			inBubble(t, func(t *testing.T) {
 				s := newColdStand(t, config{statFirst: looks})
-				s.cold.on.Store(true)
-				s.cold.waitsFor.Store(disk)
-				for k := range 3 * quickInARow {
+				s.cold.state.Store(int32(state))
+				s.cold.pace.ReleaseCall(s.cold.pace.AcquireCall(s.ctx), knobs.SlowCall+1)
+				for k := range 3 * quickCalls {
 					s.meter.lists.untimed = 0
 					s.await(0)
-					was := k+1 >= quickInARow && disk == diskSlow
-					require.Equal(t, was, s.cold.callsNow.Load() == pendingMost, k)
-					require.Equal(t, !(was && looks), s.cold.on.Load(), k)
+					was := k+1 >= quickCalls && state == coldDisk
+					require.Equal(t, was, s.cold.pace.Calls() > callsAtFirst, k)
+					require.Equal(t, !(was && looks), s.cold.isOn(), k)
 				}
 				s.meter.lists.untimed = 0
 				s.await(knobs.SlowCall)
-				require.Equal(t, disk == diskSlow, s.cold.callsNow.Load() == pendingMost)
+				require.Equal(t, state == coldDisk, s.cold.pace.Calls() > callsAtFirst)
 				s.meter.lists.untimed = 0
 				s.await(knobs.SlowCall + 1)
-				require.EqualValues(t, pendingMin, s.cold.callsNow.Load())
+				require.Equal(t, callsAtFirst, s.cold.pace.Calls())
 			})
 		}
 	}
@@ -836,9 +660,9 @@ func TestWhatIsListedAhead(t *testing.T) {
 			for _, ordered := range []bool{false, true} {
 				for _, taken := range []int{0, 1, 3, 4} {
 					s, n := newColdStand(t, c.config), &node{refs: 1}
-					s.cold.on.Store(on)
+					s.cold.setOn(on)
 					if ordered {
-						s.cold.disk = nil
+						s.cold.ahead = nil
 					}
 					b := &batch{node: n, entries: make([]names.Name, 3), inodes: make([]uint64, 3), stage: c.stage}
 					b.next.Store(int64(taken))
@@ -858,7 +682,7 @@ func TestWhatIsListedAhead(t *testing.T) {
 		}
 	}
 	s := newColdStand(t, config{})
-	s.cold.on.Store(true)
+	s.cold.setOn(true)
 	require.False(t, s.cold.listAhead(&batch{nodes: make([]*node, 1), entries: make([]names.Name, 1)}), "a window was")
 }
 
@@ -884,108 +708,38 @@ func TestEndOfTheColdModeWakesAWorker(t *testing.T) {
 	})
 }
 
-// Who wants less than another that waits does not come first. What is more than the pace is asked for alone, not never.
-func TestTurnsOvertakeNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := new(coldMode)
-		c.calls.pace.files = 16
-		got := map[int]turn{}
-		acquire := func(k, wanted int) {
-			go func() { got[k] = c.calls.acquire(t.Context(), wanted, nil) }()
-			synctest.Wait()
+// What is known of slow calls stays, whatever becomes of the files, and the other way around. Few directories are partly listed where
+// both wait for a disk.
+func TestColdStates(t *testing.T) {
+	for state := range coldState(len(coldEvent{})) {
+		for event, e := range map[string]*coldEvent{"filesWait": &filesWait, "filesCached": &filesCached, "waitsForDisk": &waitsForDisk, "waitsForElse": &waitsForElse} {
+			var c coldMode
+			c.begin(1, content.WindowMax)
+			c.state.Store(int32(state))
+			limited := c.maxListings() == callsAtFirst
+			require.Equal(t, state.isCold() && state.isDisk(), limited)
+			c.happens(e)
+			got := c.now()
+			switch event {
+			case "filesWait", "filesCached":
+				require.Equal(t, event == "filesWait", c.isOn())
+				require.Equal(t, []bool{state.isUnknown(), state.isDisk(), state.isRemote()}, []bool{got.isUnknown(), got.isDisk(), got.isRemote()})
+			case "waitsForDisk", "waitsForElse":
+				require.Equal(t, state.isCold(), c.isOn())
+				require.Equal(t, state.isDisk() || state.isUnknown() && event == "waitsForDisk", got.isDisk())
+				require.Equal(t, !got.isDisk(), got.isRemote())
+			}
 		}
-		release := func(k int) {
-			c.releaseCall(got[k], 0)
-			synctest.Wait()
-		}
-		acquire(0, 100)
-		require.Equal(t, 100, got[0].files)
-		acquire(1, 8)
-		require.Len(t, got, 1)
-		release(0)
-		require.Equal(t, 8, got[1].files)
-		acquire(2, 16)
-		acquire(3, 4)
-		require.Len(t, got, 2, "although there is room for the last")
-		release(1)
-		require.Len(t, got, 3)
-		require.Equal(t, 16, got[2].files)
-		release(2)
-		require.Equal(t, 4, got[3].files)
-		release(3)
-		require.Zero(t, c.calls.pending)
-	})
-}
-
-// Up to a few files, a window that takes long by itself is a reason not to ask for more; above, what was pending in all counts.
-func TestPaceOfFewFiles(t *testing.T) {
-	for files, want := range map[int]int{pendingFew: pendingFew, 2 * pendingFew: 4 * pendingFew} {
-		c := new(coldMode)
-		c.begin(4, content.WindowMax)
-		c.windows.pace.files = files
-		c.window.Store(content.WindowMax)
-		c.acquire(t.Context(), files/2)
-		c.release(c.acquire(t.Context(), files/2), longWindow*3/4)
-		require.Equal(t, want, c.windows.pace.files)
 	}
 }
 
-// One call or window that began before the pace changed says nothing of the new one. One window at a time is read as long as calls
-// are made one by one, or were just before.
-func TestPaceOfOneHead(t *testing.T) {
-	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	c := new(coldMode)
-	c.begin(8, content.WindowMax)
-	c.releaseCall(c.acquireCall(t.Context()), time.Millisecond)
-	require.False(t, c.windows.pace.alone)
-	for files, alone := range map[int]bool{callFiles: true, 2 * callFiles: false, 4 * callFiles: false} {
-		c.oneHead = false
-		c.calls.pace = pace{files: files}
-		c.releaseCall(c.acquireCall(t.Context()), longCall)
-		require.Equal(t, alone, c.windows.pace.alone || c.oneHead, files)
-		c.oneHead = true
-		c.windows.readAlone(true)
-		c.calls.pace = pace{files: files}
-		c.releaseCall(c.acquireCall(t.Context()), longCall)
-		require.Equal(t, files <= 2*callFiles, c.windows.pace.alone, files)
-		require.Equal(t, files <= 2*callFiles, c.oneHead, files)
-		c.windows.readAlone(false)
-	}
-	c.calls.pace = pace{files: 2 * callFiles}
-	before := c.acquireCall(t.Context())
-	c.calls.pace = pace{files: 4 * callFiles}
-	c.releaseCall(before, time.Hour)
-	require.Equal(t, pace{files: 4 * callFiles}, c.calls.pace)
-	require.Zero(t, c.calls.pending)
-}
-
-// The bounds of what makes a pace quicker and slower.
-func TestPaceAfterCalls(t *testing.T) {
-	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	for _, c := range []struct {
-		was     pace
-		pending int
-		took    time.Duration
-		want    pace
-	}{
-		{pace{files: 8}, 8, knobs.SlowCall, pace{files: 8}},
-		{pace{files: 8}, 8, knobs.SlowCall + 1, pace{files: 8, quick: 1}},
-		{pace{files: 8}, 8, longCall, pace{files: 8, quick: 1}},
-		{pace{files: 8}, 8, longCall + 1, pace{files: 8, long: 1}},
-		{pace{files: 8}, 4, longCall / 2, pace{files: 8, quick: 1}},
-		{pace{files: 8}, 4, longCall/2 + 1, pace{files: 8}},
-		{pace{files: 8, long: longInARow - 1}, 8, longCall, pace{files: 8, quick: 1}},
-		{pace{files: 8, long: longInARow - 1}, 8, time.Hour, pace{files: callFiles, slowed: true}},
-		{pace{files: 8, long: longAgain - 1}, 8, time.Hour, pace{files: 8, long: longAgain}},
-		{pace{files: 8, long: longAgain - 1, slowed: true}, 8, time.Hour, pace{files: callFiles, slowed: true}},
-		{pace{files: pendingMost, quick: quickInARow - 1}, pendingMost, time.Millisecond, pace{files: pendingMost}},
-	} {
-		require.Equal(t, c.want, c.was.nextCall(c.pending, c.took), "%+v, %d, %s", c.was, c.pending, c.took)
-	}
-	for was, want := range map[pace]int{
-		{files: 4}: pendingMin, {files: 2 * pendingMin}: pendingMin, {files: 40}: 20, {files: 2*content.WindowMax + 2}: content.WindowMax,
-		{files: 4, alone: true}: pendingMin, {files: 40, alone: true}: 40, {files: content.WindowMax + 1, alone: true}: content.WindowMax,
-	} {
-		require.Equal(t, want, was.window(), "%+v", was)
-	}
+// Where no windows are read, a worker takes a few files of the queue at a time all the same.
+func TestFilesTakenTogether(t *testing.T) {
+	var c coldMode
+	c.begin(1, content.WindowMax)
+	require.Equal(t, c.pace.Window(), c.together())
+	c.fillWindows(content.WindowMax)
+	require.Equal(t, content.WindowMax, c.together())
+	c.pace.LimitWindows(0)
+	require.Equal(t, filesAlone, c.together())
 }

@@ -62,16 +62,16 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
 		if delivered++; delivered == 1 {
 			w, b := f.w, &batch{node: r.root, entries: files}
-			require.NotZero(t, r.cold.window.Load())
+			require.NotZero(t, r.cold.pace.Window())
 			require.NoError(t, withoutDescriptors(t, func() error { w.openWindowForTest(b); return nil }))
-			require.Zero(t, r.cold.window.Load())
+			require.Zero(t, r.cold.pace.Window())
 		}
 		return nil
 	}}, nil)
 	open := descriptorsOpen(t)
 	require.NoError(t, r.execute())
 	require.Equal(t, len(files), delivered)
-	require.Zero(t, r.cold.window.Load(), "and it stays so")
+	require.Zero(t, r.cold.pace.Window(), "and it stays so")
 	require.Equal(t, open, descriptorsOpen(t))
 }
 

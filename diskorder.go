@@ -61,7 +61,7 @@ type diskOrder struct {
 	looks     listedFiles // to be looked at
 	reads     listedFiles // to be read
 	fileBytes int         // taken by looks and reads, and by the files given since both were last empty
-	full      bool        // maxListedAhead is reached; true until no file is left
+	draining  bool        // maxListedAhead was reached: files come before directories until no file is left
 	withheld  int         // bytes of maxListedAhead that are not to be used
 	spare     []*batch
 }
@@ -93,7 +93,7 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *job) {
 // due returns the files from which take makes a window, or nil if it makes none, and
 // whether the window is from all of them or only from the sorted ones.
 func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
-	all = q.full || !q.cold.on.Load() || listed == 0 && q.unlisted() == 0
+	all = q.draining || !q.cold.isOn() || listed == 0 && q.unlisted() == 0
 	switch {
 	case q.looks.count > 0 && (all || listed > 0 && len(q.looks.runs) >= looksFrom):
 		return &q.looks, all
@@ -126,12 +126,12 @@ func (q *diskOrder) takeWindow(files *listedFiles, all bool) *batch {
 		}
 	} else {
 		b.stage = q.readStage
-		for range min(files.count, max(1, int(q.cold.window.Load()))) {
+		for range min(files.count, q.cold.together()) {
 			files.take(b)
 		}
 	}
 	if q.looks.count+q.reads.count == 0 {
-		q.fileBytes, q.full = 0, false
+		q.fileBytes, q.draining = 0, false
 	}
 	return b
 }
@@ -172,7 +172,7 @@ func (q *diskOrder) add(j *job, r scanResult) {
 }
 
 func (q *diskOrder) addJob(j *job) {
-	if !q.cold.on.Load() || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead {
+	if !q.cold.isOn() || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead {
 		q.stack = append(q.stack, j)
 		return
 	}
@@ -193,7 +193,7 @@ func (q *diskOrder) addFiles(n *node, look bool, files []names.Name, inodes []ui
 		to.add(listedFile{inodes[i], name, n})
 		q.fileBytes += len(name.String()) + 1
 	}
-	q.full = q.full || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead
+	q.draining = q.draining || q.dirBytes+q.fileBytes+q.withheld >= maxListedAhead
 }
 
 func (q *diskOrder) pending(listed, maxListings int) int {
@@ -213,10 +213,10 @@ func (q *diskOrder) pending(listed, maxListings int) int {
 	return min(dirs, max(0, min(maxListings, q.cold.maxListings())-listed))
 }
 
-func (q *diskOrder) isFull() bool {
+func (q *diskOrder) batchesFirst() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.full
+	return q.draining
 }
 
 func (q *diskOrder) isEmpty() bool {

@@ -53,15 +53,16 @@ func jobFor(name string, inode uint64) *job {
 	return newJob(node{name: names.New(name), inode: inode}, alwaysReady{})
 }
 
-func newOrderModel(window int32) *orderModel {
+func newOrderModel(window int) *orderModel {
 	root := jobFor("root", 0)
 	m := &orderModel{max: 3, stack: []*job{root}, given: map[string]int{}}
-	m.q = &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}, stack: []*job{root}}
-	m.q.cold.window.Store(window)
+	m.q = &diskOrder{cold: new(coldMode), stack: []*job{root}}
+	m.q.cold.pace.Init(window)
+	m.q.cold.fillWindows(window)
 	return m
 }
 
-func (m *orderModel) cold() bool { return m.q.cold.on.Load() }
+func (m *orderModel) cold() bool { return m.q.cold.isOn() }
 
 func (m *orderModel) dirBytes() (n int) {
 	for _, d := range m.ahead {
@@ -133,7 +134,7 @@ func (m *orderModel) take(t *testing.T) {
 }
 
 func (m *orderModel) requireWindow(t *testing.T, b *batch, pending int) {
-	size := min(len(m.files), max(1, int(m.q.cold.window.Load())))
+	size := min(len(m.files), m.q.cold.together())
 	m.files = m.requireFirst(t, b, m.files, size, pending)
 	m.forget()
 }
@@ -253,7 +254,7 @@ func (m *orderModel) addFiles(t *testing.T, n *node, look bool, files []names.Na
 
 func (m *orderModel) requireSame(t *testing.T) {
 	require.Equal(t, m.left()+len(m.stack)+len(m.ahead) == 0, m.q.isEmpty())
-	require.Equal(t, m.full, m.q.isFull())
+	require.Equal(t, m.full, m.q.batchesFirst())
 	require.Equal(t, m.left(), m.q.looks.count+m.q.reads.count)
 	require.Equal(t, m.dirBytes(), m.q.dirBytes)
 }
@@ -271,15 +272,15 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 	filled, abandoned, looked := 0, 0, 0
 	for history := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(history)))
-		m := newOrderModel(int32([]int{0, 1, 2, 7, content.WindowMax}[r.IntN(5)]))
-		m.q.cold.on.Store(r.IntN(4) > 0)
+		m := newOrderModel([]int{0, 1, 2, 7, content.WindowMax}[r.IntN(5)])
+		m.q.cold.setOn(r.IntN(4) > 0)
 		steps := r.IntN(400)
 		for range steps {
 			switch k := r.IntN(20); {
 			case k == 0:
-				m.q.cold.on.Store(!m.cold())
+				m.q.cold.setOn(!m.cold())
 			case k == 1:
-				m.q.cold.window.Store(int32(r.IntN(content.WindowMax + 1)))
+				m.q.cold.fillWindows(r.IntN(content.WindowMax + 1))
 			case k < 12:
 				m.list(t, r)
 			default:
@@ -317,7 +318,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 // TestDiskOrderSortsByDeviceAndInode: over several runs of files, each sorted when it is full.
 func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 	m := newOrderModel(content.WindowMax)
-	m.q.cold.on.Store(true)
+	m.q.cold.setOn(true)
 	m.take(t)
 	m.partly = nil // root is listed
 	r := rand.New(rand.NewPCG(3, 4))
@@ -344,7 +345,7 @@ func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 // fillUp adds files of n, with names of 20 bytes and some at a time, until q is full. It returns how many.
 func fillUp(t *testing.T, q *diskOrder, n *node, some int) (added int) {
 	var arena names.Arena // as a listing has, since a name of its own takes 512 bytes
-	for !q.isFull() {
+	for !q.batchesFirst() {
 		files := make([]names.Name, some)
 		for i := range files {
 			files[i] = arena.Add(fmt.Appendf(nil, "%020d", added+i))
@@ -361,8 +362,9 @@ func fillUp(t *testing.T, q *diskOrder, n *node, some int) (added int) {
 func TestDiskOrderIsBounded(t *testing.T) {
 	boundListedAhead(t, 100_000)
 	q := &diskOrder{cold: new(coldMode)}
-	q.cold.on.Store(true)
-	q.cold.window.Store(64)
+	q.cold.setOn(true)
+	q.cold.pace.Init(64)
+	q.cold.fillWindows(64)
 	n := &node{name: names.New("n")}
 	added := fillUp(t, q, n, 100)
 	require.Greater(t, added*(fileCost+20+8), maxListedAhead*9/10, "full too early")
@@ -371,7 +373,7 @@ func TestDiskOrderIsBounded(t *testing.T) {
 	}
 	require.Empty(t, q.dirs.jobs)
 	got := 0
-	for q.isFull() {
+	for q.batchesFirst() {
 		b, d := q.take(2, 9) // although directories are partly listed
 		require.Nil(t, d)
 		got += len(b.entries)
@@ -394,7 +396,7 @@ func TestDiskOrderFitsTheMemory(t *testing.T) {
 		q := &diskOrder{cold: new(coldMode)}
 		q.fitMemory(limit)
 		require.Equal(t, want, maxListedAhead-q.withheld, "with %d MiB", limit>>20)
-		q.cold.on.Store(true)
+		q.cold.setOn(true)
 		n := &node{name: names.New("n")}
 		added := fillUp(t, q, n, 1000)
 		require.InDelta(t, want/(fileCost+21), added, float64(want/(fileCost+21)/10+1000))
@@ -409,13 +411,13 @@ func TestColdModeIsRevocable(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			c := newCrew(randomPlan(r), 1+r.IntN(6), 1+r.IntN(4))
-			c.dirs.cold.window.Store(int32(r.IntN(9)))
+			c.dirs.cold.pace.Init(r.IntN(9))
 			period := 1 + r.IntN(7)
 			c.onStep = func(k int) {
 				time.Sleep(time.Duration(k*k%5) * time.Millisecond)
 				if k%period == 0 {
-					was := c.dirs.cold.on.Load()
-					c.dirs.cold.on.Store(!was)
+					was := c.dirs.cold.isOn()
+					c.dirs.cold.setOn(!was)
 					if was {
 						c.pool.wake()
 					}
@@ -441,14 +443,17 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 			for _, dirs := range []int{0, 2, 5} {
 				for _, listed := range []int{0, 1, 3} {
 					for _, mode := range []string{"warm", "cold", "one directory at a time"} {
-						q := &diskOrder{cold: &coldMode{maxWindow: content.WindowMax}}
+						q := &diskOrder{cold: new(coldMode)}
+						q.cold.pace.Init(content.WindowMax)
+						q.cold.fillWindows(content.WindowMax)
 						cold := mode != "warm"
+						q.cold.setOn(cold)
 						if mode == "one directory at a time" {
-							q.cold.waitsFor.Store(diskSlow)
-							q.cold.callsNow.Store(callFiles)
+							q.cold.happens(&waitsForDisk)
+							for q.cold.pace.Calls() > 1 {
+								q.cold.pace.ReleaseCall(q.cold.pace.AcquireCall(t.Context()), time.Hour+1) // above knobs.SlowCall
+							}
 						}
-						q.cold.window.Store(content.WindowMax)
-						q.cold.on.Store(cold)
 						n := &node{}
 						for k, files := range []int{looks, reads} {
 							q.addFiles(n, k == 0, make([]names.Name, files), make([]uint64, files))

@@ -126,8 +126,7 @@ func (w *world) requireSound(t *testing.T, out outcome) {
 	}
 	if s := out.run; s != nil {
 		require.Empty(t, s.dirs.short)
-		require.Zero(t, s.cold.windows.pending)
-		require.Zero(t, s.cold.calls.pending)
+		require.True(t, s.cold.pace.IsIdle())
 		require.True(t, s.order == nil || s.order.begun == 0, "results that were begun and are not delivered")
 		for _, p := range s.dirs.pins {
 			require.EqualValues(t, pinNone, p.state.Load())

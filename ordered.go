@@ -77,7 +77,7 @@ func (q *ordered) pending(listed, maxListings int) int {
 	return 1
 }
 
-func (q *ordered) isFull() bool { return false }
+func (q *ordered) batchesFirst() bool { return false }
 
 func (q *ordered) isEmpty() bool {
 	q.mu.Lock()

@@ -36,8 +36,8 @@ type queue interface {
 	// pending returns at most the number of times that take would succeed, and 0
 	// only if take would not succeed.
 	pending(listed, maxListings int) int
-	// isFull reports whether to take a batch before a partly listed directory.
-	isFull() bool
+	// batchesFirst reports whether to take a batch before a partly listed directory.
+	batchesFirst() bool
 	// isEmpty reports whether all work has been begun.
 	isEmpty() bool
 	// abandon takes the files that have not been begun and returns how many they are.
@@ -232,7 +232,7 @@ func (p *pool) pick() (*batch, *job) {
 			return b, nil
 		}
 	}
-	if !p.queue.isFull() {
+	if !p.queue.batchesFirst() {
 		if j := p.popPaused(); j != nil {
 			return nil, j
 		}

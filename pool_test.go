@@ -98,8 +98,8 @@ func newCrew(p plan, workers, listings int) *crew {
 // newColdCrew is newCrew in the cold mode, with windows of at most window entries.
 func newColdCrew(p plan, workers, listings, window int) *crew {
 	c := newCrew(p, workers, listings)
-	c.dirs.cold.on.Store(true)
-	c.dirs.cold.window.Store(int32(window))
+	c.dirs.cold.setOn(true)
+	c.dirs.cold.pace.Init(window)
 	return c
 }
 
@@ -172,7 +172,7 @@ func (c *crew) scan(n *node) scanResult {
 			b.entries = append(b.entries, names.New(fmt.Sprintf("%d/%d/%d", dir, at, i)))
 		}
 		c.found += got.files
-		if c.dirs.cold.on.Load() {
+		if c.dirs.cold.isOn() {
 			c.dirs.addFiles(n, c.looks(n), b.entries, inodesOf(b.entries))
 			b = nil
 		}
@@ -200,7 +200,7 @@ func inodesOf(entries []names.Name) (inodes []uint64) {
 }
 
 func (c *crew) visit(w int, b *batch, i int) {
-	if c.dirs.cold.on.Load() && !b.isWindow() { // as worker.listAhead
+	if c.dirs.cold.isOn() && !b.isWindow() { // as worker.listAhead
 		all := int64(len(b.entries))
 		if from := b.next.Swap(all); from < all {
 			c.dirs.addFiles(b.node, c.looks(b.node), b.entries[from:], inodesOf(b.entries[from:]))
@@ -441,7 +441,7 @@ func TestRunIsMadeOfItsOptions(t *testing.T) {
 		for _, grows := range []bool{false, true} {
 			cfg.mayGrow = grows
 			r := newRun(t.Context(), cfg, tt.opts.callbacks(), order)
-			require.Equal(t, tt.windows, r.cold.mostReaders > 0, tt.name)
+			require.Equal(t, tt.windows, r.cold.pace.Window() > 0, tt.name)
 			if !tt.ordered {
 				require.Equal(t, tt.stage, r.disk.readStage, tt.name)
 			}

@@ -26,7 +26,7 @@ import (
 //	ordered.mu        the spans of an ordered run
 //	diskOrder.mu      the directories and the files that are not begun
 //	givenSource.mu    the names of Options.Files that no worker has taken
-//	turns.mu          how many files a disk is asked for, and who waits; of calls, then of windows
+//	pace.Disk.mu      how many requests are made of a disk, and who waits
 //	coldMode.mu       the readers of windows that no worker has
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	links.mu          the directories entered, with SymlinksFollow
@@ -100,14 +100,15 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.slots = make(chan int, cfg.workers) // all fit
 	}
 	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]
-	s.cold.begin(cfg.workers, budget.window)
+	window := budget.window
 	if s.asksFirst() {
-		s.cold.mostReaders = 0
+		window = 0
 	}
+	s.cold.begin(cfg.workers, window)
 	var q queue = order
 	if order == nil {
 		s.disk = &r.parts.disk
-		s.cold.disk = s.disk
+		s.cold.ahead = s.disk
 		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], r.first)
 		if cfg.statFirst {
 			s.disk.readStage = stageAsked // see coldMode.takes

@@ -215,7 +215,7 @@ func (d foundDir) inspect(w *worker, j *job) verdict {
 
 // noteDevice finds out, in the cold mode, which disk the files of n are on.
 func (w *worker) noteDevice(n *node) {
-	if !w.cold.on.Load() {
+	if !w.cold.isOn() {
 		return
 	}
 	if id, err := n.dir.identity(); err == nil {

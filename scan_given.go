@@ -96,7 +96,7 @@ func (g *givenNames) list(s *scanner) (more bool) {
 	}
 	count := uint64(len(g.files[0]))
 	place := w.given.places.Add(count) - count
-	looksUp := w.cold.on.Load() && diskOf(s.dir).Kind != content.NotOnDisk
+	looksUp := w.cold.isOn() && diskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place
 		if w.cfg.followFiles && !w.stopped() {

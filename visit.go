@@ -111,7 +111,7 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
-	if !w.look.Has(i) && !(w.cold.on.Load() && w.cold.listAhead(b)) {
+	if !w.look.Has(i) && !(w.cold.isOn() && w.cold.listAhead(b)) {
 		w.readGroup(&w.look, b, i)
 	}
 	if ok, _ := w.look.Get(i, &f.content); ok {
@@ -129,7 +129,7 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 
 // looked takes the time that a look at entry i of b took.
 func (w *worker) looked(b *batch, i int, d time.Duration) {
-	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.on.Load() || !w.cold.enter(&w.pin, b, i)) {
+	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.isOn() || !w.cold.enter(&w.pin, b, i)) {
 		w.pool.grow()
 	}
 }
@@ -221,7 +221,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	case w.cfg.noRead:
 		return nil
 	}
-	cold := w.cold.on.Load()
+	cold := w.cold.isOn()
 	if cold && w.cold.listAhead(b) {
 		if w.stopped() {
 			return errStopped
@@ -375,7 +375,7 @@ func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
 // readWindow reads the entries of b from i on together, as far as that is possible.
 func (w *worker) readWindow(b *batch, i int) {
 	a := &w.ahead
-	if w.cold.window.Load() == 0 {
+	if w.cold.pace.Window() == 0 {
 		return
 	}
 	if a.Window == nil {
@@ -388,14 +388,14 @@ func (w *worker) readWindow(b *batch, i int) {
 		a.Close()
 	}
 	w.releaseSlot()
-	turn := w.cold.acquire(w.ctx, len(b.entries)-i)
-	if turn.files == 0 {
+	turn := w.cold.pace.AcquireWindow(w.ctx, len(b.entries)-i)
+	if turn.Requests == 0 {
 		return
 	}
-	a.BeginWindow(i, turn.files)
-	w.openWindow(b, i, turn.files)
+	a.BeginWindow(i, turn.Requests)
+	w.openWindow(b, i, turn.Requests)
 	reading, waited, cached := a.ReadWindow(w.stopped)
-	w.cold.release(turn, reading)
+	w.cold.pace.ReleaseWindow(turn, reading)
 	if waited {
 		w.pool.grow()
 	}
@@ -433,7 +433,7 @@ func (w *worker) openWindow(b *batch, i, n int) {
 			w.pin.idle()
 		}
 		if sys.IsScarce(err) {
-			w.cold.window.Store(0)
+			w.cold.pace.LimitWindows(0)
 			return
 		}
 	}
