@@ -35,12 +35,12 @@ type coldMode struct {
 	ahead listedAhead  // nil: results come in order
 
 	mu sync.Mutex // guards what follows
-	// readers are those of the readersMade readers that no worker has. A worker has a
-	// reader only while it visits a batch: the worker may be one of many that were started
+	// windows are those of the windowsMade windows that no worker has. A worker has a
+	// window only while it visits a batch: the worker may be one of many that were started
 	// before the cold mode, and end after the batch.
-	readers     []content.WindowReader
-	readersMade int
-	mostReaders int // does not change while workers run
+	windows     []*content.Window
+	windowsMade int
+	mostWindows int // does not change while workers run
 
 	// Known before any worker starts.
 	cfg  *config
@@ -120,7 +120,7 @@ func (c *coldMode) begin(workers, maxWindow int) {
 	if knobs.AlwaysCold {
 		c.state.Store(int32(coldDisk))
 	}
-	c.mostReaders = max(workers, maxColdWorkers)
+	c.mostWindows = max(workers, maxColdWorkers)
 	c.pace.Init(maxWindow)
 }
 
@@ -280,40 +280,43 @@ func (c *coldMode) together() int {
 	return filesAlone
 }
 
-// takeReader returns a content.WindowReader that no worker has, or what create returns, or
-// nil if there are enough.
-func (c *coldMode) takeReader(create func() content.WindowReader) (r content.WindowReader) {
+// takeWindow returns a content.Window that no worker has, or a new one, or nil if there are
+// enough or there are none here.
+func (c *coldMode) takeWindow() (w *content.Window) {
 	c.mu.Lock()
-	k := len(c.readers)
-	mayCreate := k == 0 && c.readersMade < c.mostReaders
+	k := len(c.windows)
+	makes := k == 0 && c.windowsMade < c.mostWindows
 	switch {
 	case k > 0:
-		r, c.readers = c.readers[k-1], c.readers[:k-1]
-	case mayCreate:
-		c.readersMade++
+		w, c.windows = c.windows[k-1], c.windows[:k-1]
+	case makes:
+		c.windowsMade++
 	}
 	c.mu.Unlock()
-	if mayCreate { // which takes long
-		r = create()
+	if makes { // which takes long
+		w = newWindow(c.cfg.want(), c.cfg.noURing, &c.pace)
 	}
-	return r
+	return w
 }
 
-// putReader takes back a content.WindowReader for another worker.
-func (c *coldMode) putReader(r content.WindowReader) {
+// newWindow is content.NewWindow, unless a test replaces it.
+var newWindow = content.NewWindow
+
+// putWindow takes back a window for another worker.
+func (c *coldMode) putWindow(w *content.Window) {
 	c.mu.Lock()
-	c.readers = append(c.readers, r)
+	c.windows = append(c.windows, w)
 	c.mu.Unlock()
 }
 
-// close closes all readers, which may take long.
+// close closes all windows, which may take long.
 func (c *coldMode) close() {
-	if len(c.readers) == 0 {
+	if len(c.windows) == 0 {
 		return
 	}
 	var closing sync.WaitGroup
-	for _, r := range c.readers {
-		closing.Go(r.Close)
+	for _, w := range c.windows {
+		closing.Go(w.Close)
 	}
 	closing.Wait()
 }

@@ -205,25 +205,25 @@ func TestOneDirectoryAtATimeOnASlowDisk(t *testing.T) {
 }
 
 // However many workers come and go, windows take the memory of few.
-func TestWindowReadersAreFew(t *testing.T) {
+func TestWindowsAreFew(t *testing.T) {
 	for _, workers := range []int{2, maxColdWorkers + 3} {
-		c := new(coldMode)
+		made := 0
+		testtree.Set(t, &newWindow, func(content.Want, bool, *pace.Disk) *content.Window {
+			made++
+			return new(content.Window)
+		})
+		c := coldMode{cfg: &config{}}
 		c.begin(workers, content.WindowMax)
-		created := 0
-		create := func() content.WindowReader {
-			created++
-			return scarceWindow{}
-		}
 		for k := range max(workers, maxColdWorkers) {
-			require.NotNil(t, c.takeReader(create))
-			require.Equal(t, k+1, created)
+			require.NotNil(t, c.takeWindow())
+			require.Equal(t, k+1, made)
 		}
-		require.Nil(t, c.takeReader(create))
-		again := new(struct{ content.WindowReader })
-		c.putReader(again)
-		require.Equal(t, content.WindowReader(again), c.takeReader(create))
-		require.Empty(t, c.readers)
-		require.Equal(t, max(workers, maxColdWorkers), created)
+		require.Nil(t, c.takeWindow())
+		again := new(content.Window)
+		c.putWindow(again)
+		require.Same(t, again, c.takeWindow())
+		require.Empty(t, c.windows)
+		require.Equal(t, max(workers, maxColdWorkers), made)
 	}
 }
 
@@ -266,10 +266,9 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	checked := false
 	calls.fn = func(f *currentFile) error {
 		if f.name.String() == "a" {
-			was := f.w.ahead.Window
-			defer func() { f.w.ahead.Window = was }()
-			f.w.ahead.Window = scarceWindow{}
-			f.w.openWindow(&batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0, 2)
+			r := rest{f.w, &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
+			r.OpenIn(scarceWindow{}, 2)
+			require.Zero(t, f.w.cold.pace.Window())
 			require.Equal(t, int32(pinIdle), f.w.pin.state.Load())
 			f.w.dirs.evictAll()
 			require.Equal(t, 1, w.open, "root alone")

@@ -63,7 +63,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 		if delivered++; delivered == 1 {
 			w, b := f.w, &batch{node: r.root, entries: files}
 			require.NotZero(t, r.cold.pace.Window())
-			require.NoError(t, withoutDescriptors(t, func() error { w.openWindowForTest(b); return nil }))
+			require.NoError(t, withoutDescriptors(t, func() error { w.fetchWindow(b); return nil }))
 			require.Zero(t, r.cold.pace.Window())
 		}
 		return nil
@@ -88,26 +88,23 @@ func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 	r = newRun(ctx, cfg, callbacks{fn: func(f *currentFile) error {
 		cancel()
 		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: files}
-		w.ahead.Forget()
+		w.content.forget()
 		got := currentFile{w: w, node: r.root, name: files[1]}
 		require.Equal(t, errStopped, w.load(&got, b, 1))
 		require.Empty(t, got.content.Data)
 		return nil
 	}}, nil)
 	require.ErrorIs(t, r.execute(), context.Canceled)
-	require.Len(t, r.cold.readers, r.cold.readersMade, "each is given back")
-	require.NotEmpty(t, r.cold.readers)
+	require.Len(t, r.cold.windows, r.cold.windowsMade, "each is given back")
+	require.NotEmpty(t, r.cold.windows)
 }
 
-// openWindowForTest opens and reads a window with a WindowReader of its own, as readWindow does.
-func (w *worker) openWindowForTest(b *batch) {
-	was := w.ahead.Window
-	defer func() { w.ahead.Window.Close(); w.ahead.Window = was }()
-	w.ahead.Window = content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
+// fetchWindow reads a window in a content.Window of its own.
+func (w *worker) fetchWindow(b *batch) {
+	window := content.NewWindow(w.cfg.want(), w.cfg.noURing, &w.cold.pace)
+	defer window.Close()
 	b.node.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
-	w.ahead.Window.Begin(len(b.entries))
-	w.openWindow(b, 0, len(b.entries))
-	w.ahead.Window.Read(w.stopped, false)
+	window.Fetch(&rest{w, b, 0})
 }
 
 // opensNothing fails a test that opens a file.
@@ -133,12 +130,9 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
 		calls.Add(1)
 		r.stop(errBroken)
-		w := f.w
-		was := w.ahead.Window
-		defer func() { w.ahead.Window = was }()
 		r.root.dir.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
-		w.ahead.Window = opensNothing{t: t}
-		w.openWindow(&batch{node: r.root, entries: files}, 0, len(files))
+		rest := rest{f.w, &batch{node: r.root, entries: files}, 0}
+		rest.OpenIn(opensNothing{t: t}, len(files))
 		return nil
 	}}, nil)
 	require.ErrorIs(t, r.execute(), errBroken)

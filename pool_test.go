@@ -21,6 +21,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/pace"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -488,11 +489,10 @@ func TestWhereWorkersReadAhead(t *testing.T) {
 			r := newRun(t.Context(), tt.config, tt.calls, order)
 			for id := range 3 {
 				w := r.startWorker(id)
-				wait := map[bool]int{false: content.Never, true: content.AheadFrom}
-				require.Equal(t, wait[tt.ahead && id < 2], w.ahead.Wait, "%s, worker %d", tt.name, id)
-				require.Equal(t, wait[tt.look && id < 2], w.look.Wait, "%s, worker %d", tt.name, id)
-				require.Equal(t, content.Ahead{Limit: tt.config.readLimit, NeedsStat: tt.config.statFirst, Wait: w.ahead.Wait, NoRing: !ring}, w.ahead)
-				require.Equal(t, content.Ahead{StatOnly: true, Birth: tt.config.statFirst, Wait: w.look.Wait, NoRing: true}, w.look)
+				requireFetches(t, tt.ahead && id < 2, &w.content, "%s, worker %d", tt.name, id)
+				requireFetches(t, tt.look && id < 2, &w.metadata, "%s, worker %d", tt.name, id)
+				require.Equal(t, content.Groups{Limit: tt.config.readLimit, NeedsStat: tt.config.statFirst, Wait: content.AheadFrom, NoRing: !ring}, w.content.groups)
+				require.Equal(t, content.Groups{StatOnly: true, Birth: tt.config.statFirst, Wait: content.AheadFrom, NoRing: true}, w.metadata.groups)
 				require.Equal(t, map[bool]int{false: noSlot, true: id}[id < 2], w.slot, "a worker of many has none of its own")
 				require.Equal(t, 1, w.latency.reads.untimed)
 				require.Equal(t, id == 0, w.latency.lists.untimed == 1)
@@ -502,6 +502,60 @@ func TestWhereWorkersReadAhead(t *testing.T) {
 				w.retire()
 			}
 		}
+	}
+}
+
+// requireFetches wants groups, or files one by one.
+func requireFetches(t *testing.T, groups bool, a *fetched, message string, args ...any) {
+	t.Helper()
+	var want content.Fetcher = content.Alone{}
+	if groups {
+		want = &a.groups
+	}
+	require.Equal(t, want, a.warm, append([]any{message}, args...)...)
+}
+
+// What has been fetched of a batch is had from its first entry to its last, until it is forgotten.
+func TestFetchedHasItsEntries(t *testing.T) {
+	var a fetched
+	require.False(t, a.has(0))
+	a.by, a.first, a.end = content.Alone{}, 7, 10
+	for i := range 20 {
+		require.Equal(t, 7 <= i && i < 10, a.has(i), i)
+	}
+	a.forget()
+	require.False(t, a.has(0) || a.has(7))
+	ok, _ := a.get(7, nil)
+	require.False(t, ok)
+}
+
+// Content is fetched in windows in the cold mode, and what was listed ahead after it; one by one where there are none, or no more;
+// and in groups otherwise.
+func TestHowContentIsFetched(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		made := 0
+		testtree.Set(t, &newWindow, func(content.Want, bool, *pace.Disk) *content.Window {
+			if made++; there {
+				return new(content.Window)
+			}
+			return nil
+		})
+		r := newRun(t.Context(), config{workers: 1}, callbacks{}, nil)
+		w := r.startWorker(0)
+		require.Equal(t, content.Fetcher(&w.content.groups), w.contentFetcher(false))
+		require.Zero(t, made)
+		for range 2 {
+			got := w.contentFetcher(true)
+			if there {
+				require.Equal(t, content.Fetcher(w.window), got)
+				require.Equal(t, 1, made)
+			} else {
+				require.Equal(t, content.Fetcher(content.Alone{}), got)
+			}
+		}
+		r.cold.pace.LimitWindows(0)
+		require.Equal(t, content.Fetcher(content.Alone{}), w.contentFetcher(true))
+		require.Equal(t, content.Fetcher(&w.content.groups), w.contentFetcher(false))
 	}
 }
 

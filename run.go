@@ -27,7 +27,7 @@ import (
 //	diskOrder.mu      the directories and the files that are not begun
 //	givenSource.mu    the names of Options.Files that no worker has taken
 //	pace.Disk.mu      how many requests are made of a disk, and who waits
-//	coldMode.mu       the readers of windows that no worker has
+//	coldMode.mu       the windows that no worker has
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references

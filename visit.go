@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -48,7 +49,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 	switch err := w.load(f, b, i); err {
 	case nil:
-		w.ahead.Saw(len(f.content.Data))
+		w.content.groups.Saw(len(f.content.Data))
 		w.call(f)
 	case content.ErrBinary:
 		w.callOnBinary(f)
@@ -111,10 +112,10 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
-	if !w.look.Has(i) && !(w.cold.isOn() && w.cold.listAhead(b)) {
-		w.readGroup(&w.look, b, i)
+	if !w.metadata.has(i) && !(w.cold.isOn() && w.cold.listAhead(b)) {
+		w.fetch(&w.metadata, w.metadata.warm, b, i)
 	}
-	if ok, _ := w.look.Get(i, &f.content); ok {
+	if ok, _ := w.metadata.get(i, &f.content); ok {
 		return nil
 	}
 	w.releaseSlot()
@@ -171,15 +172,15 @@ func (w *worker) callOnBinary(f *currentFile) {
 
 // leave is called when the worker visits no more entries of b.
 func (w *worker) leave(b *batch, last bool) {
-	w.ahead.Forget()
-	w.look.Forget()
+	w.content.forget()
+	w.metadata.forget()
 	if more := w.toRead; more != nil { // before what may panic, so that it is counted
 		w.toRead = nil
 		w.publishToRead(more)
 	}
-	if r := w.ahead.Window; r != nil {
-		w.ahead.Window = nil
-		w.cold.putReader(r)
+	if w.window != nil {
+		w.cold.putWindow(w.window)
+		w.window = nil
 	}
 	w.pin.drop(&w.dirs)
 	if !last {
@@ -211,15 +212,8 @@ func (w *worker) publishToRead(b *batch) {
 
 // load fetches what the options ask for of f, the entry i of b.
 func (w *worker) load(f *currentFile, b *batch, i int) error {
-	switch {
-	case w.cfg.noRead && w.cfg.stat:
-		err := w.lookAt(f, b, i)
-		if err == nil && w.reader.IsLarger(f.content.Stat.Size) {
-			err = content.ErrLarger
-		}
-		return err
-	case w.cfg.noRead:
-		return nil
+	if w.cfg.noRead {
+		return w.loadStat(f, b, i)
 	}
 	cold := w.cold.isOn()
 	if cold && w.cold.listAhead(b) {
@@ -228,18 +222,14 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 		}
 		return w.loadOne(f)
 	}
-	switch {
-	case w.ahead.Has(i):
-	case cold || b.isWindow():
-		w.readWindow(b, i)
-	default:
-		w.readGroup(&w.ahead, b, i)
+	if !w.content.has(i) {
+		w.fetch(&w.content, w.contentFetcher(cold || b.isWindow()), b, i)
 	}
-	if ok, ring := w.ahead.Get(i, &f.content); ok {
+	if ok, ring := w.content.get(i, &f.content); ok {
 		if ring {
 			w.counts.uring++
 		}
-		return w.readAhead(f)
+		return w.unwanted(f)
 	}
 	if cold && w.stopped() {
 		return errStopped
@@ -247,8 +237,21 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 	return w.loadTimed(f, b, i)
 }
 
-// readAhead returns why the content of f, which was read ahead, is not wanted.
-func (w *worker) readAhead(f *currentFile) error {
+// loadStat is load where no file is opened.
+func (w *worker) loadStat(f *currentFile, b *batch, i int) error {
+	if !w.cfg.stat {
+		return nil
+	}
+	err := w.lookAt(f, b, i)
+	if err == nil && w.reader.IsLarger(f.content.Stat.Size) {
+		err = content.ErrLarger
+	}
+	return err
+}
+
+// unwanted returns why the content of f, which was fetched together with that of others,
+// is not wanted.
+func (w *worker) unwanted(f *currentFile) error {
 	switch {
 	case w.reader.IsLarger(int64(len(f.content.Data))):
 		return content.ErrLarger
@@ -340,80 +343,82 @@ func (f *currentFile) fetchStat() (sys.Stat, error) {
 	return s, err
 }
 
-// readGroup reads ahead from entry i of b, if that is worth it.
-func (w *worker) readGroup(a *content.Ahead, b *batch, i int) {
-	if b.joined.Load() {
-		return
+func (a *fetched) has(i int) bool { return a.first <= i && i < a.end }
+
+func (a *fetched) get(i int, c *content.Content) (ok, ring bool) {
+	if !a.has(i) {
+		return false, false
 	}
-	n, isCold := a.Next(len(b.entries)-i, w.pool.hasMuch)
-	if isCold && !w.cold.enter(&w.pin, b, i) {
-		a.Pause()
+	return a.by.Get(i-a.first, c)
+}
+
+// forget ends the use of what has been fetched of a batch.
+func (a *fetched) forget() { a.first, a.end = 0, 0 }
+
+// contentFetcher returns how to fetch the content of files from now on. This may change
+// in a batch: when the cold mode begins or ends, or descriptors become scarce.
+func (w *worker) contentFetcher(inWindows bool) content.Fetcher {
+	switch {
+	case !inWindows:
+		return w.content.warm
+	case w.cold.pace.Window() == 0:
+		return content.Alone{}
+	case w.window != nil:
+		return w.window
 	}
+	if w.window = w.cold.takeWindow(); w.window == nil {
+		return content.Alone{}
+	}
+	w.content.groups.Close()
+	return w.window
+}
+
+// fetch fetches entries of b from i on together, if by finds that worth it.
+func (w *worker) fetch(a *fetched, by content.Fetcher, b *batch, i int) {
+	w.releaseSlot()
+	w.rest = rest{w, b, i}
+	n, met := by.Fetch(&w.rest)
 	if n == 0 {
 		return
 	}
-	node := b.nodeOf(i)
-	for k := 1; k < n && b.isWindow(); k++ {
-		if b.nodes[i+k] != node {
-			n = k
-		}
+	a.by, a.first, a.end = by, i, i+n
+	if a == &w.metadata {
+		w.looked(b, i, met.Took)
 	}
-	d, err := w.pin.use(&w.dirs, node)
-	if err != nil {
-		return
-	}
-	w.releaseSlot()
-	start := time.Now()
-	useful := a.Read(diskOf(d), b.entries[i:i+n], i)
-	w.pin.idle()
-	// Of content, a finds out what had to be waited for.
-	if useful && a.StatOnly {
-		w.looked(b, i, time.Since(start)/time.Duration(n))
-	}
-}
-
-// readWindow reads the entries of b from i on together, as far as that is possible.
-func (w *worker) readWindow(b *batch, i int) {
-	a := &w.ahead
-	if w.cold.pace.Window() == 0 {
-		return
-	}
-	if a.Window == nil {
-		a.Window = w.cold.takeReader(func() content.WindowReader {
-			return content.NewWindowReader(w.cfg.want(), w.cfg.noURing)
-		})
-		if a.Window == nil {
-			return
-		}
-		a.Close()
-	}
-	w.releaseSlot()
-	turn := w.cold.pace.AcquireWindow(w.ctx, len(b.entries)-i)
-	if turn.Requests == 0 {
-		return
-	}
-	a.BeginWindow(i, turn.Requests)
-	w.openWindow(b, i, turn.Requests)
-	reading, waited, cached := a.ReadWindow(w.stopped)
-	w.cold.pace.ReleaseWindow(turn, reading)
-	if waited {
+	if met.Waited {
 		w.pool.grow()
 	}
-	if cached {
+	if met.Cached {
 		w.cold.leave()
 	}
 }
 
-// openWindow opens n entries of b from i on, those of one directory after those of
-// another.
-func (w *worker) openWindow(b *batch, i, n int) {
-	a := &w.ahead
+func (r *rest) Len() int { return len(r.b.entries) - r.first }
+
+func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
+	files, node := r.b.entries[r.first:r.first+n], r.b.nodeOf(r.first)
+	for k := 1; k < len(files) && r.b.isWindow(); k++ {
+		if r.b.nodes[r.first+k] != node {
+			files = files[:k]
+		}
+	}
+	d, err := r.w.pin.use(&r.w.dirs, node)
+	if err != nil {
+		return content.Dir{}, nil, err
+	}
+	return diskOf(d), files, nil
+}
+
+func (r *rest) Idle() { r.w.pin.idle() }
+
+func (r *rest) OpenIn(window content.WindowReader, n int) {
+	w, b := r.w, r.b
 	var tried [content.WindowMax]bool
 	for k := range n {
 		if tried[k] {
 			continue
 		}
-		node := b.nodeOf(i + k)
+		node := b.nodeOf(r.first + k)
 		d, err := w.pin.use(&w.dirs, node)
 		pinned := err == nil
 		var of content.Dir
@@ -421,12 +426,12 @@ func (w *worker) openWindow(b *batch, i, n int) {
 			of = diskOf(d)
 		}
 		for j := k; j < n; j++ {
-			if b.nodeOf(i+j) != node {
+			if b.nodeOf(r.first+j) != node {
 				continue
 			}
 			tried[j] = true
 			if err == nil && !w.stopped() {
-				err = a.Window.Open(j, of, b.entries[i+j])
+				err = window.Open(j, of, b.entries[r.first+j])
 			}
 		}
 		if pinned {
@@ -438,3 +443,11 @@ func (w *worker) openWindow(b *batch, i, n int) {
 		}
 	}
 }
+
+func (r *rest) IsJoined() bool { return r.b.joined.Load() }
+
+func (r *rest) HasMuch() bool { return r.w.pool.hasMuch() }
+
+func (r *rest) Uncached() bool { return r.w.cold.enter(&r.w.pin, r.b, r.first) }
+
+func (r *rest) Context() context.Context { return r.w.ctx }

@@ -106,22 +106,24 @@ func (s *shared) asksFirst() bool {
 // A worker is the state of one goroutine of the pool.
 type worker struct {
 	*shared
-	id      int
-	slot    int // in which it runs callbacks, or noSlot
-	latency latencyMeter
-	visits  int // since it last yielded its processor
-	pin     dirPin
-	reader  content.Reader
-	ahead   content.Ahead // reads content
-	look    content.Ahead // fetches metadata, for hooks.Unchanged or if no file is opened
-	toRead  *batch        // the files of the worker's batch for which hooks.Unchanged has returned false
-	arena   names.Arena
-	skips   entryFilter
-	scanner scanner
-	spare   *batch // to be used again
-	file    currentFile
-	reading interface{ end() } // what File.Reader has returned to the callback that runs, or nil
-	pos     position
+	id       int
+	slot     int // in which it runs callbacks, or noSlot
+	latency  latencyMeter
+	visits   int // since it last yielded its processor
+	pin      dirPin
+	reader   content.Reader
+	content  fetched
+	metadata fetched         // for hooks.Unchanged or if no file is opened
+	window   *content.Window // nil unless the worker visits a batch that is read in windows
+	rest     rest            // what a fetch gets, in place of an allocation for each
+	toRead   *batch          // the files of the worker's batch for which hooks.Unchanged has returned false
+	arena    names.Arena
+	skips    entryFilter
+	scanner  scanner
+	spare    *batch // to be used again
+	file     currentFile
+	reading  interface{ end() } // what File.Reader has returned to the callback that runs, or nil
+	pos      position
 
 	counts counts
 	shown  struct {
@@ -151,6 +153,22 @@ type scanner struct {
 	spans []spanAt     // ordered: the directories, among the files
 
 	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
+}
+
+// fetched are the entries of a batch, from first to end, that a worker has fetched
+// together. Its methods, and those of rest, are in visit.go.
+type fetched struct {
+	by         content.Fetcher // which has fetched them
+	first, end int
+	warm       content.Fetcher // fetches more of them while files come from the page cache
+	groups     content.Groups  // is warm, unless that is content.Alone
+}
+
+// A rest is the content.Source of a worker: the entries of b from first on.
+type rest struct {
+	w     *worker
+	b     *batch
+	first int
 }
 
 // A currentFile is the file that a worker processes. The API converts it to a File,
@@ -192,17 +210,10 @@ func (s *shared) startWorker(id int) *worker {
 	}
 	w.reader = content.Reader{Want: c.want(), Stopped: s.stopped, MayAllocate: w.tryAcquireSlot, Memory: &s.memory}
 	w.reader.TakeBuffer()
-	w.ahead = content.Ahead{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
-	if c.noRead || c.stat || s.asksFirst() || c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix {
-		w.ahead.Wait = content.Never
+	if id >= c.workers {
+		w.slot = noSlot
 	}
-	w.look = content.Ahead{StatOnly: true, Birth: c.statFirst, Wait: content.AheadFrom, NoRing: true}
-	if !c.statFirst && (!c.noRead || !c.stat || s.asksFirst()) {
-		w.look.Wait = content.Never
-	}
-	if id >= c.workers { // the worker was started because calls block: a readahead would wait
-		w.slot, w.ahead.Wait, w.look.Wait = noSlot, content.Never, content.Never
-	}
+	w.chooseFetchers()
 	s.mu.Lock()
 	s.workers[id] = w
 	s.mu.Unlock()
@@ -210,11 +221,28 @@ func (s *shared) startWorker(id int) *worker {
 	return w
 }
 
+// chooseFetchers says how w fetches files that are in the page cache.
+func (w *worker) chooseFetchers() {
+	c, asks := w.cfg, w.asksFirst()
+	w.content.groups = content.Groups{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
+	w.metadata.groups = content.Groups{StatOnly: true, Birth: c.statFirst, Wait: content.AheadFrom, NoRing: true}
+	w.content.warm, w.metadata.warm = content.Alone{}, content.Alone{}
+	if w.id >= c.workers { // it was started because calls block: a group would wait
+		return
+	}
+	if !c.noRead && !c.stat && !asks && !(c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix) {
+		w.content.warm = &w.content.groups
+	}
+	if c.statFirst || c.noRead && c.stat && !asks {
+		w.metadata.warm = &w.metadata.groups
+	}
+}
+
 // retire gives back what the next run can use.
 func (w *worker) retire() {
 	w.endReading() // of a callback that has panicked
-	w.ahead.Close()
-	w.look.Close()
+	w.content.groups.Close()
+	w.metadata.groups.Close()
 	w.reader.GiveBuffer()
 }
 

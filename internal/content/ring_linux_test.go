@@ -97,12 +97,11 @@ func TestRingIsTriedOnce(t *testing.T) {
 	defer func() { mostRings = most }()
 	mostRings = func() int64 { tries++; return 0 }
 	for _, much := range []bool{false, true} {
-		a := Ahead{Limit: 100}
+		a := Groups{Limit: 100}
 		from := map[bool]int{false: ringAnyway, true: ringFrom}[much]
 		tries = 0
 		for _, a.filled = range []int{0, from - 1, from, from + 1, 10 * from} {
-			n, _ := a.Next(1000, func() bool { return much })
-			require.Equal(t, callDepth, n)
+			require.Equal(t, callDepth, a.next(&entries{left: 1000, much: much}))
 			require.Equal(t, a.filled >= from, tries == 1, "%d files read ahead, %d tries", a.filled, tries)
 		}
 		a.Close()

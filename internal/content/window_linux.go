@@ -61,8 +61,8 @@ type windowEntry struct {
 	stat  sys.Stat
 }
 
-// NewWindowReader returns a WindowReader, or nil.
-func NewWindowReader(want Want, noURing bool) WindowReader {
+// newWindowReader returns a WindowReader, or nil.
+func newWindowReader(want Want, noURing bool) WindowReader {
 	w := &fileWindow{Want: want}
 	if !noURing {
 		w.ring, w.buffer = newWindowRing()

@@ -104,7 +104,7 @@ var windowKinds = []windowKind{
 // newWindow returns a fileWindow that takes the directory's file system for one of this kind.
 func (k windowKind) newWindow(t *testing.T, s *shelf, c Want) *fileWindow {
 	t.Helper()
-	w := NewWindowReader(c, k.plain).(*fileWindow)
+	w := newWindowReader(c, k.plain).(*fileWindow)
 	t.Cleanup(w.Close)
 	s.dir.Kind = k.disk
 	return w

@@ -4,4 +4,4 @@ package content
 
 func newCallGroup(int64, bool, bool) (groupReader, int) { return nil, 0 }
 
-func NewWindowReader(Want, bool) WindowReader { return nil }
+func newWindowReader(Want, bool) WindowReader { return nil }

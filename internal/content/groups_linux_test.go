@@ -21,19 +21,17 @@ func TestBytesWanted(t *testing.T) {
 
 // A worker that reads files together on its own gives up its groupReader, and chooses another when files come from the
 // page cache again. The depth of an io_uring must not stay.
-func TestReadaheadChoosesAnew(t *testing.T) {
-	nothing := func() bool { return false }
-	a := Ahead{Limit: 100, NoRing: true}
-	a.choose(nothing)
-	require.Equal(t, callDepth, a.depth)
-	a.ring, a.depth, a.filled = true, readaheadDepth, 10*ringAnyway
-	a.Close()
-	require.Nil(t, a.group)
-	require.False(t, a.NoRing)
-	a.NoRing = true // it cannot be had again
-	a.choose(nothing)
-	require.Equal(t, callDepth, a.depth)
-	a.Close()
+func TestGroupsChooseAnew(t *testing.T) {
+	s := &entries{left: 1000}
+	g := Groups{Limit: 100, NoRing: true}
+	require.Equal(t, callDepth, g.next(s))
+	g.ring, g.depth, g.filled = true, readaheadDepth, 10*ringAnyway
+	g.Close()
+	require.Nil(t, g.reader)
+	require.False(t, g.NoRing)
+	g.NoRing = true // it cannot be had again
+	require.Equal(t, callDepth, g.next(s))
+	g.Close()
 }
 
 // groupOf is a groupReader whose files have content and no metadata.
@@ -52,37 +50,16 @@ func (groupOf) isUncached(int) bool { return false }
 func TestGroupGivesNoContentWithoutTheMetadataThatIsNeeded(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		for _, known := range []bool{false, true} {
-			a := Ahead{NeedsStat: needed, group: groupOf{}}
-			require.True(t, a.Read(Dir{}, make([]names.Name, 4), 3))
+			g := Groups{NeedsStat: needed, NoRing: true, reader: groupOf{}, depth: 4}
+			n, _ := g.Fetch(&entries{left: 1000})
+			require.Equal(t, 4, n)
 			c := Content{HasStat: known}
-			ok, _ := a.Get(5, &c)
+			ok, _ := g.Get(2, &c)
 			require.Equal(t, known || !needed, ok, "needed: %v, known: %v", needed, known)
 			require.Equal(t, ok, c.Data != nil)
-			require.Equal(t, ok, a.missed == 0, "a file that must be read alone counts as one")
-			for _, i := range []int{2, 7} {
-				ok, _ = a.Get(i, &c)
-				require.False(t, ok, "has not been read ahead")
-			}
+			require.Equal(t, ok, g.missed == 0, "a file that must be read alone counts as one")
 		}
 	}
-}
-
-func TestNeverReadsNoGroup(t *testing.T) {
-	a := Ahead{Limit: 100, NoRing: true, Wait: Never}
-	for range 3 * AheadFrom {
-		n, isCold := a.Next(readaheadDepth, func() bool { return true })
-		require.Zero(t, n)
-		require.False(t, isCold)
-	}
-	require.Nil(t, a.group)
-	a = Ahead{Limit: 100, NoRing: true, Wait: AheadFrom}
-	for range AheadFrom {
-		n, _ := a.Next(readaheadDepth, func() bool { return true })
-		require.Zero(t, n)
-	}
-	n, _ := a.Next(readaheadDepth, func() bool { return true })
-	require.Equal(t, callDepth, n)
-	a.Close()
 }
 
 // As TestMemoryBeginsAtAMultipleOf512, for files that are read together.
