@@ -91,11 +91,7 @@ func Stream[T any](ctx context.Context, root string, inc Options[T], opts filepr
 // ForEach is like fileproc.ForEach, with the cache as in Process: fn is not called for
 // an unchanged file for which it has returned nil or fileproc.ErrSkip in an earlier run.
 func ForEach(ctx context.Context, root string, inc Options[struct{}], opts fileproc.Options, fn func(*fileproc.File) error) error {
-	var call func(*fileproc.File) (struct{}, error)
-	if fn != nil {
-		call = func(f *fileproc.File) (struct{}, error) { return struct{}{}, fn(f) }
-	}
-	r, err := begin(root, &inc, &opts, call)
+	r, err := begin(root, &inc, &opts, func(f *fileproc.File) (struct{}, error) { return struct{}{}, fn(f) })
 	if err != nil {
 		return err
 	}

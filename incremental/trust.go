@@ -27,7 +27,7 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if s.ChangeTime.Nanosecond() == 0 {
 		return false
 	}
-	if t.last.Load() == s.Device+1 { // a look into the map would allocate for each file
+	if t.last.Load() == s.Device+1 { // for each file, a look into the map would take longer
 		return true
 	}
 	if yes, ok := t.others.Load(s.Device); ok {
