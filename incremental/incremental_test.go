@@ -914,6 +914,17 @@ func TestNotSaved(t *testing.T) {
 		require.ErrorIs(t, err, incremental.ErrNotSaved)
 		require.ErrorContains(t, err, file)
 		require.Equal(t, []string{"a=1"}, got)
+		var errs []error
+		for _, err := range incremental.Stream(t.Context(), p.root, p.inc, p.opts, result) {
+			errs = append(errs, err)
+		}
+		require.Len(t, errs, 2)
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], incremental.ErrNotSaved)
+		for _, err := range incremental.Stream(t.Context(), p.root, p.inc, p.opts, result) {
+			require.NoError(t, err)
+			break // the loop gets no error then
+		}
 	}
 	text, err := os.ReadFile(foreign)
 	require.NoError(t, err)
