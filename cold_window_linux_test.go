@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
@@ -164,4 +165,39 @@ func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 		return nil
 	}}, nil)
 	require.NoError(t, r.execute())
+}
+
+// fetchesCached finds its files in the page cache.
+type fetchesCached struct{ content.Fetcher }
+
+func (fetchesCached) Fetch(content.Source) (int, content.Outcome) {
+	return 1, content.Outcome{Cached: true}
+}
+
+// The cold mode begins when metadata of files on a disk have to be waited for, and ends when a window was in the page cache.
+func TestColdModeBeginsAndEnds(t *testing.T) {
+	testtree.NotInColdMode(t, "it does not end")
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	dir, files := plantShelf(t, 3)
+	opts := Options{Workers: 1, ReadSize: NoRead, Stat: true}
+	cfg, err := opts.config(dir, false)
+	require.NoError(t, err)
+	var r *run
+	calls := 0
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		if calls++; calls > 1 {
+			return nil
+		}
+		w, b := f.w, &batch{node: r.root, entries: files}
+		b.abandon() // they are visited already
+		r.root.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
+		require.False(t, w.cold.takes(b))
+		w.looked(b, 0, time.Second)
+		require.True(t, w.cold.takes(b))
+		w.fetch(new(fetched), fetchesCached{}, b, 0)
+		require.False(t, w.cold.takes(b))
+		return nil
+	}}, nil)
+	require.NoError(t, r.execute())
+	require.Equal(t, 3, calls)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/gitignore"
-	"github.com/fileproc/fileproc/internal/knobs"
 )
 
 const (
@@ -64,8 +63,7 @@ type config struct {
 
 // want returns what to read of each file.
 func (c *config) want() content.Want {
-	return content.Want{Limit: c.readLimit, Truncate: c.truncate, SkipLarger: c.skipLarger, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary,
-		SkipRemote: knobs.HasRemote && !c.download}
+	return content.Want{Limit: c.readLimit, Truncate: c.truncate, SkipLarger: c.skipLarger, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary, SkipRemote: !c.download}
 }
 
 // looksAhead reports whether to look at files, which is to fetch their metadata, in the

@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -524,4 +527,43 @@ func TestDiskOrderEndsBetweenTables(t *testing.T) {
 	q.addFiles(&node{}, true, make([]names.Name, 2000), make([]uint64, 2000))
 	w, _ := q.take(0, 1)
 	require.Len(t, w.entries, maxLooks, "of a file system without numbers")
+}
+
+// What a queue has given stays in no memory of the queue: names and directories would be kept for the rest of the run.
+func TestQueuesLetGoOfWhatTheyGive(t *testing.T) {
+	h := fileHeap{{{inode: 1}}, {{inode: 2}}}
+	heap.Pop(&h)
+	require.Nil(t, h[:2][1])
+	j := jobHeap{jobs: []*job{jobFor("a", 1), jobFor("b", 2)}}
+	heap.Pop(&j)
+	require.Nil(t, j.jobs[:2][1])
+	q := diskOrder{cold: new(coldMode), stack: []*job{jobFor("a", 1), jobFor("b", 2)}}
+	_, taken := q.take(0, 1)
+	require.Equal(t, "b", taken.node.name.String())
+	require.Nil(t, q.stack[:2][1])
+	p := pool{paused: []*job{jobFor("a", 1)}}
+	require.NotNil(t, p.popPaused())
+	require.Nil(t, p.paused[:1][0])
+}
+
+// The memory for many files, and the batches for windows, are made where there are many.
+func TestMemoryOfListedFiles(t *testing.T) {
+	sortRuns(t, 100)
+	var l listedFiles
+	n := &node{}
+	l.add(listedFile{inode: 1, node: n})
+	require.Less(t, cap(l.unsorted), 100, "one file, as in most runs")
+	for i := range 100 {
+		l.add(listedFile{inode: uint64(i), node: n})
+	}
+	require.Equal(t, 100, cap(l.unsorted), "there are many")
+}
+
+// A window's memory is that of the next.
+func TestMemoryOfWindows(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	w := &world{root: crowd(3*content.WindowMax, 0), perList: 1000}
+	out := w.process(t.Context(), Options{Workers: 1}, nil)
+	require.NoError(t, out.err)
+	require.NotEmpty(t, out.run.disk.spare)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -612,4 +613,46 @@ func TestFaultsOfEachCallForLinks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Only an error about one entry, which package os gives, lets a listing go on.
+func TestErrorsOfAnEntry(t *testing.T) {
+	for op, want := range map[string]bool{"fstatat": true, "lstat": true, "readdirent": false, "open": false} {
+		require.Equal(t, want, isEntryError(&fs.PathError{Op: op, Err: errBroken}), op)
+	}
+	require.False(t, isEntryError(errBroken))
+	require.False(t, isEntryError(nil))
+}
+
+// Files about which hooks.Unchanged is asked are read in the order of the listing, all those of a batch together.
+func TestReadLaterInOrder(t *testing.T) {
+	testtree.NotInColdMode(t, "the order is that of the disk")
+	w := &world{root: crowd(50, 0), perList: 100, eager: true}
+	var asked, opened []string
+	w.during = func(call, name string) {
+		if call == "open" && name != "root" {
+			opened = append(opened, name)
+		}
+	}
+	opts := Options{Workers: 1, hooks: hooks{Unchanged: func(f *File) bool { asked = append(asked, f.Name()); return false }}}
+	out := w.process(t.Context(), opts, nil)
+	require.NoError(t, out.err)
+	require.Len(t, asked, 50)
+	require.Equal(t, asked, opened)
+}
+
+// A window whose directory cannot be opened leaves nothing pinned, nor the directory before it.
+func TestFaultsWindowOfADirectoryThatIsGone(t *testing.T) {
+	w := &world{eager: true, root: folder("", folder("d", file("a", ""), file("b", "")))}
+	opts := Options{Workers: 1}
+	out := w.process(t.Context(), opts, func(f *File) error {
+		gone := f.node.child(names.New("gone"), 0)
+		r := rest{f.w, &batch{node: &gone, entries: []names.Name{f.name}}, 0}
+		r.OpenIn(scarceWindow{}, 1)
+		require.EqualValues(t, pinNone, f.w.pin.state.Load())
+		return nil
+	})
+	require.NoError(t, out.err)
+	require.Len(t, out.got, 2)
+	w.requireSound(t, out)
 }

@@ -881,3 +881,26 @@ func TestFilesTreeBelowRules(t *testing.T) {
 		})
 	}
 }
+
+// A run that is stopped looks at no more of its names, which may be links.
+func TestFilesNoLookAtLinksAfterAStop(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w := &world{root: crowd(100, 0)}
+			looks := 0
+			w.during = func(call, _ string) {
+				if call == "stat" {
+					looks++
+					cancel(errBroken)
+				}
+			}
+			opts := Options{Workers: 1, Ordered: ordered, Symlinks: SymlinksFiles, Files: slices.Values(w.names()), openRoot: w.openRoot}
+			for _, err := range Stream(ctx, t.TempDir(), opts, relOf) { // the path of root is looked up
+				require.ErrorIs(t, err, errBroken)
+			}
+			require.Equal(t, 1, looks)
+			require.Zero(t, w.open)
+		})
+	}
+}

@@ -305,3 +305,61 @@ func vanishedUnless(faults []func(*object)) func(*object) {
 	}
 	return vanished
 }
+
+// A root that has no path any more, once it is open, ends a run that needs the path.
+func TestFaultsRootWithoutAPath(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts  Options
+		fails bool // as any root that fails
+	}{
+		"links":                  {Options{Symlinks: SymlinksFiles}, true},
+		"git":                    {Options{GitIgnore: true}, true},
+		"ignore file above root": {Options{IgnoreFiles: []string{"../rules"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"))}
+			out := w.process(t.Context(), tc.opts, nil)
+			if tc.fails {
+				require.NoError(t, out.err)
+				require.Len(t, out.failed, 1)
+				out.err = out.failed[""]
+			}
+			require.ErrorIs(t, out.err, fs.ErrNotExist)
+			require.NotErrorIs(t, out.err, ErrChanged)
+			require.Empty(t, out.got)
+			w.requireSound(t, out)
+		})
+	}
+}
+
+// A directory with a .git in it that cannot be opened again, when all is listed, is a failure, and nothing in it is visited.
+func TestFaultsOfARepositoryReopened(t *testing.T) {
+	testtree.NotInColdMode(t, "all is listed before the first file")
+	for _, fails := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			w := &world{root: folder("", file("a", "alpha"), folder("d", folder(".git"), file("b", "beta"))), perList: 100}
+			opens := 0
+			w.during = func(call, _ string) {
+				if call == "openDir" {
+					if opens++; opens == 2 && fails {
+						w.find("d").openErr = []error{errBroken}
+					}
+				}
+			}
+			out := outcome{got: map[string]string{}, failed: map[string]error{}}
+			opts := Options{Workers: 1, GitIgnore: true, OnError: func(err error) error { out.fail(err); return nil }}
+			w.trace(&out, &opts)
+			root := t.TempDir()
+			require.NoError(t, ForEach(t.Context(), root, opts, func(f *File) error {
+				if f.Name() == "a" {
+					f.w.dirs.limit = 0 // what nobody uses is closed
+				}
+				out.got[f.Rel()] = string(f.Data())
+				return nil
+			}))
+			require.Equal(t, fails, out.got["d/b"] == "", out.got)
+			require.Equal(t, fails, len(out.failed) == 1)
+			w.requireSound(t, out)
+		})
+	}
+}

@@ -73,3 +73,40 @@ func TestFailuresOfADescriptor(t *testing.T) {
 	defer unix.Close(fd)
 	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, 0), ErrChanged)
 }
+
+// A directory of which only the right to search is wanted may have changed since it was found, like any other.
+func TestOpenToSearch(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "d", "f"), nil, 0o644))
+	root, err := openRoot(dir)
+	require.NoError(t, err)
+	defer root.close()
+	d, err := root.(searchable).openDirToSearch(names.New("d"))
+	require.NoError(t, err)
+	defer d.close()
+	_, err = d.stat(names.New("f"))
+	require.NoError(t, err)
+	for _, name := range []string{"none", "f"} {
+		_, err := d.(searchable).openDirToSearch(names.New(name))
+		require.ErrorIs(t, err, ErrChanged, name)
+	}
+}
+
+// A file that its file system always calls ready is not read again at once. Another has been waited for already.
+func TestWaitReadable(t *testing.T) {
+	var p [2]int
+	require.NoError(t, unix.Pipe(p[:]))
+	for _, fd := range p {
+		defer unix.Close(fd)
+	}
+	for _, sleeps := range []time.Duration{0, time.Millisecond} {
+		inBubble(t, func(t *testing.T) { // where a call of the system takes no time
+			start := time.Now()
+			waitReadable(p[0])
+			require.Equal(t, sleeps, time.Since(start))
+		})
+		_, err := unix.Write(p[1], []byte("text"))
+		require.NoError(t, err)
+	}
+}

@@ -126,13 +126,11 @@ func openGiven(parent directory, name names.Name) (directory, error) {
 	return openDirToSearch(parent, name)
 }
 
-// join returns the path of the entry name, or d's own if that is ".".
+// join returns the path of the entry name, or d's own if that is ".", for which only a
+// directory is asked that has been opened: its up is nil.
 func (d *fsDir) join(name string) string {
 	if name == "." {
-		if d.up == nil {
-			return d.name
-		}
-		d, name = d.up, d.name
+		return d.name
 	}
 	size := len(name)
 	for up := d; up != nil; up = up.up {

@@ -346,6 +346,7 @@ type countingClient struct {
 	fails   int  // which call fails, if not 0
 	garbles bool // and in place of EIO, gives what is no record
 	stops   int  // which call is interrupted, for so long that it is not repeated at once, if not 0
+	again   int  // how often that call is interrupted again
 	calls   int
 	suffix  string // of each name, which is none of the directory's then
 	from    int    // the first entry with the suffix
@@ -359,7 +360,7 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 		}
 		return -1, unix.EIO
 	}
-	if c.stops > 0 && c.calls >= c.stops && c.calls <= c.stops+1 {
+	if c.stops > 0 && c.calls >= c.stops && c.calls <= c.stops+1+2*c.again {
 		time.Sleep(10 * time.Millisecond)
 		return -1, unix.EINTR
 	}
@@ -541,6 +542,16 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			list(t, dir, 1, want)
 		})
 	}
+	// What one answer gives need not be listed again.
+	t.Run("one answer", func(t *testing.T) {
+		dir, want := t.TempDir(), []string{}
+		for i := range oneAnswer {
+			want = append(want, fmt.Sprint(i))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
+		}
+		client = countingClient{}
+		require.Equal(t, both(1), list(t, dir, 0, want))
+	})
 	// An interrupt, of any call, does not hide that the directory is to be listed whole.
 	for stops := 1; stops <= 4; stops++ {
 		t.Run(fmt.Sprintf("interrupt,%d", stops), func(t *testing.T) {
@@ -632,5 +643,100 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			require.True(t, slices.Equal(want, got), "%d names", len(got))
 			require.Nil(t, d.whole)
 		})
+	}
+}
+
+// A failure of a listing names the call that has failed.
+func TestFailureOfAListing(t *testing.T) {
+	t.Cleanup(func() { getdents64 = unix.Getdents })
+	getdents64 = func(int, []byte) (int, error) { return -1, unix.EIO }
+	dir := t.TempDir()
+	var failure *Failure
+	require.ErrorAs(t, ForEach(t.Context(), dir, Options{}, goOn), &failure)
+	require.Equal(t, fs.PathError{Op: "getdents64", Path: dir, Err: unix.EIO}, failure.PathError)
+	_, err := ReadDir(dir)
+	require.Equal(t, &fs.PathError{Op: "getdents64", Path: dir, Err: unix.EIO}, err)
+}
+
+// A listing that is interrupted goes on where it was, and what it has given by then is not lost.
+func TestListingThatIsInterrupted(t *testing.T) {
+	dir, want := t.TempDir(), []string{}
+	for i := range 20 {
+		want = append(want, fmt.Sprintf("%02d", i))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
+	}
+	t.Cleanup(func() { getdents64 = unix.Getdents })
+	for i := range 22 { // each of the eleven calls, once and twice
+		stops, again := 1+i/2, i%2
+		inBubble(t, func(t *testing.T) {
+			client := countingClient{t: t, dir: dir, at: map[int]int{}, answer: 2, stops: stops, again: again}
+			getdents64 = client.getdents
+			d, err := openRoot(dir)
+			require.NoError(t, err)
+			defer d.close()
+			d.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
+			var (
+				l     listing
+				got   []string
+				parts int
+				fails int
+			)
+			for more := true; more; l.reset() {
+				more, err = d.list(&l)
+				if sys.IsInterrupted(err) {
+					require.Empty(t, l.entries)
+					fails++
+					more, err = true, nil
+				}
+				require.NoError(t, err)
+				for _, e := range l.entries {
+					got = append(got, string(e.name))
+				}
+				parts++
+			}
+			require.Equal(t, want, got)
+			require.Equal(t, map[bool]int{false: again, true: 1 + again}[stops < 3], fails, "with entries to be given, it is no failure")
+			require.Equal(t, 2+again, parts)
+		})
+	}
+}
+
+// ReadDir takes a second descriptor only where much is left, and goes on with one where it gets none.
+func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
+	procs := runtime.GOMAXPROCS(2)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
+	dir := t.TempDir()
+	for i := range 30 { // for the directory's size, from which the middle follows
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600))
+	}
+	var mu sync.Mutex
+	calls := map[int]int{}
+	answers := 0
+	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
+	fstatfs = func(_ int, st *unix.Statfs_t) error {
+		setType(&st.Type, unix.XFS_SUPER_MAGIC)
+		return nil
+	}
+	getdents64 = func(fd int, buf []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls[fd]++; calls[fd] > answers {
+			return 0, nil
+		}
+		clear(buf[:24])
+		buf[8], buf[16], buf[18], buf[19] = byte(calls[fd]), 24, dirent.Regular, 'f'
+		return 24, nil
+	}
+	for answers = range halveFrom + 2 {
+		clear(calls)
+		_, err := ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, calls, map[bool]int{false: 1, true: 2}[answers >= halveFrom], "%d calls", answers)
+	}
+	for _, typ := range []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC} {
+		p := part{dir: &linuxDir{fdDir: fdDir{fd: -1}}}
+		p.dir.typ.Store(typ)
+		require.False(t, p.halve(new(part)), "there is no such descriptor")
+		require.Zero(t, p.end)
 	}
 }

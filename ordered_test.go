@@ -574,3 +574,20 @@ func TestOrderedStartsNoWorkerAfterItsEnd(t *testing.T) {
 	defer r.pool.mu.Unlock()
 	require.Equal(t, 1, r.pool.started)
 }
+
+// The loop wakes for the span that it waits for, and no other.
+func TestOrderedWakesForTheNextSpan(t *testing.T) {
+	var spans []*span
+	for range 2 {
+		b := &batch{entries: make([]names.Name, 2)}
+		spans = append(spans, &span{batch: b, files: 2})
+	}
+	q := orderedOutlet[int]{ordered: newOrdered(1)}
+	q.head, spans[0].next = spans[0], spans[1]
+	q.waiting = true
+	q.send(&position{span: spans[1], file: 0}, false, 1, nil)
+	q.visited(&position{span: spans[1], file: 1})
+	require.True(t, q.waiting)
+	q.visited(&position{span: spans[0], file: 1})
+	require.False(t, q.waiting)
+}

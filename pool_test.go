@@ -1255,6 +1255,31 @@ func TestPoolDismissesOnlyExtraWorkers(t *testing.T) {
 	require.Zero(t, p.extra.Load())
 }
 
+// A worker that waits while too many run is dismissed at once, not when there is work again.
+func TestPoolDismissesWorkersThatWait(t *testing.T) {
+	for name, fewer := range map[string]func(*pool){"shrink": (*pool).shrink, "limitGrowth": func(p *pool) { p.limitGrowth(1) }, "stepBack": (*pool).stepBack} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(oneDirectory(1), 1, 8)
+				p := c.pool
+				p.maxWorkers, p.maxGrown, p.started, p.busy = 2, 2, 2, 2 // worker 0 is busy
+				if p.limit = 2; name == "stepBack" {
+					p.limit, p.aside = 1, 1
+				}
+				p.extra.Store(1)
+				c.dirs.stack = nil // there is nothing to do
+				go p.next(1, fakeWorker{c, 1})
+				synctest.Wait()
+				require.Equal(t, 1, p.idle)
+				fewer(p)
+				synctest.Wait()
+				require.Equal(t, []int{1}, p.dismissed)
+				require.Zero(t, p.extra.Load())
+			})
+		})
+	}
+}
+
 // While one worker resolves links, which may take long, no other that wakes does so too, nor takes it for the end: all are there
 // for what the links lead to.
 func TestPoolKeepsItsWorkersWhileLinksAreResolved(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
-	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -344,9 +343,6 @@ func TestSkipBinaryReadsOn(t *testing.T) {
 
 // TestRemote: a file whose content would be fetched is not read, unless Options.Download asks for it.
 func TestRemote(t *testing.T) {
-	had := knobs.HasRemote
-	knobs.HasRemote = true
-	t.Cleanup(func() { knobs.HasRemote = had })
 	remote := func(o *object) { o.remote = true }
 	for _, c := range []struct {
 		opts    Options

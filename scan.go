@@ -68,7 +68,6 @@ func (w *worker) scanPart(j *job) scanResult {
 	s := &w.scanner
 	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0]}
 	more := j.phase == jobListing && from.list(s)
-	w.show()
 	if j.buffer != nil && !more {
 		if j.phase == jobListing && (j.buffer.ignore != nil || j.buffer.git) {
 			j.phase = jobBuffered

@@ -207,8 +207,11 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 	return notSkipped, w.readIgnoreFiles(n, w.cfg.gitIgnore, has)
 }
 
-// typeOfGiven returns the type of the entry name of n.
+// typeOfGiven returns the type of the entry name of n, or errStopped.
 func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err error) {
+	if w.stopped() {
+		return 0, errStopped
+	}
 	err = w.withDirAside(n, func(d directory) error {
 		if f, ok := d.(*fsDir); ok { // the stat of an fsDir finds the reason of an error, with more opens
 			info, err := fs.Lstat(f.fsys, f.join(name.String()))

@@ -420,11 +420,7 @@ func (r *rest) OpenIn(window content.WindowReader, n int) {
 		}
 		node := b.nodeOf(r.first + k)
 		d, err := w.pin.use(&w.dirs, node)
-		pinned := err == nil
-		var of content.Dir
-		if pinned {
-			of = diskOf(d)
-		}
+		pinned, of := err == nil, diskOf(d)
 		for j := k; j < n; j++ {
 			if b.nodeOf(r.first+j) != node {
 				continue

@@ -364,8 +364,9 @@ func TestRootIsNeither(t *testing.T) {
 	}
 	watchdog(t)
 	for _, root := range roots {
-		for _, p := range []place{{"os", root, nil}, {"fs", filepath.Base(root), os.DirFS(filepath.Dir(root))}} {
-			if p.fsys != nil && filepath.Base(root) == "p" {
+		memory := fstest.MapFS{filepath.Base(root): {Mode: fs.ModeDevice}}
+		for _, p := range []place{{"os", root, nil}, {"fs", filepath.Base(root), os.DirFS(filepath.Dir(root))}, {"memory", filepath.Base(root), memory}} {
+			if p.name == "fs" && filepath.Base(root) == "p" {
 				continue // os.DirFS opens it, and waits for a writer
 			}
 			before := openDescriptors()
@@ -374,7 +375,7 @@ func TestRootIsNeither(t *testing.T) {
 			var failure *fileproc.Failure
 			require.ErrorAs(t, err, &failure)
 			require.Equal(t, fileproc.FailedRoot, failure.Kind)
-			if p.fsys == nil || filepath.Base(root) != "s" { // which os.DirFS cannot open
+			if p.name != "fs" || filepath.Base(root) != "s" { // which os.DirFS cannot open
 				require.ErrorContains(t, err, "neither a directory nor a regular file")
 			}
 		}

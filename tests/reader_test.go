@@ -135,7 +135,9 @@ func TestReaderEndsWithTheCallback(t *testing.T) {
 						require.ErrorIs(t, err, fs.ErrClosed)
 					}
 					r := f.Reader()
-					_, err := io.ReadFull(r, make([]byte, 1))
+					_, err := r.Read(nil)
+					require.NoError(t, err)
+					_, err = io.ReadFull(r, make([]byte, 1))
 					require.NoError(t, err)
 					kept = append(kept, r)
 				}
@@ -148,9 +150,11 @@ func TestReaderEndsWithTheCallback(t *testing.T) {
 				leavesNothing(t, func() { require.NoError(t, fileproc.ForEach(t.Context(), p.root, opts, fn)) })
 				require.Len(t, kept, 100)
 				for _, r := range kept {
-					n, err := r.Read(make([]byte, 10))
-					require.Zero(t, n)
-					require.ErrorIs(t, err, fs.ErrClosed)
+					for _, size := range []int{0, 10} {
+						n, err := r.Read(make([]byte, size))
+						require.Zero(t, n)
+						require.ErrorIs(t, err, fs.ErrClosed)
+					}
 					users.Go(func() {
 						n, err := io.Copy(io.Discard, r)
 						if n != 0 || !errors.Is(err, fs.ErrClosed) {

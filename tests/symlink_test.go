@@ -131,6 +131,12 @@ func TestSymlinks(t *testing.T) {
 
 // TestSymlinksManyInARow: a link is followed through up to 255 links. One with more is a failure that says so, not a link that leads
 // nowhere.
+func TestSymlinksString(t *testing.T) {
+	for s, want := range map[fileproc.Symlinks]string{fileproc.SymlinksSkip: "skip", fileproc.SymlinksFiles: "files", fileproc.SymlinksFollow: "follow", -1: "Symlinks(-1)", 3: "Symlinks(3)"} {
+		require.Equal(t, want, s.String())
+	}
+}
+
 func TestSymlinksManyInARow(t *testing.T) {
 	const most, many = 255, 300
 	specs := []string{"0=content", "self -> self"}

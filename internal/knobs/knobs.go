@@ -3,7 +3,6 @@
 package knobs
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -19,9 +18,6 @@ var (
 	// MaxBacklog is the approximate maximum of memory, in bytes, for names that have
 	// been pulled and that no worker has taken: 100,000 names of 20 bytes.
 	MaxBacklog = 4 << 20
-
-	// HasRemote says that a file's handle may tell that the content is stored remotely.
-	HasRemote = runtime.GOOS == "windows"
 
 	// Reported says that Go's scheduler hears of each system call. Where the process itself
 	// answers them, a call that it does not hear of would wait for a goroutine that has no processor.
