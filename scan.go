@@ -13,7 +13,7 @@ import (
 )
 
 // A lister is what workers use of a source. A worker takes three steps before it lists:
-// admit, open, inspect. Each returns a verdict, and if that ends the job, refuse tells why.
+// admit, open, inspect. If one of them ends the job, refuse tells why.
 type lister interface {
 	source
 	// admit says whether the job's node may be opened.
@@ -487,7 +487,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 		return
 	}
 	kept = s.keep(name, kept)
-	visitLater := w.calls.selectDir != nil // selectDir must return true first, see worker.selectDir
+	visitLater := w.calls.selectDir != nil // selectDir must return true first: see foundDir.admit
 	var sub *job
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
 		sub = newJob(s.node.child(kept, inode), foundDir{})

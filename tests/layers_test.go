@@ -29,7 +29,7 @@ var layers = []string{
 	"results failures",
 	"symlink",
 	"dircache node job batch filter",
-	"io io_* readdir readdir_*",
+	"io io_* readdir_*",
 	"config report errors",
 }
 
