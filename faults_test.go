@@ -656,3 +656,62 @@ func TestFaultsWindowOfADirectoryThatIsGone(t *testing.T) {
 	require.Len(t, out.got, 2)
 	w.requireSound(t, out)
 }
+
+// A directory that is gone when it is listed has changed, and the failure says how.
+func TestFaultsOfADirectoryThatIsGone(t *testing.T) {
+	w := &world{root: folder("", folder("d", file("a", "alpha")).with(listFails(0, fs.ErrNotExist)))}
+	out := w.process(t.Context(), Options{}, nil)
+	require.NoError(t, out.err)
+	require.ErrorIs(t, out.failed["/d"], ErrChanged)
+	require.ErrorIs(t, out.failed["/d"], fs.ErrNotExist)
+	w.requireSound(t, out)
+}
+
+// Walk yields no directory behind a link that cannot be listed because its device is unknown, but the failure.
+func TestFaultsDeviceOfALinkedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "t/u/v/f=f"))
+	testtree.Symlink(t, filepath.FromSlash("t/u/v"), filepath.Join(dir, "link")) // v is too deep without the link
+	whole := 0
+	for _, fails := range []bool{false, true} {
+		w := &world{}
+		looks, last := 0, ""
+		w.during = func(what, name string) { last = what + " " + name }
+		w.fails = func(int, string) error {
+			if last == "stat ." {
+				if looks++; looks == whole && fails { // links come last
+					return errBroken
+				}
+			}
+			return nil
+		}
+		opts := Options{Workers: 1, Symlinks: SymlinksFollow, OneFilesystem: true, MaxDepth: 2, openRoot: w.openSystem}
+		var got, failed []string
+		for e, err := range Walk(t.Context(), dir, opts) {
+			if err != nil {
+				require.ErrorIs(t, err, errBroken)
+				failed = append(failed, filepath.Base(err.(*Failure).Path))
+				continue
+			}
+			got = append(got, e.Rel())
+		}
+		whole = looks
+		require.Zero(t, w.open)
+		if fails {
+			require.Equal(t, []string{"link"}, failed)
+			require.Equal(t, []string{"t", "t/u"}, got)
+		} else {
+			require.Empty(t, failed)
+			require.Equal(t, []string{"t", "t/u", "link", "link/f"}, got)
+		}
+	}
+}
+
+// What becomes of a name in Options.Files that is no regular file is said in words.
+func TestWhatAMisnamedFileIs(t *testing.T) {
+	for err, want := range map[error]string{
+		sys.Irregular(fs.ModeDir): "a directory, named without", sys.Irregular(fs.ModeSocket): "not a regular file: S", errBroken: "symbolic link: input/output error",
+	} {
+		require.ErrorContains(t, misnamed{err}, want)
+	}
+}

@@ -110,3 +110,16 @@ func TestWaitReadable(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// A read with a deadline ends without content when there is none, and with its error when there is one.
+func TestPolledFile(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	f := newPolledFile(r, nil)
+	_, err = f.Read(make([]byte, 1))
+	require.Equal(t, content.ErrWouldBlock, err)
+	require.NoError(t, r.Close())
+	_, err = f.Read(make([]byte, 1))
+	require.ErrorIs(t, err, fs.ErrClosed)
+}

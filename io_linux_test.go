@@ -518,8 +518,10 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	}
 	// Entries come and go all the time, so that each listing has the same number of them before each of its calls.
 	t.Run("always", func(t *testing.T) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
-		list(t, dir, math.MaxInt, want)
+		for _, coarseTime = range []time.Duration{math.MaxInt64, 0} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
+			require.Equal(t, both(1+wholeTries), list(t, dir, math.MaxInt, want))
+		}
 	})
 	// The last entry moves before the position that the first call has reached, so the second call gives nothing.
 	for _, few := range []struct {
@@ -733,6 +735,11 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, calls, map[bool]int{false: 1, true: 2}[answers >= halveFrom], "%d calls", answers)
 	}
+	runtime.GOMAXPROCS(1)
+	clear(calls)
+	_, err := ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, calls, 1, "there is no second processor")
 	for _, typ := range []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC} {
 		p := part{dir: &linuxDir{fdDir: fdDir{fd: -1}}}
 		p.dir.typ.Store(typ)

@@ -141,7 +141,7 @@ func inUnits(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	v, unit := float64(n)/1000, 0
-	for v >= 999.95 && unit < len("kMGTPE")-1 {
+	for v >= 999.95 {
 		v, unit = v/1000, unit+1
 	}
 	return fmt.Sprintf("%.1f %cB", v, "kMGTPE"[unit])

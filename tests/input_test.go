@@ -381,3 +381,20 @@ func TestRootIsNeither(t *testing.T) {
 		}
 	}
 }
+
+// A root that is not there is a failure also while another run is under way, whose descriptors it would have to leave.
+func TestBadRootBesideARun(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "f="))
+	calls := 0
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{}, func(*fileproc.File) error {
+		calls++
+		var failure *fileproc.Failure
+		_, err := fileproc.Process(t.Context(), filepath.Join(dir, "none"), fileproc.Options{}, nameOf)
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, fileproc.FailedRoot, failure.Kind)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		return nil
+	}))
+	require.Equal(t, 1, calls)
+}

@@ -233,3 +233,20 @@ func TestSkipMarked(t *testing.T) {
 		require.ErrorContains(t, err, "Options.SkipMarked")
 	}
 }
+
+// SelectDir is asked about the directories that are to be opened, and about no other; Walk, which yields them, asks about all.
+func TestSelectDirAndDepth(t *testing.T) {
+	root, _ := rooted(t, "a/b/c/f=", "d/f=")
+	for depth, want := range map[int][]string{0: {"a", "a/b", "a/b/c", "d"}, 1: nil, 2: {"a", "d"}, 3: {"a", "a/b", "d"}} {
+		var mu sync.Mutex
+		var asked []string
+		opts := fileproc.Options{MaxDepth: depth, SelectDir: func(e fileproc.Entry) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, e.Rel())
+			return true
+		}}
+		require.NoError(t, fileproc.ForEach(t.Context(), root, opts, func(*fileproc.File) error { return nil }))
+		require.ElementsMatch(t, want, asked)
+	}
+}
