@@ -29,7 +29,7 @@ var layers = []string{
 	"results failures",
 	"symlink",
 	"dircache node job batch filter",
-	"io io_* readdir_*",
+	"io io_* readdir readdir_*",
 	"config report errors",
 }
 
@@ -205,6 +205,11 @@ func TestMapOfFiles(t *testing.T) {
 	tests, _ := filepath.Glob("tests/*_test.go")
 	for _, file := range tests {
 		files = append(files, filepath.Base(file))
+	}
+	for _, m := range regexp.MustCompile("`([a-z0-9_*]+/[a-z0-9_*/]+\\.go)`").FindAllSubmatch(text, -1) {
+		if found, _ := filepath.Glob(string(m[1])); found == nil {
+			t.Errorf("CONTRIBUTING.md names %s, which does not exist", m[1])
+		}
 	}
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`([a-z0-9_*]+\\.go)`").FindAllSubmatch(text, -1) {
