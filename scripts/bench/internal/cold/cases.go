@@ -2,10 +2,10 @@ package cold
 
 type testCase struct {
 	name, target string
-	data         string   // a set of tickets, go for Go's source, or 60x300
+	data         string   // a set of tickets, go for Go's source, 60x300, or how many files of how many bytes
 	fs           string   // of an image that has the data; "" is the directory itself, on the machine's disk
 	disk         []string // flags of disk run
-	ours, loop   string   // sides of floor; without a loop the runs are cancelled
+	ours, loop   string   // sides of floor; cat is compared with direct reads too; without a loop the runs are cancelled
 }
 
 // Target returns the target of the case with this name, if there is one.
@@ -46,6 +46,16 @@ var cases = []testCase{
 	{"flat_1m, ext4", "≤ 30,000 requests", "flat_1m", "ext4", nil, "fileproc", "c"},
 	{"metadata of flat_100k, ext4", "≤ 1,450 requests, wall ≤ 1.00", "flat_100k", "ext4", nil, "fileproc-stat", "c-stat"},
 	{"nothing changed since an incremental run: flat_100k, ext4", "the requests of metadata", "flat_100k", "ext4", nil, again, "c-stat"},
+	{"64 KiB, the machine's disk", "wall ≤ 1.00", "6400of65701", "", nil, "fileproc", "cat"},
+	{"64 KiB, ext4, 3,000 requests/s", "wall ≤ 1.00", "6400of65701", "ext4", cloud, "fileproc", "cat"},
+	{"256 KiB, the machine's disk", "wall ≤ 1.00", "2000of262301", "", nil, "fileproc", "cat"},
+	{"256 KiB, ext4, 3,000 requests/s", "wall ≤ 1.00", "2000of262301", "ext4", cloud, "fileproc", "cat"},
+	{"1 MiB, the machine's disk", "wall ≤ 1.00", "512of1048701", "", nil, "fileproc", "cat"},
+	{"1 MiB, ext4, 3,000 requests/s", "wall ≤ 1.00", "512of1048701", "ext4", cloud, "fileproc", "cat"},
+	{"16 MiB, the machine's disk", "wall ≤ 1.00", "48of16778001", "", nil, "fileproc", "cat"},
+	{"16 MiB, ext4, 3,000 requests/s", "wall ≤ 1.00", "48of16778001", "ext4", cloud, "fileproc", "cat"},
+	{"200 MiB, the machine's disk", "wall ≤ 1.00", "4of209800001", "", nil, "fileproc", "cat"},
+	{"200 MiB, ext4, 3,000 requests/s", "wall ≤ 1.00", "4of209800001", "ext4", cloud, "fileproc", "cat"},
 	{"cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc", ""},
 	{"cancel-stat, 60 directories of 300 files, ext4, one head, 4ms a seek", "≤ 100 ms", "60x300", "ext4", head, "fileproc-stat", ""},
 	{"cancel, 60 directories of 300 files, ext4, one head, 10ms a seek", "", "60x300", "ext4", slow, "fileproc", ""},

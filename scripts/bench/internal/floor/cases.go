@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
@@ -255,6 +256,10 @@ func (r *run) once() []record.Record {
 		s = turns.Work(func() (int, int64, error) {
 			return sum(incremental.Process(ctx, ".", incremental.Options[int]{File: r.cache}, whole, size))
 		}).Side()
+	case "cat":
+		s = r.cat(128<<10, 0).Side()
+	case "direct":
+		s = r.cat(4<<20, unix.O_DIRECT).Side()
 	case "c":
 		s = r.c("whole", onceReadSize)
 	case "c-stat":

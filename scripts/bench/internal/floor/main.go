@@ -62,7 +62,7 @@ func Main(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&r.workers, "workers", "1,2,4,8,16,32,64", "`numbers` of workers that -case sweep compares the default with")
 	flags.StringVar(&r.bytes, "bytes", "411,2111,4077,8301,16501,65701,262301,1048701,16778001,209800001", "`sizes` of the files of -case sizes")
 	flags.StringVar(&r.who, "side", "fileproc", "with -case once: fileproc, fileproc-stat (metadata alone), fileproc-again (package "+
-		"incremental with -cache), c (the C loop) or c-stat")
+		"incremental with -cache), c (the C loop), c-stat, cat, or direct, which reads 4 MiB a call")
 	flags.StringVar(&r.cache, "cache", "", "absolute path of the cache `file` of -side fileproc-again")
 	flags.DurationVar(&r.cancel, "cancel", -1, "with -case once and -side fileproc: cancel after this `time`, and measure until the end")
 	cold := flags.Bool("cold", false, "as root: drop the caches before each pass")

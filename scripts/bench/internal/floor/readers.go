@@ -16,9 +16,11 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/charlievieth/fastwalk"
+	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
@@ -199,6 +201,31 @@ func inPool(goroutines int, read func(path string) error, dir string) error {
 	})
 	close(queue)
 	return errors.Join(g.Wait(), err)
+}
+
+// cat returns the work of as many goroutines as r has threads, each of which reads whole files with calls of size bytes.
+func (r *run) cat(size, flags int) turns.Work {
+	var files, bytes atomic.Int64
+	buffers := sync.Pool{New: func() any {
+		return fail.Must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
+	}}
+	return func() (int, int64, error) {
+		err := inPool(r.threads, func(path string) error {
+			f, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			buffer := buffers.Get().([]byte)
+			defer buffers.Put(buffer)
+			files.Add(1)
+			for n := size; err == nil && n > 0 && n%512 == 0; bytes.Add(int64(n)) { // a direct read ends at the first odd offset
+				n, err = unix.Read(int(f.Fd()), buffer)
+			}
+			return err
+		}, r.dir)
+		return int(files.Load()), bytes.Load(), err
+	}
 }
 
 // entries returns the work of a function that lists one directory.
