@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -474,6 +476,31 @@ func TestWaitForASlotIsNotThatOfTheNextCall(t *testing.T) {
 			require.True(t, r.cold.pace.IsIdle())
 		})
 	}
+}
+
+// Between the large files of a window a worker keeps its slot, which each needs to be read: it could not go on while all others
+// have windows of files that wait for it. Between other files it lets others call fn.
+func TestSlotBetweenLargeFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int{"large": 2 * content.MaxFree, "small": 100} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o644))
+	}
+	cfg, err := (&Options{Workers: 1, Suffixes: []string{"large"}}).config(dir, false)
+	require.NoError(t, err)
+	var r *run
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+		w, n := f.w, f.node
+		r.pool.extra.Add(1)
+		defer r.pool.extra.Add(-1)
+		for _, b := range []*batch{{nodes: []*node{n}}, {node: n}} {
+			require.True(t, w.acquireSlot())
+			require.NoError(t, w.loadTimed(&currentFile{w: w, node: n, name: names.New("small")}, b, 0))
+			require.Equal(t, b.isWindow(), w.slot != noSlot)
+		}
+		require.True(t, w.acquireSlot())
+		return nil
+	}}, nil)
+	require.NoError(t, r.execute())
 }
 
 // A shelf is listedAhead, and counts.

@@ -263,7 +263,9 @@ func (w *worker) unwanted(f *currentFile) error {
 
 // loadTimed reads f alone, and lets the pool grow if that shows that calls block.
 func (w *worker) loadTimed(f *currentFile, b *batch, i int) error {
-	w.releaseSlot()
+	if !b.isWindow() || !w.reader.NeedsSlot() {
+		w.releaseSlot()
+	}
 	if !w.latency.reads.isDue(w.pool) {
 		return w.loadOne(f)
 	}

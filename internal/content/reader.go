@@ -75,6 +75,9 @@ func (r *Reader) Spare() File { return r.spare }
 // Uncached reports whether the page cache had nothing of the last file, or does not say.
 func (r *Reader) Uncached() bool { return r.uncached }
 
+// NeedsSlot reports whether the next file is likely to be so large that it is read in a slot.
+func (r *Reader) NeedsSlot() bool { return r.expected > MaxFree }
+
 // Held returns how many bytes of memory r has beside its first buffer.
 func (r *Reader) Held() int { return cap(r.large) }
 

@@ -19,6 +19,9 @@ type WindowReader interface {
 	// them. If it probes, it reports how much of them was in the page cache: 0 to 1,
 	// or -1 if that is unknown.
 	Read(stopped func() bool, probes bool) (cached float64)
+	// Len returns how many files belong to the window after all: the first ones, and at
+	// least one. It may be called once all are open.
+	Len() int
 	// Get puts the whole content of file i into c, if that was read.
 	Get(i int, c *Content) bool
 	// UsedRing reports whether the last read was through an io_uring.
@@ -80,7 +83,7 @@ func (w *Window) Fetch(s Source) (n int, met Outcome) {
 		w.inCache = 0
 	}
 	w.disk.ReleaseWindow(turn, reading)
-	return n, met
+	return w.reader.Len(), met
 }
 
 // Get puts the whole content of file i of the window into c, if that was read.

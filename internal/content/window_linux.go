@@ -18,10 +18,15 @@ const (
 	// read into memory. What goes beyond is read into the page cache.
 	windowBuffer = 1 << 20
 	// windowFile is the size in bytes above which a file is only read into the page
-	// cache, and there its first windowPrefetch bytes.
+	// cache. The window does not wait for that. Of a file of more than windowPrefetch
+	// bytes it is the first windowStart: what the kernel then reads ahead by itself is in
+	// larger pages, which are copied faster.
 	windowFile     = 64 << 10
-	windowPrefetch = 256 << 10
-	// windowBytes is how many bytes a window reads in all.
+	windowPrefetch = 2 << 20
+	windowStart    = 256 << 10
+	// windowBytes is how many bytes a window reads in all. It opens no more files once
+	// half of that is of large files, since up to eight workers ask a disk for as much
+	// at the same time.
 	windowBytes = 8 << 20
 )
 
@@ -43,6 +48,8 @@ type fileWindow struct {
 	buffer []byte // windowBuffer bytes, and windowPrefetch that nobody looks at
 
 	files    []windowEntry
+	count    int   // of the files that belong to the window after all
+	large    int64 // bytes of large files that are open
 	reads    []int // indexes of the files to read, in the order of the disk
 	together bool  // one submission may read all
 	inRing   bool  // the last files were read through the ring
@@ -75,6 +82,7 @@ func newWindowReader(want Want, noURing bool) WindowReader {
 
 func (w *fileWindow) Begin(n int) {
 	w.files, w.together, w.inRing = w.files[:0], true, false
+	w.count, w.large = n, 0
 	for range n {
 		w.files = append(w.files, windowEntry{fd: -1})
 	}
@@ -83,6 +91,10 @@ func (w *fileWindow) Begin(n int) {
 func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 	if d.Kind == NotOnDisk {
 		return errors.ErrUnsupported
+	}
+	if w.large >= windowBytes/2 {
+		w.count = min(w.count, i)
+		return nil
 	}
 	w.together = w.together && d.Kind == OnDiskForRings
 	fd, err := sys.Openat(d.FD, name, sys.FileFlags)
@@ -99,6 +111,9 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 		return nil
 	}
 	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
+	if n := w.wanted(st.Size); n > windowFile {
+		w.large += n
+	}
 	if w.Stat || w.Truncate && st.Size > w.Limit {
 		f.stat = sys.StatOf(&st)
 	}
@@ -132,7 +147,8 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 		}
 		cached = w.dropWhole(len(w.reads))
 	}
-	return cached, w.tryRing(0)
+	w.prefetch()
+	return cached, len(w.reads) == 0 || w.tryRing(0)
 }
 
 // tryRing makes the reads through the ring. If that fails, the window goes on without
@@ -172,7 +188,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 			cached = w.probe()
 		}
 		for _, i := range w.reads {
-			unix.Fadvise(w.files[i].fd, 0, int64(w.files[i].want), unix.FADV_WILLNEED)
+			w.files[i].begin()
 		}
 	}
 	for _, i := range w.reads {
@@ -184,6 +200,22 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 	}
 	return cached
 }
+
+// prefetch lets the kernel read the files that are not read into memory, and leaves the
+// others in reads. Nobody waits: a worker that comes to such a file finds the disk at
+// work on it and on those behind it.
+func (w *fileWindow) prefetch() {
+	w.reads = slices.DeleteFunc(w.reads, func(i int) bool {
+		f := &w.files[i]
+		if f.at < 0 {
+			f.begin()
+		}
+		return f.at < 0
+	})
+}
+
+// begin lets the kernel read f into the page cache.
+func (f *windowEntry) begin() { unix.Fadvise(f.fd, 0, int64(f.want), unix.FADV_WILLNEED) }
 
 // memory returns where f is read to.
 func (w *fileWindow) memory(f *windowEntry) []byte {
@@ -236,10 +268,7 @@ func (w *fileWindow) plan() {
 		if f.fd < 0 || w.IsLarger(f.size) || w.Limit >= 0 && f.size > w.Limit && !w.Truncate {
 			continue
 		}
-		n := min(f.size, windowPrefetch) + 1 // a read that gets less has found the end; size+1 may overflow
-		if w.Limit >= 0 && w.Limit < n {     // so may limit+1
-			n = w.Limit + 1
-		}
+		n := w.wanted(f.size)
 		f.at, f.want = used, int(min(n, windowPrefetch))
 		if n > windowFile || used+f.want > windowBuffer || w.SkipBinary && n <= f.size && n <= BinaryPrefix {
 			f.at = -1
@@ -255,6 +284,21 @@ func (w *fileWindow) plan() {
 		return cmp.Compare(w.files[i].inode, w.files[j].inode)
 	})
 }
+
+// wanted returns how many bytes a window reads of a file of size bytes, or one more than
+// windowPrefetch.
+func (w *fileWindow) wanted(size int64) int64 {
+	if size > windowPrefetch {
+		size = windowStart
+	}
+	n := size + 1                    // a read that gets less has found the end
+	if w.Limit >= 0 && w.Limit < n { // limit+1 may overflow
+		n = w.Limit + 1
+	}
+	return n
+}
+
+func (w *fileWindow) Len() int { return w.count }
 
 func (w *fileWindow) UsedRing() bool { return w.inRing }
 

@@ -428,11 +428,11 @@ func TestWindowBuffers(t *testing.T) {
 	})
 }
 
-// TestWindowReadsNoMoreThanItsBytes: of large files only the beginnings are fetched, and not of too many.
+// TestWindowReadsNoMoreThanItsBytes: not too many large files are fetched. The others are in the next window.
 func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
-	sizes := make([]int, 50)
+	sizes := make([]int, 8)
 	for i := range sizes {
-		sizes[i] = 2 * windowPrefetch
+		sizes[i] = windowPrefetch
 	}
 	s := newShelf(t, false, sizes...)
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
@@ -445,14 +445,49 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 			require.Negative(t, w.files[i].at)
 			total += w.files[i].want
 		}
-		require.Equal(t, windowBytes, total)
+		require.Equal(t, windowBytes/2, total)
+		require.Equal(t, total/windowPrefetch, w.Len())
 		open := descriptorsOpen(t)
 		w.Read(never, probes)
-		require.Equal(t, open-len(sizes), descriptorsOpen(t))
+		require.Equal(t, open-w.Len(), descriptorsOpen(t))
 		for i := range s.names {
 			require.False(t, w.Get(i, new(Content)))
 		}
 	})
+}
+
+// TestWindowPrefetches: the kernel reads the beginning of a large file once its window has been read, whose small files are there.
+func TestWindowPrefetches(t *testing.T) {
+	s := newShelf(t, false, 300, windowPrefetch/2, windowPrefetch+windowFile)
+	for _, kind := range windowKinds {
+		for _, async := range []int{0, asyncFrom} {
+			for _, probes := range []bool{false, true} {
+				s.drop(t, s.all()...)
+				w := kind.newWindow(t, s, Want{Limit: -1})
+				w.filled = async
+				s.openAll(t, w)
+				w.Read(never, probes)
+				require.True(t, w.Get(0, new(Content)))
+				require.Equal(t, 3, w.Len())
+				if w.inRing {
+					require.LessOrEqual(t, len(w.reads), 1, "the window waits for a large file")
+				}
+				for i, want := range map[int]int{1: windowPrefetch / 2, 2: windowStart} {
+					f, err := os.Open(s.file(i))
+					require.NoError(t, err)
+					var there unix.Cachestat_t
+					err = unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &there, 0)
+					f.Close()
+					if err != nil {
+						t.Skip("left out: the kernel does not say what is in the page cache: ", err)
+					}
+					require.GreaterOrEqual(t, int(there.Cache)*os.Getpagesize(), want, "%s, %d, %t", kind.name, async, probes)
+				}
+				w.Close()
+				w.ring, w.async = nil, nil
+			}
+		}
+	}
 }
 
 // TestWindowOrder: reads are in the order of inode numbers, whatever the order of opening.
@@ -477,7 +512,7 @@ func TestWindowProbe(t *testing.T) {
 	for i := range 32 {
 		sizes = append(sizes, 300+i)
 	}
-	for name, sizes := range map[string][]int{"small": sizes, "small and large": append([]int{windowFile + 5, windowFile + 5, windowPrefetch, 3 * windowPrefetch}, sizes...)} {
+	for name, sizes := range map[string][]int{"small": sizes, "small and large": append([]int{windowFile + 5, windowFile + 5, windowPrefetch / 4, windowPrefetch + 5}, sizes...)} {
 		for _, kind := range windowKinds {
 			t.Run(name+"/"+kind.name, func(t *testing.T) {
 				s := newShelf(t, false, sizes...)

@@ -18,6 +18,7 @@ type fakeWindow struct {
 	share           float64
 	probed          []bool
 	began, opened   int
+	fewer           int // files that the window has after all
 	lacks           int // unless 0, a file that it has not got; and it has used no ring
 	stopped, closed bool
 	got             int
@@ -44,6 +45,8 @@ func (f *fakeWindow) Get(i int, c *Content) bool {
 	c.Data = []byte("content")
 	return f.lacks == 0 || i != f.lacks
 }
+
+func (f *fakeWindow) Len() int { return f.began - f.fewer }
 
 func (f *fakeWindow) UsedRing() bool { return f.lacks == 0 }
 func (f *fakeWindow) Close()         { f.closed = true }
@@ -140,6 +143,12 @@ func TestWindowGives(t *testing.T) {
 	require.False(t, ok || ring)
 	w.Close()
 	require.True(t, f.closed)
+}
+
+// What does not belong to a window after all is left to the next.
+func TestWindowHasFewerFiles(t *testing.T) {
+	n, _ := newFakeWindow(&fakeWindow{fewer: 3}).Fetch(&entries{left: windowOf, ctx: t.Context()})
+	require.Equal(t, windowOf-3, n)
 }
 
 // A window that is being opened when the run is stopped reads no more than it must.
