@@ -118,7 +118,7 @@ type misnamed struct{ err error }
 func (m misnamed) Error() string {
 	mode, known := m.err.(sys.Irregular)
 	switch {
-	case known && fs.FileMode(mode).IsDir():
+	case fs.FileMode(mode).IsDir():
 		return "a directory, named without a slash at the end"
 	case known:
 		return fmt.Sprintf("not a regular file: %v", fs.FileMode(mode))

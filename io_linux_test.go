@@ -747,3 +747,17 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 		require.Zero(t, p.end)
 	}
 }
+
+// Files are read together where that helps: on what is a disk, through rings only where these are of use.
+func TestDiskOf(t *testing.T) {
+	for typ, kind := range map[int64]content.Dir{
+		unix.EXT4_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings}, unix.XFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings}, unix.BTRFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings},
+		unix.OVERLAYFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDisk}, unix.F2FS_SUPER_MAGIC: {FD: 7, Kind: content.OnDisk},
+		unix.TMPFS_MAGIC: {}, unix.FUSE_SUPER_MAGIC: {}, unix.NFS_SUPER_MAGIC: {}, unknownFileSystem: {},
+	} {
+		d := &linuxDir{fdDir: fdDir{fd: 7}}
+		d.typ.Store(typ)
+		require.Equal(t, kind, diskOf(d), "%#x", typ)
+	}
+	require.Equal(t, content.Dir{}, diskOf(nil))
+}
