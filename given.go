@@ -47,7 +47,7 @@ type givenSource struct {
 	room       chan struct{} // buffered: take does not wait for the goroutine that pulls
 	arena      names.Arena   // of the goroutine that pulls
 	places     atomic.Uint64 // names scanned so far
-	rootJudged bool          // rootSkip is known; used by the worker that scans root
+	rootJudged bool          // rootSkip is known; used by the worker that scans a backlog, of which there is one at a time
 	rootSkip   SkipReason
 
 	mu      sync.Mutex // guards what follows; it may be taken while the queue's is held
@@ -196,6 +196,7 @@ func (s *givenSource) takeBacklog() *givenBacklog {
 		return nil
 	}
 	b := s.backlog
+	b.dirs, b.paths, b.dir = nil, nil, nil
 	s.backlog, s.begun = nil, true
 	select {
 	case s.room <- struct{}{}:
@@ -204,8 +205,9 @@ func (s *givenSource) takeBacklog() *givenBacklog {
 	return b
 }
 
-// end says that the backlog has been scanned to its end.
+// end says that the backlog has been scanned to its end. The run's first job keeps b.
 func (b *givenBacklog) end() {
+	b.top, b.runs = nil, nil
 	b.of.mu.Lock()
 	b.of.begun = false
 	b.of.mu.Unlock()
@@ -217,8 +219,8 @@ type nextBacklog struct{ *givenSource }
 
 func (b nextBacklog) isReady() bool { return b.givenSource.isReady() || b.isOver() }
 
-// begin gives j the backlog, or an empty one if no more names will come.
-func (b nextBacklog) begin(j *job) {
+// taken gives j the backlog, or an empty one if no more names will come.
+func (b nextBacklog) taken(j *job) {
 	next := b.takeBacklog()
 	if next == nil {
 		next = b.newBacklog()

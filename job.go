@@ -11,7 +11,8 @@ import (
 //
 // A job holds what it needs, and gives each up once, with the methods of this file:
 //
-//   - a reference to its node's parent, until the node has been opened by its name in it,
+//   - a reference to its node's parent, until the node has been opened, if that is by its
+//     name in the parent,
 //   - a reference to its node, until the job is over,
 //   - a pin on its node, while the job is being listed.
 type job struct {
@@ -20,6 +21,7 @@ type job struct {
 	span        *span        // ordered: the job's own
 	buffer      *entryBuffer // nil unless entries are buffered until all are listed
 	phase       jobPhase
+	flat        bool // subdirectories are left out
 	needsParent bool // holds the reference to the parent
 	pinned      bool
 }
@@ -39,8 +41,8 @@ const (
 type source interface {
 	// isReady reports whether the job can be begun now.
 	isReady() bool
-	// begin is called when the job is taken from its queue for the first time.
-	begin(j *job)
+	// taken is called when the job is taken from its queue.
+	taken(j *job)
 	// end is called when the job has ended.
 	end()
 }
@@ -49,7 +51,7 @@ type source interface {
 type alwaysReady struct{}
 
 func (alwaysReady) isReady() bool { return true }
-func (alwaysReady) begin(*job)    {}
+func (alwaysReady) taken(*job)    {}
 func (alwaysReady) end()          {}
 
 // newJob returns a job for a copy of n, in one allocation.

@@ -48,7 +48,7 @@ func (q *ordered) take(listed, maxListings int) (*batch, *job) {
 	}
 	q.begun += s.weight()
 	if s.job != nil {
-		s.job.source.begin(s.job)
+		s.job.source.taken(s.job)
 		s.begun = true
 		return nil, s.job
 	}

@@ -48,7 +48,8 @@ func (w *worker) scan(j *job) scanResult {
 	if w.short == nil {
 		return w.scanPart(j)
 	}
-	was := w.scanner // w waits in the middle of another scan, or of a visit
+	// W waits in a visit, or in the middle of another scan, which has found no files yet.
+	was := w.scanner
 	w.scanner = scanner{}
 	r := w.scanPart(j)
 	w.scanner = was
@@ -483,7 +484,7 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
-	if s.flat || w.skips.dir(s.node, name) != notSkipped {
+	if s.job.flat || w.skips.dir(s.node, name) != notSkipped {
 		return
 	}
 	kept = s.keep(name, kept)

@@ -127,14 +127,14 @@ func (t givenTree) admit(w *worker, j *job) verdict {
 
 func (t givenTree) open(w *worker, j *job) error { return foundDir{}.open(w, j) }
 
-func (t givenTree) inspect(w *worker, j *job) verdict { return foundDir{}.inspect(w, j) }
+func (t givenTree) inspect(w *worker, j *job) verdict {
+	j.flat = t.flat
+	return foundDir{}.inspect(w, j)
+}
 
 func (t givenTree) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
 
-func (t givenTree) list(s *scanner) (more bool) {
-	s.flat = t.flat
-	return s.listDir()
-}
+func (t givenTree) list(s *scanner) (more bool) { return s.listDir() }
 
 // inodeOf returns the inode number of an entry, or, if that is unknown, place, which
 // is the entry's place among the names. A look at each name takes time. But if the names

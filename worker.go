@@ -146,7 +146,6 @@ type scanner struct {
 	job   *job
 	node  *node // the job's
 	dir   directory
-	flat  bool         // subdirectories are left out
 	batch *batch       // files
 	subs  []*job       // directories to be listed
 	links []names.Name // symbolic links to be resolved

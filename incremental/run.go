@@ -360,6 +360,7 @@ func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 func (r *run[T]) onBinary(f *fileproc.File) {
 	rel := f.Rel()
 	id, keeps := r.look(f)
+	r.workers[f.Worker()].held = nil // of an earlier file
 	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}, nil) {
 		r.note(f, rel)
 	}

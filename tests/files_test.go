@@ -65,6 +65,21 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// The files of one directory alone, where the entries wait for an ignore file or a mark to be read.
+func TestFilesOfOneDirectoryWithIgnoreFiles(t *testing.T) {
+	_, all := rooted(t, "d/.ignore=b\n", "d/a=1", "d/b=2", "d/sub/c=3", ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".gitignore=b\n")
+	for _, opts := range []fileproc.Options{{IgnoreFiles: []string{".ignore"}}, {GitIgnore: true}, {SkipMarked: []string{"TAG"}}} {
+		everyEntry(t, all, func(t *testing.T, p place, entry entryPoint, workers int) {
+			opts := opts
+			opts.Files, opts.Workers, opts.Suffixes = slices.Values([]string{"d/."}), workers, []string{"a", "b", "c"}
+			got, errs, _ := entry(t, t.Context(), p, opts, contentOf)
+			require.Empty(t, errs)
+			require.Contains(t, got, "d/a=1")
+			require.NotContains(t, got, "d/sub/c=3")
+		})
+	}
+}
+
 // A name that leads to no regular file is a failure of its own, with its path, and the others are processed.
 func TestFilesThatAreNone(t *testing.T) {
 	watchdog(t)
