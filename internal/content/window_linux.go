@@ -18,7 +18,7 @@ const (
 	// read into memory. What goes beyond is read into the page cache.
 	windowBuffer = 1 << 20
 	// windowFile is the size in bytes above which a file is only read into the page
-	// cache. The window does not wait for that. Of a file of more than windowPrefetch
+	// cache. Of a file of more than windowPrefetch
 	// bytes it is the first windowStart: what the kernel then reads ahead by itself is in
 	// larger pages, which are copied faster.
 	windowFile     = 64 << 10
@@ -147,8 +147,7 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 		}
 		cached = w.dropWhole(len(w.reads))
 	}
-	w.prefetch()
-	return cached, len(w.reads) == 0 || w.tryRing(0)
+	return cached, w.tryRing(0)
 }
 
 // tryRing makes the reads through the ring. If that fails, the window goes on without
@@ -188,7 +187,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 			cached = w.probe()
 		}
 		for _, i := range w.reads {
-			w.files[i].begin()
+			unix.Fadvise(w.files[i].fd, 0, int64(w.files[i].want), unix.FADV_WILLNEED)
 		}
 	}
 	for _, i := range w.reads {
@@ -200,22 +199,6 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 	}
 	return cached
 }
-
-// prefetch lets the kernel read the files that are not read into memory, and leaves the
-// others in reads. Nobody waits: a worker that comes to such a file finds the disk at
-// work on it and on those behind it.
-func (w *fileWindow) prefetch() {
-	w.reads = slices.DeleteFunc(w.reads, func(i int) bool {
-		f := &w.files[i]
-		if f.at < 0 {
-			f.begin()
-		}
-		return f.at < 0
-	})
-}
-
-// begin lets the kernel read f into the page cache.
-func (f *windowEntry) begin() { unix.Fadvise(f.fd, 0, int64(f.want), unix.FADV_WILLNEED) }
 
 // memory returns where f is read to.
 func (w *fileWindow) memory(f *windowEntry) []byte {
