@@ -207,7 +207,7 @@ func inPool(goroutines int, read func(path string) error, dir string) error {
 func (r *run) cat(size, flags int) turns.Work {
 	var files, bytes atomic.Int64
 	buffers := sync.Pool{New: func() any {
-		return fail.Must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
+		return new(fail.Must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)))
 	}}
 	return func() (int, int64, error) {
 		err := inPool(r.threads, func(path string) error {
@@ -216,11 +216,11 @@ func (r *run) cat(size, flags int) turns.Work {
 				return err
 			}
 			defer f.Close()
-			buffer := buffers.Get().([]byte)
+			buffer := buffers.Get().(*[]byte)
 			defer buffers.Put(buffer)
 			files.Add(1)
 			for n := size; err == nil && n > 0 && n%512 == 0; bytes.Add(int64(n)) { // a direct read ends at the first odd offset
-				n, err = unix.Read(int(f.Fd()), buffer)
+				n, err = unix.Read(int(f.Fd()), *buffer)
 			}
 			return err
 		}, r.dir)
