@@ -78,8 +78,9 @@ func (c comparison) withRevision(src source, rev string) {
 // withBaseline compares the times with those of the baseline's commit, and the counts with those that the baseline has.
 func (c comparison) withBaseline(src source) {
 	c.limit = cmp.Or(c.limit, 0.20) // of all changes since then together
-	entries, here := c.entriesWith(src.tags), c.entry(src.tags)
+	entries := c.entriesWith(src.tags)
 	cases := c.cases(c.clone)
+	here := c.entry(src.tags) // once there is data: the file system is that of the data
 	c.build(src, c.made("new.test"))
 	old := entries[len(entries)-1]
 	fmt.Printf("working tree against the baseline, %v, in turn, both with %v\n", old, src.tags)
