@@ -96,7 +96,7 @@ type givenNames struct {
 
 // A givenTree is the source of a directory that Options.Files names, to be listed.
 type givenTree struct {
-	alwaysReady
+	foundDir
 	flat bool // without its subdirectories
 }
 

@@ -54,6 +54,10 @@ func (alwaysReady) isReady() bool { return true }
 func (alwaysReady) taken(*job)    {}
 func (alwaysReady) end()          {}
 
+// A foundDir is the source of a directory that a listing has found, and of root. Other
+// sources of directories embed it. Its other methods are in scan.go.
+type foundDir struct{ alwaysReady }
+
 // newJob returns a job for a copy of n, in one allocation.
 func newJob(n node, s source) *job {
 	j := &struct {

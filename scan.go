@@ -139,8 +139,15 @@ func (w *worker) askSelectDir(n *node) verdict {
 	return verdict{}
 }
 
-// A foundDir is the source of a directory that a listing has found, and of root.
-type foundDir struct{ alwaysReady }
+// admitDir is admit for a directory that Walk does not yield before it is open: it asks
+// Options.SelectDir about n, and tells hooks.OnDir of n.
+func (w *worker) admitDir(n *node) verdict {
+	v := w.askSelectDir(n)
+	if !v.ends {
+		w.tellOnDir(n)
+	}
+	return v
+}
 
 func (d foundDir) admit(w *worker, j *job) verdict {
 	n := j.node

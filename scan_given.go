@@ -116,25 +116,13 @@ func (g *givenNames) list(s *scanner) (more bool) {
 	return len(g.files) > 0
 }
 
-// admit is foundDir's, but the caller has named the directory, so Walk does not yield it.
-func (t givenTree) admit(w *worker, j *job) verdict {
-	v := w.askSelectDir(j.node)
-	if !v.ends {
-		w.tellOnDir(j.node)
-	}
-	return v
-}
-
-func (t givenTree) open(w *worker, j *job) error { return foundDir{}.open(w, j) }
+// The caller has named the directory, so Walk does not yield it.
+func (t givenTree) admit(w *worker, j *job) verdict { return w.admitDir(j.node) }
 
 func (t givenTree) inspect(w *worker, j *job) verdict {
 	j.flat = t.flat
-	return foundDir{}.inspect(w, j)
+	return t.foundDir.inspect(w, j)
 }
-
-func (t givenTree) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
-
-func (t givenTree) list(s *scanner) (more bool) { return s.listDir() }
 
 // inodeOf returns the inode number of an entry, or, if that is unknown, place, which
 // is the entry's place among the names. A look at each name takes time. But if the names

@@ -36,8 +36,6 @@ func (l foundLinks) open(w *worker, j *job) error {
 
 func (l foundLinks) inspect(*worker, *job) verdict { return verdict{} }
 
-func (l foundLinks) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
-
 func (l foundLinks) list(s *scanner) (more bool) {
 	for _, name := range l.names {
 		s.addLink(name, l.targets[name])
@@ -52,26 +50,18 @@ func (l linkedSource) admit(w *worker, j *job) verdict {
 	if l.entered {
 		return leftOut(SkippedDuplicate)
 	}
-	v := w.askSelectDir(j.node)
-	if !v.ends {
-		w.tellOnDir(j.node)
-	}
-	return v
+	return w.admitDir(j.node)
 }
 
-func (l linkedSource) open(w *worker, j *job) error { return foundDir{}.open(w, j) }
+func (l linkedSource) open(w *worker, j *job) error { return w.open(j.node) }
 
 func (l linkedSource) inspect(w *worker, j *job) verdict {
-	v := foundDir{}.inspect(w, j)
+	v := l.linkedDir.inspect(w, j)
 	if n := j.node; !v.ends && w.calls.visitDir != nil {
 		w.calls.visitDir(w, n.parent, n.name.String(), func() (sys.Stat, error) { return w.statDir(n.dir, names.Dot) })
 	}
 	return v
 }
-
-func (l linkedSource) refuse(w *worker, j *job, v verdict) { foundDir{}.refuse(w, j, v) }
-
-func (l linkedSource) list(s *scanner) (more bool) { return s.listDir() }
 
 // addLink adds the link name of s.node as an entry of the kind that its target t is.
 func (s *scanner) addLink(name names.Name, t target) {

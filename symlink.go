@@ -49,7 +49,7 @@ func (l *links) resolveRoot() error {
 // A linkSet is symbolic links that one scan of a directory found, and the way to what they
 // lead to.
 type linkSet struct {
-	alwaysReady
+	foundDir
 	*links
 	node    *node // has the path of the directory, and this way
 	names   []names.Name
@@ -85,7 +85,7 @@ func (s *linkSet) resolve() (err error) {
 
 // A linkedDir is the way to a directory behind a link.
 type linkedDir struct {
-	alwaysReady
+	foundDir
 	*links
 	to      target
 	entered bool // the run has entered the directory by another path

@@ -167,7 +167,7 @@ func TestGroupsTimeMetadata(t *testing.T) {
 func TestNoGroups(t *testing.T) {
 	if r, _ := newCallGroup(-1, false, false); r != nil {
 		r.close()
-		t.Skip("there are some here")
+		t.Skip("this platform has a group of calls")
 	}
 	g := Groups{NoRing: true}
 	require.Zero(t, g.next(&entries{left: 1000}))
