@@ -1187,11 +1187,13 @@ func TestModelOneCallForEachChange(t *testing.T) {
 					m.start()
 					m.rest()
 					for _, again := range []string{"two", "twofold"} {
+						// Between two polls: of a file that is written while a run reads it, nothing is known.
+						time.Sleep(defaultPoll / 4)
 						m.write("a", again)
 						text := map[int]string{0: again, 2: "tw"}[size]
 						m.sync(fmt.Sprintf("a=%s changed, settled", text))
 						if size == 0 {
-							time.Sleep(time.Second)
+							time.Sleep(defaultPoll * 3 / 2)
 							m.write("a", again)
 							m.sync()
 						}
