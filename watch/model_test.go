@@ -306,33 +306,33 @@ func (m *model) use(d time.Duration) {
 	m.used += d
 }
 
-// write writes a file at once, and makes the directories that lead to it.
+// write writes a file, and makes the directories that lead to it. The source tells of it when all is there: a hint may wake the loop at once.
 func (m *model) write(rel, text string) {
+	var hints []events.Hint
 	for i, c := range rel {
 		if c == '/' && !m.world.has(modelRoot+"/"+rel[:i]) {
-			m.world.put(modelRoot+"/"+rel[:i+1], "")
-			m.hint(rel[:i], true)
+			hints = append(hints, events.Hint{Rel: rel[:i], Tree: true})
 		}
 	}
-	m.world.put(modelRoot+"/"+rel, text)
 	if !strings.HasSuffix(rel, "/") {
-		m.hint(rel, false)
+		hints = append(hints, events.Hint{Rel: rel})
 	}
+	m.world.put(modelRoot+"/"+rel, text)
+	m.hint(hints...)
 }
 
 // remove removes a file, or a directory with all that is below.
 func (m *model) remove(rel string) {
 	isDir := m.world.move(modelRoot+"/"+rel, "")
 	m.unwatch(rel)
-	m.hint(rel, isDir)
+	m.hint(events.Hint{Rel: rel, Tree: isDir})
 }
 
 // rename renames a file or a directory.
 func (m *model) rename(from, to string) {
 	isDir := m.world.move(modelRoot+"/"+from, modelRoot+"/"+to)
 	m.unwatch(from)
-	m.hint(from, isDir)
-	m.hint(to, isDir)
+	m.hint(events.Hint{Rel: from, Tree: isDir}, events.Hint{Rel: to, Tree: isDir})
 }
 
 // moveRoot moves root, or moves it back. The source, if there is one, tells of it.
@@ -349,25 +349,30 @@ func (m *model) moveRoot(from, to string) {
 	}
 }
 
-// hint tells the source of a change of rel.
-func (m *model) hint(rel string, tree bool) {
+// hint tells the source of changes. It tells of those that happened in directories which were watched by now.
+func (m *model) hint(changes ...events.Hint) {
 	m.mu.Lock()
 	s := m.source
-	isTold := s != nil && !s.closed && s.dirs[path.Dir(rel)]
+	var told []events.Hint
+	for _, h := range changes {
+		if s != nil && !s.closed && s.dirs[path.Dir(h.Rel)] {
+			told = append(told, h)
+		}
+	}
 	m.mu.Unlock()
-	if !isTold {
+	if m.tell != nil {
+		var left []events.Hint
+		for _, h := range told {
+			left = append(left, m.tell([]events.Hint{h})...)
+		}
+		told = left
+	}
+	if m.late == nil {
+		s.tell(told...)
 		return
 	}
-	hints := []events.Hint{{Rel: rel, Tree: tree}}
-	if m.tell != nil {
-		hints = m.tell(hints)
-	}
-	for _, h := range hints {
-		if m.late == nil {
-			s.tell(h)
-		} else {
-			s.tellLater(h, m.late(h))
-		}
+	for _, h := range told {
+		s.tellLater(h, m.late(h))
 	}
 }
 
@@ -414,9 +419,12 @@ type fakeSource struct {
 	moved, closed bool
 }
 
-func (s *fakeSource) tell(h events.Hint) {
+func (s *fakeSource) tell(hints ...events.Hint) {
+	if len(hints) == 0 {
+		return
+	}
 	s.m.mu.Lock()
-	s.hints = append(s.hints, h)
+	s.hints = append(s.hints, hints...)
 	s.m.mu.Unlock()
 	select {
 	case s.ready <- struct{}{}:

@@ -160,7 +160,7 @@ func TestModelSettling(t *testing.T) {
 		m.take()
 		m.takeLooks()
 		m.world.putAt(modelRoot+"/far", "three", time.Now().Add(time.Hour))
-		m.hint("far", false)
+		m.hint(events.Hint{Rel: "far"})
 		m.write("a", "one")
 		m.after(50*time.Millisecond, "a=one changed, far=three changed, settled")
 		m.write("b", "two")
@@ -513,7 +513,7 @@ func TestModelLimitEnds(t *testing.T) {
 		m.write("b/y/", "")
 		m.write("b/y/x", "5")
 		m.after(50*time.Millisecond, "b/y/x=5 new, settled")
-		m.hint("b", true)
+		m.hint(events.Hint{Rel: "b", Tree: true})
 		m.after(50 * time.Millisecond)
 		m.takeLooks()
 		m.after(settles)
@@ -900,7 +900,7 @@ func TestModelErrorsOfSaving(t *testing.T) {
 		file := m.w.inc.File
 		dir := filepath.Dir(file)
 		again := func() []string {
-			m.hint("a", false)
+			m.hint(events.Hint{Rel: "a"})
 			m.world.put(modelRoot+"/a", time.Now().String())
 			time.Sleep(31 * time.Second)
 			return m.take()[1:]
@@ -1137,7 +1137,7 @@ func TestModelIgnoreFileFails(t *testing.T) {
 		m.rest()
 		m.isIdle(time.Hour)
 		m.world.fails("conf/rules", fs.ErrInvalid)
-		m.hint("a", false)
+		m.hint(events.Hint{Rel: "a"})
 		m.after(50*time.Millisecond, strings.Replace(got[0], "permission denied", "invalid argument", 1))
 	})
 }
@@ -1224,7 +1224,7 @@ func TestModelNotStill(t *testing.T) {
 			calls := m.calls
 			time.Sleep(settles - 60*time.Millisecond)
 			m.world.putAt(modelRoot+"/d/e/a", "long", written)
-			m.hint(hinted, hinted != "d/e/a")
+			m.hint(events.Hint{Rel: hinted, Tree: hinted != "d/e/a"})
 			m.after(10*time.Millisecond, "d/e/a=lo changed, settled")
 			require.Equal(m, calls+1, m.calls)
 			m.after(time.Hour)
@@ -1275,7 +1275,7 @@ func TestModelLostHint(t *testing.T) {
 			m.sync()
 			require.Equal(m, lost == 0, maps.Equal(m.full(), m.results), "%d", lost)
 			if lost%2 == 0 {
-				m.hint(".", true)
+				m.hint(events.Hint{Rel: ".", Tree: true})
 				time.Sleep(time.Second)
 			} else {
 				m.syncing = func() error { return errTestEnds }
@@ -1489,7 +1489,7 @@ func TestModelMixedLimits(t *testing.T) {
 		m.old("limit/x=1")
 		m.start()
 		require.Contains(m, m.take()[0], "limit, ")
-		m.hint("d1", true)
+		m.hint(events.Hint{Rel: "d1", Tree: true})
 		m.after(50 * time.Millisecond)
 		m.world.put(modelRoot+"/d2/x", "two")
 		m.after(950*time.Millisecond, "d2/x=two changed, settled")
@@ -1556,7 +1556,7 @@ func TestModelStillIsForgotten(t *testing.T) {
 			m.after(50*time.Millisecond, fmt.Sprintf("a=%s changed, settled", text[:2]))
 			at := time.Now().Add(-50 * time.Millisecond)
 			m.world.putAt(modelRoot+"/a", strings.ToUpper(text)+"1", at)
-			m.hint("a", false)
+			m.hint(events.Hint{Rel: "a"})
 			m.after(50*time.Millisecond, fmt.Sprintf("a=%s changed, settled", strings.ToUpper(text[:2])))
 			m.rest()
 		}
@@ -1652,10 +1652,10 @@ func TestModelFailureEndsByAnEvent(t *testing.T) {
 		m.start()
 		m.take()
 		m.world.fails("d", fs.ErrPermission)
-		m.hint("d", true)
+		m.hint(events.Hint{Rel: "d", Tree: true})
 		m.after(50*time.Millisecond, "d fails, settled")
 		m.world.fails("d", nil)
-		m.hint("d", true)
+		m.hint(events.Hint{Rel: "d", Tree: true})
 		m.after(50 * time.Millisecond)
 		m.isIdle(time.Hour)
 	})
