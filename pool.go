@@ -316,23 +316,37 @@ func (p *pool) wakeAll() {
 	p.mu.Unlock()
 }
 
-// wakeOne wakes or starts one worker if there is work for it beside what the
-// caller's worker takes: the batch own or, if that is nil, spare tasks. It is called
-// with p.mu held. A worker that is about to wait holds p.mu from its last look for
-// work until it waits, so no wake-up is lost.
-func (p *pool) wakeOne(own *batch, spare int) {
-	if p.stopped.Load() || p.idle == 0 && p.started >= p.limit+p.aside {
-		return
+// wakeOne lets one more worker run if there is work for it besides what the caller's
+// worker does itself: the batch own or, if that is nil, so many ownTasks. It is called with
+// p.mu held.
+func (p *pool) wakeOne(own *batch, ownTasks int) {
+	switch now, later := p.lacksWorker(own, ownTasks); {
+	case now:
+		p.addWorker()
+	case later:
+		p.delay()
 	}
-	if !p.hasMore(own, spare) {
-		if own == nil || own.left() < 2 { // the first is the caller's
-			return
-		}
-		if p.started == 1 && len(own.entries) <= p.few {
-			p.delay()
-			return
-		}
+}
+
+// lacksWorker reports whether one more worker should run now, or later if there is then
+// still something for it to do. It is called with p.mu held.
+func (p *pool) lacksWorker(own *batch, ownTasks int) (now, later bool) {
+	switch {
+	case p.stopped.Load() || p.idle == 0 && p.started >= p.limit+p.aside:
+		return false, false
+	case p.hasMore(own, ownTasks):
+		return true, false
+	case own == nil || own.left() < 2: // the first is the caller's
+		return false, false
 	}
+	later = p.started == 1 && len(own.entries) <= p.few
+	return !later, later
+}
+
+// addWorker wakes a worker that waits or, if none does, starts one. It is called with p.mu
+// held. A worker holds p.mu from its last search for work until it waits, so no wake-up is
+// lost.
+func (p *pool) addWorker() {
 	if p.idle > 0 {
 		p.cond.Signal()
 		return
@@ -364,9 +378,9 @@ func (p *pool) delay() {
 	})
 }
 
-// hasMore reports whether there is more to do than own and spare tasks.
-func (p *pool) hasMore(own *batch, spare int) bool {
-	if len(p.ready)+len(p.paused)+p.queue.pending(p.partly, p.maxListings) > spare {
+// hasMore reports whether there is more to do than own and so many ownTasks.
+func (p *pool) hasMore(own *batch, ownTasks int) bool {
+	if len(p.ready)+len(p.paused)+p.queue.pending(p.partly, p.maxListings) > ownTasks {
 		return true
 	}
 	for _, b := range p.active {
@@ -382,12 +396,12 @@ func (p *pool) hasMore(own *batch, spare int) bool {
 func (p *pool) publish(j *job, r scanResult) {
 	p.mu.Lock()
 	p.add(j, r)
-	spare := 1
+	ownTasks := 1
 	if r.batch != nil {
 		p.activate(r.batch)
-		spare = 0
+		ownTasks = 0
 	}
-	p.wakeOne(r.batch, spare)
+	p.wakeOne(r.batch, ownTasks)
 	p.mu.Unlock()
 }
 
