@@ -362,10 +362,10 @@ func (d *worldDir) stat(name names.Name) (sys.Stat, error) {
 	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
 		return sys.Stat{}, err
 	}
-	if name == names.Dot {
-		return d.o.stat(), nil
+	o, err := d.o, error(nil)
+	if name != names.Dot {
+		o, err = d.lookup(name)
 	}
-	o, err := d.lookup(name)
 	if err != nil {
 		return sys.Stat{}, err
 	}

@@ -24,6 +24,17 @@ func TestOneFilesystemOfADevice(t *testing.T) {
 	})
 }
 
+// TestOneFilesystemOfAnUnknownDevice: a run whose root shows no device fails, since it could not tell what is mounted below.
+func TestOneFilesystemOfAnUnknownDevice(t *testing.T) {
+	w := &world{root: folder("", file("a", "a"))}
+	w.root.statErr = errBroken
+	out := w.process(t.Context(), Options{OneFilesystem: true}, nil)
+	require.NoError(t, out.err)
+	require.ErrorIs(t, out.failed[""], errBroken)
+	require.Empty(t, out.got)
+	w.requireSound(t, out)
+}
+
 // TestIgnoreCaseAllocatesNothing for each name, once the buffers have grown.
 func TestIgnoreCaseAllocatesNothing(t *testing.T) {
 	c := config{suffixes: []string{".MD"}, include: []string{"**/É*.md"}, exclude: []string{"**/old"}, ignoreCase: true}

@@ -887,6 +887,28 @@ func TestFilesTreeBelowRules(t *testing.T) {
 	}
 }
 
+// A run that is stopped while it looks for one mark does not take the next for present.
+func TestFilesNoMarkAfterAStop(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w := &world{root: folder("", folder("d", file("a", "")))}
+			w.during = func(call, name string) {
+				if call == "stat" && name == ".mark" {
+					cancel(errBroken)
+				}
+			}
+			out := outcome{}
+			opts := Options{Workers: 1, Ordered: ordered, SkipMarked: []string{".mark", ".other"}, Files: slices.Values([]string{"d/a"})}
+			w.trace(&out, &opts)
+			_, err := Process(ctx, "root", opts, relOf)
+			require.ErrorIs(t, err, errBroken)
+			require.Empty(t, out.report.Skipped)
+			require.Zero(t, w.open)
+		})
+	}
+}
+
 // A run that is stopped looks at no more of its names, which may be links.
 func TestFilesNoLookAtLinksAfterAStop(t *testing.T) {
 	for _, ordered := range []bool{false, true} {

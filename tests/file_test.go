@@ -398,6 +398,13 @@ func TestEntryIsADirEntry(t *testing.T) {
 		require.Equal(t, e.Type(), info.Mode().Type())
 		require.EqualValues(t, 1, info.Size())
 	}
-	_, err := fileproc.Entry{}.Info()
+	opts := fileproc.Options{FS: stored, OnSkip: func(e fileproc.Entry, _ fileproc.SkipReason) {
+		delete(stored, "a")
+		_, err := e.Info()
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}, Suffixes: []string{".md"}}
+	_, err := fileproc.Process(t.Context(), ".", opts, nameOf)
+	require.NoError(t, err)
+	_, err = fileproc.Entry{}.Info()
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }

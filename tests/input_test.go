@@ -53,6 +53,8 @@ func TestBadInput(t *testing.T) {
 		{name: "OneFilesystem in FS", root: ".", opts: opts{FS: system, OneFilesystem: true}, says: []string{"OneFilesystem", "FS"}},
 		{name: "negative Shards", root: dir, opts: opts{Shards: -3}, says: []string{"Shards", "-3"}},
 		{name: "Shard beyond", root: dir, opts: opts{Shards: 3, Shard: 3}, says: []string{"Shard is 3", "0 to 2"}},
+		{name: "path in SkipMarked", root: dir, opts: opts{SkipMarked: []string{"d/TAG"}}, says: []string{"SkipMarked", "d/TAG", "slash"}},
+		{name: "NUL in SkipMarked", root: dir, opts: opts{SkipMarked: []string{"\x00TAG"}}, says: []string{"SkipMarked"}},
 		{name: "negative Shard", root: dir, opts: opts{Shards: 3, Shard: -1}, says: []string{"Shard is -1"}},
 		{name: "Shard without Shards", root: dir, opts: opts{Shard: 1}, says: []string{"Shard is 1", "0 to 0"}},
 		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},
@@ -289,8 +291,10 @@ func TestRootIsFile(t *testing.T) {
 
 		found := 0
 		for shard := range 3 {
-			got, errs, _ := entry(t, t.Context(), p, fileproc.Options{Shard: shard, Shards: 3}, nameOf)
+			got, errs, report := entry(t, t.Context(), p, fileproc.Options{Shard: shard, Shards: 3}, nameOf)
 			require.Empty(t, errs)
+			require.EqualValues(t, 1-len(got), report.Skipped[fileproc.SkippedShard])
+			requireBalanced(t, report)
 			found += len(got)
 		}
 		require.Equal(t, 1, found, "shards")

@@ -47,6 +47,7 @@ func TestProgress(t *testing.T) {
 				require.GreaterOrEqual(t, n, 2, "300 files of 5 ms on 4 workers")
 				require.Equal(t, final, reports[n-1])
 				require.EqualValues(t, 300, final.Processed)
+				require.GreaterOrEqual(t, final.Elapsed, 5*time.Millisecond)
 				requireBalanced(t, final)
 				for i := range n - 1 {
 					requireNoLess(t, reports[i], reports[i+1])
