@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -552,6 +553,22 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 		require.Zero(t, w.open)
 		require.LessOrEqual(t, w.opens, most, "opens with a limit of %d", limit)
 	}
+}
+
+// TestDirCacheVictims: from a chain of ten open directories, the cache evicts those whose loss costs the fewest opens on the way back from the
+// deepest. The cost of a directory is the number of levels to the next open one on either side, by 1 + its distance from the deepest.
+func TestDirCacheVictims(t *testing.T) {
+	c := &dirCache{}
+	for depth := range 10 {
+		c.open = append(c.open, &node{depth: depth + 1, refs: 1})
+	}
+	var evicted []int
+	for len(c.open) > 0 {
+		v := c.victim()
+		evicted = append(evicted, v.depth)
+		c.open = slices.DeleteFunc(c.open, func(n *node) bool { return n == v })
+	}
+	require.Equal(t, []int{1, 3, 5, 2, 7, 6, 9, 4, 10, 8}, evicted)
 }
 
 // Directories in use do not count as those that stay open for later.

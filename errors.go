@@ -96,11 +96,6 @@ func hasResult(err error) bool {
 	return ok || err == nil
 }
 
-// isFailure reports whether err, which fn returned, is a failure of the file.
-func isFailure(err error) bool {
-	return err != nil && !errors.Is(err, ErrSkip) && !errors.Is(err, fs.SkipAll)
-}
-
 var errRootIsFile = errors.New("a file: the paths in Options.Files need a directory")
 
 // errStopped is the failure of work that a stopped run no longer does. Only

@@ -145,7 +145,7 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 				v, err := fn((*File)(f))
 				switch {
 				case !hasResult(err):
-				case calls.onError == nil && isFailure(err):
+				case calls.onError == nil && err != nil && !errors.Is(err, fs.SkipAll):
 					f.w.withError = v // yieldError sends both
 				default:
 					out.send(&f.w.pos, true, v, nil)

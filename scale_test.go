@@ -280,6 +280,38 @@ func TestCopiesAreNoWaiting(t *testing.T) {
 	}
 }
 
+// TestBlocks: a call that is ten times as slow as a slow one, and the second slow one in a row, show that calls block. Sixteen quick calls in a
+// row of one worker end that, and until then each call is timed.
+func TestBlocks(t *testing.T) {
+	slow := knobs.SlowCall
+	p := &pool{workers: 1, limit: 4}
+	p.extra.Store(3)
+	var m latencyMeter
+	c := &m.reads
+	call := func(d time.Duration) bool { return m.blocks(c, p, d) }
+	require.False(t, call(10*slow), "alone it may have lacked a processor")
+	require.True(t, call(slow+1))
+	require.Zero(t, c.quick)
+	require.False(t, call(slow))
+	require.Equal(t, 1, c.quick)
+	require.False(t, call(slow+1))
+	require.Zero(t, c.quick, "not in a row")
+	require.False(t, call(0))
+	require.True(t, call(10*slow+1))
+	for range shrinkAfter - 1 {
+		require.False(t, call(slow))
+		require.Equal(t, 4, p.limit)
+	}
+	require.False(t, call(slow))
+	require.Equal(t, 2, p.limit)
+	p.extra.Store(0)
+	for range 2 * shrinkAfter {
+		require.False(t, call(slow))
+	}
+	require.Equal(t, 2, p.limit, "no workers are left over")
+	require.Equal(t, timedEvery, c.untimed)
+}
+
 // All files in flight may be large, but are not in memory at the same time.
 func TestInFlightLargeFilesNeedASlot(t *testing.T) {
 	testtree.NotInColdMode(t, "the fault backend is not on a disk, and only windows that are make the pool grow")
