@@ -48,10 +48,11 @@ type coldMode struct {
 	dirs *dirCache
 }
 
-// listedAhead takes the files that workers do not visit right after they have listed
-// them. It is a diskOrder.
+// listedAhead has the files that workers do not visit right after they have listed them.
+// It is a diskOrder.
 type listedAhead interface {
-	addFiles(n *node, look bool, files []names.Name, inodes []uint64)
+	// addFiles adds files of n, to stat or to read. It keeps neither slice.
+	addFiles(n *node, toStat bool, files []names.Name, inodes []uint64)
 	// fitMemory bounds the memory for files in a process that may use limit bytes.
 	fitMemory(limit int64)
 }
@@ -70,10 +71,10 @@ type listedAhead interface {
 //
 // These events come from:
 //   - waitsForElse, waitsForDisk: await, after the first slow call.
-//   - filesWait: enter, when a worker has waited for a file on a disk. Where files are
-//     looked at in the order of the disk, also await, after a slow call.
-//   - filesCached: leave, when a worker found most of a window in the page cache. Where
-//     files are looked at, also await, after many quick calls.
+//   - filesWait: tryTurnOn, when a worker has waited for a file on a disk. Where
+//     metadata is fetched in the order of the disk, also await, after a slow call.
+//   - filesCached: turnOff, when a worker found most of a window in the page cache. Where
+//     metadata is fetched so, also await, after many quick calls.
 type coldState int32
 
 const (
@@ -124,14 +125,14 @@ func (c *coldMode) begin(workers, maxWindow int) {
 	c.pace.Init(maxWindow)
 }
 
-// enter turns the cold mode on if that is of use for the directory of entry i of b, and
+// tryTurnOn turns the cold mode on if that is of use for the directory of entry i of b, and
 // gives the queue the entries that no worker has taken. It reports whether the cold mode
 // is on. The pin is that of the worker that visits b.
-func (c *coldMode) enter(pin *dirPin, b *batch, i int) bool {
+func (c *coldMode) tryTurnOn(pin *dirPin, b *batch, i int) bool {
 	if c.isOn() {
 		return true
 	}
-	if c.cfg.noRead && (c.ahead == nil || !c.cfg.looksAhead()) {
+	if c.cfg.noRead && (c.ahead == nil || !c.cfg.statsAhead()) {
 		return false
 	}
 	d, err := pin.use(c.dirs, b.nodeOf(i))
@@ -156,9 +157,9 @@ func (c *coldMode) turnOn() {
 	c.pool.limitGrowth(maxColdWorkers)
 }
 
-// leave turns the cold mode off. The pool stays as small as it is: the files that are
+// turnOff turns the cold mode off. The pool stays as small as it is: the files that are
 // listed ahead are still read in windows, and later files may wait for a disk again.
-func (c *coldMode) leave() {
+func (c *coldMode) turnOff() {
 	if knobs.AlwaysCold {
 		return
 	}
@@ -166,26 +167,26 @@ func (c *coldMode) leave() {
 	c.pool.wake() // there may be files that wait for the end of the listing
 }
 
-// takes reports whether files like those of b are to be listed ahead. These are the
-// files to be looked at, and the files to be read, once hooks.Unchanged, if set, has been
+// listsAhead reports whether files like those of b are to be listed ahead. These are the
+// files to stat, and the files to read, once hooks.Unchanged, if set, has been
 // asked about them.
-func (c *coldMode) takes(b *batch) bool {
-	return c.ahead != nil && c.isOn() && (c.looksAt(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
+func (c *coldMode) listsAhead(b *batch) bool {
+	return c.ahead != nil && c.isOn() && (c.statsNext(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
 }
 
-// looksAt reports whether the next step of files like those of b is to look at them.
-func (c *coldMode) looksAt(b *batch) bool { return c.cfg.looksAhead() && b.stage == stageListed }
+// statsNext reports whether the next step of files like those of b is to stat them.
+func (c *coldMode) statsNext(b *batch) bool { return c.cfg.statsAhead() && b.stage == stageListed }
 
 // addFiles lists the entries of b ahead, beginning with entry from.
 func (c *coldMode) addFiles(b *batch, from int) {
 	c.dirs.ref(b.node, len(b.entries)-from)
-	c.ahead.addFiles(b.node, c.looksAt(b), b.entries[from:], b.inodes[from:])
+	c.ahead.addFiles(b.node, c.statsNext(b), b.entries[from:], b.inodes[from:])
 }
 
 // listAhead gives the entries of b that no worker has taken back to the queue. If it
 // returns true, the caller must not visit them.
 func (c *coldMode) listAhead(b *batch) bool {
-	if b.isWindow() || !c.takes(b) {
+	if b.isWindow() || !c.listsAhead(b) {
 		return false
 	}
 	all := int64(len(b.entries))
@@ -243,7 +244,7 @@ func (c *coldMode) callsBlock(was coldState, dir func() directory) {
 	}
 	switch {
 	case !onDisk:
-	case c.ahead != nil && c.cfg.looksAhead():
+	case c.ahead != nil && c.cfg.statsAhead():
 		if !c.isOn() {
 			c.turnOn()
 		}
@@ -267,8 +268,8 @@ func (c *coldMode) maxListings() int {
 // undoes what it does.
 func (c *coldMode) listsQuickly() {
 	c.pace.CallsAreCached()
-	if c.cfg.looksAhead() {
-		c.leave()
+	if c.cfg.statsAhead() {
+		c.turnOff()
 	}
 }
 
@@ -280,9 +281,9 @@ func (c *coldMode) together() int {
 	return filesAlone
 }
 
-// takeWindow returns a content.Window that no worker has, or a new one, or nil if there are
+// acquireWindow returns a content.Window that no worker has, or a new one, or nil if there are
 // enough or there are none here.
-func (c *coldMode) takeWindow() (w *content.Window) {
+func (c *coldMode) acquireWindow() (w *content.Window) {
 	c.mu.Lock()
 	k := len(c.windows)
 	makes := k == 0 && c.windowsMade < c.mostWindows
@@ -302,8 +303,8 @@ func (c *coldMode) takeWindow() (w *content.Window) {
 // newWindow is content.NewWindow, unless a test replaces it.
 var newWindow = content.NewWindow
 
-// putWindow takes back a window for another worker.
-func (c *coldMode) putWindow(w *content.Window) {
+// releaseWindow gives a window back, for another worker.
+func (c *coldMode) releaseWindow(w *content.Window) {
 	c.mu.Lock()
 	c.windows = append(c.windows, w)
 	c.mu.Unlock()

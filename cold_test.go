@@ -135,7 +135,7 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 // Cold, files are looked at in the order of the disk while directories are listed.
 func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
 	testtree.Set(t, &knobs.AlwaysCold, true)
-	sortRuns(t, 8)
+	sortChunks(t, 8)
 	for name, opts := range map[string]Options{
 		"metadata alone": {ReadSize: NoRead, Stat: true},
 		"Unchanged":      {hooks: hooks{Unchanged: func(*File) bool { return true }}},
@@ -168,7 +168,7 @@ func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
 				require.Len(t, out.got, 200)
 				require.Len(t, looks, 200)
 				require.Equal(t, 4, listsBefore, "of 20, which give ten each")
-				require.True(t, slices.IsSorted(looks[:looksFrom*runSize]))
+				require.True(t, slices.IsSorted(looks[:statFrom*chunkSize]))
 			})
 		})
 	}
@@ -217,13 +217,13 @@ func TestWindowsAreFew(t *testing.T) {
 		c := coldMode{cfg: &config{}}
 		c.begin(workers, content.WindowMax)
 		for k := range max(workers, maxColdWorkers) {
-			require.NotNil(t, c.takeWindow())
+			require.NotNil(t, c.acquireWindow())
 			require.Equal(t, k+1, made)
 		}
-		require.Nil(t, c.takeWindow())
+		require.Nil(t, c.acquireWindow())
 		again := new(content.Window)
-		c.putWindow(again)
-		require.Same(t, again, c.takeWindow())
+		c.releaseWindow(again)
+		require.Same(t, again, c.acquireWindow())
 		require.Empty(t, c.windows)
 		require.Equal(t, max(workers, maxColdWorkers), made)
 	}
@@ -239,7 +239,7 @@ func TestColdModeLeavesThePoolSmall(t *testing.T) {
 	w := &worker{shared: &r.shared}
 	knobs.AlwaysCold = false
 	defer func() { knobs.AlwaysCold = testtree.Cold }()
-	w.cold.leave()
+	w.cold.turnOff()
 	require.False(t, r.cold.isOn())
 	for range 9 {
 		r.pool.started = r.pool.limit
@@ -335,7 +335,7 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 		}
 		return root
 	}
-	for _, mode := range []string{"cold", "entered at each third file, left at each fifth"} {
+	for _, mode := range []string{"cold", "turned on at each third file, off at each fifth"} {
 		for _, window := range []int{0, 1, 5, content.WindowMax} {
 			t.Run(fmt.Sprintf("%s/window=%d", mode, window), func(t *testing.T) {
 				everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
@@ -375,39 +375,39 @@ func TestEnterLeavesItsPinIdle(t *testing.T) {
 	var pin dirPin
 	s.addPin(&pin)
 	b := &batch{node: s.node["n0"], entries: []names.Name{names.New("f")}}
-	require.False(t, c.enter(&pin, b, 0), "it is on no disk")
+	require.False(t, c.tryTurnOn(&pin, b, 0), "it is on no disk")
 	require.False(t, c.isOn())
 	require.EqualValues(t, pinIdle, pin.state.Load())
 	s.evictAll()
 	require.Equal(t, 1, s.world.open, "root alone")
 	w := s.world
 	w.root.kids[0].gone = true
-	require.False(t, c.enter(&pin, b, 0), "it is not there any more")
+	require.False(t, c.tryTurnOn(&pin, b, 0), "it is not there any more")
 	require.False(t, c.isOn())
 	require.EqualValues(t, pinNone, pin.state.Load())
 	s.end(t)
 }
 
-// The cold mode is entered where files are read or looked at in the order of the disk, and not without either.
+// The cold mode is turned on where files are read or statted in the order of the disk, and not without either.
 func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
-	testtree.NotInColdMode(t, "where it is entered")
+	testtree.NotInColdMode(t, "where it is turned on")
 	for name, opts := range map[string]Options{"content": {}, "metadata": {ReadSize: NoRead, Stat: true}, "names": {ReadSize: NoRead}} {
 		for _, ordered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/ordered=%v", name, ordered), func(t *testing.T) {
 				root := t.TempDir()
 				require.True(t, testtree.Make(t, root, "f=content"))
 				opts.Workers = 1
-				calls, entered := opts.callbacks(), 0
+				calls, turnedOn := opts.callbacks(), 0
 				calls.fn = func(f *currentFile) error {
 					c := &f.w.cold
 					onDisk := diskOf(f.w.root.dir).Kind != content.NotOnDisk
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
 					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
-					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
+					require.Equal(t, want, c.tryTurnOn(&f.w.pin, b, 0))
 					require.Equal(t, want, c.isOn())
 					require.NotEqual(t, int32(pinInUse), f.w.pin.state.Load())
-					require.Equal(t, want, c.enter(&f.w.pin, b, 0))
-					entered++
+					require.Equal(t, want, c.tryTurnOn(&f.w.pin, b, 0))
+					turnedOn++
 					return nil
 				}
 				cfg, err := opts.config(root, false)
@@ -417,7 +417,7 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 					r.cold.ahead = nil
 				}
 				require.NoError(t, r.execute())
-				require.Equal(t, 1, entered)
+				require.Equal(t, 1, turnedOn)
 				if cold := r.cold.isOn(); cold {
 					require.Equal(t, maxColdWorkers, r.pool.maxGrown)
 					require.Equal(t, !ordered, ahead.files == 1, "the file that no worker had")
@@ -693,7 +693,7 @@ func TestWhatIsListedAhead(t *testing.T) {
 					b := &batch{node: n, entries: make([]names.Name, 3), inodes: make([]uint64, 3), stage: c.stage}
 					b.next.Store(int64(taken))
 					want := c.takes && on && !ordered
-					require.Equal(t, want, s.cold.takes(b), c.name)
+					require.Equal(t, want, s.cold.listsAhead(b), c.name)
 					require.Equal(t, want, s.cold.listAhead(b), c.name)
 					left := 0
 					if want {
@@ -702,7 +702,7 @@ func TestWhatIsListedAhead(t *testing.T) {
 					require.Equal(t, left, s.files, c.name)
 					require.Equal(t, left, n.refs-1)
 					require.Equal(t, c.looks && left > 0, s.looks > 0, c.name)
-					require.Equal(t, c.looks, s.cold.looksAt(b), c.name)
+					require.Equal(t, c.looks, s.cold.statsNext(b), c.name)
 				}
 			}
 		}
@@ -726,7 +726,7 @@ func TestEndOfTheColdModeWakesAWorker(t *testing.T) {
 		c.pool.wake()
 		synctest.Wait()
 		require.Empty(t, visited)
-		c.dirs.cold.leave()
+		c.dirs.cold.turnOff()
 		synctest.Wait()
 		require.Equal(t, []string{"0/0/0"}, visited)
 		c.pool.stop()

@@ -140,9 +140,9 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
-// What is listed ahead fits the memory of the process from the moment at which a run enters the cold mode.
+// What is listed ahead fits the memory of the process from the moment at which a run becomes cold.
 func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
-	testtree.NotInColdMode(t, "a run does not enter it")
+	testtree.NotInColdMode(t, "a run does not become cold")
 	dir, _ := plantShelf(t, 1)
 	d, err := openRoot(dir)
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 	var r *run
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
 		require.Zero(t, r.disk.withheld)
-		require.True(t, f.w.cold.enter(&f.w.pin, &batch{node: r.root}, 0))
+		require.True(t, f.w.cold.tryTurnOn(&f.w.pin, &batch{node: r.root}, 0))
 		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
 		return nil
 	}}, nil)
@@ -191,11 +191,11 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 		w, b := f.w, &batch{node: r.root, entries: files}
 		b.abandon() // they are visited already
 		r.root.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
-		require.False(t, w.cold.takes(b))
-		w.looked(b, 0, time.Second)
-		require.True(t, w.cold.takes(b))
+		require.False(t, w.cold.listsAhead(b))
+		w.statTook(b, 0, time.Second)
+		require.True(t, w.cold.listsAhead(b))
 		w.fetch(new(fetched), fetchesCached{}, b, 0)
-		require.False(t, w.cold.takes(b))
+		require.False(t, w.cold.listsAhead(b))
 		return nil
 	}}, nil)
 	require.NoError(t, r.execute())

@@ -66,9 +66,9 @@ func (c *config) want() content.Want {
 	return content.Want{Limit: c.readLimit, Truncate: c.truncate, SkipLarger: c.skipLarger, Stat: c.stat || c.statFirst, SkipBinary: c.skipBinary, SkipRemote: !c.download}
 }
 
-// looksAhead reports whether to look at files, which is to fetch their metadata, in the
-// order of the disk. For names that Options.Files gives, only a look would show that order.
-func (c *config) looksAhead() bool { return (c.statFirst || c.noRead && c.stat) && c.files == nil }
+// statsAhead reports whether to stat files in the order of the disk. For names that
+// Options.Files gives, only their stat would show that order.
+func (c *config) statsAhead() bool { return (c.statFirst || c.noRead && c.stat) && c.files == nil }
 
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }

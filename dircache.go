@@ -353,9 +353,9 @@ func (s *shortage) end() {
 	c.mu.Unlock()
 }
 
-// takeTurn takes fdTurn. It calls giveUp before and during the wait, also for what workers
+// acquireTurn waits for fdTurn. It calls giveUp before and during the wait, also for what workers
 // of the run open meanwhile. It reports false if ctx is done first.
-func (s *shortage) takeTurn(ctx context.Context, giveUp func()) bool {
+func (s *shortage) acquireTurn(ctx context.Context, giveUp func()) bool {
 	for {
 		giveUp()
 		select {

@@ -336,7 +336,7 @@ func TestDirCachePinForRetry(t *testing.T) {
 	short := s.newShortage()
 	attempt("b")
 	require.Equal(t, 1, s.world.open)
-	require.True(t, short.takeTurn(t.Context(), s.evictAll))
+	require.True(t, short.acquireTurn(t.Context(), s.evictAll))
 	attempt("b")
 	require.NotNil(t, s.node["b"].dir)
 	attempt("c")

@@ -14,8 +14,8 @@ import (
 // ahead may take: those of a million files with names of 20 bytes. Tests set it.
 var maxListedAhead = 52 << 20
 
-// runSize is how many files are sorted at a time. Tests set it.
-var runSize = 4096
+// chunkSize is how many files are sorted together. Tests set it.
+var chunkSize = 4096
 
 const (
 	// memoryBesides is about how many bytes of memory a process takes in the cold mode
@@ -27,14 +27,14 @@ const (
 	// without its name.
 	fileCost = 32
 	dirCost  = 240
-	// looksFrom is how many sorted runs of files there must be for a worker to look at
-	// files while directories are still listed.
-	looksFrom = 4
+	// statFrom is how many sorted chunks of files there must be for a worker to stat files
+	// while directories are still listed.
+	statFrom = 4
 	// tableInodes is how many inodes ext4 reads at a time, by default and with inodes of
-	// 256 bytes. If two workers each looked at some of these, both would ask for the rest.
+	// 256 bytes. If two workers each fetched some of these, both would ask for the rest.
 	tableInodes = 512
-	// maxLooks is how many files a window of files to be looked at has at most.
-	maxLooks = content.WindowMax + tableInodes
+	// maxToStat is how many files a window of files to stat has at most.
+	maxToStat = content.WindowMax + tableInodes
 )
 
 // diskOrder is the queue of a run whose results need no order. While files come
@@ -46,23 +46,23 @@ const (
 // the order of these numbers, and a disk reads neighbours in one request if it is
 // asked for them together.
 //
-// To look at a file is to fetch its metadata. Files that are to be looked at are given
-// while directories are still listed. The lowest inode numbers then come from many
+// To stat a file is to fetch its metadata. The queue gives files to stat also while
+// directories are still listed, but only the files with the lowest inode numbers of many
 // directories, so that a disk reads each part of its tables of inodes once.
 type diskOrder struct {
 	cold      *coldMode
 	readStage stage        // of all files that are to be read
 	given     *givenSource // nil without Options.Files; gives backlogs when nothing else is to be listed
 
-	mu        sync.Mutex  // guards what follows; it may be taken while the pool's is held
-	stack     []*job      // the one found last at the end
-	dirs      jobHeap     // those of directories listed ahead
-	dirBytes  int         // taken by dirs
-	looks     listedFiles // to be looked at
-	reads     listedFiles // to be read
-	fileBytes int         // taken by looks and reads, and by the files given since both were last empty
-	draining  bool        // maxListedAhead was reached: files come before directories until no file is left
-	withheld  int         // bytes of maxListedAhead that are not to be used
+	mu        sync.Mutex // guards what follows; it may be taken while the pool's is held
+	stack     []*job     // the one found last at the end
+	dirs      jobHeap    // those of directories listed ahead
+	dirBytes  int        // taken by dirs
+	toStat    listedFiles
+	toRead    listedFiles
+	fileBytes int  // taken by toStat and toRead, and by the files given since both were last empty
+	draining  bool // maxListedAhead was reached: files come before directories until no file is left
+	withheld  int  // bytes of maxListedAhead that are not to be used
 	spare     []*batch
 }
 
@@ -95,10 +95,10 @@ func (q *diskOrder) take(listed, maxListings int) (*batch, *job) {
 func (q *diskOrder) due(listed int) (files *listedFiles, all bool) {
 	all = q.draining || !q.cold.isOn() || listed == 0 && q.unlisted() == 0
 	switch {
-	case q.looks.count > 0 && (all || listed > 0 && len(q.looks.runs) >= looksFrom):
-		return &q.looks, all
-	case q.reads.count > 0 && all:
-		return &q.reads, all
+	case q.toStat.count > 0 && (all || listed > 0 && len(q.toStat.chunks) >= statFrom):
+		return &q.toStat, all
+	case q.toRead.count > 0 && all:
+		return &q.toRead, all
 	}
 	return nil, false
 }
@@ -114,14 +114,14 @@ func (q *diskOrder) unlisted() int {
 
 func (q *diskOrder) takeWindow(files *listedFiles, all bool) *batch {
 	if all {
-		files.sortRun()
+		files.sortChunk()
 	}
 	b := &batch{}
 	if k := len(q.spare); k > 0 {
 		b, q.spare = q.spare[k-1], q.spare[:k-1]
 	}
-	if files == &q.looks {
-		for last := files.take(b); len(files.runs) > 0 && (len(b.entries) < content.WindowMax || len(b.entries) < maxLooks && files.runs[0][0].shares(last)); {
+	if files == &q.toStat {
+		for last := files.take(b); len(files.chunks) > 0 && (len(b.entries) < content.WindowMax || len(b.entries) < maxToStat && files.chunks[0][0].shares(last)); {
 			last = files.take(b)
 		}
 	} else {
@@ -130,13 +130,13 @@ func (q *diskOrder) takeWindow(files *listedFiles, all bool) *batch {
 			files.take(b)
 		}
 	}
-	if q.looks.count+q.reads.count == 0 {
+	if q.toStat.count+q.toRead.count == 0 {
 		q.fileBytes, q.draining = 0, false
 	}
 	return b
 }
 
-// reuse takes back a window that nobody visits any more.
+// reuse gets back a window that nobody visits any more.
 func (q *diskOrder) reuse(b *batch) {
 	b.reset()
 	q.mu.Lock()
@@ -180,13 +180,13 @@ func (q *diskOrder) addJob(j *job) {
 	q.dirBytes += dirCost + len(j.node.name.String())
 }
 
-// addFiles takes files of n, to be looked at or to be read. It keeps neither slice.
-func (q *diskOrder) addFiles(n *node, look bool, files []names.Name, inodes []uint64) {
+// addFiles adds files of n, to stat or to read. It keeps neither slice.
+func (q *diskOrder) addFiles(n *node, toStat bool, files []names.Name, inodes []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	to := &q.reads
-	if look {
-		to = &q.looks
+	to := &q.toRead
+	if toStat {
+		to = &q.toStat
 	}
 	q.fileBytes += dirCost + fileCost*len(files)
 	for i, name := range files {
@@ -202,11 +202,11 @@ func (q *diskOrder) pending(listed, maxListings int) int {
 	dirs := q.unlisted()
 	if files, all := q.due(listed); files != nil {
 		k, most := files.count, content.WindowMax
-		if !all { // the last of the sorted runs wait for more of them
-			k -= len(files.unsorted) + (looksFrom-1)*runSize
+		if !all { // the last of the sorted chunks wait for more of them
+			k -= len(files.unsorted) + (statFrom-1)*chunkSize
 		}
-		if files == &q.looks {
-			most = maxLooks
+		if files == &q.toStat {
+			most = maxToStat
 		}
 		return max(1, (k+most-1)/most)
 	}
@@ -222,56 +222,56 @@ func (q *diskOrder) batchesFirst() bool {
 func (q *diskOrder) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.looks.count+q.reads.count == 0 && q.unlisted() == 0 && q.given.isOver()
+	return q.toStat.count+q.toRead.count == 0 && q.unlisted() == 0 && q.given.isOver()
 }
 
 func (q *diskOrder) abandon() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	k := q.looks.count + q.reads.count
-	q.looks, q.reads = listedFiles{}, listedFiles{}
+	k := q.toStat.count + q.toRead.count
+	q.toStat, q.toRead = listedFiles{}, listedFiles{}
 	return int64(k)
 }
 
 // listedFiles are files at the same stage.
 type listedFiles struct {
-	runs     fileHeap
+	chunks   fileHeap
 	unsorted []listedFile
 	count    int // in both
 }
 
 func (l *listedFiles) add(f listedFile) {
-	if l.unsorted == nil && len(l.runs) > 0 {
-		l.unsorted = make([]listedFile, 0, runSize) // append would leave much garbage as the slice grows
+	if l.unsorted == nil && len(l.chunks) > 0 {
+		l.unsorted = make([]listedFile, 0, chunkSize) // append would leave much garbage as the slice grows
 	}
 	l.unsorted = append(l.unsorted, f)
 	l.count++
-	if len(l.unsorted) == runSize {
-		l.sortRun()
+	if len(l.unsorted) == chunkSize {
+		l.sortChunk()
 	}
 }
 
-func (l *listedFiles) sortRun() {
+func (l *listedFiles) sortChunk() {
 	if len(l.unsorted) == 0 {
 		return
 	}
 	slices.SortFunc(l.unsorted, listedFile.compare)
-	heap.Push(&l.runs, l.unsorted)
+	heap.Push(&l.chunks, l.unsorted)
 	l.unsorted = nil
 }
 
 // take moves the first of the sorted files to b, and returns it.
 func (l *listedFiles) take(b *batch) listedFile {
-	run := l.runs[0]
-	f := run[0]
+	chunk := l.chunks[0]
+	f := chunk[0]
 	b.nodes = append(b.nodes, f.node)
 	b.entries = append(b.entries, f.name)
 	b.inodes = append(b.inodes, f.inode)
-	run[0] = listedFile{} // lets the name go
-	if l.runs[0] = run[1:]; len(run) == 1 {
-		heap.Pop(&l.runs)
+	chunk[0] = listedFile{} // lets the name go
+	if l.chunks[0] = chunk[1:]; len(chunk) == 1 {
+		heap.Pop(&l.chunks)
 	} else {
-		heap.Fix(&l.runs, 0)
+		heap.Fix(&l.chunks, 0)
 	}
 	l.count--
 	return f
@@ -293,19 +293,19 @@ func (f listedFile) shares(g listedFile) bool {
 	return f.inode/tableInodes == g.inode/tableInodes && f.node.device == g.node.device
 }
 
-// A fileHeap is sorted runs of files. The run with the first file is in front.
+// A fileHeap is sorted chunks of files. The chunk with the first file is in front.
 type fileHeap [][]listedFile
 
 func (h fileHeap) Len() int           { return len(h) }
 func (h fileHeap) Less(i, j int) bool { return h[i][0].compare(h[j][0]) < 0 }
 func (h fileHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *fileHeap) Push(run any)      { *h = append(*h, run.([]listedFile)) }
+func (h *fileHeap) Push(chunk any)    { *h = append(*h, chunk.([]listedFile)) }
 func (h *fileHeap) Pop() any {
 	k := len(*h) - 1
-	run := (*h)[k]
+	chunk := (*h)[k]
 	(*h)[k] = nil
 	*h = (*h)[:k]
-	return run
+	return chunk
 }
 
 // A jobHeap is jobs in the order of their directories' inode numbers. In front is the

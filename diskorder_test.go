@@ -26,11 +26,11 @@ func boundListedAhead(t *testing.T, bytes int) {
 	t.Cleanup(func() { maxListedAhead = was })
 }
 
-// sortRuns sets runSize until the test has ended.
-func sortRuns(t *testing.T, size int) {
-	was := runSize
-	runSize = size
-	t.Cleanup(func() { runSize = was })
+// sortChunks sets chunkSize until the test has ended.
+func sortChunks(t *testing.T, size int) {
+	was := chunkSize
+	chunkSize = size
+	t.Cleanup(func() { chunkSize = was })
 }
 
 // An orderModel says what a diskOrder must do, from sorted slices and plain sums.
@@ -83,7 +83,7 @@ func (m *orderModel) mayGiveAll() bool {
 
 // mayLook reports whether take must give a window of files to be looked at.
 func (m *orderModel) mayLook() bool {
-	return m.mayGiveAll() && len(m.looks)+len(m.fresh) > 0 || len(m.partly) > 0 && len(m.looks) >= looksFrom
+	return m.mayGiveAll() && len(m.looks)+len(m.fresh) > 0 || len(m.partly) > 0 && len(m.looks) >= statFrom
 }
 
 // nextDir takes the directory that take must give out of the model, or returns nil.
@@ -150,7 +150,7 @@ func (m *orderModel) requireLooks(t *testing.T, b *batch, pending int) {
 	all := slices.Concat(m.looks...)
 	slices.SortStableFunc(all, compareOnDisk)
 	size := 0
-	for size < min(len(all), maxLooks) && (size < content.WindowMax || all[size].shares(all[size-1])) {
+	for size < min(len(all), maxToStat) && (size < content.WindowMax || all[size].shares(all[size-1])) {
 		size++
 	}
 	all = m.requireFirst(t, b, all, size, pending)
@@ -244,7 +244,7 @@ func (m *orderModel) addFiles(t *testing.T, n *node, look bool, files []names.Na
 		f := listedFile{inodes[i], name, n}
 		if !look {
 			m.files = append(m.files, f)
-		} else if m.fresh = append(m.fresh, f); len(m.fresh) == runSize {
+		} else if m.fresh = append(m.fresh, f); len(m.fresh) == chunkSize {
 			m.looks, m.fresh = append(m.looks, m.fresh), nil
 		}
 		m.bytes += fileCost + len(name.String()) + 1
@@ -258,7 +258,7 @@ func (m *orderModel) addFiles(t *testing.T, n *node, look bool, files []names.Na
 func (m *orderModel) requireSame(t *testing.T) {
 	require.Equal(t, m.left()+len(m.stack)+len(m.ahead) == 0, m.q.isEmpty())
 	require.Equal(t, m.full, m.q.batchesFirst())
-	require.Equal(t, m.left(), m.q.looks.count+m.q.reads.count)
+	require.Equal(t, m.left(), m.q.toStat.count+m.q.toRead.count)
 	require.Equal(t, m.dirBytes(), m.q.dirBytes)
 }
 
@@ -270,7 +270,7 @@ func (m *orderModel) give(t *testing.T, name string) {
 // TestDiskOrderIsItsModel: random histories, in and out of the cold mode, give every file and directory once, in order.
 func TestDiskOrderIsItsModel(t *testing.T) {
 	boundListedAhead(t, 4000)
-	sortRuns(t, 3)
+	sortChunks(t, 3)
 	seed := rand.Uint64()
 	filled, abandoned, looked := 0, 0, 0
 	for history := range 300 {
@@ -326,7 +326,7 @@ func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 	m.partly = nil // root is listed
 	r := rand.New(rand.NewPCG(3, 4))
 	dirs := []*node{{name: names.New("a"), device: 2}, {name: names.New("b"), device: 1}, {name: names.New("c"), device: 2}}
-	for i := range 3 * runSize / 50 {
+	for i := range 3 * chunkSize / 50 {
 		var files []names.Name
 		var inodes []uint64
 		for j := range 50 {
@@ -335,13 +335,13 @@ func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 		}
 		m.addFiles(t, dirs[i%3], false, files, inodes)
 	}
-	require.Greater(t, len(m.q.reads.runs), 1)
+	require.Greater(t, len(m.q.toRead.chunks), 1)
 	total := len(m.files)
 	for len(m.files) > 0 {
 		m.take(t)
 	}
 	require.Len(t, m.given, total+1)
-	require.Empty(t, m.q.reads.runs)
+	require.Empty(t, m.q.toRead.chunks)
 	require.True(t, m.q.isEmpty())
 }
 
@@ -408,7 +408,7 @@ func TestDiskOrderFitsTheMemory(t *testing.T) {
 	}
 }
 
-// TestColdModeIsRevocable: in a pool, a run that enters and leaves the cold mode again and again visits every entry once.
+// TestColdModeIsRevocable: in a pool, a run that turns the cold mode on and off again and again visits every entry once.
 func TestColdModeIsRevocable(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -440,8 +440,8 @@ func TestMemoryLimitOfGo(t *testing.T) {
 
 // What is pending is never more than take gives, so that no worker is woken for nothing, and nothing only if there is nothing.
 func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
-	sortRuns(t, maxLooks/looksFrom)
-	for _, looks := range []int{0, 1, maxLooks - 1, maxLooks, maxLooks + 1, maxLooks + 2*tableInodes, maxLooks + (looksFrom-1)*runSize + 1} {
+	sortChunks(t, maxToStat/statFrom)
+	for _, looks := range []int{0, 1, maxToStat - 1, maxToStat, maxToStat + 1, maxToStat + 2*tableInodes, maxToStat + (statFrom-1)*chunkSize + 1} {
 		for _, reads := range []int{0, content.WindowMax, content.WindowMax + 1} {
 			for _, dirs := range []int{0, 2, 5} {
 				for _, listed := range []int{0, 1, 3} {
@@ -526,7 +526,7 @@ func TestDiskOrderEndsBetweenTables(t *testing.T) {
 	q := &diskOrder{cold: new(coldMode)}
 	q.addFiles(&node{}, true, make([]names.Name, 2000), make([]uint64, 2000))
 	w, _ := q.take(0, 1)
-	require.Len(t, w.entries, maxLooks, "of a file system without numbers")
+	require.Len(t, w.entries, maxToStat, "of a file system without numbers")
 }
 
 // What a queue has given stays in no memory of the queue: names and directories would be kept for the rest of the run.
@@ -548,7 +548,7 @@ func TestQueuesLetGoOfWhatTheyGive(t *testing.T) {
 
 // The memory for many files, and the batches for windows, are made where there are many.
 func TestMemoryOfListedFiles(t *testing.T) {
-	sortRuns(t, 100)
+	sortChunks(t, 100)
 	var l listedFiles
 	n := &node{}
 	l.add(listedFile{inode: 1, node: n})

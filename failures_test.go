@@ -93,9 +93,9 @@ func TestFailuresGoToOne(t *testing.T) {
 		require.NoError(t, err)
 		r := newRun(t.Context(), cfg, calls, nil)
 		w := r.startWorker(0)
-		w.fail("open", r.root, "a", errBroken)
+		w.foundFailed("open", r.root, "a", errBroken)
 		w.short = new(shortage)
-		w.fail("open", r.root, "b", errBroken)
+		w.foundFailed("open", r.root, "b", errBroken)
 		if hasOnError {
 			require.Len(t, seen, 1)
 		}
@@ -123,7 +123,7 @@ func TestOnSkipAfterTheDrain(t *testing.T) {
 	defer w.retire()
 	name := []byte("a")
 	w.short = new(shortage)
-	w.skip(SkippedSuffix, r.root, stringOf(name), 0)
+	w.foundSkipped(SkippedSuffix, r.root, stringOf(name), 0)
 	name[0] = 'b' // the memory is a listing's
 	require.Empty(t, seen)
 	require.EqualValues(t, 1, w.counts.skipped[0].n)

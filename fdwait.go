@@ -159,7 +159,7 @@ func (w *worker) retryInTurn(s *shortage, try func() error) error {
 		w.short = nil
 		s.end()
 	}()
-	if !s.takeTurn(w.ctx, w.giveUpDescriptors) {
+	if !s.acquireTurn(w.ctx, w.giveUpDescriptors) {
 		return errStopped
 	}
 	isShort := func(err error) bool { return sys.IsScarce(err) && !s.isOwn }

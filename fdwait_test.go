@@ -1006,14 +1006,14 @@ func TestShortagesTakeTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var c dirCache
 		first, second, third := c.newShortage(), c.newShortage(), c.newShortage()
-		require.True(t, first.takeTurn(t.Context(), func() {}))
+		require.True(t, first.acquireTurn(t.Context(), func() {}))
 		time.AfterFunc(10*turnPause-time.Millisecond, first.end)
 		gaveUp := 0
-		require.True(t, second.takeTurn(t.Context(), func() { gaveUp++ }))
+		require.True(t, second.acquireTurn(t.Context(), func() { gaveUp++ }))
 		require.Equal(t, 10, gaveUp)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.False(t, third.takeTurn(ctx, func() {}))
+		require.False(t, third.acquireTurn(ctx, func() {}))
 		third.end()
 		require.Equal(t, []*shortage{second}, c.short)
 		require.Len(t, fdTurn, 1)

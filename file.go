@@ -156,7 +156,7 @@ func (f *File) Open() (*os.File, error) {
 func (f *File) Reader() io.Reader {
 	f.w.endReading()
 	c := &f.content
-	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, skip: int64(len(c.Data))}
+	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, from: int64(len(c.Data))}
 	if b := c.Beginning; c.Truncated && b.Whole {
 		r.more = b.Rest
 	} else if c.Truncated {
@@ -172,8 +172,8 @@ type fileReader struct {
 	w         *worker
 	node      *node
 	name      names.Name
-	beginning content.Beginning // of the file to be opened, if skip is not 0
-	skip      int64             // the offset at which to begin in that file: the bytes of Data
+	beginning content.Beginning // of the file to be opened, if from is not 0
+	from      int64             // the offset at which to begin in that file: behind the bytes of Data
 
 	mu         sync.Mutex // guards what follows
 	data, more []byte     // what is still to be returned of what is in memory
@@ -215,13 +215,13 @@ func (r *fileReader) Read(p []byte) (n int, err error) {
 func (r *fileReader) readRest(p []byte) (int, error) {
 	if r.rest == nil {
 		b := &r.beginning
-		if r.skip == 0 {
+		if r.from == 0 {
 			b = nil
 		}
 		err := r.w.withDir(r.node, func(d directory) error {
 			h, err := d.open(r.name, nil)
 			if err == nil {
-				r.rest, err = content.NewRest(h, b, r.skip, r.w.stopped)
+				r.rest, err = content.NewRest(h, b, r.from, r.w.stopped)
 			}
 			return err
 		})
@@ -249,7 +249,7 @@ func (r *fileReader) end() {
 	defer r.mu.Unlock()
 	r.data, r.more = nil, nil
 	r.err = &fs.PathError{Op: "read", Path: r.w.paths.entryPath(r.node, r.name.String()), Err: fs.ErrClosed}
-	r.w.counts.bytes += max(0, r.given-r.skip)
+	r.w.counts.bytes += max(0, r.given-r.from)
 	r.close()
 }
 
@@ -321,7 +321,7 @@ func (e Entry) Stat() (Stat, error) {
 	if e.stat != nil {
 		return *e.stat, nil
 	}
-	info, err := e.lookUp()
+	info, err := e.fetchInfo()
 	if err != nil {
 		return Stat{}, err
 	}
@@ -342,10 +342,10 @@ func (e Entry) Info() (fs.FileInfo, error) {
 		e.stat = &s
 		return entryInfo(e), nil
 	}
-	return e.lookUp()
+	return e.fetchInfo()
 }
 
-func (e Entry) lookUp() (fs.FileInfo, error) {
+func (e Entry) fetchInfo() (fs.FileInfo, error) {
 	if e.node == nil {
 		return nil, &fs.PathError{Op: "stat", Err: fs.ErrInvalid}
 	}

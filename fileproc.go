@@ -185,7 +185,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 					s, err := stat()
 					if err != nil {
 						if err != errStopped {
-							w.failAs(FailedDir, "stat", parent, name, err)
+							w.foundFailedAs(FailedDir, "stat", parent, name, err)
 						}
 						return false
 					}

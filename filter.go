@@ -64,8 +64,8 @@ func (f *filter) keeps(rel string) bool {
 	return !f.excludes(rel) && (len(f.include) == 0 || slices.ContainsFunc(f.include, func(g pattern.Glob) bool { return g.Match(rel) }))
 }
 
-// skipsDir reports whether the patterns leave out all of the directory rel.
-func (f *filter) skipsDir(rel string) bool {
+// prunes reports whether the patterns leave out all of the directory rel.
+func (f *filter) prunes(rel string) bool {
 	return f.excludes(rel) || len(f.include) > 0 && !slices.ContainsFunc(f.include, func(g pattern.Glob) bool { return g.Reaches(rel) })
 }
 
@@ -114,7 +114,7 @@ func (f *entryFilter) fold(s string) string {
 
 func (f *entryFilter) hasSuffix(name string) bool { return f.filter.hasSuffix(f.fold(name)) }
 func (f *entryFilter) keeps(rel string) bool      { return f.filter.keeps(f.fold(rel)) }
-func (f *entryFilter) skipsDir(rel string) bool   { return f.filter.skipsDir(f.fold(rel)) }
+func (f *entryFilter) prunes(rel string) bool     { return f.filter.prunes(f.fold(rel)) }
 func (f *entryFilter) excludes(rel string) bool   { return f.filter.excludes(f.fold(rel)) }
 
 // file returns why the entry name of n, which is no directory, is skipped because of
@@ -150,7 +150,7 @@ func (f *entryFilter) dir(n *node, name []byte) SkipReason {
 	switch {
 	case f.cfg.skipHidden && name[0] == '.':
 		return SkippedHidden
-	case f.needsPath && (f.skipsDir(f.path.rel(n, name)) || f.excludesBehind(n, name)):
+	case f.needsPath && (f.prunes(f.path.rel(n, name)) || f.excludesBehind(n, name)):
 		return SkippedPattern
 	case f.ignores(n, name, true):
 		return SkippedIgnored

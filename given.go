@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// givenCost, givenDirCost and givenRunCost are the bytes of memory that a name, a
-	// directory and a run of names in order take besides the bytes of their names.
-	givenCost    = 17
-	givenDirCost = 400
-	givenRunCost = 400
-	// givenPart is how many names one scan of a directory takes.
+	// givenCost, givenDirCost and givenItemCost are the bytes of memory that a name, a
+	// directory and a givenItem take besides the bytes of their names.
+	givenCost     = 17
+	givenDirCost  = 400
+	givenItemCost = 400
+	// givenPart is how many names of a directory one scan lists.
 	givenPart = 512
 	// A path above one of these bounds is a failure: each element is a node, opened
 	// below the node before, and no file system has paths that need more.
@@ -63,9 +63,9 @@ type givenBacklog struct {
 	alwaysReady
 	of    *givenSource
 	top   *givenNames // root's
-	runs  []givenRun  // in order: all names, in the order in which they were given
+	items []givenItem // in order: all names, in the order in which they were given
 	dirs  map[entryOf]*givenNames
-	paths map[string]*givenNames // of dirs, those that were entered more than once, by path
+	paths map[string]*givenNames // of dirs, those that changeDir was called for again, by path
 	path  string                 // of the directory of the last name
 	dir   *givenNames
 	count int // of names
@@ -80,7 +80,7 @@ type entryOf struct {
 }
 
 // givenNames are the names of a backlog that lie in one directory, and the source of the
-// job of that directory. In order, the names are in the backlog's runs instead.
+// job of that directory. In order, the names are in the backlog's items instead.
 type givenNames struct {
 	alwaysReady
 	node    *node
@@ -100,9 +100,9 @@ type givenTree struct {
 	flat bool // without its subdirectories
 }
 
-// A givenRun is names in one directory that were given one after the other, or one
+// A givenItem is names in one directory that were given one after the other, or one
 // directory to be listed.
-type givenRun struct {
+type givenItem struct {
 	in      *givenNames
 	files   []names.Name
 	tree    *job // of the directory to be listed, in place of files
@@ -122,7 +122,7 @@ func (s *givenSource) newBacklog() *givenBacklog {
 	return &givenBacklog{of: s, top: top, dirs: map[entryOf]*givenNames{}, paths: map[string]*givenNames{}, dir: top}
 }
 
-// pull takes names until there are no more or the run is stopped. The iterator is
+// pull pulls names until there are no more or the run is stopped. The iterator is
 // user code: it may wait, panic or end the goroutine.
 func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 	for name := range s.all {
@@ -207,7 +207,7 @@ func (s *givenSource) takeBacklog() *givenBacklog {
 
 // end says that the backlog has been scanned to its end. The run's first job keeps b.
 func (b *givenBacklog) end() {
-	b.top, b.runs = nil, nil
+	b.top, b.items = nil, nil
 	b.of.mu.Lock()
 	b.of.begun = false
 	b.of.mu.Unlock()
@@ -245,7 +245,7 @@ func (s *givenSource) add(name string) {
 	}
 	slash := strings.LastIndexByte(path, '/') // 0: an absolute path
 	dir, base := path[:max(0, slash)], path[slash+1:]
-	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != b.path && !s.enter(dir) {
+	if slash == 0 || isTooLong(path) || !s.isName(base) || dir != b.path && !s.changeDir(dir) {
 		s.addInvalid(name)
 		return
 	}
@@ -271,11 +271,11 @@ func (s *givenSource) isName(name string) bool {
 // bytesOf returns the bytes of s, which must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// enter makes the directory with this path the one into which add puts names. It
+// changeDir makes the directory with this path the one into which add puts names. It
 // reports false if no directory can have this path. Names tend to come in the order of
-// their paths, so enter does not look up again what the path has in common with the path
+// their paths, so changeDir does not search again for what the path has in common with the path
 // before.
-func (s *givenSource) enter(path string) bool {
+func (s *givenSource) changeDir(path string) bool {
 	b := s.backlog
 	if g := b.paths[path]; g != nil {
 		b.path, b.dir = path, g
@@ -350,7 +350,7 @@ func (s *givenSource) newJob(up *givenNames, name names.Name, from source) *job 
 func (s *givenSource) addInvalid(name string) {
 	b := s.backlog
 	if kept := s.arena.Add(bytesOf(name)); s.inOrder {
-		b.addRun(givenRun{in: b.top, files: []names.Name{kept}, invalid: true})
+		b.addItem(givenItem{in: b.top, files: []names.Name{kept}, invalid: true})
 	} else {
 		b.top.invalid = append(b.top.invalid, kept)
 	}
@@ -360,7 +360,7 @@ func (s *givenSource) addTree(in *givenNames, name names.Name, isFlat bool) {
 	j := s.newJob(in, name, givenTree{flat: isFlat})
 	s.backlog.cost += givenDirCost
 	if s.inOrder {
-		s.backlog.addRun(givenRun{in: in, tree: j})
+		s.backlog.addItem(givenItem{in: in, tree: j})
 	} else {
 		in.subs = append(in.subs, j)
 	}
@@ -368,11 +368,11 @@ func (s *givenSource) addTree(in *givenNames, name names.Name, isFlat bool) {
 
 func (s *givenSource) addFile(in *givenNames, name names.Name) {
 	if s.inOrder {
-		runs := s.backlog.runs
-		if k := len(runs) - 1; k >= 0 && runs[k].in == in && runs[k].tree == nil && !runs[k].invalid && len(runs[k].files) < spanSize {
-			runs[k].files = append(runs[k].files, name)
+		items := s.backlog.items
+		if k := len(items) - 1; k >= 0 && items[k].in == in && items[k].tree == nil && !items[k].invalid && len(items[k].files) < spanSize {
+			items[k].files = append(items[k].files, name)
 		} else {
-			s.backlog.addRun(givenRun{in: in, files: []names.Name{name}})
+			s.backlog.addItem(givenItem{in: in, files: []names.Name{name}})
 		}
 		return
 	}
@@ -383,9 +383,9 @@ func (s *givenSource) addFile(in *givenNames, name names.Name) {
 	}
 }
 
-func (b *givenBacklog) addRun(r givenRun) {
-	b.cost += givenRunCost
-	b.runs = append(b.runs, r)
+func (b *givenBacklog) addItem(r givenItem) {
+	b.cost += givenItemCost
+	b.items = append(b.items, r)
 }
 
 // badPath is the failure of a name of Options.Files that leads nowhere below root.

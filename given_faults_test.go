@@ -608,7 +608,7 @@ func TestFilesWhatANameIs(t *testing.T) {
 		for _, inOrder := range []bool{false, true} {
 			s := newNames(inOrder)
 			s.add("d/other") // the directory may be known, too
-			s.backlog.runs, s.backlog.top.files, s.backlog.top.subs = nil, nil, nil
+			s.backlog.items, s.backlog.top.files, s.backlog.top.subs = nil, nil, nil
 			for _, g := range s.backlog.dirs {
 				g.files, g.subs = nil, nil
 			}
@@ -626,7 +626,7 @@ func TestFilesWhatANameIs(t *testing.T) {
 					got = "tree " + tree.node.dirPath()
 				}
 			}
-			for _, r := range s.backlog.runs {
+			for _, r := range s.backlog.items {
 				if r.invalid {
 					require.Equal(t, name, r.files[0].String())
 				} else {
@@ -708,11 +708,11 @@ func TestFilesBacklog(t *testing.T) {
 	s.add("d/t/")
 	s.add("d/f")
 	var lens []int
-	for _, r := range s.backlog.runs {
+	for _, r := range s.backlog.items {
 		lens = append(lens, len(r.files))
 	}
 	require.Equal(t, []int{spanSize, 1, 1, 2, 0, 1}, lens)
-	require.Equal(t, (spanSize+6)*givenCost+(spanSize+2)*len("d/f")+len("d//ffd/t/")+7*givenRunCost+givenDirCost+len("d"), s.backlog.cost+givenRunCost-givenDirCost)
+	require.Equal(t, (spanSize+6)*givenCost+(spanSize+2)*len("d/f")+len("d//ffd/t/")+7*givenItemCost+givenDirCost+len("d"), s.backlog.cost+givenItemCost-givenDirCost)
 }
 
 // A path is kept only for a directory that is come back to.

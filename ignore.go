@@ -145,10 +145,10 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 	return nil, nil
 }
 
-// enterRepository lets the rules of a git repository apply in n, if n is the repository's
+// readGitRules lets the rules of a git repository apply in n, if n is the repository's
 // top, or if n is root and lies in the repository. It returns errStopped if the run is
 // stopped. If n is not root and cannot be opened, it returns the reason.
-func (w *worker) enterRepository(n *node) error {
+func (w *worker) readGitRules(n *node) error {
 	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
 		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
@@ -185,13 +185,13 @@ func (w *worker) enterRepository(n *node) error {
 		if e, ok := err.(*fs.PathError); ok {
 			failure.PathError = *e
 		}
-		w.failRule(failure)
+		w.foundFailedRule(failure)
 	}
 	if found {
 		n.ignore = n.ignore.NewRepository()
 	}
 	for _, r := range rules {
-		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.skips.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
+		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.entryFilter.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (w *worker) enterRepository(n *node) error {
 func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) error {
 	defer w.pin.drop(&w.dirs)
 	if git && n.parent != nil { // root's is known
-		if err := w.enterRepository(n); err != nil {
+		if err := w.readGitRules(n); err != nil {
 			return err
 		}
 	}
@@ -224,12 +224,12 @@ func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	err := w.withDirAside(n, func(d directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
-		dir, list := w.skips.path.dir(n), gitignore.Parse(c.Data)
+		dir, list := w.entryFilter.path.dir(n), gitignore.Parse(c.Data)
 		ofRepo := name.String() == gitIgnoreFile && n.ignore.InRepository()
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
-		w.failRule(w.failure(FailedFile, "open", n, name.String(), err))
+		w.foundFailedRule(w.failure(FailedFile, "open", n, name.String(), err))
 	}
 	r.Release()
 	return err != errStopped

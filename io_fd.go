@@ -91,7 +91,7 @@ func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) 
 
 // openError marks the error of an open as ErrChanged if the name is no longer what was
 // listed. For a link, a socket or a file in a directory's place, the error differs by
-// system, so openError looks the name up unless the error is clear.
+// system, so openError stats the name unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR || sys.IsOtherKind(err):

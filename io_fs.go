@@ -66,9 +66,9 @@ type fsDir struct {
 	// named says that Options.Files may name the files that are opened in the directory.
 	// Nothing has listed them, and one may be a FIFO, whose open would wait.
 	named bool
-	// looked is set once it is known whether a directory that was named is one. It has
+	// checked is set once it is known whether a directory that was named is one. It has
 	// nil, or the reason why it is none.
-	looked atomic.Pointer[error]
+	checked atomic.Pointer[error]
 }
 
 var _ directory = (*fsDir)(nil)
@@ -151,10 +151,10 @@ func (d *fsDir) why(err error) error {
 	if d.up == nil {
 		return err
 	}
-	if known := d.looked.Load(); known != nil {
+	if known := d.checked.Load(); known != nil {
 		return cmp.Or(*known, err)
 	}
-	notDir := d.look()
+	notDir := d.checkDir()
 	if notDir == nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (d *fsDir) why(err error) error {
 		above = append(above, up)
 	}
 	none := sort.Search(len(above), func(i int) bool {
-		err := above[i].look()
+		err := above[i].checkDir()
 		notDir = cmp.Or(err, notDir)
 		return err == nil
 	})
@@ -173,9 +173,9 @@ func (d *fsDir) why(err error) error {
 	return notDir
 }
 
-// look returns why d, which was named, is no directory, or nil.
-func (d *fsDir) look() error {
-	if known := d.looked.Load(); known != nil {
+// checkDir returns why d, which was named, is no directory, or nil.
+func (d *fsDir) checkDir() error {
+	if known := d.checked.Load(); known != nil {
 		return *known
 	}
 	sub, err := openSubdir(d.fsys, d.up.join(d.name), true)
@@ -186,14 +186,14 @@ func (d *fsDir) look() error {
 	return err
 }
 
-// note keeps notDir, which look then returns, unless it is an error that may pass.
+// note keeps notDir, which checkDir then returns, unless it is an error that may pass.
 func (d *fsDir) note(notDir error) {
 	if notDir == nil || errors.Is(notDir, ErrChanged) {
-		d.looked.Store(&notDir)
+		d.checked.Store(&notDir)
 	}
 }
 
-// asFSError is sys.AsError for opening or looking up an entry.
+// asFSError is sys.AsError for the open or the stat of an entry.
 func asFSError(err error) error {
 	err = sys.AsError("open", err)
 	if e := err.(*sys.Error); errors.Is(err, fs.ErrNotExist) {

@@ -75,7 +75,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 			ask = len(buf)
 		}
 		start := time.Now()
-		n, err := getdents(d.fd, buf[:ask], l.take)
+		n, err := getdents(d.fd, buf[:ask], l.addRecord)
 		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
 		switch {
 		case sys.IsInterrupted(err) && first: // the next call of list begins again, and decides anew whether to list whole
@@ -107,7 +107,7 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 	return true, nil
 }
 
-func (l *listing) take(r dirent.Record) error {
+func (l *listing) addRecord(r dirent.Record) error {
 	if !names.IsDot(r.Name) {
 		l.add(r.Name, sys.DirentType(r.Type), r.Ino)
 	}

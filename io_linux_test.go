@@ -629,7 +629,7 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			d := root.(*linuxDir)
 			d.whole = &wholeListing{listings: 1}
 			for _, name := range want[500:] {
-				require.NoError(t, d.whole.take(dirent.Record{Name: []byte(name), Type: dirent.Regular}))
+				require.NoError(t, d.whole.addRecord(dirent.Record{Name: []byte(name), Type: dirent.Regular}))
 			}
 			wholeSize = d.whole.size + more
 			var got []string

@@ -120,12 +120,12 @@ func (d *rootDir) takeListed(name string) fs.FileInfo {
 	return info
 }
 
-// known returns what the listing said of name, or else looks name up.
+// known returns what the listing said of name, or else the result of an lstat.
 func (d *rootDir) known(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	if info := d.takeListed(name); info != nil && info.Mode().Type() == typ {
 		return info, nil
 	}
-	return d.lookUp(name, typ)
+	return d.lstatAs(name, typ)
 }
 
 // lstat is Root.Lstat. Package os repeats most calls that a signal has interrupted,
@@ -139,7 +139,9 @@ func (d *rootDir) lstat(name string) (fs.FileInfo, error) {
 	}
 }
 
-func (d *rootDir) lookUp(name string, typ fs.FileMode) (fs.FileInfo, error) {
+// lstatAs is lstat for an entry that was listed with the type typ. If it has another type
+// now, lstatAs returns an error.
+func (d *rootDir) lstatAs(name string, typ fs.FileMode) (fs.FileInfo, error) {
 	info, err := d.lstat(name)
 	switch {
 	case err != nil:
@@ -159,7 +161,7 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	if sys.Unchanged(known, opened) {
 		return nil
 	}
-	now, err := d.lookUp(name, known.Mode().Type())
+	now, err := d.lstatAs(name, known.Mode().Type())
 	if err == nil && !os.SameFile(now, opened) {
 		err = asRootError(d.root, ErrChanged)
 	}
@@ -167,10 +169,10 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 }
 
 // openError returns the error of an open that failed with err. For a link, a socket or a
-// file in a directory's place, err differs by system, so openError looks the name up.
+// file in a directory's place, err differs by system, so openError makes an lstat.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
 	if !sys.IsScarce(err) && !sys.MayPass(err) {
-		if _, err := d.lookUp(name, typ); errors.Is(err, ErrChanged) {
+		if _, err := d.lstatAs(name, typ); errors.Is(err, ErrChanged) {
 			return err
 		}
 	}
@@ -239,7 +241,7 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 		if err == nil || tries == replacedTries || !errors.Is(err, ErrChanged) {
 			return f, opened, err
 		}
-		now, gone := d.lookUp(name, 0)
+		now, gone := d.lstatAs(name, 0)
 		if gone != nil {
 			return nil, nil, err
 		}

@@ -77,7 +77,7 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 			if _, ok := w.seen[string(r.Name)]; ok {
 				return nil
 			}
-			return l.take(r)
+			return l.addRecord(r)
 		})
 		if n > 0 && err == nil {
 			return true, nil
@@ -115,7 +115,7 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	// A change endangers the entry at which one call ends and the next begins. With fewer
 	// bytes per call than in the listing before, it is another entry.
 	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
-	n, err := getdents(d.fd, buf, w.take)
+	n, err := getdents(d.fd, buf, w.addRecord)
 	if sys.IsInterrupted(err) {
 		return err
 	}
@@ -135,8 +135,8 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	return nil
 }
 
-// take adds a copy of r unless there is an entry of that name.
-func (w *wholeListing) take(r dirent.Record) error {
+// addRecord adds a copy of r unless there is an entry of that name.
+func (w *wholeListing) addRecord(r dirent.Record) error {
 	if _, ok := w.seen[string(r.Name)]; ok || names.IsDot(r.Name) {
 		return nil
 	}

@@ -11,10 +11,11 @@ import (
 // The ledger. Each entry counts once as found, and once as what becomes of it: processed,
 // unchanged, skipped, failed or abandoned.
 //
-//   - Whoever meets an entry, in a listing or among given names, calls a method of worker:
-//     skip or fail, which count both, or found, if the entry goes into a batch.
-//   - Whoever visits a file of a batch calls one method of currentFile: settle, skip, fail or
-//     abandon. The file has been counted as found.
+//   - A scan, which meets the entry in a listing or among given names, calls a method of
+//     worker: found if the entry goes into a batch, or else foundSkipped or foundFailed,
+//     which count both.
+//   - A visit of a file of a batch, which is counted as found, calls a method of currentFile:
+//     settle, skip, fail or abandon.
 //   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
 //     the pool. total adds them.
 //
@@ -24,31 +25,31 @@ import (
 // found counts k files that go into a batch.
 func (w *worker) found(k int) { w.counts.found += int64(k) }
 
-// skip counts the entry name of n, or n itself if name is "", as found and skipped.
-func (w *worker) skip(why SkipReason, n *node, name string, typ fs.FileMode) {
+// foundSkipped counts the entry name of n, or n itself if name is "", as found and skipped.
+func (w *worker) foundSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
 	w.countSkipped(why, n, name, typ)
 	w.found(1)
 }
 
-// fail counts the entry name of n, or n itself if name is "", as found and failed.
-func (w *worker) fail(op string, n *node, name string, err error) {
+// foundFailed counts the entry name of n, or n itself if name is "", as found and failed.
+func (w *worker) foundFailed(op string, n *node, name string, err error) {
 	kind := FailedFile
 	if name == "" {
 		if kind = FailedDir; n.parent == nil {
 			kind = FailedRoot
 		}
 	}
-	w.failAs(kind, op, n, name, err)
+	w.foundFailedAs(kind, op, n, name, err)
 }
 
-// failAs is fail for a failure whose kind does not follow from name.
-func (w *worker) failAs(kind FailureKind, op string, n *node, name string, err error) {
+// foundFailedAs is foundFailed for a failure whose kind does not follow from name.
+func (w *worker) foundFailedAs(kind FailureKind, op string, n *node, name string, err error) {
 	w.countFailed(w.failure(kind, op, n, name, err))
 	w.found(1)
 }
 
-// failRule is fail for a file that says what is ignored, which may be outside root.
-func (w *worker) failRule(failure *Failure) {
+// foundFailedRule is foundFailed for a file that says what is ignored, which may be outside root.
+func (w *worker) foundFailedRule(failure *Failure) {
 	failure.ofRule = true
 	w.countFailed(failure)
 	w.found(1)
@@ -129,7 +130,7 @@ func (w *worker) countSkipped(why SkipReason, n *node, name string, typ fs.FileM
 	if w.calls.onSkip != nil {
 		w.tellSkipped(why, n, strings.Clone(name), typ)
 	}
-	w.counts.skip(why, 1)
+	w.counts.addSkipped(why, 1)
 }
 
 func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {

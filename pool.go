@@ -31,7 +31,7 @@ type queue interface {
 	// none may be begun now. Listed is how many jobs are partly listed at
 	// this moment, and maxListings how many may be.
 	take(listed, maxListings int) (*batch, *job)
-	// add takes what a scan of j has found, except the batch.
+	// add adds what a scan of j has found, except the batch.
 	add(j *job, r scanResult)
 	// pending returns at most the number of times that take would succeed, and 0
 	// only if take would not succeed.
@@ -108,9 +108,9 @@ func (p *pool) stop() {
 	p.mu.Unlock()
 }
 
-// run runs the worker id until there is no more work or the pool is stopped. The
+// runWorker runs the worker id until there is no more work or the pool is stopped. The
 // caller of init runs worker 0; the pool starts the others.
-func (p *pool) run(id int) { descriptors.Within(p.level, func() { p.loop(id) }) }
+func (p *pool) runWorker(id int) { descriptors.Within(p.level, func() { p.loop(id) }) }
 
 func (p *pool) loop(id int) {
 	returned := false
@@ -360,7 +360,7 @@ func (p *pool) addWorker() {
 		p.extra.Add(1)
 	}
 	p.busy++
-	p.wg.Go(func() { p.run(id) })
+	p.wg.Go(func() { p.runWorker(id) })
 }
 
 // delay starts worker 1 later, if there is still something for it to do.

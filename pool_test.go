@@ -109,7 +109,7 @@ func (c *crew) run() {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		c.pool.run(0)
+		c.pool.runWorker(0)
 	}()
 	<-returned
 	c.pool.wait()
@@ -770,7 +770,7 @@ func TestPoolEmptiesAFullQueue(t *testing.T) {
 			most := 0
 			c.onStep = func(int) {
 				c.dirs.mu.Lock()
-				most = max(most, c.dirs.looks.count+c.dirs.reads.count)
+				most = max(most, c.dirs.toStat.count+c.dirs.toRead.count)
 				c.dirs.mu.Unlock()
 				time.Sleep(time.Millisecond)
 			}

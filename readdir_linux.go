@@ -92,9 +92,9 @@ func (p *part) list(buffers int) {
 		if p.over {
 			return
 		}
-		n, err := getdents(p.dir.fd, l.recordBuffer(), p.take)
+		n, err := getdents(p.dir.fd, l.recordBuffer(), p.addRecord)
 		for sys.IsInterrupted(err) { // package os repeats the call for ever, too
-			n, err = getdents(p.dir.fd, l.recordBuffer(), p.take)
+			n, err = getdents(p.dir.fd, l.recordBuffer(), p.addRecord)
 		}
 		p.over = n == 0 || err != nil
 		if err != errPartEnds {
@@ -121,10 +121,10 @@ func (p *part) listWhole() {
 	p.over = true
 }
 
-// errPartEnds is the error of take at the last entry of a part.
+// errPartEnds is the error of addRecord at the last entry of a part.
 var errPartEnds = errors.New("fileproc: end of the part")
 
-func (p *part) take(r dirent.Record) error {
+func (p *part) addRecord(r dirent.Record) error {
 	p.at = r.Off
 	if !names.IsDot(r.Name) {
 		if err := p.add(listedEntry{r.Name, sys.DirentType(r.Type), r.Ino}); err != nil {

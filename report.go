@@ -171,13 +171,13 @@ func (c *counts) add(d *counts) {
 	c.uring += d.uring
 	for _, s := range d.skipped {
 		if s.n > 0 {
-			c.skip(s.why, s.n)
+			c.addSkipped(s.why, s.n)
 		}
 	}
 }
 
-// skip counts n entries that are skipped because of why.
-func (c *counts) skip(why SkipReason, n int64) {
+// addSkipped counts n entries that are skipped because of why.
+func (c *counts) addSkipped(why SkipReason, n int64) {
 	for i := range c.skipped {
 		s := &c.skipped[i]
 		if s.n == 0 {

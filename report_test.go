@@ -34,10 +34,10 @@ func TestCountsOfEverySkipReason(t *testing.T) {
 	require.NotEmpty(t, all)
 	var one, other, sum counts
 	for i, why := range all {
-		one.skip(why, 0)
-		one.skip(why, int64(i+1))
-		other.skip(all[len(all)-1-i], 100)
-		other.skip(all[len(all)-1-i], 0)
+		one.addSkipped(why, 0)
+		one.addSkipped(why, int64(i+1))
+		other.addSkipped(all[len(all)-1-i], 100)
+		other.addSkipped(all[len(all)-1-i], 0)
 	}
 	sum.add(&one)
 	sum.add(&other)

@@ -14,7 +14,7 @@ type result[T any] struct {
 
 // An outlet hands results from the workers to the loop over Stream or Walk.
 type outlet[T any] interface {
-	// send takes a result, or a failure, of a worker whose position is pos. If
+	// send hands over a result, or a failure, of a worker whose position is pos. If
 	// mayWait is set, it waits while the workers are too far ahead of the loop.
 	send(pos *position, mayWait bool, v T, err error)
 	// receive waits for results and returns all there are, or none at the end.

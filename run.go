@@ -111,7 +111,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.cold.ahead = s.disk
 		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], r.first)
 		if cfg.statFirst {
-			s.disk.readStage = stageAsked // see coldMode.takes
+			s.disk.readStage = stageAsked // see coldMode.listsAhead
 		}
 		q = s.disk
 	}
@@ -165,7 +165,7 @@ func (r *run) execute() error {
 		endProgress := r.startProgress(start)
 		defer endProgress()
 		if r.given == nil || r.pullGiven() {
-			r.pool.run(0)
+			r.pool.runWorker(0)
 		}
 		r.pool.wait()
 		endProgress()
@@ -189,19 +189,19 @@ func (r *run) execute() error {
 // then begins on a goroutine of its own, for which the pool waits. It does not do so at
 // once: for a few names the goroutine would cost more than the names do, and after each
 // wait it would get its turn only after all goroutines that are ready.
-func (r *run) pullGiven() (runWorker bool) {
+func (r *run) pullGiven() (isDue bool) {
 	p := r.pool
 	p.wg.Add(1)
 	late := time.AfterFunc(headStart, func() {
 		defer p.wg.Done()
-		p.run(0)
+		p.runWorker(0)
 	})
 	returned := false
 	defer func() {
 		if !returned {
 			p.recordPanic(recover())
 		}
-		if runWorker = late.Stop(); runWorker {
+		if isDue = late.Stop(); isDue {
 			p.wg.Done()
 		}
 	}()
@@ -285,14 +285,14 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	switch {
 	case err == errStopped:
 	case err != nil:
-		r.early(w, func() { w.failDir(r.root, err) })
+		r.early(w, func() { w.foundFailedDir(r.root, err) })
 		return false, nil
 	case !r.rootIsFile():
 		for _, list := range r.cfg.ignoreLists {
 			r.root.ignore = r.root.ignore.PushAbove(r.cfg.ignoreAbove, list)
 		}
 		if r.cfg.gitIgnore {
-			r.early(w, func() { w.enterRepository(r.root) })
+			r.early(w, func() { w.readGitRules(r.root) })
 		}
 		err = w.readIgnorePaths()
 	}

@@ -46,7 +46,7 @@ func (m *latencyMeter) copied(n int, uncached bool) {
 	m.waited += d
 }
 
-// blocks takes the duration d of a call of the kind c, and reports whether calls block.
+// blocks is told that a call of the kind c took d, and reports whether calls block.
 // A single call that is a bit slow does not say so: it may have lacked a processor. The
 // wait for a slot does not count, because a call that ends before a callback is free
 // for its file delays nobody.

@@ -24,7 +24,7 @@ type lister interface {
 	inspect(w *worker, j *job) verdict
 	// refuse counts what the job would have listed, as v says, and tells the callbacks.
 	refuse(w *worker, j *job, v verdict)
-	// list takes a part of the entries, and reports whether there are more.
+	// list lists a part of the entries, and reports whether there are more.
 	list(s *scanner) (more bool)
 }
 
@@ -114,7 +114,7 @@ func (w *worker) reopen(j *job) bool {
 		err = w.open(j.node)
 	}
 	if err != nil {
-		w.failDir(j.node, err)
+		w.foundFailedDir(j.node, err)
 		return false
 	}
 	j.opened(&w.dirs, true)
@@ -235,9 +235,9 @@ func (d foundDir) open(w *worker, j *job) error { return w.open(j.node) }
 func (d foundDir) refuse(w *worker, j *job, v verdict) {
 	switch {
 	case v.err != nil:
-		w.failDir(j.node, v.err)
+		w.foundFailedDir(j.node, v.err)
 	case v.skip != notSkipped:
-		w.skip(v.skip, j.node, "", fs.ModeDir)
+		w.foundSkipped(v.skip, j.node, "", fs.ModeDir)
 	}
 }
 
@@ -246,12 +246,12 @@ func (d foundDir) list(s *scanner) (more bool) { return s.listDir() }
 // A rootFile is the source of a root that leads to a file.
 type rootFile struct{ foundDir }
 
-// list takes the file that root leads to. The caller has named it: of the filters by name
+// list lists the file that root leads to. The caller has named it: of the filters by name
 // and path, only Options.Shard applies.
 func (f rootFile) list(s *scanner) (more bool) {
 	w, name := s.w, s.dir.(*soleFile).name
 	if !w.filter.inShard(name.String()) {
-		w.skip(SkippedShard, s.node, name.String(), 0)
+		w.foundSkipped(SkippedShard, s.node, name.String(), 0)
 		return false
 	}
 	s.addToBatch(name, 0)
@@ -278,13 +278,13 @@ func (w *worker) openOnce(n *node) error {
 	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }
 
-func (w *worker) failDir(n *node, err error) {
+func (w *worker) foundFailedDir(n *node, err error) {
 	if err != errStopped {
-		w.fail("open", n, "", err)
+		w.foundFailed("open", n, "", err)
 	}
 }
 
-// listDir takes a part of a directory's listing, and reports whether there is more.
+// listDir lists a part of a directory, and reports whether there is more.
 func (s *scanner) listDir() (more bool) {
 	w, n := s.w, s.node
 	l := listings.Get().(*listing)
@@ -295,7 +295,7 @@ func (s *scanner) listDir() (more bool) {
 		})
 	})
 	for _, err := range l.errs {
-		w.failAs(FailedFile, "readdir", n, "", err)
+		w.foundFailedAs(FailedFile, "readdir", n, "", err)
 	}
 	for i := range l.entries {
 		s.add(&l.entries[i])
@@ -305,14 +305,14 @@ func (s *scanner) listDir() (more bool) {
 	switch {
 	case s.job.buffer != nil && s.job.buffer.marked:
 		*s.job.buffer = entryBuffer{}
-		w.skip(SkippedMarked, n, "", fs.ModeDir)
+		w.foundSkipped(SkippedMarked, n, "", fs.ModeDir)
 		return false
 	case err != nil:
 		if errors.Is(err, fs.ErrNotExist) { // removed since it was opened
 			e := sys.AsError("readdir", err).(*sys.Error)
 			err = &sys.Error{Op: e.Op, Err: sys.Changed{Err: e.Err}}
 		}
-		w.failDir(n, err)
+		w.foundFailedDir(n, err)
 		return false
 	case !more:
 		w.counts.directories++
@@ -328,7 +328,7 @@ func (s *scanner) result(more bool) scanResult {
 		s.subs = append(s.subs, w.newLinksJob(n, s.links))
 	}
 	b := s.batch
-	if b != nil && w.cold.takes(b) {
+	if b != nil && w.cold.listsAhead(b) {
 		w.cold.addFiles(b, 0)
 		b.reset()
 		w.spare, b = b, nil
@@ -363,11 +363,11 @@ func (s *scanner) result(more bool) scanResult {
 	return r
 }
 
-// add takes one entry. It copies the bytes of the name if it keeps the name.
+// add adds one entry. It copies the bytes of the name if it keeps the name.
 func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
-		w.failAs(FailedFile, "readdir", s.node, "", badName(name))
+		w.foundFailedAs(FailedFile, "readdir", s.node, "", badName(name))
 		return
 	}
 	if typ == sys.TypeUnknown {
@@ -377,7 +377,7 @@ func (s *scanner) add(e *listedEntry) {
 		kept := w.arena.Add(name)
 		st, err := w.statDir(s.dir, kept)
 		if err != nil {
-			w.fail("stat", s.node, kept.String(), err)
+			w.foundFailed("stat", s.node, kept.String(), err)
 			return
 		}
 		typ = st.Mode.Type()
@@ -439,7 +439,7 @@ func sortUntil[E any](s []E, compare func(a, b E) int, stopped func() bool) {
 	})
 }
 
-// classify takes an entry whose type is known. Kept is its name in the arena, or
+// classify adds an entry whose type is known. Kept is its name in the arena, or
 // the zero Name.
 func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	switch {
@@ -464,17 +464,17 @@ func (s *scanner) keep(name []byte, kept names.Name) names.Name {
 	return kept
 }
 
-// addFile takes an entry that is no directory.
+// addFile adds an entry that is no directory, unless the filters leave it out.
 func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode uint64) {
 	w := s.w
-	if why := w.skips.file(s.node, name, typ); why != notSkipped {
-		w.skip(why, s.node, stringOf(name), typ)
+	if why := w.entryFilter.file(s.node, name, typ); why != notSkipped {
+		w.foundSkipped(why, s.node, stringOf(name), typ)
 		return
 	}
 	s.addToBatch(s.keep(name, kept), inode)
 }
 
-// addToBatch takes a file to be visited.
+// addToBatch adds a file to be visited.
 func (s *scanner) addToBatch(name names.Name, inode uint64) {
 	w := s.w
 	w.found(1)
@@ -491,7 +491,7 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	w := s.w
-	if s.job.flat || w.skips.dir(s.node, name) != notSkipped {
+	if s.job.flat || w.entryFilter.dir(s.node, name) != notSkipped {
 		return
 	}
 	kept = s.keep(name, kept)
@@ -516,7 +516,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	}
 }
 
-// addSub takes a job, or nil for a directory that is not to be listed.
+// addSub adds a job, or nil for a directory that is not to be listed.
 func (s *scanner) addSub(j *job) {
 	if j != nil {
 		s.subs = append(s.subs, j)

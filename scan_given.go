@@ -39,11 +39,11 @@ func (b *givenBacklog) list(s *scanner) (more bool) {
 		if w.stopped() {
 			return false
 		}
-		w.failAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // the name may be empty
+		w.foundFailedAs(FailedFile, "open", s.node, name.String(), badPath(name.String())) // the name may be empty
 	}
 	b.top.invalid = nil
-	if why := w.skipsGivenRoot(); why != notSkipped { // nothing below root is begun
-		w.skipGiven(b.top, why)
+	if why := w.judgeGivenRoot(); why != notSkipped { // nothing below root is begun
+		w.foundSkippedBelow(b.top, why)
 		return false
 	}
 	return b.top.list(s)
@@ -54,7 +54,7 @@ func (g *givenNames) admit(w *worker, j *job) verdict {
 	if v.ends {
 		return v
 	}
-	why, err := w.judgeGiven(g.node)
+	why, err := w.judgeDir(g.node)
 	if why != notSkipped {
 		return leftOut(why)
 	}
@@ -72,22 +72,22 @@ func (g *givenNames) inspect(w *worker, j *job) verdict {
 func (g *givenNames) refuse(w *worker, j *job, v verdict) {
 	switch {
 	case v.err != nil:
-		w.failGiven(g, v.err)
+		w.foundFailedBelow(g, v.err)
 	case v.skip != notSkipped:
-		w.skipGiven(g, v.skip)
+		w.foundSkippedBelow(g, v.skip)
 	}
 }
 
-// list takes a part of the names, and reports whether there are more.
+// list lists a part of the names, and reports whether there are more.
 func (g *givenNames) list(s *scanner) (more bool) {
 	w := s.w
 	for _, sub := range g.subs {
-		why := w.skips.dir(s.node, sub.node.name.Bytes())
+		why := w.entryFilter.dir(s.node, sub.node.name.Bytes())
 		if why == notSkipped {
 			sub.node.ignore, sub.needsParent = s.node.ignore, true
 			s.subs = append(s.subs, sub)
 		} else if names, ok := sub.source.(*givenNames); ok {
-			w.skipGiven(names, why)
+			w.foundSkippedBelow(names, why)
 		}
 	}
 	g.subs = nil
@@ -96,7 +96,7 @@ func (g *givenNames) list(s *scanner) (more bool) {
 	}
 	count := uint64(len(g.files[0]))
 	place := w.given.places.Add(count) - count
-	looksUp := w.cold.isOn() && diskOf(s.dir).Kind != content.NotOnDisk
+	statsEach := w.cold.isOn() && diskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place
 		if w.cfg.followFiles && !w.stopped() {
@@ -105,7 +105,7 @@ func (g *givenNames) list(s *scanner) (more bool) {
 				continue
 			}
 		}
-		if looksUp {
+		if statsEach {
 			hint = s.inodeOf(name, place)
 		}
 		s.addFile(name.Bytes(), name, 0, hint)
@@ -125,10 +125,10 @@ func (t givenTree) inspect(w *worker, j *job) verdict {
 }
 
 // inodeOf returns the inode number of an entry, or, if that is unknown, place, which
-// is the entry's place among the names. A look at each name takes time. But if the names
+// is the entry's place among the names. A stat of each name takes time. But if the names
 // are not in the order of the disk, the disk then needs a tenth of the requests, or fewer.
 func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
-	if s.w.stopped() { // a look may have to wait for the disk
+	if s.w.stopped() { // a stat may have to wait for the disk
 		return place
 	}
 	if st, err := s.dir.stat(name); err == nil {
@@ -137,44 +137,44 @@ func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
 	return place
 }
 
-// skipsGivenRoot returns why root is left out, and so all names are skipped, or
+// judgeGivenRoot returns why root is left out, and so all names are skipped, or
 // notSkipped.
-func (w *worker) skipsGivenRoot() SkipReason {
+func (w *worker) judgeGivenRoot() SkipReason {
 	if s := w.given; !s.rootJudged {
 		s.rootJudged = true
-		s.rootSkip, _ = w.judgeGiven(w.root) // root is open: an error says that the run is stopped
+		s.rootSkip, _ = w.judgeDir(w.root) // root is open: an error says that the run is stopped
 	}
 	return w.given.rootSkip
 }
 
-// skipsGiven returns why g's directory or one above it is left out, so that all names in g
+// judgeGiven returns why g's directory or one above it is left out, so that all names in g
 // are skipped, or notSkipped. An error says that one of these directories cannot be
 // judged, so that all names in g fail. It is for backlogs in order.
-func (w *worker) skipsGiven(g *givenNames) (SkipReason, error) {
+func (w *worker) judgeGiven(g *givenNames) (SkipReason, error) {
 	if g.up == nil {
-		return w.skipsGivenRoot(), nil
+		return w.judgeGivenRoot(), nil
 	}
 	if !g.judged {
 		g.judged = true
-		if g.skip, g.err = w.skipsGiven(g.up); g.skip == notSkipped {
+		if g.skip, g.err = w.judgeGiven(g.up); g.skip == notSkipped {
 			g.node.ignore = g.up.node.ignore
-			g.skip = w.skips.dir(g.up.node, g.node.name.Bytes())
+			g.skip = w.entryFilter.dir(g.up.node, g.node.name.Bytes())
 		}
 		if g.skip == notSkipped && g.err == nil {
 			g.skip = w.askSelectDir(g.node).skip
 		}
 		if g.skip == notSkipped && g.err == nil {
-			g.skip, g.err = w.judgeGiven(g.node)
+			g.skip, g.err = w.judgeDir(g.node)
 		}
 	}
 	return g.skip, g.err
 }
 
-// judgeGiven returns why n is left out because of what is in it, or notSkipped, and
+// judgeDir returns why n is left out because of what is in it, or notSkipped, and
 // reads n's ignore files. In n are names of Options.Files. Nothing has listed n, so
-// judgeGiven looks up each name that matters. An error is a failure of each name in n,
+// judgeDir stats each name that matters. An error is a failure of each name in n,
 // because what the ignore files ignore is then unknown.
-func (w *worker) judgeGiven(n *node) (SkipReason, error) {
+func (w *worker) judgeDir(n *node) (SkipReason, error) {
 	if len(w.cfg.ignoreNames) == 0 && len(w.cfg.skipMarked) == 0 && !w.cfg.gitIgnore {
 		return notSkipped, nil
 	}
@@ -185,7 +185,7 @@ func (w *worker) judgeGiven(n *node) (SkipReason, error) {
 	has := func(name string) bool {
 		typ, err := w.typeOfGiven(n, names.New(name))
 		if err != nil && err != errStopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			w.fail("stat", n, name, err)
+			w.foundFailed("stat", n, name, err)
 		}
 		return err == nil && typ == 0
 	}
@@ -216,37 +216,37 @@ func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err err
 	return typ, err
 }
 
-// skipGiven counts the names in g and below as skipped, because g's directory is left out.
-func (w *worker) skipGiven(g *givenNames, why SkipReason) {
+// foundSkippedBelow counts the names in g and below as skipped, because g's directory is left out.
+func (w *worker) foundSkippedBelow(g *givenNames, why SkipReason) {
 	for _, part := range g.files {
-		w.skipGivenFiles(g.node, part, why)
+		w.foundSkippedFiles(g.node, part, why)
 	}
 	for _, sub := range g.subs {
 		if names, ok := sub.source.(*givenNames); ok {
-			w.skipGiven(names, why)
+			w.foundSkippedBelow(names, why)
 		} else {
-			w.skipGivenTree(sub.node, why)
+			w.foundSkippedTree(sub.node, why)
 		}
 	}
 }
 
-func (w *worker) skipGivenFiles(n *node, files []names.Name, why SkipReason) {
+func (w *worker) foundSkippedFiles(n *node, files []names.Name, why SkipReason) {
 	for _, name := range files {
-		w.skip(w.skips.below(name, why), n, name.String(), 0)
+		w.foundSkipped(w.entryFilter.below(name, why), n, name.String(), 0)
 	}
 }
 
-// skipGivenTree counts n, a directory to be listed, as skipped, if why is one of the
+// foundSkippedTree counts n, a directory to be listed, as skipped, if why is one of the
 // reasons for which a Report counts directories: none by path or name.
-func (w *worker) skipGivenTree(n *node, why SkipReason) {
+func (w *worker) foundSkippedTree(n *node, why SkipReason) {
 	if why == SkippedSelectDir || why == SkippedMarked {
-		w.skip(why, n, "", fs.ModeDir)
+		w.foundSkipped(why, n, "", fs.ModeDir)
 	}
 }
 
-// failGiven makes each name below g's directory, which cannot be opened, a failure of its
+// foundFailedBelow makes each name below g's directory, which cannot be opened, a failure of its
 // own, unless the filters leave the name out. Select is asked when the name is visited.
-func (w *worker) failGiven(g *givenNames, err error) {
+func (w *worker) foundFailedBelow(g *givenNames, err error) {
 	for _, part := range g.files {
 		if w.stopped() {
 			return
@@ -258,16 +258,16 @@ func (w *worker) failGiven(g *givenNames, err error) {
 		}
 	}
 	for _, sub := range g.subs {
-		why := w.skips.dir(g.node, sub.node.name.Bytes())
+		why := w.entryFilter.dir(g.node, sub.node.name.Bytes())
 		sub.node.ignore = g.node.ignore
 		names, ok := sub.source.(*givenNames)
 		switch {
 		case why == notSkipped && ok:
-			w.failGiven(names, err)
+			w.foundFailedBelow(names, err)
 		case why == notSkipped && !w.stopped():
-			w.fail("open", sub.node, "", err)
+			w.foundFailed("open", sub.node, "", err)
 		case ok:
-			w.skipGiven(names, why)
+			w.foundSkippedBelow(names, why)
 		}
 	}
 }
@@ -279,8 +279,8 @@ func (w *worker) failGiven(g *givenNames, err error) {
 func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	kept = files[:0]
 	for _, name := range files {
-		if why := w.skips.file(n, name.Bytes(), 0); why != notSkipped {
-			w.skip(why, n, name.String(), 0)
+		if why := w.entryFilter.file(n, name.Bytes(), 0); why != notSkipped {
+			w.foundSkipped(why, n, name.String(), 0)
 			continue
 		}
 		kept = append(kept, name)
@@ -291,38 +291,38 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 // spansOf makes spans of a backlog whose names are in order. After them it puts the span of
 // the next backlog. A backlog without names says that no more will come.
 func (w *worker) spansOf(b *givenBacklog) (spans []*span) {
-	if len(b.runs) == 0 {
+	if len(b.items) == 0 {
 		return []*span{}
 	}
-	for i := range b.runs {
+	for i := range b.items {
 		if w.stopped() {
 			break
 		}
-		if r := &b.runs[i]; r.tree != nil {
+		if r := &b.items[i]; r.tree != nil {
 			spans = w.addTreeSpan(spans, r)
 		} else {
 			spans = w.addFileSpans(spans, r)
 		}
 	}
-	b.runs = nil
+	b.items = nil
 	for _, s := range spans {
 		w.found(s.files)
 	}
 	return appendJob(spans, &job{node: w.root, source: nextBacklog{b.of}})
 }
 
-func (w *worker) addTreeSpan(spans []*span, r *givenRun) []*span {
+func (w *worker) addTreeSpan(spans []*span, r *givenItem) []*span {
 	up, n := r.in.node, r.tree.node
-	why, err := w.skipsGiven(r.in)
+	why, err := w.judgeGiven(r.in)
 	if why != notSkipped {
-		w.skipGivenTree(n, why)
+		w.foundSkippedTree(n, why)
 		return spans
 	}
-	if w.skips.dir(up, n.name.Bytes()) != notSkipped {
+	if w.entryFilter.dir(up, n.name.Bytes()) != notSkipped {
 		return spans
 	}
 	if err != nil {
-		w.failDir(n, err)
+		w.foundFailedDir(n, err)
 		return spans
 	}
 	n.ignore = up.ignore
@@ -336,15 +336,15 @@ func appendJob(spans []*span, j *job) []*span {
 	return append(spans, j.span)
 }
 
-func (w *worker) addFileSpans(spans []*span, r *givenRun) []*span {
+func (w *worker) addFileSpans(spans []*span, r *givenItem) []*span {
 	n, kept := r.in.node, r.files
 	if r.invalid {
 		return w.appendGiven(spans, &batch{node: n, entries: kept, stage: stageInvalid})
 	}
-	why, err := w.skipsGiven(r.in)
+	why, err := w.judgeGiven(r.in)
 	switch {
 	case why != notSkipped:
-		w.skipGivenFiles(n, kept, why)
+		w.foundSkippedFiles(n, kept, why)
 		return spans
 	case err == errStopped:
 		return spans

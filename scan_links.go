@@ -69,17 +69,17 @@ func (s *scanner) addLink(name names.Name, t target) {
 	why := w.links.excludedTarget(t)
 	switch {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), errors.Is(t.err, fsinfo.ErrLoop):
-		why = w.skips.file(s.node, name.Bytes(), fs.ModeSymlink)
+		why = w.entryFilter.file(s.node, name.Bytes(), fs.ModeSymlink)
 		if why == SkippedNotRegular {
 			why = SkippedDangling
 		}
-		w.skip(why, s.node, name.String(), fs.ModeSymlink)
+		w.foundSkipped(why, s.node, name.String(), fs.ModeSymlink)
 	case t.err != nil:
-		w.fail("readlink", s.node, name.String(), t.err)
+		w.foundFailed("readlink", s.node, name.String(), t.err)
 	case t.outside && !w.cfg.followOutside:
-		w.skip(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
+		w.foundSkipped(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
-		if why == notSkipped && w.skips.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
+		if why == notSkipped && w.entryFilter.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
 			way := &linkedDir{links: &w.links, to: t}
 			n := s.node.child(name, 0)
 			n.id, n.way = t.id, way
@@ -88,7 +88,7 @@ func (s *scanner) addLink(name names.Name, t target) {
 	case t.mode == fs.ModeDir:
 		s.addFile(name.Bytes(), name, fs.ModeSymlink, 0)
 	case why != notSkipped:
-		w.skip(why, s.node, name.String(), t.mode)
+		w.foundSkipped(why, s.node, name.String(), t.mode)
 	default:
 		s.addFile(name.Bytes(), name, t.mode, 0)
 	}

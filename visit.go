@@ -85,7 +85,7 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 	if !w.cfg.statFirst {
 		return true
 	}
-	if w.lookAt(f, b, i) == nil { // else f is read all the same
+	if w.statFile(f, b, i) == nil { // else f is read all the same
 		if w.reader.IsLarger(f.content.Stat.Size) {
 			f.skip(SkippedLarger)
 			return false
@@ -106,9 +106,9 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 	return false
 }
 
-// lookAt fetches the metadata of f, the entry i of b, unless that is known. If f is no
+// statFile fetches the metadata of f, the entry i of b, unless that is known. If f is no
 // regular file any more, that is an error.
-func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
+func (w *worker) statFile(f *currentFile, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
@@ -124,13 +124,14 @@ func (w *worker) lookAt(f *currentFile, b *batch, i int) error {
 	}
 	start := time.Now()
 	err := w.aside(f.fetchRegular)
-	w.looked(b, i, time.Since(start))
+	w.statTook(b, i, time.Since(start))
 	return err
 }
 
-// looked takes the time that a look at entry i of b took.
-func (w *worker) looked(b *batch, i int, d time.Duration) {
-	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.isOn() || !w.cold.enter(&w.pin, b, i)) {
+// statTook is told how long the stat of entry i of b took, and lets the pool grow or turns
+// the cold mode on if that shows that calls block.
+func (w *worker) statTook(b *batch, i int, d time.Duration) {
+	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.isOn() || !w.cold.tryTurnOn(&w.pin, b, i)) {
 		w.pool.grow()
 	}
 }
@@ -179,7 +180,7 @@ func (w *worker) leave(b *batch, last bool) {
 		w.publishToRead(more)
 	}
 	if w.window != nil {
-		w.cold.putWindow(w.window)
+		w.cold.releaseWindow(w.window)
 		w.window = nil
 	}
 	w.pin.drop(&w.dirs)
@@ -200,7 +201,7 @@ func (w *worker) leave(b *batch, last bool) {
 
 // publishToRead lets workers read the files of b.
 func (w *worker) publishToRead(b *batch) {
-	if !w.cold.takes(b) {
+	if !w.cold.listsAhead(b) {
 		w.pool.addBatch(b)
 		return
 	}
@@ -242,7 +243,7 @@ func (w *worker) loadStat(f *currentFile, b *batch, i int) error {
 	if !w.cfg.stat {
 		return nil
 	}
-	err := w.lookAt(f, b, i)
+	err := w.statFile(f, b, i)
 	if err == nil && w.reader.IsLarger(f.content.Stat.Size) {
 		err = content.ErrLarger
 	}
@@ -272,7 +273,7 @@ func (w *worker) loadTimed(f *currentFile, b *batch, i int) error {
 	start := time.Now()
 	err := w.loadOne(f)
 	w.latency.copied(len(f.content.Data), w.reader.Uncached())
-	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.Uncached() && w.cold.enter(&w.pin, b, i)) {
+	if w.latency.blocks(&w.latency.reads, w.pool, time.Since(start)) && !(w.reader.Uncached() && w.cold.tryTurnOn(&w.pin, b, i)) {
 		w.pool.grow()
 	}
 	return err
@@ -368,7 +369,7 @@ func (w *worker) contentFetcher(inWindows bool) content.Fetcher {
 	case w.window != nil:
 		return w.window
 	}
-	if w.window = w.cold.takeWindow(); w.window == nil {
+	if w.window = w.cold.acquireWindow(); w.window == nil {
 		return content.Alone{}
 	}
 	w.content.groups.Close()
@@ -385,13 +386,13 @@ func (w *worker) fetch(a *fetched, by content.Fetcher, b *batch, i int) {
 	}
 	a.by, a.first, a.end = by, i, i+n
 	if a == &w.metadata {
-		w.looked(b, i, met.Took)
+		w.statTook(b, i, met.Took)
 	}
 	if met.Waited {
 		w.pool.grow()
 	}
 	if met.Cached {
-		w.cold.leave()
+		w.cold.turnOff()
 	}
 }
 
@@ -446,6 +447,6 @@ func (r *rest) IsJoined() bool { return r.b.joined.Load() }
 
 func (r *rest) HasMuch() bool { return r.w.pool.hasMuch() }
 
-func (r *rest) Uncached() bool { return r.w.cold.enter(&r.w.pin, r.b, r.first) }
+func (r *rest) Uncached() bool { return r.w.cold.tryTurnOn(&r.w.pin, r.b, r.first) }
 
 func (r *rest) Context() context.Context { return r.w.ctx }

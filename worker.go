@@ -106,24 +106,24 @@ func (s *shared) asksFirst() bool {
 // A worker is the state of one goroutine of the pool.
 type worker struct {
 	*shared
-	id       int
-	slot     int // in which it runs callbacks, or noSlot
-	latency  latencyMeter
-	visits   int // since it last yielded its processor
-	pin      dirPin
-	reader   content.Reader
-	content  fetched
-	metadata fetched         // for hooks.Unchanged or if no file is opened
-	window   *content.Window // nil unless the worker visits a batch that is read in windows
-	rest     rest            // what a fetch gets, in place of an allocation for each
-	toRead   *batch          // the files of the worker's batch for which hooks.Unchanged has returned false
-	arena    names.Arena
-	skips    entryFilter
-	scanner  scanner
-	spare    *batch // to be used again
-	file     currentFile
-	reading  interface{ end() } // what File.Reader has returned to the callback that runs, or nil
-	pos      position
+	id          int
+	slot        int // in which it runs callbacks, or noSlot
+	latency     latencyMeter
+	visits      int // since it last yielded its processor
+	pin         dirPin
+	reader      content.Reader
+	content     fetched
+	metadata    fetched         // for hooks.Unchanged or if no file is opened
+	window      *content.Window // nil unless the worker visits a batch that is read in windows
+	rest        rest            // what a fetch gets, in place of an allocation for each
+	toRead      *batch          // the files of the worker's batch for which hooks.Unchanged has returned false
+	arena       names.Arena
+	entryFilter entryFilter
+	scanner     scanner
+	spare       *batch // to be used again
+	file        currentFile
+	reading     interface{ end() } // what File.Reader has returned to the callback that runs, or nil
+	pos         position
 
 	counts counts
 	shown  struct {
@@ -202,7 +202,7 @@ func (s *shared) startWorker(id int) *worker {
 	}
 	c := s.cfg
 	w.shared, w.id, w.slot = s, id, id
-	w.skips.filter, w.skips.cfg = &s.filter, c
+	w.entryFilter.filter, w.entryFilter.cfg = &s.filter, c
 	w.latency.reads.untimed = 1 // reading the clock would not pay for one file
 	if id == 0 {
 		w.latency.lists.untimed = 1 // nor for one directory
