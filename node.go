@@ -167,9 +167,25 @@ func (n *node) join(prefix, name string) string {
 	return unsafe.String(unsafe.SliceData(p), len(p))
 }
 
-// comparePaths compares the paths of the entry aName of a and the entry bName
-// of b name by name, so that what is in a directory comes before a sibling whose
-// name begins with the directory's. It allocates nothing: paths may be long.
+// ComparePaths compares two paths with slashes name by name, and names byte by byte, as
+// [Options.Ordered] does: what is in a directory comes before a sibling whose name begins
+// with the directory's. Its result is for slices.SortFunc.
+func ComparePaths(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	switch {
+	case n == len(a) || n == len(b) || a[n] != '/' && b[n] != '/':
+		return strings.Compare(a[n:], b[n:])
+	case a[n] == '/':
+		return -1
+	}
+	return 1
+}
+
+// comparePaths is ComparePaths for the entry aName of a and the entry bName of b. It
+// builds no paths, since they may be long.
 func comparePaths(a *node, aName string, b *node, bName string) int {
 	shorter := 0 // a path comes before those that go on from it
 	for ; a.depth > b.depth; a = a.parent {

@@ -65,6 +65,7 @@ func TestComparePaths(t *testing.T) {
 			a, b := paths[i]+name, paths[j]+other
 			want := slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 			require.Equal(t, want, comparePaths(nodes[i], name, nodes[j], other), "%q %q", a, b)
+			require.Equal(t, want, ComparePaths(a, b), "%q %q", a, b)
 		}
 	}
 }

@@ -214,11 +214,11 @@ type Options struct {
 	// # Results, failures and progress
 	//
 	// Ordered gives results in the order of their paths, compared name by name and
-	// byte by byte on every platform. [Process] sorts the results at the end. [Stream]
-	// and [Walk] yield them in order; for that they hold back a bounded number of
-	// results, and keep the names of each directory being listed. They yield a file's
-	// failure in the file's place, and the failure of a listing before the directory's
-	// contents. Only Process supports Ordered with [SymlinksFollow].
+	// byte by byte on every platform (see [ComparePaths]). [Process] sorts the results
+	// at the end. [Stream] and [Walk] yield them in order; for that they hold back a
+	// bounded number of results, and keep the names of each directory being listed. They
+	// yield a file's failure in the file's place, and the failure of a listing before the
+	// directory's contents. Only Process supports Ordered with [SymlinksFollow].
 	Ordered bool
 
 	// OnError, if not nil, is called with each failure, also one of root, as a

@@ -105,6 +105,3 @@ func KnownDirs[T any](s *Session[T]) (n int) {
 	count(&s.dirs)
 	return n
 }
-
-// ComparePaths is comparePaths.
-func ComparePaths(a, b string) int { return comparePaths(a, b) }

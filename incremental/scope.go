@@ -141,7 +141,7 @@ func (sc *scope) limit(o *fileproc.Options) {
 		for rel := range sc.trees {
 			names = append(names, rel+"/")
 		}
-		slices.SortFunc(names, comparePaths)
+		slices.SortFunc(names, fileproc.ComparePaths)
 		o.Files = slices.Values(names)
 	default:
 		above := sc.above()

@@ -470,7 +470,7 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 			sweep(rel)
 		}
 	}
-	slices.SortFunc(all, comparePaths)
+	slices.SortFunc(all, fileproc.ComparePaths)
 	all = slices.Compact(all)
 	for i, rel := range all {
 		e := r.recent[rel]
@@ -513,21 +513,6 @@ func (s *Session[T]) forgetMissing(sc *scope, there *existence) {
 			forget(rel)
 		}
 	}
-}
-
-// comparePaths compares two paths name by name, and names byte by byte.
-func comparePaths(a, b string) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	switch {
-	case n == len(a) || n == len(b) || a[n] != '/' && b[n] != '/':
-		return strings.Compare(a[n:], b[n:])
-	case a[n] == '/':
-		return -1
-	}
-	return 1
 }
 
 // sweep forgets the file rel, and the files below rel, if this run has not met them. It

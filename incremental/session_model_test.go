@@ -295,7 +295,7 @@ func (m *sessionModel) apply(names []string, fresh bool, where string) {
 		require.Empty(m, deleted, "%s: deletions come last", where)
 	}
 	m.full = m.full || names == nil
-	require.True(m, slices.IsSortedFunc(deleted, incremental.ComparePaths), where)
+	require.True(m, slices.IsSortedFunc(deleted, fileproc.ComparePaths), where)
 	require.Len(m, slices.Compact(slices.Clone(deleted)), len(deleted), where)
 	m.checkCounts()
 }

@@ -1139,12 +1139,12 @@ func TestSessionDeletionsAreInOrder(t *testing.T) {
 	require.Equal(t, want, got)
 	for i, a := range want {
 		for j, b := range want {
-			require.Equal(t, cmp.Compare(i, j), incremental.ComparePaths(a, b), "%q %q", a, b)
+			require.Equal(t, cmp.Compare(i, j), fileproc.ComparePaths(a, b), "%q %q", a, b)
 		}
 	}
 	for _, longer := range []string{"a/b", "ab", "a!"} {
-		require.Equal(t, -1, incremental.ComparePaths("a", longer), longer)
-		require.Equal(t, 1, incremental.ComparePaths(longer, "a"), longer)
+		require.Equal(t, -1, fileproc.ComparePaths("a", longer), longer)
+		require.Equal(t, 1, fileproc.ComparePaths(longer, "a"), longer)
 	}
 }
 

@@ -65,7 +65,8 @@ func TestBadInput(t *testing.T) {
 		{name: "suffixes that are patterns", root: dir, opts: opts{Suffixes: []string{".md", "*.md", "**/*.go", "*"}}, says: []string{`Suffixes has "*.md": want the end of a name, such as ".md", or a pattern in Options.Include`, `"**/*.go": want the end of a name, such as ".go"`, `"*": want the end of a name, such as ".md"`}},
 		{name: "suffixes that no name has", root: dir, opts: opts{Suffixes: []string{"x/a", "/", "a\x00"}}, says: []string{`Suffixes has "x/a": want the end of a name, such as "a"`, `"/"`, `a\x00`}},
 		{name: "absolute pattern", root: dir, opts: opts{Exclude: []string{"/d"}}, says: []string{`"/d"`, "begins with a slash"}},
-		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash"}},
+		{name: "pattern with a slash at its end", root: dir, opts: opts{Exclude: []string{"d/"}}, says: []string{`"d/"`, "ends with a slash", `"d/**"`}},
+		{name: "negated pattern", root: dir, opts: opts{Include: []string{"!d"}}, says: []string{`"!d"`, "negates nothing", `\!d`}},
 		{name: "patterns with parts that are no names", root: dir, opts: opts{Include: []string{"./d", "d/../e", "d//e"}}, says: []string{`"./d"`, `the part "."`, `the part ".."`, `the part ""`}},
 		{name: "all at once", opts: opts{MaxDepth: -1, Workers: -1, MaxFileSize: -9}, says: []string{"root", "MaxDepth", "Workers", "MaxFileSize"}},
 	} {

@@ -192,7 +192,9 @@ func Invalid(p string) string {
 	case p[0] == '/':
 		return "begins with a slash: paths are relative to root"
 	case p[len(p)-1] == '/':
-		return "ends with a slash: a directory's path has none there"
+		return fmt.Sprintf("ends with a slash: no path does, and %q matches all that is in such a directory", p+"**")
+	case p[0] == '!':
+		return fmt.Sprintf("begins with an exclamation mark: it negates nothing here, and %q matches a name that begins with it", `\\`+p)
 	}
 	for level := range strings.SplitSeq(p, "/") {
 		if level == "." || level == ".." || level == "" {
